@@ -1,0 +1,19 @@
+# Warnings are on for everybody; -Werror only on request, so that a new
+# compiler does not break a user's build.
+AC_DEFUN([AX_MRAIL_WARNINGS], [
+    MRAIL_CFLAGS="-std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -fvisibility=hidden"
+    AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror],
+        [treat compiler warnings as errors])])
+    AS_IF([test "x$enable_werror" = xyes], [MRAIL_CFLAGS="$MRAIL_CFLAGS -Werror"])
+    AC_SUBST([MRAIL_CFLAGS])
+])
+
+# --enable-sanitizer=address,undefined or =thread: instruments every object.
+AC_DEFUN([AX_MRAIL_SANITIZERS], [
+    AC_ARG_ENABLE([sanitizer], [AS_HELP_STRING([--enable-sanitizer=LIST],
+        [build with -fsanitize=LIST (address,undefined or thread)])])
+    AS_IF([test -n "$enable_sanitizer" && test "x$enable_sanitizer" != xno], [
+        MRAIL_SAN="-fsanitize=$enable_sanitizer -fno-omit-frame-pointer -fno-sanitize-recover=all"
+    ])
+    AC_SUBST([MRAIL_SAN])
+])

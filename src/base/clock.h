@@ -1,0 +1,23 @@
+/*
+ * Time as the project's code sees it: nanoseconds since an arbitrary origin.
+ *
+ * Only code at the rim (a progress call, a service thread, a tool) reads the
+ * clock; everything below it takes `now_ns` as an argument, so that tests run
+ * in virtual time.
+ */
+#ifndef MRAIL_BASE_CLOCK_H
+#define MRAIL_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define MRAIL_NS_PER_US 1000ull
+#define MRAIL_NS_PER_MS 1000000ull
+#define MRAIL_NS_PER_SEC 1000000000ull
+#define MRAIL_NS_NEVER UINT64_MAX
+
+typedef uint64_t mrail_ns_t;
+
+/* CLOCK_MONOTONIC in nanoseconds.  Any thread. */
+mrail_ns_t mrail_clock_now(void);
+
+#endif

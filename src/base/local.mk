@@ -1,0 +1,11 @@
+# src/base: what every other folder may use.  libc only.
+noinst_LTLIBRARIES += libmrail-base.la
+libmrail_base_la_SOURCES = \
+    src/base/clock.c src/base/clock.h \
+    src/base/codec.h \
+    src/base/list.h \
+    src/base/log.c src/base/log.h \
+    src/base/pool.c src/base/pool.h \
+    src/base/rng.h \
+    src/base/seq.h \
+    src/base/util.h

@@ -1,0 +1,47 @@
+/*
+ * The log sink.  Libraries call mrail_error() and its sisters; where lines go
+ * is decided once, at the rim (the UCX transport hands in UCX's log, tools
+ * keep stderr).  What can repeat per packet is a counter, never a line.
+ */
+#ifndef MRAIL_BASE_LOG_H
+#define MRAIL_BASE_LOG_H
+
+#include "base/util.h"
+
+typedef enum mrail_log_level {
+    MRAIL_LOG_ERROR,
+    MRAIL_LOG_WARN,
+    MRAIL_LOG_INFO,
+    MRAIL_LOG_DEBUG,
+    MRAIL_LOG_TRACE
+} mrail_log_level_t;
+
+/* Receives one line without a newline.  Called on any thread. */
+typedef void (*mrail_log_func_t)(mrail_log_level_t level, const char *file,
+                                 unsigned line, const char *text);
+
+extern mrail_log_level_t mrail_log_level;
+
+/* func NULL: stderr.  Call before threads are started. */
+void mrail_log_set(mrail_log_func_t func, mrail_log_level_t level);
+
+/* "error" ... "trace", any case; -1 if `name` is none of them. */
+int mrail_log_level_parse(const char *name);
+
+void mrail_log_write(mrail_log_level_t level, const char *file, unsigned line,
+                     const char *fmt, ...) MRAIL_PRINTF(4, 5);
+
+#define mrail_log(_level, ...)                                                \
+    do {                                                                      \
+        if (MRAIL_UNLIKELY((_level) <= mrail_log_level)) {                    \
+            mrail_log_write(_level, __FILE__, __LINE__, __VA_ARGS__);         \
+        }                                                                     \
+    } while (0)
+
+#define mrail_error(...) mrail_log(MRAIL_LOG_ERROR, __VA_ARGS__)
+#define mrail_warn(...) mrail_log(MRAIL_LOG_WARN, __VA_ARGS__)
+#define mrail_info(...) mrail_log(MRAIL_LOG_INFO, __VA_ARGS__)
+#define mrail_debug(...) mrail_log(MRAIL_LOG_DEBUG, __VA_ARGS__)
+#define mrail_trace(...) mrail_log(MRAIL_LOG_TRACE, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * A pool of equal elements that grows by chunks up to a limit and gives memory
+ * back only when it is destroyed.  No lock: the caller serialises.  A chunk
+ * callback lets the owner register memory with a device.
+ */
+#ifndef MRAIL_BASE_POOL_H
+#define MRAIL_BASE_POOL_H
+
+#include "base/util.h"
+
+typedef struct mrail_pool_chunk mrail_pool_chunk_t;
+typedef struct mrail_pool_elem {
+    struct mrail_pool_elem *next;
+} mrail_pool_elem_t;
+
+typedef struct mrail_pool_params {
+    size_t elem_size;        /* bytes, >= sizeof(void *) */
+    size_t align;            /* power of two; 0: 64 */
+    unsigned elems_per_chunk; /* >= 1 */
+    unsigned max_elems;      /* 0: no limit */
+    /* Called for a new chunk's element memory before its first use; 0 or
+     * -errno, which makes mrail_pool_get() return NULL.  May be NULL. */
+    int (*chunk_init)(void *arg, void *base, size_t length, void **priv_p);
+    void (*chunk_cleanup)(void *arg, void *priv);
+    void *arg;
+} mrail_pool_params_t;
+
+typedef struct mrail_pool {
+    mrail_pool_params_t params;
+    mrail_pool_elem_t *free_list;
+    mrail_pool_chunk_t *chunks;
+    unsigned num_elems; /* allocated so far */
+    unsigned num_used;  /* handed out */
+} mrail_pool_t;
+
+void mrail_pool_init(mrail_pool_t *pool, const mrail_pool_params_t *params);
+
+/* Frees all chunks, also those of elements that are still out. */
+void mrail_pool_cleanup(mrail_pool_t *pool);
+
+/* Adds one chunk: 0, -ENOMEM, -ENOBUFS at the limit, or chunk_init's error. */
+int mrail_pool_grow(mrail_pool_t *pool);
+
+/* Bytes of all chunks. */
+size_t mrail_pool_bytes(const mrail_pool_t *pool);
+
+/* The `priv` that chunk_init gave for the chunk that holds `elem`. */
+void *mrail_pool_priv(const mrail_pool_t *pool, const void *elem);
+
+/* NULL when the pool is at its limit or out of memory: nothing happened. */
+static inline void *mrail_pool_get(mrail_pool_t *pool)
+{
+    mrail_pool_elem_t *elem;
+
+    if (MRAIL_UNLIKELY(pool->free_list == NULL) &&
+        (mrail_pool_grow(pool) != 0)) {
+        return NULL;
+    }
+    elem = pool->free_list;
+    pool->free_list = elem->next;
+    ++pool->num_used;
+    return elem;
+}
+
+static inline void mrail_pool_put(mrail_pool_t *pool, void *ptr)
+{
+    mrail_pool_elem_t *elem = ptr;
+
+    elem->next = pool->free_list;
+    pool->free_list = elem;
+    --pool->num_used;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * Every knob of the engine, once.  src/uct turns the list into UCX's
+ * configuration table (UCX_MRAIL_<NAME>), src/rail/knobs.c into a parser of
+ * the same environment variables for programs without UCX, `mrail info`.
+ *
+ * X(NAME, default, TYPE, field, help).  TYPE and the C type of the field:
+ *   STRING  char *          UINT  unsigned        INT  int
+ *   SIZE    size_t, "8k", "auto" = (size_t)-1     BOOL int, "y" or "n"
+ */
+#ifndef MRAIL_RAIL_KNOBS_H
+#define MRAIL_RAIL_KNOBS_H
+
+#include <stddef.h>
+
+#define MRAIL_KNOBS(X)                                                        \
+    X(DEVICES, "all", STRING, devices,                                        \
+      "Rails to use: 'all', or a comma-separated list of device[:port].\n"    \
+      "'all' takes every active RoCE port with a routable address. A listed\n" \
+      "port that does not exist or is not active is an error.")               \
+    X(GID_INDEX, "-1", INT, gid_index,                                        \
+      "Index into each port's GID table; -1 looks for the RoCEv2 IPv4 one,\n" \
+      "then for a RoCEv2 IPv6 one.")                                          \
+    X(LANES_PER_RAIL, "2", UINT, lanes_per_rail,                              \
+      "QPs to a peer on each rail for large transfers, 1 to 32.\n"            \
+      "More lanes spread a flow over more fabric paths and take more NIC\n"   \
+      "cache.")                                                               \
+    X(MAX_QPS, "4096", UINT, max_qps,                                         \
+      "Most QPs that this process opens. It must be at least the number of\n" \
+      "peers; further lanes are opened only below it.")                       \
+    X(UPLINKS, "8", UINT, uplinks,                                            \
+      "Uplinks of a leaf switch, 1 to 256: the UDP source port range\n"       \
+      "0xC000-0xFFFF is cut into as many segments.")                          \
+    X(NIC_INDEX, "-1", INT, nic_index,                                        \
+      "This node's index among the NICs of a leaf, for the choice of source\n" \
+      "ports; -1 takes the host part of each rail's IPv4 address.")           \
+    X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
+      "IP TOS byte of all packets, 0 to 255; its upper six bits are the\n"    \
+      "DSCP that the fabric's lossless class expects.")                       \
+    X(SL, "0", UINT, sl, "Service level of all QPs, 0 to 15.")                \
+    X(SEG_SIZE, "8k", SIZE, seg_size,                                         \
+      "Largest buffered active message. Every receive buffer has this\n"      \
+      "size.")                                                                \
+    X(AM_CREDITS, "16", UINT, am_credits,                                     \
+      "Active messages that a peer may have under way on one lane, 4 to\n"    \
+      "1024; each takes a receive buffer there.")                             \
+    X(TX_DEPTH, "128", UINT, tx_depth,                                        \
+      "Send queue entries of a QP, 16 to 4096.")                              \
+    X(SEGMENT, "auto", SIZE, segment,                                         \
+      "Bytes of one segment of a large PUT or GET; 'auto' derives it from\n"  \
+      "the bandwidth-delay product, clamped to 16k..256k.")                   \
+    X(STRIPE_THRESH, "32k", SIZE, stripe_thresh,                              \
+      "A PUT or GET below this size travels whole on one lane.")              \
+    X(WINDOW, "auto", SIZE, window,                                           \
+      "Bytes that a lane may have under way; 'auto' is two segments or\n"     \
+      "twice the measured bandwidth-delay product.")                          \
+    X(TIMEOUT, "14", UINT, timeout,                                           \
+      "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31.")           \
+    X(RETRY_CNT, "6", UINT, retry_cnt,                                        \
+      "Transport retries before a lane reports an error, 0 to 6. Seven is\n"  \
+      "refused: some drivers take it as infinite.")                           \
+    X(RNR_RETRY, "7", UINT, rnr_retry,                                        \
+      "Retries when the receiver has no buffer, 0 to 7; 7 is infinite.")      \
+    X(STATS, "", STRING, stats,                                               \
+      "File that gets this process's counters and memory use as JSON when\n"  \
+      "the transport closes; %p becomes the process id. Empty: none.")
+
+typedef struct mrail_config {
+#define MRAIL_KNOB_CTYPE_STRING char *
+#define MRAIL_KNOB_CTYPE_UINT unsigned
+#define MRAIL_KNOB_CTYPE_INT int
+#define MRAIL_KNOB_CTYPE_SIZE size_t
+#define MRAIL_KNOB_CTYPE_BOOL int
+#define MRAIL_KNOB_FIELD(_name, _default, _type, _field, _help)               \
+    MRAIL_KNOB_CTYPE_##_type _field;
+    MRAIL_KNOBS(MRAIL_KNOB_FIELD)
+#undef MRAIL_KNOB_FIELD
+} mrail_config_t;
+
+#define MRAIL_SIZE_AUTO ((size_t)-1)
+
+/* Defaults, then UCX_MRAIL_* from the environment.  0, or -EINVAL after one
+ * error line that names the variable, its value and what would be right.
+ * Strings are owned by `config`. */
+int mrail_config_from_env(mrail_config_t *config);
+void mrail_config_cleanup(mrail_config_t *config);
+
+/* Checks ranges and combinations: 0, or -EINVAL after one error line. */
+int mrail_config_check(const mrail_config_t *config);
+
+#endif

@@ -1,0 +1,1 @@
+# src/rail: the engine.  libibverbs only.

@@ -1,0 +1,239 @@
+/*
+ * The engine: many NIC ports ("rails") of this process as one transport.
+ * libibverbs only; no UCX, no MPI.
+ *
+ * There is one engine per process, opened by reference.  A consumer (a UCT
+ * interface, a collective component) creates an `mrail_iface` on it; endpoints
+ * of all ifaces to the same peer process share that peer's lanes.
+ *
+ * Threads: calls on one iface, its endpoints and their operations must be
+ * serialised by the caller.  Calls on different ifaces may run on different
+ * threads.  Callbacks of an iface are called only inside
+ * mrail_iface_progress() of that iface (or inside mrail_iface_destroy()),
+ * never on the service thread, which handles control messages, timers and
+ * asynchronous events on its own.
+ *
+ * Errors: 0 or -errno.  -EAGAIN always means "nothing happened, ask again
+ * after progress".  -EINPROGRESS means that the completion will be called.
+ */
+#ifndef MRAIL_RAIL_MRAIL_H
+#define MRAIL_RAIL_MRAIL_H
+
+#include "base/util.h"
+#include "rail/knobs.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MRAIL_MAX_RAILS 16
+#define MRAIL_IFACE_ADDR_MAX 63  /* what UCX address version 1 allows */
+#define MRAIL_DEVICE_ADDR_MAX 31 /* likewise */
+#define MRAIL_MAX_IOV 8
+
+typedef struct mrail_engine mrail_engine_t;
+typedef struct mrail_iface mrail_iface_t;
+typedef struct mrail_ep mrail_ep_t;
+typedef struct mrail_mem mrail_mem_t;
+typedef struct mrail_rkey mrail_rkey_t;
+
+typedef struct mrail_iov {
+    void *buffer;
+    size_t length;    /* bytes */
+    mrail_mem_t *mem; /* registration that covers the buffer */
+} mrail_iov_t;
+
+/* ---- rails -------------------------------------------------------------- */
+
+typedef struct mrail_rail_attr {
+    char device[64];    /* verbs device name */
+    unsigned port;      /* from 1 */
+    int selected;       /* 1: a rail of this engine */
+    char reason[128];   /* why not, when not selected; else empty */
+    uint8_t gid[16];    /* valid if selected */
+    int gid_index;
+    unsigned mtu;       /* bytes of payload per packet */
+    uint64_t rate_bps;  /* bits per second, of the port */
+    uint64_t subnet;    /* rails with equal subnets reach each other */
+    unsigned nic_index; /* for the choice of source ports */
+    int numa_node;      /* -1: unknown */
+    char port_control[32]; /* how a live QP's source port is changed */
+    unsigned max_inline;
+} mrail_rail_attr_t;
+
+typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
+
+/*
+ * Calls `func` for every port of every verbs device with what `config` makes
+ * of it.  Opens nothing for longer than the call.  Returns the number of
+ * selected rails, or -EINVAL (after one error line) if config->devices names
+ * a port that does not exist or is not active.
+ */
+int mrail_rail_scan(const mrail_config_t *config, mrail_rail_func_t func,
+                    void *arg);
+
+/* ---- engine ------------------------------------------------------------- */
+
+/*
+ * Opens the engine of this process, or takes one more reference on it; the
+ * configuration of the first opener holds.  -ENODEV: no rail (one warning
+ * says what was looked at); -EINVAL: bad configuration; -ENOMEM: also when
+ * the locked-memory limit is too small (the error line says so).
+ */
+int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p);
+void mrail_engine_close(mrail_engine_t *engine);
+
+typedef struct mrail_engine_attr {
+    unsigned num_rails;
+    double bandwidth;     /* bytes per second, sum over rails */
+    double latency_s;     /* estimated one-way latency of a small message */
+    size_t max_am_short;  /* bytes of header + payload of am_short */
+    size_t max_am_bcopy;  /* bytes */
+    size_t max_am_zcopy;  /* bytes of header + payload */
+    size_t max_am_hdr;    /* bytes of am_zcopy's header */
+    size_t max_put_short; /* bytes */
+    size_t max_bcopy;     /* bytes of put_bcopy and get_bcopy */
+    size_t rkey_size;     /* bytes of a packed key */
+} mrail_engine_attr_t;
+
+void mrail_engine_query(const mrail_engine_t *engine,
+                        mrail_engine_attr_t *attr_p);
+
+/* index < num_rails */
+void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
+                             mrail_rail_attr_t *attr_p);
+
+typedef struct mrail_memory {
+    size_t pools;    /* bytes: receive and send buffers */
+    size_t queues;   /* bytes: QPs and CQs, estimated from their depths */
+    size_t tables;   /* bytes: peers, endpoints, operations */
+    unsigned num_qps;
+    unsigned num_peers;
+} mrail_memory_t;
+
+void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p);
+
+/* ---- memory ------------------------------------------------------------- */
+
+/* Registers on every rail; remote read and write are allowed.  -ENOMEM,
+ * -EFAULT, ... of ibv_reg_mr(3), with nothing left registered. */
+int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
+                  mrail_mem_t **mem_p);
+int mrail_mem_dereg(mrail_mem_t *mem);
+
+/* Writes attr.rkey_size bytes. */
+void mrail_rkey_pack(const mrail_mem_t *mem, void *buffer);
+
+/* -EINVAL if the bytes are not a key of this version. */
+int mrail_rkey_unpack(const void *buffer, mrail_rkey_t **rkey_p);
+void mrail_rkey_release(mrail_rkey_t *rkey);
+
+/* ---- iface -------------------------------------------------------------- */
+
+typedef struct mrail_iface_params {
+    void *arg; /* first argument of the callbacks */
+    /* An active message arrived; `data` is valid during the call only. */
+    void (*am)(void *arg, uint8_t am_id, void *data, size_t length);
+    /* An operation that returned -EINPROGRESS ended; status 0 or -errno.
+     * `comp` is what the caller gave. */
+    void (*complete)(void *arg, void *comp, int status);
+    /* No lane can reach the endpoint's peer any more.  Called once per ep;
+     * its operations complete with -ECONNRESET.  May be NULL. */
+    void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
+} mrail_iface_params_t;
+
+int mrail_iface_create(mrail_engine_t *engine,
+                       const mrail_iface_params_t *params,
+                       mrail_iface_t **iface_p);
+
+/* Endpoints must have been destroyed.  Nothing is called afterwards. */
+void mrail_iface_destroy(mrail_iface_t *iface);
+
+/* Moves everything forward; returns the number of events handled, 0 if
+ * nothing happened. */
+unsigned mrail_iface_progress(mrail_iface_t *iface);
+
+/* Addresses are opaque bytes of fixed length for this engine. */
+size_t mrail_iface_addr_size(const mrail_iface_t *iface);
+size_t mrail_device_addr_size(const mrail_engine_t *engine);
+void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
+void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
+
+/* 1 if an endpoint to that address can be made; 0 if not: no rail matches, or
+ * the address is of another version of mrail (one warning names both). */
+int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
+                            const void *iface_addr);
+
+/* ---- endpoints ---------------------------------------------------------- */
+
+/* Returns at once; operations give -EAGAIN until the first lane is up. */
+int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
+                    const void *iface_addr, void *user, mrail_ep_t **ep_p);
+void mrail_ep_destroy(mrail_ep_t *ep);
+void *mrail_ep_user(const mrail_ep_t *ep);
+
+/*
+ * Active messages: one ordered stream per endpoint, each delivered once.
+ * header_length + length <= attr.max_am_short; header may be NULL if 0.
+ * 0 (sent: buffers may be reused), -EAGAIN, -ECONNRESET.
+ */
+int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
+                      unsigned header_length, const void *payload,
+                      unsigned length);
+
+/* `pack` writes at most attr.max_am_bcopy bytes to `dest` and returns how
+ * many; it is called only when the message will be sent.  Returns the packed
+ * length, -EAGAIN or -ECONNRESET. */
+typedef size_t (*mrail_pack_func_t)(void *dest, void *arg);
+ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
+                            mrail_pack_func_t pack, void *arg);
+
+/* The header is copied; the iov's memory may be reused when `comp` completes:
+ * the peer has the message.  -EINPROGRESS, -EAGAIN, -ECONNRESET. */
+int mrail_ep_am_zcopy(mrail_ep_t *ep, uint8_t am_id, const void *header,
+                      unsigned header_length, const mrail_iov_t *iov,
+                      unsigned iov_count, void *comp);
+
+/*
+ * Remote memory access.  Order between operations only across a fence.
+ * Buffered forms return 0 or the packed length; the others -EINPROGRESS.
+ * Every length >= 0 is legal; comp may be NULL.
+ */
+int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
+                       uint64_t remote_address, const mrail_rkey_t *rkey);
+ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
+                             uint64_t remote_address,
+                             const mrail_rkey_t *rkey);
+int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
+                       unsigned iov_count, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, void *comp);
+/* Blocks until the data is here (progress without callbacks meanwhile). */
+int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
+                       uint64_t remote_address, const mrail_rkey_t *rkey);
+typedef void (*mrail_unpack_func_t)(void *arg, const void *data,
+                                    size_t length);
+int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
+                       size_t length, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, void *comp);
+int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
+                       unsigned iov_count, uint64_t remote_address,
+                       const mrail_rkey_t *rkey, void *comp);
+
+/* Later operations of the ep (iface: of all its eps) become visible at the
+ * target after all earlier PUTs, over all rails.  0. */
+int mrail_ep_fence(mrail_ep_t *ep);
+int mrail_iface_fence(mrail_iface_t *iface);
+
+/* 0: everything sent earlier is complete at the target.  -EINPROGRESS: `comp`
+ * will complete then (if comp is NULL: ask again).  -EAGAIN. */
+int mrail_ep_flush(mrail_ep_t *ep, void *comp);
+int mrail_iface_flush(mrail_iface_t *iface, void *comp);
+
+/* Asks the peer's service thread for a sign of life; ep_failed() follows if
+ * there is none.  0, -EAGAIN. */
+int mrail_ep_check(mrail_ep_t *ep);
+
+/* Fails all operations of the ep with -ECANCELED at the next progress; the
+ * endpoint can only be destroyed afterwards. */
+void mrail_ep_cancel(mrail_ep_t *ep);
+
+#endif

@@ -1,0 +1,8 @@
+# Every test program is listed here; `make check` builds and runs them all.
+# A folder of tests describes itself in its own local.mk.
+TEST_LIBS = libmrail-base.la $(CMOCKA_LIBS)
+
+include test/unit/local.mk
+include test/softroce.mk
+include test/ucx/local.mk
+include test/mpi/local.mk

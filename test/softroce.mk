@@ -1,0 +1,1 @@
+# softroce: unit, property and simulation tests
