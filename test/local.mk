@@ -4,6 +4,7 @@ TEST_LIBS = libmrail-base.la $(CMOCKA_LIBS)
 
 include test/unit/local.mk
 include test/property/local.mk
+include test/tools/local.mk
 include test/softroce.mk
 include test/ucx/local.mk
 include test/mpi/local.mk
