@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2034
 # Sourced by the scripts of contrib/: where things are, how progress looks,
 # how the tree is built.  POSIX sh.  Everything a script makes lies in build/.
 #
@@ -79,6 +80,7 @@ configure_key()
     configure_args
     printf '\n'
     cat "$build/ucx-src/.version" 2>/dev/null || true
+    pkg-config --modversion ompi-c 2>/dev/null || true
     cksum <"$top/configure"
 }
 

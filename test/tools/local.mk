@@ -1,6 +1,7 @@
 # Tests of the tools and of the scripts in contrib/.
-EXTRA_DIST += test/tools/walls.sh
-TESTS += test/tools/walls.sh
+TOOL_SCRIPT_TESTS = test/tools/walls.sh test/tools/tally.sh
+EXTRA_DIST += $(TOOL_SCRIPT_TESTS)
+TESTS += $(TOOL_SCRIPT_TESTS)
 
 if HAVE_CMOCKA
 check_PROGRAMS += test_demand
