@@ -58,6 +58,8 @@ AC_DEFUN([MRAIL_UCX_WRITE_CONFIG], [
         $UCX_INFO -b | grep '^#define ' | grep -v '^#define \(PACKAGE\|VERSION\)'
         echo "#endif"
     } >ucx/config.h
+    AS_IF([grep ENABLE_ASSERT ucx/config.h >/dev/null], [],
+        [AC_MSG_ERROR([$UCX_INFO -b does not print how UCX was configured])])
 ])
 
 AC_DEFUN([MRAIL_UCX_PROBES], [
