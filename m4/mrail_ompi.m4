@@ -60,4 +60,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
     CPPFLAGS=$ompi_save_CPPFLAGS
     AC_DEFINE_UNQUOTED([MRAIL_OMPI_VERSION], ["$OMPI_VERSION"],
         [The Open MPI that the components are built for])
+    AC_DEFINE_UNQUOTED([MRAIL_OMPI_SYSTEM_COMPONENTS],
+        ["$OMPI_SYSTEM_COMPONENTS"],
+        [Where Open MPI keeps its own components])
 ])

@@ -131,6 +131,7 @@ AC_DEFUN([MRAIL_CHECK_UCX], [
     AC_SUBST([UCX_LIBDIR])
     AS_IF([test -n "$UCX_INFO"], [UCX_BINDIR=`dirname "$UCX_INFO"`])
     AC_SUBST([UCX_BINDIR])
+    AC_SUBST([UCX_SRC], [$with_ucx_src])
     AM_CONDITIONAL([HAVE_UCX], [test "$have_ucx" = yes])
 ])
 

@@ -3,7 +3,7 @@
 #   libuct_mrail.so.0  what UCX, LD_PRELOAD or the Open MPI hook loads: checks
 #                      the version of UCX, then loads
 #   mrail-uct.so       the transport
-EXTRA_DIST += m4/mrail_ucx.m4 m4/mrail_ompi.m4
+AM_DISTCHECK_CONFIGURE_FLAGS = --with-ucx-src=$(UCX_SRC)
 if HAVE_UCX
 ucxdir = $(libdir)/ucx
 ucx_LTLIBRARIES = libuct_mrail.la
@@ -35,4 +35,38 @@ mrail_uct_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
 mrail_uct_la_LIBADD = $(UCX_LIBS)
 
 DISTCLEANFILES += ucx/config.h
+pkgconfig_DATA += src/uct/mrail.pc
 endif
+
+# The last lines of `make install`: where things went and what to type.
+install-data-hook: install-notice
+install-notice:
+	@echo
+	@echo "mrail is installed."
+if HAVE_UCX
+	@echo "  transport for UCX $(UCX_VERSION):"
+	@echo "    $(ucxdir)/libuct_mrail.so.0"
+else
+	@echo "  The UCX transport was left out; configure said why."
+endif
+if HAVE_OMPI
+	@echo "  Open MPI $(OMPI_VERSION) components:"
+	@echo "    $(ompicomponentdir)"
+	@echo "    (Open MPI's own: $(OMPI_SYSTEM_COMPONENTS))"
+else
+	@echo "  The Open MPI components were left out; configure said why."
+endif
+if HAVE_UCX
+	@echo "To use it:"
+	@echo "    $(bindir)/mrail run -np 4 -- ./app"
+if HAVE_OMPI
+	@echo "or by hand:"
+	@echo "    mpirun --mca mca_base_component_path \\"
+	@echo "        SYSTEM_DEFAULT:$(ompicomponentdir):USER_DEFAULT \\"
+	@echo "        -x UCX_TLS=mrail,self,sm ./app"
+endif
+	@echo "other programs that use UCX:"
+	@echo "    LD_PRELOAD=$(ucxdir)/libuct_mrail.so.0 \\"
+	@echo "        UCX_TLS=mrail,self ./app"
+endif
+.PHONY: install-notice
