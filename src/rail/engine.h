@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/rng.h"
+#include "base/seq.h"
 #include "rail/guard.h"
 #include "rail/op.h"
 

@@ -60,7 +60,7 @@ unsigned mrail_rails_match(const uint64_t *local_subnets, unsigned num_local,
                            mrail_rail_pair_t *pairs)
 {
     const uint64_t *last = NULL;
-    uint64_t subnet, current;
+    uint64_t subnet = 0, current;
     unsigned count = 0;
 
     while (mrail_next_subnet(local_subnets, num_local, last, &subnet)) {
