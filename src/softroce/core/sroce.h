@@ -111,7 +111,7 @@ typedef struct sroce_dev_params {
 
 /* EINVAL (a bad parameter), ENOMEM. */
 int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
-/* Destroys also what was created on it and not destroyed. */
+/* All that was created on it must be destroyed before. */
 void sroce_dev_destroy(sroce_dev_t *dev);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
 /* The owner may add to them (single-threaded rule as above). */
@@ -182,6 +182,9 @@ typedef struct sroce_txinfo {
     uint32_t next_bytes; /* UDP payload of the next packet */
     uint32_t run_bytes;  /* about what the next run could have, >= next_bytes;
                           * may be more than the run then has */
+    int only_ack;        /* only an acknowledgement waits: pulling it may be
+                          * put off for some microseconds, it then shares a
+                          * run with the next request */
 } sroce_txinfo_t;
 
 /* 1 and *info_p if the QP could send now, else 0: qp_active will be called. */
