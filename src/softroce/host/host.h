@@ -179,7 +179,8 @@ struct sroce_host_ctx {
     /* Service thread's view. */
     _Atomic uint64_t app_rounds; /* the application's progress calls */
     uint64_t seen_rounds;
-    int watched; /* rx_fd is armed in the epoll set */
+    int watched; /* rx_fd is armed in the epoll set; ctx->lock */
+    int armed;   /* polls for which an armed CQ counts; ctx->lock */
     int port_down; /* as last reported by an async event */
     int async_write_fd;
     unsigned async_reported; /* port events read */
@@ -275,6 +276,8 @@ void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 unsigned sroce_progress(sroce_host_ctx_t *ctx);
 int sroce_service_start(void); /* proc->lock is held; once */
 void sroce_service_wake(void);
+void sroce_service_watch(sroce_host_ctx_t *ctx, int watch);
+void sroce_service_arm(sroce_host_ctx_t *ctx); /* ctx->lock is held */
 int sroce_service_add(sroce_host_ctx_t *ctx);    /* when it is complete */
 void sroce_service_forget(sroce_host_ctx_t *ctx); /* before it is closed */
 

@@ -27,6 +27,11 @@
  * is still looked at every so many rounds. */
 #define PROGRESS_RX_EVERY 32
 #define SERVICE_WATCH_NS (1 * MRAIL_NS_PER_MS)
+/* The application is in there just now. */
+#define SERVICE_BUSY_NS (50 * MRAIL_NS_PER_US)
+/* Polls after arming a completion queue by which the application shows that it
+ * does not mean to block (one is usual before blocking). */
+#define SERVICE_ARMED_POLLS 16
 #define SERVICE_MAX_NS (1000 * MRAIL_NS_PER_MS)
 #define SERVICE_EVENTS 16
 #define SERVICE_STACK (256 * 1024)
@@ -54,7 +59,7 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Service thread ---- */
 
-static void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
+void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
 {
     struct epoll_event event = {.events = watch ? EPOLLIN : 0,
                                 .data.ptr = ctx};
@@ -65,18 +70,37 @@ static void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
     }
 }
 
-/* Works for one context whose application is away; when to come back. */
+/* The application armed a completion queue: it may block now, and what comes
+ * must be served without waiting for our next look. */
+void sroce_service_arm(sroce_host_ctx_t *ctx)
+{
+    ctx->armed = SERVICE_ARMED_POLLS;
+    sroce_service_watch(ctx, 1);
+    if (sroce_tx_deadline(ctx) != MRAIL_NS_NEVER) {
+        sroce_service_wake();
+    }
+}
+
+/* Works for one context if its application is away; when to come back. */
 static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
 {
+    uint64_t app_rounds =
+        atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed);
     mrail_ns_t deadline_ns, tx_ns;
     unsigned rounds = 0;
 
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
-        /* It is not away; and a readable socket must not keep us awake. */
-        sroce_service_watch(ctx, 0);
-        return mrail_clock_now() + SERVICE_WATCH_NS;
+        return mrail_clock_now() + SERVICE_BUSY_NS; /* not away */
     }
     sroce_event_check_port(ctx);
+    if ((app_rounds != ctx->seen_rounds) && !ctx->armed) {
+        ctx->seen_rounds = app_rounds;
+        sroce_service_watch(ctx, 0);
+        pthread_mutex_unlock(&ctx->lock);
+        return mrail_clock_now() + SERVICE_WATCH_NS;
+    }
+    ctx->seen_rounds = app_rounds;
+    sroce_service_watch(ctx, 1);
     do {
         ctx->rx_skipped = PROGRESS_RX_EVERY; /* look at the socket */
     } while ((sroce_progress(ctx) != 0) && (++rounds < 64));
@@ -95,18 +119,8 @@ static mrail_ns_t sroce_service_round(void)
     pthread_mutex_lock(&sroce_host.lock);
     sroce_host_read_keeper();
     mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
-        uint64_t rounds =
-            atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed);
-        mrail_ns_t at_ns;
+        mrail_ns_t at_ns = sroce_service_serve(ctx);
 
-        if (rounds != ctx->seen_rounds) {
-            ctx->seen_rounds = rounds;
-            sroce_service_watch(ctx, 0);
-            at_ns = mrail_clock_now() + SERVICE_WATCH_NS;
-        } else {
-            sroce_service_watch(ctx, 1);
-            at_ns = sroce_service_serve(ctx);
-        }
         next_ns = MRAIL_MIN(next_ns, at_ns);
     }
     pthread_mutex_unlock(&sroce_host.lock);
@@ -126,7 +140,7 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     sleep_ns = MRAIL_MIN(sleep_ns, SERVICE_MAX_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
     ts.tv_nsec = (long)(sleep_ns % MRAIL_NS_PER_SEC);
-    if (ppoll(&pollfd, 1, &ts, NULL) <= 0) {
+    if ((sleep_ns == 0) || (ppoll(&pollfd, 1, &ts, NULL) <= 0)) {
         return;
     }
     (void)!epoll_wait(sroce_host.epoll_fd, events, SERVICE_EVENTS, 0);

@@ -31,6 +31,7 @@ static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
     }
     ops_count_round(ctx);
     pthread_mutex_lock(&ctx->lock);
+    ctx->armed -= (ctx->armed > 0);
     got = sroce_cq_poll(cq->core, num, wc);
     if (got == 0) {
         sroce_progress(ctx);
@@ -54,6 +55,7 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
     }
     pthread_mutex_lock(&cq->ctx->lock);
     sroce_cq_arm(cq->core, solicited_only);
+    sroce_service_arm(cq->ctx);
     pthread_mutex_unlock(&cq->ctx->lock);
     return 0;
 }
