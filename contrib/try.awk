@@ -16,7 +16,7 @@ function row(size, name, line, peer,    ok, rate) {
     rate = field(line, "bytes_per_s")
     printf "%-18s %6d  %-18s %9.2f %8.1f %6s %5.0f %%  %s\n", title, \
         size / 1024, label[name], field(line, "median_s") * 1e3, rate / 1e6, \
-        peer > 0 ? sprintf("%.2f", rate / peer) : "-", \
+        (peer > 0 ? sprintf("%.2f", rate / peer) : "-"), \
         field(line, "cpu_load") * 100, ok ? "data ok" : "WRONG DATA"
     if (index(field(line, "transport"), carrier[name]) != 1) {
         printf "    this was carried by %s, not by %s\n", \
