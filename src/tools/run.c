@@ -166,8 +166,8 @@ static void parse_args(run_t *run, char **argv)
     if (argv[i] == NULL || argv[i + 1] == NULL) {
         mrail_tool_usage(VERB, "no command: it comes after '--'");
     }
-    run->options.command = argv + i + 1;
-    run->options.user = run->user.items;
+    run->options.command = (const char *const *)(argv + i + 1);
+    run->options.user = (const char *const *)run->user.items;
     run->options.num_user = run->user.count;
 }
 

@@ -22,7 +22,7 @@ static int is_option(const char *word, const char *name)
  * "NAME=..." after -x counts as NAME. */
 static int user_has(const plan_t *plan, const char *name, const char *value)
 {
-    char *const *user = plan->options->user;
+    const char *const *user = plan->options->user;
     size_t length = (value != NULL) ? strlen(value) : 0;
 
     for (unsigned i = 0; i < plan->options->num_user; ++i) {
@@ -173,7 +173,7 @@ static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
         mrail_tool_args_add(args, options->devices);
         mrail_tool_args_add(args, "--");
     }
-    for (char **word = options->command; *word != NULL; ++word) {
+    for (const char *const *word = options->command; *word != NULL; ++word) {
         mrail_tool_args_add(args, *word);
     }
 }

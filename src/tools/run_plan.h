@@ -18,12 +18,12 @@ typedef enum mrail_run_stock {
 } mrail_run_stock_t;
 
 typedef struct mrail_run_options {
-    char **user;         /* mpirun options of the user, in order */
+    const char *const *user;    /* mpirun options of the user, in order */
     unsigned num_user;
-    char **command;      /* after "--", ended by NULL, at least one word */
-    unsigned np;         /* 0: not given */
-    unsigned nodes;      /* emulated nodes; 0: real NICs */
-    unsigned rails;      /* software rails per node, if nodes > 0 */
+    const char *const *command; /* what follows "--", ended by NULL */
+    unsigned np;                /* 0: not given */
+    unsigned nodes;             /* emulated nodes; 0: real NICs */
+    unsigned rails;             /* software rails per node, if nodes > 0 */
     const char *rate;    /* for `mrail soft --rate`; NULL: not given */
     const char *session; /* of the software rails, if nodes > 0 */
     const char *devices; /* one rail per rank out of this list, "a,b"; NULL:

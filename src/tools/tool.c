@@ -186,7 +186,8 @@ int mrail_tool_parse_ppm(const char *text, uint32_t *ppm_p)
     uint32_t ppm = 0;
     uint32_t unit = 100000;
 
-    if (*text != '.' && parse_digits(&text, &whole) < 0) {
+    if (*text == '.' ? !isdigit((unsigned char)text[1])
+                     : parse_digits(&text, &whole) < 0) {
         return -EINVAL;
     }
     if (*text == '.') {

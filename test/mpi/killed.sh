@@ -47,7 +47,7 @@ after_death 'a killed rank' "$begun" "$status" "$token" "$before"
 token=mrail-ended-$$
 before=$(shm_files)
 (
-    become=exec # the process to signal is the launcher, not a shell
+    become="exec" # the process to signal is the launcher, not a shell
     launch 4 -- "$build/mpi_exchange" --seconds 60 $token >"$tmp/out" 2>&1
 ) &
 job=$!

@@ -28,7 +28,7 @@ expect()
 
 for verb in $(cd "$build/stage/libexec/mrail" && ls -d mrail-*); do
     verb=${verb#mrail-}
-    expect "mrail $verb --help" 0 '^Usage: mrail' "$mrail" "$verb" --help
+    expect "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
     if [ -f "$build/stage/share/man/man1/mrail-$verb.1" ]; then
         good "mrail $verb has a manual page"
     else

@@ -10,3 +10,10 @@ test_demand_SOURCES = test/tools/test_demand.c
 test_demand_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_demand_LDADD = libmrail-tool.la $(TEST_LIBS)
 endif
+if HAVE_CMOCKA
+check_PROGRAMS += test_tool
+TESTS += test_tool
+test_tool_SOURCES = test/tools/test_tool.c
+test_tool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_tool_LDADD = libmrail-tool.la $(TEST_LIBS)
+endif
