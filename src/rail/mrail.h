@@ -28,7 +28,7 @@
 #define MRAIL_MAX_RAILS 16
 #define MRAIL_IFACE_ADDR_MAX 63  /* what UCX address version 1 allows */
 #define MRAIL_DEVICE_ADDR_MAX 31 /* likewise */
-#define MRAIL_MAX_IOV 8
+#define MRAIL_MAX_IOV 4
 
 typedef struct mrail_engine mrail_engine_t;
 typedef struct mrail_iface mrail_iface_t;
@@ -232,8 +232,9 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp);
  * there is none.  0, -EAGAIN. */
 int mrail_ep_check(mrail_ep_t *ep);
 
-/* Fails all operations of the ep with -ECANCELED at the next progress; the
- * endpoint can only be destroyed afterwards. */
+/* Nothing more can be started on the endpoint (-ECANCELED) and ep_failed() is
+ * not called for it.  What is under way goes on: its memory belongs to the
+ * devices until they give it back. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 
 #endif

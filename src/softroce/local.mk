@@ -1,1 +1,47 @@
-# src/softroce
+# src/softroce: the software RoCEv2 device.
+# core/: the protocol, no I/O.
+noinst_LTLIBRARIES += libsroce-core.la
+libsroce_core_la_SOURCES = \
+    src/softroce/core/av.c \
+    src/softroce/core/comp.c \
+    src/softroce/core/core.h \
+    src/softroce/core/cq.c \
+    src/softroce/core/dev.c \
+    src/softroce/core/icrc.c src/softroce/core/icrc.h \
+    src/softroce/core/mr.c \
+    src/softroce/core/pkt.c src/softroce/core/pkt.h \
+    src/softroce/core/qp.c \
+    src/softroce/core/qp_moves.c \
+    src/softroce/core/req.c \
+    src/softroce/core/resp.c \
+    src/softroce/core/rq.c \
+    src/softroce/core/sroce.h \
+    src/softroce/core/timer.c \
+    src/softroce/core/tx.c \
+    src/softroce/core/ud.c
+
+# host/: sockets and verbs symbols, put in front of libibverbs by LD_PRELOAD.
+softrocedir = $(pkglibdir)
+softroce_LTLIBRARIES = libmrail-softroce.la
+libmrail_softroce_la_SOURCES = \
+    src/softroce/host/ctx.c \
+    src/softroce/host/events.c \
+    src/softroce/host/fakefs.c \
+    src/softroce/host/host.h \
+    src/softroce/host/keeper.h \
+    src/softroce/host/keeper_msg.c \
+    src/softroce/host/net.c \
+    src/softroce/host/proc.c \
+    src/softroce/host/progress.c \
+    src/softroce/host/rate.h \
+    src/softroce/host/real.h \
+    src/softroce/host/session.c src/softroce/host/session.h \
+    src/softroce/host/tx.c \
+    src/softroce/host/verbs_dev.c \
+    src/softroce/host/verbs_obj.c \
+    src/softroce/host/verbs_ops.c
+libmrail_softroce_la_CFLAGS = $(AM_CFLAGS) -pthread
+libmrail_softroce_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version \
+    -Wl,-z,nodelete -Wl,--no-as-needed
+libmrail_softroce_la_LIBADD = libsroce-core.la libmrail-base.la \
+    $(IBVERBS_LIBS) -ldl -lpthread

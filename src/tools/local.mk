@@ -1,1 +1,47 @@
+# src/tools: the front door and its verbs.
+TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
+    -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
+    -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"'
+
+noinst_LTLIBRARIES += libmrail-tool.la
+libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
+    src/tools/run_plan.c src/tools/run_plan.h \
+    src/tools/demand.c src/tools/demand.h
+libmrail_tool_la_LIBADD = libmrail-base.la
+
+bin_PROGRAMS += mrail
+mrail_SOURCES = src/tools/mrail.c
+mrail_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_LDADD = libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail.1
+
+pkglibexec_PROGRAMS += mrail-run rank-rail
+mrail_run_SOURCES = src/tools/run.c
+mrail_run_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_run_LDADD = libmrail-tool.la
+rank_rail_SOURCES = src/tools/rank_rail.c
+rank_rail_LDADD = libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-run.1
+
+if HAVE_MPICC
+pkglibexec_PROGRAMS += mrail-bench
+mrail_bench_SOURCES = src/tools/bench.c src/tools/bench.h \
+    src/tools/bench_data.c src/tools/bench_alltoallv.c src/tools/bench_p2p.c
+mrail_bench_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_bench_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mrail_bench_LDADD = libmrail-tool.la $(MPI_LIBS)
+dist_man_MANS += src/tools/man/mrail-bench.1
+endif
 # src/tools
+
+# mrail soft: software rails.
+pkglibexec_PROGRAMS += mrail-soft
+mrail_soft_SOURCES = \
+    src/softroce/host/keeper.c src/softroce/host/keeper.h \
+    src/softroce/host/keeper_msg.c \
+    src/softroce/host/session.c src/softroce/host/session.h \
+    src/tools/soft.c src/tools/soft.h \
+    src/tools/soft_ctl.c \
+    src/tools/soft_run.c
+mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
+    -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'

@@ -32,7 +32,7 @@ mrail_uct_la_CPPFLAGS = $(UCX_CPPFLAGS) $(AM_CPPFLAGS)
 mrail_uct_la_CFLAGS = $(AM_CFLAGS) -fno-sanitize=null
 mrail_uct_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -Wl,-z,nodelete
-mrail_uct_la_LIBADD = $(UCX_LIBS)
+mrail_uct_la_LIBADD = libmrail-rail.la $(UCX_LIBS)
 
 DISTCLEANFILES += ucx/config.h
 pkgconfig_DATA += src/uct/mrail.pc

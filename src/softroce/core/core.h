@@ -1,0 +1,466 @@
+/*
+ * What the files of the core share: the objects' insides and the few calls
+ * between requester (req.c), completer (comp.c), responder (resp.c) and
+ * datagrams (ud.c).  Not for the owner of a device.
+ *
+ *   post_send -> sq ring -> req.c -> pull          rx -> resp.c -> rq, memory
+ *                 ^                                        |
+ *                 +---- comp.c <- rx (ACK, READ data)      +-> pull (ACK, data)
+ *
+ * Ring indexes run freely (uint32_t) and are masked when used.
+ */
+#ifndef SROCE_CORE_CORE_H
+#define SROCE_CORE_CORE_H
+
+#include <string.h>
+
+#include "base/seq.h"
+#include "base/util.h"
+#include "softroce/core/pkt.h"
+#include "softroce/core/sroce.h"
+
+/* ---- Memory ---- */
+
+struct sroce_pd {
+    sroce_dev_t *dev;
+    unsigned users;
+};
+
+struct sroce_mr {
+    sroce_pd_t *pd;
+    uint8_t *addr;
+    uint64_t iova;
+    size_t length;
+    int access;
+    uint32_t key; /* slot index << 8 | generation */
+};
+
+typedef struct sroce_mr_slot {
+    sroce_mr_t *mr; /* NULL: free */
+    uint32_t next_free;
+    uint8_t generation;
+} sroce_mr_slot_t;
+
+/* Address of [addr, addr + length) under `key`, NULL if it may not be used. */
+static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
+                                     const sroce_pd_t *pd, uint32_t key,
+                                     uint64_t addr, uint64_t length,
+                                     int access);
+
+/* Where one is in a list of SGEs. */
+typedef struct sroce_sgcur {
+    uint32_t idx;
+    uint32_t off;
+} sroce_sgcur_t;
+
+/* ---- Completion queue ---- */
+
+struct sroce_cq {
+    sroce_dev_t *dev;
+    void *user;
+    struct ibv_wc *ring;
+    uint32_t size; /* power of two */
+    uint32_t head; /* next to write */
+    uint32_t tail; /* next to poll */
+    unsigned users;
+    uint8_t armed; /* SROCE_ARM_* */
+    uint8_t overrun;
+};
+
+enum { SROCE_ARM_NONE, SROCE_ARM_SOLICITED, SROCE_ARM_ANY };
+
+void sroce_cq_push(sroce_cq_t *cq, const struct ibv_wc *wc, int solicited);
+void sroce_cq_forget_qp(sroce_cq_t *cq, uint32_t qpn);
+
+/* ---- Receive rings (of a QP and of an SRQ) ---- */
+
+typedef struct sroce_rwqe {
+    uint64_t wr_id;
+    uint32_t num_sge;
+    uint32_t length;
+    struct ibv_sge sge[]; /* ring's max_sge */
+} sroce_rwqe_t;
+
+typedef struct sroce_rq {
+    uint8_t *ring;
+    uint32_t stride;
+    uint32_t size; /* power of two */
+    uint32_t max_wr;
+    uint32_t max_sge;
+    uint32_t head;
+    uint32_t tail;
+} sroce_rq_t;
+
+int sroce_rq_init(sroce_rq_t *rq, uint32_t max_wr, uint32_t max_sge);
+void sroce_rq_cleanup(sroce_rq_t *rq);
+int sroce_rq_post(sroce_rq_t *rq, struct ibv_recv_wr *wr,
+                  struct ibv_recv_wr **bad_wr);
+
+static inline uint32_t sroce_rq_count(const sroce_rq_t *rq)
+{
+    return rq->head - rq->tail;
+}
+
+struct sroce_srq {
+    sroce_dev_t *dev;
+    sroce_pd_t *pd;
+    void *user;
+    sroce_rq_t rq;
+    uint32_t limit; /* 0: not armed */
+    unsigned users;
+};
+
+/* ---- Queue pair ---- */
+
+/* A send work request as queued. */
+typedef struct sroce_swqe {
+    uint64_t wr_id;
+    uint64_t remote_addr;
+    uint32_t rkey;
+    uint32_t length;
+    uint32_t first_psn; /* valid once idx < req.alloc */
+    uint32_t num_pkts;  /* PSNs */
+    uint32_t imm;       /* as on the wire */
+    uint8_t opcode;     /* enum ibv_wr_opcode */
+    uint8_t flags;      /* enum ibv_send_flags */
+    uint8_t num_sge;    /* 0 with inline data */
+    uint8_t kind;       /* SROCE_WK_* */
+    union {
+        struct {
+            uint64_t compare_add;
+            uint64_t swap;
+        } atomic;
+        struct {
+            uint32_t dst_ip;
+            uint32_t qpn;
+            uint32_t qkey;
+            uint16_t sport;
+            uint8_t tos;
+        } ud;
+    };
+    struct ibv_sge sge[]; /* or the inline bytes */
+} sroce_swqe_t;
+
+enum { SROCE_WK_SEND, SROCE_WK_WRITE, SROCE_WK_READ, SROCE_WK_ATOMIC };
+
+/*
+ * Requester.      tail <= cur <= alloc <= head
+ *
+ *  ring  ..|acked|  sent, not acked  |cur: being sent|  never sent  |..
+ *          ^tail                      ^cur            ^alloc         ^head
+ *  PSN     una                        psn_next        psn_alloc
+ *
+ * After a loss cur and psn_next go back (req_seek); alloc, psn_alloc and
+ * psn_max (first PSN that never was on the wire) do not.
+ */
+typedef struct sroce_req {
+    uint8_t *ring;
+    uint32_t stride;
+    uint32_t size; /* power of two */
+    uint32_t max_wr;
+    uint32_t max_sge;
+    uint32_t max_inline;
+    uint32_t head;
+    uint32_t alloc;
+    uint32_t cur;
+    uint32_t tail;
+    uint32_t cur_off; /* bytes of *cur sent (READ: skipped) */
+    sroce_sgcur_t cur_sg;
+    uint32_t psn_una;
+    uint32_t psn_next;
+    uint32_t psn_alloc;
+    uint32_t psn_max;
+    uint32_t rd_out;  /* READs and atomics in [tail, cur) */
+    uint32_t rd_psns; /* PSNs that they still wait for */
+    uint32_t window;  /* packets in flight at most; adapts to loss */
+    uint32_t window_acked; /* packets acknowledged towards window growth */
+    uint32_t since_ackreq; /* packets since the last AckReq */
+    uint32_t read_off;     /* READ at tail: bytes that arrived */
+    sroce_sgcur_t read_sg;
+    uint32_t gap_psn;      /* una for which a READ was asked again */
+    uint32_t recover_psn;  /* the window shrinks once until una gets here */
+    uint8_t gap_seen;
+    uint8_t rnr_wait;      /* timers.rnr_ns runs */
+    uint8_t retry_left;
+    uint8_t rnr_left;
+    uint8_t recovering;
+    uint8_t failed;        /* the WQE at `cur` cannot be sent; fail_status */
+    uint8_t drained_event; /* SQ_DRAINED is due */
+    uint8_t probes;        /* since progress */
+    uint8_t probe_due;
+    uint8_t rtt_active;
+    enum ibv_wc_status fail_status;
+    uint32_t rtt_psn;
+    mrail_ns_t rtt_start_ns;
+    mrail_ns_t srtt_ns;
+    mrail_ns_t rnr_ns;   /* end of the RNR wait */
+    mrail_ns_t ack_ns;   /* local ACK timeout, MRAIL_NS_NEVER: off */
+    mrail_ns_t probe_ns; /* tail probe, MRAIL_NS_NEVER: off */
+} sroce_req_t;
+
+/* What is kept of a READ or atomic to answer it (again). */
+typedef struct sroce_rdres {
+    uint32_t psn; /* of the first response */
+    uint32_t num_pkts;
+    uint8_t atomic;
+    uint8_t pending; /* responses wait to be pulled */
+    uint32_t rkey;
+    uint32_t cur_psn;  /* of the answer being sent: next packet */
+    uint32_t cur_left; /* packets of it to come */
+    uint32_t cur_total;
+    uint64_t addr;   /* next byte */
+    uint32_t length; /* bytes to come */
+    uint64_t value;  /* atomic: what was there before */
+} sroce_rdres_t;
+
+enum { SROCE_MSG_NONE, SROCE_MSG_SEND, SROCE_MSG_WRITE };
+
+typedef struct sroce_resp {
+    uint32_t epsn; /* next expected */
+    uint32_t msn;
+    uint32_t ack_psn;  /* NAK: its PSN; ACK: epsn - 1 when it is built */
+    uint8_t ack_due;   /* an ACK or NAK waits to be pulled */
+    uint8_t ack_late;  /* it was passed over once: goes first */
+    uint8_t syndrome;
+    uint8_t nak_sent;  /* sequence or RNR NAK is out for epsn */
+    uint8_t fatal;     /* QP is in error, the NAK still has to leave */
+    uint8_t msg;       /* SROCE_MSG_*: a message is half-way */
+    uint8_t have_wqe;  /* wqe below is taken */
+    uint8_t comm_est;  /* IBV_EVENT_COMM_EST was raised */
+    uint32_t ooo_psn;  /* highest PSN that came too early */
+    uint32_t rkey;     /* WRITE half-way */
+    uint64_t addr;
+    uint32_t left;
+    uint32_t bytes;    /* of the message so far */
+    sroce_sgcur_t sg;
+    uint32_t rd_head; /* ring of rd: next to use */
+    uint32_t rd_count; /* valid entries before rd_head */
+    uint32_t rd_pending;
+    sroce_rdres_t rd[SROCE_MAX_RD_ATOMIC];
+    uint64_t wr_id; /* the receive taken */
+    uint32_t wqe_num_sge;
+    uint32_t wqe_length;
+    struct ibv_sge wqe_sge[SROCE_MAX_SGE];
+} sroce_resp_t;
+
+struct sroce_qp {
+    sroce_dev_t *dev;
+    sroce_pd_t *pd;
+    void *user;
+    uint32_t qpn;
+    uint32_t dest_qpn;
+    enum ibv_qp_type type;
+    enum ibv_qp_state state;
+    uint8_t mtu_shift;
+    uint8_t sq_sig_all;
+    uint8_t active; /* announced by ops.qp_active */
+    int access;
+    sroce_av_t av;
+    uint16_t sport; /* of av */
+    sroce_cq_t *send_cq;
+    sroce_cq_t *recv_cq;
+    sroce_srq_t *srq;
+    struct ibv_qp_cap cap;
+    struct ibv_qp_attr attr; /* what modify got, for query */
+    uint32_t timer_slot;     /* in dev->timers + 1; 0: none */
+    mrail_ns_t timer_ns;     /* heap key: at or before the real deadline */
+    sroce_req_t req;
+    sroce_resp_t resp;
+    sroce_rq_t rq;
+};
+
+struct sroce_dev {
+    sroce_dev_params_t params;
+    sroce_counters_t cnt;
+    sroce_qp_t **qps; /* [params.qpn_count] */
+    uint32_t num_qps;
+    uint32_t next_qp; /* index to try first */
+    sroce_mr_slot_t *mrs;
+    uint32_t num_mrs;
+    uint32_t mr_free_head; /* FIFO of free slots, so that keys rest */
+    uint32_t mr_free_tail;
+    sroce_qp_t **timers; /* binary heap by timer_ns */
+    uint32_t num_timers;
+    uint32_t max_timers;
+};
+
+#define SROCE_MR_NONE UINT32_MAX
+
+static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
+                                     const sroce_pd_t *pd, uint32_t key,
+                                     uint64_t addr, uint64_t length,
+                                     int access)
+{
+    const sroce_mr_t *mr;
+
+    if (MRAIL_UNLIKELY((key >> 8) >= dev->num_mrs)) {
+        return NULL;
+    }
+    mr = dev->mrs[key >> 8].mr;
+    if (MRAIL_UNLIKELY((mr == NULL) || (mr->key != key) || (mr->pd != pd) ||
+                       ((mr->access & access) != access) ||
+                       (addr < mr->iova) || (length > mr->length) ||
+                       (addr - mr->iova > mr->length - length))) {
+        return NULL;
+    }
+    return mr->addr + (addr - mr->iova);
+}
+
+/*
+ * The next `length` bytes of an SGE list as iovecs.  Number of them; -EACCES:
+ * a key does not allow it; -ENOBUFS: more than `max`.  *cur moves on success.
+ */
+int sroce_sg_iov(const sroce_qp_t *qp, const struct ibv_sge *sge,
+                 uint32_t num_sge, sroce_sgcur_t *cur, uint32_t length,
+                 struct iovec *iov, unsigned max);
+/* Copies into an SGE list.  0, -EACCES, -EMSGSIZE (the list is too short). */
+int sroce_sg_scatter(const sroce_qp_t *qp, const struct ibv_sge *sge,
+                     uint32_t num_sge, sroce_sgcur_t *cur, const void *src,
+                     uint32_t length);
+/* The cursor at byte `off`. */
+void sroce_sg_seek(const struct ibv_sge *sge, uint32_t num_sge,
+                   sroce_sgcur_t *cur, uint32_t off);
+
+/* ---- Packets in and out ---- */
+
+/* A received packet after the checks of dev.c. */
+typedef struct sroce_rx {
+    const sroce_rxpkt_t *pkt;
+    const sroce_op_t *op;
+    sroce_bth_t bth;
+    const uint8_t *ext;     /* after the BTH */
+    const uint8_t *payload;
+    uint32_t payload_bytes;
+    mrail_ns_t now_ns;
+} sroce_rx_t;
+
+/* A run being filled. */
+typedef struct sroce_tx {
+    sroce_txrun_t *run;
+    mrail_ns_t now_ns;
+    uint32_t max_bytes;
+    unsigned max_pkts;
+    int closed; /* a shorter packet came: nothing may follow */
+    uint32_t mark_iov; /* where the packet begun starts */
+    uint32_t mark_arena;
+} sroce_tx_t;
+
+/* The next request packet of a QP. */
+typedef struct sroce_txreq {
+    sroce_swqe_t *wqe;
+    const sroce_op_t *op;
+    uint8_t opcode;
+    uint32_t payload_bytes;
+    uint32_t bytes; /* UDP payload */
+} sroce_txreq_t;
+
+static inline unsigned sroce_pad(uint32_t bytes)
+{
+    return (0u - bytes) & 3;
+}
+
+static inline uint32_t sroce_pkt_bytes(const sroce_op_t *op,
+                                       uint32_t payload_bytes)
+{
+    return op->hdr_bytes + payload_bytes + sroce_pad(payload_bytes) +
+           SROCE_ICRC_BYTES;
+}
+
+/* May a packet of `bytes` to this destination join the run? */
+int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
+                  uint16_t sport, uint8_t tos);
+/* Starts a packet: room for its header in the arena. */
+uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes);
+/* Payload from memory (copied when small) or from an SGE list. */
+void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes);
+int sroce_tx_payload_sg(sroce_tx_t *tx, const sroce_qp_t *qp,
+                        const struct ibv_sge *sge, uint32_t num_sge,
+                        sroce_sgcur_t *cur, uint32_t bytes);
+/* Forgets the packet begun. */
+void sroce_tx_abort(sroce_tx_t *tx);
+/* Pad, ICRC, accounting. */
+void sroce_tx_end(sroce_tx_t *tx, sroce_dev_t *dev, uint32_t bytes,
+                  uint32_t payload_bytes, uint32_t dst_ip, uint16_t sport,
+                  uint8_t tos);
+
+/* ---- Requester (req.c) ---- */
+
+static inline sroce_swqe_t *sroce_req_wqe(const sroce_req_t *req, uint32_t idx)
+{
+    return (sroce_swqe_t *)(req->ring +
+                            (size_t)(idx & (req->size - 1)) * req->stride);
+}
+
+int sroce_req_init(sroce_req_t *req, struct ibv_qp_cap *cap);
+void sroce_req_reset(sroce_qp_t *qp);
+/* 1 and *next_p if a request packet could be sent now. */
+int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p);
+/* Appends it: 1, or 0 if it does not fit or the WQE failed. */
+int sroce_req_send(sroce_qp_t *qp, sroce_tx_t *tx, const sroce_txreq_t *next);
+/* Goes (back or on) to `psn`. */
+void sroce_req_seek(sroce_qp_t *qp, uint32_t psn);
+/* Sends the last packet again, with AckReq: the responder tells what it has. */
+void sroce_req_probe(sroce_qp_t *qp);
+/* A loss was seen: shrink the window once per round. */
+void sroce_req_shrink(sroce_qp_t *qp);
+/* Something was acknowledged: retries, timers, window. */
+void sroce_req_progress(sroce_qp_t *qp, uint32_t pkts, mrail_ns_t now_ns);
+void sroce_req_set_ack_timer(sroce_qp_t *qp, mrail_ns_t now_ns);
+/* Runs what is due; the next deadline. */
+mrail_ns_t sroce_req_timer(sroce_qp_t *qp, mrail_ns_t now_ns);
+mrail_ns_t sroce_req_deadline(const sroce_qp_t *qp);
+
+/* ---- Completer (comp.c) ---- */
+
+int sroce_comp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
+/* Completes the WQE at tail and frees it. */
+void sroce_comp_wqe(sroce_qp_t *qp, enum ibv_wc_status status);
+/* The WQE at tail failed: it completes so, the QP goes to error. */
+void sroce_comp_fail(sroce_qp_t *qp, enum ibv_wc_status status);
+/* After tail moved: raises a failure or SQ_DRAINED that waited for it. */
+void sroce_comp_settle(sroce_qp_t *qp);
+
+/* ---- Responder (resp.c) ---- */
+
+int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
+void sroce_resp_reset(sroce_qp_t *qp);
+/* Bytes of the next READ or atomic response; 0: none waits. */
+uint32_t sroce_resp_next_bytes(sroce_qp_t *qp);
+/* About what is left of that response, at most SROCE_RUN_BYTES. */
+uint32_t sroce_resp_run_bytes(sroce_qp_t *qp);
+int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx);
+int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
+#define SROCE_ACK_BYTES                                                       \
+    (SROCE_BTH_BYTES + SROCE_AETH_BYTES + SROCE_ICRC_BYTES)
+/* Takes a receive into qp->resp: 1, or 0 if there is none. */
+int sroce_resp_take_wqe(sroce_qp_t *qp);
+void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
+                          enum ibv_wc_opcode opcode,
+                          enum ibv_wc_status status, uint32_t byte_len);
+
+/* ---- Datagrams (ud.c) ---- */
+
+int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx);
+
+/* ---- QP (qp.c), timers (timer.c) ---- */
+
+/* To IBV_QPS_ERR: everything queued completes as flushed. */
+void sroce_qp_error(sroce_qp_t *qp);
+/* To IBV_QPS_SQE (UD): the send queue completes as flushed. */
+void sroce_qp_sq_error(sroce_qp_t *qp);
+/* Announces the QP if it has something to send. */
+void sroce_qp_kick(sroce_qp_t *qp);
+void sroce_qp_event(sroce_qp_t *qp, enum ibv_event_type type);
+
+int sroce_timer_reserve(sroce_dev_t *dev, uint32_t count);
+/* The QP's deadline is now at `ns`; a later one is noticed when it fires. */
+void sroce_timer_set(sroce_qp_t *qp, mrail_ns_t ns);
+void sroce_timer_del(sroce_qp_t *qp);
+
+/* ---- Moves (qp_moves.c) ---- */
+
+/* 0 or EINVAL. */
+int sroce_qp_move_check(enum ibv_qp_type type, enum ibv_qp_state from,
+                        enum ibv_qp_state to, int attr_mask);
+
+#endif

@@ -1,0 +1,13 @@
+/* What the tests of the ICRC look at.  The interface is in sroce.h. */
+#ifndef SROCE_CORE_ICRC_H
+#define SROCE_CORE_ICRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* sroce_crc32() by table only. */
+uint32_t sroce_crc32_table(uint32_t crc, const void *buf, size_t length);
+/* Non-zero if sroce_crc32() uses carry-less multiplication here. */
+int sroce_crc32_has_clmul(void);
+
+#endif

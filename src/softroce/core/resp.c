@@ -1,0 +1,576 @@
+/*
+ * The responder: requests of the peer are executed in PSN order, each once;
+ * acknowledgements, READ data and atomic results wait here to be pulled.
+ *
+ * Invariant: nothing of a packet touches memory before all of the packet's
+ * checks have passed.
+ * Source: IBA 9.7.4 (RC responder), 9.7.5.1 (duplicates), 9.9.3 (responder
+ * errors).
+ */
+#include "config.h"
+
+#include "softroce/core/core.h"
+
+#include <errno.h>
+
+void sroce_resp_reset(sroce_qp_t *qp)
+{
+    memset(&qp->resp, 0, sizeof(qp->resp));
+}
+
+/* ---- Receives ---- */
+
+int sroce_resp_take_wqe(sroce_qp_t *qp)
+{
+    sroce_rq_t *rq = (qp->srq != NULL) ? &qp->srq->rq : &qp->rq;
+    sroce_resp_t *resp = &qp->resp;
+    const sroce_rwqe_t *wqe;
+
+    if (rq->head == rq->tail) {
+        return 0;
+    }
+    wqe = (const sroce_rwqe_t *)(rq->ring +
+                                 (size_t)(rq->tail++ & (rq->size - 1)) *
+                                     rq->stride);
+    resp->wr_id = wqe->wr_id;
+    resp->wqe_length = wqe->length;
+    resp->wqe_num_sge = wqe->num_sge;
+    for (uint32_t i = 0; i < wqe->num_sge; ++i) {
+        resp->wqe_sge[i] = wqe->sge[i];
+    }
+    resp->sg.idx = resp->sg.off = 0;
+    resp->have_wqe = 1;
+    if ((qp->srq != NULL) && (sroce_rq_count(rq) < qp->srq->limit)) {
+        const sroce_dev_ops_t *ops = &qp->dev->params.ops;
+
+        qp->srq->limit = 0;
+        ops->async_event(ops->arg, IBV_EVENT_SRQ_LIMIT_REACHED,
+                         qp->srq->user);
+    }
+    return 1;
+}
+
+void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
+                          enum ibv_wc_opcode opcode,
+                          enum ibv_wc_status status, uint32_t byte_len)
+{
+    struct ibv_wc wc = {.wr_id = qp->resp.wr_id,
+                        .status = status,
+                        .opcode = opcode,
+                        .byte_len = byte_len,
+                        .qp_num = qp->qpn,
+                        .src_qp = qp->dest_qpn};
+
+    if (rx->op->flags & SROCE_OPF_IMM) {
+        wc.wc_flags |= IBV_WC_WITH_IMM;
+        memcpy(&wc.imm_data,
+               rx->pkt->data + rx->op->hdr_bytes - SROCE_IMM_BYTES,
+               SROCE_IMM_BYTES);
+    }
+    if (rx->op->flags & SROCE_OPF_UD) {
+        wc.wc_flags |= IBV_WC_GRH;
+        wc.src_qp = sroce_get32(rx->ext + 4) & 0xffffff;
+        wc.sl = SROCE_WC_SL_IPV4;
+    }
+    qp->resp.have_wqe = 0;
+    sroce_cq_push(qp->recv_cq, &wc, rx->bth.solicited);
+}
+
+/* ---- Acknowledgements ---- */
+
+static void resp_ack(sroce_qp_t *qp)
+{
+    /* A NAK that waits says as much. */
+    if (!qp->resp.ack_due) {
+        qp->resp.ack_due = 1;
+        qp->resp.syndrome = SROCE_SYN_ACK;
+    }
+}
+
+static void resp_nak(sroce_qp_t *qp, uint8_t syndrome, uint32_t psn)
+{
+    qp->resp.ack_due = 1;
+    qp->resp.syndrome = syndrome;
+    qp->resp.ack_psn = psn;
+    qp->resp.nak_sent = 1;
+}
+
+/* The request at epsn is refused for good: the QP goes to error, a NAK out. */
+static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
+{
+    resp_nak(qp, syndrome, qp->resp.epsn);
+    qp->resp.fatal = 1;
+    ++qp->dev->cnt.nak_err_tx;
+    sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS) ?
+                           IBV_EVENT_QP_ACCESS_ERR :
+                           (syndrome == SROCE_SYN_NAK_INV) ?
+                           IBV_EVENT_QP_REQ_ERR :
+                           IBV_EVENT_QP_FATAL);
+    sroce_qp_error(qp);
+    return 0;
+}
+
+static int resp_rnr(sroce_qp_t *qp)
+{
+    ++qp->dev->cnt.nak_rnr_tx;
+    resp_nak(qp, SROCE_SYN_RNR | (qp->attr.min_rnr_timer & 0x1f),
+             qp->resp.epsn);
+    return 0;
+}
+
+/* The request at epsn was executed. */
+static int resp_done(sroce_qp_t *qp, const sroce_rx_t *rx, uint32_t psns)
+{
+    qp->resp.epsn = mrail_psn_add(qp->resp.epsn, psns);
+    if (rx->bth.ack_req) {
+        resp_ack(qp);
+    }
+    return 1;
+}
+
+/* ---- SEND, WRITE ---- */
+
+/* Does the payload's length fit the packet's place in a message? */
+static int resp_length_ok(const sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    uint32_t mtu = 1u << qp->mtu_shift;
+
+    if (!(rx->op->flags & SROCE_OPF_LAST)) {
+        return rx->payload_bytes == mtu;
+    }
+    return (rx->payload_bytes <= mtu) &&
+           ((rx->payload_bytes > 0) || (rx->op->flags & SROCE_OPF_FIRST));
+}
+
+static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    sroce_resp_t *resp = &qp->resp;
+    int ret;
+
+    if (rx->op->flags & SROCE_OPF_FIRST) {
+        if (!resp->have_wqe && !sroce_resp_take_wqe(qp)) {
+            return resp_rnr(qp);
+        }
+        resp->bytes = 0;
+    }
+    if (resp->bytes + rx->payload_bytes > resp->wqe_length) {
+        sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_LEN_ERR, 0);
+        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+    }
+    ret = sroce_sg_scatter(qp, resp->wqe_sge, resp->wqe_num_sge, &resp->sg,
+                           rx->payload, rx->payload_bytes);
+    if (ret != 0) {
+        sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, 0);
+        return resp_fatal(qp, SROCE_SYN_NAK_OP);
+    }
+    resp->bytes += rx->payload_bytes;
+    resp->msg = SROCE_MSG_SEND;
+    if (rx->op->flags & SROCE_OPF_LAST) {
+        resp->msg = SROCE_MSG_NONE;
+        ++resp->msn;
+        sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_SUCCESS,
+                             resp->bytes);
+    }
+    return resp_done(qp, rx, 1);
+}
+
+/* Takes the RETH of a message's first packet; 0: refused. */
+static int resp_write_start(sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    sroce_resp_t *resp = &qp->resp;
+    uint32_t length = sroce_get32(rx->ext + 12);
+
+    if ((rx->op->flags & SROCE_OPF_LAST) ? (length != rx->payload_bytes) :
+                                           (length <= rx->payload_bytes)) {
+        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+    }
+    resp->addr = sroce_get64(rx->ext);
+    resp->rkey = sroce_get32(rx->ext + 8);
+    resp->left = length;
+    resp->bytes = 0;
+    if (!(qp->access & IBV_ACCESS_REMOTE_WRITE) ||
+        ((length != 0) &&
+         (sroce_mr_find(qp->dev, qp->pd, resp->rkey, resp->addr, length,
+                        IBV_ACCESS_REMOTE_WRITE) == NULL))) {
+        return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
+    }
+    return 1;
+}
+
+static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    sroce_resp_t *resp = &qp->resp;
+    uint32_t n = rx->payload_bytes;
+    uint8_t *to;
+
+    /* Before anything is executed: a packet after an RNR NAK comes again. */
+    if ((rx->op->flags & SROCE_OPF_IMM) && !resp->have_wqe &&
+        !sroce_resp_take_wqe(qp)) {
+        return resp_rnr(qp);
+    }
+    if ((rx->op->flags & SROCE_OPF_FIRST) && !resp_write_start(qp, rx)) {
+        return 0;
+    }
+    if ((rx->op->flags & SROCE_OPF_LAST) ? (n != resp->left) :
+                                           (n >= resp->left)) {
+        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+    }
+    if (n != 0) {
+        to = sroce_mr_find(qp->dev, qp->pd, resp->rkey, resp->addr, n,
+                           IBV_ACCESS_REMOTE_WRITE);
+        if (to == NULL) {
+            return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
+        }
+        memcpy(to, rx->payload, n);
+    }
+    resp->addr += n;
+    resp->left -= n;
+    resp->bytes += n;
+    resp->msg = SROCE_MSG_WRITE;
+    if (rx->op->flags & SROCE_OPF_LAST) {
+        resp->msg = SROCE_MSG_NONE;
+        ++resp->msn;
+        if (rx->op->flags & SROCE_OPF_IMM) {
+            sroce_resp_recv_done(qp, rx, IBV_WC_RECV_RDMA_WITH_IMM,
+                                 IBV_WC_SUCCESS, resp->bytes);
+        }
+    }
+    return resp_done(qp, rx, 1);
+}
+
+/* ---- READ, atomics ---- */
+
+static sroce_rdres_t *resp_rd_at(sroce_resp_t *resp, uint32_t i)
+{
+    return &resp->rd[(resp->rd_head - resp->rd_count + i) %
+                     SROCE_MAX_RD_ATOMIC];
+}
+
+/* A new entry; the oldest one makes room.  NULL: the peer has more
+ * outstanding than it may. */
+static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
+{
+    sroce_resp_t *resp = &qp->resp;
+    sroce_rdres_t *rd;
+
+    if (resp->rd_pending >= qp->attr.max_dest_rd_atomic) {
+        return NULL;
+    }
+    rd = &resp->rd[resp->rd_head++ % SROCE_MAX_RD_ATOMIC];
+    if (resp->rd_count < SROCE_MAX_RD_ATOMIC) {
+        ++resp->rd_count;
+    } else {
+        resp->rd_pending -= rd->pending;
+    }
+    memset(rd, 0, sizeof(*rd));
+    rd->pending = 1;
+    ++resp->rd_pending;
+    rd->psn = rd->cur_psn = resp->epsn;
+    return rd;
+}
+
+static void resp_rd_fill(sroce_qp_t *qp, sroce_rdres_t *rd,
+                         const sroce_rx_t *rx)
+{
+    rd->addr = sroce_get64(rx->ext);
+    rd->rkey = sroce_get32(rx->ext + 8);
+    rd->length = sroce_get32(rx->ext + 12);
+    rd->cur_psn = rx->bth.psn;
+    rd->cur_total = rd->cur_left = sroce_num_pkts(rd->length, qp->mtu_shift);
+}
+
+static int resp_read_allowed(const sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    uint32_t length = sroce_get32(rx->ext + 12);
+
+    return (qp->access & IBV_ACCESS_REMOTE_READ) && (length <= SROCE_MAX_MSG) &&
+           ((length == 0) ||
+            (sroce_mr_find(qp->dev, qp->pd, sroce_get32(rx->ext + 8),
+                           sroce_get64(rx->ext), length,
+                           IBV_ACCESS_REMOTE_READ) != NULL));
+}
+
+static int resp_read_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    sroce_rdres_t *rd;
+
+    if (!resp_read_allowed(qp, rx)) {
+        return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
+    }
+    rd = resp_rd_new(qp);
+    if (rd == NULL) {
+        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+    }
+    resp_rd_fill(qp, rd, rx);
+    rd->num_pkts = rd->cur_total;
+    ++qp->resp.msn;
+    qp->resp.epsn = mrail_psn_add(qp->resp.epsn, rd->num_pkts);
+    return 1;
+}
+
+static uint64_t resp_atomic_run(uint64_t *p, const sroce_rx_t *rx)
+{
+    uint64_t swap_add = sroce_get64(rx->ext + 12);
+    uint64_t old = sroce_get64(rx->ext + 20);
+
+    if (rx->bth.opcode == SROCE_OP_FETCH_ADD) {
+        return __atomic_fetch_add(p, swap_add, __ATOMIC_SEQ_CST);
+    }
+    __atomic_compare_exchange_n(p, &old, swap_add, 0, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+    return old;
+}
+
+static int resp_atomic_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    sroce_rdres_t *rd;
+    uint8_t *p;
+
+    p = sroce_mr_find(qp->dev, qp->pd, sroce_get32(rx->ext + 8),
+                      sroce_get64(rx->ext), sizeof(uint64_t),
+                      IBV_ACCESS_REMOTE_ATOMIC);
+    if (!(qp->access & IBV_ACCESS_REMOTE_ATOMIC) || (p == NULL)) {
+        return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
+    }
+    if (((uintptr_t)p & 7) != 0) {
+        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+    }
+    rd = resp_rd_new(qp);
+    if (rd == NULL) {
+        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+    }
+    rd->atomic = 1;
+    rd->num_pkts = rd->cur_total = rd->cur_left = 1;
+    rd->value = resp_atomic_run((uint64_t *)(void *)p, rx);
+    ++qp->resp.msn;
+    qp->resp.epsn = mrail_psn_add(qp->resp.epsn, 1);
+    return 1;
+}
+
+/* ---- Order ---- */
+
+static void resp_rd_again(sroce_qp_t *qp, sroce_rdres_t *rd,
+                          const sroce_rx_t *rx)
+{
+    uint32_t off = (uint32_t)mrail_psn_diff(rx->bth.psn, rd->psn);
+
+    if (rd->atomic) {
+        rd->cur_left = 1;
+    } else {
+        uint32_t length = sroce_get32(rx->ext + 12);
+
+        if (!resp_read_allowed(qp, rx) ||
+            (off + sroce_num_pkts(length, qp->mtu_shift) != rd->num_pkts)) {
+            return;
+        }
+        resp_rd_fill(qp, rd, rx);
+    }
+    qp->resp.rd_pending += !rd->pending;
+    rd->pending = 1;
+}
+
+/* A request from before epsn: answered again, not executed again (a READ is
+ * read again). */
+static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    sroce_resp_t *resp = &qp->resp;
+    int atomic = (rx->op->flags & SROCE_OPF_ATOMIC) != 0;
+
+    ++qp->dev->cnt.rx_dup;
+    if (!(rx->op->flags & (SROCE_OPF_READ | SROCE_OPF_ATOMIC))) {
+        resp_ack(qp);
+        return 1;
+    }
+    for (uint32_t i = 0; i < resp->rd_count; ++i) {
+        sroce_rdres_t *rd = resp_rd_at(resp, i);
+        int32_t in = mrail_psn_diff(rx->bth.psn, rd->psn);
+
+        if ((in >= 0) && (in < (int32_t)rd->num_pkts) &&
+            (rd->atomic == atomic)) {
+            resp_rd_again(qp, rd, rx);
+            return 1;
+        }
+    }
+    return 1;
+}
+
+/* A request from after epsn: something was lost.  One NAK, and another when
+ * the peer is seen to repeat itself without filling the gap. */
+static int resp_early(sroce_qp_t *qp, const sroce_rx_t *rx)
+{
+    sroce_resp_t *resp = &qp->resp;
+
+    ++qp->dev->cnt.ooo;
+    if (resp->nak_sent && (mrail_psn_diff(rx->bth.psn, resp->ooo_psn) > 0)) {
+        resp->ooo_psn = rx->bth.psn;
+        return 0;
+    }
+    if (resp->nak_sent && (SROCE_SYN_KIND(resp->syndrome) ==
+                           SROCE_SYN_KIND_RNR)) {
+        return 0;
+    }
+    if (!resp->nak_sent) {
+        resp->ooo_psn = rx->bth.psn;
+    }
+    ++qp->dev->cnt.nak_seq_tx;
+    resp_nak(qp, SROCE_SYN_NAK_SEQ, resp->epsn);
+    return 0;
+}
+
+/* SEND and WRITE packets must continue the message that is half-way. */
+static int resp_sequence_ok(const sroce_resp_t *resp, uint16_t flags)
+{
+    if (flags & SROCE_OPF_FIRST) {
+        return resp->msg == SROCE_MSG_NONE;
+    }
+    return resp->msg == ((flags & SROCE_OPF_SEND) ? SROCE_MSG_SEND :
+                                                    SROCE_MSG_WRITE);
+}
+
+int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx)
+{
+    sroce_resp_t *resp = &qp->resp;
+    uint16_t flags = rx->op->flags;
+    int32_t diff = mrail_psn_diff(rx->bth.psn, resp->epsn);
+
+    if (MRAIL_UNLIKELY((qp->state == IBV_QPS_RTR) && !resp->comm_est)) {
+        resp->comm_est = 1;
+        sroce_qp_event(qp, IBV_EVENT_COMM_EST);
+    }
+    if (MRAIL_UNLIKELY(diff != 0)) {
+        return (diff < 0) ? resp_duplicate(qp, rx) : resp_early(qp, rx);
+    }
+    if (MRAIL_UNLIKELY(resp->nak_sent)) {
+        resp->nak_sent = 0;
+        /* A NAK that has not left yet is no longer true; what it would have
+         * acknowledged still is. */
+        resp->syndrome = SROCE_SYN_ACK;
+    }
+    if (!resp_sequence_ok(resp, flags) ||
+        ((flags & SROCE_OPF_PAYLOAD) && !resp_length_ok(qp, rx))) {
+        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+    }
+    if (flags & SROCE_OPF_WRITE) {
+        return resp_write_msg(qp, rx);
+    }
+    if (flags & SROCE_OPF_SEND) {
+        return resp_send_msg(qp, rx);
+    }
+    return (flags & SROCE_OPF_READ) ? resp_read_msg(qp, rx) :
+                                      resp_atomic_msg(qp, rx);
+}
+
+/* ---- Answers out ---- */
+
+static sroce_rdres_t *resp_rd_first(sroce_resp_t *resp)
+{
+    for (uint32_t i = 0; i < resp->rd_count; ++i) {
+        sroce_rdres_t *rd = resp_rd_at(resp, i);
+
+        if (rd->pending) {
+            return rd;
+        }
+    }
+    return NULL;
+}
+
+static uint8_t resp_rd_opcode(const sroce_rdres_t *rd)
+{
+    if (rd->atomic) {
+        return SROCE_OP_ATOMIC_ACK;
+    }
+    if (rd->cur_total == 1) {
+        return SROCE_OP_READ_ONLY;
+    }
+    if (rd->cur_left == rd->cur_total) {
+        return SROCE_OP_READ_FIRST;
+    }
+    return (rd->cur_left == 1) ? SROCE_OP_READ_LAST : SROCE_OP_READ_MIDDLE;
+}
+
+uint32_t sroce_resp_next_bytes(sroce_qp_t *qp)
+{
+    const sroce_rdres_t *rd = resp_rd_first(&qp->resp);
+
+    return sroce_pkt_bytes(&sroce_ops[resp_rd_opcode(rd)],
+                           MRAIL_MIN(rd->length, 1u << qp->mtu_shift));
+}
+
+uint32_t sroce_resp_run_bytes(sroce_qp_t *qp)
+{
+    const sroce_rdres_t *rd = resp_rd_first(&qp->resp);
+    uint64_t bytes = (uint64_t)rd->length + 32ull * rd->cur_left;
+
+    return (uint32_t)MRAIL_MIN(bytes, SROCE_RUN_BYTES);
+}
+
+int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx)
+{
+    sroce_rdres_t *rd = resp_rd_first(&qp->resp);
+    uint8_t opcode = resp_rd_opcode(rd);
+    const sroce_op_t *op = &sroce_ops[opcode];
+    uint32_t n = MRAIL_MIN(rd->length, 1u << qp->mtu_shift);
+    uint32_t bytes = sroce_pkt_bytes(op, n);
+    const uint8_t *from = NULL;
+    uint8_t *hdr;
+
+    if (!sroce_tx_fits(tx, bytes, qp->av.ip, qp->sport, qp->av.tos)) {
+        return 0;
+    }
+    if (n != 0) {
+        from = sroce_mr_find(qp->dev, qp->pd, rd->rkey, rd->addr, n,
+                             IBV_ACCESS_REMOTE_READ);
+    }
+    if ((n != 0) && (from == NULL)) {
+        /* Deregistered since: the request is refused after all. */
+        rd->pending = 0;
+        --qp->resp.rd_pending;
+        resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
+        qp->resp.ack_psn = rd->cur_psn;
+        return 0;
+    }
+    hdr = sroce_tx_begin(tx, op->hdr_bytes);
+    sroce_bth_put(hdr, opcode, 0, sroce_pad(n), qp->dest_qpn, 0, rd->cur_psn);
+    if (op->hdr_bytes > SROCE_BTH_BYTES) {
+        sroce_aeth_put(hdr + SROCE_BTH_BYTES, SROCE_SYN_ACK, qp->resp.msn);
+    }
+    if (rd->atomic) {
+        sroce_put64(hdr + SROCE_BTH_BYTES + SROCE_AETH_BYTES, rd->value);
+    }
+    if (n != 0) {
+        sroce_tx_payload(tx, from, n);
+    }
+    sroce_tx_end(tx, qp->dev, bytes, n, qp->av.ip, qp->sport, qp->av.tos);
+    if (!rd->atomic) {
+        rd->cur_psn = mrail_psn_add(rd->cur_psn, 1);
+        rd->addr += n;
+        rd->length -= n;
+    }
+    if (--rd->cur_left == 0) {
+        rd->pending = 0;
+        --qp->resp.rd_pending;
+    }
+    return 1;
+}
+
+int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx)
+{
+    sroce_resp_t *resp = &qp->resp;
+    uint32_t psn = resp->ack_psn;
+    uint8_t *hdr;
+
+    if (!sroce_tx_fits(tx, SROCE_ACK_BYTES, qp->av.ip, qp->sport,
+                       qp->av.tos)) {
+        return 0;
+    }
+    if (resp->syndrome == SROCE_SYN_ACK) {
+        psn = mrail_psn_add(resp->epsn, MRAIL_PSN_MASK);
+    }
+    hdr = sroce_tx_begin(tx, SROCE_BTH_BYTES + SROCE_AETH_BYTES);
+    sroce_bth_put(hdr, SROCE_OP_ACK, 0, 0, qp->dest_qpn, 0, psn);
+    sroce_aeth_put(hdr + SROCE_BTH_BYTES, resp->syndrome, resp->msn);
+    sroce_tx_end(tx, qp->dev, SROCE_ACK_BYTES, 0, qp->av.ip, qp->sport,
+                 qp->av.tos);
+    resp->ack_due = resp->ack_late = resp->fatal = 0;
+    return 1;
+}

@@ -1,0 +1,173 @@
+#include "config.h"
+#include "softroce/host/host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Queue pair numbers of a slot that was given out again start elsewhere, so
+ * that late packets for its previous owner find no queue pair. */
+#define CTX_QPN_STRIDE 1021u
+#define CTX_QPN_COUNT 65000u
+
+static enum ibv_mtu sroce_ctx_mtu(const sroce_session_t *session)
+{
+    switch (session->mtu) {
+    case 256:
+        return IBV_MTU_256;
+    case 512:
+        return IBV_MTU_512;
+    case 1024:
+        return IBV_MTU_1024;
+    case 2048:
+        return IBV_MTU_2048;
+    default:
+        return IBV_MTU_4096;
+    }
+}
+
+static void sroce_ctx_qp_active(void *arg, sroce_qp_t *qp, void *qp_user)
+{
+    sroce_tx_activate(qp_user);
+}
+
+static int sroce_ctx_core_create(sroce_host_ctx_t *ctx)
+{
+    const sroce_session_t *session = sroce_host.session;
+    int icrc = (session->flags & SROCE_SESSION_F_ICRC) != 0;
+    sroce_dev_params_t params = {
+        .ip = ctx->sdev->addr,
+        .qpn_base = (ctx->slot_index << SROCE_SESSION_QPN_BITS) + 2 +
+                    ctx->slot->generation * CTX_QPN_STRIDE % 65536,
+        .qpn_count = CTX_QPN_COUNT,
+        .icrc_tx = icrc,
+        .icrc_rx = icrc,
+        .max_mtu = sroce_ctx_mtu(session),
+        .ops = {.cq_event = sroce_event_cq,
+                .async_event = sroce_event_async,
+                .qp_active = sroce_ctx_qp_active,
+                .arg = ctx}};
+
+    return -sroce_dev_create(&params, &ctx->core);
+}
+
+static void sroce_ctx_init(sroce_host_ctx_t *ctx, sroce_host_dev_t *dev)
+{
+    struct ibv_context *context = &ctx->verbs.context;
+
+    ctx->dev = dev;
+    ctx->sdev = dev->sdev;
+    ctx->dev_index =
+        sroce_session_dev_index(sroce_host.session, dev->sdev);
+    ctx->pid = sroce_host.pid;
+    pthread_mutex_init(&ctx->lock, NULL);
+    pthread_cond_init(&ctx->acked, NULL);
+    mrail_list_init(&ctx->list);
+    mrail_list_init(&ctx->ready);
+    mrail_list_init(&ctx->waiting);
+    mrail_list_init(&ctx->delayed);
+    mrail_list_init(&ctx->sport_lru);
+    ctx->next_wake_ns = MRAIL_NS_NEVER;
+    ctx->verbs.sz = sizeof(ctx->verbs);
+    context->device = &dev->ibv;
+    context->cmd_fd = -1;
+    context->num_comp_vectors = 1;
+    pthread_mutex_init(&context->mutex, NULL);
+    context->abi_compat = __VERBS_ABI_IS_EXTENDED;
+    sroce_host_ctx_set_ops(ctx);
+}
+
+/* What a previous owner of the slot left in the socket. */
+static void sroce_ctx_drain(int fd)
+{
+    char byte;
+
+    while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) >= 0) {
+    }
+}
+
+static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
+{
+    sroce_slot_t *slot = ctx->slot;
+
+    mrail_rng_init(&ctx->rng,
+                   sroce_host.session->seed ^
+                       ((uint64_t)ctx->dev_index << 32) ^
+                       ((uint64_t)ctx->slot_index << 16));
+    sroce_ctx_drain(ctx->rx_fd);
+    slot->rx_limit = sroce_net_rx_limit(ctx->rx_fd);
+    slot->rx_held = 0;
+    slot->state = SROCE_SLOT_LIVE;
+    return sroce_service_add(ctx);
+}
+
+struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev)
+{
+    sroce_host_ctx_t *ctx = NULL;
+    int ret;
+
+    if (posix_memalign((void **)&ctx, 64, sizeof(*ctx)) != 0) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    memset(ctx, 0, sizeof(*ctx));
+    sroce_ctx_init(ctx, dev);
+    ret = -ENOMEM;
+    ctx->rx_buf = malloc(SROCE_HOST_RX_BYTES);
+    if (ctx->rx_buf == NULL) {
+        goto err_free;
+    }
+    ret = sroce_event_pipe(&ctx->verbs.context.async_fd,
+                           &ctx->async_write_fd);
+    if (ret != 0) {
+        goto err_free;
+    }
+    ret = sroce_host_join(ctx->dev_index, &ctx->slot_index, &ctx->rx_fd);
+    if (ret != 0) {
+        goto err_pipe;
+    }
+    ctx->slot = &ctx->sdev->slots[ctx->slot_index];
+    ctx->port_down = (ctx->sdev->down != 0);
+    ret = sroce_ctx_core_create(ctx);
+    if (ret != 0) {
+        goto err_leave;
+    }
+    ret = sroce_ctx_go_live(ctx);
+    if (ret != 0) {
+        goto err_core;
+    }
+    return &ctx->verbs.context;
+
+err_core:
+    sroce_dev_destroy(ctx->core);
+err_leave:
+    close(ctx->rx_fd);
+    sroce_host_leave(ctx->dev_index, ctx->slot_index);
+err_pipe:
+    close(ctx->verbs.context.async_fd);
+    close(ctx->async_write_fd);
+err_free:
+    free(ctx->rx_buf);
+    free(ctx);
+    errno = -ret;
+    return NULL;
+}
+
+void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
+{
+    sroce_service_forget(ctx);
+    /* Nobody sends to us any more; then the slot is the keeper's again. */
+    ctx->slot->state = SROCE_SLOT_JOINING;
+    close(ctx->rx_fd);
+    sroce_host_leave(ctx->dev_index, ctx->slot_index);
+    sroce_tx_cleanup(ctx);
+    sroce_net_cleanup(ctx);
+    sroce_dev_destroy(ctx->core);
+    close(ctx->verbs.context.async_fd);
+    close(ctx->async_write_fd);
+    pthread_mutex_destroy(&ctx->lock);
+    pthread_cond_destroy(&ctx->acked);
+    free(ctx->rx_buf);
+    free(ctx);
+}

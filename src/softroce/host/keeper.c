@@ -1,0 +1,400 @@
+#include "config.h"
+#include "softroce/host/keeper.h"
+#include "base/list.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Nobody holds the session for this long: it ends. */
+#define KEEPER_GRACE_MS 200
+/* A process that got a new slot must hand in its socket within this time. */
+#define KEEPER_BIND_TIMEOUT_S 5
+
+typedef struct sroce_keeper_conn {
+    mrail_list_t list;
+    int fd;
+    int pidfd; /* -1: not a user, or the kernel has none */
+    int32_t pid;
+    int kind; /* 0 before its first message */
+    unsigned poll_index;
+} sroce_keeper_conn_t;
+
+typedef struct sroce_keeper {
+    sroce_session_t *session;
+    int listen_fd;
+    mrail_list_t conns;
+    unsigned num_conns;
+    /* [dev * SROCE_SESSION_SLOTS + slot]: our duplicate, -1 before its time */
+    int *sockets;
+    unsigned *num_sockets; /* [dev] */
+    uint8_t *broken;       /* [dev]: the order is lost, no further joins */
+    sroce_keeper_conn_t **owners; /* as sockets; NULL: slot is free */
+    struct pollfd *pollfds;
+    unsigned max_pollfds;
+} sroce_keeper_t;
+
+static volatile sig_atomic_t keeper_stop;
+
+static void sroce_keeper_on_signal(int sig)
+{
+    keeper_stop = 1;
+}
+
+/* What the dead process had reserved goes back; never below zero. */
+static void sroce_keeper_reclaim(sroce_session_t *session, sroce_slot_t *slot)
+{
+    int64_t bytes = atomic_exchange(&slot->pend_bytes, 0);
+    unsigned dev = slot->pend_dev, index = slot->pend_slot;
+    _Atomic int64_t *held;
+    int64_t old;
+
+    if ((bytes == 0) || (dev >= sroce_session_num_devs(session)) ||
+        (index >= SROCE_SESSION_SLOTS)) {
+        return;
+    }
+    held = &session->devs[dev].slots[index].rx_held;
+    old = atomic_load(held);
+    while (!atomic_compare_exchange_weak(
+        held, &old, MRAIL_MAX((int64_t)0, old - bytes))) {
+    }
+}
+
+static void sroce_keeper_free_slot(sroce_keeper_t *keeper, unsigned dev,
+                                   unsigned index)
+{
+    sroce_slot_t *slot = &keeper->session->devs[dev].slots[index];
+
+    slot->state = SROCE_SLOT_FREE;
+    slot->pid = 0;
+    sroce_keeper_reclaim(keeper->session, slot);
+    keeper->owners[dev * SROCE_SESSION_SLOTS + index] = NULL;
+}
+
+static void sroce_keeper_conn_close(sroce_keeper_t *keeper,
+                                    sroce_keeper_conn_t *conn)
+{
+    unsigned num = sroce_session_num_devs(keeper->session);
+
+    for (unsigned i = 0; i < num * SROCE_SESSION_SLOTS; ++i) {
+        if (keeper->owners[i] == conn) {
+            sroce_keeper_free_slot(keeper, i / SROCE_SESSION_SLOTS,
+                                   i % SROCE_SESSION_SLOTS);
+        }
+    }
+    mrail_list_del(&conn->list);
+    --keeper->num_conns;
+    close(conn->fd);
+    if (conn->pidfd >= 0) {
+        close(conn->pidfd);
+    }
+    free(conn);
+}
+
+static void sroce_keeper_accept(sroce_keeper_t *keeper)
+{
+    struct ucred cred;
+    socklen_t length = sizeof(cred);
+    sroce_keeper_conn_t *conn;
+    int fd = accept4(keeper->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+
+    if (fd < 0) {
+        return;
+    }
+    conn = calloc(1, sizeof(*conn));
+    if ((conn == NULL) ||
+        (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &length) != 0) ||
+        (cred.uid != geteuid())) {
+        free(conn);
+        close(fd);
+        return;
+    }
+    conn->fd = fd;
+    conn->pidfd = -1;
+    conn->pid = cred.pid;
+    mrail_list_add_tail(&keeper->conns, &conn->list);
+    ++keeper->num_conns;
+}
+
+static void sroce_keeper_welcome(sroce_keeper_conn_t *conn, uint32_t kind)
+{
+    sroce_keeper_msg_t reply = {.op = kind};
+
+    conn->kind = (int)kind;
+    if (kind == SROCE_KEEPER_USER) {
+        conn->pidfd = (int)syscall(SYS_pidfd_open, conn->pid, 0);
+    }
+    sroce_keeper_send(conn->fd, &reply, -1);
+}
+
+/* The new socket is at the end of the kernel's array by now, or it is gone
+ * together with its maker: in both cases the order is as we count it. */
+static void sroce_keeper_await_socket(sroce_keeper_t *keeper,
+                                      sroce_keeper_conn_t *conn, unsigned dev,
+                                      unsigned slot)
+{
+    struct timeval limit = {.tv_sec = KEEPER_BIND_TIMEOUT_S};
+    sroce_keeper_msg_t msg;
+    int fd = -1, ret;
+
+    setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    ret = sroce_keeper_recv(conn->fd, &msg, &fd, 0);
+    limit.tv_sec = 0;
+    setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+
+    if ((ret == 0) && (msg.op == SROCE_KEEPER_BOUND) && (fd >= 0)) {
+        keeper->sockets[dev * SROCE_SESSION_SLOTS + slot] = fd;
+        keeper->num_sockets[dev] = slot + 1;
+        return;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    if ((ret == -EAGAIN) || (ret == -EWOULDBLOCK)) {
+        keeper->broken[dev] = 1;
+    }
+    sroce_keeper_free_slot(keeper, dev, slot);
+}
+
+static void sroce_keeper_join(sroce_keeper_t *keeper,
+                              sroce_keeper_conn_t *conn, unsigned dev)
+{
+    sroce_keeper_msg_t reply = {.op = SROCE_KEEPER_JOIN, .dev = dev};
+    unsigned index;
+    sroce_slot_t *slot;
+    int fd;
+
+    if ((dev >= sroce_session_num_devs(keeper->session)) ||
+        keeper->broken[dev]) {
+        reply.status = -ENODEV;
+        sroce_keeper_send(conn->fd, &reply, -1);
+        return;
+    }
+    for (index = 0; index < SROCE_SESSION_SLOTS; ++index) {
+        if (keeper->owners[dev * SROCE_SESSION_SLOTS + index] == NULL) {
+            break;
+        }
+    }
+    if (index == SROCE_SESSION_SLOTS) {
+        reply.status = -ENOSPC;
+        sroce_keeper_send(conn->fd, &reply, -1);
+        return;
+    }
+    slot = &keeper->session->devs[dev].slots[index];
+    keeper->owners[dev * SROCE_SESSION_SLOTS + index] = conn;
+    slot->pid = conn->pid;
+    slot->rx_held = 0;
+    atomic_fetch_add(&slot->generation, 1);
+    slot->state = SROCE_SLOT_JOINING;
+    reply.slot = index;
+    fd = keeper->sockets[dev * SROCE_SESSION_SLOTS + index];
+    sroce_keeper_send(conn->fd, &reply, fd);
+    if (fd < 0) {
+        sroce_keeper_await_socket(keeper, conn, dev, index);
+    }
+}
+
+static void sroce_keeper_leave(sroce_keeper_t *keeper,
+                               sroce_keeper_conn_t *conn,
+                               const sroce_keeper_msg_t *msg)
+{
+    sroce_keeper_msg_t reply = *msg;
+    unsigned i = msg->dev * SROCE_SESSION_SLOTS + msg->slot;
+
+    reply.status = -EINVAL;
+    if ((msg->dev < sroce_session_num_devs(keeper->session)) &&
+        (msg->slot < SROCE_SESSION_SLOTS) && (keeper->owners[i] == conn)) {
+        sroce_keeper_free_slot(keeper, msg->dev, msg->slot);
+        reply.status = 0;
+    }
+    sroce_keeper_send(conn->fd, &reply, -1);
+}
+
+static void sroce_keeper_kick(sroce_keeper_t *keeper)
+{
+    sroce_keeper_msg_t msg = {.op = SROCE_KEEPER_KICK};
+    sroce_keeper_conn_t *conn;
+
+    mrail_list_for_each(conn, &keeper->conns, sroce_keeper_conn_t, list) {
+        if (conn->kind == SROCE_KEEPER_USER) {
+            /* A full queue means that it has kicks to read already. */
+            (void)!send(conn->fd, &msg, sizeof(msg),
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+    }
+}
+
+/* 0, or -errno: the connection is to be closed. */
+static int sroce_keeper_serve(sroce_keeper_t *keeper,
+                              sroce_keeper_conn_t *conn)
+{
+    sroce_keeper_msg_t msg;
+    int ret = sroce_keeper_recv(conn->fd, &msg, NULL, MSG_DONTWAIT);
+
+    if (ret != 0) {
+        return (ret == -EAGAIN) ? 0 : ret;
+    }
+    switch (msg.op) {
+    case SROCE_KEEPER_HOLD:
+    case SROCE_KEEPER_USER:
+        sroce_keeper_welcome(conn, msg.op);
+        return 0;
+    case SROCE_KEEPER_JOIN:
+        sroce_keeper_join(keeper, conn, msg.dev);
+        return 0;
+    case SROCE_KEEPER_LEAVE:
+        sroce_keeper_leave(keeper, conn, &msg);
+        return 0;
+    case SROCE_KEEPER_KICK:
+        sroce_keeper_kick(keeper);
+        return 0;
+    default:
+        return -EPROTO;
+    }
+}
+
+static int sroce_keeper_fill_pollfds(sroce_keeper_t *keeper)
+{
+    unsigned need = 1 + 2 * keeper->num_conns, n = 0;
+    sroce_keeper_conn_t *conn;
+
+    if (need > keeper->max_pollfds) {
+        struct pollfd *pollfds =
+            realloc(keeper->pollfds, 2 * need * sizeof(*pollfds));
+
+        if (pollfds == NULL) {
+            return -ENOMEM;
+        }
+        keeper->pollfds = pollfds;
+        keeper->max_pollfds = 2 * need;
+    }
+    keeper->pollfds[n++] =
+        (struct pollfd){.fd = keeper->listen_fd, .events = POLLIN};
+    mrail_list_for_each(conn, &keeper->conns, sroce_keeper_conn_t, list) {
+        conn->poll_index = n;
+        keeper->pollfds[n++] =
+            (struct pollfd){.fd = conn->fd, .events = POLLIN};
+        keeper->pollfds[n++] =
+            (struct pollfd){.fd = conn->pidfd, .events = POLLIN};
+    }
+    return (int)n;
+}
+
+/* 1: go on, 0: nobody holds the session any more. */
+static int sroce_keeper_round(sroce_keeper_t *keeper)
+{
+    int alone = (keeper->num_conns == 0);
+    int n = sroce_keeper_fill_pollfds(keeper);
+    sroce_keeper_conn_t *conn, *tmp;
+
+    if (n < 0) {
+        return 0;
+    }
+    n = poll(keeper->pollfds, (nfds_t)n, alone ? KEEPER_GRACE_MS : -1);
+    if (n <= 0) {
+        return ((n < 0) && (errno == EINTR)) || !alone;
+    }
+    mrail_list_for_each_safe(conn, tmp, &keeper->conns, sroce_keeper_conn_t,
+                             list) {
+        const struct pollfd *p = &keeper->pollfds[conn->poll_index];
+        int ret = 0;
+
+        if (p[0].revents != 0) {
+            ret = sroce_keeper_serve(keeper, conn);
+        }
+        if ((ret != 0) || (p[1].revents != 0)) {
+            sroce_keeper_conn_close(keeper, conn);
+        }
+    }
+    if (keeper->pollfds[0].revents != 0) {
+        sroce_keeper_accept(keeper);
+    }
+    return 1;
+}
+
+static int sroce_keeper_listen(const char *name)
+{
+    struct sockaddr_un sun = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    mode_t mask;
+    int ret;
+
+    if (fd < 0) {
+        return -errno;
+    }
+    sroce_session_path(name, ".sock", sun.sun_path, sizeof(sun.sun_path));
+    unlink(sun.sun_path); /* of a session that was killed */
+    mask = umask(0177);
+    ret = bind(fd, (struct sockaddr *)&sun, sizeof(sun));
+    umask(mask);
+    if ((ret != 0) || (listen(fd, 256) != 0)) {
+        ret = -errno;
+        close(fd);
+        return ret;
+    }
+    return fd;
+}
+
+static int sroce_keeper_init(sroce_keeper_t *keeper, const char *name)
+{
+    struct rlimit limit;
+    unsigned num;
+    int ret;
+
+    memset(keeper, 0, sizeof(*keeper));
+    mrail_list_init(&keeper->conns);
+    ret = sroce_session_open(name, &keeper->session);
+    if (ret != 0) {
+        return ret;
+    }
+    num = sroce_session_num_devs(keeper->session);
+    keeper->sockets = calloc(num * SROCE_SESSION_SLOTS, sizeof(int));
+    keeper->owners =
+        calloc(num * SROCE_SESSION_SLOTS, sizeof(*keeper->owners));
+    keeper->num_sockets = calloc(num, sizeof(unsigned));
+    keeper->broken = calloc(num, 1);
+    if ((keeper->sockets == NULL) || (keeper->owners == NULL) ||
+        (keeper->num_sockets == NULL) || (keeper->broken == NULL)) {
+        return -ENOMEM;
+    }
+    memset(keeper->sockets, 0xff,
+           num * SROCE_SESSION_SLOTS * sizeof(int));
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    keeper->listen_fd = sroce_keeper_listen(name);
+    return MRAIL_MIN(keeper->listen_fd, 0);
+}
+
+int sroce_keeper_run(const char *name, int lock_fd, int ready_fd)
+{
+    struct sigaction action = {.sa_handler = sroce_keeper_on_signal};
+    sroce_keeper_t keeper;
+
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if ((sroce_keeper_init(&keeper, name) != 0) ||
+        (write(ready_fd, "", 1) != 1)) {
+        sroce_session_unlink(name);
+        return 1;
+    }
+    close(ready_fd);
+    while (!keeper_stop && sroce_keeper_round(&keeper)) {
+    }
+    /* A client that connected in this moment gets no answer and starts over:
+     * the names must be gone by then. */
+    sroce_session_unlink(name);
+    close(keeper.listen_fd);
+    close(lock_fd);
+    return 0;
+}

@@ -1,0 +1,271 @@
+#include "config.h"
+#include "softroce/host/host.h"
+
+#include "softroce/host/keeper.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+sroce_host_proc_t sroce_host = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .conn = -1,
+    .epoll_fd = -1,
+    .wake_fd = -1,
+};
+
+static pthread_once_t host_once = PTHREAD_ONCE_INIT;
+
+static void sroce_host_complain(const char *what)
+{
+    fprintf(stderr, "mrail soft: %s\n", what);
+}
+
+/* The forked child has no service thread, and its parent's contexts, slots and
+ * connection are not its own: it starts afresh, and frees nothing of them. */
+static void sroce_host_after_fork(void)
+{
+    pthread_mutex_init(&sroce_host.lock, NULL);
+    mrail_list_init(&sroce_host.ctxs);
+    sroce_host.pid = getpid();
+    sroce_host.thread_runs = 0;
+    if (sroce_host.conn >= 0) {
+        close(sroce_host.conn);
+    }
+    if (sroce_host.epoll_fd >= 0) {
+        close(sroce_host.epoll_fd);
+        close(sroce_host.wake_fd);
+    }
+    sroce_host.conn = sroce_host.epoll_fd = sroce_host.wake_fd = -1;
+}
+
+static void sroce_host_dev_init(sroce_host_dev_t *dev, unsigned rail)
+{
+    struct ibv_device *ibv = &dev->ibv;
+
+    dev->rail = rail;
+    dev->sdev =
+        sroce_session_dev(sroce_host.session, sroce_host.node, rail);
+    ibv->node_type = IBV_NODE_CA;
+    ibv->transport_type = IBV_TRANSPORT_IB;
+    snprintf(ibv->name, sizeof(ibv->name), "soft%u", rail);
+    snprintf(ibv->dev_name, sizeof(ibv->dev_name), "uverbs%u", rail);
+    snprintf(ibv->dev_path, sizeof(ibv->dev_path),
+             "/sys/class/infiniband_verbs/uverbs%u", rail);
+    snprintf(ibv->ibdev_path, sizeof(ibv->ibdev_path),
+             "/sys/class/infiniband/soft%u", rail);
+}
+
+static void sroce_host_explain(const char *name, int error)
+{
+    char line[256];
+
+    if (error == -ENOENT) {
+        snprintf(line, sizeof(line),
+                 "MRAIL_SOFT names session '%s', which does not exist; start "
+                 "the program with 'mrail soft --session %s -- ...'",
+                 name, name);
+    } else if (error == -ESTALE) {
+        snprintf(line, sizeof(line),
+                 "session '%s' was made by another version of mrail", name);
+    } else {
+        snprintf(line, sizeof(line), "session '%s': %s", name,
+                 strerror(-error));
+    }
+    sroce_host_complain(line);
+}
+
+static void sroce_host_init(void)
+{
+    const char *name = getenv("MRAIL_SOFT");
+    const char *node = getenv("MRAIL_SOFT_NODE");
+    char *end = NULL;
+    unsigned long value = 0;
+    int ret;
+
+    mrail_list_init(&sroce_host.ctxs);
+    sroce_host.pid = getpid();
+    if ((name == NULL) || (name[0] == '\0')) {
+        return;
+    }
+    /* From here on the machine's own devices are hidden, also after an error:
+     * a job must not land on other rails than it asked for. */
+    sroce_host.enabled = 1;
+    if (sroce_session_name_check(name) != 0) {
+        sroce_host_complain("MRAIL_SOFT is not the name of a session");
+        return;
+    }
+    ret = sroce_session_open(name, &sroce_host.session);
+    if (ret != 0) {
+        sroce_host_explain(name, ret);
+        return;
+    }
+    if (node != NULL) {
+        value = strtoul(node, &end, 10);
+    }
+    if ((node != NULL) && ((end == node) || (*end != '\0') ||
+                           (value >= sroce_host.session->num_nodes))) {
+        sroce_host_complain("MRAIL_SOFT_NODE is not a node of the session");
+        return;
+    }
+    sroce_host.node = (unsigned)value;
+    sroce_host.num_devs = sroce_host.session->num_rails;
+    for (unsigned rail = 0; rail < sroce_host.num_devs; ++rail) {
+        sroce_host_dev_init(&sroce_host.devs[rail], rail);
+    }
+    pthread_atfork(NULL, NULL, sroce_host_after_fork);
+}
+
+int sroce_host_enabled(void)
+{
+    pthread_once(&host_once, sroce_host_init);
+    return sroce_host.enabled;
+}
+
+/* Ports may have changed: the contexts look for themselves. */
+static void sroce_host_on_kick(void)
+{
+    sroce_host_ctx_t *ctx;
+
+    mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
+        pthread_mutex_lock(&ctx->lock);
+        sroce_event_check_port(ctx);
+        pthread_mutex_unlock(&ctx->lock);
+    }
+}
+
+static void sroce_host_lose_keeper(void)
+{
+    sroce_host_complain("the session's keeper is gone; running traffic goes "
+                        "on, new processes cannot join");
+    close(sroce_host.conn);
+    sroce_host.conn = -1;
+    sroce_host.keeper_lost = 1;
+}
+
+void sroce_host_read_keeper(void)
+{
+    sroce_keeper_msg_t msg;
+    int ret = -EAGAIN;
+
+    while ((sroce_host.conn >= 0) &&
+           ((ret = sroce_keeper_recv(sroce_host.conn, &msg, NULL,
+                                     MSG_DONTWAIT)) == 0)) {
+        sroce_host_on_kick();
+    }
+    if ((sroce_host.conn >= 0) && (ret != -EAGAIN)) {
+        sroce_host_lose_keeper();
+    }
+}
+
+/* One question and its answer; kicks may come in between.  proc->lock is
+ * held. */
+static int sroce_host_ask(sroce_keeper_msg_t *msg, int *fd_p)
+{
+    sroce_keeper_msg_t reply = {0};
+    int ret;
+
+    if (sroce_host.conn < 0) {
+        return -EPIPE;
+    }
+    ret = sroce_keeper_send(sroce_host.conn, msg, -1);
+    while (ret == 0) {
+        ret = sroce_keeper_recv(sroce_host.conn, &reply, fd_p, 0);
+        if ((ret == 0) && (reply.op == msg->op)) {
+            *msg = reply;
+            return reply.status;
+        }
+        if (ret == 0) {
+            sroce_host_on_kick();
+        }
+    }
+    sroce_host_lose_keeper();
+    return ret;
+}
+
+static int sroce_host_connect(void)
+{
+    int conn;
+
+    if (sroce_host.conn >= 0) {
+        return 0;
+    }
+    conn = sroce_host.keeper_lost
+               ? -EPIPE
+               : sroce_keeper_connect(sroce_host.session->name,
+                                      SROCE_KEEPER_USER);
+    if (conn < 0) {
+        sroce_host_complain("the session's keeper does not answer; start the "
+                            "program with 'mrail soft'");
+        return conn;
+    }
+    sroce_host.conn = conn;
+    return sroce_service_start();
+}
+
+/* A slot that nobody had before needs its socket: we make it (it must be in
+ * our network namespace) and the keeper keeps a copy. */
+static int sroce_host_make_socket(const sroce_keeper_msg_t *msg, int *fd_p)
+{
+    sroce_keeper_msg_t bound = {.op = SROCE_KEEPER_BOUND,
+                                .dev = msg->dev,
+                                .slot = msg->slot};
+    uint32_t addr = sroce_host.session->devs[msg->dev].addr;
+    int ret = sroce_net_bind_rx(addr, fd_p);
+
+    if (ret != 0) {
+        *fd_p = -1;
+        sroce_host_complain(
+            (ret == -EADDRINUSE)
+                ? "UDP port 4791 of the device's address is in use by another "
+                  "program"
+                : "cannot bind the device's address on this machine");
+    }
+    /* Without a descriptor the keeper takes the slot back. */
+    if (sroce_keeper_send(sroce_host.conn, &bound, *fd_p) != 0) {
+        ret = -EPIPE;
+    }
+    return ret;
+}
+
+int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p)
+{
+    sroce_keeper_msg_t msg = {.op = SROCE_KEEPER_JOIN, .dev = dev_index};
+    int ret;
+
+    pthread_mutex_lock(&sroce_host.lock);
+    ret = sroce_host_connect();
+    if (ret != 0) {
+        goto out;
+    }
+    *fd_p = -1;
+    ret = sroce_host_ask(&msg, fd_p);
+    if (ret == -ENOSPC) {
+        sroce_host_complain("all process slots of the device are taken: at "
+                            "most 128 opens of one rail of a node at once");
+        goto out;
+    }
+    if (ret != 0) {
+        sroce_host_complain("the session's keeper gave no slot");
+        goto out;
+    }
+    if (*fd_p < 0) {
+        ret = sroce_host_make_socket(&msg, fd_p);
+    }
+    *slot_p = msg.slot;
+out:
+    pthread_mutex_unlock(&sroce_host.lock);
+    return ret;
+}
+
+void sroce_host_leave(unsigned dev_index, unsigned slot)
+{
+    sroce_keeper_msg_t msg = {
+        .op = SROCE_KEEPER_LEAVE, .dev = dev_index, .slot = slot};
+
+    pthread_mutex_lock(&sroce_host.lock);
+    sroce_host_ask(&msg, NULL);
+    pthread_mutex_unlock(&sroce_host.lock);
+}

@@ -1,0 +1,233 @@
+/*
+ * Progress.  The application's own thread does the work while it polls; one
+ * service thread per process does it for devices whose application is away
+ * (computing, blocked on a completion channel, or only a target of others).
+ *
+ * Each context counts the application's rounds.  The service thread looks at
+ * the counts once a millisecond while any moves, and arms the receive sockets
+ * of those that stood still in its epoll set: these are served at once.  When
+ * none moves it sleeps without a timeout but for timers of the protocol.
+ */
+#include "config.h"
+#include "softroce/host/host.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROGRESS_RX_MESSAGES 8
+/* Without announced credit (peers outside of the session have none) the socket
+ * is still looked at every so many rounds. */
+#define PROGRESS_RX_EVERY 32
+#define SERVICE_WATCH_NS (1 * MRAIL_NS_PER_MS)
+/* The application is in there just now. */
+#define SERVICE_BUSY_NS (50 * MRAIL_NS_PER_US)
+/* Polls after arming a completion queue by which the application shows that it
+ * does not mean to block (one is usual before blocking). */
+#define SERVICE_ARMED_POLLS 16
+#define SERVICE_MAX_NS (1000 * MRAIL_NS_PER_MS)
+#define SERVICE_EVENTS 16
+#define SERVICE_STACK (256 * 1024)
+
+unsigned sroce_progress(sroce_host_ctx_t *ctx)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+    unsigned num = 0;
+
+    if ((atomic_load_explicit(&ctx->slot->rx_held, memory_order_relaxed) >
+         0) ||
+        (++ctx->rx_skipped >= PROGRESS_RX_EVERY)) {
+        ctx->rx_skipped = 0;
+        num = sroce_net_rx(ctx, PROGRESS_RX_MESSAGES, now_ns);
+        ctx->look_again |= (num != 0);
+    }
+    if (sroce_dev_deadline(ctx->core) <= now_ns) {
+        sroce_dev_timers(ctx->core, now_ns);
+    }
+    if (sroce_tx_deadline(ctx) <= now_ns || ctx->look_again) {
+        sroce_tx_round(ctx, now_ns);
+    }
+    return num;
+}
+
+/* ---- Service thread ---- */
+
+void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
+{
+    struct epoll_event event = {.events = watch ? EPOLLIN : 0,
+                                .data.ptr = ctx};
+
+    if (ctx->watched != watch) {
+        epoll_ctl(sroce_host.epoll_fd, EPOLL_CTL_MOD, ctx->rx_fd, &event);
+        ctx->watched = watch;
+    }
+}
+
+/* The application armed a completion queue: it may block now, and what comes
+ * must be served without waiting for our next look. */
+void sroce_service_arm(sroce_host_ctx_t *ctx)
+{
+    ctx->armed = SERVICE_ARMED_POLLS;
+    sroce_service_watch(ctx, 1);
+    if (sroce_tx_deadline(ctx) != MRAIL_NS_NEVER) {
+        sroce_service_wake();
+    }
+}
+
+/* Works for one context if its application is away; when to come back. */
+static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
+{
+    uint64_t app_rounds =
+        atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed);
+    mrail_ns_t deadline_ns, tx_ns;
+    unsigned rounds = 0;
+
+    if (pthread_mutex_trylock(&ctx->lock) != 0) {
+        return mrail_clock_now() + SERVICE_BUSY_NS; /* not away */
+    }
+    sroce_event_check_port(ctx);
+    if ((app_rounds != ctx->seen_rounds) && !ctx->armed) {
+        ctx->seen_rounds = app_rounds;
+        sroce_service_watch(ctx, 0);
+        pthread_mutex_unlock(&ctx->lock);
+        return mrail_clock_now() + SERVICE_WATCH_NS;
+    }
+    ctx->seen_rounds = app_rounds;
+    sroce_service_watch(ctx, 1);
+    do {
+        ctx->rx_skipped = PROGRESS_RX_EVERY; /* look at the socket */
+    } while ((sroce_progress(ctx) != 0) && (++rounds < 64));
+    deadline_ns = sroce_dev_deadline(ctx->core);
+    tx_ns = sroce_tx_deadline(ctx);
+    pthread_mutex_unlock(&ctx->lock);
+    return MRAIL_MIN(deadline_ns, tx_ns);
+}
+
+/* One look at every context; when to look again. */
+static mrail_ns_t sroce_service_round(void)
+{
+    mrail_ns_t next_ns = MRAIL_NS_NEVER;
+    sroce_host_ctx_t *ctx;
+
+    pthread_mutex_lock(&sroce_host.lock);
+    sroce_host_read_keeper();
+    mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
+        mrail_ns_t at_ns = sroce_service_serve(ctx);
+
+        next_ns = MRAIL_MIN(next_ns, at_ns);
+    }
+    pthread_mutex_unlock(&sroce_host.lock);
+    return next_ns;
+}
+
+/* Sleeps until something arrives at a watched socket, or until at_ns. */
+static void sroce_service_sleep(mrail_ns_t at_ns)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_ns_t sleep_ns = (at_ns > now_ns) ? at_ns - now_ns : 0;
+    struct timespec ts;
+    struct pollfd pollfd = {.fd = sroce_host.epoll_fd, .events = POLLIN};
+    struct epoll_event events[SERVICE_EVENTS];
+    uint64_t count;
+
+    sleep_ns = MRAIL_MIN(sleep_ns, SERVICE_MAX_NS);
+    ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
+    ts.tv_nsec = (long)(sleep_ns % MRAIL_NS_PER_SEC);
+    if ((sleep_ns == 0) || (ppoll(&pollfd, 1, &ts, NULL) <= 0)) {
+        return;
+    }
+    (void)!epoll_wait(sroce_host.epoll_fd, events, SERVICE_EVENTS, 0);
+    (void)!read(sroce_host.wake_fd, &count, sizeof(count));
+}
+
+static void *sroce_service_main(void *arg)
+{
+    prctl(PR_SET_NAME, "mrail-soft");
+    prctl(PR_SET_TIMERSLACK, 1000);
+    for (;;) {
+        sroce_service_sleep(sroce_service_round());
+    }
+    return NULL;
+}
+
+static int sroce_service_fds(void)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    sroce_host.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    sroce_host.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if ((sroce_host.epoll_fd < 0) || (sroce_host.wake_fd < 0) ||
+        (epoll_ctl(sroce_host.epoll_fd, EPOLL_CTL_ADD, sroce_host.wake_fd,
+                   &event) != 0) ||
+        (epoll_ctl(sroce_host.epoll_fd, EPOLL_CTL_ADD, sroce_host.conn,
+                   &event) != 0)) {
+        return -errno;
+    }
+    return 0;
+}
+
+int sroce_service_start(void)
+{
+    sigset_t all, old;
+    pthread_attr_t attr;
+    int ret;
+
+    if (sroce_host.thread_runs) {
+        return 0;
+    }
+    ret = sroce_service_fds();
+    if (ret != 0) {
+        return ret;
+    }
+    /* The application's signals are the application's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attr, SERVICE_STACK);
+    ret = -pthread_create(&sroce_host.thread, &attr, sroce_service_main, NULL);
+    pthread_attr_destroy(&attr);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    sroce_host.thread_runs = (ret == 0);
+    return ret;
+}
+
+void sroce_service_wake(void)
+{
+    const uint64_t one = 1;
+
+    (void)!write(sroce_host.wake_fd, &one, sizeof(one));
+}
+
+int sroce_service_add(sroce_host_ctx_t *ctx)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = ctx};
+    int ret = 0;
+
+    pthread_mutex_lock(&sroce_host.lock);
+    ctx->watched = 1;
+    if (epoll_ctl(sroce_host.epoll_fd, EPOLL_CTL_ADD, ctx->rx_fd, &event) !=
+        0) {
+        ret = -errno;
+    } else {
+        mrail_list_add_tail(&sroce_host.ctxs, &ctx->list);
+    }
+    pthread_mutex_unlock(&sroce_host.lock);
+    sroce_service_wake();
+    return ret;
+}
+
+void sroce_service_forget(sroce_host_ctx_t *ctx)
+{
+    pthread_mutex_lock(&sroce_host.lock);
+    mrail_list_del(&ctx->list);
+    epoll_ctl(sroce_host.epoll_fd, EPOLL_CTL_DEL, ctx->rx_fd, NULL);
+    pthread_mutex_unlock(&sroce_host.lock);
+}

@@ -1,0 +1,95 @@
+/*
+ * Rates that all processes of a device share without a lock.
+ *
+ * A bucket is the time at which the next byte may leave (its theoretical
+ * arrival time, GCRA).  A sender *reserves*: it adds the cost of its batch and
+ * gets the time before, which is when it may send.  So senders depart in the
+ * order in which they asked, each with one batch reserved at a time: fair
+ * whatever their number, and however often each polls.  What a killed process
+ * had reserved is a moment of time that passes.
+ *
+ * A bucket that was idle keeps at most SROCE_RATE_DEPTH_NS of unused time.
+ *
+ * Small packets (acknowledgements, wire-up, barriers) do not queue behind the
+ * batches of others: they are charged, and have to wait only when small
+ * packets alone exceed the rate.
+ *
+ * Times inside are CLOCK_MONOTONIC in 1/64 ns.  Any process, any thread.
+ */
+#ifndef MRAIL_SROCE_RATE_H
+#define MRAIL_SROCE_RATE_H
+
+#include "base/clock.h"
+#include "base/util.h"
+#include "softroce/host/session.h"
+
+#define SROCE_RATE_DEPTH_NS (500 * MRAIL_NS_PER_US)
+/* A batch takes at most about this long, but is at least one packet. */
+#define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
+#define SROCE_RATE_SMALL_BYTES 512
+
+static inline uint64_t sroce_rate_cost(uint64_t rate_bps, uint32_t bytes)
+{
+    return (uint64_t)bytes * (64 * MRAIL_NS_PER_SEC) / rate_bps;
+}
+
+/* Adds a cost to one time; returns the one before, in ns. */
+static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
+                                            uint64_t cost, mrail_ns_t now_ns)
+{
+    uint64_t floor = (now_ns - SROCE_RATE_DEPTH_NS) * 64;
+    uint64_t tat = atomic_load_explicit(tat_p, memory_order_relaxed);
+    uint64_t from;
+
+    do {
+        from = MRAIL_MAX(tat, floor);
+    } while (!atomic_compare_exchange_weak(tat_p, &tat, from + cost));
+    return from / 64;
+}
+
+/* Reserves `bytes`; returns when they may leave, 0: at once. */
+static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
+                                            uint32_t bytes, mrail_ns_t now_ns)
+{
+    uint64_t rate_bps =
+        atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
+    uint64_t cost;
+    mrail_ns_t at_ns;
+
+    if (MRAIL_LIKELY(rate_bps == 0)) {
+        return 0;
+    }
+    cost = sroce_rate_cost(rate_bps, bytes);
+    at_ns = sroce_rate_advance(&bucket->tat, cost, now_ns);
+    if (bytes <= SROCE_RATE_SMALL_BYTES) {
+        at_ns = sroce_rate_advance(&bucket->small_tat, cost, now_ns);
+    }
+    return at_ns;
+}
+
+/* Bytes that were reserved and not sent. */
+static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
+{
+    uint64_t rate_bps =
+        atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
+
+    if (rate_bps != 0) {
+        atomic_fetch_sub(&bucket->tat, sroce_rate_cost(rate_bps, bytes));
+    }
+}
+
+/* Most bytes that a batch should have, `max` without a cap. */
+static inline uint32_t sroce_rate_batch(const sroce_bucket_t *bucket,
+                                        uint32_t max)
+{
+    uint64_t rate_bps =
+        atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
+
+    if (MRAIL_LIKELY(rate_bps == 0)) {
+        return max;
+    }
+    return (uint32_t)MRAIL_MIN(
+        (uint64_t)max, rate_bps * SROCE_RATE_BATCH_NS / MRAIL_NS_PER_SEC);
+}
+
+#endif

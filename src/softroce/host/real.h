@@ -1,0 +1,32 @@
+/*
+ * The libibverbs behind us.  Every function that is put in front begins with
+ *
+ *     SROCE_PASS(ibv_alloc_pd, context);
+ *
+ * which, when no session was asked for, returns what the real function
+ * returns: the library is inert then.
+ */
+#ifndef MRAIL_SROCE_REAL_H
+#define MRAIL_SROCE_REAL_H
+
+#include "softroce/host/host.h"
+
+#include <dlfcn.h>
+
+#define SROCE_REAL(_name)                                                     \
+    ({                                                                        \
+        static __typeof__(&_name) real_func;                                  \
+        if (real_func == NULL) {                                              \
+            real_func = (__typeof__(&_name))dlsym(RTLD_NEXT, #_name);         \
+        }                                                                     \
+        real_func;                                                            \
+    })
+
+#define SROCE_PASS(_name, ...)                                                \
+    do {                                                                      \
+        if (!sroce_host_enabled()) {                                          \
+            return SROCE_REAL(_name)(__VA_ARGS__);                            \
+        }                                                                     \
+    } while (0)
+
+#endif

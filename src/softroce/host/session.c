@@ -1,0 +1,310 @@
+#include "config.h"
+#include "softroce/host/session.h"
+#include "base/util.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ROCE_UDP_PORT 4791
+
+const char *const sroce_counter_names[SROCE_CNT_NUM] = {
+    [SROCE_CNT_TX_PACKETS] = "tx_packets",
+    [SROCE_CNT_TX_BYTES] = "tx_bytes",
+    [SROCE_CNT_RX_PACKETS] = "rx_packets",
+    [SROCE_CNT_RX_BYTES] = "rx_bytes",
+    [SROCE_CNT_DROP_LOSS] = "drop_loss",
+    [SROCE_CNT_DROP_DOWN] = "drop_down",
+    [SROCE_CNT_DROP_NO_PEER] = "drop_no_peer",
+    [SROCE_CNT_DROP_BAD] = "drop_bad",
+    [SROCE_CNT_DROP_MISROUTED] = "drop_misrouted",
+    [SROCE_CNT_DROP_DELAY] = "drop_delay",
+    [SROCE_CNT_DROP_SEND] = "drop_send",
+    [SROCE_CNT_DROP_KERNEL] = "drop_kernel",
+    [SROCE_CNT_WAIT_RATE] = "wait_rate",
+    [SROCE_CNT_WAIT_CREDIT] = "wait_credit",
+};
+
+int sroce_session_name_check(const char *name)
+{
+    size_t length = strlen(name);
+
+    if ((length == 0) || (length > SROCE_SESSION_NAME_MAX) ||
+        (name[0] == '.') ||
+        (strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                      "0123456789-_.") != length)) {
+        return -EINVAL;
+    }
+    return 0;
+}
+
+void sroce_session_path(const char *name, const char *suffix, char *path,
+                        size_t max)
+{
+    snprintf(path, max, "/dev/shm/mrail-soft.%u.%s%s", (unsigned)geteuid(),
+             name, suffix);
+}
+
+size_t sroce_session_size(unsigned num_nodes, unsigned num_rails)
+{
+    return sizeof(sroce_session_t) +
+           (size_t)num_nodes * num_rails * sizeof(sroce_session_dev_t);
+}
+
+/* Is this address one that this machine can bind, and is nobody on its RoCE
+ * port?  A socket without SO_REUSEPORT shows both. */
+static int sroce_session_addr_free(uint32_t addr)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET,
+                              .sin_port = htons(ROCE_UDP_PORT),
+                              .sin_addr.s_addr = addr};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int ret;
+
+    if (fd < 0) {
+        return -errno;
+    }
+    ret = (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0) ? 0 : -errno;
+    close(fd);
+    return ret;
+}
+
+static int sroce_session_base_free(const sroce_session_params_t *params,
+                                   uint32_t base)
+{
+    for (unsigned rail = 0; rail < params->num_rails; ++rail) {
+        for (unsigned node = 0; node < params->num_nodes; ++node) {
+            int ret = sroce_session_addr_free(
+                htonl(base | ((rail + 1) << 8) | (node + 1)));
+
+            if (ret != 0) {
+                return ret;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Two sessions whose names hash to the same S must not share addresses. */
+static int sroce_session_pick_base(const sroce_session_params_t *params,
+                                   uint32_t *base_p)
+{
+    uint64_t hash = geteuid() + 1;
+    int ret = -EADDRINUSE;
+
+    if (params->base_addr != 0) {
+        *base_p = params->base_addr;
+        return sroce_session_base_free(params, params->base_addr);
+    }
+    for (const char *c = params->name; *c != '\0'; ++c) {
+        hash = mrail_mix64(hash ^ (uint8_t)*c);
+    }
+    for (unsigned i = 0; i < 254; ++i) {
+        uint32_t base = (127u << 24) | ((uint32_t)((hash + i) % 254 + 1) << 16);
+
+        ret = sroce_session_base_free(params, base);
+        if (ret == 0) {
+            *base_p = base;
+            return 0;
+        }
+    }
+    return ret;
+}
+
+static void sroce_session_fill(sroce_session_t *session, size_t size,
+                               uint32_t base,
+                               const sroce_session_params_t *params)
+{
+    session->magic = SROCE_SESSION_MAGIC;
+    session->version = SROCE_SESSION_VERSION;
+    session->size = size;
+    session->uid = geteuid();
+    session->flags = params->flags;
+    session->num_nodes = params->num_nodes;
+    session->num_rails = params->num_rails;
+    session->mtu = params->mtu;
+    session->slots_per_dev = SROCE_SESSION_SLOTS;
+    session->seed = params->seed;
+    snprintf(session->name, sizeof(session->name), "%s", params->name);
+    for (unsigned node = 0; node < params->num_nodes; ++node) {
+        for (unsigned rail = 0; rail < params->num_rails; ++rail) {
+            sroce_session_dev_t *dev = sroce_session_dev(session, node, rail);
+
+            dev->node = node;
+            dev->rail = rail;
+            dev->addr = htonl(base | ((rail + 1) << 8) | (node + 1));
+            dev->egress.rate_bps = params->rate_bps[rail];
+            dev->ingress.rate_bps = params->rate_bps[rail];
+        }
+    }
+    session->ready = 1;
+}
+
+int sroce_session_create(const sroce_session_params_t *params, int *fd_p)
+{
+    size_t size = sroce_session_size(params->num_nodes, params->num_rails);
+    sroce_session_t *session;
+    char path[128], tmp[160];
+    uint32_t base;
+    int fd, ret;
+
+    ret = sroce_session_pick_base(params, &base);
+    if (ret != 0) {
+        return ret;
+    }
+    sroce_session_path(params->name, "", path, sizeof(path));
+    snprintf(tmp, sizeof(tmp), "%s.%d.tmp", path, (int)getpid());
+    fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) {
+        return -errno;
+    }
+    if ((ftruncate(fd, (off_t)size) != 0) || (flock(fd, LOCK_EX) != 0)) {
+        ret = -errno;
+        goto err_close;
+    }
+    session = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (session == MAP_FAILED) {
+        ret = -errno;
+        goto err_close;
+    }
+    sroce_session_fill(session, size, base, params);
+    munmap(session, size);
+    /* link() refuses an existing name: of two creators one wins. */
+    if (link(tmp, path) != 0) {
+        ret = -errno;
+        goto err_close;
+    }
+    unlink(tmp);
+    *fd_p = fd;
+    return 0;
+
+err_close:
+    unlink(tmp);
+    close(fd);
+    return ret;
+}
+
+static int sroce_session_check(const sroce_session_t *session, size_t size)
+{
+    if (session->magic != SROCE_SESSION_MAGIC) {
+        return -EINVAL;
+    }
+    if (session->version != SROCE_SESSION_VERSION) {
+        return -ESTALE;
+    }
+    if ((session->ready != 1) || (session->size != size) ||
+        (session->num_nodes == 0) || (session->num_rails == 0) ||
+        (session->num_nodes > SROCE_SESSION_MAX_NODES) ||
+        (session->num_rails > SROCE_SESSION_MAX_RAILS) ||
+        (sroce_session_num_devs(session) > SROCE_SESSION_MAX_DEVS) ||
+        (session->slots_per_dev != SROCE_SESSION_SLOTS) ||
+        (size !=
+         sroce_session_size(session->num_nodes, session->num_rails))) {
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Removes what a killed keeper left.  The caller holds the lock of the file in
+ * `st`; the path may name a newer one by now, which is left alone. */
+static void sroce_session_reap(const char *name, const char *path,
+                               const struct stat *st)
+{
+    struct stat now;
+
+    if ((stat(path, &now) == 0) && (now.st_ino == st->st_ino) &&
+        (now.st_dev == st->st_dev)) {
+        sroce_session_unlink(name);
+    }
+}
+
+int sroce_session_open(const char *name, sroce_session_t **session_p)
+{
+    sroce_session_t *session;
+    struct stat st;
+    char path[128];
+    int fd, ret;
+
+    sroce_session_path(name, "", path, sizeof(path));
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return -errno;
+    }
+    if (fstat(fd, &st) != 0) {
+        ret = -errno;
+        goto err_close;
+    }
+    ret = -EACCES;
+    if (!S_ISREG(st.st_mode) || (st.st_uid != geteuid()) ||
+        ((st.st_mode & 077) != 0)) {
+        goto err_close;
+    }
+    /* The keeper holds the exclusive lock for as long as it lives. */
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        sroce_session_reap(name, path, &st);
+        ret = -ENOENT;
+        goto err_close;
+    }
+    ret = -EINVAL;
+    if ((size_t)st.st_size < sizeof(*session)) {
+        goto err_close;
+    }
+    session = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE,
+                   MAP_SHARED, fd, 0);
+    if (session == MAP_FAILED) {
+        ret = -errno;
+        goto err_close;
+    }
+    close(fd);
+    ret = sroce_session_check(session, (size_t)st.st_size);
+    if (ret != 0) {
+        munmap(session, (size_t)st.st_size);
+        return ret;
+    }
+    *session_p = session;
+    return 0;
+
+err_close:
+    close(fd);
+    return ret;
+}
+
+void sroce_session_close(sroce_session_t *session)
+{
+    munmap(session, session->size);
+}
+
+void sroce_session_unlink(const char *name)
+{
+    char path[128];
+
+    sroce_session_path(name, ".sock", path, sizeof(path));
+    unlink(path);
+    sroce_session_path(name, "", path, sizeof(path));
+    unlink(path);
+}
+
+int sroce_session_find(const sroce_session_t *session, uint32_t addr)
+{
+    unsigned num_devs = sroce_session_num_devs(session);
+
+    /* Addresses are regular: base + (rail + 1) * 256 + (node + 1). */
+    uint32_t offset = ntohl(addr) - ntohl(session->devs[0].addr);
+    unsigned rail = (offset >> 8) & 0xff, node = offset & 0xff;
+    unsigned index = node * session->num_rails + rail;
+
+    if ((offset > 0xffff) || (rail >= session->num_rails) ||
+        (node >= session->num_nodes) || (index >= num_devs) ||
+        (session->devs[index].addr != addr)) {
+        return -1;
+    }
+    return (int)index;
+}

@@ -1,0 +1,188 @@
+/*
+ * The shared state of a software-rail session: one file in /dev/shm that every
+ * process of the session maps.  It holds the topology, what can be changed
+ * while jobs run (rates, port state, loss, delay), the table of processes
+ * ("slots") of each device, and counters.
+ *
+ * What does not live here: sockets and processes (keeper.h), the packets.
+ *
+ * Invariant: a reader may find any value in a mutable field at any time, since
+ * a process can be killed between two stores.  So no lock is ever held in this
+ * memory; each field is an atomic that means something by itself.
+ *
+ * The file is created by `mrail soft` and removed by the session's keeper.
+ */
+#ifndef MRAIL_SROCE_SESSION_H
+#define MRAIL_SROCE_SESSION_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SROCE_SESSION_MAGIC 0x6d7261696c736f66ull /* "mrailsof" */
+#define SROCE_SESSION_VERSION 1u
+#define SROCE_SESSION_NAME_MAX 40
+#define SROCE_SESSION_MAX_RAILS 16
+#define SROCE_SESSION_MAX_NODES 254
+#define SROCE_SESSION_MAX_DEVS 256
+/* Processes that can have a device open at once: the top bits of a queue pair
+ * number say which process it belongs to. */
+#define SROCE_SESSION_SLOT_BITS 7
+#define SROCE_SESSION_SLOTS (1 << SROCE_SESSION_SLOT_BITS)
+#define SROCE_SESSION_QPN_BITS (24 - SROCE_SESSION_SLOT_BITS)
+
+#define SROCE_SESSION_DEFAULT_MTU 4096
+
+/* Flags of a session; they hold for all of its life. */
+#define SROCE_SESSION_F_ICRC 0x1u /* compute and check real ICRCs */
+
+typedef enum sroce_slot_state {
+    SROCE_SLOT_FREE,   /* nobody; the keeper may give it out */
+    SROCE_SLOT_JOINING, /* given out, not receiving yet */
+    SROCE_SLOT_LIVE    /* receives packets */
+} sroce_slot_state_t;
+
+/* Counted by the process that owns the slot; never reset while the session
+ * lives, so a sum over slots never goes back. */
+typedef enum sroce_counter {
+    SROCE_CNT_TX_PACKETS,
+    SROCE_CNT_TX_BYTES,
+    SROCE_CNT_RX_PACKETS,
+    SROCE_CNT_RX_BYTES,
+    SROCE_CNT_DROP_LOSS,      /* by the session's loss setting */
+    SROCE_CNT_DROP_DOWN,      /* port down, here or at the destination */
+    SROCE_CNT_DROP_NO_PEER,   /* no process behind the destination QPN */
+    SROCE_CNT_DROP_BAD,       /* truncated, malformed, or a wrong ICRC */
+    SROCE_CNT_DROP_MISROUTED, /* for a QPN of another process */
+    SROCE_CNT_DROP_DELAY,     /* delay line full */
+    SROCE_CNT_DROP_SEND,      /* the kernel refused to send */
+    SROCE_CNT_DROP_KERNEL,    /* receive socket overflow (SO_MEMINFO) */
+    SROCE_CNT_WAIT_RATE,      /* sends that waited for a rate */
+    SROCE_CNT_WAIT_CREDIT,    /* sends that waited for socket buffer */
+    SROCE_CNT_NUM
+} sroce_counter_t;
+
+extern const char *const sroce_counter_names[SROCE_CNT_NUM];
+
+/* One process on one device. */
+typedef struct sroce_slot {
+    /* Read by senders; written by the keeper and the owner. */
+    _Alignas(64) _Atomic uint32_t state; /* sroce_slot_state_t */
+    _Atomic uint32_t generation; /* +1 each time it is given out */
+    _Atomic int32_t pid;
+    /* Socket-buffer bytes that senders reserved and the owner has not read
+     * yet.  Added by senders before they send, taken off by the owner. */
+    _Alignas(64) _Atomic int64_t rx_held;
+    _Atomic int64_t rx_limit; /* senders keep rx_held at or below it */
+    /* What this process reserved at another slot and has perhaps not sent:
+     * given back by the keeper if the process dies.  bytes == 0: nothing. */
+    _Alignas(64) _Atomic uint32_t pend_bytes;
+    _Atomic uint32_t pend_dev;
+    _Atomic uint32_t pend_slot;
+    _Alignas(64) _Atomic uint64_t counters[SROCE_CNT_NUM];
+} sroce_slot_t;
+
+/* A rate shared by all processes of a device: see rate.h. */
+typedef struct sroce_bucket {
+    _Alignas(64) _Atomic uint64_t rate_bps; /* bytes per second; 0: no cap */
+    _Atomic uint64_t tat;       /* next departure, clock units of rate.h */
+    _Atomic uint64_t small_tat; /* the same for small packets only */
+} sroce_bucket_t;
+
+typedef struct sroce_session_dev {
+    uint32_t node; /* constant */
+    uint32_t rail; /* constant */
+    uint32_t addr; /* IPv4 address, network order; constant */
+    uint32_t reserved;
+    _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
+    _Atomic uint32_t loss_ppm;  /* of packets sent and received, 0..1000000 */
+    _Atomic uint32_t delay_us;  /* added to packets sent and received */
+    sroce_bucket_t egress;
+    sroce_bucket_t ingress;
+    sroce_slot_t slots[SROCE_SESSION_SLOTS];
+} sroce_session_dev_t;
+
+typedef struct sroce_session {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t ready; /* 1: filled in */
+    uint64_t size;  /* of the file */
+    uint32_t uid;
+    uint32_t flags; /* SROCE_SESSION_F_* */
+    uint32_t num_nodes;
+    uint32_t num_rails;
+    uint32_t mtu;  /* largest path MTU of the ports, bytes: 256..4096 */
+    uint32_t slots_per_dev;
+    uint64_t seed; /* of the loss setting */
+    char name[SROCE_SESSION_NAME_MAX + 1];
+    sroce_session_dev_t devs[]; /* [node * num_rails + rail] */
+} sroce_session_t;
+
+/* What `mrail soft` was asked for. */
+typedef struct sroce_session_params {
+    const char *name;
+    unsigned num_nodes;
+    unsigned num_rails;
+    unsigned mtu;
+    uint32_t flags;
+    uint64_t seed;
+    /* Both directions of rail r on every node, bytes per second; 0: no cap */
+    uint64_t rate_bps[SROCE_SESSION_MAX_RAILS];
+    /* First octets of the addresses: rail r of node k is base + (r+1, k+1).
+     * 0: 127.S with S from the name, the next free one if it is in use. */
+    uint32_t base_addr; /* host order, low 16 bits 0 */
+} sroce_session_params_t;
+
+/* 0, or -EINVAL: a name is 1..40 of letters, digits, '-', '_', '.', and does
+ * not start with '.'. */
+int sroce_session_name_check(const char *name);
+
+/* Path of the session's file, or with suffix ".sock" of its socket. */
+void sroce_session_path(const char *name, const char *suffix, char *path,
+                        size_t max);
+
+size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
+
+/*
+ * Creates the file under its final name, filled in and marked ready.
+ * fd_p receives an open descriptor that holds the file's exclusive lock: the
+ * session lives as long as somebody holds it.
+ * 0; -EEXIST: there is one already (the caller may open it); another -errno
+ * with nothing left behind.
+ */
+int sroce_session_create(const sroce_session_params_t *params, int *fd_p);
+
+/*
+ * Maps an existing session.  Everything that others rely on is checked: owner,
+ * mode, magic, version, size, topology.  0; -ENOENT: none, or left behind by a
+ * keeper that is gone (it is removed); -ESTALE: another version;
+ * -EACCES: not ours; -EINVAL: damaged.
+ */
+int sroce_session_open(const char *name, sroce_session_t **session_p);
+void sroce_session_close(sroce_session_t *session);
+
+/* Removes file and socket.  Only the keeper and the reaper call it. */
+void sroce_session_unlink(const char *name);
+
+static inline sroce_session_dev_t *
+sroce_session_dev(sroce_session_t *session, unsigned node, unsigned rail)
+{
+    return &session->devs[node * session->num_rails + rail];
+}
+
+static inline unsigned sroce_session_num_devs(const sroce_session_t *session)
+{
+    return session->num_nodes * session->num_rails;
+}
+
+static inline unsigned sroce_session_dev_index(const sroce_session_t *session,
+                                               const sroce_session_dev_t *dev)
+{
+    return (unsigned)(dev - session->devs);
+}
+
+/* Index of the device with this address (network order), or -1. */
+int sroce_session_find(const sroce_session_t *session, uint32_t addr);
+
+#endif

@@ -1,0 +1,126 @@
+/* The context's operations: the data path of a device. */
+#include "config.h"
+#include "softroce/host/host.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+/* An application that found nothing so many times in a row lets others run:
+ * with more ranks than cores the one it waits for may not be running. */
+#define OPS_EMPTY_POLLS 20
+
+static __thread unsigned ops_empty_polls;
+
+static void ops_count_round(sroce_host_ctx_t *ctx)
+{
+    atomic_store_explicit(
+        &ctx->app_rounds,
+        atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed) + 1,
+        memory_order_relaxed);
+}
+
+static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
+{
+    sroce_host_cq_t *cq = sroce_host_cq(ibv_cq);
+    sroce_host_ctx_t *ctx = cq->ctx;
+    int got;
+
+    if (!sroce_host_is_mine(ctx)) {
+        return 0;
+    }
+    ops_count_round(ctx);
+    pthread_mutex_lock(&ctx->lock);
+    ctx->armed -= (ctx->armed > 0);
+    got = sroce_cq_poll(cq->core, num, wc);
+    if (got == 0) {
+        sroce_progress(ctx);
+        got = sroce_cq_poll(cq->core, num, wc);
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    if (got != 0) {
+        ops_empty_polls = 0;
+    } else if (++ops_empty_polls >= OPS_EMPTY_POLLS) {
+        sched_yield();
+    }
+    return got;
+}
+
+static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
+{
+    sroce_host_cq_t *cq = sroce_host_cq(ibv_cq);
+
+    if (!sroce_host_is_mine(cq->ctx)) {
+        return EPERM;
+    }
+    pthread_mutex_lock(&cq->ctx->lock);
+    sroce_cq_arm(cq->core, solicited_only);
+    sroce_service_arm(cq->ctx);
+    pthread_mutex_unlock(&cq->ctx->lock);
+    return 0;
+}
+
+static int ops_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
+                         struct ibv_send_wr **bad_wr)
+{
+    sroce_host_qp_t *qp = sroce_host_qp(ibv_qp);
+    sroce_host_ctx_t *ctx = qp->ctx;
+    int ret;
+
+    if (!sroce_host_is_mine(ctx)) {
+        *bad_wr = wr;
+        return EPERM;
+    }
+    ops_count_round(ctx);
+    pthread_mutex_lock(&ctx->lock);
+    ret = sroce_qp_post_send(qp->core, wr, bad_wr);
+    if (qp->place == SROCE_QP_READY) {
+        sroce_tx_round(ctx, mrail_clock_now());
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    return ret;
+}
+
+static int ops_post_recv(struct ibv_qp *ibv_qp, struct ibv_recv_wr *wr,
+                         struct ibv_recv_wr **bad_wr)
+{
+    sroce_host_qp_t *qp = sroce_host_qp(ibv_qp);
+    int ret;
+
+    if (!sroce_host_is_mine(qp->ctx)) {
+        *bad_wr = wr;
+        return EPERM;
+    }
+    pthread_mutex_lock(&qp->ctx->lock);
+    ret = sroce_qp_post_recv(qp->core, wr, bad_wr);
+    pthread_mutex_unlock(&qp->ctx->lock);
+    return ret;
+}
+
+static int ops_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr,
+                             struct ibv_recv_wr **bad_wr)
+{
+    sroce_host_srq_t *srq = sroce_host_srq(ibv_srq);
+    int ret;
+
+    if (!sroce_host_is_mine(srq->ctx)) {
+        *bad_wr = wr;
+        return EPERM;
+    }
+    pthread_mutex_lock(&srq->ctx->lock);
+    ret = sroce_srq_post_recv(srq->core, wr, bad_wr);
+    pthread_mutex_unlock(&srq->ctx->lock);
+    return ret;
+}
+
+void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx)
+{
+    struct ibv_context_ops *ops = &ctx->verbs.context.ops;
+
+    ops->poll_cq = ops_poll_cq;
+    ops->req_notify_cq = ops_req_notify_cq;
+    ops->post_send = ops_post_send;
+    ops->post_recv = ops_post_recv;
+    ops->post_srq_recv = ops_post_srq_recv;
+    ctx->verbs.query_port = sroce_dev_op_query_port;
+}

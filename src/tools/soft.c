@@ -1,0 +1,143 @@
+/* mrail soft: entry point and what the verbs share. */
+#include "config.h"
+#include "soft.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void soft_complain(const char *fmt, ...)
+{
+    va_list ap;
+
+    fputs("mrail soft: ", stderr);
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+}
+
+int soft_parse_rate(const char *text, uint64_t *rate_bps_p)
+{
+    static const char units[] = "KMG";
+    double value, factor = 1;
+    const char *unit;
+    char *end;
+
+    if (strcmp(text, "max") == 0) {
+        *rate_bps_p = 0;
+        return 0;
+    }
+    errno = 0;
+    value = strtod(text, &end);
+    if ((end == text) || (errno != 0) || !(value >= 0)) {
+        return -EINVAL;
+    }
+    if (*end != '\0') {
+        unit = strchr(units, *end);
+        if ((unit == NULL) || (end[1] != '\0')) {
+            return -EINVAL;
+        }
+        for (const char *u = units; u <= unit; ++u) {
+            factor *= 1000;
+        }
+    }
+    value *= factor;
+    if ((value < 1000) || (value > 1e12)) {
+        return -ERANGE;
+    }
+    *rate_bps_p = (uint64_t)value;
+    return 0;
+}
+
+int soft_take_rate(const char *text, uint64_t *rate_bps_p)
+{
+    int ret = soft_parse_rate(text, rate_bps_p);
+
+    if (ret == -ERANGE) {
+        soft_complain("rate '%s': a rail needs between 1K and 1000G bytes per "
+                      "second; to stop it use 'mrail soft ctl down'",
+                      text);
+    } else if (ret != 0) {
+        soft_complain("rate '%s' is not a number with K, M or G (bytes per "
+                      "second) nor 'max'",
+                      text);
+    }
+    return ret;
+}
+
+int soft_parse_number(const char *what, const char *text, unsigned long min,
+                      unsigned long max, unsigned long *value_p)
+{
+    unsigned long value;
+    char *end;
+
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if ((end == text) || (*end != '\0') || (errno != 0) || (*text == '-') ||
+        (value < min) || (value > max)) {
+        soft_complain("%s '%s' is not a number from %lu to %lu", what, text,
+                      min, max);
+        return -EINVAL;
+    }
+    *value_p = value;
+    return 0;
+}
+
+int soft_take_session(const char *name)
+{
+    int ret = sroce_session_name_check(name);
+
+    if (ret != 0) {
+        soft_complain("session name '%s': 1 to %d letters, digits, '-', '_' "
+                      "or '.' are allowed, not '.' first",
+                      name, SROCE_SESSION_NAME_MAX);
+    }
+    return ret;
+}
+
+int soft_open(const char *name, sroce_session_t **session_p)
+{
+    int ret = sroce_session_open(name, session_p);
+
+    switch (ret) {
+    case 0:
+        break;
+    case -ENOENT:
+        soft_complain("there is no session '%s'; 'mrail soft --session %s -- "
+                      "CMD' makes one",
+                      name, name);
+        break;
+    case -ESTALE:
+        soft_complain("session '%s' was made by another version of mrail; end "
+                      "its jobs or choose another --session",
+                      name);
+        break;
+    case -EACCES:
+        soft_complain("session '%s' is not a file of this user with mode 0600",
+                      name);
+        break;
+    case -EINVAL:
+        soft_complain("the state of session '%s' is damaged; end its jobs and "
+                      "remove /dev/shm/mrail-soft.*.%s",
+                      name, name);
+        break;
+    default:
+        soft_complain("session '%s': %s", name, strerror(-ret));
+        break;
+    }
+    return ret;
+}
+
+int main(int argc, char **argv)
+{
+    if ((argc > 1) && (strcmp(argv[1], "ctl") == 0)) {
+        return soft_main_ctl(argc - 1, argv + 1);
+    }
+    if ((argc > 1) && (strcmp(argv[1], "status") == 0)) {
+        return soft_main_status(argc - 1, argv + 1);
+    }
+    return soft_main_run(argc, argv);
+}

@@ -1,0 +1,464 @@
+/* mrail soft [options] -- CMD: makes or joins a session, then becomes CMD. */
+#include "config.h"
+#include "soft.h"
+#include "softroce/host/keeper.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SOFT_LIBRARY "libmrail-softroce.so"
+#define SOFT_JOIN_TRIES 300 /* 10 ms apart */
+
+typedef struct soft_run {
+    sroce_session_params_t params;
+    unsigned num_rates;
+    int given_nodes, given_rails, given_icrc, given_mtu;
+    long node; /* -1: from the MPI environment */
+} soft_run_t;
+
+static const char usage[] =
+    "usage: mrail soft [options] -- CMD [ARGS]\n"
+    "       mrail soft ctl ...      change rates, port state, loss, delay\n"
+    "       mrail soft status ...   rails, rates, processes, counters\n"
+    "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
+    "machine's own: no NIC, no root.\n"
+    "  --rails N        rails (devices) per node, 1 to 16 (4)\n"
+    "  --nodes M        emulated nodes, 1 to 254 (1); nodes x rails <= 256\n"
+    "  --node K         the node CMD runs on, from 0 (by blocks from the rank\n"
+    "                   under mpirun; else 0)\n"
+    "  --rate LIST      bytes per second and direction: one for all rails or\n"
+    "                   one for each, as 200M,100M,50M,50M; max: no cap (max)\n"
+    "  --icrc on|off    compute and check packet checksums (off)\n"
+    "  --mtu BYTES      largest path MTU: 256, 512, 1024, 2048, 4096 (4096)\n"
+    "  --base A.B       addresses A.B.<rail+1>.<node+1> (127.S, S by name)\n"
+    "  --seed N         of the random loss (1)\n"
+    "  --session NAME   sessions of one name share rails and rates (default)\n"
+    "  --help\n"
+    "The session is made if it is not there and ends with its last process.\n";
+
+/* One rate for all rails or one for each; how many there were. */
+static int soft_run_rates(soft_run_t *run, char *list)
+{
+    char *save = NULL;
+    unsigned n = 0;
+
+    for (char *item = strtok_r(list, ",", &save); item != NULL;
+         item = strtok_r(NULL, ",", &save)) {
+        if (n == SROCE_SESSION_MAX_RAILS) {
+            soft_complain("--rate has more than %d rates",
+                          SROCE_SESSION_MAX_RAILS);
+            return -EINVAL;
+        }
+        if (soft_take_rate(item, &run->params.rate_bps[n]) != 0) {
+            return -EINVAL;
+        }
+        ++n;
+    }
+    if (n == 0) {
+        soft_complain("--rate needs at least one rate");
+        return -EINVAL;
+    }
+    run->num_rates = n;
+    return 0;
+}
+
+static int soft_run_mtu(soft_run_t *run, const char *text)
+{
+    unsigned long mtu;
+
+    if (soft_parse_number("--mtu", text, 256, 4096, &mtu) != 0) {
+        return -EINVAL;
+    }
+    if ((mtu & (mtu - 1)) != 0) {
+        soft_complain("--mtu '%s' is not one of 256, 512, 1024, 2048, 4096",
+                      text);
+        return -EINVAL;
+    }
+    run->params.mtu = (unsigned)mtu;
+    run->given_mtu = 1;
+    return 0;
+}
+
+static int soft_run_base(soft_run_t *run, const char *text)
+{
+    unsigned a, b;
+    char rest;
+
+    if ((sscanf(text, "%u.%u%c", &a, &b, &rest) != 2) || (a == 0) ||
+        (a > 223) || (b > 255)) {
+        soft_complain("--base '%s' is not the first two numbers of an IPv4 "
+                      "address, as 127.7",
+                      text);
+        return -EINVAL;
+    }
+    run->params.base_addr = (a << 24) | (b << 16);
+    return 0;
+}
+
+static int soft_run_icrc(soft_run_t *run, const char *text)
+{
+    if (strcmp(text, "on") == 0) {
+        run->params.flags |= SROCE_SESSION_F_ICRC;
+    } else if (strcmp(text, "off") != 0) {
+        soft_complain("--icrc '%s' is neither on nor off", text);
+        return -EINVAL;
+    }
+    run->given_icrc = 1;
+    return 0;
+}
+
+static int soft_run_option(soft_run_t *run, int option, char *text)
+{
+    sroce_session_params_t *params = &run->params;
+    unsigned long value;
+    int ret;
+
+    switch (option) {
+    case 'r':
+        ret = soft_parse_number("--rails", text, 1, SROCE_SESSION_MAX_RAILS,
+                                &value);
+        params->num_rails = run->given_rails = (ret == 0) ? (int)value : 0;
+        return ret;
+    case 'n':
+        ret = soft_parse_number("--nodes", text, 1, SROCE_SESSION_MAX_NODES,
+                                &value);
+        params->num_nodes = run->given_nodes = (ret == 0) ? (int)value : 0;
+        return ret;
+    case 'k':
+        ret = soft_parse_number("--node", text, 0,
+                                SROCE_SESSION_MAX_NODES - 1, &value);
+        run->node = (ret == 0) ? (long)value : -1;
+        return ret;
+    case 'R':
+        return soft_run_rates(run, text);
+    case 'i':
+        return soft_run_icrc(run, text);
+    case 'm':
+        return soft_run_mtu(run, text);
+    case 'b':
+        return soft_run_base(run, text);
+    case 'S':
+        ret = soft_parse_number("--seed", text, 0, ULONG_MAX, &value);
+        params->seed = (ret == 0) ? value : 0;
+        return ret;
+    case 's':
+        params->name = text;
+        return soft_take_session(text);
+    default:
+        return -EINVAL;
+    }
+}
+
+/* 0: go on; else exit status + 1. */
+static int soft_run_parse(int argc, char **argv, soft_run_t *run)
+{
+    static const struct option options[] = {
+        {"rails", 1, NULL, 'r'}, {"nodes", 1, NULL, 'n'},
+        {"node", 1, NULL, 'k'},  {"rate", 1, NULL, 'R'},
+        {"icrc", 1, NULL, 'i'},  {"mtu", 1, NULL, 'm'},
+        {"base", 1, NULL, 'b'},  {"seed", 1, NULL, 'S'},
+        {"session", 1, NULL, 's'}, {"help", 0, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    int option;
+
+    while ((option = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
+        if (option == 'h') {
+            fputs(usage, stdout);
+            return 1;
+        }
+        if (soft_run_option(run, option, optarg) != 0) {
+            fputs("try: mrail soft --help\n", stderr);
+            return SOFT_EXIT_USAGE + 1;
+        }
+    }
+    if (optind == argc) {
+        fputs(usage, stderr);
+        return SOFT_EXIT_USAGE + 1;
+    }
+    if (run->params.num_nodes * run->params.num_rails >
+        SROCE_SESSION_MAX_DEVS) {
+        soft_complain("%u nodes x %u rails are more than %d devices",
+                      run->params.num_nodes, run->params.num_rails,
+                      SROCE_SESSION_MAX_DEVS);
+        return SOFT_EXIT_USAGE + 1;
+    }
+    if ((run->num_rates > 1) && (run->num_rates != run->params.num_rails)) {
+        soft_complain("--rate has %u rates for %u rails; give one, or one for "
+                      "each rail",
+                      run->num_rates, run->params.num_rails);
+        return SOFT_EXIT_USAGE + 1;
+    }
+    for (unsigned i = 1; (run->num_rates == 1) && (i < run->params.num_rails);
+         ++i) {
+        run->params.rate_bps[i] = run->params.rate_bps[0];
+    }
+    return 0;
+}
+
+/* In the grandchild: everything of the caller's is let go of. */
+static void soft_keeper_child(const char *name, int lock_fd, int ready_fd)
+{
+    int null_fd = open("/dev/null", O_RDWR);
+
+    setsid();
+    prctl(PR_SET_NAME, "mrail-softkeep");
+    for (int fd = 0; (null_fd >= 0) && (fd <= 2); ++fd) {
+        dup2(null_fd, fd);
+    }
+    if (chdir("/") != 0) {
+        _exit(1);
+    }
+    /* 3: the lock, 4: the pipe, nothing else. */
+    lock_fd = fcntl(lock_fd, F_DUPFD_CLOEXEC, 5);
+    ready_fd = fcntl(ready_fd, F_DUPFD_CLOEXEC, 5);
+    if ((dup2(lock_fd, 3) < 0) || (dup2(ready_fd, 4) < 0)) {
+        _exit(1);
+    }
+    closefrom(5);
+    _exit(sroce_keeper_run(name, 3, 4));
+}
+
+/* Starts the keeper as nobody's child and waits until it listens. */
+static int soft_keeper_start(const char *name, int lock_fd)
+{
+    int pipe_fds[2], ret = 0;
+    pid_t pid;
+    char byte;
+
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+        return -errno;
+    }
+    pid = fork();
+    if (pid < 0) {
+        ret = -errno;
+        close(pipe_fds[0]);
+        close(pipe_fds[1]);
+        return ret;
+    }
+    if (pid == 0) {
+        pid = fork();
+        if (pid == 0) {
+            soft_keeper_child(name, lock_fd, pipe_fds[1]);
+        }
+        _exit(pid < 0);
+    }
+    close(pipe_fds[1]);
+    waitpid(pid, NULL, 0);
+    if (read(pipe_fds[0], &byte, 1) != 1) {
+        ret = -EIO;
+    }
+    close(pipe_fds[0]);
+    return ret;
+}
+
+static int soft_run_create(soft_run_t *run)
+{
+    const char *name = run->params.name;
+    int lock_fd;
+    int ret = sroce_session_create(&run->params, &lock_fd);
+
+    if (ret == 0) {
+        ret = soft_keeper_start(name, lock_fd);
+        close(lock_fd);
+        if (ret != 0) {
+            sroce_session_unlink(name);
+            soft_complain("the keeper of session '%s' did not start", name);
+        }
+        return ret;
+    }
+    if (ret == -EEXIST) {
+        return 0; /* somebody was quicker */
+    }
+    if (ret == -EADDRNOTAVAIL) {
+        soft_complain("this machine has not all of the addresses that %u "
+                      "nodes x %u rails need; see --base",
+                      run->params.num_nodes, run->params.num_rails);
+    } else if (ret == -EADDRINUSE) {
+        soft_complain("UDP port 4791 of the addresses is in use by another "
+                      "program or session; see --base");
+    } else {
+        soft_complain("cannot make session '%s' in /dev/shm: %s", name,
+                      strerror(-ret));
+    }
+    return ret;
+}
+
+/* A held connection to the session's keeper, or -1 after a complaint. */
+static int soft_run_join(soft_run_t *run)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    const char *name = run->params.name;
+    sroce_session_t *session;
+    int conn = -1, ret;
+
+    for (unsigned i = 0; i < SOFT_JOIN_TRIES; ++i) {
+        conn = sroce_keeper_connect(name, SROCE_KEEPER_HOLD);
+        if (conn >= 0) {
+            return conn;
+        }
+        ret = sroce_session_open(name, &session);
+        if (ret == 0) {
+            /* Its keeper is just starting, or just ending. */
+            sroce_session_close(session);
+            nanosleep(&pause, NULL);
+        } else if (ret == -ENOENT) {
+            if (soft_run_create(run) != 0) {
+                return -1;
+            }
+        } else {
+            soft_open(name, &session); /* says why not */
+            return -1;
+        }
+    }
+    soft_complain("session '%s' exists but its keeper does not answer: %s",
+                  name, strerror(-conn));
+    return -1;
+}
+
+/* What was asked for must be what the session is. */
+static int soft_run_check(const soft_run_t *run, const sroce_session_t *session)
+{
+    const sroce_session_params_t *params = &run->params;
+
+    if ((run->given_nodes && (session->num_nodes != params->num_nodes)) ||
+        (run->given_rails && (session->num_rails != params->num_rails))) {
+        soft_complain("session '%s' has %u nodes x %u rails, not %u x %u; end "
+                      "its jobs or choose another --session",
+                      session->name, session->num_nodes, session->num_rails,
+                      params->num_nodes, params->num_rails);
+        return -EINVAL;
+    }
+    if ((run->given_icrc &&
+         ((session->flags ^ params->flags) & SROCE_SESSION_F_ICRC)) ||
+        (run->given_mtu && (session->mtu != params->mtu))) {
+        soft_complain("session '%s' has --icrc %s --mtu %u; end its jobs or "
+                      "choose another --session",
+                      session->name,
+                      (session->flags & SROCE_SESSION_F_ICRC) ? "on" : "off",
+                      session->mtu);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Ranks by blocks: rank * nodes / size. */
+static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+
+    if (run->node < 0) {
+        run->node = 0;
+        if ((rank != NULL) && (size != NULL) && (atol(size) > 0)) {
+            run->node = atol(rank) * (long)session->num_nodes / atol(size);
+        }
+    }
+    if ((run->node < 0) || (run->node >= (long)session->num_nodes)) {
+        soft_complain("node %ld: session '%s' has nodes 0 to %u", run->node,
+                      session->name, session->num_nodes - 1);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* The library's place relative to this program: as installed (also when the
+ * whole tree was moved), or in the build tree. */
+static int soft_run_library(char *path, size_t max)
+{
+    static const char libexec[] = PKGLIBEXECDIR, lib[] = PKGLIBDIR;
+    char self[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    size_t tail = strlen(libexec), same = 0;
+    char *slash;
+
+    if (length <= 0) {
+        return -ENOENT;
+    }
+    self[length] = '\0';
+    slash = strrchr(self, '/');
+    *slash = '\0';
+    snprintf(path, max, "%s/.libs/" SOFT_LIBRARY, self);
+    if (access(path, R_OK) == 0) {
+        return 0;
+    }
+    /* Moved: what both configured directories have in common is replaced. */
+    while ((libexec[same] != '\0') && (libexec[same] == lib[same])) {
+        ++same;
+    }
+    tail -= same;
+    length = (ssize_t)strlen(self);
+    if (((size_t)length >= tail) &&
+        (strcmp(self + length - tail, libexec + same) == 0)) {
+        snprintf(path, max, "%.*s%s/" SOFT_LIBRARY, (int)(length - (ssize_t)tail),
+                 self, lib + same);
+        if (access(path, R_OK) == 0) {
+            return 0;
+        }
+    }
+    snprintf(path, max, "%s/" SOFT_LIBRARY, lib);
+    return access(path, R_OK) == 0 ? 0 : -ENOENT;
+}
+
+static int soft_run_environment(const soft_run_t *run)
+{
+    const char *before = getenv("LD_PRELOAD");
+    char library[2 * PATH_MAX], number[24];
+    char *preload;
+
+    if (soft_run_library(library, sizeof(library)) != 0) {
+        soft_complain(SOFT_LIBRARY " is not at %s: is mrail installed whole?",
+                      library);
+        return -ENOENT;
+    }
+    if (asprintf(&preload, "%s%s%s", library, before ? ":" : "",
+                 before ? before : "") < 0) {
+        return -ENOMEM;
+    }
+    snprintf(number, sizeof(number), "%ld", run->node);
+    setenv("LD_PRELOAD", preload, 1);
+    setenv("MRAIL_SOFT", run->params.name, 1);
+    setenv("MRAIL_SOFT_NODE", number, 1);
+    free(preload);
+    return 0;
+}
+
+int soft_main_run(int argc, char **argv)
+{
+    soft_run_t run = {.params = {.name = SOFT_DEFAULT_SESSION,
+                                 .num_nodes = 1,
+                                 .num_rails = 4,
+                                 .mtu = SROCE_SESSION_DEFAULT_MTU,
+                                 .seed = 1},
+                      .node = -1};
+    sroce_session_t *session;
+    int ret = soft_run_parse(argc, argv, &run);
+    int conn;
+
+    if (ret != 0) {
+        return ret - 1;
+    }
+    conn = soft_run_join(&run);
+    if ((conn < 0) || (soft_open(run.params.name, &session) != 0)) {
+        return SOFT_EXIT_FAILED;
+    }
+    if (soft_run_check(&run, session) || soft_run_node(&run, session) ||
+        soft_run_environment(&run)) {
+        return SOFT_EXIT_FAILED;
+    }
+    /* CMD and its children keep the session by keeping this descriptor. */
+    fcntl(conn, F_SETFD, 0);
+    execvp(argv[optind], argv + optind);
+    ret = errno;
+    soft_complain("cannot run '%s': %s", argv[optind], strerror(ret));
+    return (ret == ENOENT) ? 127 : 126;
+}
