@@ -205,6 +205,7 @@ typedef struct sroce_rdres {
     uint32_t num_pkts;
     uint8_t atomic;
     uint8_t pending; /* responses wait to be pulled */
+    uint8_t again;   /* they were all pulled before */
     uint32_t rkey;
     uint32_t cur_psn;  /* of the answer being sent: next packet */
     uint32_t cur_left; /* packets of it to come */

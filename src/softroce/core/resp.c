@@ -246,6 +246,22 @@ static sroce_rdres_t *resp_rd_at(sroce_resp_t *resp, uint32_t i)
                      SROCE_MAX_RD_ATOMIC];
 }
 
+/* The peer would not have sent a new request if it still waited for the
+ * oldest repeated answer. */
+static int resp_rd_cancel(sroce_resp_t *resp)
+{
+    for (uint32_t i = 0; i < resp->rd_count; ++i) {
+        sroce_rdres_t *rd = resp_rd_at(resp, i);
+
+        if (rd->pending && rd->again) {
+            rd->pending = 0;
+            --resp->rd_pending;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* A new entry; the oldest one makes room.  NULL: the peer has more
  * outstanding than it may. */
 static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
@@ -253,7 +269,8 @@ static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
     sroce_resp_t *resp = &qp->resp;
     sroce_rdres_t *rd;
 
-    if (resp->rd_pending >= qp->attr.max_dest_rd_atomic) {
+    if ((resp->rd_pending >= qp->attr.max_dest_rd_atomic) &&
+        !resp_rd_cancel(resp)) {
         return NULL;
     }
     rd = &resp->rd[resp->rd_head++ % SROCE_MAX_RD_ATOMIC];
@@ -548,6 +565,7 @@ int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx)
     }
     if (--rd->cur_left == 0) {
         rd->pending = 0;
+        rd->again = 1;
         --qp->resp.rd_pending;
     }
     return 1;
