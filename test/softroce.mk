@@ -1,7 +1,7 @@
 # softroce: unit, property and simulation tests
 # core/ and sim/
 if HAVE_CMOCKA
-SROCE_TESTS = test_sroce_rc
+SROCE_TESTS = test_sroce_rc test_sroce_faults
 check_PROGRAMS += $(SROCE_TESTS)
 TESTS += $(SROCE_TESTS)
 check_LTLIBRARIES += libtest-sroce.la
@@ -15,4 +15,8 @@ test_sroce_rc_SOURCES = test/sim/test_sroce_rc.c
 test_sroce_rc_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_rc_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_rc_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_faults_SOURCES = test/property/test_sroce_faults.c
+test_sroce_faults_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_faults_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_faults_LDADD = $(SROCE_TEST_LIBS)
 endif
