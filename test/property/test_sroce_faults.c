@@ -16,8 +16,8 @@
 #include <string.h>
 
 #define MAX_OPS 96
-#define SLOT 24576 /* bytes of each operation at either side */
-#define MAX_LENGTH 24000
+#define SLOT 12288 /* bytes of each operation at either side */
+#define MAX_LENGTH 12000
 #define OVERWRITTEN 0x77
 #define UNTOUCHED 0xee
 
@@ -66,7 +66,7 @@ typedef struct trial {
     unsigned srq_total[2];
     uint32_t recv_base[2];
     int killed;
-    uint32_t mutate_ppm;
+    uint32_t mutate_ppm; /* END_GARBAGE */
 } trial_t;
 
 /* ---- Making one up ---- */
