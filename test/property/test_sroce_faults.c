@@ -83,15 +83,19 @@ static uint32_t slot_of(const flow_t *f, unsigned op)
 
 static uint32_t random_length(trial_t *t)
 {
+    uint32_t length;
+
     switch (below(t, 4)) {
     case 0:
         return below(t, 9);
     case 1:
         return below(t, 300);
     case 2:
-        return (1u << (7 + t->w.p.mtu)) * (1 + below(t, 3)) - 1 + below(t, 3);
+        length = (1u << (7 + t->w.p.mtu)) * (1 + below(t, 3)) - 1 +
+                 below(t, 3);
+        return MRAIL_MIN(length, MAX_LENGTH);
     default:
-        return below(t, MAX_LENGTH);
+        return below(t, MAX_LENGTH + 1);
     }
 }
 
