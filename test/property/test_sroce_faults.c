@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softroce/core/pkt.h"
+
 #define MAX_OPS 96
 #define SLOT 12288 /* bytes of each operation at either side */
 #define MAX_LENGTH 12000
@@ -427,6 +429,23 @@ static int garbage_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
     return 0;
 }
 
+/* A stranger sends what could pass for a packet of one of our QPs. */
+static void inject_spoofed(trial_t *t)
+{
+    unsigned side = below(t, 2), qp = below(t, t->w.p.num_qps);
+    uint8_t pkt[300];
+    uint32_t length = 12 + below(t, sizeof(pkt) - 12);
+
+    for (uint32_t i = 0; i < length; ++i) {
+        pkt[i] = (uint8_t)below(t, 256);
+    }
+    sroce_bth_put(pkt, (uint8_t)below(t, 0x15), 0, below(t, 4),
+                  sroce_qp_num(t->w.side[side].qp[qp]), 1,
+                  (t->w.p.psn[!side] + below(t, 300)) & MRAIL_PSN_MASK);
+    sroce_sim_inject(t->w.sim, side, 0x0100007f + below(t, 1000), 0xc001, pkt,
+                     length);
+}
+
 static void random_link(trial_t *t, world_params_t *p, mrail_rng_t *rng)
 {
     uint32_t bad = mrail_rng_below(rng, 3); /* 0: a clean network */
@@ -528,6 +547,7 @@ static void trial_run(trial_t *t, ending_t ending, uint64_t seed)
     limit = sroce_sim_now(t->w.sim) + 200 * MRAIL_NS_PER_SEC;
     while (!all_done(t)) {
         post_some(t);
+        inject_spoofed(t);
         for (uint32_t k = below(t, 20); k > 0; --k) {
             sroce_sim_step(t->w.sim);
             poll_all(t);

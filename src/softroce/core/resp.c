@@ -50,6 +50,14 @@ int sroce_resp_take_wqe(sroce_qp_t *qp)
     return 1;
 }
 
+int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length)
+{
+    const sroce_pd_t *pd = (qp->srq != NULL) ? qp->srq->pd : qp->pd;
+
+    return sroce_sg_scatter(pd, qp->resp.wqe_sge, qp->resp.wqe_num_sge,
+                            &qp->resp.sg, src, length);
+}
+
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
                           enum ibv_wc_opcode opcode,
                           enum ibv_wc_status status, uint32_t byte_len)
@@ -157,8 +165,7 @@ static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
         sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_LEN_ERR, 0);
         return resp_fatal(qp, SROCE_SYN_NAK_INV);
     }
-    ret = sroce_sg_scatter(qp, resp->wqe_sge, resp->wqe_num_sge, &resp->sg,
-                           rx->payload, rx->payload_bytes);
+    ret = sroce_resp_scatter(qp, rx->payload, rx->payload_bytes);
     if (ret != 0) {
         sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, 0);
         return resp_fatal(qp, SROCE_SYN_NAK_OP);
