@@ -1,7 +1,24 @@
 # test/ucx: the transport under UCX and Open MPI, on software rails.
-EXTRA_DIST += test/ucx/common.sh
+UCX_SCRIPT_TESTS = test/ucx/uct.sh test/ucx/info.sh test/ucx/perf.sh \
+    test/ucx/loading.sh
+EXTRA_DIST += test/ucx/common.sh $(UCX_SCRIPT_TESTS)
 
 if HAVE_UCX
+TESTS += $(UCX_SCRIPT_TESTS)
+
+# A shared object, not installed: -rpath makes libtool build one.
+check_LTLIBRARIES += other_ucx.la
+other_ucx_la_SOURCES = test/ucx/other_ucx.c
+other_ucx_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -rpath $(abs_builddir)
+
+if HAVE_MPICC
+check_PROGRAMS += mpi_ring
+mpi_ring_SOURCES = test/ucx/mpi_ring.c
+mpi_ring_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mpi_ring_LDADD = $(MPI_LIBS)
+endif
+
 if HAVE_CMOCKA
 check_PROGRAMS += test_uct
 test_uct_SOURCES = test/ucx/test_uct.c test/ucx/uct_side.c test/ucx/uct_side.h
