@@ -13,7 +13,7 @@ bin_PROGRAMS += mrail
 mrail_SOURCES = src/tools/mrail.c
 mrail_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_LDADD = libmrail-tool.la
-dist_man_MANS += src/tools/man/mrail.1
+dist_man_MANS += src/tools/man/mrail.1 src/tools/man/mrail-soft.1
 
 pkglibexec_PROGRAMS += mrail-run rank-rail
 mrail_run_SOURCES = src/tools/run.c
