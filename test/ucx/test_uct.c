@@ -18,6 +18,10 @@
 
 #include <cmocka.h>
 
+/* Before UCP had a cache of registrations, the md had to have one. */
+#define UCT_HAS_MD_RCACHE                                                     \
+    (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_MD_RCACHE)
+
 static side_t side;
 
 static uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c)
@@ -32,6 +36,7 @@ static uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c)
 
 typedef struct remote {
     uint64_t address;
+    uint64_t key_hash; /* names the registration */
     uct_rkey_bundle_t rkey;
 } remote_t;
 
@@ -41,6 +46,10 @@ static void remote_take(side_op_t op, uint64_t size, remote_t *remote)
 
     assert_int_equal(side_ask(&side, &message), 0);
     remote->address = message.arg[0];
+    remote->key_hash = 0;
+    for (uint32_t i = 0; i < message.length; ++i) {
+        remote->key_hash = remote->key_hash * 1099511628211u + message.data[i];
+    }
     assert_int_equal(
         uct_rkey_unpack(side.component, message.data, &remote->rkey), UCS_OK);
 }
@@ -500,7 +509,7 @@ static void test_zero_length(void **state)
 /* Blocks that lie apart, and empty ones, become one remote range. */
 static void test_iov_with_stride(void **state)
 {
-    enum { BLOCK = 1000, STRIDE = 3000, BLOCKS = 4 };
+    enum { BLOCK = 1000, STRIDE = 3000, BLOCKS = 3 };
     uint8_t *buffer = calloc(1, STRIDE * BLOCKS + 50000);
     uct_iov_t iov[3];
     uct_mem_h memh;
@@ -651,13 +660,55 @@ static void test_shared_completion(void **state)
 
 /* ---- memory that goes and comes back ------------------------------------ */
 
+/*
+ * A software device reads memory by its virtual address and would deliver new
+ * bytes through a stale registration too; a NIC would not.  So these tests
+ * also look at the packed key, which names the registration: after an unmap it
+ * must be another one.
+ */
+typedef struct packed_key {
+    uint8_t bytes[SIDE_RKEY_MAX];
+} packed_key_t;
+
+static void pack_key(uct_mem_h memh, packed_key_t *key)
+{
+    memset(key, 0, sizeof(*key));
+    assert_int_equal(uct_md_mkey_pack(side.md, memh, key->bytes), UCS_OK);
+}
+
+#if UCT_HAS_MD_RCACHE
+static void test_cache_keeps_registration(void **state)
+{
+    enum { SIZE = 1 << 20 };
+    uint8_t *buffer = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    packed_key_t first, again;
+    uct_mem_h memh;
+
+    assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
+                                    UCT_MD_MEM_ACCESS_ALL, &memh),
+                     UCS_OK);
+    pack_key(memh, &first);
+    uct_md_mem_dereg(side.md, memh);
+    assert_int_equal(uct_md_mem_reg(side.md, buffer + 4096, SIZE / 2,
+                                    UCT_MD_MEM_ACCESS_ALL, &memh),
+                     UCS_OK);
+    pack_key(memh, &again);
+    uct_md_mem_dereg(side.md, memh);
+    assert_memory_equal(&first, &again, sizeof(first));
+    munmap(buffer, SIZE);
+}
+#endif
+
 /* Same address, new pages: a registration from before must not be used. */
 static void test_source_remapped(void **state)
 {
     enum { SIZE = 1 << 20 };
+    packed_key_t key, last_key;
     void *where = NULL;
     remote_t remote;
 
+    memset(&last_key, 0, sizeof(last_key));
     remote_take(SIDE_OP_BUFFER, SIZE, &remote);
     for (unsigned i = 0; i < 20; ++i) {
         uint8_t *buffer =
@@ -671,6 +722,9 @@ static void test_source_remapped(void **state)
         assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
                                         UCT_MD_MEM_ACCESS_ALL, &memh),
                          UCS_OK);
+        pack_key(memh, &key);
+        assert_memory_not_equal(&key, &last_key, sizeof(key));
+        last_key = key;
         side_fill(buffer, 300 + i, 0, SIZE);
         zcopy(1, buffer, memh, SIZE, &remote, 0);
         flush_ep();
@@ -710,7 +764,7 @@ static void test_target_remapped(void **state)
     uint8_t *buffer = malloc(SIZE);
     uct_mem_h memh;
     remote_t remote;
-    uint64_t address;
+    uint64_t address, last_key;
 
     assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
                                     UCT_MD_MEM_ACCESS_ALL, &memh),
@@ -725,9 +779,11 @@ static void test_target_remapped(void **state)
         flush_ep();
         assert_int_equal(ask(SIDE_OP_CHECK, 600 + i, 0, SIZE), 1);
         address = remote.address;
+        last_key = remote.key_hash;
         remote_release(&remote);
         remote_take(SIDE_OP_REMAP, 0, &remote);
         assert_int_equal(remote.address, address);
+        assert_int_not_equal(remote.key_hash, last_key);
     }
     uct_md_mem_dereg(side.md, memh);
     remote_release(&remote);
@@ -809,6 +865,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_fence_orders_visibility),
         cmocka_unit_test(test_iface_flush),
         cmocka_unit_test(test_shared_completion),
+#if UCT_HAS_MD_RCACHE
+        cmocka_unit_test(test_cache_keeps_registration),
+#endif
         cmocka_unit_test(test_source_remapped),
         cmocka_unit_test(test_heap_reused),
         cmocka_unit_test(test_target_remapped),
