@@ -20,6 +20,11 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/tx.c \
     src/softroce/core/ud.c
 
+# sim/: a virtual network in virtual time.
+noinst_LTLIBRARIES += libsroce-sim.la
+libsroce_sim_la_SOURCES = src/softroce/sim/sim.c src/softroce/sim/sim.h
+libsroce_sim_la_LIBADD = libsroce-core.la
+
 # host/: sockets and verbs symbols, put in front of libibverbs by LD_PRELOAD.
 softrocedir = $(pkglibdir)
 softroce_LTLIBRARIES = libmrail-softroce.la

@@ -45,3 +45,11 @@ mrail_soft_SOURCES = \
     src/tools/soft_run.c
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
     -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
+
+pkglibexec_PROGRAMS += mrail-info
+mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
+    src/tools/info_rails.c src/tools/info_memory.c
+mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
+mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
+dist_man_MANS += src/tools/man/mrail-info.1

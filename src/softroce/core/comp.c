@@ -53,7 +53,7 @@ void sroce_comp_settle(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
 
-    if (MRAIL_UNLIKELY(req->failed) && (req->tail == req->cur)) {
+    if (MRAIL_UNLIKELY(req->failed) && (req->tail == req->fail_idx)) {
         sroce_comp_fail(qp, req->fail_status);
         return;
     }

@@ -184,12 +184,13 @@ typedef struct sroce_req {
     uint8_t retry_left;
     uint8_t rnr_left;
     uint8_t recovering;
-    uint8_t failed;        /* the WQE at `cur` cannot be sent; fail_status */
+    uint8_t failed;        /* the WQE at fail_idx cannot be sent */
     uint8_t drained_event; /* SQ_DRAINED is due */
     uint8_t probes;        /* since progress */
     uint8_t probe_due;
     uint8_t rtt_active;
     enum ibv_wc_status fail_status;
+    uint32_t fail_idx;
     uint32_t rtt_psn;
     mrail_ns_t rtt_start_ns;
     mrail_ns_t srtt_ns;

@@ -295,7 +295,10 @@ int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p)
     sroce_req_t *req = &qp->req;
     sroce_swqe_t *wqe;
 
-    if ((req->cur == req->head) || req->failed || req->rnr_wait) {
+    if ((req->cur == req->head) || req->rnr_wait) {
+        return 0;
+    }
+    if (MRAIL_UNLIKELY(req->failed) && (req->cur == req->fail_idx)) {
         return 0;
     }
     if (qp->type == IBV_QPT_UD) {
@@ -388,8 +391,11 @@ static int req_payload(sroce_qp_t *qp, sroce_tx_t *tx,
         sroce_tx_abort(tx);
         qp->req.failed = 1;
         qp->req.fail_status = IBV_WC_LOC_PROT_ERR;
+        qp->req.fail_idx = qp->req.cur;
         /* What is before it must be acknowledged first. */
-        sroce_req_probe(qp);
+        if (qp->type == IBV_QPT_RC) {
+            sroce_req_probe(qp);
+        }
         sroce_comp_settle(qp);
     }
     return ret;

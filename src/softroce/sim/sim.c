@@ -1,0 +1,501 @@
+#include "config.h"
+
+#include "softroce/sim/sim.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_EVENTS 1024
+#define QPN_RANGE 4096
+
+typedef struct sim_pkt {
+    mrail_ns_t at_ns;
+    uint64_t seq; /* of equal times: first in, first out */
+    uint32_t src_ip;
+    uint16_t sport;
+    uint8_t tos;
+    uint8_t to;
+    uint32_t length;
+    uint8_t data[];
+} sim_pkt_t;
+
+typedef struct sim_node {
+    sroce_sim_t *sim;
+    unsigned id;
+    sroce_dev_t *dev;
+    uint32_t ip;
+    int up;
+    unsigned cq_events;
+    sroce_qp_t **active; /* run list, first in first out */
+    uint32_t num_active;
+    uint32_t max_active;
+} sim_node_t;
+
+struct sroce_sim {
+    mrail_rng_t rng;
+    mrail_ns_t now_ns;
+    uint64_t seq;
+    uint64_t delivered;
+    unsigned num_nodes;
+    sim_node_t nodes[SROCE_SIM_MAX_NODES];
+    sroce_sim_link_t links[SROCE_SIM_MAX_NODES][SROCE_SIM_MAX_NODES];
+    mrail_ns_t link_free_ns[SROCE_SIM_MAX_NODES][SROCE_SIM_MAX_NODES];
+    mrail_ns_t link_last_ns[SROCE_SIM_MAX_NODES][SROCE_SIM_MAX_NODES];
+    sroce_sim_filter_func_t filter;
+    void *filter_arg;
+    sim_pkt_t **heap;
+    uint32_t num_pkts;
+    uint32_t max_pkts;
+    sroce_sim_event_t events[MAX_EVENTS];
+    uint32_t event_head;
+    uint32_t event_tail;
+    sroce_txrun_t run;
+};
+
+/* ---- Packets under way: a heap by time ---- */
+
+static int pkt_before(const sim_pkt_t *a, const sim_pkt_t *b)
+{
+    return (a->at_ns != b->at_ns) ? (a->at_ns < b->at_ns) : (a->seq < b->seq);
+}
+
+static void heap_push(sroce_sim_t *sim, sim_pkt_t *pkt)
+{
+    uint32_t i = sim->num_pkts++;
+
+    if (i == sim->max_pkts) {
+        sim->max_pkts = 2 * sim->max_pkts + 64;
+        sim->heap = realloc(sim->heap, sim->max_pkts * sizeof(*sim->heap));
+        if (sim->heap == NULL) {
+            abort(); /* a simulation without memory says nothing */
+        }
+    }
+    while ((i > 0) && pkt_before(pkt, sim->heap[(i - 1) / 2])) {
+        sim->heap[i] = sim->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    sim->heap[i] = pkt;
+}
+
+static sim_pkt_t *heap_pop(sroce_sim_t *sim)
+{
+    sim_pkt_t *top = sim->heap[0], *last = sim->heap[--sim->num_pkts];
+    uint32_t i = 0;
+
+    for (;;) {
+        uint32_t c = 2 * i + 1;
+
+        if (c >= sim->num_pkts) {
+            break;
+        }
+        if ((c + 1 < sim->num_pkts) &&
+            pkt_before(sim->heap[c + 1], sim->heap[c])) {
+            ++c;
+        }
+        if (!pkt_before(sim->heap[c], last)) {
+            break;
+        }
+        sim->heap[i] = sim->heap[c];
+        i = c;
+    }
+    sim->heap[i] = last;
+    return top;
+}
+
+static sim_pkt_t *pkt_new(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
+                          uint16_t sport, const void *data, uint32_t length)
+{
+    sim_pkt_t *pkt = malloc(sizeof(*pkt) + length);
+
+    if (pkt == NULL) {
+        abort();
+    }
+    pkt->at_ns = sim->now_ns;
+    pkt->seq = sim->seq++;
+    pkt->src_ip = src_ip;
+    pkt->sport = sport;
+    pkt->tos = 0;
+    pkt->to = (uint8_t)to;
+    pkt->length = length;
+    memcpy(pkt->data, data, length);
+    return pkt;
+}
+
+void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
+                      uint16_t sport, const void *data, uint32_t length)
+{
+    heap_push(sim, pkt_new(sim, to, src_ip, sport, data, length));
+}
+
+/* ---- Links ---- */
+
+static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
+                          sim_pkt_t *pkt)
+{
+    const sroce_sim_link_t *link = &sim->links[from][to];
+    mrail_ns_t at = MRAIL_MAX(sim->now_ns, sim->link_free_ns[from][to]);
+
+    if (link->rate_Bps != 0) {
+        at += (pkt->length + 28) * MRAIL_NS_PER_SEC / link->rate_Bps;
+        sim->link_free_ns[from][to] = at;
+    }
+    at += link->delay_ns;
+    if (link->jitter_ns != 0) {
+        at += mrail_rng_next(&sim->rng) % link->jitter_ns;
+    }
+    at = MRAIL_MAX(at, sim->link_last_ns[from][to]);
+    if (mrail_rng_hit(&sim->rng, link->reorder_ppm)) {
+        at += mrail_rng_next(&sim->rng) % (link->reorder_ns + 1);
+    } else {
+        sim->link_last_ns[from][to] = at;
+    }
+    pkt->at_ns = at;
+    heap_push(sim, pkt);
+}
+
+static void link_damage(sroce_sim_t *sim, const sroce_sim_link_t *link,
+                        sim_pkt_t *pkt)
+{
+    if (mrail_rng_hit(&sim->rng, link->corrupt_ppm)) {
+        uint32_t flips = 1 + mrail_rng_below(&sim->rng, 4);
+
+        while (flips-- > 0) {
+            uint32_t bit = mrail_rng_below(&sim->rng, 8 * pkt->length);
+
+            pkt->data[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+        }
+    }
+    if (mrail_rng_hit(&sim->rng, link->truncate_ppm)) {
+        pkt->length = mrail_rng_below(&sim->rng, pkt->length);
+    }
+}
+
+static void link_send(sroce_sim_t *sim, const sim_node_t *node, unsigned to,
+                      uint8_t *data, uint32_t length)
+{
+    const sroce_sim_link_t *link = &sim->links[node->id][to];
+    int copies = 1;
+
+    if ((sim->filter != NULL) &&
+        sim->filter(sim->filter_arg, node->id, to, data, length)) {
+        return;
+    }
+    if (!node->up || link->down ||
+        mrail_rng_hit(&sim->rng, link->loss_ppm)) {
+        return;
+    }
+    copies += mrail_rng_hit(&sim->rng, link->dup_ppm);
+    while (copies-- > 0) {
+        sim_pkt_t *pkt = pkt_new(sim, to, node->ip, sim->run.sport, data,
+                                 length);
+
+        pkt->tos = sim->run.tos;
+        link_damage(sim, link, pkt);
+        link_schedule(sim, node->id, to, pkt);
+    }
+}
+
+static int node_by_ip(const sroce_sim_t *sim, uint32_t ip)
+{
+    for (unsigned i = 0; i < sim->num_nodes; ++i) {
+        if (sim->nodes[i].ip == ip) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
+/* Cuts a run into its packets, as the kernel does. */
+static void node_send_run(sroce_sim_t *sim, sim_node_t *node)
+{
+    static uint8_t flat[SROCE_RUN_BYTES];
+    const sroce_txrun_t *run = &sim->run;
+    int to = node_by_ip(sim, run->dst_ip);
+    uint32_t at = 0, length = 0;
+
+    for (uint32_t i = 0; i < run->iov_count; ++i) {
+        memcpy(flat + length, run->iov[i].iov_base, run->iov[i].iov_len);
+        length += (uint32_t)run->iov[i].iov_len;
+    }
+    if ((length != run->length) ||
+        (MRAIL_DIV_ROUND_UP(length, run->seg_bytes) != run->num_pkts)) {
+        abort(); /* the run would not go through UDP_SEGMENT */
+    }
+    for (; (to >= 0) && (at < length); at += run->seg_bytes) {
+        link_send(sim, node, (unsigned)to, flat + at,
+                  MRAIL_MIN(run->seg_bytes, length - at));
+    }
+}
+
+/* ---- Nodes ---- */
+
+static void node_qp_active(void *arg, sroce_qp_t *qp, void *qp_user)
+{
+    sim_node_t *node = arg;
+
+    if (node->num_active == node->max_active) {
+        node->max_active = 2 * node->max_active + 16;
+        node->active = realloc(node->active,
+                               node->max_active * sizeof(*node->active));
+        if (node->active == NULL) {
+            abort();
+        }
+    }
+    node->active[node->num_active++] = qp;
+}
+
+static void node_cq_event(void *arg, void *cq_user)
+{
+    ++((sim_node_t *)arg)->cq_events;
+}
+
+static void node_async_event(void *arg, enum ibv_event_type type, void *user)
+{
+    sim_node_t *node = arg;
+    sroce_sim_t *sim = node->sim;
+
+    if (sim->event_head - sim->event_tail < MAX_EVENTS) {
+        sim->events[sim->event_head++ % MAX_EVENTS] =
+            (sroce_sim_event_t){node->id, type, user};
+    }
+}
+
+/* Gives each active QP turns until none has anything to send. */
+static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
+{
+    uint32_t i = 0;
+
+    while (node->num_active > 0) {
+        sroce_qp_t *qp;
+        sroce_txinfo_t info;
+
+        i %= node->num_active;
+        qp = node->active[i];
+        if (!sroce_qp_peek(qp, sim->now_ns, &info)) {
+            node->active[i] = node->active[--node->num_active];
+            continue;
+        }
+        if (sroce_qp_pull(qp, sim->now_ns, SROCE_RUN_BYTES,
+                          1 + mrail_rng_below(&sim->rng, SROCE_RUN_PKTS),
+                          &sim->run) != 0) {
+            if (info.next_bytes > sim->run.length) {
+                abort(); /* a reservation would have been too small */
+            }
+            node_send_run(sim, node);
+        }
+        ++i;
+    }
+}
+
+static void node_forget(sim_node_t *node, const sroce_qp_t *qp)
+{
+    for (uint32_t i = 0; i < node->num_active; ++i) {
+        if (node->active[i] == qp) {
+            node->active[i--] = node->active[--node->num_active];
+        }
+    }
+}
+
+void sroce_sim_qp_destroy(sroce_sim_t *sim, unsigned node, sroce_qp_t *qp)
+{
+    node_forget(&sim->nodes[node], qp);
+    sroce_qp_destroy(qp);
+}
+
+int sroce_sim_node_add(sroce_sim_t *sim, sroce_dev_params_t params)
+{
+    unsigned id = sim->num_nodes;
+    sim_node_t *node = &sim->nodes[id];
+
+    if (id == SROCE_SIM_MAX_NODES) {
+        return -1;
+    }
+    memset(node, 0, sizeof(*node));
+    node->sim = sim;
+    node->id = id;
+    node->up = 1;
+    node->ip = htonl(0x0a000001 + id);
+    params.ip = node->ip;
+    if (params.qpn_base == 0) {
+        params.qpn_base = (id + 1) * QPN_RANGE;
+        params.qpn_count = QPN_RANGE;
+    }
+    params.ops.cq_event = node_cq_event;
+    params.ops.async_event = node_async_event;
+    params.ops.qp_active = node_qp_active;
+    params.ops.arg = node;
+    if (sroce_dev_create(&params, &node->dev) != 0) {
+        return -1;
+    }
+    return (int)sim->num_nodes++;
+}
+
+/* ---- Time ---- */
+
+static void sim_deliver(sroce_sim_t *sim)
+{
+    while ((sim->num_pkts > 0) && (sim->heap[0]->at_ns <= sim->now_ns)) {
+        sim_pkt_t *pkt = heap_pop(sim);
+        sim_node_t *node = &sim->nodes[pkt->to];
+        sroce_rxpkt_t rx = {.length = pkt->length,
+                            .src_ip = pkt->src_ip,
+                            .dst_ip = node->ip,
+                            .sport = pkt->sport,
+                            .tos = pkt->tos};
+        uint8_t *exact;
+
+        if (node->up) {
+            /* A copy of just this length, so that ASan sees a read past it. */
+            exact = malloc(pkt->length + (pkt->length == 0));
+            if (exact == NULL) {
+                abort();
+            }
+            memcpy(exact, pkt->data, pkt->length);
+            rx.data = exact;
+            ++sim->delivered;
+            sroce_dev_rx(node->dev, &rx, sim->now_ns);
+            free(exact);
+        }
+        free(pkt);
+    }
+}
+
+static mrail_ns_t sim_next(const sroce_sim_t *sim)
+{
+    mrail_ns_t next = (sim->num_pkts > 0) ? sim->heap[0]->at_ns :
+                                            MRAIL_NS_NEVER;
+
+    for (unsigned i = 0; i < sim->num_nodes; ++i) {
+        mrail_ns_t deadline = sroce_dev_deadline(sim->nodes[i].dev);
+
+        next = MRAIL_MIN(next, deadline);
+    }
+    return next;
+}
+
+static int sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns)
+{
+    mrail_ns_t next;
+
+    for (unsigned i = 0; i < sim->num_nodes; ++i) {
+        node_transmit(sim, &sim->nodes[i]);
+    }
+    next = sim_next(sim);
+    if ((next == MRAIL_NS_NEVER) || (next > until_ns)) {
+        return 0;
+    }
+    sim->now_ns = MRAIL_MAX(sim->now_ns, next);
+    sim_deliver(sim);
+    for (unsigned i = 0; i < sim->num_nodes; ++i) {
+        sroce_dev_timers(sim->nodes[i].dev, sim->now_ns);
+    }
+    return 1;
+}
+
+int sroce_sim_step(sroce_sim_t *sim)
+{
+    return sim_step_until(sim, MRAIL_NS_NEVER - 1);
+}
+
+int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns)
+{
+    while (sim_step_until(sim, until_ns)) {
+    }
+    if (sim_next(sim) == MRAIL_NS_NEVER) {
+        return 0;
+    }
+    sim->now_ns = until_ns;
+    return 1;
+}
+
+/* ---- The rest ---- */
+
+sroce_sim_t *sroce_sim_create(uint64_t seed)
+{
+    sroce_sim_t *sim = calloc(1, sizeof(*sim));
+
+    if (sim != NULL) {
+        mrail_rng_init(&sim->rng, seed);
+        sim->now_ns = MRAIL_NS_PER_SEC;
+    }
+    return sim;
+}
+
+void sroce_sim_destroy(sroce_sim_t *sim)
+{
+    while (sim->num_pkts > 0) {
+        free(heap_pop(sim));
+    }
+    for (unsigned i = 0; i < sim->num_nodes; ++i) {
+        sroce_dev_destroy(sim->nodes[i].dev);
+        free(sim->nodes[i].active);
+    }
+    free(sim->heap);
+    free(sim);
+}
+
+sroce_dev_t *sroce_sim_dev(const sroce_sim_t *sim, unsigned node)
+{
+    return sim->nodes[node].dev;
+}
+
+uint32_t sroce_sim_ip(const sroce_sim_t *sim, unsigned node)
+{
+    return sim->nodes[node].ip;
+}
+
+void sroce_sim_port_set(sroce_sim_t *sim, unsigned node, int up)
+{
+    sim->nodes[node].up = up;
+}
+
+sroce_sim_link_t *sroce_sim_link(sroce_sim_t *sim, unsigned from, unsigned to)
+{
+    return &sim->links[from][to];
+}
+
+void sroce_sim_link_all(sroce_sim_t *sim, const sroce_sim_link_t *link)
+{
+    for (unsigned i = 0; i < SROCE_SIM_MAX_NODES; ++i) {
+        for (unsigned j = 0; j < SROCE_SIM_MAX_NODES; ++j) {
+            sim->links[i][j] = *link;
+        }
+    }
+}
+
+void sroce_sim_filter(sroce_sim_t *sim, sroce_sim_filter_func_t func,
+                      void *arg)
+{
+    sim->filter = func;
+    sim->filter_arg = arg;
+}
+
+mrail_ns_t sroce_sim_now(const sroce_sim_t *sim)
+{
+    return sim->now_ns;
+}
+
+mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim)
+{
+    return &sim->rng;
+}
+
+int sroce_sim_event_get(sroce_sim_t *sim, sroce_sim_event_t *event_p)
+{
+    if (sim->event_head == sim->event_tail) {
+        return 0;
+    }
+    *event_p = sim->events[sim->event_tail++ % MAX_EVENTS];
+    return 1;
+}
+
+unsigned sroce_sim_cq_events(const sroce_sim_t *sim, unsigned node)
+{
+    return sim->nodes[node].cq_events;
+}
+
+uint64_t sroce_sim_delivered(const sroce_sim_t *sim)
+{
+    return sim->delivered;
+}

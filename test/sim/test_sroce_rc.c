@@ -1,0 +1,836 @@
+/* RC and UD in virtual time, one behaviour per test. */
+#include "config.h"
+
+#include "sroce_world.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "softroce/core/pkt.h"
+
+#define SIG IBV_SEND_SIGNALED
+
+static const sroce_counters_t *cnt(const world_t *w, int side)
+{
+    return sroce_dev_counters(w->side[side].dev);
+}
+
+/* ---- Every opcode ---- */
+
+static void check_opcodes(const world_params_t *params, uint32_t length)
+{
+    const uint32_t to = 512 * 1024;
+    world_side_t *a, *b;
+    struct ibv_wc wc;
+    world_t w;
+
+    world_init(&w, params);
+    a = &w.side[0];
+    b = &w.side[1];
+    world_fill(a->mem, 1, length);
+    assert_int_equal(world_recv(&w, 1, 0, 77, to, length), 0);
+    assert_int_equal(world_send(&w, 0, 0, IBV_WR_SEND_WITH_IMM, SIG, 5, 0,
+                                length, 0), 0);
+    wc = world_wait(&w, b->rcq);
+    assert_int_equal(wc.wr_id, 77);
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
+    assert_int_equal(wc.opcode, IBV_WC_RECV);
+    assert_int_equal(wc.byte_len, length);
+    assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
+    assert_int_equal(wc.imm_data, 5);
+    assert_int_equal(wc.qp_num, sroce_qp_num(b->qp[0]));
+    assert_int_equal(wc.src_qp, sroce_qp_num(a->qp[0]));
+    assert_int_equal(world_match(b->mem + to, 1, length), length);
+    wc = world_wait(&w, a->scq);
+    assert_int_equal(wc.wr_id, 5);
+    assert_int_equal(wc.opcode, IBV_WC_SEND);
+
+    world_fill(a->mem, 2, length);
+    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 6, 0, length,
+                                to), 0);
+    wc = world_wait(&w, a->scq);
+    assert_int_equal(wc.wr_id, 6);
+    assert_int_equal(wc.opcode, IBV_WC_RDMA_WRITE);
+    assert_int_equal(world_match(b->mem + to, 2, length), length);
+
+    world_fill(a->mem, 3, length);
+    assert_int_equal(world_recv(&w, 1, 0, 78, 0, 0), 0);
+    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM, SIG, 7,
+                                0, length, to), 0);
+    wc = world_wait(&w, b->rcq);
+    assert_int_equal(wc.wr_id, 78);
+    assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+    assert_int_equal(wc.byte_len, length);
+    assert_int_equal(wc.imm_data, 7);
+    assert_int_equal(world_match(b->mem + to, 3, length), length);
+    world_expect(&w, a->scq, 7, IBV_WC_SUCCESS);
+
+    world_fill(b->mem + to, 4, length);
+    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 8, 0, length,
+                                to), 0);
+    wc = world_wait(&w, a->scq);
+    assert_int_equal(wc.wr_id, 8);
+    assert_int_equal(wc.opcode, IBV_WC_RDMA_READ);
+    assert_int_equal(wc.byte_len, length);
+    assert_int_equal(world_match(a->mem, 4, length), length);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+static void test_opcodes(void **state)
+{
+    static const uint32_t lengths[] = {0,    1,    3,     8,     255,   256,
+                                       257,  1023, 1024,  1025,  4096,  4097,
+                                       8192, 65536, 65537, 262144};
+
+    for (int mtu = IBV_MTU_256; mtu <= IBV_MTU_4096; ++mtu) {
+        for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(lengths); ++i) {
+            world_params_t p = {.seed = i, .mtu = (enum ibv_mtu)mtu,
+                                .icrc = i & 1,
+                                .link = {.delay_ns = 2000}};
+
+            check_opcodes(&p, lengths[i]);
+        }
+    }
+}
+
+static int post_atomic(world_t *w, enum ibv_wr_opcode op, uint64_t compare_add,
+                       uint64_t swap, uint32_t remote_off, uint32_t off)
+{
+    world_side_t *a = &w->side[0], *b = &w->side[1];
+    struct ibv_sge sge = {(uintptr_t)a->mem + off, 8, a->key};
+    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = op,
+                             .send_flags = SIG};
+    struct ibv_send_wr *bad;
+
+    wr.wr.atomic.remote_addr = (uintptr_t)b->mem + remote_off;
+    wr.wr.atomic.rkey = b->key;
+    wr.wr.atomic.compare_add = compare_add;
+    wr.wr.atomic.swap = swap;
+    return sroce_qp_post_send(a->qp[0], &wr, &bad);
+}
+
+static void test_atomics(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    uint64_t *target, *result;
+    world_t w;
+
+    world_init(&w, &p);
+    target = (uint64_t *)(void *)(w.side[1].mem + 64);
+    result = (uint64_t *)(void *)w.side[0].mem;
+    *target = 10;
+    assert_int_equal(post_atomic(&w, IBV_WR_ATOMIC_FETCH_AND_ADD, 5, 0, 64, 0),
+                     0);
+    world_expect(&w, w.side[0].scq, 0, IBV_WC_SUCCESS);
+    assert_int_equal(*result, 10);
+    assert_int_equal(*target, 15);
+    assert_int_equal(post_atomic(&w, IBV_WR_ATOMIC_CMP_AND_SWP, 15, 99, 64, 0),
+                     0);
+    world_expect(&w, w.side[0].scq, 0, IBV_WC_SUCCESS);
+    assert_int_equal(*result, 15);
+    assert_int_equal(*target, 99);
+    assert_int_equal(post_atomic(&w, IBV_WR_ATOMIC_CMP_AND_SWP, 15, 7, 64, 0),
+                     0);
+    world_expect(&w, w.side[0].scq, 0, IBV_WC_SUCCESS);
+    assert_int_equal(*result, 99);
+    assert_int_equal(*target, 99);
+    /* Not on eight bytes: refused by the responder. */
+    assert_int_equal(post_atomic(&w, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 60, 0),
+                     0);
+    world_expect(&w, w.side[0].scq, 0, IBV_WC_REM_INV_REQ_ERR);
+    world_cleanup(&w);
+}
+
+static void test_inline_and_sge(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    struct ibv_sge sge[3];
+    struct ibv_send_wr wr = {.wr_id = 1, .sg_list = sge, .num_sge = 3,
+                             .opcode = IBV_WR_SEND, .send_flags = SIG};
+    struct ibv_send_wr *bad;
+    world_side_t *a, *b;
+    char text[] = "inline";
+    world_t w;
+
+    world_init(&w, &p);
+    a = &w.side[0];
+    b = &w.side[1];
+    world_fill(a->mem, 9, 6000);
+    sge[0] = (struct ibv_sge){(uintptr_t)a->mem, 1500, a->key};
+    sge[1] = (struct ibv_sge){(uintptr_t)a->mem + 1500, 0, a->key};
+    sge[2] = (struct ibv_sge){(uintptr_t)a->mem + 1500, 4500, a->key};
+    assert_int_equal(world_recv(&w, 1, 0, 1, 0, 8192), 0);
+    assert_int_equal(world_recv(&w, 1, 0, 2, 8192, 8192), 0);
+    assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), 0);
+    world_expect(&w, b->rcq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(world_match(b->mem, 9, 6000), 6000);
+    /* Inline data needs no key and may be reused at once. */
+    sge[0] = (struct ibv_sge){(uintptr_t)text, sizeof(text), 0};
+    wr.num_sge = 1;
+    wr.send_flags = SIG | IBV_SEND_INLINE;
+    assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), 0);
+    memset(text, 0, sizeof(text));
+    world_expect(&w, b->rcq, 2, IBV_WC_SUCCESS);
+    assert_string_equal((char *)b->mem + 8192, "inline");
+    sge[0].length = 65;
+    assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), EINVAL);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+/* ---- Queues ---- */
+
+static void test_queues_overflow(void **state)
+{
+    world_params_t p = {.max_wr = 16, .link = {.delay_ns = 1000}};
+    world_t w;
+
+    world_init(&w, &p);
+    for (int i = 0; i < 16; ++i) {
+        assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8,
+                                    0), 0);
+        assert_int_equal(world_recv(&w, 0, 0, 1, 0, 8), 0);
+    }
+    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0),
+                     ENOMEM);
+    assert_int_equal(world_recv(&w, 0, 0, 1, 0, 8), ENOMEM);
+    world_settle(&w);
+    /* Unsignaled work leaves no completion but frees its place. */
+    assert_int_equal(sroce_cq_pending(w.side[0].scq), 0);
+    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 2, 0, 8, 0),
+                     0);
+    world_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
+    world_cleanup(&w);
+}
+
+static void test_cq_overrun(void **state)
+{
+    world_params_t p = {.cqe = 8, .link = {.delay_ns = 1000}};
+    struct ibv_wc wc[16];
+    world_t w;
+
+    world_init(&w, &p);
+    for (uint64_t i = 0; i < 10; ++i) {
+        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, i, 0, 8, 0);
+    }
+    world_settle(&w);
+    assert_true(world_saw_event(&w, IBV_EVENT_CQ_ERR, &w.side[0].scq));
+    assert_int_equal(sroce_cq_poll(w.side[0].scq, 16, wc), 8);
+    assert_int_equal(wc[7].wr_id, 7);
+    world_cleanup(&w);
+}
+
+static void test_cq_notify(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    world_side_t *b;
+    world_t w;
+
+    world_init(&w, &p);
+    b = &w.side[1];
+    for (int i = 0; i < 4; ++i) {
+        world_recv(&w, 1, 0, 1, 0, 64);
+    }
+    sroce_cq_arm(b->rcq, 1);
+    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 8, 0);
+    world_settle(&w);
+    assert_int_equal(sroce_sim_cq_events(w.sim, 1), 0);
+    world_send(&w, 0, 0, IBV_WR_SEND, IBV_SEND_SOLICITED, 1, 0, 8, 0);
+    world_settle(&w);
+    assert_int_equal(sroce_sim_cq_events(w.sim, 1), 1);
+    world_send(&w, 0, 0, IBV_WR_SEND, IBV_SEND_SOLICITED, 1, 0, 8, 0);
+    world_settle(&w);
+    assert_int_equal(sroce_sim_cq_events(w.sim, 1), 1); /* not armed */
+    sroce_cq_arm(b->rcq, 0);
+    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 8, 0);
+    world_settle(&w);
+    assert_int_equal(sroce_sim_cq_events(w.sim, 1), 2);
+    world_cleanup(&w);
+}
+
+/* ---- RNR ---- */
+
+static void test_rnr_waits(void **state)
+{
+    /* Timer code 20: 10.24 ms. */
+    world_params_t p = {.min_rnr_timer = 20, .link = {.delay_ns = 1000}};
+    mrail_ns_t start;
+    world_t w;
+
+    world_init(&w, &p);
+    start = sroce_sim_now(w.sim);
+    world_fill(w.side[0].mem, 1, 5000);
+    world_send(&w, 0, 0, IBV_WR_SEND, SIG, 1, 0, 5000, 0);
+    sroce_sim_run(w.sim, start + 5 * MRAIL_NS_PER_MS);
+    assert_int_equal(cnt(&w, 0)->nak_rnr_rx, 1);
+    assert_int_equal(sroce_cq_pending(w.side[0].scq), 0);
+    world_recv(&w, 1, 0, 9, 0, 5000);
+    world_expect(&w, w.side[1].rcq, 9, IBV_WC_SUCCESS);
+    assert_in_range(sroce_sim_now(w.sim) - start, 10240 * 1000, 10300 * 1000);
+    assert_int_equal(world_match(w.side[1].mem, 1, 5000), 5000);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    world_cleanup(&w);
+}
+
+static void test_rnr_retry_exceeded(void **state)
+{
+    world_params_t p = {.rnr_retry = 3, .link = {.delay_ns = 1000}};
+    world_t w;
+
+    world_init(&w, &p);
+    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 100, 0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 2, 0, 100, 0);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
+    world_expect(&w, w.side[0].scq, 2, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(cnt(&w, 0)->nak_rnr_rx, 4);
+    assert_int_equal(sroce_qp_state(w.side[0].qp[0]), IBV_QPS_ERR);
+    world_cleanup(&w);
+}
+
+static void test_rnr_forever(void **state)
+{
+    world_params_t p = {.rnr_retry = 7, .link = {.delay_ns = 1000}};
+    world_t w;
+
+    world_init(&w, &p);
+    world_send(&w, 0, 0, IBV_WR_SEND, SIG, 1, 0, 100, 0);
+    sroce_sim_run(w.sim, sroce_sim_now(w.sim) + 10 * MRAIL_NS_PER_SEC);
+    assert_true(cnt(&w, 0)->nak_rnr_rx > 1000);
+    world_recv(&w, 1, 0, 9, 0, 100);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    world_cleanup(&w);
+}
+
+/* ---- Errors ---- */
+
+static void test_retry_exceeded(void **state)
+{
+    /* timeout 10: 4.194304 ms, five tries. */
+    world_params_t p = {.timeout = 10, .retry_cnt = 4,
+                        .link = {.delay_ns = 1000}};
+    mrail_ns_t start, t = 4194304;
+    world_t w;
+
+    world_init(&w, &p);
+    sroce_sim_port_set(w.sim, 1, 0);
+    start = sroce_sim_now(w.sim);
+    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 100, 0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_READ, 0, 2, 0, 100, 0);
+    world_recv(&w, 0, 0, 3, 0, 100);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
+    assert_in_range(sroce_sim_now(w.sim) - start, 5 * t, 5 * t + 100000);
+    world_expect(&w, w.side[0].scq, 2, IBV_WC_WR_FLUSH_ERR);
+    world_expect(&w, w.side[0].rcq, 3, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(cnt(&w, 0)->timeouts, 5);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+static void test_port_back_in_time(void **state)
+{
+    world_params_t p = {.timeout = 10, .link = {.delay_ns = 1000}};
+    world_t w;
+
+    world_init(&w, &p);
+    world_fill(w.side[0].mem, 1, 100000);
+    sroce_sim_port_set(w.sim, 1, 0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 100000, 0);
+    sroce_sim_run(w.sim, sroce_sim_now(w.sim) + 20 * MRAIL_NS_PER_MS);
+    sroce_sim_port_set(w.sim, 1, 1);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(world_match(w.side[1].mem, 1, 100000), 100000);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+typedef struct remote_error {
+    enum ibv_wr_opcode opcode;
+    int32_t addr_shift; /* of the remote address */
+    uint32_t key_xor;
+    uint32_t length;
+    uint32_t recv_length; /* 0: none */
+    enum ibv_wc_status status;
+    enum ibv_wc_status recv_status; /* SUCCESS: none expected */
+    enum ibv_event_type event;
+} remote_error_t;
+
+static void check_remote_error(const remote_error_t *e)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    struct ibv_send_wr wr = {.wr_id = 1, .num_sge = 1, .opcode = e->opcode};
+    struct ibv_send_wr *bad;
+    struct ibv_sge sge;
+    world_side_t *a, *b;
+    world_t w;
+
+    world_init(&w, &p);
+    a = &w.side[0];
+    b = &w.side[1];
+    sge = (struct ibv_sge){(uintptr_t)a->mem, e->length, a->key};
+    wr.sg_list = &sge;
+    wr.wr.rdma.remote_addr = (uintptr_t)b->mem + (uint64_t)e->addr_shift;
+    wr.wr.rdma.rkey = b->key ^ e->key_xor;
+    memset(a->mem, 0x5a, e->length);
+    if (e->recv_length != 0) {
+        world_recv(&w, 1, 0, 9, 0, e->recv_length);
+        world_recv(&w, 1, 0, 10, 0, e->recv_length);
+    }
+    assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), 0);
+    world_send(&w, 0, 0, IBV_WR_SEND, 0, 2, 0, 8, 0);
+    world_expect(&w, a->scq, 1, e->status);
+    world_expect(&w, a->scq, 2, IBV_WC_WR_FLUSH_ERR);
+    if (e->recv_status != IBV_WC_SUCCESS) {
+        world_expect(&w, b->rcq, 9, e->recv_status);
+        world_expect(&w, b->rcq, 10, IBV_WC_WR_FLUSH_ERR);
+    }
+    assert_int_equal(sroce_qp_state(b->qp[0]), IBV_QPS_ERR);
+    assert_true(world_saw_event(&w, e->event, b));
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+static void test_remote_errors(void **state)
+{
+    static const remote_error_t errors[] = {
+        {IBV_WR_RDMA_WRITE, 0, 0x100, 100, 0, IBV_WC_REM_ACCESS_ERR,
+         IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_RDMA_WRITE, 0, 1, 100, 0, IBV_WC_REM_ACCESS_ERR,
+         IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_RDMA_WRITE, -1, 0, 100, 0, IBV_WC_REM_ACCESS_ERR,
+         IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_RDMA_WRITE, (1 << 20) - 5000, 0, 5001, 0,
+         IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_RDMA_READ, (1 << 20) - 5000, 0, 5001, 0,
+         IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_SEND, 0, 0, 5000, 4999, IBV_WC_REM_INV_REQ_ERR,
+         IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR},
+        {IBV_WR_SEND, 0, 0, 50, 49, IBV_WC_REM_INV_REQ_ERR,
+         IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR},
+    };
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(errors); ++i) {
+        check_remote_error(&errors[i]);
+    }
+}
+
+/* A receive whose memory is not registered: remote operation error. */
+static void test_recv_protection(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    world_t w;
+
+    world_init(&w, &p);
+    world_recv(&w, 1, 0, 9, (1 << 20) - 100, 200);
+    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 200, 0);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_REM_OP_ERR);
+    world_expect(&w, w.side[1].rcq, 9, IBV_WC_LOC_PROT_ERR);
+    world_cleanup(&w);
+}
+
+/* A bad lkey fails after what was posted before it. */
+static void test_local_protection(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    world_t w;
+
+    world_init(&w, &p);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 5000, 0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 2, 5000, 5000, 0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, (1 << 20) - 8, 9, 0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 4, 0, 8, 0);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    world_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
+    world_expect(&w, w.side[0].scq, 3, IBV_WC_LOC_PROT_ERR);
+    world_expect(&w, w.side[0].scq, 4, IBV_WC_WR_FLUSH_ERR);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+/* Keys of destroyed regions are refused and do not come back soon. */
+static void test_stale_key(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    world_side_t *b;
+    uint32_t old;
+    world_t w;
+
+    world_init(&w, &p);
+    b = &w.side[1];
+    old = b->key;
+    for (int i = 0; i < 200; ++i) {
+        assert_int_equal(sroce_mr_destroy(b->mr), 0);
+        assert_int_equal(sroce_mr_create(b->pd, b->mem, 1 << 20,
+                                         (uintptr_t)b->mem,
+                                         IBV_ACCESS_LOCAL_WRITE |
+                                             IBV_ACCESS_REMOTE_WRITE,
+                                         &b->mr), 0);
+        assert_int_not_equal(sroce_mr_key(b->mr), old);
+    }
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_REM_ACCESS_ERR);
+    world_cleanup(&w);
+}
+
+/* ---- SRQ ---- */
+
+static void test_srq(void **state)
+{
+    world_params_t p = {.use_srq = 1, .num_qps = 4,
+                        .link = {.delay_ns = 1000}};
+    struct ibv_srq_attr attr = {.srq_limit = 3};
+    world_side_t *b;
+    world_t w;
+
+    world_init(&w, &p);
+    b = &w.side[1];
+    for (uint32_t i = 0; i < 8; ++i) {
+        world_recv(&w, 1, 0, i, i * 4096, 4096);
+    }
+    assert_int_equal(sroce_srq_modify(b->srq, &attr, IBV_SRQ_LIMIT), 0);
+    for (unsigned q = 0; q < 4; ++q) {
+        world_send(&w, 0, q, IBV_WR_SEND, SIG, q, 0, 4000, 0);
+    }
+    world_settle(&w);
+    assert_int_equal(sroce_cq_pending(b->rcq), 4);
+    assert_false(world_saw_event(&w, IBV_EVENT_SRQ_LIMIT_REACHED, &b->srq));
+    world_send(&w, 0, 0, IBV_WR_SEND, SIG, 1, 0, 8, 0);
+    world_send(&w, 0, 0, IBV_WR_SEND, SIG, 1, 0, 8, 0);
+    world_settle(&w);
+    assert_true(world_saw_event(&w, IBV_EVENT_SRQ_LIMIT_REACHED, &b->srq));
+    sroce_srq_query(b->srq, &attr);
+    assert_int_equal(attr.srq_limit, 0);
+    world_qp_to(b->qp[2], IBV_QPS_ERR);
+    assert_true(world_saw_event(&w, IBV_EVENT_QP_LAST_WQE_REACHED, b));
+    world_cleanup(&w);
+}
+
+/* A message half received from an SRQ is flushed before LAST_WQE_REACHED. */
+static void test_srq_half_message(void **state)
+{
+    world_params_t p = {.use_srq = 1, .link = {.delay_ns = 1000,
+                                               .rate_Bps = 1000000}};
+    world_side_t *b;
+    world_t w;
+
+    world_init(&w, &p);
+    b = &w.side[1];
+    world_recv(&w, 1, 0, 42, 0, 100000);
+    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 100000, 0);
+    sroce_sim_run(w.sim, sroce_sim_now(w.sim) + 5 * MRAIL_NS_PER_MS);
+    world_qp_to(b->qp[0], IBV_QPS_ERR);
+    world_expect(&w, b->rcq, 42, IBV_WC_WR_FLUSH_ERR);
+    assert_true(world_saw_event(&w, IBV_EVENT_QP_LAST_WQE_REACHED, b));
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
+    world_cleanup(&w);
+}
+
+/* ---- Loss, one packet at a time ---- */
+
+typedef struct drop_nth {
+    unsigned from;
+    unsigned nth;   /* drop the nth packet of that side, from 0 */
+    unsigned count;
+} drop_nth_t;
+
+static int drop_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
+                       uint32_t length)
+{
+    drop_nth_t *d = arg;
+
+    return (from == d->from) && (d->count++ == d->nth);
+}
+
+/* Any single loss in either direction is repaired, and quickly. */
+static void test_every_single_loss(void **state)
+{
+    for (unsigned from = 0; from < 2; ++from) {
+        for (unsigned nth = 0; nth < 40; ++nth) {
+            world_params_t p = {.timeout = 18, .link = {.delay_ns = 1000}};
+            drop_nth_t d = {from, nth, 0};
+            world_t w;
+
+            world_init(&w, &p);
+            sroce_sim_filter(w.sim, drop_filter, &d);
+            world_fill(w.side[0].mem, 1, 10000);
+            world_fill(w.side[0].mem + 10000, 2, 3000);
+            world_recv(&w, 1, 0, 9, 20000, 10000);
+            world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 10000, 3000, 0);
+            world_send(&w, 0, 0, IBV_WR_SEND, SIG, 2, 0, 10000, 0);
+            world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 3, 50000, 10000,
+                       20000);
+            world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG | IBV_SEND_FENCE, 4,
+                       50000, 10000, 40000);
+            for (uint64_t i = 1; i <= 4; ++i) {
+                world_expect(&w, w.side[0].scq, i, IBV_WC_SUCCESS);
+            }
+            assert_int_equal(world_match(w.side[1].mem + 40000, 1, 10000),
+                             10000);
+            assert_int_equal(world_match(w.side[1].mem, 2, 3000), 3000);
+            world_expect(&w, w.side[1].rcq, 9, IBV_WC_SUCCESS);
+            world_settle(&w);
+            assert_int_equal(sroce_cq_pending(w.side[1].rcq), 0);
+            world_cleanup(&w);
+        }
+    }
+}
+
+/* ---- SQD, source ports ---- */
+
+static void test_sqd_moves_port(void **state)
+{
+    world_params_t p = {.flow_label = 0x4001, .timeout = 14,
+                        .link = {.delay_ns = 1000,
+                                                 .rate_Bps = 10000000}};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD,
+                               .en_sqd_async_notify = 1};
+    sroce_txrun_t run;
+    sroce_qp_t *qp;
+    world_t w;
+
+    world_init(&w, &p);
+    qp = w.side[0].qp[0];
+    for (uint64_t i = 0; i < 4; ++i) {
+        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, i, 0, 200000, 0);
+    }
+    sroce_sim_run(w.sim, sroce_sim_now(w.sim) + 1 * MRAIL_NS_PER_MS);
+    assert_int_equal(sroce_qp_modify(qp, &attr,
+                                     IBV_QP_STATE |
+                                         IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+    sroce_qp_query(qp, &attr);
+    assert_int_equal(attr.sq_draining, 1);
+    world_settle(&w);
+    assert_true(world_saw_event(&w, IBV_EVENT_SQ_DRAINED, &w.side[0]));
+    sroce_qp_query(qp, &attr);
+    assert_int_equal(attr.sq_draining, 0);
+    assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);
+    /* New work waits. */
+    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 4, 0, 8, 0),
+                     0);
+    world_settle(&w);
+    assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);
+    attr = world_rtr_attr(&w, 0, 0);
+    attr.ah_attr.grh.flow_label = 0x4321;
+    assert_int_equal(sroce_qp_modify(qp, &attr, IBV_QP_AV), 0);
+    world_qp_to(qp, IBV_QPS_RTS);
+    assert_true(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 1, &run) == 1);
+    assert_int_equal(run.sport, 0xc000 | (0x0321 ^ 1));
+    for (uint64_t i = 0; i < 5; ++i) {
+        world_expect(&w, w.side[0].scq, i, IBV_WC_SUCCESS);
+    }
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+static void test_sport(void **state)
+{
+    sroce_av_t av = {.flow_label = 0x4001};
+
+    assert_int_equal(sroce_av_sport(&av, 1, 2), 0xc000);
+    av.flow_label = 0x3fff;
+    assert_int_equal(sroce_av_sport(&av, 1, 2), 0xffff);
+    av.flow_label = 0xfffff;
+    assert_int_equal(sroce_av_sport(&av, 1, 2), 0xc000 | (0x3fff ^ 0x3f));
+    av.flow_label = 0;
+    for (uint32_t q = 2; q < 2000; ++q) {
+        assert_true(sroce_av_sport(&av, q, 3 * q) >= 0xc000);
+    }
+}
+
+/* ---- Foreign packets ---- */
+
+static void put_packet(uint8_t *p, uint8_t opcode, uint32_t qpn, uint32_t psn)
+{
+    memset(p, 0, 64);
+    sroce_bth_put(p, opcode, 0, 0, qpn, 1, psn);
+}
+
+static void test_drops_are_counted(void **state)
+{
+    world_params_t p = {.psn = {100, 200}, .link = {.delay_ns = 1000}};
+    uint32_t ip, qpn;
+    uint8_t pkt[64];
+    world_t w;
+
+    world_init(&w, &p);
+    ip = sroce_sim_ip(w.sim, 0);
+    qpn = sroce_qp_num(w.side[1].qp[0]);
+    put_packet(pkt, SROCE_OP_SEND_ONLY, qpn, 100);
+    sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 15);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_length, 1);
+    sroce_sim_inject(w.sim, 1, ip + 1, 0xc000, pkt, 16);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_source, 1);
+    put_packet(pkt, 0x3f, qpn, 100);
+    sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
+    put_packet(pkt, SROCE_OP_UD_SEND, qpn, 100);
+    sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 24);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_opcode, 2);
+    put_packet(pkt, SROCE_OP_SEND_ONLY, qpn + 1, 100);
+    sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_qpn, 1);
+    put_packet(pkt, SROCE_OP_SEND_ONLY, qpn, 100);
+    pkt[1] |= 1; /* transport version */
+    sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_header, 1);
+    put_packet(pkt, SROCE_OP_WRITE_ONLY, qpn, 100);
+    sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 31);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_length, 2);
+    put_packet(pkt, SROCE_OP_ACK, qpn, 777);
+    pkt[12] = SROCE_SYN_ACK;
+    sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 20);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_psn, 1);
+    assert_int_equal(sroce_qp_state(w.side[1].qp[0]), IBV_QPS_RTS);
+    world_cleanup(&w);
+}
+
+static void test_icrc_refused(void **state)
+{
+    world_params_t p = {.icrc = 1, .timeout = 10,
+                        .link = {.delay_ns = 1000, .corrupt_ppm = 200000}};
+    world_t w;
+
+    world_init(&w, &p);
+    world_fill(w.side[0].mem, 3, 200000);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 200000, 0);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(world_match(w.side[1].mem, 3, 200000), 200000);
+    assert_true(cnt(&w, 1)->drop_icrc > 10);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+/* ---- UD ---- */
+
+static void ud_ah(const world_t *w, int to, sroce_ah_t *ah)
+{
+    struct ibv_qp_attr attr = world_rtr_attr(w, !to, 0);
+
+    attr.ah_attr.grh.traffic_class = 0x68;
+    assert_int_equal(sroce_av_init(&ah->av, &attr.ah_attr), 0);
+}
+
+static int ud_send(world_t *w, const sroce_ah_t *ah, uint32_t qkey,
+                   uint32_t length)
+{
+    world_side_t *a = &w->side[0];
+    struct ibv_sge sge = {(uintptr_t)a->mem, length, a->key};
+    struct ibv_send_wr wr = {.wr_id = length, .sg_list = &sge, .num_sge = 1,
+                             .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = 99,
+                             .send_flags = SIG};
+    struct ibv_send_wr *bad;
+
+    wr.wr.ud.ah = (struct ibv_ah *)(uintptr_t)&ah->ibv;
+    wr.wr.ud.remote_qpn = sroce_qp_num(w->side[1].qp[0]);
+    wr.wr.ud.remote_qkey = qkey;
+    return sroce_qp_post_send(a->qp[0], &wr, &bad);
+}
+
+static void test_ud(void **state)
+{
+    world_params_t p = {.type = IBV_QPT_UD, .link = {.delay_ns = 1000}};
+    uint32_t src_ip, dst_ip;
+    sroce_ah_t ah = {.av = {0}};
+    struct ibv_wc wc;
+    world_side_t *b;
+    world_t w;
+
+    world_init(&w, &p);
+    b = &w.side[1];
+    ud_ah(&w, 1, &ah);
+    world_fill(w.side[0].mem, 7, 4096);
+    for (uint32_t length = 0; length <= 4096; length += 1365) {
+        world_recv(&w, 1, 0, 5, 0, 4096 + 40);
+        assert_int_equal(ud_send(&w, &ah, WORLD_QKEY, length), 0);
+        world_expect(&w, w.side[0].scq, length, IBV_WC_SUCCESS);
+        wc = world_wait(&w, b->rcq);
+        assert_int_equal(wc.byte_len, length + 40);
+        assert_int_equal(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+        assert_int_equal(wc.imm_data, 99);
+        assert_int_equal(wc.sl, 2);
+        assert_int_equal(wc.src_qp, sroce_qp_num(w.side[0].qp[0]));
+        assert_int_equal(world_match(b->mem + 40, 7, length), length);
+        assert_int_equal(b->mem[20], 0x45);
+        assert_int_equal(b->mem[21], 0x68);
+        src_ip = sroce_sim_ip(w.sim, 0);
+        dst_ip = sroce_sim_ip(w.sim, 1);
+        assert_memory_equal(b->mem + 32, &src_ip, 4);
+        assert_memory_equal(b->mem + 36, &dst_ip, 4);
+    }
+    assert_int_equal(ud_send(&w, &ah, WORLD_QKEY, 4097), EINVAL);
+    /* Dropped and counted: no receive, wrong Q_Key, too long. */
+    ud_send(&w, &ah, WORLD_QKEY, 8);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_no_wqe, 1);
+    world_recv(&w, 1, 0, 6, 0, 40 + 8);
+    ud_send(&w, &ah, WORLD_QKEY + 1, 8);
+    ud_send(&w, &ah, WORLD_QKEY, 9);
+    world_settle(&w);
+    assert_int_equal(cnt(&w, 1)->drop_qkey, 1);
+    assert_int_equal(cnt(&w, 1)->drop_too_long, 1);
+    ud_send(&w, &ah, WORLD_QKEY, 8);
+    world_expect(&w, b->rcq, 6, IBV_WC_SUCCESS);
+    world_cleanup(&w);
+}
+
+static void test_ud_sq_error(void **state)
+{
+    world_params_t p = {.type = IBV_QPT_UD, .link = {.delay_ns = 1000}};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS,
+                               .cur_qp_state = IBV_QPS_SQE};
+    sroce_ah_t ah = {.av = {0}};
+    world_t w;
+
+    world_init(&w, &p);
+    ud_ah(&w, 1, &ah);
+    assert_int_equal(sroce_mr_destroy(w.side[0].mr), 0);
+    ud_send(&w, &ah, WORLD_QKEY, 8);
+    world_expect(&w, w.side[0].scq, 8, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(sroce_qp_state(w.side[0].qp[0]), IBV_QPS_SQE);
+    ud_send(&w, &ah, WORLD_QKEY, 9);
+    world_expect(&w, w.side[0].scq, 9, IBV_WC_WR_FLUSH_ERR);
+    assert_int_equal(sroce_qp_modify(w.side[0].qp[0], &attr,
+                                     IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+    assert_int_equal(sroce_mr_create(w.side[0].pd, w.side[0].mem, 1 << 20,
+                                     (uintptr_t)w.side[0].mem, 0,
+                                     &w.side[0].mr), 0);
+    world_cleanup(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_opcodes),
+        cmocka_unit_test(test_atomics),
+        cmocka_unit_test(test_inline_and_sge),
+        cmocka_unit_test(test_queues_overflow),
+        cmocka_unit_test(test_cq_overrun),
+        cmocka_unit_test(test_cq_notify),
+        cmocka_unit_test(test_rnr_waits),
+        cmocka_unit_test(test_rnr_retry_exceeded),
+        cmocka_unit_test(test_rnr_forever),
+        cmocka_unit_test(test_retry_exceeded),
+        cmocka_unit_test(test_port_back_in_time),
+        cmocka_unit_test(test_remote_errors),
+        cmocka_unit_test(test_recv_protection),
+        cmocka_unit_test(test_local_protection),
+        cmocka_unit_test(test_stale_key),
+        cmocka_unit_test(test_srq),
+        cmocka_unit_test(test_srq_half_message),
+        cmocka_unit_test(test_every_single_loss),
+        cmocka_unit_test(test_sqd_moves_port),
+        cmocka_unit_test(test_sport),
+        cmocka_unit_test(test_drops_are_counted),
+        cmocka_unit_test(test_icrc_refused),
+        cmocka_unit_test(test_ud),
+        cmocka_unit_test(test_ud_sq_error),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
