@@ -1,7 +1,8 @@
 /*
  * The transport through public UCT, between two processes.
  *
- *     mrail soft --nodes 2 --rails 4 --node 0 -- ./test_uct [FILTER]
+ *     MRAIL_UCT_PATH=.../libuct_mrail.so.0 \
+ *         mrail soft --nodes 2 --rails 4 --node 0 -- ./test_uct [FILTER]
  */
 #include "config.h"
 #include "uct_side.h"

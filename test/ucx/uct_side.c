@@ -4,6 +4,7 @@
 #include "config.h"
 #include "uct_side.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,13 @@ static int open_md(side_t *side)
     unsigned count;
     ucs_status_t status;
 
+    /* Not by LD_PRELOAD, which would load it into every helper process too,
+     * and those are not built with the sanitizers that it may need. */
+    if (getenv("MRAIL_UCT_PATH") != NULL &&
+        dlopen(getenv("MRAIL_UCT_PATH"), RTLD_NOW) == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return -1;
+    }
     status = uct_query_components(&components, &count);
     if (status != UCS_OK) {
         return complain("uct_query_components", status);
