@@ -149,7 +149,11 @@ int mrail_config_from_env(mrail_config_t *config)
             return -EINVAL;
         }
     }
-    return mrail_config_check(config);
+    if (mrail_config_check(config) != 0) {
+        mrail_config_cleanup(config);
+        return -EINVAL;
+    }
+    return 0;
 }
 
 void mrail_config_cleanup(mrail_config_t *config)
