@@ -260,6 +260,7 @@ static int mrail_ctl_connect(mrail_lane_t *lane,
     mrail_engine_t *engine = peer->engine;
 
     __atomic_store_n(&engine->lanes[lane->index], lane, __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->rail->has_lanes, 1, __ATOMIC_RELEASE);
     return mrail_lane_connect(engine, lane, remote,
                               &peer->rails[remote->src_rail]);
 }

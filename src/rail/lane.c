@@ -47,6 +47,7 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     int ret;
 
     ++lane->sq_posted;
+    lane->rail->idle = 0;
     if (!(wr->send_flags & IBV_SEND_SIGNALED) &&
         (++lane->unsignalled >= lane->sq_depth / 4)) {
         wr->wr_id = mrail_lane_marker(lane);

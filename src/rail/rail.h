@@ -28,6 +28,8 @@ typedef struct mrail_rail {
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     unsigned srq_used;    /* buffers promised to lanes; control lock */
+    int has_lanes;        /* atomic: there may be completions */
+    unsigned idle;        /* data: polls in a row that found nothing */
     unsigned max_rd_atomic;
     enum ibv_mtu mtu;
 
