@@ -8,12 +8,14 @@
 #include "uct_side.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -834,6 +836,47 @@ static void test_address_of_another_version(void **state)
                                         (uct_iface_addr_t *)iface));
 }
 
+/* Last: the peer is killed.  The error handler is called once, operations
+ * that are under way end with an error, later ones fail. */
+static void test_peer_killed(void **state)
+{
+    enum { SIZE = 4 << 20, PUTS = 8 };
+    uint8_t *buffer = malloc(SIZE);
+    ucs_status_t status = UCS_OK;
+    uct_iov_t iov;
+    uct_mem_h memh;
+    remote_t remote;
+    done_t done;
+
+    remote_take(SIDE_OP_BUFFER, SIZE, &remote);
+    assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
+                                    UCT_MD_MEM_ACCESS_ALL, &memh),
+                     UCS_OK);
+    iov = (uct_iov_t){
+        .buffer = buffer, .length = SIZE, .memh = memh, .count = 1};
+    kill(side.pid, SIGKILL);
+    waitpid(side.pid, NULL, 0);
+    done_init(&done, 1);
+    for (unsigned i = 0; i < PUTS && status >= 0; ++i) {
+        ++done.super.count;
+        RETRY(status, uct_ep_put_zcopy(side.ep, &iov, 1, remote.address,
+                                       remote.rkey.rkey, &done.super));
+        if (status != UCS_INPROGRESS) {
+            --done.super.count;
+        }
+    }
+    PROGRESS_UNTIL(side.num_lost != 0 && done.super.count == 1);
+    assert_int_equal(side.num_lost, 1);
+    assert_true(side.lost_status < 0);
+    assert_true(done.super.status < 0);
+    assert_true(uct_ep_am_short(side.ep, SIDE_AM_SEQ, 0, NULL, 0) < 0);
+    PROGRESS_UNTIL(uct_ep_flush(side.ep, UCT_FLUSH_FLAG_CANCEL, NULL) !=
+                   UCS_INPROGRESS);
+    uct_md_mem_dereg(side.md, memh);
+    remote_release(&remote);
+    free(buffer);
+}
+
 /* ---- main --------------------------------------------------------------- */
 
 static int set_up(void **state)
@@ -845,7 +888,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     side_message_t message = {.op = SIDE_OP_QUIT};
-    int ret = side_ask(&side, &message);
+    int ret = (side.num_lost == 0) ? side_ask(&side, &message) : 0;
 
     side_close(&side);
     return ret;
@@ -875,6 +918,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_ep_check),
         cmocka_unit_test(test_key_of_another_version),
         cmocka_unit_test(test_address_of_another_version),
+        cmocka_unit_test(test_peer_killed),
     };
 
     if (argc == 3 && strcmp(argv[1], "--peer") == 0) {
