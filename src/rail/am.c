@@ -272,8 +272,8 @@ int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
     }
     mrail_tx_init(tx, ep, total, NULL);
     data = (char *)(tx->hdr + 1);
-    memcpy(data, header, header_length);
-    memcpy(data + header_length, payload, length);
+    mrail_copy(data, header, header_length);
+    mrail_copy(data + header_length, payload, length);
     mrail_am_commit(ep, lane, tx, am_id, total);
     ret = 0;
 out:
@@ -351,8 +351,8 @@ int mrail_ep_am_zcopy(mrail_ep_t *ep, uint8_t am_id, const void *header,
         goto out;
     }
     mrail_tx_init(tx, ep, sizeof(mrail_data_hdr_t) + header_length, comp);
-    memcpy(tx->hdr + 1, header, header_length);
-    memcpy(tx->iov, iov, iov_count * sizeof(*iov));
+    mrail_copy(tx->hdr + 1, header, header_length);
+    mrail_copy(tx->iov, iov, iov_count * sizeof(*iov));
     tx->iov_count = iov_count;
     mrail_am_commit(ep, lane, tx, am_id, total);
     ep->peer->ack_wanted |= (comp != NULL);

@@ -14,6 +14,7 @@ static int mrail_membarrier(int command)
 void mrail_guard_init(mrail_guard_t *guard)
 {
     guard->busy = 0;
+    guard->waiting = 0;
     pthread_mutex_init(&guard->lock, NULL);
     /* Without the system call (seccomp, old kernels) there is no cheap way to
      * take the bias back: share from the start. */

@@ -20,6 +20,7 @@ typedef struct mrail_guard {
     int busy;   /* the single owner is inside; written by it only */
     int shared; /* 0 -> 1 once */
     pthread_mutex_t lock; /* when shared */
+    unsigned waiting;     /* threads that want the mutex; atomic */
 } mrail_guard_t;
 
 void mrail_guard_init(mrail_guard_t *guard);
@@ -54,8 +55,19 @@ static inline int mrail_guard_enter(mrail_guard_t *guard)
         }
         __atomic_store_n(&guard->busy, 0, __ATOMIC_RELEASE);
     }
+    __atomic_add_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&guard->lock);
+    __atomic_sub_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
     return 0;
+}
+
+/* 1 if another thread waits to enter.  A mutex is not fair: a thread that
+ * polls in a loop takes it again before the one that it woke has run, for
+ * seconds; so who only polls asks this first, and stands back. */
+static inline int mrail_guard_is_wanted(const mrail_guard_t *guard)
+{
+    return MRAIL_UNLIKELY(__atomic_load_n(&guard->shared, __ATOMIC_RELAXED)) &&
+           __atomic_load_n(&guard->waiting, __ATOMIC_RELAXED) != 0;
 }
 
 static inline void mrail_guard_leave(mrail_guard_t *guard, int token)

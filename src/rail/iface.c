@@ -3,6 +3,7 @@
 #include "rail/engine.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,6 +260,10 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     mrail_engine_t *engine = iface->engine;
     unsigned count = 0;
 
+    if (mrail_guard_is_wanted(&engine->guard) && (iface->depth == 0)) {
+        sched_yield();
+        return 0;
+    }
     mrail_iface_enter(iface);
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
                        !mrail_list_empty(&iface->done))) {

@@ -329,7 +329,7 @@ static int mrail_rma_zcopy(mrail_ep_t *ep, mrail_op_kind_t kind,
         goto out;
     }
     mrail_op_start(op, ep, kind, comp);
-    memcpy(op->iov, iov, iov_count * sizeof(*iov));
+    mrail_copy(op->iov, iov, iov_count * sizeof(*iov));
     op->iov_count = iov_count;
     op->remote_address = remote_address;
     op->rkey = rkey;
@@ -413,7 +413,7 @@ int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
     op = mrail_rma_bounce(ep, MRAIL_OP_PUT, &iface->engine->tx_small, NULL,
                           &ret);
     if (op != NULL) {
-        memcpy(op->bounce->hdr, buffer, length);
+        mrail_copy(op->bounce->hdr, buffer, length);
         mrail_rma_submit_bounce(op, length, remote_address, rkey);
         ret = 0;
     }

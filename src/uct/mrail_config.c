@@ -44,7 +44,7 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
      "Estimated cost of registering one byte on one rail.",
      ucs_offsetof(uct_mrail_md_config_t, reg_growth_s), UCS_CONFIG_TYPE_TIME},
 
-    {NULL}
+    {.name = NULL}
 };
 
 ucs_config_field_t uct_mrail_iface_config_table[] = {
@@ -55,7 +55,7 @@ ucs_config_field_t uct_mrail_iface_config_table[] = {
      "Estimated CPU time to post a message, for UCX's choice of protocols.",
      ucs_offsetof(uct_mrail_iface_config_t, overhead_s), UCS_CONFIG_TYPE_TIME},
 
-    {NULL}
+    {.name = NULL}
 };
 
 static size_t size_of_memunits(size_t size)

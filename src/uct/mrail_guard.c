@@ -25,6 +25,16 @@ extern const char *ucp_get_version_string(void);
 
 MRAIL_EXPORT int uct_mrail_guard_state = UCT_MRAIL_GUARD_REFUSED;
 
+/* In the transport; NULL while it is not loaded. */
+static uct_mrail_loss_func_t *loss_func_p;
+
+MRAIL_EXPORT void uct_mrail_guard_on_loss(uct_mrail_loss_func_t func)
+{
+    if (loss_func_p != NULL) {
+        *loss_func_p = func;
+    }
+}
+
 /* Where the transport may lie, from the folder of this file: beside it in a
  * build tree, in <libdir>/mrail when this is <libdir>/ucx. */
 static const char *const places[] = {"", "../mrail/"};
@@ -58,6 +68,7 @@ __attribute__((constructor)) static void guard(void)
     const char *version = ucp_get_version_string();
     int may_speak = uct_mrail_tls_names() && uct_mrail_is_speaker();
     char self[PATH_MAX], path[PATH_MAX];
+    void *transport;
 
     if (strcmp(version, MRAIL_UCX_VERSION) != 0) {
         if (may_speak) {
@@ -79,12 +90,14 @@ __attribute__((constructor)) static void guard(void)
         }
         return;
     }
-    if (dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE) == NULL) {
+    transport = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (transport == NULL) {
         if (may_speak) {
             fprintf(stderr, "mrail: the transport is left out: %s\n",
                     dlerror());
         }
         return;
     }
+    loss_func_p = dlsym(transport, "uct_mrail_loss_func");
     uct_mrail_guard_state = UCT_MRAIL_GUARD_LOADED;
 }

@@ -9,7 +9,10 @@
 #include "uct/mrail_iface.h"
 
 #include "uct/mrail_ep.h"
+#include "uct/mrail_guard.h"
 #include "uct/mrail_status.h"
+
+#include "base/util.h"
 
 #include <errno.h>
 
@@ -148,6 +151,9 @@ static void on_complete(void *arg, void *comp, int ret)
     }
 }
 
+/* Set from outside: see mrail_guard.h. */
+MRAIL_EXPORT uct_mrail_loss_func_t uct_mrail_loss_func;
+
 static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
 {
     uct_mrail_iface_t *iface = arg;
@@ -161,6 +167,9 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
         ucs_log(iface->super.config.failure_level,
                 "mrail: no lane reaches a peer any more: %s",
                 ucs_status_string(status));
+    }
+    if (uct_mrail_loss_func != NULL) {
+        uct_mrail_loss_func(strerror(-ret));
     }
 }
 

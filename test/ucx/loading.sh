@@ -42,6 +42,7 @@ if [ -z "$MPIRUN" ] || [ ! -x "$abs_top_builddir/mpi_ring" ]; then
     exit $failed
 fi
 
+seconds=0
 # job LOG ARGS...: two ranks on two emulated nodes; ARGS go to mpirun.  Sets
 # status.
 job()
@@ -51,7 +52,8 @@ job()
     timeout 60 "$MPIRUN" --oversubscribe -np 2 \
         --mca mca_base_component_path "SYSTEM_DEFAULT:$libs:USER_DEFAULT" \
         "$@" "$abs_top_builddir/mrail-soft" --session "$session-mpi" \
-        --nodes 2 --rails 2 -- "$abs_top_builddir/mpi_ring" >"$log" 2>&1
+        --nodes 2 --rails 2 -- "$abs_top_builddir/mpi_ring" "$seconds" \
+        >"$log" 2>&1
     status=$?
 }
 
@@ -88,4 +90,30 @@ expect_none 'without UCX_TLS the hook says nothing' "$tmp/log" 'mrail: '
 job "$tmp/log" -x UCX_TLS=mrail,self -x UCX_NET_DEVICES=eth77
 expect_count 'UCX_NET_DEVICES: said once a node' "$tmp/log" \
     'UCX_NET_DEVICES=eth77 leaves its device out' 1
+
+# ---- a lost peer ends the job ----
+
+seconds=40
+job "$tmp/log" -x UCX_TLS=mrail,self &
+job=$!
+# The rails go down when the job has them and is under way.
+tries=0
+until "$abs_top_builddir/mrail-soft" status --session "$session-mpi" \
+    >"$tmp/status" 2>&1 || [ $((tries += 1)) -gt 100 ]; do
+    sleep 0.1
+done
+sleep 2
+"$abs_top_builddir/mrail-soft" ctl --session "$session-mpi" down
+start=$(date +%s)
+wait $job
+took=$(($(date +%s) - start))
+expect 'all rails down: one line says why the job ends' "$tmp/log" \
+    'mrail: rank [01] on .* lost a peer for good'
+if [ $took -lt 25 ]; then
+    ok 'all rails down: the job ends within seconds'
+else
+    not_ok 'all rails down: the job ends within seconds' "it took $took s" \
+        "$tmp/log"
+fi
+expect_none 'all rails down: nothing pretends success' "$tmp/log" '^ring ok'
 exit $failed

@@ -1,22 +1,29 @@
 /*
  * The transport through public UCT, between two processes.
  *
- *     mrail soft --nodes 2 --rails 4 --node 0 -- ./test_uct [FILTER]
+ *     MRAIL_UCT_PATH=.../libuct_mrail.so.0 \
+ *         mrail soft --nodes 2 --rails 4 --node 0 -- ./test_uct [FILTER]
  */
 #include "config.h"
 #include "uct_side.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+/* Before UCP had a cache of registrations, the md had to have one. */
+#define UCT_HAS_MD_RCACHE                                                     \
+    (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_MD_RCACHE)
 
 static side_t side;
 
@@ -32,6 +39,7 @@ static uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c)
 
 typedef struct remote {
     uint64_t address;
+    uint64_t key_hash; /* names the registration */
     uct_rkey_bundle_t rkey;
 } remote_t;
 
@@ -41,6 +49,10 @@ static void remote_take(side_op_t op, uint64_t size, remote_t *remote)
 
     assert_int_equal(side_ask(&side, &message), 0);
     remote->address = message.arg[0];
+    remote->key_hash = 0;
+    for (uint32_t i = 0; i < message.length; ++i) {
+        remote->key_hash = remote->key_hash * 1099511628211u + message.data[i];
+    }
     assert_int_equal(
         uct_rkey_unpack(side.component, message.data, &remote->rkey), UCS_OK);
 }
@@ -500,7 +512,7 @@ static void test_zero_length(void **state)
 /* Blocks that lie apart, and empty ones, become one remote range. */
 static void test_iov_with_stride(void **state)
 {
-    enum { BLOCK = 1000, STRIDE = 3000, BLOCKS = 4 };
+    enum { BLOCK = 1000, STRIDE = 3000, BLOCKS = 3 };
     uint8_t *buffer = calloc(1, STRIDE * BLOCKS + 50000);
     uct_iov_t iov[3];
     uct_mem_h memh;
@@ -651,13 +663,55 @@ static void test_shared_completion(void **state)
 
 /* ---- memory that goes and comes back ------------------------------------ */
 
+/*
+ * A software device reads memory by its virtual address and would deliver new
+ * bytes through a stale registration too; a NIC would not.  So these tests
+ * also look at the packed key, which names the registration: after an unmap it
+ * must be another one.
+ */
+typedef struct packed_key {
+    uint8_t bytes[SIDE_RKEY_MAX];
+} packed_key_t;
+
+static void pack_key(uct_mem_h memh, packed_key_t *key)
+{
+    memset(key, 0, sizeof(*key));
+    assert_int_equal(uct_md_mkey_pack(side.md, memh, key->bytes), UCS_OK);
+}
+
+#if UCT_HAS_MD_RCACHE
+static void test_cache_keeps_registration(void **state)
+{
+    enum { SIZE = 1 << 20 };
+    uint8_t *buffer = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    packed_key_t first, again;
+    uct_mem_h memh;
+
+    assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
+                                    UCT_MD_MEM_ACCESS_ALL, &memh),
+                     UCS_OK);
+    pack_key(memh, &first);
+    uct_md_mem_dereg(side.md, memh);
+    assert_int_equal(uct_md_mem_reg(side.md, buffer + 4096, SIZE / 2,
+                                    UCT_MD_MEM_ACCESS_ALL, &memh),
+                     UCS_OK);
+    pack_key(memh, &again);
+    uct_md_mem_dereg(side.md, memh);
+    assert_memory_equal(&first, &again, sizeof(first));
+    munmap(buffer, SIZE);
+}
+#endif
+
 /* Same address, new pages: a registration from before must not be used. */
 static void test_source_remapped(void **state)
 {
     enum { SIZE = 1 << 20 };
+    packed_key_t key, last_key;
     void *where = NULL;
     remote_t remote;
 
+    memset(&last_key, 0, sizeof(last_key));
     remote_take(SIDE_OP_BUFFER, SIZE, &remote);
     for (unsigned i = 0; i < 20; ++i) {
         uint8_t *buffer =
@@ -671,6 +725,9 @@ static void test_source_remapped(void **state)
         assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
                                         UCT_MD_MEM_ACCESS_ALL, &memh),
                          UCS_OK);
+        pack_key(memh, &key);
+        assert_memory_not_equal(&key, &last_key, sizeof(key));
+        last_key = key;
         side_fill(buffer, 300 + i, 0, SIZE);
         zcopy(1, buffer, memh, SIZE, &remote, 0);
         flush_ep();
@@ -710,7 +767,7 @@ static void test_target_remapped(void **state)
     uint8_t *buffer = malloc(SIZE);
     uct_mem_h memh;
     remote_t remote;
-    uint64_t address;
+    uint64_t address, last_key;
 
     assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
                                     UCT_MD_MEM_ACCESS_ALL, &memh),
@@ -725,9 +782,11 @@ static void test_target_remapped(void **state)
         flush_ep();
         assert_int_equal(ask(SIDE_OP_CHECK, 600 + i, 0, SIZE), 1);
         address = remote.address;
+        last_key = remote.key_hash;
         remote_release(&remote);
         remote_take(SIDE_OP_REMAP, 0, &remote);
         assert_int_equal(remote.address, address);
+        assert_int_not_equal(remote.key_hash, last_key);
     }
     uct_md_mem_dereg(side.md, memh);
     remote_release(&remote);
@@ -777,6 +836,47 @@ static void test_address_of_another_version(void **state)
                                         (uct_iface_addr_t *)iface));
 }
 
+/* Last: the peer is killed.  The error handler is called once, operations
+ * that are under way end with an error, later ones fail. */
+static void test_peer_killed(void **state)
+{
+    enum { SIZE = 4 << 20, PUTS = 8 };
+    uint8_t *buffer = malloc(SIZE);
+    ucs_status_t status = UCS_OK;
+    uct_iov_t iov;
+    uct_mem_h memh;
+    remote_t remote;
+    done_t done;
+
+    remote_take(SIDE_OP_BUFFER, SIZE, &remote);
+    assert_int_equal(uct_md_mem_reg(side.md, buffer, SIZE,
+                                    UCT_MD_MEM_ACCESS_ALL, &memh),
+                     UCS_OK);
+    iov = (uct_iov_t){
+        .buffer = buffer, .length = SIZE, .memh = memh, .count = 1};
+    kill(side.pid, SIGKILL);
+    waitpid(side.pid, NULL, 0);
+    done_init(&done, 1);
+    for (unsigned i = 0; i < PUTS && status >= 0; ++i) {
+        ++done.super.count;
+        RETRY(status, uct_ep_put_zcopy(side.ep, &iov, 1, remote.address,
+                                       remote.rkey.rkey, &done.super));
+        if (status != UCS_INPROGRESS) {
+            --done.super.count;
+        }
+    }
+    PROGRESS_UNTIL(side.num_lost != 0 && done.super.count == 1);
+    assert_int_equal(side.num_lost, 1);
+    assert_true(side.lost_status < 0);
+    assert_true(done.super.status < 0);
+    assert_true(uct_ep_am_short(side.ep, SIDE_AM_SEQ, 0, NULL, 0) < 0);
+    PROGRESS_UNTIL(uct_ep_flush(side.ep, UCT_FLUSH_FLAG_CANCEL, NULL) !=
+                   UCS_INPROGRESS);
+    uct_md_mem_dereg(side.md, memh);
+    remote_release(&remote);
+    free(buffer);
+}
+
 /* ---- main --------------------------------------------------------------- */
 
 static int set_up(void **state)
@@ -788,7 +888,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     side_message_t message = {.op = SIDE_OP_QUIT};
-    int ret = side_ask(&side, &message);
+    int ret = (side.num_lost == 0) ? side_ask(&side, &message) : 0;
 
     side_close(&side);
     return ret;
@@ -809,12 +909,16 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_fence_orders_visibility),
         cmocka_unit_test(test_iface_flush),
         cmocka_unit_test(test_shared_completion),
+#if UCT_HAS_MD_RCACHE
+        cmocka_unit_test(test_cache_keeps_registration),
+#endif
         cmocka_unit_test(test_source_remapped),
         cmocka_unit_test(test_heap_reused),
         cmocka_unit_test(test_target_remapped),
         cmocka_unit_test(test_ep_check),
         cmocka_unit_test(test_key_of_another_version),
         cmocka_unit_test(test_address_of_another_version),
+        cmocka_unit_test(test_peer_killed),
     };
 
     if (argc == 3 && strcmp(argv[1], "--peer") == 0) {

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "uct_side.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,15 @@ static ucs_status_t on_check(void *arg, void *data, size_t length,
     return UCS_OK;
 }
 
+static ucs_status_t on_error(void *arg, uct_ep_h ep, ucs_status_t status)
+{
+    side_t *side = arg;
+
+    ++side->num_lost;
+    side->lost_status = status;
+    return UCS_OK;
+}
+
 static int open_md(side_t *side)
 {
     uct_component_h *components;
@@ -77,6 +87,13 @@ static int open_md(side_t *side)
     unsigned count;
     ucs_status_t status;
 
+    /* Not by LD_PRELOAD, which would load it into every helper process too,
+     * and those are not built with the sanitizers that it may need. */
+    if (getenv("MRAIL_UCT_PATH") != NULL &&
+        dlopen(getenv("MRAIL_UCT_PATH"), RTLD_NOW) == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return -1;
+    }
     status = uct_query_components(&components, &count);
     if (status != UCS_OK) {
         return complain("uct_query_components", status);
@@ -114,9 +131,13 @@ int side_open(side_t *side)
 {
     uct_iface_params_t params = {
         .field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
-                      UCT_IFACE_PARAM_FIELD_DEVICE,
+                      UCT_IFACE_PARAM_FIELD_DEVICE |
+                      UCT_IFACE_PARAM_FIELD_ERR_HANDLER |
+                      UCT_IFACE_PARAM_FIELD_ERR_HANDLER_ARG,
         .open_mode = UCT_IFACE_OPEN_MODE_DEVICE,
         .mode.device = {.tl_name = "mrail", .dev_name = "mrail:1"},
+        .err_handler = on_error,
+        .err_handler_arg = side,
     };
     uct_iface_config_t *config;
     ucs_status_t status;
@@ -317,6 +338,7 @@ int side_spawn(side_t *side, const char *program)
     }
     close(fds[1]);
     side->fd = fds[0];
+    side->pid = pid;
     return (pid > 0) ? 0 : -1;
 }
 

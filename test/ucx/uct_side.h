@@ -30,6 +30,9 @@ typedef struct side {
     uct_iface_attr_t attr;
     uct_ep_h ep;
     int fd; /* to the other process */
+    int pid; /* of the peer */
+    int num_lost; /* calls of the error handler */
+    ucs_status_t lost_status;
 
     /* the buffer that the other side reads and writes */
     uint8_t *buffer;

@@ -8,12 +8,18 @@
  * the job goes on without UCX.  It works in mca_open_component because the
  * hook's own call-backs come too late in Open MPI 5.0, and a coll component
  * opens after the pml.
+ *
+ * It also ends the job when a peer is lost for good.  pml/ucx installs no
+ * error handler: UCX would drop the endpoint without a word, and a posted
+ * receive would wait for ever.
  */
 #include "config.h"
 
 #include "ompi_config.h"
 #include "ompi/constants.h"
 #include "ompi/mca/hook/hook.h"
+
+#include <mpi.h>
 
 #include "base/util.h"
 #include "uct/mrail_guard.h"
@@ -99,6 +105,43 @@ static int find_guard(char *path, size_t size)
     return 0;
 }
 
+/* ---- a peer is lost ----------------------------------------------------- */
+
+static int is_initialized; /* PMPI_Abort may be called */
+static uct_mrail_guard_on_loss_func_t on_loss;
+
+static void peer_lost(const char *text)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char host[256] = "?";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    fprintf(stderr,
+            "mrail: rank %s on %s lost a peer for good (%s); the lines above "
+            "name the peer and the rails; the job ends\n",
+            (rank != NULL) ? rank : "?", host, text);
+    if (is_initialized) {
+        PMPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    _exit(1); /* during MPI_Init: mpirun sees it and ends the others */
+}
+
+static void init_bottom(int argc, char **argv, int requested, int *provided)
+{
+    is_initialized = 1;
+}
+
+/* From here on peers go away by right. */
+static void finalize_top(void)
+{
+    is_initialized = 0;
+    if (on_loss != NULL) {
+        on_loss(NULL);
+    }
+}
+
+/* ---- loading ------------------------------------------------------------ */
+
 /* 1: the transport is in the process.  Otherwise one line has been said, by
  * this function or by the guard. */
 static int load_transport(void)
@@ -127,8 +170,14 @@ static int load_transport(void)
         return 0;
     }
     state = dlsym(handle, "uct_mrail_guard_state");
-    return state != NULL && *state == UCT_MRAIL_GUARD_LOADED;
+    if (state == NULL || *state != UCT_MRAIL_GUARD_LOADED) {
+        return 0;
+    }
+    *(void **)&on_loss = dlsym(handle, "uct_mrail_guard_on_loss");
+    return 1;
 }
+
+/* ---- component ---------------------------------------------------------- */
 
 static int hook_open(void)
 {
@@ -138,6 +187,9 @@ static int hook_open(void)
     if (load_transport()) {
         for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(settings); ++i) {
             setenv(settings[i].name, settings[i].value, 0);
+        }
+        if (on_loss != NULL) {
+            on_loss(peer_lost);
         }
     } else {
         /* UCX has no such transport now, and a pml/ucx that was asked for by
@@ -155,4 +207,6 @@ const ompi_hook_base_component_t mca_hook_mrail_component = {
                               OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
         .mca_open_component = hook_open,
     },
+    .hookm_mpi_init_bottom = init_bottom,
+    .hookm_mpi_finalize_top = finalize_top,
 };
