@@ -25,11 +25,8 @@ static void job_on_complete(void *arg, void *comp, int status)
 {
     job_t *job = arg;
 
-    if (status == 0) {
-        ++job->completed;
-    } else {
-        ++job->failed;
-    }
+    ++*(unsigned *)comp;
+    job->failed += (status != 0);
 }
 
 int job_open(job_t *job)
@@ -117,14 +114,13 @@ int job_wait(job_t *job, const unsigned *counter, unsigned wanted,
 
 int job_flush(job_t *job, mrail_ep_t *ep)
 {
-    unsigned wanted = job->completed + job->failed + 1;
+    unsigned done = 0;
     int ret;
 
-    while ((ret = mrail_ep_flush(ep, job)) == -EAGAIN) {
+    while ((ret = mrail_ep_flush(ep, &done)) == -EAGAIN) {
         mrail_iface_progress(job->iface);
     }
-    while ((ret == -EINPROGRESS) &&
-           (job->completed + job->failed < wanted)) {
+    while ((ret == -EINPROGRESS) && (*(volatile unsigned *)&done == 0)) {
         if (mrail_iface_progress(job->iface) == 0) {
             sched_yield();
         }

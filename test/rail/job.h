@@ -29,8 +29,9 @@ typedef struct job {
     /* What the iface's callbacks do; set before job_open(). */
     void (*am)(struct job *job, uint8_t am_id, const void *data,
                size_t length);
-    unsigned completed; /* completions with status 0 */
-    unsigned failed;    /* others */
+    /* An operation's `comp` is an unsigned that counts completions. */
+    unsigned completed; /* one such counter, for the test */
+    unsigned failed;    /* completions with another status than 0 */
     void *arg;
 } job_t;
 
