@@ -222,6 +222,22 @@ static void soft_status_core(const sroce_session_dev_t *dev)
     printf("}");
 }
 
+/* Packets that the protocol refused, for whatever reason. */
+static uint64_t soft_status_core_drops(const sroce_session_dev_t *dev)
+{
+    uint64_t total = 0;
+
+    for (unsigned c = 0; c < MRAIL_ARRAY_SIZE(core_counter_names); ++c) {
+        if (strncmp(core_counter_names[c], "drop_", 5) != 0) {
+            continue;
+        }
+        for (unsigned i = 0; i < SROCE_SESSION_SLOTS; ++i) {
+            total += dev->slots[i].core[c];
+        }
+    }
+    return total;
+}
+
 static unsigned soft_status_sum(const sroce_session_dev_t *dev,
                                 uint64_t totals[SROCE_CNT_NUM])
 {
@@ -300,6 +316,7 @@ static void soft_status_table(const sroce_session_t *session)
              ++c) {
             dropped += totals[c];
         }
+        dropped += soft_status_core_drops(dev);
         soft_status_rate(dev->egress.rate_bps, egress, sizeof(egress));
         soft_status_rate(dev->ingress.rate_bps, ingress, sizeof(ingress));
         printf("%4u soft%-3u %-15s %-4s %9s %9s %6u %5uus %5u %12.3f %12.3f "

@@ -10,6 +10,7 @@
  * that late packets for its previous owner find no queue pair. */
 #define CTX_QPN_STRIDE 1021u
 #define CTX_QPN_COUNT 65000u
+#define CTX_PROBE_NS (10 * MRAIL_NS_PER_MS)
 
 #define CTX_CORE_COUNTERS (sizeof(sroce_counters_t) / sizeof(uint64_t))
 _Static_assert(CTX_CORE_COUNTERS <= SROCE_CORE_CNT_MAX, "too many counters");
@@ -47,6 +48,8 @@ static int sroce_ctx_core_create(sroce_host_ctx_t *ctx)
         .icrc_tx = icrc,
         .icrc_rx = icrc,
         .max_mtu = sroce_ctx_mtu(session),
+        /* Longer than a time slice: on few cores the peer may not run. */
+        .probe_ns = CTX_PROBE_NS,
         .ops = {.cq_event = sroce_event_cq,
                 .async_event = sroce_event_async,
                 .qp_active = sroce_ctx_qp_active,

@@ -322,11 +322,11 @@ static void sroce_net_deliver(sroce_host_ctx_t *ctx,
         if (MRAIL_UNLIKELY((qpn >> SROCE_SESSION_QPN_BITS) !=
                            ctx->slot_index)) {
             sroce_host_count(ctx, (qpn == UINT32_MAX)
-                                      ? SROCE_CNT_DROP_BAD
+                                      ? SROCE_CNT_DROP_SHORT
                                       : SROCE_CNT_DROP_MISROUTED,
                              1);
-        } else if (!sroce_dev_rx(ctx->core, &pkt, now_ns)) {
-            sroce_host_count(ctx, SROCE_CNT_DROP_BAD, 1);
+        } else {
+            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts what it drops */
         }
     }
     sroce_host_count(ctx, SROCE_CNT_RX_PACKETS, num);

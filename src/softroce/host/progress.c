@@ -32,6 +32,8 @@
 /* Polls after arming a completion queue by which the application shows that it
  * does not mean to block (one is usual before blocking). */
 #define SERVICE_ARMED_POLLS 16
+#define SERVICE_ROUNDS 64
+#define SERVICE_PAUSE_NS (10 * MRAIL_NS_PER_US)
 #define SERVICE_MAX_NS (1000 * MRAIL_NS_PER_MS)
 #define SERVICE_EVENTS 16
 #define SERVICE_STACK (256 * 1024)
@@ -118,7 +120,9 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
     sroce_service_watch(ctx, 1);
     do {
         ctx->rx_skipped = PROGRESS_RX_EVERY; /* look at the socket */
-    } while ((sroce_progress(ctx) != 0) && (++rounds < 64));
+    } while (((sroce_progress(ctx) != 0) ||
+              !mrail_list_empty(&ctx->ready)) &&
+             (++rounds < SERVICE_ROUNDS));
     deadline_ns = sroce_dev_deadline(ctx->core);
     tx_ns = sroce_tx_deadline(ctx);
     pthread_mutex_unlock(&ctx->lock);
@@ -152,10 +156,13 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     struct epoll_event events[SERVICE_EVENTS];
     uint64_t count;
 
+    /* Never without a pause: a mutex is not fair, and the application may be
+     * waiting for one of ours. */
     sleep_ns = MRAIL_MIN(sleep_ns, SERVICE_MAX_NS);
+    sleep_ns = MRAIL_MAX(sleep_ns, SERVICE_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
     ts.tv_nsec = (long)(sleep_ns % MRAIL_NS_PER_SEC);
-    if ((sleep_ns == 0) || (ppoll(&pollfd, 1, &ts, NULL) <= 0)) {
+    if (ppoll(&pollfd, 1, &ts, NULL) <= 0) {
         return;
     }
     (void)!epoll_wait(sroce_host.epoll_fd, events, SERVICE_EVENTS, 0);

@@ -53,7 +53,7 @@ typedef enum sroce_counter {
     SROCE_CNT_DROP_LOSS,      /* by the session's loss setting */
     SROCE_CNT_DROP_DOWN,      /* port down, here or at the destination */
     SROCE_CNT_DROP_NO_PEER,   /* no process behind the destination QPN */
-    SROCE_CNT_DROP_BAD,       /* truncated, malformed, or a wrong ICRC */
+    SROCE_CNT_DROP_SHORT,     /* no destination QPN in it */
     SROCE_CNT_DROP_MISROUTED, /* for a QPN of another process */
     SROCE_CNT_DROP_DELAY,     /* delay line full */
     SROCE_CNT_DROP_SEND,      /* the kernel refused to send */

@@ -56,6 +56,12 @@ static unsigned tx_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     int64_t limit = slot->rx_limit;
     unsigned got;
 
+    /* The last quarter is for acknowledgements and their like: data of many
+     * senders must not hold up the answers that let them go on. */
+    if (seg_bytes > SROCE_RATE_SMALL_BYTES) {
+        limit -= limit / 4;
+    }
+
     do {
         int64_t room = limit - MRAIL_MAX(held, (int64_t)0);
 

@@ -1,0 +1,74 @@
+# Helpers of the software-rail tests; they run in the build directory.
+# A test is a shell script: exit status 0 passed, 77 skipped, else failed.
+set -u
+SOFT=./mrail-soft
+SESSION=t$$
+TMP=$(mktemp -d)
+FAILED=0
+
+soft_cleanup() {
+    # Only what this test started.
+    for pid in $(jobs -p); do kill -9 "$pid" 2>/dev/null; done
+    rm -rf "$TMP"
+}
+trap soft_cleanup EXIT
+
+say() { echo "$*"; }
+fail() { echo "FAILED: $*"; FAILED=1; }
+skip() { echo "SKIPPED: $*"; exit 77; }
+finish() { [ $FAILED = 0 ] && say "ok"; exit $FAILED; }
+
+need() {
+    for tool in "$@"; do
+        command -v "$tool" >/dev/null 2>&1 || skip "$tool is not installed"
+    done
+}
+
+# Runs "$@" in the test's session.  SOFT_OPTIONS: more options of mrail soft.
+soft() { timeout 40 $SOFT --session $SESSION ${SOFT_OPTIONS:-} -- "$@"; }
+
+status() { $SOFT status --session $SESSION --json; }
+
+# Sum of a counter over all devices of the session.
+counter() {
+    status | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {print n + 0}'
+}
+
+# Server and client of a verbs program: pair NAME ARGS...; the client gets
+# 127.0.0.1 at the end.  Output in $TMP/server and $TMP/client.
+pair() {
+    soft "$@" >"$TMP/server" 2>&1 &
+    server=$!
+    sleep 0.3
+    if soft "$@" 127.0.0.1 >"$TMP/client" 2>&1; then
+        :
+    else
+        fail "$*: client exit status $?"; tail -5 "$TMP/client"
+        kill $server 2>/dev/null
+    fi
+    wait $server || { fail "$*: server"; tail -5 "$TMP/server"; }
+}
+
+# A TCP port of this test's own.
+port() { echo $((20000 + $$ % 20000)); }
+
+# Keeps the session alive between jobs, so that its counters can be read.
+hold() {
+    timeout 80 $SOFT --session $SESSION ${SOFT_OPTIONS:-} -- sleep 80 &
+    holder=$!
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        status >/dev/null 2>&1 && return 0
+        sleep 0.1
+    done
+    fail "session $SESSION did not start"
+}
+release() { kill $holder; wait $holder 2>/dev/null; }
+
+# The session must be gone a moment after its last process.
+gone() {
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        ls /dev/shm/mrail-soft.*."$SESSION"* >/dev/null 2>&1 || return 0
+        sleep 0.1
+    done
+    fail "session $SESSION was left behind"
+}

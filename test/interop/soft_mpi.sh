@@ -1,0 +1,36 @@
+#!/bin/bash
+# Open MPI on stock UCX: data checked, one and four devices, one and two nodes,
+# and 32 ranks; no packet may be dropped by the kernel.
+. "$(dirname "$0")/soft_lib.sh"
+need mpirun mpicc
+
+mpicc -O1 -o "$TMP/alltoall" "$(dirname "$0")/soft_alltoall.c" ||
+    skip "mpicc does not build a program"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export UCX_WARN_UNUSED_ENV_VARS=n
+
+job() { # ranks, soft options, devices, arguments
+    local np=$1 options=$2 devices=$3
+    shift 3
+    timeout 80 mpirun --oversubscribe -np "$np" --mca pml ucx \
+        --mca btl ^openib,vader,tcp --mca osc ^ucx --mca pml_ucx_tls any \
+        --mca pml_ucx_devices any -x UCX_TLS=rc_v,self \
+        -x UCX_NET_DEVICES="$devices" \
+        $SOFT --session $SESSION $options -- "$TMP/alltoall" "$@" \
+        >"$TMP/out" 2>&1 || { fail "$np ranks, $options"; tail "$TMP/out"; }
+    grep -q 'data ok' "$TMP/out" || fail "$np ranks, $options: data"
+}
+
+four=soft0:1,soft1:1,soft2:1,soft3:1
+job 2 "--rails 1" soft0:1 65536 10
+gone
+job 4 "--nodes 2 --rails 4" $four 200000 5
+gone
+SOFT_OPTIONS="--rails 4"
+hold
+job 32 "--rails 4" soft0:1 4096 3
+drops=$(counter drop_kernel)
+[ "$drops" = 0 ] || fail "$drops packets dropped by the kernel"
+release
+gone
+finish
