@@ -1,7 +1,8 @@
 # softroce: unit, property and simulation tests
 # core/ and sim/
 if HAVE_CMOCKA
-SROCE_TESTS = test_sroce_rc
+SROCE_TESTS = test_sroce_alloc test_sroce_icrc test_sroce_qp test_sroce_rc \
+    test_sroce_loss test_sroce_faults
 check_PROGRAMS += $(SROCE_TESTS)
 TESTS += $(SROCE_TESTS)
 check_LTLIBRARIES += libtest-sroce.la
@@ -15,4 +16,25 @@ test_sroce_rc_SOURCES = test/sim/test_sroce_rc.c
 test_sroce_rc_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_rc_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_rc_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_alloc_SOURCES = test/unit/test_sroce_alloc.c
+test_sroce_alloc_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_alloc_LDADD = libsroce-core.la $(CMOCKA_LIBS)
+test_sroce_alloc_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc \
+    -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc
+test_sroce_icrc_SOURCES = test/unit/test_sroce_icrc.c
+test_sroce_icrc_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_icrc_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_icrc_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_qp_SOURCES = test/unit/test_sroce_qp.c
+test_sroce_qp_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_qp_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_qp_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_loss_SOURCES = test/sim/test_sroce_loss.c
+test_sroce_loss_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_loss_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_loss_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_faults_SOURCES = test/property/test_sroce_faults.c
+test_sroce_faults_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_faults_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_faults_LDADD = $(SROCE_TEST_LIBS)
 endif

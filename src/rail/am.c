@@ -3,9 +3,11 @@
  *
  * Invariants.  A message is kept in peer->unacked until the peer's cumulative
  * acknowledgement covers it.  A lane carries at most as many AMs as its
- * receiver has buffers for (credits), so RNR does not occur.  Standalone ACKs
- * take no credit; there is at most one ACK_REQ without answer per lane, which
- * bounds them (MRAIL_ACK_RESERVE).
+ * receiver has buffers for (credits), so RNR does not occur.  Credits travel
+ * with every message, and alone once half a window of them is news: buffers
+ * may come back long after their message was acknowledged (it was held, or
+ * waited for its iface), so the sender cannot know when to ask.  Standalone
+ * ACKs take no credit; MRAIL_ACK_RESERVE says why their number is bounded.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -39,6 +41,19 @@ int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx)
     return -ibv_post_srq_recv(rx->rail->srq, &wr, &bad);
 }
 
+/* The lane owes its peer a message. */
+static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    if (mrail_list_empty(&lane->ack_list)) {
+        mrail_list_add_tail(&engine->acks, &lane->ack_list);
+    }
+}
+
+static int mrail_am_has_news(const mrail_lane_t *lane)
+{
+    return (uint16_t)(lane->am_granted - lane->am_told) >= lane->credits / 2;
+}
+
 void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
 {
     struct ibv_recv_wr wr[MRAIL_REPOST_BATCH], *bad;
@@ -69,6 +84,9 @@ void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
 
         if (lane != NULL) {
             ++lane->am_granted;
+            if (mrail_am_has_news(lane)) {
+                mrail_am_owe(engine, lane);
+            }
         }
     }
 }
@@ -161,6 +179,7 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
     hdr->epoch = htobe16(lane->epoch);
     hdr->ack = htobe32(lane->peer->rx_next);
     hdr->credit = htobe16(lane->am_granted);
+    lane->am_told = lane->am_granted;
     hdr->reserved = 0;
 }
 
@@ -192,9 +211,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     uint8_t flags = 0;
 
     ++lane->am_sent;
-    if (!lane->ack_req_out &&
-        ((mrail_lane_credits(lane) <= lane->am_window / 2u) ||
-         (tx->done.comp != NULL))) {
+    if ((tx->done.comp != NULL) && !lane->ack_req_out) {
         lane->ack_req_out = 1;
         flags = MRAIL_DATA_ACK_REQ;
     }
@@ -396,7 +413,9 @@ void mrail_am_send_acks(mrail_engine_t *engine)
                              ack_list) {
         if (!lane->peer->dead) {
             mrail_rx_flush(engine, lane->rail->index);
-            if (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REP) != 0) {
+            if ((lane->ack_due || mrail_am_has_news(lane)) &&
+                (mrail_am_post_ack(lane, lane->ack_due ? MRAIL_DATA_ACK_REP
+                                                       : 0) != 0)) {
                 continue;
             }
         }
@@ -547,9 +566,9 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
             mrail_am_request_ack(lane->peer);
         }
     }
-    if ((hdr->flags & MRAIL_DATA_ACK_REQ) && !lane->ack_due) {
+    if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->ack_due = 1;
-        mrail_list_add_tail(&engine->acks, &lane->ack_list);
+        mrail_am_owe(engine, lane);
     }
 }
 

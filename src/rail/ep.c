@@ -26,6 +26,23 @@ static mrail_peer_t *mrail_ep_find_peer(mrail_engine_t *engine,
     return peer;
 }
 
+/* Every peer needs one QP; saying so when the endpoint is made lets the caller
+ * fail in the open. */
+static int mrail_ep_budget(mrail_engine_t *engine)
+{
+    unsigned peers;
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    peers = engine->num_peers;
+    pthread_mutex_unlock(&engine->ctl_lock);
+    if (peers <= engine->config.max_qps) {
+        return 0;
+    }
+    mrail_error("UCX_MRAIL_MAX_QPS=%u is below the number of peers: this "
+                "process needs at least %u", engine->config.max_qps, peers);
+    return -EDQUOT;
+}
+
 int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
                     const void *iface_addr, void *user, mrail_ep_t **ep_p)
 {
@@ -34,6 +51,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     mrail_wire_iface_addr_t remote;
     unsigned version;
     mrail_ep_t *ep;
+    int ret;
 
     if ((mrail_device_addr_decode(&device, device_addr, &version) != 0) ||
         (mrail_iface_addr_decode(&remote, iface_addr, &version) != 0)) {
@@ -44,6 +62,11 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     ep = calloc(1, sizeof(*ep));
     if (ep == NULL) {
         return -ENOMEM;
+    }
+    ret = mrail_ep_budget(engine);
+    if (ret != 0) {
+        free(ep);
+        return ret;
     }
     ep->iface = iface;
     ep->user = user;

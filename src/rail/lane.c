@@ -117,7 +117,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
         credits /= 2;
     }
     lane->credits = credits;
-    lane->am_granted = (uint16_t)credits;
+    lane->am_granted = lane->am_told = (uint16_t)credits;
 }
 
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,

@@ -14,8 +14,9 @@
 #include "rail/sched.h"
 
 /* Receive buffers per lane beyond its credits, for what takes no credit: each
- * end has at most one standalone ACK_REQ and one answer under way on a lane,
- * twice that while a receiver is slow to repost. */
+ * end has at most one standalone ACK_REQ and one answer under way on a lane.
+ * News about credits are sent for every half window that was consumed, and a
+ * peer that has not read them cannot send more than one window: two. */
 #define MRAIL_ACK_RESERVE 4
 
 typedef enum mrail_lane_state {
@@ -57,13 +58,14 @@ struct mrail_lane {
     uint16_t am_sent;
     uint16_t am_limit;    /* may be sent in total */
     uint16_t am_granted;  /* the peer may send in total */
+    uint16_t am_told;     /* as the peer knows from our last message */
     uint16_t am_window;   /* limit at the start: AMs under way at most */
 
     uint8_t ack_due;      /* data: an ACK_REQ waits for its answer */
     uint8_t ack_req_out;  /* data: our ACK_REQ has no answer yet */
     uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
-    mrail_list_t ack_list; /* data: on engine->acks while ack_due */
+    mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
 
     mrail_peer_t *peer;
     mrail_rail_t *rail;

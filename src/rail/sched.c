@@ -53,6 +53,23 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     return MRAIL_MIN(((size_t)segment + 4095) & ~(size_t)4095, remaining);
 }
 
+static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
+                                 size_t segment,
+                                 const mrail_sched_params_t *params)
+{
+    double window;
+
+    if (params->window != 0) {
+        return params->window;
+    }
+    if (lane->meter.count == 0) {
+        return 4 * MRAIL_SCHED_SEGMENT_FIRST;
+    }
+    window = rate * MRAIL_SCHED_WINDOW_NS / MRAIL_NS_PER_SEC;
+    window = MRAIL_MIN(window, MRAIL_SCHED_WINDOW_MAX);
+    return MRAIL_MAX((size_t)window, 2 * segment);
+}
+
 typedef struct mrail_sched_total {
     double mean;     /* bytes/s */
     double rate;     /* bytes/s, of all lanes that take part */
@@ -93,7 +110,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         }
         segment = mrail_sched_segment(lane, rate, rate / total.rate, remaining,
                                       params);
-        window = (params->window != 0) ? params->window : 2 * segment;
+        window = mrail_sched_window(lane, rate, segment, params);
         if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
             continue;
         }

@@ -22,7 +22,7 @@ typedef struct mrail_sched_lane {
 
 typedef struct mrail_sched_params {
     size_t segment; /* bytes; 0: from the measured rate */
-    size_t window;  /* bytes; 0: two segments */
+    size_t window;  /* bytes; 0: from the measured rate */
 } mrail_sched_params_t;
 
 /* Clamp of automatic segments, bytes, and the time that one should take. */
@@ -30,6 +30,11 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_SEGMENT_MAX (256u << 10)
 #define MRAIL_SCHED_SEGMENT_FIRST (64u << 10)
 #define MRAIL_SCHED_SEGMENT_NS (400 * MRAIL_NS_PER_US)
+/* Work that an automatic window holds: enough to bridge the time in which a
+ * process is not scheduled, little enough that a lane which stalls holds back
+ * no more.  At least two segments, at most MRAIL_SCHED_WINDOW_MAX bytes. */
+#define MRAIL_SCHED_WINDOW_NS (2 * MRAIL_NS_PER_MS)
+#define MRAIL_SCHED_WINDOW_MAX (8u << 20)
 
 /*
  * Picks among lanes[0..count) for `remaining` > 0 bytes that are not cut yet.

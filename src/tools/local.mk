@@ -13,7 +13,7 @@ bin_PROGRAMS += mrail
 mrail_SOURCES = src/tools/mrail.c
 mrail_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_LDADD = libmrail-tool.la
-dist_man_MANS += src/tools/man/mrail.1
+dist_man_MANS += src/tools/man/mrail.1 src/tools/man/mrail-soft.1
 
 pkglibexec_PROGRAMS += mrail-run rank-rail
 mrail_run_SOURCES = src/tools/run.c
@@ -53,3 +53,8 @@ mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
 dist_man_MANS += src/tools/man/mrail-info.1
+
+EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
+    contrib/try contrib/try.awk contrib/check contrib/tally contrib/walls \
+    contrib/bench contrib/bench.awk contrib/bench-row.awk \
+    contrib/bench-sample.awk contrib/json.awk .ci/run

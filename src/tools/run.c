@@ -7,10 +7,8 @@
 #include "tools/tool.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define VERB "run"
@@ -44,7 +42,6 @@ typedef struct run {
     mrail_tool_args_t user;
     char session[64];
     char devices[16 * MRAIL_RUN_MAX_RAILS];
-    int own_session; /* 1: nobody else knows its name; removed at the end */
     int bind;
     int print;
 } run_t;
@@ -196,7 +193,6 @@ static void complete_options(run_t *run)
         snprintf(run->session, sizeof(run->session), "run-%ld",
                  (long)getpid());
         options->session = run->session;
-        run->own_session = 1;
     }
     if (run->bind && options->devices == NULL) {
         for (unsigned i = 0; i < options->rails; ++i) {
@@ -208,58 +204,11 @@ static void complete_options(run_t *run)
     }
 }
 
-static volatile sig_atomic_t child_pid;
-
-static void forward_signal(int sig)
-{
-    if (child_pid > 0) {
-        kill((pid_t)child_pid, sig);
-    }
-}
-
 static _Noreturn void exec_mpirun(char **argv)
 {
     execvp(argv[0], argv);
     mrail_tool_fail(VERB, "%s: %s%s", argv[0], strerror(errno),
                     (errno == ENOENT) ? " (is openmpi-bin installed?)" : "");
-}
-
-/* The job's shared memory goes with the job, however it ended.  Its name is
- * part of the interface of mrail soft. */
-static void remove_session(const char *session)
-{
-    char path[160];
-
-    snprintf(path, sizeof(path), "/dev/shm/mrail-soft.%ld.%s",
-             (long)getuid(), session);
-    unlink(path);
-}
-
-/* Runs mpirun as a child, so that something is left to tidy up after it. */
-static int run_and_tidy(run_t *run, char **argv)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = forward_signal};
-    int status;
-    pid_t pid = fork();
-
-    if (pid < 0) {
-        mrail_tool_fail(VERB, "fork: %s", strerror(errno));
-    }
-    if (pid == 0) {
-        exec_mpirun(argv);
-    }
-    child_pid = pid;
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(signals); ++i) {
-        sigaction(signals[i], &action, NULL);
-    }
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR) {
-            mrail_tool_fail(VERB, "waitpid: %s", strerror(errno));
-        }
-    }
-    remove_session(run->session);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int main(int argc, char **argv)
@@ -291,9 +240,6 @@ int main(int argc, char **argv)
                         "%s: no Open MPI components there: mrail was built "
                         "without Open MPI; --stock runs without them",
                         components);
-    }
-    if (run.own_session) {
-        return run_and_tidy(&run, args.items);
     }
     exec_mpirun(args.items);
 }

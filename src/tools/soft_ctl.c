@@ -1,6 +1,7 @@
 /* mrail soft ctl and mrail soft status: act on a session that runs. */
 #include "config.h"
 #include "soft.h"
+#include "softroce/core/sroce.h"
 #include "softroce/host/keeper.h"
 
 #include <arpa/inet.h>
@@ -194,6 +195,27 @@ int soft_main_ctl(int argc, char **argv)
     return ret;
 }
 
+static const char *const core_counter_names[] = {
+#define SOFT_CORE_COUNTER_NAME(_name, _what) #_name,
+    SROCE_COUNTERS(SOFT_CORE_COUNTER_NAME)
+#undef SOFT_CORE_COUNTER_NAME
+};
+
+/* The protocol's counters, over all processes of a device so far. */
+static void soft_status_core(const sroce_session_dev_t *dev)
+{
+    for (unsigned c = 0; c < MRAIL_ARRAY_SIZE(core_counter_names); ++c) {
+        uint64_t total = 0;
+
+        for (unsigned i = 0; i < SROCE_SESSION_SLOTS; ++i) {
+            total += dev->slots[i].core[c];
+        }
+        printf("%s\"%s\": %" PRIu64, c ? ", " : ", \"protocol\": {",
+               core_counter_names[c], total);
+    }
+    printf("}");
+}
+
 static unsigned soft_status_sum(const sroce_session_dev_t *dev,
                                 uint64_t totals[SROCE_CNT_NUM])
 {
@@ -235,6 +257,7 @@ static void soft_status_json(const sroce_session_t *session)
         for (unsigned c = 0; c < SROCE_CNT_NUM; ++c) {
             printf(", \"%s\": %" PRIu64, sroce_counter_names[c], totals[c]);
         }
+        soft_status_core(dev);
         printf("}");
     }
     printf("]}\n");

@@ -5,7 +5,7 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 need_ground mpi_exchange
 
-# after_death NAME BEGUN STATUS TOKEN BEFORE
+# after_death NAME BEGUN STATUS TOKEN
 after_death()
 {
     took=$(seconds_since "$2")
@@ -26,26 +26,19 @@ after_death()
         # shellcheck disable=SC2086 # one word per process
         kill -9 $orphans
     fi
-    left=$(shm_files)
-    if [ "$left" = "$5" ]; then
-        good "$1: no shared memory is left"
-    else
-        bad "$1: no shared memory is left" "$(echo "$left" | paste -sd ' ')"
-    fi
+    nothing_left "$1"
 }
 
 # The token is an argument that the program ignores.
 token=mrail-killed-$$
-before=$(shm_files)
 begun=$(date +%s)
 status=0
 launch 4 -- timeout 60 "$build/mpi_exchange" --die-at 20 $token \
     >"$tmp/out" 2>&1 || status=$?
-after_death 'a killed rank' "$begun" "$status" "$token" "$before"
+after_death 'a killed rank' "$begun" "$status" "$token"
 
 # mpirun itself is told to end in the middle.
 token=mrail-ended-$$
-before=$(shm_files)
 (
     become="exec" # the process to signal is the launcher, not a shell
     launch 4 -- "$build/mpi_exchange" --seconds 60 $token >"$tmp/out" 2>&1
@@ -56,5 +49,5 @@ begun=$(date +%s)
 kill -TERM $job
 status=0
 wait $job || status=$?
-after_death 'a job that is told to end' "$begun" "$status" "$token" "$before"
+after_death 'a job that is told to end' "$begun" "$status" "$token"
 exit $failed

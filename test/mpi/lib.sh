@@ -12,6 +12,7 @@ here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 build=${MRAIL_BUILD:-$here/../../build}
 mrail=${MRAIL:-$build/stage/bin/mrail}
 topology=${MRAIL_TEST_SOFT:-2x4}
+session=mpitest-$$
 failed=0
 
 if [ "$(id -u)" = 0 ]; then
@@ -33,7 +34,8 @@ launch()
         ${become-} mpirun $MRAIL_TEST_MPIRUN --oversubscribe -np "$np" "$@"
     else
         # shellcheck disable=SC2086 # words are wanted
-        ${become-} "$mrail" run -np "$np" --soft "$topology" ${MRAIL_TEST_RUN-} "$@"
+        ${become-} "$mrail" run -np "$np" --soft "$topology" \
+            --session "$session" ${MRAIL_TEST_RUN-} "$@"
     fi
 }
 
@@ -73,7 +75,10 @@ run()
     np=$2
     shift 2
     status=0
-    launch "$np" -- "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+    rm -rf "$tmp/stats"
+    mkdir "$tmp/stats"
+    UCX_MRAIL_STATS=$tmp/stats/%p \
+        launch "$np" -- "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
     grep -E '^(not )?ok - ' "$tmp/out" || true
     if [ $status != 0 ]; then
         grep -vE '^(not )?ok - ' "$tmp/out" | head -n 20
@@ -84,14 +89,41 @@ run()
         bad "$name" "unexpected lines on stderr"
     elif ! grep -q '^ok - ' "$tmp/out"; then
         bad "$name" "it printed no result"
+    else
+        carried_by_mrail "$name" "$np"
     fi
 }
 
-# What a job may leave behind: files of shared memory.
-shm_files()
+# Open MPI falls back to its own transports in silence: so every rank of the
+# last `run` must have left the transport's counters.
+carried_by_mrail()
 {
-    find /dev/shm -maxdepth 1 -user "$(id -u)" \( -name 'mrail*' \
-        -o -name 'ucx*' -o -name 'vader*' \) | LC_ALL=C sort
+    case "${MRAIL_TEST_MPIRUN-} ${MRAIL_TEST_RUN-}" in
+    " " | *--bind-rails*) ;;
+    *) return 0 ;;
+    esac
+    count=$(grep -l '"counters"' "$tmp/stats"/* 2>/dev/null | wc -l)
+    if [ "$count" = "$2" ]; then
+        good "$1: mrail carried all ranks"
+    else
+        bad "$1: mrail carried all ranks" "$count of $2 left its counters"
+    fi
+}
+
+# nothing_left NAME: no shared memory of this script's sessions is there, at
+# the latest three seconds from now.
+nothing_left()
+{
+    for try in 1 2 3 4 5 6; do
+        left=$(find /dev/shm -maxdepth 1 -name "*$session*" | paste -sd ' ')
+        [ -n "$left" ] || break
+        sleep 0.5
+    done
+    if [ -z "$left" ]; then
+        good "$1: no shared memory is left"
+    else
+        bad "$1: no shared memory is left" "$left"
+    fi
 }
 
 # processes TOKEN: ids of processes whose command line has TOKEN.

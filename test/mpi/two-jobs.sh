@@ -19,27 +19,20 @@ judge()
     fi
 }
 
-# both NAME [option...]: two jobs with these options.
+# both NAME SESSION SESSION
 both()
 {
-    name=$1
-    shift
-    launch 4 "$@" -- "$build/mpi_exchange" --seconds 3 >"$tmp/out1" 2>&1 &
+    launch 4 --session "$2" -- "$build/mpi_exchange" --seconds 3 \
+        >"$tmp/out1" 2>&1 &
     first=$!
-    launch 4 "$@" -- "$build/mpi_exchange" --seconds 3 >"$tmp/out2" 2>&1 &
+    launch 4 --session "$3" -- "$build/mpi_exchange" --seconds 3 \
+        >"$tmp/out2" 2>&1 &
     second=$!
-    judge "$name, job 1" $first "$tmp/out1"
-    judge "$name, job 2" $second "$tmp/out2"
+    judge "$1, job 1" $first "$tmp/out1"
+    judge "$1, job 2" $second "$tmp/out2"
 }
 
-before=$(shm_files)
-both 'two jobs on rails of their own'
-both 'two jobs on the same rails' --session "two-jobs-$$"
-sleep 1
-if [ "$(shm_files)" = "$before" ]; then
-    good 'no shared memory is left of two jobs'
-else
-    bad 'no shared memory is left of two jobs' \
-        "$(shm_files | paste -sd ' ') is there"
-fi
+both 'two jobs on rails of their own' "$session-a" "$session-b"
+both 'two jobs on the same rails' "$session" "$session"
+nothing_left 'two jobs'
 exit $failed

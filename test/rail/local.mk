@@ -1,5 +1,5 @@
 # Tests of the engine over software rails, several processes each.
-RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof
+RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -10,9 +10,11 @@ rail_many_SOURCES = test/rail/rail_many.c
 rail_many_LDADD = libtest-job.la
 rail_blocked_SOURCES = test/rail/rail_blocked.c
 rail_blocked_LDADD = libtest-job.la
+rail_threads_SOURCES = test/rail/rail_threads.c
+rail_threads_LDADD = libtest-job.la -lpthread
 rail_spoof_SOURCES = test/rail/rail_spoof.c
 rail_spoof_LDADD = libtest-job.la
 RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
-    test/rail/spoof.sh
+    test/rail/spoof.sh test/rail/threads.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

@@ -283,7 +283,7 @@ static int comp_read_data(sroce_qp_t *qp, const sroce_rx_t *rx)
         ++qp->dev->cnt.drop_length;
         return 0;
     }
-    if (sroce_sg_scatter(qp, wqe->sge, wqe->num_sge, &req->read_sg,
+    if (sroce_sg_scatter(qp->pd, wqe->sge, wqe->num_sge, &req->read_sg,
                          rx->payload, rx->payload_bytes) != 0) {
         sroce_comp_fail(qp, IBV_WC_LOC_PROT_ERR);
         return 0;
@@ -303,7 +303,7 @@ static int comp_atomic(sroce_qp_t *qp, const sroce_rx_t *rx)
         return 0;
     }
     value = sroce_get64(rx->ext + SROCE_AETH_BYTES);
-    if (sroce_sg_scatter(qp, wqe->sge, wqe->num_sge, &sg, &value,
+    if (sroce_sg_scatter(qp->pd, wqe->sge, wqe->num_sge, &sg, &value,
                          sizeof(value)) != 0) {
         sroce_comp_fail(qp, IBV_WC_LOC_PROT_ERR);
         return 0;

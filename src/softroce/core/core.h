@@ -205,6 +205,7 @@ typedef struct sroce_rdres {
     uint32_t num_pkts;
     uint8_t atomic;
     uint8_t pending; /* responses wait to be pulled */
+    uint8_t again;   /* they were all pulled before */
     uint32_t rkey;
     uint32_t cur_psn;  /* of the answer being sent: next packet */
     uint32_t cur_left; /* packets of it to come */
@@ -314,8 +315,9 @@ static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
 int sroce_sg_iov(const sroce_qp_t *qp, const struct ibv_sge *sge,
                  uint32_t num_sge, sroce_sgcur_t *cur, uint32_t length,
                  struct iovec *iov, unsigned max);
-/* Copies into an SGE list.  0, -EACCES, -EMSGSIZE (the list is too short). */
-int sroce_sg_scatter(const sroce_qp_t *qp, const struct ibv_sge *sge,
+/* Copies into an SGE list whose keys are of `pd`.  0, -EACCES, -EMSGSIZE (the
+ * list is too short). */
+int sroce_sg_scatter(const sroce_pd_t *pd, const struct ibv_sge *sge,
                      uint32_t num_sge, sroce_sgcur_t *cur, const void *src,
                      uint32_t length);
 /* The cursor at byte `off`. */
@@ -435,6 +437,8 @@ int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
     (SROCE_BTH_BYTES + SROCE_AETH_BYTES + SROCE_ICRC_BYTES)
 /* Takes a receive into qp->resp: 1, or 0 if there is none. */
 int sroce_resp_take_wqe(sroce_qp_t *qp);
+/* Copies into that receive; as sroce_sg_scatter(). */
+int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length);
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
                           enum ibv_wc_opcode opcode,
                           enum ibv_wc_status status, uint32_t byte_len);

@@ -167,12 +167,14 @@ uint32_t sroce_crc32(uint32_t crc, const void *buf, size_t length)
 }
 
 /* IPv4, UDP and BTH as the ICRC sees them: what routers change is ones. */
-static uint32_t icrc_headers(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
-                             uint32_t udp_bytes, const uint8_t *bth)
+static uint32_t icrc_headers(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
+                             uint16_t sport, uint32_t udp_bytes,
+                             const uint8_t *bth)
 {
     uint32_t udp = udp_bytes + 8, total = udp + 20;
     uint8_t h[40] = {0x45, 0xff, (uint8_t)(total >> 8), (uint8_t)total,
-                     0,    0,    0x40, 0,    /* identification, DF */
+                     (uint8_t)(ip_id >> 8), (uint8_t)ip_id,
+                     0x40, 0,                /* DF */
                      0xff, 17,   0xff, 0xff, /* TTL, UDP, checksum */
                      0,    0,    0,    0,    0, 0, 0, 0,
                      (uint8_t)(sport >> 8), (uint8_t)sport,
@@ -186,13 +188,13 @@ static uint32_t icrc_headers(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
     return sroce_crc32_table(LRH_CRC, h, sizeof(h));
 }
 
-uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
-                    uint32_t udp_bytes, const struct iovec *iov,
-                    unsigned iov_count)
+uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
+                       uint16_t sport, uint32_t udp_bytes,
+                       const struct iovec *iov, unsigned iov_count)
 {
     /* The BTH is whole in the first element. */
     const uint8_t *bth = iov[0].iov_base;
-    uint32_t crc = icrc_headers(src_ip, dst_ip, sport, udp_bytes, bth);
+    uint32_t crc = icrc_headers(ip_id, src_ip, dst_ip, sport, udp_bytes, bth);
 
     crc = sroce_crc32(crc, bth + SROCE_BTH_BYTES,
                       iov[0].iov_len - SROCE_BTH_BYTES);
@@ -200,4 +202,11 @@ uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
         crc = sroce_crc32(crc, iov[i].iov_base, iov[i].iov_len);
     }
     return ~crc;
+}
+
+uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,
+                    uint32_t udp_bytes, const struct iovec *iov,
+                    unsigned iov_count)
+{
+    return sroce_icrc_id(0, src_ip, dst_ip, sport, udp_bytes, iov, iov_count);
 }

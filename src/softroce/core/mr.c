@@ -158,7 +158,7 @@ int sroce_sg_iov(const sroce_qp_t *qp, const struct ibv_sge *sge,
     return (int)n;
 }
 
-int sroce_sg_scatter(const sroce_qp_t *qp, const struct ibv_sge *sge,
+int sroce_sg_scatter(const sroce_pd_t *pd, const struct ibv_sge *sge,
                      uint32_t num_sge, sroce_sgcur_t *cur, const void *src,
                      uint32_t length)
 {
@@ -173,7 +173,7 @@ int sroce_sg_scatter(const sroce_qp_t *qp, const struct ibv_sge *sge,
         }
         part = MRAIL_MIN(length, sge[cur->idx].length - cur->off);
         if (part > 0) {
-            p = sroce_mr_find(qp->dev, qp->pd, sge[cur->idx].lkey,
+            p = sroce_mr_find(pd->dev, pd, sge[cur->idx].lkey,
                               sge[cur->idx].addr + cur->off, part,
                               IBV_ACCESS_LOCAL_WRITE);
             if (p == NULL) {

@@ -50,6 +50,14 @@ int sroce_resp_take_wqe(sroce_qp_t *qp)
     return 1;
 }
 
+int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length)
+{
+    const sroce_pd_t *pd = (qp->srq != NULL) ? qp->srq->pd : qp->pd;
+
+    return sroce_sg_scatter(pd, qp->resp.wqe_sge, qp->resp.wqe_num_sge,
+                            &qp->resp.sg, src, length);
+}
+
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
                           enum ibv_wc_opcode opcode,
                           enum ibv_wc_status status, uint32_t byte_len)
@@ -157,8 +165,7 @@ static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
         sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_LEN_ERR, 0);
         return resp_fatal(qp, SROCE_SYN_NAK_INV);
     }
-    ret = sroce_sg_scatter(qp, resp->wqe_sge, resp->wqe_num_sge, &resp->sg,
-                           rx->payload, rx->payload_bytes);
+    ret = sroce_resp_scatter(qp, rx->payload, rx->payload_bytes);
     if (ret != 0) {
         sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, 0);
         return resp_fatal(qp, SROCE_SYN_NAK_OP);
@@ -246,6 +253,22 @@ static sroce_rdres_t *resp_rd_at(sroce_resp_t *resp, uint32_t i)
                      SROCE_MAX_RD_ATOMIC];
 }
 
+/* The peer would not have sent a new request if it still waited for the
+ * oldest repeated answer. */
+static int resp_rd_cancel(sroce_resp_t *resp)
+{
+    for (uint32_t i = 0; i < resp->rd_count; ++i) {
+        sroce_rdres_t *rd = resp_rd_at(resp, i);
+
+        if (rd->pending && rd->again) {
+            rd->pending = 0;
+            --resp->rd_pending;
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* A new entry; the oldest one makes room.  NULL: the peer has more
  * outstanding than it may. */
 static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
@@ -253,7 +276,8 @@ static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
     sroce_resp_t *resp = &qp->resp;
     sroce_rdres_t *rd;
 
-    if (resp->rd_pending >= qp->attr.max_dest_rd_atomic) {
+    if ((resp->rd_pending >= qp->attr.max_dest_rd_atomic) &&
+        !resp_rd_cancel(resp)) {
         return NULL;
     }
     rd = &resp->rd[resp->rd_head++ % SROCE_MAX_RD_ATOMIC];
@@ -548,6 +572,7 @@ int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx)
     }
     if (--rd->cur_left == 0) {
         rd->pending = 0;
+        rd->again = 1;
         --qp->resp.rd_pending;
     }
     return 1;

@@ -48,7 +48,6 @@ static int ud_peek_length(const sroce_qp_t *qp, uint32_t *length_p)
 
 int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx)
 {
-    sroce_resp_t *resp = &qp->resp;
     sroce_counters_t *cnt = &qp->dev->cnt;
     uint32_t room, byte_len = SROCE_GRH_BYTES + rx->payload_bytes;
     enum ibv_wc_status status = IBV_WC_SUCCESS;
@@ -72,10 +71,8 @@ int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx)
     }
     sroce_resp_take_wqe(qp);
     ud_grh(qp, rx, grh);
-    if ((sroce_sg_scatter(qp, resp->wqe_sge, resp->wqe_num_sge, &resp->sg,
-                          grh, sizeof(grh)) != 0) ||
-        (sroce_sg_scatter(qp, resp->wqe_sge, resp->wqe_num_sge, &resp->sg,
-                          rx->payload, rx->payload_bytes) != 0)) {
+    if ((sroce_resp_scatter(qp, grh, sizeof(grh)) != 0) ||
+        (sroce_resp_scatter(qp, rx->payload, rx->payload_bytes) != 0)) {
         status = IBV_WC_LOC_PROT_ERR;
     }
     sroce_resp_recv_done(qp, rx, IBV_WC_RECV, status, byte_len);

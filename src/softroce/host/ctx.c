@@ -11,6 +11,9 @@
 #define CTX_QPN_STRIDE 1021u
 #define CTX_QPN_COUNT 65000u
 
+#define CTX_CORE_COUNTERS (sizeof(sroce_counters_t) / sizeof(uint64_t))
+_Static_assert(CTX_CORE_COUNTERS <= SROCE_CORE_CNT_MAX, "too many counters");
+
 static enum ibv_mtu sroce_ctx_mtu(const sroce_session_t *session)
 {
     switch (session->mtu) {
@@ -95,11 +98,24 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
                    sroce_host.session->seed ^
                        ((uint64_t)ctx->dev_index << 32) ^
                        ((uint64_t)ctx->slot_index << 16));
+    for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
+        ctx->core_base[i] = slot->core[i];
+    }
     sroce_ctx_drain(ctx->rx_fd);
     slot->rx_limit = sroce_net_rx_limit(ctx->rx_fd);
     slot->rx_held = 0;
     slot->state = SROCE_SLOT_LIVE;
     return sroce_service_add(ctx);
+}
+
+void sroce_host_ctx_publish(sroce_host_ctx_t *ctx)
+{
+    const uint64_t *now = (const uint64_t *)sroce_dev_counters(ctx->core);
+
+    for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
+        atomic_store_explicit(&ctx->slot->core[i], ctx->core_base[i] + now[i],
+                              memory_order_relaxed);
+    }
 }
 
 struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev)
@@ -159,6 +175,7 @@ void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
     sroce_service_forget(ctx);
     /* Nobody sends to us any more; then the slot is the keeper's again. */
     ctx->slot->state = SROCE_SLOT_JOINING;
+    sroce_host_ctx_publish(ctx);
     close(ctx->rx_fd);
     sroce_host_leave(ctx->dev_index, ctx->slot_index);
     sroce_tx_cleanup(ctx);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -168,30 +169,48 @@ void sroce_event_forget(sroce_host_ctx_t *ctx, void *object,
     }
 }
 
-/* Reads one whole record; a pipe write of this size is atomic. */
-static int sroce_event_read(int fd, void *record, size_t size)
+/*
+ * Reads one record with ctx->lock held, so that the object it names cannot be
+ * destroyed before the event is counted at it.  Waits as the descriptor says,
+ * but without the lock.  0 with the lock held, or -1 without it.
+ */
+static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
+                            size_t size)
 {
-    ssize_t got;
+    struct pollfd pollfd = {.fd = fd, .events = POLLIN};
+    int wait = !(fcntl(fd, F_GETFL) & O_NONBLOCK);
 
-    do {
-        got = read(fd, record, size);
-    } while ((got < 0) && (errno == EINTR));
-    return (got == (ssize_t)size) ? 0 : -1;
+    for (;;) {
+        if ((poll(&pollfd, 1, wait ? -1 : 0) < 0) && (errno != EINTR)) {
+            return -1;
+        }
+        pthread_mutex_lock(&ctx->lock);
+        /* Another reader may have been quicker: only we read now. */
+        if ((poll(&pollfd, 1, 0) == 1) &&
+            (read(fd, record, size) == (ssize_t)size)) {
+            return 0;
+        }
+        pthread_mutex_unlock(&ctx->lock);
+        if (!wait) {
+            errno = EAGAIN;
+            return -1;
+        }
+    }
 }
 
 int sroce_event_get_cq(struct ibv_comp_channel *channel, struct ibv_cq **cq_p,
                        void **cq_context_p)
 {
+    sroce_host_ctx_t *ctx = sroce_host_ctx(channel->context);
     sroce_host_cq_t *cq;
 
-    if (sroce_event_read(channel->fd, &cq, sizeof(cq)) != 0) {
+    if (sroce_event_read(ctx, channel->fd, &cq, sizeof(cq)) != 0) {
         return -1;
     }
-    pthread_mutex_lock(&cq->ctx->lock);
     ++cq->events_reported;
-    pthread_mutex_unlock(&cq->ctx->lock);
     *cq_p = &cq->ibv;
     *cq_context_p = cq->ibv.cq_context;
+    pthread_mutex_unlock(&ctx->lock);
     return 0;
 }
 
@@ -241,11 +260,10 @@ int sroce_event_get_async(sroce_host_ctx_t *ctx, struct ibv_async_event *event)
     unsigned *reported;
     uint32_t *acked;
 
-    if (sroce_event_read(ctx->verbs.context.async_fd, event,
+    if (sroce_event_read(ctx, ctx->verbs.context.async_fd, event,
                          sizeof(*event)) != 0) {
         return -1;
     }
-    pthread_mutex_lock(&ctx->lock);
     sroce_event_counters(ctx, event, &reported, &acked);
     ++*reported;
     pthread_mutex_unlock(&ctx->lock);

@@ -109,6 +109,7 @@ typedef struct sroce_host_qp {
     uint32_t dest_qpn; /* RC: the peer's; 0: not connected */
     uint32_t grant_bytes; /* reserved at the rates, 0: nothing */
     mrail_ns_t grant_ns;  /* when they may leave */
+    int backlogged; /* had more to send since its last batch */
     uint32_t dest_ip; /* that dest_dev was looked up for */
     int dest_dev;     /* device index, -1: outside of the session */
     sroce_host_parcel_t *held; /* UD: a packet that waits for credit */
@@ -174,6 +175,7 @@ struct sroce_host_ctx {
     mrail_list_t sport_lru; /* most recently used first */
     unsigned num_sports;
     mrail_rng_t rng;
+    uint64_t core_base[SROCE_CORE_CNT_MAX]; /* of the slot's former owners */
     sroce_txrun_t run;
 
     /* Service thread's view. */
@@ -246,6 +248,8 @@ void sroce_host_read_keeper(void);
 /* ---- ctx.c ---- */
 struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev);
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx);
+/* The core's counters to where `mrail soft status` sees them. */
+void sroce_host_ctx_publish(sroce_host_ctx_t *ctx);
 void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx); /* verbs_ops.c */
 /* verbs_dev.c: the port attributes of any version's length. */
 int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
@@ -265,6 +269,9 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- tx.c; ctx->lock is held ---- */
 void sroce_tx_activate(sroce_host_qp_t *qp);
+/* What the queue pair still owes its peer (an acknowledgement of what was
+ * completed here already) goes out first, if it can within a moment. */
+void sroce_tx_finish(sroce_host_qp_t *qp);
 void sroce_tx_remove(sroce_host_qp_t *qp); /* before it is destroyed */
 void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 /* When a round could send more, MRAIL_NS_NEVER: not before something comes. */

@@ -8,7 +8,10 @@
  * whatever their number, and however often each polls.  What a killed process
  * had reserved is a moment of time that passes.
  *
- * A bucket that was idle keeps at most SROCE_RATE_DEPTH_NS of unused time.
+ * A bucket that was idle keeps at most SROCE_RATE_IDLE_NS of unused time.  A
+ * sender that had more to send all the time but was late (the kernel did not
+ * run it) may catch up on SROCE_RATE_LATE_NS: a wire's queue would not have
+ * been late.
  *
  * Small packets (acknowledgements, wire-up, barriers) do not queue behind the
  * batches of others: they are charged, and have to wait only when small
@@ -23,7 +26,8 @@
 #include "base/util.h"
 #include "softroce/host/session.h"
 
-#define SROCE_RATE_DEPTH_NS (500 * MRAIL_NS_PER_US)
+#define SROCE_RATE_IDLE_NS (200 * MRAIL_NS_PER_US)
+#define SROCE_RATE_LATE_NS (10 * MRAIL_NS_PER_MS)
 /* A batch takes at most about this long, but is at least one packet. */
 #define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_SMALL_BYTES 512
@@ -35,9 +39,11 @@ static inline uint64_t sroce_rate_cost(uint64_t rate_bps, uint32_t bytes)
 
 /* Adds a cost to one time; returns the one before, in ns. */
 static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
-                                            uint64_t cost, mrail_ns_t now_ns)
+                                            uint64_t cost,
+                                            mrail_ns_t depth_ns,
+                                            mrail_ns_t now_ns)
 {
-    uint64_t floor = (now_ns - SROCE_RATE_DEPTH_NS) * 64;
+    uint64_t floor = (now_ns - depth_ns) * 64;
     uint64_t tat = atomic_load_explicit(tat_p, memory_order_relaxed);
     uint64_t from;
 
@@ -47,9 +53,12 @@ static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
     return from / 64;
 }
 
-/* Reserves `bytes`; returns when they may leave, 0: at once. */
+/* Reserves `bytes`; returns when they may leave, 0: at once.  depth_ns: one of
+ * the two above. */
 static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
-                                            uint32_t bytes, mrail_ns_t now_ns)
+                                            uint32_t bytes,
+                                            mrail_ns_t depth_ns,
+                                            mrail_ns_t now_ns)
 {
     uint64_t rate_bps =
         atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
@@ -60,11 +69,19 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
         return 0;
     }
     cost = sroce_rate_cost(rate_bps, bytes);
-    at_ns = sroce_rate_advance(&bucket->tat, cost, now_ns);
+    at_ns = sroce_rate_advance(&bucket->tat, cost, depth_ns, now_ns);
     if (bytes <= SROCE_RATE_SMALL_BYTES) {
-        at_ns = sroce_rate_advance(&bucket->small_tat, cost, now_ns);
+        at_ns = sroce_rate_advance(&bucket->small_tat, cost, depth_ns,
+                                   now_ns);
     }
     return at_ns;
+}
+
+/* Could a small packet leave at once? */
+static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
+                                         mrail_ns_t now_ns)
+{
+    return (bucket->rate_bps == 0) || (bucket->small_tat <= now_ns * 64);
 }
 
 /* Bytes that were reserved and not sent. */

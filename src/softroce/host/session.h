@@ -63,6 +63,8 @@ typedef enum sroce_counter {
     SROCE_CNT_NUM
 } sroce_counter_t;
 
+#define SROCE_CORE_CNT_MAX 40
+
 extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 
 /* One process on one device. */
@@ -81,6 +83,9 @@ typedef struct sroce_slot {
     _Atomic uint32_t pend_dev;
     _Atomic uint32_t pend_slot;
     _Alignas(64) _Atomic uint64_t counters[SROCE_CNT_NUM];
+    /* The protocol core's, in the order of SROCE_COUNTERS; copied here now and
+     * then. */
+    _Atomic uint64_t core[SROCE_CORE_CNT_MAX];
 } sroce_slot_t;
 
 /* A rate shared by all processes of a device: see rate.h. */

@@ -20,6 +20,8 @@
 
 /* A queue pair that found no credit asks again after this time. */
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
+/* Most time to send what a queue pair that is destroyed has left. */
+#define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
 /* Runs of one round, so that receiving gets its turn. */
 #define TX_RUNS_PER_ROUND 8
 #define TX_DELAY_MAX_BYTES (64u << 20)
@@ -362,11 +364,14 @@ static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
                              mrail_ns_t now_ns)
 {
     sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
-    mrail_ns_t at_ns =
-        sroce_rate_reserve(&qp->ctx->sdev->egress, bytes, now_ns);
+    mrail_ns_t depth_ns =
+        qp->backlogged ? SROCE_RATE_LATE_NS : SROCE_RATE_IDLE_NS;
+    mrail_ns_t at_ns = sroce_rate_reserve(&qp->ctx->sdev->egress, bytes,
+                                          depth_ns, now_ns);
 
     if (dest != NULL) {
-        mrail_ns_t in_ns = sroce_rate_reserve(&dest->ingress, bytes, now_ns);
+        mrail_ns_t in_ns =
+            sroce_rate_reserve(&dest->ingress, bytes, depth_ns, now_ns);
 
         at_ns = MRAIL_MAX(at_ns, in_ns);
     }
@@ -498,17 +503,17 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
 static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {
+    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
     tx_result_t result;
     uint32_t sent = 0;
 
     if ((info->next_bytes > SROCE_RATE_SMALL_BYTES) ||
-        (tx_reserve(qp, info->next_bytes, now_ns) > now_ns)) {
-        if (info->next_bytes <= SROCE_RATE_SMALL_BYTES) {
-            tx_refund(qp, info->next_bytes);
-        }
+        !sroce_rate_small_ready(&qp->ctx->sdev->egress, now_ns) ||
+        ((dest != NULL) && !sroce_rate_small_ready(&dest->ingress, now_ns))) {
         qp->wake_ns = qp->grant_ns;
         return TX_WAIT;
     }
+    tx_reserve(qp, info->next_bytes, now_ns);
     result = tx_pull(qp, info, info->next_bytes, now_ns, &sent);
     tx_refund(qp, info->next_bytes - sent);
     return result;
@@ -534,6 +539,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
             tx_refund(qp, qp->grant_bytes);
             qp->grant_bytes = 0;
         }
+        qp->backlogged = 0;
         return TX_IDLE;
     }
     if (info.dst_ip != qp->dest_ip) {
@@ -556,6 +562,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
             tx_refund(qp, qp->grant_bytes - sent);
         }
         qp->grant_bytes = 0;
+        qp->backlogged = 1;
     }
     return result;
 }
@@ -564,6 +571,20 @@ void sroce_tx_activate(sroce_host_qp_t *qp)
 {
     if (qp->place == SROCE_QP_IDLE) {
         tx_place(qp, SROCE_QP_READY);
+    }
+}
+
+void sroce_tx_finish(sroce_host_qp_t *qp)
+{
+    mrail_ns_t until_ns = mrail_clock_now() + TX_FINISH_NS;
+    mrail_ns_t now_ns;
+
+    /* A NIC acknowledges by itself; here a peer would find nobody when the
+     * application destroys the queue pair right after its last completion. */
+    while ((qp->place != SROCE_QP_IDLE) &&
+           ((now_ns = mrail_clock_now()) < until_ns)) {
+        qp->ctx->look_again = 1;
+        sroce_tx_round(qp->ctx, now_ns);
     }
 }
 

@@ -567,6 +567,7 @@ MRAIL_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
     if (ctx == NULL) {
         return 0;
     }
+    sroce_tx_finish(host);
     sroce_tx_remove(host);
     sroce_qp_destroy(host->core);
     sroce_event_forget(ctx, qp, &host->events_reported,

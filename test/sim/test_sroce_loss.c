@@ -1,0 +1,103 @@
+/* Goodput and fairness under loss, in virtual time. */
+#include "config.h"
+
+#include "sroce_world.h"
+
+#include <stdio.h>
+
+#define MSG 65536u
+
+/* Bytes per virtual second of back-to-back messages. */
+static double goodput(const world_params_t *p, enum ibv_wr_opcode opcode,
+                      unsigned messages)
+{
+    unsigned posted = 0, done = 0;
+    mrail_ns_t start;
+    double seconds;
+    world_t w;
+
+    world_init(&w, p);
+    start = sroce_sim_now(w.sim);
+    while (done < messages) {
+        struct ibv_wc wc;
+
+        while ((posted < messages) && (posted - done < 16)) {
+            assert_int_equal(world_send(&w, 0, 0, opcode, IBV_SEND_SIGNALED,
+                                        posted++, 0, MSG, 0), 0);
+        }
+        wc = world_wait(&w, w.side[0].scq);
+        assert_int_equal(wc.status, IBV_WC_SUCCESS);
+        assert_int_equal(wc.wr_id, done);
+        ++done;
+    }
+    seconds = (double)(sroce_sim_now(w.sim) - start) / MRAIL_NS_PER_SEC;
+    world_settle(&w);
+    world_cleanup(&w);
+    return (double)messages * MSG / seconds;
+}
+
+static world_params_t lossy(uint32_t loss_ppm)
+{
+    /* A software rail: 3 GB/s, 30 us each way, the usual timeout of 67 ms. */
+    world_params_t p = {.seed = 5, .mtu = IBV_MTU_4096, .timeout = 14,
+                        .link = {.delay_ns = 30000, .rate_Bps = 3000000000,
+                                 .loss_ppm = loss_ppm}};
+
+    return p;
+}
+
+static void check_goodput(enum ibv_wr_opcode opcode, uint32_t loss_ppm,
+                          double at_least)
+{
+    world_params_t p = lossy(loss_ppm);
+    double got = goodput(&p, opcode, 2000);
+
+    print_message("opcode %d, loss %u ppm: %.0f MB/s\n", opcode, loss_ppm,
+                  got / 1e6);
+    assert_true(got >= at_least);
+}
+
+static void test_write_goodput(void **state)
+{
+    check_goodput(IBV_WR_RDMA_WRITE, 0, 2.8e9);
+    check_goodput(IBV_WR_RDMA_WRITE, 1000, 600e6);
+    check_goodput(IBV_WR_RDMA_WRITE, 10000, 100e6);
+}
+
+static void test_read_goodput(void **state)
+{
+    check_goodput(IBV_WR_RDMA_READ, 0, 2e9);
+    check_goodput(IBV_WR_RDMA_READ, 10000, 100e6);
+}
+
+/* A lost last packet costs a probe, not the local ACK timeout. */
+static void test_probe_saves_the_timeout(void **state)
+{
+    world_params_t p = lossy(10000);
+    mrail_ns_t start, worst = 0;
+    world_t w;
+
+    world_init(&w, &p);
+    for (unsigned i = 0; i < 3000; ++i) {
+        start = sroce_sim_now(w.sim);
+        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8, 0);
+        world_expect(&w, w.side[0].scq, i, IBV_WC_SUCCESS);
+        worst = MRAIL_MAX(worst, sroce_sim_now(w.sim) - start);
+    }
+    print_message("worst latency of one packet at 1 %% loss: %.1f ms\n",
+                  (double)worst / 1e6);
+    assert_true(worst < 20 * MRAIL_NS_PER_MS);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write_goodput),
+        cmocka_unit_test(test_read_goodput),
+        cmocka_unit_test(test_probe_saves_the_timeout),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
