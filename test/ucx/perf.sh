@@ -48,6 +48,22 @@ pair()
     fi
 }
 
+# alone NAME ARGS...: a process talks to itself, by mrail and not by "self".
+alone()
+{
+    name=$1
+    shift
+    UCX_TLS=mrail on_rails 2 4 0 sh -c '
+        LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+        "$ucx_perftest" -l -f -w 10 "$@" >"$tmp/alone" 2>&1 </dev/null
+    status=$?
+    if [ $status != 0 ]; then
+        not_ok "$name" "exit status $status" "$tmp/alone"
+    else
+        expect_none "$name" "$tmp/alone" 'ERROR\|WARN\|ssertion'
+    fi
+}
+
 pair 'tag latency, 8 bytes' -t tag_lat -s 8 -n 500
 pair 'tag latency, 0 bytes' -t tag_lat -s 0 -n 500
 pair 'tag bandwidth, 4 KB' -t tag_bw -s 4096 -n 2000
@@ -67,4 +83,12 @@ pair 'get, 8 bytes' -t ucp_get -s 8 -n 300
 pair 'get, 1 MB' -t ucp_get -s 1048576 -n 50
 pair 'emulated atomics' -t ucp_fadd -s 8 -n 200
 pair 'several threads' -t tag_bw -s 8192 -n 300 -T 2 -M multi
+alone 'to itself: 8 bytes' -t tag_bw -s 8 -n 500
+alone 'to itself: 64 KB' -t tag_bw -s 65536 -n 200
+UCX_PROTO_ENABLE=y
+export UCX_PROTO_ENABLE
+pair 'new protocols: tag latency' -t tag_lat -s 8 -n 300
+pair 'new protocols: tag bandwidth, 1 MB' -t tag_bw -s 1048576 -n 30
+pair 'new protocols: put, 1 MB' -t ucp_put_bw -s 1048576 -n 30
+pair 'new protocols: get, 1 MB' -t ucp_get -s 1048576 -n 30
 exit $failed

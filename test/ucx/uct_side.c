@@ -40,8 +40,7 @@ int side_has(const uint8_t *buffer, uint64_t seed, uint64_t offset,
     return 1;
 }
 
-static ucs_status_t on_seq(void *arg, void *data, size_t length,
-                           unsigned flags)
+static ucs_status_t on_seq(void *arg, void *data, size_t length, unsigned flags)
 {
     side_t *side = arg;
     uint64_t seq;
@@ -112,8 +111,8 @@ static int open_md(side_t *side)
     if (side->component == NULL ||
         side->component_attr.md_resource_count == 0) {
         fprintf(stderr, "%s\n",
-                side->component == NULL ? "UCX has no component mrail" :
-                                          "mrail has no rail");
+                side->component == NULL ? "UCX has no component mrail"
+                                        : "mrail has no rail");
         return -1;
     }
     status = uct_md_config_read(side->component, NULL, NULL, &config);
@@ -145,15 +144,15 @@ int side_open(side_t *side)
     if (open_md(side) != 0) {
         return -1;
     }
-    status = ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK,
-                                      &side->async);
+    status =
+        ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &side->async);
     if (status == UCS_OK) {
         status = uct_worker_create(side->async, UCS_THREAD_MODE_SINGLE,
                                    &side->worker);
     }
     if (status == UCS_OK) {
-        status = uct_md_iface_config_read(side->md, "mrail", NULL, NULL,
-                                          &config);
+        status =
+            uct_md_iface_config_read(side->md, "mrail", NULL, NULL, &config);
     }
     if (status == UCS_OK) {
         status = uct_iface_open(side->md, side->worker, &params, config,
@@ -202,15 +201,14 @@ static int map_buffer(side_t *side, size_t size, void *where)
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | (where ? MAP_FIXED : 0);
     ucs_status_t status;
 
-    side->buffer =
-        mmap(where, size, PROT_READ | PROT_WRITE, flags, -1, 0);
+    side->buffer = mmap(where, size, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (side->buffer == MAP_FAILED) {
         side->buffer = NULL;
         return -1;
     }
     side->size = size;
-    status = uct_md_mem_reg(side->md, side->buffer, size,
-                            UCT_MD_MEM_ACCESS_ALL, &side->memh);
+    status = uct_md_mem_reg(side->md, side->buffer, size, UCT_MD_MEM_ACCESS_ALL,
+                            &side->memh);
     return (status == UCS_OK) ? 0 : complain("mem_reg", status);
 }
 
@@ -221,8 +219,8 @@ static int answer_buffer(side_t *side, side_message_t *message)
     }
     message->arg[0] = (uintptr_t)side->buffer;
     message->length = (uint32_t)side->md_attr.rkey_packed_size;
-    return uct_md_mkey_pack(side->md, side->memh, message->data) == UCS_OK ?
-               0 : -1;
+    return uct_md_mkey_pack(side->md, side->memh, message->data) == UCS_OK ? 0
+                                                                           : -1;
 }
 
 static int obey_hello(side_t *side, side_message_t *message);
@@ -238,8 +236,7 @@ static int obey(side_t *side, side_message_t *message)
         return obey_hello(side, message);
     case SIDE_OP_BUFFER:
         drop_buffer(side);
-        return map_buffer(side, arg[0], NULL) ||
-               answer_buffer(side, message);
+        return map_buffer(side, arg[0], NULL) || answer_buffer(side, message);
     case SIDE_OP_REMAP:
         where = side->buffer;
         size = side->size;
@@ -278,10 +275,10 @@ static int pack_address(side_t *side, side_message_t *message)
     }
     message->op = SIDE_OP_HELLO;
     message->length = (uint32_t)(device + iface);
-    return uct_iface_get_device_address(
-               side->iface, (uct_device_addr_t *)message->data) ||
-           uct_iface_get_address(
-               side->iface, (uct_iface_addr_t *)(message->data + device));
+    return uct_iface_get_device_address(side->iface,
+                                        (uct_device_addr_t *)message->data) ||
+           uct_iface_get_address(side->iface,
+                                 (uct_iface_addr_t *)(message->data + device));
 }
 
 static int connect_to(side_t *side, const side_message_t *message)

@@ -29,8 +29,8 @@ typedef struct side {
     uct_iface_h iface;
     uct_iface_attr_t attr;
     uct_ep_h ep;
-    int fd; /* to the other process */
-    int pid; /* of the peer */
+    int fd;       /* to the other process */
+    int pid;      /* of the peer */
     int num_lost; /* calls of the error handler */
     ucs_status_t lost_status;
 
@@ -55,9 +55,9 @@ typedef enum side_op {
     SIDE_OP_BUFFER, /* arg 0: size; answer: address, packed key */
     SIDE_OP_REMAP,  /* the buffer is unmapped and mapped again, same address */
     SIDE_OP_FILL,   /* seed, offset, length */
-    SIDE_OP_CHECK,  /* seed, offset, length; answer: 1 if the pattern is there */
-    SIDE_OP_STATS,  /* answer: num_seq, num_disorder, num_checks, num_wrong */
-    SIDE_OP_PAUSE,  /* arg 0: milliseconds without progress */
+    SIDE_OP_CHECK, /* seed, offset, length; answer: 1 if the pattern is there */
+    SIDE_OP_STATS, /* answer: num_seq, num_disorder, num_checks, num_wrong */
+    SIDE_OP_PAUSE, /* arg 0: milliseconds without progress */
     SIDE_OP_QUIT,
 } side_op_t;
 
