@@ -55,7 +55,7 @@
     X(STRIPE_THRESH, "32k", SIZE, stripe_thresh,                              \
       "A PUT or GET below this size travels whole on one lane.")              \
     X(WINDOW, "auto", SIZE, window,                                           \
-      "Bytes that a lane may have under way; 'auto' is 2 ms of work at the\n" \
+      "Bytes that a lane may have under way; 'auto' is 10 ms of work at the\n"\
       "measured speed, at least two segments.")                          \
     X(TIMEOUT, "14", UINT, timeout,                                           \
       "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31.")           \
