@@ -508,7 +508,10 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
     int ret;
 
     mrail_iface_enter(iface);
-    op = mrail_rma_bounce(ep, MRAIL_OP_GET, &engine->tx_small, NULL, &ret);
+    op = mrail_rma_bounce(ep, MRAIL_OP_GET,
+                          (length <= MRAIL_TX_SMALL_AREA) ? &engine->tx_small
+                                                          : &engine->tx_big,
+                          NULL, &ret);
     if ((op == NULL) || (length == 0)) {
         if (op != NULL) {
             mrail_op_release(op);
