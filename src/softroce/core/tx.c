@@ -12,6 +12,9 @@
 
 /* Payload up to here is copied into the arena: fewer iovecs cost less. */
 #define COPY_MAX 256
+/* Queued work of this many requests, or one this long, is worth a run. */
+#define RUN_WQES 16
+#define RUN_WQE_BYTES 2048
 
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos)
@@ -230,6 +233,16 @@ int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p)
     }
     qp->active = 0;
     return 0;
+}
+
+int sroce_qp_urgent(const sroce_qp_t *qp)
+{
+    const sroce_req_t *req = &qp->req;
+
+    return (qp->type != IBV_QPT_RC) || (req->psn_next == req->psn_una) ||
+           (req->head - req->cur >= RUN_WQES) ||
+           ((req->head != req->cur) &&
+            (sroce_req_wqe(req, req->head - 1)->length >= RUN_WQE_BYTES));
 }
 
 unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,

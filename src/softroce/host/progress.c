@@ -61,6 +61,9 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Service thread ---- */
 
+/* Service thread only: sleep this time without looking at descriptors. */
+static int service_blind;
+
 void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
 {
     struct epoll_event event = {.events = watch ? EPOLLIN : 0,
@@ -92,7 +95,9 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
     unsigned rounds = 0;
 
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
-        return mrail_clock_now() + SERVICE_BUSY_NS; /* not away */
+        /* Not away.  Its socket may be readable: do not let that wake us. */
+        service_blind = 1;
+        return mrail_clock_now() + SERVICE_BUSY_NS;
     }
     sroce_event_check_port(ctx);
     sroce_host_ctx_publish(ctx);
@@ -148,6 +153,11 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     sleep_ns = MRAIL_MAX(sleep_ns, SERVICE_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
     ts.tv_nsec = (long)(sleep_ns % MRAIL_NS_PER_SEC);
+    if (service_blind) {
+        service_blind = 0;
+        nanosleep(&ts, NULL);
+        return;
+    }
     if (ppoll(&pollfd, 1, &ts, NULL) <= 0) {
         return;
     }
