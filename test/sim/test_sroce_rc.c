@@ -575,6 +575,40 @@ static void test_every_single_loss(void **state)
     }
 }
 
+/* What is worth a run of its own is sent at once, the rest may wait. */
+static void test_urgent(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    sroce_txrun_t run;
+    sroce_qp_t *qp;
+    world_t w;
+
+    world_init(&w, &p);
+    qp = w.side[0].qp[0];
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
+    assert_true(sroce_qp_urgent(qp)); /* nothing is on its way */
+    assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
+                     1);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 2, 0, 8, 0);
+    assert_false(sroce_qp_urgent(qp));
+    for (uint64_t i = 0; i < 15; ++i) {
+        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, 0, 8, 0);
+    }
+    assert_true(sroce_qp_urgent(qp));
+    /* They leave as one run: equal packets side by side. */
+    assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
+                     16);
+    assert_int_equal(run.seg_bytes * 16, run.length);
+    assert_int_equal(run.iov_count, 1);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 4, 0, 4096, 0);
+    assert_true(sroce_qp_urgent(qp));
+    world_expect(&w, w.side[0].scq, 4, IBV_WC_SUCCESS);
+    world_settle(&w);
+    assert_false(sroce_qp_peek(qp, sroce_sim_now(w.sim),
+                               &(sroce_txinfo_t){0}));
+    world_cleanup(&w);
+}
+
 /* ---- SQD, source ports ---- */
 
 static void test_sqd_moves_port(void **state)
@@ -824,6 +858,7 @@ int main(void)
         cmocka_unit_test(test_srq),
         cmocka_unit_test(test_srq_half_message),
         cmocka_unit_test(test_every_single_loss),
+        cmocka_unit_test(test_urgent),
         cmocka_unit_test(test_sqd_moves_port),
         cmocka_unit_test(test_sport),
         cmocka_unit_test(test_drops_are_counted),

@@ -386,7 +386,7 @@ void sroce_tx_end(sroce_tx_t *tx, sroce_dev_t *dev, uint32_t bytes,
                   uint32_t payload_bytes, uint32_t dst_ip, uint16_t sport,
                   uint8_t tos);
 
-/* ---- Requester (req.c) ---- */
+/* ---- Requester (post.c, req.c) ---- */
 
 static inline sroce_swqe_t *sroce_req_wqe(const sroce_req_t *req, uint32_t idx)
 {
