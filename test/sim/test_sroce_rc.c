@@ -327,6 +327,31 @@ static void test_retry_exceeded(void **state)
     world_cleanup(&w);
 }
 
+/* An owner that was away does not find its retries used up. */
+static void test_late_timers(void **state)
+{
+    world_params_t p = {.timeout = 10, .retry_cnt = 255,
+                        .probe_ns = MRAIL_NS_NEVER,
+                        .link = {.delay_ns = 1000}};
+    sroce_txrun_t run;
+    mrail_ns_t now;
+    world_t w;
+
+    world_init(&w, &p);
+    now = sroce_sim_now(w.sim);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 100, 0);
+    assert_int_equal(sroce_qp_pull(w.side[0].qp[0], now, 65000, 1, &run), 1);
+    for (int i = 0; i < 3; ++i) {
+        now += 200 * MRAIL_NS_PER_MS;
+        assert_true(sroce_dev_timers(w.side[0].dev, now) > now);
+        assert_int_equal(sroce_cq_pending(w.side[0].scq), 0);
+    }
+    now += 200 * MRAIL_NS_PER_MS;
+    sroce_dev_timers(w.side[0].dev, now);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
+    world_cleanup(&w);
+}
+
 static void test_port_back_in_time(void **state)
 {
     world_params_t p = {.timeout = 10, .link = {.delay_ns = 1000}};
@@ -850,6 +875,7 @@ int main(void)
         cmocka_unit_test(test_rnr_retry_exceeded),
         cmocka_unit_test(test_rnr_forever),
         cmocka_unit_test(test_retry_exceeded),
+        cmocka_unit_test(test_late_timers),
         cmocka_unit_test(test_port_back_in_time),
         cmocka_unit_test(test_remote_errors),
         cmocka_unit_test(test_recv_protection),

@@ -187,6 +187,7 @@ typedef struct sroce_req {
     uint8_t failed;        /* the WQE at fail_idx cannot be sent */
     uint8_t drained_event; /* SQ_DRAINED is due */
     uint8_t probes;        /* since progress */
+    uint8_t late;          /* timeouts forgiven since progress */
     uint8_t probe_due;
     uint8_t rtt_active;
     enum ibv_wc_status fail_status;

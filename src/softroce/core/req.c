@@ -15,6 +15,13 @@
 #define MAX_PSNS (1u << 22) /* outstanding; half of what comparisons allow */
 #define MAX_PROBES 3
 #define ACK_TIMER_NS 4096ull /* IBA 9.7.6.1.3: 4.096 us * 2^timeout */
+/*
+ * A timer that is looked at so much too late says that the processor was with
+ * others, most likely for the peer too: it counts from then on, a few times in
+ * a row.  A NIC has no such trouble.
+ */
+#define LATE_NS (50 * MRAIL_NS_PER_MS)
+#define MAX_LATE 3
 
 /* ---- What may be sent ---- */
 
@@ -391,6 +398,7 @@ void sroce_req_progress(sroce_qp_t *qp, uint32_t pkts, mrail_ns_t now_ns)
     req->retry_left = qp->attr.retry_cnt;
     req->rnr_left = qp->attr.rnr_retry;
     req->probes = 0;
+    req->late = 0;
     req->gap_seen = 0;
     req_rtt_sample(req, now_ns);
     if (req->recovering &&
@@ -463,8 +471,17 @@ static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
 {
     sroce_req_t *req = &qp->req;
 
+    mrail_ns_t late_ns = now_ns - req->ack_ns;
+
     if (req->psn_next == req->psn_una) {
         /* Nothing was sent again since: the owner held us back. */
+        sroce_req_set_ack_timer(qp, now_ns);
+        return;
+    }
+    if ((late_ns > LATE_NS) &&
+        (late_ns > (ACK_TIMER_NS << qp->attr.timeout)) &&
+        (req->late < MAX_LATE)) {
+        ++req->late;
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }
