@@ -634,6 +634,31 @@ static void test_urgent(void **state)
     world_cleanup(&w);
 }
 
+/* A long READ by the peer and our own requests take turns. */
+static void test_turns(void **state)
+{
+    world_params_t p = {.mtu = IBV_MTU_4096, .link = {.delay_ns = 1000}};
+    unsigned responses = 0;
+    sroce_txrun_t run;
+    world_t w;
+
+    world_init(&w, &p);
+    world_send(&w, 1, 0, IBV_WR_RDMA_READ, SIG, 1, 0, 500000, 0);
+    assert_true(sroce_sim_step(w.sim)); /* the request arrives */
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 2, 0, 500000, 0);
+    for (int i = 0; i < 8; ++i) {
+        assert_true(sroce_qp_pull(w.side[0].qp[0], sroce_sim_now(w.sim),
+                                  20000, 4, &run) > 0);
+        responses += (run.arena[0] >= SROCE_OP_READ_FIRST);
+    }
+    assert_int_equal(responses, 4);
+    /* All these packets are lost; it comes right. */
+    world_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
+    world_expect(&w, w.side[1].scq, 1, IBV_WC_SUCCESS);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
 /* ---- SQD, source ports ---- */
 
 static void test_sqd_moves_port(void **state)
@@ -885,6 +910,7 @@ int main(void)
         cmocka_unit_test(test_srq_half_message),
         cmocka_unit_test(test_every_single_loss),
         cmocka_unit_test(test_urgent),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_sqd_moves_port),
         cmocka_unit_test(test_sport),
         cmocka_unit_test(test_drops_are_counted),

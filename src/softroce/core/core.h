@@ -257,6 +257,7 @@ struct sroce_qp {
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
     uint8_t active; /* announced by ops.qp_active */
+    uint8_t req_turn; /* requests go before READ responses in the next run */
     int access;
     sroce_av_t av;
     uint16_t sport; /* of av */

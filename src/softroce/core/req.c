@@ -470,7 +470,6 @@ void sroce_req_probe(sroce_qp_t *qp)
 static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
 {
     sroce_req_t *req = &qp->req;
-
     mrail_ns_t late_ns = now_ns - req->ack_ns;
 
     if (req->psn_next == req->psn_una) {
