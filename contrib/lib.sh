@@ -57,6 +57,15 @@ quietly()
     return 1
 }
 
+# Says so if other work will disturb what is going to be measured.
+note_load()
+{
+    awk -v cpus="$jobs" '$1 > cpus / 2 {
+        printf "note: load average %s on %d processors: other work disturbs " \
+            "these figures\n", $1, cpus
+    }' /proc/loadavg
+}
+
 # configure_args: what this tree is configured with, one line; also the key
 # that says when to configure again.
 configure_args()
