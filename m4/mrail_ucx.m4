@@ -168,8 +168,9 @@ AC_DEFUN([MRAIL_CHECK_UCX_HEADERS], [
     UCX_LIBS="-luct -lucs"
     UCP_LIBS="-lucp"
     AS_IF([test -n "$UCX_LIBDIR"], [
-        UCX_LIBS="-L$UCX_LIBDIR $UCX_LIBS"
-        UCP_LIBS="-L$UCX_LIBDIR $UCP_LIBS"
+        # A UCX outside the linker's path must also be found at run time.
+        UCX_LIBS="-L$UCX_LIBDIR -Wl,-rpath,$UCX_LIBDIR $UCX_LIBS"
+        UCP_LIBS="-L$UCX_LIBDIR -Wl,-rpath,$UCX_LIBDIR $UCP_LIBS"
     ])
     AC_SUBST([UCP_LIBS])
 
