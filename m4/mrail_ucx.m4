@@ -82,7 +82,7 @@ AC_DEFUN([MRAIL_UCX_PROBES], [
     AC_CHECK_MEMBERS([uct_md_attr_v2_t.cache_mem_types], [], [],
                      [MRAIL_UCX_INCLUDES])
     AC_CHECK_DECLS([uct_md_base_md_query, uct_base_rkey_compare,
-                    uct_base_iface_is_reachable, uct_base_ep_is_connected,
+                    uct_base_iface_is_reachable,
                     uct_iface_base_query_v2, uct_iface_scope_is_reachable,
                     uct_iface_is_reachable_params_addrs_valid,
                     uct_base_ep_am_short_iov, UCT_FLUSH_FLAG_REMOTE,
