@@ -58,8 +58,10 @@
     X(WINDOW, "auto", SIZE, window,                                           \
       "Bytes that a lane may have under way; 'auto' is 10 ms of work at the\n"\
       "measured speed, at least two segments.")                               \
-    X(TIMEOUT, "14", UINT, timeout,                                           \
-      "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31.")           \
+    X(TIMEOUT, "18", UINT, timeout,                                           \
+      "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31; 18 is one\n" \
+      "second. Small values take a busy peer on shared cores for a dead\n"   \
+      "one.")                                                                 \
     X(RETRY_CNT, "6", UINT, retry_cnt,                                        \
       "Transport retries before a lane reports an error, 0 to 6. Seven is\n"  \
       "refused: some drivers take it as infinite.")                           \

@@ -143,16 +143,49 @@ int job_say(int good, const char *name, const char *why, ...)
     return good ? 0 : 1;
 }
 
-int job_soft_ctl(const char *words)
+/* The command line of mrail soft VERB for this session. */
+static void job_soft_command(char *command, size_t size, const char *verb,
+                             const char *words)
 {
     const char *soft = getenv("MRAIL_TEST_SOFT");
+
+    snprintf(command, size, "env -u LD_PRELOAD %s %s --session %s %s",
+             (soft != NULL) ? soft : "mrail soft", verb, getenv("MRAIL_SOFT"),
+             words);
+}
+
+long job_soft_count(const char *name)
+{
+    char command[512], text[65536], key[64];
+    const char *at = text;
+    long sum = -1;
+    size_t length;
+    FILE *pipe;
+
+    job_soft_command(command, sizeof(command), "status", "--json");
+    pipe = popen(command, "r");
+    if (pipe == NULL) {
+        return -1;
+    }
+    length = fread(text, 1, sizeof(text) - 1, pipe);
+    text[length] = '\0';
+    if (pclose(pipe) != 0) {
+        return -1;
+    }
+    snprintf(key, sizeof(key), "\"%s\": ", name);
+    while ((at = strstr(at, key)) != NULL) {
+        at += strlen(key);
+        sum = MRAIL_MAX(sum, 0) + strtol(at, NULL, 10);
+    }
+    return sum;
+}
+
+int job_soft_ctl(const char *words)
+{
     char command[512];
     int status;
 
-    snprintf(command, sizeof(command),
-             "env -u LD_PRELOAD %s ctl --session %s %s >/dev/null",
-             (soft != NULL) ? soft : "mrail soft", getenv("MRAIL_SOFT"),
-             words);
+    job_soft_command(command, sizeof(command), "ctl", words);
     status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

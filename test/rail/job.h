@@ -63,6 +63,9 @@ int job_flush(job_t *job, mrail_ep_t *ep);
 int job_say(int good, const char *name, const char *why, ...)
     MRAIL_PRINTF(3, 4);
 
+/* Sum over all rails of the session's counter `name`; -1 if it cannot be read. */
+long job_soft_count(const char *name);
+
 /* mrail soft ctl with these words; 0 or its exit status. */
 int job_soft_ctl(const char *words);
 

@@ -137,6 +137,10 @@ static int many_job(job_t *job)
 int main(void)
 {
     int bad = job_run(SENDERS + 1, NULL, 150, many_job);
+    long rnr = job_soft_count("nak_rnr_tx"), sent = job_soft_count("tx_pkts");
 
-    return job_say(bad == 0, "65 processes end well", "%d did not", bad);
+    bad = job_say(bad == 0, "65 processes end well", "%d did not", bad);
+    bad |= job_say((rnr == 0) && (sent > SENDERS * MESSAGES), "no RNR",
+                   "%ld RNR NAKs in %ld packets", rnr, sent);
+    return bad;
 }
