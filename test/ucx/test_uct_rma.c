@@ -64,7 +64,7 @@ static void unpack_piece(void *arg, const void *data, size_t length)
 
 void test_short_and_bcopy(void **state)
 {
-    uint8_t got[16384];
+    static uint8_t got[1 << 17];
     piece_t piece = {.got = got};
     size_t max_short = side.attr.cap.put.max_short;
     size_t max_bcopy = side.attr.cap.put.max_bcopy;
@@ -74,7 +74,7 @@ void test_short_and_bcopy(void **state)
     done_t done;
 
     assert_true(max_bcopy <= sizeof(got) && max_short <= sizeof(got));
-    remote_take(SIDE_OP_BUFFER, 65536, &remote);
+    remote_take(SIDE_OP_BUFFER, 1 << 18, &remote);
 
     side_fill(got, 7, 11, max_short);
     RETRY(status, uct_ep_put_short(side.ep, got, (unsigned)max_short,
