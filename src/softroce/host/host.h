@@ -111,6 +111,7 @@ typedef struct sroce_host_qp {
     mrail_ns_t grant_ns;  /* when they may leave */
     uint64_t poll_epoch; /* of the posts that are counted, see verbs_ops.c */
     unsigned posts;
+    mrail_ns_t credit_since_ns; /* waits for credit since then, 0: does not */
     int backlogged; /* had more to send since its last batch */
     uint32_t dest_ip; /* that dest_dev was looked up for */
     int dest_dev;     /* device index, -1: outside of the session */
