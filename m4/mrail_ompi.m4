@@ -1,4 +1,66 @@
-# Finds Open MPI and its component headers.
+# Finds Open MPI and the headers that its components are built with.
+#
+# Sets HAVE_OMPI (conditional), OMPI_VERSION, OMPI_CPPFLAGS (component
+# headers), OMPI_SYSTEM_COMPONENTS (where Open MPI keeps its own components;
+# it must stay on the component path), MPICC, MPIRUN.
 AC_DEFUN([MRAIL_CHECK_OMPI], [
-    AM_CONDITIONAL([HAVE_OMPI], [false])
+    AC_ARG_WITH([ompi], [AS_HELP_STRING([--with-ompi=DIR],
+        [prefix of the Open MPI to build components for; "no" leaves them out])],
+        [], [with_ompi=yes])
+    have_ompi=no
+    OMPI_VERSION= OMPI_CPPFLAGS= OMPI_SYSTEM_COMPONENTS=
+    ompi_path=$PATH
+    AS_CASE([$with_ompi], [no|yes], [], [ompi_path="$with_ompi/bin"])
+    AS_IF([test "x$with_ompi" != xno], [
+        AC_PATH_PROG([OMPI_INFO], [ompi_info], [], [$ompi_path])
+        AC_PATH_PROGS([MPICC], [mpicc.openmpi mpicc], [], [$ompi_path])
+        AC_PATH_PROGS([MPIRUN], [mpirun.openmpi mpirun], [], [$ompi_path])
+        AS_IF([test -n "$OMPI_INFO" && test -n "$MPICC"],
+            [MRAIL_CHECK_OMPI_HEADERS],
+            [AC_MSG_WARN([Open MPI not found: install it (Debian: libopenmpi-dev openmpi-bin) or give --with-ompi=DIR; its components are left out])])
+    ])
+    AC_SUBST([OMPI_VERSION])
+    AC_SUBST([OMPI_CPPFLAGS])
+    AC_SUBST([OMPI_SYSTEM_COMPONENTS])
+    AM_CONDITIONAL([HAVE_OMPI], [test "$have_ompi" = yes])
+])
+
+AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
+    AC_MSG_CHECKING([version of Open MPI])
+    OMPI_VERSION=`$OMPI_INFO --parsable --version ompi full 2>/dev/null | sed -n 's/^ompi:version:full://p'`
+    AS_IF([test -z "$OMPI_VERSION"],
+        [OMPI_VERSION=`$OMPI_INFO --version | sed -n 's/^Open MPI v//p'`])
+    AC_MSG_RESULT([$OMPI_VERSION])
+
+    OMPI_SYSTEM_COMPONENTS=`$OMPI_INFO --parsable --path pkglibdir | sed -n 's/^path:pkglibdir://p'`
+    ompi_pkgincludedir=`$OMPI_INFO --parsable --path pkgincludedir | sed -n 's/^path:pkgincludedir://p'`
+    AC_MSG_CHECKING([for the component headers of Open MPI])
+    # MPICC names the public directory; the component headers lie in its
+    # subfolder openmpi when Open MPI was configured --with-devel-headers.
+    for dir in `$MPICC --showme:incdirs 2>/dev/null`; do
+        OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $dir"
+        AS_IF([test -f "$dir/openmpi/ompi/mca/hook/hook.h"],
+            [ompi_pkgincludedir=$dir/openmpi])
+    done
+    OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $ompi_pkgincludedir"
+    AC_MSG_RESULT([$ompi_pkgincludedir])
+
+    ompi_save_CPPFLAGS=$CPPFLAGS
+    CPPFLAGS="$CPPFLAGS $OMPI_CPPFLAGS"
+    AC_MSG_CHECKING([whether the component headers compile])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include "ompi_config.h"
+#include "ompi/constants.h"
+#include "ompi/mca/hook/hook.h"
+        ]], [[ompi_hook_base_component_t c = {0}; (void)c;]])],
+        [AC_MSG_RESULT([yes])
+         have_ompi=yes],
+        [AC_MSG_RESULT([no])
+         AC_MSG_WARN([$ompi_pkgincludedir has no usable component headers: Open MPI must be configured --with-devel-headers (Debian: libopenmpi-dev); its components are left out])])
+    CPPFLAGS=$ompi_save_CPPFLAGS
+    AC_DEFINE_UNQUOTED([MRAIL_OMPI_VERSION], ["$OMPI_VERSION"],
+        [The Open MPI that the components are built for])
+    AC_DEFINE_UNQUOTED([MRAIL_OMPI_SYSTEM_COMPONENTS],
+        ["$OMPI_SYSTEM_COMPONENTS"],
+        [Where Open MPI keeps its own components])
 ])

@@ -3,6 +3,14 @@
 TEST_LIBS = libmrail-base.la $(CMOCKA_LIBS)
 
 include test/unit/local.mk
+include test/property/local.mk
+include test/tools/local.mk
 include test/softroce.mk
+include test/rail/local.mk
 include test/ucx/local.mk
 include test/mpi/local.mk
+
+# Names of the test programs and scripts, one per line: for contrib/check.
+print-tests:
+	@for test in $(TESTS); do echo $$test; done
+.PHONY: print-tests

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define MRAIL_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MRAIL_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -15,6 +16,14 @@
 #define MRAIL_CONTAINER_OF(ptr, type, member)                                 \
     ((type *)((char *)(ptr)-offsetof(type, member)))
 #define MRAIL_DIV_ROUND_UP(a, b) (((a) + (b)-1) / (b))
+
+/* memcpy(3) for which a length of 0 makes both pointers irrelevant. */
+static inline void mrail_copy(void *to, const void *from, size_t length)
+{
+    if (MRAIL_LIKELY(length != 0)) {
+        memcpy(to, from, length);
+    }
+}
 
 /* Finaliser of splitmix64 (Steele, Lea, Flood 2014): a good mixer of ids. */
 static inline uint64_t mrail_mix64(uint64_t x)

@@ -20,6 +20,10 @@
     X(GID_INDEX, "-1", INT, gid_index,                                        \
       "Index into each port's GID table; -1 looks for the RoCEv2 IPv4 one,\n" \
       "then for a RoCEv2 IPv6 one.")                                          \
+    X(SUBNET_BITS, "-1", INT, subnet_bits,                                    \
+      "Leading bits of a rail's IP address that name its leaf: rails match\n" \
+      "within a leaf. -1 takes the network interface's prefix length, or 24\n" \
+      "where that is 8 or less (loopback), and 64 for IPv6.")                 \
     X(LANES_PER_RAIL, "2", UINT, lanes_per_rail,                              \
       "QPs to a peer on each rail for large transfers, 1 to 32.\n"            \
       "More lanes spread a flow over more fabric paths and take more NIC\n"   \
@@ -40,9 +44,10 @@
     X(SEG_SIZE, "8k", SIZE, seg_size,                                         \
       "Largest buffered active message. Every receive buffer has this\n"      \
       "size.")                                                                \
-    X(AM_CREDITS, "16", UINT, am_credits,                                     \
-      "Active messages that a peer may have under way on one lane, 4 to\n"    \
-      "1024; each takes a receive buffer there.")                             \
+    X(AM_CREDITS, "32", UINT, am_credits,                                     \
+      "Active messages that a peer may have under way on its first lane, 4\n" \
+      "to 1024, and a quarter of it on each other rail; each takes a receive\n" \
+      "buffer there.")                             \
     X(TX_DEPTH, "128", UINT, tx_depth,                                        \
       "Send queue entries of a QP, 16 to 4096.")                              \
     X(SEGMENT, "auto", SIZE, segment,                                         \
@@ -51,10 +56,12 @@
     X(STRIPE_THRESH, "32k", SIZE, stripe_thresh,                              \
       "A PUT or GET below this size travels whole on one lane.")              \
     X(WINDOW, "auto", SIZE, window,                                           \
-      "Bytes that a lane may have under way; 'auto' is two segments or\n"     \
-      "twice the measured bandwidth-delay product.")                          \
-    X(TIMEOUT, "14", UINT, timeout,                                           \
-      "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31.")           \
+      "Bytes that a lane may have under way; 'auto' is 10 ms of work at the\n"\
+      "measured speed, at least two segments.")                               \
+    X(TIMEOUT, "18", UINT, timeout,                                           \
+      "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31; 18 is one\n" \
+      "second. Small values take a busy peer on shared cores for a dead\n"   \
+      "one.")                                                                 \
     X(RETRY_CNT, "6", UINT, retry_cnt,                                        \
       "Transport retries before a lane reports an error, 0 to 6. Seven is\n"  \
       "refused: some drivers take it as infinite.")                           \

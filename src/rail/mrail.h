@@ -28,7 +28,7 @@
 #define MRAIL_MAX_RAILS 16
 #define MRAIL_IFACE_ADDR_MAX 63  /* what UCX address version 1 allows */
 #define MRAIL_DEVICE_ADDR_MAX 31 /* likewise */
-#define MRAIL_MAX_IOV 8
+#define MRAIL_MAX_IOV 4
 
 typedef struct mrail_engine mrail_engine_t;
 typedef struct mrail_iface mrail_iface_t;
@@ -206,7 +206,8 @@ ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
 int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
-/* Blocks until the data is here (progress without callbacks meanwhile). */
+/* Blocks until the data is here (progress without callbacks meanwhile); length
+ * at most attr.max_bcopy. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data,
@@ -232,8 +233,9 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp);
  * there is none.  0, -EAGAIN. */
 int mrail_ep_check(mrail_ep_t *ep);
 
-/* Fails all operations of the ep with -ECANCELED at the next progress; the
- * endpoint can only be destroyed afterwards. */
+/* Nothing more can be started on the endpoint (-ECANCELED) and ep_failed() is
+ * not called for it.  What is under way goes on: its memory belongs to the
+ * devices until they give it back. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 
 #endif

@@ -8,6 +8,7 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/cq.c \
     src/softroce/core/dev.c \
     src/softroce/core/icrc.c src/softroce/core/icrc.h \
+    src/softroce/core/late.c \
     src/softroce/core/mr.c \
     src/softroce/core/pkt.c src/softroce/core/pkt.h \
     src/softroce/core/post.c \

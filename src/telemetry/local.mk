@@ -1,1 +1,2 @@
-# src/telemetry
+# src/telemetry: windows and counters.  base only.
+noinst_HEADERS = src/telemetry/window.h

@@ -1,3 +1,37 @@
+# src/tools: the front door and its verbs.
+TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
+    -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
+    -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"'
+
+noinst_LTLIBRARIES += libmrail-tool.la
+libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
+    src/tools/run_plan.c src/tools/run_plan.h \
+    src/tools/demand.c src/tools/demand.h
+libmrail_tool_la_LIBADD = libmrail-base.la
+
+bin_PROGRAMS += mrail
+mrail_SOURCES = src/tools/mrail.c
+mrail_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_LDADD = libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail.1 src/tools/man/mrail-soft.1
+
+pkglibexec_PROGRAMS += mrail-run rank-rail
+mrail_run_SOURCES = src/tools/run.c
+mrail_run_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_run_LDADD = libmrail-tool.la
+rank_rail_SOURCES = src/tools/rank_rail.c
+rank_rail_LDADD = libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-run.1
+
+if HAVE_MPICC
+pkglibexec_PROGRAMS += mrail-bench
+mrail_bench_SOURCES = src/tools/bench.c src/tools/bench.h \
+    src/tools/bench_data.c src/tools/bench_alltoallv.c src/tools/bench_p2p.c
+mrail_bench_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_bench_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mrail_bench_LDADD = libmrail-tool.la $(MPI_LIBS)
+dist_man_MANS += src/tools/man/mrail-bench.1
+endif
 # src/tools
 
 # mrail soft: software rails.
@@ -11,3 +45,16 @@ mrail_soft_SOURCES = \
     src/tools/soft_run.c
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
     -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
+
+pkglibexec_PROGRAMS += mrail-info
+mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
+    src/tools/info_rails.c src/tools/info_memory.c
+mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
+mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
+dist_man_MANS += src/tools/man/mrail-info.1
+
+EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
+    contrib/try contrib/try.awk contrib/check contrib/tally contrib/walls \
+    contrib/bench contrib/bench.awk contrib/bench-row.awk \
+    contrib/bench-sample.awk contrib/json.awk .ci/run

@@ -28,7 +28,8 @@ static const char usage_ctl[] =
     "  ingress=RATE     what the rail receives\n"
     "  up | down        port state: packets are discarded while it is down\n"
     "  loss=PPM         packets lost of a million, in both directions\n"
-    "  delay=US         microseconds added, in both directions\n";
+    "  delay=US         microseconds added, in both directions\n"
+    "  lag=US           WRITEs are acknowledged at once and seen so much later\n";
 
 static const char usage_status[] =
     "usage: mrail soft status [--session NAME] [--json]\n"
@@ -70,9 +71,14 @@ static int soft_ctl_apply(sroce_session_dev_t *dev, const char *action)
             return -EINVAL;
         }
         dev->delay_us = (uint32_t)number;
+    } else if (strncmp(action, "lag=", 4) == 0) {
+        if (soft_parse_number("lag", value, 0, 10000000, &number) != 0) {
+            return -EINVAL;
+        }
+        dev->write_lag_us = (uint32_t)number;
     } else {
         soft_complain("'%s' is not an action: rate=, egress=, ingress=, up, "
-                      "down, loss= or delay=",
+                      "down, loss=, delay= or lag=",
                       action);
         return -EINVAL;
     }

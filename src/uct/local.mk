@@ -1,1 +1,72 @@
-# src/uct
+# src/uct: the UCX transport.  The only folder that sees UCX's private headers.
+#
+#   libuct_mrail.so.0  what UCX, LD_PRELOAD or the Open MPI hook loads: checks
+#                      the version of UCX, then loads
+#   mrail-uct.so       the transport
+AM_DISTCHECK_CONFIGURE_FLAGS = --with-ucx-src=$(UCX_SRC)
+if HAVE_UCX
+ucxdir = $(libdir)/ucx
+ucx_LTLIBRARIES = libuct_mrail.la
+pkglib_LTLIBRARIES += mrail-uct.la
+
+libuct_mrail_la_SOURCES = \
+    src/uct/mrail_guard.c src/uct/mrail_guard.h \
+    src/uct/mrail_tls.h
+# UCX takes modules only by the suffix of its own libraries: .so.0
+libuct_mrail_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,nodelete
+libuct_mrail_la_LIBADD = $(UCP_LIBS) -ldl
+
+mrail_uct_la_SOURCES = \
+    src/uct/mrail_compat.h \
+    src/uct/mrail_component.c \
+    src/uct/mrail_config.c src/uct/mrail_config.h \
+    src/uct/mrail_ep.c src/uct/mrail_ep.h \
+    src/uct/mrail_iface.c src/uct/mrail_iface.h \
+    src/uct/mrail_log.c src/uct/mrail_log.h \
+    src/uct/mrail_md.c src/uct/mrail_md.h \
+    src/uct/mrail_mem.c src/uct/mrail_mem.h \
+    src/uct/mrail_status.c src/uct/mrail_status.h \
+    src/uct/mrail_tls.h
+mrail_uct_la_CPPFLAGS = $(UCX_CPPFLAGS) $(AM_CPPFLAGS)
+# UCX's offsetof and container_of take members of a null pointer
+mrail_uct_la_CFLAGS = $(AM_CFLAGS) -fno-sanitize=null,object-size
+mrail_uct_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -Wl,-z,nodelete
+mrail_uct_la_LIBADD = libmrail-rail.la $(UCX_LIBS)
+
+DISTCLEANFILES += ucx/config.h
+pkgconfig_DATA += src/uct/mrail.pc
+endif
+
+# The last lines of `make install`: where things went and what to type.
+install-data-hook: install-notice
+install-notice:
+	@echo
+	@echo "mrail is installed."
+if HAVE_UCX
+	@echo "  transport for UCX $(UCX_VERSION):"
+	@echo "    $(ucxdir)/libuct_mrail.so.0"
+else
+	@echo "  The UCX transport was left out; configure said why."
+endif
+if HAVE_OMPI
+	@echo "  Open MPI $(OMPI_VERSION) components:"
+	@echo "    $(ompicomponentdir)"
+	@echo "    (Open MPI's own: $(OMPI_SYSTEM_COMPONENTS))"
+else
+	@echo "  The Open MPI components were left out; configure said why."
+endif
+if HAVE_UCX
+	@echo "To use it:"
+	@echo "    $(bindir)/mrail run -np 4 -- ./app"
+if HAVE_OMPI
+	@echo "or by hand:"
+	@echo "    mpirun --mca mca_base_component_path \\"
+	@echo "        SYSTEM_DEFAULT:$(ompicomponentdir):USER_DEFAULT \\"
+	@echo "        -x UCX_TLS=mrail,self,sm ./app"
+endif
+	@echo "other programs that use UCX:"
+	@echo "    LD_PRELOAD=$(ucxdir)/libuct_mrail.so.0 \\"
+	@echo "        UCX_TLS=mrail,self ./app"
+endif
+.PHONY: install-notice

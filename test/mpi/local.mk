@@ -1,1 +1,39 @@
-# MPI test programs
+# MPI programs and the scripts that run them on software rails.  `make check`
+# builds the programs; contrib/check runs the scripts, since they need an
+# installation (build/stage).
+MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
+    test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
+    test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
+    test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh
+EXTRA_DIST += $(MPI_TEST_FILES)
+
+MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
+MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+
+if HAVE_MPICC
+check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange
+mpi_p2p_SOURCES = test/mpi/mpi_p2p.c test/mpi/mpi_test.h
+mpi_p2p_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_p2p_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_p2p_LDADD = $(MPI_LIBS)
+mpi_coll_SOURCES = test/mpi/mpi_coll.c
+mpi_coll_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_coll_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_coll_LDADD = $(MPI_LIBS)
+mpi_threads_SOURCES = test/mpi/mpi_threads.c
+mpi_threads_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_threads_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_threads_LDADD = $(MPI_LIBS) -lpthread
+mpi_exchange_SOURCES = test/mpi/mpi_exchange.c
+mpi_exchange_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_exchange_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_exchange_LDADD = $(MPI_LIBS)
+endif
+
+if HAVE_FFTW_MPI
+check_PROGRAMS += mpi_fft
+mpi_fft_SOURCES = test/mpi/mpi_fft.c
+mpi_fft_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_fft_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_fft_LDADD = $(FFTW_LIBS) $(MPI_LIBS)
+endif

@@ -1,1 +1,31 @@
-# tests of the transport under UCX
+# test/ucx: the transport under UCX and Open MPI, on software rails.
+UCX_SCRIPT_TESTS = test/ucx/uct.sh test/ucx/info.sh test/ucx/perf.sh \
+    test/ucx/loading.sh test/ucx/install.sh
+EXTRA_DIST += test/ucx/common.sh $(UCX_SCRIPT_TESTS)
+
+if HAVE_UCX
+TESTS += $(UCX_SCRIPT_TESTS)
+
+# A shared object, not installed: -rpath makes libtool build one.
+check_LTLIBRARIES += other_ucx.la
+other_ucx_la_SOURCES = test/ucx/other_ucx.c
+other_ucx_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -rpath $(abs_builddir)
+
+if HAVE_MPICC
+check_PROGRAMS += mpi_ring
+mpi_ring_SOURCES = test/ucx/mpi_ring.c
+mpi_ring_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mpi_ring_LDADD = $(MPI_LIBS)
+endif
+
+if HAVE_CMOCKA
+check_PROGRAMS += test_uct
+test_uct_SOURCES = test/ucx/test_uct.c test/ucx/test_uct_am.c \
+    test/ucx/test_uct_mem.c test/ucx/test_uct_rma.c test/ucx/uct_tests.h \
+    test/ucx/uct_side.c test/ucx/uct_side.h
+test_uct_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/test/ucx $(UCX_PREFIX_CPPFLAGS)
+test_uct_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_uct_LDADD = $(UCX_LIBS) $(CMOCKA_LIBS) -ldl
+endif
+endif

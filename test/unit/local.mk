@@ -6,3 +6,16 @@ test_base_SOURCES = test/unit/test_base.c
 test_base_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_base_LDADD = $(TEST_LIBS)
 endif
+
+if HAVE_CMOCKA
+RAIL_TESTS = test_wire test_match test_sched
+check_PROGRAMS += $(RAIL_TESTS)
+TESTS += $(RAIL_TESTS)
+RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
+test_wire_SOURCES = test/unit/test_wire.c
+test_wire_LDADD = $(RAIL_TEST_LIBS)
+test_match_SOURCES = test/unit/test_match.c
+test_match_LDADD = $(RAIL_TEST_LIBS)
+test_sched_SOURCES = test/unit/test_sched.c
+test_sched_LDADD = $(RAIL_TEST_LIBS)
+endif

@@ -273,6 +273,8 @@ struct sroce_qp {
     sroce_rq_t rq;
 };
 
+typedef struct sroce_late sroce_late_t;
+
 struct sroce_dev {
     sroce_dev_params_t params;
     sroce_counters_t cnt;
@@ -286,7 +288,21 @@ struct sroce_dev {
     sroce_qp_t **timers; /* binary heap by timer_ns */
     uint32_t num_timers;
     uint32_t max_timers;
+    mrail_ns_t write_lag_ns; /* see late.c; 0: WRITEs are placed at once */
+    sroce_late_t *late_head; /* by due_ns */
+    sroce_late_t *late_tail;
+    uint64_t late_bytes;
 };
+
+/* ---- WRITEs that are placed late (late.c) ---- */
+
+/* 1: it will be placed; 0: no memory, the caller places it now. */
+int sroce_late_write(sroce_dev_t *dev, const sroce_pd_t *pd, uint32_t rkey,
+                     uint64_t addr, const void *data, uint32_t length,
+                     mrail_ns_t now_ns);
+void sroce_late_place_all(sroce_dev_t *dev);
+void sroce_late_place_due(sroce_dev_t *dev, mrail_ns_t now_ns);
+mrail_ns_t sroce_late_deadline(const sroce_dev_t *dev);
 
 #define SROCE_MR_NONE UINT32_MAX
 

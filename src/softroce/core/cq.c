@@ -122,6 +122,7 @@ void sroce_cq_push(sroce_cq_t *cq, const struct ibv_wc *wc, int solicited)
         }
         return;
     }
+    sroce_late_place_all(cq->dev);
     cq->ring[cq->head++ & (cq->size - 1)] = *wc;
     if ((cq->armed == SROCE_ARM_ANY) ||
         ((cq->armed == SROCE_ARM_SOLICITED) &&

@@ -48,6 +48,7 @@ int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p)
 void sroce_dev_destroy(sroce_dev_t *dev)
 {
     assert(dev->num_qps == 0);
+    sroce_late_place_all(dev);
     free(dev->mrs);
     free(dev->timers);
     free(dev->qps);

@@ -109,6 +109,7 @@ int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
 
 int sroce_mr_destroy(sroce_mr_t *mr)
 {
+    sroce_late_place_all(mr->pd->dev);
     mr_slot_free(mr->pd->dev, mr->key >> 8);
     --mr->pd->users;
     free(mr);

@@ -228,7 +228,11 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
         if (to == NULL) {
             return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
         }
-        memcpy(to, rx->payload, n);
+        if (MRAIL_LIKELY(qp->dev->write_lag_ns == 0) ||
+            !sroce_late_write(qp->dev, qp->pd, resp->rkey, resp->addr,
+                              rx->payload, n, rx->now_ns)) {
+            memcpy(to, rx->payload, n);
+        }
     }
     resp->addr += n;
     resp->left -= n;
@@ -287,6 +291,7 @@ static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
         resp->rd_pending -= rd->pending;
     }
     memset(rd, 0, sizeof(*rd));
+    sroce_late_place_all(qp->dev); /* a READ pushes earlier WRITEs out */
     rd->pending = 1;
     ++resp->rd_pending;
     rd->psn = rd->cur_psn = resp->epsn;

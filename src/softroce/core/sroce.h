@@ -113,6 +113,10 @@ typedef struct sroce_dev_params {
 int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
 /* All that was created on it must be destroyed before. */
 void sroce_dev_destroy(sroce_dev_t *dev);
+/* WRITEs received from now on become visible `lag_ns` after they have been
+ * acknowledged, or before the device's next completion, READ or atomic: what a
+ * NIC's posted writes may do.  0: at once. */
+void sroce_dev_set_write_lag(sroce_dev_t *dev, mrail_ns_t lag_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
 /* The owner may add to them (single-threaded rule as above). */
 sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);

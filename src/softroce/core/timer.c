@@ -102,11 +102,15 @@ void sroce_timer_del(sroce_qp_t *qp)
 
 mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev)
 {
-    return (dev->num_timers == 0) ? MRAIL_NS_NEVER : dev->timers[0]->timer_ns;
+    mrail_ns_t timer_ns =
+        (dev->num_timers == 0) ? MRAIL_NS_NEVER : dev->timers[0]->timer_ns;
+
+    return MRAIL_MIN(timer_ns, sroce_late_deadline(dev));
 }
 
 mrail_ns_t sroce_dev_timers(sroce_dev_t *dev, mrail_ns_t now_ns)
 {
+    sroce_late_place_due(dev, now_ns);
     while ((dev->num_timers != 0) && (dev->timers[0]->timer_ns <= now_ns)) {
         sroce_qp_t *qp = dev->timers[0];
         mrail_ns_t next;

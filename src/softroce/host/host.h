@@ -164,6 +164,7 @@ struct sroce_host_ctx {
     /* Receive. */
     int rx_fd;
     uint8_t *rx_buf;
+    uint32_t write_lag_us;   /* as the core was told */
     unsigned rx_skipped; /* rounds since the socket was looked at */
     uint32_t kernel_drops;
 

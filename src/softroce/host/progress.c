@@ -40,10 +40,24 @@
 #define SERVICE_EVENTS 16
 #define SERVICE_STACK (256 * 1024)
 
+/* Settings that the protocol core must be told about. */
+static void sroce_take_settings(sroce_host_ctx_t *ctx)
+{
+    uint32_t lag_us = atomic_load_explicit(&ctx->sdev->write_lag_us,
+                                           memory_order_relaxed);
+
+    if (MRAIL_UNLIKELY(lag_us != ctx->write_lag_us)) {
+        ctx->write_lag_us = lag_us;
+        sroce_dev_set_write_lag(ctx->core, lag_us * MRAIL_NS_PER_US);
+    }
+}
+
 unsigned sroce_progress(sroce_host_ctx_t *ctx)
 {
     mrail_ns_t now_ns = mrail_clock_now();
     unsigned num = 0;
+
+    sroce_take_settings(ctx);
 
     if ((atomic_load_explicit(&ctx->slot->rx_held, memory_order_relaxed) >
          0) ||

@@ -107,6 +107,7 @@ typedef struct sroce_session_dev {
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
     _Atomic uint32_t loss_ppm;  /* of packets sent and received, 0..1000000 */
     _Atomic uint32_t delay_us;  /* added to packets sent and received */
+    _Atomic uint32_t write_lag_us; /* WRITEs are seen so much later */
     sroce_bucket_t egress;
     sroce_bucket_t ingress;
     sroce_slot_t slots[SROCE_SESSION_SLOTS];

@@ -1,0 +1,12 @@
+# "VALUE CPU-LOAD" from one object of `mrail bench --json`; use with json.awk.
+# -v name=FIELD -v scale=FACTOR.  Fails if there is none or data was wrong.
+/^{/ {
+    ++found
+    if (field($0, "data_ok") != "true") {
+        print "wrong data: " $0 >"/dev/stderr"
+        bad = 1
+        next
+    }
+    printf "%.9g %s\n", field($0, name) * scale, field($0, "cpu_load")
+}
+END { exit bad || found != 1 }

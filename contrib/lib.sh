@@ -1,0 +1,122 @@
+# shellcheck shell=sh disable=SC2034
+# Sourced by the scripts of contrib/: where things are, how progress looks,
+# how the tree is built.  POSIX sh.  Everything a script makes lies in build/.
+#
+# Callers set -eu first.  Sets: top, build, stage, jobs.
+
+top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+build=$top/build
+stage=$build/stage
+jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+prog=contrib/${0##*/}
+started=$(date +%s)
+
+# Open MPI refuses to run as root unless told twice.
+if [ "$(id -u)" = 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+elapsed()
+{
+    echo $(($(date +%s) - started))
+}
+
+# A line of progress with the seconds since the script began.
+say()
+{
+    printf '[%4ds] %s\n' "$(elapsed)" "$*"
+}
+
+die()
+{
+    printf '%s: %s\n' "$prog" "$*" >&2
+    exit 1
+}
+
+usage_error()
+{
+    printf '%s: %s\nTry: %s --help\n' "$prog" "$1" "$prog" >&2
+    exit 2
+}
+
+# quietly LOG WHAT COMMAND...: runs it with its output in LOG; shows the end
+# of the log only if it fails.
+quietly()
+{
+    quiet_log=$1
+    quiet_what=$2
+    shift 2
+    say "$quiet_what"
+    mkdir -p "$(dirname "$quiet_log")"
+    if "$@" >"$quiet_log" 2>&1 </dev/null; then
+        return 0
+    fi
+    printf '%s: %s failed; the end of %s:\n' "$prog" "$quiet_what" \
+        "$quiet_log" >&2
+    tail -n 30 "$quiet_log" >&2
+    return 1
+}
+
+# Says so if other work will disturb what is going to be measured.
+note_load()
+{
+    awk -v cpus="$jobs" '$1 > cpus / 2 {
+        printf "note: load average %s on %d processors: other work disturbs " \
+            "these figures\n", $1, cpus
+    }' /proc/loadavg
+}
+
+# configure_args: what this tree is configured with, one line; also the key
+# that says when to configure again.
+configure_args()
+{
+    printf '%s' "--prefix=$stage --enable-werror"
+    if [ -d "$build/ucx-src/src/uct/api" ]; then
+        printf ' %s' "--with-ucx-src=$build/ucx-src"
+    fi
+}
+
+newer_frame()
+{
+    find "$top/configure.ac" "$top/Makefile.am" "$top/m4" "$top/src" \
+        "$top/test" \( -name 'configure.ac' -o -name '*.am' -o -name '*.m4' \
+        -o -name '*.mk' \) -newer "$top/configure" 2>/dev/null | head -n 1
+}
+
+# The installed libraries decide what configure finds.
+configure_key()
+{
+    configure_args
+    printf '\n'
+    cat "$build/ucx-src/.version" 2>/dev/null || true
+    pkg-config --modversion ompi-c 2>/dev/null || true
+    cksum <"$top/configure"
+}
+
+# Builds the tree into build/ and installs it into build/stage.
+build_all()
+{
+    mkdir -p "$build/log"
+    if [ ! -x "$top/configure" ] || [ -n "$(newer_frame)" ]; then
+        quietly "$build/log/autogen.log" "autogen" "$top/autogen.sh" ||
+            return 1
+    fi
+    if [ ! -f "$build/Makefile" ] ||
+        [ "$(configure_key)" != "$(cat "$build/.configured" 2>/dev/null)" ]
+    then
+        # shellcheck disable=SC2046 # words are wanted
+        quietly "$build/log/configure.log" "configure" \
+            env -C "$build" "$top/configure" $(configure_args) || return 1
+        configure_key >"$build/.configured"
+    fi
+    quietly "$build/log/make.log" "make -j$jobs" \
+        make -C "$build" -j"$jobs" || return 1
+    quietly "$build/log/install.log" "make install into build/stage" \
+        make -C "$build" install || return 1
+    # GNU make keeps going after an install hook warns; the front door is
+    # the proof that something usable was staged.
+    if [ ! -x "$stage/bin/mrail" ]; then
+        echo "$prog: build/stage/bin/mrail is missing after make install" >&2
+        return 1
+    fi
+}

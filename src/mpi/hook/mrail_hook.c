@@ -1,0 +1,212 @@
+/*
+ * Open MPI hook component "mrail": brings the transport into the process
+ * before pml/ucx opens UCX, and makes pml/ucx take it.  A user types
+ * UCX_TLS=mrail,self and nothing else.
+ *
+ * It does nothing at all unless UCX_TLS names mrail, never overwrites what the
+ * user has set, and never fails the job: where the transport cannot be loaded
+ * the job goes on without UCX.  It works in mca_open_component because the
+ * hook's own call-backs come too late in Open MPI 5.0, and a coll component
+ * opens after the pml.
+ *
+ * It also ends the job when a peer is lost for good.  pml/ucx installs no
+ * error handler: UCX would drop the endpoint without a word, and a posted
+ * receive would wait for ever.
+ */
+#include "config.h"
+
+#include "ompi_config.h"
+#include "ompi/constants.h"
+#include "ompi/mca/hook/hook.h"
+
+#include <mpi.h>
+
+#include "base/util.h"
+#include "uct/mrail_guard.h"
+#include "uct/mrail_tls.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define GUARD_FILE "libuct_mrail.so.0"
+
+MRAIL_EXPORT extern const ompi_hook_base_component_t
+    mca_hook_mrail_component;
+
+/* What pml/ucx needs to be chosen for a transport that it does not know, and
+ * what keeps others from taking the same ports.  Debian's parameter file
+ * excludes uct and ofi; setting btl must not let them in again. */
+static const struct {
+    const char *name;
+    const char *value;
+} settings[] = {
+    {"OMPI_MCA_pml", "ucx"},
+    {"OMPI_MCA_pml_ucx_tls", "any"},
+    {"OMPI_MCA_pml_ucx_devices", "any"},
+    {"OMPI_MCA_opal_common_ucx_tls", "any"},
+    {"OMPI_MCA_opal_common_ucx_devices", "any"},
+    {"OMPI_MCA_btl", "^openib,uct,ofi"},
+};
+
+/* Where the guard may lie, from the folder of this component: in <libdir>/ucx
+ * when this is <libdir>/mrail/openmpi, beside it in a build tree. */
+static const char *const places[] = {"../../ucx/", ""};
+
+static int is_file(const char *path)
+{
+    return access(path, R_OK) == 0;
+}
+
+/* UCX 1.22 and later look there themselves: take the same file. */
+static int find_in_plugin_path(char *path, size_t size)
+{
+    const char *list = getenv("UCX_PLUGIN_PATH");
+
+    while (list != NULL && *list != '\0') {
+        size_t length = strcspn(list, ":,");
+
+        if (snprintf(path, size, "%.*s/" GUARD_FILE, (int)length, list) <
+                (int)size &&
+            is_file(path)) {
+            return 1;
+        }
+        list += length + (list[length] != '\0');
+    }
+    return 0;
+}
+
+/* 1: `path` names the guard. */
+static int find_guard(char *path, size_t size)
+{
+    const char *user = getenv("MRAIL_UCT_PATH");
+    char self[PATH_MAX];
+    Dl_info info;
+
+    if (user != NULL && *user != '\0') {
+        return snprintf(path, size, "%s", user) < (int)size && is_file(path);
+    }
+    if (find_in_plugin_path(path, size)) {
+        return 1;
+    }
+    if (dladdr(&mca_hook_mrail_component, &info) == 0 ||
+        realpath(info.dli_fname, self) == NULL) {
+        return 0;
+    }
+    strrchr(self, '/')[1] = '\0';
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(places); ++i) {
+        if (snprintf(path, size, "%s%s" GUARD_FILE, self, places[i]) <
+                (int)size &&
+            is_file(path)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* ---- a peer is lost ----------------------------------------------------- */
+
+static int is_initialized; /* PMPI_Abort may be called */
+static uct_mrail_guard_on_loss_func_t on_loss;
+
+static void peer_lost(const char *text)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    char host[256] = "?";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    fprintf(stderr,
+            "mrail: rank %s on %s lost a peer for good (%s); the lines above "
+            "name the peer and the rails; the job ends\n",
+            (rank != NULL) ? rank : "?", host, text);
+    if (is_initialized) {
+        PMPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    _exit(1); /* during MPI_Init: mpirun sees it and ends the others */
+}
+
+static void init_bottom(int argc, char **argv, int requested, int *provided)
+{
+    is_initialized = 1;
+}
+
+/* From here on peers go away by right. */
+static void finalize_top(void)
+{
+    is_initialized = 0;
+    if (on_loss != NULL) {
+        on_loss(NULL);
+    }
+}
+
+/* ---- loading ------------------------------------------------------------ */
+
+/* 1: the transport is in the process.  Otherwise one line has been said, by
+ * this function or by the guard. */
+static int load_transport(void)
+{
+    char path[PATH_MAX];
+    const int *state;
+    void *handle;
+
+    if (!find_guard(path, sizeof(path))) {
+        if (uct_mrail_is_speaker()) {
+            fprintf(stderr,
+                    "mrail: UCX_TLS names mrail, but " GUARD_FILE " is not "
+                    "where it was installed: set MRAIL_UCT_PATH to it; the "
+                    "job goes on without it\n");
+        }
+        return 0;
+    }
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle == NULL) {
+        if (uct_mrail_is_speaker()) {
+            fprintf(stderr,
+                    "mrail: the transport cannot be loaded: %s; the job goes "
+                    "on without it\n",
+                    dlerror());
+        }
+        return 0;
+    }
+    state = dlsym(handle, "uct_mrail_guard_state");
+    if (state == NULL || *state != UCT_MRAIL_GUARD_LOADED) {
+        return 0;
+    }
+    *(void **)&on_loss = dlsym(handle, "uct_mrail_guard_on_loss");
+    return 1;
+}
+
+/* ---- component ---------------------------------------------------------- */
+
+static int hook_open(void)
+{
+    if (!uct_mrail_tls_names()) {
+        return OMPI_SUCCESS;
+    }
+    if (load_transport()) {
+        for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(settings); ++i) {
+            setenv(settings[i].name, settings[i].value, 0);
+        }
+        if (on_loss != NULL) {
+            on_loss(peer_lost);
+        }
+    } else {
+        /* UCX has no such transport now, and a pml/ucx that was asked for by
+         * name would end the job: it would find no way to its peers. */
+        setenv("OMPI_MCA_pml", "^ucx", 1);
+    }
+    return OMPI_SUCCESS;
+}
+
+const ompi_hook_base_component_t mca_hook_mrail_component = {
+    .hookm_version = {
+        OMPI_HOOK_BASE_VERSION_1_0_0,
+        .mca_component_name = "mrail",
+        MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
+                              OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+        .mca_open_component = hook_open,
+    },
+    .hookm_mpi_init_bottom = init_bottom,
+    .hookm_mpi_finalize_top = finalize_top,
+};

@@ -1,0 +1,117 @@
+#include "config.h"
+#include "orchestrator/ports.h"
+
+#include "base/util.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+
+#define LABEL_MASK 0xFFFFFu       /* a flow label has 20 bits */
+#define LABEL_OF_FIRST_PORT 0x4001u /* the smallest one that folds to 0 */
+
+unsigned mrail_ports_step(unsigned uplinks)
+{
+    assert(uplinks >= 1 && uplinks <= MRAIL_PORTS_MAX_UPLINKS);
+    return MRAIL_PORTS_COUNT / uplinks;
+}
+
+void mrail_ports_segment(unsigned uplinks, unsigned n, uint16_t *first_p,
+                         uint16_t *last_p)
+{
+    unsigned step = mrail_ports_step(uplinks);
+
+    assert(n < uplinks);
+    *first_p = (uint16_t)(MRAIL_PORTS_FIRST + n * step);
+    *last_p = (n == uplinks - 1)
+                  ? MRAIL_PORTS_LAST
+                  : (uint16_t)(MRAIL_PORTS_FIRST + (n + 1) * step - 1);
+}
+
+unsigned mrail_ports_segment_of(unsigned uplinks, uint16_t sport)
+{
+    unsigned n;
+
+    assert(sport >= MRAIL_PORTS_FIRST);
+    n = (sport - MRAIL_PORTS_FIRST) / mrail_ports_step(uplinks);
+    return MRAIL_MIN(n, uplinks - 1);
+}
+
+uint16_t mrail_ports_lane(unsigned uplinks, unsigned nic_index, unsigned lanes,
+                          unsigned lane)
+{
+    return mrail_ports_lane_nested(uplinks, 1, nic_index, lanes, lane);
+}
+
+uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
+                                 unsigned nic_index, unsigned lanes,
+                                 unsigned lane)
+{
+    unsigned step = mrail_ports_step(uplinks);
+    /* A host part may have 32 bits: the product needs more. */
+    uint64_t flow = (uint64_t)nic_index * lanes + lane;
+    unsigned leaf = (unsigned)(flow % uplinks);
+    unsigned spine;
+
+    assert(lanes >= 1);
+    assert(spine_uplinks >= 1 && spine_uplinks <= step);
+    spine = (unsigned)((flow / uplinks) % spine_uplinks);
+    return (uint16_t)(MRAIL_PORTS_FIRST + leaf * step +
+                      spine * (step / spine_uplinks));
+}
+
+void mrail_ports_first_lane(uint32_t rotation, unsigned rails, unsigned lanes,
+                            unsigned *rail_p, unsigned *lane_p)
+{
+    assert(rails >= 1 && lanes >= 1);
+    *rail_p = rotation % rails;
+    /* Not rotation % lanes: with a common factor some pairs never occur. */
+    *lane_p = (rotation / rails) % lanes;
+}
+
+uint32_t mrail_ports_flow_label(uint16_t sport)
+{
+    uint32_t low = sport & (MRAIL_PORTS_COUNT - 1);
+
+    assert(sport >= MRAIL_PORTS_FIRST);
+    return (low != 0) ? low : LABEL_OF_FIRST_PORT;
+}
+
+uint16_t mrail_ports_from_flow_label(uint32_t label)
+{
+    label &= LABEL_MASK;
+    if (label == 0) {
+        return 0;
+    }
+    return (uint16_t)(MRAIL_PORTS_FIRST |
+                      ((label & (MRAIL_PORTS_COUNT - 1)) ^ (label >> 14)));
+}
+
+int mrail_ports_check(unsigned uplinks, unsigned nics, unsigned lanes,
+                      char *why, size_t why_size)
+{
+    uint64_t flows = (uint64_t)nics * lanes;
+
+    if (uplinks < 1 || uplinks > MRAIL_PORTS_MAX_UPLINKS) {
+        snprintf(why, why_size,
+                 "%u uplinks: a leaf can have 1 to %u uplinks", uplinks,
+                 MRAIL_PORTS_MAX_UPLINKS);
+        return -EINVAL;
+    }
+    if (flows == 0) {
+        snprintf(why, why_size,
+                 "%u NICs x %u lanes: both must be at least 1", nics, lanes);
+        return -EINVAL;
+    }
+    if (flows < uplinks) {
+        snprintf(why, why_size,
+                 "%u NICs x %u lanes = %llu source ports per leaf, fewer than "
+                 "its %u uplinks: %llu uplinks stay idle; %u lanes per rail "
+                 "would use all",
+                 nics, lanes, (unsigned long long)flows, uplinks,
+                 (unsigned long long)(uplinks - flows),
+                 MRAIL_DIV_ROUND_UP(uplinks, nics));
+        return -ERANGE;
+    }
+    return 0;
+}

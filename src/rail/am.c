@@ -1,0 +1,603 @@
+/*
+ * Active messages: one ordered stream to each peer over all its AM lanes.
+ *
+ * Invariants.  A message is kept in peer->unacked until the peer's cumulative
+ * acknowledgement covers it.  A lane carries at most as many AMs as its
+ * receiver has buffers for (credits), so RNR does not occur.  Credits travel
+ * with every message, and alone once half a window of them is news: buffers
+ * may come back long after their message was acknowledged (it was held, or
+ * waited for its iface), so the sender cannot know when to ask.  Standalone
+ * ACKs take no credit; MRAIL_ACK_RESERVE says why their number is bounded.
+ */
+#include "config.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- buffers ------------------------------------------------------------ */
+
+mrail_tx_t *mrail_tx_get(mrail_pool_t *pool)
+{
+    return mrail_pool_get(pool);
+}
+
+void mrail_tx_put(mrail_tx_t *tx)
+{
+    mrail_pool_put(tx->pool, tx);
+}
+
+int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)rx->hdr,
+        .length = (uint32_t)(engine->rx_stride - MRAIL_RX_HEADROOM),
+        .lkey = rx->lkey,
+    };
+    struct ibv_recv_wr wr = {
+        .wr_id = (uintptr_t)rx, .sg_list = &sge, .num_sge = 1};
+    struct ibv_recv_wr *bad;
+
+    return -ibv_post_srq_recv(rx->rail->srq, &wr, &bad);
+}
+
+/* The lane owes its peer a message. */
+static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    if (mrail_list_empty(&lane->ack_list)) {
+        mrail_list_add_tail(&engine->acks, &lane->ack_list);
+    }
+}
+
+static int mrail_am_has_news(const mrail_lane_t *lane)
+{
+    return (uint16_t)(lane->am_granted - lane->am_told) >= lane->credits / 2;
+}
+
+void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
+{
+    struct ibv_recv_wr wr[MRAIL_REPOST_BATCH], *bad;
+    struct ibv_sge sge[MRAIL_REPOST_BATCH];
+    unsigned count = engine->num_repost[rail];
+
+    for (unsigned i = 0; i < count; ++i) {
+        mrail_rx_t *rx = engine->repost[rail][i];
+
+        sge[i].addr = (uintptr_t)rx->hdr;
+        sge[i].length = (uint32_t)(engine->rx_stride - MRAIL_RX_HEADROOM);
+        sge[i].lkey = rx->lkey;
+        wr[i].wr_id = (uintptr_t)rx;
+        wr[i].sg_list = &sge[i];
+        wr[i].num_sge = 1;
+        wr[i].next = (i + 1 < count) ? &wr[i + 1] : NULL;
+    }
+    engine->num_repost[rail] = 0;
+    if ((count != 0) &&
+        (ibv_post_srq_recv(engine->rails[rail].srq, wr, &bad) != 0)) {
+        /* Cannot happen with as many buffers as the SRQ was made for. */
+        mrail_error("%s: the shared receive queue refused a buffer",
+                    engine->rails[rail].attr.device);
+        return;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        mrail_lane_t *lane = engine->repost[rail][i]->lane;
+
+        if (lane != NULL) {
+            ++lane->am_granted;
+            if (mrail_am_has_news(lane)) {
+                mrail_am_owe(engine, lane);
+            }
+        }
+    }
+}
+
+void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
+{
+    unsigned rail = rx->rail->index;
+
+    engine->repost[rail][engine->num_repost[rail]++] = rx;
+    if (engine->num_repost[rail] == MRAIL_REPOST_BATCH) {
+        mrail_rx_flush(engine, rail);
+    }
+}
+
+/* As above, for a message that took no credit. */
+static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
+{
+    rx->lane = NULL;
+    mrail_rx_release(engine, rx);
+}
+
+/* ---- sending ------------------------------------------------------------ */
+
+static int mrail_am_lane_usable(const mrail_lane_t *lane)
+{
+    return (mrail_lane_credits(lane) != 0) && (mrail_lane_sq_free(lane) != 0);
+}
+
+/* The lane on which `length` bytes would be through first. */
+static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
+{
+    mrail_lane_t *best = NULL;
+    double best_s = 0;
+
+    for (unsigned i = 0; i < peer->num_am; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+        uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);
+        double finish_s;
+
+        if (!mrail_am_lane_usable(lane)) {
+            continue;
+        }
+        rate = (rate != 0) ? rate : lane->sched.nominal;
+        finish_s = (double)(lane->am_inflight + lane->sched.inflight + length) /
+                   (double)rate;
+        if ((best == NULL) || (finish_s < best_s)) {
+            best = lane;
+            best_s = finish_s;
+        }
+    }
+    return best;
+}
+
+/* A lane for an AM of `length` bytes; NULL with *ret_p: -EAGAIN, -errno. */
+static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
+{
+    mrail_peer_t *peer = ep->peer;
+    mrail_lane_t *lane = NULL;
+
+    *ret_p = -EAGAIN;
+    if (MRAIL_UNLIKELY(ep->failed != 0)) {
+        *ret_p = ep->failed;
+        return NULL;
+    }
+    if (MRAIL_UNLIKELY(mrail_peer_num_up(peer) == 0)) {
+        mrail_peer_want(peer, 0);
+        return NULL;
+    }
+    if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
+        lane = peer->pin;
+        if ((lane != NULL) && lane->am_lane && mrail_am_lane_usable(lane)) {
+            return lane;
+        }
+        return NULL;
+    }
+    lane = peer->up[0];
+    if ((length >= MRAIL_AM_SPREAD) || !mrail_am_lane_usable(lane)) {
+        lane = mrail_am_spread(peer, length);
+    }
+    return lane;
+}
+
+static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
+                                 uint8_t type, uint8_t flags)
+{
+    hdr->version = MRAIL_WIRE_VERSION;
+    hdr->type = type;
+    hdr->flags = flags;
+    hdr->lane = htobe16(lane->remote_index);
+    hdr->epoch = htobe16(lane->epoch);
+    hdr->ack = htobe32(lane->peer->rx_next);
+    hdr->credit = htobe16(lane->am_granted);
+    lane->am_told = lane->am_granted;
+    hdr->reserved = 0;
+}
+
+static unsigned mrail_am_fill_sge(const mrail_tx_t *tx, unsigned rail,
+                                  struct ibv_sge *sge)
+{
+    unsigned count = 1;
+
+    sge[0].addr = (uintptr_t)tx->hdr;
+    sge[0].length = tx->hdr_length;
+    sge[0].lkey = tx->mem->mr[rail]->lkey;
+    for (unsigned i = 0; i < tx->iov_count; ++i) {
+        if (tx->iov[i].length != 0) {
+            sge[count].addr = (uintptr_t)tx->iov[i].buffer;
+            sge[count].length = (uint32_t)tx->iov[i].length;
+            sge[count++].lkey = tx->iov[i].mem->mr[rail]->lkey;
+        }
+    }
+    return count;
+}
+
+/* From here on the message is the stream's; a post error is a lane event. */
+static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
+                            uint8_t am_id, size_t length)
+{
+    mrail_peer_t *peer = ep->peer;
+    struct ibv_sge sge[1 + MRAIL_MAX_IOV];
+    struct ibv_send_wr wr;
+    uint8_t flags = 0;
+
+    ++lane->am_sent;
+    if ((tx->done.comp != NULL) && !lane->ack_req_out) {
+        lane->ack_req_out = 1;
+        flags = MRAIL_DATA_ACK_REQ;
+    }
+    mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, flags);
+    tx->hdr->am_id = am_id;
+    tx->hdr->seq = htobe32(peer->tx_next);
+    tx->hdr->iface = htobe16(ep->remote_iface);
+    tx->seq = peer->tx_next++;
+    tx->lane = lane;
+    tx->length = (uint32_t)length;
+    lane->am_inflight += length;
+    mrail_list_add_tail(&peer->unacked, &tx->list);
+
+    wr.wr_id = mrail_lane_marker(lane);
+    wr.next = NULL;
+    wr.sg_list = sge;
+    wr.num_sge = (int)mrail_am_fill_sge(tx, lane->rail->index, sge);
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = ((length <= lane->max_inline) && (tx->iov_count == 0))
+                        ? IBV_SEND_INLINE
+                        : 0;
+    ++peer->engine->counters.am_sent;
+    if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
+        mrail_lane_error(lane, "post");
+    }
+}
+
+static void mrail_tx_init(mrail_tx_t *tx, mrail_ep_t *ep, size_t hdr_length,
+                          void *comp)
+{
+    tx->done.iface = ep->iface;
+    tx->done.comp = comp;
+    tx->done.kind = MRAIL_DONE_TX;
+    tx->hdr_length = (uint32_t)hdr_length;
+    tx->iov_count = 0;
+}
+
+int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
+                      unsigned header_length, const void *payload,
+                      unsigned length)
+{
+    size_t total = sizeof(mrail_data_hdr_t) + header_length + length;
+    mrail_iface_t *iface = ep->iface;
+    mrail_lane_t *lane;
+    mrail_tx_t *tx;
+    char *data;
+    int ret;
+
+    mrail_iface_enter(iface);
+    lane = mrail_am_lane(ep, total, &ret);
+    if (lane == NULL) {
+        goto out;
+    }
+    tx = mrail_tx_get(&iface->engine->tx_small);
+    if (tx == NULL) {
+        ret = -EAGAIN;
+        goto out;
+    }
+    mrail_tx_init(tx, ep, total, NULL);
+    data = (char *)(tx->hdr + 1);
+    mrail_copy(data, header, header_length);
+    mrail_copy(data + header_length, payload, length);
+    mrail_am_commit(ep, lane, tx, am_id, total);
+    ret = 0;
+out:
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
+                            mrail_pack_func_t pack, void *arg)
+{
+    mrail_iface_t *iface = ep->iface;
+    mrail_engine_t *engine = iface->engine;
+    mrail_tx_t *tx, *small;
+    mrail_lane_t *lane;
+    size_t length, total;
+    ptrdiff_t result;
+    int ret;
+
+    mrail_iface_enter(iface);
+    /* The length is not known yet: assume one that may spread. */
+    lane = mrail_am_lane(ep, MRAIL_AM_SPREAD, &ret);
+    if (lane == NULL) {
+        result = ret;
+        goto out;
+    }
+    tx = mrail_tx_get(&engine->tx_big);
+    if (tx == NULL) {
+        result = -EAGAIN;
+        goto out;
+    }
+    length = pack(tx->hdr + 1, arg);
+    total = sizeof(mrail_data_hdr_t) + length;
+    if (total <= MRAIL_TX_SMALL_AREA) {
+        /* Large buffers are few: do not keep one for a small message. */
+        small = mrail_tx_get(&engine->tx_small);
+        if (small != NULL) {
+            memcpy(small->hdr + 1, tx->hdr + 1, length);
+            mrail_tx_put(tx);
+            tx = small;
+        }
+        if ((ep->peer->num_fences == 0) &&
+            mrail_am_lane_usable(ep->peer->up[0])) {
+            lane = ep->peer->up[0];
+        }
+    }
+    mrail_tx_init(tx, ep, total, NULL);
+    mrail_am_commit(ep, lane, tx, am_id, total);
+    result = (ptrdiff_t)length;
+out:
+    mrail_iface_leave(iface);
+    return result;
+}
+
+int mrail_ep_am_zcopy(mrail_ep_t *ep, uint8_t am_id, const void *header,
+                      unsigned header_length, const mrail_iov_t *iov,
+                      unsigned iov_count, void *comp)
+{
+    size_t total = sizeof(mrail_data_hdr_t) + header_length;
+    mrail_iface_t *iface = ep->iface;
+    mrail_lane_t *lane;
+    mrail_tx_t *tx;
+    int ret;
+
+    for (unsigned i = 0; i < iov_count; ++i) {
+        total += iov[i].length;
+    }
+    mrail_iface_enter(iface);
+    lane = mrail_am_lane(ep, total, &ret);
+    if (lane == NULL) {
+        goto out;
+    }
+    tx = mrail_tx_get(&iface->engine->tx_small);
+    if (tx == NULL) {
+        ret = -EAGAIN;
+        goto out;
+    }
+    mrail_tx_init(tx, ep, sizeof(mrail_data_hdr_t) + header_length, comp);
+    mrail_copy(tx->hdr + 1, header, header_length);
+    mrail_copy(tx->iov, iov, iov_count * sizeof(*iov));
+    tx->iov_count = iov_count;
+    mrail_am_commit(ep, lane, tx, am_id, total);
+    ep->peer->ack_wanted |= (comp != NULL);
+    ret = -EINPROGRESS;
+out:
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+/* ---- acknowledgements --------------------------------------------------- */
+
+/* A SEND with nothing but a data header: 0, -EAGAIN if the queue is full. */
+static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
+{
+    mrail_data_hdr_t hdr = {0};
+    struct ibv_sge sge = {.addr = (uintptr_t)&hdr, .length = sizeof(hdr)};
+    struct ibv_send_wr wr = {
+        .wr_id = mrail_lane_marker(lane),
+        .sg_list = &sge,
+        .num_sge = 1,
+        .opcode = IBV_WR_SEND,
+        .send_flags = IBV_SEND_INLINE,
+    };
+
+    if (mrail_lane_sq_free(lane) == 0) {
+        return -EAGAIN;
+    }
+    mrail_am_fill_header(&hdr, lane, MRAIL_DATA_ACK, flags);
+    hdr.seq = htobe32(lane->peer->tx_next);
+    ++lane->peer->engine->counters.acks_sent;
+    if (mrail_lane_post(lane, &wr) != 0) {
+        mrail_lane_error(lane, "post of an acknowledgement");
+    }
+    return 0;
+}
+
+void mrail_am_request_ack(mrail_peer_t *peer)
+{
+    mrail_lane_t *lane;
+
+    peer->ack_wanted = 1;
+    if (mrail_list_empty(&peer->unacked) || (mrail_peer_num_up(peer) == 0)) {
+        return;
+    }
+    /* On the lane of the oldest: its answer follows that message. */
+    lane = mrail_list_head(&peer->unacked, mrail_tx_t, list)->lane;
+    if (!lane->ack_req_out &&
+        (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REQ) == 0)) {
+        lane->ack_req_out = 1;
+    }
+}
+
+void mrail_am_send_acks(mrail_engine_t *engine)
+{
+    mrail_lane_t *lane, *tmp;
+
+    mrail_list_for_each_safe(lane, tmp, &engine->acks, mrail_lane_t,
+                             ack_list) {
+        if (!lane->peer->dead) {
+            mrail_rx_flush(engine, lane->rail->index);
+            if ((lane->ack_due || mrail_am_has_news(lane)) &&
+                (mrail_am_post_ack(lane, lane->ack_due ? MRAIL_DATA_ACK_REP
+                                                       : 0) != 0)) {
+                continue;
+            }
+        }
+        lane->ack_due = 0;
+        mrail_list_del(&lane->ack_list);
+    }
+}
+
+static void mrail_am_acked(mrail_engine_t *engine, mrail_peer_t *peer,
+                           uint32_t ack)
+{
+    /* Nothing before tx_acked, nothing that was not sent. */
+    if ((ack == peer->tx_acked) || mrail_seq32_before(ack, peer->tx_acked) ||
+        mrail_seq32_before(peer->tx_next, ack)) {
+        return;
+    }
+    peer->tx_acked = ack;
+    while (!mrail_list_empty(&peer->unacked)) {
+        mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
+
+        if (!mrail_seq32_before(tx->seq, ack)) {
+            break;
+        }
+        mrail_list_del(&tx->list);
+        tx->lane->am_inflight -= tx->length;
+        mrail_done_finish(engine, &tx->done, 0);
+    }
+    if (mrail_list_empty(&peer->unacked)) {
+        peer->ack_wanted = 0;
+    }
+}
+
+void mrail_am_fail(mrail_peer_t *peer, int status)
+{
+    while (!mrail_list_empty(&peer->unacked)) {
+        mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
+
+        mrail_list_del(&tx->list);
+        tx->lane->am_inflight -= tx->length;
+        mrail_done_finish(peer->engine, &tx->done, status);
+    }
+}
+
+/* ---- receiving ---------------------------------------------------------- */
+
+static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
+{
+    unsigned index = be16toh(rx->hdr->iface);
+    mrail_iface_t *iface =
+        (index < MRAIL_MAX_IFACES) ? engine->ifaces[index] : NULL;
+
+    if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current))) {
+        iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
+                         rx->length);
+        mrail_rx_release(engine, rx);
+    } else if (iface != NULL) {
+        mrail_list_add_tail(&iface->inbox, &rx->list);
+    } else {
+        ++engine->counters.rx_no_iface;
+        mrail_rx_release(engine, rx);
+    }
+}
+
+/* Ahead of its turn: wait in order.  The buffer stays taken, so the sender's
+ * credits bound what can be held for one peer. */
+static void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
+                          mrail_rx_t *rx, uint32_t seq)
+{
+    mrail_rx_t *pos;
+
+    mrail_list_for_each(pos, &peer->hold, mrail_rx_t, list) {
+        uint32_t other = be32toh(pos->hdr->seq);
+
+        if (other == seq) {
+            ++engine->counters.am_duplicate;
+            mrail_rx_release(engine, rx);
+            return;
+        }
+        if (mrail_seq32_before(seq, other)) {
+            break;
+        }
+    }
+    mrail_list_insert_before(&pos->list, &rx->list);
+    ++engine->counters.am_held;
+}
+
+static void mrail_am_accept(mrail_engine_t *engine, mrail_peer_t *peer,
+                            mrail_rx_t *rx)
+{
+    uint32_t seq = be32toh(rx->hdr->seq);
+
+    if (MRAIL_UNLIKELY(seq != peer->rx_next)) {
+        if (mrail_seq32_before(seq, peer->rx_next)) {
+            ++engine->counters.am_duplicate;
+            mrail_rx_release(engine, rx);
+        } else {
+            mrail_am_hold(engine, peer, rx, seq);
+        }
+        return;
+    }
+    ++peer->rx_next;
+    mrail_am_deliver(engine, rx);
+    while (MRAIL_UNLIKELY(!mrail_list_empty(&peer->hold))) {
+        rx = mrail_list_head(&peer->hold, mrail_rx_t, list);
+        if (be32toh(rx->hdr->seq) != peer->rx_next) {
+            break;
+        }
+        mrail_list_del(&rx->list);
+        ++peer->rx_next;
+        mrail_am_deliver(engine, rx);
+    }
+}
+
+/* The lane that a received header belongs to; NULL: not one of ours. */
+static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
+                                        const mrail_data_hdr_t *hdr,
+                                        const struct ibv_wc *wc)
+{
+    unsigned index = be16toh(hdr->lane);
+    mrail_lane_t *lane;
+
+    if ((wc->byte_len < sizeof(*hdr)) ||
+        (hdr->version != MRAIL_WIRE_VERSION) ||
+        (index >= engine->config.max_qps)) {
+        return NULL;
+    }
+    lane = __atomic_load_n(&engine->lanes[index], __ATOMIC_ACQUIRE);
+    if ((lane == NULL) || (lane->qp == NULL) ||
+        (lane->qp->qp_num != wc->qp_num) ||
+        (lane->epoch != be16toh(hdr->epoch))) {
+        return NULL;
+    }
+    return lane;
+}
+
+static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
+                              const mrail_data_hdr_t *hdr)
+{
+    uint16_t credit = be16toh(hdr->credit);
+
+    if (mrail_seq16_before(lane->am_limit, credit)) {
+        lane->am_limit = credit;
+    }
+    mrail_am_acked(engine, lane->peer, be32toh(hdr->ack));
+    if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
+        lane->ack_req_out = 0;
+        if (lane->peer->ack_wanted) {
+            mrail_am_request_ack(lane->peer);
+        }
+    }
+    if (hdr->flags & MRAIL_DATA_ACK_REQ) {
+        lane->ack_due = 1;
+        mrail_am_owe(engine, lane);
+    }
+}
+
+void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
+                   const struct ibv_wc *wc)
+{
+    mrail_lane_t *lane;
+
+    rx->lane = NULL;
+    if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
+        /* A QP of an SRQ that went to error gives back what it held. */
+        ++engine->counters.cqe_errors;
+        mrail_rx_release_free(engine, rx);
+        return;
+    }
+    lane = mrail_am_find_lane(engine, rx->hdr, wc);
+    if (MRAIL_UNLIKELY(lane == NULL)) {
+        ++engine->counters.rx_bad_header;
+        mrail_rx_release_free(engine, rx);
+        return;
+    }
+    mrail_am_take_ack(engine, lane, rx->hdr);
+    if (MRAIL_LIKELY(rx->hdr->type == MRAIL_DATA_AM)) {
+        rx->lane = lane;
+        rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
+        ++engine->counters.am_received;
+        mrail_am_accept(engine, lane->peer, rx);
+    } else {
+        engine->counters.rx_bad_header += (rx->hdr->type != MRAIL_DATA_ACK);
+        mrail_rx_release_free(engine, rx);
+    }
+}

@@ -1,0 +1,439 @@
+/* The process's one engine: opening, closing, what it says of itself. */
+#include "config.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
+static mrail_engine_t *engine_instance;
+
+/* ---- send buffers ------------------------------------------------------- */
+
+#define MRAIL_TX_META 192 /* mrail_tx_t, rounded up to cache lines */
+
+_Static_assert(sizeof(mrail_tx_t) <= MRAIL_TX_META, "tx descriptor grew");
+_Static_assert(sizeof(mrail_rx_t) <= MRAIL_RX_HEADROOM, "rx descriptor grew");
+_Static_assert(sizeof(mrail_data_hdr_t) == 24, "wire format");
+_Static_assert(sizeof(mrail_data_hdr_t) + MRAIL_AM_HDR_MAX +
+                       MRAIL_MAX_IOV * sizeof(mrail_iov_t) <=
+                   MRAIL_TX_SMALL_AREA,
+               "a zcopy's header and iov fit a small buffer");
+
+/* Registers a chunk and writes into each element what never changes. */
+static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
+                               void *base, size_t length, void **priv_p)
+{
+    size_t stride = pool->params.elem_size;
+    mrail_mem_t *mem;
+    int ret;
+
+    memset(base, 0, length);
+    ret = mrail_mem_reg(engine, base, length, &mem);
+    if (ret != 0) {
+        return ret;
+    }
+    for (size_t offset = 0; offset < length; offset += stride) {
+        mrail_tx_t *tx = (mrail_tx_t *)((char *)base + offset);
+
+        tx->mem = mem;
+        tx->pool = pool;
+        tx->hdr = (mrail_data_hdr_t *)((char *)tx + MRAIL_TX_META);
+        tx->iov = (mrail_iov_t *)((char *)(tx->hdr + 1) + MRAIL_AM_HDR_MAX);
+        mrail_list_init(&tx->list);
+        mrail_list_init(&tx->done.list);
+    }
+    *priv_p = mem;
+    return 0;
+}
+
+static int mrail_tx_small_init(void *arg, void *base, size_t length,
+                               void **priv_p)
+{
+    mrail_engine_t *engine = arg;
+
+    return mrail_tx_chunk_init(engine, &engine->tx_small, base, length,
+                               priv_p);
+}
+
+static int mrail_tx_big_init(void *arg, void *base, size_t length,
+                             void **priv_p)
+{
+    mrail_engine_t *engine = arg;
+
+    return mrail_tx_chunk_init(engine, &engine->tx_big, base, length, priv_p);
+}
+
+static void mrail_tx_chunk_cleanup(void *arg, void *priv)
+{
+    mrail_mem_dereg(priv);
+}
+
+static void mrail_engine_init_pools(mrail_engine_t *engine)
+{
+    const mrail_pool_params_t small = {
+        .elem_size = MRAIL_TX_META + MRAIL_TX_SMALL_AREA,
+        .elems_per_chunk = 128,
+        .chunk_init = mrail_tx_small_init,
+        .chunk_cleanup = mrail_tx_chunk_cleanup,
+        .arg = engine,
+    };
+    mrail_pool_params_t big = small;
+    const struct {
+        mrail_pool_t *pool;
+        size_t size;
+        unsigned per_chunk;
+    } plain[] = {
+        {&engine->ops, sizeof(mrail_op_t), 64},
+        {&engine->segs, sizeof(mrail_seg_t), 256},
+        {&engine->syncs, sizeof(mrail_sync_t), 64},
+        {&engine->groups, sizeof(mrail_sync_group_t), 32},
+    };
+
+    big.elem_size =
+        MRAIL_TX_META + sizeof(mrail_data_hdr_t) + engine->config.seg_size;
+    big.elems_per_chunk = 32;
+    big.chunk_init = mrail_tx_big_init;
+    mrail_pool_init(&engine->tx_small, &small);
+    mrail_pool_init(&engine->tx_big, &big);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(plain); ++i) {
+        const mrail_pool_params_t params = {
+            .elem_size = plain[i].size,
+            .elems_per_chunk = plain[i].per_chunk,
+        };
+
+        mrail_pool_init(plain[i].pool, &params);
+    }
+}
+
+/* ---- rails -------------------------------------------------------------- */
+
+typedef struct mrail_open_scan {
+    mrail_rail_attr_t attr[MRAIL_MAX_RAILS];
+    unsigned count;
+    char rejected[512];
+    size_t rejected_length;
+} mrail_open_scan_t;
+
+static void mrail_open_scan_port(void *arg, const mrail_rail_attr_t *attr)
+{
+    mrail_open_scan_t *scan = arg;
+    int n;
+
+    if (attr->selected) {
+        scan->attr[scan->count++] = *attr;
+        return;
+    }
+    n = snprintf(scan->rejected + scan->rejected_length,
+                 sizeof(scan->rejected) - scan->rejected_length,
+                 "%s%s:%u (%s)", (scan->rejected_length == 0) ? "" : ", ",
+                 attr->device, attr->port, attr->reason);
+    if ((n > 0) && (scan->rejected_length + (size_t)n <
+                    sizeof(scan->rejected))) {
+        scan->rejected_length += (size_t)n;
+    }
+}
+
+static int mrail_engine_open_rails(mrail_engine_t *engine)
+{
+    mrail_open_scan_t scan = {.count = 0};
+    int ret = mrail_rail_scan(&engine->config, mrail_open_scan_port, &scan);
+
+    if (ret < 0) {
+        return ret;
+    }
+    if (scan.count == 0) {
+        mrail_warn("no rail: %s; see 'mrail info'",
+                   (scan.rejected_length == 0) ? "there is no RDMA device"
+                                               : scan.rejected);
+        return -ENODEV;
+    }
+    for (unsigned i = 0; i < scan.count; ++i) {
+        ret = mrail_rail_open(&engine->rails[i], i, &scan.attr[i],
+                              &engine->config);
+        if (ret != 0) {
+            return ret;
+        }
+        ++engine->num_rails;
+        engine->flush_mem.mr[i] = engine->rails[i].flush_mr;
+    }
+    return 0;
+}
+
+/* ---- open and close ----------------------------------------------------- */
+
+static int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src)
+{
+    *dst = *src;
+    dst->devices = strdup((src->devices != NULL) ? src->devices : "all");
+    dst->stats = strdup((src->stats != NULL) ? src->stats : "");
+    return ((dst->devices == NULL) || (dst->stats == NULL)) ? -ENOMEM : 0;
+}
+
+typedef void (*mrail_lane_func_t)(mrail_engine_t *engine, mrail_lane_t *lane);
+
+static void mrail_engine_each_lane(mrail_engine_t *engine,
+                                   mrail_lane_func_t func)
+{
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+                if (peer->lanes[slot] != NULL) {
+                    func(engine, peer->lanes[slot]);
+                }
+            }
+        }
+    }
+}
+
+static void mrail_lane_free(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    if (lane->rx_mr != NULL) {
+        ibv_dereg_mr(lane->rx_mr);
+    }
+    free(lane->rx_base);
+    free(lane);
+}
+
+static void mrail_engine_free(mrail_engine_t *engine)
+{
+    mrail_peer_t *peer, *tmp;
+
+    mrail_engine_each_lane(engine, mrail_lane_destroy_qp);
+    mrail_pool_cleanup(&engine->tx_small);
+    mrail_pool_cleanup(&engine->tx_big);
+    mrail_pool_cleanup(&engine->ops);
+    mrail_pool_cleanup(&engine->segs);
+    mrail_pool_cleanup(&engine->syncs);
+    mrail_pool_cleanup(&engine->groups);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        /* The SRQ goes with its rail; its buffers may be freed then. */
+        ibv_destroy_srq(engine->rails[i].srq);
+        engine->rails[i].srq = NULL;
+    }
+    mrail_engine_each_lane(engine, mrail_lane_free);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each_safe(peer, tmp, &engine->buckets[i], mrail_peer_t,
+                                 list) {
+            mrail_peer_free(peer);
+        }
+    }
+    free(engine->lanes);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_close(&engine->rails[i]);
+    }
+    mrail_guard_cleanup(&engine->guard);
+    pthread_mutex_destroy(&engine->ctl_lock);
+    mrail_config_cleanup(&engine->config);
+    free(engine);
+}
+
+static int mrail_engine_init(mrail_engine_t *engine,
+                             const mrail_config_t *config)
+{
+    uint64_t random[3];
+    int ret;
+
+    ret = mrail_config_copy(&engine->config, config);
+    if (ret != 0) {
+        return ret;
+    }
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        return -errno;
+    }
+    engine->id = random[0];
+    engine->cookie = random[1];
+    mrail_rng_init(&engine->rng, random[2]);
+    engine->rx_stride = MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM +
+                                               sizeof(mrail_data_hdr_t) +
+                                               config->seg_size, 64) * 64;
+    engine->lanes = calloc(config->max_qps, sizeof(*engine->lanes));
+    if (engine->lanes == NULL) {
+        return -ENOMEM;
+    }
+    ret = mrail_engine_open_rails(engine);
+    if (ret == 0) {
+        ret = mrail_service_start(engine);
+    }
+    return ret;
+}
+
+static int mrail_engine_create(const mrail_config_t *config,
+                               mrail_engine_t **engine_p)
+{
+    mrail_engine_t *engine;
+    int ret;
+
+    ret = mrail_config_check(config);
+    if (ret != 0) {
+        return ret;
+    }
+    engine = calloc(1, sizeof(*engine));
+    if (engine == NULL) {
+        return -ENOMEM;
+    }
+    engine->references = 1;
+    engine->event_fd = engine->epoll_fd = -1;
+    mrail_guard_init(&engine->guard);
+    pthread_mutex_init(&engine->ctl_lock, NULL);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_init(&engine->buckets[i]);
+    }
+    mrail_list_init(&engine->work);
+    mrail_list_init(&engine->active);
+    mrail_list_init(&engine->acks);
+    engine->config.seg_size = config->seg_size;
+    mrail_engine_init_pools(engine);
+
+    ret = mrail_engine_init(engine, config);
+    if (ret != 0) {
+        mrail_engine_free(engine);
+        return ret;
+    }
+    *engine_p = engine;
+    return 0;
+}
+
+int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p)
+{
+    int ret = 0;
+
+    pthread_mutex_lock(&engine_lock);
+    if (engine_instance != NULL) {
+        ++engine_instance->references;
+    } else {
+        ret = mrail_engine_create(config, &engine_instance);
+    }
+    if (ret == 0) {
+        *engine_p = engine_instance;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return ret;
+}
+
+void mrail_engine_close(mrail_engine_t *engine)
+{
+    pthread_mutex_lock(&engine_lock);
+    if (--engine->references == 0) {
+        engine_instance = NULL;
+        mrail_service_stop(engine);
+        mrail_engine_write_stats(engine);
+        mrail_engine_free(engine);
+    }
+    pthread_mutex_unlock(&engine_lock);
+}
+
+/* ---- queries ------------------------------------------------------------ */
+
+void mrail_engine_query(const mrail_engine_t *engine,
+                        mrail_engine_attr_t *attr_p)
+{
+    memset(attr_p, 0, sizeof(*attr_p));
+    attr_p->num_rails = engine->num_rails;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        /* 1/32: what RoCEv2 headers take of a 4 KB packet, and a little. */
+        attr_p->bandwidth +=
+            (double)engine->rails[i].attr.rate_bps / 8 * 31 / 32;
+    }
+    attr_p->latency_s = 1e-6;
+    attr_p->max_am_short = MRAIL_AM_SHORT_MAX;
+    attr_p->max_am_bcopy = engine->config.seg_size;
+    attr_p->max_am_zcopy = engine->config.seg_size;
+    attr_p->max_am_hdr = MRAIL_AM_HDR_MAX;
+    attr_p->max_put_short = MRAIL_AM_SHORT_MAX;
+    attr_p->max_bcopy = engine->config.seg_size;
+    attr_p->rkey_size = 4 + 4 * (size_t)engine->num_rails;
+}
+
+void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
+                             mrail_rail_attr_t *attr_p)
+{
+    *attr_p = engine->rails[index].attr;
+}
+
+/* Bytes of a work queue entry and of a completion, as common NICs have them;
+ * verbs tells only the depths. */
+#define MRAIL_SQ_ENTRY 192
+#define MRAIL_CQ_ENTRY 64
+#define MRAIL_RQ_ENTRY 32
+
+void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
+{
+    memset(memory_p, 0, sizeof(*memory_p));
+    pthread_mutex_lock(&engine->ctl_lock);
+    memory_p->num_qps = engine->num_qps;
+    memory_p->num_peers = engine->num_peers;
+    memory_p->pools = mrail_pool_bytes(&engine->tx_small) +
+                      mrail_pool_bytes(&engine->tx_big);
+    memory_p->tables = mrail_pool_bytes(&engine->ops) +
+                       mrail_pool_bytes(&engine->segs) +
+                       mrail_pool_bytes(&engine->syncs) +
+                       mrail_pool_bytes(&engine->groups) +
+                       engine->num_peers * sizeof(mrail_peer_t) +
+                       engine->num_lanes * sizeof(mrail_lane_t) +
+                       engine->config.max_qps * sizeof(mrail_lane_t *);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        memory_p->pools += (size_t)engine->rails[i].srq_used *
+                           engine->rx_stride;
+    }
+    memory_p->queues =
+        (size_t)engine->num_qps * engine->config.tx_depth * MRAIL_SQ_ENTRY;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        memory_p->queues += MRAIL_CQ_DEPTH * MRAIL_CQ_ENTRY +
+                            MRAIL_SRQ_DEPTH * MRAIL_RQ_ENTRY;
+        memory_p->pools += (MRAIL_UD_RX + MRAIL_UD_TX) *
+                           (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+static void mrail_stats_path(char *path, size_t size, const char *pattern)
+{
+    const char *mark = strstr(pattern, "%p");
+
+    if (mark == NULL) {
+        snprintf(path, size, "%s", pattern);
+    } else {
+        snprintf(path, size, "%.*s%d%s", (int)(mark - pattern), pattern,
+                 (int)getpid(), mark + 2);
+    }
+}
+
+void mrail_engine_write_stats(mrail_engine_t *engine)
+{
+    const mrail_counters_t *c = &engine->counters;
+    mrail_memory_t memory;
+    char path[4096];
+    FILE *file;
+    int fd;
+
+    if (engine->config.stats[0] == '\0') {
+        return;
+    }
+    mrail_stats_path(path, sizeof(path), engine->config.stats);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    file = (fd < 0) ? NULL : fdopen(fd, "w");
+    if (file == NULL) {
+        mrail_warn("UCX_MRAIL_STATS: cannot write %s: %s", path,
+                   strerror(errno));
+        return;
+    }
+    mrail_engine_memory(engine, &memory);
+    fprintf(file, "{\"pid\": %d, \"rails\": %u, \"memory\": {\"pools\": %zu, "
+            "\"queues\": %zu, \"tables\": %zu}, \"qps\": %u, \"peers\": %u, "
+            "\"counters\": {", (int)getpid(), engine->num_rails, memory.pools,
+            memory.queues, memory.tables, memory.num_qps, memory.num_peers);
+#define MRAIL_COUNTER_PRINT(_name)                                            \
+    fprintf(file, "\"" #_name "\": %llu, ", (unsigned long long)c->_name);
+    MRAIL_COUNTERS(MRAIL_COUNTER_PRINT)
+#undef MRAIL_COUNTER_PRINT
+    fprintf(file, "\"end\": 0}}\n");
+    fclose(file);
+}

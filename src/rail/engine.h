@@ -1,0 +1,163 @@
+/*
+ * The engine's own structures.
+ *
+ * Two actors: the data path (whoever is inside the guard) and the control
+ * side (whoever holds ctl_lock: the service thread and, briefly, ep_create and
+ * the requests of mrail_peer_want()).  Control hands over lanes and failures
+ * by atomics in mrail_peer_t and by `alarm`; it never touches data fields.
+ * Lock order: guard, then ctl_lock.
+ */
+#ifndef MRAIL_RAIL_ENGINE_H
+#define MRAIL_RAIL_ENGINE_H
+
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/rng.h"
+#include "base/seq.h"
+#include "rail/guard.h"
+#include "rail/op.h"
+
+#include <pthread.h>
+
+#define MRAIL_MAX_IFACES 64
+#define MRAIL_BUCKETS 256
+#define MRAIL_RX_HEADROOM 64    /* mrail_rx_t, before the data header */
+#define MRAIL_TX_SMALL_AREA 448 /* bytes of a small send buffer */
+#define MRAIL_AM_SHORT_MAX 256  /* bytes of header + payload */
+#define MRAIL_AM_HDR_MAX 128    /* bytes of am_zcopy's header */
+#define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its home lane */
+#define MRAIL_REPOST_BATCH 8
+
+/* Things that may repeat per packet: counted, shown by mrail info. */
+#define MRAIL_COUNTERS(X)                                                     \
+    X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
+    X(put_bytes) X(get_bytes) X(segments) X(fences) X(flushes)                \
+    X(rx_bad_header) X(rx_no_iface) X(cqe_errors)                             \
+    X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
+    X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
+
+typedef struct mrail_counters {
+#define MRAIL_COUNTER_FIELD(_name) uint64_t _name;
+    MRAIL_COUNTERS(MRAIL_COUNTER_FIELD)
+#undef MRAIL_COUNTER_FIELD
+} mrail_counters_t;
+
+struct mrail_iface {
+    mrail_engine_t *engine;
+    mrail_iface_params_t params;
+    unsigned index;
+    int depth;          /* nested entries by callbacks */
+    int token;          /* of the guard */
+    mrail_list_t eps;
+    mrail_list_t inbox; /* mrail_rx_t for this iface */
+    mrail_list_t done;  /* mrail_done_t for this iface */
+};
+
+struct mrail_ep {
+    mrail_list_t list;      /* iface->eps */
+    mrail_list_t peer_list; /* peer->eps */
+    mrail_iface_t *iface;
+    mrail_peer_t *peer;
+    void *user;
+    uint16_t remote_iface;
+    int failed;             /* 0 or -errno */
+    int told;               /* ep_failed() has been called */
+};
+
+struct mrail_engine {
+    unsigned references;
+    mrail_config_t config;
+    uint64_t id;
+    uint64_t cookie;
+    mrail_rng_t rng; /* control lock */
+    unsigned num_rails;
+    mrail_rail_t rails[MRAIL_MAX_RAILS];
+    size_t rx_stride;
+    mrail_mem_t flush_mem; /* the rails' flush pages, as one registration */
+    uint16_t generation; /* of the last registration; atomic */
+
+    /* ---- data ---- */
+    mrail_guard_t guard;
+    mrail_iface_t *ifaces[MRAIL_MAX_IFACES];
+    unsigned num_ifaces;
+    mrail_iface_t *current; /* iface whose callbacks may be called now */
+    mrail_pool_t tx_small;
+    mrail_pool_t tx_big;
+    mrail_pool_t ops;
+    mrail_pool_t segs;
+    mrail_pool_t syncs;
+    mrail_pool_t groups;
+    mrail_list_t active;    /* peers to look at in progress */
+    mrail_list_t acks;      /* lanes that owe an answer */
+    mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
+    unsigned num_repost[MRAIL_MAX_RAILS];
+    mrail_counters_t counters; /* ctl_* by the control side, else by data */
+    unsigned num_events;    /* of this progress call */
+    unsigned num_dead;      /* peers that have failed */
+    int version_warned;     /* atomic */
+
+    /* ---- both ---- */
+    mrail_lane_t **lanes; /* [max_qps]; slots are set once, with release */
+    int alarm;            /* atomic: some peer has failed */
+
+    /* ---- control ---- */
+    pthread_mutex_t ctl_lock;
+    mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
+    mrail_list_t work;    /* peers with something to send or to wait for */
+    unsigned num_peers;
+    unsigned num_lanes;   /* used entries of `lanes` */
+    unsigned num_qps;
+    uint32_t ctl_seq;
+    unsigned next_base;   /* rotates the rail of first lanes */
+    int budget_warned;
+    pthread_t thread;
+    int event_fd;
+    int epoll_fd;
+    int stop;             /* atomic */
+};
+
+/* Gives a new receive buffer to its rail's SRQ: 0 or -errno. */
+int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx);
+
+/* Gives a used receive buffer back to its SRQ, in batches; when it is there,
+ * the lane's peer may send one more AM. */
+void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx);
+void mrail_rx_flush(mrail_engine_t *engine, unsigned rail);
+
+/* A lane's QP has failed: an event, on the data path. */
+void mrail_lane_error(mrail_lane_t *lane, const char *cause);
+
+/* Entry of every public data call of an iface; nests. */
+static inline void mrail_iface_enter(mrail_iface_t *iface)
+{
+    if (iface->depth++ == 0) {
+        iface->token = mrail_guard_enter(&iface->engine->guard);
+    }
+}
+
+static inline void mrail_iface_leave(mrail_iface_t *iface)
+{
+    if (--iface->depth == 0) {
+        mrail_guard_leave(&iface->engine->guard, iface->token);
+    }
+}
+
+/* One round over the CQs; callbacks only for `current`. */
+unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current);
+
+/* ---- service.c: thread, timers; ctl.c: the protocol it speaks ---- */
+int mrail_service_start(mrail_engine_t *engine);
+void mrail_service_stop(mrail_engine_t *engine);
+void mrail_service_wake(mrail_engine_t *engine);
+
+void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
+                       size_t length);
+/* Sends what is due; returns the time of the next deadline. */
+mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
+void mrail_ctl_bye(mrail_engine_t *engine);
+void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
+
+/* info.c */
+void mrail_engine_write_stats(mrail_engine_t *engine);
+
+#endif

@@ -1,0 +1,139 @@
+/* Endpoints: thin handles on a peer. */
+#include "config.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The peer behind an address; control lock held.  A peer that said goodbye
+ * has a new id when it comes back, so an old entry is never reused. */
+static mrail_peer_t *mrail_ep_find_peer(mrail_engine_t *engine,
+                                        const mrail_wire_device_addr_t *device,
+                                        const mrail_wire_iface_addr_t *iface)
+{
+    mrail_peer_t *peer = mrail_peer_find(engine, iface->id);
+
+    if (peer == NULL) {
+        peer = mrail_peer_create(engine, iface->id);
+    }
+    if ((peer != NULL) && (peer->boot_qpn == 0)) {
+        peer->cookie = iface->cookie;
+        peer->boot_qpn = iface->ud_qpn;
+        peer->boot_subnet = device->subnet;
+        memcpy(peer->boot_gid, device->gid, sizeof(peer->boot_gid));
+    }
+    return peer;
+}
+
+/* Every peer needs one QP; saying so when the endpoint is made lets the caller
+ * fail in the open. */
+static int mrail_ep_budget(mrail_engine_t *engine)
+{
+    unsigned peers;
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    peers = engine->num_peers;
+    pthread_mutex_unlock(&engine->ctl_lock);
+    if (peers <= engine->config.max_qps) {
+        return 0;
+    }
+    mrail_error("UCX_MRAIL_MAX_QPS=%u is below the number of peers: this "
+                "process needs at least %u", engine->config.max_qps, peers);
+    return -EDQUOT;
+}
+
+int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
+                    const void *iface_addr, void *user, mrail_ep_t **ep_p)
+{
+    mrail_engine_t *engine = iface->engine;
+    mrail_wire_device_addr_t device;
+    mrail_wire_iface_addr_t remote;
+    unsigned version;
+    mrail_ep_t *ep;
+    int ret;
+
+    if ((mrail_device_addr_decode(&device, device_addr, &version) != 0) ||
+        (mrail_iface_addr_decode(&remote, iface_addr, &version) != 0)) {
+        mrail_error("the peer's address has version %u, expected %u", version,
+                    MRAIL_WIRE_VERSION);
+        return -EPROTONOSUPPORT;
+    }
+    ep = calloc(1, sizeof(*ep));
+    if (ep == NULL) {
+        return -ENOMEM;
+    }
+    ret = mrail_ep_budget(engine);
+    if (ret != 0) {
+        free(ep);
+        return ret;
+    }
+    ep->iface = iface;
+    ep->user = user;
+    ep->remote_iface = remote.iface;
+
+    mrail_iface_enter(iface);
+    pthread_mutex_lock(&engine->ctl_lock);
+    ep->peer = mrail_ep_find_peer(engine, &device, &remote);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    if (ep->peer != NULL) {
+        ep->failed = __atomic_load_n(&ep->peer->failed, __ATOMIC_ACQUIRE);
+        mrail_list_add_tail(&iface->eps, &ep->list);
+        mrail_list_add_tail(&ep->peer->eps, &ep->peer_list);
+    }
+    mrail_iface_leave(iface);
+
+    if (ep->peer == NULL) {
+        free(ep);
+        return -ENOMEM;
+    }
+    *ep_p = ep;
+    return 0;
+}
+
+void mrail_ep_destroy(mrail_ep_t *ep)
+{
+    mrail_iface_t *iface = ep->iface;
+
+    mrail_iface_enter(iface);
+    mrail_list_del(&ep->list);
+    mrail_list_del(&ep->peer_list);
+    mrail_iface_leave(iface);
+    free(ep);
+}
+
+void *mrail_ep_user(const mrail_ep_t *ep)
+{
+    return ep->user;
+}
+
+int mrail_ep_check(mrail_ep_t *ep)
+{
+    mrail_engine_t *engine = ep->iface->engine;
+    mrail_peer_t *peer = ep->peer;
+
+    if (ep->failed != 0) {
+        return ep->failed;
+    }
+    mrail_peer_want(peer, 0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    if (peer->probe_tries == 0) {
+        peer->probe_tries = 1;
+        peer->probe_ns = 0;
+        mrail_list_del(&peer->work);
+        mrail_list_add_tail(&engine->work, &peer->work);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_service_wake(engine);
+    return 0;
+}
+
+void mrail_ep_cancel(mrail_ep_t *ep)
+{
+    mrail_iface_enter(ep->iface);
+    if (ep->failed == 0) {
+        ep->failed = -ECANCELED;
+        ep->told = 1;
+    }
+    mrail_iface_leave(ep->iface);
+}

@@ -1,0 +1,82 @@
+/*
+ * The data path's guard.  While the process has one iface, whose caller
+ * serialises it, entering costs two plain stores.  When a second iface is
+ * created, the guard becomes a mutex for good: the creator raises `shared`,
+ * makes every running thread pass a barrier (membarrier(2)), and waits until
+ * the first owner is outside.
+ *
+ * Biased locking with an asymmetric fence: the owner's store to `busy` and
+ * load of `shared` may not be reordered past each other; the barrier that this
+ * needs is paid by the creator, not by the owner.
+ */
+#ifndef MRAIL_RAIL_GUARD_H
+#define MRAIL_RAIL_GUARD_H
+
+#include "base/util.h"
+
+#include <pthread.h>
+
+typedef struct mrail_guard {
+    int busy;   /* the single owner is inside; written by it only */
+    int shared; /* 0 -> 1 once */
+    pthread_mutex_t lock; /* when shared */
+    unsigned waiting;     /* threads that want the mutex; atomic */
+} mrail_guard_t;
+
+void mrail_guard_init(mrail_guard_t *guard);
+void mrail_guard_cleanup(mrail_guard_t *guard);
+
+/* From now on the mutex is taken.  Not to be called from inside the guard. */
+void mrail_guard_share(mrail_guard_t *guard);
+
+/* ThreadSanitizer knows no membarrier(2): it gets the full order. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define MRAIL_GUARD_STORE __ATOMIC_SEQ_CST
+#define MRAIL_GUARD_LOAD __ATOMIC_SEQ_CST
+#else
+#define MRAIL_GUARD_STORE __ATOMIC_RELAXED
+#define MRAIL_GUARD_LOAD __ATOMIC_ACQUIRE
+#endif
+
+/* Returns a token for mrail_guard_leave().  Does not nest. */
+static inline int mrail_guard_enter(mrail_guard_t *guard)
+{
+    if (MRAIL_LIKELY(!__atomic_load_n(&guard->shared, __ATOMIC_RELAXED))) {
+        __atomic_store_n(&guard->busy, 1, MRAIL_GUARD_STORE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (MRAIL_LIKELY(!__atomic_load_n(&guard->shared,
+                                          MRAIL_GUARD_LOAD))) {
+            return 1;
+        }
+        __atomic_store_n(&guard->busy, 0, __ATOMIC_RELEASE);
+    }
+    __atomic_add_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&guard->lock);
+    __atomic_sub_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* 1 if another thread waits to enter.  A mutex is not fair: a thread that
+ * polls in a loop takes it again before the one that it woke has run, for
+ * seconds; so who only polls asks this first, and stands back. */
+static inline int mrail_guard_is_wanted(const mrail_guard_t *guard)
+{
+    return MRAIL_UNLIKELY(__atomic_load_n(&guard->shared, __ATOMIC_RELAXED)) &&
+           __atomic_load_n(&guard->waiting, __ATOMIC_RELAXED) != 0;
+}
+
+static inline void mrail_guard_leave(mrail_guard_t *guard, int token)
+{
+    if (MRAIL_LIKELY(token)) {
+        __atomic_store_n(&guard->busy, 0, __ATOMIC_RELEASE);
+    } else {
+        pthread_mutex_unlock(&guard->lock);
+    }
+}
+
+#endif

@@ -1,0 +1,443 @@
+/* Ifaces: entry of the callers, their inboxes, progress over the CQs. */
+#include "config.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- completions -------------------------------------------------------- */
+
+static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
+{
+    mrail_iface_t *iface = done->iface;
+    mrail_op_t *op;
+
+    ++engine->num_events;
+    if (done->kind == MRAIL_DONE_OP) {
+        op = MRAIL_CONTAINER_OF(done, mrail_op_t, done);
+        if ((op->unpack != NULL) && (done->status == 0)) {
+            op->unpack(op->unpack_arg, op->bounce->hdr, op->length);
+        }
+    }
+    if ((done->comp != NULL) && (iface != NULL)) {
+        iface->params.complete(iface->params.arg, done->comp, done->status);
+    }
+    switch (done->kind) {
+    case MRAIL_DONE_TX:
+        mrail_tx_put(MRAIL_CONTAINER_OF(done, mrail_tx_t, done));
+        break;
+    case MRAIL_DONE_OP:
+        mrail_op_release(MRAIL_CONTAINER_OF(done, mrail_op_t, done));
+        break;
+    case MRAIL_DONE_SYNC:
+        mrail_pool_put(&engine->groups,
+                       MRAIL_CONTAINER_OF(done, mrail_sync_group_t, done));
+        break;
+    }
+}
+
+static int mrail_done_is_silent(const mrail_done_t *done)
+{
+    if (done->comp != NULL) {
+        return 0;
+    }
+    return (done->kind != MRAIL_DONE_OP) ||
+           (MRAIL_CONTAINER_OF(done, mrail_op_t, done)->unpack == NULL);
+}
+
+void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status)
+{
+    done->status = status;
+    if ((done->iface == NULL) || (done->iface == engine->current) ||
+        mrail_done_is_silent(done)) {
+        mrail_done_run(engine, done);
+    } else {
+        mrail_list_add_tail(&done->iface->done, &done->list);
+    }
+}
+
+/* ---- progress ----------------------------------------------------------- */
+
+void mrail_lane_error(mrail_lane_t *lane, const char *cause)
+{
+    if (!__atomic_load_n(&lane->peer->failed, __ATOMIC_RELAXED)) {
+        mrail_warn("lane %u to peer %016llx on %s:%u failed: %s", lane->slot,
+                   (unsigned long long)lane->peer->id,
+                   lane->rail->attr.device, lane->rail->attr.port, cause);
+    }
+    mrail_ctl_peer_failed(lane->peer, -ECONNRESET);
+}
+
+static void mrail_engine_send_done(mrail_engine_t *engine,
+                                   const struct ibv_wc *wc,
+                                   mrail_ns_t *now_ns)
+{
+    mrail_lane_t *lane;
+    mrail_seg_t *seg;
+
+    if (wc->wr_id & MRAIL_WR_MARKER) {
+        lane = engine->lanes[(wc->wr_id >> 8) & 0xffff];
+        lane->sq_done = (uint32_t)(wc->wr_id >> 24) + 1;
+        seg = NULL;
+    } else {
+        seg = (mrail_seg_t *)(uintptr_t)wc->wr_id;
+        lane = seg->lane;
+        lane->sq_done = seg->sq_index;
+    }
+    if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
+        ++engine->counters.cqe_errors;
+        mrail_lane_error(lane, ibv_wc_status_str(wc->status));
+    }
+    if (seg != NULL) {
+        if (*now_ns == 0) {
+            *now_ns = mrail_clock_now();
+        }
+        mrail_rma_seg_done(engine, seg,
+                           (wc->status == IBV_WC_SUCCESS) ? 0 : -ECONNRESET,
+                           *now_ns);
+    }
+}
+
+/* A rail that has been quiet for this many polls is looked at in only one
+ * of eight: an empty poll costs, and a small message uses one rail. */
+#define MRAIL_RAIL_QUIET 512
+
+static int mrail_rail_skip(mrail_rail_t *rail)
+{
+    if (!__atomic_load_n(&rail->has_lanes, __ATOMIC_RELAXED)) {
+        return 1;
+    }
+    return (rail->idle >= MRAIL_RAIL_QUIET) && ((++rail->idle & 7) != 0);
+}
+
+static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned rail,
+                                       mrail_ns_t *now_ns)
+{
+    struct ibv_wc wc[16];
+    int n;
+
+    if (mrail_rail_skip(&engine->rails[rail])) {
+        return 0;
+    }
+    n = ibv_poll_cq(engine->rails[rail].cq, MRAIL_ARRAY_SIZE(wc), wc);
+    if (n <= 0) {
+        ++engine->rails[rail].idle;
+    } else {
+        engine->rails[rail].idle = 0;
+    }
+    for (int i = 0; i < n; ++i) {
+        if (wc[i].opcode & IBV_WC_RECV) {
+            mrail_am_recv(engine, (mrail_rx_t *)(uintptr_t)wc[i].wr_id,
+                          &wc[i]);
+        } else {
+            mrail_engine_send_done(engine, &wc[i], now_ns);
+        }
+    }
+    if (engine->num_repost[rail] != 0) {
+        mrail_rx_flush(engine, rail);
+    }
+    return (n > 0) ? (unsigned)n : 0;
+}
+
+static void mrail_engine_check_failed(mrail_engine_t *engine)
+{
+    mrail_peer_t *peer;
+    int status;
+
+    __atomic_store_n(&engine->alarm, 0, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&engine->ctl_lock);
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
+            if ((status != 0) && !peer->dead) {
+                mrail_peer_fail(peer, status);
+            }
+        }
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
+{
+    mrail_peer_t *peer, *tmp;
+
+    if (*now_ns == 0) {
+        *now_ns = mrail_clock_now();
+    }
+    mrail_list_for_each_safe(peer, tmp, &engine->active, mrail_peer_t,
+                             active) {
+        if (MRAIL_UNLIKELY(peer->dead)) {
+            mrail_peer_fail(peer, peer->failed);
+            if (peer->dead == 2) {
+                mrail_list_del(&peer->active);
+            }
+            continue;
+        }
+        mrail_rma_pump(peer, *now_ns);
+        if (!mrail_list_empty(&peer->syncs)) {
+            mrail_sync_check(peer, *now_ns);
+        }
+        if (mrail_list_empty(&peer->uncut) &&
+            mrail_list_empty(&peer->syncs)) {
+            mrail_list_del(&peer->active);
+        }
+    }
+}
+
+unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
+{
+    mrail_iface_t *outer = engine->current;
+    mrail_ns_t now_ns = 0; /* read once, and only if somebody needs it */
+
+    engine->current = current;
+    engine->num_events = 0;
+    for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
+        engine->num_events += mrail_engine_poll_rail(engine, rail, &now_ns);
+    }
+    if (MRAIL_UNLIKELY(__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED))) {
+        mrail_engine_check_failed(engine);
+    }
+    if (!mrail_list_empty(&engine->active)) {
+        mrail_engine_visit(engine, &now_ns);
+    }
+    if (!mrail_list_empty(&engine->acks)) {
+        mrail_am_send_acks(engine);
+    }
+    engine->current = outer;
+    return engine->num_events;
+}
+
+/* What arrived or completed while another iface was in progress. */
+static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
+{
+    mrail_engine_t *engine = iface->engine;
+    unsigned count = 0;
+
+    engine->current = iface;
+    while (!mrail_list_empty(&iface->inbox)) {
+        mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, list);
+
+        mrail_list_del(&rx->list);
+        iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
+                         rx->length);
+        mrail_rx_release(engine, rx);
+        ++count;
+    }
+    while (!mrail_list_empty(&iface->done)) {
+        mrail_done_t *done = mrail_list_head(&iface->done, mrail_done_t, list);
+
+        mrail_list_del(&done->list);
+        mrail_done_run(engine, done);
+        ++count;
+    }
+    for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
+        mrail_rx_flush(engine, rail);
+    }
+    engine->current = NULL;
+    return count;
+}
+
+static void mrail_iface_tell_failed(mrail_iface_t *iface)
+{
+    mrail_ep_t *ep, *tmp;
+
+    mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
+        if ((ep->failed != 0) && !ep->told && (ep->peer->dead == 2)) {
+            ep->told = 1;
+            /* Who said goodbye is no failure. */
+            if ((iface->params.ep_failed != NULL) &&
+                (ep->failed != -ESHUTDOWN)) {
+                iface->params.ep_failed(iface->params.arg, ep, ep->failed);
+            }
+        }
+    }
+}
+
+unsigned mrail_iface_progress(mrail_iface_t *iface)
+{
+    mrail_engine_t *engine = iface->engine;
+    unsigned count = 0;
+
+    if (mrail_guard_is_wanted(&engine->guard) && (iface->depth == 0)) {
+        sched_yield();
+        return 0;
+    }
+    mrail_iface_enter(iface);
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
+                       !mrail_list_empty(&iface->done))) {
+        count = mrail_iface_empty_inbox(iface);
+    }
+    count += mrail_engine_poll(engine, iface);
+    if (MRAIL_UNLIKELY(engine->num_dead != 0)) {
+        mrail_iface_tell_failed(iface);
+    }
+    mrail_iface_leave(iface);
+    return count;
+}
+
+/* ---- life --------------------------------------------------------------- */
+
+int mrail_iface_create(mrail_engine_t *engine,
+                       const mrail_iface_params_t *params,
+                       mrail_iface_t **iface_p)
+{
+    mrail_iface_t *iface = calloc(1, sizeof(*iface));
+    unsigned index = 0;
+
+    if (iface == NULL) {
+        return -ENOMEM;
+    }
+    iface->engine = engine;
+    iface->params = *params;
+    mrail_list_init(&iface->eps);
+    mrail_list_init(&iface->inbox);
+    mrail_list_init(&iface->done);
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    while ((index < MRAIL_MAX_IFACES) && (engine->ifaces[index] != NULL)) {
+        ++index;
+    }
+    if (index < MRAIL_MAX_IFACES) {
+        if (engine->num_ifaces++ != 0) {
+            mrail_guard_share(&engine->guard);
+        }
+        iface->index = index;
+        __atomic_store_n(&engine->ifaces[index], iface, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+    if (index == MRAIL_MAX_IFACES) {
+        mrail_error("more than %u interfaces in one process",
+                    MRAIL_MAX_IFACES);
+        free(iface);
+        return -EMFILE;
+    }
+    *iface_p = iface;
+    return 0;
+}
+
+/* Nobody is to be told about what is still under way. */
+static void mrail_iface_forget(mrail_iface_t *iface, mrail_peer_t *peer)
+{
+    mrail_sync_t *sync;
+    mrail_tx_t *tx;
+    mrail_op_t *op;
+
+    mrail_list_for_each(tx, &peer->unacked, mrail_tx_t, list) {
+        if (tx->done.iface == iface) {
+            tx->done.iface = NULL;
+        }
+    }
+    mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
+        if (op->done.iface == iface) {
+            op->done.iface = NULL;
+            op->unpack = NULL;
+        }
+    }
+    mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
+        if ((sync->group != NULL) && (sync->group->done.iface == iface)) {
+            sync->group->done.iface = NULL;
+        }
+    }
+}
+
+void mrail_iface_destroy(mrail_iface_t *iface)
+{
+    mrail_engine_t *engine = iface->engine;
+    mrail_peer_t *peer;
+
+    mrail_iface_enter(iface);
+    iface->params.complete = NULL;
+    while (!mrail_list_empty(&iface->inbox)) {
+        mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, list);
+
+        mrail_list_del(&rx->list);
+        mrail_rx_release(engine, rx);
+    }
+    while (!mrail_list_empty(&iface->done)) {
+        mrail_done_t *done = mrail_list_head(&iface->done, mrail_done_t, list);
+
+        mrail_list_del(&done->list);
+        done->comp = NULL;
+        mrail_done_run(engine, done);
+    }
+    pthread_mutex_lock(&engine->ctl_lock);
+    engine->ifaces[iface->index] = NULL;
+    --engine->num_ifaces;
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            mrail_iface_forget(iface, peer);
+        }
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_iface_leave(iface);
+    free(iface);
+}
+
+/* ---- addresses ---------------------------------------------------------- */
+
+size_t mrail_iface_addr_size(const mrail_iface_t *iface)
+{
+    return MRAIL_IFACE_ADDR_SIZE;
+}
+
+size_t mrail_device_addr_size(const mrail_engine_t *engine)
+{
+    return MRAIL_DEVICE_ADDR_SIZE;
+}
+
+/* The rail on which first messages reach this engine: rotates over processes
+ * so that not all of a node's hellos meet on its first rail. */
+static unsigned mrail_boot_rail(const mrail_engine_t *engine)
+{
+    return (unsigned)(engine->id % engine->num_rails);
+}
+
+void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer)
+{
+    const mrail_engine_t *engine = iface->engine;
+    mrail_wire_iface_addr_t addr = {
+        .iface = (uint16_t)iface->index,
+        .ud_qpn = engine->rails[mrail_boot_rail(engine)].ud_qp->qp_num,
+        .id = engine->id,
+        .cookie = engine->cookie,
+    };
+
+    mrail_iface_addr_encode(&addr, buffer);
+}
+
+void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer)
+{
+    const mrail_rail_t *rail = &engine->rails[mrail_boot_rail(engine)];
+    mrail_wire_device_addr_t addr = {
+        .num_rails = (uint8_t)engine->num_rails,
+        .rail = (uint8_t)rail->index,
+        .subnet = rail->attr.subnet,
+    };
+
+    memcpy(addr.gid, rail->attr.gid, sizeof(addr.gid));
+    mrail_device_addr_encode(&addr, buffer);
+}
+
+int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
+                            const void *iface_addr)
+{
+    mrail_wire_device_addr_t device;
+    mrail_wire_iface_addr_t iface;
+    unsigned version;
+
+    if ((mrail_device_addr_decode(&device, device_addr, &version) != 0) ||
+        ((iface_addr != NULL) &&
+         (mrail_iface_addr_decode(&iface, iface_addr, &version) != 0))) {
+        if (!__atomic_exchange_n(&engine->version_warned, 1,
+                                 __ATOMIC_RELAXED)) {
+            mrail_warn("a peer speaks version %u of mrail's wire format, this "
+                       "process version %u: it is not reached through mrail; "
+                       "use the same mrail on all nodes", version,
+                       MRAIL_WIRE_VERSION);
+        }
+        return 0;
+    }
+    return 1;
+}

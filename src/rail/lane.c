@@ -1,0 +1,248 @@
+#include "config.h"
+#include "rail/lane.h"
+
+#include "base/log.h"
+#include "orchestrator/ports.h"
+#include "rail/engine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    unsigned from; /* bits of the states that may precede */
+} lane_states[MRAIL_LANE_STATES] = {
+#define FROM(_s) (1u << MRAIL_LANE_##_s)
+    [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING)},
+    [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
+    [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
+    [MRAIL_LANE_UP] = {"up", FROM(CONNECTING) | FROM(ACCEPTING)},
+    [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
+                                         FROM(UP)},
+#undef FROM
+};
+
+const char *mrail_lane_state_name(mrail_lane_state_t state)
+{
+    return lane_states[state].name;
+}
+
+void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
+                          const char *cause)
+{
+    assert(lane_states[state].from & (1u << lane->state));
+    mrail_debug("peer %016llx lane %u qp 0x%x rail %u sport %u: %s -> %s (%s)",
+                (unsigned long long)lane->peer->id, lane->slot,
+                (lane->qp != NULL) ? lane->qp->qp_num : 0,
+                (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
+                lane_states[lane->state].name, lane_states[state].name, cause);
+    lane->state = state;
+}
+
+int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
+{
+    struct ibv_send_wr *bad;
+    int ret;
+
+    ++lane->sq_posted;
+    lane->rail->idle = 0;
+    if (!(wr->send_flags & IBV_SEND_SIGNALED) &&
+        (++lane->unsignalled >= lane->sq_depth / 4)) {
+        wr->wr_id = mrail_lane_marker(lane);
+        wr->send_flags |= IBV_SEND_SIGNALED;
+    }
+    if (wr->send_flags & IBV_SEND_SIGNALED) {
+        lane->unsignalled = 0;
+    }
+    ret = ibv_post_send(lane->qp, wr, &bad);
+    return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
+}
+
+/* Receive buffers for what the peer may send on this lane. */
+static int mrail_lane_post_buffers(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    size_t stride = engine->rx_stride;
+    unsigned count = lane->credits + MRAIL_ACK_RESERVE;
+    mrail_rail_t *rail = lane->rail;
+    int ret;
+
+    if (posix_memalign(&lane->rx_base, 4096, count * stride) != 0) {
+        lane->rx_base = NULL;
+        return -ENOMEM;
+    }
+    lane->rx_bytes = count * stride;
+    lane->rx_mr = ibv_reg_mr(rail->pd, lane->rx_base, lane->rx_bytes,
+                             IBV_ACCESS_LOCAL_WRITE);
+    if (lane->rx_mr == NULL) {
+        free(lane->rx_base);
+        lane->rx_base = NULL;
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+        mrail_rx_t *rx = (mrail_rx_t *)((char *)lane->rx_base + i * stride);
+
+        mrail_list_init(&rx->list);
+        rx->rail = rail;
+        rx->lkey = lane->rx_mr->lkey;
+        rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
+        ret = mrail_rx_post(engine, rx);
+        if (ret != 0) {
+            return ret;
+        }
+    }
+    rail->srq_used += count;
+    return 0;
+}
+
+/* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
+ * with a quarter.  Fewer when the rail's SRQ runs short. */
+static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
+                                   unsigned num_pairs)
+{
+    unsigned left = MRAIL_SRQ_DEPTH - lane->rail->srq_used;
+    unsigned credits;
+
+    lane->am_lane = (lane->slot < num_pairs);
+    if (!lane->am_lane) {
+        lane->credits = 0;
+        return;
+    }
+    credits = engine->config.am_credits;
+    if (lane->slot != 0) {
+        credits = MRAIL_MAX(credits / 4, 4u);
+    }
+    while ((credits > 2) && (credits + MRAIL_ACK_RESERVE > left / 4)) {
+        credits /= 2;
+    }
+    lane->credits = credits;
+    lane->am_granted = lane->am_told = (uint16_t)credits;
+}
+
+int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
+                         mrail_rail_t *rail)
+{
+    struct ibv_qp_init_attr init = {
+        .qp_type = IBV_QPT_RC,
+        .send_cq = rail->cq,
+        .recv_cq = rail->cq,
+        .srq = rail->srq,
+        .cap = {.max_send_wr = engine->config.tx_depth,
+                .max_send_sge = 1 + MRAIL_MAX_IOV,
+                .max_inline_data = rail->attr.max_inline},
+    };
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT,
+        .port_num = (uint8_t)rail->attr.port,
+        .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                           IBV_ACCESS_REMOTE_READ,
+    };
+    int ret;
+
+    lane->rail = rail;
+    lane->qp = ibv_create_qp(rail->pd, &init);
+    if (lane->qp == NULL) {
+        return -errno;
+    }
+    lane->max_inline = rail->attr.max_inline;
+    lane->sq_depth = engine->config.tx_depth;
+    lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
+    ret = ibv_modify_qp(lane->qp, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                            IBV_QP_ACCESS_FLAGS);
+    if (ret != 0) {
+        ret = -ret;
+        goto err_destroy_qp;
+    }
+    mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
+    if (lane->am_lane) {
+        ret = mrail_lane_post_buffers(engine, lane);
+        if (ret != 0) {
+            goto err_destroy_qp;
+        }
+    }
+    ++engine->num_qps;
+    return 0;
+
+err_destroy_qp:
+    ibv_destroy_qp(lane->qp);
+    lane->qp = NULL;
+    return ret;
+}
+
+/* The buffers stay in the SRQ until the engine closes: a device offers no way
+ * to take them back. */
+void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    if (lane->qp != NULL) {
+        ibv_destroy_qp(lane->qp);
+        lane->qp = NULL;
+        --engine->num_qps;
+    }
+}
+
+static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,
+                             const mrail_wire_lane_t *remote,
+                             const mrail_wire_rail_t *remote_rail)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = MRAIL_MIN((unsigned)lane->rail->mtu, remote_rail->mtu),
+        .dest_qp_num = remote->qpn,
+        .rq_psn = remote->psn,
+        .max_dest_rd_atomic = (uint8_t)lane->rail->max_rd_atomic,
+        .min_rnr_timer = 12, /* 0.64 ms */
+    };
+
+    mrail_rail_fill_ah(lane->rail, &engine->config, remote_rail->gid,
+                       mrail_ports_flow_label(lane->sport), &attr.ah_attr);
+    return -ibv_modify_qp(lane->qp, &attr,
+                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                              IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                              IBV_QP_MAX_DEST_RD_ATOMIC |
+                              IBV_QP_MIN_RNR_TIMER);
+}
+
+static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTS,
+        .sq_psn = lane->psn,
+        .timeout = (uint8_t)engine->config.timeout,
+        .retry_cnt = (uint8_t)engine->config.retry_cnt,
+        .rnr_retry = (uint8_t)engine->config.rnr_retry,
+        .max_rd_atomic = (uint8_t)lane->rail->max_rd_atomic,
+    };
+
+    return -ibv_modify_qp(lane->qp, &attr,
+                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+                              IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                              IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
+                       const mrail_wire_lane_t *remote,
+                       const mrail_wire_rail_t *remote_rail)
+{
+    int ret;
+
+    lane->remote_index = remote->index;
+    lane->remote_rail = remote->src_rail;
+    lane->am_limit = lane->am_window = remote->credits;
+    lane->sched.nominal =
+        MRAIL_MAX(MRAIL_MIN(lane->rail->attr.rate_bps / 1000000,
+                            (uint64_t)remote_rail->rate_mbps),
+                  1ull) *
+        125000;
+    ret = mrail_lane_to_rtr(engine, lane, remote, remote_rail);
+    if (ret == 0) {
+        ret = mrail_lane_to_rts(engine, lane);
+    }
+    if (ret != 0) {
+        mrail_error("%s:%u: cannot connect qp 0x%x to qp 0x%x: %s",
+                    lane->rail->attr.device, lane->rail->attr.port,
+                    lane->qp->qp_num, remote->qpn, strerror(-ret));
+    }
+    return ret;
+}

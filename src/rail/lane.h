@@ -1,0 +1,134 @@
+/*
+ * A lane: one RC QP between two peer processes on a pair of rails, with its
+ * UDP source port.  docs/architecture.md draws who owns which field:
+ * "control" fields are written by the service thread under the control lock;
+ * "data" fields belong to the data path (inside the guard).
+ *
+ * Invariant: a lane's QP is in the engine's lane table before it can receive.
+ */
+#ifndef MRAIL_RAIL_LANE_H
+#define MRAIL_RAIL_LANE_H
+
+#include "base/list.h"
+#include "rail/rail.h"
+#include "rail/sched.h"
+
+/* Receive buffers per lane beyond its credits, for what takes no credit: each
+ * end has at most one standalone ACK_REQ and one answer under way on a lane.
+ * News about credits are sent for every half window that was consumed, and a
+ * peer that has not read them cannot send more than one window: two. */
+#define MRAIL_ACK_RESERVE 4
+
+typedef enum mrail_lane_state {
+    MRAIL_LANE_IDLE,       /* no QP */
+    MRAIL_LANE_CONNECTING, /* LANE_REQ sent, waits for LANE_REP */
+    MRAIL_LANE_ACCEPTING,  /* LANE_REP sent, waits for LANE_READY or data */
+    MRAIL_LANE_UP,
+    MRAIL_LANE_FAILED,     /* its QP reported an error */
+    MRAIL_LANE_STATES
+} mrail_lane_state_t;
+
+typedef struct mrail_peer mrail_peer_t;
+typedef struct mrail_lane mrail_lane_t;
+
+/* A receive buffer of a rail's SRQ.  It belongs to the device, to a reorder
+ * queue or to an iface's inbox. */
+typedef struct mrail_rx {
+    mrail_list_t list;
+    mrail_rail_t *rail;
+    mrail_lane_t *lane; /* that it arrived on */
+    uint32_t lkey;
+    uint32_t length;    /* bytes after the data header */
+    mrail_data_hdr_t *hdr;
+} mrail_rx_t;
+
+struct mrail_lane {
+    mrail_sched_lane_t sched; /* data: load and speed for RMA */
+    uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
+
+    /* data: send queue */
+    struct ibv_qp *qp;
+    uint32_t sq_posted;   /* work requests ever posted */
+    uint32_t sq_done;     /* known to be complete */
+    uint32_t sq_depth;
+    uint32_t unsignalled; /* since the last signalled one */
+    uint32_t max_inline;  /* bytes */
+
+    /* data: credits, in AMs, modulo 2^16 */
+    uint16_t am_sent;
+    uint16_t am_limit;    /* may be sent in total */
+    uint16_t am_granted;  /* the peer may send in total */
+    uint16_t am_told;     /* as the peer knows from our last message */
+    uint16_t am_window;   /* limit at the start: AMs under way at most */
+
+    uint8_t ack_due;      /* data: an ACK_REQ waits for its answer */
+    uint8_t ack_req_out;  /* data: our ACK_REQ has no answer yet */
+    uint8_t dirty;        /* data: WRITEs since the last visibility READ */
+    uint8_t am_lane;      /* carries active messages */
+    mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
+
+    mrail_peer_t *peer;
+    mrail_rail_t *rail;
+    uint16_t index;        /* in the engine's lane table */
+    uint16_t slot;         /* among the peer's lanes */
+    uint16_t epoch;        /* agreed; the initiator's choice */
+    uint16_t remote_index;
+    uint16_t sport;
+    uint8_t remote_rail;
+
+    /* control */
+    mrail_lane_state_t state;
+    uint32_t psn;
+    uint32_t request;      /* sequence number of the request under way */
+    unsigned tries;
+    mrail_ns_t deadline_ns; /* of the next retransmission */
+    unsigned credits;      /* receive buffers for the peer's AMs */
+
+    /* the lane's share of the SRQ; freed when the engine closes */
+    void *rx_base;
+    struct ibv_mr *rx_mr;
+    size_t rx_bytes;
+};
+
+static inline unsigned mrail_lane_sq_free(const mrail_lane_t *lane)
+{
+    return lane->sq_depth - (lane->sq_posted - lane->sq_done);
+}
+
+static inline unsigned mrail_lane_credits(const mrail_lane_t *lane)
+{
+    return (uint16_t)(lane->am_limit - lane->am_sent);
+}
+
+/* wr_id of a send completion: a segment's address, or a lane's marker. */
+#define MRAIL_WR_MARKER 1ull
+
+static inline uint64_t mrail_lane_marker(const mrail_lane_t *lane)
+{
+    return ((uint64_t)lane->sq_posted << 24) | ((uint64_t)lane->index << 8) |
+           MRAIL_WR_MARKER;
+}
+
+/*
+ * Posts one work request.  The caller has checked mrail_lane_sq_free().  AM
+ * sends and acknowledgements are signalled now and then, to learn that the
+ * queue has drained.  0 or -errno of ibv_post_send(3): a lane event.
+ */
+int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr);
+
+/* Control side: makes, connects and ends the QP.  Under the control lock. */
+typedef struct mrail_engine mrail_engine_t;
+
+int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
+                         mrail_rail_t *rail);
+void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane);
+int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
+                       const mrail_wire_lane_t *remote,
+                       const mrail_wire_rail_t *remote_rail);
+
+/* The one writer of the state: checks that the move is legal and logs it. */
+void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
+                          const char *cause);
+const char *mrail_lane_state_name(mrail_lane_state_t state);
+
+#endif

@@ -1,0 +1,100 @@
+#include "config.h"
+#include "rail/mem.h"
+
+#include "base/codec.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MRAIL_RKEY_SIZE(_n) (4 + 4 * (size_t)(_n))
+
+int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
+                  mrail_mem_t **mem_p)
+{
+    mrail_mem_t *mem = calloc(1, sizeof(*mem));
+    int ret;
+
+    if (mem == NULL) {
+        return -ENOMEM;
+    }
+    mem->engine = engine;
+    mem->generation =
+        __atomic_add_fetch(&engine->generation, 1, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mem->mr[i] = ibv_reg_mr(engine->rails[i].pd, address, length,
+                                IBV_ACCESS_LOCAL_WRITE |
+                                    IBV_ACCESS_REMOTE_WRITE |
+                                    IBV_ACCESS_REMOTE_READ);
+        if (mem->mr[i] == NULL) {
+            ret = -errno;
+            mrail_debug("%s: ibv_reg_mr(%p, %zu) failed: %s",
+                        engine->rails[i].attr.device, address, length,
+                        strerror(-ret));
+            mrail_mem_dereg(mem);
+            return ret;
+        }
+    }
+    *mem_p = mem;
+    return 0;
+}
+
+int mrail_mem_dereg(mrail_mem_t *mem)
+{
+    int ret = 0;
+
+    for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
+        if ((mem->mr[i] != NULL) && (ibv_dereg_mr(mem->mr[i]) != 0)) {
+            ret = -errno;
+        }
+    }
+    free(mem);
+    return ret;
+}
+
+/* Packed key: version, number of rails, generation, one rkey per rail. */
+void mrail_rkey_pack(const mrail_mem_t *mem, void *buffer)
+{
+    unsigned count = mem->engine->num_rails;
+    mrail_writer_t w;
+
+    mrail_writer_init(&w, buffer, MRAIL_RKEY_SIZE(count));
+    mrail_put_u8(&w, MRAIL_WIRE_VERSION);
+    mrail_put_u8(&w, (uint8_t)count);
+    mrail_put_u16(&w, mem->generation);
+    for (unsigned i = 0; i < count; ++i) {
+        mrail_put_u32(&w, mem->mr[i]->rkey);
+    }
+}
+
+int mrail_rkey_unpack(const void *buffer, mrail_rkey_t **rkey_p)
+{
+    mrail_rkey_t *rkey;
+    mrail_reader_t r;
+    unsigned version, count;
+
+    mrail_reader_init(&r, buffer, MRAIL_RKEY_SIZE(MRAIL_MAX_RAILS));
+    version = mrail_get_u8(&r);
+    count = mrail_get_u8(&r);
+    if ((version != MRAIL_WIRE_VERSION) || (count == 0) ||
+        (count > MRAIL_MAX_RAILS)) {
+        return -EINVAL;
+    }
+    rkey = calloc(1, sizeof(*rkey));
+    if (rkey == NULL) {
+        return -ENOMEM;
+    }
+    rkey->count = count;
+    rkey->generation = mrail_get_u16(&r);
+    for (unsigned i = 0; i < count; ++i) {
+        rkey->rkey[i] = mrail_get_u32(&r);
+    }
+    *rkey_p = rkey;
+    return 0;
+}
+
+void mrail_rkey_release(mrail_rkey_t *rkey)
+{
+    free(rkey);
+}

@@ -1,0 +1,119 @@
+/*
+ * Work under way: active messages until they are acknowledged (mrail_tx_t),
+ * RMA operations (mrail_op_t) and their segments (mrail_seg_t), flushes and
+ * fences (mrail_sync_t).  Data path only.
+ */
+#ifndef MRAIL_RAIL_OP_H
+#define MRAIL_RAIL_OP_H
+
+#include "rail/peer.h"
+
+/* A completion that waits for its iface's own progress call. */
+typedef enum mrail_done_kind { MRAIL_DONE_TX, MRAIL_DONE_OP, MRAIL_DONE_SYNC }
+    mrail_done_kind_t;
+
+typedef struct mrail_done {
+    mrail_list_t list; /* iface->done */
+    mrail_iface_t *iface;
+    void *comp;        /* NULL: nobody asked */
+    int status;
+    mrail_done_kind_t kind;
+} mrail_done_t;
+
+/* An active message, kept until the peer has acknowledged it, so that it can
+ * be sent again through another rail. */
+typedef struct mrail_tx {
+    mrail_done_t done;
+    mrail_list_t list; /* peer->unacked */
+    mrail_mem_t *mem;  /* registration of this element */
+    mrail_pool_t *pool;
+    mrail_lane_t *lane;
+    uint32_t seq;
+    uint32_t length;   /* bytes on the wire */
+    uint32_t hdr_length; /* bytes at `hdr`, data header included */
+    unsigned iov_count;
+    mrail_data_hdr_t *hdr; /* wire image; the iovs follow it in memory */
+    mrail_iov_t *iov;
+} mrail_tx_t;
+
+typedef enum mrail_op_kind { MRAIL_OP_PUT, MRAIL_OP_GET, MRAIL_OP_VISIBLE }
+    mrail_op_kind_t;
+
+typedef struct mrail_op {
+    mrail_done_t done;
+    mrail_list_t list;  /* peer->ops */
+    mrail_list_t uncut; /* peer->uncut */
+    mrail_peer_t *peer;
+    uint64_t id;
+    mrail_op_kind_t kind;
+    int whole;          /* one lane takes it all */
+    unsigned pending;   /* segments posted and not complete */
+    size_t left;        /* bytes not posted */
+    unsigned iov_count;
+    unsigned iov_index; /* first iov with bytes left */
+    size_t iov_offset;
+    mrail_iov_t iov[MRAIL_MAX_IOV];
+    uint64_t remote_address; /* of the next segment */
+    const mrail_rkey_t *rkey;
+    mrail_tx_t *bounce; /* buffer of the bcopy forms */
+    mrail_unpack_func_t unpack;
+    void *unpack_arg;
+    size_t length;
+} mrail_op_t;
+
+typedef struct mrail_seg {
+    mrail_op_t *op;
+    mrail_lane_t *lane;
+    uint32_t sq_index; /* lane->sq_posted after it */
+    uint32_t length;
+    mrail_ns_t post_ns;
+} mrail_seg_t;
+
+typedef enum mrail_sync_kind { MRAIL_SYNC_FLUSH, MRAIL_SYNC_FENCE }
+    mrail_sync_kind_t;
+
+typedef struct mrail_sync_group {
+    mrail_done_t done;
+    unsigned count;     /* members not finished */
+} mrail_sync_group_t;
+
+/* Finished when AMs before am_seq are acknowledged, operations up to op_id
+ * are complete, and what they wrote is visible on every rail. */
+typedef struct mrail_sync {
+    mrail_list_t list; /* peer->syncs */
+    mrail_sync_kind_t kind;
+    int visible_posted; /* the READs of the last stage are out */
+    uint32_t am_seq;
+    uint64_t op_id;
+    mrail_sync_group_t *group; /* NULL for a fence */
+} mrail_sync_t;
+
+/* ---- am.c ---- */
+void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
+                   const struct ibv_wc *wc);
+void mrail_am_request_ack(mrail_peer_t *peer);
+void mrail_am_send_acks(mrail_engine_t *engine);
+void mrail_am_fail(mrail_peer_t *peer, int status);
+
+/* ---- rma.c ---- */
+void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
+void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
+                        mrail_ns_t now_ns);
+/* Posts a READ on every lane with unflushed WRITEs: 1 if all are out. */
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_ns_t now_ns);
+void mrail_rma_fail(mrail_peer_t *peer, int status);
+void mrail_op_release(mrail_op_t *op);
+
+/* ---- sync.c ---- */
+void mrail_sync_check(mrail_peer_t *peer, mrail_ns_t now_ns);
+void mrail_sync_fail(mrail_peer_t *peer, int status);
+
+/* ---- tx buffers (am.c) ---- */
+mrail_tx_t *mrail_tx_get(mrail_pool_t *pool);
+void mrail_tx_put(mrail_tx_t *tx);
+
+/* ---- iface.c ---- */
+/* Completes now if `done`'s iface is in progress, else when it is. */
+void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status);
+
+#endif

@@ -1,0 +1,161 @@
+#include "config.h"
+#include "rail/peer.h"
+
+#include "rail/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id)
+{
+    mrail_list_t *head = &engine->buckets[mrail_mix64(id) % MRAIL_BUCKETS];
+    mrail_peer_t *peer;
+
+    mrail_list_for_each(peer, head, mrail_peer_t, list) {
+        if (peer->id == id) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
+{
+    mrail_peer_t *peer = calloc(1, sizeof(*peer));
+
+    if (peer == NULL) {
+        return NULL;
+    }
+    peer->engine = engine;
+    peer->id = id;
+    peer->op_next = 1;
+    peer->rotation = engine->num_peers++;
+    mrail_list_init(&peer->work);
+    mrail_list_init(&peer->eps);
+    mrail_list_init(&peer->unacked);
+    mrail_list_init(&peer->hold);
+    mrail_list_init(&peer->ops);
+    mrail_list_init(&peer->uncut);
+    mrail_list_init(&peer->syncs);
+    mrail_list_init(&peer->active);
+    mrail_list_add_tail(&engine->buckets[mrail_mix64(id) % MRAIL_BUCKETS],
+                        &peer->list);
+    return peer;
+}
+
+void mrail_peer_free(mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
+        if (peer->boot_ah[i] != NULL) {
+            ibv_destroy_ah(peer->boot_ah[i]);
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
+        if (peer->pair_ah[i] != NULL) {
+            ibv_destroy_ah(peer->pair_ah[i]);
+        }
+    }
+    mrail_list_del(&peer->list);
+    free(peer);
+}
+
+void mrail_peer_refresh(mrail_peer_t *peer)
+{
+    uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
+
+    peer->seen_mask = mask;
+    peer->num_up = 0;
+    /* Slots below num_pairs carry AMs, so AM lanes come first. */
+    peer->num_am = 0;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (mask & (1ull << slot)) {
+            mrail_lane_t *lane = peer->lanes[slot];
+
+            peer->num_am += lane->am_lane;
+            peer->up[peer->num_up] = lane;
+            peer->sched[peer->num_up++] = &lane->sched;
+        }
+    }
+}
+
+void mrail_peer_want(mrail_peer_t *peer, int all)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if (all ? peer->expand_wanted : peer->connect_wanted) {
+        return;
+    }
+    peer->connect_wanted = 1;
+    peer->expand_wanted |= all;
+    pthread_mutex_lock(&engine->ctl_lock);
+    peer->want_slots = all ? MRAIL_MAX_SLOTS : MRAIL_MAX(peer->want_slots, 1u);
+    mrail_list_del(&peer->work);
+    mrail_list_add_tail(&engine->work, &peer->work);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_service_wake(engine);
+}
+
+void mrail_peer_activate(mrail_peer_t *peer)
+{
+    if (mrail_list_empty(&peer->active)) {
+        mrail_list_add_tail(&peer->engine->active, &peer->active);
+    }
+}
+
+/* The devices may still read from or write to the memory of what is under
+ * way until every work request has come back. */
+static int mrail_peer_drained(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        const mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((peer->seen_mask & (1ull << slot)) &&
+            (lane->sq_posted != lane->sq_done)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Moves the QP to error and posts a last request: when that comes back, so
+ * have all before it, also those that completed without a signal. */
+static void mrail_peer_drain(mrail_lane_t *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    struct ibv_send_wr wr = {
+        .wr_id = mrail_lane_marker(lane),
+        .opcode = IBV_WR_SEND,
+        .send_flags = IBV_SEND_SIGNALED,
+    };
+
+    ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+    if ((mrail_lane_sq_free(lane) != 0) && (mrail_lane_post(lane, &wr) != 0)) {
+        /* A device that takes no request in this state has none either. */
+        lane->sq_done = lane->sq_posted;
+    }
+}
+
+void mrail_peer_fail(mrail_peer_t *peer, int status)
+{
+    mrail_ep_t *ep;
+
+    if (!peer->dead) {
+        mrail_peer_refresh(peer);
+        for (unsigned i = 0; i < peer->num_up; ++i) {
+            mrail_peer_drain(peer->up[i]);
+        }
+        peer->dead = 1;
+        peer->num_up = peer->num_am = 0;
+        mrail_peer_activate(peer);
+        mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
+            ep->failed = status;
+        }
+    }
+    if ((peer->dead == 1) && mrail_peer_drained(peer)) {
+        peer->dead = 2;
+        ++peer->engine->num_dead;
+        mrail_am_fail(peer, status);
+        mrail_rma_fail(peer, status);
+        mrail_sync_fail(peer, status);
+    }
+}

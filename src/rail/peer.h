@@ -1,0 +1,112 @@
+/*
+ * A peer process: its rails, the lanes to it, and the streams and operations
+ * that travel on them.  Peers live until the engine closes; endpoints of all
+ * ifaces share them.
+ */
+#ifndef MRAIL_RAIL_PEER_H
+#define MRAIL_RAIL_PEER_H
+
+#include "rail/lane.h"
+#include "rail/match.h"
+#include "rail/mem.h"
+
+#define MRAIL_MAX_SLOTS 64 /* lanes to one peer: bits of a mask */
+
+typedef enum mrail_peer_state {
+    MRAIL_PEER_NEW,     /* nothing sent yet */
+    MRAIL_PEER_HELLO,   /* HELLO sent, waits for HELLO_REP */
+    MRAIL_PEER_KNOWN,   /* rails known, lanes may be requested */
+    MRAIL_PEER_GONE     /* said BYE, or given up */
+} mrail_peer_state_t;
+
+struct mrail_peer {
+    mrail_engine_t *engine;
+    uint64_t id;
+    uint64_t cookie;        /* proves to the peer that we know its address */
+    mrail_list_t list;      /* a bucket of engine->buckets; control lock */
+
+    /* ---- control: under the control lock ---- */
+    mrail_peer_state_t state;
+    uint8_t boot_gid[16];
+    uint64_t boot_subnet;
+    uint32_t boot_qpn;
+    struct ibv_ah *boot_ah[MRAIL_MAX_RAILS];
+    unsigned num_rails;
+    mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
+    unsigned num_pairs;
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+    struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
+    unsigned base;          /* pair of slot 0 */
+    unsigned rotation;      /* of source ports: number of the peer */
+    unsigned num_slots;     /* lanes wanted in total; 0: none yet */
+    unsigned want_slots;    /* 0, 1 or num_slots */
+    uint64_t refused_mask;  /* slots that shall not be asked for again */
+    mrail_list_t work;      /* engine->work while something is to be sent */
+    uint32_t request;
+    unsigned tries;
+    mrail_ns_t deadline_ns;
+    unsigned probe_tries;   /* 0: no probe under way */
+    mrail_ns_t probe_ns;
+
+    /* ---- handed from control to data ---- */
+    mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
+    uint64_t up_mask; /* atomic: slots that are UP */
+    int failed;       /* atomic: 0 or -errno */
+    mrail_rkey_t flush_rkey; /* of the peer's flush pages */
+
+    /* ---- data: inside the guard ---- */
+    uint64_t seen_mask;     /* up_mask as the arrays below reflect it */
+    unsigned num_up;
+    unsigned num_am;
+    mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
+    mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
+    int connect_wanted;     /* the request has been made */
+    int expand_wanted;
+    int dead;               /* 1: failing, waits for the devices; 2: failed */
+    mrail_list_t eps;
+
+    uint32_t tx_next;       /* sequence number of the next AM */
+    uint32_t tx_acked;      /* all before are at the peer */
+    mrail_list_t unacked;   /* mrail_tx_t in order */
+    int ack_wanted;         /* somebody waits for tx_acked */
+    uint32_t rx_next;       /* expected */
+    mrail_list_t hold;      /* mrail_rx_t ahead of rx_next, in order */
+
+    uint64_t op_next;       /* id of the next RMA operation, from 1 */
+    mrail_list_t ops;       /* mrail_op_t not complete, by id */
+    mrail_list_t uncut;     /* those of them with bytes not posted yet */
+    size_t uncut_bytes;     /* of them all */
+    mrail_list_t syncs;     /* mrail_sync_t: flushes and fences, in order */
+    unsigned num_fences;    /* fences among them: nothing may be posted */
+    mrail_lane_t *pin;      /* ... but on this lane, if not NULL */
+    mrail_list_t active;    /* engine->active while progress must look here */
+};
+
+/* Takes over lanes that came up since the last look.  Data path. */
+void mrail_peer_refresh(mrail_peer_t *peer);
+
+/* Lanes in use right now; asks for the first one if there is none. */
+static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
+{
+    if (MRAIL_UNLIKELY(__atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE) !=
+                       peer->seen_mask)) {
+        mrail_peer_refresh(peer);
+    }
+    return peer->num_up;
+}
+
+/* Looks a peer up by id; with `create` makes it.  Control lock held. */
+mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id);
+mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id);
+void mrail_peer_free(mrail_peer_t *peer);
+
+/* Data path: asks the service thread for the first lane, or for all. */
+void mrail_peer_want(mrail_peer_t *peer, int all);
+
+/* Makes progress look at the peer until it has nothing to wait for. */
+void mrail_peer_activate(mrail_peer_t *peer);
+
+/* Data path: everything under way fails with `status`; endpoints are told. */
+void mrail_peer_fail(mrail_peer_t *peer, int status);
+
+#endif

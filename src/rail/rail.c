@@ -1,0 +1,380 @@
+#include "config.h"
+#include "rail/rail.h"
+
+#include "base/log.h"
+#include "orchestrator/ports.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
+
+static struct ibv_context *mrail_rail_open_device(const char *name)
+{
+    struct ibv_device **devices;
+    struct ibv_context *ctx = NULL;
+    int count;
+
+    devices = ibv_get_device_list(&count);
+    if (devices == NULL) {
+        return NULL;
+    }
+    for (int i = 0; i < count; ++i) {
+        if (strcmp(ibv_get_device_name(devices[i]), name) == 0) {
+            ctx = ibv_open_device(devices[i]);
+            break;
+        }
+    }
+    ibv_free_device_list(devices);
+    return ctx;
+}
+
+/* Page-aligned memory, registered.  The caller frees both. */
+static struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
+                                       int access, void **buffer_p)
+{
+    struct rlimit limit;
+    struct ibv_mr *mr;
+    int error;
+
+    if (posix_memalign(buffer_p, 4096, length) != 0) {
+        *buffer_p = NULL;
+        errno = ENOMEM;
+        return NULL;
+    }
+    memset(*buffer_p, 0, length);
+    mr = ibv_reg_mr(rail->pd, *buffer_p, length, access);
+    if (mr == NULL) {
+        error = errno;
+        if ((error == ENOMEM) && (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) &&
+            (limit.rlim_cur != RLIM_INFINITY)) {
+            mrail_error("%s: cannot register %zu bytes: the locked-memory "
+                        "limit is %llu kB; raise it (ulimit -l unlimited)",
+                        rail->attr.device, length,
+                        (unsigned long long)limit.rlim_cur / 1024);
+        }
+        free(*buffer_p);
+        *buffer_p = NULL;
+        errno = error;
+    }
+    return mr;
+}
+
+static int mrail_rail_ud_post_recv(mrail_rail_t *rail, unsigned slot)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)(rail->ud_buffers + slot * MRAIL_UD_SLOT),
+        .length = MRAIL_UD_SLOT,
+        .lkey = rail->ud_mr->lkey,
+    };
+    struct ibv_recv_wr wr = {.wr_id = slot, .sg_list = &sge, .num_sge = 1};
+    struct ibv_recv_wr *bad;
+
+    return ibv_post_recv(rail->ud_qp, &wr, &bad);
+}
+
+static int mrail_rail_ud_start(mrail_rail_t *rail)
+{
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT,
+        .port_num = (uint8_t)rail->attr.port,
+        .qkey = MRAIL_UD_QKEY,
+    };
+    int ret;
+
+    ret = ibv_modify_qp(rail->ud_qp, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                            IBV_QP_QKEY);
+    for (unsigned i = 0; (ret == 0) && (i < MRAIL_UD_RX); ++i) {
+        ret = mrail_rail_ud_post_recv(rail, i);
+    }
+    if (ret == 0) {
+        attr.qp_state = IBV_QPS_RTR;
+        ret = ibv_modify_qp(rail->ud_qp, &attr, IBV_QP_STATE);
+    }
+    if (ret == 0) {
+        attr.qp_state = IBV_QPS_RTS;
+        ret = ibv_modify_qp(rail->ud_qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
+    }
+    if (ret == 0) {
+        ret = ibv_req_notify_cq(rail->ud_cq, 0);
+    }
+    return -ret;
+}
+
+static int mrail_rail_ud_open(mrail_rail_t *rail)
+{
+    struct ibv_qp_init_attr init = {
+        .qp_type = IBV_QPT_UD,
+        .cap = {.max_send_wr = MRAIL_UD_TX,
+                .max_recv_wr = MRAIL_UD_RX,
+                .max_send_sge = 1,
+                .max_recv_sge = 1},
+    };
+    void *buffer;
+
+    rail->ud_channel = ibv_create_comp_channel(rail->ctx);
+    if (rail->ud_channel == NULL) {
+        return -errno;
+    }
+    rail->ud_cq = ibv_create_cq(rail->ctx, MRAIL_UD_RX + MRAIL_UD_TX, rail,
+                                rail->ud_channel, 0);
+    if (rail->ud_cq == NULL) {
+        return -errno;
+    }
+    rail->ud_mr = mrail_rail_alloc(
+        rail, (size_t)(MRAIL_UD_RX + MRAIL_UD_TX) * MRAIL_UD_SLOT,
+        IBV_ACCESS_LOCAL_WRITE, &buffer);
+    rail->ud_buffers = buffer;
+    if (rail->ud_mr == NULL) {
+        return -errno;
+    }
+    init.send_cq = init.recv_cq = rail->ud_cq;
+    rail->ud_qp = ibv_create_qp(rail->pd, &init);
+    if (rail->ud_qp == NULL) {
+        return -errno;
+    }
+    return mrail_rail_ud_start(rail);
+}
+
+static int mrail_rail_open_shared(mrail_rail_t *rail)
+{
+    struct ibv_srq_init_attr srq_init = {
+        .attr = {.max_wr = MRAIL_SRQ_DEPTH, .max_sge = 1}};
+    struct ibv_device_attr attr;
+    void *page;
+
+    if (ibv_query_device(rail->ctx, &attr) != 0) {
+        return -EIO;
+    }
+    rail->max_rd_atomic = (unsigned)MRAIL_MIN(
+        16, MRAIL_MIN(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom));
+    rail->pd = ibv_alloc_pd(rail->ctx);
+    if (rail->pd == NULL) {
+        return -errno;
+    }
+    rail->cq = ibv_create_cq(rail->ctx,
+                             MRAIL_MIN(MRAIL_CQ_DEPTH, attr.max_cqe), rail,
+                             NULL, 0);
+    if (rail->cq == NULL) {
+        return -errno;
+    }
+    srq_init.attr.max_wr =
+        (uint32_t)MRAIL_MIN(MRAIL_SRQ_DEPTH, attr.max_srq_wr);
+    rail->srq = ibv_create_srq(rail->pd, &srq_init);
+    if (rail->srq == NULL) {
+        return -errno;
+    }
+    rail->flush_mr = mrail_rail_alloc(
+        rail, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &page);
+    rail->flush_page = page;
+    return (rail->flush_mr == NULL) ? -errno : 0;
+}
+
+/* The most inline data that the device takes, of what we would use. */
+static int mrail_rail_probe_inline(mrail_rail_t *rail,
+                                   const mrail_config_t *config)
+{
+    static const unsigned sizes[] = {256, 220, 128, 96, 64, 32};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(sizes); ++i) {
+        struct ibv_qp_init_attr init = {
+            .qp_type = IBV_QPT_RC,
+            .send_cq = rail->cq,
+            .recv_cq = rail->cq,
+            .srq = rail->srq,
+            .cap = {.max_send_wr = config->tx_depth,
+                    .max_send_sge = 1 + MRAIL_MAX_IOV,
+                    .max_inline_data = sizes[i]},
+        };
+        struct ibv_qp *qp = ibv_create_qp(rail->pd, &init);
+
+        if (qp != NULL) {
+            ibv_destroy_qp(qp);
+            rail->attr.max_inline = sizes[i];
+            return 0;
+        }
+    }
+    mrail_error("%s: cannot create an RC QP with %u send entries, %u "
+                "scatter-gather entries and inline data: %s",
+                rail->attr.device, config->tx_depth, 1 + MRAIL_MAX_IOV,
+                strerror(errno));
+    return -EOPNOTSUPP;
+}
+
+int mrail_rail_open(mrail_rail_t *rail, unsigned index,
+                    const mrail_rail_attr_t *attr,
+                    const mrail_config_t *config)
+{
+    int ret;
+
+    memset(rail, 0, sizeof(*rail));
+    rail->index = index;
+    rail->attr = *attr;
+    rail->mtu = IBV_MTU_256;
+    while ((128u << (rail->mtu + 1)) <= attr->mtu) {
+        ++rail->mtu;
+    }
+    rail->ctx = mrail_rail_open_device(attr->device);
+    if (rail->ctx == NULL) {
+        mrail_error("%s: cannot open the device: %s", attr->device,
+                    strerror(errno));
+        return -EIO;
+    }
+    ret = mrail_rail_open_shared(rail);
+    if (ret == 0) {
+        ret = mrail_rail_probe_inline(rail, config);
+    }
+    if (ret == 0) {
+        ret = mrail_rail_ud_open(rail);
+    }
+    if (ret != 0) {
+        mrail_error("%s:%u: cannot set up the rail: %s", attr->device,
+                    attr->port, strerror(-ret));
+        mrail_rail_close(rail);
+    }
+    return ret;
+}
+
+static void mrail_rail_free_mr(struct ibv_mr *mr, void *buffer)
+{
+    if (mr != NULL) {
+        ibv_dereg_mr(mr);
+    }
+    free(buffer);
+}
+
+void mrail_rail_close(mrail_rail_t *rail)
+{
+    if (rail->ud_qp != NULL) {
+        ibv_destroy_qp(rail->ud_qp);
+    }
+    mrail_rail_free_mr(rail->ud_mr, rail->ud_buffers);
+    if (rail->ud_cq != NULL) {
+        ibv_destroy_cq(rail->ud_cq);
+    }
+    if (rail->ud_channel != NULL) {
+        ibv_destroy_comp_channel(rail->ud_channel);
+    }
+    mrail_rail_free_mr(rail->flush_mr, rail->flush_page);
+    if (rail->srq != NULL) {
+        ibv_destroy_srq(rail->srq);
+    }
+    if (rail->cq != NULL) {
+        ibv_destroy_cq(rail->cq);
+    }
+    if (rail->pd != NULL) {
+        ibv_dealloc_pd(rail->pd);
+    }
+    if (rail->ctx != NULL) {
+        ibv_close_device(rail->ctx);
+    }
+    memset(rail, 0, sizeof(*rail));
+}
+
+void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire)
+{
+    memcpy(wire->gid, rail->attr.gid, sizeof(wire->gid));
+    wire->subnet = rail->attr.subnet;
+    wire->flush_addr = (uintptr_t)rail->flush_page;
+    wire->flush_rkey = rail->flush_mr->rkey;
+    wire->ud_qpn = rail->ud_qp->qp_num;
+    wire->rate_mbps = (uint32_t)(rail->attr.rate_bps / 1000000);
+    wire->mtu = (uint8_t)rail->mtu;
+}
+
+void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
+                        const uint8_t gid[16], uint32_t flow_label,
+                        struct ibv_ah_attr *ah)
+{
+    memset(ah, 0, sizeof(*ah));
+    ah->is_global = 1;
+    ah->port_num = (uint8_t)rail->attr.port;
+    ah->sl = (uint8_t)config->sl;
+    ah->grh.sgid_index = (uint8_t)rail->attr.gid_index;
+    ah->grh.hop_limit = 64;
+    ah->grh.traffic_class = (uint8_t)config->traffic_class;
+    ah->grh.flow_label = flow_label;
+    memcpy(ah->grh.dgid.raw, gid, 16);
+}
+
+struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
+                                    const mrail_config_t *config,
+                                    const uint8_t gid[16])
+{
+    struct ibv_ah_attr attr;
+
+    mrail_rail_fill_ah(rail, config, gid,
+                       mrail_ports_flow_label(mrail_ports_lane(
+                           config->uplinks, rail->attr.nic_index, 1, 0)),
+                       &attr);
+    return ibv_create_ah(rail->pd, &attr);
+}
+
+int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
+                       const void *data, size_t length)
+{
+    unsigned slot = MRAIL_UD_RX + rail->ud_tx_next;
+    uint8_t *buffer = rail->ud_buffers + (size_t)slot * MRAIL_UD_SLOT;
+    struct ibv_sge sge = {.addr = (uintptr_t)buffer,
+                          .length = (uint32_t)length,
+                          .lkey = rail->ud_mr->lkey};
+    struct ibv_send_wr wr = {
+        .wr_id = slot,
+        .sg_list = &sge,
+        .num_sge = 1,
+        .opcode = IBV_WR_SEND,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = MRAIL_UD_QKEY},
+    };
+    struct ibv_send_wr *bad;
+    int ret;
+
+    /* Completions come in order, so the slots are free in order as well. */
+    if (rail->ud_tx_pending == MRAIL_UD_TX) {
+        return -EAGAIN;
+    }
+    memcpy(buffer, data, length);
+    ret = ibv_post_send(rail->ud_qp, &wr, &bad);
+    if (ret == 0) {
+        rail->ud_tx_next = (rail->ud_tx_next + 1) % MRAIL_UD_TX;
+        ++rail->ud_tx_pending;
+    }
+    return -ret;
+}
+
+unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
+                            void *arg)
+{
+    struct ibv_wc wc[16];
+    unsigned count = 0;
+    int n;
+
+    while ((n = ibv_poll_cq(rail->ud_cq, MRAIL_ARRAY_SIZE(wc), wc)) > 0) {
+        for (int i = 0; i < n; ++i) {
+            unsigned slot = (unsigned)wc[i].wr_id;
+
+            if (slot >= MRAIL_UD_RX) {
+                --rail->ud_tx_pending;
+                continue;
+            }
+            if ((func != NULL) && (wc[i].status == IBV_WC_SUCCESS) &&
+                (wc[i].byte_len > MRAIL_UD_GRH)) {
+                func(arg, rail,
+                     rail->ud_buffers + (size_t)slot * MRAIL_UD_SLOT +
+                         MRAIL_UD_GRH,
+                     wc[i].byte_len - MRAIL_UD_GRH);
+                ++count;
+            }
+            mrail_rail_ud_post_recv(rail, slot);
+        }
+    }
+    return count;
+}
+
+void mrail_rail_ud_reap(mrail_rail_t *rail)
+{
+    mrail_rail_ud_poll(rail, NULL, NULL);
+}

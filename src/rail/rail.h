@@ -1,0 +1,81 @@
+/*
+ * A rail: one port of one verbs device, opened, with what all its lanes share
+ * (PD, CQ, SRQ) and the UD QP of the control channel.
+ *
+ * The CQ and the SRQ belong to the data path; the UD QP, its CQ and the
+ * address handles to the service thread.
+ */
+#ifndef MRAIL_RAIL_RAIL_H
+#define MRAIL_RAIL_RAIL_H
+
+#include "rail/mrail.h"
+#include "rail/wire.h"
+
+#include <infiniband/verbs.h>
+
+#define MRAIL_UD_QKEY 0x6d724c21
+#define MRAIL_UD_GRH 40       /* bytes before every received datagram */
+#define MRAIL_UD_RX 256       /* receive buffers of the control channel */
+#define MRAIL_UD_TX 64        /* send buffers of it */
+#define MRAIL_SRQ_DEPTH 4096  /* receive buffers of all lanes of a rail */
+#define MRAIL_CQ_DEPTH 8192   /* receives + signalled sends */
+
+typedef struct mrail_rail {
+    unsigned index;
+    mrail_rail_attr_t attr;
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    struct ibv_cq *cq;
+    struct ibv_srq *srq;
+    unsigned srq_used;    /* buffers promised to lanes; control lock */
+    int has_lanes;        /* atomic: there may be completions */
+    unsigned idle;        /* data: polls in a row that found nothing */
+    unsigned max_rd_atomic;
+    enum ibv_mtu mtu;
+
+    /* 8 bytes that peers READ to flush, 8 that our own such READs write */
+    uint64_t *flush_page;
+    struct ibv_mr *flush_mr;
+
+    struct ibv_comp_channel *ud_channel;
+    struct ibv_cq *ud_cq;
+    struct ibv_qp *ud_qp;
+    uint8_t *ud_buffers; /* MRAIL_UD_RX receive, then MRAIL_UD_TX send */
+    struct ibv_mr *ud_mr;
+    unsigned ud_tx_next;
+    unsigned ud_tx_pending;
+} mrail_rail_t;
+
+/* Opens what `attr` (selected by the scan) names. */
+int mrail_rail_open(mrail_rail_t *rail, unsigned index,
+                    const mrail_rail_attr_t *attr,
+                    const mrail_config_t *config);
+void mrail_rail_close(mrail_rail_t *rail);
+
+/* What a HELLO says about the rail. */
+void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
+
+/* An address handle for the control channel; NULL with errno. */
+struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
+                                    const mrail_config_t *config,
+                                    const uint8_t gid[16]);
+
+/* Fills what both AHs and connected QPs need to reach `gid`. */
+void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
+                        const uint8_t gid[16], uint32_t flow_label,
+                        struct ibv_ah_attr *ah);
+
+/* Control channel.  Service thread only.  -EAGAIN: no send buffer free. */
+int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
+                       const void *data, size_t length);
+
+/* Calls `func` for each datagram that is there; returns their number. */
+typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail,
+                                const void *data, size_t length);
+unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
+                            void *arg);
+
+/* As above, at the end: what arrives is thrown away. */
+void mrail_rail_ud_reap(mrail_rail_t *rail);
+
+#endif

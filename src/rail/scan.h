@@ -1,0 +1,16 @@
+/* The pure part of the port scan, for its test. */
+#ifndef MRAIL_RAIL_SCAN_H
+#define MRAIL_RAIL_SCAN_H
+
+#include <stdint.h>
+
+/*
+ * The leaf of a GID, comparable between nodes, and its host part.
+ * configured_bits: UCX_MRAIL_SUBNET_BITS, -1 for automatic; netmask_bits: of
+ * the network interface, 0 if unknown.
+ */
+void mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
+                       unsigned netmask_bits, uint64_t *subnet_p,
+                       unsigned *host_p);
+
+#endif

@@ -1,0 +1,162 @@
+#include "config.h"
+#include "rail/sched.h"
+
+#include "base/util.h"
+
+/* Measured rate, or what the measured lanes give on average, or nominal. */
+static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
+{
+    uint64_t rate = mrail_tele_window_rate(&lane->meter);
+
+    if (rate != 0) {
+        return (double)rate;
+    }
+    return (mean > 0) ? mean : (double)lane->nominal;
+}
+
+/* Mean of the measured rates; 0 if nothing has been measured. */
+static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
+                                    unsigned count)
+{
+    double sum = 0;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < count; ++i) {
+        uint64_t rate = mrail_tele_window_rate(&lanes[i]->meter);
+
+        sum += (double)rate;
+        n += (rate != 0);
+    }
+    return (n == 0) ? 0 : (sum / n);
+}
+
+static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
+                                  double share, size_t limit, size_t queued,
+                                  const mrail_sched_params_t *params)
+{
+    double segment;
+
+    if (params->segment != 0) {
+        return MRAIL_MIN(params->segment, limit);
+    }
+    if (lane->meter.count == 0) {
+        segment = MRAIL_SCHED_SEGMENT_FIRST;
+    } else {
+        segment = rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
+        segment = MRAIL_MIN(segment, MRAIL_SCHED_SEGMENT_MAX);
+    }
+    /* Never more than the lane's share of what is left: a long last segment
+     * would leave the other lanes idle. */
+    segment = MRAIL_MIN(segment, share * (double)queued);
+    segment = MRAIL_MAX(segment, MRAIL_SCHED_SEGMENT_MIN);
+    /* Whole packets of the largest MTU. */
+    return MRAIL_MIN(((size_t)segment + 4095) & ~(size_t)4095, limit);
+}
+
+static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
+                                 size_t segment,
+                                 const mrail_sched_params_t *params)
+{
+    double window;
+
+    if (params->window != 0) {
+        return params->window;
+    }
+    if (lane->meter.count == 0) {
+        return 4 * MRAIL_SCHED_SEGMENT_FIRST;
+    }
+    window = rate * MRAIL_SCHED_WINDOW_NS / MRAIL_NS_PER_SEC;
+    window = MRAIL_MIN(window, MRAIL_SCHED_WINDOW_MAX);
+    return MRAIL_MAX((size_t)window, 2 * segment);
+}
+
+typedef struct mrail_sched_total {
+    double mean;     /* bytes/s */
+    double rate;     /* bytes/s, of all lanes that take part */
+    double inflight; /* bytes */
+} mrail_sched_total_t;
+
+static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
+                            mrail_sched_total_t *total)
+{
+    total->mean = mrail_sched_mean_rate(lanes, count);
+    total->rate = 0;
+    total->inflight = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        if (lanes[i]->usable || (lanes[i]->inflight != 0)) {
+            total->rate += mrail_sched_rate(lanes[i], total->mean);
+            total->inflight += (double)lanes[i]->inflight;
+        }
+    }
+}
+
+int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
+                     size_t limit, size_t queued,
+                     const mrail_sched_params_t *params, mrail_ns_t now_ns,
+                     size_t *segment_p)
+{
+    mrail_sched_total_t total;
+    double best_s = 0, best_slack_s = 0, all_s;
+    int best = -1;
+
+    mrail_sched_sum(lanes, count, &total);
+    for (unsigned i = 0; i < count; ++i) {
+        const mrail_sched_lane_t *lane = lanes[i];
+        double rate = mrail_sched_rate(lane, total.mean);
+        size_t segment, window;
+        double finish_s;
+
+        if (!lane->usable || (rate <= 0)) {
+            continue;
+        }
+        segment = mrail_sched_segment(lane, rate, rate / total.rate, limit,
+                                      queued, params);
+        window = mrail_sched_window(lane, rate, segment, params);
+        if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
+            continue;
+        }
+        finish_s = (double)(lane->inflight + segment) / rate;
+        if ((best < 0) || (finish_s < best_s)) {
+            best = (int)i;
+            best_s = finish_s;
+            best_slack_s = (double)segment / rate / 2;
+            *segment_p = segment;
+        }
+    }
+    if (best < 0) {
+        return -1;
+    }
+    /* When would everything be done if all lanes were kept busy?  A lane that
+     * would finish later than that waits for a faster one, unless it has been
+     * idle for as long as the segment takes: then the others are not moving. */
+    all_s = (total.inflight + (double)queued) / total.rate;
+    if ((best_s > all_s + best_slack_s) && (total.inflight > 0) &&
+        ((double)(now_ns - lanes[best]->meter.last_ns) <
+         best_s * MRAIL_NS_PER_SEC)) {
+        return -1;
+    }
+    return best;
+}
+
+int mrail_sched_pick_whole(mrail_sched_lane_t *const *lanes, unsigned count,
+                           size_t length)
+{
+    double mean = (count > 1) ? mrail_sched_mean_rate(lanes, count) : 0;
+    double best_s = 0;
+    int best = -1;
+
+    for (unsigned i = 0; i < count; ++i) {
+        double finish_s;
+
+        if (!lanes[i]->usable) {
+            continue;
+        }
+        finish_s = (double)(lanes[i]->inflight + length) /
+                   mrail_sched_rate(lanes[i], mean);
+        if ((best < 0) || (finish_s < best_s)) {
+            best = (int)i;
+            best_s = finish_s;
+        }
+    }
+    return best;
+}

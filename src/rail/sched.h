@@ -1,0 +1,56 @@
+/*
+ * Which lane takes the next segment.  Pure: lanes are described by numbers,
+ * time is an argument.
+ *
+ * Work is pulled: nothing is assigned to a lane before it has window space, so
+ * a lane that finishes early takes what a lagging lane has not started.  Near
+ * the end of the work a slow lane is left idle if it would finish last.
+ */
+#ifndef MRAIL_RAIL_SCHED_H
+#define MRAIL_RAIL_SCHED_H
+
+#include "telemetry/window.h"
+
+#include <stddef.h>
+
+typedef struct mrail_sched_lane {
+    mrail_tele_window_t meter; /* measured throughput */
+    uint64_t nominal;          /* bytes/s, of the port, shared by its lanes */
+    uint64_t inflight;         /* bytes posted and not completed */
+    int usable;                /* may take a segment now */
+} mrail_sched_lane_t;
+
+typedef struct mrail_sched_params {
+    size_t segment; /* bytes; 0: from the measured rate */
+    size_t window;  /* bytes; 0: from the measured rate */
+} mrail_sched_params_t;
+
+/* Clamp of automatic segments, bytes, and the time that one should take. */
+#define MRAIL_SCHED_SEGMENT_MIN (16u << 10)
+#define MRAIL_SCHED_SEGMENT_MAX (256u << 10)
+#define MRAIL_SCHED_SEGMENT_FIRST (64u << 10)
+#define MRAIL_SCHED_SEGMENT_NS (400 * MRAIL_NS_PER_US)
+/* Work that an automatic window holds: enough to bridge the time in which a
+ * process is not scheduled, little enough that a lane which stalls holds back
+ * no more.  At least two segments, at most MRAIL_SCHED_WINDOW_MAX bytes. */
+#define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
+#define MRAIL_SCHED_WINDOW_MAX (8u << 20)
+
+/*
+ * Picks among lanes[0..count) for the next piece of an operation.  limit > 0:
+ * its bytes that are not cut yet; queued >= limit: those of all operations that
+ * wait, so that the end of one is not taken for the end of the work.  Returns
+ * the index and the bytes to cut in *segment_p (1..limit), or -1: wait for a
+ * completion (only when some lane has work in flight, or none is usable).
+ */
+int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
+                     size_t limit, size_t queued,
+                     const mrail_sched_params_t *params, mrail_ns_t now_ns,
+                     size_t *segment_p);
+
+/* The usable lane on which `length` bytes, kept whole, finish first; ties go
+ * to the first.  -1: none is usable. */
+int mrail_sched_pick_whole(mrail_sched_lane_t *const *lanes, unsigned count,
+                           size_t length);
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * What travels between two engines: data headers on RC lanes, control messages
+ * on the UD QPs, addresses.  Big-endian.  Pure codecs: bytes in, structs out;
+ * nothing here trusts a length or an index from the wire beyond its own range.
+ * docs/wire.md has the pictures.
+ */
+#ifndef MRAIL_RAIL_WIRE_H
+#define MRAIL_RAIL_WIRE_H
+
+#include "rail/mrail.h"
+
+#include <endian.h>
+
+#define MRAIL_WIRE_VERSION 1
+
+/* ---- data -------------------------------------------------------------- */
+
+typedef enum mrail_data_type {
+    MRAIL_DATA_AM = 1,   /* an active message; takes one credit */
+    MRAIL_DATA_ACK = 2,  /* nothing but ack and credit; takes none */
+} mrail_data_type_t;
+
+enum {
+    MRAIL_DATA_ACK_REQ = 1 << 0, /* answer on this lane, soon */
+    MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ of this lane */
+};
+
+/* First bytes of every SEND on a lane.  24 bytes, so that what follows is
+ * 8-byte aligned. */
+typedef struct mrail_data_hdr {
+    uint8_t version;
+    uint8_t type;
+    uint8_t flags;
+    uint8_t am_id;
+    uint16_t lane;   /* the receiver's index of the lane */
+    uint16_t epoch;  /* of the lane: what an older life of it sent is known */
+    uint32_t seq;    /* AM: number in the peer's stream; ACK: next to send */
+    uint32_t ack;    /* next number that the sender expects: all before are
+                        here */
+    uint16_t credit; /* AMs that the receiver may have sent on this lane in
+                        total, modulo 2^16 */
+    uint16_t iface;  /* AM: the receiver's index of the iface */
+    uint32_t reserved;
+} __attribute__((packed)) mrail_data_hdr_t;
+
+/* ---- control ----------------------------------------------------------- */
+
+#define MRAIL_CTL_MAX_SIZE 1024 /* bytes: fits any RoCE MTU above 512 */
+
+typedef enum mrail_ctl_type {
+    MRAIL_CTL_HELLO = 1,     /* here are my rails; answer with yours */
+    MRAIL_CTL_HELLO_REP = 2,
+    MRAIL_CTL_LANE_REQ = 3,  /* connect this QP */
+    MRAIL_CTL_LANE_REP = 4,  /* connected to that one */
+    MRAIL_CTL_LANE_READY = 5, /* may be used */
+    MRAIL_CTL_PROBE = 6,     /* a sign of life, please */
+    MRAIL_CTL_PROBE_REP = 7,
+    MRAIL_CTL_RETIRE = 8,    /* this lane is to be taken out of use */
+    MRAIL_CTL_CONFIRM = 9,   /* ... and this is what had arrived on it */
+    MRAIL_CTL_RESTORE = 10,  /* ... and may come back with this QP */
+    MRAIL_CTL_REFUSE = 11,   /* a request cannot be met: reason */
+    MRAIL_CTL_BYE = 12,      /* this engine closes */
+    MRAIL_CTL_LAST
+} mrail_ctl_type_t;
+
+typedef enum mrail_ctl_reason {
+    MRAIL_REASON_NONE = 0,
+    MRAIL_REASON_QP_BUDGET = 1, /* MAX_QPS reached there */
+    MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer */
+    MRAIL_REASON_NO_RAIL = 3    /* the named rail does not exist there */
+} mrail_ctl_reason_t;
+
+typedef struct mrail_wire_rail {
+    uint8_t gid[16];
+    uint64_t subnet;
+    uint64_t flush_addr; /* 8 bytes that the peer may READ at any time */
+    uint32_t flush_rkey;
+    uint32_t ud_qpn;     /* 24 bits */
+    uint32_t rate_mbps;
+    uint8_t mtu;         /* enum ibv_mtu */
+} mrail_wire_rail_t;
+
+/* Body of LANE_REQ, LANE_REP, LANE_READY, RETIRE, CONFIRM, RESTORE. */
+typedef struct mrail_wire_lane {
+    uint16_t slot;      /* number of the lane between the two peers */
+    uint16_t index;     /* the sender's index, for data headers */
+    uint16_t epoch;
+    uint16_t credits;   /* AMs that the receiver of this may send at first */
+    uint16_t sport;     /* UDP source port of both directions */
+    uint8_t src_rail;   /* the sender's rail */
+    uint8_t dst_rail;   /* the receiver's rail */
+    uint32_t qpn;       /* 24 bits */
+    uint32_t psn;       /* 24 bits */
+    uint32_t am_seq;    /* CONFIRM: next active message expected */
+    uint64_t marker;    /* CONFIRM: last marker seen on the lane */
+} mrail_wire_lane_t;
+
+typedef struct mrail_ctl_msg {
+    mrail_ctl_type_t type;
+    uint8_t src_rail;    /* rail that sends this message */
+    uint32_t seq;        /* of the request; a reply repeats it */
+    uint64_t dst_cookie; /* what the receiver's address said */
+    uint64_t src_cookie;
+    uint64_t src_id;
+    union {
+        struct {
+            unsigned num_rails;
+            mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
+        } hello;                /* HELLO, HELLO_REP */
+        mrail_wire_lane_t lane; /* LANE_*, RETIRE, CONFIRM, RESTORE */
+        struct {
+            uint16_t slot;
+            uint16_t reason;
+        } refuse;
+    };
+} mrail_ctl_msg_t;
+
+/* Bytes written, or -ENOSPC. */
+int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size);
+
+/* 0; -EPROTONOSUPPORT: another version; -EPROTO: not a message of ours,
+ * truncated, or a field out of range.  *msg is valid only after 0. */
+int mrail_ctl_decode(mrail_ctl_msg_t *msg, const void *buf, size_t length);
+
+const char *mrail_ctl_type_name(unsigned type);
+
+/* ---- addresses --------------------------------------------------------- */
+
+#define MRAIL_DEVICE_ADDR_SIZE 28
+#define MRAIL_IFACE_ADDR_SIZE 24
+
+/* Where a first control message reaches an engine. */
+typedef struct mrail_wire_device_addr {
+    uint8_t num_rails;
+    uint8_t rail; /* the bootstrap rail's index */
+    uint8_t gid[16];
+    uint64_t subnet;
+} mrail_wire_device_addr_t;
+
+typedef struct mrail_wire_iface_addr {
+    uint16_t iface;
+    uint32_t ud_qpn;
+    uint64_t id;
+    uint64_t cookie;
+} mrail_wire_iface_addr_t;
+
+void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf);
+void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf);
+
+/* 0, or -EPROTONOSUPPORT with the other side's version in *version_p. */
+int mrail_device_addr_decode(mrail_wire_device_addr_t *addr, const void *buf,
+                             unsigned *version_p);
+int mrail_iface_addr_decode(mrail_wire_iface_addr_t *addr, const void *buf,
+                            unsigned *version_p);
+
+#endif

@@ -1,0 +1,271 @@
+/*
+ * mrail bench: options, then one area.  Under mpirun it is a rank; started by
+ * hand with -np it starts itself through `mrail run`.
+ */
+#include "config.h"
+#include "tools/bench.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VERB "bench"
+#define MAX_SIZE ((uint64_t)1 << 31)
+
+static const char help_text[] =
+    "Usage: mrail bench alltoallv|p2p -np N [RUN OPTION...] [OPTION...]\n"
+    "       mrail run -np N [...] -- mrail bench alltoallv|p2p [OPTION...]\n"
+    "\n"
+    "Times MPI and checks every byte of every iteration, outside the timed\n"
+    "part. Run options are those of mrail run: --soft, --rate, --session,\n"
+    "--bind-rails, --stock.\n"
+    "\n"
+    "alltoallv: each rank sends SIZE bytes in all to the others.\n"
+    "  --hotspot F        the fraction F (0 to 1) of it to rank + P/2, the\n"
+    "                     rest evenly; without it: all evenly\n"
+    "  --one              with --hotspot: to rank 0 instead of rank + P/2\n"
+    "p2p: rank r of the lower half and rank r + P/2: half a round trip, and\n"
+    "  a one-way stream.\n"
+    "  --window N         messages under way in the stream (64); fewer where\n"
+    "                     a window would pass 256 MiB\n"
+    "Both:\n"
+    "  --sizes LIST       bytes, comma-separated, suffixes k, m, g\n"
+    "  --iterations N     timed (10)\n"
+    "  --warmup N         before them (2)\n"
+    "  --json             one object per size, on one line each\n"
+    "  --help             this text\n"
+    "\n"
+    "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n";
+
+typedef int (*area_func_t)(const mrail_bench_options_t *options);
+
+typedef struct area {
+    const char *name;
+    area_func_t func;
+    const char *sizes;
+} area_t;
+
+static const area_t areas[] = {
+    {"alltoallv", mrail_bench_alltoallv, "64k,1m,4m,16m"},
+    {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m"},
+};
+
+typedef struct bench {
+    const area_t *area;
+    mrail_bench_options_t options;
+    mrail_tool_args_t run;   /* for `mrail run`, if anything is given */
+    mrail_tool_args_t own;   /* the rest, in order */
+    int np_given;
+} bench_t;
+
+static void parse_sizes(mrail_bench_options_t *options, const char *list)
+{
+    char word[32];
+
+    options->num_sizes = 0;
+    for (const char *p = list;; ++p) {
+        size_t length = strcspn(p, ",");
+        uint64_t *size_p = &options->sizes[options->num_sizes];
+
+        if (options->num_sizes == MRAIL_BENCH_MAX_SIZES) {
+            mrail_tool_usage(VERB, "--sizes: at most %u sizes",
+                             MRAIL_BENCH_MAX_SIZES);
+        }
+        snprintf(word, sizeof(word), "%.*s", (int)length, p);
+        if (length >= sizeof(word) ||
+            mrail_tool_parse_size(word, MAX_SIZE - 1, size_p) < 0) {
+            mrail_tool_usage(VERB,
+                             "--sizes %s: '%s' is not a size below 2g "
+                             "(digits, then k, m or g)",
+                             list, word);
+        }
+        ++options->num_sizes;
+        p += length;
+        if (*p == '\0') {
+            return;
+        }
+    }
+}
+
+static unsigned parse_count(const char *name, const char *text, unsigned min)
+{
+    uint64_t value;
+
+    if (mrail_tool_parse_uint(text, min, 1000000, &value) < 0) {
+        mrail_tool_usage(VERB, "%s %s: a number from %u to 1000000 is wanted",
+                         name, text, min);
+    }
+    return (unsigned)value;
+}
+
+/* The value of option argv[*i_p]: behind '=' or the next word. */
+static const char *value_of(char **argv, int *i_p, const char *name)
+{
+    size_t length = strlen(name);
+
+    if (argv[*i_p][length] == '=') {
+        return argv[*i_p] + length + 1;
+    }
+    if (argv[*i_p + 1] == NULL) {
+        mrail_tool_usage(VERB, "%s wants a value", name);
+    }
+    return argv[++*i_p];
+}
+
+static int is_named(const char *word, const char *name)
+{
+    size_t length = strlen(name);
+
+    return strncmp(word, name, length) == 0 &&
+           (word[length] == '\0' || word[length] == '=');
+}
+
+/* Options of `mrail run`: 1 if argv[*i_p] was one. */
+static int parse_run_option(bench_t *bench, char **argv, int *i_p)
+{
+    static const char *const with_value[] = {"-np", "--soft", "--rate",
+                                             "--session"};
+    const char *word = argv[*i_p];
+
+    if (is_named(word, "--bind-rails") || is_named(word, "--stock") ||
+        strcmp(word, "--print") == 0) {
+        mrail_tool_args_add(&bench->run, word);
+        return 1;
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(with_value); ++i) {
+        if (is_named(word, with_value[i])) {
+            mrail_tool_args_add(&bench->run, with_value[i]);
+            mrail_tool_args_add(&bench->run,
+                                value_of(argv, i_p, with_value[i]));
+            bench->np_given |= (i == 0);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void parse_hotspot(mrail_bench_options_t *options, const char *text)
+{
+    if (mrail_tool_parse_ppm(text, &options->hotspot_ppm) < 0) {
+        mrail_tool_usage(VERB, "--hotspot %s: a fraction from 0 to 1 with at "
+                               "most six decimals is wanted", text);
+    }
+}
+
+static void parse_own_option(bench_t *bench, char **argv, int *i_p)
+{
+    mrail_bench_options_t *options = &bench->options;
+    const char *word = argv[*i_p];
+
+    if (is_named(word, "--sizes")) {
+        parse_sizes(options, value_of(argv, i_p, "--sizes"));
+    } else if (is_named(word, "--iterations")) {
+        options->iterations = parse_count(
+            "--iterations", value_of(argv, i_p, "--iterations"), 1);
+    } else if (is_named(word, "--warmup")) {
+        options->warmup = parse_count("--warmup",
+                                      value_of(argv, i_p, "--warmup"), 0);
+    } else if (is_named(word, "--window")) {
+        options->window = parse_count("--window",
+                                      value_of(argv, i_p, "--window"), 1);
+    } else if (is_named(word, "--hotspot")) {
+        parse_hotspot(options, value_of(argv, i_p, "--hotspot"));
+    } else if (strcmp(word, "--one") == 0) {
+        options->pattern = MRAIL_DEMAND_ONE;
+    } else if (strcmp(word, "--json") == 0) {
+        options->json = 1;
+    } else if (strcmp(word, "--self-test-corrupt") == 0) {
+        options->corrupt = 1;
+    } else {
+        mrail_tool_usage(VERB, "unknown option '%s'", word);
+    }
+}
+
+static void parse_args(bench_t *bench, int argc, char **argv)
+{
+    for (int i = 1; i < argc; ++i) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(help_text, stdout);
+            exit(0);
+        }
+    }
+    for (unsigned i = 0; argc > 1 && i < MRAIL_ARRAY_SIZE(areas); ++i) {
+        if (strcmp(argv[1], areas[i].name) == 0) {
+            bench->area = &areas[i];
+        }
+    }
+    if (bench->area == NULL) {
+        mrail_tool_usage(VERB, "which area: alltoallv or p2p?");
+    }
+    parse_sizes(&bench->options, bench->area->sizes);
+    for (int i = 2; i < argc; ++i) {
+        int first = i;
+
+        if (parse_run_option(bench, argv, &i)) {
+            continue;
+        }
+        parse_own_option(bench, argv, &i);
+        for (int j = first; j <= i; ++j) {
+            mrail_tool_args_add(&bench->own, argv[j]);
+        }
+    }
+    if (bench->options.pattern == MRAIL_DEMAND_ONE &&
+        bench->options.hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
+        mrail_tool_usage(VERB, "--one is about --hotspot F: give both");
+    }
+}
+
+/* Becomes `mrail run RUN OPTIONS -- mrail-bench AREA OPTIONS`. */
+static _Noreturn void start_ranks(const bench_t *bench)
+{
+    mrail_tool_args_t args = {0};
+    char run[MRAIL_TOOL_PATH_MAX], self[MRAIL_TOOL_PATH_MAX];
+
+    if (!bench->np_given) {
+        mrail_tool_usage(VERB, "how many ranks? Give -np N, or start it with "
+                               "mrail run -np N -- mrail bench ...");
+    }
+    mrail_tool_installed("libexec/mrail/mrail-run",
+                         MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
+    mrail_tool_installed("libexec/mrail/mrail-bench",
+                         MRAIL_PKGLIBEXECDIR "/mrail-bench", self,
+                         sizeof(self));
+    mrail_tool_args_add(&args, "run");
+    for (unsigned i = 0; i < bench->run.count; ++i) {
+        mrail_tool_args_add(&args, bench->run.items[i]);
+    }
+    mrail_tool_args_add(&args, "--");
+    mrail_tool_args_add(&args, self);
+    mrail_tool_args_add(&args, bench->area->name);
+    for (unsigned i = 0; i < bench->own.count; ++i) {
+        mrail_tool_args_add(&args, bench->own.items[i]);
+    }
+    execv(run, args.items);
+    mrail_tool_fail(VERB, "%s: %s", run, strerror(errno));
+}
+
+int main(int argc, char **argv)
+{
+    bench_t bench = {.options = {.iterations = 10,
+                                 .warmup = 2,
+                                 .window = 64,
+                                 .hotspot_ppm = MRAIL_DEMAND_UNIFORM}};
+    int wrong;
+
+    parse_args(&bench, argc, argv);
+    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL) {
+        start_ranks(&bench);
+    }
+    if (bench.run.count > 0) {
+        mrail_tool_usage(VERB, "%s: mpirun has been started already; such "
+                               "options are for mrail run then",
+                         bench.run.items[0]);
+    }
+    MPI_Init(NULL, NULL);
+    wrong = bench.area->func(&bench.options);
+    MPI_Finalize();
+    return wrong ? MRAIL_TOOL_FAILED : 0;
+}

@@ -1,0 +1,67 @@
+/*
+ * mrail bench: what its areas share.  MPI programs; every byte of every
+ * iteration is checked, outside the timed part.
+ */
+#ifndef MRAIL_TOOLS_BENCH_H
+#define MRAIL_TOOLS_BENCH_H
+
+#include "tools/demand.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MRAIL_BENCH_MAX_SIZES 64
+
+typedef struct mrail_bench_options {
+    uint64_t sizes[MRAIL_BENCH_MAX_SIZES]; /* bytes */
+    unsigned num_sizes;
+    unsigned iterations;
+    unsigned warmup;
+    uint32_t hotspot_ppm; /* or MRAIL_DEMAND_UNIFORM; alltoallv */
+    mrail_demand_pattern_t pattern;
+    unsigned window; /* messages under way; p2p */
+    int json;
+    int corrupt; /* 1: flip a byte after the exchange, to test the check */
+} mrail_bench_options_t;
+
+/* What one size gave, over all ranks. */
+typedef struct mrail_bench_result {
+    double *times_s;    /* of each iteration, the slowest rank's */
+    unsigned num_times;
+    double cpu_s;       /* processor time of all ranks in the timed parts */
+    double wall_s;      /* sum of times_s */
+    int data_ok;
+} mrail_bench_result_t;
+
+/* malloc(), or ends the process. */
+void *mrail_bench_allocate(size_t size);
+
+/* Middle of the values (mean of the two middle ones); sorts them.
+ * count >= 1. */
+double mrail_bench_median(double *values, unsigned count);
+
+/* The bytes of one message, different for every (seed, offset): length bytes.
+ * check: offset of the first wrong byte, or length. */
+void mrail_bench_fill(void *buffer, size_t length, uint64_t seed);
+size_t mrail_bench_check(const void *buffer, size_t length, uint64_t seed);
+
+/* Seed for the message from rank `from` to rank `to` in an iteration. */
+uint64_t mrail_bench_seed(unsigned from, unsigned to, uint64_t iteration);
+
+/* Processor time of this process, seconds. */
+double mrail_bench_cpu_now(void);
+
+/* Share of this machine's processors that a result kept busy, 0 to 1.  All
+ * ranks are taken to be on this machine. */
+double mrail_bench_load(const mrail_bench_result_t *result);
+
+/* What carries the messages, from the environment of an Open MPI rank:
+ * "mrail", "ucx:<UCX_TLS>", or "ompi:<pml>". */
+void mrail_bench_transport(char *name, size_t size);
+
+/* The areas.  Called on all ranks between MPI_Init and MPI_Finalize; 0, or 1
+ * if data was wrong. */
+int mrail_bench_alltoallv(const mrail_bench_options_t *options);
+int mrail_bench_p2p(const mrail_bench_options_t *options);
+
+#endif

@@ -1,0 +1,234 @@
+/* Skewed MPI_Alltoallv, timed and checked. */
+#include "config.h"
+#include "tools/bench.h"
+
+#include "base/util.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct exchange {
+    int ranks, rank;
+    int *send_counts, *send_offsets;
+    int *recv_counts, *recv_offsets;
+    char *send, *recv;
+    uint64_t send_bytes, recv_bytes;
+} exchange_t;
+
+static int offsets_of(const int *counts, int ranks, int *offsets,
+                      uint64_t *total_p)
+{
+    uint64_t total = 0;
+
+    for (int i = 0; i < ranks; ++i) {
+        if (total > INT_MAX) {
+            return -1;
+        }
+        offsets[i] = (int)total;
+        total += (uint64_t)counts[i];
+    }
+    *total_p = total;
+    return 0;
+}
+
+/* Counts and buffers for one size; -1 if they do not fit MPI's int. */
+static int exchange_init(exchange_t *ex, const mrail_bench_options_t *options,
+                         uint64_t size)
+{
+    uint64_t *row = mrail_bench_allocate((size_t)ex->ranks * sizeof(*row));
+    int ret;
+
+    for (int from = 0; from < ex->ranks; ++from) {
+        mrail_demand_row((unsigned)ex->ranks, (unsigned)from, size,
+                         options->hotspot_ppm, options->pattern, row);
+        if (row[ex->rank] > INT_MAX || size > INT_MAX) {
+            free(row);
+            return -1;
+        }
+        ex->recv_counts[from] = (int)row[ex->rank];
+        for (int to = 0; from == ex->rank && to < ex->ranks; ++to) {
+            ex->send_counts[to] = (int)row[to];
+        }
+    }
+    free(row);
+    ret = offsets_of(ex->send_counts, ex->ranks, ex->send_offsets,
+                     &ex->send_bytes);
+    ret |= offsets_of(ex->recv_counts, ex->ranks, ex->recv_offsets,
+                      &ex->recv_bytes);
+    if (ret == 0) {
+        ex->send = mrail_bench_allocate(ex->send_bytes);
+        ex->recv = mrail_bench_allocate(ex->recv_bytes);
+    }
+    return ret;
+}
+
+static void fill_all(const exchange_t *ex, uint64_t iteration)
+{
+    for (int to = 0; to < ex->ranks; ++to) {
+        mrail_bench_fill(ex->send + ex->send_offsets[to],
+                         (size_t)ex->send_counts[to],
+                         mrail_bench_seed((unsigned)ex->rank, (unsigned)to,
+                                          iteration));
+    }
+}
+
+/* 1 if every byte is what its sender put there. */
+static int check_all(const exchange_t *ex, uint64_t iteration)
+{
+    for (int from = 0; from < ex->ranks; ++from) {
+        size_t length = (size_t)ex->recv_counts[from];
+        size_t bad = mrail_bench_check(
+            ex->recv + ex->recv_offsets[from], length,
+            mrail_bench_seed((unsigned)from, (unsigned)ex->rank, iteration));
+
+        if (bad != length) {
+            fprintf(stderr,
+                    "mrail bench: rank %d, iteration %llu: wrong data from "
+                    "rank %d at byte %zu of %zu\n",
+                    ex->rank, (unsigned long long)iteration, from, bad,
+                    length);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
+                          unsigned iteration, mrail_bench_result_t *result)
+{
+    double time_s, slowest_s, cpu_s;
+
+    fill_all(ex, iteration);
+    MPI_Barrier(MPI_COMM_WORLD);
+    cpu_s = mrail_bench_cpu_now();
+    time_s = MPI_Wtime();
+    MPI_Alltoallv(ex->send, ex->send_counts, ex->send_offsets, MPI_BYTE,
+                  ex->recv, ex->recv_counts, ex->recv_offsets, MPI_BYTE,
+                  MPI_COMM_WORLD);
+    time_s = MPI_Wtime() - time_s;
+    cpu_s = mrail_bench_cpu_now() - cpu_s;
+    if (options->corrupt && ex->rank == 0 && ex->recv_bytes > 0) {
+        ex->recv[ex->recv_bytes / 2] ^= 1;
+    }
+    result->data_ok &= check_all(ex, iteration);
+    MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX,
+                  MPI_COMM_WORLD);
+    if (iteration >= options->warmup) {
+        result->times_s[result->num_times++] = slowest_s;
+        result->wall_s += slowest_s;
+        result->cpu_s += cpu_s;
+    }
+}
+
+static void print_result(const mrail_bench_options_t *options, int ranks,
+                         uint64_t size, mrail_bench_result_t *result)
+{
+    double median_s = mrail_bench_median(result->times_s, result->num_times);
+    double rate = (double)size * ranks / median_s;
+    double hotspot = (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM)
+                         ? 0
+                         : options->hotspot_ppm / 1e6;
+    char transport[256];
+
+    mrail_bench_transport(transport, sizeof(transport));
+    if (ranks == 1) {
+        rate = 0;
+    }
+    if (options->json) {
+        printf("{\"what\": \"alltoallv\", \"transport\": \"%s\", "
+               "\"ranks\": %d, \"size\": %llu, \"hotspot\": %g, "
+               "\"pattern\": \"%s\", \"iterations\": %u, "
+               "\"median_s\": %.9g, \"bytes_per_s\": %.6g, "
+               "\"cpu_load\": %.3f, \"data_ok\": %s}\n",
+               transport, ranks, (unsigned long long)size, hotspot,
+               (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM) ? "uniform"
+               : (options->pattern == MRAIL_DEMAND_ONE)       ? "one"
+                                                              : "pairs",
+               result->num_times, median_s, rate, mrail_bench_load(result),
+               result->data_ok ? "true" : "false");
+    } else {
+        printf("%12llu %12.1f %12.1f %6.0f %%  %s\n", (unsigned long long)size,
+               median_s * 1e6, rate / 1e6, mrail_bench_load(result) * 100,
+               result->data_ok ? "ok" : "WRONG");
+    }
+    fflush(stdout);
+}
+
+static void print_header(const mrail_bench_options_t *options, int ranks)
+{
+    char transport[256];
+
+    mrail_bench_transport(transport, sizeof(transport));
+    printf("# MPI_Alltoallv, %d ranks, %s, median of %u, ", ranks, transport,
+           options->iterations);
+    if (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
+        printf("spread evenly\n");
+    } else {
+        printf("%g %% to %s\n", options->hotspot_ppm / 1e4,
+               (options->pattern == MRAIL_DEMAND_ONE) ? "rank 0"
+                                                      : "rank + P/2");
+    }
+    printf("# %10s %12s %12s %8s  %s\n", "bytes/rank", "time us", "MB/s, all",
+           "cpu", "data");
+}
+
+/* 1 if the data of this size was wrong anywhere. */
+static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
+                      uint64_t size)
+{
+    mrail_bench_result_t result = {.data_ok = 1};
+    unsigned total = options->warmup + options->iterations;
+    double cpu_s;
+    int ok;
+
+    if (exchange_init(ex, options, size) != 0) {
+        fprintf(stderr, "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
+                        "counts and displacements end at 2 GiB\n",
+                (unsigned long long)size);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    result.times_s = mrail_bench_allocate(options->iterations * sizeof(double));
+    for (unsigned i = 0; i < total; ++i) {
+        one_iteration(ex, options, i, &result);
+    }
+    MPI_Reduce(&result.cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM, 0,
+               MPI_COMM_WORLD);
+    MPI_Allreduce(&result.data_ok, &ok, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    result.data_ok = ok;
+    if (ex->rank == 0) {
+        result.cpu_s = cpu_s;
+        print_result(options, ex->ranks, size, &result);
+    }
+    free(result.times_s);
+    free(ex->send);
+    free(ex->recv);
+    return !ok;
+}
+
+int mrail_bench_alltoallv(const mrail_bench_options_t *options)
+{
+    exchange_t ex = {0};
+    size_t ints;
+    int wrong = 0;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &ex.ranks);
+    MPI_Comm_rank(MPI_COMM_WORLD, &ex.rank);
+    ints = (size_t)ex.ranks * sizeof(int);
+    ex.send_counts = mrail_bench_allocate(ints);
+    ex.send_offsets = mrail_bench_allocate(ints);
+    ex.recv_counts = mrail_bench_allocate(ints);
+    ex.recv_offsets = mrail_bench_allocate(ints);
+    if (ex.rank == 0 && !options->json) {
+        print_header(options, ex.ranks);
+    }
+    for (unsigned i = 0; i < options->num_sizes; ++i) {
+        wrong |= bench_size(&ex, options, options->sizes[i]);
+    }
+    free(ex.send_counts);
+    free(ex.send_offsets);
+    free(ex.recv_counts);
+    free(ex.recv_offsets);
+    return wrong;
+}

@@ -1,0 +1,140 @@
+#include "config.h"
+#include "tools/bench.h"
+
+#include "base/util.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void *mrail_bench_allocate(size_t size)
+{
+    void *memory = malloc(MRAIL_MAX(size, 1));
+
+    if (memory == NULL) {
+        fprintf(stderr, "mrail bench: out of memory (%zu bytes)\n", size);
+        exit(1); /* mpirun ends the other ranks */
+    }
+    return memory;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double mrail_bench_median(double *values, unsigned count)
+{
+    qsort(values, count, sizeof(*values), compare_doubles);
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+/* Word i of a message.  An odd factor: no two words of a message are equal,
+ * and words of other seeds at the same place differ. */
+static inline uint64_t pattern_word(uint64_t seed, uint64_t i)
+{
+    return (seed + i) * 0x9e3779b97f4a7c15ull;
+}
+
+void mrail_bench_fill(void *buffer, size_t length, uint64_t seed)
+{
+    char *bytes = buffer;
+    size_t words = length / sizeof(uint64_t);
+    uint64_t word;
+
+    for (size_t i = 0; i < words; ++i) {
+        word = pattern_word(seed, i);
+        memcpy(bytes + i * sizeof(word), &word, sizeof(word));
+    }
+    word = pattern_word(seed, words);
+    memcpy(bytes + words * sizeof(word), &word, length % sizeof(word));
+}
+
+/* Offset of the first byte in which a and b differ; they do. */
+static size_t first_difference(const void *a, const void *b)
+{
+    const char *x = a, *y = b;
+    size_t i = 0;
+
+    while (x[i] == y[i]) {
+        ++i;
+    }
+    return i;
+}
+
+size_t mrail_bench_check(const void *buffer, size_t length, uint64_t seed)
+{
+    const char *bytes = buffer;
+    size_t words = length / sizeof(uint64_t);
+    size_t tail = length % sizeof(uint64_t);
+    uint64_t word;
+
+    for (size_t i = 0; i < words; ++i) {
+        word = pattern_word(seed, i);
+        if (memcmp(bytes + i * sizeof(word), &word, sizeof(word)) != 0) {
+            return i * sizeof(word) +
+                   first_difference(bytes + i * sizeof(word), &word);
+        }
+    }
+    word = pattern_word(seed, words);
+    if (memcmp(bytes + words * sizeof(word), &word, tail) != 0) {
+        return words * sizeof(word) +
+               first_difference(bytes + words * sizeof(word), &word);
+    }
+    return length;
+}
+
+uint64_t mrail_bench_seed(unsigned from, unsigned to, uint64_t iteration)
+{
+    return mrail_mix64(mrail_mix64(((uint64_t)from << 32) | to) + iteration);
+}
+
+double mrail_bench_cpu_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+double mrail_bench_load(const mrail_bench_result_t *result)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (result->wall_s <= 0 || cpus < 1) {
+        return 0;
+    }
+    return result->cpu_s / (result->wall_s * (double)cpus);
+}
+
+/* "mrail" is one of the comma-separated names. */
+static int names_mrail(const char *tls)
+{
+    for (const char *p = tls; p != NULL && *p != '\0';) {
+        size_t length = strcspn(p, ",");
+
+        if (length == 5 && strncmp(p, "mrail", 5) == 0) {
+            return 1;
+        }
+        p += length + ((p[length] == ',') ? 1 : 0);
+    }
+    return 0;
+}
+
+void mrail_bench_transport(char *name, size_t size)
+{
+    const char *pml = getenv("OMPI_MCA_pml");
+    const char *tls = getenv("UCX_TLS");
+
+    if (pml == NULL || strcmp(pml, "ucx") != 0) {
+        snprintf(name, size, "ompi:%s", (pml != NULL) ? pml : "default");
+    } else if (names_mrail(tls)) {
+        snprintf(name, size, "mrail");
+    } else {
+        snprintf(name, size, "ucx:%s", (tls != NULL) ? tls : "all");
+    }
+}

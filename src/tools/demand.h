@@ -1,0 +1,30 @@
+/*
+ * Demands of the alltoallv benchmark: how many bytes each rank sends to each
+ * other.  Pure; every rank computes the same.
+ */
+#ifndef MRAIL_TOOLS_DEMAND_H
+#define MRAIL_TOOLS_DEMAND_H
+
+#include <stdint.h>
+
+#define MRAIL_DEMAND_UNIFORM UINT32_MAX /* in place of hotspot_ppm */
+
+typedef enum mrail_demand_pattern {
+    MRAIL_DEMAND_PAIRS, /* the hot receiver of rank r is r + ranks/2 */
+    MRAIL_DEMAND_ONE    /* the hot receiver of every rank is rank 0 */
+} mrail_demand_pattern_t;
+
+/*
+ * Row `rank` of the demand: bytes[d] for each d < ranks.  The row sums to
+ * `size` exactly (0 if ranks is 1): nothing goes to the rank itself, the
+ * fraction hotspot_ppm (0 to 1,000,000) goes to the hot receiver, the rest
+ * evenly to all others, the odd bytes to those that follow the rank.  A rank
+ * whose hot receiver is itself, and every rank if hotspot_ppm is
+ * MRAIL_DEMAND_UNIFORM, spreads all evenly.  With two ranks all goes to the
+ * other one.  ranks >= 1, rank < ranks, size < 2^44.
+ */
+void mrail_demand_row(unsigned ranks, unsigned rank, uint64_t size,
+                      uint32_t hotspot_ppm, mrail_demand_pattern_t pattern,
+                      uint64_t *bytes);
+
+#endif

@@ -1,0 +1,59 @@
+/* mrail info: options. */
+#include "config.h"
+#include "tools/info.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char help_text[] =
+    "Usage: mrail info [--json]\n"
+    "       mrail info --memory [--json] [RUN OPTION...]\n"
+    "\n"
+    "Shows the rails that UCX_MRAIL_* and this machine give: addresses, leaf,\n"
+    "rate, NUMA node, the UDP source ports of the lanes and how they are set;\n"
+    "and which ports are no rails, and why.\n"
+    "\n"
+    "  --memory  runs a job and shows what the transport takes in each rank:\n"
+    "            buffers, queues, tables. Options of mrail run say which job;\n"
+    "            without any it is -np 32 --soft 2x4\n"
+    "  --json    one object\n"
+    "  --help    this text\n"
+    "\n"
+    "Exit status: 0 done, 1 no rail or failure, 2 usage.\n";
+
+int main(int argc, char **argv)
+{
+    mrail_tool_args_t run = {0};
+    int json = 0, memory = 0;
+
+    for (int i = 1; i < argc; ++i) {
+        if (strcmp(argv[i], "--help") == 0) {
+            fputs(help_text, stdout);
+            return 0;
+        }
+        if (strcmp(argv[i], "--json") == 0) {
+            json = 1;
+        } else if (strcmp(argv[i], "--memory") == 0) {
+            memory = 1;
+        } else if (strcmp(argv[i], "--") == 0) {
+            mrail_tool_usage(MRAIL_INFO_VERB, "the command is chosen by "
+                                              "--memory: leave out '--'");
+        } else {
+            mrail_tool_args_add(&run, argv[i]);
+        }
+    }
+    if (!memory) {
+        if (run.count > 0) {
+            mrail_tool_usage(MRAIL_INFO_VERB, "unknown argument '%s'",
+                             run.items[0]);
+        }
+        return mrail_info_rails(json);
+    }
+    if (run.count == 0) {
+        mrail_tool_args_add(&run, "-np");
+        mrail_tool_args_add(&run, "32");
+        mrail_tool_args_add(&run, "--soft");
+        mrail_tool_args_add(&run, "2x4");
+    }
+    return mrail_info_memory(&run, json);
+}

@@ -1,0 +1,17 @@
+/* mrail info: what its two reports share. */
+#ifndef MRAIL_TOOLS_INFO_H
+#define MRAIL_TOOLS_INFO_H
+
+#include "tools/tool.h"
+
+#define MRAIL_INFO_VERB "info"
+
+/* The rails of this process, and what is no rail and why.  An exit status:
+ * 0, or 1 if there is none or the configuration is bad. */
+int mrail_info_rails(int json);
+
+/* Runs a job through `mrail run` with `run` in front of its "--" and shows
+ * what the transport takes in each of its ranks.  An exit status. */
+int mrail_info_memory(const mrail_tool_args_t *run, int json);
+
+#endif

@@ -1,0 +1,227 @@
+/*
+ * mrail info --memory: a job whose ranks write what the transport took
+ * (UCX_MRAIL_STATS), and the sum of it.
+ */
+#include "config.h"
+#include "tools/info.h"
+
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1024.0 * 1024.0)
+#define MAX_FILE 65536
+
+typedef struct share {
+    double pools, queues, tables, qps; /* bytes; number */
+} share_t;
+
+typedef struct shares {
+    share_t least, most; /* of one rank, by their sums */
+    share_t sum;
+    unsigned ranks;
+} shares_t;
+
+static double total_of(const share_t *share)
+{
+    return share->pools + share->queues + share->tables;
+}
+
+static double number_in(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+
+    return cJSON_IsNumber(item) ? item->valuedouble : -1;
+}
+
+/* 0, or -EINVAL if that is no statistics file. */
+static int read_share(const char *path, share_t *share_p)
+{
+    static char text[MAX_FILE];
+    FILE *file = fopen(path, "r");
+    const cJSON *memory;
+    share_t share;
+    cJSON *json;
+    size_t length;
+
+    if (file == NULL) {
+        return -EINVAL;
+    }
+    length = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    json = cJSON_Parse(text);
+    memory = cJSON_GetObjectItemCaseSensitive(json, "memory");
+    share.pools = number_in(memory, "pools");
+    share.queues = number_in(memory, "queues");
+    share.tables = number_in(memory, "tables");
+    share.qps = number_in(json, "qps");
+    cJSON_Delete(json);
+    if (share.pools < 0 || share.queues < 0 || share.tables < 0) {
+        return -EINVAL;
+    }
+    *share_p = share;
+    return 0;
+}
+
+static void add_share(shares_t *shares, const share_t *share)
+{
+    if (shares->ranks == 0 || total_of(share) < total_of(&shares->least)) {
+        shares->least = *share;
+    }
+    if (shares->ranks == 0 || total_of(share) > total_of(&shares->most)) {
+        shares->most = *share;
+    }
+    shares->sum.pools += share->pools;
+    shares->sum.queues += share->queues;
+    shares->sum.tables += share->tables;
+    shares->sum.qps += share->qps;
+    ++shares->ranks;
+}
+
+/* Reads and removes the files, and their folder. */
+static void collect(const char *dir, shares_t *shares)
+{
+    DIR *stream = opendir(dir);
+    const struct dirent *entry;
+
+    while (stream != NULL && (entry = readdir(stream)) != NULL) {
+        char path[MRAIL_TOOL_PATH_MAX];
+        share_t share;
+
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        snprintf(path, sizeof(path), "%s/%s", dir, entry->d_name);
+        if (read_share(path, &share) == 0) {
+            add_share(shares, &share);
+        } else {
+            fprintf(stderr, "mrail info: %s is no statistics file\n", path);
+        }
+        unlink(path);
+    }
+    if (stream != NULL) {
+        closedir(stream);
+    }
+    rmdir(dir);
+}
+
+/* mrail run RUN -x UCX_MRAIL_STATS=... -- mrail-bench alltoallv ... */
+static void plan_job(const mrail_tool_args_t *run, const char *dir,
+                     mrail_tool_args_t *args)
+{
+    char bench[MRAIL_TOOL_PATH_MAX];
+
+    mrail_tool_installed("libexec/mrail/mrail-bench",
+                         MRAIL_PKGLIBEXECDIR "/mrail-bench", bench,
+                         sizeof(bench));
+    mrail_tool_args_add(args, "run");
+    for (unsigned i = 0; i < run->count; ++i) {
+        mrail_tool_args_add(args, run->items[i]);
+    }
+    mrail_tool_args_add(args, "-x");
+    mrail_tool_args_addf(args, "UCX_MRAIL_STATS=%s/%%p", dir);
+    mrail_tool_args_add(args, "--");
+    mrail_tool_args_add(args, bench);
+    mrail_tool_args_add(args, "alltoallv");
+    /* Every rank talks to every other, in small and in striped messages. */
+    mrail_tool_args_add(args, "--sizes");
+    mrail_tool_args_add(args, "4k,4m");
+    mrail_tool_args_add(args, "--iterations");
+    mrail_tool_args_add(args, "1");
+    mrail_tool_args_add(args, "--warmup");
+    mrail_tool_args_add(args, "0");
+}
+
+/* The job's own output goes to stderr: stdout is for the report. */
+static int run_job(const mrail_tool_args_t *args)
+{
+    char run[MRAIL_TOOL_PATH_MAX];
+    int status;
+    pid_t pid;
+
+    mrail_tool_installed("libexec/mrail/mrail-run",
+                         MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
+    pid = fork();
+    if (pid == 0) {
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+        execv(run, args->items);
+        mrail_tool_fail(MRAIL_INFO_VERB, "%s: %s", run, strerror(errno));
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) < 0) {
+        mrail_tool_fail(MRAIL_INFO_VERB, "fork: %s", strerror(errno));
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static void print_share(const char *name, const share_t *share, double ranks)
+{
+    printf("%-12s %9.2f %9.2f %9.2f %9.2f %6.0f\n", name,
+           share->pools / ranks / MIB, share->queues / ranks / MIB,
+           share->tables / ranks / MIB, total_of(share) / ranks / MIB,
+           share->qps / ranks);
+}
+
+static void print_json_share(const char *name, const share_t *share,
+                             double ranks)
+{
+    printf("\"%s\": {\"pools\": %.0f, \"queues\": %.0f, \"tables\": %.0f, "
+           "\"total\": %.0f, \"qps\": %.0f}",
+           name, share->pools / ranks, share->queues / ranks,
+           share->tables / ranks, total_of(share) / ranks,
+           share->qps / ranks);
+}
+
+static void print_shares(const shares_t *shares, int json)
+{
+    if (json) {
+        printf("{\"ranks\": %u, ", shares->ranks);
+        print_json_share("least", &shares->least, 1);
+        printf(", ");
+        print_json_share("mean", &shares->sum, shares->ranks);
+        printf(", ");
+        print_json_share("most", &shares->most, 1);
+        printf("}\n");
+        return;
+    }
+    printf("memory of the transport in each of %u ranks, MiB\n",
+           shares->ranks);
+    printf("%-12s %9s %9s %9s %9s %6s\n", "", "buffers", "queues", "tables",
+           "total", "QPs");
+    print_share("least", &shares->least, 1);
+    print_share("mean", &shares->sum, shares->ranks);
+    print_share("most", &shares->most, 1);
+}
+
+int mrail_info_memory(const mrail_tool_args_t *run, int json)
+{
+    const char *tmp = getenv("TMPDIR");
+    char dir[MRAIL_TOOL_PATH_MAX / 2];
+    mrail_tool_args_t args = {0};
+    shares_t shares = {0};
+    int status;
+
+    snprintf(dir, sizeof(dir), "%s/mrail-info-XXXXXX",
+             (tmp != NULL && *tmp == '/') ? tmp : P_tmpdir);
+    if (mkdtemp(dir) == NULL) {
+        mrail_tool_fail(MRAIL_INFO_VERB, "%s: %s", dir, strerror(errno));
+    }
+    plan_job(run, dir, &args);
+    status = run_job(&args);
+    collect(dir, &shares);
+    mrail_tool_args_cleanup(&args);
+    if (status != 0) {
+        mrail_tool_fail(MRAIL_INFO_VERB, "the job failed: exit status %d",
+                        status);
+    }
+    if (shares.ranks == 0) {
+        mrail_tool_fail(MRAIL_INFO_VERB, "no rank wrote statistics: was the "
+                                         "job carried by mrail?");
+    }
+    print_shares(&shares, json);
+    return 0;
+}

@@ -1,0 +1,205 @@
+/* mrail info: the rails. */
+#include "config.h"
+#include "tools/info.h"
+
+#include "orchestrator/ports.h"
+#include "rail/mrail.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PORTS 64 /* of verbs devices, rails or not */
+#define MAX_LANES_SHOWN 32
+
+typedef struct scan {
+    mrail_rail_attr_t attrs[MAX_PORTS];
+    unsigned count;
+} scan_t;
+
+static void remember(void *arg, const mrail_rail_attr_t *attr)
+{
+    scan_t *scan = arg;
+
+    if (scan->count < MAX_PORTS) {
+        scan->attrs[scan->count++] = *attr;
+    }
+}
+
+/* "192.0.2.1" for a mapped IPv4 address, else IPv6. */
+static void gid_text(const uint8_t *gid, char *text, size_t size)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+    if (memcmp(gid, mapped, sizeof(mapped)) == 0) {
+        inet_ntop(AF_INET, gid + 12, text, (socklen_t)size);
+    } else {
+        inet_ntop(AF_INET6, gid, text, (socklen_t)size);
+    }
+}
+
+/* Processors near a NUMA node, "0-7"; empty if unknown. */
+static void node_cpus(int node, char *text, size_t size)
+{
+    char path[96];
+    FILE *file;
+
+    text[0] = '\0';
+    if (node < 0) {
+        return;
+    }
+    snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
+             node);
+    file = fopen(path, "r");
+    if (file == NULL) {
+        return;
+    }
+    if (fgets(text, (int)size, file) != NULL) {
+        text[strcspn(text, "\n")] = '\0';
+    }
+    fclose(file);
+}
+
+static unsigned shown_lanes(const mrail_config_t *config)
+{
+    return MRAIL_MIN(config->lanes_per_rail, MAX_LANES_SHOWN);
+}
+
+static void print_rail_json(const mrail_rail_attr_t *attr,
+                            const mrail_config_t *config)
+{
+    char gid[INET6_ADDRSTRLEN] = "", cpus[256];
+
+    printf("{\"device\": ");
+    mrail_tool_json_string(stdout, attr->device);
+    printf(", \"port\": %u, \"selected\": %s", attr->port,
+           attr->selected ? "true" : "false");
+    if (!attr->selected) {
+        printf(", \"reason\": ");
+        mrail_tool_json_string(stdout, attr->reason);
+        printf("}");
+        return;
+    }
+    gid_text(attr->gid, gid, sizeof(gid));
+    node_cpus(attr->numa_node, cpus, sizeof(cpus));
+    printf(", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
+           "\"rate_bps\": %llu, \"leaf\": \"0x%llx\", \"nic_index\": %u, "
+           "\"numa_node\": %d, \"cpus\": \"%s\", \"max_inline\": %u, "
+           "\"port_control\": ",
+           gid, attr->gid_index, attr->mtu,
+           (unsigned long long)attr->rate_bps,
+           (unsigned long long)attr->subnet, attr->nic_index,
+           attr->numa_node, cpus, attr->max_inline);
+    mrail_tool_json_string(stdout, attr->port_control);
+    printf(", \"source_ports\": [");
+    for (unsigned i = 0; i < shown_lanes(config); ++i) {
+        printf("%s%u", (i > 0) ? ", " : "",
+               mrail_ports_lane(config->uplinks, attr->nic_index,
+                                config->lanes_per_rail, i));
+    }
+    printf("]}");
+}
+
+static void print_json(const scan_t *scan, const mrail_config_t *config)
+{
+    printf("{\"rails\": [");
+    for (unsigned i = 0; i < scan->count; ++i) {
+        printf("%s", (i > 0) ? ",\n  " : "\n  ");
+        print_rail_json(&scan->attrs[i], config);
+    }
+    printf("\n]}\n");
+}
+
+static void print_rail(const mrail_rail_attr_t *attr,
+                       const mrail_config_t *config)
+{
+    char gid[INET6_ADDRSTRLEN] = "", cpus[256], name[80], rate[32];
+
+    gid_text(attr->gid, gid, sizeof(gid));
+    node_cpus(attr->numa_node, cpus, sizeof(cpus));
+    snprintf(name, sizeof(name), "%s:%u", attr->device, attr->port);
+    snprintf(rate, sizeof(rate), "%.1f", (double)attr->rate_bps / 1e9);
+    printf("%-12s %-16s %3d  %5u  %8s  0x%-10llx %4u", name, gid,
+           attr->gid_index, attr->mtu, rate,
+           (unsigned long long)attr->subnet, attr->nic_index);
+    if (attr->numa_node >= 0) {
+        printf("  %d (%s)\n", attr->numa_node, cpus);
+    } else {
+        printf("  -\n");
+    }
+    printf("    source ports");
+    for (unsigned i = 0; i < shown_lanes(config); ++i) {
+        printf(" %u", mrail_ports_lane(config->uplinks, attr->nic_index,
+                                       config->lanes_per_rail, i));
+    }
+    printf("; a live one is changed by: %s\n", attr->port_control);
+}
+
+static void print_table(const scan_t *scan, const mrail_config_t *config,
+                        int rails)
+{
+    int others = 0;
+
+    printf("%d rail%s, %u lanes each to a peer, %u uplinks per leaf\n", rails,
+           (rails == 1) ? "" : "s", config->lanes_per_rail, config->uplinks);
+    if (rails > 0) {
+        printf("%-12s %-16s %3s  %5s  %8s  %-12s %4s  %s\n", "rail", "address",
+               "gid", "mtu", "Gb/s", "leaf", "nic", "NUMA node");
+    }
+    for (unsigned i = 0; i < scan->count; ++i) {
+        if (scan->attrs[i].selected) {
+            print_rail(&scan->attrs[i], config);
+        }
+    }
+    for (unsigned i = 0; i < scan->count; ++i) {
+        const mrail_rail_attr_t *attr = &scan->attrs[i];
+
+        if (!attr->selected) {
+            printf("%s  %s:%u: %s\n", (others++ == 0) ? "no rails:\n" : "",
+                   attr->device, attr->port, attr->reason);
+        }
+    }
+}
+
+int mrail_info_rails(int json)
+{
+    scan_t *scan = calloc(1, sizeof(*scan));
+    const char *net_devices = getenv("UCX_NET_DEVICES");
+    mrail_config_t config;
+    int rails;
+
+    if (scan == NULL) {
+        mrail_tool_fail(MRAIL_INFO_VERB, "out of memory");
+    }
+    if (mrail_config_from_env(&config) < 0) {
+        free(scan);
+        return MRAIL_TOOL_FAILED; /* said by the parser */
+    }
+    rails = mrail_rail_scan(&config, remember, scan);
+    if (rails >= 0) {
+        if (json) {
+            print_json(scan, &config);
+        } else {
+            print_table(scan, &config, rails);
+        }
+    }
+    if (rails == 0) {
+        fprintf(stderr,
+                "mrail info: no rail: %s\n",
+                (scan->count == 0)
+                    ? "this machine has no RDMA device; 'mrail soft --rails "
+                      "4 -- mrail info' shows software rails"
+                    : "no port is usable, for the reasons above");
+    }
+    if (rails > 0 && net_devices != NULL &&
+        strcmp(net_devices, "all") != 0 &&
+        strstr(net_devices, "mrail:1") == NULL) {
+        fprintf(stderr,
+                "mrail info: UCX_NET_DEVICES=%s leaves mrail out: add "
+                "mrail:1 to it\n",
+                net_devices);
+    }
+    mrail_config_cleanup(&config);
+    free(scan);
+    return (rails > 0) ? 0 : MRAIL_TOOL_FAILED;
+}

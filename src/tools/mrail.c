@@ -1,0 +1,121 @@
+/*
+ * The front door: `mrail VERB ...` becomes the program mrail-VERB, found in
+ * this installation's libexec folder.  Knows no verb itself but one line of
+ * description for each.
+ */
+#include "config.h"
+#include "tools/tool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PREFIX "mrail-"
+
+/* For the list of verbs; a verb that is not installed is not listed. */
+static const struct {
+    const char *verb;
+    const char *summary;
+} summaries[] = {
+    {"bench", "validated benchmarks: alltoallv, p2p"},
+    {"info", "rails, addresses, port control, affinity; memory per rank"},
+    {"run", "mpirun with everything set, on NICs or on software rails"},
+    {"soft", "run a program on software rails; change them while it runs"},
+};
+
+static const char *summary_of(const char *verb)
+{
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(summaries); ++i) {
+        if (strcmp(summaries[i].verb, verb) == 0) {
+            return summaries[i].summary;
+        }
+    }
+    return "";
+}
+
+static int is_verb(const struct dirent *entry)
+{
+    return strncmp(entry->d_name, PREFIX, strlen(PREFIX)) == 0;
+}
+
+static void list_verbs(const char *dir, FILE *stream)
+{
+    struct dirent **entries;
+    int count = scandir(dir, &entries, is_verb, alphasort);
+
+    if (count <= 0) {
+        fprintf(stream, "  (no verb is installed in %s)\n", dir);
+        return;
+    }
+    for (int i = 0; i < count; ++i) {
+        const char *verb = entries[i]->d_name + strlen(PREFIX);
+
+        fprintf(stream, "  %-8s %s\n", verb, summary_of(verb));
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+static void print_help(const char *dir, FILE *stream)
+{
+    fputs("Usage: mrail VERB [ARGUMENT...]\n"
+          "       mrail VERB --help\n"
+          "       mrail --version\n\n"
+          "Many RDMA rails as one, for UCX and Open MPI.  Verbs:\n",
+          stream);
+    list_verbs(dir, stream);
+    fputs("\nExit status: 0 done, 1 it failed, 2 usage.\n", stream);
+}
+
+static int is_word(const char *verb)
+{
+    return *verb != '\0' && strchr(verb, '/') == NULL;
+}
+
+static int run_verb(const char *dir, char **argv)
+{
+    char path[MRAIL_TOOL_PATH_MAX + 64];
+
+    snprintf(path, sizeof(path), "%s/" PREFIX "%s", dir, argv[0]);
+    if (is_word(argv[0])) {
+        execv(path, argv);
+    } else {
+        errno = ENOENT;
+    }
+    if (errno != ENOENT) {
+        fprintf(stderr, "mrail: %s: %s\n", path, strerror(errno));
+        return MRAIL_TOOL_FAILED;
+    }
+    fprintf(stderr, "mrail: no verb '%s'; there are:\n", argv[0]);
+    list_verbs(dir, stderr);
+    return MRAIL_TOOL_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    char dir[MRAIL_TOOL_PATH_MAX];
+
+    mrail_tool_installed("libexec/mrail", MRAIL_PKGLIBEXECDIR, dir,
+                         sizeof(dir));
+    if (argc < 2) {
+        print_help(dir, stderr);
+        return MRAIL_TOOL_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help(dir, stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts(PACKAGE_STRING);
+        return 0;
+    }
+    if (argv[1][0] == '-') {
+        fprintf(stderr, "mrail: unknown option '%s'\nTry: mrail --help\n",
+                argv[1]);
+        return MRAIL_TOOL_USAGE;
+    }
+    return run_verb(dir, argv + 1);
+}

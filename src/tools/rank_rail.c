@@ -1,0 +1,83 @@
+/*
+ * rank-rail: gives each rank of a node one rail, then becomes the program.
+ * Started by mpirun for every rank, through `mrail run --bind-rails`:
+ *
+ *   rank-rail mrail|stock NODES DEVICE,DEVICE,... -- CMD [ARG...]
+ *
+ * NODES > 0: emulated nodes, ranks in blocks; 0: mpirun's local ranks.
+ */
+#include "config.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define VERB "run"
+
+static uint64_t rank_variable(const char *name)
+{
+    const char *text = getenv(name);
+    uint64_t value;
+
+    if (text == NULL ||
+        mrail_tool_parse_uint(text, 0, UINT32_MAX, &value) < 0) {
+        mrail_tool_fail(VERB, "--bind-rails: %s is not set: was this started "
+                              "by mpirun?", name);
+    }
+    return value;
+}
+
+/* Index of this rank among the ranks of its node. */
+static uint64_t local_rank(uint64_t nodes)
+{
+    uint64_t rank, size, node, first;
+
+    if (nodes == 0) {
+        return rank_variable("OMPI_COMM_WORLD_LOCAL_RANK");
+    }
+    rank = rank_variable("OMPI_COMM_WORLD_RANK");
+    size = rank_variable("OMPI_COMM_WORLD_SIZE");
+    node = rank * nodes / size; /* as mrail soft places ranks */
+    first = MRAIL_DIV_ROUND_UP(node * size, nodes);
+    return rank - first;
+}
+
+/* Word number index modulo their count out of "a,b,c", into name. */
+static void pick_device(const char *list, uint64_t index, char *name,
+                        size_t size)
+{
+    uint64_t count = 1;
+
+    for (const char *p = list; *p != '\0'; ++p) {
+        count += (*p == ',') ? 1 : 0;
+    }
+    for (index %= count; index > 0; --index) {
+        list = strchr(list, ',') + 1;
+    }
+    snprintf(name, size, "%.*s", (int)strcspn(list, ","), list);
+}
+
+int main(int argc, char **argv)
+{
+    char name[64], device[80];
+    uint64_t nodes;
+
+    if (argc < 6 || strcmp(argv[4], "--") != 0 ||
+        mrail_tool_parse_uint(argv[2], 0, UINT32_MAX, &nodes) < 0) {
+        fputs("usage: rank-rail mrail|stock NODES DEVICE,... -- CMD\n",
+              stderr);
+        return MRAIL_TOOL_USAGE;
+    }
+    pick_device(argv[3], local_rank(nodes), name, sizeof(name));
+    if (strcmp(argv[1], "stock") == 0) {
+        snprintf(device, sizeof(device), "%s%s", name,
+                 (strchr(name, ':') != NULL) ? "" : ":1");
+        setenv("UCX_NET_DEVICES", device, 1);
+    } else {
+        setenv("UCX_MRAIL_DEVICES", name, 1);
+    }
+    execvp(argv[5], argv + 5);
+    mrail_tool_fail(VERB, "%s: %s", argv[5], strerror(errno));
+}

@@ -1,0 +1,129 @@
+/*
+ * Component "mrail": what UCX sees first.  Registers itself when this file is
+ * loaded (by the guard, after the version check), answers whether there are
+ * rails, and says in one line why the transport will not be used although the
+ * user asked for it.
+ */
+#include "config.h"
+#include "uct/mrail_md.h"
+
+#include "uct/mrail_iface.h"
+#include "uct/mrail_log.h"
+#include "uct/mrail_mem.h"
+#include "uct/mrail_tls.h"
+
+static void nothing_seen(void *arg, const mrail_rail_attr_t *attr)
+{
+}
+
+/* UCX_NET_DEVICES of a site excludes mrail:1 without a word; say it once. */
+static void warn_if_excluded(void)
+{
+    static int warned;
+
+    if (!warned && uct_mrail_tls_names() && uct_mrail_is_speaker() &&
+        uct_mrail_net_devices_exclude(UCT_MRAIL_DEVICE)) {
+        warned = 1;
+        ucs_warn("mrail: UCX_TLS names mrail, but UCX_NET_DEVICES=%s leaves "
+                 "its device out: add " UCT_MRAIL_DEVICE " to it, or unset it "
+                 "(UCX_MRAIL_DEVICES chooses the rails)",
+                 getenv("UCX_NET_DEVICES"));
+    }
+}
+
+static void warn_if_no_rail(int ret)
+{
+    static int warned;
+
+    /* -EINVAL: the scan has said which name is wrong. */
+    if (ret == 0 && !warned && uct_mrail_tls_names() &&
+        uct_mrail_is_speaker()) {
+        warned = 1;
+        ucs_warn("mrail: UCX_TLS names mrail, but this node has no rail (an "
+                 "active RoCE port with a routable address): the transport "
+                 "is left out; mrail info lists the ports");
+    }
+}
+
+static ucs_status_t query_md_resources(uct_component_t *component,
+                                       uct_md_resource_desc_t **resources_p,
+                                       unsigned *num_resources_p)
+{
+    uct_md_config_t *config;
+    mrail_config_t engine_config;
+    ucs_status_t status;
+    int ret;
+
+    uct_mrail_log_attach();
+    status = uct_md_config_read(component, NULL, NULL, &config);
+    if (status != UCS_OK) {
+        return status;
+    }
+    uct_mrail_config_engine(ucs_derived_of(config, uct_mrail_md_config_t),
+                            &engine_config);
+    ret = mrail_rail_scan(&engine_config, nothing_seen, NULL);
+    uct_config_release(config);
+    if (ret <= 0) {
+        warn_if_no_rail(ret);
+        return uct_md_query_empty_md_resource(resources_p, num_resources_p);
+    }
+    warn_if_excluded();
+    return uct_md_query_single_md_resource(component, resources_p,
+                                           num_resources_p);
+}
+
+uct_component_t uct_mrail_component = {
+    .query_md_resources = query_md_resources,
+    .md_open = uct_mrail_md_open,
+    .cm_open = UCT_MRAIL_UNSUPPORTED(uct_component_cm_open_func_t),
+    .rkey_unpack = uct_mrail_rkey_unpack,
+    .rkey_ptr = UCT_MRAIL_UNSUPPORTED(uct_component_rkey_ptr_func_t),
+    .rkey_release = uct_mrail_rkey_release,
+#if HAVE_STRUCT_UCT_COMPONENT_RKEY_COMPARE
+    .rkey_compare = uct_base_rkey_compare,
+#endif
+    .name = UCT_MRAIL_NAME,
+    .md_config = {
+        .name = "Multi-rail memory domain",
+        .prefix = UCT_MRAIL_CONFIG_PREFIX,
+        .table = uct_mrail_md_config_table,
+        .size = sizeof(uct_mrail_md_config_t),
+    },
+    .cm_config = UCS_CONFIG_EMPTY_GLOBAL_LIST_ENTRY,
+    .tl_list = UCT_COMPONENT_TL_LIST_INITIALIZER(&uct_mrail_component),
+    .flags = 0,
+    .md_vfs_init = UCT_MRAIL_NOTHING(uct_component_md_vfs_init_func_t),
+};
+
+static int registered;
+
+/* Two copies of this file (a build and an installation) may meet in one
+ * process; the first one stays. */
+static int another_is_registered(void)
+{
+    uct_component_t *component;
+
+    ucs_list_for_each(component, &uct_components_list, list) {
+        if (strcmp(component->name, UCT_MRAIL_NAME) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+__attribute__((constructor)) static void component_register(void)
+{
+    if (!another_is_registered()) {
+        registered = 1;
+        uct_component_register(&uct_mrail_component);
+        uct_tl_register(&uct_mrail_component, &UCT_TL_NAME(mrail));
+    }
+}
+
+__attribute__((destructor)) static void component_unregister(void)
+{
+    if (registered) {
+        uct_tl_unregister(&UCT_TL_NAME(mrail));
+        uct_component_unregister(&uct_mrail_component);
+    }
+}

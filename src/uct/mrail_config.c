@@ -1,0 +1,82 @@
+/*
+ * The configuration tables, made from the one list of knobs.
+ */
+#include "config.h"
+#include "uct/mrail_config.h"
+
+#include <ucs/sys/string.h>
+
+#define CONFIG_TYPE_STRING UCS_CONFIG_TYPE_STRING
+#define CONFIG_TYPE_UINT UCS_CONFIG_TYPE_UINT
+#define CONFIG_TYPE_INT UCS_CONFIG_TYPE_INT
+#define CONFIG_TYPE_SIZE UCS_CONFIG_TYPE_MEMUNITS
+#define CONFIG_TYPE_BOOL UCS_CONFIG_TYPE_BOOL
+
+#define CONFIG_FIELD(_name, _default, _type, _field, _help)                   \
+    {#_name, _default, _help,                                                 \
+     ucs_offsetof(uct_mrail_md_config_t, engine._field),                      \
+     CONFIG_TYPE_##_type},
+
+ucs_config_field_t uct_mrail_md_config_table[] = {
+    {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, super),
+     UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
+
+    MRAIL_KNOBS(CONFIG_FIELD)
+
+    {"RCACHE", "y",
+     "Keep memory registered after use and take it up again when the same\n"
+     "buffer comes back; freed or unmapped memory leaves the cache at once.\n"
+     "Without it every large transfer registers its buffers on all rails.",
+     ucs_offsetof(uct_mrail_md_config_t, rcache_enable), UCS_CONFIG_TYPE_BOOL},
+
+#if UCT_MRAIL_HAVE_MD_RCACHE
+    {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, rcache),
+     UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
+#endif
+
+    {"MEM_REG_OVERHEAD", "16us",
+     "Estimated cost of registering memory on one rail. UCX weighs it against\n"
+     "copying when it chooses a protocol.",
+     ucs_offsetof(uct_mrail_md_config_t, reg_overhead_s),
+     UCS_CONFIG_TYPE_TIME},
+
+    {"MEM_REG_GROWTH", "0.06ns",
+     "Estimated cost of registering one byte on one rail.",
+     ucs_offsetof(uct_mrail_md_config_t, reg_growth_s), UCS_CONFIG_TYPE_TIME},
+
+    {.name = NULL}
+};
+
+ucs_config_field_t uct_mrail_iface_config_table[] = {
+    {"", "", NULL, ucs_offsetof(uct_mrail_iface_config_t, super),
+     UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
+
+    {"OVERHEAD", "200ns",
+     "Estimated CPU time to post a message, for UCX's choice of protocols.",
+     ucs_offsetof(uct_mrail_iface_config_t, overhead_s), UCS_CONFIG_TYPE_TIME},
+
+    {.name = NULL}
+};
+
+static size_t size_of_memunits(size_t size)
+{
+    if (size == UCS_MEMUNITS_AUTO) {
+        return MRAIL_SIZE_AUTO;
+    }
+    /* "inf" has the engine's bits of "auto": take the next largest. */
+    return (size == UCS_MEMUNITS_INF) ? SIZE_MAX - 1 : size;
+}
+
+#define FIX_STRING(_field)
+#define FIX_UINT(_field)
+#define FIX_INT(_field)
+#define FIX_BOOL(_field)
+#define FIX_SIZE(_field) engine_p->_field = size_of_memunits(engine_p->_field);
+#define FIX_FIELD(_name, _default, _type, _field, _help) FIX_##_type(_field)
+
+void uct_mrail_config_engine(const uct_mrail_md_config_t *config,
+                             mrail_config_t *engine_p)
+{
+    *engine_p = config->engine;
+    MRAIL_KNOBS(FIX_FIELD)
+}

@@ -1,0 +1,37 @@
+/*
+ * The knobs as UCX shows them: UCX_MRAIL_*, in `ucx_info -cf`.
+ */
+#ifndef UCT_MRAIL_CONFIG_H
+#define UCT_MRAIL_CONFIG_H
+
+#include "uct/mrail_compat.h"
+
+#include "rail/mrail.h"
+
+#define UCT_MRAIL_CONFIG_PREFIX "MRAIL_"
+
+typedef struct uct_mrail_md_config {
+    uct_md_config_t super;
+    mrail_config_t engine; /* every knob of rail/knobs.h */
+    int rcache_enable;
+#if UCT_MRAIL_HAVE_MD_RCACHE
+    uct_md_rcache_config_t rcache;
+#endif
+    double reg_overhead_s;        /* of a registration on one rail */
+    double reg_growth_s;          /* per byte, on one rail */
+} uct_mrail_md_config_t;
+
+typedef struct uct_mrail_iface_config {
+    uct_iface_config_t super;
+    double overhead_s; /* CPU time to post a message */
+} uct_mrail_iface_config_t;
+
+extern ucs_config_field_t uct_mrail_md_config_table[];
+extern ucs_config_field_t uct_mrail_iface_config_table[];
+
+/* The engine's part of `config`, with UCX's "auto" and "inf" made ours.  The
+ * strings stay owned by `config`. */
+void uct_mrail_config_engine(const uct_mrail_md_config_t *config,
+                             mrail_config_t *engine_p);
+
+#endif

@@ -1,0 +1,433 @@
+/*
+ * Endpoint operations.
+ *
+ * Order: UCP sends the messages of one endpoint in order and expects them to
+ * arrive so.  A message that found no room waits in the pending queue; until
+ * it is gone, no later operation may pass it, so each operation asks
+ * must_wait() first.
+ */
+#include "config.h"
+#include "uct/mrail_ep.h"
+
+#include "uct/mrail_mem.h"
+#include "uct/mrail_status.h"
+
+#include <errno.h>
+
+static int must_wait(uct_mrail_ep_t *ep)
+{
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(ep->super.super.iface, uct_mrail_iface_t);
+
+    return ucs_unlikely(!ucs_arbiter_group_is_empty(&ep->pending)) &&
+           !iface->is_dispatching;
+}
+
+/* A positive or zero length stays, an error becomes a status. */
+static ssize_t length_or_status(ptrdiff_t ret)
+{
+    return ucs_likely(ret >= 0) ? ret : (ssize_t)uct_mrail_status((int)ret);
+}
+
+/*
+ * Makes the engine's list of a UCT one: `count` blocks of `length` bytes that
+ * lie `stride` apart become entries of their own unless they touch; empty
+ * ones are left out.  Returns the number of entries, or -EINVAL if there are
+ * more than MRAIL_MAX_IOV.
+ */
+static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < iovcnt; ++i) {
+        const uct_mrail_memh_t *memh = iov[i].memh;
+        size_t blocks = iov[i].count;
+        size_t length = iov[i].length;
+
+        if (blocks > 1 && (iov[i].stride == 0 || iov[i].stride == length)) {
+            length *= blocks;
+            blocks = 1;
+        }
+        for (size_t b = 0; b < blocks && length > 0; ++b) {
+            if (n == MRAIL_MAX_IOV) {
+                return -EINVAL;
+            }
+            out[n].buffer =
+                UCS_PTR_BYTE_OFFSET(iov[i].buffer, b * iov[i].stride);
+            out[n].length = length;
+            out[n].mem = (memh != NULL) ? memh->mem : NULL;
+            ++n;
+        }
+    }
+    return (int)n;
+}
+
+static const mrail_rkey_t *rkey_of(uct_rkey_t rkey)
+{
+    return (const mrail_rkey_t *)rkey;
+}
+
+/* ---- active messages ---------------------------------------------------- */
+
+ucs_status_t uct_mrail_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
+                                   const void *payload, unsigned length)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    int ret;
+
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_am_short(ep->ep, id, &header, sizeof(header), payload,
+                            length);
+    if (ucs_likely(ret == 0)) {
+        UCT_TL_EP_STAT_OP(&ep->super, AM, SHORT, sizeof(header) + length);
+    }
+    return uct_mrail_status(ret);
+}
+
+ssize_t uct_mrail_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id,
+                              uct_pack_callback_t pack_cb, void *arg,
+                              unsigned flags)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    ptrdiff_t ret;
+
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_am_bcopy(ep->ep, id, pack_cb, arg);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(ret, &ep->super, AM, BCOPY, ret);
+    return length_or_status(ret);
+}
+
+ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
+                                   const void *header, unsigned header_length,
+                                   const uct_iov_t *iov, size_t iovcnt,
+                                   unsigned flags, uct_completion_t *comp)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    mrail_iov_t engine_iov[MRAIL_MAX_IOV];
+    int count = convert_iov(iov, iovcnt, engine_iov);
+    int ret;
+
+    if (count < 0) {
+        return uct_mrail_status(count);
+    }
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_am_zcopy(ep->ep, id, header, header_length, engine_iov,
+                            (unsigned)count, comp);
+    if (ret == 0 || ret == -EINPROGRESS) {
+        UCT_TL_EP_STAT_OP(&ep->super, AM, ZCOPY,
+                          header_length + uct_iov_total_length(iov, iovcnt));
+    }
+    return uct_mrail_status(ret);
+}
+
+/* ---- remote memory ------------------------------------------------------ */
+
+ucs_status_t uct_mrail_ep_put_short(uct_ep_h tl_ep, const void *buffer,
+                                    unsigned length, uint64_t remote_addr,
+                                    uct_rkey_t rkey)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    int ret;
+
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_put_short(ep->ep, buffer, length, remote_addr,
+                             rkey_of(rkey));
+    if (ret == 0) {
+        UCT_TL_EP_STAT_OP(&ep->super, PUT, SHORT, length);
+    }
+    return uct_mrail_status(ret);
+}
+
+ssize_t uct_mrail_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
+                               void *arg, uint64_t remote_addr,
+                               uct_rkey_t rkey)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    ptrdiff_t ret;
+
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_put_bcopy(ep->ep, pack_cb, arg, remote_addr,
+                             rkey_of(rkey));
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(ret, &ep->super, PUT, BCOPY, ret);
+    return length_or_status(ret);
+}
+
+ucs_status_t uct_mrail_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
+                                    size_t iovcnt, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    mrail_iov_t engine_iov[MRAIL_MAX_IOV];
+    int count = convert_iov(iov, iovcnt, engine_iov);
+    int ret;
+
+    if (count <= 0) {
+        return uct_mrail_status(count); /* nothing to write is done */
+    }
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_put_zcopy(ep->ep, engine_iov, (unsigned)count, remote_addr,
+                             rkey_of(rkey), comp);
+    if (ret == 0 || ret == -EINPROGRESS) {
+        UCT_TL_EP_STAT_OP(&ep->super, PUT, ZCOPY,
+                          uct_iov_total_length(iov, iovcnt));
+    }
+    return uct_mrail_status(ret);
+}
+
+ucs_status_t uct_mrail_ep_get_short(uct_ep_h tl_ep, void *buffer,
+                                    unsigned length, uint64_t remote_addr,
+                                    uct_rkey_t rkey)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    int ret;
+
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_get_short(ep->ep, buffer, length, remote_addr,
+                             rkey_of(rkey));
+    if (ret == 0) {
+        UCT_TL_EP_STAT_OP(&ep->super, GET, SHORT, length);
+    }
+    return uct_mrail_status(ret);
+}
+
+ucs_status_t uct_mrail_ep_get_bcopy(uct_ep_h tl_ep,
+                                    uct_unpack_callback_t unpack_cb, void *arg,
+                                    size_t length, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    int ret;
+
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_get_bcopy(ep->ep, unpack_cb, arg, length, remote_addr,
+                             rkey_of(rkey), comp);
+    if (ret == 0 || ret == -EINPROGRESS) {
+        UCT_TL_EP_STAT_OP(&ep->super, GET, BCOPY, length);
+    }
+    return uct_mrail_status(ret);
+}
+
+ucs_status_t uct_mrail_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
+                                    size_t iovcnt, uint64_t remote_addr,
+                                    uct_rkey_t rkey, uct_completion_t *comp)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    mrail_iov_t engine_iov[MRAIL_MAX_IOV];
+    int count = convert_iov(iov, iovcnt, engine_iov);
+    int ret;
+
+    if (count <= 0) {
+        return uct_mrail_status(count); /* nothing to read is done */
+    }
+    if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    ret = mrail_ep_get_zcopy(ep->ep, engine_iov, (unsigned)count, remote_addr,
+                             rkey_of(rkey), comp);
+    if (ret == 0 || ret == -EINPROGRESS) {
+        UCT_TL_EP_STAT_OP(&ep->super, GET, ZCOPY,
+                          uct_iov_total_length(iov, iovcnt));
+    }
+    return uct_mrail_status(ret);
+}
+
+/* ---- order and completion ----------------------------------------------- */
+
+ucs_status_t uct_mrail_ep_flush(uct_ep_h tl_ep, unsigned flags,
+                                uct_completion_t *comp)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    ucs_status_t status;
+
+    if (flags & UCT_FLUSH_FLAG_CANCEL) {
+        mrail_ep_cancel(ep->ep);
+    } else if (must_wait(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    status = uct_mrail_status(mrail_ep_flush(ep->ep, comp));
+    if (status == UCS_INPROGRESS) {
+        UCT_TL_EP_STAT_FLUSH_WAIT(&ep->super);
+    } else if (status == UCS_OK) {
+        UCT_TL_EP_STAT_FLUSH(&ep->super);
+    }
+    return status;
+}
+
+ucs_status_t uct_mrail_ep_fence(uct_ep_h tl_ep, unsigned flags)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+
+    UCT_TL_EP_STAT_FENCE(&ep->super);
+    return uct_mrail_status(mrail_ep_fence(ep->ep));
+}
+
+ucs_status_t uct_mrail_ep_check(uct_ep_h tl_ep, unsigned flags,
+                                uct_completion_t *comp)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+
+    if (comp != NULL || flags != 0) {
+        return UCS_ERR_UNSUPPORTED;
+    }
+    return uct_mrail_status(mrail_ep_check(ep->ep));
+}
+
+/* ---- pending requests --------------------------------------------------- */
+
+ucs_status_t uct_mrail_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
+                                      unsigned flags)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
+
+    UCS_STATIC_ASSERT(sizeof(uct_pending_req_priv_arb_t) <=
+                      UCT_PENDING_REQ_PRIV_LEN);
+    uct_pending_req_arb_group_push(&ep->pending, req);
+    ucs_arbiter_group_schedule(&iface->arbiter, &ep->pending);
+    UCT_TL_EP_STAT_PEND(&ep->super);
+    return UCS_OK;
+}
+
+ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
+                                              ucs_arbiter_group_t *group,
+                                              ucs_arbiter_elem_t *elem,
+                                              void *arg)
+{
+    uct_pending_req_t *req = ucs_container_of(elem, uct_pending_req_t, priv);
+    unsigned *count = arg;
+
+    switch (req->func(req)) {
+    case UCS_OK:
+        ++*count;
+        return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+    case UCS_INPROGRESS: /* a part was sent: the others have their turn */
+        ++*count;
+        return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
+    default: /* no room: this endpoint again at the next progress */
+        return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
+    }
+}
+
+typedef struct {
+    uct_pending_purge_callback_t cb;
+    void *arg;
+} purge_args_t;
+
+static ucs_arbiter_cb_result_t purge_one(ucs_arbiter_t *arbiter,
+                                         ucs_arbiter_group_t *group,
+                                         ucs_arbiter_elem_t *elem, void *arg)
+{
+    purge_args_t *args = arg;
+
+    if (args->cb != NULL) {
+        args->cb(ucs_container_of(elem, uct_pending_req_t, priv), args->arg);
+    }
+    return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
+}
+
+void uct_mrail_ep_pending_purge(uct_ep_h tl_ep,
+                                uct_pending_purge_callback_t cb, void *arg)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
+    purge_args_t args = {cb, arg};
+
+    ucs_arbiter_group_purge(&iface->arbiter, &ep->pending, purge_one, &args);
+}
+
+/* ---- addresses ---------------------------------------------------------- */
+
+#if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
+static void keep_addresses(uct_mrail_ep_t *ep, uct_mrail_iface_t *iface,
+                           const uct_ep_params_t *params)
+{
+    uct_mrail_md_t *md = ucs_derived_of(iface->super.md, uct_mrail_md_t);
+
+    memcpy(ep->device_addr, params->dev_addr,
+           mrail_device_addr_size(md->engine));
+    memcpy(ep->iface_addr, params->iface_addr,
+           mrail_iface_addr_size(iface->iface));
+}
+
+int uct_mrail_ep_is_connected(const uct_ep_h tl_ep,
+                              const uct_ep_is_connected_params_t *params)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
+    uct_mrail_md_t *md = ucs_derived_of(iface->super.md, uct_mrail_md_t);
+    const void *device_addr = UCS_PARAM_VALUE(
+        UCT_EP_IS_CONNECTED_FIELD, params, device_addr, DEVICE_ADDR, NULL);
+    const void *iface_addr = UCS_PARAM_VALUE(
+        UCT_EP_IS_CONNECTED_FIELD, params, iface_addr, IFACE_ADDR, NULL);
+
+    return device_addr != NULL && iface_addr != NULL &&
+           memcmp(device_addr, ep->device_addr,
+                  mrail_device_addr_size(md->engine)) == 0 &&
+           memcmp(iface_addr, ep->iface_addr,
+                  mrail_iface_addr_size(iface->iface)) == 0;
+}
+#else
+static void keep_addresses(uct_mrail_ep_t *ep, uct_mrail_iface_t *iface,
+                           const uct_ep_params_t *params)
+{
+}
+#endif
+
+/* ---- class -------------------------------------------------------------- */
+
+static void warn_not_purged(uct_pending_req_t *req, void *arg)
+{
+    ucs_warn("mrail: endpoint %p is destroyed with a pending request %p", arg,
+             req);
+}
+
+static UCS_CLASS_INIT_FUNC(uct_mrail_ep_t, const uct_ep_params_t *params)
+{
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(params->iface, uct_mrail_iface_t);
+    ucs_status_t status;
+
+    UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
+    UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &iface->super);
+
+    ucs_arbiter_group_init(&self->pending);
+    status = uct_mrail_status(mrail_ep_create(iface->iface, params->dev_addr,
+                                              params->iface_addr, self,
+                                              &self->ep));
+    if (status != UCS_OK) {
+        ucs_arbiter_group_cleanup(&self->pending);
+        return status;
+    }
+    keep_addresses(self, iface, params);
+    return UCS_OK;
+}
+
+static UCS_CLASS_CLEANUP_FUNC(uct_mrail_ep_t)
+{
+    uct_mrail_ep_pending_purge(&self->super.super, warn_not_purged, self);
+    ucs_arbiter_group_cleanup(&self->pending);
+    mrail_ep_destroy(self->ep);
+}
+
+UCS_CLASS_DEFINE(uct_mrail_ep_t, uct_base_ep_t);
+UCS_CLASS_DEFINE_NEW_FUNC(uct_mrail_ep_t, uct_ep_t, const uct_ep_params_t *);
+UCS_CLASS_DEFINE_DELETE_FUNC(uct_mrail_ep_t, uct_ep_t);

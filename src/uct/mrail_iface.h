@@ -1,0 +1,18 @@
+/*
+ * Interface "mrail": an engine iface under one UCX worker.
+ */
+#ifndef UCT_MRAIL_IFACE_H
+#define UCT_MRAIL_IFACE_H
+
+#include "uct/mrail_md.h"
+
+typedef struct uct_mrail_iface {
+    uct_base_iface_t super;
+    mrail_iface_t *iface;
+    mrail_engine_attr_t attr;
+    double overhead_s;
+    ucs_arbiter_t arbiter; /* endpoints that have pending requests */
+    int is_dispatching;    /* inside the arbiter's dispatch */
+} uct_mrail_iface_t;
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * Memory domain and component "mrail": all rails of this process.
+ */
+#ifndef UCT_MRAIL_MD_H
+#define UCT_MRAIL_MD_H
+
+#include "uct/mrail_config.h"
+
+#include "rail/mrail.h"
+
+#define UCT_MRAIL_NAME "mrail"
+#define UCT_MRAIL_DEVICE "mrail:1"
+
+typedef struct uct_mrail_md {
+    uct_md_t super;
+    mrail_engine_t *engine; /* shared by all mds of this process */
+    mrail_engine_attr_t attr;
+    int rcache_enable;
+#if UCT_MRAIL_HAVE_MD_RCACHE
+    ucs_rcache_t *rcache; /* NULL: memory is registered at each call */
+#endif
+    ucs_linear_func_t reg_cost;
+} uct_mrail_md_t;
+
+extern uct_component_t uct_mrail_component;
+extern uct_tl_t UCT_TL_NAME(mrail);
+
+ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
+                               const uct_md_config_t *config, uct_md_h *md_p);
+
+/* The one device; used by the transport's entry. */
+ucs_status_t uct_mrail_query_devices(uct_md_h md,
+                                     uct_tl_device_resource_t **devices_p,
+                                     unsigned *num_devices_p);
+
+#endif

@@ -1,0 +1,273 @@
+/*
+ * Registration on all rails, the cache of registrations, remote keys.
+ *
+ * A registration may outlive the call that made it, but never the mapping: the
+ * cache listens to UCX's memory events and drops a region when its pages are
+ * unmapped, so that memory mapped later at the same address is registered
+ * anew.  Where UCP has a cache of its own (UCT_MRAIL_HAVE_UCP_RCACHE) it does
+ * the same for us, and this file registers at each call.
+ */
+#include "config.h"
+#include "uct/mrail_mem.h"
+
+#include "uct/mrail_status.h"
+
+#if UCT_MRAIL_HAVE_MD_RCACHE
+#include <ucm/api/ucm.h>
+
+typedef struct uct_mrail_rcache_region {
+    ucs_rcache_region_t super;
+    uct_mrail_memh_t memh;
+} uct_mrail_rcache_region_t;
+#endif
+
+static ucs_status_t memh_reg(uct_mrail_md_t *md, void *address, size_t length,
+                             int silent, uct_mrail_memh_t *memh)
+{
+    ucs_log_level_t level = silent ? UCS_LOG_LEVEL_DEBUG : UCS_LOG_LEVEL_ERROR;
+    int ret = mrail_mem_reg(md->engine, address, length, &memh->mem);
+
+    if (ret != 0) {
+        ucs_log(level, "mrail: cannot register %p..%p: %s", address,
+                UCS_PTR_BYTE_OFFSET(address, length), strerror(-ret));
+    }
+    return uct_mrail_status(ret);
+}
+
+#if UCT_MRAIL_HAVE_MD_RCACHE
+static ucs_status_t rcache_reg(void *context, ucs_rcache_t *rcache, void *arg,
+                               ucs_rcache_region_t *rregion, uint16_t flags)
+{
+    uct_mrail_rcache_region_t *region =
+        ucs_derived_of(rregion, uct_mrail_rcache_region_t);
+    unsigned *reg_flags = arg;
+    int silent = (flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) ||
+                 (*reg_flags & UCT_MD_MEM_FLAG_HIDE_ERRORS);
+
+    return memh_reg(context, (void *)rregion->super.start,
+                    rregion->super.end - rregion->super.start, silent,
+                    &region->memh);
+}
+
+static void rcache_dereg(void *context, ucs_rcache_t *rcache,
+                         ucs_rcache_region_t *rregion)
+{
+    (void)mrail_mem_dereg(
+        ucs_derived_of(rregion, uct_mrail_rcache_region_t)->memh.mem);
+}
+
+static void rcache_dump(void *context, ucs_rcache_t *rcache,
+                        ucs_rcache_region_t *rregion, char *buf, size_t max)
+{
+    snprintf(buf, max, "mem %p",
+             (void *)ucs_derived_of(rregion, uct_mrail_rcache_region_t)
+                 ->memh.mem);
+}
+
+static ucs_rcache_ops_t rcache_ops = {
+    .mem_reg = rcache_reg,
+    .mem_dereg = rcache_dereg,
+    .dump_region = rcache_dump,
+};
+
+ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
+                                const uct_mrail_md_config_t *config)
+{
+    ucs_rcache_params_t params;
+    ucs_status_t status;
+
+    if (!md->rcache_enable) {
+        return UCS_OK;
+    }
+    memset(&params, 0, sizeof(params));
+    uct_md_set_rcache_params(&params, &config->rcache);
+    params.region_struct_size = sizeof(uct_mrail_rcache_region_t);
+    params.max_alignment = ucs_get_page_size();
+    params.ucm_events = UCM_EVENT_VM_UNMAPPED;
+    params.context = md;
+    params.ops = &rcache_ops;
+    status = ucs_rcache_create(&params, UCT_MRAIL_NAME, NULL, &md->rcache);
+    if (status != UCS_OK) {
+        /* No memory events here: register at each call, which is right. */
+        ucs_diag("mrail: no registration cache (%s): memory is registered at "
+                 "each use",
+                 ucs_status_string(status));
+        md->rcache = NULL;
+        md->rcache_enable = 0;
+        return UCS_OK;
+    }
+    md->reg_cost = ucs_linear_func_make(
+        uct_md_rcache_overhead(&config->rcache), 0);
+    return UCS_OK;
+}
+
+void uct_mrail_mem_cleanup(uct_mrail_md_t *md)
+{
+    if (md->rcache != NULL) {
+        ucs_rcache_destroy(md->rcache);
+    }
+}
+
+static ucs_status_t cached_reg(uct_mrail_md_t *md, void *address,
+                               size_t length, uint64_t flags,
+                               uct_mem_h *memh_p)
+{
+    unsigned reg_flags = (unsigned)flags;
+    ucs_rcache_region_t *rregion;
+    ucs_status_t status;
+
+    status = ucs_rcache_get(md->rcache, address, length,
+                            PROT_READ | PROT_WRITE, &reg_flags, &rregion);
+    if (status == UCS_OK) {
+        *memh_p = &ucs_derived_of(rregion, uct_mrail_rcache_region_t)->memh;
+    }
+    return status;
+}
+#else
+ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
+                                const uct_mrail_md_config_t *config)
+{
+    return UCS_OK;
+}
+
+void uct_mrail_mem_cleanup(uct_mrail_md_t *md)
+{
+}
+#endif
+
+static ucs_status_t mem_reg(uct_mrail_md_t *md, void *address, size_t length,
+                            uint64_t flags, uct_mem_h *memh_p)
+{
+    uct_mrail_memh_t *memh;
+    ucs_status_t status;
+
+#if UCT_MRAIL_HAVE_MD_RCACHE
+    if (md->rcache != NULL) {
+        return cached_reg(md, address, length, flags, memh_p);
+    }
+#endif
+    memh = malloc(sizeof(*memh));
+    if (memh == NULL) {
+        return UCS_ERR_NO_MEMORY;
+    }
+    status = memh_reg(md, address, length,
+                      (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0, memh);
+    if (status != UCS_OK) {
+        free(memh);
+        return status;
+    }
+    *memh_p = memh;
+    return UCS_OK;
+}
+
+#if HAVE_UCT_MD_MEM_REG_PARAMS_T
+ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
+                               const uct_md_mem_reg_params_t *params,
+                               uct_mem_h *memh_p)
+{
+    return mem_reg(ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
+                   UCS_PARAM_VALUE(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS,
+                                   0),
+                   memh_p);
+}
+#else
+ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
+                               unsigned flags, uct_mem_h *memh_p)
+{
+    return mem_reg(ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
+                   flags, memh_p);
+}
+#endif
+
+ucs_status_t uct_mrail_mem_dereg(uct_md_h tl_md,
+                                 const uct_md_mem_dereg_params_t *params)
+{
+    uct_mrail_memh_t *memh =
+        UCS_PARAM_VALUE(UCT_MD_MEM_DEREG_FIELD, params, memh, MEMH, NULL);
+    ucs_status_t status;
+
+    if (memh == NULL) {
+        return UCS_ERR_INVALID_PARAM;
+    }
+    if (UCS_PARAM_VALUE(UCT_MD_MEM_DEREG_FIELD, params, flags, FLAGS, 0) &
+        UCT_MD_MEM_DEREG_FLAG_INVALIDATE) {
+        return UCS_ERR_UNSUPPORTED; /* UCT_MD_FLAG_INVALIDATE is not set */
+    }
+#if UCT_MRAIL_HAVE_MD_RCACHE
+    uct_mrail_md_t *md = ucs_derived_of(tl_md, uct_mrail_md_t);
+
+    if (md->rcache != NULL) {
+        ucs_rcache_region_put(
+            md->rcache,
+            &ucs_container_of(memh, uct_mrail_rcache_region_t, memh)->super);
+        return UCS_OK;
+    }
+#endif
+    status = uct_mrail_status(mrail_mem_dereg(memh->mem));
+    free(memh);
+    return status;
+}
+
+static ucs_status_t mkey_pack(uct_mem_h tl_memh, void *buffer)
+{
+    const uct_mrail_memh_t *memh = tl_memh;
+
+    mrail_rkey_pack(memh->mem, buffer);
+    return UCS_OK;
+}
+
+#if HAVE_UCX_MKEY_PACK_RANGE
+ucs_status_t uct_mrail_mkey_pack(uct_md_h tl_md, uct_mem_h memh, void *address,
+                                 size_t length,
+                                 const uct_md_mkey_pack_params_t *params,
+                                 void *buffer)
+{
+    return mkey_pack(memh, buffer);
+}
+#else
+ucs_status_t uct_mrail_mkey_pack(uct_md_h tl_md, uct_mem_h memh,
+                                 const uct_md_mkey_pack_params_t *params,
+                                 void *buffer)
+{
+    return mkey_pack(memh, buffer);
+}
+#endif
+
+static ucs_status_t rkey_unpack(const void *buffer, uct_rkey_t *rkey_p,
+                                void **handle_p)
+{
+    mrail_rkey_t *rkey;
+    int ret = mrail_rkey_unpack(buffer, &rkey);
+
+    if (ret != 0) {
+        ucs_error("mrail: a remote key is not one of this version of mrail");
+        return uct_mrail_status(ret);
+    }
+    *rkey_p = (uct_rkey_t)rkey;
+    *handle_p = NULL;
+    return UCS_OK;
+}
+
+#if HAVE_UCT_RKEY_UNPACK_PARAMS_T
+ucs_status_t uct_mrail_rkey_unpack(uct_component_t *component,
+                                   const void *buffer,
+                                   const uct_rkey_unpack_params_t *params,
+                                   uct_rkey_t *rkey_p, void **handle_p)
+{
+    return rkey_unpack(buffer, rkey_p, handle_p);
+}
+#else
+ucs_status_t uct_mrail_rkey_unpack(uct_component_t *component,
+                                   const void *buffer, uct_rkey_t *rkey_p,
+                                   void **handle_p)
+{
+    return rkey_unpack(buffer, rkey_p, handle_p);
+}
+#endif
+
+ucs_status_t uct_mrail_rkey_release(uct_component_t *component,
+                                    uct_rkey_t rkey, void *handle)
+{
+    mrail_rkey_release((mrail_rkey_t *)rkey);
+    return UCS_OK;
+}

@@ -1,0 +1,50 @@
+/*
+ * errno of the engine -> ucs_status_t of UCX, and the stubs of empty slots.
+ */
+#include "config.h"
+#include "uct/mrail_status.h"
+
+#include "uct/mrail_compat.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+
+static const struct {
+    int error;
+    ucs_status_t status;
+} table[] = {
+    {0, UCS_OK},
+    {EAGAIN, UCS_ERR_NO_RESOURCE},
+    {EINPROGRESS, UCS_INPROGRESS},
+    {ECONNRESET, UCS_ERR_CONNECTION_RESET},
+    {ECANCELED, UCS_ERR_CANCELED},
+    {ETIMEDOUT, UCS_ERR_ENDPOINT_TIMEOUT},
+    {EHOSTUNREACH, UCS_ERR_UNREACHABLE},
+    {ENOMEM, UCS_ERR_NO_MEMORY},
+    {EINVAL, UCS_ERR_INVALID_PARAM},
+    {EFAULT, UCS_ERR_INVALID_ADDR},
+    {ENODEV, UCS_ERR_NO_DEVICE},
+    {EMSGSIZE, UCS_ERR_EXCEEDS_LIMIT},
+    {ENOTSUP, UCS_ERR_UNSUPPORTED},
+    {EBUSY, UCS_ERR_BUSY},
+};
+
+ucs_status_t uct_mrail_status(int ret)
+{
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(table); ++i) {
+        if (table[i].error == -ret) {
+            return table[i].status;
+        }
+    }
+    return UCS_ERR_IO_ERROR;
+}
+
+ucs_status_t uct_mrail_unsupported(void)
+{
+    return UCS_ERR_UNSUPPORTED;
+}
+
+void uct_mrail_nothing(void)
+{
+}

@@ -1,0 +1,70 @@
+/*
+ * Does a list as in UCX_TLS or UCX_NET_DEVICES name something of ours?  Used
+ * by the guard, the transport and the Open MPI hook, before any UCX is there:
+ * libc only.
+ */
+#ifndef UCT_MRAIL_TLS_H
+#define UCT_MRAIL_TLS_H
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 1 if `list` ("a,b,c", or "^a,b" for all but these) has an element that
+ * equals or, as a glob, matches `name`; a leading '\' of an element (UCX: take
+ * the name as it is) is skipped.  The '^' is not interpreted. */
+static inline int uct_mrail_list_has(const char *list, const char *name)
+{
+    char element[128];
+    size_t length;
+
+    list += (*list == '^');
+    while (*list != '\0') {
+        list += strspn(list, ", ");
+        list += (*list == '\\');
+        length = strcspn(list, ", ");
+        if (length > 0 && length < sizeof(element)) {
+            memcpy(element, list, length);
+            element[length] = '\0';
+            if (fnmatch(element, name, 0) == 0) {
+                return 1;
+            }
+        }
+        list += length;
+    }
+    return 0;
+}
+
+/* 1 if the user asked for this transport by its name. */
+static inline int uct_mrail_tls_names(void)
+{
+    const char *tls = getenv("UCX_TLS");
+
+    return tls != NULL && *tls != '^' && uct_mrail_list_has(tls, "mrail") &&
+           !uct_mrail_list_has(tls, "all");
+}
+
+/* 1 if UCX_NET_DEVICES leaves out `device`. */
+static inline int uct_mrail_net_devices_exclude(const char *device)
+{
+    const char *list = getenv("UCX_NET_DEVICES");
+
+    if (list == NULL || *list == '\0') {
+        return 0;
+    }
+    if (*list == '^') {
+        return uct_mrail_list_has(list, device);
+    }
+    return !uct_mrail_list_has(list, device) &&
+           !uct_mrail_list_has(list, "all");
+}
+
+/* One process of a node speaks for all: a job of 32 ranks prints one line. */
+static inline int uct_mrail_is_speaker(void)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+
+    return rank == NULL || strcmp(rank, "0") == 0;
+}
+
+#endif

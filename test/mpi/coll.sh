@@ -1,0 +1,9 @@
+#!/bin/sh
+# Collective semantics: see mpi_coll.c.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_coll
+
+run 'coll ends well' 8 "$build/mpi_coll"
+exit $failed

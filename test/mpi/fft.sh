@@ -1,0 +1,22 @@
+#!/bin/sh
+# FFTW-MPI on 8 ranks: the same bits as over tcp.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_fft
+
+run 'fft ends well' 8 "$build/mpi_fft"
+sums=$(grep '^spectrum ' "$tmp/out" || true)
+tcp=$(mpirun --oversubscribe -np 8 --mca pml ob1 --mca btl tcp,self \
+    --mca btl_tcp_if_include lo "$build/mpi_fft" 2>/dev/null |
+    grep '^spectrum ' || true)
+echo "here: $sums"
+echo "tcp:  $tcp"
+if [ -z "$tcp" ]; then
+    bad 'the same numbers as over tcp' 'the run over tcp gave no numbers'
+elif [ "$sums" = "$tcp" ]; then
+    good 'the same numbers as over tcp'
+else
+    bad 'the same numbers as over tcp' 'the checksums above differ'
+fi
+exit $failed

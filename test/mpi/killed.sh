@@ -1,0 +1,53 @@
+#!/bin/sh
+# A rank dies: the rest ends within seconds, and nothing is left of the job.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_exchange
+
+# after_death NAME BEGUN STATUS TOKEN
+after_death()
+{
+    took=$(seconds_since "$2")
+    echo "$1: exit status $3 after $took s"
+    if [ "$3" = 0 ] || [ "$3" = 124 ]; then
+        bad "$1: the job ends" "exit status $3"
+    elif [ "$took" -gt 15 ]; then
+        bad "$1: the job ends" "only after $took s"
+    else
+        good "$1: the job ends within seconds"
+    fi
+    sleep 1
+    orphans=$(processes "$4" | paste -sd ' ')
+    if [ -z "$orphans" ]; then
+        good "$1: no orphan processes"
+    else
+        bad "$1: no orphan processes" "still there: $orphans"
+        # shellcheck disable=SC2086 # one word per process
+        kill -9 $orphans
+    fi
+    nothing_left "$1"
+}
+
+# The token is an argument that the program ignores.
+token=mrail-killed-$$
+begun=$(date +%s)
+status=0
+launch 4 -- timeout 60 "$build/mpi_exchange" --die-at 20 $token \
+    >"$tmp/out" 2>&1 || status=$?
+after_death 'a killed rank' "$begun" "$status" "$token"
+
+# mpirun itself is told to end in the middle.
+token=mrail-ended-$$
+(
+    become="exec" # the process to signal is the launcher, not a shell
+    launch 4 -- "$build/mpi_exchange" --seconds 60 $token >"$tmp/out" 2>&1
+) &
+job=$!
+sleep 4
+begun=$(date +%s)
+kill -TERM $job
+status=0
+wait $job || status=$?
+after_death 'a job that is told to end' "$begun" "$status" "$token"
+exit $failed

@@ -1,0 +1,143 @@
+# shellcheck shell=sh disable=SC2034
+# Sourced by the scripts here.  Each runs MPI programs on software rails and
+# prints "ok - NAME", "not ok - NAME: WHY" or "skip - NAME: WHY" lines.
+#
+# MRAIL                 the front door (default: build/stage/bin/mrail)
+# MRAIL_BUILD           where the programs are (default: build)
+# MRAIL_TEST_RUN        more options for mrail run, for example --stock
+# MRAIL_TEST_MPIRUN     instead: options for plain mpirun, for example
+#                       "--mca pml ob1", to try the programs themselves
+
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+build=${MRAIL_BUILD:-$here/../../build}
+mrail=${MRAIL:-$build/stage/bin/mrail}
+topology=${MRAIL_TEST_SOFT:-2x4}
+session=mpitest-$$
+failed=0
+
+if [ "$(id -u)" = 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# launch NP [option...] -- COMMAND...; with become=exec in a subshell, the
+# subshell becomes the launcher.
+launch()
+{
+    np=$1
+    shift
+    if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
+        while [ "$1" != -- ]; do shift; done
+        shift
+        # shellcheck disable=SC2086 # words are wanted
+        ${become-} mpirun $MRAIL_TEST_MPIRUN --oversubscribe -np "$np" "$@"
+    else
+        # shellcheck disable=SC2086 # words are wanted
+        ${become-} "$mrail" run -np "$np" --soft "$topology" \
+            --session "$session" ${MRAIL_TEST_RUN-} "$@"
+    fi
+}
+
+good()
+{
+    echo "ok - $1"
+}
+
+bad()
+{
+    echo "not ok - $1: $2"
+    failed=1
+}
+
+# The whole script is skipped if a ground or a program is absent.
+need_ground()
+{
+    if [ -z "${MRAIL_TEST_MPIRUN-}" ] &&
+        [ ! -x "$build/stage/libexec/mrail/mrail-soft" ]; then
+        echo "software rails are not built (no mrail-soft in build/stage)"
+        exit 77
+    fi
+    for program in "$@"; do
+        if [ ! -x "$build/$program" ]; then
+            echo "$program is not built (is Open MPI's, or FFTW-MPI's," \
+                "development package installed?)"
+            exit 77
+        fi
+    done
+}
+
+# run NAME NP PROGRAM [argument...]: the program prints its own results; what
+# it says on stderr follows if it failed.
+run()
+{
+    name=$1
+    np=$2
+    shift 2
+    status=0
+    rm -rf "$tmp/stats"
+    mkdir "$tmp/stats"
+    UCX_MRAIL_STATS=$tmp/stats/%p \
+        launch "$np" -- "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+    grep -E '^(not )?ok - ' "$tmp/out" || true
+    if [ $status != 0 ]; then
+        grep -vE '^(not )?ok - ' "$tmp/out" | head -n 20
+        head -n 40 "$tmp/err"
+        bad "$name" "exit status $status"
+    elif [ -s "$tmp/err" ]; then
+        head -n 40 "$tmp/err"
+        bad "$name" "unexpected lines on stderr"
+    elif ! grep -q '^ok - ' "$tmp/out"; then
+        bad "$name" "it printed no result"
+    else
+        carried_by_mrail "$name" "$np"
+    fi
+}
+
+# Open MPI falls back to its own transports in silence: so every rank of the
+# last `run` must have left the transport's counters.
+carried_by_mrail()
+{
+    case "${MRAIL_TEST_MPIRUN-} ${MRAIL_TEST_RUN-}" in
+    " " | *--bind-rails*) ;;
+    *) return 0 ;;
+    esac
+    count=$(grep -l '"counters"' "$tmp/stats"/* 2>/dev/null | wc -l)
+    if [ "$count" = "$2" ]; then
+        good "$1: mrail carried all ranks"
+    else
+        bad "$1: mrail carried all ranks" "$count of $2 left its counters"
+    fi
+}
+
+# nothing_left NAME: no shared memory of this script's sessions is there, at
+# the latest three seconds from now.
+nothing_left()
+{
+    for try in 1 2 3 4 5 6; do
+        left=$(find /dev/shm -maxdepth 1 -name "*$session*" | paste -sd ' ')
+        [ -n "$left" ] || break
+        sleep 0.5
+    done
+    if [ -z "$left" ]; then
+        good "$1: no shared memory is left"
+    else
+        bad "$1: no shared memory is left" "$left"
+    fi
+}
+
+# processes TOKEN: ids of processes whose command line has TOKEN.
+processes()
+{
+    for dir in /proc/[0-9]*; do
+        tr '\0' ' ' 2>/dev/null <"$dir/cmdline" | grep -qF -- "$1" &&
+            [ "${dir#/proc/}" != $$ ] && echo "${dir#/proc/}"
+    done 2>/dev/null
+    return 0
+}
+
+# seconds_since START
+seconds_since()
+{
+    echo $(($(date +%s) - $1))
+}

@@ -1,0 +1,12 @@
+#!/bin/sh
+# 32 ranks start, exchange and finish, and leave nothing behind.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_exchange
+
+begun=$(date +%s)
+run '32 ranks end well' 32 "$build/mpi_exchange"
+echo "32 ranks took $(seconds_since "$begun") s"
+nothing_left '32 ranks'
+exit $failed

@@ -1,0 +1,72 @@
+/*
+ * Start, exchange, finish: a few rounds in which everybody talks to everybody.
+ * With "--die-at N" the last rank kills itself in round N of many, with
+ * "--seconds N" the rounds go on for that long.
+ */
+#include "config.h"
+#include "mpi_test.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static int exchange(int round)
+{
+    enum { MAX = 6000 };
+    int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
+    int each = 1 + round * 997 % MAX;
+    char *send = mt_alloc((size_t)size * MAX);
+    char *recv = mt_alloc((size_t)size * MAX);
+    long sum = rank;
+    int ok = 1;
+
+    for (int i = 0; i < size; ++i) {
+        mt_fill(send + i * each, (size_t)each,
+                mt_seed(rank, i, (uint64_t)round));
+    }
+    MPI_Alltoall(send, each, MPI_BYTE, recv, each, MPI_BYTE, MPI_COMM_WORLD);
+    for (int i = 0; i < size; ++i) {
+        ok &= mt_check(recv + i * each, (size_t)each,
+                       mt_seed(i, rank, (uint64_t)round));
+    }
+    MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+    ok &= (sum == (long)size * (size - 1) / 2);
+    free(send);
+    free(recv);
+    return ok;
+}
+
+static int number_after(int argc, char **argv, const char *name, int otherwise)
+{
+    for (int i = 1; i + 1 < argc; ++i) {
+        if (strcmp(argv[i], name) == 0) {
+            return atoi(argv[i + 1]);
+        }
+    }
+    return otherwise;
+}
+
+int main(int argc, char **argv)
+{
+    int die_at = number_after(argc, argv, "--die-at", -1);
+    int seconds = number_after(argc, argv, "--seconds", 0);
+    int rounds = (die_at >= 0) ? 1000000 : 6;
+    double start_s;
+    int ok = 1, more = 1;
+
+    MPI_Init(&argc, &argv);
+    start_s = MPI_Wtime();
+    for (int i = 0; more && ok; ++i) {
+        if (i == die_at &&
+            mt_rank(MPI_COMM_WORLD) == mt_size(MPI_COMM_WORLD) - 1) {
+            kill(getpid(), SIGKILL);
+        }
+        ok &= exchange(i);
+        more = (seconds > 0) ? MPI_Wtime() - start_s < seconds
+                             : i + 1 < rounds;
+        MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    mt_result("everybody with everybody", ok);
+    MPI_Finalize();
+    return mt_failures != 0;
+}

@@ -1,0 +1,106 @@
+/*
+ * What the MPI test programs share: data that is different for every message
+ * and place, and results that all ranks agree on.  Rank 0 prints one line
+ * "ok - NAME" or "not ok - NAME: WHY" for each test; every rank with wrong
+ * data says so on stderr.
+ */
+#ifndef MRAIL_TEST_MPI_TEST_H
+#define MRAIL_TEST_MPI_TEST_H
+
+#include "base/util.h"
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static int mt_failures; /* of tests, the same on all ranks */
+
+static inline int mt_rank(MPI_Comm comm)
+{
+    int rank;
+
+    MPI_Comm_rank(comm, &rank);
+    return rank;
+}
+
+static inline int mt_size(MPI_Comm comm)
+{
+    int size;
+
+    MPI_Comm_size(comm, &size);
+    return size;
+}
+
+static inline void *mt_alloc(size_t size)
+{
+    void *memory = malloc(MRAIL_MAX(size, 1));
+
+    if (memory == NULL) {
+        fprintf(stderr, "out of memory: %zu bytes\n", size);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+/* Byte `i` of a message with that seed. */
+static inline unsigned char mt_byte(uint64_t seed, size_t i)
+{
+    uint64_t x = (seed + 1 + i / 8) * 0x9e3779b97f4a7c15ull;
+
+    return (unsigned char)(x >> (8 * (i % 8)));
+}
+
+static inline void mt_fill(void *buffer, size_t length, uint64_t seed)
+{
+    unsigned char *bytes = buffer;
+
+    for (size_t i = 0; i < length; ++i) {
+        bytes[i] = mt_byte(seed, i);
+    }
+}
+
+/* 1 if the bytes are right; else says where not. */
+static inline int mt_check(const void *buffer, size_t length, uint64_t seed)
+{
+    const unsigned char *bytes = buffer;
+
+    for (size_t i = 0; i < length; ++i) {
+        if (bytes[i] != mt_byte(seed, i)) {
+            fprintf(stderr,
+                    "rank %d: byte %zu of %zu is 0x%02x, not 0x%02x "
+                    "(seed 0x%llx)\n",
+                    mt_rank(MPI_COMM_WORLD), i, length, bytes[i],
+                    mt_byte(seed, i), (unsigned long long)seed);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static inline uint64_t mt_seed(int from, int to, uint64_t message)
+{
+    return mrail_mix64(((uint64_t)from << 40) ^ ((uint64_t)to << 20) ^
+                       (message << 1) ^ 1);
+}
+
+/* Collective over MPI_COMM_WORLD. */
+static inline void mt_result(const char *name, int local_ok)
+{
+    int bad = !local_ok, bad_ranks;
+
+    MPI_Allreduce(&bad, &bad_ranks, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (mt_rank(MPI_COMM_WORLD) == 0) {
+        if (bad_ranks == 0) {
+            printf("ok - %s\n", name);
+        } else {
+            printf("not ok - %s: wrong on %d of %d ranks\n", name, bad_ranks,
+                   mt_size(MPI_COMM_WORLD));
+        }
+        fflush(stdout);
+    }
+    mt_failures += (bad_ranks != 0);
+}
+
+#endif

@@ -1,0 +1,9 @@
+#!/bin/sh
+# MPI_THREAD_MULTIPLE: see mpi_threads.c.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_threads
+
+run 'threads ends well' 4 "$build/mpi_threads"
+exit $failed

@@ -1,0 +1,99 @@
+#!/bin/sh
+# The front door and its verbs, as a user types them: help, exit status, bad
+# input, and the benchmark's output.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+
+# expect NAME STATUS PATTERN COMMAND...: exit status, and a line of its output
+# (stdout or stderr) that matches.
+expect()
+{
+    name=$1
+    want=$2
+    pattern=$3
+    shift 3
+    status=0
+    "$@" >"$tmp/out" 2>&1 </dev/null || status=$?
+    if [ $status != "$want" ]; then
+        head -n 20 "$tmp/out"
+        bad "$name" "exit status $status, not $want"
+    elif ! grep -qE -- "$pattern" "$tmp/out"; then
+        head -n 20 "$tmp/out"
+        bad "$name" "no line matches '$pattern'"
+    else
+        good "$name"
+    fi
+}
+
+for verb in $(cd "$build/stage/libexec/mrail" && ls -d mrail-*); do
+    verb=${verb#mrail-}
+    expect "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
+    if [ -f "$build/stage/share/man/man1/mrail-$verb.1" ]; then
+        good "mrail $verb has a manual page"
+    else
+        bad "mrail $verb has a manual page" 'it has none'
+    fi
+    if command -v mandoc >/dev/null; then
+        if mandoc -T lint -W warning \
+            "$build/stage/share/man/man1/mrail-$verb.1" >"$tmp/out" 2>&1; then
+            good "manual page of mrail $verb"
+        else
+            head "$tmp/out"
+            bad "manual page of mrail $verb" 'mandoc complains'
+        fi
+    else
+        echo "skip - manual page of mrail $verb: mandoc is not installed"
+    fi
+done
+expect 'mrail --help' 0 '^Usage: mrail VERB' "$mrail" --help
+expect 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
+expect 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
+expect 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
+expect 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
+expect 'run without a command' 2 "comes after '--'" "$mrail" run -np 2
+expect 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
+expect 'run on a strange topology' 2 'NODESxRAILS' \
+    "$mrail" run --soft 2by4 -- true
+expect 'run with fewer ranks than nodes' 2 'fewer ranks' \
+    "$mrail" run -np 1 --soft 2x4 -- true
+expect 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \
+    "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
+# shellcheck disable=SC2016 # the inner shell expands
+expect 'run leaves -x UCX_TLS alone' 0 '^1$' \
+    sh -c '"$0" run --soft 2x1 --print -x UCX_TLS=tcp -- a |
+        grep -o UCX_TLS= | wc -l' "$mrail"
+# shellcheck disable=SC2016 # the inner shell expands
+expect 'run leaves --mca pml alone' 0 '^1$' \
+    sh -c '"$0" run --soft 2x1 --print --mca pml ob1 -- a |
+        grep -o "mca pml " | wc -l' "$mrail"
+expect 'run binds ranks to rails' 0 'rank-rail mrail 2 soft0,soft1 -- a$' \
+    "$mrail" run --soft 2x2 --bind-rails --print -- a
+expect 'run for the peer' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
+    "$mrail" run --soft 2x4 --stock --print -- a
+
+[ -x "$build/stage/libexec/mrail/mrail-bench" ] || exit $failed
+expect 'bench without ranks' 2 'how many ranks' "$mrail" bench alltoallv
+expect 'bench with a strange size' 2 'not a size' \
+    "$mrail" bench p2p --sizes 12q
+expect 'bench with a strange hotspot' 2 'a fraction' \
+    "$mrail" bench alltoallv --hotspot 1.5
+expect 'bench --one alone' 2 'give both' "$mrail" bench alltoallv --one
+
+plain="mpirun --oversubscribe --mca pml ob1 -np 4 $mrail bench"
+object='^\{"what": "(alltoallv|p2p)", "transport": "ompi:ob1", "ranks": 4,'
+object="$object \"size\": 1000, \"hotspot\": [0-9.]+, .*\"median_s\": [0-9]"
+object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
+# shellcheck disable=SC2086 # words are wanted
+{
+    expect 'bench alltoallv --json' 0 "$object" \
+        $plain alltoallv --sizes 1000 --hotspot 0.7 --json
+    expect 'bench alltoallv --one --json' 0 '"pattern": "one"' \
+        $plain alltoallv --sizes 1000 --hotspot 0.7 --one --json
+    expect 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
+    expect 'bench alltoallv sees a wrong byte' 1 '"data_ok": false' \
+        $plain alltoallv --sizes 1000 --json --self-test-corrupt
+    expect 'bench p2p sees a wrong byte' 1 '"data_ok": false' \
+        $plain p2p --sizes 1000 --json --self-test-corrupt
+}
+exit $failed

@@ -1,0 +1,232 @@
+/* Source ports: src/orchestrator/ports.c.  Examples, then properties over
+ * every number of uplinks. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/util.h"
+#include "orchestrator/ports.h"
+
+/* The paper's testbed: 8 uplinks, its access list starts at these ports
+ * (CTCCL, section 4.1). */
+static void test_paper_example(void **state)
+{
+    uint16_t first, last;
+
+    assert_int_equal(mrail_ports_step(8), 2048);
+    mrail_ports_segment(8, 0, &first, &last);
+    assert_int_equal(first, 49152);
+    assert_int_equal(last, 51199);
+    mrail_ports_segment(8, 7, &first, &last);
+    assert_int_equal(first, 63488);
+    assert_int_equal(last, 65535);
+    assert_int_equal(mrail_ports_lane(8, 0, 4, 1), 51200);
+    assert_int_equal(mrail_ports_lane(8, 1, 4, 0), 49152 + 4 * 2048);
+    assert_int_equal(mrail_ports_lane(8, 2, 4, 0), 49152);
+}
+
+/* Formula (3) literally, wherever uplinks divides 0x4000. */
+static void test_equals_the_paper(void **state)
+{
+    for (unsigned uplinks = 1; uplinks <= 256; uplinks *= 2) {
+        unsigned step = 0x4000 / uplinks;
+
+        for (unsigned nic = 0; nic < 64; ++nic) {
+            for (unsigned q = 0; q < 8; ++q) {
+                unsigned expect = 0xC000 + ((nic * 8 + q) * step) % 0x4000;
+
+                assert_int_equal(mrail_ports_lane(uplinks, nic, 8, q), expect);
+            }
+        }
+    }
+}
+
+static void test_segments_tile(void **state)
+{
+    for (unsigned uplinks = 1; uplinks <= 256; ++uplinks) {
+        unsigned next = 0xC000;
+
+        for (unsigned n = 0; n < uplinks; ++n) {
+            uint16_t first, last;
+
+            mrail_ports_segment(uplinks, n, &first, &last);
+            assert_int_equal(first, next);
+            assert_true(last - first + 1u >= mrail_ports_step(uplinks));
+            assert_int_equal(mrail_ports_segment_of(uplinks, first), n);
+            assert_int_equal(mrail_ports_segment_of(uplinks, last), n);
+            next = last + 1u;
+        }
+        assert_int_equal(next, 0x10000);
+    }
+}
+
+/* Lanes of a leaf whose number is a multiple of the uplinks fill every segment
+ * equally; otherwise no two segments differ by more than one. */
+static void test_equal_spread(void **state)
+{
+    for (unsigned uplinks = 1; uplinks <= 256; ++uplinks) {
+        for (unsigned lanes = 1; lanes <= 8; ++lanes) {
+            for (unsigned nics = uplinks; nics <= uplinks + 3; ++nics) {
+                unsigned count[256] = {0};
+                unsigned least = nics * lanes / uplinks;
+
+                for (unsigned i = 0; i < nics * lanes; ++i) {
+                    uint16_t sport = mrail_ports_lane(uplinks, i / lanes,
+                                                      lanes, i % lanes);
+
+                    assert_true(sport >= 0xC000);
+                    ++count[mrail_ports_segment_of(uplinks, sport)];
+                }
+                for (unsigned n = 0; n < uplinks; ++n) {
+                    assert_true(count[n] == least ||
+                                (count[n] == least + 1 &&
+                                 nics * lanes % uplinks != 0));
+                }
+            }
+        }
+    }
+}
+
+/* NIC indices far from zero (host parts of addresses) wrap nowhere. */
+static void test_large_nic_index(void **state)
+{
+    assert_int_equal(mrail_ports_lane(3, UINT32_MAX, 32, 31),
+                     0xC000 + ((uint64_t)UINT32_MAX * 32 + 31) % 3 *
+                                  (0x4000 / 3));
+}
+
+static void test_nested(void **state)
+{
+    static const unsigned spines[] = {1, 2, 3, 8, 16, 64};
+
+    for (unsigned uplinks = 1; uplinks <= 256; ++uplinks) {
+        for (unsigned s = 0; s < MRAIL_ARRAY_SIZE(spines); ++s) {
+            unsigned total = uplinks * spines[s];
+            unsigned sub = mrail_ports_step(uplinks) / spines[s];
+            unsigned char seen[256][64];
+
+            memset(seen, 0, sizeof(seen));
+            for (unsigned i = 0; i < total; ++i) {
+                uint16_t sport = mrail_ports_lane_nested(uplinks, spines[s],
+                                                         i, 1, 0);
+                unsigned leaf = mrail_ports_segment_of(uplinks, sport);
+                uint16_t first, last;
+
+                mrail_ports_segment(uplinks, leaf, &first, &last);
+                assert_int_equal(leaf, i % uplinks);
+                assert_int_equal((sport - first) % sub, 0);
+                assert_true((unsigned)(sport - first) / sub < spines[s]);
+                assert_int_equal(seen[leaf][(sport - first) / sub]++, 0);
+            }
+        }
+    }
+}
+
+static void test_first_lane_visits_all(void **state)
+{
+    for (unsigned rails = 1; rails <= 16; ++rails) {
+        for (unsigned lanes = 1; lanes <= 32; ++lanes) {
+            unsigned char seen[16][32] = {{0}};
+            unsigned rail, lane;
+
+            for (unsigned i = 0; i < 2 * rails * lanes; ++i) {
+                mrail_ports_first_lane(i + 12345, rails, lanes, &rail, &lane);
+                assert_true(rail < rails && lane < lanes);
+                ++seen[rail][lane];
+            }
+            for (unsigned i = 0; i < rails * lanes; ++i) {
+                assert_int_equal(seen[i % rails][i / rails], 2);
+            }
+        }
+    }
+}
+
+/* One lane per peer: with enough NICs on the leaf all segments carry the same
+ * number of single-lane flows. */
+static void test_single_lane_spread(void **state)
+{
+    enum { NICS = 16, RAILS = 4, LANES = 4, PEERS = 64, UPLINKS = 8 };
+    unsigned count[RAILS][UPLINKS] = {{0}};
+
+    for (unsigned nic = 0; nic < NICS; ++nic) {
+        for (unsigned peer = 0; peer < PEERS; ++peer) {
+            unsigned rail, lane;
+            uint16_t sport;
+
+            mrail_ports_first_lane(nic + peer, RAILS, LANES, &rail, &lane);
+            sport = mrail_ports_lane(UPLINKS, nic, LANES, lane);
+            ++count[rail][mrail_ports_segment_of(UPLINKS, sport)];
+        }
+    }
+    for (unsigned i = 0; i < RAILS * UPLINKS; ++i) {
+        assert_int_equal(count[i / UPLINKS][i % UPLINKS],
+                         NICS * PEERS / RAILS / UPLINKS);
+    }
+}
+
+static void test_flow_labels(void **state)
+{
+    mrail_rng_t rng;
+
+    assert_int_equal(mrail_ports_flow_label(0xC000), 0x4001);
+    assert_int_equal(mrail_ports_from_flow_label(0), 0);
+    assert_int_equal(mrail_ports_from_flow_label(0x4001), 0xC000);
+    for (unsigned sport = 0xC000; sport <= 0xFFFF; ++sport) {
+        uint32_t label = mrail_ports_flow_label((uint16_t)sport);
+
+        assert_in_range(label, 1, 0xFFFFF);
+        assert_int_equal(mrail_ports_from_flow_label(label), sport);
+    }
+    /* Any label: in the range, and the upper bits of the word do not count. */
+    mrail_rng_init(&rng, 7);
+    for (unsigned i = 0; i < 100000; ++i) {
+        uint32_t label = 1 + mrail_rng_below(&rng, 0xFFFFF);
+        uint16_t sport = mrail_ports_from_flow_label(label);
+
+        assert_int_equal(sport, 0xC000 | ((label & 0x3FFF) ^ (label >> 14)));
+        assert_int_equal(mrail_ports_from_flow_label(label | 0xABC00000),
+                         sport);
+    }
+}
+
+static void test_check(void **state)
+{
+    char why[256] = "";
+
+    assert_int_equal(mrail_ports_check(8, 4, 2, why, sizeof(why)), 0);
+    assert_string_equal(why, "");
+    assert_int_equal(mrail_ports_check(8, 2, 3, why, sizeof(why)), -ERANGE);
+    assert_string_equal(why, "2 NICs x 3 lanes = 6 source ports per leaf, "
+                             "fewer than its 8 uplinks: 2 uplinks stay idle; "
+                             "4 lanes per rail would use all");
+    assert_int_equal(mrail_ports_check(0, 2, 2, why, sizeof(why)), -EINVAL);
+    assert_int_equal(mrail_ports_check(257, 2, 2, why, sizeof(why)), -EINVAL);
+    assert_string_equal(why, "257 uplinks: a leaf can have 1 to 256 uplinks");
+    assert_int_equal(mrail_ports_check(8, 0, 2, NULL, 0), -EINVAL);
+    assert_int_equal(mrail_ports_check(8, 2, 0, NULL, 0), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paper_example),
+        cmocka_unit_test(test_equals_the_paper),
+        cmocka_unit_test(test_segments_tile),
+        cmocka_unit_test(test_equal_spread),
+        cmocka_unit_test(test_large_nic_index),
+        cmocka_unit_test(test_nested),
+        cmocka_unit_test(test_first_lane_visits_all),
+        cmocka_unit_test(test_single_lane_spread),
+        cmocka_unit_test(test_flow_labels),
+        cmocka_unit_test(test_check),
+    };
+
+    return cmocka_run_group_tests_name("ports", tests, NULL, NULL);
+}

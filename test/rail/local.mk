@@ -1,0 +1,23 @@
+# Tests of the engine over software rails, several processes each.
+RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
+    rail_fence
+check_PROGRAMS += $(RAIL_JOBS)
+check_LTLIBRARIES += libtest-job.la
+libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
+libtest_job_la_LIBADD = libmrail-rail.la
+rail_quiet_SOURCES = test/rail/rail_quiet.c
+rail_quiet_LDADD = libtest-job.la
+rail_many_SOURCES = test/rail/rail_many.c
+rail_many_LDADD = libtest-job.la
+rail_blocked_SOURCES = test/rail/rail_blocked.c
+rail_blocked_LDADD = libtest-job.la
+rail_threads_SOURCES = test/rail/rail_threads.c
+rail_threads_LDADD = libtest-job.la -lpthread
+rail_fence_SOURCES = test/rail/rail_fence.c
+rail_fence_LDADD = libtest-job.la
+rail_spoof_SOURCES = test/rail/rail_spoof.c
+rail_spoof_LDADD = libtest-job.la
+RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
+    test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh
+TESTS += $(RAIL_JOB_FILES)
+EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

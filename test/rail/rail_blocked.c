@@ -1,0 +1,151 @@
+/*
+ * A rail that swallows everything for a while delays what travels on it, but
+ * neither other rails' streams nor their buffers: the streams of other peers
+ * go on, and afterwards the delayed one is complete and in order.
+ */
+#include "config.h"
+#include "job.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PEERS 4 /* rank 1 is the one that is cut off */
+#define BYTES 6000
+
+typedef struct sink {
+    unsigned next[PEERS + 1];
+    unsigned wrong;
+} sink_t;
+
+static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
+{
+    sink_t *sink = job->arg;
+    const uint32_t *words = data;
+
+    if ((length != BYTES) || (words[0] > PEERS) ||
+        (words[1] != sink->next[words[0]])) {
+        ++sink->wrong;
+        return;
+    }
+    ++sink->next[words[0]];
+}
+
+static size_t pack(void *dest, void *arg)
+{
+    memcpy(dest, arg, 8);
+    memset((char *)dest + 8, 0x5a, BYTES - 8);
+    return BYTES;
+}
+
+/* Sends until word 0 is set; returns how many. */
+static unsigned stream(job_t *job)
+{
+    mrail_ep_t *ep = job_ep(job, 0);
+    uint32_t words[2] = {job->rank, 0};
+
+    while (!__atomic_load_n(&job->shared->word[0], __ATOMIC_ACQUIRE)) {
+        if (mrail_ep_am_bcopy(ep, 1, pack, words) >= 0) {
+            ++words[1];
+        }
+        if (mrail_iface_progress(job->iface) == 0) {
+            usleep(100);
+        }
+    }
+    return words[1];
+}
+
+/* Serves the iface for a time; what each peer's stream gained meanwhile. */
+static void serve(job_t *job, unsigned ms, unsigned *gain)
+{
+    mrail_ns_t end = mrail_clock_now() + ms * MRAIL_NS_PER_MS;
+    sink_t *sink = job->arg;
+    unsigned before[PEERS + 1];
+
+    memcpy(before, sink->next, sizeof(before));
+    while (mrail_clock_now() < end) {
+        if (mrail_iface_progress(job->iface) == 0) {
+            usleep(50);
+        }
+    }
+    for (unsigned i = 1; i <= PEERS; ++i) {
+        gain[i] = sink->next[i] - before[i];
+    }
+}
+
+static int receive(job_t *job)
+{
+    unsigned gain[PEERS + 1], during[PEERS + 1], least = ~0u;
+    int bad;
+
+    serve(job, 400, gain); /* all connected, all flowing */
+    /* Node 1's four rails swallow everything that they send or get. */
+    bad = (job_soft_ctl("--node 1 loss=1000000") != 0);
+    serve(job, 50, gain);
+    serve(job, 250, during);
+    bad |= (job_soft_ctl("--node 1 loss=0") != 0);
+    bad = job_say(!bad, "the rails can be cut", "mrail soft ctl failed");
+    for (unsigned i = 2; i <= PEERS; ++i) {
+        least = MRAIL_MIN(least, during[i]);
+    }
+    printf("# while cut: %u from the one, at least %u from the others\n",
+           during[1], least);
+    bad |= job_say(during[1] == 0, "the cut really cuts", "%u arrived",
+                   during[1]);
+    bad |= job_say(least >= 10, "other peers' streams go on",
+                   "one got only %u messages through", least);
+    __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
+    return bad;
+}
+
+static int blocked_job(job_t *job)
+{
+    sink_t *sink = calloc(1, sizeof(*sink));
+    mrail_ns_t end;
+    unsigned good = 0;
+    int bad = 0;
+
+    job->am = on_am;
+    job->arg = sink;
+    if (job_open(job) != 0) {
+        return 1;
+    }
+    if (job->rank == 0) {
+        bad = receive(job);
+    } else {
+        job->shared->word[job->rank] = stream(job);
+        bad = job_flush(job, job_ep(job, 0)) != 0;
+        __atomic_add_fetch(&job->shared->word[10], 1, __ATOMIC_RELEASE);
+    }
+    end = mrail_clock_now() + 20 * MRAIL_NS_PER_SEC;
+    while ((__atomic_load_n(&job->shared->word[10], __ATOMIC_ACQUIRE) <
+            PEERS) && (mrail_clock_now() < end)) {
+        mrail_iface_progress(job->iface);
+    }
+    if (job->rank == 0) {
+        for (unsigned i = 1; i <= PEERS; ++i) {
+            good += (sink->next[i] == job->shared->word[i]);
+        }
+        bad |= job_say((good == PEERS) && (sink->wrong == 0),
+                       "afterwards every stream is complete and in order",
+                       "%u of %u complete, %u wrong", good, PEERS,
+                       sink->wrong);
+    }
+    job_close(job);
+    return bad;
+}
+
+static unsigned node(unsigned rank)
+{
+    return (rank == 1) ? 1 : 0;
+}
+
+int main(void)
+{
+    int bad = job_run(PEERS + 1, node, 60, blocked_job);
+
+    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+}

@@ -1,0 +1,184 @@
+/*
+ * Control messages from somebody who does not know the cookie, truncated,
+ * corrupted or of another version: dropped, counted, and the victim goes on
+ * serving its real peer.
+ */
+#include "config.h"
+#include "job.h"
+#include "base/rng.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FORGED 3000
+
+static unsigned received;
+
+static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
+{
+    ++received;
+}
+
+/* Sends through the first rail's UD QP, past the engine; its service thread
+ * is kept out by the lock. */
+static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
+                    const void *data, size_t length)
+{
+    mrail_engine_t *engine = job->engine;
+    int ret;
+
+    do {
+        pthread_mutex_lock(&engine->ctl_lock);
+        ret = mrail_rail_ud_send(&engine->rails[0], ah, qpn, data, length);
+        if (ret == -EAGAIN) {
+            mrail_rail_ud_reap(&engine->rails[0]);
+        }
+        pthread_mutex_unlock(&engine->ctl_lock);
+    } while (ret == -EAGAIN);
+    return ret;
+}
+
+/* What kinds of forgery there are; each must be refused. */
+static size_t forge(mrail_rng_t *rng, const mrail_wire_iface_addr_t *victim,
+                    unsigned kind, uint8_t *buf)
+{
+    mrail_ctl_msg_t msg;
+    size_t length;
+
+    memset(&msg, 0, sizeof(msg));
+    msg.type = 1 + mrail_rng_below(rng, MRAIL_CTL_LAST - 1);
+    msg.src_id = mrail_rng_next(rng);
+    msg.src_cookie = mrail_rng_next(rng);
+    msg.dst_cookie = victim->cookie;
+    msg.seq = mrail_rng_below(rng, 100);
+    if ((msg.type == MRAIL_CTL_HELLO) || (msg.type == MRAIL_CTL_HELLO_REP)) {
+        msg.hello.num_rails = 1;
+        msg.hello.rails[0].mtu = 5;
+    } else if (msg.type == MRAIL_CTL_LANE_REQ) {
+        msg.lane.slot = (uint16_t)mrail_rng_next(rng);
+    }
+    if (kind == 0) {
+        msg.dst_cookie = mrail_rng_next(rng); /* a guess */
+    }
+    length = (size_t)mrail_ctl_encode(&msg, buf, MRAIL_CTL_MAX_SIZE);
+    switch (kind) {
+    case 1: /* truncated */
+        length = mrail_rng_below(rng, (uint32_t)length);
+        break;
+    case 2: /* another version */
+        buf[2] += 1 + (uint8_t)mrail_rng_below(rng, 200);
+        break;
+    case 3: /* noise */
+        length = 1 + mrail_rng_below(rng, MRAIL_CTL_MAX_SIZE);
+        for (size_t i = 0; i < length; ++i) {
+            buf[i] = (uint8_t)mrail_rng_next(rng);
+        }
+        break;
+    }
+    return (length == 0) ? 1 : length;
+}
+
+static int attack(job_t *job)
+{
+    mrail_wire_device_addr_t device;
+    mrail_wire_iface_addr_t victim;
+    uint8_t buf[MRAIL_CTL_MAX_SIZE];
+    struct ibv_ah *ah;
+    unsigned version;
+    mrail_rng_t rng;
+
+    mrail_device_addr_decode(&device, job->shared->device_addr[0], &version);
+    mrail_iface_addr_decode(&victim, job->shared->iface_addr[0], &version);
+    ah = mrail_rail_create_ah(&job->engine->rails[0], &job->engine->config,
+                              device.gid);
+    if (ah == NULL) {
+        return 1;
+    }
+    mrail_rng_init(&rng, 7);
+    for (unsigned i = 0; i < FORGED; ++i) {
+        size_t length = forge(&rng, &victim, i % 4, buf);
+
+        if (send_raw(job, ah, victim.ud_qpn, buf, length) != 0) {
+            return 1;
+        }
+        if (i % 32 == 0) {
+            usleep(500); /* a UD queue that overflows proves nothing */
+        }
+    }
+    ibv_destroy_ah(ah);
+    return 0;
+}
+
+static int victim_judge(job_t *job)
+{
+    const mrail_counters_t *c = &job->engine->counters;
+    uint64_t dropped = c->ctl_bad_format + c->ctl_bad_version +
+                       c->ctl_bad_cookie + c->ctl_unexpected;
+    int bad;
+
+    printf("# format %llu, version %llu, cookie %llu, unexpected %llu\n",
+           (unsigned long long)c->ctl_bad_format,
+           (unsigned long long)c->ctl_bad_version,
+           (unsigned long long)c->ctl_bad_cookie,
+           (unsigned long long)c->ctl_unexpected);
+    bad = job_say(dropped >= FORGED * 9 / 10,
+                  "forged control messages are dropped and counted",
+                  "only %llu of %u", (unsigned long long)dropped, FORGED);
+    bad |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
+                       (c->ctl_bad_cookie > 0),
+                   "each kind has its counter", "one stayed at zero");
+    bad |= job_say(job->engine->num_peers == 1,
+                   "no forger became a peer", "%u peers",
+                   job->engine->num_peers);
+    return bad;
+}
+
+static int spoof_job(job_t *job)
+{
+    int bad = 0;
+
+    job->am = on_am;
+    if (job_open(job) != 0) {
+        return 1;
+    }
+    switch (job->rank) {
+    case 0: /* the victim: serves until the real peer has sent all */
+        bad = job_wait(job, &received, 200, 60);
+        bad |= victim_judge(job);
+        bad |= job_say(received == 200, "the real peer is served",
+                       "%u of 200 messages", received);
+        break;
+    case 1:
+        bad = attack(job);
+        __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
+        break;
+    case 2: /* the real peer: connects and sends during the attack */
+        for (unsigned i = 0; i < 200; ++i) {
+            int ret;
+
+            while ((ret = mrail_ep_am_short(job_ep(job, 0), 1, NULL, 0, &i,
+                                            sizeof(i))) == -EAGAIN) {
+                mrail_iface_progress(job->iface);
+            }
+            bad |= (ret != 0);
+            while ((i == 198) &&
+                   !__atomic_load_n(&job->shared->word[0], __ATOMIC_ACQUIRE)) {
+                usleep(1000); /* the last one comes after the attack */
+            }
+        }
+        break;
+    }
+    job_close(job);
+    return bad;
+}
+
+int main(void)
+{
+    int bad = job_run(3, NULL, 60, spoof_job);
+
+    return job_say(bad == 0, "all processes end well", "%d did not", bad);
+}

@@ -1,0 +1,19 @@
+# Tests of the tools and of the scripts in contrib/.
+TOOL_SCRIPT_TESTS = test/tools/walls.sh test/tools/tally.sh
+EXTRA_DIST += $(TOOL_SCRIPT_TESTS)
+TESTS += $(TOOL_SCRIPT_TESTS)
+
+if HAVE_CMOCKA
+check_PROGRAMS += test_demand
+TESTS += test_demand
+test_demand_SOURCES = test/tools/test_demand.c
+test_demand_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_demand_LDADD = libmrail-tool.la $(TEST_LIBS)
+endif
+if HAVE_CMOCKA
+check_PROGRAMS += test_tool
+TESTS += test_tool
+test_tool_SOURCES = test/tools/test_tool.c
+test_tool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_tool_LDADD = libmrail-tool.la $(TEST_LIBS)
+endif

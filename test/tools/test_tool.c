@@ -1,0 +1,230 @@
+/* Numbers from the command line, and the command of `mrail run`:
+ * src/tools/tool.c, src/tools/run_plan.c. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/run_plan.h"
+#include "tools/tool.h"
+
+static void test_uint(void **state)
+{
+    uint64_t value = 77;
+
+    assert_int_equal(mrail_tool_parse_uint("12", 1, 12, &value), 0);
+    assert_int_equal(value, 12);
+    value = 77;
+    assert_int_equal(mrail_tool_parse_uint("13", 1, 12, &value), -ERANGE);
+    assert_int_equal(mrail_tool_parse_uint("0", 1, 12, &value), -ERANGE);
+    assert_int_equal(mrail_tool_parse_uint("", 0, 12, &value), -EINVAL);
+    assert_int_equal(mrail_tool_parse_uint("-1", 0, 12, &value), -EINVAL);
+    assert_int_equal(mrail_tool_parse_uint(" 1", 0, 12, &value), -EINVAL);
+    assert_int_equal(mrail_tool_parse_uint("1x", 0, 12, &value), -EINVAL);
+    assert_int_equal(mrail_tool_parse_uint("18446744073709551616", 0,
+                                           UINT64_MAX, &value), -ERANGE);
+    assert_int_equal(value, 77);
+    assert_int_equal(mrail_tool_parse_uint("18446744073709551615", 0,
+                                           UINT64_MAX, &value), 0);
+    assert_true(value == UINT64_MAX);
+}
+
+static void test_size(void **state)
+{
+    uint64_t value = 77;
+
+    assert_int_equal(mrail_tool_parse_size("0", 100, &value), 0);
+    assert_int_equal(value, 0);
+    assert_int_equal(mrail_tool_parse_size("3K", 4096, &value), 0);
+    assert_int_equal(value, 3072);
+    assert_int_equal(mrail_tool_parse_size("5m", 1 << 30, &value), 0);
+    assert_int_equal(value, 5 << 20);
+    assert_int_equal(mrail_tool_parse_size("1g", 1 << 30, &value), 0);
+    assert_int_equal(value, 1 << 30);
+    assert_int_equal(mrail_tool_parse_size("2g", 1 << 30, &value), -ERANGE);
+    assert_int_equal(mrail_tool_parse_size("99999999999999g", UINT64_MAX,
+                                           &value), -ERANGE);
+    assert_int_equal(mrail_tool_parse_size("4kb", 1 << 30, &value), -EINVAL);
+    assert_int_equal(mrail_tool_parse_size("k", 1 << 30, &value), -EINVAL);
+    assert_int_equal(value, 1 << 30);
+}
+
+static void test_ppm(void **state)
+{
+    uint32_t ppm = 77;
+
+    assert_int_equal(mrail_tool_parse_ppm("0.7", &ppm), 0);
+    assert_int_equal(ppm, 700000);
+    assert_int_equal(mrail_tool_parse_ppm(".000001", &ppm), 0);
+    assert_int_equal(ppm, 1);
+    assert_int_equal(mrail_tool_parse_ppm("1", &ppm), 0);
+    assert_int_equal(ppm, 1000000);
+    assert_int_equal(mrail_tool_parse_ppm("1.0", &ppm), 0);
+    assert_int_equal(mrail_tool_parse_ppm("0", &ppm), 0);
+    assert_int_equal(ppm, 0);
+    assert_int_equal(mrail_tool_parse_ppm("1.1", &ppm), -ERANGE);
+    assert_int_equal(mrail_tool_parse_ppm("2", &ppm), -ERANGE);
+    assert_int_equal(mrail_tool_parse_ppm("0.1234567", &ppm), -EINVAL);
+    assert_int_equal(mrail_tool_parse_ppm("-0.1", &ppm), -EINVAL);
+    assert_int_equal(mrail_tool_parse_ppm("0.5x", &ppm), -EINVAL);
+    assert_int_equal(mrail_tool_parse_ppm("", &ppm), -EINVAL);
+    assert_int_equal(mrail_tool_parse_ppm(".", &ppm), -EINVAL);
+    assert_int_equal(ppm, 0);
+}
+
+static const char *environment; /* the one variable that is set, or NULL */
+
+static char *fake_getenv(const char *name)
+{
+    static char value[] = "x";
+
+    return (environment != NULL && strcmp(name, environment) == 0) ? value
+                                                                   : NULL;
+}
+
+/* The words of the command, joined. */
+static char *plan_of(const mrail_run_options_t *options)
+{
+    static const mrail_run_paths_t paths = {"/p/mrail", "/p/rank-rail",
+                                            "/p/components"};
+    mrail_tool_args_t args = {0};
+    char *text = calloc(1, 4096);
+
+    mrail_run_plan(options, &paths, fake_getenv, &args);
+    for (unsigned i = 0; i < args.count; ++i) {
+        strcat(strcat(text, " "), args.items[i]);
+    }
+    assert_null(args.items[args.count]);
+    mrail_tool_args_cleanup(&args);
+    return text;
+}
+
+#define UCX                                                                   \
+    " --mca pml ucx --mca btl ^openib --mca pml_ucx_tls any"                  \
+    " --mca pml_ucx_devices any --mca opal_common_ucx_tls any"                \
+    " --mca opal_common_ucx_devices any"
+#define COMPONENTS                                                            \
+    " --mca mca_base_component_path"                                          \
+    " SYSTEM_DEFAULT:/p/components:USER_DEFAULT"
+#define EMULATED                                                              \
+    " --oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
+
+static void check_plan(const mrail_run_options_t *options, const char *expect)
+{
+    char *text = plan_of(options);
+
+    assert_string_equal(text, expect);
+    free(text);
+}
+
+static const char *const app[] = {"app", "-np", "7", NULL};
+
+static void test_run_on_nics(void **state)
+{
+    mrail_run_options_t options = {.command = app, .np = 16};
+
+    check_plan(&options, " mpirun -np 16" UCX COMPONENTS
+                         " -x UCX_TLS=mrail,self,sm app -np 7");
+    options.stock = MRAIL_RUN_STOCK_ALL;
+    check_plan(&options, " mpirun -np 16" UCX
+                         " -x UCX_TLS=rc,self,sm -x UCX_MAX_RNDV_RAILS=4"
+                         " -x UCX_MAX_EAGER_RAILS=4 app -np 7");
+}
+
+static void test_run_on_software_rails(void **state)
+{
+    mrail_run_options_t options = {.command = app,
+                                   .nodes = 2,
+                                   .rails = 3,
+                                   .rate = "100M",
+                                   .session = "s"};
+
+    check_plan(&options, " mpirun -np 2" EMULATED UCX COMPONENTS
+                         " -x UCX_TLS=mrail,self /p/mrail soft --nodes 2"
+                         " --rails 3 --rate 100M --session s -- app -np 7");
+    options.devices = "soft0,soft1";
+    check_plan(&options, " mpirun -np 2" EMULATED UCX COMPONENTS
+                         " -x UCX_TLS=mrail,self /p/mrail soft --nodes 2"
+                         " --rails 3 --rate 100M --session s --"
+                         " /p/rank-rail mrail 2 soft0,soft1 -- app -np 7");
+    options.devices = NULL;
+    options.stock = MRAIL_RUN_STOCK_ONE;
+    check_plan(&options,
+               " mpirun -np 2" EMULATED UCX
+               " -x UCX_TLS=rc_v,self -x UCX_NET_DEVICES=soft0:1"
+               " -x UCX_MAX_RNDV_RAILS=1 -x UCX_MAX_EAGER_RAILS=1"
+               " /p/mrail soft --nodes 2 --rails 3 --rate 100M --session s"
+               " -- app -np 7");
+}
+
+static void test_run_leaves_the_users_own(void **state)
+{
+    const char *user[] = {"--mca",      "pml",       "ob1", "-x",
+                    "UCX_TLS=tcp", "--bind-to", "core"};
+    mrail_run_options_t options = {.command = app,
+                                   .nodes = 1,
+                                   .rails = 1,
+                                   .session = "s",
+                                   .user = user,
+                                   .num_user = MRAIL_ARRAY_SIZE(user)};
+    char *text = plan_of(&options);
+
+    assert_null(strstr(text, "pml ucx"));
+    assert_null(strstr(text, "UCX_TLS=mrail"));
+    assert_null(strstr(text, "--bind-to none"));
+    assert_non_null(strstr(text, " --mca pml ob1 -x UCX_TLS=tcp --bind-to "
+                                 "core /p/mrail soft"));
+    free(text);
+}
+
+static void test_run_leaves_the_environment(void **state)
+{
+    mrail_run_options_t options = {.command = app};
+    char *text;
+
+    environment = "UCX_TLS";
+    text = plan_of(&options);
+    assert_non_null(strstr(text, " -x UCX_TLS app"));
+    free(text);
+    environment = "OMPI_MCA_btl";
+    text = plan_of(&options);
+    assert_null(strstr(text, "--mca btl"));
+    assert_non_null(strstr(text, "--mca pml ucx"));
+    free(text);
+    environment = NULL;
+}
+
+/* A key that another one begins with is not that one. */
+static void test_run_keys_are_whole(void **state)
+{
+    const char *user[] = {"--mca", "pml_ucx_verbose", "3", "-x", "UCX_TLS_X=1"};
+    mrail_run_options_t options = {
+        .command = app, .user = user, .num_user = MRAIL_ARRAY_SIZE(user)};
+    char *text = plan_of(&options);
+
+    assert_non_null(strstr(text, "--mca pml ucx"));
+    assert_non_null(strstr(text, "UCX_TLS=mrail"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_uint),
+        cmocka_unit_test(test_size),
+        cmocka_unit_test(test_ppm),
+        cmocka_unit_test(test_run_on_nics),
+        cmocka_unit_test(test_run_on_software_rails),
+        cmocka_unit_test(test_run_leaves_the_users_own),
+        cmocka_unit_test(test_run_leaves_the_environment),
+        cmocka_unit_test(test_run_keys_are_whole),
+    };
+
+    return cmocka_run_group_tests_name("tool", tests, NULL, NULL);
+}

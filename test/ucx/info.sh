@@ -1,0 +1,73 @@
+#!/bin/sh
+# What ucx_info shows of the transport, and the line that it says when it will
+# not be used.
+# shellcheck source=test/ucx/common.sh
+. "${srcdir:-.}/test/ucx/common.sh"
+
+# info LOG ARGS...: ucx_info on one node with four rails.
+info()
+{
+    log=$1
+    shift
+    on_rails 1 4 0 sh -c '
+        LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+        "$ucx_info" "$@" >"$log" 2>&1 </dev/null
+}
+
+info "$tmp/d" -d -t mrail
+expect 'ucx_info -d shows the transport' "$tmp/d" 'Transport: mrail$'
+expect 'ucx_info -d shows the device' "$tmp/d" 'Device: mrail:1$'
+expect 'it connects to interfaces' "$tmp/d" 'connection: to iface'
+expect 'it handles peer failure' "$tmp/d" 'error handling:.*peer failure'
+expect_none 'it advertises no atomics' "$tmp/d" 'atomic'
+expect_none 'ucx_info -d says nothing bad' "$tmp/d" 'ERROR\|WARN'
+
+info "$tmp/cf" -cf
+for knob in $(sed -n 's/^    X(\([A-Z_]*\),.*/\1/p' \
+    "$abs_top_srcdir/src/rail/knobs.h"); do
+    expect "ucx_info -cf shows UCX_MRAIL_$knob" "$tmp/cf" "^UCX_MRAIL_$knob="
+done
+expect 'ucx_info -cf shows UCX_MRAIL_RCACHE' "$tmp/cf" '^UCX_MRAIL_RCACHE='
+
+UCX_MRAIL_SEG_SIZE=4k info "$tmp/seg" -d -t mrail
+bcopy=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/seg")
+bcopy8=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/d")
+if [ -n "$bcopy" ] && [ "$bcopy" != "$bcopy8" ]; then
+    ok 'a knob of the environment is obeyed'
+else
+    not_ok 'a knob of the environment is obeyed' \
+        "am_bcopy is $bcopy with SEG_SIZE=4k, $bcopy8 without" "$tmp/seg"
+fi
+
+UCX_TLS=mrail,self UCX_MRAIL_RETRY_CNT=7 info "$tmp/bad" -d -t mrail
+expect 'a bad knob is named' "$tmp/bad" 'ERROR.*RETRY_CNT'
+expect_none 'a bad knob leaves no transport' "$tmp/bad" 'Transport: mrail$'
+
+UCX_TLS=mrail,self UCX_MRAIL_DEVICES=nosuch info "$tmp/dev" -d -t mrail
+expect 'an unknown device is named' "$tmp/dev" 'ERROR.*nosuch'
+expect_none 'an unknown device leaves no transport' "$tmp/dev" \
+    'Transport: mrail$'
+
+UCX_TLS=mrail,self UCX_NET_DEVICES=mlx5_0:1 info "$tmp/net" -d -t mrail
+expect_count 'UCX_NET_DEVICES that excludes the device is said once' \
+    "$tmp/net" 'UCX_NET_DEVICES=mlx5_0:1 leaves its device out' 1
+UCX_TLS=mrail,self UCX_NET_DEVICES=lo,mrail:1 info "$tmp/net2" -d -t mrail
+expect_none 'UCX_NET_DEVICES that names it is fine' "$tmp/net2" 'leaves its'
+UCX_TLS=tcp,self UCX_NET_DEVICES=lo info "$tmp/net3" -d -t mrail
+expect_none 'UCX_NET_DEVICES is fine when nobody asks for mrail' \
+    "$tmp/net3" 'leaves its'
+
+# Without software rails this machine may have no RDMA port at all.
+if [ -d /sys/class/infiniband ] && [ -n "$(ls /sys/class/infiniband)" ]; then
+    echo 'skip - no rails: this machine has RDMA devices'
+else
+    with_transport env UCX_TLS=mrail,self "$ucx_info" -d -t mrail \
+        >"$tmp/none" 2>&1
+    expect_count 'no rails: one line says so' "$tmp/none" \
+        'names mrail, but this node has no rail' 1
+    expect_none 'no rails: no transport' "$tmp/none" 'Transport: mrail$'
+    with_transport "$ucx_info" -d -t mrail >"$tmp/silent" 2>&1
+    expect_none 'no rails: silent when nobody asks for mrail' \
+        "$tmp/silent" 'mrail.*rail\|ERROR'
+fi
+exit $failed

@@ -1,0 +1,119 @@
+#!/bin/sh
+# How the transport comes into a process, and what keeps it out.
+# shellcheck source=test/ucx/common.sh
+. "${srcdir:-.}/test/ucx/common.sh"
+
+other=$libs/other_ucx.so
+
+# ---- any program: LD_PRELOAD ----
+
+on_rails 1 2 0 env UCX_TLS=mrail,self LD_PRELOAD="$other:$guard" \
+    "$ucx_info" -d -t mrail >"$tmp/log" 2>&1
+status=$?
+expect_count 'another UCX: one sentence names both versions' "$tmp/log" \
+    "built for UCX $UCX_VERSION, but UCX 0.99.7 is loaded" 1
+expect_none 'another UCX: no transport' "$tmp/log" 'Transport: mrail$'
+if [ $status = 0 ]; then
+    ok 'another UCX: the process lives'
+else
+    not_ok 'another UCX: the process lives' "exit status $status" "$tmp/log"
+fi
+LD_PRELOAD="$other:$guard" "$ucx_info" -v >"$tmp/log" 2>&1
+expect_none 'another UCX: silent when nobody asks for mrail' "$tmp/log" mrail
+
+mkdir "$tmp/copy"
+cp "$guard" "$tmp/copy/libuct_mrail.so.0"
+LD_PRELOAD="$tmp/copy/libuct_mrail.so.0" UCX_TLS=mrail,self "$ucx_info" -v \
+    >"$tmp/log" 2>&1
+expect_count 'a missing transport file is named' "$tmp/log" \
+    'there is no mrail-uct.so' 1
+cp "$libs/mrail-uct.so" "$tmp/copy"
+on_rails 1 2 0 sh -c '
+    LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0:$1; shift; exec "$@"' \
+    "$guard" "$tmp/copy/libuct_mrail.so.0" "$ucx_info" -d -t mrail \
+    >"$tmp/log" 2>&1
+expect_count 'two copies in a process: one transport' "$tmp/log" \
+    'Transport: mrail$' 1
+
+# ---- Open MPI: the hook ----
+
+if [ -z "$MPIRUN" ] || [ ! -x "$abs_top_builddir/mpi_ring" ]; then
+    echo 'skip - hook: built without Open MPI'
+    exit $failed
+fi
+
+seconds=0
+# job LOG ARGS...: two ranks on two emulated nodes; ARGS go to mpirun.  Sets
+# status.
+job()
+{
+    log=$1
+    shift
+    timeout 60 "$MPIRUN" --oversubscribe -np 2 \
+        --mca mca_base_component_path "SYSTEM_DEFAULT:$libs:USER_DEFAULT" \
+        "$@" "$abs_top_builddir/mrail-soft" --session "$session-mpi" \
+        --nodes 2 --rails 2 -- "$abs_top_builddir/mpi_ring" "$seconds" \
+        >"$log" 2>&1
+    status=$?
+}
+
+job "$tmp/log" -x UCX_TLS=mrail,self -x UCX_LOG_LEVEL=info
+expect 'UCX_TLS alone: the job runs' "$tmp/log" '^ring ok'
+expect 'UCX_TLS alone: messages travel by mrail' "$tmp/log" \
+    'mrail/mrail:1'
+expect_none 'UCX_TLS alone: nothing else is on the wire' "$tmp/log" \
+    'tcp/\|sysv/\|posix/\|cma/'
+
+job "$tmp/log" --mca pml ucx -x UCX_TLS=mrail,self -x LD_PRELOAD="$other"
+expect_count 'another UCX: one sentence a node' "$tmp/log" \
+    "built for UCX $UCX_VERSION, but UCX 0.99.7 is loaded" 1
+expect 'another UCX: the job goes on' "$tmp/log" '^ring ok'
+if [ $status = 0 ]; then
+    ok 'another UCX: exit status 0'
+else
+    not_ok 'another UCX: exit status 0' "it is $status" "$tmp/log"
+fi
+
+job "$tmp/log" -x UCX_TLS=mrail,self -x MRAIL_UCT_PATH=/nonexistent
+expect_count 'a wrong MRAIL_UCT_PATH is said' "$tmp/log" \
+    'set MRAIL_UCT_PATH' 1
+expect 'a wrong MRAIL_UCT_PATH: the job goes on' "$tmp/log" '^ring ok'
+
+job "$tmp/log" --mca pml ob1 -x UCX_TLS=mrail,self -x UCX_LOG_LEVEL=info
+expect 'the user'"'"'s pml is respected' "$tmp/log" '^ring ok'
+expect_none 'the user'"'"'s pml is respected: no mrail' "$tmp/log" 'ep_cfg'
+
+job "$tmp/log" -x UCX_LOG_LEVEL=info
+expect 'without UCX_TLS the hook does nothing' "$tmp/log" '^ring ok'
+expect_none 'without UCX_TLS the hook says nothing' "$tmp/log" 'mrail: '
+
+job "$tmp/log" -x UCX_TLS=mrail,self -x UCX_NET_DEVICES=eth77
+expect_count 'UCX_NET_DEVICES: said once a node' "$tmp/log" \
+    'UCX_NET_DEVICES=eth77 leaves its device out' 1
+
+# ---- a lost peer ends the job ----
+
+seconds=40
+job "$tmp/log" -x UCX_TLS=mrail,self &
+job=$!
+# The rails go down when the job has them and is under way.
+tries=0
+until "$abs_top_builddir/mrail-soft" status --session "$session-mpi" \
+    >"$tmp/status" 2>&1 || [ $((tries += 1)) -gt 100 ]; do
+    sleep 0.1
+done
+sleep 2
+"$abs_top_builddir/mrail-soft" ctl --session "$session-mpi" down
+start=$(date +%s)
+wait $job
+took=$(($(date +%s) - start))
+expect 'all rails down: one line says why the job ends' "$tmp/log" \
+    'mrail: rank [01] on .* lost a peer for good'
+if [ $took -lt 25 ]; then
+    ok 'all rails down: the job ends within seconds'
+else
+    not_ok 'all rails down: the job ends within seconds' "it took $took s" \
+        "$tmp/log"
+fi
+expect_none 'all rails down: nothing pretends success' "$tmp/log" '^ring ok'
+exit $failed

@@ -1,0 +1,94 @@
+#!/bin/sh
+# ucx_perftest between two emulated nodes with four rails: every kind of
+# operation of UCP, with nothing but mrail on the wire.
+# shellcheck source=test/ucx/common.sh
+. "${srcdir:-.}/test/ucx/common.sh"
+
+port=$((20000 + $$ % 20000))
+export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
+
+# side NODE LOG ARGS...
+side()
+{
+    node_=$1 log_=$2
+    shift 2
+    on_rails 2 4 "$node_" sh -c '
+        LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+        "$ucx_perftest" -p "$port" -f -w 10 "$@" >"$log_" 2>&1 </dev/null
+}
+
+# pair NAME ARGS...
+pair()
+{
+    name=$1
+    shift
+    port=$((port + 1))
+    side 0 "$tmp/server" "$@" &
+    server=$!
+    sleep 0.5 # until it listens; a client that is too early retries below
+    tries=0
+    while ! side 1 "$tmp/client" 127.0.0.1 "$@"; do
+        tries=$((tries + 1))
+        if [ $tries -ge 5 ] || ! grep -q 'connect' "$tmp/client"; then
+            break
+        fi
+        sleep 0.5
+    done
+    wait "$server"
+    status=$?
+    if [ $status != 0 ]; then
+        not_ok "$name" "the server's exit status is $status" "$tmp/server"
+    elif ! grep -q '^Final\|^ *[0-9]' "$tmp/client"; then
+        not_ok "$name" 'no figures' "$tmp/client"
+    elif grep -q 'ERROR\|WARN\|ssertion' "$tmp/server" "$tmp/client"; then
+        cat "$tmp/server" "$tmp/client" >"$tmp/both"
+        not_ok "$name" 'UCX complains' "$tmp/both"
+    else
+        ok "$name"
+    fi
+}
+
+# alone NAME ARGS...: a process talks to itself, by mrail and not by "self".
+alone()
+{
+    name=$1
+    shift
+    UCX_TLS=mrail on_rails 2 4 0 sh -c '
+        LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+        "$ucx_perftest" -l -f -w 10 "$@" >"$tmp/alone" 2>&1 </dev/null
+    status=$?
+    if [ $status != 0 ]; then
+        not_ok "$name" "exit status $status" "$tmp/alone"
+    else
+        expect_none "$name" "$tmp/alone" 'ERROR\|WARN\|ssertion'
+    fi
+}
+
+pair 'tag latency, 8 bytes' -t tag_lat -s 8 -n 500
+pair 'tag latency, 0 bytes' -t tag_lat -s 0 -n 500
+pair 'tag bandwidth, 4 KB' -t tag_bw -s 4096 -n 2000
+pair 'tag bandwidth, 64 KB' -t tag_bw -s 65536 -n 500
+pair 'tag bandwidth, 4 MB' -t tag_bw -s 4194304 -n 20
+pair 'synchronous tag' -t tag_sync_lat -s 1000 -n 300
+pair 'two buffers a message' -t tag_lat -s 4096,100000 -n 50
+pair 'AM latency, 8 bytes' -t ucp_am_lat -s 8 -n 500
+pair 'AM bandwidth, 64 KB' -t ucp_am_bw -s 65536 -n 300
+pair 'AM bandwidth, 1 MB' -t ucp_am_bw -s 1048576 -n 50
+pair 'stream latency' -t stream_lat -s 100 -n 500
+pair 'stream bandwidth' -t stream_bw -s 65536 -n 300
+pair 'put latency' -t ucp_put_lat -s 8 -n 500
+pair 'put bandwidth, 4 KB' -t ucp_put_bw -s 4096 -n 1000
+pair 'put bandwidth, 1 MB' -t ucp_put_bw -s 1048576 -n 50
+pair 'get, 8 bytes' -t ucp_get -s 8 -n 300
+pair 'get, 1 MB' -t ucp_get -s 1048576 -n 50
+pair 'emulated atomics' -t ucp_fadd -s 8 -n 200
+pair 'several threads' -t tag_bw -s 8192 -n 300 -T 2 -M multi
+alone 'to itself: 8 bytes' -t tag_bw -s 8 -n 500
+alone 'to itself: 64 KB' -t tag_bw -s 65536 -n 200
+UCX_PROTO_ENABLE=y
+export UCX_PROTO_ENABLE
+pair 'new protocols: tag latency' -t tag_lat -s 8 -n 300
+pair 'new protocols: tag bandwidth, 1 MB' -t tag_bw -s 1048576 -n 30
+pair 'new protocols: put, 1 MB' -t ucp_put_bw -s 1048576 -n 30
+pair 'new protocols: get, 1 MB' -t ucp_get -s 1048576 -n 30
+exit $failed

@@ -1,0 +1,281 @@
+/*
+ * The transport through public UCT, between two processes.
+ *
+ *     MRAIL_UCT_PATH=.../libuct_mrail.so.0 \
+ *         mrail soft --nodes 2 --rails 4 --node 0 -- ./test_uct [FILTER]
+ */
+#include "config.h"
+#include "uct_tests.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+side_t side;
+
+uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c)
+{
+    side_message_t message = {.op = op, .arg = {a, b, c}};
+
+    assert_int_equal(side_ask(&side, &message), 0);
+    return message.arg[0];
+}
+
+/* ---- remote buffer ------------------------------------------------------ */
+
+void remote_take(side_op_t op, uint64_t size, remote_t *remote)
+{
+    side_message_t message = {.op = op, .arg = {size}};
+
+    assert_int_equal(side_ask(&side, &message), 0);
+    remote->address = message.arg[0];
+    remote->key_hash = 0;
+    for (uint32_t i = 0; i < message.length; ++i) {
+        remote->key_hash = remote->key_hash * 1099511628211u + message.data[i];
+    }
+    assert_int_equal(
+        uct_rkey_unpack(side.component, message.data, &remote->rkey), UCS_OK);
+}
+
+void remote_release(remote_t *remote)
+{
+    uct_rkey_release(side.component, &remote->rkey);
+}
+
+/* ---- completions -------------------------------------------------------- */
+
+static void on_done(uct_completion_t *comp)
+{
+    ++((done_t *)comp)->called;
+}
+
+void done_init(done_t *done, int count)
+{
+    done->super.func = on_done;
+    done->super.count = count;
+    done->super.status = UCS_OK;
+    done->called = 0;
+}
+
+void finish(ucs_status_t status, done_t *done)
+{
+    if (status == UCS_OK) {
+        assert_int_equal(done->called, 0);
+        return;
+    }
+    assert_int_equal(status, UCS_INPROGRESS);
+    PROGRESS_UNTIL(done->called != 0);
+    assert_int_equal(done->called, 1);
+    assert_int_equal(done->super.status, UCS_OK);
+}
+
+void flush_ep(void)
+{
+    ucs_status_t status;
+    done_t done;
+
+    done_init(&done, 1);
+    RETRY(status, uct_ep_flush(side.ep, 0, &done.super));
+    finish(status, &done);
+}
+
+uct_mem_h reg(void *buffer, size_t length)
+{
+    uct_mem_h memh;
+
+    assert_int_equal(
+        uct_md_mem_reg(side.md, buffer, length, UCT_MD_MEM_ACCESS_ALL, &memh),
+        UCS_OK);
+    return memh;
+}
+
+void zcopy(int is_put, uint8_t *buffer, uct_mem_h memh, size_t length,
+           const remote_t *remote, uint64_t offset)
+{
+    uct_iov_t iov = {
+        .buffer = buffer, .length = length, .memh = memh, .count = 1};
+    ucs_status_t status;
+    done_t done;
+
+    done_init(&done, 1);
+    if (is_put) {
+        RETRY(status,
+              uct_ep_put_zcopy(side.ep, &iov, 1, remote->address + offset,
+                               remote->rkey.rkey, &done.super));
+    } else {
+        RETRY(status,
+              uct_ep_get_zcopy(side.ep, &iov, 1, remote->address + offset,
+                               remote->rkey.rkey, &done.super));
+    }
+    finish(status, &done);
+}
+
+/* ---- capabilities ------------------------------------------------------- */
+
+static void test_attributes(void **state)
+{
+    uint64_t flags = UCT_IFACE_FLAG_CONNECT_TO_IFACE | UCT_IFACE_FLAG_AM_SHORT |
+                     UCT_IFACE_FLAG_AM_BCOPY | UCT_IFACE_FLAG_AM_ZCOPY |
+                     UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
+                     UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_CB_SYNC |
+                     UCT_IFACE_FLAG_EP_CHECK |
+                     UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+
+    assert_int_equal(side.attr.cap.flags & flags, flags);
+    assert_int_equal(side.attr.cap.flags & (UCT_IFACE_FLAG_ATOMIC_DEVICE |
+                                            UCT_IFACE_FLAG_ATOMIC_CPU),
+                     0);
+    assert_true(side.attr.cap.am.max_bcopy >= 64);
+    assert_true(side.attr.cap.am.max_short >= 16);
+    assert_true(side.attr.bandwidth.shared > 0);
+    assert_true(side.md_attr.rkey_packed_size > 0);
+}
+
+/* UCP's address version 1 has six and five bits for these lengths. */
+static void test_addresses_fit(void **state)
+{
+    print_message("interface address %zu bytes, device address %zu bytes\n",
+                  side.attr.iface_addr_len, side.attr.device_addr_len);
+    assert_in_range(side.attr.iface_addr_len, 1, 63);
+    assert_in_range(side.attr.device_addr_len, 1, 31);
+}
+
+/* ---- trouble ------------------------------------------------------------ */
+
+static void test_ep_check(void **state)
+{
+    ucs_status_t status;
+
+    for (unsigned i = 0; i < 10; ++i) {
+        RETRY(status, uct_ep_check(side.ep, 0, NULL));
+        assert_int_equal(status, UCS_OK);
+        uct_worker_progress(side.worker);
+    }
+    send_bcopy(1);
+    expect_messages();
+}
+
+static void test_key_of_another_version(void **state)
+{
+    uint8_t key[SIDE_RKEY_MAX];
+    uct_rkey_bundle_t bundle;
+
+    memset(key, 0xff, sizeof(key));
+    assert_true(uct_rkey_unpack(side.component, key, &bundle) < 0);
+}
+
+/* An address that cannot be of this version is unreachable, no crash. */
+static void test_address_of_another_version(void **state)
+{
+    uint8_t device[SIDE_ADDR_MAX], iface[SIDE_ADDR_MAX];
+
+    assert_int_equal(
+        uct_iface_get_device_address(side.iface, (uct_device_addr_t *)device),
+        UCS_OK);
+    assert_int_equal(
+        uct_iface_get_address(side.iface, (uct_iface_addr_t *)iface), UCS_OK);
+    assert_true(uct_iface_is_reachable(side.iface, (uct_device_addr_t *)device,
+                                       (uct_iface_addr_t *)iface));
+    device[0] ^= 0xff; /* every address begins with its version */
+    assert_false(uct_iface_is_reachable(side.iface, (uct_device_addr_t *)device,
+                                        (uct_iface_addr_t *)iface));
+}
+
+/* Last: the peer is killed.  The error handler is called once, operations
+ * that are under way end with an error, later ones fail. */
+static void test_peer_killed(void **state)
+{
+    enum { SIZE = 4 << 20, PUTS = 8 };
+    uint8_t *buffer = malloc(SIZE);
+    ucs_status_t status = UCS_OK;
+    uct_iov_t iov;
+    uct_mem_h memh;
+    remote_t remote;
+    done_t done;
+
+    remote_take(SIDE_OP_BUFFER, SIZE, &remote);
+    memh = reg(buffer, SIZE);
+    iov =
+        (uct_iov_t){.buffer = buffer, .length = SIZE, .memh = memh, .count = 1};
+    kill(side.pid, SIGKILL);
+    waitpid(side.pid, NULL, 0);
+    done_init(&done, 1);
+    for (unsigned i = 0; i < PUTS && status >= 0; ++i) {
+        ++done.super.count;
+        RETRY(status, uct_ep_put_zcopy(side.ep, &iov, 1, remote.address,
+                                       remote.rkey.rkey, &done.super));
+        if (status != UCS_INPROGRESS) {
+            --done.super.count;
+        }
+    }
+    PROGRESS_UNTIL(side.num_lost != 0 && done.super.count == 1);
+    assert_int_equal(side.num_lost, 1);
+    assert_true(side.lost_status < 0);
+    assert_true(done.super.status < 0);
+    assert_true(uct_ep_am_short(side.ep, SIDE_AM_SEQ, 0, NULL, 0) < 0);
+    PROGRESS_UNTIL(uct_ep_flush(side.ep, UCT_FLUSH_FLAG_CANCEL, NULL) !=
+                   UCS_INPROGRESS);
+    uct_md_mem_dereg(side.md, memh);
+    remote_release(&remote);
+    free(buffer);
+}
+
+/* ---- main --------------------------------------------------------------- */
+
+static int set_up(void **state)
+{
+    return side_spawn(&side, "/proc/self/exe") || side_open(&side) ||
+           side_connect(&side);
+}
+
+static int tear_down(void **state)
+{
+    side_message_t message = {.op = SIDE_OP_QUIT};
+    int ret = (side.num_lost == 0) ? side_ask(&side, &message) : 0;
+
+    side_close(&side);
+    return ret;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attributes),
+        cmocka_unit_test(test_addresses_fit),
+        cmocka_unit_test(test_am_in_order),
+        cmocka_unit_test(test_pending_keeps_order),
+        cmocka_unit_test(test_pending_purge),
+        cmocka_unit_test(test_zcopy_sizes),
+        cmocka_unit_test(test_short_and_bcopy),
+        cmocka_unit_test(test_zero_length),
+        cmocka_unit_test(test_iov_with_stride),
+        cmocka_unit_test(test_fence_orders_visibility),
+        cmocka_unit_test(test_iface_flush),
+        cmocka_unit_test(test_shared_completion),
+#if UCT_HAS_MD_RCACHE
+        cmocka_unit_test(test_cache_keeps_registration),
+#endif
+        cmocka_unit_test(test_source_remapped),
+        cmocka_unit_test(test_heap_reused),
+        cmocka_unit_test(test_target_remapped),
+        cmocka_unit_test(test_ep_check),
+        cmocka_unit_test(test_key_of_another_version),
+        cmocka_unit_test(test_address_of_another_version),
+        cmocka_unit_test(test_peer_killed),
+    };
+
+    if (argc == 3 && strcmp(argv[1], "--peer") == 0) {
+        side.fd = atoi(argv[2]);
+        if (side_open(&side) != 0) {
+            return 1;
+        }
+        int ret = side_serve(&side);
+        side_close(&side);
+        return ret;
+    }
+    if (argc == 2) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

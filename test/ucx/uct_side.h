@@ -1,0 +1,97 @@
+/*
+ * One side of a UCT test: the opened transport, and the peer process that
+ * obeys orders over a socket.  Public UCT only.
+ */
+#ifndef TEST_UCX_UCT_SIDE_H
+#define TEST_UCX_UCT_SIDE_H
+
+#include <uct/api/uct.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIDE_TIMEOUT_S 30
+#define SIDE_RKEY_MAX 1024
+#define SIDE_ADDR_MAX 256
+
+/* A sequence number, then a pattern of that seed. */
+#define SIDE_AM_SEQ 1
+/* A side_check_t: is the pattern in your buffer now? */
+#define SIDE_AM_CHECK 2
+
+typedef struct side {
+    uct_component_h component;
+    uct_component_attr_t component_attr;
+    uct_md_h md;
+    uct_md_attr_t md_attr;
+    ucs_async_context_t *async;
+    uct_worker_h worker;
+    uct_iface_h iface;
+    uct_iface_attr_t attr;
+    uct_ep_h ep;
+    int fd;       /* to the other process */
+    int pid;      /* of the peer */
+    int num_lost; /* calls of the error handler */
+    ucs_status_t lost_status;
+
+    /* the buffer that the other side reads and writes */
+    uint8_t *buffer;
+    size_t size;
+    uct_mem_h memh;
+
+    /* of received messages */
+    uint64_t num_seq;      /* SIDE_AM_SEQ, in order */
+    uint64_t num_disorder; /* wrong number or wrong bytes */
+    uint64_t num_checks;
+    uint64_t num_wrong; /* SIDE_AM_CHECK that did not find the pattern */
+} side_t;
+
+typedef struct side_check {
+    uint64_t seed, offset, length;
+} side_check_t;
+
+typedef enum side_op {
+    SIDE_OP_HELLO,  /* addresses; answered likewise */
+    SIDE_OP_BUFFER, /* arg 0: size; answer: address, packed key */
+    SIDE_OP_REMAP,  /* the buffer is unmapped and mapped again, same address */
+    SIDE_OP_FILL,   /* seed, offset, length */
+    SIDE_OP_CHECK, /* seed, offset, length; answer: 1 if the pattern is there */
+    SIDE_OP_STATS, /* answer: num_seq, num_disorder, num_checks, num_wrong */
+    SIDE_OP_PAUSE, /* arg 0: milliseconds without progress */
+    SIDE_OP_QUIT,
+} side_op_t;
+
+typedef struct side_message {
+    uint32_t op; /* side_op_t; UINT32_MAX: the order failed */
+    uint32_t length;
+    uint64_t arg[4];
+    uint8_t data[SIDE_RKEY_MAX];
+} side_message_t;
+
+/* Byte i of pattern `seed`. */
+static inline uint8_t side_pattern(uint64_t seed, uint64_t i)
+{
+    uint64_t x = (seed + 1) * 0x9e3779b97f4a7c15ull + (i >> 3) * 0xbf58476dull;
+
+    return (uint8_t)((x ^ (x >> 29)) >> (8 * (i & 7)));
+}
+void side_fill(uint8_t *buffer, uint64_t seed, uint64_t offset, size_t length);
+int side_has(const uint8_t *buffer, uint64_t seed, uint64_t offset,
+             size_t length);
+
+/* Opens component, md, worker and iface; 0, or -1 after a line on stderr. */
+int side_open(side_t *side);
+void side_close(side_t *side);
+
+/* Starts this program as the peer, on emulated node 1; sets side->fd. */
+int side_spawn(side_t *side, const char *program);
+/* What the peer does: obeys until SIDE_OP_QUIT. */
+int side_serve(side_t *side);
+
+/* Sends an order and moves our worker until the answer is here; -1: none. */
+int side_ask(side_t *side, side_message_t *message);
+
+/* Creates side->ep to the peer, and the peer's to us. */
+int side_connect(side_t *side);
+
+#endif

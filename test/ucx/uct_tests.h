@@ -1,0 +1,96 @@
+/*
+ * What the UCT tests share: the opened side, orders to the peer, completions.
+ */
+#ifndef TEST_UCX_UCT_TESTS_H
+#define TEST_UCX_UCT_TESTS_H
+
+#include "uct_side.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+/* Before UCP had a cache of registrations, the md had to have one. */
+#define UCT_HAS_MD_RCACHE                                                      \
+    (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_MD_RCACHE)
+
+extern side_t side;
+
+/* An order to the peer that must be obeyed; argument 0 of the answer. */
+uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c);
+
+/* ---- the peer's buffer ---- */
+
+typedef struct remote {
+    uint64_t address;
+    uint64_t key_hash; /* names the registration */
+    uct_rkey_bundle_t rkey;
+} remote_t;
+
+/* SIDE_OP_BUFFER or SIDE_OP_REMAP. */
+void remote_take(side_op_t op, uint64_t size, remote_t *remote);
+void remote_release(remote_t *remote);
+
+/* ---- completions ---- */
+
+typedef struct done {
+    uct_completion_t super;
+    int called;
+} done_t;
+
+void done_init(done_t *done, int count);
+
+#define PROGRESS_UNTIL(_condition)                                             \
+    do {                                                                       \
+        time_t _end = time(NULL) + SIDE_TIMEOUT_S;                             \
+        while (!(_condition)) {                                                \
+            uct_worker_progress(side.worker);                                  \
+            if (time(NULL) > _end) {                                           \
+                fail_msg("not within %d s: %s", SIDE_TIMEOUT_S, #_condition);  \
+            }                                                                  \
+        }                                                                      \
+    } while (0)
+
+/* Repeats an operation while there is no room. */
+#define RETRY(_status, _operation)                                             \
+    PROGRESS_UNTIL(((_status) = (_operation)) != UCS_ERR_NO_RESOURCE)
+
+/* Ends an operation with `done`: at once, or by its completion. */
+void finish(ucs_status_t status, done_t *done);
+void flush_ep(void);
+
+/* Registers for all access, or fails the test. */
+uct_mem_h reg(void *buffer, size_t length);
+
+/* PUT or GET of the whole buffer, to its end; `offset` in the peer's. */
+void zcopy(int is_put, uint8_t *buffer, uct_mem_h memh, size_t length,
+           const remote_t *remote, uint64_t offset);
+
+/* The next message of the sequence that the peer checks. */
+void send_bcopy(size_t length);
+void expect_messages(void);
+
+/* ---- the tests ---- */
+
+#define DECLARE(_name) void _name(void **state)
+
+DECLARE(test_am_in_order);
+DECLARE(test_pending_keeps_order);
+DECLARE(test_pending_purge);
+DECLARE(test_zcopy_sizes);
+DECLARE(test_short_and_bcopy);
+DECLARE(test_zero_length);
+DECLARE(test_iov_with_stride);
+DECLARE(test_fence_orders_visibility);
+DECLARE(test_iface_flush);
+DECLARE(test_shared_completion);
+DECLARE(test_cache_keeps_registration);
+DECLARE(test_source_remapped);
+DECLARE(test_heap_reused);
+DECLARE(test_target_remapped);
+
+#endif
