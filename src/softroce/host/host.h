@@ -109,6 +109,9 @@ typedef struct sroce_host_qp {
     uint32_t dest_qpn; /* RC: the peer's; 0: not connected */
     uint32_t grant_bytes; /* reserved at the rates, 0: nothing */
     mrail_ns_t grant_ns;  /* when they may leave */
+    uint64_t poll_epoch; /* of the posts that are counted, see verbs_ops.c */
+    unsigned posts;
+    mrail_ns_t credit_since_ns; /* waits for credit since then, 0: does not */
     int backlogged; /* had more to send since its last batch */
     uint32_t dest_ip; /* that dest_dev was looked up for */
     int dest_dev;     /* device index, -1: outside of the session */
@@ -178,6 +181,8 @@ struct sroce_host_ctx {
     mrail_rng_t rng;
     uint64_t core_base[SROCE_CORE_CNT_MAX]; /* of the slot's former owners */
     sroce_txrun_t run;
+
+    uint64_t poll_epoch; /* +1 with each poll */
 
     /* Service thread's view. */
     _Atomic uint64_t app_rounds; /* the application's progress calls */

@@ -24,6 +24,10 @@
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
 /* Runs of one round, so that receiving gets its turn. */
 #define TX_RUNS_PER_ROUND 8
+/* A sender that has waited so long for credit goes before others, as long as
+ * it asks at least every TX_TURN_BEAT_NS (it may be killed, or not run). */
+#define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
+#define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
 #define TX_DELAY_MAX_BYTES (64u << 20)
 
 typedef enum tx_result {
@@ -75,6 +79,61 @@ static unsigned tx_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     } while (!atomic_compare_exchange_weak(&slot->rx_held, &held,
                                            held + (int64_t)got * each));
     return got;
+}
+
+/*
+ * Whose turn it is when credit is short.  Whoever runs at the moment in which
+ * the receiver reads would take it all; with more processes than cores some
+ * would never get any.  So a sender that has waited TX_TURN_NS goes first, and
+ * the others hold back as long as it keeps asking.
+ */
+static uint64_t tx_turn_id(const sroce_host_ctx_t *ctx)
+{
+    return ctx->dev_index * SROCE_SESSION_SLOTS + ctx->slot_index + 1;
+}
+
+static int tx_turn_is_mine(const sroce_host_qp_t *qp, sroce_slot_t *slot,
+                           mrail_ns_t now_ns)
+{
+    uint64_t waiter =
+        atomic_load_explicit(&slot->waiter, memory_order_relaxed);
+
+    if (MRAIL_LIKELY(waiter == 0) ||
+        ((waiter & 0xffff) == tx_turn_id(qp->ctx))) {
+        return 1;
+    }
+    if ((int64_t)(now_ns - slot->waiter_beat_ns) > (int64_t)TX_TURN_BEAT_NS) {
+        atomic_compare_exchange_strong(&slot->waiter, &waiter, 0);
+        return 1;
+    }
+    return now_ns < (waiter >> 16) * MRAIL_NS_PER_US + TX_TURN_NS;
+}
+
+static void tx_turn_ask(sroce_host_qp_t *qp, sroce_slot_t *slot,
+                        mrail_ns_t now_ns)
+{
+    uint64_t waiter = slot->waiter, mine;
+
+    if (qp->credit_since_ns == 0) {
+        qp->credit_since_ns = now_ns;
+    }
+    mine = (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
+    if (((waiter == 0) || (waiter > mine)) &&
+        atomic_compare_exchange_strong(&slot->waiter, &waiter, mine)) {
+        waiter = mine;
+    }
+    if ((waiter & 0xffff) == tx_turn_id(qp->ctx)) {
+        slot->waiter_beat_ns = now_ns;
+    }
+}
+
+static void tx_turn_done(sroce_host_qp_t *qp, sroce_slot_t *slot)
+{
+    uint64_t mine =
+        (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
+
+    atomic_compare_exchange_strong(&slot->waiter, &mine, 0);
+    qp->credit_since_ns = 0;
 }
 
 static void tx_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
@@ -413,6 +472,29 @@ static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
                         .iov_count = run->iov_count};
 }
 
+/* Credit for up to `num` packets; small ones do not queue for their turn. */
+static unsigned tx_credit_rc(sroce_host_qp_t *qp, unsigned dest_slot,
+                             uint32_t seg_bytes, unsigned num,
+                             mrail_ns_t now_ns)
+{
+    sroce_slot_t *slot = &tx_dest(qp->dest_dev)->slots[dest_slot];
+
+    if (seg_bytes <= SROCE_RATE_SMALL_BYTES) {
+        return tx_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
+                              num);
+    }
+    num = tx_turn_is_mine(qp, slot, now_ns)
+              ? tx_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
+                               num)
+              : 0;
+    if (num == 0) {
+        tx_turn_ask(qp, slot, now_ns);
+    } else if (MRAIL_UNLIKELY(qp->credit_since_ns != 0)) {
+        tx_turn_done(qp, slot);
+    }
+    return num;
+}
+
 /* RC: the destination is known before.  *sent_p: bytes that left the core. */
 static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               uint32_t max_bytes, mrail_ns_t now_ns,
@@ -426,7 +508,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if (inside) {
-        num = tx_credit_take(ctx, qp->dest_dev, slot, info->next_bytes, num);
+        num = tx_credit_rc(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {
             return tx_wait(qp, SROCE_CNT_WAIT_CREDIT,
                            now_ns + TX_CREDIT_RETRY_NS);
