@@ -82,7 +82,7 @@ AC_DEFUN([MRAIL_UCX_PROBES], [
     AC_CHECK_MEMBERS([uct_md_attr_v2_t.cache_mem_types], [], [],
                      [MRAIL_UCX_INCLUDES])
     AC_CHECK_DECLS([uct_md_base_md_query, uct_base_rkey_compare,
-                    uct_base_iface_is_reachable, uct_base_ep_is_connected,
+                    uct_base_iface_is_reachable,
                     uct_iface_base_query_v2, uct_iface_scope_is_reachable,
                     uct_iface_is_reachable_params_addrs_valid,
                     uct_base_ep_am_short_iov, UCT_FLUSH_FLAG_REMOTE,
@@ -168,8 +168,9 @@ AC_DEFUN([MRAIL_CHECK_UCX_HEADERS], [
     UCX_LIBS="-luct -lucs"
     UCP_LIBS="-lucp"
     AS_IF([test -n "$UCX_LIBDIR"], [
-        UCX_LIBS="-L$UCX_LIBDIR $UCX_LIBS"
-        UCP_LIBS="-L$UCX_LIBDIR $UCP_LIBS"
+        # A UCX outside the linker's path must also be found at run time.
+        UCX_LIBS="-L$UCX_LIBDIR -Wl,-rpath,$UCX_LIBDIR $UCX_LIBS"
+        UCP_LIBS="-L$UCX_LIBDIR -Wl,-rpath,$UCX_LIBDIR $UCP_LIBS"
     ])
     AC_SUBST([UCP_LIBS])
 

@@ -44,9 +44,10 @@
     X(SEG_SIZE, "8k", SIZE, seg_size,                                         \
       "Largest buffered active message. Every receive buffer has this\n"      \
       "size.")                                                                \
-    X(AM_CREDITS, "16", UINT, am_credits,                                     \
-      "Active messages that a peer may have under way on one lane, 4 to\n"    \
-      "1024; each takes a receive buffer there.")                             \
+    X(AM_CREDITS, "32", UINT, am_credits,                                     \
+      "Active messages that a peer may have under way on its first lane, 4\n" \
+      "to 1024, and a quarter of it on each other rail; each takes a receive\n" \
+      "buffer there.")                             \
     X(TX_DEPTH, "128", UINT, tx_depth,                                        \
       "Send queue entries of a QP, 16 to 4096.")                              \
     X(SEGMENT, "auto", SIZE, segment,                                         \
@@ -55,8 +56,8 @@
     X(STRIPE_THRESH, "32k", SIZE, stripe_thresh,                              \
       "A PUT or GET below this size travels whole on one lane.")              \
     X(WINDOW, "auto", SIZE, window,                                           \
-      "Bytes that a lane may have under way; 'auto' is 2 ms of work at the\n" \
-      "measured speed, at least two segments.")                          \
+      "Bytes that a lane may have under way; 'auto' is 10 ms of work at the\n"\
+      "measured speed, at least two segments.")                               \
     X(TIMEOUT, "14", UINT, timeout,                                           \
       "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31.")           \
     X(RETRY_CNT, "6", UINT, retry_cnt,                                        \

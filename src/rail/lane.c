@@ -97,7 +97,7 @@ static int mrail_lane_post_buffers(mrail_engine_t *engine, mrail_lane_t *lane)
 }
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
- * with half.  Fewer when the rail's SRQ runs short. */
+ * with a quarter.  Fewer when the rail's SRQ runs short. */
 static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
                                    unsigned num_pairs)
 {
@@ -111,7 +111,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     credits = engine->config.am_credits;
     if (lane->slot != 0) {
-        credits = MRAIL_MAX(credits / 2, 4u);
+        credits = MRAIL_MAX(credits / 4, 4u);
     }
     while ((credits > 2) && (credits + MRAIL_ACK_RESERVE > left / 4)) {
         credits /= 2;

@@ -206,7 +206,8 @@ ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
 int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
-/* Blocks until the data is here (progress without callbacks meanwhile). */
+/* Blocks until the data is here (progress without callbacks meanwhile); length
+ * at most attr.max_bcopy. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data,

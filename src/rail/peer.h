@@ -75,6 +75,7 @@ struct mrail_peer {
     uint64_t op_next;       /* id of the next RMA operation, from 1 */
     mrail_list_t ops;       /* mrail_op_t not complete, by id */
     mrail_list_t uncut;     /* those of them with bytes not posted yet */
+    size_t uncut_bytes;     /* of them all */
     mrail_list_t syncs;     /* mrail_sync_t: flushes and fences, in order */
     unsigned num_fences;    /* fences among them: nothing may be posted */
     mrail_lane_t *pin;      /* ... but on this lane, if not NULL */

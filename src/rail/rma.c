@@ -41,6 +41,7 @@ static void mrail_op_accept(mrail_op_t *op, size_t length)
 
     op->id = peer->op_next++;
     op->length = op->left = length;
+    peer->uncut_bytes += length;
     mrail_list_add_tail(&peer->ops, &op->list);
     mrail_list_add_tail(&peer->uncut, &op->uncut);
 }
@@ -183,11 +184,13 @@ static int mrail_op_pump(mrail_op_t *op, mrail_ns_t now_ns)
         index = op->whole
                     ? mrail_sched_pick_whole(peer->sched, peer->num_up, length)
                     : mrail_sched_pick(peer->sched, peer->num_up, op->left,
-                                       &params, now_ns, &length);
+                                       peer->uncut_bytes, &params, now_ns,
+                                       &length);
         if ((index < 0) ||
             (mrail_seg_post(op, peer->up[index], length, now_ns) != 0)) {
             return 0;
         }
+        peer->uncut_bytes -= length;
     }
     return 1;
 }
@@ -280,6 +283,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_ns_t now_ns)
 
 void mrail_rma_fail(mrail_peer_t *peer, int status)
 {
+    peer->uncut_bytes = 0;
     while (!mrail_list_empty(&peer->ops)) {
         mrail_op_t *op = mrail_list_head(&peer->ops, mrail_op_t, list);
 
@@ -504,7 +508,10 @@ int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
     int ret;
 
     mrail_iface_enter(iface);
-    op = mrail_rma_bounce(ep, MRAIL_OP_GET, &engine->tx_small, NULL, &ret);
+    op = mrail_rma_bounce(ep, MRAIL_OP_GET,
+                          (length <= MRAIL_TX_SMALL_AREA) ? &engine->tx_small
+                                                          : &engine->tx_big,
+                          NULL, &ret);
     if ((op == NULL) || (length == 0)) {
         if (op != NULL) {
             mrail_op_release(op);

@@ -31,13 +31,13 @@ static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
 }
 
 static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
-                                  double share, size_t remaining,
+                                  double share, size_t limit, size_t queued,
                                   const mrail_sched_params_t *params)
 {
     double segment;
 
     if (params->segment != 0) {
-        return MRAIL_MIN(params->segment, remaining);
+        return MRAIL_MIN(params->segment, limit);
     }
     if (lane->meter.count == 0) {
         segment = MRAIL_SCHED_SEGMENT_FIRST;
@@ -47,10 +47,10 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     }
     /* Never more than the lane's share of what is left: a long last segment
      * would leave the other lanes idle. */
-    segment = MRAIL_MIN(segment, share * (double)remaining);
+    segment = MRAIL_MIN(segment, share * (double)queued);
     segment = MRAIL_MAX(segment, MRAIL_SCHED_SEGMENT_MIN);
     /* Whole packets of the largest MTU. */
-    return MRAIL_MIN(((size_t)segment + 4095) & ~(size_t)4095, remaining);
+    return MRAIL_MIN(((size_t)segment + 4095) & ~(size_t)4095, limit);
 }
 
 static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
@@ -91,8 +91,9 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
 }
 
 int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
-                     size_t remaining, const mrail_sched_params_t *params,
-                     mrail_ns_t now_ns, size_t *segment_p)
+                     size_t limit, size_t queued,
+                     const mrail_sched_params_t *params, mrail_ns_t now_ns,
+                     size_t *segment_p)
 {
     mrail_sched_total_t total;
     double best_s = 0, best_slack_s = 0, all_s;
@@ -108,8 +109,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         if (!lane->usable || (rate <= 0)) {
             continue;
         }
-        segment = mrail_sched_segment(lane, rate, rate / total.rate, remaining,
-                                      params);
+        segment = mrail_sched_segment(lane, rate, rate / total.rate, limit,
+                                      queued, params);
         window = mrail_sched_window(lane, rate, segment, params);
         if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
             continue;
@@ -128,7 +129,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     /* When would everything be done if all lanes were kept busy?  A lane that
      * would finish later than that waits for a faster one, unless it has been
      * idle for as long as the segment takes: then the others are not moving. */
-    all_s = (total.inflight + (double)remaining) / total.rate;
+    all_s = (total.inflight + (double)queued) / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.inflight > 0) &&
         ((double)(now_ns - lanes[best]->meter.last_ns) <
          best_s * MRAIL_NS_PER_SEC)) {

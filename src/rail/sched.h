@@ -33,18 +33,20 @@ typedef struct mrail_sched_params {
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
  * no more.  At least two segments, at most MRAIL_SCHED_WINDOW_MAX bytes. */
-#define MRAIL_SCHED_WINDOW_NS (2 * MRAIL_NS_PER_MS)
+#define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_WINDOW_MAX (8u << 20)
 
 /*
- * Picks among lanes[0..count) for `remaining` > 0 bytes that are not cut yet.
- * Returns the index and the bytes to cut in *segment_p (1..remaining), or -1:
- * wait for a completion (only when some lane has work in flight, or none is
- * usable).
+ * Picks among lanes[0..count) for the next piece of an operation.  limit > 0:
+ * its bytes that are not cut yet; queued >= limit: those of all operations that
+ * wait, so that the end of one is not taken for the end of the work.  Returns
+ * the index and the bytes to cut in *segment_p (1..limit), or -1: wait for a
+ * completion (only when some lane has work in flight, or none is usable).
  */
 int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
-                     size_t remaining, const mrail_sched_params_t *params,
-                     mrail_ns_t now_ns, size_t *segment_p);
+                     size_t limit, size_t queued,
+                     const mrail_sched_params_t *params, mrail_ns_t now_ns,
+                     size_t *segment_p);
 
 /* The usable lane on which `length` bytes, kept whole, finish first; ties go
  * to the first.  -1: none is usable. */

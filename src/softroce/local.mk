@@ -11,6 +11,7 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/late.c \
     src/softroce/core/mr.c \
     src/softroce/core/pkt.c src/softroce/core/pkt.h \
+    src/softroce/core/post.c \
     src/softroce/core/qp.c \
     src/softroce/core/qp_moves.c \
     src/softroce/core/req.c \

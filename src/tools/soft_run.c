@@ -338,6 +338,14 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session)
                       params->num_nodes, params->num_rails);
         return -EINVAL;
     }
+    if ((params->base_addr != 0) &&
+        ((ntohl(session->devs[0].addr) & 0xffff0000u) != params->base_addr)) {
+        soft_complain("session '%s' has addresses %u.%u.*, not those of "
+                      "--base; end its jobs or choose another --session",
+                      session->name, ntohl(session->devs[0].addr) >> 24,
+                      (ntohl(session->devs[0].addr) >> 16) & 0xff);
+        return -EINVAL;
+    }
     if ((run->given_icrc &&
          ((session->flags ^ params->flags) & SROCE_SESSION_F_ICRC)) ||
         (run->given_mtu && (session->mtu != params->mtu))) {

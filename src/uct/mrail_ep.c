@@ -353,6 +353,45 @@ void uct_mrail_ep_pending_purge(uct_ep_h tl_ep,
     ucs_arbiter_group_purge(&iface->arbiter, &ep->pending, purge_one, &args);
 }
 
+/* ---- addresses ---------------------------------------------------------- */
+
+#if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
+static void keep_addresses(uct_mrail_ep_t *ep, uct_mrail_iface_t *iface,
+                           const uct_ep_params_t *params)
+{
+    uct_mrail_md_t *md = ucs_derived_of(iface->super.md, uct_mrail_md_t);
+
+    memcpy(ep->device_addr, params->dev_addr,
+           mrail_device_addr_size(md->engine));
+    memcpy(ep->iface_addr, params->iface_addr,
+           mrail_iface_addr_size(iface->iface));
+}
+
+int uct_mrail_ep_is_connected(const uct_ep_h tl_ep,
+                              const uct_ep_is_connected_params_t *params)
+{
+    uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
+    uct_mrail_iface_t *iface =
+        ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
+    uct_mrail_md_t *md = ucs_derived_of(iface->super.md, uct_mrail_md_t);
+    const void *device_addr = UCS_PARAM_VALUE(
+        UCT_EP_IS_CONNECTED_FIELD, params, device_addr, DEVICE_ADDR, NULL);
+    const void *iface_addr = UCS_PARAM_VALUE(
+        UCT_EP_IS_CONNECTED_FIELD, params, iface_addr, IFACE_ADDR, NULL);
+
+    return device_addr != NULL && iface_addr != NULL &&
+           memcmp(device_addr, ep->device_addr,
+                  mrail_device_addr_size(md->engine)) == 0 &&
+           memcmp(iface_addr, ep->iface_addr,
+                  mrail_iface_addr_size(iface->iface)) == 0;
+}
+#else
+static void keep_addresses(uct_mrail_ep_t *ep, uct_mrail_iface_t *iface,
+                           const uct_ep_params_t *params)
+{
+}
+#endif
+
 /* ---- class -------------------------------------------------------------- */
 
 static void warn_not_purged(uct_pending_req_t *req, void *arg)
@@ -376,8 +415,10 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_ep_t, const uct_ep_params_t *params)
                                               &self->ep));
     if (status != UCS_OK) {
         ucs_arbiter_group_cleanup(&self->pending);
+        return status;
     }
-    return status;
+    keep_addresses(self, iface, params);
+    return UCS_OK;
 }
 
 static UCS_CLASS_CLEANUP_FUNC(uct_mrail_ep_t)

@@ -10,10 +10,20 @@ typedef struct uct_mrail_ep {
     uct_base_ep_t super;
     mrail_ep_t *ep;
     ucs_arbiter_group_t pending; /* oldest first; later operations wait */
+#if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
+    uint8_t device_addr[MRAIL_DEVICE_ADDR_MAX]; /* of the peer */
+    uint8_t iface_addr[MRAIL_IFACE_ADDR_MAX];
+#endif
 } uct_mrail_ep_t;
 
 UCS_CLASS_DECLARE_NEW_FUNC(uct_mrail_ep_t, uct_ep_t, const uct_ep_params_t *);
 UCS_CLASS_DECLARE_DELETE_FUNC(uct_mrail_ep_t, uct_ep_t);
+
+#if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
+/* 1 if the endpoint was made for these addresses. */
+int uct_mrail_ep_is_connected(const uct_ep_h tl_ep,
+                              const uct_ep_is_connected_params_t *params);
+#endif
 
 /* The operations of uct_iface_ops_t; contracts in uct/api/uct.h. */
 ucs_status_t uct_mrail_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,

@@ -104,7 +104,7 @@ static int is_reachable(const uct_iface_h tl_iface,
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     uct_mrail_md_t *md = ucs_derived_of(iface->super.md, uct_mrail_md_t);
 
-    return device_addr != NULL && iface_addr != NULL &&
+    return device_addr != NULL &&
            mrail_addr_is_reachable(md->engine, device_addr, iface_addr);
 }
 
@@ -237,7 +237,7 @@ static uct_iface_internal_ops_t internal_ops = {
     .iface_is_reachable_v2 = is_reachable_v2,
 #endif
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
-    .ep_is_connected = uct_base_ep_is_connected,
+    .ep_is_connected = uct_mrail_ep_is_connected,
 #endif
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_GET_DEVICE_EP
     .ep_get_device_ep = UCT_MRAIL_UNSUPPORTED(uct_ep_get_device_ep_func_t),

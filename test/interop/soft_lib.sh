@@ -31,7 +31,7 @@ status() { $SOFT status --session $SESSION --json; }
 
 # Sum of a counter over all devices of the session.
 counter() {
-    status | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {print n + 0}'
+    status | sed 's/"protocol": {[^}]*}//' | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {printf "%.0f\n", n}'
 }
 
 # Server and client of a verbs program: pair NAME ARGS...; the client gets

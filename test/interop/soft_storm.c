@@ -37,6 +37,7 @@ typedef struct entry {
 typedef struct shared {
     _Atomic int arrived;
     _Atomic int failed;
+    _Atomic int done;
     _Atomic uint64_t ops[MAX_PROCS];
     _Atomic uint64_t bad[MAX_PROCS];
     _Atomic uint64_t err[MAX_PROCS]; /* failed towards a live process */
@@ -334,13 +335,15 @@ static void run(void)
     double start = now(), end = start + opt.seconds, last = start;
     double middle = start + opt.seconds / 2, gap = 0;
     uint64_t at_kill = 0;
+    int killed = 0;
 
     while (now() < end) {
-        if ((now() > middle) && (at_kill == 0)) {
+        if ((now() > middle) && !killed) {
             if (will_be_killed(me)) {
                 kill(getpid(), SIGKILL);
             }
-            at_kill = shared->ops[me] + 1;
+            at_kill = shared->ops[me];
+            killed = 1;
         }
         for (int r = 0; r < opt.rails; ++r) {
             for (int peer = 0; peer < opt.procs; ++peer) {
@@ -366,6 +369,12 @@ static void run(void)
                         "completed\n",
                 me, outstanding());
         atomic_fetch_add(&shared->err[me], 1);
+    }
+    /* Who is ready first still answers the others. */
+    atomic_fetch_add(&shared->done, 1);
+    while ((shared->done < opt.procs - opt.kill) && (now() < end) &&
+           !shared->failed) {
+        poll_all();
     }
 }
 
@@ -418,10 +427,7 @@ static void child(void)
     }
     barrier(2);
     run();
-    if (!opt.kill) {
-        barrier(3);
-        check_all();
-    }
+    check_all();
     for (int r = 0; opt.calm && (r < opt.rails); ++r) {
         for (int peer = 0; peer < opt.procs; ++peer) {
             ibv_destroy_qp(rails[r].qps[peer]);

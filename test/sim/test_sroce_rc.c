@@ -327,6 +327,31 @@ static void test_retry_exceeded(void **state)
     world_cleanup(&w);
 }
 
+/* An owner that was away does not find its retries used up. */
+static void test_late_timers(void **state)
+{
+    world_params_t p = {.timeout = 10, .retry_cnt = 255,
+                        .probe_ns = MRAIL_NS_NEVER,
+                        .link = {.delay_ns = 1000}};
+    sroce_txrun_t run;
+    mrail_ns_t now;
+    world_t w;
+
+    world_init(&w, &p);
+    now = sroce_sim_now(w.sim);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 100, 0);
+    assert_int_equal(sroce_qp_pull(w.side[0].qp[0], now, 65000, 1, &run), 1);
+    for (int i = 0; i < 3; ++i) {
+        now += 200 * MRAIL_NS_PER_MS;
+        assert_true(sroce_dev_timers(w.side[0].dev, now) > now);
+        assert_int_equal(sroce_cq_pending(w.side[0].scq), 0);
+    }
+    now += 200 * MRAIL_NS_PER_MS;
+    sroce_dev_timers(w.side[0].dev, now);
+    world_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
+    world_cleanup(&w);
+}
+
 static void test_port_back_in_time(void **state)
 {
     world_params_t p = {.timeout = 10, .link = {.delay_ns = 1000}};
@@ -575,6 +600,65 @@ static void test_every_single_loss(void **state)
     }
 }
 
+/* What is worth a run of its own is sent at once, the rest may wait. */
+static void test_urgent(void **state)
+{
+    world_params_t p = {.link = {.delay_ns = 1000}};
+    sroce_txrun_t run;
+    sroce_qp_t *qp;
+    world_t w;
+
+    world_init(&w, &p);
+    qp = w.side[0].qp[0];
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
+    assert_true(sroce_qp_urgent(qp)); /* nothing is on its way */
+    assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
+                     1);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 2, 0, 8, 0);
+    assert_false(sroce_qp_urgent(qp));
+    for (uint64_t i = 0; i < 15; ++i) {
+        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, 0, 8, 0);
+    }
+    assert_true(sroce_qp_urgent(qp));
+    /* They leave as one run: equal packets side by side. */
+    assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
+                     16);
+    assert_int_equal(run.seg_bytes * 16, run.length);
+    assert_int_equal(run.iov_count, 1);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 4, 0, 4096, 0);
+    assert_true(sroce_qp_urgent(qp));
+    world_expect(&w, w.side[0].scq, 4, IBV_WC_SUCCESS);
+    world_settle(&w);
+    assert_false(sroce_qp_peek(qp, sroce_sim_now(w.sim),
+                               &(sroce_txinfo_t){0}));
+    world_cleanup(&w);
+}
+
+/* A long READ by the peer and our own requests take turns. */
+static void test_turns(void **state)
+{
+    world_params_t p = {.mtu = IBV_MTU_4096, .link = {.delay_ns = 1000}};
+    unsigned responses = 0;
+    sroce_txrun_t run;
+    world_t w;
+
+    world_init(&w, &p);
+    world_send(&w, 1, 0, IBV_WR_RDMA_READ, SIG, 1, 0, 500000, 0);
+    assert_true(sroce_sim_step(w.sim)); /* the request arrives */
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 2, 0, 500000, 0);
+    for (int i = 0; i < 8; ++i) {
+        assert_true(sroce_qp_pull(w.side[0].qp[0], sroce_sim_now(w.sim),
+                                  20000, 4, &run) > 0);
+        responses += (run.arena[0] >= SROCE_OP_READ_FIRST);
+    }
+    assert_int_equal(responses, 4);
+    /* All these packets are lost; it comes right. */
+    world_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
+    world_expect(&w, w.side[1].scq, 1, IBV_WC_SUCCESS);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
 /* ---- SQD, source ports ---- */
 
 static void test_sqd_moves_port(void **state)
@@ -816,6 +900,7 @@ int main(void)
         cmocka_unit_test(test_rnr_retry_exceeded),
         cmocka_unit_test(test_rnr_forever),
         cmocka_unit_test(test_retry_exceeded),
+        cmocka_unit_test(test_late_timers),
         cmocka_unit_test(test_port_back_in_time),
         cmocka_unit_test(test_remote_errors),
         cmocka_unit_test(test_recv_protection),
@@ -824,6 +909,8 @@ int main(void)
         cmocka_unit_test(test_srq),
         cmocka_unit_test(test_srq_half_message),
         cmocka_unit_test(test_every_single_loss),
+        cmocka_unit_test(test_urgent),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_sqd_moves_port),
         cmocka_unit_test(test_sport),
         cmocka_unit_test(test_drops_are_counted),

@@ -1,6 +1,6 @@
 # test/ucx: the transport under UCX and Open MPI, on software rails.
 UCX_SCRIPT_TESTS = test/ucx/uct.sh test/ucx/info.sh test/ucx/perf.sh \
-    test/ucx/loading.sh
+    test/ucx/loading.sh test/ucx/install.sh
 EXTRA_DIST += test/ucx/common.sh $(UCX_SCRIPT_TESTS)
 
 if HAVE_UCX

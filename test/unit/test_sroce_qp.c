@@ -4,6 +4,7 @@
 #include "sroce_world.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "softroce/core/core.h"
@@ -378,6 +379,42 @@ static void test_srq_resize(void **state)
     world_cleanup(&w);
 }
 
+/* The heap against a plain list: set, lower, delete, in any order. */
+static void test_timer_heap(void **state)
+{
+    enum { NUM = 300 };
+    static sroce_qp_t qps[NUM];
+    sroce_dev_t dev = {.num_timers = 0};
+    mrail_ns_t want[NUM];
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 11);
+    assert_int_equal(sroce_timer_reserve(&dev, NUM), 0);
+    for (unsigned i = 0; i < NUM; ++i) {
+        qps[i].dev = &dev;
+        want[i] = MRAIL_NS_NEVER;
+    }
+    for (unsigned n = 0; n < 20000; ++n) {
+        unsigned i = mrail_rng_below(&rng, NUM);
+        mrail_ns_t ns = 1 + mrail_rng_below(&rng, 1000000);
+        mrail_ns_t least = MRAIL_NS_NEVER;
+
+        if (mrail_rng_below(&rng, 3) == 0) {
+            sroce_timer_del(&qps[i]);
+            want[i] = MRAIL_NS_NEVER;
+        } else {
+            /* A later deadline is found out when the key comes up. */
+            sroce_timer_set(&qps[i], ns);
+            want[i] = MRAIL_MIN(want[i], ns);
+        }
+        for (unsigned k = 0; k < NUM; ++k) {
+            least = MRAIL_MIN(least, want[k]);
+        }
+        assert_true(sroce_dev_deadline(&dev) == least);
+    }
+    free(dev.timers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cq_contents),
         cmocka_unit_test(test_srq_resize),
+        cmocka_unit_test(test_timer_heap),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -187,6 +187,7 @@ typedef struct sroce_req {
     uint8_t failed;        /* the WQE at fail_idx cannot be sent */
     uint8_t drained_event; /* SQ_DRAINED is due */
     uint8_t probes;        /* since progress */
+    uint8_t late;          /* timeouts forgiven since progress */
     uint8_t probe_due;
     uint8_t rtt_active;
     enum ibv_wc_status fail_status;
@@ -256,6 +257,7 @@ struct sroce_qp {
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
     uint8_t active; /* announced by ops.qp_active */
+    uint8_t req_turn; /* requests go before READ responses in the next run */
     int access;
     sroce_av_t av;
     uint16_t sport; /* of av */
@@ -402,7 +404,7 @@ void sroce_tx_end(sroce_tx_t *tx, sroce_dev_t *dev, uint32_t bytes,
                   uint32_t payload_bytes, uint32_t dst_ip, uint16_t sport,
                   uint8_t tos);
 
-/* ---- Requester (req.c) ---- */
+/* ---- Requester (post.c, req.c) ---- */
 
 static inline sroce_swqe_t *sroce_req_wqe(const sroce_req_t *req, uint32_t idx)
 {

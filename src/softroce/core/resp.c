@@ -533,6 +533,30 @@ uint32_t sroce_resp_run_bytes(sroce_qp_t *qp)
     return (uint32_t)MRAIL_MIN(bytes, SROCE_RUN_BYTES);
 }
 
+/* The request's memory is gone: it is refused after all. */
+static int resp_rd_refuse(sroce_qp_t *qp, sroce_rdres_t *rd)
+{
+    rd->pending = 0;
+    --qp->resp.rd_pending;
+    resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
+    qp->resp.ack_psn = rd->cur_psn;
+    return 0;
+}
+
+static void resp_rd_advance(sroce_qp_t *qp, sroce_rdres_t *rd, uint32_t bytes)
+{
+    if (!rd->atomic) {
+        rd->cur_psn = mrail_psn_add(rd->cur_psn, 1);
+        rd->addr += bytes;
+        rd->length -= bytes;
+    }
+    if (--rd->cur_left == 0) {
+        rd->pending = 0;
+        rd->again = 1;
+        --qp->resp.rd_pending;
+    }
+}
+
 int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx)
 {
     sroce_rdres_t *rd = resp_rd_first(&qp->resp);
@@ -549,14 +573,9 @@ int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx)
     if (n != 0) {
         from = sroce_mr_find(qp->dev, qp->pd, rd->rkey, rd->addr, n,
                              IBV_ACCESS_REMOTE_READ);
-    }
-    if ((n != 0) && (from == NULL)) {
-        /* Deregistered since: the request is refused after all. */
-        rd->pending = 0;
-        --qp->resp.rd_pending;
-        resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
-        qp->resp.ack_psn = rd->cur_psn;
-        return 0;
+        if (from == NULL) {
+            return resp_rd_refuse(qp, rd);
+        }
     }
     hdr = sroce_tx_begin(tx, op->hdr_bytes);
     sroce_bth_put(hdr, opcode, 0, sroce_pad(n), qp->dest_qpn, 0, rd->cur_psn);
@@ -570,16 +589,7 @@ int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx)
         sroce_tx_payload(tx, from, n);
     }
     sroce_tx_end(tx, qp->dev, bytes, n, qp->av.ip, qp->sport, qp->av.tos);
-    if (!rd->atomic) {
-        rd->cur_psn = mrail_psn_add(rd->cur_psn, 1);
-        rd->addr += n;
-        rd->length -= n;
-    }
-    if (--rd->cur_left == 0) {
-        rd->pending = 0;
-        rd->again = 1;
-        --qp->resp.rd_pending;
-    }
+    resp_rd_advance(qp, rd, n);
     return 1;
 }
 

@@ -195,6 +195,13 @@ typedef struct sroce_txinfo {
 int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p);
 
 /*
+ * Should what was just posted be sent at once?  0: acknowledgements are under
+ * way that bring the owner back, and too little is queued for a good run; it
+ * may wait for the next progress call, which then sends it as one run.
+ */
+int sroce_qp_urgent(const sroce_qp_t *qp);
+
+/*
  * Commits the next packets of the QP to *run, at most `max_bytes` of UDP
  * payload and `max_pkts` packets (a limit below one packet gives none).
  * Returns run->num_pkts, 0 if there is nothing to send.  Acknowledgements and

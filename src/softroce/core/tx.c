@@ -3,8 +3,10 @@
  * that fills them from a QP's three sources: READ and atomic responses,
  * requests, acknowledgements.
  *
- * An acknowledgement goes last, where it may share the run with requests
- * (it is shorter than most); if it did not fit it goes first the next time.
+ * Responses and requests take turns at being first, so that neither waits for
+ * all of the other.  An acknowledgement goes last, where it may share the run
+ * with requests (it is shorter than most); if it did not fit it goes first the
+ * next time.
  */
 #include "config.h"
 
@@ -12,6 +14,9 @@
 
 /* Payload up to here is copied into the arena: fewer iovecs cost less. */
 #define COPY_MAX 256
+/* Queued work of this many requests, or one this long, is worth a run. */
+#define RUN_WQES 16
+#define RUN_WQE_BYTES 2048
 
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos)
@@ -199,6 +204,7 @@ static uint32_t tx_run_bytes(const sroce_qp_t *qp, const sroce_txreq_t *next)
 int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p)
 {
     sroce_txreq_t next;
+    int has_req;
 
     (void)now_ns;
     info_p->dst_ip = qp->av.ip;
@@ -207,15 +213,16 @@ int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p)
         qp->active = 0;
         return 0;
     }
-    if (qp->resp.rd_pending != 0) {
+    has_req = sroce_req_next(qp, &next);
+    if ((qp->resp.rd_pending != 0) && !(has_req && qp->req_turn)) {
         info_p->next_bytes = sroce_resp_next_bytes(qp);
         info_p->run_bytes = sroce_resp_run_bytes(qp);
         return 1;
     }
-    if (sroce_req_next(qp, &next)) {
+    if (has_req) {
         info_p->next_bytes = next.bytes;
         info_p->run_bytes = tx_run_bytes(qp, &next);
-        if (qp->resp.ack_late) {
+        if (qp->resp.ack_late && tx_ack_ready(qp)) {
             info_p->next_bytes = SROCE_ACK_BYTES;
         }
         if (qp->type == IBV_QPT_UD) {
@@ -232,6 +239,24 @@ int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p)
     return 0;
 }
 
+int sroce_qp_urgent(const sroce_qp_t *qp)
+{
+    const sroce_req_t *req = &qp->req;
+
+    return (qp->type != IBV_QPT_RC) || (req->psn_next == req->psn_una) ||
+           (req->head - req->cur >= RUN_WQES) ||
+           ((req->head != req->cur) &&
+            (sroce_req_wqe(req, req->head - 1)->length >= RUN_WQE_BYTES));
+}
+
+static void tx_requests(sroce_qp_t *qp, sroce_tx_t *tx)
+{
+    sroce_txreq_t next;
+
+    while (sroce_req_next(qp, &next) && sroce_req_send(qp, tx, &next)) {
+    }
+}
+
 unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
                        unsigned max_pkts, sroce_txrun_t *run)
 {
@@ -239,7 +264,6 @@ unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
                      .now_ns = now_ns,
                      .max_bytes = MRAIL_MIN(max_bytes, SROCE_RUN_BYTES),
                      .max_pkts = MRAIL_MIN(max_pkts, SROCE_RUN_PKTS)};
-    sroce_txreq_t next;
 
     run->num_pkts = 0;
     run->length = 0;
@@ -251,10 +275,13 @@ unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
     if (qp->resp.ack_late && tx_ack_ready(qp)) {
         sroce_resp_send_ack(qp, &tx);
     }
+    if (qp->req_turn) {
+        tx_requests(qp, &tx);
+    }
     while ((qp->resp.rd_pending != 0) && sroce_resp_send(qp, &tx)) {
     }
-    while (sroce_req_next(qp, &next) && sroce_req_send(qp, &tx, &next)) {
-    }
+    tx_requests(qp, &tx);
+    qp->req_turn = !qp->req_turn;
     if (tx_ack_ready(qp)) {
         qp->resp.ack_late = (sroce_resp_send_ack(qp, &tx) == 0);
     }

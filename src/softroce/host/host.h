@@ -182,8 +182,9 @@ struct sroce_host_ctx {
     /* Service thread's view. */
     _Atomic uint64_t app_rounds; /* the application's progress calls */
     uint64_t seen_rounds;
-    int watched; /* rx_fd is armed in the epoll set; ctx->lock */
-    int armed;   /* polls for which an armed CQ counts; ctx->lock */
+    /* Written with ctx->lock; the service thread peeks without. */
+    _Atomic int watched; /* rx_fd is armed in the epoll set */
+    _Atomic int armed;   /* polls for which an armed CQ still counts */
     int port_down; /* as last reported by an async event */
     int async_write_fd;
     unsigned async_reported; /* port events read */

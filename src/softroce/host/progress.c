@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@
  * does not mean to block (one is usual before blocking). */
 #define SERVICE_ARMED_POLLS 16
 #define SERVICE_ROUNDS 64
+#define SERVICE_SPIN_NS (50 * MRAIL_NS_PER_US)
 #define SERVICE_PAUSE_NS (10 * MRAIL_NS_PER_US)
 #define SERVICE_MAX_NS (1000 * MRAIL_NS_PER_MS)
 #define SERVICE_EVENTS 16
@@ -75,6 +77,12 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Service thread ---- */
 
+/* Service thread only. */
+static int service_blind;  /* sleep this time without looking at descriptors */
+static int service_kicked = 1; /* the keeper's connection may have something */
+static int service_active; /* the last round took packets in */
+static int service_spins;  /* this round is not after a sleep */
+
 void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
 {
     struct epoll_event event = {.events = watch ? EPOLLIN : 0,
@@ -103,10 +111,16 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
     uint64_t app_rounds =
         atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed);
     mrail_ns_t deadline_ns, tx_ns;
-    unsigned rounds = 0;
+    unsigned rounds = 0, num;
 
+    if ((app_rounds != ctx->seen_rounds) && !ctx->armed && !ctx->watched) {
+        ctx->seen_rounds = app_rounds;
+        return mrail_clock_now() + SERVICE_WATCH_NS;
+    }
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
-        return mrail_clock_now() + SERVICE_BUSY_NS; /* not away */
+        /* Not away.  Its socket may be readable: do not let that wake us. */
+        service_blind = 1;
+        return mrail_clock_now() + SERVICE_BUSY_NS;
     }
     sroce_event_check_port(ctx);
     sroce_host_ctx_publish(ctx);
@@ -119,9 +133,12 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
     ctx->seen_rounds = app_rounds;
     sroce_service_watch(ctx, 1);
     do {
-        ctx->rx_skipped = PROGRESS_RX_EVERY; /* look at the socket */
-    } while (((sroce_progress(ctx) != 0) ||
-              !mrail_list_empty(&ctx->ready)) &&
+        if (!service_spins) {
+            ctx->rx_skipped = PROGRESS_RX_EVERY; /* look at the socket */
+        }
+        num = sroce_progress(ctx);
+        service_active |= (num != 0);
+    } while (((num != 0) || !mrail_list_empty(&ctx->ready)) &&
              (++rounds < SERVICE_ROUNDS));
     deadline_ns = sroce_dev_deadline(ctx->core);
     tx_ns = sroce_tx_deadline(ctx);
@@ -136,7 +153,10 @@ static mrail_ns_t sroce_service_round(void)
     sroce_host_ctx_t *ctx;
 
     pthread_mutex_lock(&sroce_host.lock);
-    sroce_host_read_keeper();
+    if (service_kicked) {
+        service_kicked = 0;
+        sroce_host_read_keeper();
+    }
     mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
         mrail_ns_t at_ns = sroce_service_serve(ctx);
 
@@ -155,6 +175,7 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     struct pollfd pollfd = {.fd = sroce_host.epoll_fd, .events = POLLIN};
     struct epoll_event events[SERVICE_EVENTS];
     uint64_t count;
+    int num;
 
     /* Never without a pause: a mutex is not fair, and the application may be
      * waiting for one of ours. */
@@ -162,26 +183,53 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     sleep_ns = MRAIL_MAX(sleep_ns, SERVICE_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
     ts.tv_nsec = (long)(sleep_ns % MRAIL_NS_PER_SEC);
+    if (service_blind) {
+        service_blind = 0;
+        nanosleep(&ts, NULL);
+        return;
+    }
     if (ppoll(&pollfd, 1, &ts, NULL) <= 0) {
         return;
     }
-    (void)!epoll_wait(sroce_host.epoll_fd, events, SERVICE_EVENTS, 0);
-    (void)!read(sroce_host.wake_fd, &count, sizeof(count));
+    num = epoll_wait(sroce_host.epoll_fd, events, SERVICE_EVENTS, 0);
+    for (int i = 0; i < num; ++i) {
+        if (events[i].data.ptr == NULL) {
+            service_kicked = 1;
+            (void)!read(sroce_host.wake_fd, &count, sizeof(count));
+        }
+    }
 }
 
 static void *sroce_service_main(void *arg)
 {
+    mrail_ns_t active_ns = 0;
+
     prctl(PR_SET_NAME, "mrail-soft");
     prctl(PR_SET_TIMERSLACK, 1000);
     for (;;) {
-        sroce_service_sleep(sroce_service_round());
+        mrail_ns_t at_ns, now_ns;
+
+        service_active = 0;
+        at_ns = sroce_service_round();
+        now_ns = mrail_clock_now();
+        if (service_active) {
+            active_ns = now_ns;
+        }
+        /* What has just come is mostly followed by more: sleeping between
+         * the packets of a transfer would cost more than it. */
+        service_spins = (now_ns - active_ns < SERVICE_SPIN_NS);
+        if (service_spins) {
+            sched_yield();
+        } else {
+            sroce_service_sleep(at_ns);
+        }
     }
     return NULL;
 }
 
 static int sroce_service_fds(void)
 {
-    struct epoll_event event = {.events = EPOLLIN};
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 
     sroce_host.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     sroce_host.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

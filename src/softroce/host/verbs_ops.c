@@ -20,6 +20,15 @@ static void ops_count_round(sroce_host_ctx_t *ctx)
         memory_order_relaxed);
 }
 
+static void ops_disarm(sroce_host_ctx_t *ctx)
+{
+    int armed = atomic_load_explicit(&ctx->armed, memory_order_relaxed);
+
+    if (MRAIL_UNLIKELY(armed != 0)) {
+        atomic_store_explicit(&ctx->armed, armed - 1, memory_order_relaxed);
+    }
+}
+
 static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
 {
     sroce_host_cq_t *cq = sroce_host_cq(ibv_cq);
@@ -31,7 +40,7 @@ static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
     }
     ops_count_round(ctx);
     pthread_mutex_lock(&ctx->lock);
-    ctx->armed -= (ctx->armed > 0);
+    ops_disarm(ctx);
     got = sroce_cq_poll(cq->core, num, wc);
     if (got == 0) {
         sroce_progress(ctx);

@@ -1,0 +1,92 @@
+#!/bin/bash
+# Bad input: each gets one clear sentence and the right exit status; nothing is
+# left behind, nothing crashes.
+. "$(dirname "$0")/soft_lib.sh"
+
+expect() { # status, words, command
+    local want=$1 words=$2
+    shift 2
+    timeout 10 "$@" >"$TMP/out" 2>&1
+    local got=$?
+    [ $got = "$want" ] || fail "$*: exit status $got, not $want"
+    [ -z "$words" ] || grep -q -- "$words" "$TMP/out" || { fail "$*: says not '$words'"; cat "$TMP/out"; }
+}
+
+s="--session $SESSION"
+expect 0 usage $SOFT --help
+expect 0 usage $SOFT ctl --help
+expect 0 usage $SOFT status --help
+expect 2 usage $SOFT
+expect 2 "rate '0'" $SOFT $s --rate 0 -- true
+expect 2 "rate '12x'" $SOFT $s --rate 12x -- true
+expect 2 "2 rates for 4 rails" $SOFT $s --rails 4 --rate 1M,2M -- true
+expect 2 "from 1 to 16" $SOFT $s --rails 17 -- true
+expect 2 "more than 256 devices" $SOFT $s --rails 16 --nodes 100 -- true
+expect 2 "neither on nor off" $SOFT $s --icrc maybe -- true
+expect 2 "not one of 256" $SOFT $s --mtu 1500 -- true
+expect 2 "session name" $SOFT --session ../x -- true
+expect 1 "nodes 0 to 0" $SOFT $s --node 3 -- true
+[ "$(cat /proc/sys/net/ipv4/ip_nonlocal_bind)" = 1 ] ||
+    expect 1 "has not all of the addresses" \
+        $SOFT --session $SESSION-b --base 198.51 -- true
+expect 127 "cannot run" $SOFT $s -- ./no-such-program
+expect 7 "" $SOFT $s -- sh -c 'exit 7'
+gone
+expect 0 "" $SOFT $s --base 127.77 -- \
+    sh -c "$SOFT $s --base 127.78 -- true; [ \$? = 1 ]"
+gone
+expect 1 "no session" $SOFT status $s
+expect 1 "no session" $SOFT ctl $s down
+expect 0 "does not exist" env MRAIL_SOFT=$SESSION \
+    LD_PRELOAD=./.libs/libmrail-softroce.so sh -c 'ibv_devices; true'
+
+hold
+expect 2 "rate '0'" $SOFT ctl $s rate=0
+expect 2 "is not an action" $SOFT ctl $s sideways
+expect 2 "from 0 to 1000000" $SOFT ctl $s loss=2000000
+expect 2 "rails 0 to 3" $SOFT ctl $s --rail 4 down
+expect 1 "has 1 nodes x 4 rails" $SOFT $s --rails 2 -- true
+expect 1 "has --icrc off" $SOFT $s --icrc on -- true
+
+# Garbage and strangers' packets are dropped and counted.
+addr=$(status | grep -o '127\.[0-9.]*' | head -1)
+soft ./soft_storm --procs 2 --seconds 1.5 >"$TMP/storm" 2>&1 &
+storm=$!
+sleep 0.7
+for i in $(seq 50); do
+    echo "x" >"/dev/udp/$addr/4791"
+    head -c $((RANDOM % 2000 + 1)) /dev/urandom >"/dev/udp/$addr/4791"
+    printf '\x06\x40\xff\xff\x00\x00\x00\x0%x' $((i % 8)) >"/dev/udp/$addr/4791"
+done 2>/dev/null
+wait $storm || { fail "garbage disturbed a job"; cat "$TMP/storm"; }
+short=$(counter drop_short) wrong=$(counter drop_misrouted)
+say "garbage: $short too short, $wrong for nobody"
+[ "$short" -gt 0 ] || fail "short packets were not counted"
+
+# More processes than a device has slots.
+soft ./soft_slots 129 >"$TMP/out" 2>&1 && fail "129 opens of one device"
+grep -q 'slots of the device are taken' "$TMP/out" ||
+    { fail "no sentence about slots"; head -3 "$TMP/out"; }
+soft ./soft_slots 128 || fail "128 opens of one device"
+(ulimit -n 1024; soft ./soft_storm --procs 4 --rails 4 --seconds 0.3) ||
+    fail "1024 descriptors are not enough"
+
+# A damaged file, another version, another mode.
+file=/dev/shm/mrail-soft.$(id -u).$SESSION
+cp "$file" "$TMP/good"
+printf 'X' | dd of="$file" bs=1 seek=0 conv=notrunc 2>/dev/null
+expect 1 "damaged" $SOFT status $s
+dd if="$TMP/good" of="$file" bs=8 count=1 conv=notrunc 2>/dev/null
+printf '\x63' | dd of="$file" bs=1 seek=8 conv=notrunc 2>/dev/null
+expect 1 "another version" $SOFT status $s
+dd if="$TMP/good" of="$file" bs=16 count=1 conv=notrunc 2>/dev/null
+chmod 644 "$file"
+expect 1 "mode 0600" $SOFT status $s
+chmod 600 "$file"
+expect 0 "soft3" $SOFT status $s
+release
+gone
+# Without a session the library lets everything through.
+n=$(LD_PRELOAD=./.libs/libmrail-softroce.so ibv_devices 2>&1 | grep -c soft)
+[ "$n" = 0 ] || fail "devices without a session"
+finish

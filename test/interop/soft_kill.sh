@@ -1,0 +1,52 @@
+#!/bin/bash
+# Processes that come, go and are killed while others send: these go on, get
+# their packets, and nothing is left behind; also when the keeper is killed.
+. "$(dirname "$0")/soft_lib.sh"
+
+SOFT_OPTIONS="--nodes 2 --rails 2"
+hold
+# A third of the processes kills itself half way.
+soft ./soft_storm --procs 9 --nodes 2 --rails 2 --kill 3 --seconds 2 \
+    >"$TMP/out" 2>&1 || { fail "survivors"; cat "$TMP/out"; }
+cat "$TMP/out"
+# Joins, exits and kills beside a long job that must not notice.
+soft ./soft_storm --procs 4 --nodes 2 --rails 2 --seconds 4 >"$TMP/long" 2>&1 &
+long=$!
+for _ in 1 2 3; do
+    soft ./soft_storm --procs 6 --nodes 2 --rails 2 --kill 3 --seconds 0.5 \
+        >/dev/null 2>&1
+    soft ./soft_storm --procs 3 --nodes 2 --rails 2 --seconds 0.3 --calm \
+        >/dev/null 2>&1 || fail "a job beside the long one"
+done
+wait $long || { fail "the long job"; cat "$TMP/long"; }
+cat "$TMP/long"
+lost=$(counter drop_misrouted)
+[ "$lost" = 0 ] || fail "$lost packets came to the wrong process"
+held=$(status | grep -c '"processes": [1-9]')
+[ "$held" = 0 ] || fail "dead processes still have slots"
+release
+gone
+
+# Kill everything at once, the keeper with it.
+SESSION=$SESSION-k
+hold
+soft ./soft_storm --procs 4 --seconds 3 >"$TMP/alone" 2>&1 &
+alone=$!
+sleep 0.7
+for p in /proc/[0-9]*; do
+    [ "$(cat "$p/comm" 2>/dev/null)" = mrail-softkeep ] || continue
+    if grep -q "mrail-soft.$(id -u).$SESSION\$" "$p/maps" 2>/dev/null; then
+        kill -9 "${p#/proc/}"
+        killed=1
+    fi
+done
+[ -n "${killed:-}" ] || fail "the session's keeper was not found"
+sleep 0.2
+timeout 5 $SOFT status --session $SESSION >/dev/null 2>&1 &&
+    fail "a session without a keeper is shown"
+release
+wait $alone || { fail "a job without a keeper"; cat "$TMP/alone"; }
+# The name can be used again at once.
+soft ./soft_storm --procs 2 --seconds 0.2 >/dev/null || fail "new session"
+gone
+finish
