@@ -24,10 +24,6 @@
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
 /* Runs of one round, so that receiving gets its turn. */
 #define TX_RUNS_PER_ROUND 8
-/* A sender that has waited so long for credit goes before others, as long as
- * it asks at least every TX_TURN_BEAT_NS (it may be killed, or not run). */
-#define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
-#define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
 #define TX_DELAY_MAX_BYTES (64u << 20)
 
 typedef enum tx_result {
@@ -36,120 +32,15 @@ typedef enum tx_result {
     TX_WAIT  /* not before qp->wake_ns */
 } tx_result_t;
 
-static sroce_session_dev_t *tx_dest(int dest_dev)
-{
-    return (dest_dev < 0) ? NULL : &sroce_host.session->devs[dest_dev];
-}
-
 static unsigned tx_slot_of(uint32_t qpn)
 {
     return (qpn & 0xffffff) >> SROCE_SESSION_QPN_BITS;
 }
 
-/* ---- Credit ---- */
-
-/* Takes credit for up to `num` packets of `seg_bytes`; how many it got.
- * What is taken is on record, in case that this process is killed. */
-static unsigned tx_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
-                               unsigned dest_slot, uint32_t seg_bytes,
-                               unsigned num)
-{
-    sroce_slot_t *slot = &tx_dest(dest_dev)->slots[dest_slot];
-    int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
-    int64_t held = atomic_load_explicit(&slot->rx_held, memory_order_relaxed);
-    int64_t limit = slot->rx_limit;
-    unsigned got;
-
-    /* The last quarter is for acknowledgements and their like: data of many
-     * senders must not hold up the answers that let them go on. */
-    if (seg_bytes > SROCE_RATE_SMALL_BYTES) {
-        limit -= limit / 4;
-    }
-
-    do {
-        int64_t room = limit - MRAIL_MAX(held, (int64_t)0);
-
-        got = (room < each) ? 0 : (unsigned)MRAIL_MIN(room / each, num);
-        if (got == 0) {
-            return 0;
-        }
-        ctx->slot->pend_dev = (uint32_t)dest_dev;
-        ctx->slot->pend_slot = dest_slot;
-        ctx->slot->pend_bytes = (uint32_t)(got * each);
-    } while (!atomic_compare_exchange_weak(&slot->rx_held, &held,
-                                           held + (int64_t)got * each));
-    return got;
-}
-
-/*
- * Whose turn it is when credit is short.  Whoever runs at the moment in which
- * the receiver reads would take it all; with more processes than cores some
- * would never get any.  So a sender that has waited TX_TURN_NS goes first, and
- * the others hold back as long as it keeps asking.
- */
-static uint64_t tx_turn_id(const sroce_host_ctx_t *ctx)
-{
-    return ctx->dev_index * SROCE_SESSION_SLOTS + ctx->slot_index + 1;
-}
-
-static int tx_turn_is_mine(const sroce_host_qp_t *qp, sroce_slot_t *slot,
-                           mrail_ns_t now_ns)
-{
-    uint64_t waiter =
-        atomic_load_explicit(&slot->waiter, memory_order_relaxed);
-
-    if (MRAIL_LIKELY(waiter == 0) ||
-        ((waiter & 0xffff) == tx_turn_id(qp->ctx))) {
-        return 1;
-    }
-    if ((int64_t)(now_ns - slot->waiter_beat_ns) > (int64_t)TX_TURN_BEAT_NS) {
-        atomic_compare_exchange_strong(&slot->waiter, &waiter, 0);
-        return 1;
-    }
-    return now_ns < (waiter >> 16) * MRAIL_NS_PER_US + TX_TURN_NS;
-}
-
-static void tx_turn_ask(sroce_host_qp_t *qp, sroce_slot_t *slot,
-                        mrail_ns_t now_ns)
-{
-    uint64_t waiter = slot->waiter, mine;
-
-    if (qp->credit_since_ns == 0) {
-        qp->credit_since_ns = now_ns;
-    }
-    mine = (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
-    if (((waiter == 0) || (waiter > mine)) &&
-        atomic_compare_exchange_strong(&slot->waiter, &waiter, mine)) {
-        waiter = mine;
-    }
-    if ((waiter & 0xffff) == tx_turn_id(qp->ctx)) {
-        slot->waiter_beat_ns = now_ns;
-    }
-}
-
-static void tx_turn_done(sroce_host_qp_t *qp, sroce_slot_t *slot)
-{
-    uint64_t mine =
-        (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
-
-    atomic_compare_exchange_strong(&slot->waiter, &mine, 0);
-    qp->credit_since_ns = 0;
-}
-
-static void tx_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
-{
-    atomic_fetch_sub(&tx_dest(dest_dev)->slots[dest_slot].rx_held, bytes);
-}
-
-/* The packets are in the socket: their credit is the receiver's to return. */
-static void tx_credit_settle(sroce_host_ctx_t *ctx)
-{
-    atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
-}
-
 static int tx_dest_lives(int dest_dev, unsigned dest_slot)
 {
-    return tx_dest(dest_dev)->slots[dest_slot].state == SROCE_SLOT_LIVE;
+    return sroce_host_session_dev(dest_dev)->slots[dest_slot].state ==
+           SROCE_SLOT_LIVE;
 }
 
 /* ---- Out of the door: loss, delay, port state ---- */
@@ -173,10 +64,10 @@ static void tx_load_drop(sroce_host_ctx_t *ctx, const tx_load_t *load,
 {
     sroce_host_count(ctx, reason, load->num_pkts);
     if (has_credit) {
-        tx_credit_return(load->dest_dev, load->dest_slot,
-                         load->length + (int64_t)load->num_pkts *
-                                            SROCE_HOST_PKT_OVERHEAD);
-        tx_credit_settle(ctx);
+        sroce_credit_return(load->dest_dev, load->dest_slot,
+                            load->length + (int64_t)load->num_pkts *
+                                               SROCE_HOST_PKT_OVERHEAD);
+        sroce_credit_settle(ctx);
     }
 }
 
@@ -191,7 +82,7 @@ static void tx_load_send(sroce_host_ctx_t *ctx, const tx_load_t *load,
         return;
     }
     if (has_credit) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
     }
     sroce_host_count(ctx, SROCE_CNT_TX_PACKETS, load->num_pkts);
     sroce_host_count(ctx, SROCE_CNT_TX_BYTES, load->length);
@@ -223,8 +114,8 @@ static sroce_host_parcel_t *tx_parcel_create(const tx_load_t *load)
     return parcel;
 }
 
-static void tx_parcel_load(const sroce_host_parcel_t *parcel,
-                           struct iovec *iov, tx_load_t *load)
+static void tx_parcel_load(const sroce_host_parcel_t *parcel, struct iovec *iov,
+                           tx_load_t *load)
 {
     iov->iov_base = (void *)parcel->data;
     iov->iov_len = parcel->length;
@@ -248,8 +139,7 @@ static void tx_parcel_lose(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel,
     uint16_t num = 0;
 
     for (uint32_t pos = 0; pos < parcel->length; pos += parcel->seg_bytes) {
-        uint32_t length =
-            MRAIL_MIN(parcel->seg_bytes, parcel->length - pos);
+        uint32_t length = MRAIL_MIN(parcel->seg_bytes, parcel->length - pos);
 
         if (mrail_rng_hit(&ctx->rng, loss_ppm)) {
             sroce_host_count(ctx, SROCE_CNT_DROP_LOSS, 1);
@@ -301,17 +191,16 @@ static void tx_load_disturb(sroce_host_ctx_t *ctx, const tx_load_t *load,
     lost = (int64_t)load->length - rest.length +
            (int64_t)(load->num_pkts - rest.num_pkts) * SROCE_HOST_PKT_OVERHEAD;
     if (delay_us != 0) {
-        lost = load->length +
-               (int64_t)load->num_pkts * SROCE_HOST_PKT_OVERHEAD;
+        lost = load->length + (int64_t)load->num_pkts * SROCE_HOST_PKT_OVERHEAD;
     }
     if (has_credit) {
-        tx_credit_return(load->dest_dev, load->dest_slot, lost);
+        sroce_credit_return(load->dest_dev, load->dest_slot, lost);
     }
     if (rest.num_pkts == 0) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
         free(parcel);
     } else if (delay_us != 0) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
         parcel->due_ns = now_ns + delay_us * MRAIL_NS_PER_US;
         tx_delay_add(ctx, parcel);
     } else {
@@ -323,7 +212,7 @@ static void tx_load_disturb(sroce_host_ctx_t *ctx, const tx_load_t *load,
 static void tx_load_emit(sroce_host_ctx_t *ctx, const tx_load_t *load,
                          int has_credit, mrail_ns_t now_ns)
 {
-    const sroce_session_dev_t *dest = tx_dest(load->dest_dev);
+    const sroce_session_dev_t *dest = sroce_host_session_dev(load->dest_dev);
     uint32_t loss_ppm = ctx->sdev->loss_ppm;
     uint32_t delay_us = ctx->sdev->delay_us;
 
@@ -359,17 +248,17 @@ static int tx_parcel_try(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel)
         /* Charged as full packets; the last one's difference goes back. */
         int64_t charged = (int64_t)parcel->num_pkts * parcel->seg_bytes;
 
-        got = tx_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
-                             parcel->seg_bytes, parcel->num_pkts);
+        got = sroce_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
+                                parcel->seg_bytes, parcel->num_pkts);
         if (got < parcel->num_pkts) {
-            tx_credit_return(
+            sroce_credit_return(
                 parcel->dest_dev, parcel->dest_slot,
                 (int64_t)got * (parcel->seg_bytes + SROCE_HOST_PKT_OVERHEAD));
-            tx_credit_settle(ctx);
+            sroce_credit_settle(ctx);
             return 0;
         }
-        tx_credit_return(parcel->dest_dev, parcel->dest_slot,
-                         charged - parcel->length);
+        sroce_credit_return(parcel->dest_dev, parcel->dest_slot,
+                            charged - parcel->length);
     }
     tx_load_send(ctx, &load, inside);
     return 1;
@@ -416,7 +305,7 @@ static tx_result_t tx_wait(sroce_host_qp_t *qp, sroce_counter_t why,
 
 static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
 
     sroce_rate_refund(&qp->ctx->sdev->egress, bytes);
     if (dest != NULL) {
@@ -428,11 +317,11 @@ static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
 static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
                              mrail_ns_t now_ns)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
     mrail_ns_t depth_ns =
         qp->backlogged ? SROCE_RATE_LATE_NS : SROCE_RATE_IDLE_NS;
-    mrail_ns_t at_ns = sroce_rate_reserve(&qp->ctx->sdev->egress, bytes,
-                                          depth_ns, now_ns);
+    mrail_ns_t at_ns =
+        sroce_rate_reserve(&qp->ctx->sdev->egress, bytes, depth_ns, now_ns);
 
     if (dest != NULL) {
         mrail_ns_t in_ns =
@@ -444,10 +333,9 @@ static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
 }
 
 /* Most bytes of a batch, at least one packet. */
-static uint32_t tx_batch(const sroce_host_qp_t *qp,
-                         const sroce_txinfo_t *info)
+static uint32_t tx_batch(const sroce_host_qp_t *qp, const sroce_txinfo_t *info)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
     uint32_t bytes = MRAIL_MIN(info->run_bytes, SROCE_RUN_BYTES);
 
     bytes = sroce_rate_batch(&qp->ctx->sdev->egress, bytes);
@@ -472,29 +360,6 @@ static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
                         .iov_count = run->iov_count};
 }
 
-/* Credit for up to `num` packets; small ones do not queue for their turn. */
-static unsigned tx_credit_rc(sroce_host_qp_t *qp, unsigned dest_slot,
-                             uint32_t seg_bytes, unsigned num,
-                             mrail_ns_t now_ns)
-{
-    sroce_slot_t *slot = &tx_dest(qp->dest_dev)->slots[dest_slot];
-
-    if (seg_bytes <= SROCE_RATE_SMALL_BYTES) {
-        return tx_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
-                              num);
-    }
-    num = tx_turn_is_mine(qp, slot, now_ns)
-              ? tx_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
-                               num)
-              : 0;
-    if (num == 0) {
-        tx_turn_ask(qp, slot, now_ns);
-    } else if (MRAIL_UNLIKELY(qp->credit_since_ns != 0)) {
-        tx_turn_done(qp, slot);
-    }
-    return num;
-}
-
 /* RC: the destination is known before.  *sent_p: bytes that left the core. */
 static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               uint32_t max_bytes, mrail_ns_t now_ns,
@@ -508,7 +373,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if (inside) {
-        num = tx_credit_rc(qp, slot, info->next_bytes, num, now_ns);
+        num = sroce_credit_take_turn(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {
             return tx_wait(qp, SROCE_CNT_WAIT_CREDIT,
                            now_ns + TX_CREDIT_RETRY_NS);
@@ -520,7 +385,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (inside) {
         /* Packets of a run are of one size, but for the last. */
-        tx_credit_return(
+        sroce_credit_return(
             qp->dest_dev, slot,
             (int64_t)num * (info->next_bytes + SROCE_HOST_PKT_OVERHEAD) -
                 (ctx->run.length +
@@ -528,7 +393,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     }
     *sent_p = ctx->run.length;
     if (ctx->run.num_pkts == 0) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
         return TX_SENT;
     }
     tx_run_load(qp, slot, &ctx->run, &load);
@@ -550,8 +415,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     int inside;
 
     ctx->run.length = 0;
-    if (sroce_qp_pull(qp->core, now_ns, info->next_bytes, 1, &ctx->run) ==
-        0) {
+    if (sroce_qp_pull(qp->core, now_ns, info->next_bytes, 1, &ctx->run) == 0) {
         *sent_p = 0;
         return TX_SENT;
     }
@@ -564,8 +428,8 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         tx_load_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
         return TX_SENT;
     }
-    if (inside && (tx_credit_take(ctx, qp->dest_dev, slot, load.length, 1) ==
-                   0)) {
+    if (inside &&
+        (sroce_credit_take(ctx, qp->dest_dev, slot, load.length, 1) == 0)) {
         qp->held = tx_parcel_create(&load);
         if (qp->held == NULL) {
             tx_load_drop(ctx, &load, SROCE_CNT_DROP_SEND, 0);
@@ -591,7 +455,7 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
 static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
     tx_result_t result;
     uint32_t sent = 0;
 
@@ -699,7 +563,8 @@ static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
         return;
     }
     ctx->next_wake_ns = MRAIL_NS_NEVER;
-    mrail_list_for_each_safe(qp, tmp, &ctx->waiting, sroce_host_qp_t, list) {
+    mrail_list_for_each_safe(qp, tmp, &ctx->waiting, sroce_host_qp_t, list)
+    {
         if (all || (qp->wake_ns <= now_ns)) {
             tx_place(qp, SROCE_QP_READY);
         } else {
