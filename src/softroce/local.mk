@@ -31,6 +31,7 @@ libsroce_sim_la_LIBADD = libsroce-core.la
 softrocedir = $(pkglibdir)
 softroce_LTLIBRARIES = libmrail-softroce.la
 libmrail_softroce_la_SOURCES = \
+    src/softroce/host/credit.c \
     src/softroce/host/ctx.c \
     src/softroce/host/events.c \
     src/softroce/host/fakefs.c \
@@ -46,7 +47,8 @@ libmrail_softroce_la_SOURCES = \
     src/softroce/host/tx.c \
     src/softroce/host/verbs_dev.c \
     src/softroce/host/verbs_obj.c \
-    src/softroce/host/verbs_ops.c
+    src/softroce/host/verbs_ops.c \
+    src/softroce/host/verbs_qp.c
 libmrail_softroce_la_CFLAGS = $(AM_CFLAGS) -pthread
 libmrail_softroce_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version \
     -Wl,-z,nodelete -Wl,--no-as-needed

@@ -29,7 +29,8 @@ static const char usage_ctl[] =
     "  up | down        port state: packets are discarded while it is down\n"
     "  loss=PPM         packets lost of a million, in both directions\n"
     "  delay=US         microseconds added, in both directions\n"
-    "  lag=US           WRITEs are acknowledged at once and seen so much later\n";
+    "  lag=US           WRITEs are acknowledged at once and seen so much "
+    "later\n";
 
 static const char usage_status[] =
     "usage: mrail soft status [--session NAME] [--json]\n"
@@ -189,8 +190,7 @@ int soft_main_ctl(int argc, char **argv)
     if ((ctl.node >= (long)session->num_nodes) ||
         (ctl.rail >= (long)session->num_rails)) {
         soft_complain("session '%s' has nodes 0 to %u and rails 0 to %u",
-                      ctl.name, session->num_nodes - 1,
-                      session->num_rails - 1);
+                      ctl.name, session->num_nodes - 1, session->num_rails - 1);
         return SOFT_EXIT_USAGE;
     }
     ret = soft_ctl_all(session, &ctl, argv + optind);
@@ -321,9 +321,8 @@ static void soft_status_table(const sroce_session_t *session)
         soft_status_rate(dev->ingress.rate_bps, ingress, sizeof(ingress));
         printf("%4u soft%-3u %-15s %-4s %9s %9s %6u %5uus %5u %12.3f %12.3f "
                "%8" PRIu64 "\n",
-               dev->node, dev->rail, inet_ntoa(addr),
-               dev->down ? "down" : "up", egress, ingress, dev->loss_ppm,
-               dev->delay_us, procs,
+               dev->node, dev->rail, inet_ntoa(addr), dev->down ? "down" : "up",
+               egress, ingress, dev->loss_ppm, dev->delay_us, procs,
                (double)totals[SROCE_CNT_TX_BYTES] / 1e6,
                (double)totals[SROCE_CNT_RX_BYTES] / 1e6, dropped);
     }

@@ -135,8 +135,8 @@ static int soft_run_option(soft_run_t *run, int option, char *text)
         params->num_nodes = run->given_nodes = (ret == 0) ? (int)value : 0;
         return ret;
     case 'k':
-        ret = soft_parse_number("--node", text, 0,
-                                SROCE_SESSION_MAX_NODES - 1, &value);
+        ret = soft_parse_number("--node", text, 0, SROCE_SESSION_MAX_NODES - 1,
+                                &value);
         run->node = (ret == 0) ? (long)value : -1;
         return ret;
     case 'R':
@@ -163,10 +163,10 @@ static int soft_run_option(soft_run_t *run, int option, char *text)
 static int soft_run_parse(int argc, char **argv, soft_run_t *run)
 {
     static const struct option options[] = {
-        {"rails", 1, NULL, 'r'}, {"nodes", 1, NULL, 'n'},
-        {"node", 1, NULL, 'k'},  {"rate", 1, NULL, 'R'},
-        {"icrc", 1, NULL, 'i'},  {"mtu", 1, NULL, 'm'},
-        {"base", 1, NULL, 'b'},  {"seed", 1, NULL, 'S'},
+        {"rails", 1, NULL, 'r'},   {"nodes", 1, NULL, 'n'},
+        {"node", 1, NULL, 'k'},    {"rate", 1, NULL, 'R'},
+        {"icrc", 1, NULL, 'i'},    {"mtu", 1, NULL, 'm'},
+        {"base", 1, NULL, 'b'},    {"seed", 1, NULL, 'S'},
         {"session", 1, NULL, 's'}, {"help", 0, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int option;
@@ -407,8 +407,8 @@ static int soft_run_library(char *path, size_t max)
     length = (ssize_t)strlen(self);
     if (((size_t)length >= tail) &&
         (strcmp(self + length - tail, libexec + same) == 0)) {
-        snprintf(path, max, "%.*s%s/" SOFT_LIBRARY, (int)(length - (ssize_t)tail),
-                 self, lib + same);
+        snprintf(path, max, "%.*s%s/" SOFT_LIBRARY,
+                 (int)(length - (ssize_t)tail), self, lib + same);
         if (access(path, R_OK) == 0) {
             return 0;
         }

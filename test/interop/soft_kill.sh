@@ -10,9 +10,9 @@ soft ./soft_storm --procs 9 --nodes 2 --rails 2 --kill 3 --seconds 2 \
     >"$TMP/out" 2>&1 || { fail "survivors"; cat "$TMP/out"; }
 cat "$TMP/out"
 # Joins, exits and kills beside a long job that must not notice.
-soft ./soft_storm --procs 4 --nodes 2 --rails 2 --seconds 4 >"$TMP/long" 2>&1 &
+soft ./soft_storm --procs 4 --nodes 2 --rails 2 --seconds 3 >"$TMP/long" 2>&1 &
 long=$!
-for _ in 1 2 3; do
+for _ in 1 2; do
     soft ./soft_storm --procs 6 --nodes 2 --rails 2 --kill 3 --seconds 0.5 \
         >/dev/null 2>&1
     soft ./soft_storm --procs 3 --nodes 2 --rails 2 --seconds 0.3 --calm \
@@ -30,7 +30,7 @@ gone
 # Kill everything at once, the keeper with it.
 SESSION=$SESSION-k
 hold
-soft ./soft_storm --procs 4 --seconds 3 >"$TMP/alone" 2>&1 &
+soft ./soft_storm --procs 4 --seconds 2 >"$TMP/alone" 2>&1 &
 alone=$!
 sleep 0.7
 for p in /proc/[0-9]*; do

@@ -34,12 +34,28 @@ counter() {
     status | sed 's/"protocol": {[^}]*}//' | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {printf "%.0f\n", n}'
 }
 
+# A TCP port of this test's own.
+port() { echo $((20000 + $$ % 20000)); }
+p=$(port)
+
+# Waits until somebody listens on the TCP port $p.
+await_listener() {
+    local hex i
+    hex=$(printf '%04X' "$p")
+    for ((i = 0; i < 100; ++i)); do
+        grep -qE "^ *[0-9]+: [0-9A-F]+:$hex [0-9A-F]+:0000 0A" \
+            /proc/net/tcp /proc/net/tcp6 2>/dev/null && return 0
+        sleep 0.05
+    done
+    fail "nobody listens on port $p"
+}
+
 # Server and client of a verbs program: pair NAME ARGS...; the client gets
 # 127.0.0.1 at the end.  Output in $TMP/server and $TMP/client.
 pair() {
     soft "$@" >"$TMP/server" 2>&1 &
     server=$!
-    sleep 0.3
+    await_listener
     if soft "$@" 127.0.0.1 >"$TMP/client" 2>&1; then
         :
     else
@@ -48,9 +64,6 @@ pair() {
     fi
     wait $server || { fail "$*: server"; tail -5 "$TMP/server"; }
 }
-
-# A TCP port of this test's own.
-port() { echo $((20000 + $$ % 20000)); }
 
 # Keeps the session alive between jobs, so that its counters can be read.
 hold() {

@@ -5,12 +5,11 @@ need ucx_perftest ucx_info
 
 export UCX_WARN_UNUSED_ENV_VARS=n UCX_LOG_LEVEL=error
 soft ucx_info -d | grep -q 'Transport: rc_verbs' || skip "this UCX has no ib"
-p=$(port)
 
 ucx_pair() {
     soft ucx_perftest -p $p "$@" >"$TMP/server" 2>&1 &
     server=$!
-    sleep 0.6
+    await_listener
     soft ucx_perftest -p $p 127.0.0.1 "$@" >"$TMP/client" 2>&1 ||
         { fail "$UCX_TLS $UCX_NET_DEVICES $*"; tail -5 "$TMP/client"; }
     wait $server || fail "$UCX_TLS $*: server"

@@ -7,7 +7,6 @@ need ibv_devinfo ibv_rc_pingpong ibv_ud_pingpong ibv_srq_pingpong
 n=$(soft ibv_devinfo | grep -c 'hca_id:.soft[0-3]$')
 [ "$n" = 4 ] || fail "ibv_devinfo shows $n devices, not 4"
 soft ibv_devinfo -v -d soft3 | grep -q 'RoCE v2' || fail "no RoCE v2 GID"
-p=$(port)
 for icrc in off on; do
     SESSION=t$$-$icrc
     SOFT_OPTIONS="--icrc $icrc"

@@ -91,12 +91,41 @@ static void test_probe_saves_the_timeout(void **state)
     world_cleanup(&w);
 }
 
+/* Many PSNs in one message, over the wrap, with losses on the way. */
+static void test_large_messages(void **state)
+{
+    const uint32_t length = 12u << 20;
+    world_params_t p = lossy(200);
+    world_side_t *a, *b;
+    world_t w;
+
+    p.mtu = IBV_MTU_256;
+    p.mem_bytes = 2u * length;
+    p.psn[0] = 0xffff00;
+    world_init(&w, &p);
+    a = &w.side[0];
+    b = &w.side[1];
+    world_fill(a->mem, 1, length);
+    world_fill(b->mem + length, 2, length);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 1, 0, length,
+               0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 2, length,
+               length, length);
+    world_expect(&w, a->scq, 1, IBV_WC_SUCCESS);
+    world_expect(&w, a->scq, 2, IBV_WC_SUCCESS);
+    assert_int_equal(world_match(b->mem, 1, length), length);
+    assert_int_equal(world_match(a->mem + length, 2, length), length);
+    world_settle(&w);
+    world_cleanup(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write_goodput),
         cmocka_unit_test(test_read_goodput),
         cmocka_unit_test(test_probe_saves_the_timeout),
+        cmocka_unit_test(test_large_messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

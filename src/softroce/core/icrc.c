@@ -58,7 +58,7 @@ uint32_t sroce_crc32_table(uint32_t crc, const void *buf, size_t length)
         uint64_t v;
 
         memcpy(&v, p, sizeof(v));
-        v ^= crc;
+        v = le64toh(v) ^ crc;
         crc = table[7][v & 0xff] ^ table[6][(v >> 8) & 0xff] ^
               table[5][(v >> 16) & 0xff] ^ table[4][(v >> 24) & 0xff] ^
               table[3][(v >> 32) & 0xff] ^ table[2][(v >> 40) & 0xff] ^

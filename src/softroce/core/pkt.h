@@ -7,6 +7,7 @@
 #ifndef SROCE_CORE_PKT_H
 #define SROCE_CORE_PKT_H
 
+#include <endian.h>
 #include <string.h>
 
 #include "base/seq.h"
@@ -104,7 +105,7 @@ static inline uint32_t sroce_get32(const uint8_t *p)
     uint32_t v;
 
     memcpy(&v, p, sizeof(v));
-    return __builtin_bswap32(v);
+    return be32toh(v);
 }
 
 static inline uint64_t sroce_get64(const uint8_t *p)
@@ -112,18 +113,18 @@ static inline uint64_t sroce_get64(const uint8_t *p)
     uint64_t v;
 
     memcpy(&v, p, sizeof(v));
-    return __builtin_bswap64(v);
+    return be64toh(v);
 }
 
 static inline void sroce_put32(uint8_t *p, uint32_t v)
 {
-    v = __builtin_bswap32(v);
+    v = htobe32(v);
     memcpy(p, &v, sizeof(v));
 }
 
 static inline void sroce_put64(uint8_t *p, uint64_t v)
 {
-    v = __builtin_bswap64(v);
+    v = htobe64(v);
     memcpy(p, &v, sizeof(v));
 }
 

@@ -54,7 +54,7 @@ static void heap_down(sroce_dev_t *dev, uint32_t slot, sroce_qp_t *qp)
 int sroce_timer_reserve(sroce_dev_t *dev, uint32_t count)
 {
     sroce_qp_t **timers;
-    uint32_t max = MRAIL_MAX(64, dev->max_timers * 2);
+    uint32_t max = MRAIL_MAX(MRAIL_MAX(64, count), dev->max_timers * 2);
 
     if (count <= dev->max_timers) {
         return 0;

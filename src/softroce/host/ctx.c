@@ -191,3 +191,20 @@ void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
     free(ctx->rx_buf);
     free(ctx);
 }
+
+sroce_host_ctx_t *sroce_host_lock(struct ibv_context *context)
+{
+    sroce_host_ctx_t *ctx = sroce_host_ctx(context);
+
+    if (!sroce_host_is_mine(ctx)) {
+        errno = EPERM;
+        return NULL;
+    }
+    pthread_mutex_lock(&ctx->lock);
+    return ctx;
+}
+
+void sroce_host_unlock(sroce_host_ctx_t *ctx)
+{
+    pthread_mutex_unlock(&ctx->lock);
+}

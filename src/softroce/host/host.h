@@ -5,7 +5,8 @@
  *   proc.c    the process: session, device list, service thread's life
  *   ctx.c     opening and closing a device: slot, sockets, core
  *   net.c     sockets: runs out, batches in, source-port cache
- *   tx.c      when a queue pair may send: rates, buffer credit, loss, delay
+ *   tx.c      when a queue pair may send: rates, loss, delay
+ *   credit.c  receive-buffer credit of other processes
  *   progress.c  one round of receive, timers, transmit; the service thread
  *   events.c  completion channels, async events
  *   verbs_*.c the functions of libibverbs that are put in front
@@ -109,6 +110,9 @@ typedef struct sroce_host_qp {
     uint32_t dest_qpn; /* RC: the peer's; 0: not connected */
     uint32_t grant_bytes; /* reserved at the rates, 0: nothing */
     mrail_ns_t grant_ns;  /* when they may leave */
+    uint64_t poll_epoch; /* of the posts that are counted, see verbs_ops.c */
+    unsigned posts;
+    mrail_ns_t credit_since_ns; /* waits for credit since then, 0: does not */
     int backlogged; /* had more to send since its last batch */
     uint32_t dest_ip; /* that dest_dev was looked up for */
     int dest_dev;     /* device index, -1: outside of the session */
@@ -179,6 +183,8 @@ struct sroce_host_ctx {
     uint64_t core_base[SROCE_CORE_CNT_MAX]; /* of the slot's former owners */
     sroce_txrun_t run;
 
+    uint64_t poll_epoch; /* +1 with each poll */
+
     /* Service thread's view. */
     _Atomic uint64_t app_rounds; /* the application's progress calls */
     uint64_t seen_rounds;
@@ -218,6 +224,12 @@ static inline sroce_host_pd_t *sroce_host_pd(struct ibv_pd *pd)
     return MRAIL_CONTAINER_OF(pd, sroce_host_pd_t, ibv);
 }
 
+/* NULL: outside of the session (-1). */
+static inline sroce_session_dev_t *sroce_host_session_dev(int dest_dev)
+{
+    return (dest_dev < 0) ? NULL : &sroce_host.session->devs[dest_dev];
+}
+
 /* In a forked child the contexts of the parent are dead. */
 static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
 {
@@ -250,6 +262,9 @@ void sroce_host_read_keeper(void);
 /* ---- ctx.c ---- */
 struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev);
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx);
+/* Locks the context of an object; NULL and errno in a forked child. */
+sroce_host_ctx_t *sroce_host_lock(struct ibv_context *context);
+void sroce_host_unlock(sroce_host_ctx_t *ctx);
 /* The core's counters to where `mrail soft status` sees them. */
 void sroce_host_ctx_publish(sroce_host_ctx_t *ctx);
 void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx); /* verbs_ops.c */
@@ -268,6 +283,23 @@ int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
 void sroce_net_cleanup(sroce_host_ctx_t *ctx);
+
+/* ---- credit.c; ctx->lock is held ---- */
+
+/* Credit for up to `num` packets of `seg_bytes` at a process of the session;
+ * how many it got.  It is on record as not sent until settled or returned. */
+unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
+                           unsigned dest_slot, uint32_t seg_bytes,
+                           unsigned num);
+/* The same for a queue pair, which waits for its turn if credit is short.
+ * Small packets do not. */
+unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
+                                uint32_t seg_bytes, unsigned num,
+                                mrail_ns_t now_ns);
+/* Bytes (with SROCE_HOST_PKT_OVERHEAD a packet) that are not sent after all. */
+void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
+/* The rest is in the socket: its credit is the receiver's to return. */
+void sroce_credit_settle(sroce_host_ctx_t *ctx);
 
 /* ---- tx.c; ctx->lock is held ---- */
 void sroce_tx_activate(sroce_host_qp_t *qp);

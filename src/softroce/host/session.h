@@ -77,6 +77,10 @@ typedef struct sroce_slot {
      * yet.  Added by senders before they send, taken off by the owner. */
     _Alignas(64) _Atomic int64_t rx_held;
     _Atomic int64_t rx_limit; /* senders keep rx_held at or below it */
+    /* The sender that has waited longest for credit: since when (us) << 16 |
+     * who; 0: nobody.  It shows by the beat that it still wants it. */
+    _Atomic uint64_t waiter;
+    _Atomic uint64_t waiter_beat_ns;
     /* What this process reserved at another slot and has perhaps not sent:
      * given back by the keeper if the process dies.  bytes == 0: nothing. */
     _Alignas(64) _Atomic uint32_t pend_bytes;

@@ -32,65 +32,15 @@ typedef enum tx_result {
     TX_WAIT  /* not before qp->wake_ns */
 } tx_result_t;
 
-static sroce_session_dev_t *tx_dest(int dest_dev)
-{
-    return (dest_dev < 0) ? NULL : &sroce_host.session->devs[dest_dev];
-}
-
 static unsigned tx_slot_of(uint32_t qpn)
 {
     return (qpn & 0xffffff) >> SROCE_SESSION_QPN_BITS;
 }
 
-/* ---- Credit ---- */
-
-/* Takes credit for up to `num` packets of `seg_bytes`; how many it got.
- * What is taken is on record, in case that this process is killed. */
-static unsigned tx_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
-                               unsigned dest_slot, uint32_t seg_bytes,
-                               unsigned num)
-{
-    sroce_slot_t *slot = &tx_dest(dest_dev)->slots[dest_slot];
-    int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
-    int64_t held = atomic_load_explicit(&slot->rx_held, memory_order_relaxed);
-    int64_t limit = slot->rx_limit;
-    unsigned got;
-
-    /* The last quarter is for acknowledgements and their like: data of many
-     * senders must not hold up the answers that let them go on. */
-    if (seg_bytes > SROCE_RATE_SMALL_BYTES) {
-        limit -= limit / 4;
-    }
-
-    do {
-        int64_t room = limit - MRAIL_MAX(held, (int64_t)0);
-
-        got = (room < each) ? 0 : (unsigned)MRAIL_MIN(room / each, num);
-        if (got == 0) {
-            return 0;
-        }
-        ctx->slot->pend_dev = (uint32_t)dest_dev;
-        ctx->slot->pend_slot = dest_slot;
-        ctx->slot->pend_bytes = (uint32_t)(got * each);
-    } while (!atomic_compare_exchange_weak(&slot->rx_held, &held,
-                                           held + (int64_t)got * each));
-    return got;
-}
-
-static void tx_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
-{
-    atomic_fetch_sub(&tx_dest(dest_dev)->slots[dest_slot].rx_held, bytes);
-}
-
-/* The packets are in the socket: their credit is the receiver's to return. */
-static void tx_credit_settle(sroce_host_ctx_t *ctx)
-{
-    atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
-}
-
 static int tx_dest_lives(int dest_dev, unsigned dest_slot)
 {
-    return tx_dest(dest_dev)->slots[dest_slot].state == SROCE_SLOT_LIVE;
+    return sroce_host_session_dev(dest_dev)->slots[dest_slot].state ==
+           SROCE_SLOT_LIVE;
 }
 
 /* ---- Out of the door: loss, delay, port state ---- */
@@ -114,10 +64,10 @@ static void tx_load_drop(sroce_host_ctx_t *ctx, const tx_load_t *load,
 {
     sroce_host_count(ctx, reason, load->num_pkts);
     if (has_credit) {
-        tx_credit_return(load->dest_dev, load->dest_slot,
-                         load->length + (int64_t)load->num_pkts *
-                                            SROCE_HOST_PKT_OVERHEAD);
-        tx_credit_settle(ctx);
+        sroce_credit_return(load->dest_dev, load->dest_slot,
+                            load->length + (int64_t)load->num_pkts *
+                                               SROCE_HOST_PKT_OVERHEAD);
+        sroce_credit_settle(ctx);
     }
 }
 
@@ -132,7 +82,7 @@ static void tx_load_send(sroce_host_ctx_t *ctx, const tx_load_t *load,
         return;
     }
     if (has_credit) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
     }
     sroce_host_count(ctx, SROCE_CNT_TX_PACKETS, load->num_pkts);
     sroce_host_count(ctx, SROCE_CNT_TX_BYTES, load->length);
@@ -164,8 +114,8 @@ static sroce_host_parcel_t *tx_parcel_create(const tx_load_t *load)
     return parcel;
 }
 
-static void tx_parcel_load(const sroce_host_parcel_t *parcel,
-                           struct iovec *iov, tx_load_t *load)
+static void tx_parcel_load(const sroce_host_parcel_t *parcel, struct iovec *iov,
+                           tx_load_t *load)
 {
     iov->iov_base = (void *)parcel->data;
     iov->iov_len = parcel->length;
@@ -189,8 +139,7 @@ static void tx_parcel_lose(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel,
     uint16_t num = 0;
 
     for (uint32_t pos = 0; pos < parcel->length; pos += parcel->seg_bytes) {
-        uint32_t length =
-            MRAIL_MIN(parcel->seg_bytes, parcel->length - pos);
+        uint32_t length = MRAIL_MIN(parcel->seg_bytes, parcel->length - pos);
 
         if (mrail_rng_hit(&ctx->rng, loss_ppm)) {
             sroce_host_count(ctx, SROCE_CNT_DROP_LOSS, 1);
@@ -242,17 +191,16 @@ static void tx_load_disturb(sroce_host_ctx_t *ctx, const tx_load_t *load,
     lost = (int64_t)load->length - rest.length +
            (int64_t)(load->num_pkts - rest.num_pkts) * SROCE_HOST_PKT_OVERHEAD;
     if (delay_us != 0) {
-        lost = load->length +
-               (int64_t)load->num_pkts * SROCE_HOST_PKT_OVERHEAD;
+        lost = load->length + (int64_t)load->num_pkts * SROCE_HOST_PKT_OVERHEAD;
     }
     if (has_credit) {
-        tx_credit_return(load->dest_dev, load->dest_slot, lost);
+        sroce_credit_return(load->dest_dev, load->dest_slot, lost);
     }
     if (rest.num_pkts == 0) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
         free(parcel);
     } else if (delay_us != 0) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
         parcel->due_ns = now_ns + delay_us * MRAIL_NS_PER_US;
         tx_delay_add(ctx, parcel);
     } else {
@@ -264,7 +212,7 @@ static void tx_load_disturb(sroce_host_ctx_t *ctx, const tx_load_t *load,
 static void tx_load_emit(sroce_host_ctx_t *ctx, const tx_load_t *load,
                          int has_credit, mrail_ns_t now_ns)
 {
-    const sroce_session_dev_t *dest = tx_dest(load->dest_dev);
+    const sroce_session_dev_t *dest = sroce_host_session_dev(load->dest_dev);
     uint32_t loss_ppm = ctx->sdev->loss_ppm;
     uint32_t delay_us = ctx->sdev->delay_us;
 
@@ -300,17 +248,17 @@ static int tx_parcel_try(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel)
         /* Charged as full packets; the last one's difference goes back. */
         int64_t charged = (int64_t)parcel->num_pkts * parcel->seg_bytes;
 
-        got = tx_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
-                             parcel->seg_bytes, parcel->num_pkts);
+        got = sroce_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
+                                parcel->seg_bytes, parcel->num_pkts);
         if (got < parcel->num_pkts) {
-            tx_credit_return(
+            sroce_credit_return(
                 parcel->dest_dev, parcel->dest_slot,
                 (int64_t)got * (parcel->seg_bytes + SROCE_HOST_PKT_OVERHEAD));
-            tx_credit_settle(ctx);
+            sroce_credit_settle(ctx);
             return 0;
         }
-        tx_credit_return(parcel->dest_dev, parcel->dest_slot,
-                         charged - parcel->length);
+        sroce_credit_return(parcel->dest_dev, parcel->dest_slot,
+                            charged - parcel->length);
     }
     tx_load_send(ctx, &load, inside);
     return 1;
@@ -357,7 +305,7 @@ static tx_result_t tx_wait(sroce_host_qp_t *qp, sroce_counter_t why,
 
 static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
 
     sroce_rate_refund(&qp->ctx->sdev->egress, bytes);
     if (dest != NULL) {
@@ -369,11 +317,11 @@ static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
 static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
                              mrail_ns_t now_ns)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
     mrail_ns_t depth_ns =
         qp->backlogged ? SROCE_RATE_LATE_NS : SROCE_RATE_IDLE_NS;
-    mrail_ns_t at_ns = sroce_rate_reserve(&qp->ctx->sdev->egress, bytes,
-                                          depth_ns, now_ns);
+    mrail_ns_t at_ns =
+        sroce_rate_reserve(&qp->ctx->sdev->egress, bytes, depth_ns, now_ns);
 
     if (dest != NULL) {
         mrail_ns_t in_ns =
@@ -385,10 +333,9 @@ static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
 }
 
 /* Most bytes of a batch, at least one packet. */
-static uint32_t tx_batch(const sroce_host_qp_t *qp,
-                         const sroce_txinfo_t *info)
+static uint32_t tx_batch(const sroce_host_qp_t *qp, const sroce_txinfo_t *info)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
     uint32_t bytes = MRAIL_MIN(info->run_bytes, SROCE_RUN_BYTES);
 
     bytes = sroce_rate_batch(&qp->ctx->sdev->egress, bytes);
@@ -426,7 +373,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if (inside) {
-        num = tx_credit_take(ctx, qp->dest_dev, slot, info->next_bytes, num);
+        num = sroce_credit_take_turn(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {
             return tx_wait(qp, SROCE_CNT_WAIT_CREDIT,
                            now_ns + TX_CREDIT_RETRY_NS);
@@ -438,7 +385,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (inside) {
         /* Packets of a run are of one size, but for the last. */
-        tx_credit_return(
+        sroce_credit_return(
             qp->dest_dev, slot,
             (int64_t)num * (info->next_bytes + SROCE_HOST_PKT_OVERHEAD) -
                 (ctx->run.length +
@@ -446,7 +393,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     }
     *sent_p = ctx->run.length;
     if (ctx->run.num_pkts == 0) {
-        tx_credit_settle(ctx);
+        sroce_credit_settle(ctx);
         return TX_SENT;
     }
     tx_run_load(qp, slot, &ctx->run, &load);
@@ -468,8 +415,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     int inside;
 
     ctx->run.length = 0;
-    if (sroce_qp_pull(qp->core, now_ns, info->next_bytes, 1, &ctx->run) ==
-        0) {
+    if (sroce_qp_pull(qp->core, now_ns, info->next_bytes, 1, &ctx->run) == 0) {
         *sent_p = 0;
         return TX_SENT;
     }
@@ -482,8 +428,8 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         tx_load_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
         return TX_SENT;
     }
-    if (inside && (tx_credit_take(ctx, qp->dest_dev, slot, load.length, 1) ==
-                   0)) {
+    if (inside &&
+        (sroce_credit_take(ctx, qp->dest_dev, slot, load.length, 1) == 0)) {
         qp->held = tx_parcel_create(&load);
         if (qp->held == NULL) {
             tx_load_drop(ctx, &load, SROCE_CNT_DROP_SEND, 0);
@@ -509,7 +455,7 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
 static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {
-    sroce_session_dev_t *dest = tx_dest(qp->dest_dev);
+    sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
     tx_result_t result;
     uint32_t sent = 0;
 
@@ -617,7 +563,8 @@ static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
         return;
     }
     ctx->next_wake_ns = MRAIL_NS_NEVER;
-    mrail_list_for_each_safe(qp, tmp, &ctx->waiting, sroce_host_qp_t, list) {
+    mrail_list_for_each_safe(qp, tmp, &ctx->waiting, sroce_host_qp_t, list)
+    {
         if (all || (qp->wake_ns <= now_ns)) {
             tx_place(qp, SROCE_QP_READY);
         } else {

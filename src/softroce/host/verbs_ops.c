@@ -10,6 +10,10 @@
  * with more ranks than cores the one it waits for may not be running. */
 #define OPS_EMPTY_POLLS 20
 
+#define OPS_EAGER_POSTS 4
+#define OPS_BURST_POSTS 32
+#define OPS_BURST_BYTES 1024
+
 static __thread unsigned ops_empty_polls;
 
 static void ops_count_round(sroce_host_ctx_t *ctx)
@@ -41,10 +45,13 @@ static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
     ops_count_round(ctx);
     pthread_mutex_lock(&ctx->lock);
     ops_disarm(ctx);
+    ++ctx->poll_epoch;
     got = sroce_cq_poll(cq->core, num, wc);
     if (got == 0) {
         sroce_progress(ctx);
         got = sroce_cq_poll(cq->core, num, wc);
+    } else if (!mrail_list_empty(&ctx->ready)) {
+        sroce_tx_round(ctx, mrail_clock_now());
     }
     pthread_mutex_unlock(&ctx->lock);
     if (got != 0) {
@@ -69,6 +76,24 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
     return 0;
 }
 
+/*
+ * Does this post go out at once?  The first few since the last poll do, and
+ * large ones; a longer burst of small ones is collected, since up to 64 packets
+ * of one size leave in one system call.  What is collected leaves with the
+ * next poll, or by the service thread within about a millisecond.
+ */
+static int ops_send_now(sroce_host_qp_t *qp, const struct ibv_send_wr *wr)
+{
+    if (qp->poll_epoch != qp->ctx->poll_epoch) {
+        qp->poll_epoch = qp->ctx->poll_epoch;
+        qp->posts = 0;
+    }
+    ++qp->posts;
+    return (qp->posts <= OPS_EAGER_POSTS) ||
+           (qp->posts % OPS_BURST_POSTS == 0) ||
+           ((wr->num_sge > 0) && (wr->sg_list[0].length >= OPS_BURST_BYTES));
+}
+
 static int ops_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
                          struct ibv_send_wr **bad_wr)
 {
@@ -83,7 +108,7 @@ static int ops_post_send(struct ibv_qp *ibv_qp, struct ibv_send_wr *wr,
     ops_count_round(ctx);
     pthread_mutex_lock(&ctx->lock);
     ret = sroce_qp_post_send(qp->core, wr, bad_wr);
-    if (qp->place == SROCE_QP_READY) {
+    if ((qp->place == SROCE_QP_READY) && ops_send_now(qp, wr)) {
         sroce_tx_round(ctx, mrail_clock_now());
     }
     pthread_mutex_unlock(&ctx->lock);

@@ -1,0 +1,136 @@
+/*
+ * Socket-buffer credit: what senders may have on the way to a process, so that
+ * its socket never overflows.  One counter per process in shared memory:
+ * senders add before they send, the receiver takes off what it has read.
+ */
+#include "config.h"
+#include "softroce/host/host.h"
+
+#include "softroce/host/rate.h"
+
+/* A sender that has waited so long for credit goes before others, as long as
+ * it asks at least every TX_TURN_BEAT_NS (it may be killed, or not run). */
+#define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
+#define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
+
+/* Takes credit for up to `num` packets of `seg_bytes`; how many it got.
+ * What is taken is on record, in case that this process is killed. */
+unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
+                           unsigned dest_slot, uint32_t seg_bytes, unsigned num)
+{
+    sroce_slot_t *slot = &sroce_host_session_dev(dest_dev)->slots[dest_slot];
+    int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
+    int64_t held = atomic_load_explicit(&slot->rx_held, memory_order_relaxed);
+    int64_t limit = slot->rx_limit;
+    unsigned got;
+
+    /* The last quarter is for acknowledgements and their like: data of many
+     * senders must not hold up the answers that let them go on. */
+    if (seg_bytes > SROCE_RATE_SMALL_BYTES) {
+        limit -= limit / 4;
+    }
+
+    do {
+        int64_t room = limit - MRAIL_MAX(held, (int64_t)0);
+
+        got = (room < each) ? 0 : (unsigned)MRAIL_MIN(room / each, num);
+        if (got == 0) {
+            return 0;
+        }
+        ctx->slot->pend_dev = (uint32_t)dest_dev;
+        ctx->slot->pend_slot = dest_slot;
+        ctx->slot->pend_bytes = (uint32_t)(got * each);
+    } while (!atomic_compare_exchange_weak(&slot->rx_held, &held,
+                                           held + (int64_t)got * each));
+    return got;
+}
+
+/*
+ * Whose turn it is when credit is short.  Whoever runs at the moment in which
+ * the receiver reads would take it all; with more processes than cores some
+ * would never get any.  So a sender that has waited TX_TURN_NS goes first, and
+ * the others hold back as long as it keeps asking.
+ */
+static uint64_t tx_turn_id(const sroce_host_ctx_t *ctx)
+{
+    return ctx->dev_index * SROCE_SESSION_SLOTS + ctx->slot_index + 1;
+}
+
+static int tx_turn_is_mine(const sroce_host_qp_t *qp, sroce_slot_t *slot,
+                           mrail_ns_t now_ns)
+{
+    uint64_t waiter = atomic_load_explicit(&slot->waiter, memory_order_relaxed);
+
+    if (MRAIL_LIKELY(waiter == 0) ||
+        ((waiter & 0xffff) == tx_turn_id(qp->ctx))) {
+        return 1;
+    }
+    if ((int64_t)(now_ns - slot->waiter_beat_ns) > (int64_t)TX_TURN_BEAT_NS) {
+        atomic_compare_exchange_strong(&slot->waiter, &waiter, 0);
+        return 1;
+    }
+    return now_ns < (waiter >> 16) * MRAIL_NS_PER_US + TX_TURN_NS;
+}
+
+static void tx_turn_ask(sroce_host_qp_t *qp, sroce_slot_t *slot,
+                        mrail_ns_t now_ns)
+{
+    uint64_t waiter = slot->waiter, mine;
+
+    if (qp->credit_since_ns == 0) {
+        qp->credit_since_ns = now_ns;
+    }
+    mine = (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
+    if (((waiter == 0) || (waiter > mine)) &&
+        atomic_compare_exchange_strong(&slot->waiter, &waiter, mine)) {
+        waiter = mine;
+    }
+    if ((waiter & 0xffff) == tx_turn_id(qp->ctx)) {
+        slot->waiter_beat_ns = now_ns;
+    }
+}
+
+static void tx_turn_done(sroce_host_qp_t *qp, sroce_slot_t *slot)
+{
+    uint64_t mine =
+        (qp->credit_since_ns / MRAIL_NS_PER_US) << 16 | tx_turn_id(qp->ctx);
+
+    atomic_compare_exchange_strong(&slot->waiter, &mine, 0);
+    qp->credit_since_ns = 0;
+}
+
+void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
+{
+    atomic_fetch_sub(
+        &sroce_host_session_dev(dest_dev)->slots[dest_slot].rx_held, bytes);
+}
+
+/* The packets are in the socket: their credit is the receiver's to return. */
+void sroce_credit_settle(sroce_host_ctx_t *ctx)
+{
+    atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
+}
+
+/* Credit for up to `num` packets; small ones do not queue for their turn. */
+unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
+                                uint32_t seg_bytes, unsigned num,
+                                mrail_ns_t now_ns)
+{
+    sroce_slot_t *slot =
+        &sroce_host_session_dev(qp->dest_dev)->slots[dest_slot];
+
+    if (seg_bytes <= SROCE_RATE_SMALL_BYTES) {
+        return sroce_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
+                                 num);
+    }
+    num = tx_turn_is_mine(qp, slot, now_ns)
+              ? sroce_credit_take(qp->ctx, qp->dest_dev, dest_slot, seg_bytes,
+                                  num)
+              : 0;
+    if (num == 0) {
+        tx_turn_ask(qp, slot, now_ns);
+    } else if (MRAIL_UNLIKELY(qp->credit_since_ns != 0)) {
+        tx_turn_done(qp, slot);
+    }
+    return num;
+}
