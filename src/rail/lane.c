@@ -46,7 +46,6 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     struct ibv_send_wr *bad;
     int ret;
 
-    ++lane->sq_posted;
     lane->rail->idle = 0;
     if (!(wr->send_flags & IBV_SEND_SIGNALED) &&
         (++lane->unsignalled >= lane->sq_depth / 4)) {
@@ -56,6 +55,7 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     if (wr->send_flags & IBV_SEND_SIGNALED) {
         lane->unsignalled = 0;
     }
+    ++lane->sq_posted; /* the marker names the place before */
     ret = ibv_post_send(lane->qp, wr, &bad);
     return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
 }

@@ -1,6 +1,6 @@
 # Tests of the engine over software rails, several processes each.
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
-    rail_fence
+    rail_fence rail_open
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -13,11 +13,19 @@ rail_blocked_SOURCES = test/rail/rail_blocked.c
 rail_blocked_LDADD = libtest-job.la
 rail_threads_SOURCES = test/rail/rail_threads.c
 rail_threads_LDADD = libtest-job.la -lpthread
+rail_open_SOURCES = test/rail/rail_open.c
+rail_open_LDADD = libmrail-rail.la
+# A module: -rpath makes libtool build it shared.
+check_LTLIBRARIES += libtest-memlock.la
+libtest_memlock_la_SOURCES = test/rail/memlock_shim.c
+libtest_memlock_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -rpath /nowhere
+libtest_memlock_la_LIBADD = -ldl
 rail_fence_SOURCES = test/rail/rail_fence.c
 rail_fence_LDADD = libtest-job.la
 rail_spoof_SOURCES = test/rail/rail_spoof.c
 rail_spoof_LDADD = libtest-job.la
 RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
-    test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh
+    test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

@@ -58,7 +58,7 @@ static unsigned stream(job_t *job)
     return words[1];
 }
 
-/* Serves the iface for a time; what each peer's stream gained meanwhile. */
+/* Serves the iface for a time: what each peer's stream gained meanwhile. */
 static void serve(job_t *job, unsigned ms, unsigned *gain)
 {
     mrail_ns_t end = mrail_clock_now() + ms * MRAIL_NS_PER_MS;
@@ -72,31 +72,46 @@ static void serve(job_t *job, unsigned ms, unsigned *gain)
         }
     }
     for (unsigned i = 1; i <= PEERS; ++i) {
-        gain[i] = sink->next[i] - before[i];
+        gain[i] += sink->next[i] - before[i];
     }
+}
+
+static unsigned least_of_others(const unsigned *gain)
+{
+    unsigned least = ~0u;
+
+    for (unsigned i = 2; i <= PEERS; ++i) {
+        least = MRAIL_MIN(least, gain[i]);
+    }
+    return least;
 }
 
 static int receive(job_t *job)
 {
-    unsigned gain[PEERS + 1], during[PEERS + 1], least = ~0u;
+    unsigned before[PEERS + 1] = {0}, during[PEERS + 1] = {0};
     int bad;
 
-    serve(job, 400, gain); /* all connected, all flowing */
+    /* All connected, all flowing. */
+    while (least_of_others(before) < 10) {
+        serve(job, 100, before);
+    }
     /* Node 1's four rails swallow everything that they send or get. */
     bad = (job_soft_ctl("--node 1 loss=1000000") != 0);
-    serve(job, 50, gain);
-    serve(job, 250, during);
+    serve(job, 50, before);
+    /* Far less than what makes a QP give up; more on a busy machine. */
+    for (int i = 0; (i < 10) && (least_of_others(during) < 10); ++i) {
+        serve(job, 250, during);
+    }
     bad |= (job_soft_ctl("--node 1 loss=0") != 0);
     bad = job_say(!bad, "the rails can be cut", "mrail soft ctl failed");
-    for (unsigned i = 2; i <= PEERS; ++i) {
-        least = MRAIL_MIN(least, during[i]);
-    }
     printf("# while cut: %u from the one, at least %u from the others\n",
-           during[1], least);
+           during[1], least_of_others(during));
     bad |= job_say(during[1] == 0, "the cut really cuts", "%u arrived",
                    during[1]);
-    bad |= job_say(least >= 10, "other peers' streams go on",
-                   "one got only %u messages through", least);
+    bad |= job_say(least_of_others(during) >= 10,
+                   "other peers' streams go on",
+                   "one got only %u messages through",
+                   least_of_others(during));
     __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     return bad;
 }

@@ -1,5 +1,6 @@
 # Tests of the tools and of the scripts in contrib/.
-TOOL_SCRIPT_TESTS = test/tools/walls.sh test/tools/tally.sh
+TOOL_SCRIPT_TESTS = test/tools/walls.sh test/tools/tally.sh \
+    test/tools/figures.sh
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS)
 TESTS += $(TOOL_SCRIPT_TESTS)
 

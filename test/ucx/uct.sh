@@ -21,6 +21,13 @@ uct 4 'test_*re*ed'
 unset UCX_MRAIL_RCACHE
 uct 1
 
+# The send queue, not the credits, is what runs out first.
+UCX_MRAIL_AM_CREDITS=256 UCX_MRAIL_TX_DEPTH=16
+export UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_DEPTH
+uct 2 'test_am_in_order'
+uct 2 'test_pending*'
+unset UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_DEPTH
+
 # One NIC's packets come late: what arrives by another must not overtake them
 # where a fence stands between.
 on_rails 2 4 0 sh -c '

@@ -1,0 +1,105 @@
+#!/bin/sh
+# contrib/bench.awk and try.awk: medians, ratios, verdicts; what is missing or
+# wrong never looks good.
+set -eu
+top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+# is NAME WANTED GOT
+is()
+{
+    if [ "$2" = "$3" ]; then
+        echo "ok - $1"
+    else
+        echo "not ok - $1: wanted '$2', got '$3'"
+        failed=1
+    fi
+}
+
+# samples FILE VALUE...: CPU loads of 0.5
+samples()
+{
+    file=$1
+    shift
+    for value in "$@"; do
+        echo "$value 0.5"
+    done >"$tmp/$file"
+}
+
+# figure SENSE RATIO VALUE OTHER: the object made of own and OTHER
+figure()
+{
+    awk -v what=w -v unit=u -v sense="$1" -v peer=p -v want_ratio="$2" \
+        -v want_value="$3" -v wanted=5 -f "$top/contrib/bench.awk" \
+        "$tmp/own" "$4" 2>/dev/null || echo "exit status $?"
+}
+
+member()
+{
+    echo "$1" | sed -n "s/.*\"$2\": \"\{0,1\}\([^\",}]*\).*/\1/p"
+}
+
+samples own 5 1 4 2 3
+samples peer 40 10 30 20
+samples full 2 2 2 2 2
+got=$(figure more 1.00 - "$tmp/full")
+is 'median of an odd number' 3 "$(member "$got" value)"
+is 'ratio to the peer' 1.500 "$(member "$got" ratio)"
+is 'more is better: reached' true "$(member "$got" ok)"
+is 'load' 0.50 "$(member "$got" cpu_load)"
+is 'single measurements' 1 \
+    "$(echo "$got" | grep -c '"runs": \[5, 1, 4, 2, 3\]}$')"
+got=$(figure more 1.60 - "$tmp/full")
+is 'more is better: missed' false "$(member "$got" ok)"
+got=$(figure less 1.00 - "$tmp/full")
+is 'less is better: missed' false "$(member "$got" ok)"
+got=$(figure less 1.50 - "$tmp/full")
+is 'less is better: reached' true "$(member "$got" ok)"
+got=$(figure more 1.00 3.5 "$tmp/full")
+is 'both targets are needed' false "$(member "$got" ok)"
+got=$(figure more - 3 /dev/null)
+is 'no peer' null "$(member "$got" ratio)"
+is 'no peer: a value to reach' true "$(member "$got" ok)"
+got=$(figure more - - "$tmp/full")
+is 'no target, no verdict' null "$(member "$got" ok)"
+got=$(figure more 0.01 - "$tmp/peer")
+is 'median of an even number' 25 "$(member "$(echo "$got" | head -n 1)" \
+    peer_value)"
+is 'too few measurements: not reached' false \
+    "$(member "$(echo "$got" | head -n 1)" ok)"
+is 'too few measurements: exit status' 'exit status 1' \
+    "$(echo "$got" | tail -n 1)"
+: >"$tmp/own"
+is 'no measurement at all' 'exit status 1' "$(figure more 1 - "$tmp/full")"
+
+# object FILE TRANSPORT OK
+object()
+{
+    printf '{"transport": "%s", "size": 65536, "median_s": 0.01, ' "$2" \
+        >"$tmp/$1"
+    printf '"bytes_per_s": 4e8, "cpu_load": 0.9, "data_ok": %s}\n' "$3" \
+        >>"$tmp/$1"
+}
+
+rows()
+{
+    status=0
+    awk -f "$top/contrib/json.awk" -f "$top/contrib/try.awk" -v title=t \
+        "$tmp/x.stock1" "$tmp/x.stock4" "$tmp/x.mrail" >"$tmp/rows" ||
+        status=$?
+    echo $status
+}
+
+object x.stock1 ucx:rc_v,self true
+object x.stock4 ucx:rc_v,self true
+object x.mrail mrail true
+is 'try: all good' 0 "$(rows)"
+object x.mrail mrail false
+is 'try: wrong data' 1 "$(rows)"
+object x.mrail ompi:^ucx true
+is 'try: carried by another transport' 1 "$(rows)"
+: >"$tmp/x.mrail"
+is 'try: no result' 1 "$(rows)"
+exit $failed
