@@ -359,6 +359,23 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session)
     return 0;
 }
 
+/* Rates given again are no news; others are a misunderstanding. */
+static int soft_run_check_rates(const soft_run_t *run,
+                                const sroce_session_t *session)
+{
+    unsigned rails = MRAIL_MIN(session->num_rails, run->params.num_rails);
+
+    for (unsigned rail = 0; (run->num_rates != 0) && (rail < rails); ++rail) {
+        if (session->devs[rail].first_rate_bps != run->params.rate_bps[rail]) {
+            soft_complain("session '%s' was made with other rates; change "
+                          "them by 'mrail soft ctl --session %s rate=...'",
+                          session->name, session->name);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
 /* Ranks by blocks: rank * nodes / size. */
 static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
 {
@@ -459,8 +476,8 @@ int soft_main_run(int argc, char **argv)
     if ((conn < 0) || (soft_open(run.params.name, &session) != 0)) {
         return SOFT_EXIT_FAILED;
     }
-    if (soft_run_check(&run, session) || soft_run_node(&run, session) ||
-        soft_run_environment(&run)) {
+    if (soft_run_check(&run, session) || soft_run_check_rates(&run, session) ||
+        soft_run_node(&run, session) || soft_run_environment(&run)) {
         return SOFT_EXIT_FAILED;
     }
     /* CMD and its children keep the session by keeping this descriptor. */

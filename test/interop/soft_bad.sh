@@ -46,6 +46,8 @@ expect 2 "is not an action" $SOFT ctl $s sideways
 expect 2 "from 0 to 1000000" $SOFT ctl $s loss=2000000
 expect 2 "rails 0 to 3" $SOFT ctl $s --rail 4 down
 expect 1 "has 1 nodes x 4 rails" $SOFT $s --rails 2 -- true
+expect 1 "made with other rates" $SOFT $s --rate 5M -- true
+expect 0 "" $SOFT $s --rate max -- true
 expect 1 "has --icrc off" $SOFT $s --icrc on -- true
 
 # Garbage and strangers' packets are dropped and counted.

@@ -50,6 +50,15 @@ await_listener() {
     fail "nobody listens on port $p"
 }
 
+# What the kernel dropped at the session's receive sockets (port 4791 = 12B7 of
+# 127.S.x.y), by its own account.
+kernel_drops() {
+    local s
+    s=$(status | grep -o '127\.[0-9]*' | head -1)
+    awk -v a="$(printf '%02X7F:12B7$' "${s#127.}")" \
+        '$2 ~ a {n += $NF} END {printf "%.0f\n", n}' /proc/net/udp
+}
+
 # Server and client of a verbs program: pair NAME ARGS...; the client gets
 # 127.0.0.1 at the end.  Output in $TMP/server and $TMP/client.
 pair() {

@@ -30,7 +30,7 @@ ranks=8
 SOFT_OPTIONS="--rails 4"
 hold
 job $ranks "--rails 4" soft0:1 4096 3
-drops=$(counter drop_kernel)
+drops=$(($(counter drop_kernel) + $(kernel_drops)))
 [ "$drops" = 0 ] || fail "$drops packets dropped by the kernel"
 release
 gone

@@ -13,6 +13,12 @@
 #define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
 #define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
 
+/* The packets are in the socket: their credit is the receiver's to return. */
+void sroce_credit_settle(sroce_host_ctx_t *ctx)
+{
+    atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
+}
+
 /* Takes credit for up to `num` packets of `seg_bytes`; how many it got.
  * What is taken is on record, in case that this process is killed. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
@@ -35,6 +41,7 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 
         got = (room < each) ? 0 : (unsigned)MRAIL_MIN(room / each, num);
         if (got == 0) {
+            sroce_credit_settle(ctx);
             return 0;
         }
         ctx->slot->pend_dev = (uint32_t)dest_dev;
@@ -103,12 +110,6 @@ void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
 {
     atomic_fetch_sub(
         &sroce_host_session_dev(dest_dev)->slots[dest_slot].rx_held, bytes);
-}
-
-/* The packets are in the socket: their credit is the receiver's to return. */
-void sroce_credit_settle(sroce_host_ctx_t *ctx)
-{
-    atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
 
 /* Credit for up to `num` packets; small ones do not queue for their turn. */

@@ -10,6 +10,7 @@
  * that late packets for its previous owner find no queue pair. */
 #define CTX_QPN_STRIDE 1021u
 #define CTX_QPN_COUNT 65000u
+#define CTX_PUBLISH_NS (10 * MRAIL_NS_PER_MS)
 #define CTX_PROBE_NS (10 * MRAIL_NS_PER_MS)
 
 #define CTX_CORE_COUNTERS (sizeof(sroce_counters_t) / sizeof(uint64_t))
@@ -104,6 +105,7 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
     for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
         ctx->core_base[i] = slot->core[i];
     }
+    ctx->kernel_drops = sroce_net_drops(ctx); /* a former owner's */
     sroce_ctx_drain(ctx->rx_fd);
     slot->rx_limit = sroce_net_rx_limit(ctx->rx_fd);
     slot->rx_held = 0;
@@ -111,10 +113,18 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
     return sroce_service_add(ctx);
 }
 
-void sroce_host_ctx_publish(sroce_host_ctx_t *ctx)
+void sroce_host_ctx_publish(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     const uint64_t *now = (const uint64_t *)sroce_dev_counters(ctx->core);
+    uint32_t drops;
 
+    if (now_ns - ctx->published_ns < CTX_PUBLISH_NS) {
+        return;
+    }
+    ctx->published_ns = now_ns;
+    drops = sroce_net_drops(ctx);
+    sroce_host_count(ctx, SROCE_CNT_DROP_KERNEL, drops - ctx->kernel_drops);
+    ctx->kernel_drops = drops;
     for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
         atomic_store_explicit(&ctx->slot->core[i], ctx->core_base[i] + now[i],
                               memory_order_relaxed);
@@ -178,7 +188,8 @@ void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
     sroce_service_forget(ctx);
     /* Nobody sends to us any more; then the slot is the keeper's again. */
     ctx->slot->state = SROCE_SLOT_JOINING;
-    sroce_host_ctx_publish(ctx);
+    ctx->published_ns = 0;
+    sroce_host_ctx_publish(ctx, mrail_clock_now());
     close(ctx->rx_fd);
     sroce_host_leave(ctx->dev_index, ctx->slot_index);
     sroce_tx_cleanup(ctx);

@@ -168,6 +168,8 @@ struct sroce_host_ctx {
     uint32_t write_lag_us;   /* as the core was told */
     unsigned rx_skipped; /* rounds since the socket was looked at */
     uint32_t kernel_drops;
+    int64_t held_seen;        /* rx_held that did not change */
+    mrail_ns_t held_since_ns; /* since then, with an empty socket */
 
     /* Transmit. */
     mrail_list_t ready;
@@ -180,6 +182,7 @@ struct sroce_host_ctx {
     mrail_list_t sport_lru; /* most recently used first */
     unsigned num_sports;
     mrail_rng_t rng;
+    mrail_ns_t published_ns;
     uint64_t core_base[SROCE_CORE_CNT_MAX]; /* of the slot's former owners */
     sroce_txrun_t run;
 
@@ -265,8 +268,9 @@ void sroce_host_ctx_close(sroce_host_ctx_t *ctx);
 /* Locks the context of an object; NULL and errno in a forked child. */
 sroce_host_ctx_t *sroce_host_lock(struct ibv_context *context);
 void sroce_host_unlock(sroce_host_ctx_t *ctx);
-/* The core's counters to where `mrail soft status` sees them. */
-void sroce_host_ctx_publish(sroce_host_ctx_t *ctx);
+/* The core's and the socket's counters to where `mrail soft status` sees them;
+ * unless it was done a moment ago. */
+void sroce_host_ctx_publish(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx); /* verbs_ops.c */
 /* verbs_dev.c: the port attributes of any version's length. */
 int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
@@ -282,6 +286,8 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
+/* What the kernel has dropped at the receive socket so far, by SO_MEMINFO. */
+uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx);
 void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- credit.c; ctx->lock is held ---- */

@@ -21,7 +21,7 @@
 
 /* Offset of the destination QPN's 24 bits (under a reserved byte) in a BTH. */
 #define BTH_DEST_QPN 4
-#define KERNEL_DROPS_EVERY 64
+#define NET_HEAL_NS (2 * MRAIL_NS_PER_SEC)
 
 static int sroce_net_set(int fd, int level, int option, int value)
 {
@@ -340,17 +340,32 @@ static uint32_t sroce_net_num_packets(const sroce_net_batch_t *batch)
                : MRAIL_DIV_ROUND_UP(batch->length, batch->seg_bytes);
 }
 
-static void sroce_net_count_drops(sroce_host_ctx_t *ctx)
+uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx)
 {
     uint32_t info[SK_MEMINFO_VARS];
     socklen_t length = sizeof(info);
 
-    if ((getsockopt(ctx->rx_fd, SOL_SOCKET, SO_MEMINFO, info, &length) ==
-         0) &&
-        (info[SK_MEMINFO_DROPS] != ctx->kernel_drops)) {
-        sroce_host_count(ctx, SROCE_CNT_DROP_KERNEL,
-                         info[SK_MEMINFO_DROPS] - ctx->kernel_drops);
-        ctx->kernel_drops = info[SK_MEMINFO_DROPS];
+    if (getsockopt(ctx->rx_fd, SOL_SOCKET, SO_MEMINFO, info, &length) != 0) {
+        return ctx->kernel_drops;
+    }
+    return info[SK_MEMINFO_DROPS];
+}
+
+/*
+ * The socket is empty.  Credit that is held all the same belongs to senders
+ * that are just sending; if nothing changes for long, it was lost (a packet
+ * that the kernel dropped, a process killed at the wrong instruction), and
+ * would be missing for ever.
+ */
+static void sroce_net_heal_credit(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
+{
+    int64_t held = ctx->slot->rx_held;
+
+    if ((held <= 0) || (held != ctx->held_seen)) {
+        ctx->held_seen = held;
+        ctx->held_since_ns = now_ns;
+    } else if (now_ns - ctx->held_since_ns > NET_HEAL_NS) {
+        atomic_compare_exchange_strong(&ctx->slot->rx_held, &held, 0);
     }
 }
 
@@ -375,8 +390,8 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns)
         }
         sroce_net_deliver(ctx, &batch, now_ns);
     }
-    if ((num == 0) && (++ctx->rx_skipped % KERNEL_DROPS_EVERY == 0)) {
-        sroce_net_count_drops(ctx);
+    if (num == 0) {
+        sroce_net_heal_credit(ctx, now_ns);
     }
     return num;
 }

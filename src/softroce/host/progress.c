@@ -123,7 +123,7 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
         return mrail_clock_now() + SERVICE_BUSY_NS;
     }
     sroce_event_check_port(ctx);
-    sroce_host_ctx_publish(ctx);
+    sroce_host_ctx_publish(ctx, mrail_clock_now());
     if ((app_rounds != ctx->seen_rounds) && !ctx->armed) {
         ctx->seen_rounds = app_rounds;
         sroce_service_watch(ctx, 0);

@@ -104,6 +104,7 @@ typedef struct sroce_session_dev {
     uint32_t rail; /* constant */
     uint32_t addr; /* IPv4 address, network order; constant */
     uint32_t reserved;
+    uint64_t first_rate_bps; /* what it was made with; constant */
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
     _Atomic uint32_t loss_ppm;  /* of packets sent and received, 0..1000000 */
     _Atomic uint32_t delay_us;  /* added to packets sent and received */
