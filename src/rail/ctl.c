@@ -238,7 +238,10 @@ static mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     if (lane != NULL) {
         return lane;
     }
-    if (engine->num_lanes == engine->config.max_qps) {
+    /* The second half of the budget is for the first lanes of peers that are
+     * still to come. */
+    if (engine->num_lanes >=
+        ((slot == 0) ? engine->config.max_qps : engine->config.max_qps / 2)) {
         return NULL;
     }
     lane = calloc(1, sizeof(*lane));
@@ -270,7 +273,7 @@ static void mrail_ctl_budget(mrail_engine_t *engine)
     if (!engine->budget_warned) {
         engine->budget_warned = 1;
         mrail_error("UCX_MRAIL_MAX_QPS=%u is below what is needed: one QP for "
-                    "each of %u peers so far; raise it",
+                    "each peer, %u so far; raise it",
                     engine->config.max_qps, engine->num_peers);
     }
 }
@@ -322,7 +325,9 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     int ret;
 
     if (lane == NULL) {
-        mrail_ctl_budget(engine);
+        if (slot == 0) {
+            mrail_ctl_budget(engine);
+        }
         return -EDQUOT;
     }
     ret = mrail_lane_create_qp(engine, lane, rail);
@@ -572,7 +577,9 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     lane = mrail_ctl_get_lane(peer, wire->slot);
     if (lane == NULL) {
-        mrail_ctl_budget(engine);
+        if (wire->slot == 0) {
+            mrail_ctl_budget(engine);
+        }
         mrail_ctl_refuse(peer, msg, MRAIL_REASON_QP_BUDGET);
         return;
     }

@@ -30,7 +30,7 @@
       "cache.")                                                               \
     X(MAX_QPS, "4096", UINT, max_qps,                                         \
       "Most QPs that this process opens. It must be at least the number of\n" \
-      "peers; further lanes are opened only below it.")                       \
+      "peers; further lanes are opened only below half of it.")               \
     X(UPLINKS, "8", UINT, uplinks,                                            \
       "Uplinks of a leaf switch, 1 to 256: the UDP source port range\n"       \
       "0xC000-0xFFFF is cut into as many segments.")                          \
