@@ -97,6 +97,7 @@ static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
             (plan->options->nodes > 0) ? "mrail,self" : "mrail,self,sm");
 }
 
+/* The fastest settings of those that were tried: docs/tuning.md. */
 static void plan_stock(plan_t *plan)
 {
     const mrail_run_options_t *options = plan->options;
@@ -105,6 +106,7 @@ static void plan_stock(plan_t *plan)
 
     add_env(plan, "UCX_TLS",
             (options->nodes > 0) ? "rc_v,self" : "rc,self,sm");
+    add_env(plan, "UCX_RNDV_SCHEME", "get_zcopy");
     if (options->devices != NULL) {
         return; /* each rank sees one rail: see rank_rail.c */
     }

@@ -133,7 +133,8 @@ static void test_run_on_nics(void **state)
                          " -x UCX_TLS=mrail,self,sm app -np 7");
     options.stock = MRAIL_RUN_STOCK_ALL;
     check_plan(&options, " mpirun -np 16" UCX
-                         " -x UCX_TLS=rc,self,sm -x UCX_MAX_RNDV_RAILS=4"
+                         " -x UCX_TLS=rc,self,sm -x UCX_RNDV_SCHEME=get_zcopy"
+                         " -x UCX_MAX_RNDV_RAILS=4"
                          " -x UCX_MAX_EAGER_RAILS=4 app -np 7");
 }
 
@@ -157,7 +158,8 @@ static void test_run_on_software_rails(void **state)
     options.stock = MRAIL_RUN_STOCK_ONE;
     check_plan(&options,
                " mpirun -np 2" EMULATED UCX
-               " -x UCX_TLS=rc_v,self -x UCX_NET_DEVICES=soft0:1"
+               " -x UCX_TLS=rc_v,self -x UCX_RNDV_SCHEME=get_zcopy"
+               " -x UCX_NET_DEVICES=soft0:1"
                " -x UCX_MAX_RNDV_RAILS=1 -x UCX_MAX_EAGER_RAILS=1"
                " /p/mrail soft --nodes 2 --rails 3 --rate 100M --session s"
                " -- app -np 7");
