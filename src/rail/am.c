@@ -165,6 +165,9 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     lane = peer->up[0];
     if ((length >= MRAIL_AM_SPREAD) || !mrail_am_lane_usable(lane)) {
         lane = mrail_am_spread(peer, length);
+        if (lane == NULL) {
+            peer->up[0]->hungry = (mrail_lane_credits(peer->up[0]) == 0);
+        }
     }
     return lane;
 }
@@ -214,6 +217,10 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     if ((tx->done.comp != NULL) && !lane->ack_req_out) {
         lane->ack_req_out = 1;
         flags = MRAIL_DATA_ACK_REQ;
+    }
+    if (MRAIL_UNLIKELY(lane->hungry)) {
+        lane->hungry = 0;
+        flags |= MRAIL_DATA_HUNGRY;
     }
     mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, flags);
     tx->hdr->am_id = am_id;
@@ -572,6 +579,27 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     }
 }
 
+/* The peer had to wait: its window is too small for what it has to say.  Twice
+ * as much, while there is memory for it. */
+static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    unsigned more = lane->credits;
+
+    if ((lane->credits + more > MRAIL_AM_CREDITS_MAX) ||
+        (engine->grown + more > MRAIL_GROWN_MAX)) {
+        return;
+    }
+    pthread_mutex_lock(&engine->ctl_lock);
+    if ((lane->rail->srq_used + more <= MRAIL_SRQ_DEPTH / 2) &&
+        (mrail_lane_add_buffers(engine, lane, more) == 0)) {
+        engine->grown += more;
+        lane->credits += more;
+        lane->am_granted += (uint16_t)more;
+        mrail_am_owe(engine, lane);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
 void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
                    const struct ibv_wc *wc)
 {
@@ -595,6 +623,9 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
         rx->lane = lane;
         rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
         ++engine->counters.am_received;
+        if (MRAIL_UNLIKELY(rx->hdr->flags & MRAIL_DATA_HUNGRY)) {
+            mrail_am_grow(engine, lane);
+        }
         mrail_am_accept(engine, lane->peer, rx);
     } else {
         engine->counters.rx_bad_header += (rx->hdr->type != MRAIL_DATA_ACK);

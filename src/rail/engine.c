@@ -195,10 +195,7 @@ static void mrail_engine_each_lane(mrail_engine_t *engine,
 
 static void mrail_lane_free(mrail_engine_t *engine, mrail_lane_t *lane)
 {
-    if (lane->rx_mr != NULL) {
-        ibv_dereg_mr(lane->rx_mr);
-    }
-    free(lane->rx_base);
+    mrail_lane_free_buffers(lane);
     free(lane);
 }
 
@@ -383,8 +380,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         memory_p->pools += (size_t)engine->rails[i].srq_used *
                            engine->rx_stride;
     }
-    memory_p->queues =
-        (size_t)engine->num_qps * engine->config.tx_depth * MRAIL_SQ_ENTRY;
+    memory_p->queues = engine->sq_entries * MRAIL_SQ_ENTRY;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         memory_p->queues += MRAIL_CQ_DEPTH * MRAIL_CQ_ENTRY +
                             MRAIL_SRQ_DEPTH * MRAIL_RQ_ENTRY;

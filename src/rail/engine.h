@@ -27,6 +27,8 @@
 #define MRAIL_AM_HDR_MAX 128    /* bytes of am_zcopy's header */
 #define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its home lane */
 #define MRAIL_REPOST_BATCH 8
+#define MRAIL_AM_CREDITS_MAX 512 /* of a lane whose peer uses them up */
+#define MRAIL_GROWN_MAX 512      /* buffers of a process for such lanes */
 
 /* Things that may repeat per packet: counted, shown by mrail info. */
 #define MRAIL_COUNTERS(X)                                                     \
@@ -107,6 +109,8 @@ struct mrail_engine {
     unsigned num_peers;
     unsigned num_lanes;   /* used entries of `lanes` */
     unsigned num_qps;
+    size_t sq_entries;    /* of all QPs */
+    unsigned grown;       /* receive buffers beyond the first windows */
     uint32_t ctl_seq;
     unsigned next_base;   /* rotates the rail of first lanes */
     int budget_warned;

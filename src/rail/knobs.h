@@ -47,9 +47,10 @@
     X(AM_CREDITS, "32", UINT, am_credits,                                     \
       "Active messages that a peer may have under way on its first lane, 4\n" \
       "to 1024, and a quarter of it on each other rail; each takes a receive\n" \
-      "buffer there.")                             \
-    X(TX_DEPTH, "128", UINT, tx_depth,                                        \
-      "Send queue entries of a QP, 16 to 4096.")                              \
+      "buffer there. A peer that uses them up gets more, up to 512.")                             \
+    X(TX_DEPTH, "256", UINT, tx_depth,                                        \
+      "Send queue entries of a peer's first QP, 16 to 4096; the others have\n" \
+      "a quarter.")                              \
     X(SEGMENT, "auto", SIZE, segment,                                         \
       "Bytes of one segment of a large PUT or GET; 'auto' derives it from\n"  \
       "the bandwidth-delay product, clamped to 16k..256k.")                   \

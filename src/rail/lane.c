@@ -60,32 +60,35 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
 }
 
-/* Receive buffers for what the peer may send on this lane. */
-static int mrail_lane_post_buffers(mrail_engine_t *engine, mrail_lane_t *lane)
+int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
+                           unsigned count)
 {
     size_t stride = engine->rx_stride;
-    unsigned count = lane->credits + MRAIL_ACK_RESERVE;
     mrail_rail_t *rail = lane->rail;
-    int ret;
+    mrail_rx_chunk_t *chunk = calloc(1, sizeof(*chunk));
+    int ret = -ENOMEM;
 
-    if (posix_memalign(&lane->rx_base, 4096, count * stride) != 0) {
-        lane->rx_base = NULL;
+    if (chunk == NULL) {
         return -ENOMEM;
     }
-    lane->rx_bytes = count * stride;
-    lane->rx_mr = ibv_reg_mr(rail->pd, lane->rx_base, lane->rx_bytes,
-                             IBV_ACCESS_LOCAL_WRITE);
-    if (lane->rx_mr == NULL) {
-        free(lane->rx_base);
-        lane->rx_base = NULL;
-        return -ENOMEM;
+    if (posix_memalign(&chunk->base, 4096, count * stride) != 0) {
+        goto err_free_chunk;
     }
+    chunk->mr = ibv_reg_mr(rail->pd, chunk->base, count * stride,
+                           IBV_ACCESS_LOCAL_WRITE);
+    if (chunk->mr == NULL) {
+        goto err_free_base;
+    }
+    /* From here on the device may hold some: the chunk stays. */
+    chunk->next = lane->chunks;
+    lane->chunks = chunk;
     for (unsigned i = 0; i < count; ++i) {
-        mrail_rx_t *rx = (mrail_rx_t *)((char *)lane->rx_base + i * stride);
+        mrail_rx_t *rx = (mrail_rx_t *)((char *)chunk->base + i * stride);
 
         mrail_list_init(&rx->list);
         rx->rail = rail;
-        rx->lkey = lane->rx_mr->lkey;
+        rx->lane = NULL;
+        rx->lkey = chunk->mr->lkey;
         rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
         ret = mrail_rx_post(engine, rx);
         if (ret != 0) {
@@ -94,6 +97,24 @@ static int mrail_lane_post_buffers(mrail_engine_t *engine, mrail_lane_t *lane)
     }
     rail->srq_used += count;
     return 0;
+
+err_free_base:
+    free(chunk->base);
+err_free_chunk:
+    free(chunk);
+    return ret;
+}
+
+void mrail_lane_free_buffers(mrail_lane_t *lane)
+{
+    mrail_rx_chunk_t *chunk;
+
+    while ((chunk = lane->chunks) != NULL) {
+        lane->chunks = chunk->next;
+        ibv_dereg_mr(chunk->mr);
+        free(chunk->base);
+        free(chunk);
+    }
 }
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
@@ -120,15 +141,25 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->am_granted = lane->am_told = (uint16_t)credits;
 }
 
+/* Segments are few and large: lanes without active messages need less. */
+static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
+                                    const mrail_lane_t *lane)
+{
+    unsigned depth = engine->config.tx_depth;
+
+    return (lane->slot == 0) ? depth : MRAIL_MAX(depth / 4, 16u);
+}
+
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail)
 {
+    unsigned depth = mrail_lane_tx_depth(engine, lane);
     struct ibv_qp_init_attr init = {
         .qp_type = IBV_QPT_RC,
         .send_cq = rail->cq,
         .recv_cq = rail->cq,
         .srq = rail->srq,
-        .cap = {.max_send_wr = engine->config.tx_depth,
+        .cap = {.max_send_wr = depth,
                 .max_send_sge = 1 + MRAIL_MAX_IOV,
                 .max_inline_data = rail->attr.max_inline},
     };
@@ -146,8 +177,8 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
         return -errno;
     }
     lane->max_inline = rail->attr.max_inline;
-    lane->sq_depth = engine->config.tx_depth;
     lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
+    lane->sq_depth = depth;
     ret = ibv_modify_qp(lane->qp, &attr,
                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                             IBV_QP_ACCESS_FLAGS);
@@ -157,12 +188,14 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
     if (lane->am_lane) {
-        ret = mrail_lane_post_buffers(engine, lane);
+        ret = mrail_lane_add_buffers(engine, lane,
+                                     lane->credits + MRAIL_ACK_RESERVE);
         if (ret != 0) {
             goto err_destroy_qp;
         }
     }
     ++engine->num_qps;
+    engine->sq_entries += depth;
     return 0;
 
 err_destroy_qp:
@@ -179,6 +212,7 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         ibv_destroy_qp(lane->qp);
         lane->qp = NULL;
         --engine->num_qps;
+        engine->sq_entries -= lane->sq_depth;
     }
 }
 
@@ -229,7 +263,7 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
 
     lane->remote_index = remote->index;
     lane->remote_rail = remote->src_rail;
-    lane->am_limit = lane->am_window = remote->credits;
+    lane->am_limit = remote->credits;
     lane->sched.nominal =
         MRAIL_MAX(MRAIL_MIN(lane->rail->attr.rate_bps / 1000000,
                             (uint64_t)remote_rail->rate_mbps),

@@ -42,6 +42,12 @@ typedef struct mrail_rx {
     mrail_data_hdr_t *hdr;
 } mrail_rx_t;
 
+typedef struct mrail_rx_chunk {
+    struct mrail_rx_chunk *next;
+    struct ibv_mr *mr;
+    void *base;
+} mrail_rx_chunk_t;
+
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed for RMA */
     uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
@@ -59,10 +65,10 @@ struct mrail_lane {
     uint16_t am_limit;    /* may be sent in total */
     uint16_t am_granted;  /* the peer may send in total */
     uint16_t am_told;     /* as the peer knows from our last message */
-    uint16_t am_window;   /* limit at the start: AMs under way at most */
 
     uint8_t ack_due;      /* data: an ACK_REQ waits for its answer */
     uint8_t ack_req_out;  /* data: our ACK_REQ has no answer yet */
+    uint8_t hungry;       /* data: a message had to wait for credits */
     uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
@@ -82,12 +88,11 @@ struct mrail_lane {
     uint32_t request;      /* sequence number of the request under way */
     unsigned tries;
     mrail_ns_t deadline_ns; /* of the next retransmission */
-    unsigned credits;      /* receive buffers for the peer's AMs */
 
-    /* the lane's share of the SRQ; freed when the engine closes */
-    void *rx_base;
-    struct ibv_mr *rx_mr;
-    size_t rx_bytes;
+    unsigned credits;        /* receive buffers for the peer's AMs; control
+                                before the lane is up, then data */
+    mrail_rx_chunk_t *chunks; /* the lane's share of the SRQ; freed when the
+                                 engine closes */
 };
 
 static inline unsigned mrail_lane_sq_free(const mrail_lane_t *lane)
@@ -122,6 +127,10 @@ typedef struct mrail_engine mrail_engine_t;
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail);
 void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane);
+void mrail_lane_free_buffers(mrail_lane_t *lane);
+/* Receive buffers for `count` more messages of the peer: 0 or -errno. */
+int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
+                           unsigned count);
 int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
                        const mrail_wire_lane_t *remote,
                        const mrail_wire_rail_t *remote_rail);

@@ -27,7 +27,7 @@ typedef struct mrail_sched_params {
 
 /* Clamp of automatic segments, bytes, and the time that one should take. */
 #define MRAIL_SCHED_SEGMENT_MIN (16u << 10)
-#define MRAIL_SCHED_SEGMENT_MAX (256u << 10)
+#define MRAIL_SCHED_SEGMENT_MAX (1u << 20)
 #define MRAIL_SCHED_SEGMENT_FIRST (64u << 10)
 #define MRAIL_SCHED_SEGMENT_NS (400 * MRAIL_NS_PER_US)
 /* Work that an automatic window holds: enough to bridge the time in which a

@@ -23,6 +23,7 @@ typedef enum mrail_data_type {
 enum {
     MRAIL_DATA_ACK_REQ = 1 << 0, /* answer on this lane, soon */
     MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ of this lane */
+    MRAIL_DATA_HUNGRY = 1 << 2,  /* the sender had to wait for credits */
 };
 
 /* First bytes of every SEND on a lane.  24 bytes, so that what follows is
