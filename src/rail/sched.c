@@ -30,27 +30,31 @@ static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
     return (n == 0) ? 0 : (sum / n);
 }
 
+/* share: bytes of all work, done or not, that fall to this lane.  What is left
+ * of it is cut into equal pieces, so that all lanes end together. */
 static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
-                                  double share, size_t limit, size_t queued,
+                                  double share, size_t limit,
                                   const mrail_sched_params_t *params)
 {
-    double segment;
+    double target, left = share - (double)lane->inflight, pieces;
+    size_t segment;
 
     if (params->segment != 0) {
         return MRAIL_MIN(params->segment, limit);
     }
-    if (lane->meter.count == 0) {
-        segment = MRAIL_SCHED_SEGMENT_FIRST;
+    target = (lane->meter.count == 0)
+                 ? MRAIL_SCHED_SEGMENT_LOW
+                 : rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
+    target = MRAIL_MIN(MRAIL_MAX(target, MRAIL_SCHED_SEGMENT_LOW),
+                       MRAIL_SCHED_SEGMENT_MAX);
+    if (left > MRAIL_SCHED_SEGMENT_MIN) {
+        pieces = (double)(size_t)((left + target - 1) / target);
+        segment = (size_t)(left / pieces);
     } else {
-        segment = rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
-        segment = MRAIL_MIN(segment, MRAIL_SCHED_SEGMENT_MAX);
+        segment = MRAIL_SCHED_SEGMENT_MIN;
     }
-    /* Never more than the lane's share of what is left: a long last segment
-     * would leave the other lanes idle. */
-    segment = MRAIL_MIN(segment, share * (double)queued);
-    segment = MRAIL_MAX(segment, MRAIL_SCHED_SEGMENT_MIN);
     /* Whole packets of the largest MTU. */
-    return MRAIL_MIN(((size_t)segment + 4095) & ~(size_t)4095, limit);
+    return MRAIL_MIN((segment + 4095) & ~(size_t)4095, limit);
 }
 
 static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
@@ -63,7 +67,7 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
         return params->window;
     }
     if (lane->meter.count == 0) {
-        return 4 * MRAIL_SCHED_SEGMENT_FIRST;
+        return 4 * MRAIL_SCHED_SEGMENT_LOW;
     }
     window = rate * MRAIL_SCHED_WINDOW_NS / MRAIL_NS_PER_SEC;
     window = MRAIL_MIN(window, MRAIL_SCHED_WINDOW_MAX);
@@ -96,10 +100,11 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
                      size_t *segment_p)
 {
     mrail_sched_total_t total;
-    double best_s = 0, best_slack_s = 0, all_s;
+    double best_s = 0, best_slack_s = 0, all_s, work;
     int best = -1;
 
     mrail_sched_sum(lanes, count, &total);
+    work = total.inflight + (double)queued;
     for (unsigned i = 0; i < count; ++i) {
         const mrail_sched_lane_t *lane = lanes[i];
         double rate = mrail_sched_rate(lane, total.mean);
@@ -109,8 +114,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         if (!lane->usable || (rate <= 0)) {
             continue;
         }
-        segment = mrail_sched_segment(lane, rate, rate / total.rate, limit,
-                                      queued, params);
+        segment = mrail_sched_segment(lane, rate, work * rate / total.rate,
+                                      limit, params);
         window = mrail_sched_window(lane, rate, segment, params);
         if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
             continue;
@@ -129,7 +134,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     /* When would everything be done if all lanes were kept busy?  A lane that
      * would finish later than that waits for a faster one, unless it has been
      * idle for as long as the segment takes: then the others are not moving. */
-    all_s = (total.inflight + (double)queued) / total.rate;
+    all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.inflight > 0) &&
         ((double)(now_ns - lanes[best]->meter.last_ns) <
          best_s * MRAIL_NS_PER_SEC)) {

@@ -25,11 +25,12 @@ typedef struct mrail_sched_params {
     size_t window;  /* bytes; 0: from the measured rate */
 } mrail_sched_params_t;
 
-/* Clamp of automatic segments, bytes, and the time that one should take. */
-#define MRAIL_SCHED_SEGMENT_MIN (16u << 10)
+/* Automatic segments: the time that one should take, bounds in bytes, and the
+ * least that a lane is given when its share of the work is smaller. */
+#define MRAIL_SCHED_SEGMENT_NS (1 * MRAIL_NS_PER_MS)
+#define MRAIL_SCHED_SEGMENT_LOW (64u << 10)
 #define MRAIL_SCHED_SEGMENT_MAX (1u << 20)
-#define MRAIL_SCHED_SEGMENT_FIRST (64u << 10)
-#define MRAIL_SCHED_SEGMENT_NS (400 * MRAIL_NS_PER_US)
+#define MRAIL_SCHED_SEGMENT_MIN (16u << 10)
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
  * no more.  At least two segments, at most MRAIL_SCHED_WINDOW_MAX bytes. */

@@ -134,7 +134,7 @@ static void test_equal_lanes(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};
 
-    check_efficiency(rates, 4, 4 << 20, 0.97);
+    check_efficiency(rates, 4, 4 << 20, 0.95);
     check_efficiency(rates, 4, 64 << 20, 0.995);
 }
 
@@ -161,7 +161,7 @@ static void test_random_rates(void **state)
         }
         /* The smallest segment takes 0.8 ms on the slowest lane, out of
          * some 10 ms that the transfer takes over eight fast ones. */
-        check_efficiency(rates, count, 32 << 20, 0.93);
+        check_efficiency(rates, count, 32 << 20, 0.92);
     }
 }
 
