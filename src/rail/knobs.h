@@ -54,7 +54,7 @@
     X(SEGMENT, "auto", SIZE, segment,                                         \
       "Bytes of one segment of a large PUT or GET; 'auto' derives it from\n"  \
       "the bandwidth-delay product, clamped to 16k..256k.")                   \
-    X(STRIPE_THRESH, "32k", SIZE, stripe_thresh,                              \
+    X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                              \
       "A PUT or GET below this size travels whole on one lane.")              \
     X(WINDOW, "auto", SIZE, window,                                           \
       "Bytes that a lane may have under way; 'auto' is 10 ms of work at the\n"\

@@ -161,7 +161,7 @@ static void test_random_rates(void **state)
         }
         /* The smallest segment takes 0.8 ms on the slowest lane, out of
          * some 10 ms that the transfer takes over eight fast ones. */
-        check_efficiency(rates, count, 32 << 20, 0.92);
+        check_efficiency(rates, count, 32 << 20, 0.91);
     }
 }
 
