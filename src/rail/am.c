@@ -235,11 +235,16 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     wr.wr_id = mrail_lane_marker(lane);
     wr.next = NULL;
     wr.sg_list = sge;
-    wr.num_sge = (int)mrail_am_fill_sge(tx, lane->rail->index, sge);
     wr.opcode = IBV_WR_SEND;
-    wr.send_flags = ((length <= lane->max_inline) && (tx->iov_count == 0))
-                        ? IBV_SEND_INLINE
-                        : 0;
+    if (MRAIL_LIKELY((length <= lane->max_inline) && (tx->iov_count == 0))) {
+        sge[0].addr = (uintptr_t)tx->hdr; /* inline data needs no key */
+        sge[0].length = (uint32_t)length;
+        wr.num_sge = 1;
+        wr.send_flags = IBV_SEND_INLINE;
+    } else {
+        wr.num_sge = (int)mrail_am_fill_sge(tx, lane->rail->index, sge);
+        wr.send_flags = 0;
+    }
     ++peer->engine->counters.am_sent;
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         mrail_lane_error(lane, "post");
@@ -448,7 +453,11 @@ static void mrail_am_acked(mrail_engine_t *engine, mrail_peer_t *peer,
         }
         mrail_list_del(&tx->list);
         tx->lane->am_inflight -= tx->length;
-        mrail_done_finish(engine, &tx->done, 0);
+        if (MRAIL_LIKELY(tx->done.comp == NULL)) {
+            mrail_tx_put(tx);
+        } else {
+            mrail_done_finish(engine, &tx->done, 0);
+        }
     }
     if (mrail_list_empty(&peer->unacked)) {
         peer->ack_wanted = 0;

@@ -24,7 +24,7 @@
       "Leading bits of a rail's IP address that name its leaf: rails match\n" \
       "within a leaf. -1 takes the network interface's prefix length, or 24\n" \
       "where that is 8 or less (loopback), and 64 for IPv6.")                 \
-    X(LANES_PER_RAIL, "2", UINT, lanes_per_rail,                              \
+    X(LANES_PER_RAIL, "1", UINT, lanes_per_rail,                              \
       "QPs to a peer on each rail for large transfers, 1 to 32.\n"            \
       "More lanes spread a flow over more fabric paths and take more NIC\n"   \
       "cache.")                                                               \
