@@ -60,6 +60,9 @@ void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
     struct ibv_sge sge[MRAIL_REPOST_BATCH];
     unsigned count = engine->num_repost[rail];
 
+    if (count == 0) {
+        return;
+    }
     for (unsigned i = 0; i < count; ++i) {
         mrail_rx_t *rx = engine->repost[rail][i];
 
@@ -72,8 +75,7 @@ void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
         wr[i].next = (i + 1 < count) ? &wr[i + 1] : NULL;
     }
     engine->num_repost[rail] = 0;
-    if ((count != 0) &&
-        (ibv_post_srq_recv(engine->rails[rail].srq, wr, &bad) != 0)) {
+    if (ibv_post_srq_recv(engine->rails[rail].srq, wr, &bad) != 0) {
         /* Cannot happen with as many buffers as the SRQ was made for. */
         mrail_error("%s: the shared receive queue refused a buffer",
                     engine->rails[rail].attr.device);
@@ -589,17 +591,19 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
 }
 
 /* The peer had to wait: its window is too small for what it has to say.  Twice
- * as much, while there is memory for it. */
+ * as much, while there is memory for it; an equal part of that memory is kept
+ * for every peer, so that the first ones do not get ahead of the others. */
 static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     unsigned more = lane->credits;
 
-    if ((lane->credits + more > MRAIL_AM_CREDITS_MAX) ||
-        (engine->grown + more > MRAIL_GROWN_MAX)) {
+    if (lane->credits + more > MRAIL_AM_CREDITS_MAX) {
         return;
     }
     pthread_mutex_lock(&engine->ctl_lock);
-    if ((lane->rail->srq_used + more <= MRAIL_SRQ_DEPTH / 2) &&
+    if ((lane->credits + more <= MRAIL_AM_CREDITS_MAX / engine->num_peers) &&
+        (engine->grown + more <= MRAIL_GROWN_MAX) &&
+        (lane->rail->srq_used + more <= MRAIL_SRQ_DEPTH / 2) &&
         (mrail_lane_add_buffers(engine, lane, more) == 0)) {
         engine->grown += more;
         lane->credits += more;

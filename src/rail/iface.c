@@ -124,9 +124,11 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned rail,
     n = ibv_poll_cq(engine->rails[rail].cq, MRAIL_ARRAY_SIZE(wc), wc);
     if (n <= 0) {
         ++engine->rails[rail].idle;
-    } else {
-        engine->rails[rail].idle = 0;
+        /* Less than a batch goes back when there is nothing better to do. */
+        mrail_rx_flush(engine, rail);
+        return 0;
     }
+    engine->rails[rail].idle = 0;
     for (int i = 0; i < n; ++i) {
         if (wc[i].opcode & IBV_WC_RECV) {
             mrail_am_recv(engine, (mrail_rx_t *)(uintptr_t)wc[i].wr_id,
@@ -135,10 +137,7 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned rail,
             mrail_engine_send_done(engine, &wc[i], now_ns);
         }
     }
-    if (engine->num_repost[rail] != 0) {
-        mrail_rx_flush(engine, rail);
-    }
-    return (n > 0) ? (unsigned)n : 0;
+    return (unsigned)n;
 }
 
 static void mrail_engine_check_failed(mrail_engine_t *engine)
