@@ -99,25 +99,56 @@ static int attack(job_t *job)
         return 1;
     }
     mrail_rng_init(&rng, 7);
-    for (unsigned i = 0; i < FORGED; ++i) {
+    /* A UD queue that overflows drops before anybody looks: go on until the
+     * victim has judged enough. */
+    for (unsigned i = 0; (i < 10 * FORGED) &&
+                         (__atomic_load_n(&job->shared->word[1],
+                                          __ATOMIC_ACQUIRE) < FORGED);
+         ++i) {
         size_t length = forge(&rng, &victim, i % 4, buf);
 
         if (send_raw(job, ah, victim.ud_qpn, buf, length) != 0) {
             return 1;
         }
         if (i % 32 == 0) {
-            usleep(500); /* a UD queue that overflows proves nothing */
+            usleep(500);
         }
     }
     ibv_destroy_ah(ah);
     return 0;
 }
 
+static uint64_t count_dropped(job_t *job)
+{
+    const mrail_counters_t *c = &job->engine->counters;
+    uint64_t sum;
+
+    pthread_mutex_lock(&job->engine->ctl_lock);
+    sum = c->ctl_bad_format + c->ctl_bad_version + c->ctl_bad_cookie +
+          c->ctl_unexpected;
+    pthread_mutex_unlock(&job->engine->ctl_lock);
+    return sum;
+}
+
+/* Serves until the real peer has sent all. */
+static int victim_serve(job_t *job)
+{
+    mrail_ns_t end = mrail_clock_now() + 60 * MRAIL_NS_PER_SEC;
+
+    while ((received < 200) && (mrail_clock_now() < end)) {
+        if (mrail_iface_progress(job->iface) == 0) {
+            __atomic_store_n(&job->shared->word[1], count_dropped(job),
+                             __ATOMIC_RELEASE);
+            usleep(50);
+        }
+    }
+    return received < 200;
+}
+
 static int victim_judge(job_t *job)
 {
     const mrail_counters_t *c = &job->engine->counters;
-    uint64_t dropped = c->ctl_bad_format + c->ctl_bad_version +
-                       c->ctl_bad_cookie + c->ctl_unexpected;
+    uint64_t dropped = count_dropped(job);
     int bad;
 
     printf("# format %llu, version %llu, cookie %llu, unexpected %llu\n",
@@ -125,7 +156,7 @@ static int victim_judge(job_t *job)
            (unsigned long long)c->ctl_bad_version,
            (unsigned long long)c->ctl_bad_cookie,
            (unsigned long long)c->ctl_unexpected);
-    bad = job_say(dropped >= FORGED * 9 / 10,
+    bad = job_say(dropped >= FORGED,
                   "forged control messages are dropped and counted",
                   "only %llu of %u", (unsigned long long)dropped, FORGED);
     bad |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
@@ -146,8 +177,8 @@ static int spoof_job(job_t *job)
         return 1;
     }
     switch (job->rank) {
-    case 0: /* the victim: serves until the real peer has sent all */
-        bad = job_wait(job, &received, 200, 60);
+    case 0: /* the victim */
+        bad = victim_serve(job);
         bad |= victim_judge(job);
         bad |= job_say(received == 200, "the real peer is served",
                        "%u of 200 messages", received);
