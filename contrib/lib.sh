@@ -10,6 +10,7 @@ stage=$build/stage
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 prog=contrib/${0##*/}
 started=$(date +%s)
+load_at_start=$(cut -d ' ' -f 1 /proc/loadavg 2>/dev/null || echo 0)
 
 # Open MPI refuses to run as root unless told twice.
 if [ "$(id -u)" = 0 ]; then
@@ -57,13 +58,14 @@ quietly()
     return 1
 }
 
-# Says so if other work will disturb what is going to be measured.
+# Says so if other work will disturb what is going to be measured.  The load
+# before this script built anything: its own compilers are no other work.
 note_load()
 {
-    awk -v cpus="$jobs" '$1 > cpus / 2 {
-        printf "note: load average %s on %d processors: other work disturbs " \
-            "these figures\n", $1, cpus
-    }' /proc/loadavg
+    echo "$load_at_start" | awk -v cpus="$jobs" '$1 > cpus / 2 {
+        printf "note: load average %s on %d processors at the start: other " \
+            "work disturbs these figures\n", $1, cpus
+    }'
 }
 
 # configure_args: what this tree is configured with, one line; also the key

@@ -21,7 +21,7 @@ typedef struct soft_ctl {
 } soft_ctl_t;
 
 static const char usage_ctl[] =
-    "usage: mrail soft ctl [--session NAME] [--node K] [--rail R] ACTION ...\n"
+    "Usage: mrail soft ctl [--session NAME] [--node K] [--rail R] ACTION ...\n"
     "Changes rails while jobs run; without --node or --rail all of them.\n"
     "  rate=RATE        both directions, as 100M, 2.5G, or max (no cap)\n"
     "  egress=RATE      what the rail sends\n"
@@ -33,7 +33,7 @@ static const char usage_ctl[] =
     "later\n";
 
 static const char usage_status[] =
-    "usage: mrail soft status [--session NAME] [--json]\n"
+    "Usage: mrail soft status [--session NAME] [--json]\n"
     "Rails, settings, processes and counters of a session.\n";
 
 static int soft_ctl_apply(sroce_session_dev_t *dev, const char *action)
@@ -171,9 +171,11 @@ static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
 int soft_main_ctl(int argc, char **argv)
 {
     soft_ctl_t ctl = {.name = getenv("MRAIL_SOFT"), .node = -1, .rail = -1};
+    static char name[] = "mrail soft ctl"; /* for getopt's messages */
     sroce_session_t *session;
     int ret;
 
+    argv[0] = name;
     ctl.name = (ctl.name == NULL) ? SOFT_DEFAULT_SESSION : ctl.name;
     ret = soft_ctl_parse(argc, argv, usage_ctl, &ctl);
     if (ret != 0) {
@@ -331,13 +333,19 @@ static void soft_status_table(const sroce_session_t *session)
 int soft_main_status(int argc, char **argv)
 {
     soft_ctl_t ctl = {.name = getenv("MRAIL_SOFT"), .node = -1, .rail = -1};
+    static char name[] = "mrail soft status"; /* for getopt's messages */
     sroce_session_t *session;
     int ret;
 
+    argv[0] = name;
     ctl.name = (ctl.name == NULL) ? SOFT_DEFAULT_SESSION : ctl.name;
     ret = soft_ctl_parse(argc, argv, usage_status, &ctl);
     if (ret != 0) {
         return ret - 1;
+    }
+    if (optind != argc) {
+        soft_complain("status: unknown argument '%s'", argv[optind]);
+        return SOFT_EXIT_USAGE;
     }
     if ((soft_take_session(ctl.name) != 0) ||
         (soft_open(ctl.name, &session) != 0)) {

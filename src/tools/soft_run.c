@@ -27,7 +27,7 @@ typedef struct soft_run {
 } soft_run_t;
 
 static const char usage[] =
-    "usage: mrail soft [options] -- CMD [ARGS]\n"
+    "Usage: mrail soft [OPTION...] -- CMD [ARG...]\n"
     "       mrail soft ctl ...      change rates, port state, loss, delay\n"
     "       mrail soft status ...   rails, rates, processes, counters\n"
     "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
@@ -43,8 +43,10 @@ static const char usage[] =
     "  --base A.B       addresses A.B.<rail+1>.<node+1> (127.S, S by name)\n"
     "  --seed N         of the random loss (1)\n"
     "  --session NAME   sessions of one name share rails and rates (default)\n"
-    "  --help\n"
-    "The session is made if it is not there and ends with its last process.\n";
+    "  --help           this text; also: mrail soft ctl --help\n"
+    "The session is made if it is not there and ends with its last process\n"
+    "(0.2 s later; until then the next command joins it as it is).\n"
+    "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n";
 
 /* One rate for all rails or one for each; how many there were. */
 static int soft_run_rates(soft_run_t *run, char *list)
@@ -177,7 +179,7 @@ static int soft_run_parse(int argc, char **argv, soft_run_t *run)
             return 1;
         }
         if (soft_run_option(run, option, optarg) != 0) {
-            fputs("try: mrail soft --help\n", stderr);
+            fputs("Try: mrail soft --help\n", stderr);
             return SOFT_EXIT_USAGE + 1;
         }
     }
@@ -465,10 +467,12 @@ int soft_main_run(int argc, char **argv)
                                  .mtu = SROCE_SESSION_DEFAULT_MTU,
                                  .seed = 1},
                       .node = -1};
+    static char name[] = "mrail soft"; /* getopt's messages begin with it */
     sroce_session_t *session;
-    int ret = soft_run_parse(argc, argv, &run);
-    int conn;
+    int ret, conn;
 
+    argv[0] = name;
+    ret = soft_run_parse(argc, argv, &run);
     if (ret != 0) {
         return ret - 1;
     }

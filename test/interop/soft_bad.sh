@@ -13,10 +13,12 @@ expect() { # status, words, command
 }
 
 s="--session $SESSION"
-expect 0 usage $SOFT --help
-expect 0 usage $SOFT ctl --help
-expect 0 usage $SOFT status --help
-expect 2 usage $SOFT
+expect 0 Usage $SOFT --help
+expect 0 Usage $SOFT ctl --help
+expect 0 Usage $SOFT status --help
+expect 2 Usage $SOFT
+expect 2 "mrail soft: .*--frob" $SOFT --frob -- true
+expect 2 "unknown argument" $SOFT status extra
 expect 2 "rate '0'" $SOFT $s --rate 0 -- true
 expect 2 "rate '12x'" $SOFT $s --rate 12x -- true
 expect 2 "2 rates for 4 rails" $SOFT $s --rails 4 --rate 1M,2M -- true
