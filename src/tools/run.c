@@ -3,10 +3,12 @@
  * make the command, and starts it.
  */
 #include "config.h"
+#include "rail/mrail.h"
 #include "tools/run_plan.h"
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -211,6 +213,29 @@ static _Noreturn void exec_mpirun(char **argv)
                     (errno == ENOENT) ? " (is openmpi-bin installed?)" : "");
 }
 
+static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
+{
+}
+
+/* The job may run on other nodes, so this is no error; but a first try on a
+ * machine without a NIC would otherwise run over something else in silence. */
+static void warn_without_rail(const mrail_run_options_t *options)
+{
+    mrail_config_t config;
+
+    if (options->stock != MRAIL_RUN_STOCK_NO || options->nodes != 0 ||
+        mrail_config_from_env(&config) != 0) {
+        return;
+    }
+    if (mrail_rail_scan(&config, ignore_rail, NULL) == 0) {
+        fprintf(stderr,
+                "mrail run: this node has no rail (mrail info says why); "
+                "ranks here will not use mrail. For software rails add "
+                "--soft 2x4\n");
+    }
+    mrail_config_cleanup(&config);
+}
+
 int main(int argc, char **argv)
 {
     char mrail[MRAIL_TOOL_PATH_MAX];
@@ -241,5 +266,6 @@ int main(int argc, char **argv)
                         "without Open MPI; --stock runs without them",
                         components);
     }
+    warn_without_rail(&run.options);
     exec_mpirun(args.items);
 }
