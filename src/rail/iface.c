@@ -284,7 +284,7 @@ int mrail_iface_create(mrail_engine_t *engine,
                        mrail_iface_t **iface_p)
 {
     mrail_iface_t *iface = calloc(1, sizeof(*iface));
-    unsigned index = 0;
+    unsigned index = 0, others;
 
     if (iface == NULL) {
         return -ENOMEM;
@@ -296,15 +296,22 @@ int mrail_iface_create(mrail_engine_t *engine,
     mrail_list_init(&iface->done);
 
     pthread_mutex_lock(&engine->ctl_lock);
+    others = engine->num_ifaces++;
+    pthread_mutex_unlock(&engine->ctl_lock);
+    if (others != 0) {
+        /* Waits for who is inside the guard, and may want the control lock
+         * there. */
+        mrail_guard_share(&engine->guard);
+    }
+    pthread_mutex_lock(&engine->ctl_lock);
     while ((index < MRAIL_MAX_IFACES) && (engine->ifaces[index] != NULL)) {
         ++index;
     }
     if (index < MRAIL_MAX_IFACES) {
-        if (engine->num_ifaces++ != 0) {
-            mrail_guard_share(&engine->guard);
-        }
         iface->index = index;
         __atomic_store_n(&engine->ifaces[index], iface, __ATOMIC_RELEASE);
+    } else {
+        --engine->num_ifaces;
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     if (index == MRAIL_MAX_IFACES) {
