@@ -373,6 +373,9 @@ static mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
         return NULL;
     }
     *ret_p = -EAGAIN;
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&ep->peer->uncut))) {
+        return NULL; /* the lanes are full: no more buffers for what waits */
+    }
     tx = mrail_tx_get(pool);
     if (tx == NULL) {
         return NULL;
