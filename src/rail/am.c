@@ -35,7 +35,9 @@ int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx)
         .lkey = rx->lkey,
     };
     struct ibv_recv_wr wr = {
-        .wr_id = (uintptr_t)rx, .sg_list = &sge, .num_sge = 1};
+        .wr_id = (uintptr_t)rx | MRAIL_WR_RECV,
+        .sg_list = &sge,
+        .num_sge = 1};
     struct ibv_recv_wr *bad;
 
     return -ibv_post_srq_recv(rx->rail->srq, &wr, &bad);
@@ -66,7 +68,7 @@ void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
         sge[i].addr = (uintptr_t)rx->hdr;
         sge[i].length = (uint32_t)(engine->rx_stride - MRAIL_RX_HEADROOM);
         sge[i].lkey = rx->lkey;
-        wr[i].wr_id = (uintptr_t)rx;
+        wr[i].wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
         wr[i].sg_list = &sge[i];
         wr[i].num_sge = 1;
         wr[i].next = (i + 1 < count) ? &wr[i + 1] : NULL;

@@ -128,8 +128,11 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned rail,
         engine->rails[rail].idle = 0;
     }
     for (int i = 0; i < n; ++i) {
-        if (wc[i].opcode & IBV_WC_RECV) {
-            mrail_am_recv(engine, (mrail_rx_t *)(uintptr_t)wc[i].wr_id,
+        const uint64_t id = wc[i].wr_id;
+
+        if (!(id & MRAIL_WR_MARKER) && (id & MRAIL_WR_RECV)) {
+            mrail_am_recv(engine,
+                          (mrail_rx_t *)(uintptr_t)(id & ~MRAIL_WR_RECV),
                           &wc[i]);
         } else {
             mrail_engine_send_done(engine, &wc[i], now_ns);
