@@ -159,7 +159,8 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     }
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         lane = peer->pin;
-        if ((lane != NULL) && lane->am_lane && mrail_am_lane_usable(lane)) {
+        if ((lane != NULL) && !peer->pin_closed && lane->am_lane &&
+            mrail_am_lane_usable(lane)) {
             return lane;
         }
         return NULL;

@@ -71,7 +71,8 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_want(peer, 0);
         return -EAGAIN;
     }
-    if (MRAIL_UNLIKELY((peer->num_fences != 0) && (peer->pin == NULL))) {
+    if (MRAIL_UNLIKELY((peer->num_fences != 0) &&
+                       ((peer->pin == NULL) || peer->pin_closed))) {
         return -EAGAIN;
     }
     return 0;
