@@ -155,7 +155,7 @@ static void mrail_engine_check_failed(mrail_engine_t *engine)
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
             if ((status != 0) && !peer->dead) {
-                mrail_peer_fail(peer, status);
+                mrail_peer_start_fail(peer, status);
             }
         }
     }

@@ -71,6 +71,7 @@ struct mrail_lane {
     uint8_t hungry;       /* data: a message had to wait for credits */
     uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
+    uint8_t drained;      /* data: the last request of a failed peer is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
 
     mrail_peer_t *peer;
