@@ -302,7 +302,8 @@ static void mrail_rma_submit(mrail_op_t *op, size_t length)
     mrail_peer_t *peer = op->peer;
     mrail_engine_t *engine = peer->engine;
 
-    op->whole = (length < engine->config.stripe_thresh);
+    op->whole = (length < engine->config.stripe_thresh) &&
+                (length <= MRAIL_SEGMENT_MAX);
     if (!op->whole) {
         mrail_peer_want(peer, 1);
     }
