@@ -486,7 +486,9 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
     mrail_iface_t *iface =
         (index < MRAIL_MAX_IFACES) ? engine->ifaces[index] : NULL;
 
-    if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current))) {
+    /* What waits in the inbox (of a get_short in a callback) comes first. */
+    if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&
+                     mrail_list_empty(&iface->inbox))) {
         iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
                          rx->length);
         mrail_rx_release(engine, rx);
