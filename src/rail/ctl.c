@@ -584,6 +584,10 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_refuse(peer, msg, MRAIL_REASON_NO_RAIL);
         return;
     }
+    if (wire->sport < MRAIL_PORTS_FIRST) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
     lane = mrail_ctl_get_lane(peer, wire->slot);
     if (lane == NULL) {
         if (wire->slot == 0) {
