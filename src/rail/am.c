@@ -35,7 +35,9 @@ int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx)
         .lkey = rx->lkey,
     };
     struct ibv_recv_wr wr = {
-        .wr_id = (uintptr_t)rx, .sg_list = &sge, .num_sge = 1};
+        .wr_id = (uintptr_t)rx | MRAIL_WR_RECV,
+        .sg_list = &sge,
+        .num_sge = 1};
     struct ibv_recv_wr *bad;
 
     return -ibv_post_srq_recv(rx->rail->srq, &wr, &bad);
@@ -69,7 +71,7 @@ void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
         sge[i].addr = (uintptr_t)rx->hdr;
         sge[i].length = (uint32_t)(engine->rx_stride - MRAIL_RX_HEADROOM);
         sge[i].lkey = rx->lkey;
-        wr[i].wr_id = (uintptr_t)rx;
+        wr[i].wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
         wr[i].sg_list = &sge[i];
         wr[i].num_sge = 1;
         wr[i].next = (i + 1 < count) ? &wr[i + 1] : NULL;
@@ -159,7 +161,8 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     }
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         lane = peer->pin;
-        if ((lane != NULL) && lane->am_lane && mrail_am_lane_usable(lane)) {
+        if ((lane != NULL) && !peer->pin_closed && lane->am_lane &&
+            mrail_am_lane_usable(lane)) {
             return lane;
         }
         return NULL;
@@ -485,7 +488,9 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
     mrail_iface_t *iface =
         (index < MRAIL_MAX_IFACES) ? engine->ifaces[index] : NULL;
 
-    if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current))) {
+    /* What waits in the inbox (of a get_short in a callback) comes first. */
+    if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&
+                     mrail_list_empty(&iface->inbox))) {
         iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
                          rx->length);
         mrail_rx_release(engine, rx);

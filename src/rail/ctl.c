@@ -548,7 +548,7 @@ static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
         mrail_lane_destroy_qp(engine, lane);
     }
     if ((lane->qp == NULL) && (mrail_lane_create_qp(engine, lane, rail) != 0)) {
-        return MRAIL_REASON_RESOURCES;
+        goto err;
     }
     lane->epoch = wire->epoch;
     lane->sport = wire->sport;
@@ -559,8 +559,17 @@ static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
     if (wire->slot == 0) {
         mrail_ctl_adopt_base(lane->peer, wire);
     }
-    return (mrail_ctl_connect(lane, wire) == 0) ? MRAIL_REASON_NONE
-                                                : MRAIL_REASON_RESOURCES;
+    if (mrail_ctl_connect(lane, wire) == 0) {
+        return MRAIL_REASON_NONE;
+    }
+
+err:
+    /* Without a QP that works there is nothing to ask or to answer for. */
+    mrail_lane_destroy_qp(engine, lane);
+    if (lane->state != MRAIL_LANE_IDLE) {
+        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
+    }
+    return MRAIL_REASON_RESOURCES;
 }
 
 static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -573,6 +582,10 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((wire->dst_rail >= engine->num_rails) ||
         (wire->src_rail >= peer->num_rails)) {
         mrail_ctl_refuse(peer, msg, MRAIL_REASON_NO_RAIL);
+        return;
+    }
+    if (wire->sport < MRAIL_PORTS_FIRST) {
+        ++engine->counters.ctl_unexpected;
         return;
     }
     lane = mrail_ctl_get_lane(peer, wire->slot);

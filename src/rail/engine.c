@@ -232,6 +232,25 @@ static void mrail_engine_free(mrail_engine_t *engine)
     free(engine);
 }
 
+/* Without send buffers of each size every operation would be told to come back
+ * later, for ever: that they can be had is settled here. */
+static int mrail_engine_first_buffers(mrail_engine_t *engine)
+{
+    mrail_pool_t *const pools[] = {&engine->tx_small, &engine->tx_big};
+    int ret = 0;
+
+    for (unsigned i = 0; (ret == 0) && (i < MRAIL_ARRAY_SIZE(pools)); ++i) {
+        ret = mrail_pool_grow(pools[i]);
+        if (ret != 0) {
+            mrail_rail_explain(engine->rails[0].attr.device,
+                               (size_t)pools[i]->params.elems_per_chunk *
+                                   pools[i]->params.elem_size, -ret);
+            mrail_error("cannot make send buffers: %s", strerror(-ret));
+        }
+    }
+    return ret;
+}
+
 static int mrail_engine_init(mrail_engine_t *engine,
                              const mrail_config_t *config)
 {
@@ -258,6 +277,9 @@ static int mrail_engine_init(mrail_engine_t *engine,
         return -ENOMEM;
     }
     ret = mrail_engine_open_rails(engine);
+    if (ret == 0) {
+        ret = mrail_engine_first_buffers(engine);
+    }
     if (ret == 0) {
         ret = mrail_service_start(engine);
     }

@@ -111,11 +111,17 @@ int mrail_ep_check(mrail_ep_t *ep)
 {
     mrail_engine_t *engine = ep->iface->engine;
     mrail_peer_t *peer = ep->peer;
+    int failed;
 
-    if (ep->failed != 0) {
-        return ep->failed;
+    mrail_iface_enter(ep->iface);
+    failed = ep->failed;
+    if (failed == 0) {
+        mrail_peer_want(peer, 0);
     }
-    mrail_peer_want(peer, 0);
+    mrail_iface_leave(ep->iface);
+    if (failed != 0) {
+        return failed;
+    }
     pthread_mutex_lock(&engine->ctl_lock);
     if (peer->probe_tries == 0) {
         peer->probe_tries = 1;

@@ -130,8 +130,11 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned rail,
     }
     engine->rails[rail].idle = 0;
     for (int i = 0; i < n; ++i) {
-        if (wc[i].opcode & IBV_WC_RECV) {
-            mrail_am_recv(engine, (mrail_rx_t *)(uintptr_t)wc[i].wr_id,
+        const uint64_t id = wc[i].wr_id;
+
+        if (!(id & MRAIL_WR_MARKER) && (id & MRAIL_WR_RECV)) {
+            mrail_am_recv(engine,
+                          (mrail_rx_t *)(uintptr_t)(id & ~MRAIL_WR_RECV),
                           &wc[i]);
         } else {
             mrail_engine_send_done(engine, &wc[i], now_ns);
@@ -151,7 +154,7 @@ static void mrail_engine_check_failed(mrail_engine_t *engine)
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
             if ((status != 0) && !peer->dead) {
-                mrail_peer_fail(peer, status);
+                mrail_peer_start_fail(peer, status);
             }
         }
     }
@@ -283,7 +286,7 @@ int mrail_iface_create(mrail_engine_t *engine,
                        mrail_iface_t **iface_p)
 {
     mrail_iface_t *iface = calloc(1, sizeof(*iface));
-    unsigned index = 0;
+    unsigned index = 0, others;
 
     if (iface == NULL) {
         return -ENOMEM;
@@ -295,15 +298,22 @@ int mrail_iface_create(mrail_engine_t *engine,
     mrail_list_init(&iface->done);
 
     pthread_mutex_lock(&engine->ctl_lock);
+    others = engine->num_ifaces++;
+    pthread_mutex_unlock(&engine->ctl_lock);
+    if (others != 0) {
+        /* Waits for who is inside the guard, and may want the control lock
+         * there. */
+        mrail_guard_share(&engine->guard);
+    }
+    pthread_mutex_lock(&engine->ctl_lock);
     while ((index < MRAIL_MAX_IFACES) && (engine->ifaces[index] != NULL)) {
         ++index;
     }
     if (index < MRAIL_MAX_IFACES) {
-        if (engine->num_ifaces++ != 0) {
-            mrail_guard_share(&engine->guard);
-        }
         iface->index = index;
         __atomic_store_n(&engine->ifaces[index], iface, __ATOMIC_RELEASE);
+    } else {
+        --engine->num_ifaces;
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     if (index == MRAIL_MAX_IFACES) {

@@ -198,8 +198,9 @@ int mrail_config_check(const mrail_config_t *config)
             return -EINVAL;
         }
     }
-    if ((config->segment != MRAIL_SIZE_AUTO) && (config->segment < 4096)) {
-        mrail_error("UCX_MRAIL_SEGMENT=%zu: expected at least 4k, or auto",
+    if ((config->segment != MRAIL_SIZE_AUTO) &&
+        ((config->segment < 4096) || (config->segment > MRAIL_SEGMENT_MAX))) {
+        mrail_error("UCX_MRAIL_SEGMENT=%zu: expected 4k to 1g, or auto",
                     config->segment);
         return -EINVAL;
     }

@@ -85,6 +85,7 @@ typedef struct mrail_config {
 } mrail_config_t;
 
 #define MRAIL_SIZE_AUTO ((size_t)-1)
+#define MRAIL_SEGMENT_MAX (1ul << 30) /* bytes: RC messages end at 2^31 */
 
 /* Defaults, then UCX_MRAIL_* from the environment.  0, or -EINVAL after one
  * error line that names the variable, its value and what would be right.

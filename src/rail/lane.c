@@ -77,6 +77,8 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
     chunk->mr = ibv_reg_mr(rail->pd, chunk->base, count * stride,
                            IBV_ACCESS_LOCAL_WRITE);
     if (chunk->mr == NULL) {
+        ret = -errno;
+        mrail_rail_explain(rail->attr.device, count * stride, errno);
         goto err_free_base;
     }
     /* From here on the device may hold some: the chunk stays. */

@@ -71,6 +71,7 @@ struct mrail_lane {
     uint8_t hungry;       /* data: a message had to wait for credits */
     uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
+    uint8_t drained;      /* data: the last request of a failed peer is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
 
     mrail_peer_t *peer;
@@ -105,8 +106,11 @@ static inline unsigned mrail_lane_credits(const mrail_lane_t *lane)
     return (uint16_t)(lane->am_limit - lane->am_sent);
 }
 
-/* wr_id of a send completion: a segment's address, or a lane's marker. */
+/* wr_id of a completion: a segment's address, a lane's marker, or a receive
+ * buffer's address with MRAIL_WR_RECV.  The opcode of a completion does not
+ * tell them apart: it is valid only for those that succeeded. */
 #define MRAIL_WR_MARKER 1ull
+#define MRAIL_WR_RECV 2ull
 
 static inline uint64_t mrail_lane_marker(const mrail_lane_t *lane)
 {

@@ -63,6 +63,9 @@ void mrail_peer_refresh(mrail_peer_t *peer)
 {
     uint64_t mask = __atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE);
 
+    if (peer->dead) {
+        return; /* a lane that came up too late */
+    }
     peer->seen_mask = mask;
     peer->num_up = 0;
     /* Slots below num_pairs carry AMs, so AM lanes come first. */
@@ -117,40 +120,55 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
     return 1;
 }
 
-/* Moves the QP to error and posts a last request: when that comes back, so
- * have all before it, also those that completed without a signal. */
+/* To a QP in error: when this last request comes back, so have all before it,
+ * also those that completed without a signal. */
 static void mrail_peer_drain(mrail_lane_t *lane)
 {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     struct ibv_send_wr wr = {
         .wr_id = mrail_lane_marker(lane),
         .opcode = IBV_WR_SEND,
         .send_flags = IBV_SEND_SIGNALED,
     };
 
-    ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
-    if ((mrail_lane_sq_free(lane) != 0) && (mrail_lane_post(lane, &wr) != 0)) {
+    if (lane->drained || (mrail_lane_sq_free(lane) == 0)) {
+        return; /* no room: when something has come back */
+    }
+    lane->drained = 1;
+    if (mrail_lane_post(lane, &wr) != 0) {
         /* A device that takes no request in this state has none either. */
         lane->sq_done = lane->sq_posted;
     }
 }
 
-void mrail_peer_fail(mrail_peer_t *peer, int status)
+static void mrail_peer_drain_all(mrail_peer_t *peer)
 {
-    mrail_ep_t *ep;
-
-    if (!peer->dead) {
-        mrail_peer_refresh(peer);
-        for (unsigned i = 0; i < peer->num_up; ++i) {
-            mrail_peer_drain(peer->up[i]);
-        }
-        peer->dead = 1;
-        peer->num_up = peer->num_am = 0;
-        mrail_peer_activate(peer);
-        mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
-            ep->failed = status;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->seen_mask & (1ull << slot)) {
+            mrail_peer_drain(peer->lanes[slot]);
         }
     }
+}
+
+void mrail_peer_start_fail(mrail_peer_t *peer, int status)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    mrail_ep_t *ep;
+
+    mrail_peer_refresh(peer);
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        ibv_modify_qp(peer->up[i]->qp, &attr, IBV_QP_STATE);
+    }
+    peer->dead = 1;
+    peer->num_up = peer->num_am = 0;
+    mrail_peer_activate(peer);
+    mrail_list_for_each(ep, &peer->eps, mrail_ep_t, peer_list) {
+        ep->failed = status;
+    }
+}
+
+void mrail_peer_fail(mrail_peer_t *peer, int status)
+{
+    mrail_peer_drain_all(peer);
     if ((peer->dead == 1) && mrail_peer_drained(peer)) {
         peer->dead = 2;
         ++peer->engine->num_dead;

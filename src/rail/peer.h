@@ -79,6 +79,7 @@ struct mrail_peer {
     mrail_list_t syncs;     /* mrail_sync_t: flushes and fences, in order */
     unsigned num_fences;    /* fences among them: nothing may be posted */
     mrail_lane_t *pin;      /* ... but on this lane, if not NULL */
+    int pin_closed;         /* ... and then only what was accepted before */
     mrail_list_t active;    /* engine->active while progress must look here */
 };
 
@@ -106,7 +107,11 @@ void mrail_peer_want(mrail_peer_t *peer, int all);
 /* Makes progress look at the peer until it has nothing to wait for. */
 void mrail_peer_activate(mrail_peer_t *peer);
 
-/* Data path: everything under way fails with `status`; endpoints are told. */
+/* Data path: nothing more is sent to the peer.  Calls nobody, so the control
+ * lock may be held. */
+void mrail_peer_start_fail(mrail_peer_t *peer, int status);
+/* Until peer->dead is 2: when the devices have given all back, everything under
+ * way fails with `status`.  Completions run: no lock may be held. */
 void mrail_peer_fail(mrail_peer_t *peer, int status);
 
 #endif

@@ -31,11 +31,22 @@ static struct ibv_context *mrail_rail_open_device(const char *name)
     return ctx;
 }
 
+void mrail_rail_explain(const char *device, size_t length, int error)
+{
+    struct rlimit limit;
+
+    if ((error == ENOMEM) && (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) &&
+        (limit.rlim_cur != RLIM_INFINITY)) {
+        mrail_error("%s: cannot register %zu bytes: the locked-memory limit is "
+                    "%llu kB; raise it (ulimit -l unlimited)", device, length,
+                    (unsigned long long)limit.rlim_cur / 1024);
+    }
+}
+
 /* Page-aligned memory, registered.  The caller frees both. */
 static struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
                                        int access, void **buffer_p)
 {
-    struct rlimit limit;
     struct ibv_mr *mr;
     int error;
 
@@ -48,13 +59,7 @@ static struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
     mr = ibv_reg_mr(rail->pd, *buffer_p, length, access);
     if (mr == NULL) {
         error = errno;
-        if ((error == ENOMEM) && (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) &&
-            (limit.rlim_cur != RLIM_INFINITY)) {
-            mrail_error("%s: cannot register %zu bytes: the locked-memory "
-                        "limit is %llu kB; raise it (ulimit -l unlimited)",
-                        rail->attr.device, length,
-                        (unsigned long long)limit.rlim_cur / 1024);
-        }
+        mrail_rail_explain(rail->attr.device, length, error);
         free(*buffer_p);
         *buffer_p = NULL;
         errno = error;

@@ -52,6 +52,10 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
                     const mrail_config_t *config);
 void mrail_rail_close(mrail_rail_t *rail);
 
+/* One error line about a failed registration, if the locked-memory limit can
+ * be the reason. */
+void mrail_rail_explain(const char *device, size_t length, int error);
+
 /* What a HELLO says about the rail. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 

@@ -71,7 +71,8 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_want(peer, 0);
         return -EAGAIN;
     }
-    if (MRAIL_UNLIKELY((peer->num_fences != 0) && (peer->pin == NULL))) {
+    if (MRAIL_UNLIKELY((peer->num_fences != 0) &&
+                       ((peer->pin == NULL) || peer->pin_closed))) {
         return -EAGAIN;
     }
     return 0;
@@ -301,7 +302,8 @@ static void mrail_rma_submit(mrail_op_t *op, size_t length)
     mrail_peer_t *peer = op->peer;
     mrail_engine_t *engine = peer->engine;
 
-    op->whole = (length < engine->config.stripe_thresh);
+    op->whole = (length < engine->config.stripe_thresh) &&
+                (length <= MRAIL_SEGMENT_MAX);
     if (!op->whole) {
         mrail_peer_want(peer, 1);
     }
@@ -373,6 +375,9 @@ static mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
         return NULL;
     }
     *ret_p = -EAGAIN;
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&ep->peer->uncut))) {
+        return NULL; /* the lanes are full: no more buffers for what waits */
+    }
     tx = mrail_tx_get(pool);
     if (tx == NULL) {
         return NULL;

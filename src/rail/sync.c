@@ -56,6 +56,7 @@ static void mrail_sync_finish(mrail_peer_t *peer, mrail_sync_t *sync,
     if (sync->kind == MRAIL_SYNC_FENCE) {
         if (--peer->num_fences == 0) {
             peer->pin = NULL;
+            peer->pin_closed = 0;
         }
     } else {
         if (status != 0) {
@@ -170,13 +171,16 @@ static int mrail_peer_fence(mrail_peer_t *peer)
         return -EAGAIN;
     }
     ++peer->engine->counters.fences;
-    if ((peer->num_fences++ == 0) && !mrail_peer_has_gets(peer)) {
+    if (mrail_peer_has_gets(peer)) {
+        peer->pin_closed = 1; /* not even the lane of an earlier fence */
+    } else if (peer->num_fences == 0) {
         peer->pin = mrail_peer_only_lane(peer);
         if (peer->pin != NULL) {
             sync->visible_posted = mrail_rma_post_visible(peer, now_ns);
             sync->op_id = peer->op_next - 1;
         }
     }
+    ++peer->num_fences;
     mrail_sync_check(peer, now_ns);
     return 0;
 }

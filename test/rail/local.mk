@@ -1,6 +1,6 @@
 # Tests of the engine over software rails, several processes each.
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
-    rail_fence rail_open
+    rail_fence rail_open rail_share rail_backlog
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -13,6 +13,10 @@ rail_blocked_SOURCES = test/rail/rail_blocked.c
 rail_blocked_LDADD = libtest-job.la
 rail_threads_SOURCES = test/rail/rail_threads.c
 rail_threads_LDADD = libtest-job.la -lpthread
+rail_share_SOURCES = test/rail/rail_share.c
+rail_share_LDADD = libtest-job.la -lpthread
+rail_backlog_SOURCES = test/rail/rail_backlog.c
+rail_backlog_LDADD = libtest-job.la
 rail_open_SOURCES = test/rail/rail_open.c
 rail_open_LDADD = libmrail-rail.la
 # A module: -rpath makes libtool build it shared.
@@ -26,6 +30,7 @@ rail_fence_LDADD = libtest-job.la
 rail_spoof_SOURCES = test/rail/rail_spoof.c
 rail_spoof_LDADD = libtest-job.la
 RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
-    test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh
+    test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh \
+    test/rail/share.sh test/rail/backlog.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

@@ -48,6 +48,8 @@ try 'a locked-memory limit that is too small' 3 \
 try 'the limit is too small for the second rail' 3 \
     'soft[1-3]: cannot register .* the locked-memory limit is 600 kB' \
     limited 600
+try 'the limit is too small for the send buffers' 3 \
+    'cannot register .* the locked-memory limit is 1700 kB' limited 1700
 try 'an unknown device' 3 "there is no port 'nix'; devices here: soft0" \
     env UCX_MRAIL_DEVICES=soft0,nix "$MRAIL_TEST_SOFT" \
     --session "test-trouble-$$" --rails 4 --node 0 -- "$PWD/rail_open"
