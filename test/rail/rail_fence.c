@@ -90,16 +90,21 @@ static int source(job_t *job)
     mrail_iov_t iov = {.buffer = malloc(BYTES), .length = BYTES};
     mrail_rkey_t *rkey;
     unsigned value = 0;
+    char words[64];
 
     if ((mrail_mem_reg(job->engine, iov.buffer, BYTES, &iov.mem) != 0) ||
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
-    while (ep->peer->num_up < 4) { /* lanes on all rails */
+    do { /* until there are lanes on all rails */
         put(job, ep, &iov, rkey, 1);
-    }
+    } while ((ep->peer->num_up == 0) ||
+             (ep->peer->num_up < ep->peer->num_slots));
     job_flush(job, ep);
-    if (job_soft_ctl("--node 1 --rail 2 lag=30000") != 0) {
+    /* Not the rail of the messages: they push what came before on theirs. */
+    snprintf(words, sizeof(words), "--node 1 --rail %u lag=30000",
+             (ep->peer->up[0]->rail->index + 2) % 4);
+    if (job_soft_ctl(words) != 0) {
         return job_say(0, "a rail can be late", "mrail soft ctl failed");
     }
     for (unsigned i = 0; i < ROUNDS; ++i) {
