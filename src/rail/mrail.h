@@ -158,8 +158,9 @@ size_t mrail_device_addr_size(const mrail_engine_t *engine);
 void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
 
-/* 1 if an endpoint to that address can be made; 0 if not: no rail matches, or
- * the address is of another version of mrail (one warning names both). */
+/* 1 if an endpoint to that address can be made; 0 if the address is of another
+ * version of mrail (one warning names both).  Rails of different leaves are
+ * taken to be routed, so they are no reason. */
 int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
                             const void *iface_addr);
 
@@ -196,7 +197,8 @@ int mrail_ep_am_zcopy(mrail_ep_t *ep, uint8_t am_id, const void *header,
 /*
  * Remote memory access.  Order between operations only across a fence.
  * Buffered forms return 0 or the packed length; the others -EINPROGRESS.
- * Every length >= 0 is legal; comp may be NULL.
+ * Every length >= 0 is legal; comp may be NULL.  The key must live until the
+ * operation completes; buffered forms that have returned need it no more.
  */
 int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);

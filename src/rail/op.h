@@ -55,6 +55,7 @@ typedef struct mrail_op {
     mrail_iov_t iov[MRAIL_MAX_IOV];
     uint64_t remote_address; /* of the next segment */
     const mrail_rkey_t *rkey;
+    mrail_rkey_t own_rkey; /* of a buffered form that has to wait */
     mrail_tx_t *bounce; /* buffer of the bcopy forms */
     mrail_unpack_func_t unpack;
     void *unpack_arg;

@@ -409,6 +409,11 @@ static void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     }
     mrail_op_accept(op, length);
     mrail_rma_pump(op->peer, mrail_clock_now());
+    if (MRAIL_UNLIKELY(op->left != 0)) {
+        /* The caller may release its key as soon as we return. */
+        op->own_rkey = *rkey;
+        op->rkey = &op->own_rkey;
+    }
 }
 
 int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
