@@ -56,15 +56,12 @@ static int mrail_am_has_news(const mrail_lane_t *lane)
     return (uint16_t)(lane->am_granted - lane->am_told) >= lane->credits / 2;
 }
 
-void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
+void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
 {
     struct ibv_recv_wr wr[MRAIL_REPOST_BATCH], *bad;
     struct ibv_sge sge[MRAIL_REPOST_BATCH];
     unsigned count = engine->num_repost[rail];
 
-    if (count == 0) {
-        return;
-    }
     for (unsigned i = 0; i < count; ++i) {
         mrail_rx_t *rx = engine->repost[rail][i];
 
@@ -101,7 +98,7 @@ void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
 
     engine->repost[rail][engine->num_repost[rail]++] = rx;
     if (engine->num_repost[rail] == MRAIL_REPOST_BATCH) {
-        mrail_rx_flush(engine, rail);
+        mrail_rx_repost(engine, rail);
     }
 }
 

@@ -129,7 +129,14 @@ int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx);
 /* Gives a used receive buffer back to its SRQ, in batches; when it is there,
  * the lane's peer may send one more AM. */
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx);
-void mrail_rx_flush(mrail_engine_t *engine, unsigned rail);
+void mrail_rx_repost(mrail_engine_t *engine, unsigned rail);
+
+static inline void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
+{
+    if (engine->num_repost[rail] != 0) {
+        mrail_rx_repost(engine, rail);
+    }
+}
 
 /* A lane's QP has failed: an event, on the data path. */
 void mrail_lane_error(mrail_lane_t *lane, const char *cause);

@@ -118,9 +118,6 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned rail,
     struct ibv_wc wc[16];
     int n;
 
-    if (mrail_rail_skip(&engine->rails[rail])) {
-        return 0;
-    }
     n = ibv_poll_cq(engine->rails[rail].cq, MRAIL_ARRAY_SIZE(wc), wc);
     if (n <= 0) {
         ++engine->rails[rail].idle;
@@ -196,7 +193,9 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     engine->current = current;
     engine->num_events = 0;
     for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
-        engine->num_events += mrail_engine_poll_rail(engine, rail, &now_ns);
+        if (!mrail_rail_skip(&engine->rails[rail])) {
+            engine->num_events += mrail_engine_poll_rail(engine, rail, &now_ns);
+        }
     }
     if (MRAIL_UNLIKELY(__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED))) {
         mrail_engine_check_failed(engine);

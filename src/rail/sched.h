@@ -35,7 +35,7 @@ typedef struct mrail_sched_params {
  * process is not scheduled, little enough that a lane which stalls holds back
  * no more.  At least two segments, at most MRAIL_SCHED_WINDOW_MAX bytes. */
 #define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
-#define MRAIL_SCHED_WINDOW_MAX (8u << 20)
+#define MRAIL_SCHED_WINDOW_MAX (32u << 20)
 
 /*
  * Picks among lanes[0..count) for the next piece of an operation.  limit > 0:
