@@ -2,6 +2,7 @@
 #include "config.h"
 #include "soft.h"
 #include "softroce/host/keeper.h"
+#include "tools/rates.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,7 +22,7 @@
 
 typedef struct soft_run {
     sroce_session_params_t params;
-    unsigned num_rates;
+    const char *rates; /* as typed; NULL: not given */
     int given_nodes, given_rails, given_icrc, given_mtu;
     long node; /* -1: from the MPI environment */
 } soft_run_t;
@@ -48,30 +49,17 @@ static const char usage[] =
     "(0.2 s later; until then the next command joins it as it is).\n"
     "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n";
 
-/* One rate for all rails or one for each; how many there were. */
-static int soft_run_rates(soft_run_t *run, char *list)
+static int soft_run_rates(soft_run_t *run)
 {
-    char *save = NULL;
-    unsigned n = 0;
+    char why[SOFT_WHY_MAX];
 
-    for (char *item = strtok_r(list, ",", &save); item != NULL;
-         item = strtok_r(NULL, ",", &save)) {
-        if (n == SROCE_SESSION_MAX_RAILS) {
-            soft_complain("--rate has more than %d rates",
-                          SROCE_SESSION_MAX_RAILS);
-            return -EINVAL;
-        }
-        if (soft_take_rate(item, &run->params.rate_bps[n]) != 0) {
-            return -EINVAL;
-        }
-        ++n;
+    if ((run->rates == NULL) ||
+        (mrail_rates_parse(run->rates, run->params.num_rails,
+                           run->params.rate_bps, why, sizeof(why)) == 0)) {
+        return 0;
     }
-    if (n == 0) {
-        soft_complain("--rate needs at least one rate");
-        return -EINVAL;
-    }
-    run->num_rates = n;
-    return 0;
+    soft_complain("%s", why);
+    return -EINVAL;
 }
 
 static int soft_run_mtu(soft_run_t *run, const char *text)
@@ -142,7 +130,8 @@ static int soft_run_option(soft_run_t *run, int option, char *text)
         run->node = (ret == 0) ? (long)value : -1;
         return ret;
     case 'R':
-        return soft_run_rates(run, text);
+        run->rates = text;
+        return 0;
     case 'i':
         return soft_run_icrc(run, text);
     case 'm':
@@ -194,15 +183,9 @@ static int soft_run_parse(int argc, char **argv, soft_run_t *run)
                       SROCE_SESSION_MAX_DEVS);
         return SOFT_EXIT_USAGE + 1;
     }
-    if ((run->num_rates > 1) && (run->num_rates != run->params.num_rails)) {
-        soft_complain("--rate has %u rates for %u rails; give one, or one for "
-                      "each rail",
-                      run->num_rates, run->params.num_rails);
+    if (soft_run_rates(run) != 0) {
+        fputs("Try: mrail soft --help\n", stderr);
         return SOFT_EXIT_USAGE + 1;
-    }
-    for (unsigned i = 1; (run->num_rates == 1) && (i < run->params.num_rails);
-         ++i) {
-        run->params.rate_bps[i] = run->params.rate_bps[0];
     }
     return 0;
 }
@@ -367,7 +350,7 @@ static int soft_run_check_rates(const soft_run_t *run,
 {
     unsigned rails = MRAIL_MIN(session->num_rails, run->params.num_rails);
 
-    for (unsigned rail = 0; (run->num_rates != 0) && (rail < rails); ++rail) {
+    for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
         if (session->devs[rail].first_rate_bps != run->params.rate_bps[rail]) {
             soft_complain("session '%s' was made with other rates; change "
                           "them by 'mrail soft ctl --session %s rate=...'",

@@ -57,6 +57,17 @@ expect 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
 expect 'run with fewer ranks than nodes' 2 'fewer ranks' \
     "$mrail" run -np 1 --soft 2x4 -- true
+for rate in 0 0M fast 12x 1M,2M,3M -5M 1M, 2000G; do
+    expect "run with --rate $rate" 2 "^mrail run: .*rate" \
+        "$mrail" run --soft 2x2 "--rate=$rate" -- true
+    if [ "$(wc -l <"$tmp/out")" = 2 ]; then
+        good "run says once what is wrong with --rate $rate"
+    else
+        bad "run says once what is wrong with --rate $rate" 'it says more'
+    fi
+done
+expect 'run with too many devices' 2 'more than 256 devices' \
+    "$mrail" run --soft 100x16 -- true
 expect 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
 # shellcheck disable=SC2016 # the inner shell expands
