@@ -268,13 +268,14 @@ static int mrail_ctl_connect(mrail_lane_t *lane,
                               &peer->rails[remote->src_rail]);
 }
 
-static void mrail_ctl_budget(mrail_engine_t *engine)
+void mrail_ctl_budget(mrail_engine_t *engine)
 {
     if (!engine->budget_warned) {
         engine->budget_warned = 1;
-        mrail_error("UCX_MRAIL_MAX_QPS=%u is below what is needed: one QP for "
-                    "each peer, %u so far; raise it",
-                    engine->config.max_qps, engine->num_peers);
+        mrail_error("UCX_MRAIL_MAX_QPS=%u does not suffice: this process has "
+                    "more peers than that, and each needs a QP; set it to the "
+                    "number of processes in the job or more",
+                    engine->config.max_qps);
     }
 }
 
@@ -292,6 +293,9 @@ static void mrail_ctl_connect_self(mrail_peer_t *peer)
     mrail_ctl_learn(peer, &hello);
     peer->num_slots = 1;
     lane = mrail_ctl_get_lane(peer, 0);
+    if (lane == NULL) {
+        mrail_ctl_budget(engine);
+    }
     if ((lane == NULL) ||
         (mrail_lane_create_qp(engine, lane,
                               &engine->rails[peer->pairs[0].local]) != 0)) {

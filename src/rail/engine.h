@@ -159,6 +159,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
 /* Sends what is due; returns the time of the next deadline. */
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
+/* Says, once, that the QPs are used up.  Control lock held. */
+void mrail_ctl_budget(mrail_engine_t *engine);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 /* info.c */
