@@ -484,9 +484,8 @@ void mrail_am_fail(mrail_peer_t *peer, int status)
 
 static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
-    unsigned index = be16toh(rx->hdr->iface);
     mrail_iface_t *iface =
-        (index < MRAIL_MAX_IFACES) ? engine->ifaces[index] : NULL;
+        mrail_iface_find(engine, be16toh(rx->hdr->iface));
 
     /* What waits in the inbox (of a get_short in a callback) comes first. */
     if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&

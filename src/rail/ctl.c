@@ -184,7 +184,7 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
     }
 }
 
-static void mrail_ctl_work(mrail_peer_t *peer)
+void mrail_ctl_work(mrail_peer_t *peer)
 {
     if (mrail_list_empty(&peer->work)) {
         mrail_list_add_tail(&peer->engine->work, &peer->work);
@@ -445,7 +445,7 @@ static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
     }
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, ++peer->engine->ctl_seq,
+    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->probe_request,
                          peer->probe_tries);
     peer->probe_ns = now_ns + mrail_ctl_rto(peer->probe_tries++);
     return peer->probe_ns;
@@ -672,7 +672,11 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
 static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
-    peer->probe_tries = 0;
+    if (msg->seq == peer->probe_request) {
+        peer->probe_tries = 0;
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
 }
 
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -799,8 +803,9 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            if ((peer->state != MRAIL_PEER_KNOWN) ||
-                (peer->id == engine->id)) {
+            /* One that we gave up may live, and shall not wait for us. */
+            if ((peer->num_pairs == 0) || (peer->id == engine->id) ||
+                (peer->failed == -ESHUTDOWN)) {
                 continue;
             }
             mrail_ctl_send_plain(peer, MRAIL_CTL_BYE, ++engine->ctl_seq, 0);

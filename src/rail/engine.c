@@ -307,6 +307,9 @@ static int mrail_engine_create(const mrail_config_t *config,
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_init(&engine->buckets[i]);
     }
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        engine->next_iface[i] = (uint16_t)i;
+    }
     mrail_list_init(&engine->work);
     mrail_list_init(&engine->active);
     mrail_list_init(&engine->acks);

@@ -126,6 +126,7 @@ int mrail_ep_check(mrail_ep_t *ep)
     pthread_mutex_lock(&engine->ctl_lock);
     if (peer->probe_tries == 0) {
         peer->probe_tries = 1;
+        peer->probe_request = ++engine->ctl_seq;
         peer->probe_ns = 0;
         mrail_list_del(&peer->work);
         mrail_list_add_tail(&engine->work, &peer->work);
