@@ -607,7 +607,7 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane)
     pthread_mutex_lock(&engine->ctl_lock);
     if ((lane->credits + more <= MRAIL_AM_CREDITS_MAX / engine->num_peers) &&
         (engine->grown + more <= MRAIL_GROWN_MAX) &&
-        (lane->rail->srq_used + more <= MRAIL_SRQ_DEPTH / 2) &&
+        (lane->rail->srq_used + more <= lane->rail->srq_depth / 2) &&
         (mrail_lane_add_buffers(engine, lane, more) == 0)) {
         engine->grown += more;
         lane->credits += more;

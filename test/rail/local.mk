@@ -27,12 +27,17 @@ libtest_memlock_la_SOURCES = test/rail/memlock_shim.c
 libtest_memlock_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath /nowhere
 libtest_memlock_la_LIBADD = -ldl
+check_LTLIBRARIES += libtest-srq.la
+libtest_srq_la_SOURCES = test/rail/srq_shim.c
+libtest_srq_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+libtest_srq_la_LIBADD = -ldl
 rail_fence_SOURCES = test/rail/rail_fence.c
 rail_fence_LDADD = libtest-job.la
 rail_spoof_SOURCES = test/rail/rail_spoof.c
 rail_spoof_LDADD = libtest-job.la
 RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh \
-    test/rail/share.sh test/rail/backlog.sh test/rail/stale.sh
+    test/rail/share.sh test/rail/backlog.sh test/rail/stale.sh \
+    test/rail/small-srq.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh
