@@ -160,7 +160,7 @@ static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
 /* One round over the CQs; callbacks only for `current`. */
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current);
 
-/* ---- service.c: thread, timers; ctl.c: the protocol it speaks ---- */
+/* ---- service.c: thread, timers; ctl*.c: the protocol it speaks ---- */
 int mrail_service_start(mrail_engine_t *engine);
 void mrail_service_stop(mrail_engine_t *engine);
 void mrail_service_wake(mrail_engine_t *engine);
