@@ -37,6 +37,11 @@ gone
 expect 0 "" $SOFT $s --base 127.77 -- \
     sh -c "$SOFT $s --base 127.78 -- true; [ \$? = 1 ]"
 gone
+# A command that has just ended is not in the way of another topology.
+expect 0 "" $SOFT $s --rails 2 -- true
+expect 0 "" $SOFT $s --rails 1 --rate 5M -- true
+expect 0 "" $SOFT $s --rails 1 --rate 6M -- true
+gone
 expect 1 "no session" $SOFT status $s
 expect 1 "no session" $SOFT ctl $s down
 expect 0 "does not exist" env MRAIL_SOFT=$SESSION \
