@@ -169,6 +169,9 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     }
     lane = peer->up[0];
     if ((length >= MRAIL_AM_SPREAD) || !mrail_am_lane_usable(lane)) {
+        if (MRAIL_UNLIKELY(lane->am_inflight >= MRAIL_AM_EXPAND)) {
+            mrail_peer_want(peer, 1);
+        }
         lane = mrail_am_spread(peer, length);
         if (lane == NULL) {
             peer->up[0]->hungry = (mrail_lane_credits(peer->up[0]) == 0);
@@ -209,6 +212,25 @@ static unsigned mrail_am_fill_sge(const mrail_tx_t *tx, unsigned rail,
     return count;
 }
 
+/* Somebody waits for the acknowledgement of the AM that goes out now on `lane`:
+ * its flags.  After a full one comes the rest of the same data, as a rule, and
+ * the last asks for all of them; if it does not, progress asks. */
+static uint8_t mrail_am_want_ack(mrail_lane_t *lane, size_t length)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    peer->ack_wanted = peer->tx_next + 1;
+    if (peer->ack_req_out) {
+        return 0;
+    }
+    if (length + MRAIL_TX_SMALL_AREA > peer->engine->config.seg_size) {
+        mrail_am_owe(peer->engine, lane);
+        return 0;
+    }
+    peer->ack_req_out = 1;
+    return MRAIL_DATA_ACK_REQ;
+}
+
 /* From here on the message is the stream's; a post error is a lane event. */
 static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
                             uint8_t am_id, size_t length)
@@ -219,9 +241,8 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     uint8_t flags = 0;
 
     ++lane->am_sent;
-    if ((tx->done.comp != NULL) && !lane->ack_req_out) {
-        lane->ack_req_out = 1;
-        flags = MRAIL_DATA_ACK_REQ;
+    if (tx->done.comp != NULL) {
+        flags = mrail_am_want_ack(lane, length);
     }
     if (MRAIL_UNLIKELY(lane->hungry)) {
         lane->hungry = 0;
@@ -372,7 +393,6 @@ int mrail_ep_am_zcopy(mrail_ep_t *ep, uint8_t am_id, const void *header,
     mrail_copy(tx->iov, iov, iov_count * sizeof(*iov));
     tx->iov_count = iov_count;
     mrail_am_commit(ep, lane, tx, am_id, total);
-    ep->peer->ack_wanted |= (comp != NULL);
     ret = -EINPROGRESS;
 out:
     mrail_iface_leave(iface);
@@ -406,20 +426,77 @@ static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
     return 0;
 }
 
+/* Asks for an acknowledgement if somebody waits for one and none is on its way:
+ * 0, -EAGAIN if the send queue is full. */
+static int mrail_am_ask(mrail_peer_t *peer)
+{
+    int ret;
+
+    if (peer->ack_req_out ||
+        !mrail_seq32_before(peer->tx_acked, peer->ack_wanted) ||
+        (mrail_peer_num_up(peer) == 0)) {
+        return 0;
+    }
+    ret = mrail_am_post_ack(
+        mrail_list_head(&peer->unacked, mrail_tx_t, list)->lane,
+        MRAIL_DATA_ACK_REQ);
+    peer->ack_req_out = (ret == 0);
+    return ret;
+}
+
 void mrail_am_request_ack(mrail_peer_t *peer)
 {
-    mrail_lane_t *lane;
+    peer->ack_wanted = peer->tx_next;
+    mrail_am_ask(peer);
+}
 
-    peer->ack_wanted = 1;
-    if (mrail_list_empty(&peer->unacked) || (mrail_peer_num_up(peer) == 0)) {
+/* The peer's window is too small for what it has to say.  Twice as much, while
+ * there is memory for it; an equal part of that memory is kept for every peer,
+ * so that the first ones do not get ahead of the others. */
+static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    unsigned more = lane->credits;
+
+    if (lane->credits + more > MRAIL_AM_CREDITS_MAX) {
         return;
     }
-    /* On the lane of the oldest: its answer follows that message. */
-    lane = mrail_list_head(&peer->unacked, mrail_tx_t, list)->lane;
-    if (!lane->ack_req_out &&
-        (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REQ) == 0)) {
-        lane->ack_req_out = 1;
+    pthread_mutex_lock(&engine->ctl_lock);
+    if ((lane->credits + more <= MRAIL_AM_CREDITS_MAX / engine->num_peers) &&
+        (engine->grown + more <= MRAIL_GROWN_MAX) &&
+        (lane->rail->srq_used + more <= lane->rail->srq_depth / 2) &&
+        (mrail_lane_add_buffers(engine, lane, more) == 0)) {
+        engine->grown += more;
+        lane->credits += more;
+        lane->am_granted += (uint16_t)more;
+        mrail_am_owe(engine, lane);
     }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* Says what the lane owes: 0, or -EAGAIN: later, because its send queue is full
+ * or the peer's question cannot be answered yet. */
+static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    mrail_rx_flush(engine, lane->rail->index);
+    if (lane->ack_due &&
+        !mrail_seq32_before(peer->rx_next, lane->ack_due_seq)) {
+        if (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REP) != 0) {
+            return -EAGAIN;
+        }
+        lane->ack_due = 0;
+    } else if (mrail_am_has_news(lane)) {
+        /* A larger window needs such messages less often. */
+        if (++lane->news == MRAIL_AM_NEWS_GROW) {
+            lane->news = 0;
+            mrail_am_grow(engine, lane);
+        }
+        if (mrail_am_post_ack(lane, 0) != 0) {
+            return -EAGAIN;
+        }
+    }
+    return ((mrail_am_ask(peer) != 0) || lane->ack_due) ? -EAGAIN : 0;
 }
 
 void mrail_am_send_acks(mrail_engine_t *engine)
@@ -428,16 +505,9 @@ void mrail_am_send_acks(mrail_engine_t *engine)
 
     mrail_list_for_each_safe(lane, tmp, &engine->acks, mrail_lane_t,
                              ack_list) {
-        if (!lane->peer->dead) {
-            mrail_rx_flush(engine, lane->rail->index);
-            if ((lane->ack_due || mrail_am_has_news(lane)) &&
-                (mrail_am_post_ack(lane, lane->ack_due ? MRAIL_DATA_ACK_REP
-                                                       : 0) != 0)) {
-                continue;
-            }
+        if (lane->peer->dead || (mrail_am_pay(engine, lane) == 0)) {
+            mrail_list_del(&lane->ack_list);
         }
-        lane->ack_due = 0;
-        mrail_list_del(&lane->ack_list);
     }
 }
 
@@ -450,6 +520,9 @@ static void mrail_am_acked(mrail_engine_t *engine, mrail_peer_t *peer,
         return;
     }
     peer->tx_acked = ack;
+    if (mrail_seq32_before(peer->ack_wanted, ack)) {
+        peer->ack_wanted = ack; /* stays near, or it would wrap */
+    }
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
 
@@ -463,9 +536,6 @@ static void mrail_am_acked(mrail_engine_t *engine, mrail_peer_t *peer,
         } else {
             mrail_done_finish(engine, &tx->done, 0);
         }
-    }
-    if (mrail_list_empty(&peer->unacked)) {
-        peer->ack_wanted = 0;
     }
 }
 
@@ -583,38 +653,15 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     mrail_am_acked(engine, lane->peer, be32toh(hdr->ack));
     if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
-        lane->ack_req_out = 0;
-        if (lane->peer->ack_wanted) {
-            mrail_am_request_ack(lane->peer);
-        }
+        lane->peer->ack_req_out = 0;
+        /* Asks again at the end of this round, unless a message does so. */
+        mrail_am_owe(engine, lane);
     }
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->ack_due = 1;
+        lane->ack_due_seq = be32toh(hdr->seq) + (hdr->type == MRAIL_DATA_AM);
         mrail_am_owe(engine, lane);
     }
-}
-
-/* The peer had to wait: its window is too small for what it has to say.  Twice
- * as much, while there is memory for it; an equal part of that memory is kept
- * for every peer, so that the first ones do not get ahead of the others. */
-static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane)
-{
-    unsigned more = lane->credits;
-
-    if (lane->credits + more > MRAIL_AM_CREDITS_MAX) {
-        return;
-    }
-    pthread_mutex_lock(&engine->ctl_lock);
-    if ((lane->credits + more <= MRAIL_AM_CREDITS_MAX / engine->num_peers) &&
-        (engine->grown + more <= MRAIL_GROWN_MAX) &&
-        (lane->rail->srq_used + more <= lane->rail->srq_depth / 2) &&
-        (mrail_lane_add_buffers(engine, lane, more) == 0)) {
-        engine->grown += more;
-        lane->credits += more;
-        lane->am_granted += (uint16_t)more;
-        mrail_am_owe(engine, lane);
-    }
-    pthread_mutex_unlock(&engine->ctl_lock);
 }
 
 void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,

@@ -26,8 +26,11 @@
 #define MRAIL_AM_SHORT_MAX 256  /* bytes of header + payload */
 #define MRAIL_AM_HDR_MAX 128    /* bytes of am_zcopy's header */
 #define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its home lane */
+#define MRAIL_AM_EXPAND (64u << 10) /* bytes under way: open the other rails */
 #define MRAIL_REPOST_BATCH 8
 #define MRAIL_AM_CREDITS_MAX 512 /* of a lane whose peer uses them up */
+#define MRAIL_AM_NEWS_GROW 8     /* messages with nothing but credits: enlarge
+                                    the window */
 #define MRAIL_GROWN_MAX 512      /* buffers of a process for such lanes */
 
 /* Things that may repeat per packet: counted, shown by mrail info. */

@@ -67,10 +67,11 @@ struct mrail_lane {
     uint16_t am_told;     /* as the peer knows from our last message */
 
     uint8_t ack_due;      /* data: an ACK_REQ waits for its answer */
-    uint8_t ack_req_out;  /* data: our ACK_REQ has no answer yet */
+    uint32_t ack_due_seq; /* data: ... until all before this have arrived */
     uint8_t hungry;       /* data: a message had to wait for credits */
     uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
+    uint8_t news;         /* data: messages with nothing but credits */
     uint8_t drained;      /* data: the last request of a failed peer is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
 

@@ -69,7 +69,8 @@ struct mrail_peer {
     uint32_t tx_next;       /* sequence number of the next AM */
     uint32_t tx_acked;      /* all before are at the peer */
     mrail_list_t unacked;   /* mrail_tx_t in order */
-    int ack_wanted;         /* somebody waits for tx_acked */
+    uint32_t ack_wanted;    /* somebody waits until tx_acked is there */
+    int ack_req_out;        /* an ACK_REQ has no answer yet */
     uint32_t rx_next;       /* expected */
     mrail_list_t hold;      /* mrail_rx_t ahead of rx_next, in order */
 
