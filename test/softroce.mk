@@ -2,7 +2,7 @@
 # core/ and sim/
 if HAVE_CMOCKA
 SROCE_TESTS = test_sroce_alloc test_sroce_icrc test_sroce_qp test_sroce_rc \
-    test_sroce_loss test_sroce_faults
+    test_sroce_err test_sroce_ud test_sroce_loss test_sroce_faults
 check_PROGRAMS += $(SROCE_TESTS)
 TESTS += $(SROCE_TESTS)
 check_LTLIBRARIES += libtest-sroce.la
@@ -16,6 +16,14 @@ test_sroce_rc_SOURCES = test/sim/test_sroce_rc.c
 test_sroce_rc_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_rc_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_rc_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_err_SOURCES = test/sim/test_sroce_err.c
+test_sroce_err_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_err_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_err_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_ud_SOURCES = test/sim/test_sroce_ud.c
+test_sroce_ud_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_ud_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_ud_LDADD = $(SROCE_TEST_LIBS)
 test_sroce_alloc_SOURCES = test/unit/test_sroce_alloc.c
 test_sroce_alloc_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_alloc_LDADD = libsroce-core.la $(CMOCKA_LIBS)

@@ -460,7 +460,7 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane)
     pthread_mutex_lock(&engine->ctl_lock);
     if ((lane->credits + more <= MRAIL_AM_CREDITS_MAX / engine->num_peers) &&
         (engine->grown + more <= MRAIL_GROWN_MAX) &&
-        (lane->rail->srq_used + more <= MRAIL_SRQ_DEPTH / 2) &&
+        (lane->rail->srq_used + more <= lane->rail->srq_depth / 2) &&
         (mrail_lane_add_buffers(engine, lane, more) == 0)) {
         engine->grown += more;
         lane->credits += more;
@@ -551,9 +551,8 @@ void mrail_am_fail(mrail_peer_t *peer, int status)
 
 static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
-    unsigned index = be16toh(rx->hdr->iface);
     mrail_iface_t *iface =
-        (index < MRAIL_MAX_IFACES) ? engine->ifaces[index] : NULL;
+        mrail_iface_find(engine, be16toh(rx->hdr->iface));
 
     /* What waits in the inbox (of a get_short in a callback) comes first. */
     if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&

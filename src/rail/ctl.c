@@ -1,15 +1,14 @@
 /*
- * The control protocol: hellos, lanes, probes.  Runs on the service thread,
- * under the control lock.
+ * The control protocol: what a peer and its lanes need next, and when it is
+ * due.  ctl_send.c makes the messages, ctl_recv.c acts on those that come.
+ * Runs on the service thread, under the control lock.
  *
  * Every exchange is a request that its sender repeats until the answer is
- * there, and whose handling twice does no harm.  A message without our cookie,
- * or from a peer whose cookie differs from the one known, is dropped and
- * counted.  When two peers request the same lane at once, the one with the
- * lower id is the initiator.
+ * there, and whose handling twice does no harm.  When two peers request the
+ * same lane at once, the one with the lower id is the initiator.
  */
 #include "config.h"
-#include "rail/engine.h"
+#include "rail/ctl.h"
 
 #include "orchestrator/ports.h"
 
@@ -28,148 +27,6 @@ static mrail_ns_t mrail_ctl_rto(unsigned tries)
                      MRAIL_CTL_RTO_MAX);
 }
 
-/* ---- sending ------------------------------------------------------------ */
-
-static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
-                          struct ibv_ah *ah, uint32_t qpn,
-                          mrail_ctl_msg_t *msg)
-{
-    uint8_t buf[MRAIL_CTL_MAX_SIZE];
-    int length, ret;
-
-    msg->src_rail = (uint8_t)rail->index;
-    msg->src_id = engine->id;
-    msg->src_cookie = engine->cookie;
-    length = mrail_ctl_encode(msg, buf, sizeof(buf));
-    if (length < 0) {
-        return length;
-    }
-    ret = mrail_rail_ud_send(rail, ah, qpn, buf, (size_t)length);
-    mrail_trace("%s to qp 0x%x on rail %u seq %u: %d",
-                mrail_ctl_type_name(msg->type), qpn, rail->index, msg->seq,
-                ret);
-    engine->counters.ctl_sent += (ret == 0);
-    return ret;
-}
-
-/* Sends to a known peer.  `way` varies the pair of rails, so that repeats do
- * not depend on one rail. */
-static void mrail_ctl_send(mrail_peer_t *peer, unsigned way,
-                           mrail_ctl_msg_t *msg)
-{
-    mrail_engine_t *engine = peer->engine;
-    unsigned index = (peer->base + way) % peer->num_pairs;
-    const mrail_rail_pair_t *pair = &peer->pairs[index];
-    mrail_rail_t *rail = &engine->rails[pair->local];
-
-    if (peer->pair_ah[index] == NULL) {
-        peer->pair_ah[index] = mrail_rail_create_ah(
-            rail, &engine->config, peer->rails[pair->remote].gid);
-        if (peer->pair_ah[index] == NULL) {
-            mrail_debug("%s: no address handle: %s", rail->attr.device,
-                        strerror(errno));
-            return;
-        }
-    }
-    msg->dst_cookie = peer->cookie;
-    mrail_ctl_post(engine, rail, peer->pair_ah[index],
-                   peer->rails[pair->remote].ud_qpn, msg);
-}
-
-/* The local rail for a first message: one in the bootstrap rail's subnet. */
-static mrail_rail_t *mrail_ctl_boot_rail(const mrail_peer_t *peer,
-                                         unsigned way)
-{
-    mrail_engine_t *engine = peer->engine;
-    unsigned seen = 0;
-
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        seen += (engine->rails[i].attr.subnet == peer->boot_subnet);
-    }
-    if (seen != 0) {
-        way %= seen;
-        for (unsigned i = 0; i < engine->num_rails; ++i) {
-            if ((engine->rails[i].attr.subnet == peer->boot_subnet) &&
-                (way-- == 0)) {
-                return &engine->rails[i];
-            }
-        }
-    }
-    return &engine->rails[way % engine->num_rails];
-}
-
-static void mrail_ctl_fill_hello(const mrail_engine_t *engine,
-                                 mrail_ctl_msg_t *msg, mrail_ctl_type_t type)
-{
-    memset(msg, 0, sizeof(*msg));
-    msg->type = type;
-    msg->hello.num_rails = engine->num_rails;
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mrail_rail_describe(&engine->rails[i], &msg->hello.rails[i]);
-    }
-}
-
-static void mrail_ctl_send_hello(mrail_peer_t *peer)
-{
-    mrail_engine_t *engine = peer->engine;
-    mrail_rail_t *rail = mrail_ctl_boot_rail(peer, peer->tries);
-    mrail_ctl_msg_t msg;
-
-    if (peer->boot_ah[rail->index] == NULL) {
-        peer->boot_ah[rail->index] =
-            mrail_rail_create_ah(rail, &engine->config, peer->boot_gid);
-        if (peer->boot_ah[rail->index] == NULL) {
-            mrail_debug("%s: no address handle: %s", rail->attr.device,
-                        strerror(errno));
-            return;
-        }
-    }
-    mrail_ctl_fill_hello(engine, &msg, MRAIL_CTL_HELLO);
-    msg.seq = peer->request;
-    msg.dst_cookie = peer->cookie;
-    mrail_ctl_post(engine, rail, peer->boot_ah[rail->index], peer->boot_qpn,
-                   &msg);
-}
-
-static void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
-{
-    mrail_ctl_msg_t msg = {
-        .type = type,
-        .seq = lane->request,
-        .lane = {.slot = lane->slot,
-                 .index = lane->index,
-                 .epoch = lane->epoch,
-                 .credits = (uint16_t)lane->credits,
-                 .sport = lane->sport,
-                 .src_rail = (uint8_t)lane->rail->index,
-                 .dst_rail = lane->remote_rail,
-                 .qpn = lane->qp->qp_num,
-                 .psn = lane->psn},
-    };
-
-    mrail_ctl_send(lane->peer, lane->tries, &msg);
-}
-
-static void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
-                                 uint32_t seq, unsigned way)
-{
-    mrail_ctl_msg_t msg = {.type = type, .seq = seq};
-
-    mrail_ctl_send(peer, way, &msg);
-}
-
-static void mrail_ctl_refuse(mrail_peer_t *peer, const mrail_ctl_msg_t *req,
-                             mrail_ctl_reason_t reason)
-{
-    mrail_ctl_msg_t msg = {
-        .type = MRAIL_CTL_REFUSE,
-        .seq = req->seq,
-        .refuse = {.slot = req->lane.slot, .reason = (uint16_t)reason},
-    };
-
-    mrail_ctl_send(peer, 0, &msg);
-}
-
 /* ---- peers -------------------------------------------------------------- */
 
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
@@ -184,15 +41,14 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
     }
 }
 
-static void mrail_ctl_work(mrail_peer_t *peer)
+void mrail_ctl_work(mrail_peer_t *peer)
 {
     if (mrail_list_empty(&peer->work)) {
         mrail_list_add_tail(&peer->engine->work, &peer->work);
     }
 }
 
-/* The peer's rails are known: which of ours meets which of its. */
-static void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
     uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_MAX_RAILS];
@@ -222,15 +78,14 @@ static void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     peer->tries = 0;
 }
 
-/* A lane's bit tells the data path that it may use it. */
-static void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
+void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 {
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
     __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,
                       __ATOMIC_RELEASE);
 }
 
-static mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
+mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
     mrail_lane_t *lane = peer->lanes[slot];
@@ -255,9 +110,8 @@ static mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     return lane;
 }
 
-/* Makes the QP a lane that can be received on. */
-static int mrail_ctl_connect(mrail_lane_t *lane,
-                             const mrail_wire_lane_t *remote)
+int mrail_ctl_connect(mrail_lane_t *lane,
+                      const mrail_wire_lane_t *remote)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
@@ -268,13 +122,14 @@ static int mrail_ctl_connect(mrail_lane_t *lane,
                               &peer->rails[remote->src_rail]);
 }
 
-static void mrail_ctl_budget(mrail_engine_t *engine)
+void mrail_ctl_budget(mrail_engine_t *engine)
 {
     if (!engine->budget_warned) {
         engine->budget_warned = 1;
-        mrail_error("UCX_MRAIL_MAX_QPS=%u is below what is needed: one QP for "
-                    "each peer, %u so far; raise it",
-                    engine->config.max_qps, engine->num_peers);
+        mrail_error("UCX_MRAIL_MAX_QPS=%u does not suffice: this process has "
+                    "more peers than that, and each needs a QP; set it to the "
+                    "number of processes in the job or more",
+                    engine->config.max_qps);
     }
 }
 
@@ -292,6 +147,9 @@ static void mrail_ctl_connect_self(mrail_peer_t *peer)
     mrail_ctl_learn(peer, &hello);
     peer->num_slots = 1;
     lane = mrail_ctl_get_lane(peer, 0);
+    if (lane == NULL) {
+        mrail_ctl_budget(engine);
+    }
     if ((lane == NULL) ||
         (mrail_lane_create_qp(engine, lane,
                               &engine->rails[peer->pairs[0].local]) != 0)) {
@@ -350,8 +208,8 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     return 0;
 }
 
-static void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
-                              const char *why)
+void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
+                       const char *why)
 {
     peer->refused_mask |= 1ull << slot;
     if (slot == 0) {
@@ -441,7 +299,7 @@ static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
     }
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, ++peer->engine->ctl_seq,
+    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->probe_request,
                          peer->probe_tries);
     peer->probe_ns = now_ns + mrail_ctl_rto(peer->probe_tries++);
     return peer->probe_ns;
@@ -504,290 +362,6 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
     return next_ns;
 }
 
-/* ---- receiving ---------------------------------------------------------- */
-
-static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
-                               const mrail_ctl_msg_t *msg)
-{
-    mrail_ctl_msg_t reply;
-
-    mrail_ctl_learn(peer, msg);
-    mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
-    reply.seq = msg->seq;
-    mrail_ctl_send(peer, 0, &reply);
-}
-
-static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
-                                   const mrail_ctl_msg_t *msg)
-{
-    if (peer->state == MRAIL_PEER_HELLO) {
-        mrail_ctl_learn(peer, msg);
-    }
-}
-
-/* The pair that the initiator took for slot 0 is where both count from. */
-static void mrail_ctl_adopt_base(mrail_peer_t *peer,
-                                 const mrail_wire_lane_t *wire)
-{
-    for (unsigned i = 0; i < peer->num_pairs; ++i) {
-        if ((peer->pairs[i].local == wire->dst_rail) &&
-            (peer->pairs[i].remote == wire->src_rail)) {
-            peer->base = i;
-        }
-    }
-}
-
-static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
-                                           mrail_lane_t *lane,
-                                           const mrail_ctl_msg_t *msg)
-{
-    const mrail_wire_lane_t *wire = &msg->lane;
-    mrail_rail_t *rail = &engine->rails[wire->dst_rail];
-
-    if ((lane->qp != NULL) && (lane->rail != rail)) {
-        mrail_lane_destroy_qp(engine, lane);
-    }
-    if ((lane->qp == NULL) && (mrail_lane_create_qp(engine, lane, rail) != 0)) {
-        goto err;
-    }
-    lane->epoch = wire->epoch;
-    lane->sport = wire->sport;
-    lane->request = msg->seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "requested");
-    if (wire->slot == 0) {
-        mrail_ctl_adopt_base(lane->peer, wire);
-    }
-    if (mrail_ctl_connect(lane, wire) == 0) {
-        return MRAIL_REASON_NONE;
-    }
-
-err:
-    /* Without a QP that works there is nothing to ask or to answer for. */
-    mrail_lane_destroy_qp(engine, lane);
-    if (lane->state != MRAIL_LANE_IDLE) {
-        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
-    }
-    return MRAIL_REASON_RESOURCES;
-}
-
-static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
-                                  const mrail_ctl_msg_t *msg)
-{
-    const mrail_wire_lane_t *wire = &msg->lane;
-    mrail_ctl_reason_t reason;
-    mrail_lane_t *lane;
-
-    if ((wire->dst_rail >= engine->num_rails) ||
-        (wire->src_rail >= peer->num_rails)) {
-        mrail_ctl_refuse(peer, msg, MRAIL_REASON_NO_RAIL);
-        return;
-    }
-    if (wire->sport < MRAIL_PORTS_FIRST) {
-        ++engine->counters.ctl_unexpected;
-        return;
-    }
-    lane = mrail_ctl_get_lane(peer, wire->slot);
-    if (lane == NULL) {
-        if (wire->slot == 0) {
-            mrail_ctl_budget(engine);
-        }
-        mrail_ctl_refuse(peer, msg, MRAIL_REASON_QP_BUDGET);
-        return;
-    }
-    switch (lane->state) {
-    case MRAIL_LANE_CONNECTING:
-        if (engine->id < peer->id) {
-            break; /* our own request holds; the peer will answer it */
-        }
-        /* fall through */
-    case MRAIL_LANE_IDLE:
-        reason = mrail_ctl_accept(engine, lane, msg);
-        if (reason != MRAIL_REASON_NONE) {
-            mrail_ctl_refuse(peer, msg, reason);
-        }
-        mrail_ctl_work(peer);
-        break;
-    case MRAIL_LANE_ACCEPTING:
-    case MRAIL_LANE_UP:
-        if (lane->request == msg->seq) {
-            mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
-        } else {
-            ++engine->counters.ctl_unexpected;
-        }
-        break;
-    default:
-        ++engine->counters.ctl_unexpected;
-    }
-}
-
-static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
-                                  const mrail_ctl_msg_t *msg)
-{
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
-
-    if ((lane == NULL) || (lane->request != msg->seq) ||
-        (lane->epoch != msg->lane.epoch) ||
-        (msg->lane.src_rail >= peer->num_rails)) {
-        ++engine->counters.ctl_unexpected;
-        return;
-    }
-    if (lane->state == MRAIL_LANE_CONNECTING) {
-        if (mrail_ctl_connect(lane, &msg->lane) != 0) {
-            mrail_ctl_peer_failed(peer, -EIO);
-            return;
-        }
-        mrail_ctl_lane_up(lane, "answered");
-        mrail_ctl_work(peer); /* further lanes may be wanted */
-    }
-    if (lane->state == MRAIL_LANE_UP) {
-        mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_READY);
-    }
-}
-
-static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
-                                    mrail_peer_t *peer,
-                                    const mrail_ctl_msg_t *msg)
-{
-    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
-
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
-        (lane->epoch == msg->lane.epoch)) {
-        mrail_ctl_lane_up(lane, "ready");
-        mrail_ctl_work(peer);
-    }
-}
-
-static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
-                               const mrail_ctl_msg_t *msg)
-{
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq, 0);
-}
-
-static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
-                                   const mrail_ctl_msg_t *msg)
-{
-    peer->probe_tries = 0;
-}
-
-static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
-                                const mrail_ctl_msg_t *msg)
-{
-    static const char *const reasons[] = {
-        [MRAIL_REASON_NONE] = "refused",
-        [MRAIL_REASON_QP_BUDGET] = "its UCX_MRAIL_MAX_QPS is used up",
-        [MRAIL_REASON_RESOURCES] = "its device has no QP or buffer left",
-        [MRAIL_REASON_NO_RAIL] = "it has no such rail",
-    };
-    unsigned reason = msg->refuse.reason;
-    mrail_lane_t *lane;
-
-    if (msg->refuse.slot >= MRAIL_MAX_SLOTS) {
-        ++engine->counters.ctl_unexpected;
-        return;
-    }
-    lane = peer->lanes[msg->refuse.slot];
-    if ((lane == NULL) || (lane->state != MRAIL_LANE_CONNECTING) ||
-        (lane->request != msg->seq)) {
-        ++engine->counters.ctl_unexpected;
-        return;
-    }
-    mrail_lane_destroy_qp(engine, lane);
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
-    mrail_ctl_refused(peer, msg->refuse.slot,
-                      (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason]
-                                                           : "refused");
-}
-
-static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
-                             const mrail_ctl_msg_t *msg)
-{
-    mrail_ctl_peer_failed(peer, -ESHUTDOWN);
-    mrail_ctl_work(peer);
-}
-
-typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine,
-                                    mrail_peer_t *peer,
-                                    const mrail_ctl_msg_t *msg);
-
-static const struct {
-    mrail_ctl_handler_t handler;
-    int any_peer;  /* also from one that is not known yet */
-    int lane_body; /* its slot must be in range */
-} ctl_handlers[MRAIL_CTL_LAST] = {
-    [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
-    [MRAIL_CTL_HELLO_REP] = {mrail_ctl_on_hello_rep, 1, 0},
-    [MRAIL_CTL_LANE_REQ] = {mrail_ctl_on_lane_req, 0, 1},
-    [MRAIL_CTL_LANE_REP] = {mrail_ctl_on_lane_rep, 0, 1},
-    [MRAIL_CTL_LANE_READY] = {mrail_ctl_on_lane_ready, 0, 1},
-    [MRAIL_CTL_PROBE] = {mrail_ctl_on_probe, 0, 0},
-    [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
-    [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
-    [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
-};
-
-/* The peer that sent the message; NULL: not to be believed. */
-static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
-                                         const mrail_ctl_msg_t *msg)
-{
-    mrail_peer_t *peer;
-
-    if (msg->dst_cookie != engine->cookie) {
-        ++engine->counters.ctl_bad_cookie;
-        return NULL;
-    }
-    peer = mrail_peer_find(engine, msg->src_id);
-    if ((peer == NULL) && (msg->type == MRAIL_CTL_HELLO)) {
-        peer = mrail_peer_create(engine, msg->src_id);
-        if (peer != NULL) {
-            peer->cookie = msg->src_cookie;
-        }
-    }
-    if ((peer != NULL) && (peer->cookie != msg->src_cookie)) {
-        ++engine->counters.ctl_bad_cookie;
-        return NULL;
-    }
-    return peer;
-}
-
-void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
-                       size_t length)
-{
-    mrail_engine_t *engine = arg;
-    mrail_ctl_msg_t msg;
-    mrail_peer_t *peer;
-    int ret;
-
-    ++engine->counters.ctl_received;
-    ret = mrail_ctl_decode(&msg, data, length);
-    if (ret != 0) {
-        if (ret == -EPROTONOSUPPORT) {
-            ++engine->counters.ctl_bad_version;
-        } else {
-            ++engine->counters.ctl_bad_format;
-        }
-        return;
-    }
-    peer = mrail_ctl_find_peer(engine, &msg);
-    if (peer == NULL) {
-        return;
-    }
-    if ((ctl_handlers[msg.type].handler == NULL) ||
-        (peer->state == MRAIL_PEER_GONE) ||
-        (!ctl_handlers[msg.type].any_peer &&
-         (peer->state != MRAIL_PEER_KNOWN)) ||
-        (ctl_handlers[msg.type].lane_body &&
-         (msg.lane.slot >= MRAIL_MAX_SLOTS))) {
-        ++engine->counters.ctl_unexpected;
-        return;
-    }
-    mrail_trace("%s from peer %016llx on rail %u",
-                mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
-                rail->index);
-    ctl_handlers[msg.type].handler(engine, peer, &msg);
-}
-
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
@@ -795,8 +369,9 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            if ((peer->state != MRAIL_PEER_KNOWN) ||
-                (peer->id == engine->id)) {
+            /* One that we gave up may live, and shall not wait for us. */
+            if ((peer->num_pairs == 0) || (peer->id == engine->id) ||
+                (peer->failed == -ESHUTDOWN)) {
                 continue;
             }
             mrail_ctl_send_plain(peer, MRAIL_CTL_BYE, ++engine->ctl_seq, 0);

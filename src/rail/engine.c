@@ -307,6 +307,9 @@ static int mrail_engine_create(const mrail_config_t *config,
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_init(&engine->buckets[i]);
     }
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        engine->next_iface[i] = (uint16_t)i;
+    }
     mrail_list_init(&engine->work);
     mrail_list_init(&engine->active);
     mrail_list_init(&engine->acks);
@@ -407,7 +410,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
     memory_p->queues = engine->sq_entries * MRAIL_SQ_ENTRY;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         memory_p->queues += MRAIL_CQ_DEPTH * MRAIL_CQ_ENTRY +
-                            MRAIL_SRQ_DEPTH * MRAIL_RQ_ENTRY;
+                            engine->rails[i].srq_depth * MRAIL_RQ_ENTRY;
         memory_p->pools += (MRAIL_UD_RX + MRAIL_UD_TX) *
                            (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
     }

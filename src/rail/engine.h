@@ -50,7 +50,8 @@ typedef struct mrail_counters {
 struct mrail_iface {
     mrail_engine_t *engine;
     mrail_iface_params_t params;
-    unsigned index;
+    uint16_t id;        /* what peers call it; its place is id modulo
+                           MRAIL_MAX_IFACES */
     int depth;          /* nested entries by callbacks */
     int token;          /* of the guard */
     mrail_list_t eps;
@@ -84,6 +85,7 @@ struct mrail_engine {
     /* ---- data ---- */
     mrail_guard_t guard;
     mrail_iface_t *ifaces[MRAIL_MAX_IFACES];
+    uint16_t next_iface[MRAIL_MAX_IFACES]; /* id of the next one at a place */
     unsigned num_ifaces;
     mrail_iface_t *current; /* iface whose callbacks may be called now */
     mrail_pool_t tx_small;
@@ -156,10 +158,19 @@ static inline void mrail_iface_leave(mrail_iface_t *iface)
     }
 }
 
+/* NULL: it is gone; who has its place now has another id. */
+static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
+                                              uint16_t id)
+{
+    mrail_iface_t *iface = engine->ifaces[id % MRAIL_MAX_IFACES];
+
+    return ((iface != NULL) && (iface->id == id)) ? iface : NULL;
+}
+
 /* One round over the CQs; callbacks only for `current`. */
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current);
 
-/* ---- service.c: thread, timers; ctl.c: the protocol it speaks ---- */
+/* ---- service.c: thread, timers; ctl*.c: the protocol it speaks ---- */
 int mrail_service_start(mrail_engine_t *engine);
 void mrail_service_stop(mrail_engine_t *engine);
 void mrail_service_wake(mrail_engine_t *engine);
@@ -169,6 +180,11 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
 /* Sends what is due; returns the time of the next deadline. */
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
+/* Says, once, that the QPs are used up.  Control lock held. */
+void mrail_ctl_budget(mrail_engine_t *engine);
+/* The service thread shall look at the peer when it next wakes up.  Control
+ * lock held. */
+void mrail_ctl_work(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 /* info.c */

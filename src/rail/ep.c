@@ -6,41 +6,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Every peer needs a QP; the process itself only if it sends to itself here,
+ * which it mostly leaves to another transport.  Control lock held. */
+static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
+{
+    unsigned peers = engine->num_peers;
+
+    if (mrail_peer_find(engine, engine->id) != NULL) {
+        --peers;
+    }
+    return (id == engine->id) || (peers < engine->config.max_qps);
+}
+
 /* The peer behind an address; control lock held.  A peer that said goodbye
- * has a new id when it comes back, so an old entry is never reused. */
-static mrail_peer_t *mrail_ep_find_peer(mrail_engine_t *engine,
-                                        const mrail_wire_device_addr_t *device,
-                                        const mrail_wire_iface_addr_t *iface)
+ * has a new id when it comes back, so an old entry is never reused.  -EDQUOT:
+ * no QP for it; saying so when the endpoint is made lets the caller fail in the
+ * open. */
+static int mrail_ep_find_peer(mrail_engine_t *engine,
+                              const mrail_wire_device_addr_t *device,
+                              const mrail_wire_iface_addr_t *iface,
+                              mrail_peer_t **peer_p)
 {
     mrail_peer_t *peer = mrail_peer_find(engine, iface->id);
 
     if (peer == NULL) {
+        if (!mrail_ep_has_budget(engine, iface->id)) {
+            mrail_ctl_budget(engine);
+            return -EDQUOT;
+        }
         peer = mrail_peer_create(engine, iface->id);
+        if (peer == NULL) {
+            return -ENOMEM;
+        }
     }
-    if ((peer != NULL) && (peer->boot_qpn == 0)) {
+    if (peer->boot_qpn == 0) {
         peer->cookie = iface->cookie;
         peer->boot_qpn = iface->ud_qpn;
         peer->boot_subnet = device->subnet;
         memcpy(peer->boot_gid, device->gid, sizeof(peer->boot_gid));
     }
-    return peer;
-}
-
-/* Every peer needs one QP; saying so when the endpoint is made lets the caller
- * fail in the open. */
-static int mrail_ep_budget(mrail_engine_t *engine)
-{
-    unsigned peers;
-
-    pthread_mutex_lock(&engine->ctl_lock);
-    peers = engine->num_peers;
-    pthread_mutex_unlock(&engine->ctl_lock);
-    if (peers <= engine->config.max_qps) {
-        return 0;
-    }
-    mrail_error("UCX_MRAIL_MAX_QPS=%u is below the number of peers: this "
-                "process needs at least %u", engine->config.max_qps, peers);
-    return -EDQUOT;
+    *peer_p = peer;
+    return 0;
 }
 
 int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
@@ -63,29 +69,24 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     if (ep == NULL) {
         return -ENOMEM;
     }
-    ret = mrail_ep_budget(engine);
-    if (ret != 0) {
-        free(ep);
-        return ret;
-    }
     ep->iface = iface;
     ep->user = user;
     ep->remote_iface = remote.iface;
 
     mrail_iface_enter(iface);
     pthread_mutex_lock(&engine->ctl_lock);
-    ep->peer = mrail_ep_find_peer(engine, &device, &remote);
+    ret = mrail_ep_find_peer(engine, &device, &remote, &ep->peer);
     pthread_mutex_unlock(&engine->ctl_lock);
-    if (ep->peer != NULL) {
+    if (ret == 0) {
         ep->failed = __atomic_load_n(&ep->peer->failed, __ATOMIC_ACQUIRE);
         mrail_list_add_tail(&iface->eps, &ep->list);
         mrail_list_add_tail(&ep->peer->eps, &ep->peer_list);
     }
     mrail_iface_leave(iface);
 
-    if (ep->peer == NULL) {
+    if (ret != 0) {
         free(ep);
-        return -ENOMEM;
+        return ret;
     }
     *ep_p = ep;
     return 0;
@@ -125,6 +126,7 @@ int mrail_ep_check(mrail_ep_t *ep)
     pthread_mutex_lock(&engine->ctl_lock);
     if (peer->probe_tries == 0) {
         peer->probe_tries = 1;
+        peer->probe_request = ++engine->ctl_seq;
         peer->probe_ns = 0;
         mrail_list_del(&peer->work);
         mrail_list_add_tail(&engine->work, &peer->work);

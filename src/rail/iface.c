@@ -152,10 +152,12 @@ static void mrail_engine_check_failed(mrail_engine_t *engine)
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
             if ((status != 0) && !peer->dead) {
                 mrail_peer_start_fail(peer, status);
+                mrail_ctl_work(peer);
             }
         }
     }
     pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_service_wake(engine);
 }
 
 static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
@@ -309,7 +311,8 @@ int mrail_iface_create(mrail_engine_t *engine,
         ++index;
     }
     if (index < MRAIL_MAX_IFACES) {
-        iface->index = index;
+        iface->id = engine->next_iface[index];
+        engine->next_iface[index] += MRAIL_MAX_IFACES;
         __atomic_store_n(&engine->ifaces[index], iface, __ATOMIC_RELEASE);
     } else {
         --engine->num_ifaces;
@@ -371,7 +374,7 @@ void mrail_iface_destroy(mrail_iface_t *iface)
         mrail_done_run(engine, done);
     }
     pthread_mutex_lock(&engine->ctl_lock);
-    engine->ifaces[iface->index] = NULL;
+    engine->ifaces[iface->id % MRAIL_MAX_IFACES] = NULL;
     --engine->num_ifaces;
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
@@ -406,7 +409,7 @@ void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer)
 {
     const mrail_engine_t *engine = iface->engine;
     mrail_wire_iface_addr_t addr = {
-        .iface = (uint16_t)iface->index,
+        .iface = iface->id,
         .ud_qpn = engine->rails[mrail_boot_rail(engine)].ud_qp->qp_num,
         .id = engine->id,
         .cookie = engine->cookie,

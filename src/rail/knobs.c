@@ -168,6 +168,104 @@ void mrail_config_cleanup(mrail_config_t *config)
     }
 }
 
+/* ---- names that do not exist -------------------------------------------- */
+
+#define MRAIL_KNOB_PREFIX "UCX_MRAIL_"
+#define MRAIL_KNOB_NAME_MAX 32
+#define MRAIL_KNOB_FAR 3u /* edits from here on make another word */
+
+/* The transport's other variables: src/uct/mrail_config.c, and what UCX adds to
+ * every transport.  test/ucx/info.sh compares. */
+static const char *const transport_knobs[] = {
+    "RCACHE",
+    "RCACHE_MEM_PRIO",
+    "RCACHE_OVERHEAD",
+    "RCACHE_ADDR_ALIGN",
+    "RCACHE_MAX_REGIONS",
+    "RCACHE_MAX_SIZE",
+    "RCACHE_MAX_UNRELEASED",
+    "RCACHE_PURGE_ON_FORK",
+    "MEM_REG_OVERHEAD",
+    "MEM_REG_GROWTH",
+    "OVERHEAD",
+    "ALLOC",
+    "FAILURE",
+    "MAX_NUM_EPS",
+};
+
+/* Letters to insert, leave out or change (Levenshtein), one row at a time. */
+static unsigned mrail_edits(const char *a, const char *b)
+{
+    size_t length = strlen(b);
+    unsigned row[MRAIL_KNOB_NAME_MAX + 1];
+    unsigned diagonal, above;
+
+    if ((length > MRAIL_KNOB_NAME_MAX) || (strlen(a) > MRAIL_KNOB_NAME_MAX)) {
+        return MRAIL_KNOB_FAR;
+    }
+    for (unsigned j = 0; j <= length; ++j) {
+        row[j] = j;
+    }
+    for (unsigned i = 1; a[i - 1] != '\0'; ++i) {
+        diagonal = row[0];
+        row[0] = i;
+        for (unsigned j = 1; j <= length; ++j) {
+            above = row[j];
+            row[j] = MRAIL_MIN(MRAIL_MIN(above, row[j - 1]) + 1,
+                               diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[length];
+}
+
+/* The known name with the fewest edits to `name`, their number in *edits_p. */
+static const char *mrail_knob_nearest(const char *name, unsigned *edits_p)
+{
+    const char *nearest = NULL;
+    unsigned edits;
+
+    *edits_p = MRAIL_MIN(MRAIL_KNOB_FAR, (unsigned)strlen(name) / 2 + 1);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(knobs) +
+                                 MRAIL_ARRAY_SIZE(transport_knobs); ++i) {
+        const char *known =
+            (i < MRAIL_ARRAY_SIZE(knobs))
+                ? knobs[i].name
+                : transport_knobs[i - MRAIL_ARRAY_SIZE(knobs)];
+
+        edits = mrail_edits(name, known);
+        if (edits < *edits_p) {
+            *edits_p = edits;
+            nearest = known;
+        }
+    }
+    return nearest;
+}
+
+void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,
+                          void *arg)
+{
+    const size_t prefix = strlen(MRAIL_KNOB_PREFIX);
+    const char *nearest;
+    unsigned edits;
+    char *name;
+
+    for (; *env != NULL; ++env) {
+        if (strncmp(*env, MRAIL_KNOB_PREFIX, prefix) != 0) {
+            continue;
+        }
+        name = strndup(*env, strcspn(*env, "="));
+        if (name == NULL) {
+            return;
+        }
+        nearest = mrail_knob_nearest(name + prefix, &edits);
+        if (edits != 0) {
+            func(arg, name, nearest);
+        }
+        free(name);
+    }
+}
+
 int mrail_config_check(const mrail_config_t *config)
 {
     const struct {

@@ -93,6 +93,15 @@ typedef struct mrail_config {
 int mrail_config_from_env(mrail_config_t *config);
 void mrail_config_cleanup(mrail_config_t *config);
 
+/* Calls `func` for each UCX_MRAIL_* variable of `env` (as environ(7)) that
+ * neither the engine nor the transport knows; `nearest` is the name, without
+ * UCX_MRAIL_, that it may have been meant to be, or NULL.  UCX says in every
+ * process that such a variable is unused, but not what was meant. */
+typedef void (*mrail_config_unknown_func_t)(void *arg, const char *name,
+                                            const char *nearest);
+void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,
+                          void *arg);
+
 /* Checks ranges and combinations: 0, or -EINVAL after one error line. */
 int mrail_config_check(const mrail_config_t *config);
 

@@ -71,6 +71,10 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
     if (chunk == NULL) {
         return -ENOMEM;
     }
+    if (count > rail->srq_depth - rail->srq_used) {
+        ret = -ENOBUFS;
+        goto err_free_chunk;
+    }
     if (posix_memalign(&chunk->base, 4096, count * stride) != 0) {
         goto err_free_chunk;
     }
@@ -96,8 +100,8 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
         if (ret != 0) {
             return ret;
         }
+        ++rail->srq_used;
     }
-    rail->srq_used += count;
     return 0;
 
 err_free_base:
@@ -120,11 +124,12 @@ void mrail_lane_free_buffers(mrail_lane_t *lane)
 }
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
- * with a quarter.  Fewer when the rail's SRQ runs short. */
+ * with a quarter.  Nobody takes more than a sixteenth of what is left in the
+ * rail's SRQ, so that a small one, too, has room for many peers. */
 static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
                                    unsigned num_pairs)
 {
-    unsigned left = MRAIL_SRQ_DEPTH - lane->rail->srq_used;
+    unsigned left = lane->rail->srq_depth - lane->rail->srq_used;
     unsigned credits;
 
     lane->am_lane = (lane->slot < num_pairs);
@@ -136,7 +141,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     if (lane->slot != 0) {
         credits = MRAIL_MAX(credits / 4, 4u);
     }
-    while ((credits > 2) && (credits + MRAIL_ACK_RESERVE > left / 4)) {
+    while ((credits > 2) && (credits + MRAIL_ACK_RESERVE > left / 16)) {
         credits /= 2;
     }
     lane->credits = credits;

@@ -54,9 +54,10 @@ typedef struct mrail_rail_attr {
     unsigned mtu;       /* bytes of payload per packet */
     uint64_t rate_bps;  /* bits per second, of the port */
     uint64_t subnet;    /* rails with equal subnets reach each other */
+    unsigned subnet_bits; /* of the address, that make the subnet */
     unsigned nic_index; /* for the choice of source ports */
     int numa_node;      /* -1: unknown */
-    char port_control[32]; /* how a live QP's source port is changed */
+    char port_control[32]; /* how a QP's source port is set */
     unsigned max_inline;
 } mrail_rail_attr_t;
 

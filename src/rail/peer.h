@@ -46,6 +46,7 @@ struct mrail_peer {
     unsigned tries;
     mrail_ns_t deadline_ns;
     unsigned probe_tries;   /* 0: no probe under way */
+    uint32_t probe_request; /* sequence number of the last probe */
     mrail_ns_t probe_ns;
 
     /* ---- handed from control to data ---- */

@@ -172,6 +172,7 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
     if (rail->srq == NULL) {
         return -errno;
     }
+    rail->srq_depth = srq_init.attr.max_wr; /* may be more than asked for */
     rail->flush_mr = mrail_rail_alloc(
         rail, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &page);
     rail->flush_page = page;

@@ -17,7 +17,8 @@
 #define MRAIL_UD_GRH 40       /* bytes before every received datagram */
 #define MRAIL_UD_RX 256       /* receive buffers of the control channel */
 #define MRAIL_UD_TX 64        /* send buffers of it */
-#define MRAIL_SRQ_DEPTH 4096  /* receive buffers of all lanes of a rail */
+#define MRAIL_SRQ_DEPTH 4096  /* receive buffers of all lanes of a rail that
+                                 are asked for */
 #define MRAIL_CQ_DEPTH 8192   /* receives + signalled sends */
 
 typedef struct mrail_rail {
@@ -27,6 +28,7 @@ typedef struct mrail_rail {
     struct ibv_pd *pd;
     struct ibv_cq *cq;
     struct ibv_srq *srq;
+    unsigned srq_depth;   /* buffers that the device takes */
     unsigned srq_used;    /* buffers promised to lanes; control lock */
     int has_lanes;        /* atomic: there may be completions */
     unsigned idle;        /* data: polls in a row that found nothing */

@@ -102,9 +102,9 @@ static unsigned mrail_netmask_bits(uint32_t address)
     return bits;
 }
 
-void mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
-                       unsigned netmask_bits, uint64_t *subnet_p,
-                       unsigned *host_p)
+unsigned mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
+                           unsigned netmask_bits, uint64_t *subnet_p,
+                           unsigned *host_p)
 {
     uint64_t high = 0;
     uint32_t address, mask;
@@ -120,7 +120,7 @@ void mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
         mask = (bits == 0) ? 0 : (0xffffffffu << (32 - bits));
         *subnet_p = (0xffffull << 32) | (address & mask);
         *host_p = address & ~mask;
-        return;
+        return (unsigned)bits;
     }
     for (unsigned i = 0; i < 8; ++i) {
         high = (high << 8) | gid[i];
@@ -128,6 +128,7 @@ void mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
     bits = ((bits < 0) || (bits > 64)) ? 64 : bits;
     *subnet_p = (bits == 0) ? 0 : (high & (~0ull << (64 - bits)));
     *host_p = ((unsigned)gid[14] << 8) | gid[15];
+    return (unsigned)bits;
 }
 
 /* Bits per second of a port; source: ibv_query_port(3). */
@@ -225,14 +226,15 @@ static const char *mrail_scan_judge(mrail_scan_t *scan,
                    : "the port has no routable RoCEv2 GID";
     }
     memcpy(attr->gid, entry.gid.raw, sizeof(attr->gid));
-    mrail_scan_subnet(attr->gid, scan->config->subnet_bits,
-                      mrail_gid_is_ipv4(attr->gid)
-                          ? mrail_netmask_bits(((uint32_t)attr->gid[12] << 24) |
-                                               ((uint32_t)attr->gid[13] << 16) |
-                                               ((uint32_t)attr->gid[14] << 8) |
-                                               attr->gid[15])
-                          : 0,
-                      &attr->subnet, &host);
+    attr->subnet_bits = mrail_scan_subnet(
+        attr->gid, scan->config->subnet_bits,
+        mrail_gid_is_ipv4(attr->gid)
+            ? mrail_netmask_bits(((uint32_t)attr->gid[12] << 24) |
+                                 ((uint32_t)attr->gid[13] << 16) |
+                                 ((uint32_t)attr->gid[14] << 8) |
+                                 attr->gid[15])
+            : 0,
+        &attr->subnet, &host);
     attr->nic_index = (scan->config->nic_index >= 0)
                           ? (unsigned)scan->config->nic_index
                           : host;

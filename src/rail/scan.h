@@ -7,9 +7,9 @@
 /*
  * The leaf of a GID, comparable between nodes, and its host part.
  * configured_bits: UCX_MRAIL_SUBNET_BITS, -1 for automatic; netmask_bits: of
- * the network interface, 0 if unknown.
+ * the network interface, 0 if unknown.  Returns the prefix length used.
  */
-void mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
+unsigned mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
                        unsigned netmask_bits, uint64_t *subnet_p,
                        unsigned *host_p);
 

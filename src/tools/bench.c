@@ -16,19 +16,18 @@
 #define MAX_SIZE ((uint64_t)1 << 31)
 
 static const char help_text[] =
-    "Usage: mrail bench alltoallv|p2p -np N [RUN OPTION...] [OPTION...]\n"
+    "Usage: mrail bench alltoallv|p2p [-np N] [RUN OPTION...] [OPTION...]\n"
     "       mrail run -np N [...] -- mrail bench alltoallv|p2p [OPTION...]\n"
     "\n"
     "Times MPI and checks every byte of every iteration, outside the timed\n"
-    "part. Run options are those of mrail run: --soft, --rate, --session,\n"
-    "--bind-rails, --stock.\n"
+    "part. Run options are those of mrail run, and so of mpirun.\n"
     "\n"
     "alltoallv: each rank sends SIZE bytes in all to the others.\n"
     "  --hotspot F        the fraction F (0 to 1) of it to rank + P/2, the\n"
     "                     rest evenly; without it: all evenly\n"
     "  --one              with --hotspot: to rank 0 instead of rank + P/2\n"
-    "p2p: rank r of the lower half and rank r + P/2: half a round trip, and\n"
-    "  a one-way stream.\n"
+    "p2p: rank r of the lower half and rank r + P/2, P even: half a round\n"
+    "  trip, and a one-way stream.\n"
     "  --window N         messages under way in the stream (64); fewer where\n"
     "                     a window would pass 256 MiB\n"
     "Both:\n"
@@ -46,11 +45,12 @@ typedef struct area {
     const char *name;
     area_func_t func;
     const char *sizes;
+    int pairs; /* works on pairs of ranks */
 } area_t;
 
 static const area_t areas[] = {
-    {"alltoallv", mrail_bench_alltoallv, "64k,1m,4m,16m"},
-    {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m"},
+    {"alltoallv", mrail_bench_alltoallv, "64k,1m,4m,16m", 0},
+    {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m", 1},
 };
 
 typedef struct bench {
@@ -58,7 +58,9 @@ typedef struct bench {
     mrail_bench_options_t options;
     mrail_tool_args_t run;   /* for `mrail run`, if anything is given */
     mrail_tool_args_t own;   /* the rest, in order */
-    int np_given;
+    int run_last;            /* index of the last unknown word, or 0 */
+    unsigned np;             /* 0: not given */
+    int soft;                /* --soft is given: there is a default for np */
 } bench_t;
 
 static void parse_sizes(mrail_bench_options_t *options, const char *list)
@@ -123,28 +125,29 @@ static int is_named(const char *word, const char *name)
            (word[length] == '\0' || word[length] == '=');
 }
 
-/* Options of `mrail run`: 1 if argv[*i_p] was one. */
-static int parse_run_option(bench_t *bench, char **argv, int *i_p)
+/* 1 if argv[*i_p] says how many ranks there are. */
+static int parse_np(bench_t *bench, char **argv, int *i_p)
 {
-    static const char *const with_value[] = {"-np", "--soft", "--rate",
-                                             "--session"};
-    const char *word = argv[*i_p];
+    static const char *const names[] = {"-np", "--np", "-n", "--n", "-c"};
 
-    if (is_named(word, "--bind-rails") || is_named(word, "--stock") ||
-        strcmp(word, "--print") == 0) {
-        mrail_tool_args_add(&bench->run, word);
-        return 1;
-    }
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(with_value); ++i) {
-        if (is_named(word, with_value[i])) {
-            mrail_tool_args_add(&bench->run, with_value[i]);
-            mrail_tool_args_add(&bench->run,
-                                value_of(argv, i_p, with_value[i]));
-            bench->np_given |= (i == 0);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(names); ++i) {
+        if (strcmp(argv[*i_p], names[i]) == 0) {
+            bench->np = parse_count("-np", value_of(argv, i_p, "-np"), 1);
             return 1;
         }
     }
     return 0;
+}
+
+/* What is none of ours is for `mrail run`, which knows what is for mpirun: an
+ * option, or a word behind such a one. */
+static void take_for_run(bench_t *bench, char **argv, int i)
+{
+    if (argv[i][0] != '-' && bench->run_last != i - 1) {
+        mrail_tool_usage(VERB, "unknown argument '%s'", argv[i]);
+    }
+    bench->run_last = i;
+    bench->soft |= is_named(argv[i], "--soft");
 }
 
 static void parse_hotspot(mrail_bench_options_t *options, const char *text)
@@ -155,7 +158,8 @@ static void parse_hotspot(mrail_bench_options_t *options, const char *text)
     }
 }
 
-static void parse_own_option(bench_t *bench, char **argv, int *i_p)
+/* 1 if argv[*i_p] was an option of ours. */
+static int parse_own_option(bench_t *bench, char **argv, int *i_p)
 {
     mrail_bench_options_t *options = &bench->options;
     const char *word = argv[*i_p];
@@ -180,8 +184,9 @@ static void parse_own_option(bench_t *bench, char **argv, int *i_p)
     } else if (strcmp(word, "--self-test-corrupt") == 0) {
         options->corrupt = 1;
     } else {
-        mrail_tool_usage(VERB, "unknown option '%s'", word);
+        return 0;
     }
+    return 1;
 }
 
 static void parse_args(bench_t *bench, int argc, char **argv)
@@ -204,13 +209,21 @@ static void parse_args(bench_t *bench, int argc, char **argv)
     for (int i = 2; i < argc; ++i) {
         int first = i;
 
-        if (parse_run_option(bench, argv, &i)) {
-            continue;
+        mrail_tool_args_t *args = &bench->own;
+
+        if (!parse_own_option(bench, argv, &i)) {
+            if (!parse_np(bench, argv, &i)) {
+                take_for_run(bench, argv, i);
+            }
+            args = &bench->run;
         }
-        parse_own_option(bench, argv, &i);
         for (int j = first; j <= i; ++j) {
-            mrail_tool_args_add(&bench->own, argv[j]);
+            mrail_tool_args_add(args, argv[j]);
         }
+    }
+    if (bench->area->pairs && bench->np % 2 != 0) {
+        mrail_tool_usage(VERB, "-np %u: p2p wants pairs, an even number of "
+                               "ranks", bench->np);
     }
     if (bench->options.pattern == MRAIL_DEMAND_ONE &&
         bench->options.hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
@@ -224,7 +237,7 @@ static _Noreturn void start_ranks(const bench_t *bench)
     mrail_tool_args_t args = {0};
     char run[MRAIL_TOOL_PATH_MAX], self[MRAIL_TOOL_PATH_MAX];
 
-    if (!bench->np_given) {
+    if (bench->np == 0 && !bench->soft) {
         mrail_tool_usage(VERB, "how many ranks? Give -np N, or start it with "
                                "mrail run -np N -- mrail bench ...");
     }
@@ -260,8 +273,8 @@ int main(int argc, char **argv)
         start_ranks(&bench);
     }
     if (bench.run.count > 0) {
-        mrail_tool_usage(VERB, "%s: mpirun has been started already; such "
-                               "options are for mrail run then",
+        mrail_tool_usage(VERB, "%s is no option of a rank; options of mpirun "
+                               "and mrail run come before it",
                          bench.run.items[0]);
     }
     MPI_Init(NULL, NULL);

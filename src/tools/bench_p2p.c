@@ -117,19 +117,17 @@ static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
                       kernel_func_t kernel, int both, unsigned round,
                       mrail_bench_result_t *result)
 {
-    double time_s = 0, slowest_s, cpu_s;
+    double time_s, slowest_s, cpu_s;
 
     fill_window(pair, round);
     MPI_Barrier(MPI_COMM_WORLD);
     cpu_s = mrail_bench_cpu_now();
-    if (pair->peer >= 0) {
-        time_s = kernel(pair);
-    }
+    time_s = kernel(pair);
     cpu_s = mrail_bench_cpu_now() - cpu_s;
     if (options->corrupt && !pair->lower && pair->size > 0) {
         pair->recv[pair->size / 2] ^= 1;
     }
-    if (pair->peer >= 0 && (both || !pair->lower)) {
+    if (both || !pair->lower) {
         result->data_ok &= check_window(pair, round);
     }
     MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX,
@@ -244,21 +242,22 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
 
 int mrail_bench_p2p(const mrail_bench_options_t *options)
 {
-    pair_t pair = {.peer = -1};
+    pair_t pair = {0};
     int wrong = 0;
     int half;
 
     MPI_Comm_size(MPI_COMM_WORLD, &pair.ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &pair.rank);
     half = pair.ranks / 2;
-    if (half == 0) {
-        fprintf(stderr, "mrail bench: p2p wants at least 2 ranks\n");
+    if (pair.ranks % 2 != 0) {
+        if (pair.rank == 0) {
+            fprintf(stderr, "mrail bench: p2p wants pairs, an even number of "
+                            "ranks, not %d\n", pair.ranks);
+        }
         return 1;
     }
     pair.lower = pair.rank < half;
-    if (pair.rank < 2 * half) {
-        pair.peer = pair.lower ? pair.rank + half : pair.rank - half;
-    }
+    pair.peer = pair.lower ? pair.rank + half : pair.rank - half;
     if (pair.rank == 0 && !options->json) {
         print_header(options, pair.ranks);
     }

@@ -8,9 +8,11 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_PORTS 64 /* of verbs devices, rails or not */
 #define MAX_LANES_SHOWN 32
+#define LEAF_TEXT_MAX (INET6_ADDRSTRLEN + 12)
 
 typedef struct scan {
     mrail_rail_attr_t attrs[MAX_PORTS];
@@ -36,6 +38,24 @@ static void gid_text(const uint8_t *gid, char *text, size_t size)
     } else {
         inet_ntop(AF_INET6, gid, text, (socklen_t)size);
     }
+}
+
+/* The addresses that share the rail's leaf, "192.0.2.0/24". */
+static void leaf_text(const mrail_rail_attr_t *attr, char *text, size_t size)
+{
+    uint8_t first[16] = {0};
+    char address[INET6_ADDRSTRLEN] = "";
+    unsigned at = 0;
+
+    /* An IPv4 leaf is the lower half of a mapped address: scan.c. */
+    if ((attr->subnet >> 32) == 0xffff) {
+        at = 8;
+    }
+    for (unsigned i = 0; i < 8; ++i) {
+        first[at + i] = (uint8_t)(attr->subnet >> (56 - 8 * i));
+    }
+    gid_text(first, address, sizeof(address));
+    snprintf(text, size, "%s/%u", address, attr->subnet_bits);
 }
 
 /* Processors near a NUMA node, "0-7"; empty if unknown. */
@@ -68,7 +88,7 @@ static unsigned shown_lanes(const mrail_config_t *config)
 static void print_rail_json(const mrail_rail_attr_t *attr,
                             const mrail_config_t *config)
 {
-    char gid[INET6_ADDRSTRLEN] = "", cpus[256];
+    char gid[INET6_ADDRSTRLEN] = "", leaf[LEAF_TEXT_MAX], cpus[256];
 
     printf("{\"device\": ");
     mrail_tool_json_string(stdout, attr->device);
@@ -81,14 +101,14 @@ static void print_rail_json(const mrail_rail_attr_t *attr,
         return;
     }
     gid_text(attr->gid, gid, sizeof(gid));
+    leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     printf(", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
-           "\"rate_bps\": %llu, \"leaf\": \"0x%llx\", \"nic_index\": %u, "
+           "\"rate_bps\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
            "\"numa_node\": %d, \"cpus\": \"%s\", \"max_inline\": %u, "
            "\"port_control\": ",
            gid, attr->gid_index, attr->mtu,
-           (unsigned long long)attr->rate_bps,
-           (unsigned long long)attr->subnet, attr->nic_index,
+           (unsigned long long)attr->rate_bps, leaf, attr->nic_index,
            attr->numa_node, cpus, attr->max_inline);
     mrail_tool_json_string(stdout, attr->port_control);
     printf(", \"source_ports\": [");
@@ -110,29 +130,35 @@ static void print_json(const scan_t *scan, const mrail_config_t *config)
     printf("\n]}\n");
 }
 
+static const char *plural(unsigned count)
+{
+    return (count == 1) ? "" : "s";
+}
+
 static void print_rail(const mrail_rail_attr_t *attr,
                        const mrail_config_t *config)
 {
-    char gid[INET6_ADDRSTRLEN] = "", cpus[256], name[80], rate[32];
+    char gid[INET6_ADDRSTRLEN] = "", leaf[LEAF_TEXT_MAX], cpus[256];
+    char name[80], rate[32];
 
     gid_text(attr->gid, gid, sizeof(gid));
+    leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     snprintf(name, sizeof(name), "%s:%u", attr->device, attr->port);
     snprintf(rate, sizeof(rate), "%.1f", (double)attr->rate_bps / 1e9);
-    printf("%-12s %-16s %3d  %5u  %8s  0x%-10llx %4u", name, gid,
-           attr->gid_index, attr->mtu, rate,
-           (unsigned long long)attr->subnet, attr->nic_index);
+    printf("%-12s %-16s %3d  %5u  %8s  %-18s %4u", name, gid,
+           attr->gid_index, attr->mtu, rate, leaf, attr->nic_index);
     if (attr->numa_node >= 0) {
         printf("  %d (%s)\n", attr->numa_node, cpus);
     } else {
         printf("  -\n");
     }
-    printf("    source ports");
+    printf("    source port%s", plural(shown_lanes(config)));
     for (unsigned i = 0; i < shown_lanes(config); ++i) {
         printf(" %u", mrail_ports_lane(config->uplinks, attr->nic_index,
                                        config->lanes_per_rail, i));
     }
-    printf("; a live one is changed by: %s\n", attr->port_control);
+    printf(", set by %s\n", attr->port_control);
 }
 
 static void print_table(const scan_t *scan, const mrail_config_t *config,
@@ -140,10 +166,12 @@ static void print_table(const scan_t *scan, const mrail_config_t *config,
 {
     int others = 0;
 
-    printf("%d rail%s, %u lanes each to a peer, %u uplinks per leaf\n", rails,
-           (rails == 1) ? "" : "s", config->lanes_per_rail, config->uplinks);
+    printf("%d rail%s, %u lane%s each to a peer, %u uplink%s per leaf\n", rails,
+           plural((unsigned)rails), config->lanes_per_rail,
+           plural(config->lanes_per_rail), config->uplinks,
+           plural(config->uplinks));
     if (rails > 0) {
-        printf("%-12s %-16s %3s  %5s  %8s  %-12s %4s  %s\n", "rail", "address",
+        printf("%-12s %-16s %3s  %5s  %8s  %-18s %4s  %s\n", "rail", "address",
                "gid", "mtu", "Gb/s", "leaf", "nic", "NUMA node");
     }
     for (unsigned i = 0; i < scan->count; ++i) {
@@ -161,6 +189,15 @@ static void print_table(const scan_t *scan, const mrail_config_t *config,
     }
 }
 
+static void warn_unknown(void *arg, const char *name, const char *nearest)
+{
+    fprintf(stderr, "mrail info: there is no variable %s", name);
+    if (nearest != NULL) {
+        fprintf(stderr, "; is UCX_MRAIL_%s meant?", nearest);
+    }
+    fputc('\n', stderr);
+}
+
 int mrail_info_rails(int json)
 {
     scan_t *scan = calloc(1, sizeof(*scan));
@@ -175,6 +212,7 @@ int mrail_info_rails(int json)
         free(scan);
         return MRAIL_TOOL_FAILED; /* said by the parser */
     }
+    mrail_config_unknown(environ, warn_unknown, NULL);
     rails = mrail_rail_scan(&config, remember, scan);
     if (rails >= 0) {
         if (json) {

@@ -6,7 +6,8 @@ TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
 noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
     src/tools/run_plan.c src/tools/run_plan.h \
-    src/tools/demand.c src/tools/demand.h
+    src/tools/demand.c src/tools/demand.h \
+    src/tools/rates.c src/tools/rates.h
 libmrail_tool_la_LIBADD = libmrail-base.la
 
 bin_PROGRAMS += mrail
@@ -45,6 +46,7 @@ mrail_soft_SOURCES = \
     src/tools/soft_run.c
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
     -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
+mrail_soft_LDADD = libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "rail/mrail.h"
+#include "tools/rates.h"
 #include "tools/run_plan.h"
 #include "tools/tool.h"
 
@@ -170,6 +171,27 @@ static void parse_args(run_t *run, char **argv)
     run->options.num_user = run->user.count;
 }
 
+/* What `mrail soft` would refuse in every rank is refused here, once. */
+static void check_soft(const mrail_run_options_t *options)
+{
+    uint64_t rates_bps[MRAIL_RUN_MAX_RAILS];
+    char why[256];
+
+    if (options->nodes * options->rails > MRAIL_RUN_MAX_DEVS) {
+        mrail_tool_usage(VERB, "--soft %ux%u: more than %u devices",
+                         options->nodes, options->rails, MRAIL_RUN_MAX_DEVS);
+    }
+    if (options->np != 0 && options->np < options->nodes) {
+        mrail_tool_usage(VERB, "-np %u: fewer ranks than the %u nodes of "
+                               "--soft", options->np, options->nodes);
+    }
+    if (options->rate != NULL &&
+        mrail_rates_parse(options->rate, options->rails, rates_bps, why,
+                          sizeof(why)) != 0) {
+        mrail_tool_usage(VERB, "%s", why);
+    }
+}
+
 /* Options that only make sense together; fills in names. */
 static void complete_options(run_t *run)
 {
@@ -187,10 +209,7 @@ static void complete_options(run_t *run)
         }
         return;
     }
-    if (options->np != 0 && options->np < options->nodes) {
-        mrail_tool_usage(VERB, "-np %u: fewer ranks than the %u nodes of "
-                               "--soft", options->np, options->nodes);
-    }
+    check_soft(options);
     if (options->session == NULL) {
         snprintf(run->session, sizeof(run->session), "run-%ld",
                  (long)getpid());

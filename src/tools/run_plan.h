@@ -10,6 +10,7 @@
 
 #define MRAIL_RUN_MAX_NODES 254
 #define MRAIL_RUN_MAX_RAILS 16
+#define MRAIL_RUN_MAX_DEVS 256u /* nodes x rails */
 
 typedef enum mrail_run_stock {
     MRAIL_RUN_STOCK_NO,  /* mrail */

@@ -1,6 +1,7 @@
 /* mrail soft: entry point and what the verbs share. */
 #include "config.h"
 #include "soft.h"
+#include "tools/rates.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -19,51 +20,13 @@ void soft_complain(const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-int soft_parse_rate(const char *text, uint64_t *rate_bps_p)
-{
-    static const char units[] = "KMG";
-    double value, factor = 1;
-    const char *unit;
-    char *end;
-
-    if (strcmp(text, "max") == 0) {
-        *rate_bps_p = 0;
-        return 0;
-    }
-    errno = 0;
-    value = strtod(text, &end);
-    if ((end == text) || (errno != 0) || !(value >= 0)) {
-        return -EINVAL;
-    }
-    if (*end != '\0') {
-        unit = strchr(units, *end);
-        if ((unit == NULL) || (end[1] != '\0')) {
-            return -EINVAL;
-        }
-        for (const char *u = units; u <= unit; ++u) {
-            factor *= 1000;
-        }
-    }
-    value *= factor;
-    if ((value < 1000) || (value > 1e12)) {
-        return -ERANGE;
-    }
-    *rate_bps_p = (uint64_t)value;
-    return 0;
-}
-
 int soft_take_rate(const char *text, uint64_t *rate_bps_p)
 {
-    int ret = soft_parse_rate(text, rate_bps_p);
+    char why[SOFT_WHY_MAX];
+    int ret = mrail_rate_parse(text, rate_bps_p, why, sizeof(why));
 
-    if (ret == -ERANGE) {
-        soft_complain("rate '%s': a rail needs between 1K and 1000G bytes per "
-                      "second; to stop it use 'mrail soft ctl down'",
-                      text);
-    } else if (ret != 0) {
-        soft_complain("rate '%s' is not a number with K, M or G (bytes per "
-                      "second) nor 'max'",
-                      text);
+    if (ret != 0) {
+        soft_complain("%s", why);
     }
     return ret;
 }

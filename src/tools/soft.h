@@ -11,14 +11,12 @@
 
 #define SOFT_EXIT_FAILED 1
 #define SOFT_EXIT_USAGE 2
+#define SOFT_WHY_MAX 256 /* bytes of a sentence */
 #define SOFT_DEFAULT_SESSION "default"
 
 /* One line on stderr, "mrail soft: " in front. */
 void soft_complain(const char *fmt, ...) MRAIL_PRINTF(1, 2);
 
-/* "100M", "2.5G", "max" (no cap: 0) in bytes per second, decimal units.
- * -EINVAL: not one of these; -ERANGE: zero or below 1000. */
-int soft_parse_rate(const char *text, uint64_t *rate_bps_p);
 /* A decimal number in [min, max]; complains and returns -EINVAL if not. */
 int soft_parse_number(const char *what, const char *text, unsigned long min,
                       unsigned long max, unsigned long *value_p);

@@ -86,14 +86,20 @@ static int soft_ctl_apply(sroce_session_dev_t *dev, const char *action)
     return 0;
 }
 
+/* Each verb takes only the options that mean something to it. */
+static const struct option options_ctl[] = {
+    {"session", 1, NULL, 's'}, {"node", 1, NULL, 'k'}, {"rail", 1, NULL, 'r'},
+    {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+
+static const struct option options_status[] = {{"session", 1, NULL, 's'},
+                                               {"json", 0, NULL, 'j'},
+                                               {"help", 0, NULL, 'h'},
+                                               {NULL, 0, NULL, 0}};
+
 /* 0: go on; else exit status + 1. */
-static int soft_ctl_parse(int argc, char **argv, const char *usage,
-                          soft_ctl_t *ctl)
+static int soft_ctl_parse(int argc, char **argv, const struct option *options,
+                          const char *usage, soft_ctl_t *ctl)
 {
-    static const struct option options[] = {
-        {"session", 1, NULL, 's'}, {"node", 1, NULL, 'k'},
-        {"rail", 1, NULL, 'r'},    {"json", 0, NULL, 'j'},
-        {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     unsigned long value;
     int option;
 
@@ -177,7 +183,7 @@ int soft_main_ctl(int argc, char **argv)
 
     argv[0] = name;
     ctl.name = (ctl.name == NULL) ? SOFT_DEFAULT_SESSION : ctl.name;
-    ret = soft_ctl_parse(argc, argv, usage_ctl, &ctl);
+    ret = soft_ctl_parse(argc, argv, options_ctl, usage_ctl, &ctl);
     if (ret != 0) {
         return ret - 1;
     }
@@ -274,10 +280,11 @@ static void soft_status_json(const sroce_session_t *session)
         printf("%s\n {\"node\": %u, \"rail\": %u, \"device\": \"soft%u\", "
                "\"address\": \"%s\", \"up\": %s, \"egress_bps\": %" PRIu64
                ", \"ingress_bps\": %" PRIu64 ", \"loss_ppm\": %u, "
-               "\"delay_us\": %u, \"processes\": %u",
+               "\"delay_us\": %u, \"lag_us\": %u, \"processes\": %u",
                i ? "," : "", dev->node, dev->rail, dev->rail, inet_ntoa(addr),
                dev->down ? "false" : "true", dev->egress.rate_bps,
-               dev->ingress.rate_bps, dev->loss_ppm, dev->delay_us, procs);
+               dev->ingress.rate_bps, dev->loss_ppm, dev->delay_us,
+               dev->write_lag_us, procs);
         for (unsigned c = 0; c < SROCE_CNT_NUM; ++c) {
             printf(", \"%s\": %" PRIu64, sroce_counter_names[c], totals[c]);
         }
@@ -305,9 +312,9 @@ static void soft_status_table(const sroce_session_t *session)
            session->num_nodes, session->num_rails,
            (session->flags & SROCE_SESSION_F_ICRC) ? "on" : "off",
            session->mtu);
-    printf("%4s %-7s %-15s %-4s %9s %9s %6s %7s %5s %12s %12s %8s\n", "node",
-           "device", "address", "port", "egress/s", "ingress/s", "loss",
-           "delay", "procs", "tx MB", "rx MB", "dropped");
+    printf("%4s %-7s %-15s %-4s %9s %9s %6s %7s %7s %5s %12s %12s %8s\n",
+           "node", "device", "address", "port", "egress/s", "ingress/s",
+           "loss", "delay", "lag", "procs", "tx MB", "rx MB", "dropped");
     for (unsigned i = 0; i < sroce_session_num_devs(session); ++i) {
         const sroce_session_dev_t *dev = &session->devs[i];
         struct in_addr addr = {.s_addr = dev->addr};
@@ -321,10 +328,11 @@ static void soft_status_table(const sroce_session_t *session)
         dropped += soft_status_core_drops(dev);
         soft_status_rate(dev->egress.rate_bps, egress, sizeof(egress));
         soft_status_rate(dev->ingress.rate_bps, ingress, sizeof(ingress));
-        printf("%4u soft%-3u %-15s %-4s %9s %9s %6u %5uus %5u %12.3f %12.3f "
-               "%8" PRIu64 "\n",
+        printf("%4u soft%-3u %-15s %-4s %9s %9s %6u %5uus %5uus %5u %12.3f "
+               "%12.3f %8" PRIu64 "\n",
                dev->node, dev->rail, inet_ntoa(addr), dev->down ? "down" : "up",
-               egress, ingress, dev->loss_ppm, dev->delay_us, procs,
+               egress, ingress, dev->loss_ppm, dev->delay_us,
+               dev->write_lag_us, procs,
                (double)totals[SROCE_CNT_TX_BYTES] / 1e6,
                (double)totals[SROCE_CNT_RX_BYTES] / 1e6, dropped);
     }
@@ -339,7 +347,7 @@ int soft_main_status(int argc, char **argv)
 
     argv[0] = name;
     ctl.name = (ctl.name == NULL) ? SOFT_DEFAULT_SESSION : ctl.name;
-    ret = soft_ctl_parse(argc, argv, usage_status, &ctl);
+    ret = soft_ctl_parse(argc, argv, options_status, usage_status, &ctl);
     if (ret != 0) {
         return ret - 1;
     }

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "soft.h"
 #include "softroce/host/keeper.h"
+#include "tools/rates.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,10 +19,11 @@
 
 #define SOFT_LIBRARY "libmrail-softroce.so"
 #define SOFT_JOIN_TRIES 300 /* 10 ms apart */
+#define SOFT_END_MS 300 /* a session's keeper ends sooner when it is alone */
 
 typedef struct soft_run {
     sroce_session_params_t params;
-    unsigned num_rates;
+    const char *rates; /* as typed; NULL: not given */
     int given_nodes, given_rails, given_icrc, given_mtu;
     long node; /* -1: from the MPI environment */
 } soft_run_t;
@@ -45,33 +47,20 @@ static const char usage[] =
     "  --session NAME   sessions of one name share rails and rates (default)\n"
     "  --help           this text; also: mrail soft ctl --help\n"
     "The session is made if it is not there and ends with its last process\n"
-    "(0.2 s later; until then the next command joins it as it is).\n"
+    "(0.2 s later; until then a command that fits joins it).\n"
     "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n";
 
-/* One rate for all rails or one for each; how many there were. */
-static int soft_run_rates(soft_run_t *run, char *list)
+static int soft_run_rates(soft_run_t *run)
 {
-    char *save = NULL;
-    unsigned n = 0;
+    char why[SOFT_WHY_MAX];
 
-    for (char *item = strtok_r(list, ",", &save); item != NULL;
-         item = strtok_r(NULL, ",", &save)) {
-        if (n == SROCE_SESSION_MAX_RAILS) {
-            soft_complain("--rate has more than %d rates",
-                          SROCE_SESSION_MAX_RAILS);
-            return -EINVAL;
-        }
-        if (soft_take_rate(item, &run->params.rate_bps[n]) != 0) {
-            return -EINVAL;
-        }
-        ++n;
+    if ((run->rates == NULL) ||
+        (mrail_rates_parse(run->rates, run->params.num_rails,
+                           run->params.rate_bps, why, sizeof(why)) == 0)) {
+        return 0;
     }
-    if (n == 0) {
-        soft_complain("--rate needs at least one rate");
-        return -EINVAL;
-    }
-    run->num_rates = n;
-    return 0;
+    soft_complain("%s", why);
+    return -EINVAL;
 }
 
 static int soft_run_mtu(soft_run_t *run, const char *text)
@@ -142,7 +131,8 @@ static int soft_run_option(soft_run_t *run, int option, char *text)
         run->node = (ret == 0) ? (long)value : -1;
         return ret;
     case 'R':
-        return soft_run_rates(run, text);
+        run->rates = text;
+        return 0;
     case 'i':
         return soft_run_icrc(run, text);
     case 'm':
@@ -194,15 +184,9 @@ static int soft_run_parse(int argc, char **argv, soft_run_t *run)
                       SROCE_SESSION_MAX_DEVS);
         return SOFT_EXIT_USAGE + 1;
     }
-    if ((run->num_rates > 1) && (run->num_rates != run->params.num_rails)) {
-        soft_complain("--rate has %u rates for %u rails; give one, or one for "
-                      "each rail",
-                      run->num_rates, run->params.num_rails);
+    if (soft_run_rates(run) != 0) {
+        fputs("Try: mrail soft --help\n", stderr);
         return SOFT_EXIT_USAGE + 1;
-    }
-    for (unsigned i = 1; (run->num_rates == 1) && (i < run->params.num_rails);
-         ++i) {
-        run->params.rate_bps[i] = run->params.rate_bps[0];
     }
     return 0;
 }
@@ -327,55 +311,82 @@ static int soft_run_join(soft_run_t *run)
     return -1;
 }
 
-/* What was asked for must be what the session is. */
-static int soft_run_check(const soft_run_t *run, const sroce_session_t *session)
+/* What was asked for must be what the session is: 0, or -EINVAL with the
+ * sentence that says what is not. */
+static int soft_run_check(const soft_run_t *run,
+                          const sroce_session_t *session, char *why,
+                          size_t size)
 {
     const sroce_session_params_t *params = &run->params;
+    unsigned rails = MRAIL_MIN(session->num_rails, params->num_rails);
 
     if ((run->given_nodes && (session->num_nodes != params->num_nodes)) ||
         (run->given_rails && (session->num_rails != params->num_rails))) {
-        soft_complain("session '%s' has %u nodes x %u rails, not %u x %u; end "
-                      "its jobs or choose another --session",
-                      session->name, session->num_nodes, session->num_rails,
-                      params->num_nodes, params->num_rails);
+        snprintf(why, size,
+                 "session '%s' has %u nodes x %u rails, not %u x %u; end its "
+                 "jobs or choose another --session",
+                 session->name, session->num_nodes, session->num_rails,
+                 params->num_nodes, params->num_rails);
         return -EINVAL;
     }
     if ((params->base_addr != 0) &&
         ((ntohl(session->devs[0].addr) & 0xffff0000u) != params->base_addr)) {
-        soft_complain("session '%s' has addresses %u.%u.*, not those of "
-                      "--base; end its jobs or choose another --session",
-                      session->name, ntohl(session->devs[0].addr) >> 24,
-                      (ntohl(session->devs[0].addr) >> 16) & 0xff);
+        snprintf(why, size,
+                 "session '%s' has addresses %u.%u.*, not those of --base; "
+                 "end its jobs or choose another --session",
+                 session->name, ntohl(session->devs[0].addr) >> 24,
+                 (ntohl(session->devs[0].addr) >> 16) & 0xff);
         return -EINVAL;
     }
     if ((run->given_icrc &&
          ((session->flags ^ params->flags) & SROCE_SESSION_F_ICRC)) ||
         (run->given_mtu && (session->mtu != params->mtu))) {
-        soft_complain("session '%s' has --icrc %s --mtu %u; end its jobs or "
-                      "choose another --session",
-                      session->name,
-                      (session->flags & SROCE_SESSION_F_ICRC) ? "on" : "off",
-                      session->mtu);
+        snprintf(why, size,
+                 "session '%s' has --icrc %s --mtu %u; end its jobs or choose "
+                 "another --session",
+                 session->name,
+                 (session->flags & SROCE_SESSION_F_ICRC) ? "on" : "off",
+                 session->mtu);
         return -EINVAL;
     }
-    return 0;
-}
-
-/* Rates given again are no news; others are a misunderstanding. */
-static int soft_run_check_rates(const soft_run_t *run,
-                                const sroce_session_t *session)
-{
-    unsigned rails = MRAIL_MIN(session->num_rails, run->params.num_rails);
-
-    for (unsigned rail = 0; (run->num_rates != 0) && (rail < rails); ++rail) {
-        if (session->devs[rail].first_rate_bps != run->params.rate_bps[rail]) {
-            soft_complain("session '%s' was made with other rates; change "
-                          "them by 'mrail soft ctl --session %s rate=...'",
-                          session->name, session->name);
+    /* Rates given again are no news; others are a misunderstanding. */
+    for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
+        if (session->devs[rail].first_rate_bps != params->rate_bps[rail]) {
+            snprintf(why, size,
+                     "session '%s' was made with other rates; change them by "
+                     "'mrail soft ctl --session %s rate=...'",
+                     session->name, session->name);
             return -EINVAL;
         }
     }
     return 0;
+}
+
+/* Joins the session, or makes it; *conn_p holds it.  One that does not fit may
+ * be that of a command which has just ended, and be gone in a moment: so a
+ * second look is taken. */
+static int soft_run_enter(soft_run_t *run, int *conn_p,
+                          sroce_session_t **session_p)
+{
+    const struct timespec pause = {.tv_nsec = SOFT_END_MS * 1000 * 1000};
+    char why[SOFT_WHY_MAX];
+
+    for (unsigned looks = 1;; ++looks) {
+        *conn_p = soft_run_join(run);
+        if ((*conn_p < 0) || (soft_open(run->params.name, session_p) != 0)) {
+            return -ENOENT;
+        }
+        if (soft_run_check(run, *session_p, why, sizeof(why)) == 0) {
+            return 0;
+        }
+        if (looks == 2) {
+            soft_complain("%s", why);
+            return -EINVAL;
+        }
+        sroce_session_close(*session_p);
+        close(*conn_p);
+        nanosleep(&pause, NULL);
+    }
 }
 
 /* Ranks by blocks: rank * nodes / size. */
@@ -476,11 +487,7 @@ int soft_main_run(int argc, char **argv)
     if (ret != 0) {
         return ret - 1;
     }
-    conn = soft_run_join(&run);
-    if ((conn < 0) || (soft_open(run.params.name, &session) != 0)) {
-        return SOFT_EXIT_FAILED;
-    }
-    if (soft_run_check(&run, session) || soft_run_check_rates(&run, session) ||
+    if ((soft_run_enter(&run, &conn, &session) != 0) ||
         soft_run_node(&run, session) || soft_run_environment(&run)) {
         return SOFT_EXIT_FAILED;
     }

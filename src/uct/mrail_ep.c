@@ -4,7 +4,8 @@
  * Order: UCP sends the messages of one endpoint in order and expects them to
  * arrive so.  A message that found no room waits in the pending queue; until
  * it is gone, no later operation may pass it, so each operation asks
- * must_wait() first.
+ * must_wait() first.  Only the waiting request itself, when it is tried again,
+ * need not wait; it may not pass those of another endpoint either.
  */
 #include "config.h"
 #include "uct/mrail_ep.h"
@@ -20,7 +21,7 @@ static int must_wait(uct_mrail_ep_t *ep)
         ucs_derived_of(ep->super.super.iface, uct_mrail_iface_t);
 
     return ucs_unlikely(!ucs_arbiter_group_is_empty(&ep->pending)) &&
-           !iface->is_dispatching;
+           iface->dispatched != &ep->pending;
 }
 
 /* A positive or zero length stays, an error becomes a status. */
@@ -311,9 +312,15 @@ ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
                                               void *arg)
 {
     uct_pending_req_t *req = ucs_container_of(elem, uct_pending_req_t, priv);
+    uct_mrail_iface_t *iface =
+        ucs_container_of(arbiter, uct_mrail_iface_t, arbiter);
     unsigned *count = arg;
+    ucs_status_t status;
 
-    switch (req->func(req)) {
+    iface->dispatched = group;
+    status = req->func(req);
+    iface->dispatched = NULL;
+    switch (status) {
     case UCS_OK:
         ++*count;
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;

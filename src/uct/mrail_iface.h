@@ -13,6 +13,7 @@ typedef struct uct_mrail_iface {
     double overhead_s;
     ucs_arbiter_t arbiter; /* endpoints that have pending requests */
     int is_dispatching;    /* inside the arbiter's dispatch */
+    ucs_arbiter_group_t *dispatched; /* whose request runs now, or NULL */
 } uct_mrail_iface_t;
 
 #endif

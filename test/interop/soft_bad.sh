@@ -37,6 +37,11 @@ gone
 expect 0 "" $SOFT $s --base 127.77 -- \
     sh -c "$SOFT $s --base 127.78 -- true; [ \$? = 1 ]"
 gone
+# A command that has just ended is not in the way of another topology.
+expect 0 "" $SOFT $s --rails 2 -- true
+expect 0 "" $SOFT $s --rails 1 --rate 5M -- true
+expect 0 "" $SOFT $s --rails 1 --rate 6M -- true
+gone
 expect 1 "no session" $SOFT status $s
 expect 1 "no session" $SOFT ctl $s down
 expect 0 "does not exist" env MRAIL_SOFT=$SESSION \
@@ -46,6 +51,13 @@ hold
 expect 2 "rate '0'" $SOFT ctl $s rate=0
 expect 2 "is not an action" $SOFT ctl $s sideways
 expect 2 "from 0 to 1000000" $SOFT ctl $s loss=2000000
+expect 2 "mrail soft ctl: .*--json" $SOFT ctl $s --json down
+expect 2 "mrail soft status: .*--node" $SOFT status $s --node 0
+expect 0 " up .* 0us " $SOFT status $s
+expect 0 "" $SOFT ctl $s --rail 2 lag=700
+expect 0 "soft2 .* 700us " $SOFT status $s
+expect 0 '"soft2".*"lag_us": 700' $SOFT status $s --json
+expect 0 "" $SOFT ctl $s lag=0
 expect 2 "rails 0 to 3" $SOFT ctl $s --rail 4 down
 expect 1 "has 1 nodes x 4 rails" $SOFT $s --rails 2 -- true
 expect 1 "made with other rates" $SOFT $s --rate 5M -- true

@@ -41,6 +41,11 @@ run="$mrail run -np 2 --soft 2x2 --session $session"
     expect 'a knob out of range' bad \
         'UCX_MRAIL_LANES_PER_RAIL=77: expected 1 to 32' \
         env UCX_MRAIL_LANES_PER_RAIL=77 $run -- "$program"
+    expect 'a QP for each peer suffices' 0 '^ok - ' \
+        env UCX_MRAIL_MAX_QPS=5 "$mrail" run -np 6 --soft 2x2 -- "$program"
+    expect 'fewer QPs than peers' bad \
+        'UCX_MRAIL_MAX_QPS=4 does not suffice.*number of processes in the job' \
+        env UCX_MRAIL_MAX_QPS=4 "$mrail" run -np 6 --soft 2x2 -- "$program"
     expect 'UCX_NET_DEVICES that excludes mrail' bad \
         'UCX_NET_DEVICES=mlx5_0:1 leaves its device out: add mrail:1' \
         env UCX_NET_DEVICES=mlx5_0:1 $run -- "$program"

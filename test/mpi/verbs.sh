@@ -57,6 +57,17 @@ expect 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
 expect 'run with fewer ranks than nodes' 2 'fewer ranks' \
     "$mrail" run -np 1 --soft 2x4 -- true
+for rate in 0 0M fast 12x 1M,2M,3M -5M 1M, 2000G; do
+    expect "run with --rate $rate" 2 "^mrail run: .*rate" \
+        "$mrail" run --soft 2x2 "--rate=$rate" -- true
+    if [ "$(wc -l <"$tmp/out")" = 2 ]; then
+        good "run says once what is wrong with --rate $rate"
+    else
+        bad "run says once what is wrong with --rate $rate" 'it says more'
+    fi
+done
+expect 'run with too many devices' 2 'more than 256 devices' \
+    "$mrail" run --soft 100x16 -- true
 expect 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
 # shellcheck disable=SC2016 # the inner shell expands
@@ -80,6 +91,17 @@ expect 'bench with a strange hotspot' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
 expect 'bench --one alone' 2 'give both' "$mrail" bench alltoallv --one
 
+expect 'bench p2p with an odd number of ranks' 2 'p2p wants pairs' \
+    "$mrail" bench p2p -np 3
+expect 'bench with a stray word' 2 "unknown argument 'fast'" \
+    "$mrail" bench p2p --sizes 8 -np 2 fast
+expect 'bench gives mpirun its options' 0 \
+    ' --tag-output -x A=b --allow-run-as-root .*mrail-bench p2p --sizes 8$' \
+    "$mrail" bench p2p -n 2 --tag-output -x A=b --sizes 8 --soft 2x2 \
+    --allow-run-as-root --print
+expect 'bench names an option that nobody knows' 1 '-frob' \
+    "$mrail" bench p2p --soft 2x1 --frob
+
 plain="mpirun --oversubscribe --mca pml ob1 -np 4 $mrail bench"
 object='^\{"what": "(alltoallv|p2p)", "transport": "ompi:ob1", "ranks": 4,'
 object="$object \"size\": 1000, \"hotspot\": [0-9.]+, .*\"median_s\": [0-9]"
@@ -91,6 +113,11 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect 'bench alltoallv --one --json' 0 '"pattern": "one"' \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --one --json
     expect 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
+    expect 'bench p2p in an odd job' 1 'an even number of ranks, not 3' \
+        ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
+    expect 'bench as a rank takes no option of mpirun' 2 \
+        'tag-output is no option of a rank' \
+        $plain alltoallv --sizes 1000 --tag-output
     expect 'bench alltoallv sees a wrong byte' 1 '"data_ok": false' \
         $plain alltoallv --sizes 1000 --json --self-test-corrupt
     expect 'bench p2p sees a wrong byte' 1 '"data_ok": false' \

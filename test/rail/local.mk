@@ -1,6 +1,6 @@
 # Tests of the engine over software rails, several processes each.
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
-    rail_fence rail_open rail_share rail_backlog
+    rail_fence rail_open rail_share rail_backlog rail_stale
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -17,6 +17,8 @@ rail_share_SOURCES = test/rail/rail_share.c
 rail_share_LDADD = libtest-job.la -lpthread
 rail_backlog_SOURCES = test/rail/rail_backlog.c
 rail_backlog_LDADD = libtest-job.la
+rail_stale_SOURCES = test/rail/rail_stale.c
+rail_stale_LDADD = libtest-job.la
 rail_open_SOURCES = test/rail/rail_open.c
 rail_open_LDADD = libmrail-rail.la
 # A module: -rpath makes libtool build it shared.
@@ -25,12 +27,17 @@ libtest_memlock_la_SOURCES = test/rail/memlock_shim.c
 libtest_memlock_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath /nowhere
 libtest_memlock_la_LIBADD = -ldl
+check_LTLIBRARIES += libtest-srq.la
+libtest_srq_la_SOURCES = test/rail/srq_shim.c
+libtest_srq_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+libtest_srq_la_LIBADD = -ldl
 rail_fence_SOURCES = test/rail/rail_fence.c
 rail_fence_LDADD = libtest-job.la
 rail_spoof_SOURCES = test/rail/rail_spoof.c
 rail_spoof_LDADD = libtest-job.la
 RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh \
-    test/rail/share.sh test/rail/backlog.sh
+    test/rail/share.sh test/rail/backlog.sh test/rail/stale.sh \
+    test/rail/small-srq.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

@@ -29,6 +29,18 @@ for knob in $(sed -n 's/^    X(\([A-Z_]*\),.*/\1/p' \
 done
 expect 'ucx_info -cf shows UCX_MRAIL_RCACHE' "$tmp/cf" '^UCX_MRAIL_RCACHE='
 
+# Every variable that UCX shows is one that mrail info knows.
+# shellcheck disable=SC2046 # words are wanted
+on_rails 1 4 0 env $(sed -n 's/^\(UCX_MRAIL_[A-Z_]*=[^ ]*\)$/\1/p' "$tmp/cf") \
+    "$abs_top_builddir/mrail-info" >"$tmp/known" 2>&1
+expect 'mrail info takes all of UCX_MRAIL_* of ucx_info -cf' "$tmp/known" \
+    '^4 rails'
+expect_none 'mrail info knows all of them' "$tmp/known" 'no variable'
+UCX_MRAIL_DEVICE=soft0 on_rails 1 4 0 "$abs_top_builddir/mrail-info" \
+    >"$tmp/unknown" 2>&1
+expect 'mrail info names a variable that does not exist' "$tmp/unknown" \
+    'no variable UCX_MRAIL_DEVICE; is UCX_MRAIL_DEVICES meant?'
+
 UCX_MRAIL_SEG_SIZE=4k info "$tmp/seg" -d -t mrail
 bcopy=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/seg")
 bcopy8=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/d")

@@ -246,6 +246,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_am_in_order),
         cmocka_unit_test(test_pending_keeps_order),
         cmocka_unit_test(test_pending_purge),
+        cmocka_unit_test(test_pending_of_two),
         cmocka_unit_test(test_zcopy_sizes),
         cmocka_unit_test(test_short_and_bcopy),
         cmocka_unit_test(test_zero_length),

@@ -189,6 +189,58 @@ static void count_purged(uct_pending_req_t *req, void *arg)
     ++*(unsigned *)arg;
 }
 
+typedef struct passing {
+    uct_pending_req_t super;
+    uct_ep_h ep; /* another one, which has a request of its own */
+    ucs_status_t status;
+    int ran;
+} passing_t;
+
+static ucs_status_t try_to_pass(uct_pending_req_t *req)
+{
+    passing_t *passing = (passing_t *)req;
+
+    passing->status = uct_ep_flush(passing->ep, 0, NULL);
+    passing->ran = 1;
+    return UCS_OK;
+}
+
+static ucs_status_t never(uct_pending_req_t *req)
+{
+    return UCS_ERR_NO_RESOURCE;
+}
+
+/* A request of one endpoint, when its turn comes, may not pass those that wait
+ * on another. */
+void test_pending_of_two(void **state)
+{
+    static uint8_t device_addr[SIDE_ADDR_MAX], iface_addr[SIDE_ADDR_MAX];
+    uct_ep_params_t params = {
+        .field_mask = UCT_EP_PARAM_FIELD_IFACE | UCT_EP_PARAM_FIELD_DEV_ADDR |
+                      UCT_EP_PARAM_FIELD_IFACE_ADDR,
+        .iface = side.iface,
+        .dev_addr = (uct_device_addr_t *)device_addr,
+        .iface_addr = (uct_iface_addr_t *)iface_addr,
+    };
+    static uct_pending_req_t waiting;
+    static passing_t passing;
+    unsigned purged = 0;
+
+    uct_iface_get_device_address(side.iface, (uct_device_addr_t *)device_addr);
+    uct_iface_get_address(side.iface, (uct_iface_addr_t *)iface_addr);
+    assert_int_equal(uct_ep_create(&params, &passing.ep), UCS_OK);
+    waiting.func = never;
+    passing.super.func = try_to_pass;
+    assert_int_equal(uct_ep_pending_add(passing.ep, &waiting, 0), UCS_OK);
+    assert_int_equal(uct_ep_pending_add(side.ep, &passing.super, 0), UCS_OK);
+    PROGRESS_UNTIL(passing.ran);
+    assert_int_equal(passing.status, UCS_ERR_NO_RESOURCE);
+    uct_ep_pending_purge(passing.ep, count_purged, &purged);
+    assert_int_equal(purged, 1);
+    assert_int_equal(uct_ep_flush(passing.ep, 0, NULL), UCS_OK);
+    uct_ep_destroy(passing.ep);
+}
+
 void test_pending_purge(void **state)
 {
     static pending_t pending[8];

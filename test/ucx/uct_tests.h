@@ -81,6 +81,7 @@ void expect_messages(void);
 DECLARE(test_am_in_order);
 DECLARE(test_pending_keeps_order);
 DECLARE(test_pending_purge);
+DECLARE(test_pending_of_two);
 DECLARE(test_zcopy_sizes);
 DECLARE(test_short_and_bcopy);
 DECLARE(test_zero_length);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -98,7 +99,7 @@ static void test_subnets(void **state)
 
     /* A loopback address has a prefix of 8: every rail would be one leaf. */
     ipv4_gid(gid, 127, 9, 3, 2);
-    mrail_scan_subnet(gid, -1, 8, &subnet, &host);
+    assert_int_equal(mrail_scan_subnet(gid, -1, 8, &subnet, &host), 24);
     assert_int_equal(host, 2);
     ipv4_gid(other, 127, 9, 4, 2);
     mrail_scan_subnet(other, -1, 8, &subnet2, &host);
@@ -109,7 +110,7 @@ static void test_subnets(void **state)
     assert_true(subnet == subnet2);
     assert_int_equal(host, 4 * 256 + 2);
     /* The configuration wins. */
-    mrail_scan_subnet(gid, 32, 16, &subnet, &host);
+    assert_int_equal(mrail_scan_subnet(gid, 32, 16, &subnet, &host), 32);
     assert_int_equal(host, 0);
     mrail_scan_subnet(gid, 0, 16, &subnet, &host);
     mrail_scan_subnet(other, 0, 16, &subnet2, &host);
@@ -172,6 +173,60 @@ static void test_knobs(void **state)
     mrail_log_set(NULL, MRAIL_LOG_WARN);
 }
 
+typedef struct {
+    unsigned count;
+    char name[64], nearest[64];
+} unknown_t;
+
+static void keep_unknown(void *arg, const char *name, const char *nearest)
+{
+    unknown_t *unknown = arg;
+
+    ++unknown->count;
+    snprintf(unknown->name, sizeof(unknown->name), "%s", name);
+    snprintf(unknown->nearest, sizeof(unknown->nearest), "%s",
+             (nearest != NULL) ? nearest : "");
+}
+
+static void test_unknown_knobs(void **state)
+{
+    static const struct {
+        char text[96];
+        const char *name, *nearest; /* NULL: known */
+    } cases[] = {
+        {"UCX_MRAIL_LANES_PER_RAIL=2", NULL, NULL},
+        {"UCX_MRAIL_RCACHE_MAX_SIZE=1", NULL, NULL},
+        {"UCX_MRAIL_SL=", NULL, NULL},
+        {"UCX_MRAILS=1", NULL, NULL},
+        {"UCX_TLS=UCX_MRAIL_X=1", NULL, NULL},
+        {"UCX_MRAIL_LANES_PER_RIAL=2", "UCX_MRAIL_LANES_PER_RIAL",
+         "LANES_PER_RAIL"},
+        {"UCX_MRAIL_DEVICE=soft0", "UCX_MRAIL_DEVICE", "DEVICES"},
+        {"UCX_MRAIL_devices=soft0", "UCX_MRAIL_devices", ""},
+        {"UCX_MRAIL_COLOUR=red", "UCX_MRAIL_COLOUR", ""},
+        {"UCX_MRAIL_", "UCX_MRAIL_", ""},
+        {"UCX_MRAIL_SI=1", "UCX_MRAIL_SI", "SL"},
+        {"UCX_MRAIL_A_NAME_LONGER_THAN_ANY_THAT_WE_HAVE_OR_WILL=1",
+         "UCX_MRAIL_A_NAME_LONGER_THAN_ANY_THAT_WE_HAVE_OR_WILL", ""},
+    };
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        char text[96];
+        char *env[] = {text, NULL};
+        unknown_t unknown = {0};
+
+        memcpy(text, cases[i].text, sizeof(text));
+        mrail_config_unknown(env, keep_unknown, &unknown);
+        if (cases[i].name == NULL) {
+            assert_int_equal(unknown.count, 0);
+            continue;
+        }
+        assert_int_equal(unknown.count, 1);
+        assert_string_equal(unknown.name, cases[i].name);
+        assert_string_equal(unknown.nearest, cases[i].nearest);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +236,7 @@ int main(void)
         cmocka_unit_test(test_symmetric),
         cmocka_unit_test(test_subnets),
         cmocka_unit_test(test_knobs),
+        cmocka_unit_test(test_unknown_knobs),
     };
 
     return cmocka_run_group_tests_name("match", tests, NULL, NULL);

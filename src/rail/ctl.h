@@ -1,0 +1,38 @@
+/*
+ * What the three files of the control protocol share; engine.h has what the
+ * rest of the engine sees of it.  All of it: control lock held.
+ */
+#ifndef MRAIL_RAIL_CTL_H
+#define MRAIL_RAIL_CTL_H
+
+#include "rail/engine.h"
+
+/* ---- ctl_send.c --------------------------------------------------------- */
+
+/* Sends to a known peer.  `way` varies the pair of rails, so that repeats do
+ * not depend on one rail. */
+void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
+/* A message without a body. */
+void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
+                          uint32_t seq, unsigned way);
+/* HELLO to the bootstrap rail of a peer that is not known yet. */
+void mrail_ctl_send_hello(mrail_peer_t *peer);
+void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
+void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
+                          mrail_ctl_type_t type);
+
+/* ---- ctl.c -------------------------------------------------------------- */
+
+/* The peer's rails are known: which of ours meets which of its. */
+void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
+/* The lane of a slot, made if there is none; NULL: no budget or memory. */
+mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
+/* Makes the QP a lane that can be received on: 0 or -errno. */
+int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
+/* A lane's bit tells the data path that it may use it. */
+void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
+/* A lane that cannot be: the peer goes without it, or fails if it is the
+ * first one. */
+void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why);
+
+#endif

@@ -1,0 +1,309 @@
+/*
+ * Control messages that arrive: is it to be believed, and what follows from
+ * it.  A message without our cookie, or from a peer whose cookie differs from
+ * the one known, is dropped and counted.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#include "orchestrator/ports.h"
+
+#include <errno.h>
+
+static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
+                               const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_msg_t reply;
+
+    mrail_ctl_learn(peer, msg);
+    mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
+    reply.seq = msg->seq;
+    mrail_ctl_send(peer, 0, &reply);
+}
+
+static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+    if (peer->state == MRAIL_PEER_HELLO) {
+        mrail_ctl_learn(peer, msg);
+    }
+}
+
+static void mrail_ctl_refuse(mrail_peer_t *peer, const mrail_ctl_msg_t *req,
+                             mrail_ctl_reason_t reason)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_REFUSE,
+        .seq = req->seq,
+        .refuse = {.slot = req->lane.slot, .reason = (uint16_t)reason},
+    };
+
+    mrail_ctl_send(peer, 0, &msg);
+}
+
+/* The pair that the initiator took for slot 0 is where both count from. */
+static void mrail_ctl_adopt_base(mrail_peer_t *peer,
+                                 const mrail_wire_lane_t *wire)
+{
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
+        if ((peer->pairs[i].local == wire->dst_rail) &&
+            (peer->pairs[i].remote == wire->src_rail)) {
+            peer->base = i;
+        }
+    }
+}
+
+static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
+                                           mrail_lane_t *lane,
+                                           const mrail_ctl_msg_t *msg)
+{
+    const mrail_wire_lane_t *wire = &msg->lane;
+    mrail_rail_t *rail = &engine->rails[wire->dst_rail];
+
+    if ((lane->qp != NULL) && (lane->rail != rail)) {
+        mrail_lane_destroy_qp(engine, lane);
+    }
+    if ((lane->qp == NULL) && (mrail_lane_create_qp(engine, lane, rail) != 0)) {
+        goto err;
+    }
+    lane->epoch = wire->epoch;
+    lane->sport = wire->sport;
+    lane->request = msg->seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "requested");
+    if (wire->slot == 0) {
+        mrail_ctl_adopt_base(lane->peer, wire);
+    }
+    if (mrail_ctl_connect(lane, wire) == 0) {
+        return MRAIL_REASON_NONE;
+    }
+
+err:
+    /* Without a QP that works there is nothing to ask or to answer for. */
+    mrail_lane_destroy_qp(engine, lane);
+    if (lane->state != MRAIL_LANE_IDLE) {
+        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
+    }
+    return MRAIL_REASON_RESOURCES;
+}
+
+static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    const mrail_wire_lane_t *wire = &msg->lane;
+    mrail_ctl_reason_t reason;
+    mrail_lane_t *lane;
+
+    if ((wire->dst_rail >= engine->num_rails) ||
+        (wire->src_rail >= peer->num_rails)) {
+        mrail_ctl_refuse(peer, msg, MRAIL_REASON_NO_RAIL);
+        return;
+    }
+    if (wire->sport < MRAIL_PORTS_FIRST) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    lane = mrail_ctl_get_lane(peer, wire->slot);
+    if (lane == NULL) {
+        if (wire->slot == 0) {
+            mrail_ctl_budget(engine);
+        }
+        mrail_ctl_refuse(peer, msg, MRAIL_REASON_QP_BUDGET);
+        return;
+    }
+    switch (lane->state) {
+    case MRAIL_LANE_CONNECTING:
+        if (engine->id < peer->id) {
+            break; /* our own request holds; the peer will answer it */
+        }
+        /* fall through */
+    case MRAIL_LANE_IDLE:
+        reason = mrail_ctl_accept(engine, lane, msg);
+        if (reason != MRAIL_REASON_NONE) {
+            mrail_ctl_refuse(peer, msg, reason);
+        }
+        mrail_ctl_work(peer);
+        break;
+    case MRAIL_LANE_ACCEPTING:
+    case MRAIL_LANE_UP:
+        if (lane->request == msg->seq) {
+            mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
+        } else {
+            ++engine->counters.ctl_unexpected;
+        }
+        break;
+    default:
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane == NULL) || (lane->request != msg->seq) ||
+        (lane->epoch != msg->lane.epoch) ||
+        (msg->lane.src_rail >= peer->num_rails)) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    if (lane->state == MRAIL_LANE_CONNECTING) {
+        if (mrail_ctl_connect(lane, &msg->lane) != 0) {
+            mrail_ctl_peer_failed(peer, -EIO);
+            return;
+        }
+        mrail_ctl_lane_up(lane, "answered");
+        mrail_ctl_work(peer); /* further lanes may be wanted */
+    }
+    if (lane->state == MRAIL_LANE_UP) {
+        mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_READY);
+    }
+}
+
+static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
+                                    mrail_peer_t *peer,
+                                    const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
+        (lane->epoch == msg->lane.epoch)) {
+        mrail_ctl_lane_up(lane, "ready");
+        mrail_ctl_work(peer);
+    }
+}
+
+static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
+                               const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq, 0);
+}
+
+static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
+{
+    if (msg->seq == peer->probe_request) {
+        peer->probe_tries = 0;
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
+                                const mrail_ctl_msg_t *msg)
+{
+    static const char *const reasons[] = {
+        [MRAIL_REASON_NONE] = "refused",
+        [MRAIL_REASON_QP_BUDGET] = "its UCX_MRAIL_MAX_QPS is used up",
+        [MRAIL_REASON_RESOURCES] = "its device has no QP or buffer left",
+        [MRAIL_REASON_NO_RAIL] = "it has no such rail",
+    };
+    unsigned reason = msg->refuse.reason;
+    mrail_lane_t *lane;
+
+    if (msg->refuse.slot >= MRAIL_MAX_SLOTS) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    lane = peer->lanes[msg->refuse.slot];
+    if ((lane == NULL) || (lane->state != MRAIL_LANE_CONNECTING) ||
+        (lane->request != msg->seq)) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    mrail_lane_destroy_qp(engine, lane);
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
+    mrail_ctl_refused(peer, msg->refuse.slot,
+                      (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason]
+                                                           : "refused");
+}
+
+static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
+                             const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_peer_failed(peer, -ESHUTDOWN);
+    mrail_ctl_work(peer);
+}
+
+typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine,
+                                    mrail_peer_t *peer,
+                                    const mrail_ctl_msg_t *msg);
+
+static const struct {
+    mrail_ctl_handler_t handler;
+    int any_peer;  /* also from one that is not known yet */
+    int lane_body; /* its slot must be in range */
+} ctl_handlers[MRAIL_CTL_LAST] = {
+    [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
+    [MRAIL_CTL_HELLO_REP] = {mrail_ctl_on_hello_rep, 1, 0},
+    [MRAIL_CTL_LANE_REQ] = {mrail_ctl_on_lane_req, 0, 1},
+    [MRAIL_CTL_LANE_REP] = {mrail_ctl_on_lane_rep, 0, 1},
+    [MRAIL_CTL_LANE_READY] = {mrail_ctl_on_lane_ready, 0, 1},
+    [MRAIL_CTL_PROBE] = {mrail_ctl_on_probe, 0, 0},
+    [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
+    [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
+    [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
+};
+
+/* The peer that sent the message; NULL: not to be believed. */
+static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
+                                         const mrail_ctl_msg_t *msg)
+{
+    mrail_peer_t *peer;
+
+    if (msg->dst_cookie != engine->cookie) {
+        ++engine->counters.ctl_bad_cookie;
+        return NULL;
+    }
+    peer = mrail_peer_find(engine, msg->src_id);
+    if ((peer == NULL) && (msg->type == MRAIL_CTL_HELLO)) {
+        peer = mrail_peer_create(engine, msg->src_id);
+        if (peer != NULL) {
+            peer->cookie = msg->src_cookie;
+        }
+    }
+    if ((peer != NULL) && (peer->cookie != msg->src_cookie)) {
+        ++engine->counters.ctl_bad_cookie;
+        return NULL;
+    }
+    return peer;
+}
+
+void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
+                       size_t length)
+{
+    mrail_engine_t *engine = arg;
+    mrail_ctl_msg_t msg;
+    mrail_peer_t *peer;
+    int ret;
+
+    ++engine->counters.ctl_received;
+    ret = mrail_ctl_decode(&msg, data, length);
+    if (ret != 0) {
+        if (ret == -EPROTONOSUPPORT) {
+            ++engine->counters.ctl_bad_version;
+        } else {
+            ++engine->counters.ctl_bad_format;
+        }
+        return;
+    }
+    peer = mrail_ctl_find_peer(engine, &msg);
+    if (peer == NULL) {
+        return;
+    }
+    if ((ctl_handlers[msg.type].handler == NULL) ||
+        (peer->state == MRAIL_PEER_GONE) ||
+        (!ctl_handlers[msg.type].any_peer &&
+         (peer->state != MRAIL_PEER_KNOWN)) ||
+        (ctl_handlers[msg.type].lane_body &&
+         (msg.lane.slot >= MRAIL_MAX_SLOTS))) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    mrail_trace("%s from peer %016llx on rail %u",
+                mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
+                rail->index);
+    ctl_handlers[msg.type].handler(engine, peer, &msg);
+}

@@ -1,0 +1,135 @@
+/*
+ * Control messages on their way out: which rail, which address handle, what is
+ * in them.  Nothing is repeated here: see ctl.c.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
+                          struct ibv_ah *ah, uint32_t qpn,
+                          mrail_ctl_msg_t *msg)
+{
+    uint8_t buf[MRAIL_CTL_MAX_SIZE];
+    int length, ret;
+
+    msg->src_rail = (uint8_t)rail->index;
+    msg->src_id = engine->id;
+    msg->src_cookie = engine->cookie;
+    length = mrail_ctl_encode(msg, buf, sizeof(buf));
+    if (length < 0) {
+        return length;
+    }
+    ret = mrail_rail_ud_send(rail, ah, qpn, buf, (size_t)length);
+    mrail_trace("%s to qp 0x%x on rail %u seq %u: %d",
+                mrail_ctl_type_name(msg->type), qpn, rail->index, msg->seq,
+                ret);
+    engine->counters.ctl_sent += (ret == 0);
+    return ret;
+}
+
+void mrail_ctl_send(mrail_peer_t *peer, unsigned way,
+                    mrail_ctl_msg_t *msg)
+{
+    mrail_engine_t *engine = peer->engine;
+    unsigned index = (peer->base + way) % peer->num_pairs;
+    const mrail_rail_pair_t *pair = &peer->pairs[index];
+    mrail_rail_t *rail = &engine->rails[pair->local];
+
+    if (peer->pair_ah[index] == NULL) {
+        peer->pair_ah[index] = mrail_rail_create_ah(
+            rail, &engine->config, peer->rails[pair->remote].gid);
+        if (peer->pair_ah[index] == NULL) {
+            mrail_debug("%s: no address handle: %s", rail->attr.device,
+                        strerror(errno));
+            return;
+        }
+    }
+    msg->dst_cookie = peer->cookie;
+    mrail_ctl_post(engine, rail, peer->pair_ah[index],
+                   peer->rails[pair->remote].ud_qpn, msg);
+}
+
+/* The local rail for a first message: one in the bootstrap rail's subnet. */
+static mrail_rail_t *mrail_ctl_boot_rail(const mrail_peer_t *peer,
+                                         unsigned way)
+{
+    mrail_engine_t *engine = peer->engine;
+    unsigned seen = 0;
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        seen += (engine->rails[i].attr.subnet == peer->boot_subnet);
+    }
+    if (seen != 0) {
+        way %= seen;
+        for (unsigned i = 0; i < engine->num_rails; ++i) {
+            if ((engine->rails[i].attr.subnet == peer->boot_subnet) &&
+                (way-- == 0)) {
+                return &engine->rails[i];
+            }
+        }
+    }
+    return &engine->rails[way % engine->num_rails];
+}
+
+void mrail_ctl_fill_hello(const mrail_engine_t *engine,
+                          mrail_ctl_msg_t *msg, mrail_ctl_type_t type)
+{
+    memset(msg, 0, sizeof(*msg));
+    msg->type = type;
+    msg->hello.num_rails = engine->num_rails;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_describe(&engine->rails[i], &msg->hello.rails[i]);
+    }
+}
+
+void mrail_ctl_send_hello(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_rail_t *rail = mrail_ctl_boot_rail(peer, peer->tries);
+    mrail_ctl_msg_t msg;
+
+    if (peer->boot_ah[rail->index] == NULL) {
+        peer->boot_ah[rail->index] =
+            mrail_rail_create_ah(rail, &engine->config, peer->boot_gid);
+        if (peer->boot_ah[rail->index] == NULL) {
+            mrail_debug("%s: no address handle: %s", rail->attr.device,
+                        strerror(errno));
+            return;
+        }
+    }
+    mrail_ctl_fill_hello(engine, &msg, MRAIL_CTL_HELLO);
+    msg.seq = peer->request;
+    msg.dst_cookie = peer->cookie;
+    mrail_ctl_post(engine, rail, peer->boot_ah[rail->index], peer->boot_qpn,
+                   &msg);
+}
+
+void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+{
+    mrail_ctl_msg_t msg = {
+        .type = type,
+        .seq = lane->request,
+        .lane = {.slot = lane->slot,
+                 .index = lane->index,
+                 .epoch = lane->epoch,
+                 .credits = (uint16_t)lane->credits,
+                 .sport = lane->sport,
+                 .src_rail = (uint8_t)lane->rail->index,
+                 .dst_rail = lane->remote_rail,
+                 .qpn = lane->qp->qp_num,
+                 .psn = lane->psn},
+    };
+
+    mrail_ctl_send(lane->peer, lane->tries, &msg);
+}
+
+void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
+                          uint32_t seq, unsigned way)
+{
+    mrail_ctl_msg_t msg = {.type = type, .seq = seq};
+
+    mrail_ctl_send(peer, way, &msg);
+}
