@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define LIMIT_MS 10.0
+#define LATE_MS 250
 #define CONNECTS 5
 
 static int compare(const void *a, const void *b)
@@ -101,6 +102,9 @@ static int probe_job(job_t *job)
         bad = job_say(ms[10] <= LIMIT_MS,
                       "a peer that computes for 10 s answers probes in 10 ms",
                       "median %.2f ms", ms[10]);
+        /* A socket that nobody looked at was found a second later. */
+        bad |= job_say(ms[19] <= LATE_MS, "no answer to a probe is forgotten",
+                       "one took %.2f ms", ms[19]);
         __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     } else {
         compute(job);

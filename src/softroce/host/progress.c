@@ -78,7 +78,7 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 /* ---- Service thread ---- */
 
 /* Service thread only. */
-static int service_blind;  /* sleep this time without looking at descriptors */
+static int service_blind;  /* this round: sleep without looking at sockets */
 static int service_kicked = 1; /* the keeper's connection may have something */
 static int service_active; /* the last round took packets in */
 static int service_spins;  /* this round is not after a sleep */
@@ -184,7 +184,6 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
     ts.tv_nsec = (long)(sleep_ns % MRAIL_NS_PER_SEC);
     if (service_blind) {
-        service_blind = 0;
         nanosleep(&ts, NULL);
         return;
     }
@@ -209,7 +208,7 @@ static void *sroce_service_main(void *arg)
     for (;;) {
         mrail_ns_t at_ns, now_ns;
 
-        service_active = 0;
+        service_active = service_blind = 0;
         at_ns = sroce_service_round();
         now_ns = mrail_clock_now();
         if (service_active) {
