@@ -8,6 +8,7 @@
 # MRAIL_TEST_MPIRUN     instead: options for plain mpirun, for example
 #                       "--mca pml ob1", to try the programs themselves
 
+export LC_ALL=C # awk's numbers
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 build=${MRAIL_BUILD:-$here/../../build}
 mrail=${MRAIL:-$build/stage/bin/mrail}
