@@ -4,6 +4,9 @@
 #
 # Callers set -eu first.  Sets: top, build, stage, jobs.
 
+# mawk reads and writes numbers as the locale says: 0.5 would be 0 in many.
+export LC_ALL=C
+
 top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 build=$top/build
 stage=$build/stage

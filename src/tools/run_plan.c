@@ -75,7 +75,6 @@ static void plan_common(plan_t *plan)
     /* Debian's parameter file says pml = ^ucx, and pml/ucx turns itself down
      * on devices that it does not know by name. */
     add_mca(plan, "pml", "ucx");
-    add_mca(plan, "btl", "^openib");
     add_mca(plan, "pml_ucx_tls", "any");
     add_mca(plan, "pml_ucx_devices", "any");
     add_mca(plan, "opal_common_ucx_tls", "any");
@@ -104,6 +103,9 @@ static void plan_stock(plan_t *plan)
     unsigned rails = (options->nodes > 0) ? options->rails : STOCK_MAX_RAILS;
     char value[16];
 
+    /* On mrail the hook sets these, once the transport is there. */
+    add_mca(plan, "btl", "^openib,uct,ofi,vader,sm");
+    add_mca(plan, "osc", "^rdma,pt2pt");
     add_env(plan, "UCX_TLS",
             (options->nodes > 0) ? "rc_v,self" : "rc,self,sm");
     add_env(plan, "UCX_RNDV_SCHEME", "get_zcopy");

@@ -8,6 +8,7 @@
 # MRAIL_TEST_MPIRUN     instead: options for plain mpirun, for example
 #                       "--mca pml ob1", to try the programs themselves
 
+export LC_ALL=C # awk's numbers
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 build=${MRAIL_BUILD:-$here/../../build}
 mrail=${MRAIL:-$build/stage/bin/mrail}
@@ -110,12 +111,35 @@ carried_by_mrail()
     fi
 }
 
-# nothing_left NAME: no shared memory of this script's sessions is there, at
-# the latest three seconds from now.
+# Names in /dev/shm that are this user's, except other sessions' of software
+# rails: those come and go while other tests run.
+shm_names()
+{
+    find /dev/shm -maxdepth 1 -user "$(id -u)" \
+        \( -name "*$session*" -o ! -name 'mrail-soft.*' \) | sort
+}
+shm_names >"$tmp/shm.before"
+
+# What is there now, was not when the script began, and is mapped by no living
+# process: a running job of somebody else is not to blame.
+shm_left()
+{
+    shm_names | comm -13 "$tmp/shm.before" - >"$tmp/shm.new"
+    [ -s "$tmp/shm.new" ] || return 0
+    cat /proc/[0-9]*/maps 2>/dev/null | grep -o '/dev/shm/[^ ]*$' |
+        sort -u >"$tmp/shm.mapped" || true
+    awk -v session="$session" '
+        FILENAME == ARGV[1] { mapped[$0]; next }
+        index($0, session) || !($0 in mapped)
+    ' "$tmp/shm.mapped" "$tmp/shm.new" | paste -sd ' '
+}
+
+# nothing_left NAME: of this script's jobs nothing is in /dev/shm, at the
+# latest three seconds from now.
 nothing_left()
 {
     for try in 1 2 3 4 5 6; do
-        left=$(find /dev/shm -maxdepth 1 -name "*$session*" | paste -sd ' ')
+        left=$(shm_left)
         [ -n "$left" ] || break
         sleep 0.5
     done

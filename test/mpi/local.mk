@@ -4,14 +4,14 @@
 MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
-    test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh
+    test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh
 EXTRA_DIST += $(MPI_TEST_FILES)
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 
 if HAVE_MPICC
-check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange
+check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win
 mpi_p2p_SOURCES = test/mpi/mpi_p2p.c test/mpi/mpi_test.h
 mpi_p2p_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_p2p_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -28,6 +28,10 @@ mpi_exchange_SOURCES = test/mpi/mpi_exchange.c
 mpi_exchange_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_exchange_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_exchange_LDADD = $(MPI_LIBS)
+mpi_win_SOURCES = test/mpi/mpi_win.c
+mpi_win_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_win_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_win_LDADD = $(MPI_LIBS)
 endif
 
 if HAVE_FFTW_MPI

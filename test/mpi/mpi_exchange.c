@@ -1,7 +1,8 @@
 /*
  * Start, exchange, finish: a few rounds in which everybody talks to everybody.
  * With "--die-at N" the last rank kills itself in round N of many, with
- * "--seconds N" the rounds go on for that long.
+ * "--seconds N" the rounds go on for that long; rank 0 says "under way" after
+ * the first.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -62,6 +63,10 @@ int main(int argc, char **argv)
             kill(getpid(), SIGKILL);
         }
         ok &= exchange(i);
+        if (i == 0 && seconds > 0 && mt_rank(MPI_COMM_WORLD) == 0) {
+            puts("under way");
+            fflush(stdout);
+        }
         more = (seconds > 0) ? MPI_Wtime() - start_s < seconds
                              : i + 1 < rounds;
         MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);

@@ -106,9 +106,9 @@ static char *plan_of(const mrail_run_options_t *options)
 }
 
 #define UCX                                                                   \
-    " --mca pml ucx --mca btl ^openib --mca pml_ucx_tls any"                  \
-    " --mca pml_ucx_devices any --mca opal_common_ucx_tls any"                \
-    " --mca opal_common_ucx_devices any"
+    " --mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any"          \
+    " --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any"
+#define ALONE " --mca btl ^openib,uct,ofi,vader,sm --mca osc ^rdma,pt2pt"
 #define COMPONENTS                                                            \
     " --mca mca_base_component_path"                                          \
     " SYSTEM_DEFAULT:/p/components:USER_DEFAULT"
@@ -132,7 +132,7 @@ static void test_run_on_nics(void **state)
     check_plan(&options, " mpirun -np 16" UCX COMPONENTS
                          " -x UCX_TLS=mrail,self,sm app -np 7");
     options.stock = MRAIL_RUN_STOCK_ALL;
-    check_plan(&options, " mpirun -np 16" UCX
+    check_plan(&options, " mpirun -np 16" UCX ALONE
                          " -x UCX_TLS=rc,self,sm -x UCX_RNDV_SCHEME=get_zcopy"
                          " -x UCX_MAX_RNDV_RAILS=4"
                          " -x UCX_MAX_EAGER_RAILS=4 app -np 7");
@@ -157,7 +157,7 @@ static void test_run_on_software_rails(void **state)
     options.devices = NULL;
     options.stock = MRAIL_RUN_STOCK_ONE;
     check_plan(&options,
-               " mpirun -np 2" EMULATED UCX
+               " mpirun -np 2" EMULATED UCX ALONE
                " -x UCX_TLS=rc_v,self -x UCX_RNDV_SCHEME=get_zcopy"
                " -x UCX_NET_DEVICES=soft0:1"
                " -x UCX_MAX_RNDV_RAILS=1 -x UCX_MAX_EAGER_RAILS=1"
@@ -195,9 +195,10 @@ static void test_run_leaves_the_environment(void **state)
     assert_non_null(strstr(text, " -x UCX_TLS app"));
     free(text);
     environment = "OMPI_MCA_btl";
+    options.stock = MRAIL_RUN_STOCK_ALL;
     text = plan_of(&options);
     assert_null(strstr(text, "--mca btl"));
-    assert_non_null(strstr(text, "--mca pml ucx"));
+    assert_non_null(strstr(text, "--mca osc"));
     free(text);
     environment = NULL;
 }

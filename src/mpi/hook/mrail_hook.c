@@ -35,19 +35,29 @@
 MRAIL_EXPORT extern const ompi_hook_base_component_t
     mca_hook_mrail_component;
 
-/* What pml/ucx needs to be chosen for a transport that it does not know, and
- * what keeps others from taking the same ports.  Debian's parameter file
- * excludes uct and ofi; setting btl must not let them in again. */
-static const struct {
+typedef struct setting {
     const char *name;
     const char *value;
-} settings[] = {
+} setting_t;
+
+/* What pml/ucx needs to be chosen for a transport that it does not know. */
+static const setting_t settings[] = {
     {"OMPI_MCA_pml", "ucx"},
     {"OMPI_MCA_pml_ucx_tls", "any"},
     {"OMPI_MCA_pml_ucx_devices", "any"},
     {"OMPI_MCA_opal_common_ucx_tls", "any"},
     {"OMPI_MCA_opal_common_ucx_devices", "any"},
-    {"OMPI_MCA_btl", "^openib,uct,ofi"},
+};
+
+/* What keeps Open MPI's own transports out where pml/ucx carries all messages.
+ * They open in MPI_Init all the same: openib, uct and ofi on the same ports,
+ * vader (sm in 5.0) with files in /dev/shm that stay when mpirun is killed.
+ * Only osc/rdma would use them, so windows are osc/ucx's, or osc/sm's within a
+ * node; pt2pt hangs on pml/ucx whatever the transport (4.1.4).
+ * `mrail run --stock` sets the same: run_plan.c. */
+static const setting_t ucx_alone[] = {
+    {"OMPI_MCA_btl", "^openib,uct,ofi,vader,sm"},
+    {"OMPI_MCA_osc", "^rdma,pt2pt"},
 };
 
 /* Where the guard may lie, from the folder of this component: in <libdir>/ucx
@@ -179,14 +189,26 @@ static int load_transport(void)
 
 /* ---- component ---------------------------------------------------------- */
 
+/* The user's own come first. */
+static void set(const setting_t *list, unsigned count)
+{
+    for (unsigned i = 0; i < count; ++i) {
+        setenv(list[i].name, list[i].value, 0);
+    }
+}
+
 static int hook_open(void)
 {
+    const char *pml;
+
     if (!uct_mrail_tls_names()) {
         return OMPI_SUCCESS;
     }
     if (load_transport()) {
-        for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(settings); ++i) {
-            setenv(settings[i].name, settings[i].value, 0);
+        set(settings, MRAIL_ARRAY_SIZE(settings));
+        pml = getenv("OMPI_MCA_pml");
+        if (pml != NULL && strcmp(pml, "ucx") == 0) {
+            set(ucx_alone, MRAIL_ARRAY_SIZE(ucx_alone));
         }
         if (on_loss != NULL) {
             on_loss(peer_lost);

@@ -1,0 +1,22 @@
+#!/bin/sh
+# One-sided communication: see mpi_win.c.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_win
+
+for threads in single multiple; do
+    run "windows, $threads" 4 "$build/mpi_win" $threads
+    [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ] || continue
+    # Four ranks put 300,000 bytes each; Open MPI's own shared memory would
+    # leave no trace of them.
+    put=$(sed -n 's/.*"put_bytes": \([0-9]*\).*/\1/p' "$tmp/stats"/* |
+        awk '{ sum += $1 } END { print sum + 0 }')
+    if [ "$put" -ge 1200000 ]; then
+        good "windows, $threads: the rails carried them"
+    else
+        bad "windows, $threads: the rails carried them" \
+            "mrail put $put bytes, not 1200000 or more"
+    fi
+done
+exit $failed
