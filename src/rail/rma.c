@@ -175,6 +175,7 @@ static int mrail_op_pump(mrail_op_t *op, mrail_ns_t now_ns)
     mrail_sched_params_t params = {
         .segment = (config->segment == MRAIL_SIZE_AUTO) ? 0 : config->segment,
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
+        .alone = (peer->num_slots == 1),
     };
 
     while (op->left != 0) {

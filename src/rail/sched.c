@@ -42,6 +42,9 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     if (params->segment != 0) {
         return MRAIL_MIN(params->segment, limit);
     }
+    if (params->alone) {
+        return MRAIL_MIN(MRAIL_SCHED_SEGMENT_ALONE, limit);
+    }
     target = (lane->meter.count == 0)
                  ? MRAIL_SCHED_SEGMENT_LOW
                  : rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;

@@ -23,6 +23,7 @@ typedef struct mrail_sched_lane {
 typedef struct mrail_sched_params {
     size_t segment; /* bytes; 0: from the measured rate */
     size_t window;  /* bytes; 0: from the measured rate */
+    int alone;      /* the peer will never have another lane */
 } mrail_sched_params_t;
 
 /* Automatic segments: the time that one should take, bounds in bytes, and the
@@ -31,6 +32,8 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_SEGMENT_LOW (64u << 10)
 #define MRAIL_SCHED_SEGMENT_MAX (1u << 20)
 #define MRAIL_SCHED_SEGMENT_MIN (16u << 10)
+/* The only lane shares its work with nobody: cuts cost, and bring nothing. */
+#define MRAIL_SCHED_SEGMENT_ALONE (16u << 20)
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
  * no more.  At least two segments, at most MRAIL_SCHED_WINDOW_MAX bytes. */

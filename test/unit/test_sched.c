@@ -90,7 +90,7 @@ static int model_step(model_t *m)
 /* Time to move `total` bytes, from the first post to the last completion. */
 static mrail_ns_t model_transfer(model_t *m, size_t total)
 {
-    const mrail_sched_params_t params = {0, 0};
+    const mrail_sched_params_t params = {0};
     mrail_ns_t start = m->now_ns;
     size_t left = total, segment;
 
@@ -169,7 +169,7 @@ static void test_random_rates(void **state)
 static void test_lagging_lane(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};
-    const mrail_sched_params_t params = {0, 0};
+    const mrail_sched_params_t params = {0};
     size_t left = 16 << 20, segment;
     uint64_t stuck;
     model_t m;
@@ -195,9 +195,30 @@ static void test_lagging_lane(void **state)
                              MRAIL_SCHED_SEGMENT_MAX);
 }
 
+/* Nothing is gained by cutting for a lane that has no second. */
+static void test_only_lane(void **state)
+{
+    const double rate = 1e9;
+    mrail_sched_params_t params = {.alone = 1};
+    size_t segment;
+    model_t m;
+
+    model_init(&m, &rate, 1);
+    assert_int_equal(mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0,
+                                      &segment), 0);
+    assert_int_equal(segment, 4 << 20);
+    assert_int_equal(mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0,
+                                      &segment), 0);
+    assert_int_equal(segment, MRAIL_SCHED_SEGMENT_ALONE);
+    params.segment = 65536;
+    assert_int_equal(mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0,
+                                      &segment), 0);
+    assert_int_equal(segment, 65536);
+}
+
 static void test_unusable_lanes(void **state)
 {
-    const mrail_sched_params_t params = {0, 0};
+    const mrail_sched_params_t params = {0};
     const double rates[] = {1e9, 1e9};
     size_t segment;
     model_t m;
@@ -219,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_unequal_lanes),
         cmocka_unit_test(test_random_rates),
         cmocka_unit_test(test_lagging_lane),
+        cmocka_unit_test(test_only_lane),
         cmocka_unit_test(test_unusable_lanes),
     };
 
