@@ -191,59 +191,23 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
     hdr->reserved = 0;
 }
 
-static unsigned mrail_am_fill_sge(const mrail_tx_t *tx, unsigned rail,
-                                  struct ibv_sge *sge)
-{
-    unsigned count = 1;
-
-    sge[0].addr = (uintptr_t)tx->hdr;
-    sge[0].length = tx->hdr_length;
-    sge[0].lkey = tx->mem->mr[rail]->lkey;
-    for (unsigned i = 0; i < tx->iov_count; ++i) {
-        if (tx->iov[i].length != 0) {
-            sge[count].addr = (uintptr_t)tx->iov[i].buffer;
-            sge[count].length = (uint32_t)tx->iov[i].length;
-            sge[count++].lkey = tx->iov[i].mem->mr[rail]->lkey;
-        }
-    }
-    return count;
-}
-
-/* Somebody waits for the acknowledgement of the AM that goes out now on `lane`:
- * its flags.  After a full one comes the rest of the same data, as a rule, and
- * the last asks for all of them; if it does not, progress asks. */
-static uint8_t mrail_am_want_ack(mrail_lane_t *lane, size_t length)
-{
-    mrail_peer_t *peer = lane->peer;
-
-    peer->ack_wanted = peer->tx_next + 1;
-    if (peer->ack_req_out) {
-        return 0;
-    }
-    if (length + MRAIL_TX_SMALL_AREA > peer->engine->config.seg_size) {
-        mrail_am_owe(peer->engine, lane);
-        return 0;
-    }
-    peer->ack_req_out = 1;
-    return MRAIL_DATA_ACK_REQ;
-}
-
 /* From here on the message is the stream's; a post error is a lane event. */
 static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
                             uint8_t am_id, size_t length)
 {
     mrail_peer_t *peer = ep->peer;
-    struct ibv_sge sge[1 + MRAIL_MAX_IOV];
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)tx->hdr,
+        .length = (uint32_t)length,
+        .lkey = tx->mem->mr[lane->rail->index]->lkey,
+    };
     struct ibv_send_wr wr;
     uint8_t flags = 0;
 
     ++lane->am_sent;
-    if (tx->done.comp != NULL) {
-        flags = mrail_am_want_ack(lane, length);
-    }
     if (MRAIL_UNLIKELY(lane->hungry)) {
         lane->hungry = 0;
-        flags |= MRAIL_DATA_HUNGRY;
+        flags = MRAIL_DATA_HUNGRY;
     }
     mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, flags);
     tx->hdr->am_id = am_id;
@@ -257,31 +221,14 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
 
     wr.wr_id = mrail_lane_marker(lane);
     wr.next = NULL;
-    wr.sg_list = sge;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
     wr.opcode = IBV_WR_SEND;
-    if (MRAIL_LIKELY((length <= lane->max_inline) && (tx->iov_count == 0))) {
-        sge[0].addr = (uintptr_t)tx->hdr; /* inline data needs no key */
-        sge[0].length = (uint32_t)length;
-        wr.num_sge = 1;
-        wr.send_flags = IBV_SEND_INLINE;
-    } else {
-        wr.num_sge = (int)mrail_am_fill_sge(tx, lane->rail->index, sge);
-        wr.send_flags = 0;
-    }
+    wr.send_flags = (length <= lane->max_inline) ? IBV_SEND_INLINE : 0;
     ++peer->engine->counters.am_sent;
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         mrail_lane_error(lane, "post");
     }
-}
-
-static void mrail_tx_init(mrail_tx_t *tx, mrail_ep_t *ep, size_t hdr_length,
-                          void *comp)
-{
-    tx->done.iface = ep->iface;
-    tx->done.comp = comp;
-    tx->done.kind = MRAIL_DONE_TX;
-    tx->hdr_length = (uint32_t)hdr_length;
-    tx->iov_count = 0;
 }
 
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
@@ -305,7 +252,6 @@ int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
         ret = -EAGAIN;
         goto out;
     }
-    mrail_tx_init(tx, ep, total, NULL);
     data = (char *)(tx->hdr + 1);
     mrail_copy(data, header, header_length);
     mrail_copy(data + header_length, payload, length);
@@ -354,46 +300,11 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
             lane = ep->peer->up[0];
         }
     }
-    mrail_tx_init(tx, ep, total, NULL);
     mrail_am_commit(ep, lane, tx, am_id, total);
     result = (ptrdiff_t)length;
 out:
     mrail_iface_leave(iface);
     return result;
-}
-
-int mrail_ep_am_zcopy(mrail_ep_t *ep, uint8_t am_id, const void *header,
-                      unsigned header_length, const mrail_iov_t *iov,
-                      unsigned iov_count, void *comp)
-{
-    size_t total = sizeof(mrail_data_hdr_t) + header_length;
-    mrail_iface_t *iface = ep->iface;
-    mrail_lane_t *lane;
-    mrail_tx_t *tx;
-    int ret;
-
-    for (unsigned i = 0; i < iov_count; ++i) {
-        total += iov[i].length;
-    }
-    mrail_iface_enter(iface);
-    lane = mrail_am_lane(ep, total, &ret);
-    if (lane == NULL) {
-        goto out;
-    }
-    tx = mrail_tx_get(&iface->engine->tx_small);
-    if (tx == NULL) {
-        ret = -EAGAIN;
-        goto out;
-    }
-    mrail_tx_init(tx, ep, sizeof(mrail_data_hdr_t) + header_length, comp);
-    mrail_copy(tx->hdr + 1, header, header_length);
-    mrail_copy(tx->iov, iov, iov_count * sizeof(*iov));
-    tx->iov_count = iov_count;
-    mrail_am_commit(ep, lane, tx, am_id, total);
-    ret = -EINPROGRESS;
-out:
-    mrail_iface_leave(iface);
-    return ret;
 }
 
 /* ---- acknowledgements --------------------------------------------------- */
@@ -508,8 +419,15 @@ void mrail_am_send_acks(mrail_engine_t *engine)
     }
 }
 
-static void mrail_am_acked(mrail_engine_t *engine, mrail_peer_t *peer,
-                           uint32_t ack)
+/* The message is the peer's now, or nobody's. */
+static void mrail_am_forget(mrail_tx_t *tx)
+{
+    mrail_list_del(&tx->list);
+    tx->lane->am_inflight -= tx->length;
+    mrail_tx_put(tx);
+}
+
+static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
 {
     /* Nothing before tx_acked, nothing that was not sent. */
     if ((ack == peer->tx_acked) || mrail_seq32_before(ack, peer->tx_acked) ||
@@ -526,24 +444,16 @@ static void mrail_am_acked(mrail_engine_t *engine, mrail_peer_t *peer,
         if (!mrail_seq32_before(tx->seq, ack)) {
             break;
         }
-        mrail_list_del(&tx->list);
-        tx->lane->am_inflight -= tx->length;
-        if (MRAIL_LIKELY(tx->done.comp == NULL)) {
-            mrail_tx_put(tx);
-        } else {
-            mrail_done_finish(engine, &tx->done, 0);
-        }
+        mrail_am_forget(tx);
     }
 }
 
-void mrail_am_fail(mrail_peer_t *peer, int status)
+void mrail_am_fail(mrail_peer_t *peer)
 {
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
 
-        mrail_list_del(&tx->list);
-        tx->lane->am_inflight -= tx->length;
-        mrail_done_finish(peer->engine, &tx->done, status);
+        mrail_am_forget(tx);
     }
 }
 
@@ -648,15 +558,14 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     if (mrail_seq16_before(lane->am_limit, credit)) {
         lane->am_limit = credit;
     }
-    mrail_am_acked(engine, lane->peer, be32toh(hdr->ack));
+    mrail_am_acked(lane->peer, be32toh(hdr->ack));
     if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
         lane->peer->ack_req_out = 0;
-        /* Asks again at the end of this round, unless a message does so. */
-        mrail_am_owe(engine, lane);
+        mrail_am_owe(engine, lane); /* another question may wait */
     }
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->ack_due = 1;
-        lane->ack_due_seq = be32toh(hdr->seq) + (hdr->type == MRAIL_DATA_AM);
+        lane->ack_due_seq = be32toh(hdr->seq);
         mrail_am_owe(engine, lane);
     }
 }

@@ -20,10 +20,6 @@ static mrail_engine_t *engine_instance;
 _Static_assert(sizeof(mrail_tx_t) <= MRAIL_TX_META, "tx descriptor grew");
 _Static_assert(sizeof(mrail_rx_t) <= MRAIL_RX_HEADROOM, "rx descriptor grew");
 _Static_assert(sizeof(mrail_data_hdr_t) == 24, "wire format");
-_Static_assert(sizeof(mrail_data_hdr_t) + MRAIL_AM_HDR_MAX +
-                       MRAIL_MAX_IOV * sizeof(mrail_iov_t) <=
-                   MRAIL_TX_SMALL_AREA,
-               "a zcopy's header and iov fit a small buffer");
 
 /* Registers a chunk and writes into each element what never changes. */
 static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
@@ -44,9 +40,7 @@ static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
         tx->mem = mem;
         tx->pool = pool;
         tx->hdr = (mrail_data_hdr_t *)((char *)tx + MRAIL_TX_META);
-        tx->iov = (mrail_iov_t *)((char *)(tx->hdr + 1) + MRAIL_AM_HDR_MAX);
         mrail_list_init(&tx->list);
-        mrail_list_init(&tx->done.list);
     }
     *priv_p = mem;
     return 0;
@@ -369,8 +363,6 @@ void mrail_engine_query(const mrail_engine_t *engine,
     attr_p->latency_s = 1e-6;
     attr_p->max_am_short = MRAIL_AM_SHORT_MAX;
     attr_p->max_am_bcopy = engine->config.seg_size;
-    attr_p->max_am_zcopy = engine->config.seg_size;
-    attr_p->max_am_hdr = MRAIL_AM_HDR_MAX;
     attr_p->max_put_short = MRAIL_AM_SHORT_MAX;
     attr_p->max_bcopy = engine->config.seg_size;
     attr_p->rkey_size = 4 + 4 * (size_t)engine->num_rails;

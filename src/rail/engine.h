@@ -24,7 +24,6 @@
 #define MRAIL_RX_HEADROOM 64    /* mrail_rx_t, before the data header */
 #define MRAIL_TX_SMALL_AREA 448 /* bytes of a small send buffer */
 #define MRAIL_AM_SHORT_MAX 256  /* bytes of header + payload */
-#define MRAIL_AM_HDR_MAX 128    /* bytes of am_zcopy's header */
 #define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its home lane */
 #define MRAIL_AM_EXPAND (64u << 10) /* bytes under way: open the other rails */
 #define MRAIL_REPOST_BATCH 8

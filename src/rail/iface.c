@@ -25,9 +25,6 @@ static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
         iface->params.complete(iface->params.arg, done->comp, done->status);
     }
     switch (done->kind) {
-    case MRAIL_DONE_TX:
-        mrail_tx_put(MRAIL_CONTAINER_OF(done, mrail_tx_t, done));
-        break;
     case MRAIL_DONE_OP:
         mrail_op_release(MRAIL_CONTAINER_OF(done, mrail_op_t, done));
         break;
@@ -332,14 +329,8 @@ int mrail_iface_create(mrail_engine_t *engine,
 static void mrail_iface_forget(mrail_iface_t *iface, mrail_peer_t *peer)
 {
     mrail_sync_t *sync;
-    mrail_tx_t *tx;
     mrail_op_t *op;
 
-    mrail_list_for_each(tx, &peer->unacked, mrail_tx_t, list) {
-        if (tx->done.iface == iface) {
-            tx->done.iface = NULL;
-        }
-    }
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
         if (op->done.iface == iface) {
             op->done.iface = NULL;

@@ -89,8 +89,6 @@ typedef struct mrail_engine_attr {
     double latency_s;     /* estimated one-way latency of a small message */
     size_t max_am_short;  /* bytes of header + payload of am_short */
     size_t max_am_bcopy;  /* bytes */
-    size_t max_am_zcopy;  /* bytes of header + payload */
-    size_t max_am_hdr;    /* bytes of am_zcopy's header */
     size_t max_put_short; /* bytes */
     size_t max_bcopy;     /* bytes of put_bcopy and get_bcopy */
     size_t rkey_size;     /* bytes of a packed key */
@@ -188,12 +186,6 @@ int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
 typedef size_t (*mrail_pack_func_t)(void *dest, void *arg);
 ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
                             mrail_pack_func_t pack, void *arg);
-
-/* The header is copied; the iov's memory may be reused when `comp` completes:
- * the peer has the message.  -EINPROGRESS, -EAGAIN, -ECONNRESET. */
-int mrail_ep_am_zcopy(mrail_ep_t *ep, uint8_t am_id, const void *header,
-                      unsigned header_length, const mrail_iov_t *iov,
-                      unsigned iov_count, void *comp);
 
 /*
  * Remote memory access.  Order between operations only across a fence.

@@ -9,7 +9,7 @@
 #include "rail/peer.h"
 
 /* A completion that waits for its iface's own progress call. */
-typedef enum mrail_done_kind { MRAIL_DONE_TX, MRAIL_DONE_OP, MRAIL_DONE_SYNC }
+typedef enum mrail_done_kind { MRAIL_DONE_OP, MRAIL_DONE_SYNC }
     mrail_done_kind_t;
 
 typedef struct mrail_done {
@@ -23,17 +23,13 @@ typedef struct mrail_done {
 /* An active message, kept until the peer has acknowledged it, so that it can
  * be sent again through another rail. */
 typedef struct mrail_tx {
-    mrail_done_t done;
     mrail_list_t list; /* peer->unacked */
     mrail_mem_t *mem;  /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;
     uint32_t seq;
-    uint32_t length;   /* bytes on the wire */
-    uint32_t hdr_length; /* bytes at `hdr`, data header included */
-    unsigned iov_count;
-    mrail_data_hdr_t *hdr; /* wire image; the iovs follow it in memory */
-    mrail_iov_t *iov;
+    uint32_t length;       /* bytes on the wire */
+    mrail_data_hdr_t *hdr; /* wire image; the payload follows it */
 } mrail_tx_t;
 
 typedef enum mrail_op_kind { MRAIL_OP_PUT, MRAIL_OP_GET, MRAIL_OP_VISIBLE }
@@ -94,7 +90,7 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
                    const struct ibv_wc *wc);
 void mrail_am_request_ack(mrail_peer_t *peer);
 void mrail_am_send_acks(mrail_engine_t *engine);
-void mrail_am_fail(mrail_peer_t *peer, int status);
+void mrail_am_fail(mrail_peer_t *peer);
 
 /* ---- rma.c ---- */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);

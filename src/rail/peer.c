@@ -172,7 +172,7 @@ void mrail_peer_fail(mrail_peer_t *peer, int status)
     if ((peer->dead == 1) && mrail_peer_drained(peer)) {
         peer->dead = 2;
         ++peer->engine->num_dead;
-        mrail_am_fail(peer, status);
+        mrail_am_fail(peer);
         mrail_rma_fail(peer, status);
         mrail_sync_fail(peer, status);
     }

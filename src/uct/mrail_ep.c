@@ -102,29 +102,47 @@ ssize_t uct_mrail_ep_am_bcopy(uct_ep_h tl_ep, uint8_t id,
     return length_or_status(ret);
 }
 
+typedef struct zcopy_pack {
+    const void *header;
+    unsigned header_length;
+    mrail_iov_t iov[MRAIL_MAX_IOV];
+    int iov_count;
+} zcopy_pack_t;
+
+static size_t pack_zcopy(void *dest, void *arg)
+{
+    const zcopy_pack_t *pack = arg;
+    char *p = dest;
+
+    memcpy(p, pack->header, pack->header_length);
+    p += pack->header_length;
+    for (int i = 0; i < pack->iov_count; ++i) {
+        memcpy(p, pack->iov[i].buffer, pack->iov[i].length);
+        p += pack->iov[i].length;
+    }
+    return (size_t)(p - (char *)dest);
+}
+
+/* Copies, and is complete at once: docs/decisions/0007 says why. */
 ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
                                    const void *header, unsigned header_length,
                                    const uct_iov_t *iov, size_t iovcnt,
                                    unsigned flags, uct_completion_t *comp)
 {
+    zcopy_pack_t pack = {.header = header, .header_length = header_length};
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
-    mrail_iov_t engine_iov[MRAIL_MAX_IOV];
-    int count = convert_iov(iov, iovcnt, engine_iov);
-    int ret;
+    ptrdiff_t ret;
 
-    if (count < 0) {
-        return uct_mrail_status(count);
+    pack.iov_count = convert_iov(iov, iovcnt, pack.iov);
+    if (pack.iov_count < 0) {
+        return uct_mrail_status(pack.iov_count);
     }
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    ret = mrail_ep_am_zcopy(ep->ep, id, header, header_length, engine_iov,
-                            (unsigned)count, comp);
-    if (ret == 0 || ret == -EINPROGRESS) {
-        UCT_TL_EP_STAT_OP(&ep->super, AM, ZCOPY,
-                          header_length + uct_iov_total_length(iov, iovcnt));
-    }
-    return uct_mrail_status(ret);
+    ret = mrail_ep_am_bcopy(ep->ep, id, pack_zcopy, &pack);
+    UCT_TL_EP_STAT_OP_IF_SUCCESS(ret, &ep->super, AM, ZCOPY, ret);
+    return (ret < 0) ? uct_mrail_status((int)ret) : UCS_OK;
 }
 
 /* ---- remote memory ------------------------------------------------------ */

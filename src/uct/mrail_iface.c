@@ -48,8 +48,8 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->cap.am.max_short = iface->attr.max_am_short;
     attr->cap.am.max_bcopy = iface->attr.max_am_bcopy;
     attr->cap.am.min_zcopy = 0;
-    attr->cap.am.max_zcopy = iface->attr.max_am_zcopy;
-    attr->cap.am.max_hdr = iface->attr.max_am_hdr;
+    attr->cap.am.max_zcopy = iface->attr.max_am_bcopy;
+    attr->cap.am.max_hdr = iface->attr.max_am_bcopy;
     attr->cap.am.max_iov = MRAIL_MAX_IOV;
     attr->cap.am.opt_zcopy_align = 1;
     attr->cap.am.align_mtu = 1;
