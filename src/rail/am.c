@@ -345,9 +345,7 @@ static int mrail_am_ask(mrail_peer_t *peer)
         (mrail_peer_num_up(peer) == 0)) {
         return 0;
     }
-    ret = mrail_am_post_ack(
-        mrail_list_head(&peer->unacked, mrail_tx_t, list)->lane,
-        MRAIL_DATA_ACK_REQ);
+    ret = mrail_am_post_ack(peer->up[0], MRAIL_DATA_ACK_REQ);
     peer->ack_req_out = (ret == 0);
     return ret;
 }
@@ -359,17 +357,18 @@ void mrail_am_request_ack(mrail_peer_t *peer)
 }
 
 /* The peer's window is too small for what it has to say.  Twice as much, while
- * there is memory for it; an equal part of that memory is kept for every peer,
- * so that the first ones do not get ahead of the others. */
-static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane)
+ * there is memory for it; an equal part of `most` credits is kept for every
+ * peer, so that the first ones do not get ahead of the others. */
+static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
+                          unsigned most)
 {
     unsigned more = lane->credits;
 
-    if (lane->credits + more > MRAIL_AM_CREDITS_MAX) {
+    if (lane->credits + more > most) {
         return;
     }
     pthread_mutex_lock(&engine->ctl_lock);
-    if ((lane->credits + more <= MRAIL_AM_CREDITS_MAX / engine->num_peers) &&
+    if ((lane->credits + more <= most / engine->num_peers) &&
         (engine->grown + more <= MRAIL_GROWN_MAX) &&
         (lane->rail->srq_used + more <= lane->rail->srq_depth / 2) &&
         (mrail_lane_add_buffers(engine, lane, more) == 0)) {
@@ -395,10 +394,11 @@ static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
         }
         lane->ack_due = 0;
     } else if (mrail_am_has_news(lane)) {
-        /* A larger window needs such messages less often. */
+        /* A larger window needs such messages less often: pleasant, while who
+         * has to wait needs one. */
         if (++lane->news == MRAIL_AM_NEWS_GROW) {
             lane->news = 0;
-            mrail_am_grow(engine, lane);
+            mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
         }
         if (mrail_am_post_ack(lane, 0) != 0) {
             return -EAGAIN;
@@ -594,7 +594,7 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
         rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
         ++engine->counters.am_received;
         if (MRAIL_UNLIKELY(rx->hdr->flags & MRAIL_DATA_HUNGRY)) {
-            mrail_am_grow(engine, lane);
+            mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX);
         }
         mrail_am_accept(engine, lane->peer, rx);
     } else {

@@ -123,6 +123,11 @@ void mrail_lane_free_buffers(mrail_lane_t *lane)
     }
 }
 
+static unsigned mrail_lane_reserve(const mrail_lane_t *lane)
+{
+    return MRAIL_NEWS_RESERVE + ((lane->slot == 0) ? MRAIL_ACK_RESERVE : 0);
+}
+
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
  * with a quarter.  Nobody takes more than a sixteenth of what is left in the
  * rail's SRQ, so that a small one, too, has room for many peers. */
@@ -141,8 +146,8 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     if (lane->slot != 0) {
         credits = MRAIL_MAX(credits / 4, 4u);
     }
-    while ((credits > 2) && (credits + MRAIL_ACK_RESERVE > left / 16)) {
-        credits /= 2;
+    while ((credits > 2) && (credits + mrail_lane_reserve(lane) > left / 16)) {
+        credits = MRAIL_MAX(credits / 2, 2u);
     }
     lane->credits = credits;
     lane->am_granted = lane->am_told = (uint16_t)credits;
@@ -196,7 +201,8 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
     if (lane->am_lane) {
         ret = mrail_lane_add_buffers(engine, lane,
-                                     lane->credits + MRAIL_ACK_RESERVE);
+                                     lane->credits +
+                                         mrail_lane_reserve(lane));
         if (ret != 0) {
             goto err_destroy_qp;
         }

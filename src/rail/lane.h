@@ -13,11 +13,12 @@
 #include "rail/rail.h"
 #include "rail/sched.h"
 
-/* Receive buffers per lane beyond its credits, for what takes no credit: each
- * end has at most one standalone ACK_REQ and one answer under way on a lane.
- * News about credits are sent for every half window that was consumed, and a
- * peer that has not read them cannot send more than one window: two. */
-#define MRAIL_ACK_RESERVE 4
+/* Receive buffers per lane beyond its credits, for what takes no credit.  News
+ * about credits are sent for every half window that was consumed, and a peer
+ * that has not read them cannot send more than one window: two.  On a peer's
+ * first lane each end has, besides, at most one ACK_REQ and one answer. */
+#define MRAIL_NEWS_RESERVE 2
+#define MRAIL_ACK_RESERVE 2
 
 typedef enum mrail_lane_state {
     MRAIL_LANE_IDLE,       /* no QP */
