@@ -94,6 +94,7 @@ struct mrail_engine {
     mrail_pool_t syncs;
     mrail_pool_t groups;
     mrail_list_t active;    /* peers to look at in progress */
+    unsigned visits;        /* calls that are going through them */
     mrail_list_t acks;      /* lanes that owe an answer */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];

@@ -109,32 +109,42 @@ static int mrail_rail_skip(mrail_rail_t *rail)
     return (rail->idle >= MRAIL_RAIL_QUIET) && ((++rail->idle & 7) != 0);
 }
 
-static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned rail,
+/* A callback may poll again: then the inner call goes on with the batch of the
+ * outer one, and no completion is seen before an earlier one. */
+static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
                                        mrail_ns_t *now_ns)
 {
-    struct ibv_wc wc[16];
+    mrail_rail_t *rail = &engine->rails[index];
+    unsigned count = 0;
     int n;
 
-    n = ibv_poll_cq(engine->rails[rail].cq, MRAIL_ARRAY_SIZE(wc), wc);
-    if (n <= 0) {
-        ++engine->rails[rail].idle;
-        /* Less than a batch goes back when there is nothing better to do. */
-        mrail_rx_flush(engine, rail);
-        return 0;
+    if (MRAIL_LIKELY(rail->next_wc == rail->num_wc)) {
+        n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
+        if (n <= 0) {
+            ++rail->idle;
+            /* Less than a batch goes back when there is nothing better to
+             * do. */
+            mrail_rx_flush(engine, index);
+            return 0;
+        }
+        rail->next_wc = 0;
+        rail->num_wc = (unsigned)n;
     }
-    engine->rails[rail].idle = 0;
-    for (int i = 0; i < n; ++i) {
-        const uint64_t id = wc[i].wr_id;
+    rail->idle = 0;
+    while (rail->next_wc < rail->num_wc) {
+        const struct ibv_wc *wc = &rail->wc[rail->next_wc++];
 
-        if (!(id & MRAIL_WR_MARKER) && (id & MRAIL_WR_RECV)) {
+        ++count;
+        if (!(wc->wr_id & MRAIL_WR_MARKER) && (wc->wr_id & MRAIL_WR_RECV)) {
             mrail_am_recv(engine,
-                          (mrail_rx_t *)(uintptr_t)(id & ~MRAIL_WR_RECV),
-                          &wc[i]);
+                          (mrail_rx_t *)(uintptr_t)(wc->wr_id &
+                                                    ~MRAIL_WR_RECV),
+                          wc);
         } else {
-            mrail_engine_send_done(engine, &wc[i], now_ns);
+            mrail_engine_send_done(engine, wc, now_ns);
         }
     }
-    return (unsigned)n;
+    return count;
 }
 
 static void mrail_engine_check_failed(mrail_engine_t *engine)
@@ -160,6 +170,8 @@ static void mrail_engine_check_failed(mrail_engine_t *engine)
 static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
 {
     mrail_peer_t *peer, *tmp;
+    /* A callback may poll again; the outer call's `tmp` must stay listed. */
+    int outermost = (engine->visits++ == 0);
 
     if (*now_ns == 0) {
         *now_ns = mrail_clock_now();
@@ -168,7 +180,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
                              active) {
         if (MRAIL_UNLIKELY(peer->dead)) {
             mrail_peer_fail(peer, peer->failed);
-            if (peer->dead == 2) {
+            if ((peer->dead == 2) && outermost) {
                 mrail_list_del(&peer->active);
             }
             continue;
@@ -177,11 +189,12 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
         if (!mrail_list_empty(&peer->syncs)) {
             mrail_sync_check(peer, *now_ns);
         }
-        if (mrail_list_empty(&peer->uncut) &&
+        if (outermost && mrail_list_empty(&peer->uncut) &&
             mrail_list_empty(&peer->syncs)) {
             mrail_list_del(&peer->active);
         }
     }
+    --engine->visits;
 }
 
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)

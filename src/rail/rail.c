@@ -173,6 +173,13 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
         return -errno;
     }
     rail->srq_depth = srq_init.attr.max_wr; /* may be more than asked for */
+    /* Beside every receive; the other half is for markers and flushed sends. */
+    rail->max_segs = MRAIL_SEGS_MIN;
+    if ((unsigned)rail->cq->cqe > rail->srq_depth) {
+        rail->max_segs =
+            MRAIL_MAX(((unsigned)rail->cq->cqe - rail->srq_depth) / 2,
+                      rail->max_segs);
+    }
     rail->flush_mr = mrail_rail_alloc(
         rail, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &page);
     rail->flush_page = page;

@@ -20,6 +20,8 @@
 #define MRAIL_SRQ_DEPTH 4096  /* receive buffers of all lanes of a rail that
                                  are asked for */
 #define MRAIL_CQ_DEPTH 8192   /* receives + signalled sends */
+#define MRAIL_POLL_BATCH 16
+#define MRAIL_SEGS_MIN 64     /* of PUTs and GETs, posted on a rail */
 
 typedef struct mrail_rail {
     unsigned index;
@@ -32,6 +34,11 @@ typedef struct mrail_rail {
     unsigned srq_used;    /* buffers promised to lanes; control lock */
     int has_lanes;        /* atomic: there may be completions */
     unsigned idle;        /* data: polls in a row that found nothing */
+    struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
+    unsigned num_wc;      /* ... of them */
+    unsigned next_wc;     /* ... first one to look at */
+    unsigned num_segs;    /* data: segments that the CQ has not returned */
+    unsigned max_segs;    /* ... at most, so that it cannot overflow */
     unsigned max_rd_atomic;
     enum ibv_mtu mtu;
 

@@ -150,6 +150,7 @@ static int mrail_seg_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
     op->left -= length;
     ++op->pending;
     lane->sched.inflight += length;
+    ++lane->rail->num_segs;
     lane->dirty |= (op->kind == MRAIL_OP_PUT);
     ++engine->counters.segments;
     return 0;
@@ -162,6 +163,7 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
 
         lane->sched.usable =
             (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
+            (lane->rail->num_segs < lane->rail->max_segs) &&
             (lane->sched.inflight < (1ull << 30)) &&
             ((peer->pin == NULL) || (lane == peer->pin));
     }
@@ -218,6 +220,7 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
     mrail_peer_t *peer = op->peer;
 
     lane->sched.inflight -= seg->length;
+    --lane->rail->num_segs;
     if (MRAIL_LIKELY(status == 0) && (seg->length >= 4096)) {
         mrail_tele_window_add(&lane->sched.meter, seg->length, seg->post_ns,
                               now_ns);

@@ -102,14 +102,28 @@ static int mrail_sync_step(mrail_peer_t *peer, mrail_sync_t *sync,
     return 1;
 }
 
+/* The first that is complete; NULL: none. */
+static mrail_sync_t *mrail_sync_next_done(mrail_peer_t *peer,
+                                          mrail_ns_t now_ns)
+{
+    mrail_sync_t *sync;
+
+    mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
+        if (mrail_sync_step(peer, sync, now_ns)) {
+            return sync;
+        }
+    }
+    return NULL;
+}
+
+/* From the start after each: the completion of one may fence or flush the
+ * peer, and so end up here again and finish any of the others. */
 void mrail_sync_check(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    mrail_sync_t *sync, *tmp;
+    mrail_sync_t *sync;
 
-    mrail_list_for_each_safe(sync, tmp, &peer->syncs, mrail_sync_t, list) {
-        if (mrail_sync_step(peer, sync, now_ns)) {
-            mrail_sync_finish(peer, sync, 0);
-        }
+    while ((sync = mrail_sync_next_done(peer, now_ns)) != NULL) {
+        mrail_sync_finish(peer, sync, 0);
     }
 }
 
