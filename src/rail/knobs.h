@@ -46,8 +46,8 @@
       "size.")                                                                \
     X(AM_CREDITS, "32", UINT, am_credits,                                     \
       "Active messages that a peer may have under way on its first lane, 4\n" \
-      "to 1024, and a quarter of it on each other rail; each takes a receive\n" \
-      "buffer there. A peer that uses them up gets more, up to 512.")                             \
+      "to 1024, and a quarter of it on each other rail; each takes a\n"       \
+      "receive buffer there. A peer that uses them up gets more, up to 512.") \
     X(TX_DEPTH, "256", UINT, tx_depth,                                        \
       "Send queue entries of a peer's first QP, 16 to 4096; the others have\n" \
       "a quarter.")                              \
