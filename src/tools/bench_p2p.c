@@ -150,7 +150,8 @@ static void run_kernel(const pair_t *pair,
     int ok;
 
     result->data_ok = 1;
-    result->times_s = mrail_bench_allocate(options->iterations * sizeof(double));
+    result->times_s =
+        mrail_bench_allocate(options->iterations * sizeof(double));
     for (unsigned i = 0; i < total; ++i) {
         one_round(pair, options, kernel, both, i, result);
     }
@@ -218,7 +219,8 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
     bytes = pair->size * pair->window;
     pair->send = mrail_bench_allocate(bytes);
     pair->recv = mrail_bench_allocate(bytes);
-    pair->requests = mrail_bench_allocate(pair->window * sizeof(*pair->requests));
+    pair->requests =
+        mrail_bench_allocate(pair->window * sizeof(*pair->requests));
     /* A round trip of a large message needs no company to be timed well. */
     window = pair->window;
     pair->phase = 0;
