@@ -52,8 +52,9 @@
       "Send queue entries of a peer's first QP, 16 to 4096; the others have\n" \
       "a quarter.")                              \
     X(SEGMENT, "auto", SIZE, segment,                                         \
-      "Bytes of one segment of a large PUT or GET; 'auto' derives it from\n"  \
-      "the bandwidth-delay product, clamped to 16k..256k.")                   \
+      "Bytes of one segment of a large PUT or GET; 'auto' is 1 ms of work\n"  \
+      "at the measured speed, 64k to 1M, less at the end of the work, and\n"  \
+      "16M where a peer can have one lane only.")                             \
     X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                              \
       "A PUT or GET below this size travels whole on one lane.")              \
     X(WINDOW, "auto", SIZE, window,                                           \

@@ -172,7 +172,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
         .recv_cq = rail->cq,
         .srq = rail->srq,
         .cap = {.max_send_wr = depth,
-                .max_send_sge = 1 + MRAIL_MAX_IOV,
+                .max_send_sge = MRAIL_MAX_IOV,
                 .max_inline_data = rail->attr.max_inline},
     };
     struct ibv_qp_attr attr = {

@@ -199,7 +199,7 @@ static int mrail_rail_probe_inline(mrail_rail_t *rail,
             .recv_cq = rail->cq,
             .srq = rail->srq,
             .cap = {.max_send_wr = config->tx_depth,
-                    .max_send_sge = 1 + MRAIL_MAX_IOV,
+                    .max_send_sge = MRAIL_MAX_IOV,
                     .max_inline_data = sizes[i]},
         };
         struct ibv_qp *qp = ibv_create_qp(rail->pd, &init);

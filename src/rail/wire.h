@@ -21,7 +21,8 @@ typedef enum mrail_data_type {
 } mrail_data_type_t;
 
 enum {
-    MRAIL_DATA_ACK_REQ = 1 << 0, /* answer on this lane, soon */
+    MRAIL_DATA_ACK_REQ = 1 << 0, /* answer on this lane once all
+                                     before seq has arrived */
     MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ of this lane */
     MRAIL_DATA_HUNGRY = 1 << 2,  /* the sender had to wait for credits */
 };
