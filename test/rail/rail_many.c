@@ -86,7 +86,7 @@ static int send_some(job_t *job, unsigned first, unsigned last)
 
         while ((ret = mrail_ep_am_bcopy(ep, 1, pack, &p)) == -EAGAIN) {
             if (mrail_iface_progress(job->iface) == 0) {
-                usleep(200); /* 65 processes share the machine */
+                usleep(1000); /* 65 processes share the machine */
             }
         }
         if (ret < 0) {

@@ -18,8 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A queue pair that found no credit asks again after this time. */
+/* A queue pair that found no credit asks again after a part of the time it has
+ * waited: soon when the receiver is at work, and seldom when many wait and the
+ * asking would take the processor from the receiver. */
+#define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
+#define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
 /* Most time to send what a queue pair that is destroyed has left. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
 /* Runs of one round, so that receiving gets its turn. */
@@ -303,6 +307,17 @@ static tx_result_t tx_wait(sroce_host_qp_t *qp, sroce_counter_t why,
     return TX_WAIT;
 }
 
+static tx_result_t tx_wait_credit(sroce_host_qp_t *qp, mrail_ns_t now_ns)
+{
+    mrail_ns_t waited_ns =
+        (qp->credit_since_ns != 0) ? now_ns - qp->credit_since_ns : 0;
+    mrail_ns_t pause_ns =
+        MRAIL_MAX(waited_ns / TX_CREDIT_RETRY_PART, TX_CREDIT_RETRY_NS);
+
+    return tx_wait(qp, SROCE_CNT_WAIT_CREDIT,
+                   now_ns + MRAIL_MIN(pause_ns, TX_CREDIT_RETRY_MAX_NS));
+}
+
 static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
 {
     sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
@@ -375,8 +390,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     if (inside) {
         num = sroce_credit_take_turn(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {
-            return tx_wait(qp, SROCE_CNT_WAIT_CREDIT,
-                           now_ns + TX_CREDIT_RETRY_NS);
+            return tx_wait_credit(qp, now_ns);
         }
         max_bytes = MRAIL_MIN(max_bytes, num * info->next_bytes);
     }
@@ -435,7 +449,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
             tx_load_drop(ctx, &load, SROCE_CNT_DROP_SEND, 0);
             return TX_SENT;
         }
-        return tx_wait(qp, SROCE_CNT_WAIT_CREDIT, now_ns + TX_CREDIT_RETRY_NS);
+        return tx_wait_credit(qp, now_ns);
     }
     tx_load_emit(ctx, &load, inside, now_ns);
     return TX_SENT;
@@ -480,8 +494,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
 
     if (MRAIL_UNLIKELY(qp->held != NULL)) {
         if (!tx_parcel_try(ctx, qp->held)) {
-            return tx_wait(qp, SROCE_CNT_WAIT_CREDIT,
-                           now_ns + TX_CREDIT_RETRY_NS);
+            return tx_wait_credit(qp, now_ns);
         }
         free(qp->held);
         qp->held = NULL;
