@@ -149,6 +149,9 @@ static int mrail_seg_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
     op->remote_address += length;
     op->left -= length;
     ++op->pending;
+    if (lane->sched.inflight == 0) {
+        lane->sched.since_ns = now_ns;
+    }
     lane->sched.inflight += length;
     ++lane->rail->num_segs;
     lane->dirty |= (op->kind == MRAIL_OP_PUT);
@@ -217,9 +220,9 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
 {
     mrail_lane_t *lane = seg->lane;
     mrail_op_t *op = seg->op;
-    mrail_peer_t *peer = op->peer;
 
     lane->sched.inflight -= seg->length;
+    lane->sched.since_ns = now_ns;
     --lane->rail->num_segs;
     if (MRAIL_LIKELY(status == 0) && (seg->length >= 4096)) {
         mrail_tele_window_add(&lane->sched.meter, seg->length, seg->post_ns,
@@ -230,9 +233,8 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
         op->done.status = status;
     }
     --op->pending;
-    if (!mrail_list_empty(&peer->uncut)) {
-        mrail_rma_pump(peer, now_ns);
-    }
+    /* What is uncut waits until all rails were looked at: to choose well, the
+     * loads of all lanes must be known. */
     if ((op->pending == 0) && (op->left == 0)) {
         mrail_op_finish(op, op->done.status);
     }

@@ -30,13 +30,27 @@ static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
     return (n == 0) ? 0 : (sum / n);
 }
 
-/* share: bytes of all work, done or not, that fall to this lane.  What is left
- * of it is cut into equal pieces, so that all lanes end together. */
+/* Bytes under way that are not through yet: of the oldest segment, which takes
+ * about MRAIL_SCHED_SEGMENT_NS, a part is. */
+static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
+                                  mrail_ns_t now_ns)
+{
+    mrail_ns_t served_ns =
+        (now_ns > lane->since_ns) ? now_ns - lane->since_ns : 0;
+    double served;
+
+    served_ns = MRAIL_MIN(served_ns, MRAIL_SCHED_SEGMENT_NS);
+    served = rate * (double)served_ns / MRAIL_NS_PER_SEC;
+    return MRAIL_MAX((double)lane->inflight - served, 0.0);
+}
+
+/* left: bytes that are still to come to this lane.  They are cut into equal
+ * pieces, so that all lanes end together. */
 static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
-                                  double share, size_t limit,
+                                  double left, size_t limit,
                                   const mrail_sched_params_t *params)
 {
-    double target, left = share - (double)lane->inflight, pieces;
+    double target, pieces;
     size_t segment;
 
     if (params->segment != 0) {
@@ -78,21 +92,23 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
 }
 
 typedef struct mrail_sched_total {
-    double mean;     /* bytes/s */
-    double rate;     /* bytes/s, of all lanes that take part */
-    double inflight; /* bytes */
+    double mean;    /* bytes/s */
+    double rate;    /* bytes/s, of all lanes that take part */
+    double backlog; /* bytes */
 } mrail_sched_total_t;
 
 static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
-                            mrail_sched_total_t *total)
+                            mrail_ns_t now_ns, mrail_sched_total_t *total)
 {
     total->mean = mrail_sched_mean_rate(lanes, count);
     total->rate = 0;
-    total->inflight = 0;
+    total->backlog = 0;
     for (unsigned i = 0; i < count; ++i) {
         if (lanes[i]->usable || (lanes[i]->inflight != 0)) {
-            total->rate += mrail_sched_rate(lanes[i], total->mean);
-            total->inflight += (double)lanes[i]->inflight;
+            double rate = mrail_sched_rate(lanes[i], total->mean);
+
+            total->rate += rate;
+            total->backlog += mrail_sched_backlog(lanes[i], rate, now_ns);
         }
     }
 }
@@ -106,24 +122,24 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     double best_s = 0, best_slack_s = 0, all_s, work;
     int best = -1;
 
-    mrail_sched_sum(lanes, count, &total);
-    work = total.inflight + (double)queued;
+    mrail_sched_sum(lanes, count, now_ns, &total);
+    work = total.backlog + (double)queued;
     for (unsigned i = 0; i < count; ++i) {
         const mrail_sched_lane_t *lane = lanes[i];
         double rate = mrail_sched_rate(lane, total.mean);
+        double backlog = mrail_sched_backlog(lane, rate, now_ns), finish_s;
         size_t segment, window;
-        double finish_s;
 
         if (!lane->usable || (rate <= 0)) {
             continue;
         }
-        segment = mrail_sched_segment(lane, rate, work * rate / total.rate,
-                                      limit, params);
+        segment = mrail_sched_segment(
+            lane, rate, work * rate / total.rate - backlog, limit, params);
         window = mrail_sched_window(lane, rate, segment, params);
         if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
             continue;
         }
-        finish_s = (double)(lane->inflight + segment) / rate;
+        finish_s = (backlog + (double)segment) / rate;
         if ((best < 0) || (finish_s < best_s)) {
             best = (int)i;
             best_s = finish_s;
@@ -138,7 +154,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
      * would finish later than that waits for a faster one, unless it has been
      * idle for as long as the segment takes: then the others are not moving. */
     all_s = work / total.rate;
-    if ((best_s > all_s + best_slack_s) && (total.inflight > 0) &&
+    if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
         ((double)(now_ns - lanes[best]->meter.last_ns) <
          best_s * MRAIL_NS_PER_SEC)) {
         return -1;

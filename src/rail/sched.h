@@ -17,6 +17,7 @@ typedef struct mrail_sched_lane {
     mrail_tele_window_t meter; /* measured throughput */
     uint64_t nominal;          /* bytes/s, of the port, shared by its lanes */
     uint64_t inflight;         /* bytes posted and not completed */
+    mrail_ns_t since_ns;       /* the oldest of them are served since then */
     int usable;                /* may take a segment now */
 } mrail_sched_lane_t;
 
