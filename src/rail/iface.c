@@ -97,16 +97,17 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
     }
 }
 
-/* A rail that has been quiet for this many polls is looked at in only one
- * of eight: an empty poll costs, and a small message uses one rail. */
+/* One of many rails that has been quiet for this many polls is looked at in
+ * only one of eight: an empty poll costs, and a small message uses one rail. */
 #define MRAIL_RAIL_QUIET 512
 
-static int mrail_rail_skip(mrail_rail_t *rail)
+static int mrail_rail_skip(mrail_rail_t *rail, int only)
 {
     if (!__atomic_load_n(&rail->has_lanes, __ATOMIC_RELAXED)) {
         return 1;
     }
-    return (rail->idle >= MRAIL_RAIL_QUIET) && ((++rail->idle & 7) != 0);
+    return (rail->idle >= MRAIL_RAIL_QUIET) && !only &&
+           ((++rail->idle & 7) != 0);
 }
 
 /* A callback may poll again: then the inner call goes on with the batch of the
@@ -205,7 +206,8 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     engine->current = current;
     engine->num_events = 0;
     for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
-        if (!mrail_rail_skip(&engine->rails[rail])) {
+        if (!mrail_rail_skip(&engine->rails[rail],
+                             engine->num_rails == 1)) {
             engine->num_events += mrail_engine_poll_rail(engine, rail, &now_ns);
         }
     }
