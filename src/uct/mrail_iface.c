@@ -32,6 +32,11 @@
 #define CAP_FLAGS_INTER_NODE 0
 #endif
 
+/* Packets should begin where a cache line and the largest PCIe payload do: UCP
+ * sends what is before such an address in a piece of its own. */
+#define ALIGN_BEST 512
+#define MAX_MTU 4096
+
 static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
 {
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
@@ -59,16 +64,16 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->cap.put.min_zcopy = 0;
     attr->cap.put.max_zcopy = SIZE_MAX;
     attr->cap.put.max_iov = MRAIL_MAX_IOV;
-    attr->cap.put.opt_zcopy_align = 1;
-    attr->cap.put.align_mtu = 1;
+    attr->cap.put.opt_zcopy_align = ALIGN_BEST;
+    attr->cap.put.align_mtu = MAX_MTU;
 
     attr->cap.get.max_short = iface->attr.max_bcopy;
     attr->cap.get.max_bcopy = iface->attr.max_bcopy;
     attr->cap.get.min_zcopy = 0;
     attr->cap.get.max_zcopy = SIZE_MAX;
     attr->cap.get.max_iov = MRAIL_MAX_IOV;
-    attr->cap.get.opt_zcopy_align = 1;
-    attr->cap.get.align_mtu = 1;
+    attr->cap.get.opt_zcopy_align = ALIGN_BEST;
+    attr->cap.get.align_mtu = MAX_MTU;
 
     attr->latency = ucs_linear_func_make(iface->attr.latency_s, 0);
     attr->bandwidth.dedicated = 0;

@@ -16,6 +16,9 @@ info()
 
 info "$tmp/d" -d -t mrail
 expect 'ucx_info -d shows the transport' "$tmp/d" 'Transport: mrail$'
+expect 'READs begin where a PCIe payload does' "$tmp/d" \
+    'get_opt_zcopy_align: <= 512'
+expect 'WRITEs, too' "$tmp/d" 'put_opt_zcopy_align: <= 512'
 expect 'ucx_info -d shows the device' "$tmp/d" 'Device: mrail:1$'
 expect 'it connects to interfaces' "$tmp/d" 'connection: to iface'
 expect 'it handles peer failure' "$tmp/d" 'error handling:.*peer failure'

@@ -175,6 +175,7 @@ struct sroce_host_ctx {
     mrail_list_t ready;
     mrail_list_t waiting;
     mrail_ns_t next_wake_ns; /* least wake_ns of the waiting */
+    int worked;     /* packets came or went since this was last cleared */
     int look_again; /* something arrived: the waiting may have small packets */
     mrail_list_t delayed;    /* of sroce_host_parcel_t, by due_ns */
     size_t delayed_bytes;

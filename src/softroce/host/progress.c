@@ -65,6 +65,7 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
         ctx->rx_skipped = 0;
         num = sroce_net_rx(ctx, PROGRESS_RX_MESSAGES, now_ns);
         ctx->look_again |= (num != 0);
+        ctx->worked |= (num != 0);
     }
     if (sroce_dev_deadline(ctx->core) <= now_ns) {
         sroce_dev_timers(ctx->core, now_ns);

@@ -609,6 +609,7 @@ void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
             break;
         case TX_SENT:
             tx_place(qp, SROCE_QP_READY);
+            ctx->worked = 1;
             ++runs;
             break;
         }

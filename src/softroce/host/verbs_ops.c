@@ -6,9 +6,12 @@
 #include <sched.h>
 #include <string.h>
 
-/* An application that found nothing so many times in a row lets others run:
+/* An application that found nothing to do so many times in a row lets others run:
  * with more ranks than cores the one it waits for may not be running. */
 #define OPS_EMPTY_POLLS 20
+/* Rounds of one poll while packets come and go, and complete nothing yet: a
+ * transfer does not wait for the application's next look. */
+#define OPS_POLL_ROUNDS 4
 
 #define OPS_EAGER_POSTS 4
 #define OPS_BURST_POSTS 32
@@ -33,11 +36,25 @@ static void ops_disarm(sroce_host_ctx_t *ctx)
     }
 }
 
+static int ops_poll_rounds(sroce_host_cq_t *cq, int num, struct ibv_wc *wc)
+{
+    sroce_host_ctx_t *ctx = cq->ctx;
+    unsigned rounds = 0;
+    int got;
+
+    do {
+        ctx->worked = 0;
+        sroce_progress(ctx);
+        got = sroce_cq_poll(cq->core, num, wc);
+    } while ((got == 0) && ctx->worked && (++rounds < OPS_POLL_ROUNDS));
+    return got;
+}
+
 static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
 {
     sroce_host_cq_t *cq = sroce_host_cq(ibv_cq);
     sroce_host_ctx_t *ctx = cq->ctx;
-    int got;
+    int got, worked;
 
     if (!sroce_host_is_mine(ctx)) {
         return 0;
@@ -46,15 +63,16 @@ static int ops_poll_cq(struct ibv_cq *ibv_cq, int num, struct ibv_wc *wc)
     pthread_mutex_lock(&ctx->lock);
     ops_disarm(ctx);
     ++ctx->poll_epoch;
+    ctx->worked = 0;
     got = sroce_cq_poll(cq->core, num, wc);
     if (got == 0) {
-        sroce_progress(ctx);
-        got = sroce_cq_poll(cq->core, num, wc);
+        got = ops_poll_rounds(cq, num, wc);
     } else if (!mrail_list_empty(&ctx->ready)) {
         sroce_tx_round(ctx, mrail_clock_now());
     }
+    worked = ctx->worked;
     pthread_mutex_unlock(&ctx->lock);
-    if (got != 0) {
+    if ((got != 0) || worked) {
         ops_empty_polls = 0;
     } else if (++ops_empty_polls >= OPS_EMPTY_POLLS) {
         sched_yield();
