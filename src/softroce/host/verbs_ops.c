@@ -6,8 +6,8 @@
 #include <sched.h>
 #include <string.h>
 
-/* An application that found nothing to do so many times in a row lets others run:
- * with more ranks than cores the one it waits for may not be running. */
+/* An application that found nothing to do so many times in a row lets others
+ * run: with more ranks than cores the one it waits for may not be running. */
 #define OPS_EMPTY_POLLS 20
 /* Rounds of one poll while packets come and go, and complete nothing yet: a
  * transfer does not wait for the application's next look. */
