@@ -467,11 +467,13 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
     /* What waits in the inbox (of a get_short in a callback) comes first. */
     if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&
                      mrail_list_empty(&iface->inbox))) {
+        ++iface->num_called;
         iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
                          rx->length);
         mrail_rx_release(engine, rx);
     } else if (iface != NULL) {
         mrail_list_add_tail(&iface->inbox, &rx->list);
+        mrail_wakeup_signal(iface);
     } else {
         ++engine->counters.rx_no_iface;
         mrail_rx_release(engine, rx);

@@ -36,7 +36,8 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
 
     if (__atomic_compare_exchange_n(&peer->failed, &none, status, 0,
                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&engine->alarm, 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&engine->alarm, 1, __ATOMIC_SEQ_CST);
+        mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         mrail_service_wake(engine);
     }
 }
@@ -80,9 +81,13 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 {
+    mrail_engine_t *engine = lane->peer->engine;
+
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
     __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,
                       __ATOMIC_RELEASE);
+    __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
+    mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)

@@ -46,6 +46,13 @@ typedef struct mrail_counters {
 #undef MRAIL_COUNTER_FIELD
 } mrail_counters_t;
 
+/* What a sleeping iface wants to be woken for; see wakeup.c. */
+typedef enum mrail_armed {
+    MRAIL_ARMED_NOT, /* it does not sleep */
+    MRAIL_ARMED_OWN, /* for what is its own */
+    MRAIL_ARMED_ANY  /* ... and for whatever may make room to send */
+} mrail_armed_t;
+
 struct mrail_iface {
     mrail_engine_t *engine;
     mrail_iface_params_t params;
@@ -56,6 +63,13 @@ struct mrail_iface {
     mrail_list_t eps;
     mrail_list_t inbox; /* mrail_rx_t for this iface */
     mrail_list_t done;  /* mrail_done_t for this iface */
+    unsigned num_called; /* callbacks made */
+
+    int epoll_fd;       /* -1: nobody asked for it */
+    int wake_fd;        /* eventfd in it */
+    mrail_armed_t armed; /* atomic: who makes news shall write wake_fd */
+    unsigned seen_changes; /* engine->num_changes at the last progress */
+    uint64_t seen_events;  /* engine->total_events after it */
 };
 
 struct mrail_ep {
@@ -100,12 +114,14 @@ struct mrail_engine {
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_counters_t counters; /* ctl_* by the control side, else by data */
     unsigned num_events;    /* of this progress call */
+    uint64_t total_events;  /* ever */
     unsigned num_dead;      /* peers that have failed */
     int version_warned;     /* atomic */
 
     /* ---- both ---- */
     mrail_lane_t **lanes; /* [max_qps]; slots are set once, with release */
     int alarm;            /* atomic: some peer has failed */
+    unsigned num_changes; /* atomic: lanes that came up, peers that failed */
 
     /* ---- control ---- */
     pthread_mutex_t ctl_lock;
@@ -169,6 +185,12 @@ static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
 
 /* One round over the CQs; callbacks only for `current`. */
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current);
+
+/* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
+void mrail_wakeup_signal(mrail_iface_t *iface);
+/* All ifaces that sleep for `least` or more. */
+void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
+void mrail_wakeup_close(mrail_iface_t *iface);
 
 /* ---- service.c: thread, timers; ctl*.c: the protocol it speaks ---- */
 int mrail_service_start(mrail_engine_t *engine);

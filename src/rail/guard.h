@@ -61,12 +61,17 @@ static inline int mrail_guard_enter(mrail_guard_t *guard)
     return 0;
 }
 
+static inline int mrail_guard_is_shared(const mrail_guard_t *guard)
+{
+    return MRAIL_UNLIKELY(__atomic_load_n(&guard->shared, __ATOMIC_RELAXED));
+}
+
 /* 1 if another thread waits to enter.  A mutex is not fair: a thread that
  * polls in a loop takes it again before the one that it woke has run, for
  * seconds; so who only polls asks this first, and stands back. */
 static inline int mrail_guard_is_wanted(const mrail_guard_t *guard)
 {
-    return MRAIL_UNLIKELY(__atomic_load_n(&guard->shared, __ATOMIC_RELAXED)) &&
+    return mrail_guard_is_shared(guard) &&
            __atomic_load_n(&guard->waiting, __ATOMIC_RELAXED) != 0;
 }
 

@@ -14,6 +14,9 @@ static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
     mrail_iface_t *iface = done->iface;
     mrail_op_t *op;
 
+    if (iface != NULL) {
+        ++iface->num_called;
+    }
     ++engine->num_events;
     if (done->kind == MRAIL_DONE_OP) {
         op = MRAIL_CONTAINER_OF(done, mrail_op_t, done);
@@ -52,6 +55,7 @@ void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status)
         mrail_done_run(engine, done);
     } else {
         mrail_list_add_tail(&done->iface->done, &done->list);
+        mrail_wakeup_signal(done->iface);
     }
 }
 
@@ -220,6 +224,11 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     if (!mrail_list_empty(&engine->acks)) {
         mrail_am_send_acks(engine);
     }
+    engine->total_events += engine->num_events;
+    if (mrail_guard_is_shared(&engine->guard) &&
+        (engine->num_events != 0)) {
+        mrail_wakeup_all(engine, MRAIL_ARMED_ANY);
+    }
     engine->current = outer;
     return engine->num_events;
 }
@@ -235,6 +244,7 @@ static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
         mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, list);
 
         mrail_list_del(&rx->list);
+        ++iface->num_called;
         iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
                          rx->length);
         mrail_rx_release(engine, rx);
@@ -273,13 +283,16 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
 unsigned mrail_iface_progress(mrail_iface_t *iface)
 {
     mrail_engine_t *engine = iface->engine;
-    unsigned count = 0;
+    unsigned count = 0, called;
 
     if (mrail_guard_is_wanted(&engine->guard) && (iface->depth == 0)) {
         sched_yield();
         return 0;
     }
     mrail_iface_enter(iface);
+    iface->seen_changes =
+        __atomic_load_n(&engine->num_changes, __ATOMIC_ACQUIRE);
+    called = iface->num_called;
     if (MRAIL_UNLIKELY(!mrail_list_empty(&iface->inbox) ||
                        !mrail_list_empty(&iface->done))) {
         count = mrail_iface_empty_inbox(iface);
@@ -287,6 +300,12 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     count += mrail_engine_poll(engine, iface);
     if (MRAIL_UNLIKELY(engine->num_dead != 0)) {
         mrail_iface_tell_failed(iface);
+    }
+    iface->seen_events = engine->total_events;
+    /* UCP expects that nothing happens on an iface without endpoints but what
+     * it is told of: what others of this process do is none of it. */
+    if (mrail_list_empty(&iface->eps)) {
+        count = iface->num_called - called;
     }
     mrail_iface_leave(iface);
     return count;
@@ -309,6 +328,7 @@ int mrail_iface_create(mrail_engine_t *engine,
     mrail_list_init(&iface->eps);
     mrail_list_init(&iface->inbox);
     mrail_list_init(&iface->done);
+    iface->epoll_fd = iface->wake_fd = -1;
 
     pthread_mutex_lock(&engine->ctl_lock);
     others = engine->num_ifaces++;
@@ -389,6 +409,7 @@ void mrail_iface_destroy(mrail_iface_t *iface)
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_iface_leave(iface);
+    mrail_wakeup_close(iface);
     free(iface);
 }
 

@@ -151,6 +151,17 @@ void mrail_iface_destroy(mrail_iface_t *iface);
  * nothing happened. */
 unsigned mrail_iface_progress(mrail_iface_t *iface);
 
+/*
+ * A file descriptor that is readable when an armed iface has something to do;
+ * it is the iface's, and not to be read.  0 or -errno (descriptors, memory).
+ */
+int mrail_iface_event_fd(mrail_iface_t *iface, int *fd_p);
+
+/* 0: armed, the caller may sleep until the descriptor is readable, then call
+ * mrail_iface_progress().  -EBUSY: progress first.  wants_room: somebody also
+ * waits for -EAGAIN to pass.  -EINVAL: without a descriptor. */
+int mrail_iface_arm(mrail_iface_t *iface, int wants_room);
+
 /* Addresses are opaque bytes of fixed length for this engine. */
 size_t mrail_iface_addr_size(const mrail_iface_t *iface);
 size_t mrail_device_addr_size(const mrail_engine_t *engine);

@@ -172,6 +172,8 @@ void mrail_peer_fail(mrail_peer_t *peer, int status)
     if ((peer->dead == 1) && mrail_peer_drained(peer)) {
         peer->dead = 2;
         ++peer->engine->num_dead;
+        __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
+        mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
         mrail_am_fail(peer);
         mrail_rma_fail(peer, status);
         mrail_sync_fail(peer, status);

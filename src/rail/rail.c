@@ -160,9 +160,13 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
     if (rail->pd == NULL) {
         return -errno;
     }
+    rail->channel = ibv_create_comp_channel(rail->ctx);
+    if (rail->channel == NULL) {
+        return -errno;
+    }
     rail->cq = ibv_create_cq(rail->ctx,
                              MRAIL_MIN(MRAIL_CQ_DEPTH, attr.max_cqe), rail,
-                             NULL, 0);
+                             rail->channel, 0);
     if (rail->cq == NULL) {
         return -errno;
     }
@@ -277,6 +281,9 @@ void mrail_rail_close(mrail_rail_t *rail)
     }
     if (rail->cq != NULL) {
         ibv_destroy_cq(rail->cq);
+    }
+    if (rail->channel != NULL) {
+        ibv_destroy_comp_channel(rail->channel);
     }
     if (rail->pd != NULL) {
         ibv_dealloc_pd(rail->pd);

@@ -28,6 +28,7 @@ typedef struct mrail_rail {
     mrail_rail_attr_t attr;
     struct ibv_context *ctx;
     struct ibv_pd *pd;
+    struct ibv_comp_channel *channel; /* of cq, for who sleeps */
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     unsigned srq_depth;   /* buffers that the device takes */

@@ -123,7 +123,10 @@ static int mrail_service_watch_all(mrail_engine_t *engine)
     for (unsigned i = 0; (ret == 0) && (i < engine->num_rails); ++i) {
         mrail_rail_t *rail = &engine->rails[i];
 
-        ret = mrail_set_nonblock(rail->ud_channel->fd);
+        ret = mrail_set_nonblock(rail->channel->fd);
+        if (ret == 0) {
+            ret = mrail_set_nonblock(rail->ud_channel->fd);
+        }
         if (ret == 0) {
             ret = mrail_set_nonblock(rail->ctx->async_fd);
         }

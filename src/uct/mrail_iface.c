@@ -48,7 +48,9 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->ep_addr_len = 0;
     attr->max_conn_priv = 0;
     attr->cap.flags = CAP_FLAGS | CAP_FLAGS_INTER_NODE;
-    attr->cap.event_flags = 0;
+    attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP |
+                            UCT_IFACE_FLAG_EVENT_RECV |
+                            UCT_IFACE_FLAG_EVENT_FD;
 
     attr->cap.am.max_short = iface->attr.max_am_short;
     attr->cap.am.max_bcopy = iface->attr.max_am_bcopy;
@@ -218,6 +220,21 @@ static ucs_status_t iface_fence(uct_iface_h tl_iface, unsigned flags)
     return uct_mrail_status(mrail_iface_fence(iface->iface));
 }
 
+static ucs_status_t iface_event_fd_get(uct_iface_h tl_iface, int *fd_p)
+{
+    uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
+
+    return uct_mrail_status(mrail_iface_event_fd(iface->iface, fd_p));
+}
+
+static ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned events)
+{
+    uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
+
+    return uct_mrail_status(mrail_iface_arm(
+        iface->iface, !ucs_arbiter_is_empty(&iface->arbiter)));
+}
+
 /* ---- tables ------------------------------------------------------------- */
 
 static uct_iface_ops_t iface_ops;
@@ -331,8 +348,8 @@ static uct_iface_ops_t iface_ops = {
     .iface_progress_enable = uct_base_iface_progress_enable,
     .iface_progress_disable = uct_base_iface_progress_disable,
     .iface_progress = iface_progress,
-    .iface_event_fd_get = UCT_MRAIL_UNSUPPORTED(uct_iface_event_fd_get_func_t),
-    .iface_event_arm = UCT_MRAIL_UNSUPPORTED(uct_iface_event_arm_func_t),
+    .iface_event_fd_get = iface_event_fd_get,
+    .iface_event_arm = iface_event_arm,
     .iface_close = UCS_CLASS_DELETE_FUNC_NAME(uct_mrail_iface_t),
     .iface_query = iface_query,
     .iface_get_device_address = iface_get_device_address,

@@ -1,6 +1,6 @@
 # test/ucx: the transport under UCX and Open MPI, on software rails.
 UCX_SCRIPT_TESTS = test/ucx/uct.sh test/ucx/info.sh test/ucx/perf.sh \
-    test/ucx/loading.sh test/ucx/install.sh
+    test/ucx/loading.sh test/ucx/install.sh test/ucx/sleep.sh
 EXTRA_DIST += test/ucx/common.sh $(UCX_SCRIPT_TESTS)
 
 if HAVE_UCX
@@ -11,6 +11,11 @@ check_LTLIBRARIES += other_ucx.la
 other_ucx_la_SOURCES = test/ucx/other_ucx.c
 other_ucx_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -rpath $(abs_builddir)
+
+check_PROGRAMS += ucp_sleep
+ucp_sleep_SOURCES = test/ucx/ucp_sleep.c
+ucp_sleep_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_PREFIX_CPPFLAGS)
+ucp_sleep_LDADD = -lucp $(UCX_LIBS)
 
 if HAVE_MPICC
 check_PROGRAMS += mpi_ring

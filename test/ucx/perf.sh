@@ -17,6 +17,19 @@ side()
         "$ucx_perftest" -p "$port" -f -w 10 "$@" >"$log_" 2>&1 </dev/null
 }
 
+# Until somebody listens on $port, five seconds at most.
+await_listener()
+{
+    hex=$(printf '%04X' "$port")
+    tries=0
+    while [ $tries -lt 100 ] && ! grep -q \
+        "^ *[0-9]*: [0-9A-F]*:$hex [0-9A-F]*:0000 0A" /proc/net/tcp \
+        /proc/net/tcp6; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+
 # pair NAME ARGS...
 pair()
 {
@@ -25,15 +38,8 @@ pair()
     port=$((port + 1))
     side 0 "$tmp/server" "$@" &
     server=$!
-    sleep 0.5 # until it listens; a client that is too early retries below
-    tries=0
-    while ! side 1 "$tmp/client" 127.0.0.1 "$@"; do
-        tries=$((tries + 1))
-        if [ $tries -ge 5 ] || ! grep -q 'connect' "$tmp/client"; then
-            break
-        fi
-        sleep 0.5
-    done
+    await_listener
+    side 1 "$tmp/client" 127.0.0.1 "$@"
     wait "$server"
     status=$?
     if [ $status != 0 ]; then
@@ -46,6 +52,27 @@ pair()
     else
         ok "$name"
     fi
+}
+
+# uct NAME ARGS...: UCT itself, one operation as it is.
+uct()
+{
+    name_=$1
+    shift
+    pair "$name_" -d mrail:1 -x mrail "$@"
+}
+
+# refused TEST...: UCT operations that mrail does not have.
+refused()
+{
+    for test in "$@"; do
+        on_rails 2 4 0 sh -c '
+            LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+            "$ucx_perftest" -l -f -d mrail:1 -x mrail -t "$test" -s 8 -n 10 \
+            >"$tmp/refused" 2>&1 </dev/null &&
+            echo "exit status 0" >"$tmp/refused"
+        expect "UCT $test is refused" "$tmp/refused" 'not support'
+    done
 }
 
 # alone NAME ARGS...: a process talks to itself, by mrail and not by "self".
@@ -81,7 +108,29 @@ pair 'put bandwidth, 4 KB' -t ucp_put_bw -s 4096 -n 1000
 pair 'put bandwidth, 1 MB' -t ucp_put_bw -s 1048576 -n 50
 pair 'get, 8 bytes' -t ucp_get -s 8 -n 300
 pair 'get, 1 MB' -t ucp_get -s 1048576 -n 50
-pair 'emulated atomics' -t ucp_fadd -s 8 -n 200
+pair 'emulated atomics: add' -t ucp_add -s 8 -n 200
+pair 'emulated atomics: fetch and add' -t ucp_fadd -s 8 -n 200
+pair 'emulated atomics: swap' -t ucp_swap -s 4 -n 200
+pair 'emulated atomics: compare and swap' -t ucp_cswap -s 8 -n 200
+pair 'synchronous tag bandwidth' -t tag_sync_bw -s 65536 -n 200
+pair 'unexpected messages' -t tag_lat -U -s 2048 -n 300
+pair 'scattered buffers' -t tag_bw -D iov,iov -s 1000,30000,5 -n 200
+pair 'stream, data as it comes' -t stream_bw -r recv_data -s 4096 -n 500
+pair 'error handling' -t tag_bw -e -s 65536 -n 300
+pair 'asleep: tag latency' -t tag_lat -E sleep -s 8 -n 300
+pair 'asleep: AM bandwidth' -t ucp_am_bw -E sleep -s 65536 -n 200
+# Not "put": its target sleeps for ever, on every transport.
+for layout in short shortiov bcopy zcopy; do
+    uct "UCT AM latency, $layout" -t am_lat -D $layout -s 64 -n 300
+    uct "UCT AM bandwidth, $layout" -t am_bw -D $layout -s 128 -n 1000
+done
+for layout in short bcopy zcopy; do
+    uct "UCT put latency, $layout" -t put_lat -D $layout -s 16 -n 300
+    uct "UCT put bandwidth, $layout" -t put_bw -D $layout -s 256 -n 1000
+done
+uct 'UCT get, bcopy' -t get -D bcopy -s 4096 -n 300
+uct 'UCT get, zcopy' -t get -D zcopy -s 65536 -n 200
+refused add_lat add_mr fadd swap cswap
 pair 'several threads' -t tag_bw -s 8192 -n 300 -T 2 -M multi
 alone 'to itself: 8 bytes' -t tag_bw -s 8 -n 500
 alone 'to itself: 64 KB' -t tag_bw -s 65536 -n 200

@@ -1,0 +1,157 @@
+/*
+ * Sleeping until something happens: an iface's event file descriptor.
+ *
+ * It is an epoll set of the rails' completion channels, for what the devices
+ * tell, and of an eventfd of the iface's own, for what only this process knows:
+ * a lane came up, a peer failed, another iface's progress has taken from a CQ
+ * what is this iface's.  Whoever makes such a thing happen signals the ifaces
+ * that are armed; mrail_iface_arm() announces first and looks then, so that
+ * nothing falls between.
+ */
+#include "config.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static int mrail_wakeup_watch(int epoll_fd, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    return (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) ? -errno : 0;
+}
+
+static int mrail_wakeup_open(mrail_iface_t *iface)
+{
+    mrail_engine_t *engine = iface->engine;
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int ret = ((epoll_fd < 0) || (wake_fd < 0))
+                  ? -errno
+                  : mrail_wakeup_watch(epoll_fd, wake_fd);
+
+    for (unsigned i = 0; (ret == 0) && (i < engine->num_rails); ++i) {
+        ret = mrail_wakeup_watch(epoll_fd, engine->rails[i].channel->fd);
+    }
+    if (ret != 0) {
+        if (epoll_fd >= 0) {
+            close(epoll_fd);
+        }
+        if (wake_fd >= 0) {
+            close(wake_fd);
+        }
+        return ret;
+    }
+    iface->epoll_fd = epoll_fd;
+    iface->wake_fd = wake_fd;
+    return 0;
+}
+
+int mrail_iface_event_fd(mrail_iface_t *iface, int *fd_p)
+{
+    int ret = 0;
+
+    mrail_iface_enter(iface);
+    if (iface->epoll_fd < 0) {
+        ret = mrail_wakeup_open(iface);
+    }
+    if (ret == 0) {
+        *fd_p = iface->epoll_fd;
+    }
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+void mrail_wakeup_close(mrail_iface_t *iface)
+{
+    if (iface->epoll_fd >= 0) {
+        close(iface->epoll_fd);
+        close(iface->wake_fd);
+    }
+}
+
+void mrail_wakeup_signal(mrail_iface_t *iface)
+{
+    const uint64_t one = 1;
+
+    if ((__atomic_load_n(&iface->armed, __ATOMIC_SEQ_CST) != MRAIL_ARMED_NOT) &&
+        (__atomic_exchange_n(&iface->armed, MRAIL_ARMED_NOT,
+                             __ATOMIC_SEQ_CST) != MRAIL_ARMED_NOT)) {
+        (void)!write(iface->wake_fd, &one, sizeof(one));
+    }
+}
+
+void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        mrail_iface_t *iface =
+            __atomic_load_n(&engine->ifaces[i], __ATOMIC_ACQUIRE);
+
+        if ((iface != NULL) &&
+            (__atomic_load_n(&iface->armed, __ATOMIC_SEQ_CST) >= least)) {
+            mrail_wakeup_signal(iface);
+        }
+    }
+}
+
+/* Makes the rail's next completion an event.  1: there is one already; it stays
+ * in the rail's batch. */
+static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
+{
+    struct ibv_cq *cq;
+    void *context;
+    int n;
+
+    while (ibv_get_cq_event(rail->channel, &cq, &context) == 0) {
+        ibv_ack_cq_events(cq, 1);
+    }
+    if (ibv_req_notify_cq(rail->cq, 0) != 0) {
+        return 1; /* who cannot be woken must not sleep */
+    }
+    if (rail->next_wc == rail->num_wc) {
+        n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
+        rail->next_wc = 0;
+        rail->num_wc = (n > 0) ? (unsigned)n : 0;
+    }
+    return rail->next_wc != rail->num_wc;
+}
+
+/* What happened since the iface's last progress and is told only once. */
+static int mrail_wakeup_has_news(mrail_iface_t *iface, mrail_armed_t wish)
+{
+    const mrail_engine_t *engine = iface->engine;
+
+    return !mrail_list_empty(&iface->inbox) ||
+           !mrail_list_empty(&iface->done) ||
+           __atomic_load_n(&engine->alarm, __ATOMIC_SEQ_CST) ||
+           (__atomic_load_n(&engine->num_changes, __ATOMIC_SEQ_CST) !=
+            iface->seen_changes) ||
+           ((wish == MRAIL_ARMED_ANY) &&
+            (engine->total_events != iface->seen_events));
+}
+
+int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
+{
+    mrail_armed_t wish = wants_room ? MRAIL_ARMED_ANY : MRAIL_ARMED_OWN;
+    mrail_engine_t *engine = iface->engine;
+    uint64_t count;
+    int busy = 0;
+
+    if (iface->epoll_fd < 0) {
+        return -EINVAL;
+    }
+    mrail_iface_enter(iface);
+    (void)!read(iface->wake_fd, &count, sizeof(count));
+    __atomic_store_n(&iface->armed, wish, __ATOMIC_SEQ_CST);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        busy |= mrail_wakeup_arm_rail(&engine->rails[i]);
+    }
+    if (busy || mrail_wakeup_has_news(iface, wish)) {
+        __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
+        busy = 1;
+    }
+    mrail_iface_leave(iface);
+    return busy ? -EBUSY : 0;
+}

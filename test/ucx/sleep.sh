@@ -1,0 +1,30 @@
+#!/bin/sh
+# UCX's wakeup mode, and several UCX contexts in one process.
+# shellcheck source=test/ucx/common.sh
+. "${srcdir:-.}/test/ucx/common.sh"
+
+export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
+UCX_MRAIL_STATS=$tmp/stats.%p
+export UCX_MRAIL_STATS
+on_rails 1 4 0 sh -c '
+    LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+    "$abs_top_builddir/ucp_sleep" >"$tmp/out" 2>&1 </dev/null
+status=$?
+grep -E '^(not )?ok - ' "$tmp/out"
+if [ $status != 0 ]; then
+    not_ok 'workers that sleep' "exit status $status" "$tmp/out"
+fi
+expect_none 'workers that sleep: nothing is said' "$tmp/out" \
+    'ERROR\|WARN\|ssertion'
+
+# What two contexts have in common: one peer, its four rails.
+cat "$tmp"/stats.* >"$tmp/stats"
+expect_count 'two contexts, one peer' "$tmp/stats" '"peers": 1,' 2
+lanes=$(sed -n 's/.*"qps": \([0-9]*\),.*/\1/p' "$tmp/stats" | sort -u |
+    paste -sd ' ')
+if [ "$lanes" = "$((4 * ${UCX_MRAIL_LANES_PER_RAIL:-1}))" ]; then
+    ok 'two contexts share their lanes'
+else
+    not_ok 'two contexts share their lanes' "QPs: $lanes" "$tmp/stats"
+fi
+exit $failed

@@ -1,0 +1,362 @@
+/*
+ * Two processes whose UCX workers sleep until something happens, and two UCX
+ * contexts in each: nobody polls, nothing is missed, and all contexts of a
+ * process share its lanes.  Prints "ok - NAME" lines.
+ */
+#include "config.h"
+
+#include <ucp/api/ucp.h>
+
+#include <poll.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NUM_CONTEXTS 2
+#define LARGE (4u << 20)
+#define ROUNDS 20
+#define TIMEOUT_S 40
+
+typedef struct port {
+    ucp_context_h context;
+    ucp_worker_h worker;
+    ucp_ep_h ep;
+    int fd;
+} port_t;
+
+static int is_parent;
+static int num_failed;
+static port_t ports[NUM_CONTEXTS];
+static unsigned num_sleeps;
+
+/* The parent says what both have found. */
+static void result(const char *name, int good, const char *format, ...)
+{
+    va_list list;
+
+    num_failed += !good;
+    if (good && is_parent) {
+        printf("ok - %s\n", name);
+    } else if (!good) {
+        printf("not ok - %s: ", name);
+        va_start(list, format);
+        vprintf(format, list);
+        va_end(list);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static void must(ucs_status_t status, const char *what)
+{
+    if (status != UCS_OK) {
+        printf("not ok - %s: %s\n", what, ucs_status_string(status));
+        fflush(stdout);
+        _exit(1);
+    }
+}
+
+static double now_s(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+/* Of all threads of the process. */
+static double cpu_s(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
+
+static void port_open(port_t *port)
+{
+    const ucp_params_t params = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES,
+        .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP,
+    };
+    const ucp_worker_params_t worker_params = {
+        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SINGLE,
+    };
+    ucp_config_t *config;
+
+    must(ucp_config_read(NULL, NULL, &config), "ucp_config_read");
+    must(ucp_init(&params, config, &port->context), "ucp_init");
+    ucp_config_release(config);
+    must(ucp_worker_create(port->context, &worker_params, &port->worker),
+         "ucp_worker_create");
+    must(ucp_worker_get_efd(port->worker, &port->fd), "ucp_worker_get_efd");
+}
+
+static void port_connect(port_t *port, int fd)
+{
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
+    ucp_address_t *mine;
+    char other[4096];
+    size_t length;
+    ssize_t got;
+
+    must(ucp_worker_get_address(port->worker, &mine, &length), "address");
+    got = (send(fd, mine, length, 0) == (ssize_t)length)
+              ? recv(fd, other, sizeof(other), 0)
+              : -1;
+    ucp_worker_release_address(port->worker, mine);
+    if (got <= 0) {
+        must(UCS_ERR_IO_ERROR, "exchange of addresses");
+    }
+    params.address = (ucp_address_t *)other;
+    must(ucp_ep_create(port->worker, &params, &port->ep), "ucp_ep_create");
+}
+
+/* Sleeps as ucp_worker_arm(3) says, until the request is complete. */
+static void finish(port_t *port, ucs_status_ptr_t request, const char *what)
+{
+    struct pollfd event = {.fd = port->fd, .events = POLLIN};
+    ucs_status_t status;
+
+    if (request == NULL) {
+        return;
+    }
+    if (UCS_PTR_IS_ERR(request)) {
+        must(UCS_PTR_STATUS(request), what);
+    }
+    while (ucp_request_check_status(request) == UCS_INPROGRESS) {
+        if (ucp_worker_progress(port->worker) != 0) {
+            continue;
+        }
+        status = ucp_worker_arm(port->worker);
+        if (status == UCS_ERR_BUSY) {
+            continue;
+        }
+        must(status, "ucp_worker_arm");
+        ++num_sleeps;
+        if (poll(&event, 1, TIMEOUT_S * 1000) != 1) {
+            must(UCS_ERR_TIMED_OUT, what);
+        }
+    }
+    must(ucp_request_check_status(request), what);
+    ucp_request_free(request);
+}
+
+static const ucp_request_param_t no_param;
+
+static ucs_status_ptr_t post_send(port_t *port, const void *buffer,
+                                  size_t length)
+{
+    return ucp_tag_send_nbx(port->ep, buffer, length, 1, &no_param);
+}
+
+static ucs_status_ptr_t post_recv(port_t *port, void *buffer, size_t length)
+{
+    return ucp_tag_recv_nbx(port->worker, buffer, length, 1, ~0ull, &no_param);
+}
+
+/* Both wait here for each other, asleep. */
+static void meet(port_t *port)
+{
+    char in, out = 1;
+    ucs_status_ptr_t request = post_recv(port, &in, 1);
+
+    finish(port, post_send(port, &out, 1), "meet");
+    finish(port, request, "meet");
+}
+
+static void test_idle(port_t *port)
+{
+    double cpu, begun;
+    char byte = 1;
+
+    meet(port);
+    if (is_parent) {
+        usleep(1000000);
+        finish(port, post_send(port, &byte, 1), "send after a second");
+    } else {
+        cpu = cpu_s();
+        begun = now_s();
+        finish(port, post_recv(port, &byte, 1), "wait a second");
+        cpu = cpu_s() - cpu;
+        result("who waits for a message uses no processor",
+               (now_s() - begun > 0.9) && (cpu < 0.02), "%.3f s in %.3f s", cpu,
+               now_s() - begun);
+    }
+    meet(port);
+    if (is_parent) {
+        result("who waits for a message uses no processor", 1, "");
+    }
+}
+
+static void fill(unsigned *buffer, unsigned seed)
+{
+    for (unsigned i = 0; i < LARGE / sizeof(*buffer); ++i) {
+        buffer[i] = i * 2654435761u + seed;
+    }
+}
+
+static void test_large(port_t *port)
+{
+    unsigned *out = malloc(LARGE), *in = malloc(LARGE), *want = malloc(LARGE);
+    ucs_status_ptr_t request;
+    int good = 1;
+
+    for (unsigned round = 0; round < ROUNDS; ++round) {
+        fill(out, round * 2 + (unsigned)is_parent);
+        fill(want, round * 2 + (unsigned)!is_parent);
+        request = post_recv(port, in, LARGE);
+        finish(port, post_send(port, out, LARGE), "send 4 MB");
+        finish(port, request, "receive 4 MB");
+        good &= (memcmp(in, want, LARGE) == 0);
+    }
+    result("4 MB both ways, asleep: data", good, "wrong bytes");
+    result("4 MB both ways: somebody slept", num_sleeps > ROUNDS, "%u sleeps",
+           num_sleeps);
+    free(out);
+    free(in);
+    free(want);
+}
+
+/* More small messages than the peer has buffers for, while it sleeps. */
+static void test_many(port_t *port)
+{
+    enum { COUNT = 2000 };
+    ucs_status_ptr_t requests[COUNT];
+    static unsigned data[COUNT];
+    unsigned wrong = 0, value;
+
+    meet(port);
+    for (unsigned i = 0; is_parent && (i < COUNT); ++i) {
+        data[i] = i;
+        requests[i] = post_send(port, &data[i], sizeof(data[i]));
+    }
+    if (!is_parent) {
+        usleep(100000);
+    }
+    for (unsigned i = 0; i < COUNT; ++i) {
+        if (is_parent) {
+            finish(port, requests[i], "send many");
+        } else {
+            finish(port, post_recv(port, &value, sizeof(value)), "many");
+            wrong += (value != i);
+        }
+    }
+    meet(port);
+    result("2000 messages without room for them", wrong == 0, "%u out of order",
+           wrong);
+}
+
+/* The second context's messages are polled by the first, which is busy. */
+static void test_taken_by_other(void)
+{
+    struct pollfd event = {.fd = ports[1].fd, .events = POLLIN};
+    ucs_status_ptr_t request;
+    double begun;
+    char byte = 1;
+    int woken = 0;
+
+    meet(&ports[0]);
+    meet(&ports[1]);
+    if (is_parent) {
+        usleep(200000);
+        finish(&ports[1], post_send(&ports[1], &byte, 1), "to the second");
+    } else {
+        request = post_recv(&ports[1], &byte, 1);
+        do {
+            while (ucp_worker_progress(ports[1].worker) != 0) {
+            }
+        } while (ucp_worker_arm(ports[1].worker) == UCS_ERR_BUSY);
+        begun = now_s();
+        while (!woken && (now_s() - begun < 2)) {
+            /* Arming takes the event off the channel that they share. */
+            if (ucp_worker_progress(ports[0].worker) == 0) {
+                (void)ucp_worker_arm(ports[0].worker);
+            }
+            woken = (poll(&event, 1, 0) == 1);
+        }
+        result("taken by another context's progress: woken", woken,
+               "not within two seconds");
+        finish(&ports[1], request, "of the second");
+    }
+    meet(&ports[1]);
+    if (is_parent) {
+        result("taken by another context's progress: woken", 1, "");
+    }
+}
+
+/* Nobody goes before the other has been told that everything is here, and who
+ * has nothing left to do still answers. */
+static void leave_together(int fd)
+{
+    struct pollfd event = {.fd = fd, .events = POLLIN};
+
+    for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {
+        finish(&ports[i], ucp_worker_flush_nbx(ports[i].worker, &no_param),
+               "flush");
+    }
+    (void)!write(fd, "", 1);
+    while (poll(&event, 1, 1) == 0) {
+        for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {
+            ucp_worker_progress(ports[i].worker);
+        }
+    }
+}
+
+static int run(int fd)
+{
+    for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {
+        port_open(&ports[i]);
+    }
+    for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {
+        port_connect(&ports[i], fd);
+    }
+    test_idle(&ports[0]);
+    test_large(&ports[0]);
+    test_many(&ports[0]);
+    test_large(&ports[1]);
+    test_taken_by_other();
+    leave_together(fd);
+    for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {
+        ucp_worker_destroy(ports[i].worker);
+        ucp_cleanup(ports[i].context);
+    }
+    return num_failed != 0;
+}
+
+int main(void)
+{
+    int fds[2], status;
+    pid_t child;
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fds) != 0) {
+        perror("socketpair");
+        return 1;
+    }
+    child = fork();
+    if (child < 0) {
+        perror("fork");
+        return 1;
+    }
+    is_parent = (child != 0);
+    alarm(TIMEOUT_S);
+    status = run(fds[is_parent]);
+    if (is_parent) {
+        int other;
+
+        if ((waitpid(child, &other, 0) != child) || (other != 0)) {
+            printf("not ok - the other process: status 0x%x\n", other);
+            status = 1;
+        }
+    }
+    return status;
+}
