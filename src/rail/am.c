@@ -46,7 +46,7 @@ int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx)
 /* The lane owes its peer a message. */
 static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
 {
-    if (mrail_list_empty(&lane->ack_list)) {
+    if (mrail_list_empty(&lane->ack_list) && !lane->out) {
         mrail_list_add_tail(&engine->acks, &lane->ack_list);
     }
 }
@@ -370,9 +370,11 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     pthread_mutex_lock(&engine->ctl_lock);
     if ((lane->credits + more <= most / engine->num_peers) &&
         (engine->grown + more <= MRAIL_GROWN_MAX) &&
-        (lane->rail->srq_used + more <= lane->rail->srq_depth / 2) &&
+        (lane->rail->srq_used - lane->rail->srq_spare + more <=
+         lane->rail->srq_depth / 2) &&
         (mrail_lane_add_buffers(engine, lane, more) == 0)) {
         engine->grown += more;
+        lane->grown += more;
         lane->credits += more;
         lane->am_granted += (uint16_t)more;
         mrail_am_owe(engine, lane);

@@ -18,6 +18,8 @@
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
+#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room" */
+#define MRAIL_CTL_ROOM_TRIES 1500 /* of 20 ms, for a first lane */
 #define MRAIL_CTL_TRIES 60  /* about 30 s */
 #define MRAIL_PROBE_TRIES 10 /* about 3 s */
 
@@ -90,6 +92,19 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
+/* A quarter of the budget is kept for the first lanes of peers that are still
+ * to come: those must not have to wait until somebody gives up another. */
+static int mrail_ctl_has_budget(mrail_engine_t *engine, unsigned slot)
+{
+    unsigned used = engine->num_lanes - engine->num_lane_free;
+    unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
+
+    if (used >= most) {
+        mrail_retire_make_room(engine, 0);
+    }
+    return used < ((slot == 0) ? engine->config.max_qps : most);
+}
+
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
@@ -98,17 +113,16 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     if (lane != NULL) {
         return lane;
     }
-    /* The second half of the budget is for the first lanes of peers that are
-     * still to come. */
-    if (engine->num_lanes >=
-        ((slot == 0) ? engine->config.max_qps : engine->config.max_qps / 2)) {
+    if (!mrail_ctl_has_budget(engine, slot)) {
         return NULL;
     }
     lane = calloc(1, sizeof(*lane));
     if (lane != NULL) {
         lane->peer = peer;
         lane->slot = (uint16_t)slot;
-        lane->index = (uint16_t)engine->num_lanes++;
+        lane->index = (engine->num_lane_free != 0)
+                          ? engine->lane_free[--engine->num_lane_free]
+                          : (uint16_t)engine->num_lanes++;
         mrail_list_init(&lane->ack_list);
         peer->lanes[slot] = lane;
     }
@@ -188,16 +202,21 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     int ret;
 
     if (lane == NULL) {
-        if (slot == 0) {
-            mrail_ctl_budget(engine);
+        if (slot != 0) {
+            return -EDQUOT;
         }
+        if (mrail_retire_make_room(engine, 1) &&
+            (++peer->tries < MRAIL_CTL_ROOM_TRIES)) {
+            return -EAGAIN;
+        }
+        mrail_ctl_budget(engine);
         return -EDQUOT;
     }
     ret = mrail_lane_create_qp(engine, lane, rail);
     if (ret != 0) {
         mrail_warn("%s: cannot create a QP: %s", rail->attr.device,
                    strerror(-ret));
-        return ret;
+        return (ret == -EAGAIN) ? -EIO : ret;
     }
     /* Rotated by peer, so that peers with one lane use all segments. */
     lane->sport = mrail_ports_lane(
@@ -227,9 +246,63 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
     }
 }
 
+void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_debug("peer %016llx: no room for lane %u now",
+                (unsigned long long)peer->id, slot);
+    peer->no_room_mask |= 1ull << slot;
+    peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY;
+    mrail_ctl_work(peer);
+}
+
+/* After a while the next large transfer may ask again. */
+static mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    if (peer->no_room_mask == 0) {
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns < peer->retry_ns) {
+        return peer->retry_ns;
+    }
+    peer->no_room_mask = 0;
+    peer->want_slots = MRAIL_MIN(peer->want_slots, 1u);
+    __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
+    return MRAIL_NS_NEVER;
+}
+
+void mrail_ctl_bury(mrail_lane_t *lane)
+{
+    lane->bury = 1;
+    mrail_retire_ask(lane);
+}
+
+/* The lane is drained here.  The peer may be computing: it is asked for as long
+ * as it takes. */
+static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->bury) {
+        return MRAIL_NS_NEVER;
+    }
+    if (lane->retire_peer) {
+        mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
+                               lane->peer_request);
+        mrail_ctl_bury(lane);
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->deadline_ns) {
+        lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
+        mrail_ctl_send_lane(lane, MRAIL_CTL_RETIRE);
+        lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+    }
+    return lane->deadline_ns;
+}
+
 /* Sends what is due for one lane; returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
+    if (lane->state == MRAIL_LANE_RETIRING) {
+        return mrail_ctl_run_retiring(lane, now_ns);
+    }
     if ((lane->state != MRAIL_LANE_CONNECTING) &&
         (lane->state != MRAIL_LANE_ACCEPTING)) {
         return MRAIL_NS_NEVER;
@@ -249,31 +322,48 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
+/* Asks for the lane of a slot, if it is wanted and not there: the time to look
+ * again. */
+static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
+                                      mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = peer->lanes[slot];
+    int ret;
+
+    if ((slot >= MRAIL_MIN(peer->want_slots, peer->num_slots)) ||
+        ((peer->refused_mask | peer->no_room_mask) & (1ull << slot)) ||
+        ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
+        return MRAIL_NS_NEVER;
+    }
+    if ((slot != 0) && !(peer->up_mask & 1)) {
+        return MRAIL_NS_NEVER; /* lane 0 settles which pair comes first */
+    }
+    ret = mrail_ctl_request_lane(peer, slot);
+    if (ret == -EAGAIN) {
+        return now_ns + MRAIL_CTL_RTO_MIN;
+    }
+    if ((ret == -EDQUOT) && (slot != 0)) {
+        mrail_ctl_no_room(peer, slot);
+    } else if (ret != 0) {
+        mrail_ctl_refused(peer, slot, "no QP here");
+    }
+    return MRAIL_NS_NEVER;
+}
+
 static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    unsigned want = MRAIL_MIN(peer->want_slots, peer->num_slots);
     mrail_ns_t next_ns = MRAIL_NS_NEVER, lane_ns;
 
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if ((slot < want) && !(peer->refused_mask & (1ull << slot)) &&
-            ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE))) {
-            if ((slot != 0) && !(peer->up_mask & 1)) {
-                continue; /* lane 0 settles which pair comes first */
-            }
-            if (mrail_ctl_request_lane(peer, slot) != 0) {
-                mrail_ctl_refused(peer, slot, "no QP here");
-                continue;
-            }
-            lane = peer->lanes[slot];
-        }
-        if (lane != NULL) {
-            lane_ns = mrail_ctl_run_lane(lane, now_ns);
+        lane_ns = mrail_ctl_want_lane(peer, slot, now_ns);
+        next_ns = MRAIL_MIN(next_ns, lane_ns);
+        if (peer->lanes[slot] != NULL) {
+            lane_ns = mrail_ctl_run_lane(peer->lanes[slot], now_ns);
             next_ns = MRAIL_MIN(next_ns, lane_ns);
         }
     }
-    return next_ns;
+    lane_ns = mrail_ctl_run_retry(peer, now_ns);
+    return MRAIL_MIN(next_ns, lane_ns);
 }
 
 static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)

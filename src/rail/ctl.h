@@ -18,6 +18,11 @@ void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
 /* HELLO to the bootstrap rail of a peer that is not known yet. */
 void mrail_ctl_send_hello(mrail_peer_t *peer);
 void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
+void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
+                           mrail_ctl_reason_t reason);
+/* Nothing of that life of the lane is left here. */
+void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
+                            uint32_t seq);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);
 
@@ -31,6 +36,10 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
 /* A lane's bit tells the data path that it may use it. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
+/* There is no budget for the lane now: the peer goes without it for a while. */
+void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot);
+/* The data path buries the lane. */
+void mrail_ctl_bury(mrail_lane_t *lane);
 /* A lane that cannot be: the peer goes without it, or fails if it is the
  * first one. */
 void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why);

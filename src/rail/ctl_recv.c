@@ -29,18 +29,6 @@ static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-static void mrail_ctl_refuse(mrail_peer_t *peer, const mrail_ctl_msg_t *req,
-                             mrail_ctl_reason_t reason)
-{
-    mrail_ctl_msg_t msg = {
-        .type = MRAIL_CTL_REFUSE,
-        .seq = req->seq,
-        .refuse = {.slot = req->lane.slot, .reason = (uint16_t)reason},
-    };
-
-    mrail_ctl_send(peer, 0, &msg);
-}
-
 /* The pair that the initiator took for slot 0 is where both count from. */
 static void mrail_ctl_adopt_base(mrail_peer_t *peer,
                                  const mrail_wire_lane_t *wire)
@@ -97,7 +85,8 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
 
     if ((wire->dst_rail >= engine->num_rails) ||
         (wire->src_rail >= peer->num_rails)) {
-        mrail_ctl_refuse(peer, msg, MRAIL_REASON_NO_RAIL);
+        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
+                              MRAIL_REASON_NO_RAIL);
         return;
     }
     if (wire->sport < MRAIL_PORTS_FIRST) {
@@ -107,9 +96,13 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     lane = mrail_ctl_get_lane(peer, wire->slot);
     if (lane == NULL) {
         if (wire->slot == 0) {
+            if (mrail_retire_make_room(engine, 1)) {
+                return; /* the peer asks again */
+            }
             mrail_ctl_budget(engine);
         }
-        mrail_ctl_refuse(peer, msg, MRAIL_REASON_QP_BUDGET);
+        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
+                              MRAIL_REASON_QP_BUDGET);
         return;
     }
     switch (lane->state) {
@@ -121,7 +114,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     case MRAIL_LANE_IDLE:
         reason = mrail_ctl_accept(engine, lane, msg);
         if (reason != MRAIL_REASON_NONE) {
-            mrail_ctl_refuse(peer, msg, reason);
+            mrail_ctl_send_refuse(peer, wire->slot, msg->seq, reason);
         }
         mrail_ctl_work(peer);
         break;
@@ -132,6 +125,15 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         } else {
             ++engine->counters.ctl_unexpected;
         }
+        break;
+    case MRAIL_LANE_RETIRING:
+        /* Who wants a new one has buried the old one.  The data path here may
+         * be long in doing the same. */
+        if (!lane->bury && (lane->epoch != wire->epoch)) {
+            mrail_ctl_bury(lane);
+        }
+        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
+                              MRAIL_REASON_QP_BUDGET);
         break;
     default:
         ++engine->counters.ctl_unexpected;
@@ -191,6 +193,14 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
+/* A lane that was let go of here, and that the peer uses. */
+static void mrail_ctl_restore(mrail_lane_t *lane)
+{
+    lane->retire_own = 0;
+    lane->last_read = 0;
+    mrail_ctl_lane_up(lane, "the peer uses it");
+}
+
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -199,25 +209,83 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
         [MRAIL_REASON_QP_BUDGET] = "its UCX_MRAIL_MAX_QPS is used up",
         [MRAIL_REASON_RESOURCES] = "its device has no QP or buffer left",
         [MRAIL_REASON_NO_RAIL] = "it has no such rail",
+        [MRAIL_REASON_IN_USE] = "in use",
     };
-    unsigned reason = msg->refuse.reason;
-    mrail_lane_t *lane;
+    unsigned reason = msg->refuse.reason, slot = msg->refuse.slot;
+    mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
-    if (msg->refuse.slot >= MRAIL_MAX_SLOTS) {
+    if ((lane == NULL) || (lane->request != msg->seq)) {
+        ++engine->counters.ctl_unexpected;
+    } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->retire_own &&
+               !lane->retire_peer && !lane->bury) {
+        mrail_ctl_restore(lane);
+    } else if (lane->state == MRAIL_LANE_CONNECTING) {
+        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
+        mrail_lane_release(engine, lane);
+        if ((slot != 0) && (reason == MRAIL_REASON_QP_BUDGET)) {
+            mrail_ctl_no_room(peer, slot);
+        } else {
+            mrail_ctl_refused(peer, slot, (reason < MRAIL_ARRAY_SIZE(reasons))
+                                              ? reasons[reason]
+                                              : "refused");
+        }
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+/* The peer has let go of a lane.  What was once refused stays refused: a late
+ * repetition must not take a lane that the peer uses again. */
+static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
+                                const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
+        (lane->state == MRAIL_LANE_IDLE) ||
+        (lane->state == MRAIL_LANE_CONNECTING)) {
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch,
+                               msg->seq);
+        return;
+    }
+    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED)) {
         ++engine->counters.ctl_unexpected;
         return;
     }
-    lane = peer->lanes[msg->refuse.slot];
-    if ((lane == NULL) || (lane->state != MRAIL_LANE_CONNECTING) ||
-        (lane->request != msg->seq)) {
-        ++engine->counters.ctl_unexpected;
+    if (lane->has_refused &&
+        !mrail_seq32_before(lane->peer_refused, msg->seq)) {
+        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq,
+                              MRAIL_REASON_IN_USE);
         return;
     }
-    mrail_lane_destroy_qp(engine, lane);
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
-    mrail_ctl_refused(peer, msg->refuse.slot,
-                      (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason]
-                                                           : "refused");
+    if (lane->state == MRAIL_LANE_ACCEPTING) {
+        mrail_ctl_lane_up(lane, "used and let go of");
+    }
+    lane->peer_request = msg->seq;
+    if (lane->state == MRAIL_LANE_UP) {
+        lane->retire_peer = 1;
+        mrail_retire_ask(lane);
+        return;
+    }
+    /* Let go of here, too: both are done. */
+    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq);
+    if (!lane->bury) {
+        mrail_ctl_bury(lane);
+    }
+}
+
+static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
+                                 const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) &&
+        !lane->bury && (lane->request == msg->seq) &&
+        (lane->epoch == msg->lane.epoch)) {
+        mrail_ctl_bury(lane);
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
 }
 
 static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -243,6 +311,8 @@ static const struct {
     [MRAIL_CTL_LANE_READY] = {mrail_ctl_on_lane_ready, 0, 1},
     [MRAIL_CTL_PROBE] = {mrail_ctl_on_probe, 0, 0},
     [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
+    [MRAIL_CTL_RETIRE] = {mrail_ctl_on_retire, 0, 1},
+    [MRAIL_CTL_CONFIRM] = {mrail_ctl_on_confirm, 0, 1},
     [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
 };

@@ -126,6 +126,30 @@ void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
     mrail_ctl_send(lane->peer, lane->tries, &msg);
 }
 
+void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
+                           mrail_ctl_reason_t reason)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_REFUSE,
+        .seq = seq,
+        .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason},
+    };
+
+    mrail_ctl_send(peer, 0, &msg);
+}
+
+void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
+                            uint32_t seq)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_CONFIRM,
+        .seq = seq,
+        .lane = {.slot = (uint16_t)slot, .epoch = epoch},
+    };
+
+    mrail_ctl_send(peer, 0, &msg);
+}
+
 void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
                           uint32_t seq, unsigned way)
 {

@@ -189,7 +189,6 @@ static void mrail_engine_each_lane(mrail_engine_t *engine,
 
 static void mrail_lane_free(mrail_engine_t *engine, mrail_lane_t *lane)
 {
-    mrail_lane_free_buffers(lane);
     free(lane);
 }
 
@@ -208,6 +207,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
         /* The SRQ goes with its rail; its buffers may be freed then. */
         ibv_destroy_srq(engine->rails[i].srq);
         engine->rails[i].srq = NULL;
+        mrail_rail_free_buffers(&engine->rails[i]);
     }
     mrail_engine_each_lane(engine, mrail_lane_free);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
@@ -217,6 +217,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
         }
     }
     free(engine->lanes);
+    free(engine->lane_free);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         mrail_rail_close(&engine->rails[i]);
     }
@@ -267,7 +268,8 @@ static int mrail_engine_init(mrail_engine_t *engine,
                                                sizeof(mrail_data_hdr_t) +
                                                config->seg_size, 64) * 64;
     engine->lanes = calloc(config->max_qps, sizeof(*engine->lanes));
-    if (engine->lanes == NULL) {
+    engine->lane_free = calloc(config->max_qps, sizeof(*engine->lane_free));
+    if ((engine->lanes == NULL) || (engine->lane_free == NULL)) {
         return -ENOMEM;
     }
     ret = mrail_engine_open_rails(engine);
@@ -394,7 +396,8 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
                        mrail_pool_bytes(&engine->groups) +
                        engine->num_peers * sizeof(mrail_peer_t) +
                        engine->num_lanes * sizeof(mrail_lane_t) +
-                       engine->config.max_qps * sizeof(mrail_lane_t *);
+                       engine->config.max_qps * (sizeof(*engine->lanes) +
+                                                 sizeof(*engine->lane_free));
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         memory_p->pools += (size_t)engine->rails[i].srq_used *
                            engine->rx_stride;

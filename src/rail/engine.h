@@ -37,6 +37,7 @@
     X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
     X(put_bytes) X(get_bytes) X(segments) X(fences) X(flushes)                \
     X(rx_bad_header) X(rx_no_iface) X(cqe_errors)                             \
+    X(lanes_retired) X(lanes_kept)                                            \
     X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
     X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
 
@@ -119,8 +120,10 @@ struct mrail_engine {
     int version_warned;     /* atomic */
 
     /* ---- both ---- */
-    mrail_lane_t **lanes; /* [max_qps]; slots are set once, with release */
-    int alarm;            /* atomic: some peer has failed */
+    mrail_lane_t **lanes; /* [max_qps]; set with release, cleared inside the
+                             guard with the control lock held */
+    int alarm;            /* atomic: some peer has failed, or shall let go of
+                             a lane */
     unsigned num_changes; /* atomic: lanes that came up, peers that failed */
 
     /* ---- control ---- */
@@ -128,7 +131,10 @@ struct mrail_engine {
     mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
     mrail_list_t work;    /* peers with something to send or to wait for */
     unsigned num_peers;
-    unsigned num_lanes;   /* used entries of `lanes` */
+    unsigned num_lanes;   /* entries of `lanes` ever used */
+    uint16_t *lane_free;  /* ... of them, free again */
+    unsigned num_lane_free;
+    mrail_ns_t scan_ns;   /* when lanes were last looked at, to take back */
     unsigned num_qps;
     size_t sq_entries;    /* of all QPs */
     unsigned grown;       /* receive buffers beyond the first windows */
@@ -185,6 +191,21 @@ static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
 
 /* One round over the CQs; callbacks only for `current`. */
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current);
+
+/* ---- retire.c ---- */
+/* A lane for which there is no budget is wanted: asks for some back that have
+ * not been used for long.  `hard`: it is a peer's first one, also for some that
+ * have.  0: there are none.  Control lock. */
+int mrail_retire_make_room(mrail_engine_t *engine, int hard);
+/* The data path shall let go of the lane, if it is idle.  Control lock. */
+void mrail_retire_ask(mrail_lane_t *lane);
+/* Data path: goes on with the lanes that are asked for. */
+void mrail_retire_check(mrail_peer_t *peer, mrail_ns_t now_ns);
+static inline int mrail_retire_is_idle(const mrail_peer_t *peer)
+{
+    return (__atomic_load_n(&peer->retire_mask, __ATOMIC_ACQUIRE) |
+            peer->closing_mask) == 0;
+}
 
 /* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);

@@ -152,7 +152,7 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     return count;
 }
 
-static void mrail_engine_check_failed(mrail_engine_t *engine)
+static void mrail_engine_check_peers(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
     int status;
@@ -165,6 +165,9 @@ static void mrail_engine_check_failed(mrail_engine_t *engine)
             if ((status != 0) && !peer->dead) {
                 mrail_peer_start_fail(peer, status);
                 mrail_ctl_work(peer);
+            }
+            if (!mrail_retire_is_idle(peer)) {
+                mrail_peer_activate(peer);
             }
         }
     }
@@ -194,8 +197,11 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
         if (!mrail_list_empty(&peer->syncs)) {
             mrail_sync_check(peer, *now_ns);
         }
+        if (MRAIL_UNLIKELY(!mrail_retire_is_idle(peer))) {
+            mrail_retire_check(peer, *now_ns);
+        }
         if (outermost && mrail_list_empty(&peer->uncut) &&
-            mrail_list_empty(&peer->syncs)) {
+            mrail_list_empty(&peer->syncs) && mrail_retire_is_idle(peer)) {
             mrail_list_del(&peer->active);
         }
     }
@@ -216,7 +222,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
         }
     }
     if (MRAIL_UNLIKELY(__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED))) {
-        mrail_engine_check_failed(engine);
+        mrail_engine_check_peers(engine);
     }
     if (!mrail_list_empty(&engine->active)) {
         mrail_engine_visit(engine, &now_ns);

@@ -29,8 +29,10 @@
       "More lanes spread a flow over more fabric paths and take more NIC\n"   \
       "cache.")                                                               \
     X(MAX_QPS, "4096", UINT, max_qps,                                         \
-      "Most QPs that this process opens. It must be at least the number of\n" \
-      "peers; further lanes are opened only below half of it.")               \
+      "Most QPs that this process opens, 1 to 65535. It must be at least the\n" \
+      "number of peers; a quarter is kept for peers to come. Lanes beyond\n" \
+      "each peer's first one are taken back, least recently used first, when\n" \
+      "others need them. More QPs take more NIC cache.")                      \
     X(UPLINKS, "8", UINT, uplinks,                                            \
       "Uplinks of a leaf switch, 1 to 256: the UDP source port range\n"       \
       "0xC000-0xFFFF is cut into as many segments.")                          \

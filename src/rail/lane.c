@@ -15,12 +15,15 @@ static const struct {
     unsigned from; /* bits of the states that may precede */
 } lane_states[MRAIL_LANE_STATES] = {
 #define FROM(_s) (1u << MRAIL_LANE_##_s)
-    [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING)},
+    [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
+                                     FROM(RETIRING)},
     [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
     [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
-    [MRAIL_LANE_UP] = {"up", FROM(CONNECTING) | FROM(ACCEPTING)},
+    [MRAIL_LANE_UP] = {"up", FROM(CONNECTING) | FROM(ACCEPTING) |
+                                 FROM(RETIRING)},
+    [MRAIL_LANE_RETIRING] = {"retiring", FROM(UP)},
     [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                         FROM(UP)},
+                                         FROM(UP) | FROM(RETIRING)},
 #undef FROM
 };
 
@@ -47,6 +50,10 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     int ret;
 
     lane->rail->idle = 0;
+    if (lane->slot != 0) {
+        __atomic_store_n(&lane->used, lane->peer->engine->total_events,
+                         __ATOMIC_RELAXED);
+    }
     if (!(wr->send_flags & IBV_SEND_SIGNALED) &&
         (++lane->unsignalled >= lane->sq_depth / 4)) {
         wr->wr_id = mrail_lane_marker(lane);
@@ -60,11 +67,11 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
 }
 
-int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
-                           unsigned count)
+/* Makes `count` receive buffers and gives them to the rail's SRQ. */
+static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
+                                   unsigned count)
 {
     size_t stride = engine->rx_stride;
-    mrail_rail_t *rail = lane->rail;
     mrail_rx_chunk_t *chunk = calloc(1, sizeof(*chunk));
     int ret = -ENOMEM;
 
@@ -86,8 +93,8 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
         goto err_free_base;
     }
     /* From here on the device may hold some: the chunk stays. */
-    chunk->next = lane->chunks;
-    lane->chunks = chunk;
+    chunk->next = rail->chunks;
+    rail->chunks = chunk;
     for (unsigned i = 0; i < count; ++i) {
         mrail_rx_t *rx = (mrail_rx_t *)((char *)chunk->base + i * stride);
 
@@ -101,6 +108,7 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
             return ret;
         }
         ++rail->srq_used;
+        ++rail->srq_spare;
     }
     return 0;
 
@@ -111,16 +119,21 @@ err_free_chunk:
     return ret;
 }
 
-void mrail_lane_free_buffers(mrail_lane_t *lane)
+int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
+                           unsigned count)
 {
-    mrail_rx_chunk_t *chunk;
+    mrail_rail_t *rail = lane->rail;
+    int ret;
 
-    while ((chunk = lane->chunks) != NULL) {
-        lane->chunks = chunk->next;
-        ibv_dereg_mr(chunk->mr);
-        free(chunk->base);
-        free(chunk);
+    if (rail->srq_spare < count) {
+        ret = mrail_lane_make_buffers(engine, rail, count - rail->srq_spare);
+        if (ret != 0) {
+            return ret;
+        }
     }
+    rail->srq_spare -= count;
+    lane->buffers += count;
+    return 0;
 }
 
 static unsigned mrail_lane_reserve(const mrail_lane_t *lane)
@@ -134,7 +147,8 @@ static unsigned mrail_lane_reserve(const mrail_lane_t *lane)
 static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
                                    unsigned num_pairs)
 {
-    unsigned left = lane->rail->srq_depth - lane->rail->srq_used;
+    unsigned left = lane->rail->srq_depth - lane->rail->srq_used +
+                    lane->rail->srq_spare;
     unsigned credits;
 
     lane->am_lane = (lane->slot < num_pairs);
@@ -217,8 +231,6 @@ err_destroy_qp:
     return ret;
 }
 
-/* The buffers stay in the SRQ until the engine closes: a device offers no way
- * to take them back. */
 void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (lane->qp != NULL) {
@@ -226,7 +238,20 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         lane->qp = NULL;
         --engine->num_qps;
         engine->sq_entries -= lane->sq_depth;
+        lane->rail->srq_spare += lane->buffers;
+        engine->grown -= lane->grown;
+        lane->buffers = lane->grown = 0;
     }
+}
+
+void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    mrail_lane_destroy_qp(engine, lane);
+    mrail_list_del(&lane->ack_list);
+    __atomic_store_n(&engine->lanes[lane->index], NULL, __ATOMIC_RELEASE);
+    engine->lane_free[engine->num_lane_free++] = lane->index;
+    lane->peer->lanes[lane->slot] = NULL;
+    free(lane);
 }
 
 static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,

@@ -25,6 +25,7 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_CONNECTING, /* LANE_REQ sent, waits for LANE_REP */
     MRAIL_LANE_ACCEPTING,  /* LANE_REP sent, waits for LANE_READY or data */
     MRAIL_LANE_UP,
+    MRAIL_LANE_RETIRING,   /* let go of here; the peer has to, as well */
     MRAIL_LANE_FAILED,     /* its QP reported an error */
     MRAIL_LANE_STATES
 } mrail_lane_state_t;
@@ -42,12 +43,6 @@ typedef struct mrail_rx {
     uint32_t length;    /* bytes after the data header */
     mrail_data_hdr_t *hdr;
 } mrail_rx_t;
-
-typedef struct mrail_rx_chunk {
-    struct mrail_rx_chunk *next;
-    struct ibv_mr *mr;
-    void *base;
-} mrail_rx_chunk_t;
 
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed for RMA */
@@ -73,6 +68,7 @@ struct mrail_lane {
     uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
     uint8_t news;         /* data: messages with nothing but credits */
+    uint8_t out;          /* data: taken out of use */
     uint8_t drained;      /* data: the last request of a failed peer is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
 
@@ -94,8 +90,20 @@ struct mrail_lane {
 
     unsigned credits;        /* receive buffers for the peer's AMs; control
                                 before the lane is up, then data */
-    mrail_rx_chunk_t *chunks; /* the lane's share of the SRQ; freed when the
-                                 engine closes */
+    unsigned buffers;        /* of the SRQ, that the lane counts on */
+    unsigned grown;          /* ... of them, beyond its first window */
+
+    /* taking the lane back; see retire.c */
+    uint64_t used;         /* data: engine->total_events at the last post;
+                              atomic */
+    uint64_t scanned;      /* control: ... when it was last looked at */
+    uint8_t retire_own;    /* control: we want it back */
+    uint8_t retire_peer;   /* control: the peer wants it back */
+    uint8_t bury;          /* control: both have let go of it */
+    uint8_t last_read;     /* data: the request that drains it is out */
+    uint32_t peer_request; /* control: sequence number of the peer's RETIRE */
+    uint32_t peer_refused; /* control: its last one that was refused */
+    int has_refused;
 };
 
 static inline unsigned mrail_lane_sq_free(const mrail_lane_t *lane)
@@ -133,7 +141,9 @@ typedef struct mrail_engine mrail_engine_t;
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail);
 void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane);
-void mrail_lane_free_buffers(mrail_lane_t *lane);
+/* Ends the lane and frees it; nothing of it may be under way.  If it was ever
+ * connected: inside the guard. */
+void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane);
 /* Receive buffers for `count` more messages of the peer: 0 or -errno. */
 int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
                            unsigned count);

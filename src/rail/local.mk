@@ -15,6 +15,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/op.h \
     src/rail/peer.c src/rail/peer.h \
     src/rail/rail.c src/rail/rail.h \
+    src/rail/retire.c \
     src/rail/rma.c \
     src/rail/scan.c src/rail/scan.h \
     src/rail/sched.c src/rail/sched.h \

@@ -96,6 +96,8 @@ void mrail_am_fail(mrail_peer_t *peer);
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
                         mrail_ns_t now_ns);
+/* A READ that makes what the lane wrote visible: 0 or -EAGAIN. */
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_ns_t now_ns);
 /* Posts a READ on every lane with unflushed WRITEs: 1 if all are out. */
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_fail(mrail_peer_t *peer, int status);

@@ -74,6 +74,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
         if (mask & (1ull << slot)) {
             mrail_lane_t *lane = peer->lanes[slot];
 
+            lane->out = 0; /* also one that the peer wants to keep */
             peer->num_am += lane->am_lane;
             peer->up[peer->num_up] = lane;
             peer->sched[peer->num_up++] = &lane->sched;
@@ -85,11 +86,14 @@ void mrail_peer_want(mrail_peer_t *peer, int all)
 {
     mrail_engine_t *engine = peer->engine;
 
-    if (all ? peer->expand_wanted : peer->connect_wanted) {
+    if (all ? __atomic_load_n(&peer->expand_wanted, __ATOMIC_RELAXED)
+            : peer->connect_wanted) {
         return;
     }
     peer->connect_wanted = 1;
-    peer->expand_wanted |= all;
+    if (all) {
+        __atomic_store_n(&peer->expand_wanted, 1, __ATOMIC_RELAXED);
+    }
     pthread_mutex_lock(&engine->ctl_lock);
     peer->want_slots = all ? MRAIL_MAX_SLOTS : MRAIL_MAX(peer->want_slots, 1u);
     mrail_list_del(&peer->work);
@@ -110,10 +114,8 @@ void mrail_peer_activate(mrail_peer_t *peer)
 static int mrail_peer_drained(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        const mrail_lane_t *lane = peer->lanes[slot];
-
         if ((peer->seen_mask & (1ull << slot)) &&
-            (lane->sq_posted != lane->sq_done)) {
+            (peer->lanes[slot]->sq_posted != peer->lanes[slot]->sq_done)) {
             return 0;
         }
     }
@@ -155,8 +157,12 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     mrail_ep_t *ep;
 
     mrail_peer_refresh(peer);
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        ibv_modify_qp(peer->up[i]->qp, &attr, IBV_QP_STATE);
+    /* Those let go of, but not drained, count as well. */
+    peer->seen_mask |= peer->closing_mask;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->seen_mask & (1ull << slot)) {
+            ibv_modify_qp(peer->lanes[slot]->qp, &attr, IBV_QP_STATE);
+        }
     }
     peer->dead = 1;
     peer->num_up = peer->num_am = 0;

@@ -41,6 +41,8 @@ struct mrail_peer {
     unsigned num_slots;     /* lanes wanted in total; 0: none yet */
     unsigned want_slots;    /* 0, 1 or num_slots */
     uint64_t refused_mask;  /* slots that shall not be asked for again */
+    uint64_t no_room_mask;  /* ... nor these, before retry_ns */
+    mrail_ns_t retry_ns;
     mrail_list_t work;      /* engine->work while something is to be sent */
     uint32_t request;
     unsigned tries;
@@ -53,6 +55,9 @@ struct mrail_peer {
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
     uint64_t up_mask; /* atomic: slots that are UP */
     int failed;       /* atomic: 0 or -errno */
+    uint64_t retire_mask; /* atomic: slots that the data path shall let go of;
+                             it clears them */
+    int expand_wanted;    /* atomic: the data path has asked for all lanes */
     mrail_rkey_t flush_rkey; /* of the peer's flush pages */
 
     /* ---- data: inside the guard ---- */
@@ -62,7 +67,7 @@ struct mrail_peer {
     mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
     mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
     int connect_wanted;     /* the request has been made */
-    int expand_wanted;
+    uint64_t closing_mask;  /* slots let go of, but not drained */
     int dead;               /* 1: failing, waits for the devices; 2: failed */
     mrail_list_t eps;
 

@@ -255,12 +255,36 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
     return ret;
 }
 
+int mrail_rail_fetch(mrail_rail_t *rail)
+{
+    int n;
+
+    if (rail->next_wc == rail->num_wc) {
+        n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
+        rail->next_wc = 0;
+        rail->num_wc = (n > 0) ? (unsigned)n : 0;
+    }
+    return rail->next_wc != rail->num_wc;
+}
+
 static void mrail_rail_free_mr(struct ibv_mr *mr, void *buffer)
 {
     if (mr != NULL) {
         ibv_dereg_mr(mr);
     }
     free(buffer);
+}
+
+void mrail_rail_free_buffers(mrail_rail_t *rail)
+{
+    mrail_rx_chunk_t *chunk;
+
+    while ((chunk = rail->chunks) != NULL) {
+        rail->chunks = chunk->next;
+        ibv_dereg_mr(chunk->mr);
+        free(chunk->base);
+        free(chunk);
+    }
 }
 
 void mrail_rail_close(mrail_rail_t *rail)

@@ -23,6 +23,13 @@
 #define MRAIL_POLL_BATCH 16
 #define MRAIL_SEGS_MIN 64     /* of PUTs and GETs, posted on a rail */
 
+/* Receive buffers, allocated and registered together. */
+typedef struct mrail_rx_chunk {
+    struct mrail_rx_chunk *next;
+    struct ibv_mr *mr;
+    void *base;
+} mrail_rx_chunk_t;
+
 typedef struct mrail_rail {
     unsigned index;
     mrail_rail_attr_t attr;
@@ -32,7 +39,10 @@ typedef struct mrail_rail {
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     unsigned srq_depth;   /* buffers that the device takes */
-    unsigned srq_used;    /* buffers promised to lanes; control lock */
+    unsigned srq_used;    /* buffers made for it; control lock */
+    unsigned srq_spare;   /* ... of them that no lane counts on */
+    mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
+                                 buffers back from a SRQ */
     int has_lanes;        /* atomic: there may be completions */
     unsigned idle;        /* data: polls in a row that found nothing */
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
@@ -62,9 +72,15 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
                     const mrail_config_t *config);
 void mrail_rail_close(mrail_rail_t *rail);
 
+/* Frees all receive buffers.  The SRQ is gone. */
+void mrail_rail_free_buffers(mrail_rail_t *rail);
+
 /* One error line about a failed registration, if the locked-memory limit can
  * be the reason. */
 void mrail_rail_explain(const char *device, size_t length, int error);
+
+/* Data path: 1 if there are completions to look at, in rail->wc. */
+int mrail_rail_fetch(mrail_rail_t *rail);
 
 /* What a HELLO says about the rail. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);

@@ -240,8 +240,7 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
     }
 }
 
-/* A READ that makes what the lane wrote visible: 0 or -EAGAIN. */
-static int mrail_rma_post_read(mrail_lane_t *lane, mrail_ns_t now_ns)
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;

@@ -102,7 +102,6 @@ static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {
     struct ibv_cq *cq;
     void *context;
-    int n;
 
     while (ibv_get_cq_event(rail->channel, &cq, &context) == 0) {
         ibv_ack_cq_events(cq, 1);
@@ -110,12 +109,7 @@ static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
     if (ibv_req_notify_cq(rail->cq, 0) != 0) {
         return 1; /* who cannot be woken must not sleep */
     }
-    if (rail->next_wc == rail->num_wc) {
-        n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
-        rail->next_wc = 0;
-        rail->num_wc = (n > 0) ? (unsigned)n : 0;
-    }
-    return rail->next_wc != rail->num_wc;
+    return mrail_rail_fetch(rail);
 }
 
 /* What happened since the iface's last progress and is told only once. */

@@ -69,7 +69,8 @@ typedef enum mrail_ctl_reason {
     MRAIL_REASON_NONE = 0,
     MRAIL_REASON_QP_BUDGET = 1, /* MAX_QPS reached there */
     MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer */
-    MRAIL_REASON_NO_RAIL = 3    /* the named rail does not exist there */
+    MRAIL_REASON_NO_RAIL = 3,   /* the named rail does not exist there */
+    MRAIL_REASON_IN_USE = 4     /* RETIRE: the lane is used there */
 } mrail_ctl_reason_t;
 
 typedef struct mrail_wire_rail {
