@@ -4,14 +4,16 @@
 MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
-    test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh
+    test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
+    test/mpi/rest.sh
 EXTRA_DIST += $(MPI_TEST_FILES)
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 
 if HAVE_MPICC
-check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win
+check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
+    mpi_epochs mpi_rest
 mpi_p2p_SOURCES = test/mpi/mpi_p2p.c test/mpi/mpi_test.h
 mpi_p2p_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_p2p_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -32,6 +34,14 @@ mpi_win_SOURCES = test/mpi/mpi_win.c
 mpi_win_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_win_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_win_LDADD = $(MPI_LIBS)
+mpi_epochs_SOURCES = test/mpi/mpi_epochs.c
+mpi_epochs_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_epochs_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_epochs_LDADD = $(MPI_LIBS)
+mpi_rest_SOURCES = test/mpi/mpi_rest.c
+mpi_rest_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_rest_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_rest_LDADD = $(MPI_LIBS)
 endif
 
 if HAVE_FFTW_MPI
