@@ -1,0 +1,35 @@
+# Instructions per message, from callgrind's files of two runs that differ by
+# `messages` messages: "OUTSIDE ALL", without and with those of the object whose
+# name has `device` in it.  Source of the format: callgrind's manual, "Callgrind
+# Format Specification".
+
+function objects(    place, name) {
+    place = index($0, ")")
+    name = substr($0, place + 2)
+    $0 = substr($0, 1, place)
+    sub(/^c?ob=/, "")
+    if (name != "") {
+        names[FILENAME, $0] = name
+    }
+    return names[FILENAME, $0]
+}
+
+/^cob=/ { objects(); next }
+/^ob=/ { inside = index(objects(), device) > 0; next }
+/^calls=/ { call = 1; next }
+/^[0-9+*-]/ && NF == 2 {
+    # The line after "calls=" is what the callee cost; it is counted there.
+    if (!call) {
+        cost[FILENAME, inside] += $2
+    }
+    call = 0
+}
+
+END {
+    outside = cost[ARGV[2], 0] - cost[ARGV[1], 0]
+    all = outside + cost[ARGV[2], 1] - cost[ARGV[1], 1]
+    if (all <= 0) {
+        exit 1
+    }
+    printf "%.1f %.1f\n", outside / messages, all / messages
+}
