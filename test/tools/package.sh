@@ -1,0 +1,71 @@
+#!/bin/sh
+# The Debian package: it is built, unpacks into a root of its own, has what a
+# user needs, and leaves nothing.  Part of the long tier: see contrib/check.
+set -eu
+top=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+judge()
+{
+    name=$1
+    shift
+    if "$@" >"$tmp/log" 2>&1; then
+        echo "ok - $name"
+    else
+        echo "not ok - $name: $*"
+        sed 's/^/    | /' "$tmp/log" | tail -n 20
+        failed=1
+    fi
+}
+
+if ! command -v dh >/dev/null || ! command -v dpkg >/dev/null; then
+    echo 'debhelper is not installed'
+    exit 77
+fi
+judge 'the package is built' "$top/contrib/package"
+package=$(ls "$top"/build/package/mrail_*.deb)
+root=$tmp/root
+mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
+: >"$root/var/lib/dpkg/status"
+
+# Dependencies are this machine's; the root has none.
+into_root()
+{
+    dpkg --root="$root" --log=/dev/null --force-depends --force-not-root \
+        --force-bad-path "$@"
+}
+
+has()
+{
+    find "$root" -path "*/$1" | grep -q .
+}
+
+hook_resolves()
+{
+    link=$(find "$root/usr/lib" -name mca_hook_mrail.so -type l)
+    [ -n "$link" ] && [ -f "$(readlink -f "$link")" ] &&
+        [ -f "$(dirname "$link")/$(basename "$(readlink -f "$link")")" ]
+}
+
+left()
+{
+    find "$root" ! -type d ! -path '*/var/lib/dpkg/*' >"$tmp/left"
+    cat "$tmp/left"
+    [ ! -s "$tmp/left" ]
+}
+
+judge 'it installs' into_root -i "$package"
+for file in usr/bin/mrail mrail/mrail-uct.so ucx/libuct_mrail.so.0 \
+    mrail/libmrail-softroce.so man1/mrail-run.1.gz; do
+    judge "it has $file" has "$file"
+done
+judge 'Open MPI finds the hook component' hook_resolves
+judge 'the front door opens' "$root/usr/bin/mrail" --version
+judge 'it depends on this UCX and no other' \
+    sh -c 'dpkg-deb -f "$0" Depends | grep -q "libucx0 (>= .*libucx0 (<< "' \
+    "$package"
+judge 'it is purged' into_root -P mrail
+judge 'nothing is left' left
+exit $failed
