@@ -340,7 +340,7 @@ static void receive(const void *data, size_t length)
     int believed = (length >= COOKIE_AT + sizeof(cookie)) &&
                    (memcmp((const uint8_t *)data + COOKIE_AT, &cookie,
                            sizeof(cookie)) == 0);
-    uint8_t *alone = malloc(MRAIL_MAX(length, (size_t)1));
+    uint8_t *alone = calloc(1, MRAIL_MAX(length, (size_t)1));
 
     FUZZ_CHECK(alone != NULL, "no memory");
     mrail_copy(alone, data, length);

@@ -123,7 +123,9 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 {
     fake_cq_t *cq = (fake_cq_t *)qp->send_cq;
 
-    if (fails()) {
+    /* The engine takes a device that refuses a request of a QP in error to
+     * have none left. */
+    if ((qp->state != IBV_QPS_ERR) && fails()) {
         *bad_wr = wr;
         return ENOMEM;
     }

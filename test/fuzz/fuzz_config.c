@@ -93,11 +93,17 @@ static void take_name(const char *line)
 
 static void take_knobs(fuzz_in_t *in, int names)
 {
+    static mrail_config_t defaults;
     mrail_config_t config;
     char *line, *value;
     int ret;
 
-    FUZZ_CHECK(mrail_config_from_env(&config) == 0, "defaults");
+    if (defaults.devices == NULL) {
+        FUZZ_CHECK(mrail_config_from_env(&defaults) == 0, "defaults");
+    }
+    config = defaults;
+    config.devices = strdup(defaults.devices);
+    config.stats = strdup(defaults.stats);
     any_ports(in);
     while ((line = next_line(in)) != NULL) {
         value = strchr(line, '=');

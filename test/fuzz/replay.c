@@ -92,7 +92,7 @@ static int compare_names(const void *a, const void *b)
 static int load_corpus(const char *dir)
 {
     struct dirent *entry;
-    char *names[MAX_FILES], path[1024];
+    char *names[MAX_FILES], path[2048];
     unsigned count = 0;
     DIR *d = opendir(dir);
 
