@@ -30,7 +30,8 @@ static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
     int ret;
 
     memset(base, 0, length);
-    ret = mrail_mem_reg(engine, base, length, &mem);
+    ret = mrail_mem_reg_access(engine, base, length, IBV_ACCESS_LOCAL_WRITE,
+                               &mem);
     if (ret != 0) {
         return ret;
     }

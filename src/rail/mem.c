@@ -13,6 +13,16 @@
 int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
                   mrail_mem_t **mem_p)
 {
+    return mrail_mem_reg_access(engine, address, length,
+                                IBV_ACCESS_LOCAL_WRITE |
+                                    IBV_ACCESS_REMOTE_WRITE |
+                                    IBV_ACCESS_REMOTE_READ,
+                                mem_p);
+}
+
+int mrail_mem_reg_access(mrail_engine_t *engine, void *address, size_t length,
+                         int access, mrail_mem_t **mem_p)
+{
     mrail_mem_t *mem = calloc(1, sizeof(*mem));
     int ret;
 
@@ -23,10 +33,7 @@ int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
     mem->generation =
         __atomic_add_fetch(&engine->generation, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mem->mr[i] = ibv_reg_mr(engine->rails[i].pd, address, length,
-                                IBV_ACCESS_LOCAL_WRITE |
-                                    IBV_ACCESS_REMOTE_WRITE |
-                                    IBV_ACCESS_REMOTE_READ);
+        mem->mr[i] = ibv_reg_mr(engine->rails[i].pd, address, length, access);
         if (mem->mr[i] == NULL) {
             ret = -errno;
             mrail_debug("%s: ibv_reg_mr(%p, %zu) failed: %s",

@@ -234,6 +234,7 @@ static void world_init(const uint8_t *data, size_t size)
         .qpn_count = NUM_QPS,
         .max_mtu = IBV_MTU_1024,
         .window_pkts = 4,
+        .key_secret = 0x1234567890abcdef,
         .ops = {on_cq, on_async, on_active, NULL}};
     struct ibv_srq_attr srq = {.max_wr = MAX_WR, .max_sge = 2};
     uint8_t settings;
