@@ -26,6 +26,7 @@ typedef struct engine_world {
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
     mrail_ns_t now_ns;
+    unsigned believed;  /* control messages with our cookie */
     unsigned injected;  /* AMs handed to the engine */
     unsigned delivered; /* AMs that it handed to the iface */
     unsigned num_comps;

@@ -43,3 +43,12 @@ print-fuzz-targets:
 .PHONY: fuzz-targets print-fuzz-targets
 
 EXTRA_DIST += test/fuzz/corpus
+
+# A job with an attacker on its network.
+check_PROGRAMS += attacker attack_job
+TESTS += test/fuzz/attack.sh
+EXTRA_DIST += test/fuzz/attack.sh
+attacker_SOURCES = test/fuzz/attacker.c
+attacker_LDADD = libsroce-core.la libmrail-base.la
+attack_job_SOURCES = test/fuzz/attack_job.c
+attack_job_LDADD = libtest-job.la
