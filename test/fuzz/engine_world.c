@@ -421,7 +421,7 @@ void world_am_message(void)
     msg.hdr.type = (how & 1) ? MRAIL_DATA_ACK : MRAIL_DATA_AM;
     msg.hdr.flags = (how >> 1) & 7;
     msg.hdr.am_id = which;
-    msg.hdr.lane = htobe16(other->index);
+    msg.hdr.lane = htobe16((how == 0x24) ? fuzz_u16(in) : other->index);
     msg.hdr.epoch = htobe16(other->epoch);
     msg.hdr.seq = htobe32(peer->rx_next + ((how & 0x10) ? fuzz_u8(in) : 0u));
     msg.hdr.ack = htobe32((how & 0x40) ? peer->tx_acked + fuzz_u8(in) - 2u

@@ -431,7 +431,7 @@ static uint32_t any_psn(fuzz_in_t *in, const sroce_qp_t *qp, int response)
 }
 
 /* Address and key of a region, which may be wrong in one of many ways. */
-static void any_remote(fuzz_in_t *in, uint8_t *to)
+static void any_remote(fuzz_in_t *in, uint8_t *to, uint32_t length)
 {
     uint8_t choice = fuzz_u8(in);
     unsigned i = (choice & 7) % NUM_REGIONS;
@@ -449,7 +449,7 @@ static void any_remote(fuzz_in_t *in, uint8_t *to)
         addr += (uint64_t)(int64_t)(int16_t)fuzz_u16(in);
         break;
     case 3:
-        addr += REGION - fuzz_u8(in);
+        addr += REGION - length + fuzz_u8(in) % 8 - 4; /* at its end */
         break;
     default:
         addr += (choice >> 6) * 8u;
@@ -480,14 +480,14 @@ static void put_ext(fuzz_in_t *in, uint8_t *ext, const sroce_op_t *op,
         }
     } else if ((op->flags & (SROCE_OPF_WRITE | SROCE_OPF_READ)) &&
                (op->flags & SROCE_OPF_FIRST)) {
-        any_remote(in, ext);
+        any_remote(in, ext, payload);
         choice = fuzz_u8(in);
         sroce_put32(ext + 12, (choice & 1)   ? any_length(in) :
                               (choice & 2)   ? fuzz_u32(in) :
                               (op->flags & SROCE_OPF_LAST) ? payload :
                                                payload + choice * 8u);
     } else if (op->flags & SROCE_OPF_ATOMIC) {
-        any_remote(in, ext);
+        any_remote(in, ext, sizeof(uint64_t));
         sroce_put64(ext + 12, fuzz_u8(in));
         sroce_put64(ext + 20, fuzz_u8(in));
     }
@@ -658,6 +658,25 @@ static void set_things(fuzz_in_t *in)
     }
 }
 
+/* What core.h says of the send queue; nothing is acknowledged that was not
+ * sent. */
+FUZZ_UNTRACED
+static void check_queues(void)
+{
+    for (unsigned i = 0; i < NUM_QPS; ++i) {
+        const sroce_req_t *req = &w.qp[i]->req;
+
+        FUZZ_CHECK((req->head - req->tail <= req->max_wr) &&
+                       (req->cur - req->tail <= req->alloc - req->tail) &&
+                       (req->alloc - req->tail <= req->head - req->tail),
+                   "qp %u: tail %u cur %u alloc %u head %u", i, req->tail,
+                   req->cur, req->alloc, req->head);
+        FUZZ_CHECK((mrail_psn_diff(req->psn_max, req->psn_una) >= 0) ||
+                       (w.qp[i]->type == IBV_QPT_UD),
+                   "qp %u: una 0x%x max 0x%x", i, req->psn_una, req->psn_max);
+    }
+}
+
 static void command(fuzz_in_t *in)
 {
     static const enum ibv_qp_state states[] = {
@@ -740,6 +759,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     world_init(data, size);
     while ((fuzz_left(&w.in) != 0) && (w.num_ids < MAX_IDS)) {
         command(&w.in);
+        check_queues();
     }
     finish();
     return 0;

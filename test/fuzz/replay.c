@@ -4,7 +4,7 @@
  *
  * usage: fuzz_NAME [FILE...]
  * Without files: the corpus, $srcdir/test/fuzz/corpus/NAME, and
- * MRAIL_FUZZ_MUTATIONS (20000) changed inputs at MRAIL_FUZZ_SEED (1).
+ * MRAIL_FUZZ_MUTATIONS (100000) changed inputs at MRAIL_FUZZ_SEED (1).
  * With files, only those.  An input that crashes or takes longer than
  * LIMIT_S is kept in fuzz-finding-NAME, in the current directory.
  */
@@ -197,7 +197,7 @@ static int run_corpus(void)
 {
     const char *srcdir = getenv("srcdir");
     unsigned long seed = number("MRAIL_FUZZ_SEED", 1);
-    unsigned long count = number("MRAIL_FUZZ_MUTATIONS", 20000);
+    unsigned long count = number("MRAIL_FUZZ_MUTATIONS", 100000);
     char dir[1024];
 
     snprintf(dir, sizeof(dir), "%s/test/fuzz/corpus/%s",
