@@ -389,7 +389,8 @@ unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
     unsigned count = 0;
     int n, failed = 0;
 
-    while ((n = ibv_poll_cq(rail->ud_cq, MRAIL_ARRAY_SIZE(wc), wc)) > 0) {
+    while (((func == NULL) || (count < MRAIL_UD_ROUND)) &&
+           ((n = ibv_poll_cq(rail->ud_cq, MRAIL_ARRAY_SIZE(wc), wc)) > 0)) {
         for (int i = 0; i < n; ++i) {
             unsigned slot = (unsigned)wc[i].wr_id;
 
