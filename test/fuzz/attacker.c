@@ -210,7 +210,8 @@ static void forge_control(packet_t *p, int whole)
     uint32_t payload = p->length - (uint32_t)HEADERS;
     uint32_t qkey = htonl(UD_QKEY);
 
-    if ((bth[0] != OP_UD_SEND) || (payload < UD_HEADERS + 40)) { /* to the same address, any low number */
+    /* Else to the same address, to any queue pair with a low number. */
+    if ((bth[0] != OP_UD_SEND) || (payload < UD_HEADERS + 40)) {
         payload = UD_HEADERS + 40;
         bth[0] = OP_UD_SEND;
         bth[7] = (uint8_t)mrail_rng_next(&rng);

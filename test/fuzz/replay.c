@@ -34,12 +34,16 @@ static const char *target;
 static const uint8_t *volatile running;
 static volatile size_t running_size;
 
+/* What the sanitizers call before they end the process; not there without. */
+void __sanitizer_set_death_callback(void (*callback)(void))
+    __attribute__((weak));
+
 static void write_text(int fd, const char *text)
 {
     (void)!write(fd, text, strlen(text));
 }
 
-static void on_signal(int sig)
+static void keep_finding(int sig)
 {
     char path[128] = "fuzz-finding-";
     int fd;
@@ -58,8 +62,18 @@ static void on_signal(int sig)
     write_text(1, " ");
     write_text(1, path);
     write_text(1, "\n");
+}
+
+static void on_signal(int sig)
+{
+    keep_finding(sig);
     signal(SIGABRT, SIG_DFL);
     abort();
+}
+
+static void on_death(void)
+{
+    keep_finding(0);
 }
 
 static void run(const uint8_t *data, size_t size)
@@ -231,6 +245,9 @@ int main(int argc, char **argv)
     target += strlen("fuzz_");
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(fatal); ++i) {
         signal(fatal[i], on_signal);
+    }
+    if (__sanitizer_set_death_callback != NULL) {
+        __sanitizer_set_death_callback(on_death);
     }
     if (argc == 1) {
         return run_corpus();
