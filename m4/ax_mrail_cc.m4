@@ -17,3 +17,24 @@ AC_DEFUN([AX_MRAIL_SANITIZERS], [
     ])
     AC_SUBST([MRAIL_SAN])
 ])
+
+# --enable-fuzzers: the fuzz targets with libFuzzer instead of replay.c; the
+# compiler must be clang.  Every object says what it covers.
+AC_DEFUN([AX_MRAIL_FUZZERS], [
+    AC_ARG_ENABLE([fuzzers], [AS_HELP_STRING([--enable-fuzzers],
+        [link the fuzz targets with libFuzzer (clang)])])
+    AM_CONDITIONAL([FUZZERS], [test "x$enable_fuzzers" = xyes])
+    AS_IF([test "x$enable_fuzzers" = xyes], [
+        AC_MSG_CHECKING([whether $CC has libFuzzer])
+        mrail_cflags=$CFLAGS
+        CFLAGS="$CFLAGS -fsanitize=fuzzer"
+        AC_LINK_IFELSE([AC_LANG_SOURCE([
+            int LLVMFuzzerTestOneInput(const unsigned char *data, unsigned long size);
+            int LLVMFuzzerTestOneInput(const unsigned char *data, unsigned long size) { return 0; }])],
+            [AC_MSG_RESULT([yes])],
+            [AC_MSG_RESULT([no])
+             AC_MSG_ERROR([--enable-fuzzers needs clang with libFuzzer (libclang-rt-dev)])])
+        CFLAGS=$mrail_cflags
+        MRAIL_CFLAGS="$MRAIL_CFLAGS -fsanitize=fuzzer-no-link"
+    ])
+])

@@ -7,6 +7,7 @@ include test/property/local.mk
 include test/tools/local.mk
 include test/softroce.mk
 include test/rail/local.mk
+include test/fuzz/local.mk
 include test/ucx/local.mk
 include test/mpi/local.mk
 

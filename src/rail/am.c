@@ -27,11 +27,18 @@ void mrail_tx_put(mrail_tx_t *tx)
     mrail_pool_put(tx->pool, tx);
 }
 
+/* The largest message and no more, though the buffer is rounded up: what is
+ * longer is the device's to refuse. */
+static uint32_t mrail_rx_bytes(const mrail_engine_t *engine)
+{
+    return (uint32_t)(sizeof(mrail_data_hdr_t) + engine->config.seg_size);
+}
+
 int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     struct ibv_sge sge = {
         .addr = (uintptr_t)rx->hdr,
-        .length = (uint32_t)(engine->rx_stride - MRAIL_RX_HEADROOM),
+        .length = mrail_rx_bytes(engine),
         .lkey = rx->lkey,
     };
     struct ibv_recv_wr wr = {
@@ -66,7 +73,7 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
         mrail_rx_t *rx = engine->repost[rail][i];
 
         sge[i].addr = (uintptr_t)rx->hdr;
-        sge[i].length = (uint32_t)(engine->rx_stride - MRAIL_RX_HEADROOM);
+        sge[i].length = mrail_rx_bytes(engine);
         sge[i].lkey = rx->lkey;
         wr[i].wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
         wr[i].sg_list = &sge[i];
@@ -546,12 +553,27 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
         return NULL;
     }
     lane = __atomic_load_n(&engine->lanes[index], __ATOMIC_ACQUIRE);
-    if ((lane == NULL) || (lane->qp == NULL) ||
-        (lane->qp->qp_num != wc->qp_num) ||
+    /* Not lane->qp->qp_num: a header may name any lane, also one whose QP the
+     * control side is just destroying. */
+    if ((lane == NULL) ||
+        (__atomic_load_n(&lane->qpn, __ATOMIC_RELAXED) != wc->qp_num) ||
         (lane->epoch != be16toh(hdr->epoch))) {
         return NULL;
     }
     return lane;
+}
+
+/* Takes one of the lane's credits.  0: the peer has none left and sends all the
+ * same; it would take the buffers of others. */
+static int mrail_am_take_credit(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    if (MRAIL_UNLIKELY(lane->am_received == lane->am_granted)) {
+        ++engine->counters.rx_no_credit;
+        mrail_lane_error(lane, "the peer sends more than it has credits for");
+        return 0;
+    }
+    ++lane->am_received;
+    return 1;
 }
 
 static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
@@ -594,6 +616,10 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
     }
     mrail_am_take_ack(engine, lane, rx->hdr);
     if (MRAIL_LIKELY(rx->hdr->type == MRAIL_DATA_AM)) {
+        if (!mrail_am_take_credit(engine, lane)) {
+            mrail_rx_release_free(engine, rx);
+            return;
+        }
         rx->lane = lane;
         rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
         ++engine->counters.am_received;

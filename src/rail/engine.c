@@ -30,7 +30,7 @@ static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
     int ret;
 
     memset(base, 0, length);
-    ret = mrail_mem_reg(engine, base, length, &mem);
+    ret = mrail_mem_reg_own(engine, base, length, &mem);
     if (ret != 0) {
         return ret;
     }

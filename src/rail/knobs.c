@@ -11,6 +11,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define MRAIL_KNOB_PREFIX "UCX_MRAIL_"
+
 typedef enum mrail_knob_type {
     MRAIL_KNOB_STRING,
     MRAIL_KNOB_UINT,
@@ -129,6 +131,30 @@ static const struct {
     [MRAIL_KNOB_BOOL] = {mrail_parse_bool, "y or n"},
 };
 
+static int mrail_config_set_at(mrail_config_t *config, unsigned index,
+                               const char *text)
+{
+    if (knob_types[knobs[index].type].parse(
+            text, (char *)config + knobs[index].offset) != 0) {
+        mrail_error("%s%s=%s: expected %s", MRAIL_KNOB_PREFIX,
+                    knobs[index].name, text,
+                    knob_types[knobs[index].type].expected);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+int mrail_config_set(mrail_config_t *config, const char *name,
+                     const char *text)
+{
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(knobs); ++i) {
+        if (strcmp(knobs[i].name, name) == 0) {
+            return mrail_config_set_at(config, i, text);
+        }
+    }
+    return -ENOENT;
+}
+
 int mrail_config_from_env(mrail_config_t *config)
 {
     memset(config, 0, sizeof(*config));
@@ -136,15 +162,10 @@ int mrail_config_from_env(mrail_config_t *config)
         char name[64];
         const char *text;
 
-        snprintf(name, sizeof(name), "UCX_MRAIL_%s", knobs[i].name);
+        snprintf(name, sizeof(name), "%s%s", MRAIL_KNOB_PREFIX, knobs[i].name);
         text = getenv(name);
-        if (text == NULL) {
-            text = knobs[i].value;
-        }
-        if (knob_types[knobs[i].type].parse(
-                text, (char *)config + knobs[i].offset) != 0) {
-            mrail_error("%s=%s: expected %s", name, text,
-                        knob_types[knobs[i].type].expected);
+        if (mrail_config_set_at(config, i,
+                                (text != NULL) ? text : knobs[i].value) != 0) {
             mrail_config_cleanup(config);
             return -EINVAL;
         }
@@ -170,7 +191,6 @@ void mrail_config_cleanup(mrail_config_t *config)
 
 /* ---- names that do not exist -------------------------------------------- */
 
-#define MRAIL_KNOB_PREFIX "UCX_MRAIL_"
 #define MRAIL_KNOB_NAME_MAX 32
 #define MRAIL_KNOB_FAR 3u /* edits from here on make another word */
 

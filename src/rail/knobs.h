@@ -96,6 +96,11 @@ typedef struct mrail_config {
 int mrail_config_from_env(mrail_config_t *config);
 void mrail_config_cleanup(mrail_config_t *config);
 
+/* One knob by its name without UCX_MRAIL_, as typed.  0; -ENOENT: no such
+ * knob; -EINVAL after one error line, with the field as it was. */
+int mrail_config_set(mrail_config_t *config, const char *name,
+                     const char *text);
+
 /* Calls `func` for each UCX_MRAIL_* variable of `env` (as environ(7)) that
  * neither the engine nor the transport knows; `nearest` is the name, without
  * UCX_MRAIL_, that it may have been meant to be, or NULL.  UCX says in every

@@ -165,6 +165,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     lane->credits = credits;
     lane->am_granted = lane->am_told = (uint16_t)credits;
+    lane->am_received = 0;
 }
 
 /* Segments are few and large: lanes without active messages need less. */
@@ -221,6 +222,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
             goto err_destroy_qp;
         }
     }
+    __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
     ++engine->num_qps;
     engine->sq_entries += depth;
     return 0;
@@ -234,6 +236,7 @@ err_destroy_qp:
 void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (lane->qp != NULL) {
+        __atomic_store_n(&lane->qpn, 0, __ATOMIC_RELAXED);
         ibv_destroy_qp(lane->qp);
         lane->qp = NULL;
         --engine->num_qps;

@@ -50,6 +50,7 @@ struct mrail_lane {
 
     /* data: send queue */
     struct ibv_qp *qp;
+    uint32_t qpn;         /* of qp, 0 without; atomic, for who only asks */
     uint32_t sq_posted;   /* work requests ever posted */
     uint32_t sq_done;     /* known to be complete */
     uint32_t sq_depth;
@@ -60,6 +61,7 @@ struct mrail_lane {
     uint16_t am_sent;
     uint16_t am_limit;    /* may be sent in total */
     uint16_t am_granted;  /* the peer may send in total */
+    uint16_t am_received; /* it has sent; never more than that */
     uint16_t am_told;     /* as the peer knows from our last message */
 
     uint8_t ack_due;      /* data: an ACK_REQ waits for its answer */

@@ -10,8 +10,20 @@
 
 #define MRAIL_RKEY_SIZE(_n) (4 + 4 * (size_t)(_n))
 
-int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
-                  mrail_mem_t **mem_p)
+/* Flags that are no constants would make verbs.h call another function than
+ * ibv_reg_mr(), for bits that we do not use. */
+static struct ibv_mr *mrail_mem_reg_rail(struct ibv_pd *pd, void *address,
+                                         size_t length, int remote)
+{
+    return remote ? ibv_reg_mr(pd, address, length,
+                               IBV_ACCESS_LOCAL_WRITE |
+                                   IBV_ACCESS_REMOTE_WRITE |
+                                   IBV_ACCESS_REMOTE_READ)
+                  : ibv_reg_mr(pd, address, length, IBV_ACCESS_LOCAL_WRITE);
+}
+
+static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
+                             size_t length, int remote, mrail_mem_t **mem_p)
 {
     mrail_mem_t *mem = calloc(1, sizeof(*mem));
     int ret;
@@ -23,10 +35,8 @@ int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
     mem->generation =
         __atomic_add_fetch(&engine->generation, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mem->mr[i] = ibv_reg_mr(engine->rails[i].pd, address, length,
-                                IBV_ACCESS_LOCAL_WRITE |
-                                    IBV_ACCESS_REMOTE_WRITE |
-                                    IBV_ACCESS_REMOTE_READ);
+        mem->mr[i] = mrail_mem_reg_rail(engine->rails[i].pd, address, length,
+                                        remote);
         if (mem->mr[i] == NULL) {
             ret = -errno;
             mrail_debug("%s: ibv_reg_mr(%p, %zu) failed: %s",
@@ -38,6 +48,18 @@ int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
     }
     *mem_p = mem;
     return 0;
+}
+
+int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
+                  mrail_mem_t **mem_p)
+{
+    return mrail_mem_reg_all(engine, address, length, 1, mem_p);
+}
+
+int mrail_mem_reg_own(mrail_engine_t *engine, void *address, size_t length,
+                      mrail_mem_t **mem_p)
+{
+    return mrail_mem_reg_all(engine, address, length, 0, mem_p);
 }
 
 int mrail_mem_dereg(mrail_mem_t *mem)

@@ -13,6 +13,11 @@ struct mrail_mem {
     struct ibv_mr *mr[MRAIL_MAX_RAILS];
 };
 
+/* As mrail_mem_reg() without remote access: the engine's own memory has
+ * pointers in it, so no peer may reach it, however well it guesses a key. */
+int mrail_mem_reg_own(mrail_engine_t *engine, void *address, size_t length,
+                      mrail_mem_t **mem_p);
+
 struct mrail_rkey {
     unsigned count;
     uint16_t generation;

@@ -389,23 +389,51 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     return -ret;
 }
 
+/*
+ * A QP in error gives every receive back at once: posting it again would go on
+ * for ever.  Some devices take a datagram that is longer than the receive for
+ * an error of the QP, so a stranger may be the cause.  What was on its way is
+ * lost, as datagrams are.
+ */
+static void mrail_rail_ud_restart(mrail_rail_t *rail)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+    struct ibv_wc wc;
+    int ret;
+
+    ret = -ibv_modify_qp(rail->ud_qp, &attr, IBV_QP_STATE);
+    while (ibv_poll_cq(rail->ud_cq, 1, &wc) > 0) {
+    }
+    rail->ud_tx_pending = rail->ud_tx_next = 0;
+    if (ret == 0) {
+        ret = mrail_rail_ud_start(rail);
+    }
+    mrail_debug("%s:%u: control qp 0x%x was in error: restart: %s",
+                rail->attr.device, rail->attr.port, rail->ud_qp->qp_num,
+                strerror(-ret));
+}
+
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
                             void *arg)
 {
     struct ibv_wc wc[16];
     unsigned count = 0;
-    int n;
+    int n, failed = 0;
 
-    while ((n = ibv_poll_cq(rail->ud_cq, MRAIL_ARRAY_SIZE(wc), wc)) > 0) {
+    while (((func == NULL) || (count < MRAIL_UD_ROUND)) &&
+           ((n = ibv_poll_cq(rail->ud_cq, MRAIL_ARRAY_SIZE(wc), wc)) > 0)) {
         for (int i = 0; i < n; ++i) {
             unsigned slot = (unsigned)wc[i].wr_id;
 
+            failed |= (wc[i].status != IBV_WC_SUCCESS);
             if (slot >= MRAIL_UD_RX) {
                 --rail->ud_tx_pending;
                 continue;
             }
-            if ((func != NULL) && (wc[i].status == IBV_WC_SUCCESS) &&
-                (wc[i].byte_len > MRAIL_UD_GRH)) {
+            if (wc[i].status != IBV_WC_SUCCESS) {
+                continue;
+            }
+            if ((func != NULL) && (wc[i].byte_len > MRAIL_UD_GRH)) {
                 func(arg, rail,
                      rail->ud_buffers + (size_t)slot * MRAIL_UD_SLOT +
                          MRAIL_UD_GRH,
@@ -414,6 +442,9 @@ unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
             }
             mrail_rail_ud_post_recv(rail, slot);
         }
+    }
+    if (MRAIL_UNLIKELY(failed) && (func != NULL)) {
+        mrail_rail_ud_restart(rail);
     }
     return count;
 }

@@ -99,7 +99,9 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length);
 
-/* Calls `func` for each datagram that is there; returns their number. */
+/* Calls `func` for each datagram that is there, but not for many more than
+ * MRAIL_UD_ROUND; returns their number. */
+#define MRAIL_UD_ROUND 64
 typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail,
                                 const void *data, size_t length);
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,

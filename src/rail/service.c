@@ -35,15 +35,23 @@ static void mrail_service_ud(mrail_engine_t *engine, mrail_rail_t *rail)
 {
     struct ibv_cq *cq;
     void *context;
+    unsigned count;
 
     while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
         ibv_ack_cq_events(cq, 1);
     }
     /* Arm first, then look: what arrives in between is not missed. */
     ibv_req_notify_cq(rail->ud_cq, 0);
-    pthread_mutex_lock(&engine->ctl_lock);
-    mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
-    pthread_mutex_unlock(&engine->ctl_lock);
+    /* A flood must not keep timers waiting, nor who wants the lock. */
+    do {
+        pthread_mutex_lock(&engine->ctl_lock);
+        count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
+        if (count >= MRAIL_UD_ROUND) {
+            mrail_ctl_run(engine, mrail_clock_now());
+        }
+        pthread_mutex_unlock(&engine->ctl_lock);
+    } while ((count >= MRAIL_UD_ROUND) &&
+             !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
 }
 
 static void mrail_service_async(mrail_engine_t *engine, mrail_rail_t *rail)

@@ -57,7 +57,7 @@ mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
 dist_man_MANS += src/tools/man/mrail-info.1
 
 EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
-    contrib/try contrib/try.awk contrib/check contrib/tally contrib/walls \
+    contrib/try contrib/try.awk contrib/check contrib/fuzz contrib/tally contrib/walls \
     contrib/bench contrib/bench.awk contrib/bench-row.awk \
     contrib/bench-sample.awk contrib/json.awk contrib/callgrind.awk \
     contrib/package contrib/debian/control contrib/debian/rules \

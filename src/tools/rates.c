@@ -1,6 +1,8 @@
 #include "config.h"
 #include "tools/rates.h"
 
+#include "base/util.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +80,10 @@ int mrail_rates_parse(const char *list, unsigned num_rails,
         size_t length = strcspn(p, ",");
         int ret;
 
-        snprintf(word, sizeof(word), "%.*s", (int)length, p);
+        /* A longer one is cut, and the dots make sure that it is refused. */
+        snprintf(word, sizeof(word), "%.*s%s",
+                 (int)MRAIL_MIN(length, sizeof(word) - 5), p,
+                 (length > sizeof(word) - 5) ? "..." : "");
         ret = mrail_rate_parse(word, &rates_bps[n], why, size);
         if (ret != 0) {
             return ret;

@@ -1,7 +1,7 @@
 # Tests of the engine over software rails, several processes each.
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
     rail_fence rail_open rail_share rail_backlog rail_stale rail_cq \
-    rail_nested rail_inside rail_evict
+    rail_nested rail_inside rail_evict rail_harden
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -28,6 +28,8 @@ rail_evict_SOURCES = test/rail/rail_evict.c
 rail_evict_LDADD = libtest-job.la
 rail_cq_SOURCES = test/rail/rail_cq.c
 rail_cq_LDADD = libtest-job.la
+rail_harden_SOURCES = test/rail/rail_harden.c
+rail_harden_LDADD = libtest-job.la
 rail_open_SOURCES = test/rail/rail_open.c
 rail_open_LDADD = libmrail-rail.la
 # A module: -rpath makes libtool build it shared.
@@ -48,6 +50,6 @@ RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh \
     test/rail/share.sh test/rail/backlog.sh test/rail/stale.sh \
     test/rail/small-srq.sh test/rail/cq.sh test/rail/nested.sh \
-    test/rail/inside.sh test/rail/evict.sh
+    test/rail/inside.sh test/rail/evict.sh test/rail/harden.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

@@ -321,6 +321,46 @@ static void test_keys(void **state)
     world_cleanup(&w);
 }
 
+/* Keys of a device with a secret: none can be told from another's, and they
+ * work, grow and rest as others do. */
+static void test_secret_keys(void **state)
+{
+    sroce_dev_params_t dp = {.max_mtu = IBV_MTU_1024, .qpn_count = 4};
+    sroce_sim_t *sim = sroce_sim_create(1);
+    static uint8_t mem[100];
+    uint32_t key[2][200];
+    sroce_mr_t *mr[200];
+    sroce_pd_t *pd;
+
+    for (unsigned node = 0; node < 2; ++node) {
+        sroce_dev_t *dev;
+
+        dp.key_secret = mrail_mix64(node + 1);
+        assert_int_equal(sroce_sim_node_add(sim, dp), node);
+        dev = sroce_sim_dev(sim, node);
+        assert_int_equal(sroce_pd_create(dev, &pd), 0);
+        for (unsigned i = 0; i < 200; ++i) {
+            assert_int_equal(sroce_mr_create(pd, mem, 100, 0, 0, &mr[i]), 0);
+            key[node][i] = sroce_mr_key(mr[i]);
+            assert_ptr_equal(sroce_mr_find(dev, pd, key[node][i], 0, 100, 0),
+                             mem);
+            assert_true((node == 0) || (key[0][i] != key[1][i]));
+            /* Not the next one after one that is known. */
+            assert_true((i < 3) ||
+                        (key[node][i] - key[node][i - 1] !=
+                         key[node][i - 1] - key[node][i - 2]) ||
+                        (key[node][i] - key[node][i - 1] !=
+                         key[node][i - 2] - key[node][i - 3]));
+        }
+        for (unsigned i = 0; i < 200; ++i) {
+            assert_int_equal(sroce_mr_destroy(mr[i]), 0);
+            assert_null(sroce_mr_find(dev, pd, key[node][i], 0, 1, 0));
+        }
+        assert_int_equal(sroce_pd_destroy(pd), 0);
+    }
+    sroce_sim_destroy(sim);
+}
+
 /* Resizing keeps what waits; a destroyed QP leaves nothing in its CQs. */
 static void test_cq_contents(void **state)
 {
@@ -424,6 +464,7 @@ int main(void)
         cmocka_unit_test(test_bad_work),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_secret_keys),
         cmocka_unit_test(test_cq_contents),
         cmocka_unit_test(test_srq_resize),
         cmocka_unit_test(test_timer_heap),

@@ -32,7 +32,7 @@ struct sroce_mr {
     uint64_t iova;
     size_t length;
     int access;
-    uint32_t key; /* slot index << 8 | generation */
+    uint32_t key; /* (slot index << 8 | generation) ^ dev->key_mask */
 };
 
 typedef struct sroce_mr_slot {
@@ -283,6 +283,7 @@ struct sroce_dev {
     uint32_t next_qp; /* index to try first */
     sroce_mr_slot_t *mrs;
     uint32_t num_mrs;
+    uint32_t key_mask;
     uint32_t mr_free_head; /* FIFO of free slots, so that keys rest */
     uint32_t mr_free_tail;
     sroce_qp_t **timers; /* binary heap by timer_ns */
@@ -311,12 +312,13 @@ static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
                                      uint64_t addr, uint64_t length,
                                      int access)
 {
+    uint32_t slot = (key ^ dev->key_mask) >> 8;
     const sroce_mr_t *mr;
 
-    if (MRAIL_UNLIKELY((key >> 8) >= dev->num_mrs)) {
+    if (MRAIL_UNLIKELY(slot >= dev->num_mrs)) {
         return NULL;
     }
-    mr = dev->mrs[key >> 8].mr;
+    mr = dev->mrs[slot].mr;
     if (MRAIL_UNLIKELY((mr == NULL) || (mr->key != key) || (mr->pd != pd) ||
                        ((mr->access & access) != access) ||
                        (addr < mr->iova) || (length > mr->length) ||

@@ -36,6 +36,7 @@ int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p)
         dev->params.probe_ns = DEFAULT_PROBE_NS;
     }
     dev->mr_free_head = dev->mr_free_tail = SROCE_MR_NONE;
+    dev->key_mask = (uint32_t)(params->key_secret >> 32);
     dev->qps = calloc(params->qpn_count, sizeof(*dev->qps));
     if (dev->qps == NULL) {
         free(dev);

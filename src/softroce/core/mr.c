@@ -51,6 +51,14 @@ static void mr_slot_free(sroce_dev_t *dev, uint32_t idx)
     dev->mr_free_tail = idx;
 }
 
+/* Who was given one key knows the mask, but not the other slots' bits. */
+static uint8_t mr_first_generation(const sroce_dev_t *dev, uint32_t idx)
+{
+    uint64_t secret = dev->params.key_secret;
+
+    return (secret == 0) ? 0 : (uint8_t)mrail_mix64(secret + idx);
+}
+
 static int mr_grow(sroce_dev_t *dev)
 {
     uint32_t num = dev->num_mrs + MRAIL_MAX(MR_GROW, dev->num_mrs / 2);
@@ -65,7 +73,7 @@ static int mr_grow(sroce_dev_t *dev)
     }
     dev->mrs = mrs;
     while (dev->num_mrs < num) {
-        mrs[dev->num_mrs].generation = 0;
+        mrs[dev->num_mrs].generation = mr_first_generation(dev, dev->num_mrs);
         mr_slot_free(dev, dev->num_mrs++);
     }
     return 0;
@@ -100,7 +108,7 @@ int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
     mr->iova = iova;
     mr->length = length;
     mr->access = access;
-    mr->key = (idx << 8) | dev->mrs[idx].generation;
+    mr->key = ((idx << 8) | dev->mrs[idx].generation) ^ dev->key_mask;
     dev->mrs[idx].mr = mr;
     ++pd->users;
     *mr_p = mr;
@@ -109,8 +117,10 @@ int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
 
 int sroce_mr_destroy(sroce_mr_t *mr)
 {
-    sroce_late_place_all(mr->pd->dev);
-    mr_slot_free(mr->pd->dev, mr->key >> 8);
+    sroce_dev_t *dev = mr->pd->dev;
+
+    sroce_late_place_all(dev);
+    mr_slot_free(dev, (mr->key ^ dev->key_mask) >> 8);
     --mr->pd->users;
     free(mr);
     return 0;

@@ -106,6 +106,9 @@ typedef struct sroce_dev_params {
     uint32_t window_pkts;  /* most unacknowledged packets of a QP; 0: 256 */
     mrail_ns_t probe_ns;   /* least time before a tail probe; 0: 2 ms;
                             * MRAIL_NS_NEVER: no probes */
+    uint64_t key_secret;   /* an unpredictable number, so that memory keys
+                            * cannot be guessed by who has seen none; 0: keys
+                            * count from 0 */
     sroce_dev_ops_t ops;
 } sroce_dev_params_t;
 

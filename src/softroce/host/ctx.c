@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 /* Queue pair numbers of a slot that was given out again start elsewhere, so
@@ -56,6 +57,10 @@ static int sroce_ctx_core_create(sroce_host_ctx_t *ctx)
                 .qp_active = sroce_ctx_qp_active,
                 .arg = ctx}};
 
+    if (getrandom(&params.key_secret, sizeof(params.key_secret), 0) !=
+        (ssize_t)sizeof(params.key_secret)) {
+        return -errno;
+    }
     return -sroce_dev_create(&params, &ctx->core);
 }
 

@@ -38,18 +38,29 @@ int sroce_keeper_send(int conn, const sroce_keeper_msg_t *msg, int fd)
     return 0;
 }
 
+/* The one descriptor that a message may have; -1: none.  The room for one has
+ * room for two (CMSG_SPACE is rounded up): what is not wanted is closed. */
 static int sroce_keeper_take_fd(struct msghdr *mh)
 {
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(mh);
-    int fd;
+    size_t count;
+    int fd, first = -1;
 
     if ((cmsg == NULL) || (cmsg->cmsg_level != SOL_SOCKET) ||
         (cmsg->cmsg_type != SCM_RIGHTS) ||
-        (cmsg->cmsg_len != CMSG_LEN(sizeof(int)))) {
+        (cmsg->cmsg_len < CMSG_LEN(sizeof(int)))) {
         return -1;
     }
-    memcpy(&fd, CMSG_DATA(cmsg), sizeof(fd));
-    return fd;
+    count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+        memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof(fd));
+        if (count == 1) {
+            first = fd;
+        } else {
+            close(fd);
+        }
+    }
+    return first;
 }
 
 int sroce_keeper_recv(int conn, sroce_keeper_msg_t *msg, int *fd_p, int flags)

@@ -193,7 +193,7 @@ err_close:
     return ret;
 }
 
-static int sroce_session_check(const sroce_session_t *session, size_t size)
+int sroce_session_check(const sroce_session_t *session, size_t size)
 {
     if (session->magic != SROCE_SESSION_MAGIC) {
         return -EINVAL;
@@ -207,6 +207,9 @@ static int sroce_session_check(const sroce_session_t *session, size_t size)
         (session->num_rails > SROCE_SESSION_MAX_RAILS) ||
         (sroce_session_num_devs(session) > SROCE_SESSION_MAX_DEVS) ||
         (session->slots_per_dev != SROCE_SESSION_SLOTS) ||
+        (session->mtu < 256) || (session->mtu > 4096) ||
+        (memchr(session->name, '\0', sizeof(session->name)) == NULL) ||
+        (sroce_session_name_check(session->name) != 0) ||
         (size !=
          sroce_session_size(session->num_nodes, session->num_rails))) {
         return -EINVAL;

@@ -173,6 +173,10 @@ int sroce_session_create(const sroce_session_params_t *params, int *fd_p);
 int sroce_session_open(const char *name, sroce_session_t **session_p);
 void sroce_session_close(sroce_session_t *session);
 
+/* Is what lies in a file of `size` bytes, at least the header, a session?  0;
+ * -ESTALE: of another version; -EINVAL: damaged. */
+int sroce_session_check(const sroce_session_t *session, size_t size);
+
 /* Removes file and socket.  Only the keeper and the reaper call it. */
 void sroce_session_unlink(const char *name);
 

@@ -1,0 +1,506 @@
+#include "config.h"
+#include "fake_verbs.h"
+#include "fuzz.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+
+/* As in the programs that define them: see docs of verbs.h. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_get_device_list
+
+#define RING 8192 /* power of two */
+
+typedef struct fake_recv {
+    uint64_t wr_id;
+    void *buffer;
+    uint32_t length;
+} fake_recv_t;
+
+typedef struct fake_srq {
+    struct ibv_srq srq;
+    fake_recv_t ring[RING];
+    uint32_t head, tail;
+} fake_srq_t;
+
+typedef struct fake_send {
+    uint64_t wr_id;
+    uint32_t qp_num;
+} fake_send_t;
+
+typedef struct fake_cq {
+    struct ibv_cq cq;
+    struct ibv_wc ring[RING];
+    uint32_t head, tail;
+    fake_send_t sends[RING]; /* signalled, not complete */
+    uint32_t send_head, send_tail;
+} fake_cq_t;
+
+typedef struct fake_device {
+    struct ibv_device device;
+    struct verbs_context verbs;
+} fake_device_t;
+
+int fake_num_devices = 2;
+fake_port_t fake_ports[FAKE_DEVICES];
+unsigned fake_fail_in;
+
+static fake_device_t devices[FAKE_DEVICES];
+static uint32_t next_qpn = 0x100;
+static uint32_t next_key = 0x1000;
+
+static int fails(void)
+{
+    return (fake_fail_in != 0) && (--fake_fail_in == 0);
+}
+
+void fake_ports_good(void)
+{
+    memset(fake_ports, 0, sizeof(fake_ports));
+    for (int i = 0; i < FAKE_DEVICES; ++i) {
+        fake_port_t *port = &fake_ports[i];
+        uint8_t *raw = port->gids[0].gid.raw;
+
+        port->state = IBV_PORT_ACTIVE;
+        port->link_layer = IBV_LINK_LAYER_ETHERNET;
+        port->active_mtu = IBV_MTU_1024;
+        port->active_speed = 32;
+        port->active_width = 2;
+        port->num_gids = 1;
+        port->gids[0].gid_type = IBV_GID_TYPE_ROCE_V2;
+        raw[10] = raw[11] = 0xff;
+        raw[12] = 10;
+        raw[14] = (uint8_t)i;
+        raw[15] = 1;
+    }
+}
+
+/* ---- queues ---- */
+
+static void cq_push(struct ibv_cq *ibv_cq, const struct ibv_wc *wc)
+{
+    fake_cq_t *cq = (fake_cq_t *)ibv_cq;
+
+    FUZZ_CHECK(cq->head - cq->tail < RING, "a completion queue overflows");
+    cq->ring[cq->head++ % RING] = *wc;
+}
+
+static int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
+{
+    fake_cq_t *cq = (fake_cq_t *)ibv_cq;
+    int i;
+
+    for (i = 0; (i < n) && (cq->tail != cq->head); ++i) {
+        wc[i] = cq->ring[cq->tail++ % RING];
+    }
+    return i;
+}
+
+static int fake_req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+    return 0;
+}
+
+int fake_complete_send(struct ibv_cq *ibv_cq, enum ibv_wc_status status)
+{
+    fake_cq_t *cq = (fake_cq_t *)ibv_cq;
+    fake_send_t *send = &cq->sends[cq->send_tail % RING];
+    struct ibv_wc wc = {.status = status};
+
+    if (cq->send_tail == cq->send_head) {
+        return 0;
+    }
+    ++cq->send_tail;
+    wc.wr_id = send->wr_id;
+    wc.qp_num = send->qp_num;
+    cq_push(ibv_cq, &wc);
+    return 1;
+}
+
+static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                          struct ibv_send_wr **bad_wr)
+{
+    fake_cq_t *cq = (fake_cq_t *)qp->send_cq;
+
+    /* The engine takes a device that refuses a request of a QP in error to
+     * have none left. */
+    if ((qp->state != IBV_QPS_ERR) && fails()) {
+        *bad_wr = wr;
+        return ENOMEM;
+    }
+    for (; wr != NULL; wr = wr->next) {
+        for (int i = 0; i < wr->num_sge; ++i) {
+            /* A device would read (or write) all of it. */
+            const volatile uint8_t *p =
+                (const uint8_t *)(uintptr_t)wr->sg_list[i].addr;
+
+            if (wr->sg_list[i].length != 0) {
+                (void)p[0];
+                (void)p[wr->sg_list[i].length - 1];
+            }
+        }
+        if (wr->send_flags & IBV_SEND_SIGNALED) {
+            FUZZ_CHECK(cq->send_head - cq->send_tail < RING, "sends");
+            cq->sends[cq->send_head++ % RING] =
+                (fake_send_t){wr->wr_id, qp->qp_num};
+            if (qp->qp_type == IBV_QPT_UD) {
+                fake_complete_send(qp->send_cq, IBV_WC_SUCCESS);
+            }
+        }
+    }
+    return 0;
+}
+
+static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+                          struct ibv_recv_wr **bad_wr)
+{
+    return 0; /* datagrams are handed to the engine directly */
+}
+
+FUZZ_UNTRACED
+static int fake_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr,
+                              struct ibv_recv_wr **bad_wr)
+{
+    fake_srq_t *srq = (fake_srq_t *)ibv_srq;
+
+    for (; wr != NULL; wr = wr->next) {
+        FUZZ_CHECK(srq->head - srq->tail < RING, "a shared queue overflows");
+        for (uint32_t i = srq->tail; i != srq->head; ++i) {
+            FUZZ_CHECK(srq->ring[i % RING].wr_id != wr->wr_id,
+                       "a receive buffer is posted twice");
+        }
+        srq->ring[srq->head++ % RING] =
+            (fake_recv_t){wr->wr_id, (void *)(uintptr_t)wr->sg_list[0].addr,
+                          wr->sg_list[0].length};
+    }
+    return 0;
+}
+
+int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
+                 enum ibv_wc_status status)
+{
+    fake_srq_t *srq = (fake_srq_t *)qp->srq;
+    const fake_recv_t *recv = &srq->ring[srq->tail % RING];
+    struct ibv_wc wc = {.status = status, .qp_num = qp->qp_num};
+
+    if (srq->tail == srq->head) {
+        return 0;
+    }
+    ++srq->tail;
+    wc.byte_len = MRAIL_MIN(length, recv->length);
+    wc.wr_id = recv->wr_id;
+    /* What was there before is anybody's guess. */
+    memset(recv->buffer, 0xa5, MRAIL_MIN(64u, recv->length));
+    mrail_copy(recv->buffer, data, wc.byte_len);
+    cq_push(qp->recv_cq, &wc);
+    return 1;
+}
+
+void fake_srq_clear(struct ibv_srq *srq)
+{
+    ((fake_srq_t *)srq)->head = ((fake_srq_t *)srq)->tail = 0;
+}
+
+void fake_cq_clear(struct ibv_cq *ibv_cq)
+{
+    fake_cq_t *cq = (fake_cq_t *)ibv_cq;
+
+    cq->head = cq->tail = cq->send_head = cq->send_tail = 0;
+}
+
+/* ---- verbs ---- */
+
+struct ibv_device **ibv_get_device_list(int *count)
+{
+    struct ibv_device **list = calloc(FAKE_DEVICES + 1, sizeof(*list));
+
+    for (int i = 0; (list != NULL) && (i < fake_num_devices); ++i) {
+        snprintf(devices[i].device.name, sizeof(devices[i].device.name),
+                 "fake%d", i);
+        list[i] = &devices[i].device;
+    }
+    *count = fake_num_devices;
+    return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+    free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+    return device->name;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+    fake_device_t *dev = (fake_device_t *)device;
+    struct ibv_context *ctx = &dev->verbs.context;
+
+    ctx->device = device;
+    ctx->ops.poll_cq = fake_poll_cq;
+    ctx->ops.req_notify_cq = fake_req_notify_cq;
+    ctx->ops.post_send = fake_post_send;
+    ctx->ops.post_recv = fake_post_recv;
+    ctx->ops.post_srq_recv = fake_post_srq_recv;
+    return fails() ? NULL : ctx;
+}
+
+int ibv_close_device(struct ibv_context *ctx)
+{
+    return 0;
+}
+
+int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
+{
+    memset(attr, 0, sizeof(*attr));
+    attr->phys_port_cnt = 1;
+    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 4;
+    attr->max_cqe = RING;
+    attr->max_srq_wr = 512;
+    return fails() ? EIO : 0;
+}
+
+int ibv_query_port(struct ibv_context *ctx, uint8_t num,
+                   struct _compat_ibv_port_attr *compat)
+{
+    const fake_port_t *port =
+        &fake_ports[(fake_device_t *)ctx->device - devices];
+    struct ibv_port_attr *attr = (struct ibv_port_attr *)compat;
+
+    attr->state = port->state;
+    attr->link_layer = port->link_layer;
+    attr->active_mtu = (enum ibv_mtu)port->active_mtu;
+    attr->active_speed = port->active_speed;
+    attr->active_width = port->active_width;
+    attr->gid_tbl_len = port->num_gids;
+    return fails() ? EIO : 0;
+}
+
+int _ibv_query_gid_ex(struct ibv_context *ctx, uint32_t num, uint32_t index,
+                      struct ibv_gid_entry *entry, uint32_t flags,
+                      size_t size)
+{
+    const fake_port_t *port =
+        &fake_ports[(fake_device_t *)ctx->device - devices];
+
+    if (index >= (uint32_t)port->num_gids) {
+        return ENODATA;
+    }
+    *entry = port->gids[index];
+    return 0;
+}
+
+/* The interfaces of the machine that runs the test do not matter. */
+int getifaddrs(struct ifaddrs **list)
+{
+    *list = NULL;
+    return 0;
+}
+
+void freeifaddrs(struct ifaddrs *list)
+{
+}
+
+static void *object(size_t size)
+{
+    void *p = fails() ? NULL : calloc(1, size);
+
+    if (p == NULL) {
+        errno = ENOMEM;
+    }
+    return p;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
+{
+    struct ibv_pd *pd = object(sizeof(*pd));
+
+    if (pd != NULL) {
+        pd->context = ctx;
+    }
+    return pd;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+    free(pd);
+    return 0;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
+{
+    return object(sizeof(struct ibv_comp_channel));
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
+{
+    free(channel);
+    return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *arg,
+                             struct ibv_comp_channel *channel, int vector)
+{
+    fake_cq_t *cq = object(sizeof(*cq));
+
+    if (cq == NULL) {
+        return NULL;
+    }
+    cq->cq.context = ctx;
+    cq->cq.cqe = cqe;
+    return &cq->cq;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+    free(cq);
+    return 0;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
+                               struct ibv_srq_init_attr *attr)
+{
+    fake_srq_t *srq = object(sizeof(*srq));
+
+    if (srq == NULL) {
+        return NULL;
+    }
+    srq->srq.context = pd->context;
+    return &srq->srq;
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq)
+{
+    free(srq);
+    return 0;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+                          int access)
+{
+    struct ibv_mr *mr = object(sizeof(*mr));
+
+    if (mr == NULL) {
+        return NULL;
+    }
+    mr->context = pd->context;
+    mr->pd = pd;
+    mr->addr = addr;
+    mr->length = length;
+    mr->lkey = mr->rkey = next_key++;
+    return mr;
+}
+
+/* verbs.h makes ibv_reg_mr() this one if the access flags are no constant. */
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+                                uint64_t iova, unsigned int access)
+{
+    return ibv_reg_mr(pd, addr, length, (int)access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+    free(mr);
+    return 0;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+    struct ibv_ah *ah;
+
+    if (attr->grh.dgid.raw[12] >= 224) {
+        errno = EINVAL; /* as the software device */
+        return NULL;
+    }
+    ah = object(sizeof(*ah));
+    if (ah != NULL) {
+        ah->context = pd->context;
+    }
+    return ah;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+    free(ah);
+    return 0;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    struct ibv_qp *qp = object(sizeof(*qp));
+
+    if (qp == NULL) {
+        return NULL;
+    }
+    qp->context = pd->context;
+    qp->pd = pd;
+    qp->send_cq = init->send_cq;
+    qp->recv_cq = init->recv_cq;
+    qp->srq = init->srq;
+    qp->qp_type = init->qp_type;
+    qp->qp_num = next_qpn = (next_qpn + 1) & 0xffffff;
+    return qp;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+    /* Its completions leave the CQ: nobody asks for them any more. */
+    free(qp);
+    return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    static const uint8_t from[] = {
+        [IBV_QPS_INIT] = 1 << IBV_QPS_RESET,
+        [IBV_QPS_RTR] = 1 << IBV_QPS_INIT,
+        [IBV_QPS_RTS] = 1 << IBV_QPS_RTR,
+        [IBV_QPS_ERR] = 0xff,
+    };
+
+    if (fails() || ((mask & IBV_QP_AV) &&
+                    (attr->ah_attr.grh.dgid.raw[12] >= 224))) {
+        return EINVAL;
+    }
+    FUZZ_CHECK(from[attr->qp_state] & (1 << qp->state),
+               "a QP moves from %d to %d", qp->state, attr->qp_state);
+    FUZZ_CHECK(!(mask & IBV_QP_DEST_QPN) || (attr->dest_qp_num <= 0xffffff),
+               "QP number");
+    FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) ||
+                   ((attr->path_mtu >= IBV_MTU_256) &&
+                    (attr->path_mtu <= IBV_MTU_4096)), "MTU");
+    qp->state = attr->qp_state;
+    return 0;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_p,
+                     void **arg_p)
+{
+    return -1;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
+{
+}
+
+int ibv_get_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
+{
+    return -1;
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event)
+{
+}
+
+const char *ibv_wc_status_str(enum ibv_wc_status status)
+{
+    return "a status";
+}
+
+const char *ibv_event_type_str(enum ibv_event_type type)
+{
+    return "an event";
+}

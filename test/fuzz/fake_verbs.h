@@ -1,0 +1,47 @@
+/*
+ * Verbs without a device: what src/rail calls of libibverbs, as one process's
+ * memory.  Nothing is sent; a test completes sends and delivers receives
+ * itself.  One world, not for threads.
+ */
+#ifndef MRAIL_TEST_FAKE_VERBS_H
+#define MRAIL_TEST_FAKE_VERBS_H
+
+#include <infiniband/verbs.h>
+#include <stdint.h>
+
+#define FAKE_DEVICES 3
+#define FAKE_MAX_GIDS 4
+
+typedef struct fake_port {
+    enum ibv_port_state state;
+    uint8_t link_layer;
+    uint8_t active_mtu;
+    uint8_t active_speed;
+    uint8_t active_width;
+    int num_gids;
+    struct ibv_gid_entry gids[FAKE_MAX_GIDS];
+} fake_port_t;
+
+/* How many devices there are, and what their one port says. */
+extern int fake_num_devices;
+extern fake_port_t fake_ports[FAKE_DEVICES];
+/* Calls to come of which the last fails: 0 none, 1 the next one, ... */
+extern unsigned fake_fail_in;
+
+/* Ports as they should be: device i has 10.0.i.1. */
+void fake_ports_good(void);
+
+/* Completes the oldest signalled send (or one flushed by a QP in error) of the
+ * CQ with `status`: 0 if there is none. */
+int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
+
+/* A message on `qp` into the oldest receive of its SRQ: 0 if there is none.
+ * What does not fit is cut, as the device would refuse it. */
+int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
+                 enum ibv_wc_status status);
+
+/* The SRQ and the CQ forget all they have. */
+void fake_srq_clear(struct ibv_srq *srq);
+void fake_cq_clear(struct ibv_cq *cq);
+
+#endif

@@ -1,0 +1,175 @@
+/*
+ * What a user types: values of all knobs (UCX_MRAIL_*), names that do not
+ * exist, the list of devices against a machine with any ports, rates of
+ * software rails.  The input is lines; the first byte says what they are.
+ *
+ * Checked besides crashes: a value that is refused leaves its field; a
+ * configuration that passes the check is in its ranges; what a scan selects
+ * can be a rail; a rate that is taken is one.
+ */
+#include "config.h"
+#include "fake_verbs.h"
+#include "fuzz.h"
+
+#include "base/log.h"
+#include "rail/mrail.h"
+#include "tools/rates.h"
+
+#include <errno.h>
+
+static unsigned found;
+
+static void no_log(mrail_log_level_t level, const char *file, unsigned line,
+                   const char *text)
+{
+    FUZZ_CHECK(strlen(text) < 1024, "a line");
+}
+
+static void on_port(void *arg, const mrail_rail_attr_t *attr)
+{
+    FUZZ_CHECK((strlen(attr->reason) < sizeof(attr->reason)) &&
+                   (strlen(attr->device) < sizeof(attr->device)), "strings");
+    if (attr->selected) {
+        FUZZ_CHECK((attr->mtu >= 256) && (attr->mtu <= 4096) &&
+                       (attr->gid_index >= 0), "a rail that cannot be");
+        ++found;
+    }
+}
+
+static void on_unknown(void *arg, const char *name, const char *nearest)
+{
+    FUZZ_CHECK(strncmp(name, "UCX_MRAIL_", 10) == 0, "%s", name);
+}
+
+/* The next line as a string of its own, NULL at the end. */
+static char *next_line(fuzz_in_t *in)
+{
+    const uint8_t *end = memchr(in->p, '\n', fuzz_left(in));
+    size_t length = (end != NULL) ? (size_t)(end - in->p) : fuzz_left(in);
+    char *line;
+
+    if (fuzz_left(in) == 0) {
+        return NULL;
+    }
+    line = malloc(length + 1);
+    FUZZ_CHECK(line != NULL, "no memory");
+    memcpy(line, in->p, length);
+    line[length] = '\0';
+    in->p += length + (end != NULL);
+    return line;
+}
+
+static void any_ports(fuzz_in_t *in)
+{
+    fake_ports_good();
+    fake_num_devices = fuzz_u8(in) % (FAKE_DEVICES + 1);
+    for (int i = 0; i < fake_num_devices; ++i) {
+        fake_port_t *port = &fake_ports[i];
+        uint8_t how = fuzz_u8(in);
+
+        port->state = (how & 1) ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
+        port->link_layer = (how & 2) ? IBV_LINK_LAYER_INFINIBAND :
+                                       IBV_LINK_LAYER_ETHERNET;
+        port->active_mtu = 1 + (how >> 2) % 5;
+        port->active_speed = fuzz_u8(in);
+        port->active_width = fuzz_u8(in);
+        port->num_gids = (how >> 5) % (FAKE_MAX_GIDS + 1);
+        for (int k = 0; k < port->num_gids; ++k) {
+            port->gids[k].gid_type = fuzz_u8(in) % 3;
+            if (port->gids[k].gid_type != 0) {
+                fuzz_bytes(in, port->gids[k].gid.raw, 16);
+            }
+        }
+    }
+}
+
+static void take_name(const char *line)
+{
+    char full[600], *env[] = {full, NULL};
+
+    snprintf(full, sizeof(full), "UCX_MRAIL_%s", line);
+    mrail_config_unknown(env, on_unknown, NULL);
+}
+
+static void take_knobs(fuzz_in_t *in, int names)
+{
+    static mrail_config_t defaults;
+    mrail_config_t config;
+    char *line, *value;
+    int ret;
+
+    if (defaults.devices == NULL) {
+        FUZZ_CHECK(mrail_config_from_env(&defaults) == 0, "defaults");
+    }
+    config = defaults;
+    config.devices = strdup(defaults.devices);
+    config.stats = strdup(defaults.stats);
+    any_ports(in);
+    while ((line = next_line(in)) != NULL) {
+        value = strchr(line, '=');
+        if (names) { /* each is compared with all */
+            take_name(line);
+        } else if (value != NULL) {
+            *value++ = '\0';
+            mrail_config_set(&config, line, value);
+        }
+        free(line);
+    }
+    if (mrail_config_check(&config) == 0) {
+        FUZZ_CHECK((config.seg_size >= 512) && (config.seg_size <= 1u << 20) &&
+                       (config.lanes_per_rail >= 1) &&
+                       (config.lanes_per_rail <= 32) &&
+                       (config.am_credits <= 1024) && (config.timeout <= 31),
+                   "ranges");
+        found = 0;
+        ret = mrail_rail_scan(&config, on_port, NULL);
+        FUZZ_CHECK((ret < 0) || ((unsigned)ret == found), "%d rails", ret);
+    }
+    mrail_config_cleanup(&config);
+}
+
+static void take_rates(fuzz_in_t *in)
+{
+    unsigned num_rails = 1 + fuzz_u8(in) % 16;
+    uint64_t rates[16];
+    char why[100], *line;
+
+    while ((line = next_line(in)) != NULL) {
+        memset(rates, 0xff, sizeof(rates));
+        if (mrail_rates_parse(line, num_rails, rates, why, sizeof(why)) == 0) {
+            for (unsigned i = 0; i < num_rails; ++i) {
+                FUZZ_CHECK((rates[i] == 0) || ((rates[i] >= 1000) &&
+                                               (rates[i] <= 1000000000000)),
+                           "rate %u of '%s'", i, line);
+            }
+            /* Longer than any rate, and than the room for one. */
+            for (const char *p = line; *p != '\0'; p += (*p == ',')) {
+                size_t length = strcspn(p, ",");
+
+                FUZZ_CHECK(length < 32, "taken: '%s'", line);
+                p += length;
+            }
+        } else {
+            FUZZ_CHECK(strlen(why) < sizeof(why), "why");
+        }
+        free(line);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_in_t in = {data, data + size};
+
+    mrail_log_set(no_log, MRAIL_LOG_ERROR);
+    switch (fuzz_u8(&in) & 3) {
+    case 0:
+        take_rates(&in);
+        break;
+    case 1:
+        take_knobs(&in, 1);
+        break;
+    default:
+        take_knobs(&in, 0);
+    }
+    return 0;
+}

@@ -1,0 +1,27 @@
+/*
+ * Control messages, as they arrive on the UD queue pairs, into an engine in
+ * whatever state earlier messages, timers, the program and failures of the
+ * device have brought its peers and lanes.  See engine_world.h.
+ */
+#include "config.h"
+#include "engine_world.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    world_start(data, size);
+    while (fuzz_left(&world.in) != 0) {
+        uint8_t what = fuzz_u8(&world.in) % 16;
+
+        if (what == 0) {
+            world_ctl_raw();
+        } else if (what < 11) {
+            world_ctl_message();
+        } else if (what < 12) {
+            world_am_message();
+        } else {
+            world_do_something();
+        }
+    }
+    world_end();
+    return 0;
+}

@@ -1,0 +1,121 @@
+/*
+ * What a peer's bytes are decoded to: control messages, addresses, remote
+ * keys; and the first uses of it (matching of rails, subnets).
+ *
+ * Checked besides crashes: every decoded number is in its range; a message
+ * that is taken encodes to the very same bytes, so nothing in it was ignored.
+ */
+#include "config.h"
+#include "fuzz.h"
+#include "rail/match.h"
+#include "rail/mem.h"
+#include "rail/scan.h"
+#include "rail/wire.h"
+
+/* The bytes alone in memory: what reads past them is seen. */
+static uint8_t *alone(const fuzz_in_t *in, size_t size)
+{
+    uint8_t *copy = calloc(1, MRAIL_MAX(size, (size_t)1));
+
+    FUZZ_CHECK(copy != NULL, "no memory");
+    mrail_copy(copy, in->p, MRAIL_MIN(size, fuzz_left(in)));
+    return copy;
+}
+
+static void match(const mrail_ctl_msg_t *msg)
+{
+    uint64_t local[4] = {0xffff0a000000, 0xffff0a000100, 0xffff0a000100, 7};
+    uint64_t remote[MRAIL_MAX_RAILS];
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+    unsigned num;
+
+    for (unsigned i = 0; i < msg->hello.num_rails; ++i) {
+        const mrail_wire_rail_t *rail = &msg->hello.rails[i];
+
+        FUZZ_CHECK((rail->ud_qpn <= 0xffffff) && (rail->mtu >= 1) &&
+                       (rail->mtu <= 5),
+                   "rail %u", i);
+        remote[i] = rail->subnet;
+    }
+    num = mrail_rails_match(local, MRAIL_ARRAY_SIZE(local), remote,
+                            msg->hello.num_rails, pairs);
+    FUZZ_CHECK((num >= 1) && (num <= MRAIL_MAX_PAIRS), "%u pairs", num);
+    for (unsigned i = 0; i < num; ++i) {
+        FUZZ_CHECK((pairs[i].local < MRAIL_ARRAY_SIZE(local)) &&
+                       (pairs[i].remote < msg->hello.num_rails),
+                   "pair %u", i);
+    }
+}
+
+static void take_ctl(const fuzz_in_t *in)
+{
+    size_t size = fuzz_left(in);
+    uint8_t *bytes = alone(in, size), again[MRAIL_CTL_MAX_SIZE];
+    mrail_ctl_msg_t msg;
+
+    if (mrail_ctl_decode(&msg, bytes, size) == 0) {
+        FUZZ_CHECK(msg.src_rail < MRAIL_MAX_RAILS, "rail");
+        FUZZ_CHECK(mrail_ctl_type_name(msg.type) != NULL, "type");
+        if ((msg.type == MRAIL_CTL_HELLO) ||
+            (msg.type == MRAIL_CTL_HELLO_REP)) {
+            FUZZ_CHECK(msg.hello.num_rails <= MRAIL_MAX_RAILS, "rails");
+            match(&msg);
+        }
+        FUZZ_CHECK(mrail_ctl_encode(&msg, again, sizeof(again)) == (int)size,
+                   "length %zu", size);
+        FUZZ_CHECK(memcmp(again, bytes, size) == 0, "encodes otherwise");
+    }
+    free(bytes);
+}
+
+static void take_addresses(const fuzz_in_t *in)
+{
+    uint8_t *device = alone(in, MRAIL_DEVICE_ADDR_SIZE);
+    uint8_t *iface = alone(in, MRAIL_IFACE_ADDR_SIZE);
+    mrail_wire_device_addr_t d;
+    mrail_wire_iface_addr_t i;
+    unsigned version, host;
+    uint64_t subnet;
+
+    if (mrail_device_addr_decode(&d, device, &version) == 0) {
+        unsigned bits = mrail_scan_subnet(d.gid, (int)d.rail - 1, d.num_rails,
+                                          &subnet, &host);
+
+        FUZZ_CHECK(bits <= MRAIL_MAX(64u, (unsigned)d.num_rails), "bits");
+    }
+    if (mrail_iface_addr_decode(&i, iface, &version) == 0) {
+        FUZZ_CHECK(i.ud_qpn <= 0xffffff, "qpn");
+    }
+    free(device);
+    free(iface);
+}
+
+static void take_key(const fuzz_in_t *in)
+{
+    uint8_t *bytes = alone(in, 4 + 4 * MRAIL_MAX_RAILS);
+    mrail_rkey_t *rkey;
+
+    if (mrail_rkey_unpack(bytes, &rkey) == 0) {
+        FUZZ_CHECK((rkey->count >= 1) && (rkey->count <= MRAIL_MAX_RAILS),
+                   "%u keys", rkey->count);
+        mrail_rkey_release(rkey);
+    }
+    free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_in_t in = {data, data + size};
+
+    switch (fuzz_u8(&in) % 8) {
+    case 0:
+        take_addresses(&in);
+        break;
+    case 1:
+        take_key(&in);
+        break;
+    default:
+        take_ctl(&in);
+    }
+    return 0;
+}

@@ -1,0 +1,54 @@
+# Hostile input.  Each target is one file; make check replays its corpus and
+# some changes of it, contrib/fuzz links it with libFuzzer.
+FUZZ_TARGETS = fuzz_am fuzz_config fuzz_ctl fuzz_session fuzz_sroce fuzz_wire
+check_PROGRAMS += $(FUZZ_TARGETS)
+check_LTLIBRARIES += libtest-replay.la libtest-verbs.la
+if FUZZERS
+FUZZ_MAIN =
+FUZZ_FLAGS = -fsanitize=fuzzer
+else
+TESTS += $(FUZZ_TARGETS)
+FUZZ_MAIN = libtest-replay.la
+FUZZ_FLAGS =
+endif
+libtest_replay_la_SOURCES = test/fuzz/replay.c test/fuzz/fuzz.h
+libtest_verbs_la_SOURCES = test/fuzz/fake_verbs.c test/fuzz/fake_verbs.h
+
+FUZZ_LINK = $(AM_LDFLAGS) $(FUZZ_FLAGS)
+fuzz_wire_SOURCES = test/fuzz/fuzz_wire.c
+fuzz_wire_LDADD = $(FUZZ_MAIN) libmrail-rail.la
+fuzz_wire_LDFLAGS = $(FUZZ_LINK)
+fuzz_config_SOURCES = test/fuzz/fuzz_config.c
+fuzz_config_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-tool.la \
+    libmrail-rail.la
+fuzz_config_LDFLAGS = $(FUZZ_LINK)
+fuzz_ctl_SOURCES = test/fuzz/fuzz_ctl.c test/fuzz/engine_world.c \
+    test/fuzz/engine_world.h
+fuzz_ctl_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-rail.la
+fuzz_ctl_LDFLAGS = $(FUZZ_LINK)
+fuzz_am_SOURCES = test/fuzz/fuzz_am.c test/fuzz/engine_world.c
+fuzz_am_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-rail.la
+fuzz_am_LDFLAGS = $(FUZZ_LINK)
+fuzz_sroce_SOURCES = test/fuzz/fuzz_sroce.c
+fuzz_sroce_LDADD = $(FUZZ_MAIN) libsroce-core.la libmrail-base.la
+fuzz_sroce_LDFLAGS = $(FUZZ_LINK)
+fuzz_session_SOURCES = test/fuzz/fuzz_session.c \
+    src/softroce/host/keeper_msg.c src/softroce/host/session.c
+fuzz_session_LDADD = $(FUZZ_MAIN) libmrail-base.la
+fuzz_session_LDFLAGS = $(FUZZ_LINK)
+
+fuzz-targets: $(FUZZ_TARGETS)
+print-fuzz-targets:
+	@echo $(FUZZ_TARGETS)
+.PHONY: fuzz-targets print-fuzz-targets
+
+EXTRA_DIST += test/fuzz/corpus
+
+# A job with an attacker on its network.
+check_PROGRAMS += attacker attack_job
+TESTS += test/fuzz/attack.sh
+EXTRA_DIST += test/fuzz/attack.sh
+attacker_SOURCES = test/fuzz/attacker.c
+attacker_LDADD = libsroce-core.la libmrail-base.la
+attack_job_SOURCES = test/fuzz/attack_job.c
+attack_job_LDADD = libtest-job.la
