@@ -118,6 +118,7 @@ typedef struct sroce_host_qp {
     int dest_dev;     /* device index, -1: outside of the session */
     sroce_host_parcel_t *held; /* UD: a packet that waits for credit */
     unsigned events_reported; /* async events read by the application */
+    int sq_sig_all;           /* as it was created, for ibv_query_qp() */
 } sroce_host_qp_t;
 
 typedef struct sroce_host_cq {

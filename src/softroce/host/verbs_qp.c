@@ -130,6 +130,7 @@ static int obj_qp_create(sroce_host_ctx_t *ctx, struct ibv_pd *pd,
     qp->ibv.srq = attr->srq;
     qp->ibv.qp_num = sroce_qp_num(qp->core);
     qp->ibv.state = IBV_QPS_RESET;
+    qp->sq_sig_all = attr->sq_sig_all;
     pthread_mutex_init(&qp->ibv.mutex, NULL);
     pthread_cond_init(&qp->ibv.cond, NULL);
     return 0;
@@ -218,6 +219,7 @@ MRAIL_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
     init->srq = qp->srq;
     init->cap = attr->cap;
     init->qp_type = qp->qp_type;
+    init->sq_sig_all = sroce_host_qp(qp)->sq_sig_all;
     sroce_host_unlock(ctx);
     return 0;
 }
