@@ -136,6 +136,16 @@ static int obj_qp_create(sroce_host_ctx_t *ctx, struct ibv_pd *pd,
     return 0;
 }
 
+/* What it uses must be of the same opened device. */
+static int obj_qp_objects_ok(const struct ibv_context *context,
+                             const struct ibv_qp_init_attr *attr)
+{
+    return (attr->send_cq != NULL) && (attr->recv_cq != NULL) &&
+           (attr->send_cq->context == context) &&
+           (attr->recv_cq->context == context) &&
+           ((attr->srq == NULL) || (attr->srq->context == context));
+}
+
 MRAIL_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
                                           struct ibv_qp_init_attr *attr)
 {
@@ -144,7 +154,7 @@ MRAIL_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
     int ret;
 
     SROCE_PASS(ibv_create_qp, pd, attr);
-    if ((attr->send_cq == NULL) || (attr->recv_cq == NULL)) {
+    if (!obj_qp_objects_ok(pd->context, attr)) {
         errno = EINVAL;
         return NULL;
     }
