@@ -16,6 +16,58 @@
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access);
 
+/*
+ * Objects of another process: a kernel would know them, nobody does here.  The
+ * functions of libibverbs would look for a driver in our context.
+ */
+
+MRAIL_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context,
+                                          uint32_t pd_handle)
+{
+    SROCE_PASS(ibv_import_pd, context, pd_handle);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+MRAIL_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd,
+                                          uint32_t mr_handle)
+{
+    SROCE_PASS(ibv_import_mr, pd, mr_handle);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+MRAIL_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context,
+                                          uint32_t dm_handle)
+{
+    SROCE_PASS(ibv_import_dm, context, dm_handle);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+/* Nothing was imported, so there is nothing to give back. */
+
+MRAIL_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
+{
+    if (!sroce_host_enabled()) {
+        SROCE_REAL(ibv_unimport_pd)(pd);
+    }
+}
+
+MRAIL_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
+{
+    if (!sroce_host_enabled()) {
+        SROCE_REAL(ibv_unimport_mr)(mr);
+    }
+}
+
+MRAIL_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
+{
+    if (!sroce_host_enabled()) {
+        SROCE_REAL(ibv_unimport_dm)(dm);
+    }
+}
+
 /* ---- Protection domains ---- */
 
 MRAIL_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)

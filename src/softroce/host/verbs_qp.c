@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Only newer headers declare it. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
+                               uint32_t flags);
+
 /* ---- Shared receive queues ---- */
 
 MRAIL_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
@@ -263,6 +267,20 @@ MRAIL_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
     SROCE_PASS(ibv_set_ece, qp, ece);
     return EOPNOTSUPP;
+}
+
+/* 0: not promised.  Packets are placed in order, but memcpy() may not be. */
+MRAIL_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp,
+                                            enum ibv_wr_opcode op,
+                                            uint32_t flags)
+{
+    if (!sroce_host_enabled()) {
+        int (*real)(struct ibv_qp *, enum ibv_wr_opcode, uint32_t) =
+            SROCE_REAL(ibv_query_qp_data_in_order);
+
+        return (real == NULL) ? 0 : real(qp, op, flags);
+    }
+    return 0;
 }
 
 /* The device has no multicast: UD packets go to one address. */
