@@ -49,7 +49,7 @@ endif
 
 # host/: real programs on software rails (test/interop).  They run in the build
 # directory; what a machine lacks is skipped by name.
-check_PROGRAMS += soft_storm soft_events soft_slots soft_objects
+check_PROGRAMS += soft_storm soft_events soft_slots soft_objects soft_credit
 soft_storm_SOURCES = test/interop/soft_storm.c
 soft_storm_LDADD = $(IBVERBS_LIBS)
 soft_events_SOURCES = test/interop/soft_events.c
@@ -58,8 +58,11 @@ soft_slots_SOURCES = test/interop/soft_slots.c
 soft_slots_LDADD = $(IBVERBS_LIBS)
 soft_objects_SOURCES = test/interop/soft_objects.c
 soft_objects_LDADD = $(IBVERBS_LIBS) -lpthread
+soft_credit_SOURCES = test/interop/soft_credit.c
+soft_credit_LDADD = $(IBVERBS_LIBS)
 SOFT_TESTS = \
     test/interop/soft_bad.sh \
+    test/interop/soft_credit.sh \
     test/interop/soft_faults.sh \
     test/interop/soft_kill.sh \
     test/interop/soft_mpi.sh \

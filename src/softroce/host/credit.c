@@ -25,7 +25,7 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes, unsigned num)
 {
     sroce_slot_t *slot = &sroce_host_session_dev(dest_dev)->slots[dest_slot];
-    int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
+    int64_t each = sroce_host_credit(seg_bytes, 1);
     int64_t held = atomic_load_explicit(&slot->rx_held, memory_order_relaxed);
     int64_t limit = slot->rx_limit;
     unsigned got;
