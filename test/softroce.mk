@@ -70,11 +70,13 @@ SOFT_TESTS = \
     test/interop/soft_perftest.sh \
     test/interop/soft_pyverbs.sh \
     test/interop/soft_storm.sh \
+    test/interop/soft_tshark.sh \
     test/interop/soft_ucx.sh \
     test/interop/soft_verbs.sh
 TESTS += $(SOFT_TESTS)
 EXTRA_DIST += $(SOFT_TESTS) test/interop/soft_lib.sh \
     test/interop/soft_alltoall.c \
+    test/interop/verbs/capture.py \
     test/interop/verbs/device.py \
     test/interop/verbs/errors.py \
     test/interop/verbs/moves.py \

@@ -106,54 +106,56 @@ ib_send_bw -s 65536 -n 200
 ib_send_bw -s 1 -n 1000
 ib_send_bw -s 1000003 -n 20
 ib_send_bw -s 64 -n 1000 -I 64
-ib_send_bw -s 512 -n 500 -I 512
 ib_send_bw -s 4096 -n 300 -q 4
-ib_send_bw -s 65536 -n 200 -b
 ib_send_bw -s 65536 -n 200 -e
-ib_send_bw -s 4096 -n 300 -e -q 4
 ib_send_bw -s 4096 -n 500 --use-srq
 ib_send_bw -s 4096 -n 200 --use-srq -q 4
-ib_send_bw -s 4096 -n 200 --use-srq -e
 ib_send_bw -s 333 -n 1000 -r 64
 ib_send_bw -s 512 -n 960 -l 16
 ib_send_bw -s 512 -n 960 --recv_post_list=16
 ib_send_bw -s 10000 -n 200 -m 256
-ib_send_bw -s 4096 -n 300 -Q 1
 ib_send_bw -s 2048 -n 200 -c UD
-ib_send_bw -s 64 -n 200 -c UD -I 64
 ib_send_bw -s 1024 -n 200 -c UD -e
-ib_send_bw -s 1024 -n 200 -c UD -q 4
 ib_send_bw -s 1024 -n 200 -c UD --use-srq
 ib_write_bw -s 65536 -n 200
 ib_write_bw -s 65536 -n 200 -q 8 -b
 ib_write_bw -s 1000003 -n 20
 ib_write_bw -s 32 -n 1000 -I 64
 ib_write_bw -s 512 -n 960 -l 16
-ib_write_bw -s 10000 -n 200 -m 1024
 ib_read_bw -s 65536 -n 200
 ib_read_bw -s 4096 -n 300 -q 4
-ib_read_bw -s 65536 -n 200 -e
-ib_read_bw -s 1 -n 500 -o 1
 ib_atomic_bw -n 500
 ib_atomic_bw -n 500 -A CMP_AND_SWAP
 ib_atomic_bw -n 300 -q 4
-ib_atomic_bw -n 300 -e
 ib_send_lat -s 8 -n 100
-ib_send_lat -s 8 -n 100 -I 0
-ib_send_lat -s 65536 -n 100
 ib_send_lat -s 8 -n 100 -e
 ib_send_lat -s 8 -n 100 --use-srq
 ib_send_lat -s 8 -n 100 -c UD
 ib_send_lat -s 8 -n 100 -c UD -e
 ib_write_lat -s 8 -n 20
 ib_read_lat -s 8 -n 100
-ib_read_lat -s 8 -n 100 -e
 ib_atomic_lat -n 100
 ib_atomic_lat -n 100 -A CMP_AND_SWAP
-ib_atomic_lat -n 100 -e
 END
 # Every size: half a second a size, in which perftest measures the clock.
 if [ "${MRAIL_TEST_FULL:-0}" = 1 ]; then
+    each <<'END'
+ib_send_bw -s 512 -n 500 -I 512
+ib_send_bw -s 4096 -n 300 -e -q 4
+ib_send_bw -s 4096 -n 200 --use-srq -e
+ib_send_bw -s 4096 -n 300 -Q 1
+ib_send_bw -s 64 -n 200 -c UD -I 64
+ib_send_bw -s 1024 -n 200 -c UD -q 4
+ib_write_bw -s 10000 -n 200 -m 1024
+ib_read_bw -s 1 -n 500 -o 1
+ib_send_lat -s 8 -n 100 -I 0
+ib_send_lat -s 65536 -n 100
+ib_atomic_lat -n 100 -e
+ib_read_lat -s 8 -n 100 -e
+ib_atomic_bw -n 300 -e
+ib_send_bw -s 65536 -n 200 -b
+ib_read_bw -s 65536 -n 200 -e
+END
     for more in '' '-e' '-q 4' '-b' '-I 64'; do
         for program in send write; do try ib_${program}_bw -n 32 -a $more; done
         [ "$more" = '-I 64' ] || try ib_read_bw -n 32 -a $more
