@@ -1,6 +1,9 @@
 #!/bin/bash
 # Many single packets to a receiver that is stopped: the kernel takes a power
 # of two for each, and still drops none (soft_credit.c).
+# Words are wanted; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 
 hold

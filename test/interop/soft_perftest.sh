@@ -3,6 +3,9 @@
 # perftest checks no data: so it must end well at both ends with one row of
 # figures for each size, and the device must have carried as many bytes, with
 # no request refused, no packet lost and no retry.
+# Words are wanted; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 need ib_write_bw ib_send_bw ib_read_bw ib_atomic_bw \
     ib_write_lat ib_send_lat ib_read_lat ib_atomic_lat

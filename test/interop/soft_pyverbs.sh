@@ -1,5 +1,8 @@
 #!/bin/bash
 # Verbs conformance by pyverbs: test/interop/verbs, one result line a test.
+# Words are wanted; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 # Debian's package is for the system's interpreter.
 python=${PYTHON3:-/usr/bin/python3}

@@ -2,6 +2,9 @@
 # The packets, as tshark takes them apart: all opcodes of RC and UD, NAKs,
 # immediate data, ICRC on.  Captured on the loopback device of a network
 # namespace of our own, in which no super-packet is left whole.
+# Words are wanted; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 
 python=${PYTHON3:-/usr/bin/python3}
