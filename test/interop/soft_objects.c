@@ -472,6 +472,53 @@ static void destroy_waits_for_acknowledgements(void)
     OK();
 }
 
+/* ibv_create_cq(3): the channel is optional. */
+static void armed_without_a_channel(void)
+{
+    struct ibv_qp_init_attr init = {.cap = {1, 1, 1, 1, 0},
+                                    .qp_type = IBV_QPT_RC};
+    struct ibv_wc wc;
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;
+
+    pair_open(IBV_QPT_RC, 0);
+    cq = ibv_create_cq(a.ctx, 1, NULL, NULL, 0);
+    EXPECT((cq != NULL) && (cq->channel == NULL));
+    init.send_cq = init.recv_cq = cq;
+    qp = ibv_create_qp(a.pd, &init);
+    EXPECT(qp != NULL);
+    EXPECT(ibv_destroy_qp(a.qp) == 0);
+    a.qp = qp;
+    EXPECT(ibv_req_notify_cq(cq, 0) == 0);
+    EXPECT(to_state(&a, IBV_QPS_ERR) == 0);
+    EXPECT(post_recv(&a, 9) == 0); /* is flushed */
+    EXPECT((wait_wc(cq, &wc) == IBV_WC_WR_FLUSH_ERR) && (wc.wr_id == 9));
+    EXPECT(ibv_destroy_qp(qp) == 0);
+    a.qp = NULL;
+    EXPECT(ibv_destroy_cq(cq) == 0);
+    pair_close();
+    OK();
+}
+
+/* Requests under way are dropped; the peer's queue pair lives on. */
+static void destroyed_with_requests_under_way(void)
+{
+    struct ibv_qp_attr at;
+    struct ibv_qp_init_attr init;
+
+    pair_open(IBV_QPT_RC, 0);
+    for (int i = 0; i < 8; ++i) {
+        EXPECT(post_send(&a, 1, 0) == 0); /* no receive: RNR */
+    }
+    EXPECT(ibv_destroy_qp(a.qp) == 0);
+    a.qp = NULL;
+    EXPECT(ibv_poll_cq(a.scq, 0, NULL) == 0);
+    EXPECT(ibv_query_qp(b.qp, &at, IBV_QP_STATE, &init) == 0);
+    EXPECT(at.qp_state == IBV_QPS_RTS);
+    pair_close();
+    OK();
+}
+
 /* An event that nobody has read goes with its queue. */
 static void unread_events_go_with_the_queue(void)
 {
@@ -770,6 +817,8 @@ int main(void)
     solicited_only();
     solicited_does_not_disarm();
     destroy_waits_for_acknowledgements();
+    armed_without_a_channel();
+    destroyed_with_requests_under_way();
     unread_events_go_with_the_queue();
     a_waiting_thread_is_woken();
     events_of_a_queue_pair();

@@ -5,6 +5,7 @@ a failed completion), InfiniBand Architecture Specification volume 1, 9.9
 (requester and responder faults) and 11.6.2 (completion return status).
 """
 import errno
+import time
 
 import pyverbs.enums as e
 from pyverbs.mr import MR
@@ -370,6 +371,58 @@ def rnr_retry_7_waits_for_ever():
         pair.recv(pair.b, 77)
         pair.ends(pair.a.scq, [(1, OK)])
         pair.ends(pair.b.rcq, [(77, OK)])
+
+
+@test
+def the_local_ack_timeout_is_kept():
+    """9.7.6.1.3: 4.096 us * 2^timeout at least, four times that at most (a
+    loaded machine may add to it), and so for each retry."""
+    wait_s = 4.096e-6 * (1 << 12)
+    with Pair(timeout=12, retry_cnt=3) as pair:
+        pair.b.qp.close()
+        begun = time.monotonic()
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
+        pair.ends(pair.a.scq, [(1, RETRY)])
+        took = time.monotonic() - begun
+        assert 4 * wait_s <= took < 16 * wait_s + 2, f'{took} s'
+
+
+@test
+def timeout_0_is_none():
+    with Pair(timeout=0, retry_cnt=0) as pair:
+        pair.b.qp.close()
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
+        pair.nothing(pair.a.scq, wait_s=0.3)
+
+
+@test
+def the_rnr_timer_is_kept():
+    """9.7.5.2.8, code 20 is 10.24 ms: not asked again before."""
+    with Pair(rnr_retry=1, min_rnr_timer=20) as pair:
+        begun = time.monotonic()
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
+        pair.ends(pair.a.scq, [(1, RNR)])
+        took = time.monotonic() - begun
+        assert 0.01024 <= took < 2, f'{took} s'
+
+
+@test
+def a_peer_in_error_does_not_answer():
+    with Pair(timeout=8, retry_cnt=1) as pair:
+        pair.recv(pair.b, 77)
+        move(pair.b.qp, e.IBV_QPS_ERR, 0)
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
+        pair.ends(pair.a.scq, [(1, RETRY)])
+        pair.ends(pair.b.rcq, [(77, FLUSH)])
+
+
+@test
+def rights_of_the_queue_pair_can_be_taken_back():
+    with Pair() as pair:
+        pair.a.qp.post_send(rdma_wr(pair.a, pair.b, WRITE, length=8))
+        pair.ends(pair.a.scq, [(1, OK)])
+        move(pair.b.qp, e.IBV_QPS_RTS, e.IBV_QP_ACCESS_FLAGS, access=LOCAL)
+        fails(pair, rdma_wr(pair.a, pair.b, WRITE, length=8), REM_INV)
 
 
 # ---- Flush ----

@@ -281,6 +281,61 @@ def a_fence_waits_for_reads():
 
 
 @test
+def atomics_of_two_queue_pairs_add_up():
+    with Pair(wr=64) as pair:
+        from vlib import up
+        second_a = pair.a.make_qp(wr=64)
+        second_b = pair.b.make_qp(wr=64)
+        up(second_a, pair.type, pair.b.gid, second_b.qp_num)
+        up(second_b, pair.type, pair.a.gid, second_a.qp_num)
+        pair.b.mr.write(struct.pack('=Q', 0), 8, 64)
+        for _ in range(10):
+            for _ in range(50):
+                for qp in (pair.a.qp, second_a):
+                    qp.post_send(atomic_wr(pair.a, pair.b, FADD, 3,
+                                           remote=64, offset=8))
+            for wc in pair.poll(pair.a.scq, 100):
+                check('status', wc.status, OK)
+        check('sum', word(pair.b.mr, 64), 3000)
+
+
+@test
+def a_drained_queue_holds_what_is_posted():
+    """SQD: posted requests wait until RTS; receiving goes on."""
+    with Pair() as pair:
+        move(pair.a.qp, e.IBV_QPS_SQD, 0)
+        pair.recv(pair.b, 77)
+        pair.recv(pair.a, 78)
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))
+        pair.nothing(pair.a.scq, pair.b.rcq)
+        pair.b.qp.post_send(send_wr(pair.b, wr_id=2))
+        pair.ends(pair.b.scq, [(2, OK)])
+        pair.ends(pair.a.rcq, [(78, OK)])
+        move(pair.a.qp, e.IBV_QPS_RTS, 0)
+        pair.ends(pair.a.scq, [(1, OK)])
+        pair.ends(pair.b.rcq, [(77, OK)])
+
+
+@test
+def every_path_mtu():
+    for code in range(e.IBV_MTU_256, e.IBV_MTU_4096 + 1):
+        with Pair(mtu=code) as pair:
+            for seed, size in enumerate((128 << code, (128 << code) + 1,
+                                         20000)):
+                data = pattern(size, seed)
+                pair.a.mr.write(data, size)
+                pair.b.mr.write(b'.' * 65536, 65536)
+                sent(pair, rdma_wr(pair.a, pair.b, WRITE, remote=64,
+                                   length=size), e.IBV_WC_RDMA_WRITE)
+                around(pair.b.mr, 64, data)
+                pair.a.mr.write(b'.' * 65536, 65536)
+                sent(pair, rdma_wr(pair.a, pair.b, READ, remote=64,
+                                   offset=64, length=size),
+                     e.IBV_WC_RDMA_READ)
+                around(pair.a.mr, 64, data)
+
+
+@test
 def poll_gives_no_more_than_asked():
     with Pair() as pair:
         for i in range(6):
@@ -412,6 +467,18 @@ def a_datagram_with_a_wrong_qkey_is_dropped():
             pair.nothing(pair.b.rcq)
             sent(pair, datagram(pair, ah, 8), e.IBV_WC_SEND)
             received(pair, 77, e.IBV_WC_RECV, 48)
+
+
+@test
+def a_datagram_to_nobody_is_dropped():
+    with Pair(e.IBV_QPT_UD) as pair:
+        with AH(pair.a.pd, attr=ah_attr(pair.b.gid)) as ah:
+            pair.recv(pair.b, 77)
+            for qpn in (pair.b.qp.qp_num + 100, 0, 1, 0xffffff):
+                wr = send_wr(pair.a)
+                wr.set_wr_ud(ah, qpn, QKEY)
+                sent(pair, wr, e.IBV_WC_SEND)
+            pair.nothing(pair.b.rcq)
 
 
 @test

@@ -25,7 +25,6 @@ LOCAL = e.IBV_ACCESS_LOCAL_WRITE
 ALL = (LOCAL | e.IBV_ACCESS_REMOTE_READ | e.IBV_ACCESS_REMOTE_WRITE |
        e.IBV_ACCESS_REMOTE_ATOMIC)
 QKEY = 0x11223344
-MTU = 1024
 WAIT_S = 10
 
 _tests = []
@@ -145,7 +144,7 @@ def qp_attr(state, gid, dest_qpn, **kwargs):
     attr.pkey_index = 0
     attr.qkey = QKEY
     attr.qp_access_flags = kwargs.get('access', ALL)
-    attr.path_mtu = e.IBV_MTU_1024
+    attr.path_mtu = kwargs.get('mtu', e.IBV_MTU_1024)
     attr.dest_qp_num = dest_qpn
     attr.rq_psn = kwargs.get('rq_psn', 100)
     attr.sq_psn = kwargs.get('sq_psn', 100)
