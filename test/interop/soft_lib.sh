@@ -25,7 +25,9 @@ need() {
 }
 
 # Runs "$@" in the test's session.  SOFT_OPTIONS: more options of mrail soft.
-soft() { timeout ${LIMIT_S:-40} $SOFT --session $SESSION ${SOFT_OPTIONS:-} -- "$@"; }
+soft() {
+    timeout ${LIMIT_S:-40} $SOFT --session $SESSION ${SOFT_OPTIONS:-} -- "$@"
+}
 
 status() { $SOFT status --session $SESSION --json; }
 

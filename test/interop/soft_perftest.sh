@@ -2,7 +2,7 @@
 # perftest's programs run unmodified, one result line for each combination.
 # perftest checks no data: so it must end well at both ends with one row of
 # figures for each size, and the device must have carried as many bytes, with
-# no request refused, no packet lost and no retry.
+# no request refused and no packet lost.
 # Words are wanted; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
@@ -18,12 +18,14 @@ LIMIT_S=120
 counters() {
     status | sed 's/"device"[^{]*"drop_kernel"/"drop_kernel"/' |
         grep -o '"[a-z_]*": [0-9]*' | tr -d '":' |
-        awk '{n[$1] += $2} END {for (name in n) printf "%s=%.0f\n", name, n[name]}'
+        awk '{n[$1] += $2}
+            END {for (name in n) printf "%s=%.0f\n", name, n[name]}'
 }
 
-# What must stay as it is while nothing goes wrong.
+# What must stay as it is while nothing goes wrong.  Timeouts are not among
+# them: on a loaded machine the peer may not have run.
 troubles() {
-    grep -E '^(timeouts|nak_err_tx|nak_seq_tx|drop_.*)=' "$1" |
+    grep -E '^(nak_err_tx|nak_seq_tx|drop_.*)=' "$1" |
         grep -v drop_no_wqe | sort | tr '\n' ' '
 }
 value() { sed -n "s/^$2=//p" "$1"; }
@@ -34,7 +36,7 @@ rows() { awk '/^ #bytes/ {n = 1; next} n && $1 ~ /^[0-9]+$/' "$1"; }
 # good_rows FILE SIZES N: one row for each size, each with a figure.
 good_rows() {
     rows "$1" | awk -v sizes="$2" -v n="$3" '
-        { ++have[$1]; if ($2 % n || $2 == 0 || !($4 > 0)) bad = $0 }
+        { ++have[$1]; if ($2 % n || $2 == 0 || !($5 > 0)) bad = $0 }
         END {
             count = split(sizes, size, " ")
             if (bad) { print "bad row:" bad; exit 1 }
