@@ -254,11 +254,18 @@ static int async_comes(end_t *e, enum ibv_event_type type)
 
 static int to_state(end_t *e, enum ibv_qp_state state)
 {
-    struct ibv_qp_attr at = {.qp_state = state, .en_sqd_async_notify = 1};
+    struct ibv_qp_attr at = {.qp_state = state};
+
+    return ibv_modify_qp(e->qp, &at, IBV_QP_STATE);
+}
+
+static int drain(end_t *e, int notify)
+{
+    struct ibv_qp_attr at = {.qp_state = IBV_QPS_SQD,
+                             .en_sqd_async_notify = (uint8_t)notify};
 
     return ibv_modify_qp(e->qp, &at,
-                         IBV_QP_STATE | ((state == IBV_QPS_SQD) ?
-                                             IBV_QP_EN_SQD_ASYNC_NOTIFY : 0));
+                         IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
 }
 
 /* ---- Objects in use ---- */
@@ -570,8 +577,13 @@ static void a_waiting_thread_is_woken(void)
 static void events_of_a_queue_pair(void)
 {
     pair_open(IBV_QPT_RC, 1);
-    EXPECT(to_state(&a, IBV_QPS_SQD) == 0);
+    EXPECT(drain(&a, 1) == 0);
     EXPECT(async_comes(&a, IBV_EVENT_SQ_DRAINED));
+    EXPECT(to_state(&a, IBV_QPS_RTS) == 0);
+    EXPECT(drain(&a, 0) == 0);
+    EXPECT(to_state(&a, IBV_QPS_RTS) == 0);
+    EXPECT(to_state(&a, IBV_QPS_SQD) == 0);
+    EXPECT(!readable(a.ctx->async_fd, QUIET_MS)); /* nobody asked */
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(async_comes(&b, IBV_EVENT_QP_LAST_WQE_REACHED));
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0); /* it was there */

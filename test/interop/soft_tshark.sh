@@ -42,10 +42,12 @@ dissect() {
     for field in $("$python" "$folder/capture.py" fields); do
         args="$args -e $field"
     done
-    tshark -r "$TMP/packets" --disable-protocol rpcordma \
+    # HOME: what a user has set or switched off does not count here.
+    HOME=$TMP XDG_CONFIG_HOME=$TMP \
+        tshark -r "$TMP/packets" --disable-protocol rpcordma \
         --disable-protocol smb_direct --disable-protocol iser \
         -T fields $args >"$TMP/seen" 2>"$TMP/tshark" ||
-        { cat "$TMP/tshark"; fail "tshark: exit status $?"; }
+        fail "tshark: exit status $?: $(tail -1 "$TMP/tshark")"
     PYTHONDONTWRITEBYTECODE=1 "$python" "$folder/capture.py" check \
         "$TMP/expected" "$TMP/seen" || FAILED=1
 }
@@ -54,7 +56,7 @@ if [ "${1:-}" = inside ]; then
     inside
 fi
 need tshark dumpcap unshare ip
-[ -x "$python" ] && "$python" -c 'import pyverbs.qp' 2>/dev/null ||
+"$python" -c 'import pyverbs.qp' 2>/dev/null ||
     skip "python3-pyverbs is not installed"
 unshare -Urn true 2>/dev/null || skip "no user namespaces (unshare -Urn)"
 timeout 100 unshare -Urn "$0" inside

@@ -238,6 +238,8 @@ def check(expected, seen):
         want = json.load(file)
     with open(seen, encoding='ascii') as file:
         got = [parse(line) for line in file]
+    if not got:
+        sys.exit('not ok - capture: no packet was seen')
     counts = {}
     for g in got:
         counts[g['opcode']] = counts.get(g['opcode'], 0) + 1

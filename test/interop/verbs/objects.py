@@ -57,6 +57,17 @@ def memory_that_is_not_there():
 
 
 @test
+def a_region_of_no_bytes():
+    """Its key is good for nothing."""
+    with Pair() as pair:
+        empty = MR(pair.b.pd, 0, ALL, address=pair.b.addr())
+        wr = rdma_wr(pair.a, pair.b, e.IBV_WR_RDMA_WRITE, length=1,
+                     rkey=empty.rkey)
+        pair.a.qp.post_send(wr)
+        pair.ends(pair.a.scq, [(1, e.IBV_WC_REM_ACCESS_ERR)])
+
+
+@test
 def keys_differ_and_do_not_come_back_soon():
     with End() as end:
         seen = set()

@@ -317,6 +317,21 @@ def a_drained_queue_holds_what_is_posted():
 
 
 @test
+def draining_can_be_seen():
+    """ibv_query_qp(3), sq_draining: requests are under way."""
+    with Pair() as pair:
+        def draining():
+            return pair.a.qp.query(e.IBV_QP_STATE)[0].sq_draining
+        pair.a.qp.post_send(send_wr(pair.a, wr_id=1))  # no receive: RNR
+        pair.nothing(pair.a.scq)
+        move(pair.a.qp, e.IBV_QPS_SQD, 0)
+        check('sq_draining', draining(), 1)
+        pair.recv(pair.b, 77)
+        pair.ends(pair.a.scq, [(1, OK)])
+        check('sq_draining', draining(), 0)
+
+
+@test
 def every_path_mtu():
     for code in range(e.IBV_MTU_256, e.IBV_MTU_4096 + 1):
         with Pair(mtu=code) as pair:
