@@ -315,9 +315,10 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- credit.c; ctx->lock is held ---- */
 
-/* Credit for up to `num` packets of `seg_bytes` at a process of the session,
- * each as if it were sent alone; how many it got.  It is on record as not sent
- * until settled or returned. */
+/* Credit for up to `num` packets of `seg_bytes` at a process of the session;
+ * how many it got.  It is what sroce_host_credit() says of a run of so many,
+ * and enough for any part of it.  On record as not sent until settled or
+ * returned. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);

@@ -247,20 +247,20 @@ static int tx_parcel_try(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel)
         return 1;
     }
     if (inside) {
-        int64_t each = sroce_host_credit(parcel->seg_bytes, 1);
+        int64_t credit;
 
         got = sroce_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
                                 parcel->seg_bytes, parcel->num_pkts);
+        credit = sroce_host_credit(got * parcel->seg_bytes, got);
         if (got < parcel->num_pkts) {
-            sroce_credit_return(parcel->dest_dev, parcel->dest_slot,
-                                got * each);
+            sroce_credit_return(parcel->dest_dev, parcel->dest_slot, credit);
             sroce_credit_settle(ctx);
             return 0;
         }
-        /* Charged as full packets, each alone. */
+        /* Charged as full packets; the last one's difference goes back. */
         sroce_credit_return(
             parcel->dest_dev, parcel->dest_slot,
-            got * each - sroce_host_credit(parcel->length, parcel->num_pkts));
+            credit - sroce_host_credit(parcel->length, parcel->num_pkts));
     }
     tx_load_send(ctx, &load, inside);
     return 1;
@@ -396,10 +396,10 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (inside) {
-        /* In a run they need less; and there may be fewer, or shorter ones. */
+        /* There may be fewer, or shorter ones. */
         sroce_credit_return(
             qp->dest_dev, slot,
-            num * sroce_host_credit(info->next_bytes, 1) -
+            sroce_host_credit(num * info->next_bytes, num) -
                 sroce_host_credit(ctx->run.length, ctx->run.num_pkts));
     }
     *sent_p = ctx->run.length;
