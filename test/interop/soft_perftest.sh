@@ -10,7 +10,7 @@
 need ib_write_bw ib_send_bw ib_read_bw ib_atomic_bw \
     ib_write_lat ib_send_lat ib_read_lat ib_atomic_lat
 
-HOLD_S=900
+HOLD_S=1800
 LIMIT_S=120
 
 # The session's counters, summed over its devices: "NAME=N" in lines.  A
