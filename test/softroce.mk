@@ -49,22 +49,37 @@ endif
 
 # host/: real programs on software rails (test/interop).  They run in the build
 # directory; what a machine lacks is skipped by name.
-check_PROGRAMS += soft_storm soft_events soft_slots
+check_PROGRAMS += soft_storm soft_events soft_slots soft_objects soft_credit
 soft_storm_SOURCES = test/interop/soft_storm.c
 soft_storm_LDADD = $(IBVERBS_LIBS)
 soft_events_SOURCES = test/interop/soft_events.c
 soft_events_LDADD = $(IBVERBS_LIBS)
 soft_slots_SOURCES = test/interop/soft_slots.c
 soft_slots_LDADD = $(IBVERBS_LIBS)
+soft_objects_SOURCES = test/interop/soft_objects.c
+soft_objects_LDADD = $(IBVERBS_LIBS) -lpthread
+soft_credit_SOURCES = test/interop/soft_credit.c
+soft_credit_LDADD = $(IBVERBS_LIBS)
 SOFT_TESTS = \
     test/interop/soft_bad.sh \
+    test/interop/soft_credit.sh \
     test/interop/soft_faults.sh \
     test/interop/soft_kill.sh \
     test/interop/soft_mpi.sh \
+    test/interop/soft_objects.sh \
     test/interop/soft_perftest.sh \
+    test/interop/soft_pyverbs.sh \
     test/interop/soft_storm.sh \
+    test/interop/soft_tshark.sh \
     test/interop/soft_ucx.sh \
     test/interop/soft_verbs.sh
 TESTS += $(SOFT_TESTS)
 EXTRA_DIST += $(SOFT_TESTS) test/interop/soft_lib.sh \
-    test/interop/soft_alltoall.c
+    test/interop/soft_alltoall.c \
+    test/interop/verbs/capture.py \
+    test/interop/verbs/device.py \
+    test/interop/verbs/errors.py \
+    test/interop/verbs/moves.py \
+    test/interop/verbs/objects.py \
+    test/interop/verbs/traffic.py \
+    test/interop/verbs/vlib.py

@@ -25,7 +25,9 @@ need() {
 }
 
 # Runs "$@" in the test's session.  SOFT_OPTIONS: more options of mrail soft.
-soft() { timeout 40 $SOFT --session $SESSION ${SOFT_OPTIONS:-} -- "$@"; }
+soft() {
+    timeout ${LIMIT_S:-40} $SOFT --session $SESSION ${SOFT_OPTIONS:-} -- "$@"
+}
 
 status() { $SOFT status --session $SESSION --json; }
 
@@ -76,7 +78,8 @@ pair() {
 
 # Keeps the session alive between jobs, so that its counters can be read.
 hold() {
-    timeout 80 $SOFT --session $SESSION ${SOFT_OPTIONS:-} -- sleep 80 &
+    timeout ${HOLD_S:-80} $SOFT --session $SESSION ${SOFT_OPTIONS:-} \
+        -- sleep ${HOLD_S:-80} &
     holder=$!
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         status >/dev/null 2>&1 && return 0

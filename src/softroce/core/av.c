@@ -11,8 +11,10 @@ int sroce_av_init(sroce_av_t *av, const struct ibv_ah_attr *attr)
     static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255};
     const uint8_t *raw = attr->grh.dgid.raw;
 
-    if (!attr->is_global || (memcmp(raw, mapped, sizeof(mapped)) != 0) ||
-        (raw[12] >= 224) || (raw[12] == 0)) {
+    if (!attr->is_global || (attr->port_num != 1) ||
+        (attr->grh.sgid_index != 0) ||
+        (memcmp(raw, mapped, sizeof(mapped)) != 0) || (raw[12] >= 224) ||
+        (raw[12] == 0)) {
         return EINVAL;
     }
     memcpy(&av->ip, raw + 12, 4);

@@ -6,7 +6,6 @@
 
 #include "softroce/core/core.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -48,7 +47,12 @@ int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p)
 
 void sroce_dev_destroy(sroce_dev_t *dev)
 {
-    assert(dev->num_qps == 0);
+    for (uint32_t i = 0; (dev->num_qps != 0) && (i < dev->params.qpn_count);
+         ++i) {
+        if (dev->qps[i] != NULL) {
+            sroce_qp_destroy(dev->qps[i]);
+        }
+    }
     sroce_late_place_all(dev);
     free(dev->mrs);
     free(dev->timers);

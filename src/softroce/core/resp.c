@@ -104,18 +104,29 @@ static void resp_nak(sroce_qp_t *qp, uint8_t syndrome, uint32_t psn)
 }
 
 /* The request at epsn is refused for good: the QP goes to error, a NAK out. */
-static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
+static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
 {
     resp_nak(qp, syndrome, qp->resp.epsn);
     qp->resp.fatal = 1;
     ++qp->dev->cnt.nak_err_tx;
-    sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS) ?
-                           IBV_EVENT_QP_ACCESS_ERR :
-                           (syndrome == SROCE_SYN_NAK_INV) ?
-                           IBV_EVENT_QP_REQ_ERR :
-                           IBV_EVENT_QP_FATAL);
     sroce_qp_error(qp);
     return 0;
+}
+
+/* The same where no receive tells the application: an event does. */
+static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
+{
+    sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS) ?
+                           IBV_EVENT_QP_ACCESS_ERR :
+                           IBV_EVENT_QP_REQ_ERR);
+    return resp_refuse(qp, syndrome);
+}
+
+/* Source: IBA 11.6.2, Remote Invalid Request Error: "the operation is not
+ * supported by this receive queue". */
+static int resp_qp_allows(sroce_qp_t *qp, int access)
+{
+    return (qp->access & access) || resp_fatal(qp, SROCE_SYN_NAK_INV);
 }
 
 static int resp_rnr(sroce_qp_t *qp)
@@ -163,12 +174,12 @@ static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     }
     if (resp->bytes + rx->payload_bytes > resp->wqe_length) {
         sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_LEN_ERR, 0);
-        return resp_fatal(qp, SROCE_SYN_NAK_INV);
+        return resp_refuse(qp, SROCE_SYN_NAK_INV);
     }
     ret = sroce_resp_scatter(qp, rx->payload, rx->payload_bytes);
     if (ret != 0) {
         sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_LOC_PROT_ERR, 0);
-        return resp_fatal(qp, SROCE_SYN_NAK_OP);
+        return resp_refuse(qp, SROCE_SYN_NAK_OP);
     }
     resp->bytes += rx->payload_bytes;
     resp->msg = SROCE_MSG_SEND;
@@ -195,10 +206,12 @@ static int resp_write_start(sroce_qp_t *qp, const sroce_rx_t *rx)
     resp->rkey = sroce_get32(rx->ext + 8);
     resp->left = length;
     resp->bytes = 0;
-    if (!(qp->access & IBV_ACCESS_REMOTE_WRITE) ||
-        ((length != 0) &&
-         (sroce_mr_find(qp->dev, qp->pd, resp->rkey, resp->addr, length,
-                        IBV_ACCESS_REMOTE_WRITE) == NULL))) {
+    if (!resp_qp_allows(qp, IBV_ACCESS_REMOTE_WRITE)) {
+        return 0;
+    }
+    if ((length != 0) &&
+        (sroce_mr_find(qp->dev, qp->pd, resp->rkey, resp->addr, length,
+                       IBV_ACCESS_REMOTE_WRITE) == NULL)) {
         return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
     }
     return 1;
@@ -312,7 +325,7 @@ static int resp_read_allowed(const sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     uint32_t length = sroce_get32(rx->ext + 12);
 
-    return (qp->access & IBV_ACCESS_REMOTE_READ) && (length <= SROCE_MAX_MSG) &&
+    return (length <= SROCE_MAX_MSG) &&
            ((length == 0) ||
             (sroce_mr_find(qp->dev, qp->pd, sroce_get32(rx->ext + 8),
                            sroce_get64(rx->ext), length,
@@ -323,6 +336,9 @@ static int resp_read_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_rdres_t *rd;
 
+    if (!resp_qp_allows(qp, IBV_ACCESS_REMOTE_READ)) {
+        return 0;
+    }
     if (!resp_read_allowed(qp, rx)) {
         return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
     }
@@ -355,10 +371,13 @@ static int resp_atomic_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     sroce_rdres_t *rd;
     uint8_t *p;
 
+    if (!resp_qp_allows(qp, IBV_ACCESS_REMOTE_ATOMIC)) {
+        return 0;
+    }
     p = sroce_mr_find(qp->dev, qp->pd, sroce_get32(rx->ext + 8),
                       sroce_get64(rx->ext), sizeof(uint64_t),
                       IBV_ACCESS_REMOTE_ATOMIC);
-    if (!(qp->access & IBV_ACCESS_REMOTE_ATOMIC) || (p == NULL)) {
+    if (p == NULL) {
         return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
     }
     if (((uintptr_t)p & 7) != 0) {
@@ -388,7 +407,8 @@ static void resp_rd_again(sroce_qp_t *qp, sroce_rdres_t *rd,
     } else {
         uint32_t length = sroce_get32(rx->ext + 12);
 
-        if (!resp_read_allowed(qp, rx) ||
+        if (!(qp->access & IBV_ACCESS_REMOTE_READ) ||
+            !resp_read_allowed(qp, rx) ||
             (off + sroce_num_pkts(length, qp->mtu_shift) != rd->num_pkts)) {
             return;
         }

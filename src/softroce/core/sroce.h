@@ -114,7 +114,8 @@ typedef struct sroce_dev_params {
 
 /* EINVAL (a bad parameter), ENOMEM. */
 int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
-/* All that was created on it must be destroyed before. */
+/* Its QPs end with it.  Other objects that were not destroyed before are lost
+ * memory, and must not be touched any more. */
 void sroce_dev_destroy(sroce_dev_t *dev);
 /* WRITEs received from now on become visible `lag_ns` after they have been
  * acknowledged, or before the device's next completion, READ or atomic: what a
@@ -231,7 +232,8 @@ typedef struct sroce_ah {
     sroce_av_t av;
 } sroce_ah_t;
 
-/* EINVAL: no GRH, or dgid is not an IPv4-mapped unicast address. */
+/* EINVAL: no GRH, a port or source GID that is not there, or dgid is not an
+ * IPv4-mapped unicast address. */
 int sroce_av_init(sroce_av_t *av, const struct ibv_ah_attr *attr);
 /* Source port of the path, 0xC000..0xFFFF.  Source: RoCEv2 annex A17.9.1 and
  * what kernel drivers do: 0xC000 | ((fl & 0x3FFF) ^ (fl >> 14)). */

@@ -19,15 +19,27 @@ void sroce_credit_settle(sroce_host_ctx_t *ctx)
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
 
+/* How many packets of `seg_bytes` may go.  Room for two in a run is room for
+ * one alone, if the run should get no longer. */
+static unsigned tx_credit_packets(int64_t room, uint32_t seg_bytes,
+                                  unsigned num)
+{
+    int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
+
+    if ((num >= 2) && (room >= 2 * each)) {
+        return (unsigned)MRAIL_MIN(room / each, num);
+    }
+    return room >= sroce_host_credit(seg_bytes, 1);
+}
+
 /* Takes credit for up to `num` packets of `seg_bytes`; how many it got.
  * What is taken is on record, in case that this process is killed. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes, unsigned num)
 {
     sroce_slot_t *slot = &sroce_host_session_dev(dest_dev)->slots[dest_slot];
-    int64_t each = seg_bytes + SROCE_HOST_PKT_OVERHEAD;
     int64_t held = atomic_load_explicit(&slot->rx_held, memory_order_relaxed);
-    int64_t limit = slot->rx_limit;
+    int64_t limit = slot->rx_limit, credit;
     unsigned got;
 
     /* The last quarter is for acknowledgements and their like: data of many
@@ -37,18 +49,18 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     }
 
     do {
-        int64_t room = limit - MRAIL_MAX(held, (int64_t)0);
-
-        got = (room < each) ? 0 : (unsigned)MRAIL_MIN(room / each, num);
+        got = tx_credit_packets(limit - MRAIL_MAX(held, (int64_t)0),
+                                seg_bytes, num);
         if (got == 0) {
             sroce_credit_settle(ctx);
             return 0;
         }
         ctx->slot->pend_dev = (uint32_t)dest_dev;
         ctx->slot->pend_slot = dest_slot;
-        ctx->slot->pend_bytes = (uint32_t)(got * each);
+        credit = sroce_host_credit(got * seg_bytes, got);
+        ctx->slot->pend_bytes = (uint32_t)credit;
     } while (!atomic_compare_exchange_weak(&slot->rx_held, &held,
-                                           held + (int64_t)got * each));
+                                           held + credit));
     return got;
 }
 

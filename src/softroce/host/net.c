@@ -380,8 +380,8 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns)
             (sroce_session_find(sroce_host.session, batch.src_ip) >= 0);
         if (batch.in_session) {
             sroce_net_return_credit(
-                ctx, batch.length + (int64_t)sroce_net_num_packets(&batch) *
-                                        SROCE_HOST_PKT_OVERHEAD);
+                ctx, sroce_host_credit(batch.length,
+                                       sroce_net_num_packets(&batch)));
         }
         if (ctx->sdev->down) {
             sroce_host_count(ctx, SROCE_CNT_DROP_DOWN,

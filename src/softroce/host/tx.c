@@ -69,8 +69,7 @@ static void tx_load_drop(sroce_host_ctx_t *ctx, const tx_load_t *load,
     sroce_host_count(ctx, reason, load->num_pkts);
     if (has_credit) {
         sroce_credit_return(load->dest_dev, load->dest_slot,
-                            load->length + (int64_t)load->num_pkts *
-                                               SROCE_HOST_PKT_OVERHEAD);
+                            sroce_host_credit(load->length, load->num_pkts));
         sroce_credit_settle(ctx);
     }
 }
@@ -192,10 +191,9 @@ static void tx_load_disturb(sroce_host_ctx_t *ctx, const tx_load_t *load,
     tx_parcel_load(parcel, &iov, &rest);
     /* A parcel in the delay line has no credit: it takes it when it leaves,
      * or a long delay would hold up the receiver's whole buffer. */
-    lost = (int64_t)load->length - rest.length +
-           (int64_t)(load->num_pkts - rest.num_pkts) * SROCE_HOST_PKT_OVERHEAD;
-    if (delay_us != 0) {
-        lost = load->length + (int64_t)load->num_pkts * SROCE_HOST_PKT_OVERHEAD;
+    lost = sroce_host_credit(load->length, load->num_pkts);
+    if (delay_us == 0) {
+        lost -= sroce_host_credit(rest.length, rest.num_pkts);
     }
     if (has_credit) {
         sroce_credit_return(load->dest_dev, load->dest_slot, lost);
@@ -249,20 +247,20 @@ static int tx_parcel_try(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel)
         return 1;
     }
     if (inside) {
-        /* Charged as full packets; the last one's difference goes back. */
-        int64_t charged = (int64_t)parcel->num_pkts * parcel->seg_bytes;
+        int64_t credit;
 
         got = sroce_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
                                 parcel->seg_bytes, parcel->num_pkts);
+        credit = sroce_host_credit(got * parcel->seg_bytes, got);
         if (got < parcel->num_pkts) {
-            sroce_credit_return(
-                parcel->dest_dev, parcel->dest_slot,
-                (int64_t)got * (parcel->seg_bytes + SROCE_HOST_PKT_OVERHEAD));
+            sroce_credit_return(parcel->dest_dev, parcel->dest_slot, credit);
             sroce_credit_settle(ctx);
             return 0;
         }
-        sroce_credit_return(parcel->dest_dev, parcel->dest_slot,
-                            charged - parcel->length);
+        /* Charged as full packets; the last one's difference goes back. */
+        sroce_credit_return(
+            parcel->dest_dev, parcel->dest_slot,
+            credit - sroce_host_credit(parcel->length, parcel->num_pkts));
     }
     tx_load_send(ctx, &load, inside);
     return 1;
@@ -398,12 +396,11 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (inside) {
-        /* Packets of a run are of one size, but for the last. */
+        /* There may be fewer, or shorter ones. */
         sroce_credit_return(
             qp->dest_dev, slot,
-            (int64_t)num * (info->next_bytes + SROCE_HOST_PKT_OVERHEAD) -
-                (ctx->run.length +
-                 (int64_t)ctx->run.num_pkts * SROCE_HOST_PKT_OVERHEAD));
+            sroce_host_credit(num * info->next_bytes, num) -
+                sroce_host_credit(ctx->run.length, ctx->run.num_pkts));
     }
     *sent_p = ctx->run.length;
     if (ctx->run.num_pkts == 0) {

@@ -122,7 +122,9 @@ MRAIL_EXPORT int ibv_query_device(struct ibv_context *context,
     attr->max_qp = DEV_MAX_OBJECTS - 1000;
     attr->max_qp_wr = SROCE_MAX_WR;
     attr->device_cap_flags =
-        IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
+        IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID |
+        IBV_DEVICE_PORT_ACTIVE_EVENT | IBV_DEVICE_CURR_QP_STATE_MOD |
+        IBV_DEVICE_SRQ_RESIZE;
     attr->max_sge = attr->max_sge_rd = attr->max_srq_sge = SROCE_MAX_SGE;
     attr->max_cq = DEV_MAX_OBJECTS;
     attr->max_cqe = SROCE_MAX_CQE;
@@ -321,4 +323,15 @@ MRAIL_EXPORT int ibv_fork_init(void)
 {
     SROCE_PASS(ibv_fork_init);
     return 0;
+}
+
+MRAIL_EXPORT enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+    if (!sroce_host_enabled()) {
+        enum ibv_fork_status (*real)(void) =
+            SROCE_REAL(ibv_is_fork_initialized);
+
+        return (real == NULL) ? IBV_FORK_DISABLED : real();
+    }
+    return IBV_FORK_UNNEEDED;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #undef ibv_reg_mr
@@ -14,6 +15,58 @@
 /* Only newer headers declare these. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access);
+
+/*
+ * Objects of another process: a kernel would know them, nobody does here.  The
+ * functions of libibverbs would look for a driver in our context.
+ */
+
+MRAIL_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context,
+                                          uint32_t pd_handle)
+{
+    SROCE_PASS(ibv_import_pd, context, pd_handle);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+MRAIL_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd,
+                                          uint32_t mr_handle)
+{
+    SROCE_PASS(ibv_import_mr, pd, mr_handle);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+MRAIL_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context,
+                                          uint32_t dm_handle)
+{
+    SROCE_PASS(ibv_import_dm, context, dm_handle);
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+/* Nothing was imported, so there is nothing to give back. */
+
+MRAIL_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
+{
+    if (!sroce_host_enabled()) {
+        SROCE_REAL(ibv_unimport_pd)(pd);
+    }
+}
+
+MRAIL_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
+{
+    if (!sroce_host_enabled()) {
+        SROCE_REAL(ibv_unimport_mr)(mr);
+    }
+}
+
+MRAIL_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
+{
+    if (!sroce_host_enabled()) {
+        SROCE_REAL(ibv_unimport_dm)(dm);
+    }
+}
 
 /* ---- Protection domains ---- */
 
@@ -64,13 +117,46 @@ MRAIL_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 
 /* ---- Memory regions ---- */
 
+#define OBJ_MR_ACCESS                                                         \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                       \
+     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | \
+     IBV_ACCESS_ZERO_BASED)
+
+/* A device would pin the memory, so it has to be there.  A mapping is looked
+ * for without touching its pages: this call has no other effect. */
+static int obj_mr_check(void *addr, size_t length, int access)
+{
+    uintptr_t start = (uintptr_t)addr & ~(uintptr_t)(getpagesize() - 1);
+    uintptr_t end = (uintptr_t)addr + length;
+
+    if (access & ~OBJ_MR_ACCESS) {
+        return EOPNOTSUPP; /* on-demand paging, flushes */
+    }
+    if (end < (uintptr_t)addr) {
+        return EINVAL;
+    }
+    return ((length != 0) &&
+            (msync((void *)start, end - start, MS_ASYNC) != 0)) ? EFAULT : 0;
+}
+
 static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
                                  uint64_t iova, int access)
 {
-    sroce_host_mr_t *mr = calloc(1, sizeof(*mr));
+    sroce_host_mr_t *mr;
     sroce_host_ctx_t *ctx;
     int ret;
 
+    /* Hints: relaxed ordering, huge pages.  Without them we do the same. */
+    access &= ~(int)IBV_ACCESS_OPTIONAL_RANGE & ~IBV_ACCESS_HUGETLB;
+    ret = obj_mr_check(addr, length, access);
+    if (ret != 0) {
+        errno = ret;
+        return NULL;
+    }
+    if (access & IBV_ACCESS_ZERO_BASED) {
+        iova = 0;
+    }
+    mr = calloc(1, sizeof(*mr));
     if (mr == NULL) {
         return NULL;
     }
@@ -79,8 +165,6 @@ static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
         free(mr);
         return NULL;
     }
-    /* Hints: relaxed ordering, huge pages.  Without them we do the same. */
-    access &= ~(int)IBV_ACCESS_OPTIONAL_RANGE & ~IBV_ACCESS_HUGETLB;
     ret = sroce_mr_create(sroce_host_pd(pd)->core, addr, length, iova, access,
                           &mr->core);
     sroce_host_unlock(ctx);
@@ -216,7 +300,8 @@ MRAIL_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe,
 
     SROCE_PASS(ibv_create_cq, context, cqe, cq_context, channel, comp_vector);
     if ((cqe < 1) || (comp_vector < 0) ||
-        (comp_vector >= context->num_comp_vectors)) {
+        (comp_vector >= context->num_comp_vectors) ||
+        ((channel != NULL) && (channel->context != context))) {
         errno = EINVAL;
         return NULL;
     }

@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Only newer headers declare it. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
+                               uint32_t flags);
+
 /* ---- Shared receive queues ---- */
 
 MRAIL_EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd,
@@ -130,9 +134,20 @@ static int obj_qp_create(sroce_host_ctx_t *ctx, struct ibv_pd *pd,
     qp->ibv.srq = attr->srq;
     qp->ibv.qp_num = sroce_qp_num(qp->core);
     qp->ibv.state = IBV_QPS_RESET;
+    qp->sq_sig_all = attr->sq_sig_all;
     pthread_mutex_init(&qp->ibv.mutex, NULL);
     pthread_cond_init(&qp->ibv.cond, NULL);
     return 0;
+}
+
+/* What it uses must be of the same opened device. */
+static int obj_qp_objects_ok(const struct ibv_context *context,
+                             const struct ibv_qp_init_attr *attr)
+{
+    return (attr->send_cq != NULL) && (attr->recv_cq != NULL) &&
+           (attr->send_cq->context == context) &&
+           (attr->recv_cq->context == context) &&
+           ((attr->srq == NULL) || (attr->srq->context == context));
 }
 
 MRAIL_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
@@ -143,7 +158,7 @@ MRAIL_EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd,
     int ret;
 
     SROCE_PASS(ibv_create_qp, pd, attr);
-    if ((attr->send_cq == NULL) || (attr->recv_cq == NULL)) {
+    if (!obj_qp_objects_ok(pd->context, attr)) {
         errno = EINVAL;
         return NULL;
     }
@@ -218,6 +233,7 @@ MRAIL_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
     init->srq = qp->srq;
     init->cap = attr->cap;
     init->qp_type = qp->qp_type;
+    init->sq_sig_all = sroce_host_qp(qp)->sq_sig_all;
     sroce_host_unlock(ctx);
     return 0;
 }
@@ -251,6 +267,20 @@ MRAIL_EXPORT int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
     SROCE_PASS(ibv_set_ece, qp, ece);
     return EOPNOTSUPP;
+}
+
+/* 0: not promised.  Packets are placed in order, but memcpy() may not be. */
+MRAIL_EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp,
+                                            enum ibv_wr_opcode op,
+                                            uint32_t flags)
+{
+    if (!sroce_host_enabled()) {
+        int (*real)(struct ibv_qp *, enum ibv_wr_opcode, uint32_t) =
+            SROCE_REAL(ibv_query_qp_data_in_order);
+
+        return (real == NULL) ? 0 : real(qp, op, flags);
+    }
+    return 0;
 }
 
 /* The device has no multicast: UD packets go to one address. */

@@ -1,0 +1,16 @@
+#!/bin/bash
+# Many single packets to a receiver that is stopped: the kernel takes a power
+# of two for each, and still drops none (soft_credit.c).
+# Words are wanted; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
+. "$(dirname "$0")/soft_lib.sh"
+
+hold
+soft ./soft_credit || fail "soft_credit: exit status $?"
+drops=$(kernel_drops)
+[ "$drops" = 0 ] || fail "the kernel dropped $drops packets"
+[ "$(counter drop_kernel)" = 0 ] || fail "drop_kernel: $(counter drop_kernel)"
+release
+gone
+finish

@@ -1,0 +1,22 @@
+#!/bin/bash
+# Verbs conformance by pyverbs: test/interop/verbs, one result line a test.
+# Words are wanted; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
+. "$(dirname "$0")/soft_lib.sh"
+# Debian's package is for the system's interpreter.
+python=${PYTHON3:-/usr/bin/python3}
+[ -x "$python" ] || skip "$python is not installed"
+"$python" -c 'import pyverbs.qp' 2>/dev/null ||
+    skip "python3-pyverbs is not installed"
+
+folder=$(dirname "$0")/verbs
+for name in device objects moves traffic errors; do
+    # The compiled form of vlib.py has no place in a source tree.
+    PYTHONDONTWRITEBYTECODE=1 soft "$python" "$folder/$name.py"
+    status=$?
+    [ $status -le 1 ] || echo "not ok - $name.py: exit status $status"
+    [ $status = 0 ] || FAILED=1
+done
+gone
+exit $FAILED

@@ -1,0 +1,63 @@
+#!/bin/bash
+# The packets, as tshark takes them apart: all opcodes of RC and UD, NAKs,
+# immediate data, ICRC on.  Captured on the loopback device of a network
+# namespace of our own, in which no super-packet is left whole.
+# Words are wanted; some variables are for the library.
+# shellcheck disable=SC2034,SC2086
+# shellcheck source=test/interop/soft_lib.sh
+. "$(dirname "$0")/soft_lib.sh"
+
+python=${PYTHON3:-/usr/bin/python3}
+folder=$(dirname "$0")/verbs
+
+# Inside of the namespace: captures until `run` has ended.
+inside() {
+    local i
+    # More than one segment is too many: the kernel segments before the tap.
+    ip link set lo up gso_max_segs 1 || skip "ip link cannot set gso_max_segs"
+    dumpcap -q -i lo -f 'udp port 4791' -w "$TMP/packets" 2>"$TMP/dumpcap" &
+    capture=$!
+    for ((i = 0; i < 100; ++i)); do
+        grep -q '^File:' "$TMP/dumpcap" && break
+        kill -0 $capture 2>/dev/null ||
+            skip "dumpcap: $(head -1 "$TMP/dumpcap")"
+        sleep 0.1
+    done
+    sleep 0.2
+    SOFT_OPTIONS='--icrc on'
+    PYTHONDONTWRITEBYTECODE=1 MRAIL_TEST_SOFT=$SOFT \
+        soft "$python" "$folder/capture.py" run "$TMP/expected" ||
+        fail "capture.py run: exit status $?"
+    sleep 0.5
+    kill -INT $capture
+    wait $capture
+    dissect
+    gone
+    exit $FAILED
+}
+
+# The payload is nobody's protocol; tshark would guess one.
+dissect() {
+    local args='' field
+    for field in $("$python" "$folder/capture.py" fields); do
+        args="$args -e $field"
+    done
+    # HOME: what a user has set or switched off does not count here.
+    HOME=$TMP XDG_CONFIG_HOME=$TMP \
+        tshark -r "$TMP/packets" --disable-protocol rpcordma \
+        --disable-protocol smb_direct --disable-protocol iser \
+        -T fields $args >"$TMP/seen" 2>"$TMP/tshark" ||
+        fail "tshark: exit status $?: $(tail -1 "$TMP/tshark")"
+    PYTHONDONTWRITEBYTECODE=1 "$python" "$folder/capture.py" check \
+        "$TMP/expected" "$TMP/seen" || FAILED=1
+}
+
+if [ "${1:-}" = inside ]; then
+    inside
+fi
+need tshark dumpcap unshare ip
+"$python" -c 'import pyverbs.qp' 2>/dev/null ||
+    skip "python3-pyverbs is not installed"
+unshare -Urn true 2>/dev/null || skip "no user namespaces (unshare -Urn)"
+timeout 100 unshare -Urn "$0" inside
+exit
