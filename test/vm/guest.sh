@@ -13,6 +13,8 @@ stty raw -echo
 off()
 {
     sync
+    sleep 0.3 # the serial line drains
+    exec >/dev/null 2>&1
     echo o >/proc/sysrq-trigger
     sleep 60
 }
