@@ -4,6 +4,8 @@
 mrail=$stage/bin/mrail
 # Ranks wait for each other on two emulated processors: yield.
 export OMPI_MCA_mpi_yield_when_idle=1
+# mpirun talks to its ranks over an interface that stays up.
+export OMPI_MCA_oob_tcp_if_include=lo
 
 # job NAME SECONDS NP [RUN OPTION...] -- PROGRAM [ARG...]: an MPI job on the
 # transport, two nodes.  Logs in $log/NAME.{out,err}, counters in
