@@ -50,7 +50,7 @@ for judge in ${judges:-perftest stock mpi ports repath events soft}; do
     say "$judge"
     began=$(cut -d . -f 1 /proc/uptime)
     status=0
-    timeout -k 5 100 "$top/test/vm/judge-$judge.sh" || status=$?
+    timeout -k 5 200 "$top/test/vm/judge-$judge.sh" || status=$?
     [ $status -le 1 ] ||
         echo "not ok - $judge runs to its end: exit status $status"
     echo "        $judge: $(($(cut -d . -f 1 /proc/uptime) - began)) s"

@@ -17,7 +17,7 @@ verdict 'link down: a port error event' "seen: $(paste -sd ';' "$log/port")" \
 ip link set r2 up
 verdict 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port active' "$log/port"
-kill $watcher
+end $watcher
 
 # What went with the link, as fabric.sh had it.
 host2_back()
@@ -53,18 +53,29 @@ verdict 'a queue pair in error at one end: errors at both, within bounds' \
 (await 20 grep -q sending "$log/path.connect" && sleep 0.5 &&
     ip -n leaf1 link set h2 down) &
 both path 7003
-kill $listener 2>/dev/null
+end $listener
 ip -n leaf1 link set h2 up
 host2_back
 verdict 'a host cut off: its requests end with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
 # A spine fails under a job: its ports take the others, all data is right.
-await_rank()
+# busy: until host 2 has sent 4 MB more than when this was called first.
+sent()
 {
-    await 30 pgrep -f 'mrail-bench p2p' >/dev/null
+    cat /sys/class/net/r2/statistics/tx_bytes
 }
-(await_rank && sleep 4 && "$vm/fabric.sh" spine 1 down) &
+has_sent()
+{
+    [ "$(sent)" -gt $((sent_before + 4000000)) ]
+}
+busy()
+{
+    sent_before=$(sent)
+    await 40 has_sent
+}
+note 'a job with a spine down'
+(busy && "$vm/fabric.sh" spine 1 down) &
 checked_job spine-down 60 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     "$stage/bin/mrail" bench p2p --sizes 1m --iterations 30 --warmup 1 \
     --window 4
@@ -72,7 +83,8 @@ checked_job spine-down 60 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
 
 # A rail fails under a job: as long as a failed lane fails the peer, the job
 # ends, soon and with a sentence.
-(await_rank && sleep 4 && ip link set r2 down) &
+note 'a job with a rail down'
+(busy && ip link set r2 down) &
 began=$(cut -d . -f 1 /proc/uptime)
 status=0
 job rail-down 60 2 -x UCX_MRAIL_TIMEOUT=14 -x UCX_MRAIL_RETRY_CNT=3 -- \

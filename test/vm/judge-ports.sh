@@ -22,14 +22,14 @@ watch 2 h3 h4
 "$vm/fabric.sh" uplinks 1 >"$log/before1"
 "$vm/fabric.sh" uplinks 2 >"$log/before2"
 checked_job two-lanes 60 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
-    "$stage/bin/mrail" bench p2p --sizes 4m --iterations 4 --warmup 1 \
+    "$stage/bin/mrail" bench p2p --sizes 2m --iterations 4 --warmup 1 \
     --window 4
 "$vm/fabric.sh" uplinks 1 >"$log/after1"
 "$vm/fabric.sh" uplinks 2 >"$log/after2"
 # shellcheck disable=SC2154 # set by watch
-kill "$wire1" "$wire2"
+end "$wire1"
 # shellcheck disable=SC2154
-wait "$wire1" "$wire2"
+end "$wire2"
 verdict 'the capture is complete' "$(last "$log/wire1"), $(last "$log/wire2")" \
     [ "$(cat "$log/wire1" "$log/wire2" | grep -c ' lost 0$')" = 2 ]
 

@@ -18,8 +18,7 @@ status=0
 timeout 40 "$build/vm_repath" rxe1 127.0.0.1 7001 $ports >"$log/connect" 2>&1 ||
     status=$?
 wait $server || status=$?
-kill $wire
-wait $wire
+end $wire
 "$vm/fabric.sh" uplinks 1 >"$log/after"
 verdict 'a busy queue pair moves by SQD: every message once, in order, whole' \
     "$(last "$log/connect"); $(last "$log/listen")" [ $status = 0 ]

@@ -19,10 +19,23 @@ good()
     echo "ok - $1"
 }
 
+# end PROCESS: it is stopped and waited for, without a word of the shell's.
+end()
+{
+    kill "$1" 2>/dev/null
+    wait "$1" 2>/dev/null
+}
+
 bad()
 {
     echo "not ok - $1: $2"
     failed=1
+}
+
+# What is going on, and when.
+note()
+{
+    printf '[%4.0fs]   %s\n' "$(cut -d ' ' -f 1 /proc/uptime)" "$*"
 }
 
 # verdict NAME WHY COMMAND...: ok if the command succeeds.

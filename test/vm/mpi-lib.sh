@@ -20,6 +20,7 @@ job()
         shift
     done
     shift
+    note "$name"
     rm -rf "$log/$name.stats"
     mkdir "$log/$name.stats"
     # shellcheck disable=SC2086 # words are wanted

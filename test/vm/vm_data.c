@@ -2,12 +2,13 @@
  * All operations between two devices, in both directions, all data checked.
  *
  * usage: vm_data DEVICE listen|HOST PORT [--name PREFIX] [--max BYTES]
- *                [--rc | --ud] [--sl N]
+ *                [--rc | --ud] [--sl N] [--timeout N]
  *
  * The end with --name prints the result lines, "ok - PREFIX: WHAT"; both ends
  * have the same --max and kind.  --rc: SEND, a run of SENDs, WRITE, WRITE with
  * immediate, READ, atomics, 1 byte to --max.  --ud: datagrams.  --sl: what
  * wc.sl must be of datagrams received here (2: IPv4, which UCX relies on).
+ * --timeout: local ACK timeout exponent, 18 is one second.
  */
 #include "config.h"
 #include "vm_pair.h"
@@ -40,6 +41,7 @@ typedef struct data {
     const char *name;
     uint32_t max;
     int ud, sl;
+    uint8_t timeout; /* local ACK timeout exponent */
     char why[200]; /* empty: all was right at this end */
 } data_t;
 
@@ -476,7 +478,7 @@ static void judge_rc(data_t *d)
                {"WRITE", do_write},
                {"WRITE with immediate", do_write_imm},
                {"READ", do_read}};
-    vm_path_t path = {.flow_label = 0x123, .timeout = 14, .retry_cnt = 6};
+    vm_path_t path = {.flow_label = 0x123, .timeout = d->timeout, .retry_cnt = 7};
 
     vm_qp_connect(&d->pair, d->qp, d->mr, &path, &d->theirs);
     for (unsigned i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i) {
@@ -498,13 +500,14 @@ static void judge_ud(data_t *d)
 
 static const char usage[] =
     "usage: vm_data DEVICE listen|HOST PORT [--name PREFIX] [--max BYTES] "
-    "[--rc | --ud] [--sl N]";
+    "[--rc | --ud] [--sl N] [--timeout N]";
 
 static void take_options(data_t *d, int argc, char **argv)
 {
     static const struct option options[] = {
         {"name", 1, NULL, 'n'}, {"max", 1, NULL, 'm'}, {"rc", 0, NULL, 'r'},
-        {"ud", 0, NULL, 'u'},   {"sl", 1, NULL, 's'},  {NULL, 0, NULL, 0}};
+        {"ud", 0, NULL, 'u'},   {"sl", 1, NULL, 's'},  {"timeout", 1, NULL, 't'},
+        {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -524,6 +527,9 @@ static void take_options(data_t *d, int argc, char **argv)
         case 's':
             d->sl = atoi(optarg);
             break;
+        case 't':
+            d->timeout = (uint8_t)atoi(optarg);
+            break;
         default:
             vm_die("%s", usage);
         }
@@ -535,7 +541,7 @@ static void take_options(data_t *d, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    data_t d = {.max = MAX_BYTES, .sl = -1};
+    data_t d = {.max = MAX_BYTES, .sl = -1, .timeout = 18};
     const char *host;
 
     take_options(&d, argc, argv);
