@@ -77,7 +77,7 @@ busy()
 note 'a job with a spine down'
 (busy && "$vm/fabric.sh" spine 1 down) &
 checked_job spine-down 60 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
-    "$stage/bin/mrail" bench p2p --sizes 1m --iterations 30 --warmup 1 \
+    "$stage/bin/mrail" bench p2p --sizes 1m --iterations 15 --warmup 1 \
     --window 4
 "$vm/fabric.sh" spine 1 up
 
@@ -87,7 +87,8 @@ note 'a job with a rail down'
 (busy && ip link set r2 down) &
 began=$(cut -d . -f 1 /proc/uptime)
 status=0
-job rail-down 60 2 -x UCX_MRAIL_TIMEOUT=14 -x UCX_MRAIL_RETRY_CNT=3 -- \
+export RANK_ERR=1
+job rail-down 60 2 -x RANK_ERR -x UCX_MRAIL_TIMEOUT=14 -x UCX_MRAIL_RETRY_CNT=3 -- \
     "$stage/bin/mrail" bench p2p --sizes 1m --iterations 1000 --warmup 1 \
     --window 4 || status=$?
 echo "exit status $status" >>"$log/rail-down.out"
@@ -96,10 +97,11 @@ host2_back
 verdict 'a rail fails under a job: it ends within 40 s' \
     "exit status $status after $took s" \
     [ $status != 0 -a $status != 124 -a $took -lt 40 ]
-cat "$log/rail-down.out" "$log/rail-down.err" >"$log/rail-down.said"
+cat "$log/rail-down.out" "$log/rail-down.err" "$log/rail-down.stats"/*.err \
+    >"$log/rail-down.said"
 verdict 'it says which lane failed, and why' "$(last "$log/rail-down.said")" \
     grep -qE 'lane [0-9]+ to peer [0-9a-f]+ on rxe[0-9]:1 failed: ' \
     "$log/rail-down.said"
-verdict 'and that the job ends' "$(last "$log/rail-down.err")" \
-    grep -q 'lost a peer for good (.*the job ends' "$log/rail-down.err"
+verdict 'and that the job ends' "$(last "$log/rail-down.said")" \
+    grep -q 'lost a peer for good (.*the job ends' "$log/rail-down.said"
 exit $failed

@@ -165,8 +165,10 @@ static void path_connects(vm_pair_t *pair, struct ibv_qp *qp)
         usleep(1000);
         post_send(qp);
     }
-    if (wc.status != IBV_WC_RETRY_EXC_ERR) {
-        vm_die("completion: %s", ibv_wc_status_str(wc.status));
+    /* 6.1: retries exceeded, or a local error (no route); 6.12 may flush all,
+     * the first one too. */
+    if (wc.status == IBV_WC_SUCCESS) {
+        vm_die("no error within 30 s");
     }
     printf("%s after %.1f s\n", ibv_wc_status_str(wc.status),
            vm_now_s() - began);
