@@ -49,9 +49,9 @@ host()
         mtu $mtu address $leaf_mac netns leaf$leaf" | tr -s ' ' >>"$batch/links"
     in_ns host addr add "$addr/24" dev "r$1"
     in_ns host link set "r$1" up
-    in_ns host neigh replace "10.10.$leaf.1" dev "r$1" lladdr $leaf_mac
+    in_ns host neigh replace "10.10.$leaf.1" dev "r$1" lladdr "$leaf_mac"
     # UCX and rdma_cm ask for the hardware address of the own address, too.
-    in_ns host neigh replace "$addr" dev "r$1" lladdr $mac
+    in_ns host neigh replace "$addr" dev "r$1" lladdr "$mac"
     in_ns host rule add pref 5 iif "r$1" lookup local
     for other in 1 2 3 4; do
         [ "$1" = $other ] || in_ns host route add "$(address_of $other)/32" \
@@ -60,7 +60,7 @@ host()
     in_ns "leaf$leaf" addr add "10.10.$leaf.1/32" dev "h$1"
     in_ns "leaf$leaf" link set "h$1" up
     in_ns "leaf$leaf" route add "$addr/32" dev "h$1"
-    in_ns "leaf$leaf" neigh replace "$addr" dev "h$1" lladdr $mac
+    in_ns "leaf$leaf" neigh replace "$addr" dev "h$1" lladdr "$mac"
 }
 
 link()

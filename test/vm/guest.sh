@@ -25,8 +25,11 @@ mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /run
 mount -t tmpfs -o mode=1777 tmpfs /var/tmp
 hostname vm
-ulimit -l unlimited
-ulimit -c 0
+# shellcheck disable=SC3045 # every sh that is process 1 here has both
+{
+    ulimit -l unlimited
+    ulimit -c 0
+}
 ip link set lo up
 
 say()

@@ -3,9 +3,9 @@
 # program on verbs sees of it, and what an MPI job on the transport does.
 set -u
 # shellcheck source=test/vm/lib.sh
-. "$top/test/vm/lib.sh"
+. "${top:?}/test/vm/lib.sh"
 # shellcheck source=test/vm/mpi-lib.sh
-. "$top/test/vm/mpi-lib.sh"
+. "${top:?}/test/vm/mpi-lib.sh"
 
 # The port is seen to go and to come back.
 "$build/vm_events" port rxe2 >"$log/port" 2>&1 &
@@ -65,6 +65,7 @@ sent()
 {
     cat /sys/class/net/r2/statistics/tx_bytes
 }
+# shellcheck disable=SC2317 # by await
 has_sent()
 {
     [ "$(sent)" -gt $((sent_before + 4000000)) ]
@@ -88,8 +89,8 @@ note 'a job with a rail down'
 began=$(cut -d . -f 1 /proc/uptime)
 status=0
 export RANK_ERR=1
-job rail-down 60 2 -x RANK_ERR -x UCX_MRAIL_TIMEOUT=14 -x UCX_MRAIL_RETRY_CNT=3 -- \
-    "$stage/bin/mrail" bench p2p --sizes 1m --iterations 1000 --warmup 1 \
+job rail-down 60 2 -x RANK_ERR -x UCX_MRAIL_TIMEOUT=14 \
+    -x UCX_MRAIL_RETRY_CNT=3 -- "$stage/bin/mrail" bench p2p --sizes 1m --iterations 1000 --warmup 1 \
     --window 4 || status=$?
 echo "exit status $status" >>"$log/rail-down.out"
 took=$(($(cut -d . -f 1 /proc/uptime) - began))

@@ -3,9 +3,9 @@
 # the programs check all data.
 set -u
 # shellcheck source=test/vm/lib.sh
-. "$top/test/vm/lib.sh"
+. "${top:?}/test/vm/lib.sh"
 # shellcheck source=test/vm/mpi-lib.sh
-. "$top/test/vm/mpi-lib.sh"
+. "${top:?}/test/vm/mpi-lib.sh"
 
 checked_job alltoallv 60 4 -- "$stage/bin/mrail" bench alltoallv \
     --sizes 64,8k,1m --iterations 3 --warmup 1

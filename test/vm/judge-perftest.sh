@@ -3,7 +3,7 @@
 # spines.
 set -u
 # shellcheck source=test/vm/lib.sh
-. "$top/test/vm/lib.sh"
+. "${top:?}/test/vm/lib.sh"
 port=18515
 
 # pair PROGRAM OPTION...

@@ -5,16 +5,17 @@
 # uplinks: DNLB gives every uplink one lane.
 set -u
 # shellcheck source=test/vm/lib.sh
-. "$top/test/vm/lib.sh"
+. "${top:?}/test/vm/lib.sh"
 # shellcheck source=test/vm/mpi-lib.sh
-. "$top/test/vm/mpi-lib.sh"
+. "${top:?}/test/vm/mpi-lib.sh"
 
 watch()
 {
-    ip netns exec "leaf$1" "$build/vm_wire" $2 $3 >"$log/wire$1" \
+    ip netns exec "leaf$1" "$build/vm_wire" "$2" "$3" >"$log/wire$1" \
         2>"$log/wire$1.err" &
     eval "wire$1=$!"
-    await 5 grep -q ready "$log/wire$1" || bad 'capture' "$(last "$log/wire$1.err")"
+    await 5 grep -q ready "$log/wire$1" ||
+        bad 'capture' "$(last "$log/wire$1.err")"
 }
 
 watch 1 h1 h2
@@ -37,10 +38,11 @@ verdict 'the capture is complete' "$(last "$log/wire1"), $(last "$log/wire2")" \
 for h in 1 2 3 4; do
     echo "rxe$h $(address_of $h)"
 done >"$log/addresses"
-cat "$log/two-lanes.stats"/*.json | sed -n \
-    's/.*"device": "\([^"]*\)".*"qpn": \([0-9]*\), "sport": \([0-9]*\).*/\1 \2 \3/p' |
+cat "$log/two-lanes.stats"/*.json | tr -d '",{}' |
+    awk '$1 == "peer:" { print $6, $10, $12 }' |
     awk 'FNR == NR { addr[$1] = $2; next } { print addr[$1], $2, $3 }' \
         "$log/addresses" - >"$log/lanes"
+# shellcheck disable=SC2016 # awk's
 verdict 'each rank has four lanes, one in each segment of the ports' \
     "$(paste -sd ';' "$log/lanes")" awk '
     { ++n[substr($1, 1, 7) " " int(($3 - 49152) / 4096)]; ++all }
@@ -76,7 +78,10 @@ verdict 'requests and acknowledgements have the port of their lane' \
 for leaf in 1 2; do
     awk -v leaf=$leaf '
         FILENAME ~ /before/ { for (s = 1; s <= 4; ++s) before[s] = $s; next }
-        FILENAME ~ /after/ { for (s = 1; s <= 4; ++s) sent[s] = $s - before[s]; next }
+        FILENAME ~ /after/ {
+            for (s = 1; s <= 4; ++s) sent[s] = $s - before[s]
+            next
+        }
         $1 == "flow" && index($2, "10.10." leaf ".") == 1 {
             want[int(($4 - 49152) / 4096) + 1] += $13
         }

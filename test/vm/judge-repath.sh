@@ -3,7 +3,7 @@
 # uplinks: nothing is lost, and the wire shows the ports.
 set -u
 # shellcheck source=test/vm/lib.sh
-. "$top/test/vm/lib.sh"
+. "${top:?}/test/vm/lib.sh"
 ports='49153 54000 58000 65000' # one in each segment
 
 "$vm/fabric.sh" uplinks 1 >"$log/before"

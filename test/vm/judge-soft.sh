@@ -4,7 +4,7 @@
 # at both ends.
 set -u
 # shellcheck source=test/vm/lib.sh
-. "$top/test/vm/lib.sh"
+. "${top:?}/test/vm/lib.sh"
 port=7100
 
 ip netns add soft
@@ -37,7 +37,6 @@ soft()
 # well.  Logs in $log/NAME.server and .client.
 ends()
 {
-    ends_name=$1
     eval "$2" >"$log/$1.server" 2>&1 &
     ends_server=$!
     ends_status=0
@@ -137,12 +136,14 @@ tc -n soft qdisc del dev s0 root
 # That the kernel looks at all: without ICRCs it takes nothing.
 icrc=off
 port=$((port + 1))
-timeout 40 "$build/vm_data" rxew 10.99.1.1 $port --rc --max 64 \
-    --timeout 14 >/dev/null \
-    2>&1 &
-other=$!
-soft "$build/vm_data" soft0 listen $port --rc --max 64 --name none --timeout 14 \
-    >"$log/off" 2>"$log/off.err"
+options='--rc --max 64 --timeout 14'
+# shellcheck disable=SC2086 # words are wanted
+{
+    timeout 40 "$build/vm_data" rxew 10.99.1.1 $port $options >/dev/null 2>&1 &
+    other=$!
+    soft "$build/vm_data" soft0 listen $port $options --name none \
+        >"$log/off" 2>"$log/off.err"
+}
 end $other
 verdict 'without ICRCs the kernel takes nothing' \
     "$(last "$log/off")$(last "$log/off.err")" \

@@ -3,7 +3,7 @@
 # not run, the ground is at fault, not the transport.
 set -u
 # shellcheck source=test/vm/lib.sh
-. "$top/test/vm/lib.sh"
+. "${top:?}/test/vm/lib.sh"
 
 # rdma_rxe puts no network type into UD completions, so UCX must not look; and
 # its GID 0 is link-local.

@@ -5,6 +5,7 @@
 #
 # From the environment: top, build, stage (test/vm/guest.sh).
 
+: "${top:?}" "${build:?}" "${stage:?}"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 vm=$top/test/vm
 judge=$(basename "$0" .sh)

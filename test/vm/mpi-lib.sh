@@ -1,6 +1,7 @@
 # shellcheck shell=sh disable=SC2034
 # Sourced after lib.sh by the judges that run MPI jobs.
 
+: "${stage:?}" "${log:?}" "${vm:?}"
 mrail=$stage/bin/mrail
 # Ranks wait for each other on two emulated processors: yield.
 export OMPI_MCA_mpi_yield_when_idle=1
@@ -25,8 +26,8 @@ job()
     mkdir "$log/$name.stats"
     # shellcheck disable=SC2086 # words are wanted
     STATS=$log/$name.stats timeout -k 5 "$seconds" "$mrail" run -np "$np" \
-        -x UCX_TLS=mrail,self -x UCX_MRAIL_UPLINKS=4 -x STATS --oversubscribe $options \
-        -- "$vm/rank.sh" "$@" >"$log/$name.out" 2>"$log/$name.err"
+        -x UCX_TLS=mrail,self -x UCX_MRAIL_UPLINKS=4 -x STATS \
+        --oversubscribe $options -- "$vm/rank.sh" "$@" >"$log/$name.out" 2>"$log/$name.err"
 }
 
 # checked_job as job: the programs print their own results; then that there is

@@ -27,22 +27,22 @@
 #define GRH 40
 #define QKEY 0x1234567
 #define IMM 0xcafe0000u
-#define RUN 32       /* messages of a run under way */
+#define RUN 32 /* messages of a run under way */
 #define RUN_BYTES 9001
 
 typedef struct data {
     vm_pair_t pair;
     struct ibv_qp *qp;
     vm_end_t theirs;
-    uint8_t *source; /* what this end sends or is READ from */
-    uint8_t *target; /* what it receives, between guards */
+    uint8_t *source;   /* what this end sends or is READ from */
+    uint8_t *target;   /* what it receives, between guards */
     struct ibv_mr *mr; /* of both: source first */
-    size_t area;     /* of each */
+    size_t area;       /* of each */
     const char *name;
     uint32_t max;
     int ud, sl;
     uint8_t timeout; /* local ACK timeout exponent */
-    char why[200]; /* empty: all was right at this end */
+    char why[200];   /* empty: all was right at this end */
 } data_t;
 
 typedef void (*transfer_func_t)(data_t *d, int active, uint32_t bytes,
@@ -274,8 +274,8 @@ static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
     for (uint32_t i = 0; i < RUN; ++i) {
         vm_cq_good(&d->pair, &wc);
         if (!active && (wc.byte_len != run_bytes(i))) {
-            wrong(d, "message %u of a run has %u bytes, not %u", i,
-                  wc.byte_len, run_bytes(i));
+            wrong(d, "message %u of a run has %u bytes, not %u", i, wc.byte_len,
+                  run_bytes(i));
         }
     }
     for (uint32_t i = 0; !active && (i < RUN); ++i) {
@@ -288,16 +288,17 @@ static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
 static uint64_t atomic_one(data_t *d, enum ibv_wr_opcode opcode,
                            uint64_t compare_add, uint64_t swap)
 {
-    struct ibv_send_wr wr = {
-        .wr.atomic = {.remote_addr = their_source(d),
-                      .rkey = d->theirs.rkey,
-                      .compare_add = compare_add,
-                      .swap = swap}};
+    struct ibv_send_wr wr = {.wr.atomic = {.remote_addr = their_source(d),
+                                           .rkey = d->theirs.rkey,
+                                           .compare_add = compare_add,
+                                           .swap = swap}};
     uint64_t before;
 
     post(d, opcode, d->target, 8, 0, &wr);
-    finish(d, (opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ? IBV_WC_COMP_SWAP :
-                                                      IBV_WC_FETCH_ADD, 8);
+    finish(d,
+           (opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ? IBV_WC_COMP_SWAP
+                                                 : IBV_WC_FETCH_ADD,
+           8);
     memcpy(&before, d->target, 8);
     return before;
 }
@@ -408,14 +409,14 @@ static void do_datagram(data_t *d, int active, uint32_t bytes, uint32_t seed)
 static void ud_connect(data_t *d)
 {
     vm_end_t mine = {.gid = d->pair.gid, .qpn = d->qp->qp_num};
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .port_num = 1,
-                               .qkey = QKEY};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY};
     int ret;
 
     vm_pair_swap(&d->pair, &mine, &d->theirs, sizeof(mine));
-    ret = ibv_modify_qp(d->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-                                          IBV_QP_PORT | IBV_QP_QKEY);
+    ret = ibv_modify_qp(d->qp, &attr,
+                        IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                            IBV_QP_QKEY);
     attr.qp_state = IBV_QPS_RTR;
     ret = ret ? ret : ibv_modify_qp(d->qp, &attr, IBV_QP_STATE);
     attr.qp_state = IBV_QPS_RTS;
@@ -467,8 +468,8 @@ static void each_size(data_t *d, const char *what, transfer_func_t transfer,
 static void judge_rc(data_t *d)
 {
     static const uint32_t sizes[] = {
-        1,    2,    3,    4,    7,     8,     63,    64,      255,
-        256,  257,  1023, 1024, 4095,  4096,  4097,  8191,    8192,
+        1,    2,     3,     4,     7,     8,       63,       64,       255,
+        256,  257,   1023,  1024,  4095,  4096,    4097,     8191,     8192,
         8193, 12289, 65535, 65536, 65537, 1000003, 1u << 20, MAX_BYTES};
     static const uint32_t once[] = {0, 0, 0};
     static const struct {
@@ -478,7 +479,8 @@ static void judge_rc(data_t *d)
                {"WRITE", do_write},
                {"WRITE with immediate", do_write_imm},
                {"READ", do_read}};
-    vm_path_t path = {.flow_label = 0x123, .timeout = d->timeout, .retry_cnt = 7};
+    vm_path_t path = {
+        .flow_label = 0x123, .timeout = d->timeout, .retry_cnt = 7};
 
     vm_qp_connect(&d->pair, d->qp, d->mr, &path, &d->theirs);
     for (unsigned i = 0; i < sizeof(ops) / sizeof(ops[0]); ++i) {
@@ -505,8 +507,9 @@ static const char usage[] =
 static void take_options(data_t *d, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"name", 1, NULL, 'n'}, {"max", 1, NULL, 'm'}, {"rc", 0, NULL, 'r'},
-        {"ud", 0, NULL, 'u'},   {"sl", 1, NULL, 's'},  {"timeout", 1, NULL, 't'},
+        {"name", 1, NULL, 'n'}, {"max", 1, NULL, 'm'},
+        {"rc", 0, NULL, 'r'},   {"ud", 0, NULL, 'u'},
+        {"sl", 1, NULL, 's'},   {"timeout", 1, NULL, 't'},
         {NULL, 0, NULL, 0}};
     int option;
 

@@ -187,7 +187,8 @@ int main(int argc, char **argv)
         return watch_port(argv[2]);
     }
     if (argc != 5) {
-        vm_die("usage: vm_events port DEVICE | qp|path DEVICE listen|HOST PORT");
+        vm_die(
+            "usage: vm_events port DEVICE | qp|path DEVICE listen|HOST PORT");
     }
     qp_mode = strcmp(argv[1], "qp") == 0;
     vm_pair_open(&pair, argv[2]);

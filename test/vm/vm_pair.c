@@ -14,8 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | \
-                IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define ACCESS                                                                 \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                        \
+     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define PATIENCE_S 30
 
 void vm_die(const char *fmt, ...)
@@ -202,13 +203,13 @@ void vm_qp_connect(vm_pair_t *pair, struct ibv_qp *qp, const struct ibv_mr *mr,
                      .rkey = mr->rkey,
                      .qpn = qp->qp_num,
                      .psn = (uint32_t)random() & 0xffffff};
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
-                               .port_num = 1,
-                               .qp_access_flags = ACCESS};
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ACCESS};
 
     vm_pair_swap(pair, &mine, theirs_p, sizeof(mine));
-    qp_move(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                           IBV_QP_ACCESS_FLAGS);
+    qp_move(qp, &attr,
+            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                IBV_QP_ACCESS_FLAGS);
     attr.qp_state = IBV_QPS_RTR;
     attr.path_mtu = pair->port.active_mtu;
     attr.dest_qp_num = theirs_p->qpn;
@@ -216,18 +217,19 @@ void vm_qp_connect(vm_pair_t *pair, struct ibv_qp *qp, const struct ibv_mr *mr,
     attr.max_dest_rd_atomic = 8;
     attr.min_rnr_timer = 12;
     vm_ah_fill(pair, &theirs_p->gid, path->flow_label, &attr.ah_attr);
-    qp_move(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    qp_move(qp, &attr,
+            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                IBV_QP_MIN_RNR_TIMER);
     attr.qp_state = IBV_QPS_RTS;
     attr.sq_psn = mine.psn;
     attr.timeout = path->timeout;
     attr.retry_cnt = path->retry_cnt;
     attr.rnr_retry = 7;
     attr.max_rd_atomic = 8;
-    qp_move(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-                           IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                           IBV_QP_MAX_QP_RD_ATOMIC);
+    qp_move(qp, &attr,
+            IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
     vm_pair_step(pair);
 }
 

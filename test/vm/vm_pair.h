@@ -34,7 +34,7 @@ typedef struct vm_pair {
 /* How a queue pair goes to its peer. */
 typedef struct vm_path {
     uint32_t flow_label;
-    uint8_t timeout;   /* local ACK timeout exponent */
+    uint8_t timeout; /* local ACK timeout exponent */
     uint8_t retry_cnt;
 } vm_path_t;
 
@@ -47,8 +47,7 @@ void vm_pair_open(vm_pair_t *pair, const char *device);
 /* host NULL: listens for the other. */
 void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port);
 /* Sends `size` bytes and takes as many from the other end. */
-void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs,
-                  size_t size);
+void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size);
 void vm_pair_step(vm_pair_t *pair);
 
 struct ibv_qp *vm_qp_create(vm_pair_t *pair, enum ibv_qp_type type,

@@ -72,8 +72,8 @@ static void move(repath_t *r, const char *port)
     struct pollfd fd = {r->pair.ctx->async_fd, POLLIN, 0};
     int ret;
 
-    ret = ibv_modify_qp(r->qp, &attr,
-                        IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
+    ret =
+        ibv_modify_qp(r->qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
     if (ret != 0) {
         vm_die("RTS to SQD: %s", strerror(ret));
     }

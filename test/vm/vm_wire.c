@@ -40,7 +40,7 @@
 #define ETH 14
 #define HEADERS (ETH + 20 + 8) /* before the BTH */
 #define BTH 12
-#define SNAP 128     /* enough for all headers */
+#define SNAP 128 /* enough for all headers */
 #define FRAME 70000
 #define FLIP_EVERY 16
 
@@ -109,8 +109,7 @@ static int open_interface(const char *name)
     return fd;
 }
 
-static flow_t *flow_of(uint32_t src, uint32_t dst, uint16_t sport,
-                       uint32_t qpn)
+static flow_t *flow_of(uint32_t src, uint32_t dst, uint16_t sport, uint32_t qpn)
 {
     for (unsigned i = 0; i < num_flows; ++i) {
         if ((flows[i].qpn == qpn) && (flows[i].src == src) &&
@@ -232,11 +231,11 @@ static void report(int icrc, uint64_t lost)
         const flow_t *f = &flows[i];
 
         printf("flow %s %s %u %u requests %llu responses %llu datagrams %llu "
-               "bytes %llu\n", text_of(f->src, src), text_of(f->dst, dst),
-               f->sport, f->qpn, (unsigned long long)f->requests,
+               "bytes %llu\n",
+               text_of(f->src, src), text_of(f->dst, dst), f->sport, f->qpn,
+               (unsigned long long)f->requests,
                (unsigned long long)f->responses,
-               (unsigned long long)f->datagrams,
-               (unsigned long long)f->bytes);
+               (unsigned long long)f->datagrams, (unsigned long long)f->bytes);
     }
     for (unsigned i = 0; icrc && (i < num_sources); ++i) {
         const source_t *s = &sources[i];
