@@ -10,6 +10,7 @@ include test/rail/local.mk
 include test/fuzz/local.mk
 include test/ucx/local.mk
 include test/mpi/local.mk
+include test/vm/local.mk
 
 # Names of the test programs and scripts, one per line: for contrib/check.
 print-tests:

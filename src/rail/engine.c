@@ -424,6 +424,39 @@ static void mrail_stats_path(char *path, size_t size, const char *pattern)
     }
 }
 
+/* Each lane that has a QP, on a line of its own: who looks at packets finds by
+ * the QP number of which port they should be. */
+static void mrail_stats_lane(FILE *file, const mrail_lane_t *lane,
+                             unsigned count)
+{
+    fprintf(file, "%s\n{\"peer\": \"%016llx\", \"lane\": %u, "
+            "\"device\": \"%s\", \"port\": %u, \"qpn\": %u, "
+            "\"sport\": %u, \"state\": \"%s\"}", (count == 0) ? "" : ",",
+            (unsigned long long)lane->peer->id, lane->slot,
+            lane->rail->attr.device, lane->rail->attr.port, lane->qp->qp_num,
+            lane->sport, mrail_lane_state_name(lane->state));
+}
+
+static void mrail_stats_lanes(mrail_engine_t *engine, FILE *file)
+{
+    unsigned count = 0;
+    mrail_peer_t *peer;
+
+    fprintf(file, "\"lanes\": [");
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+                const mrail_lane_t *lane = peer->lanes[slot];
+
+                if ((lane != NULL) && (lane->qp != NULL)) {
+                    mrail_stats_lane(file, lane, count++);
+                }
+            }
+        }
+    }
+    fprintf(file, "],\n");
+}
+
 void mrail_engine_write_stats(mrail_engine_t *engine)
 {
     const mrail_counters_t *c = &engine->counters;
@@ -445,9 +478,11 @@ void mrail_engine_write_stats(mrail_engine_t *engine)
     }
     mrail_engine_memory(engine, &memory);
     fprintf(file, "{\"pid\": %d, \"rails\": %u, \"memory\": {\"pools\": %zu, "
-            "\"queues\": %zu, \"tables\": %zu}, \"qps\": %u, \"peers\": %u, "
-            "\"counters\": {", (int)getpid(), engine->num_rails, memory.pools,
-            memory.queues, memory.tables, memory.num_qps, memory.num_peers);
+            "\"queues\": %zu, \"tables\": %zu}, \"qps\": %u, \"peers\": %u,\n",
+            (int)getpid(), engine->num_rails, memory.pools, memory.queues,
+            memory.tables, memory.num_qps, memory.num_peers);
+    mrail_stats_lanes(engine, file);
+    fprintf(file, "\"counters\": {");
 #define MRAIL_COUNTER_PRINT(_name)                                            \
     fprintf(file, "\"" #_name "\": %llu, ", (unsigned long long)c->_name);
     MRAIL_COUNTERS(MRAIL_COUNTER_PRINT)

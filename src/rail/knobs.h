@@ -72,8 +72,9 @@
     X(RNR_RETRY, "7", UINT, rnr_retry,                                        \
       "Retries when the receiver has no buffer, 0 to 7; 7 is infinite.")      \
     X(STATS, "", STRING, stats,                                               \
-      "File that gets this process's counters and memory use as JSON when\n"  \
-      "the transport closes; %p becomes the process id. Empty: none.")
+      "File that gets this process's counters, memory use and lanes (device,\n" \
+      "QP number, UDP source port) as JSON when the transport closes;\n"       \
+      "%p becomes the process id. Empty: none.")
 
 typedef struct mrail_config {
 #define MRAIL_KNOB_CTYPE_STRING char *

@@ -138,6 +138,37 @@ static void test_icrc_vector(void **state)
                      0x17714474u);
 }
 
+/* Of strangers' packets the identification is not known. */
+static void test_any_id(void **state)
+{
+    uint32_t src = inet_addr("10.9.1.2"), dst = inet_addr("10.9.1.3");
+    unsigned passed = 0;
+    uint8_t pkt[4500];
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 4);
+    for (unsigned i = 0; i < sizeof(pkt); ++i) {
+        pkt[i] = (uint8_t)mrail_rng_next(&rng);
+    }
+    for (unsigned n = 0; n < 20000; ++n) {
+        uint32_t length = 12 + 4 * mrail_rng_below(&rng, (n < 100) ? 1100 : 40);
+        uint16_t id = (n < 2) ? 0 : (uint16_t)mrail_rng_next(&rng);
+        uint32_t at = 5 + mrail_rng_below(&rng, length - 5);
+        struct iovec iov = {pkt, length};
+        uint32_t icrc = icrc_by_definition(id, src, dst, 50000, pkt, length);
+
+        assert_true(sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov,
+                                      1));
+        /* The source port is covered; so is every byte but the masked one. */
+        assert_false(sroce_icrc_any_id(icrc, src, dst, 50001, length + 4, &iov,
+                                       1));
+        pkt[at] ^= (uint8_t)(1 + mrail_rng_below(&rng, 255));
+        passed += sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov,
+                                    1);
+    }
+    assert_in_range(passed, 0, 5); /* 2^-15 of them */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +177,7 @@ int main(void)
         cmocka_unit_test(test_incremental),
         cmocka_unit_test(test_icrc),
         cmocka_unit_test(test_icrc_vector),
+        cmocka_unit_test(test_any_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

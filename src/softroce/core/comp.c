@@ -242,6 +242,12 @@ static sroce_swqe_t *comp_find_read(sroce_qp_t *qp, const sroce_rx_t *rx)
     comp_until(qp, rx->bth.psn, rx->now_ns);
     if (req->psn_una != rx->bth.psn) {
         comp_gap(qp);
+        /* The peer is busy answering; it comes to our new request when it is
+         * through with the old one. */
+        if ((req->ack_ns != MRAIL_NS_NEVER) &&
+            (req->psn_next != req->psn_una)) {
+            sroce_req_set_ack_timer(qp, rx->now_ns);
+        }
         return NULL;
     }
     wqe = sroce_req_wqe(req, req->tail);

@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include "softroce/core/core.h"
+#include "softroce/core/icrc.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -121,9 +122,13 @@ static int rx_icrc_ok(sroce_dev_t *dev, const sroce_rxpkt_t *pkt)
     uint32_t got = (uint32_t)p[0] | ((uint32_t)p[1] << 8) |
                    ((uint32_t)p[2] << 16) | ((uint32_t)p[3] << 24);
 
-    return got == sroce_icrc(pkt->src_ip,
-                             (pkt->dst_ip != 0) ? pkt->dst_ip : dev->params.ip,
-                             pkt->sport, pkt->length, &iov, 1);
+    uint32_t dst_ip = (pkt->dst_ip != 0) ? pkt->dst_ip : dev->params.ip;
+
+    return (pkt->flags & SROCE_RX_ANY_ID)
+               ? sroce_icrc_any_id(got, pkt->src_ip, dst_ip, pkt->sport,
+                                   pkt->length, &iov, 1)
+               : (got == sroce_icrc(pkt->src_ip, dst_ip, pkt->sport,
+                                    pkt->length, &iov, 1));
 }
 
 /* The states in which a QP takes requests and responses. */
@@ -175,8 +180,7 @@ int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt,
         ++dev->cnt.drop_qpn;
         return 0;
     }
-    if (dev->params.icrc_rx && !(pkt->flags & SROCE_RX_SKIP_ICRC) &&
-        !rx_icrc_ok(dev, pkt)) {
+    if (dev->params.icrc_rx && !rx_icrc_ok(dev, pkt)) {
         ++dev->cnt.drop_icrc;
         return 0;
     }

@@ -26,6 +26,33 @@
 
 static uint32_t table[8][256];
 static int use_clmul;
+/* x^(-8 * 2^i) mod P: what takes a CRC back over 2^i zero bytes. */
+#define BACK_BITS 13
+static uint32_t back[BACK_BITS];
+
+/* a * b mod P, bit-reflected: x^0 is the highest bit. */
+static uint32_t mul_mod(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+
+    for (; a != 0; a <<= 1) {
+        product ^= (a >> 31) ? b : 0;
+        b = (b >> 1) ^ ((b & 1) ? POLY : 0);
+    }
+    return product;
+}
+
+static void back_init(void)
+{
+    back[0] = 1u << 31;
+    for (int bit = 0; bit < 8; ++bit) {
+        back[0] = (back[0] >> 31) ? (((back[0] ^ POLY) << 1) | 1)
+                                  : (back[0] << 1);
+    }
+    for (int i = 1; i < BACK_BITS; ++i) {
+        back[i] = mul_mod(back[i - 1], back[i - 1]);
+    }
+}
 
 __attribute__((constructor)) static void icrc_init(void)
 {
@@ -43,6 +70,7 @@ __attribute__((constructor)) static void icrc_init(void)
                           table[0][table[t - 1][i] & 0xff];
         }
     }
+    back_init();
 #if HAVE_CLMUL
     __builtin_cpu_init();
     use_clmul = __builtin_cpu_supports("pclmul") &&
@@ -202,6 +230,33 @@ uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
         crc = sroce_crc32(crc, iov[i].iov_base, iov[i].iov_len);
     }
     return ~crc;
+}
+
+/*
+ * CRCs are linear: the difference to the ICRC of identification 0 is what the
+ * identification and the flags alone make of a register of zeros, taken on over
+ * the zeros behind them.  Taken back over those, and over the three bytes
+ * themselves, it is these three bytes, and nothing above them.
+ */
+int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
+                      uint16_t sport, uint32_t udp_bytes,
+                      const struct iovec *iov, unsigned iov_count)
+{
+    uint32_t diff = icrc ^ sroce_icrc(src_ip, dst_ip, sport, udp_bytes, iov,
+                                      iov_count);
+    /* From the identification to the end: without the 4 bytes before it, the
+     * UDP header instead of the ICRC. */
+    uint32_t bytes = 16 + 8 + udp_bytes - SROCE_ICRC_BYTES;
+
+    for (int i = 0; (diff != 0) && (bytes != 0); ++i, bytes >>= 1) {
+        if (i == BACK_BITS) {
+            return 0;
+        }
+        if (bytes & 1) {
+            diff = mul_mod(diff, back[i]);
+        }
+    }
+    return (diff & ~0x40ffffu) == 0;
 }
 
 uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,

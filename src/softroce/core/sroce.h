@@ -101,7 +101,7 @@ typedef struct sroce_dev_params {
     uint32_t qpn_base;     /* QPNs are qpn_base .. qpn_base + qpn_count - 1, */
     uint32_t qpn_count;    /* 2 <= qpn_base, all below 2^24 */
     int icrc_tx;           /* compute the ICRC; else the trailer is zero */
-    int icrc_rx;           /* check it (see SROCE_RX_SKIP_ICRC) */
+    int icrc_rx;           /* check it (see SROCE_RX_ANY_ID) */
     enum ibv_mtu max_mtu;  /* of the port: path MTU and UD datagrams */
     uint32_t window_pkts;  /* most unacknowledged packets of a QP; 0: 256 */
     mrail_ns_t probe_ns;   /* least time before a tail probe; 0: 2 ms;
@@ -135,8 +135,8 @@ mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev);
 
 /* ---- Receive ---- */
 
-/* The IP identification or fragment field is unknown: do not check the ICRC. */
-#define SROCE_RX_SKIP_ICRC 0x1
+/* The IP identification and DF flag are unknown: the ICRC must fit some. */
+#define SROCE_RX_ANY_ID 0x1
 
 typedef struct sroce_rxpkt {
     const uint8_t *data; /* from the BTH up to and with the ICRC */

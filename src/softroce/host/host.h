@@ -33,10 +33,12 @@
 
 #define SROCE_HOST_MAX_SPORT_SOCKS 64
 #define SROCE_HOST_SPORT_BUCKETS 128
-/* Receive buffer asked for: what an untouched kernel grants. */
-#define SROCE_HOST_RCVBUF 212992
-/* Kernel memory of a packet in a run beside its bytes (sk_buff, head);
- * measured as 768 for a small one, so this is on the safe side. */
+/* Receive buffer asked for; the kernel grants up to net.core.rmem_max, 212992
+ * where nobody touched it.  Strangers know no credit: what they have under way
+ * (rdma_rxe: 512 KB of a queue pair, and all of a READ) must fit. */
+#define SROCE_HOST_RCVBUF (4 << 20)
+/* Kernel memory of a packet in a run beside its bytes (sk_buff, head); measured as
+ * 768 for a small one, so this is on the safe side. */
 #define SROCE_HOST_PKT_OVERHEAD 832
 /* A packet that is sent alone lies in one piece: its bytes, headers and the
  * end of the head, rounded up to a power of two, and the sk_buff.  Measured:

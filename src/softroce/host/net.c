@@ -309,7 +309,7 @@ static void sroce_net_deliver(sroce_host_ctx_t *ctx,
     sroce_rxpkt_t pkt = {.src_ip = batch->src_ip,
                          .sport = batch->sport,
                          .tos = batch->tos,
-                         .flags = batch->in_session ? 0 : SROCE_RX_SKIP_ICRC};
+                         .flags = batch->in_session ? 0 : SROCE_RX_ANY_ID};
     unsigned num = 0;
 
     for (uint32_t pos = 0; pos < batch->length; pos += batch->seg_bytes) {

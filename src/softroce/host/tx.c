@@ -385,6 +385,12 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     tx_load_t load;
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
+    if ((qp->dest_dev < 0) &&
+        (sroce_host.session->flags & SROCE_SESSION_F_ICRC)) {
+        /* A burst is cut into packets by the stack or the NIC, which number
+         * them; the ICRC covers that IPv4 identification. */
+        num = 1;
+    }
     if (inside) {
         num = sroce_credit_take_turn(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {

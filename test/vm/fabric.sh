@@ -1,0 +1,182 @@
+#!/bin/sh
+# The machine's fabric: 2 leaves x 4 spines, namespaces leaf1, leaf2, spine1 to
+# spine4; hosts 1 and 2 hang on leaf 1, hosts 3 and 4 on leaf 2.  Host H is the
+# interface rH of the first namespace, with the device rxeH: rdma_rxe looks up
+# its routes there only.  So that packets between two hosts do not take the
+# short way, local addresses are local only for what came in by an interface.
+#
+# A leaf sends UDP source ports 0xC000-0xFFFF in four segments to its four
+# uplinks, the rule that DNLB assumes (src/orchestrator/ports.h); everything
+# else, and what finds its uplink down, takes ECMP.
+#
+# The commands of a namespace are collected and run by one `ip -batch`: in
+# software emulation a process is expensive.
+#
+# usage: fabric.sh up                set up all
+#        fabric.sh spine S up|down   its links at both leaves
+#        fabric.sh uplinks LEAF      bytes sent by each uplink, in order
+set -eu
+mtu=4200 # IB MTU 4096 and its headers
+routers='leaf1 leaf2 spine1 spine2 spine3 spine4'
+
+leaf_of()
+{
+    echo $((($1 + 1) / 2))
+}
+
+# The hosts of a leaf have consecutive addresses, so that DNLB numbers them.
+address_of()
+{
+    echo "10.10.$(leaf_of "$1").$((2 + ($1 + 1) % 2))"
+}
+
+# in_ns NAMESPACE COMMAND...: for its batch; "host" is the first namespace.
+in_ns()
+{
+    name=$1
+    shift
+    echo "$*" >>"$batch/$name"
+}
+
+# Neighbours are written down: nothing here waits for ARP.
+host()
+{
+    leaf=$(leaf_of "$1")
+    addr=$(address_of "$1")
+    mac=02:00:00:00:01:0$1
+    leaf_mac=02:00:00:00:02:0$1
+    echo "link add r$1 mtu $mtu address $mac type veth peer name h$1 \
+        mtu $mtu address $leaf_mac netns leaf$leaf" | tr -s ' ' >>"$batch/links"
+    in_ns host addr add "$addr/24" dev "r$1"
+    in_ns host link set "r$1" up
+    in_ns host neigh replace "10.10.$leaf.1" dev "r$1" lladdr "$leaf_mac"
+    # UCX and rdma_cm ask for the hardware address of the own address, too.
+    in_ns host neigh replace "$addr" dev "r$1" lladdr "$mac"
+    in_ns host rule add pref 5 iif "r$1" lookup local
+    for other in 1 2 3 4; do
+        [ "$1" = $other ] || in_ns host route add "$(address_of $other)/32" \
+            via "10.10.$leaf.1" dev "r$1" metric $((100 + $1))
+    done
+    in_ns "leaf$leaf" addr add "10.10.$leaf.1/32" dev "h$1"
+    in_ns "leaf$leaf" link set "h$1" up
+    in_ns "leaf$leaf" route add "$addr/32" dev "h$1"
+    in_ns "leaf$leaf" neigh replace "$addr" dev "h$1" lladdr "$mac"
+}
+
+link()
+{
+    net=10.20.$(($1 * 10 + $2))
+    echo "link add up$2 mtu $mtu netns leaf$1 type veth peer name down$1 \
+        mtu $mtu netns spine$2" | tr -s ' ' >>"$batch/links"
+    in_ns "leaf$1" addr add "$net.1/24" dev "up$2"
+    in_ns "leaf$1" link set "up$2" up
+    in_ns "spine$2" addr add "$net.2/24" dev "down$1"
+    in_ns "spine$2" link set "down$1" up
+    in_ns "spine$2" route add "10.10.$1.0/24" via "$net.1"
+}
+
+# The route of segment S; the kernel drops it when the link goes down, and then
+# ECMP, in the main table, has the packet.
+segment_route()
+{
+    echo "route replace 10.10.$((3 - $1)).0/24" \
+        "via 10.20.$(($1 * 10 + $2)).2 table $((100 + $2))"
+}
+
+# ECMP over the uplinks SPINE...
+ecmp_route()
+{
+    leaf=$1
+    shift
+    hops=
+    for s in "$@"; do
+        hops="$hops nexthop via 10.20.$((leaf * 10 + s)).2"
+    done
+    echo "route replace 10.10.$((3 - leaf)).0/24 $hops"
+}
+
+leaf_rules()
+{
+    for s in 1 2 3 4; do
+        first=$((49152 + (s - 1) * 4096))
+        last=$((first + 4095))
+        [ $last = 65535 ] && last=65534 # ip rule takes no 65535
+        in_ns "leaf$1" rule add pref $((100 + s)) ipproto udp \
+            sport $first-$last dport 4791 lookup $((100 + s))
+        in_ns "leaf$1" "$(segment_route "$1" $s)"
+    done
+    in_ns "leaf$1" "$(ecmp_route "$1" 1 2 3 4)"
+}
+
+fabric_plan()
+{
+    in_ns host rule add pref 6 to 127.0.0.0/8 lookup local
+    for h in 1 2 3 4; do
+        host $h
+    done
+    in_ns host rule del pref 0
+    for leaf in 1 2; do
+        for s in 1 2 3 4; do
+            link $leaf $s
+        done
+        leaf_rules $leaf
+    done
+}
+
+fabric_up()
+{
+    batch=$(mktemp -d)
+    fabric_plan
+    for name in $routers; do
+        echo "netns add $name"
+    done >"$batch/names"
+    ip -batch "$batch/names"
+    for name in $routers; do
+        ip netns exec "$name" sh -c 'cd /proc/sys/net
+            echo 1 >ipv4/ip_forward
+            echo 0 >ipv4/conf/all/rp_filter
+            echo 0 >ipv4/conf/default/rp_filter
+            echo 1 >ipv4/fib_multipath_hash_policy
+            echo 1 >ipv6/conf/all/disable_ipv6'
+    done
+    for what in rp_filter=0 accept_local=1; do
+        for which in all default; do
+            echo ${what#*=} >/proc/sys/net/ipv4/conf/$which/${what%=*}
+        done
+    done
+    ip -batch "$batch/links"
+    for name in $routers; do
+        ip -n "$name" -batch "$batch/$name"
+    done
+    ip -batch "$batch/host"
+    for h in 1 2 3 4; do
+        rdma link add rxe$h type rxe netdev r$h
+    done
+}
+
+spine()
+{
+    for leaf in 1 2; do
+        ip -n "leaf$leaf" link set "up$1" "$2"
+        up=
+        for s in 1 2 3 4; do
+            ip -n "leaf$leaf" -br link show up "up$s" | grep -q . &&
+                up="$up $s"
+        done
+        # shellcheck disable=SC2086 # words are wanted
+        {
+            ecmp_route $leaf $up
+            [ "$2" = down ] || segment_route $leaf "$1"
+        } | ip -n "leaf$leaf" -batch -
+    done
+}
+
+case ${1-} in
+up) fabric_up ;;
+spine) spine "$2" "$3" ;;
+uplinks)
+    ip netns exec "leaf$2" sh -c 'cd /sys/class/net
+        cat up1/statistics/tx_bytes up2/statistics/tx_bytes \
+            up3/statistics/tx_bytes up4/statistics/tx_bytes' | paste -sd ' ' ;;
+*) echo "usage: fabric.sh up | spine S up|down | uplinks LEAF" >&2; exit 2 ;;
+esac

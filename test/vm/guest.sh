@@ -1,0 +1,66 @@
+#!/bin/sh
+# Process 1 of the machine: sets up, runs the judges, switches off.  Its output
+# is the second serial port, which is contrib/vm's standard output.
+set -u
+# shellcheck source=/dev/null
+. /vm/env
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export HOME=/root LC_ALL=C TMPDIR=/tmp
+export top build stage full
+exec </dev/ttyS1 >/dev/ttyS1 2>&1
+stty raw -echo
+
+off()
+{
+    sync
+    sleep 0.3 # the serial line drains
+    exec >/dev/null 2>&1
+    echo o >/proc/sysrq-trigger
+    sleep 60
+}
+
+mkdir -p /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+mount -t tmpfs tmpfs /run
+mount -t tmpfs -o mode=1777 tmpfs /var/tmp
+hostname vm
+# shellcheck disable=SC3045 # every sh that is process 1 here has both
+{
+    ulimit -l unlimited
+    ulimit -c 0
+}
+ip link set lo up
+
+say()
+{
+    printf '[%4.0fs] %s\n' "$(cut -d ' ' -f 1 /proc/uptime)" "$*"
+}
+
+say "Linux $(uname -r)"
+if ! timeout 40 "$top/test/vm/fabric.sh" up >/vm/log/fabric 2>&1; then
+    tail -n 5 /vm/log/fabric
+    echo "not ok - fabric: it cannot be set up"
+    off
+fi
+if [ "${shell:-no}" = yes ]; then
+    stty sane
+    setsid -c sh -i
+    off
+fi
+# In the order of what they rest on.
+for judge in ${judges:-perftest stock mpi ports repath events soft}; do
+    say "$judge"
+    began=$(cut -d . -f 1 /proc/uptime)
+    status=0
+    timeout -k 5 200 "$top/test/vm/judge-$judge.sh" || status=$?
+    [ $status -le 1 ] ||
+        echo "not ok - $judge runs to its end: exit status $status"
+    echo "        $judge: $(($(cut -d . -f 1 /proc/uptime) - began)) s"
+done
+dmesg >/vm/log/dmesg
+if grep -E 'BUG:|WARNING:|Oops|Call Trace' /vm/log/dmesg >/vm/log/oops; then
+    echo "not ok - the kernel is content: $(head -n 1 /vm/log/oops)"
+fi
+echo "vm: the end"
+off

@@ -1,0 +1,15 @@
+#!/bin/sh
+# The transport under Open MPI on the kernel's devices, two nodes of two rails;
+# the programs check all data.
+set -u
+# shellcheck source=test/vm/lib.sh
+. "${top:?}/test/vm/lib.sh"
+# shellcheck source=test/vm/mpi-lib.sh
+. "${top:?}/test/vm/mpi-lib.sh"
+
+checked_job alltoallv 60 4 -- "$stage/bin/mrail" bench alltoallv \
+    --sizes 64,8k,1m --iterations 3 --warmup 1
+checked_job p2p 60 2 -- "$stage/bin/mrail" bench p2p \
+    --sizes 8,8k,64k,4m --iterations 3 --warmup 1 --window 4
+checked_job semantics 90 2 -- "$build/mpi_coll"
+exit $failed

@@ -1,0 +1,151 @@
+#!/bin/sh
+# The software device against the kernel's on one wire: softroce in the
+# namespace "soft", 10.99.1.1; rdma_rxe as rxew, 10.99.1.2.  No code of ours is
+# at both ends.
+set -u
+# shellcheck source=test/vm/lib.sh
+. "${top:?}/test/vm/lib.sh"
+port=7100
+
+ip netns add soft
+ip link add w0 mtu 4200 address 02:00:00:00:09:02 type veth peer name s0 \
+    mtu 4200 address 02:00:00:00:09:01 netns soft
+ip addr add 10.99.1.2/24 dev w0
+ip link set w0 up
+ip -n soft addr add 10.99.1.1/24 dev s0
+ip -n soft link set s0 up
+ip -n soft link set lo up
+ip rule add pref 5 iif w0 lookup local
+ip neigh replace 10.99.1.1 dev w0 lladdr 02:00:00:00:09:01
+ip neigh replace 10.99.1.2 dev w0 lladdr 02:00:00:00:09:02
+ip -n soft neigh replace 10.99.1.2 dev s0 lladdr 02:00:00:00:09:02
+rdma link add rxew type rxe netdev w0
+# rdma_rxe has 512 KB under way and knows nothing of the software device's
+# credit: let the socket hold that.
+echo 4194304 >/proc/sys/net/core/rmem_max
+
+# soft COMMAND...: on a software rail; ICRC as $icrc says.
+icrc=on
+soft()
+{
+    ip netns exec soft timeout -k 5 60 "$stage/bin/mrail" soft \
+        --session "wire-$icrc" --base 10.99 --nodes 1 --rails 1 --icrc $icrc \
+        -- "$@"
+}
+
+# ends NAME SERVER CLIENT: two shell commands; $port is new.  0 if both end
+# well.  Logs in $log/NAME.server and .client.
+ends()
+{
+    eval "$2" >"$log/$1.server" 2>&1 &
+    ends_server=$!
+    ends_status=0
+    eval "$3" >"$log/$1.client" 2>&1 || ends_status=$?
+    [ $ends_status = 0 ] || kill $ends_server 2>/dev/null
+    wait $ends_server || ends_status=$?
+    return $ends_status
+}
+
+# data NAME OPTION...: vm_data; the kernel's end listens, the soft one prints.
+data()
+{
+    data_name=$1
+    shift
+    note "$data_name"
+    port=$((port + 1))
+    timeout -k 5 90 "$build/vm_data" rxew listen $port "$@" \
+        >"$log/$data_name.rxe" 2>&1 &
+    data_rxe=$!
+    data_status=0
+    soft "$build/vm_data" soft0 10.99.1.2 $port "$@" \
+        --name "soft and kernel, $data_name" --sl 2 >"$log/$data_name.soft" \
+        2>"$log/$data_name.err" || data_status=$?
+    end $data_rxe
+    grep -E '^(not )?ok - ' "$log/$data_name.soft"
+    [ $data_status = 0 ] || bad "soft and kernel, $data_name" \
+        "exit status $data_status: $(last "$log/$data_name.err");$(
+            last "$log/$data_name.rxe")"
+}
+
+# Segments of a burst would be seen as one packet here: let the sender's
+# stack cut them before the wire, as a NIC does.
+ip -n soft link set s0 gso_max_segs 1
+"$build/vm_wire" --icrc w0 >"$log/wire" 2>&1 &
+wire=$!
+await 5 grep -q ready "$log/wire"
+data 'all data' --rc --max 1048576
+data 'datagrams' --ud
+end $wire
+for side in '10.99.1.1 the software device' '10.99.1.2 the kernel'; do
+    line=$(grep "^icrc ${side%% *} " "$log/wire")
+    verdict "the ICRC of ${side#* }'s packets, by our function" "$line" \
+        awk -v line="$line" 'BEGIN {
+            split(line, f, " ")
+            exit !(f[4] > 1000 && f[6] == 0 && f[8] > 50 && f[8] == f[10])
+        }'
+done
+ip -n soft link set s0 gso_max_segs 64
+data 'up to 16 MB' --rc
+
+note 'programs we did not write'
+port=$((port + 1))
+if ends pingpong "timeout 30 ibv_rc_pingpong -d rxew -g 1 -p $port" \
+    "await 10 listens $port && soft ibv_rc_pingpong -d soft0 -g 0 -p $port \
+        10.99.1.2"; then
+    good 'ibv_rc_pingpong, soft to kernel'
+else
+    bad 'ibv_rc_pingpong, soft to kernel' "$(last "$log/pingpong.client")"
+fi
+for program in ib_write_bw ib_read_bw; do
+    settings='-s 4096 -n 200'
+    # It takes the other end's limit for its own.
+    [ $program != ib_read_bw ] || settings="$settings -o 8"
+    port=$((port + 1))
+    options="-F -p $port $settings"
+    if ends $program-kernel "timeout 30 $program -d rxew -x 1 $options" \
+        "await 10 listens $port && soft $program -d soft0 -x 0 $options \
+            10.99.1.2"; then
+        good "$program, server on the kernel's device"
+    else
+        bad "$program, server on the kernel's device" \
+            "$(last "$log/$program-kernel.client")"
+    fi
+    port=$((port + 1))
+    options="-F -p $port $settings"
+    if ends $program-soft "soft $program -d soft0 -x 0 $options" \
+        "await 10 listens $port soft && \
+            timeout 30 $program -d rxew -x 1 $options 10.99.1.1"; then
+        good "$program, server on the software device"
+    else
+        bad "$program, server on the software device" \
+            "$(last "$log/$program-soft.client")"
+    fi
+done
+
+# 1 % of the packets are lost, both ways.
+tc qdisc add dev w0 root netem loss 1%
+tc -n soft qdisc add dev s0 root netem loss 1%
+data '1 % loss' --rc --max 1048576 --timeout 15
+# 1 % have a bit flipped: only the ICRC can see it.
+tc qdisc change dev w0 root netem corrupt 1%
+tc -n soft qdisc change dev s0 root netem corrupt 1%
+data '1 % damaged' --rc --max 1048576 --timeout 15
+tc qdisc del dev w0 root
+tc -n soft qdisc del dev s0 root
+
+# That the kernel looks at all: without ICRCs it takes nothing.
+icrc=off
+port=$((port + 1))
+options='--rc --max 64 --timeout 14'
+# shellcheck disable=SC2086 # words are wanted
+{
+    timeout 40 "$build/vm_data" rxew 10.99.1.1 $port $options >/dev/null 2>&1 &
+    other=$!
+    soft "$build/vm_data" soft0 listen $port $options --name none \
+        >"$log/off" 2>"$log/off.err"
+}
+end $other
+verdict 'without ICRCs the kernel takes nothing' \
+    "$(last "$log/off")$(last "$log/off.err")" \
+    grep -q 'retry counter exceeded' "$log/off.err"
+exit $failed

@@ -1,0 +1,19 @@
+#!/bin/sh
+# The peer: Open MPI on stock UCX (rc_v) on the same devices.  Where this does
+# not run, the ground is at fault, not the transport.
+set -u
+# shellcheck source=test/vm/lib.sh
+. "${top:?}/test/vm/lib.sh"
+
+# rdma_rxe puts no network type into UD completions, so UCX must not look; and
+# its GID 0 is link-local.
+status=0
+timeout 60 mpirun -np 2 --oversubscribe --mca btl ^openib --mca pml ucx \
+    --mca pml_ucx_tls any --mca pml_ucx_devices any \
+    --mca mpi_yield_when_idle 1 -x UCX_TLS=rc_v,self \
+    -x UCX_UD_VERBS_ETH_DGID_CHECK=n -x UCX_IB_GID_INDEX=1 \
+    "$vm/rank.sh" "$build/mpi_coll" >"$log/out" 2>"$log/err" || status=$?
+verdict "stock UCX rc_v carries the collectives" \
+    "exit status $status: $(last "$log/err")" \
+    [ $status = 0 -a "$(grep -c '^ok - ' "$log/out")" -ge 5 ]
+exit $failed

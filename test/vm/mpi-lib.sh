@@ -1,0 +1,50 @@
+# shellcheck shell=sh disable=SC2034
+# Sourced after lib.sh by the judges that run MPI jobs.
+
+: "${stage:?}" "${log:?}" "${vm:?}"
+mrail=$stage/bin/mrail
+# Ranks wait for each other on two emulated processors: yield.
+export OMPI_MCA_mpi_yield_when_idle=1
+# mpirun talks to its ranks over an interface that stays up.
+export OMPI_MCA_oob_tcp_if_include=lo
+
+# job NAME SECONDS NP [RUN OPTION...] -- PROGRAM [ARG...]: an MPI job on the
+# transport, two nodes.  Logs in $log/NAME.{out,err}, counters in
+# $log/NAME.stats.  The exit status is mpirun's.
+job()
+{
+    name=$1 seconds=$2 np=$3
+    shift 3
+    options=
+    while [ "$1" != -- ]; do
+        options="$options $1"
+        shift
+    done
+    shift
+    note "$name"
+    rm -rf "$log/$name.stats"
+    mkdir "$log/$name.stats"
+    # shellcheck disable=SC2086 # words are wanted
+    STATS=$log/$name.stats timeout -k 5 "$seconds" "$mrail" run -np "$np" \
+        -x UCX_TLS=mrail,self -x UCX_MRAIL_UPLINKS=4 -x STATS \
+        --oversubscribe $options -- "$vm/rank.sh" "$@" >"$log/$name.out" 2>"$log/$name.err"
+}
+
+# checked_job as job: the programs print their own results; then that there is
+# nothing on stderr and that the transport carried all ranks.
+checked_job()
+{
+    status=0
+    job "$@" || status=$?
+    grep -E '^(not )?ok - ' "$log/$1.out" || true
+    count=$(cat "$log/$1.stats"/*.json 2>/dev/null | grep -c '"counters"')
+    if [ $status != 0 ]; then
+        bad "$1" "exit status $status: $(last "$log/$1.err")"
+    elif [ -s "$log/$1.err" ]; then
+        bad "$1" "on stderr: $(last "$log/$1.err")"
+    elif [ "$count" != "$3" ]; then
+        bad "$1" "$count of $3 ranks left mrail's counters"
+    else
+        good "$1: mrail carried all ranks"
+    fi
+}

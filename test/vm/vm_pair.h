@@ -1,0 +1,66 @@
+/*
+ * Two ends of a test program, each on its own device: they meet over TCP, tell
+ * each other of their queue pairs, and go in step.  libibverbs only: nothing of
+ * the code under test.
+ *
+ * Whatever goes wrong here ends the program with a sentence and status 1.
+ */
+#ifndef VM_PAIR_H
+#define VM_PAIR_H
+
+#include <infiniband/verbs.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct vm_end {
+    union ibv_gid gid;
+    uint64_t addr;
+    uint32_t rkey;
+    uint32_t qpn;
+    uint32_t psn;
+} vm_end_t;
+
+typedef struct vm_pair {
+    struct ibv_context *ctx;
+    struct ibv_pd *pd;
+    struct ibv_cq *cq; /* of all queue pairs */
+    struct ibv_port_attr port;
+    union ibv_gid gid; /* the first RoCEv2 one of an IPv4 address */
+    int gid_index;
+    int sock;
+    int second; /* 0: the end that listens; 1: the one that connects */
+} vm_pair_t;
+
+/* How a queue pair goes to its peer. */
+typedef struct vm_path {
+    uint32_t flow_label;
+    uint8_t timeout; /* local ACK timeout exponent */
+    uint8_t retry_cnt;
+} vm_path_t;
+
+void vm_die(const char *fmt, ...)
+    __attribute__((format(printf, 1, 2), noreturn));
+/* Monotonic. */
+double vm_now_s(void);
+
+void vm_pair_open(vm_pair_t *pair, const char *device);
+/* host NULL: listens for the other. */
+void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port);
+/* Sends `size` bytes and takes as many from the other end. */
+void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size);
+void vm_pair_step(vm_pair_t *pair);
+
+struct ibv_qp *vm_qp_create(vm_pair_t *pair, enum ibv_qp_type type,
+                            unsigned depth);
+/* RC: to INIT, swap of ends, RTR, RTS.  *theirs_p: the other end. */
+void vm_qp_connect(vm_pair_t *pair, struct ibv_qp *qp, const struct ibv_mr *mr,
+                   const vm_path_t *path, vm_end_t *theirs_p);
+void vm_ah_fill(const vm_pair_t *pair, const union ibv_gid *gid,
+                uint32_t flow_label, struct ibv_ah_attr *ah);
+
+/* The next completion; 0 after `seconds` without one. */
+int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc);
+/* ... which must be a success. */
+void vm_cq_good(vm_pair_t *pair, struct ibv_wc *wc);
+
+#endif
