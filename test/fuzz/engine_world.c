@@ -196,14 +196,13 @@ static void peer_drop(mrail_peer_t *peer)
                "a failed peer has work");
     mrail_list_del(&peer->work);
     mrail_list_del(&peer->active);
-    mrail_list_init(&peer->hold); /* their memory goes with the lanes */
+    mrail_list_init(&peer->hold); /* their memory goes with the rails */
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
         if (lane != NULL) {
             mrail_list_del(&lane->ack_list);
             mrail_lane_destroy_qp(world.engine, lane);
-            mrail_lane_free_buffers(lane);
             free(lane);
         }
     }
@@ -252,8 +251,14 @@ void world_end(void)
         FUZZ_CHECK(engine->rails[i].num_segs == 0, "segments");
     }
     each_peer(peer_drop);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_free_buffers(&engine->rails[i]);
+        engine->rails[i].srq_spare = 0;
+    }
     memset(engine->lanes, 0, engine->config.max_qps * sizeof(*engine->lanes));
     engine->num_peers = engine->num_lanes = engine->num_dead = 0;
+    engine->num_lane_free = 0;
+    engine->scan_ns = 0;
     engine->grown = 0;
     FUZZ_CHECK((engine->num_qps == 0) && (engine->sq_entries == 0), "QPs");
     FUZZ_CHECK((engine->ops.num_used == 0) && (engine->segs.num_used == 0) &&

@@ -500,7 +500,7 @@ static void rx(uint8_t *pkt, uint32_t length, uint8_t choice)
                            .src_ip = (choice & 0x40) ? htobe32(0x0a000009) :
                                                        w.peer_ip,
                            .sport = 0xc000,
-                           .flags = (choice & 0x20) ? SROCE_RX_SKIP_ICRC : 0};
+                           .flags = (choice & 0x20) ? SROCE_RX_ANY_ID : 0};
     struct iovec iov = {pkt, length - SROCE_ICRC_BYTES};
     uint8_t *alone;
     uint32_t crc;
