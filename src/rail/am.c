@@ -34,20 +34,23 @@ static uint32_t mrail_rx_bytes(const mrail_engine_t *engine)
     return (uint32_t)(sizeof(mrail_data_hdr_t) + engine->config.seg_size);
 }
 
-int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx)
+int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
+                   uint32_t lkey)
 {
-    struct ibv_sge sge = {
-        .addr = (uintptr_t)rx->hdr,
-        .length = mrail_rx_bytes(engine),
-        .lkey = rx->lkey,
-    };
-    struct ibv_recv_wr wr = {
-        .wr_id = (uintptr_t)rx | MRAIL_WR_RECV,
-        .sg_list = &sge,
-        .num_sge = 1};
     struct ibv_recv_wr *bad;
 
-    return -ibv_post_srq_recv(rx->rail->srq, &wr, &bad);
+    mrail_list_init(&rx->list);
+    rx->rail = rail;
+    rx->lane = NULL;
+    rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
+    rx->sge.addr = (uintptr_t)rx->hdr;
+    rx->sge.length = mrail_rx_bytes(engine);
+    rx->sge.lkey = lkey;
+    rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
+    rx->wr.next = NULL;
+    rx->wr.sg_list = &rx->sge;
+    rx->wr.num_sge = 1;
+    return -ibv_post_srq_recv(rail->srq, &rx->wr, &bad);
 }
 
 /* The lane owes its peer a message. */
@@ -65,30 +68,20 @@ static int mrail_am_has_news(const mrail_lane_t *lane)
 
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
 {
-    struct ibv_recv_wr wr[MRAIL_REPOST_BATCH], *bad;
-    struct ibv_sge sge[MRAIL_REPOST_BATCH];
+    mrail_rx_t *const *batch = engine->repost[rail];
     unsigned count = engine->num_repost[rail];
+    struct ibv_recv_wr *bad;
 
-    for (unsigned i = 0; i < count; ++i) {
-        mrail_rx_t *rx = engine->repost[rail][i];
-
-        sge[i].addr = (uintptr_t)rx->hdr;
-        sge[i].length = mrail_rx_bytes(engine);
-        sge[i].lkey = rx->lkey;
-        wr[i].wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
-        wr[i].sg_list = &sge[i];
-        wr[i].num_sge = 1;
-        wr[i].next = (i + 1 < count) ? &wr[i + 1] : NULL;
-    }
     engine->num_repost[rail] = 0;
-    if (ibv_post_srq_recv(engine->rails[rail].srq, wr, &bad) != 0) {
+    batch[count - 1]->wr.next = NULL;
+    if (ibv_post_srq_recv(engine->rails[rail].srq, &batch[0]->wr, &bad) != 0) {
         /* Cannot happen with as many buffers as the SRQ was made for. */
         mrail_error("%s: the shared receive queue refused a buffer",
                     engine->rails[rail].attr.device);
         return;
     }
     for (unsigned i = 0; i < count; ++i) {
-        mrail_lane_t *lane = engine->repost[rail][i]->lane;
+        mrail_lane_t *lane = batch[i]->lane;
 
         if (lane != NULL) {
             ++lane->am_granted;
@@ -102,9 +95,14 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     unsigned rail = rx->rail->index;
+    unsigned count = engine->num_repost[rail];
 
-    engine->repost[rail][engine->num_repost[rail]++] = rx;
-    if (engine->num_repost[rail] == MRAIL_REPOST_BATCH) {
+    engine->repost[rail][count] = rx;
+    if (count != 0) {
+        engine->repost[rail][count - 1]->wr.next = &rx->wr;
+    }
+    engine->num_repost[rail] = ++count;
+    if (count == MRAIL_REPOST_BATCH) {
         mrail_rx_repost(engine, rail);
     }
 }
@@ -184,14 +182,27 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     return lane;
 }
 
+/* As above, when nothing is in the way; who must not wait goes home. */
+static inline mrail_lane_t *mrail_am_home(mrail_ep_t *ep, size_t length,
+                                          int *ret_p)
+{
+    mrail_peer_t *peer = ep->peer;
+
+    if (MRAIL_LIKELY((ep->failed == 0) && (mrail_peer_num_up(peer) != 0) &&
+                     (peer->num_fences == 0) &&
+                     mrail_am_lane_usable(peer->up[0]))) {
+        return peer->up[0];
+    }
+    return mrail_am_lane(ep, length, ret_p);
+}
+
 static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
                                  uint8_t type, uint8_t flags)
 {
     hdr->version = MRAIL_WIRE_VERSION;
     hdr->type = type;
     hdr->flags = flags;
-    hdr->lane = htobe16(lane->remote_index);
-    hdr->epoch = htobe16(lane->epoch);
+    hdr->tag = lane->tx_tag;
     hdr->ack = htobe32(lane->peer->rx_next);
     hdr->credit = htobe16(lane->am_granted);
     lane->am_told = lane->am_granted;
@@ -250,7 +261,7 @@ int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
     int ret;
 
     mrail_iface_enter(iface);
-    lane = mrail_am_lane(ep, total, &ret);
+    lane = mrail_am_home(ep, total, &ret);
     if (lane == NULL) {
         goto out;
     }
@@ -557,7 +568,7 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
      * control side is just destroying. */
     if ((lane == NULL) ||
         (__atomic_load_n(&lane->qpn, __ATOMIC_RELAXED) != wc->qp_num) ||
-        (lane->epoch != be16toh(hdr->epoch))) {
+        (lane->rx_tag != hdr->tag)) {
         return NULL;
     }
     return lane;

@@ -21,7 +21,7 @@
 
 #define MRAIL_MAX_IFACES 64
 #define MRAIL_BUCKETS 256
-#define MRAIL_RX_HEADROOM 64    /* mrail_rx_t, before the data header */
+#define MRAIL_RX_HEADROOM 128   /* mrail_rx_t, before the data header */
 #define MRAIL_TX_SMALL_AREA 448 /* bytes of a small send buffer */
 #define MRAIL_AM_SHORT_MAX 256  /* bytes of header + payload */
 #define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its home lane */
@@ -147,8 +147,10 @@ struct mrail_engine {
     int stop;             /* atomic */
 };
 
-/* Gives a new receive buffer to its rail's SRQ: 0 or -errno. */
-int mrail_rx_post(mrail_engine_t *engine, mrail_rx_t *rx);
+/* Prepares a new receive buffer, that the header follows, and gives it to its
+ * rail's SRQ: 0 or -errno. */
+int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
+                   uint32_t lkey);
 
 /* Gives a used receive buffer back to its SRQ, in batches; when it is there,
  * the lane's peer may send one more AM. */

@@ -98,12 +98,7 @@ static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
     for (unsigned i = 0; i < count; ++i) {
         mrail_rx_t *rx = (mrail_rx_t *)((char *)chunk->base + i * stride);
 
-        mrail_list_init(&rx->list);
-        rx->rail = rail;
-        rx->lane = NULL;
-        rx->lkey = chunk->mr->lkey;
-        rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
-        ret = mrail_rx_post(engine, rx);
+        ret = mrail_rx_start(engine, rail, rx, chunk->mr->lkey);
         if (ret != 0) {
             return ret;
         }
@@ -303,6 +298,8 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
     int ret;
 
     lane->remote_index = remote->index;
+    lane->tx_tag = mrail_data_tag(remote->index, lane->epoch);
+    lane->rx_tag = mrail_data_tag(lane->index, lane->epoch);
     lane->remote_rail = remote->src_rail;
     lane->am_limit = remote->credits;
     lane->sched.nominal =

@@ -39,9 +39,10 @@ typedef struct mrail_rx {
     mrail_list_t list;
     mrail_rail_t *rail;
     mrail_lane_t *lane; /* that it arrived on */
-    uint32_t lkey;
-    uint32_t length;    /* bytes after the data header */
     mrail_data_hdr_t *hdr;
+    uint32_t length;    /* bytes after the data header */
+    struct ibv_sge sge; /* what the device gets, made once */
+    struct ibv_recv_wr wr;
 } mrail_rx_t;
 
 struct mrail_lane {
@@ -56,6 +57,8 @@ struct mrail_lane {
     uint32_t sq_depth;
     uint32_t unsignalled; /* since the last signalled one */
     uint32_t max_inline;  /* bytes */
+    uint32_t tx_tag;      /* of the headers that go out */
+    uint32_t rx_tag;      /* ... and of those that come in */
 
     /* data: credits, in AMs, modulo 2^16 */
     uint16_t am_sent;

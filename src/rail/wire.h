@@ -34,8 +34,14 @@ typedef struct mrail_data_hdr {
     uint8_t type;
     uint8_t flags;
     uint8_t am_id;
-    uint16_t lane;   /* the receiver's index of the lane */
-    uint16_t epoch;  /* of the lane: what an older life of it sent is known */
+    union {
+        struct {
+            uint16_t lane;  /* the receiver's index of the lane */
+            uint16_t epoch; /* of the lane: what an older life of it sent is
+                               known */
+        };
+        uint32_t tag; /* both, as they lie in memory */
+    };
     uint32_t seq;    /* AM: number in the peer's stream; ACK: next to send */
     uint32_t ack;    /* next number that the sender expects: all before are
                         here */
@@ -44,6 +50,16 @@ typedef struct mrail_data_hdr {
     uint16_t iface;  /* AM: the receiver's index of the iface */
     uint32_t reserved;
 } __attribute__((packed)) mrail_data_hdr_t;
+
+/* The tag that the headers of a lane have. */
+static inline uint32_t mrail_data_tag(uint16_t lane, uint16_t epoch)
+{
+    mrail_data_hdr_t hdr;
+
+    hdr.lane = htobe16(lane);
+    hdr.epoch = htobe16(epoch);
+    return hdr.tag;
+}
 
 /* ---- control ----------------------------------------------------------- */
 

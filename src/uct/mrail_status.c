@@ -14,7 +14,6 @@ static const struct {
     int error;
     ucs_status_t status;
 } table[] = {
-    {0, UCS_OK},
     {EAGAIN, UCS_ERR_NO_RESOURCE},
     {EINPROGRESS, UCS_INPROGRESS},
     {ECONNRESET, UCS_ERR_CONNECTION_RESET},
@@ -30,7 +29,7 @@ static const struct {
     {EBUSY, UCS_ERR_BUSY},
 };
 
-ucs_status_t uct_mrail_status(int ret)
+ucs_status_t uct_mrail_status_of_error(int ret)
 {
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(table); ++i) {
         if (table[i].error == -ret) {

@@ -6,7 +6,13 @@
 
 #include <ucs/type/status.h>
 
+/* `ret` is not 0. */
+ucs_status_t uct_mrail_status_of_error(int ret);
+
 /* `ret` is 0 or -errno as rail/mrail.h says.  Any thread. */
-ucs_status_t uct_mrail_status(int ret);
+static inline ucs_status_t uct_mrail_status(int ret)
+{
+    return (ret == 0) ? UCS_OK : uct_mrail_status_of_error(ret);
+}
 
 #endif
