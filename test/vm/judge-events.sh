@@ -77,7 +77,7 @@ busy()
 }
 note 'a job with a spine down'
 (busy && "$vm/fabric.sh" spine 1 down) &
-checked_job spine-down 60 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
+checked_job spine-down 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     "$stage/bin/mrail" bench p2p --sizes 1m --iterations 15 --warmup 1 \
     --window 4
 "$vm/fabric.sh" spine 1 up
