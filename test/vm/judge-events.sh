@@ -104,5 +104,6 @@ verdict 'it says which lane failed, and why' "$(last "$log/rail-down.said")" \
     grep -qE 'lane [0-9]+ to peer [0-9a-f]+ on rxe[0-9]:1 failed: ' \
     "$log/rail-down.said"
 verdict 'and that the job ends' "$(last "$log/rail-down.said")" \
-    grep -q 'lost a peer for good (.*the job ends' "$log/rail-down.said"
+    grep -qE 'lost a peer for good .*the job ends|MPI_ERRORS_ARE_FATAL' \
+    "$log/rail-down.said"
 exit $failed
