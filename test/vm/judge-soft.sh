@@ -28,7 +28,7 @@ echo 4194304 >/proc/sys/net/core/rmem_max
 icrc=on
 soft()
 {
-    ip netns exec soft timeout -k 5 60 "$stage/bin/mrail" soft \
+    ip netns exec soft timeout -k 5 90 "$stage/bin/mrail" soft \
         --session "wire-$icrc" --base 10.99 --nodes 1 --rails 1 --icrc $icrc \
         -- "$@"
 }
