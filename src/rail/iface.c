@@ -152,6 +152,20 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     return count;
 }
 
+/* Something is under way on a rail whose port stays down. */
+static void mrail_peer_check_ports(mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+
+        if ((lane->sched.inflight != 0) &&
+            __atomic_load_n(&lane->rail->lost, __ATOMIC_ACQUIRE)) {
+            mrail_lane_error(lane, "the port stays down");
+            return;
+        }
+    }
+}
+
 static void mrail_engine_check_peers(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
@@ -161,6 +175,7 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            mrail_peer_check_ports(peer);
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
             if ((status != 0) && !peer->dead) {
                 mrail_peer_start_fail(peer, status);
@@ -175,6 +190,34 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     mrail_service_wake(engine);
 }
 
+static void mrail_iface_tell_failed(mrail_iface_t *iface)
+{
+    mrail_ep_t *ep, *tmp;
+
+    mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
+        if ((ep->failed != 0) && !ep->told && (ep->peer->dead == 2)) {
+            ep->told = 1;
+            /* Who said goodbye is no failure. */
+            if ((iface->params.ep_failed != NULL) &&
+                (ep->failed != -ESHUTDOWN)) {
+                iface->params.ep_failed(iface->params.arg, ep, ep->failed);
+            }
+        }
+    }
+}
+
+/* Whose peer it was is told before its operations fail: an MPI library ends the
+ * job at the first of these, and it is the callback that says why. */
+static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
+{
+    if (mrail_peer_try_end(peer)) {
+        if (engine->current != NULL) {
+            mrail_iface_tell_failed(engine->current);
+        }
+        mrail_peer_fail(peer, peer->failed);
+    }
+}
+
 static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
 {
     mrail_peer_t *peer, *tmp;
@@ -187,7 +230,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
     mrail_list_for_each_safe(peer, tmp, &engine->active, mrail_peer_t,
                              active) {
         if (MRAIL_UNLIKELY(peer->dead)) {
-            mrail_peer_fail(peer, peer->failed);
+            mrail_engine_end_peer(engine, peer);
             if ((peer->dead == 2) && outermost) {
                 mrail_list_del(&peer->active);
             }
@@ -268,22 +311,6 @@ static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
     }
     engine->current = NULL;
     return count;
-}
-
-static void mrail_iface_tell_failed(mrail_iface_t *iface)
-{
-    mrail_ep_t *ep, *tmp;
-
-    mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
-        if ((ep->failed != 0) && !ep->told && (ep->peer->dead == 2)) {
-            ep->told = 1;
-            /* Who said goodbye is no failure. */
-            if ((iface->params.ep_failed != NULL) &&
-                (ep->failed != -ESHUTDOWN)) {
-                iface->params.ep_failed(iface->params.arg, ep, ep->failed);
-            }
-        }
-    }
 }
 
 unsigned mrail_iface_progress(mrail_iface_t *iface)

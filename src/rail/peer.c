@@ -172,16 +172,22 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     }
 }
 
-void mrail_peer_fail(mrail_peer_t *peer, int status)
+int mrail_peer_try_end(mrail_peer_t *peer)
 {
     mrail_peer_drain_all(peer);
-    if ((peer->dead == 1) && mrail_peer_drained(peer)) {
-        peer->dead = 2;
-        ++peer->engine->num_dead;
-        __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
-        mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
-        mrail_am_fail(peer);
-        mrail_rma_fail(peer, status);
-        mrail_sync_fail(peer, status);
+    if ((peer->dead != 1) || !mrail_peer_drained(peer)) {
+        return 0;
     }
+    peer->dead = 2;
+    ++peer->engine->num_dead;
+    __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
+    mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
+    return 1;
+}
+
+void mrail_peer_fail(mrail_peer_t *peer, int status)
+{
+    mrail_am_fail(peer);
+    mrail_rma_fail(peer, status);
+    mrail_sync_fail(peer, status);
 }

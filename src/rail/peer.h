@@ -117,8 +117,10 @@ void mrail_peer_activate(mrail_peer_t *peer);
 /* Data path: nothing more is sent to the peer.  Calls nobody, so the control
  * lock may be held. */
 void mrail_peer_start_fail(mrail_peer_t *peer, int status);
-/* Until peer->dead is 2: when the devices have given all back, everything under
- * way fails with `status`.  Completions run: no lock may be held. */
+/* Until peer->dead is 2: 1 once, when the devices have given all back. */
+int mrail_peer_try_end(mrail_peer_t *peer);
+/* ... then: everything under way fails with `status`.  Completions run: no lock
+ * may be held. */
 void mrail_peer_fail(mrail_peer_t *peer, int status);
 
 #endif

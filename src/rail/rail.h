@@ -8,6 +8,7 @@
 #ifndef MRAIL_RAIL_RAIL_H
 #define MRAIL_RAIL_RAIL_H
 
+#include "base/clock.h"
 #include "rail/mrail.h"
 #include "rail/wire.h"
 
@@ -44,6 +45,8 @@ typedef struct mrail_rail {
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
     int has_lanes;        /* atomic: there may be completions */
+    mrail_ns_t down_ns;   /* control: its port is down since then; 0: is up */
+    int lost;             /* atomic: ... and has been for too long */
     unsigned idle;        /* data: polls in a row that found nothing */
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
     unsigned num_wc;      /* ... of them */

@@ -235,9 +235,12 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
     --op->pending;
     /* What is uncut waits until all rails were looked at: to choose well, the
      * loads of all lanes must be known. */
-    if ((op->pending == 0) && (op->left == 0)) {
-        mrail_op_finish(op, op->done.status);
+    if ((op->pending == 0) && (op->left == 0) &&
+        MRAIL_LIKELY(op->done.status == 0)) {
+        mrail_op_finish(op, 0);
     }
+    /* With an error the lane has failed, and the peer: mrail_rma_fail() ends
+     * the operation, when the devices have let go of all of it. */
 }
 
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_ns_t now_ns)

@@ -15,6 +15,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* A port may be down for so long before that is taken for more than a flap. */
+#define MRAIL_PORT_GRACE (5 * MRAIL_NS_PER_SEC)
+
 /* epoll data: kind in the upper half, rail in the lower. */
 enum { MRAIL_WATCH_WAKE, MRAIL_WATCH_UD, MRAIL_WATCH_ASYNC };
 
@@ -61,8 +64,42 @@ static void mrail_service_async(mrail_engine_t *engine, mrail_rail_t *rail)
     while (ibv_get_async_event(rail->ctx, &event) == 0) {
         mrail_debug("%s: %s", rail->attr.device,
                     ibv_event_type_str(event.event_type));
+        if ((event.event_type == IBV_EVENT_PORT_ERR) &&
+            ((unsigned)event.element.port_num == rail->attr.port)) {
+            rail->down_ns = mrail_clock_now();
+        } else if ((event.event_type == IBV_EVENT_PORT_ACTIVE) &&
+                   ((unsigned)event.element.port_num == rail->attr.port)) {
+            rail->down_ns = 0;
+            __atomic_store_n(&rail->lost, 0, __ATOMIC_RELEASE);
+        }
         ibv_ack_async_event(&event);
     }
+}
+
+/* A device should complete with an error what it cannot send; the kernel's
+ * rdma_rxe (6.1) tries for ever when its own link is down.  So a port that stays
+ * down is an event of its own, for who has something under way on it.  Returns
+ * when to look again. */
+static mrail_ns_t mrail_service_ports(mrail_engine_t *engine,
+                                      mrail_ns_t now_ns)
+{
+    mrail_ns_t next_ns = MRAIL_NS_NEVER;
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_t *rail = &engine->rails[i];
+
+        if (rail->down_ns == 0) {
+            continue;
+        }
+        if (now_ns >= rail->down_ns + MRAIL_PORT_GRACE) {
+            rail->down_ns = now_ns; /* what comes later is looked at, too */
+            __atomic_store_n(&rail->lost, 1, __ATOMIC_RELEASE);
+            __atomic_store_n(&engine->alarm, 1, __ATOMIC_SEQ_CST);
+            mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+        }
+        next_ns = MRAIL_MIN(next_ns, rail->down_ns + MRAIL_PORT_GRACE);
+    }
+    return next_ns;
 }
 
 static void mrail_service_handle(mrail_engine_t *engine,
@@ -98,12 +135,15 @@ static void *mrail_service_main(void *arg)
 {
     struct epoll_event events[8];
     mrail_engine_t *engine = arg;
-    mrail_ns_t next_ns;
+    mrail_ns_t now_ns, next_ns, ports_ns;
     int n;
 
     while (!__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE)) {
+        now_ns = mrail_clock_now();
         pthread_mutex_lock(&engine->ctl_lock);
-        next_ns = mrail_ctl_run(engine, mrail_clock_now());
+        next_ns = mrail_ctl_run(engine, now_ns);
+        ports_ns = mrail_service_ports(engine, now_ns);
+        next_ns = MRAIL_MIN(next_ns, ports_ns);
         pthread_mutex_unlock(&engine->ctl_lock);
         n = epoll_wait(engine->epoll_fd, events, MRAIL_ARRAY_SIZE(events),
                        mrail_service_timeout_ms(mrail_clock_now(), next_ns));
