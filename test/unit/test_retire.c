@@ -356,6 +356,7 @@ static void lane_goes(void)
     mrail_peer_t *peer = peer_of(0);
 
     pthread_mutex_lock(&engine->ctl_lock);
+    peer->lanes[1]->retire_own = 1;
     mrail_retire_ask(peer->lanes[1]);
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
