@@ -226,8 +226,7 @@ static void mrail_retire_bury(mrail_lane_t *lane)
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
 
-    if (mrail_rail_fetch(lane->rail) ||
-        mrail_lane_has_messages(engine, lane)) {
+    if (mrail_rail_fetch(lane->rail) || mrail_lane_has_messages(engine, lane)) {
         return;
     }
     mrail_retire_done(lane);

@@ -1,7 +1,7 @@
 /*
  * A first lane when the budget is full of further ones.  A process that never
- * stops sending to one peer over all its lanes still connects the others; and so
- * does one whose full peer computes for long.
+ * stops sending to one peer over all its lanes still connects the others; and
+ * so does one whose full peer computes for long.
  */
 #include "config.h"
 #include "job.h"
@@ -64,12 +64,11 @@ static int busy(job_t *job)
         sent += (mrail_ep_am_short(job_ep(job, 2 + sent), 1, NULL, 0, &byte,
                                    sizeof(byte)) == 0);
     }
-    bad |= job_say(sent == RANKS - 2,
-                   "who never stops sending to one peer reaches all",
-                   "%u of %u after %u s; %llu lanes kept, %llu retired", sent,
-                   RANKS - 2, LIMIT_S,
-                   (unsigned long long)job->engine->counters.lanes_kept,
-                   (unsigned long long)job->engine->counters.lanes_retired);
+    bad |= job_say(
+        sent == RANKS - 2, "who never stops sending to one peer reaches all",
+        "%u of %u after %u s; %llu lanes kept, %llu retired", sent, RANKS - 2,
+        LIMIT_S, (unsigned long long)job->engine->counters.lanes_kept,
+        (unsigned long long)job->engine->counters.lanes_retired);
     if (job_wait(job, &job->completed, posted, 20) != 0) {
         return 1;
     }

@@ -66,7 +66,8 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     if (qp->qp_type == IBV_QPT_UD) {
         assert_true(sent.num_msgs < SENT_MAX);
         assert_int_equal(mrail_ctl_decode(&sent.msgs[sent.num_msgs++], data,
-                                          wr->sg_list[0].length), 0);
+                                          wr->sg_list[0].length),
+                         0);
     } else if ((wr->opcode == IBV_WR_SEND) && (data != NULL)) {
         for (unsigned i = 0; i < engine->num_lanes; ++i) {
             if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp == qp)) {
@@ -98,8 +99,7 @@ static void progress(void)
 {
     for (unsigned i = 0; i < 4; ++i) {
         for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
-            while (fake_complete_send(engine->rails[rail].cq,
-                                      IBV_WC_SUCCESS)) {
+            while (fake_complete_send(engine->rails[rail].cq, IBV_WC_SUCCESS)) {
             }
         }
         mrail_iface_progress(ifaces[0]);
@@ -201,17 +201,16 @@ static void say_hello(unsigned who)
 static void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot,
                      uint32_t seq, uint16_t epoch)
 {
-    mrail_ctl_msg_t msg = {
-        .type = type,
-        .seq = seq,
-        .lane = {.slot = (uint16_t)slot,
-                 .index = (uint16_t)slot,
-                 .epoch = epoch,
-                 .credits = 8,
-                 .sport = MRAIL_PORTS_FIRST,
-                 .src_rail = (uint8_t)(slot % 2),
-                 .dst_rail = (uint8_t)(slot % 2),
-                 .qpn = 0x300 + slot}};
+    mrail_ctl_msg_t msg = {.type = type,
+                           .seq = seq,
+                           .lane = {.slot = (uint16_t)slot,
+                                    .index = (uint16_t)slot,
+                                    .epoch = epoch,
+                                    .credits = 8,
+                                    .sport = MRAIL_PORTS_FIRST,
+                                    .src_rail = (uint8_t)(slot % 2),
+                                    .dst_rail = (uint8_t)(slot % 2),
+                                    .qpn = 0x300 + slot}};
 
     say(who, &msg);
 }
@@ -418,7 +417,7 @@ static void test_late_repeat(void **state)
     assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
     (void)let_go(0);
     confirm_all(0);
-    assert_null(peer_of(0)->lanes[2]); /* it was asked for, too */
+    assert_null(peer_of(0)->lanes[2]);         /* it was asked for, too */
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8); /* late */
     assert_int_equal(peer_of(1)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     sent.num_msgs = 0;
