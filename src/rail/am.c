@@ -61,6 +61,11 @@ static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
     }
 }
 
+void mrail_am_restored(mrail_lane_t *lane)
+{
+    mrail_am_owe(lane->peer->engine, lane);
+}
+
 static int mrail_am_has_news(const mrail_lane_t *lane)
 {
     return (uint16_t)(lane->am_granted - lane->am_told) >= lane->credits / 2;

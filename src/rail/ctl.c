@@ -154,18 +154,23 @@ void mrail_ctl_budget(mrail_engine_t *engine)
 
 /* ---- requests ----------------------------------------------------------- */
 
-/* A peer in this very process, or the process itself: no messages needed. */
-static void mrail_ctl_connect_self(mrail_peer_t *peer)
+/* A peer in this very process, or the process itself: no messages needed.
+ * -EAGAIN: there is no room for its lane yet. */
+static int mrail_ctl_connect_self(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
     mrail_ctl_msg_t hello;
     mrail_wire_lane_t wire;
     mrail_lane_t *lane;
 
+    lane = mrail_ctl_get_lane(peer, 0);
+    if ((lane == NULL) && mrail_retire_make_room(engine, 1) &&
+        (++peer->tries < MRAIL_CTL_ROOM_TRIES)) {
+        return -EAGAIN;
+    }
     mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
     mrail_ctl_learn(peer, &hello);
     peer->num_slots = 1;
-    lane = mrail_ctl_get_lane(peer, 0);
     if (lane == NULL) {
         mrail_ctl_budget(engine);
     }
@@ -173,7 +178,7 @@ static void mrail_ctl_connect_self(mrail_peer_t *peer)
         (mrail_lane_create_qp(engine, lane,
                               &engine->rails[peer->pairs[0].local]) != 0)) {
         mrail_ctl_peer_failed(peer, -ENOMEM);
-        return;
+        return 0;
     }
     mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "self");
     memset(&wire, 0, sizeof(wire));
@@ -186,9 +191,10 @@ static void mrail_ctl_connect_self(mrail_peer_t *peer)
                                    lane->rail->attr.nic_index, 1, 0);
     if (mrail_ctl_connect(lane, &wire) != 0) {
         mrail_ctl_peer_failed(peer, -EIO);
-        return;
+        return 0;
     }
     mrail_ctl_lane_up(lane, "self");
+    return 0;
 }
 
 /* Opens the QP of a lane and asks the peer for its own.  0 or -errno. */
@@ -297,6 +303,18 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
+/* The peer does not answer for a further lane: it may not have it, if we took a
+ * late repetition of a request that was refused.  If it has, it says so. */
+static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    lane->retire_own = 1;
+    lane->request = ++lane->peer->engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "no answer");
+    return mrail_ctl_run_retiring(lane, now_ns);
+}
+
 /* Sends what is due for one lane; returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -311,6 +329,9 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
         return lane->deadline_ns;
     }
     if (lane->tries == MRAIL_CTL_TRIES) {
+        if ((lane->state == MRAIL_LANE_ACCEPTING) && (lane->slot != 0)) {
+            return mrail_ctl_run_unwanted(lane, now_ns);
+        }
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
     }
@@ -423,7 +444,9 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     if ((peer->state == MRAIL_PEER_NEW) && (peer->want_slots != 0)) {
         if (peer->id == peer->engine->id) {
-            mrail_ctl_connect_self(peer);
+            if (mrail_ctl_connect_self(peer) == -EAGAIN) {
+                return now_ns + MRAIL_CTL_RTO_MIN;
+            }
         } else {
             peer->state = MRAIL_PEER_HELLO;
             peer->request = ++peer->engine->ctl_seq;

@@ -120,7 +120,14 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         break;
     case MRAIL_LANE_ACCEPTING:
     case MRAIL_LANE_UP:
-        if (lane->request == msg->seq) {
+        if ((lane->state == MRAIL_LANE_ACCEPTING) && (wire->slot != 0) &&
+            mrail_seq32_before(lane->request, msg->seq)) {
+            /* We took a late repetition of a request that was refused. */
+            mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
+            mrail_ctl_bury(lane);
+            mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
+                                  MRAIL_REASON_QP_BUDGET);
+        } else if (lane->request == msg->seq) {
             mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
         } else {
             ++engine->counters.ctl_unexpected;
@@ -199,6 +206,7 @@ static void mrail_ctl_restore(mrail_lane_t *lane)
     lane->retire_own = 0;
     lane->last_read = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
+    mrail_retire_ask(lane); /* the data path takes it over, in any case */
 }
 
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,

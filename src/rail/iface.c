@@ -218,7 +218,9 @@ static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
     }
 }
 
-static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
+/* `inside`: a callback polls, and its message's lane must not go. */
+static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
+                               int inside)
 {
     mrail_peer_t *peer, *tmp;
     /* A callback may poll again; the outer call's `tmp` must stay listed. */
@@ -240,7 +242,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns)
         if (!mrail_list_empty(&peer->syncs)) {
             mrail_sync_check(peer, *now_ns);
         }
-        if (MRAIL_UNLIKELY(!mrail_retire_is_idle(peer))) {
+        if (MRAIL_UNLIKELY(!mrail_retire_is_idle(peer)) && !inside) {
             mrail_retire_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
@@ -268,7 +270,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
         mrail_engine_check_peers(engine);
     }
     if (!mrail_list_empty(&engine->active)) {
-        mrail_engine_visit(engine, &now_ns);
+        mrail_engine_visit(engine, &now_ns, outer != NULL);
     }
     if (!mrail_list_empty(&engine->acks)) {
         mrail_am_send_acks(engine);
@@ -286,6 +288,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
 static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
 {
     mrail_engine_t *engine = iface->engine;
+    mrail_iface_t *outer = engine->current;
     unsigned count = 0;
 
     engine->current = iface;
@@ -309,7 +312,7 @@ static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
     for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
         mrail_rx_flush(engine, rail);
     }
-    engine->current = NULL;
+    engine->current = outer;
     return count;
 }
 

@@ -21,7 +21,7 @@ static const struct {
     [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
     [MRAIL_LANE_UP] = {"up", FROM(CONNECTING) | FROM(ACCEPTING) |
                                  FROM(RETIRING)},
-    [MRAIL_LANE_RETIRING] = {"retiring", FROM(UP)},
+    [MRAIL_LANE_RETIRING] = {"retiring", FROM(UP) | FROM(ACCEPTING)},
     [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
                                          FROM(UP) | FROM(RETIRING)},
 #undef FROM

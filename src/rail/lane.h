@@ -102,6 +102,7 @@ struct mrail_lane {
     uint64_t used;         /* data: engine->total_events at the last post;
                               atomic */
     uint64_t scanned;      /* control: ... when it was last looked at */
+    uint8_t idle;          /* control: ... and had not been used since */
     uint8_t retire_own;    /* control: we want it back */
     uint8_t retire_peer;   /* control: the peer wants it back */
     uint8_t bury;          /* control: both have let go of it */

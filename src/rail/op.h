@@ -89,6 +89,8 @@ typedef struct mrail_sync {
 void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
                    const struct ibv_wc *wc);
 void mrail_am_request_ack(mrail_peer_t *peer);
+/* The lane was out of use: says what became free meanwhile. */
+void mrail_am_restored(mrail_lane_t *lane);
 void mrail_am_send_acks(mrail_engine_t *engine);
 void mrail_am_fail(mrail_peer_t *peer);
 

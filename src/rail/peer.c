@@ -74,7 +74,10 @@ void mrail_peer_refresh(mrail_peer_t *peer)
         if (mask & (1ull << slot)) {
             mrail_lane_t *lane = peer->lanes[slot];
 
-            lane->out = 0; /* also one that the peer wants to keep */
+            if (lane->out) { /* the peer wants to keep it */
+                lane->out = 0;
+                mrail_am_restored(lane);
+            }
             peer->num_am += lane->am_lane;
             peer->up[peer->num_up] = lane;
             peer->sched[peer->num_up++] = &lane->sched;

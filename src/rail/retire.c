@@ -46,13 +46,11 @@ typedef struct mrail_retire_scan {
     unsigned num_further; /* lanes that could be */
 } mrail_retire_scan_t;
 
-static void mrail_retire_scan_peer(mrail_peer_t *peer, int hard,
+static void mrail_retire_scan_peer(mrail_peer_t *peer, int hard, int first,
                                    mrail_retire_scan_t *scan)
 {
     for (unsigned slot = 1; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
-        uint64_t used;
-        int idle;
 
         if (lane == NULL) {
             continue;
@@ -62,16 +60,20 @@ static void mrail_retire_scan_peer(mrail_peer_t *peer, int hard,
             lane->retire_peer) {
             continue;
         }
-        used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
-        idle = (used == lane->scanned);
-        lane->scanned = used;
-        if (idle || hard) {
+        if (first) {
+            uint64_t used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
+
+            lane->idle = (used == lane->scanned);
+            lane->scanned = used;
+        }
+        if (lane->idle || hard) {
             scan->lane = mrail_retire_older(scan->lane, lane);
         }
     }
 }
 
-static mrail_retire_scan_t mrail_retire_scan(mrail_engine_t *engine, int hard)
+static mrail_retire_scan_t mrail_retire_scan(mrail_engine_t *engine, int hard,
+                                             int first)
 {
     mrail_retire_scan_t scan = {NULL, 0};
     mrail_peer_t *peer;
@@ -79,7 +81,7 @@ static mrail_retire_scan_t mrail_retire_scan(mrail_engine_t *engine, int hard)
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
         {
-            mrail_retire_scan_peer(peer, hard, &scan);
+            mrail_retire_scan_peer(peer, hard, first, &scan);
         }
     }
     return scan;
@@ -97,7 +99,7 @@ int mrail_retire_make_room(mrail_engine_t *engine, int hard)
     engine->scan_ns = now_ns;
     do {
         /* What the first pass has seen in use is not idle for the next. */
-        scan = mrail_retire_scan(engine, hard);
+        scan = mrail_retire_scan(engine, hard, pass == 0);
         if ((scan.lane == NULL) || (pass == MRAIL_RETIRE_BATCH)) {
             break;
         }
@@ -217,13 +219,14 @@ static void mrail_retire_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 }
 
 /* The peer's last messages on the lane may still be in the CQ; a device that
- * destroys their QP takes them, and their buffers, away. */
+ * destroys their QP takes them, and their buffers, away.  It may have sent them
+ * after the lane was let go of here, and they may wait for another iface. */
 static void mrail_retire_bury(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
 
-    if (mrail_rail_fetch(lane->rail)) {
+    if (mrail_rail_fetch(lane->rail) || mrail_lane_has_messages(engine, lane)) {
         return;
     }
     mrail_retire_done(lane);
@@ -245,7 +248,12 @@ static void mrail_retire_step(mrail_peer_t *peer, unsigned slot,
     if (peer->closing_mask & bit) {
         mrail_retire_drain(lane, now_ns);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
-        mrail_retire_leave(lane, now_ns);
+        if (lane->retire_own || lane->retire_peer) {
+            mrail_retire_leave(lane, now_ns);
+        } else { /* in use again */
+            mrail_peer_refresh(peer);
+            mrail_retire_done(lane);
+        }
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) &&
                lane->bury) {
         mrail_retire_bury(lane);

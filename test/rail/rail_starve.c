@@ -1,0 +1,120 @@
+/*
+ * A first lane when the budget is full of further ones.  A process that never
+ * stops sending to one peer over all its lanes still connects the others; and
+ * so does one whose full peer computes for long.
+ */
+#include "config.h"
+#include "job.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 5
+#define QPS 4 /* of rank 0: one for each peer */
+#define BYTES (1u << 20)
+#define DEPTH 8
+#define LIMIT_S 15
+
+static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
+{
+    ++*(unsigned *)job->arg;
+}
+
+static void keep_busy(job_t *job, mrail_ep_t *ep, const mrail_iov_t *iov,
+                      const mrail_rkey_t *rkey, unsigned *posted)
+{
+    while (*posted - job->completed < DEPTH) {
+        if (mrail_ep_put_zcopy(ep, iov, 1, job->shared->word[0], rkey,
+                               &job->completed) != -EINPROGRESS) {
+            break;
+        }
+        ++*posted;
+    }
+    mrail_iface_progress(job->iface);
+}
+
+static int busy(job_t *job)
+{
+    mrail_iov_t iov = {.buffer = calloc(1, BYTES), .length = BYTES};
+    mrail_ep_t *ep = job_ep(job, 1);
+    unsigned posted = 0, sent = 0, byte = 1;
+    mrail_ns_t end;
+    mrail_rkey_t *rkey;
+    int bad;
+
+    if ((mrail_mem_reg(job->engine, iov.buffer, BYTES, &iov.mem) != 0) ||
+        (mrail_rkey_unpack(&job->shared->word[1], &rkey) != 0)) {
+        return 1;
+    }
+    end = mrail_clock_now() + 5 * MRAIL_NS_PER_SEC;
+    while ((ep->peer->num_up < 3) && (mrail_clock_now() < end)) {
+        keep_busy(job, ep, &iov, rkey, &posted);
+    }
+    bad = job_say(ep->peer->num_up == 3, "one peer has three lanes", "%u",
+                  ep->peer->num_up);
+    end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
+    for (unsigned i = 2; i < RANKS; ++i) {
+        (void)job_ep(job, i);
+    }
+    while ((sent < RANKS - 2) && (mrail_clock_now() < end)) {
+        keep_busy(job, ep, &iov, rkey, &posted);
+        sent += (mrail_ep_am_short(job_ep(job, 2 + sent), 1, NULL, 0, &byte,
+                                   sizeof(byte)) == 0);
+    }
+    bad |= job_say(
+        sent == RANKS - 2, "who never stops sending to one peer reaches all",
+        "%u of %u after %u s; %llu lanes kept, %llu retired", sent, RANKS - 2,
+        LIMIT_S, (unsigned long long)job->engine->counters.lanes_kept,
+        (unsigned long long)job->engine->counters.lanes_retired);
+    if (job_wait(job, &job->completed, posted, 20) != 0) {
+        return 1;
+    }
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(iov.mem);
+    free(iov.buffer);
+    return bad;
+}
+
+static int starve_job(job_t *job)
+{
+    uint8_t *memory = calloc(1, BYTES);
+    unsigned received = 0;
+    char text[16];
+    mrail_mem_t *mem = NULL;
+    int bad = 0;
+
+    job->am = on_am;
+    job->arg = &received;
+    if (job->rank == 0) {
+        snprintf(text, sizeof(text), "%u", QPS);
+        setenv("UCX_MRAIL_MAX_QPS", text, 1);
+    }
+    if (job_open(job) != 0) {
+        return 1;
+    }
+    if (job->rank == 1) {
+        if (mrail_mem_reg(job->engine, memory, BYTES, &mem) != 0) {
+            return 1;
+        }
+        job->shared->word[0] = (uintptr_t)memory;
+        mrail_rkey_pack(mem, &job->shared->word[1]);
+    }
+    job_barrier(job, 0);
+    if (job->rank == 0) {
+        bad = busy(job);
+    }
+    job_barrier(job, 1);
+    job_close(job);
+    free(memory);
+    return bad;
+}
+
+int main(void)
+{
+    int bad = job_run(RANKS, NULL, 90, starve_job);
+
+    return job_say(bad == 0, "all processes end well", "some did not");
+}
