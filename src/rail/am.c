@@ -137,7 +137,7 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
         uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);
         double finish_s;
 
-        if (!mrail_am_lane_usable(lane)) {
+        if (!mrail_am_lane_usable(lane) || lane->leaving) {
             continue;
         }
         rate = (rate != 0) ? rate : lane->sched.nominal;

@@ -19,7 +19,7 @@
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room" */
-#define MRAIL_CTL_ROOM_TRIES 1500 /* of 20 ms, for a first lane */
+#define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
 #define MRAIL_CTL_TRIES 60  /* about 30 s */
 #define MRAIL_PROBE_TRIES 10 /* about 3 s */
 
@@ -211,8 +211,13 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         if (slot != 0) {
             return -EDQUOT;
         }
-        if (mrail_retire_make_room(engine, 1) &&
-            (++peer->tries < MRAIL_CTL_ROOM_TRIES)) {
+        if (mrail_retire_make_room(engine, 1)) {
+            if (++peer->tries == MRAIL_CTL_ROOM_TRIES) {
+                mrail_warn("UCX_MRAIL_MAX_QPS=%u: the connection to peer "
+                           "%016llx waits until other peers give lanes back",
+                           engine->config.max_qps,
+                           (unsigned long long)peer->id);
+            }
             return -EAGAIN;
         }
         mrail_ctl_budget(engine);

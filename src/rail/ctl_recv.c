@@ -97,7 +97,8 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     if (lane == NULL) {
         if (wire->slot == 0) {
             if (mrail_retire_make_room(engine, 1)) {
-                return; /* the peer asks again */
+                mrail_ctl_send_refuse(peer, 0, msg->seq, MRAIL_REASON_WAIT);
+                return;
             }
             mrail_ctl_budget(engine);
         }
@@ -203,7 +204,7 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 /* A lane that was let go of here, and that the peer uses. */
 static void mrail_ctl_restore(mrail_lane_t *lane)
 {
-    lane->retire_own = 0;
+    lane->retire_own = lane->retire_hard = 0;
     lane->last_read = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
     mrail_retire_ask(lane); /* the data path takes it over, in any case */
@@ -227,6 +228,9 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->retire_own &&
                !lane->retire_peer && !lane->bury) {
         mrail_ctl_restore(lane);
+    } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
+               (reason == MRAIL_REASON_WAIT)) {
+        lane->tries = 1; /* somebody is there: no reason to give up */
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
         mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
         mrail_lane_release(engine, lane);
@@ -270,6 +274,7 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_lane_up(lane, "used and let go of");
     }
     lane->peer_request = msg->seq;
+    lane->retire_hard |= (msg->lane.credits != 0);
     if (lane->state == MRAIL_LANE_UP) {
         lane->retire_peer = 1;
         mrail_retire_ask(lane);

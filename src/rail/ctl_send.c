@@ -115,7 +115,9 @@ void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
         .lane = {.slot = lane->slot,
                  .index = lane->index,
                  .epoch = lane->epoch,
-                 .credits = (uint16_t)lane->credits,
+                 .credits = (type == MRAIL_CTL_RETIRE)
+                                ? lane->retire_hard
+                                : (uint16_t)lane->credits,
                  .sport = lane->sport,
                  .src_rail = (uint8_t)lane->rail->index,
                  .dst_rail = lane->remote_rail,

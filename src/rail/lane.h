@@ -74,6 +74,7 @@ struct mrail_lane {
     uint8_t am_lane;      /* carries active messages */
     uint8_t news;         /* data: messages with nothing but credits */
     uint8_t out;          /* data: taken out of use */
+    uint8_t leaving;      /* data: takes no new work, to be taken out */
     uint8_t drained;      /* data: the last request of a failed peer is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
 
@@ -105,6 +106,7 @@ struct mrail_lane {
     uint8_t idle;          /* control: ... and had not been used since */
     uint8_t retire_own;    /* control: we want it back */
     uint8_t retire_peer;   /* control: the peer wants it back */
+    uint8_t retire_hard;   /* control: ... for a first lane: it must go */
     uint8_t bury;          /* control: both have let go of it */
     uint8_t last_read;     /* data: the request that drains it is out */
     uint32_t peer_request; /* control: sequence number of the peer's RETIRE */

@@ -44,6 +44,7 @@ static mrail_lane_t *mrail_retire_older(mrail_lane_t *a, mrail_lane_t *b)
 typedef struct mrail_retire_scan {
     mrail_lane_t *lane;   /* the best to give up */
     unsigned num_further; /* lanes that could be */
+    unsigned num_hard;    /* ... of them that have to go already */
 } mrail_retire_scan_t;
 
 static void mrail_retire_scan_peer(mrail_peer_t *peer, int hard, int first,
@@ -55,7 +56,12 @@ static void mrail_retire_scan_peer(mrail_peer_t *peer, int hard, int first,
         if (lane == NULL) {
             continue;
         }
+        if ((lane->state == MRAIL_LANE_IDLE) ||
+            (lane->state == MRAIL_LANE_FAILED)) {
+            continue;
+        }
         ++scan->num_further;
+        scan->num_hard += lane->retire_hard;
         if ((lane->state != MRAIL_LANE_UP) || lane->retire_own ||
             lane->retire_peer) {
             continue;
@@ -75,7 +81,7 @@ static void mrail_retire_scan_peer(mrail_peer_t *peer, int hard, int first,
 static mrail_retire_scan_t mrail_retire_scan(mrail_engine_t *engine, int hard,
                                              int first)
 {
-    mrail_retire_scan_t scan = {NULL, 0};
+    mrail_retire_scan_t scan = {NULL, 0, 0};
     mrail_peer_t *peer;
 
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
@@ -100,10 +106,12 @@ int mrail_retire_make_room(mrail_engine_t *engine, int hard)
     do {
         /* What the first pass has seen in use is not idle for the next. */
         scan = mrail_retire_scan(engine, hard, pass == 0);
-        if ((scan.lane == NULL) || (pass == MRAIL_RETIRE_BATCH)) {
+        if ((scan.lane == NULL) || (pass == MRAIL_RETIRE_BATCH) ||
+            (hard && (scan.num_hard != 0))) {
             break;
         }
         scan.lane->retire_own = 1;
+        scan.lane->retire_hard = (uint8_t)hard;
         mrail_retire_ask(scan.lane);
         ++pass;
     } while (!hard);
@@ -141,13 +149,14 @@ static int mrail_lane_has_messages(mrail_engine_t *engine,
     return mrail_list_has_lane(&lane->peer->hold, lane);
 }
 
-static int mrail_lane_in_use(const mrail_lane_t *lane)
+/* `reading`: bytes under way that are our own last READ. */
+static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
 {
     const mrail_peer_t *peer = lane->peer;
 
-    return (lane->am_inflight != 0) || (lane->sched.inflight != 0) ||
+    return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
            lane->ack_due || (peer->pin == lane) || (peer->num_fences != 0) ||
-           !mrail_list_empty(&peer->uncut) ||
+           (!lane->retire_hard && !mrail_list_empty(&peer->uncut)) ||
            mrail_lane_has_messages(peer->engine, lane);
 }
 
@@ -157,14 +166,20 @@ static void mrail_retire_done(mrail_lane_t *lane)
                        __ATOMIC_RELEASE);
 }
 
+/* The lane is used: it stays; or, where it must go, it takes no more work. */
 static void mrail_retire_keep(mrail_lane_t *lane)
 {
-    ++lane->peer->engine->counters.lanes_kept;
-    mrail_retire_done(lane);
     if (lane->am_inflight != 0) {
         /* A peer that has nothing to say need not acknowledge; next time. */
         mrail_am_request_ack(lane->peer);
     }
+    if (lane->retire_hard) {
+        lane->leaving = 1;
+        return;
+    }
+    ++lane->peer->engine->counters.lanes_kept;
+    mrail_retire_done(lane);
+    lane->last_read = 0;
     lane->retire_own = 0;
     if (lane->retire_peer) {
         lane->retire_peer = 0;
@@ -182,11 +197,12 @@ static void mrail_retire_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_peer_t *peer = lane->peer;
     uint64_t bit = 1ull << lane->slot;
 
-    if (mrail_lane_in_use(lane)) {
+    lane->last_read &= (lane->sched.inflight != 0);
+    if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
         mrail_retire_keep(lane);
-    } else if (lane->dirty) {
-        mrail_rma_post_read(lane, now_ns); /* seen to be there, then idle */
-    } else {
+    } else if (lane->dirty) { /* seen to be there, then idle */
+        lane->last_read = (mrail_rma_post_read(lane, now_ns) == 0);
+    } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
         peer->closing_mask |= bit;
         lane->out = 1;
@@ -251,6 +267,7 @@ static void mrail_retire_step(mrail_peer_t *peer, unsigned slot,
         if (lane->retire_own || lane->retire_peer) {
             mrail_retire_leave(lane, now_ns);
         } else { /* in use again */
+            lane->leaving = 0;
             mrail_peer_refresh(peer);
             mrail_retire_done(lane);
         }

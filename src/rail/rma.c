@@ -166,6 +166,7 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
 
         lane->sched.usable =
             (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
+            !lane->leaving &&
             (lane->rail->num_segs < lane->rail->max_segs) &&
             (lane->sched.inflight < (1ull << 30)) &&
             ((peer->pin == NULL) || (lane == peer->pin));

@@ -86,7 +86,8 @@ typedef enum mrail_ctl_reason {
     MRAIL_REASON_QP_BUDGET = 1, /* MAX_QPS reached there */
     MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer */
     MRAIL_REASON_NO_RAIL = 3,   /* the named rail does not exist there */
-    MRAIL_REASON_IN_USE = 4     /* RETIRE: the lane is used there */
+    MRAIL_REASON_IN_USE = 4,    /* RETIRE: the lane is used there */
+    MRAIL_REASON_WAIT = 5       /* LANE_REQ: room is being made, ask again */
 } mrail_ctl_reason_t;
 
 typedef struct mrail_wire_rail {
@@ -104,7 +105,8 @@ typedef struct mrail_wire_lane {
     uint16_t slot;      /* number of the lane between the two peers */
     uint16_t index;     /* the sender's index, for data headers */
     uint16_t epoch;
-    uint16_t credits;   /* AMs that the receiver of this may send at first */
+    uint16_t credits;   /* AMs that the receiver of this may send at first;
+                           RETIRE: 1: not to be refused */
     uint16_t sport;     /* UDP source port of both directions */
     uint8_t src_rail;   /* the sender's rail */
     uint8_t dst_rail;   /* the receiver's rail */
