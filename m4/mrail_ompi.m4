@@ -43,6 +43,9 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
             [ompi_pkgincludedir=$dir/openmpi])
     done
     OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $ompi_pkgincludedir"
+    # Searched last: stand-ins for headers that no installation has.
+    mrail_ompi_compat=`cd "$srcdir" && pwd`/src/mpi/compat
+    OMPI_CPPFLAGS="$OMPI_CPPFLAGS -idirafter $mrail_ompi_compat"
     AC_MSG_RESULT([$ompi_pkgincludedir])
 
     ompi_save_CPPFLAGS=$CPPFLAGS
