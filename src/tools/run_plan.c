@@ -97,8 +97,7 @@ static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
     if (!paths->components_by_env) {
-        snprintf(path, sizeof(path), COMPONENT_PATH_FORMAT,
-                 paths->components);
+        snprintf(path, sizeof(path), COMPONENT_PATH_FORMAT, paths->components);
         add_mca(plan, COMPONENT_PATH, path);
     }
     /* Shared memory would bypass the rails of emulated nodes: they are all on
