@@ -19,6 +19,10 @@ AC_DEFUN([MRAIL_CHECK_OMPI], [
             [MRAIL_CHECK_OMPI_HEADERS],
             [AC_MSG_WARN([Open MPI not found: install it (Debian: libopenmpi-dev openmpi-bin) or give --with-ompi=DIR; its components are left out])])
     ])
+    AC_DEFINE_UNQUOTED([MRAIL_MPIRUN_FEEDS_PMIX], [${mpirun_feeds_pmix:-0}],
+        [1: mpirun hands the component path that it is told on to PMIx])
+    AC_SUBST([mpirun_feeds_pmix])
+    AM_CONDITIONAL([MPIRUN_FEEDS_PMIX], [test "$mpirun_feeds_pmix" = 1])
     AC_SUBST([OMPI_VERSION])
     AC_SUBST([OMPI_CPPFLAGS])
     AC_SUBST([OMPI_SYSTEM_COMPONENTS])
@@ -43,6 +47,9 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
             [ompi_pkgincludedir=$dir/openmpi])
     done
     OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $ompi_pkgincludedir"
+    # Searched last: stand-ins for headers that no installation has.
+    mrail_ompi_compat=`cd "$srcdir" && pwd`/src/mpi/compat
+    OMPI_CPPFLAGS="$OMPI_CPPFLAGS -idirafter $mrail_ompi_compat"
     AC_MSG_RESULT([$ompi_pkgincludedir])
 
     ompi_save_CPPFLAGS=$CPPFLAGS
@@ -60,7 +67,19 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
     CPPFLAGS=$ompi_save_CPPFLAGS
     AC_DEFINE_UNQUOTED([MRAIL_OMPI_VERSION], ["$OMPI_VERSION"],
         [The Open MPI that the components are built for])
+    MRAIL_CHECK_MPIRUN
     AC_DEFINE_UNQUOTED([MRAIL_OMPI_SYSTEM_COMPONENTS],
         ["$OMPI_SYSTEM_COMPONENTS"],
         [Where Open MPI keeps its own components])
+])
+
+# An mpirun that has options for PMIx (5.0) hands Open MPI's component path on
+# to PMIx, which finds neither folders nor files as it wants them.
+AC_DEFUN([MRAIL_CHECK_MPIRUN], [
+    AC_MSG_CHECKING([whether mpirun feeds PMIx])
+    mpirun_feeds_pmix=0
+    AS_IF([OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+           ${MPIRUN:-false} --pmixmca mca_base_verbose stderr --version \
+           >/dev/null 2>&1 </dev/null], [mpirun_feeds_pmix=1])
+    AC_MSG_RESULT([$mpirun_feeds_pmix])
 ])

@@ -1,5 +1,8 @@
 # src/mpi: Open MPI components.  The only folder that sees Open MPI's private
 # headers.
+EXTRA_DIST += \
+    src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_mutex.h
+
 if HAVE_OMPI
 ompicomponentdir = $(pkglibdir)/openmpi
 ompicomponent_LTLIBRARIES = mca_hook_mrail.la

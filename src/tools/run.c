@@ -260,7 +260,8 @@ int main(int argc, char **argv)
     char mrail[MRAIL_TOOL_PATH_MAX];
     char rank_rail[MRAIL_TOOL_PATH_MAX];
     char components[MRAIL_TOOL_PATH_MAX];
-    mrail_run_paths_t paths = {mrail, rank_rail, components};
+    mrail_run_paths_t paths = {mrail, rank_rail, components,
+                               MRAIL_MPIRUN_FEEDS_PMIX};
     mrail_tool_args_t args = {0};
     run_t run = {0};
 

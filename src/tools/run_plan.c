@@ -41,13 +41,18 @@ static int user_has(const plan_t *plan, const char *name, const char *value)
     return 0;
 }
 
-static void add_mca(plan_t *plan, const char *key, const char *value)
+static int user_has_mca(const plan_t *plan, const char *key)
 {
     char name[128];
 
     snprintf(name, sizeof(name), "OMPI_MCA_%s", key);
-    if (user_has(plan, "mca", key) || user_has(plan, "gmca", key) ||
-        plan->getenv_func(name) != NULL) {
+    return user_has(plan, "mca", key) || user_has(plan, "gmca", key) ||
+           plan->getenv_func(name) != NULL;
+}
+
+static void add_mca(plan_t *plan, const char *key, const char *value)
+{
+    if (user_has_mca(plan, key)) {
         return;
     }
     mrail_tool_args_add(plan->args, "--mca");
@@ -81,15 +86,20 @@ static void plan_common(plan_t *plan)
     add_mca(plan, "opal_common_ucx_devices", "any");
 }
 
+#define COMPONENT_PATH "mca_base_component_path"
+
+/* A folder that does not exist ends Open MPI's search: the user's comes
+ * last. */
+#define COMPONENT_PATH_FORMAT "SYSTEM_DEFAULT:%s:USER_DEFAULT"
+
 static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
 {
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
-    /* A folder that does not exist ends Open MPI's search: the user's comes
-     * last. */
-    snprintf(path, sizeof(path), "SYSTEM_DEFAULT:%s:USER_DEFAULT",
-             paths->components);
-    add_mca(plan, "mca_base_component_path", path);
+    if (!paths->components_by_env) {
+        snprintf(path, sizeof(path), COMPONENT_PATH_FORMAT, paths->components);
+        add_mca(plan, COMPONENT_PATH, path);
+    }
     /* Shared memory would bypass the rails of emulated nodes: they are all on
      * this machine. */
     add_env(plan, "UCX_TLS",
@@ -153,6 +163,13 @@ static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
     const mrail_run_options_t *options = plan->options;
     mrail_tool_args_t *args = plan->args;
 
+    if (paths->components_by_env && options->stock == MRAIL_RUN_STOCK_NO &&
+        !user_has_mca(plan, COMPONENT_PATH)) {
+        mrail_tool_args_add(args, "env");
+        mrail_tool_args_addf(
+            args, "OMPI_MCA_" COMPONENT_PATH "=" COMPONENT_PATH_FORMAT,
+            paths->components);
+    }
     if (options->nodes > 0) {
         mrail_tool_args_add(args, paths->mrail);
         mrail_tool_args_add(args, "soft");

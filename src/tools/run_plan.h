@@ -37,6 +37,9 @@ typedef struct mrail_run_paths {
     const char *mrail;      /* the front door */
     const char *rank_rail;  /* gives each rank its rail */
     const char *components; /* folder of the Open MPI components */
+    int components_by_env;  /* 1: each rank gets their path by "env": mpirun of
+                               Open MPI 5.0 would give one that it is told to
+                               PMIx too, which then complains */
 } mrail_run_paths_t;
 
 /* Options of the user win: what they set (--mca KEY, -x NAME, --bind-to) or

@@ -61,9 +61,15 @@ if HAVE_UCX
 	@echo "    $(bindir)/mrail run -np 4 -- ./app"
 if HAVE_OMPI
 	@echo "or by hand:"
+if MPIRUN_FEEDS_PMIX
+	@echo "    mpirun -x UCX_TLS=mrail,self,sm \\"
+	@echo "        env OMPI_MCA_mca_base_component_path=SYSTEM_DEFAULT:$(ompicomponentdir):USER_DEFAULT \\"
+	@echo "        ./app"
+else
 	@echo "    mpirun --mca mca_base_component_path \\"
 	@echo "        SYSTEM_DEFAULT:$(ompicomponentdir):USER_DEFAULT \\"
 	@echo "        -x UCX_TLS=mrail,self,sm ./app"
+endif
 endif
 	@echo "other programs that use UCX:"
 	@echo "    LD_PRELOAD=$(ucxdir)/libuct_mrail.so.0 \\"

@@ -16,7 +16,9 @@ if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
     launch()
     {
         shift 2
+        # More processes than processors: as 4.1 and as 5.0 want it said.
         OMPI_MCA_rmaps_base_oversubscribe=1 \
+            PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
             "$mrail" soft --session "$session" --rails 4 -- \
             "$mrail" run -np 2 -- "$@"
     }

@@ -88,11 +88,13 @@ static char *fake_getenv(const char *name)
                                                                    : NULL;
 }
 
+static int components_by_env;
+
 /* The words of the command, joined. */
 static char *plan_of(const mrail_run_options_t *options)
 {
-    static const mrail_run_paths_t paths = {"/p/mrail", "/p/rank-rail",
-                                            "/p/components"};
+    const mrail_run_paths_t paths = {"/p/mrail", "/p/rank-rail",
+                                     "/p/components", components_by_env};
     mrail_tool_args_t args = {0};
     char *text = calloc(1, 4096);
 
@@ -165,6 +167,31 @@ static void test_run_on_software_rails(void **state)
                " -- app -np 7");
 }
 
+/* Open MPI 5.0: mpirun must not see the path. */
+static void test_run_path_by_env(void **state)
+{
+    mrail_run_options_t options = {
+        .command = app, .nodes = 2, .rails = 3, .session = "s"};
+    char *text;
+
+    components_by_env = 1;
+    check_plan(&options,
+               " mpirun -np 2" EMULATED UCX " -x UCX_TLS=mrail,self"
+               " env OMPI_MCA_mca_base_component_path="
+               "SYSTEM_DEFAULT:/p/components:USER_DEFAULT"
+               " /p/mrail soft --nodes 2 --rails 3 --session s -- app -np 7");
+    environment = "OMPI_MCA_mca_base_component_path";
+    text = plan_of(&options);
+    assert_null(strstr(text, " env "));
+    free(text);
+    environment = NULL;
+    options.stock = MRAIL_RUN_STOCK_ALL;
+    text = plan_of(&options);
+    assert_null(strstr(text, " env "));
+    free(text);
+    components_by_env = 0;
+}
+
 static void test_run_leaves_the_users_own(void **state)
 {
     const char *user[] = {"--mca",      "pml",       "ob1", "-x",
@@ -224,6 +251,7 @@ int main(void)
         cmocka_unit_test(test_ppm),
         cmocka_unit_test(test_run_on_nics),
         cmocka_unit_test(test_run_on_software_rails),
+        cmocka_unit_test(test_run_path_by_env),
         cmocka_unit_test(test_run_leaves_the_users_own),
         cmocka_unit_test(test_run_leaves_the_environment),
         cmocka_unit_test(test_run_keys_are_whole),

@@ -195,6 +195,9 @@ def run(path):
 
 
 def number(text):
+    """tshark 4.0 writes flags as 1 and 0, 4.4 as True and False."""
+    if text in ('True', 'False'):
+        return int(text == 'True')
     return int(text, 0) if text else None
 
 
