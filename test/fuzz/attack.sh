@@ -16,7 +16,9 @@ if [ "${1-}" != inside ]; then
     fi
     exec unshare -Urn "$0" inside
 fi
-ip link set lo up
+# One packet at a time: the attacker sees, and replays, what is on a wire, and not
+# the runs that the stack cuts later.
+ip link set lo up gso_max_segs 1
 seconds=5
 [ -z "${MRAIL_TEST_FULL-}" ] || seconds=30
 export MRAIL_ATTACK_SECONDS=$seconds

@@ -78,6 +78,11 @@ static void keep(const uint8_t *data, size_t length, mrail_ns_t now_ns)
     if ((data[HEADERS] != OP_UD_SEND) && (next_kept % 4 == 0)) {
         next_kept = (next_kept + 1) % KEPT;
     }
+    /* A busy job would replace all before any is old enough. */
+    if ((kept[next_kept].length != 0) &&
+        (now_ns - kept[next_kept].at_ns < 10 * OLD_NS)) {
+        return;
+    }
     kept[next_kept].at_ns = now_ns;
     kept[next_kept].length = (uint32_t)length;
     memcpy(kept[next_kept].data, data, length);
