@@ -480,6 +480,12 @@ void mrail_am_fail(mrail_peer_t *peer)
 
         mrail_am_forget(tx);
     }
+    while (!mrail_list_empty(&peer->hold)) {
+        mrail_rx_t *rx = mrail_list_head(&peer->hold, mrail_rx_t, list);
+
+        mrail_list_del(&rx->list);
+        mrail_rx_release_free(peer->engine, rx);
+    }
 }
 
 /* ---- receiving ---------------------------------------------------------- */

@@ -433,7 +433,7 @@ static void mrail_stats_lane(FILE *file, const mrail_lane_t *lane,
             "\"device\": \"%s\", \"port\": %u, \"qpn\": %u, "
             "\"sport\": %u, \"state\": \"%s\"}", (count == 0) ? "" : ",",
             (unsigned long long)lane->peer->id, lane->slot,
-            lane->rail->attr.device, lane->rail->attr.port, lane->qp->qp_num,
+            lane->rail->attr.device, lane->rail->attr.port, lane->last_qpn,
             lane->sport, mrail_lane_state_name(lane->state));
 }
 
@@ -448,7 +448,7 @@ static void mrail_stats_lanes(mrail_engine_t *engine, FILE *file)
             for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
                 const mrail_lane_t *lane = peer->lanes[slot];
 
-                if ((lane != NULL) && (lane->qp != NULL)) {
+                if ((lane != NULL) && (lane->last_qpn != 0)) {
                     mrail_stats_lane(file, lane, count++);
                 }
             }

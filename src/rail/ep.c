@@ -10,7 +10,7 @@
  * which it mostly leaves to another transport.  Control lock held. */
 static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
 {
-    unsigned peers = engine->num_peers;
+    unsigned peers = engine->num_peers - engine->num_dead;
 
     if (mrail_peer_find(engine, engine->id) != NULL) {
         --peers;

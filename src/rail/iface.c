@@ -80,6 +80,9 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
 
     if (wc->wr_id & MRAIL_WR_MARKER) {
         lane = engine->lanes[(wc->wr_id >> 8) & 0xffff];
+        if (MRAIL_UNLIKELY(lane == NULL)) {
+            return; /* of a QP that is gone */
+        }
         lane->sq_done = (uint32_t)(wc->wr_id >> 24) + 1;
         seg = NULL;
     } else {

@@ -218,6 +218,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
         }
     }
     __atomic_store_n(&lane->qpn, lane->qp->qp_num, __ATOMIC_RELAXED);
+    lane->last_qpn = lane->qpn;
     ++engine->num_qps;
     engine->sq_entries += depth;
     return 0;
@@ -242,12 +243,17 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
     }
 }
 
-void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
+void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     mrail_lane_destroy_qp(engine, lane);
     mrail_list_del(&lane->ack_list);
     __atomic_store_n(&engine->lanes[lane->index], NULL, __ATOMIC_RELEASE);
     engine->lane_free[engine->num_lane_free++] = lane->index;
+}
+
+void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane)
+{
+    mrail_lane_end(engine, lane);
     lane->peer->lanes[lane->slot] = NULL;
     free(lane);
 }

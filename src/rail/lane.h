@@ -81,6 +81,7 @@ struct mrail_lane {
     mrail_peer_t *peer;
     mrail_rail_t *rail;
     uint16_t index;        /* in the engine's lane table */
+    uint32_t last_qpn;     /* of qp, also when it is gone; for statistics */
     uint16_t slot;         /* among the peer's lanes */
     uint16_t epoch;        /* agreed; the initiator's choice */
     uint16_t remote_index;
@@ -149,6 +150,9 @@ typedef struct mrail_engine mrail_engine_t;
 int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail);
 void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane);
+/* Ends the QP for good and gives its place in the lane table back; the lane
+ * itself stays, for messages and statistics that name it. */
+void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane);
 /* Ends the lane and frees it; nothing of it may be under way.  If it was ever
  * connected: inside the guard. */
 void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane);

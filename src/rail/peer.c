@@ -175,12 +175,49 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     }
 }
 
+/* Its QPs are others' now.  The device has given all back. */
+static void mrail_peer_end_lanes(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (lane != NULL) {
+            if ((lane->state != MRAIL_LANE_IDLE) &&
+                (lane->state != MRAIL_LANE_FAILED)) {
+                mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
+            }
+            mrail_lane_end(engine, lane);
+        }
+    }
+    __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
+    peer->seen_mask = 0;
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* What a device that destroys a QP would take away with it. */
+static int mrail_peer_has_completions(const mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->engine->num_rails; ++i) {
+        if (mrail_rail_fetch(&peer->engine->rails[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int mrail_peer_try_end(mrail_peer_t *peer)
 {
-    mrail_peer_drain_all(peer);
-    if ((peer->dead != 1) || !mrail_peer_drained(peer)) {
+    if (peer->dead != 1) {
         return 0;
     }
+    mrail_peer_drain_all(peer);
+    if (!mrail_peer_drained(peer) || mrail_peer_has_completions(peer)) {
+        return 0;
+    }
+    mrail_peer_end_lanes(peer);
     peer->dead = 2;
     ++peer->engine->num_dead;
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);

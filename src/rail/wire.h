@@ -112,8 +112,8 @@ typedef struct mrail_wire_lane {
     uint8_t dst_rail;   /* the receiver's rail */
     uint32_t qpn;       /* 24 bits */
     uint32_t psn;       /* 24 bits */
-    uint32_t am_seq;    /* CONFIRM: next active message expected */
-    uint64_t marker;    /* CONFIRM: last marker seen on the lane */
+    uint32_t am_seq;    /* reserved: CONFIRM of a failed lane */
+    uint64_t marker;    /* reserved, likewise */
 } mrail_wire_lane_t;
 
 typedef struct mrail_ctl_msg {
