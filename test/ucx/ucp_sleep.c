@@ -211,6 +211,7 @@ static void test_large(port_t *port)
     ucs_status_ptr_t request;
     int good = 1;
 
+    num_sleeps = 0;
     for (unsigned round = 0; round < ROUNDS; ++round) {
         fill(out, round * 2 + (unsigned)is_parent);
         fill(want, round * 2 + (unsigned)!is_parent);
@@ -220,7 +221,7 @@ static void test_large(port_t *port)
         good &= (memcmp(in, want, LARGE) == 0);
     }
     result("4 MB both ways, asleep: data", good, "wrong bytes");
-    result("4 MB both ways: somebody slept", num_sleeps > ROUNDS, "%u sleeps",
+    result("4 MB both ways: somebody slept", num_sleeps != 0, "%u sleeps",
            num_sleeps);
     free(out);
     free(in);
