@@ -21,5 +21,5 @@ test_sched_LDADD = $(RAIL_TEST_LIBS)
 test_rail_ud_SOURCES = test/unit/test_rail_ud.c
 test_rail_ud_LDADD = $(RAIL_TEST_LIBS)
 test_retire_SOURCES = test/unit/test_retire.c
-test_retire_LDADD = libtest-verbs.la $(RAIL_TEST_LIBS)
+test_retire_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 endif

@@ -4,10 +4,7 @@
  * caught at the device.
  */
 #include "config.h"
-#include "rail/ctl.h"
-#include "test/fuzz/fake_verbs.h"
-
-#include "orchestrator/ports.h"
+#include "test/fuzz/fake_engine.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -33,28 +30,8 @@ typedef struct sent {
 
 static mrail_engine_t *engine;
 static mrail_iface_t *ifaces[2];
-static mrail_ns_t now_ns;
 static sent_t sent;
 static void (*in_callback)(void);
-
-/* Instead of service.c and clock.c: no thread, and virtual time. */
-int mrail_service_start(mrail_engine_t *unused)
-{
-    return 0;
-}
-
-void mrail_service_stop(mrail_engine_t *unused)
-{
-}
-
-void mrail_service_wake(mrail_engine_t *unused)
-{
-}
-
-mrail_ns_t mrail_clock_now(void)
-{
-    return now_ns;
-}
 
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                      struct ibv_send_wr **bad)
@@ -98,26 +75,16 @@ static void on_complete(void *arg, void *comp, int status)
 static void progress(void)
 {
     for (unsigned i = 0; i < 4; ++i) {
-        for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
-            while (fake_complete_send(engine->rails[rail].cq, IBV_WC_SUCCESS)) {
-            }
-        }
+        fake_complete_all(engine, IBV_WC_SUCCESS);
         mrail_iface_progress(ifaces[0]);
     }
 }
 
 static void run_control(mrail_ns_t after_ns)
 {
-    now_ns += after_ns;
-    mrail_ctl_run(engine, now_ns);
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mrail_rail_ud_reap(&engine->rails[i]);
-    }
-}
-
-static void quiet_log(mrail_log_level_t level, const char *file, unsigned line,
-                      const char *text)
-{
+    fake_now_ns += after_ns;
+    mrail_ctl_run(engine, fake_now_ns);
+    fake_reap(engine);
 }
 
 static void start(unsigned max_qps)
@@ -126,10 +93,8 @@ static void start(unsigned max_qps)
                                                 .complete = on_complete};
     mrail_config_t config;
 
-    mrail_log_set(quiet_log, MRAIL_LOG_ERROR);
-    fake_ports_good();
+    fake_engine_quiet();
     memset(&sent, 0, sizeof(sent));
-    now_ns = MRAIL_NS_PER_SEC;
     assert_int_equal(mrail_config_from_env(&config), 0);
     config.max_qps = max_qps;
     config.lanes_per_rail = 2;
@@ -167,51 +132,26 @@ static mrail_peer_t *peer_of(unsigned who)
 static void say(unsigned who, mrail_ctl_msg_t *msg)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
-    int length;
+    size_t length = fake_encode(engine, msg, PEER + who, COOKIE + who, buf);
 
-    msg->src_id = PEER + who;
-    msg->src_cookie = COOKIE + who;
-    msg->dst_cookie = engine->cookie;
-    length = mrail_ctl_encode(msg, buf, sizeof(buf));
-    assert_true(length > 0);
-    mrail_ctl_receive(engine, &engine->rails[0], buf, (size_t)length);
+    mrail_ctl_receive(engine, &engine->rails[0], buf, length);
     run_control(0);
 }
 
 static void say_hello(unsigned who)
 {
-    mrail_ctl_msg_t msg = {.type = MRAIL_CTL_HELLO, .hello = {.num_rails = 2}};
+    mrail_ctl_msg_t msg;
 
-    for (unsigned i = 0; i < 2; ++i) {
-        mrail_wire_rail_t *rail = &msg.hello.rails[i];
-
-        rail->gid[10] = rail->gid[11] = 0xff;
-        rail->gid[12] = 10;
-        rail->gid[14] = (uint8_t)i;
-        rail->gid[15] = 2;
-        rail->subnet = engine->rails[i].attr.subnet;
-        rail->flush_addr = 0x1000;
-        rail->ud_qpn = 0x99;
-        rail->rate_mbps = 1000;
-        rail->mtu = IBV_MTU_1024;
-    }
+    fake_hello(&msg, 2);
     say(who, &msg);
 }
 
 static void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot,
                      uint32_t seq, uint16_t epoch)
 {
-    mrail_ctl_msg_t msg = {.type = type,
-                           .seq = seq,
-                           .lane = {.slot = (uint16_t)slot,
-                                    .index = (uint16_t)slot,
-                                    .epoch = epoch,
-                                    .credits = 8,
-                                    .sport = MRAIL_PORTS_FIRST,
-                                    .src_rail = (uint8_t)(slot % 2),
-                                    .dst_rail = (uint8_t)(slot % 2),
-                                    .qpn = 0x300 + slot}};
+    mrail_ctl_msg_t msg;
 
+    fake_lane_msg(&msg, type, slot, seq, epoch);
     say(who, &msg);
 }
 
@@ -466,7 +406,7 @@ static void test_used_is_not_idle(void **state)
         peer->lanes[slot]->scanned = 5;
         peer->lanes[slot]->used = (slot == 1) ? 5 : 6;
     }
-    now_ns += MRAIL_NS_PER_SEC;
+    fake_now_ns += MRAIL_NS_PER_SEC;
     mrail_retire_make_room(engine, 0);
     assert_int_equal(peer->retire_mask, 1u << 1);
 }
