@@ -230,6 +230,9 @@ void mrail_ctl_budget(mrail_engine_t *engine);
 /* The service thread shall look at the peer when it next wakes up.  Control
  * lock held. */
 void mrail_ctl_work(mrail_peer_t *peer);
+/* Asks the peer's service thread for a sign of life; none is a failure.
+ * Control lock held. */
+void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 /* info.c */

@@ -456,6 +456,77 @@ static void test_gone_gives_room(void **state)
     }
 }
 
+/* Time passes; who has been asked for a sign of life gives one, or not. */
+static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
+{
+    mrail_ns_t end_ns = fake_now_ns + how_long;
+
+    while (fake_now_ns < end_ns) {
+        unsigned seen = sent.num_msgs;
+
+        run_control(20 * MRAIL_NS_PER_MS);
+        progress();
+        for (; lives && (seen < sent.num_msgs); ++seen) {
+            if (sent.msgs[seen].type == MRAIL_CTL_PROBE) {
+                say(who, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                            .seq = sent.msgs[seen].seq});
+            }
+        }
+    }
+}
+
+static unsigned count_sent(mrail_ctl_type_t type)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        count += (sent.msgs[i].type == type);
+    }
+    return count;
+}
+
+/* A peer that died without a word is not asked for a lane for ever, and its QPs
+ * are others' then. */
+static void test_silent_peer(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    (void)let_go(0);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(engine->num_qps, 0);
+    sent.num_msgs = 0;
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
+    assert_int_equal(sent.num_msgs, 0);
+}
+
+/* One that computes for minutes lives, keeps what it may use, and is not asked
+ * twice a second all the time. */
+static void test_slow_peer(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 1);
+    sent.num_msgs = 0;
+    wait_for_peer(0, 300 * MRAIL_NS_PER_SEC, 1);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_ptr_equal(peer_of(0)->lanes[1], lane);
+    assert_int_equal(lane->state, MRAIL_LANE_RETIRING);
+    assert_non_null(lane->qp);
+    assert_in_range(count_sent(MRAIL_CTL_RETIRE), 30, 100);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0); /* nothing is asked now */
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -470,6 +541,8 @@ int main(int argc, char **argv)
         TEST(test_inbox_keeps_lane),
         TEST(test_batch_keeps_lane),
         TEST(test_callback_keeps_lane),
+        TEST(test_silent_peer),
+        TEST(test_slow_peer),
     };
 
     if (argc > 1) {
