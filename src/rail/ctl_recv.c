@@ -135,11 +135,10 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         }
         break;
     case MRAIL_LANE_RETIRING:
-        /* Who wants a new one has buried the old one.  The data path here may
-         * be long in doing the same. */
-        if (!lane->bury && (lane->epoch != wire->epoch)) {
-            mrail_ctl_bury(lane);
-        }
+        /* The peer has buried the lane; or this is a late request of an earlier
+         * life, and it uses the lane: its answer to RETIRE tells. */
+        lane->deadline_ns = 0;
+        mrail_ctl_work(peer);
         mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
                               MRAIL_REASON_QP_BUDGET);
         break;

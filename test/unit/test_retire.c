@@ -527,6 +527,52 @@ static void test_slow_peer(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
+/* A late request of an earlier life of the lane: the peer uses this one. */
+static void test_earlier_life(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2); /* slot 1: request 11, epoch 5 */
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), 5);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 30, 6);
+    progress();
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5); /* late */
+    progress();
+    assert_ptr_equal(peer_of(0)->lanes[1], lane);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+}
+
+/* Who really has buried the lane says so at once, and gets a new one. */
+static void test_next_life(void **state)
+{
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    seq = let_go(0);
+    sent.num_msgs = 0;
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    assert_non_null(last(MRAIL_CTL_RETIRE)); /* asked again, not later */
+    assert_int_equal(last(MRAIL_CTL_RETIRE)->seq, seq);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 31, 7);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 31, 7);
+    progress();
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -543,6 +589,8 @@ int main(int argc, char **argv)
         TEST(test_callback_keeps_lane),
         TEST(test_silent_peer),
         TEST(test_slow_peer),
+        TEST(test_earlier_life),
+        TEST(test_next_life),
     };
 
     if (argc > 1) {
