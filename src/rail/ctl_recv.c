@@ -76,11 +76,70 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
+/* There is no budget for the lane; a first one is told to wait, if there can be
+ * room for it. */
+static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
+
+    if (msg->lane.slot == 0) {
+        if (mrail_retire_make_room(engine, 1)) {
+            reason = MRAIL_REASON_WAIT;
+        } else {
+            mrail_ctl_budget(engine);
+        }
+    }
+    mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+}
+
+/* A request for a lane that has none of ours under way. */
+static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
+                                   const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
+
+    if (reason != MRAIL_REASON_NONE) {
+        mrail_ctl_send_refuse(lane->peer, lane->slot, msg->seq, reason);
+    }
+    mrail_ctl_work(lane->peer);
+}
+
+/* ... for one that is there: repeated, or a new one in its place. */
+static void mrail_ctl_repeat_request(mrail_engine_t *engine,
+                                     mrail_lane_t *lane,
+                                     const mrail_ctl_msg_t *msg)
+{
+    if (lane->request == msg->seq) {
+        mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
+    } else if ((lane->state == MRAIL_LANE_ACCEPTING) && (lane->slot != 0) &&
+               mrail_seq32_before(lane->request, msg->seq)) {
+        /* We took a late repetition of a request that was refused. */
+        mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
+        mrail_ctl_bury(lane);
+        mrail_ctl_send_refuse(lane->peer, lane->slot, msg->seq,
+                              MRAIL_REASON_QP_BUDGET);
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+/* ... for one that is about to go.  The peer has buried the lane; or this is a
+ * late request of an earlier life, and it uses the lane: its answer to RETIRE
+ * tells. */
+static void mrail_ctl_early_request(mrail_lane_t *lane,
+                                    const mrail_ctl_msg_t *msg)
+{
+    lane->deadline_ns = 0;
+    mrail_ctl_work(lane->peer);
+    mrail_ctl_send_refuse(lane->peer, lane->slot, msg->seq,
+                          MRAIL_REASON_QP_BUDGET);
+}
+
 static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
                                   const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
-    mrail_ctl_reason_t reason;
     mrail_lane_t *lane;
 
     if ((wire->dst_rail >= engine->num_rails) ||
@@ -95,54 +154,20 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     lane = mrail_ctl_get_lane(peer, wire->slot);
     if (lane == NULL) {
-        if (wire->slot == 0) {
-            if (mrail_retire_make_room(engine, 1)) {
-                mrail_ctl_send_refuse(peer, 0, msg->seq, MRAIL_REASON_WAIT);
-                return;
-            }
-            mrail_ctl_budget(engine);
+        mrail_ctl_refuse_lane(engine, peer, msg);
+    } else if (lane->state == MRAIL_LANE_IDLE) {
+        mrail_ctl_take_request(engine, lane, msg);
+    } else if (lane->state == MRAIL_LANE_CONNECTING) {
+        /* Of two requests that cross, the one of the lower id holds, and the
+         * other side answers it. */
+        if (engine->id >= peer->id) {
+            mrail_ctl_take_request(engine, lane, msg);
         }
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_QP_BUDGET);
-        return;
-    }
-    switch (lane->state) {
-    case MRAIL_LANE_CONNECTING:
-        if (engine->id < peer->id) {
-            break; /* our own request holds; the peer will answer it */
-        }
-        /* fall through */
-    case MRAIL_LANE_IDLE:
-        reason = mrail_ctl_accept(engine, lane, msg);
-        if (reason != MRAIL_REASON_NONE) {
-            mrail_ctl_send_refuse(peer, wire->slot, msg->seq, reason);
-        }
-        mrail_ctl_work(peer);
-        break;
-    case MRAIL_LANE_ACCEPTING:
-    case MRAIL_LANE_UP:
-        if ((lane->state == MRAIL_LANE_ACCEPTING) && (wire->slot != 0) &&
-            mrail_seq32_before(lane->request, msg->seq)) {
-            /* We took a late repetition of a request that was refused. */
-            mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
-            mrail_ctl_bury(lane);
-            mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                                  MRAIL_REASON_QP_BUDGET);
-        } else if (lane->request == msg->seq) {
-            mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
-        } else {
-            ++engine->counters.ctl_unexpected;
-        }
-        break;
-    case MRAIL_LANE_RETIRING:
-        /* The peer has buried the lane; or this is a late request of an earlier
-         * life, and it uses the lane: its answer to RETIRE tells. */
-        lane->deadline_ns = 0;
-        mrail_ctl_work(peer);
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_QP_BUDGET);
-        break;
-    default:
+    } else if (lane->state == MRAIL_LANE_RETIRING) {
+        mrail_ctl_early_request(lane, msg);
+    } else if (lane->state != MRAIL_LANE_FAILED) {
+        mrail_ctl_repeat_request(engine, lane, msg);
+    } else {
         ++engine->counters.ctl_unexpected;
     }
 }
