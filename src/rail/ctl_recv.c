@@ -76,6 +76,35 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
+/* What was once refused stays refused, and a lane that has ended does not begin
+ * anew, when the request comes again, late: the peer would know nothing of it. */
+static int mrail_ctl_is_settled(const mrail_peer_t *peer,
+                                const mrail_ctl_msg_t *msg)
+{
+    unsigned slot = msg->lane.slot;
+
+    return ((peer->settled_mask >> slot) & 1) &&
+           !mrail_seq32_before(peer->settled[slot], msg->seq);
+}
+
+static void mrail_ctl_settle(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+{
+    if (!mrail_ctl_is_settled(peer, msg)) {
+        peer->settled_mask |= 1ull << msg->lane.slot;
+        peer->settled[msg->lane.slot] = msg->seq;
+    }
+}
+
+static void mrail_ctl_refuse_request(mrail_peer_t *peer,
+                                     const mrail_ctl_msg_t *msg,
+                                     mrail_ctl_reason_t reason)
+{
+    if (reason != MRAIL_REASON_WAIT) {
+        mrail_ctl_settle(peer, msg);
+    }
+    mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+}
+
 /* There is no budget for the lane; a first one is told to wait, if there can be
  * room for it. */
 static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -90,7 +119,7 @@ static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
             mrail_ctl_budget(engine);
         }
     }
-    mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+    mrail_ctl_refuse_request(peer, msg, reason);
 }
 
 /* A request for a lane that has none of ours under way. */
@@ -100,9 +129,22 @@ static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
 
     if (reason != MRAIL_REASON_NONE) {
-        mrail_ctl_send_refuse(lane->peer, lane->slot, msg->seq, reason);
+        mrail_ctl_refuse_request(lane->peer, msg, reason);
     }
+    mrail_ctl_settle(lane->peer, msg);
     mrail_ctl_work(lane->peer);
+}
+
+static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = mrail_ctl_get_lane(peer, msg->lane.slot);
+
+    if (lane == NULL) {
+        mrail_ctl_refuse_lane(engine, peer, msg);
+    } else {
+        mrail_ctl_take_request(engine, lane, msg);
+    }
 }
 
 /* ... for one that is there: repeated, or a new one in its place. */
@@ -114,11 +156,10 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine,
         mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) && (lane->slot != 0) &&
                mrail_seq32_before(lane->request, msg->seq)) {
-        /* We took a late repetition of a request that was refused. */
+        /* We took a request that the peer had given up. */
         mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
         mrail_ctl_bury(lane);
-        mrail_ctl_send_refuse(lane->peer, lane->slot, msg->seq,
-                              MRAIL_REASON_QP_BUDGET);
+        mrail_ctl_refuse_request(lane->peer, msg, MRAIL_REASON_QP_BUDGET);
     } else {
         ++engine->counters.ctl_unexpected;
     }
@@ -132,8 +173,19 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
 {
     lane->deadline_ns = 0;
     mrail_ctl_work(lane->peer);
-    mrail_ctl_send_refuse(lane->peer, lane->slot, msg->seq,
-                          MRAIL_REASON_QP_BUDGET);
+    mrail_ctl_refuse_request(lane->peer, msg, MRAIL_REASON_QP_BUDGET);
+}
+
+/* Who asks for a further lane has the first one up, though its LANE_READY may
+ * be lost.  What goes over the first lane only is not to take another, for want
+ * of it. */
+static void mrail_ctl_first_lane_up(mrail_peer_t *peer)
+{
+    mrail_lane_t *first = peer->lanes[0];
+
+    if ((first != NULL) && (first->state == MRAIL_LANE_ACCEPTING)) {
+        mrail_ctl_lane_up(first, "the peer asks for others");
+    }
 }
 
 static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -152,23 +204,25 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
         return;
     }
-    lane = mrail_ctl_get_lane(peer, wire->slot);
-    if (lane == NULL) {
-        mrail_ctl_refuse_lane(engine, peer, msg);
-    } else if (lane->state == MRAIL_LANE_IDLE) {
-        mrail_ctl_take_request(engine, lane, msg);
-    } else if (lane->state == MRAIL_LANE_CONNECTING) {
+    if (wire->slot != 0) {
+        mrail_ctl_first_lane_up(peer);
+    }
+    lane = peer->lanes[wire->slot];
+    if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
+                           (lane->state == MRAIL_LANE_UP))) {
+        mrail_ctl_repeat_request(engine, lane, msg);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
+        mrail_ctl_early_request(lane, msg);
+    } else if (mrail_ctl_is_settled(peer, msg)) {
+        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
+    } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
+        mrail_ctl_new_request(engine, peer, msg);
+    } else if (lane->state != MRAIL_LANE_CONNECTING) {
+        ++engine->counters.ctl_unexpected;
+    } else if (engine->id >= peer->id) {
         /* Of two requests that cross, the one of the lower id holds, and the
          * other side answers it. */
-        if (engine->id >= peer->id) {
-            mrail_ctl_take_request(engine, lane, msg);
-        }
-    } else if (lane->state == MRAIL_LANE_RETIRING) {
-        mrail_ctl_early_request(lane, msg);
-    } else if (lane->state != MRAIL_LANE_FAILED) {
-        mrail_ctl_repeat_request(engine, lane, msg);
-    } else {
-        ++engine->counters.ctl_unexpected;
+        mrail_ctl_take_request(engine, lane, msg);
     }
 }
 
@@ -203,7 +257,7 @@ static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
     if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
-        (lane->epoch == msg->lane.epoch)) {
+        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
         mrail_ctl_lane_up(lane, "ready");
         mrail_ctl_work(peer);
     }
