@@ -282,8 +282,8 @@ static int mrail_engine_init(mrail_engine_t *engine,
     return ret;
 }
 
-static int mrail_engine_create(const mrail_config_t *config,
-                               mrail_engine_t **engine_p)
+int mrail_engine_create(const mrail_config_t *config,
+                        mrail_engine_t **engine_p)
 {
     mrail_engine_t *engine;
     int ret;
@@ -338,14 +338,19 @@ int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p)
     return ret;
 }
 
+void mrail_engine_destroy(mrail_engine_t *engine)
+{
+    mrail_service_stop(engine);
+    mrail_engine_write_stats(engine);
+    mrail_engine_free(engine);
+}
+
 void mrail_engine_close(mrail_engine_t *engine)
 {
     pthread_mutex_lock(&engine_lock);
     if (--engine->references == 0) {
         engine_instance = NULL;
-        mrail_service_stop(engine);
-        mrail_engine_write_stats(engine);
-        mrail_engine_free(engine);
+        mrail_engine_destroy(engine);
     }
     pthread_mutex_unlock(&engine_lock);
 }

@@ -147,6 +147,11 @@ struct mrail_engine {
     int stop;             /* atomic */
 };
 
+/* An engine of one's own; mrail_engine_open() shares one. */
+int mrail_engine_create(const mrail_config_t *config,
+                        mrail_engine_t **engine_p);
+void mrail_engine_destroy(mrail_engine_t *engine);
+
 /* Prepares a new receive buffer, that the header follows, and gives it to its
  * rail's SRQ: 0 or -errno. */
 int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
