@@ -169,6 +169,9 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
     memset(r, 0, offsetof(request_t, data));
     r->qp = qp;
     r->at_ns = fake_now_ns + below(2000000);
+    if (below(50) == 0) { /* the device had to repeat it */
+        r->at_ns += (mrail_ns_t)below(70) * MRAIL_NS_PER_MS;
+    }
     for (unsigned i = 0; i + 1 < w.num_requests; ++i) {
         if (w.requests[i].qp == qp) {
             r->at_ns = MRAIL_MAX(r->at_ns, w.requests[i].at_ns);

@@ -66,6 +66,29 @@ static void test_batch_keeps_lane(void **state)
     }
 }
 
+/* A lane that comes back, and is asked for again before the data path has looked:
+ * it is in use, so it stays, and the data path has it. */
+static void test_restored_and_asked(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    pthread_mutex_lock(&engine->ctl_lock);
+    lane->retire_own = 1;
+    mrail_retire_ask(lane);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    lane->ack_due = 1; /* in use */
+    lane->ack_due_seq = peer_of(0)->rx_next + 1;
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(lane->out, 0);
+}
+
 static int lane_is_there;
 
 /* No assertion here: it would leave with the guard taken. */
@@ -261,6 +284,7 @@ int main(int argc, char **argv)
         TEST(test_agreed),
         TEST(test_used_is_not_idle),
         TEST(test_restored_tells_credits),
+        TEST(test_restored_and_asked),
         TEST(test_self),
         TEST(test_gone_gives_room),
         TEST(test_inbox_keeps_lane),
