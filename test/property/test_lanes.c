@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEEDS 300
+#define SEEDS 1000
 #define SEEDS_FULL 5000
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
