@@ -10,5 +10,6 @@ endif
 # Two engines in virtual time.
 check_PROGRAMS += test_lanes
 TESTS += test_lanes
-test_lanes_SOURCES = test/property/test_lanes.c
+test_lanes_SOURCES = test/property/test_lanes.c test/sim/engine_pair.c \
+    test/sim/engine_pair.h
 test_lanes_LDADD = libtest-engine.la

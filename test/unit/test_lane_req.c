@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A request that was refused is repeated, late, and then there is room: the peer
- * knows nothing of it any more, and gets the lane when it asks anew. */
+/* A request that was refused is repeated, late, and then there is room: the
+ * peer knows nothing of it any more, and gets the lane when it asks anew. */
 static void test_late_repeat(void **state)
 {
     start(4);
@@ -146,12 +146,9 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_late_repeat),
-        TEST(test_given_up),
-        TEST(test_second_life),
-        TEST(test_first_is_up),
-        TEST(test_lane_not_wanted),
-        TEST(test_earlier_life),
+        TEST(test_late_repeat),     TEST(test_given_up),
+        TEST(test_second_life),     TEST(test_first_is_up),
+        TEST(test_lane_not_wanted), TEST(test_earlier_life),
         TEST(test_next_life),
     };
 

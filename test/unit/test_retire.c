@@ -66,8 +66,8 @@ static void test_batch_keeps_lane(void **state)
     }
 }
 
-/* A lane that comes back, and is asked for again before the data path has looked:
- * it is in use, so it stays, and the data path has it. */
+/* A lane that comes back, and is asked for again before the data path has
+ * looked: it is in use, so it stays, and the data path has it. */
 static void test_restored_and_asked(void **state)
 {
     mrail_lane_t *lane;
