@@ -198,6 +198,16 @@ static int mrail_ctl_connect_self(mrail_peer_t *peer)
     return 0;
 }
 
+/* Lives of lanes are told apart by it, when messages are late: a chosen one comes
+ * again after 32768 requests, and is never one of the peer's choice. */
+static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    ++engine->epoch;
+    return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+}
+
 /* Opens the QP of a lane and asks the peer for its own.  0 or -errno. */
 static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
@@ -235,7 +245,7 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         engine->config.uplinks, rail->attr.nic_index,
         engine->config.lanes_per_rail,
         slot / peer->num_pairs + peer->rotation);
-    lane->epoch = (uint16_t)mrail_rng_next(&engine->rng);
+    lane->epoch = mrail_ctl_next_epoch(peer);
     lane->remote_rail = pair->remote;
     lane->request = ++engine->ctl_seq;
     lane->tries = 0;

@@ -262,6 +262,7 @@ static int mrail_engine_init(mrail_engine_t *engine,
     engine->id = random[0];
     engine->cookie = random[1];
     mrail_rng_init(&engine->rng, random[2]);
+    engine->epoch = (uint16_t)mrail_rng_next(&engine->rng);
     /* Processes with one peer each must not all take the first rail. */
     engine->next_base = mrail_rng_below(&engine->rng, MRAIL_MAX_RAILS * 3);
     engine->rx_stride = MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM +

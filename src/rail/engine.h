@@ -139,6 +139,7 @@ struct mrail_engine {
     size_t sq_entries;    /* of all QPs */
     unsigned grown;       /* receive buffers beyond the first windows */
     uint32_t ctl_seq;
+    uint16_t epoch;       /* of the last lane that was asked for, halved */
     unsigned next_base;   /* rotates the rail of first lanes */
     int budget_warned;
     pthread_t thread;

@@ -251,6 +251,7 @@ static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
     side->engine->cookie = 0xc00c1e00 + i;
     side->engine->next_base = below(4);
     side->engine->ctl_seq = below(3) * 100; /* they look much alike */
+    side->engine->epoch = (uint16_t)below(65536);
     mrail_rng_init(&side->engine->rng, w.seed * 2 + i);
     CHECK(mrail_iface_create(side->engine, &params, &side->iface) == 0,
           "iface");

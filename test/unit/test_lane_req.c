@@ -142,6 +142,32 @@ static void test_next_life(void **state)
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
 
+/* Epochs tell the lives of a lane apart, so they do not repeat soon. */
+static void test_epochs(void **state)
+{
+    static uint8_t seen[65536];
+    mrail_peer_t *peer;
+
+    memset(seen, 0, sizeof(seen));
+    start(64);
+    connect_lanes(0, 1);
+    peer = peer_of(0);
+    for (unsigned i = 0; i < 2000; ++i) {
+        const mrail_ctl_msg_t *req;
+
+        run_control(500 * MRAIL_NS_PER_MS); /* there may be room again */
+        sent.num_msgs = 0;
+        peer->want_slots = 2;
+        mrail_ctl_work(peer);
+        run_control(0);
+        req = last(MRAIL_CTL_LANE_REQ);
+        assert_non_null(req);
+        assert_int_equal(seen[req->lane.epoch], 0);
+        seen[req->lane.epoch] = 1;
+        refuse(0, 1, req->seq, MRAIL_REASON_QP_BUDGET);
+    }
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -149,7 +175,7 @@ int main(int argc, char **argv)
         TEST(test_late_repeat),     TEST(test_given_up),
         TEST(test_second_life),     TEST(test_first_is_up),
         TEST(test_lane_not_wanted), TEST(test_earlier_life),
-        TEST(test_next_life),
+        TEST(test_next_life),       TEST(test_epochs),
     };
 
     if (argc > 1) {
