@@ -86,6 +86,7 @@ void world_start(const uint8_t *data, size_t size)
     fake_fail_in = 0;
     mrail_rng_init(&world.engine->rng, 1);
     world.engine->ctl_seq = 0;
+    world.engine->epoch = 0;
     world.engine->next_base = 0;
     memset(&world.engine->counters, 0, sizeof(world.engine->counters));
 }
