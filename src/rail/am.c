@@ -63,7 +63,10 @@ static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
 
 void mrail_am_restored(mrail_lane_t *lane)
 {
-    mrail_am_owe(lane->peer->engine, lane);
+    /* One without credits has none to tell of, and its peer no buffer. */
+    if (lane->am_lane) {
+        mrail_am_owe(lane->peer->engine, lane);
+    }
 }
 
 static int mrail_am_has_news(const mrail_lane_t *lane)

@@ -21,6 +21,7 @@
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room" */
 #define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
 #define MRAIL_CTL_TRIES 60  /* about 30 s */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
 #define MRAIL_PROBE_TRIES 10 /* about 3 s */
 
 static mrail_ns_t mrail_ctl_rto(unsigned tries)
@@ -197,6 +198,16 @@ static int mrail_ctl_connect_self(mrail_peer_t *peer)
     return 0;
 }
 
+/* Lives of lanes are told apart by it, when messages are late: a chosen one comes
+ * again after 32768 requests, and is never one of the peer's choice. */
+static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    ++engine->epoch;
+    return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+}
+
 /* Opens the QP of a lane and asks the peer for its own.  0 or -errno. */
 static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
@@ -234,7 +245,7 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         engine->config.uplinks, rail->attr.nic_index,
         engine->config.lanes_per_rail,
         slot / peer->num_pairs + peer->rotation);
-    lane->epoch = (uint16_t)mrail_rng_next(&engine->rng);
+    lane->epoch = mrail_ctl_next_epoch(peer);
     lane->remote_rail = pair->remote;
     lane->request = ++engine->ctl_seq;
     lane->tries = 0;
@@ -287,8 +298,9 @@ void mrail_ctl_bury(mrail_lane_t *lane)
     mrail_retire_ask(lane);
 }
 
-/* The lane is drained here.  The peer may be computing: it is asked for as long
- * as it takes. */
+/* The lane is drained here.  The peer may be computing, and is asked for as long
+ * as it lives: its service thread says so.  If that is silent, too, the peer has
+ * failed, which gives the QP back. */
 static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->bury) {
@@ -303,7 +315,12 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (now_ns >= lane->deadline_ns) {
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
         mrail_ctl_send_lane(lane, MRAIL_CTL_RETIRE);
-        lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+        if (lane->tries++ < MRAIL_CTL_TRIES) {
+            lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries - 1);
+        } else {
+            mrail_ctl_probe(lane->peer);
+            lane->deadline_ns = now_ns + MRAIL_CTL_SLOW;
+        }
     }
     return lane->deadline_ns;
 }
@@ -407,6 +424,16 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_ctl_send_hello(peer);
     peer->deadline_ns = now_ns + mrail_ctl_rto(peer->tries++);
     return peer->deadline_ns;
+}
+
+void mrail_ctl_probe(mrail_peer_t *peer)
+{
+    if (peer->probe_tries == 0) {
+        peer->probe_tries = 1;
+        peer->probe_request = ++peer->engine->ctl_seq;
+        peer->probe_ns = 0;
+        mrail_ctl_work(peer);
+    }
 }
 
 static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)

@@ -76,11 +76,122 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
+/* What was once refused stays refused, and a lane that has ended does not begin
+ * anew, when the request comes again, late: the peer would know nothing of it. */
+static int mrail_ctl_is_settled(const mrail_peer_t *peer,
+                                const mrail_ctl_msg_t *msg)
+{
+    unsigned slot = msg->lane.slot;
+
+    return ((peer->settled_mask >> slot) & 1) &&
+           !mrail_seq32_before(peer->settled[slot], msg->seq);
+}
+
+static void mrail_ctl_settle(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+{
+    if (!mrail_ctl_is_settled(peer, msg)) {
+        peer->settled_mask |= 1ull << msg->lane.slot;
+        peer->settled[msg->lane.slot] = msg->seq;
+    }
+}
+
+static void mrail_ctl_refuse_request(mrail_peer_t *peer,
+                                     const mrail_ctl_msg_t *msg,
+                                     mrail_ctl_reason_t reason)
+{
+    if (reason != MRAIL_REASON_WAIT) {
+        mrail_ctl_settle(peer, msg);
+    }
+    mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+}
+
+/* There is no budget for the lane; a first one is told to wait, if there can be
+ * room for it. */
+static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
+
+    if (msg->lane.slot == 0) {
+        if (mrail_retire_make_room(engine, 1)) {
+            reason = MRAIL_REASON_WAIT;
+        } else {
+            mrail_ctl_budget(engine);
+        }
+    }
+    mrail_ctl_refuse_request(peer, msg, reason);
+}
+
+/* A request for a lane that has none of ours under way. */
+static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
+                                   const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
+
+    if (reason != MRAIL_REASON_NONE) {
+        mrail_ctl_refuse_request(lane->peer, msg, reason);
+    }
+    mrail_ctl_settle(lane->peer, msg);
+    mrail_ctl_work(lane->peer);
+}
+
+static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = mrail_ctl_get_lane(peer, msg->lane.slot);
+
+    if (lane == NULL) {
+        mrail_ctl_refuse_lane(engine, peer, msg);
+    } else {
+        mrail_ctl_take_request(engine, lane, msg);
+    }
+}
+
+/* ... for one that is there: repeated, or a new one in its place. */
+static void mrail_ctl_repeat_request(mrail_engine_t *engine,
+                                     mrail_lane_t *lane,
+                                     const mrail_ctl_msg_t *msg)
+{
+    if (lane->request == msg->seq) {
+        mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
+    } else if ((lane->state == MRAIL_LANE_ACCEPTING) && (lane->slot != 0) &&
+               mrail_seq32_before(lane->request, msg->seq)) {
+        /* We took a request that the peer had given up. */
+        mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
+        mrail_ctl_bury(lane);
+        mrail_ctl_refuse_request(lane->peer, msg, MRAIL_REASON_QP_BUDGET);
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+/* ... for one that is about to go.  The peer has buried the lane; or this is a
+ * late request of an earlier life, and it uses the lane: its answer to RETIRE
+ * tells. */
+static void mrail_ctl_early_request(mrail_lane_t *lane,
+                                    const mrail_ctl_msg_t *msg)
+{
+    lane->deadline_ns = 0;
+    mrail_ctl_work(lane->peer);
+    mrail_ctl_refuse_request(lane->peer, msg, MRAIL_REASON_QP_BUDGET);
+}
+
+/* Who asks for a further lane has the first one up, though its LANE_READY may
+ * be lost.  What goes over the first lane only is not to take another, for want
+ * of it. */
+static void mrail_ctl_first_lane_up(mrail_peer_t *peer)
+{
+    mrail_lane_t *first = peer->lanes[0];
+
+    if ((first != NULL) && (first->state == MRAIL_LANE_ACCEPTING)) {
+        mrail_ctl_lane_up(first, "the peer asks for others");
+    }
+}
+
 static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
                                   const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
-    mrail_ctl_reason_t reason;
     mrail_lane_t *lane;
 
     if ((wire->dst_rail >= engine->num_rails) ||
@@ -93,58 +204,25 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
         return;
     }
-    lane = mrail_ctl_get_lane(peer, wire->slot);
-    if (lane == NULL) {
-        if (wire->slot == 0) {
-            if (mrail_retire_make_room(engine, 1)) {
-                mrail_ctl_send_refuse(peer, 0, msg->seq, MRAIL_REASON_WAIT);
-                return;
-            }
-            mrail_ctl_budget(engine);
-        }
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_QP_BUDGET);
-        return;
+    if (wire->slot != 0) {
+        mrail_ctl_first_lane_up(peer);
     }
-    switch (lane->state) {
-    case MRAIL_LANE_CONNECTING:
-        if (engine->id < peer->id) {
-            break; /* our own request holds; the peer will answer it */
-        }
-        /* fall through */
-    case MRAIL_LANE_IDLE:
-        reason = mrail_ctl_accept(engine, lane, msg);
-        if (reason != MRAIL_REASON_NONE) {
-            mrail_ctl_send_refuse(peer, wire->slot, msg->seq, reason);
-        }
-        mrail_ctl_work(peer);
-        break;
-    case MRAIL_LANE_ACCEPTING:
-    case MRAIL_LANE_UP:
-        if ((lane->state == MRAIL_LANE_ACCEPTING) && (wire->slot != 0) &&
-            mrail_seq32_before(lane->request, msg->seq)) {
-            /* We took a late repetition of a request that was refused. */
-            mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
-            mrail_ctl_bury(lane);
-            mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                                  MRAIL_REASON_QP_BUDGET);
-        } else if (lane->request == msg->seq) {
-            mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
-        } else {
-            ++engine->counters.ctl_unexpected;
-        }
-        break;
-    case MRAIL_LANE_RETIRING:
-        /* Who wants a new one has buried the old one.  The data path here may
-         * be long in doing the same. */
-        if (!lane->bury && (lane->epoch != wire->epoch)) {
-            mrail_ctl_bury(lane);
-        }
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_QP_BUDGET);
-        break;
-    default:
+    lane = peer->lanes[wire->slot];
+    if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
+                           (lane->state == MRAIL_LANE_UP))) {
+        mrail_ctl_repeat_request(engine, lane, msg);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
+        mrail_ctl_early_request(lane, msg);
+    } else if (mrail_ctl_is_settled(peer, msg)) {
+        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
+    } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
+        mrail_ctl_new_request(engine, peer, msg);
+    } else if (lane->state != MRAIL_LANE_CONNECTING) {
         ++engine->counters.ctl_unexpected;
+    } else if (engine->id >= peer->id) {
+        /* Of two requests that cross, the one of the lower id holds, and the
+         * other side answers it. */
+        mrail_ctl_take_request(engine, lane, msg);
     }
 }
 
@@ -179,7 +257,7 @@ static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
     if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
-        (lane->epoch == msg->lane.epoch)) {
+        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
         mrail_ctl_lane_up(lane, "ready");
         mrail_ctl_work(peer);
     }

@@ -139,6 +139,7 @@ struct mrail_engine {
     size_t sq_entries;    /* of all QPs */
     unsigned grown;       /* receive buffers beyond the first windows */
     uint32_t ctl_seq;
+    uint16_t epoch;       /* of the last lane that was asked for, halved */
     unsigned next_base;   /* rotates the rail of first lanes */
     int budget_warned;
     pthread_t thread;
@@ -146,6 +147,11 @@ struct mrail_engine {
     int epoll_fd;
     int stop;             /* atomic */
 };
+
+/* An engine of one's own; mrail_engine_open() shares one. */
+int mrail_engine_create(const mrail_config_t *config,
+                        mrail_engine_t **engine_p);
+void mrail_engine_destroy(mrail_engine_t *engine);
 
 /* Prepares a new receive buffer, that the header follows, and gives it to its
  * rail's SRQ: 0 or -errno. */
@@ -230,6 +236,9 @@ void mrail_ctl_budget(mrail_engine_t *engine);
 /* The service thread shall look at the peer when it next wakes up.  Control
  * lock held. */
 void mrail_ctl_work(mrail_peer_t *peer);
+/* Asks the peer's service thread for a sign of life; none is a failure.
+ * Control lock held. */
+void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 /* info.c */

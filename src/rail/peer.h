@@ -42,6 +42,9 @@ struct mrail_peer {
     unsigned want_slots;    /* 0, 1 or num_slots */
     uint64_t refused_mask;  /* slots that shall not be asked for again */
     uint64_t no_room_mask;  /* ... nor these, before retry_ns */
+    uint64_t settled_mask;  /* slots with an entry in `settled` */
+    uint32_t settled[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that was
+                               taken or refused; none before it counts */
     mrail_ns_t retry_ns;
     mrail_list_t work;      /* engine->work while something is to be sent */
     uint32_t request;

@@ -35,6 +35,21 @@ void fake_ports_good(void);
  * CQ with `status`: 0 if there is none. */
 int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
 
+/* The completion of one send of `qp`. */
+void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
+                   enum ibv_wc_status status);
+
+/* The QP of that number, NULL if there is none; the one that it is connected
+ * to, 0 if it is not. */
+struct ibv_qp *fake_find_qp(uint32_t qp_num);
+uint32_t fake_qp_dest(const struct ibv_qp *qp);
+
+/* Completions of `qp` that nobody has polled. */
+unsigned fake_num_completions(const struct ibv_qp *qp);
+
+/* Called before a QP goes; NULL: nobody. */
+extern void (*fake_on_destroy)(struct ibv_qp *qp);
+
 /* A message on `qp` into the oldest receive of its SRQ: 0 if there is none.
  * What does not fit is cut, as the device would refuse it. */
 int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
