@@ -4,7 +4,7 @@
 # shellcheck source=test/ucx/common.sh
 . "${srcdir:-.}/test/ucx/common.sh"
 
-port=$((20000 + $$ % 20000))
+port=$((10000 + $$ % 20000)) # the kernel itself hands out ports from 32768 on
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
 # A ucx_perftest that was built with MPI (Debian 13) would take itself for a job
@@ -26,10 +26,20 @@ side()
         >"$log_" 2>&1 </dev/null
 }
 
+# The next port that nobody has.
+next_port()
+{
+    while :; do
+        port=$((port + 1))
+        hex=$(printf '%04X' "$port")
+        grep -q "^ *[0-9]*: [0-9A-F]*:$hex " /proc/net/tcp /proc/net/tcp6 ||
+            break
+    done
+}
+
 # Until somebody listens on $port, five seconds at most.
 await_listener()
 {
-    hex=$(printf '%04X' "$port")
     tries=0
     while [ $tries -lt 100 ] && ! grep -q \
         "^ *[0-9]*: [0-9A-F]*:$hex [0-9A-F]*:0000 0A" /proc/net/tcp \
@@ -44,7 +54,7 @@ pair()
 {
     name=$1
     shift
-    port=$((port + 1))
+    next_port
     side 0 "$tmp/server" "$@" &
     server=$!
     await_listener
