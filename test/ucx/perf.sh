@@ -151,6 +151,14 @@ done
 uct 'UCT get, bcopy' -t get -D bcopy -s 4096 -n 300
 uct 'UCT get, zcopy' -t get -D zcopy -s 65536 -n 200
 refused add_lat add_mr fadd swap cswap
+# The switch of UCX 1.13, then that of later ones.
+UCX_WARN_UNUSED_ENV_VARS=n UCX_MRAIL_RCACHE=n
+export UCX_WARN_UNUSED_ENV_VARS UCX_MRAIL_RCACHE
+pair 'registered at each use: UCX_MRAIL_RCACHE=n' -t tag_bw -s 1048576 -n 50
+UCX_RCACHE_ENABLE=n
+export UCX_RCACHE_ENABLE
+pair 'registered at each use: UCX_RCACHE_ENABLE=n' -t tag_bw -s 1048576 -n 50
+unset UCX_WARN_UNUSED_ENV_VARS UCX_MRAIL_RCACHE UCX_RCACHE_ENABLE
 pair 'several threads' -t tag_bw -s 8192 -n 300 -T 2 -M multi
 alone 'to itself: 8 bytes' -t tag_bw -s 8 -n 500
 alone 'to itself: 64 KB' -t tag_bw -s 65536 -n 200
