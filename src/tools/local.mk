@@ -1,7 +1,8 @@
 # src/tools: the front door and its verbs.
 TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
     -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
-    -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"'
+    -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"' \
+    -DMRAIL_NONE_DIR='"$(pkglibdir)/none"'
 
 noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
