@@ -6,6 +6,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/engine.c src/rail/engine.h \
     src/rail/ep.c \
     src/rail/guard.c src/rail/guard.h \
+    src/rail/health.c src/rail/health.h \
     src/rail/iface.c \
     src/rail/knobs.c src/rail/knobs.h \
     src/rail/lane.c src/rail/lane.h \
