@@ -87,6 +87,10 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     mrail_engine_t *engine = lane->peer->engine;
 
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
+    lane->peer->based = 1;
+    lane->peer->dark_ns = 0;
+    mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
+                     mrail_clock_now());
     __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,
                       __ATOMIC_RELEASE);
     __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
@@ -125,6 +129,7 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
                           ? engine->lane_free[--engine->num_lane_free]
                           : (uint16_t)engine->num_lanes++;
         mrail_list_init(&lane->ack_list);
+        mrail_list_init(&lane->lost);
         peer->lanes[slot] = lane;
     }
     return lane;
@@ -308,7 +313,7 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
     if (lane->retire_peer) {
         mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
-                               lane->peer_request);
+                               lane->peer_request, 0);
         mrail_ctl_bury(lane);
         return MRAIL_NS_NEVER;
     }
@@ -337,9 +342,66 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
     return mrail_ctl_run_retiring(lane, now_ns);
 }
 
+static mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
+{
+    return peer->engine->config.dead_timeout * MRAIL_NS_PER_SEC;
+}
+
+/* No lane is up, where there was one: another is asked for on every path that
+ * may work, or comes to. */
+static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if ((peer->lanes[slot] != NULL) &&
+            (peer->lanes[slot]->state == MRAIL_LANE_UP)) {
+            peer->dark_ns = 0;
+            return MRAIL_NS_NEVER;
+        }
+    }
+    if (!peer->based) {
+        return MRAIL_NS_NEVER;
+    }
+    if (peer->dark_ns == 0) {
+        peer->dark_ns = now_ns;
+        peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
+    }
+    if (now_ns >= peer->dark_ns + mrail_ctl_patience(peer)) {
+        mrail_error("peer %016llx cannot be reached on any of %u rails",
+                    (unsigned long long)peer->id, peer->num_pairs);
+        mrail_ctl_peer_failed(peer, -ETIMEDOUT);
+        return MRAIL_NS_NEVER;
+    }
+    return peer->dark_ns + mrail_ctl_patience(peer);
+}
+
+/* The lane has failed: the peer shall close it, too, and say what it has. */
+static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->confirmed) {
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->close_ns + mrail_ctl_patience(lane->peer)) {
+        mrail_error("peer %016llx does not answer on any rail since %s:%u "
+                    "failed: its process is gone, or no path leads to it",
+                    (unsigned long long)lane->peer->id,
+                    lane->rail->attr.device, lane->rail->attr.port);
+        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->deadline_ns) {
+        lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
+        mrail_ctl_send_lane(lane, MRAIL_CTL_FAIL);
+        lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+    }
+    return lane->deadline_ns;
+}
+
 /* Sends what is due for one lane; returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
+    if (lane->state == MRAIL_LANE_CLOSING) {
+        return mrail_ctl_run_closing(lane, now_ns);
+    }
     if (lane->state == MRAIL_LANE_RETIRING) {
         return mrail_ctl_run_retiring(lane, now_ns);
     }
@@ -378,8 +440,11 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
         ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
         return MRAIL_NS_NEVER;
     }
-    if ((slot != 0) && !(peer->up_mask & 1)) {
+    if ((slot != 0) && !peer->based) {
         return MRAIL_NS_NEVER; /* lane 0 settles which pair comes first */
+    }
+    if (!mrail_path_is_open(peer, slot)) {
+        return MRAIL_NS_NEVER;
     }
     ret = mrail_ctl_request_lane(peer, slot);
     if (ret == -EAGAIN) {
@@ -395,9 +460,11 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
 
 static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER, lane_ns;
+    mrail_ns_t next_ns = mrail_ctl_run_dark(peer, now_ns), lane_ns;
 
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        lane_ns = mrail_path_run(peer, slot, now_ns);
+        next_ns = MRAIL_MIN(next_ns, lane_ns);
         lane_ns = mrail_ctl_want_lane(peer, slot, now_ns);
         next_ns = MRAIL_MIN(next_ns, lane_ns);
         if (peer->lanes[slot] != NULL) {

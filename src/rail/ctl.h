@@ -22,9 +22,27 @@ void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
                            mrail_ctl_reason_t reason);
 /* Nothing of that life of the lane is left here. */
 void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
-                            uint32_t seq);
+                            uint32_t seq, uint16_t received);
+/* PROBE over the path of a slot; the answer takes the same. */
+void mrail_ctl_send_probe(mrail_peer_t *peer, unsigned slot, uint32_t seq);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);
+
+/* ---- paths.c ------------------------------------------------------------ */
+
+void mrail_paths_init(mrail_peer_t *peer);
+void mrail_path_event(mrail_peer_t *peer, unsigned slot,
+                      mrail_health_event_t event, mrail_ns_t now_ns);
+/* ... on every path that uses the rail. */
+void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
+                      mrail_health_event_t event, mrail_ns_t now_ns);
+/* A PROBE has been answered. */
+void mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
+/* Whether a lane may be asked for on the path. */
+int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
+/* What is due; the next deadline. */
+mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
+                          mrail_ns_t now_ns);
 
 /* ---- ctl.c -------------------------------------------------------------- */
 

@@ -18,7 +18,7 @@ static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_learn(peer, msg);
     mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
-    mrail_ctl_send(peer, 0, &reply);
+    mrail_ctl_send(peer, peer->reply_way, &reply);
 }
 
 static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -176,14 +176,15 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
     mrail_ctl_refuse_request(lane->peer, msg, MRAIL_REASON_QP_BUDGET);
 }
 
-/* Who asks for a further lane has the first one up, though its LANE_READY may
- * be lost.  What goes over the first lane only is not to take another, for want
+/* Who asks for a further lane, when there was none yet, has the first one up,
+ * though its LANE_READY may be lost.  What goes over the first lane only is not to take another, for want
  * of it. */
 static void mrail_ctl_first_lane_up(mrail_peer_t *peer)
 {
     mrail_lane_t *first = peer->lanes[0];
 
-    if ((first != NULL) && (first->state == MRAIL_LANE_ACCEPTING)) {
+    if (!peer->based && (first != NULL) &&
+        (first->state == MRAIL_LANE_ACCEPTING)) {
         mrail_ctl_lane_up(first, "the peer asks for others");
     }
 }
@@ -266,7 +267,7 @@ static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
 static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
                                const mrail_ctl_msg_t *msg)
 {
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq, 0);
+    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq, peer->reply_way);
 }
 
 static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -274,9 +275,8 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     if (msg->seq == peer->probe_request) {
         peer->probe_tries = 0;
-    } else {
-        ++engine->counters.ctl_unexpected;
     }
+    mrail_path_answer(peer, msg->seq, mrail_clock_now());
 }
 
 /* A lane that was let go of here, and that the peer uses. */
@@ -335,10 +335,11 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
         (lane->state == MRAIL_LANE_IDLE) ||
         (lane->state == MRAIL_LANE_CONNECTING)) {
         mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch,
-                               msg->seq);
+                               msg->seq, 0);
         return;
     }
-    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED)) {
+    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED) ||
+        (lane->state == MRAIL_LANE_CLOSING)) {
         ++engine->counters.ctl_unexpected;
         return;
     }
@@ -359,7 +360,8 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
         return;
     }
     /* Let go of here, too: both are done. */
-    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq);
+    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
+                           0);
     if (!lane->bury) {
         mrail_ctl_bury(lane);
     }
@@ -374,8 +376,47 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
         !lane->bury && (lane->request == msg->seq) &&
         (lane->epoch == msg->lane.epoch)) {
         mrail_ctl_bury(lane);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
+               !lane->confirmed && (lane->request == msg->seq) &&
+               (lane->epoch == msg->lane.epoch)) {
+        lane->confirmed = 1;
+        lane->peer_has = (uint16_t)msg->lane.am_seq;
+        mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     } else {
         ++engine->counters.ctl_unexpected;
+    }
+}
+
+/* The peer's end of a lane has failed.  Ours is closed, too, before it is told
+ * what we have; if that life of it is over, it is told again. */
+static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
+                              const mrail_ctl_msg_t *msg)
+{
+    const mrail_past_t *past = &peer->past[msg->lane.slot];
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
+        (lane->state == MRAIL_LANE_IDLE) ||
+        (lane->state == MRAIL_LANE_CONNECTING)) {
+        int known = past->known && (past->epoch == msg->lane.epoch);
+
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch,
+                               msg->seq, known ? past->received : 0);
+        return;
+    }
+    if (lane->state == MRAIL_LANE_FAILED) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    lane->asked = 1;
+    lane->peer_request = msg->seq;
+    if (lane->state != MRAIL_LANE_CLOSING) {
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CLOSED,
+                         mrail_clock_now());
+        mrail_failover_ask(lane, "the peer has closed it");
+    } else if (lane->closed) {
+        mrail_ctl_send_confirm(peer, lane->slot, lane->epoch, msg->seq,
+                               lane->am_received);
     }
 }
 
@@ -404,6 +445,7 @@ static const struct {
     [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
     [MRAIL_CTL_RETIRE] = {mrail_ctl_on_retire, 0, 1},
     [MRAIL_CTL_CONFIRM] = {mrail_ctl_on_confirm, 0, 1},
+    [MRAIL_CTL_FAIL] = {mrail_ctl_on_fail, 0, 1},
     [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
 };
@@ -430,6 +472,22 @@ static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
         return NULL;
     }
     return peer;
+}
+
+/* Answers take the way that the question came. */
+static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
+                               unsigned src_rail)
+{
+    peer->reply_way = 0;
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
+        unsigned index = (peer->base + i) % peer->num_pairs;
+
+        if ((peer->pairs[index].local == rail->index) &&
+            (peer->pairs[index].remote == src_rail)) {
+            peer->reply_way = i;
+            return;
+        }
+    }
 }
 
 void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
@@ -463,6 +521,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         ++engine->counters.ctl_unexpected;
         return;
     }
+    mrail_ctl_find_way(peer, rail, msg.src_rail);
     mrail_trace("%s from peer %016llx on rail %u",
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);

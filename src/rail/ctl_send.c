@@ -137,19 +137,27 @@ void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
         .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason},
     };
 
-    mrail_ctl_send(peer, 0, &msg);
+    mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
 void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
-                            uint32_t seq)
+                            uint32_t seq, uint16_t received)
 {
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_CONFIRM,
         .seq = seq,
-        .lane = {.slot = (uint16_t)slot, .epoch = epoch},
+        .lane = {.slot = (uint16_t)slot,
+                 .epoch = epoch,
+                 .am_seq = received},
     };
 
-    mrail_ctl_send(peer, 0, &msg);
+    mrail_ctl_send(peer, peer->reply_way, &msg);
+}
+
+/* TODO: the lane's own flow label. */
+void mrail_ctl_send_probe(mrail_peer_t *peer, unsigned slot, uint32_t seq)
+{
+    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, seq, slot);
 }
 
 void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,

@@ -37,7 +37,7 @@
     X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
     X(put_bytes) X(get_bytes) X(segments) X(fences) X(flushes)                \
     X(rx_bad_header) X(rx_no_credit) X(rx_no_iface) X(cqe_errors)             \
-    X(lanes_retired) X(lanes_kept)                                            \
+    X(lanes_retired) X(lanes_kept) X(lanes_failed) X(resent) X(redone)        \
     X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
     X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
 
@@ -117,6 +117,7 @@ struct mrail_engine {
     unsigned num_events;    /* of this progress call */
     uint64_t total_events;  /* ever */
     unsigned num_dead;      /* peers that have failed */
+    unsigned num_recovering; /* peers; atomic */
     int version_warned;     /* atomic */
 
     /* ---- both ---- */
@@ -172,6 +173,8 @@ static inline void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
 
 /* A lane's QP has failed: an event, on the data path. */
 void mrail_lane_error(mrail_lane_t *lane, const char *cause);
+/* The peer, or who uses it, has broken a rule: no lane will do better. */
+void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 
 /* Entry of every public data call of an iface; nests. */
 static inline void mrail_iface_enter(mrail_iface_t *iface)
@@ -214,6 +217,17 @@ static inline int mrail_retire_is_idle(const mrail_peer_t *peer)
     return (__atomic_load_n(&peer->retire_mask, __ATOMIC_ACQUIRE) |
             peer->closing_mask) == 0;
 }
+
+/* ---- failover.c ---- */
+/* The lane has failed, or is to be given up.  Inside the guard or under the
+ * control lock. */
+void mrail_failover_ask(mrail_lane_t *lane, const char *cause);
+/* Inside the guard, with the control lock: begins with what was asked for. */
+void mrail_failover_start(mrail_peer_t *peer);
+/* Data path: goes on, while the peer is recovering. */
+void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* Nothing is to be sent again, or nobody is there for it. */
+void mrail_failover_end(mrail_peer_t *peer);
 
 /* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);

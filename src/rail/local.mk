@@ -4,6 +4,8 @@ libmrail_rail_la_SOURCES = \
     src/rail/am.c \
     src/rail/ctl.c src/rail/ctl.h src/rail/ctl_recv.c src/rail/ctl_send.c \
     src/rail/engine.c src/rail/engine.h \
+    src/rail/failover.c \
+    src/rail/paths.c \
     src/rail/ep.c \
     src/rail/guard.c src/rail/guard.h \
     src/rail/health.c src/rail/health.h \

@@ -42,11 +42,10 @@ typedef struct mrail_rail {
     unsigned srq_depth;   /* buffers that the device takes */
     unsigned srq_used;    /* buffers made for it; control lock */
     unsigned srq_spare;   /* ... of them that no lane counts on */
+    unsigned srq_back;    /* atomic: more of those, given back meanwhile */
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
     int has_lanes;        /* atomic: there may be completions */
-    mrail_ns_t down_ns;   /* control: its port is down since then; 0: is up */
-    int lost;             /* atomic: ... and has been for too long */
     unsigned idle;        /* data: polls in a row that found nothing */
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
     unsigned num_wc;      /* ... of them */
@@ -77,6 +76,14 @@ void mrail_rail_close(mrail_rail_t *rail);
 
 /* Frees all receive buffers.  The SRQ is gone. */
 void mrail_rail_free_buffers(mrail_rail_t *rail);
+
+/* Buffers in the SRQ that no lane counts on.  Control lock. */
+static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
+{
+    rail->srq_spare += __atomic_exchange_n(&rail->srq_back, 0,
+                                           __ATOMIC_RELAXED);
+    return rail->srq_spare;
+}
 
 /* One error line about a failed registration, if the locked-memory limit can
  * be the reason. */

@@ -155,7 +155,7 @@ static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
     const mrail_peer_t *peer = lane->peer;
 
     return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
-           lane->ack_due || (peer->pin == lane) || (peer->num_fences != 0) ||
+           (peer->pin == lane) || (peer->num_fences != 0) ||
            (!lane->retire_hard && !mrail_list_empty(&peer->uncut)) ||
            mrail_lane_has_messages(peer->engine, lane);
 }
@@ -201,7 +201,7 @@ static void mrail_retire_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
         mrail_retire_keep(lane);
     } else if (lane->dirty) { /* seen to be there, then idle */
-        lane->last_read = (mrail_rma_post_read(lane, now_ns) == 0);
+        lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
         peer->closing_mask |= bit;
@@ -220,7 +220,7 @@ static void mrail_retire_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 
     if (lane->sq_posted != lane->sq_done) {
         if (!lane->last_read) {
-            lane->last_read = (mrail_rma_post_read(lane, now_ns) == 0);
+            lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
         }
         return;
     }

@@ -39,12 +39,21 @@ static mrail_sync_t *mrail_sync_add(mrail_peer_t *peer, mrail_sync_kind_t kind,
     }
     sync->kind = kind;
     sync->visible_posted = 0;
+    sync->reads = 0;
     sync->am_seq = peer->tx_next;
     sync->op_id = peer->op_next - 1;
     sync->group = group;
     mrail_list_add_tail(&peer->syncs, &sync->list);
     mrail_peer_activate(peer);
     return sync;
+}
+
+void mrail_sync_open(mrail_peer_t *peer)
+{
+    if (--peer->num_fences == 0) {
+        peer->pin = NULL;
+        peer->pin_closed = 0;
+    }
 }
 
 static void mrail_sync_finish(mrail_peer_t *peer, mrail_sync_t *sync,
@@ -54,10 +63,7 @@ static void mrail_sync_finish(mrail_peer_t *peer, mrail_sync_t *sync,
 
     mrail_list_del(&sync->list);
     if (sync->kind == MRAIL_SYNC_FENCE) {
-        if (--peer->num_fences == 0) {
-            peer->pin = NULL;
-            peer->pin_closed = 0;
-        }
+        mrail_sync_open(peer);
     } else {
         if (status != 0) {
             group->done.status = status;
@@ -83,16 +89,10 @@ static int mrail_sync_step(mrail_peer_t *peer, mrail_sync_t *sync,
         return 0;
     }
     if (!sync->visible_posted) {
-        int all = mrail_rma_post_visible(peer, now_ns);
-
-        sync->op_id = peer->op_next - 1;
-        if (!all) {
-            return 0;
-        }
-        sync->visible_posted = 1;
-        if (!mrail_sync_ops_done(peer, sync->op_id)) {
-            return 0;
-        }
+        sync->visible_posted = mrail_rma_post_visible(peer, sync, now_ns);
+    }
+    if (!sync->visible_posted || (sync->reads != 0)) {
+        return 0;
     }
     if ((sync->kind == MRAIL_SYNC_FLUSH) &&
         mrail_seq32_before(peer->tx_acked, sync->am_seq)) {
@@ -125,6 +125,30 @@ void mrail_sync_check(mrail_peer_t *peer, mrail_ns_t now_ns)
     while ((sync = mrail_sync_next_done(peer, now_ns)) != NULL) {
         mrail_sync_finish(peer, sync, 0);
     }
+}
+
+void mrail_sync_again(mrail_peer_t *peer)
+{
+    mrail_sync_t *sync;
+
+    mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
+        sync->visible_posted = 0;
+    }
+}
+
+const mrail_sync_t *mrail_sync_barrier(const mrail_peer_t *peer)
+{
+    const mrail_sync_t *sync;
+
+    if (peer->pin != NULL) {
+        return NULL;
+    }
+    mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
+        if (sync->kind == MRAIL_SYNC_FENCE) {
+            return sync;
+        }
+    }
+    return NULL;
 }
 
 void mrail_sync_fail(mrail_peer_t *peer, int status)
@@ -190,8 +214,7 @@ static int mrail_peer_fence(mrail_peer_t *peer)
     } else if (peer->num_fences == 0) {
         peer->pin = mrail_peer_only_lane(peer);
         if (peer->pin != NULL) {
-            sync->visible_posted = mrail_rma_post_visible(peer, now_ns);
-            sync->op_id = peer->op_next - 1;
+            sync->visible_posted = mrail_rma_post_visible(peer, sync, now_ns);
         }
     }
     ++peer->num_fences;

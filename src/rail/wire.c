@@ -28,7 +28,7 @@ static const struct {
     [MRAIL_CTL_PROBE_REP] = {"probe-rep", MRAIL_BODY_NONE},
     [MRAIL_CTL_RETIRE] = {"retire", MRAIL_BODY_LANE},
     [MRAIL_CTL_CONFIRM] = {"confirm", MRAIL_BODY_LANE},
-    [MRAIL_CTL_RESTORE] = {"restore", MRAIL_BODY_LANE},
+    [MRAIL_CTL_FAIL] = {"fail", MRAIL_BODY_LANE},
     [MRAIL_CTL_REFUSE] = {"refuse", MRAIL_BODY_REFUSE},
     [MRAIL_CTL_BYE] = {"bye", MRAIL_BODY_NONE},
 };
