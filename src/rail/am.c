@@ -65,7 +65,7 @@ static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
 
 void mrail_am_owe_answer(mrail_peer_t *peer)
 {
-    if (mrail_peer_num_up(peer) != 0) {
+    if ((mrail_peer_num_up(peer) != 0) && (peer->num_am != 0)) {
         mrail_am_owe(peer->engine, peer->up[0]);
     }
 }
@@ -398,7 +398,7 @@ static int mrail_am_ask(mrail_peer_t *peer)
 
     if (peer->ack_asked ||
         !mrail_seq32_before(peer->tx_acked, peer->ack_wanted) ||
-        (mrail_peer_num_up(peer) == 0)) {
+        (mrail_peer_num_up(peer) == 0) || (peer->num_am == 0)) {
         return 0;
     }
     ret = mrail_am_post_ack(peer->up[0], MRAIL_DATA_ACK_REQ);

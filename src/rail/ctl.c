@@ -262,6 +262,12 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                        const char *why)
 {
+    if (peer->based) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
+        if (peer->paths[slot].health.state == MRAIL_HEALTH_RETIRED) {
+            return; /* it has been there, and may come back */
+        }
+    }
     peer->refused_mask |= 1ull << slot;
     if (slot == 0) {
         mrail_error("peer %016llx cannot be connected: %s",

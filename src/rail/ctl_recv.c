@@ -105,6 +105,14 @@ static void mrail_ctl_refuse_request(mrail_peer_t *peer,
     mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
 }
 
+/* Not now.  A first lane is waited for, the others are for when there is room. */
+static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_refuse_request(peer, msg, (msg->lane.slot == 0)
+                                            ? MRAIL_REASON_WAIT
+                                            : MRAIL_REASON_QP_BUDGET);
+}
+
 /* There is no budget for the lane; a first one is told to wait, if there can be
  * room for it. */
 static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -154,12 +162,12 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine,
 {
     if (lane->request == msg->seq) {
         mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
-    } else if ((lane->state == MRAIL_LANE_ACCEPTING) && (lane->slot != 0) &&
+    } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
         /* We took a request that the peer had given up. */
         mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
         mrail_ctl_bury(lane);
-        mrail_ctl_refuse_request(lane->peer, msg, MRAIL_REASON_QP_BUDGET);
+        mrail_ctl_put_off(lane->peer, msg);
     } else {
         ++engine->counters.ctl_unexpected;
     }
@@ -173,7 +181,7 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
 {
     lane->deadline_ns = 0;
     mrail_ctl_work(lane->peer);
-    mrail_ctl_refuse_request(lane->peer, msg, MRAIL_REASON_QP_BUDGET);
+    mrail_ctl_put_off(lane->peer, msg);
 }
 
 /* Who asks for a further lane, when there was none yet, has the first one up,

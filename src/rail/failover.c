@@ -2,11 +2,12 @@
  * Giving up a lane that has failed, and sending again what it had not carried
  * over; docs/failover.md has the protocol and its invariants.
  *
- * Either end may begin.  Its QP goes to error, so that nothing arrives on it any
- * more; the device gives back all requests and the receive buffers; then the end
- * answers the peer's FAIL with what had arrived (CONFIRM).  Only when both are
- * through is anything sent again, over any lane: so nothing of the old lane can
- * arrive after what replaces it.  The lane's place is free for a new life then.
+ * Either end may begin.  Its QP goes to error, so that nothing arrives on it
+ * any more; the device gives back all requests and the receive buffers; then
+ * the end answers the peer's FAIL with what had arrived (CONFIRM).  Only when
+ * both are through is anything sent again, over any lane: so nothing of the old
+ * lane can arrive after what replaces it.  The lane's place is free for a new
+ * life then.
  *
  * The control side asks, by fail_mask; all else runs inside the guard with the
  * control lock: on the data path or, if that is away, on the service thread.
@@ -105,14 +106,14 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
            !mrail_rail_fetch(lane->rail);
 }
 
-/* What arrived on the lane and waits stays here, but gives no credit; its buffer
- * is missing from the SRQ, until it is done with. */
-static void mrail_failover_disown(const mrail_list_t *list,
-                                  mrail_lane_t *lane)
+/* What arrived on the lane and waits stays here, but gives no credit; its
+ * buffer is missing from the SRQ, until it is done with. */
+static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
 {
     mrail_rx_t *rx;
 
-    mrail_list_for_each(rx, list, mrail_rx_t, list) {
+    mrail_list_for_each(rx, list, mrail_rx_t, list)
+    {
         if (rx->lane == lane) {
             rx->lane = NULL;
             rx->orphan = 1;

@@ -22,8 +22,10 @@ typedef struct mrail_health_move {
     uint8_t timer;
 } mrail_health_move_t;
 
-#define MOVE(_next, _action, _timer)                                          \
-    {1, MRAIL_HEALTH_##_next, MRAIL_HEALTH_##_action, TIMER_##_timer}
+#define MOVE(_next, _action, _timer)                                           \
+    {                                                                          \
+        1, MRAIL_HEALTH_##_next, MRAIL_HEALTH_##_action, TIMER_##_timer        \
+    }
 #define STAY(_state) MOVE(_state, NOTHING, KEEP)
 
 static const mrail_health_move_t
@@ -150,8 +152,7 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
         (now_ns >= health->up_ns + params->calm_ns)) {
         health->retired = 0;
     }
-    if ((move->next == MRAIL_HEALTH_UP) &&
-        (health->state != MRAIL_HEALTH_UP) &&
+    if ((move->next == MRAIL_HEALTH_UP) && (health->state != MRAIL_HEALTH_UP) &&
         (health->state != MRAIL_HEALTH_SUSPECT)) {
         health->up_ns = now_ns;
         health->failed = 0;
@@ -161,9 +162,9 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
     return move->action;
 }
 
-mrail_health_event_t
-mrail_health_deadline(const mrail_health_t *health,
-                      const mrail_health_params_t *params, int others_answer)
+mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
+                                           const mrail_health_params_t *params,
+                                           int others_answer)
 {
     if (health->state == MRAIL_HEALTH_RETIRED) {
         return MRAIL_HEALTH_LATE;

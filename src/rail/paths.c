@@ -127,8 +127,7 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
         mrail_path_event(
             peer, slot,
             mrail_health_deadline(&path->health, &path_params,
-                                  mrail_path_others_answer(peer, slot,
-                                                           now_ns)),
+                                  mrail_path_others_answer(peer, slot, now_ns)),
             now_ns);
     }
     return path->health.due_ns;
@@ -158,10 +157,10 @@ void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
     mrail_peer_t *peer;
 
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            for (unsigned slot = 0; slot < MRAIL_MIN(peer->num_slots,
-                                                     MRAIL_MAX_SLOTS);
-                 ++slot) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
+        {
+            for (unsigned slot = 0;
+                 slot < MRAIL_MIN(peer->num_slots, MRAIL_MAX_SLOTS); ++slot) {
                 if (peer->pairs[(peer->base + slot) % peer->num_pairs].local ==
                     rail->index) {
                     mrail_path_event(peer, slot, event, now_ns);

@@ -155,7 +155,8 @@ static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
     const mrail_peer_t *peer = lane->peer;
 
     return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
-           (peer->pin == lane) || (peer->num_fences != 0) ||
+           (peer->pin == lane) ||
+           (peer->num_fences > (unsigned)peer->recovering) ||
            (!lane->retire_hard && !mrail_list_empty(&peer->uncut)) ||
            mrail_lane_has_messages(peer->engine, lane);
 }
