@@ -25,7 +25,7 @@
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
 
-static uint64_t num_retired, num_kept, num_put;
+static uint64_t num_retired, num_kept, num_put, num_failed, num_again;
 
 /* ---- the program --------------------------------------------------------- */
 
@@ -83,6 +83,16 @@ static void take_back(side_t *side)
     }
 }
 
+static void break_lane(side_t *side)
+{
+    mrail_peer_t *peer = peer_of(side);
+    mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[below(4)];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
+        pair_break(lane, side);
+    }
+}
+
 static void use_put(side_t *side)
 {
     const mrail_iov_t iov = {pair_memory, PUT_SIZE, side->mem};
@@ -115,7 +125,9 @@ static void act(side_t *side, side_t *other)
         count_op(side, mrail_ep_flush(side->ep, &side->done[side->num_ops]));
     } else if (what < 72) {
         take_back(side);
-    } else if (what == 72) {
+    } else if ((what < 76) && w.breaks) {
+        break_lane(side);
+    } else if (what == 76) {
         side->busy_ns = fake_now_ns + (mrail_ns_t)below(2000) * MRAIL_NS_PER_MS;
     }
 }
@@ -166,7 +178,8 @@ static int is_quiet(const side_t *side)
     }
     return mrail_list_empty(&side->engine->work) &&
            mrail_retire_is_idle(peer) && mrail_list_empty(&peer->ops) &&
-           mrail_list_empty(&peer->syncs) && (peer->failed == 0);
+           mrail_list_empty(&peer->syncs) && !peer->recovering &&
+           (peer->failed == 0);
 }
 
 static int waits_for_peer(const side_t *side)
@@ -219,6 +232,9 @@ static void check_end(void)
               "%u of %u messages arrived", other->received, side->sent);
         num_retired += side->engine->counters.lanes_retired;
         num_kept += side->engine->counters.lanes_kept;
+        num_failed += side->engine->counters.lanes_failed;
+        num_again +=
+            side->engine->counters.resent + side->engine->counters.redone;
     }
     for (unsigned slot = 0; alive && (slot < MRAIL_MAX_SLOTS); ++slot) {
         if ((peer_of(&w.side[0]) != NULL) && (peer_of(&w.side[1]) != NULL)) {
@@ -281,6 +297,7 @@ static void run_seed(uint64_t seed)
     unsigned dies;
 
     pair_open(seed, &callbacks);
+    w.breaks = (int)(seed & 1);
     dies = (below(4) == 0) ? below(ACTIVE_STEPS) : ACTIVE_STEPS;
     for (w.step = 0; w.step < ACTIVE_STEPS; ++w.step) {
         run_step((mrail_ns_t)below(4000) * 1000);
@@ -310,12 +327,17 @@ int main(void)
         run_seed(first + i);
     }
     CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_put > count)),
-          "%llu lanes retired, %llu kept, %llu PUTs: nothing was tried",
+                            (num_put > count) && (num_failed > count) &&
+                            (num_again > count)),
+          "%llu lanes retired, %llu kept, %llu PUTs, %llu lanes failed, %llu "
+          "requests again: nothing was tried",
           (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_put);
-    printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept\n",
+          (unsigned long long)num_put, (unsigned long long)num_failed,
+          (unsigned long long)num_again);
+    printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
+           "%llu requests again\n",
            (unsigned long long)count, (unsigned long long)num_retired,
-           (unsigned long long)num_kept);
+           (unsigned long long)num_kept, (unsigned long long)num_failed,
+           (unsigned long long)num_again);
     return 0;
 }

@@ -28,11 +28,12 @@ int has_failed(const side_t *side)
 
 /* ---- the network --------------------------------------------------------- */
 
-static side_t *side_of_ud(const struct ibv_qp *qp)
+static side_t *side_of_ud(const struct ibv_qp *qp, unsigned *rail_p)
 {
     for (unsigned i = 0; i < 2; ++i) {
         for (unsigned k = 0; k < w.side[i].engine->num_rails; ++k) {
             if (w.side[i].engine->rails[k].ud_qp == qp) {
+                *rail_p = k;
                 return &w.side[i];
             }
         }
@@ -55,8 +56,10 @@ static mrail_lane_t *lane_of(const struct ibv_qp *qp, side_t **side_p)
     return NULL;
 }
 
-static void send_datagram(const side_t *from, const struct ibv_send_wr *wr)
+static void send_datagram(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
+    unsigned rail = 0;
+    const side_t *from = side_of_ud(qp, &rail);
     unsigned copies = 1 + (unsigned)mrail_rng_hit(&w.rng, w.dup_ppm);
 
     while (copies-- != 0) {
@@ -67,6 +70,7 @@ static void send_datagram(const side_t *from, const struct ibv_send_wr *wr)
         }
         CHECK(++w.num_datagrams < MAX_DATAGRAMS, "a flood of messages");
         d->to = (unsigned)(from == &w.side[0]);
+        d->rail = rail;
         d->at_ns = fake_now_ns + below(3000000);
         if (mrail_rng_hit(&w.rng, w.late_ppm)) {
             d->at_ns += (mrail_ns_t)below(20000) * MRAIL_NS_PER_MS;
@@ -113,7 +117,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     side_t *side;
 
     if (qp->qp_type == IBV_QPT_UD) {
-        send_datagram(side_of_ud(qp), wr);
+        send_datagram(qp, wr);
         return post_fake(qp, wr, bad);
     }
     lane = lane_of(qp, &side);
@@ -123,11 +127,14 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 
         /* Who waits for LANE_READY answers what the peer sends already. */
         CHECK((lane->state == MRAIL_LANE_UP) ||
+                  ((lane->state == MRAIL_LANE_CLOSING) && lane->drained) ||
                   ((lane->state == MRAIL_LANE_ACCEPTING) &&
                    (wr->opcode == IBV_WR_SEND)),
               "posts to a lane that is %s", mrail_lane_state_name(lane->state));
         CHECK((lane->state == MRAIL_LANE_ACCEPTING) ||
-                  ((lane->peer->up_mask | lane->peer->closing_mask) & bit),
+                  ((lane->peer->up_mask | lane->peer->closing_mask |
+                    lane->peer->broken_mask) &
+                   bit),
               "posts to a lane that was let go of");
     }
     for (; wr != NULL; wr = wr->next) {
@@ -159,11 +166,28 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
     CHECK(fake_qp_dest(dest) == r->qp->qp_num,
           "a request to a QP that is connected to another");
     CHECK(dest->state >= IBV_QPS_RTR, "a request to a QP that cannot receive");
+    if (dest->state == IBV_QPS_ERR) {
+        return IBV_WC_RETRY_EXC_ERR;
+    }
     if (r->is_send) {
-        CHECK(fake_deliver(dest, r->data, r->length, IBV_WC_SUCCESS),
-              "no buffer for a message");
+        int there = fake_deliver(dest, r->data, r->length, IBV_WC_SUCCESS);
+
+        CHECK(there || w.breaks, "no buffer for a message");
+        if (!there) {
+            return IBV_WC_RNR_RETRY_EXC_ERR; /* stands for: tried again */
+        }
     }
     return IBV_WC_SUCCESS;
+}
+
+/* The receiver was not ready. */
+static void delay_requests(const struct ibv_qp *qp)
+{
+    for (unsigned i = 0; i < w.num_requests; ++i) {
+        if (w.requests[i].qp == qp) {
+            w.requests[i].at_ns = fake_now_ns + MRAIL_NS_PER_MS;
+        }
+    }
 }
 
 static void run_requests(void)
@@ -180,6 +204,12 @@ static void run_requests(void)
         }
         CHECK(lane_of(r->qp, &from) != NULL, "a request of no lane");
         status = from->dead ? IBV_WC_SUCCESS : deliver_request(r, from);
+        if (status == IBV_WC_RNR_RETRY_EXC_ERR) {
+            ++w.num_rnr;
+            delay_requests(r->qp);
+            ++i;
+            continue;
+        }
         if (status == IBV_WC_RETRY_EXC_ERR) {
             r->qp->state = IBV_QPS_ERR;
         }
@@ -202,10 +232,30 @@ static void run_datagrams(void)
         }
         w.datagrams[i] = w.datagrams[--w.num_datagrams];
         if (!w.side[d.to].dead) {
-            mrail_ctl_receive(engine, &engine->rails[0], d.data, d.length);
+            mrail_ctl_receive(engine, &engine->rails[d.rail], d.data, d.length);
             fake_reap(engine);
         }
     }
+}
+
+void pair_break(mrail_lane_t *lane, side_t *from)
+{
+    struct ibv_qp *qp = lane->qp;
+    int arrives = 1;
+
+    for (unsigned i = 0; i < w.num_requests;) {
+        request_t *r = &w.requests[i];
+
+        if (r->qp != qp) {
+            ++i;
+            continue;
+        }
+        arrives = arrives && (below(3) != 0) && (qp->state != IBV_QPS_ERR) &&
+                  (deliver_request(r, from) == IBV_WC_SUCCESS);
+        fake_complete(qp, r->wr_id, IBV_WC_RETRY_EXC_ERR);
+        drop_request(i);
+    }
+    qp->state = IBV_QPS_ERR;
 }
 
 static void on_destroy(struct ibv_qp *qp)

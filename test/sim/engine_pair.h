@@ -32,6 +32,7 @@ typedef struct side {
 
 typedef struct datagram {
     unsigned to;
+    unsigned rail;
     mrail_ns_t at_ns;
     size_t length;
     uint8_t data[MRAIL_CTL_MAX_SIZE];
@@ -53,6 +54,8 @@ typedef struct world {
     mrail_rng_t rng;
     side_t side[2];
     uint32_t loss_ppm, dup_ppm, late_ppm;
+    int breaks;       /* lanes fail */
+    uint64_t num_rnr; /* messages that had to wait for a buffer */
     unsigned step;
     unsigned num_datagrams;
     unsigned num_requests;
@@ -83,6 +86,10 @@ void pair_close(void);
 
 /* Time passes, and what is due arrives. */
 void pair_advance(mrail_ns_t step_ns);
+
+/* The lane's QP fails: what is under way on it has arrived up to some request,
+ * and nobody is told of that. */
+void pair_break(mrail_lane_t *lane, side_t *from);
 
 uint32_t below(uint32_t bound);
 /* The other, as this side knows it; NULL: not at all. */

@@ -82,8 +82,7 @@ static void test_restored_and_asked(void **state)
     lane->retire_own = 1;
     mrail_retire_ask(lane);
     pthread_mutex_unlock(&engine->ctl_lock);
-    lane->ack_due = 1; /* in use */
-    lane->ack_due_seq = peer_of(0)->rx_next + 1;
+    peer_of(0)->pin = lane; /* in use */
     progress();
     assert_int_equal(lane->state, MRAIL_LANE_UP);
     assert_int_equal(lane->out, 0);
