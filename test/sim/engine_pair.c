@@ -241,7 +241,7 @@ static void run_datagrams(void)
 void pair_break(mrail_lane_t *lane, side_t *from)
 {
     struct ibv_qp *qp = lane->qp;
-    int arrives = 1;
+    int arrives = 1, told = 0;
 
     for (unsigned i = 0; i < w.num_requests;) {
         request_t *r = &w.requests[i];
@@ -254,8 +254,12 @@ void pair_break(mrail_lane_t *lane, side_t *from)
                   (deliver_request(r, from) == IBV_WC_SUCCESS);
         fake_complete(qp, r->wr_id, IBV_WC_RETRY_EXC_ERR);
         drop_request(i);
+        told = 1;
     }
     qp->state = IBV_QPS_ERR;
+    if (!told) {
+        mrail_failover_ask(lane, "an event of the device");
+    }
 }
 
 static void on_destroy(struct ibv_qp *qp)
@@ -294,6 +298,7 @@ static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
     config.am_credits = 4;
     config.tx_depth = 16;
     config.lanes_per_rail = 2;
+    config.dead_timeout = 60; /* most messages may be lost */
     params.arg = side;
     CHECK(mrail_engine_create(&config, &side->engine) == 0, "engine");
     mrail_config_cleanup(&config);

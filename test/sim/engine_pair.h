@@ -88,7 +88,7 @@ void pair_close(void);
 void pair_advance(mrail_ns_t step_ns);
 
 /* The lane's QP fails: what is under way on it has arrived up to some request,
- * and nobody is told of that. */
+ * but comes back undone; if nothing is, the device says so. */
 void pair_break(mrail_lane_t *lane, side_t *from);
 
 uint32_t below(uint32_t bound);
