@@ -97,9 +97,24 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        const mrail_lane_t *lane = peer->lanes[i];
+
+        if ((i != slot) && (lane != NULL) && lane->am_lane &&
+            ((lane->state == MRAIL_LANE_UP) ||
+             (lane->state == MRAIL_LANE_CONNECTING) ||
+             (lane->state == MRAIL_LANE_ACCEPTING))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* A quarter of the budget is kept for the first lanes of peers that are still
  * to come: those must not have to wait until somebody gives up another. */
-static int mrail_ctl_has_budget(mrail_engine_t *engine, unsigned slot)
+static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
 {
     unsigned used = engine->num_lanes - engine->num_lane_free;
     unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
@@ -107,7 +122,7 @@ static int mrail_ctl_has_budget(mrail_engine_t *engine, unsigned slot)
     if (used >= most) {
         mrail_retire_make_room(engine, 0);
     }
-    return used < ((slot == 0) ? engine->config.max_qps : most);
+    return used < (first ? engine->config.max_qps : most);
 }
 
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
@@ -118,7 +133,7 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     if (lane != NULL) {
         return lane;
     }
-    if (!mrail_ctl_has_budget(engine, slot)) {
+    if (!mrail_ctl_has_budget(engine, mrail_ctl_is_first(peer, slot))) {
         return NULL;
     }
     lane = calloc(1, sizeof(*lane));
@@ -224,7 +239,7 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     int ret;
 
     if (lane == NULL) {
-        if (slot != 0) {
+        if (!mrail_ctl_is_first(peer, slot)) {
             return -EDQUOT;
         }
         if (mrail_retire_make_room(engine, 1)) {
@@ -269,7 +284,7 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
         }
     }
     peer->refused_mask |= 1ull << slot;
-    if (slot == 0) {
+    if (!peer->based) {
         mrail_error("peer %016llx cannot be connected: %s",
                     (unsigned long long)peer->id, why);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
@@ -367,9 +382,9 @@ static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (!peer->based) {
         return MRAIL_NS_NEVER;
     }
+    peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
     if (peer->dark_ns == 0) {
         peer->dark_ns = now_ns;
-        peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
     }
     if (now_ns >= peer->dark_ns + mrail_ctl_patience(peer)) {
         mrail_error("peer %016llx cannot be reached on any of %u rails",
@@ -419,7 +434,8 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
         return lane->deadline_ns;
     }
     if (lane->tries == MRAIL_CTL_TRIES) {
-        if ((lane->state == MRAIL_LANE_ACCEPTING) && (lane->slot != 0)) {
+        if ((lane->state == MRAIL_LANE_ACCEPTING) &&
+            !mrail_ctl_is_first(lane->peer, lane->slot)) {
             return mrail_ctl_run_unwanted(lane, now_ns);
         }
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
@@ -456,7 +472,7 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
     if (ret == -EAGAIN) {
         return now_ns + MRAIL_CTL_RTO_MIN;
     }
-    if ((ret == -EDQUOT) && (slot != 0)) {
+    if ((ret == -EDQUOT) && peer->based) {
         mrail_ctl_no_room(peer, slot);
     } else if (ret != 0) {
         mrail_ctl_refused(peer, slot, "no QP here");

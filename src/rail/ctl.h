@@ -48,6 +48,9 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
 
 /* The peer's rails are known: which of ours meets which of its. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
+/* Whether the peer has no other lane for messages, nor one that is on its way:
+ * it cannot go without this one. */
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 /* The lane of a slot, made if there is none; NULL: no budget or memory. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
 /* Makes the QP a lane that can be received on: 0 or -errno. */

@@ -77,7 +77,8 @@ err:
 }
 
 /* What was once refused stays refused, and a lane that has ended does not begin
- * anew, when the request comes again, late: the peer would know nothing of it. */
+ * anew, when the request comes again, late: the peer would know nothing of it.
+ */
 static int mrail_ctl_is_settled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -105,12 +106,14 @@ static void mrail_ctl_refuse_request(mrail_peer_t *peer,
     mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
 }
 
-/* Not now.  A first lane is waited for, the others are for when there is room. */
+/* Not now.  A first lane is waited for, the others are for when there is room.
+ */
 static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
-    mrail_ctl_refuse_request(peer, msg, (msg->lane.slot == 0)
-                                            ? MRAIL_REASON_WAIT
-                                            : MRAIL_REASON_QP_BUDGET);
+    mrail_ctl_refuse_request(peer, msg,
+                             mrail_ctl_is_first(peer, msg->lane.slot)
+                                 ? MRAIL_REASON_WAIT
+                                 : MRAIL_REASON_QP_BUDGET);
 }
 
 /* There is no budget for the lane; a first one is told to wait, if there can be
@@ -120,7 +123,7 @@ static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
 
-    if (msg->lane.slot == 0) {
+    if (mrail_ctl_is_first(peer, msg->lane.slot)) {
         if (mrail_retire_make_room(engine, 1)) {
             reason = MRAIL_REASON_WAIT;
         } else {
@@ -156,8 +159,7 @@ static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
 }
 
 /* ... for one that is there: repeated, or a new one in its place. */
-static void mrail_ctl_repeat_request(mrail_engine_t *engine,
-                                     mrail_lane_t *lane,
+static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
                                      const mrail_ctl_msg_t *msg)
 {
     if (lane->request == msg->seq) {
@@ -185,8 +187,8 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
 }
 
 /* Who asks for a further lane, when there was none yet, has the first one up,
- * though its LANE_READY may be lost.  What goes over the first lane only is not to take another, for want
- * of it. */
+ * though its LANE_READY may be lost.  What goes over the first lane only is not
+ * to take another, for want of it. */
 static void mrail_ctl_first_lane_up(mrail_peer_t *peer)
 {
     mrail_lane_t *first = peer->lanes[0];
@@ -205,8 +207,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
 
     if ((wire->dst_rail >= engine->num_rails) ||
         (wire->src_rail >= peer->num_rails)) {
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_NO_RAIL);
+        mrail_ctl_send_refuse(peer, wire->slot, msg->seq, MRAIL_REASON_NO_RAIL);
         return;
     }
     if (wire->sport < MRAIL_PORTS_FIRST) {
@@ -259,8 +260,7 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
-                                    mrail_peer_t *peer,
+static void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
@@ -320,12 +320,13 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
         mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
         mrail_lane_release(engine, lane);
-        if ((slot != 0) && (reason == MRAIL_REASON_QP_BUDGET)) {
+        if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
             mrail_ctl_no_room(peer, slot);
         } else {
-            mrail_ctl_refused(peer, slot, (reason < MRAIL_ARRAY_SIZE(reasons))
-                                              ? reasons[reason]
-                                              : "refused");
+            mrail_ctl_refused(peer, slot,
+                              (reason < MRAIL_ARRAY_SIZE(reasons))
+                                  ? reasons[reason]
+                                  : "refused");
         }
     } else {
         ++engine->counters.ctl_unexpected;
@@ -342,8 +343,8 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
         (lane->state == MRAIL_LANE_IDLE) ||
         (lane->state == MRAIL_LANE_CONNECTING)) {
-        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch,
-                               msg->seq, 0);
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
+                               0);
         return;
     }
     if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED) ||
@@ -368,8 +369,7 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
         return;
     }
     /* Let go of here, too: both are done. */
-    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
-                           0);
+    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
     if (!lane->bury) {
         mrail_ctl_bury(lane);
     }
@@ -380,9 +380,8 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) &&
-        !lane->bury && (lane->request == msg->seq) &&
-        (lane->epoch == msg->lane.epoch)) {
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) && !lane->bury &&
+        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
         mrail_ctl_bury(lane);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
                !lane->confirmed && (lane->request == msg->seq) &&
@@ -408,8 +407,8 @@ static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
         (lane->state == MRAIL_LANE_CONNECTING)) {
         int known = past->known && (past->epoch == msg->lane.epoch);
 
-        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch,
-                               msg->seq, known ? past->received : 0);
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
+                               known ? past->received : 0);
         return;
     }
     if (lane->state == MRAIL_LANE_FAILED) {
@@ -435,8 +434,7 @@ static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_work(peer);
 }
 
-typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine,
-                                    mrail_peer_t *peer,
+typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg);
 
 static const struct {

@@ -149,13 +149,19 @@ static int mrail_lane_has_messages(mrail_engine_t *engine,
     return mrail_list_has_lane(&lane->peer->hold, lane);
 }
 
+/* The peer's messages would have no way. */
+static int mrail_lane_is_last(const mrail_lane_t *lane)
+{
+    return lane->am_lane && (lane->peer->num_am == 1);
+}
+
 /* `reading`: bytes under way that are our own last READ. */
 static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
 {
     const mrail_peer_t *peer = lane->peer;
 
     return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
-           (peer->pin == lane) ||
+           (peer->pin == lane) || mrail_lane_is_last(lane) ||
            (peer->num_fences > (unsigned)peer->recovering) ||
            (!lane->retire_hard && !mrail_list_empty(&peer->uncut)) ||
            mrail_lane_has_messages(peer->engine, lane);
@@ -174,14 +180,14 @@ static void mrail_retire_keep(mrail_lane_t *lane)
         /* A peer that has nothing to say need not acknowledge; next time. */
         mrail_am_request_ack(lane->peer);
     }
-    if (lane->retire_hard) {
+    if (lane->retire_hard && !mrail_lane_is_last(lane)) {
         lane->leaving = 1;
         return;
     }
     ++lane->peer->engine->counters.lanes_kept;
     mrail_retire_done(lane);
     lane->last_read = 0;
-    lane->retire_own = 0;
+    lane->retire_own = lane->retire_hard = lane->leaving = 0;
     if (lane->retire_peer) {
         lane->retire_peer = 0;
         lane->has_refused = 1;
