@@ -118,6 +118,8 @@ struct mrail_engine {
     uint64_t total_events;  /* ever */
     unsigned num_dead;      /* peers that have failed */
     unsigned num_recovering; /* peers; atomic */
+    int watching;           /* the service thread looks at lanes; atomic */
+    unsigned calm_ticks;    /* looks in a row with nothing under way */
     int version_warned;     /* atomic */
 
     /* ---- both ---- */
@@ -228,6 +230,11 @@ void mrail_failover_start(mrail_peer_t *peer);
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* Nothing is to be sent again, or nobody is there for it. */
 void mrail_failover_end(mrail_peer_t *peer);
+
+/* ---- watch.c ---- */
+/* Something is sent: begins to look at lanes. */
+void mrail_watch_begin(mrail_engine_t *engine);
+void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
 
 /* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);

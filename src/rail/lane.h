@@ -114,6 +114,12 @@ struct mrail_lane {
     uint8_t retire_hard;   /* control: ... for a first lane: it must go */
     uint8_t bury;          /* control: both have let go of it */
     uint8_t last_read;     /* data: the request that drains it is out */
+    /* data: as watch.c has last seen it */
+    uint32_t watch_done;   /* sq_done */
+    uint16_t watch_am;     /* am_sent */
+    uint16_t pinged_am;    /* ... when a READ was sent behind it */
+    unsigned still;        /* looks in a row at which nothing had come back */
+
     /* giving it up; see failover.c */
     mrail_list_t lost;     /* data: mrail_seg_t that came back undone */
     mrail_ns_t close_ns;   /* control: its QP is in error since then */

@@ -25,6 +25,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/service.c \
     src/rail/sync.c \
     src/rail/wakeup.c \
+    src/rail/watch.c \
     src/rail/wire.c src/rail/wire.h
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread

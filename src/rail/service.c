@@ -15,8 +15,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Between two looks at lanes that are being given up. */
+/* Between two looks at lanes that are being given up, and at all the others. */
 #define MRAIL_SERVICE_FAILOVER (1 * MRAIL_NS_PER_MS)
+#define MRAIL_SERVICE_WATCH (25 * MRAIL_NS_PER_MS)
 
 /* epoll data: kind in the upper half, rail in the lower. */
 enum { MRAIL_WATCH_WAKE, MRAIL_WATCH_UD, MRAIL_WATCH_ASYNC };
@@ -145,28 +146,42 @@ static int mrail_service_timeout_ms(mrail_ns_t now_ns, mrail_ns_t next_ns)
                : (int)MRAIL_DIV_ROUND_UP(next_ns - now_ns, MRAIL_NS_PER_MS);
 }
 
-/* A process that computes still gives lanes up, and answers for them: 1 if there
- * is more to do. */
-static int mrail_service_failover(mrail_engine_t *engine)
+/* A process that computes still looks after its lanes, gives them up, and answers
+ * for them; the time of the next look.  *watch_ns: of the next one at all. */
+static mrail_ns_t mrail_service_lanes(mrail_engine_t *engine,
+                                      mrail_ns_t now_ns, mrail_ns_t *watch_ns)
 {
-    int more;
+    int tick = (now_ns >= *watch_ns) &&
+               __atomic_load_n(&engine->watching, __ATOMIC_RELAXED);
+    mrail_ns_t next_ns;
 
-    if (!__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED) &&
+    if (!tick && !__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED) &&
         (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
-        return 0;
+        return __atomic_load_n(&engine->watching, __ATOMIC_RELAXED)
+                   ? *watch_ns
+                   : MRAIL_NS_NEVER;
     }
     mrail_guard_borrow(&engine->guard);
+    if (tick) {
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_watch_tick(engine, now_ns);
+        pthread_mutex_unlock(&engine->ctl_lock);
+        *watch_ns = now_ns + MRAIL_SERVICE_WATCH;
+    }
     mrail_engine_poll(engine, NULL);
-    more = (engine->num_recovering != 0);
+    next_ns = engine->watching ? *watch_ns : MRAIL_NS_NEVER;
+    if (engine->num_recovering != 0) {
+        next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_SERVICE_FAILOVER);
+    }
     mrail_guard_give_back(&engine->guard);
-    return more;
+    return next_ns;
 }
 
 static void *mrail_service_main(void *arg)
 {
     struct epoll_event events[8];
     mrail_engine_t *engine = arg;
-    mrail_ns_t now_ns, next_ns;
+    mrail_ns_t now_ns, next_ns, lanes_ns, watch_ns = 0;
     int n;
 
     while (!__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE)) {
@@ -174,9 +189,8 @@ static void *mrail_service_main(void *arg)
         pthread_mutex_lock(&engine->ctl_lock);
         next_ns = mrail_ctl_run(engine, now_ns);
         pthread_mutex_unlock(&engine->ctl_lock);
-        if (mrail_service_failover(engine)) {
-            next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_SERVICE_FAILOVER);
-        }
+        lanes_ns = mrail_service_lanes(engine, now_ns, &watch_ns);
+        next_ns = MRAIL_MIN(next_ns, lanes_ns);
         n = epoll_wait(engine->epoll_fd, events, MRAIL_ARRAY_SIZE(events),
                        mrail_service_timeout_ms(mrail_clock_now(), next_ns));
         for (int i = 0; i < n; ++i) {
