@@ -36,8 +36,8 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 /* ... on every path that uses the rail. */
 void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns);
-/* A PROBE has been answered. */
-void mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
+/* A PROBE has been answered: 0 if it is none of ours. */
+int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
 /* Whether a lane may be asked for on the path. */
 int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 /* What is due; the next deadline. */

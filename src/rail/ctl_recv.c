@@ -283,8 +283,9 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     if (msg->seq == peer->probe_request) {
         peer->probe_tries = 0;
+    } else if (!mrail_path_answer(peer, msg->seq, mrail_clock_now())) {
+        ++engine->counters.ctl_unexpected;
     }
-    mrail_path_answer(peer, msg->seq, mrail_clock_now());
 }
 
 /* A lane that was let go of here, and that the peer uses. */

@@ -60,6 +60,7 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
             mrail_path_hold(peer, slot);
         }
         path->probe = ++peer->engine->ctl_seq;
+        path->asked = 1;
         mrail_ctl_send_probe(peer, slot, path->probe);
         break;
     case MRAIL_HEALTH_RETIRE:
@@ -133,14 +134,18 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
     return path->health.due_ns;
 }
 
-void mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
+int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
 {
-    peer->answer_ns = now_ns;
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if (peer->paths[slot].probe == seq) {
+        mrail_path_t *path = &peer->paths[slot];
+
+        if ((path->probe == seq) && path->asked) {
+            peer->answer_ns = now_ns;
             mrail_path_event(peer, slot, MRAIL_HEALTH_ANSWER, now_ns);
+            return 1;
         }
     }
+    return 0;
 }
 
 void mrail_paths_init(mrail_peer_t *peer)

@@ -29,7 +29,8 @@ typedef struct mrail_past {
 
 typedef struct mrail_path {
     mrail_health_t health;
-    uint32_t probe;  /* sequence number of the last one */
+    uint32_t probe;  /* sequence number of the last one ... */
+    uint8_t asked;   /* ... if there was one */
     unsigned stalls; /* that were none: it answered */
     uint8_t restore; /* a lane may be asked for, though it is not up */
 } mrail_path_t;
