@@ -438,13 +438,24 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Says what the lane owes: 0, or -EAGAIN: later, because its send queue is full
- * or the peer's question cannot be answered yet. */
+/* What is posted on a lane before it is up, nobody would wait for when the lane
+ * ends.  The peer may use it before its LANE_READY has arrived here. */
+static int mrail_am_may_post(const mrail_lane_t *lane)
+{
+    return (mrail_peer_num_up(lane->peer) != 0) &&
+           (lane->peer->seen_mask & (1ull << lane->slot));
+}
+
+/* Says what the lane owes: 0, or -EAGAIN: later, because it is not up yet, its
+ * send queue is full or the peer's question cannot be answered yet. */
 static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
 
     mrail_rx_flush(engine, lane->rail->index);
+    if (MRAIL_UNLIKELY(!mrail_am_may_post(lane))) {
+        return -EAGAIN;
+    }
     if (peer->ack_due &&
         !mrail_seq32_before(peer->rx_next, peer->ack_due_seq)) {
         if (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REP) != 0) {

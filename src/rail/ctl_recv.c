@@ -249,6 +249,8 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     if (lane->state == MRAIL_LANE_CONNECTING) {
         if (mrail_ctl_connect(lane, &msg->lane) != 0) {
+            /* A repeated answer is not to try again with half a QP. */
+            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "no QP");
             mrail_ctl_peer_failed(peer, -EIO);
             return;
         }

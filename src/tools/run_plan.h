@@ -42,9 +42,9 @@ typedef struct mrail_run_paths {
 } mrail_run_paths_t;
 
 /* The command's first words may be NAME=VALUE, variables of mpirun itself, as in
- * a shell.  Options of the user win: what they set (--mca KEY, -x NAME, --bind-to) or
- * what getenv_func (getenv in real life) finds set (UCX_*, OMPI_MCA_*) is not
- * set again. */
+ * a shell.  Options of the user win: what they set (--mca KEY, -x NAME,
+ * --bind-to) or what getenv_func (getenv in real life) finds set (UCX_*,
+ * OMPI_MCA_*) is not set again. */
 void mrail_run_plan(const mrail_run_options_t *options,
                     const mrail_run_paths_t *paths,
                     char *(*getenv_func)(const char *name),

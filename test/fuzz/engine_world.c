@@ -100,7 +100,14 @@ static void check_lane(const mrail_lane_t *lane)
 
     FUZZ_CHECK(lane->index < engine->config.max_qps, "index");
     FUZZ_CHECK(lane->credits <= MRAIL_AM_CREDITS_MAX, "credits");
-    FUZZ_CHECK(lane->sq_posted - lane->sq_done <= lane->sq_depth, "queue");
+    FUZZ_CHECK(lane->sq_posted - lane->sq_done <= lane->sq_depth,
+               "lane %u: %u posted, %u done, depth %u", lane->index,
+               lane->sq_posted, lane->sq_done, lane->sq_depth);
+    FUZZ_CHECK((lane->sq_posted == 0) ||
+                   ((lane->state != MRAIL_LANE_CONNECTING) &&
+                    (lane->state != MRAIL_LANE_ACCEPTING)),
+               "posted on a lane that is %s",
+               mrail_lane_state_name(lane->state));
     FUZZ_CHECK((lane->qp != NULL) || ((lane->state != MRAIL_LANE_UP) &&
                                       (lane->state != MRAIL_LANE_ACCEPTING)),
                "a lane without a QP is %s",
