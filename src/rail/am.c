@@ -143,12 +143,19 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 
 /* ---- sending ------------------------------------------------------------ */
 
-/* The last credits are kept for what is sent again: it must arrive before
- * messages that may hold all the others. */
+/*
+ * The last credit is kept for what is sent again: it must arrive before messages
+ * that may hold all the others.  A message before which all are on the same lane
+ * may take it, as it waits for none on a lane that may fail without its own.
+ */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
-    return (mrail_lane_credits(lane) > MRAIL_RESEND_CREDITS) &&
-           (mrail_lane_sq_free(lane) != 0);
+    unsigned credits = mrail_lane_credits(lane);
+
+    return (mrail_lane_sq_free(lane) != 0) &&
+           ((credits > MRAIL_RESEND_CREDITS) ||
+            ((credits != 0) &&
+             (lane->am_inflight == lane->peer->am_inflight)));
 }
 
 /* The lane on which `length` bytes would be through first. */
@@ -281,6 +288,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     tx->lane = lane;
     tx->length = (uint32_t)length;
     lane->am_inflight += length;
+    peer->am_inflight += length;
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     ++peer->engine->counters.am_sent;
@@ -493,6 +501,7 @@ static void mrail_am_forget(mrail_tx_t *tx)
 {
     mrail_list_del(&tx->list);
     tx->lane->am_inflight -= tx->length;
+    tx->lane->peer->am_inflight -= tx->length;
     mrail_tx_put(tx);
 }
 

@@ -27,6 +27,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
         return NULL;
     }
     peer->engine = engine;
+    peer->nowhere.peer = peer;
     peer->id = id;
     peer->op_next = 1;
     mrail_paths_init(peer);

@@ -109,6 +109,7 @@ struct mrail_peer {
     uint32_t tx_next;       /* sequence number of the next AM */
     uint32_t tx_acked;      /* all before are at the peer */
     mrail_list_t unacked;   /* mrail_tx_t in order */
+    uint64_t am_inflight;   /* bytes of them */
     uint32_t ack_wanted;    /* somebody waits until tx_acked is there */
     int ack_asked;          /* an ACK_REQ has no answer yet */
     int ack_due;            /* an ACK_REQ waits for its answer ... */
