@@ -29,20 +29,35 @@
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
 
-static uint64_t num_retired, num_kept, num_put, num_failed, num_again;
+static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
 
 /* ---- the program --------------------------------------------------------- */
+
+typedef struct message {
+    uint32_t seq;
+    uint32_t fenced; /* the sender's operations that a fence put before it */
+} message_t;
+
+static void check_carried(const side_t *side, uint32_t op)
+{
+    CHECK(side->carried[op] >= side->length[op],
+          "operation %u: only %u of %u bytes are there", op, side->carried[op],
+          side->length[op]);
+}
 
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     side_t *side = arg;
-    uint32_t seq;
+    message_t m;
 
-    CHECK(length == sizeof(seq), "%zu bytes", length);
-    memcpy(&seq, data, sizeof(seq));
-    CHECK(seq == side->received, "message %u instead of %u", seq,
+    CHECK(length == sizeof(m), "%zu bytes", length);
+    memcpy(&m, data, sizeof(m));
+    CHECK(m.seq == side->received, "message %u instead of %u", m.seq,
           side->received);
     ++side->received;
+    while (side->passed < m.fenced) {
+        check_carried(&w.side[side == &w.side[0]], side->passed++);
+    }
 }
 
 static void on_complete(void *arg, void *comp, int status)
@@ -52,6 +67,9 @@ static void on_complete(void *arg, void *comp, int status)
 
     CHECK(++*done == 1, "an operation completes twice");
     CHECK((status == 0) || has_failed(side), "an operation fails: %d", status);
+    if (status == 0) {
+        check_carried(side, (uint32_t)(done - side->done));
+    }
 }
 
 static void make_ep(side_t *side, const side_t *other)
@@ -97,14 +115,43 @@ static void break_lane(side_t *side)
     }
 }
 
-static void use_put(side_t *side)
+static void send_message(side_t *side)
 {
-    const mrail_iov_t iov = {pair_memory, PUT_SIZE, side->mem};
-    int ret = mrail_ep_put_zcopy(side->ep, &iov, 1, (uintptr_t)pair_memory,
-                                 side->rkey, &side->done[side->num_ops]);
+    const message_t m = {side->sent, side->fenced};
 
-    num_put += (ret == -EINPROGRESS);
+    side->sent +=
+        (mrail_ep_am_short(side->ep, 1, NULL, 0, &m, sizeof(m)) == 0);
+}
+
+static void use_rma(side_t *side)
+{
+    uint32_t op = side->num_ops, length = below(2) ? PUT_SIZE : 64;
+    const mrail_iov_t iov = {pair_memory, length, side->mem};
+    int put = (below(3) != 0);
+    int ret;
+
+    side->length[op] = length;
+    ret = put ? mrail_ep_put_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),
+                                   side->rkey, &side->done[op])
+              : mrail_ep_get_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),
+                                   side->rkey, &side->done[op]);
+    if (ret != -EINPROGRESS) {
+        side->length[op] = 0;
+    }
+    num_rma += (ret == -EINPROGRESS);
     count_op(side, ret);
+}
+
+/* What follows is seen after what was before: a message, or a PUT. */
+static void use_fence(side_t *side)
+{
+    if (mrail_ep_fence(side->ep) == 0) {
+        side->fenced = side->num_ops;
+        if (below(2)) {
+            use_rma(side);
+        }
+        send_message(side);
+    }
 }
 
 static void act(side_t *side, side_t *other)
@@ -117,20 +164,22 @@ static void act(side_t *side, side_t *other)
         }
         return;
     }
-    if (side->num_ops == MAX_OPS) {
+    if (side->num_ops + 4 > MAX_OPS) {
         return;
     }
     if (what < 60) {
-        side->sent += (mrail_ep_am_short(side->ep, 1, NULL, 0, &side->sent,
-                                         sizeof(side->sent)) == 0);
+        send_message(side);
     } else if (what < 64) {
-        use_put(side);
+        use_rma(side);
     } else if (what < 68) {
         count_op(side, mrail_ep_flush(side->ep, &side->done[side->num_ops]));
     } else if (what < 72) {
         take_back(side);
     } else if ((what < 76) && w.breaks) {
         break_lane(side);
+    } else if ((what >= 80) && (what < 84)) {
+        use_rma(side);
+        use_fence(side);
     } else if (what == 76) {
         side->busy_ns = fake_now_ns + (mrail_ns_t)below(2000) * MRAIL_NS_PER_MS;
     }
@@ -331,12 +380,12 @@ int main(void)
         run_seed(first + i);
     }
     CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_put > count) && (num_failed > count) &&
+                            (num_rma > count) && (num_failed > count) &&
                             (num_again > count)),
-          "%llu lanes retired, %llu kept, %llu PUTs, %llu lanes failed, %llu "
+          "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu lanes failed, %llu "
           "requests again: nothing was tried",
           (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_put, (unsigned long long)num_failed,
+          (unsigned long long)num_rma, (unsigned long long)num_failed,
           (unsigned long long)num_again);
     printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
            "%llu requests again\n",
