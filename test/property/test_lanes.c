@@ -7,7 +7,9 @@
  *   and never one that is gone; nothing is posted to a lane that was let go of;
  *   no QP goes while a request of it is under way or a completion waits;
  *   no place in the lane table is taken twice;
- *   messages arrive once and in order, operations complete once;
+ *   messages arrive once and in order, operations complete once, with all their
+ *   bytes, and touch no memory afterwards; a message behind a fence comes after
+ *   all that was before it;
  *   in the end nothing is asked any more, and both have the same lanes; or the
  *   one that lives is through with the other, which somebody who waits for it
  *   asks about, as UCX's keepalive does.
@@ -29,20 +31,35 @@
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
 
-static uint64_t num_retired, num_kept, num_put;
+static uint64_t num_retired, num_kept, num_rma;
 
 /* ---- the program --------------------------------------------------------- */
+
+typedef struct message {
+    uint32_t seq;
+    uint32_t fenced; /* the sender's operations that a fence put before it */
+} message_t;
+
+static void check_carried(const side_t *side, uint32_t op)
+{
+    CHECK(side->carried[op] >= side->length[op],
+          "operation %u: only %u of %u bytes are there", op, side->carried[op],
+          side->length[op]);
+}
 
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     side_t *side = arg;
-    uint32_t seq;
+    message_t m;
 
-    CHECK(length == sizeof(seq), "%zu bytes", length);
-    memcpy(&seq, data, sizeof(seq));
-    CHECK(seq == side->received, "message %u instead of %u", seq,
+    CHECK(length == sizeof(m), "%zu bytes", length);
+    memcpy(&m, data, sizeof(m));
+    CHECK(m.seq == side->received, "message %u instead of %u", m.seq,
           side->received);
     ++side->received;
+    while (side->passed < m.fenced) {
+        check_carried(&w.side[side == &w.side[0]], side->passed++);
+    }
 }
 
 static void on_complete(void *arg, void *comp, int status)
@@ -52,6 +69,9 @@ static void on_complete(void *arg, void *comp, int status)
 
     CHECK(++*done == 1, "an operation completes twice");
     CHECK((status == 0) || has_failed(side), "an operation fails: %d", status);
+    if (status == 0) {
+        check_carried(side, (uint32_t)(done - side->done));
+    }
 }
 
 static void make_ep(side_t *side, const side_t *other)
@@ -87,14 +107,43 @@ static void take_back(side_t *side)
     }
 }
 
-static void use_put(side_t *side)
+static void send_message(side_t *side)
 {
-    const mrail_iov_t iov = {pair_memory, PUT_SIZE, side->mem};
-    int ret = mrail_ep_put_zcopy(side->ep, &iov, 1, (uintptr_t)pair_memory,
-                                 side->rkey, &side->done[side->num_ops]);
+    const message_t m = {side->sent, side->fenced};
 
-    num_put += (ret == -EINPROGRESS);
+    side->sent +=
+        (mrail_ep_am_short(side->ep, 1, NULL, 0, &m, sizeof(m)) == 0);
+}
+
+static void use_rma(side_t *side)
+{
+    uint32_t op = side->num_ops, length = below(2) ? PUT_SIZE : 64;
+    const mrail_iov_t iov = {pair_memory, length, side->mem};
+    int put = (below(3) != 0);
+    int ret;
+
+    side->length[op] = length;
+    ret = put ? mrail_ep_put_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),
+                                   side->rkey, &side->done[op])
+              : mrail_ep_get_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),
+                                   side->rkey, &side->done[op]);
+    if (ret != -EINPROGRESS) {
+        side->length[op] = 0;
+    }
+    num_rma += (ret == -EINPROGRESS);
     count_op(side, ret);
+}
+
+/* What follows is seen after what was before. */
+static void use_fence(side_t *side)
+{
+    if (mrail_ep_fence(side->ep) == 0) {
+        side->fenced = side->num_ops;
+        if (below(2)) {
+            use_rma(side);
+        }
+        send_message(side);
+    }
 }
 
 static void act(side_t *side, side_t *other)
@@ -107,18 +156,20 @@ static void act(side_t *side, side_t *other)
         }
         return;
     }
-    if (side->num_ops == MAX_OPS) {
+    if (side->num_ops + 4 > MAX_OPS) {
         return;
     }
     if (what < 60) {
-        side->sent += (mrail_ep_am_short(side->ep, 1, NULL, 0, &side->sent,
-                                         sizeof(side->sent)) == 0);
+        send_message(side);
     } else if (what < 64) {
-        use_put(side);
+        use_rma(side);
     } else if (what < 68) {
         count_op(side, mrail_ep_flush(side->ep, &side->done[side->num_ops]));
     } else if (what < 72) {
         take_back(side);
+    } else if ((what >= 80) && (what < 84)) {
+        use_rma(side);
+        use_fence(side);
     } else if (what == 72) {
         side->busy_ns = fake_now_ns + (mrail_ns_t)below(2000) * MRAIL_NS_PER_MS;
     }
@@ -314,10 +365,10 @@ int main(void)
         run_seed(first + i);
     }
     CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_put > count)),
-          "%llu lanes retired, %llu kept, %llu PUTs: nothing was tried",
+                            (num_rma > count)),
+          "%llu lanes retired, %llu kept, %llu PUTs and GETs: nothing was tried",
           (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_put);
+          (unsigned long long)num_rma);
     printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept\n",
            (unsigned long long)count, (unsigned long long)num_retired,
            (unsigned long long)num_kept);

@@ -96,13 +96,17 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
     }
     r->wr_id = wr->wr_id;
     r->signalled = (wr->send_flags & IBV_SEND_SIGNALED) != 0;
-    r->is_send = (wr->opcode == IBV_WR_SEND);
-    for (int i = 0; r->is_send && (i < wr->num_sge); ++i) {
-        CHECK(r->length + wr->sg_list[i].length <= sizeof(r->data), "size");
-        memcpy(r->data + r->length,
-               (const void *)(uintptr_t)wr->sg_list[i].addr,
-               wr->sg_list[i].length);
-        r->length += wr->sg_list[i].length;
+    r->opcode = wr->opcode;
+    r->remote_address = wr->wr.rdma.remote_addr;
+    for (int i = 0; i < wr->num_sge; ++i) {
+        const struct ibv_sge *sge = &wr->sg_list[i];
+
+        if (r->opcode == IBV_WR_SEND) {
+            CHECK(r->length + sge->length <= sizeof(r->data), "size");
+            memcpy(r->data + r->length, (const void *)(uintptr_t)sge->addr,
+                   sge->length);
+        }
+        r->length += sge->length;
     }
 }
 
@@ -143,6 +147,25 @@ static void drop_request(unsigned i)
             (w.num_requests - i) * sizeof(w.requests[0]));
 }
 
+/* The device writes to the peer's memory, or reads it into its own. */
+static void carry(const request_t *r, side_t *from, const side_t *to)
+{
+    uint64_t op = (r->remote_address - PUT_ADDRESS(0)) / PUT_SIZE;
+
+    if (r->remote_address < PUT_ADDRESS(0)) {
+        return; /* a READ that makes WRITEs visible */
+    }
+    CHECK((op < MAX_OPS) && (r->remote_address + r->length <=
+                             PUT_ADDRESS(op) + from->length[op]),
+          "bytes of no operation");
+    CHECK(from->done[op] == 0, "operation %u touches memory when complete",
+          (unsigned)op);
+    CHECK((r->opcode != IBV_WR_RDMA_WRITE) || (op >= to->passed),
+          "operation %u writes after a message that a fence put behind it",
+          (unsigned)op);
+    from->carried[op] += r->length;
+}
+
 /* What becomes of it: the status of its completion. */
 static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
 {
@@ -159,7 +182,9 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
     CHECK(fake_qp_dest(dest) == r->qp->qp_num,
           "a request to a QP that is connected to another");
     CHECK(dest->state >= IBV_QPS_RTR, "a request to a QP that cannot receive");
-    if (r->is_send) {
+    if (r->opcode != IBV_WR_SEND) {
+        carry(r, from, to);
+    } else {
         CHECK(fake_deliver(dest, r->data, r->length, IBV_WC_SUCCESS),
               "no buffer for a message");
     }

@@ -15,6 +15,8 @@
 #define MAX_REQUESTS 4096
 #define MAX_OPS 4096
 #define PUT_SIZE (1u << 20)
+/* Remote address of a side's operation: the world knows it by that. */
+#define PUT_ADDRESS(_op) ((1ull << 56) + (uint64_t)(_op) * PUT_SIZE)
 
 typedef struct side {
     mrail_engine_t *engine;
@@ -28,6 +30,10 @@ typedef struct side {
     uint32_t received;
     unsigned num_ops;
     uint8_t done[MAX_OPS]; /* how often each completed */
+    uint32_t length[MAX_OPS]; /* bytes of a PUT or GET */
+    uint32_t carried[MAX_OPS]; /* ... that a device has written or read */
+    uint32_t fenced; /* operations before the last fence */
+    uint32_t passed; /* ... as messages from the other side have told */
 } side_t;
 
 typedef struct datagram {
@@ -42,10 +48,11 @@ typedef struct request {
     struct ibv_qp *qp;
     mrail_ns_t at_ns;
     uint64_t wr_id;
-    int is_send;
+    enum ibv_wr_opcode opcode;
     int signalled;
-    uint32_t length;
-    uint8_t data[1024];
+    uint64_t remote_address;
+    uint32_t length; /* bytes of the data, in all */
+    uint8_t data[1024]; /* of a SEND */
 } request_t;
 
 typedef struct world {
