@@ -178,13 +178,13 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
 {
     for (unsigned i = 0; i < peer->num_up; ++i) {
         mrail_lane_t *lane = peer->up[i];
+        /* What a fence is pinned to does not go before the fence is through. */
+        int open = (peer->pin == NULL) ? !lane->leaving : (lane == peer->pin);
 
         lane->sched.usable =
-            (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
-            !lane->leaving &&
+            open && (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
             (lane->rail->num_segs < lane->rail->max_segs) &&
-            (lane->sched.inflight < (1ull << 30)) &&
-            ((peer->pin == NULL) || (lane == peer->pin));
+            (lane->sched.inflight < (1ull << 30));
     }
 }
 

@@ -161,14 +161,11 @@ void mrail_sync_fail(mrail_peer_t *peer, int status)
 
 /* ---- fence -------------------------------------------------------------- */
 
-/* The one lane with work, if there is exactly one and nothing waits uncut. */
+/* The one lane with work, if there is exactly one. */
 static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
 {
     mrail_lane_t *only = NULL;
 
-    if (!mrail_list_empty(&peer->uncut)) {
-        return NULL;
-    }
     for (unsigned i = 0; i < peer->num_up; ++i) {
         mrail_lane_t *lane = peer->up[i];
 
@@ -209,7 +206,7 @@ static int mrail_peer_fence(mrail_peer_t *peer)
         return -EAGAIN;
     }
     ++peer->engine->counters.fences;
-    if (mrail_peer_has_gets(peer)) {
+    if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
         peer->pin_closed = 1; /* not even the lane of an earlier fence */
     } else if (peer->num_fences == 0) {
         peer->pin = mrail_peer_only_lane(peer);

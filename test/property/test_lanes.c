@@ -7,7 +7,9 @@
  *   and never one that is gone; nothing is posted to a lane that was let go of;
  *   no QP goes while a request of it is under way or a completion waits;
  *   no place in the lane table is taken twice;
- *   messages arrive once and in order, operations complete once;
+ *   messages arrive once and in order, operations complete once, with all their
+ *   bytes, and touch no memory afterwards; a message behind a fence comes after
+ *   all that was before it;
  *   in the end nothing is asked any more, and both have the same lanes; or the
  *   one that lives is through with the other, which somebody who waits for it
  *   asks about, as UCX's keepalive does.
@@ -142,7 +144,7 @@ static void use_rma(side_t *side)
     count_op(side, ret);
 }
 
-/* What follows is seen after what was before: a message, or a PUT. */
+/* What follows is seen after what was before. */
 static void use_fence(side_t *side)
 {
     if (mrail_ep_fence(side->ep) == 0) {
