@@ -263,6 +263,7 @@ static void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
     wr.num_sge = 1;
     wr.opcode = IBV_WR_SEND;
     wr.send_flags = (tx->length <= lane->max_inline) ? IBV_SEND_INLINE : 0;
+    tx->sq_index = lane->sq_posted + 1;
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         mrail_lane_error(lane, "post");
     }
@@ -496,6 +497,14 @@ void mrail_am_send_acks(mrail_engine_t *engine)
     }
 }
 
+/* The message has arrived, and so has all that its QP sent before it. */
+static void mrail_am_arrived(const mrail_tx_t *tx)
+{
+    if (mrail_seq32_before(tx->lane->arrived, tx->sq_index)) {
+        tx->lane->arrived = tx->sq_index;
+    }
+}
+
 /* The message is the peer's now, or nobody's. */
 static void mrail_am_forget(mrail_tx_t *tx)
 {
@@ -528,6 +537,7 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
         if (!mrail_seq32_before(tx->seq, ack)) {
             break;
         }
+        mrail_am_arrived(tx);
         mrail_am_forget(tx);
     }
 }
@@ -556,12 +566,14 @@ void mrail_am_take_lost(mrail_lane_t *lane)
         if (tx->lane != lane) {
             continue;
         }
+        if (mrail_seq16_before(tx->number, lane->peer_has)) {
+            mrail_am_arrived(tx);
+        } else {
+            mrail_am_add_resend(peer, tx);
+        }
         lane->am_inflight -= tx->length;
         peer->nowhere.am_inflight += tx->length;
         tx->lane = &peer->nowhere;
-        if (!mrail_seq16_before(tx->number, lane->peer_has)) {
-            mrail_am_add_resend(peer, tx);
-        }
     }
 }
 

@@ -75,8 +75,10 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_want(peer, 0);
         return -EAGAIN;
     }
-    if (MRAIL_UNLIKELY((peer->num_fences != 0) &&
-                       ((peer->pin == NULL) || peer->pin_closed))) {
+    /* Not even on a lane that a fence is pinned to: if that fails, it must be
+     * known whether what was before the fence had arrived, and a PUT behind it
+     * would not tell, though the peer may have seen it. */
+    if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
     return 0;
@@ -178,11 +180,9 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
 {
     for (unsigned i = 0; i < peer->num_up; ++i) {
         mrail_lane_t *lane = peer->up[i];
-        /* What a fence is pinned to does not go before the fence is through. */
-        int open = (peer->pin == NULL) ? !lane->leaving : (lane == peer->pin);
 
         lane->sched.usable =
-            open && (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
+            !lane->leaving && (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
             (lane->rail->num_segs < lane->rail->max_segs) &&
             (lane->sched.inflight < (1ull << 30));
     }
@@ -218,24 +218,12 @@ static int mrail_op_pump(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
-/* It came after a fence that is not through. */
-static int mrail_rma_is_barred(const mrail_op_t *op)
-{
-    const mrail_sync_t *barrier;
-
-    if (MRAIL_LIKELY(op->peer->num_fences == 0)) {
-        return 0;
-    }
-    barrier = mrail_sync_barrier(op->peer);
-    return (barrier != NULL) && (op->id > barrier->op_id);
-}
-
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     while (!mrail_list_empty(&peer->uncut) && (mrail_peer_num_up(peer) != 0)) {
         mrail_op_t *op = mrail_list_head(&peer->uncut, mrail_op_t, uncut);
 
-        if (mrail_rma_is_barred(op) || !mrail_op_pump(op, now_ns)) {
+        if (!mrail_op_pump(op, now_ns)) {
             mrail_peer_activate(peer);
             return;
         }
@@ -243,11 +231,21 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
 }
 
+static void mrail_seg_finish(mrail_seg_t *seg)
+{
+    mrail_op_t *op = seg->op;
+
+    mrail_pool_put(&op->peer->engine->segs, seg);
+    --op->pending;
+    if ((op->pending == 0) && (op->left == 0)) {
+        mrail_op_finish(op, 0);
+    }
+}
+
 void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
                         mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = seg->lane;
-    mrail_op_t *op = seg->op;
 
     lane->sched.inflight -= seg->length;
     lane->sched.since_ns = now_ns;
@@ -260,13 +258,9 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
         mrail_list_add_tail(&lane->lost, &seg->list);
         return;
     }
-    mrail_pool_put(&engine->segs, seg);
-    --op->pending;
     /* What is uncut waits until all rails were looked at: to choose well, the
      * loads of all lanes must be known. */
-    if ((op->pending == 0) && (op->left == 0)) {
-        mrail_op_finish(op, 0);
-    }
+    mrail_seg_finish(seg);
 }
 
 /* ---- once more ---------------------------------------------------------- */
@@ -284,25 +278,30 @@ static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_seg_t *seg)
     mrail_list_insert_before(pos, &seg->list);
 }
 
-/* The peer's QP takes nothing any more: so what was written through it can be
- * seen, and what may not have been can be written again. */
+/* A READ's data may be lost, though the peer has seen it. */
+static int mrail_seg_has_arrived(const mrail_seg_t *seg)
+{
+    return (seg->op->kind == MRAIL_OP_VISIBLE) ||
+           ((seg->op->kind == MRAIL_OP_PUT) &&
+            !mrail_seq32_before(seg->lane->arrived, seg->sq_index));
+}
+
+/*
+ * The peer's QP takes nothing any more: so what was written through it can be
+ * seen, and what may not have been can be written again.  But not what is known
+ * to be there because a later message is: the peer may use the memory for
+ * something else since it has that.
+ */
 void mrail_rma_take_lost(mrail_lane_t *lane)
 {
-    mrail_peer_t *peer = lane->peer;
-    mrail_engine_t *engine = peer->engine;
-
     while (!mrail_list_empty(&lane->lost)) {
         mrail_seg_t *seg = mrail_list_head(&lane->lost, mrail_seg_t, list);
 
         mrail_list_del(&seg->list);
-        if (seg->op->kind == MRAIL_OP_VISIBLE) {
-            mrail_op_t *op = seg->op;
-
-            mrail_pool_put(&engine->segs, seg);
-            --op->pending;
-            mrail_op_finish(op, 0);
+        if (mrail_seg_has_arrived(seg)) {
+            mrail_seg_finish(seg);
         } else {
-            mrail_rma_add_redo(peer, seg);
+            mrail_rma_add_redo(lane->peer, seg);
         }
     }
     lane->dirty = 0;
@@ -326,9 +325,6 @@ void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns)
         mrail_cursor_t cursor = mrail_op_seek(seg->op, seg->offset);
         int index;
 
-        if (mrail_rma_is_barred(seg->op)) {
-            return;
-        }
         mrail_rma_mark_usable(peer);
         index = mrail_sched_pick_whole(peer->sched, peer->num_up, seg->length);
         if (index < 0) {
