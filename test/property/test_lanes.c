@@ -40,13 +40,6 @@ typedef struct message {
     uint32_t fenced; /* the sender's operations that a fence put before it */
 } message_t;
 
-static void check_carried(const side_t *side, uint32_t op)
-{
-    CHECK(side->carried[op] >= side->length[op],
-          "operation %u: only %u of %u bytes are there", op, side->carried[op],
-          side->length[op]);
-}
-
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     side_t *side = arg;
@@ -57,9 +50,7 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
     CHECK(m.seq == side->received, "message %u instead of %u", m.seq,
           side->received);
     ++side->received;
-    while (side->passed < m.fenced) {
-        check_carried(&w.side[side == &w.side[0]], side->passed++);
-    }
+    check_fenced(&w.side[side == &w.side[0]], side, m.fenced);
 }
 
 static void on_complete(void *arg, void *comp, int status)
@@ -123,6 +114,7 @@ static void use_rma(side_t *side)
     int ret;
 
     side->length[op] = length;
+    side->behind[op] = side->fenced;
     ret = put ? mrail_ep_put_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),
                                    side->rkey, &side->done[op])
               : mrail_ep_get_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),

@@ -125,13 +125,9 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
     if (!has_failed(side)) {
         uint64_t bit = 1ull << lane->slot;
 
-        /* Who waits for LANE_READY answers what the peer sends already. */
-        CHECK((lane->state == MRAIL_LANE_UP) ||
-                  ((lane->state == MRAIL_LANE_ACCEPTING) &&
-                   (wr->opcode == IBV_WR_SEND)),
-              "posts to a lane that is %s", mrail_lane_state_name(lane->state));
-        CHECK((lane->state == MRAIL_LANE_ACCEPTING) ||
-                  ((lane->peer->up_mask | lane->peer->closing_mask) & bit),
+        CHECK(lane->state == MRAIL_LANE_UP, "posts to a lane that is %s",
+              mrail_lane_state_name(lane->state));
+        CHECK((lane->peer->up_mask | lane->peer->closing_mask) & bit,
               "posts to a lane that was let go of");
     }
     for (; wr != NULL; wr = wr->next) {
@@ -147,8 +143,22 @@ static void drop_request(unsigned i)
             (w.num_requests - i) * sizeof(w.requests[0]));
 }
 
+void check_carried(const side_t *side, uint32_t op)
+{
+    CHECK(side->carried[op] >= side->length[op],
+          "operation %u: only %u of %u bytes are there", op, side->carried[op],
+          side->length[op]);
+}
+
+void check_fenced(const side_t *from, side_t *to, uint32_t fenced)
+{
+    while (to->passed < fenced) {
+        check_carried(from, to->passed++);
+    }
+}
+
 /* The device writes to the peer's memory, or reads it into its own. */
-static void carry(const request_t *r, side_t *from, const side_t *to)
+static void carry(const request_t *r, side_t *from, side_t *to)
 {
     uint64_t op = (r->remote_address - PUT_ADDRESS(0)) / PUT_SIZE;
 
@@ -160,9 +170,12 @@ static void carry(const request_t *r, side_t *from, const side_t *to)
           "bytes of no operation");
     CHECK(from->done[op] == 0, "operation %u touches memory when complete",
           (unsigned)op);
-    CHECK((r->opcode != IBV_WR_RDMA_WRITE) || (op >= to->passed),
-          "operation %u writes after a message that a fence put behind it",
-          (unsigned)op);
+    if (r->opcode == IBV_WR_RDMA_WRITE) {
+        CHECK(op >= to->passed,
+              "operation %u writes after what a fence put behind it",
+              (unsigned)op);
+        check_fenced(from, to, from->behind[op]);
+    }
     from->carried[op] += r->length;
 }
 

@@ -32,8 +32,9 @@ typedef struct side {
     uint8_t done[MAX_OPS]; /* how often each completed */
     uint32_t length[MAX_OPS]; /* bytes of a PUT or GET */
     uint32_t carried[MAX_OPS]; /* ... that a device has written or read */
+    uint32_t behind[MAX_OPS]; /* operations that a fence put before it */
     uint32_t fenced; /* operations before the last fence */
-    uint32_t passed; /* ... as messages from the other side have told */
+    uint32_t passed; /* ... of the other side, as what came behind it tells */
 } side_t;
 
 typedef struct datagram {
@@ -90,6 +91,12 @@ void pair_close(void);
 
 /* Time passes, and what is due arrives. */
 void pair_advance(mrail_ns_t step_ns);
+
+/* All bytes of the operation are there. */
+void check_carried(const side_t *side, uint32_t op);
+/* ... of the first `fenced` ones: something that a fence put behind them is
+ * seen. */
+void check_fenced(const side_t *from, side_t *to, uint32_t fenced);
 
 uint32_t below(uint32_t bound);
 /* The other, as this side knows it; NULL: not at all. */
