@@ -88,6 +88,7 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
     lane->peer->based = 1;
+    lane->peer->paths[lane->slot].sport = lane->sport;
     lane->peer->dark_ns = 0;
     mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
                      mrail_clock_now());

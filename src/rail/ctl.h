@@ -23,14 +23,17 @@ void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
 /* Nothing of that life of the lane is left here. */
 void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                             uint32_t seq, uint16_t received);
-/* PROBE over the path of a slot; the answer takes the same. */
-void mrail_ctl_send_probe(mrail_peer_t *peer, unsigned slot, uint32_t seq);
+/* PROBE or PROBE_REP over the path of a slot, from the UDP source port that its
+ * lanes have (0: any). */
+void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned slot, uint16_t sport);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);
 
 /* ---- paths.c ------------------------------------------------------------ */
 
 void mrail_paths_init(mrail_peer_t *peer);
+void mrail_paths_cleanup(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns);
 /* ... on every path that uses the rail. */

@@ -277,7 +277,14 @@ static void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
 static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
                                const mrail_ctl_msg_t *msg)
 {
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq, peer->reply_way);
+    if ((msg->path.slot < MRAIL_MAX_SLOTS) &&
+        (msg->path.sport >= MRAIL_PORTS_FIRST)) {
+        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq,
+                            msg->path.slot, msg->path.sport);
+    } else {
+        mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
+                             peer->reply_way);
+    }
 }
 
 static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,

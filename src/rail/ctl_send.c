@@ -30,26 +30,33 @@ static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
     return ret;
 }
 
-void mrail_ctl_send(mrail_peer_t *peer, unsigned way,
-                    mrail_ctl_msg_t *msg)
+/* Over a pair of rails, with the address handle that is kept for it. */
+static void mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
+                                struct ibv_ah **ah, uint16_t sport,
+                                mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
-    unsigned index = (peer->base + way) % peer->num_pairs;
     const mrail_rail_pair_t *pair = &peer->pairs[index];
     mrail_rail_t *rail = &engine->rails[pair->local];
 
-    if (peer->pair_ah[index] == NULL) {
-        peer->pair_ah[index] = mrail_rail_create_ah(
-            rail, &engine->config, peer->rails[pair->remote].gid);
-        if (peer->pair_ah[index] == NULL) {
+    if (*ah == NULL) {
+        *ah = mrail_rail_create_ah(rail, &engine->config,
+                                   peer->rails[pair->remote].gid, sport);
+        if (*ah == NULL) {
             mrail_debug("%s: no address handle: %s", rail->attr.device,
                         strerror(errno));
             return;
         }
     }
     msg->dst_cookie = peer->cookie;
-    mrail_ctl_post(engine, rail, peer->pair_ah[index],
-                   peer->rails[pair->remote].ud_qpn, msg);
+    mrail_ctl_post(engine, rail, *ah, peer->rails[pair->remote].ud_qpn, msg);
+}
+
+void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
+{
+    unsigned index = (peer->base + way) % peer->num_pairs;
+
+    mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
 }
 
 /* The local rail for a first message: one in the bootstrap rail's subnet. */
@@ -93,7 +100,7 @@ void mrail_ctl_send_hello(mrail_peer_t *peer)
 
     if (peer->boot_ah[rail->index] == NULL) {
         peer->boot_ah[rail->index] =
-            mrail_rail_create_ah(rail, &engine->config, peer->boot_gid);
+            mrail_rail_create_ah(rail, &engine->config, peer->boot_gid, 0);
         if (peer->boot_ah[rail->index] == NULL) {
             mrail_debug("%s: no address handle: %s", rail->attr.device,
                         strerror(errno));
@@ -154,10 +161,25 @@ void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
     mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
-/* TODO: the lane's own flow label. */
-void mrail_ctl_send_probe(mrail_peer_t *peer, unsigned slot, uint32_t seq)
+void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned slot, uint16_t sport)
 {
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, seq, slot);
+    mrail_path_t *path = &peer->paths[slot];
+    unsigned pair = (peer->base + slot) % peer->num_pairs;
+    mrail_ctl_msg_t msg = {
+        .type = type,
+        .seq = seq,
+        .path = {.slot = (uint16_t)slot, .sport = sport},
+    };
+
+    if ((path->ah != NULL) &&
+        ((path->ah_sport != sport) || (path->ah_pair != pair))) {
+        ibv_destroy_ah(path->ah);
+        path->ah = NULL;
+    }
+    path->ah_sport = sport;
+    path->ah_pair = pair;
+    mrail_ctl_send_pair(peer, pair, &path->ah, sport, &msg);
 }
 
 void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,

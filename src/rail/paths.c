@@ -61,7 +61,8 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
         }
         path->probe = ++peer->engine->ctl_seq;
         path->asked = 1;
-        mrail_ctl_send_probe(peer, slot, path->probe);
+        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, path->probe, slot,
+                            path->sport);
         break;
     case MRAIL_HEALTH_RETIRE:
         if (peer->lanes[slot] != NULL) {
@@ -152,6 +153,15 @@ void mrail_paths_init(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_health_init(&peer->paths[slot].health, mrail_clock_now());
+    }
+}
+
+void mrail_paths_cleanup(mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->paths[slot].ah != NULL) {
+            ibv_destroy_ah(peer->paths[slot].ah);
+        }
     }
 }
 

@@ -59,6 +59,7 @@ void mrail_peer_free(mrail_peer_t *peer)
             ibv_destroy_ah(peer->pair_ah[i]);
         }
     }
+    mrail_paths_cleanup(peer);
     mrail_list_del(&peer->list);
     free(peer);
 }

@@ -31,6 +31,10 @@ typedef struct mrail_path {
     mrail_health_t health;
     uint32_t probe;  /* sequence number of the last one ... */
     uint8_t asked;   /* ... if there was one */
+    uint16_t sport;  /* UDP source port of its last lane; 0: there was none */
+    struct ibv_ah *ah; /* of probes, or NULL; for this ... */
+    uint16_t ah_sport; /* ... port ... */
+    unsigned ah_pair;  /* ... and pair of rails */
     unsigned stalls; /* that were none: it answered */
     uint8_t restore; /* a lane may be asked for, though it is not up */
 } mrail_path_t;

@@ -346,14 +346,14 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
 
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
-                                    const uint8_t gid[16])
+                                    const uint8_t gid[16], uint16_t sport)
 {
     struct ibv_ah_attr attr;
 
-    mrail_rail_fill_ah(rail, config, gid,
-                       mrail_ports_flow_label(mrail_ports_lane(
-                           config->uplinks, rail->attr.nic_index, 1, 0)),
-                       &attr);
+    if (sport == 0) {
+        sport = mrail_ports_lane(config->uplinks, rail->attr.nic_index, 1, 0);
+    }
+    mrail_rail_fill_ah(rail, config, gid, mrail_ports_flow_label(sport), &attr);
     return ibv_create_ah(rail->pd, &attr);
 }
 

@@ -95,10 +95,11 @@ int mrail_rail_fetch(mrail_rail_t *rail);
 /* What a HELLO says about the rail. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 
-/* An address handle for the control channel; NULL with errno. */
+/* An address handle for the control channel, with the UDP source port of a lane
+ * or, if `sport` is 0, one of its own; NULL with errno. */
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
-                                    const uint8_t gid[16]);
+                                    const uint8_t gid[16], uint16_t sport);
 
 /* Fills what both AHs and connected QPs need to reach `gid`. */
 void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,

@@ -70,7 +70,7 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_LANE_REQ = 3,  /* connect this QP */
     MRAIL_CTL_LANE_REP = 4,  /* connected to that one */
     MRAIL_CTL_LANE_READY = 5, /* may be used */
-    MRAIL_CTL_PROBE = 6,     /* a sign of life, please */
+    MRAIL_CTL_PROBE = 6,     /* a sign of life, please, over this path */
     MRAIL_CTL_PROBE_REP = 7,
     MRAIL_CTL_RETIRE = 8,    /* this lane is to be taken out of use */
     MRAIL_CTL_CONFIRM = 9,   /* ... or FAIL: and this had arrived on it */
@@ -133,6 +133,10 @@ typedef struct mrail_ctl_msg {
             uint16_t slot;
             uint16_t reason;
         } refuse;
+        struct {
+            uint16_t slot;
+            uint16_t sport; /* UDP source port of both directions; 0: any */
+        } path;                 /* PROBE, PROBE_REP */
     };
 } mrail_ctl_msg_t;
 
