@@ -87,6 +87,11 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     mrail_engine_t *engine = lane->peer->engine;
 
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
+    if (__atomic_exchange_n(&lane->rail->failing, 0, __ATOMIC_RELAXED)) {
+        mrail_warn("%s:%u: a lane is up again, to peer %016llx",
+                   lane->rail->attr.device, lane->rail->attr.port,
+                   (unsigned long long)lane->peer->id);
+    }
     lane->peer->based = 1;
     lane->peer->paths[lane->slot].sport = lane->sport;
     lane->peer->dark_ns = 0;

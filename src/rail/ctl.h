@@ -27,18 +27,22 @@ void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
  * lanes have (0: any). */
 void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
                          uint32_t seq, unsigned slot, uint16_t sport);
+/* Forgets the address handles of the rail, or all (NULL). */
+void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);
 
 /* ---- paths.c ------------------------------------------------------------ */
 
 void mrail_paths_init(mrail_peer_t *peer);
-void mrail_paths_cleanup(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns);
 /* ... on every path that uses the rail. */
 void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns);
+/* The table of the rail's port has changed: new address handles, if the GID has
+ * another index now. */
+void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);
 /* A PROBE has been answered: 0 if it is none of ours. */
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
 /* Whether a lane may be asked for on the path. */

@@ -30,6 +30,36 @@ static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
     return ret;
 }
 
+static void mrail_ctl_drop_handle(struct ibv_ah **ah)
+{
+    if (*ah != NULL) {
+        ibv_destroy_ah(*ah);
+        *ah = NULL;
+    }
+}
+
+void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
+        if ((rail == NULL) || (rail->index == i)) {
+            mrail_ctl_drop_handle(&peer->boot_ah[i]);
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
+        if ((rail == NULL) || (rail->index == peer->pairs[i].local)) {
+            mrail_ctl_drop_handle(&peer->pair_ah[i]);
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        const mrail_path_t *path = &peer->paths[i];
+
+        if ((rail == NULL) ||
+            (rail->index == peer->pairs[path->ah_pair].local)) {
+            mrail_ctl_drop_handle(&peer->paths[i].ah);
+        }
+    }
+}
+
 /* Over a pair of rails, with the address handle that is kept for it. */
 static void mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
                                 struct ibv_ah **ah, uint16_t sport,
@@ -172,10 +202,8 @@ void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
         .path = {.slot = (uint16_t)slot, .sport = sport},
     };
 
-    if ((path->ah != NULL) &&
-        ((path->ah_sport != sport) || (path->ah_pair != pair))) {
-        ibv_destroy_ah(path->ah);
-        path->ah = NULL;
+    if ((path->ah_sport != sport) || (path->ah_pair != pair)) {
+        mrail_ctl_drop_handle(&path->ah);
     }
     path->ah_sport = sport;
     path->ah_pair = pair;

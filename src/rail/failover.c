@@ -26,13 +26,18 @@ void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
     uint64_t bit = 1ull << lane->slot;
+    mrail_log_level_t level = MRAIL_LOG_WARN;
 
     if (__atomic_fetch_or(&peer->fail_mask, bit, __ATOMIC_RELEASE) & bit) {
         return;
     }
-    mrail_debug("peer %016llx lane %u on %s:%u: %s",
-                (unsigned long long)peer->id, lane->slot,
-                lane->rail->attr.device, lane->rail->attr.port, cause);
+    if (__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)) {
+        level = MRAIL_LOG_DEBUG; /* there may be thousands of lanes */
+    }
+    mrail_log(level,
+              "%s:%u: lane %u to peer %016llx fails (%s); others take its work",
+              lane->rail->attr.device, lane->rail->attr.port, lane->slot,
+              (unsigned long long)peer->id, cause);
     __atomic_store_n(&engine->alarm, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     mrail_service_wake(engine);

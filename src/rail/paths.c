@@ -156,11 +156,17 @@ void mrail_paths_init(mrail_peer_t *peer)
     }
 }
 
-void mrail_paths_cleanup(mrail_peer_t *peer)
+void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
 {
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if (peer->paths[slot].ah != NULL) {
-            ibv_destroy_ah(peer->paths[slot].ah);
+    mrail_peer_t *peer;
+
+    if (!mrail_rail_find_gid(rail)) {
+        return;
+    }
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
+        {
+            mrail_ctl_drop_handles(peer, rail);
         }
     }
 }

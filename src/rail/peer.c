@@ -49,17 +49,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
 
 void mrail_peer_free(mrail_peer_t *peer)
 {
-    for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
-        if (peer->boot_ah[i] != NULL) {
-            ibv_destroy_ah(peer->boot_ah[i]);
-        }
-    }
-    for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
-        if (peer->pair_ah[i] != NULL) {
-            ibv_destroy_ah(peer->pair_ah[i]);
-        }
-    }
-    mrail_paths_cleanup(peer);
+    mrail_ctl_drop_handles(peer, NULL);
     mrail_list_del(&peer->list);
     free(peer);
 }

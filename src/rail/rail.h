@@ -46,6 +46,8 @@ typedef struct mrail_rail {
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
     int has_lanes;        /* atomic: there may be completions */
+    int failing;          /* atomic: the user was told of a lane that failed, and
+                             none has come up since */
     unsigned idle;        /* data: polls in a row that found nothing */
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
     unsigned num_wc;      /* ... of them */
@@ -100,6 +102,10 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport);
+
+/* A port that comes back may have its GID at another index: 1 if it has, and new
+ * address handles and QPs are wanted.  Control lock. */
+int mrail_rail_find_gid(mrail_rail_t *rail);
 
 /* Fills what both AHs and connected QPs need to reach `gid`. */
 void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,

@@ -69,20 +69,38 @@ static mrail_lane_t *mrail_service_find_lane(mrail_engine_t *engine,
     return NULL;
 }
 
+static void mrail_service_port_event(mrail_engine_t *engine,
+                                     mrail_rail_t *rail,
+                                     enum ibv_event_type type)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    if (type == IBV_EVENT_PORT_ERR) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
+        return;
+    }
+    /* An address comes back with its interface, or a little later. */
+    mrail_paths_readdress(engine, rail);
+    if (type == IBV_EVENT_PORT_ACTIVE) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
+    }
+}
+
 static void mrail_service_event(mrail_engine_t *engine, mrail_rail_t *rail,
                                 const struct ibv_async_event *event)
 {
     mrail_lane_t *lane;
 
     switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN,
+                         mrail_clock_now());
+        break;
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_GID_CHANGE:
         if ((unsigned)event->element.port_num == rail->attr.port) {
-            mrail_paths_port(engine, rail,
-                             (event->event_type == IBV_EVENT_PORT_ERR)
-                                 ? MRAIL_HEALTH_PORT_DOWN
-                                 : MRAIL_HEALTH_PORT_UP,
-                             mrail_clock_now());
+            mrail_service_port_event(engine, rail, event->event_type);
         }
         break;
     case IBV_EVENT_QP_FATAL:

@@ -57,6 +57,11 @@ void (*fake_on_destroy)(struct ibv_qp *qp);
 
 static fake_device_t devices[FAKE_DEVICES];
 static mrail_list_t qps = {&qps, &qps};
+typedef struct fake_ah {
+    struct ibv_ah ibv;
+    struct ibv_ah_attr attr;
+} fake_ah_t;
+
 static uint32_t next_qpn = 0x100;
 static uint32_t next_key = 0x1000;
 
@@ -456,17 +461,24 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-    struct ibv_ah *ah;
+    fake_ah_t *ah;
 
     if (attr->grh.dgid.raw[12] >= 224) {
         errno = EINVAL; /* as the software device */
         return NULL;
     }
     ah = object(sizeof(*ah));
-    if (ah != NULL) {
-        ah->context = pd->context;
+    if (ah == NULL) {
+        return NULL;
     }
-    return ah;
+    ah->ibv.context = pd->context;
+    ah->attr = *attr;
+    return &ah->ibv;
+}
+
+const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah)
+{
+    return &((const fake_ah_t *)ah)->attr;
 }
 
 int ibv_destroy_ah(struct ibv_ah *ah)

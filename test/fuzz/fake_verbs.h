@@ -31,6 +31,9 @@ extern unsigned fake_fail_in;
 /* Ports as they should be: device i has 10.0.i.1. */
 void fake_ports_good(void);
 
+/* What the address handle was made from. */
+const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
+
 /* Completes the oldest signalled send (or one flushed by a QP in error) of the
  * CQ with `status`: 0 if there is none. */
 int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);

@@ -9,7 +9,7 @@ endif
 
 if HAVE_CMOCKA
 RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire \
-    test_lane_req test_guard test_health
+    test_lane_req test_guard test_health test_paths
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -26,6 +26,8 @@ test_retire_SOURCES = test/unit/test_retire.c test/unit/played_peer.c \
 test_retire_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_lane_req_SOURCES = test/unit/test_lane_req.c test/unit/played_peer.c
 test_lane_req_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_paths_SOURCES = test/unit/test_paths.c test/unit/played_peer.c
+test_paths_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_guard_SOURCES = test/unit/test_guard.c
 test_guard_LDADD = $(RAIL_TEST_LIBS)
 test_health_SOURCES = test/unit/test_health.c
