@@ -28,6 +28,9 @@ void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
     uint64_t bit = 1ull << lane->slot;
     mrail_log_level_t level = MRAIL_LOG_WARN;
 
+    if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
+        return; /* all of its lanes are being ended */
+    }
     if (__atomic_fetch_or(&peer->fail_mask, bit, __ATOMIC_RELEASE) & bit) {
         return;
     }

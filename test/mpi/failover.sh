@@ -59,7 +59,7 @@ trouble()
     mkdir -p "$tmp/stats"
     rm -f "$tmp/stats"/*
     UCX_MRAIL_STATS=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
-        "$build/mpi_exchange" --seconds 5 >"$tmp/out" 2>&1 &
+        "$build/mpi_exchange" --seconds 5 --bytes 3000000 >"$tmp/out" 2>&1 &
     job=$!
     tries=0
     while ! grep -q 'under way' "$tmp/out" && [ $tries -lt 100 ]; do
@@ -75,6 +75,9 @@ trouble()
     else
         good "$name: the job goes on, all data is right"
     fi
+}
+given_up()
+{
     if grep -q '"lanes_failed": [1-9]' "$tmp/stats"/*.json; then
         good "$name: lanes were given up, and their work sent elsewhere"
     else
@@ -83,6 +86,7 @@ trouble()
 }
 
 trouble 'one port' one_port
+given_up
 if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
     good 'the rail, the peer and the cause are named'
 else
@@ -90,8 +94,11 @@ else
     bad 'the rail, the peer and the cause are named' 'no such line'
 fi
 trouble 'a rail that swallows packets' swallow
+given_up
 trouble 'all ports but one' all_but_one
+given_up
 trouble 'a port that flaps' flap
+# None is worse than another.
 trouble 'all ports for a moment' all_for_a_moment
 nothing_left 'failover'
 exit $failed
