@@ -79,6 +79,27 @@ chan air[2 * LANES] = [MSGS] of { byte, byte }; /* life, message */
 #define FENCED(e, l, m) ((e) == 0 && (m) == AMS - 1 && !end[0].done[WRITE] && \
                          end[0].where[WRITE] != HERE(0, l))
 
+/* Rules to leave out, each: failover.sh shows that the model misses it. */
+#ifdef NO_EVIDENCE
+#define KNOWN(n) false
+#else
+#define KNOWN(n) ((n) > 0)
+#endif
+#ifdef NO_COUNT
+#define COUNTED(n) false
+#else
+#define COUNTED(n) ((n) > 0)
+#endif
+#ifdef NO_CONFIRM
+#define CONFIRMED(l) true
+#else
+#define CONFIRMED(l) NOW(1 - me, l).closed
+#endif
+#ifdef NO_FENCE
+#undef FENCED
+#define FENCED(e, l, m) false
+#endif
+
 inline send(me, l, m)
 {
     end[me].where[m] = HERE(me, l);
@@ -152,14 +173,14 @@ inline settle(me, l, n, i, m)
         :: m < MSGS && IS_WRITE(me, m) ->
             /* What came behind it on this lane has arrived: so has it. */
             if
-            :: !end[me].done[m] && n > 0 -> end[me].done[m] = true
-            :: !end[me].done[m] && n == 0 -> end[me].where[m] = 0
+            :: !end[me].done[m] && KNOWN(n) -> end[me].done[m] = true
+            :: !end[me].done[m] && !KNOWN(n) -> end[me].where[m] = 0
             :: else
             fi
-        :: m < MSGS && !IS_WRITE(me, m) && n > 0 ->
+        :: m < MSGS && !IS_WRITE(me, m) && COUNTED(n) ->
             n--;
             end[me].done[m] = true
-        :: m < MSGS && !IS_WRITE(me, m) && n == 0 ->
+        :: m < MSGS && !IS_WRITE(me, m) && !COUNTED(n) ->
             end[me].where[m] = 0
         fi;
         i++
@@ -194,7 +215,7 @@ inline begin(me, l)
         end[me].done_upto[l] < NOW(me, l).taken -> complete(me, l, m) } \
     :: atomic { S(me, l) == UP && (broken[l * LIVES + P(me, l)] || \
         NOW(1 - me, l).closed) -> close(me, l) } \
-    :: atomic { S(me, l) == CLOSED && NOW(1 - me, l).closed -> \
+    :: atomic { S(me, l) == CLOSED && CONFIRMED(l) -> \
         settle(me, l, n, i, m) } \
     :: atomic { S(me, l) == SETTLED && P(me, l) + 1 < LIVES && \
         !NEXT(me, l).asked -> NEXT(me, l).asked = true } \
