@@ -152,10 +152,11 @@ static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
     unsigned credits = mrail_lane_credits(lane);
 
-    return (mrail_lane_sq_free(lane) != 0) &&
-           ((credits > MRAIL_RESEND_CREDITS) ||
-            ((credits != 0) &&
-             (lane->am_inflight == lane->peer->am_inflight)));
+    if (MRAIL_UNLIKELY(credits <= MRAIL_RESEND_CREDITS) &&
+        ((credits == 0) || (lane->am_inflight != lane->peer->am_inflight))) {
+        return 0;
+    }
+    return mrail_lane_sq_free(lane) != 0;
 }
 
 /* The lane on which `length` bytes would be through first. */
@@ -248,7 +249,7 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
 }
 
 /* Puts a message whose header is ready on the lane. */
-static void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
+static MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
 {
     struct ibv_sge sge = {
         .addr = (uintptr_t)tx->hdr,
@@ -263,7 +264,6 @@ static void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
     wr.num_sge = 1;
     wr.opcode = IBV_WR_SEND;
     wr.send_flags = (tx->length <= lane->max_inline) ? IBV_SEND_INLINE : 0;
-    tx->sq_index = lane->sq_posted + 1;
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         mrail_lane_error(lane, "post");
     }
@@ -293,6 +293,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     ++peer->engine->counters.am_sent;
+    mrail_watch_wake(peer->engine);
     mrail_am_post(lane, tx);
 }
 
@@ -497,20 +498,12 @@ void mrail_am_send_acks(mrail_engine_t *engine)
     }
 }
 
-/* The message has arrived, and so has all that its QP sent before it. */
-static void mrail_am_arrived(const mrail_tx_t *tx)
-{
-    if (mrail_seq32_before(tx->lane->arrived, tx->sq_index)) {
-        tx->lane->arrived = tx->sq_index;
-    }
-}
-
 /* The message is the peer's now, or nobody's. */
-static void mrail_am_forget(mrail_tx_t *tx)
+static inline void mrail_am_forget(mrail_peer_t *peer, mrail_tx_t *tx)
 {
     mrail_list_del(&tx->list);
     tx->lane->am_inflight -= tx->length;
-    tx->lane->peer->am_inflight -= tx->length;
+    peer->am_inflight -= tx->length;
     mrail_tx_put(tx);
 }
 
@@ -537,8 +530,7 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
         if (!mrail_seq32_before(tx->seq, ack)) {
             break;
         }
-        mrail_am_arrived(tx);
-        mrail_am_forget(tx);
+        mrail_am_forget(peer, tx);
     }
 }
 
@@ -566,9 +558,7 @@ void mrail_am_take_lost(mrail_lane_t *lane)
         if (tx->lane != lane) {
             continue;
         }
-        if (mrail_seq16_before(tx->number, lane->peer_has)) {
-            mrail_am_arrived(tx);
-        } else {
+        if (!mrail_seq16_before(tx->number, lane->peer_has)) {
             mrail_am_add_resend(peer, tx);
         }
         lane->am_inflight -= tx->length;
@@ -611,6 +601,7 @@ void mrail_am_resend(mrail_peer_t *peer)
         tx->number = lane->am_sent++;
         mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, 0);
         ++peer->engine->counters.resent;
+        mrail_watch_wake(peer->engine);
         mrail_am_post(lane, tx);
     }
 }
@@ -623,7 +614,7 @@ void mrail_am_fail(mrail_peer_t *peer)
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
 
-        mrail_am_forget(tx);
+        mrail_am_forget(peer, tx);
     }
     while (!mrail_list_empty(&peer->hold)) {
         mrail_rx_t *rx = mrail_list_head(&peer->hold, mrail_rx_t, list);

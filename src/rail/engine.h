@@ -234,6 +234,12 @@ void mrail_failover_end(mrail_peer_t *peer);
 /* ---- watch.c ---- */
 /* Something is sent: begins to look at lanes. */
 void mrail_watch_begin(mrail_engine_t *engine);
+static inline void mrail_watch_wake(mrail_engine_t *engine)
+{
+    if (MRAIL_UNLIKELY(!engine->watching)) {
+        mrail_watch_begin(engine);
+    }
+}
 void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
 
 /* ---- wakeup.c.  Inside the guard or under the control lock. ---- */

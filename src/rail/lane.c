@@ -53,9 +53,6 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     int ret;
 
     lane->rail->idle = 0;
-    if (MRAIL_UNLIKELY(!lane->peer->engine->watching)) {
-        mrail_watch_begin(lane->peer->engine);
-    }
     if (lane->slot != 0) {
         __atomic_store_n(&lane->used, lane->peer->engine->total_events,
                          __ATOMIC_RELAXED);

@@ -121,8 +121,6 @@ struct mrail_lane {
     unsigned still;        /* looks in a row at which nothing had come back */
 
     /* giving it up; see failover.c */
-    uint32_t arrived;      /* data: sq_posted after the last AM that is known
-                              to be at the peer */
     mrail_list_t lost;     /* data: mrail_seg_t that came back undone */
     mrail_ns_t close_ns;   /* control: its QP is in error since then */
     uint8_t last_wqe;      /* atomic: the device has said that it takes no more

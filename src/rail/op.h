@@ -30,7 +30,6 @@ typedef struct mrail_tx {
     mrail_lane_t *lane;
     uint32_t seq;
     uint16_t number;       /* lane->am_sent before it */
-    uint32_t sq_index;     /* lane->sq_posted after it */
     uint32_t length;       /* bytes on the wire */
     mrail_data_hdr_t *hdr; /* wire image; the payload follows it */
 } mrail_tx_t;
@@ -74,6 +73,7 @@ typedef struct mrail_seg {
     mrail_lane_t *lane;
     uint32_t sq_index; /* lane->sq_posted after it */
     uint32_t length;
+    uint16_t am_number; /* lane->am_sent before it */
     uint64_t offset;   /* in the operation, bytes */
     mrail_ns_t post_ns;
 } mrail_seg_t;

@@ -133,9 +133,11 @@ static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
     wr.wr.rdma.remote_addr = op->remote_address + seg->offset;
     wr.wr.rdma.rkey = op->rkey->rkey[lane->remote_rail];
 
+    mrail_watch_wake(op->peer->engine);
     seg->lane = lane;
     seg->post_ns = now_ns;
     seg->sq_index = lane->sq_posted + 1;
+    seg->am_number = lane->am_sent;
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         --lane->sq_posted; /* no completion will come for it */
         mrail_lane_error(lane, "post of a segment");
@@ -283,7 +285,7 @@ static int mrail_seg_has_arrived(const mrail_seg_t *seg)
 {
     return (seg->op->kind == MRAIL_OP_VISIBLE) ||
            ((seg->op->kind == MRAIL_OP_PUT) &&
-            !mrail_seq32_before(seg->lane->arrived, seg->sq_index));
+            mrail_seq16_before(seg->am_number, seg->lane->peer_has));
 }
 
 /*
