@@ -84,12 +84,18 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
     mrail_health_action_t action =
         mrail_health_event(&path->health, &path_params, event, now_ns);
 
+    if ((event == MRAIL_HEALTH_LATE) || (event == MRAIL_HEALTH_SPENT)) {
+        cause = path->cause; /* why there is a deadline at all */
+    } else {
+        path->cause = cause;
+    }
     if (path->health.state != before) {
         path->restore = 0;
         mrail_debug("peer %016llx path %u: %s -> %s (%s)",
                     (unsigned long long)peer->id, slot,
                     mrail_health_state_name(before),
-                    mrail_health_state_name(path->health.state), cause);
+                    mrail_health_state_name(path->health.state),
+                    mrail_health_event_name(event));
     }
     mrail_path_act(peer, slot, action, cause);
     if (path->health.due_ns != MRAIL_NS_NEVER) {

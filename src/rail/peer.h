@@ -37,6 +37,7 @@ typedef struct mrail_path {
     unsigned ah_pair;  /* ... and pair of rails */
     unsigned stalls; /* that were none: it answered */
     uint8_t restore; /* a lane may be asked for, though it is not up */
+    const char *cause; /* the last event that was no deadline */
 } mrail_path_t;
 
 struct mrail_peer {
