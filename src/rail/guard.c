@@ -6,6 +6,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define YIELDS 200
+#define PAUSE_US 100
+
 static int mrail_membarrier(int command)
 {
     return (int)syscall(__NR_membarrier, command, 0, 0);
@@ -37,8 +40,12 @@ static void mrail_guard_revoke(mrail_guard_t *guard, int reason)
         return;
     }
     mrail_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    while (__atomic_load_n(&guard->busy, __ATOMIC_ACQUIRE)) {
-        sched_yield();
+    for (unsigned i = 0; __atomic_load_n(&guard->busy, __ATOMIC_ACQUIRE); ++i) {
+        if (i < YIELDS) {
+            sched_yield();
+        } else {
+            usleep(PAUSE_US); /* a callback may take as long as it likes */
+        }
     }
 }
 
