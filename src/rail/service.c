@@ -187,7 +187,9 @@ static mrail_ns_t mrail_service_lanes(mrail_engine_t *engine,
         *watch_ns = now_ns + MRAIL_SERVICE_WATCH;
     }
     mrail_engine_poll(engine, NULL);
-    next_ns = engine->watching ? *watch_ns : MRAIL_NS_NEVER;
+    next_ns = __atomic_load_n(&engine->watching, __ATOMIC_RELAXED)
+                  ? *watch_ns
+                  : MRAIL_NS_NEVER;
     if (engine->num_recovering != 0) {
         next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_SERVICE_FAILOVER);
     }

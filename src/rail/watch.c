@@ -73,7 +73,7 @@ static int mrail_watch_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
 
 void mrail_watch_begin(mrail_engine_t *engine)
 {
-    engine->watching = 1;
+    __atomic_store_n(&engine->watching, 1, __ATOMIC_RELAXED);
     mrail_service_wake(engine);
 }
 
@@ -92,6 +92,6 @@ void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
     engine->calm_ticks = busy ? 0 : engine->calm_ticks + 1;
     if (engine->calm_ticks == WATCH_CALM) {
         engine->calm_ticks = 0;
-        engine->watching = 0;
+        __atomic_store_n(&engine->watching, 0, __ATOMIC_RELAXED);
     }
 }
