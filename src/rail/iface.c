@@ -80,12 +80,12 @@ void mrail_lane_error(mrail_lane_t *lane, const char *cause)
     }
 }
 
-/* What another lane would do no better. */
+/* What another lane would do no better.  Not "local QP operation error": rdma_rxe
+ * says so when it finds no route. */
 static int mrail_status_is_final(enum ibv_wc_status status)
 {
     switch (status) {
     case IBV_WC_LOC_LEN_ERR:
-    case IBV_WC_LOC_QP_OP_ERR:
     case IBV_WC_LOC_PROT_ERR:
     case IBV_WC_LOC_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
