@@ -89,7 +89,7 @@ note 'a job with a rail down'
 status=0
 export RANK_ERR=1
 job rail-down 90 2 -x RANK_ERR -- "$stage/bin/mrail" bench p2p --sizes 1m \
-    --iterations 15 --warmup 1 --window 4 || status=$?
+    --iterations 8 --warmup 1 --window 4 || status=$?
 host_back 2
 verdict 'a rail fails under a job: all data is right' \
     "exit status $status: $(last "$log/rail-down.err")" [ $status = 0 ]
@@ -102,7 +102,7 @@ note 'a job with all rails down'
 (busy && ip link set r2 down && ip link set r1 down) &
 began=$(cut -d . -f 1 /proc/uptime)
 status=0
-job rails-down 60 2 -x RANK_ERR -x UCX_MRAIL_DEAD_TIMEOUT=5 -- \
+job rails-down 60 2 -x RANK_ERR -x UCX_MRAIL_DEAD_TIMEOUT=3 -- \
     "$stage/bin/mrail" bench p2p --sizes 1m --iterations 1000 --warmup 1 \
     --window 4 || status=$?
 echo "exit status $status" >>"$log/rails-down.out"
