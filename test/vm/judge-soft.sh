@@ -73,11 +73,7 @@ ip -n soft link set s0 gso_max_segs 1
 "$build/vm_wire" --icrc w0 >"$log/wire" 2>&1 &
 wire=$!
 await 5 grep -q ready "$log/wire"
-<<<<<<< HEAD
 data 'all data' --rc --max 1048576
-=======
-data 'all data' --rc --max 1048576
->>>>>>> main
 data 'datagrams' --ud
 end $wire
 for side in '10.99.1.1 the software device' '10.99.1.2 the kernel'; do
