@@ -129,7 +129,7 @@ struct mrail_peer {
     mrail_list_t syncs;     /* mrail_sync_t: flushes and fences, in order */
     unsigned num_fences;    /* fences among them: nothing may be posted */
     mrail_lane_t *pin;      /* ... but on this lane, if not NULL */
-    int pin_closed;         /* ... and then only what was accepted before */
+    int pin_closed;         /* ... and then not even messages */
     mrail_list_t active;    /* engine->active while progress must look here */
 };
 

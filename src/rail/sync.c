@@ -6,8 +6,8 @@
  * steps: every earlier operation has its completion; on every lane that has
  * written since, a READ follows the writes on the same QP and pushes them out;
  * and active messages are acknowledged by the peer's software.  A fence needs
- * the first two, and nothing may be posted before they are done - except on
- * one lane that is alone in having work, where the QP's own order suffices.
+ * the first two, and nothing may be posted before they are done - except messages
+ * on one lane that is alone in having work, where the QP's own order suffices.
  */
 #include "config.h"
 #include "rail/engine.h"

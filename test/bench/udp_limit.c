@@ -26,14 +26,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* As in linux/udp.h, which clashes with netinet/udp.h. */
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-
 #define PAYLOAD 4096
 #define HEADERS 16 /* BTH and ICRC */
 #define FIRST_EXTRA 16

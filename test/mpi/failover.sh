@@ -58,14 +58,11 @@ trouble()
     name=$1
     mkdir -p "$tmp/stats"
     rm -f "$tmp/stats"/*
+    : >"$tmp/out"
     UCX_MRAIL_STATS=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
         "$build/mpi_exchange" --seconds 5 --bytes 3000000 >"$tmp/out" 2>&1 &
     job=$!
-    tries=0
-    while ! grep -q 'under way' "$tmp/out" && [ $tries -lt 100 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
+    await_under_way
     $2
     status=0
     wait $job || status=$?
