@@ -139,6 +139,7 @@ struct mrail_engine {
     unsigned num_lane_free;
     mrail_ns_t scan_ns;   /* when lanes were last looked at, to take back */
     unsigned num_qps;
+    uint64_t qp_serial;   /* of the last QP made */
     size_t sq_entries;    /* of all QPs */
     unsigned grown;       /* receive buffers beyond the first windows */
     uint32_t ctl_seq;

@@ -179,7 +179,9 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail)
 {
     unsigned depth = mrail_lane_tx_depth(engine, lane);
+    uint64_t serial = engine->qp_serial + 1;
     struct ibv_qp_init_attr init = {
+        .qp_context = (void *)(uintptr_t)serial,
         .qp_type = IBV_QPT_RC,
         .send_cq = rail->cq,
         .recv_cq = rail->cq,
@@ -201,6 +203,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     if (lane->qp == NULL) {
         return -errno;
     }
+    lane->qp_serial = engine->qp_serial = serial;
     lane->max_inline = rail->attr.max_inline;
     lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
     lane->sq_depth = depth;

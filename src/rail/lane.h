@@ -123,6 +123,8 @@ struct mrail_lane {
     /* giving it up; see failover.c */
     mrail_list_t lost;     /* data: mrail_seg_t that came back undone */
     mrail_ns_t close_ns;   /* control: its QP is in error since then */
+    uint64_t qp_serial;    /* control: of qp, never used again in this engine:
+                              what an event of a QP is for */
     uint8_t last_wqe;      /* atomic: the device has said that it takes no more
                               receive buffers */
     uint8_t closed;        /* control: nothing can arrive here any more */

@@ -59,14 +59,29 @@ static void mrail_service_ud(mrail_engine_t *engine, mrail_rail_t *rail)
 }
 
 static mrail_lane_t *mrail_service_find_lane(mrail_engine_t *engine,
-                                             const struct ibv_qp *qp)
+                                             uint64_t qp_serial)
 {
     for (unsigned i = 0; i < engine->num_lanes; ++i) {
-        if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp == qp)) {
+        if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp != NULL) &&
+            (engine->lanes[i]->qp_serial == qp_serial)) {
             return engine->lanes[i];
         }
     }
     return NULL;
+}
+
+/* Of which QP an event tells; 0 for none. */
+static uint64_t mrail_service_qp_serial(const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        return (uintptr_t)event->element.qp->qp_context;
+    default:
+        return 0;
+    }
 }
 
 static void mrail_service_port_event(mrail_engine_t *engine,
@@ -86,8 +101,10 @@ static void mrail_service_port_event(mrail_engine_t *engine,
     }
 }
 
+/* The event has been acknowledged: its element may be gone but for the port. */
 static void mrail_service_event(mrail_engine_t *engine, mrail_rail_t *rail,
-                                const struct ibv_async_event *event)
+                                const struct ibv_async_event *event,
+                                uint64_t qp_serial)
 {
     mrail_lane_t *lane;
 
@@ -107,7 +124,7 @@ static void mrail_service_event(mrail_engine_t *engine, mrail_rail_t *rail,
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
     case IBV_EVENT_QP_LAST_WQE_REACHED:
-        lane = mrail_service_find_lane(engine, event->element.qp);
+        lane = mrail_service_find_lane(engine, qp_serial);
         if (lane == NULL) {
             break;
         }
@@ -124,14 +141,18 @@ static void mrail_service_event(mrail_engine_t *engine, mrail_rail_t *rail,
 static void mrail_service_async(mrail_engine_t *engine, mrail_rail_t *rail)
 {
     struct ibv_async_event event;
+    uint64_t qp_serial;
 
     while (ibv_get_async_event(rail->ctx, &event) == 0) {
         mrail_debug("%s: %s", rail->attr.device,
                     ibv_event_type_str(event.event_type));
-        pthread_mutex_lock(&engine->ctl_lock);
-        mrail_service_event(engine, rail, &event);
-        pthread_mutex_unlock(&engine->ctl_lock);
+        qp_serial = mrail_service_qp_serial(&event);
+        /* Before the lock is asked for: ibv_destroy_qp() of who has it waits
+         * for this acknowledgement. */
         ibv_ack_async_event(&event);
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_service_event(engine, rail, &event, qp_serial);
+        pthread_mutex_unlock(&engine->ctl_lock);
     }
 }
 
