@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #define READ_TRIES 64
-#define LOCK_TRIES 100
 
 struct mrail_ring_file {
     int fd;
@@ -62,17 +61,6 @@ static int ring_is_held(int fd)
     }
     flock(fd, LOCK_UN);
     return 0;
-}
-
-static int ring_hold(int fd)
-{
-    for (unsigned i = 0; i < LOCK_TRIES; ++i) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            return 0;
-        }
-        usleep(1000); /* somebody is looking just now */
-    }
-    return -errno;
 }
 
 typedef struct ring_cleaning {
@@ -136,57 +124,75 @@ static void ring_end(mrail_ring_file_t *file)
     RING_WRITE(file, head.done);
 }
 
-static int ring_make(mrail_ring_file_t *file, const char *dir, uint64_t suffix)
+static void ring_init(mrail_ring_t *ring)
 {
-    char prefix[64];
+    ring->head.magic = MRAIL_RING_MAGIC;
+    ring->head.version = MRAIL_RING_VERSION;
+    ring->head.size = sizeof(*ring);
+    ring->head.pid = (uint32_t)getpid();
+    ring->rank = -1;
+    ring->start_ns = ring->update_ns = mrail_ring_now();
+}
+
+/* It has no name before it is locked and complete, so that nobody takes it for
+ * one whose process has ended. */
+static int ring_make(mrail_ring_file_t *file, const char *dir)
+{
+    char own[64];
     int ret;
 
-    ring_prefix(prefix, sizeof(prefix));
-    ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx", dir,
-                   prefix, (long)getpid(), (unsigned long long)suffix);
-    if ((ret < 0) || ((size_t)ret >= sizeof(file->path))) {
-        return -ENAMETOOLONG;
-    }
-    file->fd = open(file->path,
-                    O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+    file->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (file->fd < 0) {
         return -errno;
     }
-    ret = ring_hold(file->fd);
+    snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
+    ret = -posix_fallocate(file->fd, 0, sizeof(file->ring));
     if (ret == 0) {
-        ret = -posix_fallocate(file->fd, 0, sizeof(file->ring));
+        ring_init(&file->ring);
+        ring_write(file, file->image, sizeof(file->image), 0);
+        if ((flock(file->fd, LOCK_EX | LOCK_NB) != 0) ||
+            (linkat(AT_FDCWD, own, AT_FDCWD, file->path,
+                    AT_SYMLINK_FOLLOW) != 0)) {
+            ret = -errno;
+        }
     }
     if (ret != 0) {
-        unlink(file->path);
         close(file->fd);
     }
     return ret;
+}
+
+static void ring_make_room(const char *dir)
+{
+    if (mrail_ring_each(dir, NULL, NULL) > MRAIL_RING_KEEP) {
+        mrail_ring_clean(dir, 0);
+    } else {
+        mrail_ring_clean(dir, MRAIL_RING_KEEP_S);
+    }
 }
 
 int mrail_ring_create(const char *dir, uint64_t suffix,
                       mrail_ring_file_t **file_p)
 {
     mrail_ring_file_t *file;
+    char prefix[64];
     int ret;
 
-    mrail_ring_clean(dir, MRAIL_RING_KEEP_S);
+    ring_make_room(dir);
     file = calloc(1, sizeof(*file));
     if (file == NULL) {
         return -ENOMEM;
     }
-    ret = ring_make(file, dir, suffix);
+    ring_prefix(prefix, sizeof(prefix));
+    ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx", dir,
+                   prefix, (long)getpid(), (unsigned long long)suffix);
+    ret = ((ret < 0) || ((size_t)ret >= sizeof(file->path)))
+              ? -ENAMETOOLONG
+              : ring_make(file, dir);
     if (ret != 0) {
         free(file);
         return ret;
     }
-    file->ring.head.magic = MRAIL_RING_MAGIC;
-    file->ring.head.version = MRAIL_RING_VERSION;
-    file->ring.head.size = sizeof(file->ring);
-    file->ring.head.pid = (uint32_t)getpid();
-    file->ring.rank = -1;
-    file->ring.start_ns = mrail_ring_now();
-    ring_write(file, file->image, sizeof(file->image), 0);
-    mrail_ring_update(file);
     *file_p = file;
     return 0;
 }
@@ -381,7 +387,8 @@ int mrail_ring_each(const char *dir,
         int length = snprintf(path, sizeof(path), "%s/%s", dir,
                               entries[i]->d_name);
 
-        if ((length > 0) && ((size_t)length < sizeof(path))) {
+        if ((visit != NULL) && (length > 0) &&
+            ((size_t)length < sizeof(path))) {
             visit(path, arg);
         }
         free(entries[i]);

@@ -92,10 +92,12 @@ uint64_t mrail_ring_now(void);
 
 typedef struct mrail_ring_file mrail_ring_file_t;
 
-/* Creates `dir`/mrail-ring.UID.PID.SUFFIX, all of it, and removes files of this
- * user's processes that ended without taking leave MRAIL_RING_KEEP_S ago.  0; or
- * -errno (-ENOSPC: the file system is full), with nothing left behind. */
+/* Creates `dir`/mrail-ring.UID.PID.SUFFIX, all of it, on a tmpfs.  Removes those of
+ * this user's processes that ended without taking leave MRAIL_RING_KEEP_S ago, or
+ * any time ago if there are more than MRAIL_RING_KEEP files.  0; or -errno (-ENOSPC:
+ * the file system is full), with nothing left behind. */
 #define MRAIL_RING_KEEP_S 3600
+#define MRAIL_RING_KEEP 256
 int mrail_ring_create(const char *dir, uint64_t suffix,
                       mrail_ring_file_t **file_p);
 /* Ends it in good order: the file goes.  NULL is fine. */
@@ -126,8 +128,8 @@ mrail_ring_verdict_t mrail_ring_read(const char *path, mrail_ring_t *ring);
 /* What to tell the user: "it ...". */
 const char *mrail_ring_verdict_text(mrail_ring_verdict_t verdict);
 
-/* Calls `visit` with the path of each of this user's rings in `dir`, in the order
- * of their names: how many, or -errno. */
+/* Calls `visit` (or NULL) with the path of each of this user's rings in `dir`, in
+ * the order of their names: how many there are, or -errno. */
 int mrail_ring_each(const char *dir,
                     void (*visit)(const char *path, void *arg), void *arg);
 

@@ -34,7 +34,7 @@ static mrail_ring_t got;
 
 static int make_dir(void **state)
 {
-    snprintf(dir, sizeof(dir), "/tmp/test-ring-XXXXXX");
+    snprintf(dir, sizeof(dir), MRAIL_RING_DIR "/test-ring-XXXXXX");
     if (mkdtemp(dir) == NULL) {
         return -1;
     }
@@ -62,18 +62,9 @@ static mrail_ring_file_t *create(void)
     return file;
 }
 
-static void count_one(const char *name, void *arg)
+static int count(void)
 {
-    ++*(unsigned *)arg;
-}
-
-static unsigned count(void)
-{
-    unsigned n = 0;
-    int ret = mrail_ring_each(dir, count_one, &n);
-
-    assert_int_equal(ret, n);
-    return n;
+    return mrail_ring_each(dir, NULL, NULL);
 }
 
 static void test_written_and_read(void **state)
@@ -253,6 +244,24 @@ static void test_clean(void **state)
     assert_int_equal(mrail_ring_clean(dir, 0), 1);
     mrail_ring_remove(file);
     assert_int_equal(mrail_ring_clean("/nonexistent", 0), -ENOENT);
+}
+
+/* Who crashes again and again does not fill the file system. */
+static void test_keeps_few(void **state)
+{
+    mrail_ring_file_t *file = create();
+    char name[128];
+
+    for (unsigned i = 0; i < MRAIL_RING_KEEP; ++i) {
+        snprintf(name, sizeof(name), "%s/mrail-ring.%u.0.%u", dir,
+                 (unsigned)geteuid(), i);
+        close(open(name, O_CREAT | O_WRONLY, 0600));
+    }
+    assert_int_equal(count(), MRAIL_RING_KEEP + 1);
+    kill_child(child(1, name, sizeof(name)));
+    assert_int_equal(count(), 2);
+    assert_int_equal(access(path, F_OK), 0);
+    mrail_ring_remove(file);
 }
 
 /* ---- what else may be there ---------------------------------------------- */
@@ -435,6 +444,7 @@ int main(void)
         TEST(test_killed),
         TEST(test_copies_hold_together),
         TEST(test_clean),
+        TEST(test_keeps_few),
         TEST(test_truncated),
         TEST(test_other_versions),
         TEST(test_no_file),
