@@ -1,5 +1,5 @@
 /*
- * Throughput of a lane over its last W completed segments.  Pure; the owner
+ * Throughput of a lane over its last W completions.  Pure; the owner
  * serialises.  Source: ICCL 3.4 (W = 8).
  *
  * W belongs to whoever holds the samples: mrail_tele_window_t is the data
@@ -26,7 +26,7 @@ typedef struct mrail_tele_sums {
     uint64_t busy_ns;
     mrail_ns_t last_ns; /* time of the last completion */
     unsigned count;     /* samples so far, saturates at the window's size */
-    unsigned next;
+    unsigned newest;    /* index of the newest sample */
 } mrail_tele_sums_t;
 
 typedef struct mrail_tele_window {
@@ -37,8 +37,10 @@ typedef struct mrail_tele_window {
 /*
  * A segment of `bytes` that was posted at post_ns has completed at now_ns.
  * The lane counts as busy from the later of post_ns and the completion before
- * this one: time without work is not held against it.  samples[0..size) are
- * zero at first; size >= 1 never changes.
+ * this one: time without work is not held against it.  Segments that were seen
+ * complete at the same time share a sample: they were through in the time of
+ * the first, and more of them than W would leave a window without any time.
+ * samples[0..size) are zero at first; size >= 1 never changes.
  */
 static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_tele_sample_t *samples,
@@ -46,14 +48,19 @@ static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_ns_t post_ns, mrail_ns_t now_ns)
 {
     mrail_ns_t from = (post_ns > sums->last_ns) ? post_ns : sums->last_ns;
-    uint64_t busy = (now_ns > from) ? (now_ns - from) : 0;
-    mrail_tele_sample_t *sample = &samples[sums->next];
+    mrail_tele_sample_t *sample;
 
-    sums->bytes += bytes - sample->bytes;
-    sums->busy_ns += busy - sample->busy_ns;
+    sums->bytes += bytes;
+    if (now_ns <= from) {
+        samples[sums->newest].bytes += bytes;
+        return;
+    }
+    sums->newest = (sums->newest + 1) % size;
+    sample = &samples[sums->newest];
+    sums->bytes -= sample->bytes;
+    sums->busy_ns += now_ns - from - sample->busy_ns;
     sample->bytes = bytes;
-    sample->busy_ns = busy;
-    sums->next = (sums->next + 1) % size;
+    sample->busy_ns = now_ns - from;
     sums->count += (sums->count < size);
     sums->last_ns = now_ns;
 }
@@ -61,7 +68,7 @@ static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
 /* Bytes per second; 0 while there is no sample. */
 static inline uint64_t mrail_tele_sums_rate(const mrail_tele_sums_t *sums)
 {
-    if ((sums->count == 0) || (sums->busy_ns == 0)) {
+    if (sums->busy_ns == 0) {
         return 0;
     }
     return (uint64_t)((double)sums->bytes * MRAIL_NS_PER_SEC /

@@ -102,7 +102,7 @@ static void test_steady(void **state)
     }
 }
 
-/* It is over the last W segments, neither more nor fewer. */
+/* It is over the last W completions, neither more nor fewer. */
 static void test_size(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -173,6 +173,29 @@ static void test_mixed_gap(void **state)
     hand.now_ns += 1000 * SERVE_NS;
     hand_serve(&hand, 1, 5 * SERVE_NS);
     assert_int_equal(hand_rate(&hand), FULL * 8 / 12);
+}
+
+/* A poll brings up to 16 completions, which all have its time: more than a
+ * window, from a process that was not scheduled.  The lane is as fast as ever.
+ */
+static void test_batches(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        hand_t hand;
+
+        hand_init(&hand, metered_size[i]);
+        for (unsigned k = 0; k < 200; ++k) {
+            unsigned batch = ((k % 16) == 0) ? 16 : 1;
+            mrail_ns_t post_ns = hand.now_ns;
+
+            hand.now_ns += batch * SERVE_NS;
+            for (unsigned n = 0; n < batch; ++n) {
+                mrail_tele_sums_add(&hand.sums, hand.samples, hand.size, BYTES,
+                                    post_ns, hand.now_ns);
+            }
+            assert_int_equal(hand_rate(&hand), FULL);
+        }
+    }
 }
 
 /* ---- the disturbed lane ------------------------------------------------- */
@@ -270,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_idle_gap),
         cmocka_unit_test(test_stalled_gap),
         cmocka_unit_test(test_mixed_gap),
+        cmocka_unit_test(test_batches),
         cmocka_unit_test(test_data_path),
         cmocka_unit_test(test_noise),
         cmocka_unit_test(test_arrival),
