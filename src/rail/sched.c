@@ -87,6 +87,7 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
         return 4 * MRAIL_SCHED_SEGMENT_LOW;
     }
     window = rate * MRAIL_SCHED_WINDOW_NS / MRAIL_NS_PER_SEC;
+    window = MRAIL_MAX(window, (double)lane->refill);
     window = MRAIL_MIN(window, MRAIL_SCHED_WINDOW_MAX);
     return MRAIL_MAX((size_t)window, 2 * segment);
 }

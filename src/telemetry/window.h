@@ -83,6 +83,12 @@ static inline void mrail_tele_window_add(mrail_tele_window_t *win,
                         post_ns, now_ns);
 }
 
+/* Bytes that were seen complete together the last time. */
+static inline uint64_t mrail_tele_window_last(const mrail_tele_window_t *win)
+{
+    return win->samples[win->sums.newest].bytes;
+}
+
 static inline uint64_t mrail_tele_window_rate(const mrail_tele_window_t *win)
 {
     return mrail_tele_sums_rate(&win->sums);
