@@ -105,7 +105,8 @@ static void put_legend(FILE *out)
         snprintf(label, sizeof(label), "W = %u", metered_size[i]);
         text(out, x + 33, 101, "", label);
     }
-    fprintf(out, "<path d=\"M%.1f 101l4.5 -9l4.5 9z\" fill=\"#555\"/>\n", x + 6);
+    fprintf(out, "<path d=\"M%.1f 101l4.5 -9l4.5 9z\" fill=\"#555\"/>\n",
+            x + 6);
     text(out, x + 22, 101, "", "off the scale");
 }
 
