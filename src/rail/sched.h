@@ -55,7 +55,7 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 {
     mrail_tele_window_add(&lane->meter, length, post_ns, now_ns);
     lane->refill =
-        (lane->inflight == 0) ? 2 * mrail_tele_window_last(&lane->meter) : 0;
+        (lane->inflight == 0) ? 2 * lane->meter.sums.batch_bytes : 0;
 }
 
 /*

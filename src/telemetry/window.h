@@ -1,5 +1,5 @@
 /*
- * Throughput of a lane over its last W completions.  Pure; the owner
+ * Throughput of a lane over its last W completed segments.  Pure; the owner
  * serialises.  Source: ICCL 3.4 (W = 8).
  *
  * W belongs to whoever holds the samples: mrail_tele_window_t is the data
@@ -10,6 +10,7 @@
 #define MRAIL_TELEMETRY_WINDOW_H
 
 #include "base/clock.h"
+#include "base/util.h"
 
 #include <stdint.h>
 
@@ -27,6 +28,9 @@ typedef struct mrail_tele_sums {
     mrail_ns_t last_ns; /* time of the last completion */
     unsigned count;     /* samples so far, saturates at the window's size */
     unsigned newest;    /* index of the newest sample */
+    unsigned batch;     /* segments that were seen complete at last_ns */
+    uint64_t batch_bytes;
+    uint64_t batch_ns;
 } mrail_tele_sums_t;
 
 typedef struct mrail_tele_window {
@@ -34,12 +38,48 @@ typedef struct mrail_tele_window {
     mrail_tele_sample_t samples[MRAIL_TELE_WINDOW];
 } mrail_tele_window_t;
 
+static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
+                                        mrail_tele_sample_t *samples,
+                                        unsigned size, uint64_t bytes,
+                                        uint64_t busy_ns)
+{
+    mrail_tele_sample_t *sample;
+
+    sums->newest = (sums->newest + 1) % size;
+    sample = &samples[sums->newest];
+    sums->bytes += bytes - sample->bytes;
+    sums->busy_ns += busy_ns - sample->busy_ns;
+    sample->bytes = bytes;
+    sample->busy_ns = busy_ns;
+    sums->count += (sums->count < size);
+    sums->batch_bytes += bytes;
+    ++sums->batch;
+}
+
+/* One more at the time of the last: the batch's time is shared out again.  Out
+ * of line, so that it takes no registers from what is common. */
+static __attribute__((noinline, unused)) void
+mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
+                      unsigned size, uint64_t bytes)
+{
+    uint64_t share_ns = sums->batch_ns / (sums->batch + 1);
+
+    for (unsigned i = 0; (i < sums->batch) && (i < size); ++i) {
+        mrail_tele_sample_t *sample =
+            &samples[(sums->newest + size - i) % size];
+
+        sums->busy_ns += share_ns - sample->busy_ns;
+        sample->busy_ns = share_ns;
+    }
+    mrail_tele_sums_push(sums, samples, size, bytes, share_ns);
+}
+
 /*
  * A segment of `bytes` that was posted at post_ns has completed at now_ns.
  * The lane counts as busy from the later of post_ns and the completion before
  * this one: time without work is not held against it.  Segments that were seen
- * complete at the same time share a sample: they were through in the time of
- * the first, and more of them than W would leave a window without any time.
+ * complete at one time share what the first of them took: if the others took
+ * none, more of them than W would leave a window without any time.
  * samples[0..size) are zero at first; size >= 1 never changes.
  */
 static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
@@ -48,21 +88,16 @@ static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_ns_t post_ns, mrail_ns_t now_ns)
 {
     mrail_ns_t from = (post_ns > sums->last_ns) ? post_ns : sums->last_ns;
-    mrail_tele_sample_t *sample;
 
-    sums->bytes += bytes;
-    if (now_ns <= from) {
-        samples[sums->newest].bytes += bytes;
-        return;
+    if (MRAIL_LIKELY(now_ns > from)) {
+        sums->last_ns = now_ns;
+        sums->batch_ns = now_ns - from;
+        sums->batch_bytes = 0;
+        sums->batch = 0;
+        mrail_tele_sums_push(sums, samples, size, bytes, now_ns - from);
+    } else {
+        mrail_tele_sums_share(sums, samples, size, bytes);
     }
-    sums->newest = (sums->newest + 1) % size;
-    sample = &samples[sums->newest];
-    sums->bytes -= sample->bytes;
-    sums->busy_ns += now_ns - from - sample->busy_ns;
-    sample->bytes = bytes;
-    sample->busy_ns = now_ns - from;
-    sums->count += (sums->count < size);
-    sums->last_ns = now_ns;
 }
 
 /* Bytes per second; 0 while there is no sample. */
@@ -81,12 +116,6 @@ static inline void mrail_tele_window_add(mrail_tele_window_t *win,
 {
     mrail_tele_sums_add(&win->sums, win->samples, MRAIL_TELE_WINDOW, bytes,
                         post_ns, now_ns);
-}
-
-/* Bytes that were seen complete together the last time. */
-static inline uint64_t mrail_tele_window_last(const mrail_tele_window_t *win)
-{
-    return win->samples[win->sums.newest].bytes;
 }
 
 static inline uint64_t mrail_tele_window_rate(const mrail_tele_window_t *win)

@@ -102,7 +102,7 @@ static void test_steady(void **state)
     }
 }
 
-/* It is over the last W completions, neither more nor fewer. */
+/* It is over the last W segments, neither more nor fewer. */
 static void test_size(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -193,6 +193,34 @@ static void test_batches(void **state)
                 mrail_tele_sums_add(&hand.sums, hand.samples, hand.size, BYTES,
                                     post_ns, hand.now_ns);
             }
+            assert_int_equal(hand_rate(&hand), FULL);
+        }
+    }
+}
+
+/* Also of a batch only the last W count: it is forgotten after W others. */
+static void test_batch_is_forgotten(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        unsigned size = metered_size[i];
+        hand_t hand;
+
+        for (unsigned batch = 2; batch <= 16; batch *= 2) {
+            unsigned kept = (batch < size) ? batch : size;
+            mrail_ns_t post_ns;
+
+            hand_init(&hand, size);
+            hand_serve(&hand, 40, SERVE_NS);
+            post_ns = hand.now_ns;
+            hand.now_ns += batch * 4 * SERVE_NS;
+            for (unsigned n = 0; n < batch; ++n) {
+                mrail_tele_sums_add(&hand.sums, hand.samples, size, BYTES,
+                                    post_ns, hand.now_ns);
+            }
+            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3 * kept));
+            hand_serve(&hand, size - 1, SERVE_NS);
+            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3));
+            hand_serve(&hand, 1, SERVE_NS);
             assert_int_equal(hand_rate(&hand), FULL);
         }
     }
@@ -294,6 +322,7 @@ int main(void)
         cmocka_unit_test(test_stalled_gap),
         cmocka_unit_test(test_mixed_gap),
         cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_batch_is_forgotten),
         cmocka_unit_test(test_data_path),
         cmocka_unit_test(test_noise),
         cmocka_unit_test(test_arrival),
