@@ -112,7 +112,7 @@ static void publish_lane(const mrail_lane_t *lane, mrail_ring_t *ring,
     to->rate = mrail_tele_window_rate(&lane->sched.meter);
     to->outstanding = lane->sched.inflight + lane->am_inflight;
     to->posted_ns = publish_time(lane->posted_ns, offset_ns);
-    to->done_ns = publish_time(lane->sched.meter.last_ns, offset_ns);
+    to->done_ns = publish_time(lane->sched.meter.sums.last_ns, offset_ns);
     to->stalled_ns = lane->stalled_ns;
     to->idle_ns = lane->idle_ns;
     to->slot = lane->slot;

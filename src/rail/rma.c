@@ -254,8 +254,7 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
     --lane->rail->num_segs;
     lane->carried += (status == 0) ? seg->length : 0;
     if (MRAIL_LIKELY(status == 0) && (seg->length >= 4096)) {
-        mrail_tele_window_add(&lane->sched.meter, seg->length, seg->post_ns,
-                              now_ns);
+        mrail_sched_done(&lane->sched, seg->length, seg->post_ns, now_ns);
     }
     if (MRAIL_UNLIKELY(status != 0)) {
         mrail_list_add_tail(&lane->lost, &seg->list);
