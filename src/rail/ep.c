@@ -2,7 +2,9 @@
 #include "config.h"
 #include "rail/engine.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,4 +140,30 @@ void mrail_ep_cancel(mrail_ep_t *ep)
         ep->told = 1;
     }
     mrail_iface_leave(ep->iface);
+}
+
+void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
+{
+    mrail_peer_t *peer = ep->peer;
+    mrail_engine_t *engine = peer->engine;
+    char address[INET6_ADDRSTRLEN] = "?";
+    size_t used;
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_gid_text(peer->boot_gid, address, sizeof(address));
+    snprintf(text, size, "peer %016llx at %s", (unsigned long long)peer->id,
+             address);
+    for (unsigned slot = 0;
+         slot < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS); ++slot) {
+        unsigned pair = (peer->base + slot) % peer->num_pairs;
+        const mrail_rail_attr_t *attr =
+            &engine->rails[peer->pairs[pair].local].attr;
+        const char *cause = peer->paths[slot].cause;
+
+        used = strlen(text);
+        snprintf(text + used, size - used, "%s%s:%u (%s)",
+                 (slot == 0) ? ": " : ", ", attr->device, attr->port,
+                 (cause != NULL) ? cause : "never used");
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
 }

@@ -61,6 +61,9 @@ typedef struct mrail_rail_attr {
     unsigned max_inline;
 } mrail_rail_attr_t;
 
+/* "192.0.2.1" for a mapped IPv4 address, else IPv6; size: INET6_ADDRSTRLEN. */
+void mrail_gid_text(const uint8_t gid[16], char *text, size_t size);
+
 typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
 
 /*
@@ -135,8 +138,9 @@ typedef struct mrail_iface_params {
     /* An operation that returned -EINPROGRESS ended; status 0 or -errno.
      * `comp` is what the caller gave. */
     void (*complete)(void *arg, void *comp, int status);
-    /* No lane can reach the endpoint's peer any more.  Called once per ep;
-     * its operations complete with -ECONNRESET.  May be NULL. */
+    /* No lane can reach the endpoint's peer any more; mrail_ep_describe() tells
+     * which, and why.  Called once per ep; its operations complete with
+     * -ECONNRESET.  May be NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
 } mrail_iface_params_t;
 
@@ -238,6 +242,10 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 /* Asks the peer's service thread for a sign of life; ep_failed() follows if
  * there is none.  0, -EAGAIN. */
 int mrail_ep_check(mrail_ep_t *ep);
+
+/* The peer, the rails to it, and what was last heard of each: "peer
+ * 39bd8761f41345db at 192.0.2.1: soft0:1 (port down), soft1:1 (probes lost)". */
+void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size);
 
 /* Nothing more can be started on the endpoint (-ECANCELED) and ep_failed() is
  * not called for it.  What is under way goes on: its memory belongs to the

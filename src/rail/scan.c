@@ -389,3 +389,14 @@ out:
     free(scan.names);
     return (ret != 0) ? ret : (int)scan.num_selected;
 }
+
+void mrail_gid_text(const uint8_t gid[16], char *text, size_t size)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+    if (memcmp(gid, mapped, sizeof(mapped)) == 0) {
+        inet_ntop(AF_INET, gid + 12, text, (socklen_t)size);
+    } else {
+        inet_ntop(AF_INET6, gid, text, (socklen_t)size);
+    }
+}

@@ -28,18 +28,6 @@ static void remember(void *arg, const mrail_rail_attr_t *attr)
     }
 }
 
-/* "192.0.2.1" for a mapped IPv4 address, else IPv6. */
-static void gid_text(const uint8_t *gid, char *text, size_t size)
-{
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-    if (memcmp(gid, mapped, sizeof(mapped)) == 0) {
-        inet_ntop(AF_INET, gid + 12, text, (socklen_t)size);
-    } else {
-        inet_ntop(AF_INET6, gid, text, (socklen_t)size);
-    }
-}
-
 /* The addresses that share the rail's leaf, "192.0.2.0/24". */
 static void leaf_text(const mrail_rail_attr_t *attr, char *text, size_t size)
 {
@@ -54,7 +42,7 @@ static void leaf_text(const mrail_rail_attr_t *attr, char *text, size_t size)
     for (unsigned i = 0; i < 8; ++i) {
         first[at + i] = (uint8_t)(attr->subnet >> (56 - 8 * i));
     }
-    gid_text(first, address, sizeof(address));
+    mrail_gid_text(first, address, sizeof(address));
     snprintf(text, size, "%s/%u", address, attr->subnet_bits);
 }
 
@@ -100,7 +88,7 @@ static void print_rail_json(const mrail_rail_attr_t *attr,
         printf("}");
         return;
     }
-    gid_text(attr->gid, gid, sizeof(gid));
+    mrail_gid_text(attr->gid, gid, sizeof(gid));
     leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     printf(", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
@@ -141,7 +129,7 @@ static void print_rail(const mrail_rail_attr_t *attr,
     char gid[INET6_ADDRSTRLEN] = "", leaf[LEAF_TEXT_MAX], cpus[256];
     char name[80], rate[32];
 
-    gid_text(attr->gid, gid, sizeof(gid));
+    mrail_gid_text(attr->gid, gid, sizeof(gid));
     leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     snprintf(name, sizeof(name), "%s:%u", attr->device, attr->port);

@@ -14,11 +14,12 @@ typedef enum uct_mrail_guard_state {
 extern int uct_mrail_guard_state;
 
 /*
- * Called when a peer cannot be reached any more, after UCX was told; `text`
- * says why.  On the thread that makes progress, inside UCX: it may end the
+ * Called when a peer cannot be reached any more, after UCX was told: which, over
+ * which rails, with the last that was heard of each; and the error.  On the thread that makes progress, inside UCX: it may end the
  * process, but must not call UCX or MPI communication.
  */
-typedef void (*uct_mrail_loss_func_t)(const char *text);
+typedef void (*uct_mrail_loss_func_t)(const char *peer,
+                                      const char *error);
 
 /* Symbol uct_mrail_guard_on_loss; NULL: nobody wants to know (the default). */
 typedef void (*uct_mrail_guard_on_loss_func_t)(uct_mrail_loss_func_t func);

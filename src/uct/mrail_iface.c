@@ -167,6 +167,7 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     uct_mrail_ep_t *ep = mrail_ep_user(engine_ep);
     ucs_status_t status = uct_mrail_status(ret);
     ucs_status_t handled;
+    char peer[512];
 
     handled = uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
                                       status);
@@ -176,7 +177,8 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
                 ucs_status_string(status));
     }
     if (uct_mrail_loss_func != NULL) {
-        uct_mrail_loss_func(strerror(-ret));
+        mrail_ep_describe(engine_ep, peer, sizeof(peer));
+        uct_mrail_loss_func(peer, strerror(-ret));
     }
 }
 

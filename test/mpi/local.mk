@@ -5,7 +5,8 @@ MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
-    test/mpi/rest.sh test/mpi/failover.sh test/mpi/top.sh
+    test/mpi/rest.sh test/mpi/failover.sh test/mpi/top.sh \
+    test/mpi/unreachable.sh
 EXTRA_DIST += $(MPI_TEST_FILES)
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
@@ -13,7 +14,11 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
-    mpi_epochs mpi_rest
+    mpi_epochs mpi_rest mpi_wait
+mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
+mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_wait_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_wait_LDADD = $(MPI_LIBS)
 mpi_p2p_SOURCES = test/mpi/mpi_p2p.c test/mpi/mpi_test.h
 mpi_p2p_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_p2p_CFLAGS = $(MPI_TEST_CFLAGS)

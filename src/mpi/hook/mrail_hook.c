@@ -120,16 +120,15 @@ static int find_guard(char *path, size_t size)
 static int is_initialized; /* PMPI_Abort may be called */
 static uct_mrail_guard_on_loss_func_t on_loss;
 
-static void peer_lost(const char *text)
+static void peer_lost(const char *peer, const char *error)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     char host[256] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
     fprintf(stderr,
-            "mrail: rank %s on %s lost a peer for good (%s); the lines above "
-            "name the peer and the rails; the job ends\n",
-            (rank != NULL) ? rank : "?", host, text);
+            "mrail: rank %s on %s lost a peer for good (%s), %s; the job ends\n",
+            (rank != NULL) ? rank : "?", host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -1,0 +1,69 @@
+#!/bin/sh
+# A rank waits for a message of one that lives, computes and cannot be reached any
+# more: mpirun sees nothing.  The job ends, and says which peer, which rails, why.
+# With rails that come back in time it goes on.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_wait
+
+# start SECONDS: rank 1 computes for so long.
+start()
+{
+    : >"$tmp/out"
+    launch 2 -x UCX_MRAIL_DEAD_TIMEOUT=3 -- "$build/mpi_wait" --seconds "$1" \
+        >"$tmp/out" 2>&1 &
+    job=$!
+    await_under_way
+}
+ctl()
+{
+    "$mrail" soft ctl --session "$session" "$@" >"$tmp/ctl" 2>&1 ||
+        bad "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
+}
+
+start 60
+other=$(sed -n 's/^# rank 1 is process \([0-9]*\);.*/\1/p' "$tmp/out")
+ctl --node 1 down
+began=$(date +%s)
+sleep 1
+if kill -0 "$other" 2>/dev/null; then
+    good 'the peer lives'
+else
+    bad 'the peer lives' "process '$other' does not"
+fi
+status=0
+wait $job || status=$?
+took=$(($(date +%s) - began))
+if [ $status != 0 ] && [ $took -lt 20 ]; then
+    good 'a receive from a peer out of reach: the job ends'
+else
+    bad 'a receive from a peer out of reach: the job ends' \
+        "exit status $status after $took s"
+fi
+said=$(grep 'mrail: rank 0 on .* lost a peer for good' "$tmp/out" || true)
+for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
+    'soft3:1 \([a-z ]+\)' 'the job ends$'; do
+    if echo "$said" | grep -qE "$part"; then
+        good "rank 0 says why: $part"
+    else
+        tail -n 8 "$tmp/out"
+        bad "rank 0 says why: $part" "it says '$said'"
+    fi
+done
+
+start 5
+ctl --node 1 down
+sleep 1
+ctl --node 1 up
+status=0
+wait $job || status=$?
+if [ $status = 0 ] && grep -q '^ok - what rank 1 sent' "$tmp/out"; then
+    good 'a peer that is out of reach for a second: the job goes on'
+else
+    tail -n 8 "$tmp/out"
+    bad 'a peer that is out of reach for a second: the job goes on' \
+        "exit status $status"
+fi
+nothing_left 'a peer out of reach'
+exit $failed
