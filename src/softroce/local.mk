@@ -22,6 +22,13 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/tx.c \
     src/softroce/core/ud.c
 
+# fault/: fault scripts, no I/O.
+noinst_LTLIBRARIES += libsroce-fault.la
+libsroce_fault_la_SOURCES = \
+    src/softroce/fault/action.c src/softroce/fault/action.h \
+    src/softroce/fault/script.c src/softroce/fault/script.h \
+    src/softroce/fault/timeline.c src/softroce/fault/timeline.h
+
 # sim/: a virtual network in virtual time.
 noinst_LTLIBRARIES += libsroce-sim.la
 libsroce_sim_la_SOURCES = src/softroce/sim/sim.c src/softroce/sim/sim.h
