@@ -40,6 +40,7 @@ softroce_LTLIBRARIES = libmrail-softroce.la
 libmrail_softroce_la_SOURCES = \
     src/softroce/host/credit.c \
     src/softroce/host/ctx.c \
+    src/softroce/host/door.c src/softroce/host/door.h \
     src/softroce/host/events.c \
     src/softroce/host/fakefs.c \
     src/softroce/host/host.h \

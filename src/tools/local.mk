@@ -38,15 +38,17 @@ endif
 # mrail soft: software rails.
 pkglibexec_PROGRAMS += mrail-soft
 mrail_soft_SOURCES = \
+    src/softroce/host/faults.c src/softroce/host/faults.h \
     src/softroce/host/keeper.c src/softroce/host/keeper.h \
     src/softroce/host/keeper_msg.c \
     src/softroce/host/session.c src/softroce/host/session.h \
     src/tools/soft.c src/tools/soft.h \
     src/tools/soft_ctl.c \
-    src/tools/soft_run.c
+    src/tools/soft_run.c \
+    src/tools/soft_script.c src/tools/soft_script.h
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
     -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
-mrail_soft_LDADD = libmrail-tool.la
+mrail_soft_LDADD = libsroce-fault.la libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \

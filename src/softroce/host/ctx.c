@@ -99,14 +99,23 @@ static void sroce_ctx_drain(int fd)
     }
 }
 
+void sroce_host_ctx_seed(sroce_host_ctx_t *ctx)
+{
+    ctx->seed = ctx->sdev->seed;
+    mrail_rng_init(&ctx->rng,
+                   ((ctx->seed != 0) ? ctx->seed : sroce_host.session->seed) ^
+                       ((uint64_t)ctx->dev_index << 32) ^
+                       ((uint64_t)ctx->slot_index << 16));
+}
+
 static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
 {
     sroce_slot_t *slot = ctx->slot;
 
-    mrail_rng_init(&ctx->rng,
-                   sroce_host.session->seed ^
-                       ((uint64_t)ctx->dev_index << 32) ^
-                       ((uint64_t)ctx->slot_index << 16));
+    /* What was asked for before our time is not for us. */
+    ctx->told = ctx->sdev->told;
+    ctx->error_qp = ctx->sdev->error_qp;
+    sroce_host_ctx_seed(ctx);
     for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
         ctx->core_base[i] = slot->core[i];
     }
