@@ -31,8 +31,10 @@ libsroce_fault_la_SOURCES = \
 
 # sim/: a virtual network in virtual time.
 noinst_LTLIBRARIES += libsroce-sim.la
-libsroce_sim_la_SOURCES = src/softroce/sim/sim.c src/softroce/sim/sim.h
-libsroce_sim_la_LIBADD = libsroce-core.la
+libsroce_sim_la_SOURCES = \
+    src/softroce/sim/faults.c src/softroce/sim/faults.h \
+    src/softroce/sim/sim.c src/softroce/sim/sim.h
+libsroce_sim_la_LIBADD = libsroce-core.la libsroce-fault.la
 
 # host/: sockets and verbs symbols, put in front of libibverbs by LD_PRELOAD.
 softrocedir = $(pkglibdir)
