@@ -57,7 +57,8 @@ endif
 
 # host/: real programs on software rails (test/interop).  They run in the build
 # directory; what a machine lacks is skipped by name.
-check_PROGRAMS += soft_storm soft_events soft_slots soft_objects soft_credit
+check_PROGRAMS += soft_storm soft_events soft_slots soft_objects soft_credit \
+    soft_errqp
 soft_storm_SOURCES = test/interop/soft_storm.c
 soft_storm_LDADD = $(IBVERBS_LIBS)
 soft_events_SOURCES = test/interop/soft_events.c
@@ -66,6 +67,8 @@ soft_slots_SOURCES = test/interop/soft_slots.c
 soft_slots_LDADD = $(IBVERBS_LIBS)
 soft_objects_SOURCES = test/interop/soft_objects.c
 soft_objects_LDADD = $(IBVERBS_LIBS) -lpthread
+soft_errqp_SOURCES = test/interop/soft_errqp.c
+soft_errqp_LDADD = $(IBVERBS_LIBS)
 soft_credit_SOURCES = test/interop/soft_credit.c
 soft_credit_LDADD = $(IBVERBS_LIBS)
 SOFT_TESTS = \
@@ -77,6 +80,7 @@ SOFT_TESTS = \
     test/interop/soft_objects.sh \
     test/interop/soft_perftest.sh \
     test/interop/soft_pyverbs.sh \
+    test/interop/soft_script.sh \
     test/interop/soft_storm.sh \
     test/interop/soft_tshark.sh \
     test/interop/soft_ucx.sh \
