@@ -29,6 +29,8 @@ static const char help_text[] =
     "                        this machine (ranks in blocks), each with that\n"
     "                        many rails; needs no NIC. Default for -np: NODES\n"
     "  --rate LIST           rates of the software rails, as in mrail soft\n"
+    "  --script FILE         faults of the software rails while the job runs,\n"
+    "                        as in mrail soft\n"
     "  --session NAME        name of the software rails, to share or steer\n"
     "                        them; default: one that is unique to this job\n"
     "  --bind-rails[=A,B]    each rank of a node sees one rail only: soft0,\n"
@@ -139,6 +141,8 @@ static void parse_word(run_t *run, char **argv, int *i_p)
         parse_soft(options, value);
     } else if ((value = option_value(argv, i_p, "--rate")) != NULL) {
         options->rate = value;
+    } else if ((value = option_value(argv, i_p, "--script")) != NULL) {
+        options->script = value;
     } else if ((value = option_value(argv, i_p, "--session")) != NULL) {
         options->session = value;
     } else if (option_flag(argv[*i_p], "--bind-rails", &value)) {
@@ -185,6 +189,10 @@ static void check_soft(const mrail_run_options_t *options)
         mrail_tool_usage(VERB, "-np %u: fewer ranks than the %u nodes of "
                                "--soft", options->np, options->nodes);
     }
+    if (options->script != NULL && access(options->script, R_OK) != 0) {
+        mrail_tool_usage(VERB, "--script %s: %s", options->script,
+                         strerror(errno));
+    }
     if (options->rate != NULL &&
         mrail_rates_parse(options->rate, options->rails, rates_bps, why,
                           sizeof(why)) != 0) {
@@ -199,9 +207,10 @@ static void complete_options(run_t *run)
     size_t used = 0;
 
     if (options->nodes == 0) {
-        if (options->rate != NULL || options->session != NULL) {
-            mrail_tool_usage(VERB, "--rate and --session are about software "
-                                   "rails: give --soft too");
+        if (options->rate != NULL || options->session != NULL ||
+            options->script != NULL) {
+            mrail_tool_usage(VERB, "--rate, --script and --session are about "
+                                   "software rails: give --soft too");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(VERB, "--bind-rails on real NICs wants their "

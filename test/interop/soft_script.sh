@@ -97,17 +97,22 @@ cmp -s "$TMP/0" "$TMP/1" || fail "rail 0 lost something"
 report "only the target is hit"
 
 # Paused: nothing moves, nothing is lost, and then it goes on.
-storm --seconds 1.5 &
+storm --seconds 2 &
 job=$!
 sleep 0.3
-play 'at 0s for 600ms pause' &
+play 'at 0s for 900ms pause' &
 player=$!
-sleep 0.2
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    status | grep -q '"pause": true' && break
+    sleep 0.05
+done
+sleep 0.05
 moved=$(counter rx_packets) sent=$(counter tx_packets)
 lost=$(status | sed 's/"protocol": {[^}]*}//' | grep -oE '"drop_[a-z]*": [0-9]*')
 sleep 0.2
 [ "$(counter rx_packets)" = "$moved" ] || fail "received while paused"
 [ "$(counter tx_packets)" = "$sent" ] || fail "sent while paused"
+status | grep -q '"pause": true' || fail "the pause was over too soon"
 wait $player || { fail "the script"; cat "$TMP/script"; }
 wait $job || { fail "a job under pause"; cat "$TMP/storm"; }
 [ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
@@ -171,7 +176,7 @@ report "error-qp"
 # Packets and bytes: of this job, not of what was sent before.
 storm --seconds 0.3
 printf '%s\n' 'at packet 200 for 100ms rail 0 blackhole tx' \
-    'at byte 2M for 100ms rail 0 blackhole tx' >"$TMP/counts"
+    'at byte 300k for 100ms rail 0 blackhole tx' >"$TMP/counts"
 timeout 20 $SOFT ctl --session $SESSION --script "$TMP/counts" \
     >"$TMP/script" 2>&1 &
 player=$!
@@ -189,16 +194,17 @@ report "packet and byte"
 # One at a time; an interrupt leaves the rails as they are, and says so.
 echo 'at 0s down
 at 60s up' >"$TMP/long"
-$SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/script" 2>&1 &
+$SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/player" 2>&1 &
 player=$!
 sleep 0.3
 play 'at 0s up' && fail "two scripts at once"
-grep -q 'plays a script already' "$TMP/script" && fail "wrong output"
+grep -q "plays a script already: process $player\$" "$TMP/script" ||
+    { fail "no sentence about the other one"; cat "$TMP/script"; }
 kill -INT $player
 wait $player
 [ $? = 1 ] || fail "exit status after an interrupt"
-grep -q 'the rails stay as they are' "$TMP/script" ||
-    { fail "no sentence"; cat "$TMP/script"; }
+grep -q 'the rails stay as they are' "$TMP/player" ||
+    { fail "no sentence"; cat "$TMP/player"; }
 status | grep -q '"up": false' || fail "the interrupt healed"
 $SOFT ctl --session $SESSION heal
 healthy interrupt
@@ -206,8 +212,7 @@ healthy interrupt
 $SOFT ctl --session $SESSION --script "$TMP/long" >/dev/null 2>&1 &
 player=$!
 sleep 0.3
-kill -9 $player
-wait $player 2>/dev/null
+{ kill -9 $player; wait $player; } 2>/dev/null
 play 'at 0s heal' || { fail "after a killed one"; cat "$TMP/script"; }
 report "one script at a time, interrupt, kill"
 

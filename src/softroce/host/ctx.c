@@ -1,4 +1,5 @@
 #include "config.h"
+#include "softroce/host/door.h"
 #include "softroce/host/host.h"
 
 #include <errno.h>
@@ -200,6 +201,7 @@ err_free:
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
 {
     sroce_service_forget(ctx);
+    sroce_door_finish(ctx);
     /* Nobody sends to us any more; then the slot is the keeper's again. */
     ctx->slot->state = SROCE_SLOT_JOINING;
     ctx->published_ns = 0;

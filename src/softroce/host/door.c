@@ -5,8 +5,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DOOR_DELAY_MAX_BYTES (64u << 20)
+/* Most time that a closing device waits for its delay line; the rest leaves
+ * early. */
+#define DOOR_FINISH_NS (100 * MRAIL_NS_PER_MS)
 #define DOOR_FLIPS 4 /* bits of a damaged packet, at most */
 
 /* What both ends of a way do to packets. */
@@ -372,5 +376,21 @@ void sroce_door_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
         mrail_list_del(&parcel->list);
         ctx->delayed_bytes -= MRAIL_MIN(ctx->delayed_bytes, parcel->length);
         free(parcel);
+    }
+}
+
+void sroce_door_finish(sroce_host_ctx_t *ctx)
+{
+    const struct timespec pause = {.tv_nsec = 50 * MRAIL_NS_PER_US};
+    mrail_ns_t until_ns = mrail_clock_now() + DOOR_FINISH_NS;
+    mrail_ns_t now_ns;
+
+    while (!mrail_list_empty(&ctx->delayed) && !sroce_host_is_paused(ctx) &&
+           ((now_ns = mrail_clock_now()) < until_ns)) {
+        sroce_door_delayed(ctx, now_ns);
+        nanosleep(&pause, NULL);
+    }
+    if (!sroce_host_is_paused(ctx)) {
+        sroce_door_delayed(ctx, MRAIL_NS_NEVER);
     }
 }

@@ -45,5 +45,7 @@ int sroce_door_parcel_send(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel,
                            mrail_ns_t now_ns);
 /* What is due of the delay line. */
 void sroce_door_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
+/* Before the device is closed: what is on its way arrives all the same. */
+void sroce_door_finish(sroce_host_ctx_t *ctx);
 
 #endif
