@@ -153,7 +153,13 @@ static void test_pause(void **state)
     play_start(&p, &params, "at 1ms for 20ms node 1 pause\n"
                             "at 30ms for 20ms node 0 pause");
     play_until(&p, 1 * MS);
-    takes = write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
+    post(&p, 0, IBV_WR_RDMA_WRITE, 100);
+    play_until(&p, 10 * MS);
+    assert_int_equal(counters(&p, 1)->rx_pkts, 0);
+    takes = sroce_sim_now(p.w.sim) - (p.start + 1 * MS);
+    takes += write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
+    assert_int_equal(world_wait(&p.w, p.w.side[0].scq).status,
+                     IBV_WC_SUCCESS);
     /* Waited at the paused port, and went on at once. */
     assert_int_equal(takes, 20 * MS + 10 * US);
     play_until(&p, 30 * MS);

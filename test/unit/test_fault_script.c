@@ -251,7 +251,7 @@ static void test_limits(void **state)
 static void test_targets_exist(void **state)
 {
     sroce_fault_script_t *script =
-        parse("at 1ms down\nat 2ms node 0,1 rail 3 down");
+        parse("at 1ms down\nat 2ms node 1,0 rail 3,1 down");
     char why[SROCE_FAULT_WHY_MAX];
 
     assert_int_equal(sroce_fault_script_check(script, 2, 4, why, sizeof(why)),
@@ -421,7 +421,7 @@ static void test_counts(void **state)
     rails_t r = {0};
 
     rails_start(&r, "at packet 10 for 2ms node 0 mute\n"
-                    "at byte 1k every 1k times 3 node 1 rail 0 error-qp");
+                    "at byte 1k every 1k times 5 node 1 rail 0 error-qp");
     assert_true(sroce_fault_timeline_next(r.tl) == MRAIL_NS_NEVER);
     assert_true(sroce_fault_timeline_counts(r.tl));
     assert_false(sroce_fault_timeline_done(r.tl));
@@ -446,8 +446,14 @@ static void test_counts(void **state)
     /* Two thresholds at once are one action, and both count. */
     sroce_fault_timeline_sent(r.tl, 2, 0, 3072, 7 * MS);
     assert_int_equal(r.errors[2], 2);
-    sroce_fault_timeline_sent(r.tl, 2, 0, 1u << 20, 7 * MS);
+    sroce_fault_timeline_sent(r.tl, 2, 0, 4095, 7 * MS);
     assert_int_equal(r.errors[2], 2);
+    sroce_fault_timeline_sent(r.tl, 2, 0, 4096, 7 * MS);
+    assert_int_equal(r.errors[2], 3);
+    sroce_fault_timeline_sent(r.tl, 2, 0, 5120, 7 * MS);
+    assert_int_equal(r.errors[2], 4);
+    sroce_fault_timeline_sent(r.tl, 2, 0, 1u << 20, 7 * MS);
+    assert_int_equal(r.errors[2], 4);
     assert_false(sroce_fault_timeline_counts(r.tl));
     assert_false(sroce_fault_timeline_done(r.tl)); /* rail 1 is mute yet */
     sroce_fault_timeline_run(r.tl, 8 * MS);

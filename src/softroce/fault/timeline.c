@@ -103,7 +103,6 @@ static void heal(sroce_fault_timeline_t *tl, unsigned dev)
 
         base->value = tl->ops.get(tl->ops.arg, dev, (sroce_fault_setting_t)s,
                                   1);
-        base->seq = tl->seq;
     }
     refresh(tl, dev, SROCE_FAULT_ALL_STATES);
 }
@@ -305,7 +304,6 @@ void sroce_fault_timeline_restore(sroce_fault_timeline_t *tl)
     tl->next_ns = MRAIL_NS_NEVER;
     for (unsigned d = 0; d < tl->num_devs; ++d) {
         for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
-            base_of(tl, d, s)->value = base_of(tl, d, s)->first;
             apply(tl, d, s, base_of(tl, d, s)->first);
         }
     }
