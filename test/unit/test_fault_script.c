@@ -142,6 +142,9 @@ static const struct {
     {"at 0.00000000001s down", "t:1: '0.00000000001s' is too fine for a"},
     {"at 99999999999999999999s down", "t:1: '99999999999999999999s' is too "
                                       "large for a time"},
+    /* 2^64 ns and a little. */
+    {"at 18446744074s down", "t:1: '18446744074s' is too large"},
+    {"at 0.5000000000s down", "t:1: '0.5000000000s' is too fine"},
     {"at 86401s down", "t:1: '86401s' is too large"},
     {"at packet down", "t:1: 'down' is not a number from 1"},
     {"at packet 0 down", "t:1: '0' is not a number from 1"},
