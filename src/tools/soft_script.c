@@ -82,12 +82,12 @@ out:
 int soft_script_fit(const sroce_fault_script_t *script,
                     const sroce_session_t *session)
 {
-    const sroce_fault_step_t *corrupts = sroce_fault_script_uses(
-        script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT));
+    const sroce_fault_step_t *corrupts =
+        sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT));
     char why[SROCE_FAULT_WHY_MAX];
 
-    if (sroce_fault_script_check(script, session->num_nodes,
-                                 session->num_rails, why, sizeof(why)) != 0) {
+    if (sroce_fault_script_check(script, session->num_nodes, session->num_rails,
+                                 why, sizeof(why)) != 0) {
         soft_complain("%s", why);
         return -EINVAL;
     }
@@ -110,8 +110,8 @@ static uint64_t script_get(void *arg, unsigned dev,
     return sroce_rail_fault_get(&run->session->devs[dev], setting, healthy);
 }
 
-static void script_apply(void *arg, unsigned dev,
-                         sroce_fault_setting_t setting, uint64_t value)
+static void script_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
+                         uint64_t value)
 {
     script_run_t *run = arg;
 
@@ -129,13 +129,11 @@ static void script_note(void *arg, mrail_ns_t at_ns,
 
     if (dev != SROCE_FAULT_ALL_DEVS) {
         snprintf(where, sizeof(where), " (node %u rail %u)",
-                 dev / run->session->num_rails,
-                 dev % run->session->num_rails);
+                 dev / run->session->num_rails, dev % run->session->num_rails);
     }
     fprintf(run->out, "%12.3f ms  %s:%u: %s%s%s\n", (double)now_ns / 1e6,
             run->script->name, step->line,
-            (note == SROCE_FAULT_NOTE_END) ? "over: " : "", step->text,
-            where);
+            (note == SROCE_FAULT_NOTE_END) ? "over: " : "", step->text, where);
     fflush(run->out);
 }
 
@@ -216,8 +214,8 @@ static int script_start(script_run_t *run)
     }
     run->changed = 1;
     prctl(PR_SET_TIMERSLACK, 1000);
-    fprintf(run->out, "session %s, %s: %u steps, seed %llu%s\n",
-            session->name, run->script->name, run->script->num_steps,
+    fprintf(run->out, "session %s, %s: %u steps, seed %llu%s\n", session->name,
+            run->script->name, run->script->num_steps,
             (unsigned long long)run->script->seed,
             run->script->seed_given ? "" : " (default)");
     fflush(run->out);
@@ -260,9 +258,8 @@ static script_end_t script_wait(script_run_t *run, mrail_ns_t pause_ns,
 {
     struct pollfd fds[] = {{.fd = run->conn, .events = POLLIN},
                            {.fd = run->job_fd, .events = POLLIN}};
-    struct timespec ts = {
-        .tv_sec = (time_t)(pause_ns / MRAIL_NS_PER_SEC),
-        .tv_nsec = (long)(pause_ns % MRAIL_NS_PER_SEC)};
+    struct timespec ts = {.tv_sec = (time_t)(pause_ns / MRAIL_NS_PER_SEC),
+                          .tv_nsec = (long)(pause_ns % MRAIL_NS_PER_SEC)};
 
     if (ppoll(fds, 2, (pause_ns == MRAIL_NS_NEVER) ? NULL : &ts, mask) > 0) {
         return fds[1].revents ? SCRIPT_JOB_OVER : SCRIPT_SESSION_OVER;

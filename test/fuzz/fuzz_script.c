@@ -133,8 +133,8 @@ static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
 
         now_ns += (uint64_t)fuzz_u16(in) << (fuzz_u8(in) % 7);
         sent[dev] += (uint64_t)fuzz_u16(in) << (fuzz_u8(in) % 40);
-        next_ns = sroce_fault_timeline_sent(tl, dev, sent[dev] / 100,
-                                            sent[dev], now_ns);
+        next_ns = sroce_fault_timeline_sent(tl, dev, sent[dev] / 100, sent[dev],
+                                            now_ns);
         FUZZ_CHECK(next_ns > now_ns, "not done: %llu",
                    (unsigned long long)next_ns);
         if (next_ns != MRAIL_NS_NEVER) {
@@ -170,8 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_step(&script->steps[i]);
         check_same(&script->steps[i]);
     }
-    if (sroce_fault_script_check(script, NODES, RAILS, why, sizeof(why)) ==
-        0) {
+    if (sroce_fault_script_check(script, NODES, RAILS, why, sizeof(why)) == 0) {
         play(script, &in);
     } else {
         FUZZ_CHECK(strncmp(why, "x:", 2) == 0, "says '%s'", why);

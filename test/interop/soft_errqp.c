@@ -21,12 +21,13 @@ static char buffer[64];
 static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq,
                               struct ibv_mr *mr, uint64_t wr_id)
 {
-    struct ibv_qp_init_attr init = {
-        .send_cq = cq,
-        .recv_cq = cq,
-        .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1,
-                .max_recv_sge = 1}};
+    struct ibv_qp_init_attr init = {.send_cq = cq,
+                                    .recv_cq = cq,
+                                    .qp_type = IBV_QPT_RC,
+                                    .cap = {.max_send_wr = 4,
+                                            .max_recv_wr = 4,
+                                            .max_send_sge = 1,
+                                            .max_recv_sge = 1}};
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
     struct ibv_sge sge = {(uintptr_t)buffer, sizeof(buffer), mr->lkey};
     struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};
@@ -34,8 +35,9 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, struct ibv_cq *cq,
     struct ibv_qp *qp = ibv_create_qp(pd, &init);
 
     if ((qp == NULL) ||
-        ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-                                     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) ||
+        ibv_modify_qp(qp, &attr,
+                      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                          IBV_QP_ACCESS_FLAGS) ||
         ibv_post_recv(qp, &wr, &bad)) {
         perror("queue pair");
         exit(1);

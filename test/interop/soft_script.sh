@@ -60,10 +60,10 @@ storm() { soft ./soft_storm --procs 2 --rails 1 "$@" >"$TMP/storm" 2>&1; }
 # try_during ACTION COUNTER: 1 if the job was over too soon, on a busy machine.
 try_during() {
     before=$(protocol "$2") sent=$(counter tx_packets)
-    storm --seconds 1.5 &
+    storm --seconds 1 &
     job=$!
     await_traffic
-    play "at 0s for 500ms rail 0 $1" || { fail "$1"; cat "$TMP/script"; }
+    play "at 0s for 300ms rail 0 $1" || { fail "$1"; cat "$TMP/script"; }
     kill -0 $job 2>/dev/null
     ran=$?
     wait $job || { fail "a job under $1"; cat "$TMP/storm"; }
@@ -77,7 +77,7 @@ during() {
         try_during "$1" "$2" && break
         [ $try != 3 ] || fail "$1: the job never ran beside it"
     done
-    grep -q "over: at 0s for 500ms rail 0 $1" "$TMP/script" ||
+    grep -q "over: at 0s for 300ms rail 0 $1" "$TMP/script" ||
         { fail "$1: the end is not shown"; cat "$TMP/script"; }
     moved=$(($(protocol "$2") - before))
     [ "$moved" -gt 0 ] || fail "$1: $2 did not move"
@@ -85,6 +85,7 @@ during() {
     report "$1: $2 $moved, the job goes on, undone"
 }
 
+HOLD_S=200
 SOFT_OPTIONS="--rails 2 --icrc on"
 hold
 during 'drop 2%' drop_loss

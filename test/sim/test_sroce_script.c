@@ -56,7 +56,8 @@ static void post(play_t *p, int side, enum ibv_wr_opcode opcode,
                  uint32_t length)
 {
     assert_int_equal(world_send(&p->w, side, 0, opcode, IBV_SEND_SIGNALED,
-                                p->next_id++, 0, length, 0), 0);
+                                p->next_id++, 0, length, 0),
+                     0);
 }
 
 /* One WRITE by `side`: how long it takes, and its status. */
@@ -75,7 +76,9 @@ static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
 /* 10 us each way, 4.2 ms to a timeout, 7 retries, no probes. */
 static world_params_t calm(void)
 {
-    world_params_t p = {.seed = 3, .icrc = 1, .probe_ns = MRAIL_NS_NEVER,
+    world_params_t p = {.seed = 3,
+                        .icrc = 1,
+                        .probe_ns = MRAIL_NS_NEVER,
                         .link = {.delay_ns = 10 * US}};
 
     return p;
@@ -103,18 +106,17 @@ static void test_down(void **state)
     play_stop(&p);
 }
 
-/* One way only, and no event: the data arrive, their acknowledgement does not. */
+/* One way only, and no event: the data arrive, their acknowledgement does not.
+ */
 static void test_blackhole(void **state)
 {
     static const struct {
         const char *text;
         int arrives;
-    } cases[] = {{"at 0s node 1 blackhole tx", 1},
-                 {"at 0s node 1 blackhole rx", 0},
-                 {"at 0s node 0 blackhole tx", 0},
-                 {"at 0s node 0 blackhole rx", 1},
-                 {"at 0s node 1 blackhole both", 0},
-                 {"at 0s node 1 mute", 1}};
+    } cases[] = {
+        {"at 0s node 1 blackhole tx", 1},   {"at 0s node 1 blackhole rx", 0},
+        {"at 0s node 0 blackhole tx", 0},   {"at 0s node 0 blackhole rx", 1},
+        {"at 0s node 1 blackhole both", 0}, {"at 0s node 1 mute", 1}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         world_params_t params = calm();
@@ -150,16 +152,16 @@ static void test_pause(void **state)
     play_t p;
 
     params.timeout = 14; /* 67 ms */
-    play_start(&p, &params, "at 1ms for 20ms node 1 pause\n"
-                            "at 30ms for 20ms node 0 pause");
+    play_start(&p, &params,
+               "at 1ms for 20ms node 1 pause\n"
+               "at 30ms for 20ms node 0 pause");
     play_until(&p, 1 * MS);
     post(&p, 0, IBV_WR_RDMA_WRITE, 100);
     play_until(&p, 10 * MS);
     assert_int_equal(counters(&p, 1)->rx_pkts, 0);
     takes = sroce_sim_now(p.w.sim) - (p.start + 1 * MS);
     takes += write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
-    assert_int_equal(world_wait(&p.w, p.w.side[0].scq).status,
-                     IBV_WC_SUCCESS);
+    assert_int_equal(world_wait(&p.w, p.w.side[0].scq).status, IBV_WC_SUCCESS);
     /* Waited at the paused port, and went on at once. */
     assert_int_equal(takes, 20 * MS + 10 * US);
     play_until(&p, 30 * MS);
@@ -191,8 +193,9 @@ static void test_rate(void **state)
 
     params.timeout = 20;
     params.window_pkts = 4096;
-    play_start(&p, &params, "at 0s for 1s node 1 rate 10M\n"
-                            "at 2s node 0 rate 20M");
+    play_start(&p, &params,
+               "at 0s for 1s node 1 rate 10M\n"
+               "at 2s node 0 rate 20M");
     takes = write_takes(&p, 0, 1000000, IBV_WC_SUCCESS);
     assert_true((takes > 100 * MS) && (takes < 110 * MS));
     play_until(&p, 1500 * MS);
@@ -263,7 +266,8 @@ static void test_error_qp(void **state)
     /* What was under way is flushed. */
     play_until(&p, 4990 * US);
     assert_int_equal(world_send(&p.w, 0, 0, IBV_WR_RDMA_WRITE,
-                                IBV_SEND_SIGNALED, 77, 0, 100, 0), 0);
+                                IBV_SEND_SIGNALED, 77, 0, 100, 0),
+                     0);
     world_expect(&p.w, p.w.side[0].scq, 77, IBV_WC_WR_FLUSH_ERR);
     for (unsigned i = 0; i < 6; ++i) {
         assert_int_equal(sroce_qp_state(p.w.side[0].qp[i]), IBV_QPS_ERR);
@@ -310,8 +314,7 @@ static uint64_t trace_of(uint64_t seed, uint64_t script_seed)
     play_t p;
 
     params.seed = seed;
-    snprintf(text, sizeof(text), random_text,
-             (unsigned long long)script_seed);
+    snprintf(text, sizeof(text), random_text, (unsigned long long)script_seed);
     play_start(&p, &params, text);
     world_fill(p.w.side[0].mem, 5, 9000);
     for (unsigned i = 0; i < 60; ++i) {
@@ -342,17 +345,16 @@ static void test_replays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_down),
-        cmocka_unit_test(test_blackhole),
-        cmocka_unit_test(test_mute_still_asks),
-        cmocka_unit_test(test_pause),
-        cmocka_unit_test(test_delay),
-        cmocka_unit_test(test_rate),
-        cmocka_unit_test(test_dice),
-        cmocka_unit_test(test_error_qp),
-        cmocka_unit_test(test_triggers),
-        cmocka_unit_test(test_replays)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_down),
+                                       cmocka_unit_test(test_blackhole),
+                                       cmocka_unit_test(test_mute_still_asks),
+                                       cmocka_unit_test(test_pause),
+                                       cmocka_unit_test(test_delay),
+                                       cmocka_unit_test(test_rate),
+                                       cmocka_unit_test(test_dice),
+                                       cmocka_unit_test(test_error_qp),
+                                       cmocka_unit_test(test_triggers),
+                                       cmocka_unit_test(test_replays)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,8 @@ const sroce_fault_action_t sroce_fault_actions[] = {
      "packets take T longer, at most 10s"},
     {"duplicate", "P", SROCE_FAULT_KIND_PPM, BIT(SROCE_FAULT_DUPLICATE), 0,
      "packets come twice"},
-    {"reorder", "P [T]", SROCE_FAULT_KIND_REORDER, BIT(SROCE_FAULT_REORDER),
-     0, "packets are held back by up to T (100us), others overtake"},
+    {"reorder", "P [T]", SROCE_FAULT_KIND_REORDER, BIT(SROCE_FAULT_REORDER), 0,
+     "packets are held back by up to T (100us), others overtake"},
     {"corrupt", "P", SROCE_FAULT_KIND_PPM, BIT(SROCE_FAULT_CORRUPT), 0,
      "one to four bits of a packet flip; wants ICRCs"},
     {"rate", "B", SROCE_FAULT_KIND_RATE,
@@ -54,12 +54,12 @@ static const fault_unit_t units_us[] = {
     {"us", 1}, {"ms", 1000}, {"s", 1000000}, {NULL, 0}};
 static const fault_unit_t units_ppm[] = {
     {"", 1000000}, {"%", 10000}, {NULL, 0}};
-static const fault_unit_t units_rate[] = {
-    {"", 1},       {"k", 1000},       {"K", 1000},
-    {"M", 1000000}, {"G", 1000000000}, {NULL, 0}};
-static const fault_unit_t units_bytes[] = {
-    {"", 1},        {"k", 1u << 10}, {"K", 1u << 10},
-    {"M", 1u << 20}, {"G", 1u << 30}, {NULL, 0}};
+static const fault_unit_t units_rate[] = {{"", 1},           {"k", 1000},
+                                          {"K", 1000},       {"M", 1000000},
+                                          {"G", 1000000000}, {NULL, 0}};
+static const fault_unit_t units_bytes[] = {{"", 1},         {"k", 1u << 10},
+                                           {"K", 1u << 10}, {"M", 1u << 20},
+                                           {"G", 1u << 30}, {NULL, 0}};
 static const fault_unit_t units_count[] = {{"", 1}, {NULL, 0}};
 
 static const struct {
@@ -165,7 +165,7 @@ int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
         return 0;
     }
     snprintf(why, size, "'%.40s' is %s %s", word,
-             (ret == -ERANGE)  ? "too large for"
+             (ret == -ERANGE) ? "too large for"
              : (ret == -EDOM) ? "too fine for"
                               : "not",
              quantities[quantity].what);
@@ -184,15 +184,15 @@ static int read_fixed(char *const *words, unsigned num,
     return 0;
 }
 
-static int read_ppm(char *const *words, unsigned num,
-                    sroce_fault_deed_t *deed, char *why, size_t size)
+static int read_ppm(char *const *words, unsigned num, sroce_fault_deed_t *deed,
+                    char *why, size_t size)
 {
     return sroce_fault_number_read(SROCE_FAULT_Q_PPM, words[0], &deed->value,
                                    why, size);
 }
 
-static int read_side(char *const *words, unsigned num,
-                     sroce_fault_deed_t *deed, char *why, size_t size)
+static int read_side(char *const *words, unsigned num, sroce_fault_deed_t *deed,
+                     char *why, size_t size)
 {
     static const struct {
         const char *name;
@@ -213,8 +213,8 @@ static int read_side(char *const *words, unsigned num,
     return -EINVAL;
 }
 
-static int read_time(char *const *words, unsigned num,
-                     sroce_fault_deed_t *deed, char *why, size_t size)
+static int read_time(char *const *words, unsigned num, sroce_fault_deed_t *deed,
+                     char *why, size_t size)
 {
     return sroce_fault_number_read(SROCE_FAULT_Q_US, words[0], &deed->value,
                                    why, size);
@@ -235,8 +235,8 @@ static int read_reorder(char *const *words, unsigned num,
     return 0;
 }
 
-static int read_rate(char *const *words, unsigned num,
-                     sroce_fault_deed_t *deed, char *why, size_t size)
+static int read_rate(char *const *words, unsigned num, sroce_fault_deed_t *deed,
+                     char *why, size_t size)
 {
     if (strcmp(words[0], "max") == 0) {
         deed->value = 0;
@@ -246,12 +246,12 @@ static int read_rate(char *const *words, unsigned num,
                                    why, size);
 }
 
-static int read_nth(char *const *words, unsigned num,
-                    sroce_fault_deed_t *deed, char *why, size_t size)
+static int read_nth(char *const *words, unsigned num, sroce_fault_deed_t *deed,
+                    char *why, size_t size)
 {
     deed->value = 1;
-    return (num == 0) ? 0 :
-                        sroce_fault_number_read(SROCE_FAULT_Q_COUNT, words[0],
+    return (num == 0) ? 0
+                      : sroce_fault_number_read(SROCE_FAULT_Q_COUNT, words[0],
                                                 &deed->value, why, size);
 }
 

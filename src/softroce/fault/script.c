@@ -31,7 +31,8 @@ static int fail(line_t *line, const char *fmt, ...)
     return -EINVAL;
 }
 
-/* The next word, or NULL after a sentence that says what it should have been. */
+/* The next word, or NULL after a sentence that says what it should have been.
+ */
 static char *next_word(line_t *line, const char *what)
 {
     if (line->at == line->num) {
@@ -46,10 +47,10 @@ static int next_number(line_t *line, sroce_fault_quantity_t quantity,
 {
     const char *word = next_word(line, what);
 
-    return (word == NULL) ? -EINVAL :
-                            sroce_fault_number_read(quantity, word, value_p,
-                                                    line->why,
-                                                    sizeof(line->why));
+    return (word == NULL)
+               ? -EINVAL
+               : sroce_fault_number_read(quantity, word, value_p, line->why,
+                                         sizeof(line->why));
 }
 
 /* ---- Clauses ---- */
@@ -65,7 +66,7 @@ static int clause_at(line_t *line)
     sroce_fault_step_t *step = line->step;
     const char *word = (line->at < line->num) ? line->words[line->at] : "";
 
-    step->when = (strcmp(word, "packet") == 0)   ? SROCE_FAULT_AT_PACKET
+    step->when = (strcmp(word, "packet") == 0) ? SROCE_FAULT_AT_PACKET
                  : (strcmp(word, "byte") == 0) ? SROCE_FAULT_AT_BYTE
                                                : SROCE_FAULT_AT_TIME;
     line->at += (step->when != SROCE_FAULT_AT_TIME);
@@ -78,9 +79,9 @@ static int clause_for(line_t *line)
                     &line->step->for_ns) != 0) {
         return -EINVAL;
     }
-    return (line->step->for_ns != 0) ?
-               0 :
-               fail(line, "'for' wants a time above zero");
+    return (line->step->for_ns != 0)
+               ? 0
+               : fail(line, "'for' wants a time above zero");
 }
 
 static int clause_every(line_t *line)
@@ -95,8 +96,7 @@ static int clause_every(line_t *line)
         (step->every < SROCE_FAULT_MIN_EVERY_NS)) {
         return fail(line, "'every' wants a period of 10us at least");
     }
-    return (step->every != 0) ? 0 :
-                                fail(line, "'every' wants more than zero");
+    return (step->every != 0) ? 0 : fail(line, "'every' wants more than zero");
 }
 
 static int clause_times(line_t *line)
@@ -128,8 +128,10 @@ static int read_list(line_t *line, const char *what, sroce_fault_list_t *list)
 
         if ((strspn(p, "0123456789") != strlen(p)) || (strlen(p) > 3) ||
             ((index = (unsigned)atoi(p)) >= SROCE_FAULT_MAX_INDEX)) {
-            return fail(line, "'%.40s' in '%.40s' is not a number from 0 to "
-                              "%d", p, word, SROCE_FAULT_MAX_INDEX - 1);
+            return fail(line,
+                        "'%.40s' in '%.40s' is not a number from 0 to "
+                        "%d",
+                        p, word, SROCE_FAULT_MAX_INDEX - 1);
         }
         list->bits[index / 64] |= UINT64_C(1) << (index % 64);
         list->largest = MRAIL_MAX(list->largest, index);
@@ -206,8 +208,9 @@ static int check_order(line_t *line, const sroce_fault_script_t *script)
 
         if ((step->when == SROCE_FAULT_AT_TIME) &&
             (before->when == SROCE_FAULT_AT_TIME) && (before->at > step->at)) {
-            return fail(line, "this time is in the past: line %u is later; "
-                              "steps come in the order of their times",
+            return fail(line,
+                        "this time is in the past: line %u is later; "
+                        "steps come in the order of their times",
                         before->line);
         }
     }
@@ -227,8 +230,8 @@ static int read_step(line_t *line, sroce_fault_script_t *script)
     }
     if ((ret != 0) || (next_word(line, "an action, as 'down',") == NULL) ||
         (sroce_fault_deed_read(line->words + line->at - 1,
-                               line->num - line->at + 1, &step->deed,
-                               line->why, sizeof(line->why)) != 0) ||
+                               line->num - line->at + 1, &step->deed, line->why,
+                               sizeof(line->why)) != 0) ||
         (check_step(line) != 0) || (check_order(line, script) != 0)) {
         return -EINVAL;
     }
@@ -248,10 +251,10 @@ static int read_seed(line_t *line, sroce_fault_script_t *script)
         return -EINVAL;
     }
     script->seed_given = 1;
-    return (line->at == line->num) ?
-               0 :
-               fail(line, "'%.40s' is one word too many: seed N",
-                    line->words[line->at]);
+    return (line->at == line->num)
+               ? 0
+               : fail(line, "'%.40s' is one word too many: seed N",
+                      line->words[line->at]);
 }
 
 /* A place for one more step, zeroed. */
@@ -291,7 +294,8 @@ static int cut_line(line_t *line, char *cut, char *text)
     return 0;
 }
 
-/* One line of the script; `cut` is changed.  0, -EINVAL (line->why), -ENOMEM. */
+/* One line of the script; `cut` is changed.  0, -EINVAL (line->why), -ENOMEM.
+ */
 static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
                      char *text, unsigned number)
 {
@@ -308,8 +312,10 @@ static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
         return read_seed(line, script);
     }
     if (strcmp(line->words[0], "at") != 0) {
-        return fail(line, "'%.40s' begins no line: 'at WHEN ... ACTION' or "
-                          "'seed N' is expected", line->words[0]);
+        return fail(line,
+                    "'%.40s' begins no line: 'at WHEN ... ACTION' or "
+                    "'seed N' is expected",
+                    line->words[0]);
     }
     if (script->num_steps == SROCE_FAULT_MAX_STEPS) {
         return fail(line, "more than %d steps", SROCE_FAULT_MAX_STEPS);
@@ -363,9 +369,9 @@ void sroce_fault_script_destroy(sroce_fault_script_t *script)
     }
 }
 
-int sroce_fault_script_parse(const char *name, const char *text,
-                             size_t length, sroce_fault_script_t **script_p,
-                             char *why, size_t size)
+int sroce_fault_script_parse(const char *name, const char *text, size_t length,
+                             sroce_fault_script_t **script_p, char *why,
+                             size_t size)
 {
     sroce_fault_script_t *script;
     const char *zero;

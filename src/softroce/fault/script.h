@@ -21,7 +21,7 @@
 
 #define SROCE_FAULT_MAX_BYTES (1u << 20) /* of a script */
 #define SROCE_FAULT_MAX_STEPS 1024
-#define SROCE_FAULT_MAX_WORDS 24 /* of a line */
+#define SROCE_FAULT_MAX_WORDS 24  /* of a line */
 #define SROCE_FAULT_MAX_INDEX 256 /* nodes, rails */
 #define SROCE_FAULT_DEFAULT_SEED 1
 #define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
@@ -43,10 +43,10 @@ typedef struct sroce_fault_step {
     unsigned line;
     const char *text; /* the line without comment and spare blanks */
     sroce_fault_when_t when;
-    uint64_t at;         /* ns, packets or bytes */
-    uint64_t every;      /* the same unit; 0: once */
-    uint64_t times;      /* with every; 0: without end */
-    mrail_ns_t for_ns;   /* 0: not undone */
+    uint64_t at;       /* ns, packets or bytes */
+    uint64_t every;    /* the same unit; 0: once */
+    uint64_t times;    /* with every; 0: without end */
+    mrail_ns_t for_ns; /* 0: not undone */
     sroce_fault_list_t nodes;
     sroce_fault_list_t rails;
     sroce_fault_deed_t deed;
@@ -66,9 +66,9 @@ typedef struct sroce_fault_script {
  * 0; -EINVAL with "NAME:LINE: what is wrong and what was expected" in `why`;
  * -ENOMEM, `why` says so too.
  */
-int sroce_fault_script_parse(const char *name, const char *text,
-                             size_t length, sroce_fault_script_t **script_p,
-                             char *why, size_t size);
+int sroce_fault_script_parse(const char *name, const char *text, size_t length,
+                             sroce_fault_script_t **script_p, char *why,
+                             size_t size);
 void sroce_fault_script_destroy(sroce_fault_script_t *script);
 
 /* Is there everything that it names?  0, or -EINVAL and the sentence. */
@@ -83,8 +83,7 @@ sroce_fault_script_uses(const sroce_fault_script_t *script, uint32_t settings);
 static inline int sroce_fault_list_has(const sroce_fault_list_t *list,
                                        unsigned index)
 {
-    return list->all ||
-           (int)((list->bits[index / 64] >> (index % 64)) & 1);
+    return list->all || (int)((list->bits[index / 64] >> (index % 64)) & 1);
 }
 
 #endif

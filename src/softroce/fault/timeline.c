@@ -7,7 +7,7 @@
 
 /* A setting of a rail that no `for` will undo. */
 typedef struct fault_base {
-    uint64_t first;   /* before the script */
+    uint64_t first; /* before the script */
     uint64_t value;
     uint64_t seq;     /* when it came into force, 0: before the script */
     uint64_t current; /* what was applied last */
@@ -27,10 +27,10 @@ struct sroce_fault_timeline {
     unsigned num_rails;
     unsigned num_devs;
     uint64_t seq;
-    mrail_ns_t next_ns; /* least of all below */
-    uint64_t counting;  /* cells that wait for a packet or byte */
-    mrail_ns_t *at_ns;  /* [step]: next begin; MRAIL_NS_NEVER: none */
-    uint64_t *left;     /* [step]: as of a cell */
+    mrail_ns_t next_ns;  /* least of all below */
+    uint64_t counting;   /* cells that wait for a packet or byte */
+    mrail_ns_t *at_ns;   /* [step]: next begin; MRAIL_NS_NEVER: none */
+    uint64_t *left;      /* [step]: as of a cell */
     fault_cell_t *cells; /* [step * num_devs + dev] */
     fault_base_t *bases; /* [dev * NUM_STATES + setting] */
 };
@@ -63,14 +63,12 @@ static void apply(sroce_fault_timeline_t *tl, unsigned dev, unsigned setting,
 
     if (base->current != value) {
         base->current = value;
-        tl->ops.apply(tl->ops.arg, dev, (sroce_fault_setting_t)setting,
-                      value);
+        tl->ops.apply(tl->ops.arg, dev, (sroce_fault_setting_t)setting, value);
     }
 }
 
 /* The latest begun wins. */
-static void refresh(sroce_fault_timeline_t *tl, unsigned dev,
-                    uint32_t settings)
+static void refresh(sroce_fault_timeline_t *tl, unsigned dev, uint32_t settings)
 {
     for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
         const fault_base_t *base = base_of(tl, dev, s);
@@ -101,8 +99,8 @@ static void heal(sroce_fault_timeline_t *tl, unsigned dev)
     for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
         fault_base_t *base = base_of(tl, dev, s);
 
-        base->value = tl->ops.get(tl->ops.arg, dev, (sroce_fault_setting_t)s,
-                                  1);
+        base->value =
+            tl->ops.get(tl->ops.arg, dev, (sroce_fault_setting_t)s, 1);
     }
     refresh(tl, dev, SROCE_FAULT_ALL_STATES);
 }
@@ -141,8 +139,7 @@ static void note(sroce_fault_timeline_t *tl, mrail_ns_t at_ns, unsigned index,
                  unsigned dev, sroce_fault_note_t what)
 {
     if (tl->ops.note != NULL) {
-        tl->ops.note(tl->ops.arg, at_ns, &tl->script->steps[index], dev,
-                     what);
+        tl->ops.note(tl->ops.arg, at_ns, &tl->script->steps[index], dev, what);
     }
 }
 
@@ -264,8 +261,7 @@ mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
     for (unsigned i = 0; (tl->counting != 0) && (i < tl->script->num_steps);
          ++i) {
         const sroce_fault_step_t *step = &tl->script->steps[i];
-        uint64_t sent =
-            (step->when == SROCE_FAULT_AT_PACKET) ? packets : bytes;
+        uint64_t sent = (step->when == SROCE_FAULT_AT_PACKET) ? packets : bytes;
 
         /* UINT64_MAX in cells of other steps. */
         if (cell_of(tl, i, dev)->next <= sent) {
@@ -319,10 +315,10 @@ static void init_step(sroce_fault_timeline_t *tl, unsigned index)
     for (unsigned d = 0; d < tl->num_devs; ++d) {
         int waits = !by_time && hits(tl, step, d);
 
-        *cell_of(tl, index, d) = (fault_cell_t){
-            .next = waits ? step->at : UINT64_MAX,
-            .left = step->times,
-            .end_ns = MRAIL_NS_NEVER};
+        *cell_of(tl, index, d) =
+            (fault_cell_t){.next = waits ? step->at : UINT64_MAX,
+                           .left = step->times,
+                           .end_ns = MRAIL_NS_NEVER};
         tl->counting += (uint64_t)waits;
     }
 }
@@ -331,8 +327,8 @@ static void init_bases(sroce_fault_timeline_t *tl)
 {
     for (unsigned d = 0; d < tl->num_devs; ++d) {
         for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
-            uint64_t now = tl->ops.get(tl->ops.arg, d,
-                                       (sroce_fault_setting_t)s, 0);
+            uint64_t now =
+                tl->ops.get(tl->ops.arg, d, (sroce_fault_setting_t)s, 0);
 
             *base_of(tl, d, s) = (fault_base_t){now, now, 0, now};
         }

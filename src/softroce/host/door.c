@@ -25,7 +25,7 @@ typedef struct door_faults {
 } door_faults_t;
 
 void sroce_door_drop(sroce_host_ctx_t *ctx, const sroce_door_load_t *load,
-                         sroce_counter_t reason, int has_credit)
+                     sroce_counter_t reason, int has_credit)
 {
     sroce_host_count(ctx, reason, load->num_pkts);
     if (has_credit) {
@@ -37,7 +37,7 @@ void sroce_door_drop(sroce_host_ctx_t *ctx, const sroce_door_load_t *load,
 
 /* Sends with the credit that was taken for it (none outside). */
 static void door_out(sroce_host_ctx_t *ctx, const sroce_door_load_t *load,
-                         int has_credit)
+                     int has_credit)
 {
     if (sroce_net_send(ctx, load->dst_ip, load->sport, load->tos,
                        load->seg_bytes, load->num_pkts, load->iov,
@@ -78,22 +78,21 @@ sroce_host_parcel_t *sroce_door_parcel_create(const sroce_door_load_t *load)
     return parcel;
 }
 
-static void door_parcel_load(const sroce_host_parcel_t *parcel, struct iovec *iov,
-                           sroce_door_load_t *load)
+static void door_parcel_load(const sroce_host_parcel_t *parcel,
+                             struct iovec *iov, sroce_door_load_t *load)
 {
     iov->iov_base = (void *)parcel->data;
     iov->iov_len = parcel->length;
-    *load = (sroce_door_load_t){
-        .dst_ip = parcel->dst_ip,
-        .dest_dev = parcel->dest_dev,
-        .dest_slot = parcel->dest_slot,
-        .sport = parcel->sport,
-        .tos = parcel->tos,
-        .num_pkts = parcel->num_pkts,
-        .seg_bytes = parcel->seg_bytes,
-        .length = parcel->length,
-        .iov = iov,
-        .iov_count = 1};
+    *load = (sroce_door_load_t){.dst_ip = parcel->dst_ip,
+                                .dest_dev = parcel->dest_dev,
+                                .dest_slot = parcel->dest_slot,
+                                .sport = parcel->sport,
+                                .tos = parcel->tos,
+                                .num_pkts = parcel->num_pkts,
+                                .seg_bytes = parcel->seg_bytes,
+                                .length = parcel->length,
+                                .iov = iov,
+                                .iov_count = 1};
 }
 
 /* A packet's way through the dice.  1: it goes on. */
@@ -194,9 +193,9 @@ static void door_scatter(sroce_host_ctx_t *ctx, const sroce_door_load_t *rest,
             parcel->due_ns = due_ns;
             if (mrail_rng_hit(&ctx->rng, f->reorder_ppm)) {
                 sroce_host_count(ctx, SROCE_CNT_FAULT_REORDER, 1);
-                parcel->due_ns += (1 + mrail_rng_below(&ctx->rng,
-                                                       f->reorder_us)) *
-                                  MRAIL_NS_PER_US;
+                parcel->due_ns +=
+                    (1 + mrail_rng_below(&ctx->rng, f->reorder_us)) *
+                    MRAIL_NS_PER_US;
             }
             door_delay_add(ctx, parcel);
         }

@@ -44,8 +44,8 @@ static void fail_qps(sroce_session_dev_t *dev, uint32_t nth)
 {
     uint64_t old = dev->error_qp;
 
-    while (!atomic_compare_exchange_weak(
-        &dev->error_qp, &old, (((old >> 32) + 1) << 32) | nth)) {
+    while (!atomic_compare_exchange_weak(&dev->error_qp, &old,
+                                         (((old >> 32) + 1) << 32) | nth)) {
     }
     atomic_fetch_add(&dev->told, 1);
 }
@@ -97,11 +97,10 @@ uint64_t sroce_rail_fault_get(const sroce_session_dev_t *const_dev,
         return (dev->faults & places[setting].bit) != 0;
     }
     value = *word_of(dev, places[setting].number);
-    return (places[setting].span_us == NONE) ?
-               value :
-               sroce_fault_reorder(
-                   (uint32_t)value,
-                   *word_of(dev, places[setting].span_us));
+    return (places[setting].span_us == NONE)
+               ? value
+               : sroce_fault_reorder((uint32_t)value,
+                                     *word_of(dev, places[setting].span_us));
 }
 
 void sroce_rail_fault_do(sroce_session_dev_t *dev,
@@ -118,8 +117,8 @@ void sroce_rail_fault_do(sroce_session_dev_t *dev,
 
         if (heals || (deed->settings & SROCE_FAULT_BIT(s))) {
             sroce_rail_fault_set(dev, setting,
-                                 heals ? healthy_value(dev, setting) :
-                                         deed->value);
+                                 heals ? healthy_value(dev, setting)
+                                       : deed->value);
         }
     }
 }

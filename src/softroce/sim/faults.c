@@ -10,7 +10,7 @@
 
 typedef struct fault_node {
     uint64_t now[SROCE_FAULT_NUM_STATES]; /* by setting */
-    uint64_t packets; /* sent since the start */
+    uint64_t packets;                     /* sent since the start */
     uint64_t bytes;
     mrail_ns_t egress_free_ns;
     mrail_ns_t ingress_free_ns;
@@ -33,8 +33,8 @@ static uint64_t faults_get(void *arg, unsigned dev,
     return 0; /* a simulated rail starts healthy, its links without a cap */
 }
 
-static void faults_apply(void *arg, unsigned dev,
-                         sroce_fault_setting_t setting, uint64_t value)
+static void faults_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
+                         uint64_t value)
 {
     sroce_sim_faults_t *faults = arg;
 
@@ -76,12 +76,10 @@ static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bps,
 static int swallows(sroce_sim_faults_t *faults, const fault_node_t *from,
                     const uint8_t *data)
 {
-    return from->now[SROCE_FAULT_DOWN] ||
-           from->now[SROCE_FAULT_BLACKHOLE_TX] ||
+    return from->now[SROCE_FAULT_DOWN] || from->now[SROCE_FAULT_BLACKHOLE_TX] ||
            (from->now[SROCE_FAULT_MUTE] &&
             (sroce_ops[data[0]].flags & SROCE_OPF_RESPONSE)) ||
-           mrail_rng_hit(&faults->rng,
-                         (uint32_t)from->now[SROCE_FAULT_DROP]);
+           mrail_rng_hit(&faults->rng, (uint32_t)from->now[SROCE_FAULT_DROP]);
 }
 
 static void copies_of(sroce_sim_faults_t *faults, const fault_node_t *from,
@@ -124,19 +122,19 @@ void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from_id,
         ++from->packets;
         from->bytes += length;
         if (!to->now[SROCE_FAULT_DOWN] &&
-            !mrail_rng_hit(&faults->rng,
-                           (uint32_t)to->now[SROCE_FAULT_DROP])) {
+            !mrail_rng_hit(&faults->rng, (uint32_t)to->now[SROCE_FAULT_DROP])) {
             fate.copies = 1;
             copies_of(faults, from, to, &fate);
         }
-        fate.leave_ns = pass_rate(&from->egress_free_ns,
-                                  from->now[SROCE_FAULT_EGRESS], length,
-                                  now_ns);
-        fate.leave_ns = pass_rate(&to->ingress_free_ns,
-                                  to->now[SROCE_FAULT_INGRESS], length,
-                                  fate.leave_ns);
-        fate.delay_ns = (from->now[SROCE_FAULT_DELAY] +
-                         to->now[SROCE_FAULT_DELAY]) * MRAIL_NS_PER_US;
+        fate.leave_ns =
+            pass_rate(&from->egress_free_ns, from->now[SROCE_FAULT_EGRESS],
+                      length, now_ns);
+        fate.leave_ns =
+            pass_rate(&to->ingress_free_ns, to->now[SROCE_FAULT_INGRESS],
+                      length, fate.leave_ns);
+        fate.delay_ns =
+            (from->now[SROCE_FAULT_DELAY] + to->now[SROCE_FAULT_DELAY]) *
+            MRAIL_NS_PER_US;
         sroce_fault_timeline_sent(faults->tl, from_id, from->packets,
                                   from->bytes, now_ns - faults->start_ns);
     }
@@ -145,8 +143,7 @@ void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from_id,
 
 /* ---- The rest ---- */
 
-int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults,
-                               unsigned node)
+int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults, unsigned node)
 {
     return (node < faults->num_devs) &&
            faults->nodes[node].now[SROCE_FAULT_PAUSE];
@@ -175,10 +172,11 @@ void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns)
     sroce_fault_timeline_run(faults->tl, now_ns - faults->start_ns);
 }
 
-sroce_sim_faults_t *
-sroce_sim_faults_create(const sroce_fault_script_t *script,
-                        unsigned num_nodes, unsigned num_rails,
-                        const sroce_sim_fault_ops_t *ops, mrail_ns_t now_ns)
+sroce_sim_faults_t *sroce_sim_faults_create(const sroce_fault_script_t *script,
+                                            unsigned num_nodes,
+                                            unsigned num_rails,
+                                            const sroce_sim_fault_ops_t *ops,
+                                            mrail_ns_t now_ns)
 {
     unsigned num_devs = num_nodes * num_rails;
     sroce_sim_faults_t *faults =

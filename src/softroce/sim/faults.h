@@ -27,7 +27,7 @@ typedef struct sroce_sim_fault_ops {
 
 /* What becomes of a packet. */
 typedef struct sroce_sim_fate {
-    unsigned copies; /* 0: lost */
+    unsigned copies;     /* 0: lost */
     mrail_ns_t leave_ns; /* when it gets to the link; not before now */
     mrail_ns_t delay_ns; /* more on the link */
     mrail_ns_t late_ns[SROCE_SIM_MAX_COPIES]; /* held back, others overtake */
@@ -35,10 +35,11 @@ typedef struct sroce_sim_fate {
 } sroce_sim_fate_t;
 
 /* Starts now.  NULL: out of memory. */
-sroce_sim_faults_t *
-sroce_sim_faults_create(const sroce_fault_script_t *script,
-                        unsigned num_nodes, unsigned num_rails,
-                        const sroce_sim_fault_ops_t *ops, mrail_ns_t now_ns);
+sroce_sim_faults_t *sroce_sim_faults_create(const sroce_fault_script_t *script,
+                                            unsigned num_nodes,
+                                            unsigned num_rails,
+                                            const sroce_sim_fault_ops_t *ops,
+                                            mrail_ns_t now_ns);
 void sroce_sim_faults_destroy(sroce_sim_faults_t *faults);
 
 /* Steps that are due; when to call again. */
@@ -49,8 +50,7 @@ void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
 void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from,
                              unsigned to, const uint8_t *data, uint32_t length,
                              mrail_ns_t now_ns, sroce_sim_fate_t *fate_p);
-int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults,
-                               unsigned node);
+int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults, unsigned node);
 /* What is on the way to it is lost (blackhole rx). */
 int sroce_sim_faults_is_deaf(const sroce_sim_faults_t *faults, unsigned node);
 mrail_rng_t *sroce_sim_faults_rng(sroce_sim_faults_t *faults);
