@@ -3,7 +3,7 @@
 if HAVE_CMOCKA
 SROCE_TESTS = test_sroce_alloc test_sroce_icrc test_sroce_qp test_sroce_rc \
     test_sroce_err test_sroce_ud test_sroce_loss test_sroce_faults \
-    test_sroce_script test_fault_script
+    test_sroce_script test_fault_script test_sroce_rate
 check_PROGRAMS += $(SROCE_TESTS)
 TESTS += $(SROCE_TESTS)
 check_LTLIBRARIES += libtest-sroce.la
@@ -49,6 +49,9 @@ test_sroce_script_LDADD = $(SROCE_TEST_LIBS)
 test_fault_script_SOURCES = test/unit/test_fault_script.c
 test_fault_script_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_fault_script_LDADD = libsroce-fault.la $(CMOCKA_LIBS)
+test_sroce_rate_SOURCES = test/unit/test_sroce_rate.c
+test_sroce_rate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_rate_LDADD = $(CMOCKA_LIBS)
 test_sroce_faults_SOURCES = test/property/test_sroce_faults.c
 test_sroce_faults_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_faults_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
