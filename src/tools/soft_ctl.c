@@ -99,48 +99,61 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
     return 0;
 }
 
+#define CTL_FIELD(_name) offsetof(sroce_session_dev_t, _name)
+
+/* Settings with plain numbers, as ctl had them before there were scripts. */
+static const struct {
+    const char *name;
+    size_t rates[2];   /* fields of 64 bits; 0: none */
+    size_t number;     /* a field of 32 bits; 0: none */
+    unsigned long max; /* of the number */
+} ctl_settings[] = {
+    {"rate", {CTL_FIELD(egress.rate_bps), CTL_FIELD(ingress.rate_bps)}, 0, 0},
+    {"egress", {CTL_FIELD(egress.rate_bps), 0}, 0, 0},
+    {"ingress", {CTL_FIELD(ingress.rate_bps), 0}, 0, 0},
+    {"loss", {0, 0}, CTL_FIELD(loss_ppm), 1000000},
+    {"delay", {0, 0}, CTL_FIELD(delay_us), SROCE_FAULT_MAX_US},
+    {"lag", {0, 0}, CTL_FIELD(write_lag_us), SROCE_FAULT_MAX_US}};
+
+static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
+                        const char *value)
+{
+    uint8_t *base = (uint8_t *)dev;
+    unsigned long number;
+    uint64_t rate;
+
+    if (ctl_settings[index].number != 0) {
+        if (soft_parse_number(ctl_settings[index].name, value, 0,
+                              ctl_settings[index].max, &number) != 0) {
+            return -EINVAL;
+        }
+        *(_Atomic uint32_t *)(void *)(base + ctl_settings[index].number) =
+            (uint32_t)number;
+        return 0;
+    }
+    if (soft_take_rate(value, &rate) != 0) {
+        return -EINVAL;
+    }
+    for (unsigned i = 0; (i < 2) && (ctl_settings[index].rates[i] != 0); ++i) {
+        *(_Atomic uint64_t *)(void *)(base + ctl_settings[index].rates[i]) =
+            rate;
+    }
+    return 0;
+}
+
 static int soft_ctl_apply(sroce_session_dev_t *dev, uint32_t flags,
                           const char *action)
 {
-    const char *value = strchr(action, '=');
-    unsigned long number = 0;
-    uint64_t rate = 0;
+    size_t length = strcspn(action, "=");
 
-    value = (value == NULL) ? "" : value + 1;
-    if (strncmp(action, "rate=", 5) == 0) {
-        if (soft_take_rate(value, &rate) != 0) {
-            return -EINVAL;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(ctl_settings); ++i) {
+        if ((action[length] == '=') &&
+            (strlen(ctl_settings[i].name) == length) &&
+            (strncmp(ctl_settings[i].name, action, length) == 0)) {
+            return soft_ctl_set(dev, i, action + length + 1);
         }
-        dev->egress.rate_bps = dev->ingress.rate_bps = rate;
-    } else if (strncmp(action, "egress=", 7) == 0) {
-        if (soft_take_rate(value, &rate) != 0) {
-            return -EINVAL;
-        }
-        dev->egress.rate_bps = rate;
-    } else if (strncmp(action, "ingress=", 8) == 0) {
-        if (soft_take_rate(value, &rate) != 0) {
-            return -EINVAL;
-        }
-        dev->ingress.rate_bps = rate;
-    } else if (strncmp(action, "loss=", 5) == 0) {
-        if (soft_parse_number("loss", value, 0, 1000000, &number) != 0) {
-            return -EINVAL;
-        }
-        dev->loss_ppm = (uint32_t)number;
-    } else if (strncmp(action, "delay=", 6) == 0) {
-        if (soft_parse_number("delay", value, 0, 10000000, &number) != 0) {
-            return -EINVAL;
-        }
-        dev->delay_us = (uint32_t)number;
-    } else if (strncmp(action, "lag=", 4) == 0) {
-        if (soft_parse_number("lag", value, 0, 10000000, &number) != 0) {
-            return -EINVAL;
-        }
-        dev->write_lag_us = (uint32_t)number;
-    } else {
-        return soft_ctl_fault(dev, flags, action);
     }
-    return 0;
+    return soft_ctl_fault(dev, flags, action);
 }
 
 /* Each verb takes only the options that mean something to it. */

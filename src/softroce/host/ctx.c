@@ -102,9 +102,12 @@ static void sroce_ctx_drain(int fd)
 
 void sroce_host_ctx_seed(sroce_host_ctx_t *ctx)
 {
-    ctx->seed = ctx->sdev->seed;
+    uint64_t seed;
+
+    ctx->seeds = ctx->sdev->seeds;
+    seed = ctx->sdev->seed;
     mrail_rng_init(&ctx->rng,
-                   ((ctx->seed != 0) ? ctx->seed : sroce_host.session->seed) ^
+                   ((seed != 0) ? seed : sroce_host.session->seed) ^
                        ((uint64_t)ctx->dev_index << 32) ^
                        ((uint64_t)ctx->slot_index << 16));
 }

@@ -126,6 +126,7 @@ void sroce_rail_fault_do(sroce_session_dev_t *dev,
 void sroce_rail_fault_seed(sroce_session_dev_t *dev, uint64_t seed)
 {
     dev->seed = seed;
+    atomic_fetch_add(&dev->seeds, 1);
     atomic_fetch_add(&dev->told, 1);
 }
 

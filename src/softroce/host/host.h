@@ -176,8 +176,8 @@ struct sroce_host_ctx {
     uint8_t *rx_buf;
     uint32_t write_lag_us;   /* as the core was told */
     uint32_t told;     /* sdev's, as last looked at; so the next two */
+    uint32_t seeds;
     uint64_t error_qp;
-    uint64_t seed;
     unsigned rx_skipped; /* rounds since the socket was looked at */
     uint32_t kernel_drops;
     int64_t held_seen;        /* rx_held that did not change */

@@ -46,7 +46,7 @@ static void sroce_take_told(sroce_host_ctx_t *ctx, uint32_t told)
     uint64_t error_qp = ctx->sdev->error_qp;
 
     ctx->told = told;
-    if (ctx->sdev->seed != ctx->seed) {
+    if (ctx->sdev->seeds != ctx->seeds) {
         sroce_host_ctx_seed(ctx);
     }
     if (error_qp != ctx->error_qp) {

@@ -133,8 +133,9 @@ typedef struct sroce_session_dev {
     _Atomic uint32_t reorder_ppm;
     _Atomic uint32_t reorder_us; /* held back by up to so much */
     _Atomic uint32_t corrupt_ppm;
-    /* +1 after one of the next two was changed: processes look at them. */
+    /* +1 after one of the next was changed: processes look at them. */
     _Atomic uint32_t told;
+    _Atomic uint32_t seeds;    /* times the dice were to start anew */
     _Atomic uint64_t error_qp; /* times it was asked for << 32 | every n-th */
     _Atomic uint64_t seed;     /* of the dice; 0: the session's */
     sroce_bucket_t egress;
