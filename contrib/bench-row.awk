@@ -5,6 +5,10 @@
     verdict = ok == "true" ? "reached" : ok == "false" ? "MISSED" : ""
     target = field($0, "target")
     peer = field($0, "peer_value")
+    if (field($0, "ratio_low") != "") {
+        verdict = verdict sprintf("%s[%s, %s]", (verdict == "" ? "" : " "), \
+            field($0, "ratio_low"), field($0, "ratio_high"))
+    }
     printf "%-44s %9s %-7s %9s %6s %5.0f%%  %s %s\n", field($0, "what"), \
         field($0, "value"), field($0, "unit"), \
         (peer == "null" ? "-" : peer), \

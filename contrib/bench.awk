@@ -21,6 +21,28 @@ function median(a, n,    b, i) {
     return (b[int((n + 1) / 2)] + b[int(n / 2) + 1]) / 2
 }
 
+# Where the ratio of a pair of runs lies at 95 %, half of all pairs below it and
+# half above: the sign test's interval, without a word on how times spread.
+# Sets low and high; 0 with too few pairs.
+function interval(n,    r, i, p, sum) {
+    if (n < 6) {
+        return 0
+    }
+    for (i = 1; i <= n; ++i) {
+        r[i] = own[i] / other[i]
+    }
+    sort(r, n)
+    # The first i for which P(Binomial(n, 1/2) <= i) passes 2.5 %; six pairs
+    # make it at least 1.
+    p = 0.5 ^ n
+    for (i = 0; (sum += p) <= 0.025; ++i) {
+        p *= (n - i) / (i + 1)
+    }
+    low = r[i]
+    high = r[n + 1 - i]
+    return 1
+}
+
 # a is at least (sense "less": at most) b
 function reaches(a, b) {
     return sense == "less" ? a <= b : a >= b
@@ -49,6 +71,9 @@ END {
             peer, peer_value, ratio
     } else {
         printf ", \"peer\": null, \"peer_value\": null, \"ratio\": null"
+    }
+    if (others == owns && interval(owns)) {
+        printf ", \"ratio_low\": %.3f, \"ratio_high\": %.3f", low, high
     }
     sign = sense == "less" ? "<=" : ">="
     if (want_ratio != "-") {

@@ -43,6 +43,47 @@ usage_error()
     exit 2
 }
 
+# Neither configure nor libtool takes such a path, and both say so badly.
+need_plain_path()
+{
+    case $top in
+    *[[:space:]\\\"\#\$\&\'\`]*)
+        die "the path of this tree, '$top', has a space or one of \\ \" # \$ &" \
+            "' \` in it; autoconf and libtool cannot build there: move the tree"
+        ;;
+    esac
+}
+
+# Who uses the lock: processes that have it open as descriptor 8.  To be called
+# in a subshell, which is not to count.
+tree_users()
+{
+    exec 8>&-
+    for process in /proc/[0-9]*; do
+        if [ "$(readlink "$process/fd/8" 2>/dev/null)" = "$build/.lock" ] &&
+            [ "${process#/proc/}" != $$ ]; then
+            printf ' %s' "${process#/proc/}"
+        fi
+    done
+}
+
+# Until this script and all that it starts have ended, no other script works in
+# build/; those that it starts itself may.
+hold_tree()
+{
+    need_plain_path
+    [ "${MRAIL_HOLDS_TREE-}" != "$build" ] || return 0
+    mkdir -p "$build"
+    exec 8>>"$build/.lock"
+    if ! flock -n 8; then
+        die "build/ is in use by $(cat "$build/.lock"), running as" \
+            "process$(tree_users): let it end, or use another copy of the tree"
+    fi
+    printf '%s (process %s, since %s)\n' "$prog" $$ "$(date +%T)" \
+        >"$build/.lock"
+    export MRAIL_HOLDS_TREE="$build"
+}
+
 # quietly LOG WHAT COMMAND...: runs it with its output in LOG; shows the end
 # of the log only if it fails.
 quietly()
@@ -101,6 +142,7 @@ configure_key()
 # Builds the tree into build/ and installs it into build/stage.
 build_all()
 {
+    hold_tree
     mkdir -p "$build/log"
     if [ ! -x "$top/configure" ] || [ -n "$(newer_frame)" ]; then
         quietly "$build/log/autogen.log" "autogen" "$top/autogen.sh" ||

@@ -11,6 +11,8 @@ include test/fuzz/local.mk
 include test/ucx/local.mk
 include test/mpi/local.mk
 include test/vm/local.mk
+include test/model/local.mk
+include test/bench/local.mk
 
 # Names of the test programs and scripts, one per line: for contrib/check.
 print-tests:

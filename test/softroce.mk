@@ -68,7 +68,9 @@ soft_events_SOURCES = test/interop/soft_events.c
 soft_events_LDADD = $(IBVERBS_LIBS)
 soft_slots_SOURCES = test/interop/soft_slots.c
 soft_slots_LDADD = $(IBVERBS_LIBS)
-soft_objects_SOURCES = test/interop/soft_objects.c
+soft_objects_SOURCES = test/interop/soft_objects.c \
+    test/interop/soft_channels.c test/interop/soft_async.c \
+    test/interop/soft_pair.c test/interop/soft_pair.h
 soft_objects_LDADD = $(IBVERBS_LIBS) -lpthread
 soft_errqp_SOURCES = test/interop/soft_errqp.c
 soft_errqp_LDADD = $(IBVERBS_LIBS)

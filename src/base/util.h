@@ -8,6 +8,8 @@
 
 #define MRAIL_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MRAIL_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* Where a call would show in the rate of small messages. */
+#define MRAIL_INLINE inline __attribute__((always_inline))
 #define MRAIL_EXPORT __attribute__((visibility("default")))
 #define MRAIL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define MRAIL_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))

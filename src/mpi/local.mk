@@ -14,3 +14,12 @@ mca_hook_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 mca_hook_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 mca_hook_mrail_la_LIBADD = -ldl
 endif
+
+if MPIRUN_FEEDS_PMIX
+# An empty folder, for PMIx: src/tools/run_plan.c.
+nonedir = $(pkglibdir)/none
+install-exec-local:
+	$(MKDIR_P) "$(DESTDIR)$(nonedir)"
+uninstall-local:
+	-rmdir "$(DESTDIR)$(nonedir)"
+endif

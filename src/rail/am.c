@@ -2,7 +2,8 @@
  * Active messages: one ordered stream to each peer over all its AM lanes.
  *
  * Invariants.  A message is kept in peer->unacked until the peer's cumulative
- * acknowledgement covers it.  A lane carries at most as many AMs as its
+ * acknowledgement covers it; if its lane fails before it has arrived, it is on
+ * peer->resend, too, until another lane takes it.  A lane carries at most as many AMs as its
  * receiver has buffers for (credits), so RNR does not occur.  Credits travel
  * with every message, and alone once half a window of them is news: buffers
  * may come back long after their message was acknowledged (it was held, or
@@ -41,6 +42,7 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
 
     mrail_list_init(&rx->list);
     rx->rail = rail;
+    rx->orphan = 0;
     rx->lane = NULL;
     rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
     rx->sge.addr = (uintptr_t)rx->hdr;
@@ -61,14 +63,30 @@ static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
     }
 }
 
-void mrail_am_restored(mrail_lane_t *lane)
+void mrail_am_owe_answer(mrail_peer_t *peer)
 {
-    mrail_am_owe(lane->peer->engine, lane);
+    if ((mrail_peer_num_up(peer) != 0) && (peer->num_am != 0)) {
+        mrail_am_owe(peer->engine, peer->up[0]);
+    }
 }
 
+void mrail_am_restored(mrail_lane_t *lane)
+{
+    /* One without credits has none to tell of, and its peer no buffer. */
+    if (lane->am_lane) {
+        mrail_am_owe(lane->peer->engine, lane);
+    }
+}
+
+/* Half a window (or a little more, so that at most two such messages are unread
+ * at a time), or any, if the peer has none left: then what it sent last
+ * fills a gap before messages that take all the others. */
 static int mrail_am_has_news(const mrail_lane_t *lane)
 {
-    return (uint16_t)(lane->am_granted - lane->am_told) >= lane->credits / 2;
+    unsigned news = (uint16_t)(lane->am_granted - lane->am_told);
+
+    return (news >= (lane->credits + 1) / 2) ||
+           ((news != 0) && (lane->am_received == lane->am_told));
 }
 
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
@@ -88,11 +106,15 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
     for (unsigned i = 0; i < count; ++i) {
         mrail_lane_t *lane = batch[i]->lane;
 
-        if (lane != NULL) {
+        if (MRAIL_LIKELY(lane != NULL)) {
             ++lane->am_granted;
             if (mrail_am_has_news(lane)) {
                 mrail_am_owe(engine, lane);
             }
+        } else if (MRAIL_UNLIKELY(batch[i]->orphan)) {
+            batch[i]->orphan = 0;
+            __atomic_fetch_add(&engine->rails[rail].srq_back, 1,
+                               __ATOMIC_RELAXED);
         }
     }
 }
@@ -121,9 +143,20 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 
 /* ---- sending ------------------------------------------------------------ */
 
+/*
+ * The last credit is kept for what is sent again: it must arrive before messages
+ * that may hold all the others.  A message before which all are on the same lane
+ * may take it, as it waits for none on a lane that may fail without its own.
+ */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
-    return (mrail_lane_credits(lane) != 0) && (mrail_lane_sq_free(lane) != 0);
+    unsigned credits = mrail_lane_credits(lane);
+
+    if (MRAIL_UNLIKELY(credits <= MRAIL_RESEND_CREDITS) &&
+        ((credits == 0) || (lane->am_inflight != lane->peer->am_inflight))) {
+        return 0;
+    }
+    return mrail_lane_sq_free(lane) != 0;
 }
 
 /* The lane on which `length` bytes would be through first. */
@@ -181,7 +214,8 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
         }
         lane = mrail_am_spread(peer, length);
         if (lane == NULL) {
-            peer->up[0]->hungry = (mrail_lane_credits(peer->up[0]) == 0);
+            peer->up[0]->hungry = (mrail_lane_credits(peer->up[0]) <=
+                                   MRAIL_RESEND_CREDITS);
         }
     }
     return lane;
@@ -214,20 +248,35 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
     hdr->reserved = 0;
 }
 
+/* Puts a message whose header is ready on the lane. */
+static MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)tx->hdr,
+        .length = tx->length,
+        .lkey = tx->mem->mr[lane->rail->index]->lkey,
+    };
+    struct ibv_send_wr wr;
+
+    wr.wr_id = mrail_lane_marker(lane);
+    wr.next = NULL;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    wr.opcode = IBV_WR_SEND;
+    wr.send_flags = (tx->length <= lane->max_inline) ? IBV_SEND_INLINE : 0;
+    if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
+        mrail_lane_error(lane, "post");
+    }
+}
+
 /* From here on the message is the stream's; a post error is a lane event. */
 static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
                             uint8_t am_id, size_t length)
 {
     mrail_peer_t *peer = ep->peer;
-    struct ibv_sge sge = {
-        .addr = (uintptr_t)tx->hdr,
-        .length = (uint32_t)length,
-        .lkey = tx->mem->mr[lane->rail->index]->lkey,
-    };
-    struct ibv_send_wr wr;
     uint8_t flags = 0;
 
-    ++lane->am_sent;
+    tx->number = lane->am_sent++;
     if (MRAIL_UNLIKELY(lane->hungry)) {
         lane->hungry = 0;
         flags = MRAIL_DATA_HUNGRY;
@@ -240,18 +289,12 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     tx->lane = lane;
     tx->length = (uint32_t)length;
     lane->am_inflight += length;
+    peer->am_inflight += length;
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
-    wr.wr_id = mrail_lane_marker(lane);
-    wr.next = NULL;
-    wr.sg_list = &sge;
-    wr.num_sge = 1;
-    wr.opcode = IBV_WR_SEND;
-    wr.send_flags = (length <= lane->max_inline) ? IBV_SEND_INLINE : 0;
     ++peer->engine->counters.am_sent;
-    if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
-        mrail_lane_error(lane, "post");
-    }
+    mrail_watch_wake(peer->engine);
+    mrail_am_post(lane, tx);
 }
 
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
@@ -363,13 +406,13 @@ static int mrail_am_ask(mrail_peer_t *peer)
 {
     int ret;
 
-    if (peer->ack_req_out ||
+    if (peer->ack_asked ||
         !mrail_seq32_before(peer->tx_acked, peer->ack_wanted) ||
-        (mrail_peer_num_up(peer) == 0)) {
+        (mrail_peer_num_up(peer) == 0) || (peer->num_am == 0)) {
         return 0;
     }
     ret = mrail_am_post_ack(peer->up[0], MRAIL_DATA_ACK_REQ);
-    peer->ack_req_out = (ret == 0);
+    peer->ack_asked = (ret == 0);
     return ret;
 }
 
@@ -393,7 +436,7 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     pthread_mutex_lock(&engine->ctl_lock);
     if ((lane->credits + more <= most / engine->num_peers) &&
         (engine->grown + more <= MRAIL_GROWN_MAX) &&
-        (lane->rail->srq_used - lane->rail->srq_spare + more <=
+        (lane->rail->srq_used - mrail_rail_spare(lane->rail) + more <=
          lane->rail->srq_depth / 2) &&
         (mrail_lane_add_buffers(engine, lane, more) == 0)) {
         engine->grown += more;
@@ -405,19 +448,30 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Says what the lane owes: 0, or -EAGAIN: later, because its send queue is full
- * or the peer's question cannot be answered yet. */
+/* What is posted on a lane before it is up, nobody would wait for when the lane
+ * ends.  The peer may use it before its LANE_READY has arrived here. */
+static int mrail_am_may_post(const mrail_lane_t *lane)
+{
+    return (mrail_peer_num_up(lane->peer) != 0) &&
+           (lane->peer->seen_mask & (1ull << lane->slot));
+}
+
+/* Says what the lane owes: 0, or -EAGAIN: later, because it is not up yet, its
+ * send queue is full or the peer's question cannot be answered yet. */
 static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
 
     mrail_rx_flush(engine, lane->rail->index);
-    if (lane->ack_due &&
-        !mrail_seq32_before(peer->rx_next, lane->ack_due_seq)) {
+    if (MRAIL_UNLIKELY(!mrail_am_may_post(lane))) {
+        return -EAGAIN;
+    }
+    if (peer->ack_due &&
+        !mrail_seq32_before(peer->rx_next, peer->ack_due_seq)) {
         if (mrail_am_post_ack(lane, MRAIL_DATA_ACK_REP) != 0) {
             return -EAGAIN;
         }
-        lane->ack_due = 0;
+        peer->ack_due = 0;
     } else if (mrail_am_has_news(lane)) {
         /* A larger window needs such messages less often: pleasant, while who
          * has to wait needs one. */
@@ -429,7 +483,7 @@ static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
             return -EAGAIN;
         }
     }
-    return ((mrail_am_ask(peer) != 0) || lane->ack_due) ? -EAGAIN : 0;
+    return ((mrail_am_ask(peer) != 0) || peer->ack_due) ? -EAGAIN : 0;
 }
 
 void mrail_am_send_acks(mrail_engine_t *engine)
@@ -445,10 +499,11 @@ void mrail_am_send_acks(mrail_engine_t *engine)
 }
 
 /* The message is the peer's now, or nobody's. */
-static void mrail_am_forget(mrail_tx_t *tx)
+static inline void mrail_am_forget(mrail_peer_t *peer, mrail_tx_t *tx)
 {
     mrail_list_del(&tx->list);
     tx->lane->am_inflight -= tx->length;
+    peer->am_inflight -= tx->length;
     mrail_tx_put(tx);
 }
 
@@ -457,6 +512,12 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
     /* Nothing before tx_acked, nothing that was not sent. */
     if ((ack == peer->tx_acked) || mrail_seq32_before(ack, peer->tx_acked) ||
         mrail_seq32_before(peer->tx_next, ack)) {
+        return;
+    }
+    /* What has not arrived cannot be acknowledged, whoever says so. */
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&peer->resend)) &&
+        mrail_seq32_before(
+            mrail_list_head(&peer->resend, mrail_tx_t, again)->seq, ack)) {
         return;
     }
     peer->tx_acked = ack;
@@ -469,16 +530,91 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
         if (!mrail_seq32_before(tx->seq, ack)) {
             break;
         }
-        mrail_am_forget(tx);
+        mrail_am_forget(peer, tx);
+    }
+}
+
+/* ---- once more ---------------------------------------------------------- */
+
+static void mrail_am_add_resend(mrail_peer_t *peer, mrail_tx_t *tx)
+{
+    mrail_list_t *pos = &peer->resend;
+
+    while ((pos->prev != &peer->resend) &&
+           mrail_seq32_before(
+               tx->seq,
+               mrail_list_entry(pos->prev, mrail_tx_t, again)->seq)) {
+        pos = pos->prev;
+    }
+    mrail_list_insert_before(pos, &tx->again);
+}
+
+void mrail_am_take_lost(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_tx_t *tx;
+
+    mrail_list_for_each(tx, &peer->unacked, mrail_tx_t, list) {
+        if (tx->lane != lane) {
+            continue;
+        }
+        if (!mrail_seq16_before(tx->number, lane->peer_has)) {
+            mrail_am_add_resend(peer, tx);
+        }
+        lane->am_inflight -= tx->length;
+        peer->nowhere.am_inflight += tx->length;
+        tx->lane = &peer->nowhere;
+    }
+}
+
+/* Any lane with a credit, also one that is kept for this.  What is missing is
+ * delivered as soon as it arrives, so its credit comes back. */
+static mrail_lane_t *mrail_am_resend_lane(mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_am; ++i) {
+        if ((mrail_lane_credits(peer->up[i]) != 0) &&
+            (mrail_lane_sq_free(peer->up[i]) != 0)) {
+            return peer->up[i];
+        }
+    }
+    return NULL;
+}
+
+void mrail_am_resend(mrail_peer_t *peer)
+{
+    const mrail_sync_t *barrier = mrail_sync_barrier(peer);
+
+    while (!mrail_list_empty(&peer->resend) &&
+           (mrail_peer_num_up(peer) != 0)) {
+        mrail_tx_t *tx = mrail_list_head(&peer->resend, mrail_tx_t, again);
+        mrail_lane_t *lane = mrail_am_resend_lane(peer);
+
+        if ((lane == NULL) || ((barrier != NULL) &&
+                               !mrail_seq32_before(tx->seq,
+                                                   barrier->am_seq))) {
+            return;
+        }
+        mrail_list_del(&tx->again);
+        peer->nowhere.am_inflight -= tx->length;
+        lane->am_inflight += tx->length;
+        tx->lane = lane;
+        tx->number = lane->am_sent++;
+        mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, 0);
+        ++peer->engine->counters.resent;
+        mrail_watch_wake(peer->engine);
+        mrail_am_post(lane, tx);
     }
 }
 
 void mrail_am_fail(mrail_peer_t *peer)
 {
+    while (!mrail_list_empty(&peer->resend)) {
+        mrail_list_del(peer->resend.next);
+    }
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
 
-        mrail_am_forget(tx);
+        mrail_am_forget(peer, tx);
     }
     while (!mrail_list_empty(&peer->hold)) {
         mrail_rx_t *rx = mrail_list_head(&peer->hold, mrail_rx_t, list);
@@ -591,7 +727,7 @@ static int mrail_am_take_credit(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (MRAIL_UNLIKELY(lane->am_received == lane->am_granted)) {
         ++engine->counters.rx_no_credit;
-        mrail_lane_error(lane, "the peer sends more than it has credits for");
+        mrail_peer_error(lane->peer, "it sends more than it has credits for");
         return 0;
     }
     ++lane->am_received;
@@ -608,13 +744,19 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     mrail_am_acked(lane->peer, be32toh(hdr->ack));
     if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
-        lane->peer->ack_req_out = 0;
+        lane->peer->ack_asked = 0;
         mrail_am_owe(engine, lane); /* another question may wait */
     }
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
-        lane->ack_due = 1;
-        lane->ack_due_seq = be32toh(hdr->seq);
-        mrail_am_owe(engine, lane);
+        lane->peer->ack_due = 1;
+        lane->peer->ack_due_seq = be32toh(hdr->seq);
+        /* The lane may be out of use by now; else it will do, also one that is
+         * not known to be up yet. */
+        if (lane->out) {
+            mrail_peer_activate(lane->peer);
+        } else {
+            mrail_am_owe(engine, lane);
+        }
     }
 }
 

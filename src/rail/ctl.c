@@ -21,6 +21,7 @@
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room" */
 #define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
 #define MRAIL_CTL_TRIES 60  /* about 30 s */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
 #define MRAIL_PROBE_TRIES 10 /* about 3 s */
 
 static mrail_ns_t mrail_ctl_rto(unsigned tries)
@@ -86,15 +87,40 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     mrail_engine_t *engine = lane->peer->engine;
 
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
+    if (__atomic_exchange_n(&lane->rail->failing, 0, __ATOMIC_RELAXED)) {
+        mrail_warn("%s:%u: a lane is up again, to peer %016llx",
+                   lane->rail->attr.device, lane->rail->attr.port,
+                   (unsigned long long)lane->peer->id);
+    }
+    lane->peer->based = 1;
+    lane->peer->paths[lane->slot].sport = lane->sport;
+    lane->peer->dark_ns = 0;
+    mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
+                     mrail_clock_now());
     __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,
                       __ATOMIC_RELEASE);
     __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        const mrail_lane_t *lane = peer->lanes[i];
+
+        if ((i != slot) && (lane != NULL) && lane->am_lane &&
+            ((lane->state == MRAIL_LANE_UP) ||
+             (lane->state == MRAIL_LANE_CONNECTING) ||
+             (lane->state == MRAIL_LANE_ACCEPTING))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* A quarter of the budget is kept for the first lanes of peers that are still
  * to come: those must not have to wait until somebody gives up another. */
-static int mrail_ctl_has_budget(mrail_engine_t *engine, unsigned slot)
+static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
 {
     unsigned used = engine->num_lanes - engine->num_lane_free;
     unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
@@ -102,7 +128,7 @@ static int mrail_ctl_has_budget(mrail_engine_t *engine, unsigned slot)
     if (used >= most) {
         mrail_retire_make_room(engine, 0);
     }
-    return used < ((slot == 0) ? engine->config.max_qps : most);
+    return used < (first ? engine->config.max_qps : most);
 }
 
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
@@ -113,7 +139,7 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     if (lane != NULL) {
         return lane;
     }
-    if (!mrail_ctl_has_budget(engine, slot)) {
+    if (!mrail_ctl_has_budget(engine, mrail_ctl_is_first(peer, slot))) {
         return NULL;
     }
     lane = calloc(1, sizeof(*lane));
@@ -124,6 +150,7 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
                           ? engine->lane_free[--engine->num_lane_free]
                           : (uint16_t)engine->num_lanes++;
         mrail_list_init(&lane->ack_list);
+        mrail_list_init(&lane->lost);
         peer->lanes[slot] = lane;
     }
     return lane;
@@ -197,6 +224,16 @@ static int mrail_ctl_connect_self(mrail_peer_t *peer)
     return 0;
 }
 
+/* Lives of lanes are told apart by it, when messages are late: a chosen one comes
+ * again after 32768 requests, and is never one of the peer's choice. */
+static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    ++engine->epoch;
+    return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+}
+
 /* Opens the QP of a lane and asks the peer for its own.  0 or -errno. */
 static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
@@ -208,7 +245,7 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     int ret;
 
     if (lane == NULL) {
-        if (slot != 0) {
+        if (!mrail_ctl_is_first(peer, slot)) {
             return -EDQUOT;
         }
         if (mrail_retire_make_room(engine, 1)) {
@@ -234,7 +271,7 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
         engine->config.uplinks, rail->attr.nic_index,
         engine->config.lanes_per_rail,
         slot / peer->num_pairs + peer->rotation);
-    lane->epoch = (uint16_t)mrail_rng_next(&engine->rng);
+    lane->epoch = mrail_ctl_next_epoch(peer);
     lane->remote_rail = pair->remote;
     lane->request = ++engine->ctl_seq;
     lane->tries = 0;
@@ -246,8 +283,14 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                        const char *why)
 {
+    if (peer->based) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
+        if (peer->paths[slot].health.state == MRAIL_HEALTH_RETIRED) {
+            return; /* it has been there, and may come back */
+        }
+    }
     peer->refused_mask |= 1ull << slot;
-    if (slot == 0) {
+    if (!peer->based) {
         mrail_error("peer %016llx cannot be connected: %s",
                     (unsigned long long)peer->id, why);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
@@ -287,8 +330,9 @@ void mrail_ctl_bury(mrail_lane_t *lane)
     mrail_retire_ask(lane);
 }
 
-/* The lane is drained here.  The peer may be computing: it is asked for as long
- * as it takes. */
+/* The lane is drained here.  The peer may be computing, and is asked for as long
+ * as it lives: its service thread says so.  If that is silent, too, the peer has
+ * failed, which gives the QP back. */
 static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->bury) {
@@ -296,14 +340,19 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
     if (lane->retire_peer) {
         mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
-                               lane->peer_request);
+                               lane->peer_request, 0);
         mrail_ctl_bury(lane);
         return MRAIL_NS_NEVER;
     }
     if (now_ns >= lane->deadline_ns) {
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
         mrail_ctl_send_lane(lane, MRAIL_CTL_RETIRE);
-        lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+        if (lane->tries++ < MRAIL_CTL_TRIES) {
+            lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries - 1);
+        } else {
+            mrail_ctl_probe(lane->peer);
+            lane->deadline_ns = now_ns + MRAIL_CTL_SLOW;
+        }
     }
     return lane->deadline_ns;
 }
@@ -320,9 +369,66 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
     return mrail_ctl_run_retiring(lane, now_ns);
 }
 
+static mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
+{
+    return peer->engine->config.dead_timeout * MRAIL_NS_PER_SEC;
+}
+
+/* No lane is up, where there was one: another is asked for on every path that
+ * may work, or comes to. */
+static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if ((peer->lanes[slot] != NULL) &&
+            (peer->lanes[slot]->state == MRAIL_LANE_UP)) {
+            peer->dark_ns = 0;
+            return MRAIL_NS_NEVER;
+        }
+    }
+    if (!peer->based) {
+        return MRAIL_NS_NEVER;
+    }
+    peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
+    if (peer->dark_ns == 0) {
+        peer->dark_ns = now_ns;
+    }
+    if (now_ns >= peer->dark_ns + mrail_ctl_patience(peer)) {
+        mrail_error("peer %016llx cannot be reached on any of %u rails",
+                    (unsigned long long)peer->id, peer->num_pairs);
+        mrail_ctl_peer_failed(peer, -ETIMEDOUT);
+        return MRAIL_NS_NEVER;
+    }
+    return peer->dark_ns + mrail_ctl_patience(peer);
+}
+
+/* The lane has failed: the peer shall close it, too, and say what it has. */
+static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->confirmed) {
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->close_ns + mrail_ctl_patience(lane->peer)) {
+        mrail_error("peer %016llx does not answer on any rail since %s:%u "
+                    "failed: its process is gone, or no path leads to it",
+                    (unsigned long long)lane->peer->id,
+                    lane->rail->attr.device, lane->rail->attr.port);
+        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns >= lane->deadline_ns) {
+        lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
+        mrail_ctl_send_lane(lane, MRAIL_CTL_FAIL);
+        lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
+    }
+    return lane->deadline_ns;
+}
+
 /* Sends what is due for one lane; returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
+    if (lane->state == MRAIL_LANE_CLOSING) {
+        return mrail_ctl_run_closing(lane, now_ns);
+    }
     if (lane->state == MRAIL_LANE_RETIRING) {
         return mrail_ctl_run_retiring(lane, now_ns);
     }
@@ -334,7 +440,8 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
         return lane->deadline_ns;
     }
     if (lane->tries == MRAIL_CTL_TRIES) {
-        if ((lane->state == MRAIL_LANE_ACCEPTING) && (lane->slot != 0)) {
+        if ((lane->state == MRAIL_LANE_ACCEPTING) &&
+            !mrail_ctl_is_first(lane->peer, lane->slot)) {
             return mrail_ctl_run_unwanted(lane, now_ns);
         }
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
@@ -361,14 +468,17 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
         ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
         return MRAIL_NS_NEVER;
     }
-    if ((slot != 0) && !(peer->up_mask & 1)) {
+    if ((slot != 0) && !peer->based) {
         return MRAIL_NS_NEVER; /* lane 0 settles which pair comes first */
+    }
+    if (!mrail_path_is_open(peer, slot)) {
+        return MRAIL_NS_NEVER;
     }
     ret = mrail_ctl_request_lane(peer, slot);
     if (ret == -EAGAIN) {
         return now_ns + MRAIL_CTL_RTO_MIN;
     }
-    if ((ret == -EDQUOT) && (slot != 0)) {
+    if ((ret == -EDQUOT) && peer->based) {
         mrail_ctl_no_room(peer, slot);
     } else if (ret != 0) {
         mrail_ctl_refused(peer, slot, "no QP here");
@@ -378,9 +488,11 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
 
 static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER, lane_ns;
+    mrail_ns_t next_ns = mrail_ctl_run_dark(peer, now_ns), lane_ns;
 
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        lane_ns = mrail_path_run(peer, slot, now_ns);
+        next_ns = MRAIL_MIN(next_ns, lane_ns);
         lane_ns = mrail_ctl_want_lane(peer, slot, now_ns);
         next_ns = MRAIL_MIN(next_ns, lane_ns);
         if (peer->lanes[slot] != NULL) {
@@ -407,6 +519,16 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_ctl_send_hello(peer);
     peer->deadline_ns = now_ns + mrail_ctl_rto(peer->tries++);
     return peer->deadline_ns;
+}
+
+void mrail_ctl_probe(mrail_peer_t *peer)
+{
+    if (peer->probe_tries == 0) {
+        peer->probe_tries = 1;
+        peer->probe_request = ++peer->engine->ctl_seq;
+        peer->probe_ns = 0;
+        mrail_ctl_work(peer);
+    }
 }
 
 static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)

@@ -22,14 +22,42 @@ void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
                            mrail_ctl_reason_t reason);
 /* Nothing of that life of the lane is left here. */
 void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
-                            uint32_t seq);
+                            uint32_t seq, uint16_t received);
+/* PROBE or PROBE_REP over the path of a slot, from the UDP source port that its
+ * lanes have (0: any). */
+void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned slot, uint16_t sport);
+/* Forgets the address handles of the rail, or all (NULL). */
+void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);
+
+/* ---- paths.c ------------------------------------------------------------ */
+
+void mrail_paths_init(mrail_peer_t *peer);
+void mrail_path_event(mrail_peer_t *peer, unsigned slot,
+                      mrail_health_event_t event, mrail_ns_t now_ns);
+/* ... on every path that uses the rail. */
+void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
+                      mrail_health_event_t event, mrail_ns_t now_ns);
+/* The table of the rail's port has changed: new address handles, if the GID has
+ * another index now. */
+void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);
+/* A PROBE has been answered: 0 if it is none of ours. */
+int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
+/* Whether a lane may be asked for on the path. */
+int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
+/* What is due; the next deadline. */
+mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
+                          mrail_ns_t now_ns);
 
 /* ---- ctl.c -------------------------------------------------------------- */
 
 /* The peer's rails are known: which of ours meets which of its. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
+/* Whether the peer has no other lane for messages, nor one that is on its way:
+ * it cannot go without this one. */
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 /* The lane of a slot, made if there is none; NULL: no budget or memory. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
 /* Makes the QP a lane that can be received on: 0 or -errno. */

@@ -18,7 +18,7 @@ static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_learn(peer, msg);
     mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
-    mrail_ctl_send(peer, 0, &reply);
+    mrail_ctl_send(peer, peer->reply_way, &reply);
 }
 
 static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -76,75 +76,163 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
+/* What was once refused stays refused, and a lane that has ended does not begin
+ * anew, when the request comes again, late: the peer would know nothing of it.
+ */
+static int mrail_ctl_is_settled(const mrail_peer_t *peer,
+                                const mrail_ctl_msg_t *msg)
+{
+    unsigned slot = msg->lane.slot;
+
+    return ((peer->settled_mask >> slot) & 1) &&
+           !mrail_seq32_before(peer->settled[slot], msg->seq);
+}
+
+static void mrail_ctl_settle(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+{
+    if (!mrail_ctl_is_settled(peer, msg)) {
+        peer->settled_mask |= 1ull << msg->lane.slot;
+        peer->settled[msg->lane.slot] = msg->seq;
+    }
+}
+
+static void mrail_ctl_refuse_request(mrail_peer_t *peer,
+                                     const mrail_ctl_msg_t *msg,
+                                     mrail_ctl_reason_t reason)
+{
+    if (reason != MRAIL_REASON_WAIT) {
+        mrail_ctl_settle(peer, msg);
+    }
+    mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
+}
+
+/* Not now.  A first lane is waited for, the others are for when there is room.
+ */
+static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_refuse_request(peer, msg,
+                             mrail_ctl_is_first(peer, msg->lane.slot)
+                                 ? MRAIL_REASON_WAIT
+                                 : MRAIL_REASON_QP_BUDGET);
+}
+
+/* There is no budget for the lane; a first one is told to wait, if there can be
+ * room for it. */
+static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
+
+    if (mrail_ctl_is_first(peer, msg->lane.slot)) {
+        if (mrail_retire_make_room(engine, 1)) {
+            reason = MRAIL_REASON_WAIT;
+        } else {
+            mrail_ctl_budget(engine);
+        }
+    }
+    mrail_ctl_refuse_request(peer, msg, reason);
+}
+
+/* A request for a lane that has none of ours under way. */
+static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
+                                   const mrail_ctl_msg_t *msg)
+{
+    mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
+
+    if (reason != MRAIL_REASON_NONE) {
+        mrail_ctl_refuse_request(lane->peer, msg, reason);
+    }
+    mrail_ctl_settle(lane->peer, msg);
+    mrail_ctl_work(lane->peer);
+}
+
+static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
+                                  const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane = mrail_ctl_get_lane(peer, msg->lane.slot);
+
+    if (lane == NULL) {
+        mrail_ctl_refuse_lane(engine, peer, msg);
+    } else {
+        mrail_ctl_take_request(engine, lane, msg);
+    }
+}
+
+/* ... for one that is there: repeated, or a new one in its place. */
+static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
+                                     const mrail_ctl_msg_t *msg)
+{
+    if (lane->request == msg->seq) {
+        mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
+    } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
+               mrail_seq32_before(lane->request, msg->seq)) {
+        /* We took a request that the peer had given up. */
+        mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
+        mrail_ctl_bury(lane);
+        mrail_ctl_put_off(lane->peer, msg);
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
+/* ... for one that is about to go.  The peer has buried the lane; or this is a
+ * late request of an earlier life, and it uses the lane: its answer to RETIRE
+ * tells. */
+static void mrail_ctl_early_request(mrail_lane_t *lane,
+                                    const mrail_ctl_msg_t *msg)
+{
+    lane->deadline_ns = 0;
+    mrail_ctl_work(lane->peer);
+    mrail_ctl_put_off(lane->peer, msg);
+}
+
+/* Who asks for a further lane, when there was none yet, has the first one up,
+ * though its LANE_READY may be lost.  What goes over the first lane only is not
+ * to take another, for want of it. */
+static void mrail_ctl_first_lane_up(mrail_peer_t *peer)
+{
+    mrail_lane_t *first = peer->lanes[0];
+
+    if (!peer->based && (first != NULL) &&
+        (first->state == MRAIL_LANE_ACCEPTING)) {
+        mrail_ctl_lane_up(first, "the peer asks for others");
+    }
+}
+
 static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
                                   const mrail_ctl_msg_t *msg)
 {
     const mrail_wire_lane_t *wire = &msg->lane;
-    mrail_ctl_reason_t reason;
     mrail_lane_t *lane;
 
     if ((wire->dst_rail >= engine->num_rails) ||
         (wire->src_rail >= peer->num_rails)) {
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_NO_RAIL);
+        mrail_ctl_send_refuse(peer, wire->slot, msg->seq, MRAIL_REASON_NO_RAIL);
         return;
     }
     if (wire->sport < MRAIL_PORTS_FIRST) {
         ++engine->counters.ctl_unexpected;
         return;
     }
-    lane = mrail_ctl_get_lane(peer, wire->slot);
-    if (lane == NULL) {
-        if (wire->slot == 0) {
-            if (mrail_retire_make_room(engine, 1)) {
-                mrail_ctl_send_refuse(peer, 0, msg->seq, MRAIL_REASON_WAIT);
-                return;
-            }
-            mrail_ctl_budget(engine);
-        }
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_QP_BUDGET);
-        return;
+    if (wire->slot != 0) {
+        mrail_ctl_first_lane_up(peer);
     }
-    switch (lane->state) {
-    case MRAIL_LANE_CONNECTING:
-        if (engine->id < peer->id) {
-            break; /* our own request holds; the peer will answer it */
-        }
-        /* fall through */
-    case MRAIL_LANE_IDLE:
-        reason = mrail_ctl_accept(engine, lane, msg);
-        if (reason != MRAIL_REASON_NONE) {
-            mrail_ctl_send_refuse(peer, wire->slot, msg->seq, reason);
-        }
-        mrail_ctl_work(peer);
-        break;
-    case MRAIL_LANE_ACCEPTING:
-    case MRAIL_LANE_UP:
-        if ((lane->state == MRAIL_LANE_ACCEPTING) && (wire->slot != 0) &&
-            mrail_seq32_before(lane->request, msg->seq)) {
-            /* We took a late repetition of a request that was refused. */
-            mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
-            mrail_ctl_bury(lane);
-            mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                                  MRAIL_REASON_QP_BUDGET);
-        } else if (lane->request == msg->seq) {
-            mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
-        } else {
-            ++engine->counters.ctl_unexpected;
-        }
-        break;
-    case MRAIL_LANE_RETIRING:
-        /* Who wants a new one has buried the old one.  The data path here may
-         * be long in doing the same. */
-        if (!lane->bury && (lane->epoch != wire->epoch)) {
-            mrail_ctl_bury(lane);
-        }
-        mrail_ctl_send_refuse(peer, wire->slot, msg->seq,
-                              MRAIL_REASON_QP_BUDGET);
-        break;
-    default:
+    lane = peer->lanes[wire->slot];
+    if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
+                           (lane->state == MRAIL_LANE_UP))) {
+        mrail_ctl_repeat_request(engine, lane, msg);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
+        mrail_ctl_early_request(lane, msg);
+    } else if (mrail_ctl_is_settled(peer, msg)) {
+        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
+    } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
+        mrail_ctl_new_request(engine, peer, msg);
+    } else if (lane->state != MRAIL_LANE_CONNECTING) {
         ++engine->counters.ctl_unexpected;
+    } else if (engine->id >= peer->id) {
+        /* Of two requests that cross, the one of the lower id holds, and the
+         * other side answers it. */
+        mrail_ctl_take_request(engine, lane, msg);
     }
 }
 
@@ -161,6 +249,8 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
     if (lane->state == MRAIL_LANE_CONNECTING) {
         if (mrail_ctl_connect(lane, &msg->lane) != 0) {
+            /* A repeated answer is not to try again with half a QP. */
+            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "no QP");
             mrail_ctl_peer_failed(peer, -EIO);
             return;
         }
@@ -172,14 +262,13 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
-                                    mrail_peer_t *peer,
+static void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
     if ((lane != NULL) && (lane->state == MRAIL_LANE_ACCEPTING) &&
-        (lane->epoch == msg->lane.epoch)) {
+        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
         mrail_ctl_lane_up(lane, "ready");
         mrail_ctl_work(peer);
     }
@@ -188,7 +277,14 @@ static void mrail_ctl_on_lane_ready(mrail_engine_t *engine,
 static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
                                const mrail_ctl_msg_t *msg)
 {
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq, 0);
+    if ((msg->path.slot < MRAIL_MAX_SLOTS) &&
+        (msg->path.sport >= MRAIL_PORTS_FIRST)) {
+        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq,
+                            msg->path.slot, msg->path.sport);
+    } else {
+        mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
+                             peer->reply_way);
+    }
 }
 
 static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -196,7 +292,7 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     if (msg->seq == peer->probe_request) {
         peer->probe_tries = 0;
-    } else {
+    } else if (!mrail_path_answer(peer, msg->seq, mrail_clock_now())) {
         ++engine->counters.ctl_unexpected;
     }
 }
@@ -234,12 +330,13 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
         mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
         mrail_lane_release(engine, lane);
-        if ((slot != 0) && (reason == MRAIL_REASON_QP_BUDGET)) {
+        if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
             mrail_ctl_no_room(peer, slot);
         } else {
-            mrail_ctl_refused(peer, slot, (reason < MRAIL_ARRAY_SIZE(reasons))
-                                              ? reasons[reason]
-                                              : "refused");
+            mrail_ctl_refused(peer, slot,
+                              (reason < MRAIL_ARRAY_SIZE(reasons))
+                                  ? reasons[reason]
+                                  : "refused");
         }
     } else {
         ++engine->counters.ctl_unexpected;
@@ -256,11 +353,12 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
         (lane->state == MRAIL_LANE_IDLE) ||
         (lane->state == MRAIL_LANE_CONNECTING)) {
-        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch,
-                               msg->seq);
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
+                               0);
         return;
     }
-    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED)) {
+    if ((msg->lane.slot == 0) || (lane->state == MRAIL_LANE_FAILED) ||
+        (lane->state == MRAIL_LANE_CLOSING)) {
         ++engine->counters.ctl_unexpected;
         return;
     }
@@ -281,7 +379,7 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
         return;
     }
     /* Let go of here, too: both are done. */
-    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq);
+    mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
     if (!lane->bury) {
         mrail_ctl_bury(lane);
     }
@@ -292,12 +390,50 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) &&
-        !lane->bury && (lane->request == msg->seq) &&
-        (lane->epoch == msg->lane.epoch)) {
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) && !lane->bury &&
+        (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
         mrail_ctl_bury(lane);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
+               !lane->confirmed && (lane->request == msg->seq) &&
+               (lane->epoch == msg->lane.epoch)) {
+        lane->confirmed = 1;
+        lane->peer_has = (uint16_t)msg->lane.am_seq;
+        mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     } else {
         ++engine->counters.ctl_unexpected;
+    }
+}
+
+/* The peer's end of a lane has failed.  Ours is closed, too, before it is told
+ * what we have; if that life of it is over, it is told again. */
+static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
+                              const mrail_ctl_msg_t *msg)
+{
+    const mrail_past_t *past = &peer->past[msg->lane.slot];
+    mrail_lane_t *lane = peer->lanes[msg->lane.slot];
+
+    if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
+        (lane->state == MRAIL_LANE_IDLE) ||
+        (lane->state == MRAIL_LANE_CONNECTING)) {
+        int known = past->known && (past->epoch == msg->lane.epoch);
+
+        mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
+                               known ? past->received : 0);
+        return;
+    }
+    if (lane->state == MRAIL_LANE_FAILED) {
+        ++engine->counters.ctl_unexpected;
+        return;
+    }
+    lane->asked = 1;
+    lane->peer_request = msg->seq;
+    if (lane->state != MRAIL_LANE_CLOSING) {
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CLOSED,
+                         mrail_clock_now());
+        mrail_failover_ask(lane, "the peer has closed it");
+    } else if (lane->closed) {
+        mrail_ctl_send_confirm(peer, lane->slot, lane->epoch, msg->seq,
+                               lane->am_received);
     }
 }
 
@@ -308,8 +444,7 @@ static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_work(peer);
 }
 
-typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine,
-                                    mrail_peer_t *peer,
+typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg);
 
 static const struct {
@@ -326,6 +461,7 @@ static const struct {
     [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
     [MRAIL_CTL_RETIRE] = {mrail_ctl_on_retire, 0, 1},
     [MRAIL_CTL_CONFIRM] = {mrail_ctl_on_confirm, 0, 1},
+    [MRAIL_CTL_FAIL] = {mrail_ctl_on_fail, 0, 1},
     [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
 };
@@ -352,6 +488,22 @@ static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
         return NULL;
     }
     return peer;
+}
+
+/* Answers take the way that the question came. */
+static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
+                               unsigned src_rail)
+{
+    peer->reply_way = 0;
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
+        unsigned index = (peer->base + i) % peer->num_pairs;
+
+        if ((peer->pairs[index].local == rail->index) &&
+            (peer->pairs[index].remote == src_rail)) {
+            peer->reply_way = i;
+            return;
+        }
+    }
 }
 
 void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
@@ -385,6 +537,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         ++engine->counters.ctl_unexpected;
         return;
     }
+    mrail_ctl_find_way(peer, rail, msg.src_rail);
     mrail_trace("%s from peer %016llx on rail %u",
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);

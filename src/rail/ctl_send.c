@@ -30,26 +30,63 @@ static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
     return ret;
 }
 
-void mrail_ctl_send(mrail_peer_t *peer, unsigned way,
-                    mrail_ctl_msg_t *msg)
+static void mrail_ctl_drop_handle(struct ibv_ah **ah)
+{
+    if (*ah != NULL) {
+        ibv_destroy_ah(*ah);
+        *ah = NULL;
+    }
+}
+
+void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
+        if ((rail == NULL) || (rail->index == i)) {
+            mrail_ctl_drop_handle(&peer->boot_ah[i]);
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
+        if ((rail == NULL) || (rail->index == peer->pairs[i].local)) {
+            mrail_ctl_drop_handle(&peer->pair_ah[i]);
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        const mrail_path_t *path = &peer->paths[i];
+
+        if ((rail == NULL) ||
+            (rail->index == peer->pairs[path->ah_pair].local)) {
+            mrail_ctl_drop_handle(&peer->paths[i].ah);
+        }
+    }
+}
+
+/* Over a pair of rails, with the address handle that is kept for it. */
+static void mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
+                                struct ibv_ah **ah, uint16_t sport,
+                                mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
-    unsigned index = (peer->base + way) % peer->num_pairs;
     const mrail_rail_pair_t *pair = &peer->pairs[index];
     mrail_rail_t *rail = &engine->rails[pair->local];
 
-    if (peer->pair_ah[index] == NULL) {
-        peer->pair_ah[index] = mrail_rail_create_ah(
-            rail, &engine->config, peer->rails[pair->remote].gid);
-        if (peer->pair_ah[index] == NULL) {
+    if (*ah == NULL) {
+        *ah = mrail_rail_create_ah(rail, &engine->config,
+                                   peer->rails[pair->remote].gid, sport);
+        if (*ah == NULL) {
             mrail_debug("%s: no address handle: %s", rail->attr.device,
                         strerror(errno));
             return;
         }
     }
     msg->dst_cookie = peer->cookie;
-    mrail_ctl_post(engine, rail, peer->pair_ah[index],
-                   peer->rails[pair->remote].ud_qpn, msg);
+    mrail_ctl_post(engine, rail, *ah, peer->rails[pair->remote].ud_qpn, msg);
+}
+
+void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
+{
+    unsigned index = (peer->base + way) % peer->num_pairs;
+
+    mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
 }
 
 /* The local rail for a first message: one in the bootstrap rail's subnet. */
@@ -93,7 +130,7 @@ void mrail_ctl_send_hello(mrail_peer_t *peer)
 
     if (peer->boot_ah[rail->index] == NULL) {
         peer->boot_ah[rail->index] =
-            mrail_rail_create_ah(rail, &engine->config, peer->boot_gid);
+            mrail_rail_create_ah(rail, &engine->config, peer->boot_gid, 0);
         if (peer->boot_ah[rail->index] == NULL) {
             mrail_debug("%s: no address handle: %s", rail->attr.device,
                         strerror(errno));
@@ -137,19 +174,40 @@ void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
         .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason},
     };
 
-    mrail_ctl_send(peer, 0, &msg);
+    mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
 void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
-                            uint32_t seq)
+                            uint32_t seq, uint16_t received)
 {
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_CONFIRM,
         .seq = seq,
-        .lane = {.slot = (uint16_t)slot, .epoch = epoch},
+        .lane = {.slot = (uint16_t)slot,
+                 .epoch = epoch,
+                 .am_seq = received},
     };
 
-    mrail_ctl_send(peer, 0, &msg);
+    mrail_ctl_send(peer, peer->reply_way, &msg);
+}
+
+void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned slot, uint16_t sport)
+{
+    mrail_path_t *path = &peer->paths[slot];
+    unsigned pair = (peer->base + slot) % peer->num_pairs;
+    mrail_ctl_msg_t msg = {
+        .type = type,
+        .seq = seq,
+        .path = {.slot = (uint16_t)slot, .sport = sport},
+    };
+
+    if ((path->ah_sport != sport) || (path->ah_pair != pair)) {
+        mrail_ctl_drop_handle(&path->ah);
+    }
+    path->ah_sport = sport;
+    path->ah_pair = pair;
+    mrail_ctl_send_pair(peer, pair, &path->ah, sport, &msg);
 }
 
 void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,

@@ -41,6 +41,7 @@ static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
         tx->pool = pool;
         tx->hdr = (mrail_data_hdr_t *)((char *)tx + MRAIL_TX_META);
         mrail_list_init(&tx->list);
+        mrail_list_init(&tx->again);
     }
     *priv_p = mem;
     return 0;
@@ -262,6 +263,7 @@ static int mrail_engine_init(mrail_engine_t *engine,
     engine->id = random[0];
     engine->cookie = random[1];
     mrail_rng_init(&engine->rng, random[2]);
+    engine->epoch = (uint16_t)mrail_rng_next(&engine->rng);
     /* Processes with one peer each must not all take the first rail. */
     engine->next_base = mrail_rng_below(&engine->rng, MRAIL_MAX_RAILS * 3);
     engine->rx_stride = MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM +
@@ -282,8 +284,8 @@ static int mrail_engine_init(mrail_engine_t *engine,
     return ret;
 }
 
-static int mrail_engine_create(const mrail_config_t *config,
-                               mrail_engine_t **engine_p)
+int mrail_engine_create(const mrail_config_t *config,
+                        mrail_engine_t **engine_p)
 {
     mrail_engine_t *engine;
     int ret;
@@ -338,14 +340,19 @@ int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p)
     return ret;
 }
 
+void mrail_engine_destroy(mrail_engine_t *engine)
+{
+    mrail_service_stop(engine);
+    mrail_engine_write_stats(engine);
+    mrail_engine_free(engine);
+}
+
 void mrail_engine_close(mrail_engine_t *engine)
 {
     pthread_mutex_lock(&engine_lock);
     if (--engine->references == 0) {
         engine_instance = NULL;
-        mrail_service_stop(engine);
-        mrail_engine_write_stats(engine);
-        mrail_engine_free(engine);
+        mrail_engine_destroy(engine);
     }
     pthread_mutex_unlock(&engine_lock);
 }

@@ -37,7 +37,7 @@
     X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
     X(put_bytes) X(get_bytes) X(segments) X(fences) X(flushes)                \
     X(rx_bad_header) X(rx_no_credit) X(rx_no_iface) X(cqe_errors)             \
-    X(lanes_retired) X(lanes_kept)                                            \
+    X(lanes_retired) X(lanes_kept) X(lanes_failed) X(resent) X(redone)        \
     X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
     X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
 
@@ -117,6 +117,9 @@ struct mrail_engine {
     unsigned num_events;    /* of this progress call */
     uint64_t total_events;  /* ever */
     unsigned num_dead;      /* peers that have failed */
+    unsigned num_recovering; /* peers; atomic */
+    int watching;           /* the service thread looks at lanes; atomic */
+    unsigned calm_ticks;    /* looks in a row with nothing under way */
     int version_warned;     /* atomic */
 
     /* ---- both ---- */
@@ -136,9 +139,11 @@ struct mrail_engine {
     unsigned num_lane_free;
     mrail_ns_t scan_ns;   /* when lanes were last looked at, to take back */
     unsigned num_qps;
+    uint64_t qp_serial;   /* of the last QP made */
     size_t sq_entries;    /* of all QPs */
     unsigned grown;       /* receive buffers beyond the first windows */
     uint32_t ctl_seq;
+    uint16_t epoch;       /* of the last lane that was asked for, halved */
     unsigned next_base;   /* rotates the rail of first lanes */
     int budget_warned;
     pthread_t thread;
@@ -146,6 +151,11 @@ struct mrail_engine {
     int epoll_fd;
     int stop;             /* atomic */
 };
+
+/* An engine of one's own; mrail_engine_open() shares one. */
+int mrail_engine_create(const mrail_config_t *config,
+                        mrail_engine_t **engine_p);
+void mrail_engine_destroy(mrail_engine_t *engine);
 
 /* Prepares a new receive buffer, that the header follows, and gives it to its
  * rail's SRQ: 0 or -errno. */
@@ -166,6 +176,8 @@ static inline void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
 
 /* A lane's QP has failed: an event, on the data path. */
 void mrail_lane_error(mrail_lane_t *lane, const char *cause);
+/* The peer, or who uses it, has broken a rule: no lane will do better. */
+void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 
 /* Entry of every public data call of an iface; nests. */
 static inline void mrail_iface_enter(mrail_iface_t *iface)
@@ -209,6 +221,29 @@ static inline int mrail_retire_is_idle(const mrail_peer_t *peer)
             peer->closing_mask) == 0;
 }
 
+/* ---- failover.c ---- */
+/* The lane has failed, or is to be given up.  Inside the guard or under the
+ * control lock. */
+void mrail_failover_ask(mrail_lane_t *lane, const char *cause);
+/* Inside the guard, with the control lock: begins with what was asked for. */
+void mrail_failover_start(mrail_peer_t *peer);
+/* Data path: goes on, while the peer is recovering. */
+void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* Nothing is to be sent again, or nobody is there for it. */
+void mrail_failover_end(mrail_peer_t *peer);
+
+/* ---- watch.c ---- */
+/* Something is sent: begins to look at lanes. */
+void mrail_watch_begin(mrail_engine_t *engine);
+static inline void mrail_watch_wake(mrail_engine_t *engine)
+{
+    if (MRAIL_UNLIKELY(
+            !__atomic_load_n(&engine->watching, __ATOMIC_RELAXED))) {
+        mrail_watch_begin(engine);
+    }
+}
+void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
+
 /* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);
 /* All ifaces that sleep for `least` or more. */
@@ -230,6 +265,9 @@ void mrail_ctl_budget(mrail_engine_t *engine);
 /* The service thread shall look at the peer when it next wakes up.  Control
  * lock held. */
 void mrail_ctl_work(mrail_peer_t *peer);
+/* Asks the peer's service thread for a sign of life; none is a failure.
+ * Control lock held. */
+void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
 /* info.c */

@@ -124,13 +124,7 @@ int mrail_ep_check(mrail_ep_t *ep)
         return failed;
     }
     pthread_mutex_lock(&engine->ctl_lock);
-    if (peer->probe_tries == 0) {
-        peer->probe_tries = 1;
-        peer->probe_request = ++engine->ctl_seq;
-        peer->probe_ns = 0;
-        mrail_list_del(&peer->work);
-        mrail_list_add_tail(&engine->work, &peer->work);
-    }
+    mrail_ctl_probe(peer);
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_service_wake(engine);
     return 0;

@@ -5,6 +5,9 @@
  * makes every running thread pass a barrier (membarrier(2)), and waits until
  * the first owner is outside.
  *
+ * The service thread may borrow it for a moment in the same way, when something
+ * cannot wait until the caller comes again.
+ *
  * Biased locking with an asymmetric fence: the owner's store to `busy` and
  * load of `shared` may not be reordered past each other; the barrier that this
  * needs is paid by the creator, not by the owner.
@@ -16,9 +19,12 @@
 
 #include <pthread.h>
 
+#define MRAIL_GUARD_SHARED 1   /* for good: there are several callers */
+#define MRAIL_GUARD_BORROWED 2 /* the service thread is in, or waits */
+
 typedef struct mrail_guard {
     int busy;   /* the single owner is inside; written by it only */
-    int shared; /* 0 -> 1 once */
+    int shared; /* 0, or why the mutex is taken: MRAIL_GUARD_*; atomic */
     pthread_mutex_t lock; /* when shared */
     unsigned waiting;     /* threads that want the mutex; atomic */
 } mrail_guard_t;
@@ -28,6 +34,11 @@ void mrail_guard_cleanup(mrail_guard_t *guard);
 
 /* From now on the mutex is taken.  Not to be called from inside the guard. */
 void mrail_guard_share(mrail_guard_t *guard);
+
+/* Enters, though this thread is not the owner; one thread at a time. */
+void mrail_guard_borrow(mrail_guard_t *guard);
+/* Leaves; the owner needs no mutex any more. */
+void mrail_guard_give_back(mrail_guard_t *guard);
 
 /* ThreadSanitizer knows no membarrier(2): it gets the full order. */
 #if defined(__has_feature)

@@ -61,14 +61,39 @@ void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status)
 
 /* ---- progress ----------------------------------------------------------- */
 
+void mrail_peer_error(mrail_peer_t *peer, const char *cause)
+{
+    if (!__atomic_load_n(&peer->failed, __ATOMIC_RELAXED)) {
+        mrail_warn("peer %016llx: %s", (unsigned long long)peer->id, cause);
+    }
+    mrail_ctl_peer_failed(peer, -ECONNRESET);
+}
+
 void mrail_lane_error(mrail_lane_t *lane, const char *cause)
 {
-    if (!__atomic_load_n(&lane->peer->failed, __ATOMIC_RELAXED)) {
-        mrail_warn("lane %u to peer %016llx on %s:%u failed: %s", lane->slot,
-                   (unsigned long long)lane->peer->id,
-                   lane->rail->attr.device, lane->rail->attr.port, cause);
+    mrail_peer_t *peer = lane->peer;
+
+    /* The rest of what a lane had comes back when it is given up already. */
+    if (!(peer->broken_mask & (1ull << lane->slot)) &&
+        !__atomic_load_n(&peer->failed, __ATOMIC_RELAXED)) {
+        mrail_failover_ask(lane, cause);
     }
-    mrail_ctl_peer_failed(lane->peer, -ECONNRESET);
+}
+
+/* What another lane would do no better.  Not "local QP operation error": rdma_rxe
+ * says so when it finds no route. */
+static int mrail_status_is_final(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+        return 1;
+    default:
+        return 0;
+    }
 }
 
 static void mrail_engine_send_done(mrail_engine_t *engine,
@@ -92,6 +117,9 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
     }
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
         ++engine->counters.cqe_errors;
+        if (mrail_status_is_final(wc->status)) {
+            mrail_peer_error(lane->peer, ibv_wc_status_str(wc->status));
+        }
         mrail_lane_error(lane, ibv_wc_status_str(wc->status));
     }
     if (seg != NULL) {
@@ -155,20 +183,6 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     return count;
 }
 
-/* Something is under way on a rail whose port stays down. */
-static void mrail_peer_check_ports(mrail_peer_t *peer)
-{
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        mrail_lane_t *lane = peer->up[i];
-
-        if ((lane->sched.inflight != 0) &&
-            __atomic_load_n(&lane->rail->lost, __ATOMIC_ACQUIRE)) {
-            mrail_lane_error(lane, "the port stays down");
-            return;
-        }
-    }
-}
-
 static void mrail_engine_check_peers(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;
@@ -178,11 +192,13 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            mrail_peer_check_ports(peer);
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
             if ((status != 0) && !peer->dead) {
                 mrail_peer_start_fail(peer, status);
                 mrail_ctl_work(peer);
+            } else if (__atomic_load_n(&peer->fail_mask, __ATOMIC_RELAXED) &&
+                       !peer->dead) {
+                mrail_failover_start(peer);
             }
             if (!mrail_retire_is_idle(peer)) {
                 mrail_peer_activate(peer);
@@ -241,6 +257,12 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             }
             continue;
         }
+        if (MRAIL_UNLIKELY(peer->recovering) && !inside) {
+            mrail_failover_run(peer, *now_ns);
+        }
+        if (MRAIL_UNLIKELY(peer->ack_due)) {
+            mrail_am_owe_answer(peer);
+        }
         mrail_rma_pump(peer, *now_ns);
         if (!mrail_list_empty(&peer->syncs)) {
             mrail_sync_check(peer, *now_ns);
@@ -249,7 +271,8 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             mrail_retire_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
-            mrail_list_empty(&peer->syncs) && mrail_retire_is_idle(peer)) {
+            mrail_list_empty(&peer->syncs) && mrail_retire_is_idle(peer) &&
+            !peer->recovering && !peer->ack_due) {
             mrail_list_del(&peer->active);
         }
     }

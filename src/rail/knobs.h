@@ -71,6 +71,9 @@
       "refused: some drivers take it as infinite.")                           \
     X(RNR_RETRY, "7", UINT, rnr_retry,                                        \
       "Retries when the receiver has no buffer, 0 to 7; 7 is infinite.")      \
+    X(DEAD_TIMEOUT, "10", UINT, dead_timeout,                                 \
+      "Seconds, 1 to 86400, without any way to a peer, after which it is\n"  \
+      "given up and its operations fail.")                                    \
     X(STATS, "", STRING, stats,                                               \
       "File that gets this process's counters, memory use and lanes (device,\n" \
       "QP number, UDP source port) as JSON when the transport closes;\n"       \

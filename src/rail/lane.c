@@ -16,14 +16,17 @@ static const struct {
 } lane_states[MRAIL_LANE_STATES] = {
 #define FROM(_s) (1u << MRAIL_LANE_##_s)
     [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                     FROM(RETIRING)},
+                                     FROM(RETIRING) | FROM(CLOSING)},
     [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
     [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
     [MRAIL_LANE_UP] = {"up", FROM(CONNECTING) | FROM(ACCEPTING) |
                                  FROM(RETIRING)},
     [MRAIL_LANE_RETIRING] = {"retiring", FROM(UP) | FROM(ACCEPTING)},
+    [MRAIL_LANE_CLOSING] = {"closing", FROM(ACCEPTING) | FROM(UP) |
+                                           FROM(RETIRING)},
     [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                         FROM(UP) | FROM(RETIRING)},
+                                         FROM(UP) | FROM(RETIRING) |
+                                         FROM(CLOSING)},
 #undef FROM
 };
 
@@ -120,7 +123,7 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_rail_t *rail = lane->rail;
     int ret;
 
-    if (rail->srq_spare < count) {
+    if (mrail_rail_spare(rail) < count) {
         ret = mrail_lane_make_buffers(engine, rail, count - rail->srq_spare);
         if (ret != 0) {
             return ret;
@@ -131,9 +134,9 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
     return 0;
 }
 
-static unsigned mrail_lane_reserve(const mrail_lane_t *lane)
+static unsigned mrail_lane_reserve(void)
 {
-    return MRAIL_NEWS_RESERVE + ((lane->slot == 0) ? MRAIL_ACK_RESERVE : 0);
+    return MRAIL_NEWS_RESERVE + MRAIL_ACK_RESERVE;
 }
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
@@ -143,7 +146,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
                                    unsigned num_pairs)
 {
     unsigned left = lane->rail->srq_depth - lane->rail->srq_used +
-                    lane->rail->srq_spare;
+                    mrail_rail_spare(lane->rail);
     unsigned credits;
 
     lane->am_lane = (lane->slot < num_pairs);
@@ -155,7 +158,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     if (lane->slot != 0) {
         credits = MRAIL_MAX(credits / 4, 4u);
     }
-    while ((credits > 2) && (credits + mrail_lane_reserve(lane) > left / 16)) {
+    while ((credits > 2) && (credits + mrail_lane_reserve() > left / 16)) {
         credits = MRAIL_MAX(credits / 2, 2u);
     }
     lane->credits = credits;
@@ -176,7 +179,9 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
                          mrail_rail_t *rail)
 {
     unsigned depth = mrail_lane_tx_depth(engine, lane);
+    uint64_t serial = engine->qp_serial + 1;
     struct ibv_qp_init_attr init = {
+        .qp_context = (void *)(uintptr_t)serial,
         .qp_type = IBV_QPT_RC,
         .send_cq = rail->cq,
         .recv_cq = rail->cq,
@@ -198,6 +203,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     if (lane->qp == NULL) {
         return -errno;
     }
+    lane->qp_serial = engine->qp_serial = serial;
     lane->max_inline = rail->attr.max_inline;
     lane->psn = (uint32_t)mrail_rng_next(&engine->rng) & 0xffffff;
     lane->sq_depth = depth;
@@ -212,7 +218,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     if (lane->am_lane) {
         ret = mrail_lane_add_buffers(engine, lane,
                                      lane->credits +
-                                         mrail_lane_reserve(lane));
+                                         mrail_lane_reserve());
         if (ret != 0) {
             goto err_destroy_qp;
         }

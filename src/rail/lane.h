@@ -15,10 +15,14 @@
 
 /* Receive buffers per lane beyond its credits, for what takes no credit.  News
  * about credits are sent for every half window that was consumed, and a peer
- * that has not read them cannot send more than one window: two.  On a peer's
- * first lane each end has, besides, at most one ACK_REQ and one answer. */
+ * that has not read them cannot send more than one window: two.  Besides, each end
+ * has at most one ACK_REQ and one answer under way, on any lane that carries
+ * messages. */
 #define MRAIL_NEWS_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
+
+/* Credits of a window that only what is sent again may take. */
+#define MRAIL_RESEND_CREDITS 1
 
 typedef enum mrail_lane_state {
     MRAIL_LANE_IDLE,       /* no QP */
@@ -26,7 +30,8 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_ACCEPTING,  /* LANE_REP sent, waits for LANE_READY or data */
     MRAIL_LANE_UP,
     MRAIL_LANE_RETIRING,   /* let go of here; the peer has to, as well */
-    MRAIL_LANE_FAILED,     /* its QP reported an error */
+    MRAIL_LANE_CLOSING,    /* its QP is in error; see failover.c */
+    MRAIL_LANE_FAILED,     /* ... and its peer is given up */
     MRAIL_LANE_STATES
 } mrail_lane_state_t;
 
@@ -41,6 +46,7 @@ typedef struct mrail_rx {
     mrail_lane_t *lane; /* that it arrived on */
     mrail_data_hdr_t *hdr;
     uint32_t length;    /* bytes after the data header */
+    uint8_t orphan;     /* no lane counts on it: its own has gone meanwhile */
     struct ibv_sge sge; /* what the device gets, made once */
     struct ibv_recv_wr wr;
 } mrail_rx_t;
@@ -67,15 +73,13 @@ struct mrail_lane {
     uint16_t am_received; /* it has sent; never more than that */
     uint16_t am_told;     /* as the peer knows from our last message */
 
-    uint8_t ack_due;      /* data: an ACK_REQ waits for its answer */
-    uint32_t ack_due_seq; /* data: ... until all before this have arrived */
     uint8_t hungry;       /* data: a message had to wait for credits */
     uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
     uint8_t news;         /* data: messages with nothing but credits */
     uint8_t out;          /* data: taken out of use */
     uint8_t leaving;      /* data: takes no new work, to be taken out */
-    uint8_t drained;      /* data: the last request of a failed peer is out */
+    uint8_t drained;      /* data: the last request of a QP in error is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
 
     mrail_peer_t *peer;
@@ -110,7 +114,25 @@ struct mrail_lane {
     uint8_t retire_hard;   /* control: ... for a first lane: it must go */
     uint8_t bury;          /* control: both have let go of it */
     uint8_t last_read;     /* data: the request that drains it is out */
-    uint32_t peer_request; /* control: sequence number of the peer's RETIRE */
+    /* data: as watch.c has last seen it */
+    uint32_t watch_done;   /* sq_done */
+    uint16_t watch_am;     /* am_sent */
+    uint16_t pinged_am;    /* ... when a READ was sent behind it */
+    unsigned still;        /* looks in a row at which nothing had come back */
+
+    /* giving it up; see failover.c */
+    mrail_list_t lost;     /* data: mrail_seg_t that came back undone */
+    mrail_ns_t close_ns;   /* control: its QP is in error since then */
+    uint64_t qp_serial;    /* control: of qp, never used again in this engine:
+                              what an event of a QP is for */
+    uint8_t last_wqe;      /* atomic: the device has said that it takes no more
+                              receive buffers */
+    uint8_t closed;        /* control: nothing can arrive here any more */
+    uint8_t confirmed;     /* control: ... nor at the peer, which has ... */
+    uint16_t peer_has;     /* ... so many AMs, modulo 2^16 */
+    uint8_t asked;         /* control: the peer wants to know the same of us */
+    uint32_t peer_request; /* control: sequence number of the peer's RETIRE or
+                              FAIL */
     uint32_t peer_refused; /* control: its last one that was refused */
     int has_refused;
 };
@@ -143,6 +165,11 @@ static inline uint64_t mrail_lane_marker(const mrail_lane_t *lane)
  * queue has drained.  0 or -errno of ibv_post_send(3): a lane event.
  */
 int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr);
+
+/* To a QP in error: when the request that this posts comes back, so have all
+ * before it, also those that completed without a signal.  To be called until
+ * sq_done is sq_posted.  Inside the guard. */
+void mrail_lane_drain(mrail_lane_t *lane);
 
 /* Control side: makes, connects and ends the QP.  Under the control lock. */
 typedef struct mrail_engine mrail_engine_t;

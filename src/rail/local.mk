@@ -4,8 +4,11 @@ libmrail_rail_la_SOURCES = \
     src/rail/am.c \
     src/rail/ctl.c src/rail/ctl.h src/rail/ctl_recv.c src/rail/ctl_send.c \
     src/rail/engine.c src/rail/engine.h \
+    src/rail/failover.c \
+    src/rail/paths.c \
     src/rail/ep.c \
     src/rail/guard.c src/rail/guard.h \
+    src/rail/health.c src/rail/health.h \
     src/rail/iface.c \
     src/rail/knobs.c src/rail/knobs.h \
     src/rail/lane.c src/rail/lane.h \
@@ -22,6 +25,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/service.c \
     src/rail/sync.c \
     src/rail/wakeup.c \
+    src/rail/watch.c \
     src/rail/wire.c src/rail/wire.h
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread

@@ -24,16 +24,24 @@ typedef struct mrail_done {
  * be sent again through another rail. */
 typedef struct mrail_tx {
     mrail_list_t list; /* peer->unacked */
+    mrail_list_t again; /* peer->resend, if its lane failed before it arrived */
     mrail_mem_t *mem;  /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;
     uint32_t seq;
+    uint16_t number;       /* lane->am_sent before it */
     uint32_t length;       /* bytes on the wire */
     mrail_data_hdr_t *hdr; /* wire image; the payload follows it */
 } mrail_tx_t;
 
 typedef enum mrail_op_kind { MRAIL_OP_PUT, MRAIL_OP_GET, MRAIL_OP_VISIBLE }
     mrail_op_kind_t;
+
+/* A place in an operation's memory. */
+typedef struct mrail_cursor {
+    unsigned index; /* of the iov */
+    size_t offset;  /* in it, bytes */
+} mrail_cursor_t;
 
 typedef struct mrail_op {
     mrail_done_t done;
@@ -46,10 +54,10 @@ typedef struct mrail_op {
     unsigned pending;   /* segments posted and not complete */
     size_t left;        /* bytes not posted */
     unsigned iov_count;
-    unsigned iov_index; /* first iov with bytes left */
-    size_t iov_offset;
+    mrail_cursor_t cursor; /* first byte not posted */
     mrail_iov_t iov[MRAIL_MAX_IOV];
-    uint64_t remote_address; /* of the next segment */
+    uint64_t remote_address; /* of its first byte */
+    struct mrail_sync *sync; /* that waits for it, or NULL */
     const mrail_rkey_t *rkey;
     mrail_rkey_t own_rkey; /* of a buffered form that has to wait */
     mrail_tx_t *bounce; /* buffer of the bcopy forms */
@@ -58,11 +66,15 @@ typedef struct mrail_op {
     size_t length;
 } mrail_op_t;
 
+/* A piece of an operation that one work request carries. */
 typedef struct mrail_seg {
+    mrail_list_t list; /* lane->lost or peer->redo, if its lane failed */
     mrail_op_t *op;
     mrail_lane_t *lane;
     uint32_t sq_index; /* lane->sq_posted after it */
     uint32_t length;
+    uint16_t am_number; /* lane->am_sent before it */
+    uint64_t offset;   /* in the operation, bytes */
     mrail_ns_t post_ns;
 } mrail_seg_t;
 
@@ -80,6 +92,7 @@ typedef struct mrail_sync {
     mrail_list_t list; /* peer->syncs */
     mrail_sync_kind_t kind;
     int visible_posted; /* the READs of the last stage are out */
+    unsigned reads;     /* ... and have not come back */
     uint32_t am_seq;
     uint64_t op_id;
     mrail_sync_group_t *group; /* NULL for a fence */
@@ -91,23 +104,43 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
 void mrail_am_request_ack(mrail_peer_t *peer);
 /* The lane was out of use: says what became free meanwhile. */
 void mrail_am_restored(mrail_lane_t *lane);
+/* The answer that is due goes over the lane that is the first one now. */
+void mrail_am_owe_answer(mrail_peer_t *peer);
 void mrail_am_send_acks(mrail_engine_t *engine);
 void mrail_am_fail(mrail_peer_t *peer);
+/* What the lane had not carried over, from now on on the peer's books. */
+void mrail_am_take_lost(mrail_lane_t *lane);
+/* Sends again, as far as there are credits. */
+void mrail_am_resend(mrail_peer_t *peer);
 
 /* ---- rma.c ---- */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
                         mrail_ns_t now_ns);
-/* A READ that makes what the lane wrote visible: 0 or -EAGAIN. */
-int mrail_rma_post_read(mrail_lane_t *lane, mrail_ns_t now_ns);
+/* A READ that makes what the lane wrote visible, for `sync` or nobody: 0 or
+ * -EAGAIN. */
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
+                        mrail_ns_t now_ns);
 /* Posts a READ on every lane with unflushed WRITEs: 1 if all are out. */
-int mrail_rma_post_visible(mrail_peer_t *peer, mrail_ns_t now_ns);
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
+                           mrail_ns_t now_ns);
+/* What the lane had not carried over, from now on on the peer's books. */
+void mrail_rma_take_lost(mrail_lane_t *lane);
+/* Posts what is to be done anew, as far as there is room. */
+void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_fail(mrail_peer_t *peer, int status);
 void mrail_op_release(mrail_op_t *op);
 
 /* ---- sync.c ---- */
 void mrail_sync_check(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_sync_fail(mrail_peer_t *peer, int status);
+/* One reason less to post nothing. */
+void mrail_sync_open(mrail_peer_t *peer);
+/* A lane failed: what is written again has to be made visible again. */
+void mrail_sync_again(mrail_peer_t *peer);
+/* The first fence that nothing behind it may pass; NULL: none, or the lane that
+ * it is pinned to keeps the order. */
+const mrail_sync_t *mrail_sync_barrier(const mrail_peer_t *peer);
 
 /* ---- tx buffers (am.c) ---- */
 mrail_tx_t *mrail_tx_get(mrail_pool_t *pool);

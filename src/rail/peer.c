@@ -1,7 +1,7 @@
 #include "config.h"
 #include "rail/peer.h"
 
-#include "rail/engine.h"
+#include "rail/ctl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +27,16 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
         return NULL;
     }
     peer->engine = engine;
+    peer->nowhere.peer = peer;
     peer->id = id;
     peer->op_next = 1;
+    mrail_paths_init(peer);
     peer->rotation = engine->num_peers++;
     mrail_list_init(&peer->work);
     mrail_list_init(&peer->eps);
     mrail_list_init(&peer->unacked);
+    mrail_list_init(&peer->resend);
+    mrail_list_init(&peer->redo);
     mrail_list_init(&peer->hold);
     mrail_list_init(&peer->ops);
     mrail_list_init(&peer->uncut);
@@ -45,16 +49,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
 
 void mrail_peer_free(mrail_peer_t *peer)
 {
-    for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
-        if (peer->boot_ah[i] != NULL) {
-            ibv_destroy_ah(peer->boot_ah[i]);
-        }
-    }
-    for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
-        if (peer->pair_ah[i] != NULL) {
-            ibv_destroy_ah(peer->pair_ah[i]);
-        }
-    }
+    mrail_ctl_drop_handles(peer, NULL);
     mrail_list_del(&peer->list);
     free(peer);
 }
@@ -127,7 +122,7 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
 
 /* To a QP in error: when this last request comes back, so have all before it,
  * also those that completed without a signal. */
-static void mrail_peer_drain(mrail_lane_t *lane)
+void mrail_lane_drain(mrail_lane_t *lane)
 {
     struct ibv_send_wr wr = {
         .wr_id = mrail_lane_marker(lane),
@@ -149,7 +144,7 @@ static void mrail_peer_drain_all(mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (peer->seen_mask & (1ull << slot)) {
-            mrail_peer_drain(peer->lanes[slot]);
+            mrail_lane_drain(peer->lanes[slot]);
         }
     }
 }
@@ -161,7 +156,13 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
 
     mrail_peer_refresh(peer);
     /* Those let go of, but not drained, count as well. */
-    peer->seen_mask |= peer->closing_mask;
+    peer->seen_mask |= peer->closing_mask | peer->broken_mask;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if ((peer->lanes[slot] != NULL) &&
+            (peer->lanes[slot]->state == MRAIL_LANE_UP)) {
+            peer->seen_mask |= 1ull << slot; /* also a suspect one */
+        }
+    }
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (peer->seen_mask & (1ull << slot)) {
             ibv_modify_qp(peer->lanes[slot]->qp, &attr, IBV_QP_STATE);
@@ -227,6 +228,7 @@ int mrail_peer_try_end(mrail_peer_t *peer)
 
 void mrail_peer_fail(mrail_peer_t *peer, int status)
 {
+    mrail_failover_end(peer);
     mrail_am_fail(peer);
     mrail_rma_fail(peer, status);
     mrail_sync_fail(peer, status);

@@ -6,6 +6,7 @@
 #ifndef MRAIL_RAIL_PEER_H
 #define MRAIL_RAIL_PEER_H
 
+#include "rail/health.h"
 #include "rail/lane.h"
 #include "rail/match.h"
 #include "rail/mem.h"
@@ -18,6 +19,26 @@ typedef enum mrail_peer_state {
     MRAIL_PEER_KNOWN,   /* rails known, lanes may be requested */
     MRAIL_PEER_GONE     /* said BYE, or given up */
 } mrail_peer_state_t;
+
+/* The last life of a lane that failed, for a peer that has not heard of it. */
+typedef struct mrail_past {
+    uint8_t known;
+    uint16_t epoch;
+    uint16_t received; /* AMs that had arrived */
+} mrail_past_t;
+
+typedef struct mrail_path {
+    mrail_health_t health;
+    uint32_t probe;  /* sequence number of the last one ... */
+    uint8_t asked;   /* ... if there was one */
+    uint16_t sport;  /* UDP source port of its last lane; 0: there was none */
+    struct ibv_ah *ah; /* of probes, or NULL; for this ... */
+    uint16_t ah_sport; /* ... port ... */
+    unsigned ah_pair;  /* ... and pair of rails */
+    unsigned stalls; /* that were none: it answered */
+    uint8_t restore; /* a lane may be asked for, though it is not up */
+    const char *cause; /* the last event that was no deadline */
+} mrail_path_t;
 
 struct mrail_peer {
     mrail_engine_t *engine;
@@ -37,11 +58,21 @@ struct mrail_peer {
     mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
     struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
     unsigned base;          /* pair of slot 0 */
+    int based;              /* ... both ends agree on it: it has been up */
     unsigned rotation;      /* of source ports: number of the peer */
     unsigned num_slots;     /* lanes wanted in total; 0: none yet */
     unsigned want_slots;    /* 0, 1 or num_slots */
     uint64_t refused_mask;  /* slots that shall not be asked for again */
     uint64_t no_room_mask;  /* ... nor these, before retry_ns */
+    uint64_t settled_mask;  /* slots with an entry in `settled` */
+    uint32_t settled[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that was
+                               taken or refused; none before it counts */
+    mrail_past_t past[MRAIL_MAX_SLOTS];
+    mrail_path_t paths[MRAIL_MAX_SLOTS];
+    mrail_ns_t answer_ns;   /* of the last probe that was answered */
+    mrail_ns_t dark_ns;     /* no lane is up since then; 0: one is, or was not
+                               wanted yet */
+    unsigned reply_way;     /* that leads back to who sent the message at hand */
     mrail_ns_t retry_ns;
     mrail_list_t work;      /* engine->work while something is to be sent */
     uint32_t request;
@@ -57,6 +88,8 @@ struct mrail_peer {
     int failed;       /* atomic: 0 or -errno */
     uint64_t retire_mask; /* atomic: slots that the data path shall let go of;
                              it clears them */
+    uint64_t fail_mask;   /* atomic: slots whose lane has failed, or is to be
+                             given up; the data path clears them */
     int expand_wanted;    /* atomic: the data path has asked for all lanes */
     mrail_rkey_t flush_rkey; /* of the peer's flush pages */
 
@@ -68,14 +101,24 @@ struct mrail_peer {
     mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
     int connect_wanted;     /* the request has been made */
     uint64_t closing_mask;  /* slots let go of, but not drained */
+    uint64_t broken_mask;   /* slots whose lane is being given up */
+    int recovering;         /* there is, or was, such a lane, and what it had not
+                               carried over has not been sent again: counts as
+                               a fence */
+    mrail_list_t resend;    /* mrail_tx_t.again of such lanes, by seq */
+    mrail_list_t redo;      /* mrail_seg_t likewise, by operation */
+    mrail_lane_t nowhere;   /* the lane of AMs that arrived on one of those */
     int dead;               /* 1: failing, waits for the devices; 2: failed */
     mrail_list_t eps;
 
     uint32_t tx_next;       /* sequence number of the next AM */
     uint32_t tx_acked;      /* all before are at the peer */
     mrail_list_t unacked;   /* mrail_tx_t in order */
+    uint64_t am_inflight;   /* bytes of them */
     uint32_t ack_wanted;    /* somebody waits until tx_acked is there */
-    int ack_req_out;        /* an ACK_REQ has no answer yet */
+    int ack_asked;          /* an ACK_REQ has no answer yet */
+    int ack_due;            /* an ACK_REQ waits for its answer ... */
+    uint32_t ack_due_seq;   /* ... until all before this have arrived */
     uint32_t rx_next;       /* expected */
     mrail_list_t hold;      /* mrail_rx_t ahead of rx_next, in order */
 
@@ -86,7 +129,7 @@ struct mrail_peer {
     mrail_list_t syncs;     /* mrail_sync_t: flushes and fences, in order */
     unsigned num_fences;    /* fences among them: nothing may be posted */
     mrail_lane_t *pin;      /* ... but on this lane, if not NULL */
-    int pin_closed;         /* ... and then only what was accepted before */
+    int pin_closed;         /* ... and then not even messages */
     mrail_list_t active;    /* engine->active while progress must look here */
 };
 

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "rail/rail.h"
+#include "rail/scan.h"
 
 #include "base/log.h"
 #include "orchestrator/ports.h"
@@ -329,6 +330,26 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire)
     wire->mtu = (uint8_t)rail->mtu;
 }
 
+int mrail_rail_find_gid(mrail_rail_t *rail)
+{
+    struct ibv_port_attr port;
+    int index;
+
+    if (ibv_query_port(rail->ctx, (uint8_t)rail->attr.port, &port) != 0) {
+        return 0;
+    }
+    index = mrail_scan_find_gid(rail->ctx, rail->attr.port, port.gid_tbl_len,
+                                rail->attr.gid);
+    if ((index < 0) || (index == rail->attr.gid_index)) {
+        return 0; /* it may be on its way */
+    }
+    mrail_debug("%s:%u: the GID has moved from index %d to %d",
+                rail->attr.device, rail->attr.port, rail->attr.gid_index,
+                index);
+    rail->attr.gid_index = index;
+    return 1;
+}
+
 void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
                         const uint8_t gid[16], uint32_t flow_label,
                         struct ibv_ah_attr *ah)
@@ -346,14 +367,14 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
 
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
-                                    const uint8_t gid[16])
+                                    const uint8_t gid[16], uint16_t sport)
 {
     struct ibv_ah_attr attr;
 
-    mrail_rail_fill_ah(rail, config, gid,
-                       mrail_ports_flow_label(mrail_ports_lane(
-                           config->uplinks, rail->attr.nic_index, 1, 0)),
-                       &attr);
+    if (sport == 0) {
+        sport = mrail_ports_lane(config->uplinks, rail->attr.nic_index, 1, 0);
+    }
+    mrail_rail_fill_ah(rail, config, gid, mrail_ports_flow_label(sport), &attr);
     return ibv_create_ah(rail->pd, &attr);
 }
 

@@ -42,11 +42,12 @@ typedef struct mrail_rail {
     unsigned srq_depth;   /* buffers that the device takes */
     unsigned srq_used;    /* buffers made for it; control lock */
     unsigned srq_spare;   /* ... of them that no lane counts on */
+    unsigned srq_back;    /* atomic: more of those, given back meanwhile */
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
     int has_lanes;        /* atomic: there may be completions */
-    mrail_ns_t down_ns;   /* control: its port is down since then; 0: is up */
-    int lost;             /* atomic: ... and has been for too long */
+    int failing;          /* atomic: the user was told of a lane that failed, and
+                             none has come up since */
     unsigned idle;        /* data: polls in a row that found nothing */
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
     unsigned num_wc;      /* ... of them */
@@ -78,6 +79,14 @@ void mrail_rail_close(mrail_rail_t *rail);
 /* Frees all receive buffers.  The SRQ is gone. */
 void mrail_rail_free_buffers(mrail_rail_t *rail);
 
+/* Buffers in the SRQ that no lane counts on.  Control lock. */
+static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
+{
+    rail->srq_spare += __atomic_exchange_n(&rail->srq_back, 0,
+                                           __ATOMIC_RELAXED);
+    return rail->srq_spare;
+}
+
 /* One error line about a failed registration, if the locked-memory limit can
  * be the reason. */
 void mrail_rail_explain(const char *device, size_t length, int error);
@@ -88,10 +97,15 @@ int mrail_rail_fetch(mrail_rail_t *rail);
 /* What a HELLO says about the rail. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 
-/* An address handle for the control channel; NULL with errno. */
+/* An address handle for the control channel, with the UDP source port of a lane
+ * or, if `sport` is 0, one of its own; NULL with errno. */
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
-                                    const uint8_t gid[16]);
+                                    const uint8_t gid[16], uint16_t sport);
+
+/* A port that comes back may have its GID at another index: 1 if it has, and new
+ * address handles and QPs are wanted.  Control lock. */
+int mrail_rail_find_gid(mrail_rail_t *rail);
 
 /* Fills what both AHs and connected QPs need to reach `gid`. */
 void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,

@@ -149,13 +149,20 @@ static int mrail_lane_has_messages(mrail_engine_t *engine,
     return mrail_list_has_lane(&lane->peer->hold, lane);
 }
 
+/* The peer's messages would have no way. */
+static int mrail_lane_is_last(const mrail_lane_t *lane)
+{
+    return lane->am_lane && (lane->peer->num_am == 1);
+}
+
 /* `reading`: bytes under way that are our own last READ. */
 static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
 {
     const mrail_peer_t *peer = lane->peer;
 
     return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
-           lane->ack_due || (peer->pin == lane) || (peer->num_fences != 0) ||
+           (peer->pin == lane) || mrail_lane_is_last(lane) ||
+           (peer->num_fences > (unsigned)peer->recovering) ||
            (!lane->retire_hard && !mrail_list_empty(&peer->uncut)) ||
            mrail_lane_has_messages(peer->engine, lane);
 }
@@ -173,14 +180,14 @@ static void mrail_retire_keep(mrail_lane_t *lane)
         /* A peer that has nothing to say need not acknowledge; next time. */
         mrail_am_request_ack(lane->peer);
     }
-    if (lane->retire_hard) {
+    if (lane->retire_hard && !mrail_lane_is_last(lane)) {
         lane->leaving = 1;
         return;
     }
     ++lane->peer->engine->counters.lanes_kept;
     mrail_retire_done(lane);
     lane->last_read = 0;
-    lane->retire_own = 0;
+    lane->retire_own = lane->retire_hard = lane->leaving = 0;
     if (lane->retire_peer) {
         lane->retire_peer = 0;
         lane->has_refused = 1;
@@ -201,7 +208,7 @@ static void mrail_retire_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
         mrail_retire_keep(lane);
     } else if (lane->dirty) { /* seen to be there, then idle */
-        lane->last_read = (mrail_rma_post_read(lane, now_ns) == 0);
+        lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
         peer->closing_mask |= bit;
@@ -220,7 +227,7 @@ static void mrail_retire_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 
     if (lane->sq_posted != lane->sq_done) {
         if (!lane->last_read) {
-            lane->last_read = (mrail_rma_post_read(lane, now_ns) == 0);
+            lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
         }
         return;
     }
@@ -264,6 +271,8 @@ static void mrail_retire_step(mrail_peer_t *peer, unsigned slot,
     if (peer->closing_mask & bit) {
         mrail_retire_drain(lane, now_ns);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
+        /* It may just have come back, and be asked for again. */
+        (void)mrail_peer_num_up(peer);
         if (lane->retire_own || lane->retire_peer) {
             mrail_retire_leave(lane, now_ns);
         } else { /* in use again */

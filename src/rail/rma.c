@@ -3,8 +3,9 @@
  *
  * Invariants.  An operation is on peer->ops from acceptance to completion, and
  * on peer->uncut while it has bytes that no lane has taken.  Every segment is
- * signalled, so that each lane's load and speed are known.  A failed post or
- * completion never aborts: the peer fails, and the operation with it.
+ * signalled, so that each lane's load and speed are known.  One that comes back
+ * undone stays on its operation's count: its lane's, then its peer's books have
+ * it until another lane has carried it over, or the peer fails.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -51,6 +52,9 @@ static void mrail_op_finish(mrail_op_t *op, int status)
     mrail_engine_t *engine = op->peer->engine;
 
     mrail_list_del(&op->list);
+    if (op->sync != NULL) {
+        --op->sync->reads;
+    }
     if (op->kind == MRAIL_OP_GET) {
         engine->counters.get_bytes += op->length;
     } else if (op->kind == MRAIL_OP_PUT) {
@@ -71,8 +75,10 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_want(peer, 0);
         return -EAGAIN;
     }
-    if (MRAIL_UNLIKELY((peer->num_fences != 0) &&
-                       ((peer->pin == NULL) || peer->pin_closed))) {
+    /* Not even on a lane that a fence is pinned to: if that fails, it must be
+     * known whether what was before the fence had arrived, and a PUT behind it
+     * would not tell, though the peer may have seen it. */
+    if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
     return 0;
@@ -80,30 +86,70 @@ static int mrail_rma_ready(mrail_ep_t *ep)
 
 /* ---- segments ----------------------------------------------------------- */
 
-/* Scatter-gather list of the operation's next `length` bytes. */
-static unsigned mrail_op_cut(mrail_op_t *op, unsigned rail, size_t length,
+/* Scatter-gather list of the operation's `length` bytes at the cursor. */
+static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
+                             unsigned rail, size_t length,
                              struct ibv_sge *sge)
 {
     unsigned count = 0;
 
     while (length != 0) {
-        const mrail_iov_t *iov = &op->iov[op->iov_index];
-        size_t part = MRAIL_MIN(length, iov->length - op->iov_offset);
+        const mrail_iov_t *iov = &op->iov[cursor->index];
+        size_t part = MRAIL_MIN(length, iov->length - cursor->offset);
 
         if (part != 0) {
-            sge[count].addr = (uintptr_t)iov->buffer + op->iov_offset;
+            sge[count].addr = (uintptr_t)iov->buffer + cursor->offset;
             sge[count].length = (uint32_t)part;
             sge[count++].lkey = (iov->mem != NULL) ? iov->mem->mr[rail]->lkey
                                                    : 0;
         }
         length -= part;
-        op->iov_offset += part;
-        if (op->iov_offset == iov->length) {
-            ++op->iov_index;
-            op->iov_offset = 0;
+        cursor->offset += part;
+        if (cursor->offset == iov->length) {
+            ++cursor->index;
+            cursor->offset = 0;
         }
     }
     return count;
+}
+
+/* Puts the segment on the lane, its bytes beginning at the cursor: 0, or -EAGAIN:
+ * the lane failed, and nothing happened. */
+static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
+                          mrail_cursor_t *cursor, mrail_ns_t now_ns)
+{
+    mrail_op_t *op = seg->op;
+    struct ibv_sge sge[MRAIL_MAX_IOV];
+    struct ibv_send_wr wr;
+
+    wr.wr_id = (uintptr_t)seg;
+    wr.next = NULL;
+    wr.sg_list = sge;
+    wr.num_sge = (int)mrail_op_cut(op, cursor, lane->rail->index, seg->length,
+                                   sge);
+    wr.opcode = (op->kind == MRAIL_OP_PUT) ? IBV_WR_RDMA_WRITE
+                                           : IBV_WR_RDMA_READ;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = op->remote_address + seg->offset;
+    wr.wr.rdma.rkey = op->rkey->rkey[lane->remote_rail];
+
+    mrail_watch_wake(op->peer->engine);
+    seg->lane = lane;
+    seg->post_ns = now_ns;
+    seg->sq_index = lane->sq_posted + 1;
+    seg->am_number = lane->am_sent;
+    if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
+        --lane->sq_posted; /* no completion will come for it */
+        mrail_lane_error(lane, "post of a segment");
+        return -EAGAIN;
+    }
+    if (lane->sched.inflight == 0) {
+        lane->sched.since_ns = now_ns;
+    }
+    lane->sched.inflight += seg->length;
+    ++lane->rail->num_segs;
+    lane->dirty |= (op->kind == MRAIL_OP_PUT);
+    return 0;
 }
 
 /* 0, or -EAGAIN: no memory for a segment, or the lane failed; the operation
@@ -111,50 +157,23 @@ static unsigned mrail_op_cut(mrail_op_t *op, unsigned rail, size_t length,
 static int mrail_seg_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
                           mrail_ns_t now_ns)
 {
-    const struct {
-        unsigned iov_index;
-        size_t iov_offset;
-    } cursor = {op->iov_index, op->iov_offset};
     mrail_engine_t *engine = op->peer->engine;
-    struct ibv_sge sge[MRAIL_MAX_IOV];
-    struct ibv_send_wr wr;
     mrail_seg_t *seg = mrail_pool_get(&engine->segs);
+    mrail_cursor_t cursor = op->cursor;
 
     if (seg == NULL) {
         return -EAGAIN;
     }
-    wr.wr_id = (uintptr_t)seg;
-    wr.next = NULL;
-    wr.sg_list = sge;
-    wr.num_sge = (int)mrail_op_cut(op, lane->rail->index, length, sge);
-    wr.opcode = (op->kind == MRAIL_OP_PUT) ? IBV_WR_RDMA_WRITE
-                                           : IBV_WR_RDMA_READ;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    wr.wr.rdma.remote_addr = op->remote_address;
-    wr.wr.rdma.rkey = op->rkey->rkey[lane->remote_rail];
-
     seg->op = op;
-    seg->lane = lane;
     seg->length = (uint32_t)length;
-    seg->post_ns = now_ns;
-    seg->sq_index = lane->sq_posted + 1;
-    if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
-        --lane->sq_posted; /* no completion will come for it */
-        op->iov_index = cursor.iov_index;
-        op->iov_offset = cursor.iov_offset;
+    seg->offset = op->length - op->left;
+    if (mrail_seg_send(seg, lane, &cursor, now_ns) != 0) {
         mrail_pool_put(&engine->segs, seg);
-        mrail_lane_error(lane, "post of a segment");
         return -EAGAIN;
     }
-    op->remote_address += length;
+    op->cursor = cursor;
     op->left -= length;
     ++op->pending;
-    if (lane->sched.inflight == 0) {
-        lane->sched.since_ns = now_ns;
-    }
-    lane->sched.inflight += length;
-    ++lane->rail->num_segs;
-    lane->dirty |= (op->kind == MRAIL_OP_PUT);
     ++engine->counters.segments;
     return 0;
 }
@@ -165,11 +184,9 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
         mrail_lane_t *lane = peer->up[i];
 
         lane->sched.usable =
-            (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
-            !lane->leaving &&
+            !lane->leaving && (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
             (lane->rail->num_segs < lane->rail->max_segs) &&
-            (lane->sched.inflight < (1ull << 30)) &&
-            ((peer->pin == NULL) || (lane == peer->pin));
+            (lane->sched.inflight < (1ull << 30));
     }
 }
 
@@ -216,11 +233,21 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
 }
 
+static void mrail_seg_finish(mrail_seg_t *seg)
+{
+    mrail_op_t *op = seg->op;
+
+    mrail_pool_put(&op->peer->engine->segs, seg);
+    --op->pending;
+    if ((op->pending == 0) && (op->left == 0)) {
+        mrail_op_finish(op, 0);
+    }
+}
+
 void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
                         mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = seg->lane;
-    mrail_op_t *op = seg->op;
 
     lane->sched.inflight -= seg->length;
     lane->sched.since_ns = now_ns;
@@ -229,22 +256,95 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
         mrail_tele_window_add(&lane->sched.meter, seg->length, seg->post_ns,
                               now_ns);
     }
-    mrail_pool_put(&engine->segs, seg);
-    if (MRAIL_UNLIKELY(status != 0) && (op->done.status == 0)) {
-        op->done.status = status;
+    if (MRAIL_UNLIKELY(status != 0)) {
+        mrail_list_add_tail(&lane->lost, &seg->list);
+        return;
     }
-    --op->pending;
     /* What is uncut waits until all rails were looked at: to choose well, the
      * loads of all lanes must be known. */
-    if ((op->pending == 0) && (op->left == 0) &&
-        MRAIL_LIKELY(op->done.status == 0)) {
-        mrail_op_finish(op, 0);
-    }
-    /* With an error the lane has failed, and the peer: mrail_rma_fail() ends
-     * the operation, when the devices have let go of all of it. */
+    mrail_seg_finish(seg);
 }
 
-int mrail_rma_post_read(mrail_lane_t *lane, mrail_ns_t now_ns)
+/* ---- once more ---------------------------------------------------------- */
+
+/* In the order of their operations: what a fence bars comes last. */
+static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_seg_t *seg)
+{
+    mrail_list_t *pos = &peer->redo;
+
+    while ((pos->prev != &peer->redo) &&
+           (mrail_list_entry(pos->prev, mrail_seg_t, list)->op->id >
+            seg->op->id)) {
+        pos = pos->prev;
+    }
+    mrail_list_insert_before(pos, &seg->list);
+}
+
+/* A READ's data may be lost, though the peer has seen it. */
+static int mrail_seg_has_arrived(const mrail_seg_t *seg)
+{
+    return (seg->op->kind == MRAIL_OP_VISIBLE) ||
+           ((seg->op->kind == MRAIL_OP_PUT) &&
+            mrail_seq16_before(seg->am_number, seg->lane->peer_has));
+}
+
+/*
+ * The peer's QP takes nothing any more: so what was written through it can be
+ * seen, and what may not have been can be written again.  But not what is known
+ * to be there because a later message is: the peer may use the memory for
+ * something else since it has that.
+ */
+void mrail_rma_take_lost(mrail_lane_t *lane)
+{
+    while (!mrail_list_empty(&lane->lost)) {
+        mrail_seg_t *seg = mrail_list_head(&lane->lost, mrail_seg_t, list);
+
+        mrail_list_del(&seg->list);
+        if (mrail_seg_has_arrived(seg)) {
+            mrail_seg_finish(seg);
+        } else {
+            mrail_rma_add_redo(lane->peer, seg);
+        }
+    }
+    lane->dirty = 0;
+}
+
+static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
+{
+    mrail_cursor_t cursor = {0, 0};
+
+    while (offset >= op->iov[cursor.index].length) {
+        offset -= op->iov[cursor.index++].length;
+    }
+    cursor.offset = offset;
+    return cursor;
+}
+
+void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    while (!mrail_list_empty(&peer->redo) && (mrail_peer_num_up(peer) != 0)) {
+        mrail_seg_t *seg = mrail_list_head(&peer->redo, mrail_seg_t, list);
+        mrail_cursor_t cursor = mrail_op_seek(seg->op, seg->offset);
+        int index;
+
+        mrail_rma_mark_usable(peer);
+        index = mrail_sched_pick_whole(peer->sched, peer->num_up, seg->length);
+        if (index < 0) {
+            return;
+        }
+        mrail_list_del(&seg->list);
+        if (mrail_seg_send(seg, peer->up[index], &cursor, now_ns) != 0) {
+            mrail_rma_add_redo(peer, seg);
+            return;
+        }
+        ++peer->engine->counters.redone;
+    }
+}
+
+/* ---- visibility --------------------------------------------------------- */
+
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
+                        mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
@@ -274,26 +374,48 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_ns_t now_ns)
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
-    op->id = peer->op_next++;
+    /* No operation of a caller's: who waits for it counts it. */
+    op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
+    if (sync != NULL) {
+        op->sync = sync;
+        ++sync->reads;
+    }
     lane->dirty = 0;
     return 0;
 }
 
-int mrail_rma_post_visible(mrail_peer_t *peer, mrail_ns_t now_ns)
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
+                           mrail_ns_t now_ns)
 {
     for (unsigned i = 0; i < peer->num_up; ++i) {
         if (peer->up[i]->dirty &&
-            (mrail_rma_post_read(peer->up[i], now_ns) != 0)) {
+            (mrail_rma_post_read(peer->up[i], sync, now_ns) != 0)) {
             return 0;
         }
     }
     return 1;
 }
 
+static void mrail_rma_drop(mrail_engine_t *engine, mrail_list_t *segs)
+{
+    while (!mrail_list_empty(segs)) {
+        mrail_seg_t *seg = mrail_list_head(segs, mrail_seg_t, list);
+
+        mrail_list_del(&seg->list);
+        mrail_pool_put(&engine->segs, seg);
+    }
+}
+
 void mrail_rma_fail(mrail_peer_t *peer, int status)
 {
     peer->uncut_bytes = 0;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->lanes[slot] != NULL) {
+            mrail_rma_drop(peer->engine, &peer->lanes[slot]->lost);
+        }
+    }
+    mrail_rma_drop(peer->engine, &peer->redo);
     while (!mrail_list_empty(&peer->ops)) {
         mrail_op_t *op = mrail_list_head(&peer->ops, mrail_op_t, list);
 

@@ -53,6 +53,20 @@ static int mrail_gid_query(struct ibv_context *ctx, unsigned port, int index,
            mrail_gid_is_routable(entry->gid.raw);
 }
 
+int mrail_scan_find_gid(struct ibv_context *ctx, unsigned port, int table_length,
+                        const uint8_t gid[16])
+{
+    struct ibv_gid_entry entry;
+
+    for (int i = 0; i < table_length; ++i) {
+        if (mrail_gid_query(ctx, port, i, &entry) &&
+            (memcmp(entry.gid.raw, gid, 16) == 0)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 /* The configured index, or the first IPv4 one, or the first IPv6 one; -1. */
 static int mrail_gid_find(struct ibv_context *ctx, unsigned port,
                           int table_length, int configured,

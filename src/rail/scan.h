@@ -1,7 +1,8 @@
-/* The pure part of the port scan, for its test. */
+/* Parts of the port scan. */
 #ifndef MRAIL_RAIL_SCAN_H
 #define MRAIL_RAIL_SCAN_H
 
+#include <infiniband/verbs.h>
 #include <stdint.h>
 
 /*
@@ -12,5 +13,9 @@
 unsigned mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
                        unsigned netmask_bits, uint64_t *subnet_p,
                        unsigned *host_p);
+
+/* Where the port's table has the RoCEv2 GID now; -1: nowhere. */
+int mrail_scan_find_gid(struct ibv_context *ctx, unsigned port, int table_length,
+                        const uint8_t gid[16]);
 
 #endif

@@ -4,7 +4,7 @@
  * answers connect, retire and probe within milliseconds.
  */
 #include "config.h"
-#include "rail/engine.h"
+#include "rail/ctl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,8 +15,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A port may be down for so long before that is taken for more than a flap. */
-#define MRAIL_PORT_GRACE (5 * MRAIL_NS_PER_SEC)
+/* Between two looks at lanes that are being given up, and at all the others. */
+#define MRAIL_SERVICE_FAILOVER (1 * MRAIL_NS_PER_MS)
+#define MRAIL_SERVICE_WATCH (25 * MRAIL_NS_PER_MS)
 
 /* epoll data: kind in the upper half, rail in the lower. */
 enum { MRAIL_WATCH_WAKE, MRAIL_WATCH_UD, MRAIL_WATCH_ASYNC };
@@ -57,49 +58,102 @@ static void mrail_service_ud(mrail_engine_t *engine, mrail_rail_t *rail)
              !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
 }
 
+static mrail_lane_t *mrail_service_find_lane(mrail_engine_t *engine,
+                                             uint64_t qp_serial)
+{
+    for (unsigned i = 0; i < engine->num_lanes; ++i) {
+        if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp != NULL) &&
+            (engine->lanes[i]->qp_serial == qp_serial)) {
+            return engine->lanes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of which QP an event tells; 0 for none. */
+static uint64_t mrail_service_qp_serial(const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        return (uintptr_t)event->element.qp->qp_context;
+    default:
+        return 0;
+    }
+}
+
+static void mrail_service_port_event(mrail_engine_t *engine,
+                                     mrail_rail_t *rail,
+                                     enum ibv_event_type type)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    if (type == IBV_EVENT_PORT_ERR) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
+        return;
+    }
+    /* An address comes back with its interface, or a little later. */
+    mrail_paths_readdress(engine, rail);
+    if (type == IBV_EVENT_PORT_ACTIVE) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
+    }
+}
+
+/* The event has been acknowledged: its element may be gone but for the port. */
+static void mrail_service_event(mrail_engine_t *engine, mrail_rail_t *rail,
+                                const struct ibv_async_event *event,
+                                uint64_t qp_serial)
+{
+    mrail_lane_t *lane;
+
+    switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN,
+                         mrail_clock_now());
+        break;
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_GID_CHANGE:
+        if ((unsigned)event->element.port_num == rail->attr.port) {
+            mrail_service_port_event(engine, rail, event->event_type);
+        }
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        lane = mrail_service_find_lane(engine, qp_serial);
+        if (lane == NULL) {
+            break;
+        }
+        if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+            __atomic_store_n(&lane->last_wqe, 1, __ATOMIC_RELEASE);
+        }
+        mrail_failover_ask(lane, ibv_event_type_str(event->event_type));
+        break;
+    default:
+        break;
+    }
+}
+
 static void mrail_service_async(mrail_engine_t *engine, mrail_rail_t *rail)
 {
     struct ibv_async_event event;
+    uint64_t qp_serial;
 
     while (ibv_get_async_event(rail->ctx, &event) == 0) {
         mrail_debug("%s: %s", rail->attr.device,
                     ibv_event_type_str(event.event_type));
-        if ((event.event_type == IBV_EVENT_PORT_ERR) &&
-            ((unsigned)event.element.port_num == rail->attr.port)) {
-            rail->down_ns = mrail_clock_now();
-        } else if ((event.event_type == IBV_EVENT_PORT_ACTIVE) &&
-                   ((unsigned)event.element.port_num == rail->attr.port)) {
-            rail->down_ns = 0;
-            __atomic_store_n(&rail->lost, 0, __ATOMIC_RELEASE);
-        }
+        qp_serial = mrail_service_qp_serial(&event);
+        /* Before the lock is asked for: ibv_destroy_qp() of who has it waits
+         * for this acknowledgement. */
         ibv_ack_async_event(&event);
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_service_event(engine, rail, &event, qp_serial);
+        pthread_mutex_unlock(&engine->ctl_lock);
     }
-}
-
-/* A device should complete with an error what it cannot send; the kernel's
- * rdma_rxe (6.1) tries for ever when its own link is down.  So a port that stays
- * down is an event of its own, for who has something under way on it.  Returns
- * when to look again. */
-static mrail_ns_t mrail_service_ports(mrail_engine_t *engine,
-                                      mrail_ns_t now_ns)
-{
-    mrail_ns_t next_ns = MRAIL_NS_NEVER;
-
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mrail_rail_t *rail = &engine->rails[i];
-
-        if (rail->down_ns == 0) {
-            continue;
-        }
-        if (now_ns >= rail->down_ns + MRAIL_PORT_GRACE) {
-            rail->down_ns = now_ns; /* what comes later is looked at, too */
-            __atomic_store_n(&rail->lost, 1, __ATOMIC_RELEASE);
-            __atomic_store_n(&engine->alarm, 1, __ATOMIC_SEQ_CST);
-            mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
-        }
-        next_ns = MRAIL_MIN(next_ns, rail->down_ns + MRAIL_PORT_GRACE);
-    }
-    return next_ns;
 }
 
 static void mrail_service_handle(mrail_engine_t *engine,
@@ -131,20 +185,53 @@ static int mrail_service_timeout_ms(mrail_ns_t now_ns, mrail_ns_t next_ns)
                : (int)MRAIL_DIV_ROUND_UP(next_ns - now_ns, MRAIL_NS_PER_MS);
 }
 
+/* A process that computes still looks after its lanes, gives them up, and answers
+ * for them; the time of the next look.  *watch_ns: of the next one at all. */
+static mrail_ns_t mrail_service_lanes(mrail_engine_t *engine,
+                                      mrail_ns_t now_ns, mrail_ns_t *watch_ns)
+{
+    int tick = (now_ns >= *watch_ns) &&
+               __atomic_load_n(&engine->watching, __ATOMIC_RELAXED);
+    mrail_ns_t next_ns;
+
+    if (!tick && !__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED) &&
+        (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
+        return __atomic_load_n(&engine->watching, __ATOMIC_RELAXED)
+                   ? *watch_ns
+                   : MRAIL_NS_NEVER;
+    }
+    mrail_guard_borrow(&engine->guard);
+    if (tick) {
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_watch_tick(engine, now_ns);
+        pthread_mutex_unlock(&engine->ctl_lock);
+        *watch_ns = now_ns + MRAIL_SERVICE_WATCH;
+    }
+    mrail_engine_poll(engine, NULL);
+    next_ns = __atomic_load_n(&engine->watching, __ATOMIC_RELAXED)
+                  ? *watch_ns
+                  : MRAIL_NS_NEVER;
+    if (engine->num_recovering != 0) {
+        next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_SERVICE_FAILOVER);
+    }
+    mrail_guard_give_back(&engine->guard);
+    return next_ns;
+}
+
 static void *mrail_service_main(void *arg)
 {
     struct epoll_event events[8];
     mrail_engine_t *engine = arg;
-    mrail_ns_t now_ns, next_ns, ports_ns;
+    mrail_ns_t now_ns, next_ns, lanes_ns, watch_ns = 0;
     int n;
 
     while (!__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE)) {
         now_ns = mrail_clock_now();
         pthread_mutex_lock(&engine->ctl_lock);
         next_ns = mrail_ctl_run(engine, now_ns);
-        ports_ns = mrail_service_ports(engine, now_ns);
-        next_ns = MRAIL_MIN(next_ns, ports_ns);
         pthread_mutex_unlock(&engine->ctl_lock);
+        lanes_ns = mrail_service_lanes(engine, now_ns, &watch_ns);
+        next_ns = MRAIL_MIN(next_ns, lanes_ns);
         n = epoll_wait(engine->epoll_fd, events, MRAIL_ARRAY_SIZE(events),
                        mrail_service_timeout_ms(mrail_clock_now(), next_ns));
         for (int i = 0; i < n; ++i) {

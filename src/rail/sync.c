@@ -6,8 +6,8 @@
  * steps: every earlier operation has its completion; on every lane that has
  * written since, a READ follows the writes on the same QP and pushes them out;
  * and active messages are acknowledged by the peer's software.  A fence needs
- * the first two, and nothing may be posted before they are done - except on
- * one lane that is alone in having work, where the QP's own order suffices.
+ * the first two, and nothing may be posted before they are done - except messages
+ * on one lane that is alone in having work, where the QP's own order suffices.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -39,12 +39,21 @@ static mrail_sync_t *mrail_sync_add(mrail_peer_t *peer, mrail_sync_kind_t kind,
     }
     sync->kind = kind;
     sync->visible_posted = 0;
+    sync->reads = 0;
     sync->am_seq = peer->tx_next;
     sync->op_id = peer->op_next - 1;
     sync->group = group;
     mrail_list_add_tail(&peer->syncs, &sync->list);
     mrail_peer_activate(peer);
     return sync;
+}
+
+void mrail_sync_open(mrail_peer_t *peer)
+{
+    if (--peer->num_fences == 0) {
+        peer->pin = NULL;
+        peer->pin_closed = 0;
+    }
 }
 
 static void mrail_sync_finish(mrail_peer_t *peer, mrail_sync_t *sync,
@@ -54,10 +63,7 @@ static void mrail_sync_finish(mrail_peer_t *peer, mrail_sync_t *sync,
 
     mrail_list_del(&sync->list);
     if (sync->kind == MRAIL_SYNC_FENCE) {
-        if (--peer->num_fences == 0) {
-            peer->pin = NULL;
-            peer->pin_closed = 0;
-        }
+        mrail_sync_open(peer);
     } else {
         if (status != 0) {
             group->done.status = status;
@@ -83,16 +89,10 @@ static int mrail_sync_step(mrail_peer_t *peer, mrail_sync_t *sync,
         return 0;
     }
     if (!sync->visible_posted) {
-        int all = mrail_rma_post_visible(peer, now_ns);
-
-        sync->op_id = peer->op_next - 1;
-        if (!all) {
-            return 0;
-        }
-        sync->visible_posted = 1;
-        if (!mrail_sync_ops_done(peer, sync->op_id)) {
-            return 0;
-        }
+        sync->visible_posted = mrail_rma_post_visible(peer, sync, now_ns);
+    }
+    if (!sync->visible_posted || (sync->reads != 0)) {
+        return 0;
     }
     if ((sync->kind == MRAIL_SYNC_FLUSH) &&
         mrail_seq32_before(peer->tx_acked, sync->am_seq)) {
@@ -127,6 +127,30 @@ void mrail_sync_check(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
 }
 
+void mrail_sync_again(mrail_peer_t *peer)
+{
+    mrail_sync_t *sync;
+
+    mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
+        sync->visible_posted = 0;
+    }
+}
+
+const mrail_sync_t *mrail_sync_barrier(const mrail_peer_t *peer)
+{
+    const mrail_sync_t *sync;
+
+    if (peer->pin != NULL) {
+        return NULL;
+    }
+    mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
+        if (sync->kind == MRAIL_SYNC_FENCE) {
+            return sync;
+        }
+    }
+    return NULL;
+}
+
 void mrail_sync_fail(mrail_peer_t *peer, int status)
 {
     while (!mrail_list_empty(&peer->syncs)) {
@@ -137,14 +161,11 @@ void mrail_sync_fail(mrail_peer_t *peer, int status)
 
 /* ---- fence -------------------------------------------------------------- */
 
-/* The one lane with work, if there is exactly one and nothing waits uncut. */
+/* The one lane with work, if there is exactly one. */
 static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
 {
     mrail_lane_t *only = NULL;
 
-    if (!mrail_list_empty(&peer->uncut)) {
-        return NULL;
-    }
     for (unsigned i = 0; i < peer->num_up; ++i) {
         mrail_lane_t *lane = peer->up[i];
 
@@ -185,13 +206,12 @@ static int mrail_peer_fence(mrail_peer_t *peer)
         return -EAGAIN;
     }
     ++peer->engine->counters.fences;
-    if (mrail_peer_has_gets(peer)) {
+    if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
         peer->pin_closed = 1; /* not even the lane of an earlier fence */
     } else if (peer->num_fences == 0) {
         peer->pin = mrail_peer_only_lane(peer);
         if (peer->pin != NULL) {
-            sync->visible_posted = mrail_rma_post_visible(peer, now_ns);
-            sync->op_id = peer->op_next - 1;
+            sync->visible_posted = mrail_rma_post_visible(peer, sync, now_ns);
         }
     }
     ++peer->num_fences;

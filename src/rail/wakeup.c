@@ -6,7 +6,8 @@
  * a lane came up, a peer failed, another iface's progress has taken from a CQ
  * what is this iface's.  Whoever makes such a thing happen signals the ifaces
  * that are armed; mrail_iface_arm() announces first and looks then, so that
- * nothing falls between.
+ * nothing falls between.  Arming takes the devices' events off the channels that
+ * all ifaces share: if one was for something, the others are signalled, too.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -144,6 +145,11 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
     }
     if (busy || mrail_wakeup_has_news(iface, wish)) {
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
+        if (busy) {
+            /* The event was for all who sleep, and so are the completions;
+             * whether this iface's caller comes back for them is its affair. */
+            mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+        }
         busy = 1;
     }
     mrail_iface_leave(iface);

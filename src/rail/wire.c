@@ -12,7 +12,8 @@ typedef enum mrail_ctl_body {
     MRAIL_BODY_NONE,
     MRAIL_BODY_HELLO,
     MRAIL_BODY_LANE,
-    MRAIL_BODY_REFUSE
+    MRAIL_BODY_REFUSE,
+    MRAIL_BODY_PATH
 } mrail_ctl_body_t;
 
 static const struct {
@@ -24,11 +25,11 @@ static const struct {
     [MRAIL_CTL_LANE_REQ] = {"lane-req", MRAIL_BODY_LANE},
     [MRAIL_CTL_LANE_REP] = {"lane-rep", MRAIL_BODY_LANE},
     [MRAIL_CTL_LANE_READY] = {"lane-ready", MRAIL_BODY_LANE},
-    [MRAIL_CTL_PROBE] = {"probe", MRAIL_BODY_NONE},
-    [MRAIL_CTL_PROBE_REP] = {"probe-rep", MRAIL_BODY_NONE},
+    [MRAIL_CTL_PROBE] = {"probe", MRAIL_BODY_PATH},
+    [MRAIL_CTL_PROBE_REP] = {"probe-rep", MRAIL_BODY_PATH},
     [MRAIL_CTL_RETIRE] = {"retire", MRAIL_BODY_LANE},
     [MRAIL_CTL_CONFIRM] = {"confirm", MRAIL_BODY_LANE},
-    [MRAIL_CTL_RESTORE] = {"restore", MRAIL_BODY_LANE},
+    [MRAIL_CTL_FAIL] = {"fail", MRAIL_BODY_LANE},
     [MRAIL_CTL_REFUSE] = {"refuse", MRAIL_BODY_REFUSE},
     [MRAIL_CTL_BYE] = {"bye", MRAIL_BODY_NONE},
 };
@@ -134,6 +135,10 @@ int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size)
         mrail_put_u16(&w, msg->refuse.slot);
         mrail_put_u16(&w, msg->refuse.reason);
         break;
+    case MRAIL_BODY_PATH:
+        mrail_put_u16(&w, msg->path.slot);
+        mrail_put_u16(&w, msg->path.sport);
+        break;
     default:
         break;
     }
@@ -185,6 +190,10 @@ int mrail_ctl_decode(mrail_ctl_msg_t *msg, const void *buf, size_t length)
     case MRAIL_BODY_REFUSE:
         msg->refuse.slot = mrail_get_u16(&r);
         msg->refuse.reason = mrail_get_u16(&r);
+        break;
+    case MRAIL_BODY_PATH:
+        msg->path.slot = mrail_get_u16(&r);
+        msg->path.sport = mrail_get_u16(&r);
         break;
     case MRAIL_BODY_NONE:
         break;

@@ -21,9 +21,8 @@ typedef enum mrail_data_type {
 } mrail_data_type_t;
 
 enum {
-    MRAIL_DATA_ACK_REQ = 1 << 0, /* answer on this lane once all
-                                     before seq has arrived */
-    MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ of this lane */
+    MRAIL_DATA_ACK_REQ = 1 << 0, /* answer once all before seq have arrived */
+    MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ */
     MRAIL_DATA_HUNGRY = 1 << 2,  /* the sender had to wait for credits */
 };
 
@@ -71,11 +70,11 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_LANE_REQ = 3,  /* connect this QP */
     MRAIL_CTL_LANE_REP = 4,  /* connected to that one */
     MRAIL_CTL_LANE_READY = 5, /* may be used */
-    MRAIL_CTL_PROBE = 6,     /* a sign of life, please */
+    MRAIL_CTL_PROBE = 6,     /* a sign of life, please, over this path */
     MRAIL_CTL_PROBE_REP = 7,
     MRAIL_CTL_RETIRE = 8,    /* this lane is to be taken out of use */
-    MRAIL_CTL_CONFIRM = 9,   /* ... and this is what had arrived on it */
-    MRAIL_CTL_RESTORE = 10,  /* ... and may come back with this QP */
+    MRAIL_CTL_CONFIRM = 9,   /* ... or FAIL: and this had arrived on it */
+    MRAIL_CTL_FAIL = 10,     /* this lane has failed: close it, too */
     MRAIL_CTL_REFUSE = 11,   /* a request cannot be met: reason */
     MRAIL_CTL_BYE = 12,      /* this engine closes */
     MRAIL_CTL_LAST
@@ -100,7 +99,7 @@ typedef struct mrail_wire_rail {
     uint8_t mtu;         /* enum ibv_mtu */
 } mrail_wire_rail_t;
 
-/* Body of LANE_REQ, LANE_REP, LANE_READY, RETIRE, CONFIRM, RESTORE. */
+/* Body of LANE_REQ, LANE_REP, LANE_READY, RETIRE, CONFIRM, FAIL. */
 typedef struct mrail_wire_lane {
     uint16_t slot;      /* number of the lane between the two peers */
     uint16_t index;     /* the sender's index, for data headers */
@@ -112,7 +111,8 @@ typedef struct mrail_wire_lane {
     uint8_t dst_rail;   /* the receiver's rail */
     uint32_t qpn;       /* 24 bits */
     uint32_t psn;       /* 24 bits */
-    uint32_t am_seq;    /* reserved: CONFIRM of a failed lane */
+    uint32_t am_seq;    /* CONFIRM of a lane that failed: how many AMs had
+                           arrived on it, modulo 2^16 */
     uint64_t marker;    /* reserved, likewise */
 } mrail_wire_lane_t;
 
@@ -128,11 +128,15 @@ typedef struct mrail_ctl_msg {
             unsigned num_rails;
             mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
         } hello;                /* HELLO, HELLO_REP */
-        mrail_wire_lane_t lane; /* LANE_*, RETIRE, CONFIRM, RESTORE */
+        mrail_wire_lane_t lane; /* LANE_*, RETIRE, CONFIRM, FAIL */
         struct {
             uint16_t slot;
             uint16_t reason;
         } refuse;
+        struct {
+            uint16_t slot;
+            uint16_t sport; /* UDP source port of both directions; 0: any */
+        } path;                 /* PROBE, PROBE_REP */
     };
 } mrail_ctl_msg_t;
 

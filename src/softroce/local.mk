@@ -7,6 +7,7 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/core.h \
     src/softroce/core/cq.c \
     src/softroce/core/dev.c \
+    src/softroce/core/crc32.c src/softroce/core/crc32.h \
     src/softroce/core/icrc.c src/softroce/core/icrc.h \
     src/softroce/core/late.c \
     src/softroce/core/mr.c \

@@ -1,7 +1,8 @@
 # src/tools: the front door and its verbs.
 TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
     -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
-    -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"'
+    -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"' \
+    -DMRAIL_NONE_DIR='"$(pkglibdir)/none"'
 
 noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
@@ -61,6 +62,6 @@ dist_man_MANS += src/tools/man/mrail-info.1
 EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
     contrib/try contrib/try.awk contrib/check contrib/fuzz contrib/tally contrib/walls \
     contrib/bench contrib/bench.awk contrib/bench-row.awk \
-    contrib/bench-sample.awk contrib/json.awk contrib/callgrind.awk \
+    contrib/bench-sample.awk contrib/bench-gap.awk contrib/json.awk contrib/callgrind.awk \
     contrib/package contrib/debian-chroot contrib/debian/control contrib/debian/rules \
     contrib/debian/changelog contrib/debian/source/format .ci/run

@@ -234,8 +234,12 @@ static void complete_options(run_t *run)
     }
 }
 
+/* The words that come first are variables: run_plan.h. */
 static _Noreturn void exec_mpirun(char **argv)
 {
+    for (; strchr(argv[0], '=') != NULL; ++argv) {
+        (void)putenv(argv[0]);
+    }
     execvp(argv[0], argv);
     mrail_tool_fail(VERB, "%s: %s%s", argv[0], strerror(errno),
                     (errno == ENOENT) ? " (is openmpi-bin installed?)" : "");
@@ -269,8 +273,10 @@ int main(int argc, char **argv)
     char mrail[MRAIL_TOOL_PATH_MAX];
     char rank_rail[MRAIL_TOOL_PATH_MAX];
     char components[MRAIL_TOOL_PATH_MAX];
-    mrail_run_paths_t paths = {mrail, rank_rail, components,
-                               MRAIL_MPIRUN_FEEDS_PMIX};
+    char no_components[MRAIL_TOOL_PATH_MAX];
+    mrail_run_paths_t paths = {
+        mrail, rank_rail, components,
+        MRAIL_MPIRUN_FEEDS_PMIX ? no_components : NULL};
     mrail_tool_args_t args = {0};
     run_t run = {0};
 
@@ -283,6 +289,8 @@ int main(int argc, char **argv)
                          sizeof(rank_rail));
     mrail_tool_installed("lib/mrail/openmpi", MRAIL_OMPI_DIR, components,
                          sizeof(components));
+    mrail_tool_installed("lib/mrail/none", MRAIL_NONE_DIR, no_components,
+                         sizeof(no_components));
     mrail_run_plan(&run.options, &paths, getenv, &args);
     if (run.print) {
         mrail_tool_args_print(&args, stdout);

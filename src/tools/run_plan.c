@@ -9,6 +9,8 @@
 typedef struct plan {
     const mrail_run_options_t *options;
     char *(*getenv_func)(const char *name);
+    int is_prrte;                 /* mpirun is that of Open MPI 5.0 */
+    mrail_tool_args_t *variables; /* of mpirun itself */
     mrail_tool_args_t *args;
 } plan_t;
 
@@ -61,7 +63,9 @@ static void add_mca(plan_t *plan, const char *key, const char *value)
 }
 
 /* A variable for all ranks.  One that is set in the environment already is
- * exported as it is: mpirun gives remote ranks only what -x names. */
+ * exported as it is: mpirun gives remote ranks only what -x names.  Processes
+ * that a rank spawns have mpirun's own environment: 4.1 puts there what -x
+ * names, 5.0 does not. */
 static void add_env(plan_t *plan, const char *name, const char *value)
 {
     if (user_has(plan, "x", name)) {
@@ -69,6 +73,9 @@ static void add_env(plan_t *plan, const char *name, const char *value)
     }
     mrail_tool_args_add(plan->args, "-x");
     if (plan->getenv_func(name) != NULL) {
+        mrail_tool_args_add(plan->args, name);
+    } else if (plan->is_prrte) {
+        mrail_tool_args_addf(plan->variables, "%s=%s", name, value);
         mrail_tool_args_add(plan->args, name);
     } else {
         mrail_tool_args_addf(plan->args, "%s=%s", name, value);
@@ -88,18 +95,30 @@ static void plan_common(plan_t *plan)
 
 #define COMPONENT_PATH "mca_base_component_path"
 
-/* A folder that does not exist ends Open MPI's search: the user's comes
- * last. */
-#define COMPONENT_PATH_FORMAT "SYSTEM_DEFAULT:%s:USER_DEFAULT"
-
-static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
+/* mpirun of 5.0 hands a component path that it is told on to PMIx, unless PMIx
+ * has one, and PMIx complains in every process of what it does not know.  So it
+ * is given one more folder to look in, where nothing is.  Not an empty path:
+ * mpirun writes it on the command line of its daemons without quotes. */
+static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
 {
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
-    if (!paths->components_by_env) {
-        snprintf(path, sizeof(path), COMPONENT_PATH_FORMAT, paths->components);
-        add_mca(plan, COMPONENT_PATH, path);
+    /* A folder that does not exist ends Open MPI's search: the user's comes
+     * last. */
+    snprintf(path, sizeof(path), "SYSTEM_DEFAULT:%s:USER_DEFAULT",
+             paths->components);
+    add_mca(plan, COMPONENT_PATH, path);
+    if (plan->is_prrte && !user_has(plan, "pmixmca", COMPONENT_PATH) &&
+        plan->getenv_func("PMIX_MCA_" COMPONENT_PATH) == NULL) {
+        mrail_tool_args_add(plan->args, "--pmixmca");
+        mrail_tool_args_add(plan->args, COMPONENT_PATH);
+        mrail_tool_args_add(plan->args, paths->no_components);
     }
+}
+
+static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
+{
+    plan_components(plan, paths);
     /* Shared memory would bypass the rails of emulated nodes: they are all on
      * this machine. */
     add_env(plan, "UCX_TLS",
@@ -163,13 +182,6 @@ static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
     const mrail_run_options_t *options = plan->options;
     mrail_tool_args_t *args = plan->args;
 
-    if (paths->components_by_env && options->stock == MRAIL_RUN_STOCK_NO &&
-        !user_has_mca(plan, COMPONENT_PATH)) {
-        mrail_tool_args_add(args, "env");
-        mrail_tool_args_addf(
-            args, "OMPI_MCA_" COMPONENT_PATH "=" COMPONENT_PATH_FORMAT,
-            paths->components);
-    }
     if (options->nodes > 0) {
         mrail_tool_args_add(args, paths->mrail);
         mrail_tool_args_add(args, "soft");
@@ -208,10 +220,14 @@ void mrail_run_plan(const mrail_run_options_t *options,
                     char *(*getenv_func)(const char *name),
                     mrail_tool_args_t *args_p)
 {
-    plan_t plan = {
-        .options = options, .getenv_func = getenv_func, .args = args_p};
+    mrail_tool_args_t words = {0};
+    plan_t plan = {.options = options,
+                   .getenv_func = getenv_func,
+                   .is_prrte = paths->no_components != NULL,
+                   .variables = args_p,
+                   .args = &words};
 
-    mrail_tool_args_add(args_p, "mpirun");
+    mrail_tool_args_add(&words, "mpirun");
     plan_ranks(&plan);
     plan_common(&plan);
     if (options->stock == MRAIL_RUN_STOCK_NO) {
@@ -220,7 +236,11 @@ void mrail_run_plan(const mrail_run_options_t *options,
         plan_stock(&plan);
     }
     for (unsigned i = 0; i < options->num_user; ++i) {
-        mrail_tool_args_add(args_p, options->user[i]);
+        mrail_tool_args_add(&words, options->user[i]);
     }
     plan_wrappers(&plan, paths);
+    for (unsigned i = 0; i < words.count; ++i) {
+        mrail_tool_args_add(args_p, words.items[i]);
+    }
+    mrail_tool_args_cleanup(&words);
 }

@@ -38,14 +38,14 @@ typedef struct mrail_run_paths {
     const char *mrail;      /* the front door */
     const char *rank_rail;  /* gives each rank its rail */
     const char *components; /* folder of the Open MPI components */
-    int components_by_env;  /* 1: each rank gets their path by "env": mpirun of
-                               Open MPI 5.0 would give one that it is told to
-                               PMIx too, which then complains */
+    const char *no_components; /* an empty folder, for mpirun of Open MPI 5.0:
+                                  see run_plan.c; NULL: an earlier mpirun */
 } mrail_run_paths_t;
 
-/* Options of the user win: what they set (--mca KEY, -x NAME, --bind-to) or
- * what getenv_func (getenv in real life) finds set (UCX_*, OMPI_MCA_*) is not
- * set again. */
+/* The command's first words may be NAME=VALUE, variables of mpirun itself, as in
+ * a shell.  Options of the user win: what they set (--mca KEY, -x NAME,
+ * --bind-to) or what getenv_func (getenv in real life) finds set (UCX_*,
+ * OMPI_MCA_*) is not set again. */
 void mrail_run_plan(const mrail_run_options_t *options,
                     const mrail_run_paths_t *paths,
                     char *(*getenv_func)(const char *name),

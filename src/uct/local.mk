@@ -62,9 +62,9 @@ if HAVE_UCX
 if HAVE_OMPI
 	@echo "or by hand:"
 if MPIRUN_FEEDS_PMIX
-	@echo "    mpirun -x UCX_TLS=mrail,self,sm \\"
-	@echo "        env OMPI_MCA_mca_base_component_path=SYSTEM_DEFAULT:$(ompicomponentdir):USER_DEFAULT \\"
-	@echo "        ./app"
+	@echo "    UCX_TLS=mrail,self,sm mpirun -x UCX_TLS \\"
+	@echo "        --mca mca_base_component_path SYSTEM_DEFAULT:$(ompicomponentdir):USER_DEFAULT \\"
+	@echo "        --pmixmca mca_base_component_path $(nonedir) ./app"
 else
 	@echo "    mpirun --mca mca_base_component_path \\"
 	@echo "        SYSTEM_DEFAULT:$(ompicomponentdir):USER_DEFAULT \\"

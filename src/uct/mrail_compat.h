@@ -11,7 +11,9 @@
 #include <uct/base/uct_md.h>
 
 /* Who caches registrations.  Where UCP asks for it (cache_mem_types) its own
- * cache serves all transports; before that the md must do it. */
+ * cache serves all transports, and UCX_RCACHE_ENABLE is its switch: an md has
+ * none, since UCP asserts that it may cache what it registers.  Before that the
+ * md must do it. */
 #if HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES
 #define UCT_MRAIL_HAVE_UCP_RCACHE 1
 #elif HAVE_UCX_MD_RCACHE

@@ -23,13 +23,13 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
 
     MRAIL_KNOBS(CONFIG_FIELD)
 
+#if UCT_MRAIL_HAVE_MD_RCACHE
     {"RCACHE", "y",
      "Keep memory registered after use and take it up again when the same\n"
      "buffer comes back; freed or unmapped memory leaves the cache at once.\n"
      "Without it every large transfer registers its buffers on all rails.",
      ucs_offsetof(uct_mrail_md_config_t, rcache_enable), UCS_CONFIG_TYPE_BOOL},
 
-#if UCT_MRAIL_HAVE_MD_RCACHE
     {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, rcache),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
 #endif

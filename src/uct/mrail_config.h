@@ -13,8 +13,8 @@
 typedef struct uct_mrail_md_config {
     uct_md_config_t super;
     mrail_config_t engine; /* every knob of rail/knobs.h */
-    int rcache_enable;
 #if UCT_MRAIL_HAVE_MD_RCACHE
+    int rcache_enable;
     uct_md_rcache_config_t rcache;
 #endif
     double reg_overhead_s;        /* of a registration on one rail */

@@ -36,8 +36,7 @@ static ucs_status_t md_query(uct_md_h tl_md, uct_md_attr_v2_t *attr)
                   UCT_MD_FLAG_NEED_RKEY;
     attr->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
 #if UCT_MRAIL_HAVE_UCP_RCACHE
-    attr->cache_mem_types = md->rcache_enable ?
-                                UCS_BIT(UCS_MEMORY_TYPE_HOST) : 0;
+    attr->cache_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
 #endif
     attr->access_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->max_reg = ULONG_MAX;
@@ -105,7 +104,6 @@ ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
     }
     md->super.ops = &md_ops;
     md->super.component = component;
-    md->rcache_enable = config->rcache_enable;
 
     uct_mrail_log_attach();
     uct_mrail_config_engine(config, &engine_config);

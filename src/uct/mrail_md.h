@@ -15,7 +15,6 @@ typedef struct uct_mrail_md {
     uct_md_t super;
     mrail_engine_t *engine; /* shared by all mds of this process */
     mrail_engine_attr_t attr;
-    int rcache_enable;
 #if UCT_MRAIL_HAVE_MD_RCACHE
     ucs_rcache_t *rcache; /* NULL: memory is registered at each call */
 #endif

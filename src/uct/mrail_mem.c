@@ -76,7 +76,7 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
     ucs_rcache_params_t params;
     ucs_status_t status;
 
-    if (!md->rcache_enable) {
+    if (!config->rcache_enable) {
         return UCS_OK;
     }
     memset(&params, 0, sizeof(params));
@@ -93,7 +93,6 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
                  "each use",
                  ucs_status_string(status));
         md->rcache = NULL;
-        md->rcache_enable = 0;
         return UCS_OK;
     }
     md->reg_cost = ucs_linear_func_make(

@@ -1,27 +1,11 @@
 #include "config.h"
 #include "engine_world.h"
 
-#include "orchestrator/ports.h"
-
 #include <errno.h>
 
 engine_world_t world;
 
 static uint8_t user_memory[8192];
-
-/* Instead of service.c: no thread, and the world runs the timers. */
-int mrail_service_start(mrail_engine_t *engine)
-{
-    return 0;
-}
-
-void mrail_service_stop(mrail_engine_t *engine)
-{
-}
-
-void mrail_service_wake(mrail_engine_t *engine)
-{
-}
 
 /* ---- ids ---- */
 
@@ -60,11 +44,6 @@ static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
 {
 }
 
-static void no_log(mrail_log_level_t level, const char *file, unsigned line,
-                   const char *text)
-{
-}
-
 /* ---- life ---- */
 
 static void world_open(void)
@@ -74,8 +53,7 @@ static void world_open(void)
     mrail_config_t config;
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS] = {0};
 
-    mrail_log_set(no_log, MRAIL_LOG_ERROR);
-    fake_ports_good();
+    fake_engine_quiet();
     FUZZ_CHECK(mrail_config_from_env(&config) == 0, "config");
     config.seg_size = 512;
     config.max_qps = 64;
@@ -102,12 +80,13 @@ void world_start(const uint8_t *data, size_t size)
         world_open();
     }
     world.in = (fuzz_in_t){data, data + size};
-    world.now_ns = MRAIL_NS_PER_SEC;
+    fake_now_ns = MRAIL_NS_PER_SEC;
     world.believed = world.injected = world.delivered = world.num_comps = 0;
     memset(world.comps, 0, sizeof(world.comps));
     fake_fail_in = 0;
     mrail_rng_init(&world.engine->rng, 1);
     world.engine->ctl_seq = 0;
+    world.engine->epoch = 0;
     world.engine->next_base = 0;
     memset(&world.engine->counters, 0, sizeof(world.engine->counters));
 }
@@ -121,7 +100,14 @@ static void check_lane(const mrail_lane_t *lane)
 
     FUZZ_CHECK(lane->index < engine->config.max_qps, "index");
     FUZZ_CHECK(lane->credits <= MRAIL_AM_CREDITS_MAX, "credits");
-    FUZZ_CHECK(lane->sq_posted - lane->sq_done <= lane->sq_depth, "queue");
+    FUZZ_CHECK(lane->sq_posted - lane->sq_done <= lane->sq_depth,
+               "lane %u: %u posted, %u done, depth %u", lane->index,
+               lane->sq_posted, lane->sq_done, lane->sq_depth);
+    FUZZ_CHECK((lane->sq_posted == 0) ||
+                   ((lane->state != MRAIL_LANE_CONNECTING) &&
+                    (lane->state != MRAIL_LANE_ACCEPTING)),
+               "posted on a lane that is %s",
+               mrail_lane_state_name(lane->state));
     FUZZ_CHECK((lane->qp != NULL) || ((lane->state != MRAIL_LANE_UP) &&
                                       (lane->state != MRAIL_LANE_ACCEPTING)),
                "a lane without a QP is %s",
@@ -209,14 +195,6 @@ static void peer_drop(mrail_peer_t *peer)
     mrail_peer_free(peer);
 }
 
-static void complete_all(enum ibv_wc_status status)
-{
-    for (unsigned i = 0; i < world.engine->num_rails; ++i) {
-        while (fake_complete_send(world.engine->rails[i].cq, status)) {
-        }
-    }
-}
-
 FUZZ_UNTRACED
 void world_end(void)
 {
@@ -226,9 +204,9 @@ void world_end(void)
     fake_fail_in = 0;
     each_peer(peer_end);
     for (unsigned i = 0; i < 8; ++i) {
-        complete_all(IBV_WC_WR_FLUSH_ERR);
+        fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
         mrail_iface_progress(world.iface);
-        mrail_ctl_run(engine, world.now_ns);
+        mrail_ctl_run(engine, fake_now_ns);
     }
     for (unsigned i = 0; i < world.num_comps; ++i) {
         FUZZ_CHECK(world.comps[i] == 1, "operation %u completed %u times", i,
@@ -283,14 +261,8 @@ static mrail_lane_t *any_lane(mrail_peer_t *peer, uint8_t choice)
 
 static void fill_rail(mrail_wire_rail_t *rail, unsigned i, uint8_t choice)
 {
-    rail->gid[10] = rail->gid[11] = 0xff;
+    fake_wire_rail(rail, i, (choice >> 1) & 3);
     rail->gid[12] = (choice & 1) ? 10 : choice;
-    rail->gid[14] = (uint8_t)i;
-    rail->gid[15] = 2;
-    rail->subnet = (0xffffull << 32) | (10u << 24) |
-                   (((choice >> 1) & 3) << 8);
-    rail->flush_addr = 0x1000;
-    rail->ud_qpn = 0x99;
     rail->rate_mbps = (choice & 8) ? 0 : 1000;
     rail->mtu = 1 + (choice >> 4) % 5;
 }
@@ -355,9 +327,7 @@ static void receive(const void *data, size_t length)
     FUZZ_CHECK(believed || ((peers == world.engine->num_peers) &&
                             (lanes == count_lanes())),
                "believed without the cookie");
-    for (unsigned i = 0; i < world.engine->num_rails; ++i) {
-        mrail_rail_ud_reap(&world.engine->rails[i]);
-    }
+    fake_reap(world.engine);
 }
 
 void world_ctl_message(void)
@@ -546,11 +516,9 @@ void world_do_something(void)
         }
         break;
     case 3:
-        world.now_ns += (mrail_ns_t)choice * 10 * MRAIL_NS_PER_MS;
-        mrail_ctl_run(engine, world.now_ns);
-        for (unsigned i = 0; i < engine->num_rails; ++i) {
-            mrail_rail_ud_reap(&engine->rails[i]);
-        }
+        fake_now_ns += (mrail_ns_t)choice * 10 * MRAIL_NS_PER_MS;
+        mrail_ctl_run(engine, fake_now_ns);
+        fake_reap(engine);
         break;
     case 4:
         fake_fail_in = choice % 16;
@@ -571,38 +539,22 @@ void world_do_something(void)
 static void say(mrail_ctl_msg_t *msg, unsigned peer)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
-    int length;
 
-    msg->src_id = peer_id(peer);
-    msg->src_cookie = peer_cookie(peer);
-    msg->dst_cookie = world.engine->cookie;
-    length = mrail_ctl_encode(msg, buf, sizeof(buf));
-    FUZZ_CHECK(length > 0, "encode");
-    receive(buf, (size_t)length);
+    receive(buf, fake_encode(world.engine, msg, peer_id(peer),
+                             peer_cookie(peer), buf));
 }
 
 static void connect_peer(unsigned peer)
 {
     mrail_ctl_msg_t msg;
 
-    memset(&msg, 0, sizeof(msg));
-    msg.type = MRAIL_CTL_HELLO;
-    msg.hello.num_rails = 2;
+    fake_hello(&msg, 2);
     fill_rail(&msg.hello.rails[0], 0, 0x31);
     fill_rail(&msg.hello.rails[1], 1, 0x33);
     say(&msg, peer);
     for (uint16_t slot = 0; slot < 2; ++slot) {
-        memset(&msg, 0, sizeof(msg));
-        msg.type = MRAIL_CTL_LANE_REQ;
-        msg.seq = 10 + slot;
-        msg.lane = (mrail_wire_lane_t){.slot = slot,
-                                       .index = slot,
-                                       .epoch = 5,
-                                       .credits = 8,
-                                       .sport = MRAIL_PORTS_FIRST,
-                                       .src_rail = (uint8_t)slot,
-                                       .dst_rail = (uint8_t)slot,
-                                       .qpn = 0x300};
+        fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
+        msg.lane.qpn = 0x300;
         say(&msg, peer);
         msg.type = MRAIL_CTL_LANE_READY;
         say(&msg, peer);

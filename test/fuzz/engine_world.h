@@ -10,9 +10,8 @@
 #ifndef MRAIL_TEST_ENGINE_WORLD_H
 #define MRAIL_TEST_ENGINE_WORLD_H
 
-#include "fake_verbs.h"
+#include "fake_engine.h"
 #include "fuzz.h"
-#include "rail/ctl.h"
 
 #include <endian.h>
 
@@ -25,7 +24,6 @@ typedef struct engine_world {
     mrail_ep_t *eps[WORLD_PEERS];
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
-    mrail_ns_t now_ns;
     unsigned believed;  /* control messages with our cookie */
     unsigned injected;  /* AMs handed to the engine */
     unsigned delivered; /* AMs that it handed to the iface */

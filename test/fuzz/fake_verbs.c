@@ -2,6 +2,8 @@
 #include "fake_verbs.h"
 #include "fuzz.h"
 
+#include "base/list.h"
+
 #include <errno.h>
 #include <ifaddrs.h>
 
@@ -37,6 +39,12 @@ typedef struct fake_cq {
     uint32_t send_head, send_tail;
 } fake_cq_t;
 
+typedef struct fake_qp {
+    struct ibv_qp qp;
+    uint32_t dest;
+    mrail_list_t list;
+} fake_qp_t;
+
 typedef struct fake_device {
     struct ibv_device device;
     struct verbs_context verbs;
@@ -45,8 +53,15 @@ typedef struct fake_device {
 int fake_num_devices = 2;
 fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
+void (*fake_on_destroy)(struct ibv_qp *qp);
 
 static fake_device_t devices[FAKE_DEVICES];
+static mrail_list_t qps = {&qps, &qps};
+typedef struct fake_ah {
+    struct ibv_ah ibv;
+    struct ibv_ah_attr attr;
+} fake_ah_t;
+
 static uint32_t next_qpn = 0x100;
 static uint32_t next_key = 0x1000;
 
@@ -195,6 +210,43 @@ int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
     mrail_copy(recv->buffer, data, wc.byte_len);
     cq_push(qp->recv_cq, &wc);
     return 1;
+}
+
+void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
+                   enum ibv_wc_status status)
+{
+    struct ibv_wc wc = {
+        .status = status, .wr_id = wr_id, .qp_num = qp->qp_num};
+
+    cq_push(qp->send_cq, &wc);
+}
+
+unsigned fake_num_completions(const struct ibv_qp *qp)
+{
+    const fake_cq_t *cq = (const fake_cq_t *)qp->send_cq;
+    unsigned count = 0;
+
+    for (uint32_t i = cq->tail; i != cq->head; ++i) {
+        count += (cq->ring[i % RING].qp_num == qp->qp_num);
+    }
+    return count;
+}
+
+struct ibv_qp *fake_find_qp(uint32_t qp_num)
+{
+    fake_qp_t *qp;
+
+    mrail_list_for_each(qp, &qps, fake_qp_t, list) {
+        if (qp->qp.qp_num == qp_num) {
+            return &qp->qp;
+        }
+    }
+    return NULL;
+}
+
+uint32_t fake_qp_dest(const struct ibv_qp *qp)
+{
+    return ((const fake_qp_t *)qp)->dest;
 }
 
 void fake_srq_clear(struct ibv_srq *srq)
@@ -409,17 +461,24 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-    struct ibv_ah *ah;
+    fake_ah_t *ah;
 
     if (attr->grh.dgid.raw[12] >= 224) {
         errno = EINVAL; /* as the software device */
         return NULL;
     }
     ah = object(sizeof(*ah));
-    if (ah != NULL) {
-        ah->context = pd->context;
+    if (ah == NULL) {
+        return NULL;
     }
-    return ah;
+    ah->ibv.context = pd->context;
+    ah->attr = *attr;
+    return &ah->ibv;
+}
+
+const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah)
+{
+    return &((const fake_ah_t *)ah)->attr;
 }
 
 int ibv_destroy_ah(struct ibv_ah *ah)
@@ -430,11 +489,14 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
-    struct ibv_qp *qp = object(sizeof(*qp));
+    fake_qp_t *fake = object(sizeof(*fake));
+    struct ibv_qp *qp;
 
-    if (qp == NULL) {
+    if (fake == NULL) {
         return NULL;
     }
+    qp = &fake->qp;
+    mrail_list_add_tail(&qps, &fake->list);
     qp->context = pd->context;
     qp->pd = pd;
     qp->send_cq = init->send_cq;
@@ -447,6 +509,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
+    if (fake_on_destroy != NULL) {
+        fake_on_destroy(qp);
+    }
+    mrail_list_del(&((fake_qp_t *)qp)->list);
     /* Its completions leave the CQ: nobody asks for them any more. */
     free(qp);
     return 0;
@@ -472,6 +538,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) ||
                    ((attr->path_mtu >= IBV_MTU_256) &&
                     (attr->path_mtu <= IBV_MTU_4096)), "MTU");
+    if (mask & IBV_QP_DEST_QPN) {
+        ((fake_qp_t *)qp)->dest = attr->dest_qp_num;
+    }
     qp->state = attr->qp_state;
     return 0;
 }

@@ -31,9 +31,27 @@ extern unsigned fake_fail_in;
 /* Ports as they should be: device i has 10.0.i.1. */
 void fake_ports_good(void);
 
+/* What the address handle was made from. */
+const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
+
 /* Completes the oldest signalled send (or one flushed by a QP in error) of the
  * CQ with `status`: 0 if there is none. */
 int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
+
+/* The completion of one send of `qp`. */
+void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
+                   enum ibv_wc_status status);
+
+/* The QP of that number, NULL if there is none; the one that it is connected
+ * to, 0 if it is not. */
+struct ibv_qp *fake_find_qp(uint32_t qp_num);
+uint32_t fake_qp_dest(const struct ibv_qp *qp);
+
+/* Completions of `qp` that nobody has polled. */
+unsigned fake_num_completions(const struct ibv_qp *qp);
+
+/* Called before a QP goes; NULL: nobody. */
+extern void (*fake_on_destroy)(struct ibv_qp *qp);
 
 /* A message on `qp` into the oldest receive of its SRQ: 0 if there is none.
  * What does not fit is cut, as the device would refuse it. */

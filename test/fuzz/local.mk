@@ -3,7 +3,8 @@
 FUZZ_TARGETS = fuzz_am fuzz_config fuzz_ctl fuzz_script fuzz_session \
     fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)
-check_LTLIBRARIES += libtest-replay.la libtest-verbs.la
+check_LTLIBRARIES += libtest-replay.la libtest-verbs.la \
+    libtest-engine.la
 if FUZZERS
 FUZZ_MAIN =
 FUZZ_FLAGS = -fsanitize=fuzzer
@@ -14,6 +15,8 @@ FUZZ_FLAGS =
 endif
 libtest_replay_la_SOURCES = test/fuzz/replay.c test/fuzz/fuzz.h
 libtest_verbs_la_SOURCES = test/fuzz/fake_verbs.c test/fuzz/fake_verbs.h
+libtest_engine_la_SOURCES = test/fuzz/fake_engine.c test/fuzz/fake_engine.h
+libtest_engine_la_LIBADD = libtest-verbs.la libmrail-rail.la
 
 FUZZ_LINK = $(AM_LDFLAGS) $(FUZZ_FLAGS)
 fuzz_wire_SOURCES = test/fuzz/fuzz_wire.c
@@ -25,10 +28,10 @@ fuzz_config_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-tool.la \
 fuzz_config_LDFLAGS = $(FUZZ_LINK)
 fuzz_ctl_SOURCES = test/fuzz/fuzz_ctl.c test/fuzz/engine_world.c \
     test/fuzz/engine_world.h
-fuzz_ctl_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-rail.la
+fuzz_ctl_LDADD = $(FUZZ_MAIN) libtest-engine.la
 fuzz_ctl_LDFLAGS = $(FUZZ_LINK)
 fuzz_am_SOURCES = test/fuzz/fuzz_am.c test/fuzz/engine_world.c
-fuzz_am_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-rail.la
+fuzz_am_LDADD = $(FUZZ_MAIN) libtest-engine.la
 fuzz_am_LDFLAGS = $(FUZZ_LINK)
 fuzz_script_SOURCES = test/fuzz/fuzz_script.c
 fuzz_script_LDADD = $(FUZZ_MAIN) libsroce-fault.la

@@ -51,11 +51,7 @@ signal_mpirun()
             >"$tmp/out" 2>&1
     ) &
     job=$!
-    tries=0
-    while ! grep -q 'under way' "$tmp/out" && [ $tries -lt 60 ]; do
-        tries=$((tries + 1))
-        sleep 0.5
-    done
+    await_under_way
     begun=$(date +%s)
     kill -"$2" $job
     status=0

@@ -165,3 +165,13 @@ seconds_since()
 {
     echo $(($(date +%s) - $1))
 }
+
+# Waits until mpi_exchange has said in $tmp/out that it is under way.
+await_under_way()
+{
+    tries=0
+    while ! grep -q 'under way' "$tmp/out" && [ $tries -lt 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}

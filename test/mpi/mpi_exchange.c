@@ -2,7 +2,7 @@
  * Start, exchange, finish: a few rounds in which everybody talks to everybody.
  * With "--die-at N" the last rank kills itself in round N of many, with
  * "--seconds N" the rounds go on for that long; rank 0 says "under way" after
- * the first.
+ * the first.  "--bytes N": up to so many from each to each (6000).
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -11,23 +11,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static int exchange(int round)
+/* Of up to `most` bytes from each to each. */
+static int exchange(int round, int most)
 {
-    enum { MAX = 6000 };
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
-    int each = 1 + round * 997 % MAX;
-    char *send = mt_alloc((size_t)size * MAX);
-    char *recv = mt_alloc((size_t)size * MAX);
+    int each = (int)(1 + round * (most / 6 - 3L) % most);
+    char *send = mt_alloc((size_t)size * (size_t)most);
+    char *recv = mt_alloc((size_t)size * (size_t)most);
     long sum = rank;
     int ok = 1;
 
     for (int i = 0; i < size; ++i) {
-        mt_fill(send + i * each, (size_t)each,
+        mt_fill(send + (size_t)i * (size_t)each, (size_t)each,
                 mt_seed(rank, i, (uint64_t)round));
     }
     MPI_Alltoall(send, each, MPI_BYTE, recv, each, MPI_BYTE, MPI_COMM_WORLD);
     for (int i = 0; i < size; ++i) {
-        ok &= mt_check(recv + i * each, (size_t)each,
+        ok &= mt_check(recv + (size_t)i * (size_t)each, (size_t)each,
                        mt_seed(i, rank, (uint64_t)round));
     }
     MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -51,6 +51,7 @@ int main(int argc, char **argv)
 {
     int die_at = number_after(argc, argv, "--die-at", -1);
     int seconds = number_after(argc, argv, "--seconds", 0);
+    int most = number_after(argc, argv, "--bytes", 6000);
     int rounds = (die_at >= 0) ? 1000000 : 6;
     double start_s;
     int ok = 1, more = 1;
@@ -62,7 +63,7 @@ int main(int argc, char **argv)
             mt_rank(MPI_COMM_WORLD) == mt_size(MPI_COMM_WORLD) - 1) {
             kill(getpid(), SIGKILL);
         }
-        ok &= exchange(i);
+        ok &= exchange(i, most);
         if (i == 0 && seconds > 0 && mt_rank(MPI_COMM_WORLD) == 0) {
             puts("under way");
             fflush(stdout);

@@ -6,3 +6,10 @@ test_ports_SOURCES = test/property/test_ports.c
 test_ports_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_ports_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
+
+# Two engines in virtual time.
+check_PROGRAMS += test_lanes
+TESTS += test_lanes
+test_lanes_SOURCES = test/property/test_lanes.c test/sim/engine_pair.c \
+    test/sim/engine_pair.h
+test_lanes_LDADD = libtest-engine.la

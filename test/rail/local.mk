@@ -1,7 +1,7 @@
 # Tests of the engine over software rails, several processes each.
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
     rail_fence rail_open rail_share rail_backlog rail_stale rail_cq \
-    rail_nested rail_inside rail_evict rail_harden rail_starve
+    rail_nested rail_inside rail_evict rail_harden rail_starve rail_goodbye
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -28,6 +28,8 @@ rail_evict_SOURCES = test/rail/rail_evict.c
 rail_evict_LDADD = libtest-job.la
 rail_starve_SOURCES = test/rail/rail_starve.c
 rail_starve_LDADD = libtest-job.la
+rail_goodbye_SOURCES = test/rail/rail_goodbye.c
+rail_goodbye_LDADD = libtest-job.la
 rail_cq_SOURCES = test/rail/rail_cq.c
 rail_cq_LDADD = libtest-job.la
 rail_harden_SOURCES = test/rail/rail_harden.c
@@ -44,6 +46,10 @@ check_LTLIBRARIES += libtest-srq.la
 libtest_srq_la_SOURCES = test/rail/srq_shim.c
 libtest_srq_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_srq_la_LIBADD = -ldl
+check_LTLIBRARIES += libtest-events.la
+libtest_events_la_SOURCES = test/rail/event_shim.c
+libtest_events_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+libtest_events_la_LIBADD = -ldl
 rail_fence_SOURCES = test/rail/rail_fence.c
 rail_fence_LDADD = libtest-job.la
 rail_spoof_SOURCES = test/rail/rail_spoof.c
@@ -53,6 +59,6 @@ RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/share.sh test/rail/backlog.sh test/rail/stale.sh \
     test/rail/small-srq.sh test/rail/cq.sh test/rail/nested.sh \
     test/rail/inside.sh test/rail/evict.sh test/rail/harden.sh \
-    test/rail/starve.sh
+    test/rail/starve.sh test/rail/slow-events.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

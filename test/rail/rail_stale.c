@@ -174,7 +174,9 @@ static int given_up(job_t *job, mrail_peer_t *peer)
     mrail_peer_state_t state;
     int lane_state;
 
-    mrail_lane_error(peer->lanes[0], "test");
+    pthread_mutex_lock(&job->engine->ctl_lock);
+    mrail_ctl_peer_failed(peer, -ECONNRESET);
+    pthread_mutex_unlock(&job->engine->ctl_lock);
     do {
         mrail_iface_progress(job->iface);
         pthread_mutex_lock(&job->engine->ctl_lock);
@@ -184,7 +186,7 @@ static int given_up(job_t *job, mrail_peer_t *peer)
     } while ((state != MRAIL_PEER_GONE) && (mrail_clock_now() < end));
     return job_say((state == MRAIL_PEER_GONE) &&
                        (lane_state == MRAIL_LANE_FAILED),
-                   "a peer that a lane's error ends is gone for control",
+                   "a peer that is given up is gone for control",
                    "state %d, lane %d", state, lane_state);
 }
 

@@ -71,6 +71,12 @@ is 'too few measurements: not reached' false \
     "$(member "$(echo "$got" | head -n 1)" ok)"
 is 'too few measurements: exit status' 'exit status 1' \
     "$(echo "$got" | tail -n 1)"
+is 'an interval of five pairs: none' '' "$(member "$got" ratio_low)"
+samples own 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
+samples ten 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10
+got=$(figure more - - "$tmp/ten")
+is 'an interval of twenty pairs: the sixth ratio from either end' '1.600 2.500' \
+    "$(member "$got" ratio_low) $(member "$got" ratio_high)"
 : >"$tmp/own"
 is 'no measurement at all' 'exit status 1' "$(figure more 1 - "$tmp/full")"
 

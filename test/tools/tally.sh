@@ -32,6 +32,9 @@ cmocka '[  FAILED  ] b' '[  FAILED  ] b' |
     expect 'a failed cmocka test counts once' 1 'pass fail pass'
 cmocka '[  SKIPPED ] b' '[  SKIPPED ] b' |
     expect 'a skipped cmocka test is no pass' 0 'pass skip pass'
+cmocka '[  SKIPPED ] b' '[  SKIPPED ] b' |
+    sed 's/^\[==========\] /&the group: /' |
+    expect 'a group that has a name (cmocka 1.1.7)' 0 'pass skip pass'
 printf '[==========] Running 3 test(s).\n[ RUN      ] a\n[       OK ] a\n' |
     expect 'a crash in the middle' 139 'pass fail'
 printf 'ok - x\nnot ok - y: broke\nskip - z: no ground\n' |

@@ -88,13 +88,13 @@ static char *fake_getenv(const char *name)
                                                                    : NULL;
 }
 
-static int components_by_env;
+static const char *no_components; /* of Open MPI 5.0 */
 
 /* The words of the command, joined. */
 static char *plan_of(const mrail_run_options_t *options)
 {
     const mrail_run_paths_t paths = {"/p/mrail", "/p/rank-rail",
-                                     "/p/components", components_by_env};
+                                     "/p/components", no_components};
     mrail_tool_args_t args = {0};
     char *text = calloc(1, 4096);
 
@@ -173,29 +173,36 @@ static void test_run_on_software_rails(void **state)
                " -- app -np 7");
 }
 
-/* Open MPI 5.0: mpirun must not see the path. */
-static void test_run_path_by_env(void **state)
+/* Open MPI 5.0: PMIx has a path of its own, and mpirun's environment is that of
+ * processes that the job spawns. */
+static void test_run_on_prrte(void **state)
 {
     mrail_run_options_t options = {
         .command = app, .nodes = 2, .rails = 3, .session = "s"};
     char *text;
 
-    components_by_env = 1;
+    no_components = "/p/none";
     check_plan(&options,
-               " mpirun -np 2" EMULATED UCX " -x UCX_TLS=mrail,self"
-               " env OMPI_MCA_mca_base_component_path="
-               "SYSTEM_DEFAULT:/p/components:USER_DEFAULT"
+               " UCX_TLS=mrail,self mpirun -np 2" EMULATED UCX COMPONENTS
+               " --pmixmca mca_base_component_path /p/none -x UCX_TLS"
                " /p/mrail soft --nodes 2 --rails 3 --session s -- app -np 7");
-    environment = "OMPI_MCA_mca_base_component_path";
+    environment = "UCX_TLS";
     text = plan_of(&options);
-    assert_null(strstr(text, " env "));
+    assert_non_null(strstr(text, " mpirun"));
+    assert_null(strstr(text, "UCX_TLS="));
+    free(text);
+    environment = "PMIX_MCA_mca_base_component_path";
+    text = plan_of(&options);
+    assert_null(strstr(text, "--pmixmca"));
     free(text);
     environment = NULL;
     options.stock = MRAIL_RUN_STOCK_ALL;
     text = plan_of(&options);
-    assert_null(strstr(text, " env "));
+    assert_null(strstr(text, "component_path"));
+    assert_memory_equal(text, " UCX_TLS=rc_v,self UCX_RNDV_SCHEME=get_zcopy ",
+                        45);
     free(text);
-    components_by_env = 0;
+    no_components = NULL;
 }
 
 static void test_run_leaves_the_users_own(void **state)
@@ -257,7 +264,7 @@ int main(void)
         cmocka_unit_test(test_ppm),
         cmocka_unit_test(test_run_on_nics),
         cmocka_unit_test(test_run_on_software_rails),
-        cmocka_unit_test(test_run_path_by_env),
+        cmocka_unit_test(test_run_on_prrte),
         cmocka_unit_test(test_run_leaves_the_users_own),
         cmocka_unit_test(test_run_leaves_the_environment),
         cmocka_unit_test(test_run_keys_are_whole),

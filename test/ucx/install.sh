@@ -33,6 +33,9 @@ if [ -n "$OMPI_SYSTEM_COMPONENTS" ]; then
     expect 'make install names that of Open MPI' "$tmp/install" \
         "$OMPI_SYSTEM_COMPONENTS"
 fi
+if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
+    has 'an empty folder, for PMIx' mrail/none
+fi
 
 if command -v pkg-config >/dev/null; then
     PKG_CONFIG_PATH=$(dirname "$(find "$dest" -name mrail.pc)")

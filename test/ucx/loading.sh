@@ -43,12 +43,11 @@ if [ -z "$MPIRUN" ] || [ ! -x "$abs_top_builddir/mpi_ring" ]; then
 fi
 
 seconds=0
-# As `mrail run` does it: run_plan.h.
-path=SYSTEM_DEFAULT:$libs:USER_DEFAULT
+# As `mrail run` does it: run_plan.c.
+to_mpirun="--mca mca_base_component_path SYSTEM_DEFAULT:$libs:USER_DEFAULT"
 if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
-    to_mpirun='' to_ranks="env OMPI_MCA_mca_base_component_path=$path"
-else
-    to_mpirun="--mca mca_base_component_path $path" to_ranks=''
+    mkdir "$tmp/none"
+    to_mpirun="$to_mpirun --pmixmca mca_base_component_path $tmp/none"
 fi
 # job LOG ARGS...: two ranks on two emulated nodes; ARGS go to mpirun.  Sets
 # status.
@@ -58,7 +57,7 @@ job()
     shift
     # shellcheck disable=SC2086 # words are wanted
     timeout 60 "$MPIRUN" --oversubscribe -np 2 $to_mpirun "$@" \
-        $to_ranks "$abs_top_builddir/mrail-soft" --session "$session-mpi" \
+        "$abs_top_builddir/mrail-soft" --session "$session-mpi" \
         --nodes 2 --rails 2 -- "$abs_top_builddir/mpi_ring" "$seconds" \
         >"$log" 2>&1
     status=$?

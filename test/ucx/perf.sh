@@ -4,7 +4,7 @@
 # shellcheck source=test/ucx/common.sh
 . "${srcdir:-.}/test/ucx/common.sh"
 
-port=$((20000 + $$ % 20000))
+port=$((10000 + $$ % 20000)) # the kernel itself hands out ports from 32768 on
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 
 # A ucx_perftest that was built with MPI (Debian 13) would take itself for a job
@@ -26,10 +26,20 @@ side()
         >"$log_" 2>&1 </dev/null
 }
 
+# The next port that nobody has.
+next_port()
+{
+    while :; do
+        port=$((port + 1))
+        hex=$(printf '%04X' "$port")
+        grep -q "^ *[0-9]*: [0-9A-F]*:$hex " /proc/net/tcp /proc/net/tcp6 ||
+            break
+    done
+}
+
 # Until somebody listens on $port, five seconds at most.
 await_listener()
 {
-    hex=$(printf '%04X' "$port")
     tries=0
     while [ $tries -lt 100 ] && ! grep -q \
         "^ *[0-9]*: [0-9A-F]*:$hex [0-9A-F]*:0000 0A" /proc/net/tcp \
@@ -44,7 +54,7 @@ pair()
 {
     name=$1
     shift
-    port=$((port + 1))
+    next_port
     side 0 "$tmp/server" "$@" &
     server=$!
     await_listener
@@ -141,6 +151,14 @@ done
 uct 'UCT get, bcopy' -t get -D bcopy -s 4096 -n 300
 uct 'UCT get, zcopy' -t get -D zcopy -s 65536 -n 200
 refused add_lat add_mr fadd swap cswap
+# The switch of UCX 1.13, then that of later ones.
+UCX_WARN_UNUSED_ENV_VARS=n UCX_MRAIL_RCACHE=n
+export UCX_WARN_UNUSED_ENV_VARS UCX_MRAIL_RCACHE
+pair 'registered at each use: UCX_MRAIL_RCACHE=n' -t tag_bw -s 1048576 -n 50
+UCX_RCACHE_ENABLE=n
+export UCX_RCACHE_ENABLE
+pair 'registered at each use: UCX_RCACHE_ENABLE=n' -t tag_bw -s 1048576 -n 50
+unset UCX_WARN_UNUSED_ENV_VARS UCX_MRAIL_RCACHE UCX_RCACHE_ENABLE
 pair 'several threads' -t tag_bw -s 8192 -n 300 -T 2 -M multi
 alone 'to itself: 8 bytes' -t tag_bw -s 8 -n 500
 alone 'to itself: 64 KB' -t tag_bw -s 65536 -n 200

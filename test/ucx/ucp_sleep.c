@@ -257,6 +257,15 @@ static void test_many(port_t *port)
            wrong);
 }
 
+/* Nothing to do, and armed: it sleeps. */
+static void fall_asleep(port_t *port)
+{
+    do {
+        while (ucp_worker_progress(port->worker) != 0) {
+        }
+    } while (ucp_worker_arm(port->worker) == UCS_ERR_BUSY);
+}
+
 /* The second context's messages are polled by the first, which is busy. */
 static void test_taken_by_other(void)
 {
@@ -273,10 +282,7 @@ static void test_taken_by_other(void)
         finish(&ports[1], post_send(&ports[1], &byte, 1), "to the second");
     } else {
         request = post_recv(&ports[1], &byte, 1);
-        do {
-            while (ucp_worker_progress(ports[1].worker) != 0) {
-            }
-        } while (ucp_worker_arm(ports[1].worker) == UCS_ERR_BUSY);
+        fall_asleep(&ports[1]);
         begun = now_s();
         while (!woken && (now_s() - begun < 2)) {
             /* Arming takes the event off the channel that they share. */
@@ -292,6 +298,87 @@ static void test_taken_by_other(void)
     meet(&ports[1]);
     if (is_parent) {
         result("taken by another context's progress: woken", 1, "");
+    }
+}
+
+/* Both sleep; the first arms again when it is woken, which takes the event off
+ * the channel, and then does something else.  Is the second woken, too? */
+static int steal_and_wait(void)
+{
+    struct pollfd first = {.fd = ports[0].fd, .events = POLLIN};
+    struct pollfd second = {.fd = ports[1].fd, .events = POLLIN};
+
+    if (poll(&first, 1, 2000) == 1) {
+        (void)ucp_worker_arm(ports[0].worker);
+    }
+    return poll(&second, 1, 2000) == 1;
+}
+
+static void test_stolen(void)
+{
+    ucs_status_ptr_t request;
+    char byte = 1;
+    int woken;
+
+    meet(&ports[0]);
+    meet(&ports[1]);
+    if (is_parent) {
+        usleep(200000);
+        finish(&ports[1], post_send(&ports[1], &byte, 1), "to the second");
+    } else {
+        request = post_recv(&ports[1], &byte, 1);
+        fall_asleep(&ports[0]);
+        fall_asleep(&ports[1]);
+        woken = steal_and_wait();
+        result("event taken by another context's arming: woken", woken,
+               "not within two seconds");
+        finish(&ports[1], request, "of the second");
+    }
+    meet(&ports[1]);
+    if (is_parent) {
+        result("event taken by another context's arming: woken", 1, "");
+    }
+}
+
+/* The same, where the second waits for room to send. */
+static void test_room_stolen(void)
+{
+    enum { COUNT = 2000 };
+    ucs_status_ptr_t requests[COUNT];
+    static unsigned data[COUNT];
+    unsigned missed = 0, sleeps = 0, value;
+
+    meet(&ports[0]);
+    meet(&ports[1]);
+    for (unsigned i = 0; is_parent && (i < COUNT); ++i) {
+        data[i] = i;
+        requests[i] = post_send(&ports[1], &data[i], sizeof(data[i]));
+    }
+    if (!is_parent) {
+        usleep(100000);
+    }
+    for (unsigned i = 0; i < COUNT; ++i) {
+        while (is_parent && (requests[i] != NULL) && (missed == 0) &&
+               (ucp_request_check_status(requests[i]) == UCS_INPROGRESS)) {
+            fall_asleep(&ports[0]);
+            fall_asleep(&ports[1]);
+            if (ucp_request_check_status(requests[i]) == UCS_INPROGRESS) {
+                ++sleeps;
+                missed += !steal_and_wait();
+            }
+        }
+        if (is_parent) {
+            finish(&ports[1], requests[i], "send many");
+        } else {
+            finish(&ports[1], post_recv(&ports[1], &value, sizeof(value)),
+                   "many");
+        }
+    }
+    meet(&ports[1]);
+    if (is_parent) {
+        result("room told to another context's arming: woken",
+               (missed == 0) && (sleeps != 0), "%u of %u sleeps", missed,
+               sleeps);
     }
 }
 
@@ -326,6 +413,8 @@ static int run(int fd)
     test_many(&ports[0]);
     test_large(&ports[1]);
     test_taken_by_other();
+    test_stolen();
+    test_room_stolen();
     leave_together(fd);
     for (unsigned i = 0; i < NUM_CONTEXTS; ++i) {
         ucp_worker_destroy(ports[i].worker);

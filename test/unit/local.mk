@@ -8,7 +8,8 @@ test_base_LDADD = $(TEST_LIBS)
 endif
 
 if HAVE_CMOCKA
-RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire
+RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire \
+    test_lane_req test_guard test_health test_paths
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -20,6 +21,15 @@ test_sched_SOURCES = test/unit/test_sched.c
 test_sched_LDADD = $(RAIL_TEST_LIBS)
 test_rail_ud_SOURCES = test/unit/test_rail_ud.c
 test_rail_ud_LDADD = $(RAIL_TEST_LIBS)
-test_retire_SOURCES = test/unit/test_retire.c
-test_retire_LDADD = libtest-verbs.la $(RAIL_TEST_LIBS)
+test_retire_SOURCES = test/unit/test_retire.c test/unit/played_peer.c \
+    test/unit/played_peer.h
+test_retire_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_lane_req_SOURCES = test/unit/test_lane_req.c test/unit/played_peer.c
+test_lane_req_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_paths_SOURCES = test/unit/test_paths.c test/unit/played_peer.c
+test_paths_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_guard_SOURCES = test/unit/test_guard.c
+test_guard_LDADD = $(RAIL_TEST_LIBS)
+test_health_SOURCES = test/unit/test_health.c
+test_health_LDADD = $(RAIL_TEST_LIBS)
 endif

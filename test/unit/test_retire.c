@@ -1,15 +1,7 @@
-/*
- * Taking lanes back, step by step: an engine on fake verbs, and a peer that the
- * test plays.  The control messages and data headers that the engine sends are
- * caught at the device.
- */
+/* Taking lanes back, step by step. */
 #include "config.h"
-#include "rail/ctl.h"
-#include "test/fuzz/fake_verbs.h"
+#include "played_peer.h"
 
-#include "orchestrator/ports.h"
-
-#include <endian.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,279 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-#define PEER 0x1000ull /* id of the first */
-#define COOKIE 0xc00c1eull
-#define LANES 4 /* to a peer: two rails x two */
-#define SENT_MAX 4096
-
-typedef struct sent {
-    mrail_ctl_msg_t msgs[SENT_MAX];
-    unsigned num_msgs;
-    uint16_t credit[64]; /* of the last header, by lane index */
-    int (*post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
-                struct ibv_send_wr **bad);
-} sent_t;
-
-static mrail_engine_t *engine;
-static mrail_iface_t *ifaces[2];
-static mrail_ns_t now_ns;
-static sent_t sent;
-static void (*in_callback)(void);
-
-/* Instead of service.c and clock.c: no thread, and virtual time. */
-int mrail_service_start(mrail_engine_t *unused)
-{
-    return 0;
-}
-
-void mrail_service_stop(mrail_engine_t *unused)
-{
-}
-
-void mrail_service_wake(mrail_engine_t *unused)
-{
-}
-
-mrail_ns_t mrail_clock_now(void)
-{
-    return now_ns;
-}
-
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
-                     struct ibv_send_wr **bad)
-{
-    const void *data = (wr->num_sge == 0)
-                           ? NULL
-                           : (const void *)(uintptr_t)wr->sg_list[0].addr;
-
-    if (qp->qp_type == IBV_QPT_UD) {
-        assert_true(sent.num_msgs < SENT_MAX);
-        assert_int_equal(mrail_ctl_decode(&sent.msgs[sent.num_msgs++], data,
-                                          wr->sg_list[0].length),
-                         0);
-    } else if ((wr->opcode == IBV_WR_SEND) && (data != NULL)) {
-        for (unsigned i = 0; i < engine->num_lanes; ++i) {
-            if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp == qp)) {
-                sent.credit[i] =
-                    be16toh(((const mrail_data_hdr_t *)data)->credit);
-            }
-        }
-    }
-    return sent.post(qp, wr, bad);
-}
-
-/* ---- the engine ---------------------------------------------------------- */
-
-static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
-{
-    if (in_callback != NULL) {
-        void (*func)(void) = in_callback;
-
-        in_callback = NULL;
-        func();
-    }
-}
-
-static void on_complete(void *arg, void *comp, int status)
-{
-}
-
-static void progress(void)
-{
-    for (unsigned i = 0; i < 4; ++i) {
-        for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
-            while (fake_complete_send(engine->rails[rail].cq, IBV_WC_SUCCESS)) {
-            }
-        }
-        mrail_iface_progress(ifaces[0]);
-    }
-}
-
-static void run_control(mrail_ns_t after_ns)
-{
-    now_ns += after_ns;
-    mrail_ctl_run(engine, now_ns);
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mrail_rail_ud_reap(&engine->rails[i]);
-    }
-}
-
-static void quiet_log(mrail_log_level_t level, const char *file, unsigned line,
-                      const char *text)
-{
-}
-
-static void start(unsigned max_qps)
-{
-    static const mrail_iface_params_t params = {.am = on_am,
-                                                .complete = on_complete};
-    mrail_config_t config;
-
-    mrail_log_set(quiet_log, MRAIL_LOG_ERROR);
-    fake_ports_good();
-    memset(&sent, 0, sizeof(sent));
-    now_ns = MRAIL_NS_PER_SEC;
-    assert_int_equal(mrail_config_from_env(&config), 0);
-    config.max_qps = max_qps;
-    config.lanes_per_rail = 2;
-    config.am_credits = 16;
-    assert_int_equal(mrail_engine_open(&config, &engine), 0);
-    mrail_config_cleanup(&config);
-    engine->id = 0x5e1f;
-    for (unsigned i = 0; i < 2; ++i) {
-        assert_int_equal(mrail_iface_create(engine, &params, &ifaces[i]), 0);
-        sent.post = (i == 0) ? engine->rails[0].ctx->ops.post_send : sent.post;
-        engine->rails[i].ctx->ops.post_send = post_send;
-    }
-}
-
-static int teardown(void **state)
-{
-    if (engine != NULL) {
-        for (unsigned i = 0; i < 2; ++i) {
-            mrail_iface_destroy(ifaces[i]);
-        }
-        mrail_engine_close(engine);
-        engine = NULL;
-    }
-    in_callback = NULL;
-    return 0;
-}
-
-/* ---- the peers ----------------------------------------------------------- */
-
-static mrail_peer_t *peer_of(unsigned who)
-{
-    return mrail_peer_find(engine, PEER + who);
-}
-
-static void say(unsigned who, mrail_ctl_msg_t *msg)
-{
-    uint8_t buf[MRAIL_CTL_MAX_SIZE];
-    int length;
-
-    msg->src_id = PEER + who;
-    msg->src_cookie = COOKIE + who;
-    msg->dst_cookie = engine->cookie;
-    length = mrail_ctl_encode(msg, buf, sizeof(buf));
-    assert_true(length > 0);
-    mrail_ctl_receive(engine, &engine->rails[0], buf, (size_t)length);
-    run_control(0);
-}
-
-static void say_hello(unsigned who)
-{
-    mrail_ctl_msg_t msg = {.type = MRAIL_CTL_HELLO, .hello = {.num_rails = 2}};
-
-    for (unsigned i = 0; i < 2; ++i) {
-        mrail_wire_rail_t *rail = &msg.hello.rails[i];
-
-        rail->gid[10] = rail->gid[11] = 0xff;
-        rail->gid[12] = 10;
-        rail->gid[14] = (uint8_t)i;
-        rail->gid[15] = 2;
-        rail->subnet = engine->rails[i].attr.subnet;
-        rail->flush_addr = 0x1000;
-        rail->ud_qpn = 0x99;
-        rail->rate_mbps = 1000;
-        rail->mtu = IBV_MTU_1024;
-    }
-    say(who, &msg);
-}
-
-static void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot,
-                     uint32_t seq, uint16_t epoch)
-{
-    mrail_ctl_msg_t msg = {.type = type,
-                           .seq = seq,
-                           .lane = {.slot = (uint16_t)slot,
-                                    .index = (uint16_t)slot,
-                                    .epoch = epoch,
-                                    .credits = 8,
-                                    .sport = MRAIL_PORTS_FIRST,
-                                    .src_rail = (uint8_t)(slot % 2),
-                                    .dst_rail = (uint8_t)(slot % 2),
-                                    .qpn = 0x300 + slot}};
-
-    say(who, &msg);
-}
-
-static void refuse(unsigned who, unsigned slot, uint32_t seq, unsigned reason)
-{
-    mrail_ctl_msg_t msg = {
-        .type = MRAIL_CTL_REFUSE,
-        .seq = seq,
-        .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason}};
-
-    say(who, &msg);
-}
-
-/* The last message of that type; NULL: none. */
-static const mrail_ctl_msg_t *last(mrail_ctl_type_t type)
-{
-    for (unsigned i = sent.num_msgs; i-- != 0;) {
-        if (sent.msgs[i].type == type) {
-            return &sent.msgs[i];
-        }
-    }
-    return NULL;
-}
-
-/* With its first `count` lanes up. */
-static void connect_lanes(unsigned who, unsigned count)
-{
-    say_hello(who);
-    for (unsigned slot = 0; slot < count; ++slot) {
-        say_lane(who, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
-        say_lane(who, MRAIL_CTL_LANE_READY, slot, 10 + slot, 5);
-        assert_int_equal(peer_of(who)->lanes[slot]->state, MRAIL_LANE_UP);
-    }
-    progress();
-}
-
-/* The peer lets go of all that it was asked for. */
-static void confirm_all(unsigned who)
-{
-    for (unsigned i = 0; i < sent.num_msgs; ++i) {
-        if (sent.msgs[i].type == MRAIL_CTL_RETIRE) {
-            say_lane(who, MRAIL_CTL_CONFIRM, sent.msgs[i].lane.slot,
-                     sent.msgs[i].seq, sent.msgs[i].lane.epoch);
-        }
-    }
-    progress();
-}
-
-static void message(unsigned who, unsigned slot, unsigned iface)
-{
-    mrail_peer_t *peer = peer_of(who);
-    mrail_lane_t *lane = peer->lanes[slot];
-    mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
-                            .type = MRAIL_DATA_AM,
-                            .tag = lane->rx_tag,
-                            .seq = htobe32(peer->rx_next),
-                            .ack = htobe32(peer->tx_next),
-                            .credit = htobe16(lane->am_limit),
-                            .iface = htobe16(ifaces[iface]->id)};
-
-    assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
-}
-
-/* Slot 1 is let go of here, and the peer has been asked: the request. */
-static uint32_t let_go(unsigned who)
-{
-    pthread_mutex_lock(&engine->ctl_lock);
-    peer_of(who)->lanes[1]->retire_own = 1;
-    mrail_retire_ask(peer_of(who)->lanes[1]);
-    pthread_mutex_unlock(&engine->ctl_lock);
-    progress();
-    run_control(0);
-    assert_int_equal(peer_of(who)->lanes[1]->state, MRAIL_LANE_RETIRING);
-    assert_non_null(last(MRAIL_CTL_RETIRE));
-    return last(MRAIL_CTL_RETIRE)->seq;
-}
-
-/* ---- tests --------------------------------------------------------------- */
 
 static void test_agreed(void **state)
 {
@@ -347,6 +66,28 @@ static void test_batch_keeps_lane(void **state)
     }
 }
 
+/* A lane that comes back, and is asked for again before the data path has
+ * looked: it is in use, so it stays, and the data path has it. */
+static void test_restored_and_asked(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    pthread_mutex_lock(&engine->ctl_lock);
+    lane->retire_own = 1;
+    mrail_retire_ask(lane);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    peer_of(0)->pin = lane; /* in use */
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(lane->out, 0);
+}
+
 static int lane_is_there;
 
 /* No assertion here: it would leave with the guard taken. */
@@ -402,58 +143,6 @@ static void test_restored_tells_credits(void **state)
     assert_int_equal(sent.credit[lane->index], 2 * lane->credits);
 }
 
-/* A request that was refused is repeated, and then there is room; the peer has
- * forgotten it and asks anew. */
-static void test_late_repeat(void **state)
-{
-    start(4);
-    connect_lanes(0, 3);
-    say_hello(1);
-    say_lane(1, MRAIL_CTL_LANE_REQ, 0, 20, 7);
-    say_lane(1, MRAIL_CTL_LANE_READY, 0, 20, 7);
-    assert_int_equal(peer_of(1)->lanes[0]->state, MRAIL_LANE_UP);
-    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
-    assert_non_null(last(MRAIL_CTL_REFUSE));
-    assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
-    (void)let_go(0);
-    confirm_all(0);
-    assert_null(peer_of(0)->lanes[2]);         /* it was asked for, too */
-    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8); /* late */
-    assert_int_equal(peer_of(1)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
-    sent.num_msgs = 0;
-    for (unsigned i = 0; i < 100; ++i) {
-        const mrail_ctl_msg_t *reply = last(MRAIL_CTL_LANE_REP);
-
-        if ((reply != NULL) && (reply->seq >= 22)) {
-            break;
-        }
-        say_lane(1, MRAIL_CTL_LANE_REQ, 1, 22 + i / 10, (uint16_t)(9 + i / 10));
-        progress();
-        run_control(500 * MRAIL_NS_PER_MS);
-    }
-    assert_int_equal(peer_of(1)->failed, 0);
-    assert_non_null(last(MRAIL_CTL_LANE_REP));
-    assert_true(last(MRAIL_CTL_LANE_REP)->seq >= 22);
-}
-
-/* As above, and the peer does not ask again: no reason to give it up. */
-static void test_lane_not_wanted(void **state)
-{
-    start(64);
-    connect_lanes(0, 1);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
-    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
-    for (unsigned i = 0; i < 100; ++i) {
-        run_control(500 * MRAIL_NS_PER_MS);
-        progress();
-        if (last(MRAIL_CTL_RETIRE) != NULL) {
-            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_RETIRE)->seq, 8);
-            progress();
-        }
-    }
-    assert_int_equal(peer_of(0)->failed, 0);
-}
-
 /* Lanes used since the last look are not asked for. */
 static void test_used_is_not_idle(void **state)
 {
@@ -466,7 +155,7 @@ static void test_used_is_not_idle(void **state)
         peer->lanes[slot]->scanned = 5;
         peer->lanes[slot]->used = (slot == 1) ? 5 : 6;
     }
-    now_ns += MRAIL_NS_PER_SEC;
+    fake_now_ns += MRAIL_NS_PER_SEC;
     mrail_retire_make_room(engine, 0);
     assert_int_equal(peer->retire_mask, 1u << 1);
 }
@@ -516,6 +205,77 @@ static void test_gone_gives_room(void **state)
     }
 }
 
+/* Time passes; who has been asked for a sign of life gives one, or not. */
+static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
+{
+    mrail_ns_t end_ns = fake_now_ns + how_long;
+
+    while (fake_now_ns < end_ns) {
+        unsigned seen = sent.num_msgs;
+
+        run_control(20 * MRAIL_NS_PER_MS);
+        progress();
+        for (; lives && (seen < sent.num_msgs); ++seen) {
+            if (sent.msgs[seen].type == MRAIL_CTL_PROBE) {
+                say(who, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                            .seq = sent.msgs[seen].seq});
+            }
+        }
+    }
+}
+
+static unsigned count_sent(mrail_ctl_type_t type)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        count += (sent.msgs[i].type == type);
+    }
+    return count;
+}
+
+/* A peer that died without a word is not asked for a lane for ever, and its QPs
+ * are others' then. */
+static void test_silent_peer(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    (void)let_go(0);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(engine->num_qps, 0);
+    sent.num_msgs = 0;
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
+    assert_int_equal(sent.num_msgs, 0);
+}
+
+/* One that computes for minutes lives, keeps what it may use, and is not asked
+ * twice a second all the time. */
+static void test_slow_peer(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 1);
+    sent.num_msgs = 0;
+    wait_for_peer(0, 300 * MRAIL_NS_PER_SEC, 1);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_ptr_equal(peer_of(0)->lanes[1], lane);
+    assert_int_equal(lane->state, MRAIL_LANE_RETIRING);
+    assert_non_null(lane->qp);
+    assert_in_range(count_sent(MRAIL_CTL_RETIRE), 30, 100);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0); /* nothing is asked now */
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -523,13 +283,14 @@ int main(int argc, char **argv)
         TEST(test_agreed),
         TEST(test_used_is_not_idle),
         TEST(test_restored_tells_credits),
-        TEST(test_late_repeat),
-        TEST(test_lane_not_wanted),
+        TEST(test_restored_and_asked),
         TEST(test_self),
         TEST(test_gone_gives_room),
         TEST(test_inbox_keeps_lane),
         TEST(test_batch_keeps_lane),
         TEST(test_callback_keeps_lane),
+        TEST(test_silent_peer),
+        TEST(test_slow_peer),
     };
 
     if (argc > 1) {

@@ -19,20 +19,21 @@ verdict 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port active' "$log/port"
 end $watcher
 
-# What went with the link, as fabric.sh had it.
-host2_back()
+# host_back HOST: what went with the link of a host of leaf 1, as fabric.sh had it.
+host_back()
 {
-    ip link set r2 up
-    for other in 1 3 4; do
-        ip route replace "$(address_of $other)/32" via 10.10.1.1 dev r2 \
-            metric 102
+    own=$(address_of "$1")
+    ip link set "r$1" up
+    for other in 1 2 3 4; do
+        [ "$other" = "$1" ] || ip route replace "$(address_of $other)/32" \
+            via 10.10.1.1 dev "r$1" metric $((100 + $1))
     done
-    ip neigh replace 10.10.1.1 dev r2 lladdr 02:00:00:00:02:02
-    ip neigh replace 10.10.1.3 dev r2 lladdr 02:00:00:00:01:02
-    ip -n leaf1 route replace 10.10.1.3/32 dev h2
-    ip -n leaf1 neigh replace 10.10.1.3 dev h2 lladdr 02:00:00:00:01:02
+    ip neigh replace 10.10.1.1 dev "r$1" lladdr "02:00:00:00:02:0$1"
+    ip neigh replace "$own" dev "r$1" lladdr "02:00:00:00:01:0$1"
+    ip -n leaf1 route replace "$own/32" dev "h$1"
+    ip -n leaf1 neigh replace "$own" dev "h$1" lladdr "02:00:00:00:01:0$1"
 }
-host2_back
+host_back 2
 
 # both MODE PORT: both ends of vm_events MODE, on hosts 4 and 2.
 both()
@@ -55,7 +56,7 @@ verdict 'a queue pair in error at one end: errors at both, within bounds' \
 both path 7003
 end $listener
 ip -n leaf1 link set h2 up
-host2_back
+host_back 2
 verdict 'a host cut off: its requests end with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
@@ -82,28 +83,42 @@ checked_job spine-down 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
     --window 4
 "$vm/fabric.sh" spine 1 up
 
-# A rail fails under a job: as long as a failed lane fails the peer, the job
-# ends, soon and with a sentence.
+# A rail fails under a job: the other one takes over what it had.
 note 'a job with a rail down'
 (busy && ip link set r2 down) &
-began=$(cut -d . -f 1 /proc/uptime)
 status=0
 export RANK_ERR=1
-job rail-down 60 2 -x RANK_ERR -x UCX_MRAIL_TIMEOUT=14 \
-    -x UCX_MRAIL_RETRY_CNT=3 -- "$stage/bin/mrail" bench p2p --sizes 1m --iterations 1000 --warmup 1 \
+job rail-down 90 2 -x RANK_ERR -- "$stage/bin/mrail" bench p2p --sizes 1m \
+    --iterations 8 --warmup 1 --window 4 || status=$?
+host_back 2
+verdict 'a rail fails under a job: all data is right' \
+    "exit status $status: $(last "$log/rail-down.err")" [ $status = 0 ]
+verdict 'its lanes were closed, and what they had sent again' \
+    "$(last "$log/rail-down.err")" \
+    grep -q '"lanes_failed": [1-9]' "$log/rail-down.stats"/*.json
+
+# Both rails of a process fail: the job ends, soon and with a sentence.
+note 'a job with all rails down'
+(busy && ip link set r2 down && ip link set r1 down) &
+began=$(cut -d . -f 1 /proc/uptime)
+status=0
+job rails-down 60 2 -x RANK_ERR -x UCX_MRAIL_DEAD_TIMEOUT=3 -- \
+    "$stage/bin/mrail" bench p2p --sizes 1m --iterations 1000 --warmup 1 \
     --window 4 || status=$?
-echo "exit status $status" >>"$log/rail-down.out"
+echo "exit status $status" >>"$log/rails-down.out"
 took=$(($(cut -d . -f 1 /proc/uptime) - began))
-host2_back
-verdict 'a rail fails under a job: it ends within 40 s' \
+host_back 1
+host_back 2
+verdict 'all rails fail under a job: it ends within 40 s' \
     "exit status $status after $took s" \
     [ $status != 0 -a $status != 124 -a $took -lt 40 ]
-cat "$log/rail-down.out" "$log/rail-down.err" "$log/rail-down.stats"/*.err \
-    >"$log/rail-down.said"
-verdict 'it says which lane failed, and why' "$(last "$log/rail-down.said")" \
-    grep -qE 'lane [0-9]+ to peer [0-9a-f]+ on rxe[0-9]:1 failed: ' \
-    "$log/rail-down.said"
-verdict 'and that the job ends' "$(last "$log/rail-down.said")" \
+cat "$log/rails-down.out" "$log/rails-down.err" \
+    "$log/rails-down.stats"/*.err >"$log/rails-down.said"
+verdict 'it says that the peer cannot be reached' \
+    "$(last "$log/rails-down.said")" \
+    grep -qE 'peer [0-9a-f]+ (does not answer|cannot be reached) on any' \
+    "$log/rails-down.said"
+verdict 'and that the job ends' "$(last "$log/rails-down.said")" \
     grep -qE 'lost a peer for good .*the job ends|MPI_ERRORS_ARE_FATAL' \
-    "$log/rail-down.said"
+    "$log/rails-down.said"
 exit $failed

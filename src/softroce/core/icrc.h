@@ -6,10 +6,6 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-/* sroce_crc32() by table only. */
-uint32_t sroce_crc32_table(uint32_t crc, const void *buf, size_t length);
-/* Non-zero if sroce_crc32() uses carry-less multiplication here. */
-int sroce_crc32_has_clmul(void);
 /* sroce_icrc() with another IPv4 identification (DF set as well). */
 uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                        uint16_t sport, uint32_t udp_bytes,

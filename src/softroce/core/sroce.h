@@ -334,11 +334,6 @@ sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn);
 /* ---- ICRC ---- */
 
 /*
- * CRC-32 (reflected 0x04C11DB7) over iov; start with `crc` of what came before.
- * No initial or final inversion.
- */
-uint32_t sroce_crc32(uint32_t crc, const void *buf, size_t length);
-/*
  * ICRC of a RoCEv2 packet over IPv4 with DF set and identification 0: `iov`
  * holds BTH .. pad (`udp_bytes` - 4 in all), udp_bytes is the UDP payload with
  * the ICRC.  To be put on the wire least significant byte first.

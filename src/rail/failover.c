@@ -1,0 +1,199 @@
+/*
+ * Giving up a lane that has failed, and sending again what it had not carried
+ * over; docs/failover.md has the protocol and its invariants.
+ *
+ * Either end may begin.  Its QP goes to error, so that nothing arrives on it
+ * any more; the device gives back all requests and the receive buffers; then
+ * the end answers the peer's FAIL with what had arrived (CONFIRM).  Only when
+ * both are through is anything sent again, over any lane: so nothing of the old
+ * lane can arrive after what replaces it.  The lane's place is free for a new
+ * life then.
+ *
+ * The control side asks, by fail_mask; all else runs inside the guard with the
+ * control lock: on the data path or, if that is away, on the service thread.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#include <string.h>
+
+/* From a QP's error on, until its completions are taken to be all there: for
+ * devices that do not say when they are. */
+#define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
+
+void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_engine_t *engine = peer->engine;
+    uint64_t bit = 1ull << lane->slot;
+    mrail_log_level_t level = MRAIL_LOG_WARN;
+
+    if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
+        return; /* all of its lanes are being ended */
+    }
+    if (__atomic_fetch_or(&peer->fail_mask, bit, __ATOMIC_RELEASE) & bit) {
+        return;
+    }
+    if (__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)) {
+        level = MRAIL_LOG_DEBUG; /* there may be thousands of lanes */
+    }
+    mrail_log(level,
+              "%s:%u: lane %u to peer %016llx fails (%s); others take its work",
+              lane->rail->attr.device, lane->rail->attr.port, lane->slot,
+              (unsigned long long)peer->id, cause);
+    __atomic_store_n(&engine->alarm, 1, __ATOMIC_SEQ_CST);
+    mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+    mrail_service_wake(engine);
+}
+
+/* Nothing new is sent before what is missing: that is a fence, too, and its own
+ * lane may be the one that failed. */
+static void mrail_failover_bar(mrail_peer_t *peer)
+{
+    if (!peer->recovering) {
+        peer->recovering = 1;
+        ++peer->num_fences;
+        __atomic_fetch_add(&peer->engine->num_recovering, 1, __ATOMIC_RELAXED);
+    }
+    peer->pin = NULL;
+    peer->pin_closed = 1;
+    mrail_sync_again(peer);
+    mrail_peer_activate(peer);
+}
+
+static void mrail_failover_close(mrail_lane_t *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    mrail_peer_t *peer = lane->peer;
+    uint64_t bit = 1ull << lane->slot;
+
+    if ((lane->state != MRAIL_LANE_UP) &&
+        (lane->state != MRAIL_LANE_ACCEPTING) &&
+        (lane->state != MRAIL_LANE_RETIRING)) {
+        return;
+    }
+    mrail_path_event(peer, lane->slot, MRAIL_HEALTH_LOST, mrail_clock_now());
+    __atomic_fetch_and(&peer->fail_mask, ~bit, __ATOMIC_RELAXED);
+    mrail_lane_set_state(lane, MRAIL_LANE_CLOSING,
+                         lane->asked ? "the peer asks" : "failed");
+    ++peer->engine->counters.lanes_failed;
+    __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+    __atomic_fetch_and(&peer->retire_mask, ~bit, __ATOMIC_RELEASE);
+    peer->closing_mask &= ~bit;
+    peer->broken_mask |= bit;
+    lane->out = 1;
+    mrail_list_del(&lane->ack_list); /* an answer takes another way */
+    ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+    lane->close_ns = mrail_clock_now();
+    lane->request = ++peer->engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_failover_bar(peer);
+    mrail_peer_refresh(peer);
+    mrail_ctl_work(peer);
+}
+
+void mrail_failover_start(mrail_peer_t *peer)
+{
+    uint64_t mask = __atomic_exchange_n(&peer->fail_mask, 0, __ATOMIC_ACQUIRE);
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if ((mask & (1ull << slot)) && (peer->lanes[slot] != NULL)) {
+            mrail_failover_close(peer->lanes[slot]);
+        }
+    }
+}
+
+/* Whether the device has given all back, and all of it was looked at. */
+static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_lane_drain(lane);
+    return (lane->sq_posted == lane->sq_done) &&
+           (__atomic_load_n(&lane->last_wqe, __ATOMIC_ACQUIRE) ||
+            (now_ns >= lane->close_ns + MRAIL_CLOSE_GRACE)) &&
+           !mrail_rail_fetch(lane->rail);
+}
+
+/* What arrived on the lane and waits stays here, but gives no credit; its
+ * buffer is missing from the SRQ, until it is done with. */
+static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
+{
+    mrail_rx_t *rx;
+
+    mrail_list_for_each(rx, list, mrail_rx_t, list)
+    {
+        if (rx->lane == lane) {
+            rx->lane = NULL;
+            rx->orphan = 1;
+            --lane->buffers;
+        }
+    }
+}
+
+/* Both ends are through with the lane. */
+static void mrail_failover_settle(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_engine_t *engine = peer->engine;
+
+    mrail_am_take_lost(lane);
+    mrail_rma_take_lost(lane);
+    mrail_rx_flush(engine, lane->rail->index);
+    mrail_failover_disown(&peer->hold, lane);
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        if (engine->ifaces[i] != NULL) {
+            mrail_failover_disown(&engine->ifaces[i]->inbox, lane);
+        }
+    }
+    /* An ACK_REQ, or its answer, may have been lost: not before the peer has
+     * closed its end, or the next answer may be lost there, too. */
+    peer->ack_asked = 0;
+    peer->broken_mask &= ~(1ull << lane->slot);
+    peer->past[lane->slot] = (mrail_past_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "both ends have closed it");
+    mrail_lane_release(engine, lane);
+    mrail_ctl_work(peer);
+}
+
+static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
+        lane->closed = 1;
+        if (lane->asked) {
+            mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
+                                   lane->peer_request, lane->am_received);
+        }
+    }
+    if (lane->closed && lane->confirmed) {
+        mrail_failover_settle(lane);
+    }
+}
+
+void mrail_failover_end(mrail_peer_t *peer)
+{
+    if (peer->recovering) {
+        peer->recovering = 0;
+        __atomic_fetch_sub(&peer->engine->num_recovering, 1, __ATOMIC_RELAXED);
+        mrail_sync_open(peer);
+    }
+}
+
+void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    pthread_mutex_lock(&peer->engine->ctl_lock);
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->broken_mask & (1ull << slot)) {
+            mrail_failover_step(peer->lanes[slot], now_ns);
+        }
+    }
+    pthread_mutex_unlock(&peer->engine->ctl_lock);
+    mrail_am_resend(peer);
+    mrail_rma_redo(peer, now_ns);
+    if ((peer->broken_mask == 0) && mrail_list_empty(&peer->resend) &&
+        mrail_list_empty(&peer->redo)) {
+        mrail_failover_end(peer);
+    }
+}

@@ -1,0 +1,206 @@
+#include "config.h"
+#include "rail/health.h"
+
+#include "base/util.h"
+
+/* What a move does to the deadline. */
+typedef enum mrail_health_timer {
+    TIMER_KEEP,
+    TIMER_OFF,
+    TIMER_GRACE, /* of the port */
+    TIMER_PROBE, /* the next one, or the first */
+    TIMER_AGAIN, /* one more has been lost */
+    TIMER_REST,  /* a longer one each time that it was up in between */
+    TIMER_RETRY, /* it does not answer: later each time */
+    TIMER_SOON,  /* it may answer now: once its rest is over */
+} mrail_health_timer_t;
+
+typedef struct mrail_health_move {
+    uint8_t known; /* the event is possible in this state */
+    uint8_t next;
+    uint8_t action;
+    uint8_t timer;
+} mrail_health_move_t;
+
+#define MOVE(_next, _action, _timer)                                           \
+    {                                                                          \
+        1, MRAIL_HEALTH_##_next, MRAIL_HEALTH_##_action, TIMER_##_timer        \
+    }
+#define STAY(_state) MOVE(_state, NOTHING, KEEP)
+
+static const mrail_health_move_t
+    health_moves[MRAIL_HEALTH_STATES][MRAIL_HEALTH_EVENTS] = {
+        [MRAIL_HEALTH_UP] =
+            {
+                [MRAIL_HEALTH_PORT_DOWN] = MOVE(SUSPECT, HOLD, GRACE),
+                [MRAIL_HEALTH_PORT_UP] = STAY(UP),
+                [MRAIL_HEALTH_STALLED] = MOVE(SUSPECT, PROBE, PROBE),
+                [MRAIL_HEALTH_MOVED] = STAY(UP),
+                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_ANSWER] = STAY(UP), /* a late one */
+            },
+        [MRAIL_HEALTH_SUSPECT] =
+            {
+                [MRAIL_HEALTH_PORT_DOWN] = MOVE(SUSPECT, NOTHING, GRACE),
+                [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
+                [MRAIL_HEALTH_STALLED] = STAY(SUSPECT),
+                [MRAIL_HEALTH_MOVED] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_ANSWER] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_LATE] = MOVE(SUSPECT, PROBE, AGAIN),
+                [MRAIL_HEALTH_SPENT] = MOVE(RETIRED, RETIRE, REST),
+            },
+        [MRAIL_HEALTH_RETIRED] =
+            {
+                [MRAIL_HEALTH_PORT_DOWN] = STAY(RETIRED),
+                [MRAIL_HEALTH_PORT_UP] = MOVE(RETIRED, NOTHING, SOON),
+                [MRAIL_HEALTH_MOVED] = STAY(RETIRED),
+                [MRAIL_HEALTH_STALLED] = STAY(RETIRED),
+                [MRAIL_HEALTH_LOST] = STAY(RETIRED), /* its last requests */
+                [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
+                [MRAIL_HEALTH_ANSWER] = STAY(RETIRED),
+                [MRAIL_HEALTH_LATE] = MOVE(PROBING, PROBE, PROBE),
+                [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF), /* its wish */
+            },
+        [MRAIL_HEALTH_PROBING] =
+            {
+                [MRAIL_HEALTH_PORT_DOWN] = MOVE(RETIRED, NOTHING, RETRY),
+                [MRAIL_HEALTH_PORT_UP] = STAY(PROBING),
+                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, NOTHING, RETRY),
+                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, NOTHING, RETRY),
+                [MRAIL_HEALTH_ANSWER] = MOVE(PROBING, RESTORE, OFF),
+                [MRAIL_HEALTH_LATE] = MOVE(PROBING, PROBE, AGAIN),
+                [MRAIL_HEALTH_SPENT] = MOVE(RETIRED, NOTHING, RETRY),
+                [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_REFUSED] = MOVE(RETIRED, NOTHING, RETRY),
+            },
+};
+
+void mrail_health_init(mrail_health_t *health, mrail_ns_t now_ns)
+{
+    *health = (mrail_health_t){
+        .state = MRAIL_HEALTH_UP,
+        .up_ns = now_ns,
+        .due_ns = MRAIL_NS_NEVER,
+    };
+}
+
+/* The n-th, from 1. */
+static mrail_ns_t mrail_health_rest(const mrail_health_params_t *params,
+                                    unsigned n)
+{
+    mrail_ns_t rest_ns = params->rest_ns;
+
+    while ((--n != 0) && (rest_ns < params->rest_max_ns)) {
+        rest_ns *= 2;
+    }
+    return MRAIL_MIN(rest_ns, params->rest_max_ns);
+}
+
+static void mrail_health_set_timer(mrail_health_t *health,
+                                   const mrail_health_params_t *params,
+                                   mrail_health_timer_t timer,
+                                   mrail_ns_t now_ns)
+{
+    switch (timer) {
+    case TIMER_KEEP:
+        break;
+    case TIMER_OFF:
+        health->due_ns = MRAIL_NS_NEVER;
+        break;
+    case TIMER_GRACE:
+        /* The port's own word: there is nothing to ask. */
+        health->lost = params->probes - 1;
+        health->due_ns = now_ns + params->grace_ns;
+        break;
+    case TIMER_PROBE:
+        health->lost = 0;
+        health->due_ns = now_ns + params->probe_ns;
+        break;
+    case TIMER_AGAIN:
+        ++health->lost;
+        health->due_ns = now_ns + params->probe_ns;
+        break;
+    case TIMER_REST:
+        ++health->retired;
+        health->rest_ns = now_ns + mrail_health_rest(params, health->retired);
+        health->due_ns = health->rest_ns;
+        break;
+    case TIMER_RETRY:
+        health->due_ns = now_ns + mrail_health_rest(params, ++health->failed);
+        break;
+    case TIMER_SOON:
+        health->failed = 0;
+        health->due_ns = MRAIL_MAX(now_ns, health->rest_ns);
+        break;
+    }
+}
+
+mrail_health_action_t mrail_health_event(mrail_health_t *health,
+                                         const mrail_health_params_t *params,
+                                         mrail_health_event_t event,
+                                         mrail_ns_t now_ns)
+{
+    const mrail_health_move_t *move = &health_moves[health->state][event];
+
+    if (!move->known) {
+        return MRAIL_HEALTH_NOTHING;
+    }
+    if ((health->state == MRAIL_HEALTH_UP) &&
+        (now_ns >= health->up_ns + params->calm_ns)) {
+        health->retired = 0;
+    }
+    if ((move->next == MRAIL_HEALTH_UP) && (health->state != MRAIL_HEALTH_UP) &&
+        (health->state != MRAIL_HEALTH_SUSPECT)) {
+        health->up_ns = now_ns;
+        health->failed = 0;
+    }
+    mrail_health_set_timer(health, params, move->timer, now_ns);
+    health->state = move->next;
+    return move->action;
+}
+
+mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
+                                           const mrail_health_params_t *params,
+                                           int others_answer)
+{
+    if (health->state == MRAIL_HEALTH_RETIRED) {
+        return MRAIL_HEALTH_LATE;
+    }
+    return ((health->lost + 1 >= params->probes) && others_answer)
+               ? MRAIL_HEALTH_SPENT
+               : MRAIL_HEALTH_LATE;
+}
+
+const char *mrail_health_state_name(mrail_health_state_t state)
+{
+    static const char *const names[MRAIL_HEALTH_STATES] = {
+        [MRAIL_HEALTH_UP] = "up",
+        [MRAIL_HEALTH_SUSPECT] = "suspect",
+        [MRAIL_HEALTH_RETIRED] = "retired",
+        [MRAIL_HEALTH_PROBING] = "probing",
+    };
+
+    return names[state];
+}
+
+const char *mrail_health_event_name(mrail_health_event_t event)
+{
+    static const char *const names[MRAIL_HEALTH_EVENTS] = {
+        [MRAIL_HEALTH_PORT_DOWN] = "port down",
+        [MRAIL_HEALTH_PORT_UP] = "port up",
+        [MRAIL_HEALTH_STALLED] = "nothing comes back",
+        [MRAIL_HEALTH_MOVED] = "something came back",
+        [MRAIL_HEALTH_LOST] = "requests failed",
+        [MRAIL_HEALTH_CLOSED] = "the peer has closed it",
+        [MRAIL_HEALTH_ANSWER] = "probe answered",
+        [MRAIL_HEALTH_LATE] = "time is over",
+        [MRAIL_HEALTH_SPENT] = "probes lost",
+        [MRAIL_HEALTH_RESTORED] = "connected anew",
+        [MRAIL_HEALTH_REFUSED] = "refused",
+    };
+
+    return names[event];
+}

@@ -1,0 +1,198 @@
+/*
+ * The paths to a peer, one for each of its slots: what has happened to them, as
+ * health.c judges it, and what is done about that.  Control lock held.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#include <string.h>
+
+static const mrail_health_params_t path_params = {
+    .grace_ns = 2 * MRAIL_NS_PER_MS,
+    .probe_ns = 20 * MRAIL_NS_PER_MS,
+    .probes = 3,
+    .rest_ns = 100 * MRAIL_NS_PER_MS,
+    .rest_max_ns = 10 * MRAIL_NS_PER_SEC,
+    .calm_ns = 10 * MRAIL_NS_PER_SEC,
+};
+/* An answer speaks for the peer for so long. */
+#define MRAIL_PATH_FRESH (1 * MRAIL_NS_PER_SEC)
+
+static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
+{
+    return (peer->lanes[slot] != NULL) &&
+           (peer->lanes[slot]->state == MRAIL_LANE_UP);
+}
+
+static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
+{
+    __atomic_fetch_and(&peer->up_mask, ~(1ull << slot), __ATOMIC_RELEASE);
+    __atomic_store_n(&peer->engine->alarm, 1, __ATOMIC_SEQ_CST);
+}
+
+static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if (mrail_path_is_used(peer, slot) && !peer->lanes[slot]->out) {
+        __atomic_fetch_or(&peer->up_mask, 1ull << slot, __ATOMIC_RELEASE);
+        __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
+        mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+    }
+}
+
+static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
+                           mrail_health_action_t action, const char *cause)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    switch (action) {
+    case MRAIL_HEALTH_NOTHING:
+        break;
+    case MRAIL_HEALTH_HOLD:
+        mrail_path_hold(peer, slot);
+        break;
+    case MRAIL_HEALTH_RESUME:
+        mrail_path_resume(peer, slot);
+        break;
+    case MRAIL_HEALTH_PROBE:
+        if (path->health.state == MRAIL_HEALTH_SUSPECT) {
+            mrail_path_hold(peer, slot);
+        }
+        path->probe = ++peer->engine->ctl_seq;
+        path->asked = 1;
+        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, path->probe, slot,
+                            path->sport);
+        break;
+    case MRAIL_HEALTH_RETIRE:
+        if (peer->lanes[slot] != NULL) {
+            mrail_failover_ask(peer->lanes[slot], cause);
+        }
+        break;
+    case MRAIL_HEALTH_RESTORE:
+        path->restore = 1;
+        break;
+    }
+}
+
+void mrail_path_event(mrail_peer_t *peer, unsigned slot,
+                      mrail_health_event_t event, mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+    mrail_health_state_t before = path->health.state;
+    const char *cause = mrail_health_event_name(event);
+    mrail_health_action_t action =
+        mrail_health_event(&path->health, &path_params, event, now_ns);
+
+    if ((event == MRAIL_HEALTH_LATE) || (event == MRAIL_HEALTH_SPENT)) {
+        cause = path->cause; /* why there is a deadline at all */
+    } else {
+        path->cause = cause;
+    }
+    if (path->health.state != before) {
+        path->restore = 0;
+        mrail_debug("peer %016llx path %u: %s -> %s (%s)",
+                    (unsigned long long)peer->id, slot,
+                    mrail_health_state_name(before),
+                    mrail_health_state_name(path->health.state),
+                    mrail_health_event_name(event));
+    }
+    mrail_path_act(peer, slot, action, cause);
+    if (path->health.due_ns != MRAIL_NS_NEVER) {
+        mrail_ctl_work(peer);
+    }
+}
+
+int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
+{
+    const mrail_path_t *path = &peer->paths[slot];
+
+    return (path->health.state == MRAIL_HEALTH_UP) || path->restore;
+}
+
+/* Some path but this is known to lead to the peer. */
+static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
+                                    mrail_ns_t now_ns)
+{
+    if ((peer->answer_ns != 0) &&
+        (now_ns < peer->answer_ns + MRAIL_PATH_FRESH)) {
+        return 1;
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        if ((i != slot) && mrail_path_is_used(peer, i) &&
+            (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    if (now_ns >= path->health.due_ns) {
+        mrail_path_event(
+            peer, slot,
+            mrail_health_deadline(&path->health, &path_params,
+                                  mrail_path_others_answer(peer, slot, now_ns)),
+            now_ns);
+    }
+    return path->health.due_ns;
+}
+
+int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_path_t *path = &peer->paths[slot];
+
+        if ((path->probe == seq) && path->asked) {
+            peer->answer_ns = now_ns;
+            mrail_path_event(peer, slot, MRAIL_HEALTH_ANSWER, now_ns);
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void mrail_paths_init(mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_health_init(&peer->paths[slot].health, mrail_clock_now());
+    }
+}
+
+void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    mrail_peer_t *peer;
+
+    if (!mrail_rail_find_gid(rail)) {
+        return;
+    }
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
+        {
+            mrail_ctl_drop_handles(peer, rail);
+        }
+    }
+}
+
+/* A port of ours went down, or came up. */
+void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
+                      mrail_health_event_t event, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
+        {
+            for (unsigned slot = 0;
+                 slot < MRAIL_MIN(peer->num_slots, MRAIL_MAX_SLOTS); ++slot) {
+                if (peer->pairs[(peer->base + slot) % peer->num_pairs].local ==
+                    rail->index) {
+                    mrail_path_event(peer, slot, event, now_ns);
+                }
+            }
+        }
+    }
+}

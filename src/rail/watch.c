@@ -1,0 +1,97 @@
+/*
+ * Looks now and then whether what was sent comes back: a path that swallows
+ * packets makes no event, and the NIC's own timers may take seconds.
+ *
+ * While anything is under way, the service thread looks every WATCH_TICK.  Reads
+ * and writes have completions of their own; behind messages, whose sends have
+ * none, one small READ is sent when they have not been acknowledged for a tick.
+ * A lane on which something is under way and nothing has come back for a while
+ * is STALLED, an event for its path (paths.c), which then has to answer.
+ *
+ * Inside the guard, with the control lock.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#define WATCH_STILL 3u   /* ticks without a completion that are suspicious */
+#define WATCH_STILL_MAX 96u
+#define WATCH_CALM 8    /* ticks with nothing under way that end the watch */
+
+/* Messages that may be at the peer, or nowhere: 1 if there are some. */
+static int mrail_watch_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    int quiet = (lane->watch_am == lane->am_sent);
+
+    lane->watch_am = lane->am_sent;
+    if ((lane->am_inflight == 0) || (lane->pinged_am == lane->am_sent)) {
+        return 0;
+    }
+    if (quiet && !lane->last_read &&
+        (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+        lane->pinged_am = lane->am_sent;
+    }
+    return 1;
+}
+
+/* 1 if anything is under way. */
+static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &lane->peer->paths[lane->slot];
+    int moved = (lane->watch_done != lane->sq_done);
+
+    lane->watch_done = lane->sq_done;
+    if (moved && (lane->still != 0)) {
+        mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_MOVED, now_ns);
+    }
+    if (lane->sched.inflight == 0) {
+        lane->still = 0;
+        return mrail_watch_ping(lane, now_ns);
+    }
+    lane->still = moved ? 0 : lane->still + 1;
+    if (lane->still == MRAIL_MIN(WATCH_STILL << path->stalls,
+                                 WATCH_STILL_MAX)) {
+        /* One that is slow, not dead, is given more time at each. */
+        path->stalls += (path->stalls < 8);
+        mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);
+    }
+    return 1;
+}
+
+static int mrail_watch_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    int busy = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out) {
+            busy |= mrail_watch_lane(lane, now_ns);
+        }
+    }
+    return busy;
+}
+
+void mrail_watch_begin(mrail_engine_t *engine)
+{
+    __atomic_store_n(&engine->watching, 1, __ATOMIC_RELAXED);
+    mrail_service_wake(engine);
+}
+
+void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+    int busy = 0;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
+                busy |= mrail_watch_peer(peer, now_ns);
+            }
+        }
+    }
+    engine->calm_ticks = busy ? 0 : engine->calm_ticks + 1;
+    if (engine->calm_ticks == WATCH_CALM) {
+        engine->calm_ticks = 0;
+        __atomic_store_n(&engine->watching, 0, __ATOMIC_RELAXED);
+    }
+}

@@ -1,0 +1,208 @@
+/*
+ * A stream that tells when it stands still: "TIME BYTES" for each message (or
+ * exchange) that is there, TIME in seconds since the epoch.  All data is looked
+ * at.  The script that runs it disturbs the rails meanwhile.
+ *
+ * Usage: mpi_stream FILE SECONDS BYTES [alltoallv]
+ *
+ * From rank 0 to the last rank, messages of BYTES, or from all to all, BYTES from
+ * each to each; the last rank writes FILE.
+ */
+#include "config.h"
+
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define WINDOW 8
+#define MAX_POINTS 1000000
+
+typedef struct points {
+    double *at;
+    unsigned count;
+} points_t;
+
+static unsigned long wrong;
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t word(uint64_t seed, size_t i)
+{
+    return (seed * 0x9e3779b97f4a7c15ull) ^ (i * 0xc2b2ae3d27d4eb4full);
+}
+
+static void fill(uint64_t *to, size_t words, uint64_t seed)
+{
+    for (size_t i = 0; i < words; ++i) {
+        to[i] = word(seed, i);
+    }
+}
+
+static void check(const uint64_t *from, size_t words, uint64_t seed)
+{
+    for (size_t i = 0; i < words; ++i) {
+        wrong += (from[i] != word(seed, i));
+    }
+}
+
+static void add_point(points_t *points)
+{
+    if (points->count < MAX_POINTS) {
+        points->at[points->count++] = now_s();
+    }
+}
+
+/* Of WINDOW messages under way, number n is the n'th since the start. */
+static void stream(double seconds, size_t words, points_t *points)
+{
+    MPI_Request requests[WINDOW];
+    uint64_t *buffers[WINDOW];
+    double end_s = now_s() + seconds;
+    uint64_t count = 0, done = 0, last = UINT64_MAX;
+    int rank, size;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    for (unsigned i = 0; i < WINDOW; ++i) {
+        buffers[i] = malloc(8 * words);
+    }
+    while ((done < count) || (last == UINT64_MAX)) {
+        while ((count < done + WINDOW) && (last == UINT64_MAX)) {
+            uint64_t *buffer = buffers[count % WINDOW];
+            MPI_Request *request = &requests[count % WINDOW];
+
+            if (rank == 0) {
+                fill(buffer, words, count);
+                if (now_s() >= end_s) {
+                    buffer[0] = UINT64_MAX; /* the last one */
+                    last = count;
+                }
+                MPI_Isend(buffer, (int)words, MPI_UINT64_T, size - 1, 1,
+                          MPI_COMM_WORLD, request);
+            } else {
+                MPI_Irecv(buffer, (int)words, MPI_UINT64_T, 0, 1,
+                          MPI_COMM_WORLD, request);
+            }
+            ++count;
+        }
+        MPI_Wait(&requests[done % WINDOW], MPI_STATUS_IGNORE);
+        if (rank != 0) {
+            uint64_t *buffer = buffers[done % WINDOW];
+
+            add_point(points);
+            if (buffer[0] == UINT64_MAX) {
+                last = done;
+                break;
+            }
+            check(buffer, words, done);
+        }
+        ++done;
+    }
+    for (uint64_t i = done + 1; (rank != 0) && (i < count); ++i) {
+        MPI_Cancel(&requests[i % WINDOW]); /* asked for, and never sent */
+        MPI_Wait(&requests[i % WINDOW], MPI_STATUS_IGNORE);
+    }
+    for (unsigned i = 0; i < WINDOW; ++i) {
+        free(buffers[i]);
+    }
+}
+
+static void exchange(double seconds, size_t words, points_t *points)
+{
+    double end_s = now_s() + seconds;
+    uint64_t *send, *recv;
+    int *counts, *places;
+    int rank, size, more = 1;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    send = malloc(8 * words * (size_t)size);
+    recv = malloc(8 * words * (size_t)size);
+    counts = malloc((size_t)size * sizeof(int));
+    places = malloc((size_t)size * sizeof(int));
+    for (int i = 0; i < size; ++i) {
+        counts[i] = (int)words;
+        places[i] = i * (int)words;
+    }
+    for (uint64_t round = 0; more; ++round) {
+        for (int i = 0; i < size; ++i) {
+            fill(send + (size_t)i * words, words,
+                 round * 1000003 + (uint64_t)(rank * size + i));
+        }
+        MPI_Alltoallv(send, counts, places, MPI_UINT64_T, recv, counts, places,
+                      MPI_UINT64_T, MPI_COMM_WORLD);
+        add_point(points);
+        for (int i = 0; i < size; ++i) {
+            check(recv + (size_t)i * words, words,
+                  round * 1000003 + (uint64_t)(i * size + rank));
+        }
+        more = (now_s() < end_s);
+        MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    free(send);
+    free(recv);
+    free(counts);
+    free(places);
+}
+
+static int write_points(const char *path, const points_t *points,
+                        size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+
+    if (file == NULL) {
+        perror(path);
+        return 1;
+    }
+    for (unsigned i = 0; i < points->count; ++i) {
+        fprintf(file, "%.6f %zu\n", points->at[i], bytes);
+    }
+    return fclose(file) != 0;
+}
+
+int main(int argc, char **argv)
+{
+    points_t points = {malloc(MAX_POINTS * sizeof(double)), 0};
+    int rank, size, all, failed = 0;
+    unsigned long wrong_all;
+    size_t words;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if ((argc < 4) || (argc > 5) || (atof(argv[2]) <= 0) ||
+        (atol(argv[3]) < 8) || (size < 2)) {
+        fprintf(stderr, "Usage: mpi_stream FILE SECONDS BYTES [alltoallv]\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    words = (size_t)atol(argv[3]) / 8;
+    all = (argc == 5);
+    if (all) {
+        exchange(atof(argv[2]), words, &points);
+    } else if ((rank == 0) || (rank == size - 1)) {
+        stream(atof(argv[2]), words, &points);
+    }
+    MPI_Reduce(&wrong, &wrong_all, 1, MPI_UNSIGNED_LONG, MPI_SUM, size - 1,
+               MPI_COMM_WORLD);
+    if (rank == size - 1) {
+        failed = write_points(argv[1], &points,
+                              8 * words * (all ? (size_t)(size - 1) : 1));
+        if (wrong_all != 0) {
+            fprintf(stderr, "%lu words are wrong\n", wrong_all);
+            failed = 1;
+        }
+    }
+    MPI_Bcast(&failed, 1, MPI_INT, size - 1, MPI_COMM_WORLD);
+    MPI_Finalize();
+    free(points.at);
+    return failed;
+}

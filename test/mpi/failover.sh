@@ -1,0 +1,101 @@
+#!/bin/sh
+# Ports go and come back under a job, and rails swallow packets: all data is
+# right, and the job goes on.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_exchange
+
+ctl()
+{
+    "$mrail" soft ctl --session "$session" "$@" >>"$tmp/ctl" 2>&1 ||
+        bad "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
+}
+
+# A small spool of trouble.  Never are all rails of a node gone for long.
+one_port()
+{
+    ctl --rail 1 down
+    sleep 1
+    ctl --rail 1 up
+}
+swallow()
+{
+    ctl --rail 2 loss=1000000
+    sleep 1.5
+    ctl --rail 2 loss=0
+}
+all_but_one()
+{
+    for rail in 0 1 2; do
+        ctl --rail $rail down
+        sleep 0.2
+    done
+    sleep 0.5
+    for rail in 2 0 1; do
+        ctl --rail $rail up
+    done
+}
+flap()
+{
+    for time in 1 2 3 4 5; do
+        ctl --rail 3 down
+        sleep 0.05
+        ctl --rail 3 up
+        sleep 0.05
+    done
+}
+all_for_a_moment()
+{
+    ctl down
+    sleep 0.3
+    ctl up
+}
+
+# trouble NAME COMMAND...: each in turn, in a job of its own.
+trouble()
+{
+    name=$1
+    mkdir -p "$tmp/stats"
+    rm -f "$tmp/stats"/*
+    : >"$tmp/out"
+    UCX_MRAIL_STATS=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
+        "$build/mpi_exchange" --seconds 5 --bytes 3000000 >"$tmp/out" 2>&1 &
+    job=$!
+    await_under_way
+    $2
+    status=0
+    wait $job || status=$?
+    if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
+        head -n 20 "$tmp/out"
+        bad "$name: the job goes on, all data is right" "exit status $status"
+    else
+        good "$name: the job goes on, all data is right"
+    fi
+}
+given_up()
+{
+    if grep -q '"lanes_failed": [1-9]' "$tmp/stats"/*.json; then
+        good "$name: lanes were given up, and their work sent elsewhere"
+    else
+        bad "$name: lanes were given up" 'the statistics say: none'
+    fi
+}
+
+trouble 'one port' one_port
+given_up
+if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
+    good 'the rail, the peer and the cause are named'
+else
+    head -n 20 "$tmp/out"
+    bad 'the rail, the peer and the cause are named' 'no such line'
+fi
+trouble 'a rail that swallows packets' swallow
+given_up
+trouble 'all ports but one' all_but_one
+given_up
+trouble 'a port that flaps' flap
+# None is worse than another.
+trouble 'all ports for a moment' all_for_a_moment
+nothing_left 'failover'
+exit $failed

@@ -1,0 +1,403 @@
+/*
+ * Two whole engines over fake verbs, in virtual time: their control messages
+ * are lost, doubled, late and out of order, lanes are taken back at any moment,
+ * a process computes, or dies without a word.  Whatever the seed:
+ *
+ *   a request meets the QP that its own is connected to, with a buffer for it,
+ *   and never one that is gone; nothing is posted to a lane that was let go of;
+ *   no QP goes while a request of it is under way or a completion waits;
+ *   no place in the lane table is taken twice;
+ *   messages arrive once and in order, operations complete once, with all their
+ *   bytes, and touch no memory afterwards; a message behind a fence comes after
+ *   all that was before it;
+ *   in the end nothing is asked any more, and both have the same lanes; or the
+ *   one that lives is through with the other, which somebody who waits for it
+ *   asks about, as UCX's keepalive does.
+ */
+#include "config.h"
+#include "test/sim/engine_pair.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEEDS 1000
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SEEDS_FULL SEEDS /* many times slower, and there is one thread */
+#else
+#define SEEDS_FULL 5000
+#endif
+#define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
+#define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
+
+static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
+
+/* ---- the program --------------------------------------------------------- */
+
+typedef struct message {
+    uint32_t seq;
+    uint32_t fenced; /* the sender's operations that a fence put before it */
+} message_t;
+
+static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
+{
+    side_t *side = arg;
+    message_t m;
+
+    CHECK(length == sizeof(m), "%zu bytes", length);
+    memcpy(&m, data, sizeof(m));
+    CHECK(m.seq == side->received, "message %u instead of %u", m.seq,
+          side->received);
+    ++side->received;
+    check_fenced(&w.side[side == &w.side[0]], side, m.fenced);
+}
+
+static void on_complete(void *arg, void *comp, int status)
+{
+    side_t *side = arg;
+    uint8_t *done = comp;
+
+    CHECK(++*done == 1, "an operation completes twice");
+    CHECK((status == 0) || has_failed(side), "an operation fails: %d", status);
+    if (status == 0) {
+        check_carried(side, (uint32_t)(done - side->done));
+    }
+}
+
+static void make_ep(side_t *side, const side_t *other)
+{
+    uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
+    uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
+
+    mrail_device_addr_pack(other->engine, device);
+    mrail_iface_addr_pack(other->iface, iface);
+    CHECK(mrail_ep_create(side->iface, device, iface, NULL, &side->ep) == 0,
+          "endpoint");
+    mrail_rkey_pack(other->mem, packed);
+    CHECK(mrail_rkey_unpack(packed, &side->rkey) == 0, "key");
+}
+
+static void count_op(side_t *side, int ret)
+{
+    side->num_ops += (ret == -EINPROGRESS);
+}
+
+/* As the engine takes one back for which it has a better use. */
+static void take_back(side_t *side)
+{
+    mrail_peer_t *peer = peer_of(side);
+    unsigned slot = 1 + below(3);
+    mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[slot];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->retire_own &&
+        !lane->retire_peer) {
+        lane->retire_own = 1;
+        lane->retire_hard = (uint8_t)(below(8) == 0);
+        mrail_retire_ask(lane);
+    }
+}
+
+static void break_lane(side_t *side)
+{
+    mrail_peer_t *peer = peer_of(side);
+    mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[below(4)];
+
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
+        pair_break(lane, side);
+    }
+}
+
+static void send_message(side_t *side)
+{
+    const message_t m = {side->sent, side->fenced};
+
+    side->sent +=
+        (mrail_ep_am_short(side->ep, 1, NULL, 0, &m, sizeof(m)) == 0);
+}
+
+static void use_rma(side_t *side)
+{
+    uint32_t op = side->num_ops, length = below(2) ? PUT_SIZE : 64;
+    const mrail_iov_t iov = {pair_memory, length, side->mem};
+    int put = (below(3) != 0);
+    int ret;
+
+    side->length[op] = length;
+    side->behind[op] = side->fenced;
+    ret = put ? mrail_ep_put_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),
+                                   side->rkey, &side->done[op])
+              : mrail_ep_get_zcopy(side->ep, &iov, 1, PUT_ADDRESS(op),
+                                   side->rkey, &side->done[op]);
+    if (ret != -EINPROGRESS) {
+        side->length[op] = 0;
+    }
+    num_rma += (ret == -EINPROGRESS);
+    count_op(side, ret);
+}
+
+/* What follows is seen after what was before. */
+static void use_fence(side_t *side)
+{
+    if (mrail_ep_fence(side->ep) == 0) {
+        side->fenced = side->num_ops;
+        if (below(2)) {
+            use_rma(side);
+        }
+        send_message(side);
+    }
+}
+
+static void act(side_t *side, side_t *other)
+{
+    uint32_t what = below(200);
+
+    if (side->ep == NULL) {
+        if (what == 0) {
+            make_ep(side, other);
+        }
+        return;
+    }
+    if (side->num_ops + 4 > MAX_OPS) {
+        return;
+    }
+    if (what < 60) {
+        send_message(side);
+    } else if (what < 64) {
+        use_rma(side);
+    } else if (what < 68) {
+        count_op(side, mrail_ep_flush(side->ep, &side->done[side->num_ops]));
+    } else if (what < 72) {
+        take_back(side);
+    } else if ((what < 76) && w.breaks) {
+        break_lane(side);
+    } else if ((what >= 80) && (what < 84)) {
+        use_rma(side);
+        use_fence(side);
+    } else if (what == 76) {
+        side->busy_ns = fake_now_ns + (mrail_ns_t)below(2000) * MRAIL_NS_PER_MS;
+    }
+}
+
+/* ---- what must hold ------------------------------------------------------ */
+
+static void check_table(const mrail_engine_t *engine)
+{
+    for (unsigned i = 0; i < engine->num_lanes; ++i) {
+        const mrail_lane_t *lane = engine->lanes[i];
+
+        CHECK((lane == NULL) || (lane->index == i), "an index is not its own");
+        for (unsigned k = 0; (lane != NULL) && (k < engine->num_lane_free);
+             ++k) {
+            CHECK(engine->lane_free[k] != i, "an index is free and taken");
+        }
+    }
+}
+
+static void check_indices(const side_t *side)
+{
+    const mrail_peer_t *peer = peer_of(side);
+    uint64_t seen = 0;
+
+    if ((peer == NULL) || (peer->dead != 0)) {
+        return;
+    }
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        const mrail_lane_t *lane = peer->lanes[slot];
+
+        if (lane != NULL) {
+            CHECK(!(seen & (1ull << lane->index)), "an index is taken twice");
+            seen |= 1ull << lane->index;
+            CHECK(!(peer->up_mask & (1ull << slot)) ||
+                      (lane->state == MRAIL_LANE_UP) || has_failed(side),
+                  "lane %u is in use and %s", slot,
+                  mrail_lane_state_name(lane->state));
+        }
+    }
+}
+
+/* A path that does not answer is tried again now and then, for ever. */
+static int has_path_to_try(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->paths[slot].health.state != MRAIL_HEALTH_UP) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int is_quiet(const side_t *side, const side_t *other)
+{
+    mrail_peer_t *peer = peer_of(side);
+
+    if ((peer == NULL) || (peer->dead == 2)) {
+        return 1;
+    }
+    return (mrail_list_empty(&side->engine->work) ||
+            (other->dead && has_path_to_try(peer))) &&
+           mrail_retire_is_idle(peer) && mrail_list_empty(&peer->ops) &&
+           mrail_list_empty(&peer->syncs) && !peer->recovering &&
+           (peer->failed == 0);
+}
+
+static int waits_for_peer(const side_t *side)
+{
+    const mrail_peer_t *peer = (side->ep == NULL) ? NULL : peer_of(side);
+
+    return (peer != NULL) &&
+           (!mrail_list_empty(&peer->ops) || !mrail_list_empty(&peer->syncs));
+}
+
+static void check_slot(unsigned slot)
+{
+    const mrail_lane_t *lane[2] = {peer_of(&w.side[0])->lanes[slot],
+                                   peer_of(&w.side[1])->lanes[slot]};
+
+    for (unsigned i = 0; i < 2; ++i) {
+        CHECK((lane[i] == NULL) || (lane[i]->state == MRAIL_LANE_UP) ||
+                  (lane[i]->state == MRAIL_LANE_IDLE),
+              "lane %u stays %s", slot, mrail_lane_state_name(lane[i]->state));
+        lane[i] = ((lane[i] != NULL) && (lane[i]->state == MRAIL_LANE_UP))
+                      ? lane[i]
+                      : NULL;
+    }
+    CHECK((lane[0] == NULL) == (lane[1] == NULL), "lane %u at one end only",
+          slot);
+    if (lane[0] != NULL) {
+        CHECK((lane[0]->epoch == lane[1]->epoch) &&
+                  (lane[0]->remote_index == lane[1]->index) &&
+                  (lane[1]->remote_index == lane[0]->index) &&
+                  (fake_qp_dest(lane[0]->qp) == lane[1]->qp->qp_num) &&
+                  (fake_qp_dest(lane[1]->qp) == lane[0]->qp->qp_num) &&
+                  !lane[0]->out && !lane[1]->out,
+              "lane %u is not the same at both ends", slot);
+    }
+}
+
+static void check_end(void)
+{
+    int alive = !w.side[0].dead && !w.side[1].dead;
+
+    for (unsigned i = 0; i < 2; ++i) {
+        const side_t *side = &w.side[i], *other = &w.side[!i];
+
+        for (unsigned k = 0; !side->dead && (k < side->num_ops); ++k) {
+            CHECK(side->done[k] == 1, "operation %u completed %u times", k,
+                  side->done[k]);
+        }
+        CHECK(!alive || !has_failed(side), "a peer that lives has failed");
+        CHECK(!alive || (other->received == side->sent),
+              "%u of %u messages arrived", other->received, side->sent);
+        num_retired += side->engine->counters.lanes_retired;
+        num_kept += side->engine->counters.lanes_kept;
+        num_failed += side->engine->counters.lanes_failed;
+        num_again +=
+            side->engine->counters.resent + side->engine->counters.redone;
+    }
+    for (unsigned slot = 0; alive && (slot < MRAIL_MAX_SLOTS); ++slot) {
+        if ((peer_of(&w.side[0]) != NULL) && (peer_of(&w.side[1]) != NULL)) {
+            check_slot(slot);
+        }
+    }
+}
+
+/* ---- one seed ------------------------------------------------------------ */
+
+static void run_side(side_t *side)
+{
+    if (side->dead) {
+        return;
+    }
+    mrail_ctl_run(side->engine, fake_now_ns);
+    fake_reap(side->engine);
+    if (fake_now_ns >= side->busy_ns) {
+        mrail_iface_progress(side->iface);
+    }
+    check_table(side->engine);
+    check_indices(side);
+}
+
+static void run_step(mrail_ns_t step_ns)
+{
+    pair_advance(step_ns);
+    run_side(&w.side[0]);
+    run_side(&w.side[1]);
+}
+
+/* What is late comes, nothing is lost any more. */
+static void settle(void)
+{
+    side_t *left = &w.side[0]; /* the other may be dead */
+    mrail_ns_t end_ns = fake_now_ns + SETTLE_NS;
+    unsigned quiet = 0;
+
+    w.loss_ppm = w.dup_ppm = w.late_ppm = 0;
+    w.side[0].busy_ns = w.side[1].busy_ns = 0;
+    while (quiet < 20) {
+        int is = (w.num_requests == 0) &&
+                 ((w.num_datagrams == 0) || w.side[1].dead);
+
+        run_step(10 * MRAIL_NS_PER_MS);
+        if (w.side[1].dead && waits_for_peer(left)) {
+            (void)mrail_ep_check(left->ep); /* as UCX's keepalive does */
+        }
+        for (unsigned i = 0; i < 2; ++i) {
+            is &= w.side[i].dead || is_quiet(&w.side[i], &w.side[!i]);
+        }
+        quiet = is ? quiet + 1 : 0;
+        CHECK(fake_now_ns < end_ns, "something does not end");
+    }
+}
+
+static void run_seed(uint64_t seed)
+{
+    static const mrail_iface_params_t callbacks = {.am = on_am,
+                                                   .complete = on_complete};
+    unsigned dies;
+
+    pair_open(seed, &callbacks);
+    w.breaks = (int)(seed & 1);
+    dies = (below(4) == 0) ? below(ACTIVE_STEPS) : ACTIVE_STEPS;
+    for (w.step = 0; w.step < ACTIVE_STEPS; ++w.step) {
+        run_step((mrail_ns_t)below(4000) * 1000);
+        for (unsigned i = 0; i < 2; ++i) {
+            if (!w.side[i].dead && (fake_now_ns >= w.side[i].busy_ns)) {
+                act(&w.side[i], &w.side[!i]);
+            }
+        }
+        w.side[1].dead |= (w.step == dies);
+    }
+    settle();
+    check_end();
+    pair_close();
+}
+
+int main(void)
+{
+    const char *one = getenv("MRAIL_TEST_SEED");
+    const char *many = getenv("MRAIL_TEST_SEEDS");
+    uint64_t first = (one != NULL) ? strtoull(one, NULL, 0) : 1;
+    uint64_t count = (one != NULL)    ? 1
+                     : (many != NULL) ? strtoull(many, NULL, 0)
+                     : (getenv("MRAIL_TEST_FULL") != NULL) ? SEEDS_FULL
+                                                           : SEEDS;
+
+    for (uint64_t i = 0; i < count; ++i) {
+        run_seed(first + i);
+    }
+    CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
+                            (num_rma > count) && (num_failed > count) &&
+                            (num_again > count)),
+          "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu lanes failed, %llu "
+          "requests again: nothing was tried",
+          (unsigned long long)num_retired, (unsigned long long)num_kept,
+          (unsigned long long)num_rma, (unsigned long long)num_failed,
+          (unsigned long long)num_again);
+    printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
+           "%llu requests again\n",
+           (unsigned long long)count, (unsigned long long)num_retired,
+           (unsigned long long)num_kept, (unsigned long long)num_failed,
+           (unsigned long long)num_again);
+    return 0;
+}

@@ -1,0 +1,66 @@
+/*
+ * Peers that go while one stays: their lanes end, with the events of their QPs
+ * on the way or already read by the service thread.
+ */
+#include "config.h"
+#include "job.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define GUESTS 8
+#define LIMIT_S 5
+
+static int guest(job_t *job)
+{
+    while (mrail_ep_am_short(job_ep(job, 0), 1, NULL, 0, &job->rank,
+                             sizeof(job->rank)) == -EAGAIN) {
+        mrail_iface_progress(job->iface);
+    }
+    return job_flush(job, job_ep(job, 0));
+}
+
+static int host(job_t *job)
+{
+    mrail_ns_t end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
+    mrail_memory_t memory;
+
+    while ((job->engine->num_dead < GUESTS) && (mrail_clock_now() < end)) {
+        if (mrail_iface_progress(job->iface) == 0) {
+            usleep(50);
+        }
+    }
+    mrail_engine_memory(job->engine, &memory);
+    return job_say((job->engine->num_dead == GUESTS) && (memory.num_qps == 0),
+                   "who has gone leaves no QP behind",
+                   "%u of %u have ended, %u QPs are left",
+                   job->engine->num_dead, GUESTS, memory.num_qps);
+}
+
+static int goodbye(job_t *job)
+{
+    int bad;
+
+    if (job_open(job) != 0) {
+        return 1;
+    }
+    bad = (job->rank != 0) && (guest(job) != 0);
+    job_barrier(job, 1);
+    if (job->rank != 0) {
+        job_close(job);
+        return bad;
+    }
+    job_barrier(job, 1); /* that of job_close(): then they go */
+    bad = host(job);
+    mrail_iface_destroy(job->iface);
+    mrail_engine_close(job->engine);
+    return bad;
+}
+
+int main(void)
+{
+    int failed = job_run(1 + GUESTS, NULL, 2 * LIMIT_S, goodbye);
+
+    return job_say(failed == 0, "all processes end well", "%d did not", failed);
+}

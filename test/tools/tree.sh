@@ -1,0 +1,123 @@
+#!/bin/sh
+# contrib/: one script at a time works in a tree's build/, and a tree whose path
+# the autotools cannot build in is refused before anything starts.
+set -eu
+top=$(CDPATH='' cd -- "${srcdir:-.}" && pwd)
+tmp=$(mktemp -d)
+holder=
+trap '[ -z "$holder" ] || kill "$holder" 2>/dev/null; rm -rf "$tmp"' EXIT
+failed=0
+
+# result NAME: 0 after what was tried, or not.
+result()
+{
+    status=$?
+    if [ $status = 0 ]; then
+        echo "ok - $1"
+    else
+        head -n 5 "$tmp/out"
+        echo "not ok - $1: see above"
+        failed=1
+    fi
+}
+
+# refused SENTENCE COMMAND...
+refused()
+{
+    sentence=$1
+    shift
+    status=0
+    "$@" >"$tmp/out" 2>&1 </dev/null || status=$?
+    [ $status = 1 ] && grep -q -- "$sentence" "$tmp/out"
+}
+
+# ---- a path that cannot be built in ----
+
+mkdir -p "$tmp/a tree"
+cp -r "$top/contrib" "$tmp/a tree/contrib"
+for script in setup check package; do
+    refused 'has a space' "$tmp/a tree/contrib/$script" &&
+        [ ! -e "$tmp/a tree/build" ] && true
+    result "contrib/$script in a path with a space"
+done
+
+# ---- two at once ----
+
+tree=$tmp/tree
+mkdir -p "$tree"
+cp -r "$top/contrib" "$tree/contrib"
+mkfifo "$tmp/end" "$tmp/begun"
+# Holds the tree, and starts another that may work in it, until told to end.
+cat >"$tree/contrib/holder" <<'END'
+#!/bin/sh
+set -eu
+. "$(dirname -- "$0")/lib.sh"
+hold_tree
+[ -z "${2-}" ] || "$2"
+echo held >"$1/begun"
+read -r line <"$1/end"
+END
+# shellcheck disable=SC2016 # for the script
+printf '#!/bin/sh\nset -eu\n. "$(dirname -- "$0")/lib.sh"\nhold_tree\n' \
+    >"$tree/contrib/user"
+chmod +x "$tree/contrib/holder" "$tree/contrib/user"
+
+begin()
+{
+    "$tree/contrib/holder" "$tmp" "$@" >"$tmp/out" 2>&1 &
+    holder=$!
+    read -r line <"$tmp/begun"
+}
+
+unset MRAIL_HOLDS_TREE
+begin "$tree/contrib/user"
+[ "$line" = held ] && true
+result 'what a script starts may work in its tree'
+for script in user setup check package; do
+    refused "in use by contrib/holder (process $holder, since [0-9:]*)" \
+        "$tree/contrib/$script" && true
+    result "contrib/$script while another script works in the tree"
+done
+[ ! -e "$tree/build/check" ] && true
+result 'what was refused has touched nothing'
+
+echo end >"$tmp/end"
+wait "$holder" && holder=
+"$tree/contrib/user" >"$tmp/out" 2>&1 && true
+result 'when it has ended'
+
+begin
+kill -KILL "$holder"
+wait "$holder" 2>/dev/null || true
+holder=
+"$tree/contrib/user" >"$tmp/out" 2>&1 && true
+result 'when it was killed'
+
+# What a killed script has started may still write: it counts.
+cat >"$tree/contrib/parent" <<'END'
+#!/bin/sh
+set -eu
+. "$(dirname -- "$0")/lib.sh"
+hold_tree
+sh -c 'echo $$ >"$0/begun"; read -r line <"$0/end"' "$1" &
+wait
+END
+chmod +x "$tree/contrib/parent"
+"$tree/contrib/parent" "$tmp" >"$tmp/out" 2>&1 &
+holder=$!
+read -r child <"$tmp/begun"
+kill -KILL "$holder"
+wait "$holder" 2>/dev/null || true
+holder=$child
+refused "running as process $child:" "$tree/contrib/user" && true
+result 'what a killed script has started is named'
+echo end >"$tmp/end"
+holder=
+tries=0
+while ! "$tree/contrib/user" >"$tmp/out" 2>&1 && [ $tries -lt 50 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+[ $tries -lt 50 ] && true
+result '... and when that has ended'
+exit $failed

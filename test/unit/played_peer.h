@@ -1,0 +1,53 @@
+/*
+ * An engine on fake verbs, and peers that the test plays, step by step.  The
+ * control messages and data headers that the engine sends are caught at the
+ * device.
+ */
+#ifndef MRAIL_TEST_PLAYED_PEER_H
+#define MRAIL_TEST_PLAYED_PEER_H
+
+#include "test/fuzz/fake_engine.h"
+
+#define PEER 0x1000ull /* id of the first */
+#define COOKIE 0xc00c1eull
+#define LANES 4 /* to a peer: two rails x two */
+#define SENT_MAX 4096
+
+typedef struct sent {
+    mrail_ctl_msg_t msgs[SENT_MAX];
+    unsigned num_msgs;
+    uint16_t credit[64]; /* of the last header, by lane index */
+    int (*post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                struct ibv_send_wr **bad);
+} sent_t;
+
+extern mrail_engine_t *engine;
+extern mrail_iface_t *ifaces[2];
+extern sent_t sent;
+extern void (*in_callback)(void); /* called once, by the next message */
+
+void start(unsigned max_qps);
+int teardown(void **state);
+void progress(void);
+void run_control(mrail_ns_t after_ns);
+
+mrail_peer_t *peer_of(unsigned who);
+void say(unsigned who, mrail_ctl_msg_t *msg);
+void say_hello(unsigned who);
+void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot, uint32_t seq,
+              uint16_t epoch);
+void refuse(unsigned who, unsigned slot, uint32_t seq, unsigned reason);
+/* A message of the peer on the lane of a slot, for an iface. */
+void message(unsigned who, unsigned slot, unsigned iface);
+
+/* The last message of that type; NULL: none. */
+const mrail_ctl_msg_t *last(mrail_ctl_type_t type);
+
+/* With its first `count` lanes up. */
+void connect_lanes(unsigned who, unsigned count);
+/* The peer lets go of all that it was asked for. */
+void confirm_all(unsigned who);
+/* Slot 1 is let go of here, and the peer has been asked: the request. */
+uint32_t let_go(unsigned who);
+
+#endif

@@ -1,0 +1,246 @@
+/* The table of moves of src/rail/health.c, and what no sequence may do. */
+#include "config.h"
+#include "rail/health.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/util.h"
+
+#define MS (1000000ull)
+
+static const mrail_health_params_t params = {
+    .grace_ns = 2 * MS,
+    .probe_ns = 20 * MS,
+    .probes = 3,
+    .rest_ns = 100 * MS,
+    .rest_max_ns = 1600 * MS,
+    .calm_ns = 10000 * MS,
+};
+
+static mrail_health_action_t at(mrail_health_t *health,
+                                mrail_health_event_t event, uint64_t ms)
+{
+    return mrail_health_event(health, &params, event, ms * MS);
+}
+
+/* Lets deadlines pass up to `ms`; the last action. */
+static mrail_health_action_t wait(mrail_health_t *health, uint64_t ms,
+                                  int others_answer, unsigned *count_p)
+{
+    mrail_health_action_t action = MRAIL_HEALTH_NOTHING;
+
+    *count_p = 0;
+    while (health->due_ns <= ms * MS) {
+        mrail_ns_t due_ns = health->due_ns;
+
+        action = mrail_health_event(
+            health, &params,
+            mrail_health_deadline(health, &params, others_answer), due_ns);
+        ++*count_p;
+    }
+    return action;
+}
+
+static void test_error_retires(void **state)
+{
+    mrail_health_t health;
+
+    mrail_health_init(&health, 0);
+    assert_int_equal(at(&health, MRAIL_HEALTH_LOST, 5), MRAIL_HEALTH_RETIRE);
+    assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
+    /* The rest of its requests, the peer's notice: nothing new. */
+    assert_int_equal(at(&health, MRAIL_HEALTH_LOST, 5), MRAIL_HEALTH_NOTHING);
+    assert_int_equal(at(&health, MRAIL_HEALTH_CLOSED, 6),
+                     MRAIL_HEALTH_NOTHING);
+    assert_int_equal(health.due_ns, 105 * MS);
+}
+
+static void test_short_flap_retires_nothing(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    assert_int_equal(at(&health, MRAIL_HEALTH_PORT_DOWN, 10),
+                     MRAIL_HEALTH_HOLD);
+    assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 11),
+                     MRAIL_HEALTH_PROBE);
+    wait(&health, 12, 1, &count);
+    assert_int_equal(count, 0);
+    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 13),
+                     MRAIL_HEALTH_RESUME);
+    assert_int_equal(health.state, MRAIL_HEALTH_UP);
+    assert_int_equal(health.due_ns, MRAIL_NS_NEVER);
+}
+
+static void test_port_down_retires(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    at(&health, MRAIL_HEALTH_PORT_DOWN, 10);
+    assert_int_equal(wait(&health, 12, 1, &count), MRAIL_HEALTH_RETIRE);
+    assert_int_equal(count, 1);
+}
+
+static void test_stall_needs_probes(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    assert_int_equal(at(&health, MRAIL_HEALTH_STALLED, 100),
+                     MRAIL_HEALTH_PROBE);
+    assert_int_equal(wait(&health, 159, 1, &count), MRAIL_HEALTH_PROBE);
+    assert_int_equal(count, 2); /* the first is lost, and the second */
+    assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(wait(&health, 160, 1, &count), MRAIL_HEALTH_RETIRE);
+    assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
+}
+
+static void test_congestion_retires_nothing(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    /* Nobody answers, for a minute. */
+    at(&health, MRAIL_HEALTH_STALLED, 100);
+    assert_int_equal(wait(&health, 60000, 0, &count), MRAIL_HEALTH_PROBE);
+    assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(at(&health, MRAIL_HEALTH_MOVED, 60001),
+                     MRAIL_HEALTH_RESUME);
+    /* The count begins anew. */
+    at(&health, MRAIL_HEALTH_STALLED, 60100);
+    wait(&health, 60159, 1, &count);
+    assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 60159),
+                     MRAIL_HEALTH_RESUME);
+}
+
+static void test_comes_back(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    at(&health, MRAIL_HEALTH_LOST, 0);
+    assert_int_equal(wait(&health, 100, 1, &count), MRAIL_HEALTH_PROBE);
+    assert_int_equal(health.state, MRAIL_HEALTH_PROBING);
+    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 101),
+                     MRAIL_HEALTH_RESTORE);
+    assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 103),
+                     MRAIL_HEALTH_RESUME);
+    assert_int_equal(health.state, MRAIL_HEALTH_UP);
+    /* The peer may be first. */
+    at(&health, MRAIL_HEALTH_LOST, 200);
+    assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 210),
+                     MRAIL_HEALTH_RESUME);
+    assert_int_equal(health.due_ns, MRAIL_NS_NEVER);
+}
+
+/* A port that has been down for an hour is in use soon after it came back; until
+ * then probes grow rare. */
+static void test_returning_port_is_not_kept_waiting(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    at(&health, MRAIL_HEALTH_LOST, 0);
+    wait(&health, 3600000, 1, &count);
+    assert_true(count < 3600000 / 1600 * 4 + 100);
+    at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000); /* if it was probing */
+    assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 3600100),
+                     MRAIL_HEALTH_NOTHING);
+    assert_int_equal(health.due_ns, 3600100 * MS);
+}
+
+static void test_flapping_is_damped(void **state)
+{
+    static const unsigned rests[] = {100, 200, 400, 800, 1600, 1600};
+    mrail_health_t health;
+    uint64_t ms = 0;
+
+    mrail_health_init(&health, 0);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(rests); ++i) {
+        at(&health, MRAIL_HEALTH_LOST, ms);
+        at(&health, MRAIL_HEALTH_PORT_UP, ms + 1); /* makes no difference */
+        assert_int_equal(health.due_ns, (ms + rests[i]) * MS);
+        ms += rests[i];
+        at(&health, MRAIL_HEALTH_LATE, ms);
+        at(&health, MRAIL_HEALTH_ANSWER, ms);
+        at(&health, MRAIL_HEALTH_RESTORED, ms);
+    }
+    /* Calm: short again. */
+    ms += 10000;
+    at(&health, MRAIL_HEALTH_LOST, ms);
+    assert_int_equal(health.due_ns, (ms + 100) * MS);
+}
+
+/* Any events in any order. */
+static void test_random_walks(void **state)
+{
+    for (uint64_t seed = 1; seed <= 2000; ++seed) {
+        mrail_health_t health;
+        mrail_rng_t rng;
+        uint64_t ms = 0;
+        int connected = 1;
+
+        mrail_rng_init(&rng, seed);
+        mrail_health_init(&health, 0);
+        for (unsigned i = 0; i < 200; ++i) {
+            mrail_health_event_t event =
+                mrail_rng_next(&rng) % MRAIL_HEALTH_EVENTS;
+            mrail_health_state_t before = health.state;
+            int evidence = (event == MRAIL_HEALTH_LOST) ||
+                           (event == MRAIL_HEALTH_CLOSED) ||
+                           (event == MRAIL_HEALTH_SPENT);
+            mrail_health_action_t action;
+
+            ms += mrail_rng_next(&rng) % 50;
+            action = at(&health, event, ms);
+            /* The QP is given up once for each that there is. */
+            if (action == MRAIL_HEALTH_RETIRE) {
+                assert_true(connected && evidence);
+                connected = 0;
+            }
+            if (health.state == MRAIL_HEALTH_UP) {
+                connected = 1;
+            }
+            assert_true(connected == (health.state <= MRAIL_HEALTH_SUSPECT));
+            /* New work goes to it, or does not, as it was told. */
+            if ((before == MRAIL_HEALTH_UP) !=
+                (health.state == MRAIL_HEALTH_UP)) {
+                assert_true(action != MRAIL_HEALTH_NOTHING);
+            }
+            /* Nothing waits for ever, but for an answer to RESTORE. */
+            assert_true((health.due_ns != MRAIL_NS_NEVER) ||
+                        (health.state == MRAIL_HEALTH_UP) ||
+                        (health.state == MRAIL_HEALTH_PROBING));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_retires),
+        cmocka_unit_test(test_short_flap_retires_nothing),
+        cmocka_unit_test(test_port_down_retires),
+        cmocka_unit_test(test_stall_needs_probes),
+        cmocka_unit_test(test_congestion_retires_nothing),
+        cmocka_unit_test(test_comes_back),
+        cmocka_unit_test(test_returning_port_is_not_kept_waiting),
+        cmocka_unit_test(test_flapping_is_damped),
+        cmocka_unit_test(test_random_walks),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,185 @@
+/* Requests for lanes that are late, repeated or given up. */
+#include "config.h"
+#include "played_peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* A request that was refused is repeated, late, and then there is room: the
+ * peer knows nothing of it any more, and gets the lane when it asks anew. */
+static void test_late_repeat(void **state)
+{
+    start(4);
+    connect_lanes(0, 3);
+    say_hello(1);
+    say_lane(1, MRAIL_CTL_LANE_REQ, 0, 20, 7);
+    say_lane(1, MRAIL_CTL_LANE_READY, 0, 20, 7);
+    assert_int_equal(peer_of(1)->lanes[0]->state, MRAIL_LANE_UP);
+    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
+    (void)let_go(0);
+    confirm_all(0);
+    assert_null(peer_of(0)->lanes[2]); /* it was asked for, too */
+    sent.num_msgs = 0;
+    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    assert_null(peer_of(1)->lanes[1]);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    say_lane(1, MRAIL_CTL_LANE_REQ, 1, 22, 9);
+    assert_int_equal(peer_of(1)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 22);
+}
+
+/* One that the peer had given up, for ours that crossed it, is taken when it
+ * comes at last; then the peer asks anew. */
+static void test_given_up(void **state)
+{
+    start(64);
+    connect_lanes(0, 1);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 22, 9);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 23, 10);
+    assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
+}
+
+/* A whole life comes again, late. */
+static void test_second_life(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), 5);
+    progress();
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 5);
+    progress();
+    assert_int_equal(peer_of(0)->up_mask, 1);
+    assert_null(peer_of(0)->lanes[1]);
+}
+
+/* Lanes are there, and the first one's LANE_READY is lost: what goes over the
+ * first one only must not go over another. */
+static void test_first_is_up(void **state)
+{
+    start(64);
+    say_hello(0);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 6);
+    progress();
+    assert_int_equal(peer_of(0)->up_mask, 3);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
+    assert_int_equal(peer_of(0)->up[0]->slot, 0);
+}
+
+/* ... or does not ask again: no reason to give it up. */
+static void test_lane_not_wanted(void **state)
+{
+    start(64);
+    connect_lanes(0, 1);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+    for (unsigned i = 0; i < 100; ++i) {
+        run_control(500 * MRAIL_NS_PER_MS);
+        progress();
+        if (last(MRAIL_CTL_RETIRE) != NULL) {
+            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_RETIRE)->seq, 8);
+            progress();
+        }
+    }
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
+/* A late request of an earlier life of the lane: the peer uses this one. */
+static void test_earlier_life(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2); /* slot 1: request 11, epoch 5 */
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), 5);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 30, 6);
+    progress();
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 5); /* late */
+    progress();
+    assert_ptr_equal(peer_of(0)->lanes[1], lane);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+}
+
+/* Who really has buried the lane says so at once, and gets a new one. */
+static void test_next_life(void **state)
+{
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    seq = let_go(0);
+    sent.num_msgs = 0;
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    assert_non_null(last(MRAIL_CTL_RETIRE)); /* asked again, not later */
+    assert_int_equal(last(MRAIL_CTL_RETIRE)->seq, seq);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 31, 7);
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 31, 7);
+    progress();
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
+}
+
+/* Epochs tell the lives of a lane apart, so they do not repeat soon. */
+static void test_epochs(void **state)
+{
+    static uint8_t seen[65536];
+    mrail_peer_t *peer;
+
+    memset(seen, 0, sizeof(seen));
+    start(64);
+    connect_lanes(0, 1);
+    peer = peer_of(0);
+    for (unsigned i = 0; i < 2000; ++i) {
+        const mrail_ctl_msg_t *req;
+
+        run_control(500 * MRAIL_NS_PER_MS); /* there may be room again */
+        sent.num_msgs = 0;
+        peer->want_slots = 2;
+        mrail_ctl_work(peer);
+        run_control(0);
+        req = last(MRAIL_CTL_LANE_REQ);
+        assert_non_null(req);
+        assert_int_equal(seen[req->lane.epoch], 0);
+        seen[req->lane.epoch] = 1;
+        refuse(0, 1, req->seq, MRAIL_REASON_QP_BUDGET);
+    }
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_late_repeat),     TEST(test_given_up),
+        TEST(test_second_life),     TEST(test_first_is_up),
+        TEST(test_lane_not_wanted), TEST(test_earlier_life),
+        TEST(test_next_life),       TEST(test_epochs),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
