@@ -31,14 +31,6 @@ protocol() {
     status | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {printf "%.0f\n", n}'
 }
 
-# until COMMAND...: tries for some seconds, on a busy machine.
-await() {
-    for _ in $(seq 60); do
-        "$@" && return 0
-        sleep 0.05
-    done
-    return 1
-}
 shows() { status 2>/dev/null | grep -q "$1"; }
 says() { grep -q "$1" "$2" 2>/dev/null; }
 
