@@ -8,8 +8,9 @@ noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
     src/tools/run_plan.c src/tools/run_plan.h \
     src/tools/demand.c src/tools/demand.h \
-    src/tools/rates.c src/tools/rates.h
-libmrail_tool_la_LIBADD = libmrail-base.la
+    src/tools/rates.c src/tools/rates.h \
+    src/tools/script.c src/tools/script.h
+libmrail_tool_la_LIBADD = libsroce-fault.la libmrail-base.la
 
 bin_PROGRAMS += mrail
 mrail_SOURCES = src/tools/mrail.c
@@ -49,7 +50,7 @@ mrail_soft_SOURCES = \
     src/tools/soft_script.c src/tools/soft_script.h
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
     -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
-mrail_soft_LDADD = libsroce-fault.la libmrail-tool.la
+mrail_soft_LDADD = libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \

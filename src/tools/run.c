@@ -6,12 +6,14 @@
 #include "rail/mrail.h"
 #include "tools/rates.h"
 #include "tools/run_plan.h"
+#include "tools/script.h"
 #include "tools/tool.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define VERB "run"
@@ -175,6 +177,29 @@ static void parse_args(run_t *run, char **argv)
     run->options.num_user = run->user.count;
 }
 
+/* Rank 0 will read it again: a pipe would not do. */
+static void check_script(const mrail_run_options_t *options)
+{
+    char why[SROCE_FAULT_WHY_MAX];
+    sroce_fault_script_t *script;
+    struct stat st;
+
+    if (stat(options->script, &st) != 0) {
+        mrail_tool_usage(VERB, "--script %s: %s", options->script,
+                         strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        mrail_tool_usage(VERB, "--script %s: not a file", options->script);
+    }
+    /* A session that has a name may be there, with checksums. */
+    if (mrail_script_read(options->script, &script, why, sizeof(why)) != 0 ||
+        mrail_script_fit(script, options->nodes, options->rails,
+                         options->session != NULL, why, sizeof(why)) != 0) {
+        mrail_tool_usage(VERB, "%s", why);
+    }
+    sroce_fault_script_destroy(script);
+}
+
 /* What `mrail soft` would refuse in every rank is refused here, once. */
 static void check_soft(const mrail_run_options_t *options)
 {
@@ -189,9 +214,8 @@ static void check_soft(const mrail_run_options_t *options)
         mrail_tool_usage(VERB, "-np %u: fewer ranks than the %u nodes of "
                                "--soft", options->np, options->nodes);
     }
-    if (options->script != NULL && access(options->script, R_OK) != 0) {
-        mrail_tool_usage(VERB, "--script %s: %s", options->script,
-                         strerror(errno));
+    if (options->script != NULL) {
+        check_script(options);
     }
     if (options->rate != NULL &&
         mrail_rates_parse(options->rate, options->rails, rates_bps, why,

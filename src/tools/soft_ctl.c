@@ -76,18 +76,26 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
     char text[128], why[SROCE_FAULT_WHY_MAX], *words[8], *save = NULL;
     sroce_fault_deed_t deed;
     unsigned num = 0;
+    int ret;
 
-    snprintf(text, sizeof(text), "%s", action);
+    if (strlen(action) >= sizeof(text)) {
+        soft_complain("'%.40s...' is too long for an action", action);
+        return -EINVAL;
+    }
+    strcpy(text, action);
+    words[0] = text; /* if there is nothing but separators */
     for (char *p = strtok_r(text, "=,", &save);
          (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
          p = strtok_r(NULL, "=,", &save)) {
         words[num++] = p;
     }
-    if ((num == 0) || (strlen(action) >= sizeof(text)) ||
-        (sroce_fault_deed_read(words, num, &deed, why, sizeof(why)) != 0)) {
-        soft_complain("%s; also egress, ingress, loss, lag",
-                      (num == 0) ? "'' is not an action" : why);
-        return -EINVAL;
+    ret = sroce_fault_deed_read(words, MRAIL_MAX(num, 1u), &deed, why,
+                                sizeof(why));
+    if (ret != 0) {
+        soft_complain("%s%s", why,
+                      (ret == -ENOENT) ? "; also egress, ingress, loss, lag"
+                                       : "");
+        return ret;
     }
     if ((deed.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
         !(flags & SROCE_SESSION_F_ICRC)) {

@@ -5,6 +5,7 @@
 #include "softroce/fault/timeline.h"
 #include "softroce/host/faults.h"
 #include "softroce/host/keeper.h"
+#include "tools/script.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +23,10 @@
 /* How often the rails' counters are looked at, if a step waits for them. */
 #define SCRIPT_COUNT_NS MRAIL_NS_PER_MS
 
+/* What the process beside a command says of its start. */
+#define SCRIPT_READY_YES "y"
+#define SCRIPT_READY_NO "n" /* it has complained */
+
 typedef struct script_run {
     sroce_session_t *session;
     const sroce_fault_script_t *script;
@@ -30,7 +35,7 @@ typedef struct script_run {
     mrail_ns_t start_ns;
     int conn;     /* to the keeper; ends with the session */
     int job_fd;   /* a pidfd: ends with the job; -1: there is none */
-    int ready_fd; /* gets a byte when the start is done; -1: nobody asks */
+    int ready_fd; /* gets a SCRIPT_READY_* byte; -1: nobody asks */
     int changed;  /* processes are to be told */
     struct {
         uint64_t packets;
@@ -49,32 +54,11 @@ static void script_on_signal(int sig)
 
 int soft_script_read(const char *path, sroce_fault_script_t **script_p)
 {
-    int is_stdin = (strcmp(path, "-") == 0), ret;
-    FILE *file = is_stdin ? stdin : fopen(path, "re");
-    char *text = malloc(SROCE_FAULT_MAX_BYTES + 1);
     char why[SROCE_FAULT_WHY_MAX];
-    size_t length = 0;
+    int ret = mrail_script_read(path, script_p, why, sizeof(why));
 
-    if ((file == NULL) || (text == NULL)) {
-        ret = -errno;
-        soft_complain("script '%s': %s", path, strerror(errno));
-        goto out;
-    }
-    length = fread(text, 1, SROCE_FAULT_MAX_BYTES + 1, file);
-    if (ferror(file)) {
-        ret = -errno;
-        soft_complain("script '%s': %s", path, strerror(errno));
-        goto out;
-    }
-    ret = sroce_fault_script_parse(is_stdin ? "stdin" : path, text, length,
-                                   script_p, why, sizeof(why));
     if (ret != 0) {
         soft_complain("%s", why);
-    }
-out:
-    free(text);
-    if ((file != NULL) && !is_stdin) {
-        fclose(file);
     }
     return ret;
 }
@@ -82,22 +66,15 @@ out:
 int soft_script_fit(const sroce_fault_script_t *script,
                     const sroce_session_t *session)
 {
-    const sroce_fault_step_t *corrupts =
-        sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT));
     char why[SROCE_FAULT_WHY_MAX];
+    int ret = mrail_script_fit(script, session->num_nodes, session->num_rails,
+                               (session->flags & SROCE_SESSION_F_ICRC) != 0,
+                               why, sizeof(why));
 
-    if (sroce_fault_script_check(script, session->num_nodes, session->num_rails,
-                                 why, sizeof(why)) != 0) {
+    if (ret != 0) {
         soft_complain("%s", why);
-        return -EINVAL;
     }
-    if ((corrupts != NULL) && !(session->flags & SROCE_SESSION_F_ICRC)) {
-        soft_complain("%s:%u: 'corrupt' wants a session with --icrc on: "
-                      "without checksums damage would reach memory",
-                      script->name, corrupts->line);
-        return -EINVAL;
-    }
-    return 0;
+    return ret;
 }
 
 /* ---- Ops of the timeline ---- */
@@ -267,6 +244,15 @@ static script_end_t script_wait(script_run_t *run, mrail_ns_t pause_ns,
     return script_stop ? SCRIPT_INTERRUPTED : SCRIPT_GOES_ON;
 }
 
+static void script_ready(script_run_t *run, const char *byte)
+{
+    if (run->ready_fd >= 0) {
+        (void)!write(run->ready_fd, byte, 1);
+        close(run->ready_fd);
+        run->ready_fd = -1;
+    }
+}
+
 /* One look at time and counters. */
 static script_end_t script_round(script_run_t *run, const sigset_t *mask)
 {
@@ -277,11 +263,7 @@ static script_end_t script_round(script_run_t *run, const sigset_t *mask)
         script_count(run, now_ns);
     }
     script_kick(run);
-    if (run->ready_fd >= 0) {
-        (void)!write(run->ready_fd, "", 1);
-        close(run->ready_fd);
-        run->ready_fd = -1;
-    }
+    script_ready(run, SCRIPT_READY_YES);
     if ((run->job_fd < 0) && sroce_fault_timeline_done(run->tl)) {
         return SCRIPT_DONE;
     }
@@ -368,6 +350,7 @@ static _Noreturn void script_child(script_run_t *run)
     run->job_fd = 4;
     closefrom(5);
     if (script_start(run) != 0) {
+        script_ready(run, SCRIPT_READY_NO);
         _exit(1);
     }
     end = script_loop(run);
@@ -408,6 +391,8 @@ int soft_script_spawn(sroce_session_t *session,
     if ((pid < 0) || (waitpid(pid, NULL, 0) != pid) ||
         (read(pipe_fds[0], &byte, 1) != 1)) {
         soft_complain("the script was not started");
+        ret = -EIO;
+    } else if (byte != SCRIPT_READY_YES[0]) {
         ret = -EIO;
     }
     close(pipe_fds[0]);

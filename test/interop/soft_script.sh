@@ -220,9 +220,18 @@ at 60s up' >"$TMP/long"
 $SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/player" 2>&1 &
 player=$!
 await says '0s down' "$TMP/player"
+busy() { # says so, and no more
+    { grep -q "plays a script already: process $player\$" "$1" &&
+        [ "$(wc -l <"$1")" = 1 ]; } ||
+        { fail "no sentence about the other one"; cat "$1"; }
+}
 play 'at 0s up' && fail "two scripts at once"
-grep -q "plays a script already: process $player\$" "$TMP/script" ||
-    { fail "no sentence about the other one"; cat "$TMP/script"; }
+busy "$TMP/script"
+$SOFT --session $SESSION --script "$TMP/long" -- touch "$TMP/ran" \
+    >"$TMP/script" 2>&1
+[ $? = 1 ] || fail "exit status of a job with a second script"
+busy "$TMP/script"
+[ ! -e "$TMP/ran" ] || fail "a command was run beside another's script"
 kill -INT $player
 wait $player
 [ $? = 1 ] || fail "exit status after an interrupt"
@@ -336,7 +345,18 @@ expect 2 'in the script' ctl --session $SESSION --script "$TMP/long" down
 expect 2 'in the script' ctl --session $SESSION --rail 1 --script "$TMP/long"
 expect 2 "standard input is the command's" --session $SESSION --script - -- true
 expect 2 "'corrupt' wants" ctl --session $SESSION corrupt=1%
-expect 2 'is not a probability' ctl --session $SESSION drop=much
+expect 2 'is not a probability[^;]*$' ctl --session $SESSION drop=much
+expect 2 'is not an action:.* also egress' ctl --session $SESSION sideways
+expect 2 'is not an action:.* also egress' ctl --session $SESSION =
+long=$(printf '%0200d' 0)
+expect 2 "'drop=0.010*...' is too long for an action" \
+    ctl --session $SESSION "drop=0.01$long"
+mkdir -p "$TMP/$long/$long"
+echo 'at 0s down sideways' >"$TMP/$long/$long/drill"
+expect 2 "drill:1: 'sideways' is one word too many: down" \
+    ctl --session $SESSION --script "$TMP/$long/$long/drill"
+expect 2 "drill1': No such file" \
+    ctl --session $SESSION --script "$TMP/$long/$long/drill1"
 expect 0 '0 steps' ctl --session $SESSION --script -
 expect 1 'no session' ctl --session $SESSION-x --script "$TMP/long"
 healthy "bad input"

@@ -291,7 +291,7 @@ int sroce_fault_deed_read(char *const *words, unsigned num_words,
     }
     if (action->name == NULL) {
         say_unknown(words[0], why, size);
-        return -EINVAL;
+        return -ENOENT;
     }
     if (num < kinds[action->kind].min_words) {
         snprintf(why, size, "'%s' wants a value: %s %s", action->name,

@@ -82,8 +82,8 @@ typedef struct sroce_fault_deed {
     uint64_t value;
 } sroce_fault_deed_t;
 
-/* Reads words[0], the action's name, and its values: 0, or -EINVAL with the
- * sentence in `why` and deed_p untouched. */
+/* Reads words[0], the action's name, and its values: 0; -ENOENT, there is no
+ * such action, or -EINVAL with the sentence in `why` and deed_p untouched. */
 int sroce_fault_deed_read(char *const *words, unsigned num_words,
                           sroce_fault_deed_t *deed_p, char *why, size_t size);
 

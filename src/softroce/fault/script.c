@@ -369,6 +369,15 @@ void sroce_fault_script_destroy(sroce_fault_script_t *script)
     }
 }
 
+const char *sroce_fault_short_name(const char *path)
+{
+    size_t length = strlen(path);
+
+    return (length > SROCE_FAULT_NAME_MAX)
+               ? path + length - SROCE_FAULT_NAME_MAX
+               : path;
+}
+
 int sroce_fault_script_parse(const char *name, const char *text, size_t length,
                              sroce_fault_script_t **script_p, char *why,
                              size_t size)
@@ -378,6 +387,7 @@ int sroce_fault_script_parse(const char *name, const char *text, size_t length,
     char *cut;
     int ret = -ENOMEM;
 
+    name = sroce_fault_short_name(name);
     if (length > SROCE_FAULT_MAX_BYTES) {
         snprintf(why, size, "%s:1: longer than %u bytes", name,
                  SROCE_FAULT_MAX_BYTES);

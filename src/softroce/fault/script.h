@@ -26,6 +26,7 @@
 #define SROCE_FAULT_DEFAULT_SEED 1
 #define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
 #define SROCE_FAULT_WHY_MAX 384
+#define SROCE_FAULT_NAME_MAX 100 /* of it, the script's name */
 
 typedef enum sroce_fault_when {
     SROCE_FAULT_AT_TIME,
@@ -60,6 +61,10 @@ typedef struct sroce_fault_script {
     unsigned num_steps;
     sroce_fault_step_t *steps; /* in the order of the file */
 } sroce_fault_script_t;
+
+/* What sentences call a file: a long path's end, so that they say what is wrong
+ * in SROCE_FAULT_WHY_MAX bytes. */
+const char *sroce_fault_short_name(const char *path);
 
 /*
  * Reads `length` bytes of text; `name` is for messages.
