@@ -49,6 +49,8 @@ test_sroce_script_LDADD = $(SROCE_TEST_LIBS)
 test_fault_script_SOURCES = test/unit/test_fault_script.c
 test_fault_script_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_fault_script_LDADD = libsroce-fault.la $(CMOCKA_LIBS)
+test_fault_script_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
+    -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=strdup
 test_sroce_rate_SOURCES = test/unit/test_sroce_rate.c
 test_sroce_rate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_rate_LDADD = $(CMOCKA_LIBS)

@@ -228,6 +228,22 @@ static void test_refused(void **state)
     expect_bad("\nat 1ms do\0wn", 13, "t:2: byte 0 is no text");
 }
 
+/* A long path leaves room for the sentence: its end names the file. */
+static void test_long_name(void **state)
+{
+    sroce_fault_script_t *script;
+    char name[600], why[SROCE_FAULT_WHY_MAX];
+
+    memset(name, 'x', sizeof(name));
+    strcpy(name + sizeof(name) - sizeof("/drill"), "/drill");
+    assert_int_equal(sroce_fault_script_parse(name, "at 1ms sideways", 15,
+                                              &script, why, sizeof(why)),
+                     -EINVAL);
+    assert_int_equal(strspn(why, "x"), SROCE_FAULT_NAME_MAX - strlen("/drill"));
+    assert_non_null(strstr(why, "x/drill:1: 'sideways' is not an action"));
+    assert_non_null(strstr(why, "error-qp, heal"));
+}
+
 static void test_limits(void **state)
 {
     static const char step[] = "at 1ms down\n";
@@ -501,6 +517,84 @@ static void test_same_instant(void **state)
     rails_stop(&r);
 }
 
+/* ---- Out of memory ---- */
+
+static unsigned allocations_left; /* before one fails; 0: none does */
+
+static int fails(void)
+{
+    return (allocations_left != 0) && (--allocations_left == 0);
+}
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t num, size_t size);
+void *__real_realloc(void *p, size_t size);
+char *__real_strdup(const char *text);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t num, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+char *__wrap_strdup(const char *text);
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t num, size_t size)
+{
+    return fails() ? NULL : __real_calloc(num, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+    return fails() ? NULL : __real_realloc(p, size);
+}
+
+char *__wrap_strdup(const char *text)
+{
+    return fails() ? NULL : __real_strdup(text);
+}
+
+/* Every allocation fails once: it is said, and nothing is given out. */
+static void test_no_memory(void **state)
+{
+    static const char text[] = "at 1ms down\nat 2ms up\nat 3ms heal\n";
+    sroce_fault_script_t *script = NULL;
+    char why[SROCE_FAULT_WHY_MAX];
+    unsigned n = 0;
+    int ret;
+
+    do {
+        allocations_left = ++n;
+        ret = sroce_fault_script_parse("t", text, strlen(text), &script, why,
+                                       sizeof(why));
+        allocations_left = 0;
+        if (ret != 0) {
+            assert_int_equal(ret, -ENOMEM);
+            assert_non_null(strstr(why, ": out of memory"));
+            assert_null(script);
+        }
+    } while (ret != 0);
+    assert_true(n > 5);
+
+    for (n = 1;; ++n) {
+        rails_t r = {0};
+        sroce_fault_ops_t ops = {rails_get, rails_apply, NULL, &r};
+        sroce_fault_timeline_t *tl;
+
+        allocations_left = n;
+        tl = sroce_fault_timeline_create(script, 2, 2, &ops);
+        allocations_left = 0;
+        assert_int_equal(r.changes, 0);
+        if (tl != NULL) {
+            sroce_fault_timeline_destroy(tl);
+            break;
+        }
+    }
+    assert_int_equal(n, 6); /* five of them */
+    sroce_fault_script_destroy(script);
+}
+
 /* ---- The manual page ---- */
 
 /* Its list of actions is this text; MRAIL_TEST_PRINT=1 shows what to put
@@ -538,6 +632,7 @@ int main(void)
         cmocka_unit_test(test_actions),
         cmocka_unit_test(test_clauses),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_long_name),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_targets_exist),
         cmocka_unit_test(test_for_is_undone),
@@ -546,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_heal),
         cmocka_unit_test(test_same_instant),
+        cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_man_page)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
