@@ -9,7 +9,7 @@ libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
     src/tools/run_plan.c src/tools/run_plan.h \
     src/tools/demand.c src/tools/demand.h \
     src/tools/rates.c src/tools/rates.h \
-    src/tools/script.c src/tools/script.h
+    src/tools/soft_file.c src/tools/soft_file.h
 libmrail_tool_la_LIBADD = libsroce-fault.la libmrail-base.la
 
 bin_PROGRAMS += mrail

@@ -6,7 +6,7 @@
 #include "rail/mrail.h"
 #include "tools/rates.h"
 #include "tools/run_plan.h"
-#include "tools/script.h"
+#include "tools/soft_file.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -180,8 +180,7 @@ static void parse_args(run_t *run, char **argv)
 /* Rank 0 will read it again: a pipe would not do. */
 static void check_script(const mrail_run_options_t *options)
 {
-    char why[SROCE_FAULT_WHY_MAX];
-    sroce_fault_script_t *script;
+    char why[SOFT_FILE_WHY_MAX];
     struct stat st;
 
     if (stat(options->script, &st) != 0) {
@@ -192,12 +191,10 @@ static void check_script(const mrail_run_options_t *options)
         mrail_tool_usage(VERB, "--script %s: not a file", options->script);
     }
     /* A session that has a name may be there, with checksums. */
-    if (mrail_script_read(options->script, &script, why, sizeof(why)) != 0 ||
-        mrail_script_fit(script, options->nodes, options->rails,
-                         options->session != NULL, why, sizeof(why)) != 0) {
+    if (soft_file_check(options->script, options->nodes, options->rails,
+                        options->session != NULL, why, sizeof(why)) != 0) {
         mrail_tool_usage(VERB, "%s", why);
     }
-    sroce_fault_script_destroy(script);
 }
 
 /* What `mrail soft` would refuse in every rank is refused here, once. */

@@ -382,8 +382,7 @@ static unsigned soft_status_sum(const sroce_session_dev_t *dev,
     return procs;
 }
 
-static const char *soft_status_bit(const sroce_session_dev_t *dev,
-                                   uint32_t bit)
+static const char *soft_status_bit(const sroce_session_dev_t *dev, uint32_t bit)
 {
     return (dev->faults & bit) ? "true" : "false";
 }

@@ -5,7 +5,7 @@
 #include "softroce/fault/timeline.h"
 #include "softroce/host/faults.h"
 #include "softroce/host/keeper.h"
-#include "tools/script.h"
+#include "tools/soft_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,8 +54,8 @@ static void script_on_signal(int sig)
 
 int soft_script_read(const char *path, sroce_fault_script_t **script_p)
 {
-    char why[SROCE_FAULT_WHY_MAX];
-    int ret = mrail_script_read(path, script_p, why, sizeof(why));
+    char why[SOFT_FILE_WHY_MAX];
+    int ret = soft_file_read(path, script_p, why, sizeof(why));
 
     if (ret != 0) {
         soft_complain("%s", why);
@@ -66,8 +66,8 @@ int soft_script_read(const char *path, sroce_fault_script_t **script_p)
 int soft_script_fit(const sroce_fault_script_t *script,
                     const sroce_session_t *session)
 {
-    char why[SROCE_FAULT_WHY_MAX];
-    int ret = mrail_script_fit(script, session->num_nodes, session->num_rails,
+    char why[SOFT_FILE_WHY_MAX];
+    int ret = soft_file_fit(script, session->num_nodes, session->num_rails,
                                (session->flags & SROCE_SESSION_F_ICRC) != 0,
                                why, sizeof(why));
 

@@ -3,7 +3,7 @@
  * what tests do to packets (loss, delay and the other faults of a rail).
  * ctx->lock is held.
  *
- * A rail without faults costs a test of one word for each end.  With faults,
+ * A rail without faults costs a test of one word more at each end.  With faults,
  * packets go through copies: that is for tests, not for speed.
  */
 #ifndef MRAIL_SROCE_DOOR_H

@@ -1,10 +1,14 @@
 #include "config.h"
-#include "tools/script.h"
+#include "tools/soft_file.h"
+
+#include "softroce/fault/script.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(SOFT_FILE_WHY_MAX >= SROCE_FAULT_WHY_MAX, "sentences fit");
 
 /* Up to one byte more than a script may have. */
 static int read_all(const char *path, char *text, size_t *length_p)
@@ -25,8 +29,8 @@ static int read_all(const char *path, char *text, size_t *length_p)
     return ret;
 }
 
-int mrail_script_read(const char *path, sroce_fault_script_t **script_p,
-                      char *why, size_t size)
+int soft_file_read(const char *path, sroce_fault_script_t **script_p, char *why,
+                   size_t size)
 {
     char *text = malloc(SROCE_FAULT_MAX_BYTES + 1);
     size_t length = 0;
@@ -44,8 +48,8 @@ int mrail_script_read(const char *path, sroce_fault_script_t **script_p,
     return ret;
 }
 
-int mrail_script_fit(const sroce_fault_script_t *script, unsigned num_nodes,
-                     unsigned num_rails, int has_icrc, char *why, size_t size)
+int soft_file_fit(const sroce_fault_script_t *script, unsigned num_nodes,
+                  unsigned num_rails, int has_icrc, char *why, size_t size)
 {
     const sroce_fault_step_t *corrupts =
         sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT));
@@ -58,4 +62,17 @@ int mrail_script_fit(const sroce_fault_script_t *script, unsigned num_nodes,
         return -EINVAL;
     }
     return sroce_fault_script_check(script, num_nodes, num_rails, why, size);
+}
+
+int soft_file_check(const char *path, unsigned num_nodes, unsigned num_rails,
+                    int has_icrc, char *why, size_t size)
+{
+    sroce_fault_script_t *script;
+    int ret = soft_file_read(path, &script, why, size);
+
+    if (ret == 0) {
+        ret = soft_file_fit(script, num_nodes, num_rails, has_icrc, why, size);
+        sroce_fault_script_destroy(script);
+    }
+    return ret;
 }
