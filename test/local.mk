@@ -5,6 +5,7 @@ TEST_LIBS = libmrail-base.la $(CMOCKA_LIBS)
 include test/unit/local.mk
 include test/property/local.mk
 include test/tools/local.mk
+include test/sim/local.mk
 include test/softroce.mk
 include test/rail/local.mk
 include test/fuzz/local.mk

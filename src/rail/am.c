@@ -289,6 +289,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     tx->lane = lane;
     tx->length = (uint32_t)length;
     lane->am_inflight += length;
+    lane->carried += length;
     peer->am_inflight += length;
     mrail_list_add_tail(&peer->unacked, &tx->list);
 

@@ -197,6 +197,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;
 
+    mrail_publish_close(engine);
     mrail_engine_each_lane(engine, mrail_lane_destroy_qp);
     mrail_pool_cleanup(&engine->tx_small);
     mrail_pool_cleanup(&engine->tx_big);
@@ -279,6 +280,7 @@ static int mrail_engine_init(mrail_engine_t *engine,
         ret = mrail_engine_first_buffers(engine);
     }
     if (ret == 0) {
+        mrail_publish_open(engine);
         ret = mrail_service_start(engine);
     }
     return ret;

@@ -120,6 +120,7 @@ struct mrail_engine {
     unsigned num_recovering; /* peers; atomic */
     int watching;           /* the service thread looks at lanes; atomic */
     unsigned calm_ticks;    /* looks in a row with nothing under way */
+    mrail_ns_t watch_ns;    /* of the last look */
     int version_warned;     /* atomic */
 
     /* ---- both ---- */
@@ -146,6 +147,7 @@ struct mrail_engine {
     uint16_t epoch;       /* of the last lane that was asked for, halved */
     unsigned next_base;   /* rotates the rail of first lanes */
     int budget_warned;
+    struct mrail_ring_file *ring; /* telemetry; NULL: there is none */
     pthread_t thread;
     int event_fd;
     int epoll_fd;
@@ -244,6 +246,11 @@ static inline void mrail_watch_wake(mrail_engine_t *engine)
 }
 void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
 
+/* ---- publish.c ---- */
+void mrail_publish_open(mrail_engine_t *engine);
+void mrail_publish_close(mrail_engine_t *engine);
+void mrail_publish(mrail_engine_t *engine);
+
 /* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);
 /* All ifaces that sleep for `least` or more. */
@@ -270,7 +277,6 @@ void mrail_ctl_work(mrail_peer_t *peer);
 void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 
-/* info.c */
 void mrail_engine_write_stats(mrail_engine_t *engine);
 
 #endif

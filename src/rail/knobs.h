@@ -74,6 +74,9 @@
     X(DEAD_TIMEOUT, "10", UINT, dead_timeout,                                 \
       "Seconds, 1 to 86400, without any way to a peer, after which it is\n"  \
       "given up and its operations fail.")                                    \
+    X(TELEMETRY, "y", BOOL, telemetry,                                        \
+      "Show this process's rails, lanes, counters and events to 'mrail top'\n" \
+      "and 'mrail info --events', in a file of this user in /dev/shm.")       \
     X(STATS, "", STRING, stats,                                               \
       "File that gets this process's counters, memory use and lanes (device,\n" \
       "QP number, UDP source port) as JSON when the transport closes;\n"       \

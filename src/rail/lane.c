@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "orchestrator/ports.h"
 #include "rail/engine.h"
+#include "telemetry/ring.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -44,6 +45,13 @@ void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
                 (lane->qp != NULL) ? lane->qp->qp_num : 0,
                 (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
                 lane_states[lane->state].name, lane_states[state].name, cause);
+    if (state == MRAIL_LANE_CLOSING) {
+        mrail_ring_event(lane->peer->engine->ring,
+                         "%s:%u: lane %u to peer %016llx %s (%s)",
+                         lane->rail->attr.device, lane->rail->attr.port,
+                         lane->slot, (unsigned long long)lane->peer->id,
+                         lane_states[state].name, cause);
+    }
     lane->state = state;
 }
 
@@ -244,6 +252,8 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane)
         --engine->num_qps;
         engine->sq_entries -= lane->sq_depth;
         lane->rail->srq_spare += lane->buffers;
+        lane->rail->carried += lane->carried;
+        lane->carried = 0;
         engine->grown -= lane->grown;
         lane->buffers = lane->grown = 0;
     }

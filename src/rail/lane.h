@@ -54,6 +54,8 @@ typedef struct mrail_rx {
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed for RMA */
     uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
+    uint64_t carried;         /* data: bytes of AMs sent, PUTs and GETs done */
+    mrail_ns_t posted_ns;     /* data: of the last segment */
 
     /* data: send queue */
     struct ibv_qp *qp;
@@ -119,6 +121,8 @@ struct mrail_lane {
     uint16_t watch_am;     /* am_sent */
     uint16_t pinged_am;    /* ... when a READ was sent behind it */
     unsigned still;        /* looks in a row at which nothing had come back */
+    uint64_t stalled_ns;   /* ... with work outstanding, in all */
+    uint64_t idle_ns;      /* nothing was outstanding, while some lane worked */
 
     /* giving it up; see failover.c */
     mrail_list_t lost;     /* data: mrail_seg_t that came back undone */

@@ -17,6 +17,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/mrail.h \
     src/rail/op.h \
     src/rail/peer.c src/rail/peer.h \
+    src/rail/publish.c \
     src/rail/rail.c src/rail/rail.h \
     src/rail/retire.c \
     src/rail/rma.c \
@@ -27,5 +28,6 @@ libmrail_rail_la_SOURCES = \
     src/rail/wakeup.c \
     src/rail/watch.c \
     src/rail/wire.c src/rail/wire.h
-libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-base.la \
+libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \
+    libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread

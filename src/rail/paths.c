@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "rail/ctl.h"
+#include "telemetry/ring.h"
 
 #include <string.h>
 
@@ -96,6 +97,12 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                     mrail_health_state_name(before),
                     mrail_health_state_name(path->health.state),
                     mrail_health_event_name(event));
+        mrail_ring_event(peer->engine->ring,
+                         "path %u to peer %016llx: %s -> %s (%s)", slot,
+                         (unsigned long long)peer->id,
+                         mrail_health_state_name(before),
+                         mrail_health_state_name(path->health.state),
+                         mrail_health_event_name(event));
     }
     mrail_path_act(peer, slot, action, cause);
     if (path->health.due_ns != MRAIL_NS_NEVER) {

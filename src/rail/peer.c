@@ -2,6 +2,7 @@
 #include "rail/peer.h"
 
 #include "rail/ctl.h"
+#include "telemetry/ring.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,10 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_engine_t *engine = peer->engine;
 
     pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ring_event(engine->ring, "peer %016llx is gone: %s",
+                     (unsigned long long)peer->id,
+                     (peer->failed == -ESHUTDOWN) ? "it said goodbye"
+                                                  : strerror(-peer->failed));
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 

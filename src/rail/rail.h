@@ -53,6 +53,7 @@ typedef struct mrail_rail {
     unsigned num_wc;      /* ... of them */
     unsigned next_wc;     /* ... first one to look at */
     unsigned num_segs;    /* data: segments that the CQ has not returned */
+    uint64_t carried;     /* control: bytes, by lanes that have ended */
     unsigned max_segs;    /* ... at most, so that it cannot overflow */
     unsigned max_rd_atomic;
     enum ibv_mtu mtu;

@@ -135,7 +135,7 @@ static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
 
     mrail_watch_wake(op->peer->engine);
     seg->lane = lane;
-    seg->post_ns = now_ns;
+    seg->post_ns = lane->posted_ns = now_ns;
     seg->sq_index = lane->sq_posted + 1;
     seg->am_number = lane->am_sent;
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
@@ -252,9 +252,9 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
     lane->sched.inflight -= seg->length;
     lane->sched.since_ns = now_ns;
     --lane->rail->num_segs;
+    lane->carried += (status == 0) ? seg->length : 0;
     if (MRAIL_LIKELY(status == 0) && (seg->length >= 4096)) {
-        mrail_tele_window_add(&lane->sched.meter, seg->length, seg->post_ns,
-                              now_ns);
+        mrail_sched_done(&lane->sched, seg->length, seg->post_ns, now_ns);
     }
     if (MRAIL_UNLIKELY(status != 0)) {
         mrail_list_add_tail(&lane->lost, &seg->list);

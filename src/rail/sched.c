@@ -59,7 +59,7 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     if (params->alone) {
         return MRAIL_MIN(MRAIL_SCHED_SEGMENT_ALONE, limit);
     }
-    target = (lane->meter.count == 0)
+    target = (lane->meter.sums.count == 0)
                  ? MRAIL_SCHED_SEGMENT_LOW
                  : rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
     target = MRAIL_MIN(MRAIL_MAX(target, MRAIL_SCHED_SEGMENT_LOW),
@@ -83,10 +83,11 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
     if (params->window != 0) {
         return params->window;
     }
-    if (lane->meter.count == 0) {
+    if (lane->meter.sums.count == 0) {
         return 4 * MRAIL_SCHED_SEGMENT_LOW;
     }
     window = rate * MRAIL_SCHED_WINDOW_NS / MRAIL_NS_PER_SEC;
+    window = MRAIL_MAX(window, (double)lane->refill);
     window = MRAIL_MIN(window, MRAIL_SCHED_WINDOW_MAX);
     return MRAIL_MAX((size_t)window, 2 * segment);
 }
@@ -155,7 +156,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
      * idle for as long as the segment takes: then the others are not moving. */
     all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
-        ((double)(now_ns - lanes[best]->meter.last_ns) <
+        ((double)(now_ns - lanes[best]->meter.sums.last_ns) <
          best_s * MRAIL_NS_PER_SEC)) {
         return -1;
     }

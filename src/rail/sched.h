@@ -18,6 +18,7 @@ typedef struct mrail_sched_lane {
     uint64_t nominal;          /* bytes/s, of the port, shared by its lanes */
     uint64_t inflight;         /* bytes posted and not completed */
     mrail_ns_t since_ns;       /* the oldest of them are served since then */
+    uint64_t refill;           /* bytes: the least window; see ..._done() */
     int usable;                /* may take a segment now */
 } mrail_sched_lane_t;
 
@@ -37,9 +38,25 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_SEGMENT_ALONE (16u << 20)
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
- * no more.  At least two segments, at most MRAIL_SCHED_WINDOW_MAX bytes. */
+ * no more.  At least two segments, more for a lane that ran dry, at most
+ * MRAIL_SCHED_WINDOW_MAX bytes. */
 #define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_WINDOW_MAX (32u << 20)
+
+/*
+ * A segment has completed, all is well, and it is large enough to measure with;
+ * inflight and since_ns are without it.  A lane that is found empty could have
+ * taken more: when is not known, so its measured rate is too low, and a window
+ * made of that rate would leave it empty for longer each time.  So it may have
+ * twice of what it did, until it is seen at work again.
+ */
+static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
+                                    mrail_ns_t post_ns, mrail_ns_t now_ns)
+{
+    mrail_tele_window_add(&lane->meter, length, post_ns, now_ns);
+    lane->refill =
+        (lane->inflight == 0) ? 2 * lane->meter.sums.batch_bytes : 0;
+}
 
 /*
  * Picks among lanes[0..count) for the next piece of an operation.  limit > 0:

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 #include "rail/ctl.h"
+#include "telemetry/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +19,9 @@
 /* Between two looks at lanes that are being given up, and at all the others. */
 #define MRAIL_SERVICE_FAILOVER (1 * MRAIL_NS_PER_MS)
 #define MRAIL_SERVICE_WATCH (25 * MRAIL_NS_PER_MS)
+/* ... and between two updates of the telemetry ring. */
+#define MRAIL_SERVICE_PUBLISH (100 * MRAIL_NS_PER_MS)
+#define MRAIL_SERVICE_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
 
 /* epoll data: kind in the upper half, rail in the lower. */
 enum { MRAIL_WATCH_WAKE, MRAIL_WATCH_UD, MRAIL_WATCH_ASYNC };
@@ -106,8 +110,13 @@ static void mrail_service_event(mrail_engine_t *engine, mrail_rail_t *rail,
                                 const struct ibv_async_event *event,
                                 uint64_t qp_serial)
 {
+    const char *text = ibv_event_type_str(event->event_type);
     mrail_lane_t *lane;
 
+    mrail_debug("%s: %s", rail->attr.device, text);
+    if (qp_serial == 0) {
+        mrail_ring_event(engine->ring, "%s: %s", rail->attr.device, text);
+    }
     switch (event->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN,
@@ -131,7 +140,7 @@ static void mrail_service_event(mrail_engine_t *engine, mrail_rail_t *rail,
         if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
             __atomic_store_n(&lane->last_wqe, 1, __ATOMIC_RELEASE);
         }
-        mrail_failover_ask(lane, ibv_event_type_str(event->event_type));
+        mrail_failover_ask(lane, text);
         break;
     default:
         break;
@@ -144,8 +153,6 @@ static void mrail_service_async(mrail_engine_t *engine, mrail_rail_t *rail)
     uint64_t qp_serial;
 
     while (ibv_get_async_event(rail->ctx, &event) == 0) {
-        mrail_debug("%s: %s", rail->attr.device,
-                    ibv_event_type_str(event.event_type));
         qp_serial = mrail_service_qp_serial(&event);
         /* Before the lock is asked for: ibv_destroy_qp() of who has it waits
          * for this acknowledgement. */
@@ -185,32 +192,68 @@ static int mrail_service_timeout_ms(mrail_ns_t now_ns, mrail_ns_t next_ns)
                : (int)MRAIL_DIV_ROUND_UP(next_ns - now_ns, MRAIL_NS_PER_MS);
 }
 
-/* A process that computes still looks after its lanes, gives them up, and answers
- * for them; the time of the next look.  *watch_ns: of the next one at all. */
-static mrail_ns_t mrail_service_lanes(mrail_engine_t *engine,
-                                      mrail_ns_t now_ns, mrail_ns_t *watch_ns)
-{
-    int tick = (now_ns >= *watch_ns) &&
-               __atomic_load_n(&engine->watching, __ATOMIC_RELAXED);
-    mrail_ns_t next_ns;
+/* When what is done now and then is due next. */
+typedef struct mrail_service_plan {
+    mrail_ns_t watch_ns;
+    mrail_ns_t publish_ns;
+} mrail_service_plan_t;
 
-    if (!tick && !__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED) &&
+static int mrail_service_is_watching(const mrail_engine_t *engine)
+{
+    return __atomic_load_n(&engine->watching, __ATOMIC_RELAXED);
+}
+
+static mrail_ns_t mrail_service_next(const mrail_engine_t *engine,
+                                     const mrail_service_plan_t *plan)
+{
+    mrail_ns_t next_ns = MRAIL_NS_NEVER;
+
+    if (mrail_service_is_watching(engine)) {
+        next_ns = plan->watch_ns;
+    }
+    if (engine->ring != NULL) {
+        next_ns = MRAIL_MIN(next_ns, plan->publish_ns);
+    }
+    return next_ns;
+}
+
+/* Inside the guard. */
+static void mrail_service_look(mrail_engine_t *engine, mrail_ns_t now_ns,
+                               mrail_service_plan_t *plan)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    if (mrail_service_is_watching(engine) && (now_ns >= plan->watch_ns)) {
+        mrail_watch_tick(engine, now_ns);
+        plan->watch_ns = now_ns + MRAIL_SERVICE_WATCH;
+    }
+    if (now_ns >= plan->publish_ns) {
+        mrail_publish(engine);
+        plan->publish_ns = now_ns + (mrail_service_is_watching(engine)
+                                         ? MRAIL_SERVICE_PUBLISH
+                                         : MRAIL_SERVICE_PUBLISH_IDLE);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* A process that computes still looks after its lanes, gives them up, and answers
+ * for them; the time of the next look. */
+static mrail_ns_t mrail_service_lanes(mrail_engine_t *engine,
+                                      mrail_ns_t now_ns,
+                                      mrail_service_plan_t *plan)
+{
+    mrail_ns_t next_ns = mrail_service_next(engine, plan);
+    int due = (now_ns >= next_ns);
+
+    if (!due && !__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED) &&
         (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
-        return __atomic_load_n(&engine->watching, __ATOMIC_RELAXED)
-                   ? *watch_ns
-                   : MRAIL_NS_NEVER;
+        return next_ns;
     }
     mrail_guard_borrow(&engine->guard);
-    if (tick) {
-        pthread_mutex_lock(&engine->ctl_lock);
-        mrail_watch_tick(engine, now_ns);
-        pthread_mutex_unlock(&engine->ctl_lock);
-        *watch_ns = now_ns + MRAIL_SERVICE_WATCH;
+    if (due) {
+        mrail_service_look(engine, now_ns, plan);
     }
     mrail_engine_poll(engine, NULL);
-    next_ns = __atomic_load_n(&engine->watching, __ATOMIC_RELAXED)
-                  ? *watch_ns
-                  : MRAIL_NS_NEVER;
+    next_ns = mrail_service_next(engine, plan);
     if (engine->num_recovering != 0) {
         next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_SERVICE_FAILOVER);
     }
@@ -222,7 +265,8 @@ static void *mrail_service_main(void *arg)
 {
     struct epoll_event events[8];
     mrail_engine_t *engine = arg;
-    mrail_ns_t now_ns, next_ns, lanes_ns, watch_ns = 0;
+    mrail_service_plan_t plan = {0};
+    mrail_ns_t now_ns, next_ns, lanes_ns;
     int n;
 
     while (!__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE)) {
@@ -230,7 +274,7 @@ static void *mrail_service_main(void *arg)
         pthread_mutex_lock(&engine->ctl_lock);
         next_ns = mrail_ctl_run(engine, now_ns);
         pthread_mutex_unlock(&engine->ctl_lock);
-        lanes_ns = mrail_service_lanes(engine, now_ns, &watch_ns);
+        lanes_ns = mrail_service_lanes(engine, now_ns, &plan);
         next_ns = MRAIL_MIN(next_ns, lanes_ns);
         n = epoll_wait(engine->epoll_fd, events, MRAIL_ARRAY_SIZE(events),
                        mrail_service_timeout_ms(mrail_clock_now(), next_ns));

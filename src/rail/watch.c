@@ -33,11 +33,25 @@ static int mrail_watch_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
     return 1;
 }
 
+/* A drop in throughput is the network's only if something was outstanding. */
+static void mrail_watch_account(mrail_lane_t *lane, int moved,
+                                mrail_ns_t elapsed_ns)
+{
+    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0)) {
+        lane->idle_ns += elapsed_ns;
+    } else if ((lane->sched.inflight != 0) && !moved) {
+        lane->stalled_ns += elapsed_ns;
+    }
+}
+
 /* 1 if anything is under way. */
-static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
+static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
+                            mrail_ns_t elapsed_ns)
 {
     mrail_path_t *path = &lane->peer->paths[lane->slot];
     int moved = (lane->watch_done != lane->sq_done);
+
+    mrail_watch_account(lane, moved, elapsed_ns);
 
     lane->watch_done = lane->sq_done;
     if (moved && (lane->still != 0)) {
@@ -57,7 +71,8 @@ static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     return 1;
 }
 
-static int mrail_watch_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
+static int mrail_watch_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
+                            mrail_ns_t elapsed_ns)
 {
     int busy = 0;
 
@@ -65,7 +80,7 @@ static int mrail_watch_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
         mrail_lane_t *lane = peer->lanes[slot];
 
         if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out) {
-            busy |= mrail_watch_lane(lane, now_ns);
+            busy |= mrail_watch_lane(lane, now_ns, elapsed_ns);
         }
     }
     return busy;
@@ -79,19 +94,23 @@ void mrail_watch_begin(mrail_engine_t *engine)
 
 void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
 {
+    mrail_ns_t elapsed_ns =
+        (engine->watch_ns != 0) ? now_ns - engine->watch_ns : 0;
     mrail_peer_t *peer;
     int busy = 0;
 
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
-                busy |= mrail_watch_peer(peer, now_ns);
+                busy |= mrail_watch_peer(peer, now_ns, elapsed_ns);
             }
         }
     }
+    engine->watch_ns = now_ns;
     engine->calm_ticks = busy ? 0 : engine->calm_ticks + 1;
     if (engine->calm_ticks == WATCH_CALM) {
         engine->calm_ticks = 0;
+        engine->watch_ns = 0; /* nobody looks for a while */
         __atomic_store_n(&engine->watching, 0, __ATOMIC_RELAXED);
     }
 }

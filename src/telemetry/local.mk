@@ -1,2 +1,5 @@
-# src/telemetry: windows and counters.  base only.
-noinst_HEADERS = src/telemetry/window.h
+# src/telemetry: windows, and what a process shows of itself.  base only, which
+# who links it links, too: a convenience library in another would be there twice.
+noinst_LTLIBRARIES += libmrail-telemetry.la
+libmrail_telemetry_la_SOURCES = src/telemetry/window.h \
+    src/telemetry/ring.c src/telemetry/ring.h

@@ -1,55 +1,126 @@
 /*
  * Throughput of a lane over its last W completed segments.  Pure; the owner
  * serialises.  Source: ICCL 3.4 (W = 8).
+ *
+ * W belongs to whoever holds the samples: mrail_tele_window_t is the data
+ * path's, with a W that the compiler knows; mrail_tele_sums_* take the samples
+ * and their number as arguments.
  */
 #ifndef MRAIL_TELEMETRY_WINDOW_H
 #define MRAIL_TELEMETRY_WINDOW_H
 
 #include "base/clock.h"
+#include "base/util.h"
 
 #include <stdint.h>
 
 #define MRAIL_TELE_WINDOW 8
 
-typedef struct mrail_tele_window {
-    uint64_t bytes[MRAIL_TELE_WINDOW];
-    uint64_t busy_ns[MRAIL_TELE_WINDOW];
-    uint64_t sum_bytes;
-    uint64_t sum_busy_ns;
+typedef struct mrail_tele_sample {
+    uint64_t bytes;
+    uint64_t busy_ns;
+} mrail_tele_sample_t;
+
+/* A window without its samples.  All zero: nothing was measured. */
+typedef struct mrail_tele_sums {
+    uint64_t bytes;     /* of all samples */
+    uint64_t busy_ns;
     mrail_ns_t last_ns; /* time of the last completion */
     unsigned count;     /* samples so far, saturates at the window's size */
-    unsigned next;
+    unsigned newest;    /* index of the newest sample */
+    unsigned batch;     /* segments that were seen complete at last_ns */
+    uint64_t batch_bytes;
+    uint64_t batch_ns;
+} mrail_tele_sums_t;
+
+typedef struct mrail_tele_window {
+    mrail_tele_sums_t sums;
+    mrail_tele_sample_t samples[MRAIL_TELE_WINDOW];
 } mrail_tele_window_t;
+
+static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
+                                        mrail_tele_sample_t *samples,
+                                        unsigned size, uint64_t bytes,
+                                        uint64_t busy_ns)
+{
+    mrail_tele_sample_t *sample;
+
+    sums->newest = (sums->newest + 1) % size;
+    sample = &samples[sums->newest];
+    sums->bytes += bytes - sample->bytes;
+    sums->busy_ns += busy_ns - sample->busy_ns;
+    sample->bytes = bytes;
+    sample->busy_ns = busy_ns;
+    sums->count += (sums->count < size);
+    sums->batch_bytes += bytes;
+    ++sums->batch;
+}
+
+/* One more at the time of the last: the batch's time is shared out again.  Out
+ * of line, so that it takes no registers from what is common. */
+static __attribute__((noinline, unused)) void
+mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
+                      unsigned size, uint64_t bytes)
+{
+    uint64_t share_ns = sums->batch_ns / (sums->batch + 1);
+
+    for (unsigned i = 0; (i < sums->batch) && (i < size); ++i) {
+        mrail_tele_sample_t *sample =
+            &samples[(sums->newest + size - i) % size];
+
+        sums->busy_ns += share_ns - sample->busy_ns;
+        sample->busy_ns = share_ns;
+    }
+    mrail_tele_sums_push(sums, samples, size, bytes, share_ns);
+}
 
 /*
  * A segment of `bytes` that was posted at post_ns has completed at now_ns.
  * The lane counts as busy from the later of post_ns and the completion before
- * this one: time without work is not held against it.
+ * this one: time without work is not held against it.  Segments that were seen
+ * complete at one time share what the first of them took: if the others took
+ * none, more of them than W would leave a window without any time.
+ * samples[0..size) are zero at first; size >= 1 never changes.
  */
+static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
+                                       mrail_tele_sample_t *samples,
+                                       unsigned size, uint64_t bytes,
+                                       mrail_ns_t post_ns, mrail_ns_t now_ns)
+{
+    mrail_ns_t from = (post_ns > sums->last_ns) ? post_ns : sums->last_ns;
+
+    if (MRAIL_LIKELY(now_ns > from)) {
+        sums->last_ns = now_ns;
+        sums->batch_ns = now_ns - from;
+        sums->batch_bytes = 0;
+        sums->batch = 0;
+        mrail_tele_sums_push(sums, samples, size, bytes, now_ns - from);
+    } else {
+        mrail_tele_sums_share(sums, samples, size, bytes);
+    }
+}
+
+/* Bytes per second; 0 while there is no sample. */
+static inline uint64_t mrail_tele_sums_rate(const mrail_tele_sums_t *sums)
+{
+    if (sums->busy_ns == 0) {
+        return 0;
+    }
+    return (uint64_t)((double)sums->bytes * MRAIL_NS_PER_SEC /
+                      (double)sums->busy_ns);
+}
+
 static inline void mrail_tele_window_add(mrail_tele_window_t *win,
                                          uint64_t bytes, mrail_ns_t post_ns,
                                          mrail_ns_t now_ns)
 {
-    mrail_ns_t from = (post_ns > win->last_ns) ? post_ns : win->last_ns;
-    uint64_t busy = (now_ns > from) ? (now_ns - from) : 0;
-
-    win->sum_bytes += bytes - win->bytes[win->next];
-    win->sum_busy_ns += busy - win->busy_ns[win->next];
-    win->bytes[win->next] = bytes;
-    win->busy_ns[win->next] = busy;
-    win->next = (win->next + 1) % MRAIL_TELE_WINDOW;
-    win->count += (win->count < MRAIL_TELE_WINDOW);
-    win->last_ns = now_ns;
+    mrail_tele_sums_add(&win->sums, win->samples, MRAIL_TELE_WINDOW, bytes,
+                        post_ns, now_ns);
 }
 
-/* Bytes per second; 0 while there is no sample. */
 static inline uint64_t mrail_tele_window_rate(const mrail_tele_window_t *win)
 {
-    if ((win->count == 0) || (win->sum_busy_ns == 0)) {
-        return 0;
-    }
-    return (uint64_t)((double)win->sum_bytes * MRAIL_NS_PER_SEC /
-                      (double)win->sum_busy_ns);
+    return mrail_tele_sums_rate(&win->sums);
 }
 
 #endif

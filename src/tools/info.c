@@ -8,6 +8,7 @@
 static const char help_text[] =
     "Usage: mrail info [--json]\n"
     "       mrail info --memory [--json] [RUN OPTION...]\n"
+    "       mrail info --events [--json]\n"
     "\n"
     "Shows the rails that UCX_MRAIL_* and this machine give: addresses, leaf,\n"
     "rate, NUMA node, the UDP source ports of the lanes and how they are set;\n"
@@ -16,6 +17,8 @@ static const char help_text[] =
     "  --memory  runs a job and shows what the transport takes in each rank:\n"
     "            buffers, queues, tables. Options of mrail run say which job;\n"
     "            without any it is -np 32 --soft 2x4\n"
+    "  --events  what has happened to the rails of this user's processes on\n"
+    "            this machine, those that run and those that were killed\n"
     "  --json    one object\n"
     "  --help    this text\n"
     "\n"
@@ -24,7 +27,7 @@ static const char help_text[] =
 int main(int argc, char **argv)
 {
     mrail_tool_args_t run = {0};
-    int json = 0, memory = 0;
+    int json = 0, memory = 0, events = 0;
 
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "--help") == 0) {
@@ -35,6 +38,8 @@ int main(int argc, char **argv)
             json = 1;
         } else if (strcmp(argv[i], "--memory") == 0) {
             memory = 1;
+        } else if (strcmp(argv[i], "--events") == 0) {
+            events = 1;
         } else if (strcmp(argv[i], "--") == 0) {
             mrail_tool_usage(MRAIL_INFO_VERB, "the command is chosen by "
                                               "--memory: leave out '--'");
@@ -42,12 +47,16 @@ int main(int argc, char **argv)
             mrail_tool_args_add(&run, argv[i]);
         }
     }
+    if (events && memory) {
+        mrail_tool_usage(MRAIL_INFO_VERB, "--events and --memory are two "
+                                          "reports: ask for one");
+    }
     if (!memory) {
         if (run.count > 0) {
             mrail_tool_usage(MRAIL_INFO_VERB, "unknown argument '%s'",
                              run.items[0]);
         }
-        return mrail_info_rails(json);
+        return events ? mrail_info_events(json) : mrail_info_rails(json);
     }
     if (run.count == 0) {
         mrail_tool_args_add(&run, "-np");

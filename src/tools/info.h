@@ -1,4 +1,4 @@
-/* mrail info: what its two reports share. */
+/* mrail info: what its reports share. */
 #ifndef MRAIL_TOOLS_INFO_H
 #define MRAIL_TOOLS_INFO_H
 
@@ -13,5 +13,9 @@ int mrail_info_rails(int json);
 /* Runs a job through `mrail run` with `run` in front of its "--" and shows
  * what the transport takes in each of its ranks.  An exit status. */
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
+
+/* The events in the telemetry rings of this user's processes, by time.  An exit
+ * status. */
+int mrail_info_events(int json);
 
 #endif

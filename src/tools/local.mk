@@ -54,11 +54,17 @@ mrail_soft_LDADD = libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
-    src/tools/info_rails.c src/tools/info_memory.c
+    src/tools/info_rails.c src/tools/info_memory.c src/tools/info_events.c \
+    src/tools/rings.c src/tools/rings.h
 mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
 dist_man_MANS += src/tools/man/mrail-info.1
+
+pkglibexec_PROGRAMS += mrail-top
+mrail_top_SOURCES = src/tools/top.c src/tools/rings.c src/tools/rings.h
+mrail_top_LDADD = libmrail-telemetry.la libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-top.1
 
 EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
     contrib/try contrib/try.awk contrib/check contrib/fuzz contrib/tally contrib/walls \

@@ -20,9 +20,10 @@ static const struct {
     const char *summary;
 } summaries[] = {
     {"bench", "validated benchmarks: alltoallv, p2p"},
-    {"info", "rails, addresses, port control, affinity; memory per rank"},
+    {"info", "rails, addresses, port control, affinity; memory; events"},
     {"run", "mpirun with everything set, on NICs or on software rails"},
     {"soft", "run a program on software rails; change them while it runs"},
+    {"top", "what the rails of running jobs carry, and what happened to them"},
 };
 
 static const char *summary_of(const char *verb)

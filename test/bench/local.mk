@@ -1,6 +1,11 @@
 # What contrib/bench measures with, besides the installed programs.
 noinst_PROGRAMS += udp_limit
 udp_limit_SOURCES = test/bench/udp_limit.c
+noinst_PROGRAMS += window_figure
+window_figure_SOURCES = test/bench/window_figure.c test/sim/metered_lane.c \
+    test/sim/metered_lane.h
+window_figure_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/sim
+window_figure_LDADD = libmrail-base.la -lm
 if HAVE_MPICC
 noinst_PROGRAMS += mpi_stream
 mpi_stream_SOURCES = test/bench/mpi_stream.c

@@ -55,6 +55,7 @@ static void world_open(void)
 
     fake_engine_quiet();
     FUZZ_CHECK(mrail_config_from_env(&config) == 0, "config");
+    config.telemetry = 0;
     config.seg_size = 512;
     config.max_qps = 64;
     config.am_credits = 4;

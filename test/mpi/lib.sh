@@ -113,9 +113,10 @@ carried_by_mrail()
 
 # Names in /dev/shm that are this user's, except other sessions' of software
 # rails: those come and go while other tests run.
+# Telemetry is there to be read when a rank was killed; top.sh looks at it.
 shm_names()
 {
-    find /dev/shm -maxdepth 1 -user "$(id -u)" \
+    find /dev/shm -maxdepth 1 -user "$(id -u)" ! -name "mrail-ring.*" \
         \( -name "*$session*" -o ! -name 'mrail-soft.*' \) | sort
 }
 shm_names >"$tmp/shm.before"

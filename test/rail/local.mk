@@ -59,6 +59,6 @@ RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/share.sh test/rail/backlog.sh test/rail/stale.sh \
     test/rail/small-srq.sh test/rail/cq.sh test/rail/nested.sh \
     test/rail/inside.sh test/rail/evict.sh test/rail/harden.sh \
-    test/rail/starve.sh test/rail/slow-events.sh
+    test/rail/starve.sh test/rail/slow-events.sh test/rail/full-shm.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

@@ -330,6 +330,7 @@ static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
     mrail_config_t config;
 
     CHECK(mrail_config_from_env(&config) == 0, "config");
+    config.telemetry = 0;
     config.seg_size = 512;
     config.max_qps = 2 + below(6);
     config.am_credits = 4;

@@ -1,4 +1,5 @@
-# Unit tests: one file per source file, no I/O, no sleep.
+# Unit tests: one file per source file, no I/O (but test_ring: its subject is a
+# file), no sleep.
 if HAVE_CMOCKA
 check_PROGRAMS += test_base
 TESTS += test_base
@@ -8,6 +9,12 @@ test_base_LDADD = $(TEST_LIBS)
 endif
 
 if HAVE_CMOCKA
+check_PROGRAMS += test_ring
+TESTS += test_ring
+test_ring_SOURCES = test/unit/test_ring.c
+test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_ring_LDADD = libmrail-telemetry.la $(TEST_LIBS)
+
 RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire \
     test_lane_req test_guard test_health test_paths
 check_PROGRAMS += $(RAIL_TESTS)

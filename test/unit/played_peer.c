@@ -78,6 +78,7 @@ void start(unsigned max_qps)
     fake_engine_quiet();
     memset(&sent, 0, sizeof(sent));
     assert_int_equal(mrail_config_from_env(&config), 0);
+    config.telemetry = 0;
     config.max_qps = max_qps;
     config.lanes_per_rail = 2;
     config.am_credits = 16;

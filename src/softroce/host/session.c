@@ -173,8 +173,13 @@ int sroce_session_create(const sroce_session_params_t *params, int *fd_p)
     if (fd < 0) {
         return -errno;
     }
-    if ((ftruncate(fd, (off_t)size) != 0) || (flock(fd, LOCK_EX) != 0)) {
+    /* All of it now: where a file system is full, a page that is missing
+     * becomes a signal in whoever touches it. */
+    ret = -posix_fallocate(fd, 0, (off_t)size);
+    if ((ret == 0) && (flock(fd, LOCK_EX) != 0)) {
         ret = -errno;
+    }
+    if (ret != 0) {
         goto err_close;
     }
     session = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

@@ -1,0 +1,136 @@
+#!/bin/sh
+# What mrail top and mrail info --events show of two jobs: while they run, when a
+# port goes, when one is killed; and that nothing of the other is left.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_exchange
+
+# of_ours FILE: how many processes it shows whose program is ours.
+of_ours()
+{
+    tr '{' '\n' <"$1" | grep -c '"program": "mpi_exchange"' || true
+}
+start()
+{
+    launch 2 --session "$session-$1" --rate 100M -- \
+        timeout 60 "$build/mpi_exchange" --seconds "$2" --bytes 3000000 \
+        >"$tmp/out$1" 2>&1 &
+}
+under_way()
+{
+    tries=0
+    until grep -q 'under way' "$tmp/out$1" 2>/dev/null || [ $tries -ge 300 ]; do
+        tries=$((tries + 1))
+        sleep 0.1
+    done
+}
+# is NAME WANTED GOT
+is()
+{
+    if [ "$2" = "$3" ]; then
+        good "$1"
+    else
+        bad "$1" "wanted $2, got $3"
+    fi
+}
+
+"$mrail" top --clean >/dev/null
+start a 12
+first=$!
+start b 12
+second=$!
+under_way a
+under_way b
+"$mrail" top --json --count 1 >"$tmp/top" 2>"$tmp/err" || true
+is 'two jobs: four processes' 4 "$(of_ours "$tmp/top")"
+tr '{' '\n' <"$tmp/top" | sed -n \
+    's/.*"job": "\([^"]*\)", "rank": \([0-9]*\), "pid": \([0-9]*\), "program": "mpi_exchange", "alive": \([a-z]*\).*/\1 \2 \3 \4/p' \
+    >"$tmp/who"
+jobs=$(cut -d ' ' -f 1 "$tmp/who" | sort -u)
+is 'two jobs have two names' 2 "$(echo "$jobs" | wc -l)"
+is 'all of them run' 4 "$(grep -c ' true$' "$tmp/who" || true)"
+rates=$(tr '{' '\n' <"$tmp/top" |
+    sed -n 's/.*"device": "soft.*"bytes_per_s": \([0-9]*\).*/\1/p')
+if [ "$(echo "$rates" | awk '$1 > 1000000' | wc -l)" -ge 8 ]; then
+    good 'rails carry what the jobs send'
+else
+    bad 'rails carry what the jobs send' "bytes/s: $(echo "$rates" | tr '\n' ' ')"
+fi
+name=$(echo "$jobs" | head -n 1)
+"$mrail" top --job "$name" --json >"$tmp/one" 2>&1 || true
+is 'one job of them' 2 "$(of_ours "$tmp/one")"
+"$mrail" top >"$tmp/table" 2>&1 || true
+is 'as a table: a line for each rail of each process' 16 \
+    "$(grep -cE ' soft[0-3]:1 +[0-9]+ ' "$tmp/table" || true)"
+
+"$mrail" soft ctl --session "$session-a" --rail 1 down >"$tmp/ctl" 2>&1 ||
+    bad 'mrail soft ctl' "$(tail -n 1 "$tmp/ctl")"
+sleep 1
+"$mrail" info --events >"$tmp/events" 2>&1
+if grep -q 'soft1: port error' "$tmp/events" &&
+    grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ closing' "$tmp/events" &&
+    grep -qE 'path [0-9]+ to peer [0-9a-f]+: .* -> retired' "$tmp/events"; then
+    good 'a port that goes: port, path and lane are told of'
+else
+    bad 'a port that goes: port, path and lane are told of' \
+        "$(tail -n 3 "$tmp/events")"
+fi
+is 'of that job only' 1 \
+    "$(grep 'port error' "$tmp/events" | cut -d ' ' -f 4 | sort -u | wc -l)"
+
+# The ranks of one job die without a word.
+told=$(grep 'port error' "$tmp/events" | head -n 1 | cut -d ' ' -f 4)
+pids=$(awk -v job="$told" '$1 == job { print $3 }' "$tmp/who")
+# shellcheck disable=SC2086 # words are wanted
+kill -9 $pids
+wait $first 2>/dev/null || true
+"$mrail" top --job "$told" --json >"$tmp/killed" 2>&1 || true
+is 'killed: shown as ended' 2 \
+    "$(tr '{' '\n' <"$tmp/killed" | grep -c '"alive": false' || true)"
+"$mrail" info --events >"$tmp/events" 2>&1
+if grep "$told" "$tmp/events" | grep -q 'soft1: port error'; then
+    good 'killed: its events can still be read'
+else
+    bad 'killed: its events can still be read' "$(tail -n 1 "$tmp/events")"
+fi
+
+status=0
+wait $second || status=$?
+if [ $status = 0 ] && grep -q '^ok - ' "$tmp/outb"; then
+    good 'the other job goes on, all data is right'
+else
+    tail -n 5 "$tmp/outb"
+    bad 'the other job goes on, all data is right' "exit status $status"
+fi
+"$mrail" info --events >"$tmp/events" 2>&1
+"$mrail" info --events --json >"$tmp/events.json" 2>&1
+is 'events as JSON: as many' "$(wc -l <"$tmp/events")" \
+    "$(grep -c '"text":' "$tmp/events.json")"
+is 'who was killed is all that is left' 2 \
+    "$(find /dev/shm -maxdepth 1 -name "mrail-ring.$(id -u).*" | wc -l)"
+"$mrail" top --clean >"$tmp/clean"
+is 'and can be removed' '2 removed' "$(cat "$tmp/clean")"
+status=0
+"$mrail" top >"$tmp/none" 2>&1 || status=$?
+if [ $status = 1 ] && grep -q 'no process of this user' "$tmp/none"; then
+    good 'nobody to show: a sentence and exit status 1'
+else
+    bad 'nobody to show: a sentence and exit status 1' \
+        "status $status, $(cat "$tmp/none")"
+fi
+
+# What is no ring is told of, and the others are shown all the same.
+ring=/dev/shm/mrail-ring.$(id -u).0.$$
+trap 'rm -rf "$tmp" "$ring"' EXIT
+echo 'this is none' >"$ring"
+"$mrail" info --events >"$tmp/none" 2>&1 || true
+if grep -q "$ring: it is not a telemetry ring, or not all of one" "$tmp/none"
+then
+    good 'a file that is no ring: a sentence that names it'
+else
+    bad 'a file that is no ring: a sentence that names it' "$(cat "$tmp/none")"
+fi
+rm -f "$ring"
+nothing_left 'telemetry'
+exit $failed

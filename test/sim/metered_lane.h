@@ -1,0 +1,84 @@
+/*
+ * One lane of 400 Gb/s in virtual time, measured by windows of 1, 8 and 32
+ * segments, while another flow comes and goes: the situation of ICCL 4.4,
+ * figure 15.
+ *
+ * The paper gives the rate, the series (every 10 us), the windows, the arrival
+ * at 100 us, and that the lane "converges to a lower and stable throughput".
+ * It does not say what the moments before that look like, how large a message
+ * is, or how completion times spread.  Ours:
+ *
+ *   0 .. 100 us    the lane has the port alone
+ *   100 .. 260 us  the other flow in bursts: four times, 20 us with a quarter
+ *                  of the rate for the lane, then 20 us with three quarters
+ *   260 .. 400 us  both have half
+ *   400 .. 500 us  the other flow has ended
+ *
+ * Segments of 64 KiB, posted back to back, 32 always under way.  At the full
+ * rate each takes 1.3 us, so about one window of 8 ends per 10 us, and its
+ * length in time is that of a sample; the window of 32 is longer than a burst
+ * and its pause.  A segment ends when its last byte was served and is seen by
+ * the next poll; polls are 0.2 to 1 us apart.  That is the noise: what was seen
+ * late makes one segment look slow, and the next one fast.  When the polls are,
+ * and where in a segment the disturbance falls, comes from the seed.
+ */
+#ifndef TEST_SIM_METERED_LANE_H
+#define TEST_SIM_METERED_LANE_H
+
+#include "telemetry/window.h"
+
+#define METERED_RATE 50e9 /* bytes/s */
+#define METERED_SEGMENT 65536
+#define METERED_DEPTH 32
+#define METERED_POLL_MIN_NS 200
+#define METERED_POLL_MAX_NS 1000
+#define METERED_SAMPLE_NS (10 * MRAIL_NS_PER_US)
+#define METERED_END_NS (500 * MRAIL_NS_PER_US)
+#define METERED_POINTS 50
+
+#define METERED_ARRIVE_NS (100 * MRAIL_NS_PER_US)
+#define METERED_STABLE_NS (260 * MRAIL_NS_PER_US)
+#define METERED_LEAVE_NS (400 * MRAIL_NS_PER_US)
+#define METERED_BURST_NS (20 * MRAIL_NS_PER_US) /* and the pause after it */
+#define METERED_BURSTS 4
+
+enum {
+    METERED_W1,
+    METERED_W8,
+    METERED_W32,
+    METERED_WINDOWS
+};
+
+extern const unsigned metered_size[METERED_WINDOWS];
+
+/* What a reader of the windows knows at at_ns; in bytes/s. */
+typedef struct metered_point {
+    mrail_ns_t at_ns;
+    double truth; /* what the port gave the lane in the last 10 us */
+    double rate[METERED_WINDOWS];
+    double meter; /* of mrail_tele_window_t, which the data path uses */
+} metered_point_t;
+
+/* The lane's share of the port at `now_ns`, and until when it is that. */
+double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p);
+
+/* points[METERED_POINTS]: at 10, 20, ... 500 us.  The same seed, the same
+ * points. */
+void metered_run(uint64_t seed, metered_point_t *points);
+
+/* Of the series of one window; all but delays in parts of METERED_RATE. */
+typedef struct metered_verdict {
+    double worst;        /* largest distance to the truth, 50 to 100 us */
+    double square;       /* mean square of it */
+    unsigned alarms;     /* of those samples, below three quarters */
+    mrail_ns_t seen_ns;  /* from the arrival to a sample below three quarters */
+    mrail_ns_t gone_ns;  /* from the leave to one above them */
+    unsigned dips;       /* below 0.5 and then above 0.65: arrival to leave */
+    double rise;         /* above the lowest before it, the same time */
+    double stable_worst; /* as worst, 350 to 400 us */
+} metered_verdict_t;
+
+void metered_judge(const metered_point_t *points, unsigned window,
+                   metered_verdict_t *verdict);
+
+#endif

@@ -1,0 +1,334 @@
+/*
+ * The throughput window: by hand, and on a 400 Gb/s lane in virtual time that
+ * another flow disturbs at 100 us (metered_lane.h), over many seeds.
+ *
+ * Where the limits come from.  Let s be the time of a segment at the rate that
+ * holds, J the longest time between polls (1 us).  While a lane has work, each
+ * segment's busy time begins where the one before it ended, so the times of a
+ * window add up to the time from one completion to the W-th after it: W * s,
+ * wrong by less than J, whatever was seen late in between.  So:
+ *
+ *   noise        A rate is off by at most a part J / (W * s - J): at the full
+ *                rate (s = 1.31 us) 0.106 for W = 8, 0.025 for W = 32; at half
+ *                of it 0.051 and 0.013.  Noise is as 1 / W: at W = 1 it is at
+ *                least 8 times that of W = 8 (more: 1 / x is convex), and W = 1
+ *                raises false alarms (below three quarters of the rate).
+ *   arrival      The last completion seen is at most s + J old.  At a quarter
+ *                of the rate that is 6.3 us: by the second sample, 20 us, a
+ *                window of 8 holds 13.7 us of the new rate, and its own rate
+ *                is below 0.54.  A window of 32 takes 41.9 us, and three
+ *                quarters of its rate need 14 us more, so 18.6 us of the new
+ *                rate: it says nothing in the first sample.
+ *   bursts       At the end of a burst W = 8 is below 0.48 (of the first, 10 us
+ *                later: below 0.5); at the end of a pause all of it is of the
+ *                pause: above 0.69.  So it falls below 0.5 and rises above 0.65
+ *                once for each burst, by 0.21.  A window of 32 holds two whole
+ *                bursts and pauses; of another one it holds at most a burst or
+ *                a pause too much, 10 us in 84: 0.44 to 0.57.  It never rises
+ *                by more than the difference, never above 0.65: one step.
+ *   leave        20 us later a window of 8 is all of the full rate.  One of 32
+ *                is above three quarters after 27 us, in the third sample.
+ */
+#include "config.h"
+#include "metered_lane.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#define SEEDS 300
+
+#define check(seed, condition)                                                 \
+    do {                                                                       \
+        if (!(condition)) {                                                    \
+            fail_msg("seed %u: not " #condition ": see build/window_figure "   \
+                     "%u FILE.svg", seed, seed);                               \
+        }                                                                      \
+    } while (0)
+
+/* ---- by hand ------------------------------------------------------------ */
+
+#define BYTES 100000
+#define SERVE_NS 1000ull /* 100 GB/s */
+#define FULL 100000000000ull
+
+typedef struct {
+    mrail_tele_sums_t sums;
+    mrail_tele_sample_t samples[32];
+    unsigned size;
+    mrail_ns_t now_ns;
+} hand_t;
+
+static void hand_init(hand_t *hand, unsigned size)
+{
+    memset(hand, 0, sizeof(*hand));
+    hand->size = size;
+    hand->now_ns = 5000;
+}
+
+static uint64_t hand_rate(const hand_t *hand)
+{
+    return mrail_tele_sums_rate(&hand->sums);
+}
+
+/* `count` segments posted at once, then each takes serve_ns. */
+static void hand_serve(hand_t *hand, unsigned count, mrail_ns_t serve_ns)
+{
+    mrail_ns_t post_ns = hand->now_ns;
+
+    while (count-- != 0) {
+        hand->now_ns += serve_ns;
+        mrail_tele_sums_add(&hand->sums, hand->samples, hand->size, BYTES,
+                            post_ns, hand->now_ns);
+    }
+}
+
+static void test_steady(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        hand_t hand;
+
+        hand_init(&hand, metered_size[i]);
+        assert_int_equal(hand_rate(&hand), 0);
+        for (unsigned k = 0; k < 100; ++k) {
+            hand_serve(&hand, 1, SERVE_NS);
+            assert_int_equal(hand_rate(&hand), FULL);
+        }
+        hand_serve(&hand, 100, SERVE_NS);
+        assert_int_equal(hand_rate(&hand), FULL);
+    }
+}
+
+/* It is over the last W segments, neither more nor fewer. */
+static void test_size(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        unsigned size = metered_size[i];
+        hand_t hand;
+
+        hand_init(&hand, size);
+        hand_serve(&hand, 50, SERVE_NS);
+        for (unsigned k = 1; k <= size; ++k) {
+            hand_serve(&hand, 1, 4 * SERVE_NS);
+            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3 * k));
+        }
+        for (unsigned k = 1; k <= size; ++k) {
+            assert_true(hand_rate(&hand) < FULL);
+            hand_serve(&hand, 1, SERVE_NS);
+        }
+        assert_int_equal(hand_rate(&hand), FULL);
+    }
+}
+
+/* Nothing posted: as if the time had not been. */
+static void test_idle_gap(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        for (mrail_ns_t gap_ns = 1; gap_ns < MRAIL_NS_PER_SEC; gap_ns *= 10) {
+            hand_t hand;
+
+            hand_init(&hand, metered_size[i]);
+            hand_serve(&hand, 40, SERVE_NS);
+            hand.now_ns += gap_ns;
+            for (unsigned k = 0; k < 40; ++k) {
+                hand_serve(&hand, 1, SERVE_NS);
+                assert_int_equal(hand_rate(&hand), FULL);
+            }
+        }
+    }
+}
+
+/* Work outstanding and nothing completes: all of it counts, for W segments. */
+static void test_stalled_gap(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        unsigned size = metered_size[i];
+        mrail_ns_t post_ns;
+        hand_t hand;
+
+        hand_init(&hand, size);
+        hand_serve(&hand, 40, SERVE_NS);
+        post_ns = hand.now_ns;
+        hand.now_ns += 9 * SERVE_NS;
+        for (unsigned k = 0; k < 40; ++k) {
+            hand.now_ns += SERVE_NS;
+            mrail_tele_sums_add(&hand.sums, hand.samples, size, BYTES, post_ns,
+                                hand.now_ns);
+            assert_int_equal(hand_rate(&hand),
+                             (k < size) ? FULL * size / (size + 9) : FULL);
+        }
+    }
+}
+
+/* Some of the time nothing was posted, some of it the work waited. */
+static void test_mixed_gap(void **state)
+{
+    hand_t hand;
+
+    hand_init(&hand, 8);
+    hand_serve(&hand, 40, SERVE_NS);
+    hand.now_ns += 1000 * SERVE_NS;
+    hand_serve(&hand, 1, 5 * SERVE_NS);
+    assert_int_equal(hand_rate(&hand), FULL * 8 / 12);
+}
+
+/* A poll brings up to 16 completions, which all have its time: more than a
+ * window, from a process that was not scheduled.  The lane is as fast as ever.
+ */
+static void test_batches(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        hand_t hand;
+
+        hand_init(&hand, metered_size[i]);
+        for (unsigned k = 0; k < 200; ++k) {
+            unsigned batch = ((k % 16) == 0) ? 16 : 1;
+            mrail_ns_t post_ns = hand.now_ns;
+
+            hand.now_ns += batch * SERVE_NS;
+            for (unsigned n = 0; n < batch; ++n) {
+                mrail_tele_sums_add(&hand.sums, hand.samples, hand.size, BYTES,
+                                    post_ns, hand.now_ns);
+            }
+            assert_int_equal(hand_rate(&hand), FULL);
+        }
+    }
+}
+
+/* Also of a batch only the last W count: it is forgotten after W others. */
+static void test_batch_is_forgotten(void **state)
+{
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        unsigned size = metered_size[i];
+        hand_t hand;
+
+        for (unsigned batch = 2; batch <= 16; batch *= 2) {
+            unsigned kept = (batch < size) ? batch : size;
+            mrail_ns_t post_ns;
+
+            hand_init(&hand, size);
+            hand_serve(&hand, 40, SERVE_NS);
+            post_ns = hand.now_ns;
+            hand.now_ns += batch * 4 * SERVE_NS;
+            for (unsigned n = 0; n < batch; ++n) {
+                mrail_tele_sums_add(&hand.sums, hand.samples, size, BYTES,
+                                    post_ns, hand.now_ns);
+            }
+            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3 * kept));
+            hand_serve(&hand, size - 1, SERVE_NS);
+            assert_int_equal(hand_rate(&hand), FULL * size / (size + 3));
+            hand_serve(&hand, 1, SERVE_NS);
+            assert_int_equal(hand_rate(&hand), FULL);
+        }
+    }
+}
+
+/* ---- the disturbed lane ------------------------------------------------- */
+
+static void test_data_path(void **state)
+{
+    metered_point_t points[METERED_POINTS];
+
+    for (unsigned seed = 1; seed <= SEEDS; ++seed) {
+        metered_run(seed, points);
+        for (unsigned i = 0; i < METERED_POINTS; ++i) {
+            check(seed, points[i].meter == points[i].rate[METERED_W8]);
+            check(seed, points[i].at_ns == (i + 1) * METERED_SAMPLE_NS);
+        }
+    }
+}
+
+static void judge(unsigned seed, metered_verdict_t *verdict)
+{
+    metered_point_t points[METERED_POINTS];
+
+    metered_run(seed, points);
+    for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+        metered_judge(points, i, &verdict[i]);
+    }
+}
+
+static void test_noise(void **state)
+{
+    double square[METERED_WINDOWS] = {0};
+    unsigned alarms = 0;
+
+    for (unsigned seed = 1; seed <= SEEDS; ++seed) {
+        metered_verdict_t verdict[METERED_WINDOWS];
+
+        judge(seed, verdict);
+        check(seed, verdict[METERED_W8].worst < 0.106);
+        check(seed, verdict[METERED_W32].worst < 0.025);
+        check(seed, verdict[METERED_W8].stable_worst < 0.051 / 2);
+        check(seed, verdict[METERED_W32].stable_worst < 0.013 / 2);
+        for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
+            square[i] += verdict[i].square;
+        }
+        alarms += verdict[METERED_W1].alarms;
+    }
+    assert_true(square[METERED_W1] > 8 * 8 * square[METERED_W8]);
+    assert_true(square[METERED_W8] > 3 * 3 * square[METERED_W32]);
+    assert_true(alarms > SEEDS / 30);
+}
+
+static void test_arrival(void **state)
+{
+    for (unsigned seed = 1; seed <= SEEDS; ++seed) {
+        metered_verdict_t verdict[METERED_WINDOWS];
+
+        judge(seed, verdict);
+        check(seed, verdict[METERED_W8].alarms == 0);
+        check(seed, verdict[METERED_W8].seen_ns <= 2 * METERED_SAMPLE_NS);
+        check(seed, verdict[METERED_W32].alarms == 0);
+        check(seed, verdict[METERED_W32].seen_ns >= 2 * METERED_SAMPLE_NS);
+        check(seed, verdict[METERED_W32].seen_ns != MRAIL_NS_NEVER);
+    }
+}
+
+static void test_bursts(void **state)
+{
+    for (unsigned seed = 1; seed <= SEEDS; ++seed) {
+        metered_verdict_t verdict[METERED_WINDOWS];
+
+        judge(seed, verdict);
+        check(seed, verdict[METERED_W8].dips == METERED_BURSTS);
+        check(seed, verdict[METERED_W8].rise > 0.21);
+        check(seed, verdict[METERED_W32].dips == 0);
+        check(seed, verdict[METERED_W32].rise < 0.57 - 0.44);
+    }
+}
+
+static void test_leave(void **state)
+{
+    for (unsigned seed = 1; seed <= SEEDS; ++seed) {
+        metered_verdict_t verdict[METERED_WINDOWS];
+
+        judge(seed, verdict);
+        check(seed, verdict[METERED_W8].gone_ns <= 2 * METERED_SAMPLE_NS);
+        check(seed, verdict[METERED_W32].gone_ns >= 3 * METERED_SAMPLE_NS);
+        check(seed, verdict[METERED_W32].gone_ns != MRAIL_NS_NEVER);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steady),
+        cmocka_unit_test(test_size),
+        cmocka_unit_test(test_idle_gap),
+        cmocka_unit_test(test_stalled_gap),
+        cmocka_unit_test(test_mixed_gap),
+        cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_batch_is_forgotten),
+        cmocka_unit_test(test_data_path),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_arrival),
+        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_leave),
+    };
+
+    return cmocka_run_group_tests_name("window", tests, NULL, NULL);
+}
