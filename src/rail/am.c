@@ -152,11 +152,12 @@ static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
     unsigned credits = mrail_lane_credits(lane);
 
-    if (MRAIL_UNLIKELY(credits <= MRAIL_RESEND_CREDITS) &&
+    if (MRAIL_FAILOVER && MRAIL_UNLIKELY(credits <= MRAIL_RESEND_CREDITS) &&
         ((credits == 0) || (lane->am_inflight != lane->peer->am_inflight))) {
         return 0;
     }
-    return mrail_lane_sq_free(lane) != 0;
+    return (MRAIL_FAILOVER || (credits != 0)) &&
+           (mrail_lane_sq_free(lane) != 0);
 }
 
 /* The lane on which `length` bytes would be through first. */
@@ -289,8 +290,8 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     tx->lane = lane;
     tx->length = (uint32_t)length;
     lane->am_inflight += length;
-    lane->carried += length;
-    peer->am_inflight += length;
+    lane->carried += MRAIL_TELEMETRY ? length : 0;
+    peer->am_inflight += MRAIL_FAILOVER ? length : 0;
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     ++peer->engine->counters.am_sent;
@@ -504,7 +505,7 @@ static inline void mrail_am_forget(mrail_peer_t *peer, mrail_tx_t *tx)
 {
     mrail_list_del(&tx->list);
     tx->lane->am_inflight -= tx->length;
-    peer->am_inflight -= tx->length;
+    peer->am_inflight -= MRAIL_FAILOVER ? tx->length : 0;
     mrail_tx_put(tx);
 }
 

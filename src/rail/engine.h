@@ -239,7 +239,8 @@ void mrail_failover_end(mrail_peer_t *peer);
 void mrail_watch_begin(mrail_engine_t *engine);
 static inline void mrail_watch_wake(mrail_engine_t *engine)
 {
-    if (MRAIL_UNLIKELY(
+    if (MRAIL_FAILOVER &&
+        MRAIL_UNLIKELY(
             !__atomic_load_n(&engine->watching, __ATOMIC_RELAXED))) {
         mrail_watch_begin(engine);
     }

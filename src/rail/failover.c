@@ -31,6 +31,10 @@ void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
     if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
         return; /* all of its lanes are being ended */
     }
+    if (!MRAIL_FAILOVER) {
+        mrail_peer_error(peer, cause);
+        return;
+    }
     if (__atomic_fetch_or(&peer->fail_mask, bit, __ATOMIC_RELEASE) & bit) {
         return;
     }

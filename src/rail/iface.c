@@ -257,7 +257,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             }
             continue;
         }
-        if (MRAIL_UNLIKELY(peer->recovering) && !inside) {
+        if (MRAIL_FAILOVER && MRAIL_UNLIKELY(peer->recovering) && !inside) {
             mrail_failover_run(peer, *now_ns);
         }
         if (MRAIL_UNLIKELY(peer->ack_due)) {

@@ -49,7 +49,7 @@ void mrail_publish_open(mrail_engine_t *engine)
 {
     int ret;
 
-    if (!engine->config.telemetry) {
+    if (!MRAIL_TELEMETRY || !engine->config.telemetry) {
         return;
     }
     ret = mrail_ring_create(MRAIL_RING_DIR, engine->id, &engine->ring);

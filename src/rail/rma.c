@@ -135,9 +135,14 @@ static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
 
     mrail_watch_wake(op->peer->engine);
     seg->lane = lane;
-    seg->post_ns = lane->posted_ns = now_ns;
+    seg->post_ns = now_ns;
+    if (MRAIL_TELEMETRY) {
+        lane->posted_ns = now_ns;
+    }
     seg->sq_index = lane->sq_posted + 1;
-    seg->am_number = lane->am_sent;
+    if (MRAIL_FAILOVER) {
+        seg->am_number = lane->am_sent;
+    }
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         --lane->sq_posted; /* no completion will come for it */
         mrail_lane_error(lane, "post of a segment");
@@ -252,7 +257,7 @@ void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
     lane->sched.inflight -= seg->length;
     lane->sched.since_ns = now_ns;
     --lane->rail->num_segs;
-    lane->carried += (status == 0) ? seg->length : 0;
+    lane->carried += (MRAIL_TELEMETRY && (status == 0)) ? seg->length : 0;
     if (MRAIL_LIKELY(status == 0) && (seg->length >= 4096)) {
         mrail_sched_done(&lane->sched, seg->length, seg->post_ns, now_ns);
     }
