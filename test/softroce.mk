@@ -2,7 +2,8 @@
 # core/ and sim/
 if HAVE_CMOCKA
 SROCE_TESTS = test_sroce_alloc test_sroce_icrc test_sroce_qp test_sroce_rc \
-    test_sroce_err test_sroce_ud test_sroce_loss test_sroce_faults
+    test_sroce_err test_sroce_ud test_sroce_loss test_sroce_faults \
+    test_sroce_script test_fault_script test_sroce_rate
 check_PROGRAMS += $(SROCE_TESTS)
 TESTS += $(SROCE_TESTS)
 check_LTLIBRARIES += libtest-sroce.la
@@ -41,6 +42,18 @@ test_sroce_loss_SOURCES = test/sim/test_sroce_loss.c
 test_sroce_loss_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_loss_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_loss_LDADD = $(SROCE_TEST_LIBS)
+test_sroce_script_SOURCES = test/sim/test_sroce_script.c
+test_sroce_script_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
+test_sroce_script_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_script_LDADD = $(SROCE_TEST_LIBS)
+test_fault_script_SOURCES = test/unit/test_fault_script.c
+test_fault_script_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_fault_script_LDADD = libsroce-fault.la $(CMOCKA_LIBS)
+test_fault_script_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
+    -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=strdup
+test_sroce_rate_SOURCES = test/unit/test_sroce_rate.c
+test_sroce_rate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sroce_rate_LDADD = $(CMOCKA_LIBS)
 test_sroce_faults_SOURCES = test/property/test_sroce_faults.c
 test_sroce_faults_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_faults_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
@@ -49,7 +62,8 @@ endif
 
 # host/: real programs on software rails (test/interop).  They run in the build
 # directory; what a machine lacks is skipped by name.
-check_PROGRAMS += soft_storm soft_events soft_slots soft_objects soft_credit
+check_PROGRAMS += soft_storm soft_events soft_slots soft_objects soft_credit \
+    soft_errqp
 soft_storm_SOURCES = test/interop/soft_storm.c
 soft_storm_LDADD = $(IBVERBS_LIBS)
 soft_events_SOURCES = test/interop/soft_events.c
@@ -60,6 +74,8 @@ soft_objects_SOURCES = test/interop/soft_objects.c \
     test/interop/soft_channels.c test/interop/soft_async.c \
     test/interop/soft_pair.c test/interop/soft_pair.h
 soft_objects_LDADD = $(IBVERBS_LIBS) -lpthread
+soft_errqp_SOURCES = test/interop/soft_errqp.c
+soft_errqp_LDADD = $(IBVERBS_LIBS)
 soft_credit_SOURCES = test/interop/soft_credit.c
 soft_credit_LDADD = $(IBVERBS_LIBS)
 SOFT_TESTS = \
@@ -71,6 +87,7 @@ SOFT_TESTS = \
     test/interop/soft_objects.sh \
     test/interop/soft_perftest.sh \
     test/interop/soft_pyverbs.sh \
+    test/interop/soft_script.sh \
     test/interop/soft_storm.sh \
     test/interop/soft_tshark.sh \
     test/interop/soft_ucx.sh \

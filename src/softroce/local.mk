@@ -23,10 +23,19 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/tx.c \
     src/softroce/core/ud.c
 
+# fault/: fault scripts, no I/O.
+noinst_LTLIBRARIES += libsroce-fault.la
+libsroce_fault_la_SOURCES = \
+    src/softroce/fault/action.c src/softroce/fault/action.h \
+    src/softroce/fault/script.c src/softroce/fault/script.h \
+    src/softroce/fault/timeline.c src/softroce/fault/timeline.h
+
 # sim/: a virtual network in virtual time.
 noinst_LTLIBRARIES += libsroce-sim.la
-libsroce_sim_la_SOURCES = src/softroce/sim/sim.c src/softroce/sim/sim.h
-libsroce_sim_la_LIBADD = libsroce-core.la
+libsroce_sim_la_SOURCES = \
+    src/softroce/sim/faults.c src/softroce/sim/faults.h \
+    src/softroce/sim/sim.c src/softroce/sim/sim.h
+libsroce_sim_la_LIBADD = libsroce-core.la libsroce-fault.la
 
 # host/: sockets and verbs symbols, put in front of libibverbs by LD_PRELOAD.
 softrocedir = $(pkglibdir)
@@ -34,6 +43,7 @@ softroce_LTLIBRARIES = libmrail-softroce.la
 libmrail_softroce_la_SOURCES = \
     src/softroce/host/credit.c \
     src/softroce/host/ctx.c \
+    src/softroce/host/door.c src/softroce/host/door.h \
     src/softroce/host/events.c \
     src/softroce/host/fakefs.c \
     src/softroce/host/host.h \

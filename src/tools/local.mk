@@ -8,8 +8,9 @@ noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
     src/tools/run_plan.c src/tools/run_plan.h \
     src/tools/demand.c src/tools/demand.h \
-    src/tools/rates.c src/tools/rates.h
-libmrail_tool_la_LIBADD = libmrail-base.la
+    src/tools/rates.c src/tools/rates.h \
+    src/tools/soft_file.c src/tools/soft_file.h
+libmrail_tool_la_LIBADD = libsroce-fault.la libmrail-base.la
 
 bin_PROGRAMS += mrail
 mrail_SOURCES = src/tools/mrail.c
@@ -39,12 +40,14 @@ endif
 # mrail soft: software rails.
 pkglibexec_PROGRAMS += mrail-soft
 mrail_soft_SOURCES = \
+    src/softroce/host/faults.c src/softroce/host/faults.h \
     src/softroce/host/keeper.c src/softroce/host/keeper.h \
     src/softroce/host/keeper_msg.c \
     src/softroce/host/session.c src/softroce/host/session.h \
     src/tools/soft.c src/tools/soft.h \
     src/tools/soft_ctl.c \
-    src/tools/soft_run.c
+    src/tools/soft_run.c \
+    src/tools/soft_script.c src/tools/soft_script.h
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \
     -DPKGLIBDIR='"$(pkglibdir)"' -DPKGLIBEXECDIR='"$(pkglibexecdir)"'
 mrail_soft_LDADD = libmrail-tool.la

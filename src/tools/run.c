@@ -6,12 +6,14 @@
 #include "rail/mrail.h"
 #include "tools/rates.h"
 #include "tools/run_plan.h"
+#include "tools/soft_file.h"
 #include "tools/tool.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define VERB "run"
@@ -29,6 +31,8 @@ static const char help_text[] =
     "                        this machine (ranks in blocks), each with that\n"
     "                        many rails; needs no NIC. Default for -np: NODES\n"
     "  --rate LIST           rates of the software rails, as in mrail soft\n"
+    "  --script FILE         faults of the software rails while the job runs,\n"
+    "                        as in mrail soft\n"
     "  --session NAME        name of the software rails, to share or steer\n"
     "                        them; default: one that is unique to this job\n"
     "  --bind-rails[=A,B]    each rank of a node sees one rail only: soft0,\n"
@@ -139,6 +143,8 @@ static void parse_word(run_t *run, char **argv, int *i_p)
         parse_soft(options, value);
     } else if ((value = option_value(argv, i_p, "--rate")) != NULL) {
         options->rate = value;
+    } else if ((value = option_value(argv, i_p, "--script")) != NULL) {
+        options->script = value;
     } else if ((value = option_value(argv, i_p, "--session")) != NULL) {
         options->session = value;
     } else if (option_flag(argv[*i_p], "--bind-rails", &value)) {
@@ -171,6 +177,26 @@ static void parse_args(run_t *run, char **argv)
     run->options.num_user = run->user.count;
 }
 
+/* Rank 0 will read it again: a pipe would not do. */
+static void check_script(const mrail_run_options_t *options)
+{
+    char why[SOFT_FILE_WHY_MAX];
+    struct stat st;
+
+    if (stat(options->script, &st) != 0) {
+        mrail_tool_usage(VERB, "--script %s: %s", options->script,
+                         strerror(errno));
+    }
+    if (!S_ISREG(st.st_mode)) {
+        mrail_tool_usage(VERB, "--script %s: not a file", options->script);
+    }
+    /* A session that has a name may be there, with checksums. */
+    if (soft_file_check(options->script, options->nodes, options->rails,
+                        options->session != NULL, why, sizeof(why)) != 0) {
+        mrail_tool_usage(VERB, "%s", why);
+    }
+}
+
 /* What `mrail soft` would refuse in every rank is refused here, once. */
 static void check_soft(const mrail_run_options_t *options)
 {
@@ -184,6 +210,9 @@ static void check_soft(const mrail_run_options_t *options)
     if (options->np != 0 && options->np < options->nodes) {
         mrail_tool_usage(VERB, "-np %u: fewer ranks than the %u nodes of "
                                "--soft", options->np, options->nodes);
+    }
+    if (options->script != NULL) {
+        check_script(options);
     }
     if (options->rate != NULL &&
         mrail_rates_parse(options->rate, options->rails, rates_bps, why,
@@ -199,9 +228,10 @@ static void complete_options(run_t *run)
     size_t used = 0;
 
     if (options->nodes == 0) {
-        if (options->rate != NULL || options->session != NULL) {
-            mrail_tool_usage(VERB, "--rate and --session are about software "
-                                   "rails: give --soft too");
+        if (options->rate != NULL || options->session != NULL ||
+            options->script != NULL) {
+            mrail_tool_usage(VERB, "--rate, --script and --session are about "
+                                   "software rails: give --soft too");
         }
         if (run->bind && options->devices == NULL) {
             mrail_tool_usage(VERB, "--bind-rails on real NICs wants their "

@@ -193,6 +193,10 @@ static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
             mrail_tool_args_add(args, "--rate");
             mrail_tool_args_add(args, options->rate);
         }
+        if (options->script != NULL) {
+            mrail_tool_args_add(args, "--script");
+            mrail_tool_args_add(args, options->script);
+        }
         mrail_tool_args_add(args, "--session");
         mrail_tool_args_add(args, options->session);
         mrail_tool_args_add(args, "--");

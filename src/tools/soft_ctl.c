@@ -1,7 +1,9 @@
 /* mrail soft ctl and mrail soft status: act on a session that runs. */
 #include "config.h"
 #include "soft.h"
+#include "soft_script.h"
 #include "softroce/core/sroce.h"
+#include "softroce/host/faults.h"
 #include "softroce/host/keeper.h"
 
 #include <arpa/inet.h>
@@ -18,78 +20,154 @@ typedef struct soft_ctl {
     long node; /* -1: all */
     long rail; /* -1: all */
     int json;
+    const char *script; /* a file; NULL: none */
 } soft_ctl_t;
 
 static const char usage_ctl[] =
     "Usage: mrail soft ctl [--session NAME] [--node K] [--rail R] ACTION ...\n"
+    "       mrail soft ctl [--session NAME] --script FILE\n"
     "Changes rails while jobs run; without --node or --rail all of them.\n"
-    "  rate=RATE        both directions, as 100M, 2.5G, or max (no cap)\n"
-    "  egress=RATE      what the rail sends\n"
+    "  egress=RATE      what the rail sends, bytes per second\n"
     "  ingress=RATE     what the rail receives\n"
-    "  up | down        port state: packets are discarded while it is down\n"
     "  loss=PPM         packets lost of a million, in both directions\n"
     "  delay=US         microseconds added, in both directions\n"
     "  lag=US           WRITEs are acknowledged at once and seen so much "
-    "later\n";
+    "later\n"
+    "and those of scripts, their values after '=': drop=1%, "
+    "reorder=1%,200us.\n"
+    "A script (- is standard input) is played to its end, each step printed;\n"
+    "Ctrl-C leaves the rails as they are.  Its lines:\n"
+    "  # comment\n"
+    "  seed N           of the dice, first of all\n"
+    "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
+    "ACTION\n"
+    "WHEN is a time from the start (10ms), `packet N' or `byte N' (64k) that "
+    "the\n"
+    "rail has sent; LIST is * or 0,2,3; `for' undoes the action.  Actions:\n";
 
 static const char usage_status[] =
     "Usage: mrail soft status [--session NAME] [--json]\n"
     "Rails, settings, processes and counters of a session.\n";
 
-static int soft_ctl_apply(sroce_session_dev_t *dev, const char *action)
+static void soft_ctl_usage(FILE *stream)
 {
-    const char *value = strchr(action, '=');
-    unsigned long number = 0;
-    uint64_t rate = 0;
+    char name[32];
 
-    value = (value == NULL) ? "" : value + 1;
-    if (strncmp(action, "rate=", 5) == 0) {
-        if (soft_take_rate(value, &rate) != 0) {
-            return -EINVAL;
-        }
-        dev->egress.rate_bps = dev->ingress.rate_bps = rate;
-    } else if (strncmp(action, "egress=", 7) == 0) {
-        if (soft_take_rate(value, &rate) != 0) {
-            return -EINVAL;
-        }
-        dev->egress.rate_bps = rate;
-    } else if (strncmp(action, "ingress=", 8) == 0) {
-        if (soft_take_rate(value, &rate) != 0) {
-            return -EINVAL;
-        }
-        dev->ingress.rate_bps = rate;
-    } else if (strcmp(action, "up") == 0) {
-        dev->down = 0;
-    } else if (strcmp(action, "down") == 0) {
-        dev->down = 1;
-    } else if (strncmp(action, "loss=", 5) == 0) {
-        if (soft_parse_number("loss", value, 0, 1000000, &number) != 0) {
-            return -EINVAL;
-        }
-        dev->loss_ppm = (uint32_t)number;
-    } else if (strncmp(action, "delay=", 6) == 0) {
-        if (soft_parse_number("delay", value, 0, 10000000, &number) != 0) {
-            return -EINVAL;
-        }
-        dev->delay_us = (uint32_t)number;
-    } else if (strncmp(action, "lag=", 4) == 0) {
-        if (soft_parse_number("lag", value, 0, 10000000, &number) != 0) {
-            return -EINVAL;
-        }
-        dev->write_lag_us = (uint32_t)number;
-    } else {
-        soft_complain("'%s' is not an action: rate=, egress=, ingress=, up, "
-                      "down, loss=, delay= or lag=",
-                      action);
+    fputs(usage_ctl, stream);
+    for (const sroce_fault_action_t *a = sroce_fault_actions; a->name != NULL;
+         ++a) {
+        snprintf(name, sizeof(name), "%s %s", a->name, a->syntax);
+        fprintf(stream, "  %-20s %s\n", name, a->help);
+    }
+    fputs("Exit status: 0 done, 1 it failed or did not get to its end, 2 "
+          "usage.\n",
+          stream);
+}
+
+static void soft_status_usage(FILE *stream)
+{
+    fputs(usage_status, stream);
+}
+
+/* An action of the scripts' table, NAME or NAME=VALUE[,VALUE]. */
+static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
+                          const char *action)
+{
+    char text[128], why[SROCE_FAULT_WHY_MAX], *words[8], *save = NULL;
+    sroce_fault_deed_t deed;
+    unsigned num = 0;
+    int ret;
+
+    if (strlen(action) >= sizeof(text)) {
+        soft_complain("'%.40s...' is too long for an action", action);
         return -EINVAL;
     }
+    strcpy(text, action);
+    words[0] = text; /* if there is nothing but separators */
+    for (char *p = strtok_r(text, "=,", &save);
+         (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
+         p = strtok_r(NULL, "=,", &save)) {
+        words[num++] = p;
+    }
+    ret = sroce_fault_deed_read(words, MRAIL_MAX(num, 1u), &deed, why,
+                                sizeof(why));
+    if (ret != 0) {
+        soft_complain("%s%s", why,
+                      (ret == -ENOENT) ? "; also egress, ingress, loss, lag"
+                                       : "");
+        return ret;
+    }
+    if ((deed.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
+        !(flags & SROCE_SESSION_F_ICRC)) {
+        soft_complain("'corrupt' wants a session with --icrc on: without "
+                      "checksums damage would reach memory");
+        return -EINVAL;
+    }
+    sroce_rail_fault_do(dev, &deed);
     return 0;
+}
+
+#define CTL_FIELD(_name) offsetof(sroce_session_dev_t, _name)
+
+/* Settings with plain numbers, as ctl had them before there were scripts. */
+static const struct {
+    const char *name;
+    size_t rates[2];   /* fields of 64 bits; 0: none */
+    size_t number;     /* a field of 32 bits; 0: none */
+    unsigned long max; /* of the number */
+} ctl_settings[] = {
+    {"rate", {CTL_FIELD(egress.rate_bps), CTL_FIELD(ingress.rate_bps)}, 0, 0},
+    {"egress", {CTL_FIELD(egress.rate_bps), 0}, 0, 0},
+    {"ingress", {CTL_FIELD(ingress.rate_bps), 0}, 0, 0},
+    {"loss", {0, 0}, CTL_FIELD(loss_ppm), 1000000},
+    {"delay", {0, 0}, CTL_FIELD(delay_us), SROCE_FAULT_MAX_US},
+    {"lag", {0, 0}, CTL_FIELD(write_lag_us), SROCE_FAULT_MAX_US}};
+
+static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
+                        const char *value)
+{
+    uint8_t *base = (uint8_t *)dev;
+    unsigned long number;
+    uint64_t rate;
+
+    if (ctl_settings[index].number != 0) {
+        if (soft_parse_number(ctl_settings[index].name, value, 0,
+                              ctl_settings[index].max, &number) != 0) {
+            return -EINVAL;
+        }
+        *(_Atomic uint32_t *)(void *)(base + ctl_settings[index].number) =
+            (uint32_t)number;
+        return 0;
+    }
+    if (soft_take_rate(value, &rate) != 0) {
+        return -EINVAL;
+    }
+    for (unsigned i = 0; (i < 2) && (ctl_settings[index].rates[i] != 0); ++i) {
+        *(_Atomic uint64_t *)(void *)(base + ctl_settings[index].rates[i]) =
+            rate;
+    }
+    return 0;
+}
+
+static int soft_ctl_apply(sroce_session_dev_t *dev, uint32_t flags,
+                          const char *action)
+{
+    size_t length = strcspn(action, "=");
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(ctl_settings); ++i) {
+        if ((action[length] == '=') &&
+            (strlen(ctl_settings[i].name) == length) &&
+            (strncmp(ctl_settings[i].name, action, length) == 0)) {
+            return soft_ctl_set(dev, i, action + length + 1);
+        }
+    }
+    return soft_ctl_fault(dev, flags, action);
 }
 
 /* Each verb takes only the options that mean something to it. */
 static const struct option options_ctl[] = {
     {"session", 1, NULL, 's'}, {"node", 1, NULL, 'k'}, {"rail", 1, NULL, 'r'},
-    {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+    {"script", 1, NULL, 'f'},  {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
 
 static const struct option options_status[] = {{"session", 1, NULL, 's'},
                                                {"json", 0, NULL, 'j'},
@@ -98,7 +176,7 @@ static const struct option options_status[] = {{"session", 1, NULL, 's'},
 
 /* 0: go on; else exit status + 1. */
 static int soft_ctl_parse(int argc, char **argv, const struct option *options,
-                          const char *usage, soft_ctl_t *ctl)
+                          void (*usage)(FILE *stream), soft_ctl_t *ctl)
 {
     unsigned long value;
     int option;
@@ -122,11 +200,14 @@ static int soft_ctl_parse(int argc, char **argv, const struct option *options,
         case 'j':
             ctl->json = 1;
             break;
+        case 'f':
+            ctl->script = optarg;
+            break;
         case 'h':
-            fputs(usage, stdout);
+            usage(stdout);
             return 1;
         default:
-            fputs(usage, stderr);
+            usage(stderr);
             return SOFT_EXIT_USAGE + 1;
         }
     }
@@ -152,11 +233,11 @@ static void soft_ctl_kick(const char *name)
 static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
                         char **actions)
 {
-    sroce_session_dev_t scratch;
+    static sroce_session_dev_t scratch;
 
     /* All or nothing: the actions are tried on a copy first. */
     for (char **action = actions; *action != NULL; ++action) {
-        if (soft_ctl_apply(&scratch, *action) != 0) {
+        if (soft_ctl_apply(&scratch, session->flags, *action) != 0) {
             return SOFT_EXIT_USAGE;
         }
     }
@@ -168,8 +249,35 @@ static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
             continue;
         }
         for (char **action = actions; *action != NULL; ++action) {
-            soft_ctl_apply(dev, *action);
+            soft_ctl_apply(dev, session->flags, *action);
         }
+    }
+    return 0;
+}
+
+static int soft_ctl_script(sroce_session_t *session,
+                           const sroce_fault_script_t *script)
+{
+    if (soft_script_fit(script, session) != 0) {
+        return SOFT_EXIT_USAGE;
+    }
+    return soft_script_play(session, script);
+}
+
+/* What was typed makes sense together: 0, or exit status. */
+static int soft_ctl_check(const soft_ctl_t *ctl, int num_actions)
+{
+    if (ctl->script == NULL) {
+        if (num_actions == 0) {
+            soft_ctl_usage(stderr);
+            return SOFT_EXIT_USAGE;
+        }
+        return 0;
+    }
+    if ((num_actions != 0) || (ctl->node >= 0) || (ctl->rail >= 0)) {
+        soft_complain("ctl --script: nodes, rails and actions are in the "
+                      "script, not on the command line");
+        return SOFT_EXIT_USAGE;
     }
     return 0;
 }
@@ -178,22 +286,33 @@ int soft_main_ctl(int argc, char **argv)
 {
     soft_ctl_t ctl = {.name = getenv("MRAIL_SOFT"), .node = -1, .rail = -1};
     static char name[] = "mrail soft ctl"; /* for getopt's messages */
+    sroce_fault_script_t *script = NULL;
     sroce_session_t *session;
     int ret;
 
     argv[0] = name;
     ctl.name = (ctl.name == NULL) ? SOFT_DEFAULT_SESSION : ctl.name;
-    ret = soft_ctl_parse(argc, argv, options_ctl, usage_ctl, &ctl);
+    ret = soft_ctl_parse(argc, argv, options_ctl, soft_ctl_usage, &ctl);
     if (ret != 0) {
         return ret - 1;
     }
-    if (optind == argc) {
-        fputs(usage_ctl, stderr);
+    ret = soft_ctl_check(&ctl, argc - optind);
+    if (ret != 0) {
+        return ret;
+    }
+    if ((ctl.script != NULL) && (soft_script_read(ctl.script, &script) != 0)) {
         return SOFT_EXIT_USAGE;
     }
     if ((soft_take_session(ctl.name) != 0) ||
         (soft_open(ctl.name, &session) != 0)) {
+        sroce_fault_script_destroy(script);
         return SOFT_EXIT_FAILED;
+    }
+    if (script != NULL) {
+        ret = soft_ctl_script(session, script);
+        sroce_fault_script_destroy(script);
+        sroce_session_close(session);
+        return ret;
     }
     if ((ctl.node >= (long)session->num_nodes) ||
         (ctl.rail >= (long)session->num_rails)) {
@@ -263,6 +382,11 @@ static unsigned soft_status_sum(const sroce_session_dev_t *dev,
     return procs;
 }
 
+static const char *soft_status_bit(const sroce_session_dev_t *dev, uint32_t bit)
+{
+    return (dev->faults & bit) ? "true" : "false";
+}
+
 static void soft_status_json(const sroce_session_t *session)
 {
     uint64_t totals[SROCE_CNT_NUM];
@@ -280,11 +404,19 @@ static void soft_status_json(const sroce_session_t *session)
         printf("%s\n {\"node\": %u, \"rail\": %u, \"device\": \"soft%u\", "
                "\"address\": \"%s\", \"up\": %s, \"egress_bps\": %" PRIu64
                ", \"ingress_bps\": %" PRIu64 ", \"loss_ppm\": %u, "
-               "\"delay_us\": %u, \"lag_us\": %u, \"processes\": %u",
+               "\"delay_us\": %u, \"lag_us\": %u, \"processes\": %u, "
+               "\"blackhole_tx\": %s, \"blackhole_rx\": %s, \"pause\": %s, "
+               "\"mute\": %s, \"duplicate_ppm\": %u, \"reorder_ppm\": %u, "
+               "\"reorder_us\": %u, \"corrupt_ppm\": %u",
                i ? "," : "", dev->node, dev->rail, dev->rail, inet_ntoa(addr),
                dev->down ? "false" : "true", dev->egress.rate_bps,
                dev->ingress.rate_bps, dev->loss_ppm, dev->delay_us,
-               dev->write_lag_us, procs);
+               dev->write_lag_us, procs,
+               soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_TX),
+               soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_RX),
+               soft_status_bit(dev, SROCE_RAIL_PAUSE),
+               soft_status_bit(dev, SROCE_RAIL_MUTE), dev->dup_ppm,
+               dev->reorder_ppm, dev->reorder_us, dev->corrupt_ppm);
         for (unsigned c = 0; c < SROCE_CNT_NUM; ++c) {
             printf(", \"%s\": %" PRIu64, sroce_counter_names[c], totals[c]);
         }
@@ -301,6 +433,12 @@ static void soft_status_rate(uint64_t rate_bps, char *text, size_t max)
     } else {
         snprintf(text, max, "%.6gM", (double)rate_bps / 1e6);
     }
+}
+
+/* "bad": up, with a fault that has no column. */
+static const char *soft_status_port(const sroce_session_dev_t *dev)
+{
+    return dev->down ? "down" : (dev->faults != 0) ? "bad" : "up";
 }
 
 static void soft_status_table(const sroce_session_t *session)
@@ -330,7 +468,7 @@ static void soft_status_table(const sroce_session_t *session)
         soft_status_rate(dev->ingress.rate_bps, ingress, sizeof(ingress));
         printf("%4u soft%-3u %-15s %-4s %9s %9s %6u %5uus %5uus %5u %12.3f "
                "%12.3f %8" PRIu64 "\n",
-               dev->node, dev->rail, inet_ntoa(addr), dev->down ? "down" : "up",
+               dev->node, dev->rail, inet_ntoa(addr), soft_status_port(dev),
                egress, ingress, dev->loss_ppm, dev->delay_us,
                dev->write_lag_us, procs,
                (double)totals[SROCE_CNT_TX_BYTES] / 1e6,
@@ -347,7 +485,8 @@ int soft_main_status(int argc, char **argv)
 
     argv[0] = name;
     ctl.name = (ctl.name == NULL) ? SOFT_DEFAULT_SESSION : ctl.name;
-    ret = soft_ctl_parse(argc, argv, options_status, usage_status, &ctl);
+    ret = soft_ctl_parse(argc, argv, options_status, soft_status_usage,
+                         &ctl);
     if (ret != 0) {
         return ret - 1;
     }

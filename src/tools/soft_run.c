@@ -1,6 +1,7 @@
 /* mrail soft [options] -- CMD: makes or joins a session, then becomes CMD. */
 #include "config.h"
 #include "soft.h"
+#include "soft_script.h"
 #include "softroce/host/keeper.h"
 #include "tools/rates.h"
 
@@ -26,6 +27,7 @@ typedef struct soft_run {
     const char *rates; /* as typed; NULL: not given */
     int given_nodes, given_rails, given_icrc, given_mtu;
     long node; /* -1: from the MPI environment */
+    const char *script; /* a file; NULL: none */
 } soft_run_t;
 
 static const char usage[] =
@@ -44,6 +46,8 @@ static const char usage[] =
     "  --mtu BYTES      largest path MTU: 256, 512, 1024, 2048, 4096 (4096)\n"
     "  --base A.B       addresses A.B.<rail+1>.<node+1> (127.S, S by name)\n"
     "  --seed N         of the random loss (1)\n"
+    "  --script FILE    faults while CMD runs; mrail soft ctl --help has the\n"
+    "                   language.  Under mpirun rank 0 brings it\n"
     "  --session NAME   sessions of one name share rails and rates (default)\n"
     "  --help           this text; also: mrail soft ctl --help\n"
     "The session is made if it is not there and ends with its last process\n"
@@ -146,6 +150,14 @@ static int soft_run_option(soft_run_t *run, int option, char *text)
     case 's':
         params->name = text;
         return soft_take_session(text);
+    case 'f':
+        run->script = text;
+        if (strcmp(text, "-") == 0) {
+            soft_complain("--script -: standard input is the command's; give "
+                          "a file");
+            return -EINVAL;
+        }
+        return 0;
     default:
         return -EINVAL;
     }
@@ -159,8 +171,8 @@ static int soft_run_parse(int argc, char **argv, soft_run_t *run)
         {"node", 1, NULL, 'k'},    {"rate", 1, NULL, 'R'},
         {"icrc", 1, NULL, 'i'},    {"mtu", 1, NULL, 'm'},
         {"base", 1, NULL, 'b'},    {"seed", 1, NULL, 'S'},
-        {"session", 1, NULL, 's'}, {"help", 0, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+        {"session", 1, NULL, 's'}, {"script", 1, NULL, 'f'},
+        {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
@@ -470,6 +482,15 @@ static int soft_run_environment(const soft_run_t *run)
     return 0;
 }
 
+/* Of many ranks the first one brings the script. */
+static int soft_run_script_is_mine(const soft_run_t *run)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    return (run->script != NULL) &&
+           ((rank == NULL) || (strcmp(rank, "0") == 0));
+}
+
 int soft_main_run(int argc, char **argv)
 {
     soft_run_t run = {.params = {.name = SOFT_DEFAULT_SESSION,
@@ -479,6 +500,7 @@ int soft_main_run(int argc, char **argv)
                                  .seed = 1},
                       .node = -1};
     static char name[] = "mrail soft"; /* getopt's messages begin with it */
+    sroce_fault_script_t *script = NULL;
     sroce_session_t *session;
     int ret, conn;
 
@@ -487,8 +509,18 @@ int soft_main_run(int argc, char **argv)
     if (ret != 0) {
         return ret - 1;
     }
+    if (soft_run_script_is_mine(&run) &&
+        (soft_script_read(run.script, &script) != 0)) {
+        return SOFT_EXIT_USAGE;
+    }
     if ((soft_run_enter(&run, &conn, &session) != 0) ||
         soft_run_node(&run, session) || soft_run_environment(&run)) {
+        return SOFT_EXIT_FAILED;
+    }
+    if ((script != NULL) && (soft_script_fit(script, session) != 0)) {
+        return SOFT_EXIT_USAGE;
+    }
+    if ((script != NULL) && (soft_script_spawn(session, script) != 0)) {
         return SOFT_EXIT_FAILED;
     }
     /* CMD and its children keep the session by keeping this descriptor. */

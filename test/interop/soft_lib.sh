@@ -36,6 +36,15 @@ counter() {
     status | sed 's/"protocol": {[^}]*}//' | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {printf "%.0f\n", n}'
 }
 
+# await COMMAND...: until it succeeds, for some seconds on a busy machine.
+await() {
+    for _ in $(seq 60); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
 # A TCP port of this test's own.
 port() { echo $((20000 + $$ % 20000)); }
 p=$(port)

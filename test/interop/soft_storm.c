@@ -223,8 +223,8 @@ static void connect_qp(int r, int peer)
     }
     attr.qp_state = IBV_QPS_RTS;
     /* Long: with many processes on few cores a peer answers when it runs. */
-    attr.timeout = opt.kill ? 15 : 18; /* 134 ms, 1.07 s */
-    attr.retry_cnt = opt.kill ? 3 : 6;
+    attr.timeout = opt.kill ? 16 : 18; /* 268 ms, 1.07 s */
+    attr.retry_cnt = 6;
     attr.rnr_retry = 7;
     attr.sq_psn = (uint32_t)(me * 1000 + peer);
     attr.max_rd_atomic = 4;

@@ -69,6 +69,28 @@ for rate in 0 0M fast 12x 1M,2M,3M -5M 1M, 2000G; do
         bad "run says once what is wrong with --rate $rate" 'it says more'
     fi
 done
+while IFS='|' read -r what line; do
+    printf '%s\n' "$line" >"$tmp/script"
+    expect "run with a script that has $what" 2 "^mrail run: .*$tmp/script:1: " \
+        "$mrail" run --soft 2x2 --script "$tmp/script" -- true
+    if [ "$(wc -l <"$tmp/out")" = 2 ]; then
+        good "run says once what is wrong with $what"
+    else
+        bad "run says once what is wrong with $what" 'it says more'
+    fi
+done <<'END'
+an unknown event|at 0s sideways
+a syntax error|at 5 down
+another rail|at 0s rail 2 down
+another node|at 0s node 0,2 down
+damage without checksums|at 0s corrupt 1%
+END
+expect 'run with a script that is not there' 2 'none: No such file' \
+    "$mrail" run --soft 2x2 --script "$tmp/none" -- true
+expect 'run with a folder for a script' 2 'not a file' \
+    "$mrail" run --soft 2x2 --script "$tmp" -- true
+expect 'run with a script and no software rails' 2 'give --soft too' \
+    "$mrail" run --script "$tmp/script" -- true
 expect 'run with too many devices' 2 'more than 256 devices' \
     "$mrail" run --soft 100x16 -- true
 expect 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \

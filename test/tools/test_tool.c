@@ -157,6 +157,12 @@ static void test_run_on_software_rails(void **state)
                          " --rails 3 --rate 100M --session s --"
                          " /p/rank-rail mrail 2 soft0,soft1 -- app -np 7");
     options.devices = NULL;
+    options.script = "f";
+    check_plan(&options, " mpirun -np 2" EMULATED UCX COMPONENTS
+                         " -x UCX_TLS=mrail,self /p/mrail soft --nodes 2"
+                         " --rails 3 --rate 100M --script f --session s --"
+                         " app -np 7");
+    options.script = NULL;
     options.stock = MRAIL_RUN_STOCK_ONE;
     check_plan(&options,
                " mpirun -np 2" EMULATED UCX ALONE

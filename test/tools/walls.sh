@@ -61,6 +61,10 @@ breach 'arrow orchestrator to telemetry' src/orchestrator/a.c \
 breach 'arrow softroce core to host' src/softroce/core/a.c \
     '#include "softroce/host/sock.h"'
 breach 'clock in the planner' src/orchestrator/a.c '    t = mrail_clock_now();'
+breach 'arrow softroce fault to host' src/softroce/fault/a.c \
+    '#include "softroce/host/session.h"'
+breach 'clock in fault scripts' src/softroce/fault/a.c \
+    '    t = mrail_clock_now();'
 breach 'getenv in softroce core' src/softroce/core/a.c '  getenv("X");'
 breach 'socket header in softroce core' src/softroce/core/a.c \
     '#include <sys/socket.h>'

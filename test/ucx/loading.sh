@@ -102,13 +102,14 @@ expect_count 'UCX_NET_DEVICES: said once a node' "$tmp/log" \
 seconds=40
 job "$tmp/log" -x UCX_TLS=mrail,self &
 job=$!
-# The rails go down when the job has them and is under way.
+# The rails go down when the job has them and is under way: by its packets, as a
+# busy machine takes its time.
 tries=0
-until "$abs_top_builddir/mrail-soft" status --session "$session-mpi" \
-    >"$tmp/status" 2>&1 || [ $((tries += 1)) -gt 100 ]; do
+until "$abs_top_builddir/mrail-soft" status --session "$session-mpi" --json \
+    2>&1 | grep -q '"tx_packets": [0-9]\{4\}' ||
+    [ $((tries += 1)) -gt 200 ]; do
     sleep 0.1
 done
-sleep 2
 "$abs_top_builddir/mrail-soft" ctl --session "$session-mpi" down
 start=$(date +%s)
 wait $job

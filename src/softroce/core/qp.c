@@ -329,6 +329,32 @@ static void qp_reset(sroce_qp_t *qp)
     qp->access = 0;
 }
 
+static void qp_enter_error(sroce_qp_t *qp)
+{
+    qp->resp.ack_due = qp->resp.fatal = 0;
+    qp->resp.rd_pending = qp->resp.rd_count = 0;
+    sroce_qp_error(qp);
+}
+
+unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth)
+{
+    uint32_t seen = 0;
+    unsigned num = 0;
+
+    for (uint32_t i = 0; i < dev->params.qpn_count; ++i) {
+        sroce_qp_t *qp = dev->qps[i];
+
+        if ((qp == NULL) || (qp->state == IBV_QPS_RESET) ||
+            (qp->state == IBV_QPS_ERR) || (++seen % MRAIL_MAX(nth, 1u) != 0)) {
+            continue;
+        }
+        qp_enter_error(qp);
+        sroce_qp_event(qp, IBV_EVENT_QP_FATAL);
+        ++num;
+    }
+    return num;
+}
+
 /* What a move does besides setting attributes. */
 static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
                      const struct ibv_qp_attr *attr, int mask)
@@ -336,9 +362,7 @@ static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
     enum ibv_qp_state from = qp->state;
 
     if (to == IBV_QPS_ERR) {
-        qp->resp.ack_due = qp->resp.fatal = 0;
-        qp->resp.rd_pending = qp->resp.rd_count = 0;
-        sroce_qp_error(qp);
+        qp_enter_error(qp);
         return;
     }
     if ((to == IBV_QPS_RESET) && (from != IBV_QPS_RESET)) {

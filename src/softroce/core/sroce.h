@@ -318,6 +318,11 @@ int sroce_qp_post_send(sroce_qp_t *qp, struct ibv_send_wr *wr,
 int sroce_qp_post_recv(sroce_qp_t *qp, struct ibv_recv_wr *wr,
                        struct ibv_recv_wr **bad_wr);
 
+/* As by a fatal error of the device: every n-th queue pair (n >= 1) that is in
+ * use, neither reset nor in error, goes to error with IBV_EVENT_QP_FATAL.  How
+ * many did. */
+unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth);
+
 uint32_t sroce_qp_num(const sroce_qp_t *qp);
 enum ibv_qp_state sroce_qp_state(const sroce_qp_t *qp);
 void *sroce_qp_user(const sroce_qp_t *qp);

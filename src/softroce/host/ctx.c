@@ -1,4 +1,5 @@
 #include "config.h"
+#include "softroce/host/door.h"
 #include "softroce/host/host.h"
 
 #include <errno.h>
@@ -99,14 +100,26 @@ static void sroce_ctx_drain(int fd)
     }
 }
 
+void sroce_host_ctx_seed(sroce_host_ctx_t *ctx)
+{
+    uint64_t seed;
+
+    ctx->seeds = ctx->sdev->seeds;
+    seed = ctx->sdev->seed;
+    mrail_rng_init(&ctx->rng,
+                   ((seed != 0) ? seed : sroce_host.session->seed) ^
+                       ((uint64_t)ctx->dev_index << 32) ^
+                       ((uint64_t)ctx->slot_index << 16));
+}
+
 static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
 {
     sroce_slot_t *slot = ctx->slot;
 
-    mrail_rng_init(&ctx->rng,
-                   sroce_host.session->seed ^
-                       ((uint64_t)ctx->dev_index << 32) ^
-                       ((uint64_t)ctx->slot_index << 16));
+    /* What was asked for before our time is not for us. */
+    ctx->told = ctx->sdev->told;
+    ctx->error_qp = ctx->sdev->error_qp;
+    sroce_host_ctx_seed(ctx);
     for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
         ctx->core_base[i] = slot->core[i];
     }
@@ -191,6 +204,7 @@ err_free:
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
 {
     sroce_service_forget(ctx);
+    sroce_door_finish(ctx);
     /* Nobody sends to us any more; then the slot is the keeper's again. */
     ctx->slot->state = SROCE_SLOT_JOINING;
     ctx->published_ns = 0;

@@ -5,7 +5,8 @@
  *   proc.c    the process: session, device list, service thread's life
  *   ctx.c     opening and closing a device: slot, sockets, core
  *   net.c     sockets: runs out, batches in, source-port cache
- *   tx.c      when a queue pair may send: rates, loss, delay
+ *   tx.c      when a queue pair may send: rates
+ *   door.c    what leaves: port state, loss, delay and other faults
  *   credit.c  receive-buffer credit of other processes
  *   progress.c  one round of receive, timers, transmit; the service thread
  *   events.c  completion channels, async events
@@ -174,6 +175,9 @@ struct sroce_host_ctx {
     int rx_fd;
     uint8_t *rx_buf;
     uint32_t write_lag_us;   /* as the core was told */
+    uint32_t told;     /* sdev's, as last looked at; so the next two */
+    uint32_t seeds;
+    uint64_t error_qp;
     unsigned rx_skipped; /* rounds since the socket was looked at */
     uint32_t kernel_drops;
     int64_t held_seen;        /* rx_held that did not change */
@@ -246,6 +250,13 @@ static inline sroce_session_dev_t *sroce_host_session_dev(int dest_dev)
 static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
 {
     return MRAIL_LIKELY(ctx->pid == sroce_host.pid);
+}
+
+/* Nothing is sent or received now; nothing may be lost by it. */
+static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
+{
+    return (atomic_load_explicit(&ctx->sdev->faults, memory_order_relaxed) &
+            SROCE_RAIL_PAUSE) != 0;
 }
 
 /* What a run of packets (`length` UDP payload bytes in all) costs of the
@@ -333,6 +344,9 @@ unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
 /* The rest is in the socket: its credit is the receiver's to return. */
 void sroce_credit_settle(sroce_host_ctx_t *ctx);
+
+/* Starts the context's dice, at the session's seed or that of a script. */
+void sroce_host_ctx_seed(sroce_host_ctx_t *ctx);
 
 /* ---- tx.c; ctx->lock is held ---- */
 void sroce_tx_activate(sroce_host_qp_t *qp);

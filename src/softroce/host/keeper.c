@@ -1,5 +1,6 @@
 #include "config.h"
 #include "softroce/host/keeper.h"
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/util.h"
 
@@ -34,6 +35,8 @@ typedef struct sroce_keeper {
     int listen_fd;
     mrail_list_t conns;
     unsigned num_conns;
+    unsigned num_watchers; /* of these */
+    mrail_ns_t alone_ns;   /* only watchers are left since then; 0: others */
     /* [dev * SROCE_SESSION_SLOTS + slot]: our duplicate, -1 before its time */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
@@ -93,6 +96,7 @@ static void sroce_keeper_conn_close(sroce_keeper_t *keeper,
     }
     mrail_list_del(&conn->list);
     --keeper->num_conns;
+    keeper->num_watchers -= (conn->kind == SROCE_KEEPER_WATCH);
     close(conn->fd);
     if (conn->pidfd >= 0) {
         close(conn->pidfd);
@@ -125,10 +129,13 @@ static void sroce_keeper_accept(sroce_keeper_t *keeper)
     ++keeper->num_conns;
 }
 
-static void sroce_keeper_welcome(sroce_keeper_conn_t *conn, uint32_t kind)
+static void sroce_keeper_welcome(sroce_keeper_t *keeper,
+                                 sroce_keeper_conn_t *conn, uint32_t kind)
 {
     sroce_keeper_msg_t reply = {.op = kind};
 
+    keeper->num_watchers -= (conn->kind == SROCE_KEEPER_WATCH);
+    keeper->num_watchers += (kind == SROCE_KEEPER_WATCH);
     conn->kind = (int)kind;
     if (kind == SROCE_KEEPER_USER) {
         conn->pidfd = (int)syscall(SYS_pidfd_open, conn->pid, 0);
@@ -246,7 +253,8 @@ static int sroce_keeper_serve(sroce_keeper_t *keeper,
     switch (msg.op) {
     case SROCE_KEEPER_HOLD:
     case SROCE_KEEPER_USER:
-        sroce_keeper_welcome(conn, msg.op);
+    case SROCE_KEEPER_WATCH:
+        sroce_keeper_welcome(keeper, conn, msg.op);
         return 0;
     case SROCE_KEEPER_JOIN:
         sroce_keeper_join(keeper, conn, msg.dev);
@@ -289,19 +297,37 @@ static int sroce_keeper_fill_pollfds(sroce_keeper_t *keeper)
     return (int)n;
 }
 
+/* How long the session may last yet without news, ms; -1: for ever. */
+static int sroce_keeper_grace(sroce_keeper_t *keeper)
+{
+    mrail_ns_t now_ns = mrail_clock_now(), end_ns;
+
+    if (keeper->num_conns != keeper->num_watchers) {
+        keeper->alone_ns = 0;
+        return -1;
+    }
+    if (keeper->alone_ns == 0) {
+        keeper->alone_ns = now_ns;
+    }
+    end_ns = keeper->alone_ns + KEEPER_GRACE_MS * MRAIL_NS_PER_MS;
+    return (end_ns > now_ns)
+               ? (int)MRAIL_DIV_ROUND_UP(end_ns - now_ns, MRAIL_NS_PER_MS)
+               : 0;
+}
+
 /* 1: go on, 0: nobody holds the session any more. */
 static int sroce_keeper_round(sroce_keeper_t *keeper)
 {
-    int alone = (keeper->num_conns == 0);
+    int grace_ms = sroce_keeper_grace(keeper);
     int n = sroce_keeper_fill_pollfds(keeper);
     sroce_keeper_conn_t *conn, *tmp;
 
-    if (n < 0) {
+    if ((n < 0) || (grace_ms == 0)) {
         return 0;
     }
-    n = poll(keeper->pollfds, (nfds_t)n, alone ? KEEPER_GRACE_MS : -1);
+    n = poll(keeper->pollfds, (nfds_t)n, grace_ms);
     if (n <= 0) {
-        return ((n < 0) && (errno == EINTR)) || !alone;
+        return ((n < 0) && (errno == EINTR)) || (grace_ms < 0);
     }
     mrail_list_for_each_safe(conn, tmp, &keeper->conns, sroce_keeper_conn_t,
                              list) {

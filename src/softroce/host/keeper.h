@@ -33,7 +33,9 @@ typedef enum sroce_keeper_op {
     SROCE_KEEPER_JOIN, /* dev: give me a slot */
     SROCE_KEEPER_BOUND, /* dev, slot, with the new socket */
     SROCE_KEEPER_LEAVE, /* dev, slot */
-    SROCE_KEEPER_KICK   /* in: tell everybody; out: settings changed */
+    SROCE_KEEPER_KICK,  /* in: tell everybody; out: settings changed */
+    SROCE_KEEPER_WATCH  /* as HOLD, but keeps nothing alive: it ends with the
+                         * session */
 } sroce_keeper_op_t;
 
 typedef struct sroce_keeper_msg {

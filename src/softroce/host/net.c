@@ -371,9 +371,14 @@ static void sroce_net_heal_credit(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 
 unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns)
 {
+    const sroce_session_dev_t *sdev = ctx->sdev;
     sroce_net_batch_t batch = {0};
     unsigned num = 0;
 
+    if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
+        ctx->held_since_ns = now_ns; /* its credit is not lost */
+        return 0;
+    }
     while ((num < max) && (sroce_net_read(ctx, &batch) == 0)) {
         ++num;
         batch.in_session =
@@ -383,8 +388,11 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns)
                 ctx, sroce_host_credit(batch.length,
                                        sroce_net_num_packets(&batch)));
         }
-        if (ctx->sdev->down) {
-            sroce_host_count(ctx, SROCE_CNT_DROP_DOWN,
+        if (MRAIL_UNLIKELY(sdev->down ||
+                           (sdev->faults & SROCE_RAIL_BLACKHOLE_RX))) {
+            sroce_host_count(ctx,
+                             sdev->down ? SROCE_CNT_DROP_DOWN :
+                                          SROCE_CNT_DROP_BLACKHOLE,
                              sroce_net_num_packets(&batch));
             continue;
         }

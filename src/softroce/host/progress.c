@@ -40,12 +40,33 @@
 #define SERVICE_EVENTS 16
 #define SERVICE_STACK (256 * 1024)
 
+/* What was asked for by sdev->told. */
+static void sroce_take_told(sroce_host_ctx_t *ctx, uint32_t told)
+{
+    uint64_t error_qp = ctx->sdev->error_qp;
+
+    ctx->told = told;
+    if (ctx->sdev->seeds != ctx->seeds) {
+        sroce_host_ctx_seed(ctx);
+    }
+    if (error_qp != ctx->error_qp) {
+        ctx->error_qp = error_qp;
+        sroce_host_count(ctx, SROCE_CNT_FAULT_QP,
+                         sroce_dev_fail_qps(ctx->core, (uint32_t)error_qp));
+    }
+}
+
 /* Settings that the protocol core must be told about. */
 static void sroce_take_settings(sroce_host_ctx_t *ctx)
 {
+    uint32_t told =
+        atomic_load_explicit(&ctx->sdev->told, memory_order_acquire);
     uint32_t lag_us = atomic_load_explicit(&ctx->sdev->write_lag_us,
                                            memory_order_relaxed);
 
+    if (MRAIL_UNLIKELY(told != ctx->told)) {
+        sroce_take_told(ctx, told);
+    }
     if (MRAIL_UNLIKELY(lag_us != ctx->write_lag_us)) {
         ctx->write_lag_us = lag_us;
         sroce_dev_set_write_lag(ctx->core, lag_us * MRAIL_NS_PER_US);
@@ -132,6 +153,13 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
         return mrail_clock_now() + SERVICE_WATCH_NS;
     }
     ctx->seen_rounds = app_rounds;
+    if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
+        /* Its socket stays readable: do not let that wake us. */
+        sroce_service_watch(ctx, 0);
+        sroce_progress(ctx);
+        pthread_mutex_unlock(&ctx->lock);
+        return mrail_clock_now() + SERVICE_WATCH_NS;
+    }
     sroce_service_watch(ctx, 1);
     do {
         if (!service_spins) {

@@ -84,14 +84,21 @@ static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
     return (bucket->rate_bps == 0) || (bucket->small_tat <= now_ns * 64);
 }
 
-/* Bytes that were reserved and not sent. */
+/* Bytes that were reserved and not sent.  The rate may be another one by now:
+ * what was reserved without a cap is more than a fresh bucket has. */
 static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
 {
     uint64_t rate_bps =
         atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
+    uint64_t tat, cost;
 
-    if (rate_bps != 0) {
-        atomic_fetch_sub(&bucket->tat, sroce_rate_cost(rate_bps, bytes));
+    if (MRAIL_LIKELY(rate_bps == 0)) {
+        return;
+    }
+    tat = atomic_load_explicit(&bucket->tat, memory_order_relaxed);
+    cost = sroce_rate_cost(rate_bps, bytes);
+    while (!atomic_compare_exchange_weak(&bucket->tat, &tat,
+                                         tat - MRAIL_MIN(tat, cost))) {
     }
 }
 

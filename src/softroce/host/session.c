@@ -23,6 +23,8 @@ const char *const sroce_counter_names[SROCE_CNT_NUM] = {
     [SROCE_CNT_RX_BYTES] = "rx_bytes",
     [SROCE_CNT_DROP_LOSS] = "drop_loss",
     [SROCE_CNT_DROP_DOWN] = "drop_down",
+    [SROCE_CNT_DROP_BLACKHOLE] = "drop_blackhole",
+    [SROCE_CNT_DROP_MUTE] = "drop_mute",
     [SROCE_CNT_DROP_NO_PEER] = "drop_no_peer",
     [SROCE_CNT_DROP_SHORT] = "drop_short",
     [SROCE_CNT_DROP_MISROUTED] = "drop_misrouted",
@@ -31,6 +33,10 @@ const char *const sroce_counter_names[SROCE_CNT_NUM] = {
     [SROCE_CNT_DROP_KERNEL] = "drop_kernel",
     [SROCE_CNT_WAIT_RATE] = "wait_rate",
     [SROCE_CNT_WAIT_CREDIT] = "wait_credit",
+    [SROCE_CNT_FAULT_DUP] = "fault_duplicate",
+    [SROCE_CNT_FAULT_REORDER] = "fault_reorder",
+    [SROCE_CNT_FAULT_CORRUPT] = "fault_corrupt",
+    [SROCE_CNT_FAULT_QP] = "fault_qp",
 };
 
 int sroce_session_name_check(const char *name)

@@ -21,7 +21,7 @@
 #include <sys/types.h>
 
 #define SROCE_SESSION_MAGIC 0x6d7261696c736f66ull /* "mrailsof" */
-#define SROCE_SESSION_VERSION 1u
+#define SROCE_SESSION_VERSION 2u
 #define SROCE_SESSION_NAME_MAX 40
 #define SROCE_SESSION_MAX_RAILS 16
 #define SROCE_SESSION_MAX_NODES 254
@@ -52,6 +52,8 @@ typedef enum sroce_counter {
     SROCE_CNT_RX_BYTES,
     SROCE_CNT_DROP_LOSS,      /* by the session's loss setting */
     SROCE_CNT_DROP_DOWN,      /* port down, here or at the destination */
+    SROCE_CNT_DROP_BLACKHOLE, /* by a fault, as the next */
+    SROCE_CNT_DROP_MUTE,      /* answers that were not sent */
     SROCE_CNT_DROP_NO_PEER,   /* no process behind the destination QPN */
     SROCE_CNT_DROP_SHORT,     /* no destination QPN in it */
     SROCE_CNT_DROP_MISROUTED, /* for a QPN of another process */
@@ -60,12 +62,29 @@ typedef enum sroce_counter {
     SROCE_CNT_DROP_KERNEL,    /* receive socket overflow (SO_MEMINFO) */
     SROCE_CNT_WAIT_RATE,      /* sends that waited for a rate */
     SROCE_CNT_WAIT_CREDIT,    /* sends that waited for socket buffer */
+    SROCE_CNT_FAULT_DUP,      /* packets sent twice */
+    SROCE_CNT_FAULT_REORDER,  /* held back */
+    SROCE_CNT_FAULT_CORRUPT,  /* damaged */
+    SROCE_CNT_FAULT_QP,       /* queue pairs moved to error */
     SROCE_CNT_NUM
 } sroce_counter_t;
 
 #define SROCE_CORE_CNT_MAX 40
 
 extern const char *const sroce_counter_names[SROCE_CNT_NUM];
+
+/* Bits of sroce_session_dev_t.faults: what the packet path has to look for.
+ * Those with a number beside them are set while it is not zero. */
+#define SROCE_RAIL_BLACKHOLE_TX 0x01u
+#define SROCE_RAIL_BLACKHOLE_RX 0x02u
+#define SROCE_RAIL_PAUSE 0x04u
+#define SROCE_RAIL_MUTE 0x08u
+#define SROCE_RAIL_DUPLICATE 0x10u
+#define SROCE_RAIL_REORDER 0x20u
+#define SROCE_RAIL_CORRUPT 0x40u
+/* Those that also meet what others send to the rail, at the sender. */
+#define SROCE_RAIL_BOTH_ENDS                                                  \
+    (SROCE_RAIL_DUPLICATE | SROCE_RAIL_REORDER | SROCE_RAIL_CORRUPT)
 
 /* One process on one device. */
 typedef struct sroce_slot {
@@ -109,6 +128,16 @@ typedef struct sroce_session_dev {
     _Atomic uint32_t loss_ppm;  /* of packets sent and received, 0..1000000 */
     _Atomic uint32_t delay_us;  /* added to packets sent and received */
     _Atomic uint32_t write_lag_us; /* WRITEs are seen so much later */
+    _Atomic uint32_t faults;       /* SROCE_RAIL_*; 0: none */
+    _Atomic uint32_t dup_ppm;
+    _Atomic uint32_t reorder_ppm;
+    _Atomic uint32_t reorder_us; /* held back by up to so much */
+    _Atomic uint32_t corrupt_ppm;
+    /* +1 after one of the next was changed: processes look at them. */
+    _Atomic uint32_t told;
+    _Atomic uint32_t seeds;    /* times the dice were to start anew */
+    _Atomic uint64_t error_qp; /* times it was asked for << 32 | every n-th */
+    _Atomic uint64_t seed;     /* of the dice; 0: the session's */
     sroce_bucket_t egress;
     sroce_bucket_t ingress;
     sroce_slot_t slots[SROCE_SESSION_SLOTS];
@@ -126,6 +155,7 @@ typedef struct sroce_session {
     uint32_t mtu;  /* largest path MTU of the ports, bytes: 256..4096 */
     uint32_t slots_per_dev;
     uint64_t seed; /* of the loss setting */
+    _Atomic int32_t script_pid; /* the process that plays a script, 0: none */
     char name[SROCE_SESSION_NAME_MAX + 1];
     sroce_session_dev_t devs[]; /* [node * num_rails + rail] */
 } sroce_session_t;

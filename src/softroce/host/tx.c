@@ -13,6 +13,7 @@
 #include "config.h"
 #include "softroce/host/host.h"
 
+#include "softroce/host/door.h"
 #include "softroce/host/rate.h"
 
 #include <stdlib.h>
@@ -28,7 +29,6 @@
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
 /* Runs of one round, so that receiving gets its turn. */
 #define TX_RUNS_PER_ROUND 8
-#define TX_DELAY_MAX_BYTES (64u << 20)
 
 typedef enum tx_result {
     TX_SENT, /* ask again */
@@ -39,246 +39,6 @@ typedef enum tx_result {
 static unsigned tx_slot_of(uint32_t qpn)
 {
     return (qpn & 0xffffff) >> SROCE_SESSION_QPN_BITS;
-}
-
-static int tx_dest_lives(int dest_dev, unsigned dest_slot)
-{
-    return sroce_host_session_dev(dest_dev)->slots[dest_slot].state ==
-           SROCE_SLOT_LIVE;
-}
-
-/* ---- Out of the door: loss, delay, port state ---- */
-
-/* What is sent: header of the core's run, or of a parcel. */
-typedef struct tx_load {
-    uint32_t dst_ip;
-    int dest_dev;
-    unsigned dest_slot;
-    uint16_t sport;
-    uint8_t tos;
-    uint16_t num_pkts;
-    uint16_t seg_bytes;
-    uint32_t length;
-    const struct iovec *iov;
-    unsigned iov_count;
-} tx_load_t;
-
-static void tx_load_drop(sroce_host_ctx_t *ctx, const tx_load_t *load,
-                         sroce_counter_t reason, int has_credit)
-{
-    sroce_host_count(ctx, reason, load->num_pkts);
-    if (has_credit) {
-        sroce_credit_return(load->dest_dev, load->dest_slot,
-                            sroce_host_credit(load->length, load->num_pkts));
-        sroce_credit_settle(ctx);
-    }
-}
-
-/* Sends with the credit that was taken for it (none outside). */
-static void tx_load_send(sroce_host_ctx_t *ctx, const tx_load_t *load,
-                         int has_credit)
-{
-    if (sroce_net_send(ctx, load->dst_ip, load->sport, load->tos,
-                       load->seg_bytes, load->num_pkts, load->iov,
-                       load->iov_count) != 0) {
-        tx_load_drop(ctx, load, SROCE_CNT_DROP_SEND, has_credit);
-        return;
-    }
-    if (has_credit) {
-        sroce_credit_settle(ctx);
-    }
-    sroce_host_count(ctx, SROCE_CNT_TX_PACKETS, load->num_pkts);
-    sroce_host_count(ctx, SROCE_CNT_TX_BYTES, load->length);
-}
-
-static sroce_host_parcel_t *tx_parcel_create(const tx_load_t *load)
-{
-    sroce_host_parcel_t *parcel = malloc(sizeof(*parcel) + load->length);
-    uint8_t *p;
-
-    if (parcel == NULL) {
-        return NULL;
-    }
-    mrail_list_init(&parcel->list);
-    parcel->due_ns = 0;
-    parcel->dst_ip = load->dst_ip;
-    parcel->dest_dev = load->dest_dev;
-    parcel->dest_slot = load->dest_slot;
-    parcel->sport = load->sport;
-    parcel->tos = load->tos;
-    parcel->num_pkts = load->num_pkts;
-    parcel->seg_bytes = load->seg_bytes;
-    parcel->length = load->length;
-    p = parcel->data;
-    for (unsigned i = 0; i < load->iov_count; ++i) {
-        memcpy(p, load->iov[i].iov_base, load->iov[i].iov_len);
-        p += load->iov[i].iov_len;
-    }
-    return parcel;
-}
-
-static void tx_parcel_load(const sroce_host_parcel_t *parcel, struct iovec *iov,
-                           tx_load_t *load)
-{
-    iov->iov_base = (void *)parcel->data;
-    iov->iov_len = parcel->length;
-    *load = (tx_load_t){.dst_ip = parcel->dst_ip,
-                        .dest_dev = parcel->dest_dev,
-                        .dest_slot = parcel->dest_slot,
-                        .sport = parcel->sport,
-                        .tos = parcel->tos,
-                        .num_pkts = parcel->num_pkts,
-                        .seg_bytes = parcel->seg_bytes,
-                        .length = parcel->length,
-                        .iov = iov,
-                        .iov_count = 1};
-}
-
-/* Takes the packets out that the dice hit; what is left stays in order. */
-static void tx_parcel_lose(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel,
-                           uint32_t loss_ppm)
-{
-    uint32_t kept = 0;
-    uint16_t num = 0;
-
-    for (uint32_t pos = 0; pos < parcel->length; pos += parcel->seg_bytes) {
-        uint32_t length = MRAIL_MIN(parcel->seg_bytes, parcel->length - pos);
-
-        if (mrail_rng_hit(&ctx->rng, loss_ppm)) {
-            sroce_host_count(ctx, SROCE_CNT_DROP_LOSS, 1);
-            continue;
-        }
-        memmove(parcel->data + kept, parcel->data + pos, length);
-        kept += length;
-        ++num;
-    }
-    parcel->length = kept;
-    parcel->num_pkts = num;
-}
-
-static void tx_delay_add(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel)
-{
-    mrail_list_t *pos = &ctx->delayed;
-
-    /* Nearly always the last: only a setting that was just lowered, or
-     * another destination's, comes before. */
-    while ((pos->prev != &ctx->delayed) &&
-           (mrail_list_entry(pos->prev, sroce_host_parcel_t, list)->due_ns >
-            parcel->due_ns)) {
-        pos = pos->prev;
-    }
-    mrail_list_insert_before(pos, &parcel->list);
-    ctx->delayed_bytes += parcel->length;
-}
-
-/* Loss and delay work on a copy: they are for tests, not for speed. */
-static void tx_load_disturb(sroce_host_ctx_t *ctx, const tx_load_t *load,
-                            uint32_t loss_ppm, uint32_t delay_us,
-                            int has_credit, mrail_ns_t now_ns)
-{
-    sroce_host_parcel_t *parcel = tx_parcel_create(load);
-    struct iovec iov;
-    tx_load_t rest;
-    int64_t lost;
-
-    if ((parcel == NULL) ||
-        (ctx->delayed_bytes + load->length > TX_DELAY_MAX_BYTES)) {
-        tx_load_drop(ctx, load, SROCE_CNT_DROP_DELAY, has_credit);
-        free(parcel);
-        return;
-    }
-    tx_parcel_lose(ctx, parcel, loss_ppm);
-    tx_parcel_load(parcel, &iov, &rest);
-    /* A parcel in the delay line has no credit: it takes it when it leaves,
-     * or a long delay would hold up the receiver's whole buffer. */
-    lost = sroce_host_credit(load->length, load->num_pkts);
-    if (delay_us == 0) {
-        lost -= sroce_host_credit(rest.length, rest.num_pkts);
-    }
-    if (has_credit) {
-        sroce_credit_return(load->dest_dev, load->dest_slot, lost);
-    }
-    if (rest.num_pkts == 0) {
-        sroce_credit_settle(ctx);
-        free(parcel);
-    } else if (delay_us != 0) {
-        sroce_credit_settle(ctx);
-        parcel->due_ns = now_ns + delay_us * MRAIL_NS_PER_US;
-        tx_delay_add(ctx, parcel);
-    } else {
-        tx_load_send(ctx, &rest, has_credit);
-        free(parcel);
-    }
-}
-
-static void tx_load_emit(sroce_host_ctx_t *ctx, const tx_load_t *load,
-                         int has_credit, mrail_ns_t now_ns)
-{
-    const sroce_session_dev_t *dest = sroce_host_session_dev(load->dest_dev);
-    uint32_t loss_ppm = ctx->sdev->loss_ppm;
-    uint32_t delay_us = ctx->sdev->delay_us;
-
-    if (ctx->sdev->down || ((dest != NULL) && dest->down)) {
-        tx_load_drop(ctx, load, SROCE_CNT_DROP_DOWN, has_credit);
-        return;
-    }
-    if (dest != NULL) {
-        loss_ppm = MRAIL_MIN(loss_ppm + dest->loss_ppm, 1000000u);
-        delay_us += dest->delay_us;
-    }
-    if (MRAIL_UNLIKELY((loss_ppm | delay_us) != 0)) {
-        tx_load_disturb(ctx, load, loss_ppm, delay_us, has_credit, now_ns);
-        return;
-    }
-    tx_load_send(ctx, load, has_credit);
-}
-
-/* Sends a parcel if its destination has credit for all of it; 0: not now. */
-static int tx_parcel_try(sroce_host_ctx_t *ctx, sroce_host_parcel_t *parcel)
-{
-    int inside = (parcel->dest_dev >= 0);
-    struct iovec iov;
-    tx_load_t load;
-    unsigned got;
-
-    tx_parcel_load(parcel, &iov, &load);
-    if (inside && !tx_dest_lives(parcel->dest_dev, parcel->dest_slot)) {
-        tx_load_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
-        return 1;
-    }
-    if (inside) {
-        int64_t credit;
-
-        got = sroce_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
-                                parcel->seg_bytes, parcel->num_pkts);
-        credit = sroce_host_credit(got * parcel->seg_bytes, got);
-        if (got < parcel->num_pkts) {
-            sroce_credit_return(parcel->dest_dev, parcel->dest_slot, credit);
-            sroce_credit_settle(ctx);
-            return 0;
-        }
-        /* Charged as full packets; the last one's difference goes back. */
-        sroce_credit_return(
-            parcel->dest_dev, parcel->dest_slot,
-            credit - sroce_host_credit(parcel->length, parcel->num_pkts));
-    }
-    tx_load_send(ctx, &load, inside);
-    return 1;
-}
-
-static void tx_delay_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
-{
-    while (!mrail_list_empty(&ctx->delayed)) {
-        sroce_host_parcel_t *parcel =
-            mrail_list_head(&ctx->delayed, sroce_host_parcel_t, list);
-
-        if ((parcel->due_ns > now_ns) || !tx_parcel_try(ctx, parcel)) {
-            return;
-        }
-        mrail_list_del(&parcel->list);
-        ctx->delayed_bytes -= MRAIL_MIN(ctx->delayed_bytes, parcel->length);
-        free(parcel);
-    }
 }
 
 /* ---- A queue pair's turn ---- */
@@ -359,18 +119,19 @@ static uint32_t tx_batch(const sroce_host_qp_t *qp, const sroce_txinfo_t *info)
 }
 
 static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
-                        const sroce_txrun_t *run, tx_load_t *load)
+                        const sroce_txrun_t *run, sroce_door_load_t *load)
 {
-    *load = (tx_load_t){.dst_ip = run->dst_ip,
-                        .dest_dev = qp->dest_dev,
-                        .dest_slot = dest_slot,
-                        .sport = run->sport,
-                        .tos = run->tos,
-                        .num_pkts = run->num_pkts,
-                        .seg_bytes = run->seg_bytes,
-                        .length = run->length,
-                        .iov = run->iov,
-                        .iov_count = run->iov_count};
+    *load = (sroce_door_load_t){
+        .dst_ip = run->dst_ip,
+        .dest_dev = qp->dest_dev,
+        .dest_slot = dest_slot,
+        .sport = run->sport,
+        .tos = run->tos,
+        .num_pkts = run->num_pkts,
+        .seg_bytes = run->seg_bytes,
+        .length = run->length,
+        .iov = run->iov,
+        .iov_count = run->iov_count};
 }
 
 /* RC: the destination is known before.  *sent_p: bytes that left the core. */
@@ -381,8 +142,9 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     sroce_host_ctx_t *ctx = qp->ctx;
     unsigned slot = tx_slot_of(qp->dest_qpn);
     unsigned num = MRAIL_DIV_ROUND_UP(max_bytes, info->next_bytes);
-    int inside = (qp->dest_dev >= 0) && tx_dest_lives(qp->dest_dev, slot);
-    tx_load_t load;
+    int inside =
+        (qp->dest_dev >= 0) && sroce_door_dest_lives(qp->dest_dev, slot);
+    sroce_door_load_t load;
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if ((qp->dest_dev < 0) &&
@@ -415,9 +177,9 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     }
     tx_run_load(qp, slot, &ctx->run, &load);
     if ((qp->dest_dev >= 0) && !inside) {
-        tx_load_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
+        sroce_door_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
     } else {
-        tx_load_emit(ctx, &load, inside, now_ns);
+        sroce_door_send(ctx, &load, inside, now_ns);
     }
     return TX_SENT;
 }
@@ -427,7 +189,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               mrail_ns_t now_ns, uint32_t *sent_p)
 {
     sroce_host_ctx_t *ctx = qp->ctx;
-    tx_load_t load;
+    sroce_door_load_t load;
     unsigned slot;
     int inside;
 
@@ -441,20 +203,20 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         sroce_rx_dest_qpn(ctx->run.iov[0].iov_base, ctx->run.length));
     tx_run_load(qp, slot, &ctx->run, &load);
     inside = (qp->dest_dev >= 0);
-    if (inside && !tx_dest_lives(qp->dest_dev, slot)) {
-        tx_load_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
+    if (inside && !sroce_door_dest_lives(qp->dest_dev, slot)) {
+        sroce_door_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
         return TX_SENT;
     }
     if (inside &&
         (sroce_credit_take(ctx, qp->dest_dev, slot, load.length, 1) == 0)) {
-        qp->held = tx_parcel_create(&load);
+        qp->held = sroce_door_parcel_create(&load);
         if (qp->held == NULL) {
-            tx_load_drop(ctx, &load, SROCE_CNT_DROP_SEND, 0);
+            sroce_door_drop(ctx, &load, SROCE_CNT_DROP_SEND, 0);
             return TX_SENT;
         }
         return tx_wait_credit(qp, now_ns);
     }
-    tx_load_emit(ctx, &load, inside, now_ns);
+    sroce_door_send(ctx, &load, inside, now_ns);
     return TX_SENT;
 }
 
@@ -496,7 +258,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
     uint32_t granted, sent = 0;
 
     if (MRAIL_UNLIKELY(qp->held != NULL)) {
-        if (!tx_parcel_try(ctx, qp->held)) {
+        if (!sroce_door_parcel_send(ctx, qp->held, now_ns)) {
             return tx_wait_credit(qp, now_ns);
         }
         free(qp->held);
@@ -593,8 +355,11 @@ void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     unsigned runs = 0;
 
+    if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
+        return;
+    }
     if (!mrail_list_empty(&ctx->delayed)) {
-        tx_delay_round(ctx, now_ns);
+        sroce_door_delayed(ctx, now_ns);
     }
     if (!mrail_list_empty(&ctx->waiting)) {
         tx_wake(ctx, now_ns);

@@ -2,6 +2,9 @@
 
 #include "softroce/sim/sim.h"
 
+#include "softroce/core/pkt.h"
+#include "softroce/sim/faults.h"
+
 #include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +13,7 @@
 #define QPN_RANGE 4096
 
 typedef struct sim_pkt {
+    struct sim_pkt *next; /* held */
     mrail_ns_t at_ns;
     uint64_t seq; /* of equal times: first in, first out */
     uint32_t src_ip;
@@ -30,6 +34,8 @@ typedef struct sim_node {
     sroce_qp_t **active; /* run list, first in first out */
     uint32_t num_active;
     uint32_t max_active;
+    sim_pkt_t *held; /* came while it was paused, first in first out */
+    sim_pkt_t **held_end;
 } sim_node_t;
 
 struct sroce_sim {
@@ -37,6 +43,8 @@ struct sroce_sim {
     mrail_ns_t now_ns;
     uint64_t seq;
     uint64_t delivered;
+    uint64_t trace;
+    sroce_sim_faults_t *faults; /* NULL: no script */
     unsigned num_nodes;
     sim_node_t nodes[SROCE_SIM_MAX_NODES];
     sroce_sim_link_t links[SROCE_SIM_MAX_NODES][SROCE_SIM_MAX_NODES];
@@ -130,23 +138,27 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 
 /* ---- Links ---- */
 
+/* late_ns: a script holds it back so long, and others overtake. */
 static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
-                          sim_pkt_t *pkt)
+                          sim_pkt_t *pkt, const sroce_sim_fate_t *fate,
+                          mrail_ns_t late_ns)
 {
     const sroce_sim_link_t *link = &sim->links[from][to];
-    mrail_ns_t at = MRAIL_MAX(sim->now_ns, sim->link_free_ns[from][to]);
+    mrail_ns_t at = MRAIL_MAX(fate->leave_ns, sim->link_free_ns[from][to]);
 
     if (link->rate_Bps != 0) {
         at += (pkt->length + 28) * MRAIL_NS_PER_SEC / link->rate_Bps;
         sim->link_free_ns[from][to] = at;
     }
-    at += link->delay_ns;
+    at += link->delay_ns + fate->delay_ns;
     if (link->jitter_ns != 0) {
         at += mrail_rng_next(&sim->rng) % link->jitter_ns;
     }
     at = MRAIL_MAX(at, sim->link_last_ns[from][to]);
     if (mrail_rng_hit(&sim->rng, link->reorder_ppm)) {
         at += mrail_rng_next(&sim->rng) % (link->reorder_ns + 1);
+    } else if (late_ns != 0) {
+        at += late_ns;
     } else {
         sim->link_last_ns[from][to] = at;
     }
@@ -154,17 +166,24 @@ static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
     heap_push(sim, pkt);
 }
 
+/* One to four bits from byte `first` on. */
+static void pkt_flip(sim_pkt_t *pkt, uint32_t first, mrail_rng_t *rng)
+{
+    uint32_t flips = 1 + mrail_rng_below(rng, 4);
+
+    while (flips-- > 0) {
+        uint32_t bit =
+            8 * first + mrail_rng_below(rng, 8 * (pkt->length - first));
+
+        pkt->data[bit / 8] ^= (uint8_t)(1u << (bit % 8));
+    }
+}
+
 static void link_damage(sroce_sim_t *sim, const sroce_sim_link_t *link,
                         sim_pkt_t *pkt)
 {
     if (mrail_rng_hit(&sim->rng, link->corrupt_ppm)) {
-        uint32_t flips = 1 + mrail_rng_below(&sim->rng, 4);
-
-        while (flips-- > 0) {
-            uint32_t bit = mrail_rng_below(&sim->rng, 8 * pkt->length);
-
-            pkt->data[bit / 8] ^= (uint8_t)(1u << (bit % 8));
-        }
+        pkt_flip(pkt, 0, &sim->rng);
     }
     if (mrail_rng_hit(&sim->rng, link->truncate_ppm)) {
         pkt->length = mrail_rng_below(&sim->rng, pkt->length);
@@ -175,6 +194,7 @@ static void link_send(sroce_sim_t *sim, const sim_node_t *node, unsigned to,
                       uint8_t *data, uint32_t length)
 {
     const sroce_sim_link_t *link = &sim->links[node->id][to];
+    sroce_sim_fate_t fate = {.copies = 1, .leave_ns = sim->now_ns};
     int copies = 1;
 
     if ((sim->filter != NULL) &&
@@ -185,14 +205,24 @@ static void link_send(sroce_sim_t *sim, const sim_node_t *node, unsigned to,
         mrail_rng_hit(&sim->rng, link->loss_ppm)) {
         return;
     }
+    if (sim->faults != NULL) {
+        sroce_sim_faults_packet(sim->faults, node->id, to, data, length,
+                                sim->now_ns, &fate);
+    }
     copies += mrail_rng_hit(&sim->rng, link->dup_ppm);
     while (copies-- > 0) {
-        sim_pkt_t *pkt = pkt_new(sim, to, node->ip, sim->run.sport, data,
-                                 length);
+        for (unsigned i = 0; i < fate.copies; ++i) {
+            sim_pkt_t *pkt = pkt_new(sim, to, node->ip, sim->run.sport, data,
+                                     length);
 
-        pkt->tos = sim->run.tos;
-        link_damage(sim, link, pkt);
-        link_schedule(sim, node->id, to, pkt);
+            pkt->tos = sim->run.tos;
+            if (fate.corrupt[i]) {
+                pkt_flip(pkt, SROCE_BTH_BYTES,
+                         sroce_sim_faults_rng(sim->faults));
+            }
+            link_damage(sim, link, pkt);
+            link_schedule(sim, node->id, to, pkt, &fate, fate.late_ns[i]);
+        }
     }
 }
 
@@ -261,12 +291,18 @@ static void node_async_event(void *arg, enum ibv_event_type type, void *user)
     }
 }
 
+static int node_is_paused(const sroce_sim_t *sim, unsigned id)
+{
+    return (sim->faults != NULL) &&
+           sroce_sim_faults_is_paused(sim->faults, id);
+}
+
 /* Gives each active QP turns until none has anything to send. */
 static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
 {
     uint32_t i = 0;
 
-    while (node->num_active > 0) {
+    while ((node->num_active > 0) && !node_is_paused(sim, node->id)) {
         sroce_qp_t *qp;
         sroce_txinfo_t info;
 
@@ -315,6 +351,7 @@ int sroce_sim_node_add(sroce_sim_t *sim, sroce_dev_params_t params)
     node->sim = sim;
     node->id = id;
     node->up = 1;
+    node->held_end = &node->held;
     node->ip = htonl(0x0a000001 + id);
     params.ip = node->ip;
     if (params.qpn_base == 0) {
@@ -333,6 +370,36 @@ int sroce_sim_node_add(sroce_sim_t *sim, sroce_dev_params_t params)
 
 /* ---- Time ---- */
 
+static void sim_trace(sroce_sim_t *sim, const sim_pkt_t *pkt)
+{
+    uint64_t head = 0;
+
+    if (pkt->length >= SROCE_BTH_BYTES) {
+        head = sroce_get64(pkt->data) ^ sroce_get32(pkt->data + 8);
+    }
+    sim->trace = mrail_mix64(sim->trace ^ sim->now_ns);
+    sim->trace = mrail_mix64(sim->trace ^ head);
+    sim->trace = mrail_mix64(sim->trace ^ pkt->length ^
+                             ((uint64_t)pkt->to << 32));
+}
+
+/* Does the port take packets in just now?  A paused one keeps them. */
+static int node_takes(sroce_sim_t *sim, sim_node_t *node, sim_pkt_t *pkt)
+{
+    if (node_is_paused(sim, node->id)) {
+        pkt->next = NULL;
+        *node->held_end = pkt;
+        node->held_end = &pkt->next;
+        return 0;
+    }
+    if (!node->up || ((sim->faults != NULL) &&
+                      sroce_sim_faults_is_deaf(sim->faults, node->id))) {
+        free(pkt);
+        return 0;
+    }
+    return 1;
+}
+
 static void sim_deliver(sroce_sim_t *sim)
 {
     while ((sim->num_pkts > 0) && (sim->heap[0]->at_ns <= sim->now_ns)) {
@@ -345,18 +412,20 @@ static void sim_deliver(sroce_sim_t *sim)
                             .tos = pkt->tos};
         uint8_t *exact;
 
-        if (node->up) {
-            /* A copy of just this length, so that ASan sees a read past it. */
-            exact = malloc(pkt->length + (pkt->length == 0));
-            if (exact == NULL) {
-                abort();
-            }
-            memcpy(exact, pkt->data, pkt->length);
-            rx.data = exact;
-            ++sim->delivered;
-            sroce_dev_rx(node->dev, &rx, sim->now_ns);
-            free(exact);
+        if (!node_takes(sim, node, pkt)) {
+            continue;
         }
+        /* A copy of just this length, so that ASan sees a read past it. */
+        exact = malloc(pkt->length + (pkt->length == 0));
+        if (exact == NULL) {
+            abort();
+        }
+        memcpy(exact, pkt->data, pkt->length);
+        rx.data = exact;
+        ++sim->delivered;
+        sim_trace(sim, pkt);
+        sroce_dev_rx(node->dev, &rx, sim->now_ns);
+        free(exact);
         free(pkt);
     }
 }
@@ -370,6 +439,11 @@ static mrail_ns_t sim_next(const sroce_sim_t *sim)
         mrail_ns_t deadline = sroce_dev_deadline(sim->nodes[i].dev);
 
         next = MRAIL_MIN(next, deadline);
+    }
+    if (sim->faults != NULL) {
+        mrail_ns_t step = sroce_sim_faults_next(sim->faults);
+
+        next = MRAIL_MIN(next, step);
     }
     return next;
 }
@@ -386,6 +460,9 @@ static int sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns)
         return 0;
     }
     sim->now_ns = MRAIL_MAX(sim->now_ns, next);
+    if (sim->faults != NULL) {
+        sroce_sim_faults_run(sim->faults, sim->now_ns);
+    }
     sim_deliver(sim);
     for (unsigned i = 0; i < sim->num_nodes; ++i) {
         sroce_dev_timers(sim->nodes[i].dev, sim->now_ns);
@@ -409,6 +486,67 @@ int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns)
     return 1;
 }
 
+/* ---- Scripts ---- */
+
+static void node_port(void *arg, unsigned id, int up)
+{
+    sroce_sim_t *sim = arg;
+
+    sroce_sim_port_set(sim, id, up);
+    if (id < sim->num_nodes) {
+        node_async_event(&sim->nodes[id],
+                         up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR,
+                         NULL);
+    }
+}
+
+static void node_resume(void *arg, unsigned id)
+{
+    sroce_sim_t *sim = arg;
+    sim_node_t *node = &sim->nodes[id];
+    sim_pkt_t *pkt, *next;
+
+    for (pkt = node->held; pkt != NULL; pkt = next) {
+        next = pkt->next;
+        heap_push(sim, pkt); /* its time is over: it comes before others */
+    }
+    node->held = NULL;
+    node->held_end = &node->held;
+}
+
+static void node_fail_qps(void *arg, unsigned id, uint32_t nth)
+{
+    sroce_sim_t *sim = arg;
+
+    if (id < sim->num_nodes) {
+        sroce_dev_fail_qps(sim->nodes[id].dev, nth);
+    }
+}
+
+int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
+                     unsigned num_nodes, unsigned num_rails)
+{
+    const sroce_sim_fault_ops_t ops = {node_port, node_resume, node_fail_qps,
+                                       sim};
+
+    if ((sim->faults != NULL) ||
+        (num_nodes * num_rails > SROCE_SIM_MAX_NODES)) {
+        return -1;
+    }
+    sim->faults = sroce_sim_faults_create(script, num_nodes, num_rails, &ops,
+                                          sim->now_ns);
+    if (sim->faults == NULL) {
+        return -1;
+    }
+    sroce_sim_faults_run(sim->faults, sim->now_ns);
+    return 0;
+}
+
+uint64_t sroce_sim_trace(const sroce_sim_t *sim)
+{
+    return sim->trace;
+}
+
 /* ---- The rest ---- */
 
 sroce_sim_t *sroce_sim_create(uint64_t seed)
@@ -424,9 +562,13 @@ sroce_sim_t *sroce_sim_create(uint64_t seed)
 
 void sroce_sim_destroy(sroce_sim_t *sim)
 {
+    for (unsigned i = 0; i < sim->num_nodes; ++i) {
+        node_resume(sim, i);
+    }
     while (sim->num_pkts > 0) {
         free(heap_pop(sim));
     }
+    sroce_sim_faults_destroy(sim->faults);
     for (unsigned i = 0; i < sim->num_nodes; ++i) {
         sroce_dev_destroy(sim->nodes[i].dev);
         free(sim->nodes[i].active);

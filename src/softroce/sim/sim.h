@@ -10,6 +10,7 @@
 
 #include "base/rng.h"
 #include "softroce/core/sroce.h"
+#include "softroce/fault/script.h"
 
 #define SROCE_SIM_MAX_NODES 16
 
@@ -64,6 +65,18 @@ void sroce_sim_filter(sroce_sim_t *sim, sroce_sim_filter_func_t func,
 
 mrail_ns_t sroce_sim_now(const sroce_sim_t *sim);
 mrail_rng_t *sroce_sim_rng(sroce_sim_t *sim);
+
+/*
+ * A fault script from now on, beside what the links do.  Simulated nodes are
+ * its rails: node K rail R is the simulated node K * num_rails + R; a port that
+ * goes down or up raises its event.  Once; the script must have been checked
+ * against nodes x rails and outlive the simulation.  0, or -1: out of memory.
+ */
+int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
+                     unsigned num_nodes, unsigned num_rails);
+/* A number that stands for all packets delivered so far: when, where, their
+ * first header and length.  Equal runs have equal ones. */
+uint64_t sroce_sim_trace(const sroce_sim_t *sim);
 
 /* Puts a packet on the wire towards `to`, as if from `src_ip`. */
 void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,

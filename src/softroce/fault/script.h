@@ -1,0 +1,94 @@
+/*
+ * Fault scripts: text in, steps out.  The same text drives the simulator in
+ * virtual time and live software rails (docs/softroce.md, "Fault scripts").
+ *
+ *   # comment
+ *   seed N
+ *   at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST]
+ *           ACTION [VALUE]
+ *
+ * WHEN is a time from the start, or `packet N` or `byte N`: when the target has
+ * sent so much, each of its rails for itself.  PERIOD is in the unit of WHEN.
+ * LIST is * or 0,2,3.  Actions: action.h.
+ *
+ * Pure: no file, no clock.  Nothing of a script with an error is given out.
+ */
+#ifndef MRAIL_SROCE_FAULT_SCRIPT_H
+#define MRAIL_SROCE_FAULT_SCRIPT_H
+
+#include "base/clock.h"
+#include "softroce/fault/action.h"
+
+#define SROCE_FAULT_MAX_BYTES (1u << 20) /* of a script */
+#define SROCE_FAULT_MAX_STEPS 1024
+#define SROCE_FAULT_MAX_WORDS 24  /* of a line */
+#define SROCE_FAULT_MAX_INDEX 256 /* nodes, rails */
+#define SROCE_FAULT_DEFAULT_SEED 1
+#define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
+#define SROCE_FAULT_WHY_MAX 384
+#define SROCE_FAULT_NAME_MAX 100 /* of it, the script's name */
+
+typedef enum sroce_fault_when {
+    SROCE_FAULT_AT_TIME,
+    SROCE_FAULT_AT_PACKET,
+    SROCE_FAULT_AT_BYTE
+} sroce_fault_when_t;
+
+typedef struct sroce_fault_list {
+    uint64_t bits[SROCE_FAULT_MAX_INDEX / 64];
+    int all;          /* *, or nothing was said */
+    unsigned largest; /* if not all */
+} sroce_fault_list_t;
+
+typedef struct sroce_fault_step {
+    unsigned line;
+    const char *text; /* the line without comment and spare blanks */
+    sroce_fault_when_t when;
+    uint64_t at;       /* ns, packets or bytes */
+    uint64_t every;    /* the same unit; 0: once */
+    uint64_t times;    /* with every; 0: without end */
+    mrail_ns_t for_ns; /* 0: not undone */
+    sroce_fault_list_t nodes;
+    sroce_fault_list_t rails;
+    sroce_fault_deed_t deed;
+} sroce_fault_step_t;
+
+typedef struct sroce_fault_script {
+    char *name;
+    char *words; /* what the steps' texts point into */
+    uint64_t seed;
+    int seed_given;
+    unsigned num_steps;
+    sroce_fault_step_t *steps; /* in the order of the file */
+} sroce_fault_script_t;
+
+/* What sentences call a file: a long path's end, so that they say what is wrong
+ * in SROCE_FAULT_WHY_MAX bytes. */
+const char *sroce_fault_short_name(const char *path);
+
+/*
+ * Reads `length` bytes of text; `name` is for messages.
+ * 0; -EINVAL with "NAME:LINE: what is wrong and what was expected" in `why`;
+ * -ENOMEM, `why` says so too.
+ */
+int sroce_fault_script_parse(const char *name, const char *text, size_t length,
+                             sroce_fault_script_t **script_p, char *why,
+                             size_t size);
+void sroce_fault_script_destroy(sroce_fault_script_t *script);
+
+/* Is there everything that it names?  0, or -EINVAL and the sentence. */
+int sroce_fault_script_check(const sroce_fault_script_t *script,
+                             unsigned num_nodes, unsigned num_rails, char *why,
+                             size_t size);
+
+/* The first step that sets any of these settings, or NULL. */
+const sroce_fault_step_t *
+sroce_fault_script_uses(const sroce_fault_script_t *script, uint32_t settings);
+
+static inline int sroce_fault_list_has(const sroce_fault_list_t *list,
+                                       unsigned index)
+{
+    return list->all || (int)((list->bits[index / 64] >> (index % 64)) & 1);
+}
+
+#endif

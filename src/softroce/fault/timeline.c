@@ -1,0 +1,378 @@
+#include "config.h"
+#include "softroce/fault/timeline.h"
+
+#include "base/util.h"
+
+#include <stdlib.h>
+
+/* A setting of a rail that no `for` will undo. */
+typedef struct fault_base {
+    uint64_t first; /* before the script */
+    uint64_t value;
+    uint64_t seq;     /* when it came into force, 0: before the script */
+    uint64_t current; /* what was applied last */
+} fault_base_t;
+
+/* A step on a rail. */
+typedef struct fault_cell {
+    uint64_t next;     /* packets or bytes; UINT64_MAX: none */
+    uint64_t left;     /* how often yet; 0: without end */
+    mrail_ns_t end_ns; /* of its `for`; MRAIL_NS_NEVER: not in force */
+    uint64_t seq;
+} fault_cell_t;
+
+struct sroce_fault_timeline {
+    const sroce_fault_script_t *script;
+    sroce_fault_ops_t ops;
+    unsigned num_rails;
+    unsigned num_devs;
+    uint64_t seq;
+    mrail_ns_t next_ns;  /* least of all below */
+    uint64_t counting;   /* cells that wait for a packet or byte */
+    mrail_ns_t *at_ns;   /* [step]: next begin; MRAIL_NS_NEVER: none */
+    uint64_t *left;      /* [step]: as of a cell */
+    fault_cell_t *cells; /* [step * num_devs + dev] */
+    fault_base_t *bases; /* [dev * NUM_STATES + setting] */
+};
+
+static fault_cell_t *cell_of(const sroce_fault_timeline_t *tl, unsigned step,
+                             unsigned dev)
+{
+    return &tl->cells[(size_t)step * tl->num_devs + dev];
+}
+
+static fault_base_t *base_of(const sroce_fault_timeline_t *tl, unsigned dev,
+                             unsigned setting)
+{
+    return &tl->bases[(size_t)dev * SROCE_FAULT_NUM_STATES + setting];
+}
+
+static int hits(const sroce_fault_timeline_t *tl,
+                const sroce_fault_step_t *step, unsigned dev)
+{
+    return sroce_fault_list_has(&step->nodes, dev / tl->num_rails) &&
+           sroce_fault_list_has(&step->rails, dev % tl->num_rails);
+}
+
+/* ---- What is in force ---- */
+
+static void apply(sroce_fault_timeline_t *tl, unsigned dev, unsigned setting,
+                  uint64_t value)
+{
+    fault_base_t *base = base_of(tl, dev, setting);
+
+    if (base->current != value) {
+        base->current = value;
+        tl->ops.apply(tl->ops.arg, dev, (sroce_fault_setting_t)setting, value);
+    }
+}
+
+/* The latest begun wins. */
+static void refresh(sroce_fault_timeline_t *tl, unsigned dev, uint32_t settings)
+{
+    for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+        const fault_base_t *base = base_of(tl, dev, s);
+        uint64_t value = base->value, seq = base->seq;
+
+        if (!(settings & SROCE_FAULT_BIT(s))) {
+            continue;
+        }
+        for (unsigned i = 0; i < tl->script->num_steps; ++i) {
+            const sroce_fault_deed_t *deed = &tl->script->steps[i].deed;
+            const fault_cell_t *cell = cell_of(tl, i, dev);
+
+            if ((cell->end_ns != MRAIL_NS_NEVER) && (cell->seq > seq) &&
+                (deed->settings & SROCE_FAULT_BIT(s))) {
+                value = deed->value;
+                seq = cell->seq;
+            }
+        }
+        apply(tl, dev, s, value);
+    }
+}
+
+static void heal(sroce_fault_timeline_t *tl, unsigned dev)
+{
+    for (unsigned i = 0; i < tl->script->num_steps; ++i) {
+        cell_of(tl, i, dev)->end_ns = MRAIL_NS_NEVER;
+    }
+    for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+        fault_base_t *base = base_of(tl, dev, s);
+
+        base->value =
+            tl->ops.get(tl->ops.arg, dev, (sroce_fault_setting_t)s, 1);
+    }
+    refresh(tl, dev, SROCE_FAULT_ALL_STATES);
+}
+
+static void begin(sroce_fault_timeline_t *tl, unsigned index, unsigned dev,
+                  mrail_ns_t at_ns)
+{
+    const sroce_fault_step_t *step = &tl->script->steps[index];
+    const sroce_fault_deed_t *deed = &step->deed;
+    fault_cell_t *cell = cell_of(tl, index, dev);
+
+    ++tl->seq;
+    if (sroce_fault_is_once(deed)) {
+        tl->ops.apply(tl->ops.arg, dev, SROCE_FAULT_ERROR_QP, deed->value);
+        return;
+    }
+    if (sroce_fault_is_heal(deed)) {
+        heal(tl, dev);
+        return;
+    }
+    if (step->for_ns != 0) {
+        cell->end_ns = at_ns + step->for_ns;
+        cell->seq = tl->seq;
+    } else {
+        for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+            if (deed->settings & SROCE_FAULT_BIT(s)) {
+                base_of(tl, dev, s)->value = deed->value;
+                base_of(tl, dev, s)->seq = tl->seq;
+            }
+        }
+    }
+    refresh(tl, dev, deed->settings);
+}
+
+static void note(sroce_fault_timeline_t *tl, mrail_ns_t at_ns, unsigned index,
+                 unsigned dev, sroce_fault_note_t what)
+{
+    if (tl->ops.note != NULL) {
+        tl->ops.note(tl->ops.arg, at_ns, &tl->script->steps[index], dev, what);
+    }
+}
+
+/* ---- Time ---- */
+
+static void find_next(sroce_fault_timeline_t *tl)
+{
+    tl->next_ns = MRAIL_NS_NEVER;
+    for (unsigned i = 0; i < tl->script->num_steps; ++i) {
+        tl->next_ns = MRAIL_MIN(tl->next_ns, tl->at_ns[i]);
+        for (unsigned d = 0; d < tl->num_devs; ++d) {
+            tl->next_ns = MRAIL_MIN(tl->next_ns, cell_of(tl, i, d)->end_ns);
+        }
+    }
+}
+
+/* All rails at which the step's `for` is over at this time. */
+static void end_step(sroce_fault_timeline_t *tl, unsigned index,
+                     mrail_ns_t at_ns)
+{
+    const sroce_fault_step_t *step = &tl->script->steps[index];
+    int by_time = (step->when == SROCE_FAULT_AT_TIME), any = 0;
+
+    for (unsigned d = 0; d < tl->num_devs; ++d) {
+        fault_cell_t *cell = cell_of(tl, index, d);
+
+        if (cell->end_ns != at_ns) {
+            continue;
+        }
+        cell->end_ns = MRAIL_NS_NEVER;
+        refresh(tl, d, step->deed.settings);
+        any = 1;
+        if (!by_time) {
+            note(tl, at_ns, index, d, SROCE_FAULT_NOTE_END);
+        }
+    }
+    if (any && by_time) {
+        note(tl, at_ns, index, SROCE_FAULT_ALL_DEVS, SROCE_FAULT_NOTE_END);
+    }
+}
+
+static void begin_step(sroce_fault_timeline_t *tl, unsigned index,
+                       mrail_ns_t at_ns)
+{
+    const sroce_fault_step_t *step = &tl->script->steps[index];
+
+    for (unsigned d = 0; d < tl->num_devs; ++d) {
+        if (hits(tl, step, d)) {
+            begin(tl, index, d, at_ns);
+        }
+    }
+    if ((step->every == 0) || (tl->left[index] == 1)) {
+        tl->at_ns[index] = MRAIL_NS_NEVER;
+    } else {
+        tl->at_ns[index] += step->every;
+        tl->left[index] -= (tl->left[index] != 0);
+    }
+    note(tl, at_ns, index, SROCE_FAULT_ALL_DEVS, SROCE_FAULT_NOTE_BEGIN);
+}
+
+mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
+                                    mrail_ns_t now_ns)
+{
+    while (tl->next_ns <= now_ns) {
+        mrail_ns_t at_ns = tl->next_ns;
+
+        /* What ends makes room first, so that `for 5ms` and a step 5 ms later
+         * do not depend on their order. */
+        for (unsigned i = 0; i < tl->script->num_steps; ++i) {
+            end_step(tl, i, at_ns);
+        }
+        for (unsigned i = 0; i < tl->script->num_steps; ++i) {
+            if (tl->at_ns[i] == at_ns) {
+                begin_step(tl, i, at_ns);
+            }
+        }
+        find_next(tl);
+    }
+    return tl->next_ns;
+}
+
+mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl)
+{
+    return tl->next_ns;
+}
+
+/* ---- Packets and bytes ---- */
+
+/* A cell whose count was reached: however many periods have passed at once, the
+ * action is one. */
+static void begin_counted(sroce_fault_timeline_t *tl, unsigned index,
+                          unsigned dev, uint64_t sent, mrail_ns_t now_ns)
+{
+    const sroce_fault_step_t *step = &tl->script->steps[index];
+    fault_cell_t *cell = cell_of(tl, index, dev);
+    uint64_t passed = 1;
+
+    if (step->every != 0) {
+        passed += (sent - cell->next) / step->every;
+    }
+    if ((step->every == 0) || ((cell->left != 0) && (cell->left <= passed))) {
+        cell->next = UINT64_MAX;
+        --tl->counting;
+    } else {
+        cell->next += passed * step->every;
+        cell->left -= (cell->left != 0) ? passed : 0;
+    }
+    begin(tl, index, dev, now_ns);
+    note(tl, now_ns, index, dev, SROCE_FAULT_NOTE_BEGIN);
+}
+
+mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
+                                     uint64_t packets, uint64_t bytes,
+                                     mrail_ns_t now_ns)
+{
+    int any = 0;
+
+    sroce_fault_timeline_run(tl, now_ns);
+    for (unsigned i = 0; (tl->counting != 0) && (i < tl->script->num_steps);
+         ++i) {
+        const sroce_fault_step_t *step = &tl->script->steps[i];
+        uint64_t sent = (step->when == SROCE_FAULT_AT_PACKET) ? packets : bytes;
+
+        /* UINT64_MAX in cells of other steps. */
+        if (cell_of(tl, i, dev)->next <= sent) {
+            begin_counted(tl, i, dev, sent, now_ns);
+            any = 1;
+        }
+    }
+    if (any) {
+        find_next(tl);
+    }
+    return tl->next_ns;
+}
+
+int sroce_fault_timeline_counts(const sroce_fault_timeline_t *tl)
+{
+    return tl->counting != 0;
+}
+
+int sroce_fault_timeline_done(const sroce_fault_timeline_t *tl)
+{
+    return (tl->next_ns == MRAIL_NS_NEVER) && (tl->counting == 0);
+}
+
+/* ---- Life ---- */
+
+void sroce_fault_timeline_restore(sroce_fault_timeline_t *tl)
+{
+    for (unsigned i = 0; i < tl->script->num_steps; ++i) {
+        tl->at_ns[i] = MRAIL_NS_NEVER;
+        for (unsigned d = 0; d < tl->num_devs; ++d) {
+            cell_of(tl, i, d)->end_ns = MRAIL_NS_NEVER;
+            cell_of(tl, i, d)->next = UINT64_MAX;
+        }
+    }
+    tl->counting = 0;
+    tl->next_ns = MRAIL_NS_NEVER;
+    for (unsigned d = 0; d < tl->num_devs; ++d) {
+        for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+            apply(tl, d, s, base_of(tl, d, s)->first);
+        }
+    }
+}
+
+static void init_step(sroce_fault_timeline_t *tl, unsigned index)
+{
+    const sroce_fault_step_t *step = &tl->script->steps[index];
+    int by_time = (step->when == SROCE_FAULT_AT_TIME);
+
+    tl->at_ns[index] = by_time ? step->at : MRAIL_NS_NEVER;
+    tl->left[index] = step->times;
+    for (unsigned d = 0; d < tl->num_devs; ++d) {
+        int waits = !by_time && hits(tl, step, d);
+
+        *cell_of(tl, index, d) =
+            (fault_cell_t){.next = waits ? step->at : UINT64_MAX,
+                           .left = step->times,
+                           .end_ns = MRAIL_NS_NEVER};
+        tl->counting += (uint64_t)waits;
+    }
+}
+
+static void init_bases(sroce_fault_timeline_t *tl)
+{
+    for (unsigned d = 0; d < tl->num_devs; ++d) {
+        for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+            uint64_t now =
+                tl->ops.get(tl->ops.arg, d, (sroce_fault_setting_t)s, 0);
+
+            *base_of(tl, d, s) = (fault_base_t){now, now, 0, now};
+        }
+    }
+}
+
+sroce_fault_timeline_t *
+sroce_fault_timeline_create(const sroce_fault_script_t *script,
+                            unsigned num_nodes, unsigned num_rails,
+                            const sroce_fault_ops_t *ops)
+{
+    sroce_fault_timeline_t *tl = calloc(1, sizeof(*tl));
+    size_t num_steps = MRAIL_MAX(script->num_steps, 1u);
+
+    if (tl == NULL) {
+        return NULL;
+    }
+    tl->script = script;
+    tl->ops = *ops;
+    tl->num_rails = num_rails;
+    tl->num_devs = num_nodes * num_rails;
+    tl->at_ns = calloc(num_steps, sizeof(*tl->at_ns));
+    tl->left = calloc(num_steps, sizeof(*tl->left));
+    tl->cells = calloc(num_steps * tl->num_devs, sizeof(*tl->cells));
+    tl->bases = calloc((size_t)tl->num_devs * SROCE_FAULT_NUM_STATES,
+                       sizeof(*tl->bases));
+    if ((tl->at_ns == NULL) || (tl->left == NULL) || (tl->cells == NULL) ||
+        (tl->bases == NULL)) {
+        sroce_fault_timeline_destroy(tl);
+        return NULL;
+    }
+    for (unsigned i = 0; i < script->num_steps; ++i) {
+        init_step(tl, i);
+    }
+    init_bases(tl);
+    find_next(tl);
+    return tl;
+}
+
+void sroce_fault_timeline_destroy(sroce_fault_timeline_t *tl)
+{
+    free(tl->at_ns);
+    free(tl->left);
+    free(tl->cells);
+    free(tl->bases);
+    free(tl);
+}

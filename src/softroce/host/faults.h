@@ -1,0 +1,27 @@
+/*
+ * Faults of live software rails: the settings of fault/action.h in a session's
+ * shared memory.  Any process of the session may call; jobs see the change when
+ * they next look (at once after a kick of the keeper).
+ */
+#ifndef MRAIL_SROCE_FAULTS_H
+#define MRAIL_SROCE_FAULTS_H
+
+#include "softroce/fault/action.h"
+#include "softroce/host/session.h"
+
+void sroce_rail_fault_set(sroce_session_dev_t *dev,
+                          sroce_fault_setting_t setting, uint64_t value);
+/* healthy: not what it is, but what the rail was made with. */
+uint64_t sroce_rail_fault_get(const sroce_session_dev_t *dev,
+                              sroce_fault_setting_t setting, int healthy);
+/* A deed of the table: all of its settings. */
+void sroce_rail_fault_do(sroce_session_dev_t *dev,
+                         const sroce_fault_deed_t *deed);
+/* The dice of all processes on the rail start at this seed. */
+void sroce_rail_fault_seed(sroce_session_dev_t *dev, uint64_t seed);
+
+/* What the rail's processes have sent so far. */
+void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,
+                     uint64_t *bytes_p);
+
+#endif

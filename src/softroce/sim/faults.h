@@ -1,0 +1,58 @@
+/*
+ * A fault script in virtual time: what it does to the packets of a simulation.
+ * Simulated nodes are the script's rails, node * num_rails + rail.
+ *
+ * Between sim.c and faults.c only; tests use sroce_sim_script() of sim.h.
+ * All dice are the script's, at its seed: the links' own faults do not change
+ * them, nor they those.
+ */
+#ifndef SROCE_SIM_FAULTS_H
+#define SROCE_SIM_FAULTS_H
+
+#include "base/rng.h"
+#include "softroce/fault/timeline.h"
+
+typedef struct sroce_sim_faults sroce_sim_faults_t;
+
+/* What sim.c does for it. */
+typedef struct sroce_sim_fault_ops {
+    void (*port)(void *arg, unsigned node, int up);
+    /* Its pause is over: what was held may go on. */
+    void (*resume)(void *arg, unsigned node);
+    void (*fail_qps)(void *arg, unsigned node, uint32_t nth);
+    void *arg;
+} sroce_sim_fault_ops_t;
+
+#define SROCE_SIM_MAX_COPIES 2
+
+/* What becomes of a packet. */
+typedef struct sroce_sim_fate {
+    unsigned copies;     /* 0: lost */
+    mrail_ns_t leave_ns; /* when it gets to the link; not before now */
+    mrail_ns_t delay_ns; /* more on the link */
+    mrail_ns_t late_ns[SROCE_SIM_MAX_COPIES]; /* held back, others overtake */
+    int corrupt[SROCE_SIM_MAX_COPIES];
+} sroce_sim_fate_t;
+
+/* Starts now.  NULL: out of memory. */
+sroce_sim_faults_t *sroce_sim_faults_create(const sroce_fault_script_t *script,
+                                            unsigned num_nodes,
+                                            unsigned num_rails,
+                                            const sroce_sim_fault_ops_t *ops,
+                                            mrail_ns_t now_ns);
+void sroce_sim_faults_destroy(sroce_sim_faults_t *faults);
+
+/* Steps that are due; when to call again. */
+mrail_ns_t sroce_sim_faults_next(const sroce_sim_faults_t *faults);
+void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
+
+/* A packet that leaves: dice are thrown, and it is counted. */
+void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from,
+                             unsigned to, const uint8_t *data, uint32_t length,
+                             mrail_ns_t now_ns, sroce_sim_fate_t *fate_p);
+int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults, unsigned node);
+/* What is on the way to it is lost (blackhole rx). */
+int sroce_sim_faults_is_deaf(const sroce_sim_faults_t *faults, unsigned node);
+mrail_rng_t *sroce_sim_faults_rng(sroce_sim_faults_t *faults);
+
+#endif

@@ -1,0 +1,400 @@
+#include "config.h"
+#include "soft_script.h"
+#include "soft.h"
+
+#include "softroce/fault/timeline.h"
+#include "softroce/host/faults.h"
+#include "softroce/host/keeper.h"
+#include "tools/soft_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How often the rails' counters are looked at, if a step waits for them. */
+#define SCRIPT_COUNT_NS MRAIL_NS_PER_MS
+
+/* What the process beside a command says of its start. */
+#define SCRIPT_READY_YES "y"
+#define SCRIPT_READY_NO "n" /* it has complained */
+
+typedef struct script_run {
+    sroce_session_t *session;
+    const sroce_fault_script_t *script;
+    sroce_fault_timeline_t *tl;
+    FILE *out;
+    mrail_ns_t start_ns;
+    int conn;     /* to the keeper; ends with the session */
+    int job_fd;   /* a pidfd: ends with the job; -1: there is none */
+    int ready_fd; /* gets a SCRIPT_READY_* byte; -1: nobody asks */
+    int changed;  /* processes are to be told */
+    struct {
+        uint64_t packets;
+        uint64_t bytes;
+    } before[SROCE_SESSION_MAX_DEVS]; /* sent before the start */
+} script_run_t;
+
+static volatile sig_atomic_t script_stop;
+
+static void script_on_signal(int sig)
+{
+    script_stop = sig;
+}
+
+/* ---- Reading ---- */
+
+int soft_script_read(const char *path, sroce_fault_script_t **script_p)
+{
+    char why[SOFT_FILE_WHY_MAX];
+    int ret = soft_file_read(path, script_p, why, sizeof(why));
+
+    if (ret != 0) {
+        soft_complain("%s", why);
+    }
+    return ret;
+}
+
+int soft_script_fit(const sroce_fault_script_t *script,
+                    const sroce_session_t *session)
+{
+    char why[SOFT_FILE_WHY_MAX];
+    int ret = soft_file_fit(script, session->num_nodes, session->num_rails,
+                               (session->flags & SROCE_SESSION_F_ICRC) != 0,
+                               why, sizeof(why));
+
+    if (ret != 0) {
+        soft_complain("%s", why);
+    }
+    return ret;
+}
+
+/* ---- Ops of the timeline ---- */
+
+static uint64_t script_get(void *arg, unsigned dev,
+                           sroce_fault_setting_t setting, int healthy)
+{
+    const script_run_t *run = arg;
+
+    return sroce_rail_fault_get(&run->session->devs[dev], setting, healthy);
+}
+
+static void script_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
+                         uint64_t value)
+{
+    script_run_t *run = arg;
+
+    sroce_rail_fault_set(&run->session->devs[dev], setting, value);
+    run->changed = 1;
+}
+
+static void script_note(void *arg, mrail_ns_t at_ns,
+                        const sroce_fault_step_t *step, unsigned dev,
+                        sroce_fault_note_t note)
+{
+    script_run_t *run = arg;
+    mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
+    char where[40] = "";
+
+    if (dev != SROCE_FAULT_ALL_DEVS) {
+        snprintf(where, sizeof(where), " (node %u rail %u)",
+                 dev / run->session->num_rails, dev % run->session->num_rails);
+    }
+    fprintf(run->out, "%12.3f ms  %s:%u: %s%s%s\n", (double)now_ns / 1e6,
+            run->script->name, step->line,
+            (note == SROCE_FAULT_NOTE_END) ? "over: " : "", step->text, where);
+    fflush(run->out);
+}
+
+/* ---- Playing ---- */
+
+/* One script at a time: two would undo each other's steps. */
+static int script_claim(sroce_session_t *session)
+{
+    int32_t other = 0;
+
+    while (!atomic_compare_exchange_strong(&session->script_pid, &other,
+                                           (int32_t)getpid())) {
+        if ((kill(other, 0) == 0) || (errno != ESRCH)) {
+            soft_complain("session '%s' plays a script already: process %d",
+                          session->name, (int)other);
+            return -EBUSY;
+        }
+    }
+    return 0;
+}
+
+static void script_release(sroce_session_t *session)
+{
+    int32_t own = (int32_t)getpid();
+
+    atomic_compare_exchange_strong(&session->script_pid, &own, 0);
+}
+
+/* Tells the session's processes what has changed. */
+static void script_kick(script_run_t *run)
+{
+    sroce_keeper_msg_t msg = {.op = SROCE_KEEPER_KICK};
+
+    if (run->changed) {
+        run->changed = 0;
+        (void)sroce_keeper_send(run->conn, &msg, -1);
+    }
+}
+
+static void script_count(script_run_t *run, mrail_ns_t now_ns)
+{
+    for (unsigned i = 0; i < sroce_session_num_devs(run->session); ++i) {
+        uint64_t packets, bytes;
+
+        sroce_rail_sent(&run->session->devs[i], &packets, &bytes);
+        sroce_fault_timeline_sent(run->tl, i, packets - run->before[i].packets,
+                                  bytes - run->before[i].bytes, now_ns);
+    }
+}
+
+static int script_start(script_run_t *run)
+{
+    const sroce_fault_ops_t ops = {script_get, script_apply, script_note, run};
+    sroce_session_t *session = run->session;
+
+    run->conn = sroce_keeper_connect(session->name, SROCE_KEEPER_WATCH);
+    if (run->conn < 0) {
+        soft_complain("the keeper of session '%s' is gone", session->name);
+        return -ENOENT;
+    }
+    if (script_claim(session) != 0) {
+        close(run->conn);
+        return -EBUSY;
+    }
+    run->tl = sroce_fault_timeline_create(run->script, session->num_nodes,
+                                          session->num_rails, &ops);
+    if (run->tl == NULL) {
+        soft_complain("out of memory");
+        script_release(session);
+        close(run->conn);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < sroce_session_num_devs(session); ++i) {
+        sroce_rail_fault_seed(&session->devs[i],
+                              mrail_mix64(run->script->seed + 1) | 1);
+        sroce_rail_sent(&session->devs[i], &run->before[i].packets,
+                        &run->before[i].bytes);
+    }
+    run->changed = 1;
+    prctl(PR_SET_TIMERSLACK, 1000);
+    fprintf(run->out, "session %s, %s: %u steps, seed %llu%s\n", session->name,
+            run->script->name, run->script->num_steps,
+            (unsigned long long)run->script->seed,
+            run->script->seed_given ? "" : " (default)");
+    fflush(run->out);
+    run->start_ns = mrail_clock_now();
+    return 0;
+}
+
+static void script_finish(script_run_t *run)
+{
+    sroce_fault_timeline_destroy(run->tl);
+    script_release(run->session);
+    close(run->conn);
+}
+
+/* Until then there is nothing to do. */
+static mrail_ns_t script_pause_ns(const script_run_t *run, mrail_ns_t now_ns)
+{
+    mrail_ns_t next_ns = sroce_fault_timeline_next(run->tl);
+    mrail_ns_t pause_ns = MRAIL_NS_NEVER;
+
+    if (next_ns != MRAIL_NS_NEVER) {
+        pause_ns = (next_ns > now_ns) ? next_ns - now_ns : 0;
+    }
+    if (sroce_fault_timeline_counts(run->tl)) {
+        pause_ns = MRAIL_MIN(pause_ns, SCRIPT_COUNT_NS);
+    }
+    return pause_ns;
+}
+
+typedef enum script_end {
+    SCRIPT_GOES_ON,
+    SCRIPT_DONE,
+    SCRIPT_JOB_OVER,
+    SCRIPT_SESSION_OVER,
+    SCRIPT_INTERRUPTED
+} script_end_t;
+
+static script_end_t script_wait(script_run_t *run, mrail_ns_t pause_ns,
+                                const sigset_t *mask)
+{
+    struct pollfd fds[] = {{.fd = run->conn, .events = POLLIN},
+                           {.fd = run->job_fd, .events = POLLIN}};
+    struct timespec ts = {.tv_sec = (time_t)(pause_ns / MRAIL_NS_PER_SEC),
+                          .tv_nsec = (long)(pause_ns % MRAIL_NS_PER_SEC)};
+
+    if (ppoll(fds, 2, (pause_ns == MRAIL_NS_NEVER) ? NULL : &ts, mask) > 0) {
+        return fds[1].revents ? SCRIPT_JOB_OVER : SCRIPT_SESSION_OVER;
+    }
+    return script_stop ? SCRIPT_INTERRUPTED : SCRIPT_GOES_ON;
+}
+
+static void script_ready(script_run_t *run, const char *byte)
+{
+    if (run->ready_fd >= 0) {
+        (void)!write(run->ready_fd, byte, 1);
+        close(run->ready_fd);
+        run->ready_fd = -1;
+    }
+}
+
+/* One look at time and counters. */
+static script_end_t script_round(script_run_t *run, const sigset_t *mask)
+{
+    mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
+
+    sroce_fault_timeline_run(run->tl, now_ns);
+    if (sroce_fault_timeline_counts(run->tl)) {
+        script_count(run, now_ns);
+    }
+    script_kick(run);
+    script_ready(run, SCRIPT_READY_YES);
+    if ((run->job_fd < 0) && sroce_fault_timeline_done(run->tl)) {
+        return SCRIPT_DONE;
+    }
+    return script_wait(run, script_pause_ns(run, now_ns), mask);
+}
+
+static script_end_t script_loop(script_run_t *run)
+{
+    struct sigaction action = {.sa_handler = script_on_signal};
+    sigset_t stops, mask;
+    script_end_t end;
+
+    /* They come in ppoll() only, so none is missed. */
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGINT);
+    sigaddset(&stops, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stops, &mask);
+    sigdelset(&mask, SIGINT);
+    sigdelset(&mask, SIGTERM);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    do {
+        end = script_round(run, &mask);
+    } while (end == SCRIPT_GOES_ON);
+    return end;
+}
+
+int soft_script_play(sroce_session_t *session,
+                     const sroce_fault_script_t *script)
+{
+    script_run_t run = {.session = session,
+                        .script = script,
+                        .out = stdout,
+                        .job_fd = -1,
+                        .ready_fd = -1};
+    script_end_t end;
+
+    if (script_start(&run) != 0) {
+        return SOFT_EXIT_FAILED;
+    }
+    end = script_loop(&run);
+    if (end == SCRIPT_INTERRUPTED) {
+        soft_complain("interrupted; the rails stay as they are: 'mrail soft "
+                      "ctl --session %s heal' makes them whole",
+                      session->name);
+    } else if (end == SCRIPT_SESSION_OVER) {
+        soft_complain("session '%s' ended before the script", session->name);
+    }
+    script_finish(&run);
+    return (end == SCRIPT_DONE) ? 0 : SOFT_EXIT_FAILED;
+}
+
+/* ---- Beside a job ---- */
+
+static void script_undo(script_run_t *run)
+{
+    sroce_fault_timeline_restore(run->tl);
+    for (unsigned i = 0; i < sroce_session_num_devs(run->session); ++i) {
+        sroce_rail_fault_seed(&run->session->devs[i], 0);
+    }
+    run->changed = 1;
+    script_kick(run);
+}
+
+/* In the grandchild: nothing of the caller's stays open but stderr. */
+static _Noreturn void script_child(script_run_t *run)
+{
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    script_end_t end;
+
+    setsid();
+    prctl(PR_SET_NAME, "mrail-softfault");
+    if ((null_fd < 0) || (dup2(null_fd, 0) < 0) || (dup2(null_fd, 1) < 0)) {
+        _exit(1);
+    }
+    /* Above those that it may hit, then down: 3 the pipe, 4 the job. */
+    run->ready_fd = fcntl(run->ready_fd, F_DUPFD_CLOEXEC, 5);
+    run->job_fd = fcntl(run->job_fd, F_DUPFD_CLOEXEC, 5);
+    if ((dup2(run->ready_fd, 3) < 0) || (dup2(run->job_fd, 4) < 0)) {
+        _exit(1);
+    }
+    run->ready_fd = 3;
+    run->job_fd = 4;
+    closefrom(5);
+    if (script_start(run) != 0) {
+        script_ready(run, SCRIPT_READY_NO);
+        _exit(1);
+    }
+    end = script_loop(run);
+    if (end != SCRIPT_SESSION_OVER) {
+        script_undo(run);
+    }
+    script_finish(run);
+    _exit(0);
+}
+
+int soft_script_spawn(sroce_session_t *session,
+                      const sroce_fault_script_t *script)
+{
+    script_run_t run = {.session = session, .script = script, .out = stderr};
+    int pipe_fds[2], ret = 0;
+    pid_t pid;
+    char byte;
+
+    run.job_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if ((run.job_fd < 0) || (pipe2(pipe_fds, O_CLOEXEC) != 0)) {
+        ret = -errno;
+        soft_complain("cannot play a script beside a command: %s",
+                      strerror(errno));
+        return ret;
+    }
+    run.ready_fd = pipe_fds[1];
+    pid = fork();
+    if (pid == 0) {
+        /* Nobody's child: the command does not expect one. */
+        pid = fork();
+        if (pid == 0) {
+            script_child(&run);
+        }
+        _exit(pid < 0);
+    }
+    close(pipe_fds[1]);
+    close(run.job_fd);
+    if ((pid < 0) || (waitpid(pid, NULL, 0) != pid) ||
+        (read(pipe_fds[0], &byte, 1) != 1)) {
+        soft_complain("the script was not started");
+        ret = -EIO;
+    } else if (byte != SCRIPT_READY_YES[0]) {
+        ret = -EIO;
+    }
+    close(pipe_fds[0]);
+    return ret;
+}

@@ -1,0 +1,180 @@
+/*
+ * Fault scripts as a user may write them: any bytes.  What is taken is played
+ * on two nodes of two rails, with times and counters out of the input's end.
+ *
+ * Checked besides crashes: a refusal names file and line and gives nothing out;
+ * what is taken is in range and reads back the same; values that go out are
+ * those of steps or of the rails; in the end everything can be put back.
+ */
+#include "config.h"
+#include "fuzz.h"
+#include "softroce/fault/timeline.h"
+
+#include <errno.h>
+
+#define NODES 2
+#define RAILS 2
+#define DEVS (NODES * RAILS)
+#define LOOKS 24
+#define HEALTHY 3
+#define BEFORE 5
+
+typedef struct fuzz_rails {
+    uint64_t now[DEVS][SROCE_FAULT_NUM_STATES];
+    const sroce_fault_script_t *script;
+    unsigned applied;
+} fuzz_rails_t;
+
+static uint64_t rails_get(void *arg, unsigned dev,
+                          sroce_fault_setting_t setting, int healthy)
+{
+    return healthy ? HEALTHY : BEFORE;
+}
+
+static int is_a_value(const sroce_fault_script_t *script,
+                      sroce_fault_setting_t setting, uint64_t value)
+{
+    for (unsigned i = 0; i < script->num_steps; ++i) {
+        const sroce_fault_deed_t *deed = &script->steps[i].deed;
+
+        if ((deed->settings & SROCE_FAULT_BIT(setting)) &&
+            (deed->value == value)) {
+            return 1;
+        }
+    }
+    return (value == HEALTHY) || (value == BEFORE);
+}
+
+static void rails_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
+                        uint64_t value)
+{
+    fuzz_rails_t *rails = arg;
+
+    FUZZ_CHECK(dev < DEVS, "rail %u", dev);
+    FUZZ_CHECK(setting < SROCE_FAULT_NUM, "setting %d", setting);
+    FUZZ_CHECK(is_a_value(rails->script, setting, value), "nobody's value");
+    ++rails->applied;
+    if (setting < SROCE_FAULT_NUM_STATES) {
+        FUZZ_CHECK(rails->now[dev][setting] != value, "told twice");
+        rails->now[dev][setting] = value;
+    }
+}
+
+static void check_step(const sroce_fault_step_t *step)
+{
+    static const uint64_t max[SROCE_FAULT_NUM] = {
+        [SROCE_FAULT_DOWN] = 1,
+        [SROCE_FAULT_DROP] = 1000000,
+        [SROCE_FAULT_BLACKHOLE_TX] = 1,
+        [SROCE_FAULT_BLACKHOLE_RX] = 1,
+        [SROCE_FAULT_PAUSE] = 1,
+        [SROCE_FAULT_DELAY] = SROCE_FAULT_MAX_US,
+        [SROCE_FAULT_DUPLICATE] = 1000000,
+        [SROCE_FAULT_REORDER] =
+            ((uint64_t)SROCE_FAULT_MAX_US << 32) | UINT32_MAX,
+        [SROCE_FAULT_CORRUPT] = 1000000,
+        [SROCE_FAULT_EGRESS] = 1000000000000ull,
+        [SROCE_FAULT_INGRESS] = 1000000000000ull,
+        [SROCE_FAULT_MUTE] = 1,
+        [SROCE_FAULT_ERROR_QP] = UINT32_MAX};
+
+    for (unsigned s = 0; s < SROCE_FAULT_NUM; ++s) {
+        FUZZ_CHECK(!(step->deed.settings & SROCE_FAULT_BIT(s)) ||
+                       (step->deed.value <= max[s]),
+                   "setting %u", s);
+    }
+    FUZZ_CHECK((step->line >= 1) && (strncmp(step->text, "at ", 3) == 0),
+               "line %u", step->line);
+    FUZZ_CHECK(strpbrk(step->text, "#\n\r\t") == NULL, "%s", step->text);
+}
+
+static void check_same(const sroce_fault_step_t *step)
+{
+    sroce_fault_script_t *again;
+    char why[SROCE_FAULT_WHY_MAX];
+
+    FUZZ_CHECK(sroce_fault_script_parse("x", step->text, strlen(step->text),
+                                        &again, why, sizeof(why)) == 0,
+               "%s", why);
+    FUZZ_CHECK(again->num_steps == 1, "%u steps", again->num_steps);
+    FUZZ_CHECK((again->steps[0].at == step->at) &&
+                   (again->steps[0].when == step->when) &&
+                   (again->steps[0].every == step->every) &&
+                   (again->steps[0].times == step->times) &&
+                   (again->steps[0].for_ns == step->for_ns) &&
+                   (again->steps[0].deed.value == step->deed.value) &&
+                   (again->steps[0].deed.action == step->deed.action) &&
+                   (memcmp(&again->steps[0].nodes, &step->nodes,
+                           sizeof(step->nodes)) == 0) &&
+                   (memcmp(&again->steps[0].rails, &step->rails,
+                           sizeof(step->rails)) == 0),
+               "%s", step->text);
+    sroce_fault_script_destroy(again);
+}
+
+/* Looks are as far apart as the shortest period allows in bounded time. */
+static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
+{
+    fuzz_rails_t rails = {.script = script};
+    sroce_fault_ops_t ops = {rails_get, rails_apply, NULL, &rails};
+    sroce_fault_timeline_t *tl;
+    mrail_ns_t now_ns = 0, next_ns;
+    uint64_t sent[DEVS] = {0};
+
+    for (unsigned d = 0; d < DEVS; ++d) {
+        for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+            rails.now[d][s] = BEFORE;
+        }
+    }
+    tl = sroce_fault_timeline_create(script, NODES, RAILS, &ops);
+    FUZZ_CHECK(tl != NULL, "no memory");
+    for (unsigned i = 0; i < LOOKS; ++i) {
+        unsigned dev = fuzz_u8(in) % DEVS;
+
+        now_ns += (uint64_t)fuzz_u16(in) << (fuzz_u8(in) % 7);
+        sent[dev] += (uint64_t)fuzz_u16(in) << (fuzz_u8(in) % 40);
+        next_ns = sroce_fault_timeline_sent(tl, dev, sent[dev] / 100, sent[dev],
+                                            now_ns);
+        FUZZ_CHECK(next_ns > now_ns, "not done: %llu",
+                   (unsigned long long)next_ns);
+        if (next_ns != MRAIL_NS_NEVER) {
+            now_ns = next_ns;
+        }
+    }
+    sroce_fault_timeline_restore(tl);
+    FUZZ_CHECK(sroce_fault_timeline_done(tl), "after the end");
+    for (unsigned d = 0; d < DEVS; ++d) {
+        for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
+            FUZZ_CHECK(rails.now[d][s] == BEFORE, "rail %u setting %u", d, s);
+        }
+    }
+    sroce_fault_timeline_destroy(tl);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    sroce_fault_script_t *script = NULL;
+    char why[SROCE_FAULT_WHY_MAX] = "";
+    fuzz_in_t in = {data + size - MRAIL_MIN(size, 96u), data + size};
+    int ret = sroce_fault_script_parse("x", (const char *)data, size, &script,
+                                       why, sizeof(why));
+
+    if (ret != 0) {
+        FUZZ_CHECK((ret == -EINVAL) && (script == NULL), "%d", ret);
+        FUZZ_CHECK((strncmp(why, "x:", 2) == 0) && (why[2] >= '1') &&
+                       (why[2] <= '9') && (strchr(why, ' ') != NULL),
+                   "says '%s'", why);
+        return 0;
+    }
+    for (unsigned i = 0; i < script->num_steps; ++i) {
+        check_step(&script->steps[i]);
+        check_same(&script->steps[i]);
+    }
+    if (sroce_fault_script_check(script, NODES, RAILS, why, sizeof(why)) == 0) {
+        play(script, &in);
+    } else {
+        FUZZ_CHECK(strncmp(why, "x:", 2) == 0, "says '%s'", why);
+    }
+    sroce_fault_script_destroy(script);
+    return 0;
+}

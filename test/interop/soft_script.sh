@@ -1,0 +1,365 @@
+#!/bin/bash
+# Fault scripts on live rails: each action's effect as others see it (counters,
+# programs that go on or fail), that `for` is undone, scripts beside a command,
+# bad scripts, and that nothing is left behind.
+# Words are wanted.
+# shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
+# shellcheck source=test/interop/soft_lib.sh
+. "$(dirname "$0")/soft_lib.sh"
+need ibv_rc_pingpong
+
+# report NAME: of what failed since the last report.
+reported=0
+report() {
+    if [ $FAILED = 0 ]; then
+        say "ok - $1"
+    else
+        say "not ok - $1: see above"
+        reported=1
+        FAILED=0
+    fi
+}
+
+# play LINE...: a script, to its end; what it prints is in $TMP/script.
+play() {
+    printf '%s\n' "$@" |
+        timeout 30 $SOFT ctl --session $SESSION --script - >"$TMP/script" 2>&1
+}
+
+# Sum over the rails of a counter of the protocol.
+protocol() {
+    status | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {printf "%.0f\n", n}'
+}
+
+shows() { status 2>/dev/null | grep -q "$1"; }
+says() { grep -q "$1" "$2" 2>/dev/null; }
+
+# Every rail is as it was made, at once or a moment later.
+ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|gress_bps": [1-9]'
+ILL="$ILL|\"(pause|mute|blackhole_[tr]x)\": true"
+is_healthy() { status >"$TMP/healthy" && ! grep -qE "$ILL" "$TMP/healthy"; }
+healthy() { await is_healthy || fail "$1: $(grep -oE "$ILL" "$TMP/healthy")"; }
+
+# Waits until more is sent than so far.
+sent=0
+await_traffic() {
+    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        sleep 0.1
+        [ "$(counter tx_packets)" -le $((sent + 50)) ] || return 0
+    done
+    say "the job sends nothing yet"
+}
+
+storm() { soft ./soft_storm --procs 2 --rails 1 "$@" >"$TMP/storm" 2>&1; }
+
+# try_during ACTION COUNTER: how far the counter moves under a job with all
+# data checked, of which 0.3 s have the fault; in $moved.
+try_during() {
+    before=$(protocol "$2") sent=$(counter tx_packets)
+    storm --seconds 1 &
+    job=$!
+    await_traffic
+    play "at 0s for 300ms rail 0 $1" || { fail "$1"; cat "$TMP/script"; }
+    wait $job || { fail "a job under $1"; cat "$TMP/storm"; }
+    moved=$(($(protocol "$2") - before))
+    [ "$moved" -gt 0 ]
+}
+
+# during ACTION COUNTER: the job goes on, the counter moves, and afterwards all
+# is as before.  On a busy machine the job may be over before the script begins.
+during() {
+    try_during "$@" || try_during "$@" || try_during "$@" ||
+        fail "$1: $2 did not move"
+    grep -q "over: at 0s for 300ms rail 0 $1" "$TMP/script" ||
+        { fail "$1: the end is not shown"; cat "$TMP/script"; }
+    healthy "$1"
+    report "$1: $2 $moved, the job goes on, undone"
+}
+
+HOLD_S=200
+SOFT_OPTIONS="--rails 2 --icrc on"
+hold
+during 'drop 2%' drop_loss
+during 'duplicate 5%' fault_duplicate
+during 'duplicate 20%' rx_dup
+during 'reorder 5% 200us' fault_reorder
+during 'reorder 5% 1ms' ooo
+during 'corrupt 2%' fault_corrupt
+during 'corrupt 5%' drop_icrc
+during 'down' drop_down
+during 'blackhole tx' drop_blackhole
+during 'blackhole rx' drop_blackhole
+during 'blackhole both' drop_blackhole
+during 'mute' drop_mute
+during 'delay 2ms' tx_packets
+during 'rate 30M' wait_rate
+
+# The other rail is not touched: no packet there is lost.
+sent=$(counter tx_packets)
+soft ./soft_storm --procs 2 --rails 2 --seconds 1 >"$TMP/storm" 2>&1 &
+job=$!
+await_traffic
+play 'at 0s for 200ms rail 1 blackhole both' || fail "rail 1"
+wait $job || fail "a job on two rails"
+status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$TMP/0"
+play 'at 0s for 10ms rail 1 blackhole both'
+status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$TMP/1"
+status | grep '"rail": 1' | grep -q '"drop_blackhole": [1-9]' ||
+    fail "rail 1 lost nothing"
+cmp -s "$TMP/0" "$TMP/1" || fail "rail 0 lost something"
+report "only the target is hit"
+
+# What was lost so far, but for short packets.
+drops() {
+    status | sed 's/"protocol": {[^}]*}//' |
+        grep -oE '"drop_[a-z]*": [0-9]*' | grep -v short
+}
+
+# Paused: nothing moves, nothing is lost, and then it goes on.
+sent=$(counter tx_packets)
+storm --seconds 2 &
+job=$!
+await_traffic
+play 'at 0s pause' || { fail "the script"; cat "$TMP/script"; }
+shows '"pause": true' || fail "no pause"
+sleep 0.3 # who is in the middle of it ends its round
+# A packet that comes from elsewhere waits, too.
+short=$(counter drop_short)
+addr=$(status | grep -o '127\.[0-9.]*' | head -1)
+echo x >"/dev/udp/$addr/4791"
+moved=$(counter rx_packets) sent=$(counter tx_packets)
+lost=$(drops)
+sleep 0.2
+[ "$(counter rx_packets)" = "$moved" ] || fail "received while paused"
+[ "$(counter tx_packets)" = "$sent" ] || fail "sent while paused"
+[ "$(counter drop_short)" = "$short" ] || fail "taken while paused"
+play 'at 0s heal' || { fail "the script"; cat "$TMP/script"; }
+wait $job || { fail "a job under pause"; cat "$TMP/storm"; }
+[ "$(counter drop_short)" -gt "$short" ] || fail "lost while paused"
+[ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
+[ "$lost" = "$(drops)" ] || fail "packets were lost"
+healthy pause
+report "pause: nothing moves, nothing is lost"
+
+# Rates: what comes through.
+play 'at 0s rail 0 rate 20M' || fail "rate"
+before=$(counter rx_bytes) start=$(date +%s%N)
+storm --seconds 1
+bytes=$(($(counter rx_bytes) - before)) ns=$(($(date +%s%N) - start))
+[ $((bytes * 1000 / (ns / 1000000))) -le 21000000 ] ||
+    fail "20 MB/s rail carried $bytes bytes in $ns ns"
+play 'at 0s heal'
+healthy heal
+report "rate"
+
+# Delay: 4 x 2 ms for a round trip, each packet meets both ends.
+play 'at 0s rail 0 delay 2ms'
+pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
+us=$(grep -o '[0-9.]* usec/iter' "$TMP/client" | cut -d. -f1)
+[ "${us:-0}" -ge 8000 ] || fail "a round trip of ${us:-?} us"
+play 'at 0s heal'
+pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
+us=$(grep -o '[0-9.]* usec/iter' "$TMP/client" | cut -d. -f1)
+[ "${us:-9999}" -lt 8000 ] || fail "a round trip of ${us:-?} us after heal"
+report "delay"
+
+# For good: the program fails, with the error of a peer that does not answer.
+for action in 'blackhole tx' 'blackhole rx' mute down; do
+    play "at 0s rail 0 $action"
+    timeout 20 $SOFT --session $SESSION -- \
+        ibv_rc_pingpong -p $p -d soft0 -g 0 >"$TMP/server" 2>&1 &
+    server=$!
+    await_listener
+    timeout 20 $SOFT --session $SESSION -- \
+        ibv_rc_pingpong -p $p -d soft0 -g 0 127.0.0.1 >"$TMP/client" 2>&1
+    got=$?
+    kill $server 2>/dev/null
+    wait $server 2>/dev/null
+    { [ $got != 0 ] && [ $got != 124 ]; } || fail "$action: exit status $got"
+    grep -q 'transport retry counter exceeded' "$TMP/client" "$TMP/server" ||
+        { fail "$action: no such error"; cat "$TMP/client"; }
+    play 'at 0s heal'
+    pair ibv_rc_pingpong -p $p -d soft0 -g 0
+    report "$action for good: programs fail, after heal they do not"
+done
+
+# Queue pairs.
+echo 'at 0s node 0 rail 0 error-qp 3' >"$TMP/third"
+echo 'at 0s node 0 rail 0 error-qp' >"$TMP/all"
+soft ./soft_errqp 7 2 "$SOFT ctl --script $TMP/third >/dev/null" ||
+    fail "every third"
+soft ./soft_errqp 5 5 "$SOFT ctl --script $TMP/all >/dev/null" || fail "all"
+soft ./soft_errqp 5 0 "$SOFT ctl --rail 1 error-qp" || fail "another rail's"
+[ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
+report "error-qp"
+
+# Packets and bytes: of this job, not of what was sent before.
+storm --seconds 0.3
+printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
+    'at byte 2M for 50ms rail 0 blackhole tx' >"$TMP/counts"
+timeout 20 $SOFT ctl --session $SESSION --script "$TMP/counts" \
+    >"$TMP/script" 2>&1 &
+player=$!
+await says '2 steps' "$TMP/script"
+sleep 0.1
+grep -q 'packet 200' "$TMP/script" && fail "it did not wait"
+before=$(counter drop_blackhole)
+storm --seconds 1.5 || { fail "a job"; cat "$TMP/storm"; }
+wait $player || { fail "the script"; cat "$TMP/script"; }
+[ "$(counter drop_blackhole)" -gt "$before" ] || fail "nothing happened"
+[ "$(grep -c '(node 0 rail 0)$' "$TMP/script")" = 4 ] ||
+    { fail "not four lines"; cat "$TMP/script"; }
+healthy counts
+report "packet and byte"
+
+# One at a time; an interrupt leaves the rails as they are, and says so.
+echo 'at 0s down
+at 60s up' >"$TMP/long"
+$SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/player" 2>&1 &
+player=$!
+await says '0s down' "$TMP/player"
+busy() { # says so, and no more
+    { grep -q "plays a script already: process $player\$" "$1" &&
+        [ "$(wc -l <"$1")" = 1 ]; } ||
+        { fail "no sentence about the other one"; cat "$1"; }
+}
+play 'at 0s up' && fail "two scripts at once"
+busy "$TMP/script"
+$SOFT --session $SESSION --script "$TMP/long" -- touch "$TMP/ran" \
+    >"$TMP/script" 2>&1
+[ $? = 1 ] || fail "exit status of a job with a second script"
+busy "$TMP/script"
+[ ! -e "$TMP/ran" ] || fail "a command was run beside another's script"
+kill -INT $player
+wait $player
+[ $? = 1 ] || fail "exit status after an interrupt"
+grep -q 'the rails stay as they are' "$TMP/player" ||
+    { fail "no sentence"; cat "$TMP/player"; }
+status | grep -q '"up": false' || fail "the interrupt healed"
+$SOFT ctl --session $SESSION heal
+healthy interrupt
+# Killed, it does not block the next one.
+$SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/player" 2>&1 &
+player=$!
+await says '0s down' "$TMP/player"
+{ kill -9 $player; wait $player; } 2>/dev/null
+play 'at 0s heal' || { fail "after a killed one"; cat "$TMP/script"; }
+report "one script at a time, interrupt, kill"
+
+# Only those of this test's session: others may run, too.
+no_player() {
+    for comm in $(grep -ls '^mrail-softfault' /proc/[0-9]*/comm); do
+        grep -q "mrail-soft.$(id -u).$SESSION\$" "${comm%comm}maps" \
+            2>/dev/null && return 1
+    done
+    return 0
+}
+
+# Beside a command: at work before it, gone with it, its exit status.
+echo 'at 0s rail 1 down
+at 1s rail 0 drop 1%
+at 60s up' >"$TMP/long"
+timeout 20 $SOFT --session $SESSION --script "$TMP/long" -- sh -c \
+    "$SOFT status --session $SESSION --json; sleep 1.5
+     $SOFT status --session $SESSION --json; exit 7" \
+    >"$TMP/out" 2>"$TMP/err"
+got=$?
+[ $got = 7 ] || fail "exit status $got, not 7"
+[ "$(grep -c '"up": false' "$TMP/out")" = 2 ] || fail "rail 1 was not down"
+[ "$(grep -c '"loss_ppm": 10000' "$TMP/out")" = 1 ] || fail "no loss"
+grep -q 'at 1s rail 0 drop 1%' "$TMP/err" ||
+    { fail "steps are not shown"; cat "$TMP/err"; }
+healthy "the command's end"
+await no_player || fail "its process is left"
+# Killed, too.
+$SOFT --session $SESSION --script "$TMP/long" -- sleep 60 2>/dev/null &
+job=$!
+await shows '"up": false' || fail "rail 1 was not down"
+no_player && fail "no process plays it"
+kill -9 $job
+wait $job 2>/dev/null
+healthy "the command's kill"
+report "beside a command"
+
+# A session that ends takes the script along.
+release
+gone
+hold
+timeout 20 $SOFT ctl --session $SESSION --script "$TMP/long" \
+    >"$TMP/script" 2>&1 &
+player=$!
+await says '0s rail 1 down' "$TMP/script"
+release
+gone
+wait $player
+[ $? = 1 ] || fail "exit status after the session"
+grep -q 'ended before the script' "$TMP/script" ||
+    { fail "no sentence"; cat "$TMP/script"; }
+echo 'at 0s for 5ms every 10ms down' >"$TMP/long"
+timeout 20 $SOFT --session $SESSION --rails 1 --script "$TMP/long" \
+    -- sleep 0.3 2>/dev/null || fail "a script that never ends"
+gone
+await no_player || fail "its process is left"
+report "the session's end"
+
+# Bad input: one sentence with file and line, status 2, nothing done.
+SOFT_OPTIONS="--rails 2"
+hold
+bad() { # words, line...
+    words=$1
+    shift
+    printf '%s\n' "$@" >"$TMP/bad"
+    for how in "ctl --session $SESSION --script $TMP/bad" \
+        "--session $SESSION --script $TMP/bad -- touch $TMP/ran"; do
+        timeout 10 $SOFT $how >"$TMP/out" 2>&1
+        got=$?
+        [ $got = 2 ] || fail "$how: exit status $got"
+        { [ "$(wc -l <"$TMP/out")" = 1 ] && grep -q "$words" "$TMP/out"; } ||
+            { fail "says not '$words'"; cat "$TMP/out"; }
+    done
+    healthy "$*"
+}
+bad "bad:2: 'sideways' is not an action: down, up" 'at 0s down' \
+    'at 1ms sideways'
+bad "bad:2: this time is in the past" 'at 10ms down' 'at 5ms up'
+bad "bad:1: there is no rail 2: they are 0 to 1" 'at 0s rail 2 down'
+bad "bad:1: there is no node 1: they are 0 to 0" 'at 0s node 0,1 down'
+bad "bad:1: '1.5' is too large for a probability" 'at 0s drop 1.5'
+bad "bad:1: '99999999999s' is too large" 'at 99999999999s down'
+bad "bad:2: 'corrupt' wants a session with --icrc on" 'at 0s down' \
+    'at 1ms corrupt 1%'
+[ ! -e "$TMP/ran" ] || fail "a command was run"
+expect() { # status, words, arguments
+    want=$1 words=$2
+    shift 2
+    timeout 10 $SOFT "$@" >"$TMP/out" 2>&1 </dev/null
+    got=$?
+    [ $got = "$want" ] || fail "$*: exit status $got, not $want"
+    grep -q -- "$words" "$TMP/out" || { fail "$*: says not '$words'"; cat "$TMP/out"; }
+}
+expect 2 'No such file' ctl --session $SESSION --script "$TMP/none"
+expect 2 'Is a directory' ctl --session $SESSION --script "$TMP"
+expect 2 'in the script' ctl --session $SESSION --script "$TMP/long" down
+expect 2 'in the script' ctl --session $SESSION --rail 1 --script "$TMP/long"
+expect 2 "standard input is the command's" --session $SESSION --script - -- true
+expect 2 "'corrupt' wants" ctl --session $SESSION corrupt=1%
+expect 2 'is not a probability[^;]*$' ctl --session $SESSION drop=much
+expect 2 'is not an action:.* also egress' ctl --session $SESSION sideways
+expect 2 'is not an action:.* also egress' ctl --session $SESSION =
+long=$(printf '%0200d' 0)
+expect 2 "'drop=0.010*...' is too long for an action" \
+    ctl --session $SESSION "drop=0.01$long"
+mkdir -p "$TMP/$long/$long"
+echo 'at 0s down sideways' >"$TMP/$long/$long/drill"
+expect 2 "drill:1: 'sideways' is one word too many: down" \
+    ctl --session $SESSION --script "$TMP/$long/$long/drill"
+expect 2 "drill1': No such file" \
+    ctl --session $SESSION --script "$TMP/$long/$long/drill1"
+expect 0 '0 steps' ctl --session $SESSION --script -
+expect 1 'no session' ctl --session $SESSION-x --script "$TMP/long"
+healthy "bad input"
+report "bad input"
+release
+gone
+[ $FAILED = 0 ] || reported=1
+exit $reported

@@ -1,0 +1,360 @@
+/*
+ * Fault scripts in virtual time: what each action does to traffic, that `for`
+ * undoes it, triggers by packet and byte, and that a script replays exactly.
+ */
+#include "config.h"
+
+#include "sroce_world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MS MRAIL_NS_PER_MS
+#define US MRAIL_NS_PER_US
+
+typedef struct play {
+    world_t w;
+    sroce_fault_script_t *script;
+    mrail_ns_t start;
+    unsigned next_id;
+} play_t;
+
+/* Two nodes, one rail each. */
+static void play_start(play_t *p, const world_params_t *params,
+                       const char *text)
+{
+    char why[SROCE_FAULT_WHY_MAX];
+
+    world_init(&p->w, params);
+    p->next_id = 0;
+    if ((sroce_fault_script_parse("t", text, strlen(text), &p->script, why,
+                                  sizeof(why)) != 0) ||
+        (sroce_fault_script_check(p->script, 2, 1, why, sizeof(why)) != 0)) {
+        fail_msg("%s", why);
+    }
+    p->start = sroce_sim_now(p->w.sim);
+    assert_int_equal(sroce_sim_script(p->w.sim, p->script, 2, 1), 0);
+}
+
+static void play_stop(play_t *p)
+{
+    world_cleanup(&p->w);
+    sroce_fault_script_destroy(p->script);
+}
+
+static void play_until(play_t *p, mrail_ns_t at_ns)
+{
+    sroce_sim_run(p->w.sim, p->start + at_ns);
+}
+
+static const sroce_counters_t *counters(const play_t *p, unsigned node)
+{
+    return sroce_dev_counters(sroce_sim_dev(p->w.sim, node));
+}
+
+static void post(play_t *p, int side, enum ibv_wr_opcode opcode,
+                 uint32_t length)
+{
+    assert_int_equal(world_send(&p->w, side, 0, opcode, IBV_SEND_SIGNALED,
+                                p->next_id++, 0, length, 0),
+                     0);
+}
+
+/* One WRITE by `side`: how long it takes, and its status. */
+static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
+                              enum ibv_wc_status status)
+{
+    mrail_ns_t begun = sroce_sim_now(p->w.sim);
+    struct ibv_wc wc;
+
+    post(p, side, IBV_WR_RDMA_WRITE, length);
+    wc = world_wait(&p->w, p->w.side[side].scq);
+    assert_int_equal(wc.status, status);
+    return sroce_sim_now(p->w.sim) - begun;
+}
+
+/* 10 us each way, 4.2 ms to a timeout, 7 retries, no probes. */
+static world_params_t calm(void)
+{
+    world_params_t p = {.seed = 3,
+                        .icrc = 1,
+                        .probe_ns = MRAIL_NS_NEVER,
+                        .link = {.delay_ns = 10 * US}};
+
+    return p;
+}
+
+static void test_down(void **state)
+{
+    world_params_t params = calm();
+    sroce_sim_event_t event;
+    play_t p;
+
+    play_start(&p, &params, "at 1ms for 9ms node 1 down");
+    play_until(&p, 1 * MS);
+    assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
+    assert_int_equal(event.node, 1);
+    assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
+    /* Lost until the port is back, then the timer brings it. */
+    assert_true(write_takes(&p, 0, 100, IBV_WC_SUCCESS) >= 9 * MS);
+    assert_true(sroce_sim_now(p.w.sim) < p.start + 20 * MS);
+    assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
+    assert_int_equal(event.type, IBV_EVENT_PORT_ACTIVE);
+    assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 0);
+    assert_true(counters(&p, 0)->timeouts > 0);
+    assert_int_equal(write_takes(&p, 0, 100, IBV_WC_SUCCESS), 20 * US);
+    play_stop(&p);
+}
+
+/* One way only, and no event: the data arrive, their acknowledgement does not.
+ */
+static void test_blackhole(void **state)
+{
+    static const struct {
+        const char *text;
+        int arrives;
+    } cases[] = {
+        {"at 0s node 1 blackhole tx", 1},   {"at 0s node 1 blackhole rx", 0},
+        {"at 0s node 0 blackhole tx", 0},   {"at 0s node 0 blackhole rx", 1},
+        {"at 0s node 1 blackhole both", 0}, {"at 0s node 1 mute", 1}};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        world_params_t params = calm();
+        sroce_sim_event_t event;
+        play_t p;
+
+        play_start(&p, &params, cases[i].text);
+        world_fill(p.w.side[0].mem, 7, 1000);
+        write_takes(&p, 0, 1000, IBV_WC_RETRY_EXC_ERR);
+        assert_int_equal(world_match(p.w.side[1].mem, 7, 1000) == 1000,
+                         cases[i].arrives);
+        assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 0);
+        play_stop(&p);
+    }
+}
+
+/* Mute answers nothing, but its own requests go out and are answered. */
+static void test_mute_still_asks(void **state)
+{
+    world_params_t params = calm();
+    play_t p;
+
+    play_start(&p, &params, "at 0s for 50ms node 1 mute");
+    assert_int_equal(write_takes(&p, 1, 100, IBV_WC_SUCCESS), 20 * US);
+    assert_true(write_takes(&p, 0, 100, IBV_WC_RETRY_EXC_ERR) > 4 * MS);
+    play_stop(&p);
+}
+
+static void test_pause(void **state)
+{
+    world_params_t params = calm();
+    mrail_ns_t takes;
+    play_t p;
+
+    params.timeout = 14; /* 67 ms */
+    play_start(&p, &params,
+               "at 1ms for 20ms node 1 pause\n"
+               "at 30ms for 20ms node 0 pause");
+    play_until(&p, 1 * MS);
+    post(&p, 0, IBV_WR_RDMA_WRITE, 100);
+    play_until(&p, 10 * MS);
+    assert_int_equal(counters(&p, 1)->rx_pkts, 0);
+    takes = sroce_sim_now(p.w.sim) - (p.start + 1 * MS);
+    takes += write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
+    assert_int_equal(world_wait(&p.w, p.w.side[0].scq).status, IBV_WC_SUCCESS);
+    /* Waited at the paused port, and went on at once. */
+    assert_int_equal(takes, 20 * MS + 10 * US);
+    play_until(&p, 30 * MS);
+    takes = write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
+    assert_int_equal(takes, 20 * MS + 20 * US);
+    assert_int_equal(counters(&p, 0)->tx_retrans, 0);
+    assert_int_equal(counters(&p, 1)->rx_dup, 0);
+    assert_int_equal(counters(&p, 1)->ooo, 0);
+    play_stop(&p);
+}
+
+static void test_delay(void **state)
+{
+    world_params_t params = calm();
+    play_t p;
+
+    play_start(&p, &params, "at 0s for 10ms node 1 delay 100us");
+    assert_int_equal(write_takes(&p, 0, 100, IBV_WC_SUCCESS), 220 * US);
+    play_until(&p, 10 * MS);
+    assert_int_equal(write_takes(&p, 0, 100, IBV_WC_SUCCESS), 20 * US);
+    play_stop(&p);
+}
+
+static void test_rate(void **state)
+{
+    world_params_t params = calm();
+    mrail_ns_t takes;
+    play_t p;
+
+    params.timeout = 20;
+    params.window_pkts = 4096;
+    play_start(&p, &params,
+               "at 0s for 1s node 1 rate 10M\n"
+               "at 2s node 0 rate 20M");
+    takes = write_takes(&p, 0, 1000000, IBV_WC_SUCCESS);
+    assert_true((takes > 100 * MS) && (takes < 110 * MS));
+    play_until(&p, 1500 * MS);
+    assert_true(write_takes(&p, 0, 1000000, IBV_WC_SUCCESS) < MS);
+    play_until(&p, 2000 * MS);
+    takes = write_takes(&p, 0, 1000000, IBV_WC_SUCCESS);
+    assert_true((takes > 50 * MS) && (takes < 55 * MS));
+    play_stop(&p);
+}
+
+/* Runs `text` under many WRITEs that all succeed, and returns the counters. */
+static void storm(const char *text, sroce_counters_t *from,
+                  sroce_counters_t *to)
+{
+    world_params_t params = calm();
+    play_t p;
+
+    params.max_wr = 512;
+    play_start(&p, &params, text);
+    world_fill(p.w.side[0].mem, 9, 4000);
+    for (unsigned i = 0; i < 300; ++i) {
+        write_takes(&p, 0, 4000, IBV_WC_SUCCESS);
+    }
+    assert_int_equal(world_match(p.w.side[1].mem, 9, 4000), 4000);
+    *from = *counters(&p, 0);
+    *to = *counters(&p, 1);
+    play_stop(&p);
+}
+
+static void test_dice(void **state)
+{
+    sroce_counters_t from, to;
+
+    storm("at 0s heal", &from, &to);
+    assert_int_equal(from.tx_retrans + to.ooo + to.rx_dup + to.drop_icrc, 0);
+    storm("at 0s node 0 drop 2%", &from, &to);
+    assert_true((from.tx_retrans > 0) && (to.drop_icrc == 0));
+    storm("at 0s node 1 duplicate 10%", &from, &to);
+    assert_true((to.rx_dup > 50) && (from.timeouts == 0));
+    storm("at 0s node 0 reorder 5% 50us", &from, &to);
+    assert_true((to.ooo > 0) && (to.drop_icrc == 0));
+    storm("at 0s node 1 corrupt 3%", &from, &to);
+    assert_true((to.drop_icrc > 10) && (from.tx_retrans > 0));
+}
+
+static void test_error_qp(void **state)
+{
+    world_params_t params = calm();
+    unsigned failed[2] = {0, 0};
+    sroce_sim_event_t event;
+    play_t p;
+
+    params.num_qps = 6;
+    params.use_srq = 1;
+    play_start(&p, &params, "at 1ms node 1 error-qp 3\nat 5ms node 0 error-qp");
+    play_until(&p, 2 * MS);
+    for (unsigned i = 0; i < 6; ++i) {
+        assert_int_equal(sroce_qp_state(p.w.side[1].qp[i]),
+                         (i % 3 == 2) ? IBV_QPS_ERR : IBV_QPS_RTS);
+        assert_int_equal(sroce_qp_state(p.w.side[0].qp[i]), IBV_QPS_RTS);
+    }
+    while (sroce_sim_event_get(p.w.sim, &event)) {
+        failed[1] += (event.type == IBV_EVENT_QP_FATAL) && (event.node == 1);
+        failed[0] += (event.type == IBV_EVENT_QP_LAST_WQE_REACHED);
+    }
+    assert_int_equal(failed[1], 2);
+    assert_int_equal(failed[0], 2);
+    /* What was under way is flushed. */
+    play_until(&p, 4990 * US);
+    assert_int_equal(world_send(&p.w, 0, 0, IBV_WR_RDMA_WRITE,
+                                IBV_SEND_SIGNALED, 77, 0, 100, 0),
+                     0);
+    world_expect(&p.w, p.w.side[0].scq, 77, IBV_WC_WR_FLUSH_ERR);
+    for (unsigned i = 0; i < 6; ++i) {
+        assert_int_equal(sroce_qp_state(p.w.side[0].qp[i]), IBV_QPS_ERR);
+    }
+    play_stop(&p);
+}
+
+/* The N-th packet still goes, the next one does not; `byte` likewise. */
+static void test_triggers(void **state)
+{
+    static const char *const texts[] = {"at packet 3 node 0 blackhole tx",
+                                        "at byte 3100 node 0 blackhole tx"};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
+        world_params_t params = calm();
+        play_t p;
+
+        play_start(&p, &params, texts[i]);
+        world_fill(p.w.side[0].mem, 4, 5000);
+        write_takes(&p, 0, 5000, IBV_WC_RETRY_EXC_ERR);
+        assert_int_equal(counters(&p, 1)->rx_pkts, 3);
+        assert_int_equal(world_match(p.w.side[1].mem, 4, 5000), 3 * 1024);
+        play_stop(&p);
+    }
+}
+
+/* ---- The same text plays the same ---- */
+
+static const char random_text[] =
+    "seed %llu\n"
+    "at 0s node 0 drop 3%%\n"
+    "at 100us for 500us every 1ms node 1 reorder 10%% 40us\n"
+    "at 200us for 300us every 1ms node 0 duplicate 20%%\n"
+    "at 300us for 100us every 1ms pause\n"
+    "at 1ms corrupt 1%%\n"
+    "at packet 40 for 2ms every 70 node 0 delay 30us\n"
+    "at byte 64k for 200us every 100k node 1 rate 50M\n";
+
+static uint64_t trace_of(uint64_t seed, uint64_t script_seed)
+{
+    world_params_t params = calm();
+    char text[512];
+    uint64_t trace;
+    play_t p;
+
+    params.seed = seed;
+    snprintf(text, sizeof(text), random_text, (unsigned long long)script_seed);
+    play_start(&p, &params, text);
+    world_fill(p.w.side[0].mem, 5, 9000);
+    for (unsigned i = 0; i < 60; ++i) {
+        write_takes(&p, 0, 9000, IBV_WC_SUCCESS);
+    }
+    assert_int_equal(world_match(p.w.side[1].mem, 5, 9000), 9000);
+    trace = sroce_sim_trace(p.w.sim);
+    play_stop(&p);
+    return trace;
+}
+
+static void test_replays(void **state)
+{
+    uint64_t first = world_first_seed(), last = 0;
+
+    for (uint64_t seed = first; seed < first + world_num_seeds(20); ++seed) {
+        uint64_t trace;
+
+        world_announce("test_sroce_script", seed);
+        trace = trace_of(7, seed);
+        assert_true(trace_of(7, seed) == trace);
+        /* Another seed of the script, or of the simulation, is another run. */
+        assert_true(trace != last);
+        assert_true(trace_of(8, seed) != trace);
+        last = trace;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_down),
+                                       cmocka_unit_test(test_blackhole),
+                                       cmocka_unit_test(test_mute_still_asks),
+                                       cmocka_unit_test(test_pause),
+                                       cmocka_unit_test(test_delay),
+                                       cmocka_unit_test(test_rate),
+                                       cmocka_unit_test(test_dice),
+                                       cmocka_unit_test(test_error_qp),
+                                       cmocka_unit_test(test_triggers),
+                                       cmocka_unit_test(test_replays)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
