@@ -151,8 +151,7 @@ static int shim_poll(struct ibv_cq *cq, int num, struct ibv_wc *wc)
     pthread_mutex_lock(&shim.lock);
     n = shim.poll(cq, num, wc);
     for (int i = 0; i < n; ++i) {
-        if ((wc[i].status == IBV_WC_SUCCESS) &&
-            !(wc[i].opcode & IBV_WC_RECV)) {
+        if ((wc[i].status == IBV_WC_SUCCESS) && !(wc[i].opcode & IBV_WC_RECV)) {
             entry = shim_find(cq->context, wc[i].qp_num);
             if (entry != NULL) {
                 shim_look(entry, &wc[i]);

@@ -1,6 +1,7 @@
 /*
- * All rails go down under a stream of PUTs, where the NICs would try for minutes:
- * the operations fail after UCX_MRAIL_DEAD_TIMEOUT all the same, each once.
+ * All rails go down under a stream of PUTs, where the NICs would try for
+ * minutes: the operations fail after UCX_MRAIL_DEAD_TIMEOUT all the same, each
+ * once.
  */
 #include "config.h"
 #include "job.h"

@@ -33,14 +33,14 @@ typedef struct mark {
 } mark_t;
 
 typedef struct side {
-    uint8_t *source;   /* what is PUT */
-    uint8_t *target;   /* where the other end PUTs */
-    uint8_t *back;     /* what a GET fetches of it */
+    uint8_t *source; /* what is PUT */
+    uint8_t *target; /* where the other end PUTs */
+    uint8_t *back;   /* what a GET fetches of it */
     mrail_mem_t *mem[3];
     mrail_rkey_t *rkey;
-    uint64_t remote;   /* the other end's target */
-    unsigned rounds;   /* of ours */
-    unsigned marks;    /* of the other end's, seen */
+    uint64_t remote; /* the other end's target */
+    unsigned rounds; /* of ours */
+    unsigned marks;  /* of the other end's, seen */
     unsigned wrong;
     int enough; /* has failed, and all lanes were there again */
 } side_t;
@@ -178,8 +178,7 @@ static int is_enough(const job_t *job, const mrail_ep_t *ep)
     uint64_t wanted = (times != NULL) ? strtoull(times, NULL, 0) : 1;
 
     return (job->engine->counters.lanes_failed >= wanted) &&
-           (ep->peer->num_up != 0) &&
-           (ep->peer->num_up == ep->peer->num_slots);
+           (ep->peer->num_up != 0) && (ep->peer->num_up == ep->peer->num_slots);
 }
 
 /* Until there were errors enough: the first process says so, and each other

@@ -23,15 +23,21 @@ end $watcher
 host_back()
 {
     own=$(address_of "$1")
-    ip link set "r$1" up
-    for other in 1 2 3 4; do
-        [ "$other" = "$1" ] || ip route replace "$(address_of $other)/32" \
-            via 10.10.1.1 dev "r$1" metric $((100 + $1))
-    done
-    ip neigh replace 10.10.1.1 dev "r$1" lladdr "02:00:00:00:02:0$1"
-    ip neigh replace "$own" dev "r$1" lladdr "02:00:00:00:01:0$1"
-    ip -n leaf1 route replace "$own/32" dev "h$1"
-    ip -n leaf1 neigh replace "$own" dev "h$1" lladdr "02:00:00:00:01:0$1"
+    {
+        echo "link set r$1 up"
+        for other in 1 2 3 4; do
+            [ "$other" = "$1" ] || echo "route replace" \
+                "$(address_of $other)/32 via 10.10.1.1 dev r$1" \
+                "metric $((100 + $1))"
+        done
+        echo "neigh replace 10.10.1.1 dev r$1 lladdr 02:00:00:00:02:0$1"
+        echo "neigh replace $own dev r$1 lladdr 02:00:00:00:01:0$1"
+    } | ip -batch -
+    {
+        echo "link set h$1 up"
+        echo "route replace $own/32 dev h$1"
+        echo "neigh replace $own dev h$1 lladdr 02:00:00:00:01:0$1"
+    } | ip -n leaf1 -batch -
 }
 host_back 2
 
@@ -55,13 +61,12 @@ verdict 'a queue pair in error at one end: errors at both, within bounds' \
     ip -n leaf1 link set h2 down) &
 both path 7003
 end $listener
-ip -n leaf1 link set h2 up
 host_back 2
 verdict 'a host cut off: its requests end with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
-# In the middle of a job: hosts 1 and 2 have sent 2 MB, and send as much after it.
-middle=2000000
+# In the middle of a job: hosts 1 and 2 have sent 1 MB, and send as much after it.
+middle=1000000
 # Into $sent: bytes that hosts 1 and 2 have sent.
 sum_sent()
 {
@@ -75,7 +80,8 @@ has_sent()
     sum_sent
     [ "$sent" -gt $((sent_before + middle)) ]
 }
-# fault NAME COMMAND...: in the middle of what sends next.
+# fault NAME COMMAND...: in the middle of what sends next; $log/NAME.sent tells that
+# it has happened.
 fault()
 (
     name=$1
@@ -97,7 +103,7 @@ was_middle()
 # A spine fails under a job: its ports take the others, all data is right.
 fault spine-down "$vm/fabric.sh" spine 1 down &
 checked_job spine-down 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
-    "$build/mpi_exchange" --seconds 4 --bytes 1000000
+    "$build/mpi_exchange" --until "$log/spine-down.sent" --bytes 1000000
 was_middle spine-down
 "$vm/fabric.sh" spine 1 up
 
@@ -132,8 +138,8 @@ verdict 'each was a lane given up' \
 # A rail fails under a job: the other one takes over what it had.
 fault rail-down ip link set r2 down &
 status=0
-job rail-down 90 2 -- "$build/mpi_exchange" --seconds 4 --bytes 1000000 ||
-    status=$?
+job rail-down 90 2 -- "$build/mpi_exchange" --until "$log/rail-down.sent" \
+    --bytes 1000000 || status=$?
 was_middle rail-down
 host_back 2
 verdict 'a rail fails under a job: all data is right' \
