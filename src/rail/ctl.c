@@ -374,21 +374,31 @@ static mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
     return peer->engine->config.dead_timeout * MRAIL_NS_PER_SEC;
 }
 
-/* No lane is up, where there was one: another is asked for on every path that
- * may work, or comes to. */
+/* No lane can be used, where there was one: one that is held may wait for its
+ * NIC's timers for ever (rdma_rxe's with the link down do), so it counts like
+ * none.  If there is none, another is asked for on every path that may work, or
+ * comes to. */
 static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
+    int held = 0;
+
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if ((peer->lanes[slot] != NULL) &&
-            (peer->lanes[slot]->state == MRAIL_LANE_UP)) {
+        if ((peer->lanes[slot] == NULL) ||
+            (peer->lanes[slot]->state != MRAIL_LANE_UP)) {
+            continue;
+        }
+        if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
             peer->dark_ns = 0;
             return MRAIL_NS_NEVER;
         }
+        held = 1;
     }
     if (!peer->based) {
         return MRAIL_NS_NEVER;
     }
-    peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
+    if (!held) {
+        peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
+    }
     if (peer->dark_ns == 0) {
         peer->dark_ns = now_ns;
     }

@@ -36,6 +36,7 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     mrail_engine_t *engine = peer->engine;
 
     if (mrail_path_is_used(peer, slot) && !peer->lanes[slot]->out) {
+        peer->dark_ns = 0;
         __atomic_fetch_or(&peer->up_mask, 1ull << slot, __ATOMIC_RELEASE);
         __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);

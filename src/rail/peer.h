@@ -70,8 +70,8 @@ struct mrail_peer {
     mrail_past_t past[MRAIL_MAX_SLOTS];
     mrail_path_t paths[MRAIL_MAX_SLOTS];
     mrail_ns_t answer_ns;   /* of the last probe that was answered */
-    mrail_ns_t dark_ns;     /* no lane is up since then; 0: one is, or was not
-                               wanted yet */
+    mrail_ns_t dark_ns;     /* no lane can be used since then; 0: one can, or
+                               was not wanted yet */
     unsigned reply_way;     /* that leads back to who sent the message at hand */
     mrail_ns_t retry_ns;
     mrail_list_t work;      /* engine->work while something is to be sent */

@@ -2,7 +2,8 @@
  * Start, exchange, finish: a few rounds in which everybody talks to everybody.
  * With "--die-at N" the last rank kills itself in round N of many, with
  * "--seconds N" the rounds go on for that long; rank 0 says "under way" after
- * the first.  "--bytes N": up to so many from each to each (6000).
+ * the first.  "--until FILE": until that is there, and a few more; a minute at
+ * the most.  "--bytes N": up to so many from each to each (6000).
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -37,14 +38,32 @@ static int exchange(int round, int most)
     return ok;
 }
 
-static int number_after(int argc, char **argv, const char *name, int otherwise)
+#define UNTIL_MORE 6 /* rounds */
+#define UNTIL_S 60
+
+static const char *text_after(int argc, char **argv, const char *name)
 {
     for (int i = 1; i + 1 < argc; ++i) {
         if (strcmp(argv[i], name) == 0) {
-            return atoi(argv[i + 1]);
+            return argv[i + 1];
         }
     }
-    return otherwise;
+    return NULL;
+}
+
+static int number_after(int argc, char **argv, const char *name, int otherwise)
+{
+    const char *text = text_after(argc, argv, name);
+
+    return (text != NULL) ? atoi(text) : otherwise;
+}
+
+static int goes_on(const char *until, double start_s)
+{
+    static int more = UNTIL_MORE;
+
+    more -= (access(until, F_OK) == 0);
+    return (more >= 0) && (MPI_Wtime() - start_s < UNTIL_S);
 }
 
 int main(int argc, char **argv)
@@ -52,6 +71,7 @@ int main(int argc, char **argv)
     int die_at = number_after(argc, argv, "--die-at", -1);
     int seconds = number_after(argc, argv, "--seconds", 0);
     int most = number_after(argc, argv, "--bytes", 6000);
+    const char *until = text_after(argc, argv, "--until");
     int rounds = (die_at >= 0) ? 1000000 : 6;
     double start_s;
     int ok = 1, more = 1;
@@ -68,8 +88,12 @@ int main(int argc, char **argv)
             puts("under way");
             fflush(stdout);
         }
-        more = (seconds > 0) ? MPI_Wtime() - start_s < seconds
-                             : i + 1 < rounds;
+        if (until != NULL) {
+            more = goes_on(until, start_s);
+        } else {
+            more = (seconds > 0) ? MPI_Wtime() - start_s < seconds
+                                 : i + 1 < rounds;
+        }
         MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     mt_result("everybody with everybody", ok);

@@ -9,11 +9,12 @@
 # uplinks, the rule that DNLB assumes (src/orchestrator/ports.h); everything
 # else, and what finds its uplink down, takes ECMP.
 #
-# The commands of a namespace are collected and run by one `ip -batch`: in
-# software emulation a process is expensive.
+# The commands of a namespace are collected and run by one `ip -batch`, and that
+# is done outside: in software emulation a process is expensive.
 #
-# usage: fabric.sh up                set up all
-#        fabric.sh spine S up|down   its links at both leaves
+# usage: fabric.sh plan FOLDER       the commands, into the folder
+#        fabric.sh up FOLDER         set up all, as planned
+#        fabric.sh spine S up|down   its links at both leaves; the others are up
 #        fabric.sh uplinks LEAF      bytes sent by each uplink, in order
 set -eu
 mtu=4200 # IB MTU 4096 and its headers
@@ -110,11 +111,17 @@ leaf_rules()
 
 fabric_plan()
 {
+    for name in $routers; do
+        echo "netns add $name"
+    done >"$batch/names"
     in_ns host rule add pref 6 to 127.0.0.0/8 lookup local
     for h in 1 2 3 4; do
         host $h
     done
     in_ns host rule del pref 0
+    for h in 1 2 3 4; do
+        echo "link add rxe$h type rxe netdev r$h"
+    done >"$batch/devices"
     for leaf in 1 2; do
         for s in 1 2 3 4; do
             link $leaf $s
@@ -125,20 +132,13 @@ fabric_plan()
 
 fabric_up()
 {
-    batch=$(mktemp -d)
-    fabric_plan
-    for name in $routers; do
-        echo "netns add $name"
-    done >"$batch/names"
     ip -batch "$batch/names"
-    for name in $routers; do
-        ip netns exec "$name" sh -c 'cd /proc/sys/net
-            echo 1 >ipv4/ip_forward
-            echo 0 >ipv4/conf/all/rp_filter
-            echo 0 >ipv4/conf/default/rp_filter
-            echo 1 >ipv4/fib_multipath_hash_policy
-            echo 1 >ipv6/conf/all/disable_ipv6'
-    done
+    ip -all netns exec sh -c 'cd /proc/sys/net
+        echo 1 >ipv4/ip_forward
+        echo 0 >ipv4/conf/all/rp_filter
+        echo 0 >ipv4/conf/default/rp_filter
+        echo 1 >ipv4/fib_multipath_hash_policy
+        echo 1 >ipv6/conf/all/disable_ipv6'
     for what in rp_filter=0 accept_local=1; do
         for which in all default; do
             echo ${what#*=} >/proc/sys/net/ipv4/conf/$which/${what%=*}
@@ -149,34 +149,39 @@ fabric_up()
         ip -n "$name" -batch "$batch/$name"
     done
     ip -batch "$batch/host"
-    for h in 1 2 3 4; do
-        rdma link add rxe$h type rxe netdev r$h
-    done
+    rdma -b "$batch/devices"
 }
 
+# All others are up.
 spine()
 {
+    spine=$1 state=$2
+    set -- 1 2 3 4
+    case $state$spine in
+    down1) set -- 2 3 4 ;;
+    down2) set -- 1 3 4 ;;
+    down3) set -- 1 2 4 ;;
+    down4) set -- 1 2 3 ;;
+    esac
     for leaf in 1 2; do
-        ip -n "leaf$leaf" link set "up$1" "$2"
-        up=
-        for s in 1 2 3 4; do
-            ip -n "leaf$leaf" -br link show up "up$s" | grep -q . &&
-                up="$up $s"
-        done
-        # shellcheck disable=SC2086 # words are wanted
         {
-            ecmp_route $leaf $up
-            [ "$2" = down ] || segment_route $leaf "$1"
+            echo "link set up$spine $state"
+            ecmp_route "$leaf" "$@"
+            [ "$state" = down ] || segment_route "$leaf" "$spine"
         } | ip -n "leaf$leaf" -batch -
     done
 }
 
+batch=${2-}
 case ${1-} in
+plan) fabric_plan ;;
 up) fabric_up ;;
 spine) spine "$2" "$3" ;;
 uplinks)
     ip netns exec "leaf$2" sh -c 'cd /sys/class/net
         cat up1/statistics/tx_bytes up2/statistics/tx_bytes \
             up3/statistics/tx_bytes up4/statistics/tx_bytes' | paste -sd ' ' ;;
-*) echo "usage: fabric.sh up | spine S up|down | uplinks LEAF" >&2; exit 2 ;;
+*)
+    echo "usage: fabric.sh plan|up FOLDER | spine S up|down | uplinks LEAF" >&2
+    exit 2 ;;
 esac

@@ -38,7 +38,8 @@ say()
 }
 
 say "Linux $(uname -r)"
-if ! timeout 40 "$top/test/vm/fabric.sh" up >/vm/log/fabric 2>&1; then
+if ! timeout 40 "$top/test/vm/fabric.sh" up /vm/fabric \
+    >/vm/log/fabric 2>&1; then
     tail -n 5 /vm/log/fabric
     echo "not ok - fabric: it cannot be set up"
     off

@@ -8,17 +8,23 @@ set -u
 port=7100
 
 ip netns add soft
-ip link add w0 mtu 4200 address 02:00:00:00:09:02 type veth peer name s0 \
-    mtu 4200 address 02:00:00:00:09:01 netns soft
-ip addr add 10.99.1.2/24 dev w0
-ip link set w0 up
-ip -n soft addr add 10.99.1.1/24 dev s0
-ip -n soft link set s0 up
-ip -n soft link set lo up
-ip rule add pref 5 iif w0 lookup local
-ip neigh replace 10.99.1.1 dev w0 lladdr 02:00:00:00:09:01
-ip neigh replace 10.99.1.2 dev w0 lladdr 02:00:00:00:09:02
-ip -n soft neigh replace 10.99.1.2 dev s0 lladdr 02:00:00:00:09:02
+ip -batch - <<'END'
+link add w0 mtu 4200 address 02:00:00:00:09:02 type veth peer name s0 mtu 4200 address 02:00:00:00:09:01 netns soft
+addr add 10.99.1.2/24 dev w0
+link set w0 up
+rule add pref 5 iif w0 lookup local
+neigh replace 10.99.1.1 dev w0 lladdr 02:00:00:00:09:01
+neigh replace 10.99.1.2 dev w0 lladdr 02:00:00:00:09:02
+END
+# Segments of a burst would be seen as one packet here: let the sender's
+# stack cut them before the wire, as a NIC does.
+ip -n soft -batch - <<'END'
+addr add 10.99.1.1/24 dev s0
+link set s0 up
+link set lo up
+neigh replace 10.99.1.2 dev s0 lladdr 02:00:00:00:09:02
+link set s0 gso_max_segs 1
+END
 rdma link add rxew type rxe netdev w0
 # rdma_rxe has 512 KB under way and knows nothing of the software device's
 # credit: let the socket hold that.
@@ -67,9 +73,6 @@ data()
             last "$log/$data_name.rxe")"
 }
 
-# Segments of a burst would be seen as one packet here: let the sender's
-# stack cut them before the wire, as a NIC does.
-ip -n soft link set s0 gso_max_segs 1
 "$build/vm_wire" --icrc w0 >"$log/wire" 2>&1 &
 wire=$!
 await 5 grep -q ready "$log/wire"
@@ -85,7 +88,8 @@ for side in '10.99.1.1 the software device' '10.99.1.2 the kernel'; do
         }'
 done
 ip -n soft link set s0 gso_max_segs 64
-data 'up to 16 MB' --rc --timeout 15
+# Bursts; what is small was in the first.
+data 'up to 16 MB' --rc --min 65535 --timeout 15
 
 note 'programs we did not write'
 port=$((port + 1))

@@ -6,12 +6,13 @@ set -u
 . "${top:?}/test/vm/lib.sh"
 
 # rdma_rxe puts no network type into UD completions, so UCX must not look; and
-# its GID 0 is link-local.
+# its GID 0 is link-local.  Long receive queues take long to register here.
 status=0
 timeout 60 mpirun -np 2 --oversubscribe --mca btl ^openib --mca pml ucx \
     --mca pml_ucx_tls any --mca pml_ucx_devices any \
     --mca mpi_yield_when_idle 1 -x UCX_TLS=rc_v,self \
     -x UCX_UD_VERBS_ETH_DGID_CHECK=n -x UCX_IB_GID_INDEX=1 \
+    -x UCX_RC_RX_QUEUE_LEN=512 -x UCX_UD_RX_QUEUE_LEN=512 \
     "$vm/rank.sh" "$build/mpi_coll" >"$log/out" 2>"$log/err" || status=$?
 verdict "stock UCX rc_v carries the collectives" \
     "exit status $status: $(last "$log/err")" \

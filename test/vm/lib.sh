@@ -6,6 +6,8 @@
 # From the environment: top, build, stage (test/vm/guest.sh).
 
 : "${top:?}" "${build:?}" "${stage:?}"
+# Each process of a job would load libraries of X11, OpenCL and XML by it.
+export HWLOC_PLUGINS_PATH=/nowhere
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 vm=$top/test/vm
 judge=$(basename "$0" .sh)

@@ -17,5 +17,5 @@ EXTRA_DIST += contrib/vm test/vm/init test/vm/guest.sh test/vm/fabric.sh \
     test/vm/judge-events.sh test/vm/judge-soft.sh
 
 # What contrib/vm needs besides the installation.
-vm-programs: $(VM_HELPERS) mpi_coll
+vm-programs: $(VM_HELPERS) mpi_coll mpi_exchange libtest-errors.la
 .PHONY: vm-programs

@@ -1,12 +1,12 @@
 /*
  * All operations between two devices, in both directions, all data checked.
  *
- * usage: vm_data DEVICE listen|HOST PORT [--name PREFIX] [--max BYTES]
- *                [--rc | --ud] [--sl N] [--timeout N]
+ * usage: vm_data DEVICE listen|HOST PORT [--name PREFIX]
+ *                [--min BYTES] [--max BYTES] [--rc | --ud] [--sl N] [--timeout N]
  *
  * The end with --name prints the result lines, "ok - PREFIX: WHAT"; both ends
- * have the same --max and kind.  --rc: SEND, a run of SENDs, WRITE, WRITE with
- * immediate, READ, atomics, 1 byte to --max.  --ud: datagrams.  --sl: what
+ * have the same sizes and kind.  --rc: SEND, a run of SENDs, WRITE, WRITE with
+ * immediate, READ, atomics, --min (1) to --max.  --ud: datagrams.  --sl: what
  * wc.sl must be of datagrams received here (2: IPv4, which UCX relies on).
  * --timeout: local ACK timeout exponent, 18 is one second.
  */
@@ -39,7 +39,7 @@ typedef struct data {
     struct ibv_mr *mr; /* of both: source first */
     size_t area;       /* of each */
     const char *name;
-    uint32_t max;
+    uint32_t min, max;
     int ud, sl;
     uint8_t timeout; /* local ACK timeout exponent */
     char why[200];   /* empty: all was right at this end */
@@ -64,32 +64,44 @@ static void wrong(data_t *d, const char *fmt, ...)
 
 /* ---- data --------------------------------------------------------------- */
 
-static uint32_t word_at(uint32_t seed, uint32_t i)
-{
-    uint32_t x = (seed + i) * 2654435761u;
+#define WORD sizeof(uint64_t)
 
-    return x ^ (x >> 15);
+static uint64_t word_at(uint32_t seed, uint32_t i)
+{
+    uint64_t x = (uint64_t)(seed + i) * 0x9e3779b97f4a7c15ull;
+
+    return x ^ (x >> 29);
 }
 
 static void fill(uint8_t *buffer, uint32_t bytes, uint32_t seed)
 {
-    for (uint32_t i = 0; i < bytes; i += 4) {
-        uint32_t word = word_at(seed, i);
+    uint32_t i;
+    uint64_t word;
 
-        memcpy(buffer + i, &word, (bytes - i < 4) ? bytes - i : 4);
+    for (i = 0; i + WORD <= bytes; i += WORD) {
+        word = word_at(seed, i);
+        memcpy(buffer + i, &word, WORD);
     }
+    word = word_at(seed, i);
+    memcpy(buffer + i, &word, bytes - i);
 }
 
 static void check(data_t *d, const uint8_t *buffer, uint32_t bytes,
                   uint32_t seed)
 {
-    for (uint32_t i = 0; i < bytes; i += 4) {
-        uint32_t word = word_at(seed, i);
+    uint64_t word, have;
+    uint32_t i;
 
-        if (memcmp(buffer + i, &word, (bytes - i < 4) ? bytes - i : 4) != 0) {
+    for (i = 0; i + WORD <= bytes; i += WORD) {
+        memcpy(&have, buffer + i, WORD);
+        if (have != word_at(seed, i)) {
             wrong(d, "%u bytes: wrong at %u", bytes, i);
             return;
         }
+    }
+    word = word_at(seed, i);
+    if (memcmp(buffer + i, &word, bytes - i) != 0) {
+        wrong(d, "%u bytes: wrong at %u", bytes, i);
     }
 }
 
@@ -457,7 +469,7 @@ static void each_size(data_t *d, const char *what, transfer_func_t transfer,
         int active = (from == d->pair.second);
 
         for (unsigned i = 0; i < num_sizes; ++i) {
-            if (sizes[i] <= d->max) {
+            if ((sizes[i] >= d->min) && (sizes[i] <= d->max)) {
                 transfer(d, active, sizes[i], 1000 * i + (uint32_t)from);
             }
         }
@@ -487,8 +499,10 @@ static void judge_rc(data_t *d)
         each_size(d, ops[i].what, ops[i].transfer, sizes,
                   sizeof(sizes) / sizeof(sizes[0]));
     }
-    each_size(d, "32 SENDs under way", do_run, once, 3);
-    each_size(d, "atomics", do_atomic, once, 1);
+    if (d->min == 0) { /* have sizes of their own */
+        each_size(d, "32 SENDs under way", do_run, once, 3);
+        each_size(d, "atomics", do_atomic, once, 1);
+    }
 }
 
 static void judge_ud(data_t *d)
@@ -501,13 +515,14 @@ static void judge_ud(data_t *d)
 }
 
 static const char usage[] =
-    "usage: vm_data DEVICE listen|HOST PORT [--name PREFIX] [--max BYTES] "
-    "[--rc | --ud] [--sl N] [--timeout N]";
+    "usage: vm_data DEVICE listen|HOST PORT [--name PREFIX] [--min BYTES] "
+    "[--max BYTES] [--rc | --ud] [--sl N] [--timeout N]";
 
 static void take_options(data_t *d, int argc, char **argv)
 {
     static const struct option options[] = {
         {"name", 1, NULL, 'n'}, {"max", 1, NULL, 'm'},
+        {"min", 1, NULL, 'i'},
         {"rc", 0, NULL, 'r'},   {"ud", 0, NULL, 'u'},
         {"sl", 1, NULL, 's'},   {"timeout", 1, NULL, 't'},
         {NULL, 0, NULL, 0}};
@@ -520,6 +535,9 @@ static void take_options(data_t *d, int argc, char **argv)
             break;
         case 'm':
             d->max = (uint32_t)strtoul(optarg, NULL, 0);
+            break;
+        case 'i':
+            d->min = (uint32_t)strtoul(optarg, NULL, 0);
             break;
         case 'r':
             d->ud = 0;
