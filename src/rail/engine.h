@@ -246,6 +246,7 @@ static inline void mrail_watch_wake(mrail_engine_t *engine)
     }
 }
 void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
+void mrail_watch_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
 
 /* ---- publish.c ---- */
 void mrail_publish_open(mrail_engine_t *engine);

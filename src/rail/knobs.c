@@ -304,6 +304,7 @@ int mrail_config_check(const mrail_config_t *config)
         {"TX_DEPTH", config->tx_depth, 16, 4096},
         {"TIMEOUT", config->timeout, 1, 31},
         {"DEAD_TIMEOUT", config->dead_timeout, 1, 86400},
+        {"KEEPALIVE", config->keepalive, 0, 86400},
         {"RETRY_CNT", config->retry_cnt, 0, 6},
         {"RNR_RETRY", config->rnr_retry, 0, 7},
     };

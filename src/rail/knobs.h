@@ -74,6 +74,10 @@
     X(DEAD_TIMEOUT, "10", UINT, dead_timeout,                                 \
       "Seconds, 1 to 86400, without any way to a peer, after which it is\n"  \
       "given up and its operations fail.")                                    \
+    X(KEEPALIVE, "10", UINT, keepalive,                                       \
+      "Seconds, up to 86400, after which a peer that nothing was sent to is\n"\
+      "asked for a sign of life by its NIC; 0 never asks, and who only waits\n"\
+      "for a message then waits for ever if its sender is out of reach.")     \
     X(TELEMETRY, "y", BOOL, telemetry,                                        \
       "Show this process's rails, lanes, counters and events to 'mrail top'\n" \
       "and 'mrail info --events', in a file of this user in /dev/shm.")       \

@@ -72,6 +72,8 @@ struct mrail_peer {
     mrail_ns_t answer_ns;   /* of the last probe that was answered */
     mrail_ns_t dark_ns;     /* no lane can be used since then; 0: one can, or
                                was not wanted yet */
+    uint64_t kept_posted;   /* work requests of all lanes, when KEEPALIVE last
+                               looked */
     unsigned reply_way;     /* that leads back to who sent the message at hand */
     mrail_ns_t retry_ns;
     mrail_list_t work;      /* engine->work while something is to be sent */

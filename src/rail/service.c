@@ -196,6 +196,7 @@ static int mrail_service_timeout_ms(mrail_ns_t now_ns, mrail_ns_t next_ns)
 typedef struct mrail_service_plan {
     mrail_ns_t watch_ns;
     mrail_ns_t publish_ns;
+    mrail_ns_t keepalive_ns;
 } mrail_service_plan_t;
 
 static int mrail_service_is_watching(const mrail_engine_t *engine)
@@ -206,10 +207,10 @@ static int mrail_service_is_watching(const mrail_engine_t *engine)
 static mrail_ns_t mrail_service_next(const mrail_engine_t *engine,
                                      const mrail_service_plan_t *plan)
 {
-    mrail_ns_t next_ns = MRAIL_NS_NEVER;
+    mrail_ns_t next_ns = plan->keepalive_ns;
 
     if (mrail_service_is_watching(engine)) {
-        next_ns = plan->watch_ns;
+        next_ns = MRAIL_MIN(next_ns, plan->watch_ns);
     }
     if (engine->ring != NULL) {
         next_ns = MRAIL_MIN(next_ns, plan->publish_ns);
@@ -225,6 +226,11 @@ static void mrail_service_look(mrail_engine_t *engine, mrail_ns_t now_ns,
     if (mrail_service_is_watching(engine) && (now_ns >= plan->watch_ns)) {
         mrail_watch_tick(engine, now_ns);
         plan->watch_ns = now_ns + MRAIL_SERVICE_WATCH;
+    }
+    if (now_ns >= plan->keepalive_ns) {
+        mrail_watch_keepalive(engine, now_ns);
+        plan->keepalive_ns =
+            now_ns + engine->config.keepalive * MRAIL_NS_PER_SEC;
     }
     if (now_ns >= plan->publish_ns) {
         mrail_publish(engine);
@@ -265,7 +271,11 @@ static void *mrail_service_main(void *arg)
 {
     struct epoll_event events[8];
     mrail_engine_t *engine = arg;
-    mrail_service_plan_t plan = {0};
+    mrail_service_plan_t plan = {
+        .keepalive_ns = (MRAIL_FAILOVER && (engine->config.keepalive != 0))
+                            ? mrail_clock_now()
+                            : MRAIL_NS_NEVER,
+    };
     mrail_ns_t now_ns, next_ns, lanes_ns;
     int n;
 

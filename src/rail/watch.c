@@ -8,6 +8,10 @@
  * A lane on which something is under way and nothing has come back for a while
  * is STALLED, an event for its path (paths.c), which then has to answer.
  *
+ * Who only waits sends nothing: to a peer to which nothing was sent for KEEPALIVE
+ * seconds goes one small READ.  A READ, since a NIC answers it for a process that
+ * computes, or that a debugger has stopped.
+ *
  * Inside the guard, with the control lock.
  */
 #include "config.h"
@@ -84,6 +88,50 @@ static int mrail_watch_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
         }
     }
     return busy;
+}
+
+static mrail_lane_t *mrail_watch_idle_lane(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
+            !lane->leaving && !lane->last_read &&
+            (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
+            return lane;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t mrail_watch_posted(const mrail_peer_t *peer)
+{
+    uint64_t posted = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        posted += (peer->lanes[slot] != NULL) ? peer->lanes[slot]->sq_posted
+                                              : 0;
+    }
+    return posted;
+}
+
+void mrail_watch_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            uint64_t posted = mrail_watch_posted(peer);
+            mrail_lane_t *lane = mrail_watch_idle_lane(peer);
+
+            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead &&
+                (posted == peer->kept_posted) && (lane != NULL) &&
+                (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+                mrail_watch_wake(engine);
+            }
+            peer->kept_posted = mrail_watch_posted(peer);
+        }
+    }
 }
 
 void mrail_watch_begin(mrail_engine_t *engine)

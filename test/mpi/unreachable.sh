@@ -1,6 +1,6 @@
 #!/bin/sh
 # A rank waits for a message of one that lives, computes and cannot be reached any
-# more: mpirun sees nothing.  The job ends, and says which peer, which rails, why.
+# more: its own ports are well, it has nothing under way, and mpirun sees nothing.  The job ends, and says which peer, which rails, why.
 # With rails that come back in time it goes on.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -11,7 +11,7 @@ need_ground mpi_wait
 start()
 {
     : >"$tmp/out"
-    launch 2 -x UCX_MRAIL_DEAD_TIMEOUT=3 -- "$build/mpi_wait" --seconds "$1" \
+    launch 2 -x UCX_MRAIL_DEAD_TIMEOUT=3 -x UCX_MRAIL_KEEPALIVE=2 -- "$build/mpi_wait" --seconds "$1" \
         >"$tmp/out" 2>&1 &
     job=$!
     await_under_way
