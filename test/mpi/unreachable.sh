@@ -7,10 +7,12 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 need_ground mpi_wait
 
-# start SECONDS: rank 1 computes for so long.
+# start SECONDS: rank 1 computes for so long.  Each job has a session of its own:
+# one lives a moment longer than its processes.
 start()
 {
     : >"$tmp/out"
+    session=mpitest-$$-$1
     launch 2 -x UCX_MRAIL_DEAD_TIMEOUT=3 -x UCX_MRAIL_KEEPALIVE=2 -- "$build/mpi_wait" --seconds "$1" \
         >"$tmp/out" 2>&1 &
     job=$!
@@ -65,5 +67,6 @@ else
     bad 'a peer that is out of reach for a second: the job goes on' \
         "exit status $status"
 fi
+session=mpitest-$$ # all of them
 nothing_left 'a peer out of reach'
 exit $failed

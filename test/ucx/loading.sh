@@ -115,7 +115,7 @@ start=$(date +%s)
 wait $job
 took=$(($(date +%s) - start))
 expect 'all rails down: one line says why the job ends' "$tmp/log" \
-    'mrail: rank [01] on .* lost a peer for good .*, peer [0-9a-f]* at 127.* soft0:1 (port down), soft1:1 (port down); the job ends'
+    'mrail: rank [01] on .* lost a peer for good .*, peer [0-9a-f]* at 127[0-9.]*: soft[01]:1 ([a-z ]*), soft[01]:1 ([a-z ]*); the job ends'
 if [ $took -lt 25 ]; then
     ok 'all rails down: the job ends within seconds'
 else
