@@ -21,10 +21,12 @@ function median(a, n,    b, i) {
     return (b[int((n + 1) / 2)] + b[int(n / 2) + 1]) / 2
 }
 
-# Where the ratio of a pair of runs lies at 95 %, half of all pairs below it and
-# half above: the sign test's interval, without a word on how times spread.
-# Sets low and high; 0 with too few pairs.
-function interval(n,    r, i, p, sum) {
+# The median of the ratios of pairs of runs, and where it lies at 95 %: half of all
+# pairs are below it and half above (the sign test's interval, without a word on how
+# times spread).  A machine whose speed changes by half from one second to the next
+# has two medians; who run one after the other mostly meet the same of them.  Sets
+# ratio, low and high; 0 with too few pairs.
+function pairs(n,    r, i, p, sum) {
     if (n < 6) {
         return 0
     }
@@ -32,6 +34,7 @@ function interval(n,    r, i, p, sum) {
         r[i] = own[i] / other[i]
     }
     sort(r, n)
+    ratio = median(r, n)
     # The first i for which P(Binomial(n, 1/2) <= i) passes 2.5 %; six pairs
     # make it at least 1.
     p = 0.5 ^ n
@@ -67,13 +70,15 @@ END {
     if (others) {
         peer_value = median(other, others)
         ratio = value / peer_value
+        paired = others == owns && pairs(owns)
         printf ", \"peer\": \"%s\", \"peer_value\": %.5g, \"ratio\": %.3f", \
             peer, peer_value, ratio
     } else {
         printf ", \"peer\": null, \"peer_value\": null, \"ratio\": null"
     }
-    if (others == owns && interval(owns)) {
+    if (paired) {
         printf ", \"ratio_low\": %.3f, \"ratio_high\": %.3f", low, high
+        printf ", \"ratio_of_medians\": %.3f", value / peer_value
     }
     sign = sense == "less" ? "<=" : ">="
     if (want_ratio != "-") {

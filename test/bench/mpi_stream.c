@@ -18,6 +18,7 @@
 #include <time.h>
 
 #define WINDOW 8
+#define ROUNDS 3
 #define MAX_POINTS 1000000
 
 typedef struct points {
@@ -116,40 +117,66 @@ static void stream(double seconds, size_t words, points_t *points)
     }
 }
 
+typedef struct round {
+    uint64_t *send;
+    uint64_t *recv;
+    MPI_Request request;
+} round_t;
+
+static uint64_t pair_seed(uint64_t round, int from, int to, int size)
+{
+    return round * 1000003 + (uint64_t)(from * size + to);
+}
+
+/* Of ROUNDS exchanges under way, number n is the n'th since the start. */
 static void exchange(double seconds, size_t words, points_t *points)
 {
+    round_t rounds[ROUNDS];
     double end_s = now_s() + seconds;
-    uint64_t *send, *recv;
+    uint64_t count = 0;
     int *counts, *places;
     int rank, size, more = 1;
 
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    send = malloc(8 * words * (size_t)size);
-    recv = malloc(8 * words * (size_t)size);
     counts = malloc((size_t)size * sizeof(int));
     places = malloc((size_t)size * sizeof(int));
     for (int i = 0; i < size; ++i) {
-        counts[i] = (int)words;
+        counts[i] = (i == rank) ? 0 : (int)words; /* that is no rail's work */
         places[i] = i * (int)words;
     }
-    for (uint64_t round = 0; more; ++round) {
-        for (int i = 0; i < size; ++i) {
-            fill(send + (size_t)i * words, words,
-                 round * 1000003 + (uint64_t)(rank * size + i));
+    for (unsigned i = 0; i < ROUNDS; ++i) {
+        rounds[i].send = malloc(8 * words * (size_t)size);
+        rounds[i].recv = malloc(8 * words * (size_t)size);
+    }
+    for (uint64_t done = 0; more || (done < count); ++done) {
+        round_t *round = &rounds[done % ROUNDS];
+
+        while (more && (count < done + ROUNDS)) {
+            round_t *next = &rounds[count % ROUNDS];
+
+            for (int i = 0; i < size; ++i) {
+                fill(next->send + places[i], (size_t)counts[i],
+                     pair_seed(count, rank, i, size));
+            }
+            MPI_Ialltoallv(next->send, counts, places, MPI_UINT64_T,
+                           next->recv, counts, places, MPI_UINT64_T,
+                           MPI_COMM_WORLD, &next->request);
+            ++count;
+            more = (now_s() < end_s);
+            MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
         }
-        MPI_Alltoallv(send, counts, places, MPI_UINT64_T, recv, counts, places,
-                      MPI_UINT64_T, MPI_COMM_WORLD);
+        MPI_Wait(&round->request, MPI_STATUS_IGNORE);
         add_point(points);
         for (int i = 0; i < size; ++i) {
-            check(recv + (size_t)i * words, words,
-                  round * 1000003 + (uint64_t)(i * size + rank));
+            check(round->recv + places[i], (size_t)counts[i],
+                  pair_seed(done, i, rank, size));
         }
-        more = (now_s() < end_s);
-        MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
-    free(send);
-    free(recv);
+    for (unsigned i = 0; i < ROUNDS; ++i) {
+        free(rounds[i].send);
+        free(rounds[i].recv);
+    }
     free(counts);
     free(places);
 }

@@ -75,6 +75,12 @@ is 'an interval of five pairs: none' '' "$(member "$got" ratio_low)"
 samples own 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30
 samples ten 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10 10
 got=$(figure more - - "$tmp/ten")
+is 'the ratio of twenty pairs' 2.050 "$(member "$got" ratio)"
+samples ten 10 10 10 10 10 10 10 10 10 20 20 20 20 20 20 20 20 20 20 20
+samples own 11 11 11 11 11 11 11 11 11 22 22 22 22 22 22 22 22 22 11 11
+is 'pairs of a machine with two speeds' '1.100 0.550' \
+    "$(got=$(figure more - - "$tmp/ten") && echo "$(member "$got" ratio) $(
+        member "$got" ratio_of_medians)")"
 is 'an interval of twenty pairs: the sixth ratio from either end' '1.600 2.500' \
     "$(member "$got" ratio_low) $(member "$got" ratio_high)"
 : >"$tmp/own"
