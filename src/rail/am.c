@@ -295,8 +295,8 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     ++peer->engine->counters.am_sent;
-    mrail_watch_wake(peer->engine);
     mrail_am_post(lane, tx);
+    mrail_watch_wake(lane->peer->engine);
 }
 
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,

@@ -54,7 +54,6 @@ typedef struct mrail_rx {
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed for RMA */
     uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
-    uint64_t carried;         /* data: bytes of AMs sent, PUTs and GETs done */
     mrail_ns_t posted_ns;     /* data: of the last segment */
 
     /* data: send queue */
@@ -83,6 +82,9 @@ struct mrail_lane {
     uint8_t leaving;      /* data: takes no new work, to be taken out */
     uint8_t drained;      /* data: the last request of a QP in error is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
+    uint64_t carried;      /* data: bytes of AMs sent, PUTs and GETs done; not
+                              beside am_inflight, or gcc adds both as a vector,
+                              in more instructions */
 
     mrail_peer_t *peer;
     mrail_rail_t *rail;
