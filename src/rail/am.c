@@ -275,6 +275,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
                             uint8_t am_id, size_t length)
 {
     mrail_peer_t *peer = ep->peer;
+    mrail_engine_t *engine;
     uint8_t flags = 0;
 
     tx->number = lane->am_sent++;
@@ -294,9 +295,11 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     peer->am_inflight += MRAIL_FAILOVER ? length : 0;
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
-    ++peer->engine->counters.am_sent;
     mrail_am_post(lane, tx);
-    mrail_watch_wake(lane->peer->engine);
+    /* Behind the post, and the engine found anew: fewer registers to keep. */
+    engine = lane->peer->engine;
+    ++engine->counters.am_sent;
+    mrail_watch_wake(engine);
 }
 
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
