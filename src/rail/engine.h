@@ -116,7 +116,8 @@ struct mrail_engine {
     mrail_counters_t counters; /* ctl_* by the control side, else by data */
     unsigned num_events;    /* of this progress call */
     uint64_t total_events;  /* ever */
-    unsigned num_dead;      /* peers that have failed */
+    unsigned num_dead;      /* peers that have failed; set inside the guard with
+                               the control lock held */
     unsigned num_recovering; /* peers; atomic */
     int watching;           /* the service thread looks at lanes; atomic */
     unsigned calm_ticks;    /* looks in a row with nothing under way */

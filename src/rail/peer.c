@@ -200,6 +200,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     }
     __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
     peer->seen_mask = 0;
+    ++engine->num_dead;
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
@@ -225,7 +226,6 @@ int mrail_peer_try_end(mrail_peer_t *peer)
     }
     mrail_peer_end_lanes(peer);
     peer->dead = 2;
-    ++peer->engine->num_dead;
     __atomic_fetch_add(&peer->engine->num_changes, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(peer->engine, MRAIL_ARMED_OWN);
     return 1;

@@ -21,21 +21,31 @@ static int guest(job_t *job)
     return job_flush(job, job_ep(job, 0));
 }
 
+static unsigned num_dead(job_t *job)
+{
+    unsigned dead;
+
+    pthread_mutex_lock(&job->engine->ctl_lock);
+    dead = job->engine->num_dead;
+    pthread_mutex_unlock(&job->engine->ctl_lock);
+    return dead;
+}
+
 static int host(job_t *job)
 {
     mrail_ns_t end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     mrail_memory_t memory;
 
-    while ((job->engine->num_dead < GUESTS) && (mrail_clock_now() < end)) {
+    while ((num_dead(job) < GUESTS) && (mrail_clock_now() < end)) {
         if (mrail_iface_progress(job->iface) == 0) {
             usleep(50);
         }
     }
     mrail_engine_memory(job->engine, &memory);
-    return job_say((job->engine->num_dead == GUESTS) && (memory.num_qps == 0),
+    return job_say((num_dead(job) == GUESTS) && (memory.num_qps == 0),
                    "who has gone leaves no QP behind",
                    "%u of %u have ended, %u QPs are left",
-                   job->engine->num_dead, GUESTS, memory.num_qps);
+                   num_dead(job), GUESTS, memory.num_qps);
 }
 
 static int goodbye(job_t *job)
