@@ -150,14 +150,14 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
  */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
+    const unsigned kept = MRAIL_FAILOVER ? MRAIL_RESEND_CREDITS : 0;
     unsigned credits = mrail_lane_credits(lane);
 
-    if (MRAIL_FAILOVER && MRAIL_UNLIKELY(credits <= MRAIL_RESEND_CREDITS) &&
+    if (MRAIL_UNLIKELY(credits <= kept) &&
         ((credits == 0) || (lane->am_inflight != lane->peer->am_inflight))) {
         return 0;
     }
-    return (MRAIL_FAILOVER || (credits != 0)) &&
-           (mrail_lane_sq_free(lane) != 0);
+    return mrail_lane_sq_free(lane) != 0;
 }
 
 /* The lane on which `length` bytes would be through first. */

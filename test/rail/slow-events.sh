@@ -13,7 +13,6 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
         "$PWD/.libs/libtest-events.so" "$PWD/rail_goodbye" \
         >"test-slow-events.$$" 2>&1 || { status=1; break; }
 done
-
 cat "test-slow-events.$$"
 rm -f "test-slow-events.$$"
 echo "# the last of $i times"
