@@ -21,6 +21,7 @@
 #define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room" */
 #define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
 #define MRAIL_CTL_TRIES 60  /* about 30 s */
+#define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
 #define MRAIL_PROBE_TRIES 10 /* about 3 s */
 
@@ -280,6 +281,14 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
     return 0;
 }
 
+/* A peer that was never connected may just be starting. */
+static mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
+{
+    mrail_ns_t dead_ns = peer->engine->config.dead_timeout * MRAIL_NS_PER_SEC;
+
+    return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
+}
+
 void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
                        const char *why)
 {
@@ -298,6 +307,26 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
         mrail_debug("peer %016llx goes without lane %u: %s",
                     (unsigned long long)peer->id, slot, why);
     }
+}
+
+void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    mrail_lane_destroy_qp(peer->engine, lane);
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
+    if (!peer->based) {
+        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
+        if ((peer->dark_ns != 0) &&
+            (now_ns >= peer->dark_ns + mrail_ctl_patience(peer))) {
+            mrail_error("peer %016llx cannot be connected on any of %u rails: "
+                        "%s", (unsigned long long)peer->id, peer->num_pairs,
+                        cause);
+            mrail_ctl_peer_failed(peer, -ECONNREFUSED);
+        }
+    }
+    mrail_ctl_work(peer);
 }
 
 void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
@@ -369,21 +398,16 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
     return mrail_ctl_run_retiring(lane, now_ns);
 }
 
-static mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
-{
-    return peer->engine->config.dead_timeout * MRAIL_NS_PER_SEC;
-}
-
-/* No lane can be used, where there was one: one that is held may wait for its
- * NIC's timers for ever (rdma_rxe's with the link down do), so it counts like
- * none.  If there is none, another is asked for on every path that may work, or
- * comes to. */
+/* No lane for messages can be used, and one is wanted: one that is held may wait
+ * for its NIC's timers for ever (rdma_rxe's with the link down do), so it counts
+ * like none.  If there is none, another is asked for on every path that may work,
+ * or comes to. */
 static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     int held = 0;
 
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if ((peer->lanes[slot] == NULL) ||
+        if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
             (peer->lanes[slot]->state != MRAIL_LANE_UP)) {
             continue;
         }
@@ -393,10 +417,10 @@ static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
         }
         held = 1;
     }
-    if (!peer->based) {
+    if (!peer->based && (peer->want_slots == 0)) {
         return MRAIL_NS_NEVER;
     }
-    if (!held) {
+    if (!held && peer->based) {
         peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
     }
     if (peer->dark_ns == 0) {
@@ -458,11 +482,27 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
         return MRAIL_NS_NEVER;
     }
     lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
+    if (!lane->peer->based && (lane->state == MRAIL_LANE_CONNECTING) &&
+        (lane->tries != 0)) {
+        /* Our answer to its own may be lost. */
+        mrail_ctl_send_hello(lane->peer, lane->tries);
+    }
     mrail_ctl_send_lane(lane, (lane->state == MRAIL_LANE_CONNECTING)
                                   ? MRAIL_CTL_LANE_REQ
                                   : MRAIL_CTL_LANE_REP);
     lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
     return lane->deadline_ns;
+}
+
+/* The first lane of all needs not wait for a path: any other will do. */
+static void mrail_ctl_find_base(mrail_peer_t *peer)
+{
+    for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
+        if (mrail_path_is_open(peer, slot)) {
+            mrail_paths_rebase(peer, (peer->base + slot) % peer->num_pairs);
+            return;
+        }
+    }
 }
 
 /* Asks for the lane of a slot, if it is wanted and not there: the time to look
@@ -481,11 +521,15 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
     if ((slot != 0) && !peer->based) {
         return MRAIL_NS_NEVER; /* lane 0 settles which pair comes first */
     }
+    if (!peer->based && !mrail_path_is_open(peer, slot)) {
+        mrail_ctl_find_base(peer);
+    }
     if (!mrail_path_is_open(peer, slot)) {
         return MRAIL_NS_NEVER;
     }
     ret = mrail_ctl_request_lane(peer, slot);
     if (ret == -EAGAIN) {
+        peer->dark_ns = 0;
         return now_ns + MRAIL_CTL_RTO_MIN;
     }
     if ((ret == -EDQUOT) && peer->based) {
@@ -526,7 +570,7 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
         return MRAIL_NS_NEVER;
     }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
-    mrail_ctl_send_hello(peer);
+    mrail_ctl_send_hello(peer, peer->tries);
     peer->deadline_ns = now_ns + mrail_ctl_rto(peer->tries++);
     return peer->deadline_ns;
 }

@@ -15,9 +15,13 @@ void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
 /* A message without a body. */
 void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
                           uint32_t seq, unsigned way);
-/* HELLO to the bootstrap rail of a peer that is not known yet. */
-void mrail_ctl_send_hello(mrail_peer_t *peer);
+/* HELLO to the bootstrap rail of a peer that is not known yet; to one that is,
+ * over its rails in turn. */
+void mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way);
+/* A question about the lane: repeats take other rails in turn. */
 void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
+/* ... or an answer, which takes the way that the question came. */
+void mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
 void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
                            mrail_ctl_reason_t reason);
 /* Nothing of that life of the lane is left here. */
@@ -43,6 +47,9 @@ void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
 /* The table of the rail's port has changed: new address handles, if the GID has
  * another index now. */
 void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);
+/* Before any lane has been up, another pair of rails comes first: what is known
+ * of paths goes with their rails. */
+void mrail_paths_rebase(mrail_peer_t *peer, unsigned base);
 /* A PROBE has been answered: 0 if it is none of ours. */
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
 /* Whether a lane may be asked for on the path. */
@@ -64,6 +71,9 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
 /* A lane's bit tells the data path that it may use it. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
+/* Nothing came of the request for a lane: it is asked for again, with a new
+ * number, and the first one of all over the next pair of rails. */
+void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause);
 /* There is no budget for the lane now: the peer goes without it for a while. */
 void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot);
 /* The data path buries the lane. */

@@ -15,18 +15,16 @@ static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_ctl_msg_t reply;
 
-    mrail_ctl_learn(peer, msg);
     mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
-    mrail_ctl_send(peer, peer->reply_way, &reply);
+    /* It asks over one rail only, which may lead here and not back. */
+    mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
+/* That it is there is all that it says: see mrail_ctl_teaches(). */
 static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
-    if (peer->state == MRAIL_PEER_HELLO) {
-        mrail_ctl_learn(peer, msg);
-    }
 }
 
 /* The pair that the initiator took for slot 0 is where both count from. */
@@ -36,7 +34,7 @@ static void mrail_ctl_adopt_base(mrail_peer_t *peer,
     for (unsigned i = 0; i < peer->num_pairs; ++i) {
         if ((peer->pairs[i].local == wire->dst_rail) &&
             (peer->pairs[i].remote == wire->src_rail)) {
-            peer->base = i;
+            mrail_paths_rebase(peer, i);
         }
     }
 }
@@ -163,7 +161,7 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
                                      const mrail_ctl_msg_t *msg)
 {
     if (lane->request == msg->seq) {
-        mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_REP);
+        mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
         /* We took a request that the peer had given up. */
@@ -224,7 +222,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
         mrail_ctl_early_request(lane, msg);
     } else if (mrail_ctl_is_settled(peer, msg)) {
-        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_QP_BUDGET);
+        mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
     } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
         mrail_ctl_new_request(engine, peer, msg);
     } else if (lane->state != MRAIL_LANE_CONNECTING) {
@@ -233,6 +231,19 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         /* Of two requests that cross, the one of the lower id holds, and the
          * other side answers it. */
         mrail_ctl_take_request(engine, lane, msg);
+    }
+}
+
+/* The device does not connect the QP: its port has just gone, or the QP has
+ * failed.  The peer has its end, and is told like of any lane that fails; the
+ * first one of all is asked for anew. */
+static void mrail_ctl_not_connected(mrail_lane_t *lane)
+{
+    if (lane->peer->based) {
+        lane->half = 1;
+        mrail_failover_ask(lane, "it cannot be connected");
+    } else {
+        mrail_ctl_ask_anew(lane, "it cannot be connected");
     }
 }
 
@@ -247,18 +258,19 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         ++engine->counters.ctl_unexpected;
         return;
     }
+    if (lane->half) {
+        return; /* a repeated answer is not to try again with half a QP */
+    }
     if (lane->state == MRAIL_LANE_CONNECTING) {
         if (mrail_ctl_connect(lane, &msg->lane) != 0) {
-            /* A repeated answer is not to try again with half a QP. */
-            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "no QP");
-            mrail_ctl_peer_failed(peer, -EIO);
+            mrail_ctl_not_connected(lane);
             return;
         }
         mrail_ctl_lane_up(lane, "answered");
         mrail_ctl_work(peer); /* further lanes may be wanted */
     }
     if (lane->state == MRAIL_LANE_UP) {
-        mrail_ctl_send_lane(lane, MRAIL_CTL_LANE_READY);
+        mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_READY);
     }
 }
 
@@ -306,6 +318,29 @@ static void mrail_ctl_restore(mrail_lane_t *lane)
     mrail_retire_ask(lane); /* the data path takes it over, in any case */
 }
 
+/* The peer has no lane for us, now or ever. */
+static void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
+                                  const char *why)
+{
+    mrail_peer_t *peer = lane->peer;
+    unsigned slot = lane->slot;
+
+    if (!peer->based && (reason == MRAIL_REASON_RESOURCES)) {
+        mrail_ctl_ask_anew(lane, why);
+        return;
+    }
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
+    mrail_lane_release(peer->engine, lane);
+    if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
+        mrail_ctl_no_room(peer, slot);
+    } else if (peer->based && (reason == MRAIL_REASON_RESOURCES)) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
+        mrail_ctl_no_room(peer, slot);
+    } else {
+        mrail_ctl_refused(peer, slot, why);
+    }
+}
+
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -327,17 +362,12 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
         lane->tries = 1; /* somebody is there: no reason to give up */
+        peer->dark_ns = peer->based ? peer->dark_ns : 0;
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
-        mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
-        mrail_lane_release(engine, lane);
-        if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
-            mrail_ctl_no_room(peer, slot);
-        } else {
-            mrail_ctl_refused(peer, slot,
+        mrail_ctl_not_granted(lane, reason,
                               (reason < MRAIL_ARRAY_SIZE(reasons))
                                   ? reasons[reason]
                                   : "refused");
-        }
     } else {
         ++engine->counters.ctl_unexpected;
     }
@@ -419,6 +449,10 @@ static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
 
         mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
                                known ? past->received : 0);
+        if ((lane != NULL) && (lane->epoch == msg->lane.epoch) &&
+            (lane->state == MRAIL_LANE_CONNECTING) && !lane->half) {
+            mrail_ctl_ask_anew(lane, "the peer's end has failed");
+        }
         return;
     }
     if (lane->state == MRAIL_LANE_FAILED) {
@@ -490,6 +524,15 @@ static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
     return peer;
 }
 
+/* Tells of the peer's rails, which answers may need already. */
+static int mrail_ctl_teaches(const mrail_peer_t *peer,
+                             const mrail_ctl_msg_t *msg)
+{
+    return (msg->type == MRAIL_CTL_HELLO) ||
+           ((msg->type == MRAIL_CTL_HELLO_REP) &&
+            (peer->state == MRAIL_PEER_HELLO));
+}
+
 /* Answers take the way that the question came. */
 static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
                                unsigned src_rail)
@@ -536,6 +579,9 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
          (msg.lane.slot >= MRAIL_MAX_SLOTS))) {
         ++engine->counters.ctl_unexpected;
         return;
+    }
+    if (mrail_ctl_teaches(peer, &msg)) {
+        mrail_ctl_learn(peer, &msg);
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
     mrail_trace("%s from peer %016llx on rail %u",

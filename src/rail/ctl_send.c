@@ -89,12 +89,19 @@ void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
     mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
 }
 
-/* The local rail for a first message: one in the bootstrap rail's subnet. */
+#define MRAIL_BOOT_TRIES 4
+
+/* The local rail for a first message: one in the bootstrap rail's subnet; when
+ * that has not helped, every other time any, which may be routed there. */
 static mrail_rail_t *mrail_ctl_boot_rail(const mrail_peer_t *peer,
                                          unsigned way)
 {
     mrail_engine_t *engine = peer->engine;
     unsigned seen = 0;
+
+    if ((way >= MRAIL_BOOT_TRIES) && (way % 2 == 1)) {
+        return &engine->rails[way / 2 % engine->num_rails];
+    }
 
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         seen += (engine->rails[i].attr.subnet == peer->boot_subnet);
@@ -122,11 +129,18 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine,
     }
 }
 
-void mrail_ctl_send_hello(mrail_peer_t *peer)
+void mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 {
     mrail_engine_t *engine = peer->engine;
-    mrail_rail_t *rail = mrail_ctl_boot_rail(peer, peer->tries);
+    mrail_rail_t *rail = mrail_ctl_boot_rail(peer, way);
     mrail_ctl_msg_t msg;
+
+    if (peer->num_pairs != 0) { /* it is known here, but may not know us */
+        mrail_ctl_fill_hello(engine, &msg, MRAIL_CTL_HELLO);
+        msg.seq = peer->request;
+        mrail_ctl_send(peer, way, &msg);
+        return;
+    }
 
     if (peer->boot_ah[rail->index] == NULL) {
         peer->boot_ah[rail->index] =
@@ -144,7 +158,8 @@ void mrail_ctl_send_hello(mrail_peer_t *peer)
                    &msg);
 }
 
-void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+static void mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
+                                   unsigned way)
 {
     mrail_ctl_msg_t msg = {
         .type = type,
@@ -162,7 +177,17 @@ void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
                  .psn = lane->psn},
     };
 
-    mrail_ctl_send(lane->peer, lane->tries, &msg);
+    mrail_ctl_send(lane->peer, way, &msg);
+}
+
+void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+{
+    mrail_ctl_send_lane_by(lane, type, lane->tries);
+}
+
+void mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+{
+    mrail_ctl_send_lane_by(lane, type, lane->peer->reply_way);
 }
 
 void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,

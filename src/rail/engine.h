@@ -260,7 +260,7 @@ void mrail_wakeup_signal(mrail_iface_t *iface);
 void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
 void mrail_wakeup_close(mrail_iface_t *iface);
 
-/* ---- service.c: thread, timers; ctl*.c: the protocol it speaks ---- */
+/* ---- service.c: the thread, duty.c: what it does; ctl*.c: its protocol ---- */
 int mrail_service_start(mrail_engine_t *engine);
 void mrail_service_stop(mrail_engine_t *engine);
 void mrail_service_wake(mrail_engine_t *engine);

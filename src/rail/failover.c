@@ -72,6 +72,7 @@ static void mrail_failover_close(mrail_lane_t *lane)
     uint64_t bit = 1ull << lane->slot;
 
     if ((lane->state != MRAIL_LANE_UP) &&
+        ((lane->state != MRAIL_LANE_CONNECTING) || !lane->half) &&
         (lane->state != MRAIL_LANE_ACCEPTING) &&
         (lane->state != MRAIL_LANE_RETIRING)) {
         return;

@@ -23,8 +23,8 @@ static const struct {
     [MRAIL_LANE_UP] = {"up", FROM(CONNECTING) | FROM(ACCEPTING) |
                                  FROM(RETIRING)},
     [MRAIL_LANE_RETIRING] = {"retiring", FROM(UP) | FROM(ACCEPTING)},
-    [MRAIL_LANE_CLOSING] = {"closing", FROM(ACCEPTING) | FROM(UP) |
-                                           FROM(RETIRING)},
+    [MRAIL_LANE_CLOSING] = {"closing", FROM(CONNECTING) | FROM(ACCEPTING) |
+                                           FROM(UP) | FROM(RETIRING)},
     [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
                                          FROM(UP) | FROM(RETIRING) |
                                          FROM(CLOSING)},
@@ -334,9 +334,12 @@ int mrail_lane_connect(mrail_engine_t *engine, mrail_lane_t *lane,
         ret = mrail_lane_to_rts(engine, lane);
     }
     if (ret != 0) {
-        mrail_error("%s:%u: cannot connect qp 0x%x to qp 0x%x: %s",
-                    lane->rail->attr.device, lane->rail->attr.port,
-                    lane->qp->qp_num, remote->qpn, strerror(-ret));
+        mrail_log(__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)
+                      ? MRAIL_LOG_DEBUG
+                      : MRAIL_LOG_WARN,
+                  "%s:%u: cannot connect qp 0x%x to qp 0x%x: %s",
+                  lane->rail->attr.device, lane->rail->attr.port,
+                  lane->qp->qp_num, remote->qpn, strerror(-ret));
     }
     return ret;
 }

@@ -131,6 +131,7 @@ struct mrail_lane {
     mrail_ns_t close_ns;   /* control: its QP is in error since then */
     uint64_t qp_serial;    /* control: of qp, never used again in this engine:
                               what an event of a QP is for */
+    uint8_t half;          /* control: the device would not connect it */
     uint8_t last_wqe;      /* atomic: the device has said that it takes no more
                               receive buffers */
     uint8_t closed;        /* control: nothing can arrive here any more */

@@ -15,6 +15,9 @@
  *
  * Errors: 0 or -errno.  -EAGAIN always means "nothing happened, ask again
  * after progress".  -EINPROGRESS means that the completion will be called.
+ * A peer that was given up gives the reason, from every operation to it, new or
+ * under way: -ETIMEDOUT (it cannot be reached), -ECONNREFUSED (it would not be
+ * connected), -ESHUTDOWN (it said goodbye), -ENOMEM, or -ECONNRESET.
  */
 #ifndef MRAIL_RAIL_MRAIL_H
 #define MRAIL_RAIL_MRAIL_H
@@ -139,8 +142,7 @@ typedef struct mrail_iface_params {
      * `comp` is what the caller gave. */
     void (*complete)(void *arg, void *comp, int status);
     /* No lane can reach the endpoint's peer any more; mrail_ep_describe() tells
-     * which, and why.  Called once per ep; its operations complete with
-     * -ECONNRESET.  May be NULL. */
+     * which, and why.  Called once per ep.  May be NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
 } mrail_iface_params_t;
 
@@ -189,7 +191,7 @@ void *mrail_ep_user(const mrail_ep_t *ep);
 /*
  * Active messages: one ordered stream per endpoint, each delivered once.
  * header_length + length <= attr.max_am_short; header may be NULL if 0.
- * 0 (sent: buffers may be reused), -EAGAIN, -ECONNRESET.
+ * 0 (sent: buffers may be reused), -EAGAIN, or why the peer was given up.
  */
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
                       unsigned header_length, const void *payload,
@@ -197,7 +199,7 @@ int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
 
 /* `pack` writes at most attr.max_am_bcopy bytes to `dest` and returns how
  * many; it is called only when the message will be sent.  Returns the packed
- * length, -EAGAIN or -ECONNRESET. */
+ * length, -EAGAIN, or why the peer was given up. */
 typedef size_t (*mrail_pack_func_t)(void *dest, void *arg);
 ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
                             mrail_pack_func_t pack, void *arg);

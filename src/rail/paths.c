@@ -43,6 +43,15 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
+static void mrail_path_ask(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    path->probe = ++peer->engine->ctl_seq;
+    path->asked = 1;
+    mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, path->probe, slot, path->sport);
+}
+
 static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
                            mrail_health_action_t action, const char *cause)
 {
@@ -61,10 +70,7 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
         if (path->health.state == MRAIL_HEALTH_SUSPECT) {
             mrail_path_hold(peer, slot);
         }
-        path->probe = ++peer->engine->ctl_seq;
-        path->asked = 1;
-        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, path->probe, slot,
-                            path->sport);
+        mrail_path_ask(peer, slot);
         break;
     case MRAIL_HEALTH_RETIRE:
         if (peer->lanes[slot] != NULL) {
@@ -74,6 +80,35 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
     case MRAIL_HEALTH_RESTORE:
         path->restore = 1;
         break;
+    }
+}
+
+/* Some path but this is known to lead to the peer. */
+static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
+                                    mrail_ns_t now_ns)
+{
+    if ((peer->answer_ns != 0) &&
+        (now_ns < peer->answer_ns + MRAIL_PATH_FRESH)) {
+        return 1;
+    }
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        if ((i != slot) && mrail_path_is_used(peer, i) &&
+            (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A lane that is alone has nobody beside it to tell a dead path from a peer that
+ * is silent: rails without a lane are asked. */
+static void mrail_path_ask_others(mrail_peer_t *peer, unsigned slot)
+{
+    for (unsigned i = 0; i < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS); ++i) {
+        if ((i % peer->num_pairs != slot % peer->num_pairs) &&
+            (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
+            mrail_path_ask(peer, i);
+        }
     }
 }
 
@@ -106,6 +141,11 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                          mrail_health_event_name(event));
     }
     mrail_path_act(peer, slot, action, cause);
+    if ((path->health.state == MRAIL_HEALTH_SUSPECT) &&
+        ((before != MRAIL_HEALTH_SUSPECT) || (event == MRAIL_HEALTH_LATE)) &&
+        !mrail_path_others_answer(peer, slot, now_ns)) {
+        mrail_path_ask_others(peer, slot);
+    }
     if (path->health.due_ns != MRAIL_NS_NEVER) {
         mrail_ctl_work(peer);
     }
@@ -116,23 +156,6 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
     const mrail_path_t *path = &peer->paths[slot];
 
     return (path->health.state == MRAIL_HEALTH_UP) || path->restore;
-}
-
-/* Some path but this is known to lead to the peer. */
-static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
-                                    mrail_ns_t now_ns)
-{
-    if ((peer->answer_ns != 0) &&
-        (now_ns < peer->answer_ns + MRAIL_PATH_FRESH)) {
-        return 1;
-    }
-    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
-        if ((i != slot) && mrail_path_is_used(peer, i) &&
-            (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
-            return 1;
-        }
-    }
-    return 0;
 }
 
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
@@ -168,6 +191,23 @@ void mrail_paths_init(mrail_peer_t *peer)
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_health_init(&peer->paths[slot].health, mrail_clock_now());
     }
+}
+
+void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
+{
+    unsigned count = peer->num_pairs;
+    unsigned shift = (base + count - peer->base) % count;
+    mrail_path_t old[MRAIL_MAX_SLOTS];
+
+    memcpy(old, peer->paths, sizeof(old));
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        unsigned first = slot - slot % count;
+
+        if (first + count <= MRAIL_MAX_SLOTS) {
+            peer->paths[slot] = old[first + (slot + shift) % count];
+        }
+    }
+    peer->base = base;
 }
 
 void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)

@@ -75,6 +75,7 @@ struct mrail_peer {
     uint64_t kept_posted;   /* work requests of all lanes, when KEEPALIVE last
                                looked */
     unsigned reply_way;     /* that leads back to who sent the message at hand */
+    unsigned hellos;        /* of the peer, answered */
     mrail_ns_t retry_ns;
     mrail_list_t work;      /* engine->work while something is to be sent */
     uint32_t request;

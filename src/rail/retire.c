@@ -181,7 +181,9 @@ static void mrail_retire_keep(mrail_lane_t *lane)
         mrail_am_request_ack(lane->peer);
     }
     if (lane->retire_hard && !mrail_lane_is_last(lane)) {
-        lane->leaving = 1;
+        /* But for work that no other lane can do. */
+        lane->leaving = (lane->peer->num_up > 1) ||
+                        mrail_list_empty(&lane->peer->uncut);
         return;
     }
     ++lane->peer->engine->counters.lanes_kept;

@@ -83,7 +83,8 @@ typedef enum mrail_ctl_type {
 typedef enum mrail_ctl_reason {
     MRAIL_REASON_NONE = 0,
     MRAIL_REASON_QP_BUDGET = 1, /* MAX_QPS reached there */
-    MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer */
+    MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer, or what
+                                   came of the request is over: ask anew */
     MRAIL_REASON_NO_RAIL = 3,   /* the named rail does not exist there */
     MRAIL_REASON_IN_USE = 4,    /* RETIRE: the lane is used there */
     MRAIL_REASON_WAIT = 5       /* LANE_REQ: room is being made, ask again */

@@ -352,7 +352,7 @@ int sroce_sim_node_add(sroce_sim_t *sim, sroce_dev_params_t params)
     node->id = id;
     node->up = 1;
     node->held_end = &node->held;
-    node->ip = htonl(0x0a000001 + id);
+    node->ip = (params.ip != 0) ? params.ip : htonl(0x0a000001 + id);
     params.ip = node->ip;
     if (params.qpn_base == 0) {
         params.qpn_base = (id + 1) * QPN_RANGE;
@@ -448,7 +448,7 @@ static mrail_ns_t sim_next(const sroce_sim_t *sim)
     return next;
 }
 
-static int sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns)
+static int sim_next_until(sroce_sim_t *sim, mrail_ns_t until_ns)
 {
     mrail_ns_t next;
 
@@ -472,12 +472,22 @@ static int sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns)
 
 int sroce_sim_step(sroce_sim_t *sim)
 {
-    return sim_step_until(sim, MRAIL_NS_NEVER - 1);
+    return sim_next_until(sim, MRAIL_NS_NEVER - 1);
+}
+
+int sroce_sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns)
+{
+    int stepped = sim_next_until(sim, until_ns);
+
+    if (!stepped) {
+        sim->now_ns = until_ns;
+    }
+    return stepped;
 }
 
 int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns)
 {
-    while (sim_step_until(sim, until_ns)) {
+    while (sim_next_until(sim, until_ns)) {
     }
     if (sim_next(sim) == MRAIL_NS_NEVER) {
         return 0;

@@ -47,9 +47,9 @@ sroce_sim_t *sroce_sim_create(uint64_t seed);
 void sroce_sim_destroy(sroce_sim_t *sim);
 
 /*
- * Adds a node with its device: params->ip and params->ops are set here.
+ * Adds a node with its device: params->ops are set here.
  * Returns the node's number, or -1 (too many, out of memory, bad parameter).
- * qpn_base 0: nodes get different ranges.
+ * ip 0, qpn_base 0: nodes get different ones.
  */
 int sroce_sim_node_add(sroce_sim_t *sim, sroce_dev_params_t params);
 sroce_dev_t *sroce_sim_dev(const sroce_sim_t *sim, unsigned node);
@@ -87,6 +87,8 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 int sroce_sim_run(sroce_sim_t *sim, mrail_ns_t until_ns);
 /* One step: everything of the next instant.  0: nothing is left. */
 int sroce_sim_step(sroce_sim_t *sim);
+/* Likewise, up to `until_ns`: 0, and it is then, if nothing is before. */
+int sroce_sim_step_until(sroce_sim_t *sim, mrail_ns_t until_ns);
 
 /* sroce_qp_destroy(), and off the node's run list. */
 void sroce_sim_qp_destroy(sroce_sim_t *sim, unsigned node, sroce_qp_t *qp);

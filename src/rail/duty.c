@@ -1,0 +1,231 @@
+#include "config.h"
+#include "rail/duty.h"
+
+#include "rail/ctl.h"
+#include "telemetry/ring.h"
+
+#include <string.h>
+
+/* Between two looks at lanes that are being given up, and at all the others. */
+#define MRAIL_DUTY_FAILOVER (1 * MRAIL_NS_PER_MS)
+#define MRAIL_DUTY_WATCH (25 * MRAIL_NS_PER_MS)
+/* ... and between two updates of the telemetry ring. */
+#define MRAIL_DUTY_PUBLISH (100 * MRAIL_NS_PER_MS)
+#define MRAIL_DUTY_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
+
+/* ---- datagrams and events ------------------------------------------------ */
+
+void mrail_duty_ud(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    struct ibv_cq *cq;
+    void *context;
+    unsigned count;
+
+    while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
+        ibv_ack_cq_events(cq, 1);
+    }
+    /* Arm first, then look: what arrives in between is not missed. */
+    ibv_req_notify_cq(rail->ud_cq, 0);
+    /* A flood must not keep timers waiting, nor who wants the lock. */
+    do {
+        pthread_mutex_lock(&engine->ctl_lock);
+        count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
+        if (count >= MRAIL_UD_ROUND) {
+            mrail_ctl_run(engine, mrail_clock_now());
+        }
+        pthread_mutex_unlock(&engine->ctl_lock);
+    } while ((count >= MRAIL_UD_ROUND) &&
+             !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
+}
+
+static mrail_lane_t *mrail_duty_find_lane(mrail_engine_t *engine,
+                                          uint64_t qp_serial)
+{
+    for (unsigned i = 0; i < engine->num_lanes; ++i) {
+        if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp != NULL) &&
+            (engine->lanes[i]->qp_serial == qp_serial)) {
+            return engine->lanes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of which QP an event tells; 0 for none. */
+static uint64_t mrail_duty_qp_serial(const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        return (uintptr_t)event->element.qp->qp_context;
+    default:
+        return 0;
+    }
+}
+
+static void mrail_duty_port_event(mrail_engine_t *engine,
+                                  mrail_rail_t *rail,
+                                  enum ibv_event_type type)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    if (type == IBV_EVENT_PORT_ERR) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
+        return;
+    }
+    /* An address comes back with its interface, or a little later. */
+    mrail_paths_readdress(engine, rail);
+    if (type == IBV_EVENT_PORT_ACTIVE) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
+    }
+}
+
+/* The event has been acknowledged: its element may be gone but for the port. */
+static void mrail_duty_event(mrail_engine_t *engine, mrail_rail_t *rail,
+                             const struct ibv_async_event *event,
+                             uint64_t qp_serial)
+{
+    const char *text = ibv_event_type_str(event->event_type);
+    mrail_lane_t *lane;
+
+    mrail_debug("%s: %s", rail->attr.device, text);
+    if (qp_serial == 0) {
+        mrail_ring_event(engine->ring, "%s: %s", rail->attr.device, text);
+    }
+    switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN,
+                         mrail_clock_now());
+        break;
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_GID_CHANGE:
+        if ((unsigned)event->element.port_num == rail->attr.port) {
+            mrail_duty_port_event(engine, rail, event->event_type);
+        }
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        lane = mrail_duty_find_lane(engine, qp_serial);
+        if (lane == NULL) {
+            break;
+        }
+        if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+            __atomic_store_n(&lane->last_wqe, 1, __ATOMIC_RELEASE);
+        }
+        mrail_failover_ask(lane, text);
+        break;
+    default:
+        break;
+    }
+}
+
+void mrail_duty_async(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    struct ibv_async_event event;
+    uint64_t qp_serial;
+
+    while (ibv_get_async_event(rail->ctx, &event) == 0) {
+        qp_serial = mrail_duty_qp_serial(&event);
+        /* Before the lock is asked for: ibv_destroy_qp() of who has it waits
+         * for this acknowledgement. */
+        ibv_ack_async_event(&event);
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_duty_event(engine, rail, &event, qp_serial);
+        pthread_mutex_unlock(&engine->ctl_lock);
+    }
+}
+
+/* ---- timers and lanes ---------------------------------------------------- */
+
+static int mrail_duty_is_watching(const mrail_engine_t *engine)
+{
+    return __atomic_load_n(&engine->watching, __ATOMIC_RELAXED);
+}
+
+static mrail_ns_t mrail_duty_next(const mrail_engine_t *engine,
+                                  const mrail_duty_t *duty)
+{
+    mrail_ns_t next_ns = duty->keepalive_ns;
+
+    if (mrail_duty_is_watching(engine)) {
+        next_ns = MRAIL_MIN(next_ns, duty->watch_ns);
+    }
+    if (engine->ring != NULL) {
+        next_ns = MRAIL_MIN(next_ns, duty->publish_ns);
+    }
+    return next_ns;
+}
+
+/* Inside the guard. */
+static void mrail_duty_look(mrail_engine_t *engine, mrail_ns_t now_ns,
+                            mrail_duty_t *duty)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    if (mrail_duty_is_watching(engine) && (now_ns >= duty->watch_ns)) {
+        mrail_watch_tick(engine, now_ns);
+        duty->watch_ns = now_ns + MRAIL_DUTY_WATCH;
+    }
+    if (now_ns >= duty->keepalive_ns) {
+        mrail_watch_keepalive(engine, now_ns);
+        duty->keepalive_ns =
+            now_ns + engine->config.keepalive * MRAIL_NS_PER_SEC;
+    }
+    if (now_ns >= duty->publish_ns) {
+        mrail_publish(engine);
+        duty->publish_ns =
+            now_ns + (mrail_duty_is_watching(engine) ? MRAIL_DUTY_PUBLISH
+                                                     : MRAIL_DUTY_PUBLISH_IDLE);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* A process that computes still looks after its lanes, gives them up, and
+ * answers for them; the time of the next look. */
+static mrail_ns_t mrail_duty_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
+                                   mrail_duty_t *duty)
+{
+    mrail_ns_t next_ns = mrail_duty_next(engine, duty);
+    int due = (now_ns >= next_ns);
+
+    if (!due && !__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED) &&
+        (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
+        return next_ns;
+    }
+    mrail_guard_borrow(&engine->guard);
+    if (due) {
+        mrail_duty_look(engine, now_ns, duty);
+    }
+    mrail_engine_poll(engine, NULL);
+    next_ns = mrail_duty_next(engine, duty);
+    if (engine->num_recovering != 0) {
+        next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_DUTY_FAILOVER);
+    }
+    mrail_guard_give_back(&engine->guard);
+    return next_ns;
+}
+
+/* ---- both ---------------------------------------------------------------- */
+
+void mrail_duty_init(mrail_duty_t *duty, const mrail_engine_t *engine)
+{
+    memset(duty, 0, sizeof(*duty));
+    duty->keepalive_ns = (MRAIL_FAILOVER && (engine->config.keepalive != 0))
+                             ? mrail_clock_now()
+                             : MRAIL_NS_NEVER;
+}
+
+mrail_ns_t mrail_duty_run(mrail_engine_t *engine, mrail_duty_t *duty)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_ns_t ctl_ns, lanes_ns;
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    ctl_ns = mrail_ctl_run(engine, now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    lanes_ns = mrail_duty_lanes(engine, now_ns, duty);
+    return MRAIL_MIN(ctl_ns, lanes_ns);
+}
