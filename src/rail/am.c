@@ -572,14 +572,37 @@ void mrail_am_take_lost(mrail_lane_t *lane)
     }
 }
 
-/* Any lane with a credit, also one that is kept for this.  What is missing is
- * delivered as soon as it arrives, so its credit comes back. */
-static mrail_lane_t *mrail_am_resend_lane(mrail_peer_t *peer)
+/* All messages before it that may still be missing are on the same lane, and
+ * arrive there first. */
+static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
+{
+    const mrail_tx_t *before;
+
+    mrail_list_for_each(before, &lane->peer->unacked, mrail_tx_t, list) {
+        if (before == tx) {
+            return 1;
+        }
+        if (before->lane != lane) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* Any lane with a credit: the one that is kept for this, too, if what takes it is
+ * delivered as soon as it arrives and so gives it back.  Else the lane would be
+ * of no use when the other fails on which those before it are. */
+static mrail_lane_t *mrail_am_resend_lane(mrail_peer_t *peer,
+                                          const mrail_tx_t *tx)
 {
     for (unsigned i = 0; i < peer->num_am; ++i) {
-        if ((mrail_lane_credits(peer->up[i]) != 0) &&
-            (mrail_lane_sq_free(peer->up[i]) != 0)) {
-            return peer->up[i];
+        mrail_lane_t *lane = peer->up[i];
+        unsigned credits = mrail_lane_credits(lane);
+
+        if ((mrail_lane_sq_free(lane) != 0) &&
+            ((credits > MRAIL_RESEND_CREDITS) ||
+             ((credits != 0) && mrail_am_is_next_on(lane, tx)))) {
+            return lane;
         }
     }
     return NULL;
@@ -592,7 +615,7 @@ void mrail_am_resend(mrail_peer_t *peer)
     while (!mrail_list_empty(&peer->resend) &&
            (mrail_peer_num_up(peer) != 0)) {
         mrail_tx_t *tx = mrail_list_head(&peer->resend, mrail_tx_t, again);
-        mrail_lane_t *lane = mrail_am_resend_lane(peer);
+        mrail_lane_t *lane = mrail_am_resend_lane(peer, tx);
 
         if ((lane == NULL) || ((barrier != NULL) &&
                                !mrail_seq32_before(tx->seq,

@@ -309,26 +309,6 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause)
-{
-    mrail_peer_t *peer = lane->peer;
-    mrail_ns_t now_ns = mrail_clock_now();
-
-    mrail_lane_destroy_qp(peer->engine, lane);
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
-    if (!peer->based) {
-        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
-        if ((peer->dark_ns != 0) &&
-            (now_ns >= peer->dark_ns + mrail_ctl_patience(peer))) {
-            mrail_error("peer %016llx cannot be connected on any of %u rails: "
-                        "%s", (unsigned long long)peer->id, peer->num_pairs,
-                        cause);
-            mrail_ctl_peer_failed(peer, -ECONNREFUSED);
-        }
-    }
-    mrail_ctl_work(peer);
-}
-
 void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
 {
     mrail_debug("peer %016llx: no room for lane %u now",
@@ -538,6 +518,28 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
         mrail_ctl_refused(peer, slot, "no QP here");
     }
     return MRAIL_NS_NEVER;
+}
+
+void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    mrail_lane_destroy_qp(peer->engine, lane);
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
+    if (!peer->based) {
+        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
+        if ((peer->dark_ns != 0) &&
+            (now_ns >= peer->dark_ns + mrail_ctl_patience(peer))) {
+            mrail_error("peer %016llx cannot be connected on any of %u rails: "
+                        "%s", (unsigned long long)peer->id, peer->num_pairs,
+                        cause);
+            mrail_ctl_peer_failed(peer, -ECONNREFUSED);
+        }
+    }
+    /* At once: a late request of the peer is not to take its place. */
+    (void)mrail_ctl_want_lane(peer, lane->slot, now_ns);
+    mrail_ctl_work(peer);
 }
 
 static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)

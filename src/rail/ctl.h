@@ -24,6 +24,8 @@ void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
 void mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
 void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
                            mrail_ctl_reason_t reason);
+/* That life of the lane has no end here. */
+void mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch);
 /* Nothing of that life of the lane is left here. */
 void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                             uint32_t seq, uint16_t received);

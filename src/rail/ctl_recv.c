@@ -247,13 +247,26 @@ static void mrail_ctl_not_connected(mrail_lane_t *lane)
     }
 }
 
+/* An answer to a request that was given up here, when the peer had taken it: it
+ * waits for us, and when we took one of its own instead, both do. */
+static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
+                                 const mrail_ctl_msg_t *msg)
+{
+    return (lane == NULL) || (lane->state == MRAIL_LANE_IDLE) ||
+           ((lane->state == MRAIL_LANE_ACCEPTING) &&
+            (lane->epoch != msg->lane.epoch));
+}
+
 static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                                   const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
-    if ((lane == NULL) || (lane->request != msg->seq) ||
-        (lane->epoch != msg->lane.epoch) ||
+    if (mrail_ctl_is_given_up(lane, msg)) {
+        mrail_ctl_send_fail(peer, msg->lane.slot, msg->lane.epoch);
+        return;
+    }
+    if ((lane->request != msg->seq) || (lane->epoch != msg->lane.epoch) ||
         (msg->lane.src_rail >= peer->num_rails)) {
         ++engine->counters.ctl_unexpected;
         return;

@@ -202,6 +202,17 @@ void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
     mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
+void mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch)
+{
+    mrail_ctl_msg_t msg = {
+        .type = MRAIL_CTL_FAIL,
+        .seq = ++peer->engine->ctl_seq,
+        .lane = {.slot = (uint16_t)slot, .epoch = epoch},
+    };
+
+    mrail_ctl_send(peer, peer->reply_way, &msg);
+}
+
 void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                             uint32_t seq, uint16_t received)
 {

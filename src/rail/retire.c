@@ -183,7 +183,8 @@ static void mrail_retire_keep(mrail_lane_t *lane)
     if (lane->retire_hard && !mrail_lane_is_last(lane)) {
         /* But for work that no other lane can do. */
         lane->leaving = (lane->peer->num_up > 1) ||
-                        mrail_list_empty(&lane->peer->uncut);
+                        (mrail_list_empty(&lane->peer->uncut) &&
+                         mrail_list_empty(&lane->peer->redo));
         return;
     }
     ++lane->peer->engine->counters.lanes_kept;

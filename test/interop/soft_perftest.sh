@@ -48,6 +48,10 @@ good_rows() {
         }'
 }
 
+# perftest measures its clock's rate first; where the machine does not let it run
+# evenly it says so, and has no unit for its figures: 0 in every row.
+has_clock() { ! grep -q 'Correlation coefficient' "$TMP/client"; }
+
 # The sizes that a command line measures, and how often.
 sizes_of() {
     local max=8388608 size
@@ -67,7 +71,10 @@ try() {
     sizes=$(sizes_of "$@")
     counters >"$TMP/before"
     FAILED=0
-    pair "$@" -F -x 0 -p "$p" -d soft0
+    for _ in 1 2 3; do
+        pair "$@" -F -x 0 -p "$p" -d soft0
+        has_clock && break
+    done
     why=$(good_rows "$TMP/client" "$sizes" "$n") || fail "$why"
     least=$(awk -v n="$n" '{for (i = 1; i <= NF; ++i) s += $i}
         END {printf "%.0f\n", s * n}' <<<"$sizes")
