@@ -572,17 +572,19 @@ void mrail_am_take_lost(mrail_lane_t *lane)
     }
 }
 
-/* All messages before it that may still be missing are on the same lane, and
- * arrive there first. */
+/* All messages before the first one to be sent again, of those that may still be
+ * missing, are on the lane, and arrive there first.  What was on a lane that has
+ * failed, and is not to be sent again, has arrived. */
 static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
 {
+    const mrail_peer_t *peer = lane->peer;
     const mrail_tx_t *before;
 
-    mrail_list_for_each(before, &lane->peer->unacked, mrail_tx_t, list) {
+    mrail_list_for_each(before, &peer->unacked, mrail_tx_t, list) {
         if (before == tx) {
             return 1;
         }
-        if (before->lane != lane) {
+        if ((before->lane != lane) && (before->lane != &peer->nowhere)) {
             return 0;
         }
     }
