@@ -123,7 +123,8 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 
     if ((event == MRAIL_HEALTH_LATE) || (event == MRAIL_HEALTH_SPENT)) {
         cause = path->cause; /* why there is a deadline at all */
-    } else {
+    } else if ((path->health.state != before) ||
+               (event == MRAIL_HEALTH_PORT_DOWN)) {
         path->cause = cause;
     }
     if (path->health.state != before) {
