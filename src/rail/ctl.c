@@ -18,7 +18,7 @@
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
-#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room" */
+#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room", on average */
 #define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
 #define MRAIL_CTL_TRIES 60  /* about 30 s */
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
@@ -83,18 +83,16 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     peer->tries = 0;
 }
 
-void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
+void mrail_ctl_lane_join(mrail_lane_t *lane)
 {
     mrail_engine_t *engine = lane->peer->engine;
 
-    mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
     if (__atomic_exchange_n(&lane->rail->failing, 0, __ATOMIC_RELAXED)) {
         mrail_warn("%s:%u: a lane is up again, to peer %016llx",
                    lane->rail->attr.device, lane->rail->attr.port,
                    (unsigned long long)lane->peer->id);
     }
-    lane->peer->based = 1;
-    lane->peer->paths[lane->slot].sport = lane->sport;
+    lane->trial = MRAIL_TRIAL_NONE;
     lane->peer->dark_ns = 0;
     mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
                      mrail_clock_now());
@@ -102,6 +100,23 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
                       __ATOMIC_RELEASE);
     __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+}
+
+void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
+{
+    mrail_path_t *path = &lane->peer->paths[lane->slot];
+
+    mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
+    lane->peer->based = 1;
+    path->sport = lane->sport;
+    if ((path->health.state == MRAIL_HEALTH_RETIRED) ||
+        (path->health.state == MRAIL_HEALTH_PROBING)) {
+        lane->trial = MRAIL_TRIAL_WANTED;
+        mrail_retire_ask(lane); /* the data path begins with it */
+        mrail_service_wake(lane->peer->engine);
+    } else {
+        mrail_ctl_lane_join(lane);
+    }
 }
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
@@ -314,7 +329,9 @@ void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
     mrail_debug("peer %016llx: no room for lane %u now",
                 (unsigned long long)peer->id, slot);
     peer->no_room_mask |= 1ull << slot;
-    peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY;
+    /* Two that have no room for each other's requests must not ask in step. */
+    peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
+                     mrail_rng_next(&peer->engine->rng) % MRAIL_CTL_RETRY;
     mrail_ctl_work(peer);
 }
 
@@ -388,7 +405,8 @@ static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
 
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
-            (peer->lanes[slot]->state != MRAIL_LANE_UP)) {
+            (peer->lanes[slot]->state != MRAIL_LANE_UP) ||
+            (peer->lanes[slot]->trial != MRAIL_TRIAL_NONE)) {
             continue;
         }
         if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
@@ -542,11 +560,23 @@ void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause)
     mrail_ctl_work(peer);
 }
 
+/* Where there is room for some lanes only, those that carry messages come first,
+ * and of these each in turn: one that fails again and again, though probes get
+ * through, must not keep the others from being tried. */
+static unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
+{
+    unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);
+
+    return (k < count) ? (peer->turn + k) % count : k;
+}
+
 static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = mrail_ctl_run_dark(peer, now_ns), lane_ns;
 
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+    for (unsigned k = 0; k < MRAIL_MAX_SLOTS; ++k) {
+        unsigned slot = mrail_ctl_turn(peer, k);
+
         lane_ns = mrail_path_run(peer, slot, now_ns);
         next_ns = MRAIL_MIN(next_ns, lane_ns);
         lane_ns = mrail_ctl_want_lane(peer, slot, now_ns);

@@ -44,7 +44,7 @@ void mrail_paths_init(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns);
 /* ... on every path that uses the rail. */
-void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
+void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns);
 /* The table of the rail's port has changed: new address handles, if the GID has
  * another index now. */
@@ -71,8 +71,11 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
 /* Makes the QP a lane that can be received on: 0 or -errno. */
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
-/* A lane's bit tells the data path that it may use it. */
+/* The lane is connected.  On a path that had failed it has to carry a READ first
+ * (mrail_failover_try()): datagrams may get through where requests do not. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
+/* The lane's bit tells the data path that it may use it. */
+void mrail_ctl_lane_join(mrail_lane_t *lane);
 /* Nothing came of the request for a lane: it is asked for again, with a new
  * number, and the first one of all over the next pair of rails. */
 void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause);

@@ -221,7 +221,8 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_repeat_request(engine, lane, msg);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
         mrail_ctl_early_request(lane, msg);
-    } else if (mrail_ctl_is_settled(peer, msg)) {
+    } else if (mrail_ctl_is_settled(peer, msg) ||
+               engine->rails[wire->dst_rail].port_down) {
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
     } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
         mrail_ctl_new_request(engine, peer, msg);

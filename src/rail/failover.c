@@ -20,6 +20,8 @@
 /* From a QP's error on, until its completions are taken to be all there: for
  * devices that do not say when they are. */
 #define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
+/* A lane on a path that had failed has so long to carry one READ. */
+#define MRAIL_TRIAL_LIMIT (1 * MRAIL_NS_PER_SEC)
 
 void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
 {
@@ -175,6 +177,49 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (lane->closed && lane->confirmed) {
         mrail_failover_settle(lane);
     }
+}
+
+/* No operation: it waits for none, and no fence or flush for it. */
+static int mrail_failover_post_trial(mrail_lane_t *lane)
+{
+    struct ibv_sge sge = {
+        .addr = (uintptr_t)(lane->rail->flush_page + 1),
+        .length = sizeof(uint64_t),
+        .lkey = lane->rail->flush_mr->lkey,
+    };
+    struct ibv_send_wr wr = {
+        .wr_id = mrail_lane_marker(lane),
+        .sg_list = &sge,
+        .num_sge = 1,
+        .opcode = IBV_WR_RDMA_READ,
+        .send_flags = IBV_SEND_SIGNALED,
+        .wr.rdma = {.remote_addr =
+                        lane->peer->rails[lane->remote_rail].flush_addr,
+                    .rkey = lane->peer->flush_rkey.rkey[lane->remote_rail]},
+    };
+
+    return mrail_lane_post(lane, &wr);
+}
+
+int mrail_failover_try(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if (lane->trial == MRAIL_TRIAL_NONE) {
+        return 0;
+    }
+    if (lane->trial == MRAIL_TRIAL_WANTED) {
+        lane->trial = MRAIL_TRIAL_RUNS;
+        lane->trial_ns = now_ns;
+        mrail_watch_wake(lane->peer->engine);
+        if (mrail_failover_post_trial(lane) != 0) {
+            mrail_failover_ask(lane, "it takes no requests");
+        }
+    } else if (lane->sq_posted == lane->sq_done) {
+        mrail_ctl_lane_join(lane);
+        return 0;
+    } else if (now_ns >= lane->trial_ns + MRAIL_TRIAL_LIMIT) {
+        mrail_failover_ask(lane, "a READ does not come back");
+    }
+    return 1;
 }
 
 void mrail_failover_end(mrail_peer_t *peer)

@@ -51,6 +51,13 @@ typedef struct mrail_rx {
     struct ibv_recv_wr wr;
 } mrail_rx_t;
 
+/* Whether requests get through, before the lane is used. */
+typedef enum mrail_trial {
+    MRAIL_TRIAL_NONE,
+    MRAIL_TRIAL_WANTED,
+    MRAIL_TRIAL_RUNS /* a READ is out */
+} mrail_trial_t;
+
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed for RMA */
     uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
@@ -132,6 +139,8 @@ struct mrail_lane {
     uint64_t qp_serial;    /* control: of qp, never used again in this engine:
                               what an event of a QP is for */
     uint8_t half;          /* control: the device would not connect it */
+    mrail_trial_t trial;   /* control: on a path that had failed */
+    mrail_ns_t trial_ns;   /* ... since then */
     uint8_t last_wqe;      /* atomic: the device has said that it takes no more
                               receive buffers */
     uint8_t closed;        /* control: nothing can arrive here any more */

@@ -22,7 +22,8 @@ static const mrail_health_params_t path_params = {
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
 {
     return (peer->lanes[slot] != NULL) &&
-           (peer->lanes[slot]->state == MRAIL_LANE_UP);
+           (peer->lanes[slot]->state == MRAIL_LANE_UP) &&
+           (peer->lanes[slot]->trial == MRAIL_TRIAL_NONE);
 }
 
 static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
@@ -129,6 +130,9 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
     }
     if (path->health.state != before) {
         path->restore = 0;
+        if (path->health.state == MRAIL_HEALTH_RETIRED) {
+            peer->turn = slot + 1;
+        }
         mrail_debug("peer %016llx path %u: %s -> %s (%s)",
                     (unsigned long long)peer->id, slot,
                     mrail_health_state_name(before),
@@ -227,11 +231,12 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
 }
 
 /* A port of ours went down, or came up. */
-void mrail_paths_port(mrail_engine_t *engine, const mrail_rail_t *rail,
+void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer;
 
+    rail->port_down = (event == MRAIL_HEALTH_PORT_DOWN);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
         {

@@ -62,6 +62,7 @@ struct mrail_peer {
     unsigned rotation;      /* of source ports: number of the peer */
     unsigned num_slots;     /* lanes wanted in total; 0: none yet */
     unsigned want_slots;    /* 0, 1 or num_slots */
+    unsigned turn;          /* pair whose lane is asked for first */
     uint64_t refused_mask;  /* slots that shall not be asked for again */
     uint64_t no_room_mask;  /* ... nor these, before retry_ns */
     uint64_t settled_mask;  /* slots with an entry in `settled` */

@@ -45,6 +45,7 @@ typedef struct mrail_rail {
     unsigned srq_back;    /* atomic: more of those, given back meanwhile */
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
+    int port_down;        /* the port says so; control lock */
     int has_lanes;        /* atomic: there may be completions */
     int failing;          /* atomic: the user was told of a lane that failed, and
                              none has come up since */

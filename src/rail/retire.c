@@ -273,6 +273,9 @@ static void mrail_retire_step(mrail_peer_t *peer, unsigned slot,
 
     if (peer->closing_mask & bit) {
         mrail_retire_drain(lane, now_ns);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
+               mrail_failover_try(lane, now_ns)) {
+        /* Looked at again. */
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
         /* It may just have come back, and be asked for again. */
         (void)mrail_peer_num_up(peer);

@@ -55,6 +55,9 @@ static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     mrail_path_t *path = &lane->peer->paths[lane->slot];
     int moved = (lane->watch_done != lane->sq_done);
 
+    if (lane->trial != MRAIL_TRIAL_NONE) {
+        return 1; /* it has a time limit of its own */
+    }
     mrail_watch_account(lane, moved, elapsed_ns);
 
     lane->watch_done = lane->sq_done;
@@ -97,6 +100,7 @@ static mrail_lane_t *mrail_watch_idle_lane(const mrail_peer_t *peer)
 
         if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
             !lane->leaving && !lane->last_read &&
+            (lane->trial == MRAIL_TRIAL_NONE) &&
             (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
             return lane;
         }
