@@ -27,16 +27,19 @@ static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 {
 }
 
-/* The pair that the initiator took for slot 0 is where both count from. */
-static void mrail_ctl_adopt_base(mrail_peer_t *peer,
-                                 const mrail_wire_lane_t *wire)
+/* The pair that the initiator counts slots from. */
+static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
+                                  const mrail_wire_lane_t *wire)
 {
+    unsigned slot = wire->slot % peer->num_pairs;
+
     for (unsigned i = 0; i < peer->num_pairs; ++i) {
         if ((peer->pairs[i].local == wire->dst_rail) &&
             (peer->pairs[i].remote == wire->src_rail)) {
-            mrail_paths_rebase(peer, i);
+            return (i + peer->num_pairs - slot) % peer->num_pairs;
         }
     }
+    return peer->base; /* a pair that we would not take: no reason to refuse */
 }
 
 static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
@@ -58,8 +61,8 @@ static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
     lane->tries = 0;
     lane->deadline_ns = 0;
     mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "requested");
-    if (wire->slot == 0) {
-        mrail_ctl_adopt_base(lane->peer, wire);
+    if (!lane->peer->based) {
+        mrail_paths_rebase(lane->peer, mrail_ctl_base_of(lane->peer, wire));
     }
     if (mrail_ctl_connect(lane, wire) == 0) {
         return MRAIL_REASON_NONE;
@@ -222,6 +225,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
         mrail_ctl_early_request(lane, msg);
     } else if (mrail_ctl_is_settled(peer, msg) ||
+               (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
                engine->rails[wire->dst_rail].port_down) {
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
     } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
