@@ -20,6 +20,7 @@ const char *const random_script_names[RANDOM_SCRIPT_KINDS] = {
 
 typedef struct line {
     uint32_t at_us; /* 0: when so many packets or bytes have been sent */
+    unsigned order; /* among those of equal times */
     char text[128];
     size_t length;
 } line_t;
@@ -174,7 +175,10 @@ static int by_time(const void *a, const void *b)
 {
     const line_t *one = a, *other = b;
 
-    return (one->at_us > other->at_us) - (one->at_us < other->at_us);
+    if (one->at_us != other->at_us) {
+        return (one->at_us > other->at_us) ? 1 : -1;
+    }
+    return (one->order > other->order) - (one->order < other->order);
 }
 
 void random_script(uint64_t seed, random_script_kind_t kind, unsigned num_rails,
@@ -184,7 +188,8 @@ void random_script(uint64_t seed, random_script_kind_t kind, unsigned num_rails,
     unsigned lines, length;
 
     mrail_rng_init(&w.rng, mrail_mix64(seed));
-    length = (unsigned)sprintf(text, "seed %u\n", below(&w, 1000000));
+    length = (unsigned)snprintf(text, RANDOM_SCRIPT_MAX, "seed %u\n",
+                                below(&w, 1000000));
     lines = 1 + below(&w, MAX_LINES);
     while (lines-- != 0) {
         line_that_passes(&w, num_rails, span_us);
@@ -201,8 +206,19 @@ void random_script(uint64_t seed, random_script_kind_t kind, unsigned num_rails,
         add(&w, " heal");
         break;
     }
+    for (unsigned i = 0; i < w.num_lines; ++i) {
+        w.lines[i].order = i;
+    }
     qsort(w.lines, w.num_lines, sizeof(w.lines[0]), by_time);
     for (unsigned i = 0; i < w.num_lines; ++i) {
-        length += (unsigned)sprintf(text + length, "%s\n", w.lines[i].text);
+        const line_t *line = &w.lines[i];
+
+        if (length + line->length + 2 > RANDOM_SCRIPT_MAX) {
+            abort(); /* RANDOM_SCRIPT_MAX is too small */
+        }
+        memcpy(text + length, line->text, line->length);
+        length += (unsigned)line->length;
+        text[length++] = '\n';
     }
+    text[length] = '\0';
 }
