@@ -555,8 +555,14 @@ void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause)
             mrail_ctl_peer_failed(peer, -ECONNREFUSED);
         }
     }
-    /* At once: a late request of the peer is not to take its place. */
-    (void)mrail_ctl_want_lane(peer, lane->slot, now_ns);
+    /* At once: a late request of the peer is not to take its place.  But not
+     * again and again. */
+    if (now_ns >= peer->anew_ns + MRAIL_CTL_RTO_MIN) {
+        (void)mrail_ctl_want_lane(peer, lane->slot, now_ns);
+    } else {
+        mrail_ctl_no_room(peer, lane->slot);
+    }
+    peer->anew_ns = now_ns;
     mrail_ctl_work(peer);
 }
 

@@ -602,6 +602,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         mrail_ctl_learn(peer, &msg);
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
+    rail->port_down = 0; /* whatever it has said */
     mrail_trace("%s from peer %016llx on rail %u",
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);

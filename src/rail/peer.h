@@ -78,6 +78,7 @@ struct mrail_peer {
     unsigned reply_way;     /* that leads back to who sent the message at hand */
     unsigned hellos;        /* of the peer, answered */
     mrail_ns_t retry_ns;
+    mrail_ns_t anew_ns;     /* when a lane was last asked for anew */
     mrail_list_t work;      /* engine->work while something is to be sent */
     uint32_t request;
     unsigned tries;
