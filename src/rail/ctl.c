@@ -104,16 +104,22 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
 
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 {
-    mrail_path_t *path = &lane->peer->paths[lane->slot];
+    mrail_peer_t *peer = lane->peer;
+    mrail_path_t *path = &peer->paths[lane->slot];
 
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
-    lane->peer->based = 1;
+    if (!peer->based) {
+        mrail_paths_rebase(peer,
+                           mrail_paths_base(peer, lane->slot, lane->rail->index,
+                                            lane->remote_rail));
+        peer->based = 1;
+    }
     path->sport = lane->sport;
     if ((path->health.state == MRAIL_HEALTH_RETIRED) ||
         (path->health.state == MRAIL_HEALTH_PROBING)) {
         lane->trial = MRAIL_TRIAL_WANTED;
         mrail_retire_ask(lane); /* the data path begins with it */
-        mrail_service_wake(lane->peer->engine);
+        mrail_service_wake(peer->engine);
     } else {
         mrail_ctl_lane_join(lane);
     }

@@ -52,6 +52,9 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);
 /* Before any lane has been up, another pair of rails comes first: what is known
  * of paths goes with their rails. */
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base);
+/* The pair that slots are counted from, if this slot is on these rails. */
+unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
+                          unsigned local, unsigned remote);
 /* A PROBE has been answered: 0 if it is none of ours. */
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
 /* Whether a lane may be asked for on the path. */

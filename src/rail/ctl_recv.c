@@ -31,15 +31,7 @@ static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
                                   const mrail_wire_lane_t *wire)
 {
-    unsigned slot = wire->slot % peer->num_pairs;
-
-    for (unsigned i = 0; i < peer->num_pairs; ++i) {
-        if ((peer->pairs[i].local == wire->dst_rail) &&
-            (peer->pairs[i].remote == wire->src_rail)) {
-            return (i + peer->num_pairs - slot) % peer->num_pairs;
-        }
-    }
-    return peer->base; /* a pair that we would not take: no reason to refuse */
+    return mrail_paths_base(peer, wire->slot, wire->dst_rail, wire->src_rail);
 }
 
 static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,

@@ -198,6 +198,19 @@ void mrail_paths_init(mrail_peer_t *peer)
     }
 }
 
+unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
+                          unsigned local, unsigned remote)
+{
+    for (unsigned i = 0; i < peer->num_pairs; ++i) {
+        if ((peer->pairs[i].local == local) &&
+            (peer->pairs[i].remote == remote)) {
+            return (i + peer->num_pairs - slot % peer->num_pairs) %
+                   peer->num_pairs;
+        }
+    }
+    return peer->base; /* a pair that we would not take: no reason to refuse */
+}
+
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
 {
     unsigned count = peer->num_pairs;
