@@ -116,8 +116,8 @@ static void count_weather(const mrail_counters_t *counters)
                        counters->resent + counters->redone, __ATOMIC_RELAXED);
 }
 
-/* mrail soft ctl --script, beside the job: its process. */
-static pid_t play(void)
+/* mrail soft ctl with one or two words: its process. */
+static pid_t ctl(const char *word, const char *next)
 {
     const char *soft = getenv("MRAIL_TEST_SOFT");
     pid_t pid;
@@ -127,27 +127,34 @@ static pid_t play(void)
     if (pid == 0) {
         unsetenv("LD_PRELOAD");
         if (freopen("/dev/null", "w", stdout) != NULL) {
-            execl(soft, soft, "ctl", "--session", getenv("MRAIL_SOFT"),
-                  "--script", storm.file, (char *)NULL);
+            execl(soft, soft, "ctl", "--session", getenv("MRAIL_SOFT"), word,
+                  next, (char *)NULL);
         }
         _exit(127);
     }
     return pid;
 }
 
-/* Behind its end nothing of the script is left. */
-static int stop(pid_t pid)
+static int ended_well(int status)
 {
-    int status, ended = waitpid(pid, &status, WNOHANG) == pid;
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0);
+}
 
-    if (!ended) {
-        kill(pid, SIGKILL);
-        waitpid(pid, &status, 0);
+/* The script's player; nothing of the script is left behind. */
+static int stop(pid_t player)
+{
+    int status, bad = 0;
+
+    if (waitpid(player, &status, WNOHANG) == player) {
+        bad = !ended_well(status);
+    } else {
+        kill(player, SIGKILL);
+        waitpid(player, &status, 0);
     }
-    if (ended && (!WIFEXITED(status) || (WEXITSTATUS(status) != 0))) {
-        return -1;
+    if (waitpid(ctl("heal", NULL), &status, 0) > 0) {
+        bad |= !ended_well(status);
     }
-    return job_soft_ctl("heal");
+    return bad;
 }
 
 static int storm_job(job_t *job)
@@ -164,7 +171,7 @@ static int storm_job(job_t *job)
         return 1;
     }
     if (job->rank == 0) {
-        player = play();
+        player = ctl("--script", storm.file);
     }
     state = exchange(job, t);
     transfer_look(t);
