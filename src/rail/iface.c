@@ -126,9 +126,8 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
         if (*now_ns == 0) {
             *now_ns = mrail_clock_now();
         }
-        mrail_rma_seg_done(engine, seg,
-                           (wc->status == IBV_WC_SUCCESS) ? 0 : -ECONNRESET,
-                           *now_ns);
+        mrail_rma_seg_done(
+            seg, (wc->status == IBV_WC_SUCCESS) ? 0 : -ECONNRESET, *now_ns);
     }
 }
 

@@ -115,8 +115,7 @@ void mrail_am_resend(mrail_peer_t *peer);
 
 /* ---- rma.c ---- */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
-void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
-                        mrail_ns_t now_ns);
+void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns);
 /* A READ that makes what the lane wrote visible, for `sync` or nobody: 0 or
  * -EAGAIN. */
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,

@@ -249,8 +249,7 @@ static void mrail_seg_finish(mrail_seg_t *seg)
     }
 }
 
-void mrail_rma_seg_done(mrail_engine_t *engine, mrail_seg_t *seg, int status,
-                        mrail_ns_t now_ns)
+void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = seg->lane;
 
