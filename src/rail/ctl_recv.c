@@ -225,7 +225,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
     } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
         mrail_ctl_new_request(engine, peer, msg);
-    } else if (lane->state != MRAIL_LANE_CONNECTING) {
+    } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
         ++engine->counters.ctl_unexpected;
     } else if (engine->id >= peer->id) {
         /* Of two requests that cross, the one of the lower id holds, and the
@@ -367,8 +367,8 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     unsigned reason = msg->refuse.reason, slot = msg->refuse.slot;
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
-    if ((lane == NULL) || (lane->request != msg->seq)) {
-        ++engine->counters.ctl_unexpected;
+    if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
+        ++engine->counters.ctl_unexpected; /* half a lane is being closed */
     } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->retire_own &&
                !lane->retire_peer && !lane->bury) {
         mrail_ctl_restore(lane);
