@@ -224,16 +224,6 @@ static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
     }
 }
 
-static unsigned count_sent(mrail_ctl_type_t type)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < sent.num_msgs; ++i) {
-        count += (sent.msgs[i].type == type);
-    }
-    return count;
-}
-
 /* A peer that died without a word is not asked for a lane for ever, and its QPs
  * are others' then. */
 static void test_silent_peer(void **state)
