@@ -15,6 +15,9 @@ mrail_iface_t *ifaces[2];
 sent_t sent;
 void (*in_callback)(void);
 
+static mrail_ep_t *eps[4];
+static unsigned num_eps;
+
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                      struct ibv_send_wr **bad)
 {
@@ -94,6 +97,9 @@ void start(unsigned max_qps)
 
 int teardown(void **state)
 {
+    while (num_eps != 0) {
+        mrail_ep_destroy(eps[--num_eps]);
+    }
     if (engine != NULL) {
         for (unsigned i = 0; i < 2; ++i) {
             mrail_iface_destroy(ifaces[i]);
@@ -187,16 +193,17 @@ mrail_ep_t *ep_to(unsigned who)
     mrail_wire_iface_addr_t i = {
         .ud_qpn = 0x99, .id = PEER + who, .cookie = COOKIE + who};
     mrail_wire_rail_t rail;
-    mrail_ep_t *ep;
 
+    assert_true(num_eps < MRAIL_ARRAY_SIZE(eps));
     memset(&rail, 0, sizeof(rail));
     fake_wire_rail(&rail, 0, 0);
     memcpy(d.gid, rail.gid, sizeof(d.gid));
     d.subnet = rail.subnet;
     mrail_device_addr_encode(&d, device);
     mrail_iface_addr_encode(&i, iface);
-    assert_int_equal(mrail_ep_create(ifaces[0], device, iface, NULL, &ep), 0);
-    return ep;
+    assert_int_equal(
+        mrail_ep_create(ifaces[0], device, iface, NULL, &eps[num_eps]), 0);
+    return eps[num_eps++];
 }
 
 void want(unsigned who, unsigned count)

@@ -48,8 +48,8 @@ void message(unsigned who, unsigned slot, unsigned iface);
 const mrail_ctl_msg_t *last(mrail_ctl_type_t type);
 unsigned count_sent(mrail_ctl_type_t type);
 
-/* This side wants so many lanes to the peer, which is known; an endpoint there.
- */
+/* This side wants so many lanes to the peer, which is known; an endpoint there,
+ * until the test ends. */
 void want(unsigned who, unsigned count);
 mrail_ep_t *ep_to(unsigned who);
 
