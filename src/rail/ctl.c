@@ -94,6 +94,8 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     }
     lane->trial = MRAIL_TRIAL_NONE;
     lane->peer->dark_ns = 0;
+    lane->peer->anew = 0;
+    lane->peer->anew_cause = NULL;
     mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
                      mrail_clock_now());
     __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,
@@ -178,16 +180,24 @@ mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
     return lane;
 }
 
+void mrail_ctl_list_lane(mrail_lane_t *lane)
+{
+    __atomic_store_n(&lane->peer->engine->lanes[lane->index], lane,
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->rail->has_lanes, 1, __ATOMIC_RELEASE);
+}
+
 int mrail_ctl_connect(mrail_lane_t *lane,
                       const mrail_wire_lane_t *remote)
 {
     mrail_peer_t *peer = lane->peer;
-    mrail_engine_t *engine = peer->engine;
+    int ret = mrail_lane_connect(peer->engine, lane, remote,
+                                 &peer->rails[remote->src_rail]);
 
-    __atomic_store_n(&engine->lanes[lane->index], lane, __ATOMIC_RELEASE);
-    __atomic_store_n(&lane->rail->has_lanes, 1, __ATOMIC_RELEASE);
-    return mrail_lane_connect(engine, lane, remote,
-                              &peer->rails[remote->src_rail]);
+    if (ret == 0) { /* the peer sends nothing before our answer */
+        mrail_ctl_list_lane(lane);
+    }
+    return ret;
 }
 
 void mrail_ctl_budget(mrail_engine_t *engine)
@@ -401,6 +411,20 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
     return mrail_ctl_run_retiring(lane, now_ns);
 }
 
+static void mrail_ctl_give_up(mrail_peer_t *peer)
+{
+    if (peer->anew_cause != NULL) { /* it is there, and has answered */
+        mrail_error("peer %016llx cannot be connected on any of %u rails: %s",
+                    (unsigned long long)peer->id, peer->num_pairs,
+                    peer->anew_cause);
+        mrail_ctl_peer_failed(peer, -ECONNREFUSED);
+    } else {
+        mrail_error("peer %016llx cannot be reached on any of %u rails",
+                    (unsigned long long)peer->id, peer->num_pairs);
+        mrail_ctl_peer_failed(peer, -ETIMEDOUT);
+    }
+}
+
 /* No lane for messages can be used, and one is wanted: one that is held may wait
  * for its NIC's timers for ever (rdma_rxe's with the link down do), so it counts
  * like none.  If there is none, another is asked for on every path that may work,
@@ -431,9 +455,7 @@ static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
         peer->dark_ns = now_ns;
     }
     if (now_ns >= peer->dark_ns + mrail_ctl_patience(peer)) {
-        mrail_error("peer %016llx cannot be reached on any of %u rails",
-                    (unsigned long long)peer->id, peer->num_pairs);
-        mrail_ctl_peer_failed(peer, -ETIMEDOUT);
+        mrail_ctl_give_up(peer);
         return MRAIL_NS_NEVER;
     }
     return peer->dark_ns + mrail_ctl_patience(peer);
@@ -522,8 +544,9 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
         ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
         return MRAIL_NS_NEVER;
     }
-    if ((slot != 0) && !peer->based) {
-        return MRAIL_NS_NEVER; /* lane 0 settles which pair comes first */
+    if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
+        return MRAIL_NS_NEVER; /* the first lane settles which pair comes first,
+                                  and the peer may have asked for one */
     }
     if (!peer->based && !mrail_path_is_open(peer, slot)) {
         mrail_ctl_find_base(peer);
@@ -544,32 +567,47 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
     return MRAIL_NS_NEVER;
 }
 
+/* Over each pair of rails without delay; then later each time, or both ends would
+ * do nothing else. */
+static mrail_ns_t mrail_ctl_anew_delay(mrail_peer_t *peer)
+{
+    unsigned round = ++peer->anew / peer->num_pairs;
+
+    return (round == 0) ? 0 : mrail_ctl_rto(round - 1);
+}
+
+void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
+{
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
+    mrail_lane_release(lane->peer->engine, lane);
+}
+
 void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
+    unsigned slot = lane->slot;
     mrail_ns_t now_ns = mrail_clock_now();
+    mrail_ns_t delay_ns = mrail_ctl_anew_delay(peer);
 
-    mrail_lane_destroy_qp(peer->engine, lane);
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
-    if (!peer->based) {
-        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
-        if ((peer->dark_ns != 0) &&
-            (now_ns >= peer->dark_ns + mrail_ctl_patience(peer))) {
-            mrail_error("peer %016llx cannot be connected on any of %u rails: "
-                        "%s", (unsigned long long)peer->id, peer->num_pairs,
-                        cause);
-            mrail_ctl_peer_failed(peer, -ECONNREFUSED);
-        }
-    }
-    /* At once: a late request of the peer is not to take its place.  But not
-     * again and again. */
-    if (now_ns >= peer->anew_ns + MRAIL_CTL_RTO_MIN) {
-        (void)mrail_ctl_want_lane(peer, lane->slot, now_ns);
-    } else {
-        mrail_ctl_no_room(peer, lane->slot);
-    }
-    peer->anew_ns = now_ns;
+    mrail_ctl_drop_request(lane, cause);
     mrail_ctl_work(peer);
+    if (!peer->based) {
+        peer->anew_cause = cause;
+        peer->anew_ns = (peer->anew == 1) ? now_ns : peer->anew_ns;
+        /* Not by dark_ns: it may be told to wait in between, each time. */
+        if ((peer->anew >= MRAIL_CTL_TRIES) &&
+            (now_ns >= peer->anew_ns + mrail_ctl_patience(peer))) {
+            mrail_ctl_give_up(peer);
+            return;
+        }
+        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
+    }
+    /* A late request of the peer is not to take its place. */
+    (void)mrail_ctl_want_lane(peer, slot, now_ns);
+    lane = peer->lanes[slot];
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
+        lane->deadline_ns = now_ns + delay_ns;
+    }
 }
 
 /* Where there is room for some lanes only, those that carry messages come first,

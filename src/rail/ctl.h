@@ -72,6 +72,8 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 /* The lane of a slot, made if there is none; NULL: no budget or memory. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
+/* What its QP completes finds the lane from now on: it goes inside the guard only. */
+void mrail_ctl_list_lane(mrail_lane_t *lane);
 /* Makes the QP a lane that can be received on: 0 or -errno. */
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
 /* The lane is connected.  On a path that had failed it has to carry a READ first
@@ -79,6 +81,8 @@ int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
 /* The lane's bit tells the data path that it may use it. */
 void mrail_ctl_lane_join(mrail_lane_t *lane);
+/* A request that was never answered with a lane that connects: it is over. */
+void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
 /* Nothing came of the request for a lane: it is asked for again, with a new
  * number, and the first one of all over the next pair of rails. */
 void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause);

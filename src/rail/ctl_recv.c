@@ -62,10 +62,10 @@ static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
 
 err:
     /* Without a QP that works there is nothing to ask or to answer for. */
-    mrail_lane_destroy_qp(engine, lane);
     if (lane->state != MRAIL_LANE_IDLE) {
         mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
     }
+    mrail_lane_release(engine, lane);
     return MRAIL_REASON_RESOURCES;
 }
 
@@ -130,13 +130,14 @@ static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
 static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
                                    const mrail_ctl_msg_t *msg)
 {
+    mrail_peer_t *peer = lane->peer;
     mrail_ctl_reason_t reason = mrail_ctl_accept(engine, lane, msg);
 
     if (reason != MRAIL_REASON_NONE) {
-        mrail_ctl_refuse_request(lane->peer, msg, reason);
+        mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
     }
-    mrail_ctl_settle(lane->peer, msg);
-    mrail_ctl_work(lane->peer);
+    mrail_ctl_settle(peer, msg);
+    mrail_ctl_work(peer);
 }
 
 static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -179,16 +180,21 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
     mrail_ctl_put_off(lane->peer, msg);
 }
 
-/* Who asks for a further lane, when there was none yet, has the first one up,
+/* Who asks for a further lane, when there was none yet, has had the first one up,
  * though its LANE_READY may be lost.  What goes over the first lane only is not
- * to take another, for want of it. */
+ * to take another, for want of it; and a request of ours for a first one would be
+ * refused, and may take the room that this one needs. */
 static void mrail_ctl_first_lane_up(mrail_peer_t *peer)
 {
     mrail_lane_t *first = peer->lanes[0];
 
-    if (!peer->based && (first != NULL) &&
-        (first->state == MRAIL_LANE_ACCEPTING)) {
+    if (peer->based || (first == NULL)) {
+        return;
+    }
+    if (first->state == MRAIL_LANE_ACCEPTING) {
         mrail_ctl_lane_up(first, "the peer asks for others");
+    } else if (first->state == MRAIL_LANE_CONNECTING) {
+        mrail_ctl_drop_request(first, "the peer asks for others");
     }
 }
 
@@ -222,7 +228,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
     } else if ((lane == NULL) || (lane->state == MRAIL_LANE_IDLE)) {
         mrail_ctl_new_request(engine, peer, msg);
-    } else if (lane->state != MRAIL_LANE_CONNECTING) {
+    } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
         ++engine->counters.ctl_unexpected;
     } else if (engine->id >= peer->id) {
         /* Of two requests that cross, the one of the lower id holds, and the
@@ -238,6 +244,7 @@ static void mrail_ctl_not_connected(mrail_lane_t *lane)
 {
     if (lane->peer->based) {
         lane->half = 1;
+        mrail_ctl_list_lane(lane);
         mrail_failover_ask(lane, "it cannot be connected");
     } else {
         mrail_ctl_ask_anew(lane, "it cannot be connected");
@@ -364,8 +371,8 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     unsigned reason = msg->refuse.reason, slot = msg->refuse.slot;
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
-    if ((lane == NULL) || (lane->request != msg->seq)) {
-        ++engine->counters.ctl_unexpected;
+    if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
+        ++engine->counters.ctl_unexpected; /* half a lane is being closed */
     } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->retire_own &&
                !lane->retire_peer && !lane->bury) {
         mrail_ctl_restore(lane);

@@ -226,6 +226,8 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
         }
     }
     peer->base = base;
+    /* The same rails, as they are counted now. */
+    peer->reply_way = (peer->reply_way + count - shift) % count;
 }
 
 void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)

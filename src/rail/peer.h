@@ -77,8 +77,10 @@ struct mrail_peer {
                                looked */
     unsigned reply_way;     /* that leads back to who sent the message at hand */
     unsigned hellos;        /* of the peer, answered */
+    unsigned anew;          /* lanes asked for anew since one came up ... */
+    mrail_ns_t anew_ns;     /* ... of them, when it was the first time ... */
+    const char *anew_cause; /* ... and why the last time, before any was up */
     mrail_ns_t retry_ns;
-    mrail_ns_t anew_ns;     /* when a lane was last asked for anew */
     mrail_list_t work;      /* engine->work while something is to be sent */
     uint32_t request;
     unsigned tries;

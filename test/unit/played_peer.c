@@ -15,6 +15,9 @@ mrail_iface_t *ifaces[2];
 sent_t sent;
 void (*in_callback)(void);
 
+static mrail_ep_t *eps[4];
+static unsigned num_eps;
+
 static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
                      struct ibv_send_wr **bad)
 {
@@ -94,6 +97,9 @@ void start(unsigned max_qps)
 
 int teardown(void **state)
 {
+    while (num_eps != 0) {
+        mrail_ep_destroy(eps[--num_eps]);
+    }
     if (engine != NULL) {
         for (unsigned i = 0; i < 2; ++i) {
             mrail_iface_destroy(ifaces[i]);
@@ -112,13 +118,25 @@ mrail_peer_t *peer_of(unsigned who)
     return mrail_peer_find(engine, PEER + who);
 }
 
-void say(unsigned who, mrail_ctl_msg_t *msg)
+void hear(unsigned who, unsigned rail, mrail_ctl_msg_t *msg)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
-    size_t length = fake_encode(engine, msg, PEER + who, COOKIE + who, buf);
+    size_t length;
 
-    mrail_ctl_receive(engine, &engine->rails[0], buf, length);
+    msg->src_rail = (uint8_t)rail;
+    length = fake_encode(engine, msg, PEER + who, COOKIE + who, buf);
+    mrail_ctl_receive(engine, &engine->rails[rail], buf, length);
+}
+
+void say_on(unsigned who, unsigned rail, mrail_ctl_msg_t *msg)
+{
+    hear(who, rail, msg);
     run_control(0);
+}
+
+void say(unsigned who, mrail_ctl_msg_t *msg)
+{
+    say_on(who, 0, msg);
 }
 
 void say_hello(unsigned who)
@@ -156,6 +174,70 @@ const mrail_ctl_msg_t *last(mrail_ctl_type_t type)
         }
     }
     return NULL;
+}
+
+unsigned count_sent(mrail_ctl_type_t type)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        count += (sent.msgs[i].type == type);
+    }
+    return count;
+}
+
+mrail_ep_t *ep_to(unsigned who)
+{
+    uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
+    mrail_wire_device_addr_t d = {.num_rails = 2};
+    mrail_wire_iface_addr_t i = {
+        .ud_qpn = 0x99, .id = PEER + who, .cookie = COOKIE + who};
+    mrail_wire_rail_t rail;
+
+    assert_true(num_eps < MRAIL_ARRAY_SIZE(eps));
+    memset(&rail, 0, sizeof(rail));
+    fake_wire_rail(&rail, 0, 0);
+    memcpy(d.gid, rail.gid, sizeof(d.gid));
+    d.subnet = rail.subnet;
+    mrail_device_addr_encode(&d, device);
+    mrail_iface_addr_encode(&i, iface);
+    assert_int_equal(
+        mrail_ep_create(ifaces[0], device, iface, NULL, &eps[num_eps]), 0);
+    return eps[num_eps++];
+}
+
+void want(unsigned who, unsigned count)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    peer_of(who)->want_slots = count;
+    mrail_ctl_work(peer_of(who));
+    pthread_mutex_unlock(&engine->ctl_lock);
+    run_control(0);
+}
+
+void break_lanes(unsigned who, unsigned count)
+{
+    for (unsigned slot = 0; slot < count; ++slot) {
+        mrail_failover_ask(peer_of(who)->lanes[slot], "test");
+    }
+    progress();
+    for (unsigned slot = 0; slot < count; ++slot) {
+        assert_int_equal(peer_of(who)->lanes[slot]->state, MRAIL_LANE_CLOSING);
+    }
+    run_control(20 * MRAIL_NS_PER_MS); /* its device has given all back */
+    progress();
+}
+
+void confirm_broken(unsigned who, unsigned slot, uint16_t arrived)
+{
+    const mrail_lane_t *lane = peer_of(who)->lanes[slot];
+    mrail_ctl_msg_t msg;
+
+    fake_lane_msg(&msg, MRAIL_CTL_CONFIRM, slot, lane->request, lane->epoch);
+    msg.lane.am_seq = arrived;
+    say(who, &msg);
+    progress();
+    assert_null(peer_of(who)->lanes[slot]);
 }
 
 void connect_lanes(unsigned who, unsigned count)

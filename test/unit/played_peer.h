@@ -33,6 +33,10 @@ void run_control(mrail_ns_t after_ns);
 
 mrail_peer_t *peer_of(unsigned who);
 void say(unsigned who, mrail_ctl_msg_t *msg);
+/* Over a pair of rails other than the first; the same, with no time for what is
+ * due then. */
+void say_on(unsigned who, unsigned rail, mrail_ctl_msg_t *msg);
+void hear(unsigned who, unsigned rail, mrail_ctl_msg_t *msg);
 void say_hello(unsigned who);
 void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot, uint32_t seq,
               uint16_t epoch);
@@ -42,9 +46,19 @@ void message(unsigned who, unsigned slot, unsigned iface);
 
 /* The last message of that type; NULL: none. */
 const mrail_ctl_msg_t *last(mrail_ctl_type_t type);
+unsigned count_sent(mrail_ctl_type_t type);
+
+/* This side wants so many lanes to the peer, which is known; an endpoint there,
+ * until the test ends. */
+void want(unsigned who, unsigned count);
+mrail_ep_t *ep_to(unsigned who);
 
 /* With its first `count` lanes up. */
 void connect_lanes(unsigned who, unsigned count);
+/* The first `count` of its lanes fail, and are drained here; then the peer says
+ * what had arrived on one, whose place is free. */
+void break_lanes(unsigned who, unsigned count);
+void confirm_broken(unsigned who, unsigned slot, uint16_t arrived);
 /* The peer lets go of all that it was asked for. */
 void confirm_all(unsigned who);
 /* Slot 1 is let go of here, and the peer has been asked: the request. */

@@ -29,6 +29,9 @@ static void test_late_repeat(void **state)
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_null(peer_of(1)->lanes[1]);
     assert_non_null(last(MRAIL_CTL_REFUSE));
+    /* Not for want of room: a new request is welcome. */
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_RESOURCES);
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 22, 9);
     assert_int_equal(peer_of(1)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 22);

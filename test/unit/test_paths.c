@@ -1,4 +1,7 @@
-/* Probes take the path of the lanes; a port comes back with another table. */
+/*
+ * Probes take the path of the lanes; a port comes back with another table; paths
+ * before the first lane, and beside the only one.
+ */
 #include "config.h"
 #include "played_peer.h"
 
@@ -104,7 +107,153 @@ static void test_gid_has_moved(void **state)
     assert_int_equal(engine->rails[1].attr.gid_index, 0);
 }
 
-int main(void)
+static mrail_health_state_t health(unsigned slot)
+{
+    return peer_of(0)->paths[slot].health.state;
+}
+
+static void port_down(unsigned rail)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[rail], MRAIL_HEALTH_PORT_DOWN,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* ---- the first lane of all ----------------------------------------------- */
+
+/* What is known of a path is known of its rails, which another slot has when the
+ * peer has taken others first. */
+static void test_health_goes_with_the_rails(void **state)
+{
+    struct ibv_ah *ah;
+    mrail_ctl_msg_t msg;
+
+    start(64);
+    engine->next_base = 0;
+    say_hello(0);
+    port_down(1); /* slots 1 and 3 */
+    mrail_path_event(peer_of(0), 2, MRAIL_HEALTH_STALLED, fake_now_ns);
+    ah = peer_of(0)->paths[2].ah; /* of its probe */
+    assert_non_null(ah);
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    msg.lane.src_rail = msg.lane.dst_rail = 1;
+    engine->rails[1].port_down = 0; /* or the request is refused */
+    hear(0, 0, &msg);
+    assert_int_equal(peer_of(0)->base, 1);
+    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(health(1), MRAIL_HEALTH_UP);
+    assert_int_equal(health(2), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(health(3), MRAIL_HEALTH_SUSPECT);
+    assert_ptr_equal(peer_of(0)->paths[3].ah, ah);
+    assert_null(peer_of(0)->paths[2].ah);
+    /* Slots 2 and 3 had different causes. */
+    assert_string_equal(peer_of(0)->paths[2].cause, "port down");
+    assert_string_equal(peer_of(0)->paths[3].cause, "nothing comes back");
+}
+
+/* It waits for no path: any other will do. */
+static void test_first_lane_takes_an_open_path(void **state)
+{
+    start(64);
+    engine->next_base = 0;
+    say_hello(0);
+    port_down(0);
+    want(0, 1);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 0);
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.src_rail, 1);
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->src_rail, 1);
+    assert_int_equal(health(0), MRAIL_HEALTH_UP);
+    assert_int_not_equal(health(1), MRAIL_HEALTH_UP);
+}
+
+/* ---- a lane that is alone ------------------------------------------------ */
+
+/* Time passes; probes of the slots in the mask are answered. */
+static void answer_probes(mrail_ns_t how_long, unsigned slots)
+{
+    mrail_ns_t end_ns = fake_now_ns + how_long;
+    unsigned seen = 0;
+
+    for (;;) {
+        for (; seen < sent.num_msgs; ++seen) {
+            mrail_ctl_msg_t msg = sent.msgs[seen];
+
+            if ((msg.type == MRAIL_CTL_PROBE) &&
+                (slots & (1u << msg.path.slot))) {
+                say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                          .seq = msg.seq});
+            }
+        }
+        if (fake_now_ns >= end_ns) {
+            break;
+        }
+        run_control(10 * MRAIL_NS_PER_MS);
+    }
+}
+
+static unsigned probes(unsigned slot)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        count += (sent.msgs[i].type == MRAIL_CTL_PROBE) &&
+                 (sent.msgs[i].path.slot == slot);
+    }
+    return count;
+}
+
+static void alone_and_stalled(void)
+{
+    start(64);
+    connect_lanes(0, 1);
+    sent.num_msgs = 0;
+    mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
+    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(probes(0), 1);
+    assert_int_equal(probes(1), 1);
+}
+
+/* The peer is there: it is the path. */
+static void test_alone_other_rail_answers(void **state)
+{
+    alone_and_stalled();
+    answer_probes(30 * MRAIL_NS_PER_MS, 1u << 1);
+    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT); /* not yet */
+    answer_probes(60 * MRAIL_NS_PER_MS, 1u << 1);
+    assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
+    progress();
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
+}
+
+/* The peer may be silent: nothing is held against the path. */
+static void test_alone_nobody_answers(void **state)
+{
+    alone_and_stalled();
+    answer_probes(2 * MRAIL_NS_PER_SEC, 0);
+    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
+    assert_in_range(probes(1), 50, 110); /* asked each time */
+    answer_probes(30 * MRAIL_NS_PER_MS, 1u << 0);
+    assert_int_equal(health(0), MRAIL_HEALTH_UP);
+    progress();
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+    assert_int_equal(peer_of(0)->up_mask, 1);
+}
+
+/* A lane beside it tells as much, and is not in need of questions. */
+static void test_not_alone(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    sent.num_msgs = 0;
+    mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
+    answer_probes(100 * MRAIL_NS_PER_MS, 0);
+    assert_int_equal(probes(1), 0);
+    assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
+}
+
+int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
@@ -112,7 +261,15 @@ int main(void)
         TEST(test_answer_takes_the_port),
         TEST(test_any_path_is_answered),
         TEST(test_gid_has_moved),
+        TEST(test_health_goes_with_the_rails),
+        TEST(test_first_lane_takes_an_open_path),
+        TEST(test_alone_other_rail_answers),
+        TEST(test_alone_nobody_answers),
+        TEST(test_not_alone),
     };
 
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

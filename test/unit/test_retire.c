@@ -224,16 +224,6 @@ static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
     }
 }
 
-static unsigned count_sent(mrail_ctl_type_t type)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < sent.num_msgs; ++i) {
-        count += (sent.msgs[i].type == type);
-    }
-    return count;
-}
-
 /* A peer that died without a word is not asked for a lane for ever, and its QPs
  * are others' then. */
 static void test_silent_peer(void **state)
@@ -276,6 +266,166 @@ static void test_slow_peer(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
+/* ---- a lane that must go, and is the only one ---------------------------- */
+
+static uint8_t memory[8 << 20];
+static mrail_mem_t *mem;
+static mrail_rkey_t *rkey;
+
+static void make_key(void)
+{
+    uint8_t packed[256];
+
+    assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
+    mrail_rkey_pack(mem, packed); /* the peer's memory looks the same */
+    assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+}
+
+static void drop_key(void)
+{
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(mem);
+}
+
+static void put(mrail_ep_t *ep, size_t length)
+{
+    mrail_iov_t iov = {.buffer = memory, .length = length, .mem = mem};
+
+    assert_int_equal(mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, rkey, NULL),
+                     -EINPROGRESS);
+}
+
+/* The lane of slot 2, which carries no messages, is up, and then alone. */
+static void leave_lane_2(void)
+{
+    say_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
+    assert_int_equal(peer_of(0)->lanes[2]->state, MRAIL_LANE_UP);
+    break_lanes(0, 2);
+    confirm_broken(0, 0, 0);
+    confirm_broken(0, 1, 0);
+    assert_int_equal(peer_of(0)->up_mask, 1u << 2);
+}
+
+/* Lane 2 shall go, for a first lane of others. */
+static mrail_lane_t *must_go(void)
+{
+    mrail_lane_t *lane = peer_of(0)->lanes[2];
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    lane->retire_own = lane->retire_hard = 1;
+    mrail_retire_ask(lane);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_iface_progress(ifaces[0]);
+    return lane;
+}
+
+static void test_only_lane_takes_what_is_uncut(void **state)
+{
+    mrail_peer_t *peer;
+    mrail_lane_t *lane;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    leave_lane_2();
+    peer = peer_of(0);
+    put(ep_to(0), sizeof(memory));
+    assert_false(mrail_list_empty(&peer->uncut));
+    lane = must_go();
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 0);
+    for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
+        progress();
+    }
+    assert_true(mrail_list_empty(&peer->ops));
+    drop_key();
+}
+
+/* ... with nothing left but what is under way, it leaves. */
+static void test_only_lane_leaves(void **state)
+{
+    mrail_lane_t *lane;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    leave_lane_2();
+    put(ep_to(0), 64);
+    assert_true(mrail_list_empty(&peer_of(0)->uncut));
+    lane = must_go();
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 1);
+    progress();
+    run_control(0);
+    assert_int_equal(lane->state, MRAIL_LANE_RETIRING);
+    drop_key();
+}
+
+/* More than it has room for is to be done again, from lanes that failed. */
+static void test_only_lane_takes_what_is_redone(void **state)
+{
+    mrail_peer_t *peer;
+    mrail_lane_t *lane;
+    mrail_ep_t *ep;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    peer = peer_of(0);
+    ep = ep_to(0);
+    for (unsigned i = 0; i < 150; ++i) {
+        put(ep, 64);
+    }
+    assert_true(mrail_list_empty(&peer->uncut));
+    say_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        mrail_failover_ask(peer->lanes[slot], "test");
+    }
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    mrail_iface_progress(ifaces[0]);
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress();
+    say_lane(0, MRAIL_CTL_CONFIRM, 0, peer->lanes[0]->request,
+             peer->lanes[0]->epoch);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, peer->lanes[1]->request,
+             peer->lanes[1]->epoch);
+    for (unsigned i = 0; i < 10; ++i) {
+        mrail_iface_progress(ifaces[0]);
+    }
+    assert_int_equal(peer->up_mask, 1u << 2);
+    assert_int_equal(peer->broken_mask, 0);
+    assert_false(mrail_list_empty(&peer->redo));
+    assert_true(mrail_list_empty(&peer->uncut));
+    lane = must_go();
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 0);
+    for (unsigned i = 0; (i < 100) && !mrail_list_empty(&peer->ops); ++i) {
+        progress();
+    }
+    assert_true(mrail_list_empty(&peer->ops));
+    assert_int_equal(peer->recovering, 0);
+    drop_key();
+}
+
+/* Another one is there: what is left to do is for that. */
+static void test_one_of_two_leaves(void **state)
+{
+    mrail_lane_t *lane;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 3);
+    put(ep_to(0), sizeof(memory));
+    assert_false(mrail_list_empty(&peer_of(0)->uncut));
+    lane = must_go();
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 1);
+    progress();
+    drop_key();
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -291,6 +441,10 @@ int main(int argc, char **argv)
         TEST(test_callback_keeps_lane),
         TEST(test_silent_peer),
         TEST(test_slow_peer),
+        TEST(test_only_lane_takes_what_is_uncut),
+        TEST(test_only_lane_takes_what_is_redone),
+        TEST(test_only_lane_leaves),
+        TEST(test_one_of_two_leaves),
     };
 
     if (argc > 1) {
