@@ -567,8 +567,8 @@ static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
     return MRAIL_NS_NEVER;
 }
 
-/* Over each pair of rails without delay; then later each time, or both ends would
- * do nothing else. */
+/* Over each pair of rails without delay; then later each time, or both ends
+ * would do nothing else. */
 static mrail_ns_t mrail_ctl_anew_delay(mrail_peer_t *peer)
 {
     unsigned round = ++peer->anew / peer->num_pairs;

@@ -1,6 +1,6 @@
 /*
- * Probes take the path of the lanes; a port comes back with another table; paths
- * before the first lane, and beside the only one.
+ * Probes take the path of the lanes; a port comes back with another table;
+ * paths before the first lane, and beside the only one.
  */
 #include "config.h"
 #include "played_peer.h"
@@ -122,8 +122,8 @@ static void port_down(unsigned rail)
 
 /* ---- the first lane of all ----------------------------------------------- */
 
-/* What is known of a path is known of its rails, which another slot has when the
- * peer has taken others first. */
+/* What is known of a path is known of its rails, which another slot has when
+ * the peer has taken others first. */
 static void test_health_goes_with_the_rails(void **state)
 {
     struct ibv_ah *ah;

@@ -1,6 +1,6 @@
 /*
- * What is sent again when lanes have failed, and the credit that is kept for it:
- * two messages, the first on lane 0, the second on lane 1.
+ * What is sent again when lanes have failed, and the credit that is kept for
+ * it: two messages, the first on lane 0, the second on lane 1.
  */
 #include "config.h"
 #include "played_peer.h"
@@ -39,7 +39,8 @@ static const mrail_lane_t *lane_of(unsigned n)
 {
     const mrail_tx_t *tx;
 
-    mrail_list_for_each(tx, &peer_of(0)->unacked, mrail_tx_t, list) {
+    mrail_list_for_each(tx, &peer_of(0)->unacked, mrail_tx_t, list)
+    {
         if (n-- == 0) {
             return tx->lane;
         }
