@@ -1,6 +1,7 @@
 /*
  * The control protocol: what a peer and its lanes need next, and when it is
- * due.  ctl_send.c makes the messages, ctl_recv.c acts on those that come.
+ * due.  ctl_ask.c asks for lanes, ctl_send.c makes the messages, ctl_recv.c acts
+ * on those that come.
  * Runs on the service thread, under the control lock.
  *
  * Every exchange is a request that its sender repeats until the answer is
@@ -10,22 +11,16 @@
 #include "config.h"
 #include "rail/ctl.h"
 
-#include "orchestrator/ports.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
-#define MRAIL_CTL_RETRY (200 * MRAIL_NS_PER_MS) /* after "no room", on average */
-#define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
-#define MRAIL_CTL_TRIES 60  /* about 30 s */
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
 #define MRAIL_PROBE_TRIES 10 /* about 3 s */
 
-static mrail_ns_t mrail_ctl_rto(unsigned tries)
+mrail_ns_t mrail_ctl_rto(unsigned tries)
 {
     return MRAIL_MIN(MRAIL_CTL_RTO_MIN << MRAIL_MIN(tries, 8u),
                      MRAIL_CTL_RTO_MAX);
@@ -127,243 +122,12 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     }
 }
 
-int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
-{
-    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
-        const mrail_lane_t *lane = peer->lanes[i];
-
-        if ((i != slot) && (lane != NULL) && lane->am_lane &&
-            ((lane->state == MRAIL_LANE_UP) ||
-             (lane->state == MRAIL_LANE_CONNECTING) ||
-             (lane->state == MRAIL_LANE_ACCEPTING))) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-/* A quarter of the budget is kept for the first lanes of peers that are still
- * to come: those must not have to wait until somebody gives up another. */
-static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
-{
-    unsigned used = engine->num_lanes - engine->num_lane_free;
-    unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
-
-    if (used >= most) {
-        mrail_retire_make_room(engine, 0);
-    }
-    return used < (first ? engine->config.max_qps : most);
-}
-
-mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
-{
-    mrail_engine_t *engine = peer->engine;
-    mrail_lane_t *lane = peer->lanes[slot];
-
-    if (lane != NULL) {
-        return lane;
-    }
-    if (!mrail_ctl_has_budget(engine, mrail_ctl_is_first(peer, slot))) {
-        return NULL;
-    }
-    lane = calloc(1, sizeof(*lane));
-    if (lane != NULL) {
-        lane->peer = peer;
-        lane->slot = (uint16_t)slot;
-        lane->index = (engine->num_lane_free != 0)
-                          ? engine->lane_free[--engine->num_lane_free]
-                          : (uint16_t)engine->num_lanes++;
-        mrail_list_init(&lane->ack_list);
-        mrail_list_init(&lane->lost);
-        peer->lanes[slot] = lane;
-    }
-    return lane;
-}
-
-void mrail_ctl_list_lane(mrail_lane_t *lane)
-{
-    __atomic_store_n(&lane->peer->engine->lanes[lane->index], lane,
-                     __ATOMIC_RELEASE);
-    __atomic_store_n(&lane->rail->has_lanes, 1, __ATOMIC_RELEASE);
-}
-
-int mrail_ctl_connect(mrail_lane_t *lane,
-                      const mrail_wire_lane_t *remote)
-{
-    mrail_peer_t *peer = lane->peer;
-    int ret = mrail_lane_connect(peer->engine, lane, remote,
-                                 &peer->rails[remote->src_rail]);
-
-    if (ret == 0) { /* the peer sends nothing before our answer */
-        mrail_ctl_list_lane(lane);
-    }
-    return ret;
-}
-
-void mrail_ctl_budget(mrail_engine_t *engine)
-{
-    if (!engine->budget_warned) {
-        engine->budget_warned = 1;
-        mrail_error("UCX_MRAIL_MAX_QPS=%u does not suffice: this process has "
-                    "more peers than that, and each needs a QP; set it to the "
-                    "number of processes in the job or more",
-                    engine->config.max_qps);
-    }
-}
-
-/* ---- requests ----------------------------------------------------------- */
-
-/* A peer in this very process, or the process itself: no messages needed.
- * -EAGAIN: there is no room for its lane yet. */
-static int mrail_ctl_connect_self(mrail_peer_t *peer)
-{
-    mrail_engine_t *engine = peer->engine;
-    mrail_ctl_msg_t hello;
-    mrail_wire_lane_t wire;
-    mrail_lane_t *lane;
-
-    lane = mrail_ctl_get_lane(peer, 0);
-    if ((lane == NULL) && mrail_retire_make_room(engine, 1) &&
-        (++peer->tries < MRAIL_CTL_ROOM_TRIES)) {
-        return -EAGAIN;
-    }
-    mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
-    mrail_ctl_learn(peer, &hello);
-    peer->num_slots = 1;
-    if (lane == NULL) {
-        mrail_ctl_budget(engine);
-    }
-    if ((lane == NULL) ||
-        (mrail_lane_create_qp(engine, lane,
-                              &engine->rails[peer->pairs[0].local]) != 0)) {
-        mrail_ctl_peer_failed(peer, -ENOMEM);
-        return 0;
-    }
-    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "self");
-    memset(&wire, 0, sizeof(wire));
-    wire.index = lane->index;
-    wire.credits = (uint16_t)lane->credits;
-    wire.src_rail = (uint8_t)lane->rail->index;
-    wire.qpn = lane->qp->qp_num;
-    wire.psn = lane->psn;
-    lane->sport = mrail_ports_lane(engine->config.uplinks,
-                                   lane->rail->attr.nic_index, 1, 0);
-    if (mrail_ctl_connect(lane, &wire) != 0) {
-        mrail_ctl_peer_failed(peer, -EIO);
-        return 0;
-    }
-    mrail_ctl_lane_up(lane, "self");
-    return 0;
-}
-
-/* Lives of lanes are told apart by it, when messages are late: a chosen one comes
- * again after 32768 requests, and is never one of the peer's choice. */
-static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
-{
-    mrail_engine_t *engine = peer->engine;
-
-    ++engine->epoch;
-    return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
-}
-
-/* Opens the QP of a lane and asks the peer for its own.  0 or -errno. */
-static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
-{
-    mrail_engine_t *engine = peer->engine;
-    const mrail_rail_pair_t *pair =
-        &peer->pairs[(peer->base + slot) % peer->num_pairs];
-    mrail_rail_t *rail = &engine->rails[pair->local];
-    mrail_lane_t *lane = mrail_ctl_get_lane(peer, slot);
-    int ret;
-
-    if (lane == NULL) {
-        if (!mrail_ctl_is_first(peer, slot)) {
-            return -EDQUOT;
-        }
-        if (mrail_retire_make_room(engine, 1)) {
-            if (++peer->tries == MRAIL_CTL_ROOM_TRIES) {
-                mrail_warn("UCX_MRAIL_MAX_QPS=%u: the connection to peer "
-                           "%016llx waits until other peers give lanes back",
-                           engine->config.max_qps,
-                           (unsigned long long)peer->id);
-            }
-            return -EAGAIN;
-        }
-        mrail_ctl_budget(engine);
-        return -EDQUOT;
-    }
-    ret = mrail_lane_create_qp(engine, lane, rail);
-    if (ret != 0) {
-        mrail_warn("%s: cannot create a QP: %s", rail->attr.device,
-                   strerror(-ret));
-        return (ret == -EAGAIN) ? -EIO : ret;
-    }
-    /* Rotated by peer, so that peers with one lane use all segments. */
-    lane->sport = mrail_ports_lane(
-        engine->config.uplinks, rail->attr.nic_index,
-        engine->config.lanes_per_rail,
-        slot / peer->num_pairs + peer->rotation);
-    lane->epoch = mrail_ctl_next_epoch(peer);
-    lane->remote_rail = pair->remote;
-    lane->request = ++engine->ctl_seq;
-    lane->tries = 0;
-    lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_CONNECTING, "wanted");
-    return 0;
-}
-
 /* A peer that was never connected may just be starting. */
-static mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
+mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
 {
     mrail_ns_t dead_ns = peer->engine->config.dead_timeout * MRAIL_NS_PER_SEC;
 
     return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
-}
-
-void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot,
-                       const char *why)
-{
-    if (peer->based) {
-        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
-        if (peer->paths[slot].health.state == MRAIL_HEALTH_RETIRED) {
-            return; /* it has been there, and may come back */
-        }
-    }
-    peer->refused_mask |= 1ull << slot;
-    if (!peer->based) {
-        mrail_error("peer %016llx cannot be connected: %s",
-                    (unsigned long long)peer->id, why);
-        mrail_ctl_peer_failed(peer, -ECONNREFUSED);
-    } else {
-        mrail_debug("peer %016llx goes without lane %u: %s",
-                    (unsigned long long)peer->id, slot, why);
-    }
-}
-
-void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
-{
-    mrail_debug("peer %016llx: no room for lane %u now",
-                (unsigned long long)peer->id, slot);
-    peer->no_room_mask |= 1ull << slot;
-    /* Two that have no room for each other's requests must not ask in step. */
-    peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
-                     mrail_rng_next(&peer->engine->rng) % MRAIL_CTL_RETRY;
-    mrail_ctl_work(peer);
-}
-
-/* After a while the next large transfer may ask again. */
-static mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
-{
-    if (peer->no_room_mask == 0) {
-        return MRAIL_NS_NEVER;
-    }
-    if (now_ns < peer->retry_ns) {
-        return peer->retry_ns;
-    }
-    peer->no_room_mask = 0;
-    peer->want_slots = MRAIL_MIN(peer->want_slots, 1u);
-    __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
-    return MRAIL_NS_NEVER;
 }
 
 void mrail_ctl_bury(mrail_lane_t *lane)
@@ -411,7 +175,7 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
     return mrail_ctl_run_retiring(lane, now_ns);
 }
 
-static void mrail_ctl_give_up(mrail_peer_t *peer)
+void mrail_ctl_give_up(mrail_peer_t *peer)
 {
     if (peer->anew_cause != NULL) { /* it is there, and has answered */
         mrail_error("peer %016llx cannot be connected on any of %u rails: %s",
@@ -518,106 +282,6 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
                                   : MRAIL_CTL_LANE_REP);
     lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
     return lane->deadline_ns;
-}
-
-/* The first lane of all needs not wait for a path: any other will do. */
-static void mrail_ctl_find_base(mrail_peer_t *peer)
-{
-    for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
-        if (mrail_path_is_open(peer, slot)) {
-            mrail_paths_rebase(peer, (peer->base + slot) % peer->num_pairs);
-            return;
-        }
-    }
-}
-
-/* Asks for the lane of a slot, if it is wanted and not there: the time to look
- * again. */
-static mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
-                                      mrail_ns_t now_ns)
-{
-    mrail_lane_t *lane = peer->lanes[slot];
-    int ret;
-
-    if ((slot >= MRAIL_MIN(peer->want_slots, peer->num_slots)) ||
-        ((peer->refused_mask | peer->no_room_mask) & (1ull << slot)) ||
-        ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
-        return MRAIL_NS_NEVER;
-    }
-    if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
-        return MRAIL_NS_NEVER; /* the first lane settles which pair comes first,
-                                  and the peer may have asked for one */
-    }
-    if (!peer->based && !mrail_path_is_open(peer, slot)) {
-        mrail_ctl_find_base(peer);
-    }
-    if (!mrail_path_is_open(peer, slot)) {
-        return MRAIL_NS_NEVER;
-    }
-    ret = mrail_ctl_request_lane(peer, slot);
-    if (ret == -EAGAIN) {
-        peer->dark_ns = 0;
-        return now_ns + MRAIL_CTL_RTO_MIN;
-    }
-    if ((ret == -EDQUOT) && peer->based) {
-        mrail_ctl_no_room(peer, slot);
-    } else if (ret != 0) {
-        mrail_ctl_refused(peer, slot, "no QP here");
-    }
-    return MRAIL_NS_NEVER;
-}
-
-/* Over each pair of rails without delay; then later each time, or both ends
- * would do nothing else. */
-static mrail_ns_t mrail_ctl_anew_delay(mrail_peer_t *peer)
-{
-    unsigned round = ++peer->anew / peer->num_pairs;
-
-    return (round == 0) ? 0 : mrail_ctl_rto(round - 1);
-}
-
-void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
-{
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
-    mrail_lane_release(lane->peer->engine, lane);
-}
-
-void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause)
-{
-    mrail_peer_t *peer = lane->peer;
-    unsigned slot = lane->slot;
-    mrail_ns_t now_ns = mrail_clock_now();
-    mrail_ns_t delay_ns = mrail_ctl_anew_delay(peer);
-
-    mrail_ctl_drop_request(lane, cause);
-    mrail_ctl_work(peer);
-    if (!peer->based) {
-        peer->anew_cause = cause;
-        peer->anew_ns = (peer->anew == 1) ? now_ns : peer->anew_ns;
-        /* Not by dark_ns: it may be told to wait in between, each time. */
-        if ((peer->anew >= MRAIL_CTL_TRIES) &&
-            (now_ns >= peer->anew_ns + mrail_ctl_patience(peer))) {
-            mrail_ctl_give_up(peer);
-            return;
-        }
-        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
-    }
-    /* A late request of the peer is not to take its place. */
-    (void)mrail_ctl_want_lane(peer, slot, now_ns);
-    lane = peer->lanes[slot];
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
-        lane->deadline_ns = now_ns + delay_ns;
-    }
-}
-
-/* Where there is room for some lanes only, those that carry messages come first,
- * and of these each in turn: one that fails again and again, though probes get
- * through, must not keep the others from being tried. */
-static unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
-{
-    unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);
-
-    return (k < count) ? (peer->turn + k) % count : k;
 }
 
 static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)

@@ -1,5 +1,5 @@
 /*
- * What the three files of the control protocol share; engine.h has what the
+ * What the four files of the control protocol share; engine.h has what the
  * rest of the engine sees of it.  All of it: control lock held.
  */
 #ifndef MRAIL_RAIL_CTL_H
@@ -63,33 +63,64 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
                           mrail_ns_t now_ns);
 
-/* ---- ctl.c -------------------------------------------------------------- */
+/* ---- ctl.c: what is due -------------------------------------------------- */
 
+#define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
+#define MRAIL_CTL_TRIES 60 /* about 30 s */
+
+/* Until the next repeat, after so many. */
+mrail_ns_t mrail_ctl_rto(unsigned tries);
+/* How long nothing may lead to the peer. */
+mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer);
+/* Nothing leads to the peer, and did not for that long. */
+void mrail_ctl_give_up(mrail_peer_t *peer);
 /* The peer's rails are known: which of ours meets which of its. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
-/* Whether the peer has no other lane for messages, nor one that is on its way:
- * it cannot go without this one. */
-int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
-/* The lane of a slot, made if there is none; NULL: no budget or memory. */
-mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
-/* What its QP completes finds the lane from now on: it goes inside the guard only. */
-void mrail_ctl_list_lane(mrail_lane_t *lane);
-/* Makes the QP a lane that can be received on: 0 or -errno. */
-int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
 /* The lane is connected.  On a path that had failed it has to carry a READ first
  * (mrail_failover_try()): datagrams may get through where requests do not. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
 /* The lane's bit tells the data path that it may use it. */
 void mrail_ctl_lane_join(mrail_lane_t *lane);
+/* The data path buries the lane. */
+void mrail_ctl_bury(mrail_lane_t *lane);
+
+/* ---- ctl_ask.c: asking for lanes ------------------------------------------ */
+
+/* Whether the peer has no other lane for messages, nor one that is on its way:
+ * it cannot go without this one. */
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
+/* The lane of a slot, made if there is none; NULL: no budget or memory. */
+mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
+/* What its QP completes finds the lane from now on: it goes inside the guard
+ * only. */
+void mrail_ctl_list_lane(mrail_lane_t *lane);
+/* Makes the QP a lane that can be received on: 0 or -errno. */
+int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
+/* A peer in this very process, or the process itself: no messages needed.
+ * -EAGAIN: there is no room for its lane yet. */
+int mrail_ctl_connect_self(mrail_peer_t *peer);
+/* The slot whose turn to be asked for is the k-th. */
+unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
+/* Asks for the lane of a slot, if it is wanted and not there: the time to look
+ * again. */
+mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
+                               mrail_ns_t now_ns);
+/* After a while the next large transfer may ask again: the time of that. */
+mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* A request that was never answered with a lane that connects: it is over. */
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
 /* Nothing came of the request for a lane: it is asked for again, with a new
  * number, and the first one of all over the next pair of rails. */
 void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause);
+/* The device does not connect the QP: its port has just gone, or the QP has
+ * failed.  The peer has its end, and is told like of any lane that fails; the
+ * first one of all is asked for anew. */
+void mrail_ctl_not_connected(mrail_lane_t *lane);
+/* The peer has no lane for us, now or ever, by its reason and in words. */
+void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
+                           const char *why);
 /* There is no budget for the lane now: the peer goes without it for a while. */
 void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot);
-/* The data path buries the lane. */
-void mrail_ctl_bury(mrail_lane_t *lane);
 /* A lane that cannot be: the peer goes without it, or fails if it is the
  * first one. */
 void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why);

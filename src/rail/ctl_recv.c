@@ -237,20 +237,6 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* The device does not connect the QP: its port has just gone, or the QP has
- * failed.  The peer has its end, and is told like of any lane that fails; the
- * first one of all is asked for anew. */
-static void mrail_ctl_not_connected(mrail_lane_t *lane)
-{
-    if (lane->peer->based) {
-        lane->half = 1;
-        mrail_ctl_list_lane(lane);
-        mrail_failover_ask(lane, "it cannot be connected");
-    } else {
-        mrail_ctl_ask_anew(lane, "it cannot be connected");
-    }
-}
-
 /* An answer to a request that was given up here, when the peer had taken it: it
  * waits for us, and when we took one of its own instead, both do. */
 static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
@@ -333,29 +319,6 @@ static void mrail_ctl_restore(mrail_lane_t *lane)
     lane->last_read = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
     mrail_retire_ask(lane); /* the data path takes it over, in any case */
-}
-
-/* The peer has no lane for us, now or ever. */
-static void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
-                                  const char *why)
-{
-    mrail_peer_t *peer = lane->peer;
-    unsigned slot = lane->slot;
-
-    if (!peer->based && (reason == MRAIL_REASON_RESOURCES)) {
-        mrail_ctl_ask_anew(lane, why);
-        return;
-    }
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
-    mrail_lane_release(peer->engine, lane);
-    if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
-        mrail_ctl_no_room(peer, slot);
-    } else if (peer->based && (reason == MRAIL_REASON_RESOURCES)) {
-        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
-        mrail_ctl_no_room(peer, slot);
-    } else {
-        mrail_ctl_refused(peer, slot, why);
-    }
 }
 
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,

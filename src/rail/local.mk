@@ -2,7 +2,8 @@
 noinst_LTLIBRARIES += libmrail-rail.la
 libmrail_rail_la_SOURCES = \
     src/rail/am.c \
-    src/rail/ctl.c src/rail/ctl.h src/rail/ctl_recv.c src/rail/ctl_send.c \
+    src/rail/ctl.c src/rail/ctl.h src/rail/ctl_ask.c src/rail/ctl_recv.c \
+    src/rail/ctl_send.c \
     src/rail/duty.c src/rail/duty.h \
     src/rail/engine.c src/rail/engine.h \
     src/rail/failover.c \
