@@ -17,6 +17,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define SEEDS 2000
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -27,6 +30,7 @@
 #define LIMIT_NS (200 * MRAIL_NS_PER_SEC) /* of virtual time */
 #define SETTLE_NS (3 * MRAIL_NS_PER_SEC)
 #define MAX_RAILS 4
+#define MAX_JOBS 16u
 
 typedef struct process {
     mrail_engine_t *engine;
@@ -50,7 +54,8 @@ static struct {
     process_t process[2];
 } s;
 
-static struct {
+/* Numbers only: workers' are added up. */
+typedef struct totals {
     uint64_t transfers[RANDOM_SCRIPT_KINDS];
     uint64_t given_up;
     uint64_t unmet;
@@ -58,8 +63,10 @@ static struct {
     uint64_t packets;
     uint64_t lanes_failed;
     uint64_t again;
-    double virtual_s;
-} total;
+    uint64_t virtual_ns;
+} totals_t;
+
+static totals_t *total; /* of this worker */
 
 static uint32_t below(uint32_t bound)
 {
@@ -208,10 +215,10 @@ static void close_process(process_t *p)
 {
     const mrail_counters_t *counters = &p->engine->counters;
 
-    total.lanes_failed += counters->lanes_failed;
-    total.again += counters->resent + counters->redone;
-    total.bytes += transfer_bytes(p->transfer);
-    total.given_up += (p->state == TRANSFER_FAILED);
+    total->lanes_failed += counters->lanes_failed;
+    total->again += counters->resent + counters->redone;
+    total->bytes += transfer_bytes(p->transfer);
+    total->given_up += (p->state == TRANSFER_FAILED);
     transfer_destroy(p->transfer);
     p->transfer = NULL;
     mrail_engine_destroy(p->engine);
@@ -357,10 +364,10 @@ static void run_seed(uint64_t seed)
             fail("a peer that could be reached was given up");
         }
     }
-    total.unmet += (s.kind == RANDOM_SCRIPT_SURVIVOR) && !have_met();
-    ++total.transfers[s.kind];
-    total.packets += sroce_sim_delivered(s.sim);
-    total.virtual_s += (double)(mrail_clock_now() - MRAIL_NS_PER_SEC) * 1e-9;
+    total->unmet += (s.kind == RANDOM_SCRIPT_SURVIVOR) && !have_met();
+    ++total->transfers[s.kind];
+    total->packets += sroce_sim_delivered(s.sim);
+    total->virtual_ns += mrail_clock_now() - MRAIL_NS_PER_SEC;
     close_process(&s.process[0]);
     run_until(mrail_clock_now() + below(100) * MRAIL_NS_PER_MS);
     close_process(&s.process[1]);
@@ -375,46 +382,106 @@ static uint64_t number(const char *name, uint64_t other)
     return (text != NULL) ? strtoull(text, NULL, 0) : other;
 }
 
-int main(void)
+static void run_share(uint64_t first, uint64_t end, uint64_t step)
 {
-    int one = (getenv("MRAIL_TEST_SEED") != NULL);
-    uint64_t first = number("MRAIL_TEST_SEED", number("MRAIL_TEST_FIRST", 1));
-    uint64_t count = one ? 1
-                         : number("MRAIL_TEST_SEEDS",
-                                  (getenv("MRAIL_TEST_FULL") != NULL)
-                                      ? SEEDS_FULL
-                                      : SEEDS);
+    for (uint64_t seed = first; seed < end; seed += step) {
+        run_seed(seed);
+    }
+}
 
-    mrail_log_set((getenv("MRAIL_TEST_TRACE") != NULL) ? log_stdout
-                                                       : log_nothing,
-                  (getenv("MRAIL_TEST_TRACE") != NULL) ? MRAIL_LOG_TRACE
-                                                       : MRAIL_LOG_ERROR);
-    for (uint64_t i = 0; i < count; ++i) {
-        run_seed(first + i);
+/* In so many processes: 0, or some failed, and have said why. */
+static int run_workers(uint64_t first, uint64_t count, unsigned jobs,
+                       totals_t *totals)
+{
+    pid_t pids[MAX_JOBS];
+    int bad = 0, status;
+
+    fflush(NULL);
+    for (unsigned i = 0; i < jobs; ++i) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            total = &totals[i];
+            run_share(first + i, first + count, jobs);
+            fflush(NULL);
+            _Exit(0);
+        }
     }
-    if (!one && ((total.lanes_failed < count / 4) || (total.given_up == 0) ||
-                 (total.again == 0) || (total.unmet > count / 500))) {
-        printf("not ok - storm: the weather was too good: %llu lanes failed, "
-               "%llu requests sent again, %llu peers given up\n",
-               (unsigned long long)total.lanes_failed,
-               (unsigned long long)total.again,
-               (unsigned long long)total.given_up);
-        return 1;
+    for (unsigned i = 0; i < jobs; ++i) {
+        bad |= (pids[i] < 0) || (waitpid(pids[i], &status, 0) != pids[i]) ||
+               !WIFEXITED(status) || (WEXITSTATUS(status) != 0);
     }
+    return bad;
+}
+
+static totals_t add_up(const totals_t *totals, unsigned jobs)
+{
+    totals_t sum = {.given_up = 0};
+
+    for (unsigned i = 0; i < jobs; ++i) {
+        const uint64_t *from = (const uint64_t *)&totals[i];
+        uint64_t *to = (uint64_t *)&sum;
+
+        for (unsigned k = 0; k < sizeof(sum) / sizeof(*to); ++k) {
+            to[k] += from[k];
+        }
+    }
+    return sum;
+}
+
+static void print_totals(const totals_t *t, uint64_t first, uint64_t count)
+{
     printf("# %.3f GB, %llu packets, %.1f virtual seconds, %llu lanes failed, "
            "%llu requests again, %llu sides gave their peer up, %llu pairs "
            "never met\n",
-           (double)total.bytes * 1e-9, (unsigned long long)total.packets,
-           total.virtual_s, (unsigned long long)total.lanes_failed,
-           (unsigned long long)total.again, (unsigned long long)total.given_up,
-           (unsigned long long)total.unmet);
+           (double)t->bytes * 1e-9, (unsigned long long)t->packets,
+           (double)t->virtual_ns * 1e-9, (unsigned long long)t->lanes_failed,
+           (unsigned long long)t->again, (unsigned long long)t->given_up,
+           (unsigned long long)t->unmet);
     printf("ok - storm: %llu transfers, seeds %llu to %llu (%llu with faults "
            "that pass, %llu with one rail left, %llu cut off): 0 lost, 0 "
            "doubled, 0 changed, 0 hung\n",
            (unsigned long long)count, (unsigned long long)first,
            (unsigned long long)(first + count - 1),
-           (unsigned long long)total.transfers[RANDOM_SCRIPT_PASSES],
-           (unsigned long long)total.transfers[RANDOM_SCRIPT_SURVIVOR],
-           (unsigned long long)total.transfers[RANDOM_SCRIPT_CUT]);
+           (unsigned long long)t->transfers[RANDOM_SCRIPT_PASSES],
+           (unsigned long long)t->transfers[RANDOM_SCRIPT_SURVIVOR],
+           (unsigned long long)t->transfers[RANDOM_SCRIPT_CUT]);
+}
+
+int main(void)
+{
+    int full = (getenv("MRAIL_TEST_FULL") != NULL);
+    int trace = (getenv("MRAIL_TEST_TRACE") != NULL);
+    int one = (getenv("MRAIL_TEST_SEED") != NULL);
+    uint64_t first = number("MRAIL_TEST_SEED", number("MRAIL_TEST_FIRST", 1));
+    uint64_t count =
+        one ? 1 : number("MRAIL_TEST_SEEDS", full ? SEEDS_FULL : SEEDS);
+    unsigned jobs = (unsigned)MRAIL_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1l);
+    totals_t *totals, sum;
+
+    mrail_log_set(trace ? log_stdout : log_nothing,
+                  trace ? MRAIL_LOG_TRACE : MRAIL_LOG_ERROR);
+    totals = mmap(NULL, MAX_JOBS * sizeof(*totals), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (totals == MAP_FAILED) {
+        return 1;
+    }
+    if (one) {
+        total = totals;
+        run_seed(first);
+    } else if (run_workers(first, count, MRAIL_MIN(jobs, MAX_JOBS), totals)) {
+        return 1;
+    }
+    sum = add_up(totals, MAX_JOBS);
+    if (!one && ((sum.lanes_failed < count / 4) || (sum.given_up == 0) ||
+                 (sum.again == 0) || (sum.unmet > count / 500))) {
+        printf("not ok - storm: %llu lanes failed, %llu requests were sent "
+               "again, %llu peers given up, %llu pairs never met: that is no "
+               "storm\n",
+               (unsigned long long)sum.lanes_failed,
+               (unsigned long long)sum.again, (unsigned long long)sum.given_up,
+               (unsigned long long)sum.unmet);
+        return 1;
+    }
+    print_totals(&sum, first, count);
     return 0;
 }
