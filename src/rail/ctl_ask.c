@@ -136,6 +136,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     lane->sport = mrail_ports_lane(engine->config.uplinks,
                                    lane->rail->attr.nic_index, 1, 0);
     if (mrail_ctl_connect(lane, &wire) != 0) {
+        mrail_ctl_drop_request(lane, "no QP");
         mrail_ctl_peer_failed(peer, -EIO);
         return 0;
     }
