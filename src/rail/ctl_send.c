@@ -102,7 +102,6 @@ static mrail_rail_t *mrail_ctl_boot_rail(const mrail_peer_t *peer,
     if ((way >= MRAIL_BOOT_TRIES) && (way % 2 == 1)) {
         return &engine->rails[way / 2 % engine->num_rails];
     }
-
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         seen += (engine->rails[i].attr.subnet == peer->boot_subnet);
     }

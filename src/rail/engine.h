@@ -232,8 +232,8 @@ void mrail_failover_ask(mrail_lane_t *lane, const char *cause);
 void mrail_failover_start(mrail_peer_t *peer);
 /* Data path: goes on, while the peer is recovering. */
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
-/* Data path, with the control lock: goes on with the lane's trial; 1 while there is
- * one. */
+/* Data path, with the control lock: goes on with the lane's trial; 1 while there
+ * is one. */
 int mrail_failover_try(mrail_lane_t *lane, mrail_ns_t now_ns);
 /* Nothing is to be sent again, or nobody is there for it. */
 void mrail_failover_end(mrail_peer_t *peer);

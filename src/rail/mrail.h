@@ -17,7 +17,7 @@
  * after progress".  -EINPROGRESS means that the completion will be called.
  * A peer that was given up gives the reason, from every operation to it, new or
  * under way: -ETIMEDOUT (it cannot be reached), -ECONNREFUSED (it would not be
- * connected), -ESHUTDOWN (it said goodbye), -ENOMEM, or -ECONNRESET.
+ * connected), -ESHUTDOWN (it said goodbye), -ENOMEM, -EIO, or -ECONNRESET.
  */
 #ifndef MRAIL_RAIL_MRAIL_H
 #define MRAIL_RAIL_MRAIL_H
