@@ -127,6 +127,72 @@ static void test_refusal_takes_the_way_of_its_question(void **state)
     assert_true(refused >= 4);
 }
 
+/* Heard over another rail: over its own, the port would be up. */
+static void test_port_that_is_down_takes_no_lane(void **state)
+{
+    mrail_ctl_msg_t msg;
+
+    start(64);
+    say_hello(0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    msg.lane.src_rail = msg.lane.dst_rail = 1;
+    hear(0, 0, &msg);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_RESOURCES);
+    assert_null(peer_of(0)->lanes[0]);
+    msg.seq = 11;
+    hear(0, 1, &msg);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
+}
+
+/* Whose lane was up counts on; a request that counts from another pair of rails
+ * would take the place of another slot. */
+static void test_pair_that_both_count_from_stays(void **state)
+{
+    mrail_ctl_msg_t msg;
+    unsigned base;
+
+    start(64);
+    connect_lanes(0, 1);
+    base = peer_of(0)->base;
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base; /* it is slot 0's */
+    hear(0, 0, &msg);
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_RESOURCES);
+    assert_int_equal(peer_of(0)->base, base);
+    msg.seq = 51;
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)(1 - base);
+    hear(0, 0, &msg);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+}
+
+/* Only who had a first lane asks for others: ours is not waited for, and its
+ * place is free. */
+static void test_first_request_gives_way(void **state)
+{
+    mrail_ctl_msg_t msg;
+    unsigned base;
+
+    start(1);
+    say_hello(0);
+    want(0, 1);
+    run_control(0);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
+    base = peer_of(0)->base;
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base;
+    hear(0, 0, &msg);
+    assert_null(peer_of(0)->lanes[0]);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(peer_of(0)->base, 1 - base);
+}
+
 static void test_hello_is_answered_where_it_came_from(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -541,6 +607,9 @@ int main(int argc, char **argv)
         TEST(test_ready_takes_the_way_of_its_question),
         TEST(test_repeated_answer_takes_the_way_of_its_question),
         TEST(test_refusal_takes_the_way_of_its_question),
+        TEST(test_port_that_is_down_takes_no_lane),
+        TEST(test_pair_that_both_count_from_stays),
+        TEST(test_first_request_gives_way),
         TEST(test_hello_is_answered_where_it_came_from),
         TEST(test_hello_beside_a_repeated_request),
         TEST(test_no_hello_beside_a_further_request),
