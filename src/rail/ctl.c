@@ -99,6 +99,12 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
+void mrail_ctl_settle_base(mrail_peer_t *peer, unsigned base)
+{
+    mrail_paths_rebase(peer, base);
+    peer->based = 1;
+}
+
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
@@ -106,10 +112,9 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
     if (!peer->based) {
-        mrail_paths_rebase(peer,
-                           mrail_paths_base(peer, lane->slot, lane->rail->index,
-                                            lane->remote_rail));
-        peer->based = 1;
+        mrail_ctl_settle_base(peer, mrail_paths_base(peer, lane->slot,
+                                                     lane->rail->index,
+                                                     lane->remote_rail));
     }
     path->sport = lane->sport;
     if ((path->health.state == MRAIL_HEALTH_RETIRED) ||

@@ -76,6 +76,8 @@ mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer);
 void mrail_ctl_give_up(mrail_peer_t *peer);
 /* The peer's rails are known: which of ours meets which of its. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
+/* Both ends count slots from this pair, from now on. */
+void mrail_ctl_settle_base(mrail_peer_t *peer, unsigned base);
 /* The lane is connected.  On a path that had failed it has to carry a READ first
  * (mrail_failover_try()): datagrams may get through where requests do not. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);

@@ -180,20 +180,20 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
     mrail_ctl_put_off(lane->peer, msg);
 }
 
-/* Who asks for a further lane, when there was none yet, has had the first one up,
- * though its LANE_READY may be lost.  What goes over the first lane only is not
- * to take another, for want of it; and a request of ours for a first one would be
- * refused, and may take the room that this one needs. */
-static void mrail_ctl_first_lane_up(mrail_peer_t *peer)
+/* Who asks for a further lane has had a first one up, though its LANE_READY may be
+ * lost: where slots are counted from is settled.  Nothing is said about the first
+ * lane that is under way now, which may be a later one.  A request of ours for a
+ * first one would be refused, and may take the room that this one needs. */
+static void mrail_ctl_take_base(mrail_peer_t *peer,
+                                const mrail_wire_lane_t *wire)
 {
     mrail_lane_t *first = peer->lanes[0];
 
-    if (peer->based || (first == NULL)) {
+    if (peer->based) {
         return;
     }
-    if (first->state == MRAIL_LANE_ACCEPTING) {
-        mrail_ctl_lane_up(first, "the peer asks for others");
-    } else if (first->state == MRAIL_LANE_CONNECTING) {
+    mrail_ctl_settle_base(peer, mrail_ctl_base_of(peer, wire));
+    if ((first != NULL) && (first->state == MRAIL_LANE_CONNECTING)) {
         mrail_ctl_drop_request(first, "the peer asks for others");
     }
 }
@@ -214,7 +214,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         return;
     }
     if (wire->slot != 0) {
-        mrail_ctl_first_lane_up(peer);
+        mrail_ctl_take_base(peer, wire);
     }
     lane = peer->lanes[wire->slot];
     if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||

@@ -66,22 +66,29 @@ static void test_second_life(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* Lanes are there, and the first one's LANE_READY is lost: what goes over the
- * first one only must not go over another. */
-static void test_first_is_up(void **state)
+/* Others are asked for by whom had a first lane up: that may have failed, and the
+ * one under way be a later one.  Only LANE_READY tells that it is up. */
+static void test_first_is_not_ready(void **state)
 {
     start(64);
     say_hello(0);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 12, 5);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6); /* asked for before */
+    say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 7); /* ... or after it */
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 6);
+    progress();
+    assert_int_equal(peer_of(0)->up_mask, 1 << 1);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(peer_of(0)->lanes[3]->state, MRAIL_LANE_ACCEPTING);
+    say_lane(0, MRAIL_CTL_LANE_READY, 0, 12, 5);
     progress();
     assert_int_equal(peer_of(0)->up_mask, 3);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
     assert_int_equal(peer_of(0)->up[0]->slot, 0);
 }
 
-/* ... or does not ask again: no reason to give it up. */
+/* The peer has asked for a lane, and says no more about it: no reason to give the
+ * peer up. */
 static void test_lane_not_wanted(void **state)
 {
     start(64);
@@ -176,7 +183,7 @@ int main(int argc, char **argv)
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_late_repeat),     TEST(test_given_up),
-        TEST(test_second_life),     TEST(test_first_is_up),
+        TEST(test_second_life),     TEST(test_first_is_not_ready),
         TEST(test_lane_not_wanted), TEST(test_earlier_life),
         TEST(test_next_life),       TEST(test_epochs),
     };
