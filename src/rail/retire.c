@@ -167,6 +167,19 @@ static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
            mrail_lane_has_messages(peer->engine, lane);
 }
 
+/* Two that must go are not to leave their work to each other. */
+static int mrail_lane_has_successor(const mrail_lane_t *lane)
+{
+    const mrail_peer_t *peer = lane->peer;
+
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        if ((peer->up[i] != lane) && !peer->up[i]->leaving) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void mrail_retire_done(mrail_lane_t *lane)
 {
     __atomic_fetch_and(&lane->peer->retire_mask, ~(1ull << lane->slot),
@@ -182,7 +195,7 @@ static void mrail_retire_keep(mrail_lane_t *lane)
     }
     if (lane->retire_hard && !mrail_lane_is_last(lane)) {
         /* But for work that no other lane can do. */
-        lane->leaving = (lane->peer->num_up > 1) ||
+        lane->leaving = mrail_lane_has_successor(lane) ||
                         (mrail_list_empty(&lane->peer->uncut) &&
                          mrail_list_empty(&lane->peer->redo));
         return;

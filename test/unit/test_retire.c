@@ -307,10 +307,10 @@ static void leave_lane_2(void)
     assert_int_equal(peer_of(0)->up_mask, 1u << 2);
 }
 
-/* Lane 2 shall go, for a first lane of others. */
-static mrail_lane_t *must_go(void)
+/* The lane shall go, for a first lane of others. */
+static mrail_lane_t *must_go(unsigned slot)
 {
-    mrail_lane_t *lane = peer_of(0)->lanes[2];
+    mrail_lane_t *lane = peer_of(0)->lanes[slot];
 
     pthread_mutex_lock(&engine->ctl_lock);
     lane->retire_own = lane->retire_hard = 1;
@@ -332,7 +332,7 @@ static void test_only_lane_takes_what_is_uncut(void **state)
     peer = peer_of(0);
     put(ep_to(0), sizeof(memory));
     assert_false(mrail_list_empty(&peer->uncut));
-    lane = must_go();
+    lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
     assert_int_equal(lane->leaving, 0);
     for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
@@ -353,7 +353,7 @@ static void test_only_lane_leaves(void **state)
     leave_lane_2();
     put(ep_to(0), 64);
     assert_true(mrail_list_empty(&peer_of(0)->uncut));
-    lane = must_go();
+    lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
     assert_int_equal(lane->leaving, 1);
     progress();
@@ -398,7 +398,7 @@ static void test_only_lane_takes_what_is_redone(void **state)
     assert_int_equal(peer->broken_mask, 0);
     assert_false(mrail_list_empty(&peer->redo));
     assert_true(mrail_list_empty(&peer->uncut));
-    lane = must_go();
+    lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
     assert_int_equal(lane->leaving, 0);
     for (unsigned i = 0; (i < 100) && !mrail_list_empty(&peer->ops); ++i) {
@@ -419,10 +419,37 @@ static void test_one_of_two_leaves(void **state)
     connect_lanes(0, 3);
     put(ep_to(0), sizeof(memory));
     assert_false(mrail_list_empty(&peer_of(0)->uncut));
-    lane = must_go();
+    lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);
     assert_int_equal(lane->leaving, 1);
     progress();
+    drop_key();
+}
+
+/* ... which must go, too: one of them does what is left. */
+static void test_one_of_two_that_must_go_stays(void **state)
+{
+    mrail_peer_t *peer;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    leave_lane_2();
+    peer = peer_of(0);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 3, 13, 5);
+    assert_int_equal(peer->up_mask, (1u << 2) | (1u << 3));
+    put(ep_to(0), sizeof(memory));
+    assert_false(mrail_list_empty(&peer->uncut));
+    assert_int_equal(must_go(2)->leaving, 1);
+    assert_int_equal(must_go(3)->leaving, 0);
+    for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
+        progress();
+    }
+    assert_true(mrail_list_empty(&peer->ops));
+    progress();
+    assert_int_equal(peer->lanes[2]->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(peer->lanes[3]->state, MRAIL_LANE_RETIRING);
     drop_key();
 }
 
@@ -445,6 +472,7 @@ int main(int argc, char **argv)
         TEST(test_only_lane_takes_what_is_redone),
         TEST(test_only_lane_leaves),
         TEST(test_one_of_two_leaves),
+        TEST(test_one_of_two_that_must_go_stays),
     };
 
     if (argc > 1) {
