@@ -134,11 +134,15 @@ void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
     }
 }
 
-/* As above, for a message that took no credit. */
+/* As above, for a message that took no credit: its buffer is one of the few kept
+ * for such, and does not wait for others. */
 static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 {
+    unsigned rail = rx->rail->index;
+
     rx->lane = NULL;
     mrail_rx_release(engine, rx);
+    mrail_rx_flush(engine, rail);
 }
 
 /* ---- sending ------------------------------------------------------------ */

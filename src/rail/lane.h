@@ -17,7 +17,8 @@
  * about credits are sent for every half window that was consumed, and a peer
  * that has not read them cannot send more than one window: two.  Besides, each end
  * has at most one ACK_REQ and one answer under way, on any lane that carries
- * messages. */
+ * messages.  Their buffers go back as soon as they are read.  Should news of a
+ * window that has grown come on top of all of these, the NIC repeats them. */
 #define MRAIL_NEWS_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
 

@@ -65,7 +65,7 @@ static void send_two(uint16_t credits)
 }
 
 /* Its message acknowledges the first `ack`, and allows so many on a lane. */
-static void acknowledge(unsigned slot, uint32_t ack, uint16_t credit)
+static void deliver_ack(unsigned slot, uint32_t ack, uint16_t credit)
 {
     mrail_lane_t *lane = peer_of(0)->lanes[slot];
     mrail_data_hdr_t hdr = {.version = MRAIL_WIRE_VERSION,
@@ -75,6 +75,11 @@ static void acknowledge(unsigned slot, uint32_t ack, uint16_t credit)
                             .credit = htobe16(credit)};
 
     assert_true(fake_deliver(lane->qp, &hdr, sizeof(hdr), IBV_WC_SUCCESS));
+}
+
+static void acknowledge(unsigned slot, uint32_t ack, uint16_t credit)
+{
+    deliver_ack(slot, ack, credit);
     progress();
 }
 
@@ -147,6 +152,23 @@ static void test_last_credit_behind_an_arrival(void **state)
     assert_int_equal(mrail_lane_credits(lane), 0);
 }
 
+/* Of those for messages that take no credit there are only a few: the next one
+ * must find a buffer, also when all of the peer's credits are used. */
+static void test_buffer_without_credit_goes_back_at_once(void **state)
+{
+    unsigned rail;
+
+    start(64);
+    connect_lanes(0, 1);
+    rail = peer_of(0)->lanes[0]->rail->index;
+    message(0, 0, 0);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(engine->num_repost[rail], 1); /* waits for others */
+    deliver_ack(0, 0, 8);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(engine->num_repost[rail], 0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -155,6 +177,7 @@ int main(int argc, char **argv)
         TEST(test_other_credits_do_not_wait),
         TEST(test_last_credit_behind_the_first),
         TEST(test_last_credit_behind_an_arrival),
+        TEST(test_buffer_without_credit_goes_back_at_once),
     };
 
     if (argc > 1) {
