@@ -30,6 +30,9 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
         assert_int_equal(mrail_ctl_decode(&sent.msgs[sent.num_msgs++], data,
                                           wr->sg_list[0].length),
                          0);
+    } else if (wr->opcode == IBV_WR_RDMA_READ) {
+        ++sent.num_reads;
+        sent.read_qp = qp;
     } else if ((wr->opcode == IBV_WR_SEND) && (data != NULL)) {
         for (unsigned i = 0; i < engine->num_lanes; ++i) {
             if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp == qp)) {

@@ -17,6 +17,8 @@ typedef struct sent {
     mrail_ctl_msg_t msgs[SENT_MAX];
     unsigned num_msgs;
     uint16_t credit[64]; /* of the last header, by lane index */
+    unsigned num_reads;
+    const struct ibv_qp *read_qp; /* of the last one */
     int (*post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
                 struct ibv_send_wr **bad);
 } sent_t;
