@@ -26,7 +26,7 @@
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define SEEDS_FULL SEEDS /* many times slower, and there is one thread */
 #else
-#define SEEDS_FULL 5000
+#define SEEDS_FULL 30000
 #endif
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)

@@ -71,6 +71,7 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(peer_of(0)->up_mask, 3);
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
+    assert_int_equal(lane->trial, MRAIL_TRIAL_NONE);
 }
 
 /* Nobody waits for it but the lane. */
@@ -123,7 +124,8 @@ static void test_read_is_not_taken(void **state)
     assert_int_equal(peer_of(0)->up_mask, 2);
 }
 
-/* A lane that is tried is none that work could take: the peer is dark. */
+/* A lane that is tried is none that work could take: the peer is dark, and others
+ * are asked for. */
 static void test_tried_lane_is_no_way(void **state)
 {
     mrail_peer_t *peer;
@@ -134,9 +136,11 @@ static void test_tried_lane_is_no_way(void **state)
     assert_int_equal(peer->dark_ns, 0);
     mrail_failover_ask(peer->lanes[1], "test");
     look();
+    peer->want_slots = 1;
     run_control(MRAIL_NS_PER_MS);
     assert_int_equal(peer->up_mask, 0);
     assert_int_not_equal(peer->dark_ns, 0);
+    assert_int_equal(peer->want_slots, 2);
     fake_complete_all(engine, IBV_WC_SUCCESS);
     look();
     assert_int_equal(peer->up_mask, 1);
