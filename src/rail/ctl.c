@@ -18,7 +18,6 @@
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
-#define MRAIL_PROBE_TRIES 10 /* about 3 s */
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
 {
@@ -88,6 +87,7 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
                    (unsigned long long)lane->peer->id);
     }
     lane->trial = MRAIL_TRIAL_NONE;
+    lane->peer->paths[lane->slot].stalls = 0;
     lane->peer->dark_ns = 0;
     lane->peer->anew = 0;
     lane->peer->anew_cause = NULL;
@@ -135,6 +135,17 @@ mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
     return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
 }
 
+/* Repeats that take so long. */
+static unsigned mrail_ctl_repeats(const mrail_peer_t *peer)
+{
+    return (unsigned)(mrail_ctl_patience(peer) / MRAIL_CTL_RTO_MAX) + 5;
+}
+
+static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
+{
+    return MRAIL_MAX((unsigned)MRAIL_CTL_TRIES, mrail_ctl_repeats(peer));
+}
+
 void mrail_ctl_bury(mrail_lane_t *lane)
 {
     lane->bury = 1;
@@ -158,7 +169,7 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (now_ns >= lane->deadline_ns) {
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
         mrail_ctl_send_lane(lane, MRAIL_CTL_RETIRE);
-        if (lane->tries++ < MRAIL_CTL_TRIES) {
+        if (lane->tries++ < mrail_ctl_tries(lane->peer)) {
             lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries - 1);
         } else {
             mrail_ctl_probe(lane->peer);
@@ -252,6 +263,25 @@ static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
+/* Nobody answers for a lane that is asked for, or wants one that was granted. */
+static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
+                                           mrail_ns_t now_ns)
+{
+    int is_first = mrail_ctl_is_first(lane->peer, lane->slot);
+
+    if ((lane->state == MRAIL_LANE_ACCEPTING) && !is_first) {
+        return mrail_ctl_run_unwanted(lane, now_ns);
+    }
+    if (lane->state == MRAIL_LANE_ACCEPTING) { /* nor do we, yet */
+        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
+    } else if (is_first) {
+        mrail_ctl_give_up(lane->peer);
+    } else {
+        mrail_ctl_not_granted(lane, MRAIL_REASON_RESOURCES, "no answer");
+    }
+    return MRAIL_NS_NEVER;
+}
+
 /* Sends what is due for one lane; returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -268,13 +298,8 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (now_ns < lane->deadline_ns) {
         return lane->deadline_ns;
     }
-    if (lane->tries == MRAIL_CTL_TRIES) {
-        if ((lane->state == MRAIL_LANE_ACCEPTING) &&
-            !mrail_ctl_is_first(lane->peer, lane->slot)) {
-            return mrail_ctl_run_unwanted(lane, now_ns);
-        }
-        mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
-        return MRAIL_NS_NEVER;
+    if (lane->tries >= mrail_ctl_tries(lane->peer)) {
+        return mrail_ctl_run_unanswered(lane, now_ns);
     }
     lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
     if (!lane->peer->based && (lane->state == MRAIL_LANE_CONNECTING) &&
@@ -314,7 +339,7 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (now_ns < peer->deadline_ns) {
         return peer->deadline_ns;
     }
-    if (peer->tries == MRAIL_CTL_TRIES) {
+    if (peer->tries >= mrail_ctl_tries(peer)) {
         mrail_error("peer %016llx does not answer: no route, or its process "
                     "is gone", (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
@@ -341,7 +366,7 @@ static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (now_ns < peer->probe_ns) {
         return peer->probe_ns;
     }
-    if (peer->probe_tries > MRAIL_PROBE_TRIES) {
+    if (peer->probe_tries > mrail_ctl_repeats(peer)) {
         mrail_warn("peer %016llx does not answer probes",
                    (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
@@ -424,10 +449,14 @@ void mrail_ctl_bye(mrail_engine_t *engine)
                 (peer->failed == -ESHUTDOWN)) {
                 continue;
             }
-            mrail_ctl_send_plain(peer, MRAIL_CTL_BYE, ++engine->ctl_seq, 0);
-            for (unsigned k = 0; k < engine->num_rails; ++k) {
-                /* Gives the send buffers back; nothing is answered now. */
-                mrail_rail_ud_reap(&engine->rails[k]);
+            /* There is no answer, so over every pair: some may be dead. */
+            ++engine->ctl_seq;
+            for (unsigned way = 0; way < peer->num_pairs; ++way) {
+                mrail_ctl_send_plain(peer, MRAIL_CTL_BYE, engine->ctl_seq, way);
+                for (unsigned k = 0; k < engine->num_rails; ++k) {
+                    /* Gives the send buffers back; nothing is answered now. */
+                    mrail_rail_ud_reap(&engine->rails[k]);
+                }
             }
         }
     }

@@ -564,7 +564,9 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         mrail_ctl_learn(peer, &msg);
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
-    rail->port_down = 0; /* whatever it has said */
+    if (rail->port_down) { /* or it came before that */
+        rail->port_down = !mrail_rail_is_up(rail);
+    }
     mrail_trace("%s from peer %016llx on rail %u",
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,
                 rail->index);

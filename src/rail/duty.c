@@ -8,7 +8,6 @@
 
 /* Between two looks at lanes that are being given up, and at all the others. */
 #define MRAIL_DUTY_FAILOVER (1 * MRAIL_NS_PER_MS)
-#define MRAIL_DUTY_WATCH (25 * MRAIL_NS_PER_MS)
 /* ... and between two updates of the telemetry ring. */
 #define MRAIL_DUTY_PUBLISH (100 * MRAIL_NS_PER_MS)
 #define MRAIL_DUTY_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
@@ -167,7 +166,7 @@ static void mrail_duty_look(mrail_engine_t *engine, mrail_ns_t now_ns,
     pthread_mutex_lock(&engine->ctl_lock);
     if (mrail_duty_is_watching(engine) && (now_ns >= duty->watch_ns)) {
         mrail_watch_tick(engine, now_ns);
-        duty->watch_ns = now_ns + MRAIL_DUTY_WATCH;
+        duty->watch_ns = now_ns + MRAIL_WATCH_TICK;
     }
     if (now_ns >= duty->keepalive_ns) {
         mrail_watch_keepalive(engine, now_ns);

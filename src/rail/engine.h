@@ -249,6 +249,7 @@ static inline void mrail_watch_wake(mrail_engine_t *engine)
         mrail_watch_begin(engine);
     }
 }
+#define MRAIL_WATCH_TICK (25 * MRAIL_NS_PER_MS)
 void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_watch_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
 

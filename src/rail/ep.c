@@ -158,12 +158,16 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
         unsigned pair = (peer->base + slot) % peer->num_pairs;
         const mrail_rail_attr_t *attr =
             &engine->rails[peer->pairs[pair].local].attr;
-        const char *cause = peer->paths[slot].cause;
+        const mrail_path_t *path = &peer->paths[slot];
+        const char *state = (path->health.state != MRAIL_HEALTH_UP)
+                                ? path->cause
+                                : ((path->sport != 0) ? "no fault known"
+                                                      : "never used");
 
         used = strlen(text);
         snprintf(text + used, size - used, "%s%s:%u (%s)",
                  (slot == 0) ? ": " : ", ", attr->device, attr->port,
-                 (cause != NULL) ? cause : "never used");
+                 state);
     }
     pthread_mutex_unlock(&engine->ctl_lock);
 }

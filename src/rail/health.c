@@ -32,24 +32,39 @@ static const mrail_health_move_t
     health_moves[MRAIL_HEALTH_STATES][MRAIL_HEALTH_EVENTS] = {
         [MRAIL_HEALTH_UP] =
             {
-                [MRAIL_HEALTH_PORT_DOWN] = MOVE(SUSPECT, HOLD, GRACE),
+                [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, HOLD, GRACE),
                 [MRAIL_HEALTH_PORT_UP] = STAY(UP),
                 [MRAIL_HEALTH_STALLED] = MOVE(SUSPECT, PROBE, PROBE),
                 [MRAIL_HEALTH_MOVED] = STAY(UP),
+                [MRAIL_HEALTH_STUCK] = MOVE(RETIRED, RETIRE, REST),
                 [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
                 [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
                 [MRAIL_HEALTH_ANSWER] = STAY(UP), /* a late one */
             },
         [MRAIL_HEALTH_SUSPECT] =
             {
-                [MRAIL_HEALTH_PORT_DOWN] = MOVE(SUSPECT, NOTHING, GRACE),
+                [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, NOTHING, GRACE),
                 [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
                 [MRAIL_HEALTH_STALLED] = STAY(SUSPECT),
                 [MRAIL_HEALTH_MOVED] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_STUCK] = MOVE(RETIRED, RETIRE, REST),
                 [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
                 [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
                 [MRAIL_HEALTH_ANSWER] = MOVE(UP, RESUME, OFF),
                 [MRAIL_HEALTH_LATE] = MOVE(SUSPECT, PROBE, AGAIN),
+                [MRAIL_HEALTH_SPENT] = MOVE(RETIRED, RETIRE, REST),
+            },
+        [MRAIL_HEALTH_DOWN] =
+            {
+                [MRAIL_HEALTH_PORT_DOWN] = STAY(DOWN),
+                [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
+                [MRAIL_HEALTH_STALLED] = STAY(DOWN),
+                [MRAIL_HEALTH_MOVED] = STAY(DOWN),
+                [MRAIL_HEALTH_STUCK] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_ANSWER] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_LATE] = MOVE(DOWN, PROBE, AGAIN),
                 [MRAIL_HEALTH_SPENT] = MOVE(RETIRED, RETIRE, REST),
             },
         [MRAIL_HEALTH_RETIRED] =
@@ -58,6 +73,7 @@ static const mrail_health_move_t
                 [MRAIL_HEALTH_PORT_UP] = MOVE(RETIRED, NOTHING, SOON),
                 [MRAIL_HEALTH_MOVED] = STAY(RETIRED),
                 [MRAIL_HEALTH_STALLED] = STAY(RETIRED),
+                [MRAIL_HEALTH_STUCK] = STAY(RETIRED),
                 [MRAIL_HEALTH_LOST] = STAY(RETIRED), /* its last requests */
                 [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
                 [MRAIL_HEALTH_ANSWER] = STAY(RETIRED),
@@ -153,7 +169,8 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
         health->retired = 0;
     }
     if ((move->next == MRAIL_HEALTH_UP) && (health->state != MRAIL_HEALTH_UP) &&
-        (health->state != MRAIL_HEALTH_SUSPECT)) {
+        (health->state != MRAIL_HEALTH_SUSPECT) &&
+        (health->state != MRAIL_HEALTH_DOWN)) {
         health->up_ns = now_ns;
         health->failed = 0;
     }
@@ -179,6 +196,7 @@ const char *mrail_health_state_name(mrail_health_state_t state)
     static const char *const names[MRAIL_HEALTH_STATES] = {
         [MRAIL_HEALTH_UP] = "up",
         [MRAIL_HEALTH_SUSPECT] = "suspect",
+        [MRAIL_HEALTH_DOWN] = "down",
         [MRAIL_HEALTH_RETIRED] = "retired",
         [MRAIL_HEALTH_PROBING] = "probing",
     };
@@ -193,6 +211,7 @@ const char *mrail_health_event_name(mrail_health_event_t event)
         [MRAIL_HEALTH_PORT_UP] = "port up",
         [MRAIL_HEALTH_STALLED] = "nothing comes back",
         [MRAIL_HEALTH_MOVED] = "something came back",
+        [MRAIL_HEALTH_STUCK] = "nothing comes back, on other lanes it does",
         [MRAIL_HEALTH_LOST] = "requests failed",
         [MRAIL_HEALTH_CLOSED] = "the peer has closed it",
         [MRAIL_HEALTH_ANSWER] = "probe answered",

@@ -4,9 +4,10 @@
  *
  * Suspicion is cheap and costs nobody anything but new work.  Condemning needs
  * evidence: the device has given the requests back, the peer has closed its end,
- * or repeated probes over the same path were lost while another path to the same
- * peer answered.  When nothing at all answers, a path is no worse than the others,
- * so congestion and pauses retire nothing.
+ * repeated probes over the same path were lost while another path to the same
+ * peer answered, or probes are answered, but requests are not, for long, while
+ * those of other lanes are.  When nothing at all answers, a path is no worse than
+ * the others, so congestion and pauses retire nothing.
  */
 #ifndef MRAIL_RAIL_HEALTH_H
 #define MRAIL_RAIL_HEALTH_H
@@ -18,19 +19,21 @@
 typedef enum mrail_health_state {
     MRAIL_HEALTH_UP,
     MRAIL_HEALTH_SUSPECT, /* takes no new work until it has answered */
+    MRAIL_HEALTH_DOWN,    /* its port is: what comes back had come before */
     MRAIL_HEALTH_RETIRED, /* its QP is given up; rests */
     MRAIL_HEALTH_PROBING, /* shall come back, if it answers */
     MRAIL_HEALTH_STATES
 } mrail_health_state_t;
 
 typedef enum mrail_health_event {
-    MRAIL_HEALTH_PORT_DOWN, /* of either end */
+    MRAIL_HEALTH_PORT_DOWN, /* ours */
     MRAIL_HEALTH_PORT_UP,
     MRAIL_HEALTH_STALLED,   /* work is out, and nothing comes back */
     MRAIL_HEALTH_MOVED,     /* something came back after all */
+    MRAIL_HEALTH_STUCK,     /* nothing did for long, while other lanes moved */
     MRAIL_HEALTH_LOST,      /* requests came back with an error */
     MRAIL_HEALTH_CLOSED,    /* the peer has given its end up */
-    MRAIL_HEALTH_ANSWER,    /* to a probe */
+    MRAIL_HEALTH_ANSWER,    /* to the last probe, sent since the port went down */
     MRAIL_HEALTH_LATE,      /* the deadline: a probe is lost, a rest is over */
     MRAIL_HEALTH_SPENT,     /* ... the last one, and another path answers */
     MRAIL_HEALTH_RESTORED,  /* there is a new QP */

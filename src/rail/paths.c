@@ -146,8 +146,9 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                          mrail_health_event_name(event));
     }
     mrail_path_act(peer, slot, action, cause);
-    if ((path->health.state == MRAIL_HEALTH_SUSPECT) &&
-        ((before != MRAIL_HEALTH_SUSPECT) || (event == MRAIL_HEALTH_LATE)) &&
+    if (((path->health.state == MRAIL_HEALTH_SUSPECT) ||
+         (path->health.state == MRAIL_HEALTH_DOWN)) &&
+        ((before != path->health.state) || (event == MRAIL_HEALTH_LATE)) &&
         !mrail_path_others_answer(peer, slot, now_ns)) {
         mrail_path_ask_others(peer, slot);
     }
@@ -257,10 +258,14 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
         {
             for (unsigned slot = 0;
                  slot < MRAIL_MIN(peer->num_slots, MRAIL_MAX_SLOTS); ++slot) {
-                if (peer->pairs[(peer->base + slot) % peer->num_pairs].local ==
+                if (peer->pairs[(peer->base + slot) % peer->num_pairs].local !=
                     rail->index) {
-                    mrail_path_event(peer, slot, event, now_ns);
+                    continue;
                 }
+                if (rail->port_down) { /* an answer may be on its way in */
+                    peer->paths[slot].asked = 0;
+                }
+                mrail_path_event(peer, slot, event, now_ns);
             }
         }
     }

@@ -35,7 +35,8 @@ typedef struct mrail_path {
     struct ibv_ah *ah; /* of probes, or NULL; for this ... */
     uint16_t ah_sport; /* ... port ... */
     unsigned ah_pair;  /* ... and pair of rails */
-    unsigned stalls; /* that were none: it answered */
+    unsigned stalls; /* that were none: it answered ... */
+    mrail_ns_t stall_ns; /* ... the last one */
     uint8_t restore; /* a lane may be asked for, though it is not up */
     const char *cause; /* the last event that was no deadline */
 } mrail_path_t;
@@ -71,6 +72,7 @@ struct mrail_peer {
     mrail_past_t past[MRAIL_MAX_SLOTS];
     mrail_path_t paths[MRAIL_MAX_SLOTS];
     mrail_ns_t answer_ns;   /* of the last probe that was answered */
+    mrail_ns_t moved_ns;    /* some lane was last seen to move */
     mrail_ns_t dark_ns;     /* no lane can be used since then; 0: one can, or
                                was not wanted yet */
     uint64_t kept_posted;   /* work requests of all lanes, when KEEPALIVE last

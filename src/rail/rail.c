@@ -330,6 +330,14 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire)
     wire->mtu = (uint8_t)rail->mtu;
 }
 
+int mrail_rail_is_up(const mrail_rail_t *rail)
+{
+    struct ibv_port_attr port;
+
+    return (ibv_query_port(rail->ctx, (uint8_t)rail->attr.port, &port) == 0) &&
+           (port.state == IBV_PORT_ACTIVE);
+}
+
 int mrail_rail_find_gid(mrail_rail_t *rail)
 {
     struct ibv_port_attr port;

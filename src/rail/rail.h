@@ -105,6 +105,9 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport);
 
+/* What the device says of its port now. */
+int mrail_rail_is_up(const mrail_rail_t *rail);
+
 /* A port that comes back may have its GID at another index: 1 if it has, and new
  * address handles and QPs are wanted.  Control lock. */
 int mrail_rail_find_gid(mrail_rail_t *rail);

@@ -2,11 +2,14 @@
  * Looks now and then whether what was sent comes back: a path that swallows
  * packets makes no event, and the NIC's own timers may take seconds.
  *
- * While anything is under way, the service thread looks every WATCH_TICK.  Reads
+ * While anything is under way, the service thread looks every tick.  Reads
  * and writes have completions of their own; behind messages, whose sends have
  * none, one small READ is sent when they have not been acknowledged for a tick.
  * A lane on which something is under way and nothing has come back for a while
- * is STALLED, an event for its path (paths.c), which then has to answer.
+ * is STALLED, an event for its path (paths.c), which then has to answer.  If it
+ * does, by a datagram, the lane is slow, or its QP gets no answers: if nothing has
+ * come back for long, and something has on other lanes to the peer, which get a
+ * READ if there is nothing to do for them, it is STUCK.
  *
  * Who only waits sends nothing: to a peer to which nothing was sent for KEEPALIVE
  * seconds goes one small READ.  A READ, since a NIC answers it for a process that
@@ -19,6 +22,10 @@
 
 #define WATCH_STILL 3u   /* ticks without a completion that are suspicious */
 #define WATCH_STILL_MAX 96u
+#define WATCH_ASK 40u   /* ... after which other lanes are asked, */
+#define WATCH_STUCK 48u /* ... and the lane is stuck, if they answer */
+#define WATCH_FRESH 8u  /* they have moved within so many */
+#define WATCH_FORGET (1 * MRAIL_NS_PER_SEC) /* since the last suspicion */
 #define WATCH_CALM 8    /* ticks with nothing under way that end the watch */
 
 /* Messages that may be at the peer, or nowhere: 1 if there are some. */
@@ -48,6 +55,48 @@ static void mrail_watch_account(mrail_lane_t *lane, int moved,
     }
 }
 
+static int mrail_watch_is_usable(const mrail_lane_t *lane)
+{
+    return (lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
+           (lane->trial == MRAIL_TRIAL_NONE);
+}
+
+/* Lanes with nothing to do do not move. */
+static void mrail_watch_ask_others(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *other = peer->lanes[slot];
+
+        if ((other != lane) && mrail_watch_is_usable(other) &&
+            !other->last_read && (other->sched.inflight == 0)) {
+            (void)mrail_rma_post_read(other, NULL, now_ns);
+        }
+    }
+}
+
+/* It has stood still for lane->still ticks. */
+static void mrail_watch_still(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_path_t *path = &peer->paths[lane->slot];
+
+    if ((lane->still % WATCH_STILL_MAX) == WATCH_ASK) {
+        mrail_watch_ask_others(lane, now_ns);
+    }
+    if ((lane->still >= WATCH_STUCK) &&
+        (now_ns <= peer->moved_ns + WATCH_FRESH * MRAIL_WATCH_TICK)) {
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STUCK, now_ns);
+    } else if ((lane->still == (WATCH_STILL << path->stalls)) ||
+               ((lane->still % WATCH_STILL_MAX) == 0)) {
+        /* One that is slow, not dead, is given more time at each. */
+        path->stalls += ((WATCH_STILL << path->stalls) < WATCH_STILL_MAX);
+        path->stall_ns = now_ns;
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);
+    }
+}
+
 /* 1 if anything is under way. */
 static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
                             mrail_ns_t elapsed_ns)
@@ -61,6 +110,12 @@ static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     mrail_watch_account(lane, moved, elapsed_ns);
 
     lane->watch_done = lane->sq_done;
+    if (moved) {
+        lane->peer->moved_ns = now_ns;
+        if (now_ns >= path->stall_ns + WATCH_FORGET) {
+            path->stalls = 0;
+        }
+    }
     if (moved && (lane->still != 0)) {
         mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_MOVED, now_ns);
     }
@@ -69,11 +124,8 @@ static int mrail_watch_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
         return mrail_watch_ping(lane, now_ns);
     }
     lane->still = moved ? 0 : lane->still + 1;
-    if (lane->still == MRAIL_MIN(WATCH_STILL << path->stalls,
-                                 WATCH_STILL_MAX)) {
-        /* One that is slow, not dead, is given more time at each. */
-        path->stalls += (path->stalls < 8);
-        mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);
+    if (lane->still != 0) {
+        mrail_watch_still(lane, now_ns);
     }
     return 1;
 }
@@ -98,9 +150,7 @@ static mrail_lane_t *mrail_watch_idle_lane(const mrail_peer_t *peer)
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
-            !lane->leaving && !lane->last_read &&
-            (lane->trial == MRAIL_TRIAL_NONE) &&
+        if (mrail_watch_is_usable(lane) && !lane->leaving && !lane->last_read &&
             (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
             return lane;
         }

@@ -127,7 +127,7 @@ static void test_refusal_takes_the_way_of_its_question(void **state)
     assert_true(refused >= 4);
 }
 
-/* Heard over another rail: over its own, the port would be up. */
+/* ... whichever rail it is heard over: it may have come before that. */
 static void test_port_that_is_down_takes_no_lane(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -145,7 +145,12 @@ static void test_port_that_is_down_takes_no_lane(void **state)
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
     assert_null(peer_of(0)->lanes[0]);
+    fake_ports[1].state = IBV_PORT_DOWN;
     msg.seq = 11;
+    hear(0, 1, &msg);
+    assert_null(peer_of(0)->lanes[0]);
+    fake_ports[1].state = IBV_PORT_ACTIVE; /* nobody has said so yet */
+    msg.seq = 12;
     hear(0, 1, &msg);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
 }
@@ -542,6 +547,53 @@ static void test_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
+/* A further lane that nobody answers for: others carry the work. */
+static void test_further_never_answered(void **state)
+{
+    (void)ask_second();
+    pass_time(100 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(peer_of(0)->up_mask, 1);
+}
+
+/* A peer that shall say whether it is there has as long as any other. */
+static void test_asked_whether_it_is_there(void **state)
+{
+    mrail_ep_t *ep;
+
+    start(64);
+    connect_lanes(0, 1);
+    ep = ep_to(0);
+    assert_int_equal(mrail_ep_check(ep), 0);
+    pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing); /* of 10 */
+    assert_int_equal(peer_of(0)->failed, 0);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = peer_of(0)->probe_request});
+    pass_time(100 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(mrail_ep_check(ep), 0);
+    pass_time(13 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+}
+
+/* There is no answer to it, and any rail may be dead. */
+static void test_goodbye_takes_every_pair(void **state)
+{
+    unsigned rails = 0;
+
+    start(64);
+    connect_lanes(0, 1);
+    sent.num_msgs = 0;
+    mrail_ctl_bye(engine);
+    assert_int_equal(count_sent(MRAIL_CTL_BYE), 2);
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        rails |= (sent.msgs[i].type == MRAIL_CTL_BYE)
+                     ? 1u << sent.msgs[i].src_rail
+                     : 0;
+    }
+    assert_int_equal(rails, 3);
+}
+
 /* Nobody here wants a lane: no reason to give a peer up. */
 static void test_not_wanted(void **state)
 {
@@ -627,6 +679,9 @@ int main(int argc, char **argv)
         TEST(test_peer_fails_a_first_request),
         TEST(test_peer_fails_a_further_request),
         TEST(test_never_connected),
+        TEST(test_further_never_answered),
+        TEST(test_asked_whether_it_is_there),
+        TEST(test_goodbye_takes_every_pair),
         TEST(test_not_wanted),
         TEST(test_lane_without_messages_is_dark),
         TEST(test_lane_without_messages_asks_for_others),

@@ -89,6 +89,52 @@ static void test_port_down_retires(void **state)
     assert_int_equal(count, 1);
 }
 
+/* What comes back may have been under way before: only the port's own word, or an
+ * answer to a probe that was sent since, helps. */
+static void test_port_down_is_not_forgotten(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    at(&health, MRAIL_HEALTH_STALLED, 9); /* also when it was suspect */
+    at(&health, MRAIL_HEALTH_PORT_DOWN, 10);
+    assert_int_equal(at(&health, MRAIL_HEALTH_MOVED, 11),
+                     MRAIL_HEALTH_NOTHING);
+    assert_int_equal(health.state, MRAIL_HEALTH_DOWN);
+    assert_int_equal(wait(&health, 12, 1, &count), MRAIL_HEALTH_RETIRE);
+}
+
+/* Nobody else answers: it is asked, and may be there again. */
+static void test_port_down_alone(void **state)
+{
+    mrail_health_t health;
+    unsigned count;
+
+    mrail_health_init(&health, 0);
+    at(&health, MRAIL_HEALTH_PORT_DOWN, 10);
+    assert_int_equal(wait(&health, 1000, 0, &count), MRAIL_HEALTH_PROBE);
+    assert_in_range(count, 40, 60);
+    assert_int_equal(health.state, MRAIL_HEALTH_DOWN);
+    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 1001),
+                     MRAIL_HEALTH_RESUME);
+    assert_int_equal(health.state, MRAIL_HEALTH_UP);
+}
+
+/* Datagrams get through, requests do not. */
+static void test_stuck_retires(void **state)
+{
+    mrail_health_t health;
+
+    mrail_health_init(&health, 0);
+    assert_int_equal(at(&health, MRAIL_HEALTH_STUCK, 10), MRAIL_HEALTH_RETIRE);
+    assert_int_equal(at(&health, MRAIL_HEALTH_STUCK, 11), MRAIL_HEALTH_NOTHING);
+    mrail_health_init(&health, 0);
+    at(&health, MRAIL_HEALTH_STALLED, 9);
+    assert_int_equal(at(&health, MRAIL_HEALTH_STUCK, 10), MRAIL_HEALTH_RETIRE);
+    assert_int_equal(health.due_ns, 110 * MS);
+}
+
 static void test_stall_needs_probes(void **state)
 {
     mrail_health_t health;
@@ -201,6 +247,7 @@ static void test_random_walks(void **state)
             mrail_health_state_t before = health.state;
             int evidence = (event == MRAIL_HEALTH_LOST) ||
                            (event == MRAIL_HEALTH_CLOSED) ||
+                           (event == MRAIL_HEALTH_STUCK) ||
                            (event == MRAIL_HEALTH_SPENT);
             mrail_health_action_t action;
 
@@ -214,7 +261,7 @@ static void test_random_walks(void **state)
             if (health.state == MRAIL_HEALTH_UP) {
                 connected = 1;
             }
-            assert_true(connected == (health.state <= MRAIL_HEALTH_SUSPECT));
+            assert_true(connected == (health.state <= MRAIL_HEALTH_DOWN));
             /* New work goes to it, or does not, as it was told. */
             if ((before == MRAIL_HEALTH_UP) !=
                 (health.state == MRAIL_HEALTH_UP)) {
@@ -234,6 +281,9 @@ int main(void)
         cmocka_unit_test(test_error_retires),
         cmocka_unit_test(test_short_flap_retires_nothing),
         cmocka_unit_test(test_port_down_retires),
+        cmocka_unit_test(test_port_down_is_not_forgotten),
+        cmocka_unit_test(test_port_down_alone),
+        cmocka_unit_test(test_stuck_retires),
         cmocka_unit_test(test_stall_needs_probes),
         cmocka_unit_test(test_congestion_retires_nothing),
         cmocka_unit_test(test_comes_back),

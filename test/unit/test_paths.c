@@ -141,15 +141,55 @@ static void test_health_goes_with_the_rails(void **state)
     engine->rails[1].port_down = 0; /* or the request is refused */
     hear(0, 0, &msg);
     assert_int_equal(peer_of(0)->base, 1);
-    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
     assert_int_equal(health(1), MRAIL_HEALTH_UP);
-    assert_int_equal(health(2), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(health(2), MRAIL_HEALTH_DOWN);
     assert_int_equal(health(3), MRAIL_HEALTH_SUSPECT);
     assert_ptr_equal(peer_of(0)->paths[3].ah, ah);
     assert_null(peer_of(0)->paths[2].ah);
     /* Slots 2 and 3 had different causes. */
     assert_string_equal(peer_of(0)->paths[2].cause, "port down");
     assert_string_equal(peer_of(0)->paths[3].cause, "nothing comes back");
+}
+
+/* An answer that was under way when the port went down says nothing of it. */
+static void test_answer_from_before(void **state)
+{
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    probe(0);
+    seq = last(MRAIL_CTL_PROBE)->seq;
+    port_down(peer_of(0)->lanes[0]->rail->index);
+    assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP, .seq = seq});
+    assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
+    run_control(2 * MRAIL_NS_PER_MS);
+    assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
+}
+
+/* What there is to say of rails, when a peer is lost: not what has passed. */
+static void test_describes_rails(void **state)
+{
+    char text[512];
+    mrail_ep_t *ep;
+
+    start(64);
+    connect_lanes(0, 1);
+    ep = ep_to(0);
+    mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = peer_of(0)->paths[0].probe});
+    assert_int_equal(health(0), MRAIL_HEALTH_UP);
+    mrail_ep_describe(ep, text, sizeof(text));
+    assert_non_null(strstr(text, "(no fault known)"));
+    assert_non_null(strstr(text, "(never used)"));
+    mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
+    port_down(1 - peer_of(0)->lanes[0]->rail->index);
+    mrail_ep_describe(ep, text, sizeof(text));
+    assert_non_null(strstr(text, "(nothing comes back)"));
+    assert_non_null(strstr(text, "(port down)"));
 }
 
 /* It waits for no path: any other will do. */
@@ -262,6 +302,8 @@ int main(int argc, char **argv)
         TEST(test_any_path_is_answered),
         TEST(test_gid_has_moved),
         TEST(test_health_goes_with_the_rails),
+        TEST(test_answer_from_before),
+        TEST(test_describes_rails),
         TEST(test_first_lane_takes_an_open_path),
         TEST(test_alone_other_rail_answers),
         TEST(test_alone_nobody_answers),
