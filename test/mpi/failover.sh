@@ -25,6 +25,13 @@ swallow()
     sleep 1.5
     ctl --rail 2 loss=0
 }
+# Datagrams, and so probes, get through; requests arrive, and nobody says so.
+mute()
+{
+    ctl --node 1 --rail 2 mute
+    sleep 3
+    ctl --node 1 --rail 2 heal
+}
 all_but_one()
 {
     for rail in 0 1 2; do
@@ -92,6 +99,15 @@ else
 fi
 trouble 'a rail that swallows packets' swallow
 given_up
+trouble 'a rail that answers no requests' mute
+given_up
+if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
+    "$tmp/out"; then
+    good 'it does not wait for the timers of the NIC'
+else
+    head -n 20 "$tmp/out"
+    bad 'it does not wait for the timers of the NIC' 'no such line'
+fi
 trouble 'all ports but one' all_but_one
 given_up
 trouble 'a port that flaps' flap
