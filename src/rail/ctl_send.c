@@ -172,7 +172,7 @@ static void mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
                  .sport = lane->sport,
                  .src_rail = (uint8_t)lane->rail->index,
                  .dst_rail = lane->remote_rail,
-                 .qpn = lane->qp->qp_num,
+                 .qpn = lane->last_qpn,
                  .psn = lane->psn},
     };
 

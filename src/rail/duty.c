@@ -96,6 +96,7 @@ static void mrail_duty_event(mrail_engine_t *engine, mrail_rail_t *rail,
     case IBV_EVENT_DEVICE_FATAL:
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN,
                          mrail_clock_now());
+        mrail_failover_rail(engine, rail, text);
         break;
     case IBV_EVENT_PORT_ERR:
     case IBV_EVENT_PORT_ACTIVE:

@@ -228,6 +228,9 @@ static inline int mrail_retire_is_idle(const mrail_peer_t *peer)
 /* The lane has failed, or is to be given up.  Inside the guard or under the
  * control lock. */
 void mrail_failover_ask(mrail_lane_t *lane, const char *cause);
+/* The rail's device is gone: so are all of its lanes.  Control lock held. */
+void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
+                         const char *cause);
 /* Inside the guard, with the control lock: begins with what was asked for. */
 void mrail_failover_start(mrail_peer_t *peer);
 /* Data path: goes on, while the peer is recovering. */

@@ -52,6 +52,19 @@ void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
     mrail_service_wake(engine);
 }
 
+void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
+                         const char *cause)
+{
+    rail->fatal = 1;
+    for (unsigned i = 0; i < engine->num_lanes; ++i) {
+        mrail_lane_t *lane = engine->lanes[i];
+
+        if ((lane != NULL) && (lane->qp != NULL) && (lane->rail == rail)) {
+            mrail_failover_ask(lane, cause);
+        }
+    }
+}
+
 /* Nothing new is sent before what is missing: that is a fence, too, and its own
  * lane may be the one that failed. */
 static void mrail_failover_bar(mrail_peer_t *peer)
@@ -111,9 +124,26 @@ void mrail_failover_start(mrail_peer_t *peer)
     }
 }
 
+/* A device that is gone gives nothing back; without its QP it reads and writes
+ * nothing for the lane, either. */
+static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    if ((now_ns < lane->close_ns + MRAIL_CLOSE_GRACE) ||
+        mrail_rail_fetch(lane->rail)) {
+        return 0;
+    }
+    mrail_lane_destroy_qp(lane->peer->engine, lane);
+    mrail_rma_abandon(lane, now_ns);
+    lane->sq_done = lane->sq_posted;
+    return 1;
+}
+
 /* Whether the device has given all back, and all of it was looked at. */
 static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
+    if (lane->rail->fatal) {
+        return mrail_failover_abandon(lane, now_ns);
+    }
     mrail_lane_drain(lane);
     return (lane->sq_posted == lane->sq_done) &&
            (__atomic_load_n(&lane->last_wqe, __ATOMIC_ACQUIRE) ||

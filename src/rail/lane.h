@@ -135,7 +135,8 @@ struct mrail_lane {
     uint64_t idle_ns;      /* nothing was outstanding, while some lane worked */
 
     /* giving it up; see failover.c */
-    mrail_list_t lost;     /* data: mrail_seg_t that came back undone */
+    mrail_list_t flying;   /* data: mrail_seg_t that have not come back */
+    mrail_list_t lost;     /* data: ... that came back undone */
     mrail_ns_t close_ns;   /* control: its QP is in error since then */
     uint64_t qp_serial;    /* control: of qp, never used again in this engine:
                               what an event of a QP is for */

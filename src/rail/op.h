@@ -68,7 +68,8 @@ typedef struct mrail_op {
 
 /* A piece of an operation that one work request carries. */
 typedef struct mrail_seg {
-    mrail_list_t list; /* lane->lost or peer->redo, if its lane failed */
+    mrail_list_t list; /* lane->flying; or, if that failed, lane->lost, then
+                          peer->redo */
     mrail_op_t *op;
     mrail_lane_t *lane;
     uint32_t sq_index; /* lane->sq_posted after it */
@@ -123,6 +124,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
 /* Posts a READ on every lane with unflushed WRITEs: 1 if all are out. */
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
                            mrail_ns_t now_ns);
+/* The lane's device gives nothing back any more: all of it has come back undone. */
+void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns);
 /* What the lane had not carried over, from now on on the peer's books. */
 void mrail_rma_take_lost(mrail_lane_t *lane);
 /* Posts what is to be done anew, as far as there is room. */

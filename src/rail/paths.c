@@ -160,8 +160,10 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
 {
     const mrail_path_t *path = &peer->paths[slot];
+    unsigned pair = (peer->base + slot) % peer->num_pairs;
 
-    return (path->health.state == MRAIL_HEALTH_UP) || path->restore;
+    return !peer->engine->rails[peer->pairs[pair].local].fatal &&
+           ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)

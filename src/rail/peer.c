@@ -113,8 +113,10 @@ void mrail_peer_activate(mrail_peer_t *peer)
 static int mrail_peer_drained(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if ((peer->seen_mask & (1ull << slot)) &&
-            (peer->lanes[slot]->sq_posted != peer->lanes[slot]->sq_done)) {
+        const mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((peer->seen_mask & (1ull << slot)) && !lane->rail->fatal &&
+            (lane->sq_posted != lane->sq_done)) {
             return 0;
         }
     }
@@ -131,7 +133,8 @@ void mrail_lane_drain(mrail_lane_t *lane)
         .send_flags = IBV_SEND_SIGNALED,
     };
 
-    if (lane->drained || (mrail_lane_sq_free(lane) == 0)) {
+    if (lane->drained || lane->rail->fatal ||
+        (mrail_lane_sq_free(lane) == 0)) {
         return; /* no room: when something has come back */
     }
     lane->drained = 1;
@@ -165,7 +168,8 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
         }
     }
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if (peer->seen_mask & (1ull << slot)) {
+        if ((peer->seen_mask & (1ull << slot)) &&
+            (peer->lanes[slot]->qp != NULL)) {
             ibv_modify_qp(peer->lanes[slot]->qp, &attr, IBV_QP_STATE);
         }
     }

@@ -46,6 +46,7 @@ typedef struct mrail_rail {
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
     int port_down;        /* the port says so; control lock */
+    int fatal;            /* the device is gone, for good; control lock */
     int has_lanes;        /* atomic: there may be completions */
     int failing;          /* atomic: the user was told of a lane that failed, and
                              none has come up since */

@@ -148,6 +148,7 @@ static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
         mrail_lane_error(lane, "post of a segment");
         return -EAGAIN;
     }
+    mrail_list_add_tail(&lane->flying, &seg->list);
     if (lane->sched.inflight == 0) {
         lane->sched.since_ns = now_ns;
     }
@@ -253,6 +254,7 @@ void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = seg->lane;
 
+    mrail_list_del(&seg->list);
     lane->sched.inflight -= seg->length;
     lane->sched.since_ns = now_ns;
     --lane->rail->num_segs;
@@ -270,6 +272,14 @@ void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns)
 }
 
 /* ---- once more ---------------------------------------------------------- */
+
+void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    while (!mrail_list_empty(&lane->flying)) {
+        mrail_rma_seg_done(mrail_list_head(&lane->flying, mrail_seg_t, list),
+                           -EIO, now_ns);
+    }
+}
 
 /* In the order of their operations: what a fence bars comes last. */
 static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_seg_t *seg)
@@ -416,6 +426,7 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
     peer->uncut_bytes = 0;
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (peer->lanes[slot] != NULL) {
+            mrail_rma_drop(peer->engine, &peer->lanes[slot]->flying);
             mrail_rma_drop(peer->engine, &peer->lanes[slot]->lost);
         }
     }

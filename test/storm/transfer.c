@@ -516,10 +516,10 @@ static int is_open(const transfer_t *t, unsigned index, size_t at)
 
 static void look_at_area(transfer_t *t, unsigned index)
 {
-    const uint8_t *p = area(t, index);
+    const uint8_t *p = area(t, index), *before = p - GUARD;
 
     for (size_t i = 0; i < GUARD; ++i) {
-        if ((p[AREA + i] != GUARD_PAINT) || (p[i - GUARD] != GUARD_PAINT)) {
+        if ((p[AREA + i] != GUARD_PAINT) || (before[i] != GUARD_PAINT)) {
             wrong(t, "area %u: a byte beside it was written", index);
             return;
         }

@@ -1,0 +1,167 @@
+/*
+ * A device that is gone (IBV_EVENT_DEVICE_FATAL) gives no request back: the other
+ * rails take the work all the same, and nothing is asked of it again.
+ */
+#include "config.h"
+#include "played_peer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#define PUTS 40 /* of 64 kB each */
+
+static uint8_t memory[1 << 16];
+static mrail_mem_t *mem;
+static mrail_rkey_t *rkey;
+
+/* The device of the lane completes nothing; the others do. */
+static void work_without(const mrail_rail_t *gone)
+{
+    for (unsigned i = 0; i < 4; ++i) {
+        for (unsigned k = 0; k < engine->num_rails; ++k) {
+            while ((&engine->rails[k] != gone) &&
+                   fake_complete_send(engine->rails[k].cq, IBV_WC_SUCCESS)) {
+            }
+        }
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+static void lose(mrail_rail_t *rail)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, fake_now_ns);
+    mrail_failover_rail(engine, rail, "test");
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* Two lanes, both with PUTs under way. */
+static mrail_peer_t *busy(void)
+{
+    uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
+    mrail_peer_t *peer;
+
+    start(64);
+    assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
+    mrail_rkey_pack(mem, packed);
+    assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+    connect_lanes(0, 2);
+    peer = peer_of(0);
+    for (unsigned i = 0; i < PUTS; ++i) {
+        mrail_iov_t iov = {
+            .buffer = memory, .length = sizeof(memory), .mem = mem};
+
+        assert_int_equal(mrail_ep_put_zcopy((i == 0) ? ep_to(0)
+                                                     : mrail_list_head(
+                                                           &peer->eps,
+                                                           mrail_ep_t,
+                                                           peer_list),
+                                            &iov, 1, 0x5000, rkey, NULL),
+                         -EINPROGRESS);
+    }
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        assert_int_not_equal(peer->lanes[slot]->sched.inflight, 0);
+    }
+    return peer;
+}
+
+static void end(void)
+{
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(mem);
+}
+
+static void test_others_take_its_work(void **state)
+{
+    mrail_peer_t *peer = busy();
+    mrail_lane_t *lane = peer->lanes[1];
+    mrail_rail_t *rail = lane->rail;
+    uint16_t epoch = lane->epoch;
+
+    lose(rail);
+    work_without(rail);
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(lane->closed, 0); /* what was done may just be arriving */
+    assert_non_null(lane->qp);
+    run_control(20 * MRAIL_NS_PER_MS);
+    work_without(rail);
+    assert_int_equal(lane->closed, 1);
+    assert_null(lane->qp);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, lane->request, epoch);
+    for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
+        work_without(rail);
+    }
+    assert_true(mrail_list_empty(&peer->ops));
+    assert_true(engine->counters.redone > 0);
+    assert_int_equal(engine->counters.put_bytes, PUTS * sizeof(memory));
+    assert_int_equal(peer->recovering, 0);
+    end();
+}
+
+static void test_not_asked_again(void **state)
+{
+    mrail_peer_t *peer = busy();
+    mrail_lane_t *lane = peer->lanes[1];
+    mrail_rail_t *rail = lane->rail;
+
+    lose(rail);
+    work_without(rail);
+    run_control(20 * MRAIL_NS_PER_MS);
+    work_without(rail);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, lane->request, lane->epoch);
+    work_without(rail);
+    want(0, 2);
+    for (unsigned i = 0; i < 600; ++i) {
+        sent.num_msgs = 0;
+        run_control(100 * MRAIL_NS_PER_MS);
+        work_without(rail);
+        for (unsigned k = 0; k < sent.num_msgs; ++k) {
+            if (sent.msgs[k].type == MRAIL_CTL_PROBE) {
+                say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                          .seq = sent.msgs[k].seq});
+            }
+            assert_false((sent.msgs[k].type == MRAIL_CTL_LANE_REQ) &&
+                         (sent.msgs[k].lane.src_rail == rail->index));
+        }
+    }
+    assert_int_equal(peer->failed, 0);
+    assert_int_equal(peer->up_mask & 3, 1);
+    end();
+}
+
+/* It was the last: what is under way fails, and does not wait for it. */
+static void test_last_one(void **state)
+{
+    mrail_peer_t *peer = busy();
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        lose(&engine->rails[i]);
+    }
+    for (unsigned i = 0; (i < 1000) && (peer->dead != 2); ++i) {
+        run_control(100 * MRAIL_NS_PER_MS);
+        mrail_iface_progress(ifaces[0]);
+    }
+    assert_int_equal(peer->failed, -ETIMEDOUT);
+    assert_int_equal(peer->dead, 2);
+    mrail_iface_progress(ifaces[0]);
+    assert_true(mrail_list_empty(&peer->ops));
+    end();
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_others_take_its_work),
+        TEST(test_not_asked_again),
+        TEST(test_last_one),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
