@@ -109,7 +109,8 @@ void mrail_peer_activate(mrail_peer_t *peer)
 }
 
 /* The devices may still read from or write to the memory of what is under
- * way until every work request has come back. */
+ * way until every work request has come back; one that is gone gives none back, and
+ * its QPs go before the operations end. */
 static int mrail_peer_drained(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
@@ -162,9 +163,13 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     /* Those let go of, but not drained, count as well. */
     peer->seen_mask |= peer->closing_mask | peer->broken_mask;
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        if ((peer->lanes[slot] != NULL) &&
-            (peer->lanes[slot]->state == MRAIL_LANE_UP)) {
-            peer->seen_mask |= 1ull << slot; /* also a suspect one */
+        const mrail_lane_t *lane = peer->lanes[slot];
+
+        /* Also a suspect one, whatever the control side calls it by now. */
+        if ((lane != NULL) && (lane->qp != NULL) &&
+            ((lane->state == MRAIL_LANE_UP) ||
+             (lane->sq_posted != lane->sq_done))) {
+            peer->seen_mask |= 1ull << slot;
         }
     }
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {

@@ -151,6 +151,44 @@ static void test_last_one(void **state)
     end();
 }
 
+static void leave(int before)
+{
+    mrail_peer_t *peer = busy();
+    mrail_rail_t *rail = peer->lanes[1]->rail;
+
+    if (before) {
+        lose(rail);
+    }
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    work_without(rail);
+    if (!before) {
+        assert_int_equal(peer->dead, 1);
+        lose(rail);
+    }
+    for (unsigned i = 0; (i < 100) && (peer->dead != 2); ++i) {
+        run_control(MRAIL_NS_PER_MS);
+        work_without(rail);
+    }
+    assert_int_equal(peer->dead, 2);
+    assert_true(mrail_list_empty(&peer->ops));
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        assert_true(mrail_list_empty(&peer->lanes[slot]->flying));
+    }
+    end();
+}
+
+/* The peer leaves while the device has its requests. */
+static void test_peer_leaves(void **state)
+{
+    leave(1);
+}
+
+/* ... or has them, and then is gone. */
+static void test_peer_has_left(void **state)
+{
+    leave(0);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -158,6 +196,8 @@ int main(int argc, char **argv)
         TEST(test_others_take_its_work),
         TEST(test_not_asked_again),
         TEST(test_last_one),
+        TEST(test_peer_leaves),
+        TEST(test_peer_has_left),
     };
 
     if (argc > 1) {
