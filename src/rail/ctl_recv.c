@@ -237,6 +237,14 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
+static int mrail_ctl_is_past(const mrail_peer_t *peer,
+                             const mrail_ctl_msg_t *msg)
+{
+    const mrail_past_t *past = &peer->past[msg->lane.slot];
+
+    return past->known && (past->epoch == msg->lane.epoch);
+}
+
 /* An answer to a request that was given up here, when the peer had taken it: it
  * waits for us, and when we took one of its own instead, both do. */
 static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
@@ -252,6 +260,10 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
+    if (mrail_ctl_is_past(peer, msg)) {
+        ++engine->counters.ctl_unexpected; /* a late one: that life is over */
+        return;
+    }
     if (mrail_ctl_is_given_up(lane, msg)) {
         mrail_ctl_send_fail(peer, msg->lane.slot, msg->lane.epoch);
         return;
@@ -419,16 +431,15 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
 static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {
-    const mrail_past_t *past = &peer->past[msg->lane.slot];
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
     if ((lane == NULL) || (lane->epoch != msg->lane.epoch) ||
         (lane->state == MRAIL_LANE_IDLE) ||
         (lane->state == MRAIL_LANE_CONNECTING)) {
-        int known = past->known && (past->epoch == msg->lane.epoch);
-
         mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
-                               known ? past->received : 0);
+                               mrail_ctl_is_past(peer, msg)
+                                   ? peer->past[msg->lane.slot].received
+                                   : 0);
         if ((lane != NULL) && (lane->epoch == msg->lane.epoch) &&
             (lane->state == MRAIL_LANE_CONNECTING) && !lane->half) {
             mrail_ctl_ask_anew(lane, "the peer's end has failed");

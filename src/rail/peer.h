@@ -20,7 +20,8 @@ typedef enum mrail_peer_state {
     MRAIL_PEER_GONE     /* said BYE, or given up */
 } mrail_peer_state_t;
 
-/* The last life of a lane that failed, for a peer that has not heard of it. */
+/* The last life of a lane that has ended, for a peer that has not heard of it, and
+ * for what is late. */
 typedef struct mrail_past {
     uint8_t known;
     uint16_t epoch;

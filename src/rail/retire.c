@@ -269,6 +269,8 @@ static void mrail_retire_bury(mrail_lane_t *lane)
         return;
     }
     mrail_retire_done(lane);
+    peer->past[lane->slot] = (mrail_past_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
     mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "retired");
     ++engine->counters.lanes_retired;
     mrail_lane_release(engine, lane);

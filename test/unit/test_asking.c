@@ -594,6 +594,26 @@ static void test_goodbye_takes_every_pair(void **state)
     assert_int_equal(rails, 3);
 }
 
+/* The peer would close a lane that was let go of in good order, and think ill of
+ * its path. */
+static void test_late_answer_of_an_ended_life(void **state)
+{
+    mrail_ctl_msg_t rep = answer_to(ask_second());
+
+    say_on(0, 0, &rep);
+    progress();
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), rep.lane.epoch);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    sent.num_msgs = 0;
+    say_on(0, 0, &rep);
+    assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
+    rep.lane.epoch += 2; /* one that was given up */
+    say_on(0, 0, &rep);
+    assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
+}
+
 /* Nobody here wants a lane: no reason to give a peer up. */
 static void test_not_wanted(void **state)
 {
@@ -682,6 +702,7 @@ int main(int argc, char **argv)
         TEST(test_further_never_answered),
         TEST(test_asked_whether_it_is_there),
         TEST(test_goodbye_takes_every_pair),
+        TEST(test_late_answer_of_an_ended_life),
         TEST(test_not_wanted),
         TEST(test_lane_without_messages_is_dark),
         TEST(test_lane_without_messages_asks_for_others),
