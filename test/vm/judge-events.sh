@@ -175,7 +175,8 @@ verdict 'it says that the peer cannot be reached' \
     "$(last "$log/rails-down.said")" \
     grep -qE 'peer [0-9a-f]+ (does not answer|cannot be reached) on any' \
     "$log/rails-down.said"
-verdict 'and that the job ends' "$(last "$log/rails-down.said")" \
-    grep -qE 'lost a peer for good .*the job ends|MPI_ERRORS_ARE_FATAL' \
+verdict 'and which rails led there, and that the job ends' "$(last "$log/rails-down.said")" \
+    grep -qE \
+    'lost a peer for good.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job ends' \
     "$log/rails-down.said"
 exit $failed
