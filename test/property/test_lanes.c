@@ -9,7 +9,7 @@
  *   no place in the lane table is taken twice;
  *   messages arrive once and in order, operations complete once, with all their
  *   bytes, and touch no memory afterwards; a message behind a fence comes after
- *   all that was before it;
+ *   all that was before it, and a flush is over when that has happened;
  *   in the end nothing is asked any more, and both have the same lanes; or the
  *   one that lives is through with the other, which somebody who waits for it
  *   asks about, as UCX's keepalive does.
@@ -32,6 +32,7 @@
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
 
 static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
+static uint64_t num_flushes;
 
 /* ---- the program --------------------------------------------------------- */
 
@@ -57,11 +58,16 @@ static void on_complete(void *arg, void *comp, int status)
 {
     side_t *side = arg;
     uint8_t *done = comp;
+    uint32_t op = (uint32_t)(done - side->done);
 
     CHECK(++*done == 1, "an operation completes twice");
     CHECK((status == 0) || has_failed(side), "an operation fails: %d", status);
-    if (status == 0) {
-        check_carried(side, (uint32_t)(done - side->done));
+    if (status != 0) {
+        return;
+    }
+    check_carried(side, op);
+    if (side->flush[op] != 0) {
+        check_flushed(side, op, side->flush[op] - 1);
     }
 }
 
@@ -136,6 +142,19 @@ static void use_rma(side_t *side)
     count_op(side, ret);
 }
 
+static void use_flush(side_t *side)
+{
+    uint32_t op = side->num_ops;
+    int ret = mrail_ep_flush(side->ep, &side->done[op]);
+
+    if (ret == 0) { /* at once */
+        check_flushed(side, op, side->sent);
+    }
+    side->flush[op] = (ret == -EINPROGRESS) ? side->sent + 1 : 0;
+    num_flushes += (ret == -EINPROGRESS);
+    count_op(side, ret);
+}
+
 /* What follows is seen after what was before. */
 static void use_fence(side_t *side)
 {
@@ -166,7 +185,7 @@ static void act(side_t *side, side_t *other)
     } else if (what < 64) {
         use_rma(side);
     } else if (what < 68) {
-        count_op(side, mrail_ep_flush(side->ep, &side->done[side->num_ops]));
+        use_flush(side);
     } else if (what < 72) {
         take_back(side);
     } else if ((what < 76) && w.breaks) {
@@ -387,12 +406,14 @@ int main(void)
         run_seed(first + i);
     }
     CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_rma > count) && (num_failed > count) &&
+                            (num_rma > count) && (num_flushes > count) &&
+                            (num_failed > count) &&
                             (num_again > count)),
-          "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu lanes failed, %llu "
-          "requests again: nothing was tried",
+          "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
+          "failed, %llu requests again: nothing was tried",
           (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_rma, (unsigned long long)num_failed,
+          (unsigned long long)num_rma, (unsigned long long)num_flushes,
+          (unsigned long long)num_failed,
           (unsigned long long)num_again);
     printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
            "%llu requests again\n",
