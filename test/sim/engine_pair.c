@@ -259,7 +259,8 @@ static void run_requests(void)
         CHECK(lane_of(r->qp, &from) != NULL, "a request of no lane");
         status = from->dead ? IBV_WC_SUCCESS : deliver_request(r, from);
         if (status == IBV_WC_RNR_RETRY_EXC_ERR) {
-            ++w.num_rnr;
+            w.num_rnr += !r->waited;
+            r->waited = 1;
             delay_requests(r->qp);
             ++i;
             continue;

@@ -55,6 +55,7 @@ typedef struct request {
     uint64_t wr_id;
     enum ibv_wr_opcode opcode;
     int signalled;
+    int waited; /* there was no buffer for it at first */
     uint64_t remote_address;
     uint32_t length; /* bytes of the data, in all */
     uint8_t data[1024]; /* of a SEND */
