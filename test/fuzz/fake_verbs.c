@@ -221,6 +221,11 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
     cq_push(qp->send_cq, &wc);
 }
 
+unsigned fake_num_receives(const struct ibv_srq *srq)
+{
+    return ((const fake_srq_t *)srq)->head - ((const fake_srq_t *)srq)->tail;
+}
+
 unsigned fake_num_completions(const struct ibv_qp *qp)
 {
     const fake_cq_t *cq = (const fake_cq_t *)qp->send_cq;

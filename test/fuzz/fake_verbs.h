@@ -50,6 +50,9 @@ uint32_t fake_qp_dest(const struct ibv_qp *qp);
 /* Completions of `qp` that nobody has polled. */
 unsigned fake_num_completions(const struct ibv_qp *qp);
 
+/* Receives that are posted, and that nothing has arrived in. */
+unsigned fake_num_receives(const struct ibv_srq *srq);
+
 /* Called before a QP goes; NULL: nobody. */
 extern void (*fake_on_destroy)(struct ibv_qp *qp);
 

@@ -44,8 +44,10 @@ else
         "exit status $status after $took s"
 fi
 said=$(grep 'mrail: rank 0 on .* lost a peer for good' "$tmp/out" || true)
+# Of the rail that has the lane; on the others there is none, which it says too.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
-    'soft3:1 \([a-z ]+\)' 'the job ends$'; do
+    'soft3:1 \([a-z ]+\)' \
+    'soft[0-3]:1 \((nothing comes back|requests failed)\)' 'the job ends$'; do
     if echo "$said" | grep -qE "$part"; then
         good "rank 0 says why: $part"
     else

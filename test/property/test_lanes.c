@@ -9,7 +9,9 @@
  *   no place in the lane table is taken twice;
  *   messages arrive once and in order, operations complete once, with all their
  *   bytes, and touch no memory afterwards; a message behind a fence comes after
- *   all that was before it;
+ *   all that was before it, and a flush is over when that has happened;
+ *   in the end no credit and no buffer is missing or there twice, and while no
+ *   lane fails there is a buffer for each message;
  *   in the end nothing is asked any more, and both have the same lanes; or the
  *   one that lives is through with the other, which somebody who waits for it
  *   asks about, as UCX's keepalive does.
@@ -29,9 +31,16 @@
 #define SEEDS_FULL 30000
 #endif
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
+#define RESERVE (MRAIL_NEWS_RESERVE + MRAIL_ACK_RESERVE)
+#define AGAIN_STEPS 300
+/* Who sends to one that computes asks it again when a lane has failed: its few
+ * buffers for such questions may be used up.  Once in so many messages is more
+ * than that. */
+#define RNR_RARE 10000
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
 
 static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
+static uint64_t num_flushes, num_sent, num_rnr;
 
 /* ---- the program --------------------------------------------------------- */
 
@@ -57,11 +66,16 @@ static void on_complete(void *arg, void *comp, int status)
 {
     side_t *side = arg;
     uint8_t *done = comp;
+    uint32_t op = (uint32_t)(done - side->done);
 
     CHECK(++*done == 1, "an operation completes twice");
     CHECK((status == 0) || has_failed(side), "an operation fails: %d", status);
-    if (status == 0) {
-        check_carried(side, (uint32_t)(done - side->done));
+    if (status != 0) {
+        return;
+    }
+    check_carried(side, op);
+    if (side->flush[op] != 0) {
+        check_flushed(side, op, side->flush[op] - 1);
     }
 }
 
@@ -136,6 +150,19 @@ static void use_rma(side_t *side)
     count_op(side, ret);
 }
 
+static void use_flush(side_t *side)
+{
+    uint32_t op = side->num_ops;
+    int ret = mrail_ep_flush(side->ep, &side->done[op]);
+
+    if (ret == 0) { /* at once */
+        check_flushed(side, op, side->sent);
+    }
+    side->flush[op] = (ret == -EINPROGRESS) ? side->sent + 1 : 0;
+    num_flushes += (ret == -EINPROGRESS);
+    count_op(side, ret);
+}
+
 /* What follows is seen after what was before. */
 static void use_fence(side_t *side)
 {
@@ -166,7 +193,7 @@ static void act(side_t *side, side_t *other)
     } else if (what < 64) {
         use_rma(side);
     } else if (what < 68) {
-        count_op(side, mrail_ep_flush(side->ep, &side->done[side->num_ops]));
+        use_flush(side);
     } else if (what < 72) {
         take_back(side);
     } else if ((what < 76) && w.breaks) {
@@ -249,6 +276,55 @@ static int waits_for_peer(const side_t *side)
            (!mrail_list_empty(&peer->ops) || !mrail_list_empty(&peer->syncs));
 }
 
+/* The peer's messages, one by one: what it may send, has sent, is told. */
+static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
+{
+    const mrail_engine_t *engine = lane->peer->engine;
+    unsigned rail = lane->rail->index;
+    uint16_t granted = lane->am_granted;
+    unsigned news = (uint16_t)(granted - lane->am_told);
+
+    for (unsigned i = 0; i < engine->num_repost[rail]; ++i) {
+        granted += (engine->repost[rail][i]->lane == lane);
+    }
+    CHECK((uint16_t)(granted - lane->am_received) == lane->credits,
+          "lane %u: the peer has %u credits of %u", lane->slot,
+          (uint16_t)(granted - lane->am_received), lane->credits);
+    CHECK((lane->am_received == other->am_sent) &&
+              (lane->am_told == other->am_limit),
+          "lane %u: %u messages of %u, may send %u of %u", lane->slot,
+          lane->am_received, other->am_sent, other->am_limit, lane->am_told);
+    CHECK((news == 0) || ((news < (lane->credits + 1) / 2) &&
+                          (lane->am_received != lane->am_told)),
+          "lane %u: the peer is not told of %u credits", lane->slot, news);
+}
+
+/* Each buffer is posted, or about to be, and some lane's, or spare. */
+static void check_buffers(const mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    unsigned batch = engine->num_repost[rail->index];
+    unsigned counted = mrail_rail_spare(rail);
+
+    for (unsigned i = 0; i < engine->num_lanes; ++i) {
+        const mrail_lane_t *lane = engine->lanes[i];
+
+        if ((lane != NULL) && (lane->rail == rail)) {
+            CHECK(lane->buffers == (lane->am_lane ? lane->credits + RESERVE : 0),
+                  "lane %u has %u buffers for %u credits", lane->slot,
+                  lane->buffers, lane->credits);
+            counted += lane->buffers;
+        }
+    }
+    for (unsigned i = 0; i < batch; ++i) {
+        counted += engine->repost[rail->index][i]->orphan;
+    }
+    CHECK(counted == rail->srq_used, "%u buffers of %u are counted on", counted,
+          rail->srq_used);
+    CHECK(fake_num_receives(rail->srq) + batch == rail->srq_used,
+          "%u buffers of %u are posted", fake_num_receives(rail->srq) + batch,
+          rail->srq_used);
+}
+
 static void check_slot(unsigned slot)
 {
     const mrail_lane_t *lane[2] = {peer_of(&w.side[0])->lanes[slot],
@@ -272,6 +348,8 @@ static void check_slot(unsigned slot)
                   (fake_qp_dest(lane[1]->qp) == lane[0]->qp->qp_num) &&
                   !lane[0]->out && !lane[1]->out,
               "lane %u is not the same at both ends", slot);
+        check_credits(lane[0], lane[1]);
+        check_credits(lane[1], lane[0]);
     }
 }
 
@@ -291,9 +369,16 @@ static void check_end(void)
               "%u of %u messages arrived", other->received, side->sent);
         num_retired += side->engine->counters.lanes_retired;
         num_kept += side->engine->counters.lanes_kept;
+        num_sent += side->sent;
         num_failed += side->engine->counters.lanes_failed;
         num_again +=
             side->engine->counters.resent + side->engine->counters.redone;
+    }
+    for (unsigned i = 0; alive && (i < 2); ++i) {
+        for (unsigned k = 0; k < w.side[i].engine->num_rails; ++k) {
+            check_buffers(w.side[i].engine,
+                          &w.side[i].engine->rails[k]);
+        }
     }
     for (unsigned slot = 0; alive && (slot < MRAIL_MAX_SLOTS); ++slot) {
         if ((peer_of(&w.side[0]) != NULL) && (peer_of(&w.side[1]) != NULL)) {
@@ -350,6 +435,27 @@ static void settle(void)
     }
 }
 
+/* All that lanes have buffers for, to one that does not look: no lane fails any
+ * more, so none is missing ("no buffer for a message"). */
+static void send_again(void)
+{
+    w.breaks = 0;
+    for (unsigned i = 0; i < AGAIN_STEPS; ++i) {
+        side_t *side = &w.side[below(2)];
+        uint32_t sent = side->sent - 1;
+
+        run_step((mrail_ns_t)below(4000) * 1000);
+        if (below(20) == 0) {
+            side->busy_ns = fake_now_ns + below(200) * MRAIL_NS_PER_MS;
+        }
+        while ((side->ep != NULL) && (fake_now_ns >= side->busy_ns) &&
+               (sent != side->sent)) {
+            sent = side->sent;
+            send_message(side);
+        }
+    }
+}
+
 static void run_seed(uint64_t seed)
 {
     static const mrail_iface_params_t callbacks = {.am = on_am,
@@ -369,6 +475,11 @@ static void run_seed(uint64_t seed)
         w.side[1].dead |= (w.step == dies);
     }
     settle();
+    num_rnr += w.num_rnr;
+    if (!w.side[0].dead && !w.side[1].dead) {
+        send_again();
+        settle();
+    }
     check_end();
     pair_close();
 }
@@ -387,13 +498,18 @@ int main(void)
         run_seed(first + i);
     }
     CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_rma > count) && (num_failed > count) &&
+                            (num_rma > count) && (num_flushes > count) &&
+                            (num_failed > count) &&
                             (num_again > count)),
-          "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu lanes failed, %llu "
-          "requests again: nothing was tried",
+          "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
+          "failed, %llu requests again: nothing was tried",
           (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_rma, (unsigned long long)num_failed,
+          (unsigned long long)num_rma, (unsigned long long)num_flushes,
+          (unsigned long long)num_failed,
           (unsigned long long)num_again);
+    CHECK((one != NULL) || (num_rnr * RNR_RARE <= num_sent),
+          "%llu of %llu messages found no buffer", (unsigned long long)num_rnr,
+          (unsigned long long)num_sent);
     printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
            "%llu requests again\n",
            (unsigned long long)count, (unsigned long long)num_retired,

@@ -164,6 +164,22 @@ void check_fenced(const side_t *from, side_t *to, uint32_t fenced)
     }
 }
 
+void check_flushed(side_t *side, uint32_t ops, uint32_t sent)
+{
+    const side_t *other = &w.side[side == &w.side[0]];
+
+    for (; side->flushed < ops; ++side->flushed) {
+        uint32_t op = side->flushed;
+
+        CHECK(side->carried[op] >= side->length[op],
+              "a flush is over, and operation %u has %u of %u bytes", op,
+              side->carried[op], side->length[op]);
+    }
+    CHECK(other->received >= sent,
+          "a flush is over, and %u of %u messages have arrived",
+          other->received, sent);
+}
+
 /* The device writes to the peer's memory, or reads it into its own. */
 static void carry(const request_t *r, side_t *from, side_t *to)
 {
@@ -243,7 +259,8 @@ static void run_requests(void)
         CHECK(lane_of(r->qp, &from) != NULL, "a request of no lane");
         status = from->dead ? IBV_WC_SUCCESS : deliver_request(r, from);
         if (status == IBV_WC_RNR_RETRY_EXC_ERR) {
-            ++w.num_rnr;
+            w.num_rnr += !r->waited;
+            r->waited = 1;
             delay_requests(r->qp);
             ++i;
             continue;

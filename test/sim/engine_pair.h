@@ -35,6 +35,9 @@ typedef struct side {
     uint32_t behind[MAX_OPS]; /* operations that a fence put before it */
     uint32_t fenced; /* operations before the last fence */
     uint32_t passed; /* ... of the other side, as what came behind it tells */
+    uint32_t flush[MAX_OPS]; /* of one that is a flush: messages before it, and
+                                one more */
+    uint32_t flushed;        /* operations before a flush that is over */
 } side_t;
 
 typedef struct datagram {
@@ -52,6 +55,7 @@ typedef struct request {
     uint64_t wr_id;
     enum ibv_wr_opcode opcode;
     int signalled;
+    int waited; /* there was no buffer for it at first */
     uint64_t remote_address;
     uint32_t length; /* bytes of the data, in all */
     uint8_t data[1024]; /* of a SEND */
@@ -104,6 +108,8 @@ void check_carried(const side_t *side, uint32_t op);
 /* ... of the first `fenced` ones: something that a fence put behind them is
  * seen. */
 void check_fenced(const side_t *from, side_t *to, uint32_t fenced);
+/* A flush behind `ops` operations and `sent` messages is over. */
+void check_flushed(side_t *side, uint32_t ops, uint32_t sent);
 
 uint32_t below(uint32_t bound);
 /* The other, as this side knows it; NULL: not at all. */

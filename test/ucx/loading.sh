@@ -116,6 +116,10 @@ wait $job
 took=$(($(date +%s) - start))
 expect 'all rails down: one line says why the job ends' "$tmp/log" \
     'mrail: rank [01] on .* lost a peer for good .*, peer [0-9a-f]* at 127[0-9.]*: soft[01]:1 ([a-z ]*), soft[01]:1 ([a-z ]*); the job ends'
+expect 'all rails down: it names the cause' "$tmp/log" \
+    'lost a peer for good .*soft[01]:1 (\(port down\|requests failed\))'
+expect_none 'all rails down: it says of no rail that it was not used' \
+    "$tmp/log" 'lost a peer for good .*(never used)'
 if [ $took -lt 25 ]; then
     ok 'all rails down: the job ends within seconds'
 else

@@ -453,6 +453,78 @@ static void test_one_of_two_that_must_go_stays(void **state)
     drop_key();
 }
 
+/* ---- the last lane that carries messages -------------------------------- */
+
+static void assert_stays(unsigned slot)
+{
+    mrail_peer_t *peer = peer_of(0);
+
+    for (unsigned i = 0; i < 10; ++i) {
+        progress();
+        run_control(20 * MRAIL_NS_PER_MS);
+    }
+    assert_non_null(peer->lanes[slot]);
+    assert_int_equal(peer->lanes[slot]->state, MRAIL_LANE_UP);
+    assert_int_equal(peer->lanes[slot]->leaving, 0);
+    assert_int_equal(peer->lanes[slot]->retire_own, 0);
+    assert_int_equal(peer->lanes[slot]->retire_hard, 0);
+    assert_true(peer->up_mask & (1u << slot));
+    assert_int_equal(peer->retire_mask, 0);
+    assert_int_equal(peer->num_am, 1);
+}
+
+/* Lane 1 is the only one for messages; lane 2 could take all else. */
+static void leave_lanes_1_and_2(void)
+{
+    start(64);
+    connect_lanes(0, 3);
+    break_lanes(0, 1);
+    confirm_broken(0, 0, 0);
+    assert_int_equal(peer_of(0)->up_mask, (1u << 1) | (1u << 2));
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
+    assert_int_equal(peer_of(0)->num_am, 1);
+}
+
+static void test_last_for_messages_stays(void **state)
+{
+    leave_lanes_1_and_2();
+    (void)must_go(1);
+    assert_stays(1);
+    assert_int_equal(count_sent(MRAIL_CTL_RETIRE), 0);
+    assert_int_equal(engine->counters.lanes_kept, 1);
+}
+
+/* ... also when the peer asks for it. */
+static void test_last_for_messages_is_refused(void **state)
+{
+    leave_lanes_1_and_2();
+    say_lane(0, MRAIL_CTL_RETIRE, 1, 77, 5);
+    assert_stays(1);
+    assert_int_equal(count_sent(MRAIL_CTL_REFUSE), 1);
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_IN_USE);
+}
+
+/* Both are asked for at once: when the first has gone, the other is the last. */
+static void test_one_of_two_for_messages_stays(void **state)
+{
+    mrail_peer_t *peer;
+
+    start(64);
+    connect_lanes(0, 3);
+    peer = peer_of(0);
+    assert_int_equal(mrail_peer_num_up(peer), 3);
+    assert_int_equal(peer->num_am, 2);
+    pthread_mutex_lock(&engine->ctl_lock);
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        peer->lanes[slot]->retire_own = peer->lanes[slot]->retire_hard = 1;
+        mrail_retire_ask(peer->lanes[slot]);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+    assert_stays(1);
+    assert_int_equal(peer->lanes[0]->state, MRAIL_LANE_RETIRING);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -473,6 +545,9 @@ int main(int argc, char **argv)
         TEST(test_only_lane_leaves),
         TEST(test_one_of_two_leaves),
         TEST(test_one_of_two_that_must_go_stays),
+        TEST(test_last_for_messages_stays),
+        TEST(test_last_for_messages_is_refused),
+        TEST(test_one_of_two_for_messages_stays),
     };
 
     if (argc > 1) {
