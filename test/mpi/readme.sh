@@ -1,0 +1,71 @@
+#!/bin/sh
+# "Pull a port" of the README, as it stands there (but for the time it takes, and
+# the session's name).
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground
+readme=$here/../../README.md
+iterations=50 # of 180
+
+# The commands under the heading, a line each.
+awk '
+    /^### / { ours = ($0 == "### Pull a port") }
+    ours && sub(/^    /, "") {
+        line = line $0
+        if (!sub(/\\$/, "", line)) { print line; line = "" }
+    }' "$readme" |
+    sed -e "s|build/stage/bin/mrail|$mrail|" \
+        -e "s|--session demo|--session $session|" \
+        -e "s|--iterations 180|--iterations $iterations|" >"$tmp/commands"
+if [ "$(wc -l <"$tmp/commands")" != 3 ]; then
+    cat "$tmp/commands"
+    bad 'the README: three commands' "$(wc -l <"$tmp/commands") are there"
+    exit $failed
+fi
+nth()
+{
+    sed -n "$1p" "$tmp/commands"
+}
+
+: >"$tmp/out"
+sh -c "exec $(nth 1)" >"$tmp/out" 2>&1 &
+job=$!
+tries=0
+until grep -q 'data$' "$tmp/out" || [ $tries -ge 300 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+sleep 1
+sh -c "$(nth 2)" >"$tmp/ctl" 2>&1 || bad 'the port goes' "$(cat "$tmp/ctl")"
+sleep 1
+"$mrail" top --count 1 >"$tmp/top" 2>&1 || true
+sh -c "$(nth 3)" >"$tmp/ctl" 2>&1 || bad 'the port comes back' "$(cat "$tmp/ctl")"
+sleep 1
+"$mrail" info --events >"$tmp/events" 2>&1 || true
+status=0
+wait $job || status=$?
+
+# says NAME FILE WORDS
+says()
+{
+    if grep -qE "$3" "$tmp/$2"; then
+        good "$1"
+    else
+        tail -n 20 "$tmp/$2"
+        bad "$1" "no line with '$3'"
+    fi
+}
+if [ $status = 0 ]; then
+    good 'the README: the job goes on to its end'
+else
+    bad 'the README: the job goes on to its end' "exit status $status"
+fi
+says 'the README: it says that the rail fails' out \
+    'soft1:1: lane [0-9]+ to peer .* fails .*others take its work'
+says 'the README: ... and that it is up again' out 'soft1:1: a lane is up again'
+says 'the README: its table ends with ok, in the column "data"' out ' ok$'
+says 'the README: mrail top shows the rails' top 'soft0'
+says 'the README: mrail info --events what happened' events 'soft1.*port'
+nothing_left 'the README'
+exit $failed
