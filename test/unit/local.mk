@@ -16,7 +16,8 @@ test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_ring_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
 RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire \
-    test_lane_req test_guard test_health test_paths test_resend test_asking test_trial
+    test_lane_req test_guard test_health test_paths test_resend test_asking test_trial \
+    test_watch
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -41,6 +42,8 @@ test_asking_SOURCES = test/unit/test_asking.c test/unit/played_peer.c
 test_asking_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_trial_SOURCES = test/unit/test_trial.c test/unit/played_peer.c
 test_trial_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_watch_SOURCES = test/unit/test_watch.c test/unit/played_peer.c
+test_watch_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_guard_SOURCES = test/unit/test_guard.c
 test_guard_LDADD = $(RAIL_TEST_LIBS)
 test_health_SOURCES = test/unit/test_health.c
