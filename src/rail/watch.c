@@ -69,8 +69,8 @@ static void mrail_watch_ask_others(mrail_lane_t *lane, mrail_ns_t now_ns)
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_lane_t *other = peer->lanes[slot];
 
-        if ((other != lane) && mrail_watch_is_usable(other) &&
-            !other->last_read && (other->sched.inflight == 0)) {
+        if (mrail_watch_is_usable(other) && !other->last_read &&
+            (other->sched.inflight == 0)) {
             (void)mrail_rma_post_read(other, NULL, now_ns);
         }
     }

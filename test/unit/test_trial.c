@@ -59,6 +59,7 @@ static void test_used_after_a_read(void **state)
 {
     mrail_lane_t *lane = connect_anew();
 
+    peer_of(0)->paths[0].stalls = 3;
     assert_int_equal(peer_of(0)->up_mask, 2);
     look();
     assert_int_equal(sent.num_reads, 1);
@@ -72,6 +73,7 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
     assert_int_equal(lane->trial, MRAIL_TRIAL_NONE);
+    assert_int_equal(peer_of(0)->paths[0].stalls, 0); /* suspected anew */
 }
 
 /* Nobody waits for it but the lane. */

@@ -306,13 +306,14 @@ static void test_stuck(void **state)
 /* Nobody gets an answer to a request: no lane is worse than another. */
 static void test_not_stuck_alone(void **state)
 {
-    unsigned busy;
+    unsigned busy, suspected = 0;
 
     begin();
     put(64);
     busy = busy_slot();
     for (unsigned i = 0; i < 400; ++i) {
         tick(TICK);
+        suspected += (health(busy) == MRAIL_HEALTH_SUSPECT);
         for (unsigned slot = 0; slot < 2; ++slot) {
             say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                                       .seq = peer_of(0)->paths[slot].probe});
@@ -320,6 +321,7 @@ static void test_not_stuck_alone(void **state)
         }
     }
     assert_int_equal(lane_of(busy)->state, MRAIL_LANE_UP);
+    assert_int_equal(suspected, 9); /* after 3, 6, ... 96, 192, 288, 384 */
     end();
 }
 
