@@ -59,7 +59,19 @@ all_for_a_moment()
     ctl up
 }
 
+# For 20 ms nothing goes anywhere, again and again: congestion, and all is lost.
+all_pause()
+{
+    printf '%s\n' 'at 0ms for 20ms every 200ms times 6 pause' \
+        'at 100ms for 20ms every 200ms times 6 blackhole both' >"$tmp/script"
+    ctl --script "$tmp/script"
+    if grep -q '^ok - ' "$tmp/out"; then
+        bad "$name" 'the job was over before'
+    fi
+}
+
 # trouble NAME COMMAND...: each in turn, in a job of its own.
+seconds=5
 trouble()
 {
     name=$1
@@ -67,7 +79,8 @@ trouble()
     rm -f "$tmp/stats"/*
     : >"$tmp/out"
     UCX_MRAIL_STATS=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
-        "$build/mpi_exchange" --seconds 5 --bytes 3000000 >"$tmp/out" 2>&1 &
+        "$build/mpi_exchange" --seconds $seconds --bytes 3000000 \
+        >"$tmp/out" 2>&1 &
     job=$!
     await_under_way
     $2
@@ -86,6 +99,16 @@ given_up()
         good "$name: lanes were given up, and their work sent elsewhere"
     else
         bad "$name: lanes were given up" 'the statistics say: none'
+    fi
+}
+none_given_up()
+{
+    if [ "$(grep -l '"lanes_failed": 0,' "$tmp/stats"/*.json | wc -l)" = 4 ]; then
+        good "$name: no lane was given up"
+    else
+        bad "$name: no lane was given up" "the statistics say: $(
+            grep -oh '"lanes_failed": [0-9]*' "$tmp/stats"/*.json |
+                paste -sd ' ')"
     fi
 }
 
@@ -113,5 +136,8 @@ given_up
 trouble 'a port that flaps' flap
 # None is worse than another.
 trouble 'all ports for a moment' all_for_a_moment
+seconds=3
+trouble 'all rails stand still for 20 ms' all_pause
+none_given_up
 nothing_left 'failover'
 exit $failed
