@@ -41,7 +41,6 @@ typedef End {
     byte state[LANES];
     byte life[LANES];
     byte sent[LANES];      /* packets, in this life */
-    byte done_upto[LANES]; /* ... whose completion was seen */
     byte received[LANES];  /* active messages, in this life */
     byte where[MSGS];      /* 1 + lane * LIVES + life; 0: to be sent */
     byte place[MSGS];      /* among the packets of that life */
@@ -100,12 +99,27 @@ chan air[2 * LANES] = [MSGS] of { byte, byte }; /* life, message */
 #define FENCED(e, l, m) false
 #endif
 
+/* What nobody will take any more has no way through the states: it is not in the
+ * air, and what has been settled is forgotten. */
 inline send(me, l, m)
 {
     end[me].where[m] = HERE(me, l);
     end[me].place[m] = end[me].sent[l];
     end[me].sent[l]++;
-    air[me * LANES + l] ! P(me, l), m
+    if
+    :: !NOW(me, l).gap && P(1 - me, l) == P(me, l) && S(1 - me, l) == UP ->
+        air[me * LANES + l] ! P(me, l), m
+    :: else
+    fi
+}
+
+inline clear(e, l, p, m)
+{
+    do
+    :: air[(e) * LANES + l] ? p, m
+    :: empty(air[(e) * LANES + l]) -> break
+    od;
+    p = 0; m = 0
 }
 
 /* The first packet in the air reaches the device of `me`. */
@@ -129,29 +143,25 @@ inline take(me, l, p, m)
     p = 0; m = 0
 }
 
-inline complete(me, l, m)
+/* Of the WRITE; nobody waits for that of a message. */
+#define COMPLETES(l) \
+    (me == 0 && end[0].where[WRITE] == HERE(0, l) && \
+     end[0].place[WRITE] < NOW(0, l).taken)
+
+inline complete(me, m)
 {
-    m = 0;
-    do
-    :: m < MSGS ->
-        if
-        :: end[me].where[m] == HERE(me, l) &&
-           end[me].place[m] == end[me].done_upto[l] && IS_WRITE(me, m) ->
-            end[me].done[m] = true
-        :: else
-        fi;
-        m++
-    :: else -> break
-    od;
-    end[me].done_upto[l]++;
-    m = 0
+    end[me].done[m] = true;
+    end[me].where[m] = 0;
+    end[me].place[m] = 0
 }
 
-inline close(me, l)
+inline close(me, l, p, m)
 {
     S(me, l) = CLOSED;
     NOW(me, l).closed = true;
-    NOW(me, l).result = end[me].received[l]
+    NOW(me, l).result = end[me].received[l];
+    end[me].received[l] = 0;
+    clear(1 - me, l, p, m)
 }
 
 /* The other end has `n` active messages of that life and gets no more: what it
@@ -173,30 +183,32 @@ inline settle(me, l, n, i, m)
         :: m < MSGS && IS_WRITE(me, m) ->
             /* What came behind it on this lane has arrived: so has it. */
             if
-            :: !end[me].done[m] && KNOWN(n) -> end[me].done[m] = true
-            :: !end[me].done[m] && !KNOWN(n) -> end[me].where[m] = 0
-            :: else
+            :: KNOWN(n) -> complete(me, m)
+            :: else ->
+                end[me].where[m] = 0;
+                end[me].place[m] = 0
             fi
         :: m < MSGS && !IS_WRITE(me, m) && COUNTED(n) ->
             n--;
-            end[me].done[m] = true
+            complete(me, m)
         :: m < MSGS && !IS_WRITE(me, m) && !COUNTED(n) ->
-            end[me].where[m] = 0
+            end[me].where[m] = 0;
+            end[me].place[m] = 0
         fi;
         i++
     :: else -> break
     od;
     S(me, l) = SETTLED;
+    end[me].sent[l] = 0;
+    NOW(me, l).gap = true;
+    NOW(me, l).taken = 0;
     n = 0; i = 0; m = 0
 }
 
 inline begin(me, l)
 {
     P(me, l)++;
-    S(me, l) = UP;
-    end[me].sent[l] = 0;
-    end[me].done_upto[l] = 0;
-    end[me].received[l] = 0
+    S(me, l) = UP
 }
 
 #define NEXT(e, l) W(e, l, P(me, l) + 1)
@@ -211,10 +223,9 @@ inline begin(me, l)
     :: atomic { S(me, l) == UP && P(1 - me, l) >= P(me, l) && me == 0 && \
         UNSENT(0, WRITE) -> send(me, l, WRITE) } \
     :: atomic { len(air[(1 - me) * LANES + l]) > 0 -> take(me, l, p, m) } \
-    :: atomic { S(me, l) == UP && \
-        end[me].done_upto[l] < NOW(me, l).taken -> complete(me, l, m) } \
+    :: atomic { S(me, l) == UP && COMPLETES(l) -> complete(0, WRITE) } \
     :: atomic { S(me, l) == UP && (broken[l * LIVES + P(me, l)] || \
-        NOW(1 - me, l).closed) -> close(me, l) } \
+        NOW(1 - me, l).closed) -> close(me, l, p, m) } \
     :: atomic { S(me, l) == CLOSED && CONFIRMED(l) -> \
         settle(me, l, n, i, m) } \
     :: atomic { S(me, l) == SETTLED && P(me, l) + 1 < LIVES && \
@@ -235,28 +246,46 @@ end_idle:
 #if LANES > 1
     STEPS(1)
 #endif
+#if LANES > 2
+    STEPS(2)
+#endif
     od
 }
 
+/* What nobody could notice yet is left out: a life breaks after one end has begun
+ * it, and a packet is lost when it is the next to arrive.  The lanes are alike: the
+ * first that breaks is lane 0. */
+#define BEGUN(l, p) (P(0, l) >= p || P(1, l) >= p)
+#define FIRST(l) (l == 0 || breaks < BREAKS)
+#define NEXT_IS(e, l, p) (air[(e) * LANES + l] ? [p, _])
 #define FAULTS(l, p) \
-    :: atomic { breaks > 0 && !broken[(l) * LIVES + p] -> \
-        breaks--; broken[(l) * LIVES + p] = true } \
-    :: broken[(l) * LIVES + p] && !W(0, l, p).gap -> W(0, l, p).gap = true \
-    :: broken[(l) * LIVES + p] && !W(1, l, p).gap -> W(1, l, p).gap = true
+    :: atomic { breaks > 0 && FIRST(l) && !broken[(l) * LIVES + p] && \
+        BEGUN(l, p) -> breaks--; broken[(l) * LIVES + p] = true } \
+    :: atomic { broken[(l) * LIVES + p] && NEXT_IS(0, l, p) -> \
+        W(0, l, p).gap = true; clear(0, l, q, m) } \
+    :: atomic { broken[(l) * LIVES + p] && NEXT_IS(1, l, p) -> \
+        W(1, l, p).gap = true; clear(1, l, q, m) }
+
+#if LIVES == 1
+#define LANE_FAULTS(l) FAULTS(l, 0)
+#elif LIVES == 2
+#define LANE_FAULTS(l) FAULTS(l, 0) FAULTS(l, 1)
+#else
+#define LANE_FAULTS(l) FAULTS(l, 0) FAULTS(l, 1) FAULTS(l, 2)
+#endif
 
 proctype Net()
 {
+    byte q, m;
+
 end_idle:
     do
-    FAULTS(0, 0)
-#if LIVES > 1
-    FAULTS(0, 1)
-#endif
+    LANE_FAULTS(0)
 #if LANES > 1
-    FAULTS(1, 0)
-#if LIVES > 1
-    FAULTS(1, 1)
+    LANE_FAULTS(1)
 #endif
+#if LANES > 2
+    LANE_FAULTS(2)
 #endif
     od
 }
