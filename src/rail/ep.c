@@ -159,11 +159,15 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
         const mrail_rail_attr_t *attr =
             &engine->rails[peer->pairs[pair].local].attr;
         const mrail_path_t *path = &peer->paths[slot];
-        const char *state = (path->health.state != MRAIL_HEALTH_UP)
-                                ? path->cause
-                                : ((path->sport != 0) ? "no fault known"
-                                                      : "never used");
+        const char *state = "no fault known";
 
+        if (path->health.state != MRAIL_HEALTH_UP) {
+            state = path->cause;
+        } else if (path->asked) {
+            state = "no answer";
+        } else if (path->sport == 0) {
+            state = "never used";
+        }
         used = strlen(text);
         snprintf(text + used, size - used, "%s%s:%u (%s)",
                  (slot == 0) ? ": " : ", ", attr->device, attr->port,

@@ -18,7 +18,8 @@
  * that has not read them cannot send more than one window: two.  Besides, each end
  * has at most one ACK_REQ and one answer under way, on any lane that carries
  * messages.  Their buffers go back as soon as they are read.  Should news of a
- * window that has grown come on top of all of these, the NIC repeats them. */
+ * window that has grown, or questions that lanes had taken along when they failed,
+ * come on top of all of these, the NIC repeats them. */
 #define MRAIL_NEWS_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
 
@@ -82,8 +83,8 @@ struct mrail_lane {
     uint16_t am_received; /* it has sent; never more than that */
     uint16_t am_told;     /* as the peer knows from our last message */
 
+    uint16_t reads;       /* data: visibility READs that have not come back */
     uint8_t hungry;       /* data: a message had to wait for credits */
-    uint8_t dirty;        /* data: WRITEs since the last visibility READ */
     uint8_t am_lane;      /* carries active messages */
     uint8_t news;         /* data: messages with nothing but credits */
     uint8_t out;          /* data: taken out of use */

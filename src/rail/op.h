@@ -92,8 +92,9 @@ typedef struct mrail_sync_group {
 typedef struct mrail_sync {
     mrail_list_t list; /* peer->syncs */
     mrail_sync_kind_t kind;
-    int visible_posted; /* the READs of the last stage are out */
-    unsigned reads;     /* ... and have not come back */
+    int last_stage;     /* all bytes are there; but can they be seen? */
+    uint64_t unseen;    /* slots on which a READ is still to be posted for that */
+    unsigned reads;     /* ... has been, and has not come back */
     uint32_t am_seq;
     uint64_t op_id;
     mrail_sync_group_t *group; /* NULL for a fence */
@@ -121,7 +122,8 @@ void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns);
  * -EAGAIN. */
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
                         mrail_ns_t now_ns);
-/* Posts a READ on every lane with unflushed WRITEs: 1 if all are out. */
+/* Posts a READ on every lane whose WRITEs cannot be known to be seen: 1 if all are
+ * out. */
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
                            mrail_ns_t now_ns);
 /* The lane's device gives nothing back any more: all of it has come back undone. */

@@ -124,7 +124,8 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 
     if ((event == MRAIL_HEALTH_LATE) || (event == MRAIL_HEALTH_SPENT)) {
         cause = path->cause; /* why there is a deadline at all */
-    } else if ((path->health.state != before) ||
+    } else if (((path->health.state != before) &&
+                (before != MRAIL_HEALTH_DOWN)) ||
                (event == MRAIL_HEALTH_PORT_DOWN)) {
         path->cause = cause;
     }
@@ -187,6 +188,7 @@ int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
 
         if ((path->probe == seq) && path->asked) {
             peer->answer_ns = now_ns;
+            path->asked = 0;
             mrail_path_event(peer, slot, MRAIL_HEALTH_ANSWER, now_ns);
             return 1;
         }

@@ -110,6 +110,9 @@ struct mrail_peer {
     mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
     mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
     int connect_wanted;     /* the request has been made */
+    uint64_t dirty_mask;    /* slots with WRITEs behind which no READ was posted, */
+    uint64_t reading_mask;  /* ... with READs that have not come back; whether they
+                               are in use or not */
     uint64_t closing_mask;  /* slots let go of, but not drained */
     uint64_t broken_mask;   /* slots whose lane is being given up */
     int recovering;         /* there is, or was, such a lane, and what it had not

@@ -223,7 +223,7 @@ static void mrail_retire_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     lane->last_read &= (lane->sched.inflight != 0);
     if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
         mrail_retire_keep(lane);
-    } else if (lane->dirty) { /* seen to be there, then idle */
+    } else if (peer->dirty_mask & bit) { /* seen to be there, then idle */
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);

@@ -154,7 +154,7 @@ static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
     }
     lane->sched.inflight += seg->length;
     ++lane->rail->num_segs;
-    lane->dirty |= (op->kind == MRAIL_OP_PUT);
+    op->peer->dirty_mask |= (uint64_t)(op->kind == MRAIL_OP_PUT) << lane->slot;
     return 0;
 }
 
@@ -250,11 +250,26 @@ static void mrail_seg_finish(mrail_seg_t *seg)
     }
 }
 
+static void mrail_rma_read_done(mrail_lane_t *lane, int status)
+{
+    uint64_t bit = 1ull << lane->slot;
+
+    if (--lane->reads == 0) {
+        lane->peer->reading_mask &= ~bit;
+    }
+    if (status != 0) {
+        lane->peer->dirty_mask |= bit;
+    }
+}
+
 void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = seg->lane;
 
     mrail_list_del(&seg->list);
+    if (seg->op->kind == MRAIL_OP_VISIBLE) {
+        mrail_rma_read_done(lane, status);
+    }
     lane->sched.inflight -= seg->length;
     lane->sched.since_ns = now_ns;
     --lane->rail->num_segs;
@@ -320,7 +335,7 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
             mrail_rma_add_redo(lane->peer, seg);
         }
     }
-    lane->dirty = 0;
+    lane->peer->dirty_mask &= ~(1ull << lane->slot);
 }
 
 static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
@@ -395,20 +410,44 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
         op->sync = sync;
         ++sync->reads;
     }
-    lane->dirty = 0;
+    ++lane->reads;
+    peer->dirty_mask &= ~(1ull << lane->slot);
+    peer->reading_mask |= 1ull << lane->slot;
     return 0;
+}
+
+/* Neither in use nor at its end: it is held, and will be the one or the other. */
+static int mrail_lane_is_away(const mrail_lane_t *lane)
+{
+    return (lane != NULL) &&
+           ((lane->state == MRAIL_LANE_CLOSING) ||
+            ((lane->state == MRAIL_LANE_UP) &&
+             !(lane->peer->seen_mask & (1ull << lane->slot))));
 }
 
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
                            mrail_ns_t now_ns)
 {
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        if (peer->up[i]->dirty &&
-            (mrail_rma_post_read(peer->up[i], sync, now_ns) != 0)) {
-            return 0;
-        }
+    (void)mrail_peer_num_up(peer); /* as it is now */
+    if (!sync->last_stage) {
+        sync->last_stage = 1;
+        /* Also where others have posted one: it does not tell this one. */
+        sync->unseen = peer->dirty_mask | peer->reading_mask;
     }
-    return 1;
+    for (unsigned slot = 0; (sync->unseen >> slot) != 0; ++slot) {
+        uint64_t bit = 1ull << slot;
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (!(sync->unseen & bit) || mrail_lane_is_away(lane)) {
+            continue;
+        }
+        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
+            (mrail_rma_post_read(lane, sync, now_ns) != 0)) {
+            continue;
+        }
+        sync->unseen &= ~bit; /* what has ended was drained, or closed */
+    }
+    return sync->unseen == 0;
 }
 
 static void mrail_rma_drop(mrail_engine_t *engine, mrail_list_t *segs)
@@ -424,6 +463,7 @@ static void mrail_rma_drop(mrail_engine_t *engine, mrail_list_t *segs)
 void mrail_rma_fail(mrail_peer_t *peer, int status)
 {
     peer->uncut_bytes = 0;
+    peer->dirty_mask = peer->reading_mask = 0;
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (peer->lanes[slot] != NULL) {
             mrail_rma_drop(peer->engine, &peer->lanes[slot]->flying);

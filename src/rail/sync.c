@@ -14,19 +14,10 @@
 
 #include <errno.h>
 
-static int mrail_peer_has_dirty(const mrail_peer_t *peer)
-{
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        if (peer->up[i]->dirty) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
+/* READs that have not come back are among the operations. */
 static int mrail_rma_idle(const mrail_peer_t *peer)
 {
-    return mrail_list_empty(&peer->ops) && !mrail_peer_has_dirty(peer);
+    return mrail_list_empty(&peer->ops) && (peer->dirty_mask == 0);
 }
 
 static mrail_sync_t *mrail_sync_add(mrail_peer_t *peer, mrail_sync_kind_t kind,
@@ -38,7 +29,8 @@ static mrail_sync_t *mrail_sync_add(mrail_peer_t *peer, mrail_sync_kind_t kind,
         return NULL;
     }
     sync->kind = kind;
-    sync->visible_posted = 0;
+    sync->last_stage = 0;
+    sync->unseen = 0;
     sync->reads = 0;
     sync->am_seq = peer->tx_next;
     sync->op_id = peer->op_next - 1;
@@ -88,10 +80,11 @@ static int mrail_sync_step(mrail_peer_t *peer, mrail_sync_t *sync,
     if (!mrail_sync_ops_done(peer, sync->op_id)) {
         return 0;
     }
-    if (!sync->visible_posted) {
-        sync->visible_posted = mrail_rma_post_visible(peer, sync, now_ns);
+    if ((!sync->last_stage || (sync->unseen != 0)) &&
+        !mrail_rma_post_visible(peer, sync, now_ns)) {
+        return 0;
     }
-    if (!sync->visible_posted || (sync->reads != 0)) {
+    if (sync->reads != 0) {
         return 0;
     }
     if ((sync->kind == MRAIL_SYNC_FLUSH) &&
@@ -132,7 +125,7 @@ void mrail_sync_again(mrail_peer_t *peer)
     mrail_sync_t *sync;
 
     mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
-        sync->visible_posted = 0;
+        sync->last_stage = 0;
     }
 }
 
@@ -161,16 +154,18 @@ void mrail_sync_fail(mrail_peer_t *peer, int status)
 
 /* ---- fence -------------------------------------------------------------- */
 
-/* The one lane with work, if there is exactly one. */
+/* The one lane with work, if there is exactly one, and it is in use. */
 static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
 {
     mrail_lane_t *only = NULL;
 
-    for (unsigned i = 0; i < peer->num_up; ++i) {
-        mrail_lane_t *lane = peer->up[i];
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+        uint64_t bit = 1ull << slot;
 
-        if (lane->dirty || (lane->sched.inflight != 0)) {
-            if (only != NULL) {
+        if ((lane != NULL) &&
+            ((peer->dirty_mask & bit) || (lane->sched.inflight != 0))) {
+            if ((only != NULL) || !(peer->seen_mask & bit)) {
                 return NULL;
             }
             only = lane;
@@ -211,7 +206,7 @@ static int mrail_peer_fence(mrail_peer_t *peer)
     } else if (peer->num_fences == 0) {
         peer->pin = mrail_peer_only_lane(peer);
         if (peer->pin != NULL) {
-            sync->visible_posted = mrail_rma_post_visible(peer, sync, now_ns);
+            (void)mrail_rma_post_visible(peer, sync, now_ns);
         }
     }
     ++peer->num_fences;

@@ -164,6 +164,19 @@ void check_fenced(const side_t *from, side_t *to, uint32_t fenced)
     }
 }
 
+void check_seen(const side_t *from, uint32_t ops)
+{
+    for (unsigned i = 0; i < from->num_unseen; ++i) {
+        const unseen_t *unseen = &from->unseen[i];
+        const struct ibv_qp *dest =
+            fake_find_qp(fake_qp_dest((struct ibv_qp *)unseen->qp));
+
+        CHECK((unseen->first >= ops) || (dest == NULL) ||
+                  (dest->state == IBV_QPS_ERR),
+              "operation %u is written, and cannot be seen yet", unseen->first);
+    }
+}
+
 void check_flushed(side_t *side, uint32_t ops, uint32_t sent)
 {
     const side_t *other = &w.side[side == &w.side[0]];
@@ -178,6 +191,33 @@ void check_flushed(side_t *side, uint32_t ops, uint32_t sent)
     CHECK(other->received >= sent,
           "a flush is over, and %u of %u messages have arrived",
           other->received, sent);
+    if (!other->dead && !has_failed(other)) {
+        check_seen(side, ops);
+    }
+}
+
+static void forget_unseen(side_t *side, const struct ibv_qp *qp)
+{
+    for (unsigned i = 0; i < side->num_unseen; ++i) {
+        if (side->unseen[i].qp == qp) {
+            side->unseen[i] = side->unseen[--side->num_unseen];
+            return;
+        }
+    }
+}
+
+static void add_unseen(side_t *side, const struct ibv_qp *qp, uint32_t op)
+{
+    unseen_t *unseen = side->unseen;
+
+    while ((unseen < &side->unseen[side->num_unseen]) && (unseen->qp != qp)) {
+        ++unseen;
+    }
+    if (unseen == &side->unseen[side->num_unseen]) {
+        CHECK(++side->num_unseen <= MAX_UNSEEN, "a flood of QPs");
+        *unseen = (unseen_t){qp, op};
+    }
+    unseen->first = MRAIL_MIN(unseen->first, op);
 }
 
 /* The device writes to the peer's memory, or reads it into its own. */
@@ -185,6 +225,9 @@ static void carry(const request_t *r, side_t *from, side_t *to)
 {
     uint64_t op = (r->remote_address - PUT_ADDRESS(0)) / PUT_SIZE;
 
+    if (r->opcode == IBV_WR_RDMA_READ) {
+        forget_unseen(from, r->qp);
+    }
     if (r->remote_address < PUT_ADDRESS(0)) {
         return; /* a READ that makes WRITEs visible */
     }
@@ -198,6 +241,7 @@ static void carry(const request_t *r, side_t *from, side_t *to)
               "operation %u writes after what a fence put behind it",
               (unsigned)op);
         check_fenced(from, to, from->behind[op]);
+        add_unseen(from, r->qp, (uint32_t)op);
     }
     from->carried[op] += r->length;
 }
@@ -230,6 +274,7 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
         if (!there) {
             return IBV_WC_RNR_RETRY_EXC_ERR; /* stands for: tried again */
         }
+        forget_unseen(from, r->qp);
     }
     return IBV_WC_SUCCESS;
 }
@@ -326,6 +371,9 @@ static void on_destroy(struct ibv_qp *qp)
         return;
     }
     lane = lane_of(qp, &side);
+    if (lane != NULL) {
+        forget_unseen(side, qp);
+    }
     for (unsigned i = 0; i < w.num_requests;) {
         if (w.requests[i].qp != qp) {
             ++i;

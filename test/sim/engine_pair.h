@@ -14,9 +14,17 @@
 #define MAX_DATAGRAMS 8192
 #define MAX_REQUESTS 4096
 #define MAX_OPS 4096
+#define MAX_UNSEEN 64 /* QPs at a time */
 #define PUT_SIZE (1u << 20)
 /* Remote address of a side's operation: the world knows it by that. */
 #define PUT_ADDRESS(_op) ((1ull << 56) + (uint64_t)(_op) * PUT_SIZE)
+
+/* WRITEs that have arrived through a QP, and nothing behind them yet that would
+ * make them visible. */
+typedef struct unseen {
+    const struct ibv_qp *qp;
+    uint32_t first; /* operation among them */
+} unseen_t;
 
 typedef struct side {
     mrail_engine_t *engine;
@@ -38,6 +46,8 @@ typedef struct side {
     uint32_t flush[MAX_OPS]; /* of one that is a flush: messages before it, and
                                 one more */
     uint32_t flushed;        /* operations before a flush that is over */
+    unseen_t unseen[MAX_UNSEEN];
+    unsigned num_unseen;
 } side_t;
 
 typedef struct datagram {
@@ -108,6 +118,9 @@ void check_carried(const side_t *side, uint32_t op);
 /* ... of the first `fenced` ones: something that a fence put behind them is
  * seen. */
 void check_fenced(const side_t *from, side_t *to, uint32_t fenced);
+/* ... and what of them was written can be seen: a READ or a message has come
+ * behind it on the same QP, or the other's end of that takes nothing more. */
+void check_seen(const side_t *from, uint32_t ops);
 /* A flush behind `ops` operations and `sent` messages is over. */
 void check_flushed(side_t *side, uint32_t ops, uint32_t sent);
 

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "rail/ctl.h"
+
 #define TICK (25 * MRAIL_NS_PER_MS)
 
 static uint8_t memory[8 << 20];
@@ -325,6 +327,97 @@ static void test_not_stuck_alone(void **state)
     end();
 }
 
+/* A WRITE that is complete, but may not be seen yet, on a lane that is held. */
+static void test_flush_beside_a_held_lane(void **state)
+{
+    mrail_ep_t *ep;
+    unsigned busy;
+
+    begin();
+    ep = ep_to(0);
+    put(64);
+    busy = busy_slot();
+    for (unsigned i = 0; !mrail_list_empty(&peer_of(0)->ops); ++i) {
+        progress();
+    }
+    assert_int_equal(peer_of(0)->dirty_mask, 1u << busy);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PORT_DOWN, fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 1); /* as any send does */
+    assert_int_equal(sent.num_reads, 0);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    progress();
+    assert_int_equal(sent.num_reads, 0);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = peer_of(0)->paths[busy].probe});
+    if (health(busy) != MRAIL_HEALTH_UP) { /* an answer from before */
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_ANSWER, fake_now_ns);
+        pthread_mutex_unlock(&engine->ctl_lock);
+    }
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(sent.num_reads, 1);
+    assert_ptr_equal(sent.read_qp, lane_of(busy)->qp);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    progress();
+    assert_int_equal(mrail_ep_flush(ep, NULL), 0);
+    end();
+}
+
+/* ... or that is being closed: when both ends have, it can be seen. */
+static void test_flush_beside_a_closing_lane(void **state)
+{
+    mrail_ep_t *ep;
+    unsigned busy;
+
+    begin();
+    ep = ep_to(0);
+    put(64);
+    busy = busy_slot();
+    while (!mrail_list_empty(&peer_of(0)->ops)) {
+        progress();
+    }
+    mrail_failover_ask(peer_of(0)->lanes[busy], "test");
+    progress();
+    assert_int_equal(lane_of(busy)->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress();
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    confirm_broken(0, busy, 0);
+    assert_int_equal(mrail_ep_flush(ep, NULL), 0);
+    assert_int_equal(sent.num_reads, 0);
+    end();
+}
+
+/* One flush has posted the READ; another one, or what polls, must not be through
+ * before it has come back. */
+static void test_flush_behind_another_read(void **state)
+{
+    mrail_ep_t *ep;
+
+    begin();
+    ep = ep_to(0);
+    put(64);
+    while (!mrail_list_empty(&peer_of(0)->ops)) {
+        progress();
+    }
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(sent.num_reads, 1);
+    assert_int_equal(peer_of(0)->dirty_mask, 0);
+    assert_int_equal(mrail_ep_flush(ep, &memory[0]), -EINPROGRESS);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(sent.num_reads, 2);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    progress();
+    assert_int_equal(mrail_ep_flush(ep, NULL), 0);
+    assert_int_equal(peer_of(0)->reading_mask, 0);
+    end();
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -339,6 +432,9 @@ int main(int argc, char **argv)
         TEST(test_suspicion_is_forgotten),
         TEST(test_stuck),
         TEST(test_not_stuck_alone),
+        TEST(test_flush_beside_a_held_lane),
+        TEST(test_flush_beside_a_closing_lane),
+        TEST(test_flush_behind_another_read),
     };
 
     if (argc > 1) {
