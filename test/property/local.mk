@@ -7,6 +7,14 @@ test_ports_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_ports_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
 
+if HAVE_CMOCKA
+check_PROGRAMS += test_flows
+TESTS += test_flows
+test_flows_SOURCES = test/property/test_flows.c
+test_flows_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_flows_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
+endif
+
 # Two engines in virtual time.
 check_PROGRAMS += test_lanes
 TESTS += test_lanes
