@@ -52,6 +52,7 @@ typedef struct message {
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     side_t *side = arg;
+    side_t *other = &w.side[side == &w.side[0]];
     message_t m;
 
     CHECK(length == sizeof(m), "%zu bytes", length);
@@ -59,7 +60,8 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
     CHECK(m.seq == side->received, "message %u instead of %u", m.seq,
           side->received);
     ++side->received;
-    check_fenced(&w.side[side == &w.side[0]], side, m.fenced);
+    check_fenced(other, side, m.fenced);
+    check_seen(other, m.fenced);
 }
 
 static void on_complete(void *arg, void *comp, int status)
