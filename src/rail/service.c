@@ -31,6 +31,16 @@ static int mrail_service_watch(mrail_engine_t *engine, int fd, unsigned kind,
                : 0;
 }
 
+/* A device that is gone says so without end (Linux, ib_uverbs_event_poll(): EPOLLERR
+ * once its queue is closed).  What it had to say has been read. */
+static void mrail_service_leave(mrail_engine_t *engine, int fd,
+                                const struct epoll_event *event)
+{
+    if (event->events & (EPOLLERR | EPOLLHUP)) {
+        (void)epoll_ctl(engine->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    }
+}
+
 static void mrail_service_handle(mrail_engine_t *engine,
                                  const struct epoll_event *event)
 {
@@ -43,9 +53,11 @@ static void mrail_service_handle(mrail_engine_t *engine,
         break;
     case MRAIL_WATCH_UD:
         mrail_duty_ud(engine, rail);
+        mrail_service_leave(engine, rail->ud_channel->fd, event);
         break;
     case MRAIL_WATCH_ASYNC:
         mrail_duty_async(engine, rail);
+        mrail_service_leave(engine, rail->ctx->async_fd, event);
         break;
     }
 }
