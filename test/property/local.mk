@@ -19,5 +19,5 @@ endif
 check_PROGRAMS += test_lanes
 TESTS += test_lanes
 test_lanes_SOURCES = test/property/test_lanes.c test/sim/engine_pair.c \
-    test/sim/engine_pair.h
+    test/sim/engine_pair.h test/sim/sanitized.h
 test_lanes_LDADD = libtest-engine.la

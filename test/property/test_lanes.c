@@ -18,6 +18,7 @@
  */
 #include "config.h"
 #include "test/sim/engine_pair.h"
+#include "test/sim/sanitized.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@
 #include <string.h>
 
 #define SEEDS 1000
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef TEST_SANITIZED
 #define SEEDS_FULL SEEDS /* many times slower, and there is one thread */
 #else
 #define SEEDS_FULL 30000

@@ -7,6 +7,7 @@
  * how many, from which one on; MRAIL_TEST_TRACE shows script and log.
  */
 #include "config.h"
+#include "test/sim/sanitized.h"
 #include "random_script.h"
 #include "sim_verbs.h"
 #include "transfer.h"
@@ -22,7 +23,7 @@
 #include <unistd.h>
 
 #define SEEDS 2000
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef TEST_SANITIZED
 #define SEEDS_FULL SEEDS /* many times slower */
 #else
 #define SEEDS_FULL 100000
