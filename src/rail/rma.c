@@ -434,7 +434,8 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
         /* Also where others have posted one: it does not tell this one. */
         sync->unseen = peer->dirty_mask | peer->reading_mask;
     }
-    for (unsigned slot = 0; (sync->unseen >> slot) != 0; ++slot) {
+    for (unsigned slot = 0; (sync->unseen != 0) && (slot < MRAIL_MAX_SLOTS);
+         ++slot) {
         uint64_t bit = 1ull << slot;
         mrail_lane_t *lane = peer->lanes[slot];
 

@@ -80,6 +80,14 @@ static unsigned busy_slot(void)
     return (lane_of(0)->sched.inflight == 0);
 }
 
+/* A small PUT is under way: the slot that has it. */
+static unsigned begin_busy(void)
+{
+    begin();
+    put(64);
+    return busy_slot();
+}
+
 static void test_nothing_under_way(void **state)
 {
     begin();
@@ -96,9 +104,7 @@ static void test_nothing_comes_back(void **state)
 {
     unsigned busy;
 
-    begin();
-    put(64);
-    busy = busy_slot();
+    busy = begin_busy();
     tick(TICK);
     tick(TICK);
     assert_int_equal(lane_of(busy)->stalled_ns, 2 * TICK);
@@ -113,9 +119,7 @@ static void test_nothing_comes_back_for_long(void **state)
 {
     unsigned busy;
 
-    begin();
-    put(64);
-    busy = busy_slot();
+    busy = begin_busy();
     for (unsigned i = 0; i < 10; ++i) {
         tick(TICK);
     }
@@ -152,9 +156,7 @@ static void test_it_came_back(void **state)
 {
     unsigned busy;
 
-    begin();
-    put(64);
-    busy = busy_slot();
+    busy = begin_busy();
     tick(TICK);
     end();
     tick(TICK);
@@ -256,9 +258,7 @@ static void test_suspicion_is_forgotten(void **state)
 {
     unsigned busy;
 
-    begin();
-    put(64);
-    busy = busy_slot();
+    busy = begin_busy();
     assert_int_equal(ticks_to_suspicion(busy), 3);
     assert_int_equal(ticks_to_suspicion(busy), 3); /* at 6 */
     assert_int_equal(ticks_to_suspicion(busy), 6); /* at 12 */
@@ -275,9 +275,7 @@ static void test_stuck(void **state)
 {
     unsigned busy, ticks = 0;
 
-    begin();
-    put(64);
-    busy = busy_slot();
+    busy = begin_busy();
     sent.num_reads = 0;
     while (ticks < 24) { /* at 3, 6, 12, 24 */
         ticks += ticks_to_suspicion(busy);
@@ -310,9 +308,7 @@ static void test_not_stuck_alone(void **state)
 {
     unsigned busy, suspected = 0;
 
-    begin();
-    put(64);
-    busy = busy_slot();
+    busy = begin_busy();
     for (unsigned i = 0; i < 400; ++i) {
         tick(TICK);
         suspected += (health(busy) == MRAIL_HEALTH_SUSPECT);
