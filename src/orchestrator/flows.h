@@ -1,10 +1,18 @@
 /*
  * Splits demands over the paths that each may take, so that the most loaded link
- * is loaded as little as possible; with a proof of how little is possible.
+ * is loaded as little as possible, with a proof of how little is possible; and
+ * then, within that, so that as little as possible goes through relays.
  *
- * A demand's bytes are divided among its candidate paths; a link's load is what
- * goes over it, divided by its capacity: seconds, if capacities are bytes per
- * second.  The largest load is the congestion: no exchange can end before.
+ * A path is a way out and a way in: lane r of the demand's row of ways out, then
+ * lane r of its row of ways in.  (Between nodes a lane is a rail, and the rows are
+ * those of the two nodes, or of the two ranks if these reach rails in different
+ * ways; within a node a lane is the rank that relays.)  A row has a slot for each
+ * lane: the links that it takes, how many relays, or that it is closed.  Demands
+ * share rows, so that a round over all of them is a few vector operations each.
+ *
+ * A demand's bytes are divided among its lanes; a link's load is what goes over it,
+ * divided by its capacity: seconds, if capacities are bytes per second.  The
+ * largest load is the congestion: no exchange can end before.
  *
  * Each link has a price, 0 at first.  A path's share of its demand is
  * proportional to its own weight times e^(-price) of each of its links; prices
@@ -24,37 +32,54 @@
  * Both ends close in: the best division so far (of a round, or the mean of some
  * rounds), and the best bound.
  *
+ * Fewer relays within a congestion is the same ascent with weights that are smaller
+ * by a factor for each relay of a path, and that congestion as the target; with
+ * another bound from the same duality (Lagrange's): what the demands would relay if
+ * they only minded relays and prices, less what the prices take for the capacities.
+ *
  * Source: the multiplicative weights of Garg and Koenemann (SIAM J. Comput. 37(2),
  * 2007), as NIMBLE IV-B uses them, with additive lengths and all demands in each
  * round.
  *
  * Results are the same to the bit on all machines with IEEE 754 doubles: nothing
- * but +, -, x, / and comparisons, in a fixed order (this file is compiled without
- * contraction to fused operations).  No I/O, no clock; one thread per object.
+ * but +, -, x, /, square roots and comparisons, in a fixed order (this file is
+ * compiled without contraction to fused operations).  No I/O, no clock; one thread
+ * per object.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_H
 #define MRAIL_ORCHESTRATOR_FLOWS_H
 
-#define MRAIL_FLOWS_MAX_LINKS 8 /* of a path */
+#include <stdint.h>
 
-/* What is to be divided.  Arrays of n + 1 say where the entries of each of n begin,
- * and at last where they end. */
+#define MRAIL_FLOWS_MAX_LANES 20
+#define MRAIL_FLOWS_SLOT_LINKS 4
+#define MRAIL_FLOWS_NO_LINK UINT32_MAX
+
+/* One lane of a row. */
+typedef struct mrail_flows_slot {
+    uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK: not there */
+    uint8_t relays;                        /* 0 to 2 */
+    uint8_t is_closed;
+} mrail_flows_slot_t;
+
+/* What is to be divided. */
 typedef struct mrail_flows_problem {
-    unsigned num_links;
-    const double *capacity;        /* of each link, > 0 */
-    unsigned num_demands;
-    const double *demand;          /* bytes of each, > 0 */
-    const unsigned *first_path;    /* num_demands + 1; each has a path */
-    const unsigned *first_link;    /* first_path[num_demands] + 1; each path has
-                                      1 to MRAIL_FLOWS_MAX_LINKS links */
-    const unsigned *link;          /* of the paths; none twice in one */
+    uint32_t num_links;
+    const double *capacity;         /* of each link, > 0 */
+    uint32_t num_lanes;             /* 1 to MRAIL_FLOWS_MAX_LANES */
+    uint32_t num_rows;
+    const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
+    uint32_t num_demands;
+    const uint32_t *row;            /* of each demand: out, in; a lane at least is
+                                       open in both, no link is twice in one path */
+    const double *demand;           /* bytes of each, > 0 */
 } mrail_flows_problem_t;
 
 typedef struct mrail_flows mrail_flows_t;
 
-/* The problem and its arrays stay the caller's, and stay as they are, but for
- * `demand`, which may change between calls (prices are kept: the next division
- * begins where the last one ended).  0, or -ENOMEM. */
+/* The problem's arrays stay the caller's, and stay as they are, but for `demand`,
+ * which may change between calls (prices are kept: the next division begins where
+ * the last one ended).  0, or -ENOMEM. */
 int mrail_flows_create(const mrail_flows_problem_t *problem,
                        mrail_flows_t **flows_p);
 void mrail_flows_destroy(mrail_flows_t *flows);
@@ -64,10 +89,25 @@ void mrail_flows_destroy(mrail_flows_t *flows);
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_rounds);
 
-/* Bytes on each path; those of a demand's paths sum up to it, but for rounding. */
+/* Divides again, with fewer relays, until what is relayed is proved to be at most
+ * 1 + gap (> 0) times the least that is possible with a congestion of `limit`, or
+ * max_rounds are over: the number of rounds.  `limit` is not below the congestion
+ * of the last division, which stays if nothing better is found. */
+unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
+                             unsigned max_rounds);
+
+/* Distance from the bytes of one demand to those of the next: the number of lanes,
+ * or a little more. */
+uint32_t mrail_flows_stride(const mrail_flows_t *flows);
+/* Bytes on each lane of each demand; those of a demand sum up to it, but for
+ * rounding. */
 const double *mrail_flows_bytes(const mrail_flows_t *flows);
 /* The congestion of these, and one that no division is below: seconds. */
 double mrail_flows_congestion(const mrail_flows_t *flows);
 double mrail_flows_bound(const mrail_flows_t *flows);
+/* Bytes times the relays that they pass; and what mrail_flows_shorten() proved that
+ * nothing within its limit is below. */
+double mrail_flows_relayed(const mrail_flows_t *flows);
+double mrail_flows_relayed_bound(const mrail_flows_t *flows);
 
 #endif

@@ -1,0 +1,210 @@
+/*
+ * libmrail-plan: which bytes of an exchange go over which rails and through which
+ * relays, so that the most loaded link is loaded as little as possible.
+ *
+ *     topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan
+ *
+ * First comes the congestion: the largest load of a link, in seconds (its bytes
+ * divided by its capacity).  No exchange can end before.  A plan's is proved to be
+ * within a wanted gap of the least that is possible.  Then, within that, as few
+ * bytes as possible pass relays; then come few pieces.
+ *
+ * Paths between nodes: rail r of one node to rail r of the other (rails match by
+ * number; they share a leaf switch).  A rank that is bound to another rail of its
+ * node reaches rail r through a relay: the rank of its node that is bound to rail r,
+ * over the GPU links of the node; at the other end likewise.  Within a node: the
+ * direct link, or one rank as a relay.  Source: NIMBLE IV-B.  Small demands go
+ * without relays where they can.
+ *
+ * Plans are the same to the bit for the same topology, demands and options, on
+ * every machine with IEEE 754 doubles.
+ *
+ * Needs neither UCX nor MPI.  No I/O, no clock, no global state; one thread per
+ * object.  Functions that can fail return 0 or -errno and leave what they would
+ * have changed as it was: -ENOMEM, -EINVAL (a number that does not exist, a
+ * capacity that is negative or not finite), -ENOSPC (more than the limits below),
+ * and what is said at them.
+ */
+#ifndef MRAIL_PLAN_H
+#define MRAIL_PLAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MRAIL_PLAN_MAX_NODES 4096u
+#define MRAIL_PLAN_MAX_RAILS 16u
+#define MRAIL_PLAN_MAX_RANKS 16384u
+/* Ranks of a node that have links to each other in pairs. */
+#define MRAIL_PLAN_MAX_MESH 16u
+/* Pieces of a demand. */
+#define MRAIL_PLAN_MAX_PIECES 20u
+#define MRAIL_PLAN_NONE UINT32_MAX
+
+/* ---- topology -------------------------------------------------------------- */
+
+typedef struct mrail_plan_topo mrail_plan_topo_t;
+
+/* Nodes and rails of each, numbered from 0; no ranks yet, all rails dead, nodes in
+ * one pod, no GPU links.  Capacities are bytes per second. */
+int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
+                           mrail_plan_topo_t **topo_p);
+void mrail_plan_topo_destroy(mrail_plan_topo_t *topo);
+
+/* What a rail's port can send and receive; 0: dead. */
+int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
+                             unsigned rail, double out, double in);
+
+/* The next rank, numbered from 0, on a node; bound to a rail of it, or, with
+ * MRAIL_PLAN_NONE, reaching all of them by itself.  Its relay to a rail is the
+ * first rank of its node that was bound to it. */
+int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
+                             unsigned rail);
+
+/* A link from one rank's GPU to that of another one of its node; 0: none. */
+int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from, unsigned to,
+                             double capacity);
+
+/* A rank's links to and from the switch of its node (> 0): with a switch no rank
+ * relays within the node.  A node has links in pairs, or a switch. */
+int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank, double up,
+                               double down);
+
+/* Nodes of different pods (numbers from 0, less than MRAIL_PLAN_MAX_NODES) reach
+ * each other through the uplinks of their leaf switches, one leaf per pod and rail:
+ * capacity of all uplinks of a leaf together, up and down (0: dead).  A pod whose
+ * uplinks were not set has as many as its traffic needs. */
+int mrail_plan_topo_set_pod(mrail_plan_topo_t *topo, unsigned node,
+                            unsigned pod);
+int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
+                               unsigned rail, double up, double down);
+
+/* Ranks of one node without a GPU link between them talk over the rails, too (as
+ * all do on software rails).  If not, their traffic is not planned: there is no
+ * limit to it that is known here. */
+void mrail_plan_topo_set_loop(mrail_plan_topo_t *topo, int loop);
+
+/* Ranks bound to different rails reach each other without a relay as well, through
+ * the spine: out of the one's rail, into the other one's. */
+void mrail_plan_topo_set_cross(mrail_plan_topo_t *topo, int cross);
+
+unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
+unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo);
+unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
+/* The node and the rail (or MRAIL_PLAN_NONE) of a rank that exists. */
+unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);
+unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank);
+
+/* ---- plans ----------------------------------------------------------------- */
+
+/* What one rank has to send to another one.  To itself, or 0 bytes: nothing that
+ * had to be planned. */
+typedef struct mrail_plan_demand {
+    uint32_t from, to;
+    uint64_t bytes;
+} mrail_plan_demand_t;
+
+typedef struct mrail_plan_options {
+    double gap;           /* of the congestion, 0.001 to 1; 0: 0.02 */
+    double relayed_gap;   /* of what is relayed, likewise; 0: 0.03 */
+    uint64_t relay_above; /* demands of more bytes may take more relays than they
+                             have to; UINT64_MAX: 1 MB (1e6) */
+    uint64_t min_piece;   /* smaller pieces are avoided where that costs nothing
+                             within the gap; UINT64_MAX: 64 KiB */
+} mrail_plan_options_t;
+
+#define MRAIL_PLAN_DEFAULTS                                                   \
+    (mrail_plan_options_t)                                                    \
+    {                                                                         \
+        .relay_above = UINT64_MAX, .min_piece = UINT64_MAX                    \
+    }
+
+/* Bytes that take one path. */
+typedef struct mrail_plan_piece {
+    uint64_t offset, bytes;      /* of the demand's; bytes > 0 */
+    uint32_t relay_out;          /* rank of the sender's node, or MRAIL_PLAN_NONE */
+    uint32_t relay_in;           /* rank of the receiver's node; likewise; none if
+                                    both ranks are of one node and no rail is used */
+    uint32_t rail_out, rail_in;  /* the same, but for paths through the spine;
+                                    MRAIL_PLAN_NONE: over GPU links only */
+} mrail_plan_piece_t;
+
+typedef struct mrail_plan_summary {
+    double congestion, congestion_bound; /* seconds; no plan is below the bound */
+    double congestion_before; /* with each demand whole on its first shortest path */
+    double relayed, relayed_bound; /* bytes times relays; no plan within the wanted
+                                      gap of the congestion is below the bound */
+    double bytes;         /* of all demands that are planned */
+    double direct_bytes;  /* ... on the path of congestion_before */
+    uint64_t num_pieces;
+    uint64_t hash;        /* of all of the plan */
+    unsigned rounds, relay_rounds;
+} mrail_plan_summary_t;
+
+typedef enum mrail_plan_link_kind {
+    MRAIL_PLAN_RAIL_OUT,   /* node, rail */
+    MRAIL_PLAN_RAIL_IN,
+    MRAIL_PLAN_UPLINK_UP,  /* pod, rail */
+    MRAIL_PLAN_UPLINK_DOWN,
+    MRAIL_PLAN_GPU_LINK,   /* rank, rank */
+    MRAIL_PLAN_SWITCH_UP,  /* rank */
+    MRAIL_PLAN_SWITCH_DOWN
+} mrail_plan_link_kind_t;
+
+typedef struct mrail_plan_link {
+    mrail_plan_link_kind_t kind;
+    uint32_t a, b;         /* by kind; b is 0 if it names one thing only */
+    double capacity;       /* bytes per second */
+    double bytes, bytes_before;
+} mrail_plan_link_t;
+
+typedef struct mrail_plan mrail_plan_t;
+
+/* For this topology as it is now: what is changed in it later needs another one.
+ * `options` NULL: the defaults.  A plan for nothing until the first
+ * mrail_plan_make(). */
+int mrail_plan_create(const mrail_plan_topo_t *topo,
+                      const mrail_plan_options_t *options, mrail_plan_t **plan_p);
+void mrail_plan_destroy(mrail_plan_t *plan);
+
+/*
+ * Plans for these demands, which stay the caller's, and may change or go away
+ * afterwards.  `stamp`: not 0, and the same as in the last call that succeeded: the
+ * demands are the same, and so is the plan; nothing is looked at.  Otherwise it
+ * begins where the last plan ended, which is quicker if the demands are similar; the
+ * same sequence of calls gives the same plans.
+ *
+ * Besides the general errors, with a sentence in `why` (cut to why_size; may be NULL
+ * if 0), and the plan as it was:
+ *   -EINVAL        a demand of a rank that does not exist;
+ *   -EOVERFLOW     the bytes sum up to more than 2^62;
+ *   -EHOSTUNREACH  there is no path for a demand.
+ */
+int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
+                    size_t num_demands, uint64_t stamp, char *why,
+                    size_t why_size);
+
+/* Forgets where the last plan ended: the next one is as if it were the first. */
+void mrail_plan_forget(mrail_plan_t *plan);
+
+/* The pieces of demand i < num_demands, by rising offset, without gaps: how many; 0
+ * if nothing had to be planned.  `pieces` has room for MRAIL_PLAN_MAX_PIECES. */
+unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
+                           mrail_plan_piece_t *pieces);
+
+void mrail_plan_summary(const mrail_plan_t *plan,
+                        mrail_plan_summary_t *summary_p);
+
+/* The links of the topology and what goes over them. */
+unsigned mrail_plan_num_links(const mrail_plan_t *plan);
+void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
+                     mrail_plan_link_t *link_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
