@@ -1,0 +1,368 @@
+#include "config.h"
+#include "plan_lp.h"
+
+#include <glpk.h>
+
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Wider than this, relatively, the ends of a range are looked at with exact
+ * arithmetic. */
+#define NEAR_ENOUGH 1e-6
+/* Rationals of more columns take too long. */
+#define MAX_EXACT 1500
+
+static void *get(size_t num, size_t size)
+{
+    void *p = calloc(num ? num : 1, size);
+
+    if (p == NULL) {
+        printf("not ok - plan: no memory for the judge\n");
+        fflush(stdout);
+        _Exit(1);
+    }
+    return p;
+}
+
+lp_problem_t *lp_create(const world_t *w, unsigned max_columns)
+{
+    lp_problem_t *p = get(1, sizeof(*p));
+
+    p->world = w;
+    p->demand = get(w->num_demands, sizeof(*p->demand));
+    p->first = get(w->num_demands + 1, sizeof(*p->first));
+    p->path = get(max_columns + PATHS_MAX, sizeof(*p->path));
+    for (unsigned i = 0; i < w->num_demands; ++i) {
+        int count = paths_of(w, &w->demands[i], &p->path[p->num_columns]);
+
+        if (count == PATHS_NOT_PLANNED) {
+            continue;
+        }
+        p->num_columns += (unsigned)count;
+        if (p->num_columns > max_columns) {
+            lp_destroy(p);
+            return NULL;
+        }
+        p->demand[p->num_demands++] = i;
+        p->first[p->num_demands] = p->num_columns;
+    }
+    return p;
+}
+
+void lp_destroy(lp_problem_t *p)
+{
+    if (p != NULL) {
+        free(p->demand);
+        free(p->first);
+        free(p->path);
+        free(p);
+    }
+}
+
+static double bytes_of(const lp_problem_t *p, unsigned k)
+{
+    return (double)p->world->demands[p->demand[k]].bytes;
+}
+
+/* ---- divisions: the part of its demand that each path takes ---------------- */
+
+static double congestion_of(const lp_problem_t *p, const double *part)
+{
+    double *load = get(paths_num_links(p->world), sizeof(*load));
+    double most = 0;
+
+    for (unsigned k = 0; k < p->num_demands; ++k) {
+        for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
+            for (unsigned i = 0; i < p->path[j].num_links; ++i) {
+                uint32_t e = p->path[j].link[i];
+
+                load[e] += bytes_of(p, k) * part[j] /
+                           paths_capacity(p->world, e);
+                most = MRAIL_MAX(most, load[e]);
+            }
+        }
+    }
+    free(load);
+    return most;
+}
+
+static double relayed_by(const lp_problem_t *p, const double *part)
+{
+    double sum = 0;
+
+    for (unsigned k = 0; k < p->num_demands; ++k) {
+        for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
+            sum += bytes_of(p, k) * part[j] * p->path[j].num_relays;
+        }
+    }
+    return sum;
+}
+
+static void make_add_up(const lp_problem_t *p, double *part)
+{
+    for (unsigned k = 0; k < p->num_demands; ++k) {
+        unsigned count = p->first[k + 1] - p->first[k];
+        double sum = 0;
+
+        for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
+            part[j] = MRAIL_MAX(part[j], 0);
+            sum += part[j];
+        }
+        for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
+            part[j] = (sum > 0) ? part[j] / sum : 1.0 / count;
+        }
+    }
+}
+
+static double *even_division(const lp_problem_t *p)
+{
+    double *part = get(p->num_columns, sizeof(*part));
+
+    make_add_up(p, part);
+    return part;
+}
+
+/* ---- what no division is below, for any prices ----------------------------- */
+
+/* Sum over the demands of bytes times the shortest path: as long as it has relays
+ * (each counts `relay`), and its links' prices per capacity. */
+static double shortest(const lp_problem_t *p, double relay, const double *price)
+{
+    double sum = 0;
+
+    for (unsigned k = 0; k < p->num_demands; ++k) {
+        double least = DBL_MAX;
+
+        for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
+            double length = relay * p->path[j].num_relays;
+
+            for (unsigned i = 0; i < p->path[j].num_links; ++i) {
+                uint32_t e = p->path[j].link[i];
+
+                length += price[e] / paths_capacity(p->world, e);
+            }
+            least = MRAIL_MIN(least, length);
+        }
+        sum += bytes_of(p, k) * least;
+    }
+    return sum;
+}
+
+static double sum_of(const double *price, unsigned count)
+{
+    double sum = 0;
+
+    for (unsigned i = 0; i < count; ++i) {
+        sum += price[i];
+    }
+    return sum;
+}
+
+/* ---- GLPK ------------------------------------------------------------------ */
+
+/* One program: a row for each demand (the parts add up to 1), then one for each link
+ * that somebody may use: its load in `unit` seconds. */
+typedef struct program {
+    glp_prob *glp;
+    int *row; /* of each link; 0: nobody's */
+    int *index;
+    double *value;
+} program_t;
+
+static void add_column(program_t *g, const lp_problem_t *p, unsigned k,
+                       unsigned j, double unit)
+{
+    int count = 1, column = glp_add_cols(g->glp, 1);
+
+    g->index[count] = (int)k + 1;
+    g->value[count++] = 1;
+    for (unsigned i = 0; i < p->path[j].num_links; ++i) {
+        uint32_t e = p->path[j].link[i];
+
+        if (g->row[e] == 0) {
+            g->row[e] = glp_add_rows(g->glp, 1);
+        }
+        g->index[count] = g->row[e];
+        g->value[count++] = bytes_of(p, k) / paths_capacity(p->world, e) / unit;
+    }
+    glp_set_mat_col(g->glp, column, count - 1, g->index, g->value);
+    glp_set_col_bnds(g->glp, column, GLP_LO, 0, 0);
+}
+
+static program_t open_program(const lp_problem_t *p, double unit)
+{
+    program_t g = {.glp = glp_create_prob()};
+
+    g.row = get(paths_num_links(p->world), sizeof(*g.row));
+    g.index = get(paths_num_links(p->world) + 8, sizeof(*g.index));
+    g.value = get(paths_num_links(p->world) + 8, sizeof(*g.value));
+    glp_set_obj_dir(g.glp, GLP_MIN);
+    glp_add_rows(g.glp, (int)p->num_demands);
+    for (unsigned k = 0; k < p->num_demands; ++k) {
+        glp_set_row_bnds(g.glp, (int)k + 1, GLP_FX, 1, 1);
+        for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
+            add_column(&g, p, k, j, unit);
+        }
+    }
+    return g;
+}
+
+static void close_program(program_t *g)
+{
+    glp_delete_prob(g->glp);
+    free(g->row);
+    free(g->index);
+    free(g->value);
+}
+
+static void solve(program_t *g, int exact)
+{
+    glp_smcp parm;
+
+    glp_term_out(GLP_OFF);
+    glp_init_smcp(&parm);
+    parm.presolve = GLP_OFF;
+    parm.tol_bnd = parm.tol_dj = 1e-9;
+    parm.tm_lim = 60000;
+    if (exact) {
+        (void)glp_exact(g->glp, &parm);
+        return;
+    }
+    glp_scale_prob(g->glp, GLP_SF_GM | GLP_SF_EQ | GLP_SF_2N);
+    glp_adv_basis(g->glp, 0);
+    (void)glp_simplex(g->glp, &parm);
+}
+
+/* What it found: parts, and prices of the links. */
+static void read_program(const program_t *g, const lp_problem_t *p, double *part,
+                         double *price)
+{
+    for (unsigned j = 0; j < p->num_columns; ++j) {
+        part[j] = glp_get_col_prim(g->glp, (int)j + 1);
+    }
+    make_add_up(p, part);
+    for (unsigned e = 0; e < paths_num_links(p->world); ++e) {
+        double dual =
+            (g->row[e] != 0) ? -glp_get_row_dual(g->glp, g->row[e]) : 0;
+
+        price[e] = MRAIL_MAX(dual, 0);
+    }
+}
+
+static int is_wide(const lp_range_t *range, double unit)
+{
+    return range->most - range->least > NEAR_ENOUGH * unit;
+}
+
+/* ---- the two questions ----------------------------------------------------- */
+
+/* The division of the least congestion that was found; the caller frees it. */
+static double *spread(const lp_problem_t *p, lp_range_t *range)
+{
+    unsigned num_links = paths_num_links(p->world);
+    double *part = even_division(p);
+    double *price = get(num_links, sizeof(*price));
+    double unit = congestion_of(p, part);
+    program_t g = open_program(p, unit);
+    int column = glp_add_cols(g.glp, 1), count = 0;
+
+    glp_set_col_bnds(g.glp, column, GLP_LO, 0, 0);
+    glp_set_obj_coef(g.glp, column, 1);
+    for (unsigned e = 0; e < num_links; ++e) {
+        if (g.row[e] != 0) {
+            glp_set_row_bnds(g.glp, g.row[e], GLP_UP, 0, 0);
+            g.index[++count] = g.row[e];
+            g.value[count] = -1;
+        }
+    }
+    glp_set_mat_col(g.glp, column, count, g.index, g.value);
+    for (int exact = 0; exact < 2; ++exact) {
+        double sum;
+
+        solve(&g, exact);
+        read_program(&g, p, part, price);
+        sum = sum_of(price, num_links);
+        range->exact = exact;
+        range->most = congestion_of(p, part);
+        range->least = (sum > 0) ? shortest(p, 0, price) / sum : 0;
+        if (!is_wide(range, range->most) || (p->num_columns > MAX_EXACT)) {
+            break;
+        }
+    }
+    close_program(&g);
+    free(price);
+    return part;
+}
+
+lp_range_t lp_congestion(const lp_problem_t *p)
+{
+    lp_range_t range = {0};
+
+    if (p->num_columns > 0) {
+        free(spread(p, &range));
+    }
+    return range;
+}
+
+/* As much of `spare`, which is within the limit, as brings `part` there. */
+static void keep_within(const lp_problem_t *p, double *part, const double *spare,
+                        double limit)
+{
+    double is = congestion_of(p, part), of_spare = congestion_of(p, spare);
+    double mix = (is > limit) ? (is - limit) / (is - of_spare) : 0;
+
+    for (unsigned j = 0; j < p->num_columns; ++j) {
+        part[j] += mix * (spare[j] - part[j]);
+    }
+}
+
+lp_range_t lp_relayed(const lp_problem_t *p, double limit)
+{
+    unsigned num_links = paths_num_links(p->world);
+    lp_range_t range = {0}, ignored;
+    double total = 0, *part, *price, *spare;
+    program_t g;
+
+    if (p->num_columns == 0) {
+        return range;
+    }
+    for (unsigned k = 0; k < p->num_demands; ++k) {
+        total += bytes_of(p, k);
+    }
+    part = get(p->num_columns, sizeof(*part));
+    price = get(num_links, sizeof(*price));
+    spare = spread(p, &ignored);
+    g = open_program(p, limit);
+    for (unsigned e = 0; e < num_links; ++e) {
+        if (g.row[e] != 0) {
+            glp_set_row_bnds(g.glp, g.row[e], GLP_UP, 0, 1);
+        }
+    }
+    for (unsigned k = 0; k < p->num_demands; ++k) {
+        for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
+            glp_set_obj_coef(g.glp, (int)j + 1,
+                             bytes_of(p, k) / total * p->path[j].num_relays);
+        }
+    }
+    for (int exact = 0; exact < 2; ++exact) {
+        solve(&g, exact);
+        read_program(&g, p, part, price);
+        keep_within(p, part, spare, limit);
+        range.exact = exact;
+        range.most = relayed_by(p, part);
+        for (unsigned e = 0; e < num_links; ++e) {
+            price[e] *= total / limit;
+        }
+        range.least = shortest(p, 1, price) - limit * sum_of(price, num_links);
+        range.least = MRAIL_MAX(range.least, 0);
+        if (!is_wide(&range, total) || (p->num_columns > MAX_EXACT)) {
+            break;
+        }
+    }
+    close_program(&g);
+    free(part);
+    free(price);
+    free(spare);
+    return range;
+}

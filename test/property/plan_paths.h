@@ -1,0 +1,39 @@
+/*
+ * The paths that a demand may take, and the links of each, as plan.h describes them:
+ * written from that text, not from the planner, which is judged by it.
+ *
+ * Where plan.h leaves room this is how it is read:
+ *   a path through the spine takes the uplinks of both leaves, within a pod, too;
+ *   ranks of a node have a link between them over a switch if both are at it;
+ *   ranks of a node without a link between them: with loop they have the paths over
+ *   rails and no others; without it their traffic is not planned.
+ */
+#ifndef MRAIL_TEST_PLAN_PATHS_H
+#define MRAIL_TEST_PLAN_PATHS_H
+
+#include "plan_world.h"
+
+#define PATHS_MAX 32 /* of a demand */
+#define PATH_MAX_LINKS 8
+#define PATHS_NOT_PLANNED -1
+
+typedef struct path {
+    uint32_t relay_out, relay_in, rail_out, rail_in; /* as in a piece */
+    unsigned num_relays, num_links;
+    uint32_t link[PATH_MAX_LINKS]; /* less than paths_num_links() */
+} path_t;
+
+/* How many paths; 0: it cannot be sent; PATHS_NOT_PLANNED: it need not be planned.
+ * Those of fewer relays come first, and of as many those by lower rails (ranks that
+ * relay). */
+int paths_of(const world_t *world, const mrail_plan_demand_t *demand,
+             path_t *paths);
+
+/* Numbers of links, of things that are not there, too: those have capacity 0; what
+ * has no limit has no number. */
+uint32_t paths_num_links(const world_t *world);
+uint32_t paths_link(const world_t *world, mrail_plan_link_kind_t kind, unsigned a,
+                    unsigned b);
+double paths_capacity(const world_t *world, uint32_t link);
+
+#endif

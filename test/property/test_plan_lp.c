@@ -1,0 +1,537 @@
+/*
+ * src/orchestrator/plan.h, judged by what it promises only: random machines and
+ * exchanges (plan_world.h), the paths that there are (plan_paths.h) and two linear
+ * programs (plan_lp.h).  Whatever the seed:
+ *
+ *   a demand without a path is refused by name, and nothing has changed;
+ *   the pieces of a demand add up to it, each takes a path that there is, no two take
+ *   the same;
+ *   what the plan says of itself and of its links is what its pieces come to;
+ *   its congestion is within the gap of the least one, its bound not above it; what it
+ *   relays is near the least within that congestion, and that bound not above, either;
+ *   the same demands give the same plan, however the topology was told and what was
+ *   planned before forgetting; others another one;
+ *   all of that once more when it begins where the last plan ended.
+ *
+ * MRAIL_TEST_SEED=N replays one.  Without GLPK the programs are left out, which makes
+ * this a test that was skipped.
+ */
+#include "config.h"
+#include "plan_paths.h"
+#include "test/sim/sanitized.h"
+#ifdef HAVE_GLPK
+#include "plan_lp.h"
+#endif
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SEEDS 200
+#ifdef TEST_SANITIZED
+#define SEEDS_FULL 500
+#else
+#define SEEDS_FULL 2000
+#endif
+#define MAX_COLUMNS 6000
+#define NEAR 1e-9
+#define DEFAULT_GAP 0.02
+#define DEFAULT_RELAYED_GAP 0.03
+/* The best division may be at the limit to the last bit; what it relays is looked
+ * for this far above. */
+#define ABOVE_BEST 1e-7
+
+static world_t w;
+static unsigned num_unreachable, num_judged, num_too_many, num_loose;
+static double worst_congestion, worst_bound, worst_relayed, worst_relayed_bound;
+static uint64_t worst_congestion_seed, worst_relayed_seed;
+
+#define CHECK(_cond, ...)                                                      \
+    do {                                                                       \
+        if (!(_cond)) {                                                        \
+            printf("not ok - plan: seed %llu (%u nodes, %u rails, %u ranks, "  \
+                   "%s): ",                                                    \
+                   (unsigned long long)w.seed, w.num_nodes, w.num_rails,       \
+                   w.num_ranks, w.pattern);                                    \
+            printf(__VA_ARGS__);                                               \
+            printf("\nto replay: MRAIL_TEST_SEED=%llu test_plan_lp\n",         \
+                   (unsigned long long)w.seed);                                \
+            fflush(stdout);                                                    \
+            _Exit(1);                                                          \
+        }                                                                      \
+    } while (0)
+
+static int is_near(double a, double b)
+{
+    return fabs(a - b) <= NEAR * MRAIL_MAX(fabs(a), fabs(b));
+}
+
+static double gap_of(double wanted, double otherwise)
+{
+    return (wanted == 0) ? otherwise : wanted;
+}
+
+/* ---- what the pieces come to ----------------------------------------------- */
+
+/* By link: paths_num_links(). */
+typedef struct tally {
+    double *bytes, *before;
+    unsigned *pieces;
+    double congestion, congestion_before;
+    double rounding; /* seconds: a byte more for each piece on a link */
+    double relayed, total, direct;
+    uint64_t num_pieces;
+} tally_t;
+
+static tally_t tally_open(void)
+{
+    uint32_t count = paths_num_links(&w);
+    tally_t t = {.bytes = calloc(count, sizeof(*t.bytes)),
+                 .before = calloc(count, sizeof(*t.before)),
+                 .pieces = calloc(count, sizeof(*t.pieces))};
+
+    CHECK(t.bytes && t.before && t.pieces, "no memory");
+    return t;
+}
+
+static void tally_close(tally_t *t)
+{
+    free(t->bytes);
+    free(t->before);
+    free(t->pieces);
+}
+
+static int is_on(const mrail_plan_piece_t *piece, const path_t *path)
+{
+    return (piece->relay_out == path->relay_out) &&
+           (piece->relay_in == path->relay_in) &&
+           (piece->rail_out == path->rail_out) &&
+           (piece->rail_in == path->rail_in);
+}
+
+static void add_piece(tally_t *t, unsigned i, const mrail_plan_piece_t *piece,
+                      path_t *paths, int count)
+{
+    int k = 0;
+
+    while ((k < count) && !is_on(piece, &paths[k])) {
+        ++k;
+    }
+    CHECK(k < count,
+          "demand %u, %u to %u, %llu bytes: a piece by relays %d, %d, rails "
+          "%d, %d: no such path, or twice",
+          i, w.demands[i].from, w.demands[i].to,
+          (unsigned long long)w.demands[i].bytes, (int)piece->relay_out,
+          (int)piece->relay_in, (int)piece->rail_out, (int)piece->rail_in);
+    for (unsigned n = 0; n < paths[k].num_links; ++n) {
+        t->bytes[paths[k].link[n]] += (double)piece->bytes;
+        ++t->pieces[paths[k].link[n]];
+    }
+    t->relayed += (double)piece->bytes * paths[k].num_relays;
+    t->direct += (k == 0) ? (double)piece->bytes : 0;
+    paths[k].relay_out = w.num_ranks; /* nobody's: not again */
+    ++t->num_pieces;
+}
+
+static void add_demand(tally_t *t, const mrail_plan_t *plan, unsigned i)
+{
+    mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+    path_t paths[PATHS_MAX];
+    int count = paths_of(&w, &w.demands[i], paths);
+    unsigned num = mrail_plan_pieces(plan, i, pieces);
+    uint64_t offset = 0;
+
+    if (count == PATHS_NOT_PLANNED) {
+        CHECK(num == 0, "demand %u, %u to %u, has %u pieces for nothing", i,
+              w.demands[i].from, w.demands[i].to, num);
+        return;
+    }
+    for (unsigned n = 0; n < paths[0].num_links; ++n) {
+        t->before[paths[0].link[n]] += (double)w.demands[i].bytes;
+    }
+    CHECK(num <= MRAIL_PLAN_MAX_PIECES, "%u pieces", num);
+    for (unsigned n = 0; n < num; ++n) {
+        CHECK((pieces[n].offset == offset) && (pieces[n].bytes > 0),
+              "demand %u: piece %u of %u at %llu, %llu bytes, instead of at %llu",
+              i, n, num, (unsigned long long)pieces[n].offset,
+              (unsigned long long)pieces[n].bytes, (unsigned long long)offset);
+        offset += pieces[n].bytes;
+        add_piece(t, i, &pieces[n], paths, count);
+    }
+    CHECK(offset == w.demands[i].bytes, "demand %u: %llu of %llu bytes", i,
+          (unsigned long long)offset, (unsigned long long)w.demands[i].bytes);
+    t->total += (double)offset;
+}
+
+static tally_t tally_of(const mrail_plan_t *plan)
+{
+    tally_t t = tally_open();
+
+    for (unsigned i = 0; i < w.num_demands; ++i) {
+        add_demand(&t, plan, i);
+    }
+    for (uint32_t e = 0; e < paths_num_links(&w); ++e) {
+        double capacity = paths_capacity(&w, e);
+
+        if (capacity > 0) {
+            t.congestion = MRAIL_MAX(t.congestion, t.bytes[e] / capacity);
+            t.congestion_before =
+                MRAIL_MAX(t.congestion_before, t.before[e] / capacity);
+            t.rounding = MRAIL_MAX(t.rounding, t.pieces[e] / capacity);
+        }
+    }
+    return t;
+}
+
+/* ---- what the plan says of itself ------------------------------------------ */
+
+static void check_link(const tally_t *t, const mrail_plan_link_t *link,
+                       uint8_t *seen)
+{
+    uint32_t e;
+
+    CHECK(link->kind <= MRAIL_PLAN_SWITCH_DOWN, "a link of kind %d",
+          (int)link->kind);
+    e = paths_link(&w, link->kind, link->a, link->b);
+    CHECK(e < paths_num_links(&w), "link kind %d, %u, %u: there is none",
+          (int)link->kind, link->a, link->b);
+    CHECK(!seen[e], "link kind %d, %u, %u is there twice", (int)link->kind,
+          link->a, link->b);
+    seen[e] = 1;
+    CHECK(link->capacity == paths_capacity(&w, e),
+          "link kind %d, %u, %u: capacity %g instead of %g", (int)link->kind,
+          link->a, link->b, link->capacity, paths_capacity(&w, e));
+    CHECK(is_near(link->bytes, t->bytes[e]),
+          "link kind %d, %u, %u: %.0f bytes; those of its pieces are %.0f",
+          (int)link->kind, link->a, link->b, link->bytes, t->bytes[e]);
+    CHECK(is_near(link->bytes_before, t->before[e]),
+          "link kind %d, %u, %u: %.0f bytes before, should be %.0f",
+          (int)link->kind, link->a, link->b, link->bytes_before, t->before[e]);
+}
+
+static void check_links(const mrail_plan_t *plan, const tally_t *t)
+{
+    uint8_t *seen = calloc(paths_num_links(&w), 1);
+
+    CHECK(seen != NULL, "no memory");
+    for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
+        mrail_plan_link_t link;
+
+        mrail_plan_link(plan, i, &link);
+        check_link(t, &link, seen);
+    }
+    for (uint32_t e = 0; e < paths_num_links(&w); ++e) {
+        CHECK(seen[e] || ((t->bytes[e] == 0) && (t->before[e] == 0)),
+              "link number %u is used, and not told of", e);
+    }
+    free(seen);
+}
+
+static mrail_plan_summary_t summary_of(const mrail_plan_t *plan)
+{
+    mrail_plan_summary_t s;
+
+    mrail_plan_summary(plan, &s);
+    return s;
+}
+
+static void check_summary(const mrail_plan_t *plan, const tally_t *t)
+{
+    const mrail_plan_summary_t s = summary_of(plan);
+    double gap = gap_of(w.options.gap, DEFAULT_GAP);
+
+    CHECK(is_near(s.congestion, t->congestion),
+          "congestion %.12g; its pieces': %.12g", s.congestion, t->congestion);
+    CHECK(is_near(s.congestion_before, t->congestion_before),
+          "congestion before %.12g, should be %.12g", s.congestion_before,
+          t->congestion_before);
+    CHECK(is_near(s.relayed, t->relayed), "relayed %.0f; its pieces: %.0f",
+          s.relayed, t->relayed);
+    CHECK(is_near(s.bytes, t->total), "%.0f bytes; its pieces': %.0f", s.bytes,
+          t->total);
+    CHECK(is_near(s.direct_bytes, t->direct),
+          "%.0f bytes direct; its pieces': %.0f", s.direct_bytes, t->direct);
+    CHECK(s.num_pieces == t->num_pieces, "%llu pieces; there are %llu",
+          (unsigned long long)s.num_pieces, (unsigned long long)t->num_pieces);
+    CHECK(s.congestion_bound <= s.congestion * (1 + NEAR),
+          "congestion %.12g below its bound %.12g", s.congestion,
+          s.congestion_bound);
+    CHECK(s.congestion <= s.congestion_bound * (1 + gap) + t->rounding,
+          "congestion %.12g, bound %.12g: %.4f %% above, rounding %.3g",
+          s.congestion, s.congestion_bound,
+          100 * (s.congestion / s.congestion_bound - 1), t->rounding);
+}
+
+/* ---- the linear programs --------------------------------------------------- */
+
+#ifdef HAVE_GLPK
+
+static void remember(double *worst, uint64_t *seed, double ratio)
+{
+    if (ratio > *worst) {
+        *worst = ratio;
+        if (seed != NULL) {
+            *seed = w.seed;
+        }
+    }
+}
+
+static void check_congestion(const mrail_plan_summary_t *s, const tally_t *t,
+                             const lp_range_t *best)
+{
+    double gap = gap_of(w.options.gap, DEFAULT_GAP);
+
+    CHECK(best->most - best->least <= 1e-6 * best->most,
+          "GLPK is not sure: %.12g to %.12g", best->least, best->most);
+    CHECK(s->congestion >= best->least * (1 - NEAR),
+          "congestion %.12g; no less than %.12g is possible", s->congestion,
+          best->least);
+    CHECK(s->congestion_bound <= best->most * (1 + NEAR),
+          "congestion's bound %.12g; %.12g is possible", s->congestion_bound,
+          best->most);
+    CHECK(s->congestion <= best->least * (1 + gap) + t->rounding,
+          "congestion %.12g, %.4f %% above the least one, %.12g; rounding %.3g",
+          s->congestion, 100 * (s->congestion / best->least - 1), best->least,
+          t->rounding);
+    if (t->rounding < 1e-4 * best->least) {
+        remember(&worst_congestion, &worst_congestion_seed,
+                 s->congestion / best->least);
+        remember(&worst_bound, NULL, s->congestion_bound / best->most);
+    }
+}
+
+/* Whole bytes move each piece by less than one, which passes two relays at most. */
+static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
+                          const lp_range_t *best)
+{
+    double gap = gap_of(w.options.gap, DEFAULT_GAP);
+    double relayed_gap = gap_of(w.options.relayed_gap, DEFAULT_RELAYED_GAP);
+    double limit = MRAIL_MAX(s->congestion_bound * (1 + gap),
+                             best->most * (1 + ABOVE_BEST));
+    double rounding = 2.0 * (double)s->num_pieces;
+    lp_range_t least = lp_relayed(lp, best->most * (1 + ABOVE_BEST));
+    lp_range_t within = lp_relayed(lp, limit);
+
+    CHECK((least.most - least.least <= 1e-6 * s->bytes) &&
+              (within.most - within.least <= 1e-6 * s->bytes),
+          "GLPK is not sure: relayed %.0f to %.0f, %.0f to %.0f", least.least,
+          least.most, within.least, within.most);
+    CHECK(s->relayed_bound <= within.most * (1 + NEAR) + NEAR * s->bytes,
+          "relayed's bound %.0f; %.0f are possible with a congestion of %.12g",
+          s->relayed_bound, within.most, limit);
+    CHECK(s->relayed <= least.most * (1 + relayed_gap + 0.02) + rounding,
+          "relayed %.0f, %.2f %% above the least, %.0f; bound %.0f", s->relayed,
+          100 * (s->relayed / least.most - 1), least.most, s->relayed_bound);
+    num_loose += s->relayed > s->relayed_bound * (1 + relayed_gap) + rounding;
+    if (least.most > 1e3 * rounding) {
+        remember(&worst_relayed, &worst_relayed_seed, s->relayed / least.most);
+        remember(&worst_relayed_bound, NULL, s->relayed_bound / within.most);
+    }
+}
+
+static void judge(const mrail_plan_t *plan, const tally_t *t)
+{
+    const mrail_plan_summary_t s = summary_of(plan);
+    lp_problem_t *lp = lp_create(&w, MAX_COLUMNS);
+    lp_range_t best;
+
+    if (lp == NULL) {
+        ++num_too_many;
+        return;
+    }
+    best = lp_congestion(lp);
+    if (lp->num_columns > 0) {
+        check_congestion(&s, t, &best);
+        check_relayed(lp, &s, &best);
+        ++num_judged;
+    }
+    lp_destroy(lp);
+}
+
+#else
+
+static void judge(const mrail_plan_t *plan, const tally_t *t)
+{
+}
+
+#endif
+
+/* ---- one seed -------------------------------------------------------------- */
+
+static int make(mrail_plan_t *plan, uint64_t stamp)
+{
+    char why[200] = "";
+    int ret = mrail_plan_make(plan, w.demands, w.num_demands, stamp, why,
+                              sizeof(why));
+
+    CHECK(ret == 0, "refused: %d, %s", ret, why);
+    return ret;
+}
+
+static mrail_plan_t *create(int backwards)
+{
+    mrail_plan_topo_t *topo = world_build(&w, backwards);
+    mrail_plan_t *plan;
+
+    CHECK(mrail_plan_create(topo, &w.options, &plan) == 0, "no plan");
+    mrail_plan_topo_destroy(topo);
+    return plan;
+}
+
+static void check_plan(const mrail_plan_t *plan)
+{
+    tally_t t = tally_of(plan);
+
+    check_summary(plan, &t);
+    check_links(plan, &t);
+    judge(plan, &t);
+    tally_close(&t);
+}
+
+/* Is this number in the sentence, and not as a part of a longer one? */
+static int has_number(const char *text, unsigned number)
+{
+    char *end;
+
+    for (; *text != '\0'; text = end) {
+        end = (char *)text + 1;
+        if ((*text >= '0') && (*text <= '9') &&
+            (strtoul(text, &end, 10) == number)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Takes the demands that have no path away, after they have been refused. */
+static void check_unreachable(mrail_plan_t *plan)
+{
+    static uint8_t keep[WORLD_MAX_DEMANDS];
+    const mrail_plan_summary_t before = summary_of(plan);
+    char why[200] = "";
+    unsigned missing = 0;
+    int is_named = 0, ret;
+    mrail_plan_summary_t after;
+
+    for (unsigned i = 0; i < w.num_demands; ++i) {
+        path_t paths[PATHS_MAX];
+
+        keep[i] = (paths_of(&w, &w.demands[i], paths) != 0);
+        missing += !keep[i];
+    }
+    if (missing == 0) {
+        return;
+    }
+    ++num_unreachable;
+    ret = mrail_plan_make(plan, w.demands, w.num_demands, 1, why, sizeof(why));
+    for (unsigned i = 0; i < w.num_demands; ++i) {
+        is_named |= !keep[i] && has_number(why, w.demands[i].from) &&
+                    has_number(why, w.demands[i].to);
+    }
+    CHECK(ret == -EHOSTUNREACH, "%u demands have no path: %d", missing, ret);
+    CHECK(is_named, "no demand that has no path is named: %s", why);
+    after = summary_of(plan);
+    CHECK((before.hash == after.hash) &&
+              (before.num_pieces == after.num_pieces) &&
+              (before.congestion == after.congestion),
+          "a demand without a path has changed the plan");
+    world_keep(&w, keep);
+}
+
+/* Some demands more or less, one a little bigger: index of that, or -1. */
+static int change_demands(mrail_rng_t *rng)
+{
+    int changed = -1;
+
+    for (unsigned i = 0; i < w.num_demands; ++i) {
+        mrail_plan_demand_t *d = &w.demands[i];
+        path_t paths[PATHS_MAX];
+
+        if (paths_of(&w, d, paths) == PATHS_NOT_PLANNED) {
+            continue;
+        }
+        d->bytes = (mrail_rng_below(rng, 4) == 0)
+                       ? 1 + d->bytes / 100 * (90 + mrail_rng_below(rng, 21))
+                       : d->bytes;
+        changed = (int)i;
+    }
+    if (changed >= 0) {
+        ++w.demands[changed].bytes;
+    }
+    return changed;
+}
+
+static void run_seed(uint64_t seed)
+{
+    mrail_plan_t *plan, *other;
+    mrail_rng_t rng;
+    uint64_t hash;
+
+    world_make(&w, seed);
+    mrail_rng_init(&rng, ~seed);
+    plan = create((int)(seed & 1));
+    other = create(!(seed & 1));
+    check_unreachable(plan);
+    make(plan, 1);
+    check_plan(plan);
+    make(other, 0);
+    hash = summary_of(plan).hash;
+    CHECK(summary_of(other).hash == hash, "told backwards, another plan");
+    if (change_demands(&rng) >= 0) {
+        make(plan, 1);
+        CHECK(summary_of(plan).hash == hash, "the same stamp, another plan");
+        make(plan, 2);
+        CHECK(summary_of(plan).hash != hash, "other demands, the same plan");
+        check_plan(plan);
+        make(other, 0);
+        CHECK(summary_of(other).hash == summary_of(plan).hash,
+              "the same calls, another plan");
+        mrail_plan_forget(other);
+        make(other, 0);
+        mrail_plan_destroy(plan);
+        plan = create(0);
+        make(plan, 0);
+        CHECK(summary_of(other).hash == summary_of(plan).hash,
+              "something was not forgotten");
+    }
+    mrail_plan_destroy(plan);
+    mrail_plan_destroy(other);
+}
+
+static int report(unsigned long long count)
+{
+#ifdef HAVE_GLPK
+    printf("ok - plan: %llu seeds, %u plans judged, %u with too many paths, %u "
+           "with demands without a path; congestion at most %.5f of the "
+           "optimum (seed %llu), its bound %.12f; relayed %.4f (seed %llu), "
+           "bound %.12f, %u not within their gap\n",
+           count, num_judged, num_too_many, num_unreachable, worst_congestion,
+           (unsigned long long)worst_congestion_seed, worst_bound,
+           worst_relayed, (unsigned long long)worst_relayed_seed,
+           worst_relayed_bound, num_loose);
+    return 0;
+#else
+    printf("ok - plan: %llu seeds, what it says of itself\n"
+           "skip - plan against linear programs: configure found no GLPK "
+           "(libglpk-dev)\n",
+           count);
+    return 77;
+#endif
+}
+
+int main(void)
+{
+    const char *one = getenv("MRAIL_TEST_SEED");
+    const char *many = getenv("MRAIL_TEST_SEEDS");
+    uint64_t first = (one != NULL) ? strtoull(one, NULL, 0) : 1;
+    uint64_t count = (one != NULL)    ? 1
+                     : (many != NULL) ? strtoull(many, NULL, 0)
+                     : (getenv("MRAIL_TEST_FULL") != NULL) ? SEEDS_FULL
+                                                           : SEEDS;
+
+    for (uint64_t i = 0; i < count; ++i) {
+        run_seed(first + i);
+    }
+    return report(count);
+}
