@@ -15,6 +15,18 @@ test_flows_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_flows_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
 
+# Plans of random machines, judged by linear programs if there is GLPK.
+check_PROGRAMS += test_plan_lp
+TESTS += test_plan_lp
+test_plan_lp_SOURCES = test/property/test_plan_lp.c \
+    test/property/plan_world.c test/property/plan_world.h \
+    test/property/plan_paths.c test/property/plan_paths.h
+if HAVE_GLPK
+test_plan_lp_SOURCES += test/property/plan_lp.c
+endif
+EXTRA_DIST += test/property/plan_lp.c test/property/plan_lp.h
+test_plan_lp_LDADD = libmrail-plan.la $(GLPK_LIBS) -lm
+
 # Two engines in virtual time.
 check_PROGRAMS += test_lanes
 TESTS += test_lanes

@@ -65,7 +65,8 @@ static double bytes_of(const lp_problem_t *p, unsigned k)
     return (double)p->world->demands[p->demand[k]].bytes;
 }
 
-/* ---- divisions: the part of its demand that each path takes ---------------- */
+/* ---- divisions: the part of its demand that each path takes ----------------
+ */
 
 static double congestion_of(const lp_problem_t *p, const double *part)
 {
@@ -77,8 +78,8 @@ static double congestion_of(const lp_problem_t *p, const double *part)
             for (unsigned i = 0; i < p->path[j].num_links; ++i) {
                 uint32_t e = p->path[j].link[i];
 
-                load[e] += bytes_of(p, k) * part[j] /
-                           paths_capacity(p->world, e);
+                load[e] +=
+                    bytes_of(p, k) * part[j] / paths_capacity(p->world, e);
                 most = MRAIL_MAX(most, load[e]);
             }
         }
@@ -123,10 +124,11 @@ static double *even_division(const lp_problem_t *p)
     return part;
 }
 
-/* ---- what no division is below, for any prices ----------------------------- */
+/* ---- what no division is below, for any prices -----------------------------
+ */
 
-/* Sum over the demands of bytes times the shortest path: as long as it has relays
- * (each counts `relay`), and its links' prices per capacity. */
+/* Sum over the demands of bytes times the shortest path: as long as it has
+ * relays (each counts `relay`), and its links' prices per capacity. */
 static double shortest(const lp_problem_t *p, double relay, const double *price)
 {
     double sum = 0;
@@ -159,10 +161,11 @@ static double sum_of(const double *price, unsigned count)
     return sum;
 }
 
-/* ---- GLPK ------------------------------------------------------------------ */
+/* ---- GLPK ------------------------------------------------------------------
+ */
 
-/* One program: a row for each demand (the parts add up to 1), then one for each link
- * that somebody may use: its load in `unit` seconds. */
+/* One program: a row for each demand (the parts add up to 1), then one for each
+ * link that somebody may use: its load in `unit` seconds. */
 typedef struct program {
     glp_prob *glp;
     int *row; /* of each link; 0: nobody's */
@@ -235,8 +238,8 @@ static void solve(program_t *g, int exact)
 }
 
 /* What it found: parts, and prices of the links. */
-static void read_program(const program_t *g, const lp_problem_t *p, double *part,
-                         double *price)
+static void read_program(const program_t *g, const lp_problem_t *p,
+                         double *part, double *price)
 {
     for (unsigned j = 0; j < p->num_columns; ++j) {
         part[j] = glp_get_col_prim(g->glp, (int)j + 1);
@@ -255,7 +258,8 @@ static int is_wide(const lp_range_t *range, double unit)
     return range->most - range->least > NEAR_ENOUGH * unit;
 }
 
-/* ---- the two questions ----------------------------------------------------- */
+/* ---- the two questions -----------------------------------------------------
+ */
 
 /* The division of the least congestion that was found; the caller frees it. */
 static double *spread(const lp_problem_t *p, lp_range_t *range)
@@ -306,8 +310,8 @@ lp_range_t lp_congestion(const lp_problem_t *p)
 }
 
 /* As much of `spare`, which is within the limit, as brings `part` there. */
-static void keep_within(const lp_problem_t *p, double *part, const double *spare,
-                        double limit)
+static void keep_within(const lp_problem_t *p, double *part,
+                        const double *spare, double limit)
 {
     double is = congestion_of(p, part), of_spare = congestion_of(p, spare);
     double mix = (is > limit) ? (is - limit) / (is - of_spare) : 0;

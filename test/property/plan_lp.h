@@ -1,11 +1,12 @@
 /*
- * The least congestion of an exchange, and the least that must be relayed within a
- * congestion, as linear programs that GLPK solves.
+ * The least congestion of an exchange, and the least that must be relayed
+ * within a congestion, as linear programs that GLPK solves.
  *
- * GLPK's word is not taken for it (its floating-point simplex has been 0.1 % off): a
- * division that it names is made to add up, and what that comes to is no less than
- * the optimum; its dual values give what no division is below.  Both hold whatever
- * GLPK did; how near they are to each other says whether it did it well.
+ * GLPK's word is not taken for it (its floating-point simplex has been 0.1 %
+ * off): a division that it names is made to add up, and what that comes to is
+ * no less than the optimum; its dual values give what no division is below.
+ * Both hold whatever GLPK did; how near they are to each other says whether it
+ * did it well.
  */
 #ifndef MRAIL_TEST_PLAN_LP_H
 #define MRAIL_TEST_PLAN_LP_H
@@ -16,8 +17,8 @@
 typedef struct lp_problem {
     const world_t *world;
     unsigned num_demands, num_columns;
-    unsigned *demand;  /* its index in the world */
-    unsigned *first;   /* its first path; num_demands + 1 of them */
+    unsigned *demand; /* its index in the world */
+    unsigned *first;  /* its first path; num_demands + 1 of them */
     path_t *path;
 } lp_problem_t;
 
@@ -27,8 +28,8 @@ typedef struct lp_range {
     int exact; /* exact arithmetic was needed */
 } lp_range_t;
 
-/* NULL: there are more than max_columns paths.  All demands have one at least, or
- * are not planned. */
+/* NULL: there are more than max_columns paths.  All demands have one at least,
+ * or are not planned. */
 lp_problem_t *lp_create(const world_t *world, unsigned max_columns);
 void lp_destroy(lp_problem_t *problem);
 

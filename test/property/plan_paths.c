@@ -3,14 +3,17 @@
 
 #include <assert.h>
 
-/* What the kinds of links begin with, in the order of mrail_plan_link_kind_t. */
+/* What the kinds of links begin with, in the order of mrail_plan_link_kind_t.
+ */
 static uint32_t first_of(const world_t *w, unsigned kind)
 {
-    const uint32_t count[] = {
-        w->num_nodes * w->num_rails, w->num_nodes * w->num_rails,
-        w->num_pods * w->num_rails,  w->num_pods * w->num_rails,
-        w->num_ranks * w->num_ranks, w->num_ranks,
-        w->num_ranks};
+    const uint32_t count[] = {w->num_nodes * w->num_rails,
+                              w->num_nodes * w->num_rails,
+                              w->num_pods * w->num_rails,
+                              w->num_pods * w->num_rails,
+                              w->num_ranks * w->num_ranks,
+                              w->num_ranks,
+                              w->num_ranks};
     uint32_t first = 0;
 
     for (unsigned i = 0; i < kind; ++i) {
@@ -27,7 +30,7 @@ uint32_t paths_num_links(const world_t *w)
 uint32_t paths_link(const world_t *w, mrail_plan_link_kind_t kind, unsigned a,
                     unsigned b)
 {
-    unsigned width = (kind == MRAIL_PLAN_GPU_LINK)     ? w->num_ranks
+    unsigned width = (kind == MRAIL_PLAN_GPU_LINK)    ? w->num_ranks
                      : (kind >= MRAIL_PLAN_SWITCH_UP) ? 1
                                                       : w->num_rails;
 
@@ -126,8 +129,8 @@ static int through_fabric(const world_t *w, path_t *path, unsigned from,
            take(w, path, MRAIL_PLAN_RAIL_IN, to, path->rail_in);
 }
 
-static int by_rail(const world_t *w, const mrail_plan_demand_t *d, unsigned rail,
-                   path_t *path)
+static int by_rail(const world_t *w, const mrail_plan_demand_t *d,
+                   unsigned rail, path_t *path)
 {
     unsigned out = port_of(w, d->from, rail), in = port_of(w, d->to, rail);
 
@@ -149,7 +152,8 @@ static int by_rail(const world_t *w, const mrail_plan_demand_t *d, unsigned rail
            ((in == d->to) || hop(w, path, in, d->to));
 }
 
-static int by_spine(const world_t *w, const mrail_plan_demand_t *d, path_t *path)
+static int by_spine(const world_t *w, const mrail_plan_demand_t *d,
+                    path_t *path)
 {
     *path = no_path();
     path->rail_out = w->rail[d->from];
@@ -171,15 +175,15 @@ static unsigned over_rails(const world_t *w, const mrail_plan_demand_t *d,
     return count + (unsigned)by_spine(w, d, &paths[count]);
 }
 
+/* The direct link, if there is one, and ranks that relay. */
 static unsigned within_node(const world_t *w, const mrail_plan_demand_t *d,
                             path_t *paths)
 {
-    unsigned count = 1;
+    unsigned count = 0;
 
     paths[0] = no_path();
-    (void)hop(w, &paths[0], d->from, d->to);
-    for (unsigned k = 0; (k < w->num_ranks) && (w->link[d->from][d->to] > 0);
-         ++k) {
+    count += (unsigned)hop(w, &paths[0], d->from, d->to);
+    for (unsigned k = 0; k < w->num_ranks; ++k) {
         if ((w->link[d->from][k] > 0) && (w->link[k][d->to] > 0)) {
             paths[count] = no_path();
             paths[count].relay_out = k;
@@ -215,12 +219,14 @@ int paths_of(const world_t *w, const mrail_plan_demand_t *d, path_t *paths)
     if ((d->from == d->to) || (d->bytes == 0)) {
         return PATHS_NOT_PLANNED;
     }
-    if (are_linked(w, d->from, d->to)) {
-        count = within_node(w, d, paths);
-    } else if ((w->node[d->from] != w->node[d->to]) || w->loop) {
+    if ((w->node[d->from] != w->node[d->to]) ||
+        (w->loop && !are_linked(w, d->from, d->to))) {
         count = over_rails(w, d, paths);
     } else {
-        return PATHS_NOT_PLANNED;
+        count = within_node(w, d, paths);
+        if (count == 0) {
+            return PATHS_NOT_PLANNED;
+        }
     }
     fewest_first(paths, count);
     if (d->bytes > above) {
@@ -230,4 +236,19 @@ int paths_of(const world_t *w, const mrail_plan_demand_t *d, path_t *paths)
         ++few;
     }
     return (int)few;
+}
+
+int paths_alone(const world_t *w, const mrail_plan_demand_t *d,
+                const path_t *paths, int count)
+{
+    int few = 0, own = -1;
+
+    while ((few < count) && (paths[few].num_relays == paths[0].num_relays)) {
+        if ((paths[few].rail_out != MRAIL_PLAN_NONE) &&
+            (paths[few].rail_out == w->rail[d->from])) {
+            own = few;
+        }
+        ++few;
+    }
+    return (own >= 0) ? own : (int)((d->from + d->to) % (unsigned)few);
 }

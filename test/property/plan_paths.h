@@ -1,12 +1,11 @@
 /*
- * The paths that a demand may take, and the links of each, as plan.h describes them:
- * written from that text, not from the planner, which is judged by it.
+ * The paths that a demand may take, and the links of each, as plan.h describes
+ * them: written from that text, not from the planner, which is judged by it.
  *
- * Where plan.h leaves room this is how it is read:
- *   a path through the spine takes the uplinks of both leaves, within a pod, too;
- *   ranks of a node have a link between them over a switch if both are at it;
- *   ranks of a node without a link between them: with loop they have the paths over
- *   rails and no others; without it their traffic is not planned.
+ * Where plan.h leaves room this is how it is read: ranks of a node have a link
+ * between them over a switch if both are at it; the paths with the fewest
+ * relays are counted by rising rail (rank that relays), the one through the
+ * spine is the last.
  */
 #ifndef MRAIL_TEST_PLAN_PATHS_H
 #define MRAIL_TEST_PLAN_PATHS_H
@@ -23,17 +22,21 @@ typedef struct path {
     uint32_t link[PATH_MAX_LINKS]; /* less than paths_num_links() */
 } path_t;
 
-/* How many paths; 0: it cannot be sent; PATHS_NOT_PLANNED: it need not be planned.
- * Those of fewer relays come first, and of as many those by lower rails (ranks that
- * relay). */
+/* How many paths; 0: it cannot be sent; PATHS_NOT_PLANNED: it need not be
+ * planned. Those of fewer relays come first, and of as many those by lower
+ * rails (ranks that relay). */
 int paths_of(const world_t *world, const mrail_plan_demand_t *demand,
              path_t *paths);
 
-/* Numbers of links, of things that are not there, too: those have capacity 0; what
- * has no limit has no number. */
+/* Which of these the demand would take alone: mrail_plan_compare(). */
+int paths_alone(const world_t *world, const mrail_plan_demand_t *demand,
+                const path_t *paths, int count);
+
+/* Numbers of links, of things that are not there, too: those have capacity 0;
+ * what has no limit has no number. */
 uint32_t paths_num_links(const world_t *world);
-uint32_t paths_link(const world_t *world, mrail_plan_link_kind_t kind, unsigned a,
-                    unsigned b);
+uint32_t paths_link(const world_t *world, mrail_plan_link_kind_t kind,
+                    unsigned a, unsigned b);
 double paths_capacity(const world_t *world, uint32_t link);
 
 #endif

@@ -19,7 +19,8 @@ static unsigned between(world_t *w, unsigned least, unsigned most)
     return least + below(w, most - least + 1);
 }
 
-/* ---- the machine ----------------------------------------------------------- */
+/* ---- the machine -----------------------------------------------------------
+ */
 
 static void make_size(world_t *w)
 {
@@ -74,7 +75,8 @@ static void make_rails(world_t *w)
     }
 }
 
-/* Ranks of a node: one for each rail, or more or fewer; or free ones; or both. */
+/* Ranks of a node: one for each rail, or more or fewer; or free ones; or both.
+ */
 static unsigned make_node_ranks(world_t *w, unsigned kind, unsigned *rails)
 {
     unsigned count = 0;
@@ -178,8 +180,8 @@ static void make_pods(world_t *w)
 
     w->num_pods = one_in(w, 2) ? 1 : between(w, 1, WORLD_MAX_PODS);
     for (unsigned node = 0; node < w->num_nodes; ++node) {
-        w->pod[node] = alike ? node * w->num_pods / w->num_nodes
-                             : below(w, w->num_pods);
+        w->pod[node] =
+            alike ? node * w->num_pods / w->num_nodes : below(w, w->num_pods);
     }
     for (unsigned pod = 0; pod < w->num_pods; ++pod) {
         unsigned dead = one_in(w, 2) ? 0 : 10;
@@ -194,7 +196,8 @@ static void make_pods(world_t *w)
     }
 }
 
-/* ---- the exchange ---------------------------------------------------------- */
+/* ---- the exchange ----------------------------------------------------------
+ */
 
 static void add(world_t *w, unsigned from, unsigned to, double bytes)
 {
@@ -221,8 +224,8 @@ static double any_size(world_t *w)
     }
 }
 
-/* Each to all: a part of it goes to one, which is the one half way round, or rank
- * 0 for everybody. */
+/* Each to all: a part of it goes to one, which is the one half way round, or
+ * rank 0 for everybody. */
 static void want_hotspot(world_t *w)
 {
     double part = 0.1 * between(w, 1, 9), bytes = any_size(w);
@@ -279,7 +282,8 @@ static void want_stencil(world_t *w)
 
     w->pattern = "stencil";
     for (unsigned rank = 0; rank < n; ++rank) {
-        double some = ((rank < row) || (rank + row >= n)) ? bytes * seam : bytes;
+        double some =
+            ((rank < row) || (rank + row >= n)) ? bytes * seam : bytes;
 
         add(w, rank, (rank + 1) % n, bytes);
         add(w, rank, (rank + n - 1) % n, bytes);
@@ -331,9 +335,10 @@ static void want_odd(world_t *w)
 
 static void make_demands(world_t *w)
 {
-    static void (*const want[])(world_t *) = {want_hotspot, want_zipf, want_moe,
-                                              want_stencil, want_few, want_any};
+    static void (*const want[])(world_t *) = {
+        want_hotspot, want_zipf, want_moe, want_stencil, want_few, want_any};
 
+    w->demands = w->room[0];
     w->num_demands = 0;
     want[below(w, MRAIL_ARRAY_SIZE(want))](w);
     want_odd(w);
@@ -375,6 +380,14 @@ void world_make(world_t *w, uint64_t seed)
     make_demands(w);
 }
 
+void world_copy_demands(world_t *w)
+{
+    mrail_plan_demand_t *copy = w->room[w->demands == w->room[0]];
+
+    mrail_copy(copy, w->demands, w->num_demands * sizeof(*copy));
+    w->demands = copy;
+}
+
 void world_keep(world_t *w, const uint8_t *keep)
 {
     unsigned kept = 0;
@@ -387,7 +400,8 @@ void world_keep(world_t *w, const uint8_t *keep)
     w->num_demands = kept;
 }
 
-/* ---- as the planner is told ------------------------------------------------ */
+/* ---- as the planner is told ------------------------------------------------
+ */
 
 static void must(const world_t *w, int ret, const char *what)
 {
@@ -410,7 +424,8 @@ static void tell_node(const world_t *w, mrail_plan_topo_t *topo, unsigned node)
     }
 }
 
-static void tell_uplinks(const world_t *w, mrail_plan_topo_t *topo, unsigned pod)
+static void tell_uplinks(const world_t *w, mrail_plan_topo_t *topo,
+                         unsigned pod)
 {
     for (unsigned rail = 0; w->has_uplinks[pod] && (rail < w->num_rails);
          ++rail) {
@@ -426,14 +441,12 @@ static void tell_gpu(const world_t *w, mrail_plan_topo_t *topo, unsigned rank)
 {
     if (w->up[rank] > 0) {
         must(w,
-             mrail_plan_topo_set_switch(topo, rank, w->up[rank],
-                                        w->down[rank]),
+             mrail_plan_topo_set_switch(topo, rank, w->up[rank], w->down[rank]),
              "a link to a switch");
     }
     for (unsigned to = 0; to < w->num_ranks; ++to) {
         if (w->link[rank][to] > 0) {
-            must(w,
-                 mrail_plan_topo_set_link(topo, rank, to, w->link[rank][to]),
+            must(w, mrail_plan_topo_set_link(topo, rank, to, w->link[rank][to]),
                  "a GPU link");
         }
     }

@@ -1,7 +1,8 @@
 /*
- * Random exchanges on random machines, for whoever judges the planner: what a world
- * is depends on its seed only.  Numbers, no objects: the planner's topology is made
- * from a world by world_build(), what paths there are is told by plan_paths.h.
+ * Random exchanges on random machines, for whoever judges the planner: what a
+ * world is depends on its seed only.  Numbers, no objects: the planner's
+ * topology is made from a world by world_build(), what paths there are is told
+ * by plan_paths.h.
  */
 #ifndef MRAIL_TEST_PLAN_WORLD_H
 #define MRAIL_TEST_PLAN_WORLD_H
@@ -36,15 +37,19 @@ typedef struct world {
     mrail_plan_options_t options;
     const char *pattern; /* of the demands */
     unsigned num_demands;
-    mrail_plan_demand_t demands[WORLD_MAX_DEMANDS];
+    mrail_plan_demand_t *demands; /* one of these */
+    mrail_plan_demand_t room[2][WORLD_MAX_DEMANDS];
 } world_t;
 
 /* The world of this seed.  Some of its demands may have no path. */
 void world_make(world_t *world, uint64_t seed);
 
-/* Its topology; `backwards`: told in the opposite order, as far as the numbers of
- * the ranks let one.  Ends the program if the planner refuses something. */
+/* Its topology; `backwards`: told in the opposite order, as far as the numbers
+ * of the ranks let one.  Ends the program if the planner refuses something. */
 mrail_plan_topo_t *world_build(const world_t *world, int backwards);
+
+/* A copy of the demands, to be changed: a plan is still using the others. */
+void world_copy_demands(world_t *world);
 
 /* The demands whose `keep` is not 0 stay. */
 void world_keep(world_t *world, const uint8_t *keep);

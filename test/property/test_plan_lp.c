@@ -1,20 +1,19 @@
 /*
  * src/orchestrator/plan.h, judged by what it promises only: random machines and
- * exchanges (plan_world.h), the paths that there are (plan_paths.h) and two linear
- * programs (plan_lp.h).  Whatever the seed:
+ * exchanges (plan_world.h), the paths that there are (plan_paths.h) and two
+ * linear programs (plan_lp.h).  Whatever the seed:
  *
  *   a demand without a path is refused by name, and nothing has changed;
- *   the pieces of a demand add up to it, each takes a path that there is, no two take
- *   the same;
- *   what the plan says of itself and of its links is what its pieces come to;
- *   its congestion is within the gap of the least one, its bound not above it; what it
- *   relays is near the least within that congestion, and that bound not above, either;
- *   the same demands give the same plan, however the topology was told and what was
- *   planned before forgetting; others another one;
- *   all of that once more when it begins where the last plan ended.
+ *   the pieces of a demand add up to it, each takes a path that there is, no
+ * two take the same; what the plan says of itself and of its links is what its
+ * pieces come to; its congestion is within the gap of the least one, its bound
+ * not above it; what it relays is near the least within that congestion, and
+ * that bound not above, either; the same demands give the same plan, however
+ * the topology was told and what was planned before forgetting; others another
+ * one; all of that once more when it begins where the last plan ended.
  *
- * MRAIL_TEST_SEED=N replays one.  Without GLPK the programs are left out, which makes
- * this a test that was skipped.
+ * MRAIL_TEST_SEED=N replays one.  Without GLPK the programs are left out, which
+ * makes this a test that was skipped.
  */
 #include "config.h"
 #include "plan_paths.h"
@@ -38,8 +37,8 @@
 #define NEAR 1e-9
 #define DEFAULT_GAP 0.02
 #define DEFAULT_RELAYED_GAP 0.03
-/* The best division may be at the limit to the last bit; what it relays is looked
- * for this far above. */
+/* The best division may be at the limit to the last bit; what it relays is
+ * looked for this far above. */
 #define ABOVE_BEST 1e-7
 
 static world_t w;
@@ -72,7 +71,8 @@ static double gap_of(double wanted, double otherwise)
     return (wanted == 0) ? otherwise : wanted;
 }
 
-/* ---- what the pieces come to ----------------------------------------------- */
+/* ---- what the pieces come to -----------------------------------------------
+ */
 
 /* By link: paths_num_links(). */
 typedef struct tally {
@@ -111,7 +111,7 @@ static int is_on(const mrail_plan_piece_t *piece, const path_t *path)
 }
 
 static void add_piece(tally_t *t, unsigned i, const mrail_plan_piece_t *piece,
-                      path_t *paths, int count)
+                      path_t *paths, int count, int alone)
 {
     int k = 0;
 
@@ -129,7 +129,7 @@ static void add_piece(tally_t *t, unsigned i, const mrail_plan_piece_t *piece,
         ++t->pieces[paths[k].link[n]];
     }
     t->relayed += (double)piece->bytes * paths[k].num_relays;
-    t->direct += (k == 0) ? (double)piece->bytes : 0;
+    t->direct += (k == alone) ? (double)piece->bytes : 0;
     paths[k].relay_out = w.num_ranks; /* nobody's: not again */
     ++t->num_pieces;
 }
@@ -141,23 +141,26 @@ static void add_demand(tally_t *t, const mrail_plan_t *plan, unsigned i)
     int count = paths_of(&w, &w.demands[i], paths);
     unsigned num = mrail_plan_pieces(plan, i, pieces);
     uint64_t offset = 0;
+    int alone;
 
     if (count == PATHS_NOT_PLANNED) {
         CHECK(num == 0, "demand %u, %u to %u, has %u pieces for nothing", i,
               w.demands[i].from, w.demands[i].to, num);
         return;
     }
-    for (unsigned n = 0; n < paths[0].num_links; ++n) {
-        t->before[paths[0].link[n]] += (double)w.demands[i].bytes;
+    alone = paths_alone(&w, &w.demands[i], paths, count);
+    for (unsigned n = 0; n < paths[alone].num_links; ++n) {
+        t->before[paths[alone].link[n]] += (double)w.demands[i].bytes;
     }
     CHECK(num <= MRAIL_PLAN_MAX_PIECES, "%u pieces", num);
     for (unsigned n = 0; n < num; ++n) {
-        CHECK((pieces[n].offset == offset) && (pieces[n].bytes > 0),
-              "demand %u: piece %u of %u at %llu, %llu bytes, instead of at %llu",
-              i, n, num, (unsigned long long)pieces[n].offset,
-              (unsigned long long)pieces[n].bytes, (unsigned long long)offset);
+        CHECK(
+            (pieces[n].offset == offset) && (pieces[n].bytes > 0),
+            "demand %u: piece %u of %u at %llu, %llu bytes, instead of at %llu",
+            i, n, num, (unsigned long long)pieces[n].offset,
+            (unsigned long long)pieces[n].bytes, (unsigned long long)offset);
         offset += pieces[n].bytes;
-        add_piece(t, i, &pieces[n], paths, count);
+        add_piece(t, i, &pieces[n], paths, count, alone);
     }
     CHECK(offset == w.demands[i].bytes, "demand %u: %llu of %llu bytes", i,
           (unsigned long long)offset, (unsigned long long)w.demands[i].bytes);
@@ -184,7 +187,8 @@ static tally_t tally_of(const mrail_plan_t *plan)
     return t;
 }
 
-/* ---- what the plan says of itself ------------------------------------------ */
+/* ---- what the plan says of itself ------------------------------------------
+ */
 
 static void check_link(const tally_t *t, const mrail_plan_link_t *link,
                        uint8_t *seen)
@@ -263,7 +267,8 @@ static void check_summary(const mrail_plan_t *plan, const tally_t *t)
           100 * (s.congestion / s.congestion_bound - 1), t->rounding);
 }
 
-/* ---- the linear programs --------------------------------------------------- */
+/* ---- the linear programs ---------------------------------------------------
+ */
 
 #ifdef HAVE_GLPK
 
@@ -301,14 +306,13 @@ static void check_congestion(const mrail_plan_summary_t *s, const tally_t *t,
     }
 }
 
-/* Whole bytes move each piece by less than one, which passes two relays at most. */
+/* Whole bytes move each piece by less than one, which passes two relays at
+ * most. */
 static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
                           const lp_range_t *best)
 {
-    double gap = gap_of(w.options.gap, DEFAULT_GAP);
     double relayed_gap = gap_of(w.options.relayed_gap, DEFAULT_RELAYED_GAP);
-    double limit = MRAIL_MAX(s->congestion_bound * (1 + gap),
-                             best->most * (1 + ABOVE_BEST));
+    double limit = MRAIL_MAX(s->limit, best->most * (1 + ABOVE_BEST));
     double rounding = 2.0 * (double)s->num_pieces;
     lp_range_t least = lp_relayed(lp, best->most * (1 + ABOVE_BEST));
     lp_range_t within = lp_relayed(lp, limit);
@@ -357,7 +361,8 @@ static void judge(const mrail_plan_t *plan, const tally_t *t)
 
 #endif
 
-/* ---- one seed -------------------------------------------------------------- */
+/* ---- one seed --------------------------------------------------------------
+ */
 
 static int make(mrail_plan_t *plan, uint64_t stamp)
 {
@@ -379,10 +384,11 @@ static mrail_plan_t *create(int backwards)
     return plan;
 }
 
-static void check_plan(const mrail_plan_t *plan)
+static void check_plan(mrail_plan_t *plan)
 {
     tally_t t = tally_of(plan);
 
+    mrail_plan_compare(plan);
     check_summary(plan, &t);
     check_links(plan, &t);
     judge(plan, &t);
@@ -444,6 +450,7 @@ static int change_demands(mrail_rng_t *rng)
 {
     int changed = -1;
 
+    world_copy_demands(&w);
     for (unsigned i = 0; i < w.num_demands; ++i) {
         mrail_plan_demand_t *d = &w.demands[i];
         path_t paths[PATHS_MAX];

@@ -9,6 +9,21 @@ test_base_LDADD = $(TEST_LIBS)
 endif
 
 if HAVE_CMOCKA
+check_PROGRAMS += test_plan test_plan_refusals
+TESTS += test_plan test_plan_refusals
+test_plan_SOURCES = test/unit/test_plan.c test/unit/plan_machines.c \
+    test/unit/plan_machines.h
+test_plan_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_plan_LDADD = libmrail-plan.la $(CMOCKA_LIBS) -lm
+test_plan_refusals_SOURCES = test/unit/test_plan_refusals.c \
+    test/unit/plan_machines.c
+test_plan_refusals_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_plan_refusals_LDADD = libmrail-plan.la $(CMOCKA_LIBS) -lm
+test_plan_refusals_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
+    -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc
+endif
+
+if HAVE_CMOCKA
 check_PROGRAMS += test_ring
 TESTS += test_ring
 test_ring_SOURCES = test/unit/test_ring.c

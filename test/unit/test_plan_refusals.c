@@ -1,0 +1,371 @@
+/*
+ * src/orchestrator/plan.h: what is refused, and what that leaves alone; stamps;
+ * every allocation failing once.
+ */
+#include "config.h"
+#include "plan_machines.h"
+
+#include "base/util.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Linked with --wrap: only calls from the planner and from here come by. */
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t num, size_t size);
+void *__real_realloc(void *p, size_t size);
+void *__real_aligned_alloc(size_t align, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t num, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void *__wrap_aligned_alloc(size_t align, size_t size);
+
+static unsigned countdown; /* the allocation that fails; 0: none */
+
+static int fails(void)
+{
+    return (countdown != 0) && (--countdown == 0);
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t num, size_t size)
+{
+    return fails() ? NULL : __real_calloc(num, size);
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+    return fails() ? NULL : __real_realloc(p, size);
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t size)
+{
+    return fails() ? NULL : __real_aligned_alloc(align, size);
+}
+
+/* ---- stamps ----------------------------------------------------------------
+ */
+
+static const mrail_plan_demand_t one[] = {{0, 4, 4000000000ull}};
+static const mrail_plan_demand_t two[] = {{0, 5, 3000000000ull},
+                                          {1, 4, 70000000}};
+
+static void test_stamp(void **state)
+{
+    static const mrail_plan_demand_t bad[] = {{0, 99, 5}};
+    mrail_plan_t *plan = plan_of(bound(2, 4, 3 * G));
+    uint64_t hash;
+
+    assert_int_equal(mrail_plan_make(plan, one, 1, 7, NULL, 0), 0);
+    hash = summary_of(plan).hash;
+    assert_int_equal(mrail_plan_make(plan, two, 2, 7, NULL, 0), 0);
+    assert_true(summary_of(plan).hash == hash);
+    assert_int_equal(mrail_plan_make(plan, bad, 1, 7, NULL, 0), 0);
+    assert_int_equal(mrail_plan_make(plan, bad, 1, 8, NULL, 0), -EINVAL);
+    assert_true(summary_of(plan).hash == hash);
+    assert_int_equal(mrail_plan_make(plan, two, 2, 7, NULL, 0), 0);
+    assert_true(summary_of(plan).hash == hash); /* 8 did not succeed */
+    assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
+    assert_true(summary_of(plan).hash != hash);
+    assert_int_equal(mrail_plan_make(plan, one, 1, 0, NULL, 0), 0);
+    hash = summary_of(plan).hash;
+    assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
+    assert_true(summary_of(plan).hash != hash); /* 0 was the last */
+    hash = summary_of(plan).hash;
+    assert_int_equal(mrail_plan_make(plan, one, 1, 0, NULL, 0), 0);
+    assert_int_equal(mrail_plan_make(plan, two, 2, 0, NULL, 0), 0);
+    assert_int_equal(mrail_plan_make(plan, one, 1, 0, NULL, 0), 0);
+    assert_true(summary_of(plan).hash != hash);
+    mrail_plan_destroy(plan);
+}
+
+static void test_forget(void **state)
+{
+    mrail_plan_t *plan = plan_of(bound(2, 4, 3 * G));
+    uint64_t first;
+
+    assert_int_equal(mrail_plan_make(plan, one, 1, 7, NULL, 0), 0);
+    first = summary_of(plan).hash;
+    assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
+    mrail_plan_forget(plan);
+    assert_int_equal(mrail_plan_make(plan, one, 1, 8, NULL, 0), 0);
+    assert_true(summary_of(plan).hash == first);
+    mrail_plan_destroy(plan);
+}
+
+/* ---- what is refused -------------------------------------------------------
+ */
+
+static void test_topo_refuses(void **state)
+{
+    static const double bad[] = {-1, INFINITY, -INFINITY, NAN};
+    mrail_plan_topo_t *topo = bound(2, 4, 0), *none = (void *)&topo;
+
+    assert_int_equal(mrail_plan_topo_create(4097, 1, &none), -ENOSPC);
+    assert_int_equal(mrail_plan_topo_create(1, 17, &none), -ENOSPC);
+    assert_ptr_equal(none, (void *)&topo);
+    assert_int_equal(mrail_plan_topo_set_rail(topo, 2, 0, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 4, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_add_rank(topo, 2, 0), -EINVAL);
+    assert_int_equal(mrail_plan_topo_add_rank(topo, 0, 4), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 8, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 8, 0, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 4, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 0, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_switch(topo, 8, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_switch(topo, 0, 0, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_switch(topo, 0, G, 0), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_pod(topo, 2, 0), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_pod(topo, 0, 4096), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 4, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_uplink(topo, 4096, 0, G, G), -EINVAL);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
+        double c = bad[i];
+
+        assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, c, G), -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, G, c), -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_link(topo, 0, 1, c), -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_switch(topo, 0, c, G), -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_switch(topo, 0, G, c), -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, c, G), -EINVAL);
+        assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, G, c), -EINVAL);
+    }
+    assert_int_equal(mrail_plan_topo_num_nodes(topo), 2);
+    assert_int_equal(mrail_plan_topo_num_rails(topo), 4);
+    assert_int_equal(mrail_plan_topo_num_ranks(topo), 8);
+    assert_int_equal(mrail_plan_topo_node_of(topo, 6), 1);
+    assert_int_equal(mrail_plan_topo_rail_of(topo, 6), 2);
+    mrail_plan_topo_destroy(topo);
+}
+
+/* All of that has changed nothing: as a machine that was not asked. */
+static void test_refusals_leave_no_trace(void **state)
+{
+    mrail_plan_topo_t *topo = bound(2, 4, 3 * G);
+    mrail_plan_t *plan = plan_of(bound(2, 4, 3 * G)), *other;
+
+    assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, -1, 5), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_rail(topo, 0, 0, 5, -1), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 1, NAN), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_switch(topo, 0, G, G), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 0, 5, -1), -EINVAL);
+    other = plan_of(topo);
+    make(plan, two, 2);
+    make(other, two, 2);
+    assert_true(summary_of(plan).hash == summary_of(other).hash);
+    assert_int_equal(mrail_plan_num_links(plan), mrail_plan_num_links(other));
+    mrail_plan_destroy(plan);
+    mrail_plan_destroy(other);
+}
+
+/* Links in pairs, or a switch: not both; as many as there may be. */
+static void test_limits(void **state)
+{
+    mrail_plan_topo_t *topo = switched(1, 4, G);
+    int ret = 0;
+
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 1, G), -EINVAL);
+    mrail_plan_topo_destroy(topo);
+    assert_int_equal(mrail_plan_topo_create(4096, 16, &topo), 0);
+    for (unsigned i = 0; i < MRAIL_PLAN_MAX_RANKS; ++i) {
+        assert_int_equal(mrail_plan_topo_add_rank(topo, i / 32, NONE), 0);
+    }
+    assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), -ENOSPC);
+    assert_int_equal(mrail_plan_topo_num_ranks(topo), MRAIL_PLAN_MAX_RANKS);
+    for (unsigned i = 1; i < MRAIL_PLAN_MAX_MESH; ++i) {
+        assert_int_equal(mrail_plan_topo_set_link(topo, 0, i, G), 0);
+    }
+    assert_int_equal(mrail_plan_topo_set_link(topo, 0, 16, G), -ENOSPC);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 16, 0, G), -ENOSPC);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 15, 14, G), ret);
+    mrail_plan_topo_destroy(topo);
+}
+
+static void test_options_refused(void **state)
+{
+    static const double bad[] = {-1, 0.0009, 1.001, NAN, INFINITY};
+    mrail_plan_topo_t *topo = bound(2, 2, 0);
+    mrail_plan_t *plan = (void *)&topo;
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
+        mrail_plan_options_t options = MRAIL_PLAN_DEFAULTS;
+
+        options.gap = bad[i];
+        assert_int_equal(mrail_plan_create(topo, &options, &plan), -EINVAL);
+        options = MRAIL_PLAN_DEFAULTS;
+        options.relayed_gap = bad[i];
+        assert_int_equal(mrail_plan_create(topo, &options, &plan), -EINVAL);
+        assert_ptr_equal(plan, (void *)&topo);
+    }
+    mrail_plan_topo_destroy(topo);
+}
+
+static void assert_refused(mrail_plan_t *plan, const mrail_plan_demand_t *d,
+                           size_t count, int wanted, const char *named)
+{
+    const mrail_plan_summary_t before = summary_of(plan);
+    mrail_plan_piece_t was[MRAIL_PLAN_MAX_PIECES], is[MRAIL_PLAN_MAX_PIECES];
+    unsigned num = mrail_plan_pieces(plan, 0, was);
+    mrail_plan_summary_t after;
+    char why[200] = "", cut[12];
+
+    memset(cut, 'x', sizeof(cut));
+    assert_int_equal(mrail_plan_make(plan, d, count, 9, why, sizeof(why)),
+                     wanted);
+    if ((strstr(why, named) == NULL) || (strchr(why, '\n') != NULL)) {
+        fail_msg("'%s' does not name %s", why, named);
+    }
+    assert_int_equal(mrail_plan_make(plan, d, count, 9, cut, 10), wanted);
+    assert_int_equal(strlen(cut), 9);
+    assert_true(cut[10] == 'x');
+    assert_int_equal(mrail_plan_make(plan, d, count, 9, NULL, 0), wanted);
+    after = summary_of(plan);
+    assert_memory_equal(&before, &after, sizeof(before));
+    assert_int_equal(mrail_plan_pieces(plan, 0, is), num);
+    assert_memory_equal(was, is, num * sizeof(is[0]));
+}
+
+static void test_make_refuses(void **state)
+{
+    static const mrail_plan_demand_t unknown_from[] = {{0, 4, 1}, {8, 4, 77}};
+    static const mrail_plan_demand_t unknown_to[] = {{0, 4, 1}, {0, 4711, 77}};
+    static const mrail_plan_demand_t too_much[] = {
+        {0, 4, 1ull << 61}, {0, 5, 1ull << 61}, {1, 5, 1}};
+    static const mrail_plan_demand_t wraps[] = {
+        {0, 4, UINT64_MAX}, {0, 5, UINT64_MAX}, {1, 5, 3}};
+    static const mrail_plan_demand_t no_path[] = {{0, 4, 1}, {1, 6, 5}};
+    mrail_plan_topo_t *topo = bound(2, 4, 0);
+    mrail_plan_t *plan;
+
+    plan = plan_of(topo);
+    make(plan, one, 1);
+    assert_refused(plan, unknown_from, 2, -EINVAL, "8");
+    assert_refused(plan, unknown_to, 2, -EINVAL, "4711");
+    assert_refused(plan, no_path, 2, -EHOSTUNREACH, "6");
+    mrail_plan_destroy(plan);
+    plan = plan_of(bound(2, 4, G));
+    make(plan, one, 1);
+    assert_refused(plan, too_much, 3, -EOVERFLOW, "");
+    assert_refused(plan, wraps, 3, -EOVERFLOW, "");
+    make(plan, too_much, 2); /* 2^62 is not too much */
+    assert_true(summary_of(plan).bytes == 0x1p62);
+    mrail_plan_destroy(plan);
+}
+
+/* What nobody has to plan needs no path; its ranks have to be there. */
+static void test_self_needs_no_path(void **state)
+{
+    static const mrail_plan_demand_t self[] = {{1, 1, 5}, {1, 6, 0}};
+    static const mrail_plan_demand_t unknown[] = {{9, 9, 0}};
+    mrail_plan_t *plan = plan_of(bound(2, 4, 0));
+
+    make(plan, self, 2);
+    assert_int_equal(mrail_plan_make(plan, unknown, 1, 0, NULL, 0), -EINVAL);
+    mrail_plan_destroy(plan);
+}
+
+/* ---- every allocation fails once -------------------------------------------
+ */
+
+/* Again and again until it succeeds; what fails must have changed nothing. */
+#define UNTIL(_call)                                                           \
+    do {                                                                       \
+        int _ret = (_call);                                                    \
+                                                                               \
+        if (_ret == 0) {                                                       \
+            break;                                                             \
+        }                                                                      \
+        assert_int_equal(_ret, -ENOMEM);                                       \
+        ++failed;                                                              \
+    } while (1)
+
+static mrail_plan_topo_t *stubborn_topo(void)
+{
+    mrail_plan_topo_t *topo;
+    unsigned failed = 0;
+
+    UNTIL(mrail_plan_topo_create(2, 4, &topo));
+    for (unsigned i = 0; i < 8; ++i) {
+        UNTIL(mrail_plan_topo_add_rank(topo, i / 4, i % 4));
+        UNTIL(mrail_plan_topo_set_rail(topo, i / 4, i % 4, G, G));
+        UNTIL(mrail_plan_topo_set_uplink(topo, i / 4, i % 4, G, G));
+    }
+    for (unsigned i = 0; i < 8; ++i) {
+        UNTIL(mrail_plan_topo_set_link(topo, i, i ^ 1, G));
+        UNTIL(mrail_plan_topo_set_link(topo, i, i ^ 2, G));
+    }
+    UNTIL(mrail_plan_topo_set_pod(topo, 1, 1));
+    return topo;
+}
+
+/* The hash of the last plan: a failure between does not show in it. */
+static uint64_t plan_all(unsigned fail_at)
+{
+    mrail_plan_demand_t many[56];
+    unsigned failed = 0, count = 0;
+    mrail_plan_topo_t *topo;
+    mrail_plan_t *plan;
+    uint64_t hash;
+
+    countdown = fail_at;
+    topo = stubborn_topo();
+    UNTIL(mrail_plan_create(topo, NULL, &plan));
+    mrail_plan_topo_destroy(topo);
+    UNTIL(mrail_plan_make(plan, one, 1, 1, NULL, 0));
+    hash = summary_of(plan).hash;
+    for (uint32_t i = 0; i < 64; ++i) {
+        if ((i / 8 != i % 8) && (((i / 8) ^ (i % 8)) != 3)) {
+            many[count++] =
+                (mrail_plan_demand_t){i / 8, i % 8, 900000 + 7000 * i};
+        }
+    }
+    for (int ret = -1; ret != 0;) {
+        ret = mrail_plan_make(plan, many, count, 2, NULL, 0);
+        assert_true((ret == 0) || (ret == -ENOMEM));
+        assert_true((ret == 0) || (summary_of(plan).hash == hash));
+    }
+    mrail_plan_compare(plan);
+    hash = summary_of(plan).hash;
+    mrail_plan_destroy(plan);
+    return hash;
+}
+
+static void test_every_allocation(void **state)
+{
+    uint64_t hash = plan_all(0);
+    unsigned n = 0;
+
+    do {
+        assert_true(plan_all(++n) == hash);
+    } while (countdown == 0);
+    countdown = 0;
+    assert_true(n > 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stamp),
+        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_topo_refuses),
+        cmocka_unit_test(test_refusals_leave_no_trace),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_options_refused),
+        cmocka_unit_test(test_make_refuses),
+        cmocka_unit_test(test_self_needs_no_path),
+        cmocka_unit_test(test_every_allocation),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
