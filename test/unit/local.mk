@@ -18,7 +18,7 @@ test_plan_LDADD = libmrail-plan.la $(CMOCKA_LIBS) -lm
 test_plan_refusals_SOURCES = test/unit/test_plan_refusals.c \
     test/unit/plan_machines.c
 test_plan_refusals_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_plan_refusals_LDADD = libmrail-plan.la $(CMOCKA_LIBS) -lm
+test_plan_refusals_LDADD = libmrail-planner.la $(CMOCKA_LIBS) -lm
 test_plan_refusals_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
     -Wl,--wrap=calloc -Wl,--wrap=realloc -Wl,--wrap=aligned_alloc
 endif
