@@ -32,9 +32,9 @@
     }
 /* How much dearer a path is for each relay, as a price: what is more than e^-this of
  * a demand on a path with one relay more says that the others are full. */
-#define RELAY_PRICE 8.0
+#define RELAY_PRICE 10.0
 /* What is aimed at, of the congestion that is allowed: rounds swing. */
-#define AIM 0.997
+#define AIM 0.999
 /* The length of what is closed: longer than all paths together. */
 #define CLOSED 1e300
 
@@ -60,11 +60,14 @@ struct mrail_flows {
     uint32_t masks_set;   /* that there are lanes of */
     uint32_t *mask;       /* number of that of each demand */
     double *mask_lanes;   /* factors of all, then lengths of all */
-    uint32_t num_slots, slots_set, slots_room; /* of all rows, with those that fill
+    uint32_t num_slots, slots_set, slots_linked, slots_room; /* of all rows, with those that fill
                                                   up the width */
     size_t num_bytes, bytes_room;   /* of all demands, likewise */
     uint32_t *slot_link;  /* MRAIL_FLOWS_SLOT_LINKS of each slot */
     uint8_t *slot_open;
+    int has_relays;       /* one of them */
+    uint32_t *link_first; /* of each link, in link_slot; and where the last ends */
+    uint32_t *link_slot;  /* open slots that take it, in their order */
     double *slot_relays;  /* the first of five arrays in one piece of memory */
     double *slot_worth;   /* without relays and prices; 0 if it is closed */
     double *slot_weight;  /* without prices */
@@ -117,7 +120,9 @@ static int flows_allocate_links(mrail_flows_t *flows)
     size_t links = (size_t)flows->links.num_links + 1;
     double *next = calloc((7 + NUM_STAGES) * links, sizeof(*next));
 
-    if (next == NULL) {
+    flows->prices[0] = next;
+    flows->link_first = malloc(links * sizeof(*flows->link_first));
+    if ((next == NULL) || (flows->link_first == NULL)) {
         return -ENOMEM;
     }
     for (unsigned stage = 0; stage < NUM_STAGES; ++stage) {
@@ -140,13 +145,16 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     free(flows->slot_link);
     free(flows->slot_open);
     free(flows->slot_relays);
-    flows->slots_room = flows->slots_set = 0;
+    free(flows->link_slot);
+    flows->slots_room = flows->slots_set = flows->slots_linked = 0;
     flows->slot_relays = next;
     flows->slot_link = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                               sizeof(*flows->slot_link));
     flows->slot_open = malloc(num_slots);
+    flows->link_slot = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
+                              sizeof(*flows->link_slot));
     if ((next == NULL) || (flows->slot_link == NULL) ||
-        (flows->slot_open == NULL)) {
+        (flows->slot_open == NULL) || (flows->link_slot == NULL)) {
         return -ENOMEM;
     }
     (void)flows_take(&next, num_slots);
@@ -204,6 +212,7 @@ static void flows_set_slot(mrail_flows_t *flows, uint32_t s,
     }
     flows->slot_open[s] = (slot != NULL) && !slot->is_closed;
     flows->slot_relays[s] = flows->slot_open[s] ? slot->relays : 0;
+    flows->has_relays |= (flows->slot_relays[s] != 0);
     flows->slot_worth[s] = flows->slot_open[s] ? flows_worth(flows, slot) : 0;
 }
 
@@ -221,6 +230,41 @@ static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot
     flows->slots_set = MRAIL_MAX(flows->slots_set, flows->num_slots);
 }
 
+/* The slots of each link: counted, then put in place. */
+static void flows_set_link_slots(mrail_flows_t *flows)
+{
+    uint32_t num_links = flows->links.num_links, *first = flows->link_first;
+    uint32_t total;
+
+    memset(first, 0, (num_links + 1) * sizeof(*first));
+    for (uint32_t s = 0; s < flows->num_slots; ++s) {
+        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+            uint32_t e = flows->slot_link[s * MRAIL_FLOWS_SLOT_LINKS + i];
+
+            if (flows->slot_open[s] && (e < num_links)) {
+                ++first[e + 1];
+            }
+        }
+    }
+    for (uint32_t e = 0; e < num_links; ++e) {
+        first[e + 1] += first[e];
+    }
+    total = first[num_links];
+    for (uint32_t s = flows->num_slots; s-- > 0;) {
+        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+            uint32_t e = flows->slot_link[s * MRAIL_FLOWS_SLOT_LINKS + i];
+
+            if (flows->slot_open[s] && (e < num_links)) {
+                flows->link_slot[--first[e + 1]] = s;
+            }
+        }
+    }
+    /* Where each begins is now one place further on. */
+    memmove(first, first + 1, num_links * sizeof(*first));
+    first[num_links] = total;
+    flows->slots_linked = flows->num_slots;
+}
+
 int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p)
 {
     mrail_flows_t *flows = calloc(1, sizeof(*flows));
@@ -233,7 +277,7 @@ int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p
         MRAIL_PASSES_VECTOR *
         MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_PASSES_VECTOR);
     if (flows_allocate_links(flows) != 0) {
-        free(flows);
+        mrail_flows_destroy(flows);
         return -ENOMEM;
     }
     for (uint32_t e = 0; e < links->num_links; ++e) {
@@ -304,14 +348,22 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
         return -ENOMEM;
     }
     flows_set_slots(flows, problem->slot);
+    if (flows->slots_linked != flows->num_slots) {
+        flows_set_link_slots(flows);
+    }
     return 0;
+}
+
+static void flows_forget_prices(mrail_flows_t *flows, unsigned stage)
+{
+    memset(flows->prices[stage], 0,
+           flows->links.num_links * sizeof(*flows->prices[stage]));
 }
 
 void mrail_flows_forget(mrail_flows_t *flows)
 {
     for (unsigned stage = 0; stage < NUM_STAGES; ++stage) {
-        memset(flows->prices[stage], 0,
-               flows->links.num_links * sizeof(*flows->prices[stage]));
+        flows_forget_prices(flows, stage);
     }
 }
 
@@ -324,6 +376,8 @@ void mrail_flows_destroy(mrail_flows_t *flows)
     free(flows->slot_relays);
     free(flows->slot_open);
     free(flows->slot_link);
+    free(flows->link_slot);
+    free(flows->link_first);
     free(flows->prices[0]);
     free(flows);
 }
@@ -350,24 +404,21 @@ static void flows_set_factors(mrail_flows_t *flows)
 
 static void flows_add_loads(mrail_flows_t *flows)
 {
-    const uint32_t *link = flows->slot_link;
     double relayed = 0;
 
-    memset(flows->load, 0,
-           (flows->links.num_links + 1) * sizeof(*flows->load));
-    for (uint32_t s = 0; s < flows->num_slots;
-         ++s, link += MRAIL_FLOWS_SLOT_LINKS) {
-        double bytes = flows->slot_load[s];
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        double bytes = 0;
 
-        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-            flows->load[link[i]] += bytes;
+        for (uint32_t i = flows->link_first[e]; i < flows->link_first[e + 1];
+             ++i) {
+            bytes += flows->slot_load[flows->link_slot[i]];
         }
-        relayed += flows->slot_relays[s] * bytes;
+        flows->load[e] = bytes * flows->per_byte[e];
+    }
+    for (uint32_t s = 0; flows->has_relays && (s < flows->num_slots); ++s) {
+        relayed += flows->slot_relays[s] * flows->slot_load[s];
     }
     flows->trial_relayed = relayed;
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->load[e] *= flows->per_byte[e];
-    }
 }
 
 /* Rounds swing around what their mean comes near to: they are summed up, too. */
@@ -702,7 +753,9 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
             return round;
         }
         if (flows_raise_prices(flows, limit * AIM)) {
-            return round; /* there is no such division, or nearly none */
+            /* There is no such division, or nearly none. */
+            flows_forget_prices(flows, STAGE_SHORTEN);
+            return round;
         }
         if (round == look) {
             flows_try_mean(flows);

@@ -28,21 +28,16 @@
 /* Pieces begin at multiples of this, if they are not small. */
 #define GRAIN 64u
 
-/* Demands with the same rows are one: their bytes lie side by side on a line, which
- * is cut into lanes. */
-typedef struct plan_group {
-    mrail_route_t route;
-    uint64_t bytes;
-} plan_group_t;
-
-/* A division of demands, in whole bytes. */
+/* A division of demands, in whole bytes.  Those with the same route are a group: their
+ * bytes lie side by side on a line, which is cut into lanes. */
 typedef struct plan_division {
     const mrail_plan_demand_t *demands;
     size_t num_demands, demands_room;
     uint64_t *start;       /* of each demand, on its group's line */
     uint32_t *group_of;    /* of each; NO_GROUP: not planned */
     uint32_t num_groups, groups_room;
-    plan_group_t *groups;
+    mrail_route_t *routes;
+    uint64_t *totals;      /* bytes of each */
     uint32_t *row, *lanes; /* of the groups, as the flows want them */
     double *bytes;         /* likewise */
     uint64_t *end;         /* of each lane, on the line, by group, lane */
@@ -55,7 +50,9 @@ struct mrail_plan {
     mrail_routes_t *routes;
     mrail_flows_t *flows;
     double *capacity;      /* of each link */
-    uint32_t *shared;      /* group by pair of nodes, while there are free ranks */
+    uint32_t num_nodes, num_ranks;
+    uint32_t *free_node;   /* of each rank; MRAIL_PLAN_NONE: it is bound */
+    uint32_t *shared;      /* group by pair of nodes, of free ranks */
     uint64_t stamp;
     plan_division_t now, next;
     double *slot_bytes;
@@ -86,24 +83,33 @@ static int plan_set_options(mrail_plan_t *plan,
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
 }
 
-static int plan_allocate(mrail_plan_t *plan)
+static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     size_t links = mrail_routes_num_links(plan->routes);
-    size_t nodes = mrail_routes_num_nodes(plan->routes);
+    size_t nodes = plan->num_nodes;
     size_t slots = (size_t)mrail_routes_num_rows(plan->routes) *
                    mrail_routes_num_lanes(plan->routes);
     mrail_flows_links_t flows_links;
 
     plan->capacity = calloc(3 * links, sizeof(*plan->capacity));
     plan->shared = malloc(nodes * nodes * sizeof(*plan->shared));
+    plan->free_node =
+        malloc((plan->num_ranks + 1) * sizeof(*plan->free_node));
     plan->slot_bytes = malloc((slots + 1) * sizeof(*plan->slot_bytes));
     if ((plan->capacity == NULL) || (plan->shared == NULL) ||
+        (plan->free_node == NULL) ||
         (plan->slot_bytes == NULL)) {
         return -ENOMEM;
     }
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
     plan->link_bytes = plan->capacity + links;
     plan->link_before = plan->link_bytes + links;
+    for (uint32_t rank = 0; rank < plan->num_ranks; ++rank) {
+        plan->free_node[rank] =
+            (mrail_plan_topo_rail_of(topo, rank) == MRAIL_PLAN_NONE)
+                ? mrail_plan_topo_node_of(topo, rank)
+                : MRAIL_PLAN_NONE;
+    }
     for (size_t i = 0; i < links; ++i) {
         plan->capacity[i] = mrail_routes_links(plan->routes)[i].capacity;
     }
@@ -128,7 +134,9 @@ int mrail_plan_create(const mrail_plan_topo_t *topo,
         ret = mrail_routes_create(topo, &plan->routes);
     }
     if (ret == 0) {
-        ret = plan_allocate(plan);
+        plan->num_nodes = mrail_plan_topo_num_nodes(topo);
+        plan->num_ranks = mrail_plan_topo_num_ranks(topo);
+        ret = plan_allocate(plan, topo);
     }
     if (ret != 0) {
         mrail_plan_destroy(plan);
@@ -142,7 +150,8 @@ static void plan_free_division(plan_division_t *division)
 {
     free(division->start);
     free(division->group_of);
-    free(division->groups);
+    free(division->routes);
+    free(division->totals);
     free(division->row);
     free(division->lanes);
     free(division->bytes);
@@ -162,6 +171,7 @@ void mrail_plan_destroy(mrail_plan_t *plan)
     free(plan->slot_bytes);
     free(plan->capacity);
     free(plan->shared);
+    free(plan->free_node);
     free(plan);
 }
 
@@ -197,7 +207,8 @@ static int plan_grow_groups(plan_division_t *division, unsigned num_lanes)
 {
     size_t room = (size_t)division->groups_room * 2 + 64;
 
-    if ((plan_grow(&division->groups, room, sizeof(*division->groups)) == NULL) ||
+    if ((plan_grow(&division->routes, room, sizeof(*division->routes)) == NULL) ||
+        (plan_grow(&division->totals, room, sizeof(*division->totals)) == NULL) ||
         (plan_grow(&division->row, 2 * room, sizeof(*division->row)) == NULL) ||
         (plan_grow(&division->lanes, room, sizeof(*division->lanes)) == NULL) ||
         (plan_grow(&division->bytes, room, sizeof(*division->bytes)) == NULL) ||
@@ -218,24 +229,26 @@ static int plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
         (plan_grow_groups(next, mrail_routes_num_lanes(plan->routes)) != 0)) {
         return -ENOMEM;
     }
-    next->groups[next->num_groups] = (plan_group_t){.route = *route};
+    next->routes[next->num_groups] = *route;
+    next->totals[next->num_groups] = 0;
     *group_p = next->num_groups++;
     return 0;
 }
 
-/* The group of a demand, made if it is the first one; NO_GROUP: not planned. */
+/* The group of a demand; NO_GROUP: it is not planned.  Free ranks of two nodes share
+ * one, made by the first of their demands. */
 static int plan_find_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
                            uint32_t *group_p)
 {
-    size_t nodes = mrail_routes_num_nodes(plan->routes);
-    uint32_t *shared = NULL, node[2];
+    uint32_t from = plan->free_node[demand->from];
+    uint32_t to = plan->free_node[demand->to];
+    uint32_t *shared = NULL;
     mrail_route_t route;
     int ret;
 
-    if (mrail_routes_is_shared(plan->routes, demand->from, demand->to, node) &&
-        (node[0] != node[1])) {
-        shared = &plan->shared[node[0] * nodes + node[1]];
-        if (*shared != NO_GROUP) {
+    if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) && (from != to)) {
+        shared = &plan->shared[(size_t)from * plan->num_nodes + to];
+        if (MRAIL_LIKELY(*shared != NO_GROUP)) {
             *group_p = *shared;
             return 0;
         }
@@ -273,27 +286,28 @@ static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
 /* The pairs of nodes that have a group are forgotten again. */
 static void plan_forget_shared(mrail_plan_t *plan)
 {
-    size_t nodes = mrail_routes_num_nodes(plan->routes);
+    size_t nodes = plan->num_nodes;
 
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
 }
 
-/* They are summed up: none waits for the one before. */
+/* A multiplication each, summed up: none waits for the one before. */
 static uint64_t plan_digest(const mrail_plan_demand_t *demand, size_t i)
 {
-    return mrail_mix64((((uint64_t)demand->from << 32) | demand->to) +
-                       i * UINT64_C(0x9e3779b97f4a7c15) +
-                       mrail_mix64(demand->bytes));
+    uint64_t key = (((uint64_t)demand->from << 32) | demand->to) + i;
+
+    return (demand->bytes + UINT64_C(0x9e3779b97f4a7c15)) *
+           (2 * key * UINT64_C(0xbf58476d1ce4e5b9) + 1);
 }
 
 static int plan_add_demand(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
                            size_t i, uint64_t *total)
 {
     plan_division_t *next = &plan->next;
-    uint32_t num_ranks = mrail_routes_num_ranks(plan->routes), group = NO_GROUP;
+    uint32_t group = NO_GROUP;
     int ret;
 
-    if ((demand->from >= num_ranks) || (demand->to >= num_ranks)) {
+    if ((demand->from >= plan->num_ranks) || (demand->to >= plan->num_ranks)) {
         return -EINVAL;
     }
     if (demand->bytes > MAX_BYTES - *total) {
@@ -309,8 +323,8 @@ static int plan_add_demand(mrail_plan_t *plan, const mrail_plan_demand_t *demand
     }
     next->group_of[i] = group;
     if (group != NO_GROUP) {
-        next->start[i] = next->groups[group].bytes;
-        next->groups[group].bytes += demand->bytes;
+        next->start[i] = next->totals[group];
+        next->totals[group] += demand->bytes;
     }
     return 0;
 }
@@ -330,10 +344,10 @@ static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
         }
     }
     for (uint32_t g = 0; g < next->num_groups; ++g) {
-        next->row[2 * g] = next->groups[g].route.row[0];
-        next->row[2 * g + 1] = next->groups[g].route.row[1];
-        next->lanes[g] = next->groups[g].route.lanes;
-        next->bytes[g] = (double)next->groups[g].bytes;
+        next->row[2 * g] = next->routes[g].row[0];
+        next->row[2 * g + 1] = next->routes[g].row[1];
+        next->lanes[g] = next->routes[g].lanes;
+        next->bytes[g] = (double)next->totals[g];
     }
     return 0;
 }
@@ -407,7 +421,7 @@ static void plan_cut_all(mrail_plan_t *plan)
     const double *bytes = mrail_flows_bytes(plan->flows);
 
     for (uint32_t g = 0; g < next->num_groups; ++g) {
-        plan_cut(next->groups[g].bytes, plan->options.min_piece, lanes,
+        plan_cut(next->totals[g], plan->options.min_piece, lanes,
                  &bytes[(size_t)g * stride], &next->end[(size_t)g * lanes]);
     }
 }
@@ -482,17 +496,17 @@ static void plan_sum_up(mrail_plan_t *plan)
 
     plan_clear_slots(plan);
     for (uint32_t g = 0; g < next->num_groups; ++g) {
-        const plan_group_t *group = &next->groups[g];
+        const mrail_route_t *route = &next->routes[g];
         const uint64_t *end = &next->end[(size_t)g * lanes];
 
-        summary->bytes += (double)group->bytes;
-        hash = mrail_mix64(hash ^ (((uint64_t)group->route.row[0] << 32) |
-                                   group->route.row[1]));
+        summary->bytes += (double)next->totals[g];
+        hash = mrail_mix64(hash ^ (((uint64_t)route->row[0] << 32) |
+                                   route->row[1]));
         for (unsigned lane = 0; lane < lanes; ++lane) {
             uint64_t bytes = plan_lane_bytes(end, lane);
 
             if (bytes > 0) {
-                plan_add_slots(plan, &group->route, lane, (double)bytes);
+                plan_add_slots(plan, route, lane, (double)bytes);
                 hash = mrail_mix64(hash ^ (bytes + lane));
             }
         }
@@ -562,13 +576,11 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
     unsigned lanes = mrail_routes_num_lanes(plan->routes), count = 0;
     const mrail_plan_demand_t *demand = &now->demands[i];
     uint64_t begin = now->start[i], to = begin + demand->bytes;
-    const plan_group_t *group;
     const uint64_t *end;
 
     if (now->group_of[i] == NO_GROUP) {
         return 0;
     }
-    group = &now->groups[now->group_of[i]];
     end = &now->end[(size_t)now->group_of[i] * lanes];
     for (unsigned lane = 0; (lane < lanes) && (begin < to); ++lane) {
         uint64_t stop = MRAIL_MIN(end[lane], to);
@@ -577,7 +589,8 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
             pieces[count].offset = begin - now->start[i];
             pieces[count].bytes = stop - begin;
             mrail_routes_explain(plan->routes, demand->from, demand->to,
-                                 &group->route, lane, &pieces[count]);
+                                 &now->routes[now->group_of[i]], lane,
+                                 &pieces[count]);
             ++count;
             begin = stop;
         }
@@ -625,7 +638,7 @@ void mrail_plan_compare(mrail_plan_t *plan)
         if (now->group_of[i] == NO_GROUP) {
             continue;
         }
-        route = &now->groups[now->group_of[i]].route;
+        route = &now->routes[now->group_of[i]];
         lane =
             mrail_routes_direct(plan->routes, demand->from, demand->to, route);
         plan_add_slots(plan, route, lane, (double)demand->bytes);

@@ -550,15 +550,6 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     return 1;
 }
 
-int mrail_routes_is_shared(const mrail_routes_t *routes, uint32_t from,
-                           uint32_t to, uint32_t node_p[2])
-{
-    node_p[OUT] = routes->ranks[from].node;
-    node_p[IN] = routes->ranks[to].node;
-    return (routes->ranks[from].rail == MRAIL_PLAN_NONE) &&
-           (routes->ranks[to].rail == MRAIL_PLAN_NONE);
-}
-
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route)
 {
@@ -610,16 +601,6 @@ void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
     case KIND_SWITCH:
         break;
     }
-}
-
-uint32_t mrail_routes_num_nodes(const mrail_routes_t *routes)
-{
-    return routes->num_nodes;
-}
-
-uint32_t mrail_routes_num_ranks(const mrail_routes_t *routes)
-{
-    return routes->num_ranks;
 }
 
 uint32_t mrail_routes_num_lanes(const mrail_routes_t *routes)

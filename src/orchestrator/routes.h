@@ -34,10 +34,6 @@ typedef struct mrail_route {
 int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
                       int is_small, mrail_route_t *route_p);
 
-/* Free ranks (which share rows) of these two nodes?  Then their numbers. */
-int mrail_routes_is_shared(const mrail_routes_t *routes, uint32_t from,
-                           uint32_t to, uint32_t node_p[2]);
-
 /* The lane that a demand would take alone: see mrail_plan_compare(). */
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route);
@@ -47,8 +43,6 @@ void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
                           uint32_t to, const mrail_route_t *route, unsigned lane,
                           mrail_plan_piece_t *piece);
 
-uint32_t mrail_routes_num_nodes(const mrail_routes_t *routes);
-uint32_t mrail_routes_num_ranks(const mrail_routes_t *routes);
 uint32_t mrail_routes_num_lanes(const mrail_routes_t *routes);
 /* A lane anywhere takes relays. */
 int mrail_routes_has_relays(const mrail_routes_t *routes);
