@@ -25,8 +25,9 @@
 /* More would take longer than an exchange that is not quite as good. */
 #define MAX_ROUNDS 4000
 #define MAX_RELAY_ROUNDS 1000
-/* Pieces begin at multiples of this, if they are not small. */
+/* Pieces begin at multiples of this, where that moves next to nothing. */
 #define GRAIN 64u
+#define GRAIN_ABOVE (GRAIN << 16)
 
 /* A division of demands, in whole bytes.  Those with the same route are a group: their
  * bytes lie side by side on a line, which is cut into lanes. */
@@ -389,10 +390,10 @@ static void plan_divide(mrail_plan_t *plan)
 
 /* Where the lanes of a group end on its line: parts of its bytes, cut at the grain.
  * The last open one ends where the line does. */
-static void plan_cut(uint64_t bytes, uint64_t min_piece, unsigned num_lanes,
-                     const double *part, uint64_t *end)
+static void plan_cut(uint64_t bytes, unsigned num_lanes, const double *part,
+                     uint64_t *end)
 {
-    uint64_t grain = (bytes / GRAIN >= min_piece) ? GRAIN : 1, last = 0;
+    uint64_t grain = (bytes >= GRAIN_ABOVE) ? GRAIN : 1, last = 0;
     double sum = 0, up_to = 0;
     unsigned last_lane = 0;
 
@@ -421,8 +422,8 @@ static void plan_cut_all(mrail_plan_t *plan)
     const double *bytes = mrail_flows_bytes(plan->flows);
 
     for (uint32_t g = 0; g < next->num_groups; ++g) {
-        plan_cut(next->totals[g], plan->options.min_piece, lanes,
-                 &bytes[(size_t)g * stride], &next->end[(size_t)g * lanes]);
+        plan_cut(next->totals[g], lanes, &bytes[(size_t)g * stride],
+                 &next->end[(size_t)g * lanes]);
     }
 }
 
