@@ -32,29 +32,49 @@ static void make_size(world_t *w)
     } else if (class < 90) {
         w->num_nodes = between(w, 2, 8);
         w->num_rails = between(w, 2, 8);
-    } else {
+    } else if (class < 98) {
         w->num_nodes = between(w, 6, 16);
         w->num_rails = between(w, 4, 8);
+    } else {
+        w->num_nodes = between(w, 2, 3);
+        w->num_rails = between(w, 9, 16);
     }
 }
 
-/* A port's capacity: all alike, alike for a rail, or any. */
+/* From 1 MB/s to 1 TB/s, each power of ten as often as any other. */
+static double any_speed(world_t *w)
+{
+    double speed = 1e5 * (double)between(w, 10, 100);
+
+    for (unsigned i = below(w, 6); i > 0; --i) {
+        speed *= 10;
+    }
+    return speed;
+}
+
+/* A port's capacity: all alike, alike for a rail, like others, or any. */
 static double port(world_t *w, unsigned kind, unsigned rail)
 {
     static const double unequal[] = {25e9, 12.5e9, 6.25e9, 6.25e9};
 
-    if (kind == 0) {
+    switch (kind) {
+    case 0:
+    case 1:
         return 25e9;
-    }
-    if (kind == 1) {
+    case 2:
+    case 3:
         return unequal[rail % 4];
+    case 4:
+    case 5:
+        return 1e7 * (double)between(w, 100, 5000);
+    default:
+        return any_speed(w);
     }
-    return 1e7 * (double)between(w, 100, 5000);
 }
 
 static void make_rails(world_t *w)
 {
-    unsigned kind = below(w, 3);
+    unsigned kind = below(w, 7);
     unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* of a hundred */
 
     for (unsigned node = 0; node < w->num_nodes; ++node) {
@@ -63,7 +83,7 @@ static void make_rails(world_t *w)
 
         for (unsigned rail = 0; rail < w->num_rails; ++rail) {
             double out = port(w, kind, rail);
-            double in = (kind == 2) ? port(w, kind, rail) : out;
+            double in = (kind >= 4) ? port(w, kind, rail) : out;
             int dies = below(w, 100) < dead, both = one_in(w, 2);
             int end = both || one_in(w, 2), other = both || !end;
 
@@ -125,7 +145,7 @@ static void make_ranks(world_t *w)
 static void make_mesh(world_t *w, unsigned node)
 {
     unsigned missing = one_in(w, 2) ? 0 : between(w, 1, 40);
-    int alike = one_in(w, 2), slow = one_in(w, 4);
+    int alike = one_in(w, 2), slow = one_in(w, 4), any = one_in(w, 8);
 
     for (unsigned from = 0; from < w->num_ranks; ++from) {
         for (unsigned to = 0; to < w->num_ranks; ++to) {
@@ -134,8 +154,9 @@ static void make_mesh(world_t *w, unsigned node)
                 continue;
             }
             w->link[from][to] =
-                (alike ? 150e9 : 1e9 * (double)between(w, 5, 200)) *
-                (slow ? 0.05 : 1);
+                any ? any_speed(w)
+                    : (alike ? 150e9 : 1e9 * (double)between(w, 5, 200)) *
+                          (slow ? 0.05 : 1);
         }
     }
 }
@@ -338,7 +359,6 @@ static void make_demands(world_t *w)
     static void (*const want[])(world_t *) = {
         want_hotspot, want_zipf, want_moe, want_stencil, want_few, want_any};
 
-    w->demands = w->room[0];
     w->num_demands = 0;
     want[below(w, MRAIL_ARRAY_SIZE(want))](w);
     want_odd(w);
@@ -377,6 +397,7 @@ void world_make(world_t *w, uint64_t seed)
     w->loop = one_in(w, 2);
     w->cross = one_in(w, 3);
     make_options(w);
+    w->demands = w->room[0];
     make_demands(w);
 }
 
@@ -386,6 +407,12 @@ void world_copy_demands(world_t *w)
 
     mrail_copy(copy, w->demands, w->num_demands * sizeof(*copy));
     w->demands = copy;
+}
+
+void world_other_demands(world_t *w)
+{
+    w->demands = w->room[w->demands == w->room[0]];
+    make_demands(w);
 }
 
 void world_keep(world_t *w, const uint8_t *keep)

@@ -12,9 +12,9 @@
 #include "base/rng.h"
 
 #define WORLD_MAX_NODES 16
-#define WORLD_MAX_RAILS 8
+#define WORLD_MAX_RAILS MRAIL_PLAN_MAX_RAILS
 #define WORLD_MAX_PODS 4
-#define WORLD_MAX_PER_NODE 12
+#define WORLD_MAX_PER_NODE MRAIL_PLAN_MAX_MESH
 #define WORLD_MAX_RANKS (WORLD_MAX_NODES * WORLD_MAX_PER_NODE)
 #define WORLD_MAX_DEMANDS 4096
 
@@ -48,8 +48,10 @@ void world_make(world_t *world, uint64_t seed);
  * of the ranks let one.  Ends the program if the planner refuses something. */
 mrail_plan_topo_t *world_build(const world_t *world, int backwards);
 
-/* A copy of the demands, to be changed: a plan is still using the others. */
+/* The demands that there were stay where they are (a plan is still using them):
+ * a copy of them, to be changed, or others. */
 void world_copy_demands(world_t *world);
+void world_other_demands(world_t *world);
 
 /* The demands whose `keep` is not 0 stay. */
 void world_keep(world_t *world, const uint8_t *keep);
