@@ -38,7 +38,7 @@
 /* The length of what is closed: longer than all paths together. */
 #define CLOSED 1e300
 
-enum { STAGE_SPREAD, STAGE_SHORTEN, NUM_STAGES };
+enum { STAGE_SPREAD, STAGE_SHORTEN, STAGE_FIT, NUM_STAGES };
 
 /* How prices move: step is the rise for a load of twice the target, to which comes a
  * part of the last rise (Polyak's heavy ball).  e^-price of all links of a path has
@@ -48,6 +48,7 @@ static const struct {
 } stages[NUM_STAGES] = {
     [STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .price_max = 30},
     [STAGE_SHORTEN] = {.step = 0.8, .momentum = 0.8, .price_max = 70},
+    [STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .price_max = 70},
 };
 
 /* The link that is not there has the number num_links: no price, no length, and a
@@ -58,6 +59,7 @@ struct mrail_flows {
     double widest;        /* capacity of a link */
     mrail_masks_t masks;  /* sets of lanes, since the object was made */
     uint32_t masks_set;   /* that there are lanes of */
+    const double *base;   /* bytes of links besides; NULL: none */
     uint32_t *mask;       /* number of that of each demand */
     double *mask_lanes;   /* factors of all, then lengths of all */
     uint32_t num_slots, slots_set, slots_linked, slots_room; /* of all rows, with those that fill
@@ -288,13 +290,30 @@ int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p
     return 0;
 }
 
-/* Which lanes demands may take, for the passes; none, if all may take all. */
-static int flows_set_masks(mrail_flows_t *flows, const uint32_t *lanes)
+/* What lanes are worth to each demand is a mask of its own. */
+static void flows_set_worth(mrail_flows_t *flows, const double *worth)
 {
+    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+        flows->mask[k] = k;
+    }
+    flows->passes.mask = flows->mask;
+    flows->passes.mask_factor = worth;
+    flows->passes.mask_length = NULL;
+}
+
+/* Which lanes demands may take, for the passes; none, if all may take all. */
+static int flows_set_masks(mrail_flows_t *flows,
+                           const mrail_flows_problem_t *problem)
+{
+    const uint32_t *lanes = problem->lanes;
     uint32_t all = (1u << flows->links.num_lanes) - 1, last = 0, number = 0;
     uint32_t width = flows->passes.width;
     int is_masked = 0;
 
+    if (problem->worth != NULL) {
+        flows_set_worth(flows, problem->worth);
+        return 0;
+    }
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
         if ((lanes[k] != last) &&
             (mrail_masks_find(&flows->masks, lanes[k], &number) != 0)) {
@@ -338,11 +357,12 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
     flows->passes.num_demands = problem->num_demands;
     flows->passes.row = problem->row;
     flows->passes.demand = problem->demand;
+    flows->base = problem->base;
     if (((flows->num_slots > flows->slots_room) &&
          (flows_allocate_slots(flows, flows->num_slots) != 0)) ||
         ((flows->num_bytes > flows->bytes_room) &&
          (flows_allocate_bytes(flows, flows->num_bytes) != 0)) ||
-        (flows_set_masks(flows, problem->lanes) != 0)) {
+        (flows_set_masks(flows, problem) != 0)) {
         flows->passes.num_demands = flows->num_slots = 0;
         flows->num_bytes = 0;
         return -ENOMEM;
@@ -407,7 +427,7 @@ static void flows_add_loads(mrail_flows_t *flows)
     double relayed = 0;
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        double bytes = 0;
+        double bytes = (flows->base != NULL) ? flows->base[e] : 0;
 
         for (uint32_t i = flows->link_first[e]; i < flows->link_first[e + 1];
              ++i) {
@@ -765,6 +785,36 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
         }
     }
     return max_rounds;
+}
+
+int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
+{
+    unsigned look = LOOK_ROUNDS;
+
+    flows_begin(flows, STAGE_FIT, 1);
+    for (uint32_t s = 0; s < flows->num_slots; ++s) {
+        flows->slot_weight[s] = flows->slot_open[s] ? 1 : 0;
+    }
+    for (unsigned round = 1; round <= max_rounds; ++round) {
+        double congestion;
+
+        flows_divide(flows);
+        congestion = flows_trial_congestion(flows);
+        if ((congestion > limit) && (round == look)) {
+            flows_try_mean(flows);
+            congestion = flows_trial_congestion(flows);
+            look = flows_after(round);
+        }
+        if (congestion <= limit) {
+            flows_keep_trial(flows, congestion);
+            return 0;
+        }
+        if (flows_raise_prices(flows, limit * AIM)) {
+            break;
+        }
+    }
+    flows_forget_prices(flows, STAGE_FIT);
+    return -ERANGE;
 }
 
 /* ---- fewer pieces ---------------------------------------------------------- */

@@ -2,7 +2,9 @@
 #include "plan.h"
 
 #include "cuts.h"
+#include "digest.h"
 #include "flows.h"
+#include "levels.h"
 #include "routes.h"
 
 #include "base/util.h"
@@ -27,6 +29,9 @@
 #define MAX_ROUNDS 4000
 #define MAX_RELAY_ROUNDS 1000
 
+/* So many demands are planned in two levels, where that is possible. */
+#define MANY_DEMANDS 20000
+
 /* A division of demands, in whole bytes.  Those with the same route are a group: their
  * bytes lie side by side on a line, which is cut into lanes. */
 typedef struct plan_division {
@@ -41,6 +46,7 @@ typedef struct plan_division {
     double *bytes;         /* likewise */
     uint64_t *end;         /* of each lane, on the line, by group, lane */
     uint64_t digest;       /* of the demands */
+    mrail_levels_t *levels; /* who knows instead of all this; or NULL */
     mrail_plan_summary_t summary;
 } plan_division_t;
 
@@ -54,6 +60,8 @@ struct mrail_plan {
     uint32_t *shared;      /* group by pair of nodes, of free ranks */
     uint64_t stamp;
     plan_division_t now, next;
+    mrail_levels_t *levels[2]; /* one of them knows what is, or none; or NULL */
+    uint64_t *whole;       /* ends of the lanes of what is not cut */
     double *slot_bytes;
     double *link_bytes, *link_before;
 };
@@ -95,9 +103,11 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     plan->free_node =
         malloc((plan->num_ranks + 1) * sizeof(*plan->free_node));
     plan->slot_bytes = malloc((slots + 1) * sizeof(*plan->slot_bytes));
+    plan->whole = malloc(mrail_routes_num_lanes(plan->routes) *
+                         sizeof(*plan->whole));
     if ((plan->capacity == NULL) || (plan->shared == NULL) ||
         (plan->free_node == NULL) ||
-        (plan->slot_bytes == NULL)) {
+        (plan->slot_bytes == NULL) || (plan->whole == NULL)) {
         return -ENOMEM;
     }
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
@@ -119,6 +129,17 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     return mrail_flows_create(&flows_links, &plan->flows);
 }
 
+static int plan_create_levels(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
+{
+    size_t most = (size_t)plan->num_ranks * plan->num_ranks;
+    int ret = 0;
+
+    for (unsigned i = 0; (i < 2) && (ret == 0) && (most > MANY_DEMANDS); ++i) {
+        ret = mrail_levels_create(topo, &plan->options, &plan->levels[i]);
+    }
+    return (ret == -ENOTSUP) ? 0 : ret;
+}
+
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options, mrail_plan_t **plan_p)
 {
@@ -136,6 +157,9 @@ int mrail_plan_create(const mrail_plan_topo_t *topo,
         plan->num_nodes = mrail_plan_topo_num_nodes(topo);
         plan->num_ranks = mrail_plan_topo_num_ranks(topo);
         ret = plan_allocate(plan, topo);
+    }
+    if (ret == 0) {
+        ret = plan_create_levels(plan, topo);
     }
     if (ret != 0) {
         mrail_plan_destroy(plan);
@@ -167,7 +191,13 @@ void mrail_plan_destroy(mrail_plan_t *plan)
     if (plan->routes != NULL) {
         mrail_routes_destroy(plan->routes);
     }
+    for (unsigned i = 0; i < 2; ++i) {
+        if (plan->levels[i] != NULL) {
+            mrail_levels_destroy(plan->levels[i]);
+        }
+    }
     free(plan->slot_bytes);
+    free(plan->whole);
     free(plan->capacity);
     free(plan->shared);
     free(plan->free_node);
@@ -290,15 +320,6 @@ static void plan_forget_shared(mrail_plan_t *plan)
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
 }
 
-/* A multiplication each, summed up: none waits for the one before. */
-static uint64_t plan_digest(const mrail_plan_demand_t *demand, size_t i)
-{
-    uint64_t key = (((uint64_t)demand->from << 32) | demand->to) + i;
-
-    return (demand->bytes + UINT64_C(0x9e3779b97f4a7c15)) *
-           (2 * key * UINT64_C(0xbf58476d1ce4e5b9) + 1);
-}
-
 static int plan_add_demand(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
                            size_t i, uint64_t *total)
 {
@@ -313,7 +334,7 @@ static int plan_add_demand(mrail_plan_t *plan, const mrail_plan_demand_t *demand
         return -EOVERFLOW;
     }
     *total += demand->bytes;
-    next->digest += plan_digest(demand, i);
+    next->digest += mrail_digest_demand(demand, i);
     if ((demand->bytes > 0) && (demand->from != demand->to)) {
         ret = plan_find_group(plan, demand, &group);
         if (ret != 0) {
@@ -494,6 +515,57 @@ static void plan_accept(mrail_plan_t *plan, uint64_t stamp)
     plan->stamp = stamp;
 }
 
+/* In two levels, if there are many demands and it can be done: 0; -ERANGE: it has to
+ * be done at once. */
+static int plan_divide_levels(mrail_plan_t *plan)
+{
+    mrail_levels_t *levels =
+        plan->levels[(plan->now.levels == plan->levels[0]) ? 1 : 0];
+    const double *bytes;
+    uint32_t num_links;
+    int ret;
+
+    if ((levels == NULL) || (plan->next.num_demands < MANY_DEMANDS)) {
+        return -ERANGE;
+    }
+    ret = mrail_levels_divide(levels, plan->next.demands,
+                              plan->next.num_demands, &plan->next.summary);
+    if (ret != 0) {
+        return ret;
+    }
+    plan->next.levels = levels;
+    bytes = mrail_levels_links(levels, &num_links);
+    memset(plan->link_bytes, 0,
+           mrail_routes_num_links(plan->routes) * sizeof(*plan->link_bytes));
+    memcpy(plan->link_bytes, bytes, num_links * sizeof(*bytes));
+    return 0;
+}
+
+/* All at once. */
+static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
+{
+    plan_division_t *next = &plan->next;
+    int ret = plan_grow_demands(next, next->num_demands);
+
+    if (ret == 0) {
+        ret = plan_group(plan, why, why_size);
+        plan_forget_shared(plan);
+    }
+    if ((ret == 0) && (next->num_groups > 0)) {
+        ret = plan_load(plan);
+        if (ret == 0) {
+            plan_divide(plan);
+            mrail_flows_merge(plan->flows, (double)plan->options.min_piece,
+                              next->summary.limit);
+            plan_cut_all(plan);
+        }
+    }
+    if (ret == 0) {
+        plan_sum_up(plan);
+    }
+    return ret;
+}
+
 int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
                     size_t num_demands, uint64_t stamp, char *why,
                     size_t why_size)
@@ -507,114 +579,176 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     next->demands = demands;
     next->num_demands = num_demands;
     next->summary = (mrail_plan_summary_t){0};
-    ret = plan_grow_demands(next, num_demands);
+    next->levels = NULL;
+    ret = plan_divide_levels(plan);
+    if (ret == -ERANGE) {
+        next->summary = (mrail_plan_summary_t){0};
+        ret = plan_divide_groups(plan, why, why_size);
+    }
     if (ret == 0) {
-        ret = plan_group(plan, why, why_size);
-        plan_forget_shared(plan);
+        plan_accept(plan, stamp);
     }
-    if (ret != 0) {
-        return ret;
-    }
-    if (next->num_groups > 0) {
-        ret = plan_load(plan);
-        if (ret != 0) {
-            return ret;
-        }
-        plan_divide(plan);
-        mrail_flows_merge(plan->flows, (double)plan->options.min_piece,
-                          next->summary.limit);
-        plan_cut_all(plan);
-    }
-    plan_sum_up(plan);
-    plan_accept(plan, stamp);
-    return 0;
+    return ret;
 }
 
 void mrail_plan_forget(mrail_plan_t *plan)
 {
     mrail_flows_forget(plan->flows);
+    for (unsigned i = 0; i < 2; ++i) {
+        if (plan->levels[i] != NULL) {
+            mrail_levels_forget(plan->levels[i]);
+        }
+    }
 }
 
 /* ---- questions ------------------------------------------------------------- */
 
-unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
-                           mrail_plan_piece_t *pieces)
+/* A demand on the line that is cut into lanes. */
+typedef struct plan_stretch {
+    mrail_route_t route;
+    uint64_t begin, end;       /* on the line */
+    const uint64_t *lane_end;  /* of each lane */
+} plan_stretch_t;
+
+static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
+                               plan_stretch_t *stretch)
+{
+    const mrail_plan_demand_t *demand = &plan->now.demands[i];
+    unsigned lanes = mrail_routes_num_lanes(plan->routes);
+
+    if ((demand->bytes == 0) || (demand->from == demand->to) ||
+        (mrail_routes_find(plan->routes, demand->from, demand->to,
+                           demand->bytes <= plan->options.relay_above,
+                           &stretch->route) <= 0)) {
+        return 0;
+    }
+    stretch->begin = 0;
+    stretch->end = demand->bytes;
+    if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
+        for (unsigned lane = 0; lane < lanes; ++lane) {
+            plan->whole[lane] = demand->bytes;
+        }
+        stretch->lane_end = plan->whole;
+    } else {
+        stretch->lane_end = mrail_levels_ends(plan->now.levels, i);
+    }
+    return 1;
+}
+
+/* 0: demand i is not planned. */
+static int plan_stretch(const mrail_plan_t *plan, size_t i,
+                        plan_stretch_t *stretch)
 {
     const plan_division_t *now = &plan->now;
-    unsigned lanes = mrail_routes_num_lanes(plan->routes), count = 0;
-    const mrail_plan_demand_t *demand = &now->demands[i];
-    uint64_t begin = now->start[i], to = begin + demand->bytes;
-    const uint64_t *end;
+    size_t lanes = mrail_routes_num_lanes(plan->routes);
 
+    if (now->levels != NULL) {
+        return plan_stretch_levels(plan, i, stretch);
+    }
     if (now->group_of[i] == NO_GROUP) {
         return 0;
     }
-    end = &now->end[(size_t)now->group_of[i] * lanes];
-    for (unsigned lane = 0; (lane < lanes) && (begin < to); ++lane) {
-        uint64_t stop = MRAIL_MIN(end[lane], to);
+    *stretch = (plan_stretch_t){.route = now->routes[now->group_of[i]],
+                                .begin = now->start[i],
+                                .end = now->start[i] + now->demands[i].bytes,
+                                .lane_end =
+                                    &now->end[now->group_of[i] * lanes]};
+    return 1;
+}
 
-        if (stop > begin) {
-            pieces[count].offset = begin - now->start[i];
-            pieces[count].bytes = stop - begin;
+/* Takes the bytes on a lane from the beginning of a stretch. */
+static uint64_t plan_take(plan_stretch_t *stretch, unsigned lane)
+{
+    uint64_t stop = MRAIL_MIN(stretch->lane_end[lane], stretch->end);
+    uint64_t bytes = (stop > stretch->begin) ? stop - stretch->begin : 0;
+
+    stretch->begin += bytes;
+    return bytes;
+}
+
+unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
+                           mrail_plan_piece_t *pieces)
+{
+    const mrail_plan_demand_t *demand = &plan->now.demands[i];
+    unsigned lanes = mrail_routes_num_lanes(plan->routes), count = 0;
+    plan_stretch_t stretch;
+    uint64_t offset = 0;
+
+    if (!plan_stretch(plan, i, &stretch)) {
+        return 0;
+    }
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+        uint64_t bytes = plan_take(&stretch, lane);
+
+        if (bytes > 0) {
+            pieces[count].offset = offset;
+            pieces[count].bytes = bytes;
             mrail_routes_explain(plan->routes, demand->from, demand->to,
-                                 &now->routes[now->group_of[i]], lane,
-                                 &pieces[count]);
+                                 &stretch.route, lane, &pieces[count]);
             ++count;
-            begin = stop;
+            offset += bytes;
         }
     }
     return count;
 }
 
-/* Bytes of a demand on a lane, and how many lanes it is on. */
-static uint64_t plan_on_lane(const mrail_plan_t *plan, size_t i, unsigned direct,
-                             unsigned *num_pieces)
+/* What is planned, and what of it is on the direct path. */
+static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 {
-    const plan_division_t *now = &plan->now;
     unsigned lanes = mrail_routes_num_lanes(plan->routes);
-    const uint64_t *end = &now->end[(size_t)now->group_of[i] * lanes];
-    uint64_t begin = now->start[i], to = begin + now->demands[i].bytes;
-    uint64_t on_direct = 0;
+    plan_stretch_t stretch;
 
-    *num_pieces = 0;
-    for (unsigned lane = 0; (lane < lanes) && (begin < to); ++lane) {
-        uint64_t stop = MRAIL_MIN(end[lane], to);
+    plan_clear_slots(plan);
+    for (size_t i = 0; i < plan->now.num_demands; ++i) {
+        const mrail_plan_demand_t *demand = &plan->now.demands[i];
+        unsigned direct;
 
-        if (stop > begin) {
-            on_direct += (lane == direct) ? stop - begin : 0;
-            ++*num_pieces;
-            begin = stop;
+        if (!plan_stretch(plan, i, &stretch)) {
+            continue;
+        }
+        direct = mrail_routes_direct(plan->routes, demand->from, demand->to,
+                                     &stretch.route);
+        for (unsigned lane = 0; lane < lanes; ++lane) {
+            uint64_t bytes = plan_take(&stretch, lane);
+
+            if (bytes > 0) {
+                plan_add_slots(plan, &stretch.route, lane, (double)bytes);
+                summary->direct_bytes += (lane == direct) ? (double)bytes : 0;
+                ++summary->num_pieces;
+            }
         }
     }
-    return on_direct;
+    summary->relayed = plan_add_links(plan, plan->link_bytes);
+    summary->congestion = plan_congestion(plan, plan->link_bytes);
+}
+
+static void plan_walk_before(mrail_plan_t *plan, mrail_plan_summary_t *summary)
+{
+    plan_stretch_t stretch;
+
+    plan_clear_slots(plan);
+    for (size_t i = 0; i < plan->now.num_demands; ++i) {
+        const mrail_plan_demand_t *demand = &plan->now.demands[i];
+
+        if (plan_stretch(plan, i, &stretch)) {
+            plan_add_slots(plan, &stretch.route,
+                           mrail_routes_direct(plan->routes, demand->from,
+                                               demand->to, &stretch.route),
+                           (double)demand->bytes);
+        }
+    }
+    (void)plan_add_links(plan, plan->link_before);
+    summary->congestion_before = plan_congestion(plan, plan->link_before);
 }
 
 void mrail_plan_compare(mrail_plan_t *plan)
 {
-    plan_division_t *now = &plan->now;
-    mrail_plan_summary_t *summary = &now->summary;
-    unsigned pieces;
+    mrail_plan_summary_t *summary = &plan->now.summary;
 
     summary->direct_bytes = 0;
     summary->num_pieces = 0;
-    plan_clear_slots(plan);
-    for (size_t i = 0; i < now->num_demands; ++i) {
-        const mrail_plan_demand_t *demand = &now->demands[i];
-        const mrail_route_t *route;
-        unsigned lane;
-
-        if (now->group_of[i] == NO_GROUP) {
-            continue;
-        }
-        route = &now->routes[now->group_of[i]];
-        lane =
-            mrail_routes_direct(plan->routes, demand->from, demand->to, route);
-        plan_add_slots(plan, route, lane, (double)demand->bytes);
-        summary->direct_bytes += (double)plan_on_lane(plan, i, lane, &pieces);
-        summary->num_pieces += pieces;
-    }
-    (void)plan_add_links(plan, plan->link_before);
-    summary->congestion_before = plan_congestion(plan, plan->link_before);
+    plan_walk(plan, summary);
+    plan_walk_before(plan, summary);
 }
 
 void mrail_plan_summary(const mrail_plan_t *plan, mrail_plan_summary_t *summary_p)
