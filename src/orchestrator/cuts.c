@@ -4,13 +4,14 @@
 #include "base/util.h"
 
 #define GRAIN 64u
-/* There a grain is next to nothing. */
-#define LONG_LINE (GRAIN << 16)
+/* Of fewer grains one is not next to nothing, whatever is large. */
+#define MIN_LARGE 65536u
 
-void mrail_cuts_make(uint64_t bytes, unsigned num_lanes, const double *part,
-                     uint64_t *end)
+void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
+                     const double *part, uint64_t *end)
 {
-    uint64_t grain = (bytes >= LONG_LINE) ? GRAIN : 1, last = 0;
+    uint64_t grain = (bytes / GRAIN >= MRAIL_MAX(large, MIN_LARGE)) ? GRAIN : 1;
+    uint64_t last = 0;
     double sum = 0, up_to = 0;
     unsigned last_lane = 0;
 

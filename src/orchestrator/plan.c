@@ -415,7 +415,7 @@ static void plan_cut_all(mrail_plan_t *plan)
     const double *bytes = mrail_flows_bytes(plan->flows);
 
     for (uint32_t g = 0; g < next->num_groups; ++g) {
-        mrail_cuts_make(next->totals[g], lanes,
+        mrail_cuts_make(next->totals[g], plan->options.min_piece, lanes,
                         &bytes[(size_t)g * stride],
                         &next->end[(size_t)g * lanes]);
     }
