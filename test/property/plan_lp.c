@@ -25,27 +25,46 @@ static void *get(size_t num, size_t size)
     return p;
 }
 
+/* Demands with the same ends and the same paths are one flow. */
+static int lp_add(lp_problem_t *p, const mrail_plan_demand_t *d,
+                  unsigned *flow_of, unsigned max_columns)
+{
+    const world_t *w = p->world;
+    path_t *paths = &p->path[p->num_columns];
+    int count = paths_of(w, d, paths);
+    unsigned *flow = &flow_of[2 * ((size_t)d->from * w->num_ranks + d->to) +
+                              (d->bytes > paths_relay_above(w))];
+
+    if (count == PATHS_NOT_PLANNED) {
+        return 1;
+    }
+    if (*flow == 0) {
+        p->num_columns += (unsigned)count;
+        *flow = ++p->num_flows;
+        p->first[p->num_flows] = p->num_columns;
+    }
+    p->bytes[*flow - 1] += (double)d->bytes;
+    return p->num_columns <= max_columns;
+}
+
 lp_problem_t *lp_create(const world_t *w, unsigned max_columns)
 {
     lp_problem_t *p = get(1, sizeof(*p));
+    unsigned *flow_of =
+        get(2 * (size_t)w->num_ranks * w->num_ranks, sizeof(*flow_of));
+    int fits = 1;
 
     p->world = w;
-    p->demand = get(w->num_demands, sizeof(*p->demand));
+    p->bytes = get(w->num_demands, sizeof(*p->bytes));
     p->first = get(w->num_demands + 1, sizeof(*p->first));
     p->path = get(max_columns + PATHS_MAX, sizeof(*p->path));
-    for (unsigned i = 0; i < w->num_demands; ++i) {
-        int count = paths_of(w, &w->demands[i], &p->path[p->num_columns]);
-
-        if (count == PATHS_NOT_PLANNED) {
-            continue;
-        }
-        p->num_columns += (unsigned)count;
-        if (p->num_columns > max_columns) {
-            lp_destroy(p);
-            return NULL;
-        }
-        p->demand[p->num_demands++] = i;
-        p->first[p->num_demands] = p->num_columns;
+    for (unsigned i = 0; fits && (i < w->num_demands); ++i) {
+        fits = lp_add(p, &w->demands[i], flow_of, max_columns);
+    }
+    free(flow_of);
+    if (!fits) {
+        lp_destroy(p);
+        p = NULL;
     }
     return p;
 }
@@ -53,16 +72,11 @@ lp_problem_t *lp_create(const world_t *w, unsigned max_columns)
 void lp_destroy(lp_problem_t *p)
 {
     if (p != NULL) {
-        free(p->demand);
+        free(p->bytes);
         free(p->first);
         free(p->path);
         free(p);
     }
-}
-
-static double bytes_of(const lp_problem_t *p, unsigned k)
-{
-    return (double)p->world->demands[p->demand[k]].bytes;
 }
 
 /* ---- divisions: the part of its demand that each path takes ----------------
@@ -73,13 +87,12 @@ static double congestion_of(const lp_problem_t *p, const double *part)
     double *load = get(paths_num_links(p->world), sizeof(*load));
     double most = 0;
 
-    for (unsigned k = 0; k < p->num_demands; ++k) {
+    for (unsigned k = 0; k < p->num_flows; ++k) {
         for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
             for (unsigned i = 0; i < p->path[j].num_links; ++i) {
                 uint32_t e = p->path[j].link[i];
 
-                load[e] +=
-                    bytes_of(p, k) * part[j] / paths_capacity(p->world, e);
+                load[e] += p->bytes[k] * part[j] / paths_capacity(p->world, e);
                 most = MRAIL_MAX(most, load[e]);
             }
         }
@@ -92,9 +105,9 @@ static double relayed_by(const lp_problem_t *p, const double *part)
 {
     double sum = 0;
 
-    for (unsigned k = 0; k < p->num_demands; ++k) {
+    for (unsigned k = 0; k < p->num_flows; ++k) {
         for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
-            sum += bytes_of(p, k) * part[j] * p->path[j].num_relays;
+            sum += p->bytes[k] * part[j] * p->path[j].num_relays;
         }
     }
     return sum;
@@ -102,7 +115,7 @@ static double relayed_by(const lp_problem_t *p, const double *part)
 
 static void make_add_up(const lp_problem_t *p, double *part)
 {
-    for (unsigned k = 0; k < p->num_demands; ++k) {
+    for (unsigned k = 0; k < p->num_flows; ++k) {
         unsigned count = p->first[k + 1] - p->first[k];
         double sum = 0;
 
@@ -133,7 +146,7 @@ static double shortest(const lp_problem_t *p, double relay, const double *price)
 {
     double sum = 0;
 
-    for (unsigned k = 0; k < p->num_demands; ++k) {
+    for (unsigned k = 0; k < p->num_flows; ++k) {
         double least = DBL_MAX;
 
         for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
@@ -146,7 +159,7 @@ static double shortest(const lp_problem_t *p, double relay, const double *price)
             }
             least = MRAIL_MIN(least, length);
         }
-        sum += bytes_of(p, k) * least;
+        sum += p->bytes[k] * least;
     }
     return sum;
 }
@@ -187,7 +200,7 @@ static void add_column(program_t *g, const lp_problem_t *p, unsigned k,
             g->row[e] = glp_add_rows(g->glp, 1);
         }
         g->index[count] = g->row[e];
-        g->value[count++] = bytes_of(p, k) / paths_capacity(p->world, e) / unit;
+        g->value[count++] = p->bytes[k] / paths_capacity(p->world, e) / unit;
     }
     glp_set_mat_col(g->glp, column, count - 1, g->index, g->value);
     glp_set_col_bnds(g->glp, column, GLP_LO, 0, 0);
@@ -201,8 +214,8 @@ static program_t open_program(const lp_problem_t *p, double unit)
     g.index = get(paths_num_links(p->world) + 8, sizeof(*g.index));
     g.value = get(paths_num_links(p->world) + 8, sizeof(*g.value));
     glp_set_obj_dir(g.glp, GLP_MIN);
-    glp_add_rows(g.glp, (int)p->num_demands);
-    for (unsigned k = 0; k < p->num_demands; ++k) {
+    glp_add_rows(g.glp, (int)p->num_flows);
+    for (unsigned k = 0; k < p->num_flows; ++k) {
         glp_set_row_bnds(g.glp, (int)k + 1, GLP_FX, 1, 1);
         for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
             add_column(&g, p, k, j, unit);
@@ -331,8 +344,8 @@ lp_range_t lp_relayed(const lp_problem_t *p, double limit)
     if (p->num_columns == 0) {
         return range;
     }
-    for (unsigned k = 0; k < p->num_demands; ++k) {
-        total += bytes_of(p, k);
+    for (unsigned k = 0; k < p->num_flows; ++k) {
+        total += p->bytes[k];
     }
     part = get(p->num_columns, sizeof(*part));
     price = get(num_links, sizeof(*price));
@@ -343,10 +356,10 @@ lp_range_t lp_relayed(const lp_problem_t *p, double limit)
             glp_set_row_bnds(g.glp, g.row[e], GLP_UP, 0, 1);
         }
     }
-    for (unsigned k = 0; k < p->num_demands; ++k) {
+    for (unsigned k = 0; k < p->num_flows; ++k) {
         for (unsigned j = p->first[k]; j < p->first[k + 1]; ++j) {
             glp_set_obj_coef(g.glp, (int)j + 1,
-                             bytes_of(p, k) / total * p->path[j].num_relays);
+                             p->bytes[k] / total * p->path[j].num_relays);
         }
     }
     for (int exact = 0; exact < 2; ++exact) {

@@ -13,12 +13,13 @@
 
 #include "plan_paths.h"
 
-/* What is to be divided: the demands that are planned, each with its paths. */
+/* What is to be divided: the bytes from one rank to another one, those of small
+ * demands for themselves, with their paths. */
 typedef struct lp_problem {
     const world_t *world;
-    unsigned num_demands, num_columns;
-    unsigned *demand; /* its index in the world */
-    unsigned *first;  /* its first path; num_demands + 1 of them */
+    unsigned num_flows, num_columns;
+    double *bytes;   /* of each flow */
+    unsigned *first; /* its first path; num_flows + 1 of them */
     path_t *path;
 } lp_problem_t;
 

@@ -209,11 +209,14 @@ static void fewest_first(path_t *paths, unsigned count)
     }
 }
 
+uint64_t paths_relay_above(const world_t *w)
+{
+    return (w->options.relay_above == UINT64_MAX) ? 1000000
+                                                  : w->options.relay_above;
+}
+
 int paths_of(const world_t *w, const mrail_plan_demand_t *d, path_t *paths)
 {
-    uint64_t above = (w->options.relay_above == UINT64_MAX)
-                         ? 1000000
-                         : w->options.relay_above;
     unsigned count, few = 0;
 
     if ((d->from == d->to) || (d->bytes == 0)) {
@@ -229,7 +232,7 @@ int paths_of(const world_t *w, const mrail_plan_demand_t *d, path_t *paths)
         }
     }
     fewest_first(paths, count);
-    if (d->bytes > above) {
+    if (d->bytes > paths_relay_above(w)) {
         return (int)count;
     }
     while ((few < count) && (paths[few].num_relays == paths[0].num_relays)) {

@@ -22,6 +22,9 @@ typedef struct path {
     uint32_t link[PATH_MAX_LINKS]; /* less than paths_num_links() */
 } path_t;
 
+/* Demands of more bytes may take all of them. */
+uint64_t paths_relay_above(const world_t *world);
+
 /* How many paths; 0: it cannot be sent; PATHS_NOT_PLANNED: it need not be
  * planned. Those of fewer relays come first, and of as many those by lower
  * rails (ranks that relay). */

@@ -26,7 +26,10 @@ static void make_size(world_t *w)
 {
     unsigned class = below(w, 100);
 
-    if (class < 50) {
+    if (w->many && one_in(w, 2)) { /* more than 141 ranks */
+        w->num_nodes = 16;
+        w->num_rails = between(w, 9, 10);
+    } else if (class < 50) {
         w->num_nodes = between(w, 2, 4);
         w->num_rails = between(w, 1, 4);
     } else if (class < 90) {
@@ -119,7 +122,7 @@ static unsigned make_node_ranks(world_t *w, unsigned kind, unsigned *rails)
 /* In any order: rank numbers of a node need not follow each other. */
 static void make_ranks(world_t *w)
 {
-    unsigned kind = (below(w, 10) < 6) ? 0 : between(w, 1, 3);
+    unsigned kind = (w->many || (below(w, 10) < 6)) ? 0 : between(w, 1, 3);
     int shuffled = one_in(w, 3);
 
     w->num_ranks = 0;
@@ -163,7 +166,8 @@ static void make_mesh(world_t *w, unsigned node)
 
 static void make_switch(world_t *w, unsigned node)
 {
-    int holes = one_in(w, 4), alike = one_in(w, 2), slow = one_in(w, 4);
+    int holes = !w->many && one_in(w, 4), alike = one_in(w, 2),
+        slow = one_in(w, 4);
 
     for (unsigned rank = 0; rank < w->num_ranks; ++rank) {
         if ((w->node[rank] != node) || (holes && one_in(w, 4))) {
@@ -179,7 +183,9 @@ static void make_gpus(world_t *w)
 {
     /* None, mesh, switch, one or another. */
     static const unsigned kinds[] = {0, 1, 1, 1, 1, 2, 2, 3, 3, 3};
-    unsigned kind = kinds[below(w, MRAIL_ARRAY_SIZE(kinds))];
+    unsigned kind = (w->many && !one_in(w, 4))
+                        ? 2
+                        : kinds[below(w, MRAIL_ARRAY_SIZE(kinds))];
 
     memset(w->link, 0, sizeof(w->link));
     memset(w->up, 0, sizeof(w->up));
@@ -268,7 +274,7 @@ static void want_hotspot(world_t *w)
 
 static void want_zipf(world_t *w)
 {
-    unsigned count = between(w, 1, 4 * w->num_ranks);
+    unsigned count = between(w, 1, (w->many ? 1 : 4) * w->num_ranks);
     double bytes = any_size(w) * 10;
     int steep = one_in(w, 3);
 
@@ -328,7 +334,7 @@ static void want_few(world_t *w)
 
 static void want_any(world_t *w)
 {
-    unsigned count = between(w, 1, 3 * w->num_ranks);
+    unsigned count = between(w, 1, (w->many ? 1 : 3) * w->num_ranks);
 
     w->pattern = "sparse";
     for (unsigned i = 0; i < count; ++i) {
@@ -354,14 +360,34 @@ static void want_odd(world_t *w)
     }
 }
 
+/* Each demand many times, as large, or in parts. */
+static void multiply_demands(world_t *w)
+{
+    unsigned count = w->num_demands, copies = WORLD_MAX_DEMANDS / (count + 1);
+    int in_parts = one_in(w, 2);
+
+    for (unsigned i = 0; i < count; ++i) {
+        double bytes = (double)w->demands[i].bytes / (in_parts ? copies : 1);
+
+        for (unsigned k = 1; k < copies; ++k) {
+            add(w, w->demands[i].from, w->demands[i].to,
+                bytes * between(w, 5, 15) / 10);
+        }
+    }
+}
+
 static void make_demands(world_t *w)
 {
     static void (*const want[])(world_t *) = {
-        want_hotspot, want_zipf, want_moe, want_stencil, want_few, want_any};
+        want_any, want_zipf, want_hotspot, want_moe, want_stencil, want_few};
 
     w->num_demands = 0;
-    want[below(w, MRAIL_ARRAY_SIZE(want))](w);
+    want[below(
+        w, (w->many && (w->num_ranks > 100)) ? 2 : MRAIL_ARRAY_SIZE(want))](w);
     want_odd(w);
+    if (w->many) {
+        multiply_demands(w);
+    }
     for (unsigned i = w->num_demands; one_in(w, 2) && (i > 1); --i) {
         unsigned k = below(w, i);
         mrail_plan_demand_t d = w->demands[k];
@@ -389,6 +415,7 @@ void world_make(world_t *w, uint64_t seed)
 {
     w->seed = seed;
     mrail_rng_init(&w->rng, seed);
+    w->many = one_in(w, 12);
     make_size(w);
     make_rails(w);
     make_ranks(w);

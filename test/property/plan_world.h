@@ -16,7 +16,9 @@
 #define WORLD_MAX_PODS 4
 #define WORLD_MAX_PER_NODE MRAIL_PLAN_MAX_MESH
 #define WORLD_MAX_RANKS (WORLD_MAX_NODES * WORLD_MAX_PER_NODE)
-#define WORLD_MAX_DEMANDS 4096
+#define WORLD_MAX_DEMANDS 24000
+/* The planner plans so many in two levels, where it can. */
+#define WORLD_MANY_DEMANDS 20000
 
 /* Bytes per second; 0: dead, or not there. */
 typedef struct world {
@@ -34,6 +36,7 @@ typedef struct world {
     double uplink_up[WORLD_MAX_PODS][WORLD_MAX_RAILS];
     double uplink_down[WORLD_MAX_PODS][WORLD_MAX_RAILS];
     int loop, cross;
+    int many; /* demands */
     mrail_plan_options_t options;
     const char *pattern; /* of the demands */
     unsigned num_demands;

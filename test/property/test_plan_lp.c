@@ -48,6 +48,7 @@
 static world_t w;
 static const char *which; /* plan */
 static unsigned num_unreachable, num_judged, num_too_many, num_loose;
+static unsigned num_rough;
 static double worst_congestion, worst_bound, worst_relayed, worst_relayed_bound;
 static uint64_t worst_congestion_seed, worst_relayed_seed;
 
@@ -57,7 +58,7 @@ static uint64_t worst_congestion_seed, worst_relayed_seed;
             printf("not ok - plan: seed %llu (%u nodes, %u rails, %u ranks, "  \
                    "%s), %s plan: ",                                           \
                    (unsigned long long)w.seed, w.num_nodes, w.num_rails,       \
-                   w.num_ranks, w.pattern, which);                                    \
+                   w.num_ranks, w.pattern, which);                             \
             printf(__VA_ARGS__);                                               \
             printf("\nto replay: MRAIL_TEST_SEED=%llu test_plan_lp\n",         \
                    (unsigned long long)w.seed);                                \
@@ -311,8 +312,9 @@ static void check_congestion(const mrail_plan_summary_t *s, const tally_t *t,
     }
 }
 
-/* Whole bytes move each piece by less than one, which passes two relays at most;
- * and where next to nothing must be relayed, next to nothing is near enough. */
+/* Whole bytes move each piece by less than one, which passes two relays at
+ * most; and where next to nothing must be relayed, next to nothing is near
+ * enough. */
 static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
                           const lp_range_t *best)
 {
@@ -330,8 +332,10 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
           "relayed's bound %.0f; %.0f are possible with a congestion of %.12g",
           s->relayed_bound, within.most, limit);
     CHECK(s->relayed <= least.most * (1 + relayed_gap + 0.02) + rounding,
-          "relayed %.0f, %.4f %% of %.0f bytes; least %.0f, bound %.0f; %u and %u "
-          "rounds", s->relayed, 100 * s->relayed / s->bytes, s->bytes, least.most,
+          "relayed %.0f, %.4f %% of %.0f bytes; least %.0f, bound %.0f; %u and "
+          "%u "
+          "rounds",
+          s->relayed, 100 * s->relayed / s->bytes, s->bytes, least.most,
           s->relayed_bound, s->rounds, s->relay_rounds);
     num_loose += s->relayed > s->relayed_bound * (1 + relayed_gap) + rounding;
     if (least.most > 20 * rounding) {
@@ -392,8 +396,21 @@ static mrail_plan_t *create(int backwards)
 
 static void check_plan(mrail_plan_t *plan)
 {
+    const mrail_plan_summary_t rough = summary_of(plan);
     tally_t t = tally_of(plan);
 
+    CHECK(
+        (rough.congestion + t.rounding >= t.congestion) &&
+            (rough.relayed >= t.relayed * (1 - NEAR)),
+        "before it is compared: congestion %.12g, relayed %.0f; really %.12g, "
+        "%.0f",
+        rough.congestion, rough.relayed, t.congestion, t.relayed);
+    CHECK(rough.congestion <= rough.congestion_bound *
+                                      (1 + gap_of(w.options.gap, DEFAULT_GAP)) +
+                                  t.rounding,
+          "before it is compared: congestion %.12g, bound %.12g",
+          rough.congestion, rough.congestion_bound);
+    num_rough += rough.relayed != t.relayed;
     mrail_plan_compare(plan);
     check_summary(plan, &t);
     check_links(plan, &t);
@@ -458,7 +475,8 @@ static void check_unreachable(mrail_plan_t *plan)
     world_keep(&w, keep);
 }
 
-/* Some demands are a tenth more or less, one is a byte more: 0 if there is none. */
+/* Some demands are a tenth more or less, one is a byte more: 0 if there is
+ * none. */
 static int change_demands(mrail_rng_t *rng)
 {
     mrail_plan_demand_t *last = NULL;
@@ -545,12 +563,13 @@ static int report(unsigned long long count)
 {
 #ifdef HAVE_GLPK
     printf("ok - plan: %llu seeds, %u plans judged, %u with too many paths, %u "
-           "with demands without a path; congestion at most %.5f of the "
+           "with demands without a path, %u in two levels; congestion at most "
+           "%.5f of the "
            "optimum (seed %llu), its bound %.12f; relayed %.4f (seed %llu), "
            "bound %.12f, %u not within their gap\n",
-           count, num_judged, num_too_many, num_unreachable, worst_congestion,
-           (unsigned long long)worst_congestion_seed, worst_bound,
-           worst_relayed, (unsigned long long)worst_relayed_seed,
+           count, num_judged, num_too_many, num_unreachable, num_rough,
+           worst_congestion, (unsigned long long)worst_congestion_seed,
+           worst_bound, worst_relayed, (unsigned long long)worst_relayed_seed,
            worst_relayed_bound, num_loose);
     return 0;
 #else
