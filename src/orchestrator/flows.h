@@ -113,8 +113,8 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds);
 
 /* Divides again, as near to what lanes are worth as a congestion of `limit` allows:
- * 0, or -ERANGE: not found in max_rounds, and the last division stays.  Nothing is
- * proved. */
+ * the number of rounds, or -ERANGE: not found in max_rounds, and the last division
+ * stays.  Nothing is proved. */
 int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds);
 
 /* Puts what lanes carry of a demand that is less than `least` bytes together on one

@@ -27,6 +27,14 @@ endif
 EXTRA_DIST += test/property/plan_lp.c test/property/plan_lp.h
 test_plan_lp_LDADD = libmrail-plan.la $(GLPK_LIBS) -lm
 
+if HAVE_CMOCKA
+check_PROGRAMS += test_levels
+TESTS += test_levels
+test_levels_SOURCES = test/property/test_levels.c
+test_levels_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_levels_LDADD = libmrail-planner.la $(TEST_LIBS)
+endif
+
 # Two engines in virtual time.
 check_PROGRAMS += test_lanes
 TESTS += test_lanes

@@ -166,8 +166,8 @@ static void make_mesh(world_t *w, unsigned node)
 
 static void make_switch(world_t *w, unsigned node)
 {
-    int holes = !w->many && one_in(w, 4), alike = one_in(w, 2),
-        slow = one_in(w, 4);
+    int holes = !w->many && one_in(w, 4), slow = !w->many && one_in(w, 4);
+    int alike = w->many ? !one_in(w, 20) : one_in(w, 2);
 
     for (unsigned rank = 0; rank < w->num_ranks; ++rank) {
         if ((w->node[rank] != node) || (holes && one_in(w, 4))) {
@@ -363,9 +363,10 @@ static void want_odd(world_t *w)
 /* Each demand many times, as large, or in parts. */
 static void multiply_demands(world_t *w)
 {
-    unsigned count = w->num_demands, copies = WORLD_MAX_DEMANDS / (count + 1);
+    unsigned count = w->num_demands, copies;
     int in_parts = one_in(w, 2);
 
+    copies = (count == 0) ? 0 : WORLD_MAX_DEMANDS / count;
     for (unsigned i = 0; i < count; ++i) {
         double bytes = (double)w->demands[i].bytes / (in_parts ? copies : 1);
 
