@@ -234,6 +234,15 @@ static void add(world_t *w, unsigned from, unsigned to, double bytes)
     }
 }
 
+/* One number at a time: arguments are evaluated in any order. */
+static void add_any(world_t *w, double bytes)
+{
+    unsigned from = below(w, w->num_ranks);
+    unsigned to = below(w, w->num_ranks);
+
+    add(w, from, to, bytes);
+}
+
 /* A size to begin with: most are worth a relay. */
 static double any_size(world_t *w)
 {
@@ -280,8 +289,7 @@ static void want_zipf(world_t *w)
 
     w->pattern = "zipf";
     for (unsigned k = 1; k <= count; ++k) {
-        add(w, below(w, w->num_ranks), below(w, w->num_ranks),
-            bytes / k / (steep ? k : 1));
+        add_any(w, bytes / k / (steep ? k : 1));
     }
 }
 
@@ -295,8 +303,9 @@ static void want_moe(world_t *w)
     w->pattern = "mixture of experts";
     for (unsigned from = 0; from < n; ++from) {
         for (unsigned i = 0; i < groups * top; ++i) {
-            add(w, from, one_in(w, 2) ? below(w, liked) : below(w, n),
-                bytes * between(w, 1, 20) / 10);
+            unsigned to = one_in(w, 2) ? below(w, liked) : below(w, n);
+
+            add(w, from, to, bytes * between(w, 1, 20) / 10);
         }
     }
 }
@@ -338,7 +347,7 @@ static void want_any(world_t *w)
 
     w->pattern = "sparse";
     for (unsigned i = 0; i < count; ++i) {
-        add(w, below(w, w->num_ranks), below(w, w->num_ranks), any_size(w));
+        add_any(w, any_size(w));
     }
 }
 
@@ -416,7 +425,7 @@ void world_make(world_t *w, uint64_t seed)
 {
     w->seed = seed;
     mrail_rng_init(&w->rng, seed);
-    w->many = one_in(w, 12);
+    w->many = one_in(w, 8);
     make_size(w);
     make_rails(w);
     make_ranks(w);

@@ -305,7 +305,7 @@ static void check_congestion(const mrail_plan_summary_t *s, const tally_t *t,
           "congestion %.12g, %.4f %% above the least one, %.12g; rounding %.3g",
           s->congestion, 100 * (s->congestion / best->least - 1), best->least,
           t->rounding);
-    if (t->rounding < 1e-4 * best->least) {
+    if ((w.options.gap == 0) && (t->rounding < 1e-4 * best->least)) {
         remember(&worst_congestion, &worst_congestion_seed,
                  s->congestion / best->least);
         remember(&worst_bound, NULL, s->congestion_bound / best->most);
