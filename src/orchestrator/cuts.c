@@ -3,22 +3,28 @@
 
 #include "base/util.h"
 
+#include <math.h>
+
 #define GRAIN 64u
-/* Of fewer grains one is not next to nothing, whatever is large. */
+/* Of lanes with less a grain is not next to nothing, whatever is large. */
 #define MIN_LARGE 65536u
 
 void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
                      const double *part, uint64_t *end)
 {
-    uint64_t grain = (bytes / GRAIN >= MRAIL_MAX(large, MIN_LARGE)) ? GRAIN : 1;
-    uint64_t last = 0;
-    double sum = 0, up_to = 0;
+    double sum = 0, up_to = 0, least = INFINITY;
+    uint64_t grain, last = 0;
     unsigned last_lane = 0;
 
     for (unsigned lane = 0; lane < num_lanes; ++lane) {
         sum += part[lane];
+        least = (part[lane] > 0) ? MRAIL_MIN(least, part[lane]) : least;
         last_lane = (part[lane] > 0) ? lane : last_lane;
     }
+    grain = ((double)bytes * (least / sum) >=
+             (double)MRAIL_MAX(large, MIN_LARGE))
+                ? GRAIN
+                : 1;
     for (unsigned lane = 0; lane < num_lanes; ++lane) {
         up_to += part[lane];
         if (part[lane] > 0) {

@@ -6,8 +6,7 @@
 
 /* Where each of num_lanes lanes ends on a line of `bytes`, which are divided in
  * proportion to part[] (>= 0, one > 0): rising, the last one at `bytes`.  Cuts are at
- * multiples of 64 bytes if pieces of `large` bytes would be 64 of them or more, and
- * of 64 KiB, too. */
+ * multiples of 64 bytes if all pieces have `large` bytes and 64 KiB, or more. */
 void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
                      const double *part, uint64_t *end);
 
