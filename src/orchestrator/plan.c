@@ -69,8 +69,8 @@ static int plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
     return 0;
 }
 
-/* The group of a demand; MRAIL_PLAN_NONE: it is not planned.  Free ranks of two nodes share
- * one, made by the first of their demands. */
+/* The group of a demand; MRAIL_PLAN_NONE: it is not planned.  Free ranks of two nodes
+ * share one, made by the first of their demands. */
 static int plan_find_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
                            uint32_t *group_p)
 {
@@ -99,6 +99,14 @@ static int plan_find_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand
     return ret;
 }
 
+static int plan_say(int ret, const char *sentence, char *why, size_t why_size)
+{
+    if (why_size > 0) {
+        snprintf(why, why_size, "%s", sentence);
+    }
+    return ret;
+}
+
 static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
                        char *why, size_t why_size)
 {
@@ -106,7 +114,7 @@ static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
                          : (ret == -EOVERFLOW) ? "more than 2^62 bytes by now"
                          : (ret == -EHOSTUNREACH)
                              ? "no rail that is up at both ends can be reached"
-                             : "out of memory";
+                             : "there is no memory for it";
 
     if (why_size > 0) {
         snprintf(why, why_size,
@@ -330,7 +338,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         return 0;
     }
     if (num_demands >= UINT32_MAX) {
-        return -ENOSPC;
+        return plan_say(-ENOSPC, "more than 2^32 - 1 demands", why, why_size);
     }
     next->demands = demands;
     next->num_demands = num_demands;
@@ -340,6 +348,9 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     if (ret == -ERANGE) {
         next->summary = (mrail_plan_summary_t){0};
         ret = plan_divide_groups(plan, why, why_size);
+    }
+    if (ret == -ENOMEM) {
+        return plan_say(ret, "out of memory", why, why_size);
     }
     if (ret == 0) {
         plan_accept(plan, stamp);
