@@ -32,6 +32,10 @@
 #define RELAY_PRICE 10.0
 /* What is aimed at, of the congestion that is allowed: rounds swing. */
 #define AIM 0.999
+/* Rounds may also stay above for long: then the aim comes down by a part of that, not
+ * so far that there is no such division. */
+#define AIM_LEAST 0.992
+#define AIM_PART 0.5
 /* How prices move: step is the rise for a load of twice the target, to which comes a
  * part of the last rise (Polyak's heavy ball).  e^-price of all links of a path has
  * to be a number, so there is a highest price. */
@@ -404,10 +408,18 @@ static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
     flows->relayed = flows->trial_relayed;
 }
 
+static double flows_lower_aim(const mrail_flows_t *flows, double limit, double aim)
+{
+    double over = flows_trial_congestion(flows) / limit - 1;
+
+    return (over > 0) ? MRAIL_MAX(aim - AIM_PART * over, AIM_LEAST) : aim;
+}
+
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds)
 {
     unsigned round, look = LOOK_ROUNDS;
+    double aim = AIM;
 
     flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
     flows->relayed_bound = 0;
@@ -420,7 +432,7 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
         if (flows->relayed <= flows->relayed_bound * (1 + gap)) {
             return round;
         }
-        if (flows_raise_prices(flows, limit * AIM)) {
+        if (flows_raise_prices(flows, limit * aim)) {
             /* There is no such division, or nearly none. */
             mrail_flows_forget_prices(flows, FLOWS_STAGE_SHORTEN);
             return round;
@@ -428,6 +440,7 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
         if (round == look) {
             flows_try_mean(flows);
             flows_keep_less_relayed(flows, limit);
+            aim = flows_lower_aim(flows, limit, aim);
             flows_mix_less_relayed(flows, limit);
             look = flows_after(round);
         }
