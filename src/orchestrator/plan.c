@@ -360,6 +360,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
 
 void mrail_plan_forget(mrail_plan_t *plan)
 {
+    plan->stamp = 0;
     mrail_flows_forget(plan->flows);
     for (unsigned i = 0; i < 2; ++i) {
         if (plan->levels[i] != NULL) {
