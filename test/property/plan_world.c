@@ -425,7 +425,7 @@ void world_make(world_t *w, uint64_t seed)
 {
     w->seed = seed;
     mrail_rng_init(&w->rng, seed);
-    w->many = one_in(w, 8);
+    w->many = one_in(w, 12);
     make_size(w);
     make_rails(w);
     make_ranks(w);

@@ -31,7 +31,7 @@
 
 #define SEEDS 200
 #ifdef TEST_SANITIZED
-#define SEEDS_FULL 500
+#define SEEDS_FULL SEEDS
 #else
 #define SEEDS_FULL 2000
 #endif
