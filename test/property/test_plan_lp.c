@@ -47,10 +47,12 @@
 
 static world_t w;
 static const char *which; /* plan */
-static unsigned num_unreachable, num_judged, num_too_many, num_loose;
-static unsigned num_rough;
+static unsigned num_unreachable, num_rough;
+#ifdef HAVE_GLPK
+static unsigned num_judged, num_too_many, num_loose;
 static double worst_congestion, worst_bound, worst_relayed, worst_relayed_bound;
 static uint64_t worst_congestion_seed, worst_relayed_seed;
+#endif
 
 #define CHECK(_cond, ...)                                                      \
     do {                                                                       \
