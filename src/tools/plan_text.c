@@ -674,7 +674,9 @@ static int read_line(plan_line_t *line, void *arg)
 
 static void reader_cleanup(reader_t *reader)
 {
-    mrail_plan_topo_destroy(reader->topo);
+    if (reader->topo != NULL) {
+        mrail_plan_topo_destroy(reader->topo);
+    }
     free(reader->nodes);
     free(reader->ranks);
     free(reader->rail_lines);
