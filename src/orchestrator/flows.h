@@ -62,27 +62,38 @@ typedef struct mrail_flows_slot {
     uint8_t is_closed;
 } mrail_flows_slot_t;
 
+typedef struct mrail_flows_links {
+    uint32_t num_links;
+    const double *capacity; /* of each, > 0 */
+    uint32_t num_lanes;     /* 1 to MRAIL_FLOWS_MAX_LANES */
+} mrail_flows_links_t;
+
 /* What is to be divided. */
 typedef struct mrail_flows_problem {
-    uint32_t num_links;
-    const double *capacity;         /* of each link, > 0 */
-    uint32_t num_lanes;             /* 1 to MRAIL_FLOWS_MAX_LANES */
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
     uint32_t num_demands;
-    const uint32_t *row;            /* of each demand: out, in; a lane at least is
-                                       open in both, no link is twice in one path */
+    const uint32_t *row;            /* of each demand: out, in */
+    const uint32_t *lanes;          /* of each: those that it may take, as bits; one
+                                       at least is open in both rows, and no link is
+                                       twice in the path of one */
     const double *demand;           /* bytes of each, > 0 */
 } mrail_flows_problem_t;
 
 typedef struct mrail_flows mrail_flows_t;
 
-/* The problem's arrays stay the caller's, and stay as they are, but for `demand`,
- * which may change between calls (prices are kept: the next division begins where
- * the last one ended).  0, or -ENOMEM. */
-int mrail_flows_create(const mrail_flows_problem_t *problem,
-                       mrail_flows_t **flows_p);
+/* Links stay the same from problem to problem, and the caller's.  0, or -ENOMEM. */
+int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p);
 void mrail_flows_destroy(mrail_flows_t *flows);
+
+/* Sets what is to be divided next; its arrays stay the caller's, and as they are
+ * until it is divided; a copy is made of the slots.  Rows that were there before are
+ * still the same (others may be added, or not be there).  Prices are kept: where problems
+ * are similar, the division begins where the last one ended.  0, or -ENOMEM: there
+ * is nothing to divide. */
+int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem);
+/* All prices are 0 again. */
+void mrail_flows_forget(mrail_flows_t *flows);
 
 /* Divides, until the congestion is proved to be at most 1 + gap (> 0) times the
  * least one, or max_rounds (> 0) are over: the number of rounds. */
@@ -95,6 +106,11 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
  * of the last division, which stays if nothing better is found. */
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds);
+
+/* Puts what lanes carry of a demand that is less than `least` bytes together on one
+ * of its lanes, where that leaves the congestion within `limit` and relays no more:
+ * fewer pieces. */
+void mrail_flows_merge(mrail_flows_t *flows, double least, double limit);
 
 /* Distance from the bytes of one demand to those of the next: the number of lanes,
  * or a little more. */

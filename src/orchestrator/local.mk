@@ -1,9 +1,26 @@
 # src/orchestrator: the planner and the choice of source ports.  Pure: base
 # only, no I/O, no clock.
-noinst_LTLIBRARIES += libmrail-orchestrator.la
+noinst_LTLIBRARIES += libmrail-orchestrator.la libmrail-planner.la
 libmrail_orchestrator_la_SOURCES = \
-    src/orchestrator/ports.c src/orchestrator/ports.h \
-    src/orchestrator/flows.c src/orchestrator/flows.h
+    src/orchestrator/ports.c src/orchestrator/ports.h
+
+# The planner, for those who look inside (tests); all others take libmrail-plan.
+libmrail_planner_la_SOURCES = \
+    src/orchestrator/flows.c src/orchestrator/flows.h \
+    src/orchestrator/masks.c src/orchestrator/masks.h \
+    src/orchestrator/passes.c src/orchestrator/passes.h \
+    src/orchestrator/plan.c src/orchestrator/plan.h \
+    src/orchestrator/routes.c src/orchestrator/routes.h \
+    src/orchestrator/topo.c src/orchestrator/topo.h
 # All ranks have to plan alike, whatever their compilers make of a * b + c.
 PLAN_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
-libmrail_orchestrator_la_CFLAGS = $(PLAN_CFLAGS)
+libmrail_planner_la_CFLAGS = $(PLAN_CFLAGS)
+libmrail_planner_la_LIBADD = -lm
+
+lib_LTLIBRARIES += libmrail-plan.la
+libmrail_plan_la_SOURCES =
+libmrail_plan_la_LIBADD = libmrail-planner.la
+libmrail_plan_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 \
+    -export-symbols-regex '^mrail_plan_'
+pkginclude_HEADERS += src/orchestrator/plan.h
+pkgconfig_DATA += src/orchestrator/mrail-plan.pc

@@ -18,8 +18,8 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
 static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
-                                const double *factor, double *bytes, double *sum,
-                                double *load)
+                                int is_masked, const double *factor,
+                                double *bytes, double *sum, double *load)
 {
     unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
 
@@ -31,13 +31,17 @@ static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
         vec_t *load_out = (vec_t *)&load[out], *load_in = (vec_t *)&load[in];
         vec_t *bytes_of = (vec_t *)&bytes[(size_t)k * width];
         vec_t *sum_of = (vec_t *)&sum[(size_t)k * width];
-        vec_t part[MRAIL_PASSES_MAX_WIDTH / MRAIL_PASSES_VECTOR], total;
+        vec_t part[MRAIL_PASSES_MAX_WIDTH / MRAIL_PASSES_VECTOR];
+        vec_t total = {0};
         double per_weight;
 
-        total = part[0] = factor_out[0] * factor_in[0];
-        for (unsigned v = 1; v < num_vecs; ++v) {
+        for (unsigned v = 0; v < num_vecs; ++v) {
             part[v] = factor_out[v] * factor_in[v];
-            total += part[v];
+            if (is_masked) {
+                part[v] *= *(const vec_t *)&passes->mask_factor
+                    [(size_t)passes->mask[k] * width + v * MRAIL_PASSES_VECTOR];
+            }
+            total = total + part[v];
         }
         per_weight = passes->demand[k] / SUM_OF(total);
         for (unsigned v = 0; v < num_vecs; ++v) {
@@ -50,8 +54,12 @@ static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
     }
 }
 
+#define LESSER(a, b)                                                          \
+    ((vec_t)((((a) < (b)) & (mask_t)(a)) | (~((a) < (b)) & (mask_t)(b))))
+
 static MRAIL_INLINE double shortest(const mrail_passes_t *passes,
-                                    unsigned num_vecs, const double *length)
+                                    unsigned num_vecs, int is_masked,
+                                    const double *length)
 {
     unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
     double total = 0;
@@ -61,13 +69,20 @@ static MRAIL_INLINE double shortest(const mrail_passes_t *passes,
             &length[(size_t)passes->row[2 * (size_t)k] * width];
         const vec_t *in = (const vec_t *)
             &length[(size_t)passes->row[2 * (size_t)k + 1] * width];
-        vec_t least = out[0] + in[0];
+        vec_t least = {0};
 
-        for (unsigned v = 1; v < num_vecs; ++v) {
+        for (unsigned v = 0; v < num_vecs; ++v) {
             vec_t other = out[v] + in[v];
-            mask_t less = other < least;
 
-            least = (vec_t)((less & (mask_t)other) | (~less & (mask_t)least));
+            if (is_masked) {
+                other += *(const vec_t *)&passes->mask_length
+                    [(size_t)passes->mask[k] * width + v * MRAIL_PASSES_VECTOR];
+            }
+            if (v == 0) {
+                least = other;
+            } else {
+                least = LESSER(other, least);
+            }
         }
         total += passes->demand[k] * MRAIL_MIN(MRAIL_MIN(least[0], least[2]),
                                                MRAIL_MIN(least[1], least[3]));
@@ -75,21 +90,28 @@ static MRAIL_INLINE double shortest(const mrail_passes_t *passes,
     return total;
 }
 
-/* With a number of vectors that the compiler knows, for each set of instructions:
- * `call` is one of the above, with `num_vecs` as its second argument. */
-#define BY_WIDTH(call)                                                        \
+/* With a number of vectors that the compiler knows, and with masks or without, for
+ * each set of instructions: `call` is one of the above, with `num_vecs` and
+ * `is_masked` as its arguments. */
+#define BY_WIDTH(masked, call)                                                \
     switch (passes->width / MRAIL_PASSES_VECTOR) {                            \
-    case 1: { enum { num_vecs = 1 }; call; break; }                           \
-    case 2: { enum { num_vecs = 2 }; call; break; }                           \
-    case 3: { enum { num_vecs = 3 }; call; break; }                           \
-    case 4: { enum { num_vecs = 4 }; call; break; }                           \
-    default: { enum { num_vecs = 5 }; call; break; }                          \
+    case 1: { enum { num_vecs = 1, is_masked = masked }; call; break; }       \
+    case 2: { enum { num_vecs = 2, is_masked = masked }; call; break; }       \
+    case 3: { enum { num_vecs = 3, is_masked = masked }; call; break; }       \
+    case 4: { enum { num_vecs = 4, is_masked = masked }; call; break; }       \
+    default: { enum { num_vecs = 5, is_masked = masked }; call; break; }      \
+    }
+#define BY_KIND(call)                                                         \
+    if (passes->mask != NULL) {                                               \
+        BY_WIDTH(1, call)                                                     \
+    } else {                                                                  \
+        BY_WIDTH(0, call)                                                     \
     }
 
 static void divide_anywhere(const mrail_passes_t *passes, const double *factor,
                             double *bytes, double *sum, double *load)
 {
-    BY_WIDTH(divide(passes, num_vecs, factor, bytes, sum, load))
+    BY_KIND(divide(passes, num_vecs, is_masked, factor, bytes, sum, load))
 }
 
 static double shortest_anywhere(const mrail_passes_t *passes,
@@ -97,7 +119,7 @@ static double shortest_anywhere(const mrail_passes_t *passes,
 {
     double total;
 
-    BY_WIDTH(total = shortest(passes, num_vecs, length))
+    BY_KIND(total = shortest(passes, num_vecs, is_masked, length))
     return total;
 }
 
@@ -106,7 +128,7 @@ TARGET_AVX2 static void divide_avx2(const mrail_passes_t *passes,
                                     const double *factor, double *bytes,
                                     double *sum, double *load)
 {
-    BY_WIDTH(divide(passes, num_vecs, factor, bytes, sum, load))
+    BY_KIND(divide(passes, num_vecs, is_masked, factor, bytes, sum, load))
 }
 
 TARGET_AVX2 static double shortest_avx2(const mrail_passes_t *passes,
@@ -114,7 +136,7 @@ TARGET_AVX2 static double shortest_avx2(const mrail_passes_t *passes,
 {
     double total;
 
-    BY_WIDTH(total = shortest(passes, num_vecs, length))
+    BY_KIND(total = shortest(passes, num_vecs, is_masked, length))
     return total;
 }
 #endif

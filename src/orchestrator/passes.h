@@ -18,6 +18,11 @@ typedef struct mrail_passes {
     uint32_t num_demands, width;
     const uint32_t *row;  /* of each demand: out, in */
     const double *demand; /* bytes of each */
+    /* Lanes that a demand must not take, although its rows have them: the number of
+     * a mask of each demand; NULL: there are none. */
+    const uint32_t *mask;
+    const double *mask_factor; /* by mask, lane: 1, or 0 */
+    const double *mask_length; /* likewise: 0, or longer than all that is not */
 } mrail_passes_t;
 
 /* Divides each demand among its lanes, in proportion to the product of its two

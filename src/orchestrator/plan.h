@@ -12,7 +12,7 @@
  * Paths between nodes: rail r of one node to rail r of the other (rails match by
  * number; they share a leaf switch).  A rank that is bound to another rail of its
  * node reaches rail r through a relay: the rank of its node that is bound to rail r,
- * over the GPU links of the node; at the other end likewise.  Within a node: the
+ * over a GPU link between the two; at the other end likewise.  Within a node: the
  * direct link, or one rank as a relay.  Source: NIMBLE IV-B.  Small demands go
  * without relays where they can.
  *
@@ -82,13 +82,14 @@ int mrail_plan_topo_set_pod(mrail_plan_topo_t *topo, unsigned node,
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
                                unsigned rail, double up, double down);
 
-/* Ranks of one node without a GPU link between them talk over the rails, too (as
- * all do on software rails).  If not, their traffic is not planned: there is no
- * limit to it that is known here. */
+/* Ranks of one node without a direct GPU link (or switch) between them talk over the
+ * rails, as if they were on different nodes.  If not, and if no rank of the node can
+ * relay, their traffic is not planned: there is no limit to it that is known here. */
 void mrail_plan_topo_set_loop(mrail_plan_topo_t *topo, int loop);
 
 /* Ranks bound to different rails reach each other without a relay as well, through
- * the spine: out of the one's rail, into the other one's. */
+ * the spine: out of the one's rail, into the other one's, over the uplinks of both
+ * leaves, also in one pod. */
 void mrail_plan_topo_set_cross(mrail_plan_topo_t *topo, int cross);
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
@@ -134,11 +135,12 @@ typedef struct mrail_plan_piece {
 
 typedef struct mrail_plan_summary {
     double congestion, congestion_bound; /* seconds; no plan is below the bound */
-    double congestion_before; /* with each demand whole on its first shortest path */
-    double relayed, relayed_bound; /* bytes times relays; no plan within the wanted
-                                      gap of the congestion is below the bound */
+    double limit;         /* the congestion that was allowed to save relays */
+    double relayed, relayed_bound; /* bytes times relays; no plan with a congestion
+                                      within the limit is below the bound */
     double bytes;         /* of all demands that are planned */
-    double direct_bytes;  /* ... on the path of congestion_before */
+    /* By mrail_plan_compare(), or 0: */
+    double congestion_before, direct_bytes;
     uint64_t num_pieces;
     uint64_t hash;        /* of all of the plan */
     unsigned rounds, relay_rounds;
@@ -158,7 +160,8 @@ typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
     uint32_t a, b;         /* by kind; b is 0 if it names one thing only */
     double capacity;       /* bytes per second */
-    double bytes, bytes_before;
+    double bytes;
+    double bytes_before;   /* by mrail_plan_compare(), or 0 */
 } mrail_plan_link_t;
 
 typedef struct mrail_plan mrail_plan_t;
@@ -171,11 +174,11 @@ int mrail_plan_create(const mrail_plan_topo_t *topo,
 void mrail_plan_destroy(mrail_plan_t *plan);
 
 /*
- * Plans for these demands, which stay the caller's, and may change or go away
- * afterwards.  `stamp`: not 0, and the same as in the last call that succeeded: the
- * demands are the same, and so is the plan; nothing is looked at.  Otherwise it
- * begins where the last plan ended, which is quicker if the demands are similar; the
- * same sequence of calls gives the same plans.
+ * Plans for these demands.  They stay the caller's, and stay as they are until the
+ * next call or the plan's end.  `stamp`: not 0, and the same as in the last call
+ * that succeeded: the demands are the same, and so is the plan; nothing is looked
+ * at.  Otherwise it begins where the last plan ended, which is quicker if the
+ * demands are similar; the same sequence of calls gives the same plans.
  *
  * Besides the general errors, with a sentence in `why` (cut to why_size; may be NULL
  * if 0), and the plan as it was:
@@ -194,6 +197,12 @@ void mrail_plan_forget(mrail_plan_t *plan);
  * if nothing had to be planned.  `pieces` has room for MRAIL_PLAN_MAX_PIECES. */
 unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
                            mrail_plan_piece_t *pieces);
+
+/* Walks through all demands, for what a person wants to know: pieces, and what would
+ * be if each demand went whole over one path with the fewest relays: over
+ * the sender's own rail if that is such a path, or else over one of them in turn, by
+ * from + to. */
+void mrail_plan_compare(mrail_plan_t *plan);
 
 void mrail_plan_summary(const mrail_plan_t *plan,
                         mrail_plan_summary_t *summary_p);

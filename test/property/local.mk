@@ -12,7 +12,7 @@ check_PROGRAMS += test_flows
 TESTS += test_flows
 test_flows_SOURCES = test/property/test_flows.c
 test_flows_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_flows_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
+test_flows_LDADD = libmrail-planner.la $(TEST_LIBS)
 endif
 
 # Two engines in virtual time.

@@ -1,0 +1,22 @@
+/*
+ * Numbers for sets of lanes: each set gets the next number when it is first asked
+ * for.  There are few of them, whatever the number of demands is.  One thread.
+ */
+#ifndef MRAIL_ORCHESTRATOR_MASKS_H
+#define MRAIL_ORCHESTRATOR_MASKS_H
+
+#include <stdint.h>
+
+typedef struct mrail_masks {
+    uint32_t num, room;  /* sets; how many there is room for */
+    uint32_t *lanes;     /* by number */
+    uint32_t *numbers;   /* 2 x room places, open addressing */
+} mrail_masks_t;
+
+/* All zero is empty. */
+void mrail_masks_cleanup(mrail_masks_t *masks);
+
+/* 0 and the number of the set, or -ENOMEM. */
+int mrail_masks_find(mrail_masks_t *masks, uint32_t lanes, uint32_t *number_p);
+
+#endif

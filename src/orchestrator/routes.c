@@ -1,0 +1,634 @@
+#include "config.h"
+#include "routes.h"
+
+#include "topo.h"
+
+#include "base/util.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLOSED_LINK (UINT32_MAX - 1) /* there is one, and it is dead */
+
+enum { OUT, IN, NUM_DIRECTIONS };
+enum { NEAR, FAR, NUM_DISTANCES };
+
+typedef enum routes_kind { KIND_RAILS, KIND_MESH, KIND_SWITCH } routes_kind_t;
+
+/* Lanes that are open, by how many relays they take. */
+typedef struct routes_row {
+    uint32_t lanes[2];
+    routes_kind_t kind;
+} routes_row_t;
+
+typedef struct routes_rank {
+    uint32_t node, rail, place;
+    uint32_t up, down; /* links to and from the switch */
+    uint32_t rail_row[NUM_DIRECTIONS][NUM_DISTANCES];
+    uint32_t node_row[NUM_DIRECTIONS];
+} routes_rank_t;
+
+typedef struct routes_node {
+    uint32_t pod;
+    uint8_t is_meshed, is_switched;
+    uint32_t *mesh;       /* links by from, to (places) */
+    uint32_t *by_place;   /* ranks */
+    uint32_t free_rank;   /* the first one, which has the rows of all; or none */
+} routes_node_t;
+
+struct mrail_routes {
+    uint32_t num_nodes, num_rails, num_ranks, num_pods, num_lanes;
+    int has_loop, has_cross, has_relays;
+    routes_node_t *nodes;
+    routes_rank_t *ranks;
+    uint32_t *relays;      /* rank by node, rail */
+    uint32_t *ports[NUM_DIRECTIONS];   /* link by node, rail */
+    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by pod, rail */
+    uint32_t num_links, links_room;
+    mrail_plan_link_t *links;
+    uint32_t num_rows, rows_room;
+    routes_row_t *rows;
+    mrail_flows_slot_t *slots;
+};
+
+/* ---- links ----------------------------------------------------------------- */
+
+static uint32_t routes_add_link(mrail_routes_t *routes,
+                                mrail_plan_link_kind_t kind, uint32_t a,
+                                uint32_t b, double capacity)
+{
+    if (capacity == 0) {
+        return CLOSED_LINK;
+    }
+    assert(routes->num_links < routes->links_room);
+    routes->links[routes->num_links] = (mrail_plan_link_t){
+        .kind = kind, .a = a, .b = b, .capacity = capacity};
+    return routes->num_links++;
+}
+
+static void routes_add_ports(mrail_routes_t *routes,
+                             const mrail_plan_topo_t *topo)
+{
+    for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
+        uint32_t node = i / routes->num_rails, rail = i % routes->num_rails;
+
+        routes->ports[OUT][i] = routes_add_link(
+            routes, MRAIL_PLAN_RAIL_OUT, node, rail, topo->ports[i].out);
+        routes->ports[IN][i] = routes_add_link(routes, MRAIL_PLAN_RAIL_IN, node,
+                                               rail, topo->ports[i].in);
+    }
+}
+
+static void routes_add_uplinks(mrail_routes_t *routes,
+                               const mrail_plan_topo_t *topo)
+{
+    for (uint32_t i = 0; i < routes->num_pods * routes->num_rails; ++i) {
+        uint32_t pod = i / routes->num_rails, rail = i % routes->num_rails;
+
+        if (topo->uplinks[i].out < 0) {
+            routes->uplinks[OUT][i] = routes->uplinks[IN][i] =
+                MRAIL_FLOWS_NO_LINK;
+            continue;
+        }
+        routes->uplinks[OUT][i] = routes_add_link(
+            routes, MRAIL_PLAN_UPLINK_UP, pod, rail, topo->uplinks[i].out);
+        routes->uplinks[IN][i] = routes_add_link(
+            routes, MRAIL_PLAN_UPLINK_DOWN, pod, rail, topo->uplinks[i].in);
+    }
+}
+
+static int routes_add_mesh(mrail_routes_t *routes, const mrail_plan_topo_t *topo,
+                           uint32_t node)
+{
+    enum { SIDE = MRAIL_PLAN_MAX_MESH };
+    const double *capacity = topo->nodes[node].mesh;
+    uint32_t *mesh;
+
+    if (capacity == NULL) {
+        return 0;
+    }
+    mesh = malloc((SIDE * SIDE + SIDE) * sizeof(*mesh));
+    if (mesh == NULL) {
+        return -ENOMEM;
+    }
+    routes->nodes[node].mesh = mesh;
+    routes->nodes[node].by_place = mesh + SIDE * SIDE;
+    for (uint32_t place = 0; place < SIDE; ++place) {
+        routes->nodes[node].by_place[place] = MRAIL_PLAN_NONE;
+    }
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        const routes_rank_t *r = &routes->ranks[rank];
+
+        if ((r->node == node) && (r->place < SIDE)) {
+            routes->nodes[node].by_place[r->place] = rank;
+        }
+    }
+    for (uint32_t i = 0; i < SIDE * SIDE; ++i) {
+        const uint32_t *by_place = routes->nodes[node].by_place;
+
+        mesh[i] = routes_add_link(routes, MRAIL_PLAN_GPU_LINK,
+                                  by_place[i / SIDE], by_place[i % SIDE],
+                                  capacity[i]);
+    }
+    return 0;
+}
+
+static void routes_add_switches(mrail_routes_t *routes,
+                                const mrail_plan_topo_t *topo)
+{
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        routes->ranks[rank].up =
+            routes_add_link(routes, MRAIL_PLAN_SWITCH_UP, rank, 0,
+                            topo->ranks[rank].up);
+        routes->ranks[rank].down =
+            routes_add_link(routes, MRAIL_PLAN_SWITCH_DOWN, rank, 0,
+                            topo->ranks[rank].down);
+    }
+}
+
+/* ---- places ---------------------------------------------------------------- */
+
+static int routes_allocate(mrail_routes_t *routes, const mrail_plan_topo_t *topo)
+{
+    size_t ports = (size_t)routes->num_nodes * routes->num_rails;
+    size_t uplinks = (size_t)routes->num_pods * routes->num_rails;
+    uint32_t *next = malloc((3 * ports + 2 * uplinks) * sizeof(*next));
+
+    routes->links_room = 2 * (ports + uplinks + routes->num_ranks);
+    for (uint32_t i = 0; i < routes->num_nodes; ++i) {
+        routes->links_room += (topo->nodes[i].mesh != NULL)
+                                  ? MRAIL_PLAN_MAX_MESH * MRAIL_PLAN_MAX_MESH
+                                  : 0;
+    }
+    routes->relays = next;
+    routes->nodes = calloc(routes->num_nodes, sizeof(*routes->nodes));
+    routes->ranks = calloc(routes->num_ranks + 1, sizeof(*routes->ranks));
+    routes->links = calloc(routes->links_room, sizeof(*routes->links));
+    if ((next == NULL) || (routes->nodes == NULL) || (routes->ranks == NULL) ||
+        (routes->links == NULL)) {
+        return -ENOMEM;
+    }
+    next += ports;
+    for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
+        routes->ports[way] = next;
+        next += ports;
+        routes->uplinks[way] = next;
+        next += uplinks;
+    }
+    return 0;
+}
+
+static void routes_set_places(mrail_routes_t *routes,
+                              const mrail_plan_topo_t *topo)
+{
+    for (uint32_t i = 0; i < routes->num_nodes; ++i) {
+        routes->nodes[i].pod = topo->nodes[i].pod;
+        routes->nodes[i].is_meshed = topo->nodes[i].is_meshed;
+        routes->nodes[i].is_switched = topo->nodes[i].is_switched;
+        routes->nodes[i].free_rank = MRAIL_PLAN_NONE;
+    }
+    for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
+        routes->relays[i] = MRAIL_PLAN_NONE;
+    }
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        const mrail_topo_rank_t *r = &topo->ranks[rank];
+
+        routes->ranks[rank] = (routes_rank_t){
+            .node = r->node, .rail = r->rail, .place = r->place};
+        if (r->rail != MRAIL_PLAN_NONE) {
+            uint32_t *relay =
+                &routes->relays[r->node * routes->num_rails + r->rail];
+
+            *relay = MRAIL_MIN(*relay, rank);
+        } else {
+            uint32_t *first = &routes->nodes[r->node].free_rank;
+
+            *first = MRAIL_MIN(*first, rank);
+        }
+    }
+}
+
+static int routes_add_links(mrail_routes_t *routes, const mrail_plan_topo_t *topo)
+{
+    routes_add_ports(routes, topo);
+    routes_add_uplinks(routes, topo);
+    for (uint32_t i = 0; i < routes->num_nodes; ++i) {
+        if (routes_add_mesh(routes, topo, i) != 0) {
+            return -ENOMEM;
+        }
+        if (topo->nodes[i].is_meshed) {
+            uint32_t places =
+                MRAIL_MIN(topo->nodes[i].num_ranks, MRAIL_PLAN_MAX_MESH);
+
+            routes->num_lanes = MRAIL_MAX(routes->num_lanes, places);
+        }
+    }
+    routes_add_switches(routes, topo);
+    return (routes->num_links > 0) ? 0 : -EINVAL;
+}
+
+/* ---- rows ------------------------------------------------------------------ */
+
+/* A new row, all closed. */
+static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
+{
+    uint32_t lanes = routes->num_lanes, row = routes->num_rows++;
+
+    assert(row < routes->rows_room);
+    routes->rows[row] = (routes_row_t){.kind = kind};
+    memset(&routes->slots[(size_t)row * lanes], 0xff, /* no links; closed */
+           lanes * sizeof(*routes->slots));
+    return row;
+}
+
+/* Opens a lane over these links, unless one of them is dead. */
+static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
+                        unsigned relays, const uint32_t *links,
+                        unsigned num_links)
+{
+    mrail_flows_slot_t *slot =
+        &routes->slots[(size_t)row * routes->num_lanes + lane];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < num_links; ++i) {
+        if (links[i] == CLOSED_LINK) {
+            return;
+        }
+    }
+    for (unsigned i = 0; i < num_links; ++i) {
+        if (links[i] != MRAIL_FLOWS_NO_LINK) {
+            slot->link[count++] = links[i];
+        }
+    }
+    slot->relays = (uint8_t)relays;
+    slot->is_closed = 0;
+    routes->rows[row].lanes[relays] |= 1u << lane;
+    routes->has_relays |= (relays != 0);
+}
+
+/* The links between two ranks of a node that are not the same. */
+static unsigned routes_hop(const mrail_routes_t *routes, uint32_t from,
+                           uint32_t to, uint32_t *links)
+{
+    const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
+    const routes_node_t *node = &routes->nodes[a->node];
+
+    if (node->is_switched) {
+        links[0] = a->up;
+        links[1] = b->down;
+        return 2;
+    }
+    links[0] = ((node->mesh == NULL) ||
+                (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_MESH))
+                   ? CLOSED_LINK
+                   : node->mesh[a->place * MRAIL_PLAN_MAX_MESH + b->place];
+    return 1;
+}
+
+static unsigned routes_port(const mrail_routes_t *routes, unsigned way,
+                            unsigned distance, uint32_t node, uint32_t rail,
+                            uint32_t *links)
+{
+    uint32_t pod = routes->nodes[node].pod;
+
+    links[0] = routes->ports[way][node * routes->num_rails + rail];
+    if ((distance == NEAR) || (pod >= routes->num_pods)) {
+        return 1;
+    }
+    links[1] = routes->uplinks[way][pod * routes->num_rails + rail];
+    return 2;
+}
+
+/* Rails of a rank, whether it reaches them or its relays do. */
+static void routes_open_rails(mrail_routes_t *routes, uint32_t row, unsigned way,
+                              unsigned distance, uint32_t rank)
+{
+    const routes_rank_t *r = &routes->ranks[rank];
+    uint32_t links[MRAIL_FLOWS_SLOT_LINKS];
+    unsigned count;
+
+    for (uint32_t rail = 0; rail < routes->num_rails; ++rail) {
+        uint32_t relay = routes->relays[r->node * routes->num_rails + rail];
+        int is_relayed = (r->rail != MRAIL_PLAN_NONE) && (r->rail != rail);
+
+        if (is_relayed && (relay == MRAIL_PLAN_NONE)) {
+            continue;
+        }
+        count = routes_port(routes, way, distance, r->node, rail, links);
+        if (is_relayed) {
+            count += routes_hop(routes, (way == OUT) ? rank : relay,
+                                (way == OUT) ? relay : rank, &links[count]);
+        }
+        routes_open(routes, row, rail, is_relayed ? 1 : 0, links, count);
+    }
+    if (routes->has_cross && (r->rail != MRAIL_PLAN_NONE)) {
+        count = routes_port(routes, way, FAR, r->node, r->rail, links);
+        routes_open(routes, row, routes->num_rails, 0, links, count);
+    }
+}
+
+static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
+{
+    routes_rank_t *r = &routes->ranks[rank];
+
+    if ((r->rail == MRAIL_PLAN_NONE) &&
+        (routes->nodes[r->node].free_rank != rank)) {
+        const routes_rank_t *first =
+            &routes->ranks[routes->nodes[r->node].free_rank];
+
+        memcpy(r->rail_row, first->rail_row, sizeof(r->rail_row));
+        return;
+    }
+    for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
+        for (unsigned distance = 0; distance < NUM_DISTANCES; ++distance) {
+            if ((distance == FAR) && (routes->num_pods == 0)) {
+                r->rail_row[way][FAR] = r->rail_row[way][NEAR];
+                continue;
+            }
+            r->rail_row[way][distance] = routes_add_row(routes, KIND_RAILS);
+            routes_open_rails(routes, r->rail_row[way][distance], way, distance,
+                              rank);
+        }
+    }
+}
+
+/* Ways of a rank to the ranks of its node, by the place of a relay, or from there.
+ * The receiver's own place is the direct way. */
+static void routes_open_mesh(mrail_routes_t *routes, uint32_t row, unsigned way,
+                             uint32_t rank)
+{
+    const routes_rank_t *r = &routes->ranks[rank];
+    const uint32_t *by_place = routes->nodes[r->node].by_place;
+    uint32_t links[MRAIL_FLOWS_SLOT_LINKS];
+
+    for (uint32_t place = 0; place < MRAIL_PLAN_MAX_MESH; ++place) {
+        uint32_t other = by_place[place];
+
+        if (other == rank) {
+            if (way == IN) {
+                routes_open(routes, row, place, 0, NULL, 0);
+            }
+        } else if (other != MRAIL_PLAN_NONE) {
+            unsigned count = routes_hop(routes, (way == OUT) ? rank : other,
+                                        (way == OUT) ? other : rank, links);
+
+            routes_open(routes, row, place, (way == IN) ? 1 : 0, links, count);
+        }
+    }
+}
+
+static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
+{
+    routes_rank_t *r = &routes->ranks[rank];
+    const routes_node_t *node = &routes->nodes[r->node];
+
+    for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
+        if (node->is_switched) {
+            r->node_row[way] = routes_add_row(routes, KIND_SWITCH);
+            routes_open(routes, r->node_row[way], 0, 0,
+                        (way == OUT) ? &r->up : &r->down, 1);
+        } else if (node->is_meshed && (r->place < MRAIL_PLAN_MAX_MESH)) {
+            r->node_row[way] = routes_add_row(routes, KIND_MESH);
+            routes_open_mesh(routes, r->node_row[way], way, rank);
+        }
+    }
+}
+
+/* Room for as many rows as there can be. */
+static int routes_add_rows(mrail_routes_t *routes)
+{
+    routes->rows_room =
+        routes->num_ranks * NUM_DIRECTIONS * (NUM_DISTANCES + 1);
+    routes->rows = malloc((routes->rows_room + 1) * sizeof(*routes->rows));
+    routes->slots = malloc(((size_t)routes->rows_room + 1) *
+                           routes->num_lanes * sizeof(*routes->slots));
+    if ((routes->rows == NULL) || (routes->slots == NULL)) {
+        return -ENOMEM;
+    }
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        routes_add_rail_rows(routes, rank);
+    }
+    for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
+        routes_add_node_rows(routes, rank);
+    }
+    return 0;
+}
+
+/* ---- the object ------------------------------------------------------------ */
+
+int mrail_routes_create(const mrail_plan_topo_t *topo, mrail_routes_t **routes_p)
+{
+    mrail_routes_t *routes = calloc(1, sizeof(*routes));
+    int ret;
+
+    if (routes == NULL) {
+        return -ENOMEM;
+    }
+    routes->num_nodes = topo->num_nodes;
+    routes->num_rails = topo->num_rails;
+    routes->num_ranks = topo->num_ranks;
+    routes->num_pods = topo->num_pods;
+    routes->has_loop = topo->has_loop;
+    routes->has_cross = topo->has_cross;
+    routes->num_lanes = topo->num_rails + (topo->has_cross ? 1 : 0);
+    ret = routes_allocate(routes, topo);
+    if (ret == 0) {
+        routes_set_places(routes, topo);
+        ret = routes_add_links(routes, topo);
+    }
+    if (ret == 0) {
+        ret = routes_add_rows(routes);
+    }
+    if (ret != 0) {
+        mrail_routes_destroy(routes);
+        return ret;
+    }
+    *routes_p = routes;
+    return 0;
+}
+
+void mrail_routes_destroy(mrail_routes_t *routes)
+{
+    for (uint32_t i = 0; (routes->nodes != NULL) && (i < routes->num_nodes);
+         ++i) {
+        free(routes->nodes[i].mesh);
+    }
+    free(routes->nodes);
+    free(routes->ranks);
+    free(routes->relays);
+    free(routes->links);
+    free(routes->rows);
+    free(routes->slots);
+    free(routes);
+}
+
+/* ---- demands --------------------------------------------------------------- */
+
+static uint32_t routes_fewest_relays(const mrail_routes_t *routes,
+                                     const uint32_t row[2])
+{
+    const uint32_t *out = routes->rows[row[OUT]].lanes;
+    const uint32_t *in = routes->rows[row[IN]].lanes;
+    uint32_t lanes = out[0] & in[0];
+
+    if (lanes == 0) {
+        lanes = (out[0] & in[1]) | (out[1] & in[0]);
+    }
+    return (lanes != 0) ? lanes : (out[1] & in[1]);
+}
+
+static int routes_is_direct(const mrail_routes_t *routes, uint32_t from,
+                            uint32_t to)
+{
+    uint32_t links[2];
+    unsigned count = routes_hop(routes, from, to, links);
+
+    return (links[0] != CLOSED_LINK) && (links[count - 1] != CLOSED_LINK);
+}
+
+/* Do two ranks of one node have to do with its GPU links? */
+static int routes_is_inside(const mrail_routes_t *routes, uint32_t from,
+                            uint32_t to)
+{
+    const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
+    const routes_node_t *node = &routes->nodes[a->node];
+
+    return node->is_switched
+               ? routes_is_direct(routes, from, to)
+               : (node->is_meshed &&
+                  (MRAIL_MAX(a->place, b->place) < MRAIL_PLAN_MAX_MESH));
+}
+
+/* 0: nothing that has to be planned. */
+static int routes_find_rows(const mrail_routes_t *routes, uint32_t from,
+                            uint32_t to, uint32_t row[2])
+{
+    const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
+
+    if ((a->node != b->node) ||
+        (routes->has_loop && !routes_is_direct(routes, from, to))) {
+        unsigned distance =
+            (routes->nodes[a->node].pod == routes->nodes[b->node].pod) ? NEAR
+                                                                       : FAR;
+
+        row[OUT] = a->rail_row[OUT][distance];
+        row[IN] = b->rail_row[IN][distance];
+        return 1;
+    }
+    if (!routes_is_inside(routes, from, to)) {
+        return 0;
+    }
+    row[OUT] = a->node_row[OUT];
+    row[IN] = b->node_row[IN];
+    return 1;
+}
+
+int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
+                      int is_small, mrail_route_t *route_p)
+{
+    const routes_row_t *out, *in;
+
+    if (!routes_find_rows(routes, from, to, route_p->row)) {
+        return 0;
+    }
+    out = &routes->rows[route_p->row[OUT]];
+    in = &routes->rows[route_p->row[IN]];
+    route_p->lanes =
+        (out->lanes[0] | out->lanes[1]) & (in->lanes[0] | in->lanes[1]);
+    if (route_p->lanes == 0) {
+        return (out->kind == KIND_RAILS) ? -EHOSTUNREACH : 0;
+    }
+    if (is_small) {
+        route_p->lanes = routes_fewest_relays(routes, route_p->row);
+    }
+    if ((out->kind == KIND_RAILS) && routes->has_cross &&
+        (routes->ranks[from].rail == routes->ranks[to].rail)) {
+        route_p->lanes &= ~(1u << routes->num_rails); /* that rail once more */
+    }
+    return 1;
+}
+
+unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
+                             uint32_t to, const mrail_route_t *route)
+{
+    uint32_t lanes = routes_fewest_relays(routes, route->row) & route->lanes;
+    uint32_t own = routes->ranks[from].rail;
+    unsigned turn;
+
+    if ((routes->rows[route->row[OUT]].kind == KIND_RAILS) &&
+        (own != MRAIL_PLAN_NONE) && ((lanes >> own) & 1)) {
+        return own;
+    }
+    turn = (from + to) % (unsigned)__builtin_popcount(lanes);
+    while (turn-- > 0) {
+        lanes &= lanes - 1;
+    }
+    return (unsigned)__builtin_ctz(lanes);
+}
+
+void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
+                          uint32_t to, const mrail_route_t *route, unsigned lane,
+                          mrail_plan_piece_t *piece)
+{
+    const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
+
+    piece->relay_out = piece->relay_in = MRAIL_PLAN_NONE;
+    piece->rail_out = piece->rail_in = MRAIL_PLAN_NONE;
+    switch (routes->rows[route->row[OUT]].kind) {
+    case KIND_RAILS:
+        if (lane == routes->num_rails) {
+            piece->rail_out = a->rail;
+            piece->rail_in = b->rail;
+            break;
+        }
+        piece->rail_out = piece->rail_in = lane;
+        if ((a->rail != MRAIL_PLAN_NONE) && (a->rail != lane)) {
+            piece->relay_out =
+                routes->relays[a->node * routes->num_rails + lane];
+        }
+        if ((b->rail != MRAIL_PLAN_NONE) && (b->rail != lane)) {
+            piece->relay_in =
+                routes->relays[b->node * routes->num_rails + lane];
+        }
+        break;
+    case KIND_MESH:
+        if (lane != b->place) {
+            piece->relay_out = routes->nodes[a->node].by_place[lane];
+        }
+        break;
+    case KIND_SWITCH:
+        break;
+    }
+}
+
+uint32_t mrail_routes_num_lanes(const mrail_routes_t *routes)
+{
+    return routes->num_lanes;
+}
+
+int mrail_routes_has_relays(const mrail_routes_t *routes)
+{
+    return routes->has_relays;
+}
+
+uint32_t mrail_routes_num_rows(const mrail_routes_t *routes)
+{
+    return routes->num_rows;
+}
+
+const mrail_flows_slot_t *mrail_routes_slots(const mrail_routes_t *routes)
+{
+    return routes->slots;
+}
+
+uint32_t mrail_routes_num_links(const mrail_routes_t *routes)
+{
+    return routes->num_links;
+}
+
+const mrail_plan_link_t *mrail_routes_links(const mrail_routes_t *routes)
+{
+    return routes->links;
+}

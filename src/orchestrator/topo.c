@@ -1,0 +1,230 @@
+#include "config.h"
+#include "topo.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNLIMITED (-1.0)
+
+int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
+                           mrail_plan_topo_t **topo_p)
+{
+    mrail_plan_topo_t *topo;
+
+    if ((num_nodes == 0) || (num_rails == 0)) {
+        return -EINVAL;
+    }
+    if ((num_nodes > MRAIL_PLAN_MAX_NODES) ||
+        (num_rails > MRAIL_PLAN_MAX_RAILS)) {
+        return -ENOSPC;
+    }
+    topo = calloc(1, sizeof(*topo));
+    if (topo == NULL) {
+        return -ENOMEM;
+    }
+    topo->num_nodes = num_nodes;
+    topo->num_rails = num_rails;
+    topo->nodes = calloc(num_nodes, sizeof(*topo->nodes));
+    topo->ports = calloc((size_t)num_nodes * num_rails, sizeof(*topo->ports));
+    if ((topo->nodes == NULL) || (topo->ports == NULL)) {
+        mrail_plan_topo_destroy(topo);
+        return -ENOMEM;
+    }
+    *topo_p = topo;
+    return 0;
+}
+
+void mrail_plan_topo_destroy(mrail_plan_topo_t *topo)
+{
+    for (unsigned i = 0; (topo->nodes != NULL) && (i < topo->num_nodes); ++i) {
+        free(topo->nodes[i].mesh);
+    }
+    free(topo->nodes);
+    free(topo->ports);
+    free(topo->uplinks);
+    free(topo->ranks);
+    free(topo);
+}
+
+static int topo_is_capacity(double capacity)
+{
+    return isfinite(capacity) && (capacity >= 0);
+}
+
+int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
+                             unsigned rail, double out, double in)
+{
+    if ((node >= topo->num_nodes) || (rail >= topo->num_rails) ||
+        !topo_is_capacity(out) || !topo_is_capacity(in)) {
+        return -EINVAL;
+    }
+    topo->ports[(size_t)node * topo->num_rails + rail] =
+        (mrail_topo_port_t){.out = out, .in = in};
+    return 0;
+}
+
+int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
+                             unsigned rail)
+{
+    mrail_topo_rank_t *ranks = topo->ranks;
+
+    if ((node >= topo->num_nodes) ||
+        ((rail >= topo->num_rails) && (rail != MRAIL_PLAN_NONE))) {
+        return -EINVAL;
+    }
+    if (topo->num_ranks == MRAIL_PLAN_MAX_RANKS) {
+        return -ENOSPC;
+    }
+    if (topo->num_ranks == topo->ranks_room) {
+        unsigned room = topo->ranks_room * 2 + 16;
+
+        ranks = realloc(ranks, room * sizeof(*ranks));
+        if (ranks == NULL) {
+            return -ENOMEM;
+        }
+        topo->ranks = ranks;
+        topo->ranks_room = room;
+    }
+    ranks[topo->num_ranks++] =
+        (mrail_topo_rank_t){.node = node,
+                            .rail = rail,
+                            .place = topo->nodes[node].num_ranks++};
+    return 0;
+}
+
+static int topo_is_pair(const mrail_plan_topo_t *topo, unsigned from, unsigned to)
+{
+    return (from < topo->num_ranks) && (to < topo->num_ranks) && (from != to) &&
+           (topo->ranks[from].node == topo->ranks[to].node);
+}
+
+int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from, unsigned to,
+                             double capacity)
+{
+    mrail_topo_node_t *node;
+    unsigned place_from, place_to;
+
+    if (!topo_is_pair(topo, from, to) || !topo_is_capacity(capacity)) {
+        return -EINVAL;
+    }
+    node = &topo->nodes[topo->ranks[from].node];
+    place_from = topo->ranks[from].place;
+    place_to = topo->ranks[to].place;
+    if (node->is_switched) {
+        return -EINVAL;
+    }
+    if (MRAIL_MAX(place_from, place_to) >= MRAIL_PLAN_MAX_MESH) {
+        return -ENOSPC;
+    }
+    if (node->mesh == NULL) {
+        node->mesh = calloc(MRAIL_PLAN_MAX_MESH * MRAIL_PLAN_MAX_MESH,
+                            sizeof(*node->mesh));
+        if (node->mesh == NULL) {
+            return -ENOMEM;
+        }
+    }
+    node->mesh[place_from * MRAIL_PLAN_MAX_MESH + place_to] = capacity;
+    node->is_meshed = 1;
+    return 0;
+}
+
+int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank, double up,
+                               double down)
+{
+    if ((rank >= topo->num_ranks) || !topo_is_capacity(up) ||
+        !topo_is_capacity(down) || (up == 0) || (down == 0) ||
+        topo->nodes[topo->ranks[rank].node].is_meshed) {
+        return -EINVAL;
+    }
+    topo->ranks[rank].up = up;
+    topo->ranks[rank].down = down;
+    topo->nodes[topo->ranks[rank].node].is_switched = 1;
+    return 0;
+}
+
+int mrail_plan_topo_set_pod(mrail_plan_topo_t *topo, unsigned node, unsigned pod)
+{
+    if ((node >= topo->num_nodes) || (pod >= MRAIL_PLAN_MAX_NODES)) {
+        return -EINVAL;
+    }
+    topo->nodes[node].pod = pod;
+    return 0;
+}
+
+int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
+                               unsigned rail, double up, double down)
+{
+    size_t rails = topo->num_rails;
+
+    if ((pod >= MRAIL_PLAN_MAX_NODES) || (rail >= rails) ||
+        !topo_is_capacity(up) || !topo_is_capacity(down)) {
+        return -EINVAL;
+    }
+    if (pod >= topo->num_pods) {
+        mrail_topo_port_t *uplinks = realloc(
+            topo->uplinks, (pod + 1) * rails * sizeof(*uplinks));
+
+        if (uplinks == NULL) {
+            return -ENOMEM;
+        }
+        for (size_t i = topo->num_pods * rails; i < (pod + 1) * rails; ++i) {
+            uplinks[i] = (mrail_topo_port_t){.out = UNLIMITED, .in = UNLIMITED};
+        }
+        topo->uplinks = uplinks;
+        topo->num_pods = pod + 1;
+    }
+    topo->uplinks[pod * rails + rail] =
+        (mrail_topo_port_t){.out = up, .in = down};
+    return 0;
+}
+
+void mrail_plan_topo_set_loop(mrail_plan_topo_t *topo, int loop)
+{
+    topo->has_loop = loop;
+}
+
+void mrail_plan_topo_set_cross(mrail_plan_topo_t *topo, int cross)
+{
+    topo->has_cross = cross;
+}
+
+unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo)
+{
+    return topo->num_nodes;
+}
+
+unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo)
+{
+    return topo->num_rails;
+}
+
+unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo)
+{
+    return topo->num_ranks;
+}
+
+unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank)
+{
+    return topo->ranks[rank].node;
+}
+
+unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank)
+{
+    return topo->ranks[rank].rail;
+}
+
+double mrail_topo_mesh(const mrail_plan_topo_t *topo, unsigned from, unsigned to)
+{
+    const mrail_topo_rank_t *a = &topo->ranks[from], *b = &topo->ranks[to];
+    const mrail_topo_node_t *node = &topo->nodes[a->node];
+
+    if ((node->mesh == NULL) || (a->node != b->node) ||
+        (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_MESH)) {
+        return 0;
+    }
+    return node->mesh[a->place * MRAIL_PLAN_MAX_MESH + b->place];
+}
