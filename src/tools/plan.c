@@ -433,6 +433,7 @@ int main(int argc, char **argv)
         mrail_tool_fail(PLAN_VERB, "out of memory for the links");
     }
     run.plan_s = plan_repeatedly(&run);
+    mrail_plan_compare(run.plan);
     mrail_plan_summary(run.plan, &run.summary);
     show(&options, &run);
     mrail_plan_destroy(run.plan);

@@ -117,9 +117,9 @@ static void print_summary(const plan_run_t *run)
         print_number(sums[i].key, sums[i].bytes);
     }
     printf(",\n \"congestion_s\": %.9g,\n \"congestion_before_s\": %.9g,\n "
-           "\"congestion_bound_s\": %.9g,\n \"gap\": %.9g,\n "
-           "\"wanted_gap\": %.9g",
-           s->congestion, s->congestion_before, s->congestion_bound,
+           "\"congestion_bound_s\": %.9g,\n \"congestion_limit_s\": %.9g,\n "
+           "\"gap\": %.9g,\n \"wanted_gap\": %.9g",
+           s->congestion, s->congestion_before, s->congestion_bound, s->limit,
            plan_gap(s->congestion, s->congestion_bound), run->wanted_gap);
     printf(",\n \"num_pieces\": %llu,\n \"rounds\": %u,\n "
            "\"relay_rounds\": %u,\n \"plan_s\": %.9g,\n \"repeat\": %u,\n "

@@ -4,20 +4,21 @@
  * A topology; in lines that say the same of the same thing the later one is
  * right, and one that leaves nothing of an earlier line is refused:
  *
- *     nodes N                         first these two
- *     rails N                         of each node
- *     rail NODES RAILS OUT [IN]       capacities, or dead (as without a line)
- *     ranks NODES COUNT HOW           ranks, numbered from 0 in this order, node
- *                                     by node: bound (the i-th of a node to rail
- *                                     i mod rails), free (reaches all rails), or
- *                                     a list: the i-th to its i-th rail
- *     mesh NODES CAPACITY             GPU links of all pairs of ranks of a node
- *     link RANKS RANKS CAPACITY       from, to; or none
- *     switch NODES UP [DOWN]          each rank's links to its node's switch
- *     pod NODES POD                   0 without a line
- *     uplink PODS RAILS UP [DOWN]     of a leaf switch, all together; or dead
- *     loop                            ranks of a node may talk over rails, too
- *     cross                           ... and from any rail to any
+ *     nodes N                        first these two
+ *     rails N                        of each node
+ *     rail NODES RAILS OUT [IN]      capacities, or dead (as without a line)
+ *     ranks NODES COUNT HOW          ranks, numbered from 0 in this order,
+ *                                    node by node: bound (the i-th of a node
+ *                                    to rail i mod rails), free (reaches all
+ *                                    rails), or a list: the i-th of a node
+ *                                    that the line adds to its i-th rail
+ *     mesh NODES CAPACITY            GPU links of all pairs of a node's ranks
+ *     link RANKS RANKS CAPACITY      from, to; or none
+ *     switch NODES UP [DOWN]         each rank's links to its node's switch
+ *     pod NODES POD                  0 without a line
+ *     uplink PODS RAILS UP [DOWN]    of a leaf switch, all together; or dead
+ *     loop                           mrail_plan_topo_set_loop()
+ *     cross                          mrail_plan_topo_set_cross()
  *
  * NODES, RAILS, RANKS, PODS: *, 3, 0-3 or 0,2.  Capacities: 50GB (bytes per
  * second) or 400Gb (bits), k, M, G or T, powers of 1000, from 1kB to 1000TB.
@@ -47,8 +48,8 @@ int plan_text_topo(const char *name, const char *text, size_t length,
                    mrail_plan_topo_t **topo_p, char *why, size_t size);
 
 /* Reads demands among `num_ranks` > 0 ranks: by rising from and to, each pair
- * once, no bytes 0, none of a rank to itself.  0, and the caller frees them (NULL
- * if there is none); or as above. */
+ * once, no bytes 0, none of a rank to itself.  0, and the caller frees them
+ * (NULL if there is none); or as above. */
 int plan_text_demands(const char *name, const char *text, size_t length,
                       unsigned num_ranks, mrail_plan_demand_t **demands_p,
                       size_t *num_p, char *why, size_t size);

@@ -56,8 +56,8 @@ double plan_gap(double value, double bound);
 
 /* A topology of this node, as text that the caller frees: rails from the RDMA
  * devices that hwloc knows, a rank for each GPU (without GPUs for each rail),
- * bound to the rail that is nearest.  0; -ENOTSUP (built without hwloc), -ENODEV
- * (no RDMA device), -ENOMEM or another -errno, and the sentence. */
+ * bound to the rail that is nearest.  0; -ENOTSUP (built without hwloc),
+ * -ENODEV (no RDMA device), -ENOMEM or another -errno, and the sentence. */
 int plan_this_node(char **text_p, char *why, size_t size);
 
 #endif
