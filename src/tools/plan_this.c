@@ -38,7 +38,7 @@ static int compare_names(const void *a, const void *b)
 {
     const hwloc_obj_t *x = a, *y = b;
 
-    return strcmp((*x)->name, (*y)->name);
+    return strverscmp((*x)->name, (*y)->name); /* mlx5_2 before mlx5_10 */
 }
 
 static int is_osdev(hwloc_obj_t object, hwloc_obj_osdev_type_t type)
