@@ -6,6 +6,7 @@ libmrail_orchestrator_la_SOURCES = \
 
 # The planner, for those who look inside (tests); all others take libmrail-plan.
 libmrail_planner_la_SOURCES = \
+    src/orchestrator/cuts.c src/orchestrator/cuts.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
     src/orchestrator/masks.c src/orchestrator/masks.h \
     src/orchestrator/passes.c src/orchestrator/passes.h \

@@ -1,6 +1,7 @@
 #include "config.h"
 #include "plan.h"
 
+#include "cuts.h"
 #include "flows.h"
 #include "routes.h"
 
@@ -25,8 +26,6 @@
 /* More would take longer than an exchange that is not quite as good. */
 #define MAX_ROUNDS 4000
 #define MAX_RELAY_ROUNDS 1000
-/* Pieces begin at multiples of this, if they are not small. */
-#define GRAIN 64u
 
 /* A division of demands, in whole bytes.  Those with the same route are a group: their
  * bytes lie side by side on a line, which is cut into lanes. */
@@ -387,32 +386,6 @@ static void plan_divide(mrail_plan_t *plan)
     }
 }
 
-/* Where the lanes of a group end on its line: parts of its bytes, cut at the grain.
- * The last open one ends where the line does. */
-static void plan_cut(uint64_t bytes, uint64_t min_piece, unsigned num_lanes,
-                     const double *part, uint64_t *end)
-{
-    uint64_t grain = (bytes / GRAIN >= min_piece) ? GRAIN : 1, last = 0;
-    double sum = 0, up_to = 0;
-    unsigned last_lane = 0;
-
-    for (unsigned lane = 0; lane < num_lanes; ++lane) {
-        sum += part[lane];
-        last_lane = (part[lane] > 0) ? lane : last_lane;
-    }
-    for (unsigned lane = 0; lane < num_lanes; ++lane) {
-        uint64_t cut;
-
-        up_to += part[lane];
-        cut = (uint64_t)((double)bytes * (up_to / sum) / (double)grain + 0.5) *
-              grain;
-        if (part[lane] > 0) {
-            last = MRAIL_MAX(last, MRAIL_MIN(cut, bytes));
-        }
-        end[lane] = (lane >= last_lane) ? bytes : last;
-    }
-}
-
 static void plan_cut_all(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -421,18 +394,13 @@ static void plan_cut_all(mrail_plan_t *plan)
     const double *bytes = mrail_flows_bytes(plan->flows);
 
     for (uint32_t g = 0; g < next->num_groups; ++g) {
-        plan_cut(next->totals[g], plan->options.min_piece, lanes,
-                 &bytes[(size_t)g * stride], &next->end[(size_t)g * lanes]);
+        mrail_cuts_make(next->totals[g], plan->options.min_piece, lanes,
+                        &bytes[(size_t)g * stride],
+                        &next->end[(size_t)g * lanes]);
     }
 }
 
 /* ---- what came of it ------------------------------------------------------- */
-
-/* The bytes of a lane of a group. */
-static uint64_t plan_lane_bytes(const uint64_t *end, unsigned lane)
-{
-    return end[lane] - ((lane > 0) ? end[lane - 1] : 0);
-}
 
 /* From bytes of slots to bytes of links; gives the bytes that relays pass. */
 static double plan_add_links(mrail_plan_t *plan, double *link_bytes)
@@ -503,7 +471,7 @@ static void plan_sum_up(mrail_plan_t *plan)
         hash = mrail_mix64(hash ^ (((uint64_t)route->row[0] << 32) |
                                    route->row[1]));
         for (unsigned lane = 0; lane < lanes; ++lane) {
-            uint64_t bytes = plan_lane_bytes(end, lane);
+            uint64_t bytes = mrail_cuts_bytes(end, lane);
 
             if (bytes > 0) {
                 plan_add_slots(plan, route, lane, (double)bytes);

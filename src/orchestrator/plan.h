@@ -35,6 +35,8 @@
 extern "C" {
 #endif
 
+#pragma GCC visibility push(default)
+
 #define MRAIL_PLAN_MAX_NODES 4096u
 #define MRAIL_PLAN_MAX_RAILS 16u
 #define MRAIL_PLAN_MAX_RANKS 16384u
@@ -211,6 +213,8 @@ void mrail_plan_summary(const mrail_plan_t *plan,
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
 void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
                      mrail_plan_link_t *link_p);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,8 @@ has()
 has 'the transport, for UCX' ucx/libuct_mrail.so.0
 has 'the transport itself' mrail/mrail-uct.so
 has 'the pkg-config file' pkgconfig/mrail.pc
+has 'the planner' libmrail-plan.so
+has "the planner's header" include/mrail/plan.h
 expect 'make install says where the transport is' "$tmp/install" \
     '/ucx/libuct_mrail.so.0$'
 if [ -n "$OMPI_SYSTEM_COMPONENTS" ]; then
@@ -52,6 +54,45 @@ if command -v pkg-config >/dev/null; then
         not_ok 'pkg-config knows the UCX it is for' \
             "it says $(pkg-config --variable=ucx_version mrail)"
     fi
+
+    # A program of somebody else's, which plans with the library alone.
+    cat >"$tmp/planner.c" <<'END'
+#include <mrail/plan.h>
+#include <stdio.h>
+
+int main(void)
+{
+    mrail_plan_demand_t demand = {0, 1, 3000};
+    mrail_plan_summary_t summary;
+    mrail_plan_topo_t *topo;
+    mrail_plan_t *plan;
+
+    if ((mrail_plan_topo_create(2, 1, &topo) != 0) ||
+        (mrail_plan_topo_set_rail(topo, 0, 0, 1000, 1000) != 0) ||
+        (mrail_plan_topo_set_rail(topo, 1, 0, 1000, 500) != 0) ||
+        (mrail_plan_topo_add_rank(topo, 0, MRAIL_PLAN_NONE) != 0) ||
+        (mrail_plan_topo_add_rank(topo, 1, MRAIL_PLAN_NONE) != 0) ||
+        (mrail_plan_create(topo, NULL, &plan) != 0) ||
+        (mrail_plan_make(plan, &demand, 1, 0, NULL, 0) != 0)) {
+        return 1;
+    }
+    mrail_plan_summary(plan, &summary);
+    printf("%.1f\n", summary.congestion);
+    mrail_plan_destroy(plan);
+    mrail_plan_topo_destroy(topo);
+    return 0;
+}
+END
+    cp "$tmp/planner.c" "$tmp/planner.cc"
+    libdir=$(dirname "$(find "$dest" -name libmrail-plan.so)")
+    for compiler in "cc $tmp/planner.c" "c++ $tmp/planner.cc"; do
+        # shellcheck disable=SC2086,SC2046 # words are meant
+        $compiler $(PKG_CONFIG_SYSROOT_DIR=$dest \
+            pkg-config --cflags --libs mrail-plan) -o "$tmp/planner" \
+            >"$tmp/out" 2>&1 &&
+            LD_LIBRARY_PATH=$libdir "$tmp/planner" >>"$tmp/out" 2>&1
+        expect "a program made by ${compiler%% *} plans" "$tmp/out" '^6.0$'
+    done
 else
     echo 'skip - pkg-config: it is not installed'
 fi
