@@ -424,13 +424,18 @@ int main(int argc, char **argv)
                          .repeat = 1};
     mrail_plan_options_t plan_options = MRAIL_PLAN_DEFAULTS;
     plan_run_t run;
+    int ret;
 
     parse_options(&options, argv);
     run_init(&run, &options);
     plan_options.gap = run.wanted_gap;
     plan_options.relay_above = options.relay_above;
-    if (mrail_plan_create(run.topo, &plan_options, &run.plan) != 0) {
-        mrail_tool_fail(PLAN_VERB, "out of memory for the links");
+    ret = mrail_plan_create(run.topo, &plan_options, &run.plan);
+    if (ret != 0) {
+        mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run.topo_name),
+                        (ret == -EINVAL)
+                            ? "no rail is up, and there is no other link"
+                            : strerror(-ret));
     }
     run.plan_s = plan_repeatedly(&run);
     mrail_plan_compare(run.plan);

@@ -53,7 +53,8 @@ void plan_time_text(double seconds, char *text, size_t size)
     while (i + 1 < MRAIL_ARRAY_SIZE(units) && seconds * units[i].factor < 1) {
         ++i;
     }
-    snprintf(text, size, "%.2f %s", seconds * units[i].factor, units[i].name);
+    snprintf(text, size, (seconds > 0) ? "%.2f %s" : "%.0f %s",
+             seconds * units[i].factor, units[i].name);
 }
 
 void plan_bytes_text(double bytes, char *text, size_t size)
@@ -89,7 +90,8 @@ static int compare_rows(const void *a, const void *b)
                                 : (x->index > y->index) - (x->index < y->index);
 }
 
-static void print_load(double load, double most)
+/* `width`: of the bar, at least. */
+static void print_load(double load, double most, int width)
 {
     unsigned length =
         (most > 0) ? (unsigned)(load / most * BAR_WIDTH + 0.5) : 0;
@@ -99,7 +101,7 @@ static void print_load(double load, double most)
     bar[(length == 0 && load > 0) ? 1 : MRAIL_MIN(length, BAR_WIDTH + 0u)] =
         '\0';
     plan_time_text(load, text, sizeof(text));
-    printf("  %10s %-*s", text, BAR_WIDTH, bar);
+    printf("  %10s %-*s", text, width, bar);
 }
 
 static void print_rows(const row_t *rows, unsigned num, const plan_run_t *run)
@@ -113,8 +115,9 @@ static void print_rows(const row_t *rows, unsigned num, const plan_run_t *run)
 
         plan_link_name(&rows[i].link, name, sizeof(name));
         printf("%-28s", name);
-        print_load(plan_link_load_before(&rows[i].link), rows[0].load);
-        print_load(plan_link_load(&rows[i].link), rows[0].load);
+        print_load(plan_link_load_before(&rows[i].link), rows[0].load,
+                   BAR_WIDTH);
+        print_load(plan_link_load(&rows[i].link), rows[0].load, 0);
         printf("\n");
     }
     if (shown < num) {

@@ -325,7 +325,8 @@ static int read_binding(reader_t *reader, const char *word, binding_t *binding)
                     word);
     }
     binding->how = LISTED;
-    return rail_list(reader, word, &binding->rails);
+    return plan_words_sequence(reader->line, word, "rail", reader->num_rails,
+                               &binding->rails);
 }
 
 static int add_rank(reader_t *reader, unsigned node, unsigned rail)

@@ -10,8 +10,8 @@
  *     ranks NODES COUNT HOW          ranks, numbered from 0 in this order,
  *                                    node by node: bound (the i-th of a node
  *                                    to rail i mod rails), free (reaches all
- *                                    rails), or a list: the i-th of a node
- *                                    that the line adds to its i-th rail
+ *                                    rails), or a list as 0,0,1: the i-th of
+ *                                    a node that the line adds to its i-th rail
  *     mesh NODES CAPACITY            GPU links of all pairs of a node's ranks
  *     link RANKS RANKS CAPACITY      from, to; or none
  *     switch NODES UP [DOWN]         each rank's links to its node's switch

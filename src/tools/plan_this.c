@@ -2,8 +2,8 @@
  * mrail plan --topo this: the node that it runs on, through hwloc.  Rails are
  * the RDMA devices in the order of their names, GPUs what hwloc calls so; near
  * is who shares the deepest part of the machine: a PCI bridge before a
- * processor package.  Links between GPUs are not looked for: the text, with
- * --save-topo, is where to add them.
+ * processor package.  Links between GPUs and other nodes are not looked for: the
+ * text, by --save-topo, is where to say them; its lines are for all nodes.
  */
 #include "config.h"
 #include "tools/plan_verb.h"
@@ -26,6 +26,7 @@ int plan_this_node(char **text_p, char *why, size_t size)
 #include <string.h>
 
 #define MAX_RAILS MRAIL_PLAN_MAX_RAILS
+#define MAX_GPUS MRAIL_PLAN_MAX_MESH
 
 typedef struct machine {
     hwloc_topology_t hwloc;
@@ -145,23 +146,34 @@ static int is_gpu(hwloc_obj_t object, hwloc_obj_t last_device)
            object->parent != last_device;
 }
 
+/* "ranks * 4 0,0,1,1 # cuda0 cuda1 cuda2 cuda3" */
 static void write_ranks(machine_t *machine, FILE *stream)
 {
-    hwloc_obj_t object = NULL, last_device = NULL;
+    hwloc_obj_t object = NULL, last_device = NULL, gpus[MAX_GPUS];
     unsigned num = 0;
 
     while ((object = hwloc_get_next_osdev(machine->hwloc, object)) != NULL) {
-        if (is_gpu(object, last_device)) {
-            fprintf(stream, "ranks 0 1 %u # %s\n",
-                    nearest_rail(machine, object), object->name);
+        if (num < MAX_GPUS && is_gpu(object, last_device)) {
             last_device = object->parent;
-            ++num;
+            gpus[num++] = object;
         }
     }
     if (num == 0) {
-        fprintf(stream, "ranks 0 %u bound # no GPU: one for each rail\n",
+        fprintf(stream, "ranks * %u bound # no GPU: one for each rail\n",
                 machine->num_rails);
+        return;
     }
+    qsort(gpus, num, sizeof(gpus[0]), compare_names);
+    fprintf(stream, "ranks * %u ", num);
+    for (unsigned i = 0; i < num; ++i) {
+        fprintf(stream, "%s%u", (i > 0) ? "," : "",
+                nearest_rail(machine, gpus[i]));
+    }
+    fprintf(stream, " #");
+    for (unsigned i = 0; i < num; ++i) {
+        fprintf(stream, " %s", gpus[i]->name);
+    }
+    fprintf(stream, "\n");
 }
 
 /* ---- All ---- */
@@ -187,11 +199,10 @@ static int write_machine(machine_t *machine, FILE *stream, char *why,
                                 "--topo FILE", machine->rails[r]->name);
             return -ENODEV;
         }
-        fprintf(stream, "rail 0 %u %.3fGb # %s\n", r, gbps,
+        fprintf(stream, "rail * %u %.3fGb # %s\n", r, gbps,
                 machine->rails[r]->name);
     }
     write_ranks(machine, stream);
-    fprintf(stream, "loop\n");
     return 0;
 }
 

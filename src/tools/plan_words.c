@@ -201,16 +201,9 @@ static int read_part(plan_line_t *line, char *part, const char *what,
     return 0;
 }
 
-/* Adds what is not there yet. */
 static int add_part(plan_line_t *line, plan_list_t *list, const char *what,
                     unsigned first, unsigned last)
 {
-    unsigned twice = plan_list_from(list, first);
-
-    if (twice <= last) {
-        return plan_words_fail(line, "%s %u comes twice in a list", what,
-                               twice);
-    }
     if (list->num == PLAN_LIST_MAX) {
         return plan_words_fail(line, "a list of %ss with more than %u parts: "
                                      "write two lines", what, PLAN_LIST_MAX);
@@ -221,8 +214,8 @@ static int add_part(plan_line_t *line, plan_list_t *list, const char *what,
     return 0;
 }
 
-int plan_words_list(plan_line_t *line, const char *word, const char *what,
-                    unsigned count, plan_list_t *list)
+int plan_words_sequence(plan_line_t *line, const char *word, const char *what,
+                        unsigned count, plan_list_t *list)
 {
     char part[48];
 
@@ -249,6 +242,26 @@ int plan_words_list(plan_line_t *line, const char *word, const char *what,
             return 0;
         }
     }
+}
+
+int plan_words_list(plan_line_t *line, const char *word, const char *what,
+                    unsigned count, plan_list_t *list)
+{
+    if (plan_words_sequence(line, word, what, count, list) != 0) {
+        return -EINVAL;
+    }
+    for (unsigned i = 0; i < list->num; ++i) {
+        plan_list_t before = *list;
+        unsigned twice;
+
+        before.num = i;
+        twice = plan_list_from(&before, list->first[i]);
+        if (twice <= list->last[i]) {
+            return plan_words_fail(line, "%s %u comes twice in a list", what,
+                                   twice);
+        }
+    }
+    return 0;
 }
 
 /* ---- Lines ---- */

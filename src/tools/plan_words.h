@@ -61,6 +61,10 @@ typedef struct plan_list {
 int plan_words_list(plan_line_t *line, const char *word, const char *what,
                     unsigned count, plan_list_t *list);
 
+/* The same, but a number may come more than once. */
+int plan_words_sequence(plan_line_t *line, const char *word, const char *what,
+                        unsigned count, plan_list_t *list);
+
 unsigned plan_list_count(const plan_list_t *list);
 
 /* The i-th number in the order of the text; i < plan_list_count(). */

@@ -28,8 +28,12 @@ static void check_why(int ret, const char *why)
 static void check_links(const mrail_plan_topo_t *topo)
 {
     mrail_plan_t *plan;
+    int ret = mrail_plan_create(topo, NULL, &plan);
 
-    FUZZ_CHECK(mrail_plan_create(topo, NULL, &plan) == 0, "no plan for it");
+    if (ret == -EINVAL) {
+        return; /* nothing is up */
+    }
+    FUZZ_CHECK(ret == 0, "%d", ret);
     for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
         mrail_plan_link_t link;
 

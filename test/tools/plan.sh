@@ -88,6 +88,7 @@ pod 2-3 1
 uplink * * 12GB
 END
 printf 'nodes 1\nrails 1\nrail 0 0 1GB\nranks 0 2 bound\n' >"$tmp/alone"
+echo '0 4 256m' >"$tmp/one"
 cat >"$tmp/hot" <<'END'
 0 4 256m
 0 5-7 8m
@@ -106,7 +107,7 @@ says '... what is relayed' '^relayed +[0-9.]+ [MG]B, bound [0-9.]+ [MG]B, gap'
 says '... pieces' '^pieces +[0-9]+ of 16 demands$'
 says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ rounds and [0-9]+ for'
 says '... a link with bars' \
-    '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12} *$'
+    '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12}$'
 says '... that there are more links' '^[0-9]+ more carry something: --links$'
 expect 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --links
@@ -122,8 +123,10 @@ says '... with relays' \
 says '... without' '^    offset 0 +[0-9]+ bytes, rail 0$'
 expect 'the table: a median' 0 '^planning +[0-9.]+ [mu]?s \(median\)' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --repeat 5
-expect 'large demands only take relays' 0 '^relayed +0 B, ' \
-    --topo "$tmp/pods" --pattern uniform:size=1m --relay-above 2m
+expect 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MB, ' \
+    --topo "$tmp/mesh" --demand "$tmp/one" --relay-above 255m
+expect '... one that is not large enough does not' 0 '^relayed +0 B, ' \
+    --topo "$tmp/mesh" --demand "$tmp/one" --relay-above=256m
 expect 'a node without links: its traffic is not planned' 0 \
     '^planned are 0 B: no limit is known' \
     --topo "$tmp/alone" --pattern uniform
@@ -148,11 +151,11 @@ judged 'JSON: a gap that is asked for' gap "$tmp/json" 0.02
 json 'JSON: a small gap' --topo "$tmp/mesh" --pattern 'moe:tokens=100' \
     --gap=0.001
 judged 'JSON: a small gap is kept' gap "$tmp/json" 0.001
-printf 'nodes 1\nrails 1\nranks 0 2 free\n' >"$tmp/a \"b\"<&>"
+printf 'nodes 2\nrails 1\nrail * * 1GB\nranks * 1 free\n' >"$tmp/a \"b\"<&>"
 json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
     --svg "$tmp/quotes.svg"
 judged 'JSON: ... is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
-judged 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 0
+judged 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 8
 
 # hash_of ARGUMENT...
 hash_of()
@@ -205,7 +208,7 @@ expect 'a drawing of pods' 0 '^congestion ' --topo "$tmp/pods" \
     --pattern uniform --svg "$tmp/pods.svg"
 judged 'a drawing of pods: with uplinks' svg "$tmp/pods.svg" \
     $((2 * (16 + 16 + 8)))
-printf 'nodes 64\nrails 8\nrail * * 50GB\nranks * 8 bound\n' >"$tmp/large"
+printf 'nodes 64\nrails 8\nrail * * 50GB\nranks * 8 free\n' >"$tmp/large"
 expect 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern few:size=1m --svg "$tmp/large.svg"
 judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
@@ -226,15 +229,15 @@ if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
     >"$tmp/out" 2>&1; then
     good 'this node: a plan'
     cp "$tmp/this" "$tmp/out"
-    says 'this node: rails in the order of names' '^rail 0 0 200.000Gb # mlx5_0$'
-    says '... with the speed of their place' '^rail 0 3 400.000Gb # mlx5_3$'
-    if [ "$(grep -o '^ranks 0 1 [0-9] # .*' "$tmp/this" | tr '\n' ';')" = \
-        'ranks 0 1 1 # cuda1;ranks 0 1 0 # cuda0;ranks 0 1 2 # cuda2;ranks 0 1 3 # cuda3;' ]; then
-        good 'this node: a rank for each GPU, at the nearest rail'
-    else
-        bad 'this node: a rank for each GPU, at the nearest rail' 'it is not'
-    fi
-    grep -v 'name="cuda' "$here/node.xml" >"$tmp/no-gpu.xml"
+    says 'this node: rails in the order of names' '^rail \* 0 200.000Gb # mlx5_0$'
+    says '... with the speed of their place' '^rail \* 3 400.000Gb # mlx5_3$'
+    says 'this node: a rank for each GPU, at the nearest rail' \
+        '^ranks \* 4 1,0,2,3 # cuda0 cuda1 cuda2 cuda3$'
+    { sed 's/^nodes 1$/nodes 3/' "$tmp/this" && echo 'mesh * 100GB'; } \
+        >"$tmp/these"
+    expect 'three such nodes' 0 '^3 nodes, 4 rails, 12 ranks' \
+        --topo "$tmp/these" --pattern stencil:dims=1
+    grep -v 'name="[cn][uv]' "$here/node.xml" >"$tmp/no-gpu.xml"
     HWLOC_XMLFILE=$tmp/no-gpu.xml
     expect 'this node without a GPU' 0 '^1 nodes, 4 rails, 4 ranks' \
         --topo this --pattern uniform
@@ -324,6 +327,9 @@ too many bytes|* * 4611686018427387904|with this all lines together
 END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
     >"$tmp/apart"
+printf 'nodes 2\nrails 1\nranks * 1 free\n' >"$tmp/dead"
+expect 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
+    --topo "$tmp/dead" --pattern uniform
 expect 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform
 exit $failed
