@@ -16,7 +16,7 @@
 #define HEAD 86            /* above the maps */
 #define LABEL 64           /* left of them */
 #define GAP 10             /* between groups of cells */
-#define CELL_WIDTH 14
+#define MIN_GROUP 52       /* of a group, for its name */
 
 typedef enum group {
     GROUP_RAIL_OUT,
@@ -41,6 +41,7 @@ typedef struct map {
     unsigned most_ranks;                     /* of a node */
     unsigned width;                          /* in cells, of a row */
     unsigned height;                         /* of a row, in pixels */
+    unsigned cell_width;
     unsigned *rank_index;                    /* in its node */
     cell_t *cells;                           /* by row and column */
     double most;                             /* load */
@@ -156,6 +157,7 @@ static void map_size(map_t *map)
     map->rank_cells =
         has_gpu_links ? MRAIL_MIN(map->most_ranks, MAX_RANK_CELLS) : 0;
     map->width = 2 * map->num_rails + 2 * map->rank_cells;
+    map->cell_width = MRAIL_MAX(14u, MRAIL_MIN(24u, 480u / map->width));
     map->height = MRAIL_MAX(3u, MRAIL_MIN(18u, 1200u / (map->num_nodes +
                                                          map->num_pods)));
 }
@@ -212,22 +214,36 @@ static void print_colour(FILE *stream, double share)
     }
 }
 
+/* From the beginning of a panel. */
+static unsigned group_x(const map_t *map, unsigned group)
+{
+    unsigned x = LABEL;
+
+    for (unsigned g = 0; g < group; ++g) {
+        unsigned width = group_cells(map, (group_t)g) * map->cell_width;
+
+        x += (width > 0) ? MRAIL_MAX(width, MIN_GROUP + 0u) + GAP : 0;
+    }
+    return x;
+}
+
 static unsigned panel_width(const map_t *map)
 {
-    return LABEL + map->width * CELL_WIDTH + NUM_GROUPS * GAP;
+    return group_x(map, NUM_GROUPS);
 }
 
 static unsigned column_x(const map_t *map, unsigned panel, group_t group,
                          unsigned at)
 {
-    return 10 + panel * (panel_width(map) + 20) + LABEL + group * GAP +
-           (group_at(map, group) + at) * CELL_WIDTH;
+    return 10 + panel * (panel_width(map) + 20) + group_x(map, group) +
+           at * map->cell_width;
 }
 
 /* Pods are a bit below the nodes. */
 static unsigned row_y(const map_t *map, unsigned row)
 {
-    return HEAD + row * map->height + ((row >= map->num_nodes) ? 24 : 0);
+    return HEAD + row * map->height +
+           ((row >= map->num_nodes && map->num_pods > 0) ? 24 : 0);
 }
 
 static void draw_cell(const map_t *map, const cell_t *cell, unsigned panel,
@@ -241,7 +257,7 @@ static void draw_cell(const map_t *map, const cell_t *cell, unsigned panel,
     plan_time_text(cell->load[1], after, sizeof(after));
     fprintf(map->stream,
             "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"", x, y,
-            CELL_WIDTH - space, map->height - space);
+            map->cell_width - space, map->height - space);
     print_colour(map->stream,
                  (map->most > 0) ? cell->load[panel] / map->most : 0);
     fprintf(map->stream, "\"><title>%s: %s before, %s after</title></rect>\n",
@@ -279,8 +295,8 @@ static void draw_panel(const map_t *map, unsigned panel)
     static const char *const names[] = {
         [GROUP_RAIL_OUT] = "rails out",
         [GROUP_RAIL_IN] = "rails in",
-        [GROUP_GPU_OUT] = "GPU links out",
-        [GROUP_GPU_IN] = "GPU links in"};
+        [GROUP_GPU_OUT] = "GPUs out",
+        [GROUP_GPU_IN] = "GPUs in"};
 
     fprintf(map->stream, "<text x=\"%u\" y=\"%u\" class=\"b\">%s</text>\n",
             10 + panel * (panel_width(map) + 20), HEAD - 8,
@@ -323,7 +339,7 @@ static void draw_legend(const map_t *map, unsigned y)
     }
     fprintf(map->stream,
             "<text x=\"238\" y=\"%u\" class=\"s\">%s: bytes by bytes per "
-            "second of the link; nothing drawn: no link</text>\n",
+            "second of the link; no cell: no link</text>\n",
             y + 10, most);
 }
 
