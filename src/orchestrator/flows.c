@@ -1,14 +1,11 @@
 #include "config.h"
 #include "flows.h"
 
-#include "masks.h"
-#include "passes.h"
+#include "flows_inside.h"
 
 #include "base/util.h"
 
 #include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* No load counts for more, or less, than this times the target. */
@@ -35,62 +32,15 @@
 #define RELAY_PRICE 10.0
 /* What is aimed at, of the congestion that is allowed: rounds swing. */
 #define AIM 0.999
-/* The length of what is closed: longer than all paths together. */
-#define CLOSED 1e300
-
-enum { STAGE_SPREAD, STAGE_SHORTEN, NUM_STAGES };
-
 /* How prices move: step is the rise for a load of twice the target, to which comes a
  * part of the last rise (Polyak's heavy ball).  e^-price of all links of a path has
  * to be a number, so there is a highest price. */
 static const struct {
     double step, momentum, price_max;
-} stages[NUM_STAGES] = {
-    [STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .price_max = 30},
-    [STAGE_SHORTEN] = {.step = 0.8, .momentum = 0.8, .price_max = 70},
-};
-
-/* The link that is not there has the number num_links: no price, no length, and a
- * load that nobody asks for. */
-struct mrail_flows {
-    mrail_flows_links_t links;
-    mrail_passes_t passes;
-    double widest;        /* capacity of a link */
-    mrail_masks_t masks;  /* sets of lanes, since the object was made */
-    uint32_t masks_set;   /* that there are lanes of */
-    uint32_t *mask;       /* number of that of each demand */
-    double *mask_lanes;   /* factors of all, then lengths of all */
-    uint32_t num_slots, slots_set, slots_linked, slots_room; /* of all rows, with those that fill
-                                                  up the width */
-    size_t num_bytes, bytes_room;   /* of all demands, likewise */
-    uint32_t *slot_link;  /* MRAIL_FLOWS_SLOT_LINKS of each slot */
-    uint8_t *slot_open;
-    int has_relays;       /* one of them */
-    uint32_t *link_first; /* of each link, in link_slot; and where the last ends */
-    uint32_t *link_slot;  /* open slots that take it, in their order */
-    double *slot_relays;  /* the first of five arrays in one piece of memory */
-    double *slot_worth;   /* without relays and prices; 0 if it is closed */
-    double *slot_weight;  /* without prices */
-    double *slot_factor;  /* with them; in proofs, lengths */
-    double *slot_load;    /* bytes of this round */
-    unsigned stage;
-    double *prices[NUM_STAGES]; /* of each link, and others in one piece */
-    double *per_byte;     /* of each link: seconds */
-    double *price;        /* of each link: those of this stage */
-    double *factor;       /* e^-price */
-    double *load;         /* seconds */
-    double *length;       /* for a bound */
-    double *since;        /* prices when a bound was looked for last */
-    double *rise;         /* of the prices in the last round */
-    double *sum_load;     /* of rounds since the last look, together */
-    double *trial;        /* bytes of each lane of each demand in this round;
-                             and two more in one piece */
-    double *sum;          /* ... likewise together */
-    double *bytes;        /* ... in the best one */
-    unsigned num_summed;
-    double trial_relayed, sum_relayed;
-    double congestion, relayed; /* of `bytes` */
-    double bound, relayed_bound;
+} stages[FLOWS_NUM_STAGES] = {
+    [FLOWS_STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .price_max = 30},
+    [FLOWS_STAGE_SHORTEN] = {.step = 0.8, .momentum = 0.8, .price_max = 70},
+    [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .price_max = 70},
 };
 
 /* e^-x for x >= 0, nearly: (1 + x / 1024)^-1024.  The same everywhere, unlike the
@@ -103,283 +53,6 @@ static double flows_exp(double x)
         v *= v;
     }
     return v;
-}
-
-/* ---- what does not change ------------------------------------------------- */
-
-static double *flows_take(double **next_p, size_t count)
-{
-    double *taken = *next_p;
-
-    *next_p += count;
-    return taken;
-}
-
-static int flows_allocate_links(mrail_flows_t *flows)
-{
-    size_t links = (size_t)flows->links.num_links + 1;
-    double *next = calloc((7 + NUM_STAGES) * links, sizeof(*next));
-
-    flows->prices[0] = next;
-    flows->link_first = malloc(links * sizeof(*flows->link_first));
-    if ((next == NULL) || (flows->link_first == NULL)) {
-        return -ENOMEM;
-    }
-    for (unsigned stage = 0; stage < NUM_STAGES; ++stage) {
-        flows->prices[stage] = flows_take(&next, links);
-    }
-    flows->per_byte = flows_take(&next, links);
-    flows->factor = flows_take(&next, links);
-    flows->load = flows_take(&next, links);
-    flows->length = flows_take(&next, links);
-    flows->since = flows_take(&next, links);
-    flows->rise = flows_take(&next, links);
-    flows->sum_load = flows_take(&next, links);
-    return 0;
-}
-
-static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
-{
-    double *next = malloc(5 * (size_t)num_slots * sizeof(*next));
-
-    free(flows->slot_link);
-    free(flows->slot_open);
-    free(flows->slot_relays);
-    free(flows->link_slot);
-    flows->slots_room = flows->slots_set = flows->slots_linked = 0;
-    flows->slot_relays = next;
-    flows->slot_link = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
-                              sizeof(*flows->slot_link));
-    flows->slot_open = malloc(num_slots);
-    flows->link_slot = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
-                              sizeof(*flows->link_slot));
-    if ((next == NULL) || (flows->slot_link == NULL) ||
-        (flows->slot_open == NULL) || (flows->link_slot == NULL)) {
-        return -ENOMEM;
-    }
-    (void)flows_take(&next, num_slots);
-    flows->slot_worth = flows_take(&next, num_slots);
-    flows->slot_weight = flows_take(&next, num_slots);
-    flows->slot_factor = flows_take(&next, num_slots);
-    flows->slot_load = flows_take(&next, num_slots);
-    flows->slots_room = num_slots;
-    return 0;
-}
-
-static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
-{
-    double *next = malloc(3 * num_bytes * sizeof(*next));
-
-    free(flows->trial);
-    free(flows->mask);
-    flows->trial = next;
-    flows->mask = malloc(num_bytes / flows->passes.width * sizeof(*flows->mask));
-    flows->bytes_room = 0;
-    if ((next == NULL) || (flows->mask == NULL)) {
-        return -ENOMEM;
-    }
-    (void)flows_take(&next, num_bytes);
-    flows->sum = flows_take(&next, num_bytes);
-    flows->bytes = flows_take(&next, num_bytes);
-    flows->bytes_room = num_bytes;
-    return 0;
-}
-
-/* Half of what a path is worth for itself, which is what its narrowest link is:
- * the root, so that two halves alike make it whole. */
-static double flows_worth(const mrail_flows_t *flows,
-                          const mrail_flows_slot_t *slot)
-{
-    double least = flows->widest;
-
-    for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-        if (slot->link[i] != MRAIL_FLOWS_NO_LINK) {
-            least = MRAIL_MIN(least, flows->links.capacity[slot->link[i]]);
-        }
-    }
-    return sqrt(least / flows->widest);
-}
-
-static void flows_set_slot(mrail_flows_t *flows, uint32_t s,
-                           const mrail_flows_slot_t *slot)
-{
-    uint32_t *link = &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
-
-    for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-        link[i] = ((slot == NULL) || (slot->link[i] == MRAIL_FLOWS_NO_LINK))
-                      ? flows->links.num_links
-                      : slot->link[i];
-    }
-    flows->slot_open[s] = (slot != NULL) && !slot->is_closed;
-    flows->slot_relays[s] = flows->slot_open[s] ? slot->relays : 0;
-    flows->has_relays |= (flows->slot_relays[s] != 0);
-    flows->slot_worth[s] = flows->slot_open[s] ? flows_worth(flows, slot) : 0;
-}
-
-/* Those that are new. */
-static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot)
-{
-    uint32_t lanes = flows->links.num_lanes, width = flows->passes.width;
-
-    for (uint32_t s = flows->slots_set; s < flows->num_slots; ++s) {
-        uint32_t row = s / width, lane = s % width;
-
-        flows_set_slot(flows, s,
-                       (lane < lanes) ? &slot[(size_t)row * lanes + lane] : NULL);
-    }
-    flows->slots_set = MRAIL_MAX(flows->slots_set, flows->num_slots);
-}
-
-/* The slots of each link: counted, then put in place. */
-static void flows_set_link_slots(mrail_flows_t *flows)
-{
-    uint32_t num_links = flows->links.num_links, *first = flows->link_first;
-    uint32_t total;
-
-    memset(first, 0, (num_links + 1) * sizeof(*first));
-    for (uint32_t s = 0; s < flows->num_slots; ++s) {
-        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-            uint32_t e = flows->slot_link[s * MRAIL_FLOWS_SLOT_LINKS + i];
-
-            if (flows->slot_open[s] && (e < num_links)) {
-                ++first[e + 1];
-            }
-        }
-    }
-    for (uint32_t e = 0; e < num_links; ++e) {
-        first[e + 1] += first[e];
-    }
-    total = first[num_links];
-    for (uint32_t s = flows->num_slots; s-- > 0;) {
-        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-            uint32_t e = flows->slot_link[s * MRAIL_FLOWS_SLOT_LINKS + i];
-
-            if (flows->slot_open[s] && (e < num_links)) {
-                flows->link_slot[--first[e + 1]] = s;
-            }
-        }
-    }
-    /* Where each begins is now one place further on. */
-    memmove(first, first + 1, num_links * sizeof(*first));
-    first[num_links] = total;
-    flows->slots_linked = flows->num_slots;
-}
-
-int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p)
-{
-    mrail_flows_t *flows = calloc(1, sizeof(*flows));
-
-    if (flows == NULL) {
-        return -ENOMEM;
-    }
-    flows->links = *links;
-    flows->passes.width =
-        MRAIL_PASSES_VECTOR *
-        MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_PASSES_VECTOR);
-    if (flows_allocate_links(flows) != 0) {
-        mrail_flows_destroy(flows);
-        return -ENOMEM;
-    }
-    for (uint32_t e = 0; e < links->num_links; ++e) {
-        flows->widest = MRAIL_MAX(flows->widest, links->capacity[e]);
-        flows->per_byte[e] = 1 / links->capacity[e];
-    }
-    *flows_p = flows;
-    return 0;
-}
-
-/* Which lanes demands may take, for the passes; none, if all may take all. */
-static int flows_set_masks(mrail_flows_t *flows, const uint32_t *lanes)
-{
-    uint32_t all = (1u << flows->links.num_lanes) - 1, last = 0, number = 0;
-    uint32_t width = flows->passes.width;
-    int is_masked = 0;
-
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        if ((lanes[k] != last) &&
-            (mrail_masks_find(&flows->masks, lanes[k], &number) != 0)) {
-            return -ENOMEM;
-        }
-        last = lanes[k];
-        flows->mask[k] = number;
-        is_masked |= (lanes[k] & all) != all;
-    }
-    flows->passes.mask = NULL;
-    if (!is_masked) {
-        return 0;
-    }
-    if (flows->masks_set < flows->masks.num) {
-        size_t count = (size_t)flows->masks.num * width;
-        double *set = realloc(flows->mask_lanes, 2 * count * sizeof(*set));
-
-        if (set == NULL) {
-            return -ENOMEM;
-        }
-        flows->mask_lanes = set;
-        for (size_t i = 0; i < count; ++i) {
-            int is_open = (flows->masks.lanes[i / width] >> (i % width)) & 1;
-
-            set[i] = is_open ? 1 : 0;
-            set[count + i] = is_open ? 0 : CLOSED;
-        }
-        flows->masks_set = flows->masks.num;
-    }
-    flows->passes.mask = flows->mask;
-    flows->passes.mask_factor = flows->mask_lanes;
-    flows->passes.mask_length =
-        flows->mask_lanes + (size_t)flows->masks_set * width;
-    return 0;
-}
-
-int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
-{
-    flows->num_slots = problem->num_rows * flows->passes.width;
-    flows->num_bytes = (size_t)problem->num_demands * flows->passes.width;
-    flows->passes.num_demands = problem->num_demands;
-    flows->passes.row = problem->row;
-    flows->passes.demand = problem->demand;
-    if (((flows->num_slots > flows->slots_room) &&
-         (flows_allocate_slots(flows, flows->num_slots) != 0)) ||
-        ((flows->num_bytes > flows->bytes_room) &&
-         (flows_allocate_bytes(flows, flows->num_bytes) != 0)) ||
-        (flows_set_masks(flows, problem->lanes) != 0)) {
-        flows->passes.num_demands = flows->num_slots = 0;
-        flows->num_bytes = 0;
-        return -ENOMEM;
-    }
-    flows_set_slots(flows, problem->slot);
-    if (flows->slots_linked != flows->num_slots) {
-        flows_set_link_slots(flows);
-    }
-    return 0;
-}
-
-static void flows_forget_prices(mrail_flows_t *flows, unsigned stage)
-{
-    memset(flows->prices[stage], 0,
-           flows->links.num_links * sizeof(*flows->prices[stage]));
-}
-
-void mrail_flows_forget(mrail_flows_t *flows)
-{
-    for (unsigned stage = 0; stage < NUM_STAGES; ++stage) {
-        flows_forget_prices(flows, stage);
-    }
-}
-
-void mrail_flows_destroy(mrail_flows_t *flows)
-{
-    mrail_masks_cleanup(&flows->masks);
-    free(flows->mask_lanes);
-    free(flows->mask);
-    free(flows->trial);
-    free(flows->slot_relays);
-    free(flows->slot_open);
-    free(flows->slot_link);
-    free(flows->link_slot);
-    free(flows->link_first);
-    free(flows->prices[0]);
-    free(flows);
 }
 
 /* ---- a round --------------------------------------------------------------- */
@@ -407,7 +80,7 @@ static void flows_add_loads(mrail_flows_t *flows)
     double relayed = 0;
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        double bytes = 0;
+        double bytes = (flows->base != NULL) ? flows->base[e] : 0;
 
         for (uint32_t i = flows->link_first[e]; i < flows->link_first[e + 1];
              ++i) {
@@ -460,28 +133,21 @@ static void flows_try_mean(mrail_flows_t *flows)
     flows_forget_sum(flows);
 }
 
-/* Of one demand: its slots and bytes. */
-typedef struct flows_lanes {
-    uint32_t out, in; /* first slots */
-    double *bytes;
-} flows_lanes_t;
-
-static flows_lanes_t flows_lanes(mrail_flows_t *flows, uint32_t k)
+mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
 {
     const uint32_t *row = &flows->passes.row[2 * (size_t)k];
 
-    return (flows_lanes_t){
+    return (mrail_flows_lanes_t){
         .out = row[0] * flows->passes.width,
         .in = row[1] * flows->passes.width,
         .bytes = &flows->bytes[(size_t)k * flows->passes.width]};
 }
 
-/* What the best division so far puts on the links, in place of this round's. */
-static void flows_load_bytes(mrail_flows_t *flows)
+void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        flows_lanes_t lanes = flows_lanes(flows, k);
+        mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
 
         for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
             flows->slot_load[lanes.out + lane] += lanes.bytes[lane];
@@ -548,7 +214,7 @@ static double flows_shortest(mrail_flows_t *flows, double per_relay)
     for (uint32_t s = 0; s < flows->num_slots;
          ++s, link += MRAIL_FLOWS_SLOT_LINKS) {
         length[s] = !flows->slot_open[s]
-                        ? CLOSED
+                        ? MRAIL_FLOWS_CLOSED
                         : (flows->slot_relays[s] * per_relay +
                            ((flows->length[link[0]] + flows->length[link[1]]) +
                             (flows->length[link[2]] + flows->length[link[3]])));
@@ -686,7 +352,7 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     static const unsigned powers[] = POWERS;
     unsigned round, look = LOOK_ROUNDS;
 
-    flows_begin(flows, STAGE_SPREAD, 1);
+    flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
     flows->congestion = flows->bound = 0;
     for (round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
@@ -733,7 +399,7 @@ static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
     for (size_t i = 0; i < flows->num_bytes; ++i) {
         flows->bytes[i] += part * (flows->trial[i] - flows->bytes[i]);
     }
-    flows_load_bytes(flows);
+    mrail_flows_load_bytes(flows);
     flows->congestion = flows_trial_congestion(flows);
     flows->relayed = flows->trial_relayed;
 }
@@ -743,7 +409,7 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
 {
     unsigned round, look = LOOK_ROUNDS;
 
-    flows_begin(flows, STAGE_SHORTEN, flows_exp(RELAY_PRICE));
+    flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
     flows->relayed_bound = 0;
     for (round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
@@ -754,7 +420,7 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
         }
         if (flows_raise_prices(flows, limit * AIM)) {
             /* There is no such division, or nearly none. */
-            flows_forget_prices(flows, STAGE_SHORTEN);
+            mrail_flows_forget_prices(flows, FLOWS_STAGE_SHORTEN);
             return round;
         }
         if (round == look) {
@@ -767,119 +433,34 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
     return max_rounds;
 }
 
-/* ---- fewer pieces ---------------------------------------------------------- */
-
-static double flows_lane_relays(const mrail_flows_t *flows,
-                                const flows_lanes_t *lanes, uint32_t lane)
+int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
 {
-    return flows->slot_relays[lanes->out + lane] +
-           flows->slot_relays[lanes->in + lane];
-}
+    unsigned look = LOOK_ROUNDS;
 
-/* Adds bytes, which may be less than 0, to the links of a lane: the largest load
- * of them. */
-static double flows_add_to_lane(mrail_flows_t *flows, const flows_lanes_t *lanes,
-                                uint32_t lane, double bytes)
-{
-    double most = 0;
+    flows_begin(flows, FLOWS_STAGE_FIT, 1);
+    for (uint32_t s = 0; s < flows->num_slots; ++s) {
+        flows->slot_weight[s] = flows->slot_open[s] ? 1 : 0;
+    }
+    for (unsigned round = 1; round <= max_rounds; ++round) {
+        double congestion;
 
-    for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
-        size_t slot = lane + ((i < MRAIL_FLOWS_SLOT_LINKS) ? lanes->out
-                                                           : lanes->in);
-        uint32_t link = flows->slot_link[slot * MRAIL_FLOWS_SLOT_LINKS +
-                                         i % MRAIL_FLOWS_SLOT_LINKS];
-
-        if (link != flows->links.num_links) {
-            flows->load[link] += bytes * flows->per_byte[link];
-            most = MRAIL_MAX(most, flows->load[link]);
+        flows_divide(flows);
+        congestion = flows_trial_congestion(flows);
+        if ((congestion > limit) && (round == look)) {
+            flows_try_mean(flows);
+            congestion = flows_trial_congestion(flows);
+            look = flows_after(round);
+        }
+        if (congestion <= limit) {
+            flows_keep_trial(flows, congestion);
+            return (int)round;
+        }
+        if (flows_raise_prices(flows, limit * AIM)) {
+            break;
         }
     }
-    return most;
-}
-
-/* The lane that would be least loaded with so many bytes more, of those with the
- * fewest relays that the demand uses. */
-static uint32_t flows_best_lane(mrail_flows_t *flows, const flows_lanes_t *lanes,
-                                double bytes, double *load_p)
-{
-    double fewest = 4, least = 0;
-    uint32_t best = 0;
-
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-        if (lanes->bytes[lane] > 0) {
-            fewest =
-                MRAIL_MIN(fewest, flows_lane_relays(flows, lanes, lane));
-        }
-    }
-    *load_p = -1;
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-        if ((lanes->bytes[lane] <= 0) ||
-            (flows_lane_relays(flows, lanes, lane) > fewest)) {
-            continue;
-        }
-        least = flows_add_to_lane(flows, lanes, lane, bytes);
-        (void)flows_add_to_lane(flows, lanes, lane, -bytes);
-        if ((*load_p < 0) || (least < *load_p)) {
-            *load_p = least;
-            best = lane;
-        }
-    }
-    return best;
-}
-
-static void flows_merge_lanes(mrail_flows_t *flows, const flows_lanes_t *lanes,
-                              double least, double limit)
-{
-    double small[MRAIL_PASSES_MAX_WIDTH] = {0}, sum = 0, load;
-    unsigned num_small = 0;
-    uint32_t best;
-
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-        if ((lanes->bytes[lane] > 0) && (lanes->bytes[lane] < least)) {
-            small[lane] = lanes->bytes[lane];
-            sum += small[lane];
-            ++num_small;
-            (void)flows_add_to_lane(flows, lanes, lane, -small[lane]);
-        }
-    }
-    if (num_small == 0) {
-        return;
-    }
-    best = flows_best_lane(flows, lanes, sum, &load);
-    if (load > limit) {
-        for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-            (void)flows_add_to_lane(flows, lanes, lane, small[lane]);
-        }
-        return;
-    }
-    (void)flows_add_to_lane(flows, lanes, best, sum);
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-        lanes->bytes[lane] -= small[lane]; /* the same number: 0 */
-    }
-    lanes->bytes[best] += sum;
-}
-
-static int flows_has_small(const mrail_flows_t *flows, double least)
-{
-    for (size_t i = 0; i < flows->num_bytes; ++i) {
-        if ((flows->bytes[i] > 0) && (flows->bytes[i] < least)) {
-            return 1;
-        }
-    }
-    return 0;
-}
-
-void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
-{
-    if (!flows_has_small(flows, least)) {
-        return;
-    }
-    flows_load_bytes(flows);
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        flows_lanes_t lanes = flows_lanes(flows, k);
-
-        flows_merge_lanes(flows, &lanes, least, limit);
-    }
+    mrail_flows_forget_prices(flows, FLOWS_STAGE_FIT);
+    return -ERANGE;
 }
 
 uint32_t mrail_flows_stride(const mrail_flows_t *flows)

@@ -78,6 +78,11 @@ typedef struct mrail_flows_problem {
                                        at least is open in both rows, and no link is
                                        twice in the path of one */
     const double *demand;           /* bytes of each, > 0 */
+    /* For mrail_flows_fit(); otherwise NULL. */
+    const double *base;             /* bytes that each link carries besides */
+    const double *worth;            /* of each lane of each demand, instead of what
+                                       their links can carry: mrail_flows_stride()
+                                       apart; 0: it must not be taken */
 } mrail_flows_problem_t;
 
 typedef struct mrail_flows mrail_flows_t;
@@ -106,6 +111,11 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
  * of the last division, which stays if nothing better is found. */
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds);
+
+/* Divides again, as near to what lanes are worth as a congestion of `limit` allows:
+ * the number of rounds, or -ERANGE: not found in max_rounds, and the last division
+ * stays.  Nothing is proved. */
+int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds);
 
 /* Puts what lanes carry of a demand that is less than `least` bytes together on one
  * of its lanes, where that leaves the congestion within `limit` and relays no more:

@@ -7,10 +7,19 @@ libmrail_orchestrator_la_SOURCES = \
 # The planner, for those who look inside (tests); all others take libmrail-plan.
 libmrail_planner_la_SOURCES = \
     src/orchestrator/cuts.c src/orchestrator/cuts.h \
+    src/orchestrator/digest.h \
+    src/orchestrator/filling.c src/orchestrator/filling.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
+    src/orchestrator/flows_inside.h src/orchestrator/flows_load.c \
+    src/orchestrator/flows_merge.c \
+    src/orchestrator/levels.c src/orchestrator/levels.h \
+    src/orchestrator/levels_add.c src/orchestrator/levels_create.c \
+    src/orchestrator/levels_inside.h \
     src/orchestrator/masks.c src/orchestrator/masks.h \
     src/orchestrator/passes.c src/orchestrator/passes.h \
     src/orchestrator/plan.c src/orchestrator/plan.h \
+    src/orchestrator/plan_ask.c src/orchestrator/plan_create.c \
+    src/orchestrator/plan_inside.h src/orchestrator/plan_loads.c \
     src/orchestrator/routes.c src/orchestrator/routes.h \
     src/orchestrator/topo.c src/orchestrator/topo.h
 # All ranks have to plan alike, whatever their compilers make of a * b + c.

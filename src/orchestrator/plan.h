@@ -139,7 +139,11 @@ typedef struct mrail_plan_summary {
     double congestion, congestion_bound; /* seconds; no plan is below the bound */
     double limit;         /* the congestion that was allowed to save relays */
     double relayed, relayed_bound; /* bytes times relays; no plan with a congestion
-                                      within the limit is below the bound */
+                                      within the limit is below the bound.  Of more
+                                      than 20000 demands between ranks on switches,
+                                      which are planned in two levels, congestion and
+                                      relayed are upper bounds until
+                                      mrail_plan_compare(), relayed_bound is 0 */
     double bytes;         /* of all demands that are planned */
     /* By mrail_plan_compare(), or 0: */
     double congestion_before, direct_bytes;
@@ -162,7 +166,7 @@ typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
     uint32_t a, b;         /* by kind; b is 0 if it names one thing only */
     double capacity;       /* bytes per second */
-    double bytes;
+    double bytes;          /* of switches, in two levels: by mrail_plan_compare() */
     double bytes_before;   /* by mrail_plan_compare(), or 0 */
 } mrail_plan_link_t;
 

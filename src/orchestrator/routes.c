@@ -488,13 +488,15 @@ static int routes_is_direct(const mrail_routes_t *routes, uint32_t from,
     return (links[0] != CLOSED_LINK) && (links[count - 1] != CLOSED_LINK);
 }
 
-/* Do two ranks of one node have to do with its GPU links? */
-static int routes_is_inside(const mrail_routes_t *routes, uint32_t from,
-                            uint32_t to)
+int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
+                           uint32_t to)
 {
     const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
     const routes_node_t *node = &routes->nodes[a->node];
 
+    if (a->node != b->node) {
+        return 0;
+    }
     return node->is_switched
                ? routes_is_direct(routes, from, to)
                : (node->is_meshed &&
@@ -517,7 +519,7 @@ static int routes_find_rows(const mrail_routes_t *routes, uint32_t from,
         row[IN] = b->rail_row[IN][distance];
         return 1;
     }
-    if (!routes_is_inside(routes, from, to)) {
+    if (!mrail_routes_is_inside(routes, from, to)) {
         return 0;
     }
     row[OUT] = a->node_row[OUT];

@@ -34,6 +34,10 @@ typedef struct mrail_route {
 int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
                       int is_small, mrail_route_t *route_p);
 
+/* Are they two ranks of one node that it has GPU links for? */
+int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
+                           uint32_t to);
+
 /* The lane that a demand would take alone: see mrail_plan_compare(). */
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route);

@@ -1,0 +1,142 @@
+#include "config.h"
+#include "filling.h"
+
+#include "cuts.h"
+
+#include "base/util.h"
+
+#include <string.h>
+
+typedef struct filling {
+    const mrail_filling_demand_t *demands;
+    uint32_t num_demands, num_rails, lanes;
+    uint64_t *room;
+    uint64_t *on_rail; /* bytes by demand, rail; summed up at the end */
+    double wanted[MRAIL_PLAN_MAX_RAILS]; /* by those for which it is the own one */
+} filling_t;
+
+static uint64_t *filling_bytes(const filling_t *filling, uint32_t i)
+{
+    return &filling->on_rail[(size_t)i * filling->num_rails];
+}
+
+static uint64_t filling_rest(const filling_t *filling, uint32_t i)
+{
+    uint64_t bytes = filling->demands[i].bytes;
+
+    for (uint32_t rail = 0; rail < filling->num_rails; ++rail) {
+        bytes -= filling_bytes(filling, i)[rail];
+    }
+    return bytes;
+}
+
+static void filling_put(filling_t *filling, uint32_t i, uint32_t rail)
+{
+    uint64_t bytes = MRAIL_MIN(filling_rest(filling, i), filling->room[rail]);
+
+    filling_bytes(filling, i)[rail] += bytes;
+    filling->room[rail] -= bytes;
+}
+
+uint32_t mrail_filling_fewest(uint32_t lanes, uint32_t from_rail,
+                              uint32_t to_rail)
+{
+    uint32_t own = ((1u << from_rail) | (1u << to_rail)) & lanes;
+
+    return (own != 0) ? own : lanes;
+}
+
+static void filling_put_small(filling_t *filling, uint32_t i)
+{
+    const mrail_filling_demand_t *demand = &filling->demands[i];
+    uint32_t lanes = mrail_filling_fewest(filling->lanes, demand->from_rail,
+                                          demand->to_rail);
+    unsigned count = (unsigned)__builtin_popcount(lanes);
+    double alike[MRAIL_PLAN_MAX_RAILS];
+    uint64_t end[MRAIL_PLAN_MAX_RAILS];
+
+    for (unsigned k = 0; k < count; ++k) {
+        alike[k] = 1;
+    }
+    mrail_cuts_make(demand->bytes, UINT64_MAX, count, alike, end);
+    for (unsigned k = 0; k < count; ++k, lanes &= lanes - 1) {
+        filling_bytes(filling, i)[__builtin_ctz(lanes)] =
+            mrail_cuts_bytes(end, k);
+    }
+}
+
+/* Without a relay: both ends have the same rail. */
+static void filling_put_matching(filling_t *filling)
+{
+    for (uint32_t i = 0; i < filling->num_demands; ++i) {
+        const mrail_filling_demand_t *demand = &filling->demands[i];
+
+        if (demand->is_small) {
+            filling_put_small(filling, i);
+        } else if (demand->from_rail == demand->to_rail) {
+            filling_put(filling, i, demand->from_rail);
+        } else {
+            filling->wanted[demand->from_rail] += (double)demand->bytes;
+            filling->wanted[demand->to_rail] += (double)demand->bytes;
+        }
+    }
+}
+
+/* With one relay: on the rail of one end, first that of the two for which there is
+ * less demand, for its room. */
+static void filling_put_own(filling_t *filling)
+{
+    double *wanted = filling->wanted;
+
+    for (uint32_t i = 0; i < filling->num_demands; ++i) {
+        const mrail_filling_demand_t *demand = &filling->demands[i];
+        uint32_t from = demand->from_rail, to = demand->to_rail, first;
+
+        if (demand->is_small || (from == to)) {
+            continue;
+        }
+        first = (wanted[from] * (double)filling->room[to] <=
+                 wanted[to] * (double)filling->room[from])
+                    ? from
+                    : to;
+        filling_put(filling, i, first);
+        filling_put(filling, i, (first == from) ? to : from);
+        wanted[from] -= (double)demand->bytes;
+        wanted[to] -= (double)demand->bytes;
+    }
+}
+
+/* With two. */
+static void filling_put_rest(filling_t *filling)
+{
+    for (uint32_t i = 0; i < filling->num_demands; ++i) {
+        for (uint32_t rail = 0;
+             !filling->demands[i].is_small && (rail < filling->num_rails);
+             ++rail) {
+            filling_put(filling, i, rail);
+        }
+    }
+}
+
+void mrail_filling_make(const mrail_filling_demand_t *demands,
+                        uint32_t num_demands, uint32_t num_rails, uint32_t lanes,
+                        uint64_t *room, uint64_t *end)
+{
+    filling_t filling = {.demands = demands,
+                         .num_demands = num_demands,
+                         .num_rails = num_rails,
+                         .lanes = lanes,
+                         .room = room,
+                         .on_rail = end};
+
+    memset(end, 0, (size_t)num_demands * num_rails * sizeof(*end));
+    filling_put_matching(&filling);
+    filling_put_own(&filling);
+    filling_put_rest(&filling);
+    for (uint32_t i = 0; i < num_demands; ++i) {
+        for (uint32_t rail = 1; rail < num_rails; ++rail) {
+            filling_bytes(&filling, i)[rail] +=
+                filling_bytes(&filling, i)[rail - 1];
+        }
+    }
+}

@@ -1,0 +1,31 @@
+/*
+ * The second level of a plan (levels.h): the demands of one pair of nodes fill the
+ * rails that were given to the pair, so that few need relays.  A rail that is the own
+ * one of both ends takes none, of one end one, of none two.  Pure.
+ */
+#ifndef MRAIL_ORCHESTRATOR_FILLING_H
+#define MRAIL_ORCHESTRATOR_FILLING_H
+
+#include "plan.h"
+
+typedef struct mrail_filling_demand {
+    uint32_t from_rail, to_rail; /* own ones of its ends, less than num_rails */
+    uint64_t bytes;
+    int is_small;                /* may only take paths with the fewest relays */
+} mrail_filling_demand_t;
+
+/* Rails on which a demand needs the fewest relays, of `lanes` (bits, one at least). */
+uint32_t mrail_filling_fewest(uint32_t lanes, uint32_t from_rail,
+                              uint32_t to_rail);
+
+/*
+ * room[num_rails]: bytes of large demands that each rail takes, as many together as
+ * there are; what is left of it at the end (0) is written there.  Small demands are
+ * spread evenly over the lanes with the fewest relays, beside that.
+ * end[num_demands x num_rails]: where each rail's part of each demand ends.
+ */
+void mrail_filling_make(const mrail_filling_demand_t *demands,
+                        uint32_t num_demands, uint32_t num_rails, uint32_t lanes,
+                        uint64_t *room, uint64_t *end);
+
+#endif

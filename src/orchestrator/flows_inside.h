@@ -1,0 +1,79 @@
+/* What a division (flows.h) consists of, for the files that it is made in. */
+#ifndef MRAIL_ORCHESTRATOR_FLOWS_INSIDE_H
+#define MRAIL_ORCHESTRATOR_FLOWS_INSIDE_H
+
+#include "flows.h"
+#include "masks.h"
+#include "passes.h"
+
+#include <stddef.h>
+
+/* The length of what is closed: longer than all paths together. */
+#define MRAIL_FLOWS_CLOSED 1e300
+
+enum {
+    FLOWS_STAGE_SPREAD,
+    FLOWS_STAGE_SHORTEN,
+    FLOWS_STAGE_FIT,
+    FLOWS_NUM_STAGES
+};
+
+/* The link that is not there has the number num_links: no price, no length, and a
+ * load that nobody asks for. */
+struct mrail_flows {
+    mrail_flows_links_t links;
+    mrail_passes_t passes;
+    double widest;        /* capacity of a link */
+    mrail_masks_t masks;  /* sets of lanes, since the object was made */
+    uint32_t masks_set;   /* that there are lanes of */
+    const double *base;   /* bytes of links besides; NULL: none */
+    uint32_t *mask;       /* number of that of each demand */
+    double *mask_lanes;   /* factors of all, then lengths of all */
+    /* Of all rows, with those that fill up the width: now, with links, in the
+     * links' lists, room. */
+    uint32_t num_slots, slots_set, slots_linked, slots_room;
+    size_t num_bytes, bytes_room;   /* of all demands, likewise */
+    uint32_t *slot_link;  /* MRAIL_FLOWS_SLOT_LINKS of each slot */
+    uint8_t *slot_open;
+    int has_relays;       /* one of them */
+    uint32_t *link_first; /* of each link, in link_slot; and where the last ends */
+    uint32_t *link_slot;  /* open slots that take it, in their order */
+    double *slot_relays;  /* the first of five arrays in one piece of memory */
+    double *slot_worth;   /* without relays and prices; 0 if it is closed */
+    double *slot_weight;  /* without prices */
+    double *slot_factor;  /* with them; in proofs, lengths */
+    double *slot_load;    /* bytes of this round */
+    unsigned stage;
+    double *prices[FLOWS_NUM_STAGES]; /* of each link, and others in one piece */
+    double *per_byte;     /* of each link: seconds */
+    double *price;        /* of each link: those of this stage */
+    double *factor;       /* e^-price */
+    double *load;         /* seconds */
+    double *length;       /* for a bound */
+    double *since;        /* prices when a bound was looked for last */
+    double *rise;         /* of the prices in the last round */
+    double *sum_load;     /* of rounds since the last look, together */
+    double *trial;        /* bytes of each lane of each demand in this round;
+                             and two more in one piece */
+    double *sum;          /* ... likewise together */
+    double *bytes;        /* ... in the best one */
+    unsigned num_summed;
+    double trial_relayed, sum_relayed;
+    double congestion, relayed; /* of `bytes` */
+    double bound, relayed_bound;
+};
+
+/* Of one demand: its slots and bytes. */
+typedef struct mrail_flows_lanes {
+    uint32_t out, in; /* first slots */
+    double *bytes;
+} mrail_flows_lanes_t;
+
+mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
+
+/* What the best division so far puts on the links, in place of this round's. */
+void mrail_flows_load_bytes(mrail_flows_t *flows);
+
+void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage);
+
+#endif

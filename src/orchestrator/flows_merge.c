@@ -1,0 +1,118 @@
+/* Fewer pieces: what is small goes together, one demand after the other. */
+#include "config.h"
+#include "flows_inside.h"
+
+#include "base/util.h"
+
+static double flows_lane_relays(const mrail_flows_t *flows,
+                                const mrail_flows_lanes_t *lanes, uint32_t lane)
+{
+    return flows->slot_relays[lanes->out + lane] +
+           flows->slot_relays[lanes->in + lane];
+}
+
+/* Adds bytes, which may be less than 0, to the links of a lane: the largest load
+ * of them. */
+static double flows_add_to_lane(mrail_flows_t *flows, const mrail_flows_lanes_t *lanes,
+                                uint32_t lane, double bytes)
+{
+    double most = 0;
+
+    for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
+        size_t slot = lane + ((i < MRAIL_FLOWS_SLOT_LINKS) ? lanes->out
+                                                           : lanes->in);
+        uint32_t link = flows->slot_link[slot * MRAIL_FLOWS_SLOT_LINKS +
+                                         i % MRAIL_FLOWS_SLOT_LINKS];
+
+        if (link != flows->links.num_links) {
+            flows->load[link] += bytes * flows->per_byte[link];
+            most = MRAIL_MAX(most, flows->load[link]);
+        }
+    }
+    return most;
+}
+
+/* The lane that would be least loaded with so many bytes more, of those with the
+ * fewest relays that the demand uses. */
+static uint32_t flows_best_lane(mrail_flows_t *flows, const mrail_flows_lanes_t *lanes,
+                                double bytes, double *load_p)
+{
+    double fewest = 4, least = 0;
+    uint32_t best = 0;
+
+    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+        if (lanes->bytes[lane] > 0) {
+            fewest =
+                MRAIL_MIN(fewest, flows_lane_relays(flows, lanes, lane));
+        }
+    }
+    *load_p = -1;
+    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+        if ((lanes->bytes[lane] <= 0) ||
+            (flows_lane_relays(flows, lanes, lane) > fewest)) {
+            continue;
+        }
+        least = flows_add_to_lane(flows, lanes, lane, bytes);
+        (void)flows_add_to_lane(flows, lanes, lane, -bytes);
+        if ((*load_p < 0) || (least < *load_p)) {
+            *load_p = least;
+            best = lane;
+        }
+    }
+    return best;
+}
+
+static void flows_merge_lanes(mrail_flows_t *flows, const mrail_flows_lanes_t *lanes,
+                              double least, double limit)
+{
+    double small[MRAIL_PASSES_MAX_WIDTH] = {0}, sum = 0, load;
+    unsigned num_small = 0;
+    uint32_t best;
+
+    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+        if ((lanes->bytes[lane] > 0) && (lanes->bytes[lane] < least)) {
+            small[lane] = lanes->bytes[lane];
+            sum += small[lane];
+            ++num_small;
+            (void)flows_add_to_lane(flows, lanes, lane, -small[lane]);
+        }
+    }
+    if (num_small == 0) {
+        return;
+    }
+    best = flows_best_lane(flows, lanes, sum, &load);
+    if (load > limit) {
+        for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+            (void)flows_add_to_lane(flows, lanes, lane, small[lane]);
+        }
+        return;
+    }
+    (void)flows_add_to_lane(flows, lanes, best, sum);
+    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+        lanes->bytes[lane] -= small[lane]; /* the same number: 0 */
+    }
+    lanes->bytes[best] += sum;
+}
+
+static int flows_has_small(const mrail_flows_t *flows, double least)
+{
+    for (size_t i = 0; i < flows->num_bytes; ++i) {
+        if ((flows->bytes[i] > 0) && (flows->bytes[i] < least)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
+{
+    if (!flows_has_small(flows, least)) {
+        return;
+    }
+    mrail_flows_load_bytes(flows);
+    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+        mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
+
+        flows_merge_lanes(flows, &lanes, least, limit);
+    }
+}

@@ -1,0 +1,363 @@
+#include "config.h"
+#include "levels.h"
+
+#include "cuts.h"
+#include "levels_inside.h"
+
+#include "base/grow.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MAX_ROUNDS 4000
+#define MAX_FIT_ROUNDS 400
+/* Of the gap: for the first division, and what is left to rounding. */
+#define PART_SPREAD 0.6
+#define PART_LIMIT 0.95
+/* Every rail is worth this much of a demand, even to those whose rail it is not. */
+#define LEAST_WORTH 0.002
+
+/* ---- the first level ------------------------------------------------------- */
+
+static int levels_load(mrail_levels_t *levels, const double *base,
+                       const double *worth)
+{
+    const mrail_flows_problem_t problem = {
+        .num_rows = mrail_routes_num_rows(levels->routes),
+        .slot = mrail_routes_slots(levels->routes),
+        .num_demands = levels->num_groups,
+        .row = levels->row,
+        .lanes = levels->lanes,
+        .demand = levels->demand,
+        .base = base,
+        .worth = worth};
+
+    return mrail_flows_load(levels->flows, &problem);
+}
+
+static void levels_clear_slots(mrail_levels_t *levels)
+{
+    memset(levels->slot_bytes, 0,
+           (size_t)mrail_routes_num_rows(levels->routes) * levels->num_rails *
+               sizeof(*levels->slot_bytes));
+}
+
+static void levels_add_slots(mrail_levels_t *levels, uint32_t g, uint32_t rail,
+                             double bytes)
+{
+    const uint32_t *row = &levels->row[2 * (size_t)g];
+
+    levels->slot_bytes[row[0] * levels->num_rails + rail] += bytes;
+    levels->slot_bytes[row[1] * levels->num_rails + rail] += bytes;
+}
+
+static void levels_add_links(mrail_levels_t *levels, double *link_bytes)
+{
+    const mrail_flows_slot_t *slot = mrail_routes_slots(levels->routes);
+    uint32_t slots = mrail_routes_num_rows(levels->routes) * levels->num_rails;
+
+    for (uint32_t s = 0; s < slots; ++s) {
+        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+            if (slot[s].link[i] != MRAIL_FLOWS_NO_LINK) {
+                link_bytes[slot[s].link[i]] += levels->slot_bytes[s];
+            }
+        }
+    }
+}
+
+/* What the rails are worth to large demands; what small ones put on the links. */
+static void levels_weigh(mrail_levels_t *levels)
+{
+    levels_clear_slots(levels);
+    for (uint32_t g = 0; g < levels->num_groups; ++g) {
+        const levels_group_t *group = &levels->groups[g];
+        double *worth = &levels->worth[(size_t)g * levels->stride];
+        double least = LEAST_WORTH * (double)group->large + 1;
+
+        for (uint32_t rail = 0; rail < levels->num_rails; ++rail) {
+            double small = levels->small[(size_t)g * levels->stride + rail];
+
+            worth[rail] =
+                ((group->lanes >> rail) & 1) ? worth[rail] + least : 0;
+            levels_add_slots(levels, g, rail, small);
+        }
+        levels->demand[g] = (double)group->large;
+    }
+    memset(levels->base, 0, levels->num_links * sizeof(*levels->base));
+    levels_add_links(levels, levels->base);
+}
+
+static int levels_divide_rails(mrail_levels_t *levels,
+                               mrail_plan_summary_t *summary)
+{
+    double gap = levels->options.gap;
+    int ret;
+
+    for (uint32_t g = 0; g < levels->num_groups; ++g) {
+        levels->demand[g] = (double)levels->groups[g].total;
+    }
+    ret = levels_load(levels, NULL, NULL);
+    if (ret != 0) {
+        return ret;
+    }
+    summary->rounds =
+        mrail_flows_spread(levels->flows, gap * PART_SPREAD, MAX_ROUNDS);
+    summary->congestion_bound = mrail_flows_bound(levels->flows);
+    summary->limit = summary->congestion_bound * (1 + gap * PART_LIMIT);
+    levels_weigh(levels);
+    ret = levels_load(levels, levels->base, levels->worth);
+    if (ret != 0) {
+        return ret;
+    }
+    ret = mrail_flows_fit(levels->flows, summary->limit, MAX_FIT_ROUNDS);
+    if (ret < 0) {
+        return ret;
+    }
+    summary->relay_rounds = (unsigned)ret;
+    return 0;
+}
+
+/* Whole bytes of large demands, and what all put on the links of rails. */
+static void levels_cut(mrail_levels_t *levels, mrail_plan_summary_t *summary)
+{
+    const double *bytes = mrail_flows_bytes(levels->flows);
+    uint32_t rails = levels->num_rails;
+
+    levels_clear_slots(levels);
+    for (uint32_t g = 0; g < levels->num_groups; ++g) {
+        uint64_t *end = &levels->end[(size_t)g * rails];
+
+        if (levels->groups[g].large == 0) {
+            memset(end, 0, rails * sizeof(*end));
+            continue;
+        }
+        mrail_cuts_make(levels->groups[g].large, levels->options.min_piece, rails,
+                        &bytes[(size_t)g * levels->stride], end);
+        for (uint32_t rail = 0; rail < rails; ++rail) {
+            uint64_t on_rail = mrail_cuts_bytes(end, rail);
+
+            if (on_rail > 0) {
+                levels_add_slots(levels, g, rail, (double)on_rail);
+                summary->hash = mrail_mix64(summary->hash ^ (on_rail + rail));
+            }
+        }
+    }
+    memcpy(levels->bytes, levels->base,
+           levels->num_links * sizeof(*levels->bytes));
+    levels_add_links(levels, levels->bytes);
+    for (uint32_t e = 0; e < levels->num_links; ++e) {
+        summary->congestion = MRAIL_MAX(summary->congestion,
+                                        levels->bytes[e] / levels->capacity[e]);
+    }
+}
+
+/* The most that the links to the switch can carry: all of the rank's own bytes, and
+ * all that its rail brings, or takes, for others. */
+static double levels_most_on_switch(const mrail_levels_t *levels)
+{
+    const mrail_plan_link_t *links = mrail_routes_links(levels->routes);
+    double most = 0;
+
+    for (uint32_t i = 0; i < levels->num_ranks; ++i) {
+        const levels_rank_t *rank = &levels->ranks[i];
+
+        most = MRAIL_MAX(most, MRAIL_MAX(rank->up_bytes / rank->up,
+                                         rank->down_bytes / rank->down));
+    }
+    for (uint32_t e = 0; e < levels->num_links; ++e) {
+        const levels_rank_t *rank;
+        uint32_t relay;
+
+        if ((links[e].kind != MRAIL_PLAN_RAIL_OUT) &&
+            (links[e].kind != MRAIL_PLAN_RAIL_IN)) {
+            continue;
+        }
+        relay = levels->relays[links[e].a * levels->num_rails + links[e].b];
+        if (relay == MRAIL_PLAN_NONE) {
+            continue;
+        }
+        rank = &levels->ranks[relay];
+        most = MRAIL_MAX(
+            most, (links[e].kind == MRAIL_PLAN_RAIL_IN)
+                      ? (rank->up_bytes + levels->bytes[e]) / rank->up
+                      : (rank->down_bytes + levels->bytes[e]) / rank->down);
+    }
+    return most;
+}
+
+static int levels_grow_demands(mrail_levels_t *levels, size_t num_demands)
+{
+    if (num_demands > levels->demands_room) {
+        if (!mrail_grow(&levels->order, num_demands, sizeof(*levels->order))) {
+            return -ENOMEM;
+        }
+        levels->demands_room = num_demands;
+    }
+    return 0;
+}
+
+/* For the demands of any pair of nodes. */
+static int levels_grow_ends(mrail_levels_t *levels)
+{
+    size_t most = 0;
+
+    for (uint32_t g = 0; g < levels->num_groups; ++g) {
+        most = MRAIL_MAX(most, levels->groups[g].count);
+    }
+    if (most > levels->ends_room) {
+        if (!mrail_grow(&levels->members, most, sizeof(*levels->members)) ||
+            !mrail_grow(&levels->ends, most * levels->num_rails,
+                         sizeof(*levels->ends))) {
+            return -ENOMEM;
+        }
+        levels->ends_room = most;
+    }
+    return 0;
+}
+
+int mrail_levels_divide(mrail_levels_t *levels,
+                        const mrail_plan_demand_t *demands, size_t num_demands,
+                        mrail_plan_summary_t *summary_p)
+{
+    mrail_plan_summary_t summary = {0};
+    uint64_t digest;
+    int ret;
+
+    if (num_demands >= UINT32_MAX) {
+        return -ERANGE;
+    }
+    levels->demands = demands;
+    levels->num_demands = num_demands;
+    ret = mrail_levels_add_demands(levels, &digest);
+    if ((ret == 0) && (levels->num_groups == 0)) {
+        ret = -ERANGE;
+    }
+    if (ret == 0) {
+        ret = levels_grow_demands(levels, num_demands);
+    }
+    if (ret == 0) {
+        ret = levels_grow_ends(levels);
+    }
+    if (ret == 0) {
+        ret = levels_divide_rails(levels, &summary);
+    }
+    if (ret != 0) {
+        return ret;
+    }
+    summary.hash = mrail_mix64(digest);
+    levels_cut(levels, &summary);
+    summary.congestion =
+        MRAIL_MAX(summary.congestion, levels_most_on_switch(levels));
+    if (summary.congestion >
+        summary.congestion_bound * (1 + levels->options.gap)) {
+        return -ERANGE;
+    }
+    summary.bytes = levels->total;
+    summary.relayed = 2 * levels->total;
+    *summary_p = summary;
+    return 0;
+}
+
+/* ---- the second level ------------------------------------------------------ */
+
+/* The pair of nodes of a demand that was counted there; MRAIL_PLAN_NONE: it was not. */
+static uint32_t levels_pair(const mrail_levels_t *levels,
+                            const mrail_plan_demand_t *demand)
+{
+    uint32_t from = levels->ranks[demand->from].node;
+    uint32_t to = levels->ranks[demand->to].node;
+
+    return ((from == to) || (demand->bytes == 0))
+               ? MRAIL_PLAN_NONE
+               : from * levels->num_nodes + to;
+}
+
+/* By counting: demands of a pair of nodes stay in their order. */
+static void levels_sort(mrail_levels_t *levels)
+{
+    size_t pairs = (size_t)levels->num_nodes * levels->num_nodes;
+    uint32_t *first = levels->first, total;
+
+    memset(first, 0, (pairs + 1) * sizeof(*first));
+    for (size_t i = 0; i < levels->num_demands; ++i) {
+        uint32_t pair = levels_pair(levels, &levels->demands[i]);
+
+        if (pair != MRAIL_PLAN_NONE) {
+            ++first[(size_t)pair + 1];
+        }
+    }
+    for (size_t pair = 0; pair < pairs; ++pair) {
+        first[pair + 1] += first[pair];
+    }
+    total = first[pairs];
+    for (size_t i = levels->num_demands; i-- > 0;) {
+        uint32_t pair = levels_pair(levels, &levels->demands[i]);
+
+        if (pair != MRAIL_PLAN_NONE) {
+            levels->order[--first[(size_t)pair + 1]] = (uint32_t)i;
+        }
+    }
+    /* Where each begins is now one place further on. */
+    memmove(first, first + 1, pairs * sizeof(*first));
+    first[pairs] = total;
+    levels->is_sorted = 1;
+}
+
+static void levels_expand(mrail_levels_t *levels, uint32_t pair)
+{
+    uint32_t group = levels->group_of[pair], rails = levels->num_rails;
+    uint32_t first = levels->first[pair], count = levels->first[pair + 1] - first;
+    uint64_t room[MRAIL_PLAN_MAX_RAILS];
+
+    for (uint32_t m = 0; m < count; ++m) {
+        const mrail_plan_demand_t *demand =
+            &levels->demands[levels->order[first + m]];
+
+        levels->members[m] = (mrail_filling_demand_t){
+            .from_rail = levels->ranks[demand->from].rail,
+            .to_rail = levels->ranks[demand->to].rail,
+            .bytes = demand->bytes,
+            .is_small = demand->bytes <= levels->options.relay_above};
+    }
+    for (uint32_t rail = 0; rail < rails; ++rail) {
+        room[rail] =
+            mrail_cuts_bytes(&levels->end[(size_t)group * rails], rail);
+    }
+    mrail_filling_make(levels->members, count, rails,
+                       levels->groups[group].lanes, room, levels->ends);
+    levels->expanded = pair;
+}
+
+const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i)
+{
+    const mrail_plan_demand_t *demand = &levels->demands[i];
+    uint32_t pair = levels_pair(levels, demand), low, high;
+
+    if (!levels->is_sorted) {
+        levels_sort(levels);
+    }
+    if (levels->expanded != pair) {
+        levels_expand(levels, pair);
+    }
+    low = levels->first[pair];
+    high = levels->first[pair + 1] - 1;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (levels->order[middle] < i) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return &levels->ends[(size_t)(low - levels->first[pair]) *
+                         levels->num_rails];
+}
+
+const double *mrail_levels_links(const mrail_levels_t *levels,
+                                 uint32_t *num_links_p)
+{
+    *num_links_p = levels->num_links;
+    return levels->bytes;
+}

@@ -1,0 +1,149 @@
+/* Memory and options of a plan. */
+#include "config.h"
+#include "plan_inside.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_GAP 0.02
+#define DEFAULT_RELAYED_GAP 0.03
+#define DEFAULT_RELAY_ABOVE 1000000u
+#define DEFAULT_MIN_PIECE 65536u
+#define MIN_GAP 0.001
+
+static int plan_is_gap(double gap)
+{
+    return (gap >= MIN_GAP) && (gap <= 1);
+}
+
+static int plan_set_options(mrail_plan_t *plan,
+                            const mrail_plan_options_t *options)
+{
+    mrail_plan_options_t o =
+        (options != NULL) ? *options : MRAIL_PLAN_DEFAULTS;
+
+    o.gap = (o.gap == 0) ? DEFAULT_GAP : o.gap;
+    o.relayed_gap = (o.relayed_gap == 0) ? DEFAULT_RELAYED_GAP : o.relayed_gap;
+    o.relay_above =
+        (o.relay_above == UINT64_MAX) ? DEFAULT_RELAY_ABOVE : o.relay_above;
+    o.min_piece = (o.min_piece == UINT64_MAX) ? DEFAULT_MIN_PIECE : o.min_piece;
+    plan->options = o;
+    return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
+}
+
+static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
+{
+    size_t links = mrail_routes_num_links(plan->routes);
+    size_t nodes = plan->num_nodes;
+    size_t slots = (size_t)mrail_routes_num_rows(plan->routes) *
+                   mrail_routes_num_lanes(plan->routes);
+    mrail_flows_links_t flows_links;
+
+    plan->capacity = calloc(3 * links, sizeof(*plan->capacity));
+    plan->shared = malloc(nodes * nodes * sizeof(*plan->shared));
+    plan->free_node =
+        malloc((plan->num_ranks + 1) * sizeof(*plan->free_node));
+    plan->slot_bytes = malloc((slots + 1) * sizeof(*plan->slot_bytes));
+    plan->whole = malloc(mrail_routes_num_lanes(plan->routes) *
+                         sizeof(*plan->whole));
+    if ((plan->capacity == NULL) || (plan->shared == NULL) ||
+        (plan->free_node == NULL) ||
+        (plan->slot_bytes == NULL) || (plan->whole == NULL)) {
+        return -ENOMEM;
+    }
+    memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
+    plan->link_bytes = plan->capacity + links;
+    plan->link_before = plan->link_bytes + links;
+    for (uint32_t rank = 0; rank < plan->num_ranks; ++rank) {
+        plan->free_node[rank] =
+            (mrail_plan_topo_rail_of(topo, rank) == MRAIL_PLAN_NONE)
+                ? mrail_plan_topo_node_of(topo, rank)
+                : MRAIL_PLAN_NONE;
+    }
+    for (size_t i = 0; i < links; ++i) {
+        plan->capacity[i] = mrail_routes_links(plan->routes)[i].capacity;
+    }
+    flows_links = (mrail_flows_links_t){
+        .num_links = (uint32_t)links,
+        .capacity = plan->capacity,
+        .num_lanes = mrail_routes_num_lanes(plan->routes)};
+    return mrail_flows_create(&flows_links, &plan->flows);
+}
+
+static int plan_create_levels(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
+{
+    size_t most = (size_t)plan->num_ranks * plan->num_ranks;
+    int ret = 0;
+
+    for (unsigned i = 0; (i < 2) && (ret == 0) && (most > MRAIL_PLAN_MANY); ++i) {
+        ret = mrail_levels_create(topo, &plan->options, &plan->levels[i]);
+    }
+    return (ret == -ENOTSUP) ? 0 : ret;
+}
+
+int mrail_plan_create(const mrail_plan_topo_t *topo,
+                      const mrail_plan_options_t *options, mrail_plan_t **plan_p)
+{
+    mrail_plan_t *plan = calloc(1, sizeof(*plan));
+    int ret;
+
+    if (plan == NULL) {
+        return -ENOMEM;
+    }
+    ret = plan_set_options(plan, options);
+    if (ret == 0) {
+        ret = mrail_routes_create(topo, &plan->routes);
+    }
+    if (ret == 0) {
+        plan->num_nodes = mrail_plan_topo_num_nodes(topo);
+        plan->num_ranks = mrail_plan_topo_num_ranks(topo);
+        ret = plan_allocate(plan, topo);
+    }
+    if (ret == 0) {
+        ret = plan_create_levels(plan, topo);
+    }
+    if (ret != 0) {
+        mrail_plan_destroy(plan);
+        return ret;
+    }
+    *plan_p = plan;
+    return 0;
+}
+
+static void plan_free_division(plan_division_t *division)
+{
+    free(division->start);
+    free(division->group_of);
+    free(division->routes);
+    free(division->totals);
+    free(division->row);
+    free(division->lanes);
+    free(division->bytes);
+    free(division->end);
+}
+
+void mrail_plan_destroy(mrail_plan_t *plan)
+{
+    plan_free_division(&plan->now);
+    plan_free_division(&plan->next);
+    if (plan->flows != NULL) {
+        mrail_flows_destroy(plan->flows);
+    }
+    if (plan->routes != NULL) {
+        mrail_routes_destroy(plan->routes);
+    }
+    for (unsigned i = 0; i < 2; ++i) {
+        if (plan->levels[i] != NULL) {
+            mrail_levels_destroy(plan->levels[i]);
+        }
+    }
+    free(plan->slot_bytes);
+    free(plan->whole);
+    free(plan->capacity);
+    free(plan->shared);
+    free(plan->free_node);
+    free(plan);
+}

@@ -1,0 +1,58 @@
+/* Bytes of slots and links. */
+#include "config.h"
+#include "plan_inside.h"
+
+#include "base/util.h"
+
+#include <string.h>
+
+double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes)
+{
+    const mrail_flows_slot_t *slot = mrail_routes_slots(plan->routes);
+    size_t slots = (size_t)mrail_routes_num_rows(plan->routes) *
+                   mrail_routes_num_lanes(plan->routes);
+    double relayed = 0;
+
+    memset(link_bytes, 0,
+           mrail_routes_num_links(plan->routes) * sizeof(*link_bytes));
+    for (size_t s = 0; s < slots; ++s) {
+        double bytes = plan->slot_bytes[s];
+
+        if (bytes == 0) {
+            continue;
+        }
+        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+            if (slot[s].link[i] != MRAIL_FLOWS_NO_LINK) {
+                link_bytes[slot[s].link[i]] += bytes;
+            }
+        }
+        relayed += slot[s].relays * bytes;
+    }
+    return relayed;
+}
+
+double mrail_loads_congestion(const mrail_plan_t *plan, const double *link_bytes)
+{
+    double most = 0;
+
+    for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
+        most = MRAIL_MAX(most, link_bytes[e] / plan->capacity[e]);
+    }
+    return most;
+}
+
+void mrail_loads_clear(mrail_plan_t *plan)
+{
+    memset(plan->slot_bytes, 0,
+           (size_t)mrail_routes_num_rows(plan->routes) *
+               mrail_routes_num_lanes(plan->routes) * sizeof(*plan->slot_bytes));
+}
+
+void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
+                           unsigned lane, double bytes)
+{
+    size_t lanes = mrail_routes_num_lanes(plan->routes);
+
+    plan->slot_bytes[route->row[0] * lanes + lane] += bytes;
+    plan->slot_bytes[route->row[1] * lanes + lane] += bytes;
+}
