@@ -204,27 +204,19 @@ static const char *name_of(const char *path)
     return (strcmp(path, "-") == 0) ? "stdin" : path;
 }
 
-/* All of a file with a zero byte behind it, which the caller frees; a bit more
- * than may be in it is enough. */
-static char *read_file(const char *path, size_t *length_p)
+/* What is left of a stream with a zero byte behind it, a bit more than may be
+ * in it at most; NULL: out of memory. */
+static char *read_stream(FILE *file, size_t *length_p)
 {
-    FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
-    size_t room = 65536, length = 0;
+    size_t room = 65536, length = 0, got = 1;
     char *text = malloc(room);
 
-    if (file == NULL) {
-        mrail_tool_usage(PLAN_VERB, "%s: %s", path, strerror(errno));
-    }
-    while (text != NULL && length <= PLAN_TEXT_MAX_BYTES) {
-        size_t got = fread(text + length, 1, room - length - 1, file);
-        char *larger;
-
+    while (text != NULL && got > 0 && length <= PLAN_TEXT_MAX_BYTES) {
+        got = fread(text + length, 1, room - length - 1, file);
         length += got;
-        if (got == 0) {
-            break;
-        }
         if (length == room - 1) {
-            larger = realloc(text, 2 * room);
+            char *larger = realloc(text, 2 * room);
+
             if (larger == NULL) {
                 free(text);
             }
@@ -232,17 +224,36 @@ static char *read_file(const char *path, size_t *length_p)
             room *= 2;
         }
     }
-    if (text == NULL) {
-        mrail_tool_fail(PLAN_VERB, "%s: out of memory", name_of(path));
+    if (text != NULL) {
+        text[length] = '\0';
     }
-    if (ferror(file)) {
-        mrail_tool_usage(PLAN_VERB, "%s: %s", name_of(path), strerror(errno));
+    *length_p = length;
+    return text;
+}
+
+/* All of a file, which the caller frees. */
+static char *read_file(const char *path, size_t *length_p)
+{
+    FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
+    char *text;
+    int error;
+
+    if (file == NULL) {
+        mrail_tool_usage(PLAN_VERB, "%s: %s", path, strerror(errno));
     }
+    errno = 0;
+    text = read_stream(file, length_p);
+    error = ferror(file) ? errno : 0;
     if (file != stdin) {
         fclose(file);
     }
-    *length_p = length;
-    text[length] = '\0';
+    if (error != 0) {
+        free(text);
+        mrail_tool_usage(PLAN_VERB, "%s: %s", name_of(path), strerror(error));
+    }
+    if (text == NULL) {
+        mrail_tool_fail(PLAN_VERB, "%s: out of memory", name_of(path));
+    }
     return text;
 }
 
@@ -263,6 +274,7 @@ static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
     mrail_plan_topo_t *topo = NULL;
     char why[WHY_MAX] = "", *text;
     size_t length;
+    int ret;
 
     if (strcmp(path, "this") == 0) {
         judge(plan_this_node(&text, why, sizeof(why)), why);
@@ -270,29 +282,40 @@ static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
     } else {
         text = read_file(path, &length);
     }
-    judge(plan_text_topo(name_of(path), text, length, &topo, why,
-                         sizeof(why)), why);
+    ret = plan_text_topo(name_of(path), text, length, &topo, why, sizeof(why));
+    if (ret != 0) {
+        free(text);
+    }
+    judge(ret, why);
     *text_p = text;
     return topo;
 }
 
-static mrail_plan_demand_t *read_demands(const options_t *options,
-                                         unsigned num_ranks, size_t *num_p)
+static mrail_plan_demand_t *demands_of_file(const char *path,
+                                            unsigned num_ranks, size_t *num_p)
 {
     mrail_plan_demand_t *demands = NULL;
-    plan_demand_pattern_t pattern;
     char why[WHY_MAX] = "", *text;
     size_t length;
     int ret;
 
-    if (options->pattern == NULL) {
-        text = read_file(options->demand, &length);
-        judge(plan_text_demands(name_of(options->demand), text, length,
-                                num_ranks, &demands, num_p, why, sizeof(why)),
-              why);
-        free(text);
-        return demands;
-    }
+    text = read_file(path, &length);
+    ret = plan_text_demands(name_of(path), text, length, num_ranks, &demands,
+                            num_p, why, sizeof(why));
+    free(text);
+    judge(ret, why);
+    return demands;
+}
+
+static mrail_plan_demand_t *demands_of_pattern(const options_t *options,
+                                               unsigned num_ranks,
+                                               size_t *num_p)
+{
+    mrail_plan_demand_t *demands = NULL;
+    plan_demand_pattern_t pattern;
+    char why[WHY_MAX] = "";
+    int ret;
+
     ret = plan_demand_parse(options->pattern, &pattern, why, sizeof(why));
     if (ret == 0) {
         ret = plan_demand_make(&pattern, num_ranks, options->seed, &demands,
@@ -366,6 +389,7 @@ static double plan_repeatedly(const plan_run_t *run)
                               why, sizeof(why));
         times[i] = (double)(mrail_clock_now() - begun_ns) / 1e9;
         if (ret != 0) {
+            free(times);
             mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run->topo_name),
                             (why[0] != '\0') ? why : strerror(-ret));
         }
@@ -399,6 +423,8 @@ static void show(const options_t *options, const plan_run_t *run)
 
 static void run_init(plan_run_t *run, const options_t *options)
 {
+    unsigned num_ranks;
+
     *run = (plan_run_t){.topo_name = options->topo,
                         .demand_name = (options->pattern != NULL)
                                            ? options->pattern
@@ -409,8 +435,11 @@ static void run_init(plan_run_t *run, const options_t *options)
                         .with_links = options->links,
                         .with_pieces = options->pieces};
     run->topo = read_topo(options->topo, &run->topo_text);
-    run->demands = read_demands(options, mrail_plan_topo_num_ranks(run->topo),
-                                &run->num_demands);
+    num_ranks = mrail_plan_topo_num_ranks(run->topo);
+    run->demands =
+        (options->pattern != NULL)
+            ? demands_of_pattern(options, num_ranks, &run->num_demands)
+            : demands_of_file(options->demand, num_ranks, &run->num_demands);
     for (size_t i = 0; i < run->num_demands; ++i) {
         run->bytes += (double)run->demands[i].bytes;
     }
