@@ -6,60 +6,22 @@
 #include "config.h"
 #include "tools/plan_text.h"
 
-#include "tools/plan_words.h"
+#include "tools/plan_reader.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_NODES MRAIL_PLAN_MAX_NODES
-#define MAX_RAILS MRAIL_PLAN_MAX_RAILS
-#define MAX_RANKS MRAIL_PLAN_MAX_RANKS
-#define MAX_MESH MRAIL_PLAN_MAX_MESH
-
-/* Line numbers are 0 where no line has said it. */
-typedef struct node {
-    unsigned pod, pod_line;
-    unsigned mesh_line, switch_line; /* mesh: or link */
-    unsigned num_ranks;
-    unsigned members[MAX_MESH]; /* its first ranks */
-} node_t;
-
-typedef struct rank {
-    unsigned node, index; /* in its node */
-} rank_t;
-
-/* What has been read.  The arrays come when their sizes are known. */
-typedef struct reader {
-    mrail_plan_topo_t *topo; /* once nodes and rails are known */
-    plan_line_t *line;       /* being read */
-    unsigned num_nodes, num_rails, num_ranks;
-    unsigned nodes_line, rails_line, loop_line, cross_line;
-    unsigned gpu_line;       /* of the first mesh, link or switch */
-    unsigned uplink_line;    /* of the first one */
-    node_t *nodes;
-    rank_t *ranks;           /* MAX_RANKS */
-    unsigned *rail_lines;    /* by node and rail */
-    unsigned *uplink_lines;  /* by pod and rail */
-    unsigned *link_lines;    /* by sender and the receiver's index */
-    unsigned *left;          /* by line: of how much it is still right */
-    unsigned lost;           /* a line to which the present one left nothing */
-} reader_t;
-
-#define FAIL(_reader, ...) plan_words_fail((_reader)->line, __VA_ARGS__)
-
-/* A result of the planner's, which has no sentences of its own. */
-static int told(reader_t *reader, int ret)
+int plan_reader_told(plan_reader_t *reader, int ret)
 {
     return (ret == 0 || ret == -ENOMEM)
                ? ret
-               : FAIL(reader, "the planner does not take this (%s)",
-                      (ret == -ENOSPC) ? "more than its limits"
-                                       : "a value out of range");
+               : PLAN_FAIL(reader, "the planner does not take this (%s)",
+                           (ret == -ENOSPC) ? "more than its limits"
+                                            : "a value out of range");
 }
 
-/* The present line is right about one thing more, and *owner_p no longer. */
-static void claim(reader_t *reader, unsigned *owner_p)
+void plan_reader_claim(plan_reader_t *reader, unsigned *owner_p)
 {
     unsigned number = reader->line->number;
 
@@ -70,7 +32,7 @@ static void claim(reader_t *reader, unsigned *owner_p)
     ++reader->left[number];
 }
 
-static unsigned *by_rail(const reader_t *reader, unsigned *lines,
+static unsigned *by_rail(const plan_reader_t *reader, unsigned *lines,
                          unsigned node_or_pod, unsigned rail)
 {
     return &lines[node_or_pod * reader->num_rails + rail];
@@ -78,26 +40,20 @@ static unsigned *by_rail(const reader_t *reader, unsigned *lines,
 
 /* ---- Capacities ---- */
 
-/* Bytes per second; 0 for the word `none`, if there is one. */
-static int read_capacity(reader_t *reader, const char *word, const char *none,
-                         double *capacity_p)
-{
-    return plan_words_capacity(reader->line, word, none, capacity_p);
-}
-
-/* One for both directions, or two: words[0] and perhaps words[1]. */
-static int read_capacities(reader_t *reader, char *const *words,
+int plan_reader_capacities(plan_reader_t *reader, char *const *words,
                            const char *none, double *out_p, double *in_p)
 {
-    int ret = read_capacity(reader, words[0], none, out_p);
+    int ret = plan_words_capacity(reader->line, words[0], none, out_p);
 
     *in_p = *out_p;
     if (ret == 0 && words[1] != NULL) {
-        ret = read_capacity(reader, words[1], none, in_p);
+        ret = plan_words_capacity(reader->line, words[1], none, in_p);
     }
     if (ret == 0 && (*out_p == 0) != (*in_p == 0)) {
-        return FAIL(reader, "dead in one direction only: write %s once, for "
-                            "both", none);
+        return PLAN_FAIL(reader,
+                         "dead in one direction only: write %s once, for "
+                         "both",
+                         none);
     }
     return ret;
 }
@@ -105,97 +61,96 @@ static int read_capacities(reader_t *reader, char *const *words,
 /* ---- Size ---- */
 
 /* What is known of the size now is all of it. */
-static int begin(reader_t *reader)
+static int begin(plan_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;
 
     reader->nodes = calloc(num_nodes, sizeof(*reader->nodes));
-    reader->ranks = malloc(MAX_RANKS * sizeof(*reader->ranks));
-    reader->rail_lines = calloc(num_nodes * reader->num_rails,
-                                sizeof(*reader->rail_lines));
+    reader->ranks = malloc(MRAIL_PLAN_MAX_RANKS * sizeof(*reader->ranks));
+    reader->rail_lines =
+        calloc(num_nodes * reader->num_rails, sizeof(*reader->rail_lines));
     if (reader->nodes == NULL || reader->ranks == NULL ||
         reader->rail_lines == NULL) {
         return -ENOMEM;
     }
-    return told(reader, mrail_plan_topo_create(reader->num_nodes,
-                                               reader->num_rails,
-                                               &reader->topo));
+    return plan_reader_told(reader, mrail_plan_topo_create(reader->num_nodes,
+                                                           reader->num_rails,
+                                                           &reader->topo));
 }
 
-static int read_size(reader_t *reader, unsigned *line_p, unsigned max,
+static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
                      unsigned *value_p)
 {
     plan_line_t *line = reader->line;
     int ret;
 
     if (*line_p != 0) {
-        return FAIL(reader, "'%s' was said in line %u: it goes once",
-                    line->words[0], *line_p);
+        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+                         line->words[0], *line_p);
     }
-    ret = plan_words_count(line, line->words[1], line->words[0], 1, max,
-                           value_p);
+    ret =
+        plan_words_count(line, line->words[1], line->words[0], 1, max, value_p);
     if (ret != 0) {
         return ret;
     }
     *line_p = line->number;
     return (reader->num_nodes != 0 && reader->num_rails != 0) ? begin(reader)
-                                                               : 0;
+                                                              : 0;
 }
 
-static int read_nodes(reader_t *reader)
+static int read_nodes(plan_reader_t *reader)
 {
-    return read_size(reader, &reader->nodes_line, MAX_NODES,
+    return read_size(reader, &reader->nodes_line, MRAIL_PLAN_MAX_NODES,
                      &reader->num_nodes);
 }
 
-static int read_rails(reader_t *reader)
+static int read_rails(plan_reader_t *reader)
 {
-    return read_size(reader, &reader->rails_line, MAX_RAILS,
+    return read_size(reader, &reader->rails_line, MRAIL_PLAN_MAX_RAILS,
                      &reader->num_rails);
 }
 
 /* ---- Rails, pods, uplinks ---- */
 
-static int node_list(reader_t *reader, const char *word, plan_list_t *nodes)
+int plan_reader_nodes(plan_reader_t *reader, const char *word,
+                      plan_list_t *nodes)
 {
     return plan_words_list(reader->line, word, "node", reader->num_nodes,
                            nodes);
 }
 
-static int rail_list(reader_t *reader, const char *word, plan_list_t *rails)
+static int rail_list(plan_reader_t *reader, const char *word,
+                     plan_list_t *rails)
 {
     return plan_words_list(reader->line, word, "rail", reader->num_rails,
                            rails);
 }
 
-#define FOR_EACH(_list, _n)                                                   \
-    for (unsigned _n = plan_list_from((_list), 0); _n != PLAN_LIST_END;       \
-         _n = plan_list_from((_list), _n + 1))
-
-static int read_rail(reader_t *reader)
+static int read_rail(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
     plan_list_t nodes, rails;
     double out, in;
     int ret = 0;
 
-    if (node_list(reader, words[1], &nodes) != 0 ||
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
         rail_list(reader, words[2], &rails) != 0 ||
-        read_capacities(reader, words + 3, "dead", &out, &in) != 0) {
+        plan_reader_capacities(reader, words + 3, "dead", &out, &in) != 0) {
         return -EINVAL;
     }
-    FOR_EACH(&nodes, n) {
-        FOR_EACH(&rails, r) {
+    PLAN_LIST_EACH (&nodes, n) {
+        PLAN_LIST_EACH (&rails, r) {
             if (ret == 0) {
                 ret = mrail_plan_topo_set_rail(reader->topo, n, r, out, in);
-                claim(reader, by_rail(reader, reader->rail_lines, n, r));
+                plan_reader_claim(reader,
+                                  by_rail(reader, reader->rail_lines, n, r));
             }
         }
     }
-    return told(reader, ret);
+    return plan_reader_told(reader, ret);
 }
 
-static int read_pod(reader_t *reader)
+static int read_pod(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
     plan_list_t nodes;
@@ -203,26 +158,27 @@ static int read_pod(reader_t *reader)
     int ret = 0;
 
     if (reader->uplink_line != 0) {
-        return FAIL(reader, "'pod' goes before the first 'uplink', line %u",
-                    reader->uplink_line);
+        return PLAN_FAIL(reader,
+                         "'pod' goes before the first 'uplink', line %u",
+                         reader->uplink_line);
     }
-    if (node_list(reader, words[1], &nodes) != 0 ||
-        plan_words_count(reader->line, words[2], "pod", 0, MAX_NODES - 1,
-                         &pod) != 0) {
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
+        plan_words_count(reader->line, words[2], "pod", 0,
+                         MRAIL_PLAN_MAX_NODES - 1, &pod) != 0) {
         return -EINVAL;
     }
-    FOR_EACH(&nodes, n) {
+    PLAN_LIST_EACH (&nodes, n) {
         if (ret == 0) {
             ret = mrail_plan_topo_set_pod(reader->topo, n, pod);
-            claim(reader, &reader->nodes[n].pod_line);
+            plan_reader_claim(reader, &reader->nodes[n].pod_line);
             reader->nodes[n].pod = pod;
         }
     }
-    return told(reader, ret);
+    return plan_reader_told(reader, ret);
 }
 
 /* Is there a node in it? */
-static int has_pod(const reader_t *reader, unsigned pod)
+static int has_pod(const plan_reader_t *reader, unsigned pod)
 {
     unsigned n = 0;
 
@@ -233,7 +189,7 @@ static int has_pod(const reader_t *reader, unsigned pod)
 }
 
 /* Pods with nodes; '*' means those, a number without a node is refused. */
-static int pod_list(reader_t *reader, const char *word, plan_list_t *pods)
+static int pod_list(plan_reader_t *reader, const char *word, plan_list_t *pods)
 {
     unsigned most = 0;
 
@@ -246,30 +202,33 @@ static int pod_list(reader_t *reader, const char *word, plan_list_t *pods)
     if (strcmp(word, "*") == 0) {
         return 0;
     }
-    FOR_EACH(pods, pod) {
+    PLAN_LIST_EACH (pods, pod) {
         if (!has_pod(reader, pod)) {
-            return FAIL(reader, "there is no node in pod %u: 'pod NODES %u' "
-                                "goes first", pod, pod);
+            return PLAN_FAIL(reader,
+                             "there is no node in pod %u: 'pod NODES %u' "
+                             "goes first",
+                             pod, pod);
         }
     }
     return 0;
 }
 
-static int set_uplinks(reader_t *reader, unsigned pod, const plan_list_t *rails,
-                       double up, double down)
+static int set_uplinks(plan_reader_t *reader, unsigned pod,
+                       const plan_list_t *rails, double up, double down)
 {
-    FOR_EACH(rails, r) {
+    PLAN_LIST_EACH (rails, r) {
         int ret = mrail_plan_topo_set_uplink(reader->topo, pod, r, up, down);
 
         if (ret != 0) {
             return ret;
         }
-        claim(reader, by_rail(reader, reader->uplink_lines, pod, r));
+        plan_reader_claim(reader,
+                          by_rail(reader, reader->uplink_lines, pod, r));
     }
     return 0;
 }
 
-static int read_uplink(reader_t *reader)
+static int read_uplink(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
     plan_list_t pods, rails;
@@ -277,15 +236,16 @@ static int read_uplink(reader_t *reader)
     int ret = 0;
 
     if (reader->uplink_lines == NULL) {
-        reader->uplink_lines = calloc((size_t)MAX_NODES * reader->num_rails,
-                                      sizeof(*reader->uplink_lines));
+        reader->uplink_lines =
+            calloc((size_t)MRAIL_PLAN_MAX_NODES * reader->num_rails,
+                   sizeof(*reader->uplink_lines));
     }
     if (reader->uplink_lines == NULL) {
         return -ENOMEM;
     }
     if (pod_list(reader, words[1], &pods) != 0 ||
         rail_list(reader, words[2], &rails) != 0 ||
-        read_capacities(reader, words + 3, "dead", &up, &down) != 0) {
+        plan_reader_capacities(reader, words + 3, "dead", &up, &down) != 0) {
         return -EINVAL;
     }
     /* By nodes: not every number below the largest needs to be a pod. */
@@ -299,7 +259,7 @@ static int read_uplink(reader_t *reader)
         }
     }
     reader->uplink_line += (reader->uplink_line == 0) * reader->line->number;
-    return told(reader, ret);
+    return plan_reader_told(reader, ret);
 }
 
 /* ---- Ranks ---- */
@@ -310,7 +270,8 @@ typedef struct binding {
     plan_list_t rails;
 } binding_t;
 
-static int read_binding(reader_t *reader, const char *word, binding_t *binding)
+static int read_binding(plan_reader_t *reader, const char *word,
+                        binding_t *binding)
 {
     if (strcmp(word, "bound") == 0) {
         binding->how = BOUND;
@@ -321,29 +282,30 @@ static int read_binding(reader_t *reader, const char *word, binding_t *binding)
         return 0;
     }
     if (*word != '*' && (*word < '0' || *word > '9')) {
-        return FAIL(reader, "'%.40s' is not bound, free or a list of rails",
-                    word);
+        return PLAN_FAIL(reader,
+                         "'%.40s' is not bound, free or a list of rails", word);
     }
     binding->how = LISTED;
     return plan_words_sequence(reader->line, word, "rail", reader->num_rails,
                                &binding->rails);
 }
 
-static int add_rank(reader_t *reader, unsigned node, unsigned rail)
+static int add_rank(plan_reader_t *reader, unsigned node, unsigned rail)
 {
     unsigned rank = reader->num_ranks, index = reader->nodes[node].num_ranks;
     int ret;
 
-    if (rank == MAX_RANKS) {
-        return FAIL(reader, "more than %u ranks in all", MAX_RANKS);
+    if (rank == MRAIL_PLAN_MAX_RANKS) {
+        return PLAN_FAIL(reader, "more than %u ranks in all",
+                         MRAIL_PLAN_MAX_RANKS);
     }
     ret = mrail_plan_topo_add_rank(reader->topo, node, rail);
     if (ret != 0) {
-        return told(reader, ret);
+        return plan_reader_told(reader, ret);
     }
     reader->ranks[rank].node = node;
     reader->ranks[rank].index = index;
-    if (index < MAX_MESH) {
+    if (index < MRAIL_PLAN_MAX_MESH) {
         reader->nodes[node].members[index] = rank;
     }
     ++reader->nodes[node].num_ranks;
@@ -351,7 +313,7 @@ static int add_rank(reader_t *reader, unsigned node, unsigned rail)
     return 0;
 }
 
-static int read_ranks(reader_t *reader)
+static int read_ranks(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
     plan_list_t nodes;
@@ -360,16 +322,18 @@ static int read_ranks(reader_t *reader)
     int ret = 0;
 
     if (reader->gpu_line != 0) {
-        return FAIL(reader, "'ranks' goes before the first 'mesh', 'link' or "
-                            "'switch', line %u", reader->gpu_line);
+        return PLAN_FAIL(reader,
+                         "'ranks' goes before the first 'mesh', 'link' or "
+                         "'switch', line %u",
+                         reader->gpu_line);
     }
-    if (node_list(reader, words[1], &nodes) != 0 ||
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
         plan_words_count(reader->line, words[2], "ranks of a node", 1,
-                         MAX_RANKS, &count) != 0 ||
+                         MRAIL_PLAN_MAX_RANKS, &count) != 0 ||
         read_binding(reader, words[3], &binding) != 0) {
         return -EINVAL;
     }
-    FOR_EACH(&nodes, n) {
+    PLAN_LIST_EACH (&nodes, n) {
         for (unsigned i = 0; i < count && ret == 0; ++i) {
             unsigned rail = reader->nodes[n].num_ranks % reader->num_rails;
 
@@ -385,196 +349,25 @@ static int read_ranks(reader_t *reader)
     return ret;
 }
 
-/* ---- Links of a node ---- */
-
-static unsigned *link_line(const reader_t *reader, unsigned from, unsigned to)
-{
-    return &reader->link_lines[from * MAX_MESH + reader->ranks[to].index];
-}
-
-/* A node has links in pairs or a switch, and the first of it ends the ranks. */
-static int begin_gpu(reader_t *reader, unsigned node, int is_switch)
-{
-    unsigned other = is_switch ? reader->nodes[node].mesh_line
-                               : reader->nodes[node].switch_line;
-
-    if (other != 0) {
-        return FAIL(reader, "node %u has %s since line %u: links in pairs or a "
-                            "switch, not both",
-                    node, is_switch ? "links" : "a switch", other);
-    }
-    if (reader->gpu_line == 0) {
-        reader->gpu_line = reader->line->number;
-        reader->link_lines = calloc((size_t)reader->num_ranks * MAX_MESH,
-                                    sizeof(*reader->link_lines));
-    }
-    return (reader->link_lines != NULL) ? 0 : -ENOMEM;
-}
-
-static int set_link(reader_t *reader, unsigned from, unsigned to,
-                    double capacity)
-{
-    unsigned node = reader->ranks[from].node;
-    int ret = begin_gpu(reader, node, 0);
-
-    if (ret == 0) {
-        ret = told(reader, mrail_plan_topo_set_link(reader->topo, from, to,
-                                                    capacity));
-    }
-    if (ret == 0) {
-        claim(reader, link_line(reader, from, to));
-        reader->nodes[node].mesh_line = reader->line->number;
-    }
-    return ret;
-}
-
-static int mesh_node(reader_t *reader, unsigned node, double capacity)
-{
-    unsigned count = reader->nodes[node].num_ranks;
-    int ret = 0;
-
-    if (count > MAX_MESH) {
-        return FAIL(reader, "node %u has %u ranks: at most %u have links in "
-                            "pairs", node, count, MAX_MESH);
-    }
-    for (unsigned i = 0; i < count * count && ret == 0; ++i) {
-        unsigned from = reader->nodes[node].members[i / count];
-        unsigned to = reader->nodes[node].members[i % count];
-
-        ret = (from != to) ? set_link(reader, from, to, capacity) : 0;
-    }
-    return ret;
-}
-
-static int read_mesh(reader_t *reader)
-{
-    char *const *words = reader->line->words;
-    unsigned most = 0;
-    plan_list_t nodes;
-    double capacity;
-    int ret = 0;
-
-    if (node_list(reader, words[1], &nodes) != 0 ||
-        read_capacity(reader, words[2], NULL, &capacity) != 0) {
-        return -EINVAL;
-    }
-    FOR_EACH(&nodes, n) {
-        most = MRAIL_MAX(most, reader->nodes[n].num_ranks);
-        ret = (ret == 0) ? mesh_node(reader, n, capacity) : ret;
-    }
-    return (ret == 0 && most < 2)
-               ? FAIL(reader, "no node of '%.40s' has two ranks: 'ranks' goes "
-                              "first", words[1])
-               : ret;
-}
-
-/* What a pair of different ranks needs to have a link. */
-static int check_pair(reader_t *reader, unsigned from, unsigned to, int none)
-{
-    unsigned node = reader->ranks[from].node;
-
-    if (node != reader->ranks[to].node) {
-        return FAIL(reader, "ranks %u and %u are of nodes %u and %u: links are "
-                            "within a node", from, to, node,
-                    reader->ranks[to].node);
-    }
-    if (reader->ranks[from].index >= MAX_MESH ||
-        reader->ranks[to].index >= MAX_MESH) {
-        return FAIL(reader, "ranks %u and %u: only the first %u ranks of a "
-                            "node have links", from, to, MAX_MESH);
-    }
-    if (none && (reader->link_lines == NULL ||
-                 *link_line(reader, from, to) == 0)) {
-        return FAIL(reader, "there is no link from rank %u to rank %u that "
-                            "could be taken away", from, to);
-    }
-    return 0;
-}
-
-/* '*' and lists may hold the rank itself; a line of nothing else is wrong. */
-static int read_link(reader_t *reader)
-{
-    char *const *words = reader->line->words;
-    plan_list_t from, to;
-    unsigned pairs = 0;
-    double capacity;
-    int ret = 0;
-
-    if (reader->num_ranks == 0) {
-        return FAIL(reader, "there are no ranks yet: 'ranks' goes first");
-    }
-    if (plan_words_list(reader->line, words[1], "rank", reader->num_ranks,
-                        &from) != 0 ||
-        plan_words_list(reader->line, words[2], "rank", reader->num_ranks,
-                        &to) != 0 ||
-        read_capacity(reader, words[3], "none", &capacity) != 0) {
-        return -EINVAL;
-    }
-    FOR_EACH(&from, a) {
-        FOR_EACH(&to, b) {
-            if (ret == 0 && a != b) {
-                ret = check_pair(reader, a, b, capacity == 0);
-                ret = (ret == 0) ? set_link(reader, a, b, capacity) : ret;
-                ++pairs;
-            }
-        }
-    }
-    return (pairs == 0) ? FAIL(reader, "a rank has no link to itself") : ret;
-}
-
-static int read_switch(reader_t *reader)
-{
-    char *const *words = reader->line->words;
-    plan_list_t nodes;
-    double up, down;
-    unsigned count = 0;
-    int ret = 0;
-
-    if (node_list(reader, words[1], &nodes) != 0 ||
-        read_capacities(reader, words + 2, NULL, &up, &down) != 0) {
-        return -EINVAL;
-    }
-    for (unsigned rank = 0; rank < reader->num_ranks && ret == 0; ++rank) {
-        unsigned node = reader->ranks[rank].node;
-
-        if (!plan_list_has(&nodes, node)) {
-            continue;
-        }
-        ret = begin_gpu(reader, node, 1);
-        if (ret == 0) {
-            ret = told(reader, mrail_plan_topo_set_switch(reader->topo, rank,
-                                                          up, down));
-        }
-        if (ret == 0 && reader->ranks[rank].index == 0) {
-            claim(reader, &reader->nodes[node].switch_line);
-        }
-        ++count;
-    }
-    return (ret == 0 && count == 0)
-               ? FAIL(reader, "no node of '%.40s' has a rank: 'ranks' goes "
-                              "first", words[1])
-               : ret;
-}
-
 /* ---- Words that stand alone ---- */
 
-static int read_flag(reader_t *reader, unsigned *line_p)
+static int read_flag(plan_reader_t *reader, unsigned *line_p)
 {
     if (*line_p != 0) {
-        return FAIL(reader, "'%s' was said in line %u: it goes once",
-                    reader->line->words[0], *line_p);
+        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+                         reader->line->words[0], *line_p);
     }
     *line_p = reader->line->number;
     return 0;
 }
 
-static int read_loop(reader_t *reader)
+static int read_loop(plan_reader_t *reader)
 {
     mrail_plan_topo_set_loop(reader->topo, 1);
     return read_flag(reader, &reader->loop_line);
 }
 
-static int read_cross(reader_t *reader)
+static int read_cross(plan_reader_t *reader)
 {
     mrail_plan_topo_set_cross(reader->topo, 1);
     return read_flag(reader, &reader->cross_line);
@@ -585,15 +378,15 @@ static int read_cross(reader_t *reader)
 static const struct {
     const char *name, *syntax; /* what follows the name */
     unsigned min_words, max_words;
-    int (*read)(reader_t *reader);
+    int (*read)(plan_reader_t *reader);
 } verbs[] = {
     {"nodes", " N", 1, 1, read_nodes},
     {"rails", " N", 1, 1, read_rails},
     {"rail", " NODES RAILS OUT [IN]", 3, 4, read_rail},
     {"ranks", " NODES COUNT bound|free|RAILS", 3, 3, read_ranks},
-    {"mesh", " NODES CAPACITY", 2, 2, read_mesh},
-    {"link", " RANKS RANKS CAPACITY|none", 3, 3, read_link},
-    {"switch", " NODES UP [DOWN]", 2, 3, read_switch},
+    {"mesh", " NODES CAPACITY", 2, 2, plan_reader_mesh},
+    {"link", " RANKS RANKS CAPACITY|none", 3, 3, plan_reader_link},
+    {"switch", " NODES UP [DOWN]", 2, 3, plan_reader_switch},
     {"pod", " NODES POD", 2, 2, read_pod},
     {"uplink", " PODS RAILS UP [DOWN]", 3, 4, read_uplink},
     {"loop", "", 0, 0, read_loop},
@@ -601,19 +394,20 @@ static const struct {
 };
 
 /* Behind the last line. */
-static int check_end(reader_t *reader)
+static int check_end(plan_reader_t *reader)
 {
     if (reader->topo == NULL) {
-        return FAIL(reader, "the text ends without a line '%s N'",
-                    (reader->num_nodes == 0) ? "nodes" : "rails");
+        return PLAN_FAIL(reader, "the text ends without a line '%s N'",
+                         (reader->num_nodes == 0) ? "nodes" : "rails");
     }
     return (reader->num_ranks == 0)
-               ? FAIL(reader, "the text ends without a line 'ranks NODES COUNT "
-                              "bound|free|RAILS': nobody could send")
+               ? PLAN_FAIL(reader,
+                           "the text ends without a line 'ranks NODES COUNT "
+                           "bound|free|RAILS': nobody could send")
                : 0;
 }
 
-static int unknown(reader_t *reader)
+static int unknown(plan_reader_t *reader)
 {
     char known[160] = "";
     size_t used = 0;
@@ -622,12 +416,12 @@ static int unknown(reader_t *reader)
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
                                  (i > 0) ? ", " : "", verbs[i].name);
     }
-    return FAIL(reader, "'%.40s' begins no line: %s", reader->line->words[0],
-                known);
+    return PLAN_FAIL(reader, "'%.40s' begins no line: %s",
+                     reader->line->words[0], known);
 }
 
 /* The number and order of words; which verb it is. */
-static int find_verb(reader_t *reader, unsigned *verb_p)
+static int find_verb(plan_reader_t *reader, unsigned *verb_p)
 {
     const plan_line_t *line = reader->line;
     unsigned v = 0;
@@ -639,13 +433,13 @@ static int find_verb(reader_t *reader, unsigned *verb_p)
     }
     if (line->num - 1 < verbs[v].min_words ||
         line->num - 1 > verbs[v].max_words) {
-        return FAIL(reader, "too %s words: %s%s",
-                    (line->num - 1 < verbs[v].min_words) ? "few" : "many",
-                    verbs[v].name, verbs[v].syntax);
+        return PLAN_FAIL(reader, "too %s words: %s%s",
+                         (line->num - 1 < verbs[v].min_words) ? "few" : "many",
+                         verbs[v].name, verbs[v].syntax);
     }
     if (v > 1 && reader->topo == NULL) {
-        return FAIL(reader, "'nodes N' and 'rails N' go before '%s'",
-                    verbs[v].name);
+        return PLAN_FAIL(reader, "'nodes N' and 'rails N' go before '%s'",
+                         verbs[v].name);
     }
     *verb_p = v;
     return 0;
@@ -653,7 +447,7 @@ static int find_verb(reader_t *reader, unsigned *verb_p)
 
 static int read_line(plan_line_t *line, void *arg)
 {
-    reader_t *reader = arg;
+    plan_reader_t *reader = arg;
     unsigned verb = 0;
     int ret;
 
@@ -667,13 +461,15 @@ static int read_line(plan_line_t *line, void *arg)
         ret = verbs[verb].read(reader);
     }
     if (ret == 0 && reader->lost != 0) {
-        return FAIL(reader, "this leaves nothing of line %u: one of the two is "
-                            "too much", reader->lost);
+        return PLAN_FAIL(reader,
+                         "this leaves nothing of line %u: one of the two is "
+                         "too much",
+                         reader->lost);
     }
     return ret;
 }
 
-static void reader_cleanup(reader_t *reader)
+static void reader_cleanup(plan_reader_t *reader)
 {
     if (reader->topo != NULL) {
         mrail_plan_topo_destroy(reader->topo);
@@ -689,7 +485,7 @@ static void reader_cleanup(reader_t *reader)
 int plan_text_topo(const char *name, const char *text, size_t length,
                    mrail_plan_topo_t **topo_p, char *why, size_t size)
 {
-    reader_t reader = {.topo = NULL};
+    plan_reader_t reader = {.topo = NULL};
     size_t lines = 2;
     int ret = -ENOMEM;
 

@@ -70,10 +70,12 @@ unsigned plan_list_count(const plan_list_t *list);
 /* The i-th number in the order of the text; i < plan_list_count(). */
 unsigned plan_list_at(const plan_list_t *list, unsigned i);
 
-/* The smallest number that is not less, or PLAN_LIST_END.  To go through one:
- * for (n = plan_list_from(&list, 0); n != PLAN_LIST_END;
- *      n = plan_list_from(&list, n + 1)) */
+/* The smallest number that is not less, or PLAN_LIST_END. */
 unsigned plan_list_from(const plan_list_t *list, unsigned least);
+
+#define PLAN_LIST_EACH(_list, _n)                                             \
+    for (unsigned _n = plan_list_from((_list), 0); _n != PLAN_LIST_END;       \
+         _n = plan_list_from((_list), _n + 1))
 
 static inline int plan_list_has(const plan_list_t *list, unsigned n)
 {
