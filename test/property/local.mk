@@ -15,6 +15,14 @@ test_flows_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_flows_LDADD = libmrail-planner.la $(TEST_LIBS)
 endif
 
+if HAVE_CMOCKA
+check_PROGRAMS += test_levels
+TESTS += test_levels
+test_levels_SOURCES = test/property/test_levels.c
+test_levels_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_levels_LDADD = libmrail-planner.la $(TEST_LIBS)
+endif
+
 # Two engines in virtual time.
 check_PROGRAMS += test_lanes
 TESTS += test_lanes
