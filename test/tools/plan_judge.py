@@ -92,6 +92,16 @@ def judge_pieces(plan, demands, node_ranks):
     sums = {(d["from"], d["to"]): d["bytes"] for d in plan["plan"]}
     check(demands == "-" or sums == read_demands(demands), "other demands")
     check(sum(sums.values()) == plan["bytes"], "another sum of bytes")
+    known = {link_key(link) for link in plan["links"]}
+    for kind, a, b in carried:
+        # One of the two ways of a hop is there; the other one counts nowhere.
+        if kind == "gpu_link":
+            check((kind, a, b) in known or {("switch_up", a, None),
+                                            ("switch_down", b, None)} <= known,
+                  f"there is no link from {a} to {b}")
+        else:
+            check((kind, a, b) in known or kind.startswith("switch"),
+                  f"there is no {kind} {a} {b}")
     most = 0
     for link in plan["links"]:
         got = carried[link_key(link)]
