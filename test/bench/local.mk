@@ -12,3 +12,6 @@ mpi_stream_SOURCES = test/bench/mpi_stream.c
 mpi_stream_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 mpi_stream_LDADD = $(MPI_LIBS)
 endif
+noinst_PROGRAMS += plan_time
+plan_time_SOURCES = test/bench/plan_time.c
+plan_time_LDADD = libmrail-planner.la

@@ -1,0 +1,213 @@
+/*
+ * How long planning takes, on the processor's clock of this thread.  A line a
+ * figure, "NAME VALUE": medians over many plans, each as if it were the first, but for
+ * "warm" (the same demands once more) and "unchanged" (the same stamp).
+ *
+ * Rails of 50 GB/s; GPU links of 100 GB/s in pairs, or 450 GB/s to a switch.  The
+ * large topologies have one dead rail in twenty (at random, seed 1) and four pods
+ * whose uplinks carry 0.6 of what their rails do.
+ */
+#include "config.h"
+#include "orchestrator/plan.h"
+
+#include "base/rng.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define RAIL 50e9
+#define MAX_RANKS 512
+
+typedef enum kind { FREE, MESH, SWITCH } kind_t;
+static const char *const kind_names[] = {"free", "mesh", "switch"};
+
+typedef struct world {
+    mrail_plan_topo_t *topo;
+    mrail_plan_demand_t *demands;
+    size_t num_demands;
+    uint64_t *counts; /* by from, to */
+    unsigned ranks;
+} world_t;
+
+static void must(int ok, const char *what)
+{
+    if (!ok) {
+        fprintf(stderr, "plan_time: %s\n", what);
+        exit(1);
+    }
+}
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static double median(double *values, unsigned count)
+{
+    qsort(values, count, sizeof(*values), by_value);
+    return values[count / 2];
+}
+
+static void add_links(world_t *world, unsigned rails, kind_t kind)
+{
+    for (unsigned i = 0; i < world->ranks; ++i) {
+        unsigned first = i / rails * rails;
+
+        for (unsigned j = first; (kind == MESH) && (j < first + rails); ++j) {
+            must((i == j) ||
+                     !mrail_plan_topo_set_link(world->topo, i, j, 100e9),
+                 "a link");
+        }
+        must((kind != SWITCH) ||
+                 !mrail_plan_topo_set_switch(world->topo, i, 450e9, 450e9),
+             "a switch");
+    }
+}
+
+/* As many ranks per node as rails. */
+static void make_topo(world_t *world, unsigned nodes, unsigned rails, kind_t kind,
+                      int is_worn)
+{
+    double uplink = 0.6 * RAIL * nodes / 4;
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 1);
+    world->ranks = nodes * rails;
+    must(!mrail_plan_topo_create(nodes, rails, &world->topo), "a topology");
+    for (unsigned i = 0; i < nodes * rails; ++i) {
+        double capacity =
+            (is_worn && (mrail_rng_below(&rng, 20) == 0)) ? 0 : RAIL;
+
+        must(!mrail_plan_topo_set_rail(world->topo, i / rails, i % rails,
+                                       capacity, capacity) &&
+                 !mrail_plan_topo_add_rank(world->topo, i / rails,
+                                           (kind == FREE) ? MRAIL_PLAN_NONE
+                                                          : i % rails),
+             "a rail");
+    }
+    for (unsigned i = 0; is_worn && (i < nodes); ++i) {
+        must(!mrail_plan_topo_set_pod(world->topo, i, i * 4 / nodes), "a pod");
+    }
+    for (unsigned i = 0; is_worn && (i < 4 * rails); ++i) {
+        must(!mrail_plan_topo_set_uplink(world->topo, i / rails, i % rails,
+                                         uplink, uplink), "an uplink");
+    }
+    add_links(world, rails, kind);
+}
+
+/* The list of demands from counts: how long that takes, in us. */
+static double list_demands(world_t *world)
+{
+    double begin = now_us();
+
+    world->num_demands = 0;
+    for (unsigned from = 0; from < world->ranks; ++from) {
+        for (unsigned to = 0; to < world->ranks; ++to) {
+            uint64_t bytes = world->counts[(size_t)from * world->ranks + to];
+
+            if ((bytes > 0) && (from != to)) {
+                world->demands[world->num_demands++] = (mrail_plan_demand_t){
+                    .from = from, .to = to, .bytes = bytes};
+            }
+        }
+    }
+    return now_us() - begin;
+}
+
+/* Neighbours in a ring; or everybody, 8 KB to 8 MB. */
+static void make_counts(world_t *world, int is_stencil)
+{
+    size_t size = (size_t)world->ranks * world->ranks;
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 2);
+    world->counts = calloc(size, sizeof(*world->counts));
+    world->demands = calloc(size, sizeof(*world->demands));
+    must(world->counts && world->demands, "memory");
+    for (unsigned from = 0; from < world->ranks; ++from) {
+        for (unsigned to = 0; to < world->ranks; ++to) {
+            int is_next = ((from + 1) % world->ranks == to) ||
+                          ((to + 1) % world->ranks == from);
+
+            world->counts[(size_t)from * world->ranks + to] =
+                is_stencil ? (is_next ? 16000000 : 0)
+                           : 8000u * (1 + mrail_rng_below(&rng, 1000));
+        }
+    }
+}
+
+static void measure(const char *name, unsigned nodes, unsigned rails, kind_t kind,
+                    int is_worn, int is_stencil, unsigned repeat)
+{
+    double *cold = calloc(3 * repeat, sizeof(*cold)), *warm = cold + repeat;
+    double *list = warm + repeat, begin, unchanged;
+    mrail_plan_summary_t summary;
+    world_t world = {0};
+    mrail_plan_t *plan;
+    char why[256] = "";
+
+    must(cold != NULL, "memory");
+    make_topo(&world, nodes, rails, kind, is_worn);
+    make_counts(&world, is_stencil);
+    must(!mrail_plan_create(world.topo, NULL, &plan), "a plan");
+    for (unsigned i = 0; i < repeat; ++i) {
+        list[i] = list_demands(&world);
+        mrail_plan_forget(plan);
+        begin = now_us();
+        must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
+                              sizeof(why)), why);
+        cold[i] = now_us() - begin;
+        begin = now_us();
+        must(!mrail_plan_make(plan, world.demands, world.num_demands, 1 + i, why,
+                              sizeof(why)), why);
+        warm[i] = now_us() - begin;
+    }
+    begin = now_us();
+    for (unsigned i = 0; i < 1000; ++i) {
+        must(!mrail_plan_make(plan, world.demands, world.num_demands, repeat, why,
+                              sizeof(why)), why);
+    }
+    unchanged = (now_us() - begin) / 1000;
+    mrail_plan_compare(plan);
+    mrail_plan_summary(plan, &summary);
+    printf("%s.%s.cold %.3f\n", name, kind_names[kind], median(cold, repeat));
+    printf("%s.%s.warm %.3f\n", name, kind_names[kind], median(warm, repeat));
+    printf("%s.%s.list %.3f\n", name, kind_names[kind], median(list, repeat));
+    printf("%s.%s.unchanged %.4f\n", name, kind_names[kind], unchanged);
+    printf("%s.%s.demands %zu\n", name, kind_names[kind], world.num_demands);
+    printf("%s.%s.gap %.4f\n", name, kind_names[kind],
+           100 * (summary.congestion / summary.congestion_bound - 1));
+    mrail_plan_destroy(plan);
+    mrail_plan_topo_destroy(world.topo);
+    free(world.counts);
+    free(world.demands);
+    free(cold);
+}
+
+int main(void)
+{
+    for (kind_t kind = FREE; kind <= SWITCH; ++kind) {
+        measure("2x4.stencil", 2, 4, kind, 0, 1, 2001);
+        measure("2x4.dense", 2, 4, kind, 0, 0, 2001);
+    }
+    for (unsigned nodes = 2; nodes <= 64; nodes *= 2) {
+        char name[32];
+
+        snprintf(name, sizeof(name), "%ux8.dense", nodes);
+        measure(name, nodes, 8, SWITCH, 1, 0, (nodes < 16) ? 101 : 31);
+    }
+    measure("64x8.dense", 64, 8, FREE, 1, 0, 31);
+    return 0;
+}
