@@ -116,8 +116,8 @@ static void print_summary(const plan_run_t *run)
         printf(",\n ");
         print_number(sums[i].key, sums[i].bytes);
     }
-    printf(",\n \"congestion_s\": %.9g,\n \"congestion_before_s\": %.9g,\n "
-           "\"congestion_bound_s\": %.9g,\n \"congestion_limit_s\": %.9g,\n "
+    printf(",\n \"congestion_s\": %.17g,\n \"congestion_before_s\": %.17g,\n "
+           "\"congestion_bound_s\": %.17g,\n \"congestion_limit_s\": %.17g,\n "
            "\"gap\": %.9g,\n \"wanted_gap\": %.9g",
            s->congestion, s->congestion_before, s->congestion_bound, s->limit,
            plan_gap(s->congestion, s->congestion_bound), run->wanted_gap);

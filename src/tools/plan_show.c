@@ -214,6 +214,7 @@ static void print_head(const plan_run_t *run)
 static void print_figures(const plan_run_t *run)
 {
     const mrail_plan_summary_t *s = &run->summary;
+    double gap = plan_gap(s->congestion, s->congestion_bound);
     char text[4][PLAN_SHORT_TEXT];
 
     plan_time_text(s->congestion_before, text[0], sizeof(text[0]));
@@ -223,9 +224,9 @@ static void print_figures(const plan_run_t *run)
     printf("\n%-12s %12s before, %s after: %.2f times as quick\n", "congestion",
            text[0], text[1],
            (s->congestion > 0) ? s->congestion_before / s->congestion : 1);
-    printf("%-12s %12s, gap %.2f %% (at most %.2f %% wanted)\n", "bound",
-           text[2], 100 * plan_gap(s->congestion, s->congestion_bound),
-           100 * run->wanted_gap);
+    printf("%-12s %12s, gap %.2f %% (at most %.2f %% wanted%s)\n", "bound",
+           text[2], 100 * gap, 100 * run->wanted_gap,
+           (gap > run->wanted_gap * (1 + 1e-9)) ? ": not reached" : "");
     plan_bytes_text(s->relayed, text[0], sizeof(text[0]));
     plan_bytes_text(s->relayed_bound, text[1], sizeof(text[1]));
     plan_bytes_text(s->direct_bytes, text[2], sizeof(text[2]));
