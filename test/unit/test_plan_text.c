@@ -307,6 +307,8 @@ static const struct {
     {SIZED "rail 0 0 1001TB", "t:3: '1001TB' is too large"},
     {SIZED "rail 0 0 99999999999999999999999B", "t:3: '99999999999999999999999B"
                                                 "' is too large"},
+    /* 2^64 bits and a little more. */
+    {SIZED "rail 0 0 2305843010GB", "t:3: '2305843010GB' is too large"},
     {SIZED "rail 0 0 18446744073709551616GB", "t:3: '18446744073709551616GB' "
                                               "is too large"},
     {SIZED "rail 0 0 1.0000001GB", "t:3: '1.0000001GB' is too fine: whole bi"},
