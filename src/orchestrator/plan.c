@@ -329,6 +329,9 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     if ((stamp != 0) && (stamp == plan->stamp)) {
         return 0;
     }
+    if (num_demands >= UINT32_MAX) {
+        return -ENOSPC;
+    }
     next->demands = demands;
     next->num_demands = num_demands;
     next->summary = (mrail_plan_summary_t){0};
