@@ -30,6 +30,8 @@
 /* How much dearer a path is for each relay, as a price: what is more than e^-this of
  * a demand on a path with one relay more says that the others are full. */
 #define RELAY_PRICE 10.0
+/* Of all bytes: relaying this much more than what is proved is as good as not at all. */
+#define NEXT_TO_NOTHING 1e-4
 /* What is aimed at, of the congestion that is allowed: rounds swing. */
 #define AIM 0.999
 /* Rounds may also stay above for long: then the aim comes down by a part of that, not
@@ -415,9 +417,20 @@ static double flows_lower_aim(const mrail_flows_t *flows, double limit, double a
     return (over > 0) ? MRAIL_MAX(aim - AIM_PART * over, AIM_LEAST) : aim;
 }
 
+static double flows_total(const mrail_flows_t *flows)
+{
+    double total = 0;
+
+    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+        total += flows->passes.demand[k];
+    }
+    return total;
+}
+
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds)
 {
+    double nothing = NEXT_TO_NOTHING * flows_total(flows);
     unsigned round, look = LOOK_ROUNDS;
     double aim = AIM;
 
@@ -429,7 +442,7 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
         if ((round == 1) || (round == look)) {
             flows_prove_by_prices(flows, limit);
         }
-        if (flows->relayed <= flows->relayed_bound * (1 + gap)) {
+        if (flows->relayed <= flows->relayed_bound * (1 + gap) + nothing) {
             return round;
         }
         if (flows_raise_prices(flows, limit * aim)) {

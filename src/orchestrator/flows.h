@@ -106,8 +106,8 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_rounds);
 
 /* Divides again, with fewer relays, until what is relayed is proved to be at most
- * 1 + gap (> 0) times the least that is possible with a congestion of `limit`, or
- * max_rounds are over: the number of rounds.  `limit` is not below the congestion
+ * 1 + gap (> 0) times the least that is possible with a congestion of `limit`, but for
+ * a ten-thousandth of all bytes, or max_rounds are over: the number of rounds.  `limit` is not below the congestion
  * of the last division, which stays if nothing better is found. */
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds);

@@ -54,7 +54,7 @@ typedef struct mrail_plan_topo mrail_plan_topo_t;
  * one pod, no GPU links.  Capacities are bytes per second. */
 int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
                            mrail_plan_topo_t **topo_p);
-void mrail_plan_topo_destroy(mrail_plan_topo_t *topo);
+void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL: nothing */
 
 /* What a rail's port can send and receive; 0: dead. */
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
@@ -77,7 +77,7 @@ int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank, double up
 
 /* Nodes of different pods (numbers from 0, less than MRAIL_PLAN_MAX_NODES) reach
  * each other through the uplinks of their leaf switches, one leaf per pod and rail:
- * capacity of all uplinks of a leaf together, up and down (0: dead).  A pod whose
+ * capacity of all uplinks of a leaf together, up and down (0: dead).  A leaf whose
  * uplinks were not set has as many as its traffic needs. */
 int mrail_plan_topo_set_pod(mrail_plan_topo_t *topo, unsigned node,
                             unsigned pod);
@@ -111,8 +111,10 @@ typedef struct mrail_plan_demand {
 } mrail_plan_demand_t;
 
 typedef struct mrail_plan_options {
-    double gap;           /* of the congestion, 0.001 to 1; 0: 0.02 */
-    double relayed_gap;   /* of what is relayed, likewise; 0: 0.03 */
+    double gap;           /* of the congestion, 0.001 to 1; 0: 0.02.  Less than 0.01
+                             is not always reached: the summary tells */
+    double relayed_gap;   /* of what is relayed, likewise; 0: 0.03; but for a
+                             ten-thousandth of all bytes */
     uint64_t relay_above; /* demands of more bytes may take more relays than they
                              have to; UINT64_MAX: 1 MB (1e6) */
     uint64_t min_piece;   /* smaller pieces are avoided where that costs nothing
@@ -143,7 +145,9 @@ typedef struct mrail_plan_summary {
                                       than 20000 demands between ranks on switches,
                                       which are planned in two levels, congestion and
                                       relayed are upper bounds until
-                                      mrail_plan_compare(), relayed_bound is 0 */
+                                      mrail_plan_compare(), relayed_bound is 0.
+                                      Whole bytes may be a little beside all bounds:
+                                      at most a grain (64) a piece */
     double bytes;         /* of all demands that are planned */
     /* By mrail_plan_compare(), or 0: */
     double congestion_before, direct_bytes;
@@ -174,10 +178,11 @@ typedef struct mrail_plan mrail_plan_t;
 
 /* For this topology as it is now: what is changed in it later needs another one.
  * `options` NULL: the defaults.  A plan for nothing until the first
- * mrail_plan_make(). */
+ * mrail_plan_make().  -EINVAL: an option is out of range, or nothing is up in the
+ * topology, neither a rail nor a link. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options, mrail_plan_t **plan_p);
-void mrail_plan_destroy(mrail_plan_t *plan);
+void mrail_plan_destroy(mrail_plan_t *plan); /* NULL: nothing */
 
 /*
  * Plans for these demands.  They stay the caller's, and stay as they are until the

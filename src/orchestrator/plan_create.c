@@ -127,6 +127,9 @@ static void plan_free_division(plan_division_t *division)
 
 void mrail_plan_destroy(mrail_plan_t *plan)
 {
+    if (plan == NULL) {
+        return;
+    }
     plan_free_division(&plan->now);
     plan_free_division(&plan->next);
     if (plan->flows != NULL) {

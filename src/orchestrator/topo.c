@@ -40,6 +40,9 @@ int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
 
 void mrail_plan_topo_destroy(mrail_plan_topo_t *topo)
 {
+    if (topo == NULL) {
+        return;
+    }
     for (unsigned i = 0; (topo->nodes != NULL) && (i < topo->num_nodes); ++i) {
         free(topo->nodes[i].mesh);
     }

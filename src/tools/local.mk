@@ -61,6 +61,24 @@ mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
 dist_man_MANS += src/tools/man/mrail-info.1
 
+# mrail plan: the planner by hand.
+noinst_LTLIBRARIES += libmrail-plan-text.la
+libmrail_plan_text_la_SOURCES = \
+    src/tools/plan_words.c src/tools/plan_words.h \
+    src/tools/plan_text.c src/tools/plan_text.h src/tools/plan_reader.h \
+    src/tools/plan_text_demand.c src/tools/plan_text_gpu.c \
+    src/tools/plan_demand.c src/tools/plan_demand.h \
+    src/tools/plan_demand_spec.c src/tools/plan_zipf.c
+PLAN_TEXT_LIBS = libmrail-plan-text.la libmrail-plan.la libmrail-tool.la
+
+pkglibexec_PROGRAMS += mrail-plan
+mrail_plan_SOURCES = src/tools/plan.c src/tools/plan_verb.h \
+    src/tools/plan_show.c src/tools/plan_json.c src/tools/plan_svg.c \
+    src/tools/plan_this.c
+mrail_plan_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
+dist_man_MANS += src/tools/man/mrail-plan.1
+
 pkglibexec_PROGRAMS += mrail-top
 mrail_top_SOURCES = src/tools/top.c src/tools/rings.c src/tools/rings.h
 mrail_top_LDADD = libmrail-telemetry.la libmrail-tool.la

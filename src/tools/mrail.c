@@ -21,6 +21,7 @@ static const struct {
 } summaries[] = {
     {"bench", "validated benchmarks: alltoallv, p2p"},
     {"info", "rails, addresses, port control, affinity; memory; events"},
+    {"plan", "which bytes over which rails: plans, bounds, drawings"},
     {"run", "mpirun with everything set, on NICs or on software rails"},
     {"soft", "run a program on software rails; change them while it runs"},
     {"top", "what the rails of running jobs carry, and what happened to them"},

@@ -1,7 +1,7 @@
 # Hostile input.  Each target is one file; make check replays its corpus and
 # some changes of it, contrib/fuzz links it with libFuzzer.
-FUZZ_TARGETS = fuzz_am fuzz_config fuzz_ctl fuzz_script fuzz_session \
-    fuzz_sroce fuzz_wire
+FUZZ_TARGETS = fuzz_am fuzz_config fuzz_ctl fuzz_plan_text fuzz_script \
+    fuzz_session fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)
 check_LTLIBRARIES += libtest-replay.la libtest-verbs.la \
     libtest-engine.la
@@ -33,6 +33,10 @@ fuzz_ctl_LDFLAGS = $(FUZZ_LINK)
 fuzz_am_SOURCES = test/fuzz/fuzz_am.c test/fuzz/engine_world.c
 fuzz_am_LDADD = $(FUZZ_MAIN) libtest-engine.la
 fuzz_am_LDFLAGS = $(FUZZ_LINK)
+fuzz_plan_text_SOURCES = test/fuzz/fuzz_plan_text.c
+fuzz_plan_text_LDADD = $(FUZZ_MAIN) libmrail-plan-text.la \
+    libmrail-planner.la libmrail-tool.la
+fuzz_plan_text_LDFLAGS = $(FUZZ_LINK)
 fuzz_script_SOURCES = test/fuzz/fuzz_script.c
 fuzz_script_LDADD = $(FUZZ_MAIN) libsroce-fault.la
 fuzz_script_LDFLAGS = $(FUZZ_LINK)

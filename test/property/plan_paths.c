@@ -122,9 +122,9 @@ static int through_fabric(const world_t *w, path_t *path, unsigned from,
     int spine = (a != b) || (path->rail_out != path->rail_in);
 
     return take(w, path, MRAIL_PLAN_RAIL_OUT, from, path->rail_out) &&
-           (!spine || !w->has_uplinks[a] ||
+           (!spine || !w->has_uplinks[a][path->rail_out] ||
             take(w, path, MRAIL_PLAN_UPLINK_UP, a, path->rail_out)) &&
-           (!spine || !w->has_uplinks[b] ||
+           (!spine || !w->has_uplinks[b][path->rail_in] ||
             take(w, path, MRAIL_PLAN_UPLINK_DOWN, b, path->rail_in)) &&
            take(w, path, MRAIL_PLAN_RAIL_IN, to, path->rail_in);
 }

@@ -213,8 +213,10 @@ static void make_pods(world_t *w)
     for (unsigned pod = 0; pod < w->num_pods; ++pod) {
         unsigned dead = one_in(w, 2) ? 0 : 10;
 
-        w->has_uplinks[pod] = !one_in(w, 3);
+        int set = !one_in(w, 3), some = one_in(w, 4);
+
         for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+            w->has_uplinks[pod][rail] = set && (!some || one_in(w, 2));
             w->uplink_up[pod][rail] =
                 (below(w, 100) < dead) ? 0 : 1e9 * between(w, 5, 100);
             w->uplink_down[pod][rail] =
@@ -491,8 +493,10 @@ static void tell_node(const world_t *w, mrail_plan_topo_t *topo, unsigned node)
 static void tell_uplinks(const world_t *w, mrail_plan_topo_t *topo,
                          unsigned pod)
 {
-    for (unsigned rail = 0; w->has_uplinks[pod] && (rail < w->num_rails);
-         ++rail) {
+    for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+        if (!w->has_uplinks[pod][rail]) {
+            continue;
+        }
         must(w,
              mrail_plan_topo_set_uplink(topo, pod, rail,
                                         w->uplink_up[pod][rail],

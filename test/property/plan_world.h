@@ -32,7 +32,8 @@ typedef struct world {
     double link[WORLD_MAX_RANKS][WORLD_MAX_RANKS];
     double up[WORLD_MAX_RANKS], down[WORLD_MAX_RANKS]; /* the switch's */
     unsigned pod[WORLD_MAX_NODES];
-    int has_uplinks[WORLD_MAX_PODS]; /* 0: as many as are needed */
+    /* 0: as many as are needed */
+    int has_uplinks[WORLD_MAX_PODS][WORLD_MAX_RAILS];
     double uplink_up[WORLD_MAX_PODS][WORLD_MAX_RAILS];
     double uplink_down[WORLD_MAX_PODS][WORLD_MAX_RAILS];
     int loop, cross;

@@ -43,7 +43,7 @@
  * looked for this far above. */
 #define ABOVE_BEST 1e-5
 /* Of all bytes. */
-#define NEXT_TO_NOTHING 1e-3
+#define NEXT_TO_NOTHING 1e-4
 
 static world_t w;
 static const char *which; /* plan */

@@ -66,3 +66,21 @@ test_guard_LDADD = $(RAIL_TEST_LIBS)
 test_health_SOURCES = test/unit/test_health.c
 test_health_LDADD = $(RAIL_TEST_LIBS)
 endif
+
+# mrail plan.  With the planner itself: its allocations fail, too.
+if HAVE_CMOCKA
+PLAN_TEXT_TESTS = test_plan_text test_plan_demand
+check_PROGRAMS += $(PLAN_TEXT_TESTS)
+TESTS += $(PLAN_TEXT_TESTS)
+PLAN_TEXT_TEST_LIBS = libmrail-plan-text.la libmrail-planner.la \
+    libmrail-tool.la $(CMOCKA_LIBS)
+ALLOCATIONS_FAIL = -Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
+test_plan_text_SOURCES = test/unit/test_plan_text.c
+test_plan_text_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_plan_text_LDADD = $(PLAN_TEXT_TEST_LIBS)
+test_plan_text_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
+test_plan_demand_SOURCES = test/unit/test_plan_demand.c
+test_plan_demand_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_plan_demand_LDADD = $(PLAN_TEXT_TEST_LIBS)
+test_plan_demand_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
+endif

@@ -1,0 +1,478 @@
+/*
+ * mrail plan: options, input, planning.  The clock is read here, not in the
+ * library.
+ */
+#include "config.h"
+#include "tools/plan_verb.h"
+
+#include "base/clock.h"
+#include "tools/plan_demand.h"
+#include "tools/plan_text.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_GAP_PPM 20000
+#define MIN_GAP_PPM 1000
+#define MAX_REPEAT 1000
+#define WHY_MAX 512
+
+static const char help_text[] =
+    "Usage: mrail plan --topo FILE|this --demand FILE [OPTION...]\n"
+    "       mrail plan --topo FILE|this --pattern SPEC [--seed N] [OPTION...]\n"
+    "\n"
+    "Plans which bytes of an exchange go over which rails and relays, so that\n"
+    "the most loaded link carries as little as possible, and shows what that\n"
+    "gains, with a proof of how near the least it is.\n"
+    "\n"
+    "  --topo FILE         nodes, rails, ranks, links: see mrail-plan(1);\n"
+    "                      'this': this node, as hwloc sees it; '-': stdin\n"
+    "  --demand FILE       lines FROM TO BYTES; '-': stdin\n"
+    "  --pattern SPEC      instead: KIND or KIND:SETTING=VALUE,...\n"
+    "  --seed N            of the pattern (1)\n"
+    "  --gap G             above the least congestion, 0.001 to 1 (0.02)\n"
+    "  --relay-above SIZE  only larger demands take relays that they do not\n"
+    "                      need (1 MB)\n"
+    "  --repeat N          plan N times from nothing, for the time (1)\n"
+    "  --links             all links, not only the most loaded ones\n"
+    "  --pieces            the pieces of each demand\n"
+    "  --json              one object, with all links\n"
+    "  --svg FILE          a drawing of the loads before and after\n"
+    "  --save-topo FILE    the topology as text, for --topo\n"
+    "  --save-demand FILE  the demands as text, for --demand\n"
+    "  --help              this text\n"
+    "\n"
+    "Patterns, with their defaults:\n";
+
+static const char help_end[] =
+    "\n"
+    "Exit status: 0 done, 1 there is no plan or failure, 2 usage, also of a\n"
+    "file.\n";
+
+typedef struct options {
+    const char *topo, *demand, *pattern, *svg, *save_topo, *save_demand;
+    uint64_t seed, relay_above;
+    uint32_t gap_ppm;
+    unsigned repeat;
+    int json, links, pieces;
+} options_t;
+
+/* ---- Options ---- */
+
+static void say_line(void *arg, const char *line)
+{
+    fprintf(arg, "%s\n", line);
+}
+
+static _Noreturn void print_help(void)
+{
+    fputs(help_text, stdout);
+    plan_demand_help(say_line, stdout);
+    fputs(help_end, stdout);
+    exit(0);
+}
+
+static void take_number(const char *name, const char *text, uint64_t min,
+                        uint64_t max, uint64_t *value_p)
+{
+    if (mrail_tool_parse_uint(text, min, max, value_p) != 0) {
+        mrail_tool_usage(PLAN_VERB, "%s %s: a number from %llu to %llu is "
+                                    "wanted", name, text,
+                         (unsigned long long)min, (unsigned long long)max);
+    }
+}
+
+static void take_gap(options_t *options, const char *text)
+{
+    if (mrail_tool_parse_ppm(text, &options->gap_ppm) != 0 ||
+        options->gap_ppm < MIN_GAP_PPM) {
+        mrail_tool_usage(PLAN_VERB, "--gap %s: a fraction from 0.001 to 1 with "
+                                    "at most six decimals is wanted", text);
+    }
+}
+
+/* Those with a value; 0: it is none of them. */
+static int take_value(options_t *options, const char *name, const char *value)
+{
+    uint64_t number;
+
+    if (strcmp(name, "--topo") == 0) {
+        options->topo = value;
+    } else if (strcmp(name, "--demand") == 0) {
+        options->demand = value;
+    } else if (strcmp(name, "--pattern") == 0) {
+        options->pattern = value;
+    } else if (strcmp(name, "--svg") == 0) {
+        options->svg = value;
+    } else if (strcmp(name, "--save-demand") == 0) {
+        options->save_demand = value;
+    } else if (strcmp(name, "--save-topo") == 0) {
+        options->save_topo = value;
+    } else if (strcmp(name, "--seed") == 0) {
+        take_number(name, value, 0, UINT64_MAX, &options->seed);
+    } else if (strcmp(name, "--repeat") == 0) {
+        take_number(name, value, 1, MAX_REPEAT, &number);
+        options->repeat = (unsigned)number;
+    } else if (strcmp(name, "--gap") == 0) {
+        take_gap(options, value);
+    } else if (mrail_tool_parse_size(value, (uint64_t)1 << 62,
+                                     &options->relay_above) != 0) {
+        mrail_tool_usage(PLAN_VERB, "%s %s: bytes are wanted: digits, then k, "
+                                    "m or g", name, value);
+    }
+    return 1;
+}
+
+static int is_flag(options_t *options, const char *word)
+{
+    const struct {
+        const char *name;
+        int *flag;
+    } flags[] = {{"--json", &options->json},
+                 {"--links", &options->links},
+                 {"--pieces", &options->pieces}};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(flags); ++i) {
+        if (strcmp(word, flags[i].name) == 0) {
+            *flags[i].flag = 1;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* "--name VALUE" or "--name=VALUE" at *i_p; 0: no such option. */
+static int is_valued(options_t *options, char **argv, int *i_p)
+{
+    static const char *const names[] = {
+        "--topo",        "--demand", "--pattern", "--svg", "--save-topo",
+        "--save-demand", "--seed",   "--repeat",  "--gap", "--relay-above"};
+    const char *word = argv[*i_p];
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(names); ++i) {
+        size_t length = strlen(names[i]);
+
+        if (strncmp(word, names[i], length) != 0) {
+            continue;
+        }
+        if (word[length] == '=') {
+            return take_value(options, names[i], word + length + 1);
+        }
+        if (word[length] == '\0') {
+            if (argv[*i_p + 1] == NULL) {
+                mrail_tool_usage(PLAN_VERB, "%s wants a value", word);
+            }
+            return take_value(options, names[i], argv[++*i_p]);
+        }
+    }
+    return 0;
+}
+
+static void parse_options(options_t *options, char **argv)
+{
+    for (int i = 1; argv[i] != NULL; ++i) {
+        if (strcmp(argv[i], "--help") == 0) {
+            print_help();
+        }
+        if (!is_flag(options, argv[i]) && !is_valued(options, argv, &i)) {
+            mrail_tool_usage(PLAN_VERB, "unknown argument '%s'", argv[i]);
+        }
+    }
+    if (options->topo == NULL) {
+        mrail_tool_usage(PLAN_VERB, "which topology? Give --topo FILE, or "
+                                    "--topo this");
+    }
+    if ((options->demand == NULL) == (options->pattern == NULL)) {
+        mrail_tool_usage(PLAN_VERB, "%s: --demand FILE or --pattern SPEC",
+                         (options->demand == NULL) ? "which demands?"
+                                                   : "demands come from one");
+    }
+    if (options->demand != NULL && strcmp(options->demand, "-") == 0 &&
+        strcmp(options->topo, "-") == 0) {
+        mrail_tool_usage(PLAN_VERB, "stdin is one file: the topology or the "
+                                    "demands");
+    }
+}
+
+/* ---- Input ---- */
+
+/* What a sentence calls a file. */
+static const char *name_of(const char *path)
+{
+    return (strcmp(path, "-") == 0) ? "stdin" : path;
+}
+
+/* What is left of a stream with a zero byte behind it, a bit more than may be
+ * in it at most; NULL: out of memory. */
+static char *read_stream(FILE *file, size_t *length_p)
+{
+    size_t room = 65536, length = 0, got = 1;
+    char *text = malloc(room);
+
+    while (text != NULL && got > 0 && length <= PLAN_TEXT_MAX_BYTES) {
+        got = fread(text + length, 1, room - length - 1, file);
+        length += got;
+        if (length == room - 1) {
+            char *larger = realloc(text, 2 * room);
+
+            if (larger == NULL) {
+                free(text);
+            }
+            text = larger;
+            room *= 2;
+        }
+    }
+    if (text != NULL) {
+        text[length] = '\0';
+    }
+    *length_p = length;
+    return text;
+}
+
+/* All of a file, which the caller frees. */
+static char *read_file(const char *path, size_t *length_p)
+{
+    FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
+    char *text;
+    int error;
+
+    if (file == NULL) {
+        mrail_tool_usage(PLAN_VERB, "%s: %s", path, strerror(errno));
+    }
+    errno = 0;
+    text = read_stream(file, length_p);
+    error = ferror(file) ? errno : 0;
+    if (file != stdin) {
+        fclose(file);
+    }
+    if (error != 0) {
+        free(text);
+        mrail_tool_usage(PLAN_VERB, "%s: %s", name_of(path), strerror(error));
+    }
+    if (text == NULL) {
+        mrail_tool_fail(PLAN_VERB, "%s: out of memory", name_of(path));
+    }
+    return text;
+}
+
+/* What is wrong with a text is a usage, all else a failure. */
+static void judge(int ret, const char *why)
+{
+    if (ret == -EINVAL || ret == -ENOSPC) {
+        mrail_tool_usage(PLAN_VERB, "%s", why);
+    }
+    if (ret != 0) {
+        mrail_tool_fail(PLAN_VERB, "%s", why);
+    }
+}
+
+/* The text, too, which the caller frees. */
+static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
+{
+    mrail_plan_topo_t *topo = NULL;
+    char why[WHY_MAX] = "", *text;
+    size_t length;
+    int ret;
+
+    if (strcmp(path, "this") == 0) {
+        judge(plan_this_node(&text, why, sizeof(why)), why);
+        length = strlen(text);
+    } else {
+        text = read_file(path, &length);
+    }
+    ret = plan_text_topo(name_of(path), text, length, &topo, why, sizeof(why));
+    if (ret != 0) {
+        free(text);
+    }
+    judge(ret, why);
+    *text_p = text;
+    return topo;
+}
+
+static mrail_plan_demand_t *demands_of_file(const char *path,
+                                            unsigned num_ranks, size_t *num_p)
+{
+    mrail_plan_demand_t *demands = NULL;
+    char why[WHY_MAX] = "", *text;
+    size_t length;
+    int ret;
+
+    text = read_file(path, &length);
+    ret = plan_text_demands(name_of(path), text, length, num_ranks, &demands,
+                            num_p, why, sizeof(why));
+    free(text);
+    judge(ret, why);
+    return demands;
+}
+
+static mrail_plan_demand_t *demands_of_pattern(const options_t *options,
+                                               unsigned num_ranks,
+                                               size_t *num_p)
+{
+    mrail_plan_demand_t *demands = NULL;
+    plan_demand_pattern_t pattern;
+    char why[WHY_MAX] = "";
+    int ret;
+
+    ret = plan_demand_parse(options->pattern, &pattern, why, sizeof(why));
+    if (ret == 0) {
+        ret = plan_demand_make(&pattern, num_ranks, options->seed, &demands,
+                               num_p, why, sizeof(why));
+    }
+    if (ret == -EINVAL || ret == -ENOSPC) {
+        mrail_tool_usage(PLAN_VERB, "--pattern %s: %s", options->pattern, why);
+    }
+    judge(ret, why);
+    return demands;
+}
+
+/* ---- Files that are written ---- */
+
+static void write_topo(const plan_run_t *run, FILE *stream)
+{
+    fputs(run->topo_text, stream);
+}
+
+static void write_demands(const plan_run_t *run, FILE *stream)
+{
+    for (size_t i = 0; i < run->num_demands; ++i) {
+        const mrail_plan_demand_t *demand = &run->demands[i];
+
+        fprintf(stream, "%u %u %llu\n", demand->from, demand->to,
+                (unsigned long long)demand->bytes);
+    }
+}
+
+static void write_file(const char *path, const plan_run_t *run,
+                       void (*write)(const plan_run_t *run, FILE *stream))
+{
+    FILE *file = fopen(path, "we");
+    int failed;
+
+    if (file == NULL) {
+        mrail_tool_fail(PLAN_VERB, "%s: %s", path, strerror(errno));
+    }
+    write(run, file);
+    failed = ferror(file);
+    if (fclose(file) != 0 || failed) {
+        mrail_tool_fail(PLAN_VERB, "%s: %s", path, strerror(errno));
+    }
+}
+
+/* ---- Planning ---- */
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Each time from nothing, so that all give the same plan. */
+static double plan_repeatedly(const plan_run_t *run)
+{
+    double *times = calloc(run->repeat, sizeof(*times)), median;
+    char why[WHY_MAX] = "";
+
+    if (times == NULL) {
+        mrail_tool_fail(PLAN_VERB, "out of memory");
+    }
+    for (unsigned i = 0; i < run->repeat; ++i) {
+        mrail_ns_t begun_ns;
+        int ret;
+
+        mrail_plan_forget(run->plan);
+        begun_ns = mrail_clock_now();
+        ret = mrail_plan_make(run->plan, run->demands, run->num_demands, 0,
+                              why, sizeof(why));
+        times[i] = (double)(mrail_clock_now() - begun_ns) / 1e9;
+        if (ret != 0) {
+            free(times);
+            mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run->topo_name),
+                            (why[0] != '\0') ? why : strerror(-ret));
+        }
+    }
+    qsort(times, run->repeat, sizeof(*times), compare_times);
+    median = (times[(run->repeat - 1) / 2] + times[run->repeat / 2]) / 2;
+    free(times);
+    return median;
+}
+
+static void show(const options_t *options, const plan_run_t *run)
+{
+    if (options->save_topo != NULL) {
+        write_file(options->save_topo, run, write_topo);
+    }
+    if (options->save_demand != NULL) {
+        write_file(options->save_demand, run, write_demands);
+    }
+    if (options->svg != NULL) {
+        write_file(options->svg, run, plan_show_svg);
+    }
+    if (options->json) {
+        plan_show_json(run);
+    } else {
+        plan_show(run);
+    }
+    if (fflush(stdout) != 0) {
+        mrail_tool_fail(PLAN_VERB, "stdout: %s", strerror(errno));
+    }
+}
+
+static void run_init(plan_run_t *run, const options_t *options)
+{
+    unsigned num_ranks;
+
+    *run = (plan_run_t){.topo_name = options->topo,
+                        .demand_name = (options->pattern != NULL)
+                                           ? options->pattern
+                                           : options->demand,
+                        .seed = options->seed,
+                        .wanted_gap = options->gap_ppm / 1e6,
+                        .repeat = options->repeat,
+                        .with_links = options->links,
+                        .with_pieces = options->pieces};
+    run->topo = read_topo(options->topo, &run->topo_text);
+    num_ranks = mrail_plan_topo_num_ranks(run->topo);
+    run->demands =
+        (options->pattern != NULL)
+            ? demands_of_pattern(options, num_ranks, &run->num_demands)
+            : demands_of_file(options->demand, num_ranks, &run->num_demands);
+    for (size_t i = 0; i < run->num_demands; ++i) {
+        run->bytes += (double)run->demands[i].bytes;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    options_t options = {.seed = 1,
+                         .gap_ppm = DEFAULT_GAP_PPM,
+                         .relay_above = UINT64_MAX,
+                         .repeat = 1};
+    mrail_plan_options_t plan_options = MRAIL_PLAN_DEFAULTS;
+    plan_run_t run;
+    int ret;
+
+    parse_options(&options, argv);
+    run_init(&run, &options);
+    plan_options.gap = run.wanted_gap;
+    plan_options.relay_above = options.relay_above;
+    ret = mrail_plan_create(run.topo, &plan_options, &run.plan);
+    if (ret != 0) {
+        mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run.topo_name),
+                        (ret == -EINVAL)
+                            ? "no rail is up, and there is no other link"
+                            : strerror(-ret));
+    }
+    run.plan_s = plan_repeatedly(&run);
+    mrail_plan_compare(run.plan);
+    mrail_plan_summary(run.plan, &run.summary);
+    show(&options, &run);
+    mrail_plan_destroy(run.plan);
+    mrail_plan_topo_destroy(run.topo);
+    free(run.demands);
+    free(run.topo_text);
+    return 0;
+}

@@ -1,0 +1,409 @@
+/* What the kinds of demand are: rows of bytes, one sender after the other. */
+#include "config.h"
+#include "tools/plan_demand.h"
+
+#include "base/rng.h"
+#include "tools/demand.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef unsigned __int128 wide_t;
+
+/* One run of plan_demand_make(). */
+typedef struct maker {
+    const plan_demand_pattern_t *pattern;
+    unsigned num_ranks;
+    unsigned experts;
+    uint64_t seed;
+    uint64_t *row;     /* bytes by receiver */
+    uint64_t *weights; /* zipf: by receiver; moe: sums up to each expert */
+    uint32_t *order;   /* of ranks or experts, by the seed */
+    mrail_plan_demand_t *demands;
+    size_t num, room;
+    char *why;
+    size_t why_size;
+} maker_t;
+
+typedef struct kind_ops {
+    /* Before the first row; 0 or -errno with maker->why.  NULL: nothing. */
+    int (*prepare)(maker_t *maker);
+    /* Fills maker->row, which is zero; what it says of the sender itself does
+     * not count. */
+    void (*fill)(maker_t *maker, unsigned from);
+} kind_ops_t;
+
+/* 0 to num - 1 in an order that the seed says. */
+static void shuffle(uint32_t *order, unsigned num, uint64_t seed)
+{
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, seed);
+    for (unsigned i = 0; i < num; ++i) {
+        unsigned j = mrail_rng_below(&rng, i + 1);
+
+        order[i] = order[j];
+        order[j] = i;
+    }
+}
+
+/* ---- uniform, hotspot ---- */
+
+static void fill_uniform(maker_t *maker, unsigned from)
+{
+    mrail_demand_row(maker->num_ranks, from, maker->pattern->size,
+                     MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_PAIRS, maker->row);
+}
+
+static void fill_hotspot(maker_t *maker, unsigned from)
+{
+    const plan_demand_pattern_t *pattern = maker->pattern;
+
+    mrail_demand_row(maker->num_ranks, from, pattern->size,
+                     (uint32_t)pattern->fraction_ppm,
+                     pattern->one ? MRAIL_DEMAND_ONE : MRAIL_DEMAND_PAIRS,
+                     maker->row);
+}
+
+/* ---- zipf ---- */
+
+/* The i-th in the seed's order has the i-th weight. */
+static int prepare_zipf(maker_t *maker)
+{
+    uint64_t *sorted = malloc(maker->num_ranks * sizeof(*sorted));
+
+    if (sorted == NULL) {
+        return -ENOMEM;
+    }
+    plan_zipf(maker->num_ranks, maker->pattern->exponent_ppm, sorted);
+    shuffle(maker->order, maker->num_ranks, maker->seed);
+    for (unsigned i = 0; i < maker->num_ranks; ++i) {
+        maker->weights[maker->order[i]] = sorted[i];
+    }
+    free(sorted);
+    return 0;
+}
+
+/* By weight, rounded down; the bytes that are left, fewer than ranks, go to
+ * those that follow the sender, one each. */
+static void fill_zipf(maker_t *maker, unsigned from)
+{
+    uint64_t size = maker->pattern->size, left = size, sum = 0;
+
+    if (maker->num_ranks == 1) {
+        return;
+    }
+    for (unsigned to = 0; to < maker->num_ranks; ++to) {
+        sum += (to != from) ? maker->weights[to] : 0;
+    }
+    for (unsigned to = 0; to < maker->num_ranks; ++to) {
+        if (to != from) {
+            maker->row[to] =
+                (uint64_t)((wide_t)size * maker->weights[to] / sum);
+            left -= maker->row[to];
+        }
+    }
+    for (unsigned i = 1; left > 0; ++i, --left) {
+        ++maker->row[(from + i) % maker->num_ranks];
+    }
+}
+
+/* ---- moe ---- */
+
+static int prepare_moe(maker_t *maker)
+{
+    const plan_demand_pattern_t *pattern = maker->pattern;
+    uint64_t sum = 0, *sorted;
+
+    if (pattern->k > maker->experts) {
+        snprintf(maker->why, maker->why_size,
+                 "k=%llu: there are %u experts, and a token goes to different "
+                 "ones", (unsigned long long)pattern->k, maker->experts);
+        return -EINVAL;
+    }
+    sorted = malloc(maker->experts * sizeof(*sorted));
+    if (sorted == NULL) {
+        return -ENOMEM;
+    }
+    plan_zipf(maker->experts, pattern->exponent_ppm, sorted);
+    shuffle(maker->order, maker->experts, maker->seed);
+    for (unsigned i = 0; i < maker->experts; ++i) {
+        maker->weights[maker->order[i]] = sorted[i];
+    }
+    for (unsigned i = 0; i < maker->experts; ++i) {
+        maker->weights[i] += sum;
+        sum = maker->weights[i];
+    }
+    free(sorted);
+    return 0;
+}
+
+static unsigned draw_expert(const maker_t *maker, mrail_rng_t *rng)
+{
+    uint64_t sum = maker->weights[maker->experts - 1];
+    uint64_t at = (uint64_t)(((wide_t)mrail_rng_next(rng) * sum) >> 64);
+    unsigned low = 0, high = maker->experts - 1;
+
+    while (low < high) {
+        unsigned middle = (low + high) / 2;
+
+        if (maker->weights[middle] > at) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low;
+}
+
+static int has_expert(const unsigned *chosen, unsigned num, unsigned expert)
+{
+    for (unsigned i = 0; i < num; ++i) {
+        if (chosen[i] == expert) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* One that is not chosen yet: as drawn, but who draws only what it has takes
+ * the most popular of the others after a while. */
+static unsigned choose_expert(const maker_t *maker, mrail_rng_t *rng,
+                              const unsigned *chosen, unsigned num)
+{
+    unsigned i = 0;
+
+    for (unsigned tries = 0; tries < 64; ++tries) {
+        unsigned expert = draw_expert(maker, rng);
+
+        if (!has_expert(chosen, num, expert)) {
+            return expert;
+        }
+    }
+    while (has_expert(chosen, num, maker->order[i])) {
+        ++i;
+    }
+    return maker->order[i];
+}
+
+#define MAX_K 64u
+
+/* Experts are spread over the ranks in blocks.  A token goes once to a rank,
+ * however many of its experts are there. */
+static void fill_moe(maker_t *maker, unsigned from)
+{
+    const plan_demand_pattern_t *pattern = maker->pattern;
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, mrail_mix64(maker->seed + from + 1));
+    for (uint64_t token = 0; token < pattern->tokens; ++token) {
+        unsigned chosen[MAX_K], ranks[MAX_K], num_ranks = 0;
+
+        for (unsigned i = 0; i < pattern->k; ++i) {
+            unsigned rank;
+
+            chosen[i] = choose_expert(maker, &rng, chosen, i);
+            rank = (unsigned)((uint64_t)chosen[i] * maker->num_ranks /
+                              maker->experts);
+            if (!has_expert(ranks, num_ranks, rank)) {
+                ranks[num_ranks++] = rank;
+                maker->row[rank] += pattern->hidden;
+            }
+        }
+    }
+}
+
+/* ---- stencil ---- */
+
+/* Ranks in rows that are as long as the largest divisor up to the root says:
+ * 12 are 3 rows of 4; one row in one dimension. */
+static unsigned row_length(const maker_t *maker)
+{
+    unsigned rows = 1;
+
+    if (maker->pattern->dims == 1) {
+        return maker->num_ranks;
+    }
+    for (unsigned i = 2; i * i <= maker->num_ranks; ++i) {
+        rows = (maker->num_ranks % i == 0) ? i : rows;
+    }
+    return maker->num_ranks / rows;
+}
+
+/* In one dimension the ends, in two the frame. */
+static int at_rim(unsigned rank, unsigned length, unsigned rows)
+{
+    unsigned x = rank % length, y = rank / length;
+
+    return x == 0 || x == length - 1 ||
+           (rows > 1 && (y == 0 || y == rows - 1));
+}
+
+/* Neighbours, without an end that meets the beginning. */
+static void fill_stencil(maker_t *maker, unsigned from)
+{
+    const plan_demand_pattern_t *pattern = maker->pattern;
+    unsigned length = row_length(maker), rows = maker->num_ranks / length;
+    unsigned x = from % length, y = from / length;
+    unsigned next[4], num = 0;
+
+    if (x > 0) {
+        next[num++] = from - 1;
+    }
+    if (x + 1 < length) {
+        next[num++] = from + 1;
+    }
+    if (y > 0) {
+        next[num++] = from - length;
+    }
+    if (y + 1 < rows) {
+        next[num++] = from + length;
+    }
+    for (unsigned i = 0; i < num; ++i) {
+        maker->row[next[i]] =
+            pattern->size * ((at_rim(from, length, rows) ||
+                              at_rim(next[i], length, rows))
+                                 ? pattern->boundary
+                                 : 1);
+    }
+}
+
+/* ---- few ---- */
+
+/* The first of the seed's order receive, the next ones send. */
+static int prepare_few(maker_t *maker)
+{
+    const plan_demand_pattern_t *pattern = maker->pattern;
+
+    if (pattern->receivers + pattern->senders > maker->num_ranks ||
+        pattern->receivers == maker->num_ranks) {
+        snprintf(maker->why, maker->why_size,
+                 "%llu receivers and %llu senders: there are %u ranks, and "
+                 "none is both", (unsigned long long)pattern->receivers,
+                 (unsigned long long)MRAIL_MAX(pattern->senders, 1u),
+                 maker->num_ranks);
+        return -EINVAL;
+    }
+    shuffle(maker->order, maker->num_ranks, maker->seed);
+    for (unsigned i = 0; i < maker->num_ranks; ++i) {
+        maker->weights[maker->order[i]] = i; /* the place in the order */
+    }
+    return 0;
+}
+
+static void fill_few(maker_t *maker, unsigned from)
+{
+    const plan_demand_pattern_t *pattern = maker->pattern;
+    uint64_t place = maker->weights[from];
+    uint64_t odd = pattern->size % pattern->receivers;
+
+    if (place < pattern->receivers ||
+        (pattern->senders != 0 &&
+         place >= pattern->receivers + pattern->senders)) {
+        return;
+    }
+    /* The odd bytes begin at another receiver for each sender. */
+    for (unsigned i = 0; i < pattern->receivers; ++i) {
+        unsigned at = (unsigned)((place + i) % pattern->receivers);
+
+        maker->row[maker->order[at]] =
+            pattern->size / pattern->receivers + ((i < odd) ? 1 : 0);
+    }
+}
+
+static const kind_ops_t kinds[PLAN_DEMAND_NUM_KINDS] = {
+    [PLAN_DEMAND_UNIFORM] = {NULL, fill_uniform},
+    [PLAN_DEMAND_HOTSPOT] = {NULL, fill_hotspot},
+    [PLAN_DEMAND_ZIPF] = {prepare_zipf, fill_zipf},
+    [PLAN_DEMAND_MOE] = {prepare_moe, fill_moe},
+    [PLAN_DEMAND_STENCIL] = {NULL, fill_stencil},
+    [PLAN_DEMAND_FEW] = {prepare_few, fill_few},
+};
+
+/* ---- all rows ---- */
+
+/* Takes the row over, and leaves it zero. */
+static int take_row(maker_t *maker, unsigned from)
+{
+    if (maker->room - maker->num < maker->num_ranks) {
+        size_t room = 2 * maker->room + maker->num_ranks;
+        mrail_plan_demand_t *demands =
+            realloc(maker->demands, room * sizeof(*demands));
+
+        if (demands == NULL) {
+            return -ENOMEM;
+        }
+        maker->demands = demands;
+        maker->room = room;
+    }
+    maker->row[from] = 0;
+    for (unsigned to = 0; to < maker->num_ranks; ++to) {
+        if (maker->row[to] > 0) {
+            maker->demands[maker->num++] =
+                (mrail_plan_demand_t){from, to, maker->row[to]};
+            maker->row[to] = 0;
+        }
+    }
+    if (maker->num > PLAN_DEMAND_MAX) {
+        snprintf(maker->why, maker->why_size,
+                 "more than %zu pairs of ranks", PLAN_DEMAND_MAX);
+        return -ENOSPC;
+    }
+    return 0;
+}
+
+static int make(maker_t *maker)
+{
+    const kind_ops_t *ops = &kinds[maker->pattern->kind];
+    unsigned num = MRAIL_MAX(maker->num_ranks, maker->experts);
+    int ret = 0;
+
+    maker->row = calloc(maker->num_ranks, sizeof(*maker->row));
+    maker->weights = calloc(num, sizeof(*maker->weights));
+    maker->order = calloc(num, sizeof(*maker->order));
+    if (maker->row == NULL || maker->weights == NULL || maker->order == NULL) {
+        return -ENOMEM;
+    }
+    if (ops->prepare != NULL) {
+        ret = ops->prepare(maker);
+    }
+    for (unsigned from = 0; from < maker->num_ranks && ret == 0; ++from) {
+        ops->fill(maker, from);
+        ret = take_row(maker, from);
+    }
+    return ret;
+}
+
+int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
+                     uint64_t seed, mrail_plan_demand_t **demands_p,
+                     size_t *num_p, char *why, size_t size)
+{
+    maker_t maker = {.pattern = pattern,
+                     .num_ranks = num_ranks,
+                     .seed = seed,
+                     .why = why,
+                     .why_size = size};
+    int ret;
+
+    if (pattern->kind == PLAN_DEMAND_MOE) {
+        maker.experts = (unsigned)((pattern->experts != 0)
+                                       ? pattern->experts
+                                       : 4 * (uint64_t)num_ranks);
+    }
+    ret = make(&maker);
+    if (ret == -ENOMEM) {
+        snprintf(why, size, "out of memory for the demands of %u ranks",
+                 num_ranks);
+    }
+    if (ret == 0) {
+        *demands_p = maker.demands;
+        *num_p = maker.num;
+        maker.demands = NULL;
+    }
+    free(maker.demands);
+    free(maker.row);
+    free(maker.weights);
+    free(maker.order);
+    return ret;
+}

@@ -1,0 +1,60 @@
+/*
+ * A topology while it is read: what the readers of its lines share
+ * (plan_text.c, plan_text_gpu.c).
+ */
+#ifndef MRAIL_TOOLS_PLAN_READER_H
+#define MRAIL_TOOLS_PLAN_READER_H
+
+#include "orchestrator/plan.h"
+#include "tools/plan_words.h"
+
+/* Line numbers are 0 where no line has said it. */
+typedef struct plan_reader_node {
+    unsigned pod, pod_line;
+    unsigned mesh_line, switch_line; /* mesh: or link */
+    unsigned num_ranks;
+    unsigned members[MRAIL_PLAN_MAX_MESH]; /* its first ranks */
+} plan_reader_node_t;
+
+typedef struct plan_reader_rank {
+    unsigned node, index; /* in its node */
+} plan_reader_rank_t;
+
+/* What has been read.  The arrays come when their sizes are known. */
+typedef struct plan_reader {
+    mrail_plan_topo_t *topo; /* once nodes and rails are known */
+    plan_line_t *line;       /* being read */
+    unsigned num_nodes, num_rails, num_ranks;
+    unsigned nodes_line, rails_line, loop_line, cross_line;
+    unsigned gpu_line;    /* of the first mesh, link or switch */
+    unsigned uplink_line; /* of the first one */
+    plan_reader_node_t *nodes;
+    plan_reader_rank_t *ranks; /* MRAIL_PLAN_MAX_RANKS */
+    unsigned *rail_lines;      /* by node and rail */
+    unsigned *uplink_lines;    /* by pod and rail */
+    unsigned *link_lines;      /* by sender and the receiver's index */
+    unsigned *left;            /* by line: of how much it is still right */
+    unsigned lost; /* a line to which the present one left nothing */
+} plan_reader_t;
+
+#define PLAN_FAIL(_reader, ...) plan_words_fail((_reader)->line, __VA_ARGS__)
+
+/* A result of the planner's, which has no sentences of its own. */
+int plan_reader_told(plan_reader_t *reader, int ret);
+
+/* The present line is right about one thing more, and *owner_p no longer. */
+void plan_reader_claim(plan_reader_t *reader, unsigned *owner_p);
+
+int plan_reader_nodes(plan_reader_t *reader, const char *word,
+                      plan_list_t *nodes);
+
+/* One for both directions, or two: words[0] and perhaps words[1]. */
+int plan_reader_capacities(plan_reader_t *reader, char *const *words,
+                           const char *none, double *out_p, double *in_p);
+
+/* Lines of GPU links; -EINVAL with a sentence, or -ENOMEM. */
+int plan_reader_mesh(plan_reader_t *reader);
+int plan_reader_link(plan_reader_t *reader);
+int plan_reader_switch(plan_reader_t *reader);
+
+#endif

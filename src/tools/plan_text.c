@@ -1,0 +1,509 @@
+/*
+ * Topologies as text.  Everything that can be said is checked here, with the
+ * line that says it; the planner then has nothing left to refuse but for want
+ * of memory.
+ */
+#include "config.h"
+#include "tools/plan_text.h"
+
+#include "tools/plan_reader.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int plan_reader_told(plan_reader_t *reader, int ret)
+{
+    return (ret == 0 || ret == -ENOMEM)
+               ? ret
+               : PLAN_FAIL(reader, "the planner does not take this (%s)",
+                           (ret == -ENOSPC) ? "more than its limits"
+                                            : "a value out of range");
+}
+
+void plan_reader_claim(plan_reader_t *reader, unsigned *owner_p)
+{
+    unsigned number = reader->line->number;
+
+    if (*owner_p != 0 && --reader->left[*owner_p] == 0 && *owner_p != number) {
+        reader->lost = *owner_p;
+    }
+    *owner_p = number;
+    ++reader->left[number];
+}
+
+static unsigned *by_rail(const plan_reader_t *reader, unsigned *lines,
+                         unsigned node_or_pod, unsigned rail)
+{
+    return &lines[node_or_pod * reader->num_rails + rail];
+}
+
+/* ---- Capacities ---- */
+
+int plan_reader_capacities(plan_reader_t *reader, char *const *words,
+                           const char *none, double *out_p, double *in_p)
+{
+    int ret = plan_words_capacity(reader->line, words[0], none, out_p);
+
+    *in_p = *out_p;
+    if (ret == 0 && words[1] != NULL) {
+        ret = plan_words_capacity(reader->line, words[1], none, in_p);
+    }
+    if (ret == 0 && (*out_p == 0) != (*in_p == 0)) {
+        return PLAN_FAIL(reader,
+                         "dead in one direction only: write %s once, for "
+                         "both",
+                         none);
+    }
+    return ret;
+}
+
+/* ---- Size ---- */
+
+/* What is known of the size now is all of it. */
+static int begin(plan_reader_t *reader)
+{
+    size_t num_nodes = reader->num_nodes;
+
+    reader->nodes = calloc(num_nodes, sizeof(*reader->nodes));
+    reader->ranks = malloc(MRAIL_PLAN_MAX_RANKS * sizeof(*reader->ranks));
+    reader->rail_lines =
+        calloc(num_nodes * reader->num_rails, sizeof(*reader->rail_lines));
+    if (reader->nodes == NULL || reader->ranks == NULL ||
+        reader->rail_lines == NULL) {
+        return -ENOMEM;
+    }
+    return plan_reader_told(reader, mrail_plan_topo_create(reader->num_nodes,
+                                                           reader->num_rails,
+                                                           &reader->topo));
+}
+
+static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
+                     unsigned *value_p)
+{
+    plan_line_t *line = reader->line;
+    int ret;
+
+    if (*line_p != 0) {
+        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+                         line->words[0], *line_p);
+    }
+    ret =
+        plan_words_count(line, line->words[1], line->words[0], 1, max, value_p);
+    if (ret != 0) {
+        return ret;
+    }
+    *line_p = line->number;
+    return (reader->num_nodes != 0 && reader->num_rails != 0) ? begin(reader)
+                                                              : 0;
+}
+
+static int read_nodes(plan_reader_t *reader)
+{
+    return read_size(reader, &reader->nodes_line, MRAIL_PLAN_MAX_NODES,
+                     &reader->num_nodes);
+}
+
+static int read_rails(plan_reader_t *reader)
+{
+    return read_size(reader, &reader->rails_line, MRAIL_PLAN_MAX_RAILS,
+                     &reader->num_rails);
+}
+
+/* ---- Rails, pods, uplinks ---- */
+
+int plan_reader_nodes(plan_reader_t *reader, const char *word,
+                      plan_list_t *nodes)
+{
+    return plan_words_list(reader->line, word, "node", reader->num_nodes,
+                           nodes);
+}
+
+static int rail_list(plan_reader_t *reader, const char *word,
+                     plan_list_t *rails)
+{
+    return plan_words_list(reader->line, word, "rail", reader->num_rails,
+                           rails);
+}
+
+static int read_rail(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    plan_list_t nodes, rails;
+    double out, in;
+    int ret = 0;
+
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
+        rail_list(reader, words[2], &rails) != 0 ||
+        plan_reader_capacities(reader, words + 3, "dead", &out, &in) != 0) {
+        return -EINVAL;
+    }
+    PLAN_LIST_EACH (&nodes, n) {
+        PLAN_LIST_EACH (&rails, r) {
+            if (ret == 0) {
+                ret = mrail_plan_topo_set_rail(reader->topo, n, r, out, in);
+                plan_reader_claim(reader,
+                                  by_rail(reader, reader->rail_lines, n, r));
+            }
+        }
+    }
+    return plan_reader_told(reader, ret);
+}
+
+static int read_pod(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    plan_list_t nodes;
+    unsigned pod;
+    int ret = 0;
+
+    if (reader->uplink_line != 0) {
+        return PLAN_FAIL(reader,
+                         "'pod' goes before the first 'uplink', line %u",
+                         reader->uplink_line);
+    }
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
+        plan_words_count(reader->line, words[2], "pod", 0,
+                         MRAIL_PLAN_MAX_NODES - 1, &pod) != 0) {
+        return -EINVAL;
+    }
+    PLAN_LIST_EACH (&nodes, n) {
+        if (ret == 0) {
+            ret = mrail_plan_topo_set_pod(reader->topo, n, pod);
+            plan_reader_claim(reader, &reader->nodes[n].pod_line);
+            reader->nodes[n].pod = pod;
+        }
+    }
+    return plan_reader_told(reader, ret);
+}
+
+/* Is there a node in it? */
+static int has_pod(const plan_reader_t *reader, unsigned pod)
+{
+    unsigned n = 0;
+
+    while (n < reader->num_nodes && reader->nodes[n].pod != pod) {
+        ++n;
+    }
+    return n < reader->num_nodes;
+}
+
+/* Pods with nodes; '*' means those, a number without a node is refused. */
+static int pod_list(plan_reader_t *reader, const char *word, plan_list_t *pods)
+{
+    unsigned most = 0;
+
+    for (unsigned n = 0; n < reader->num_nodes; ++n) {
+        most = MRAIL_MAX(most, reader->nodes[n].pod);
+    }
+    if (plan_words_list(reader->line, word, "pod", most + 1, pods) != 0) {
+        return -EINVAL;
+    }
+    if (strcmp(word, "*") == 0) {
+        return 0;
+    }
+    PLAN_LIST_EACH (pods, pod) {
+        if (!has_pod(reader, pod)) {
+            return PLAN_FAIL(reader,
+                             "there is no node in pod %u: 'pod NODES %u' "
+                             "goes first",
+                             pod, pod);
+        }
+    }
+    return 0;
+}
+
+static int set_uplinks(plan_reader_t *reader, unsigned pod,
+                       const plan_list_t *rails, double up, double down)
+{
+    PLAN_LIST_EACH (rails, r) {
+        int ret = mrail_plan_topo_set_uplink(reader->topo, pod, r, up, down);
+
+        if (ret != 0) {
+            return ret;
+        }
+        plan_reader_claim(reader,
+                          by_rail(reader, reader->uplink_lines, pod, r));
+    }
+    return 0;
+}
+
+static int read_uplink(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    plan_list_t pods, rails;
+    double up, down;
+    int ret = 0;
+
+    if (reader->uplink_lines == NULL) {
+        reader->uplink_lines =
+            calloc((size_t)MRAIL_PLAN_MAX_NODES * reader->num_rails,
+                   sizeof(*reader->uplink_lines));
+    }
+    if (reader->uplink_lines == NULL) {
+        return -ENOMEM;
+    }
+    if (pod_list(reader, words[1], &pods) != 0 ||
+        rail_list(reader, words[2], &rails) != 0 ||
+        plan_reader_capacities(reader, words + 3, "dead", &up, &down) != 0) {
+        return -EINVAL;
+    }
+    /* By nodes: not every number below the largest needs to be a pod. */
+    for (unsigned n = 0; n < reader->num_nodes && ret == 0; ++n) {
+        unsigned pod = reader->nodes[n].pod;
+
+        if (plan_list_has(&pods, pod) &&
+            *by_rail(reader, reader->uplink_lines, pod, rails.first[0]) !=
+                reader->line->number) {
+            ret = set_uplinks(reader, pod, &rails, up, down);
+        }
+    }
+    reader->uplink_line += (reader->uplink_line == 0) * reader->line->number;
+    return plan_reader_told(reader, ret);
+}
+
+/* ---- Ranks ---- */
+
+/* Rails of the ranks that a line adds: how the i-th of a node is bound. */
+typedef struct binding {
+    enum { BOUND, FREE, LISTED } how;
+    plan_list_t rails;
+} binding_t;
+
+static int read_binding(plan_reader_t *reader, const char *word,
+                        binding_t *binding)
+{
+    if (strcmp(word, "bound") == 0) {
+        binding->how = BOUND;
+        return 0;
+    }
+    if (strcmp(word, "free") == 0) {
+        binding->how = FREE;
+        return 0;
+    }
+    if (*word != '*' && (*word < '0' || *word > '9')) {
+        return PLAN_FAIL(reader,
+                         "'%.40s' is not bound, free or a list of rails", word);
+    }
+    binding->how = LISTED;
+    return plan_words_sequence(reader->line, word, "rail", reader->num_rails,
+                               &binding->rails);
+}
+
+static int add_rank(plan_reader_t *reader, unsigned node, unsigned rail)
+{
+    unsigned rank = reader->num_ranks, index = reader->nodes[node].num_ranks;
+    int ret;
+
+    if (rank == MRAIL_PLAN_MAX_RANKS) {
+        return PLAN_FAIL(reader, "more than %u ranks in all",
+                         MRAIL_PLAN_MAX_RANKS);
+    }
+    ret = mrail_plan_topo_add_rank(reader->topo, node, rail);
+    if (ret != 0) {
+        return plan_reader_told(reader, ret);
+    }
+    reader->ranks[rank].node = node;
+    reader->ranks[rank].index = index;
+    if (index < MRAIL_PLAN_MAX_MESH) {
+        reader->nodes[node].members[index] = rank;
+    }
+    ++reader->nodes[node].num_ranks;
+    ++reader->num_ranks;
+    return 0;
+}
+
+static int read_ranks(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    plan_list_t nodes;
+    binding_t binding;
+    unsigned count;
+    int ret = 0;
+
+    if (reader->gpu_line != 0) {
+        return PLAN_FAIL(reader,
+                         "'ranks' goes before the first 'mesh', 'link' or "
+                         "'switch', line %u",
+                         reader->gpu_line);
+    }
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
+        plan_words_count(reader->line, words[2], "ranks of a node", 1,
+                         MRAIL_PLAN_MAX_RANKS, &count) != 0 ||
+        read_binding(reader, words[3], &binding) != 0) {
+        return -EINVAL;
+    }
+    PLAN_LIST_EACH (&nodes, n) {
+        for (unsigned i = 0; i < count && ret == 0; ++i) {
+            unsigned rail = reader->nodes[n].num_ranks % reader->num_rails;
+
+            if (binding.how == FREE) {
+                rail = MRAIL_PLAN_NONE;
+            } else if (binding.how == LISTED) {
+                rail = plan_list_at(&binding.rails,
+                                    i % plan_list_count(&binding.rails));
+            }
+            ret = add_rank(reader, n, rail);
+        }
+    }
+    return ret;
+}
+
+/* ---- Words that stand alone ---- */
+
+static int read_flag(plan_reader_t *reader, unsigned *line_p)
+{
+    if (*line_p != 0) {
+        return PLAN_FAIL(reader, "'%s' was said in line %u: it goes once",
+                         reader->line->words[0], *line_p);
+    }
+    *line_p = reader->line->number;
+    return 0;
+}
+
+static int read_loop(plan_reader_t *reader)
+{
+    mrail_plan_topo_set_loop(reader->topo, 1);
+    return read_flag(reader, &reader->loop_line);
+}
+
+static int read_cross(plan_reader_t *reader)
+{
+    mrail_plan_topo_set_cross(reader->topo, 1);
+    return read_flag(reader, &reader->cross_line);
+}
+
+/* ---- Lines ---- */
+
+static const struct {
+    const char *name, *syntax; /* what follows the name */
+    unsigned min_words, max_words;
+    int (*read)(plan_reader_t *reader);
+} verbs[] = {
+    {"nodes", " N", 1, 1, read_nodes},
+    {"rails", " N", 1, 1, read_rails},
+    {"rail", " NODES RAILS OUT [IN]", 3, 4, read_rail},
+    {"ranks", " NODES COUNT bound|free|RAILS", 3, 3, read_ranks},
+    {"mesh", " NODES CAPACITY", 2, 2, plan_reader_mesh},
+    {"link", " RANKS RANKS CAPACITY|none", 3, 3, plan_reader_link},
+    {"switch", " NODES UP [DOWN]", 2, 3, plan_reader_switch},
+    {"pod", " NODES POD", 2, 2, read_pod},
+    {"uplink", " PODS RAILS UP [DOWN]", 3, 4, read_uplink},
+    {"loop", "", 0, 0, read_loop},
+    {"cross", "", 0, 0, read_cross},
+};
+
+/* Behind the last line. */
+static int check_end(plan_reader_t *reader)
+{
+    if (reader->topo == NULL) {
+        return PLAN_FAIL(reader, "the text ends without a line '%s N'",
+                         (reader->num_nodes == 0) ? "nodes" : "rails");
+    }
+    return (reader->num_ranks == 0)
+               ? PLAN_FAIL(reader,
+                           "the text ends without a line 'ranks NODES COUNT "
+                           "bound|free|RAILS': nobody could send")
+               : 0;
+}
+
+static int unknown(plan_reader_t *reader)
+{
+    char known[160] = "";
+    size_t used = 0;
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(verbs); ++i) {
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
+                                 (i > 0) ? ", " : "", verbs[i].name);
+    }
+    return PLAN_FAIL(reader, "'%.40s' begins no line: %s",
+                     reader->line->words[0], known);
+}
+
+/* The number and order of words; which verb it is. */
+static int find_verb(plan_reader_t *reader, unsigned *verb_p)
+{
+    const plan_line_t *line = reader->line;
+    unsigned v = 0;
+
+    while (strcmp(verbs[v].name, line->words[0]) != 0) {
+        if (++v == MRAIL_ARRAY_SIZE(verbs)) {
+            return unknown(reader);
+        }
+    }
+    if (line->num - 1 < verbs[v].min_words ||
+        line->num - 1 > verbs[v].max_words) {
+        return PLAN_FAIL(reader, "too %s words: %s%s",
+                         (line->num - 1 < verbs[v].min_words) ? "few" : "many",
+                         verbs[v].name, verbs[v].syntax);
+    }
+    if (v > 1 && reader->topo == NULL) {
+        return PLAN_FAIL(reader, "'nodes N' and 'rails N' go before '%s'",
+                         verbs[v].name);
+    }
+    *verb_p = v;
+    return 0;
+}
+
+static int read_line(plan_line_t *line, void *arg)
+{
+    plan_reader_t *reader = arg;
+    unsigned verb = 0;
+    int ret;
+
+    reader->line = line;
+    reader->lost = 0;
+    if (line->num == 0) {
+        return check_end(reader);
+    }
+    ret = find_verb(reader, &verb);
+    if (ret == 0) {
+        ret = verbs[verb].read(reader);
+    }
+    if (ret == 0 && reader->lost != 0) {
+        return PLAN_FAIL(reader,
+                         "this leaves nothing of line %u: one of the two is "
+                         "too much",
+                         reader->lost);
+    }
+    return ret;
+}
+
+static void reader_cleanup(plan_reader_t *reader)
+{
+    if (reader->topo != NULL) {
+        mrail_plan_topo_destroy(reader->topo);
+    }
+    free(reader->nodes);
+    free(reader->ranks);
+    free(reader->rail_lines);
+    free(reader->uplink_lines);
+    free(reader->link_lines);
+    free(reader->left);
+}
+
+int plan_text_topo(const char *name, const char *text, size_t length,
+                   mrail_plan_topo_t **topo_p, char *why, size_t size)
+{
+    plan_reader_t reader = {.topo = NULL};
+    size_t lines = 2;
+    int ret = -ENOMEM;
+
+    /* A longer text is refused before a line counts. */
+    for (size_t i = 0; i < MRAIL_MIN(length, PLAN_TEXT_MAX_BYTES); ++i) {
+        lines += (text[i] == '\n');
+    }
+    reader.left = calloc(lines, sizeof(*reader.left));
+    if (reader.left == NULL) {
+        snprintf(why, size, "%.*s:1: out of memory", PLAN_NAME_MAX, name);
+        return ret;
+    }
+    ret = plan_words_each(name, text, length, PLAN_TEXT_MAX_BYTES, read_line,
+                          &reader, why, size);
+    if (ret == 0) {
+        *topo_p = reader.topo;
+        reader.topo = NULL;
+    }
+    reader_cleanup(&reader);
+    return ret;
+}

@@ -1,0 +1,57 @@
+/*
+ * Topologies and demands of `mrail plan` as text.
+ *
+ * A topology; in lines that say the same of the same thing the later one is
+ * right, and one that leaves nothing of an earlier line is refused:
+ *
+ *     nodes N                        first these two
+ *     rails N                        of each node
+ *     rail NODES RAILS OUT [IN]      capacities, or dead (as without a line)
+ *     ranks NODES COUNT HOW          ranks, numbered from 0 in this order,
+ *                                    node by node: bound (the i-th of a node
+ *                                    to rail i mod rails), free (reaches all
+ *                                    rails), or a list as 0,0,1: the i-th of
+ *                                    a node that the line adds to its i-th rail
+ *     mesh NODES CAPACITY            GPU links of all pairs of a node's ranks
+ *     link RANKS RANKS CAPACITY      from, to; or none
+ *     switch NODES UP [DOWN]         each rank's links to its node's switch
+ *     pod NODES POD                  0 without a line
+ *     uplink PODS RAILS UP [DOWN]    of a leaf switch, all together; or dead
+ *     loop                           mrail_plan_topo_set_loop()
+ *     cross                          mrail_plan_topo_set_cross()
+ *
+ * NODES, RAILS, RANKS, PODS: *, 3, 0-3 or 0,2.  Capacities: 50GB (bytes per
+ * second) or 400Gb (bits), k, M, G or T, powers of 1000, from 1kB to 1000TB.
+ *
+ * Demands: "FROM TO BYTES", ranks as above, bytes with k, m or g, powers of
+ * 1024.  What several lines say of a pair of ranks adds up.
+ *
+ * Pure: no file, no clock.  Of a text with an error nothing is given out.
+ */
+#ifndef MRAIL_TOOLS_PLAN_TEXT_H
+#define MRAIL_TOOLS_PLAN_TEXT_H
+
+#include "orchestrator/plan.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PLAN_TEXT_MAX_BYTES ((size_t)1 << 26)
+#define PLAN_TEXT_MAX_DEMANDS ((size_t)1 << 24)
+#define PLAN_TEXT_MAX_TOTAL ((uint64_t)1 << 62) /* bytes of all demands */
+#define PLAN_TEXT_WHY_MAX 384
+
+/* Reads a topology; `name` is for messages.  0, and the caller destroys it;
+ * -EINVAL, and "NAME:LINE: what is wrong, and what would be right" in `why`;
+ * -ENOMEM, and `why` says so. */
+int plan_text_topo(const char *name, const char *text, size_t length,
+                   mrail_plan_topo_t **topo_p, char *why, size_t size);
+
+/* Reads demands among `num_ranks` > 0 ranks: by rising from and to, each pair
+ * once, no bytes 0, none of a rank to itself.  0, and the caller frees them
+ * (NULL if there is none); or as above. */
+int plan_text_demands(const char *name, const char *text, size_t length,
+                      unsigned num_ranks, mrail_plan_demand_t **demands_p,
+                      size_t *num_p, char *why, size_t size);
+
+#endif

@@ -1,0 +1,236 @@
+/* Demands as text: plan_text.h. */
+#include "config.h"
+#include "tools/plan_text.h"
+
+#include "tools/plan_words.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One part of FROM and one of TO. */
+typedef struct entry {
+    uint64_t bytes;
+    unsigned first_from, last_from, first_to, last_to;
+    unsigned line;
+    unsigned next; /* of the same list; 0: the last one */
+} entry_t;
+
+/* Entries are in lists: one for each sender that is named alone, so that a
+ * long text of single pairs is not searched for every sender; and one for the
+ * rest. */
+typedef struct reader {
+    unsigned num_ranks;
+    unsigned *alone; /* first entry, by sender; 0: none */
+    unsigned several;
+    entry_t *entries; /* [0] is not used */
+    size_t num, room;
+    plan_line_t *line;
+    /* The sums. */
+    uint64_t *row; /* of one sender */
+    uint64_t total;
+    mrail_plan_demand_t *demands;
+    size_t num_demands, demand_room;
+} reader_t;
+
+/* Makes room for one more than `num`. */
+static int grow(void **items_p, size_t num, size_t *room_p, size_t item_size)
+{
+    size_t room = (*room_p == 0) ? 64 : 2 * *room_p;
+    void *items;
+
+    if (num < *room_p) {
+        return 0;
+    }
+    items = realloc(*items_p, room * item_size);
+    if (items == NULL) {
+        return -ENOMEM;
+    }
+    *items_p = items;
+    *room_p = room;
+    return 0;
+}
+
+static int add_entry(reader_t *reader, const entry_t *entry)
+{
+    unsigned *list = (entry->first_from == entry->last_from)
+                         ? &reader->alone[entry->first_from]
+                         : &reader->several;
+    void *entries = reader->entries;
+    int ret = grow(&entries, reader->num, &reader->room, sizeof(*entry));
+
+    if (ret != 0) {
+        return ret;
+    }
+    reader->entries = entries;
+    reader->entries[reader->num] = *entry;
+    reader->entries[reader->num].next = *list;
+    *list = (unsigned)reader->num++;
+    return 0;
+}
+
+/* ---- Lines ---- */
+
+static int add_parts(reader_t *reader, const plan_list_t *from,
+                     const plan_list_t *to, uint64_t bytes)
+{
+    for (unsigned i = 0; i < from->num * to->num; ++i) {
+        unsigned f = i / to->num, t = i % to->num;
+        entry_t entry = {.bytes = bytes,
+                         .first_from = from->first[f],
+                         .last_from = from->last[f],
+                         .first_to = to->first[t],
+                         .last_to = to->last[t],
+                         .line = reader->line->number};
+        int ret = add_entry(reader, &entry);
+
+        if (ret != 0) {
+            return ret;
+        }
+    }
+    return 0;
+}
+
+static int read_bytes(plan_line_t *line, const char *word, uint64_t *bytes_p)
+{
+    int ret = mrail_tool_parse_size(word, PLAN_TEXT_MAX_TOTAL, bytes_p);
+
+    if (ret == -ERANGE) {
+        return plan_words_fail(line, "'%.40s' is too large: at most 2^62 "
+                                     "bytes", word);
+    }
+    return (ret == 0) ? 0
+                      : plan_words_fail(line, "'%.40s' is no number of bytes: "
+                                              "digits, then k, m or g", word);
+}
+
+static int sum_rows(reader_t *reader);
+
+static int read_line(plan_line_t *line, void *arg)
+{
+    reader_t *reader = arg;
+    plan_list_t from, to;
+    uint64_t bytes;
+
+    reader->line = line;
+    if (line->num == 0) {
+        return sum_rows(reader);
+    }
+    if (line->num != 3) {
+        return plan_words_fail(line, "too %s words: FROM TO BYTES",
+                               (line->num < 3) ? "few" : "many");
+    }
+    if (plan_words_list(line, line->words[0], "rank", reader->num_ranks,
+                        &from) != 0 ||
+        plan_words_list(line, line->words[1], "rank", reader->num_ranks,
+                        &to) != 0 ||
+        read_bytes(line, line->words[2], &bytes) != 0) {
+        return -EINVAL;
+    }
+    if (reader->num_ranks > 1 && plan_list_count(&from) == 1 &&
+        plan_list_count(&to) == 1 && from.first[0] == to.first[0]) {
+        return plan_words_fail(line, "rank %u to itself: nothing has to be "
+                                     "sent", from.first[0]);
+    }
+    return (bytes == 0) ? 0 : add_parts(reader, &from, &to, bytes);
+}
+
+/* ---- Sums ---- */
+
+static int add_to_row(reader_t *reader, unsigned from, const entry_t *entry)
+{
+    for (unsigned to = entry->first_to; to <= entry->last_to; ++to) {
+        if (to == from) {
+            continue;
+        }
+        if (entry->bytes > PLAN_TEXT_MAX_TOTAL - reader->total) {
+            reader->line->number = entry->line;
+            return plan_words_fail(reader->line,
+                                   "with this all lines together are more than "
+                                   "2^62 bytes");
+        }
+        reader->total += entry->bytes;
+        reader->row[to] += entry->bytes;
+    }
+    return 0;
+}
+
+static int add_demand(reader_t *reader, unsigned from, unsigned to)
+{
+    void *demands = reader->demands;
+    int ret;
+
+    if (reader->num_demands == PLAN_TEXT_MAX_DEMANDS) {
+        return plan_words_fail(reader->line, "more than %zu pairs of ranks",
+                               PLAN_TEXT_MAX_DEMANDS);
+    }
+    ret = grow(&demands, reader->num_demands, &reader->demand_room,
+               sizeof(*reader->demands));
+    if (ret == 0) {
+        reader->demands = demands;
+        reader->demands[reader->num_demands++] =
+            (mrail_plan_demand_t){from, to, reader->row[to]};
+        reader->row[to] = 0;
+    }
+    return ret;
+}
+
+static int sum_row(reader_t *reader, unsigned from)
+{
+    int ret = 0;
+
+    for (unsigned i = reader->alone[from]; i != 0 && ret == 0;
+         i = reader->entries[i].next) {
+        ret = add_to_row(reader, from, &reader->entries[i]);
+    }
+    for (unsigned i = reader->several; i != 0 && ret == 0;
+         i = reader->entries[i].next) {
+        const entry_t *entry = &reader->entries[i];
+
+        if (from >= entry->first_from && from <= entry->last_from) {
+            ret = add_to_row(reader, from, entry);
+        }
+    }
+    for (unsigned to = 0; to < reader->num_ranks && ret == 0; ++to) {
+        ret = (reader->row[to] > 0) ? add_demand(reader, from, to) : 0;
+    }
+    return ret;
+}
+
+static int sum_rows(reader_t *reader)
+{
+    int ret = 0;
+
+    for (unsigned from = 0; from < reader->num_ranks && ret == 0; ++from) {
+        ret = sum_row(reader, from);
+    }
+    return ret;
+}
+
+int plan_text_demands(const char *name, const char *text, size_t length,
+                      unsigned num_ranks, mrail_plan_demand_t **demands_p,
+                      size_t *num_p, char *why, size_t size)
+{
+    reader_t reader = {.num_ranks = num_ranks, .num = 1};
+    int ret = -ENOMEM;
+
+    reader.alone = calloc(num_ranks, sizeof(*reader.alone));
+    reader.row = calloc(num_ranks, sizeof(*reader.row));
+    if (reader.alone == NULL || reader.row == NULL) {
+        snprintf(why, size, "%.*s:1: out of memory", PLAN_NAME_MAX, name);
+    } else {
+        ret = plan_words_each(name, text, length, PLAN_TEXT_MAX_BYTES,
+                              read_line, &reader, why, size);
+    }
+    if (ret == 0) {
+        *demands_p = reader.demands;
+        *num_p = reader.num_demands;
+        reader.demands = NULL;
+    }
+    free(reader.alone);
+    free(reader.row);
+    free(reader.entries);
+    free(reader.demands);
+    return ret;
+}

@@ -1,0 +1,192 @@
+/* GPU links of topologies as text: mesh, link, switch. */
+#include "config.h"
+#include "tools/plan_reader.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static unsigned *link_line(const plan_reader_t *reader, unsigned from,
+                           unsigned to)
+{
+    return &reader->link_lines[from * MRAIL_PLAN_MAX_MESH +
+                               reader->ranks[to].index];
+}
+
+/* A node has links in pairs or a switch, and the first of it ends the ranks. */
+static int begin_gpu(plan_reader_t *reader, unsigned node, int is_switch)
+{
+    unsigned other = is_switch ? reader->nodes[node].mesh_line
+                               : reader->nodes[node].switch_line;
+
+    if (other != 0) {
+        return PLAN_FAIL(reader,
+                         "node %u has %s since line %u: links in pairs or a "
+                         "switch, not both",
+                         node, is_switch ? "links" : "a switch", other);
+    }
+    if (reader->gpu_line == 0) {
+        reader->gpu_line = reader->line->number;
+        reader->link_lines =
+            calloc((size_t)reader->num_ranks * MRAIL_PLAN_MAX_MESH,
+                   sizeof(*reader->link_lines));
+    }
+    return (reader->link_lines != NULL) ? 0 : -ENOMEM;
+}
+
+static int set_link(plan_reader_t *reader, unsigned from, unsigned to,
+                    double capacity)
+{
+    unsigned node = reader->ranks[from].node;
+    int ret = begin_gpu(reader, node, 0);
+
+    if (ret == 0) {
+        ret = plan_reader_told(
+            reader, mrail_plan_topo_set_link(reader->topo, from, to, capacity));
+    }
+    if (ret == 0) {
+        plan_reader_claim(reader, link_line(reader, from, to));
+        reader->nodes[node].mesh_line = reader->line->number;
+    }
+    return ret;
+}
+
+static int mesh_node(plan_reader_t *reader, unsigned node, double capacity)
+{
+    unsigned count = reader->nodes[node].num_ranks;
+    int ret = 0;
+
+    if (count > MRAIL_PLAN_MAX_MESH) {
+        return PLAN_FAIL(reader,
+                         "node %u has %u ranks: at most %u have links in "
+                         "pairs",
+                         node, count, MRAIL_PLAN_MAX_MESH);
+    }
+    for (unsigned i = 0; i < count * count && ret == 0; ++i) {
+        unsigned from = reader->nodes[node].members[i / count];
+        unsigned to = reader->nodes[node].members[i % count];
+
+        ret = (from != to) ? set_link(reader, from, to, capacity) : 0;
+    }
+    return ret;
+}
+
+int plan_reader_mesh(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    unsigned most = 0;
+    plan_list_t nodes;
+    double capacity;
+    int ret = 0;
+
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
+        plan_words_capacity(reader->line, words[2], NULL, &capacity) != 0) {
+        return -EINVAL;
+    }
+    PLAN_LIST_EACH (&nodes, n) {
+        most = MRAIL_MAX(most, reader->nodes[n].num_ranks);
+        ret = (ret == 0) ? mesh_node(reader, n, capacity) : ret;
+    }
+    return (ret == 0 && most < 2)
+               ? PLAN_FAIL(reader,
+                           "no node of '%.40s' has two ranks: 'ranks' goes "
+                           "first",
+                           words[1])
+               : ret;
+}
+
+/* What a pair of different ranks needs to have a link. */
+static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
+                      int none)
+{
+    unsigned node = reader->ranks[from].node;
+
+    if (node != reader->ranks[to].node) {
+        return PLAN_FAIL(reader,
+                         "ranks %u and %u are of nodes %u and %u: links are "
+                         "within a node",
+                         from, to, node, reader->ranks[to].node);
+    }
+    if (reader->ranks[from].index >= MRAIL_PLAN_MAX_MESH ||
+        reader->ranks[to].index >= MRAIL_PLAN_MAX_MESH) {
+        return PLAN_FAIL(reader,
+                         "ranks %u and %u: only the first %u ranks of a "
+                         "node have links",
+                         from, to, MRAIL_PLAN_MAX_MESH);
+    }
+    if (none &&
+        (reader->link_lines == NULL || *link_line(reader, from, to) == 0)) {
+        return PLAN_FAIL(reader,
+                         "there is no link from rank %u to rank %u that "
+                         "could be taken away",
+                         from, to);
+    }
+    return 0;
+}
+
+/* '*' and lists may hold the rank itself; a line of nothing else is wrong. */
+int plan_reader_link(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    plan_list_t from, to;
+    unsigned pairs = 0;
+    double capacity;
+    int ret = 0;
+
+    if (reader->num_ranks == 0) {
+        return PLAN_FAIL(reader, "there are no ranks yet: 'ranks' goes first");
+    }
+    if (plan_words_list(reader->line, words[1], "rank", reader->num_ranks,
+                        &from) != 0 ||
+        plan_words_list(reader->line, words[2], "rank", reader->num_ranks,
+                        &to) != 0 ||
+        plan_words_capacity(reader->line, words[3], "none", &capacity) != 0) {
+        return -EINVAL;
+    }
+    PLAN_LIST_EACH (&from, a) {
+        PLAN_LIST_EACH (&to, b) {
+            if (ret == 0 && a != b) {
+                ret = check_pair(reader, a, b, capacity == 0);
+                ret = (ret == 0) ? set_link(reader, a, b, capacity) : ret;
+                ++pairs;
+            }
+        }
+    }
+    return (pairs == 0) ? PLAN_FAIL(reader, "a rank has no link to itself")
+                        : ret;
+}
+
+int plan_reader_switch(plan_reader_t *reader)
+{
+    char *const *words = reader->line->words;
+    plan_list_t nodes;
+    double up, down;
+    unsigned count = 0;
+    int ret = 0;
+
+    if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
+        plan_reader_capacities(reader, words + 2, NULL, &up, &down) != 0) {
+        return -EINVAL;
+    }
+    for (unsigned rank = 0; rank < reader->num_ranks && ret == 0; ++rank) {
+        unsigned node = reader->ranks[rank].node;
+
+        if (!plan_list_has(&nodes, node)) {
+            continue;
+        }
+        ret = begin_gpu(reader, node, 1);
+        if (ret == 0) {
+            ret = plan_reader_told(reader, mrail_plan_topo_set_switch(
+                                               reader->topo, rank, up, down));
+        }
+        if (ret == 0 && reader->ranks[rank].index == 0) {
+            plan_reader_claim(reader, &reader->nodes[node].switch_line);
+        }
+        ++count;
+    }
+    return (ret == 0 && count == 0)
+               ? PLAN_FAIL(reader,
+                           "no node of '%.40s' has a rank: 'ranks' goes "
+                           "first",
+                           words[1])
+               : ret;
+}

@@ -1,0 +1,365 @@
+#include "config.h"
+#include "tools/plan_words.h"
+
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int plan_words_fail(plan_line_t *line, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(line->why, sizeof(line->why), fmt, ap);
+    va_end(ap);
+    return -EINVAL;
+}
+
+int plan_words_count(plan_line_t *line, const char *word, const char *what,
+                     unsigned min, unsigned max, unsigned *value_p)
+{
+    uint64_t value;
+
+    if (mrail_tool_parse_uint(word, min, max, &value) != 0) {
+        return plan_words_fail(line, "%s: '%.40s' is not a number from %u to "
+                                     "%u", what, word, min, max);
+    }
+    *value_p = (unsigned)value;
+    return 0;
+}
+
+/* ---- Capacities ---- */
+
+/* In bits, so that all capacities are whole numbers. */
+static const struct {
+    const char *name;
+    uint64_t bits;
+} units[] = {
+    {"B", 8},
+    {"kB", 8000},
+    {"MB", 8000000},
+    {"GB", 8000000000},
+    {"TB", 8000000000000},
+    {"b", 1},
+    {"kb", 1000},
+    {"Mb", 1000000},
+    {"Gb", 1000000000},
+    {"Tb", 1000000000000},
+};
+
+#define MIN_BITS UINT64_C(8000)
+#define MAX_BITS UINT64_C(8000000000000000)
+
+/* Digits at *p_p, cut off at `most`, and 10^(their number). */
+static uint64_t take_digits(const char **p_p, uint64_t most, uint64_t *scale_p)
+{
+    uint64_t value = 0;
+    const char *p = *p_p;
+
+    for (*scale_p = 1; *p >= '0' && *p <= '9'; ++p) {
+        value = MRAIL_MIN(value * 10 + (uint64_t)(*p - '0'), most);
+        *scale_p = MRAIL_MIN(*scale_p * 10, UINT64_C(10000000));
+    }
+    *p_p = p;
+    return value;
+}
+
+/* Bits per second of "2.5GB"; 0 or -EINVAL, not a number with a unit. */
+static int read_bits(const char *word, uint64_t *bits_p, int *too_fine_p)
+{
+    uint64_t whole, part = 0, scale, unit = 0;
+
+    if (*word < '0' || *word > '9') {
+        return -EINVAL;
+    }
+    whole = take_digits(&word, MAX_BITS + 1, &scale);
+    scale = 1;
+    if (*word == '.') {
+        ++word;
+        part = take_digits(&word, 9999999, &scale);
+        if (scale == 1) {
+            return -EINVAL;
+        }
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(units); ++i) {
+        unit = (strcmp(units[i].name, word) == 0) ? units[i].bits : unit;
+    }
+    if (unit == 0) {
+        return -EINVAL;
+    }
+    /* Six digits at most: part * unit < 8e18. */
+    *too_fine_p = scale > 1000000 || part * unit % scale != 0;
+    *bits_p = (whole > MAX_BITS / unit)
+                  ? MAX_BITS + 1
+                  : whole * unit + (*too_fine_p ? 0 : part * unit / scale);
+    return 0;
+}
+
+int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
+                        double *capacity_p)
+{
+    int too_fine = 0;
+    uint64_t bits;
+
+    if (none != NULL && strcmp(word, none) == 0) {
+        *capacity_p = 0;
+        return 0;
+    }
+    if (read_bits(word, &bits, &too_fine) != 0) {
+        return plan_words_fail(line, "'%.40s' is no capacity: 50GB (bytes per "
+                                     "second) or 400Gb (bits), with k, M, G or "
+                                     "T%s%s", word,
+                               (none != NULL) ? "; or " : "",
+                               (none != NULL) ? none : "");
+    }
+    if (too_fine) {
+        return plan_words_fail(line, "'%.40s' is too fine: whole bits per "
+                                     "second, at most six digits behind the "
+                                     "point", word);
+    }
+    if (bits < MIN_BITS || bits > MAX_BITS) {
+        return plan_words_fail(line, "'%.40s' is too %s: from 1kB to 1000TB "
+                                     "per second%s%s", word,
+                               (bits < MIN_BITS) ? "small" : "large",
+                               (none != NULL) ? "; or " : "",
+                               (none != NULL) ? none : "");
+    }
+    *capacity_p = (double)bits / 8;
+    return 0;
+}
+
+/* ---- Lists ---- */
+
+unsigned plan_list_count(const plan_list_t *list)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < list->num; ++i) {
+        count += list->last[i] - list->first[i] + 1;
+    }
+    return count;
+}
+
+unsigned plan_list_at(const plan_list_t *list, unsigned i)
+{
+    unsigned part = 0;
+
+    while (i > list->last[part] - list->first[part]) {
+        i -= list->last[part] - list->first[part] + 1;
+        ++part;
+    }
+    return list->first[part] + i;
+}
+
+unsigned plan_list_from(const plan_list_t *list, unsigned least)
+{
+    unsigned found = PLAN_LIST_END;
+
+    for (unsigned i = 0; i < list->num; ++i) {
+        if (list->last[i] >= least) {
+            found = MRAIL_MIN(found, MRAIL_MAX(list->first[i], least));
+        }
+    }
+    return found;
+}
+
+/* "3" or "0-3", in place. */
+static int read_part(plan_line_t *line, char *part, const char *what,
+                     unsigned count, unsigned *first_p, unsigned *last_p)
+{
+    char *dash = strchr(part, '-');
+    uint64_t ends[2];
+
+    if (dash != NULL) {
+        *dash = '\0';
+    }
+    for (unsigned i = 0; i < 2; ++i) {
+        const char *number = (i == 0 || dash == NULL) ? part : dash + 1;
+        int ret = mrail_tool_parse_uint(number, 0, count - 1, &ends[i]);
+
+        if (ret == -ERANGE) {
+            return plan_words_fail(line, "there is no %s %.20s: they are 0 to "
+                                         "%u", what, number, count - 1);
+        }
+        if (ret != 0) {
+            return plan_words_fail(line, "'%.20s' is no number of a %s: a list "
+                                         "as 3, 0-3 or 0,2, or * for all",
+                                   number, what);
+        }
+    }
+    if (ends[0] > ends[1]) {
+        return plan_words_fail(line, "%ss %llu to %llu: the smaller one goes "
+                                     "first", what,
+                               (unsigned long long)ends[0],
+                               (unsigned long long)ends[1]);
+    }
+    *first_p = (unsigned)ends[0];
+    *last_p = (unsigned)ends[1];
+    return 0;
+}
+
+static int add_part(plan_line_t *line, plan_list_t *list, const char *what,
+                    unsigned first, unsigned last)
+{
+    if (list->num == PLAN_LIST_MAX) {
+        return plan_words_fail(line, "a list of %ss with more than %u parts: "
+                                     "write two lines", what, PLAN_LIST_MAX);
+    }
+    list->first[list->num] = first;
+    list->last[list->num] = last;
+    ++list->num;
+    return 0;
+}
+
+int plan_words_sequence(plan_line_t *line, const char *word, const char *what,
+                        unsigned count, plan_list_t *list)
+{
+    char part[48];
+
+    list->num = 0;
+    if (strcmp(word, "*") == 0) {
+        return add_part(line, list, what, 0, count - 1);
+    }
+    for (;; ++word) {
+        size_t length = strcspn(word, ",");
+        unsigned first = 0, last = 0;
+
+        if (length >= sizeof(part)) {
+            return plan_words_fail(line, "'%.20s...' is no number of a %s",
+                                   word, what);
+        }
+        mrail_copy(part, word, length);
+        part[length] = '\0';
+        if (read_part(line, part, what, count, &first, &last) != 0 ||
+            add_part(line, list, what, first, last) != 0) {
+            return -EINVAL;
+        }
+        word += length;
+        if (*word == '\0') {
+            return 0;
+        }
+    }
+}
+
+int plan_words_list(plan_line_t *line, const char *word, const char *what,
+                    unsigned count, plan_list_t *list)
+{
+    if (plan_words_sequence(line, word, what, count, list) != 0) {
+        return -EINVAL;
+    }
+    for (unsigned i = 0; i < list->num; ++i) {
+        plan_list_t before = *list;
+        unsigned twice;
+
+        before.num = i;
+        twice = plan_list_from(&before, list->first[i]);
+        if (twice <= list->last[i]) {
+            return plan_words_fail(line, "%s %u comes twice in a list", what,
+                                   twice);
+        }
+    }
+    return 0;
+}
+
+/* ---- Lines ---- */
+
+/* Cuts at blanks and at '#', in place. */
+static int cut_line(plan_line_t *line, char *text)
+{
+    char *save = NULL;
+
+    for (const char *p = text; *p != '\0'; ++p) {
+        unsigned char c = (unsigned char)*p;
+
+        if ((c < ' ' && c != '\t' && c != '\r') || c == 0x7f) {
+            return plan_words_fail(line, "byte %#x is no text", c);
+        }
+    }
+    text[strcspn(text, "#")] = '\0';
+    line->num = 0;
+    for (char *p = strtok_r(text, " \t\r", &save); p != NULL;
+         p = strtok_r(NULL, " \t\r", &save)) {
+        if (line->num == PLAN_WORDS_MAX) {
+            return plan_words_fail(line, "more than %d words in a line",
+                                   PLAN_WORDS_MAX);
+        }
+        line->words[line->num++] = p;
+    }
+    line->words[line->num] = NULL;
+    return 0;
+}
+
+/* All lines of `text`, which ends with a zero byte, and then the end. */
+static int run_lines(plan_line_t *line, char *text, plan_line_func_t func,
+                     void *arg)
+{
+    char *end;
+    int ret;
+
+    for (line->number = 1;; ++line->number, text = end + 1) {
+        end = strchr(text, '\n');
+        if (end != NULL) {
+            *end = '\0';
+        }
+        ret = cut_line(line, text);
+        if (ret == 0 && line->num > 0) {
+            ret = func(line, arg);
+        }
+        if (ret != 0) {
+            return ret;
+        }
+        if (end == NULL) {
+            break;
+        }
+    }
+    line->num = 0;
+    line->words[0] = NULL;
+    return func(line, arg);
+}
+
+/* Line of the zero byte at `zero`. */
+static unsigned line_of(const char *text, const char *zero)
+{
+    unsigned number = 1;
+
+    for (; text < zero; ++text) {
+        number += (*text == '\n');
+    }
+    return number;
+}
+
+int plan_words_each(const char *name, const char *text, size_t length,
+                    size_t max_bytes, plan_line_func_t func, void *arg,
+                    char *why, size_t size)
+{
+    const char *zero = (length > 0) ? memchr(text, '\0', length) : NULL;
+    plan_line_t line = {.number = 1, .why = ""};
+    size_t name_length = strlen(name);
+    char *copy = NULL;
+    int ret;
+
+    if (name_length > PLAN_NAME_MAX) {
+        name += name_length - PLAN_NAME_MAX;
+    }
+    if (length > max_bytes) {
+        ret = plan_words_fail(&line, "longer than %zu bytes", max_bytes);
+    } else if (zero != NULL) {
+        line.number = line_of(text, zero);
+        ret = plan_words_fail(&line, "byte 0 is no text");
+    } else if ((copy = malloc(length + 1)) == NULL) {
+        ret = -ENOMEM;
+    } else {
+        mrail_copy(copy, text, length);
+        copy[length] = '\0';
+        ret = run_lines(&line, copy, func, arg);
+    }
+    if (ret != 0) {
+        snprintf(why, size, "%s:%u: %s", name, line.number,
+                 (ret == -ENOMEM) ? "out of memory" : line.why);
+    }
+    free(copy);
+    return ret;
+}

@@ -1,0 +1,339 @@
+#!/bin/sh
+# mrail plan, as a user types it: the table, JSON and the drawing, this node as
+# hwloc has it, and what is wrong with options and files.
+set -eu
+top=$(CDPATH='' cd -- "${srcdir:-$(dirname -- "$0")/../..}" && pwd)
+here=$top/test/tools
+plan=$PWD/mrail-plan
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+good()
+{
+    echo "ok - $1"
+}
+
+bad()
+{
+    head -n 20 "$tmp/out"
+    echo "not ok - $1: $2"
+    failed=1
+}
+
+# expect NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
+# (stdout or stderr) that matches.
+expect()
+{
+    name=$1
+    want=$2
+    pattern=$3
+    shift 3
+    status=0
+    "$plan" "$@" >"$tmp/out" 2>&1 </dev/null || status=$?
+    if [ $status != "$want" ]; then
+        bad "$name" "exit status $status, not $want"
+    elif ! grep -qE -- "$pattern" "$tmp/out"; then
+        bad "$name" "no line matches '$pattern'"
+    else
+        good "$name"
+    fi
+}
+
+# says NAME PATTERN: the output of the last expect has this line, too.
+says()
+{
+    if grep -qE -- "$2" "$tmp/out"; then
+        good "$1"
+    else
+        bad "$1" "no line matches '$2'"
+    fi
+}
+
+# judged NAME FILE...: the check of judge.py with that name.
+judged()
+{
+    if [ "$python" = no ]; then
+        echo "skip - $1: there is no python3"
+    elif python3 "$here/plan_judge.py" "$@" >"$tmp/out" 2>&1; then
+        good "$1"
+    else
+        bad "$1" 'see above'
+    fi
+}
+
+python=no
+! command -v python3 >/dev/null || python=yes
+[ -x "$plan" ] || {
+    echo "not ok - mrail-plan is not built in $PWD"
+    exit 1
+}
+
+cat >"$tmp/mesh" <<'END'
+# two nodes, four rails, a dead one
+nodes 2
+rails 4
+rail * * 50GB
+rail 1 2 dead
+ranks * 4 bound
+mesh * 100GB
+END
+cat >"$tmp/pods" <<'END'
+nodes 4
+rails 2
+rail * * 10GB
+ranks * 2 bound
+switch * 100GB
+pod 2-3 1
+uplink * * 12GB
+END
+printf 'nodes 1\nrails 1\nrail 0 0 1GB\nranks 0 2 bound\n' >"$tmp/alone"
+echo '0 4 256m' >"$tmp/one"
+cat >"$tmp/hot" <<'END'
+0 4 256m
+0 5-7 8m
+1-3 4-7 8m
+END
+
+# ---- the table ----
+
+expect 'the table' 0 '^2 nodes, 4 rails, 8 ranks; [0-9.]+ MB in 16 demands$' \
+    --topo "$tmp/mesh" --demand "$tmp/hot"
+says '... congestion before and after' \
+    '^congestion +[0-9.]+ ms before, [0-9.]+ ms after: [2-3]\.[0-9]+ times'
+says '... the bound, and the gap' \
+    '^bound +[0-9.]+ ms, gap [0-2]\.[0-9]+ % \(at most 2\.00 % wanted\)$'
+says '... what is relayed' '^relayed +[0-9.]+ [MG]B, bound [0-9.]+ [MG]B, gap'
+says '... pieces' '^pieces +[0-9]+ of 16 demands$'
+says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ rounds and [0-9]+ for'
+says '... a link with bars' \
+    '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12}$'
+says '... that there are more links' '^[0-9]+ more carry something: --links$'
+expect 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
+    --topo "$tmp/mesh" --demand "$tmp/hot" --links
+if grep -q 'more carry' "$tmp/out"; then
+    bad '... really all' 'it says that there are more'
+else
+    good '... really all'
+fi
+expect 'the table: pieces' 0 '^0 to 4, 268435456 bytes$' \
+    --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
+says '... with relays' \
+    '^    offset [0-9]+ +[0-9]+ bytes, relay 1, rail 1, relay 5$'
+says '... without' '^    offset 0 +[0-9]+ bytes, rail 0$'
+expect 'the table: a median' 0 '^planning +[0-9.]+ [mu]?s \(median\)' \
+    --topo "$tmp/mesh" --demand "$tmp/hot" --repeat 5
+printf '0 4 256m\n1 5 1k\n' >"$tmp/tiny"
+expect 'a link that carries little has a bar' 0 \
+    '^node 0 rail 1 out +0\.02 us # +' --topo "$tmp/mesh" --demand "$tmp/tiny"
+expect 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MB, ' \
+    --topo "$tmp/mesh" --demand "$tmp/one" --relay-above 255m
+expect '... one that is not large enough does not' 0 '^relayed +0 B, ' \
+    --topo "$tmp/mesh" --demand "$tmp/one" --relay-above=256m
+expect 'a node without links: its traffic is not planned' 0 \
+    '^planned are 0 B: no limit is known' \
+    --topo "$tmp/alone" --pattern uniform
+
+# ---- JSON ----
+
+json()
+{
+    name=$1
+    shift
+    expect "$name" 0 '^\{"topology": "' --json "$@"
+    cp "$tmp/out" "$tmp/json"
+}
+
+json 'JSON' --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
+judged 'JSON: what the plan says of links is what its pieces do' \
+    pieces "$tmp/json" "$tmp/hot" 4
+json 'JSON: pods and switches' --topo "$tmp/pods" --pattern zipf --pieces
+judged 'JSON: pods and switches: links and pieces' pieces "$tmp/json" - 2
+json 'JSON: without pieces' --topo "$tmp/mesh" --pattern 'moe:tokens=100'
+judged 'JSON: a gap that is asked for' gap "$tmp/json" 0.02
+json 'JSON: a small gap' --topo "$tmp/mesh" --pattern 'moe:tokens=100' \
+    --gap=0.001
+judged 'JSON: a small gap is kept' gap "$tmp/json" 0.001
+printf 'nodes 2\nrails 1\nrail * * 1GB\nranks * 1 free\n' >"$tmp/a \"b\"<&>"
+json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
+    --svg "$tmp/quotes.svg"
+judged 'JSON: ... is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
+judged 'a drawing: a name with quotes' svg "$tmp/quotes.svg" 8
+
+# hash_of ARGUMENT...
+hash_of()
+{
+    "$plan" --json "$@" | sed -n 's/.*"hash": "\([0-9a-f]*\)".*/\1/p'
+}
+
+# One that takes many rounds: what begins where another one ended is another.
+set -- --topo "$tmp/mesh" --pattern moe:tokens=100 --gap 0.005
+first=$(hash_of "$@" --seed 3)
+: >"$tmp/out"
+if [ -n "$first" ] && [ "$first" = "$(hash_of "$@" --seed 3 --repeat 4)" ]; then
+    good 'the same plan each time'
+else
+    bad 'the same plan each time' "not $first"
+fi
+if [ "$first" != "$(hash_of "$@" --seed 4)" ]; then
+    good 'another seed, other demands'
+else
+    bad 'another seed, other demands' 'it is the same plan'
+fi
+
+# ---- what is written and read again ----
+
+expect 'demands and topology are written' 0 '^congestion ' \
+    --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9 \
+    --save-demand "$tmp/saved" --save-topo "$tmp/saved.topo"
+if cmp -s "$tmp/mesh" "$tmp/saved.topo" &&
+    [ "$(wc -l <"$tmp/saved")" = 56 ] &&
+    [ "$(hash_of --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9)" = \
+        "$(hash_of --topo "$tmp/saved.topo" --demand "$tmp/saved")" ]; then
+    good 'what was written gives the same plan'
+else
+    bad 'what was written gives the same plan' 'it does not'
+fi
+if "$plan" --topo - --demand "$tmp/hot" <"$tmp/mesh" >"$tmp/out" 2>&1 &&
+    "$plan" --topo "$tmp/mesh" --demand - <"$tmp/hot" >>"$tmp/out" 2>&1 &&
+    [ "$(grep -c '^congestion ' "$tmp/out")" = 2 ]; then
+    good 'from standard input'
+else
+    bad 'from standard input' 'no plan'
+fi
+
+# ---- drawings ----
+
+expect 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
+    --svg "$tmp/mesh.svg"
+# 16 rail ends but 2 dead ones, 8 + 8 ranks' links; twice, and the legend.
+judged 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
+expect 'a drawing of pods' 0 '^congestion ' --topo "$tmp/pods" \
+    --pattern uniform --svg "$tmp/pods.svg"
+judged 'a drawing of pods: with uplinks' svg "$tmp/pods.svg" \
+    $((2 * (16 + 16 + 8)))
+printf 'nodes 64\nrails 8\nrail * * 50GB\nranks * 8 free\n' >"$tmp/large"
+expect 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
+    --pattern few:size=1m --svg "$tmp/large.svg"
+judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
+    $((2 * 64 * 16))
+expect 'a drawing that cannot be written' 1 'mrail plan: .*none/x.svg: No such' \
+    --topo "$tmp/mesh" --demand "$tmp/hot" --svg "$tmp/none/x.svg"
+if [ -c /dev/full ]; then
+    expect 'a disk that is full' 1 'mrail plan: /dev/full: No space' \
+        --topo "$tmp/mesh" --demand "$tmp/hot" --svg /dev/full
+else
+    echo 'skip - a disk that is full: there is no /dev/full'
+fi
+
+# ---- this node ----
+
+export HWLOC_XMLFILE="$here/node.xml"
+if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
+    >"$tmp/out" 2>&1; then
+    good 'this node: a plan'
+    cp "$tmp/this" "$tmp/out"
+    says 'this node: rails in the order of names' '^rail \* 0 200.000Gb # mlx5_0$'
+    says '... with the speed of their place' '^rail \* 3 400.000Gb # mlx5_3$'
+    says 'this node: a rank for each GPU, at the nearest rail' \
+        '^ranks \* 4 1,0,2,3 # cuda0 cuda1 cuda2 cuda3$'
+    { sed 's/^nodes 1$/nodes 3/' "$tmp/this" && echo 'mesh * 100GB'; } \
+        >"$tmp/these"
+    expect 'three such nodes' 0 '^3 nodes, 4 rails, 12 ranks' \
+        --topo "$tmp/these" --pattern stencil:dims=1
+    grep -v 'name="[cn][uv]' "$here/node.xml" >"$tmp/no-gpu.xml"
+    HWLOC_XMLFILE=$tmp/no-gpu.xml
+    expect 'this node without a GPU' 0 '^1 nodes, 4 rails, 4 ranks' \
+        --topo this --pattern uniform
+    grep -v 'name="mlx5' "$here/node.xml" >"$tmp/no-nic.xml"
+    HWLOC_XMLFILE=$tmp/no-nic.xml
+    expect 'this node without an RDMA device' 1 \
+        'plan: --topo this: this machine has no RDMA device: give --topo FILE' \
+        --topo this --pattern uniform
+elif grep -q 'built without hwloc' "$tmp/out"; then
+    echo 'skip - this node: built without hwloc'
+else
+    bad 'this node: a plan' 'none'
+fi
+unset HWLOC_XMLFILE
+
+# ---- what is wrong ----
+
+expect '--help' 0 '^Usage: mrail plan --topo FILE' --help
+says '--help has the patterns' '^    zipf:exponent=1.2,size=16m$'
+# refused NAME PATTERN ARGUMENT...: status 2, a sentence, and where to look.
+refused()
+{
+    name=$1
+    pattern=$2
+    shift 2
+    expect "$name" 2 "^mrail plan: $pattern" "$@"
+    if [ "$(wc -l <"$tmp/out")" = 2 ] &&
+        [ "$(tail -n 1 "$tmp/out")" = 'Try: mrail plan --help' ]; then
+        good "$name: said once"
+    else
+        bad "$name: said once" 'it says more, or less'
+    fi
+}
+
+mesh=$tmp/mesh
+refused 'no topology' 'which topology\?' --pattern uniform
+refused 'no demands' 'which demands\?' --topo "$mesh"
+refused 'two demands' 'demands come from one' --topo "$mesh" \
+    --demand "$tmp/hot" --pattern uniform
+refused 'stdin twice' 'stdin is one file' --topo - --demand -
+refused 'an unknown option' "unknown argument '--fast'" --fast
+refused 'a stray word' "unknown argument 'fast'" --topo "$mesh" fast
+refused 'an option without its value' '--svg wants a value' --svg
+refused 'no such topology' '.*/none: No such file' --topo "$tmp/none" \
+    --pattern uniform
+refused 'a folder' '.*: Is a directory' --topo "$tmp" --pattern uniform
+refused 'no such demands' '.*/none: No such file' --topo "$mesh" \
+    --demand "$tmp/none"
+for gap in 0 0.0009 1.1 -1 x 0.0000001 ''; do
+    refused "--gap '$gap'" "--gap $gap: a fraction from 0.001 to 1" \
+        --topo "$mesh" --pattern uniform --gap "$gap"
+done
+refused '--repeat 0' '--repeat 0: a number from 1 to 1000' --repeat 0
+refused '--seed -1' '--seed -1: a number from 0 to 18446744073709551615' \
+    --seed -1
+refused '--relay-above much' '--relay-above much: bytes are wanted' \
+    --relay-above much
+refused 'an unknown pattern' "--pattern zip: 'zip' is no pattern; there are" \
+    --topo "$mesh" --pattern zip
+refused 'a setting that is wrong' '--pattern moe:k=0: k=0: a number from 1' \
+    --topo "$mesh" --pattern moe:k=0
+refused 'more receivers than ranks' '--pattern few:receivers=8: 8 receivers' \
+    --topo "$mesh" --pattern few:receivers=8
+while IFS='|' read -r what line pattern; do
+    { cat "$mesh" && printf '%s\n' "$line"; } >"$tmp/broken"
+    refused "a topology with $what" ".*/broken:8: $pattern" \
+        --topo "$tmp/broken" --pattern uniform
+done <<'END'
+an unknown word|wire 0 1|'wire' begins no line
+another node|rail 2 0 1GB|there is no node 2: they are 0 to 1
+another rail|rail 0 4 1GB|there is no rail 4
+another rank|link 0 8 1GB|there is no rank 8
+no unit|rail 0 0 50|'50' is no capacity
+a capacity of zero|rail 0 0 0GB|'0GB' is too small
+a negative capacity|rail 0 0 -1GB|'-1GB' is no capacity
+an endless capacity|rail 0 0 inf|'inf' is no capacity
+END
+while IFS='|' read -r what line pattern; do
+    printf '# x\n%s\n' "$line" >"$tmp/broken"
+    refused "demands with $what" ".*/broken:2: $pattern" \
+        --topo "$mesh" --demand "$tmp/broken"
+done <<'END'
+a word too few|0 1|too few words: FROM TO BYTES
+another rank|0 8 1|there is no rank 8: they are 0 to 7
+a negative number|0 1 -5|'-5' is no number of bytes
+too many bytes|* * 4611686018427387904|with this all lines together
+END
+printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
+    >"$tmp/apart"
+printf 'nodes 2\nrails 1\nranks * 1 free\n' >"$tmp/dead"
+expect 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
+    --topo "$tmp/dead" --pattern uniform
+expect 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
+    --pattern uniform
+exit $failed
