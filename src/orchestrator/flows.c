@@ -427,6 +427,19 @@ static double flows_total(const mrail_flows_t *flows)
     return total;
 }
 
+/* Dearer than that a link need not be: what is worth many relays is left alone. */
+static void flows_cap_prices(mrail_flows_t *flows)
+{
+    double most = stages[flows->stage].price_max;
+
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        if (flows->price[e] > most) {
+            flows->price[e] = most;
+            flows->rise[e] = 0;
+        }
+    }
+}
+
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds)
 {
@@ -446,9 +459,7 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
             return round;
         }
         if (flows_raise_prices(flows, limit * aim)) {
-            /* There is no such division, or nearly none. */
-            mrail_flows_forget_prices(flows, FLOWS_STAGE_SHORTEN);
-            return round;
+            flows_cap_prices(flows);
         }
         if (round == look) {
             flows_try_mean(flows);
@@ -458,6 +469,9 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
             look = flows_after(round);
         }
     }
+    mrail_flows_straighten(flows, limit);
+    flows->congestion = flows_trial_congestion(flows);
+    flows->relayed = flows->trial_relayed;
     return max_rounds;
 }
 

@@ -74,6 +74,11 @@ mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
 /* What the best division so far puts on the links, in place of this round's. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
 
+/* Moves what the best division so far relays, demand by demand, to lanes of the demand
+ * that are in use and take fewer relays, as far as the congestion stays within `limit`;
+ * and loads the links with that. */
+void mrail_flows_straighten(mrail_flows_t *flows, double limit);
+
 void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage);
 
 #endif
