@@ -21,9 +21,9 @@
  *
  * Needs neither UCX nor MPI.  No I/O, no clock, no global state; one thread per
  * object.  Functions that can fail return 0 or -errno and leave what they would
- * have changed as it was: -ENOMEM, -EINVAL (a number that does not exist, a
- * capacity that is negative or not finite), -ENOSPC (more than the limits below),
- * and what is said at them.
+ * have changed as it was: -ENOMEM, -EINVAL (a number that does not exist or of which
+ * there have to be some, a capacity that is not 0 and not within the limits below),
+ * -ENOSPC (more than the limits below), and what is said at them.
  */
 #ifndef MRAIL_PLAN_H
 #define MRAIL_PLAN_H
@@ -42,6 +42,10 @@ extern "C" {
 #define MRAIL_PLAN_MAX_RANKS 16384u
 /* Ranks of a node that have links to each other in pairs. */
 #define MRAIL_PLAN_MAX_MESH 16u
+/* Bytes per second of a link that is not dead: what is wider or narrower than any by
+ * ever so much would leave nothing to the digits of the others. */
+#define MRAIL_PLAN_MIN_CAPACITY 1.0
+#define MRAIL_PLAN_MAX_CAPACITY 1e18
 /* Pieces of a demand. */
 #define MRAIL_PLAN_MAX_PIECES 20u
 #define MRAIL_PLAN_NONE UINT32_MAX

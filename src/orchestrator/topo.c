@@ -4,7 +4,6 @@
 #include "base/util.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +54,8 @@ void mrail_plan_topo_destroy(mrail_plan_topo_t *topo)
 
 static int topo_is_capacity(double capacity)
 {
-    return isfinite(capacity) && (capacity >= 0);
+    return (capacity == 0) || ((capacity >= MRAIL_PLAN_MIN_CAPACITY) &&
+                               (capacity <= MRAIL_PLAN_MAX_CAPACITY));
 }
 
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,

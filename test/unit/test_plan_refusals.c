@@ -109,7 +109,7 @@ static void test_forget(void **state)
 
 static void test_topo_refuses(void **state)
 {
-    static const double bad[] = {-1, INFINITY, -INFINITY, NAN};
+    static const double bad[] = {-1, 0.5, 1.1e18, 1e300, INFINITY, -INFINITY, NAN};
     mrail_plan_topo_t *topo = bound(2, 4, 0), *none = (void *)&topo;
 
     assert_int_equal(mrail_plan_topo_create(4097, 1, &none), -ENOSPC);
