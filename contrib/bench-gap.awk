@@ -9,18 +9,23 @@
     last = $1
     if ($1 > down + 0.4 && $1 <= up) {
         after += $2
+        ++num_after
     }
     if ($1 > up + 1) {
         if (!back_from) {
             back_from = $1
         } else {
             back += $2
+            ++num_back
         }
     }
 }
 END {
     if (!back || !after || last < up + 1.2) {
-        print "the stream ended too soon" >"/dev/stderr"
+        printf "the stream ended too soon: %d points, %d of them while " \
+            "disturbed and %d after; the last one %.2f s after it was " \
+            "mended, the longest pause %.0f ms\n", NR, num_after, num_back, \
+            last - up, gap * 1e3 >"/dev/stderr"
         exit 1
     }
     printf "%.2f %.2f %.2f\n", gap * 1e3, after / (up - down - 0.4) / 1e6,
