@@ -76,14 +76,15 @@ static void levels_add_small(mrail_levels_t *levels, uint32_t g, uint32_t lanes,
 }
 
 /* Demands of one rank to another node that follow each other, as they mostly do: what
- * they have in common is written down once. */
+ * they have in common is written down once.  Inline, so that it stays in registers. */
 typedef struct levels_run {
     uint32_t from, to_node, group;
     uint64_t bytes, large; /* of the run */
     uint32_t count;
 } levels_run_t;
 
-static void levels_end_run(mrail_levels_t *levels, levels_run_t *run)
+static MRAIL_INLINE void levels_end_run(mrail_levels_t *levels,
+                                        levels_run_t *run)
 {
     levels_rank_t *from = &levels->ranks[run->from];
 
@@ -102,8 +103,9 @@ static void levels_end_run(mrail_levels_t *levels, levels_run_t *run)
     }
 }
 
-static int levels_begin_run(mrail_levels_t *levels, levels_run_t *run,
-                            uint32_t from, uint32_t to_node)
+static MRAIL_INLINE int levels_begin_run(mrail_levels_t *levels,
+                                         levels_run_t *run, uint32_t from,
+                                         uint32_t to_node)
 {
     uint32_t from_node = levels->ranks[from].node;
     uint32_t *group =
@@ -125,8 +127,8 @@ static int levels_begin_run(mrail_levels_t *levels, levels_run_t *run,
     return 0;
 }
 
-static void levels_add(mrail_levels_t *levels, levels_run_t *run,
-                       levels_rank_t *to, uint64_t bytes)
+static MRAIL_INLINE void levels_add(mrail_levels_t *levels, levels_run_t *run,
+                                    levels_rank_t *to, uint64_t bytes)
 {
     to->down_bytes += (double)(int64_t)bytes;
     run->bytes += bytes;

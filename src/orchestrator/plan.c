@@ -69,24 +69,14 @@ static int plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
     return 0;
 }
 
-/* The group of a demand; MRAIL_PLAN_NONE: it is not planned.  Free ranks of two nodes
- * share one, made by the first of their demands. */
-static int plan_find_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
-                           uint32_t *group_p)
+/* Makes the group of a demand; MRAIL_PLAN_NONE: it is not planned.  `shared`: where
+ * others will look for it; or NULL. */
+static int plan_make_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
+                           uint32_t *shared, uint32_t *group_p)
 {
-    uint32_t from = plan->free_node[demand->from];
-    uint32_t to = plan->free_node[demand->to];
-    uint32_t *shared = NULL;
     mrail_route_t route;
     int ret;
 
-    if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) && (from != to)) {
-        shared = &plan->shared[(size_t)from * plan->num_nodes + to];
-        if (MRAIL_LIKELY(*shared != MRAIL_PLAN_NONE)) {
-            *group_p = *shared;
-            return 0;
-        }
-    }
     *group_p = MRAIL_PLAN_NONE;
     ret = mrail_routes_find(plan->routes, demand->from, demand->to,
                             demand->bytes <= plan->options.relay_above, &route);
@@ -97,6 +87,24 @@ static int plan_find_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand
         *shared = *group_p;
     }
     return ret;
+}
+
+/* Free ranks of two nodes share a group, made by the first of their demands. */
+static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
+                                        const mrail_plan_demand_t *demand,
+                                        uint32_t *group_p)
+{
+    uint32_t from = plan->free_node[demand->from];
+    uint32_t to = plan->free_node[demand->to], *shared = NULL;
+
+    if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) && (from != to)) {
+        shared = &plan->shared[(size_t)from * plan->num_nodes + to];
+        if (MRAIL_LIKELY(*shared != MRAIL_PLAN_NONE)) {
+            *group_p = *shared;
+            return 0;
+        }
+    }
+    return plan_make_group(plan, demand, shared, group_p);
 }
 
 static int plan_say(int ret, const char *sentence, char *why, size_t why_size)
@@ -133,31 +141,54 @@ static void plan_forget_shared(mrail_plan_t *plan)
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
 }
 
-static int plan_add_demand(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
-                           size_t i, uint64_t *total)
+/* What is added up over the demands: in registers, since the next one waits for it.
+ * Those of one group mostly follow each other. */
+typedef struct plan_sums {
+    uint64_t bytes, digest;
+    uint32_t group;       /* of the last one, or MRAIL_PLAN_NONE */
+    uint64_t group_bytes; /* its line so far */
+} plan_sums_t;
+
+static MRAIL_INLINE void plan_turn_to(plan_division_t *next, plan_sums_t *sums,
+                                      uint32_t group)
+{
+    if (sums->group != group) {
+        if (sums->group != MRAIL_PLAN_NONE) {
+            next->totals[sums->group] = sums->group_bytes;
+        }
+        sums->group = group;
+        sums->group_bytes =
+            (group != MRAIL_PLAN_NONE) ? next->totals[group] : 0;
+    }
+}
+
+static MRAIL_INLINE int plan_add_demand(mrail_plan_t *plan,
+                                        const mrail_plan_demand_t *demand,
+                                        size_t i, plan_sums_t *sums)
 {
     plan_division_t *next = &plan->next;
     uint32_t group = MRAIL_PLAN_NONE;
-    int ret;
 
     if ((demand->from >= plan->num_ranks) || (demand->to >= plan->num_ranks)) {
         return -EINVAL;
     }
-    if (demand->bytes > MAX_BYTES - *total) {
+    if (demand->bytes > MAX_BYTES - sums->bytes) {
         return -EOVERFLOW;
     }
-    *total += demand->bytes;
-    next->digest += mrail_digest_demand(demand, i);
+    sums->bytes += demand->bytes;
+    sums->digest += mrail_digest_demand(demand, i);
     if ((demand->bytes > 0) && (demand->from != demand->to)) {
-        ret = plan_find_group(plan, demand, &group);
+        int ret = plan_find_group(plan, demand, &group);
+
         if (ret != 0) {
             return ret;
         }
     }
     next->group_of[i] = group;
     if (group != MRAIL_PLAN_NONE) {
-        next->start[i] = next->totals[group];
-        next->totals[group] += demand->bytes;
+        plan_turn_to(next, sums, group);
+        next->start[i] = sums->group_bytes;
+        sums->group_bytes += demand->bytes;
     }
     return 0;
 }
@@ -165,17 +196,18 @@ static int plan_add_demand(mrail_plan_t *plan, const mrail_plan_demand_t *demand
 static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
 {
     plan_division_t *next = &plan->next;
-    uint64_t total = 0;
+    plan_sums_t sums = {.group = MRAIL_PLAN_NONE};
 
     next->num_groups = 0;
-    next->digest = 0;
     for (size_t i = 0; i < next->num_demands; ++i) {
-        int ret = plan_add_demand(plan, &next->demands[i], i, &total);
+        int ret = plan_add_demand(plan, &next->demands[i], i, &sums);
 
         if (ret != 0) {
             return plan_refuse(ret, &next->demands[i], i, why, why_size);
         }
     }
+    plan_turn_to(next, &sums, MRAIL_PLAN_NONE);
+    next->digest = sums.digest;
     for (uint32_t g = 0; g < next->num_groups; ++g) {
         next->row[2 * g] = next->routes[g].row[0];
         next->row[2 * g + 1] = next->routes[g].row[1];
