@@ -1,0 +1,9 @@
+/* Memory of GPUs, which only the previous module can move. */
+#ifndef MRAIL_MPI_COLL_DEVICE_H
+#define MRAIL_MPI_COLL_DEVICE_H
+
+/* 1: the pointer is to memory of a CUDA device, or to managed memory.  Cheap where
+ * the process does not use CUDA.  Any thread. */
+int mca_coll_mrail_is_device(const void *pointer);
+
+#endif

@@ -1,0 +1,185 @@
+#include "config.h"
+#include "mpi/coll/mrail_coll.h"
+
+#include "base/util.h"
+#include "uct/mrail_guard.h"
+
+#include "ompi/constants.h"
+#include "ompi/mca/coll/base/base.h"
+#include "opal/mca/base/mca_base_pvar.h"
+#include "opal/mca/base/mca_base_var.h"
+
+#include <mpi.h>
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+/* 5.0 gave the structures another name. */
+#ifdef MCA_COLL_BASE_VERSION_2_4_0
+#define COLL_VERSION MCA_COLL_BASE_VERSION_2_4_0
+#else
+#define COLL_VERSION MCA_COLL_BASE_VERSION_2_0_0
+#endif
+
+mca_coll_mrail_settings_t mca_coll_mrail_settings = {
+    .priority = 90,
+    .relay_above = 1000000,
+    .chunk = 256u << 10,
+    .slots = 16,
+    .memory = 64u << 20,
+    .copy_rate = 8000000000ull,
+    .cross = true,
+};
+mca_coll_mrail_counters_t mca_coll_mrail_counters;
+
+static uct_mrail_rails_func_t rails_func;
+
+unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails)
+{
+    return (rails_func != NULL) ? rails_func(rails) : 0;
+}
+
+/* ---- parameters and counters ---------------------------------------------- */
+
+MRAIL_EXPORT extern const mca_coll_base_component_t mca_coll_mrail_component;
+
+typedef struct number {
+    const char *name, *help;
+    unsigned long long *value;
+} number_t;
+
+static const number_t numbers[] = {
+    {"relay_above",
+     "bytes from one rank to another: more may pass relays; each costs a copy "
+     "and the time of a chunk",
+     &mca_coll_mrail_settings.relay_above},
+    {"chunk",
+     "bytes that relays pass on at once, a multiple of 4096; smaller ones end "
+     "sooner and cost more messages",
+     &mca_coll_mrail_settings.chunk},
+    {"slots", "chunks of a rank that may be on their way to relays, 1 to 512",
+     &mca_coll_mrail_settings.slots},
+    {"memory",
+     "bytes of shared memory that relays may take for each rank of a "
+     "communicator; chunks shrink to fit",
+     &mca_coll_mrail_settings.memory},
+    {"copy_rate", "bytes per second that a rank can copy through shared memory",
+     &mca_coll_mrail_settings.copy_rate},
+    {"capacity",
+     "bytes per second that this rank's rail can carry; 0: what the port says",
+     &mca_coll_mrail_settings.capacity},
+};
+
+static const number_t counters[] = {
+    {"calls", "calls in which all ranks agreed on what to do",
+     &mca_coll_mrail_counters.calls},
+    {"planned_calls", "of these, calls that went by a plan",
+     &mca_coll_mrail_counters.planned_calls},
+    {"bytes", "bytes for other ranks in these calls",
+     &mca_coll_mrail_counters.bytes},
+    {"planned_bytes", "of these, bytes that went by a plan",
+     &mca_coll_mrail_counters.planned_bytes},
+    {"relayed_bytes", "of these, bytes that passed a relay",
+     &mca_coll_mrail_counters.relayed_bytes},
+    {"agree_ns", "nanoseconds in agreement",
+     &mca_coll_mrail_counters.agree_ns},
+    {"plan_ns", "nanoseconds in planning",
+     &mca_coll_mrail_counters.plan_ns},
+    {"exchange_ns", "nanoseconds in exchanges by a plan",
+     &mca_coll_mrail_counters.exchange_ns},
+};
+
+static int coll_register(void)
+{
+    const mca_base_component_t *component =
+        &mca_coll_mrail_component.collm_version;
+
+    (void)mca_base_component_var_register(
+        component, "priority",
+        "the component of the highest priority serves a communicator",
+        MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.priority);
+    (void)mca_base_component_var_register(
+        component, "verbose",
+        "1: one line for each communicator that is not served, with the "
+        "reason; 2: one for each decision",
+        MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.verbose);
+    (void)mca_base_component_var_register(
+        component, "cross",
+        "rails of different leaves reach each other, through spines",
+        MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.cross);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(numbers); ++i) {
+        (void)mca_base_component_var_register(
+            component, numbers[i].name, numbers[i].help,
+            MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG, NULL, 0, 0, OPAL_INFO_LVL_6,
+            MCA_BASE_VAR_SCOPE_READONLY, numbers[i].value);
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(counters); ++i) {
+        (void)mca_base_component_pvar_register(
+            component, counters[i].name, counters[i].help, OPAL_INFO_LVL_6,
+            MPI_T_PVAR_CLASS_COUNTER, MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG,
+            NULL, MCA_BASE_VAR_BIND_NO_OBJECT,
+            MCA_BASE_PVAR_FLAG_READONLY | MCA_BASE_PVAR_FLAG_CONTINUOUS, NULL,
+            NULL, NULL, counters[i].value);
+    }
+    return OMPI_SUCCESS;
+}
+
+/* ---- which processes ------------------------------------------------------ */
+
+/* The structures of coll change between releases without a change of their
+ * version: another Open MPI is refused, not used with a wrong layout. */
+static int is_same_ompi(void)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING], wanted[64];
+    int length;
+
+    snprintf(wanted, sizeof(wanted), "Open MPI v%s,", MRAIL_OMPI_VERSION);
+    MPI_Get_library_version(text, &length);
+    if (strncmp(text, wanted, strlen(wanted)) == 0) {
+        return 1;
+    }
+    if (mca_coll_mrail_settings.verbose > 0) {
+        fprintf(stderr,
+                "mrail: coll: built for Open MPI " MRAIL_OMPI_VERSION
+                ", this is %.*s: not used\n",
+                (int)strcspn(text, ","), text);
+    }
+    return 0;
+}
+
+/* The transport is in the process if the hook, or the user, has loaded it. */
+static void find_rails(void)
+{
+    void *handle =
+        dlopen("libuct_mrail.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+
+    if (handle != NULL) {
+        *(void **)&rails_func = dlsym(handle, "uct_mrail_rails");
+        dlclose(handle);
+    }
+}
+
+int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
+{
+    find_rails();
+    if (rails_func == NULL || !is_same_ompi()) {
+        return OMPI_ERR_NOT_AVAILABLE;
+    }
+    return OMPI_SUCCESS;
+}
+
+const mca_coll_base_component_t mca_coll_mrail_component = {
+    .collm_version = {
+        COLL_VERSION,
+        .mca_component_name = "mrail",
+        MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
+                              OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+        .mca_register_component_params = coll_register,
+    },
+    .collm_data = {MCA_BASE_METADATA_PARAM_CHECKPOINT},
+    .collm_init_query = mca_coll_mrail_init_query,
+    .collm_comm_query = mca_coll_mrail_comm_query,
+};

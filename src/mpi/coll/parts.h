@@ -1,0 +1,35 @@
+/*
+ * What a rank sends to, or receives from, each other one: a piece of user memory and
+ * its datatype, whichever collective it came with; and its bytes in the order of the
+ * datatype's signature, from any position.
+ */
+#ifndef MRAIL_MPI_COLL_PARTS_H
+#define MRAIL_MPI_COLL_PARTS_H
+
+#include "ompi_config.h"
+
+#include "ompi/communicator/communicator.h"
+#include "ompi/datatype/ompi_datatype.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mca_coll_mrail_part {
+    char *buffer;       /* as MPI has it: the type's lower bound may lie elsewhere */
+    size_t count;
+    ompi_datatype_t *type;
+    uint64_t bytes;
+    char *first;        /* the bytes themselves, or NULL: they lie apart */
+} mca_coll_mrail_part_t;
+
+void mca_coll_mrail_part_init(mca_coll_mrail_part_t *part, const void *buffer,
+                              size_t count, ompi_datatype_t *type);
+
+/* Bytes [offset, offset + length) of the part, which has them.  0 or -EIO. */
+int mca_coll_mrail_part_pack(const mca_coll_mrail_part_t *part, uint64_t offset,
+                             void *to, size_t length);
+/* The same the other way; what is beyond the part is dropped. */
+int mca_coll_mrail_part_unpack(const mca_coll_mrail_part_t *part, uint64_t offset,
+                               const void *from, size_t length);
+
+#endif

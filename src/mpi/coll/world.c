@@ -1,0 +1,212 @@
+#include "config.h"
+#include "mpi/coll/world.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text != '\0'; ++text) {
+        hash = mrail_mix64(hash ^ (uint8_t)*text);
+    }
+    return mrail_mix64(hash ^ 0x100);
+}
+
+/* The boot's id: two machines may have one name, containers on one machine several. */
+static uint64_t hash_boot(uint64_t hash)
+{
+    char text[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        ssize_t length = read(fd, text, sizeof(text) - 1);
+
+        text[MRAIL_MAX(length, 0)] = '\0';
+        close(fd);
+    }
+    return hash_text(hash, text);
+}
+
+void mca_coll_mrail_member_fill(mca_coll_mrail_member_t *member,
+                                const uct_mrail_rail_t *rails,
+                                unsigned num_rails)
+{
+    const char *session = getenv("MRAIL_SOFT");
+    const char *node = getenv("MRAIL_SOFT_NODE");
+    char host[256] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    member->node = hash_boot(hash_text(1, host));
+    member->is_soft = session != NULL && node != NULL;
+    if (member->is_soft) {
+        member->node = hash_text(hash_text(member->node, session), node);
+    }
+    member->num_rails = MRAIL_MIN(num_rails, UCT_MRAIL_MAX_RAILS);
+    memset(member->leaf, 0, sizeof(member->leaf));
+    for (unsigned i = 0; i < member->num_rails; ++i) {
+        member->leaf[i] = rails[i].subnet;
+    }
+}
+
+/* ---- what all have told --------------------------------------------------- */
+
+static void number_nodes(const mca_coll_mrail_member_t *members,
+                         mca_coll_mrail_world_t *world)
+{
+    unsigned self = world->self;
+    uint32_t *first = world->local; /* of each node, for now */
+
+    for (unsigned i = 0; i < world->num_ranks; ++i) {
+        unsigned node = 0;
+
+        while (node < world->num_nodes &&
+               members[first[node]].node != members[i].node) {
+            ++node;
+        }
+        if (node == world->num_nodes) {
+            first[world->num_nodes++] = i;
+        }
+        world->node_of[i] = node;
+    }
+    for (unsigned node = 0; node < world->num_nodes; ++node) {
+        unsigned count = 0;
+
+        for (unsigned i = 0; i < world->num_ranks; ++i) {
+            count += world->node_of[i] == node;
+        }
+        world->max_local = MRAIL_MAX(world->max_local, count);
+    }
+    for (unsigned i = 0; i < world->num_ranks; ++i) {
+        if (world->node_of[i] == world->node_of[self]) {
+            world->local[world->num_local++] = i;
+        }
+    }
+}
+
+/* Rails are numbered by rising leaf.  0: too many. */
+static int number_rails(const mca_coll_mrail_member_t *members,
+                        mca_coll_mrail_world_t *world)
+{
+    uint64_t leaves[UCT_MRAIL_MAX_RAILS];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < world->num_ranks; ++i) {
+        uint64_t leaf = members[i].leaf[0];
+        unsigned at = 0;
+
+        while (at < count && leaves[at] < leaf) {
+            ++at;
+        }
+        if (at < count && leaves[at] == leaf) {
+            continue;
+        }
+        if (count == UCT_MRAIL_MAX_RAILS) {
+            return 0;
+        }
+        memmove(leaves + at + 1, leaves + at, (count - at) * sizeof(*leaves));
+        leaves[at] = leaf;
+        ++count;
+    }
+    world->num_rails = count;
+    for (unsigned i = 0; i < world->num_ranks; ++i) {
+        while (leaves[world->rail_of[i]] != members[i].leaf[0]) {
+            ++world->rail_of[i];
+        }
+    }
+    return 1;
+}
+
+/* Why these ranks are not planned for; NULL: they are. */
+static const char *refuse(const mca_coll_mrail_member_t *members,
+                          unsigned num_ranks)
+{
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        if (members[i].version != members[0].version) {
+            return "ranks have different versions of mrail";
+        }
+        if (members[i].num_rails == 0) {
+            return "a rank does not use mrail";
+        }
+        if (members[i].num_rails > 1) {
+            return "ranks reach several rails by themselves: what they send is "
+                   "spread over these as it goes";
+        }
+        if (members[i].is_soft != members[0].is_soft) {
+            return "some nodes are emulated, some are not";
+        }
+    }
+    return NULL;
+}
+
+static int world_init(mca_coll_mrail_world_t *world,
+                      const mca_coll_mrail_member_t *members)
+{
+    size_t num_ranks = world->num_ranks;
+
+    world->node_of = calloc(num_ranks, sizeof(*world->node_of));
+    world->rail_of = calloc(num_ranks, sizeof(*world->rail_of));
+    world->local = calloc(num_ranks, sizeof(*world->local));
+    if (world->node_of == NULL || world->rail_of == NULL ||
+        world->local == NULL) {
+        return -ENOMEM;
+    }
+    world->is_soft = members[0].is_soft != 0;
+    world->params = members[0].params;
+    number_nodes(members, world);
+    return 0;
+}
+
+int mca_coll_mrail_world_create(const mca_coll_mrail_member_t *members,
+                                unsigned num_ranks, unsigned self,
+                                mca_coll_mrail_world_t **world_p,
+                                const char **why_p)
+{
+    mca_coll_mrail_world_t *world;
+    int ret = 1;
+
+    *why_p = refuse(members, num_ranks);
+    if (*why_p != NULL) {
+        return 1;
+    }
+    world = calloc(1, sizeof(*world));
+    if (world == NULL) {
+        return -ENOMEM;
+    }
+    world->num_ranks = num_ranks;
+    world->self = self;
+    ret = world_init(world, members);
+    if (ret < 0) {
+        goto err_world;
+    }
+    ret = 1;
+    if (world->num_nodes < 2) {
+        *why_p = "all ranks are on one node";
+    } else if (!number_rails(members, world)) {
+        *why_p = "there are more rails than are supported";
+    } else if (world->num_rails < 2) {
+        *why_p = "there is one rail";
+    } else if (world->max_local < 2) {
+        *why_p = "no node has two ranks";
+    } else {
+        *world_p = world;
+        return 0;
+    }
+err_world:
+    mca_coll_mrail_world_destroy(world);
+    return ret;
+}
+
+void mca_coll_mrail_world_destroy(mca_coll_mrail_world_t *world)
+{
+    if (world != NULL) {
+        free(world->node_of);
+        free(world->rail_of);
+        free(world->local);
+        free(world);
+    }
+}
