@@ -576,7 +576,8 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
     if (rail->port_down) { /* or it came before that */
-        rail->port_down = !mrail_rail_is_up(rail);
+        __atomic_store_n(&rail->port_down, !mrail_rail_is_up(rail),
+                         __ATOMIC_RELAXED);
     }
     mrail_trace("%s from peer %016llx on rail %u",
                 mrail_ctl_type_name(msg.type), (unsigned long long)peer->id,

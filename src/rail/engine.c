@@ -385,6 +385,57 @@ void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
     *attr_p = engine->rails[index].attr;
 }
 
+#define MRAIL_SPEED_ASK (100 * MRAIL_NS_PER_MS)
+
+static void mrail_rail_now(mrail_rail_t *rail, mrail_ns_t now_ns,
+                           mrail_rail_now_t *now)
+{
+    if (now_ns >= rail->speed_ns + MRAIL_SPEED_ASK) {
+        rail->speed_ns = now_ns;
+        mrail_rail_ask_speed(rail);
+    }
+    memset(now, 0, sizeof(*now));
+    now->subnet = rail->attr.subnet;
+    memcpy(now->gid, rail->attr.gid, sizeof(now->gid));
+    memcpy(now->device, rail->attr.device, sizeof(now->device));
+    now->speed = rail->attr.speed_bps / 8;
+    now->is_up = !__atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) &&
+                 !__atomic_load_n(&rail->fatal, __ATOMIC_RELAXED);
+}
+
+static int mrail_rail_now_compare(const void *a, const void *b)
+{
+    const mrail_rail_now_t *left = a, *right = b;
+
+    if (left->subnet != right->subnet) {
+        return (left->subnet < right->subnet) ? -1 : 1;
+    }
+    return memcmp(left->gid, right->gid, sizeof(left->gid));
+}
+
+unsigned mrail_engine_rails(mrail_engine_t *engine, mrail_rail_now_t *rails)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_now(&engine->rails[i], now_ns, &rails[i]);
+    }
+    qsort(rails, engine->num_rails, sizeof(*rails), mrail_rail_now_compare);
+    return engine->num_rails;
+}
+
+unsigned mrail_rails_now(mrail_rail_now_t *rails)
+{
+    unsigned count = 0;
+
+    pthread_mutex_lock(&engine_lock);
+    if (engine_instance != NULL) {
+        count = mrail_engine_rails(engine_instance, rails);
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return count;
+}
+
 /* Bytes of a work queue entry and of a completion, as common NICs have them;
  * verbs tells only the depths. */
 #define MRAIL_SQ_ENTRY 192

@@ -160,6 +160,9 @@ int mrail_engine_create(const mrail_config_t *config,
                         mrail_engine_t **engine_p);
 void mrail_engine_destroy(mrail_engine_t *engine);
 
+/* mrail_rails_now() of that engine.  The caller serialises. */
+unsigned mrail_engine_rails(mrail_engine_t *engine, mrail_rail_now_t *rails);
+
 /* Prepares a new receive buffer, that the header follows, and gives it to its
  * rail's SRQ: 0 or -errno. */
 int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,

@@ -55,7 +55,7 @@ void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause)
 {
-    rail->fatal = 1;
+    __atomic_store_n(&rail->fatal, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_lanes; ++i) {
         mrail_lane_t *lane = engine->lanes[i];
 

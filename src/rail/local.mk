@@ -32,4 +32,4 @@ libmrail_rail_la_SOURCES = \
     src/rail/wire.c src/rail/wire.h
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \
     libmrail-base.la \
-    $(IBVERBS_LIBS) -lpthread
+    $(IBVERBS_LIBS) -lpthread -ldl

@@ -55,7 +55,9 @@ typedef struct mrail_rail_attr {
     uint8_t gid[16];    /* valid if selected */
     int gid_index;
     unsigned mtu;       /* bytes of payload per packet */
-    uint64_t rate_bps;  /* bits per second, of the port */
+    uint64_t rate_bps;  /* bits per second, of the port by its width; what is
+                           planned with */
+    uint64_t speed_bps; /* bits per second that the port says it can do now */
     uint64_t subnet;    /* rails with equal subnets reach each other */
     unsigned subnet_bits; /* of the address, that make the subnet */
     unsigned nic_index; /* for the choice of source ports */
@@ -106,6 +108,26 @@ void mrail_engine_query(const mrail_engine_t *engine,
 /* index < num_rails */
 void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
                              mrail_rail_attr_t *attr_p);
+
+/* A rail as it is now.  Rates are bytes per second. */
+typedef struct mrail_rail_now {
+    uint64_t subnet;
+    uint8_t gid[16];
+    char device[64];
+    uint64_t speed;    /* that the port can do */
+    uint64_t live_in;  /* that this process has been seen to get lately, when it
+                          was busy; 0: nothing is known */
+    uint64_t live_out; /* ... to send */
+    int is_up;         /* 0: its port is down, or its device is gone */
+} mrail_rail_now_t;
+
+/*
+ * The rails of this process's engine, by rising subnet, at most MRAIL_MAX_RAILS;
+ * how many; 0 if no engine is open.  Any thread but inside mrail_engine_open()
+ * and mrail_engine_close(), for which it waits.  `speed` asks the device, at most
+ * every 100 ms.
+ */
+unsigned mrail_rails_now(mrail_rail_now_t *rails);
 
 typedef struct mrail_memory {
     size_t pools;    /* bytes: receive and send buffers */

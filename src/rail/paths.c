@@ -256,7 +256,8 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
 {
     mrail_peer_t *peer;
 
-    rail->port_down = (event == MRAIL_HEALTH_PORT_DOWN);
+    __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
+                     __ATOMIC_RELAXED);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
         {

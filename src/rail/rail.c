@@ -330,6 +330,15 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire)
     wire->mtu = (uint8_t)rail->mtu;
 }
 
+void mrail_rail_ask_speed(mrail_rail_t *rail)
+{
+    uint64_t speed_bps = mrail_scan_speed(rail->ctx, rail->attr.port);
+
+    if (speed_bps != 0) {
+        rail->attr.speed_bps = speed_bps;
+    }
+}
+
 int mrail_rail_is_up(const mrail_rail_t *rail)
 {
     struct ibv_port_attr port;

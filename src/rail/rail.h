@@ -45,8 +45,10 @@ typedef struct mrail_rail {
     unsigned srq_back;    /* atomic: more of those, given back meanwhile */
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
-    int port_down;        /* the port says so; control lock */
-    int fatal;            /* the device is gone, for good; control lock */
+    int port_down;        /* the port says so; control lock, atomic for who only
+                             asks */
+    int fatal;            /* the device is gone, for good; the same */
+    mrail_ns_t speed_ns;  /* attr.speed_bps was asked for; engine_lock, as that */
     int has_lanes;        /* atomic: there may be completions */
     int failing;          /* atomic: the user was told of a lane that failed, and
                              none has come up since */
@@ -105,6 +107,9 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport);
+
+/* Asks the device for attr.speed_bps; it stays as it is if there is no answer. */
+void mrail_rail_ask_speed(mrail_rail_t *rail);
 
 /* What the device says of its port now. */
 int mrail_rail_is_up(const mrail_rail_t *rail);

@@ -6,6 +6,7 @@
 #include "rail/scan.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <infiniband/verbs.h>
@@ -177,6 +178,26 @@ static uint64_t mrail_port_rate(const struct ibv_port_attr *port)
     return (uint64_t)mbps * width * 1000000ull;
 }
 
+/* Units of 100 Mb/s.  Newer rdma-core's; older ones, Debian 12's among them, have
+ * none, so it is no name to link with. */
+typedef int (*mrail_port_speed_func_t)(struct ibv_context *context,
+                                       uint32_t port_num, uint64_t *speed);
+
+uint64_t mrail_scan_speed(struct ibv_context *ctx, unsigned port)
+{
+    mrail_port_speed_func_t query =
+        (mrail_port_speed_func_t)dlsym(RTLD_DEFAULT, "ibv_query_port_speed");
+    struct ibv_port_attr attr;
+    uint64_t speed = 0;
+
+    if ((query != NULL) && (query(ctx, port, &speed) == 0) && (speed != 0)) {
+        return speed * 100000000ull;
+    }
+    return (ibv_query_port(ctx, (uint8_t)port, &attr) == 0)
+               ? mrail_port_rate(&attr)
+               : 0;
+}
+
 static int mrail_numa_node(struct ibv_device *device)
 {
     char path[512];
@@ -224,7 +245,11 @@ static const char *mrail_scan_judge(mrail_scan_t *scan,
     if (ibv_query_port(ctx, (uint8_t)attr->port, &port) != 0) {
         return "the port cannot be queried";
     }
+    /* Two numbers.  The first feeds the scheduler and the bandwidth that UCX is
+     * told of, from which UCX takes its protocol thresholds: it is constant, and
+     * the same for all ports of a kind.  The second is for who plans traffic. */
     attr->rate_bps = mrail_port_rate(&port);
+    attr->speed_bps = mrail_scan_speed(ctx, attr->port);
     attr->mtu = 128u << port.active_mtu;
     if (port.state != IBV_PORT_ACTIVE) {
         return "the port is not active";

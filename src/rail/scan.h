@@ -18,4 +18,7 @@ unsigned mrail_scan_subnet(const uint8_t gid[16], int configured_bits,
 int mrail_scan_find_gid(struct ibv_context *ctx, unsigned port, int table_length,
                         const uint8_t gid[16]);
 
+/* Bits per second that the port says it can do now; 0: it says nothing. */
+uint64_t mrail_scan_speed(struct ibv_context *ctx, unsigned port);
+
 #endif

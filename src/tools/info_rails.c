@@ -92,11 +92,12 @@ static void print_rail_json(const mrail_rail_attr_t *attr,
     leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     printf(", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
-           "\"rate_bps\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
+           "\"rate_bps\": %llu, \"speed_bps\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
            "\"numa_node\": %d, \"cpus\": \"%s\", \"max_inline\": %u, "
            "\"port_control\": ",
            gid, attr->gid_index, attr->mtu,
-           (unsigned long long)attr->rate_bps, leaf, attr->nic_index,
+           (unsigned long long)attr->rate_bps,
+           (unsigned long long)attr->speed_bps, leaf, attr->nic_index,
            attr->numa_node, cpus, attr->max_inline);
     mrail_tool_json_string(stdout, attr->port_control);
     printf(", \"source_ports\": [");
@@ -133,7 +134,7 @@ static void print_rail(const mrail_rail_attr_t *attr,
     leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     snprintf(name, sizeof(name), "%s:%u", attr->device, attr->port);
-    snprintf(rate, sizeof(rate), "%.1f", (double)attr->rate_bps / 1e9);
+    snprintf(rate, sizeof(rate), "%.1f", (double)attr->speed_bps / 1e9);
     printf("%-12s %-16s %3d  %5u  %8s  %-18s %4u", name, gid,
            attr->gid_index, attr->mtu, rate, leaf, attr->nic_index);
     if (attr->numa_node >= 0) {

@@ -11,6 +11,7 @@ pkglib_LTLIBRARIES += mrail-uct.la
 
 libuct_mrail_la_SOURCES = \
     src/uct/mrail_guard.c src/uct/mrail_guard.h \
+    src/uct/mrail_rails.h \
     src/uct/mrail_tls.h
 # UCX takes modules only by the suffix of its own libraries: .so.0
 libuct_mrail_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,-z,nodelete
@@ -25,6 +26,7 @@ mrail_uct_la_SOURCES = \
     src/uct/mrail_log.c src/uct/mrail_log.h \
     src/uct/mrail_md.c src/uct/mrail_md.h \
     src/uct/mrail_mem.c src/uct/mrail_mem.h \
+    src/uct/mrail_rails.c src/uct/mrail_rails.h \
     src/uct/mrail_status.c src/uct/mrail_status.h \
     src/uct/mrail_tls.h
 mrail_uct_la_CPPFLAGS = $(UCX_CPPFLAGS) $(AM_CPPFLAGS)

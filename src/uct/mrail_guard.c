@@ -35,6 +35,14 @@ MRAIL_EXPORT void uct_mrail_guard_on_loss(uct_mrail_loss_func_t func)
     }
 }
 
+/* In the transport; NULL while it is not loaded. */
+static uct_mrail_rails_func_t rails_func;
+
+MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
+{
+    return (rails_func == NULL) ? 0 : rails_func(rails);
+}
+
 /* Where the transport may lie, from the folder of this file: beside it in a
  * build tree, in <libdir>/mrail when this is <libdir>/ucx. */
 static const char *const places[] = {"", "../mrail/"};
@@ -99,5 +107,7 @@ __attribute__((constructor)) static void guard(void)
         return;
     }
     loss_func_p = dlsym(transport, "uct_mrail_loss_func");
+    rails_func =
+        (uct_mrail_rails_func_t)dlsym(transport, "uct_mrail_engine_rails");
     uct_mrail_guard_state = UCT_MRAIL_GUARD_LOADED;
 }

@@ -5,6 +5,8 @@
 #ifndef UCT_MRAIL_GUARD_H
 #define UCT_MRAIL_GUARD_H
 
+#include "uct/mrail_rails.h"
+
 typedef enum uct_mrail_guard_state {
     UCT_MRAIL_GUARD_LOADED = 1,
     UCT_MRAIL_GUARD_REFUSED = 2, /* another UCX, or the transport is broken */
@@ -27,5 +29,8 @@ void uct_mrail_guard_on_loss(uct_mrail_loss_func_t func);
 
 /* In the transport: where the guard stores it. */
 extern uct_mrail_loss_func_t uct_mrail_loss_func;
+
+/* In the transport: who answers for uct_mrail_rails() (mrail_rails.h). */
+unsigned uct_mrail_engine_rails(uct_mrail_rail_t *rails);
 
 #endif

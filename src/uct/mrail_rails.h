@@ -14,16 +14,19 @@ typedef struct uct_mrail_rail {
     uint64_t subnet;   /* rails with equal subnets share a leaf switch */
     uint8_t gid[16];   /* names the port */
     double speed;      /* bytes per second that the port can do now */
-    double live;       /* bytes per second that it has been seen to give lately, when
-                          it was busy; 0: nothing is known */
+    double live_in;    /* bytes per second that this process has been seen to get
+                          through it lately, when it was busy with what others
+                          sent or were read from; 0: nothing is known */
+    double live_out;   /* ... to send through it */
     int is_up;         /* 0: it carries nothing now */
     char device[64];
 } uct_mrail_rail_t;
 
 /*
  * Symbol uct_mrail_rails: the rails of this process's engine, by rising subnet, at
- * most UCT_MRAIL_MAX_RAILS; how many; 0 if no engine is open.  Cheap (microseconds,
- * no system call but for `speed` after a port event).  Any thread.
+ * most UCT_MRAIL_MAX_RAILS; how many; 0 if no engine is open.  Cheap (microseconds;
+ * for `speed` the ports are asked, at most every 100 ms).  Any thread but inside
+ * UCX's opening and closing of the transport, for which it waits.
  */
 typedef unsigned (*uct_mrail_rails_func_t)(uct_mrail_rail_t *rails);
 unsigned uct_mrail_rails(uct_mrail_rail_t *rails);

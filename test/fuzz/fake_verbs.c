@@ -320,6 +320,15 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     return fails() ? EIO : 0;
 }
 
+/* As with an rdma-core that has none.  The real one is not to get our context. */
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
+                         uint64_t *speed);
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
+                         uint64_t *speed)
+{
+    return EOPNOTSUPP;
+}
+
 int ibv_query_port(struct ibv_context *ctx, uint8_t num,
                    struct _compat_ibv_port_attr *compat)
 {

@@ -1,6 +1,7 @@
 # test/ucx: the transport under UCX and Open MPI, on software rails.
 UCX_SCRIPT_TESTS = test/ucx/uct.sh test/ucx/info.sh test/ucx/perf.sh \
-    test/ucx/loading.sh test/ucx/install.sh test/ucx/sleep.sh
+    test/ucx/loading.sh test/ucx/install.sh test/ucx/sleep.sh \
+    test/ucx/rails.sh
 EXTRA_DIST += test/ucx/common.sh $(UCX_SCRIPT_TESTS)
 
 if HAVE_UCX
@@ -16,6 +17,11 @@ check_PROGRAMS += ucp_sleep
 ucp_sleep_SOURCES = test/ucx/ucp_sleep.c
 ucp_sleep_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_PREFIX_CPPFLAGS)
 ucp_sleep_LDADD = -lucp $(UCX_LIBS)
+
+check_PROGRAMS += ucp_rails
+ucp_rails_SOURCES = test/ucx/ucp_rails.c
+ucp_rails_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_PREFIX_CPPFLAGS)
+ucp_rails_LDADD = -lucp $(UCX_LIBS) -ldl -lpthread
 
 if HAVE_MPICC
 check_PROGRAMS += mpi_ring

@@ -25,6 +25,8 @@ int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num,
 
 #define DEV_SPEED_EDR 32 /* 25 Gb/s a lane */
 #define DEV_WIDTH_4X 2
+#define DEV_SPEED_UNIT 12500000 /* bytes per second: 100 Mb/s */
+#define DEV_SPEED_UNCAPPED 1000 /* of those: 4 x 25 Gb/s */
 #define DEV_PHYS_DISABLED 3
 #define DEV_PHYS_LINK_UP 5
 #define DEV_DEFAULT_PKEY 0xffff
@@ -193,6 +195,22 @@ int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
     return 0;
 }
 
+/* The slower of its two directions, as it is now; the cap may change while jobs
+ * run, without an event, as a switch's does. */
+static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
+{
+    uint64_t egress = sdev->egress.rate_bps, ingress = sdev->ingress.rate_bps;
+    uint64_t rate = ((egress == 0) || ((ingress != 0) && (ingress < egress)))
+                        ? ingress
+                        : egress;
+
+    if (rate == 0) {
+        return DEV_SPEED_UNCAPPED;
+    }
+    return MRAIL_MAX((rate / DEV_SPEED_UNIT) +
+                         ((rate % DEV_SPEED_UNIT) >= DEV_SPEED_UNIT / 2), 1);
+}
+
 MRAIL_EXPORT int ibv_query_port_speed(struct ibv_context *context,
                                       uint32_t port_num, uint64_t *speed)
 {
@@ -202,8 +220,11 @@ MRAIL_EXPORT int ibv_query_port_speed(struct ibv_context *context,
 
         return (real == NULL) ? EOPNOTSUPP : real(context, port_num, speed);
     }
-    *speed = 1000; /* units of 100 Mb/s: 4 x 25 Gb/s */
-    return (port_num == 1) ? 0 : EINVAL;
+    if (port_num != 1) {
+        return EINVAL;
+    }
+    *speed = sroce_dev_speed(sroce_host_ctx(context)->sdev);
+    return 0;
 }
 
 static void sroce_dev_gid(const sroce_host_ctx_t *ctx, union ibv_gid *gid)

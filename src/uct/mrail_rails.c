@@ -1,0 +1,34 @@
+/* The engine's rails, as a collective component asks for them. */
+#include "config.h"
+#include "uct/mrail_rails.h"
+
+#include "base/util.h"
+#include "rail/mrail.h"
+#include "uct/mrail_guard.h"
+
+#include <string.h>
+
+_Static_assert(UCT_MRAIL_MAX_RAILS == MRAIL_MAX_RAILS, "one number of rails");
+_Static_assert(sizeof(((uct_mrail_rail_t *)0)->device) ==
+                   sizeof(((mrail_rail_now_t *)0)->device),
+               "names of devices are not cut");
+
+MRAIL_EXPORT unsigned uct_mrail_engine_rails(uct_mrail_rail_t *rails)
+{
+    mrail_rail_now_t now[MRAIL_MAX_RAILS];
+    unsigned count = mrail_rails_now(now);
+
+    for (unsigned i = 0; i < count; ++i) {
+        uct_mrail_rail_t *rail = &rails[i];
+
+        memset(rail, 0, sizeof(*rail));
+        rail->subnet = now[i].subnet;
+        memcpy(rail->gid, now[i].gid, sizeof(rail->gid));
+        rail->speed = (double)now[i].speed;
+        rail->live_in = (double)now[i].live_in;
+        rail->live_out = (double)now[i].live_out;
+        rail->is_up = now[i].is_up;
+        memcpy(rail->device, now[i].device, sizeof(rail->device));
+    }
+    return count;
+}

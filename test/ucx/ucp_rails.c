@@ -1,0 +1,189 @@
+/*
+ * What another library of a UCX process learns of mrail's rails: the symbol
+ * uct_mrail_rails of libuct_mrail.so.0, looked up as a collective component does.
+ * On four software rails of 100, 200, 300 and 400 MB/s.  Prints "ok - NAME" lines.
+ */
+#include "config.h"
+#include "uct/mrail_rails.h"
+
+#include <ucp/api/ucp.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NUM_RAILS 4
+#define UNIT 12500000.0 /* bytes per second: what ports count in */
+#define WAIT_S 10
+
+static uct_mrail_rails_func_t ask;
+static int num_failed;
+static int stop; /* atomic */
+
+static void result(const char *name, int good, const char *format, ...)
+{
+    va_list list;
+
+    num_failed += !good;
+    printf(good ? "ok - %s\n" : "not ok - %s: ", name);
+    if (!good) {
+        va_start(list, format);
+        vprintf(format, list);
+        va_end(list);
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static ucp_context_h open_context(void)
+{
+    const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
+                                 .features = UCP_FEATURE_TAG};
+    ucp_context_h context;
+    ucs_status_t status = ucp_init(&params, NULL, &context);
+
+    if (status != UCS_OK) {
+        printf("not ok - ucp_init: %s\n", ucs_status_string(status));
+        exit(1);
+    }
+    return context;
+}
+
+static void ctl(const char *words)
+{
+    char command[512];
+
+    snprintf(command, sizeof(command),
+             "env -u LD_PRELOAD %s ctl --session %s %s",
+             getenv("MRAIL_TEST_SOFT"), getenv("MRAIL_SOFT"), words);
+    if (system(command) != 0) {
+        printf("not ok - %s\n", command);
+        exit(1);
+    }
+}
+
+static void pause_ms(long ms)
+{
+    const struct timespec ts = {.tv_nsec = ms * 1000000};
+
+    nanosleep(&ts, NULL);
+}
+
+/* Until the rail is as wanted; 0 if it does not become so. */
+static int becomes(unsigned index, double speed, int is_up)
+{
+    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+
+    for (unsigned i = 0; i < WAIT_S * 100; ++i) {
+        if ((ask(rails) == NUM_RAILS) && (rails[index].speed == speed) &&
+            (rails[index].is_up == is_up)) {
+            return 1;
+        }
+        pause_ms(10);
+    }
+    printf("# rail %u: speed %g, %s\n", index, rails[index].speed,
+           rails[index].is_up ? "up" : "down");
+    return 0;
+}
+
+static void check_names(void)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+    unsigned count = ask(rails);
+    int good = (count == NUM_RAILS);
+
+    result("all rails are told of", good, "%u", count);
+    for (unsigned i = 0; good && (i < count); ++i) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "soft%u", i);
+        good = (strcmp(rails[i].device, name) == 0) &&
+               (memcmp(rails[i].gid, mapped, sizeof(mapped)) == 0) &&
+               (rails[i].gid[14] == i + 1) && rails[i].is_up &&
+               ((i == 0) || (rails[i].subnet > rails[i - 1].subnet));
+    }
+    result("their names, addresses and leaves", good, "not as they are");
+    for (unsigned i = 0; good && (i < count); ++i) {
+        good = (rails[i].live_in == 0) && (rails[i].live_out == 0);
+    }
+    result("nothing is known of what they give", good, "it is");
+}
+
+static void check_changes(void)
+{
+    int good = 1;
+
+    for (unsigned i = 0; i < NUM_RAILS; ++i) {
+        good &= becomes(i, 8 * (i + 1) * UNIT, 1);
+    }
+    result("speeds are those of the rails", good, "they are not");
+    ctl("--rail 2 egress=50M");
+    result("a rail that is slower out", becomes(2, 4 * UNIT, 1), "no");
+    ctl("--rail 2 egress=max ingress=1M");
+    result("a rail that is slow in", becomes(2, UNIT, 1), "no");
+    ctl("--rail 2 rate=max");
+    result("a rail without a cap", becomes(2, 1000 * UNIT, 1), "no");
+    ctl("--node 0 --rail 1 down");
+    result("a port goes down", becomes(1, 16 * UNIT, 0), "no");
+    result("... alone", becomes(0, 8 * UNIT, 1), "no");
+    ctl("--node 0 --rail 1 up");
+    result("it comes up", becomes(1, 16 * UNIT, 1), "no");
+}
+
+static void *ask_on(void *arg)
+{
+    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+    unsigned *bad = arg;
+
+    while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+        unsigned count = ask(rails);
+
+        *bad += (count != 0) && (count != NUM_RAILS);
+    }
+    return NULL;
+}
+
+/* Another thread asks while the engine comes and goes. */
+static void check_end(void)
+{
+    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+    pthread_t thread;
+    unsigned bad = 0;
+
+    pthread_create(&thread, NULL, ask_on, &bad);
+    for (unsigned i = 0; i < 10; ++i) {
+        ucp_cleanup(open_context());
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    result("asked while the engine comes and goes", bad == 0, "%u wrong", bad);
+    result("no engine, no rails", ask(rails) == 0, "there are some");
+}
+
+int main(void)
+{
+    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+    ucp_context_h context;
+    void *file;
+
+    file = dlopen("libuct_mrail.so.0", RTLD_NOW | RTLD_NOLOAD);
+    ask = (file == NULL)
+              ? NULL
+              : (uct_mrail_rails_func_t)dlsym(file, "uct_mrail_rails");
+    if (ask == NULL) {
+        printf("not ok - the symbol is found: %s\n", dlerror());
+        return 1;
+    }
+    result("before there is an engine", ask(rails) == 0, "there are rails");
+    context = open_context();
+    check_names();
+    check_changes();
+    ucp_cleanup(context);
+    check_end();
+    return num_failed != 0;
+}
