@@ -16,6 +16,7 @@
 #define MRAIL_RELAY_MAX_SLOTS 1024u
 #define MRAIL_RELAY_MAX_CHUNK (64u << 20)
 #define MRAIL_RELAY_NAME_SIZE 48u
+#define MRAIL_RELAY_DIR "/dev/shm"
 
 /* The same at all ranks of the node. */
 typedef struct mrail_relay_shape {

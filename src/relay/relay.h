@@ -17,13 +17,14 @@
  * No deadlock, whatever the order in which ranks arrive: each channel that has
  * chunks to come keeps one in-slot for itself, and a receiver empties slots
  * without waiting for anything; so what is at the head of a channel is always
- * received, every send ends, every out-slot comes free.  test/... shows it
- * exhaustively.
+ * received, every send ends, every out-slot comes free.  test/property/
+ * test_relay_exhaustive.c shows it.
  *
- * Order: chunks of a demand may come in any order; each says where it belongs.
- * Across a network channel they are matched by order, and carry a header which is
- * checked against the plan: hash, ranks, place.  What does not fit is -EPROTO, and
- * nothing of it is written.
+ * Order: chunks of a demand may come in any order, those of one flow in their own.
+ * Each carries a header which every hop checks against the plan: hash, exchange,
+ * ranks, place.  What does not fit is -EPROTO, and nothing of it is written.  What
+ * other processes of the user write into the arena can spoil data, and end the
+ * exchange; it cannot make this one read or write elsewhere.
  *
  * One thread at a time per object.  Ranks are numbers of the communicator.
  */
@@ -61,7 +62,8 @@ typedef struct mrail_relay_ops {
 } mrail_relay_ops_t;
 
 /* local[0..shape.num_local): the node's ranks, in the arena's order; `self` is one of
- * them.  The arena stays mapped, and the caller's, until destroyed.  Ranks must be
+ * them.  The arena stays mapped, and the caller's, until destroyed; it serves each
+ * rank's relay once, for rings and relays go on from where both were.  Ranks must be
  * below num_ranks.  -ENOMEM, -EINVAL. */
 int mrail_relay_create(const mrail_relay_arena_t *arena, uint32_t num_ranks,
                        const uint32_t *local, uint32_t self,
@@ -71,7 +73,7 @@ void mrail_relay_destroy(mrail_relay_t *relay); /* NULL: nothing */
 
 /* Bytes of a demand that take one path. */
 typedef struct mrail_relay_flow {
-    uint32_t from, to;
+    uint32_t from, to;  /* the same: a copy to oneself */
     uint32_t relay_out; /* of `from`'s node, not `from`; or MRAIL_RELAY_NONE */
     uint32_t relay_in;  /* of `to`'s node, not `to`; or MRAIL_RELAY_NONE.  Within
                            a node there is none of both */
@@ -87,18 +89,24 @@ typedef struct mrail_relay_flow {
  *   -EBUSY    the last exchange has not ended here;
  *   -ENOSPC   more channels into this rank than in-slots (each rank can tell this of
  *             every other one: mrail_relay_channels());
- *   -ENOMEM.  Nothing has been begun then.
+ *   -ENOMEM.  Nothing has been begun then;
+ *   the error with which an earlier exchange failed.
  */
 int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
                       const mrail_relay_flow_t *flows, size_t num_flows);
 
-/* Ranks from which `rank` receives over the network by these flows: what in_slots
- * has to be at least. */
-unsigned mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
-                              uint32_t rank);
+/* channels[r]: ranks from which rank r receives over the network by these flows,
+ * which is what in_slots has to be at least; for each rank that is below num_ranks,
+ * as those of the flows are.  nodes[r]: a number for the node of rank r.  0, -ENOMEM. */
+int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
+                         const uint32_t *nodes, uint32_t num_ranks,
+                         unsigned *channels);
 
-/* Does what can be done now without waiting.  Number of steps made; 0: nothing to do
- * but to ask again; -errno: the exchange has failed. */
+/* Does what can be done now without waiting, some chunks of each kind of work.
+ * Number of steps made; 0: nothing to do but to ask again; -errno: the exchange has
+ * failed, and the relay with it: this and mrail_relay_begin() return that error from
+ * then on.  What is under way on the network is still the caller's to end, before
+ * the arena goes. */
 int mrail_relay_progress(mrail_relay_t *relay);
 
 /* 1: all of this rank's part is done (its slots may still be read by others: they

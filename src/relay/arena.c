@@ -1,0 +1,216 @@
+#include "config.h"
+#include "relay/arena.h"
+
+#include "relay/slot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define ARENA_PREFIX "mrail-relay."
+#define ARENA_DIGITS 32u
+#define ARENA_MAGIC 0x6d7261696c72656cull
+#define ARENA_VERSION 1u /* of what slot.h and handoff.h say, and of the header */
+
+/* At the beginning of the file. */
+typedef struct arena_head {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t num_local, out_slots, in_slots;
+    uint64_t chunk, size;
+} arena_head_t;
+
+_Static_assert(sizeof(arena_head_t) <= MRAIL_RELAY_PAGE, "it has a page");
+
+size_t mrail_relay_arena_size(const mrail_relay_shape_t *shape)
+{
+    mrail_relay_layout_t layout;
+
+    return (mrail_relay_layout(shape, &layout) == 0) ? layout.size : 0;
+}
+
+static arena_head_t arena_head(const mrail_relay_shape_t *shape)
+{
+    return (arena_head_t){
+        .magic = ARENA_MAGIC,
+        .version = ARENA_VERSION,
+        .num_local = shape->num_local,
+        .out_slots = shape->out_slots,
+        .in_slots = shape->in_slots,
+        .chunk = shape->chunk,
+        .size = mrail_relay_arena_size(shape),
+    };
+}
+
+/* Names come from other processes: nothing but such a name becomes a path. */
+static int name_is_good(const char *name)
+{
+    size_t prefix = strlen(ARENA_PREFIX);
+
+    return (strncmp(name, ARENA_PREFIX, prefix) == 0) &&
+           (strspn(name + prefix, "0123456789abcdef") == ARENA_DIGITS) &&
+           (name[prefix + ARENA_DIGITS] == '\0');
+}
+
+static void name_path(const char *name,
+                      char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE])
+{
+    snprintf(path, sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE, "%s/%s",
+             MRAIL_RELAY_DIR, name);
+}
+
+static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
+{
+    uint64_t random[2];
+
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
+        return -EIO;
+    }
+    snprintf(name, MRAIL_RELAY_NAME_SIZE, ARENA_PREFIX "%016llx%016llx",
+             (unsigned long long)random[0], (unsigned long long)random[1]);
+    return 0;
+}
+
+static int arena_take_memory(int fd, size_t size)
+{
+    int ret;
+
+    do {
+        ret = posix_fallocate(fd, 0, (off_t)size);
+    } while (ret == EINTR);
+    return -ret;
+}
+
+static int arena_map(int fd, const mrail_relay_shape_t *shape,
+                     mrail_relay_arena_t *arena)
+{
+    arena->shape = *shape;
+    arena->size = mrail_relay_arena_size(shape);
+    arena->base = mmap(NULL, arena->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                       fd, 0);
+    return (arena->base == MAP_FAILED) ? -errno : 0;
+}
+
+static int arena_make(int fd, const mrail_relay_shape_t *shape,
+                      mrail_relay_arena_t *arena_p)
+{
+    arena_head_t head = arena_head(shape);
+    mrail_relay_arena_t arena;
+    int ret = arena_take_memory(fd, head.size);
+
+    if (ret == 0) {
+        ret = arena_map(fd, shape, &arena);
+    }
+    if (ret == 0) {
+        memcpy(arena.base, &head, sizeof(head));
+        *arena_p = arena;
+    }
+    return ret;
+}
+
+int mrail_relay_arena_create(const mrail_relay_shape_t *shape,
+                             char name[MRAIL_RELAY_NAME_SIZE],
+                             mrail_relay_arena_t *arena_p)
+{
+    char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];
+    char made[MRAIL_RELAY_NAME_SIZE];
+    int fd, ret;
+
+    if (mrail_relay_arena_size(shape) == 0) {
+        return -EINVAL;
+    }
+    ret = name_make(made);
+    if (ret != 0) {
+        return ret;
+    }
+    name_path(made, path);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return -errno;
+    }
+    ret = arena_make(fd, shape, arena_p);
+    close(fd);
+    if (ret != 0) {
+        unlink(path);
+        return ret;
+    }
+    memcpy(name, made, sizeof(made));
+    return 0;
+}
+
+static int arena_check_file(int fd, size_t size)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0) {
+        return -errno;
+    }
+    if ((st.st_uid != geteuid()) || ((st.st_mode & 077) != 0)) {
+        return -EPERM;
+    }
+    /* A shorter one would be a SIGBUS later. */
+    return (S_ISREG(st.st_mode) && (st.st_size == (off_t)size)) ? 0 : -EINVAL;
+}
+
+static int arena_open(int fd, const mrail_relay_shape_t *shape,
+                      mrail_relay_arena_t *arena_p)
+{
+    arena_head_t head = arena_head(shape);
+    mrail_relay_arena_t arena;
+    int ret = arena_check_file(fd, head.size);
+
+    if (ret == 0) {
+        ret = arena_map(fd, shape, &arena);
+    }
+    if (ret != 0) {
+        return ret;
+    }
+    if (memcmp(arena.base, &head, sizeof(head)) != 0) {
+        mrail_relay_arena_detach(&arena);
+        return -EINVAL;
+    }
+    *arena_p = arena;
+    return 0;
+}
+
+int mrail_relay_arena_attach(const mrail_relay_shape_t *shape, const char *name,
+                             mrail_relay_arena_t *arena_p)
+{
+    char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];
+    int fd, ret;
+
+    if ((mrail_relay_arena_size(shape) == 0) || !name_is_good(name)) {
+        return -EINVAL;
+    }
+    name_path(name, path);
+    /* Neither a link nor a pipe that somebody has put there. */
+    fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        return -errno;
+    }
+    ret = arena_open(fd, shape, arena_p);
+    close(fd);
+    return ret;
+}
+
+void mrail_relay_arena_unlink(const char *name)
+{
+    char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];
+
+    if (name_is_good(name)) {
+        name_path(name, path);
+        unlink(path);
+    }
+}
+
+void mrail_relay_arena_detach(mrail_relay_arena_t *arena)
+{
+    munmap(arena->base, arena->size);
+    arena->base = NULL;
+    arena->size = 0;
+}

@@ -1,0 +1,182 @@
+#include "config.h"
+#include "relay/relay.h"
+
+#include "base/util.h"
+#include "relay/relay_inside.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What makes slots free comes first.  Steps of one kind in a call: enough to be
+ * worth it, few enough that the caller's other work is not kept waiting. */
+#define BATCH 8u
+
+const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
+    mrail_relay_step_received, mrail_relay_step_pop, mrail_relay_step_sent,
+    mrail_relay_step_post,     mrail_relay_step_fill,
+};
+
+static int relay_is_possible(const mrail_relay_arena_t *arena,
+                             uint32_t num_ranks, const uint32_t *local,
+                             uint32_t self)
+{
+    int has_self = 0;
+
+    for (unsigned i = 0; i < arena->shape.num_local; ++i) {
+        if (local[i] >= num_ranks) {
+            return 0;
+        }
+        has_self |= (local[i] == self);
+    }
+    return has_self && (num_ranks != MRAIL_RELAY_NONE);
+}
+
+static int relay_alloc(mrail_relay_t *relay)
+{
+    size_t num_local = relay->shape.num_local;
+
+    relay->locals = calloc(num_local, sizeof(*relay->locals));
+    relay->sends = calloc(num_local * relay->shape.out_slots,
+                          sizeof(*relay->sends));
+    relay->receives = calloc(relay->shape.in_slots, sizeof(*relay->receives));
+    relay->ins = calloc(relay->shape.in_slots, sizeof(*relay->ins));
+    relay->local_of = calloc(relay->num_ranks, sizeof(*relay->local_of));
+    relay->out_of = calloc(relay->num_ranks, sizeof(*relay->out_of));
+    relay->in_of = calloc(relay->num_ranks, sizeof(*relay->in_of));
+    return (relay->locals != NULL) && (relay->sends != NULL) &&
+           (relay->receives != NULL) && (relay->ins != NULL) &&
+           (relay->local_of != NULL) && (relay->out_of != NULL) &&
+           (relay->in_of != NULL);
+}
+
+static void relay_init_requests(mrail_relay_t *relay)
+{
+    uint32_t out_slots = relay->shape.out_slots;
+
+    for (uint32_t i = 0; i < relay->shape.num_local * out_slots; ++i) {
+        relay->sends[i].owner = i / out_slots;
+        relay->sends[i].slot = i % out_slots;
+    }
+    for (uint32_t i = 0; i < relay->shape.in_slots; ++i) {
+        relay->receives[i].owner = relay->me;
+        relay->receives[i].slot = out_slots + i;
+    }
+}
+
+/* -EINVAL: a rank is there twice. */
+static int relay_init_ranks(mrail_relay_t *relay, const uint32_t *local)
+{
+    for (uint32_t i = 0; i < relay->num_ranks; ++i) {
+        relay->local_of[i] = MRAIL_RELAY_NONE;
+        relay->out_of[i] = MRAIL_RELAY_NONE;
+        relay->in_of[i] = MRAIL_RELAY_NONE;
+    }
+    for (uint32_t i = 0; i < relay->shape.num_local; ++i) {
+        if (relay->local_of[local[i]] != MRAIL_RELAY_NONE) {
+            return -EINVAL;
+        }
+        relay->local_of[local[i]] = i;
+        relay->locals[i].rank = local[i];
+    }
+    relay->me = relay->local_of[relay->self];
+    return 0;
+}
+
+int mrail_relay_create(const mrail_relay_arena_t *arena, uint32_t num_ranks,
+                       const uint32_t *local, uint32_t self,
+                       const mrail_relay_ops_t *ops, void *arg,
+                       mrail_relay_t **relay_p)
+{
+    mrail_relay_layout_t layout;
+    mrail_relay_t *relay;
+    int ret = mrail_relay_layout(&arena->shape, &layout);
+
+    if ((ret != 0) || (arena->size < layout.size) ||
+        !relay_is_possible(arena, num_ranks, local, self)) {
+        return -EINVAL;
+    }
+    relay = calloc(1, sizeof(*relay));
+    if (relay == NULL) {
+        return -ENOMEM;
+    }
+    relay->ops = *ops;
+    relay->arg = arg;
+    relay->shape = arena->shape;
+    relay->layout = layout;
+    relay->base = arena->base;
+    relay->num_ranks = num_ranks;
+    relay->self = self;
+    mrail_list_init(&relay->senders);
+    mrail_list_init(&relay->sending);
+    mrail_list_init(&relay->receiving);
+    mrail_list_init(&relay->popping);
+    ret = relay_alloc(relay) ? relay_init_ranks(relay, local) : -ENOMEM;
+    if (ret != 0) {
+        mrail_relay_destroy(relay);
+        return ret;
+    }
+    relay_init_requests(relay);
+    *relay_p = relay;
+    return 0;
+}
+
+void mrail_relay_destroy(mrail_relay_t *relay)
+{
+    if (relay != NULL) {
+        free(relay->outs);
+        free(relay->parts);
+        free(relay->in_of);
+        free(relay->out_of);
+        free(relay->local_of);
+        free(relay->ins);
+        free(relay->receives);
+        free(relay->sends);
+        free(relay->locals);
+        free(relay);
+    }
+}
+
+int mrail_relay_step(mrail_relay_t *relay, unsigned kind)
+{
+    int ret = mrail_relay_steps[kind](relay);
+
+    if (ret < 0) {
+        relay->error = ret;
+    }
+    return ret;
+}
+
+int mrail_relay_progress(mrail_relay_t *relay)
+{
+    int ret, count = 0;
+
+    if (relay->error != 0) {
+        return relay->error;
+    }
+    for (unsigned kind = 0; kind < MRAIL_RELAY_NUM_STEPS; ++kind) {
+        for (unsigned i = 0; i < BATCH; ++i) {
+            ret = mrail_relay_step(relay, kind);
+            if (ret <= 0) {
+                break;
+            }
+            ++count;
+        }
+        if (ret < 0) {
+            return ret;
+        }
+    }
+    return count;
+}
+
+int mrail_relay_done(const mrail_relay_t *relay)
+{
+    return (relay->error == 0) && (relay->num_to_fill == 0) &&
+           (relay->num_to_pop == 0) && (relay->num_to_receive == 0) &&
+           (relay->num_sending == 0);
+}
+
+void mrail_relay_stats(const mrail_relay_t *relay, mrail_relay_stats_t *stats_p)
+{
+    *stats_p = relay->stats;
+}

@@ -1,0 +1,328 @@
+/* What a list of flows asks of this rank. */
+#include "config.h"
+#include "relay/relay_inside.h"
+
+#include "base/grow.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- a flow -------------------------------------------------------------- */
+
+#define MAX_PATH 4u
+
+/* The ranks that a flow passes. */
+static unsigned flow_path(const mrail_relay_flow_t *flow,
+                          uint32_t path[MAX_PATH])
+{
+    unsigned length = 0;
+
+    path[length++] = flow->from;
+    if (flow->relay_out != MRAIL_RELAY_NONE) {
+        path[length++] = flow->relay_out;
+    }
+    if (flow->relay_in != MRAIL_RELAY_NONE) {
+        path[length++] = flow->relay_in;
+    }
+    path[length++] = flow->to;
+    return length;
+}
+
+static int is_local(const mrail_relay_t *relay, uint32_t rank)
+{
+    return relay->local_of[rank] != MRAIL_RELAY_NONE;
+}
+
+static int is_rank_or_none(const mrail_relay_t *relay, uint32_t rank)
+{
+    return (rank < relay->num_ranks) || (rank == MRAIL_RELAY_NONE);
+}
+
+/* Whether a relay, if there is one, is of this node just as `end` is; and not it. */
+static int relay_is_beside(const mrail_relay_t *relay, uint32_t rank,
+                           uint32_t end)
+{
+    return (rank == MRAIL_RELAY_NONE) ||
+           ((rank != end) && (is_local(relay, rank) == is_local(relay, end)));
+}
+
+/* Of a flow in which this rank has a part: one of its ends is of this node. */
+static int flow_is_possible(const mrail_relay_t *relay,
+                            const mrail_relay_flow_t *flow)
+{
+    if (flow->bytes > UINT64_MAX - flow->offset) {
+        return 0;
+    }
+    if (is_local(relay, flow->from) && is_local(relay, flow->to)) {
+        return (flow->relay_out == MRAIL_RELAY_NONE) &&
+               (flow->relay_in == MRAIL_RELAY_NONE);
+    }
+    return (is_local(relay, flow->from) || is_local(relay, flow->to)) &&
+           relay_is_beside(relay, flow->relay_out, flow->from) &&
+           relay_is_beside(relay, flow->relay_in, flow->to);
+}
+
+static int flow_is_mine(const mrail_relay_t *relay,
+                        const mrail_relay_flow_t *flow)
+{
+    return (flow->bytes > 0) &&
+           ((flow->from == relay->self) || (flow->to == relay->self) ||
+            (flow->relay_out == relay->self) ||
+            (flow->relay_in == relay->self));
+}
+
+static int flows_count(const mrail_relay_t *relay,
+                       const mrail_relay_flow_t *flows, size_t num_flows,
+                       size_t *num_parts_p)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < num_flows; ++i) {
+        if ((flows[i].from >= relay->num_ranks) ||
+            (flows[i].to >= relay->num_ranks) ||
+            !is_rank_or_none(relay, flows[i].relay_out) ||
+            !is_rank_or_none(relay, flows[i].relay_in)) {
+            return -EINVAL;
+        }
+        if (flow_is_mine(relay, &flows[i])) {
+            if (!flow_is_possible(relay, &flows[i])) {
+                return -EINVAL;
+            }
+            ++count;
+        }
+    }
+    *num_parts_p = count;
+    return 0;
+}
+
+/* ---- parts ---------------------------------------------------------------- */
+
+static int by_place(const void *a, const void *b)
+{
+    const mrail_relay_flow_t *x = &((const mrail_relay_part_t *)a)->flow;
+    const mrail_relay_flow_t *y = &((const mrail_relay_part_t *)b)->flow;
+
+    if (x->from != y->from) {
+        return (x->from < y->from) ? -1 : 1;
+    }
+    if (x->to != y->to) {
+        return (x->to < y->to) ? -1 : 1;
+    }
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static int parts_overlap(const mrail_relay_part_t *first,
+                         const mrail_relay_part_t *second)
+{
+    return (first->flow.from == second->flow.from) &&
+           (first->flow.to == second->flow.to) &&
+           (second->flow.offset - first->flow.offset < first->flow.bytes);
+}
+
+static void part_init(const mrail_relay_t *relay, mrail_relay_part_t *part,
+                      const mrail_relay_flow_t *flow)
+{
+    uint32_t path[MAX_PATH];
+    unsigned length = flow_path(flow, path);
+
+    *part = (mrail_relay_part_t){
+        .flow = *flow,
+        .prev = MRAIL_RELAY_NONE,
+        .next = MRAIL_RELAY_NONE,
+        .out = MRAIL_RELAY_NONE,
+    };
+    for (unsigned i = 0; i + 1 < length; ++i) {
+        if (path[i] == relay->self) {
+            part->next = path[i + 1];
+        }
+        if (path[i + 1] == relay->self) {
+            part->prev = path[i];
+        }
+    }
+}
+
+static int parts_init(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
+                      size_t num_flows)
+{
+    relay->num_parts = 0;
+    for (size_t i = 0; i < num_flows; ++i) {
+        if (flow_is_mine(relay, &flows[i])) {
+            part_init(relay, &relay->parts[relay->num_parts++], &flows[i]);
+        }
+    }
+    if (relay->num_parts > 1) {
+        qsort(relay->parts, relay->num_parts, sizeof(*relay->parts), by_place);
+    }
+    for (size_t i = 1; i < relay->num_parts; ++i) {
+        if (parts_overlap(&relay->parts[i - 1], &relay->parts[i])) {
+            return -EINVAL;
+        }
+    }
+    return 0;
+}
+
+/* ---- channels ------------------------------------------------------------- */
+
+static void part_set_out(mrail_relay_t *relay, mrail_relay_part_t *part)
+{
+    uint32_t *out = &relay->out_of[part->next];
+
+    if (*out == MRAIL_RELAY_NONE) {
+        *out = relay->num_outs++;
+        relay->outs[*out].rank = part->next;
+        mrail_list_init(&relay->outs[*out].sends);
+    }
+    part->out = *out;
+}
+
+/* 0: there is no slot for one more channel. */
+static int part_set_in(mrail_relay_t *relay, const mrail_relay_part_t *part)
+{
+    uint32_t *in = &relay->in_of[part->prev];
+    mrail_relay_in_t *channel;
+
+    if (*in == MRAIL_RELAY_NONE) {
+        if (relay->num_ins == relay->shape.in_slots) {
+            return 0;
+        }
+        *in = relay->num_ins++;
+        channel = &relay->ins[*in];
+        *channel = (mrail_relay_in_t){.rank = part->prev};
+        mrail_list_init(&channel->receives);
+    }
+    channel = &relay->ins[*in];
+    channel->num_left += mrail_relay_chunks(relay, &part->flow);
+    channel->num_to_post = channel->num_left;
+    return 1;
+}
+
+/* out_of and in_of are only ours while we look. */
+static int channels_init(mrail_relay_t *relay)
+{
+    int is_room = 1;
+
+    relay->num_outs = relay->num_ins = 0;
+    for (size_t i = 0; i < relay->num_parts; ++i) {
+        mrail_relay_part_t *part = &relay->parts[i];
+
+        if ((part->next != MRAIL_RELAY_NONE) && !is_local(relay, part->next)) {
+            part_set_out(relay, part);
+        }
+        if ((part->prev != MRAIL_RELAY_NONE) && !is_local(relay, part->prev)) {
+            is_room = is_room && part_set_in(relay, part);
+        }
+    }
+    for (uint32_t i = 0; i < relay->num_outs; ++i) {
+        relay->out_of[relay->outs[i].rank] = MRAIL_RELAY_NONE;
+    }
+    for (uint32_t i = 0; i < relay->num_ins; ++i) {
+        relay->in_of[relay->ins[i].rank] = MRAIL_RELAY_NONE;
+    }
+    return is_room ? 0 : -ENOSPC;
+}
+
+/* ---- nothing fails from here ------------------------------------------------ */
+
+static void count_to_pop(mrail_relay_t *relay, const mrail_relay_part_t *part)
+{
+    mrail_relay_local_t *local =
+        &relay->locals[relay->local_of[part->prev]];
+    uint64_t chunks = mrail_relay_chunks(relay, &part->flow);
+
+    if (local->num_left == 0) {
+        mrail_list_add_tail(&relay->popping, &local->node);
+    }
+    local->num_left += chunks;
+    relay->num_to_pop += chunks;
+}
+
+/* Ranks begin with different receivers, each with the first one behind itself, or
+ * all would send to the same one at the same time. */
+static void list_senders(mrail_relay_t *relay)
+{
+    mrail_list_t before; /* to ranks not behind it, of which the list ends */
+
+    mrail_list_init(&before);
+    for (size_t i = 0; i < relay->num_parts; ++i) {
+        mrail_relay_part_t *part = &relay->parts[i];
+
+        if (part->flow.from == relay->self) {
+            relay->num_to_fill += mrail_relay_chunks(relay, &part->flow);
+            mrail_list_add_tail((part->flow.to > relay->self)
+                                    ? &relay->senders : &before,
+                                &part->node);
+        }
+    }
+    while (!mrail_list_empty(&before)) {
+        mrail_list_t *node = before.next;
+
+        mrail_list_del(node);
+        mrail_list_add_tail(&relay->senders, node);
+    }
+}
+
+static void commit(mrail_relay_t *relay, uint64_t hash)
+{
+    relay->hash = hash;
+    ++relay->exchange;
+    list_senders(relay);
+    for (size_t i = 0; i < relay->num_parts; ++i) {
+        const mrail_relay_part_t *part = &relay->parts[i];
+
+        if ((part->prev != MRAIL_RELAY_NONE) && is_local(relay, part->prev)) {
+            count_to_pop(relay, part);
+        }
+    }
+    for (uint32_t i = 0; i < relay->num_ins; ++i) {
+        mrail_list_add_tail(&relay->receiving, &relay->ins[i].node);
+        relay->num_to_receive += relay->ins[i].num_left;
+    }
+    relay->num_to_post = relay->num_to_receive;
+    relay->num_bare = relay->num_ins;
+}
+
+static int make_room(mrail_relay_t *relay, size_t num_parts)
+{
+    if (num_parts > relay->max_parts) {
+        if (!mrail_grow(&relay->parts, num_parts, sizeof(*relay->parts))) {
+            return -ENOMEM;
+        }
+        relay->max_parts = num_parts;
+    }
+    /* A part sends to one rank at most. */
+    if (num_parts > relay->max_outs) {
+        if (!mrail_grow(&relay->outs, num_parts, sizeof(*relay->outs))) {
+            return -ENOMEM;
+        }
+        relay->max_outs = num_parts;
+    }
+    return 0;
+}
+
+int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
+                      const mrail_relay_flow_t *flows, size_t num_flows)
+{
+    size_t num_parts;
+    int ret;
+
+    if (relay->error != 0) {
+        return relay->error;
+    }
+    if (!mrail_relay_done(relay)) {
+        return -EBUSY;
+    }
+    ret = flows_count(relay, flows, num_flows, &num_parts);
+    if (ret == 0) {
+        ret = make_room(relay, num_parts);
+    }
+    if (ret == 0) {
+        ret = parts_init(relay, flows, num_flows);
+    }
+    if (ret == 0) {
+        ret = channels_init(relay);
+    }
+    if (ret == 0) {
+        commit(relay, hash);
+    }
+    return ret;
+}

@@ -1,0 +1,306 @@
+/* What a rank does with bytes that come to it: over the network, and from ranks of
+ * its node. */
+#include "config.h"
+#include "relay/relay_inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- what is expected ----------------------------------------------------- */
+
+/* The last part of this pair that does not begin behind `offset`. */
+static mrail_relay_part_t *find_part(const mrail_relay_t *relay,
+                                     const mrail_relay_header_t *header)
+{
+    size_t first = 0, count = relay->num_parts;
+
+    while (count > 0) {
+        size_t half = count / 2;
+        const mrail_relay_flow_t *flow = &relay->parts[first + half].flow;
+        int is_behind =
+            (flow->from != header->from) ? (flow->from > header->from)
+            : (flow->to != header->to)   ? (flow->to > header->to)
+                                         : (flow->offset > header->offset);
+
+        if (is_behind) {
+            count = half;
+        } else {
+            first += half + 1;
+            count -= half + 1;
+        }
+    }
+    return (first == 0) ? NULL : &relay->parts[first - 1];
+}
+
+static int is_of_exchange(const mrail_relay_t *relay,
+                          const mrail_relay_header_t *header)
+{
+    return (header->magic == MRAIL_RELAY_MAGIC) &&
+           (header->hash == relay->hash) &&
+           (header->exchange == relay->exchange);
+}
+
+static int is_next_of_part(const mrail_relay_t *relay,
+                           const mrail_relay_part_t *part, uint32_t prev,
+                           const mrail_relay_header_t *header)
+{
+    const mrail_relay_flow_t *flow = &part->flow;
+    uint64_t num = part->num_seen;
+
+    return (flow->from == header->from) && (flow->to == header->to) &&
+           (flow->relay_out == header->relay_out) &&
+           (flow->relay_in == header->relay_in) && (part->prev == prev) &&
+           (num < mrail_relay_chunks(relay, flow)) &&
+           (header->offset == flow->offset + num * relay->shape.chunk) &&
+           (header->length == mrail_relay_length(relay, flow, num));
+}
+
+int mrail_relay_accept(mrail_relay_t *relay, const void *payload,
+                       uint32_t prev, mrail_relay_header_t *header_p,
+                       mrail_relay_part_t **part_p)
+{
+    mrail_relay_part_t *part;
+
+    memcpy(header_p, (const char *)payload - sizeof(*header_p),
+           sizeof(*header_p));
+    if (!is_of_exchange(relay, header_p)) {
+        return -EPROTO;
+    }
+    part = find_part(relay, header_p);
+    if ((part == NULL) || !is_next_of_part(relay, part, prev, header_p)) {
+        return -EPROTO;
+    }
+    ++part->num_seen;
+    ++relay->stats.chunks;
+    *part_p = part;
+    return 0;
+}
+
+int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
+                      uint32_t owner, uint32_t slot)
+{
+    int ret = relay->ops.drain(relay->arg, header->from, header->offset,
+                               mrail_relay_slot_payload(relay, owner, slot),
+                               header->length);
+
+    if (ret == 0) {
+        relay->stats.drained += header->length;
+        mrail_relay_state_free(mrail_relay_slot_state(relay, owner, slot));
+    }
+    return ret;
+}
+
+/* ---- over the network ----------------------------------------------------- */
+
+static mrail_relay_request_t *free_in_slot(const mrail_relay_t *relay)
+{
+    for (uint32_t i = 0; i < relay->shape.in_slots; ++i) {
+        mrail_relay_request_t *receive = &relay->receives[i];
+
+        if (!receive->is_busy &&
+            mrail_relay_state_is_free(mrail_relay_slot_state(
+                relay, relay->me, receive->slot))) {
+            return receive;
+        }
+    }
+    return NULL;
+}
+
+/* The channel that has fewest receives under way; of those, most chunks to come.
+ * NULL: all slots that are left belong to channels that have none. */
+static mrail_relay_in_t *next_to_post(const mrail_relay_t *relay)
+{
+    mrail_relay_in_t *channel, *best = NULL;
+
+    mrail_list_for_each(channel, &relay->receiving, mrail_relay_in_t, node) {
+        if ((channel->num_to_post > 0) &&
+            ((best == NULL) || (channel->num_posted < best->num_posted) ||
+             ((channel->num_posted == best->num_posted) &&
+              (channel->num_to_post > best->num_to_post)))) {
+            best = channel;
+        }
+    }
+    if ((best != NULL) && (best->num_posted > 0) &&
+        (relay->num_posted + relay->num_bare >= relay->shape.in_slots)) {
+        return NULL;
+    }
+    return best;
+}
+
+static int post(mrail_relay_t *relay, mrail_relay_in_t *channel,
+                mrail_relay_request_t *receive)
+{
+    char *payload = mrail_relay_slot_payload(relay, relay->me, receive->slot);
+    int ret = relay->ops.recv(relay->arg, channel->rank,
+                              payload - MRAIL_RELAY_HEADER,
+                              MRAIL_RELAY_HEADER + relay->shape.chunk,
+                              &receive->request);
+
+    if (ret != 0) {
+        return ret;
+    }
+    mrail_relay_state_use(
+        mrail_relay_slot_state(relay, relay->me, receive->slot));
+    receive->is_busy = 1;
+    mrail_list_add_tail(&channel->receives, &receive->node);
+    relay->num_bare -= (channel->num_posted == 0);
+    ++channel->num_posted;
+    --channel->num_to_post;
+    ++relay->num_posted;
+    --relay->num_to_post;
+    return 1;
+}
+
+int mrail_relay_step_post(mrail_relay_t *relay)
+{
+    mrail_relay_request_t *receive;
+    mrail_relay_in_t *channel;
+
+    if ((relay->num_to_post == 0) ||
+        (relay->num_posted == relay->shape.in_slots)) {
+        return 0;
+    }
+    receive = free_in_slot(relay);
+    if (receive == NULL) {
+        relay->stats.waits += !relay->is_short_in;
+        relay->is_short_in = 1;
+        return 0;
+    }
+    relay->is_short_in = 0;
+    channel = next_to_post(relay);
+    return (channel == NULL) ? 0 : post(relay, channel, receive);
+}
+
+static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
+                        mrail_relay_request_t *receive)
+{
+    mrail_list_del(&receive->node);
+    mrail_list_del(&channel->node);
+    receive->is_busy = 0;
+    receive->request = NULL;
+    --relay->num_posted;
+    --channel->num_posted;
+    relay->num_bare += (channel->num_posted == 0) &&
+                       (channel->num_to_post > 0);
+    --relay->num_to_receive;
+    if (--channel->num_left > 0) {
+        mrail_list_add_tail(&relay->receiving, &channel->node);
+    }
+}
+
+/* The slot stays used until its receiver has drained it, be that another or us. */
+static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
+                         size_t length)
+{
+    const char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
+    mrail_relay_header_t header;
+    mrail_relay_part_t *part;
+    int ret;
+
+    /* Of a shorter one the header would be an older message's. */
+    if (length < MRAIL_RELAY_HEADER) {
+        return -EPROTO;
+    }
+    ret = mrail_relay_accept(relay, payload, prev, &header, &part);
+    if (ret != 0) {
+        return ret;
+    }
+    if (length != MRAIL_RELAY_HEADER + (size_t)header.length) {
+        return -EPROTO;
+    }
+    relay->stats.received += header.length;
+    if (part->flow.to == relay->self) {
+        return mrail_relay_drain(relay, &header, relay->me, slot);
+    }
+    mrail_relay_hand_over(relay, relay->local_of[part->next], slot);
+    return 0;
+}
+
+/* Messages of a channel come in order: only the oldest is asked for. */
+int mrail_relay_step_received(mrail_relay_t *relay)
+{
+    mrail_relay_request_t *receive;
+    mrail_relay_in_t *channel;
+    size_t length;
+    int ret;
+
+    mrail_list_for_each(channel, &relay->receiving, mrail_relay_in_t, node) {
+        if (mrail_list_empty(&channel->receives)) {
+            continue;
+        }
+        receive = mrail_list_head(&channel->receives, mrail_relay_request_t,
+                                  node);
+        ret = relay->ops.test(relay->arg, receive->request, &length);
+        if (ret < 0) {
+            return ret;
+        }
+        if (ret > 0) {
+            end_receive(relay, channel, receive);
+            ret = take_received(relay, channel->rank, receive->slot, length);
+            return (ret == 0) ? 1 : ret;
+        }
+    }
+    return 0;
+}
+
+/* ---- from ranks of the node ------------------------------------------------ */
+
+/* As relay_out, which sends what its neighbour's slot holds.  A slot that is being
+ * sent was not handed over twice by anybody who plays by the rules. */
+static int pass_on(mrail_relay_t *relay, const mrail_relay_part_t *part,
+                   uint32_t owner, uint32_t slot, uint32_t length)
+{
+    if ((slot >= relay->shape.out_slots) ||
+        mrail_relay_send_of(relay, owner, slot)->is_busy) {
+        return -EPROTO;
+    }
+    return mrail_relay_send(relay, part->out, owner, slot, length);
+}
+
+static int take_popped(mrail_relay_t *relay, uint32_t owner, uint32_t slot)
+{
+    mrail_relay_header_t header;
+    mrail_relay_part_t *part;
+    int ret;
+
+    if (slot >= relay->layout.slots) {
+        return -EPROTO;
+    }
+    ret = mrail_relay_accept(relay,
+                             mrail_relay_slot_payload(relay, owner, slot),
+                             relay->locals[owner].rank, &header, &part);
+    if (ret != 0) {
+        return ret;
+    }
+    if (part->flow.to == relay->self) {
+        return mrail_relay_drain(relay, &header, owner, slot);
+    }
+    return pass_on(relay, part, owner, slot, header.length);
+}
+
+int mrail_relay_step_pop(mrail_relay_t *relay)
+{
+    mrail_relay_local_t *local;
+    uint32_t owner, slot;
+    int ret;
+
+    mrail_list_for_each(local, &relay->popping, mrail_relay_local_t, node) {
+        owner = (uint32_t)(local - relay->locals);
+        if (!mrail_relay_pop(mrail_relay_ring(&relay->layout, relay->base,
+                                              relay->shape.num_local, owner,
+                                              relay->me),
+                             relay->layout.ring_size, local->num_popped,
+                             &slot)) {
+            continue;
+        }
+        ++local->num_popped;
+        --relay->num_to_pop;
+        mrail_list_del(&local->node);
+        if (--local->num_left > 0) {
+            mrail_list_add_tail(&relay->popping, &local->node);
+        }
+        ret = take_popped(relay, owner, slot);
+        return (ret == 0) ? 1 : ret;
+    }
+    return 0;
+}

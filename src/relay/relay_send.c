@@ -1,0 +1,174 @@
+/* What a rank does with bytes on their way out: its own, and, as their relay_out,
+ * those of others. */
+#include "config.h"
+#include "relay/relay_inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The first that is free: it is the likeliest to be in a cache.  In what is being
+ * sent we trust ourselves alone. */
+static uint32_t free_out_slot(const mrail_relay_t *relay)
+{
+    for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
+        if (!mrail_relay_send_of(relay, relay->me, slot)->is_busy &&
+            mrail_relay_state_is_free(
+                mrail_relay_slot_state(relay, relay->me, slot))) {
+            return slot;
+        }
+    }
+    return MRAIL_RELAY_NONE;
+}
+
+static void write_header(const mrail_relay_t *relay,
+                         const mrail_relay_flow_t *flow, uint64_t num,
+                         char *payload)
+{
+    mrail_relay_header_t header = {
+        .magic = MRAIL_RELAY_MAGIC,
+        .length = mrail_relay_length(relay, flow, num),
+        .hash = relay->hash,
+        .exchange = relay->exchange,
+        .offset = flow->offset + num * relay->shape.chunk,
+        .from = flow->from,
+        .to = flow->to,
+        .relay_out = flow->relay_out,
+        .relay_in = flow->relay_in,
+    };
+
+    memcpy(payload - sizeof(header), &header, sizeof(header));
+}
+
+/* The next flow's turn is the next time, that no destination waits for another's
+ * last byte. */
+static void count_filled(mrail_relay_t *relay, mrail_relay_part_t *part,
+                         uint32_t length)
+{
+    mrail_list_del(&part->node);
+    if (++part->num_filled < mrail_relay_chunks(relay, &part->flow)) {
+        mrail_list_add_tail(&relay->senders, &part->node);
+    }
+    --relay->num_to_fill;
+    ++relay->stats.chunks;
+    relay->stats.filled += length;
+}
+
+static int fill_slot(mrail_relay_t *relay, mrail_relay_part_t *part,
+                     uint32_t slot)
+{
+    char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
+    uint64_t num = part->num_filled;
+    uint32_t length = mrail_relay_length(relay, &part->flow, num);
+    int ret;
+
+    write_header(relay, &part->flow, num, payload);
+    ret = relay->ops.fill(relay->arg, part->flow.to,
+                          part->flow.offset + num * relay->shape.chunk,
+                          payload, length);
+    if (ret != 0) {
+        return ret;
+    }
+    mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot));
+    if (part->out == MRAIL_RELAY_NONE) {
+        mrail_relay_hand_over(relay, relay->local_of[part->next], slot);
+    } else {
+        ret = mrail_relay_send(relay, part->out, relay->me, slot, length);
+    }
+    if (ret == 0) {
+        count_filled(relay, part, length);
+    }
+    return ret;
+}
+
+int mrail_relay_step_fill(mrail_relay_t *relay)
+{
+    mrail_relay_part_t *part;
+    uint32_t slot;
+    int ret;
+
+    if (mrail_list_empty(&relay->senders)) {
+        return 0;
+    }
+    slot = free_out_slot(relay);
+    if (slot == MRAIL_RELAY_NONE) {
+        relay->stats.waits += !relay->is_short_out;
+        relay->is_short_out = 1;
+        return 0;
+    }
+    relay->is_short_out = 0;
+    part = mrail_list_head(&relay->senders, mrail_relay_part_t, node);
+    ret = fill_slot(relay, part, slot);
+    return (ret == 0) ? 1 : ret;
+}
+
+void mrail_relay_hand_over(mrail_relay_t *relay, uint32_t consumer,
+                           uint32_t slot)
+{
+    mrail_relay_push(mrail_relay_ring(&relay->layout, relay->base,
+                                      relay->shape.num_local, relay->me,
+                                      consumer),
+                     relay->layout.ring_size,
+                     relay->locals[consumer].num_pushed++, slot);
+}
+
+int mrail_relay_send(mrail_relay_t *relay, uint32_t out, uint32_t owner,
+                     uint32_t slot, uint32_t length)
+{
+    mrail_relay_out_t *channel = &relay->outs[out];
+    mrail_relay_request_t *send = mrail_relay_send_of(relay, owner, slot);
+    char *payload = mrail_relay_slot_payload(relay, owner, slot);
+    int ret;
+
+    ret = relay->ops.send(relay->arg, channel->rank,
+                          payload - MRAIL_RELAY_HEADER,
+                          MRAIL_RELAY_HEADER + (size_t)length, &send->request);
+    if (ret != 0) {
+        return ret;
+    }
+    if (mrail_list_empty(&channel->sends)) {
+        mrail_list_add_tail(&relay->sending, &channel->node);
+    }
+    mrail_list_add_tail(&channel->sends, &send->node);
+    send->length = length;
+    send->is_busy = 1;
+    ++relay->num_sending;
+    return 0;
+}
+
+static void end_send(mrail_relay_t *relay, mrail_relay_out_t *channel,
+                     mrail_relay_request_t *send)
+{
+    mrail_list_del(&send->node);
+    mrail_list_del(&channel->node);
+    if (!mrail_list_empty(&channel->sends)) {
+        mrail_list_add_tail(&relay->sending, &channel->node);
+    }
+    send->is_busy = 0;
+    send->request = NULL;
+    --relay->num_sending;
+    relay->stats.sent += send->length;
+    mrail_relay_state_free(
+        mrail_relay_slot_state(relay, send->owner, send->slot));
+}
+
+/* Messages of a channel are matched in order: only the oldest is asked for. */
+int mrail_relay_step_sent(mrail_relay_t *relay)
+{
+    mrail_relay_out_t *channel;
+    mrail_relay_request_t *send;
+    size_t length;
+    int ret;
+
+    mrail_list_for_each(channel, &relay->sending, mrail_relay_out_t, node) {
+        send = mrail_list_head(&channel->sends, mrail_relay_request_t, node);
+        ret = relay->ops.test(relay->arg, send->request, &length);
+        if (ret < 0) {
+            return ret;
+        }
+        if (ret > 0) {
+            end_send(relay, channel, send);
+            return 1;
+        }
+    }
+    return 0;
+}
