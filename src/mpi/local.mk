@@ -5,7 +5,7 @@ EXTRA_DIST += \
 
 if HAVE_OMPI
 ompicomponentdir = $(pkglibdir)/openmpi
-ompicomponent_LTLIBRARIES = mca_hook_mrail.la
+ompicomponent_LTLIBRARIES = mca_hook_mrail.la mca_coll_mrail.la
 
 mca_hook_mrail_la_SOURCES = \
     src/mpi/hook/mrail_hook.c \
@@ -13,6 +13,26 @@ mca_hook_mrail_la_SOURCES = \
 mca_hook_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 mca_hook_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 mca_hook_mrail_la_LIBADD = -ldl
+
+mca_coll_mrail_la_SOURCES = \
+    src/mpi/coll/device.c src/mpi/coll/device.h \
+    src/mpi/coll/mode.h \
+    src/mpi/coll/mrail_coll.h \
+    src/mpi/coll/mrail_coll_ask.c \
+    src/mpi/coll/mrail_coll_component.c \
+    src/mpi/coll/mrail_coll_exchange.c \
+    src/mpi/coll/mrail_coll_module.c \
+    src/mpi/coll/mrail_coll_setup.c \
+    src/mpi/coll/parts.c src/mpi/coll/parts.h \
+    src/mpi/coll/slices.c src/mpi/coll/slices.h \
+    src/mpi/coll/world.c src/mpi/coll/world.h \
+    src/uct/mrail_guard.h src/uct/mrail_rails.h
+mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
+# Nothing of the planner's, which is inside, is for others to find.
+mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
+    -export-symbols-regex '^mca_coll_mrail_component$$'
+mca_coll_mrail_la_LIBADD = libmrail-planner.la libmrail-relay.la \
+    libmrail-base.la -ldl
 endif
 
 if MPIRUN_FEEDS_PMIX

@@ -95,6 +95,11 @@ typedef struct mrail_relay_flow {
 int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
                       const mrail_relay_flow_t *flows, size_t num_flows);
 
+/* What mrail_relay_begin() would say of these flows; after 0 it says 0, and begins.
+ * So ranks can agree on whether all of them can, before any does. */
+int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
+                        size_t num_flows);
+
 /* channels[r]: ranks from which rank r receives over the network by these flows,
  * which is what in_slots has to be at least; for each rank that is below num_ranks,
  * as those of the flows are.  nodes[r]: a number for the node of rank r.  0, -ENOMEM. */

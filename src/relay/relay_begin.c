@@ -299,8 +299,8 @@ static int make_room(mrail_relay_t *relay, size_t num_parts)
     return 0;
 }
 
-int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
-                      const mrail_relay_flow_t *flows, size_t num_flows)
+int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
+                        size_t num_flows)
 {
     size_t num_parts;
     int ret;
@@ -318,9 +318,14 @@ int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
     if (ret == 0) {
         ret = parts_init(relay, flows, num_flows);
     }
-    if (ret == 0) {
-        ret = channels_init(relay);
-    }
+    return (ret == 0) ? channels_init(relay) : ret;
+}
+
+int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
+                      const mrail_relay_flow_t *flows, size_t num_flows)
+{
+    int ret = mrail_relay_reserve(relay, flows, num_flows);
+
     if (ret == 0) {
         commit(relay, hash);
     }

@@ -89,7 +89,7 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 
 /* One line about this communicator from its rank 0, if anybody wants to know. */
 void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
-                         const struct ompi_communicator_t *comm,
+                         struct ompi_communicator_t *comm,
                          const char *what, const char *why);
 
 /* ---- setup ------------------------------------------------------------------ */

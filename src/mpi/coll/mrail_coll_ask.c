@@ -24,9 +24,6 @@ static uint64_t capacity_now(mca_coll_mrail_module_t *module)
     }
     if (mca_coll_mrail_rails(rails) == 1 && rails[0].is_up) {
         capacity = rails[0].speed;
-        if (rails[0].live > 0) {
-            capacity = MRAIL_MIN(capacity, rails[0].live);
-        }
     }
     change = capacity - (double)module->capacity;
     if (change < 0) {
@@ -112,7 +109,7 @@ static uint64_t bytes_out(const mca_coll_mrail_module_t *module)
 
 /* ---- the plan -------------------------------------------------------------- */
 
-/* Plans, and begins to relay.  0 or -errno. */
+/* Plans, and sees to it that relaying can begin.  0 or -errno. */
 static int make_plan(mca_coll_mrail_module_t *module)
 {
     mca_coll_mrail_slices_t *slices = module->slices;
@@ -121,8 +118,8 @@ static int make_plan(mca_coll_mrail_module_t *module)
     if (ret < 0) {
         return ret;
     }
-    return mrail_relay_begin(module->relay, slices->hash, slices->flows,
-                             slices->num_flows);
+    return mrail_relay_reserve(module->relay, slices->flows,
+                               slices->num_flows);
 }
 
 /* A new plan goes ahead if every rank has made the same.  Those who have not are
@@ -143,7 +140,6 @@ static int agree_on_plan(mca_coll_mrail_module_t *module,
     *planned_p = made == 0 && least[0] == hash && least[1] == ~hash;
     if (!*planned_p) {
         mca_coll_mrail_slices_forget(module->slices);
-        mrail_relay_cancel(module->relay);
         if (mca_coll_mrail_settings.verbose > 1) {
             mca_coll_mrail_tell(module, comm, "left to Open MPI",
                                 "ranks have come to different plans, or to "
@@ -158,17 +154,16 @@ static int plan(mca_coll_mrail_module_t *module,
 {
     mca_coll_mrail_slices_t *slices = module->slices;
     mrail_ns_t from_ns = mrail_clock_now();
-    int ret;
+    int ret = OMPI_SUCCESS;
 
-    if (mca_coll_mrail_slices_fit(slices, module->words)) {
-        /* It was agreed on, and there is memory for it: nothing can fail. */
-        *planned_p = mrail_relay_begin(module->relay, slices->hash,
-                                       slices->flows, slices->num_flows) == 0;
-        ret = *planned_p ? OMPI_SUCCESS : OMPI_ERROR;
-    } else {
-        int made = make_plan(module);
-
-        ret = agree_on_plan(module, comm, made, planned_p);
+    *planned_p = mca_coll_mrail_slices_fit(slices, module->words);
+    if (!*planned_p) {
+        ret = agree_on_plan(module, comm, make_plan(module), planned_p);
+    }
+    if (*planned_p &&
+        mrail_relay_begin(module->relay, slices->hash, slices->flows,
+                          slices->num_flows) < 0) {
+        ret = OMPI_ERROR; /* an exchange has failed before */
     }
     MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
     return ret;

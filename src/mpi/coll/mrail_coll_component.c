@@ -2,7 +2,6 @@
 #include "mpi/coll/mrail_coll.h"
 
 #include "base/util.h"
-#include "uct/mrail_guard.h"
 
 #include "ompi/constants.h"
 #include "ompi/mca/coll/base/base.h"

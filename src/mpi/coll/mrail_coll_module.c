@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
-                         const struct ompi_communicator_t *comm,
+                         struct ompi_communicator_t *comm,
                          const char *what, const char *why)
 {
     if (ompi_comm_rank(comm) == 0) {

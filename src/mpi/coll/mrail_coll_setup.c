@@ -17,7 +17,7 @@ static int allgather(const void *mine, void *all, size_t bytes,
 }
 
 static void step_aside(mca_coll_mrail_module_t *module,
-                       const struct ompi_communicator_t *comm, const char *why)
+                       struct ompi_communicator_t *comm, const char *why)
 {
     module->away = why;
     if (mca_coll_mrail_settings.verbose > 0) {
