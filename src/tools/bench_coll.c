@@ -1,0 +1,88 @@
+#include "config.h"
+#include "tools/bench_coll.h"
+
+#include <string.h>
+
+static const char *const names[MRAIL_BENCH_COLL_NUM] = {
+    [MRAIL_BENCH_COLL_CALLS] = "coll_mrail_calls",
+    [MRAIL_BENCH_COLL_PLANNED_CALLS] = "coll_mrail_planned_calls",
+    [MRAIL_BENCH_COLL_BYTES] = "coll_mrail_bytes",
+    [MRAIL_BENCH_COLL_PLANNED_BYTES] = "coll_mrail_planned_bytes",
+    [MRAIL_BENCH_COLL_RELAYED_BYTES] = "coll_mrail_relayed_bytes",
+    [MRAIL_BENCH_COLL_AGREE_NS] = "coll_mrail_agree_ns",
+    [MRAIL_BENCH_COLL_PLAN_NS] = "coll_mrail_plan_ns",
+    [MRAIL_BENCH_COLL_EXCHANGE_NS] = "coll_mrail_exchange_ns",
+};
+
+/* The index of a counter of 64 bits without an object, or -1. */
+static int find_counter(const char *name)
+{
+    int num = 0;
+
+    MPI_T_pvar_get_num(&num);
+    for (int i = 0; i < num; ++i) {
+        char found[128];
+        int length = sizeof(found), class, verbosity, bind, readonly;
+        int continuous, atomic;
+        MPI_Datatype type;
+
+        if (MPI_T_pvar_get_info(i, found, &length, &verbosity, &class, &type,
+                                NULL, NULL, NULL, &bind, &readonly,
+                                &continuous, &atomic) == MPI_SUCCESS &&
+            strcmp(found, name) == 0) {
+            return (class == MPI_T_PVAR_CLASS_COUNTER &&
+                    type == MPI_UNSIGNED_LONG_LONG &&
+                    bind == MPI_T_BIND_NO_OBJECT && continuous)
+                       ? i
+                       : -1;
+        }
+    }
+    return -1;
+}
+
+/* 1 if there is a handle now. */
+static int open_counter(mrail_bench_coll_t *coll, unsigned counter)
+{
+    int index = find_counter(names[counter]), count = 0;
+
+    return index >= 0 &&
+           MPI_T_pvar_handle_alloc(coll->session, index, NULL,
+                                   &coll->handles[counter],
+                                   &count) == MPI_SUCCESS &&
+           count == 1;
+}
+
+void mrail_bench_coll_open(mrail_bench_coll_t *coll)
+{
+    int provided;
+
+    coll->session = MPI_T_PVAR_SESSION_NULL;
+    coll->present =
+        MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS &&
+        MPI_T_pvar_session_create(&coll->session) == MPI_SUCCESS;
+    for (unsigned i = 0; coll->present && i < MRAIL_BENCH_COLL_NUM; ++i) {
+        coll->present = open_counter(coll, i);
+    }
+}
+
+void mrail_bench_coll_close(mrail_bench_coll_t *coll)
+{
+    /* Frees the handles, too. */
+    if (coll->session != MPI_T_PVAR_SESSION_NULL) {
+        MPI_T_pvar_session_free(&coll->session);
+    }
+    MPI_T_finalize();
+}
+
+void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
+                           uint64_t values[MRAIL_BENCH_COLL_NUM])
+{
+    for (unsigned i = 0; i < MRAIL_BENCH_COLL_NUM; ++i) {
+        unsigned long long value = 0;
+
+        if (coll->present) {
+            MPI_T_pvar_read(coll->session, coll->handles[i], &value);
+        }
+        values[i] = value;
+    }
+}

@@ -1,0 +1,102 @@
+/*
+ * mpi_planned in pieces: datatypes whose bytes the test itself knows
+ * (planned_type.c), who sends how much to whom (planned_demand.c), buffers and
+ * what is to be in them (planned_side.c).  What is right comes from the MPI
+ * standard alone: nothing here asks MPI where a byte belongs.
+ */
+#ifndef MRAIL_TEST_MPI_PLANNED_H
+#define MRAIL_TEST_MPI_PLANNED_H
+
+#include "base/rng.h"
+
+#include <mpi.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Bytes of one item: `length` at `at`, from the item's origin. */
+typedef struct planned_segment {
+    long at, length;
+} planned_segment_t;
+
+typedef struct planned_type {
+    MPI_Datatype mpi;
+    long lb, extent;  /* items follow each other at this distance */
+    long size;        /* data bytes of an item */
+    long first, last; /* bytes that it touches: [first, last) */
+    planned_segment_t *segments; /* in the order of the data */
+    unsigned num;
+} planned_type_t;
+
+typedef enum planned_base {
+    PLANNED_BYTE,
+    PLANNED_INT,
+    PLANNED_DOUBLE,
+    PLANNED_RECORD, /* a struct with holes */
+    PLANNED_NUM_BASES
+} planned_base_t;
+
+/* Element of a kind; its size alone. */
+planned_type_t planned_type_base(planned_base_t base);
+long planned_type_base_size(planned_base_t base);
+
+/* A type of some shape with base elements in it, a divisor of `unit`: 1, 12 or
+ * 960.  Committed; the caller cleans it up. */
+planned_type_t planned_type_draw(mrail_rng_t *rng, planned_base_t base,
+                                 unsigned unit);
+
+/* A column of a matrix of `columns` columns and `rows` rows; the next item is
+ * the next column. */
+planned_type_t planned_type_column(planned_base_t base, unsigned rows,
+                                   long columns);
+void planned_type_cleanup(planned_type_t *type);
+
+/* `count` items at `memory` from data that lies without gaps. */
+void planned_type_unpack(const planned_type_t *type, long count,
+                         const char *data, char *memory);
+
+/* bytes[from * ranks + to], each below 1.6 MB, all together at most `most`;
+ * symmetric if so asked, all the same if `even`. */
+void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
+                         uint64_t most, uint64_t *bytes);
+
+/* What a rank sends to all, or receives from all. */
+typedef struct planned_side {
+    int num; /* peers */
+    planned_type_t *types; /* one for all, or one for each if `each` */
+    int each;
+    MPI_Datatype *mpi_types; /* of each peer */
+    int *counts, *displs;
+    long *starts;  /* bytes from `base` to the first item's origin */
+    char *memory, *base;
+    char *wanted;  /* a copy of `memory` as it has to be */
+    size_t length; /* of both */
+} planned_side_t;
+
+typedef enum planned_place {
+    PLANNED_BLOCKS, /* alltoall: one after the other */
+    PLANNED_ITEMS,  /* alltoallv: displacements in items */
+    PLANNED_BYTES   /* alltoallw: in bytes, a type for each */
+} planned_place_t;
+
+/* units[i] of `unit` base elements are for, or from, peer i. */
+void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
+                       planned_place_t place, planned_base_t base,
+                       unsigned unit, const long *units);
+void planned_side_cleanup(planned_side_t *side);
+
+/* Guard bytes everywhere, in both. */
+void planned_side_clear(planned_side_t *side);
+
+/* Puts message `seed` for (from) peer i into the wanted copy; `now` also into
+ * the buffer itself. */
+void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now);
+
+/* 1 if every byte is as it has to be; else says which is not. */
+int planned_side_check(const planned_side_t *side, const char *what);
+
+/* Offset in `memory` of a byte that is data (of peer i), or in a gap; -1 if
+ * there is none: for tests of the test. */
+long planned_side_data_at(const planned_side_t *side, int i);
+long planned_side_gap_at(const planned_side_t *side);
+
+#endif
