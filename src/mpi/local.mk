@@ -1,6 +1,7 @@
 # src/mpi: Open MPI components.  The only folder that sees Open MPI's private
 # headers.
 EXTRA_DIST += \
+    src/mpi/compat/ompi/mpi/fortran/base/fint_2_int.h \
     src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_mutex.h
 
 if HAVE_OMPI
@@ -16,14 +17,17 @@ mca_hook_mrail_la_LIBADD = -ldl
 
 mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/device.c src/mpi/coll/device.h \
+    src/mpi/coll/gather.c src/mpi/coll/gather.h \
     src/mpi/coll/mode.h \
     src/mpi/coll/mrail_coll.h \
     src/mpi/coll/mrail_coll_ask.c \
     src/mpi/coll/mrail_coll_component.c \
     src/mpi/coll/mrail_coll_exchange.c \
     src/mpi/coll/mrail_coll_module.c \
+    src/mpi/coll/mrail_coll_op.c \
     src/mpi/coll/mrail_coll_setup.c \
     src/mpi/coll/parts.c src/mpi/coll/parts.h \
+    src/mpi/coll/request.h \
     src/mpi/coll/slices.c src/mpi/coll/slices.h \
     src/mpi/coll/world.c src/mpi/coll/world.h \
     src/uct/mrail_guard.h src/uct/mrail_rails.h

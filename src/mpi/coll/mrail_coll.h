@@ -1,59 +1,41 @@
 /*
- * Open MPI coll component "mrail": MPI_Alltoallv, MPI_Alltoall and MPI_Alltoallw by a
- * plan, where ranks that are bound to a rail each can relay for one another.
+ * Open MPI coll component "mrail": MPI_Alltoallv, MPI_Alltoall and MPI_Alltoallw,
+ * and the nonblocking ones, by a plan, where ranks that are bound to a rail each can
+ * relay for one another.
  *
- *     component   parameters, counters, which communicators          mrail_coll_component.c
- *     module      one per communicator: calls, and who serves them   mrail_coll_module.c
- *     setup       who is where, the node's shared memory             mrail_coll_setup.c
- *     ask         what all ranks have to send, the plan              mrail_coll_ask.c
- *     exchange    the bytes                                          mrail_coll_exchange.c
+ *     component   parameters, counters, which processes        mrail_coll_component.c
+ *     module      one per communicator; calls of MPI           mrail_coll_module.c
+ *     op          one call on its way, step by step            mrail_coll_op.c
+ *     steps       what ranks tell each other before they move  mrail_coll_setup.c,
+ *                 a byte, and what follows from it              mrail_coll_ask.c
+ *     exchange    the bytes                                    mrail_coll_exchange.c
  *
  * Every decision is taken alike by all ranks of a communicator, from what all have
- * told each other, so no rank waits for another that went a different way.  Whatever
- * cannot be planned is served by the module that Open MPI had chosen before.
+ * told each other, so no rank waits for another that went a different way.  What
+ * cannot be planned is left to the module that Open MPI had chosen before.
+ *
+ * Locking: a communicator's ops go one after the other, each by whoever makes
+ * progress: the threads that wait in MPI.  module->is_busy keeps all but one out.
  */
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
 
+#include "mpi/coll/gather.h"
 #include "mpi/coll/parts.h"
 
+#include "base/clock.h"
+#include "base/list.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/slices.h"
 #include "mpi/coll/world.h"
 #include "relay/arena.h"
 #include "relay/relay.h"
 
+#include "ompi/mca/coll/base/coll_base_util.h"
 #include "ompi/mca/coll/coll.h"
-#include "ompi/request/request.h"
 
+#include <limits.h>
 #include <stdint.h>
-
-/* Names of functions of the previous module that are called. */
-#define MCA_COLL_MRAIL_PREVIOUS(name)                                         \
-    mca_coll_base_module_##name##_fn_t name;                                  \
-    mca_coll_base_module_t *name##_module
-
-typedef struct mca_coll_mrail_module {
-    mca_coll_base_module_t super;
-    MCA_COLL_MRAIL_PREVIOUS(alltoall);
-    MCA_COLL_MRAIL_PREVIOUS(alltoallv);
-    MCA_COLL_MRAIL_PREVIOUS(alltoallw);
-    mca_coll_mrail_mode_t mode;
-    int is_set_up;
-    const char *away;     /* why it never serves this communicator; NULL: it may */
-    mca_coll_mrail_world_t *world;
-    mca_coll_mrail_slices_t *slices;
-    uint64_t *words;      /* of all ranks, as slices.h has them */
-    mca_coll_mrail_part_t *sends, *recvs; /* by rank */
-    ompi_request_t **requests;
-    uint64_t relay_above; /* bytes; from setup on that of rank 0 */
-    int has_arena;        /* relays were asked for: the arena is there */
-    mrail_relay_arena_t arena;
-    mrail_relay_t *relay;
-    struct mca_coll_mrail_port *port; /* the relay's */
-    uint64_t capacity;    /* bytes per second of this rank's rail, as last told */
-} mca_coll_mrail_module_t;
-OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
 /* ---- component ------------------------------------------------------------- */
 
@@ -83,50 +65,164 @@ unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
 
 /* ---- module ---------------------------------------------------------------- */
 
+/* A function of the previous module. */
+#define MCA_COLL_MRAIL_PREVIOUS(name)                                         \
+    mca_coll_base_module_##name##_fn_t name;                                  \
+    mca_coll_base_module_t *name##_module
+
+typedef struct mca_coll_mrail_op mca_coll_mrail_op_t;
+
+typedef struct mca_coll_mrail_module {
+    mca_coll_base_module_t super;
+    MCA_COLL_MRAIL_PREVIOUS(alltoall);
+    MCA_COLL_MRAIL_PREVIOUS(alltoallv);
+    MCA_COLL_MRAIL_PREVIOUS(alltoallw);
+    MCA_COLL_MRAIL_PREVIOUS(ialltoall);
+    MCA_COLL_MRAIL_PREVIOUS(ialltoallv);
+    MCA_COLL_MRAIL_PREVIOUS(ialltoallw);
+    struct ompi_communicator_t *comm;
+    mca_coll_mrail_mode_t mode;   /* of calls that block */
+    uint64_t relay_above; /* bytes; once all are known that of rank 0 */
+    const char *away;     /* why no later call is served; NULL: they are */
+    const char *settled;  /* what `away` was when a call that blocks had last asked:
+                             the same at all ranks, where `away` may not be yet */
+    int is_busy;          /* lock: of ops and all below */
+    mrail_list_t ops;     /* the first one is on its way */
+    int num_nonblocking;  /* of them; atomic */
+    mrail_list_t active;  /* node: mrail_coll_op.c */
+    mca_coll_mrail_op_t *spare; /* for calls that block; NULL: in use, or none */
+
+    /* Of the steps: */
+    int is_known;         /* world is, or away */
+    int is_ready;         /* this rank is, for what all have to be */
+    mca_coll_mrail_world_t *world;
+    mca_coll_mrail_slices_t *slices;
+    uint64_t *words;      /* of all ranks, as slices.h has them */
+    mca_coll_mrail_gather_t gather;
+    uint64_t capacity;    /* bytes per second of this rank's rail, as last told */
+    int has_arena;
+    char arena_name[MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or not by this rank */
+    mrail_relay_arena_t arena;
+    mrail_relay_t *relay; /* NULL: nothing was worth relaying yet */
+    int relay_failed;     /* so this rank cannot */
+} mca_coll_mrail_module_t;
+OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
+
 int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads);
 mca_coll_base_module_t *
 mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 
-/* One line about this communicator from its rank 0, if anybody wants to know. */
+/* One line about this communicator from its rank 0. */
 void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
-                         struct ompi_communicator_t *comm,
                          const char *what, const char *why);
 
-/* ---- setup ------------------------------------------------------------------ */
+/* ---- ops ------------------------------------------------------------------- */
 
-/* The first call on a communicator: by all ranks.  OMPI_SUCCESS, then module->away
- * tells; or what the previous allgather returned. */
-int mca_coll_mrail_setup(mca_coll_mrail_module_t *module,
-                         struct ompi_communicator_t *comm);
+/* Beside Open MPI's codes: the previous module's turn. */
+#define MCA_COLL_MRAIL_PASS INT_MAX
 
-/* The first call that is worth a plan: the node's memory, by all ranks.  Likewise. */
-int mca_coll_mrail_setup_relay(mca_coll_mrail_module_t *module,
-                               struct ompi_communicator_t *comm);
+/* What an op is at.  Each but the last two gathers a block from every rank. */
+typedef enum mca_coll_mrail_step {
+    MCA_COLL_MRAIL_KNOW,     /* who is where */
+    MCA_COLL_MRAIL_READY,    /* all have memory for what follows */
+    MCA_COLL_MRAIL_ASK,      /* what there is to send */
+    MCA_COLL_MRAIL_NAME,     /* of the node's memory */
+    MCA_COLL_MRAIL_SHARED,   /* all have it */
+    MCA_COLL_MRAIL_AGREE,    /* all have the same plan */
+    MCA_COLL_MRAIL_EXCHANGE, /* the bytes move */
+    MCA_COLL_MRAIL_DONE,
+} mca_coll_mrail_step_t;
 
+struct mca_coll_mrail_op {
+    ompi_coll_base_nbc_request_t request; /* of a call that does not block */
+    mrail_list_t node;    /* on module->ops */
+    mca_coll_mrail_module_t *module;
+    mca_coll_mrail_step_t step;
+    int is_started;       /* some step was: 0 and DONE is an op that waits for its turn */
+    int is_blocking;
+    int is_finished;      /* atomic: to who waits for a blocking one */
+    int tag;              /* and the two below it are this op's */
+    uint64_t flags;       /* slices.h */
+    mca_coll_mrail_part_t *sends, *recvs; /* by rank */
+    char *copy;           /* of what lies in the receive buffer; or NULL */
+    ompi_request_t **requests;
+    unsigned num_requests; /* one to and one from each rank at most */
+    int is_planned;       /* module->slices say what to do */
+    int is_relaying;
+    mrail_ns_t from_ns;   /* the step's, or the exchange's, beginning */
+    int ret;              /* the first error */
+};
+OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
+
+/* Tags of an op. */
+#define MCA_COLL_MRAIL_TAGS 3
+static inline int mca_coll_mrail_op_tag_gather(const mca_coll_mrail_op_t *op)
+{
+    return op->tag;
+}
+static inline int mca_coll_mrail_op_tag_straight(const mca_coll_mrail_op_t *op)
+{
+    return op->tag - 1;
+}
+static inline int mca_coll_mrail_op_tag_chunk(const mca_coll_mrail_op_t *op)
+{
+    return op->tag - 2;
+}
+
+/* An op for a call that asks.  NULL: no memory. */
+mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
+                                           int is_blocking);
+/* Its recvs are filled, and its sends unless sbuf is MPI_IN_PLACE.  OMPI_SUCCESS, or
+ * an error, and the op is gone. */
+int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf,
+                           const void *rbuf);
+/* Waits; the op is gone.  OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. */
+int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);
+
+/* The module goes; it has no op. */
+void mca_coll_mrail_ops_forget(mca_coll_mrail_module_t *module);
+/* The component goes. */
+void mca_coll_mrail_ops_close(void);
+
+/* ---- steps ------------------------------------------------------------------ */
+
+/* A step that gathers: how much, what, and what follows. */
+typedef struct mca_coll_mrail_step_ops {
+    size_t (*size)(const mca_coll_mrail_op_t *op);
+    void (*fill)(mca_coll_mrail_op_t *op, void *mine);
+    mca_coll_mrail_step_t (*take)(mca_coll_mrail_op_t *op);
+} mca_coll_mrail_step_ops_t;
+
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ask;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
+
+/* Room for what ranks tell each other. */
+int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
-/* ---- ask -------------------------------------------------------------------- */
+/* All ranks have said 1 in the block of an int. */
+int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op);
 
-/* By all ranks, with their parts in module->sends and ->recvs.  *planned_p: 1: do
- * what module->slices says, the relay has begun; 0: the previous module's turn. */
-int mca_coll_mrail_ask(mca_coll_mrail_module_t *module,
-                       struct ompi_communicator_t *comm, uint64_t flags,
-                       int *planned_p);
+/* This op, and those after it, go without a plan. */
+mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
+mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
+                                                const char *why);
+
+/* The plan is there, or was before: see to it that it can be gone by. */
+mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---------------------------------------------------------------- */
 
-/* Does what was planned. */
-int mca_coll_mrail_exchange(mca_coll_mrail_module_t *module,
-                            struct ompi_communicator_t *comm);
+/* Posts what op->is_planned, or without a plan all that there is. */
+void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
+/* 1: it has ended; op->ret tells how. */
+int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
-/* What relays do with the network: arg is an mca_coll_mrail_port_t. */
-typedef struct mca_coll_mrail_port {
-    mca_coll_mrail_module_t *module;
-    struct ompi_communicator_t *comm;
-} mca_coll_mrail_port_t;
+/* What relays do with the network; arg is the module. */
 extern const mrail_relay_ops_t mca_coll_mrail_relay_ops;
-
-/* -errno -> OMPI_ERR_... */
-int mca_coll_mrail_error(int ret);
 
 #endif

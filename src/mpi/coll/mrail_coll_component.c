@@ -170,12 +170,19 @@ int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads)
     return OMPI_SUCCESS;
 }
 
+static int coll_close(void)
+{
+    mca_coll_mrail_ops_close();
+    return OMPI_SUCCESS;
+}
+
 const mca_coll_base_component_t mca_coll_mrail_component = {
     .collm_version = {
         COLL_VERSION,
         .mca_component_name = "mrail",
         MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
                               OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+        .mca_close_component = coll_close,
         .mca_register_component_params = coll_register,
     },
     .collm_data = {MCA_BASE_METADATA_PARAM_CHECKPOINT},

@@ -1,94 +1,70 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
-#include "base/clock.h"
+#include "mpi/coll/request.h"
+
 #include "base/util.h"
 
-#include "ompi/constants.h"
-#include "ompi/mca/coll/base/coll_tags.h"
 #include "ompi/mca/pml/pml.h"
-#include "opal/runtime/opal_progress.h"
 
 #include <errno.h>
 
-/* Messages of one pair and tag arrive in order, and every call ends with as many
- * received as were sent: so the tags of the collectives that this serves will do. */
-#define TAG_STRAIGHT MCA_COLL_BASE_TAG_ALLTOALLV
-#define TAG_CHUNK MCA_COLL_BASE_TAG_ALLTOALLW
-
-int mca_coll_mrail_error(int ret)
-{
-    switch (-ret) {
-    case 0:
-        return OMPI_SUCCESS;
-    case ENOMEM:
-        return OMPI_ERR_OUT_OF_RESOURCE;
-    case EMSGSIZE:
-        return MPI_ERR_TRUNCATE;
-    default:
-        return OMPI_ERROR;
-    }
-}
-
 /* ---- what relays do -------------------------------------------------------- */
+
+/* The op whose turn it is. */
+static mca_coll_mrail_op_t *op_of(void *arg)
+{
+    mca_coll_mrail_module_t *module = arg;
+
+    return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
+}
 
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                       size_t length)
 {
-    const mca_coll_mrail_port_t *port = arg;
-
-    return mca_coll_mrail_part_pack(&port->module->sends[to], offset, slot,
+    return mca_coll_mrail_part_pack(&op_of(arg)->sends[to], offset, slot,
                                     length);
 }
 
 static int relay_drain(void *arg, uint32_t from, uint64_t offset,
                        const void *slot, size_t length)
 {
-    const mca_coll_mrail_port_t *port = arg;
-
-    return mca_coll_mrail_part_unpack(&port->module->recvs[from], offset, slot,
+    return mca_coll_mrail_part_unpack(&op_of(arg)->recvs[from], offset, slot,
                                       length);
 }
 
 static int relay_send(void *arg, uint32_t to, const void *buffer,
                       size_t length, void **request_p)
 {
-    const mca_coll_mrail_port_t *port = arg;
-    int ret = MCA_PML_CALL(isend(buffer, length, MPI_BYTE, (int)to, TAG_CHUNK,
-                                 MCA_PML_BASE_SEND_STANDARD, port->comm,
-                                 (ompi_request_t **)request_p));
+    mca_coll_mrail_op_t *op = op_of(arg);
+    ompi_request_t *request;
+    int ret = MCA_PML_CALL(isend(buffer, length, MPI_BYTE, (int)to,
+                                 mca_coll_mrail_op_tag_chunk(op),
+                                 MCA_PML_BASE_SEND_STANDARD, op->module->comm,
+                                 &request));
 
+    *request_p = request;
     return (ret == OMPI_SUCCESS) ? 0 : -EIO;
 }
 
 static int relay_recv(void *arg, uint32_t from, void *buffer, size_t length,
                       void **request_p)
 {
-    const mca_coll_mrail_port_t *port = arg;
-    int ret = MCA_PML_CALL(irecv(buffer, length, MPI_BYTE, (int)from, TAG_CHUNK,
-                                 port->comm, (ompi_request_t **)request_p));
+    mca_coll_mrail_op_t *op = op_of(arg);
+    ompi_request_t *request;
+    int ret = MCA_PML_CALL(irecv(buffer, length, MPI_BYTE, (int)from,
+                                 mca_coll_mrail_op_tag_chunk(op),
+                                 op->module->comm, &request));
 
+    *request_p = request;
     return (ret == OMPI_SUCCESS) ? 0 : -EIO;
-}
-
-/* 1: the request has ended and is gone; *error_p: MPI's error code of it. */
-static int take_request(ompi_request_t *request, size_t *length_p,
-                        int *error_p)
-{
-    if (!REQUEST_COMPLETE(request)) {
-        return 0;
-    }
-    *error_p = request->req_status.MPI_ERROR;
-    *length_p = request->req_status._ucount;
-    ompi_request_free(&request);
-    return 1;
 }
 
 static int relay_test(void *arg, void *request, size_t *length_p)
 {
     int error = MPI_SUCCESS;
 
-    if (!take_request(request, length_p, &error)) {
+    if (!mca_coll_mrail_request_take(request, length_p, &error)) {
         return 0;
     }
     return (error == MPI_SUCCESS) ? 1 : -EIO;
@@ -102,97 +78,93 @@ const mrail_relay_ops_t mca_coll_mrail_relay_ops = {
     .test = relay_test,
 };
 
-/* ---- straight slices -------------------------------------------------------- */
+/* ---- what goes straight ------------------------------------------------------ */
 
-static int post_recv(const mca_coll_mrail_port_t *port,
-                     const mca_coll_mrail_slice_t *slice,
-                     ompi_request_t **request_p)
+static void post_recv(mca_coll_mrail_op_t *op, const mca_coll_mrail_slice_t *slice)
 {
-    const mca_coll_mrail_part_t *part = &port->module->recvs[slice->peer];
+    const mca_coll_mrail_part_t *part = &op->recvs[slice->peer];
+    ompi_request_t **request_p = &op->requests[op->num_requests];
     uint64_t offset = MRAIL_MIN(slice->offset, part->bytes);
     uint64_t bytes = MRAIL_MIN(slice->bytes, part->bytes - offset);
+    int tag = mca_coll_mrail_op_tag_straight(op), ret;
 
-    if (slice->is_whole) {
-        return MCA_PML_CALL(irecv(part->buffer, part->count, part->type,
-                                  (int)slice->peer, TAG_STRAIGHT, port->comm,
-                                  request_p));
-    }
-    return MCA_PML_CALL(irecv(part->first + offset, bytes, MPI_BYTE,
-                              (int)slice->peer, TAG_STRAIGHT, port->comm,
-                              request_p));
+    ret = slice->is_whole
+              ? MCA_PML_CALL(irecv(part->buffer, part->count, part->type,
+                                   (int)slice->peer, tag, op->module->comm,
+                                   request_p))
+              : MCA_PML_CALL(irecv(part->first + offset, bytes, MPI_BYTE,
+                                   (int)slice->peer, tag, op->module->comm,
+                                   request_p));
+    op->num_requests += ret == OMPI_SUCCESS;
+    op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-static int post_send(const mca_coll_mrail_port_t *port,
-                     const mca_coll_mrail_slice_t *slice,
-                     ompi_request_t **request_p)
+static void post_send(mca_coll_mrail_op_t *op, const mca_coll_mrail_slice_t *slice)
 {
-    const mca_coll_mrail_part_t *part = &port->module->sends[slice->peer];
+    const mca_coll_mrail_part_t *part = &op->sends[slice->peer];
+    ompi_request_t **request_p = &op->requests[op->num_requests];
+    int tag = mca_coll_mrail_op_tag_straight(op), ret;
 
-    if (slice->is_whole) {
-        return MCA_PML_CALL(isend(part->buffer, part->count, part->type,
-                                  (int)slice->peer, TAG_STRAIGHT,
-                                  MCA_PML_BASE_SEND_STANDARD, port->comm,
-                                  request_p));
-    }
-    return MCA_PML_CALL(isend(part->first + slice->offset, slice->bytes,
-                              MPI_BYTE, (int)slice->peer, TAG_STRAIGHT,
-                              MCA_PML_BASE_SEND_STANDARD, port->comm,
-                              request_p));
+    ret = slice->is_whole
+              ? MCA_PML_CALL(isend(part->buffer, part->count, part->type,
+                                   (int)slice->peer, tag,
+                                   MCA_PML_BASE_SEND_STANDARD, op->module->comm,
+                                   request_p))
+              : MCA_PML_CALL(isend(part->first + slice->offset, slice->bytes,
+                                   MPI_BYTE, (int)slice->peer, tag,
+                                   MCA_PML_BASE_SEND_STANDARD, op->module->comm,
+                                   request_p));
+    op->num_requests += ret == OMPI_SUCCESS;
+    op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-/* Sends begin with the rank after this one, so that not all begin with rank 0. */
-static int post(const mca_coll_mrail_port_t *port, unsigned *count_p)
+/* Ranks begin with different receivers, each with the first one behind itself. */
+static void post_planned(mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_slices_t *slices = port->module->slices;
-    ompi_request_t **requests = port->module->requests;
+    const mca_coll_mrail_slices_t *slices = op->module->slices;
     size_t first = 0;
-    int ret = OMPI_SUCCESS;
 
-    *count_p = 0;
-    for (size_t i = 0; i < slices->num_recvs && ret == OMPI_SUCCESS; ++i) {
-        ret = post_recv(port, &slices->recvs[i], &requests[*count_p]);
-        *count_p += ret == OMPI_SUCCESS;
+    for (size_t i = 0; i < slices->num_recvs; ++i) {
+        post_recv(op, &slices->recvs[i]);
     }
     while (first < slices->num_sends &&
            slices->sends[first].peer < slices->world->self) {
         ++first;
     }
-    for (size_t i = 0; i < slices->num_sends && ret == OMPI_SUCCESS; ++i) {
-        ret = post_send(port,
-                        &slices->sends[(first + i) % slices->num_sends],
-                        &requests[*count_p]);
-        *count_p += ret == OMPI_SUCCESS;
+    for (size_t i = 0; i < slices->num_sends; ++i) {
+        post_send(op, &slices->sends[(first + i) % slices->num_sends]);
     }
-    return ret;
 }
 
-/* ---- all of it --------------------------------------------------------------- */
-
-/* Requests that have ended leave the list. */
-static int take_requests(ompi_request_t **requests, unsigned *count_p)
+static void post_all(mca_coll_mrail_op_t *op)
 {
-    int ret = OMPI_SUCCESS;
+    unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
+    unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
+    mca_coll_mrail_slice_t slice = {.is_whole = 1};
 
-    for (unsigned i = 0; i < *count_p;) {
-        size_t length;
-        int error = MPI_SUCCESS;
-
-        if (take_request(requests[i], &length, &error)) {
-            requests[i] = requests[--*count_p];
-            ret = (error != MPI_SUCCESS) ? error : ret;
-        } else {
-            ++i;
+    for (unsigned i = 1; i < ranks; ++i) {
+        slice.peer = (self + ranks - i) % ranks;
+        if (op->recvs[slice.peer].bytes > 0) {
+            post_recv(op, &slice);
         }
     }
-    return ret;
+    for (unsigned i = 1; i < ranks; ++i) {
+        slice.peer = (self + i) % ranks;
+        if (op->sends[slice.peer].bytes > 0) {
+            post_send(op, &slice);
+        }
+    }
 }
 
-static int copy_self(const mca_coll_mrail_module_t *module)
-{
-    const mca_coll_mrail_part_t *from = &module->sends[module->world->self];
-    const mca_coll_mrail_part_t *to = &module->recvs[module->world->self];
+/* ---- all of it ----------------------------------------------------------------- */
 
-    if (from->bytes == 0 || from->buffer == to->buffer) {
+static int copy_self(const mca_coll_mrail_op_t *op)
+{
+    unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
+    const mca_coll_mrail_part_t *from = &op->sends[self];
+    const mca_coll_mrail_part_t *to = &op->recvs[self];
+
+    if (from->bytes == 0) {
         return OMPI_SUCCESS;
     }
     return ompi_datatype_sndrcv(from->buffer, (int32_t)from->count, from->type,
@@ -200,65 +172,84 @@ static int copy_self(const mca_coll_mrail_module_t *module)
 }
 
 /* Somebody sends more than this rank has said that it takes. */
-static int check_counts(const mca_coll_mrail_module_t *module)
+static int check_counts(const mca_coll_mrail_op_t *op)
 {
-    for (uint32_t i = 0; i < module->world->num_ranks; ++i) {
-        if (mca_coll_mrail_slices_bytes(module->slices, i,
-                                        module->world->self) >
-            module->recvs[i].bytes) {
+    const mca_coll_mrail_slices_t *slices = op->module->slices;
+    uint32_t self = slices->world->self;
+
+    for (uint32_t i = 0; i < slices->world->num_ranks; ++i) {
+        if (i != self && mca_coll_mrail_slices_bytes(slices, i, self) >
+                             op->recvs[i].bytes) {
             return MPI_ERR_TRUNCATE;
         }
     }
     return OMPI_SUCCESS;
 }
 
-/* The first error is told; what goes on without it does, for other ranks wait for
- * this one's part. */
-static int finish(mca_coll_mrail_module_t *module, unsigned count)
+void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
 {
-    int relaying = 0, ret = OMPI_SUCCESS, error;
+    mca_coll_mrail_module_t *module = op->module;
+    const mca_coll_mrail_slices_t *slices = module->slices;
+    mrail_ns_t now_ns = mrail_clock_now();
+    int ret = OMPI_SUCCESS;
 
-    while (relaying >= 0 || count > 0) {
-        if (relaying >= 0) {
-            relaying = mrail_relay_progress(module->relay);
-            if (relaying < 0) {
-                ret = mca_coll_mrail_error(relaying);
-            } else if (mrail_relay_done(module->relay)) {
-                relaying = -1;
-            }
+    MCA_COLL_MRAIL_COUNT(agree_ns, now_ns - op->from_ns);
+    op->from_ns = now_ns;
+    op->num_requests = 0;
+    if (op->is_planned) {
+        if (mrail_relay_begin(module->relay, slices->hash, slices->flows,
+                              slices->num_flows) == 0) {
+            op->is_relaying = 1;
+        } else {
+            ret = OMPI_ERROR;
         }
-        error = take_requests(module->requests, &count);
-        ret = (ret == OMPI_SUCCESS) ? error : ret;
-        if (relaying >= 0 || count > 0) {
-            opal_progress();
-        }
+        post_planned(op);
+    } else {
+        post_all(op);
     }
-    return ret;
+    if (ret == OMPI_SUCCESS) {
+        ret = copy_self(op);
+    }
+    op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-int mca_coll_mrail_exchange(mca_coll_mrail_module_t *module,
-                            struct ompi_communicator_t *comm)
+static void count_planned(const mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_slices_t *slices = module->slices;
-    mrail_ns_t from_ns = mrail_clock_now();
+    const mca_coll_mrail_slices_t *slices = op->module->slices;
     uint64_t bytes = 0;
-    unsigned count;
-    int ret, error;
 
-    for (uint32_t i = 0; i < module->world->num_ranks; ++i) {
-        bytes += (i != module->world->self) ? module->sends[i].bytes : 0;
-    }
-    ret = post(module->port, &count);
-    error = copy_self(module);
-    ret = (ret == OMPI_SUCCESS) ? error : ret;
-    error = finish(module, count);
-    ret = (ret == OMPI_SUCCESS) ? error : ret;
-    if (ret == OMPI_SUCCESS) {
-        ret = check_counts(module);
+    for (uint32_t i = 0; i < slices->world->num_ranks; ++i) {
+        bytes += (i != slices->world->self) ? op->sends[i].bytes : 0;
     }
     MCA_COLL_MRAIL_COUNT(planned_calls, 1);
     MCA_COLL_MRAIL_COUNT(planned_bytes, bytes);
     MCA_COLL_MRAIL_COUNT(relayed_bytes, slices->relayed);
-    MCA_COLL_MRAIL_COUNT(exchange_ns, mrail_clock_now() - from_ns);
-    return ret;
+    MCA_COLL_MRAIL_COUNT(exchange_ns, mrail_clock_now() - op->from_ns);
+}
+
+/* The first error is told; what goes on without it does, for other ranks wait for
+ * this one's part. */
+int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    int ret;
+
+    if (op->is_relaying) {
+        ret = mrail_relay_progress(module->relay);
+        op->is_relaying = ret >= 0 && !mrail_relay_done(module->relay);
+        if (ret < 0) {
+            module->relay_failed = 1;
+            op->ret = (op->ret == OMPI_SUCCESS) ? OMPI_ERROR : op->ret;
+        }
+    }
+    ret = mca_coll_mrail_requests_take(op->requests, &op->num_requests);
+    op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
+    if (op->is_relaying || op->num_requests > 0) {
+        return 0;
+    }
+    if (op->is_planned) {
+        op->ret = (op->ret == OMPI_SUCCESS) ? check_counts(op) : op->ret;
+        count_planned(op);
+    }
+    return 1;
 }

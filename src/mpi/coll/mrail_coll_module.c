@@ -1,7 +1,7 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
-#include "mpi/coll/device.h"
+#include "base/util.h"
 
 #include "ompi/constants.h"
 
@@ -9,39 +9,80 @@
 #include <stdlib.h>
 
 void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
-                         struct ompi_communicator_t *comm,
                          const char *what, const char *why)
 {
-    if (ompi_comm_rank(comm) == 0) {
-        fprintf(stderr, "mrail: coll: %s: %s%s%s\n", comm->c_name, what,
-                (why != NULL) ? ": " : "", (why != NULL) ? why : "");
+    if (ompi_comm_rank(module->comm) == 0) {
+        fprintf(stderr, "mrail: coll: %s: %s: %s\n", module->comm->c_name,
+                what, why);
     }
 }
 
-/* ---- who serves a call ---------------------------------------------------- */
+/* ---- who serves a call ------------------------------------------------------ */
 
-/* Beside Open MPI's errors, which are negative: the previous module's turn. */
-#define PREVIOUS 1
-
-/* A call begins.  OMPI_SUCCESS: all ranks are asked, and there is room for parts. */
-static int enter(mca_coll_mrail_module_t *module,
-                 struct ompi_communicator_t *comm, int is_large)
+/* *op_p is for a call that has something large to send, or not.  OMPI_SUCCESS, an
+ * error, or MCA_COLL_MRAIL_PASS.  What is looked at is the same at all ranks. */
+static int enter(mca_coll_mrail_module_t *module, int is_large,
+                 mca_coll_mrail_op_t **op_p)
 {
-    int ret = OMPI_SUCCESS;
-
-    if (module->away != NULL ||
-        !mca_coll_mrail_mode_call(&module->mode, is_large)) {
-        return PREVIOUS;
+    if (!mca_coll_mrail_mode_call(&module->mode, is_large)) {
+        return MCA_COLL_MRAIL_PASS;
     }
-    if (!module->is_set_up) {
-        ret = mca_coll_mrail_setup(module, comm);
-    }
-    return (ret == OMPI_SUCCESS && module->away != NULL) ? PREVIOUS : ret;
+    *op_p = mca_coll_mrail_op_get(module, 1);
+    return (*op_p != NULL) ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-static int is_large(const mca_coll_mrail_module_t *module, int rank, int size,
-                    const int *counts, const ompi_datatype_t *type)
+/* Exchanges what was put into the op. */
+static int serve(mca_coll_mrail_op_t *op, const void *sbuf, const void *rbuf)
 {
+    mca_coll_mrail_module_t *module = op->module;
+    int ret = mca_coll_mrail_op_post(op, sbuf, rbuf);
+
+    if (ret == OMPI_SUCCESS) {
+        ret = mca_coll_mrail_op_wait(op);
+    }
+    module->settled = module->away;
+    return ret;
+}
+
+/* The same for a call that does not block, in a state which all ranks know: those
+ * before it may not have ended. */
+static int enter_later(mca_coll_mrail_module_t *module,
+                       mca_coll_mrail_op_t **op_p)
+{
+    *op_p = mca_coll_mrail_op_get(module, 0);
+    return (*op_p != NULL) ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+static int serve_later(mca_coll_mrail_op_t *op, const void *sbuf,
+                       const void *rbuf, ompi_request_t **request_p)
+{
+    int ret = mca_coll_mrail_op_post(op, sbuf, rbuf);
+
+    if (ret == OMPI_SUCCESS) {
+        *request_p = &op->request.super;
+    }
+    return ret;
+}
+
+/* ---- what goes where --------------------------------------------------------- */
+
+/* Arguments of MPI_Alltoallv. */
+typedef struct args_v {
+    const void *sbuf;
+    const int *scounts, *sdisps;
+    struct ompi_datatype_t *sdtype;
+    void *rbuf;
+    const int *rcounts, *rdisps;
+    struct ompi_datatype_t *rdtype;
+} args_v_t;
+
+static int is_large_v(const mca_coll_mrail_module_t *module,
+                      const args_v_t *args)
+{
+    int is_in_place = args->sbuf == MPI_IN_PLACE;
+    const int *counts = is_in_place ? args->rcounts : args->scounts;
+    int size = ompi_comm_size(module->comm);
+    int rank = ompi_comm_rank(module->comm);
     size_t bytes;
     int largest = 0;
 
@@ -50,148 +91,92 @@ static int is_large(const mca_coll_mrail_module_t *module, int rank, int size,
             largest = counts[i];
         }
     }
-    ompi_datatype_type_size(type, &bytes);
+    ompi_datatype_type_size(is_in_place ? args->rdtype : args->sdtype, &bytes);
     return (uint64_t)largest * bytes > module->relay_above;
 }
 
-/* MPI_IN_PLACE: what is sent is what lies in the receive buffer; a copy of it, for
- * it will be overwritten.  NULL: no memory. */
-static char *copy_in_place(mca_coll_mrail_module_t *module, int size)
+static void fill_v(mca_coll_mrail_op_t *op, const args_v_t *args)
 {
-    uint64_t total = 0;
-    char *copy;
+    int size = ompi_comm_size(op->module->comm);
+    ptrdiff_t extent;
 
+    ompi_datatype_type_extent(args->rdtype, &extent);
     for (int i = 0; i < size; ++i) {
-        total += module->recvs[i].bytes;
+        mca_coll_mrail_part_init(&op->recvs[i],
+                                 (char *)args->rbuf + args->rdisps[i] * extent,
+                                 (size_t)args->rcounts[i], args->rdtype);
     }
-    copy = malloc(total + 1);
-    for (uint64_t at = 0, i = 0; copy != NULL && i < (unsigned)size; ++i) {
-        uint64_t bytes = module->recvs[i].bytes;
-
-        if (mca_coll_mrail_part_pack(&module->recvs[i], 0, copy + at, bytes)) {
-            free(copy);
-            return NULL;
-        }
-        mca_coll_mrail_part_init(&module->sends[i], copy + at, bytes,
-                                 &ompi_mpi_byte.dt);
-        at += bytes;
+    if (args->sbuf == MPI_IN_PLACE) {
+        return;
     }
-    return copy;
-}
-
-/* Exchanges what was put into module->recvs, and into module->sends unless
- * is_in_place. */
-static int serve(mca_coll_mrail_module_t *module,
-                 struct ompi_communicator_t *comm, int is_in_place,
-                 const void *sbuf, const void *rbuf)
-{
-    uint64_t flags = 0;
-    char *copy = NULL;
-    int planned = 0, ret;
-
-    if (mca_coll_mrail_is_device(sbuf) || mca_coll_mrail_is_device(rbuf)) {
-        flags |= MCA_COLL_MRAIL_CANNOT;
-        is_in_place = 0;
-    }
-
-    if (is_in_place) {
-        copy = copy_in_place(module, ompi_comm_size(comm));
-        flags |= (copy == NULL) ? MCA_COLL_MRAIL_CANNOT : 0;
-    }
-    ret = mca_coll_mrail_ask(module, comm, flags, &planned);
-    if (ret == OMPI_SUCCESS) {
-        ret = planned ? mca_coll_mrail_exchange(module, comm) : PREVIOUS;
-    }
-    free(copy);
-    return ret;
-}
-
-static int coll_alltoallv(const void *sbuf, const int *scounts,
-                          const int *sdisps, struct ompi_datatype_t *sdtype,
-                          void *rbuf, const int *rcounts, const int *rdisps,
-                          struct ompi_datatype_t *rdtype,
-                          struct ompi_communicator_t *comm,
-                          mca_coll_base_module_t *base)
-{
-    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
-    int size = ompi_comm_size(comm), rank = ompi_comm_rank(comm);
-    int is_in_place = sbuf == MPI_IN_PLACE, ret;
-    ptrdiff_t sextent = 0, rextent;
-
-    ret = enter(module, comm,
-                module->away == NULL &&
-                    is_large(module, rank, size,
-                             is_in_place ? rcounts : scounts,
-                             is_in_place ? rdtype : sdtype));
-    if (ret != OMPI_SUCCESS) {
-        goto out;
-    }
-    ompi_datatype_type_extent(rdtype, &rextent);
-    if (!is_in_place) {
-        ompi_datatype_type_extent(sdtype, &sextent);
-    }
+    ompi_datatype_type_extent(args->sdtype, &extent);
     for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_part_init(&module->recvs[i],
-                                 (char *)rbuf + rdisps[i] * rextent,
-                                 (size_t)rcounts[i], rdtype);
-        if (!is_in_place) {
-            mca_coll_mrail_part_init(&module->sends[i],
-                                     (const char *)sbuf + sdisps[i] * sextent,
-                                     (size_t)scounts[i], sdtype);
-        }
+        mca_coll_mrail_part_init(
+            &op->sends[i], (const char *)args->sbuf + args->sdisps[i] * extent,
+            (size_t)args->scounts[i], args->sdtype);
     }
-    ret = serve(module, comm, is_in_place, sbuf, rbuf);
-out:
-    return (ret != PREVIOUS)
-               ? ret
-               : module->alltoallv(sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
-                             rdisps, rdtype, comm, module->alltoallv_module);
 }
 
-static int coll_alltoall(const void *sbuf, int scount,
-                         struct ompi_datatype_t *sdtype, void *rbuf,
-                         int rcount, struct ompi_datatype_t *rdtype,
-                         struct ompi_communicator_t *comm,
-                         mca_coll_base_module_t *base)
-{
-    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
-    int is_in_place = sbuf == MPI_IN_PLACE, ret;
-    ptrdiff_t sextent = 0, rextent;
-    size_t bytes = 0;
+/* Of MPI_Alltoall. */
+typedef struct args {
+    const void *sbuf;
+    int scount;
+    struct ompi_datatype_t *sdtype;
+    void *rbuf;
+    int rcount;
+    struct ompi_datatype_t *rdtype;
+} args_t;
 
-    if (module->away == NULL) {
-        ompi_datatype_type_size(rdtype, &bytes);
-    }
-    ret = enter(module, comm, bytes * (size_t)rcount > module->relay_above);
-    if (ret != OMPI_SUCCESS) {
-        goto out;
-    }
-    ompi_datatype_type_extent(rdtype, &rextent);
-    if (!is_in_place) {
-        ompi_datatype_type_extent(sdtype, &sextent);
-    }
-    for (int i = 0; i < ompi_comm_size(comm); ++i) {
-        mca_coll_mrail_part_init(&module->recvs[i],
-                                 (char *)rbuf + i * rextent * rcount,
-                                 (size_t)rcount, rdtype);
-        if (!is_in_place) {
-            mca_coll_mrail_part_init(&module->sends[i],
-                                     (const char *)sbuf + i * sextent * scount,
-                                     (size_t)scount, sdtype);
-        }
-    }
-    ret = serve(module, comm, is_in_place, sbuf, rbuf);
-out:
-    return (ret != PREVIOUS)
-               ? ret
-               : module->alltoall(sbuf, scount, sdtype, rbuf, rcount, rdtype, comm,
-                            module->alltoall_module);
+static int is_large(const mca_coll_mrail_module_t *module, const args_t *args)
+{
+    size_t bytes;
+
+    ompi_datatype_type_size(args->rdtype, &bytes);
+    return (uint64_t)args->rcount * bytes > module->relay_above;
 }
 
-static int is_large_w(const mca_coll_mrail_module_t *module, int rank, int size,
-                      const int *counts,
-                      struct ompi_datatype_t *const *types)
+static void fill(mca_coll_mrail_op_t *op, const args_t *args)
 {
+    int size = ompi_comm_size(op->module->comm);
+    ptrdiff_t extent;
+
+    ompi_datatype_type_extent(args->rdtype, &extent);
+    for (int i = 0; i < size; ++i) {
+        mca_coll_mrail_part_init(&op->recvs[i],
+                                 (char *)args->rbuf + i * extent * args->rcount,
+                                 (size_t)args->rcount, args->rdtype);
+    }
+    if (args->sbuf == MPI_IN_PLACE) {
+        return;
+    }
+    ompi_datatype_type_extent(args->sdtype, &extent);
+    for (int i = 0; i < size; ++i) {
+        mca_coll_mrail_part_init(
+            &op->sends[i], (const char *)args->sbuf + i * extent * args->scount,
+            (size_t)args->scount, args->sdtype);
+    }
+}
+
+/* Of MPI_Alltoallw. */
+typedef struct args_w {
+    const void *sbuf;
+    const int *scounts, *sdisps;
+    struct ompi_datatype_t *const *sdtypes;
+    void *rbuf;
+    const int *rcounts, *rdisps;
+    struct ompi_datatype_t *const *rdtypes;
+} args_w_t;
+
+static int is_large_w(const mca_coll_mrail_module_t *module,
+                      const args_w_t *args)
+{
+    int is_in_place = args->sbuf == MPI_IN_PLACE;
+    const int *counts = is_in_place ? args->rcounts : args->scounts;
+    struct ompi_datatype_t *const *types =
+        is_in_place ? args->rdtypes : args->sdtypes;
+    int size = ompi_comm_size(module->comm);
+    int rank = ompi_comm_rank(module->comm);
+
     for (int i = 0; i < size; ++i) {
         size_t bytes;
 
@@ -213,6 +198,113 @@ static void part_init_w(mca_coll_mrail_part_t *part, const void *buffer,
                              (count == 0) ? &ompi_mpi_byte.dt : type);
 }
 
+static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
+{
+    int size = ompi_comm_size(op->module->comm);
+
+    for (int i = 0; i < size; ++i) {
+        part_init_w(&op->recvs[i], args->rbuf, args->rdisps[i],
+                    args->rcounts[i], args->rdtypes[i]);
+    }
+    for (int i = 0; i < size && args->sbuf != MPI_IN_PLACE; ++i) {
+        part_init_w(&op->sends[i], args->sbuf, args->sdisps[i],
+                    args->scounts[i], args->sdtypes[i]);
+    }
+}
+
+/* ---- calls of MPI -------------------------------------------------------------- */
+
+/* A call that blocks, and one that does not.  `args` has been filled; large and fill
+ * are the functions above; name and the rest are the previous module's function and
+ * its arguments. */
+#define CALL(name, large, fill_func, ...)                                     \
+    do {                                                                      \
+        mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;    \
+        mca_coll_mrail_op_t *op;                                              \
+        int ret = MCA_COLL_MRAIL_PASS;                                        \
+                                                                              \
+        if (module->settled == NULL) {                                        \
+            ret = enter(module, large(module, &args), &op);                   \
+        }                                                                     \
+        if (ret == OMPI_SUCCESS) {                                            \
+            fill_func(op, &args);                                             \
+            ret = serve(op, args.sbuf, args.rbuf);                            \
+        }                                                                     \
+        return (ret != MCA_COLL_MRAIL_PASS)                                   \
+                   ? ret                                                      \
+                   : module->name(__VA_ARGS__, comm, module->name##_module);  \
+    } while (0)
+
+#define CALL_LATER(name, fill_func, ...)                                      \
+    do {                                                                      \
+        mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;    \
+        mca_coll_mrail_op_t *op;                                              \
+        int ret;                                                              \
+                                                                              \
+        if (module->settled != NULL) {                                        \
+            return module->name(__VA_ARGS__, comm, request,                   \
+                                module->name##_module);                       \
+        }                                                                     \
+        ret = enter_later(module, &op);                                       \
+        if (ret == OMPI_SUCCESS) {                                            \
+            fill_func(op, &args);                                             \
+            ret = serve_later(op, args.sbuf, args.rbuf, request);             \
+        }                                                                     \
+        return ret;                                                           \
+    } while (0)
+
+static int coll_alltoallv(const void *sbuf, const int *scounts,
+                          const int *sdisps, struct ompi_datatype_t *sdtype,
+                          void *rbuf, const int *rcounts, const int *rdisps,
+                          struct ompi_datatype_t *rdtype,
+                          struct ompi_communicator_t *comm,
+                          mca_coll_base_module_t *base)
+{
+    args_v_t args = {sbuf, scounts, sdisps, sdtype,
+                     rbuf, rcounts, rdisps, rdtype};
+
+    CALL(alltoallv, is_large_v, fill_v, sbuf, scounts, sdisps, sdtype, rbuf,
+         rcounts, rdisps, rdtype);
+}
+
+static int coll_ialltoallv(const void *sbuf, const int *scounts,
+                           const int *sdisps, struct ompi_datatype_t *sdtype,
+                           void *rbuf, const int *rcounts, const int *rdisps,
+                           struct ompi_datatype_t *rdtype,
+                           struct ompi_communicator_t *comm,
+                           ompi_request_t **request,
+                           mca_coll_base_module_t *base)
+{
+    args_v_t args = {sbuf, scounts, sdisps, sdtype,
+                     rbuf, rcounts, rdisps, rdtype};
+
+    CALL_LATER(ialltoallv, fill_v, sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
+               rdisps, rdtype);
+}
+
+static int coll_alltoall(const void *sbuf, int scount,
+                         struct ompi_datatype_t *sdtype, void *rbuf,
+                         int rcount, struct ompi_datatype_t *rdtype,
+                         struct ompi_communicator_t *comm,
+                         mca_coll_base_module_t *base)
+{
+    args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
+
+    CALL(alltoall, is_large, fill, sbuf, scount, sdtype, rbuf, rcount, rdtype);
+}
+
+static int coll_ialltoall(const void *sbuf, int scount,
+                          struct ompi_datatype_t *sdtype, void *rbuf,
+                          int rcount, struct ompi_datatype_t *rdtype,
+                          struct ompi_communicator_t *comm,
+                          ompi_request_t **request,
+                          mca_coll_base_module_t *base)
+{
+    args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
+
+    CALL_LATER(ialltoall, fill, sbuf, scount, sdtype, rbuf, rcount, rdtype);
+}
+
 static int coll_alltoallw(const void *sbuf, const int *scounts,
                           const int *sdisps,
                           struct ompi_datatype_t *const *sdtypes, void *rbuf,
@@ -221,34 +313,30 @@ static int coll_alltoallw(const void *sbuf, const int *scounts,
                           struct ompi_communicator_t *comm,
                           mca_coll_base_module_t *base)
 {
-    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
-    int size = ompi_comm_size(comm), rank = ompi_comm_rank(comm);
-    int is_in_place = sbuf == MPI_IN_PLACE, ret;
+    args_w_t args = {sbuf, scounts, sdisps, sdtypes,
+                     rbuf, rcounts, rdisps, rdtypes};
 
-    ret = enter(module, comm,
-                module->away == NULL &&
-                    is_large_w(module, rank, size,
-                               is_in_place ? rcounts : scounts,
-                               is_in_place ? rdtypes : sdtypes));
-    if (ret != OMPI_SUCCESS) {
-        goto out;
-    }
-    for (int i = 0; i < size; ++i) {
-        part_init_w(&module->recvs[i], rbuf, rdisps[i], rcounts[i], rdtypes[i]);
-        if (!is_in_place) {
-            part_init_w(&module->sends[i], sbuf, sdisps[i], scounts[i],
-                        sdtypes[i]);
-        }
-    }
-    ret = serve(module, comm, is_in_place, sbuf, rbuf);
-out:
-    return (ret != PREVIOUS)
-               ? ret
-               : module->alltoallw(sbuf, scounts, sdisps, sdtypes, rbuf, rcounts,
-                             rdisps, rdtypes, comm, module->alltoallw_module);
+    CALL(alltoallw, is_large_w, fill_w, sbuf, scounts, sdisps, sdtypes, rbuf,
+         rcounts, rdisps, rdtypes);
 }
 
-/* ---- one per communicator -------------------------------------------------- */
+static int coll_ialltoallw(const void *sbuf, const int *scounts,
+                           const int *sdisps,
+                           struct ompi_datatype_t *const *sdtypes, void *rbuf,
+                           const int *rcounts, const int *rdisps,
+                           struct ompi_datatype_t *const *rdtypes,
+                           struct ompi_communicator_t *comm,
+                           ompi_request_t **request,
+                           mca_coll_base_module_t *base)
+{
+    args_w_t args = {sbuf, scounts, sdisps, sdtypes,
+                     rbuf, rcounts, rdisps, rdtypes};
+
+    CALL_LATER(ialltoallw, fill_w, sbuf, scounts, sdisps, sdtypes, rbuf,
+               rcounts, rdisps, rdtypes);
+}
+
+/* ---- one per communicator ------------------------------------------------------ */
 
 /* Before Open MPI puts this module's functions in, those of the communicator are the
  * previous ones'. */
@@ -270,6 +358,13 @@ static int coll_enable(mca_coll_base_module_t *base,
     SAVE(alltoall);
     SAVE(alltoallv);
     SAVE(alltoallw);
+    SAVE(ialltoall);
+    SAVE(ialltoallv);
+    SAVE(ialltoallw);
+    module->comm = comm;
+    if (mca_coll_mrail_setup_init(module) < 0) {
+        return OMPI_ERR_OUT_OF_RESOURCE;
+    }
     return OMPI_SUCCESS;
 }
 
@@ -290,6 +385,9 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
     module->super.coll_alltoall = coll_alltoall;
     module->super.coll_alltoallv = coll_alltoallv;
     module->super.coll_alltoallw = coll_alltoallw;
+    module->super.coll_ialltoall = coll_ialltoall;
+    module->super.coll_ialltoallv = coll_ialltoallv;
+    module->super.coll_ialltoallw = coll_ialltoallw;
     return &module->super;
 }
 
@@ -299,6 +397,8 @@ static void module_construct(mca_coll_mrail_module_t *module)
 
     memset((char *)module + skip, 0, sizeof(*module) - skip);
     module->relay_above = mca_coll_mrail_settings.relay_above;
+    mrail_list_init(&module->ops);
+    mrail_list_init(&module->active);
 }
 
 static void release(mca_coll_base_module_t *module)
@@ -310,10 +410,17 @@ static void release(mca_coll_base_module_t *module)
 
 static void module_destruct(mca_coll_mrail_module_t *module)
 {
+    mca_coll_mrail_ops_forget(module);
+    if (module->spare != NULL) {
+        OBJ_RELEASE(module->spare);
+    }
     mca_coll_mrail_setup_cleanup(module);
     release(module->alltoall_module);
     release(module->alltoallv_module);
     release(module->alltoallw_module);
+    release(module->ialltoall_module);
+    release(module->ialltoallv_module);
+    release(module->ialltoallw_module);
 }
 
 OBJ_CLASS_INSTANCE(mca_coll_mrail_module_t, mca_coll_base_module_t,

@@ -1,51 +1,102 @@
+/* Steps that a communicator takes once: who is where, and the node's memory. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
 #include "base/util.h"
 
-#include "ompi/constants.h"
-
 #include <errno.h>
 #include <stdlib.h>
 
-static int allgather(const void *mine, void *all, size_t bytes,
-                     struct ompi_communicator_t *comm)
+int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
 {
-    return comm->c_coll->coll_allgather(
-        mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, comm,
-        comm->c_coll->coll_allgather_module);
+    size_t ranks = (size_t)ompi_comm_size(module->comm);
+    size_t words = (ranks + MCA_COLL_MRAIL_WORDS) * sizeof(uint64_t);
+
+    words = MRAIL_MAX(words, sizeof(mca_coll_mrail_member_t));
+    return mca_coll_mrail_gather_init(&module->gather, module->comm,
+                                      MRAIL_MAX(words, MRAIL_RELAY_NAME_SIZE));
 }
 
-static void step_aside(mca_coll_mrail_module_t *module,
-                       struct ompi_communicator_t *comm, const char *why)
+static void forget_name(mca_coll_mrail_module_t *module)
 {
-    module->away = why;
+    if (module->arena_name[0] != '\0') {
+        mrail_relay_arena_unlink(module->arena_name);
+        module->arena_name[0] = '\0';
+    }
+}
+
+/* All but the gather, of which steps still read. */
+static void release(mca_coll_mrail_module_t *module)
+{
+    forget_name(module);
+    mrail_relay_destroy(module->relay);
+    module->relay = NULL;
+    if (module->has_arena) {
+        mrail_relay_arena_detach(&module->arena);
+        module->has_arena = 0;
+    }
+    mca_coll_mrail_slices_destroy(module->slices);
+    module->slices = NULL;
+    mca_coll_mrail_world_destroy(module->world);
+    module->world = NULL;
+    free(module->words);
+    module->words = NULL;
+}
+
+void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
+{
+    release(module);
+    mca_coll_mrail_gather_cleanup(&module->gather);
+}
+
+mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op)
+{
+    if (!op->is_blocking) {
+        return MCA_COLL_MRAIL_EXCHANGE;
+    }
+    op->ret = MCA_COLL_MRAIL_PASS;
+    return MCA_COLL_MRAIL_DONE;
+}
+
+mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
+                                                const char *why)
+{
+    op->module->away = why;
     if (mca_coll_mrail_settings.verbose > 0) {
-        mca_coll_mrail_tell(module, comm, "left to Open MPI", why);
+        mca_coll_mrail_tell(op->module, "left to Open MPI", why);
     }
-    mca_coll_mrail_setup_cleanup(module);
+    release(op->module);
+    return mca_coll_mrail_pass(op);
 }
 
-static int allocate(mca_coll_mrail_module_t *module, unsigned ranks)
+int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op)
 {
-    /* A straight piece over each rail, both ways. */
-    size_t requests = 2 * (size_t)ranks * MRAIL_PLAN_MAX_PIECES;
+    const mca_coll_mrail_gather_t *gather = &op->module->gather;
 
-    module->words = calloc(
-        ranks * mca_coll_mrail_words_per_rank(module->world), sizeof(uint64_t));
-    module->sends = calloc(ranks, sizeof(*module->sends));
-    module->recvs = calloc(ranks, sizeof(*module->recvs));
-    module->requests = calloc(requests, sizeof(*module->requests));
-    if (module->words == NULL || module->sends == NULL ||
-        module->recvs == NULL || module->requests == NULL) {
-        return -ENOMEM;
+    for (unsigned i = 0; i < gather->num_ranks; ++i) {
+        if (!*(const int *)mca_coll_mrail_gather_block(gather, i)) {
+            return 0;
+        }
     }
-    return mca_coll_mrail_slices_create(module->world, &module->slices);
+    return 1;
 }
 
-static void tell_about_me(mca_coll_mrail_member_t *member)
+static size_t size_of_int(const mca_coll_mrail_op_t *op)
+{
+    return sizeof(int);
+}
+
+/* ---- who is where ------------------------------------------------------------ */
+
+static size_t know_size(const mca_coll_mrail_op_t *op)
+{
+    return sizeof(mca_coll_mrail_member_t);
+}
+
+static void know_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     const mca_coll_mrail_settings_t *settings = &mca_coll_mrail_settings;
+    mca_coll_mrail_member_t *member = mine;
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
 
     mca_coll_mrail_member_fill(member, rails, mca_coll_mrail_rails(rails));
@@ -59,170 +110,167 @@ static void tell_about_me(mca_coll_mrail_member_t *member)
                                   .cross = settings->cross};
 }
 
-/* All ranks go the same way: 1 here is 1 everywhere, but memory may lack at one. */
-static int all_are_fine(struct ompi_communicator_t *comm, int is_fine,
-                        int *result_p)
+static int allocate(mca_coll_mrail_module_t *module)
 {
-    int ret = comm->c_coll->coll_allreduce(&is_fine, result_p, 1, MPI_INT,
-                                           MPI_MIN, comm,
-                                           comm->c_coll->coll_allreduce_module);
-
-    return ret;
+    module->words =
+        calloc(module->world->num_ranks *
+                   mca_coll_mrail_words_per_rank(module->world),
+               sizeof(uint64_t));
+    if (module->words == NULL) {
+        return -ENOMEM;
+    }
+    return mca_coll_mrail_slices_create(module->world, &module->slices);
 }
 
-int mca_coll_mrail_setup(mca_coll_mrail_module_t *module,
-                         struct ompi_communicator_t *comm)
+static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
 {
-    unsigned ranks = (unsigned)ompi_comm_size(comm);
-    mca_coll_mrail_member_t me = {0};
-    mca_coll_mrail_member_t *members = calloc(ranks, sizeof(*members));
+    mca_coll_mrail_module_t *module = op->module;
+    const mca_coll_mrail_gather_t *gather = &module->gather;
+    mca_coll_mrail_member_t *members =
+        calloc(gather->num_ranks, sizeof(*members));
     const char *why = NULL;
-    int ret, is_fine;
+    int ret = -ENOMEM;
 
-    if (members == NULL) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
+    module->is_known = 1;
+    for (unsigned i = 0; i < gather->num_ranks && members != NULL; ++i) {
+        memcpy(&members[i], mca_coll_mrail_gather_block(gather, i),
+               sizeof(*members));
     }
-    tell_about_me(&me);
-    ret = allgather(&me, members, sizeof(me), comm);
-    if (ret != OMPI_SUCCESS) {
-        free(members);
-        return ret;
+    if (members != NULL) {
+        ret = mca_coll_mrail_world_create(members, gather->num_ranks,
+                                          gather->self, &module->world, &why);
     }
-    module->is_set_up = 1;
-    ret = mca_coll_mrail_world_create(members, ranks,
-                                      (unsigned)ompi_comm_rank(comm),
-                                      &module->world, &why);
     free(members);
     if (ret == 1) {
-        step_aside(module, comm, why);
-        return OMPI_SUCCESS;
+        return mca_coll_mrail_step_aside(op, why);
     }
     if (ret == 0) {
         module->relay_above = module->world->params.relay_above;
-        ret = allocate(module, ranks);
+        ret = allocate(module);
     }
-    ret = all_are_fine(comm, ret == 0, &is_fine);
-    if (ret == OMPI_SUCCESS && !is_fine) {
-        step_aside(module, comm, "a rank has no memory");
-    }
-    return ret;
+    module->is_ready = ret == 0;
+    return MCA_COLL_MRAIL_READY;
 }
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know = {
+    .size = know_size,
+    .fill = know_fill,
+    .take = know_take,
+};
+
+static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    memcpy(mine, &op->module->is_ready, sizeof(int));
+}
+
+static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
+{
+    return mca_coll_mrail_all_fine(op)
+               ? MCA_COLL_MRAIL_ASK
+               : mca_coll_mrail_step_aside(op, "a rank has no memory");
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
+    .size = size_of_int,
+    .fill = ready_fill,
+    .take = ready_take,
+};
 
 /* ---- the node's memory ----------------------------------------------------- */
 
 /* As large as the settings allow; every rank can receive from all ranks of other
- * nodes at once (relay.h). */
-static int shape_of(const mca_coll_mrail_world_t *world, unsigned num_local,
+ * nodes at once (relay.h).  Chunks are as long on every node.  0: too little. */
+static int shape_of(const mca_coll_mrail_world_t *world,
                     mrail_relay_shape_t *shape)
 {
     const mca_coll_mrail_params_t *params = &world->params;
-    uint64_t slots = MRAIL_MAX(1, MRAIL_MIN(params->slots, 512));
-    uint64_t remote = world->num_ranks - 1;
-    uint64_t in = MRAIL_MAX(2 * slots, remote);
-    uint64_t chunk = MRAIL_MIN(params->chunk, params->memory / (slots + in));
+    uint64_t out = MRAIL_MAX(1, MRAIL_MIN(params->slots, 512));
+    uint64_t in = MRAIL_MAX(2 * out, world->num_ranks - 1);
+    uint64_t chunk = MRAIL_MIN(params->chunk, params->memory / (out + in));
 
     chunk = MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) & ~(uint64_t)4095;
-    *shape = (mrail_relay_shape_t){.num_local = num_local,
-                                   .out_slots = (unsigned)slots,
+    *shape = (mrail_relay_shape_t){.num_local = world->num_local,
+                                   .out_slots = (unsigned)out,
                                    .in_slots = (unsigned)in,
                                    .chunk = chunk};
     return chunk > 0 && in <= MRAIL_RELAY_MAX_SLOTS &&
-           num_local <= MRAIL_RELAY_MAX_LOCAL;
+           world->max_local <= MRAIL_RELAY_MAX_LOCAL;
 }
 
-/* Does the first rank of each node; names[rank] of it is what the others attach. */
-static int share(mca_coll_mrail_module_t *module,
-                 struct ompi_communicator_t *comm,
-                 const mrail_relay_shape_t *shape, int *is_fine_p)
+static size_t name_size(const mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_world_t *world = module->world;
-    char mine[MRAIL_RELAY_NAME_SIZE] = "", *names;
-    uint32_t first = world->local[0];
-    int ret, is_mapped = 0;
-
-    names = calloc(world->num_ranks, sizeof(mine));
-    if (world->self == first) {
-        is_mapped = mrail_relay_arena_create(shape, mine, &module->arena) == 0;
-    }
-    ret = (names != NULL) ? allgather(mine, names, sizeof(mine), comm)
-                          : OMPI_ERR_OUT_OF_RESOURCE;
-    if (ret == OMPI_SUCCESS && world->self != first) {
-        const char *name = names + first * sizeof(mine);
-
-        is_mapped = name[0] != '\0' &&
-                    mrail_relay_arena_attach(shape, name, &module->arena) == 0;
-    }
-    module->has_arena = is_mapped;
-    if (ret == OMPI_SUCCESS) {
-        ret = all_are_fine(comm, is_mapped, is_fine_p);
-    }
-    if (mine[0] != '\0') {
-        mrail_relay_arena_unlink(mine);
-    }
-    free(names);
-    return ret;
+    return MRAIL_RELAY_NAME_SIZE;
 }
 
-int mca_coll_mrail_setup_relay(mca_coll_mrail_module_t *module,
-                               struct ompi_communicator_t *comm)
+/* The first rank of a node makes it; no name: it could not. */
+static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
-    const mca_coll_mrail_world_t *world = module->world;
-    mca_coll_mrail_port_t *port;
+    mca_coll_mrail_module_t *module = op->module;
     mrail_relay_shape_t shape;
-    int ret, is_fine;
 
-    if (!shape_of(world, world->max_local, &shape)) {
-        step_aside(module, comm,
-                   "coll_mrail_memory is too little for relays among so many "
-                   "ranks");
-        return OMPI_SUCCESS;
+    if (module->world->self == module->world->local[0] &&
+        shape_of(module->world, &shape)) {
+        module->has_arena =
+            mrail_relay_arena_create(&shape, module->arena_name,
+                                     &module->arena) == 0;
+        if (!module->has_arena) {
+            module->arena_name[0] = '\0';
+        }
     }
-    (void)shape_of(world, world->num_local, &shape);
-    ret = share(module, comm, &shape, &is_fine);
-    if (ret != OMPI_SUCCESS) {
-        return ret;
-    }
-    if (!is_fine) {
-        step_aside(module, comm,
-                   "the ranks of a node cannot share memory (is /dev/shm full, "
-                   "or another one in each container?)");
-        return OMPI_SUCCESS;
-    }
-    ret = -ENOMEM;
-    port = malloc(sizeof(*port));
-    if (port != NULL) {
-        *port = (mca_coll_mrail_port_t){.module = module, .comm = comm};
-        module->port = port;
-        ret = mrail_relay_create(&module->arena, world->num_ranks, world->local,
-                                 world->self, &mca_coll_mrail_relay_ops, port,
-                                 &module->relay);
-    }
-    ret = all_are_fine(comm, ret == 0, &is_fine);
-    if (ret == OMPI_SUCCESS && !is_fine) {
-        step_aside(module, comm, "a rank has no memory");
-    }
-    return ret;
+    memcpy(mine, module->arena_name, MRAIL_RELAY_NAME_SIZE);
 }
 
-void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
+static int attach(mca_coll_mrail_module_t *module)
 {
-    mrail_relay_destroy(module->relay);
-    module->relay = NULL;
-    if (module->has_arena) {
-        mrail_relay_arena_detach(&module->arena);
-        module->has_arena = 0;
+    const mca_coll_mrail_world_t *world = module->world;
+    const char *name =
+        mca_coll_mrail_gather_block(&module->gather, world->local[0]);
+    mrail_relay_shape_t shape;
+
+    if (!module->has_arena && name[0] != '\0' && shape_of(world, &shape)) {
+        module->has_arena =
+            mrail_relay_arena_attach(&shape, name, &module->arena) == 0;
     }
-    mca_coll_mrail_slices_destroy(module->slices);
-    module->slices = NULL;
-    mca_coll_mrail_world_destroy(module->world);
-    module->world = NULL;
-    free(module->port);
-    free(module->words);
-    free(module->sends);
-    free(module->recvs);
-    free(module->requests);
-    module->port = NULL;
-    module->words = NULL;
-    module->sends = module->recvs = NULL;
-    module->requests = NULL;
+    if (!module->has_arena) {
+        return -ENOMEM;
+    }
+    return mrail_relay_create(&module->arena, world->num_ranks, world->local,
+                              world->self, &mca_coll_mrail_relay_ops, module,
+                              &module->relay);
 }
+
+static mca_coll_mrail_step_t name_take(mca_coll_mrail_op_t *op)
+{
+    op->module->is_ready = attach(op->module) == 0;
+    return MCA_COLL_MRAIL_SHARED;
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name = {
+    .size = name_size,
+    .fill = name_fill,
+    .take = name_take,
+};
+
+static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
+{
+    mrail_relay_shape_t shape;
+
+    forget_name(op->module);
+    if (!shape_of(op->module->world, &shape)) {
+        return mca_coll_mrail_step_aside(
+            op, "coll_mrail_memory is too little for relays among so many "
+                "ranks");
+    }
+    if (!mca_coll_mrail_all_fine(op)) {
+        return mca_coll_mrail_step_aside(
+            op, "the ranks of a node cannot share memory (is /dev/shm full, "
+                "or another one in each container?)");
+    }
+    return mca_coll_mrail_make_plan(op);
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared = {
+    .size = size_of_int,
+    .fill = ready_fill,
+    .take = shared_take,
+};

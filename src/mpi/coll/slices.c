@@ -30,11 +30,8 @@ int mca_coll_mrail_slices_create(const mca_coll_mrail_world_t *world,
     slices->words =
         calloc(ranks * mca_coll_mrail_words_per_rank(world), sizeof(uint64_t));
     slices->demands = calloc(ranks * ranks, sizeof(*slices->demands));
-    /* A demand may have a straight piece for each rail. */
-    slices->sends =
-        calloc(ranks * MRAIL_PLAN_MAX_PIECES, sizeof(*slices->sends));
-    slices->recvs =
-        calloc(ranks * MRAIL_PLAN_MAX_PIECES, sizeof(*slices->recvs));
+    slices->sends = calloc(ranks, sizeof(*slices->sends));
+    slices->recvs = calloc(ranks, sizeof(*slices->recvs));
     if (slices->words == NULL || slices->demands == NULL ||
         slices->sends == NULL || slices->recvs == NULL) {
         mca_coll_mrail_slices_destroy(slices);
@@ -225,15 +222,15 @@ static int cut_local(mca_coll_mrail_slices_t *slices,
     return add_flow(slices, demand, &piece);
 }
 
-/* Straight pieces of a sliced demand whose bytes lie apart in memory go chunk by
- * chunk, packed and unpacked, like relayed ones. */
+/* One piece goes straight, unless it is a part of bytes that lie apart in memory: then
+ * it goes chunk by chunk, packed and unpacked, like relayed ones. */
 static int cut(mca_coll_mrail_slices_t *slices, size_t i)
 {
     const mca_coll_mrail_world_t *world = slices->world;
     const mrail_plan_demand_t *demand = &slices->demands[i];
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
     unsigned count;
-    int ret = 0;
+    int may_straight = 1, ret = 0;
 
     if (world->node_of[demand->from] == world->node_of[demand->to]) {
         return cut_local(slices, demand);
@@ -241,12 +238,14 @@ static int cut(mca_coll_mrail_slices_t *slices, size_t i)
     count = mrail_plan_pieces(slices->plan, i, pieces);
     for (unsigned k = 0; k < count && ret == 0; ++k) {
         const mrail_plan_piece_t *piece = &pieces[k];
-        int is_straight = piece->relay_out == MRAIL_PLAN_NONE &&
+        int is_straight = may_straight &&
+                          piece->relay_out == MRAIL_PLAN_NONE &&
                           piece->relay_in == MRAIL_PLAN_NONE;
 
         if (is_straight &&
             (piece->bytes == demand->bytes || !has_gaps(slices, demand))) {
             add_straight(slices, demand, piece->offset, piece->bytes);
+            may_straight = 0;
         } else {
             ret = add_flow(slices, demand, piece);
         }

@@ -39,7 +39,8 @@ typedef struct mca_coll_mrail_slices {
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
     size_t num_demands;
-    mca_coll_mrail_slice_t *sends, *recvs; /* straight, of this rank, by peer */
+    mca_coll_mrail_slice_t *sends, *recvs; /* straight, of this rank, by peer, of
+                               which each has one at most */
     size_t num_sends, num_recvs;
     mrail_relay_flow_t *flows; /* of all ranks */
     size_t num_flows, max_flows;

@@ -1,0 +1,86 @@
+#include "config.h"
+#include "mpi/coll/gather.h"
+
+#include "mpi/coll/request.h"
+
+#include "base/util.h"
+
+#include "ompi/constants.h"
+#include "ompi/mca/pml/pml.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
+                               struct ompi_communicator_t *comm,
+                               size_t max_block)
+{
+    *gather = (mca_coll_mrail_gather_t){
+        .comm = comm,
+        .num_ranks = (unsigned)ompi_comm_size(comm),
+        .self = (unsigned)ompi_comm_rank(comm),
+    };
+    gather->blocks = calloc(gather->num_ranks, max_block);
+    return (gather->blocks != NULL) ? 0 : -ENOMEM;
+}
+
+void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather)
+{
+    free(gather->blocks);
+    gather->blocks = NULL;
+}
+
+/* Doubles what is there: the blocks of this rank and those behind it go to who is
+ * that far in front; as many come from who is that far behind. */
+static int start_round(mca_coll_mrail_gather_t *gather)
+{
+    unsigned ranks = gather->num_ranks, far = gather->num_have;
+    unsigned from = (gather->self + far) % ranks;
+    unsigned to = (gather->self + ranks - far) % ranks;
+    size_t bytes = MRAIL_MIN(far, ranks - far) * gather->block;
+    int ret = MCA_PML_CALL(irecv(gather->blocks + far * gather->block, bytes,
+                                 MPI_BYTE, (int)from, gather->tag, gather->comm,
+                                 &gather->requests[0]));
+
+    if (ret != OMPI_SUCCESS) {
+        return ret;
+    }
+    gather->num_requests = 1;
+    ret = MCA_PML_CALL(isend(gather->blocks, bytes, MPI_BYTE, (int)to,
+                             gather->tag, MCA_PML_BASE_SEND_STANDARD,
+                             gather->comm, &gather->requests[1]));
+    gather->num_requests += ret == OMPI_SUCCESS;
+    return ret;
+}
+
+int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
+                                int tag)
+{
+    gather->block = block;
+    gather->tag = tag;
+    gather->num_have = 1;
+    return start_round(gather);
+}
+
+int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,
+                                   int *done_p)
+{
+    int ret = OMPI_SUCCESS;
+
+    *done_p = 0;
+    while (ret == OMPI_SUCCESS) {
+        ret = mca_coll_mrail_requests_take(gather->requests,
+                                           &gather->num_requests);
+        if (ret != OMPI_SUCCESS || gather->num_requests > 0) {
+            break;
+        }
+        gather->num_have +=
+            MRAIL_MIN(gather->num_have, gather->num_ranks - gather->num_have);
+        if (gather->num_have == gather->num_ranks) {
+            *done_p = 1;
+            break;
+        }
+        ret = start_round(gather);
+    }
+    return ret;
+}

@@ -1,0 +1,416 @@
+/*
+ * Ops, one after the other on each communicator.
+ *
+ * An op that does not block is on two lists: its module's, and through the module the
+ * process's, from where opal_progress() moves it on.  It is taken off, and only then
+ * told to be complete, with no lock held: from then on its owner may free it, and its
+ * communicator.
+ */
+#include "config.h"
+#include "mpi/coll/mrail_coll.h"
+
+#include "mpi/coll/device.h"
+
+#include "base/util.h"
+
+#include "ompi/constants.h"
+#include "opal/runtime/opal_progress.h"
+
+#include <stdlib.h>
+
+static const mca_coll_mrail_step_ops_t *const steps[] = {
+    [MCA_COLL_MRAIL_KNOW] = &mca_coll_mrail_step_know,
+    [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
+    [MCA_COLL_MRAIL_ASK] = &mca_coll_mrail_step_ask,
+    [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
+    [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
+    [MCA_COLL_MRAIL_AGREE] = &mca_coll_mrail_step_agree,
+};
+
+/* ---- one step after the other ----------------------------------------------- */
+
+static int try_lock(int *lock)
+{
+    return __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE) == 0;
+}
+
+static void unlock(int *lock)
+{
+    __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+static void fail(mca_coll_mrail_op_t *op, int ret)
+{
+    op->ret = ret;
+    op->step = MCA_COLL_MRAIL_DONE;
+}
+
+static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
+{
+    if (op->module->away != NULL) {
+        return mca_coll_mrail_pass(op);
+    }
+    return op->module->is_known ? MCA_COLL_MRAIL_ASK : MCA_COLL_MRAIL_KNOW;
+}
+
+/* Begins what the op is at. */
+static void start_step(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_gather_t *gather = &op->module->gather;
+    const mca_coll_mrail_step_ops_t *step;
+    int ret;
+
+    op->is_started = 1;
+    if (op->step == MCA_COLL_MRAIL_EXCHANGE) {
+        mca_coll_mrail_exchange_start(op);
+        return;
+    }
+    step = steps[op->step];
+    step->fill(op, mca_coll_mrail_gather_mine(gather));
+    ret = mca_coll_mrail_gather_start(gather, step->size(op),
+                                      mca_coll_mrail_op_tag_gather(op));
+    if (ret != OMPI_SUCCESS) {
+        fail(op, ret);
+    }
+}
+
+/* An op whose turn it is begins. */
+static void start_op(mca_coll_mrail_op_t *op)
+{
+    if (op->step == MCA_COLL_MRAIL_DONE && !op->is_started) {
+        op->from_ns = mrail_clock_now();
+        op->step = first_step(op);
+        if (op->step != MCA_COLL_MRAIL_DONE) {
+            start_step(op);
+        }
+    }
+}
+
+/* 1: a step has ended and the next one has begun, or the op is done. */
+static int end_step(mca_coll_mrail_op_t *op)
+{
+    int is_done = 0, ret;
+
+    if (op->step == MCA_COLL_MRAIL_EXCHANGE) {
+        if (!mca_coll_mrail_exchange_progress(op)) {
+            return 0;
+        }
+        op->step = MCA_COLL_MRAIL_DONE;
+        return 1;
+    }
+    ret = mca_coll_mrail_gather_progress(&op->module->gather, &is_done);
+    if (ret != OMPI_SUCCESS) {
+        fail(op, ret);
+        return 1;
+    }
+    if (!is_done) {
+        return 0;
+    }
+    op->step = steps[op->step]->take(op);
+    if (op->step != MCA_COLL_MRAIL_DONE) {
+        start_step(op);
+    }
+    return 1;
+}
+
+static mca_coll_mrail_op_t *first_op(mca_coll_mrail_module_t *module)
+{
+    if (mrail_list_empty(&module->ops)) {
+        return NULL;
+    }
+    return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
+}
+
+/* Moves the first op on, and those behind it when it is done.  Ops that were not
+ * waited for go to `finished`. */
+static void module_progress(mca_coll_mrail_module_t *module,
+                            mrail_list_t *finished)
+{
+    mca_coll_mrail_op_t *op;
+
+    if (!try_lock(&module->is_busy)) {
+        return;
+    }
+    while ((op = first_op(module)) != NULL) {
+        start_op(op);
+        while (op->step != MCA_COLL_MRAIL_DONE && end_step(op)) {
+        }
+        if (op->step != MCA_COLL_MRAIL_DONE) {
+            break;
+        }
+        mrail_list_del(&op->node);
+        if (op->is_blocking) {
+            __atomic_store_n(&op->is_finished, 1, __ATOMIC_RELEASE);
+        } else {
+            mrail_list_add_tail(finished, &op->node);
+            __atomic_fetch_sub(&module->num_nonblocking, 1, __ATOMIC_RELAXED);
+        }
+    }
+    unlock(&module->is_busy);
+}
+
+static void complete(mrail_list_t *finished)
+{
+    while (!mrail_list_empty(finished)) {
+        mca_coll_mrail_op_t *op =
+            MRAIL_CONTAINER_OF(finished->next, mca_coll_mrail_op_t, node);
+        ompi_request_t *request = &op->request.super;
+
+        mrail_list_del(&op->node);
+        request->req_status.MPI_ERROR = op->ret;
+        ompi_request_complete(request, true); /* the owner may free it now */
+    }
+}
+
+/* ---- ops that nobody waits for yet ------------------------------------------- */
+
+static int active_lock;
+static mrail_list_t active = {&active, &active}; /* modules that have some */
+static int is_registered;
+
+static int progress_all(void)
+{
+    mrail_list_t finished;
+    int num;
+
+    if (mrail_list_empty(&active) || !try_lock(&active_lock)) {
+        return 0;
+    }
+    mrail_list_init(&finished);
+    for (mrail_list_t *node = active.next, *next; node != &active;
+         node = next) {
+        mca_coll_mrail_module_t *module =
+            MRAIL_CONTAINER_OF(node, mca_coll_mrail_module_t, active);
+
+        next = node->next;
+        module_progress(module, &finished);
+        if (__atomic_load_n(&module->num_nonblocking, __ATOMIC_RELAXED) == 0) {
+            mrail_list_del(node);
+            mrail_list_init(node);
+        }
+    }
+    unlock(&active_lock);
+    num = !mrail_list_empty(&finished);
+    complete(&finished);
+    return num;
+}
+
+static void lock_active(void)
+{
+    while (!try_lock(&active_lock)) {
+    }
+}
+
+static void activate(mca_coll_mrail_module_t *module)
+{
+    lock_active();
+    if (!is_registered) {
+        is_registered = 1;
+        (void)opal_progress_register(progress_all);
+    }
+    if (mrail_list_empty(&module->active)) {
+        mrail_list_add_tail(&active, &module->active);
+    }
+    unlock(&active_lock);
+}
+
+void mca_coll_mrail_ops_forget(mca_coll_mrail_module_t *module)
+{
+    lock_active();
+    if (!mrail_list_empty(&module->active)) {
+        mrail_list_del(&module->active);
+        mrail_list_init(&module->active);
+    }
+    unlock(&active_lock);
+}
+
+void mca_coll_mrail_ops_close(void)
+{
+    if (is_registered) {
+        is_registered = 0;
+        (void)opal_progress_unregister(progress_all);
+    }
+}
+
+/* ---- an op ------------------------------------------------------------------ */
+
+static void op_construct(mca_coll_mrail_op_t *op)
+{
+    size_t skip = sizeof(op->request);
+
+    memset((char *)op + skip, 0, sizeof(*op) - skip);
+}
+
+static void op_destruct(mca_coll_mrail_op_t *op)
+{
+    free(op->sends);
+    free(op->recvs);
+    free(op->copy);
+    free(op->requests);
+}
+
+OBJ_CLASS_INSTANCE(mca_coll_mrail_op_t, ompi_coll_base_nbc_request_t,
+                   op_construct, op_destruct);
+
+static int request_free(ompi_request_t **request)
+{
+    mca_coll_mrail_op_t *op = (mca_coll_mrail_op_t *)*request;
+    struct ompi_communicator_t *comm = op->module->comm;
+
+    if (!REQUEST_COMPLETE(*request)) {
+        return MPI_ERR_REQUEST;
+    }
+    OMPI_REQUEST_FINI(*request);
+    *request = MPI_REQUEST_NULL;
+    OBJ_RELEASE(op);
+    OBJ_RELEASE(comm); /* and with it, perhaps, the module */
+    return OMPI_SUCCESS;
+}
+
+static int request_cancel(ompi_request_t *request, int complete)
+{
+    return MPI_ERR_REQUEST; /* as the standard has it for collectives */
+}
+
+static void request_init(mca_coll_mrail_op_t *op)
+{
+    ompi_request_t *request = &op->request.super;
+
+    OMPI_REQUEST_INIT(request, false);
+    request->req_type = OMPI_REQUEST_COLL;
+    request->req_state = OMPI_REQUEST_ACTIVE;
+    request->req_free = request_free;
+    request->req_cancel = request_cancel;
+    request->req_mpi_object.comm = op->module->comm;
+    request->req_status.MPI_SOURCE = MPI_ANY_SOURCE;
+    request->req_status.MPI_TAG = MPI_ANY_TAG;
+    request->req_status.MPI_ERROR = MPI_SUCCESS;
+    request->req_status._ucount = 0;
+    request->req_status._cancelled = 0;
+    OBJ_RETAIN(op->module->comm);
+}
+
+static mca_coll_mrail_op_t *op_create(mca_coll_mrail_module_t *module)
+{
+    mca_coll_mrail_op_t *op = OBJ_NEW(mca_coll_mrail_op_t);
+    size_t ranks = (size_t)ompi_comm_size(module->comm);
+
+    if (op == NULL) {
+        return NULL;
+    }
+    op->module = module;
+    op->sends = calloc(ranks, sizeof(*op->sends));
+    op->recvs = calloc(ranks, sizeof(*op->recvs));
+    op->requests = calloc(2 * ranks, sizeof(*op->requests));
+    if (op->sends == NULL || op->recvs == NULL || op->requests == NULL) {
+        OBJ_RELEASE(op);
+        return NULL;
+    }
+    return op;
+}
+
+mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
+                                           int is_blocking)
+{
+    mca_coll_mrail_op_t *op = NULL;
+
+    if (is_blocking) {
+        op = module->spare;
+        module->spare = NULL;
+    }
+    if (op == NULL) {
+        op = op_create(module);
+    }
+    if (op == NULL) {
+        return NULL;
+    }
+    op->is_blocking = is_blocking;
+    op->is_started = op->is_finished = 0;
+    op->is_planned = op->is_relaying = 0;
+    op->flags = 0;
+    op->ret = OMPI_SUCCESS;
+    op->step = MCA_COLL_MRAIL_DONE; /* until it is its turn */
+    return op;
+}
+
+/* MPI_IN_PLACE: what is sent is what lies in the receive buffer; a copy of it, for
+ * it will be overwritten.  Memory of a device is the convertor's to read. */
+static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
+{
+    unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
+    unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
+    uint64_t total = 0, at = 0;
+    int ret = 0;
+
+    for (unsigned i = 0; i < ranks; ++i) {
+        total += op->recvs[i].bytes;
+    }
+    op->copy = malloc(total + 1);
+    for (unsigned i = 0; i < ranks && op->copy != NULL && ret == 0; ++i) {
+        mca_coll_mrail_part_t part = op->recvs[i];
+        uint64_t bytes = (i != self) ? part.bytes : 0;
+
+        part.first = is_device ? NULL : part.first;
+        ret = mca_coll_mrail_part_pack(&part, 0, op->copy + at, bytes);
+        mca_coll_mrail_part_init(&op->sends[i], op->copy + at, bytes,
+                                 &ompi_mpi_byte.dt);
+        at += bytes;
+    }
+    return (op->copy != NULL && ret == 0) ? OMPI_SUCCESS
+                                          : OMPI_ERR_OUT_OF_RESOURCE;
+}
+
+int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf,
+                           const void *rbuf)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    int is_device = (sbuf != MPI_IN_PLACE && mca_coll_mrail_is_device(sbuf)) ||
+                    mca_coll_mrail_is_device(rbuf);
+    int ret = OMPI_SUCCESS;
+
+    op->tag =
+        ompi_coll_base_nbc_reserve_tags(module->comm, MCA_COLL_MRAIL_TAGS);
+    op->flags = is_device ? MCA_COLL_MRAIL_CANNOT : 0;
+    if (sbuf == MPI_IN_PLACE) {
+        ret = copy_in_place(op, is_device);
+    }
+    if (ret != OMPI_SUCCESS) {
+        OBJ_RELEASE(op);
+        return ret;
+    }
+    if (!op->is_blocking) {
+        request_init(op);
+        __atomic_fetch_add(&module->num_nonblocking, 1, __ATOMIC_RELAXED);
+    }
+    while (!try_lock(&module->is_busy)) {
+    }
+    mrail_list_add_tail(&module->ops, &op->node);
+    if (first_op(module) == op) {
+        start_op(op);
+    }
+    unlock(&module->is_busy);
+    if (!op->is_blocking) {
+        activate(module);
+    }
+    return OMPI_SUCCESS;
+}
+
+int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    mrail_list_t finished;
+
+    for (;;) {
+        mrail_list_init(&finished);
+        module_progress(module, &finished);
+        complete(&finished);
+        if (__atomic_load_n(&op->is_finished, __ATOMIC_ACQUIRE)) {
+            break;
+        }
+        opal_progress();
+    }
+    free(op->copy);
+    op->copy = NULL;
+    module->spare = op;
+    return op->ret;
+}
