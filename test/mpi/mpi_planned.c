@@ -62,7 +62,6 @@ static void give_work(uint64_t *bytes, int size, int rank)
     int next = (rank + 1) % size;
 
     bytes[rank * size + next] = MRAIL_MAX(bytes[rank * size + next], 1);
-    bytes[next * size + rank] = MRAIL_MAX(bytes[next * size + rank], 1);
 }
 
 /* All that the ranks have to agree on comes from `rng`, the rest from a
@@ -88,6 +87,9 @@ static void exchange_init(exchange_t *ex, mrail_rng_t *rng, MPI_Comm comm,
     ex->call = (ex->call == NUM_CALLS) ? ALLTOALLV : ex->call;
     ex->in_place = mrail_rng_hit(rng, 200000);
     ex->nonblocking = mrail_rng_hit(rng, 300000) || nonblocking;
+    if (ex->nonblocking) {
+        ex->in_place = 0; /* Open MPI 4.1.4's own ones lose data */
+    }
     planned_demand_draw(rng, size, ex->in_place, ex->call == ALLTOALL,
                         MOST_BYTES, bytes);
     for (int i = 0; i < size && ex->nonblocking; ++i) {
