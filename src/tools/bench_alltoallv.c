@@ -3,6 +3,7 @@
 #include "tools/bench.h"
 
 #include "base/util.h"
+#include "tools/bench_coll.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -122,15 +123,68 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
     }
 }
 
+/* What coll/mrail did in the timed iterations, over all ranks; shares from 0 to
+ * 1, below 0 if it is not there. */
+typedef struct shares {
+    double planned, relayed; /* of the bytes sent */
+    double deciding;         /* agreement and planning, of the time */
+} shares_t;
+
+/* Collective; of use on rank 0. */
+static shares_t shares_of(const exchange_t *ex,
+                          const mrail_bench_result_t *result,
+                          const mrail_bench_coll_t *coll,
+                          const uint64_t before[MRAIL_BENCH_COLL_NUM])
+{
+    double bytes = (double)ex->send_bytes * result->num_times;
+    uint64_t now[MRAIL_BENCH_COLL_NUM];
+    double own[4] = {0}, all[4] = {0};
+
+    mrail_bench_coll_read(coll, now);
+    for (unsigned i = 0; i < MRAIL_BENCH_COLL_NUM; ++i) {
+        now[i] -= before[i];
+    }
+    own[0] = bytes;
+    own[1] = (double)now[MRAIL_BENCH_COLL_PLANNED_BYTES];
+    own[2] = (double)now[MRAIL_BENCH_COLL_RELAYED_BYTES];
+    own[3] = (double)(now[MRAIL_BENCH_COLL_AGREE_NS] +
+                      now[MRAIL_BENCH_COLL_PLAN_NS]) * 1e-9;
+    MPI_Reduce(own, all, 4, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (!coll->present) {
+        return (shares_t){-1, -1, -1};
+    }
+    return (shares_t){
+        .planned = (all[0] > 0) ? all[1] / all[0] : 0,
+        .relayed = (all[0] > 0) ? all[2] / all[0] : 0,
+        .deciding = (result->wall_s > 0)
+                        ? all[3] / (result->wall_s * ex->ranks)
+                        : 0};
+}
+
+/* A share as JSON has it, or in a column. */
+static const char *share_text(double share, int json, char text[16])
+{
+    if (share < 0) {
+        return json ? "null" : "-";
+    }
+    if (json) {
+        snprintf(text, 16, "%.4f", share);
+    } else {
+        snprintf(text, 16, "%.1f %%", share * 100);
+    }
+    return text;
+}
+
 static void print_result(const mrail_bench_options_t *options, int ranks,
-                         uint64_t size, mrail_bench_result_t *result)
+                         uint64_t size, mrail_bench_result_t *result,
+                         const shares_t *shares)
 {
     double median_s = mrail_bench_median(result->times_s, result->num_times);
     double rate = (double)size * ranks / median_s;
     double hotspot = (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM)
                          ? 0
                          : options->hotspot_ppm / 1e6;
-    char transport[256];
+    char transport[256], planned[16], relayed[16], deciding[16];
 
     mrail_bench_transport(transport, sizeof(transport));
     if (ranks == 1) {
@@ -141,16 +195,25 @@ static void print_result(const mrail_bench_options_t *options, int ranks,
                "\"ranks\": %d, \"size\": %llu, \"hotspot\": %g, "
                "\"pattern\": \"%s\", \"iterations\": %u, "
                "\"median_s\": %.9g, \"bytes_per_s\": %.6g, "
+               "\"planned\": %s, \"relayed\": %s, \"deciding\": %s, "
                "\"cpu_load\": %.3f, \"data_ok\": %s}\n",
                transport, ranks, (unsigned long long)size, hotspot,
                (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM) ? "uniform"
                : (options->pattern == MRAIL_DEMAND_ONE)       ? "one"
                                                               : "pairs",
-               result->num_times, median_s, rate, mrail_bench_load(result),
+               result->num_times, median_s, rate,
+               share_text(shares->planned, 1, planned),
+               share_text(shares->relayed, 1, relayed),
+               share_text(shares->deciding, 1, deciding),
+               mrail_bench_load(result),
                result->data_ok ? "true" : "false");
     } else {
-        printf("%12llu %12.1f %12.1f %6.0f %%  %s\n", (unsigned long long)size,
-               median_s * 1e6, rate / 1e6, mrail_bench_load(result) * 100,
+        printf("%12llu %12.1f %12.1f %8s %8s %8s %6.0f %%  %s\n",
+               (unsigned long long)size, median_s * 1e6, rate / 1e6,
+               share_text(shares->planned, 0, planned),
+               share_text(shares->relayed, 0, relayed),
+               share_text(shares->deciding, 0, deciding),
+               mrail_bench_load(result) * 100,
                result->data_ok ? "ok" : "WRONG");
     }
     fflush(stdout);
@@ -170,15 +233,17 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
                (options->pattern == MRAIL_DEMAND_ONE) ? "rank 0"
                                                       : "rank + P/2");
     }
-    printf("# %10s %12s %12s %8s  %s\n", "bytes/rank", "time us", "MB/s, all",
-           "cpu", "data");
+    printf("# %10s %12s %12s %8s %8s %8s %8s  %s\n", "bytes/rank", "time us",
+           "MB/s, all", "planned", "relayed", "deciding", "cpu", "data");
 }
 
 /* 1 if the data of this size was wrong anywhere. */
 static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
-                      uint64_t size)
+                      const mrail_bench_coll_t *coll, uint64_t size)
 {
     mrail_bench_result_t result = {.data_ok = 1};
+    uint64_t before[MRAIL_BENCH_COLL_NUM];
+    shares_t shares;
     unsigned total = options->warmup + options->iterations;
     double cpu_s;
     int ok;
@@ -191,15 +256,19 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     }
     result.times_s = mrail_bench_allocate(options->iterations * sizeof(double));
     for (unsigned i = 0; i < total; ++i) {
+        if (i == options->warmup) {
+            mrail_bench_coll_read(coll, before);
+        }
         one_iteration(ex, options, i, &result);
     }
+    shares = shares_of(ex, &result, coll, before);
     MPI_Reduce(&result.cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM, 0,
                MPI_COMM_WORLD);
     MPI_Allreduce(&result.data_ok, &ok, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     result.data_ok = ok;
     if (ex->rank == 0) {
         result.cpu_s = cpu_s;
-        print_result(options, ex->ranks, size, &result);
+        print_result(options, ex->ranks, size, &result, &shares);
     }
     free(result.times_s);
     free(ex->send);
@@ -210,9 +279,11 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
 int mrail_bench_alltoallv(const mrail_bench_options_t *options)
 {
     exchange_t ex = {0};
+    mrail_bench_coll_t coll;
     size_t ints;
     int wrong = 0;
 
+    mrail_bench_coll_open(&coll);
     MPI_Comm_size(MPI_COMM_WORLD, &ex.ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &ex.rank);
     ints = (size_t)ex.ranks * sizeof(int);
@@ -224,11 +295,12 @@ int mrail_bench_alltoallv(const mrail_bench_options_t *options)
         print_header(options, ex.ranks);
     }
     for (unsigned i = 0; i < options->num_sizes; ++i) {
-        wrong |= bench_size(&ex, options, options->sizes[i]);
+        wrong |= bench_size(&ex, options, &coll, options->sizes[i]);
     }
     free(ex.send_counts);
     free(ex.send_offsets);
     free(ex.recv_counts);
     free(ex.recv_offsets);
+    mrail_bench_coll_close(&coll);
     return wrong;
 }

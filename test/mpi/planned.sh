@@ -1,0 +1,58 @@
+#!/bin/sh
+# Exchanges drawn from seeds, with ranks that are bound to one rail each and
+# with free ones: every byte is right, and some went through relays.
+#
+# EXPECT_COLL=no: there may be no coll/mrail; the exchanges are judged all the
+# same.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_planned
+
+last=50
+[ -z "${MRAIL_TEST_FULL-}" ] || last=500
+# Small messages, too, are to take relays.
+small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096'
+bound="$small --bind-rails"
+relays=--relays
+[ "${EXPECT_COLL-yes}" = yes ] || relays=
+[ -z "${MRAIL_TEST_MPIRUN-}" ] || relays=
+options=${MRAIL_TEST_RUN-}
+
+# exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...
+exchanges()
+{
+    name=$1
+    topology=$2
+    np=$3
+    MRAIL_TEST_RUN="$options $4"
+    shift 4
+    run "$name" "$np" "$build/mpi_planned" "$@"
+}
+
+# The test sees what is wrong.
+topology=2x1
+for where in data gap send; do
+    status=0
+    launch 2 -- "$build/mpi_planned" --seeds 4-8 --break $where \
+        >"$tmp/out" 2>&1 || status=$?
+    if [ $status != 0 ] && grep -q '^not ok - exchanges' "$tmp/out" &&
+        grep -q 'rank 0: seed [4-8]: mpi_planned --seeds' "$tmp/out"; then
+        good "a byte that is wrong is found: $where"
+    else
+        head -n 20 "$tmp/out"
+        bad "a byte that is wrong is found: $where" "exit status $status"
+    fi
+done
+
+exchanges 'bound, 2 nodes x 4 rails' 2x4 8 "$bound" --seeds 1-$last $relays
+grep '^all ranks: ' "$tmp/out" || true
+exchanges 'bound, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$bound" \
+    --seeds 1-$last $relays
+exchanges 'bound, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$bound" \
+    --seeds 1-$last $relays
+exchanges 'bound, more ranks than rails' 2x2 8 "$bound" --seeds 1-$last $relays
+exchanges 'bound, settings as they come' 2x4 8 --bind-rails --seeds 1-$last
+exchanges 'free ranks' 2x4 8 "$small" --seeds 1-$last
+nothing_left 'exchanges'
+exit $failed

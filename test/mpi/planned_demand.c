@@ -107,7 +107,7 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
         }
     } /* else: nothing at all */
     if (even) {
-        bytes[0] = 1 + bytes[ranks * ranks - 1] % 300000;
+        bytes[0] = 1 + bytes[ranks * ranks - 1] % 40000;
     }
     for (int i = 0; i < ranks * ranks; ++i) {
         int back = i % ranks * ranks + i / ranks;

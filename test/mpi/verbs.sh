@@ -135,6 +135,12 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
 {
     expect 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
+    expect 'bench alltoallv --json without coll/mrail' 0 \
+        '"planned": null, "relayed": null, "deciding": null, "cpu_load"' \
+        $plain alltoallv --sizes 1000 --json
+    expect 'bench alltoallv without coll/mrail' 0 \
+        '^ +1000 +[0-9.]+ +[0-9.]+ +- +- +- +[0-9]+ %  ok$' \
+        $plain alltoallv --sizes 1000
     expect 'bench alltoallv --one --json' 0 '"pattern": "one"' \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --one --json
     expect 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
