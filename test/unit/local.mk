@@ -30,6 +30,12 @@ test_ring_SOURCES = test/unit/test_ring.c
 test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_ring_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
+check_PROGRAMS += test_capacity
+TESTS += test_capacity
+test_capacity_SOURCES = test/unit/test_capacity.c
+test_capacity_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
+
 RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire \
     test_lane_req test_guard test_health test_paths test_resend test_asking \
     test_trial test_fatal test_watch
