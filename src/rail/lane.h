@@ -83,6 +83,7 @@ struct mrail_lane {
     uint16_t am_received; /* it has sent; never more than that */
     uint16_t am_told;     /* as the peer knows from our last message */
 
+    uint16_t large[MRAIL_FLOWS]; /* data: segments under way, for rail->flows */
     uint16_t reads;       /* data: visibility READs that have not come back */
     uint8_t hungry;       /* data: a message had to wait for credits */
     uint8_t am_lane;      /* carries active messages */

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "rail/mrail.h"
 #include "rail/wire.h"
+#include "telemetry/capacity.h"
 
 #include <infiniband/verbs.h>
 
@@ -23,6 +24,10 @@
 #define MRAIL_CQ_DEPTH 8192   /* receives + signalled sends */
 #define MRAIL_POLL_BATCH 16
 #define MRAIL_SEGS_MIN 64     /* of PUTs and GETs, posted on a rail */
+
+/* Directions of what we ask for. */
+typedef enum mrail_flow { MRAIL_FLOW_IN, MRAIL_FLOW_OUT, MRAIL_FLOWS }
+    mrail_flow_t;
 
 /* Receive buffers, allocated and registered together. */
 typedef struct mrail_rx_chunk {
@@ -57,6 +62,8 @@ typedef struct mrail_rail {
     unsigned num_wc;      /* ... of them */
     unsigned next_wc;     /* ... first one to look at */
     unsigned num_segs;    /* data: segments that the CQ has not returned */
+    /* data, but for what mrail_tele_flow_live() reads: PUTs out, GETs in */
+    mrail_tele_flow_t flows[MRAIL_FLOWS];
     uint64_t carried;     /* control: bytes, by lanes that have ended */
     unsigned max_segs;    /* ... at most, so that it cannot overflow */
     unsigned max_rd_atomic;

@@ -113,6 +113,41 @@ static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
     return count;
 }
 
+static mrail_flow_t mrail_seg_flow(const mrail_seg_t *seg)
+{
+    return (seg->op->kind == MRAIL_OP_PUT) ? MRAIL_FLOW_OUT : MRAIL_FLOW_IN;
+}
+
+static int mrail_seg_is_told(const mrail_seg_t *seg)
+{
+    return MRAIL_TELEMETRY && (seg->length >= MRAIL_TELE_LARGE);
+}
+
+/* What the rail gives is measured where large segments come and go. */
+static void mrail_seg_tell_post(const mrail_seg_t *seg)
+{
+    mrail_lane_t *lane = seg->lane;
+    mrail_rail_t *rail = lane->rail;
+    mrail_flow_t flow = mrail_seg_flow(seg);
+
+    mrail_tele_flow_post(&rail->flows[flow], &lane->large[flow],
+                         &lane->peer->large[rail->index][flow], seg->length,
+                         seg->post_ns);
+}
+
+static void mrail_seg_tell_done(const mrail_seg_t *seg, size_t moved,
+                                mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = seg->lane;
+    mrail_rail_t *rail = lane->rail;
+    mrail_flow_t flow = mrail_seg_flow(seg);
+
+    mrail_tele_flow_done(&rail->flows[flow], &lane->large[flow],
+                         &lane->peer->large[rail->index][flow], seg->length,
+                         moved, lane->peer->id, now_ns,
+                         rail->num_wc == MRAIL_POLL_BATCH);
+}
+
 /* Puts the segment on the lane, its bytes beginning at the cursor: 0, or -EAGAIN:
  * the lane failed, and nothing happened. */
 static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
@@ -153,6 +188,9 @@ static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
         lane->sched.since_ns = now_ns;
     }
     lane->sched.inflight += seg->length;
+    if (mrail_seg_is_told(seg)) {
+        mrail_seg_tell_post(seg);
+    }
     ++lane->rail->num_segs;
     op->peer->dirty_mask |= (uint64_t)(op->kind == MRAIL_OP_PUT) << lane->slot;
     return 0;
@@ -274,6 +312,9 @@ void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns)
     lane->sched.since_ns = now_ns;
     --lane->rail->num_segs;
     lane->carried += (MRAIL_TELEMETRY && (status == 0)) ? seg->length : 0;
+    if (mrail_seg_is_told(seg)) {
+        mrail_seg_tell_done(seg, (status == 0) ? seg->length : 0, now_ns);
+    }
     if (MRAIL_LIKELY(status == 0) && (seg->length >= 4096)) {
         mrail_sched_done(&lane->sched, seg->length, seg->post_ns, now_ns);
     }

@@ -2,4 +2,5 @@
 # who links it links, too: a convenience library in another would be there twice.
 noinst_LTLIBRARIES += libmrail-telemetry.la
 libmrail_telemetry_la_SOURCES = src/telemetry/window.h \
+    src/telemetry/capacity.c src/telemetry/capacity.h \
     src/telemetry/ring.c src/telemetry/ring.h

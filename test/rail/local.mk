@@ -2,7 +2,7 @@
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
     rail_fence rail_open rail_share rail_backlog rail_stale rail_cq \
     rail_nested rail_inside rail_evict rail_harden rail_starve rail_goodbye \
-    rail_errors rail_dark
+    rail_errors rail_dark rail_live
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -60,6 +60,8 @@ rail_errors_SOURCES = test/rail/rail_errors.c
 rail_errors_LDADD = libtest-job.la
 rail_dark_SOURCES = test/rail/rail_dark.c
 rail_dark_LDADD = libtest-job.la
+rail_live_SOURCES = test/rail/rail_live.c
+rail_live_LDADD = libtest-job.la
 rail_fence_SOURCES = test/rail/rail_fence.c
 rail_fence_LDADD = libtest-job.la
 rail_spoof_SOURCES = test/rail/rail_spoof.c
@@ -70,6 +72,6 @@ RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/small-srq.sh test/rail/cq.sh test/rail/nested.sh \
     test/rail/inside.sh test/rail/evict.sh test/rail/harden.sh \
     test/rail/starve.sh test/rail/slow-events.sh test/rail/full-shm.sh \
-    test/rail/errors.sh test/rail/dark.sh
+    test/rail/errors.sh test/rail/dark.sh test/rail/live.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

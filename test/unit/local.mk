@@ -30,9 +30,15 @@ test_ring_SOURCES = test/unit/test_ring.c
 test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_ring_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
+check_PROGRAMS += test_capacity
+TESTS += test_capacity
+test_capacity_SOURCES = test/unit/test_capacity.c
+test_capacity_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
+
 RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire \
     test_lane_req test_guard test_health test_paths test_resend test_asking \
-    test_trial test_fatal test_watch
+    test_trial test_fatal test_watch test_rails
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
@@ -61,6 +67,8 @@ test_fatal_SOURCES = test/unit/test_fatal.c test/unit/played_peer.c
 test_fatal_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_watch_SOURCES = test/unit/test_watch.c test/unit/played_peer.c
 test_watch_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_rails_SOURCES = test/unit/test_rails.c test/unit/played_peer.c
+test_rails_LDADD = libtest-engine.la $(CMOCKA_LIBS)
 test_guard_SOURCES = test/unit/test_guard.c
 test_guard_LDADD = $(RAIL_TEST_LIBS)
 test_health_SOURCES = test/unit/test_health.c

@@ -1,0 +1,190 @@
+#include "config.h"
+#include "telemetry/capacity.h"
+
+#include <string.h>
+
+/* ---- the estimate -------------------------------------------------------- */
+
+static void mrail_tele_capacity_set(mrail_tele_capacity_t *capacity,
+                                    double live, uint64_t who)
+{
+    capacity->live = live;
+    capacity->who = who;
+    capacity->low = capacity->low_sure = 0;
+    capacity->low_best = 0;
+}
+
+static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
+                                    const mrail_tele_sight_t *sight,
+                                    mrail_ns_t now_ns)
+{
+    if (capacity->low++ == 0) {
+        capacity->low_ns = now_ns;
+    }
+    capacity->low_sure += sight->is_several ||
+                          ((sight->who != 0) &&
+                           (sight->who == capacity->who));
+    /* In the first of them it may have begun. */
+    if ((capacity->low > 1) && (sight->rate > capacity->low_best)) {
+        capacity->low_best = sight->rate;
+        capacity->low_who = sight->who;
+    }
+    if ((capacity->low_sure >= MRAIL_TELE_LOW_WINDOWS) ||
+        ((capacity->low >= MRAIL_TELE_LOW_WINDOWS) &&
+         (now_ns >= capacity->low_ns + MRAIL_TELE_DOUBT_NS))) {
+        mrail_tele_capacity_set(capacity, capacity->low_best,
+                                capacity->low_who);
+    }
+}
+
+void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
+                             const mrail_tele_sight_t *sight,
+                             mrail_ns_t now_ns)
+{
+    double above = sight->rate - capacity->live;
+
+    int is_new = (capacity->live == 0) ||
+                 (now_ns > capacity->last_ns + MRAIL_TELE_FORGET_NS);
+
+    if (is_new) {
+        mrail_tele_capacity_set(capacity, sight->rate, sight->who);
+    } else if (above < -capacity->live / 8) {
+        mrail_tele_capacity_low(capacity, sight, now_ns);
+    } else {
+        /* More was seen, so there is more; a little less may be noise. */
+        mrail_tele_capacity_set(
+            capacity, capacity->live + ((above > 0) ? above / 2 : above / 8),
+            sight->who);
+    }
+    capacity->last_ns = now_ns;
+}
+
+/* ---- what it is made of -------------------------------------------------- */
+
+static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
+{
+    const mrail_tele_run_t *sum = &flow->sum;
+    double seconds = (double)sum->to_ns / MRAIL_NS_PER_SEC;
+    mrail_tele_sight_t sight = {
+        .rate = (double)sum->bytes / seconds,
+        .is_several = (sum->peers > 1),
+        .who = sum->who,
+    };
+
+    mrail_tele_capacity_add(&flow->capacity, &sight, now_ns);
+    __atomic_store_n(&flow->shown, (uint64_t)flow->capacity.live,
+                     __ATOMIC_RELAXED);
+    __atomic_store_n(&flow->shown_ns, flow->capacity.last_ns,
+                     __ATOMIC_RELAXED);
+    flow->sum.to_ns = 0;
+}
+
+/* Adds the run to the window, if it is long enough to tell something. */
+static void mrail_tele_flow_keep(mrail_tele_flow_t *flow)
+{
+    mrail_tele_run_t *run = &flow->run, *sum = &flow->sum;
+    mrail_ns_t length_ns = run->to_ns - run->from_ns;
+
+    if (run->to_ns > flow->sum_ns + MRAIL_TELE_GAP_NS) {
+        sum->to_ns = 0;
+    }
+    if (sum->to_ns == 0) {
+        *sum = *run;
+        sum->from_ns = 0;
+        sum->to_ns = length_ns;
+    } else {
+        sum->to_ns += length_ns;
+        sum->bytes += run->bytes;
+        sum->peers = MRAIL_MIN(sum->peers, run->peers);
+        sum->who = (sum->who == run->who) ? sum->who : 0;
+    }
+    flow->sum_ns = run->to_ns;
+    if (sum->to_ns >= MRAIL_TELE_WINDOW_NS) {
+        mrail_tele_flow_window(flow, run->to_ns);
+    }
+    run->from_ns = 0;
+}
+
+static int mrail_tele_run_tells(const mrail_tele_run_t *run)
+{
+    mrail_ns_t length_ns = run->to_ns - run->from_ns;
+
+    return (length_ns >= MRAIL_TELE_RUN_NS) &&
+           ((run->segments >= MRAIL_TELE_RUN_SEGMENTS * run->lanes) ||
+            ((length_ns >= MRAIL_TELE_RUN_LONG) &&
+             (run->segments > run->lanes)));
+}
+
+/* Whether what is under way is work for long, at the rate that the run, with this
+ * stretch, has had. */
+static int mrail_tele_flow_is_deep(const mrail_tele_flow_t *flow)
+{
+    const mrail_tele_run_t *run = &flow->run;
+    mrail_ns_t from_ns = flow->before_ns;
+    uint64_t bytes = flow->bytes;
+
+    if (run->from_ns != 0) {
+        from_ns = run->from_ns;
+        bytes += run->bytes;
+    }
+    return (double)flow->inflight * (double)(flow->round_ns - from_ns) >=
+           (double)bytes * MRAIL_TELE_QUEUE_NS;
+}
+
+/* The stretch from `before` to `round` is one in which the rail was waited for. */
+static int mrail_tele_flow_is_proven(const mrail_tele_flow_t *flow)
+{
+    return (flow->early_before > flow->done) && !flow->is_full &&
+           mrail_tele_flow_is_deep(flow);
+}
+
+static void mrail_tele_flow_extend(mrail_tele_flow_t *flow)
+{
+    mrail_tele_run_t *run = &flow->run;
+
+    if (run->from_ns == 0) {
+        memset(run, 0, sizeof(*run));
+        run->from_ns = flow->before_ns;
+        run->peers = flow->least_peers;
+        run->who = flow->who;
+    }
+    run->to_ns = flow->round_ns;
+    run->bytes += flow->bytes;
+    run->segments += (unsigned)(flow->done - flow->round_done);
+    run->lanes = MRAIL_MAX(run->lanes, flow->lanes);
+    run->peers = MRAIL_MIN(run->peers, flow->least_peers);
+    run->who = (run->who == flow->who) ? run->who : 0;
+    if ((run->to_ns - run->from_ns >= MRAIL_TELE_WINDOW_NS) &&
+        mrail_tele_run_tells(run)) {
+        mrail_tele_flow_keep(flow);
+    }
+}
+
+void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
+                           int is_full)
+{
+    if (mrail_tele_flow_is_proven(flow)) {
+        mrail_tele_flow_extend(flow);
+    } else if (flow->run.from_ns != 0) {
+        if (mrail_tele_run_tells(&flow->run)) {
+            mrail_tele_flow_keep(flow);
+        }
+        flow->run.from_ns = 0;
+    }
+    flow->before_ns = flow->round_ns;
+    flow->round_ns = now_ns;
+    flow->round_done = flow->done;
+    flow->early_before = flow->early;
+    flow->early = flow->posted;
+    flow->is_full = is_full;
+    flow->least_peers = flow->peers;
+    flow->bytes = 0;
+}
+
+uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns)
+{
+    uint64_t live = __atomic_load_n(&flow->shown, __ATOMIC_RELAXED);
+    mrail_ns_t shown_ns = __atomic_load_n(&flow->shown_ns, __ATOMIC_RELAXED);
+
+    return (now_ns > shown_ns + MRAIL_TELE_FORGET_NS) ? 0 : live;
+}

@@ -1,0 +1,693 @@
+/*
+ * What a rail is seen to give: the estimate by hand, and flows over a link in
+ * virtual time whose rate, peers and looks the test chooses.
+ */
+#include "config.h"
+#include "telemetry/capacity.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#define MS MRAIL_NS_PER_MS
+#define US MRAIL_NS_PER_US
+#define RATE 1e9 /* bytes per second */
+
+/* ---- the estimate by hand ------------------------------------------------ */
+
+static mrail_tele_capacity_t capacity;
+static mrail_ns_t at_ns;
+
+static double see(double rate, uint64_t who, int is_several)
+{
+    const mrail_tele_sight_t sight = {.rate = rate,
+                                      .is_several = is_several,
+                                      .who = who};
+
+    at_ns += 10 * MS;
+    mrail_tele_capacity_add(&capacity, &sight, at_ns);
+    return capacity.live;
+}
+
+static int fresh(void **state)
+{
+    memset(&capacity, 0, sizeof(capacity));
+    at_ns = MRAIL_NS_PER_SEC;
+    return 0;
+}
+
+static void test_first(void **state)
+{
+    assert_true(see(100, 1, 0) == 100);
+}
+
+static void test_up(void **state)
+{
+    see(100, 1, 0);
+    assert_true(see(200, 2, 0) == 150);
+    assert_true(see(200, 2, 0) == 175);
+}
+
+static void test_noise(void **state)
+{
+    see(100, 1, 0);
+    assert_true(see(92, 1, 0) == 99);
+    for (unsigned i = 0; i < 100; ++i) {
+        double live = see((i & 1) ? 107 : 93, 1, 1);
+
+        assert_true((live > 90) && (live < 110));
+    }
+}
+
+/* Three windows in a row, of several peers or of the one that had more. */
+static void test_down(void **state)
+{
+    see(100, 1, 0);
+    assert_true(see(80, 1, 0) == 100); /* it began in this one */
+    assert_true(see(60, 0, 1) == 100);
+    assert_true(see(55, 1, 0) == 60); /* the best of the others */
+    see(40, 0, 1);
+    see(40, 0, 1);
+    assert_true(see(58, 1, 0) > 59);
+    see(40, 0, 1);
+    assert_true(see(40, 0, 1) > 59); /* they were not in a row */
+    assert_true(see(40, 0, 1) == 40);
+}
+
+/* Others may be slow themselves: for a quarter of a second. */
+static void test_doubt(void **state)
+{
+    see(100, 1, 0);
+    for (unsigned i = 0; i < 25; ++i) {
+        assert_true(see(50, 2 + i % 3, 0) == 100);
+    }
+    assert_true(see(45, 2, 0) == 50);
+    see(100, 1, 0);
+    for (unsigned i = 0; i < 100; ++i) { /* the better one, now and then */
+        double live = see((i % 20) ? 50 : 100, (i % 20) ? 2 : 1, 0);
+
+        assert_true((i == 0) || (live > 70));
+    }
+}
+
+/* Peer 2 has what peer 1 had: from then on it is known to be able to. */
+static void test_whose(void **state)
+{
+    see(100, 1, 0);
+    see(98, 2, 0);
+    see(50, 2, 0);
+    see(50, 2, 0);
+    assert_true(see(50, 2, 0) == 50);
+    see(25, 0, 0); /* some of each, one after the other */
+    see(25, 0, 0);
+    assert_true(see(25, 0, 0) == 50);
+    fresh(NULL);
+    see(100, 0, 1);
+    see(50, 0, 0);
+    see(50, 0, 0);
+    assert_true(see(50, 0, 0) == 100);
+}
+
+static void test_forgets(void **state)
+{
+    see(100, 1, 0);
+    at_ns += MRAIL_TELE_FORGET_NS - 10 * MS;
+    assert_true(see(50, 2, 0) == 100);
+    at_ns += MRAIL_TELE_FORGET_NS;
+    assert_true(see(30, 2, 0) == 30);
+}
+
+/* ---- a link -------------------------------------------------------------- */
+
+#define LANES_MAX 8
+#define STEP (10 * US)
+
+typedef struct lane {
+    uint64_t peer;
+    double limit;        /* bytes per second, of the peer; 0: none */
+    unsigned depth;      /* segments kept under way; 0: none */
+    double served;       /* bytes of the oldest that is not through */
+    unsigned num_posted; /* under way, ... */
+    unsigned num_ready;  /* ... of them, through, but not seen */
+    uint16_t count;
+} lane_t;
+
+typedef struct link {
+    mrail_tele_flow_t flow;
+    lane_t lanes[LANES_MAX];
+    uint16_t peers[LANES_MAX + 1]; /* by peer */
+    unsigned num_lanes;
+    double rate;
+    double segment;       /* bytes */
+    mrail_ns_t look_ns;   /* time between looks */
+    mrail_ns_t next_ns;
+    mrail_ns_t now_ns;
+    int posts_first;      /* before it looks */
+    unsigned batch;       /* of completions that one look sees */
+} link_t;
+
+static link_t l;
+
+static void lanes(unsigned count, unsigned depth)
+{
+    l.num_lanes = MRAIL_MAX(count, l.num_lanes);
+    for (unsigned i = 0; i < l.num_lanes; ++i) {
+        l.lanes[i].depth = (i < count) ? depth : 0;
+        l.lanes[i].peer = i + 1;
+    }
+}
+
+static int link_start(void **state)
+{
+    memset(&l, 0, sizeof(l));
+    l.rate = RATE;
+    l.segment = 256 << 10;
+    l.look_ns = 20 * US;
+    l.now_ns = MRAIL_NS_PER_SEC;
+    l.batch = 16;
+    return 0;
+}
+
+/* Each lane gets as much as the others, and what they cannot take. */
+static void link_serve(void)
+{
+    double left = l.rate * STEP / MRAIL_NS_PER_SEC;
+    double share[LANES_MAX] = {0};
+    int more = 1;
+
+    while (more && (left > 1)) {
+        unsigned want = 0;
+        double part;
+
+        for (unsigned i = 0; i < l.num_lanes; ++i) {
+            const lane_t *lane = &l.lanes[i];
+            double most = lane->limit * STEP / MRAIL_NS_PER_SEC;
+
+            want += (lane->num_posted != lane->num_ready) &&
+                    ((most == 0) || (share[i] < most - 1));
+        }
+        part = left / (want ? want : 1);
+        more = (want != 0);
+        for (unsigned i = 0; i < l.num_lanes; ++i) {
+            const lane_t *lane = &l.lanes[i];
+            double most = lane->limit * STEP / MRAIL_NS_PER_SEC, get = part;
+
+            if (lane->num_posted == lane->num_ready) {
+                continue;
+            }
+            if ((most != 0) && (share[i] + get > most)) {
+                get = most - share[i];
+            }
+            share[i] += get;
+            left -= get;
+        }
+    }
+    for (unsigned i = 0; i < l.num_lanes; ++i) {
+        l.lanes[i].served += share[i];
+        while ((l.lanes[i].served >= l.segment) &&
+               (l.lanes[i].num_ready < l.lanes[i].num_posted)) {
+            l.lanes[i].served -= l.segment;
+            ++l.lanes[i].num_ready;
+        }
+        if (l.lanes[i].num_ready == l.lanes[i].num_posted) {
+            l.lanes[i].served = 0;
+        }
+    }
+}
+
+static void link_post(void)
+{
+    for (unsigned i = 0; i < l.num_lanes; ++i) {
+        lane_t *lane = &l.lanes[i];
+
+        while (lane->num_posted < lane->depth) {
+            ++lane->num_posted;
+            mrail_tele_flow_post(&l.flow, &lane->count,
+                                 &l.peers[lane->peer], (uint64_t)l.segment,
+                                 l.now_ns);
+        }
+    }
+}
+
+static void link_look(void)
+{
+    unsigned ready = 0, seen = 0;
+
+    if (l.posts_first) {
+        link_post();
+    }
+    for (unsigned i = 0; i < l.num_lanes; ++i) {
+        ready += l.lanes[i].num_ready;
+    }
+    for (unsigned i = 0; i < l.num_lanes; ++i) {
+        lane_t *lane = &l.lanes[i];
+
+        for (; (lane->num_ready != 0) && (seen < l.batch); ++seen) {
+            --lane->num_ready;
+            --lane->num_posted;
+            mrail_tele_flow_done(&l.flow, &lane->count,
+                                 &l.peers[lane->peer], (uint64_t)l.segment,
+                                 (uint64_t)l.segment, lane->peer, l.now_ns,
+                                 ready >= l.batch);
+        }
+    }
+    link_post();
+}
+
+static double live(void)
+{
+    return (double)mrail_tele_flow_live(&l.flow, l.now_ns) / RATE;
+}
+
+/* The lowest and highest that is shown meanwhile. */
+typedef struct range {
+    double low, high;
+} range_t;
+
+static range_t run(mrail_ns_t length_ns)
+{
+    mrail_ns_t end_ns = l.now_ns + length_ns;
+    range_t range = {live(), live()};
+
+    for (; l.now_ns < end_ns; l.now_ns += STEP) {
+        link_serve();
+        if (l.now_ns >= l.next_ns) {
+            link_look();
+            l.next_ns = l.now_ns + l.look_ns;
+        }
+        range.low = MRAIL_MIN(range.low, live());
+        range.high = MRAIL_MAX(range.high, live());
+    }
+    return range;
+}
+
+static void assert_near(double have, double want, double part)
+{
+    if ((have < want * (1 - part)) || (have > want * (1 + part))) {
+        fail_msg("%.3f, not %.3f", have, want);
+    }
+}
+
+static void test_steady(void **state)
+{
+    static const struct {
+        unsigned lanes, depth;
+        double segment;
+    } cases[] = {{1, 2, 262144},  {1, 2, 8e6},    {2, 4, 262144},
+                 {8, 2, 1048576}, {8, 16, 65536}, {8, 3, 20000}};
+    range_t range;
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        link_start(NULL);
+        l.segment = cases[i].segment;
+        lanes(cases[i].lanes, cases[i].depth);
+        run(200 * MS);
+        assert_near(live(), 1, 0.08);
+        range = run(300 * MS);
+        assert_near(range.low, 1, 0.08);
+        assert_near(range.high, 1, 0.08);
+    }
+}
+
+static void test_foreign_load(void **state)
+{
+    for (unsigned peers = 1; peers <= 4; peers *= 4) {
+        link_start(NULL);
+        lanes(peers, 4);
+        run(100 * MS);
+        l.rate = RATE / 2;
+        run(8 * MS);
+        assert_near(live(), 1, 0.08); /* hysteresis */
+        run(52 * MS);
+        assert_near(live(), 0.5, 0.08);
+        l.rate = RATE;
+        run(60 * MS);
+        assert_near(live(), 1, 0.1);
+    }
+}
+
+static void test_load_that_flickers(void **state)
+{
+    lanes(2, 4);
+    run(100 * MS);
+    for (unsigned i = 0; i < 20; ++i) {
+        l.rate = RATE / 4;
+        run(3 * MS);
+        l.rate = RATE;
+        assert_true(run(30 * MS).low > 0.6);
+    }
+}
+
+static void test_idle(void **state)
+{
+    lanes(2, 4);
+    run(100 * MS);
+    lanes(0, 0);
+    assert_near(run(900 * MS).low, 1, 0.08);
+    run(110 * MS);
+    assert_true(live() == 0);
+}
+
+/* A peer that is slow lowers nothing while another gets more beside it, or got
+ * more a moment ago; alone for long, it is all that is known. */
+static void test_slow_peer(void **state)
+{
+    lanes(2, 4);
+    l.lanes[1].limit = RATE / 4;
+    run(50 * MS);
+    assert_near(run(200 * MS).low, 1, 0.08);
+    for (unsigned i = 0; i < 5; ++i) {
+        l.lanes[0].depth = 0;
+        assert_near(run(150 * MS).low, 1, 0.1);
+        l.lanes[0].depth = 4;
+        run(50 * MS);
+    }
+    l.lanes[0].depth = 0;
+    run(350 * MS);
+    assert_near(live(), 0.25, 0.1);
+    l.lanes[0].depth = 4;
+    run(60 * MS);
+    assert_near(live(), 1, 0.1);
+}
+
+/* The peer that had more gets less: nothing else was tried, so it counts. */
+static void test_peer_slows_down(void **state)
+{
+    lanes(1, 4);
+    run(100 * MS);
+    l.lanes[0].limit = RATE / 4;
+    run(100 * MS);
+    assert_near(live(), 0.25, 0.1);
+}
+
+/* A process that looks when all is long done, whether it posts before it looks
+ * or behind it. */
+static void test_late_looks(void **state)
+{
+    for (unsigned i = 0; i < 3; ++i) {
+        link_start(NULL);
+        lanes(2, 8); /* 4 MB: 4 ms */
+        l.posts_first = (i == 1);
+        l.batch = (i == 2) ? 4 : 16;
+        l.look_ns = 20 * MS;
+        assert_true(run(1000 * MS).high == 0);
+        l.look_ns = 20 * US;
+        run(100 * MS);
+        l.look_ns = 20 * MS;
+        assert_near(run(500 * MS).low, 1, 0.08);
+    }
+}
+
+/* Late, but there is work for longer. */
+static void test_rare_looks(void **state)
+{
+    lanes(1, 12); /* 3 MB: 3 ms */
+    l.look_ns = 2 * MS;
+    run(100 * MS);
+    assert_near(run(200 * MS).low, 1, 0.08);
+}
+
+/* Few bytes under way wait for answers, not for the rail: here, the link that is
+ * slow stands for the latency. */
+static void test_latency(void **state)
+{
+    l.segment = 8192;
+    lanes(1, 2);
+    assert_true(run(500 * MS).high == 0);
+    link_start(NULL);
+    lanes(2, 4);
+    run(100 * MS);
+    lanes(0, 0);
+    run(20 * MS);
+    l.segment = 8192;
+    l.rate = RATE / 4;
+    lanes(1, 2);
+    assert_near(run(500 * MS).low, 1, 0.08);
+    run(600 * MS);
+    assert_true(live() == 0); /* it keeps nothing alive, either */
+}
+
+/* In between they are passed over. */
+static void test_latency_in_between(void **state)
+{
+    for (unsigned i = 0; i < 50; ++i) {
+        l.segment = 65536;
+        l.rate = RATE;
+        lanes(1, 16);
+        run(6 * MS);
+        lanes(0, 0);
+        run(2 * MS);
+        l.segment = 8192;
+        l.rate = RATE / 4;
+        lanes(1, 2);
+        run(10 * MS);
+        lanes(0, 0);
+        run(1 * MS);
+    }
+    assert_near(live(), 1, 0.1);
+}
+
+/* All stop, and nobody looks before they are through. */
+static void stop_unseen(void)
+{
+    l.next_ns = l.now_ns + 8 * MS;
+    lanes(0, 0);
+    run(10 * MS);
+}
+
+/* Peer 3 had all of it; now others are tried, whose fault it may be. */
+static void begin_doubt(unsigned who)
+{
+    lanes(3, 0);
+    l.lanes[who - 1].depth = 4;
+    run(100 * MS);
+    assert_near(live(), 1, 0.08);
+    lanes(0, 0);
+    run(6 * MS);
+}
+
+/* Not both all the time: the second runs dry at each of its segments. */
+static void test_not_all_the_time(void **state)
+{
+    for (unsigned i = 0; i < 2; ++i) {
+        link_start(NULL);
+        begin_doubt((i == 0) ? 3 : 2);
+        l.lanes[0].limit = RATE / 8;
+        l.lanes[1].limit = RATE / 4;
+        lanes(2, 4);
+        l.lanes[0].depth = 1;
+        l.segment = 65536;
+        l.lanes[1].depth = 16;
+        l.look_ns = (i == 0) ? 20 * US : 1 * MS;
+        assert_near(run(200 * MS).low, 1, 0.08);
+    }
+}
+
+static void test_lanes_of_one_peer(void **state)
+{
+    begin_doubt(3);
+    lanes(2, 4);
+    l.lanes[1].peer = 1;
+    l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
+    assert_near(run(200 * MS).low, 1, 0.08);
+    l.lanes[1].depth = 0;
+    run(40 * MS);
+    l.lanes[1].peer = 2; /* the same, of two */
+    l.lanes[1].depth = 4;
+    run(100 * MS);
+    assert_near(live(), 0.25, 0.1);
+}
+
+/* A window of runs: several peers in the one, one in the other; or this one, then
+ * that one. */
+static void test_runs_of_others(void **state)
+{
+    begin_doubt(3);
+    l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
+    l.segment = 65536;
+    for (unsigned i = 0; i < 7; ++i) {
+        lanes(1, 6); /* ends the window that the rest of the doubt began */
+        run(7 * MS);
+        stop_unseen();
+        lanes(2, 6);
+        run(6 * MS);
+        stop_unseen();
+        assert_near(live(), 1, 0.08);
+    }
+    link_start(NULL);
+    begin_doubt(1);
+    l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
+    l.segment = 65536;
+    for (unsigned i = 0; i < 14; ++i) {
+        lanes(2, 0);
+        l.lanes[(i + 1) & 1].depth = 6;
+        run(7 * MS);
+        stop_unseen();
+        assert_near(live(), 1, 0.08);
+    }
+}
+
+/* ... or, without a pause, in one run. */
+static void test_one_after_the_other(void **state)
+{
+    begin_doubt(1);
+    l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
+    l.segment = 65536;
+    for (unsigned i = 0; i < 29; ++i) {
+        lanes(2, 0);
+        l.lanes[i & 1].depth = 6;
+        assert_near(run(7 * MS).low, 1, 0.08);
+    }
+}
+
+static void test_runs_far_apart(void **state)
+{
+    for (unsigned i = 0; i < 5; ++i) {
+        lanes(2, 8);
+        run(6 * MS);
+        lanes(0, 0);
+        run(400 * MS);
+        assert_true(live() == 0);
+    }
+}
+
+static void test_short_runs(void **state)
+{
+    l.segment = 32768;
+    for (unsigned i = 0; i < 100; ++i) {
+        lanes(1, 16);
+        run(500 * US);
+        lanes(0, 0);
+        run(2 * MS);
+    }
+    assert_true(live() == 0);
+}
+
+/* One after the other they begin, and at one time they end: no rate. */
+static void test_lanes_that_meet(void **state)
+{
+    l.segment = 1 << 20;
+    for (unsigned i = 0; i < 20; ++i) {
+        for (unsigned count = 1; count <= 8; ++count) {
+            lanes(count, 1);
+            run(300 * US);
+        }
+        lanes(0, 0);
+        run(20 * MS);
+        assert_true(live() < 1.2);
+    }
+}
+
+static void test_long_segments(void **state)
+{
+    l.rate = RATE / 10;
+    l.segment = 16e6;
+    lanes(1, 3);
+    run(700 * MS);
+    assert_near(live(), 0.1, 0.05);
+}
+
+/* All was posted at the beginning. */
+static void test_only_drains(void **state)
+{
+    lanes(1, 60);
+    run(100 * US);
+    lanes(0, 0);
+    run(20 * MS);
+    assert_near(live(), 1, 0.05);
+}
+
+/* Steps of an exchange, with pauses. */
+static void test_bursts(void **state)
+{
+    for (unsigned i = 0; i < 100; ++i) {
+        lanes(2, 8);
+        run(6 * MS);
+        lanes(0, 0);
+        run(14 * MS);
+        if (i > 20) {
+            assert_near(live(), 1, 0.15);
+        }
+    }
+}
+
+/* One segment on each of many lanes: all come back at about one time, which is no
+ * rate. */
+static void test_all_at_once(void **state)
+{
+    for (unsigned i = 0; i < 100; ++i) {
+        lanes(8, 1);
+        run(1 * MS);
+        lanes(0, 0);
+        run(4 * MS);
+        assert_true(live() < 1.2);
+    }
+}
+
+static void test_failures(void **state)
+{
+    uint16_t count = 0, peer = 0;
+
+    lanes(2, 4);
+    run(100 * MS);
+    /* Of a lane that fails, with nothing moved. */
+    for (unsigned i = 0; i < 100; ++i) {
+        mrail_tele_flow_post(&l.flow, &count, &peer, 1000000, l.now_ns);
+    }
+    assert_int_equal(count, 100);
+    assert_int_equal(l.flow.peers, 3);
+    for (unsigned i = 0; i < 100; ++i) {
+        mrail_tele_flow_done(&l.flow, &count, &peer, 1000000, 0, 9, l.now_ns,
+                             0);
+    }
+    assert_int_equal(count, 0);
+    assert_int_equal(peer, 0);
+    assert_int_equal(l.flow.peers, 2);
+    assert_int_equal(l.flow.lanes, 2);
+    assert_near(run(200 * MS).low, 1, 0.08);
+    assert_near(live(), 1, 0.08);
+}
+
+#define BY_HAND(_test) cmocka_unit_test_setup(_test, fresh)
+#define ON_LINK(_test) cmocka_unit_test_setup(_test, link_start)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BY_HAND(test_first),
+        BY_HAND(test_up),
+        BY_HAND(test_noise),
+        BY_HAND(test_down),
+        BY_HAND(test_doubt),
+        BY_HAND(test_whose),
+        BY_HAND(test_forgets),
+        ON_LINK(test_steady),
+        ON_LINK(test_foreign_load),
+        ON_LINK(test_load_that_flickers),
+        ON_LINK(test_idle),
+        ON_LINK(test_slow_peer),
+        ON_LINK(test_peer_slows_down),
+        ON_LINK(test_late_looks),
+        ON_LINK(test_rare_looks),
+        ON_LINK(test_latency),
+        ON_LINK(test_latency_in_between),
+        ON_LINK(test_not_all_the_time),
+        ON_LINK(test_lanes_of_one_peer),
+        ON_LINK(test_runs_of_others),
+        ON_LINK(test_one_after_the_other),
+        ON_LINK(test_runs_far_apart),
+        ON_LINK(test_short_runs),
+        ON_LINK(test_lanes_that_meet),
+        ON_LINK(test_long_segments),
+        ON_LINK(test_only_drains),
+        ON_LINK(test_bursts),
+        ON_LINK(test_all_at_once),
+        ON_LINK(test_failures),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
