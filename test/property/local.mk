@@ -49,4 +49,11 @@ TESTS += test_relay_random
 test_relay_random_SOURCES = test/property/test_relay_random.c $(RELAY_WORLD)
 test_relay_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_random_LDADD = libmrail-relay.la $(TEST_LIBS)
+
+check_PROGRAMS += test_relay_exhaustive
+TESTS += test_relay_exhaustive
+test_relay_exhaustive_SOURCES = test/property/test_relay_exhaustive.c \
+    $(RELAY_WORLD)
+test_relay_exhaustive_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_exhaustive_LDADD = libmrail-relay.la $(TEST_LIBS)
 endif

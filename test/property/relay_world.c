@@ -61,7 +61,7 @@ static size_t bytes_length(const world_t *world, size_t length)
 /* The number of the one that the rank is in. */
 static unsigned exchange_of(const world_t *world, uint32_t rank)
 {
-    return (world->s.num_begun[rank] - 1) % world->num_exchanges;
+    return (world->s.counts[rank].begun - 1) % world->num_exchanges;
 }
 
 static int take_error(int *error)
@@ -79,7 +79,7 @@ static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
     world_t *world = rank->world;
 
     bytes_each(bytes_key(world, rank->rank, to,
-                         world->s.num_begun[rank->rank] - 1),
+                         world->s.counts[rank->rank].begun - 1),
                offset, slot, bytes_length(world, length), 1);
     return take_error(&rank->fill_error);
 }
@@ -120,33 +120,33 @@ static int do_drain(void *arg, uint32_t from, uint64_t offset, const void *slot,
     if (ret == 0) {
         mark_chunk(world, from, rank->rank, offset, length);
         assert_true(bytes_each(bytes_key(world, from, rank->rank,
-                                         world->s.num_begun[rank->rank] - 1),
+                                         world->s.counts[rank->rank].begun - 1),
                                offset, (char *)slot,
                                bytes_length(world, length), 0));
     }
     return ret;
 }
 
-static void *add_request(world_t *world, int kind, uint32_t from, uint32_t to,
-                         const void *buffer, size_t length)
+static void *add_request(world_rank_t *rank, int kind, uint32_t from,
+                         uint32_t to, const void *buffer, size_t length)
 {
-    uint32_t i = 0;
+    world_state_t *s = &rank->world->s;
+    world_request_t *request = s->requests[rank->rank];
 
-    while (world->s.requests[i].is_used) {
-        ++i;
-        assert_true(i < WORLD_REQUESTS);
+    while (request->is_used) {
+        ++request;
+        assert_true(request < &s->requests[rank->rank][WORLD_REQUESTS]);
     }
-    world->s.max_used = MRAIL_MAX(world->s.max_used, i + 1);
-    world->s.requests[i] = (world_request_t){
+    *request = (world_request_t){
         .buffer = (void *)buffer,
         .length = (uint32_t)length,
-        .order = world->s.order[from][to][kind]++,
+        .order = s->channels[from][to].posted[kind]++,
         .kind = (uint8_t)kind,
         .from = (uint8_t)from,
         .to = (uint8_t)to,
         .is_used = 1,
     };
-    return &world->s.requests[i];
+    return request;
 }
 
 static int do_send(void *arg, uint32_t to, const void *buffer, size_t length,
@@ -158,8 +158,8 @@ static int do_send(void *arg, uint32_t to, const void *buffer, size_t length,
     if (ret == 0) {
         assert_int_not_equal(rank->world->node_of[rank->rank],
                              rank->world->node_of[to]);
-        *request_p = add_request(rank->world, WORLD_SEND, rank->rank, to,
-                                 buffer, length);
+        *request_p = add_request(rank, WORLD_SEND, rank->rank, to, buffer,
+                                 length);
     }
     return ret;
 }
@@ -171,8 +171,8 @@ static int do_recv(void *arg, uint32_t from, void *buffer, size_t length,
     int ret = take_error(&rank->recv_error);
 
     if (ret == 0) {
-        *request_p = add_request(rank->world, WORLD_RECV, from, rank->rank,
-                                 buffer, length);
+        *request_p = add_request(rank, WORLD_RECV, from, rank->rank, buffer,
+                                 length);
     }
     return ret;
 }
@@ -205,40 +205,40 @@ const mrail_relay_ops_t world_ops = {
 
 /* ---- the network ------------------------------------------------------------ */
 
-static world_request_t *find_request(world_t *world, int kind, uint32_t from,
-                                     uint32_t to)
+static world_request_t *find_request(world_t *world, uint32_t rank, int kind,
+                                     uint32_t from, uint32_t to)
 {
-    for (uint32_t i = 0; i < world->s.max_used; ++i) {
-        world_request_t *request = &world->s.requests[i];
+    for (unsigned i = 0; i < WORLD_REQUESTS; ++i) {
+        world_request_t *request = &world->s.requests[rank][i];
 
-        if (request->is_used && !request->is_done && (request->kind == kind) &&
+        if (request->is_used && (request->kind == kind) &&
             (request->from == from) && (request->to == to) &&
-            (request->order == world->s.delivered[from][to])) {
+            (request->order == world->s.channels[from][to].delivered)) {
             return request;
         }
     }
+    fail_msg("a message is lost");
     return NULL;
 }
 
 int world_deliver(world_t *world, uint32_t from, uint32_t to)
 {
+    world_channel_t *channel = &world->s.channels[from][to];
     world_request_t *send, *recv;
     size_t length;
 
-    if ((world->s.delivered[from][to] >= world->s.order[from][to][0]) ||
-        (world->s.delivered[from][to] >= world->s.order[from][to][1])) {
+    if ((channel->delivered >= channel->posted[WORLD_SEND]) ||
+        (channel->delivered >= channel->posted[WORLD_RECV])) {
         return 0;
     }
-    send = find_request(world, WORLD_SEND, from, to);
-    recv = find_request(world, WORLD_RECV, from, to);
-    assert_non_null(send);
-    assert_non_null(recv);
+    send = find_request(world, from, WORLD_SEND, from, to);
+    recv = find_request(world, to, WORLD_RECV, from, to);
     assert_true(send->length <= recv->length);
     length = world->is_stamped ? MRAIL_RELAY_HEADER + 8u : send->length;
     memcpy(recv->buffer, send->buffer, length);
     recv->length = send->length;
     send->is_done = recv->is_done = 1;
-    ++world->s.delivered[from][to];
+    ++channel->delivered;
     return 1;
 }
 
@@ -323,12 +323,12 @@ void world_cleanup(world_t *world)
 int world_begin(world_t *world, uint32_t rank)
 {
     const world_exchange_t *exchange =
-        &world->exchanges[world->s.num_begun[rank] % world->num_exchanges];
+        &world->exchanges[world->s.counts[rank].begun % world->num_exchanges];
     int ret = mrail_relay_begin(world->ranks[rank].relay, exchange->hash,
                                 exchange->flows, exchange->num_flows);
 
     if (ret == 0) {
-        ++world->s.num_begun[rank];
+        ++world->s.counts[rank].begun;
     }
     return ret;
 }
@@ -340,7 +340,7 @@ int world_end(world_t *world, uint32_t rank)
     unsigned num;
 
     if (!mrail_relay_done(world->ranks[rank].relay) ||
-        (world->s.num_begun[rank] == world->s.num_ended[rank])) {
+        (world->s.counts[rank].begun == world->s.counts[rank].ended)) {
         return 0;
     }
     num = exchange_of(world, rank);
@@ -356,7 +356,7 @@ int world_end(world_t *world, uint32_t rank)
             world->s.seen[num][i] = 0;
         }
     }
-    ++world->s.num_ended[rank];
+    ++world->s.counts[rank].ended;
     return 1;
 }
 
@@ -386,13 +386,13 @@ void world_run(world_t *world, uint32_t num)
         unsigned num_ready = 0;
 
         for (uint32_t r = 0; r < world->num_ranks; ++r) {
-            if ((world->s.num_begun[r] == world->s.num_ended[r]) &&
-                (world->s.num_begun[r] < num)) {
+            if ((world->s.counts[r].begun == world->s.counts[r].ended) &&
+                (world->s.counts[r].begun < num)) {
                 assert_int_equal(world_begin(world, r), 0);
             }
             assert_true(mrail_relay_progress(world->ranks[r].relay) >= 0);
             world_end(world, r);
-            num_ready += (world->s.num_ended[r] >= num);
+            num_ready += (world->s.counts[r].ended >= num);
         }
         world_deliver_all(world);
         if (num_ready == world->num_ranks) {

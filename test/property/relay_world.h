@@ -19,7 +19,7 @@
 #define WORLD_PER_NODE 5u
 #define WORLD_RANKS (WORLD_NODES * WORLD_PER_NODE)
 #define WORLD_FLOWS 32u
-#define WORLD_REQUESTS 1024u
+#define WORLD_REQUESTS 64u /* of a rank, under way */
 #define WORLD_EXCHANGES 4u
 
 enum { WORLD_SEND, WORLD_RECV, WORLD_KINDS };
@@ -49,15 +49,25 @@ typedef struct world_rank {
     int fill_error, drain_error, send_error, recv_error, test_error;
 } world_rank_t;
 
+/* Messages, since the beginning. */
+typedef struct world_channel {
+    uint32_t posted[WORLD_KINDS];
+    uint32_t delivered;
+    uint32_t none;
+} world_channel_t;
+
+/* A rank's exchanges. */
+typedef struct world_count {
+    uint32_t begun, ended;
+} world_count_t;
+
 /* What changes, apart from relays and arenas: copied as it is by who goes back. */
 typedef struct world_state {
-    uint32_t order[WORLD_RANKS][WORLD_RANKS][WORLD_KINDS]; /* posted */
-    uint32_t delivered[WORLD_RANKS][WORLD_RANKS];
+    world_channel_t channels[WORLD_RANKS][WORLD_RANKS];
     uint64_t seen[WORLD_EXCHANGES][WORLD_FLOWS]; /* chunks drained */
-    uint32_t num_begun[WORLD_RANKS];
-    uint32_t num_ended[WORLD_RANKS];
-    uint32_t max_used; /* requests behind it have not been used */
-    world_request_t requests[WORLD_REQUESTS];
+    world_count_t counts[WORLD_RANKS];
+    /* Of each rank on its own: who is first makes no difference then. */
+    world_request_t requests[WORLD_RANKS][WORLD_REQUESTS];
 } world_state_t;
 
 typedef struct world {

@@ -115,8 +115,8 @@ static void act(uint32_t rank)
     mrail_relay_t *relay = w.ranks[rank].relay;
     int ret;
 
-    if (w.s.num_begun[rank] == w.s.num_ended[rank]) {
-        if (w.s.num_begun[rank] < EXCHANGES) {
+    if (w.s.counts[rank].begun == w.s.counts[rank].ended) {
+        if (w.s.counts[rank].begun < EXCHANGES) {
             assert_int_equal(world_begin(&w, rank), 0);
         }
         return;
@@ -131,7 +131,7 @@ static void act(uint32_t rank)
 static int has_ended(void)
 {
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
-        if (w.s.num_ended[r] < EXCHANGES) {
+        if (w.s.counts[r].ended < EXCHANGES) {
             return 0;
         }
     }
