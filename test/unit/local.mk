@@ -84,3 +84,12 @@ test_plan_demand_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_plan_demand_LDADD = $(PLAN_TEXT_TEST_LIBS)
 test_plan_demand_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
+
+# Relays.  test_relay_arena's subject is a file.
+if HAVE_CMOCKA
+check_PROGRAMS += test_relay_arena
+TESTS += test_relay_arena
+test_relay_arena_SOURCES = test/unit/test_relay_arena.c
+test_relay_arena_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_arena_LDADD = libmrail-relay.la $(TEST_LIBS)
+endif
