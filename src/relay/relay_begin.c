@@ -62,6 +62,14 @@ static int flow_is_possible(const mrail_relay_t *relay,
            relay_is_beside(relay, flow->relay_in, flow->to);
 }
 
+static int flow_has_ranks(const mrail_relay_t *relay,
+                          const mrail_relay_flow_t *flow)
+{
+    return (flow->from < relay->num_ranks) && (flow->to < relay->num_ranks) &&
+           is_rank_or_none(relay, flow->relay_out) &&
+           is_rank_or_none(relay, flow->relay_in);
+}
+
 static int flow_is_mine(const mrail_relay_t *relay,
                         const mrail_relay_flow_t *flow)
 {
@@ -78,10 +86,7 @@ static int flows_count(const mrail_relay_t *relay,
     size_t count = 0;
 
     for (size_t i = 0; i < num_flows; ++i) {
-        if ((flows[i].from >= relay->num_ranks) ||
-            (flows[i].to >= relay->num_ranks) ||
-            !is_rank_or_none(relay, flows[i].relay_out) ||
-            !is_rank_or_none(relay, flows[i].relay_in)) {
+        if ((flows[i].bytes > 0) && !flow_has_ranks(relay, &flows[i])) {
             return -EINVAL;
         }
         if (flow_is_mine(relay, &flows[i])) {

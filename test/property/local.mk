@@ -41,3 +41,19 @@ TESTS += test_lanes
 test_lanes_SOURCES = test/property/test_lanes.c test/sim/engine_pair.c \
     test/sim/engine_pair.h test/sim/sanitized.h
 test_lanes_LDADD = libtest-engine.la
+
+if HAVE_CMOCKA
+RELAY_WORLD = test/property/relay_world.c test/property/relay_world.h
+check_PROGRAMS += test_relay_random
+TESTS += test_relay_random
+test_relay_random_SOURCES = test/property/test_relay_random.c $(RELAY_WORLD)
+test_relay_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_random_LDADD = libmrail-relay.la $(TEST_LIBS)
+
+check_PROGRAMS += test_relay_exhaustive
+TESTS += test_relay_exhaustive
+test_relay_exhaustive_SOURCES = test/property/test_relay_exhaustive.c \
+    $(RELAY_WORLD)
+test_relay_exhaustive_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_exhaustive_LDADD = libmrail-relay.la $(TEST_LIBS)
+endif

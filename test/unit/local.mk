@@ -92,3 +92,21 @@ test_plan_demand_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_plan_demand_LDADD = $(PLAN_TEXT_TEST_LIBS)
 test_plan_demand_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
+
+# Relays.  test_relay_arena's subject is a file.
+if HAVE_CMOCKA
+check_PROGRAMS += test_relay_arena
+TESTS += test_relay_arena
+test_relay_arena_SOURCES = test/unit/test_relay_arena.c
+test_relay_arena_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_arena_LDADD = libmrail-relay.la $(TEST_LIBS)
+
+check_PROGRAMS += test_relay
+TESTS += test_relay
+test_relay_SOURCES = test/unit/test_relay.c test/property/relay_world.c \
+    test/property/relay_world.h
+test_relay_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_LDADD = libmrail-relay.la $(TEST_LIBS)
+test_relay_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc \
+    -Wl,--wrap=realloc
+endif

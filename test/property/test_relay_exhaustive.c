@@ -1,0 +1,498 @@
+/*
+ * src/relay: all interleavings of the steps of a few ranks with few slots, and of
+ * what the network delivers.  Wherever something is still to come, some step can be
+ * made; where nothing is, all chunks have come once, with their bytes, all slots are
+ * free and all rings are empty.  Every step gets an exchange further, so that a way
+ * without an end there is not.
+ *
+ * Depth first, from states that were not seen before; a state is put back by copying
+ * what it consists of to where it was.  Kinds of step come in any order, of which
+ * mrail_relay_progress() takes some.
+ *
+ * MRAIL_TEST_FULL=1 adds larger cases.
+ */
+#include "config.h"
+#include "relay_world.h"
+
+#include "base/util.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CHUNK 4096u
+#define NONE MRAIL_RELAY_NONE
+#define MAX_BLOCKS 256u
+#define STAMP 8u
+#define MAX_REQUESTS 6u /* of a rank, under way */
+
+static world_t w;
+
+/* What a state consists of. */
+static struct {
+    char *at;
+    size_t size;
+} blocks[MAX_BLOCKS];
+static unsigned num_blocks;
+static size_t state_size;
+static uint32_t num_exchanges; /* that each rank has to end */
+
+static void add_block(void *at, size_t size)
+{
+    assert_true(num_blocks < MAX_BLOCKS);
+    assert_int_equal(size % 8, 0);
+    blocks[num_blocks].at = at;
+    blocks[num_blocks++].size = size;
+    state_size += size;
+}
+
+static void add_relay(mrail_relay_t *relay)
+{
+    size_t num_local = relay->shape.num_local;
+
+    add_block(relay, sizeof(*relay));
+    add_block(relay->parts, relay->max_parts * sizeof(*relay->parts));
+    add_block(relay->outs, relay->max_outs * sizeof(*relay->outs));
+    add_block(relay->ins, relay->shape.in_slots * sizeof(*relay->ins));
+    add_block(relay->locals, num_local * sizeof(*relay->locals));
+    add_block(relay->sends,
+              num_local * relay->shape.out_slots * sizeof(*relay->sends));
+    add_block(relay->receives,
+              relay->shape.in_slots * sizeof(*relay->receives));
+    for (uint32_t slot = 0; slot < relay->layout.slots; ++slot) {
+        add_block(mrail_relay_slot_payload(relay, relay->me, slot) -
+                      MRAIL_RELAY_HEADER,
+                  MRAIL_RELAY_HEADER + STAMP);
+    }
+    if (relay->me == 0) {
+        add_block((char *)relay->base + relay->layout.states,
+                  relay->layout.rings - relay->layout.states +
+                      num_local * num_local * relay->layout.ring_size *
+                          sizeof(mrail_relay_entry_t));
+    }
+}
+
+static void find_blocks(void)
+{
+    num_blocks = 0;
+    state_size = 0;
+    for (unsigned i = 0; i < w.num_exchanges; ++i) {
+        add_block(w.s.seen[i], w.exchanges[i].num_flows * sizeof(uint64_t));
+    }
+    for (uint32_t r = 0; r < w.num_ranks; ++r) {
+        add_block(w.s.requests[r], MAX_REQUESTS * sizeof(world_request_t));
+        add_block(&w.s.counts[r], sizeof(w.s.counts[r]));
+        add_block(w.s.channels[r], w.num_ranks * sizeof(*w.s.channels[r]));
+        add_relay(w.ranks[r].relay);
+    }
+}
+
+/* None is where we would not look. */
+static void check_requests(void)
+{
+    for (uint32_t r = 0; r < w.num_ranks; ++r) {
+        assert_false(w.s.requests[r][MAX_REQUESTS].is_used);
+    }
+}
+
+static void save(char *to)
+{
+    for (unsigned i = 0; i < num_blocks; ++i) {
+        memcpy(to, blocks[i].at, blocks[i].size);
+        to += blocks[i].size;
+    }
+}
+
+static void restore(const char *from)
+{
+    for (unsigned i = 0; i < num_blocks; ++i) {
+        memcpy(blocks[i].at, from, blocks[i].size);
+        from += blocks[i].size;
+    }
+}
+
+/* ---- what makes no difference is taken out of a state --------------------------- */
+
+/* Entries that were taken out, and what lies in slots that are free. */
+static void forget_relay(mrail_relay_t *relay)
+{
+    memset(&relay->stats, 0, sizeof(relay->stats));
+    relay->is_short_out = relay->is_short_in = 0;
+    for (uint32_t i = 0; i < relay->shape.num_local * relay->shape.out_slots;
+         ++i) {
+        if (!relay->sends[i].is_busy) {
+            relay->sends[i].length = 0;
+            relay->sends[i].request = NULL;
+        }
+    }
+    for (uint32_t slot = 0; slot < relay->layout.slots; ++slot) {
+        if (mrail_relay_state_is_free(
+                mrail_relay_slot_state(relay, relay->me, slot))) {
+            memset(mrail_relay_slot_payload(relay, relay->me, slot) -
+                       MRAIL_RELAY_HEADER,
+                   0, MRAIL_RELAY_HEADER + STAMP);
+        }
+    }
+}
+
+static void forget_ring(mrail_relay_t *from, mrail_relay_t *to)
+{
+    mrail_relay_entry_t *ring =
+        mrail_relay_ring(&from->layout, from->base, from->shape.num_local,
+                         from->me, to->me);
+    uint32_t size = from->layout.ring_size;
+    uint32_t popped = to->locals[from->me].num_popped;
+    uint32_t pushed = from->locals[to->me].num_pushed;
+
+    for (uint32_t i = 0; i < size; ++i) {
+        if (((i - popped) & (size - 1)) >= pushed - popped) {
+            ring[i] = 0;
+        }
+    }
+}
+
+static void forget(void)
+{
+    for (uint32_t a = 0; a < w.num_ranks; ++a) {
+        forget_relay(w.ranks[a].relay);
+        for (uint32_t b = 0; b < w.num_ranks; ++b) {
+            if (w.node_of[a] == w.node_of[b]) {
+                forget_ring(w.ranks[a].relay, w.ranks[b].relay);
+            }
+        }
+    }
+}
+
+/* ---- states that were seen -------------------------------------------------------- */
+
+static uint64_t *seen;
+static size_t num_seen, max_seen; /* a power of two */
+
+static uint64_t hash_state(void)
+{
+    uint64_t hash = 1;
+
+    for (unsigned i = 0; i < num_blocks; ++i) {
+        for (size_t at = 0; at < blocks[i].size; at += 8) {
+            uint64_t word;
+
+            memcpy(&word, blocks[i].at + at, 8);
+            hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+            hash ^= hash >> 29;
+        }
+    }
+    hash = mrail_mix64(hash);
+    return hash + (hash == 0);
+}
+
+static void seen_insert(uint64_t hash)
+{
+    size_t i = hash & (max_seen - 1);
+
+    while (seen[i] != 0) {
+        i = (i + 1) & (max_seen - 1);
+    }
+    seen[i] = hash;
+}
+
+static void seen_grow(void)
+{
+    uint64_t *old = seen;
+    size_t old_max = max_seen;
+
+    max_seen = (max_seen == 0) ? 1u << 16 : 2 * max_seen;
+    seen = calloc(max_seen, sizeof(*seen));
+    assert_non_null(seen);
+    for (size_t i = 0; i < old_max; ++i) {
+        if (old[i] != 0) {
+            seen_insert(old[i]);
+        }
+    }
+    free(old);
+}
+
+/* 1: it is new. */
+static int seen_add(uint64_t hash)
+{
+    if (2 * num_seen >= max_seen) {
+        seen_grow();
+    }
+    for (size_t i = hash & (max_seen - 1); seen[i] != 0;
+         i = (i + 1) & (max_seen - 1)) {
+        if (seen[i] == hash) {
+            return 0;
+        }
+    }
+    seen_insert(hash);
+    ++num_seen;
+    return 1;
+}
+
+/* ---- what can be done ------------------------------------------------------------- */
+
+#define NUM_RANK_ACTIONS (MRAIL_RELAY_NUM_STEPS + 1)
+
+static unsigned num_actions(void)
+{
+    return w.num_ranks * (NUM_RANK_ACTIONS + w.num_ranks);
+}
+
+static int act_rank(uint32_t rank, unsigned kind)
+{
+    int ret;
+
+    if (kind == MRAIL_RELAY_NUM_STEPS) {
+        if ((w.s.counts[rank].begun != w.s.counts[rank].ended) ||
+            (w.s.counts[rank].ended == num_exchanges)) {
+            return 0;
+        }
+        assert_int_equal(world_begin(&w, rank), 0);
+        world_end(&w, rank);
+        return 1;
+    }
+    ret = mrail_relay_step(w.ranks[rank].relay, kind);
+    assert_true(ret >= 0);
+    if (ret > 0) {
+        world_end(&w, rank);
+    }
+    return ret;
+}
+
+/* 1; 0: it is not possible in this state, which is as it was but for counters. */
+static int act(unsigned action)
+{
+    unsigned of_ranks = w.num_ranks * NUM_RANK_ACTIONS;
+
+    if (action < of_ranks) {
+        return act_rank(action / NUM_RANK_ACTIONS, action % NUM_RANK_ACTIONS);
+    }
+    action -= of_ranks;
+    return world_deliver(&w, action / w.num_ranks, action % w.num_ranks);
+}
+
+/* ---- the search --------------------------------------------------------------------- */
+
+typedef struct level {
+    unsigned next; /* action */
+    unsigned num_done;
+    char *state;
+} level_t;
+
+static level_t *levels;
+static size_t num_levels, max_levels, deepest;
+
+static void print_stuck(void)
+{
+    for (size_t i = 0; i < num_levels; ++i) {
+        print_error("%u ", levels[i].next - 1);
+    }
+    print_error("\n");
+    for (uint32_t r = 0; r < w.num_ranks; ++r) {
+        const mrail_relay_t *relay = w.ranks[r].relay;
+
+        print_error("rank %u: begun %u ended %u to fill %u pop %u receive %u "
+                    "sending %u posted %u\n", r, w.s.counts[r].begun,
+                    w.s.counts[r].ended, (unsigned)relay->num_to_fill,
+                    (unsigned)relay->num_to_pop,
+                    (unsigned)relay->num_to_receive,
+                    (unsigned)relay->num_sending, relay->num_posted);
+    }
+}
+
+static void push_level(void)
+{
+    level_t *level;
+
+    if (num_levels == max_levels) {
+        level_t *more = realloc(levels, (max_levels + 64) * sizeof(*levels));
+
+        assert_non_null(more);
+        memset(more + max_levels, 0, 64 * sizeof(*levels));
+        levels = more;
+        max_levels += 64;
+    }
+    level = &levels[num_levels++];
+    level->next = level->num_done = 0;
+    if (level->state == NULL) {
+        level->state = malloc(state_size);
+        assert_non_null(level->state);
+    }
+    save(level->state);
+    deepest = MRAIL_MAX(deepest, num_levels);
+}
+
+/* Nothing can be done: then all must be. */
+static void check_end(void)
+{
+    int is_end = 1;
+
+    for (uint32_t r = 0; r < w.num_ranks; ++r) {
+        is_end &= (w.s.counts[r].ended == num_exchanges);
+    }
+    if (!is_end) {
+        print_stuck();
+        fail_msg("a state without a way on");
+    }
+    world_check_idle(&w);
+}
+
+/* From the state that all is in; which is put back as often as it takes. */
+static void search(void)
+{
+    push_level();
+    while (num_levels > 0) {
+        level_t *level = &levels[num_levels - 1];
+
+        if (level->next == num_actions()) {
+            if (level->num_done == 0) {
+                check_end();
+            }
+            if (--num_levels > 0) {
+                restore(levels[num_levels - 1].state);
+            }
+            continue;
+        }
+        if (!act(level->next++)) {
+            continue;
+        }
+        ++level->num_done;
+        check_requests();
+        forget();
+        if (seen_add(hash_state())) {
+            push_level();
+        } else {
+            restore(level->state);
+        }
+    }
+}
+
+static void forget_search(void)
+{
+    for (size_t i = 0; i < max_levels; ++i) {
+        free(levels[i].state);
+    }
+    free(levels);
+    free(seen);
+    levels = NULL;
+    seen = NULL;
+    num_levels = max_levels = deepest = num_seen = max_seen = 0;
+}
+
+/* ---- cases ---------------------------------------------------------------------- */
+
+typedef struct flow {
+    uint32_t from, relay_out, relay_in, to;
+    unsigned chunks;
+} flow_t;
+
+typedef struct relay_case {
+    const char *name;
+    unsigned per_node[WORLD_NODES + 1];
+    unsigned out_slots, in_slots; /* 0: as few as may be */
+    uint32_t exchanges; /* in a row */
+    int is_full;        /* only with MRAIL_TEST_FULL */
+    flow_t flows[8];    /* 0 chunks: no more */
+} relay_case_t;
+
+static const relay_case_t cases[] = {
+    {"a node, in a circle, two exchanges", {3}, 1, 1, 2, 0,
+     {{0, NONE, NONE, 1, 3}, {1, NONE, NONE, 2, 3}, {2, NONE, NONE, 0, 3}}},
+    {"a node, all to all, two slots", {3}, 2, 1, 1, 0,
+     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 2, 2}, {1, NONE, NONE, 2, 2},
+      {1, NONE, NONE, 0, 2}, {2, NONE, NONE, 0, 2}, {2, NONE, NONE, 1, 2}}},
+    {"two senders relay for each other", {2, 1}, 1, 0, 2, 0,
+     {{0, 1, NONE, 2, 3}, {1, 0, NONE, 2, 3}}},
+    {"the same, two slots", {2, 1}, 2, 2, 1, 0,
+     {{0, 1, NONE, 2, 3}, {1, 0, NONE, 2, 3}}},
+    {"one sender, two receivers that relay", {1, 2}, 1, 0, 2, 0,
+     {{0, NONE, 1, 2, 3}, {0, NONE, 2, 1, 3}}},
+    {"the same, two slots", {1, 2}, 2, 2, 1, 0,
+     {{0, NONE, 1, 2, 3}, {0, NONE, 2, 1, 3}}},
+    {"there and back", {2, 1}, 1, 0, 1, 0,
+     {{0, 1, NONE, 2, 2}, {1, 0, NONE, 2, 1}, {2, NONE, 0, 1, 2},
+      {2, NONE, 1, 0, 1}}},
+    {"there and back, two chunks", {2, 1}, 1, 0, 1, 1,
+     {{0, 1, NONE, 2, 2}, {1, 0, NONE, 2, 2}, {2, NONE, 0, 1, 2},
+      {2, NONE, 1, 0, 2}}},
+    {"there and back, two exchanges", {2, 1}, 1, 0, 2, 0,
+     {{0, 1, NONE, 2, 2}, {2, NONE, 0, 1, 2}, {1, NONE, NONE, 0, 1}}},
+    {"there and back, two slots", {2, 1}, 2, 2, 1, 1,
+     {{0, 1, NONE, 2, 2}, {1, 0, NONE, 2, 2}, {2, NONE, 0, 1, 2},
+      {2, NONE, 1, 0, 2}}},
+    {"three nodes in a circle", {1, 1, 1}, 1, 0, 2, 0,
+     {{0, NONE, NONE, 1, 2}, {1, NONE, NONE, 2, 2}, {2, NONE, NONE, 0, 2}}},
+    {"three nodes, all to all", {1, 1, 1}, 1, 2, 1, 0,
+     {{0, NONE, NONE, 1, 1}, {0, NONE, NONE, 2, 1}, {1, NONE, NONE, 2, 1},
+      {1, NONE, NONE, 0, 1}, {2, NONE, NONE, 0, 1}, {2, NONE, NONE, 1, 1}}},
+    {"three nodes, all to all, two chunks", {1, 1, 1}, 1, 2, 1, 1,
+     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 2, 2}, {1, NONE, NONE, 2, 2},
+      {1, NONE, NONE, 0, 2}, {2, NONE, NONE, 0, 2}, {2, NONE, NONE, 1, 2}}},
+    /* Both senders begin with different receivers: who gave both slots to one of
+     * them would wait for ever. */
+    {"two senders, two receivers crosswise", {1, 1, 1, 1}, 1, 2, 1, 0,
+     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 3, 2}, {2, NONE, NONE, 3, 2},
+      {2, NONE, NONE, 1, 2}}},
+    {"relays at both ends", {2, 2}, 1, 0, 2, 0,
+     {{0, 1, 2, 3, 3}}},
+    {"relays at both ends, there and back", {2, 2}, 1, 0, 1, 0,
+     {{0, 1, 2, 3, 2}, {2, 3, 0, 1, 2}}},
+    {"relays at both ends, two slots", {2, 2}, 2, 2, 1, 0,
+     {{0, 1, 2, 3, 3}, {2, 3, 0, 1, 2}}},
+    {"all relay for all", {2, 2}, 1, 0, 1, 0,
+     {{0, 1, 2, 3, 1}, {1, 0, 3, 2, 1}, {2, 3, 0, 1, 1}, {3, 2, 1, 0, 1}}},
+};
+
+static void make_case(const relay_case_t *c)
+{
+    memset(&w, 0, sizeof(w));
+    w.is_stamped = 1;
+    world_place(&w, c->per_node);
+    for (const flow_t *f = c->flows; f->chunks > 0; ++f) {
+        world_add(&w, 0, f->from, f->relay_out, f->relay_in, f->to, 100,
+                  (f->chunks - 1) * CHUNK + 10 + f->from);
+    }
+    world_init(&w, CHUNK, c->out_slots,
+               c->in_slots ? c->in_slots : world_min_in_slots(&w));
+}
+
+static void run_case(void **state)
+{
+    const relay_case_t *c = *state;
+
+    if (c->is_full && (getenv("MRAIL_TEST_FULL") == NULL)) {
+        skip();
+    }
+if (getenv("CASE")&&atoi(getenv("CASE"))!=c-cases) return;
+    make_case(c);
+    /* Then all memory is there that an exchange takes. */
+    world_run(&w, 1);
+    num_exchanges = 1 + c->exchanges;
+    find_blocks();
+    forget();
+    search();
+    print_message("%s: %zu states, %zu steps at most\n", c->name, num_seen,
+                  deepest);
+    assert_true(num_seen > deepest);
+    forget_search();
+    world_cleanup(&w);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[MRAIL_ARRAY_SIZE(cases)];
+
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        tests[i] = (struct CMUnitTest){
+            .name = cases[i].name,
+            .test_func = run_case,
+            .initial_state = (void *)&cases[i],
+        };
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

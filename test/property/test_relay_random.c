@@ -1,0 +1,199 @@
+/*
+ * src/relay: exchanges of random ranks of random nodes over random relays, in random
+ * order.  Ranks come late and go on early, receives are posted late, messages take
+ * their time; every byte is looked at, and three exchanges end within a bound.
+ *
+ * MRAIL_TEST_SEED=N runs one seed; MRAIL_TEST_FULL=1 fifty times as many.
+ */
+#include "config.h"
+#include "relay_world.h"
+
+#include "base/rng.h"
+#include "base/util.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SEEDS 2000u
+#define FULL_SEEDS 100000u
+#define CHUNK 4096u
+#define MAX_SLOTS 8u
+#define MAX_CHUNKS 9u
+#define EXCHANGES 3u
+#define MAX_ACTIONS 400000u
+
+static world_t w;
+static mrail_rng_t rng;
+/* Of 1000: how willingly a rank does its part. */
+static uint32_t eager[WORLD_RANKS];
+static uint32_t eager_net;
+
+static uint32_t below(uint32_t bound)
+{
+    return mrail_rng_below(&rng, bound);
+}
+
+/* Some rank of the node of `rank` that is not it; or none. */
+static uint32_t random_relay(uint32_t rank)
+{
+    uint32_t node = w.node_of[rank];
+    uint32_t other = w.locals[node][below(w.arenas[node].shape.num_local)];
+
+    return (other == rank) || (below(3) == 0) ? MRAIL_RELAY_NONE : other;
+}
+
+static uint64_t random_bytes(void)
+{
+    switch (below(6)) {
+    case 0:
+        return 0;
+    case 1:
+        return 1 + below(64);
+    case 2:
+        return (1 + below(MAX_CHUNKS)) * CHUNK;
+    default:
+        return 1 + below(MAX_CHUNKS * CHUNK);
+    }
+}
+
+/* Pairs' flows lie one after the other in the demand, with gaps. */
+static void random_exchange(unsigned num, uint64_t hash)
+{
+    uint64_t offset[WORLD_RANKS][WORLD_RANKS] = {{0}};
+    unsigned count = below(WORLD_FLOWS + 1);
+
+    w.exchanges[num].hash = hash;
+    w.num_exchanges = num + 1;
+    for (unsigned i = 0; i < count; ++i) {
+        uint32_t from = below(w.num_ranks), to = below(w.num_ranks);
+        int is_far = (w.node_of[from] != w.node_of[to]);
+        uint64_t bytes = random_bytes();
+
+        offset[from][to] += (below(3) == 0) ? below(10000) : 0;
+        world_add(&w, num, from,
+                  is_far ? random_relay(from) : MRAIL_RELAY_NONE,
+                  is_far ? random_relay(to) : MRAIL_RELAY_NONE, to,
+                  offset[from][to], bytes);
+        offset[from][to] += bytes;
+    }
+}
+
+static void random_world(uint64_t seed)
+{
+    unsigned per_node[WORLD_NODES + 1] = {0};
+    unsigned num_nodes, least, most;
+
+    memset(&w, 0, sizeof(w));
+    mrail_rng_init(&rng, seed);
+    num_nodes = 1 + below(WORLD_NODES);
+    for (unsigned n = 0; n < num_nodes; ++n) {
+        per_node[n] = 1 + below(WORLD_PER_NODE);
+    }
+    world_place(&w, per_node);
+    for (unsigned i = 0; i < EXCHANGES; ++i) {
+        random_exchange(i, (seed % 2) ? seed : seed + i);
+    }
+    least = world_min_in_slots(&w);
+    most = MRAIL_MAX(least, MAX_SLOTS);
+    world_init(&w, CHUNK, (seed % 3) ? 1 + below(MAX_SLOTS) : 1,
+               (seed % 3) ? least + below(most - least + 1) : least);
+    for (uint32_t r = 0; r < w.num_ranks; ++r) {
+        eager[r] = below(4) ? 1000 : 10 + below(200);
+    }
+    eager_net = below(2) ? 1000 : 20 + below(500);
+}
+
+static void act(uint32_t rank)
+{
+    mrail_relay_t *relay = w.ranks[rank].relay;
+    int ret;
+
+    if (w.s.counts[rank].begun == w.s.counts[rank].ended) {
+        if (w.s.counts[rank].begun < EXCHANGES) {
+            assert_int_equal(world_begin(&w, rank), 0);
+        }
+        return;
+    }
+    ret = below(2) ? mrail_relay_progress(relay)
+                   : mrail_relay_step(relay, below(MRAIL_RELAY_NUM_STEPS));
+    assert_true(ret >= 0);
+    assert_true(relay->num_posted + relay->num_bare <= relay->shape.in_slots);
+    world_end(&w, rank);
+}
+
+static int has_ended(void)
+{
+    for (uint32_t r = 0; r < w.num_ranks; ++r) {
+        if (w.s.counts[r].ended < EXCHANGES) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* 0: it hung. */
+static int run_seed(uint64_t seed)
+{
+    unsigned i;
+
+    random_world(seed);
+    for (i = 0; (i < MAX_ACTIONS) && !has_ended(); ++i) {
+        uint32_t rank = below(w.num_ranks);
+
+        if (below(1000) < eager[rank]) {
+            act(rank);
+        }
+        if (below(1000) < eager_net) {
+            world_deliver(&w, below(w.num_ranks), below(w.num_ranks));
+        }
+    }
+    if (i < MAX_ACTIONS) {
+        world_check_idle(&w);
+    }
+    world_cleanup(&w);
+    return i < MAX_ACTIONS;
+}
+
+static uint64_t running; /* seed */
+
+static void test_seeds(void **state)
+{
+    const char *one = getenv("MRAIL_TEST_SEED");
+    uint64_t first = (one != NULL) ? strtoull(one, NULL, 0) : 0;
+    uint64_t count = (one != NULL)                  ? 1
+                     : getenv("MRAIL_TEST_FULL")    ? FULL_SEEDS
+                                                    : SEEDS;
+
+    for (uint64_t i = 0; i < count; ++i) {
+        running = first + i;
+        if (!run_seed(running)) {
+            fail_msg("it hangs");
+        }
+    }
+    running = UINT64_MAX;
+}
+
+static int say_seed(void **state)
+{
+    if (running != UINT64_MAX) {
+        print_error("replay: MRAIL_TEST_SEED=%llu test_relay_random\n",
+                    (unsigned long long)running);
+    }
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_seeds, say_seed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

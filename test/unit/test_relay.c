@@ -1,0 +1,940 @@
+/*
+ * src/relay: each role for itself; what is refused, and that nothing of it is
+ * written; chunks of the next exchange that come early; slots that are used again
+ * and again; errors of every operation; what no rank of the node would write.
+ */
+#include "config.h"
+#include "../property/relay_world.h"
+
+#include "base/rng.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CHUNK 4096u
+#define NONE MRAIL_RELAY_NONE
+#define ENOUGH 50u
+
+static world_t w;
+
+static mrail_relay_t *relay_of(uint32_t rank)
+{
+    return w.ranks[rank].relay;
+}
+
+static mrail_relay_stats_t stats_of(uint32_t rank)
+{
+    mrail_relay_stats_t stats;
+
+    mrail_relay_stats(relay_of(rank), &stats);
+    return stats;
+}
+
+/* Two nodes: ranks 0, 1, 2 and 3, 4. */
+static void place(void)
+{
+    static const unsigned per_node[] = {3, 2, 0};
+
+    memset(&w, 0, sizeof(w));
+    world_place(&w, per_node);
+    w.exchanges[0].hash = w.exchanges[1].hash = 42;
+}
+
+/* One flow from 0 over these. */
+static void make_one(uint32_t relay_out, uint32_t relay_in, uint32_t to,
+                     uint64_t bytes)
+{
+    place();
+    world_add(&w, 0, 0, relay_out, relay_in, to, 1000, bytes);
+    world_init(&w, CHUNK, 2, 2);
+}
+
+static void begin_all(void)
+{
+    for (uint32_t r = 0; r < w.num_ranks; ++r) {
+        assert_int_equal(world_begin(&w, r), 0);
+    }
+}
+
+/* Until there is nothing left for this rank to do alone. */
+static void progress(uint32_t rank)
+{
+    for (unsigned i = 0; i < ENOUGH; ++i) {
+        assert_true(mrail_relay_progress(relay_of(rank)) >= 0);
+    }
+}
+
+static unsigned num_used(uint32_t rank)
+{
+    mrail_relay_t *relay = relay_of(rank);
+    unsigned count = 0;
+
+    for (uint32_t slot = 0; slot < relay->layout.slots; ++slot) {
+        count += !mrail_relay_state_is_free(
+            mrail_relay_slot_state(relay, relay->me, slot));
+    }
+    return count;
+}
+
+/* ---- roles ------------------------------------------------------------------ */
+
+static void test_within_node(void **state)
+{
+    make_one(NONE, NONE, 1, 2 * CHUNK + 5);
+    begin_all();
+    progress(0);
+    assert_int_equal(num_used(0), 2);
+    assert_false(mrail_relay_done(relay_of(0)));
+    assert_int_equal(stats_of(0).waits, 1);
+    progress(1);
+    assert_int_equal(num_used(0), 0);
+    assert_int_equal(stats_of(1).drained, 2 * CHUNK);
+    progress(0);
+    assert_true(mrail_relay_done(relay_of(0)));
+    assert_int_equal(num_used(0), 1);
+    progress(1);
+    assert_true(world_end(&w, 1));
+    assert_int_equal(stats_of(0).filled, 2 * CHUNK + 5);
+    assert_int_equal(stats_of(0).sent, 0);
+    assert_int_equal(stats_of(0).chunks, 3);
+    assert_int_equal(stats_of(1).drained, 2 * CHUNK + 5);
+    world_check_idle(&w);
+    world_cleanup(&w);
+}
+
+static void test_to_oneself(void **state)
+{
+    make_one(NONE, NONE, 0, 3 * CHUNK);
+    world_run(&w, 1);
+    assert_int_equal(stats_of(0).drained, 3 * CHUNK);
+    world_cleanup(&w);
+}
+
+/* The last chunk is shorter on the network, too; an end of a send frees its slot. */
+static void test_direct(void **state)
+{
+    const world_request_t *sends = w.s.requests[0];
+
+    make_one(NONE, NONE, 3, CHUNK + 5);
+    begin_all();
+    progress(0);
+    assert_int_equal(sends[0].length, MRAIL_RELAY_HEADER + CHUNK);
+    assert_int_equal(sends[1].length, MRAIL_RELAY_HEADER + 5);
+    assert_int_equal(sends[0].to, 3);
+    assert_int_equal(num_used(0), 2);
+    assert_false(mrail_relay_done(relay_of(0)));
+    progress(3);
+    assert_true(world_deliver(&w, 0, 3));
+    progress(0);
+    assert_int_equal(num_used(0), 1);
+    assert_int_equal(stats_of(0).sent, CHUNK);
+    assert_true(world_deliver(&w, 0, 3));
+    progress(0);
+    assert_true(mrail_relay_done(relay_of(0)));
+    progress(3);
+    assert_true(world_end(&w, 3));
+    assert_int_equal(stats_of(3).received, CHUNK + 5);
+    world_check_idle(&w);
+    world_cleanup(&w);
+}
+
+/* The sender is done when all is handed over; its slots come free later. */
+static void test_relay_out(void **state)
+{
+    make_one(1, NONE, 3, 2 * CHUNK);
+    begin_all();
+    progress(0);
+    assert_true(mrail_relay_done(relay_of(0)));
+    assert_int_equal(num_used(0), 2);
+    assert_false(mrail_relay_done(relay_of(1)));
+    progress(1);
+    assert_int_equal(w.s.requests[1][0].to, 3);
+    assert_int_equal(w.s.channels[1][3].posted[WORLD_SEND], 2);
+    assert_int_equal(num_used(0), 2);
+    assert_int_equal(num_used(1), 0);
+    progress(3);
+    world_deliver_all(&w);
+    assert_int_equal(num_used(0), 2);
+    progress(1);
+    assert_int_equal(num_used(0), 0);
+    assert_true(mrail_relay_done(relay_of(1)));
+    assert_int_equal(stats_of(1).sent, 2 * CHUNK);
+    assert_int_equal(stats_of(1).chunks, 2);
+    progress(3);
+    assert_true(world_end(&w, 3));
+    world_cleanup(&w);
+}
+
+/* What relay_in has received is in its own slots until the receiver comes. */
+static void test_relay_in(void **state)
+{
+    make_one(NONE, 4, 3, 3 * CHUNK);
+    begin_all();
+    for (unsigned i = 0; i < 3; ++i) {
+        progress(0);
+        progress(4);
+        world_deliver_all(&w);
+    }
+    assert_int_equal(w.s.channels[0][4].delivered, 2);
+    assert_int_equal(num_used(4), 2);
+    assert_int_equal(stats_of(4).waits, 1);
+    progress(3);
+    assert_int_equal(num_used(4), 0);
+    assert_false(mrail_relay_done(relay_of(3)));
+    progress(4);
+    world_deliver_all(&w);
+    progress(0);
+    progress(4);
+    assert_true(mrail_relay_done(relay_of(4)));
+    assert_int_equal(stats_of(4).received, 3 * CHUNK);
+    assert_int_equal(stats_of(4).drained, 0);
+    progress(3);
+    assert_true(world_end(&w, 3));
+    world_check_idle(&w);
+    world_cleanup(&w);
+}
+
+static void test_both_relays(void **state)
+{
+    make_one(2, 4, 3, 7 * CHUNK + 1);
+    world_run(&w, 1);
+    assert_int_equal(stats_of(2).sent, 7 * CHUNK + 1);
+    assert_int_equal(stats_of(4).received, 7 * CHUNK + 1);
+    assert_int_equal(stats_of(3).drained, 7 * CHUNK + 1);
+    assert_int_equal(stats_of(1).chunks, 0);
+    world_cleanup(&w);
+}
+
+/* Chunk by chunk, from the first receiver behind oneself on. */
+static void test_turns(void **state)
+{
+    static const uint32_t turns[] = {2, 0, 2, 0, 2, 0, 0};
+    mrail_relay_t *relay;
+
+    place();
+    world_add(&w, 0, 1, NONE, NONE, 0, 0, 4 * CHUNK);
+    world_add(&w, 0, 1, NONE, NONE, 2, 0, 3 * CHUNK);
+    world_init(&w, CHUNK, 7, 1);
+    begin_all();
+    progress(1);
+    relay = relay_of(1);
+    for (uint32_t i = 0; i < MRAIL_ARRAY_SIZE(turns); ++i) {
+        mrail_relay_header_t header;
+
+        memcpy(&header,
+               mrail_relay_slot_payload(relay, relay->me, i) - sizeof(header),
+               sizeof(header));
+        assert_int_equal(header.to, turns[i]);
+    }
+    world_cleanup(&w);
+}
+
+/* Slots are shared evenly between channels; the more has to come, the sooner. */
+static void test_shares(void **state)
+{
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
+    world_add(&w, 0, 1, NONE, NONE, 3, 0, 9 * CHUNK);
+    world_add(&w, 0, 2, NONE, NONE, 3, 0, 1 * CHUNK);
+    world_init(&w, CHUNK, 1, 7);
+    begin_all();
+    progress(3);
+    assert_int_equal(w.s.channels[0][3].posted[WORLD_RECV], 2);
+    assert_int_equal(w.s.channels[1][3].posted[WORLD_RECV], 4);
+    assert_int_equal(w.s.channels[2][3].posted[WORLD_RECV], 1);
+    world_run(&w, 1);
+    world_cleanup(&w);
+}
+
+/* A channel's only slot is not given to another, whatever that has to come. */
+static void test_reserve(void **state)
+{
+    mrail_relay_t *relay;
+
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
+    world_add(&w, 0, 1, NONE, 3, 4, 0, 9 * CHUNK);
+    world_init(&w, CHUNK, 2, 2);
+    begin_all();
+    relay = relay_of(3);
+    progress(3);
+    progress(0);
+    progress(1);
+    assert_true(world_deliver(&w, 0, 3));
+    assert_true(world_deliver(&w, 1, 3));
+    assert_int_equal(mrail_relay_step_received(relay), 1);
+    assert_int_equal(mrail_relay_step_received(relay), 1);
+    assert_int_equal(relay->num_bare, 2);
+    assert_int_equal(mrail_relay_step_post(relay), 1);
+    assert_int_equal(mrail_relay_step_post(relay), 0);
+    /* What waits for rank 4 is in the other slot: it comes. */
+    assert_int_equal(relay->num_posted, 1);
+    assert_int_equal(relay->num_bare, 1);
+    progress(4);
+    assert_int_equal(mrail_relay_step_post(relay), 1);
+    assert_int_equal(relay->num_posted, 2);
+    assert_int_equal(relay->num_bare, 0);
+    world_run(&w, 1);
+    world_cleanup(&w);
+}
+
+/* ---- what is expected ----------------------------------------------------------- */
+
+typedef struct lie {
+    size_t at;   /* in the header */
+    uint64_t add;
+    size_t size;
+} lie_t;
+
+#define LIE(_field, _add)                                                     \
+    {offsetof(mrail_relay_header_t, _field), (uint64_t)(_add),                \
+     sizeof(((mrail_relay_header_t *)NULL)->_field)}
+
+static const lie_t lies[] = {
+    LIE(magic, 1),        LIE(hash, 1),          LIE(hash, 1ull << 63),
+    LIE(exchange, 1),     LIE(exchange, -1),     LIE(from, 1),
+    LIE(from, 100),       LIE(from, -1),         LIE(to, 1),
+    LIE(to, -1),          LIE(to, 100),          LIE(relay_out, 1),
+    LIE(relay_out, -1),   LIE(relay_in, 1),      LIE(relay_in, -1),
+    LIE(offset, 1),       LIE(offset, -1),       LIE(offset, CHUNK),
+    LIE(offset, -4096),   LIE(offset, 1ull << 40), LIE(offset, -1000000),
+    LIE(length, 1),       LIE(length, -1),       LIE(length, CHUNK),
+    LIE(length, 1u << 31), LIE(length, -5 - (int)MRAIL_RELAY_HEADER),
+};
+
+/* In the header in front of a payload. */
+static void tell(char *payload, const lie_t *lie)
+{
+    char *at = payload - MRAIL_RELAY_HEADER + lie->at;
+    uint64_t value = 0;
+
+    memcpy(&value, at, lie->size);
+    value += lie->add;
+    memcpy(at, &value, lie->size);
+}
+
+/* A rank that finds this in a slot says so, at once and ever after. */
+static void refuses(uint32_t rank)
+{
+    int ret = 0;
+
+    for (unsigned i = 0; (i < ENOUGH) && (ret >= 0); ++i) {
+        ret = mrail_relay_progress(relay_of(rank));
+    }
+    assert_int_equal(ret, -EPROTO);
+    assert_int_equal(mrail_relay_progress(relay_of(rank)), -EPROTO);
+    assert_int_equal(mrail_relay_begin(relay_of(rank), 1, NULL, 0), -EPROTO);
+    assert_false(mrail_relay_done(relay_of(rank)));
+    assert_int_equal(stats_of(rank).drained, 0);
+}
+
+static char *out_slot(uint32_t rank, uint32_t slot)
+{
+    return mrail_relay_slot_payload(relay_of(rank), relay_of(rank)->me, slot);
+}
+
+static void test_lies_within_node(void **state)
+{
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+        make_one(NONE, NONE, 1, CHUNK + 5);
+        begin_all();
+        progress(0);
+        tell(out_slot(0, 0), &lies[i]);
+        refuses(1);
+        world_cleanup(&w);
+    }
+}
+
+static void test_lies_to_relay_out(void **state)
+{
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+        make_one(1, 4, 3, CHUNK + 5);
+        begin_all();
+        progress(0);
+        tell(out_slot(0, 0), &lies[i]);
+        refuses(1);
+        assert_int_equal(w.s.channels[1][4].posted[WORLD_SEND], 0);
+        world_cleanup(&w);
+    }
+}
+
+static void test_lies_over_network(void **state)
+{
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+        make_one(1, (i % 2) ? 4 : NONE, 3, CHUNK + 5);
+        begin_all();
+        progress(0);
+        progress(1);
+        tell(out_slot(0, 0), &lies[i]);
+        progress((i % 2) ? 4 : 3);
+        world_deliver_all(&w);
+        refuses((i % 2) ? 4 : 3);
+        world_cleanup(&w);
+    }
+}
+
+static void test_lies_of_relay_in(void **state)
+{
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+        make_one(NONE, 4, 3, CHUNK + 5);
+        begin_all();
+        progress(0);
+        progress(4);
+        world_deliver_all(&w);
+        progress(4);
+        tell(mrail_relay_slot_payload(relay_of(4), relay_of(4)->me, 2),
+             &lies[i]);
+        refuses(3);
+        world_cleanup(&w);
+    }
+}
+
+/* The second chunk twice; it may be somewhere, but not there again. */
+static void test_chunk_twice(void **state)
+{
+    static const lie_t again = LIE(offset, -(int)CHUNK);
+
+    make_one(NONE, NONE, 1, 2 * CHUNK);
+    begin_all();
+    progress(0);
+    assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
+    tell(out_slot(0, 1), &again);
+    assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
+    world_cleanup(&w);
+}
+
+/* Message and header say different lengths; or there is no header. */
+static void test_message_lengths(void **state)
+{
+    static const uint32_t lengths[] = {0, 1, 63, 64, 64 + CHUNK - 1};
+
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lengths); ++i) {
+        make_one(NONE, NONE, 3, 2 * CHUNK);
+        begin_all();
+        progress(0);
+        progress(3);
+        w.s.requests[0][0].length = lengths[i];
+        world_deliver_all(&w);
+        refuses(3);
+        world_cleanup(&w);
+    }
+}
+
+/* A header that is right, but of a flow that takes another way to here. */
+static void test_wrong_way(void **state)
+{
+    mrail_relay_header_t *headers[2];
+
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 3, 0, CHUNK);
+    world_add(&w, 0, 1, NONE, NONE, 3, 0, CHUNK);
+    world_init(&w, CHUNK, 1, 2);
+    begin_all();
+    progress(0);
+    progress(1);
+    headers[0] = (mrail_relay_header_t *)(out_slot(0, 0) - MRAIL_RELAY_HEADER);
+    headers[1] = (mrail_relay_header_t *)(out_slot(1, 0) - MRAIL_RELAY_HEADER);
+    memcpy(headers[0], headers[1], sizeof(*headers[0]));
+    progress(3);
+    world_deliver_all(&w);
+    refuses(3);
+    world_cleanup(&w);
+}
+
+/* ---- exchange after exchange ------------------------------------------------------ */
+
+/* Rank 0 is in the next exchange while 1 and 2 have not even begun this one. */
+static void test_early_chunks(void **state)
+{
+    place();
+    world_add(&w, 0, 0, 2, NONE, 3, 0, CHUNK);
+    world_add(&w, 0, 0, NONE, NONE, 1, 0, CHUNK);
+    world_add(&w, 1, 0, NONE, NONE, 1, 0, 2 * CHUNK);
+    world_init(&w, CHUNK, 4, 1);
+    assert_int_equal(world_begin(&w, 0), 0);
+    progress(0);
+    assert_true(world_end(&w, 0));
+    assert_int_equal(world_begin(&w, 0), 0);
+    progress(0);
+    assert_int_equal(num_used(0), 4);
+    assert_true(world_end(&w, 0));
+    assert_int_equal(world_begin(&w, 1), 0);
+    progress(1);
+    assert_int_equal(num_used(0), 3);
+    assert_true(world_end(&w, 1));
+    world_run(&w, 2);
+    world_cleanup(&w);
+}
+
+static void test_thousand_exchanges(void **state)
+{
+    place();
+    world_add(&w, 0, 0, 1, 4, 3, 0, 3 * CHUNK + 7);
+    world_add(&w, 0, 0, NONE, NONE, 2, 0, 2 * CHUNK);
+    world_add(&w, 0, 3, 4, 2, 0, 0, 2 * CHUNK);
+    world_add(&w, 0, 4, NONE, NONE, 1, 0, 1);
+    world_add(&w, 1, 4, NONE, NONE, 3, 0, 5);
+    world_add(&w, 1, 2, 0, NONE, 4, 0, 2 * CHUNK);
+    world_init(&w, CHUNK, 1, 1);
+    world_run(&w, 1000);
+    assert_int_equal(stats_of(0).filled, 500 * (5 * CHUNK + 7));
+    assert_int_equal(stats_of(3).drained, 500 * (3 * CHUNK + 7 + 5));
+    world_cleanup(&w);
+}
+
+static void test_nothing_to_do(void **state)
+{
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 3, 0, 0);
+    world_add(&w, 0, 77, 99, 99, 100, 5, 0);
+    world_init(&w, CHUNK, 1, 1);
+    assert_true(mrail_relay_done(relay_of(0)));
+    assert_int_equal(mrail_relay_progress(relay_of(0)), 0);
+    begin_all();
+    assert_true(mrail_relay_done(relay_of(0)));
+    assert_int_equal(mrail_relay_progress(relay_of(0)), 0);
+    assert_int_equal(mrail_relay_begin(relay_of(0), 1, NULL, 0), 0);
+    assert_true(mrail_relay_done(relay_of(0)));
+    world_cleanup(&w);
+    mrail_relay_destroy(NULL);
+}
+
+/* ---- what cannot be begun ------------------------------------------------------------ */
+
+static int begin_flow(uint32_t rank, uint32_t from, uint32_t relay_out,
+                      uint32_t relay_in, uint32_t to, uint64_t offset,
+                      uint64_t bytes)
+{
+    mrail_relay_flow_t flow = {.from = from, .to = to, .relay_out = relay_out,
+                               .relay_in = relay_in, .offset = offset,
+                               .bytes = bytes};
+
+    return mrail_relay_begin(relay_of(rank), 1, &flow, 1);
+}
+
+static void test_impossible_flows(void **state)
+{
+    place();
+    world_init(&w, CHUNK, 1, 1);
+    assert_int_equal(begin_flow(0, 0, NONE, NONE, 5, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 5, NONE, NONE, 0, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, 5, NONE, 3, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, NONE, 5, 3, 0, 1), -EINVAL);
+    /* A relay that is an end, or of the other node. */
+    assert_int_equal(begin_flow(0, 0, 0, NONE, 3, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(3, 0, NONE, 3, 3, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, 4, NONE, 3, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, NONE, 1, 3, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(3, 0, 4, NONE, 3, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(4, 0, 4, NONE, 3, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(1, 0, NONE, 1, 3, 0, 1), -EINVAL);
+    /* Relays within a node; of ranks of which neither is of this one. */
+    assert_int_equal(begin_flow(0, 0, 1, NONE, 2, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, NONE, 1, 2, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 3, 0, NONE, 4, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 3, NONE, 0, 4, 0, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, NONE, NONE, 3, UINT64_MAX, 1), -EINVAL);
+    assert_int_equal(begin_flow(0, 0, NONE, NONE, 3, 2, UINT64_MAX - 1),
+                     -EINVAL);
+    assert_true(mrail_relay_done(relay_of(0)));
+    assert_int_equal(mrail_relay_progress(relay_of(0)), 0);
+    /* Not its concern. */
+    assert_int_equal(begin_flow(2, 0, NONE, 1, 3, 0, 1), 0);
+    assert_true(mrail_relay_done(relay_of(2)));
+    world_cleanup(&w);
+}
+
+static void test_overlap(void **state)
+{
+    mrail_relay_flow_t flows[3] = {
+        {0, 3, NONE, NONE, 0, 100},
+        {0, 3, 1, NONE, 200, 100},
+        {0, 3, 2, NONE, 100, 101},
+    };
+
+    place();
+    world_init(&w, CHUNK, 1, 3);
+    assert_int_equal(mrail_relay_begin(relay_of(0), 1, flows, 3), -EINVAL);
+    assert_int_equal(mrail_relay_begin(relay_of(3), 1, flows, 3), -EINVAL);
+    flows[2].bytes = 100;
+    assert_int_equal(mrail_relay_begin(relay_of(0), 1, flows, 3), 0);
+    assert_int_equal(mrail_relay_begin(relay_of(3), 1, flows, 3), 0);
+    assert_int_equal(mrail_relay_begin(relay_of(3), 1, flows, 3), -EBUSY);
+    world_cleanup(&w);
+}
+
+static void test_too_many_channels(void **state)
+{
+    unsigned channels[5];
+
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 3, 0, CHUNK);
+    world_add(&w, 0, 1, NONE, NONE, 3, 0, CHUNK);
+    world_add(&w, 0, 2, NONE, 3, 4, 0, CHUNK);
+    world_add(&w, 0, 0, 1, 3, 4, 0, CHUNK);
+    world_add(&w, 0, 4, NONE, NONE, 3, 0, CHUNK);
+    world_add(&w, 0, 2, NONE, 4, 3, 0, 0);
+    world_init(&w, CHUNK, 1, 2);
+    assert_int_equal(mrail_relay_channels(w.exchanges[0].flows,
+                                          w.exchanges[0].num_flows, w.node_of,
+                                          5, channels), 0);
+    assert_int_equal(channels[3], 3);
+    assert_int_equal(channels[0] + channels[1] + channels[2] + channels[4], 0);
+    assert_int_equal(world_begin(&w, 3), -ENOSPC);
+    assert_true(mrail_relay_done(relay_of(3)));
+    w.exchanges[0].flows[2].bytes = 0;
+    assert_int_equal(world_begin(&w, 3), 0);
+    world_run(&w, 1);
+    world_cleanup(&w);
+}
+
+static void test_impossible_relays(void **state)
+{
+    static const uint32_t good[] = {0, 1, 2}, twice[] = {0, 1, 1},
+                          far[] = {0, 1, 5};
+    mrail_relay_arena_t arena;
+    mrail_relay_t *relay = NULL;
+
+    place();
+    world_init(&w, CHUNK, 1, 1);
+    arena = w.arenas[0];
+    assert_int_equal(mrail_relay_create(&arena, 5, good, 3, &world_ops, NULL,
+                                        &relay), -EINVAL);
+    assert_int_equal(mrail_relay_create(&arena, 5, twice, 0, &world_ops, NULL,
+                                        &relay), -EINVAL);
+    assert_int_equal(mrail_relay_create(&arena, 5, far, 0, &world_ops, NULL,
+                                        &relay), -EINVAL);
+    assert_int_equal(mrail_relay_create(&arena, 0, good, 0, &world_ops, NULL,
+                                        &relay), -EINVAL);
+    arena.shape.chunk = 1;
+    assert_int_equal(mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL,
+                                        &relay), -EINVAL);
+    arena = w.arenas[0];
+    arena.size -= 1;
+    assert_int_equal(mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL,
+                                        &relay), -EINVAL);
+    assert_null(relay);
+    world_cleanup(&w);
+}
+
+/* ---- allocations that fail -------------------------------------------------------- */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+
+static unsigned fail_at; /* 0: none */
+
+static int fails(void)
+{
+    return (fail_at > 0) && (--fail_at == 0);
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *old, size_t size)
+{
+    return fails() ? NULL : __real_realloc(old, size);
+}
+
+/* Each allocation of these once; nothing has happened then. */
+static void test_no_memory(void **state)
+{
+    mrail_relay_t *relay = NULL;
+    unsigned channels[5], i;
+    int ret = -ENOMEM;
+
+    make_one(1, 4, 3, 2 * CHUNK);
+    for (i = 1; ret == -ENOMEM; ++i) {
+        fail_at = i;
+        ret = mrail_relay_create(&w.arenas[0], 5, w.locals[0], 0, &world_ops,
+                                 NULL, &relay);
+    }
+    assert_int_equal(ret, 0);
+    assert_int_equal(i, 10);
+    mrail_relay_destroy(relay);
+    for (i = 1, ret = -ENOMEM; ret == -ENOMEM; ++i) {
+        fail_at = i;
+        ret = world_begin(&w, 0);
+        assert_int_equal(mrail_relay_done(relay_of(0)), ret != 0);
+    }
+    assert_int_equal(ret, 0);
+    assert_int_equal(i, 4);
+    fail_at = 1;
+    assert_int_equal(mrail_relay_channels(w.exchanges[0].flows, 1, w.node_of,
+                                          5, channels), -ENOMEM);
+    fail_at = 0;
+    world_run(&w, 1);
+    /* What was there serves again. */
+    fail_at = 1;
+    begin_all();
+    for (unsigned round = 0; round < ENOUGH; ++round) {
+        for (uint32_t r = 0; r < 5; ++r) {
+            progress(r);
+        }
+        world_deliver_all(&w);
+    }
+    assert_int_equal(fail_at, 1);
+    fail_at = 0;
+    world_run(&w, 2);
+    world_cleanup(&w);
+}
+
+/* ---- errors of operations ------------------------------------------------------------ */
+
+/* Rank `rank` fails at once with what its operation said. */
+static void fails_with(uint32_t rank, int error)
+{
+    int ret = 0;
+
+    for (unsigned i = 0; (i < ENOUGH) && (ret >= 0); ++i) {
+        for (uint32_t r = 0; (r < w.num_ranks) && (ret >= 0); ++r) {
+            ret = mrail_relay_progress(relay_of(r));
+            assert_true((ret >= 0) || (r == rank));
+        }
+        world_deliver_all(&w);
+    }
+    assert_int_equal(ret, error);
+    assert_int_equal(mrail_relay_progress(relay_of(rank)), error);
+    assert_int_equal(mrail_relay_begin(relay_of(rank), 1, NULL, 0), error);
+    assert_false(mrail_relay_done(relay_of(rank)));
+    world_cleanup(&w);
+}
+
+static void test_errors(void **state)
+{
+    make_one(1, 4, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[0].fill_error = -EFAULT;
+    fails_with(0, -EFAULT);
+    make_one(NONE, NONE, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[0].send_error = -ENETDOWN;
+    fails_with(0, -ENETDOWN);
+    make_one(1, 4, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[1].send_error = -ENETDOWN;
+    fails_with(1, -ENETDOWN);
+    make_one(1, 4, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[1].test_error = -EIO;
+    fails_with(1, -EIO);
+    make_one(1, 4, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[4].recv_error = -ENOBUFS;
+    fails_with(4, -ENOBUFS);
+    make_one(1, 4, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[4].test_error = -ECONNRESET;
+    fails_with(4, -ECONNRESET);
+    make_one(1, 4, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[3].drain_error = -EFAULT;
+    fails_with(3, -EFAULT);
+    make_one(1, NONE, 3, 5 * CHUNK);
+    begin_all();
+    w.ranks[3].drain_error = -EFAULT;
+    fails_with(3, -EFAULT);
+}
+
+/* ---- what no rank of the node would write ---------------------------------------------- */
+
+static void hand_over(uint32_t from, uint32_t to, uint32_t slot)
+{
+    mrail_relay_hand_over(relay_of(from), relay_of(to)->me, slot);
+}
+
+static void test_hostile_slots(void **state)
+{
+    static const uint32_t slots[] = {4, 5, 100, 1u << 31, UINT32_MAX};
+
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(slots); ++i) {
+        make_one((i % 2) ? 1 : NONE, NONE, (i % 2) ? 3 : 1, 2 * CHUNK);
+        begin_all();
+        hand_over(0, 1, slots[i]);
+        refuses(1);
+        world_cleanup(&w);
+    }
+}
+
+/* An in-slot, of which its owner receives and does not send. */
+static void test_hostile_in_slot(void **state)
+{
+    make_one(1, NONE, 3, 2 * CHUNK);
+    begin_all();
+    assert_int_equal(mrail_relay_step_fill(relay_of(0)), 1);
+    memcpy(out_slot(0, 2) - MRAIL_RELAY_HEADER,
+           out_slot(0, 0) - MRAIL_RELAY_HEADER, MRAIL_RELAY_HEADER);
+    relay_of(0)->locals[1].num_pushed = 0;
+    hand_over(0, 1, 2);
+    refuses(1);
+    world_cleanup(&w);
+}
+
+/* The same slot while it is being sent, though it says to be the next chunk. */
+static void test_hostile_slot_twice(void **state)
+{
+    static const lie_t next = LIE(offset, CHUNK);
+
+    make_one(1, NONE, 3, 3 * CHUNK);
+    begin_all();
+    assert_int_equal(mrail_relay_step_fill(relay_of(0)), 1);
+    assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
+    tell(out_slot(0, 0), &next);
+    hand_over(0, 1, 0);
+    refuses(1);
+    world_cleanup(&w);
+}
+
+/* Somebody says that slots are free which are not: this rank knows better of what it
+ * sends and receives itself. */
+static void test_hostile_states(void **state)
+{
+    mrail_relay_t *relay;
+
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 3, 0, 9 * CHUNK);
+    world_add(&w, 0, 3, NONE, NONE, 0, 0, 9 * CHUNK);
+    world_init(&w, CHUNK, 2, 2);
+    begin_all();
+    progress(0);
+    relay = relay_of(0);
+    for (uint32_t slot = 0; slot < 4; ++slot) {
+        mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, slot));
+    }
+    progress(0);
+    assert_int_equal(w.s.channels[0][3].posted[WORLD_SEND], 2);
+    assert_int_equal(w.s.channels[3][0].posted[WORLD_RECV], 2);
+    world_run(&w, 1);
+    world_cleanup(&w);
+}
+
+static unsigned num_garbage;
+
+/* Of garbage that looks right there may be some: all that counts is where it is. */
+static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
+                size_t length)
+{
+    const unsigned char *at = slot;
+
+    assert_true(length <= CHUNK);
+    for (size_t i = 0; i < length; ++i) {
+        num_garbage += at[i];
+    }
+    return 0;
+}
+
+/* Anything anywhere, but in what the others keep to themselves. */
+static void scribble(mrail_rng_t *rng)
+{
+    const mrail_relay_t *relay = relay_of(0);
+    uint32_t where = mrail_rng_below(rng, 3);
+    size_t size = relay->layout.pages - relay->layout.states;
+    char *at = (char *)relay->base + relay->layout.states;
+    uint64_t value = mrail_rng_below(rng, 2) ? mrail_rng_next(rng)
+                                             : mrail_rng_below(rng, 8);
+
+    if (where == 1) {
+        at = (char *)relay->base + relay->layout.rings;
+        size = 9 * relay->layout.ring_size * sizeof(mrail_relay_entry_t);
+        value = (uint64_t)mrail_rng_below(rng, 8) << 32 |
+                (value & (mrail_rng_below(rng, 2) ? 7 : UINT32_MAX));
+    } else if (where == 2) {
+        at = mrail_relay_slot_payload(relay, mrail_rng_below(rng, 3),
+                                      mrail_rng_below(rng, 4)) -
+             MRAIL_RELAY_HEADER;
+        size = MRAIL_RELAY_HEADER;
+    }
+    memcpy(at + mrail_rng_below(rng, (uint32_t)(size / 8)) * 8, &value, 8);
+}
+
+static void scribble_seed(uint64_t seed)
+{
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, seed);
+    place();
+    world_add(&w, 0, 0, 1, 4, 3, 0, 5 * CHUNK + 7);
+    world_add(&w, 0, 1, 2, NONE, 4, 0, 5 * CHUNK);
+    world_add(&w, 0, 2, NONE, NONE, 1, 0, 5 * CHUNK);
+    world_add(&w, 0, 3, 4, 2, 0, 0, 5 * CHUNK);
+    world_init(&w, CHUNK, 2, 2);
+    for (uint32_t r = 0; r < 5; ++r) {
+        relay_of(r)->ops.drain = look;
+    }
+    begin_all();
+    for (unsigned i = 0; i < 200; ++i) {
+        int ret = mrail_relay_progress(relay_of(mrail_rng_below(&rng, 5)));
+
+        assert_true((ret >= 0) || (ret == -EPROTO));
+        if (mrail_rng_below(&rng, 4) == 0) {
+            scribble(&rng);
+        }
+        world_deliver(&w, mrail_rng_below(&rng, 5), mrail_rng_below(&rng, 5));
+    }
+    world_cleanup(&w);
+}
+
+static void test_hostile_scribbles(void **state)
+{
+    for (uint64_t seed = 0; seed < 3000; ++seed) {
+        scribble_seed(seed);
+    }
+    assert_true(num_garbage > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_within_node),
+        cmocka_unit_test(test_to_oneself),
+        cmocka_unit_test(test_direct),
+        cmocka_unit_test(test_relay_out),
+        cmocka_unit_test(test_relay_in),
+        cmocka_unit_test(test_both_relays),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_lies_within_node),
+        cmocka_unit_test(test_lies_to_relay_out),
+        cmocka_unit_test(test_lies_over_network),
+        cmocka_unit_test(test_lies_of_relay_in),
+        cmocka_unit_test(test_chunk_twice),
+        cmocka_unit_test(test_message_lengths),
+        cmocka_unit_test(test_wrong_way),
+        cmocka_unit_test(test_early_chunks),
+        cmocka_unit_test(test_thousand_exchanges),
+        cmocka_unit_test(test_nothing_to_do),
+        cmocka_unit_test(test_impossible_flows),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_too_many_channels),
+        cmocka_unit_test(test_impossible_relays),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_hostile_slots),
+        cmocka_unit_test(test_hostile_in_slot),
+        cmocka_unit_test(test_hostile_slot_twice),
+        cmocka_unit_test(test_hostile_states),
+        cmocka_unit_test(test_hostile_scribbles),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
