@@ -4,6 +4,16 @@ EXTRA_DIST += \
     src/mpi/compat/ompi/mpi/fortran/base/fint_2_int.h \
     src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_mutex.h
 
+# What every rank decides alike, without MPI.
+noinst_LTLIBRARIES += libmrail-coll.la
+libmrail_coll_la_SOURCES = \
+    src/mpi/coll/mode.h \
+    src/mpi/coll/slices.c src/mpi/coll/slices.h \
+    src/mpi/coll/world.c src/mpi/coll/world.h \
+    src/uct/mrail_rails.h
+libmrail_coll_la_LIBADD = libmrail-planner.la libmrail-relay.la \
+    libmrail-base.la
+
 if HAVE_OMPI
 ompicomponentdir = $(pkglibdir)/openmpi
 ompicomponent_LTLIBRARIES = mca_hook_mrail.la mca_coll_mrail.la
@@ -18,7 +28,6 @@ mca_hook_mrail_la_LIBADD = -ldl
 mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/device.c src/mpi/coll/device.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
-    src/mpi/coll/mode.h \
     src/mpi/coll/mrail_coll.h \
     src/mpi/coll/mrail_coll_ask.c \
     src/mpi/coll/mrail_coll_component.c \
@@ -27,16 +36,12 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_op.c \
     src/mpi/coll/mrail_coll_setup.c \
     src/mpi/coll/parts.c src/mpi/coll/parts.h \
-    src/mpi/coll/request.h \
-    src/mpi/coll/slices.c src/mpi/coll/slices.h \
-    src/mpi/coll/world.c src/mpi/coll/world.h \
-    src/uct/mrail_guard.h src/uct/mrail_rails.h
+    src/mpi/coll/request.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Nothing of the planner's, which is inside, is for others to find.
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrail_component$$'
-mca_coll_mrail_la_LIBADD = libmrail-planner.la libmrail-relay.la \
-    libmrail-base.la -ldl
+mca_coll_mrail_la_LIBADD = libmrail-coll.la -ldl
 endif
 
 if MPIRUN_FEEDS_PMIX

@@ -110,3 +110,12 @@ test_relay_LDADD = libmrail-relay.la $(TEST_LIBS)
 test_relay_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc \
     -Wl,--wrap=realloc
 endif
+
+# What all ranks of a planned exchange decide alike.
+if HAVE_CMOCKA
+check_PROGRAMS += test_coll
+TESTS += test_coll
+test_coll_SOURCES = test/unit/test_coll.c
+test_coll_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_coll_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
+endif

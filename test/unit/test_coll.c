@@ -1,0 +1,484 @@
+/* What ranks of a planned exchange decide alike: which calls ask, who is where, and
+ * which bytes go which way. */
+#include "config.h"
+#include "mpi/coll/mode.h"
+#include "mpi/coll/slices.h"
+#include "mpi/coll/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/util.h"
+
+#define MAX_RANKS 24u
+
+/* ---- mode ------------------------------------------------------------------ */
+
+/* How many of `calls` calls asked, each of which had something to plan or not. */
+static unsigned asked(mca_coll_mrail_mode_t *mode, unsigned calls, int is_large)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < calls; ++i) {
+        if (mca_coll_mrail_mode_call(mode, is_large)) {
+            mca_coll_mrail_mode_answer(mode, mode->wanted);
+            ++count;
+        }
+    }
+    return count;
+}
+
+static void test_small_calls_seldom_ask(void **state)
+{
+    mca_coll_mrail_mode_t mode;
+
+    mca_coll_mrail_mode_init(&mode);
+    /* Calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
+    assert_int_equal(asked(&mode, 135, 0), 8);
+    assert_int_equal(asked(&mode, 65 * 100, 0), 100);
+}
+
+static void test_large_calls_ask(void **state)
+{
+    mca_coll_mrail_mode_t mode;
+
+    mca_coll_mrail_mode_init(&mode);
+    assert_int_equal(asked(&mode, 1000, 1), 1000);
+    /* Small ones between them do not make them go without. */
+    for (unsigned i = 0; i < 100; ++i) {
+        assert_int_equal(asked(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
+                         MCA_COLL_MRAIL_PATIENCE);
+        assert_int_equal(asked(&mode, 1, 1), 1);
+    }
+}
+
+static void test_large_calls_are_noticed(void **state)
+{
+    mca_coll_mrail_mode_t mode;
+    unsigned missed = 0;
+
+    mca_coll_mrail_mode_init(&mode);
+    asked(&mode, 10000, 0);
+    while (!asked(&mode, 1, 1)) {
+        ++missed;
+    }
+    assert_true(missed <= MCA_COLL_MRAIL_MAX_PERIOD);
+    assert_int_equal(asked(&mode, 100, 1), 100);
+}
+
+/* A rank that has nothing large hears of it from the others. */
+static void test_states_stay_alike(void **state)
+{
+    mca_coll_mrail_mode_t modes[3];
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 7);
+    for (unsigned i = 0; i < 3; ++i) {
+        mca_coll_mrail_mode_init(&modes[i]);
+    }
+    for (unsigned call = 0; call < 100000; ++call) {
+        int asks[3], any_wanted = 0;
+
+        for (unsigned i = 0; i < 3; ++i) {
+            int is_large = mrail_rng_hit(&rng, 10000);
+
+            asks[i] = mca_coll_mrail_mode_call(&modes[i], is_large);
+            any_wanted |= modes[i].wanted;
+            assert_int_equal(asks[i], asks[0]);
+        }
+        for (unsigned i = 0; i < 3 && asks[0]; ++i) {
+            mca_coll_mrail_mode_answer(&modes[i], any_wanted);
+        }
+    }
+}
+
+/* ---- world ------------------------------------------------------------------- */
+
+/* Ranks in blocks over nodes, each bound to a rail in turn. */
+static void fill_members(mca_coll_mrail_member_t *members, unsigned nodes,
+                         unsigned ranks_per_node, unsigned rails)
+{
+    for (unsigned i = 0; i < nodes * ranks_per_node; ++i) {
+        members[i] = (mca_coll_mrail_member_t){
+            .version = 5,
+            .node = 1000 - i / ranks_per_node,
+            .num_rails = 1,
+            .leaf = {77 + 10 * (i % ranks_per_node % rails)},
+            .params = {.relay_above = 100000,
+                       .chunk = 4096,
+                       .slots = 4,
+                       .memory = 1u << 30,
+                       .copy_rate = 1000000000000ull,
+                       .cross = 1},
+        };
+    }
+}
+
+static const char *refusal(const mca_coll_mrail_member_t *members,
+                           unsigned num_ranks)
+{
+    mca_coll_mrail_world_t *world = NULL;
+    const char *why = NULL;
+    int ret =
+        mca_coll_mrail_world_create(members, num_ranks, 0, &world, &why);
+
+    if (ret == 0) {
+        mca_coll_mrail_world_destroy(world);
+        return "";
+    }
+    assert_int_equal(ret, 1);
+    assert_non_null(why);
+    return why;
+}
+
+static void test_who_is_where(void **state)
+{
+    mca_coll_mrail_member_t members[12];
+    mca_coll_mrail_world_t *world;
+    const char *why;
+
+    fill_members(members, 3, 4, 3);
+    members[11].leaf[0] = 20; /* a leaf of its own, below the others */
+    members[1].node = members[11].node;
+    assert_int_equal(
+        mca_coll_mrail_world_create(members, 12, 1, &world, &why), 0);
+    assert_int_equal(world->num_ranks, 12);
+    assert_int_equal(world->num_nodes, 3);
+    assert_int_equal(world->num_rails, 4);
+    assert_int_equal(world->num_local, 5);
+    assert_int_equal(world->max_local, 5);
+    assert_int_equal(world->local[0], 1);
+    assert_int_equal(world->local[4], 11);
+    assert_int_equal(world->node_of[0], 0);
+    assert_int_equal(world->node_of[1], 1);
+    assert_int_equal(world->node_of[4], 2);
+    assert_int_equal(world->rail_of[11], 0);
+    assert_int_equal(world->rail_of[0], 1);
+    assert_int_equal(world->rail_of[6], 3);
+    mca_coll_mrail_world_destroy(world);
+}
+
+static void test_who_cannot_be_helped(void **state)
+{
+    mca_coll_mrail_member_t members[8];
+
+    fill_members(members, 2, 4, 4);
+    assert_string_equal(refusal(members, 8), "");
+    members[5].version = 6;
+    assert_non_null(strstr(refusal(members, 8), "versions"));
+    fill_members(members, 2, 4, 4);
+    members[5].num_rails = 0;
+    assert_non_null(strstr(refusal(members, 8), "does not use mrail"));
+    members[5].num_rails = 2;
+    assert_non_null(strstr(refusal(members, 8), "several rails"));
+    fill_members(members, 2, 4, 4);
+    members[5].is_soft = 1;
+    assert_non_null(strstr(refusal(members, 8), "emulated"));
+    fill_members(members, 1, 8, 4);
+    assert_non_null(strstr(refusal(members, 8), "one node"));
+    fill_members(members, 2, 4, 1);
+    assert_non_null(strstr(refusal(members, 8), "one rail"));
+    fill_members(members, 8, 1, 1);
+    for (unsigned i = 0; i < 8; ++i) {
+        members[i].leaf[0] = i;
+    }
+    assert_non_null(strstr(refusal(members, 8), "two ranks"));
+}
+
+static void test_too_many_rails(void **state)
+{
+    mca_coll_mrail_member_t members[2 * (UCT_MRAIL_MAX_RAILS + 1)];
+
+    fill_members(members, 2, UCT_MRAIL_MAX_RAILS + 1, UCT_MRAIL_MAX_RAILS + 1);
+    assert_non_null(
+        strstr(refusal(members, MRAIL_ARRAY_SIZE(members)), "more rails"));
+    fill_members(members, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
+    assert_string_equal(refusal(members, 2 * UCT_MRAIL_MAX_RAILS), "");
+}
+
+/* ---- slices ------------------------------------------------------------------- */
+
+/* All ranks of a job. */
+typedef struct job {
+    unsigned num_ranks;
+    mca_coll_mrail_world_t *worlds[MAX_RANKS];
+    mca_coll_mrail_slices_t *slices[MAX_RANKS];
+    uint64_t words[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_WORDS)];
+} job_t;
+
+static uint64_t *words_of(job_t *job, unsigned rank)
+{
+    return job->words + rank * (job->num_ranks + MCA_COLL_MRAIL_WORDS);
+}
+
+static void job_init(job_t *job, const mca_coll_mrail_member_t *members,
+                     unsigned num_ranks)
+{
+    const char *why;
+
+    memset(job, 0, sizeof(*job));
+    job->num_ranks = num_ranks;
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        assert_int_equal(mca_coll_mrail_world_create(members, num_ranks, i,
+                                                     &job->worlds[i], &why),
+                         0);
+        assert_int_equal(
+            mca_coll_mrail_slices_create(job->worlds[i], &job->slices[i]), 0);
+    }
+}
+
+static void job_cleanup(job_t *job)
+{
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        mca_coll_mrail_slices_destroy(job->slices[i]);
+        mca_coll_mrail_world_destroy(job->worlds[i]);
+    }
+}
+
+static void draw_words(job_t *job, mrail_rng_t *rng)
+{
+    static const uint64_t most[] = {1, 1000, 100000, 5000000, 50000000};
+
+    for (unsigned from = 0; from < job->num_ranks; ++from) {
+        uint64_t *words = words_of(job, from);
+
+        words[0] = mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_OUT : 0;
+        words[0] |= mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_IN : 0;
+        words[1] = 100000000u * (1 + mrail_rng_below(rng, 4));
+        for (unsigned to = 0; to < job->num_ranks; ++to) {
+            uint64_t bound = most[mrail_rng_below(rng, 5)];
+
+            words[MCA_COLL_MRAIL_WORDS + to] =
+                mrail_rng_hit(rng, 300000)
+                    ? 0
+                    : mrail_rng_below(rng, (uint32_t)bound + 1);
+        }
+    }
+}
+
+static const mca_coll_mrail_slice_t *
+find_slice(const mca_coll_mrail_slice_t *slices, size_t count, uint32_t peer)
+{
+    for (size_t i = 0; i < count; ++i) {
+        if (slices[i].peer == peer) {
+            return &slices[i];
+        }
+    }
+    return NULL;
+}
+
+static void check_relay(const mca_coll_mrail_world_t *world,
+                        const mrail_relay_flow_t *flow)
+{
+    if (flow->relay_out != MRAIL_RELAY_NONE) {
+        assert_int_equal(world->node_of[flow->relay_out],
+                         world->node_of[flow->from]);
+        assert_int_not_equal(flow->relay_out, flow->from);
+    }
+    if (flow->relay_in != MRAIL_RELAY_NONE) {
+        assert_int_equal(world->node_of[flow->relay_in],
+                         world->node_of[flow->to]);
+        assert_int_not_equal(flow->relay_in, flow->to);
+    }
+    if (world->node_of[flow->from] == world->node_of[flow->to]) {
+        assert_int_equal(flow->relay_out, MRAIL_RELAY_NONE);
+        assert_int_equal(flow->relay_in, MRAIL_RELAY_NONE);
+        assert_true(world->is_soft);
+    }
+}
+
+/* All bytes of a pair, each once: straight or in flows.  What is straight is what
+ * both ends say that it is. */
+static void check_pair(job_t *job, uint32_t from, uint32_t to)
+{
+    const mca_coll_mrail_slices_t *sender = job->slices[from];
+    const mca_coll_mrail_slices_t *receiver = job->slices[to];
+    uint64_t bytes = words_of(job, from)[MCA_COLL_MRAIL_WORDS + to];
+    uint64_t at = 0, covered = 0;
+    const mca_coll_mrail_slice_t *send =
+        find_slice(sender->sends, sender->num_sends, to);
+    const mca_coll_mrail_slice_t *recv =
+        find_slice(receiver->recvs, receiver->num_recvs, from);
+    int has_gaps = (words_of(job, from)[0] & MCA_COLL_MRAIL_GAPS_OUT) ||
+                   (words_of(job, to)[0] & MCA_COLL_MRAIL_GAPS_IN);
+
+    assert_int_equal(send != NULL, recv != NULL);
+    if (send != NULL) {
+        assert_int_equal(send->offset, recv->offset);
+        assert_int_equal(send->bytes, recv->bytes);
+        assert_int_equal(send->is_whole, recv->is_whole);
+        assert_int_equal(send->is_whole, send->bytes == bytes);
+        assert_true(send->is_whole || !has_gaps);
+        covered = send->bytes;
+    }
+    for (size_t i = 0; i < sender->num_flows; ++i) {
+        const mrail_relay_flow_t *flow = &sender->flows[i];
+
+        if (flow->from == from && flow->to == to) {
+            at += (send != NULL && at == send->offset) ? send->bytes : 0;
+            assert_int_equal(flow->offset, at);
+            at += flow->bytes;
+            covered += flow->bytes;
+            check_relay(job->worlds[from], flow);
+        }
+    }
+    assert_int_equal(covered, bytes);
+}
+
+static void check_job(job_t *job)
+{
+    for (unsigned i = 1; i < job->num_ranks; ++i) {
+        assert_int_equal(job->slices[i]->hash, job->slices[0]->hash);
+        assert_int_equal(job->slices[i]->num_flows, job->slices[0]->num_flows);
+    }
+    for (uint32_t from = 0; from < job->num_ranks; ++from) {
+        for (uint32_t to = 0; to < job->num_ranks; ++to) {
+            if (from != to) {
+                check_pair(job, from, to);
+            }
+        }
+    }
+}
+
+/* As many ranks make a plan each; from the second one on they begin where the last
+ * ended. */
+static uint64_t run_seed(uint64_t seed)
+{
+    mca_coll_mrail_member_t members[MAX_RANKS];
+    mrail_rng_t rng;
+    uint64_t relayed = 0;
+    unsigned nodes, ranks, rails;
+    job_t job;
+
+    mrail_rng_init(&rng, seed);
+    nodes = 2 + mrail_rng_below(&rng, 3);
+    ranks = 2 + mrail_rng_below(&rng, MAX_RANKS / nodes - 1);
+    rails = 2 + mrail_rng_below(&rng, MRAIL_MIN(ranks, 6) - 1);
+    fill_members(members, nodes, ranks, rails);
+    for (unsigned i = 0; i < nodes * ranks; ++i) {
+        members[i].is_soft = seed % 2;
+    }
+    job_init(&job, members, nodes * ranks);
+    for (unsigned round = 0; round < 3; ++round) {
+        draw_words(&job, &rng);
+        for (unsigned i = 0; i < job.num_ranks; ++i) {
+            mca_coll_mrail_slices_t *slices = job.slices[i];
+
+            assert_false(mca_coll_mrail_slices_fit(slices, job.words));
+            assert_int_equal(mca_coll_mrail_slices_make(slices, job.words), 0);
+            assert_true(mca_coll_mrail_slices_fit(slices, job.words));
+            relayed += slices->relayed;
+        }
+        check_job(&job);
+    }
+    job_cleanup(&job);
+    return relayed;
+}
+
+static void test_all_bytes_go_once(void **state)
+{
+    uint64_t relayed = 0;
+
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        print_message("seed %llu\n", (unsigned long long)seed);
+        relayed += run_seed(seed);
+    }
+    assert_true(relayed > 1000000000u);
+}
+
+/* Words change in one place: there is no plan of them until it is made; after one that
+ * cannot be, neither. */
+static void test_what_is_no_plan(void **state)
+{
+    mca_coll_mrail_member_t members[8];
+    mrail_rng_t rng;
+    job_t job;
+
+    mrail_rng_init(&rng, 3);
+    fill_members(members, 2, 4, 4);
+    job_init(&job, members, 8);
+    draw_words(&job, &rng);
+    assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
+    ++words_of(&job, 3)[MCA_COLL_MRAIL_WORDS];
+    assert_false(mca_coll_mrail_slices_fit(job.slices[0], job.words));
+    words_of(&job, 3)[MCA_COLL_MRAIL_WORDS] = UINT64_MAX / 2;
+    assert_true(mca_coll_mrail_slices_make(job.slices[0], job.words) < 0);
+    assert_false(mca_coll_mrail_slices_fit(job.slices[0], job.words));
+    words_of(&job, 3)[MCA_COLL_MRAIL_WORDS] = 1;
+    for (unsigned i = 0; i < 4; ++i) {
+        words_of(&job, i)[1] = 0; /* no rail of the first node is up */
+    }
+    assert_true(mca_coll_mrail_slices_make(job.slices[0], job.words) < 0);
+    for (unsigned i = 0; i < 4; ++i) {
+        words_of(&job, i)[1] = 50000000;
+    }
+    assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
+    mca_coll_mrail_slices_forget(job.slices[0]);
+    assert_false(mca_coll_mrail_slices_fit(job.slices[0], job.words));
+    job_cleanup(&job);
+}
+
+/* Ranks see a rail differently: what the one that thinks the least of it says. */
+static void test_views_of_a_rail(void **state)
+{
+    mca_coll_mrail_member_t members[8];
+    mrail_rng_t rng;
+    uint64_t hash;
+    job_t job;
+
+    mrail_rng_init(&rng, 4);
+    fill_members(members, 2, 4, 2);
+    job_init(&job, members, 8);
+    draw_words(&job, &rng);
+    for (unsigned i = 0; i < 8; ++i) {
+        words_of(&job, i)[1] = 100000000;
+    }
+    assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
+    hash = job.slices[0]->hash;
+    words_of(&job, 2)[1] = 0; /* bound to the rail of rank 0 */
+    for (unsigned i = 0; i < 8; ++i) {
+        assert_int_equal(mca_coll_mrail_slices_make(job.slices[i], job.words),
+                         0);
+    }
+    assert_int_not_equal(job.slices[0]->hash, hash);
+    check_job(&job);
+    for (size_t i = 0; i < job.slices[0]->num_sends; ++i) {
+        uint32_t peer = job.slices[0]->sends[i].peer;
+
+        assert_true(peer < 4); /* nothing goes out over it */
+    }
+    job_cleanup(&job);
+}
+
+static void test_version_is_that_of_the_planner(void **state)
+{
+    uint64_t version = mca_coll_mrail_slices_version();
+
+    assert_int_not_equal(version, 0);
+    assert_int_equal(version, mca_coll_mrail_slices_version());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_calls_seldom_ask),
+        cmocka_unit_test(test_large_calls_ask),
+        cmocka_unit_test(test_large_calls_are_noticed),
+        cmocka_unit_test(test_states_stay_alike),
+        cmocka_unit_test(test_who_is_where),
+        cmocka_unit_test(test_who_cannot_be_helped),
+        cmocka_unit_test(test_too_many_rails),
+        cmocka_unit_test(test_all_bytes_go_once),
+        cmocka_unit_test(test_what_is_no_plan),
+        cmocka_unit_test(test_views_of_a_rail),
+        cmocka_unit_test(test_version_is_that_of_the_planner),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
