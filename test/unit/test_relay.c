@@ -271,16 +271,16 @@ static void test_reserve(void **state)
     assert_true(world_deliver(&w, 1, 3));
     assert_int_equal(mrail_relay_step_received(relay), 1);
     assert_int_equal(mrail_relay_step_received(relay), 1);
-    assert_int_equal(relay->num_bare, 2);
+    assert_int_equal(world_num_bare(&w, 3), 2);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(mrail_relay_step_post(relay), 0);
     /* What waits for rank 4 is in the other slot: it comes. */
     assert_int_equal(relay->num_posted, 1);
-    assert_int_equal(relay->num_bare, 1);
+    assert_int_equal(world_num_bare(&w, 3), 1);
     progress(4);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(relay->num_posted, 2);
-    assert_int_equal(relay->num_bare, 0);
+    assert_int_equal(world_num_bare(&w, 3), 0);
     world_run(&w, 1);
     world_cleanup(&w);
 }
