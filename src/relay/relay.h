@@ -81,10 +81,10 @@ typedef struct mrail_relay_flow {
 } mrail_relay_flow_t;
 
 /*
- * The next exchange.  All ranks call it with the same hash, and with those of the
- * same list of flows in which they have a part (others are ignored), in the same
- * order; a pair of ranks may have several, which do not overlap.  Flows of 0 bytes are
- * ignored.  What is needed of them is copied.
+ * The next exchange.  All ranks call it with the same hash, and with those flows of
+ * the same set in which they have a part (others are ignored, and those of 0 bytes),
+ * in any order; a pair of ranks may have several, which do not overlap.  What is
+ * needed of them is copied.
  *   -EINVAL   a flow that is not possible;
  *   -EBUSY    the last exchange has not ended here;
  *   -ENOSPC   more channels into this rank than in-slots (each rank can tell this of

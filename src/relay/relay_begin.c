@@ -283,7 +283,6 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
         relay->num_to_receive += relay->ins[i].num_left;
     }
     relay->num_to_post = relay->num_to_receive;
-    relay->num_bare = relay->num_ins;
 }
 
 static int make_room(mrail_relay_t *relay, size_t num_parts)

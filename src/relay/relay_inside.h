@@ -15,9 +15,10 @@
  * Invariants:
  *  - Chunks of a flow come by one way and in order; so each rank that a flow passes
  *    knows which chunk is next, and takes no other.
- *  - num_posted + num_bare <= in_slots: no receive takes the place of a channel's
- *    only one.  What is missing to it is with a receiver of this node, and comes
- *    back without waiting for any channel.
+ *  - Receives under way and channels that have chunks to post, but none under way, are
+ *    not more than in_slots: no receive takes the place of a channel's only one.  The
+ *    slot that it lacks is with a receiver of this node, and comes back without
+ *    waiting for any channel.
  *  - From a ring only so many are taken as belong to this exchange; what a faster
  *    rank handed over for the next one stays there.
  */
@@ -124,7 +125,6 @@ struct mrail_relay {
     uint64_t num_sending;
     uint64_t num_to_post; /* of all channels */
     uint32_t num_posted;  /* likewise */
-    uint32_t num_bare;    /* channels with chunks to post, none of which is */
     int is_short_out, is_short_in; /* of slots: counted once until one is free */
     mrail_relay_stats_t stats;
 };

@@ -106,8 +106,9 @@ static mrail_relay_request_t *free_in_slot(const mrail_relay_t *relay)
     return NULL;
 }
 
-/* The channel that has fewest receives under way; of those, most chunks to come.
- * NULL: all slots that are left belong to channels that have none. */
+/* The channel that has fewest receives under way: one that has none comes before all
+ * others get one more, which keeps a slot for each.  Of those, the one with most
+ * chunks to come. */
 static mrail_relay_in_t *next_to_post(const mrail_relay_t *relay)
 {
     mrail_relay_in_t *channel, *best = NULL;
@@ -119,10 +120,6 @@ static mrail_relay_in_t *next_to_post(const mrail_relay_t *relay)
               (channel->num_to_post > best->num_to_post)))) {
             best = channel;
         }
-    }
-    if ((best != NULL) && (best->num_posted > 0) &&
-        (relay->num_posted + relay->num_bare >= relay->shape.in_slots)) {
-        return NULL;
     }
     return best;
 }
@@ -143,7 +140,6 @@ static int post(mrail_relay_t *relay, mrail_relay_in_t *channel,
         mrail_relay_slot_state(relay, relay->me, receive->slot));
     receive->is_busy = 1;
     mrail_list_add_tail(&channel->receives, &receive->node);
-    relay->num_bare -= (channel->num_posted == 0);
     ++channel->num_posted;
     --channel->num_to_post;
     ++relay->num_posted;
@@ -154,7 +150,6 @@ static int post(mrail_relay_t *relay, mrail_relay_in_t *channel,
 int mrail_relay_step_post(mrail_relay_t *relay)
 {
     mrail_relay_request_t *receive;
-    mrail_relay_in_t *channel;
 
     if ((relay->num_to_post == 0) ||
         (relay->num_posted == relay->shape.in_slots)) {
@@ -167,8 +162,7 @@ int mrail_relay_step_post(mrail_relay_t *relay)
         return 0;
     }
     relay->is_short_in = 0;
-    channel = next_to_post(relay);
-    return (channel == NULL) ? 0 : post(relay, channel, receive);
+    return post(relay, next_to_post(relay), receive);
 }
 
 static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
@@ -180,8 +174,6 @@ static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
     receive->request = NULL;
     --relay->num_posted;
     --channel->num_posted;
-    relay->num_bare += (channel->num_posted == 0) &&
-                       (channel->num_to_post > 0);
     --relay->num_to_receive;
     if (--channel->num_left > 0) {
         mrail_list_add_tail(&relay->receiving, &channel->node);

@@ -1,3 +1,4 @@
 # Protocols as models, checked exhaustively.
-EXTRA_DIST += test/model/failover.sh test/model/failover.pml
-TESTS += test/model/failover.sh
+EXTRA_DIST += test/model/failover.sh test/model/failover.pml \
+    test/model/relay.sh test/model/relay.pml
+TESTS += test/model/failover.sh test/model/relay.sh

@@ -56,4 +56,10 @@ test_relay_exhaustive_SOURCES = test/property/test_relay_exhaustive.c \
     $(RELAY_WORLD)
 test_relay_exhaustive_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_exhaustive_LDADD = libmrail-relay.la $(TEST_LIBS)
+
+check_PROGRAMS += test_relay_threads
+TESTS += test_relay_threads
+test_relay_threads_SOURCES = test/property/test_relay_threads.c $(RELAY_WORLD)
+test_relay_threads_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_relay_threads_LDADD = libmrail-relay.la $(TEST_LIBS) -lpthread
 endif

@@ -109,6 +109,9 @@ void world_check_idle(const world_t *world);
  * that this comes. */
 void world_run(world_t *world, uint32_t num);
 
+/* Channels into the rank that have chunks to post, but none under way. */
+unsigned world_num_bare(const world_t *world, uint32_t rank);
+
 /* in_slots that these exchanges need. */
 unsigned world_min_in_slots(const world_t *world);
 

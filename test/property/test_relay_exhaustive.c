@@ -9,7 +9,7 @@
  * what it consists of to where it was.  Kinds of step come in any order, of which
  * mrail_relay_progress() takes some.
  *
- * MRAIL_TEST_FULL=1 adds larger cases.
+ * MRAIL_TEST_FULL=1 adds larger cases: minutes.
  */
 #include "config.h"
 #include "relay_world.h"
@@ -422,17 +422,16 @@ static const relay_case_t cases[] = {
       {2, NONE, 1, 0, 2}}},
     {"there and back, two exchanges", {2, 1}, 1, 0, 2, 0,
      {{0, 1, NONE, 2, 2}, {2, NONE, 0, 1, 2}, {1, NONE, NONE, 0, 1}}},
-    {"there and back, two slots", {2, 1}, 2, 2, 1, 1,
-     {{0, 1, NONE, 2, 2}, {1, 0, NONE, 2, 2}, {2, NONE, 0, 1, 2},
-      {2, NONE, 1, 0, 2}}},
+    {"there and back, two slots", {2, 1}, 2, 2, 1, 0,
+     {{0, 1, NONE, 2, 2}, {2, NONE, 0, 1, 2}, {1, NONE, NONE, 0, 1}}},
     {"three nodes in a circle", {1, 1, 1}, 1, 0, 2, 0,
      {{0, NONE, NONE, 1, 2}, {1, NONE, NONE, 2, 2}, {2, NONE, NONE, 0, 2}}},
     {"three nodes, all to all", {1, 1, 1}, 1, 2, 1, 0,
      {{0, NONE, NONE, 1, 1}, {0, NONE, NONE, 2, 1}, {1, NONE, NONE, 2, 1},
       {1, NONE, NONE, 0, 1}, {2, NONE, NONE, 0, 1}, {2, NONE, NONE, 1, 1}}},
-    {"three nodes, all to all, two chunks", {1, 1, 1}, 1, 2, 1, 1,
-     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 2, 2}, {1, NONE, NONE, 2, 2},
-      {1, NONE, NONE, 0, 2}, {2, NONE, NONE, 0, 2}, {2, NONE, NONE, 1, 2}}},
+    {"three nodes, all to all, more", {1, 1, 1}, 1, 2, 1, 1,
+     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 2, 1}, {1, NONE, NONE, 2, 2},
+      {1, NONE, NONE, 0, 1}, {2, NONE, NONE, 0, 2}, {2, NONE, NONE, 1, 1}}},
     /* Both senders begin with different receivers: who gave both slots to one of
      * them would wait for ever. */
     {"two senders, two receivers crosswise", {1, 1, 1, 1}, 1, 2, 1, 0,
@@ -468,7 +467,6 @@ static void run_case(void **state)
     if (c->is_full && (getenv("MRAIL_TEST_FULL") == NULL)) {
         skip();
     }
-if (getenv("CASE")&&atoi(getenv("CASE"))!=c-cases) return;
     make_case(c);
     /* Then all memory is there that an exchange takes. */
     world_run(&w, 1);

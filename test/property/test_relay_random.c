@@ -124,7 +124,8 @@ static void act(uint32_t rank)
     ret = below(2) ? mrail_relay_progress(relay)
                    : mrail_relay_step(relay, below(MRAIL_RELAY_NUM_STEPS));
     assert_true(ret >= 0);
-    assert_true(relay->num_posted + relay->num_bare <= relay->shape.in_slots);
+    assert_true(relay->num_posted + world_num_bare(&w, rank) <=
+                relay->shape.in_slots);
     world_end(&w, rank);
 }
 

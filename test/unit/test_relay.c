@@ -251,6 +251,17 @@ static void test_shares(void **state)
     assert_int_equal(w.s.channels[2][3].posted[WORLD_RECV], 1);
     world_run(&w, 1);
     world_cleanup(&w);
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
+    world_add(&w, 0, 1, NONE, NONE, 3, 0, 9 * CHUNK);
+    world_init(&w, CHUNK, 1, 3);
+    begin_all();
+    assert_int_equal(mrail_relay_step_post(relay_of(3)), 1);
+    assert_int_equal(w.s.channels[1][3].posted[WORLD_RECV], 1);
+    progress(3);
+    assert_int_equal(w.s.channels[0][3].posted[WORLD_RECV], 1);
+    assert_int_equal(w.s.channels[1][3].posted[WORLD_RECV], 2);
+    world_cleanup(&w);
 }
 
 /* A channel's only slot is not given to another, whatever that has to come. */
@@ -271,16 +282,16 @@ static void test_reserve(void **state)
     assert_true(world_deliver(&w, 1, 3));
     assert_int_equal(mrail_relay_step_received(relay), 1);
     assert_int_equal(mrail_relay_step_received(relay), 1);
-    assert_int_equal(relay->num_bare, 2);
+    assert_int_equal(world_num_bare(&w, 3), 2);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(mrail_relay_step_post(relay), 0);
     /* What waits for rank 4 is in the other slot: it comes. */
     assert_int_equal(relay->num_posted, 1);
-    assert_int_equal(relay->num_bare, 1);
+    assert_int_equal(world_num_bare(&w, 3), 1);
     progress(4);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(relay->num_posted, 2);
-    assert_int_equal(relay->num_bare, 0);
+    assert_int_equal(world_num_bare(&w, 3), 0);
     world_run(&w, 1);
     world_cleanup(&w);
 }
@@ -407,6 +418,26 @@ static void test_chunk_twice(void **state)
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
     tell(out_slot(0, 1), &again);
     assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
+    world_cleanup(&w);
+}
+
+/* A chunk behind the flow's last one, instead of another flow's. */
+static void test_chunk_too_many(void **state)
+{
+    mrail_relay_header_t header;
+
+    place();
+    world_add(&w, 0, 0, NONE, NONE, 1, 0, CHUNK);
+    world_add(&w, 0, 0, NONE, NONE, 1, 10 * CHUNK, CHUNK);
+    world_init(&w, CHUNK, 2, 1);
+    begin_all();
+    progress(0);
+    assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
+    memcpy(&header, out_slot(0, 1) - sizeof(header), sizeof(header));
+    header.offset = CHUNK;
+    memcpy(out_slot(0, 1) - sizeof(header), &header, sizeof(header));
+    assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
+    assert_int_equal(stats_of(1).drained, CHUNK);
     world_cleanup(&w);
 }
 
@@ -918,6 +949,7 @@ int main(void)
         cmocka_unit_test(test_lies_over_network),
         cmocka_unit_test(test_lies_of_relay_in),
         cmocka_unit_test(test_chunk_twice),
+        cmocka_unit_test(test_chunk_too_many),
         cmocka_unit_test(test_message_lengths),
         cmocka_unit_test(test_wrong_way),
         cmocka_unit_test(test_early_chunks),
