@@ -13,6 +13,23 @@ full=${MRAIL_TEST_FULL-}
 rounds=10 calls=2000 comms=100 seeds=1-60
 [ -z "$full" ] || rounds=100 calls=10000 comms=500 seeds=1-300
 
+# tolerant NAME NP COMMAND...: as run, but lanes may be given up and come back:
+# because a script says so, or because ranks that touch fresh memory for the
+# first time keep a processor for longer than a rail may be silent.
+tolerant()
+{
+    name=$1
+    np=$2
+    shift 2
+    status=0
+    launch "$np" -- "$@" >"$tmp/out" 2>&1 || status=$?
+    grep -E '^(not )?ok - ' "$tmp/out" || true
+    if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
+        grep -v 'script:' "$tmp/out" | head -n 20
+        bad "$name" "exit status $status"
+    fi
+}
+
 life()
 {
     run "$1" 8 "$build/mpi_planned_life" "$1" "$2"
@@ -30,7 +47,7 @@ if [ -z "$full" ]; then
     echo 'skip - beyond 2 GiB: only with MRAIL_TEST_FULL'
 else
     MRAIL_TEST_RUN="$options --bind-rails"
-    run 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
+    tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
 fi
 topology=2x4
 
@@ -41,30 +58,16 @@ at 100ms for 150ms every 700ms node 0 rail 1 down
 at 300ms for 100ms every 900ms rail 2 down
 at 350ms for 200ms every 1100ms node 1 rail 3 blackhole both
 END_SCRIPT
-dying()
-{
-    name=$1
+if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
+    echo 'skip - rails that die: not through mrail run'
+else
     MRAIL_TEST_RUN="$options $small --rate 100M --script $tmp/script"
-    status=0
-    launch 8 -- "$build/mpi_planned" --seeds $seeds >"$tmp/out" 2>&1 ||
-        status=$?
-    if [ $status = 0 ] && grep -q '^ok - exchanges' "$tmp/out" &&
-        ! grep -q '^not ok' "$tmp/out"; then
-        good "$name"
-    else
-        grep -v 'script:' "$tmp/out" | head -n 20
-        bad "$name" "exit status $status"
-    fi
+    tolerant 'rails that die' 8 "$build/mpi_planned" --seeds $seeds
     if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
         good '... lanes were given up'
     else
         bad '... lanes were given up' 'it says nothing of it'
     fi
-}
-if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
-    echo 'skip - rails that die: not through mrail run'
-else
-    dying 'rails die and come back under exchanges'
 fi
 nothing_left 'exchanges'
 exit $failed
