@@ -50,7 +50,8 @@ mpi_rest_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_rest_LDADD = $(MPI_LIBS)
 mpi_planned_SOURCES = test/mpi/mpi_planned.c test/mpi/mpi_test.h \
     test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
-    test/mpi/planned_side.c src/tools/bench_coll.c src/tools/bench_coll.h
+    test/mpi/planned_side.c test/mpi/planned_exchange.c \
+    src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_planned_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_planned_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_planned_LDADD = $(MPI_LIBS)
