@@ -1,6 +1,13 @@
 # "VALUE CPU-LOAD" from one object of `mrail bench --json`; use with json.awk.
 # -v name=FIELD -v scale=FACTOR.  Fails if there is none or data was wrong.
-/^{/ {
+# -v size=SIZE, as 16m: of the object of that size, out of several.
+BEGIN {
+    bytes = size + 0
+    if (size ~ /[km]$/) {
+        bytes *= (size ~ /k$/) ? 1024 : 1048576
+    }
+}
+/^{/ && (size == "" || field($0, "size") == bytes) {
     ++found
     if (field($0, "data_ok") != "true") {
         print "wrong data: " $0 >"/dev/stderr"

@@ -6,7 +6,8 @@ MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/rest.sh test/mpi/failover.sh test/mpi/top.sh \
-    test/mpi/unreachable.sh test/mpi/readme.sh test/mpi/planned.sh
+    test/mpi/unreachable.sh test/mpi/readme.sh test/mpi/planned.sh \
+    test/mpi/planned-life.sh
 EXTRA_DIST += $(MPI_TEST_FILES)
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
@@ -14,7 +15,7 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
-    mpi_epochs mpi_rest mpi_wait mpi_planned
+    mpi_epochs mpi_rest mpi_wait mpi_planned mpi_planned_life
 mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
 mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_wait_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -49,10 +50,17 @@ mpi_rest_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_rest_LDADD = $(MPI_LIBS)
 mpi_planned_SOURCES = test/mpi/mpi_planned.c test/mpi/mpi_test.h \
     test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
-    test/mpi/planned_side.c src/tools/bench_coll.c src/tools/bench_coll.h
+    test/mpi/planned_side.c test/mpi/planned_exchange.c \
+    src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_planned_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_planned_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_planned_LDADD = $(MPI_LIBS)
+mpi_planned_life_SOURCES = test/mpi/mpi_planned_life.c test/mpi/mpi_test.h \
+    test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
+    test/mpi/planned_side.c
+mpi_planned_life_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_planned_life_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_planned_life_LDADD = $(MPI_LIBS) -lpthread
 endif
 
 if HAVE_FFTW_MPI

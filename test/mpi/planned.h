@@ -1,7 +1,8 @@
 /*
  * mpi_planned in pieces: datatypes whose bytes the test itself knows
  * (planned_type.c), who sends how much to whom (planned_demand.c), buffers and
- * what is to be in them (planned_side.c).  What is right comes from the MPI
+ * what is to be in them (planned_side.c), a call with all that
+ * (planned_exchange.c).  What is right comes from the MPI
  * standard alone: nothing here asks MPI where a byte belongs.
  */
 #ifndef MRAIL_TEST_MPI_PLANNED_H
@@ -98,5 +99,43 @@ int planned_side_check(const planned_side_t *side, const char *what);
  * there is none: for tests of the test. */
 long planned_side_data_at(const planned_side_t *side, int i);
 long planned_side_gap_at(const planned_side_t *side);
+
+typedef enum planned_call {
+    PLANNED_ALLTOALLV,
+    PLANNED_ALLTOALL,
+    PLANNED_ALLTOALLW
+} planned_call_t;
+
+typedef struct planned_exchange {
+    MPI_Comm comm;
+    planned_call_t call;
+    int in_place, nonblocking;
+    planned_side_t send, recv; /* in place: no `send` */
+    MPI_Request request;
+} planned_exchange_t;
+
+/*
+ * All that the ranks have to agree on comes from `rng`, the rest from a
+ * generator of this rank's own.  nonblocking: at any rate; large_self: also
+ * large messages of ranks to themselves.
+ */
+void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
+                           MPI_Comm comm, int nonblocking, int large_self);
+void planned_exchange_cleanup(planned_exchange_t *ex);
+
+/* What is to be sent is there, and what has to come is known. */
+void planned_exchange_fill(planned_exchange_t *ex, uint64_t message);
+
+/* The call; `request` is what to wait for, or MPI_REQUEST_NULL. */
+void planned_exchange_start(planned_exchange_t *ex);
+
+/* Afterwards: 1 if every byte is right. */
+int planned_exchange_check(planned_exchange_t *ex);
+
+/* What this rank sends to others. */
+uint64_t planned_exchange_bytes(const planned_exchange_t *ex);
+
+/* Changes a byte of what came ("data"), of a gap or of what was sent. */
+void planned_exchange_break(planned_exchange_t *ex, const char *where);
 
 #endif

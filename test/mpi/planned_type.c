@@ -31,8 +31,10 @@ static void add(planned_type_t *type, long at, long length)
         return;
     }
     if ((type->num & (type->num - 1)) == 0) { /* full: a power of two */
-        type->segments = realloc(type->segments, sizeof(*type->segments) *
-                                                     MRAIL_MAX(2 * type->num, 1));
+        size_t room = MRAIL_MAX(2 * type->num, 1);
+
+        type->segments = realloc(type->segments,
+                                 room * sizeof(*type->segments));
     }
     type->segments[type->num++] = (planned_segment_t){at, length};
 }

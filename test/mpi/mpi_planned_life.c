@@ -1,0 +1,507 @@
+/*
+ * Exchanges and what is around them: threads, communicators that come and go,
+ * what is left behind, ranks of very different sizes, counts that do not fit
+ * each other, totals beyond 2 GiB.  One test each: mpi_planned_life NAME
+ * [NUMBER], of rounds, or (mismatch) of seconds until that is a hang.
+ */
+#include "config.h"
+#include "mpi_test.h"
+#include "planned.h"
+
+#include <dirent.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TEST_S = 200 };
+
+static void on_alarm(int signal)
+{
+    static const char text[] = "mpi_planned_life hangs\n";
+    ssize_t written = write(2, text, sizeof(text) - 1);
+
+    (void)signal;
+    _exit((written < 0) ? 2 : 1);
+}
+
+/* Bytes with gaps between them; kept for many calls. */
+typedef struct trade {
+    MPI_Comm comm;
+    planned_side_t send, recv;
+} trade_t;
+
+/* bytes[from * size + to] */
+static void trade_init(trade_t *trade, MPI_Comm comm, const uint64_t *bytes,
+                       uint64_t seed)
+{
+    int rank = mt_rank(comm), size = mt_size(comm);
+    long *units = mt_alloc(sizeof(*units) * (size_t)(2 * size));
+    mrail_rng_t own;
+
+    for (int i = 0; i < size; ++i) {
+        units[i] = (long)bytes[rank * size + i];
+        units[size + i] = (long)bytes[i * size + rank];
+    }
+    mrail_rng_init(&own, mt_seed(rank, 0, seed));
+    trade->comm = comm;
+    planned_side_init(&trade->send, &own, size, PLANNED_ITEMS, PLANNED_BYTE, 1,
+                      units);
+    planned_side_init(&trade->recv, &own, size, PLANNED_ITEMS, PLANNED_BYTE, 1,
+                      units + size);
+    free(units);
+}
+
+static void trade_draw(trade_t *trade, MPI_Comm comm, uint64_t most,
+                       uint64_t seed)
+{
+    int size = mt_size(comm);
+    uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, seed);
+    planned_demand_draw(&rng, size, 0, 0, most, bytes);
+    for (int i = 0; i < size; ++i) { /* see mpi_planned.c */
+        bytes[i * size + i] = MRAIL_MIN(bytes[i * size + i], 50000);
+    }
+    trade_init(trade, comm, bytes, seed);
+    free(bytes);
+}
+
+static void trade_cleanup(trade_t *trade)
+{
+    planned_side_cleanup(&trade->send);
+    planned_side_cleanup(&trade->recv);
+}
+
+static void trade_fill(trade_t *trade, uint64_t message)
+{
+    int rank = mt_rank(trade->comm);
+
+    planned_side_clear(&trade->send);
+    planned_side_clear(&trade->recv);
+    for (int i = 0; i < trade->send.num; ++i) {
+        planned_side_put(&trade->send, i, mt_seed(rank, i, message), 1);
+        planned_side_put(&trade->recv, i, mt_seed(i, rank, message), 0);
+    }
+}
+
+static void trade_do(trade_t *trade)
+{
+    planned_side_t *send = &trade->send, *recv = &trade->recv;
+
+    MPI_Alltoallv(send->base, send->counts, send->displs, send->mpi_types[0],
+                  recv->base, recv->counts, recv->displs, recv->mpi_types[0],
+                  trade->comm);
+}
+
+static int trade_all(trade_t *trade, uint64_t message)
+{
+    trade_fill(trade, message);
+    trade_do(trade);
+    return planned_side_check(&trade->recv, "received") &
+           planned_side_check(&trade->send, "sent");
+}
+
+/* ---- one rank has much, others little or nothing ---- */
+
+static void test_sizes(int number)
+{
+    int size = mt_size(MPI_COMM_WORLD), ok = 1;
+    uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
+
+    for (int round = 0; round < number; ++round) {
+        int large = round % size;
+        trade_t trade;
+
+        for (int i = 0; i < size * size; ++i) {
+            int from = i / size, to = i % size;
+
+            bytes[i] = (from == to)              ? 0
+                       : (from == large)         ? 1500000u >> (to % 4)
+                       : ((from + round) % 3 == 0) ? 0
+                                                 : (uint64_t)(from + to);
+        }
+        trade_init(&trade, MPI_COMM_WORLD, bytes, (uint64_t)round);
+        for (uint64_t i = 0; i < 2; ++i) {
+            ok &= trade_all(&trade, (uint64_t)round * 2 + i);
+        }
+        trade_cleanup(&trade);
+    }
+    free(bytes);
+    mt_result("one rank sends much, others little or nothing", ok);
+}
+
+/* ---- threads ---- */
+
+typedef struct worker {
+    pthread_t thread;
+    MPI_Comm comm; /* its own */
+    int index, number, frees, ok;
+} worker_t;
+
+static void *work(void *arg)
+{
+    worker_t *worker = arg;
+
+    for (int i = 0; i < worker->number; ++i) {
+        uint64_t seed = (uint64_t)(worker->index * 1000 + i);
+        MPI_Comm comm = worker->comm;
+        trade_t trade;
+
+        if (worker->frees) {
+            MPI_Comm_dup(worker->comm, &comm);
+        }
+        trade_draw(&trade, comm, 3000000, seed);
+        worker->ok &= trade_all(&trade, seed);
+        worker->ok &= trade_all(&trade, seed + 500);
+        trade_cleanup(&trade);
+        if (worker->frees) {
+            MPI_Comm_free(&comm);
+        }
+    }
+    return NULL;
+}
+
+static int run_workers(int number, int frees)
+{
+    worker_t workers[2];
+    int ok = 1;
+
+    for (int i = 0; i < 2; ++i) {
+        workers[i] = (worker_t){
+            .index = i, .number = number, .ok = 1, .frees = frees && i == 1};
+        MPI_Comm_split(MPI_COMM_WORLD, 0,
+                       (i == 0) ? 0 : -mt_rank(MPI_COMM_WORLD),
+                       &workers[i].comm);
+    }
+    for (int i = 0; i < 2; ++i) {
+        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+    }
+    for (int i = 0; i < 2; ++i) {
+        pthread_join(workers[i].thread, NULL);
+        MPI_Comm_free(&workers[i].comm);
+        ok &= workers[i].ok;
+    }
+    return ok;
+}
+
+static void test_threads(int number)
+{
+    mt_result("two communicators at once, from two threads",
+              run_workers(number, 0));
+}
+
+static void test_freed(int number)
+{
+    mt_result("communicators come and go while another one works",
+              run_workers(number, 1));
+}
+
+/* ---- what is left behind ---- */
+
+typedef struct holdings {
+    long heap, resident, maps, shared, files;
+} holdings_t;
+
+static long count_lines(const char *path, const char *with)
+{
+    FILE *file = fopen(path, "r");
+    char line[512];
+    long num = 0;
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        num += (strstr(line, with) != NULL);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return num;
+}
+
+/* Collective: what is under way still takes memory. */
+static holdings_t holdings(void)
+{
+    struct mallinfo2 info;
+    FILE *file = fopen("/proc/self/statm", "r");
+    DIR *dir = opendir("/proc/self/fd");
+    holdings_t now = {0};
+    long size;
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    info = mallinfo2();
+    now.heap = (long)(info.uordblks + info.hblkhd);
+    if (file == NULL || fscanf(file, "%ld %ld", &size, &now.resident) != 2) {
+        now.resident = -1;
+    }
+    now.resident *= sysconf(_SC_PAGESIZE);
+    while (dir != NULL && readdir(dir) != NULL) {
+        ++now.files;
+    }
+    now.maps = count_lines("/proc/self/maps", "\n");
+    now.shared = count_lines("/proc/self/maps", "/dev/shm/");
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return now;
+}
+
+/* The first half finds what is made once and kept. */
+static int nothing_more(const char *what, const holdings_t *before, int calls)
+{
+    holdings_t now = holdings();
+    int ok = now.heap - before->heap < 120000 + 16L * calls &&
+             now.resident - before->resident < 3000000 &&
+             now.maps - before->maps < 8 && now.shared <= before->shared &&
+             now.files <= before->files;
+
+    if (!ok) {
+        fprintf(stderr,
+                "rank %d: %d %s: heap %+ld, resident %+ld bytes, maps %+ld, "
+                "of shared memory %+ld, files %+ld\n",
+                mt_rank(MPI_COMM_WORLD), calls, what, now.heap - before->heap,
+                now.resident - before->resident, now.maps - before->maps,
+                now.shared - before->shared, now.files - before->files);
+    }
+    return ok;
+}
+
+enum { KINDS = 6 }; /* of demands; more than one so that plans change */
+
+static void test_calls(int number)
+{
+    trade_t trades[KINDS];
+    holdings_t before = {0};
+    int ok = 1;
+
+    for (unsigned i = 0; i < KINDS; ++i) {
+        trade_draw(&trades[i], MPI_COMM_WORLD, 30000u << i, i);
+    }
+    for (int i = 0; i < number; ++i) {
+        if (i == number / 2) {
+            before = holdings();
+        }
+        if (i % 100 == 0) {
+            ok &= trade_all(&trades[i / 100 % KINDS], (uint64_t)i);
+        }
+        trade_do(&trades[mrail_mix64((uint64_t)i) % 20 == 0 ? 5 : i % 5]);
+    }
+    ok &= nothing_more("calls", &before, number - number / 2);
+    for (unsigned i = 0; i < KINDS; ++i) {
+        trade_cleanup(&trades[i]);
+    }
+    mt_result("many calls leave nothing behind", ok);
+}
+
+static void test_comms(int number)
+{
+    holdings_t before = {0};
+    int ok = 1;
+
+    for (int i = 0; i < number; ++i) {
+        MPI_Comm comm;
+        trade_t trade;
+
+        if (i == number / 2) {
+            before = holdings();
+        }
+        MPI_Comm_split(MPI_COMM_WORLD, 0, (i % 2) ? mt_rank(MPI_COMM_WORLD) : 0,
+                       &comm);
+        trade_draw(&trade, comm, 200000, 7);
+        ok &= trade_all(&trade, (uint64_t)i);
+        trade_cleanup(&trade);
+        MPI_Comm_free(&comm);
+    }
+    ok &= nothing_more("communicators", &before, 100 * (number - number / 2));
+    mt_result("many communicators leave nothing behind", ok);
+}
+
+/* ---- counts that do not fit each other ---- */
+
+/* Rank 1 sends `sent` bytes to rank 0, which has room for `room`, all others
+ * 100 to each other.  Rank 0 has an error or not, and nothing is written
+ * where no room is. */
+static int mismatched(int sent, int room)
+{
+    enum { OTHERS = 100, GAP = 200000 };
+    int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
+    int *counts = mt_alloc(sizeof(int) * (size_t)(4 * size));
+    int *displs = counts + size, *recv_counts = counts + 2 * size;
+    int *recv_displs = counts + 3 * size, step = MRAIL_MAX(sent, room) + GAP;
+    size_t length = (size_t)size * (size_t)step;
+    char *from = mt_alloc(length), *to = mt_alloc(length);
+    MPI_Comm comm;
+    int ret, class = MPI_SUCCESS, worst, ok = 1;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    memset(to, 0x5a, length);
+    for (int i = 0; i < size; ++i) {
+        counts[i] = (rank == 1 && i == 0) ? sent : OTHERS;
+        recv_counts[i] = (rank == 0 && i == 1) ? room : OTHERS;
+        displs[i] = recv_displs[i] = i * step;
+        mt_fill(from + i * step, (size_t)counts[i], mt_seed(rank, i, 9));
+    }
+    ret = MPI_Alltoallv(from, counts, displs, MPI_BYTE, to, recv_counts,
+                        recv_displs, MPI_BYTE, comm);
+    if (ret != MPI_SUCCESS) {
+        MPI_Error_class(ret, &class);
+    }
+    for (int i = 0; i < size; ++i) {
+        int odd = (rank == 0 && i == 1);
+        int good = odd ? MRAIL_MIN(sent, room) : OTHERS;
+
+        /* With an error nobody knows what has come. */
+        if (class == MPI_SUCCESS) {
+            ok &= mt_check(to + i * step, (size_t)good, mt_seed(i, rank, 9));
+        }
+        for (int at = odd ? room : OTHERS; at < step; ++at) {
+            ok &= (to[i * step + at] == 0x5a);
+        }
+    }
+    /* Who is given more than there is room for may say so, and others may
+     * hear of it. */
+    /* Open MPI's own exchange says MPI_ERR_OTHER. */
+    if (class != MPI_SUCCESS &&
+        (sent <= room ||
+         (class != MPI_ERR_TRUNCATE && class != MPI_ERR_OTHER))) {
+        fprintf(stderr, "rank %d: an error of class %d\n", rank, class);
+        ok = 0;
+    }
+    MPI_Allreduce(&class, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    if (worst == MPI_SUCCESS) {
+        /* With an error, something may be on its way still: Open MPI's own
+         * exchange returns before it is over. */
+        MPI_Comm_free(&comm);
+        free(counts);
+        free(from);
+        free(to);
+    }
+    return ok;
+}
+
+static void test_mismatch(int number)
+{
+    alarm((unsigned)number);
+    mt_result("room for more than is sent, little", mismatched(500, 1000));
+    mt_result("room for more than is sent, much",
+              mismatched(700000, 1500000));
+    mt_result("room for less than is sent, little", mismatched(1000, 500));
+    mt_result("room for nothing, little is sent", mismatched(700, 0));
+    mt_result("room for less than is sent, much",
+              mismatched(1500000, 700000));
+}
+
+/* ---- beyond 2 GiB ---- */
+
+enum { MEGA = 1 << 20 };
+
+static void fill_words(uint64_t *words, size_t num, uint64_t seed)
+{
+    for (size_t i = 0; i < num; ++i) {
+        words[i] = (seed + i) * 0x9e3779b97f4a7c15ull;
+    }
+}
+
+static int check_words(const uint64_t *words, size_t num, uint64_t seed)
+{
+    for (size_t i = 0; i < num; ++i) {
+        if (words[i] != (seed + i) * 0x9e3779b97f4a7c15ull) {
+            fprintf(stderr, "rank %d: wrong at byte %zu of %zu\n",
+                    mt_rank(MPI_COMM_WORLD), 8 * i, 8 * num);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* megas[from * size + to] */
+static int exchange_megas(const int *megas)
+{
+    int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD), ok = 1;
+    int *counts = calloc((size_t)(4 * size), sizeof(int));
+    int *displs = counts + size, *recv_counts = counts + 2 * size;
+    int *recv_displs = counts + 3 * size, sum = 0, recv_sum = 0;
+    uint64_t *send, *recv;
+    MPI_Datatype mega;
+
+    for (int i = 0; i < size; ++i) {
+        displs[i] = sum;
+        recv_displs[i] = recv_sum;
+        sum += counts[i] = megas[rank * size + i];
+        recv_sum += recv_counts[i] = megas[i * size + rank];
+    }
+    send = mt_alloc((size_t)sum * MEGA);
+    recv = mt_alloc((size_t)recv_sum * MEGA);
+    for (int i = 0; i < size; ++i) {
+        fill_words(send + (size_t)displs[i] * (MEGA / 8),
+                   (size_t)counts[i] * (MEGA / 8), mt_seed(rank, i, 5));
+    }
+    MPI_Type_contiguous(MEGA, MPI_BYTE, &mega);
+    MPI_Type_commit(&mega);
+    MPI_Alltoallv(send, counts, displs, mega, recv, recv_counts, recv_displs,
+                  mega, MPI_COMM_WORLD);
+    MPI_Type_free(&mega);
+    for (int i = 0; i < size; ++i) {
+        ok &= check_words(recv + (size_t)recv_displs[i] * (MEGA / 8),
+                          (size_t)recv_counts[i] * (MEGA / 8),
+                          mt_seed(i, rank, 5));
+    }
+    free(counts);
+    free(send);
+    free(recv);
+    return ok;
+}
+
+/* Four ranks. */
+static void test_large(int number)
+{
+    int size = mt_size(MPI_COMM_WORLD);
+    int *megas = calloc((size_t)(size * size), sizeof(int));
+
+    (void)number;
+    for (int i = 0; i < size * size; ++i) {
+        megas[i] = (i == size / 2) ? 2200 : 1; /* rank 0 to the other node */
+    }
+    mt_result("a pair beyond 2 GiB", exchange_megas(megas));
+    for (int i = 0; i < size * size; ++i) {
+        megas[i] = 2200 / size;
+    }
+    mt_result("ranks beyond 2 GiB", exchange_megas(megas));
+    free(megas);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*func)(int number);
+        int number; /* unless another one is given */
+    } tests[] = {
+        {"sizes", test_sizes, 8},      {"threads", test_threads, 10},
+        {"freed", test_freed, 10},     {"calls", test_calls, 2000},
+        {"comms", test_comms, 100},    {"mismatch", test_mismatch, 20},
+        {"large", test_large, 0},
+    };
+    int provided, found = 0;
+
+    signal(SIGALRM, on_alarm);
+    alarm(TEST_S);
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(tests); ++i) {
+        if (argc > 1 && strcmp(argv[1], tests[i].name) == 0) {
+            tests[i].func((argc > 2) ? atoi(argv[2]) : tests[i].number);
+            found = 1;
+        }
+    }
+    if (!found || provided < MPI_THREAD_MULTIPLE) {
+        fprintf(stderr, "no such test, or no MPI_THREAD_MULTIPLE\n");
+        ++mt_failures;
+    }
+    MPI_Finalize();
+    return mt_failures != 0;
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Exchanges and what is around them, with ranks that are bound to one rail each:
+# threads, communicators that come and go, what is left behind, counts that do
+# not fit each other; and with free ranks, rails that die in the middle.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_planned mpi_planned_life
+
+small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096'
+options=${MRAIL_TEST_RUN-}
+full=${MRAIL_TEST_FULL-}
+rounds=10 calls=2000 comms=100 seeds=1-60
+[ -z "$full" ] || rounds=100 calls=10000 comms=500 seeds=1-300
+
+# tolerant NAME NP COMMAND...: as run, but lanes may be given up and come back:
+# because a script says so, or because ranks that touch fresh memory for the
+# first time keep a processor for longer than a rail may be silent.
+tolerant()
+{
+    name=$1
+    np=$2
+    shift 2
+    status=0
+    launch "$np" -- "$@" >"$tmp/out" 2>&1 || status=$?
+    grep -E '^(not )?ok - ' "$tmp/out" || true
+    if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
+        grep -v 'script:' "$tmp/out" | head -n 20
+        bad "$name" "exit status $status"
+    fi
+}
+
+life()
+{
+    run "$1" 8 "$build/mpi_planned_life" "$1" "$2"
+}
+
+MRAIL_TEST_RUN="$options $small --bind-rails"
+life sizes 8
+life threads $rounds
+life freed $rounds
+life calls $calls
+life comms $comms
+life mismatch 20
+topology=2x2
+if [ -z "$full" ]; then
+    echo 'skip - beyond 2 GiB: only with MRAIL_TEST_FULL'
+else
+    MRAIL_TEST_RUN="$options --bind-rails"
+    tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
+fi
+topology=2x4
+
+# What a rank of the one node knows of a rail, one of the other node learns
+# later, and some never.
+cat >"$tmp/script" <<'END_SCRIPT'
+at 100ms for 150ms every 700ms node 0 rail 1 down
+at 300ms for 100ms every 900ms rail 2 down
+at 350ms for 200ms every 1100ms node 1 rail 3 blackhole both
+END_SCRIPT
+if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
+    echo 'skip - rails that die: not through mrail run'
+else
+    MRAIL_TEST_RUN="$options $small --rate 100M --script $tmp/script"
+    tolerant 'rails that die' 8 "$build/mpi_planned" --seeds $seeds
+    if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
+        good '... lanes were given up'
+    else
+        bad '... lanes were given up' 'it says nothing of it'
+    fi
+fi
+nothing_left 'exchanges'
+exit $failed
