@@ -12,7 +12,8 @@ need_ground mpi_planned
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
 # Small messages, too, are to take relays.
-small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096'
+small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
+    --mca coll_mrail_copy_rate 1000000000000'
 bound="$small --bind-rails"
 relays=--relays
 [ "${EXPECT_COLL-yes}" = yes ] || relays=

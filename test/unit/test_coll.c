@@ -241,6 +241,12 @@ static void job_cleanup(job_t *job)
     }
 }
 
+static void set_rail(uint64_t *words, uint64_t capacity)
+{
+    words[MCA_COLL_MRAIL_PORT] = capacity;
+    words[MCA_COLL_MRAIL_OUT] = words[MCA_COLL_MRAIL_IN] = capacity;
+}
+
 static void draw_words(job_t *job, mrail_rng_t *rng)
 {
     static const uint64_t most[] = {1, 1000, 100000, 5000000, 50000000};
@@ -250,7 +256,10 @@ static void draw_words(job_t *job, mrail_rng_t *rng)
 
         words[0] = mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_OUT : 0;
         words[0] |= mrail_rng_hit(rng, 200000) ? MCA_COLL_MRAIL_GAPS_IN : 0;
-        words[1] = 100000000u * (1 + mrail_rng_below(rng, 4));
+        set_rail(words, 100000000u * (1 + mrail_rng_below(rng, 4)));
+        if (mrail_rng_hit(rng, 300000)) {
+            words[MCA_COLL_MRAIL_OUT] /= 2;
+        }
         for (unsigned to = 0; to < job->num_ranks; ++to) {
             uint64_t bound = most[mrail_rng_below(rng, 5)];
 
@@ -412,11 +421,11 @@ static void test_what_is_no_plan(void **state)
     assert_false(mca_coll_mrail_slices_fit(job.slices[0], job.words));
     words_of(&job, 3)[MCA_COLL_MRAIL_WORDS] = 1;
     for (unsigned i = 0; i < 4; ++i) {
-        words_of(&job, i)[1] = 0; /* no rail of the first node is up */
+        set_rail(words_of(&job, i), 0); /* no rail of the first node is up */
     }
     assert_true(mca_coll_mrail_slices_make(job.slices[0], job.words) < 0);
     for (unsigned i = 0; i < 4; ++i) {
-        words_of(&job, i)[1] = 50000000;
+        set_rail(words_of(&job, i), 50000000);
     }
     assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
     mca_coll_mrail_slices_forget(job.slices[0]);
@@ -437,11 +446,11 @@ static void test_views_of_a_rail(void **state)
     job_init(&job, members, 8);
     draw_words(&job, &rng);
     for (unsigned i = 0; i < 8; ++i) {
-        words_of(&job, i)[1] = 100000000;
+        set_rail(words_of(&job, i), 100000000);
     }
     assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
     hash = job.slices[0]->hash;
-    words_of(&job, 2)[1] = 0; /* bound to the rail of rank 0 */
+    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] = 0; /* bound to the rail of rank 0 */
     for (unsigned i = 0; i < 8; ++i) {
         assert_int_equal(mca_coll_mrail_slices_make(job.slices[i], job.words),
                          0);
@@ -453,6 +462,54 @@ static void test_views_of_a_rail(void **state)
 
         assert_true(peer < 4); /* nothing goes out over it */
     }
+    job_cleanup(&job);
+}
+
+/* Bytes that rank 0 sends straight to rank 4, out of 40 MB, beside nothing else. */
+static uint64_t straight_of(job_t *job)
+{
+    const mca_coll_mrail_slice_t *send;
+
+    for (unsigned i = 0; i < job->num_ranks; ++i) {
+        assert_int_equal(mca_coll_mrail_slices_make(job->slices[i], job->words),
+                         0);
+    }
+    check_job(job);
+    send = find_slice(job->slices[0]->sends, job->slices[0]->num_sends, 4);
+    return (send != NULL) ? send->bytes : 0;
+}
+
+/* What goes over a rail is as much as it gives, to those who share it together. */
+static void test_live_capacities(void **state)
+{
+    mca_coll_mrail_member_t members[8];
+    job_t job;
+
+    fill_members(members, 2, 4, 2);
+    job_init(&job, members, 8);
+    for (unsigned i = 0; i < 8; ++i) {
+        memset(words_of(&job, i), 0,
+               (8 + MCA_COLL_MRAIL_WORDS) * sizeof(uint64_t));
+        set_rail(words_of(&job, i), 100000000);
+    }
+    words_of(&job, 0)[MCA_COLL_MRAIL_WORDS + 4] = 40000000;
+    assert_in_range(straight_of(&job), 19500000, 20500000);
+    /* Half of the rail each, for both are busy: it is a whole one. */
+    words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
+    words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
+    assert_in_range(straight_of(&job), 19500000, 20500000);
+    /* A quarter each: somebody else has the other half.  33 : 67. */
+    words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
+    words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
+    assert_in_range(straight_of(&job), 12800000, 13900000);
+    /* The other way does not matter. */
+    words_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
+    words_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
+    assert_in_range(straight_of(&job), 12800000, 13900000);
+    /* At the receiver's end it does. */
+    words_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
+    words_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
+    assert_in_range(straight_of(&job), 3000000, 4100000);
     job_cleanup(&job);
 }
 
@@ -477,6 +534,7 @@ int main(void)
         cmocka_unit_test(test_all_bytes_go_once),
         cmocka_unit_test(test_what_is_no_plan),
         cmocka_unit_test(test_views_of_a_rail),
+        cmocka_unit_test(test_live_capacities),
         cmocka_unit_test(test_version_is_that_of_the_planner),
     };
 

@@ -99,7 +99,7 @@ typedef struct mca_coll_mrail_module {
     mca_coll_mrail_slices_t *slices;
     uint64_t *words;      /* of all ranks, as slices.h has them */
     mca_coll_mrail_gather_t gather;
-    uint64_t capacity;    /* bytes per second of this rank's rail, as last told */
+    uint64_t rail[MCA_COLL_MRAIL_WORDS]; /* what was told of this rank's last */
     int has_arena;
     char arena_name[MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or not by this rank */
     mrail_relay_arena_t arena;

@@ -4,31 +4,38 @@
 
 #include "base/util.h"
 
-/* What a rail is told to carry changes when what is measured differs by more than
- * this part of it: plans are not made anew for noise. */
-#define CAPACITY_HYSTERESIS 0.1
+/* A rail that gives less than this part of what its port can is believed to: it
+ * carries what others send, or it has degraded.  Less of a difference is noise. */
+#define BELIEVE_BELOW 0.75
+/* What was told last is told again unless it differs by more than this part: plans
+ * are not made anew for noise, either. */
+#define HYSTERESIS 0.1
 
-/* What this rank's rail can carry: bytes per second. */
-static uint64_t capacity_now(mca_coll_mrail_module_t *module)
+static uint64_t view(uint64_t last, double live, double port)
+{
+    double now = (live > 0 && live < BELIEVE_BELOW * port) ? live : port;
+    double change = now - (double)last;
+
+    change = (change < 0) ? -change : change;
+    return (change > HYSTERESIS * (double)last) ? (uint64_t)now : last;
+}
+
+/* What this rank's rail can carry, and is seen to. */
+static void look_at_rail(mca_coll_mrail_module_t *module, uint64_t *words)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
-    double capacity = 0, change;
+    double port = (double)mca_coll_mrail_settings.capacity;
+    double out = 0, in = 0;
 
-    if (mca_coll_mrail_settings.capacity != 0) {
-        return mca_coll_mrail_settings.capacity;
+    if (port == 0 && mca_coll_mrail_rails(rails) == 1 && rails[0].is_up) {
+        port = rails[0].speed;
+        out = rails[0].live_out;
+        in = rails[0].live_in;
     }
-    if (mca_coll_mrail_rails(rails) == 1 && rails[0].is_up) {
-        capacity = rails[0].speed;
-    }
-    change = capacity - (double)module->capacity;
-    if (change < 0) {
-        change = -change;
-    }
-    if (capacity == 0 ||
-        change > CAPACITY_HYSTERESIS * (double)module->capacity) {
-        module->capacity = (uint64_t)capacity;
-    }
-    return module->capacity;
+    words[MCA_COLL_MRAIL_PORT] = view(words[MCA_COLL_MRAIL_PORT], 0, port);
+    words[MCA_COLL_MRAIL_OUT] = view(words[MCA_COLL_MRAIL_OUT], out, port);
+    words[MCA_COLL_MRAIL_IN] = view(words[MCA_COLL_MRAIL_IN], in, port);
+    memcpy(module->rail, words, sizeof(module->rail));
 }
 
 static int have_gaps(const mca_coll_mrail_part_t *parts, unsigned count)
@@ -52,6 +59,8 @@ static void ask_fill(mca_coll_mrail_op_t *op, void *mine)
     const mca_coll_mrail_world_t *world = module->world;
     uint64_t *words = mine;
 
+    memcpy(words, module->rail, sizeof(module->rail));
+    look_at_rail(module, words);
     words[0] = op->flags;
     words[0] |= module->relay_failed ? MCA_COLL_MRAIL_CANNOT : 0;
     words[0] |= (op->is_blocking && module->mode.wanted) ? MCA_COLL_MRAIL_WANTED
@@ -62,7 +71,6 @@ static void ask_fill(mca_coll_mrail_op_t *op, void *mine)
     if (have_gaps(op->recvs, world->num_ranks)) {
         words[0] |= MCA_COLL_MRAIL_GAPS_IN;
     }
-    words[1] = capacity_now(module);
     for (unsigned i = 0; i < world->num_ranks; ++i) {
         words[MCA_COLL_MRAIL_WORDS + i] = op->sends[i].bytes;
     }

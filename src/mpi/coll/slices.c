@@ -67,23 +67,29 @@ int mca_coll_mrail_slices_fit(const mca_coll_mrail_slices_t *slices,
 
 /* ---- topology ------------------------------------------------------------- */
 
-/* Capacities are those of the words; a rail of several ranks is what the least
- * hopeful of them says. */
+/* Of a rail one way (MCA_COLL_MRAIL_OUT, _IN): what its port can carry, as the least
+ * hopeful of its ranks sees it, or what these get all together, if that is less. */
 static double capacity_of(const mca_coll_mrail_slices_t *slices,
-                          const uint64_t *words, unsigned node, unsigned rail)
+                          const uint64_t *words, unsigned node, unsigned rail,
+                          unsigned way)
 {
     const mca_coll_mrail_world_t *world = slices->world;
-    uint64_t capacity = UINT64_MAX;
+    double port = -1, seen = 0;
 
     for (uint32_t i = 0; i < world->num_ranks; ++i) {
+        const uint64_t *mine = words_of(slices, words, i);
+        double capacity = (double)mine[MCA_COLL_MRAIL_PORT];
+
         if (world->node_of[i] == node && world->rail_of[i] == rail) {
-            capacity = MRAIL_MIN(capacity, words_of(slices, words, i)[1]);
+            port = (port < 0) ? capacity : MRAIL_MIN(port, capacity);
+            seen += (double)mine[way];
         }
     }
-    if (capacity == UINT64_MAX) {
-        return 0; /* nobody on this node has that rail */
+    if (port <= 0) {
+        return 0; /* down, or nobody on this node has that rail */
     }
-    return (double)MRAIL_MIN(capacity, (uint64_t)MRAIL_PLAN_MAX_CAPACITY);
+    return MRAIL_MAX(MRAIL_MIN(MRAIL_MIN(port, seen), MRAIL_PLAN_MAX_CAPACITY),
+                     MRAIL_PLAN_MIN_CAPACITY);
 }
 
 static int fill_topo(const mca_coll_mrail_slices_t *slices,
@@ -95,9 +101,10 @@ static int fill_topo(const mca_coll_mrail_slices_t *slices,
 
     for (unsigned node = 0; node < world->num_nodes; ++node) {
         for (unsigned rail = 0; rail < world->num_rails && ret == 0; ++rail) {
-            double capacity = capacity_of(slices, words, node, rail);
-
-            ret = mrail_plan_topo_set_rail(topo, node, rail, capacity, capacity);
+            ret = mrail_plan_topo_set_rail(
+                topo, node, rail,
+                capacity_of(slices, words, node, rail, MCA_COLL_MRAIL_OUT),
+                capacity_of(slices, words, node, rail, MCA_COLL_MRAIL_IN));
         }
     }
     for (uint32_t i = 0; i < world->num_ranks && ret == 0; ++i) {
@@ -114,9 +121,12 @@ static int fill_topo(const mca_coll_mrail_slices_t *slices,
 static int same_capacities(const mca_coll_mrail_slices_t *slices,
                            const uint64_t *words)
 {
+    size_t size = (MCA_COLL_MRAIL_WORDS - MCA_COLL_MRAIL_PORT) * sizeof(*words);
+
     for (uint32_t i = 0; i < slices->world->num_ranks; ++i) {
-        if (words_of(slices, words, i)[1] !=
-            words_of(slices, slices->words, i)[1]) {
+        if (memcmp(words_of(slices, words, i) + MCA_COLL_MRAIL_PORT,
+                   words_of(slices, slices->words, i) + MCA_COLL_MRAIL_PORT,
+                   size) != 0) {
             return 0;
         }
     }

@@ -16,14 +16,19 @@
 /*
  * What each rank says when all are asked, as 64-bit words:
  *   [0] flags, below
- *   [1] bytes per second that its rail can carry; 0: it is down
- *   [2 + i] bytes for rank i
+ *   [1] bytes per second that its rail's port can carry; 0: it is down
+ *   [2] [3] bytes per second that this rank has been seen to get out of it, and in;
+ *       as [1] if nothing else is known
+ *   [4 + i] bytes for rank i
  */
 #define MCA_COLL_MRAIL_CANNOT 1u    /* only the previous module can serve it */
 #define MCA_COLL_MRAIL_WANTED 2u    /* had much to send lately, or has now */
 #define MCA_COLL_MRAIL_GAPS_OUT 4u  /* its bytes lie apart in its memory */
 #define MCA_COLL_MRAIL_GAPS_IN 8u   /* likewise those that it receives */
-#define MCA_COLL_MRAIL_WORDS 2u     /* in front of the row */
+#define MCA_COLL_MRAIL_PORT 1u
+#define MCA_COLL_MRAIL_OUT 2u
+#define MCA_COLL_MRAIL_IN 3u
+#define MCA_COLL_MRAIL_WORDS 4u     /* in front of the row */
 
 typedef struct mca_coll_mrail_slice {
     uint32_t peer;
