@@ -398,7 +398,7 @@ static void mrail_rail_now(mrail_rail_t *rail, mrail_ns_t now_ns,
     now->subnet = rail->attr.subnet;
     memcpy(now->gid, rail->attr.gid, sizeof(now->gid));
     memcpy(now->device, rail->attr.device, sizeof(now->device));
-    now->speed = rail->attr.speed_bps / 8;
+    now->speed = rail->speed_bps / 8;
     now->live_in = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_IN], now_ns);
     now->live_out = mrail_tele_flow_live(&rail->flows[MRAIL_FLOW_OUT], now_ns);
     now->is_up = !__atomic_load_n(&rail->port_down, __ATOMIC_RELAXED) &&

@@ -231,6 +231,7 @@ int mrail_rail_open(mrail_rail_t *rail, unsigned index,
     memset(rail, 0, sizeof(*rail));
     rail->index = index;
     rail->attr = *attr;
+    rail->speed_bps = attr->speed_bps;
     rail->mtu = IBV_MTU_256;
     while ((128u << (rail->mtu + 1)) <= attr->mtu) {
         ++rail->mtu;
@@ -335,7 +336,7 @@ void mrail_rail_ask_speed(mrail_rail_t *rail)
     uint64_t speed_bps = mrail_scan_speed(rail->ctx, rail->attr.port);
 
     if (speed_bps != 0) {
-        rail->attr.speed_bps = speed_bps;
+        rail->speed_bps = speed_bps;
     }
 }
 

@@ -53,7 +53,8 @@ typedef struct mrail_rail {
     int port_down;        /* the port says so; control lock, atomic for who only
                              asks */
     int fatal;            /* the device is gone, for good; the same */
-    mrail_ns_t speed_ns;  /* attr.speed_bps was asked for; engine_lock, as that */
+    uint64_t speed_bps;   /* that the port can do; engine_lock, attr has the first */
+    mrail_ns_t speed_ns;  /* it was asked for; the same */
     int has_lanes;        /* atomic: there may be completions */
     int failing;          /* atomic: the user was told of a lane that failed, and
                              none has come up since */
@@ -115,7 +116,7 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport);
 
-/* Asks the device for attr.speed_bps; it stays as it is if there is no answer. */
+/* Asks the device for speed_bps; it stays as it is if there is no answer. */
 void mrail_rail_ask_speed(mrail_rail_t *rail);
 
 /* What the device says of its port now. */

@@ -15,9 +15,10 @@ typedef struct uct_mrail_rail {
     uint8_t gid[16];   /* names the port */
     double speed;      /* bytes per second that the port can do now */
     double live_in;    /* bytes per second that this process has been seen to get
-                          through it lately, when it was busy with what others
-                          sent or were read from; 0: nothing is known */
-    double live_out;   /* ... to send through it */
+                          through it lately by its GETs, while it kept the rail
+                          busy; 0: nothing is known.  Of this process: what others
+                          of the node get at that time comes on top */
+    double live_out;   /* ... to send by its PUTs */
     int is_up;         /* 0: it carries nothing now */
     char device[64];
 } uct_mrail_rail_t;

@@ -124,8 +124,10 @@ static void check_changes(void)
     result("speeds are those of the rails", good, "they are not");
     ctl("--rail 2 egress=50M");
     result("a rail that is slower out", becomes(2, 4 * UNIT, 1), "no");
+    ctl("--rail 2 ingress=25M");
+    result("a rail that is slower in", becomes(2, 2 * UNIT, 1), "no");
     ctl("--rail 2 egress=max ingress=1M");
-    result("a rail that is slow in", becomes(2, UNIT, 1), "no");
+    result("a rail that is slow in alone", becomes(2, UNIT, 1), "no");
     ctl("--rail 2 rate=max");
     result("a rail without a cap", becomes(2, 1000 * UNIT, 1), "no");
     ctl("--node 0 --rail 1 down");
