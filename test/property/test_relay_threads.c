@@ -59,12 +59,15 @@ static int locked_test(void *arg, void *request, size_t *length_p)
     return ret;
 }
 
-/* The network is whoever has nothing else to do. */
+/* The network is whoever has nothing else to do.  Where there is none, the lock would
+ * hide what relays forget. */
 static void run_network(void)
 {
-    pthread_mutex_lock(&lock);
-    world_deliver_all(&w);
-    pthread_mutex_unlock(&lock);
+    if (w.num_nodes > 1) {
+        pthread_mutex_lock(&lock);
+        world_deliver_all(&w);
+        pthread_mutex_unlock(&lock);
+    }
     sched_yield();
 }
 

@@ -846,8 +846,13 @@ static void test_hostile_states(void **state)
     world_add(&w, 0, 3, NONE, NONE, 0, 0, 9 * CHUNK);
     world_init(&w, CHUNK, 2, 2);
     begin_all();
-    progress(0);
     relay = relay_of(0);
+    assert_int_equal(mrail_relay_step_post(relay), 1);
+    mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, 2));
+    assert_int_equal(mrail_relay_step_post(relay), 1);
+    assert_ptr_not_equal(w.s.requests[0][0].buffer,
+                         w.s.requests[0][1].buffer);
+    progress(0);
     for (uint32_t slot = 0; slot < 4; ++slot) {
         mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, slot));
     }
