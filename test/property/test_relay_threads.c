@@ -115,6 +115,18 @@ static void run_all(void)
     world_cleanup(&w);
 }
 
+/* Nothing goes back but the slot that comes free. */
+static void test_one_way(void **state)
+{
+    static const unsigned per_node[] = {2, 0};
+
+    memset(&w, 0, sizeof(w));
+    world_place(&w, per_node);
+    world_add(&w, 0, 0, NONE, NONE, 1, 0, 60 * CHUNK);
+    world_init(&w, CHUNK, 1, 1);
+    run_all();
+}
+
 static void test_within_node(void **state)
 {
     static const unsigned per_node[] = {4, 0};
@@ -147,6 +159,7 @@ static void test_two_nodes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_way),
         cmocka_unit_test(test_within_node),
         cmocka_unit_test(test_two_nodes),
     };
