@@ -102,7 +102,8 @@ int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
 
 /* channels[r]: ranks from which rank r receives over the network by these flows,
  * which is what in_slots has to be at least; for each rank that is below num_ranks,
- * as those of the flows are.  nodes[r]: a number for the node of rank r.  0, -ENOMEM. */
+ * as those of the flows are.  nodes[r]: a number for the node of rank r.
+ * 0, -ENOMEM. */
 int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);

@@ -432,11 +432,11 @@ static const relay_case_t cases[] = {
     {"three nodes, all to all, more", {1, 1, 1}, 1, 2, 1, 1,
      {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 2, 1}, {1, NONE, NONE, 2, 2},
       {1, NONE, NONE, 0, 1}, {2, NONE, NONE, 0, 2}, {2, NONE, NONE, 1, 1}}},
-    /* Both senders begin with different receivers: who gave both slots to one of
-     * them would wait for ever. */
+    /* Each sender begins with the receiver to which the other has more to send: who
+     * gives both slots to that one waits for ever. */
     {"two senders, two receivers crosswise", {1, 1, 1, 1}, 1, 2, 1, 0,
-     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 3, 2}, {2, NONE, NONE, 3, 2},
-      {2, NONE, NONE, 1, 2}}},
+     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 3, 3}, {2, NONE, NONE, 3, 2},
+      {2, NONE, NONE, 1, 3}}},
     {"relays at both ends", {2, 2}, 1, 0, 2, 0,
      {{0, 1, 2, 3, 3}}},
     {"relays at both ends, there and back", {2, 2}, 1, 0, 1, 0,

@@ -27,7 +27,7 @@
 #define MAX_SLOTS 8u
 #define MAX_CHUNKS 9u
 #define EXCHANGES 3u
-#define MAX_ACTIONS 400000u
+#define MAX_ACTIONS 4000000u
 
 static world_t w;
 static mrail_rng_t rng;
@@ -129,6 +129,18 @@ static void act(uint32_t rank)
     world_end(&w, rank);
 }
 
+/* Something from a random rank, if there is anything. */
+static void deliver(void)
+{
+    uint32_t from = below(w.num_ranks), to = below(w.num_ranks);
+
+    for (uint32_t i = 0; i < w.num_ranks; ++i) {
+        if (world_deliver(&w, from, (to + i) % w.num_ranks)) {
+            return;
+        }
+    }
+}
+
 static int has_ended(void)
 {
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
@@ -152,7 +164,7 @@ static int run_seed(uint64_t seed)
             act(rank);
         }
         if (below(1000) < eager_net) {
-            world_deliver(&w, below(w.num_ranks), below(w.num_ranks));
+            deliver();
         }
     }
     if (i < MAX_ACTIONS) {

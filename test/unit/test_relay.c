@@ -427,7 +427,7 @@ static void test_chunk_too_many(void **state)
     mrail_relay_header_t header;
 
     place();
-    world_add(&w, 0, 0, NONE, NONE, 1, 0, CHUNK);
+    world_add(&w, 0, 0, NONE, NONE, 1, 0, 5);
     world_add(&w, 0, 0, NONE, NONE, 1, 10 * CHUNK, CHUNK);
     world_init(&w, CHUNK, 2, 1);
     begin_all();
@@ -437,7 +437,7 @@ static void test_chunk_too_many(void **state)
     header.offset = CHUNK;
     memcpy(out_slot(0, 1) - sizeof(header), &header, sizeof(header));
     assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
-    assert_int_equal(stats_of(1).drained, CHUNK);
+    assert_int_equal(stats_of(1).drained, 5);
     world_cleanup(&w);
 }
 
@@ -846,8 +846,13 @@ static void test_hostile_states(void **state)
     world_add(&w, 0, 3, NONE, NONE, 0, 0, 9 * CHUNK);
     world_init(&w, CHUNK, 2, 2);
     begin_all();
-    progress(0);
     relay = relay_of(0);
+    assert_int_equal(mrail_relay_step_post(relay), 1);
+    mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, 2));
+    assert_int_equal(mrail_relay_step_post(relay), 1);
+    assert_ptr_not_equal(w.s.requests[0][0].buffer,
+                         w.s.requests[0][1].buffer);
+    progress(0);
     for (uint32_t slot = 0; slot < 4; ++slot) {
         mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, slot));
     }
