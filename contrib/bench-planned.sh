@@ -138,7 +138,7 @@ bench_free()
         fraction=${case%,*}
         to=${case#*,}
         # shellcheck disable=SC2046 # words are wanted
-        sweep "free$case" 1,1k,64k 50 $(skew "$fraction" "$to")
+        sweep "free$case" 1,1k,64k 30 $(skew "$fraction" "$to")
         large=1m,16m
         [ $case != 0.9,pairs ] || large=1m,16m,64m
         # shellcheck disable=SC2046 # words are wanted
