@@ -48,8 +48,9 @@ if [ -z "$full" ]; then
 else
     MRAIL_TEST_RUN="$options --bind-rails"
     # Gigabytes that all ranks touch at once: a rail may be silent for long.
-    tolerant 'beyond 2 GiB' 4 env UCX_MRAIL_TIMEOUT=60 \
-        "$build/mpi_planned_life" large
+    export UCX_MRAIL_TIMEOUT=60
+    tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
+    unset UCX_MRAIL_TIMEOUT
 fi
 topology=2x4
 
