@@ -48,9 +48,9 @@ if [ -z "$full" ]; then
 else
     MRAIL_TEST_RUN="$options --bind-rails"
     # Gigabytes that all ranks touch at once: a rail may be silent for long.
-    export UCX_MRAIL_TIMEOUT=60
+    export UCX_MRAIL_DEAD_TIMEOUT=60
     tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
-    unset UCX_MRAIL_TIMEOUT
+    unset UCX_MRAIL_DEAD_TIMEOUT
 fi
 topology=2x4
 
