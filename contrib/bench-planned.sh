@@ -134,21 +134,20 @@ sweep()
 # Free ranks have little to plan: it must not cost anything.
 bench_free()
 {
-    for to in pairs one; do
-        for fraction in 0.1 0.5 0.9; do
-            [ $fraction$to != 0.1one ] || continue # nearly even, as with pairs
-            # shellcheck disable=SC2046 # words are wanted
-            sweep free$fraction$to 1,1k,64k 50 $(skew $fraction $to)
-            large=1m,16m
-            [ $fraction$to != 0.9pairs ] || large=1m,16m,64m
-            # shellcheck disable=SC2046 # words are wanted
-            sweep free$fraction$to $large 3 $(skew $fraction $to)
-            for size in 1 1k 64k $(echo $large | tr ',' ' '); do
-                figure "free, $size, $fraction to $(whom $to)" MB/s more \
-                    'stock UCX, 4 rails' 0.98 - \
-                    "$dir/$area/free$fraction$to.$size.mrail" \
-                    "$dir/$area/free$fraction$to.$size.stock"
-            done
+    for case in 0.1,pairs 0.9,pairs 0.5,one 0.9,one; do
+        fraction=${case%,*}
+        to=${case#*,}
+        # shellcheck disable=SC2046 # words are wanted
+        sweep "free$case" 1,1k,64k 30 $(skew "$fraction" "$to")
+        large=1m,16m
+        [ $case != 0.9,pairs ] || large=1m,16m,64m
+        # shellcheck disable=SC2046 # words are wanted
+        sweep "free$case" $large 3 $(skew "$fraction" "$to")
+        for size in 1 1k 64k $(echo $large | tr ',' ' '); do
+            figure "free, $size, $fraction to $(whom "$to")" MB/s more \
+                'stock UCX, 4 rails' 0.98 - \
+                "$dir/$area/free$case.$size.mrail" \
+                "$dir/$area/free$case.$size.stock"
         done
     done
 }

@@ -46,7 +46,10 @@ life mismatch 20
 topology=2x2
 if [ -n "$full" ]; then
     MRAIL_TEST_RUN="$options --bind-rails"
+    # Gigabytes that all ranks touch at once: a rail may be silent for long.
+    export UCX_MRAIL_DEAD_TIMEOUT=60
     tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
+    unset UCX_MRAIL_DEAD_TIMEOUT
 fi
 topology=2x4
 
