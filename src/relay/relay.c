@@ -8,10 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What makes slots free comes first.  Steps of one kind in a call: enough to be
- * worth it, few enough that the caller's other work is not kept waiting. */
-#define BATCH 8u
-
+/* What makes slots free comes first. */
 const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
     mrail_relay_step_received, mrail_relay_step_pop, mrail_relay_step_sent,
     mrail_relay_step_post,     mrail_relay_step_fill,
@@ -154,17 +151,14 @@ int mrail_relay_progress(mrail_relay_t *relay)
     if (relay->error != 0) {
         return relay->error;
     }
+    /* One of each kind: while chunks are copied nobody serves the network, and a rail
+     * that waits for this process stands still. */
     for (unsigned kind = 0; kind < MRAIL_RELAY_NUM_STEPS; ++kind) {
-        for (unsigned i = 0; i < BATCH; ++i) {
-            ret = mrail_relay_step(relay, kind);
-            if (ret <= 0) {
-                break;
-            }
-            ++count;
-        }
+        ret = mrail_relay_step(relay, kind);
         if (ret < 0) {
             return ret;
         }
+        count += ret;
     }
     return count;
 }

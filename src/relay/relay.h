@@ -108,7 +108,7 @@ int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);
 
-/* Does what can be done now without waiting, some chunks of each kind of work.
+/* Does what can be done now without waiting, a chunk of each kind of work.
  * Number of steps made; 0: nothing to do but to ask again; -errno: the exchange has
  * failed, and the relay with it: this and mrail_relay_begin() return that error from
  * then on.  What is under way on the network is still the caller's to end, before

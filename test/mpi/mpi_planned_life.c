@@ -485,26 +485,36 @@ int main(int argc, char **argv)
         const char *name;
         void (*func)(int number);
         int number; /* unless another one is given */
+        int level;
     } tests[] = {
-        {"sizes", test_sizes, 8},      {"threads", test_threads, 10},
-        {"freed", test_freed, 10},     {"calls", test_calls, 2000},
-        {"comms", test_comms, 100},    {"mismatch", test_mismatch, 20},
-        {"large", test_large, 0},
+        {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},
+        {"threads", test_threads, 10, MPI_THREAD_MULTIPLE},
+        {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},
+        {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},
+        {"comms", test_comms, 100, MPI_THREAD_MULTIPLE},
+        /* With threads, Open MPI 4.1.4 waits for ever where a message that was
+         * cut off had come before it began to wait. */
+        {"mismatch", test_mismatch, 20, MPI_THREAD_SINGLE},
+        {"large", test_large, 0, MPI_THREAD_MULTIPLE},
     };
-    int provided, found = 0;
+    unsigned i = 0;
+    int provided;
 
     signal(SIGALRM, on_alarm);
     alarm(TEST_S);
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(tests); ++i) {
-        if (argc > 1 && strcmp(argv[1], tests[i].name) == 0) {
-            tests[i].func((argc > 2) ? atoi(argv[2]) : tests[i].number);
-            found = 1;
-        }
+    while (i < MRAIL_ARRAY_SIZE(tests) &&
+           (argc < 2 || strcmp(argv[1], tests[i].name) != 0)) {
+        ++i;
     }
-    if (!found || provided < MPI_THREAD_MULTIPLE) {
-        fprintf(stderr, "no such test, or no MPI_THREAD_MULTIPLE\n");
-        ++mt_failures;
+    if (i == MRAIL_ARRAY_SIZE(tests)) {
+        fprintf(stderr, "mpi_planned_life: no such test\n");
+        return 2;
+    }
+    MPI_Init_thread(NULL, NULL, tests[i].level, &provided);
+    if (provided < tests[i].level) {
+        mt_result("MPI_THREAD_MULTIPLE", 0);
+    } else {
+        tests[i].func((argc > 2) ? atoi(argv[2]) : tests[i].number);
     }
     MPI_Finalize();
     return mt_failures != 0;

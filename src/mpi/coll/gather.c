@@ -30,26 +30,45 @@ void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather)
     gather->blocks = NULL;
 }
 
-/* Doubles what is there: the blocks of this rank and those behind it go to who is
- * that far in front; as many come from who is that far behind. */
-static int start_round(mca_coll_mrail_gather_t *gather)
+/* The blocks of this rank and of those behind it go to who is `far` in front; as many
+ * come from who is that far behind. */
+static int start_port(mca_coll_mrail_gather_t *gather, unsigned far)
 {
-    unsigned ranks = gather->num_ranks, far = gather->num_have;
+    unsigned ranks = gather->num_ranks;
     unsigned from = (gather->self + far) % ranks;
     unsigned to = (gather->self + ranks - far) % ranks;
-    size_t bytes = MRAIL_MIN(far, ranks - far) * gather->block;
+    size_t bytes = MRAIL_MIN(gather->num_have, ranks - far) * gather->block;
     int ret = MCA_PML_CALL(irecv(gather->blocks + far * gather->block, bytes,
                                  MPI_BYTE, (int)from, gather->tag, gather->comm,
-                                 &gather->requests[0]));
+                                 &gather->requests[gather->num_requests]));
 
     if (ret != OMPI_SUCCESS) {
         return ret;
     }
-    gather->num_requests = 1;
+    ++gather->num_requests;
     ret = MCA_PML_CALL(isend(gather->blocks, bytes, MPI_BYTE, (int)to,
                              gather->tag, MCA_PML_BASE_SEND_STANDARD,
-                             gather->comm, &gather->requests[1]));
+                             gather->comm,
+                             &gather->requests[gather->num_requests]));
     gather->num_requests += ret == OMPI_SUCCESS;
+    return ret;
+}
+
+static unsigned blocks_after(const mca_coll_mrail_gather_t *gather)
+{
+    return MRAIL_MIN((MCA_COLL_MRAIL_GATHER_PORTS + 1) * gather->num_have,
+                     gather->num_ranks);
+}
+
+static int start_round(mca_coll_mrail_gather_t *gather)
+{
+    unsigned after = blocks_after(gather);
+    int ret = OMPI_SUCCESS;
+
+    for (unsigned far = gather->num_have; far < after && ret == OMPI_SUCCESS;
+         far += gather->num_have) {
+        ret = start_port(gather, far);
+    }
     return ret;
 }
 
@@ -74,8 +93,7 @@ int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,
         if (ret != OMPI_SUCCESS || gather->num_requests > 0) {
             break;
         }
-        gather->num_have +=
-            MRAIL_MIN(gather->num_have, gather->num_ranks - gather->num_have);
+        gather->num_have = blocks_after(gather);
         if (gather->num_have == gather->num_ranks) {
             *done_p = 1;
             break;

@@ -1,6 +1,8 @@
 /*
- * An allgather that does not wait: Bruck's, in ceil(log2(ranks)) rounds, over the
- * pml.  What is said in it decides what all ranks do next.
+ * An allgather that does not wait: Bruck's, over the pml, with more than two ports: in
+ * each round a rank sends what it has to up to MCA_COLL_MRAIL_GATHER_PORTS others, so
+ * there is one round up to 16 ranks, two up to 256.  Ranks tell each other little; what
+ * costs is that every round waits for all of them to be scheduled.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H
@@ -12,6 +14,8 @@
 
 #include <stddef.h>
 
+#define MCA_COLL_MRAIL_GATHER_PORTS 15u
+
 typedef struct mca_coll_mrail_gather {
     struct ompi_communicator_t *comm;
     char *blocks;      /* of this rank, the next one, ... */
@@ -20,7 +24,7 @@ typedef struct mca_coll_mrail_gather {
     unsigned num_ranks, self;
     unsigned num_have; /* blocks */
     int tag;
-    ompi_request_t *requests[2];
+    ompi_request_t *requests[2 * MCA_COLL_MRAIL_GATHER_PORTS];
     unsigned num_requests;
 } mca_coll_mrail_gather_t;
 

@@ -23,7 +23,7 @@
 mca_coll_mrail_settings_t mca_coll_mrail_settings = {
     .priority = 90,
     .relay_above = 1000000,
-    .chunk = 256u << 10,
+    .chunk = 128u << 10,
     .slots = 16,
     .memory = 64u << 20,
     .copy_rate = 8000000000ull,

@@ -161,14 +161,10 @@ static void post_all(mca_coll_mrail_op_t *op)
 static int copy_self(const mca_coll_mrail_op_t *op)
 {
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
-    const mca_coll_mrail_part_t *from = &op->sends[self];
-    const mca_coll_mrail_part_t *to = &op->recvs[self];
+    int ret = mca_coll_mrail_part_copy(&op->sends[self], &op->recvs[self]);
 
-    if (from->bytes == 0) {
-        return OMPI_SUCCESS;
-    }
-    return ompi_datatype_sndrcv(from->buffer, (int32_t)from->count, from->type,
-                                to->buffer, (int32_t)to->count, to->type);
+    return (ret == 0) ? OMPI_SUCCESS
+                      : (ret == -EMSGSIZE) ? MPI_ERR_TRUNCATE : OMPI_ERROR;
 }
 
 /* Somebody sends more than this rank has said that it takes. */

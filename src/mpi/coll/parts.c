@@ -132,3 +132,30 @@ int mca_coll_mrail_part_unpack(const mca_coll_mrail_part_t *part, uint64_t offse
     OBJ_DESTRUCT(&convertor);
     return ret;
 }
+
+int mca_coll_mrail_part_copy(const mca_coll_mrail_part_t *from,
+                             const mca_coll_mrail_part_t *to)
+{
+    uint64_t bytes = MRAIL_MIN(from->bytes, to->bytes);
+    char piece[8192];
+    int ret = 0;
+
+    if (bytes > 0 && to->first != NULL) {
+        ret = mca_coll_mrail_part_pack(from, 0, to->first, bytes);
+    } else if (bytes > 0 && from->first != NULL) {
+        ret = mca_coll_mrail_part_unpack(to, 0, from->first, bytes);
+    } else {
+        for (uint64_t at = 0; at < bytes && ret == 0; at += sizeof(piece)) {
+            size_t length = MRAIL_MIN(sizeof(piece), bytes - at);
+
+            ret = mca_coll_mrail_part_pack(from, at, piece, length);
+            if (ret == 0) {
+                ret = mca_coll_mrail_part_unpack(to, at, piece, length);
+            }
+        }
+    }
+    if (ret == 0 && from->bytes > to->bytes) {
+        ret = -EMSGSIZE;
+    }
+    return ret;
+}

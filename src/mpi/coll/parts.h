@@ -32,4 +32,10 @@ int mca_coll_mrail_part_pack(const mca_coll_mrail_part_t *part, uint64_t offset,
 int mca_coll_mrail_part_unpack(const mca_coll_mrail_part_t *part, uint64_t offset,
                                const void *from, size_t length);
 
+/* All of one into another one.  0, -EIO, or -EMSGSIZE: the rest was dropped.
+ * (ompi_datatype_sndrcv() of 4.1.4 loses bytes between two types with gaps, where an
+ * element lies across multiples of 64 KiB.) */
+int mca_coll_mrail_part_copy(const mca_coll_mrail_part_t *from,
+                             const mca_coll_mrail_part_t *to);
+
 #endif
