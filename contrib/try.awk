@@ -1,5 +1,6 @@
 # The rows of one traffic pattern, from three files of `mrail bench --json`
 # named *.stock1, *.stock4, *.mrail; use with json.awk.  -v title=PATTERN.
+# -v bound=1: from two, named *.stock, *.mrail, of ranks with one rail each.
 # Exits 1 if a result is missing, wrong, or not of the transport it is about.
 
 function who(file) {
@@ -27,11 +28,13 @@ function row(size, name, line, peer,    ok, rate) {
 }
 
 BEGIN {
-    split("stock1 stock4 mrail", names, " ")
+    num = split(bound ? "stock mrail" : "stock1 stock4 mrail", names, " ")
+    peer_name = bound ? "stock" : "stock4"
+    label["stock"] = "stock UCX, bound"
     label["stock1"] = "stock UCX, 1 rail"
     label["stock4"] = "stock UCX, 4 rails"
-    label["mrail"] = "mrail, 4 rails"
-    carrier["stock1"] = carrier["stock4"] = "ucx:rc_v"
+    label["mrail"] = bound ? "mrail, planned" : "mrail, 4 rails"
+    carrier["stock"] = carrier["stock1"] = carrier["stock4"] = "ucx:rc_v"
     carrier["mrail"] = "mrail"
 }
 
@@ -48,8 +51,8 @@ END {
     good = sizes > 0
     for (i = 1; i <= sizes; ++i) {
         size = order[i]
-        peer = field(result["stock4", size], "bytes_per_s")
-        for (n = 1; n <= 3; ++n) {
+        peer = field(result[peer_name, size], "bytes_per_s")
+        for (n = 1; n <= num; ++n) {
             good = row(size, names[n], result[names[n], size], peer) && good
         }
     }
