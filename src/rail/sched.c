@@ -57,7 +57,10 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
         return MRAIL_MIN(params->segment, limit);
     }
     if (params->alone) {
-        return MRAIL_MIN(MRAIL_SCHED_SEGMENT_ALONE, limit);
+        target = rate * MRAIL_SCHED_ALONE_NS / MRAIL_NS_PER_SEC;
+        target = MRAIL_MAX(target, MRAIL_SCHED_SEGMENT_LOW);
+        return (size_t)MRAIL_MIN(MRAIL_MIN(target, MRAIL_SCHED_SEGMENT_ALONE),
+                                 (double)limit);
     }
     target = (lane->meter.sums.count == 0)
                  ? MRAIL_SCHED_SEGMENT_LOW

@@ -34,8 +34,10 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_SEGMENT_LOW (64u << 10)
 #define MRAIL_SCHED_SEGMENT_MAX (1u << 20)
 #define MRAIL_SCHED_SEGMENT_MIN (16u << 10)
-/* The only lane shares its work with nobody: cuts cost, and bring nothing. */
+/* The only lane shares its work with nobody: cuts cost, and bring nothing but a sight
+ * of what the rail gives (telemetry/capacity.h).  So there are few. */
 #define MRAIL_SCHED_SEGMENT_ALONE (16u << 20)
+#define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
  * no more.  At least two segments, more for a lane that ran dry, at most

@@ -5,7 +5,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_planned mpi_planned_life
+need_ground mpi_planned mpi_planned_life mpi_stream
 
 small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
     --mca coll_mrail_copy_rate 1000000000000'
@@ -70,6 +70,44 @@ else
     else
         bad '... lanes were given up' 'it says nothing of it'
     fi
+fi
+# Somebody else's stream on a rail, into the node that rank 5 is on: the plan
+# takes what is left of it.
+session=life-$$
+foreign=
+"$mrail" soft --session $session --nodes 2 --rails 4 --rate 20M -- sleep 100 \
+    >"$tmp/hold" 2>&1 </dev/null &
+holder=$!
+i=0
+until "$mrail" soft status --session $session >"$tmp/status" 2>&1; do
+    [ $i -lt 50 ] || break
+    sleep 0.1
+    i=$((i + 1))
+done
+"$mrail" run -np 2 --soft 2x4 --session $session --rate 20M \
+    -x UCX_MRAIL_DEVICES=soft1 -- "$build/mpi_stream" "$tmp/points" 12 1048576 \
+    >"$tmp/foreign" 2>&1 </dev/null &
+foreign=$!
+sleep 1
+status=0
+"$mrail" bench alltoallv -np 8 --soft 2x4 --session $session --rate 20M \
+    --bind-rails --hotspot 0.7 --sizes 4m --iterations 10 --json \
+    --mca coll_mrail_verbose 2 >"$tmp/out" 2>&1 </dev/null || status=$?
+wait $foreign || status=1
+kill $holder 2>/dev/null || true
+wait $holder 2>/dev/null || true
+# "... rank 5: its rail gives 25.0 MB/s out, 12.4 in, of 25.0"
+if [ $status = 0 ] && grep -q '"data_ok": true' "$tmp/out" &&
+    sed -n 's|.*rank 5: its rail gives [0-9.]* MB/s out, \([0-9.]*\) in, of \([0-9.]*\)$|\1 \2|p' \
+        "$tmp/out" | awk '$1 < 0.75 * $2 { low = 1 } END { exit !low }' &&
+    ! grep '"relayed": 0,' "$tmp/out"; then
+    good 'a rail that carries what others send is given less'
+else
+    grep -v 'gives' "$tmp/out" | head -n 10
+    grep 'rank 5' "$tmp/out" | head -n 5
+    tail -n 3 "$tmp/foreign"
+    bad 'a rail that carries what others send is given less' \
+        "exit status $status"
 fi
 nothing_left 'exchanges'
 exit $failed

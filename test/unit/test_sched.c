@@ -292,6 +292,14 @@ static void test_only_lane(void **state)
     assert_int_equal(mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0,
                                       &segment), 0);
     assert_int_equal(segment, MRAIL_SCHED_SEGMENT_ALONE);
+    /* But a slow one is to be seen at work: 10 ms of 50 MB/s. */
+    for (unsigned i = 1; i <= MRAIL_TELE_WINDOW; ++i) {
+        mrail_sched_done(&m.lane[0], 1000000, (i - 1) * 20000000ull,
+                         i * 20000000ull);
+    }
+    assert_int_equal(mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0,
+                                      &segment), 0);
+    assert_int_equal(segment, 500000);
     params.segment = 65536;
     assert_int_equal(mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0,
                                       &segment), 0);

@@ -4,6 +4,9 @@
 
 #include "base/util.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* A rail that gives less than this part of what its port can is believed to: it
  * carries what others send, or it has degraded.  Less of a difference is noise. */
 #define BELIEVE_BELOW 0.75
@@ -21,9 +24,10 @@ static uint64_t view(uint64_t last, double live, double port)
 }
 
 /* What this rank's rail can carry, and is seen to. */
-static void look_at_rail(mca_coll_mrail_module_t *module, uint64_t *words)
+static void look_at_rail(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+    uint64_t *words = module->rail, last[MCA_COLL_MRAIL_WORDS];
     double port = (double)mca_coll_mrail_settings.capacity;
     double out = 0, in = 0;
 
@@ -32,10 +36,19 @@ static void look_at_rail(mca_coll_mrail_module_t *module, uint64_t *words)
         out = rails[0].live_out;
         in = rails[0].live_in;
     }
+    memcpy(last, words, sizeof(last));
     words[MCA_COLL_MRAIL_PORT] = view(words[MCA_COLL_MRAIL_PORT], 0, port);
     words[MCA_COLL_MRAIL_OUT] = view(words[MCA_COLL_MRAIL_OUT], out, port);
     words[MCA_COLL_MRAIL_IN] = view(words[MCA_COLL_MRAIL_IN], in, port);
-    memcpy(module->rail, words, sizeof(module->rail));
+    if (mca_coll_mrail_settings.verbose > 1 &&
+        memcmp(last, words, sizeof(last)) != 0) {
+        fprintf(stderr,
+                "mrail: coll: rank %d: its rail gives %.1f MB/s out, %.1f in, of "
+                "%.1f\n",
+                ompi_comm_rank(module->comm), words[MCA_COLL_MRAIL_OUT] / 1e6,
+                words[MCA_COLL_MRAIL_IN] / 1e6,
+                words[MCA_COLL_MRAIL_PORT] / 1e6);
+    }
 }
 
 static int have_gaps(const mca_coll_mrail_part_t *parts, unsigned count)
@@ -59,8 +72,8 @@ static void ask_fill(mca_coll_mrail_op_t *op, void *mine)
     const mca_coll_mrail_world_t *world = module->world;
     uint64_t *words = mine;
 
+    look_at_rail(module);
     memcpy(words, module->rail, sizeof(module->rail));
-    look_at_rail(module, words);
     words[0] = op->flags;
     words[0] |= module->relay_failed ? MCA_COLL_MRAIL_CANNOT : 0;
     words[0] |= (op->is_blocking && module->mode.wanted) ? MCA_COLL_MRAIL_WANTED
