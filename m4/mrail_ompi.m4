@@ -1,13 +1,13 @@
 # Finds Open MPI and the headers that its components are built with.
 #
-# Sets HAVE_OMPI (conditional), OMPI_VERSION, OMPI_CPPFLAGS (component
+# Sets HAVE_OMPI, HAVE_OMPI_COLL (conditionals), OMPI_VERSION, OMPI_CPPFLAGS (component
 # headers), OMPI_SYSTEM_COMPONENTS (where Open MPI keeps its own components;
 # it must stay on the component path), MPICC, MPIRUN.
 AC_DEFUN([MRAIL_CHECK_OMPI], [
     AC_ARG_WITH([ompi], [AS_HELP_STRING([--with-ompi=DIR],
         [prefix of the Open MPI to build components for; "no" leaves them out])],
         [], [with_ompi=yes])
-    have_ompi=no
+    have_ompi=no have_ompi_coll=no
     OMPI_VERSION= OMPI_CPPFLAGS= OMPI_SYSTEM_COMPONENTS=
     ompi_path=$PATH
     AS_CASE([$with_ompi], [no|yes], [], [ompi_path="$with_ompi/bin"])
@@ -27,6 +27,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI], [
     AC_SUBST([OMPI_CPPFLAGS])
     AC_SUBST([OMPI_SYSTEM_COMPONENTS])
     AM_CONDITIONAL([HAVE_OMPI], [test "$have_ompi" = yes])
+    AM_CONDITIONAL([HAVE_OMPI_COLL], [test "$have_ompi_coll" = yes])
 ])
 
 AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
@@ -47,6 +48,11 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
             [ompi_pkgincludedir=$dir/openmpi])
     done
     OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $ompi_pkgincludedir"
+    # 5.0's include pmix.h, which may lie in a folder of its own.
+    for flag in `$PKG_CONFIG --cflags-only-I pmix 2>/dev/null`; do
+        dir=`echo "$flag" | sed 's/^-I//'`
+        OMPI_CPPFLAGS="$OMPI_CPPFLAGS -isystem $dir"
+    done
     # Searched last: stand-ins for headers that no installation has.
     mrail_ompi_compat=`cd "$srcdir" && pwd`/src/mpi/compat
     OMPI_CPPFLAGS="$OMPI_CPPFLAGS -idirafter $mrail_ompi_compat"
@@ -64,6 +70,21 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
          have_ompi=yes],
         [AC_MSG_RESULT([no])
          AC_MSG_WARN([$ompi_pkgincludedir has no usable component headers: Open MPI must be configured --with-devel-headers (Debian: libopenmpi-dev); its components are left out])])
+    AC_MSG_CHECKING([whether those of collectives do])
+    AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
+#include "ompi_config.h"
+#include "ompi/communicator/communicator.h"
+#include "ompi/mca/coll/coll.h"
+#include "ompi/mca/coll/base/base.h"
+#include "ompi/mca/coll/base/coll_base_util.h"
+#include "ompi/mca/pml/pml.h"
+#include "ompi/request/request.h"
+#include "opal/datatype/opal_convertor.h"
+        ]], [[ompi_coll_base_nbc_request_t r; (void)r;]])],
+        [AC_MSG_RESULT([yes])
+         have_ompi_coll=$have_ompi],
+        [AC_MSG_RESULT([no])
+         AC_MSG_WARN([coll/mrail, which plans MPI_Alltoallv, is left out: Open MPI's component headers lack some (config.log has which)])])
     CPPFLAGS=$ompi_save_CPPFLAGS
     AC_DEFINE_UNQUOTED([MRAIL_OMPI_VERSION], ["$OMPI_VERSION"],
         [The Open MPI that the components are built for])

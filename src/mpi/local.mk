@@ -2,7 +2,9 @@
 # headers.
 EXTRA_DIST += \
     src/mpi/compat/ompi/mpi/fortran/base/fint_2_int.h \
-    src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_mutex.h
+    src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_mutex.h \
+    src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_threads.h \
+    src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_tsd.h
 
 # What every rank decides alike, without MPI.
 noinst_LTLIBRARIES += libmrail-coll.la
@@ -16,7 +18,7 @@ libmrail_coll_la_LIBADD = libmrail-planner.la libmrail-relay.la \
 
 if HAVE_OMPI
 ompicomponentdir = $(pkglibdir)/openmpi
-ompicomponent_LTLIBRARIES = mca_hook_mrail.la mca_coll_mrail.la
+ompicomponent_LTLIBRARIES = mca_hook_mrail.la
 
 mca_hook_mrail_la_SOURCES = \
     src/mpi/hook/mrail_hook.c \
@@ -25,6 +27,8 @@ mca_hook_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 mca_hook_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 mca_hook_mrail_la_LIBADD = -ldl
 
+if HAVE_OMPI_COLL
+ompicomponent_LTLIBRARIES += mca_coll_mrail.la
 mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/device.c src/mpi/coll/device.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
@@ -42,6 +46,7 @@ mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 mca_coll_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
     -export-symbols-regex '^mca_coll_mrail_component$$'
 mca_coll_mrail_la_LIBADD = libmrail-coll.la -ldl
+endif
 endif
 
 if MPIRUN_FEEDS_PMIX

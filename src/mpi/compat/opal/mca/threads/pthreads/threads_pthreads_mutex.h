@@ -1,9 +1,9 @@
 /*
  * Stands in for a header that Open MPI 5.0's component headers include and
  * "make install" of Open MPI leaves out.  Only where it is missing: this folder
- * is searched last.  It lets the headers be parsed.  No component of ours has,
- * takes or hands over a mutex of Open MPI's, so neither size nor contents of
- * these types matter; the functions are declared and never called.
+ * is searched last.  These types of Open MPI's are those of POSIX threads where it
+ * was built for them, as it says in opal_config.h by asking for this file.  Whoever
+ * completes a request that somebody waits for signals a condition of that kind.
  */
 #ifndef MRAIL_COMPAT_THREADS_PTHREADS_MUTEX_H
 #define MRAIL_COMPAT_THREADS_PTHREADS_MUTEX_H
@@ -13,8 +13,28 @@
 typedef pthread_mutex_t opal_thread_internal_mutex_t;
 typedef pthread_cond_t opal_thread_internal_cond_t;
 
-int opal_thread_internal_mutex_trylock(opal_thread_internal_mutex_t *mutex);
-void opal_thread_internal_mutex_lock(opal_thread_internal_mutex_t *mutex);
-void opal_thread_internal_mutex_unlock(opal_thread_internal_mutex_t *mutex);
+static inline int
+opal_thread_internal_mutex_trylock(opal_thread_internal_mutex_t *mutex)
+{
+    return pthread_mutex_trylock(mutex);
+}
+
+static inline void
+opal_thread_internal_mutex_lock(opal_thread_internal_mutex_t *mutex)
+{
+    pthread_mutex_lock(mutex);
+}
+
+static inline void
+opal_thread_internal_mutex_unlock(opal_thread_internal_mutex_t *mutex)
+{
+    pthread_mutex_unlock(mutex);
+}
+
+static inline void
+opal_thread_internal_cond_signal(opal_thread_internal_cond_t *cond)
+{
+    pthread_cond_signal(cond);
+}
 
 #endif
