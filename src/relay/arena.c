@@ -3,10 +3,14 @@
 
 #include "relay/slot.h"
 
+#include "base/util.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -76,14 +80,66 @@ static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
     return 0;
 }
 
+/* All at once, so that what there is no room for takes none.  A signal undoes all of
+ * it in older kernels, so with a profiler's timer it might never end; then in steps. */
+#define TAKE_STEP (1u << 20)
+
 static int arena_take_memory(int fd, size_t size)
 {
-    int ret;
+    int ret = posix_fallocate(fd, 0, (off_t)size);
 
-    do {
-        ret = posix_fallocate(fd, 0, (off_t)size);
-    } while (ret == EINTR);
+    if (ret != EINTR) {
+        return -ret;
+    }
+    ret = 0;
+    for (size_t at = 0; (at < size) && (ret == 0); at += TAKE_STEP) {
+        do {
+            ret = posix_fallocate(fd, (off_t)at,
+                                  (off_t)MRAIL_MIN(TAKE_STEP, size - at));
+        } while (ret == EINTR);
+    }
     return -ret;
+}
+
+/* Removes what is of this user and nobody's any more: its creator, who was killed,
+ * had it locked. */
+static void arena_sweep(void)
+{
+    DIR *dir = opendir(MRAIL_RELAY_DIR);
+    struct dirent *entry;
+
+    while ((dir != NULL) && ((entry = readdir(dir)) != NULL)) {
+        struct stat st;
+        int fd;
+
+        if (!name_is_good(entry->d_name)) {
+            continue;
+        }
+        fd = openat(dirfd(dir), entry->d_name,
+                    O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+        if (fd < 0) {
+            continue;
+        }
+        if ((fstat(fd, &st) == 0) && (st.st_uid == geteuid()) &&
+            (flock(fd, LOCK_EX | LOCK_NB) == 0)) {
+            unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+        close(fd);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+}
+
+/* Locks a new file, unless another one's sweep was quicker. */
+static int arena_lock(int fd)
+{
+    struct stat st;
+
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        return -EAGAIN;
+    }
+    return ((fstat(fd, &st) == 0) && (st.st_nlink > 0)) ? 0 : -EAGAIN;
 }
 
 static int arena_map(int fd, const mrail_relay_shape_t *shape,
@@ -91,6 +147,7 @@ static int arena_map(int fd, const mrail_relay_shape_t *shape,
 {
     arena->shape = *shape;
     arena->size = mrail_relay_arena_size(shape);
+    arena->lock_fd = -1;
     arena->base = mmap(NULL, arena->size, PROT_READ | PROT_WRITE, MAP_SHARED,
                        fd, 0);
     return (arena->base == MAP_FAILED) ? -errno : 0;
@@ -101,14 +158,37 @@ static int arena_make(int fd, const mrail_relay_shape_t *shape,
 {
     arena_head_t head = arena_head(shape);
     mrail_relay_arena_t arena;
-    int ret = arena_take_memory(fd, head.size);
+    int ret = arena_lock(fd);
 
+    if (ret == 0) {
+        ret = arena_take_memory(fd, head.size);
+    }
     if (ret == 0) {
         ret = arena_map(fd, shape, &arena);
     }
     if (ret == 0) {
         memcpy(arena.base, &head, sizeof(head));
+        arena.lock_fd = fd;
         *arena_p = arena;
+    }
+    return ret;
+}
+
+static int arena_create(const mrail_relay_shape_t *shape, const char *name,
+                        mrail_relay_arena_t *arena_p)
+{
+    char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];
+    int fd, ret;
+
+    name_path(name, path);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return -errno;
+    }
+    ret = arena_make(fd, shape, arena_p);
+    if (ret != 0) {
+        unlink(path);
+        close(fd);
     }
     return ret;
 }
@@ -117,30 +197,23 @@ int mrail_relay_arena_create(const mrail_relay_shape_t *shape,
                              char name[MRAIL_RELAY_NAME_SIZE],
                              mrail_relay_arena_t *arena_p)
 {
-    char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];
     char made[MRAIL_RELAY_NAME_SIZE];
-    int fd, ret;
+    int ret;
 
     if (mrail_relay_arena_size(shape) == 0) {
         return -EINVAL;
     }
-    ret = name_make(made);
-    if (ret != 0) {
-        return ret;
+    arena_sweep();
+    do {
+        ret = name_make(made);
+        if (ret == 0) {
+            ret = arena_create(shape, made, arena_p);
+        }
+    } while (ret == -EAGAIN);
+    if (ret == 0) {
+        memcpy(name, made, sizeof(made));
     }
-    name_path(made, path);
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return -errno;
-    }
-    ret = arena_make(fd, shape, arena_p);
-    close(fd);
-    if (ret != 0) {
-        unlink(path);
-        return ret;
-    }
-    memcpy(name, made, sizeof(made));
-    return 0;
+    return ret;
 }
 
 static int arena_check_file(int fd, size_t size)
@@ -211,6 +284,10 @@ void mrail_relay_arena_unlink(const char *name)
 void mrail_relay_arena_detach(mrail_relay_arena_t *arena)
 {
     munmap(arena->base, arena->size);
+    if (arena->lock_fd >= 0) {
+        close(arena->lock_fd);
+    }
     arena->base = NULL;
+    arena->lock_fd = -1;
     arena->size = 0;
 }

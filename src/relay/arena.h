@@ -1,7 +1,8 @@
 /*
  * The memory that the ranks of a node share while they relay for each other: a
  * file in /dev/shm, mode 0600, of a name that nobody can guess, unlinked as soon as
- * all have it, so that a crash leaves nothing behind.
+ * all have it.  What a creator that was killed before leaves there, the next one of
+ * that user removes.
  *
  * It holds, for each rank, a bank of slots (relay/slot.h) and, for each ordered pair
  * of ranks, a ring of what is handed over.
@@ -30,6 +31,7 @@ typedef struct mrail_relay_arena {
     mrail_relay_shape_t shape;
     void *base;         /* page-aligned */
     size_t size;
+    int lock_fd;        /* the creator's: says that the name is in use; or -1 */
 } mrail_relay_arena_t;
 
 /* Bytes of an arena; 0: the shape is out of range, or too large for a size_t. */

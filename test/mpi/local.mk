@@ -63,6 +63,15 @@ mpi_planned_life_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_planned_life_LDADD = $(MPI_LIBS) -lpthread
 endif
 
+if HAVE_OMPI_COLL
+check_PROGRAMS += mpi_parts
+mpi_parts_SOURCES = test/mpi/mpi_parts.c test/mpi/mpi_test.h \
+    src/mpi/coll/parts.c src/mpi/coll/parts.h
+mpi_parts_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
+mpi_parts_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_parts_LDADD = $(MPI_LIBS) -lopen-pal
+endif
+
 if HAVE_FFTW_MPI
 check_PROGRAMS += mpi_fft
 mpi_fft_SOURCES = test/mpi/mpi_fft.c

@@ -46,6 +46,9 @@ for where in data gap send; do
     fi
 done
 
+if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
+    run 'datatypes in pieces' 2 "$build/mpi_parts"
+fi
 exchanges 'bound, 2 nodes x 4 rails' 2x4 8 "$bound" --seeds 1-$last $relays
 grep '^all ranks: ' "$tmp/out" || true
 exchanges 'bound, 3 nodes x 2 rails, 7 ranks' 3x2 7 "$bound" \

@@ -23,6 +23,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static const mrail_relay_shape_t small = {
@@ -334,6 +335,38 @@ static void test_too_large(void **state)
     assert_int_equal(mrail_relay_arena_create(&shape, name, &arena), -ENOSPC);
 }
 
+/* Who was killed before it could unlink its arena: the next one to make one does.
+ * Those of the living stay. */
+static void test_killed(void **state)
+{
+    mrail_relay_arena_t kept;
+    char kept_name[MRAIL_RELAY_NAME_SIZE];
+    int pipes[2], status;
+    pid_t child;
+
+    assert_int_equal(mrail_relay_arena_create(&small, kept_name, &kept), 0);
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    if (child == 0) {
+        create();
+        status = write(pipes[1], name, sizeof(name)) != sizeof(name);
+        _exit(status);
+    }
+    assert_int_equal(read(pipes[0], name, sizeof(name)), sizeof(name));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    snprintf(path, sizeof(path), "%s/%s", MRAIL_RELAY_DIR, name);
+    assert_true(is_there());
+    create();
+    destroy();
+    assert_int_equal(count(), 1);
+    mrail_relay_arena_unlink(kept_name);
+    mrail_relay_arena_detach(&kept);
+    assert_int_equal(count(), 0);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +384,7 @@ int main(void)
         cmocka_unit_test(test_no_file),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

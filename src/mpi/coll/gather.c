@@ -78,6 +78,7 @@ int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
     gather->block = block;
     gather->tag = tag;
     gather->num_have = 1;
+    gather->num_requests = 0;
     return start_round(gather);
 }
 

@@ -90,6 +90,8 @@ typedef struct mca_coll_mrail_module {
     mrail_list_t ops;     /* the first one is on its way */
     int num_nonblocking;  /* of them; atomic */
     mrail_list_t active;  /* node: mrail_coll_op.c */
+    int first_tag;        /* of those for ops; 0: none yet */
+    unsigned num_ops;
     mca_coll_mrail_op_t *spare; /* for calls that block; NULL: in use, or none */
 
     /* Of the steps: */
@@ -104,7 +106,6 @@ typedef struct mca_coll_mrail_module {
     char arena_name[MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or not by this rank */
     mrail_relay_arena_t arena;
     mrail_relay_t *relay; /* NULL: nothing was worth relaying yet */
-    int relay_failed;     /* so this rank cannot */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -174,8 +175,7 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
                                            int is_blocking);
 /* Its recvs are filled, and its sends unless sbuf is MPI_IN_PLACE.  OMPI_SUCCESS, or
  * an error, and the op is gone. */
-int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf,
-                           const void *rbuf);
+int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf);
 /* Waits; the op is gone.  OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. */
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);
 
@@ -200,7 +200,7 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
-/* Room for what ranks tell each other. */
+/* Room for what ranks tell each other, unless it is there. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 

@@ -28,7 +28,8 @@ static void look_at_rail(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
     uint64_t *words = module->rail, last[MCA_COLL_MRAIL_WORDS];
-    double port = (double)mca_coll_mrail_settings.capacity;
+    double port = MRAIL_MIN((double)mca_coll_mrail_settings.capacity,
+                            MRAIL_PLAN_MAX_CAPACITY);
     double out = 0, in = 0;
 
     if (port == 0 && mca_coll_mrail_rails(rails) == 1 && rails[0].is_up) {
@@ -75,7 +76,6 @@ static void ask_fill(mca_coll_mrail_op_t *op, void *mine)
     look_at_rail(module);
     memcpy(words, module->rail, sizeof(module->rail));
     words[0] = op->flags;
-    words[0] |= module->relay_failed ? MCA_COLL_MRAIL_CANNOT : 0;
     words[0] |= (op->is_blocking && module->mode.wanted) ? MCA_COLL_MRAIL_WANTED
                                                          : 0;
     if (have_gaps(op->sends, world->num_ranks)) {
@@ -136,6 +136,10 @@ static mca_coll_mrail_step_t ask_take(mca_coll_mrail_op_t *op)
     MCA_COLL_MRAIL_COUNT(calls, 1);
     MCA_COLL_MRAIL_COUNT(bytes, answer.mine);
     if (answer.any_cannot || !is_large) {
+        if (answer.any_cannot && mca_coll_mrail_settings.verbose > 1) {
+            mca_coll_mrail_tell(module, "left to Open MPI",
+                                "a rank's buffers are in the memory of a GPU");
+        }
         return mca_coll_mrail_pass(op);
     }
     return (module->relay == NULL) ? MCA_COLL_MRAIL_NAME

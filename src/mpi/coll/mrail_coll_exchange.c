@@ -7,7 +7,11 @@
 
 #include "ompi/mca/pml/pml.h"
 
+#include <mpi.h>
+
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 
 /* ---- what relays do -------------------------------------------------------- */
 
@@ -158,11 +162,20 @@ static void post_all(mca_coll_mrail_op_t *op)
 
 /* ---- all of it ----------------------------------------------------------------- */
 
-static int copy_self(const mca_coll_mrail_op_t *op)
+static int copy_self(mca_coll_mrail_op_t *op)
 {
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
-    int ret = mca_coll_mrail_part_copy(&op->sends[self], &op->recvs[self]);
+    int ret;
 
+    if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
+        /* Memory of a device: UCX knows how. */
+        mca_coll_mrail_slice_t slice = {.peer = self, .is_whole = 1};
+
+        post_recv(op, &slice);
+        post_send(op, &slice);
+        return OMPI_SUCCESS;
+    }
+    ret = mca_coll_mrail_part_copy(&op->sends[self], &op->recvs[self]);
     return (ret == 0) ? OMPI_SUCCESS
                       : (ret == -EMSGSIZE) ? MPI_ERR_TRUNCATE : OMPI_ERROR;
 }
@@ -182,30 +195,41 @@ static int check_counts(const mca_coll_mrail_op_t *op)
     return OMPI_SUCCESS;
 }
 
+/* What passes this rank passes no more, and other ranks would wait for it for ever. */
+static void end_job(const mca_coll_mrail_op_t *op, int ret)
+{
+    struct ompi_communicator_t *comm = op->module->comm;
+
+    fprintf(stderr,
+            "mrail: coll: %s: an exchange over relays has failed at rank %d (%s); "
+            "the job ends\n",
+            comm->c_name, ompi_comm_rank(comm), strerror(-ret));
+    PMPI_Abort(comm, 1);
+}
+
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
     const mca_coll_mrail_slices_t *slices = module->slices;
     mrail_ns_t now_ns = mrail_clock_now();
-    int ret = OMPI_SUCCESS;
+    int ret;
 
     MCA_COLL_MRAIL_COUNT(agree_ns, now_ns - op->from_ns);
     op->from_ns = now_ns;
     op->num_requests = 0;
     if (op->is_planned) {
-        if (mrail_relay_begin(module->relay, slices->hash, slices->flows,
-                              slices->num_flows) == 0) {
-            op->is_relaying = 1;
-        } else {
-            ret = OMPI_ERROR;
+        /* As it was reserved, it does not fail. */
+        ret = mrail_relay_begin(module->relay, slices->hash, slices->flows,
+                                slices->num_flows);
+        if (ret < 0) {
+            end_job(op, ret);
         }
+        op->is_relaying = 1;
         post_planned(op);
     } else {
         post_all(op);
     }
-    if (ret == OMPI_SUCCESS) {
-        ret = copy_self(op);
-    }
+    ret = copy_self(op);
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
@@ -223,8 +247,8 @@ static void count_planned(const mca_coll_mrail_op_t *op)
     MCA_COLL_MRAIL_COUNT(exchange_ns, mrail_clock_now() - op->from_ns);
 }
 
-/* The first error is told; what goes on without it does, for other ranks wait for
- * this one's part. */
+/* The first error is told; the rest goes on, for other ranks wait for this one's
+ * part. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -232,11 +256,10 @@ int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
 
     if (op->is_relaying) {
         ret = mrail_relay_progress(module->relay);
-        op->is_relaying = ret >= 0 && !mrail_relay_done(module->relay);
         if (ret < 0) {
-            module->relay_failed = 1;
-            op->ret = (op->ret == OMPI_SUCCESS) ? OMPI_ERROR : op->ret;
+            end_job(op, ret);
         }
+        op->is_relaying = !mrail_relay_done(module->relay);
     }
     ret = mca_coll_mrail_requests_take(op->requests, &op->num_requests);
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;

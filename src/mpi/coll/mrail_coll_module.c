@@ -32,10 +32,10 @@ static int enter(mca_coll_mrail_module_t *module, int is_large,
 }
 
 /* Exchanges what was put into the op. */
-static int serve(mca_coll_mrail_op_t *op, const void *sbuf, const void *rbuf)
+static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
 {
     mca_coll_mrail_module_t *module = op->module;
-    int ret = mca_coll_mrail_op_post(op, sbuf, rbuf);
+    int ret = mca_coll_mrail_op_post(op, sbuf);
 
     if (ret == OMPI_SUCCESS) {
         ret = mca_coll_mrail_op_wait(op);
@@ -54,9 +54,9 @@ static int enter_later(mca_coll_mrail_module_t *module,
 }
 
 static int serve_later(mca_coll_mrail_op_t *op, const void *sbuf,
-                       const void *rbuf, ompi_request_t **request_p)
+                       ompi_request_t **request_p)
 {
-    int ret = mca_coll_mrail_op_post(op, sbuf, rbuf);
+    int ret = mca_coll_mrail_op_post(op, sbuf);
 
     if (ret == OMPI_SUCCESS) {
         *request_p = &op->request.super;
@@ -228,7 +228,7 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
         }                                                                     \
         if (ret == OMPI_SUCCESS) {                                            \
             fill_func(op, &args);                                             \
-            ret = serve(op, args.sbuf, args.rbuf);                            \
+            ret = serve(op, args.sbuf);                            \
         }                                                                     \
         return (ret != MCA_COLL_MRAIL_PASS)                                   \
                    ? ret                                                      \
@@ -248,7 +248,7 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
         ret = enter_later(module, &op);                                       \
         if (ret == OMPI_SUCCESS) {                                            \
             fill_func(op, &args);                                             \
-            ret = serve_later(op, args.sbuf, args.rbuf, request);             \
+            ret = serve_later(op, args.sbuf, request);             \
         }                                                                     \
         return ret;                                                           \
     } while (0)
@@ -362,9 +362,6 @@ static int coll_enable(mca_coll_base_module_t *base,
     SAVE(ialltoallv);
     SAVE(ialltoallw);
     module->comm = comm;
-    if (mca_coll_mrail_setup_init(module) < 0) {
-        return OMPI_ERR_OUT_OF_RESOURCE;
-    }
     return OMPI_SUCCESS;
 }
 

@@ -18,6 +18,8 @@
 
 #include <stdlib.h>
 
+#define TAGS_IN_TURN 64
+
 static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_KNOW] = &mca_coll_mrail_step_know,
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
@@ -321,7 +323,7 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     if (op == NULL) {
         op = op_create(module);
     }
-    if (op == NULL) {
+    if (op == NULL || mca_coll_mrail_setup_init(module) < 0) {
         return NULL;
     }
     op->is_blocking = is_blocking;
@@ -360,18 +362,46 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
                                           : OMPI_ERR_OUT_OF_RESOURCE;
 }
 
-int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf,
-                           const void *rbuf)
+/* Tags are taken in the order of calls, which is the same at all ranks, once for a
+ * communicator: pml/ucx has 24 bits for them, and beyond these lie the user's.  Ops go
+ * one after the other, so they may use them again; not at once, for a call with
+ * counts that do not match may leave a message behind. */
+static int next_tag(mca_coll_mrail_module_t *module)
+{
+    if (module->first_tag == 0) {
+        module->first_tag = ompi_coll_base_nbc_reserve_tags(
+            module->comm, MCA_COLL_MRAIL_TAGS * TAGS_IN_TURN);
+    }
+    return module->first_tag -
+           (int)(MCA_COLL_MRAIL_TAGS * (module->num_ops++ % TAGS_IN_TURN));
+}
+
+static int any_device(const mca_coll_mrail_module_t *module,
+                      const mca_coll_mrail_part_t *parts)
+{
+    for (int i = 0; i < ompi_comm_size(module->comm); ++i) {
+        const mca_coll_mrail_part_t *part = &parts[i];
+
+        if (part->bytes > 0 &&
+            mca_coll_mrail_is_device(part->buffer +
+                                     part->type->super.true_lb)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
 {
     mca_coll_mrail_module_t *module = op->module;
-    int is_device = (sbuf != MPI_IN_PLACE && mca_coll_mrail_is_device(sbuf)) ||
-                    mca_coll_mrail_is_device(rbuf);
+    int is_in_place = sbuf == MPI_IN_PLACE;
+    int is_device = any_device(module, op->recvs) ||
+                    (!is_in_place && any_device(module, op->sends));
     int ret = OMPI_SUCCESS;
 
-    op->tag =
-        ompi_coll_base_nbc_reserve_tags(module->comm, MCA_COLL_MRAIL_TAGS);
+    op->tag = next_tag(module);
     op->flags = is_device ? MCA_COLL_MRAIL_CANNOT : 0;
-    if (sbuf == MPI_IN_PLACE) {
+    if (is_in_place) {
         ret = copy_in_place(op, is_device);
     }
     if (ret != OMPI_SUCCESS) {

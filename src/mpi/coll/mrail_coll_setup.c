@@ -12,6 +12,9 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     size_t ranks = (size_t)ompi_comm_size(module->comm);
     size_t words = (ranks + MCA_COLL_MRAIL_WORDS) * sizeof(uint64_t);
 
+    if (module->gather.blocks != NULL) {
+        return 0;
+    }
     words = MRAIL_MAX(words, sizeof(mca_coll_mrail_member_t));
     return mca_coll_mrail_gather_init(&module->gather, module->comm,
                                       MRAIL_MAX(words, MRAIL_RELAY_NAME_SIZE));
@@ -81,6 +84,8 @@ int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op)
     return 1;
 }
 
+#define MIN_CHUNK 4096u
+
 static size_t size_of_int(const mca_coll_mrail_op_t *op)
 {
     return sizeof(int);
@@ -101,13 +106,15 @@ static void know_fill(mca_coll_mrail_op_t *op, void *mine)
 
     mca_coll_mrail_member_fill(member, rails, mca_coll_mrail_rails(rails));
     member->version = mca_coll_mrail_slices_version();
-    member->params =
-        (mca_coll_mrail_params_t){.relay_above = settings->relay_above,
-                                  .chunk = settings->chunk,
-                                  .slots = settings->slots,
-                                  .memory = settings->memory,
-                                  .copy_rate = settings->copy_rate,
-                                  .cross = settings->cross};
+    member->params = (mca_coll_mrail_params_t){
+        .relay_above = settings->relay_above,
+        .chunk = MRAIL_MAX(settings->chunk, MIN_CHUNK),
+        .slots = settings->slots,
+        .memory = settings->memory,
+        .copy_rate = MRAIL_MIN(MRAIL_MAX(settings->copy_rate, 1),
+                               (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
+        .cross = settings->cross,
+    };
 }
 
 static int allocate(mca_coll_mrail_module_t *module)

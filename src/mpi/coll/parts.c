@@ -28,6 +28,22 @@ void mca_coll_mrail_part_init(mca_coll_mrail_part_t *part, const void *buffer,
 /* Larger than any element of a datatype: the largest is two long doubles. */
 #define SCRATCH 64u
 
+/* A part's convertor, which is to be destructed. */
+static int prepare(const mca_coll_mrail_part_t *part, int is_pack,
+                   opal_convertor_t *convertor)
+{
+    int ret;
+
+    OBJ_CONSTRUCT(convertor, opal_convertor_t);
+    ret = is_pack ? opal_convertor_copy_and_prepare_for_send(
+                        ompi_mpi_local_convertor, &part->type->super,
+                        part->count, part->buffer, 0, convertor)
+                  : opal_convertor_copy_and_prepare_for_recv(
+                        ompi_mpi_local_convertor, &part->type->super,
+                        part->count, part->buffer, 0, convertor);
+    return (ret == OPAL_SUCCESS) ? 0 : -EIO;
+}
+
 /* The next bytes at `offset`, at most `length`: how many is in *done_p.  A convertor
  * packs whole elements only, from the beginning of one, and says where that is; bytes
  * of elements that are cut take a way through `scratch`. */
@@ -75,11 +91,7 @@ int mca_coll_mrail_part_pack(const mca_coll_mrail_part_t *part, uint64_t offset,
         memcpy(to, part->first + offset, length);
         return 0;
     }
-    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
-    ret = opal_convertor_copy_and_prepare_for_send(
-        ompi_mpi_local_convertor, &part->type->super, part->count, part->buffer,
-        0, &convertor);
-    ret = (ret != OPAL_SUCCESS) ? -EIO : 0;
+    ret = prepare(part, 1, &convertor);
     while (ret == 0 && length > 0) {
         ret = pack_some(&convertor, offset, to, length, &done);
         if (ret == 0) {
@@ -92,28 +104,107 @@ int mca_coll_mrail_part_pack(const mca_coll_mrail_part_t *part, uint64_t offset,
     return ret;
 }
 
-/* Unlike packing, this takes any position and length. */
-static int unpack_all(opal_convertor_t *convertor, uint64_t offset,
-                      const void *from, size_t length)
+static int unpack_whole(const mca_coll_mrail_part_t *part, uint64_t offset,
+                        const void *from, size_t length)
 {
+    opal_convertor_t convertor;
     size_t position = offset, done = length;
     struct iovec iov = {.iov_base = (void *)from, .iov_len = length};
     uint32_t count = 1;
-    int ret = opal_convertor_set_position(convertor, &position);
+    int ret = prepare(part, 0, &convertor);
 
-    if (ret != OPAL_SUCCESS || position != offset) {
-        return -EIO;
+    if (ret == 0 &&
+        (opal_convertor_set_position(&convertor, &position) != OPAL_SUCCESS ||
+         position != offset ||
+         opal_convertor_unpack(&convertor, &iov, &count, &done) < 0 ||
+         done != length)) {
+        ret = -EIO;
     }
-    ret = opal_convertor_unpack(convertor, &iov, &count, &done);
-    return (ret < 0 || done != length) ? -EIO : 0;
+    OBJ_DESTRUCT(&convertor);
+    return ret;
+}
+
+/* Where the element begins that byte `offset` is of: that of a convertor to pack. */
+static int element_of(const mca_coll_mrail_part_t *part, uint64_t offset,
+                      uint64_t *first_p)
+{
+    opal_convertor_t convertor;
+    size_t position = offset;
+    int ret = prepare(part, 1, &convertor);
+
+    if (ret == 0 && (opal_convertor_set_position(&convertor, &position) !=
+                         OPAL_SUCCESS ||
+                     position > offset || offset - position >= SCRATCH)) {
+        ret = -EIO;
+    }
+    OBJ_DESTRUCT(&convertor);
+    *first_p = position;
+    return ret;
+}
+
+/* Bytes of an element that is cut: all of it is read, changed and written.  The
+ * convertor of Open MPI 4.1 writes beyond a temporary of its own where a part of an
+ * element of more than 16 bytes is unpacked. */
+static int unpack_cut(const mca_coll_mrail_part_t *part, uint64_t first,
+                      uint64_t offset, const void *from, size_t length,
+                      size_t *done_p)
+{
+    char scratch[SCRATCH];
+    opal_convertor_t convertor;
+    size_t position = first, whole = SCRATCH;
+    struct iovec iov = {.iov_base = scratch, .iov_len = SCRATCH};
+    uint32_t count = 1;
+    int ret = prepare(part, 1, &convertor);
+
+    if (ret == 0 &&
+        (opal_convertor_set_position(&convertor, &position) != OPAL_SUCCESS ||
+         position != first ||
+         opal_convertor_pack(&convertor, &iov, &count, &whole) < 0 ||
+         whole <= offset - first)) {
+        ret = -EIO;
+    }
+    OBJ_DESTRUCT(&convertor);
+    if (ret < 0) {
+        return ret;
+    }
+    *done_p = MRAIL_MIN(length, whole - (offset - first));
+    memcpy(scratch + (offset - first), from, *done_p);
+    return unpack_whole(part, first, scratch, whole);
+}
+
+/* The cut element at the beginning, whole ones, the cut one at the end. */
+static int unpack_gaps(const mca_coll_mrail_part_t *part, uint64_t offset,
+                       const char *from, size_t length)
+{
+    uint64_t end = offset + length, first;
+    size_t done;
+    int ret = element_of(part, offset, &first);
+
+    if (ret == 0 && first < offset) {
+        ret = unpack_cut(part, first, offset, from, length, &done);
+        if (ret == 0) {
+            from += done;
+            offset += done;
+        }
+    }
+    if (ret < 0 || offset == end) {
+        return ret;
+    }
+    ret = element_of(part, end, &first);
+    if (ret == 0 && first > offset) {
+        ret = unpack_whole(part, offset, from, first - offset);
+        from += first - offset;
+        offset = first;
+    }
+    if (ret == 0 && offset < end) {
+        ret = unpack_cut(part, offset, offset, from, end - offset, &done);
+    }
+    return ret;
 }
 
 int mca_coll_mrail_part_unpack(const mca_coll_mrail_part_t *part, uint64_t offset,
                                const void *from, size_t length)
 {
-    opal_convertor_t convertor;
-    int ret;
-
     if (offset >= part->bytes) {
         return 0;
     }
@@ -122,15 +213,7 @@ int mca_coll_mrail_part_unpack(const mca_coll_mrail_part_t *part, uint64_t offse
         memcpy(part->first + offset, from, length);
         return 0;
     }
-    OBJ_CONSTRUCT(&convertor, opal_convertor_t);
-    ret = opal_convertor_copy_and_prepare_for_recv(
-        ompi_mpi_local_convertor, &part->type->super, part->count, part->buffer,
-        0, &convertor);
-    ret = (ret != OPAL_SUCCESS)
-              ? -EIO
-              : unpack_all(&convertor, offset, from, length);
-    OBJ_DESTRUCT(&convertor);
-    return ret;
+    return unpack_gaps(part, offset, from, length);
 }
 
 int mca_coll_mrail_part_copy(const mca_coll_mrail_part_t *from,
