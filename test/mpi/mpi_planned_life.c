@@ -254,6 +254,7 @@ static holdings_t holdings(void)
 static int nothing_more(const char *what, const holdings_t *before, int calls)
 {
     holdings_t now = holdings();
+    /* Of 25 communicators this sees 5 KB each, of 1000 calls 136 bytes. */
     int ok = now.heap - before->heap < 120000 + 16L * calls &&
              now.resident - before->resident < 3000000 &&
              now.maps - before->maps < 8 && now.shared <= before->shared &&
@@ -297,16 +298,20 @@ static void test_calls(int number)
     mt_result("many calls leave nothing behind", ok);
 }
 
+/* What is made once may be made late (a pool that grows), so a leak is what grows in
+ * each of the last three quarters. */
 static void test_comms(int number)
 {
     holdings_t before = {0};
-    int ok = 1;
+    int quarter = MRAIL_MAX(number / 4, 1), ok = 1, grew = 1;
 
-    for (int i = 0; i < number; ++i) {
+    for (int i = 0; i < 4 * quarter; ++i) {
         MPI_Comm comm;
         trade_t trade;
 
-        if (i == number / 2) {
+        if (i > 0 && i % quarter == 0) {
+            grew = grew && (i == quarter ||
+                            !nothing_more("communicators", &before, quarter));
             before = holdings();
         }
         MPI_Comm_split(MPI_COMM_WORLD, 0, (i % 2) ? mt_rank(MPI_COMM_WORLD) : 0,
@@ -316,8 +321,8 @@ static void test_comms(int number)
         trade_cleanup(&trade);
         MPI_Comm_free(&comm);
     }
-    ok &= nothing_more("communicators", &before, 100 * (number - number / 2));
-    mt_result("many communicators leave nothing behind", ok);
+    grew = grew && !nothing_more("communicators", &before, quarter);
+    mt_result("many communicators leave nothing behind", ok && !grew);
 }
 
 /* ---- counts that do not fit each other ---- */
