@@ -13,6 +13,33 @@
 typedef pthread_mutex_t opal_thread_internal_mutex_t;
 typedef pthread_cond_t opal_thread_internal_cond_t;
 
+/* Here only mutexes that are not recursive are made: of requests' waits. */
+static inline int
+opal_thread_internal_mutex_init(opal_thread_internal_mutex_t *mutex,
+                                int is_recursive)
+{
+    (void)is_recursive;
+    return pthread_mutex_init(mutex, NULL);
+}
+
+static inline void
+opal_thread_internal_mutex_destroy(opal_thread_internal_mutex_t *mutex)
+{
+    pthread_mutex_destroy(mutex);
+}
+
+static inline int
+opal_thread_internal_cond_init(opal_thread_internal_cond_t *cond)
+{
+    return pthread_cond_init(cond, NULL);
+}
+
+static inline void
+opal_thread_internal_cond_destroy(opal_thread_internal_cond_t *cond)
+{
+    pthread_cond_destroy(cond);
+}
+
 static inline int
 opal_thread_internal_mutex_trylock(opal_thread_internal_mutex_t *mutex)
 {
