@@ -464,9 +464,6 @@ static void run_case(void **state)
 {
     const relay_case_t *c = *state;
 
-    if (c->is_full && (getenv("MRAIL_TEST_FULL") == NULL)) {
-        skip();
-    }
     make_case(c);
     /* Then all memory is there that an exchange takes. */
     world_run(&w, 1);
@@ -484,8 +481,13 @@ static void run_case(void **state)
 int main(void)
 {
     struct CMUnitTest tests[MRAIL_ARRAY_SIZE(cases)];
+    int is_full = getenv("MRAIL_TEST_FULL") != NULL;
 
+    memset(tests, 0, sizeof(tests)); /* cmocka passes over what is not set */
     for (size_t i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        if (cases[i].is_full && !is_full) {
+            continue;
+        }
         tests[i] = (struct CMUnitTest){
             .name = cases[i].name,
             .test_func = run_case,
