@@ -322,6 +322,39 @@ int sroce_service_add(sroce_host_ctx_t *ctx)
     return ret;
 }
 
+/* Times that a lock is tried which another thread, that goes on, may hold. */
+#define EXIT_TRIES 1000
+
+static int sroce_exit_lock(pthread_mutex_t *lock)
+{
+    for (unsigned i = 0; i < EXIT_TRIES; ++i) {
+        if (pthread_mutex_trylock(lock) == 0) {
+            return 1;
+        }
+        sched_yield();
+    }
+    return 0;
+}
+
+/* A process that ends without closing its devices has told nothing since the service
+ * thread last found its application away, perhaps never. */
+__attribute__((destructor)) static void sroce_exit_publish(void)
+{
+    sroce_host_ctx_t *ctx;
+
+    if (!sroce_host.enabled || !sroce_exit_lock(&sroce_host.lock)) {
+        return;
+    }
+    mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
+        if (sroce_host_is_mine(ctx) && sroce_exit_lock(&ctx->lock)) {
+            ctx->published_ns = 0;
+            sroce_host_ctx_publish(ctx, mrail_clock_now());
+            pthread_mutex_unlock(&ctx->lock);
+        }
+    }
+    pthread_mutex_unlock(&sroce_host.lock);
+}
+
 void sroce_service_forget(sroce_host_ctx_t *ctx)
 {
     pthread_mutex_lock(&sroce_host.lock);
