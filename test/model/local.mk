@@ -1,4 +1,4 @@
 # Protocols as models, checked exhaustively.
-EXTRA_DIST += test/model/failover.sh test/model/failover.pml \
+EXTRA_DIST += test/model/lib.sh test/model/failover.sh test/model/failover.pml \
     test/model/relay.sh test/model/relay.pml
 TESTS += test/model/failover.sh test/model/relay.sh

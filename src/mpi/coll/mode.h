@@ -10,8 +10,8 @@
 /* Calls that are nothing to plan and ask all the same, after one that was: exchanges
  * of data come in turn with small ones of counts. */
 #define MCA_COLL_MRAIL_PATIENCE 8u
-/* Then 1 call goes without asking, 2, 4, ... this many.  An allgather among n ranks
- * costs less than an alltoallv, so asking once in 65 calls costs less than 1.6 %. */
+/* Then 1 call goes without asking, 2, 4, ... this many.  Who asks sends no more
+ * messages than an alltoallv does, so once in 65 calls that is at most 1 in 65 more. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {

@@ -101,7 +101,7 @@ static int coll_register(void)
     (void)mca_base_component_var_register(
         component, "verbose",
         "1: one line for each communicator that is not served, with the "
-        "reason; 2: one for each decision",
+        "reason; 2: also for calls without a plan, and for what rails give",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.verbose);
     (void)mca_base_component_var_register(

@@ -59,7 +59,7 @@ static void number_nodes(const mca_coll_mrail_member_t *members,
                          mca_coll_mrail_world_t *world)
 {
     unsigned self = world->self;
-    uint32_t *first = world->local; /* of each node, for now */
+    uint32_t *first = world->local; /* of each node, until ranks are listed there */
 
     for (unsigned i = 0; i < world->num_ranks; ++i) {
         unsigned node = 0;
