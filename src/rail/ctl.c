@@ -336,10 +336,12 @@ static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
 
 static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
+    unsigned waits;
+
     if (now_ns < peer->deadline_ns) {
         return peer->deadline_ns;
     }
-    if (peer->tries >= mrail_ctl_tries(peer)) {
+    if (peer->tries >= mrail_ctl_tries(peer) + peer->num_boots) {
         mrail_error("peer %016llx does not answer: no route, or its process "
                     "is gone", (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
@@ -347,7 +349,10 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
     mrail_ctl_send_hello(peer, peer->tries);
-    peer->deadline_ns = now_ns + mrail_ctl_rto(peer->tries++);
+    ++peer->tries;
+    /* Some rails that its address names may be dead: soon over each. */
+    waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
+    peer->deadline_ns = now_ns + mrail_ctl_rto(waits);
     return peer->deadline_ns;
 }
 

@@ -40,9 +40,10 @@ static void mrail_ctl_drop_handle(struct ibv_ah **ah)
 
 void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
 {
-    for (unsigned i = 0; i < MRAIL_MAX_RAILS; ++i) {
-        if ((rail == NULL) || (rail->index == i)) {
-            mrail_ctl_drop_handle(&peer->boot_ah[i]);
+    for (unsigned i = 0; i < peer->num_boots * MRAIL_MAX_RAILS; ++i) {
+        if ((rail == NULL) || (rail->index == i % MRAIL_MAX_RAILS)) {
+            mrail_ctl_drop_handle(
+                &peer->boots[i / MRAIL_MAX_RAILS].ah[i % MRAIL_MAX_RAILS]);
         }
     }
     for (unsigned i = 0; i < MRAIL_MAX_PAIRS; ++i) {
@@ -89,34 +90,6 @@ void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
     mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
 }
 
-#define MRAIL_BOOT_TRIES 4
-
-/* The local rail for a first message: one in the bootstrap rail's subnet; when
- * that has not helped, every other time any, which may be routed there. */
-static mrail_rail_t *mrail_ctl_boot_rail(const mrail_peer_t *peer,
-                                         unsigned way)
-{
-    mrail_engine_t *engine = peer->engine;
-    unsigned seen = 0;
-
-    if ((way >= MRAIL_BOOT_TRIES) && (way % 2 == 1)) {
-        return &engine->rails[way / 2 % engine->num_rails];
-    }
-    for (unsigned i = 0; i < engine->num_rails; ++i) {
-        seen += (engine->rails[i].attr.subnet == peer->boot_subnet);
-    }
-    if (seen != 0) {
-        way %= seen;
-        for (unsigned i = 0; i < engine->num_rails; ++i) {
-            if ((engine->rails[i].attr.subnet == peer->boot_subnet) &&
-                (way-- == 0)) {
-                return &engine->rails[i];
-            }
-        }
-    }
-    return &engine->rails[way % engine->num_rails];
-}
-
 void mrail_ctl_fill_hello(const mrail_engine_t *engine,
                           mrail_ctl_msg_t *msg, mrail_ctl_type_t type)
 {
@@ -128,33 +101,50 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine,
     }
 }
 
-void mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
+/* To a peer of which only the address is known. */
+static void mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
+                                 mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
-    mrail_rail_t *rail = mrail_ctl_boot_rail(peer, way);
-    mrail_ctl_msg_t msg;
+    uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_ARRAY_SIZE(peer->boots)];
+    mrail_rail_pair_t pair;
+    mrail_rail_t *rail;
+    mrail_boot_t *boot;
 
-    if (peer->num_pairs != 0) { /* it is known here, but may not know us */
-        mrail_ctl_fill_hello(engine, &msg, MRAIL_CTL_HELLO);
-        msg.seq = peer->request;
-        mrail_ctl_send(peer, way, &msg);
-        return;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        local[i] = engine->rails[i].attr.subnet;
     }
-
-    if (peer->boot_ah[rail->index] == NULL) {
-        peer->boot_ah[rail->index] =
-            mrail_rail_create_ah(rail, &engine->config, peer->boot_gid, 0);
-        if (peer->boot_ah[rail->index] == NULL) {
+    for (unsigned i = 0; i < peer->num_boots; ++i) {
+        remote[i] = peer->boots[i].subnet;
+    }
+    pair =
+        mrail_rails_try(local, engine->num_rails, remote, peer->num_boots, way);
+    rail = &engine->rails[pair.local];
+    boot = &peer->boots[pair.remote];
+    if (boot->ah[rail->index] == NULL) {
+        boot->ah[rail->index] =
+            mrail_rail_create_ah(rail, &engine->config, boot->to.gid, 0);
+        if (boot->ah[rail->index] == NULL) {
             mrail_debug("%s: no address handle: %s", rail->attr.device,
                         strerror(errno));
             return;
         }
     }
-    mrail_ctl_fill_hello(engine, &msg, MRAIL_CTL_HELLO);
+    msg->dst_cookie = peer->cookie;
+    mrail_ctl_post(engine, rail, boot->ah[rail->index], boot->to.ud_qpn, msg);
+}
+
+void mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
+{
+    mrail_ctl_msg_t msg;
+
+    mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
-    msg.dst_cookie = peer->cookie;
-    mrail_ctl_post(engine, rail, peer->boot_ah[rail->index], peer->boot_qpn,
-                   &msg);
+    if (peer->num_pairs != 0) { /* it is known here, but may not know us */
+        mrail_ctl_send(peer, way, &msg);
+    } else {
+        mrail_ctl_send_first(peer, way, &msg);
+    }
 }
 
 static void mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,

@@ -1,6 +1,7 @@
 /* Endpoints: thin handles on a peer. */
 #include "config.h"
 #include "rail/engine.h"
+#include "rail/scan.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,6 +19,40 @@ static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
         --peers;
     }
     return (id == engine->id) || (peers < engine->config.max_qps);
+}
+
+/* The subnet that makes a rail of the peer meet one of ours, if there is one:
+ * its address does not say how many bits make it. */
+static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
+                                     const uint8_t gid[16])
+{
+    uint64_t subnet = 0;
+    unsigned host;
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        const mrail_rail_attr_t *attr = &engine->rails[i].attr;
+
+        mrail_scan_subnet(gid, (int)attr->subnet_bits, 0, &subnet, &host);
+        if (subnet == attr->subnet) {
+            break;
+        }
+    }
+    return subnet;
+}
+
+static void mrail_ep_learn_boots(mrail_peer_t *peer,
+                                 const mrail_wire_device_addr_t *device,
+                                 const mrail_wire_iface_addr_t *iface)
+{
+    memcpy(peer->boots[0].to.gid, device->gid, sizeof(device->gid));
+    peer->boots[0].to.ud_qpn = iface->ud_qpn;
+    peer->boots[0].subnet = device->subnet;
+    for (unsigned i = 0; i < iface->num_more; ++i) {
+        peer->boots[1 + i].to = iface->more[i];
+        peer->boots[1 + i].subnet =
+            mrail_ep_boot_subnet(peer->engine, iface->more[i].gid);
+    }
+    peer->num_boots = 1 + iface->num_more;
 }
 
 /* The peer behind an address; control lock held.  A peer that said goodbye
@@ -41,11 +76,9 @@ static int mrail_ep_find_peer(mrail_engine_t *engine,
             return -ENOMEM;
         }
     }
-    if (peer->boot_qpn == 0) {
+    if (peer->num_boots == 0) {
         peer->cookie = iface->cookie;
-        peer->boot_qpn = iface->ud_qpn;
-        peer->boot_subnet = device->subnet;
-        memcpy(peer->boot_gid, device->gid, sizeof(peer->boot_gid));
+        mrail_ep_learn_boots(peer, device, iface);
     }
     *peer_p = peer;
     return 0;
@@ -64,7 +97,7 @@ int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
     if ((mrail_device_addr_decode(&device, device_addr, &version) != 0) ||
         (mrail_iface_addr_decode(&remote, iface_addr, &version) != 0)) {
         mrail_error("the peer's address has version %u, expected %u", version,
-                    MRAIL_WIRE_VERSION);
+                    MRAIL_ADDR_VERSION);
         return -EPROTONOSUPPORT;
     }
     ep = calloc(1, sizeof(*ep));
@@ -150,7 +183,7 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
     size_t used;
 
     pthread_mutex_lock(&engine->ctl_lock);
-    mrail_gid_text(peer->boot_gid, address, sizeof(address));
+    mrail_gid_text(peer->boots[0].to.gid, address, sizeof(address));
     snprintf(text, size, "peer %016llx at %s", (unsigned long long)peer->id,
              address);
     for (unsigned slot = 0;

@@ -503,6 +503,16 @@ void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer)
         .cookie = engine->cookie,
     };
 
+    /* The same whenever it is asked for, so rails that are down, too. */
+    addr.num_more = MRAIL_MIN(engine->num_rails - 1, MRAIL_ADDR_MORE_IPV4);
+    for (unsigned i = 0; i < addr.num_more; ++i) {
+        const mrail_rail_t *rail =
+            &engine
+                 ->rails[(mrail_boot_rail(engine) + 1 + i) % engine->num_rails];
+
+        memcpy(addr.more[i].gid, rail->attr.gid, sizeof(addr.more[i].gid));
+        addr.more[i].ud_qpn = rail->ud_qp->qp_num;
+    }
     mrail_iface_addr_encode(&addr, buffer);
 }
 
@@ -531,10 +541,10 @@ int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
          (mrail_iface_addr_decode(&iface, iface_addr, &version) != 0))) {
         if (!__atomic_exchange_n(&engine->version_warned, 1,
                                  __ATOMIC_RELAXED)) {
-            mrail_warn("a peer speaks version %u of mrail's wire format, this "
-                       "process version %u: it is not reached through mrail; "
-                       "use the same mrail on all nodes", version,
-                       MRAIL_WIRE_VERSION);
+            mrail_warn("a peer's address is of version %u, this process's of "
+                       "version %u: it is not reached through mrail; "
+                       "use the same mrail on all nodes",
+                       version, MRAIL_ADDR_VERSION);
         }
         return 0;
     }

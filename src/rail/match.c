@@ -77,3 +77,28 @@ unsigned mrail_rails_match(const uint64_t *local_subnets, unsigned num_local,
     }
     return count;
 }
+
+#define MRAIL_TRIES_MATCHED 4
+
+mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
+                                  unsigned num_local,
+                                  const uint64_t *remote_subnets,
+                                  unsigned num_remote, unsigned n)
+{
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+    unsigned count = mrail_rails_match(local_subnets, num_local, remote_subnets,
+                                       num_remote, pairs);
+    unsigned matched = MRAIL_MAX(count, MRAIL_TRIES_MATCHED), first = 0;
+
+    if ((n >= matched) && (n % 2 == 1)) {
+        n /= 2;
+        return (mrail_rail_pair_t){.local = (uint8_t)(n % num_local),
+                                   .remote =
+                                       (uint8_t)(n / num_local % num_remote)};
+    }
+    while ((first < count) && (pairs[first].remote != 0)) {
+        ++first;
+    }
+    n = (n >= matched) ? n / 2 : n;
+    return pairs[(first + n) % count];
+}

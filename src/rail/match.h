@@ -25,4 +25,15 @@ unsigned mrail_rails_match(const uint64_t *local_subnets, unsigned num_local,
                            const uint64_t *remote_subnets, unsigned num_remote,
                            mrail_rail_pair_t *pairs);
 
+/*
+ * The pair that the n'th try of a first message takes (n from 0), to a peer of
+ * which some rails are known: those that match, each in turn, first one of
+ * remote rail 0; after MRAIL_MAX(pairs, 4) tries, every other time any, for
+ * what does not match may be routed.  Counts as above, and not 0.
+ */
+mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
+                                  unsigned num_local,
+                                  const uint64_t *remote_subnets,
+                                  unsigned num_remote, unsigned n);
+
 #endif

@@ -42,6 +42,13 @@ typedef struct mrail_path {
     const char *cause; /* the last event that was no deadline */
 } mrail_path_t;
 
+/* A rail of the peer that its address names. */
+typedef struct mrail_boot {
+    mrail_wire_boot_t to;
+    uint64_t subnet;
+    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each of ours; or NULL */
+} mrail_boot_t;
+
 struct mrail_peer {
     mrail_engine_t *engine;
     uint64_t id;
@@ -50,10 +57,8 @@ struct mrail_peer {
 
     /* ---- control: under the control lock ---- */
     mrail_peer_state_t state;
-    uint8_t boot_gid[16];
-    uint64_t boot_subnet;
-    uint32_t boot_qpn;
-    struct ibv_ah *boot_ah[MRAIL_MAX_RAILS];
+    unsigned num_boots; /* 0: no address of it is known here */
+    mrail_boot_t boots[1 + MRAIL_ADDR_MORE_IPV4];
     unsigned num_rails;
     mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
     unsigned num_pairs;

@@ -4,6 +4,7 @@
 #include "base/codec.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define MRAIL_CTL_MAGIC 0x6d52 /* "mR" */
 
@@ -209,7 +210,7 @@ void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf)
     mrail_writer_t w;
 
     mrail_writer_init(&w, buf, MRAIL_DEVICE_ADDR_SIZE);
-    mrail_put_u8(&w, MRAIL_WIRE_VERSION);
+    mrail_put_u8(&w, MRAIL_ADDR_VERSION);
     mrail_put_u8(&w, addr->num_rails);
     mrail_put_u8(&w, addr->rail);
     mrail_put_u8(&w, 0);
@@ -224,7 +225,7 @@ int mrail_device_addr_decode(mrail_wire_device_addr_t *addr, const void *buf,
 
     mrail_reader_init(&r, buf, MRAIL_DEVICE_ADDR_SIZE);
     *version_p = mrail_get_u8(&r);
-    if (*version_p != MRAIL_WIRE_VERSION) {
+    if (*version_p != MRAIL_ADDR_VERSION) {
         return -EPROTONOSUPPORT;
     }
     addr->num_rails = mrail_get_u8(&r);
@@ -235,33 +236,78 @@ int mrail_device_addr_decode(mrail_wire_device_addr_t *addr, const void *buf,
     return 0;
 }
 
+/* ::ffff:a.b.c.d is sent as its last four bytes. */
+#define MRAIL_ADDR_IPV4 0x80u
+static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+static int mrail_addr_is_mapped(const mrail_wire_iface_addr_t *addr)
+{
+    for (unsigned i = 0; i < addr->num_more; ++i) {
+        if (memcmp(addr->more[i].gid, mapped, sizeof(mapped)) != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static void mrail_put_boot(mrail_writer_t *w, const mrail_wire_boot_t *boot,
+                           size_t skip)
+{
+    mrail_put_bytes(w, boot->gid + skip, sizeof(boot->gid) - skip);
+    mrail_put_u8(w, (uint8_t)(boot->ud_qpn >> 16));
+    mrail_put_u16(w, (uint16_t)boot->ud_qpn);
+}
+
+static void mrail_get_boot(mrail_reader_t *r, mrail_wire_boot_t *boot,
+                           size_t skip)
+{
+    memcpy(boot->gid, mapped, sizeof(mapped));
+    mrail_get_bytes(r, boot->gid + skip, sizeof(boot->gid) - skip);
+    boot->ud_qpn = (uint32_t)mrail_get_u8(r) << 16;
+    boot->ud_qpn |= mrail_get_u16(r);
+}
+
 void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf)
 {
+    int ipv4 = mrail_addr_is_mapped(addr);
+    unsigned count =
+        ipv4 ? addr->num_more : MRAIL_MIN(addr->num_more, MRAIL_ADDR_MORE);
     mrail_writer_t w;
 
+    memset(buf, 0, MRAIL_IFACE_ADDR_SIZE);
     mrail_writer_init(&w, buf, MRAIL_IFACE_ADDR_SIZE);
-    mrail_put_u8(&w, MRAIL_WIRE_VERSION);
-    mrail_put_u8(&w, 0);
+    mrail_put_u8(&w, MRAIL_ADDR_VERSION);
+    mrail_put_u8(&w, (uint8_t)(count | (ipv4 ? MRAIL_ADDR_IPV4 : 0)));
     mrail_put_u16(&w, addr->iface);
     mrail_put_u32(&w, addr->ud_qpn);
     mrail_put_u64(&w, addr->id);
     mrail_put_u64(&w, addr->cookie);
+    for (unsigned i = 0; i < count; ++i) {
+        mrail_put_boot(&w, &addr->more[i], ipv4 ? sizeof(mapped) : 0);
+    }
 }
 
 int mrail_iface_addr_decode(mrail_wire_iface_addr_t *addr, const void *buf,
                             unsigned *version_p)
 {
+    unsigned kind, most;
     mrail_reader_t r;
 
     mrail_reader_init(&r, buf, MRAIL_IFACE_ADDR_SIZE);
     *version_p = mrail_get_u8(&r);
-    if (*version_p != MRAIL_WIRE_VERSION) {
+    if (*version_p != MRAIL_ADDR_VERSION) {
         return -EPROTONOSUPPORT;
     }
-    mrail_get_u8(&r);
+    kind = mrail_get_u8(&r);
     addr->iface = mrail_get_u16(&r);
     addr->ud_qpn = mrail_get_u32(&r) & 0xffffff;
     addr->id = mrail_get_u64(&r);
     addr->cookie = mrail_get_u64(&r);
+    most = (kind & MRAIL_ADDR_IPV4) ? MRAIL_ADDR_MORE_IPV4 : MRAIL_ADDR_MORE;
+    addr->num_more = MRAIL_MIN(kind & ~MRAIL_ADDR_IPV4, most);
+    for (unsigned i = 0; i < addr->num_more; ++i) {
+        mrail_get_boot(&r, &addr->more[i],
+                       (kind & MRAIL_ADDR_IPV4) ? sizeof(mapped) : 0);
+    }
     return 0;
 }

@@ -152,10 +152,14 @@ const char *mrail_ctl_type_name(unsigned type);
 
 /* ---- addresses --------------------------------------------------------- */
 
+#define MRAIL_ADDR_VERSION 2
 #define MRAIL_DEVICE_ADDR_SIZE 28
-#define MRAIL_IFACE_ADDR_SIZE 24
+#define MRAIL_IFACE_ADDR_SIZE 62
+/* Further rails in an address: with mapped IPv4 addresses, and with others. */
+#define MRAIL_ADDR_MORE_IPV4 5
+#define MRAIL_ADDR_MORE 2
 
-/* Where a first control message reaches an engine. */
+/* Where a first control message reaches an engine: its bootstrap rail ... */
 typedef struct mrail_wire_device_addr {
     uint8_t num_rails;
     uint8_t rail; /* the bootstrap rail's index */
@@ -163,14 +167,24 @@ typedef struct mrail_wire_device_addr {
     uint64_t subnet;
 } mrail_wire_device_addr_t;
 
+/* ... or, as that may have died, another one. */
+typedef struct mrail_wire_boot {
+    uint8_t gid[16];
+    uint32_t ud_qpn;
+} mrail_wire_boot_t;
+
 typedef struct mrail_wire_iface_addr {
     uint16_t iface;
-    uint32_t ud_qpn;
+    uint32_t ud_qpn; /* of the bootstrap rail */
     uint64_t id;
     uint64_t cookie;
+    unsigned num_more;
+    mrail_wire_boot_t more[MRAIL_ADDR_MORE_IPV4];
 } mrail_wire_iface_addr_t;
 
 void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf);
+/* Leaves out what there is no room for: all but MRAIL_ADDR_MORE of `more`,
+ * unless all are mapped IPv4 addresses. */
 void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf);
 
 /* 0, or -EPROTONOSUPPORT with the other side's version in *version_p. */

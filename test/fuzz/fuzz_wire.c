@@ -85,6 +85,10 @@ static void take_addresses(const fuzz_in_t *in)
     }
     if (mrail_iface_addr_decode(&i, iface, &version) == 0) {
         FUZZ_CHECK(i.ud_qpn <= 0xffffff, "qpn");
+        FUZZ_CHECK(i.num_more <= MRAIL_ARRAY_SIZE(i.more), "rails");
+        for (unsigned k = 0; k < i.num_more; ++k) {
+            FUZZ_CHECK(i.more[k].ud_qpn <= 0xffffff, "qpn");
+        }
     }
     free(device);
     free(iface);

@@ -139,5 +139,18 @@ trouble 'all ports for a moment' all_for_a_moment
 seconds=3
 trouble 'all rails stand still for 20 ms' all_pause
 none_given_up
+
+# Dead from the start, and nobody says so: which rail an address names first is
+# drawn for each process.
+printf 'at 0ms node 1 rail %s blackhole both\n' 0 1 3 >"$tmp/script"
+for try in 1 2 3 4; do
+    launch 2 --script "$tmp/script" -- timeout 90 "$build/mpi_exchange" \
+        --seconds 1 --bytes 300000 >"$tmp/out" 2>&1 || :
+    if ! grep -q '^ok - ' "$tmp/out"; then
+        head -n 20 "$tmp/out"
+        bad 'three of four rails dead from the start' "job $try fails"
+    fi
+done
+[ $failed != 0 ] || good 'three of four rails dead from the start, four jobs'
 nothing_left 'failover'
 exit $failed

@@ -191,6 +191,11 @@ unsigned count_sent(mrail_ctl_type_t type)
 
 mrail_ep_t *ep_to(unsigned who)
 {
+    return ep_to_rails(who, 1);
+}
+
+mrail_ep_t *ep_to_rails(unsigned who, unsigned named)
+{
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
     mrail_wire_device_addr_t d = {.num_rails = 2};
     mrail_wire_iface_addr_t i = {
@@ -202,6 +207,13 @@ mrail_ep_t *ep_to(unsigned who)
     fake_wire_rail(&rail, 0, 0);
     memcpy(d.gid, rail.gid, sizeof(d.gid));
     d.subnet = rail.subnet;
+    i.num_more = named - 1;
+    for (unsigned k = 0; k < i.num_more; ++k) {
+        memset(&rail, 0, sizeof(rail));
+        fake_wire_rail(&rail, 1 + k, 1 + k);
+        memcpy(i.more[k].gid, rail.gid, sizeof(rail.gid));
+        i.more[k].ud_qpn = 0x99;
+    }
     mrail_device_addr_encode(&d, device);
     mrail_iface_addr_encode(&i, iface);
     assert_int_equal(

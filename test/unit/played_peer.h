@@ -54,6 +54,8 @@ unsigned count_sent(mrail_ctl_type_t type);
  * until the test ends. */
 void want(unsigned who, unsigned count);
 mrail_ep_t *ep_to(unsigned who);
+/* ... to an address that names so many of its rails. */
+mrail_ep_t *ep_to_rails(unsigned who, unsigned named);
 
 /* With its first `count` lanes up. */
 void connect_lanes(unsigned who, unsigned count);

@@ -259,6 +259,21 @@ static void test_hello_tries_any_rail(void **state)
     assert_int_equal(seen, 3);
 }
 
+/* The rail that a peer's address names first may be dead: the others it names are
+ * tried as soon as an answer is late. */
+static void test_hello_takes_each_rail_of_the_address(void **state)
+{
+    start(64);
+    (void)ep_to_rails(0, 2);
+    want(0, 1);
+    assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, 0);
+    run_control(20 * MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_HELLO), 2);
+    assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, 1);
+    say_hello(0);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+}
+
 /* ---- a device does not connect ------------------------------------------- */
 
 static void first_not_connected(unsigned fail_in)
@@ -686,6 +701,7 @@ int main(int argc, char **argv)
         TEST(test_hello_beside_a_repeated_request),
         TEST(test_no_hello_beside_a_further_request),
         TEST(test_hello_tries_any_rail),
+        TEST(test_hello_takes_each_rail_of_the_address),
         TEST(test_first_lane_not_connected),
         TEST(test_first_lane_half_connected),
         TEST(test_further_lane_not_connected),

@@ -50,6 +50,56 @@ static void test_no_common_subnet_is_routed(void **state)
     assert_int_equal(mrail_rails_match(local, 1, remote, 0, pairs), 0);
 }
 
+/* Rail 0 of the address first; then the others, before any is tried again. */
+static void test_first_tries(void **state)
+{
+    const uint64_t local[] = {10, 20, 30, 40}, remote[] = {30, 40, 10};
+    unsigned seen = 0;
+
+    for (unsigned n = 0; n < 4; ++n) {
+        mrail_rail_pair_t pair = mrail_rails_try(local, 4, remote, 3, n);
+
+        assert_true(local[pair.local] == remote[pair.remote]);
+        assert_true((n != 0) || (pair.remote == 0));
+        if (n < 3) {
+            assert_false(seen & (1u << pair.remote));
+        }
+        seen |= 1u << pair.remote;
+    }
+    assert_int_equal(seen, 7);
+}
+
+/* What does not match may be routed: in the end all has been tried. */
+static void test_tries_reach_every_pair(void **state)
+{
+    mrail_rng_t rng;
+
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+        uint64_t a[MRAIL_MAX_RAILS], b[MRAIL_MAX_RAILS];
+        uint8_t seen[MRAIL_MAX_RAILS][MRAIL_MAX_RAILS] = {{0}};
+        unsigned n, m;
+
+        mrail_rng_init(&rng, seed);
+        n = 1 + (unsigned)(mrail_rng_next(&rng) % MRAIL_MAX_RAILS);
+        m = 1 + (unsigned)(mrail_rng_next(&rng) % 6);
+        for (unsigned i = 0; i < n; ++i) {
+            a[i] = mrail_rng_next(&rng) % 4;
+        }
+        for (unsigned i = 0; i < m; ++i) {
+            b[i] = mrail_rng_next(&rng) % 4;
+        }
+        for (unsigned try = 0; try < 40 + 2 * n * m; ++try) {
+            mrail_rail_pair_t pair = mrail_rails_try(a, n, b, m, try);
+
+            assert_true((pair.local < n) && (pair.remote < m));
+            seen[pair.local][pair.remote] = 1;
+        }
+        for (unsigned i = 0; i < n * m; ++i) {
+            assert_true(seen[i / m][i % m]);
+        }
+    }
+}
+
 /* Both ends compute the same list, sides exchanged, for any input. */
 static void test_symmetric(void **state)
 {
@@ -233,6 +283,8 @@ int main(void)
         cmocka_unit_test(test_by_subnet_not_by_ordinal),
         cmocka_unit_test(test_flat_subnet_uses_all),
         cmocka_unit_test(test_no_common_subnet_is_routed),
+        cmocka_unit_test(test_first_tries),
+        cmocka_unit_test(test_tries_reach_every_pair),
         cmocka_unit_test(test_symmetric),
         cmocka_unit_test(test_subnets),
         cmocka_unit_test(test_knobs),

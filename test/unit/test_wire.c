@@ -207,6 +207,64 @@ static void test_addresses_fit_ucx(void **state)
     assert_true(iface2.cookie == 1);
 }
 
+static void fill_more(mrail_wire_iface_addr_t *addr, unsigned count, int ipv4)
+{
+    addr->num_more = count;
+    for (unsigned i = 0; i < count; ++i) {
+        memset(addr->more[i].gid, 0, 16);
+        memset(addr->more[i].gid + (ipv4 ? 10 : 0), ipv4 ? 0xff : 0x20, 2);
+        addr->more[i].gid[15] = (uint8_t)(7 + i);
+        addr->more[i].ud_qpn = 0xfffff0 + i;
+    }
+}
+
+/* Five rails more fit with mapped IPv4 addresses, two with others. */
+static void test_address_names_further_rails(void **state)
+{
+    uint8_t buf[MRAIL_IFACE_ADDR_SIZE];
+    mrail_wire_iface_addr_t in = {.ud_qpn = 1, .id = 2, .cookie = 3}, out;
+    unsigned version;
+
+    for (unsigned count = 0; count <= MRAIL_ADDR_MORE_IPV4; ++count) {
+        for (int ipv4 = 0; ipv4 < 2; ++ipv4) {
+            unsigned fit = ipv4 ? count : MRAIL_MIN(count, MRAIL_ADDR_MORE);
+
+            fill_more(&in, count, ipv4);
+            memset(&out, 0xa5, sizeof(out));
+            mrail_iface_addr_encode(&in, buf);
+            assert_int_equal(mrail_iface_addr_decode(&out, buf, &version), 0);
+            assert_int_equal(out.num_more, fit);
+            for (unsigned i = 0; i < fit; ++i) {
+                assert_memory_equal(out.more[i].gid, in.more[i].gid, 16);
+                assert_int_equal(out.more[i].ud_qpn, 0xfffff0 + i);
+            }
+            assert_true(out.cookie == 3);
+        }
+    }
+    fill_more(&in, 2, 1);
+    in.more[1].gid[0] = 0xfd; /* one that is not mapped */
+    mrail_iface_addr_encode(&in, buf);
+    assert_int_equal(mrail_iface_addr_decode(&out, buf, &version), 0);
+    assert_memory_equal(out.more[0].gid, in.more[0].gid, 16);
+    assert_memory_equal(out.more[1].gid, in.more[1].gid, 16);
+}
+
+static void test_address_with_too_many_rails(void **state)
+{
+    uint8_t buf[MRAIL_IFACE_ADDR_SIZE];
+    mrail_wire_iface_addr_t in = {.ud_qpn = 1}, out;
+    unsigned version;
+
+    mrail_iface_addr_encode(&in, buf);
+    for (unsigned byte = 0; byte < 256; ++byte) {
+        buf[1] = (uint8_t)byte;
+        assert_int_equal(mrail_iface_addr_decode(&out, buf, &version), 0);
+        assert_true(out.num_more <=
+                    ((byte & 0x80) ? MRAIL_ADDR_MORE_IPV4 : MRAIL_ADDR_MORE));
+        assert_true(out.num_more <= (byte & 0x7f));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +276,8 @@ int main(void)
         cmocka_unit_test(test_other_version),
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_addresses_fit_ucx),
+        cmocka_unit_test(test_address_names_further_rails),
+        cmocka_unit_test(test_address_with_too_many_rails),
     };
 
     return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
