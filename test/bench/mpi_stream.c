@@ -6,7 +6,8 @@
  * Usage: mpi_stream FILE SECONDS BYTES [alltoallv]
  *
  * From rank 0 to the last rank, messages of BYTES, or from all to all, BYTES from
- * each to each; the last rank writes FILE.
+ * each to each.  The last rank makes FILE, empty, when the first message is there,
+ * and writes it at the end: after SECONDS, or when FILE.end is there.
  */
 #include "config.h"
 
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define WINDOW 8
 #define ROUNDS 3
@@ -27,6 +29,8 @@ typedef struct points {
 } points_t;
 
 static unsigned long wrong;
+static const char *path;
+static double seconds;
 
 static double now_s(void)
 {
@@ -34,6 +38,29 @@ static double now_s(void)
 
     clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int write_points(const points_t *points, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+
+    if (file == NULL) {
+        perror(path);
+        return 1;
+    }
+    for (unsigned i = 0; i < points->count; ++i) {
+        fprintf(file, "%.6f %zu\n", points->at[i], bytes);
+    }
+    return fclose(file) != 0;
+}
+
+/* Time is over; rank 0 decides. */
+static int is_over(double start_s)
+{
+    char end[4096];
+
+    snprintf(end, sizeof(end), "%s.end", path);
+    return (now_s() >= start_s + seconds) || (access(end, F_OK) == 0);
 }
 
 static uint64_t word(uint64_t seed, size_t i)
@@ -57,17 +84,26 @@ static void check(const uint64_t *from, size_t words, uint64_t seed)
 
 static void add_point(points_t *points)
 {
+    int rank, size;
+
+    if (points->count == 0) {
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+        MPI_Comm_size(MPI_COMM_WORLD, &size);
+        if (rank == size - 1) {
+            write_points(points, 0);
+        }
+    }
     if (points->count < MAX_POINTS) {
         points->at[points->count++] = now_s();
     }
 }
 
 /* Of WINDOW messages under way, number n is the n'th since the start. */
-static void stream(double seconds, size_t words, points_t *points)
+static void stream(size_t words, points_t *points)
 {
     MPI_Request requests[WINDOW];
     uint64_t *buffers[WINDOW];
-    double end_s = now_s() + seconds;
+    double start_s = now_s();
     uint64_t count = 0, done = 0, last = UINT64_MAX;
     int rank, size;
 
@@ -83,7 +119,7 @@ static void stream(double seconds, size_t words, points_t *points)
 
             if (rank == 0) {
                 fill(buffer, words, count);
-                if (now_s() >= end_s) {
+                if (is_over(start_s)) {
                     buffer[0] = UINT64_MAX; /* the last one */
                     last = count;
                 }
@@ -129,10 +165,10 @@ static uint64_t pair_seed(uint64_t round, int from, int to, int size)
 }
 
 /* Of ROUNDS exchanges under way, number n is the n'th since the start. */
-static void exchange(double seconds, size_t words, points_t *points)
+static void exchange(size_t words, points_t *points)
 {
     round_t rounds[ROUNDS];
-    double end_s = now_s() + seconds;
+    double start_s = now_s();
     uint64_t count = 0;
     int *counts, *places;
     int rank, size, more = 1;
@@ -163,7 +199,7 @@ static void exchange(double seconds, size_t words, points_t *points)
                            next->recv, counts, places, MPI_UINT64_T,
                            MPI_COMM_WORLD, &next->request);
             ++count;
-            more = (now_s() < end_s);
+            more = !is_over(start_s);
             MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
         }
         MPI_Wait(&round->request, MPI_STATUS_IGNORE);
@@ -181,21 +217,6 @@ static void exchange(double seconds, size_t words, points_t *points)
     free(places);
 }
 
-static int write_points(const char *path, const points_t *points,
-                        size_t bytes)
-{
-    FILE *file = fopen(path, "w");
-
-    if (file == NULL) {
-        perror(path);
-        return 1;
-    }
-    for (unsigned i = 0; i < points->count; ++i) {
-        fprintf(file, "%.6f %zu\n", points->at[i], bytes);
-    }
-    return fclose(file) != 0;
-}
-
 int main(int argc, char **argv)
 {
     points_t points = {malloc(MAX_POINTS * sizeof(double)), 0};
@@ -211,17 +232,19 @@ int main(int argc, char **argv)
         fprintf(stderr, "Usage: mpi_stream FILE SECONDS BYTES [alltoallv]\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    path = argv[1];
+    seconds = atof(argv[2]);
     words = (size_t)atol(argv[3]) / 8;
     all = (argc == 5);
     if (all) {
-        exchange(atof(argv[2]), words, &points);
+        exchange(words, &points);
     } else if ((rank == 0) || (rank == size - 1)) {
-        stream(atof(argv[2]), words, &points);
+        stream(words, &points);
     }
     MPI_Reduce(&wrong, &wrong_all, 1, MPI_UNSIGNED_LONG, MPI_SUM, size - 1,
                MPI_COMM_WORLD);
     if (rank == size - 1) {
-        failed = write_points(argv[1], &points,
+        failed = write_points(&points,
                               8 * words * (all ? (size_t)(size - 1) : 1));
         if (wrong_all != 0) {
             fprintf(stderr, "%lu words are wrong\n", wrong_all);
