@@ -30,9 +30,22 @@ static void make_types(MPI_Datatype types[MAX_TYPES])
     }
 }
 
+/* 1: the bytes from `at` on are alike; but for those that pad a long double (as in the
+ * ABI of x86-64), if told so, which Open MPI 5.0 does not pack. */
+static int is_same(const char *left, const char *right, size_t at, size_t length,
+                   int padded)
+{
+    for (size_t i = 0; i < length; ++i) {
+        if (left[i] != right[i] && (!padded || (at + i) % 16 < 10)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
 /* 1: all pieces of `whole` are what packing them says. */
 static int check_pack(const mca_coll_mrail_part_t *part, const char *whole,
-                      mrail_rng_t *rng)
+                      int padded, mrail_rng_t *rng)
 {
     char piece[200];
     int ok = 1;
@@ -43,7 +56,7 @@ static int check_pack(const mca_coll_mrail_part_t *part, const char *whole,
 
         length = MRAIL_MIN(length, part->bytes - at);
         ok &= mca_coll_mrail_part_pack(part, at, piece, length) == 0;
-        ok &= memcmp(piece, whole + at, length) == 0;
+        ok &= is_same(piece, whole + at, at, length, padded);
     }
     return ok;
 }
@@ -51,7 +64,7 @@ static int check_pack(const mca_coll_mrail_part_t *part, const char *whole,
 /* Pieces in any order. */
 static int check_unpack(mca_coll_mrail_part_t *part, const char *whole,
                         const char *wanted, char *memory, size_t size,
-                        mrail_rng_t *rng)
+                        int padded, mrail_rng_t *rng)
 {
     uint64_t cut = mrail_rng_below(rng, (uint32_t)part->bytes);
     int ok = 1;
@@ -70,10 +83,10 @@ static int check_unpack(mca_coll_mrail_part_t *part, const char *whole,
     }
     /* What is beyond the part is dropped. */
     ok &= mca_coll_mrail_part_unpack(part, part->bytes, whole, 1) == 0;
-    return ok && memcmp(memory, wanted, size) == 0;
+    return ok && is_same(memory, wanted, 0, size, padded);
 }
 
-static int check_type(MPI_Datatype type, mrail_rng_t *rng)
+static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
 {
     MPI_Aint lb, extent;
     mca_coll_mrail_part_t part;
@@ -91,13 +104,13 @@ static int check_type(MPI_Datatype type, mrail_rng_t *rng)
     whole = mt_alloc(part.bytes);
     ok = part.first == NULL &&
          mca_coll_mrail_part_pack(&part, 0, whole, part.bytes) == 0 &&
-         check_pack(&part, whole, rng);
+         check_pack(&part, whole, padded, rng);
     memset(wanted, 0x55, size);
     mca_coll_mrail_part_init(&part, wanted + PAD, COUNT, type);
     ok &= mca_coll_mrail_part_unpack(&part, 0, whole, part.bytes) == 0;
     mca_coll_mrail_part_init(&part, to + PAD, COUNT, type);
     for (int i = 0; i < 200; ++i) {
-        ok &= check_unpack(&part, whole, wanted, to, size, rng);
+        ok &= check_unpack(&part, whole, wanted, to, size, padded, rng);
     }
     free(from);
     free(to);
@@ -141,11 +154,11 @@ int main(void)
     MPI_Init(NULL, NULL);
     make_types(types);
     mrail_rng_init(&rng, 1);
-    mt_result("a struct with holes", check_type(types[0], &rng));
-    mt_result("a vector", check_type(types[1], &rng));
-    mt_result("a negative lower bound", check_type(types[2], &rng));
-    mt_result("a vector of structs", check_type(types[3], &rng));
-    mt_result("elements of 32 bytes", check_type(types[4], &rng));
+    mt_result("a struct with holes", check_type(types[0], 0, &rng));
+    mt_result("a vector", check_type(types[1], 0, &rng));
+    mt_result("a negative lower bound", check_type(types[2], 0, &rng));
+    mt_result("a vector of structs", check_type(types[3], 0, &rng));
+    mt_result("elements of 32 bytes", check_type(types[4], 1, &rng));
     mt_result("from one type to another one", check_copy(types[1], types[2]));
     MPI_Finalize();
     return mt_failures != 0;
