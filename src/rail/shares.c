@@ -75,8 +75,8 @@ double mrail_shares_divide(mrail_shares_set_t *sets, unsigned num_sets,
 void mrail_shares_begin(mrail_shares_t *shares, mrail_ns_t now_ns)
 {
     ++shares->turn;
-    shares->passed_ns = MRAIL_MIN(now_ns - shares->turn_ns,
-                                  2 * MRAIL_SHARES_TURN_NS);
+    shares->passed_ns =
+        MRAIL_MIN(now_ns - shares->turn_ns, 2 * MRAIL_SHARES_TURN_NS);
     shares->turn_ns = now_ns;
     shares->overflow = 0;
     for (unsigned i = 0; i < MRAIL_SHARES_SETS; ++i) {
@@ -130,8 +130,7 @@ static int shares_has(const mrail_shares_set_t *set, unsigned rail)
 
 /* A rail that some set reaches gives nobody knows what. */
 static int shares_is_known(const mrail_shares_t *shares,
-                           const mrail_shares_rail_t *rails,
-                           unsigned num_rails)
+                           const mrail_shares_rail_t *rails, unsigned num_rails)
 {
     for (unsigned i = 0; i < MRAIL_SHARES_SETS; ++i) {
         for (unsigned r = 0; r < num_rails; ++r) {
@@ -163,7 +162,7 @@ static unsigned shares_owner(const mrail_shares_t *shares, unsigned rail)
     return (count > 1) ? owner : MRAIL_SHARES_NONE;
 }
 
-/* ---- holding back --------------------------------------------------------- */
+/* ---- holding back -------------------------------------------------------- */
 
 static void shares_watch(mrail_shares_seen_t *seen,
                          const mrail_shares_rail_t *rail, mrail_ns_t now_ns)
@@ -181,14 +180,15 @@ static int shares_has_seen(const mrail_shares_seen_t *seen,
 
     return (length_ns >= MRAIL_SHARES_LOOK_NS) &&
            ((rail->done - seen->done >= MRAIL_SHARES_SEGMENTS) ||
-            (length_ns >= MRAIL_SHARES_LOOK_LONG));
+            (length_ns >= MRAIL_SHARES_LOOK_LONG) ||
+            (seen->is_held && (length_ns >= 3 * seen->look_ns / 2)));
 }
 
 static void shares_let_go(mrail_shares_seen_t *seen, mrail_ns_t now_ns)
 {
     seen->is_held = 0;
     seen->free_ns = now_ns + seen->pause_ns;
-    seen->pause_ns = MRAIL_MIN(2 * seen->pause_ns, MRAIL_SHARES_PAUSE_MAX);
+    seen->pause_ns = MRAIL_MIN(3 * seen->pause_ns, MRAIL_SHARES_PAUSE_MAX);
 }
 
 /* Bytes per second while nobody was held back, or more. */
@@ -197,6 +197,7 @@ static void shares_compare(mrail_shares_seen_t *seen, double rate,
 {
     if (!seen->is_held) {
         seen->rate = rate;
+        seen->look_ns = now_ns - seen->from_ns;
         if (now_ns >= seen->free_ns) {
             seen->is_held = 1;
             seen->held_ns = now_ns;
@@ -225,8 +226,9 @@ static void shares_look(mrail_shares_seen_t *seen,
             seen->pause_ns = MRAIL_SHARES_LOOK_NS;
         }
     } else if (shares_has_seen(seen, rail, now_ns)) {
-        shares_compare(seen, (double)(rail->moved - seen->moved) *
-                                 MRAIL_NS_PER_SEC / (double)length_ns,
+        shares_compare(seen,
+                       (double)(rail->moved - seen->moved) * MRAIL_NS_PER_SEC /
+                           (double)length_ns,
                        now_ns);
         shares_watch(seen, rail, now_ns);
     }
@@ -245,8 +247,8 @@ static void shares_hold(mrail_shares_t *shares, unsigned r,
 
     for (unsigned i = 0; i < MRAIL_SHARES_SETS; ++i) {
         if (shares_has(&shares->set[i], r) && (i != owner)) {
-            shares->ratio[i][r] =
-                shares->set[i].part[r] / shares->set[owner].part[r];
+            shares->ratio[i][r] = shares->set[i].part[r] /
+                                  MRAIL_MAX(shares->set[owner].part[r], 1.0);
             shares->token[i][r] =
                 MRAIL_MIN(shares->token[i][r] + least, MRAIL_SHARES_KEEP);
         }
@@ -276,8 +278,8 @@ void mrail_shares_settle(mrail_shares_t *shares,
     for (unsigned r = 0; r < num_rails; ++r) {
         mrail_shares_seen_t *seen = &shares->seen[r];
 
-        seen->owner = shares->active ? shares_owner(shares, r)
-                                     : MRAIL_SHARES_NONE;
+        seen->owner =
+            shares->active ? shares_owner(shares, r) : MRAIL_SHARES_NONE;
         if (seen->owner == MRAIL_SHARES_NONE) {
             seen->is_shared = 0;
             continue;
@@ -301,10 +303,9 @@ void mrail_shares_post(mrail_shares_t *shares, unsigned set, unsigned rail,
     }
     for (unsigned i = 0; i < MRAIL_SHARES_SETS; ++i) {
         if (shares->ratio[i][rail] >= 0) {
-            shares->token[i][rail] =
-                MRAIL_MIN(shares->token[i][rail] +
-                              shares->ratio[i][rail] * (double)bytes,
-                          MRAIL_SHARES_KEEP);
+            shares->token[i][rail] = MRAIL_MIN(
+                shares->token[i][rail] + shares->ratio[i][rail] * (double)bytes,
+                MRAIL_SHARES_KEEP);
         }
     }
 }

@@ -5,15 +5,15 @@
  * differ, who reaches more rails would take its part of all of them, be done
  * early, and leave idle what the others cannot use.  So the bytes that wait are
  * divided over the rails such that the whole is done soonest, and on each rail
- * one set is not held back, its *owner*: the one that needs most of it, for each
- * of its peers.  Another set may post there as much for each byte of the owner
- * as the division gives it, so it does not matter what the rail gives, or what
- * other processes leave of it.
+ * one set is not held back, its *owner*: the one that needs most of it, for
+ * each of its peers.  Another set may post there as much for each byte of the
+ * owner as the division gives it, so it does not matter what the rail gives, or
+ * what other processes leave of it.
  *
  * Who is last is not made later by that.  But the owner may be unable to fill a
  * rail, because of its far end, and then the rail shall not idle: while all do
- * as they like it is seen what the rail moves, and where it moves much less when
- * some are held back they are let go, for a while that grows each time.
+ * as they like it is seen what the rail moves, and where it moves much less
+ * when some are held back they are let go, for a while that grows each time.
  *
  *   bytes of sets --> mrail_shares_divide() --> parts --> ratios
  *                                                         |
@@ -43,7 +43,7 @@
 /* A rail that moves less than it did by this part has room. */
 #define MRAIL_SHARES_ROOM 0.25
 /* Then nobody is held back on it, for at first a look, at last this. */
-#define MRAIL_SHARES_PAUSE_MAX (1 * MRAIL_NS_PER_SEC)
+#define MRAIL_SHARES_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)
 /* What was seen so long ago does not count any more. */
 #define MRAIL_SHARES_OLD_NS (1 * MRAIL_NS_PER_SEC)
 /* Nobody is held back to less than this part of a rail. */
@@ -53,9 +53,9 @@
 
 /* Peers that reach the same rails. */
 typedef struct mrail_shares_set {
-    uint32_t rails;  /* bit r: they have lanes on rail r */
-    unsigned peers;  /* of them, with bytes that wait */
-    double bytes;    /* that wait for any of these rails */
+    uint32_t rails;                  /* bit r: they have lanes on rail r */
+    unsigned peers;                  /* of them, with bytes that wait */
+    double bytes;                    /* that wait for any of these rails */
     double part[MRAIL_SHARES_RAILS]; /* of them, the bytes for each rail */
 } mrail_shares_set_t;
 
@@ -82,6 +82,7 @@ typedef struct mrail_shares_seen {
     unsigned owner;       /* set */
     mrail_ns_t shared_ns; /* several had work for it, the last time */
     double rate;          /* bytes per second, of all, with nobody held back */
+    mrail_ns_t look_ns;   /* ... it took so long to see that */
     mrail_ns_t held_ns;   /* is_held since then ... */
     mrail_ns_t free_ns;   /* ... or not before this */
     mrail_ns_t pause_ns;  /* that the next pause lasts */
@@ -92,11 +93,11 @@ typedef struct mrail_shares_seen {
 
 /* One direction of all rails.  All zero at first. */
 typedef struct mrail_shares {
-    int active;      /* several sets have work */
-    unsigned turn;   /* number of this turn */
-    mrail_ns_t turn_ns; /* it began */
+    int active;           /* several sets have work */
+    unsigned turn;        /* number of this turn */
+    mrail_ns_t turn_ns;   /* it began */
     mrail_ns_t passed_ns; /* ... so long after the last one */
-    unsigned overflow;  /* sets that found no place, in this turn */
+    unsigned overflow;    /* sets that found no place, in this turn */
     mrail_shares_set_t set[MRAIL_SHARES_SETS];
     unsigned last[MRAIL_SHARES_SETS]; /* turn in which it last had a peer */
     /* Bytes that the set may post for each of the owner's; below 0: as many as

@@ -69,7 +69,8 @@ void mrail_yield_turn(mrail_engine_t *engine, mrail_ns_t now_ns)
     for (unsigned flow = 0; flow < MRAIL_FLOWS; ++flow) {
         mrail_shares_begin(&engine->shares[flow], now_ns);
     }
-    mrail_list_for_each(peer, &engine->active, mrail_peer_t, active) {
+    mrail_list_for_each(peer, &engine->active, mrail_peer_t, active)
+    {
         yield_add(engine, peer);
     }
     for (unsigned flow = 0; flow < MRAIL_FLOWS; ++flow) {
