@@ -255,29 +255,44 @@ static void shares_hold(mrail_shares_t *shares, unsigned r,
     }
 }
 
-void mrail_shares_settle(mrail_shares_t *shares,
-                         const mrail_shares_rail_t *rails, unsigned num_rails)
+/* Several sets have work, and it is known what their rails give. */
+static int shares_is_active(const mrail_shares_t *shares,
+                            const mrail_shares_rail_t *rails,
+                            unsigned num_rails)
 {
-    double rate[MRAIL_SHARES_RAILS] = {0};
     unsigned sets = 0;
 
     for (unsigned i = 0; i < MRAIL_SHARES_SETS; ++i) {
         sets += (shares->set[i].peers != 0);
     }
-    shares->active = (sets > 1) && (shares->overflow == 0) &&
-                     shares_is_known(shares, rails, num_rails);
+    return (sets > 1) && (shares->overflow == 0) &&
+           shares_is_known(shares, rails, num_rails);
+}
+
+static void shares_divide(mrail_shares_t *shares,
+                          const mrail_shares_rail_t *rails, unsigned num_rails)
+{
+    double rate[MRAIL_SHARES_RAILS] = {0};
+
     for (unsigned r = 0; r < num_rails; ++r) {
         rate[r] = (double)rails[r].rate;
-        for (unsigned i = 0; i < MRAIL_SHARES_SETS; ++i) {
-            shares->ratio[i][r] = -1;
-        }
     }
+    mrail_shares_divide(shares->set, MRAIL_SHARES_SETS, rate, num_rails);
+}
+
+void mrail_shares_settle(mrail_shares_t *shares,
+                         const mrail_shares_rail_t *rails, unsigned num_rails)
+{
+    shares->active = shares_is_active(shares, rails, num_rails);
     if (shares->active) {
-        mrail_shares_divide(shares->set, MRAIL_SHARES_SETS, rate, num_rails);
+        shares_divide(shares, rails, num_rails);
     }
     for (unsigned r = 0; r < num_rails; ++r) {
         mrail_shares_seen_t *seen = &shares->seen[r];
 
+        for (unsigned i = 0; i < MRAIL_SHARES_SETS; ++i) {
+            shares->ratio[i][r] = -1;
+        }
         seen->owner =
             shares->active ? shares_owner(shares, r) : MRAIL_SHARES_NONE;
         if (seen->owner == MRAIL_SHARES_NONE) {
