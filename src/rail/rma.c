@@ -263,7 +263,7 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
     };
     mrail_shares_t *shares;
 
-    if (now_ns >= peer->engine->shares_ns) {
+    if (MRAIL_TELEMETRY && (now_ns >= peer->engine->shares_ns)) {
         mrail_yield_turn(peer->engine, now_ns);
     }
     shares = mrail_yield_shares(peer);
