@@ -436,10 +436,10 @@ static double run_seed(uint64_t seed, int shared)
     mrail_rng_init(&rng, ~seed);
     for (unsigned i = 0; i < 3; ++i) {
         for (unsigned p = 0; p < w.num_peers; ++p) {
-            bytes[p] = (1 + mrail_rng_below(&rng, 1 << 20))
-                       << mrail_rng_below(&rng, 5);
-            late_ns[p] = (mrail_ns_t)mrail_rng_below(&rng, 40) *
-                         MRAIL_NS_PER_MS * mrail_rng_below(&rng, 2);
+            bytes[p] = 1 + mrail_rng_below(&rng, 1 << 20);
+            bytes[p] <<= mrail_rng_below(&rng, 5);
+            late_ns[p] = mrail_rng_below(&rng, 40) * MRAIL_NS_PER_MS;
+            late_ns[p] *= mrail_rng_below(&rng, 2);
         }
         w.busy_ns = (i == 1) ? w.now_ns + mrail_rng_below(&rng, 100000000) : 0;
         sum_s += transfer(&w, bytes, late_ns);
