@@ -107,6 +107,59 @@ bench_unequal()
     done
 }
 
+# Ranks 3 and 7 reach all four rails, the others the first two.
+# shellcheck disable=SC2016 # the inner shell's
+limited='case $OMPI_COMM_WORLD_RANK in
+3 | 7) ;;
+*) export UCX_MRAIL_DEVICES=soft0:1,soft1:1 ;;
+esac
+exec "$@"'
+
+# pair_sample OUT WORD: of the last measurement, the median second: `pair`,
+# `others`, or `least`: no exchange of as many bytes is faster, in seconds, as the
+# others have two rails, and all have four.
+pair_sample()
+{
+    [ $measured = yes ] || return 0
+    sed -n 's/^second [0-9]*: //p' "$dir/$area/out" |
+        awk -v word="$2" '{
+            pair = $1; others = $2
+            least = (pair + others) / 400
+            if (others / 200 > least) { least = others / 200 }
+            print word == "pair" ? pair : word == "others" ? others : least
+        }' | sort -n | awk -v spent="$before $(busy)" '
+            { value[NR] = $1 }
+            END {
+                split(spent, t, " ")
+                if (NR) {
+                    printf "%.3f %.2f\n", value[int((NR + 1) / 2)], \
+                        (t[3] - t[1]) / (t[4] - t[2])
+                }
+                exit !NR
+            }' >>"$dir/$area/$1" || failed=1
+}
+
+# A pair streams from node to node while all others exchange over two of the four
+# rails.
+bench_pair()
+{
+    i=0
+    while [ $i -lt "$runs" ]; do
+        before=$(busy)
+        measure "$mrail" run -np 8 --soft 2x4 --rate 100M -- sh -c "$limited" \
+            sh "$build/mpi_pair" 6
+        for word in pair others least; do
+            pair_sample pair.$word $word
+        done
+        i=$((i + 1))
+    done
+    figure 'a pair on 4 rails, others on 2: the pair' MB/s more - - - \
+        "$dir/$area/pair.pair" -
+    figure '... the others' MB/s more - - - "$dir/$area/pair.others" -
+    figure '... together, the least time of what a second moved' s more - - \
+        0.95 "$dir/$area/pair.least" -
+}
+
 # sweep NAME SIZES ITERATIONS RUN-OPTION...: both transports in turns.
 sweep()
 {

@@ -16,6 +16,7 @@
 #include "base/seq.h"
 #include "rail/guard.h"
 #include "rail/op.h"
+#include "rail/shares.h"
 
 #include <pthread.h>
 
@@ -110,6 +111,9 @@ struct mrail_engine {
     mrail_pool_t groups;
     mrail_list_t active;    /* peers to look at in progress */
     unsigned visits;        /* calls that are going through them */
+    mrail_shares_t shares[MRAIL_FLOWS]; /* of rails, where peers that have work
+                               reach different ones; see yield.c ... */
+    mrail_ns_t shares_ns;   /* ... to be looked at again then */
     mrail_list_t acks;      /* lanes that owe an answer */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
@@ -258,6 +262,22 @@ static inline void mrail_watch_wake(mrail_engine_t *engine)
 #define MRAIL_WATCH_TICK (25 * MRAIL_NS_PER_MS)
 void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_watch_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
+
+/* ---- yield.c.  Data path, for large operations. ---- */
+/* Looks again at who has work for which rails. */
+void mrail_yield_turn(mrail_engine_t *engine, mrail_ns_t now_ns);
+/* Takes lanes out of what is usable whose rail others need more. */
+void mrail_yield_mark(mrail_peer_t *peer, const mrail_shares_t *shares);
+/* The peer's share of rails in the direction of its work; NULL: they are free. */
+static inline mrail_shares_t *mrail_yield_shares(mrail_peer_t *peer)
+{
+    mrail_shares_t *shares = &peer->engine->shares[peer->share_flow];
+
+    return (MRAIL_UNLIKELY(shares->active) &&
+            (peer->share_turn == shares->turn))
+               ? shares
+               : NULL;
+}
 
 /* ---- publish.c ---- */
 void mrail_publish_open(mrail_engine_t *engine);

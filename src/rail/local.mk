@@ -26,10 +26,12 @@ libmrail_rail_la_SOURCES = \
     src/rail/scan.c src/rail/scan.h \
     src/rail/sched.c src/rail/sched.h \
     src/rail/service.c \
+    src/rail/shares.c src/rail/shares.h \
     src/rail/sync.c \
     src/rail/wakeup.c \
     src/rail/watch.c \
-    src/rail/wire.c src/rail/wire.h
+    src/rail/wire.c src/rail/wire.h \
+    src/rail/yield.c
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \
     libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread -ldl

@@ -146,6 +146,9 @@ struct mrail_peer {
     mrail_list_t ops;       /* mrail_op_t not complete, by id */
     mrail_list_t uncut;     /* those of them with bytes not posted yet */
     size_t uncut_bytes;     /* of them all */
+    uint8_t share;          /* its set in engine->shares[share_flow] ... */
+    uint8_t share_flow;
+    unsigned share_turn;    /* ... in this turn */
     mrail_list_t syncs;     /* mrail_sync_t: flushes and fences, in order */
     unsigned num_fences;    /* fences among them: nothing may be posted */
     mrail_lane_t *pin;      /* ... but on this lane, if not NULL */

@@ -234,8 +234,25 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Posts what the lanes have room for of one operation: 1 if all of it. */
-static int mrail_op_pump(mrail_op_t *op, mrail_ns_t now_ns)
+/* Posts the operation on one lane: 1 if there was room. */
+static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = op->peer;
+    size_t length = op->left;
+    int index;
+
+    mrail_rma_mark_usable(peer);
+    index = mrail_sched_pick_whole(peer->sched, peer->num_up, length);
+    if ((index < 0) ||
+        (mrail_seg_post(op, peer->up[index], length, now_ns) != 0)) {
+        return 0;
+    }
+    peer->uncut_bytes -= length;
+    return 1;
+}
+
+/* Posts what the lanes have room for of one that is cut: 1 if all of it. */
+static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
     const mrail_config_t *config = &peer->engine->config;
@@ -244,22 +261,31 @@ static int mrail_op_pump(mrail_op_t *op, mrail_ns_t now_ns)
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
         .alone = (peer->num_slots == 1),
     };
+    mrail_shares_t *shares;
 
+    if (MRAIL_TELEMETRY && (now_ns >= peer->engine->shares_ns)) {
+        mrail_yield_turn(peer->engine, now_ns);
+    }
+    shares = mrail_yield_shares(peer);
     while (op->left != 0) {
         size_t length = op->left;
         int index;
 
         mrail_rma_mark_usable(peer);
-        index = op->whole
-                    ? mrail_sched_pick_whole(peer->sched, peer->num_up, length)
-                    : mrail_sched_pick(peer->sched, peer->num_up, op->left,
-                                       peer->uncut_bytes, &params, now_ns,
-                                       &length);
+        if (shares != NULL) {
+            mrail_yield_mark(peer, shares);
+        }
+        index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
+                                 peer->uncut_bytes, &params, now_ns, &length);
         if ((index < 0) ||
             (mrail_seg_post(op, peer->up[index], length, now_ns) != 0)) {
             return 0;
         }
         peer->uncut_bytes -= length;
+        if (shares != NULL) {
+            mrail_shares_post(shares, peer->share, peer->up[index]->rail->index,
+                              length);
+        }
     }
     return 1;
 }
@@ -269,7 +295,8 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
     while (!mrail_list_empty(&peer->uncut) && (mrail_peer_num_up(peer) != 0)) {
         mrail_op_t *op = mrail_list_head(&peer->uncut, mrail_op_t, uncut);
 
-        if (!mrail_op_pump(op, now_ns)) {
+        if (!(op->whole ? mrail_op_pump_whole(op, now_ns)
+                        : mrail_op_pump_cut(op, now_ns))) {
             mrail_peer_activate(peer);
             return;
         }

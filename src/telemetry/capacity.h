@@ -92,6 +92,7 @@ typedef struct mrail_tele_flow {
     uint64_t posted;       /* segments ever */
     uint64_t done;
     uint64_t inflight;     /* bytes */
+    uint64_t moved;        /* bytes ever */
     uint64_t bytes;        /* of this round */
     uint64_t who;          /* for whom; 0: several */
     unsigned lanes;        /* with work under way, now */
@@ -150,6 +151,7 @@ static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
     ++flow->done;
     flow->inflight -= bytes;
     flow->bytes += moved;
+    flow->moved += moved;
     if (--*lane_count == 0) {
         --flow->lanes;
         if (--*peer_count == 0) {

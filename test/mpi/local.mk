@@ -7,7 +7,7 @@ MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/rest.sh test/mpi/failover.sh test/mpi/top.sh \
     test/mpi/unreachable.sh test/mpi/readme.sh test/mpi/planned.sh \
-    test/mpi/planned-life.sh
+    test/mpi/planned-life.sh test/mpi/pair.sh
 EXTRA_DIST += $(MPI_TEST_FILES)
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
@@ -61,6 +61,15 @@ mpi_planned_life_SOURCES = test/mpi/mpi_planned_life.c test/mpi/mpi_test.h \
 mpi_planned_life_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_planned_life_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_planned_life_LDADD = $(MPI_LIBS) -lpthread
+endif
+
+# contrib/bench has figures of it, too.
+if HAVE_MPICC
+noinst_PROGRAMS += mpi_pair
+mpi_pair_SOURCES = test/mpi/mpi_pair.c test/mpi/mpi_test.h
+mpi_pair_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_pair_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_pair_LDADD = $(MPI_LIBS)
 endif
 
 if HAVE_OMPI_COLL

@@ -35,6 +35,15 @@ test_levels_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_levels_LDADD = libmrail-planner.la $(TEST_LIBS)
 endif
 
+# Peers that reach different rails, in virtual time.
+if HAVE_CMOCKA
+check_PROGRAMS += test_sharing
+TESTS += test_sharing
+test_sharing_SOURCES = test/property/test_sharing.c
+test_sharing_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_sharing_LDADD = libmrail-rail.la $(TEST_LIBS)
+endif
+
 # Two engines in virtual time.
 check_PROGRAMS += test_lanes
 TESTS += test_lanes

@@ -36,8 +36,8 @@ test_capacity_SOURCES = test/unit/test_capacity.c
 test_capacity_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
-RAIL_TESTS = test_wire test_match test_sched test_rail_ud test_retire \
-    test_lane_req test_guard test_health test_paths test_resend test_asking \
+RAIL_TESTS = test_wire test_match test_sched test_shares test_yield \
+    test_rail_ud test_retire test_lane_req test_guard test_health test_paths test_resend test_asking \
     test_trial test_fatal test_watch test_rails
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
@@ -46,6 +46,10 @@ test_wire_SOURCES = test/unit/test_wire.c
 test_wire_LDADD = $(RAIL_TEST_LIBS)
 test_match_SOURCES = test/unit/test_match.c
 test_match_LDADD = $(RAIL_TEST_LIBS)
+test_shares_SOURCES = test/unit/test_shares.c
+test_shares_LDADD = $(RAIL_TEST_LIBS)
+test_yield_SOURCES = test/unit/test_yield.c
+test_yield_LDADD = $(RAIL_TEST_LIBS)
 test_sched_SOURCES = test/unit/test_sched.c
 test_sched_LDADD = $(RAIL_TEST_LIBS)
 test_rail_ud_SOURCES = test/unit/test_rail_ud.c
