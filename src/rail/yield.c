@@ -78,8 +78,23 @@ void mrail_yield_turn(mrail_engine_t *engine, mrail_ns_t now_ns)
     }
 }
 
+static int yield_has_under_way(const mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        if (peer->up[i]->sched.inflight != 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* But for one that has nothing under way: a process may sleep until something
+ * completes, and nothing of others need come after this. */
 void mrail_yield_mark(mrail_peer_t *peer, const mrail_shares_t *shares)
 {
+    if (!yield_has_under_way(peer)) {
+        return;
+    }
     for (unsigned i = 0; i < peer->num_up; ++i) {
         mrail_lane_t *lane = peer->up[i];
 

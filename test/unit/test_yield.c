@@ -40,6 +40,7 @@ static void other_init(other_t *other, unsigned without, mrail_op_kind_t kind)
             peer->sched[peer->num_up++] = &other->lane[r].sched;
         }
     }
+    other->lane[0].sched.inflight = 1;
     other->op.kind = kind;
     other->op.peer = peer;
     other->op.left = peer->uncut_bytes = BYTES;
@@ -163,12 +164,23 @@ static void test_between(void **state)
     assert_non_null(mrail_yield_shares(&others[0].peer));
 }
 
+/* Who sleeps is woken by what completes. */
+static void test_nothing_under_way(void **state)
+{
+    world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
+    run(TURNS);
+    others[0].lane[0].sched.inflight = 0;
+    assert_int_equal(usable(&others[0]), 0xf);
+    others[0].lane[1].sched.inflight = 1;
+    assert_int_equal(usable(&others[0]), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_yields),     cmocka_unit_test(test_directions),
         cmocka_unit_test(test_same_rails), cmocka_unit_test(test_no_work),
-        cmocka_unit_test(test_between),
+        cmocka_unit_test(test_between),    cmocka_unit_test(test_nothing_under_way),
     };
 
     return cmocka_run_group_tests_name("yield", tests, NULL, NULL);
