@@ -228,9 +228,28 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     }
 }
 
+/* A yield that takes longer than what some other processes are given in turn: the
+ * processors are busy with what does not yield.  Linux since 6.18 lets who yields among
+ * such wait for seconds (seen: 4 s beside 16 loops on two processors), and peers would
+ * take the process for dead; who sleeps is woken in time.  So for a while no yields. */
+#define SERVICE_YIELD_LONG_NS (20 * MRAIL_NS_PER_MS)
+#define SERVICE_YIELD_REST_NS (1 * MRAIL_NS_PER_SEC)
+
+/* Returns until when it is better not to yield again. */
+static mrail_ns_t sroce_service_yield(mrail_ns_t now_ns)
+{
+    mrail_ns_t then_ns;
+
+    sched_yield();
+    then_ns = mrail_clock_now();
+    return (then_ns - now_ns > SERVICE_YIELD_LONG_NS)
+               ? then_ns + SERVICE_YIELD_REST_NS
+               : 0;
+}
+
 static void *sroce_service_main(void *arg)
 {
-    mrail_ns_t active_ns = 0;
+    mrail_ns_t active_ns = 0, rest_ns = 0;
 
     prctl(PR_SET_NAME, "mrail-soft");
     prctl(PR_SET_TIMERSLACK, 1000);
@@ -245,9 +264,10 @@ static void *sroce_service_main(void *arg)
         }
         /* What has just come is mostly followed by more: sleeping between
          * the packets of a transfer would cost more than it. */
-        service_spins = (now_ns - active_ns < SERVICE_SPIN_NS);
+        service_spins =
+            (now_ns - active_ns < SERVICE_SPIN_NS) && (now_ns >= rest_ns);
         if (service_spins) {
-            sched_yield();
+            rest_ns = sroce_service_yield(now_ns);
         } else {
             sroce_service_sleep(at_ns);
         }
