@@ -17,6 +17,7 @@
 #include "rail/guard.h"
 #include "rail/op.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #define MRAIL_MAX_IFACES 64
@@ -83,6 +84,14 @@ struct mrail_ep {
     int failed;             /* 0 or -errno */
     int told;               /* ep_failed() has been called */
 };
+
+/* Of one that has failed: what its operations return.  Its user is told by the callback
+ * first: an MPI library ends the job at the first error, and it is the callback that
+ * says why. */
+static inline int mrail_ep_error(const mrail_ep_t *ep)
+{
+    return ep->told ? ep->failed : -EAGAIN;
+}
 
 struct mrail_engine {
     unsigned references;
