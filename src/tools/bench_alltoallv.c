@@ -127,7 +127,7 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
  * 1, below 0 if it is not there. */
 typedef struct shares {
     double planned, relayed; /* of the bytes sent */
-    double deciding;         /* agreement and planning, of the time */
+    double deciding;         /* agreement, planning included, of the time */
 } shares_t;
 
 /* Collective; of use on rank 0. */
@@ -147,8 +147,7 @@ static shares_t shares_of(const exchange_t *ex,
     own[0] = bytes;
     own[1] = (double)now[MRAIL_BENCH_COLL_PLANNED_BYTES];
     own[2] = (double)now[MRAIL_BENCH_COLL_RELAYED_BYTES];
-    own[3] = (double)(now[MRAIL_BENCH_COLL_AGREE_NS] +
-                      now[MRAIL_BENCH_COLL_PLAN_NS]) * 1e-9;
+    own[3] = (double)now[MRAIL_BENCH_COLL_AGREE_NS] * 1e-9;
     MPI_Reduce(own, all, 4, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (!coll->present) {
         return (shares_t){-1, -1, -1};
