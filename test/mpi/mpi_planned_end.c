@@ -23,7 +23,7 @@
 
 enum {
     LATE_RANK = 3,
-    LATE_S = 3,
+    LATE_S = 2,
     HANGS_S = 60,
     FIRST_BYTES = 2 << 20, /* a small one, before */
     RELAY_BYTES = 96 << 20,

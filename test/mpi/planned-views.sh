@@ -13,8 +13,9 @@ small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
     --mca coll_mrail_copy_rate 1000000000000'
 options=${MRAIL_TEST_RUN-}
 full=${MRAIL_TEST_FULL-}
-last=30
-[ -z "$full" ] || last=300
+last=20
+moves=5
+[ -z "$full" ] || last=300 moves="0 3 5 1"
 
 # What each rank is told; the second argument of what is run is a column.
 # rank 7: Open MPI reads this as 2^64 - 1.
@@ -67,14 +68,14 @@ else
     bad 'ranks have different views' "$told of them"
 fi
 MRAIL_TEST_RUN="$options $small --bind-rails"
-for by in 0 3; do
+for by in $moves; do
     run "capacities that differ, moved by $by" 8 "$tmp/viewer" capacities \
-        "$(rotated $by)" "$build/mpi_planned" --seeds 1-$last --relays
+        "$(rotated "$by")" "$build/mpi_planned" --seeds 1-$last --relays
 done
 MRAIL_TEST_RUN="$options --bind-rails"
-for by in 0 5 1; do
+for by in $moves; do
     run "settings that differ, moved by $by" 8 "$tmp/viewer" all \
-        "$(rotated $by)" "$build/mpi_planned" --seeds 1-$last
+        "$(rotated "$by")" "$build/mpi_planned" --seeds 1-$last
 done
 MRAIL_TEST_RUN="$options"
 run 'settings that differ, free ranks' 8 "$tmp/viewer" all "$(rotated 0)" \
