@@ -29,12 +29,6 @@ least()
         sed -n 's/.*"congestion_bound_s": \([0-9.e+-]*\),.*/\1/p'
 }
 
-# skew FRACTION pairs|one: options of mrail bench.
-skew()
-{
-    echo "--hotspot $1 $([ "$2" = pairs ] || echo --one)"
-}
-
 # whom pairs|one: in a figure's title.
 whom()
 {
@@ -51,37 +45,77 @@ pick_bound()
         failed=1
         return 0
     fi
-    pick "$1" median_s "$scale" "$5"
+    pick "$1" median_s "$scale" "$5" "$3" "$4"
+}
+
+# planned_in FILE: the share of bytes that went by a plan, a word of a row.
+planned_in()
+{
+    planned=$(awk '{ sum += $1 } END { if (NR) printf "%.3f", sum / NR }' \
+        "$dir/$area/$1")
 }
 
 # Eight ranks, each bound to a rail.
 bench_bound()
 {
-    for to in pairs one; do
-        for fraction in 0.5 0.7 0.9; do
-            name=bound$fraction$to
-            i=0
-            while [ $i -lt "$runs" ]; do
-                for who in mrail stock; do
-                    option=
-                    [ $who = stock ] && option=--stock
-                    # shellcheck disable=SC2046,SC2086 # words are wanted
-                    measure "$mrail" bench alltoallv -np 8 --soft 2x4 \
-                        --rate 100M --bind-rails $option --sizes 4m,16m \
-                        $(skew $fraction $to) --iterations 2 --warmup 1 --json
-                    for size in 4m 16m; do
-                        pick_bound "$name$size.$who" "$bound_topology" \
-                            $fraction $to $size
-                    done
-                done
-                i=$((i + 1))
+    fractions='0.5 0.7 0.9'
+    i=0
+    while [ $i -lt "$runs" ]; do
+        for who in mrail stock; do
+            option=
+            [ $who = stock ] && option=--stock
+            # shellcheck disable=SC2086 # words are wanted
+            measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M \
+                --bind-rails $option --sizes 4m,16m \
+                --hotspot "$(echo $fractions | tr ' ' ',')" --both \
+                --iterations 2 --warmup 1 --json
+            for case in $(cases "$fractions" '4m 16m'); do
+                # shellcheck disable=SC2046
+                set -- $(echo "$case" | tr ',' ' ')
+                pick_bound "bound$case.$who" "$bound_topology" "$1" "$2" "$3"
+                [ $who = mrail ] || continue
+                pick "bound$case.planned" planned 1 "$3" "$1" "$2"
+                pick "bound$case.deciding" deciding 100 "$3" "$1" "$2"
             done
-            for size in 4m 16m; do
-                want=1.05
-                [ $size = 16m ] || want=1.15
-                figure "bound, $size, $fraction to $(whom $to)" 'x least' \
-                    less 'stock UCX, same rails' - $want \
-                    "$dir/$area/$name$size.mrail" "$dir/$area/$name$size.stock"
+        done
+        # Each exchange is a new one, and gets a new plan.
+        measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M \
+            --bind-rails --sizes 4m,16m --hotspot 0.5,0.7 --both \
+            --iterations 1 --warmup 0 --json
+        for to in pairs one; do
+            pick "anew$to" deciding 100 16m 0.7 $to
+        done
+        i=$((i + 1))
+    done
+    for case in $(cases "$fractions" '4m 16m'); do
+        # shellcheck disable=SC2046
+        set -- $(echo "$case" | tr ',' ' ')
+        want=1.15
+        [ "$3" = 4m ] || want=1.05
+        planned_in "bound$case.planned"
+        figure "bound, $3, $1 to $(whom "$2")" 'x least' less \
+            'stock UCX, same rails' - $want \
+            "$dir/$area/bound$case.mrail" "$dir/$area/bound$case.stock"
+        planned=
+        case $3,$1 in
+        16m,0.7)
+            figure '... agreement, of the time' % less - - 1 \
+                "$dir/$area/bound$case.deciding" -
+            figure '... agreement and a new plan' % less - - 1 \
+                "$dir/$area/anew$2" -
+            ;;
+        esac
+    done
+}
+
+# cases FRACTIONS SIZES: "FRACTION,pairs|one,SIZE" for each, in the order of rows.
+cases()
+{
+    for to in pairs one; do
+        for fraction in $1; do
+            [ "$fraction,$to" != even,one ] || continue
+            for size in $2; do
+                echo "$fraction,$to,$size"
             done
         done
     done
@@ -92,16 +126,17 @@ bench_bound()
 bench_unequal()
 {
     echo 'at 0ms node 1 rail 1 down' >"$dir/$area/script"
-    for to in pairs one; do
-        i=0
-        while [ $i -lt "$runs" ]; do
-            # shellcheck disable=SC2046 # words are wanted
-            measure "$mrail" bench alltoallv -np 8 --soft 2x4 \
-                --rate 200M,100M,50M,50M --script "$dir/$area/script" \
-                --sizes 16m $(skew 0.7 $to) --iterations 3 --warmup 1 --json
+    i=0
+    while [ $i -lt "$runs" ]; do
+        measure "$mrail" bench alltoallv -np 8 --soft 2x4 \
+            --rate 200M,100M,50M,50M --script "$dir/$area/script" \
+            --sizes 16m --hotspot 0.7 --both --iterations 3 --warmup 1 --json
+        for to in pairs one; do
             pick_bound "unequal$to" "$unequal_topology" 0.7 $to 16m
-            i=$((i + 1))
         done
+        i=$((i + 1))
+    done
+    for to in pairs one; do
         figure "unequal, dead port, 16m, 0.7 to $(whom $to)" 'x least' less - \
             - 1.05 "$dir/$area/unequal$to" -
     done
@@ -160,47 +195,147 @@ bench_pair()
         0.95 "$dir/$area/pair.least" -
 }
 
-# sweep NAME SIZES ITERATIONS RUN-OPTION...: both transports in turns.
+# The algorithms that Open MPI's coll_tuned has for MPI_Alltoallv; the first one
+# is what it takes by itself.
+stock_linear=
+stock_pairwise='--mca coll_tuned_use_dynamic_rules 1
+    --mca coll_tuned_alltoallv_algorithm 2'
+
+# sweep ROUNDS "SIZE..." "FRACTION..." LOOKED-AT ITERATIONS TO: all of it in one job
+# each, one after the other, so that there are many in turns.  What comes first pays
+# for connections: LOOKED-AT, as cases() gives them, is without it.  TO: --both, or
+# nothing.
 sweep()
 {
-    name=$1
-    sizes=$2
-    rounds=$3
-    shift 3
+    rounds=$1
+    options="--sizes $(echo "$2" | tr ' ' ',') --warmup 1 --iterations $5
+        --hotspot $(echo "$3" | tr ' ' ',') $6"
+    looked_at=$4
     i=0
-    while [ $i -lt "$runs" ]; do
-        for who in mrail stock; do
-            option=
-            [ $who = stock ] && option=--stock
+    while [ $i -lt "$rounds" ]; do
+        for who in mrail linear pairwise; do
+            case $who in
+            mrail) option= ;;
+            linear) option="--stock $stock_linear" ;;
+            pairwise) option="--stock $stock_pairwise" ;;
+            esac
             # shellcheck disable=SC2086 # words are wanted
             measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M \
-                $option --sizes "$sizes" --iterations "$rounds" --warmup 1 \
-                --json "$@"
-            for size in $(echo "$sizes" | tr ',' ' '); do
-                pick "$name.$size.$who" bytes_per_s 1e-6 "$size"
+                $option $options --json
+            for case in $looked_at; do
+                # shellcheck disable=SC2046
+                set -- $(echo "$case" | tr ',' ' ')
+                pick "free$case.$who" bytes_per_s 1e-6 "$3" "$1" "$2"
+                [ $who != mrail ] ||
+                    pick "free$case.planned" planned 1 "$3" "$1" "$2"
             done
         done
         i=$((i + 1))
     done
 }
 
-# Free ranks have little to plan: it must not cost anything.
+# better CASE: the algorithm of the higher median.
+better()
+{
+    for who in linear pairwise; do
+        printf '%s %s\n' "$(sort -n "$dir/$area/free$1.$who" | awk '
+            { v[NR] = $1 }
+            END { print (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2 }')" \
+            $who
+    done | sort -n | tail -n 1 | cut -d ' ' -f 2
+}
+
+# free_rows ROUNDS LOOKED-AT
+free_rows()
+{
+    each=$runs
+    runs=$1
+    for case in $2; do
+        # shellcheck disable=SC2046
+        set -- $(echo "$case" | tr ',' ' ')
+        title="$1 to $(whom "$2")"
+        [ "$1" != even ] || title=evenly
+        peer=$(better "$case")
+        planned_in "free$case.planned"
+        figure "$3 per rank, $title" MB/s more "stock UCX, $peer" 0.98 - \
+            "$dir/$area/free$case.mrail" "$dir/$area/free$case.$peer"
+        planned=
+    done
+    runs=$each
+}
+
+# Free ranks are left to Open MPI: that must not cost anything.  Small exchanges take
+# a millisecond or two, most of it until all ranks have had a processor, and single
+# jobs differ by a half: more of them, in turns, and the median of pairs' ratios.
 bench_free()
 {
-    for case in 0.1,pairs 0.9,pairs 0.5,one 0.9,one; do
-        fraction=${case%,*}
-        to=${case#*,}
-        # shellcheck disable=SC2046 # words are wanted
-        sweep "free$case" 1,1k,64k 30 $(skew "$fraction" "$to")
-        large=1m,16m
-        [ $case != 0.9,pairs ] || large=1m,16m,64m
-        # shellcheck disable=SC2046 # words are wanted
-        sweep "free$case" $large 3 $(skew "$fraction" "$to")
-        for size in 1 1k 64k $(echo $large | tr ',' ' '); do
-            figure "free, $size, $fraction to $(whom "$to")" MB/s more \
-                'stock UCX, 4 rails' 0.98 - \
-                "$dir/$area/free$case.$size.mrail" \
-                "$dir/$area/free$case.$size.stock"
+    many=$((2 * runs + 1))
+    small=$(cases '0.1 0.5 0.9' '1 1k 64k')
+    middle=$(cases 'even 0.1 0.7 0.9' '1m 4m')
+    large=$(cases '0.1 0.5 0.9' 16m)
+    sweep $many '1 1k 64k' 'even 0.1 0.5 0.9' "$small" 20 --both
+    free_rows $many "$small"
+    sweep "$runs" '64k 1m 4m' 'even 0.1 0.7 0.9' "$middle" 5 --both
+    free_rows "$runs" "$middle"
+    sweep "$runs" '1m 16m' '0.1 0.5 0.9' "$large" 2 --both
+    free_rows "$runs" "$large"
+    sweep "$runs" '1m 64m' 0.9 0.9,pairs,64m 1 ''
+    free_rows "$runs" 0.9,pairs,64m
+}
+
+# counted OUT OPTION...: one sample of instructions per call of MPI_Alltoallv.
+counted()
+{
+    out=$1
+    shift
+    # shellcheck disable=SC2016 # the inner shell's
+    if ! timeout -k 10 120 "$mrail" run -np 8 --soft 2x4 \
+        --mca mpi_yield_when_idle 1 "$@" -- sh -c '
+            [ "$OMPI_COMM_WORLD_RANK" != 0 ] || exec valgrind \
+                --tool=callgrind --separate-threads=yes --fair-sched=try \
+                --toggle-collect=run_counted --callgrind-out-file="$0" "$@"
+            exec "$@"' "$dir/$area/cg" "$build/mpi_calls" 140 325 1024 \
+        >"$dir/$area/out" 2>"$dir/$area/err" </dev/null; then
+        echo "failed: mpi_calls under callgrind:"
+        tail -n 5 "$dir/$area/err"
+        failed=1
+        return 0
+    fi
+    awk -v device=libmrail-softroce -v messages=325 \
+        -f "$top/contrib/callgrind.awk" "$dir/$area/cg-01" \
+        >"$dir/$area/per-call" || failed=1
+    awk '{ print $1, 0 }' "$dir/$area/per-call" >>"$dir/$area/$out"
+    awk '{ print $2, 0 }' "$dir/$area/per-call" >>"$dir/$area/$out.all"
+}
+
+# Main thread of rank 0, from call to return, all libraries, with and without the
+# software device: 325 calls, of which 5 ask.  It sleeps while it waits
+# (test/bench/mpi_calls.c).  Counts do not vary as times do: three are enough.
+bench_calls()
+{
+    if ! command -v valgrind >/dev/null; then
+        echo "instructions per call: skipped, valgrind is not installed"
+        return 0
+    fi
+    each=$runs
+    runs=3
+    for bind in bound free; do
+        option=
+        [ $bind = free ] || option=--bind-rails
+        i=0
+        while [ $i -lt "$runs" ]; do
+            # shellcheck disable=SC2086 # a word or none
+            counted $bind.with $option
+            # shellcheck disable=SC2086
+            counted $bind.without $option --mca coll ^mrail
+            i=$((i + 1))
         done
+        figure "instructions of a call, 1k, $bind, UCX" '' less \
+            'without coll/mrail' 1.02 - "$dir/$area/$bind.with" \
+            "$dir/$area/$bind.without"
+        figure '... and with the software device' '' less \
+            'without coll/mrail' - - "$dir/$area/$bind.with.all" \
+            "$dir/$area/$bind.without.all"
     done
+    runs=$each
 }

@@ -9,6 +9,10 @@
         verdict = verdict sprintf("%s[%s, %s]", (verdict == "" ? "" : " "), \
             field($0, "ratio_low"), field($0, "ratio_high"))
     }
+    if (field($0, "planned") != "") {
+        verdict = verdict sprintf("%splanned %.0f %%", \
+            (verdict == "" ? "" : " "), field($0, "planned") * 100)
+    }
     printf "%-44s %9s %-7s %9s %6s %5.0f%%  %s %s\n", field($0, "what"), \
         field($0, "value"), field($0, "unit"), \
         (peer == "null" ? "-" : peer), \

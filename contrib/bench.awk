@@ -1,5 +1,6 @@
 # One figure as a JSON object, from two files of samples "VALUE CPU-LOAD" (the
 # peer's may be empty).  Fails, and says why on stderr, if samples are missing.
+# -v planned: a share, or "".
 # -v what, unit, sense (more|less), peer, want_ratio, want_value ("-": none),
 # wanted (number of samples).
 
@@ -99,6 +100,9 @@ END {
     } else {
         printf ", \"target\": \"%s\", \"ok\": %s", target, \
             (ok ? "true" : "false")
+    }
+    if (planned != "") {
+        printf ", \"planned\": %s", planned
     }
     printf ", \"cpu_load\": %.2f, \"runs\": [", median(load, owns)
     for (i = 1; i <= owns; ++i) {

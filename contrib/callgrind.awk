@@ -1,6 +1,6 @@
 # Instructions per message, from callgrind's files of two runs that differ by
-# `messages` messages: "OUTSIDE ALL", without and with those of the object whose
-# name has `device` in it.  Source of the format: callgrind's manual, "Callgrind
+# `messages` messages, or of one that counted nothing else: "OUTSIDE ALL", without
+# and with those of the object whose name has `device` in it.  Source of the format: callgrind's manual, "Callgrind
 # Format Specification".
 
 function objects(    place, name) {
@@ -26,8 +26,10 @@ function objects(    place, name) {
 }
 
 END {
-    outside = cost[ARGV[2], 0] - cost[ARGV[1], 0]
-    all = outside + cost[ARGV[2], 1] - cost[ARGV[1], 1]
+    last = ARGV[ARGC - 1]
+    first = (ARGC > 2) ? ARGV[1] : ""
+    outside = cost[last, 0] - cost[first, 0]
+    all = outside + cost[last, 1] - cost[first, 1]
     if (all <= 0) {
         exit 1
     }

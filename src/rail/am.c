@@ -197,7 +197,7 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
 
     *ret_p = -EAGAIN;
     if (MRAIL_UNLIKELY(ep->failed != 0)) {
-        *ret_p = ep->failed;
+        *ret_p = mrail_ep_error(ep);
         return NULL;
     }
     if (MRAIL_UNLIKELY(mrail_peer_num_up(peer) == 0)) {

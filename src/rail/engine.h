@@ -18,6 +18,7 @@
 #include "rail/op.h"
 #include "rail/shares.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 #define MRAIL_MAX_IFACES 64
@@ -84,6 +85,14 @@ struct mrail_ep {
     int failed;             /* 0 or -errno */
     int told;               /* ep_failed() has been called */
 };
+
+/* Of one that has failed: what its operations return.  Its user is told by the callback
+ * first: an MPI library ends the job at the first error, and it is the callback that
+ * says why. */
+static inline int mrail_ep_error(const mrail_ep_t *ep)
+{
+    return ep->told ? ep->failed : -EAGAIN;
+}
 
 struct mrail_engine {
     unsigned references;

@@ -69,7 +69,7 @@ static int mrail_rma_ready(mrail_ep_t *ep)
     mrail_peer_t *peer = ep->peer;
 
     if (MRAIL_UNLIKELY(ep->failed != 0)) {
-        return ep->failed;
+        return mrail_ep_error(ep);
     }
     if (MRAIL_UNLIKELY(mrail_peer_num_up(peer) == 0)) {
         mrail_peer_want(peer, 0);

@@ -23,9 +23,11 @@ static const char help_text[] =
     "part. Run options are those of mrail run, and so of mpirun.\n"
     "\n"
     "alltoallv: each rank sends SIZE bytes in all to the others.\n"
-    "  --hotspot F        the fraction F (0 to 1) of it to rank + P/2, the\n"
-    "                     rest evenly; without it: all evenly\n"
+    "  --hotspot F,...    the fraction F (0 to 1) of it to rank + P/2, the\n"
+    "                     rest evenly; without it, or 'even': all evenly.\n"
+    "                     Several in turn\n"
     "  --one              with --hotspot: to rank 0 instead of rank + P/2\n"
+    "  --both             with --hotspot: one after the other\n"
     "p2p: rank r of the lower half and rank r + P/2, P even: half a round\n"
     "  trip, and a one-way stream.\n"
     "  --window N         messages under way in the stream (64); fewer where\n"
@@ -61,6 +63,8 @@ typedef struct bench {
     int run_last;            /* index of the last unknown word, or 0 */
     unsigned np;             /* 0: not given */
     int soft;                /* --soft is given: there is a default for np */
+    const char *hotspots;    /* NULL: not given */
+    int to_one, to_both;
 } bench_t;
 
 static void parse_sizes(mrail_bench_options_t *options, const char *list)
@@ -150,11 +154,54 @@ static void take_for_run(bench_t *bench, char **argv, int i)
     bench->soft |= is_named(argv[i], "--soft");
 }
 
-static void parse_hotspot(mrail_bench_options_t *options, const char *text)
+static void add_skew(mrail_bench_options_t *options, uint32_t hotspot_ppm,
+                     mrail_demand_pattern_t pattern)
 {
-    if (mrail_tool_parse_ppm(text, &options->hotspot_ppm) < 0) {
-        mrail_tool_usage(VERB, "--hotspot %s: a fraction from 0 to 1 with at "
-                               "most six decimals is wanted", text);
+    if (options->num_skews == MRAIL_BENCH_MAX_SKEWS) {
+        mrail_tool_usage(VERB, "--hotspot: at most %u in all",
+                         MRAIL_BENCH_MAX_SKEWS);
+    }
+    options->skews[options->num_skews++] =
+        (mrail_bench_skew_t){hotspot_ppm, pattern};
+}
+
+static void parse_hotspot(bench_t *bench, const char *text)
+{
+    mrail_bench_options_t *options = &bench->options;
+    uint32_t hotspot_ppm;
+
+    if (strcmp(text, "even") == 0) {
+        add_skew(options, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_PAIRS);
+        return;
+    }
+    if (mrail_tool_parse_ppm(text, &hotspot_ppm) < 0) {
+        mrail_tool_usage(VERB,
+                         "--hotspot %s: a fraction from 0 to 1 with at "
+                         "most six decimals is wanted, or 'even'",
+                         text);
+    }
+    if (!bench->to_one) {
+        add_skew(options, hotspot_ppm, MRAIL_DEMAND_PAIRS);
+    }
+    if (bench->to_one || bench->to_both) {
+        add_skew(options, hotspot_ppm, MRAIL_DEMAND_ONE);
+    }
+}
+
+/* When it is known to whom. */
+static void parse_hotspots(bench_t *bench)
+{
+    char word[32];
+
+    for (const char *p = bench->hotspots;; ++p) {
+        size_t length = strcspn(p, ",");
+
+        snprintf(word, sizeof(word), "%.*s", (int)length, p);
+        parse_hotspot(bench, word);
+        p += length;
+        if (*p == '\0') {
+            return;
+        }
     }
 }
 
@@ -176,9 +223,11 @@ static int parse_own_option(bench_t *bench, char **argv, int *i_p)
         options->window = parse_count("--window",
                                       value_of(argv, i_p, "--window"), 1);
     } else if (is_named(word, "--hotspot")) {
-        parse_hotspot(options, value_of(argv, i_p, "--hotspot"));
+        bench->hotspots = value_of(argv, i_p, "--hotspot");
     } else if (strcmp(word, "--one") == 0) {
-        options->pattern = MRAIL_DEMAND_ONE;
+        bench->to_one = 1;
+    } else if (strcmp(word, "--both") == 0) {
+        bench->to_both = 1;
     } else if (strcmp(word, "--json") == 0) {
         options->json = 1;
     } else if (strcmp(word, "--self-test-corrupt") == 0) {
@@ -225,10 +274,15 @@ static void parse_args(bench_t *bench, int argc, char **argv)
         mrail_tool_usage(VERB, "-np %u: p2p wants pairs, an even number of "
                                "ranks", bench->np);
     }
-    if (bench->options.pattern == MRAIL_DEMAND_ONE &&
-        bench->options.hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
-        mrail_tool_usage(VERB, "--one is about --hotspot F: give both");
+    if ((bench->to_one || bench->to_both) && bench->hotspots == NULL) {
+        mrail_tool_usage(VERB, "--one and --both are about --hotspot F: give "
+                               "that, too");
     }
+    if (bench->to_one && bench->to_both) {
+        mrail_tool_usage(VERB, "--one or --both, not both of them");
+    }
+    bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "even";
+    parse_hotspots(bench);
 }
 
 /* Becomes `mrail run RUN OPTIONS -- mrail-bench AREA OPTIONS`. */
@@ -264,8 +318,7 @@ int main(int argc, char **argv)
 {
     bench_t bench = {.options = {.iterations = 10,
                                  .warmup = 2,
-                                 .window = 64,
-                                 .hotspot_ppm = MRAIL_DEMAND_UNIFORM}};
+                                 .window = 64}};
     int wrong;
 
     parse_args(&bench, argc, argv);

@@ -11,14 +11,20 @@
 #include <stdint.h>
 
 #define MRAIL_BENCH_MAX_SIZES 64
+#define MRAIL_BENCH_MAX_SKEWS 32
+
+typedef struct mrail_bench_skew {
+    uint32_t hotspot_ppm; /* or MRAIL_DEMAND_UNIFORM */
+    mrail_demand_pattern_t pattern;
+} mrail_bench_skew_t;
 
 typedef struct mrail_bench_options {
     uint64_t sizes[MRAIL_BENCH_MAX_SIZES]; /* bytes */
     unsigned num_sizes;
     unsigned iterations;
     unsigned warmup;
-    uint32_t hotspot_ppm; /* or MRAIL_DEMAND_UNIFORM; alltoallv */
-    mrail_demand_pattern_t pattern;
+    mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS]; /* alltoallv; in turn */
+    unsigned num_skews;
     unsigned window; /* messages under way; p2p */
     int json;
     int corrupt; /* 1: flip a byte after the exchange, to test the check */

@@ -35,7 +35,7 @@ static int offsets_of(const int *counts, int ranks, int *offsets,
 }
 
 /* Counts and buffers for one size; -1 if they do not fit MPI's int. */
-static int exchange_init(exchange_t *ex, const mrail_bench_options_t *options,
+static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
                          uint64_t size)
 {
     uint64_t *row = mrail_bench_allocate((size_t)ex->ranks * sizeof(*row));
@@ -43,7 +43,7 @@ static int exchange_init(exchange_t *ex, const mrail_bench_options_t *options,
 
     for (int from = 0; from < ex->ranks; ++from) {
         mrail_demand_row((unsigned)ex->ranks, (unsigned)from, size,
-                         options->hotspot_ppm, options->pattern, row);
+                         skew->hotspot_ppm, skew->pattern, row);
         if (row[ex->rank] > INT_MAX || size > INT_MAX) {
             free(row);
             return -1;
@@ -127,7 +127,7 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
  * 1, below 0 if it is not there. */
 typedef struct shares {
     double planned, relayed; /* of the bytes sent */
-    double deciding;         /* agreement and planning, of the time */
+    double deciding;         /* agreement, planning included, of the time */
 } shares_t;
 
 /* Collective; of use on rank 0. */
@@ -147,8 +147,7 @@ static shares_t shares_of(const exchange_t *ex,
     own[0] = bytes;
     own[1] = (double)now[MRAIL_BENCH_COLL_PLANNED_BYTES];
     own[2] = (double)now[MRAIL_BENCH_COLL_RELAYED_BYTES];
-    own[3] = (double)(now[MRAIL_BENCH_COLL_AGREE_NS] +
-                      now[MRAIL_BENCH_COLL_PLAN_NS]) * 1e-9;
+    own[3] = (double)now[MRAIL_BENCH_COLL_AGREE_NS] * 1e-9;
     MPI_Reduce(own, all, 4, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
     if (!coll->present) {
         return (shares_t){-1, -1, -1};
@@ -175,15 +174,24 @@ static const char *share_text(double share, int json, char text[16])
     return text;
 }
 
-static void print_result(const mrail_bench_options_t *options, int ranks,
+static const char *pattern_text(const mrail_bench_skew_t *skew)
+{
+    if (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
+        return "uniform";
+    }
+    return (skew->pattern == MRAIL_DEMAND_ONE) ? "one" : "pairs";
+}
+
+static void print_result(const mrail_bench_options_t *options,
+                         const mrail_bench_skew_t *skew, int ranks,
                          uint64_t size, mrail_bench_result_t *result,
                          const shares_t *shares)
 {
     double median_s = mrail_bench_median(result->times_s, result->num_times);
     double rate = (double)size * ranks / median_s;
-    double hotspot = (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM)
+    double hotspot = (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM)
                          ? 0
-                         : options->hotspot_ppm / 1e6;
+                         : skew->hotspot_ppm / 1e6;
     char transport[256], planned[16], relayed[16], deciding[16];
 
     mrail_bench_transport(transport, sizeof(transport));
@@ -198,10 +206,7 @@ static void print_result(const mrail_bench_options_t *options, int ranks,
                "\"planned\": %s, \"relayed\": %s, \"deciding\": %s, "
                "\"cpu_load\": %.3f, \"data_ok\": %s}\n",
                transport, ranks, (unsigned long long)size, hotspot,
-               (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM) ? "uniform"
-               : (options->pattern == MRAIL_DEMAND_ONE)       ? "one"
-                                                              : "pairs",
-               result->num_times, median_s, rate,
+               pattern_text(skew), result->num_times, median_s, rate,
                share_text(shares->planned, 1, planned),
                share_text(shares->relayed, 1, relayed),
                share_text(shares->deciding, 1, deciding),
@@ -219,18 +224,19 @@ static void print_result(const mrail_bench_options_t *options, int ranks,
     fflush(stdout);
 }
 
-static void print_header(const mrail_bench_options_t *options, int ranks)
+static void print_header(const mrail_bench_options_t *options,
+                         const mrail_bench_skew_t *skew, int ranks)
 {
     char transport[256];
 
     mrail_bench_transport(transport, sizeof(transport));
     printf("# MPI_Alltoallv, %d ranks, %s, median of %u, ", ranks, transport,
            options->iterations);
-    if (options->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
+    if (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
         printf("spread evenly\n");
     } else {
-        printf("%g %% to %s\n", options->hotspot_ppm / 1e4,
-               (options->pattern == MRAIL_DEMAND_ONE) ? "rank 0"
+        printf("%g %% to %s\n", skew->hotspot_ppm / 1e4,
+               (skew->pattern == MRAIL_DEMAND_ONE) ? "rank 0"
                                                       : "rank + P/2");
     }
     printf("# %10s %12s %12s %8s %8s %8s %8s  %s\n", "bytes/rank", "time us",
@@ -239,6 +245,7 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
 
 /* 1 if the data of this size was wrong anywhere. */
 static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
+                      const mrail_bench_skew_t *skew,
                       const mrail_bench_coll_t *coll, uint64_t size)
 {
     mrail_bench_result_t result = {.data_ok = 1};
@@ -248,7 +255,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     double cpu_s;
     int ok;
 
-    if (exchange_init(ex, options, size) != 0) {
+    if (exchange_init(ex, skew, size) != 0) {
         fprintf(stderr, "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
                         "counts and displacements end at 2 GiB\n",
                 (unsigned long long)size);
@@ -268,7 +275,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     result.data_ok = ok;
     if (ex->rank == 0) {
         result.cpu_s = cpu_s;
-        print_result(options, ex->ranks, size, &result, &shares);
+        print_result(options, skew, ex->ranks, size, &result, &shares);
     }
     free(result.times_s);
     free(ex->send);
@@ -291,11 +298,15 @@ int mrail_bench_alltoallv(const mrail_bench_options_t *options)
     ex.send_offsets = mrail_bench_allocate(ints);
     ex.recv_counts = mrail_bench_allocate(ints);
     ex.recv_offsets = mrail_bench_allocate(ints);
-    if (ex.rank == 0 && !options->json) {
-        print_header(options, ex.ranks);
-    }
-    for (unsigned i = 0; i < options->num_sizes; ++i) {
-        wrong |= bench_size(&ex, options, &coll, options->sizes[i]);
+    for (unsigned i = 0; i < options->num_skews; ++i) {
+        const mrail_bench_skew_t *skew = &options->skews[i];
+
+        if (ex.rank == 0 && !options->json) {
+            print_header(options, skew, ex.ranks);
+        }
+        for (unsigned k = 0; k < options->num_sizes; ++k) {
+            wrong |= bench_size(&ex, options, skew, &coll, options->sizes[k]);
+        }
     }
     free(ex.send_counts);
     free(ex.send_offsets);

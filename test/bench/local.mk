@@ -11,6 +11,11 @@ noinst_PROGRAMS += mpi_stream
 mpi_stream_SOURCES = test/bench/mpi_stream.c
 mpi_stream_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 mpi_stream_LDADD = $(MPI_LIBS)
+noinst_PROGRAMS += mpi_calls
+mpi_calls_SOURCES = test/bench/mpi_calls.c
+mpi_calls_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mpi_calls_LDFLAGS = $(AM_LDFLAGS) -rdynamic
+mpi_calls_LDADD = $(MPI_LIBS)
 endif
 noinst_PROGRAMS += plan_time
 plan_time_SOURCES = test/bench/plan_time.c

@@ -7,7 +7,8 @@ MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/rest.sh test/mpi/failover.sh test/mpi/top.sh \
     test/mpi/unreachable.sh test/mpi/readme.sh test/mpi/planned.sh \
-    test/mpi/planned-life.sh test/mpi/pair.sh
+    test/mpi/planned-life.sh test/mpi/planned-views.sh \
+    test/mpi/planned-end.sh test/mpi/pair.sh
 EXTRA_DIST += $(MPI_TEST_FILES)
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
@@ -15,7 +16,8 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
-    mpi_epochs mpi_rest mpi_wait mpi_planned mpi_planned_life
+    mpi_epochs mpi_rest mpi_wait mpi_planned mpi_planned_life \
+    mpi_planned_end
 mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
 mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_wait_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -57,10 +59,16 @@ mpi_planned_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_planned_LDADD = $(MPI_LIBS)
 mpi_planned_life_SOURCES = test/mpi/mpi_planned_life.c test/mpi/mpi_test.h \
     test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
-    test/mpi/planned_side.c
+    test/mpi/planned_side.c src/mpi/coll/mode.h \
+    src/tools/bench_coll.c src/tools/bench_coll.h
 mpi_planned_life_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_planned_life_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_planned_life_LDADD = $(MPI_LIBS) -lpthread
+mpi_planned_end_SOURCES = test/mpi/mpi_planned_end.c test/mpi/mpi_test.h \
+    src/tools/bench_coll.c src/tools/bench_coll.h
+mpi_planned_end_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_planned_end_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_planned_end_LDADD = $(MPI_LIBS)
 endif
 
 # contrib/bench has figures of it, too.

@@ -1,12 +1,15 @@
 /*
  * Exchanges and what is around them: threads, communicators that come and go,
- * what is left behind, ranks of very different sizes, counts that do not fit
- * each other, totals beyond 2 GiB.  One test each: mpi_planned_life NAME
+ * what is left behind, ranks of very different sizes, little for long and then
+ * much, counts that do not fit each other, totals beyond 2 GiB.  One test each: mpi_planned_life NAME
  * [NUMBER], of rounds, or (mismatch) of seconds until that is a hang.
  */
 #include "config.h"
 #include "mpi_test.h"
 #include "planned.h"
+
+#include "mpi/coll/mode.h"
+#include "tools/bench_coll.h"
 
 #include <dirent.h>
 #include <malloc.h>
@@ -131,6 +134,59 @@ static void test_sizes(int number)
     }
     free(bytes);
     mt_result("one rank sends much, others little or nothing", ok);
+}
+
+/* ---- nothing for long, then something ---- */
+
+enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
+
+/* All have little for each other; one has much for rank 1, if `large`. */
+static void trade_quiet(trade_t *trade, int large)
+{
+    int size = mt_size(MPI_COMM_WORLD);
+    uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
+
+    for (int i = 0; i < size * size; ++i) {
+        bytes[i] = SMALL;
+    }
+    bytes[LARGE_FROM * size + 1] = large ? LARGE : SMALL;
+    trade_init(trade, MPI_COMM_WORLD, bytes, (uint64_t)large);
+    free(bytes);
+}
+
+static uint64_t planned_calls(const mrail_bench_coll_t *coll)
+{
+    uint64_t values[MRAIL_BENCH_COLL_NUM];
+
+    mrail_bench_coll_read(coll, values);
+    return values[MRAIL_BENCH_COLL_PLANNED_CALLS];
+}
+
+/* The other ranks do not know, and do not ask at each call any more. */
+static void test_quiet(int number)
+{
+    mrail_bench_coll_t coll;
+    uint64_t quiet, all;
+    trade_t trade;
+    int ok = 1;
+
+    mrail_bench_coll_open(&coll);
+    trade_quiet(&trade, 0);
+    for (int i = 0; i < number; ++i) {
+        ok &= trade_all(&trade, (uint64_t)i);
+    }
+    trade_cleanup(&trade);
+    quiet = planned_calls(&coll);
+    mt_result("little to send: nothing is planned", ok && quiet == 0);
+    trade_quiet(&trade, 1);
+    for (int i = 0; i < LARGE_CALLS; ++i) {
+        ok &= trade_all(&trade, (uint64_t)(number + i));
+    }
+    trade_cleanup(&trade);
+    all = planned_calls(&coll);
+    mt_result("then one rank has much: soon all plan",
+              ok && all - quiet >= LARGE_CALLS - MCA_COLL_MRAIL_MAX_PERIOD);
+    mrail_bench_coll_close(&coll);
 }
 
 /* ---- threads ---- */
@@ -495,6 +551,7 @@ int main(int argc, char **argv)
         int level;
     } tests[] = {
         {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},
+        {"quiet", test_quiet, 200, MPI_THREAD_MULTIPLE},
         {"threads", test_threads, 10, MPI_THREAD_MULTIPLE},
         {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},
         {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Exchanges and what is around them, with ranks that are bound to one rail each:
-# threads, communicators that come and go, what is left behind, counts that do
-# not fit each other; and with free ranks, rails that die in the middle.
+# little for long and then much, threads, communicators that come and go, what is
+# left behind, counts that do not fit each other; and with free ranks, rails that
+# die in the middle.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -38,6 +39,9 @@ life()
 
 MRAIL_TEST_RUN="$options $small --bind-rails"
 life sizes 8
+if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
+    life quiet 200
+fi
 life threads $rounds
 life freed $rounds
 life calls $calls

@@ -114,7 +114,11 @@ expect 'bench with a strange size' 2 'not a size' \
     "$mrail" bench p2p --sizes 12q
 expect 'bench with a strange hotspot' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
-expect 'bench --one alone' 2 'give both' "$mrail" bench alltoallv --one
+expect 'bench with a strange hotspot among others' 2 "--hotspot x: a fraction" \
+    "$mrail" bench alltoallv --hotspot even,0.5,x
+expect 'bench --one alone' 2 'give that, too' "$mrail" bench alltoallv --one
+expect 'bench --one --both' 2 'not both' \
+    "$mrail" bench alltoallv --hotspot 0.5 --one --both
 
 expect 'bench p2p with an odd number of ranks' 2 'p2p wants pairs' \
     "$mrail" bench p2p -np 3
@@ -143,6 +147,12 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
         $plain alltoallv --sizes 1000
     expect 'bench alltoallv --one --json' 0 '"pattern": "one"' \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --one --json
+    # shellcheck disable=SC2016 # the inner shell expands
+    expect 'bench alltoallv --both --json' 0 \
+        '^0 uniform 0.5 pairs 0.5 one 0.9 pairs 0.9 one$' sh -c '"$@" |
+            sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
+            paste -sd " "' sh $plain alltoallv --sizes 1000 \
+        --hotspot even,0.5,0.9 --both --json
     expect 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
     expect 'bench p2p in an odd job' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000

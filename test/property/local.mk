@@ -55,7 +55,8 @@ if HAVE_CMOCKA
 RELAY_WORLD = test/property/relay_world.c test/property/relay_world.h
 check_PROGRAMS += test_relay_random
 TESTS += test_relay_random
-test_relay_random_SOURCES = test/property/test_relay_random.c $(RELAY_WORLD)
+test_relay_random_SOURCES = test/property/test_relay_random.c \
+    test/sim/sanitized.h $(RELAY_WORLD)
 test_relay_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_random_LDADD = libmrail-relay.la $(TEST_LIBS)
 

@@ -3,13 +3,15 @@
  * order.  Ranks come late and go on early, receives are posted late, messages take
  * their time; every byte is looked at, and three exchanges end within a bound.
  *
- * MRAIL_TEST_SEED=N runs one seed; MRAIL_TEST_FULL=1 fifty times as many.
+ * MRAIL_TEST_SEED=N runs one seed; MRAIL_TEST_FULL=1 fifty times as many, under a
+ * sanitizer four times.
  */
 #include "config.h"
 #include "relay_world.h"
 
 #include "base/rng.h"
 #include "base/util.h"
+#include "test/sim/sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +24,11 @@
 #include <cmocka.h>
 
 #define SEEDS 2000u
+#ifdef TEST_SANITIZED
+#define FULL_SEEDS 8000u /* several times slower, and there are three tiers */
+#else
 #define FULL_SEEDS 100000u
+#endif
 #define CHUNK 4096u
 #define MAX_SLOTS 8u
 #define MAX_CHUNKS 9u

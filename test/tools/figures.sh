@@ -67,6 +67,13 @@ is 'no target, no verdict' null "$(member "$got" ok)"
 got=$(figure more 0.01 - "$tmp/peer")
 is 'median of an even number' 25 "$(member "$(echo "$got" | head -n 1)" \
     peer_value)"
+row=$(awk -v what=w -v unit=u -v sense=more -v peer=p -v want_ratio=- \
+    -v want_value=- -v wanted=5 -v planned=0.985 -f "$top/contrib/bench.awk" \
+    "$tmp/own" "$tmp/full")
+is 'the share that was planned' 0.985 "$(member "$row" planned)"
+is '... in the table' 'planned 98 %' "$(echo "$row" | awk \
+    -f "$top/contrib/json.awk" -f "$top/contrib/bench-row.awk" |
+    grep -o 'planned.*')"
 is 'too few measurements: not reached' false \
     "$(member "$(echo "$got" | head -n 1)" ok)"
 is 'too few measurements: exit status' 'exit status 1' \
@@ -88,6 +95,52 @@ is 'an interval of twenty pairs: the sixth ratio from either end' '1.600 2.500' 
     "$(member "$got" ratio_low) $(member "$got" ratio_high)"
 : >"$tmp/own"
 is 'no measurement at all' 'exit status 1' "$(figure more 1 - "$tmp/full")"
+
+# sample SIZE FRACTION TO: the one object of that size and skew
+sample()
+{
+    awk -v name=median_s -v scale=1000 -v size="$1" -v fraction="$2" -v to="$3" \
+        -f "$top/contrib/json.awk" -f "$top/contrib/bench-sample.awk" \
+        "$tmp/all" 2>/dev/null || echo "exit status $?"
+}
+
+# skewed SIZE HOTSPOT PATTERN SECONDS
+skewed()
+{
+    printf '{"size": %s, "hotspot": %s, "pattern": "%s", "median_s": %s, ' "$@"
+    printf '"cpu_load": 0.5, "data_ok": true}\n'
+}
+{
+    skewed 1 0 uniform 0.001
+    skewed 1 0.5 pairs 0.002
+    skewed 1 0.5 one 0.003
+    skewed 1 0.9 one 0.004
+    skewed 1024 0.9 one 0.005
+} >"$tmp/all"
+is 'a sample of one skew' '3 0.5' "$(sample 1 0.5 one)"
+is 'a sample of one size' '5 0.5' "$(sample 1k 0.9 one)"
+is 'a sample of no skew' '1 0.5' "$(sample 1 even pairs)"
+is 'a skew that was not measured' 'exit status 1' "$(sample 1 0.1 one)"
+is 'a sample that could be any of several' 'exit status 1' \
+    "$(sample 1 '' '' | tail -n 1)"
+
+# What callgrind wrote: 100 instructions of the library, 30 of the device's, and
+# what calls cost, which is counted where they lead.
+profile()
+{
+    printf 'ob=(1) lib.so\nfn=(1) f\n1 %s\ncob=(2) dev.so\ncfn=(2) g\n' "$1"
+    printf 'calls=1 1\n1 %s\n\nob=(2)\nfn=(2)\n1 %s\n' "$2" "$2"
+}
+profile 100 30 >"$tmp/short"
+profile 500 130 >"$tmp/long"
+per_message()
+{
+    awk -v device=dev -v messages=10 -f "$top/contrib/callgrind.awk" "$@"
+}
+is 'instructions per message of two runs' '40.0 50.0' \
+    "$(per_message "$tmp/short" "$tmp/long")"
+is 'instructions per message of one run' '50.0 63.0' \
+    "$(per_message "$tmp/long")"
 
 # object FILE TRANSPORT OK
 object()

@@ -507,6 +507,51 @@ static void test_answer_to_what_was_given_up(void **state)
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
 
+static int send_something(mrail_ep_t *ep)
+{
+    return mrail_ep_am_short(ep, 1, "", 1, NULL, 0);
+}
+
+static int put_something(mrail_ep_t *ep)
+{
+    static uint8_t memory[8];
+    uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
+    mrail_iov_t iov = {.buffer = memory, .length = sizeof(memory)};
+    mrail_rkey_t *rkey;
+    int ret;
+
+    assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &iov.mem),
+                     0);
+    mrail_rkey_pack(iov.mem, packed);
+    assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+    ret = mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, rkey, NULL);
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(iov.mem);
+    return ret;
+}
+
+/* While a peer's lanes are drained nobody has been told who it was.  An MPI library
+ * would end the job at the error of what it begins meanwhile. */
+static void test_told_before_anything_fails(void **state)
+{
+    mrail_ep_t *ep;
+
+    start(64);
+    connect_lanes(0, 1);
+    ep = ep_to(0);
+    assert_int_equal(send_something(ep), 0);
+    mrail_ctl_peer_failed(peer_of(0), -ETIMEDOUT);
+    mrail_iface_progress(ifaces[0]); /* what was sent is still under way */
+    assert_int_equal(peer_of(0)->dead, 1);
+    assert_false(ep->told);
+    assert_int_equal(send_something(ep), -EAGAIN);
+    assert_int_equal(put_something(ep), -EAGAIN);
+    progress();
+    assert_true(ep->told);
+    assert_int_equal(send_something(ep), -ETIMEDOUT);
+    assert_int_equal(put_something(ep), -ETIMEDOUT);
+}
+
 /* The peer took ours, and its end has failed: nothing would come of it. */
 static void peer_end_has_failed(const mrail_ctl_msg_t *request)
 {
@@ -711,6 +756,7 @@ int main(int argc, char **argv)
         TEST(test_first_lane_never_connected),
         TEST(test_first_lane_put_off_for_long),
         TEST(test_further_lane_refused_is_asked_later),
+        TEST(test_told_before_anything_fails),
         TEST(test_answer_to_what_was_given_up),
         TEST(test_peer_fails_a_first_request),
         TEST(test_peer_fails_a_further_request),

@@ -42,6 +42,7 @@ static void test_small_calls_seldom_ask(void **state)
     /* Calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
     assert_int_equal(asked(&mode, 135, 0), 8);
     assert_int_equal(asked(&mode, 65 * 100, 0), 100);
+    assert_true(mca_coll_mrail_mode_is_quiet(&mode));
 }
 
 static void test_large_calls_ask(void **state)
@@ -70,6 +71,7 @@ static void test_large_calls_are_noticed(void **state)
     }
     assert_true(missed <= MCA_COLL_MRAIL_MAX_PERIOD);
     assert_int_equal(asked(&mode, 100, 1), 100);
+    assert_false(mca_coll_mrail_mode_is_quiet(&mode));
 }
 
 /* A rank that has nothing large hears of it from the others. */

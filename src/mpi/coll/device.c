@@ -2,6 +2,7 @@
 #include "mpi/coll/device.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -13,24 +14,54 @@
 typedef int (*get_attribute_func_t)(void *data, int attribute,
                                     unsigned long long pointer);
 
-/* Who allocates on a device has the driver in the process by then. */
+static get_attribute_func_t found; /* atomic; NULL: the driver was not there */
+static unsigned long long looked_at; /* atomic: loads, when it was looked for last */
+
+static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    *(unsigned long long *)arg = info->dlpi_adds;
+    return 1; /* all objects say the same */
+}
+
+/* Libraries that this process has loaded, ever. */
+static unsigned long long count_loads(void)
+{
+    unsigned long long loads = 0;
+
+    (void)dl_iterate_phdr(read_loads, &loads);
+    return loads;
+}
+
+/* Who allocates on a device has the driver in the process by then.  Looking for it
+ * goes through the names of all libraries, a dozen thousand instructions: so only
+ * after one was loaded. */
 static get_attribute_func_t find(void)
 {
-    static get_attribute_func_t found;
     get_attribute_func_t func = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    unsigned long long loads;
     void *handle;
 
     if (func != NULL) {
         return func;
     }
+    loads = count_loads();
+    if (loads == __atomic_load_n(&looked_at, __ATOMIC_RELAXED)) {
+        return NULL;
+    }
     handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (handle == NULL) {
+        __atomic_store_n(&looked_at, loads, __ATOMIC_RELAXED);
         return NULL;
     }
     *(void **)&func = dlsym(handle, "cuPointerGetAttribute");
     /* The reference is kept: the driver is never unloaded. */
     __atomic_store_n(&found, func, __ATOMIC_RELAXED);
     return func;
+}
+
+int mca_coll_mrail_has_devices(void)
+{
+    return find() != NULL;
 }
 
 int mca_coll_mrail_is_device(const void *pointer)

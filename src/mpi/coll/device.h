@@ -2,8 +2,10 @@
 #ifndef MRAIL_MPI_COLL_DEVICE_H
 #define MRAIL_MPI_COLL_DEVICE_H
 
-/* 1: the pointer is to memory of a CUDA device, or to managed memory.  Cheap where
- * the process does not use CUDA.  Any thread. */
+/* 1: this process uses CUDA.  Cheap enough for every call.  Any thread. */
+int mca_coll_mrail_has_devices(void);
+
+/* 1: the pointer is to memory of a CUDA device, or to managed memory.  Any thread. */
 int mca_coll_mrail_is_device(const void *pointer);
 
 #endif

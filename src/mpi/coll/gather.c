@@ -56,7 +56,7 @@ static int start_port(mca_coll_mrail_gather_t *gather, unsigned far)
 
 static unsigned blocks_after(const mca_coll_mrail_gather_t *gather)
 {
-    return MRAIL_MIN((MCA_COLL_MRAIL_GATHER_PORTS + 1) * gather->num_have,
+    return MRAIL_MIN((gather->ports + 1) * gather->num_have,
                      gather->num_ranks);
 }
 
@@ -73,9 +73,10 @@ static int start_round(mca_coll_mrail_gather_t *gather)
 }
 
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
-                                int tag)
+                                unsigned ports, int tag)
 {
     gather->block = block;
+    gather->ports = ports;
     gather->tag = tag;
     gather->num_have = 1;
     gather->num_requests = 0;

@@ -1,8 +1,9 @@
 /*
- * An allgather that does not wait: Bruck's, over the pml, with more than two ports: in
- * each round a rank sends what it has to up to MCA_COLL_MRAIL_GATHER_PORTS others, so
- * there is one round up to 16 ranks, two up to 256.  Ranks tell each other little; what
- * costs is that every round waits for all of them to be scheduled.
+ * An allgather that does not wait: Bruck's, over the pml, with one port or many: in
+ * each round a rank sends what it has to so many others.  With
+ * MCA_COLL_MRAIL_GATHER_PORTS there is one round up to 16 ranks, two up to 256: every
+ * round waits for all ranks to be scheduled.  With one there are the fewest messages,
+ * and the fewest instructions: three among 8 ranks, six among 64.
  */
 #ifndef MRAIL_MPI_COLL_GATHER_H
 #define MRAIL_MPI_COLL_GATHER_H
@@ -23,6 +24,7 @@ typedef struct mca_coll_mrail_gather {
     size_t block;      /* bytes */
     unsigned num_ranks, self;
     unsigned num_have; /* blocks */
+    unsigned ports;
     int tag;
     ompi_request_t *requests[2 * MCA_COLL_MRAIL_GATHER_PORTS];
     unsigned num_requests;
@@ -42,9 +44,10 @@ mca_coll_mrail_gather_mine(const mca_coll_mrail_gather_t *gather)
     return gather->blocks;
 }
 
-/* OMPI_SUCCESS or OMPI_ERR_...; `tag` is for this one alone until it ends. */
+/* ports: 1 to MCA_COLL_MRAIL_GATHER_PORTS, the same at all ranks.  OMPI_SUCCESS or
+ * OMPI_ERR_...; `tag` is for this one alone until it ends. */
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
-                                int tag);
+                                unsigned ports, int tag);
 
 /* *done_p: 1: all blocks are there.  Returns as start does. */
 int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,

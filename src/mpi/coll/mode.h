@@ -10,8 +10,9 @@
 /* Calls that are nothing to plan and ask all the same, after one that was: exchanges
  * of data come in turn with small ones of counts. */
 #define MCA_COLL_MRAIL_PATIENCE 8u
-/* Then 1 call goes without asking, 2, 4, ... this many.  Who asks sends no more
- * messages than an alltoallv does, so once in 65 calls that is at most 1 in 65 more. */
+/* Then 1 call goes without asking, 2, 4, ... this many.  Such a call asks for one word
+ * first, which takes log2 P messages of an alltoallv's P - 1, so that is less than 1 in
+ * 65 more. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
@@ -40,6 +41,12 @@ static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
     }
     --mode->left;
     return 0;
+}
+
+/* 1: there was nothing for long: who asks is likely to hear that there is nothing. */
+static inline int mca_coll_mrail_mode_is_quiet(const mca_coll_mrail_mode_t *mode)
+{
+    return mode->period > 0;
 }
 
 /* What all have said: somebody has wanted something since they were asked last. */

@@ -126,6 +126,7 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
 typedef enum mca_coll_mrail_step {
     MCA_COLL_MRAIL_KNOW,     /* who is where */
     MCA_COLL_MRAIL_READY,    /* all have memory for what follows */
+    MCA_COLL_MRAIL_LOOK,     /* is there anything large to send? */
     MCA_COLL_MRAIL_ASK,      /* what there is to send */
     MCA_COLL_MRAIL_NAME,     /* of the node's memory */
     MCA_COLL_MRAIL_SHARED,   /* all have it */
@@ -191,10 +192,12 @@ typedef struct mca_coll_mrail_step_ops {
     size_t (*size)(const mca_coll_mrail_op_t *op);
     void (*fill)(mca_coll_mrail_op_t *op, void *mine);
     mca_coll_mrail_step_t (*take)(mca_coll_mrail_op_t *op);
+    int is_sparing; /* few messages are wanted, rather than few rounds */
 } mca_coll_mrail_step_ops_t;
 
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_look;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ask;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
@@ -206,6 +209,10 @@ void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
 /* All ranks have said 1 in the block of an int. */
 int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op);
+
+/* Its ranks know what they do: agreement ends here, planning and what relays are told
+ * included. */
+void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 
 /* This op, and those after it, go without a plan. */
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);

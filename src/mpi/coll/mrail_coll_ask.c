@@ -52,6 +52,59 @@ static void look_at_rail(mca_coll_mrail_module_t *module)
     }
 }
 
+/* ---- is there anything? ------------------------------------------------------- */
+
+static size_t look_size(const mca_coll_mrail_op_t *op)
+{
+    return sizeof(uint64_t);
+}
+
+static void look_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    uint64_t wanted = op->module->mode.wanted != 0;
+
+    memcpy(mine, &wanted, sizeof(wanted));
+}
+
+static uint64_t bytes_for_others(const mca_coll_mrail_op_t *op)
+{
+    const mca_coll_mrail_world_t *world = op->module->world;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < world->num_ranks; ++i) {
+        bytes += (i != world->self) ? op->sends[i].bytes : 0;
+    }
+    return bytes;
+}
+
+static mca_coll_mrail_step_t look_take(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+
+    for (unsigned i = 0; i < module->gather.num_ranks; ++i) {
+        uint64_t wanted;
+
+        memcpy(&wanted, mca_coll_mrail_gather_block(&module->gather, i),
+               sizeof(wanted));
+        if (wanted) {
+            return MCA_COLL_MRAIL_ASK;
+        }
+    }
+    mca_coll_mrail_mode_answer(&module->mode, 0);
+    MCA_COLL_MRAIL_COUNT(calls, 1);
+    MCA_COLL_MRAIL_COUNT(bytes, bytes_for_others(op));
+    return mca_coll_mrail_pass(op);
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_look = {
+    .size = look_size,
+    .fill = look_fill,
+    .take = look_take,
+    .is_sparing = 1,
+};
+
+/* ---- what there is ------------------------------------------------------------ */
+
 static int have_gaps(const mca_coll_mrail_part_t *parts, unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {

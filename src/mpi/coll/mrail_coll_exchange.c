@@ -207,28 +207,29 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
     PMPI_Abort(comm, 1);
 }
 
+static void begin_relays(mca_coll_mrail_op_t *op)
+{
+    const mca_coll_mrail_slices_t *slices = op->module->slices;
+    /* As it was reserved, it does not fail. */
+    int ret = mrail_relay_begin(op->module->relay, slices->hash, slices->flows,
+                                slices->num_flows);
+
+    if (ret < 0) {
+        end_job(op, ret);
+    }
+    op->is_relaying = 1;
+}
+
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
 {
-    mca_coll_mrail_module_t *module = op->module;
-    const mca_coll_mrail_slices_t *slices = module->slices;
-    mrail_ns_t now_ns = mrail_clock_now();
     int ret;
 
-    MCA_COLL_MRAIL_COUNT(agree_ns, now_ns - op->from_ns);
-    op->from_ns = now_ns;
     op->num_requests = 0;
     if (op->is_planned) {
-        /* As it was reserved, it does not fail. */
-        ret = mrail_relay_begin(module->relay, slices->hash, slices->flows,
-                                slices->num_flows);
-        if (ret < 0) {
-            end_job(op, ret);
-        }
-        op->is_relaying = 1;
-        post_planned(op);
-    } else {
-        post_all(op);
+        begin_relays(op);
     }
+    mca_coll_mrail_agreed(op);
+    (op->is_planned ? post_planned : post_all)(op);
     ret = copy_self(op);
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }

@@ -23,6 +23,7 @@
 static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_KNOW] = &mca_coll_mrail_step_know,
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
+    [MCA_COLL_MRAIL_LOOK] = &mca_coll_mrail_step_look,
     [MCA_COLL_MRAIL_ASK] = &mca_coll_mrail_step_ask,
     [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
     [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
@@ -52,7 +53,12 @@ static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
     if (op->module->away != NULL) {
         return mca_coll_mrail_pass(op);
     }
-    return op->module->is_known ? MCA_COLL_MRAIL_ASK : MCA_COLL_MRAIL_KNOW;
+    if (!op->module->is_known) {
+        return MCA_COLL_MRAIL_KNOW;
+    }
+    return (op->is_blocking && mca_coll_mrail_mode_is_quiet(&op->module->mode))
+               ? MCA_COLL_MRAIL_LOOK
+               : MCA_COLL_MRAIL_ASK;
 }
 
 /* Begins what the op is at. */
@@ -69,8 +75,10 @@ static void start_step(mca_coll_mrail_op_t *op)
     }
     step = steps[op->step];
     step->fill(op, mca_coll_mrail_gather_mine(gather));
-    ret = mca_coll_mrail_gather_start(gather, step->size(op),
-                                      mca_coll_mrail_op_tag_gather(op));
+    ret = mca_coll_mrail_gather_start(
+        gather, step->size(op),
+        step->is_sparing ? 1 : MCA_COLL_MRAIL_GATHER_PORTS,
+        mca_coll_mrail_op_tag_gather(op));
     if (ret != OMPI_SUCCESS) {
         fail(op, ret);
     }
@@ -395,8 +403,9 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
 {
     mca_coll_mrail_module_t *module = op->module;
     int is_in_place = sbuf == MPI_IN_PLACE;
-    int is_device = any_device(module, op->recvs) ||
-                    (!is_in_place && any_device(module, op->sends));
+    int is_device = mca_coll_mrail_has_devices() &&
+                    (any_device(module, op->recvs) ||
+                     (!is_in_place && any_device(module, op->sends)));
     int ret = OMPI_SUCCESS;
 
     op->tag = next_tag(module);

@@ -52,11 +52,20 @@ void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module)
     mca_coll_mrail_gather_cleanup(&module->gather);
 }
 
+void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    MCA_COLL_MRAIL_COUNT(agree_ns, now_ns - op->from_ns);
+    op->from_ns = now_ns;
+}
+
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op)
 {
     if (!op->is_blocking) {
         return MCA_COLL_MRAIL_EXCHANGE;
     }
+    mca_coll_mrail_agreed(op);
     op->ret = MCA_COLL_MRAIL_PASS;
     return MCA_COLL_MRAIL_DONE;
 }

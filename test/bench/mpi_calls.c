@@ -1,0 +1,116 @@
+/*
+ * MPI_Alltoallv again and again, and nothing else: contrib/bench has callgrind
+ * count what run_counted() takes on rank 0.
+ *
+ * Usage: mpi_calls UNCOUNTED COUNTED BYTES
+ *
+ * BYTES from each rank, the same to all others, nothing to itself.  Uncounted
+ * calls come first: connections, and what a communicator finds out once.
+ *
+ * Waiting is not work, and how often a rank polls meanwhile is chance.  So rank
+ * 0 sleeps before each call, until all others wait for it, and where Open MPI,
+ * or a software rail, yields the processor because there was nothing to do:
+ * when it looks, what it waits for is there.
+ */
+#include "config.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAP_NS 4000000 /* enough for seven ranks on one processor */
+
+static int is_patient;
+
+static int take_nap(void)
+{
+    struct timespec nap = {.tv_nsec = NAP_NS};
+
+    return nanosleep(&nap, NULL);
+}
+
+/* In place of the C library's, for all libraries of the process. */
+__attribute__((visibility("default"))) int sched_yield(void)
+{
+    return is_patient ? take_nap() : (int)syscall(SYS_sched_yield);
+}
+
+typedef struct calls {
+    int *counts, *places;
+    char *send, *recv;
+} calls_t;
+
+static void *allocate(size_t size)
+{
+    void *memory = calloc(1, size);
+
+    if (memory == NULL) {
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+static void calls_init(calls_t *calls, int bytes)
+{
+    int rank, size, place = 0;
+
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    calls->counts = allocate((size_t)size * sizeof(int));
+    calls->places = allocate((size_t)size * sizeof(int));
+    for (int i = 0; i < size; ++i) {
+        calls->counts[i] = (i == rank) ? 0 : bytes / (size - 1);
+        calls->places[i] = place;
+        place += calls->counts[i];
+    }
+    calls->send = allocate((size_t)bytes);
+    calls->recv = allocate((size_t)bytes);
+    is_patient = (rank == 0);
+}
+
+static void run(const calls_t *calls, int number)
+{
+    for (int i = 0; i < number; ++i) {
+        if (is_patient) {
+            take_nap();
+        }
+        MPI_Alltoallv(calls->send, calls->counts, calls->places, MPI_BYTE,
+                      calls->recv, calls->counts, calls->places, MPI_BYTE,
+                      MPI_COMM_WORLD);
+    }
+}
+
+/* callgrind knows it by its name. */
+__attribute__((noinline)) void run_counted(const calls_t *calls, int number);
+void run_counted(const calls_t *calls, int number)
+{
+    run(calls, number);
+    __asm__ volatile("" ::: "memory"); /* no tail call: it is to be left here */
+}
+
+int main(int argc, char **argv)
+{
+    calls_t calls;
+    int size;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc != 4 || size < 2 || atoi(argv[3]) < size) {
+        fprintf(stderr, "Usage: mpi_calls UNCOUNTED COUNTED BYTES\n");
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    calls_init(&calls, atoi(argv[3]));
+    run(&calls, atoi(argv[1]));
+    run_counted(&calls, atoi(argv[2]));
+    is_patient = 0;
+    MPI_Finalize();
+    free(calls.counts);
+    free(calls.places);
+    free(calls.send);
+    free(calls.recv);
+    return 0;
+}

@@ -1,0 +1,158 @@
+/*
+ * Planned exchanges under which a rail goes, for a while or for good: the
+ * script that runs this takes it when rank 0 has said "under way".
+ *
+ *   mpi_planned_end agree|exchange|relay
+ *
+ * agree      rank 3 comes seconds late: all others wait for what it has to send
+ * exchange   all send, most of it to rank 0
+ * relay      rank 0 sends to rank P/2, and nobody else has anything: all others
+ *            only pass on
+ *
+ * Eight ranks, each bound to a rail of its node.  If it gets to the end, every
+ * byte was right; else the job has ended itself.
+ */
+#include "config.h"
+#include "mpi_test.h"
+
+#include "tools/bench_coll.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LATE_RANK = 3,
+    LATE_S = 2,
+    HANGS_S = 60,
+    FIRST_BYTES = 2 << 20, /* a small one, before */
+    RELAY_BYTES = 96 << 20,
+    ALL_BYTES = 24 << 20
+};
+
+typedef enum demand { SKEWED, ONE_PAIR } demand_t;
+
+typedef struct trade {
+    int rank, size;
+    int *send_counts, *send_displs, *recv_counts, *recv_displs;
+    char *send, *recv;
+} trade_t;
+
+static void on_alarm(int signal)
+{
+    static const char text[] = "mpi_planned_end hangs\n";
+    ssize_t written = write(2, text, sizeof(text) - 1);
+
+    (void)signal;
+    _exit((written < 0) ? 2 : 1);
+}
+
+static int bytes_of(demand_t demand, int size, int from, int to, int bytes)
+{
+    if (demand == ONE_PAIR) {
+        return (from == 0 && to == size / 2) ? bytes : 0;
+    }
+    if (from == to) {
+        return 0;
+    }
+    return (to == ((from == 0) ? size / 2 : 0)) ? bytes / 10 * 7
+                                                : bytes / 10 * 3 / (size - 2);
+}
+
+static void trade_init(trade_t *trade, demand_t demand, int bytes)
+{
+    int sent = 0, received = 0;
+
+    trade->rank = mt_rank(MPI_COMM_WORLD);
+    trade->size = mt_size(MPI_COMM_WORLD);
+    trade->send_counts = mt_alloc(sizeof(int) * 4 * (size_t)trade->size);
+    trade->send_displs = trade->send_counts + trade->size;
+    trade->recv_counts = trade->send_displs + trade->size;
+    trade->recv_displs = trade->recv_counts + trade->size;
+    for (int i = 0; i < trade->size; ++i) {
+        trade->send_counts[i] =
+            bytes_of(demand, trade->size, trade->rank, i, bytes);
+        trade->recv_counts[i] =
+            bytes_of(demand, trade->size, i, trade->rank, bytes);
+        trade->send_displs[i] = sent;
+        trade->recv_displs[i] = received;
+        sent += trade->send_counts[i];
+        received += trade->recv_counts[i];
+    }
+    trade->send = mt_alloc((size_t)sent);
+    trade->recv = mt_alloc((size_t)received);
+    for (int i = 0; i < trade->size; ++i) {
+        mt_fill(trade->send + trade->send_displs[i],
+                (size_t)trade->send_counts[i], mt_seed(trade->rank, i, 1));
+    }
+    memset(trade->recv, 0x5a, (size_t)received);
+}
+
+static void trade_do(const trade_t *trade)
+{
+    MPI_Alltoallv(trade->send, trade->send_counts, trade->send_displs, MPI_BYTE,
+                  trade->recv, trade->recv_counts, trade->recv_displs, MPI_BYTE,
+                  MPI_COMM_WORLD);
+}
+
+/* 1: all that was to come has.  The trade is gone. */
+static int trade_end(trade_t *trade)
+{
+    int ok = 1;
+
+    for (int i = 0; i < trade->size; ++i) {
+        ok &=
+            mt_check(trade->recv + trade->recv_displs[i],
+                     (size_t)trade->recv_counts[i], mt_seed(i, trade->rank, 1));
+    }
+    free(trade->send_counts);
+    free(trade->send);
+    free(trade->recv);
+    return ok;
+}
+
+/* Relays are at work, also where a rank has nothing of its own. */
+static int passes_relays(demand_t demand)
+{
+    uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];
+    mrail_bench_coll_t coll;
+    trade_t trade;
+    int ok;
+
+    mrail_bench_coll_open(&coll);
+    trade_init(&trade, demand, FIRST_BYTES);
+    trade_do(&trade);
+    ok = trade_end(&trade);
+    mrail_bench_coll_read(&coll, own);
+    mrail_bench_coll_close(&coll);
+    MPI_Allreduce(own, all, MRAIL_BENCH_COLL_NUM, MPI_UINT64_T, MPI_SUM,
+                  MPI_COMM_WORLD);
+    return ok && all[MRAIL_BENCH_COLL_RELAYED_BYTES] > 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = (argc > 1) ? argv[1] : "";
+    demand_t demand = (strcmp(what, "relay") == 0) ? ONE_PAIR : SKEWED;
+    trade_t trade;
+    int ok;
+
+    MPI_Init(&argc, &argv);
+    signal(SIGALRM, on_alarm);
+    alarm(HANGS_S);
+    mt_result("what was before it passed relays", passes_relays(demand));
+    trade_init(&trade, demand, (demand == SKEWED) ? ALL_BYTES : RELAY_BYTES);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (mt_rank(MPI_COMM_WORLD) == 0) {
+        puts("# under way");
+        fflush(stdout);
+    }
+    if (strcmp(what, "agree") == 0 && mt_rank(MPI_COMM_WORLD) == LATE_RANK) {
+        sleep(LATE_S);
+    }
+    trade_do(&trade);
+    ok = trade_end(&trade);
+    mt_result("every byte of it came", ok);
+    MPI_Finalize();
+    return mt_failures != 0;
+}

@@ -1,0 +1,112 @@
+#!/bin/sh
+# The only rail of a bound rank goes: while ranks agree, while their bytes pass
+# relays, at a relay that neither sends nor receives anything of its own.  Comes it
+# back, the job goes on and every byte is right; else it ends, soon, and says which
+# peer, which rails, why; and nothing is left of it.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_planned_end
+
+dead_s=2 # UCX_MRAIL_DEAD_TIMEOUT
+soon_s=$((dead_s + 8)) # start and end of a job on a busy machine
+# At this rate an exchange lasts for two or three seconds: the rail goes before it ends.
+options="--rate 8M --bind-rails -x UCX_MRAIL_DEAD_TIMEOUT=$dead_s
+    -x UCX_MRAIL_KEEPALIVE=1"
+number=0
+
+# start WHAT: a job in the middle of it.
+start()
+{
+    : >"$tmp/out"
+    number=$((number + 1))
+    session=mpitest-$$-$number # one lives a moment longer than its processes
+    token=planned-end-$$-$number
+    # shellcheck disable=SC2086 # words are wanted
+    launch 8 $options -- "$build/mpi_planned_end" "$1" $token \
+        >"$tmp/out" 2>&1 &
+    job=$!
+    await_under_way
+    began=$(date +%s)
+}
+
+# played LINE...: by a fault script, at once.
+played()
+{
+    printf '%s\n' "$@" >"$tmp/script"
+    "$mrail" soft ctl --session "$session" --script "$tmp/script" \
+        >"$tmp/ctl" 2>&1 || true # the session may end before it does
+    grep -q "^.*${1##* }" "$tmp/ctl" ||
+        bad "$name: the rail goes" "$(tail -n 1 "$tmp/ctl")"
+}
+
+# shellcheck disable=SC2034 # try
+orphans()
+{
+    for try in 1 2 3 4 5 6 7 8 9 10; do
+        left=$(processes "$token" | paste -sd ' ')
+        [ -n "$left" ] || return 0
+        sleep 0.3
+    done
+    bad "$name: no process is left" "$left"
+}
+
+# ends NAME WHAT CAUSE LINE
+ends()
+{
+    name=$1
+    start "$2"
+    played "$4"
+    status=0
+    wait $job || status=$?
+    took=$(seconds_since "$began")
+    if [ $status != 0 ] && [ "$took" -le $soon_s ] &&
+        ! grep -q 'hangs\|every byte of it came' "$tmp/out" &&
+        grep -q '^ok - what was before it passed relays' "$tmp/out"; then
+        good "$name: the job ends"
+    else
+        head -n 20 "$tmp/out"
+        bad "$name: the job ends" "exit status $status after $took s"
+    fi
+    if grep -qE "mrail: rank [0-7] on .* lost a peer for good .*peer [0-9a-f]+ at [0-9.]+: soft[0-3]:1 \\($3\\); the job ends\$" \
+        "$tmp/out"; then
+        good "$name: it says which peer, which rail, why"
+    else
+        grep 'mrail' "$tmp/out" | head -n 20
+        bad "$name: it says which peer, which rail, why" 'no such line'
+    fi
+    orphans
+    nothing_left "$name" # the next job would remove what a killed one has left
+}
+
+# goes_on NAME WHAT LINE
+goes_on()
+{
+    name=$1
+    start "$2"
+    played "$3"
+    status=0
+    wait $job || status=$?
+    if [ $status = 0 ] &&
+        grep -q ': over: ' "$tmp/ctl" && # the job was there all the time
+        grep -q '^ok - every byte of it came' "$tmp/out"; then
+        good "$name: the job goes on, every byte is right"
+    else
+        head -n 20 "$tmp/out"
+        bad "$name: the job goes on, every byte is right" "exit status $status"
+    fi
+}
+
+ends 'a port goes while ranks agree' agree '.*' \
+    'at 0ms node 1 rail 2 down'
+ends 'a port goes under relayed bytes' exchange '.*' \
+    'at 0ms node 0 rail 1 down'
+ends 'a port goes at a relay of others' relay '.*' \
+    'at 0ms node 0 rail 2 down'
+ends 'a relay of others is not heard any more' relay '.*' \
+    'at 0ms node 1 rail 3 blackhole tx'
+goes_on 'a relay of others hears nothing for a second' relay \
+    'at 0ms for 1s node 0 rail 2 blackhole rx'
+goes_on 'a port is down for a second while ranks agree' agree \
+    'at 0ms for 1s node 1 rail 2 down'
+exit $failed

@@ -1,0 +1,113 @@
+#!/bin/sh
+# Ranks whose views of the rails differ, and of what was set: no hang, no wrong byte.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_planned
+if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
+    echo 'only through mrail run'
+    exit 77
+fi
+
+small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
+    --mca coll_mrail_copy_rate 1000000000000'
+options=${MRAIL_TEST_RUN-}
+full=${MRAIL_TEST_FULL-}
+last=20
+moves=5
+[ -z "$full" ] || last=300 moves="0 3 5 1"
+
+# What each rank is told; the second argument of what is run is a column.
+# rank 7: Open MPI reads this as 2^64 - 1.
+cat >"$tmp/views" <<'END_VIEWS'
+0 100000000     1    4096 16 67108864
+1 0             1000 8192 2  1000000
+2 1             2    4096 16 67108864
+3 50000000      1    4097 1  200000
+4 99999999999   0    1    512 67108864
+5 1000          1000 65536 16 67108864
+6 0             1    4096 3  67108864
+7 18446744073709551615 7 4096 16 1
+END_VIEWS
+cat >"$tmp/viewer" <<'END_VIEWER'
+#!/bin/sh
+# viewer capacities|all FILE COMMAND...
+what=$1
+views=$2
+shift 2
+set_it() { [ "$1" != 0 ] && export "OMPI_MCA_coll_mrail_$2=$1"; return 0; }
+while read -r rank capacity above chunk slots memory; do
+    [ "$rank" = "$OMPI_COMM_WORLD_RANK" ] || continue
+    set_it "$capacity" capacity
+    [ "$what" = all ] || break
+    set_it "$above" relay_above
+    set_it "$chunk" chunk
+    set_it "$slots" slots
+    set_it "$memory" memory
+done <"$views"
+exec "$@"
+END_VIEWER
+chmod +x "$tmp/viewer"
+
+# rotated N: the views, moved on by N ranks.
+rotated()
+{
+    awk -v by="$1" '{ $1 = ($1 + by) % 8; print }' "$tmp/views" >"$tmp/views.$1"
+    echo "$tmp/views.$1"
+}
+
+MRAIL_TEST_RUN="$options $small --bind-rails --mca coll_mrail_verbose 2"
+launch 8 -- "$tmp/viewer" capacities "$(rotated 0)" "$build/mpi_planned" \
+    --seeds 1-2 >"$tmp/out" 2>&1 || true
+told=$(sed -n 's/.*: its rail gives .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
+    sort -u | wc -l)
+if [ "$told" -ge 6 ]; then
+    good 'ranks have different views'
+else
+    head -n 20 "$tmp/out"
+    bad 'ranks have different views' "$told of them"
+fi
+MRAIL_TEST_RUN="$options $small --bind-rails"
+for by in $moves; do
+    run "capacities that differ, moved by $by" 8 "$tmp/viewer" capacities \
+        "$(rotated "$by")" "$build/mpi_planned" --seeds 1-$last --relays
+done
+MRAIL_TEST_RUN="$options --bind-rails"
+for by in $moves; do
+    run "settings that differ, moved by $by" 8 "$tmp/viewer" all \
+        "$(rotated "$by")" "$build/mpi_planned" --seeds 1-$last
+done
+MRAIL_TEST_RUN="$options"
+run 'settings that differ, free ranks' 8 "$tmp/viewer" all "$(rotated 0)" \
+    "$build/mpi_planned" --seeds 1-$last
+
+# A bound rank without its rail says nothing for a while; then it is there again.
+# By what rails have sent: one that is not there at the beginning is none.
+cat >"$tmp/script" <<'END_SCRIPT'
+at packet 1000 for 150ms every 1500 node 0 rail 1 down
+at packet 1500 for 100ms every 2000 rail 2 blackhole rx
+at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
+at packet 1800 for 30ms every 2500 node 1 down
+END_SCRIPT
+MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
+    --mca coll_mrail_verbose 2"
+session=$session-faults # the one before may still be there, without rates
+status=0
+launch 8 -- "$build/mpi_planned" --seeds 1-$last --relays >"$tmp/out" 2>&1 ||
+    status=$?
+grep -E '^(not )?ok - ' "$tmp/out" || true
+if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
+    grep -v 'script:' "$tmp/out" | head -n 20
+    bad 'bound ranks whose rails go and come' "exit status $status"
+fi
+if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out" &&
+    grep -qE 'rank [0-7]: its rail gives .* of 0\.0$' "$tmp/out"; then
+    good '... lanes were given up, and some had agreed on a rail that is down'
+else
+    grep -E 'fails|rail gives' "$tmp/out" | head -n 20
+    bad '... lanes were given up, and some had agreed on a rail that is down' \
+        'it says nothing of it'
+fi
+session=mpitest-$$
+nothing_left 'views that differ'
+exit $failed
