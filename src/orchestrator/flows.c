@@ -30,6 +30,18 @@
 /* How much dearer a path is for each relay, as a price: what is more than e^-this of
  * a demand on a path with one relay more says that the others are full. */
 #define RELAY_PRICE 10.0
+/* What is relieved is aimed at this part of the gap, and not looked at if it is
+ * loaded more than so many times what it should be. */
+#define RELIEVED 0.98
+#define WORTH_RELIEVING 1.3
+/* What is moved leaves so much to rounding. */
+#define WITHIN (1 - 1e-9)
+/* Relayed bytes of a division that is not there. */
+#define NO_DIVISION 1e300
+/* A limit that is no more than a guess is given up after so many rounds. */
+#define GUESS_ROUNDS 8
+/* Of the limit: a link that is loaded less below it is full. */
+#define FULL 1e-6
 /* Of all bytes: relaying this much more than what is proved is as good as not at all. */
 #define NEXT_TO_NOTHING 1e-4
 /* What is aimed at, of the congestion that is allowed: rounds swing. */
@@ -43,61 +55,107 @@
  * to be a number, so there is a highest price. */
 static const struct {
     double step, momentum, price_max;
+    double least_part; /* of a demand, on a lane */
 } stages[FLOWS_NUM_STAGES] = {
     [FLOWS_STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .price_max = 30},
-    [FLOWS_STAGE_SHORTEN] = {.step = 0.8, .momentum = 0.8, .price_max = 70},
+    [FLOWS_STAGE_SHORTEN] = {.step = 0.8,
+                             .momentum = 0.8,
+                             .price_max = 70,
+                             .least_part = 1e-3},
     [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .price_max = 70},
 };
 
-/* e^-x for x >= 0, nearly: (1 + x / 1024)^-1024.  The same everywhere, unlike the
- * C library's; that it is not quite e^-x only gives prices another unit. */
+/* ---- a round --------------------------------------------------------------- */
+
 static double flows_exp(double x)
 {
-    double v = 1.0 / (1.0 + x * (1.0 / 1024.0));
+    double v[MRAIL_PASSES_VECTOR] = {x};
 
-    for (unsigned i = 0; i < 10; ++i) {
-        v *= v;
-    }
-    return v;
+    mrail_passes_exp(MRAIL_PASSES_VECTOR, v, v);
+    return v[0];
 }
 
-/* ---- a round --------------------------------------------------------------- */
+/* For each slot of each row with demands: with a number of links that the compiler
+ * knows, `statement` has them at `link` and the slot in `s`. */
+#define EACH_SLOT(flows, most_links, statement)                               \
+    for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                  \
+        uint32_t s = (flows)->rows[row] * (flows)->passes.width;              \
+        uint32_t end = s + (flows)->passes.width;                             \
+        const uint32_t *link =                                                \
+            &(flows)->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];          \
+                                                                              \
+        for (; s < end; ++s, link += MRAIL_FLOWS_SLOT_LINKS) {                \
+            enum { num_links = most_links };                                  \
+                                                                              \
+            statement;                                                        \
+        }                                                                     \
+    }
+#define EACH_SLOT_OF(flows, statement)                                        \
+    switch ((flows)->depth) {                                                 \
+    case 0:                                                                   \
+    case 1: EACH_SLOT(flows, 1, statement) break;                             \
+    case 2: EACH_SLOT(flows, 2, statement) break;                             \
+    case 3: EACH_SLOT(flows, 3, statement) break;                             \
+    default: EACH_SLOT(flows, 4, statement) break;                            \
+    }
+
+static MRAIL_INLINE double flows_product(const double *factor,
+                                         const uint32_t *link, unsigned count)
+{
+    double product = factor[link[0]];
+
+    for (unsigned i = 1; i < count; ++i) {
+        product *= factor[link[i]];
+    }
+    return product;
+}
+
+static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
+                                     unsigned count)
+{
+    double sum = length[link[0]];
+
+    for (unsigned i = 1; i < count; ++i) {
+        sum += length[link[i]];
+    }
+    return sum;
+}
+
+static MRAIL_INLINE void flows_add(double *load, const uint32_t *link,
+                                   unsigned count, double bytes)
+{
+    for (unsigned i = 0; i < count; ++i) {
+        load[link[i]] += bytes;
+    }
+}
 
 static void flows_set_factors(mrail_flows_t *flows)
 {
-    const uint32_t *link = flows->slot_link;
+    const double *factor = flows->factor, *weight = flows->slot_weight;
+    double *slot = flows->slot_factor;
 
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->factor[e] = flows_exp(flows->price[e]);
-    }
-    flows->factor[flows->links.num_links] = 1;
-    for (uint32_t s = 0; s < flows->num_slots;
-         ++s, link += MRAIL_FLOWS_SLOT_LINKS) {
-        flows->slot_factor[s] = flows->slot_weight[s] *
-                                ((flows->factor[link[0]] *
-                                  flows->factor[link[1]]) *
-                                 (flows->factor[link[2]] *
-                                  flows->factor[link[3]]));
-    }
+    mrail_passes_exp(flows->link_room, flows->price, flows->factor);
+    EACH_SLOT_OF(flows,
+                 slot[s] = weight[s] * flows_product(factor, link, num_links))
 }
 
-static void flows_add_loads(mrail_flows_t *flows)
+void mrail_flows_add_loads(mrail_flows_t *flows)
 {
-    double relayed = 0;
+    double *load = flows->load;
+    const double *bytes = flows->slot_load;
 
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        double bytes = (flows->base != NULL) ? flows->base[e] : 0;
-
-        for (uint32_t i = flows->link_first[e]; i < flows->link_first[e + 1];
-             ++i) {
-            bytes += flows->slot_load[flows->link_slot[i]];
-        }
-        flows->load[e] = bytes * flows->per_byte[e];
+    memset(load, 0, flows->link_room * sizeof(*load));
+    if (flows->base != NULL) {
+        memcpy(load, flows->base, flows->links.num_links * sizeof(*load));
     }
-    for (uint32_t s = 0; flows->has_relays && (s < flows->num_slots); ++s) {
-        relayed += flows->slot_relays[s] * flows->slot_load[s];
+    EACH_SLOT_OF(flows, flows_add(load, link, num_links, bytes[s]))
+    for (uint32_t e = 0; e < flows->link_room; ++e) {
+        load[e] *= flows->per_byte[e];
     }
-    flows->trial_relayed = relayed;
+    flows->trial_relayed =
+        flows->has_relays ? mrail_passes_dot(flows->num_slots, flows->slot_relays,
+                                             flows->slot_load)
+                          : 0;
 }
 
 /* Rounds swing around what their mean comes near to: they are summed up, too. */
@@ -107,7 +165,7 @@ static void flows_divide(mrail_flows_t *flows)
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
     mrail_passes_divide(&flows->passes, flows->slot_factor, flows->trial,
                         flows->sum, flows->slot_load);
-    flows_add_loads(flows);
+    mrail_flows_add_loads(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->sum_load[e] += flows->load[e];
     }
@@ -160,17 +218,12 @@ void mrail_flows_load_bytes(mrail_flows_t *flows)
             flows->slot_load[lanes.in + lane] += lanes.bytes[lane];
         }
     }
-    flows_add_loads(flows);
+    mrail_flows_add_loads(flows);
 }
 
 static double flows_trial_congestion(const mrail_flows_t *flows)
 {
-    double most = 0;
-
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        most = MRAIL_MAX(most, flows->load[e]);
-    }
-    return most;
+    return mrail_passes_most(flows->link_room, flows->load);
 }
 
 static void flows_keep_trial(mrail_flows_t *flows, double congestion)
@@ -192,19 +245,14 @@ static void flows_halve_prices(mrail_flows_t *flows)
 /* 0; or 1: a price is above the highest one. */
 static int flows_raise_prices(mrail_flows_t *flows, double target)
 {
-    double step = stages[flows->stage].step, most = 0;
-    double momentum = stages[flows->stage].momentum;
+    const mrail_passes_step_t step = {.per_target = 1 / target,
+                                      .least = LEAST_LOAD,
+                                      .most = MOST_LOAD,
+                                      .step = stages[flows->stage].step,
+                                      .momentum = stages[flows->stage].momentum};
 
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        double load = flows->load[e] / target, old = flows->price[e];
-
-        load = MRAIL_MAX(MRAIL_MIN(load, MOST_LOAD), LEAST_LOAD);
-        flows->price[e] = MRAIL_MAX(
-            old + step * (load - 1.0) + momentum * flows->rise[e], 0.0);
-        flows->rise[e] = flows->price[e] - old;
-        most = MRAIL_MAX(most, flows->price[e]);
-    }
-    return most > stages[flows->stage].price_max;
+    return mrail_passes_raise(flows->link_room, &step, flows->load, flows->price,
+                              flows->rise) > stages[flows->stage].price_max;
 }
 
 /* ---- proofs ---------------------------------------------------------------- */
@@ -213,29 +261,20 @@ static int flows_raise_prices(mrail_flows_t *flows, double target)
  * are set, and so much for each relay. */
 static double flows_shortest(mrail_flows_t *flows, double per_relay)
 {
-    const uint32_t *link = flows->slot_link;
-    double *length = flows->slot_factor;
+    const double *relays = flows->slot_relays, *length = flows->length;
+    double *slot = flows->slot_factor;
 
-    flows->length[flows->links.num_links] = 0;
-    for (uint32_t s = 0; s < flows->num_slots;
-         ++s, link += MRAIL_FLOWS_SLOT_LINKS) {
-        length[s] = !flows->slot_open[s]
-                        ? MRAIL_FLOWS_CLOSED
-                        : (flows->slot_relays[s] * per_relay +
-                           ((flows->length[link[0]] + flows->length[link[1]]) +
-                            (flows->length[link[2]] + flows->length[link[3]])));
-    }
-    return mrail_passes_shortest(&flows->passes, length);
+    EACH_SLOT_OF(flows,
+                 slot[s] = flows->slot_open[s]
+                               ? relays[s] * per_relay +
+                                     flows_sum(length, link, num_links)
+                               : MRAIL_FLOWS_CLOSED)
+    return mrail_passes_shortest(&flows->passes, slot);
 }
 
 static double flows_volume(const mrail_flows_t *flows)
 {
-    double volume = 0;
-
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        volume += flows->links.capacity[e] * flows->length[e];
-    }
-    return volume;
+    return mrail_passes_dot(flows->link_room, flows->width, flows->length);
 }
 
 /* By the lengths that are set. */
@@ -319,6 +358,7 @@ static void flows_begin(mrail_flows_t *flows, unsigned stage, double relay_facto
         flows->slot_weight[s] = weight;
     }
     flows->stage = stage;
+    flows->passes.least_part = stages[stage].least_part;
     flows->price = flows->prices[stage];
     memcpy(flows->since, flows->price,
            flows->links.num_links * sizeof(*flows->since));
@@ -352,6 +392,18 @@ static int flows_is_within(const mrail_flows_t *flows, double gap)
     return flows->congestion <= flows->bound * (1 + gap);
 }
 
+/* What is above what would do, if not by much, is moved to where there is room. */
+static void flows_relieve_spread(mrail_flows_t *flows, double gap)
+{
+    double limit = flows->bound * (1 + RELIEVED * gap);
+
+    if (!flows_is_within(flows, gap) &&
+        (flows_trial_congestion(flows) <= limit * WORTH_RELIEVING)) {
+        mrail_flows_relieve(flows, limit);
+        flows_keep_less_loaded(flows);
+    }
+}
+
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_rounds)
 {
@@ -359,7 +411,8 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     unsigned round, look = LOOK_ROUNDS;
 
     flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
-    flows->congestion = flows->bound = 0;
+    flows->congestion = 0;
+    flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
     for (round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
         flows_keep_less_loaded(flows);
@@ -379,6 +432,12 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
             flows_try_mean(flows);
             flows_keep_less_loaded(flows);
             look = flows_after(round);
+        } else if (round > 1) {
+            continue;
+        }
+        flows_relieve_spread(flows, gap);
+        if (flows_is_within(flows, gap)) {
+            return round;
         }
     }
     return max_rounds;
@@ -393,13 +452,27 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
+/* The same after something was moved, whose loads are added up anew. */
+static void flows_keep_repaired(mrail_flows_t *flows, double limit)
+{
+    if ((flows_trial_congestion(flows) <= limit) &&
+        (flows->trial_relayed < flows->relayed)) {
+        memcpy(flows->bytes, flows->trial,
+               flows->num_bytes * sizeof(*flows->bytes));
+        mrail_flows_load_bytes(flows);
+        flows->congestion = flows_trial_congestion(flows);
+        flows->relayed = flows->trial_relayed;
+    }
+}
+
 /* What relays less and is above the limit, mixed with what is below it. */
 static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
 {
     double over = flows_trial_congestion(flows) - limit;
     double part = (limit - flows->congestion) / (over + limit - flows->congestion);
 
-    if ((over <= 0) || (part <= 0) || (flows->trial_relayed >= flows->relayed)) {
+    if ((over <= 0) || (part <= 0) || (flows->congestion == 0) ||
+        (flows->trial_relayed >= flows->relayed)) {
         return;
     }
     for (size_t i = 0; i < flows->num_bytes; ++i) {
@@ -440,39 +513,143 @@ static void flows_cap_prices(mrail_flows_t *flows)
     }
 }
 
-unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
+/* What a division with fewer relays is after. */
+typedef struct flows_search {
+    double limit, aim;       /* congestion; what prices aim at, of that */
+    double gap, nothing;     /* of relayed bytes; bytes that do not count */
+    double limit_gap;        /* of the limit, if it is a guess, above its proof */
+    int is_repriced;         /* in the last look */
+} flows_search_t;
+
+static int flows_is_found(const mrail_flows_t *flows, const flows_search_t *search)
+{
+    return flows->relayed <=
+           flows->relayed_bound * (1 + search->gap) + search->nothing;
+}
+
+/* Prices by what is full, if they prove more than those that there are. */
+static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
+{
+    double before = flows->relayed_bound;
+    size_t size = flows->link_room * sizeof(*flows->price);
+
+    memcpy(flows->length, flows->price, size);
+    mrail_flows_value_full(flows, search->limit * WITHIN, RELAY_PRICE,
+                           stages[flows->stage].price_max);
+    flows_prove_relayed(flows, search->limit);
+    if (flows->relayed_bound > before) {
+        memcpy(flows->price, flows->length, size);
+        memset(flows->rise, 0, size);
+        flows_forget_sum(flows);
+        search->is_repriced = 1;
+    }
+}
+
+/* What could not be relieved points to a cut: the limit was too low. */
+static void flows_guess_again(mrail_flows_t *flows, flows_search_t *search)
+{
+    double before = flows->bound;
+
+    for (uint32_t e = 0; e < flows->link_room; ++e) {
+        flows->length[e] = (flows->excess[e] > 0) ? 1 : 0;
+    }
+    flows_prove(flows);
+    for (uint32_t e = 0; e < flows->link_room; ++e) {
+        flows->length[e] =
+            (flows->load[e] >= search->limit * (1 - FULL)) ? 1 : 0;
+    }
+    flows_prove(flows);
+    if (flows->bound > before) {
+        search->limit = flows->bound * (1 + search->limit_gap);
+        flows->relayed_bound = 0;
+    }
+}
+
+/* Looks at what has come of the last rounds: 1, it is found. */
+static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
+                              unsigned round)
+{
+    search->is_repriced = 0;
+    flows_prove_by_prices(flows, search->limit);
+    if (round > 1) {
+        flows_try_mean(flows);
+        flows_keep_less_relayed(flows, search->limit);
+        search->aim = flows_lower_aim(flows, search->limit, search->aim);
+    }
+    if (flows_is_found(flows, search)) {
+        return 1;
+    }
+    mrail_flows_relieve(flows, search->limit * WITHIN);
+    mrail_flows_straighten(flows, search->limit * WITHIN);
+    flows_keep_repaired(flows, search->limit);
+    flows_mix_less_relayed(flows, search->limit);
+    if (flows_is_found(flows, search)) {
+        return 1;
+    }
+    flows_reprice(flows, search);
+    if (flows->congestion == 0) {
+        flows_guess_again(flows, search);
+    }
+    return flows_is_found(flows, search);
+}
+
+/* The number of rounds; 0: nothing was found at all. */
+static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_rounds)
 {
-    double nothing = NEXT_TO_NOTHING * flows_total(flows);
-    unsigned round, look = LOOK_ROUNDS;
-    double aim = AIM;
+    unsigned look = 1;
 
     flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
+    search->aim = AIM;
+    search->nothing = NEXT_TO_NOTHING * flows_total(flows);
     flows->relayed_bound = 0;
-    for (round = 1; round <= max_rounds; ++round) {
+    for (unsigned round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
-        flows_keep_less_relayed(flows, limit);
-        if ((round == 1) || (round == look)) {
-            flows_prove_by_prices(flows, limit);
-        }
-        if (flows->relayed <= flows->relayed_bound * (1 + gap) + nothing) {
+        flows_keep_less_relayed(flows, search->limit);
+        if (flows_is_found(flows, search)) {
             return round;
         }
-        if (flows_raise_prices(flows, limit * aim)) {
+        if (flows_raise_prices(flows, search->limit * search->aim)) {
             flows_cap_prices(flows);
         }
         if (round == look) {
-            flows_try_mean(flows);
-            flows_keep_less_relayed(flows, limit);
-            aim = flows_lower_aim(flows, limit, aim);
-            flows_mix_less_relayed(flows, limit);
-            look = flows_after(round);
+            if (flows_look_relayed(flows, search, round)) {
+                return round;
+            }
+            look = search->is_repriced ? round + 1 : flows_after(round);
+        }
+        if ((round == GUESS_ROUNDS) && (flows->congestion == 0)) {
+            return 0;
         }
     }
-    mrail_flows_straighten(flows, limit);
-    flows->congestion = flows_trial_congestion(flows);
-    flows->relayed = flows->trial_relayed;
     return max_rounds;
+}
+
+unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
+                           unsigned max_rounds, double *limit_p)
+{
+    flows_search_t search = {.gap = relayed_gap, .limit_gap = gap};
+    unsigned rounds;
+
+    flows->congestion = 0;
+    flows->relayed = NO_DIVISION;
+    flows->bound = mrail_flows_cut_bound(flows);
+    search.limit = flows->bound * (1 + gap);
+    rounds = (search.limit > 0) ? flows_search(flows, &search, max_rounds) : 0;
+    if (rounds == 0) {
+        mrail_flows_forget_prices(flows, FLOWS_STAGE_SHORTEN);
+        return 0;
+    }
+    *limit_p = search.limit;
+    return rounds;
+}
+
+unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
+                             unsigned max_rounds)
+{
+    flows_search_t search = {.limit = limit, .gap = gap};
+
+    return flows_search(flows, &search, max_rounds);
 }
 
 int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)

@@ -121,7 +121,10 @@ static int levels_create_flows(mrail_levels_t *levels,
     }
     links = (mrail_flows_links_t){.num_links = levels->num_links,
                                   .capacity = levels->capacity,
-                                  .num_lanes = levels->num_rails};
+                                  .num_lanes = levels->num_rails,
+                                  .set = mrail_routes_sets(levels->routes),
+                                  .num_sets =
+                                      mrail_routes_num_sets(levels->routes)};
     ret = mrail_flows_create(&links, &levels->flows);
     levels->stride = (ret == 0) ? mrail_flows_stride(levels->flows) : 0;
     return ret;

@@ -239,17 +239,24 @@ static void plan_divide(mrail_plan_t *plan)
     int has_relays = mrail_routes_has_relays(plan->routes);
     double spread_gap = options->gap * (has_relays ? PART_SPREAD : PART_LIMIT);
 
-    summary->rounds = mrail_flows_spread(plan->flows, spread_gap, MAX_ROUNDS);
-    summary->congestion_bound = mrail_flows_bound(plan->flows);
-    summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),
-                               summary->congestion_bound *
-                                   (1 + options->gap * PART_LIMIT));
-    if (has_relays) {
-        summary->relay_rounds =
-            mrail_flows_shorten(plan->flows, summary->limit,
-                                options->relayed_gap, MAX_RELAY_ROUNDS);
-        summary->relayed_bound = mrail_flows_relayed_bound(plan->flows);
+    summary->relay_rounds =
+        mrail_flows_guess(plan->flows, options->gap * PART_LIMIT,
+                          options->relayed_gap, MAX_RELAY_ROUNDS, &summary->limit);
+    if (summary->relay_rounds == 0) {
+        summary->rounds =
+            mrail_flows_spread(plan->flows, spread_gap, MAX_ROUNDS);
+        summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),
+                                   mrail_flows_bound(plan->flows) *
+                                       (1 + options->gap * PART_LIMIT));
+        if (has_relays) {
+            summary->relay_rounds =
+                mrail_flows_shorten(plan->flows, summary->limit,
+                                    options->relayed_gap, MAX_RELAY_ROUNDS);
+        }
     }
+    summary->congestion_bound = mrail_flows_bound(plan->flows);
+    summary->relayed_bound =
+        has_relays ? mrail_flows_relayed_bound(plan->flows) : 0;
 }
 
 static void plan_cut_all(mrail_plan_t *plan)
