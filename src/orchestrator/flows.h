@@ -74,6 +74,10 @@ typedef struct mrail_flows_links {
      * MRAIL_FLOWS_NO_LINK.  NULL: there are none. */
     const uint32_t *set;
     uint32_t num_sets;
+    /* Of each link one that what goes through it may go through, too, or
+     * MRAIL_FLOWS_NO_LINK: whatever goes through that one goes through one of those
+     * that name it. */
+    const uint32_t *parent;
 } mrail_flows_links_t;
 
 /* What is to be divided. */

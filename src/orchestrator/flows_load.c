@@ -243,12 +243,9 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 
 /* ---- cuts ------------------------------------------------------------------ */
 
-/* Adds the capacity of links that a lane with demands takes, each once: its length is
- * set when it was counted. */
-static void flows_add_capacities(mrail_flows_t *flows)
+/* Sets the length of links that a lane with demands takes to 1, of others to 0. */
+static void flows_mark_taken(mrail_flows_t *flows)
 {
-    uint32_t none = flows->links.num_links;
-
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     for (uint32_t i = 0; i < flows->num_rows; ++i) {
         uint32_t first = flows->rows[i] * flows->passes.width;
@@ -259,15 +256,33 @@ static void flows_add_capacities(mrail_flows_t *flows)
                 &flows->slot_link[(size_t)(first + (unsigned)__builtin_ctz(lanes)) *
                                   MRAIL_FLOWS_SLOT_LINKS];
 
-            for (unsigned d = 0; (d < flows->depth) && (link[d] < none); ++d) {
-                uint32_t set = flows->links.set[link[d]];
-
-                if ((set != MRAIL_FLOWS_NO_LINK) &&
-                    (flows->length[link[d]] == 0)) {
-                    flows->length[link[d]] = 1;
-                    flows->set_capacity[set] += flows->width[link[d]];
-                }
+            for (unsigned d = 0; d < flows->depth; ++d) {
+                flows->length[link[d]] = 1;
             }
+        }
+    }
+    flows->length[flows->links.num_links] = 0;
+}
+
+/* What sets carry: a link no more than all those that its bytes come from, or go to,
+ * which else might stand in its place. */
+static void flows_add_capacities(mrail_flows_t *flows)
+{
+    const uint32_t *set = flows->links.set, *parent = flows->links.parent;
+    double *children = flows->excess;
+
+    flows_mark_taken(flows);
+    memset(children, 0, flows->link_room * sizeof(*children));
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        if (parent[e] != MRAIL_FLOWS_NO_LINK) {
+            children[parent[e]] += flows->length[e] * flows->width[e];
+        }
+    }
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        if ((set[e] != MRAIL_FLOWS_NO_LINK) && (flows->length[e] > 0)) {
+            flows->set_capacity[set[e]] +=
+                (children[e] > 0) ? MRAIL_MIN(children[e], flows->width[e])
+                                  : flows->width[e];
         }
     }
 }

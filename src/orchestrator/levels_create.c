@@ -123,6 +123,7 @@ static int levels_create_flows(mrail_levels_t *levels,
                                   .capacity = levels->capacity,
                                   .num_lanes = levels->num_rails,
                                   .set = mrail_routes_sets(levels->routes),
+                                  .parent = mrail_routes_parents(levels->routes),
                                   .num_sets =
                                       mrail_routes_num_sets(levels->routes)};
     ret = mrail_flows_create(&links, &levels->flows);

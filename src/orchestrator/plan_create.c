@@ -71,6 +71,7 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
         .capacity = plan->capacity,
         .num_lanes = mrail_routes_num_lanes(plan->routes),
         .set = mrail_routes_sets(plan->routes),
+        .parent = mrail_routes_parents(plan->routes),
         .num_sets = mrail_routes_num_sets(plan->routes)};
     return mrail_flows_create(&flows_links, &plan->flows);
 }

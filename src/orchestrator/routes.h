@@ -59,6 +59,8 @@ const mrail_flows_slot_t *mrail_routes_slots(const mrail_routes_t *routes);
  * direction.  Of each link the number of its set, or MRAIL_FLOWS_NO_LINK. */
 uint32_t mrail_routes_num_sets(const mrail_routes_t *routes);
 const uint32_t *mrail_routes_sets(const mrail_routes_t *routes);
+/* Of each port the uplink or downlink of its leaf, or MRAIL_FLOWS_NO_LINK. */
+const uint32_t *mrail_routes_parents(const mrail_routes_t *routes);
 
 /* Kind, names and capacity of each link; bytes are 0. */
 uint32_t mrail_routes_num_links(const mrail_routes_t *routes);
