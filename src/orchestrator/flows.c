@@ -38,8 +38,6 @@
 #define WITHIN (1 - 1e-9)
 /* Relayed bytes of a division that is not there. */
 #define NO_DIVISION 1e300
-/* A limit that is no more than a guess is given up after so many rounds. */
-#define GUESS_ROUNDS 8
 /* Of the limit: a link that is loaded less below it is full. */
 #define FULL 1e-6
 /* Of all bytes: relaying this much more than what is proved is as good as not at all. */
@@ -283,8 +281,9 @@ static void flows_prove(mrail_flows_t *flows)
     double volume = flows_volume(flows);
 
     if (volume > 0) {
-        flows->bound =
-            MRAIL_MAX(flows->bound, flows_shortest(flows, 0) / volume);
+        flows->proved =
+            MRAIL_MAX(flows->proved, flows_shortest(flows, 0) / volume);
+        flows->bound = MRAIL_MAX(flows->bound, flows->proved);
     }
 }
 
@@ -347,6 +346,14 @@ static void flows_prove_by_prices(mrail_flows_t *flows, double limit)
 
 /* ---- the two stages -------------------------------------------------------- */
 
+static void flows_begin_rounds(mrail_flows_t *flows)
+{
+    memcpy(flows->since, flows->price,
+           flows->links.num_links * sizeof(*flows->since));
+    memset(flows->rise, 0, flows->links.num_links * sizeof(*flows->rise));
+    flows_forget_sum(flows);
+}
+
 static void flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor)
 {
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
@@ -360,10 +367,7 @@ static void flows_begin(mrail_flows_t *flows, unsigned stage, double relay_facto
     flows->stage = stage;
     flows->passes.least_part = stages[stage].least_part;
     flows->price = flows->prices[stage];
-    memcpy(flows->since, flows->price,
-           flows->links.num_links * sizeof(*flows->since));
-    memset(flows->rise, 0, flows->links.num_links * sizeof(*flows->rise));
-    flows_forget_sum(flows);
+    flows_begin_rounds(flows);
 }
 
 /* When to look next. */
@@ -372,19 +376,23 @@ static unsigned flows_after(unsigned round)
     return round + MRAIL_MAX(LOOK_ROUNDS, round / LOOK_PART);
 }
 
-static void flows_keep_less_loaded(mrail_flows_t *flows)
+/* The lesser of the congestion of this round and `best` (0: none yet). */
+static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
 {
     double congestion = flows_trial_congestion(flows);
 
     if ((flows->congestion == 0) || (congestion < flows->congestion)) {
         flows_keep_trial(flows, congestion);
     }
+    return ((best == 0) || (congestion < best)) ? congestion : best;
 }
 
-static double flows_target(const mrail_flows_t *flows, double gap)
+/* Of what the rounds themselves have come to and proved: what was moved afterwards, or
+ * what is proved by cuts, says little about where they go. */
+static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
-    return MRAIL_MAX((flows->bound + flows->congestion) * 0.5,
-                     flows->bound * (1 + SLACK * gap));
+    return MRAIL_MAX((flows->proved + best) * 0.5,
+                     flows->proved * (1 + SLACK * gap));
 }
 
 static int flows_is_within(const mrail_flows_t *flows, double gap)
@@ -400,37 +408,45 @@ static void flows_relieve_spread(mrail_flows_t *flows, double gap)
     if (!flows_is_within(flows, gap) &&
         (flows_trial_congestion(flows) <= limit * WORTH_RELIEVING)) {
         mrail_flows_relieve(flows, limit);
-        flows_keep_less_loaded(flows);
+        (void)flows_keep_less_loaded(flows, 0);
+    }
+}
+
+static void flows_prove_by_powers(mrail_flows_t *flows, double gap)
+{
+    static const unsigned powers[] = POWERS;
+
+    for (unsigned i = 0;
+         (i < MRAIL_ARRAY_SIZE(powers)) && !flows_is_within(flows, gap); ++i) {
+        flows_prove_by_loads(flows, powers[i]);
     }
 }
 
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_rounds)
 {
-    static const unsigned powers[] = POWERS;
-    unsigned round, look = LOOK_ROUNDS;
+    unsigned look = LOOK_ROUNDS;
+    double best = 0;
 
     flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
-    flows->congestion = 0;
+    flows->congestion = flows->proved = 0;
     flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
-    for (round = 1; round <= max_rounds; ++round) {
+    for (unsigned round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
-        flows_keep_less_loaded(flows);
-        for (unsigned i = 0; (round == 1) && (i < MRAIL_ARRAY_SIZE(powers)) &&
-                             !flows_is_within(flows, gap);
-             ++i) {
-            flows_prove_by_loads(flows, powers[i]);
+        best = flows_keep_less_loaded(flows, best);
+        if (round == 1) {
+            flows_prove_by_powers(flows, gap);
         }
         if (flows_is_within(flows, gap)) {
             return round;
         }
-        if (flows_raise_prices(flows, flows_target(flows, gap))) {
+        if (flows_raise_prices(flows, flows_target(flows, best, gap))) {
             flows_halve_prices(flows); /* how they rise proves, not where they are */
         }
         if (round == look) {
             flows_prove_by_rises(flows);
             flows_try_mean(flows);
-            flows_keep_less_loaded(flows);
+            best = flows_keep_less_loaded(flows, best);
             look = flows_after(round);
         } else if (round > 1) {
             continue;
@@ -518,7 +534,9 @@ typedef struct flows_search {
     double limit, aim;       /* congestion; what prices aim at, of that */
     double gap, nothing;     /* of relayed bytes; bytes that do not count */
     double limit_gap;        /* of the limit, if it is a guess, above its proof */
-    int is_repriced;         /* in the last look */
+    unsigned tries;          /* rounds for a division within the limit */
+    double least;            /* relayed bytes whatever the limit is */
+    int is_anew;             /* prices have jumped in the last look */
 } flows_search_t;
 
 static int flows_is_found(const mrail_flows_t *flows, const flows_search_t *search)
@@ -541,7 +559,7 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
         memcpy(flows->price, flows->length, size);
         memset(flows->rise, 0, size);
         flows_forget_sum(flows);
-        search->is_repriced = 1;
+        search->is_anew = 1;
     }
 }
 
@@ -561,7 +579,10 @@ static void flows_guess_again(mrail_flows_t *flows, flows_search_t *search)
     flows_prove(flows);
     if (flows->bound > before) {
         search->limit = flows->bound * (1 + search->limit_gap);
-        flows->relayed_bound = 0;
+        search->is_anew = 1;
+        mrail_flows_forget_prices(flows, flows->stage);
+        flows_begin_rounds(flows);
+        flows->relayed_bound = search->least;
     }
 }
 
@@ -569,7 +590,7 @@ static void flows_guess_again(mrail_flows_t *flows, flows_search_t *search)
 static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
                               unsigned round)
 {
-    search->is_repriced = 0;
+    search->is_anew = 0;
     flows_prove_by_prices(flows, search->limit);
     if (round > 1) {
         flows_try_mean(flows);
@@ -586,9 +607,11 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     if (flows_is_found(flows, search)) {
         return 1;
     }
-    flows_reprice(flows, search);
     if (flows->congestion == 0) {
         flows_guess_again(flows, search);
+    }
+    if (!search->is_anew) {
+        flows_reprice(flows, search);
     }
     return flows_is_found(flows, search);
 }
@@ -602,7 +625,9 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
     search->aim = AIM;
     search->nothing = NEXT_TO_NOTHING * flows_total(flows);
-    flows->relayed_bound = 0;
+    memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
+    search->least = flows_shortest(flows, RELAY_PRICE) / RELAY_PRICE;
+    flows->relayed_bound = search->least;
     for (unsigned round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
         flows_keep_less_relayed(flows, search->limit);
@@ -616,9 +641,9 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
             if (flows_look_relayed(flows, search, round)) {
                 return round;
             }
-            look = search->is_repriced ? round + 1 : flows_after(round);
+            look = search->is_anew ? round + 1 : flows_after(round);
         }
-        if ((round == GUESS_ROUNDS) && (flows->congestion == 0)) {
+        if ((round == search->tries) && (flows->congestion == 0)) {
             return 0;
         }
     }
@@ -626,14 +651,16 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
 }
 
 unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
-                           unsigned max_rounds, double *limit_p)
+                           unsigned tries, unsigned max_rounds, double *limit_p)
 {
-    flows_search_t search = {.gap = relayed_gap, .limit_gap = gap};
+    flows_search_t search = {
+        .gap = relayed_gap, .limit_gap = gap, .tries = tries};
     unsigned rounds;
 
     flows->congestion = 0;
+    flows->proved = 0;
     flows->relayed = NO_DIVISION;
-    flows->bound = mrail_flows_cut_bound(flows);
+    flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
     search.limit = flows->bound * (1 + gap);
     rounds = (search.limit > 0) ? flows_search(flows, &search, max_rounds) : 0;
     if (rounds == 0) {

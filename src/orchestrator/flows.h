@@ -127,10 +127,10 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
 
 /* Both at once, which mostly is possible: what a set of links has to carry is the least
  * congestion, and a division within `gap` of it (which is given as the limit) is found
- * in the first rounds.  0: not here; it has to be done in two steps, and nothing is
- * divided. */
+ * in the first rounds (`tries`).  0: not here; nothing is divided, and it has to be
+ * done in two steps. */
 unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
-                           unsigned max_rounds, double *limit_p);
+                           unsigned tries, unsigned max_rounds, double *limit_p);
 
 /* Divides again, as near to what lanes are worth as a congestion of `limit` allows:
  * the number of rounds, or -ERANGE: not found in max_rounds, and the last division

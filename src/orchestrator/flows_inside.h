@@ -71,6 +71,7 @@ struct mrail_flows {
     double trial_relayed, sum_relayed;
     double congestion, relayed; /* of `bytes` */
     double bound, relayed_bound;
+    double proved;        /* by the loads and prices of these rounds, not by cuts */
 };
 
 #define FLOWS_ROW_SETS 2

@@ -15,13 +15,14 @@
 #include <string.h>
 
 #define MAX_BYTES (UINT64_C(1) << 62)
-/* Of the gap: what the first division leaves, if there are relays, to the second
- * one, and what that leaves to rounding. */
-#define PART_SPREAD 0.6
+/* Of the gap: the rest is left to rounding. */
 #define PART_LIMIT 0.95
 /* More would take longer than an exchange that is not quite as good. */
 #define MAX_ROUNDS 4000
 #define MAX_RELAY_ROUNDS 1000
+/* Rounds to guess before all is spread once, and then. */
+#define FIRST_TRIES 2
+#define TRIES 8
 
 /* ---- demands into groups --------------------------------------------------- */
 
@@ -232,26 +233,47 @@ static int plan_load(mrail_plan_t *plan)
     return mrail_flows_load(plan->flows, &problem);
 }
 
-static void plan_divide(mrail_plan_t *plan)
+static int plan_guess(mrail_plan_t *plan, unsigned tries)
 {
     const mrail_plan_options_t *options = &plan->options;
     mrail_plan_summary_t *summary = &plan->next.summary;
-    int has_relays = mrail_routes_has_relays(plan->routes);
-    double spread_gap = options->gap * (has_relays ? PART_SPREAD : PART_LIMIT);
 
-    summary->relay_rounds =
-        mrail_flows_guess(plan->flows, options->gap * PART_LIMIT,
-                          options->relayed_gap, MAX_RELAY_ROUNDS, &summary->limit);
-    if (summary->relay_rounds == 0) {
-        summary->rounds =
-            mrail_flows_spread(plan->flows, spread_gap, MAX_ROUNDS);
-        summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),
-                                   mrail_flows_bound(plan->flows) *
-                                       (1 + options->gap * PART_LIMIT));
-        if (has_relays) {
-            summary->relay_rounds =
-                mrail_flows_shorten(plan->flows, summary->limit,
-                                    options->relayed_gap, MAX_RELAY_ROUNDS);
+    summary->relay_rounds = mrail_flows_guess(
+        plan->flows, options->gap * PART_LIMIT, options->relayed_gap, tries,
+        MAX_RELAY_ROUNDS, &summary->limit);
+    return summary->relay_rounds > 0;
+}
+
+/* 1: the congestion is within the gap. */
+static int plan_spread(mrail_plan_t *plan, unsigned max_rounds)
+{
+    mrail_plan_summary_t *summary = &plan->next.summary;
+    double gap = plan->options.gap * PART_LIMIT;
+
+    summary->rounds = mrail_flows_spread(plan->flows, gap, max_rounds);
+    summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),
+                               mrail_flows_bound(plan->flows) * (1 + gap));
+    return mrail_flows_congestion(plan->flows) <=
+           mrail_flows_bound(plan->flows) * (1 + gap);
+}
+
+/* What is found at once is looked for first. */
+static void plan_divide(mrail_plan_t *plan)
+{
+    mrail_plan_summary_t *summary = &plan->next.summary;
+    int has_relays = mrail_routes_has_relays(plan->routes);
+
+    if (!plan_guess(plan, FIRST_TRIES)) {
+        int is_spread = plan_spread(plan, 1);
+
+        if (!is_spread && !plan_guess(plan, TRIES)) {
+            is_spread = 1;
+            (void)plan_spread(plan, MAX_ROUNDS);
+        }
+        if (is_spread && has_relays) {
+            summary->relay_rounds = mrail_flows_shorten(
+                plan->flows, summary->limit, plan->options.relayed_gap,
+                MAX_RELAY_ROUNDS);
         }
     }
     summary->congestion_bound = mrail_flows_bound(plan->flows);
