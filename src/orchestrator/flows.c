@@ -208,14 +208,7 @@ mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
 void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
-
-        for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-            flows->slot_load[lanes.out + lane] += lanes.bytes[lane];
-            flows->slot_load[lanes.in + lane] += lanes.bytes[lane];
-        }
-    }
+    mrail_passes_load(&flows->passes, flows->bytes, flows->slot_load);
     mrail_flows_add_loads(flows);
 }
 
@@ -534,6 +527,7 @@ typedef struct flows_search {
     double limit, aim;       /* congestion; what prices aim at, of that */
     double gap, nothing;     /* of relayed bytes; bytes that do not count */
     double limit_gap;        /* of the limit, if it is a guess, above its proof */
+    int is_warm;             /* there are prices from before */
     unsigned tries;          /* rounds for a division within the limit */
     double least;            /* relayed bytes whatever the limit is */
     int is_anew;             /* prices have jumped in the last look */
@@ -591,7 +585,9 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
                               unsigned round)
 {
     search->is_anew = 0;
-    flows_prove_by_prices(flows, search->limit);
+    if ((round > 1) || search->is_warm) {
+        flows_prove_by_prices(flows, search->limit);
+    }
     if (round > 1) {
         flows_try_mean(flows);
         flows_keep_less_relayed(flows, search->limit);
@@ -601,7 +597,9 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
         return 1;
     }
     mrail_flows_relieve(flows, search->limit * WITHIN);
-    mrail_flows_straighten(flows, search->limit * WITHIN);
+    if (flows->trial_relayed > flows->relayed_bound + search->nothing) {
+        mrail_flows_straighten(flows, search->limit * WITHIN);
+    }
     flows_keep_repaired(flows, search->limit);
     flows_mix_less_relayed(flows, search->limit);
     if (flows_is_found(flows, search)) {
@@ -623,6 +621,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     unsigned look = 1;
 
     flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
+    search->is_warm = mrail_passes_most(flows->link_room, flows->price) > 0;
     search->aim = AIM;
     search->nothing = NEXT_TO_NOTHING * flows_total(flows);
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));

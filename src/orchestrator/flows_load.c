@@ -243,20 +243,21 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 
 /* ---- cuts ------------------------------------------------------------------ */
 
-/* Sets the length of links that a lane with demands takes to 1, of others to 0. */
+/* Sets the length of links that a lane with demands takes to 1, of others to 0: in
+ * rows that all cross a set. */
 static void flows_mark_taken(mrail_flows_t *flows)
 {
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     for (uint32_t i = 0; i < flows->num_rows; ++i) {
-        uint32_t first = flows->rows[i] * flows->passes.width;
+        uint32_t row = flows->rows[i], lanes = flows->row_taken[row];
+        const uint32_t *link = &flows->slot_link[(size_t)row * flows->passes.width *
+                                                 MRAIL_FLOWS_SLOT_LINKS];
 
-        for (uint32_t lanes = flows->row_taken[flows->rows[i]]; lanes != 0;
-             lanes &= lanes - 1) {
-            const uint32_t *link =
-                &flows->slot_link[(size_t)(first + (unsigned)__builtin_ctz(lanes)) *
-                                  MRAIL_FLOWS_SLOT_LINKS];
-
-            for (unsigned d = 0; d < flows->depth; ++d) {
+        if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] == MRAIL_FLOWS_NO_LINK) {
+            continue;
+        }
+        for (; lanes != 0; lanes >>= 1, link += MRAIL_FLOWS_SLOT_LINKS) {
+            for (unsigned d = 0; (lanes & 1) && (d < flows->depth); ++d) {
                 flows->length[link[d]] = 1;
             }
         }
@@ -273,12 +274,12 @@ static void flows_add_capacities(mrail_flows_t *flows)
 
     flows_mark_taken(flows);
     memset(children, 0, flows->link_room * sizeof(*children));
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+    for (uint32_t e = 0; e < flows->links_in_sets; ++e) {
         if (parent[e] != MRAIL_FLOWS_NO_LINK) {
             children[parent[e]] += flows->length[e] * flows->width[e];
         }
     }
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+    for (uint32_t e = 0; e < flows->links_in_sets; ++e) {
         if ((set[e] != MRAIL_FLOWS_NO_LINK) && (flows->length[e] > 0)) {
             flows->set_capacity[set[e]] +=
                 (children[e] > 0) ? MRAIL_MIN(children[e], flows->width[e])
@@ -335,6 +336,9 @@ int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p
     for (uint32_t e = 0; e < links->num_links; ++e) {
         flows->widest = MRAIL_MAX(flows->widest, links->capacity[e]);
         flows->width[e] = links->capacity[e];
+        if ((links->set != NULL) && (links->set[e] != MRAIL_FLOWS_NO_LINK)) {
+            flows->links_in_sets = e + 1;
+        }
         flows->per_byte[e] = 1 / links->capacity[e];
     }
     *flows_p = flows;

@@ -59,6 +59,25 @@ static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
     }
 }
 
+static MRAIL_INLINE void load_rows(const mrail_passes_t *passes,
+                                   unsigned num_vecs, const double *bytes,
+                                   double *load)
+{
+    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+
+    for (uint32_t k = 0; k < passes->num_demands; ++k, bytes += width) {
+        vec_t *out =
+            (vec_t *)&load[(size_t)passes->row[2 * (size_t)k] * width];
+        vec_t *in =
+            (vec_t *)&load[(size_t)passes->row[2 * (size_t)k + 1] * width];
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            out[v] += ((const vec_t *)bytes)[v];
+            in[v] += ((const vec_t *)bytes)[v];
+        }
+    }
+}
+
 #define CHOSEN(a, is, b)                                                      \
     ((vec_t)((((a)is(b)) & (mask_t)(a)) | (~((a)is(b)) & (mask_t)(b))))
 #define LESSER(a, b) CHOSEN(a, <, b)
@@ -167,11 +186,11 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
  * `is_masked` as its arguments. */
 #define BY_WIDTH(masked, call)                                                \
     switch (passes->width / MRAIL_PASSES_VECTOR) {                            \
-    case 1: { enum { num_vecs = 1, is_masked = masked }; call; break; }       \
-    case 2: { enum { num_vecs = 2, is_masked = masked }; call; break; }       \
-    case 3: { enum { num_vecs = 3, is_masked = masked }; call; break; }       \
-    case 4: { enum { num_vecs = 4, is_masked = masked }; call; break; }       \
-    default: { enum { num_vecs = 5, is_masked = masked }; call; break; }      \
+    case 1: { enum { num_vecs = 1, is_masked = (masked) }; call; break; }     \
+    case 2: { enum { num_vecs = 2, is_masked = (masked) }; call; break; }     \
+    case 3: { enum { num_vecs = 3, is_masked = (masked) }; call; break; }     \
+    case 4: { enum { num_vecs = 4, is_masked = (masked) }; call; break; }     \
+    default: { enum { num_vecs = 5, is_masked = (masked) }; call; break; }    \
     }
 #define BY_KIND(call)                                                         \
     if (passes->mask != NULL) {                                               \
@@ -200,6 +219,10 @@ TWIN(void, divide_by_kind,
      (const mrail_passes_t *passes, const double *factor, double *bytes,
       double *sum, double *load),
      { BY_KIND(divide(passes, num_vecs, is_masked, factor, bytes, sum, load)) })
+
+TWIN(void, load_by_kind,
+     (const mrail_passes_t *passes, const double *bytes, double *load),
+     { BY_WIDTH(0, load_rows(passes, num_vecs, bytes, load)) })
 
 TWIN(double, shortest_by_kind,
      (const mrail_passes_t *passes, const double *length), {
@@ -236,6 +259,13 @@ void mrail_passes_divide(const mrail_passes_t *passes, const double *factor,
 {
     passes_check(passes);
     CALL(divide_by_kind, passes, factor, bytes, sum, load);
+}
+
+void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,
+                       double *load)
+{
+    passes_check(passes);
+    CALL(load_by_kind, passes, bytes, load);
 }
 
 double mrail_passes_shortest(const mrail_passes_t *passes,

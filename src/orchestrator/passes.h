@@ -34,6 +34,10 @@ typedef struct mrail_passes {
 void mrail_passes_divide(const mrail_passes_t *passes, const double *factor,
                          double *bytes, double *sum, double *load);
 
+/* Adds the bytes of demands to the load of the slots of both rows. */
+void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,
+                       double *load);
+
 /* Sum over the demands of their bytes times their shortest lane. */
 double mrail_passes_shortest(const mrail_passes_t *passes,
                              const double *length);

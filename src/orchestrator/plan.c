@@ -297,32 +297,42 @@ static void plan_cut_all(mrail_plan_t *plan)
 
 /* ---- what came of it ------------------------------------------------------- */
 
+/* Of a group, and of what is on its lanes: summed up, so that none waits for the one
+ * before. */
+static MRAIL_INLINE uint64_t plan_digest(uint64_t a, uint64_t b)
+{
+    return (a + UINT64_C(0x9e3779b97f4a7c15)) *
+           (2 * b * UINT64_C(0xbf58476d1ce4e5b9) + 1);
+}
+
 /* Loads, relayed bytes and the hash of whole bytes. */
 static void plan_sum_up(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
     mrail_plan_summary_t *summary = &next->summary;
     unsigned lanes = mrail_routes_num_lanes(plan->routes);
-    uint64_t hash = mrail_mix64(next->digest);
+    uint64_t hash = next->digest;
 
     mrail_loads_clear(plan);
     for (uint32_t g = 0; g < next->num_groups; ++g) {
         const mrail_route_t *route = &next->routes[g];
         const uint64_t *end = &next->end[(size_t)g * lanes];
+        double *out = &plan->slot_bytes[(size_t)route->row[0] * lanes];
+        double *in = &plan->slot_bytes[(size_t)route->row[1] * lanes];
+        uint64_t last = 0;
 
-        summary->bytes += (double)next->totals[g];
-        hash = mrail_mix64(hash ^ (((uint64_t)route->row[0] << 32) |
-                                   route->row[1]));
+        summary->bytes += (double)(int64_t)next->totals[g];
+        hash += plan_digest(((uint64_t)route->row[0] << 32) | route->row[1], g);
         for (unsigned lane = 0; lane < lanes; ++lane) {
-            uint64_t bytes = mrail_cuts_bytes(end, lane);
+            double bytes = (double)(int64_t)(end[lane] - last);
 
-            if (bytes > 0) {
-                mrail_loads_add(plan, route, lane, (double)bytes);
-                hash = mrail_mix64(hash ^ (bytes + lane));
-            }
+            out[lane] += bytes;
+            in[lane] += bytes;
+            hash += plan_digest(end[lane], ((uint64_t)g << 8) | (lane + 1));
+            last = end[lane];
         }
     }
-    summary->hash = hash;
+    summary->hash = mrail_mix64(hash);
     summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
     summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
