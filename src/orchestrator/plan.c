@@ -297,14 +297,6 @@ static void plan_cut_all(mrail_plan_t *plan)
 
 /* ---- what came of it ------------------------------------------------------- */
 
-/* Of a group, and of what is on its lanes: summed up, so that none waits for the one
- * before. */
-static MRAIL_INLINE uint64_t plan_digest(uint64_t a, uint64_t b)
-{
-    return (a + UINT64_C(0x9e3779b97f4a7c15)) *
-           (2 * b * UINT64_C(0xbf58476d1ce4e5b9) + 1);
-}
-
 /* Loads, relayed bytes and the hash of whole bytes. */
 static void plan_sum_up(mrail_plan_t *plan)
 {
@@ -322,13 +314,13 @@ static void plan_sum_up(mrail_plan_t *plan)
         uint64_t last = 0;
 
         summary->bytes += (double)(int64_t)next->totals[g];
-        hash += plan_digest(((uint64_t)route->row[0] << 32) | route->row[1], g);
+        hash += mrail_digest(g, ((uint64_t)route->row[0] << 32) | route->row[1]);
         for (unsigned lane = 0; lane < lanes; ++lane) {
             double bytes = (double)(int64_t)(end[lane] - last);
 
             out[lane] += bytes;
             in[lane] += bytes;
-            hash += plan_digest(end[lane], ((uint64_t)g << 8) | (lane + 1));
+            hash += mrail_digest(((uint64_t)(lane + 1) << 32) | g, end[lane]);
             last = end[lane];
         }
     }
