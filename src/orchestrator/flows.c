@@ -268,16 +268,31 @@ static double flows_volume(const mrail_flows_t *flows)
     return mrail_passes_dot(flows->link_room, flows->width, flows->length);
 }
 
-/* By the lengths that are set. */
+/* By the lengths that are set, which are kept if they prove more than others. */
 static void flows_prove(mrail_flows_t *flows)
 {
-    double volume = flows_volume(flows);
+    double volume = flows_volume(flows), proved;
 
-    if (volume > 0) {
-        flows->proved =
-            MRAIL_MAX(flows->proved, flows_shortest(flows, 0) / volume);
-        flows->bound = MRAIL_MAX(flows->bound, flows->proved);
+    if (volume <= 0) {
+        return;
     }
+    proved = flows_shortest(flows, 0) / volume;
+    if (proved > flows->proved) {
+        flows->proved = proved;
+        memcpy(flows->proof, flows->length,
+               flows->link_room * sizeof(*flows->proof));
+    }
+    flows->bound = MRAIL_MAX(flows->bound, proved);
+}
+
+/* By cuts, and by what proved most of the last problem. */
+static void flows_prove_first(mrail_flows_t *flows)
+{
+    flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
+    flows->proved = 0;
+    memcpy(flows->length, flows->proof,
+           flows->link_room * sizeof(*flows->length));
+    flows_prove(flows);
 }
 
 /* Before there are prices: links count by a high power of their load. */
@@ -422,8 +437,8 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     double best = 0;
 
     flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
-    flows->congestion = flows->proved = 0;
-    flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
+    flows->congestion = 0;
+    flows_prove_first(flows);
     for (unsigned round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
         best = flows_keep_less_loaded(flows, best);
@@ -657,9 +672,8 @@ unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
     unsigned rounds;
 
     flows->congestion = 0;
-    flows->proved = 0;
     flows->relayed = NO_DIVISION;
-    flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
+    flows_prove_first(flows);
     search.limit = flows->bound * (1 + gap);
     rounds = (search.limit > 0) ? flows_search(flows, &search, max_rounds) : 0;
     if (rounds == 0) {

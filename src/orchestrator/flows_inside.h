@@ -59,6 +59,7 @@ struct mrail_flows {
     double *factor;       /* e^-price */
     double *load;         /* seconds */
     double *length;       /* for a bound */
+    double *proof;        /* lengths that proved most; 0: none did */
     double *since;        /* prices when a bound was looked for last */
     double *rise;         /* of the prices in the last round */
     double *sum_load;     /* of rounds since the last look, together */

@@ -24,7 +24,7 @@ static int flows_allocate_links(mrail_flows_t *flows)
                                       MRAIL_PASSES_VECTOR);
     size_t sets = flows->links.num_sets;
     double *next =
-        calloc((9 + FLOWS_NUM_STAGES) * links + 2 * sets, sizeof(*next));
+        calloc((10 + FLOWS_NUM_STAGES) * links + 2 * sets, sizeof(*next));
 
     flows->prices[0] = next;
     flows->link_room = (uint32_t)links;
@@ -42,6 +42,7 @@ static int flows_allocate_links(mrail_flows_t *flows)
     flows->factor = flows_take(&next, links);
     flows->load = flows_take(&next, links);
     flows->length = flows_take(&next, links);
+    flows->proof = flows_take(&next, links);
     flows->since = flows_take(&next, links);
     flows->rise = flows_take(&next, links);
     flows->sum_load = flows_take(&next, links);
@@ -439,6 +440,7 @@ void mrail_flows_forget(mrail_flows_t *flows)
     for (unsigned stage = 0; stage < FLOWS_NUM_STAGES; ++stage) {
         mrail_flows_forget_prices(flows, stage);
     }
+    memset(flows->proof, 0, flows->link_room * sizeof(*flows->proof));
 }
 
 void mrail_flows_destroy(mrail_flows_t *flows)
