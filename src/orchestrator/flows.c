@@ -38,6 +38,8 @@
 #define WITHIN (1 - 1e-9)
 /* Relayed bytes of a division that is not there. */
 #define NO_DIVISION 1e300
+/* Of the gap: what relays no more than this above what is proved is left alone. */
+#define STRAIGHT 0.1
 /* Of the limit: a link that is loaded less below it is full. */
 #define FULL 1e-6
 /* Of all bytes: relaying this much more than what is proved is as good as not at all. */
@@ -119,11 +121,13 @@ static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
     return sum;
 }
 
-static MRAIL_INLINE void flows_add(double *load, const uint32_t *link,
-                                   unsigned count, double bytes)
+/* One sum for each of four slots side by side: many of a row take the same link, and
+ * each would wait for the one before. */
+static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
+                                   unsigned count, uint32_t slot, double bytes)
 {
     for (unsigned i = 0; i < count; ++i) {
-        load[link[i]] += bytes;
+        sums[link[i] * MRAIL_PASSES_VECTOR + slot % MRAIL_PASSES_VECTOR] += bytes;
     }
 }
 
@@ -139,16 +143,18 @@ static void flows_set_factors(mrail_flows_t *flows)
 
 void mrail_flows_add_loads(mrail_flows_t *flows)
 {
-    double *load = flows->load;
+    double *sums = flows->sums;
     const double *bytes = flows->slot_load;
 
-    memset(load, 0, flows->link_room * sizeof(*load));
-    if (flows->base != NULL) {
-        memcpy(load, flows->base, flows->links.num_links * sizeof(*load));
+    memset(sums, 0, (size_t)flows->link_room * MRAIL_PASSES_VECTOR * sizeof(*sums));
+    for (uint32_t e = 0; (flows->base != NULL) && (e < flows->links.num_links);
+         ++e) {
+        sums[e * MRAIL_PASSES_VECTOR] = flows->base[e];
     }
-    EACH_SLOT_OF(flows, flows_add(load, link, num_links, bytes[s]))
-    for (uint32_t e = 0; e < flows->link_room; ++e) {
-        load[e] *= flows->per_byte[e];
+    EACH_SLOT_OF(flows, flows_add(sums, link, num_links, s, bytes[s]))
+    for (uint32_t e = 0; e < flows->link_room; ++e, sums += MRAIL_PASSES_VECTOR) {
+        flows->load[e] =
+            ((sums[0] + sums[2]) + (sums[1] + sums[3])) * flows->per_byte[e];
     }
     flows->trial_relayed =
         flows->has_relays ? mrail_passes_dot(flows->num_slots, flows->slot_relays,
@@ -612,7 +618,8 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
         return 1;
     }
     mrail_flows_relieve(flows, search->limit * WITHIN);
-    if (flows->trial_relayed > flows->relayed_bound + search->nothing) {
+    if (flows->trial_relayed >
+        flows->relayed_bound * (1 + STRAIGHT * search->gap) + search->nothing) {
         mrail_flows_straighten(flows, search->limit * WITHIN);
     }
     flows_keep_repaired(flows, search->limit);

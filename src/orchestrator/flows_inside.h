@@ -58,6 +58,7 @@ struct mrail_flows {
     double *price;        /* of each link: those of this stage */
     double *factor;       /* e^-price */
     double *load;         /* seconds */
+    double *sums;         /* of each link: bytes, in parts */
     double *length;       /* for a bound */
     double *proof;        /* lengths that proved most; 0: none did */
     double *since;        /* prices when a bound was looked for last */

@@ -24,7 +24,7 @@ static int flows_allocate_links(mrail_flows_t *flows)
                                       MRAIL_PASSES_VECTOR);
     size_t sets = flows->links.num_sets;
     double *next =
-        calloc((10 + FLOWS_NUM_STAGES) * links + 2 * sets, sizeof(*next));
+        calloc((10 + MRAIL_PASSES_VECTOR + FLOWS_NUM_STAGES) * links + 2 * sets, sizeof(*next));
 
     flows->prices[0] = next;
     flows->link_room = (uint32_t)links;
@@ -41,6 +41,7 @@ static int flows_allocate_links(mrail_flows_t *flows)
     flows->set_capacity = flows_take(&next, sets);
     flows->factor = flows_take(&next, links);
     flows->load = flows_take(&next, links);
+    flows->sums = flows_take(&next, links * MRAIL_PASSES_VECTOR);
     flows->length = flows_take(&next, links);
     flows->proof = flows_take(&next, links);
     flows->since = flows_take(&next, links);

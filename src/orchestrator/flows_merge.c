@@ -96,23 +96,20 @@ static void flows_merge_lanes(mrail_flows_t *flows, const mrail_flows_lanes_t *l
     lanes->bytes[best] += sum;
 }
 
-static int flows_has_small(const mrail_flows_t *flows, double least)
+static uint32_t flows_next_small(const mrail_flows_t *flows, double least,
+                                 uint32_t first)
 {
-    for (size_t i = 0; i < flows->num_bytes; ++i) {
-        if ((flows->bytes[i] > 0) && (flows->bytes[i] < least)) {
-            return 1;
-        }
-    }
-    return 0;
+    return mrail_passes_find_small(&flows->passes, flows->bytes, least, first);
 }
 
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
 {
-    if (!flows_has_small(flows, least)) {
-        return;
+    uint32_t k = flows_next_small(flows, least, 0);
+
+    if (k < flows->passes.num_demands) {
+        mrail_flows_load_bytes(flows);
     }
-    mrail_flows_load_bytes(flows);
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (; k < flows->passes.num_demands; k = flows_next_small(flows, least, k + 1)) {
         mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
 
         flows_merge_lanes(flows, &lanes, least, limit);

@@ -10,7 +10,7 @@
 
 #include "base/util.h"
 
-/* The more relays of a move, at most, at least. */
+/* The more relays of a move, at most, at least: the planner's paths have two. */
 #define MOST_EXTRA 2
 #define MOST_FEWER (-2)
 /* Of a link's bytes within the limit: less above it, or less room, is none. */
@@ -182,10 +182,8 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
         for (uint32_t lanes = repair.open; lanes != 0; lanes &= lanes - 1) {
             uint32_t from = (uint32_t)__builtin_ctz(lanes);
 
-            for (double extra = MOST_FEWER;
-                 (extra < 0) && (repair.bytes[from] > 0) &&
-                 (repair_relays(&repair, from) + extra >= 0);
-                 ++extra) {
+            for (double extra = -repair_relays(&repair, from);
+                 (extra < 0) && (repair.bytes[from] > 0); ++extra) {
                 (void)repair_move_any(&repair, from, repair.bytes[from], extra);
             }
         }

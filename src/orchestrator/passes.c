@@ -78,6 +78,27 @@ static MRAIL_INLINE void load_rows(const mrail_passes_t *passes,
     }
 }
 
+static MRAIL_INLINE uint32_t find_small(const mrail_passes_t *passes,
+                                        unsigned num_vecs, const double *bytes,
+                                        double least, uint32_t first)
+{
+    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+    uint32_t k = first;
+
+    for (; k < passes->num_demands; ++k) {
+        const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
+        mask_t small = {0};
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            small |= (lane[v] > 0) & (lane[v] < least);
+        }
+        if ((small[0] | small[1] | small[2] | small[3]) != 0) {
+            break;
+        }
+    }
+    return k;
+}
+
 #define CHOSEN(a, is, b)                                                      \
     ((vec_t)((((a)is(b)) & (mask_t)(a)) | (~((a)is(b)) & (mask_t)(b))))
 #define LESSER(a, b) CHOSEN(a, <, b)
@@ -224,6 +245,16 @@ TWIN(void, load_by_kind,
      (const mrail_passes_t *passes, const double *bytes, double *load),
      { BY_WIDTH(0, load_rows(passes, num_vecs, bytes, load)) })
 
+TWIN(uint32_t, small_by_width,
+     (const mrail_passes_t *passes, const double *bytes, double least,
+      uint32_t first),
+     {
+         uint32_t found;
+
+         BY_WIDTH(0, found = find_small(passes, num_vecs, bytes, least, first))
+         return found;
+     })
+
 TWIN(double, shortest_by_kind,
      (const mrail_passes_t *passes, const double *length), {
          double total;
@@ -273,6 +304,13 @@ double mrail_passes_shortest(const mrail_passes_t *passes,
 {
     passes_check(passes);
     return CALL(shortest_by_kind, passes, length);
+}
+
+uint32_t mrail_passes_find_small(const mrail_passes_t *passes, const double *bytes,
+                                 double least, uint32_t first)
+{
+    passes_check(passes);
+    return CALL(small_by_width, passes, bytes, least, first);
 }
 
 void mrail_passes_exp(uint32_t count, const double *x, double *exp)

@@ -42,6 +42,11 @@ void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,
 double mrail_passes_shortest(const mrail_passes_t *passes,
                              const double *length);
 
+/* The first demand from `first` on that has less than `least` bytes on a lane, but some;
+ * num_demands: there is none. */
+uint32_t mrail_passes_find_small(const mrail_passes_t *passes, const double *bytes,
+                                 double least, uint32_t first);
+
 /* Of arrays whose `count` is a multiple of MRAIL_PASSES_VECTOR: */
 
 /* e^-x for x >= 0, nearly: (1 + x / 1024)^-1024.  The same everywhere, unlike the
