@@ -121,6 +121,17 @@ static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
     return sum;
 }
 
+static MRAIL_INLINE double flows_most(const double *excess, const uint32_t *link,
+                                      unsigned count)
+{
+    double most = excess[link[0]];
+
+    for (unsigned i = 1; i < count; ++i) {
+        most = MRAIL_MAX(most, excess[link[i]]);
+    }
+    return most;
+}
+
 /* One sum for each of four slots side by side: many of a row take the same link, and
  * each would wait for the one before. */
 static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
@@ -162,13 +173,22 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
                           : 0;
 }
 
+void mrail_flows_set_excess(mrail_flows_t *flows)
+{
+    const double *excess = flows->excess;
+    double *slot = flows->slot_factor;
+
+    EACH_SLOT_OF(flows, slot[s] = flows_most(excess, link, num_links))
+}
+
 /* Rounds swing around what their mean comes near to: they are summed up, too. */
 static void flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_passes_divide(&flows->passes, flows->slot_factor, flows->trial,
-                        flows->sum, flows->slot_load);
+    mrail_passes_divide(&flows->passes, flows->num_summed == 0,
+                        flows->slot_factor, flows->trial, flows->sum,
+                        flows->slot_load);
     mrail_flows_add_loads(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->sum_load[e] += flows->load[e];
@@ -179,7 +199,6 @@ static void flows_divide(mrail_flows_t *flows)
 
 static void flows_forget_sum(mrail_flows_t *flows)
 {
-    memset(flows->sum, 0, flows->num_bytes * sizeof(*flows->sum));
     memset(flows->sum_load, 0,
            flows->links.num_links * sizeof(*flows->sum_load));
     flows->sum_relayed = 0;
@@ -473,6 +492,18 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     return max_rounds;
 }
 
+/* What a division with fewer relays is after. */
+typedef struct flows_search {
+    double limit, aim;       /* congestion; what prices aim at, of that */
+    double gap, nothing;     /* of relayed bytes; bytes that do not count */
+    double limit_gap;        /* of the limit, if it is a guess, above its proof */
+    int is_warm;             /* there are prices from before */
+    unsigned tries;          /* rounds for a division within the limit */
+    double least;            /* relayed bytes whatever the limit is */
+    int is_kept;             /* what the last look has repaired */
+    int is_anew;             /* prices have jumped in the last look */
+} flows_search_t;
+
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
 {
     double congestion = flows_trial_congestion(flows);
@@ -482,13 +513,17 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
-/* The same after something was moved, whose loads are added up anew. */
-static void flows_keep_repaired(mrail_flows_t *flows, double limit)
+/* The same after something was moved, whose loads are added up anew.  The round is gone
+ * then: they change places. */
+static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 {
-    if ((flows_trial_congestion(flows) <= limit) &&
-        (flows->trial_relayed < flows->relayed)) {
-        memcpy(flows->bytes, flows->trial,
-               flows->num_bytes * sizeof(*flows->bytes));
+    double *bytes = flows->trial;
+
+    search->is_kept = (flows_trial_congestion(flows) <= search->limit) &&
+                      (flows->trial_relayed < flows->relayed);
+    if (search->is_kept) {
+        flows->trial = flows->bytes;
+        flows->bytes = bytes;
         mrail_flows_load_bytes(flows);
         flows->congestion = flows_trial_congestion(flows);
         flows->relayed = flows->trial_relayed;
@@ -543,17 +578,6 @@ static void flows_cap_prices(mrail_flows_t *flows)
     }
 }
 
-/* What a division with fewer relays is after. */
-typedef struct flows_search {
-    double limit, aim;       /* congestion; what prices aim at, of that */
-    double gap, nothing;     /* of relayed bytes; bytes that do not count */
-    double limit_gap;        /* of the limit, if it is a guess, above its proof */
-    int is_warm;             /* there are prices from before */
-    unsigned tries;          /* rounds for a division within the limit */
-    double least;            /* relayed bytes whatever the limit is */
-    int is_anew;             /* prices have jumped in the last look */
-} flows_search_t;
-
 static int flows_is_found(const mrail_flows_t *flows, const flows_search_t *search)
 {
     return flows->relayed <=
@@ -567,7 +591,8 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
     size_t size = flows->link_room * sizeof(*flows->price);
 
     memcpy(flows->length, flows->price, size);
-    mrail_flows_value_full(flows, search->limit * WITHIN, RELAY_PRICE,
+    mrail_flows_value_full(flows, search->is_kept ? flows->bytes : flows->trial,
+                           search->limit * WITHIN, RELAY_PRICE,
                            stages[flows->stage].price_max);
     flows_prove_relayed(flows, search->limit);
     if (flows->relayed_bound > before) {
@@ -622,8 +647,10 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
         flows->relayed_bound * (1 + STRAIGHT * search->gap) + search->nothing) {
         mrail_flows_straighten(flows, search->limit * WITHIN);
     }
-    flows_keep_repaired(flows, search->limit);
-    flows_mix_less_relayed(flows, search->limit);
+    flows_keep_repaired(flows, search);
+    if (!search->is_kept) {
+        flows_mix_less_relayed(flows, search->limit);
+    }
     if (flows_is_found(flows, search)) {
         return 1;
     }

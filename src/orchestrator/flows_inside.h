@@ -66,8 +66,8 @@ struct mrail_flows {
     double *sum_load;     /* of rounds since the last look, together */
     double *excess;       /* bytes above a limit */
     double *set_bytes, *set_capacity; /* of cuts */
-    double *trial;        /* bytes of each lane of each demand in this round;
-                             and two more in one piece */
+    double *all_bytes;    /* of each lane of each demand, three times: */
+    double *trial;        /* ... in this round */
     double *sum;          /* ... likewise together */
     double *bytes;        /* ... in the best one */
     unsigned num_summed;
@@ -103,11 +103,15 @@ double mrail_flows_cut_bound(mrail_flows_t *flows);
 void mrail_flows_relieve(mrail_flows_t *flows, double limit);
 void mrail_flows_straighten(mrail_flows_t *flows, double limit);
 
-/* Lengths, in relays times `per_relay`, from what is full in this round: those that
+/* Lengths, in relays times `per_relay`, from what is full if these bytes are divided as
+ * they are, which were repaired last: those that
  * are set rise until demands have no reason to be where they are.  Nothing is worth
  * more than `most`. */
-void mrail_flows_value_full(mrail_flows_t *flows, double limit, double per_relay,
-                            double most);
+void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
+                            double per_relay, double most);
+
+/* The largest excess of a link of each slot, in place of its factor. */
+void mrail_flows_set_excess(mrail_flows_t *flows);
 
 void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage);
 

@@ -100,9 +100,9 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
 
     size_t demands = num_bytes / flows->passes.width;
 
-    free(flows->trial);
+    free(flows->all_bytes);
     free(flows->mask);
-    flows->trial = next;
+    flows->all_bytes = flows->trial = next;
     flows->mask = malloc(2 * demands * sizeof(*flows->mask));
     flows->bytes_room = 0;
     if ((next == NULL) || (flows->mask == NULL)) {
@@ -449,7 +449,7 @@ void mrail_flows_destroy(mrail_flows_t *flows)
     mrail_masks_cleanup(&flows->masks);
     free(flows->mask_lanes);
     free(flows->mask);
-    free(flows->trial);
+    free(flows->all_bytes);
     free(flows->slot_relays);
     free(flows->slot_open);
     free(flows->slot_link);

@@ -25,12 +25,13 @@ typedef struct repair {
     double limit;
     const uint32_t *out, *in; /* links of the first lane, of a demand */
     uint32_t first_out, first_in, open; /* slots, lanes of it */
-    double *bytes;
+    double *all_bytes, *bytes;          /* of all demands, of it */
 } repair_t;
 
 static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
 {
-    *repair = (repair_t){.flows = flows, .limit = limit};
+    *repair = (repair_t){
+        .flows = flows, .limit = limit, .all_bytes = flows->trial};
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->excess[e] = (flows->load[e] - limit) * flows->width[e];
     }
@@ -60,7 +61,7 @@ static MRAIL_INLINE void repair_turn_to(repair_t *repair, uint32_t k)
     repair->out = &flows->slot_link[row[0] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->in = &flows->slot_link[row[1] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->open = flows->open[k];
-    repair->bytes = &flows->trial[k * width];
+    repair->bytes = &repair->all_bytes[k * width];
 }
 
 static MRAIL_INLINE double repair_excess(const repair_t *repair, uint32_t lane)
@@ -153,21 +154,32 @@ static void repair_relieve(const repair_t *repair, double first, double last)
     }
 }
 
+/* Nothing that was not above the limit gets there: who is not now, is never. */
+static void repair_relieve_all(repair_t *repair, int extra)
+{
+    mrail_flows_t *flows = repair->flows;
+    const double *excess = flows->slot_factor;
+    uint32_t k;
+
+    mrail_flows_set_excess(flows);
+    for (k = mrail_passes_find_over(&flows->passes, flows->trial, excess, 0);
+         k < flows->passes.num_demands;
+         k = mrail_passes_find_over(&flows->passes, flows->trial, excess, k + 1)) {
+        repair_turn_to(repair, k);
+        repair_relieve(repair, (extra == 0) ? MOST_FEWER : extra, extra);
+    }
+}
+
 void mrail_flows_relieve(mrail_flows_t *flows, double limit)
 {
+    int most_extra = flows->has_relays ? MOST_EXTRA : 0;
     repair_t repair;
 
     repair_begin(&repair, flows, limit);
-    for (int extra = 0; (extra <= MOST_EXTRA) &&
+    for (int extra = 0; (extra <= most_extra) &&
                         (mrail_passes_most(flows->link_room, flows->excess) > 0);
          ++extra) {
-        for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-            repair_turn_to(&repair, k);
-            repair_relieve(&repair, (extra == 0) ? MOST_FEWER : extra, extra);
-        }
-        if (!flows->has_relays) {
-            break;
-        }
+        repair_relieve_all(&repair, extra);
     }
     repair_end(&repair);
 }
@@ -272,10 +284,10 @@ static int repair_value(const repair_t *repair, double per_relay, double most)
     return is_changed;
 }
 
-void mrail_flows_value_full(mrail_flows_t *flows, double limit, double per_relay,
-                            double most)
+void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
+                            double per_relay, double most)
 {
-    repair_t repair = {.flows = flows, .limit = limit};
+    repair_t repair = {.flows = flows, .limit = limit, .all_bytes = bytes};
     int is_changed = 1;
 
     for (unsigned pass = 0; is_changed && (pass < VALUE_PASSES); ++pass) {

@@ -14,12 +14,17 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define TARGET_AVX2 __attribute__((target("avx2")))
 #endif
 
+#define CHOSEN(a, is, b)                                                      \
+    ((vec_t)((((a)is(b)) & (mask_t)(a)) | (~((a)is(b)) & (mask_t)(b))))
+#define LESSER(a, b) CHOSEN(a, <, b)
+#define GREATER(a, b) CHOSEN(a, >, b)
+
 /* In this order, on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
 static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
-                                int is_masked, const double *factor,
-                                double *bytes, double *sum, double *load)
+                                int is_masked, int is_first,
+                                const double *factor, double *bytes, double *sum, double *load)
 {
     unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
 
@@ -52,7 +57,11 @@ static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
         for (unsigned v = 0; v < num_vecs; ++v) {
             part[v] *= per_weight;
             bytes_of[v] = part[v];
-            sum_of[v] += part[v];
+            if (is_first) {
+                sum_of[v] = part[v];
+            } else {
+                sum_of[v] += part[v];
+            }
             load_out[v] += part[v];
             load_in[v] += part[v];
         }
@@ -99,10 +108,30 @@ static MRAIL_INLINE uint32_t find_small(const mrail_passes_t *passes,
     return k;
 }
 
-#define CHOSEN(a, is, b)                                                      \
-    ((vec_t)((((a)is(b)) & (mask_t)(a)) | (~((a)is(b)) & (mask_t)(b))))
-#define LESSER(a, b) CHOSEN(a, <, b)
-#define GREATER(a, b) CHOSEN(a, >, b)
+static MRAIL_INLINE uint32_t find_over(const mrail_passes_t *passes,
+                                       unsigned num_vecs, const double *bytes,
+                                       const double *excess, uint32_t first)
+{
+    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+    uint32_t k = first;
+
+    for (; k < passes->num_demands; ++k) {
+        const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
+        const vec_t *out = (const vec_t *)
+            &excess[(size_t)passes->row[2 * (size_t)k] * width];
+        const vec_t *in = (const vec_t *)
+            &excess[(size_t)passes->row[2 * (size_t)k + 1] * width];
+        mask_t over = {0};
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            over |= (lane[v] > 0) & ((out[v] > 0) | (in[v] > 0));
+        }
+        if ((over[0] | over[1] | over[2] | over[3]) != 0) {
+            break;
+        }
+    }
+    return k;
+}
 
 static MRAIL_INLINE double shortest(const mrail_passes_t *passes,
                                     unsigned num_vecs, int is_masked,
@@ -237,9 +266,12 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
 #endif
 
 TWIN(void, divide_by_kind,
-     (const mrail_passes_t *passes, const double *factor, double *bytes,
-      double *sum, double *load),
-     { BY_KIND(divide(passes, num_vecs, is_masked, factor, bytes, sum, load)) })
+     (const mrail_passes_t *passes, int is_first, const double *factor,
+      double *bytes, double *sum, double *load),
+     {
+         BY_KIND(divide(passes, num_vecs, is_masked, is_first, factor, bytes, sum,
+                        load))
+     })
 
 TWIN(void, load_by_kind,
      (const mrail_passes_t *passes, const double *bytes, double *load),
@@ -252,6 +284,16 @@ TWIN(uint32_t, small_by_width,
          uint32_t found;
 
          BY_WIDTH(0, found = find_small(passes, num_vecs, bytes, least, first))
+         return found;
+     })
+
+TWIN(uint32_t, over_by_width,
+     (const mrail_passes_t *passes, const double *bytes, const double *excess,
+      uint32_t first),
+     {
+         uint32_t found;
+
+         BY_WIDTH(0, found = find_over(passes, num_vecs, bytes, excess, first))
          return found;
      })
 
@@ -285,11 +327,12 @@ static void passes_check(const mrail_passes_t *passes)
     (void)passes;
 }
 
-void mrail_passes_divide(const mrail_passes_t *passes, const double *factor,
-                         double *bytes, double *sum, double *load)
+void mrail_passes_divide(const mrail_passes_t *passes, int is_first,
+                         const double *factor, double *bytes, double *sum,
+                         double *load)
 {
     passes_check(passes);
-    CALL(divide_by_kind, passes, factor, bytes, sum, load);
+    CALL(divide_by_kind, passes, is_first, factor, bytes, sum, load);
 }
 
 void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,
@@ -311,6 +354,13 @@ uint32_t mrail_passes_find_small(const mrail_passes_t *passes, const double *byt
 {
     passes_check(passes);
     return CALL(small_by_width, passes, bytes, least, first);
+}
+
+uint32_t mrail_passes_find_over(const mrail_passes_t *passes, const double *bytes,
+                                const double *excess, uint32_t first)
+{
+    passes_check(passes);
+    return CALL(over_by_width, passes, bytes, excess, first);
 }
 
 void mrail_passes_exp(uint32_t count, const double *x, double *exp)

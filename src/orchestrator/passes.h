@@ -29,10 +29,11 @@ typedef struct mrail_passes {
 } mrail_passes_t;
 
 /* Divides each demand among its lanes, in proportion to the product of its two
- * rows' factors (one at least > 0): `bytes` is set, `sum` grows by it, and so does
- * the load of the slots of both rows. */
-void mrail_passes_divide(const mrail_passes_t *passes, const double *factor,
-                         double *bytes, double *sum, double *load);
+ * rows' factors (one at least > 0): `bytes` is set, `sum` likewise, or, if it is not the
+ * first time, grows by it, and so does the load of the slots of both rows. */
+void mrail_passes_divide(const mrail_passes_t *passes, int is_first,
+                         const double *factor, double *bytes, double *sum,
+                         double *load);
 
 /* Adds the bytes of demands to the load of the slots of both rows. */
 void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,
@@ -46,6 +47,10 @@ double mrail_passes_shortest(const mrail_passes_t *passes,
  * num_demands: there is none. */
 uint32_t mrail_passes_find_small(const mrail_passes_t *passes, const double *bytes,
                                  double least, uint32_t first);
+
+/* Likewise, that has some on a lane one of whose slots has an excess > 0. */
+uint32_t mrail_passes_find_over(const mrail_passes_t *passes, const double *bytes,
+                                const double *excess, uint32_t first);
 
 /* Of arrays whose `count` is a multiple of MRAIL_PASSES_VECTOR: */
 
