@@ -26,7 +26,7 @@ struct mrail_flows {
     double widest;        /* capacity of a link */
     uint32_t link_room;   /* links and what fills them up, for vectors */
     unsigned depth;       /* links of a slot, at most */
-    uint32_t links_in_sets; /* those from here on are in none */
+    uint32_t links_in_cuts; /* those from here on are in no set, have no parent */
     mrail_masks_t masks;  /* sets of lanes, since the object was made */
     uint32_t masks_set;   /* that there are lanes of */
     const double *base;   /* bytes of links besides; NULL: none */

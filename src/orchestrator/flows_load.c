@@ -276,12 +276,12 @@ static void flows_add_capacities(mrail_flows_t *flows)
 
     flows_mark_taken(flows);
     memset(children, 0, flows->link_room * sizeof(*children));
-    for (uint32_t e = 0; e < flows->links_in_sets; ++e) {
+    for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
         if (parent[e] != MRAIL_FLOWS_NO_LINK) {
             children[parent[e]] += flows->length[e] * flows->width[e];
         }
     }
-    for (uint32_t e = 0; e < flows->links_in_sets; ++e) {
+    for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
         if ((set[e] != MRAIL_FLOWS_NO_LINK) && (flows->length[e] > 0)) {
             flows->set_capacity[set[e]] +=
                 (children[e] > 0) ? MRAIL_MIN(children[e], flows->width[e])
@@ -338,8 +338,10 @@ int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p
     for (uint32_t e = 0; e < links->num_links; ++e) {
         flows->widest = MRAIL_MAX(flows->widest, links->capacity[e]);
         flows->width[e] = links->capacity[e];
-        if ((links->set != NULL) && (links->set[e] != MRAIL_FLOWS_NO_LINK)) {
-            flows->links_in_sets = e + 1;
+        if ((links->set != NULL) &&
+            ((links->set[e] != MRAIL_FLOWS_NO_LINK) ||
+             (links->parent[e] != MRAIL_FLOWS_NO_LINK))) {
+            flows->links_in_cuts = e + 1;
         }
         flows->per_byte[e] = 1 / links->capacity[e];
     }
