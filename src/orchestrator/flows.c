@@ -40,6 +40,9 @@
 #define NO_DIVISION 1e300
 /* Of the gap: what relays no more than this above what is proved is left alone. */
 #define STRAIGHT 0.1
+/* What is full is worth no more than this part of the highest price: there has to be
+ * room for differences. */
+#define PART_OF_MOST 0.5
 /* Of the limit: a link that is loaded less below it is full. */
 #define FULL 1e-6
 /* Of all bytes: relaying this much more than what is proved is as good as not at all. */
@@ -593,7 +596,7 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
     memcpy(flows->length, flows->price, size);
     mrail_flows_value_full(flows, search->is_kept ? flows->bytes : flows->trial,
                            search->limit * WITHIN, RELAY_PRICE,
-                           stages[flows->stage].price_max);
+                           PART_OF_MOST * stages[flows->stage].price_max);
     flows_prove_relayed(flows, search->limit);
     if (flows->relayed_bound > before) {
         memcpy(flows->price, flows->length, size);
@@ -663,6 +666,15 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     return flows_is_found(flows, search);
 }
 
+/* What is the best so far, with fewer relays where there is room. */
+static void flows_straighten_best(mrail_flows_t *flows, flows_search_t *search)
+{
+    memcpy(flows->trial, flows->bytes, flows->num_bytes * sizeof(*flows->trial));
+    mrail_flows_load_bytes(flows);
+    mrail_flows_straighten(flows, search->limit * WITHIN);
+    flows_keep_repaired(flows, search);
+}
+
 /* The number of rounds; 0: nothing was found at all. */
 static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_rounds)
@@ -676,6 +688,9 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     search->least = flows_shortest(flows, RELAY_PRICE) / RELAY_PRICE;
     flows->relayed_bound = search->least;
+    if ((flows->congestion > 0) && !flows_is_found(flows, search)) {
+        flows_straighten_best(flows, search);
+    }
     for (unsigned round = 1; round <= max_rounds; ++round) {
         flows_divide(flows);
         flows_keep_less_relayed(flows, search->limit);
@@ -695,6 +710,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
             return 0;
         }
     }
+    flows_straighten_best(flows, search);
     return max_rounds;
 }
 
