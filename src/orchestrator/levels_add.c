@@ -53,6 +53,7 @@ static int levels_add_group(mrail_levels_t *levels, uint32_t from_node,
     levels->row[2 * g] = route.row[0];
     levels->row[2 * g + 1] = route.row[1];
     levels->lanes[g] = route.lanes;
+    memset(&levels->worth[(size_t)g * stride], 0, stride * sizeof(double));
     memset(&levels->wanted[2 * (size_t)g * stride], 0,
            2 * stride * sizeof(*levels->wanted));
     memset(&levels->small[(size_t)g * stride], 0, stride * sizeof(double));
