@@ -43,6 +43,8 @@
 /* What is full is worth no more than this part of the highest price: there has to be
  * room for differences. */
 #define PART_OF_MOST 0.5
+/* Then it begins once more, without jumps. */
+#define PLAIN_ROUND 100
 /* Of the limit: a link that is loaded less below it is full. */
 #define FULL 1e-6
 /* Of all bytes: relaying this much more than what is proved is as good as not at all. */
@@ -247,8 +249,8 @@ static double flows_trial_congestion(const mrail_flows_t *flows)
 
 static void flows_keep_trial(mrail_flows_t *flows, double congestion)
 {
-    memcpy(flows->bytes, flows->trial,
-           flows->num_bytes * sizeof(*flows->bytes));
+    mrail_copy(flows->bytes, flows->trial,
+               flows->num_bytes * sizeof(*flows->bytes));
     flows->congestion = congestion;
     flows->relayed = flows->trial_relayed;
 }
@@ -504,6 +506,7 @@ typedef struct flows_search {
     unsigned tries;          /* rounds for a division within the limit */
     double least;            /* relayed bytes whatever the limit is */
     int is_kept;             /* what the last look has repaired */
+    int is_plain;            /* prices only rise and fall */
     int is_anew;             /* prices have jumped in the last look */
 } flows_search_t;
 
@@ -660,7 +663,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     if (flows->congestion == 0) {
         flows_guess_again(flows, search);
     }
-    if (!search->is_anew) {
+    if (!search->is_anew && !search->is_plain) {
         flows_reprice(flows, search);
     }
     return flows_is_found(flows, search);
@@ -669,10 +672,22 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
 /* What is the best so far, with fewer relays where there is room. */
 static void flows_straighten_best(mrail_flows_t *flows, flows_search_t *search)
 {
-    memcpy(flows->trial, flows->bytes, flows->num_bytes * sizeof(*flows->trial));
+    mrail_copy(flows->trial, flows->bytes,
+               flows->num_bytes * sizeof(*flows->trial));
     mrail_flows_load_bytes(flows);
     mrail_flows_straighten(flows, search->limit * WITHIN);
     flows_keep_repaired(flows, search);
+}
+
+/* Prices that have jumped to somewhere else may be of no use for long: from 0 on, slowly,
+ * they get to what is needed. */
+static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
+{
+    search->is_plain = 1;
+    search->aim = AIM;
+    flows->passes.least_part = 0;
+    mrail_flows_forget_prices(flows, flows->stage);
+    flows_begin_rounds(flows);
 }
 
 /* The number of rounds; 0: nothing was found at all. */
@@ -708,6 +723,10 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
         }
         if ((round == search->tries) && (flows->congestion == 0)) {
             return 0;
+        }
+        if (round == PLAIN_ROUND) {
+            flows_begin_plain(flows, search);
+            look = flows_after(round);
         }
     }
     flows_straighten_best(flows, search);
