@@ -34,6 +34,8 @@
  * loaded more than so many times what it should be. */
 #define RELIEVED 0.98
 #define WORTH_RELIEVING 1.3
+/* What is fitted is to keep its shape: if more than this were moved, it would relay more. */
+#define NEARLY_FITS 1.01
 /* What is moved leaves so much to rounding. */
 #define WITHIN (1 - 1e-9)
 /* Relayed bytes of a division that is not there. */
@@ -761,6 +763,18 @@ unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
     return flows_search(flows, &search, max_rounds);
 }
 
+/* What is a little above the limit is moved; its congestion then. */
+static double flows_relieve_near(mrail_flows_t *flows, double limit)
+{
+    double congestion = flows_trial_congestion(flows);
+
+    if ((congestion > limit) && (congestion <= limit * NEARLY_FITS)) {
+        mrail_flows_relieve(flows, limit * WITHIN);
+        congestion = flows_trial_congestion(flows);
+    }
+    return congestion;
+}
+
 int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
 {
     unsigned look = LOOK_ROUNDS;
@@ -776,7 +790,7 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
         congestion = flows_trial_congestion(flows);
         if ((congestion > limit) && (round == look)) {
             flows_try_mean(flows);
-            congestion = flows_trial_congestion(flows);
+            congestion = flows_relieve_near(flows, limit);
             look = flows_after(round);
         }
         if (congestion <= limit) {
