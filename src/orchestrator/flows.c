@@ -27,36 +27,12 @@
     {                                                                         \
         8, 5, 3                                                               \
     }
-/* How much dearer a path is for each relay, as a price: what is more than e^-this of
- * a demand on a path with one relay more says that the others are full. */
-#define RELAY_PRICE 10.0
 /* What is relieved is aimed at this part of the gap, and not looked at if it is
  * loaded more than so many times what it should be. */
 #define RELIEVED 0.98
 #define WORTH_RELIEVING 1.3
 /* What is fitted is to keep its shape: if more than this were moved, it would relay more. */
 #define NEARLY_FITS 1.01
-/* What is moved leaves so much to rounding. */
-#define WITHIN (1 - 1e-9)
-/* Relayed bytes of a division that is not there. */
-#define NO_DIVISION 1e300
-/* Of the gap: what relays no more than this above what is proved is left alone. */
-#define STRAIGHT 0.1
-/* What is full is worth no more than this part of the highest price: there has to be
- * room for differences. */
-#define PART_OF_MOST 0.5
-/* Then it begins once more, without jumps. */
-#define PLAIN_ROUND 100
-/* Of the limit: a link that is loaded less below it is full. */
-#define FULL 1e-6
-/* Of all bytes: relaying this much more than what is proved is as good as not at all. */
-#define NEXT_TO_NOTHING 1e-4
-/* What is aimed at, of the congestion that is allowed: rounds swing. */
-#define AIM 0.999
-/* Rounds may also stay above for long: then the aim comes down by a part of that, not
- * so far that there is no such division. */
-#define AIM_LEAST 0.992
-#define AIM_PART 0.5
 /* How prices move: step is the rise for a load of twice the target, to which comes a
  * part of the last rise (Polyak's heavy ball).  e^-price of all links of a path has
  * to be a number, so there is a highest price. */
@@ -73,14 +49,6 @@ static const struct {
 };
 
 /* ---- a round --------------------------------------------------------------- */
-
-static double flows_exp(double x)
-{
-    double v[MRAIL_PASSES_VECTOR] = {x};
-
-    mrail_passes_exp(MRAIL_PASSES_VECTOR, v, v);
-    return v[0];
-}
 
 /* For each slot of each row with demands: with a number of links that the compiler
  * knows, `statement` has them at `link` and the slot in `s`. */
@@ -189,7 +157,7 @@ void mrail_flows_set_excess(mrail_flows_t *flows)
 }
 
 /* Rounds swing around what their mean comes near to: they are summed up, too. */
-static void flows_divide(mrail_flows_t *flows)
+void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
@@ -204,7 +172,7 @@ static void flows_divide(mrail_flows_t *flows)
     ++flows->num_summed;
 }
 
-static void flows_forget_sum(mrail_flows_t *flows)
+void mrail_flows_forget_sum(mrail_flows_t *flows)
 {
     memset(flows->sum_load, 0,
            flows->links.num_links * sizeof(*flows->sum_load));
@@ -213,7 +181,7 @@ static void flows_forget_sum(mrail_flows_t *flows)
 }
 
 /* The mean in place of the round. */
-static void flows_try_mean(mrail_flows_t *flows)
+void mrail_flows_try_mean(mrail_flows_t *flows)
 {
     double part = 1.0 / (double)flows->num_summed;
 
@@ -224,7 +192,7 @@ static void flows_try_mean(mrail_flows_t *flows)
         flows->load[e] = flows->sum_load[e] * part;
     }
     flows->trial_relayed = flows->sum_relayed * part;
-    flows_forget_sum(flows);
+    mrail_flows_forget_sum(flows);
 }
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
@@ -244,12 +212,12 @@ void mrail_flows_load_bytes(mrail_flows_t *flows)
     mrail_flows_add_loads(flows);
 }
 
-static double flows_trial_congestion(const mrail_flows_t *flows)
+double mrail_flows_trial_congestion(const mrail_flows_t *flows)
 {
     return mrail_passes_most(flows->link_room, flows->load);
 }
 
-static void flows_keep_trial(mrail_flows_t *flows, double congestion)
+void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
 {
     mrail_copy(flows->bytes, flows->trial,
                flows->num_bytes * sizeof(*flows->bytes));
@@ -266,7 +234,7 @@ static void flows_halve_prices(mrail_flows_t *flows)
 }
 
 /* 0; or 1: a price is above the highest one. */
-static int flows_raise_prices(mrail_flows_t *flows, double target)
+int mrail_flows_raise_prices(mrail_flows_t *flows, double target)
 {
     const mrail_passes_step_t step = {.per_target = 1 / target,
                                       .least = LEAST_LOAD,
@@ -278,11 +246,16 @@ static int flows_raise_prices(mrail_flows_t *flows, double target)
                               flows->rise) > stages[flows->stage].price_max;
 }
 
+double mrail_flows_price_max(const mrail_flows_t *flows)
+{
+    return stages[flows->stage].price_max;
+}
+
 /* ---- proofs ---------------------------------------------------------------- */
 
 /* Sum over the demands of their bytes times their shortest path: the lengths that
  * are set, and so much for each relay. */
-static double flows_shortest(mrail_flows_t *flows, double per_relay)
+double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
 {
     const double *relays = flows->slot_relays, *length = flows->length;
     double *slot = flows->slot_factor;
@@ -295,20 +268,20 @@ static double flows_shortest(mrail_flows_t *flows, double per_relay)
     return mrail_passes_shortest(&flows->passes, slot);
 }
 
-static double flows_volume(const mrail_flows_t *flows)
+double mrail_flows_volume(const mrail_flows_t *flows)
 {
     return mrail_passes_dot(flows->link_room, flows->width, flows->length);
 }
 
 /* By the lengths that are set, which are kept if they prove more than others. */
-static void flows_prove(mrail_flows_t *flows)
+void mrail_flows_prove(mrail_flows_t *flows)
 {
-    double volume = flows_volume(flows), proved;
+    double volume = mrail_flows_volume(flows), proved;
 
     if (volume <= 0) {
         return;
     }
-    proved = flows_shortest(flows, 0) / volume;
+    proved = mrail_flows_shortest(flows, 0) / volume;
     if (proved > flows->proved) {
         flows->proved = proved;
         memcpy(flows->proof, flows->length,
@@ -318,19 +291,19 @@ static void flows_prove(mrail_flows_t *flows)
 }
 
 /* By cuts, and by what proved most of the last problem. */
-static void flows_prove_first(mrail_flows_t *flows)
+void mrail_flows_prove_first(mrail_flows_t *flows)
 {
     flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
     flows->proved = 0;
     memcpy(flows->length, flows->proof,
            flows->link_room * sizeof(*flows->length));
-    flows_prove(flows);
+    mrail_flows_prove(flows);
 }
 
 /* Before there are prices: links count by a high power of their load. */
 static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
 {
-    double most = flows_trial_congestion(flows);
+    double most = mrail_flows_trial_congestion(flows);
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         double v = flows->load[e] / most;
@@ -340,7 +313,7 @@ static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
         }
         flows->length[e] = v / flows->links.capacity[e];
     }
-    flows_prove(flows);
+    mrail_flows_prove(flows);
 }
 
 /* How prices have risen since the last time; and those that rose most, alike. */
@@ -353,48 +326,24 @@ static void flows_prove_by_rises(mrail_flows_t *flows)
         most = MRAIL_MAX(most, flows->length[e]);
         flows->since[e] = flows->price[e];
     }
-    flows_prove(flows);
+    mrail_flows_prove(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->length[e] = (flows->length[e] > IS_ALIKE * most) ? 1 : 0;
     }
-    flows_prove(flows);
-}
-
-/* By the lengths that are set, a relay being as dear as in the weights. */
-static void flows_prove_relayed(mrail_flows_t *flows, double limit)
-{
-    double least =
-        flows_shortest(flows, RELAY_PRICE) - limit * flows_volume(flows);
-
-    flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_PRICE);
-}
-
-/* The prices as they are; and as whole relays, which they come near to: but for
- * shares that have to be left to the dearer paths, that is what full links are
- * worth. */
-static void flows_prove_by_prices(mrail_flows_t *flows, double limit)
-{
-    memcpy(flows->length, flows->price,
-           flows->links.num_links * sizeof(*flows->length));
-    flows_prove_relayed(flows, limit);
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->length[e] =
-            RELAY_PRICE * (double)(unsigned)(flows->price[e] / RELAY_PRICE + 0.5);
-    }
-    flows_prove_relayed(flows, limit);
+    mrail_flows_prove(flows);
 }
 
 /* ---- the two stages -------------------------------------------------------- */
 
-static void flows_begin_rounds(mrail_flows_t *flows)
+void mrail_flows_begin_rounds(mrail_flows_t *flows)
 {
     memcpy(flows->since, flows->price,
            flows->links.num_links * sizeof(*flows->since));
     memset(flows->rise, 0, flows->links.num_links * sizeof(*flows->rise));
-    flows_forget_sum(flows);
+    mrail_flows_forget_sum(flows);
 }
 
-static void flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor)
+void mrail_flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor)
 {
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
         double weight = flows->slot_worth[s];
@@ -407,11 +356,11 @@ static void flows_begin(mrail_flows_t *flows, unsigned stage, double relay_facto
     flows->stage = stage;
     flows->passes.least_part = stages[stage].least_part;
     flows->price = flows->prices[stage];
-    flows_begin_rounds(flows);
+    mrail_flows_begin_rounds(flows);
 }
 
 /* When to look next. */
-static unsigned flows_after(unsigned round)
+unsigned mrail_flows_after(unsigned round)
 {
     return round + MRAIL_MAX(LOOK_ROUNDS, round / LOOK_PART);
 }
@@ -419,10 +368,10 @@ static unsigned flows_after(unsigned round)
 /* The lesser of the congestion of this round and `best` (0: none yet). */
 static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
 {
-    double congestion = flows_trial_congestion(flows);
+    double congestion = mrail_flows_trial_congestion(flows);
 
     if ((flows->congestion == 0) || (congestion < flows->congestion)) {
-        flows_keep_trial(flows, congestion);
+        mrail_flows_keep_trial(flows, congestion);
     }
     return ((best == 0) || (congestion < best)) ? congestion : best;
 }
@@ -446,7 +395,7 @@ static void flows_relieve_spread(mrail_flows_t *flows, double gap)
     double limit = flows->bound * (1 + RELIEVED * gap);
 
     if (!flows_is_within(flows, gap) &&
-        (flows_trial_congestion(flows) <= limit * WORTH_RELIEVING)) {
+        (mrail_flows_trial_congestion(flows) <= limit * WORTH_RELIEVING)) {
         mrail_flows_relieve(flows, limit);
         (void)flows_keep_less_loaded(flows, 0);
     }
@@ -468,11 +417,11 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     unsigned look = LOOK_ROUNDS;
     double best = 0;
 
-    flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
+    mrail_flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
     flows->congestion = 0;
-    flows_prove_first(flows);
+    mrail_flows_prove_first(flows);
     for (unsigned round = 1; round <= max_rounds; ++round) {
-        flows_divide(flows);
+        mrail_flows_divide(flows);
         best = flows_keep_less_loaded(flows, best);
         if (round == 1) {
             flows_prove_by_powers(flows, gap);
@@ -480,14 +429,14 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
         if (flows_is_within(flows, gap)) {
             return round;
         }
-        if (flows_raise_prices(flows, flows_target(flows, best, gap))) {
+        if (mrail_flows_raise_prices(flows, flows_target(flows, best, gap))) {
             flows_halve_prices(flows); /* how they rise proves, not where they are */
         }
         if (round == look) {
             flows_prove_by_rises(flows);
-            flows_try_mean(flows);
+            mrail_flows_try_mean(flows);
             best = flows_keep_less_loaded(flows, best);
-            look = flows_after(round);
+            look = mrail_flows_after(round);
         } else if (round > 1) {
             continue;
         }
@@ -499,278 +448,14 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     return max_rounds;
 }
 
-/* What a division with fewer relays is after. */
-typedef struct flows_search {
-    double limit, aim;       /* congestion; what prices aim at, of that */
-    double gap, nothing;     /* of relayed bytes; bytes that do not count */
-    double limit_gap;        /* of the limit, if it is a guess, above its proof */
-    int is_warm;             /* there are prices from before */
-    unsigned tries;          /* rounds for a division within the limit */
-    double least;            /* relayed bytes whatever the limit is */
-    int is_kept;             /* what the last look has repaired */
-    int is_plain;            /* prices only rise and fall */
-    int is_anew;             /* prices have jumped in the last look */
-} flows_search_t;
-
-static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
-{
-    double congestion = flows_trial_congestion(flows);
-
-    if ((congestion <= limit) && (flows->trial_relayed < flows->relayed)) {
-        flows_keep_trial(flows, congestion);
-    }
-}
-
-/* The same after something was moved, whose loads are added up anew.  The round is gone
- * then: they change places. */
-static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
-{
-    double *bytes = flows->trial;
-
-    search->is_kept = (flows_trial_congestion(flows) <= search->limit) &&
-                      (flows->trial_relayed < flows->relayed);
-    if (search->is_kept) {
-        flows->trial = flows->bytes;
-        flows->bytes = bytes;
-        mrail_flows_load_bytes(flows);
-        flows->congestion = flows_trial_congestion(flows);
-        flows->relayed = flows->trial_relayed;
-    }
-}
-
-/* What relays less and is above the limit, mixed with what is below it. */
-static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
-{
-    double over = flows_trial_congestion(flows) - limit;
-    double part = (limit - flows->congestion) / (over + limit - flows->congestion);
-
-    if ((over <= 0) || (part <= 0) || (flows->congestion == 0) ||
-        (flows->trial_relayed >= flows->relayed)) {
-        return;
-    }
-    for (size_t i = 0; i < flows->num_bytes; ++i) {
-        flows->bytes[i] += part * (flows->trial[i] - flows->bytes[i]);
-    }
-    mrail_flows_load_bytes(flows);
-    flows->congestion = flows_trial_congestion(flows);
-    flows->relayed = flows->trial_relayed;
-}
-
-static double flows_lower_aim(const mrail_flows_t *flows, double limit, double aim)
-{
-    double over = flows_trial_congestion(flows) / limit - 1;
-
-    return (over > 0) ? MRAIL_MAX(aim - AIM_PART * over, AIM_LEAST) : aim;
-}
-
-static double flows_total(const mrail_flows_t *flows)
-{
-    double total = 0;
-
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        total += flows->passes.demand[k];
-    }
-    return total;
-}
-
-/* Dearer than that a link need not be: what is worth many relays is left alone. */
-static void flows_cap_prices(mrail_flows_t *flows)
-{
-    double most = stages[flows->stage].price_max;
-
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        if (flows->price[e] > most) {
-            flows->price[e] = most;
-            flows->rise[e] = 0;
-        }
-    }
-}
-
-static int flows_is_found(const mrail_flows_t *flows, const flows_search_t *search)
-{
-    return flows->relayed <=
-           flows->relayed_bound * (1 + search->gap) + search->nothing;
-}
-
-/* Prices by what is full, if they prove more than those that there are. */
-static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
-{
-    double before = flows->relayed_bound;
-    size_t size = flows->link_room * sizeof(*flows->price);
-
-    memcpy(flows->length, flows->price, size);
-    mrail_flows_value_full(flows, search->is_kept ? flows->bytes : flows->trial,
-                           search->limit * WITHIN, RELAY_PRICE,
-                           PART_OF_MOST * stages[flows->stage].price_max);
-    flows_prove_relayed(flows, search->limit);
-    if (flows->relayed_bound > before) {
-        memcpy(flows->price, flows->length, size);
-        memset(flows->rise, 0, size);
-        flows_forget_sum(flows);
-        search->is_anew = 1;
-    }
-}
-
-/* What could not be relieved points to a cut: the limit was too low. */
-static void flows_guess_again(mrail_flows_t *flows, flows_search_t *search)
-{
-    double before = flows->bound;
-
-    for (uint32_t e = 0; e < flows->link_room; ++e) {
-        flows->length[e] = (flows->excess[e] > 0) ? 1 : 0;
-    }
-    flows_prove(flows);
-    for (uint32_t e = 0; e < flows->link_room; ++e) {
-        flows->length[e] =
-            (flows->load[e] >= search->limit * (1 - FULL)) ? 1 : 0;
-    }
-    flows_prove(flows);
-    if (flows->bound > before) {
-        search->limit = flows->bound * (1 + search->limit_gap);
-        search->is_anew = 1;
-        mrail_flows_forget_prices(flows, flows->stage);
-        flows_begin_rounds(flows);
-        flows->relayed_bound = search->least;
-    }
-}
-
-/* Looks at what has come of the last rounds: 1, it is found. */
-static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
-                              unsigned round)
-{
-    search->is_anew = 0;
-    if ((round > 1) || search->is_warm) {
-        flows_prove_by_prices(flows, search->limit);
-    }
-    if (round > 1) {
-        flows_try_mean(flows);
-        flows_keep_less_relayed(flows, search->limit);
-        search->aim = flows_lower_aim(flows, search->limit, search->aim);
-    }
-    if (flows_is_found(flows, search)) {
-        return 1;
-    }
-    mrail_flows_relieve(flows, search->limit * WITHIN);
-    if (flows->trial_relayed >
-        flows->relayed_bound * (1 + STRAIGHT * search->gap) + search->nothing) {
-        mrail_flows_straighten(flows, search->limit * WITHIN);
-    }
-    flows_keep_repaired(flows, search);
-    if (!search->is_kept) {
-        flows_mix_less_relayed(flows, search->limit);
-    }
-    if (flows_is_found(flows, search)) {
-        return 1;
-    }
-    if (flows->congestion == 0) {
-        flows_guess_again(flows, search);
-    }
-    if (!search->is_anew && !search->is_plain) {
-        flows_reprice(flows, search);
-    }
-    return flows_is_found(flows, search);
-}
-
-/* What is the best so far, with fewer relays where there is room. */
-static void flows_straighten_best(mrail_flows_t *flows, flows_search_t *search)
-{
-    mrail_copy(flows->trial, flows->bytes,
-               flows->num_bytes * sizeof(*flows->trial));
-    mrail_flows_load_bytes(flows);
-    mrail_flows_straighten(flows, search->limit * WITHIN);
-    flows_keep_repaired(flows, search);
-}
-
-/* Prices that have jumped to somewhere else may be of no use for long: from 0 on, slowly,
- * they get to what is needed. */
-static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
-{
-    search->is_plain = 1;
-    search->aim = AIM;
-    flows->passes.least_part = 0;
-    mrail_flows_forget_prices(flows, flows->stage);
-    flows_begin_rounds(flows);
-}
-
-/* The number of rounds; 0: nothing was found at all. */
-static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
-                             unsigned max_rounds)
-{
-    unsigned look = 1;
-
-    flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
-    search->is_warm = mrail_passes_most(flows->link_room, flows->price) > 0;
-    search->aim = AIM;
-    search->nothing = NEXT_TO_NOTHING * flows_total(flows);
-    memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
-    search->least = flows_shortest(flows, RELAY_PRICE) / RELAY_PRICE;
-    flows->relayed_bound = search->least;
-    if ((flows->congestion > 0) && !flows_is_found(flows, search)) {
-        flows_straighten_best(flows, search);
-    }
-    for (unsigned round = 1; round <= max_rounds; ++round) {
-        flows_divide(flows);
-        flows_keep_less_relayed(flows, search->limit);
-        if (flows_is_found(flows, search)) {
-            return round;
-        }
-        if (flows_raise_prices(flows, search->limit * search->aim)) {
-            flows_cap_prices(flows);
-        }
-        if (round == look) {
-            if (flows_look_relayed(flows, search, round)) {
-                return round;
-            }
-            look = search->is_anew ? round + 1 : flows_after(round);
-        }
-        if ((round == search->tries) && (flows->congestion == 0)) {
-            return 0;
-        }
-        if (round == PLAIN_ROUND) {
-            flows_begin_plain(flows, search);
-            look = flows_after(round);
-        }
-    }
-    flows_straighten_best(flows, search);
-    return max_rounds;
-}
-
-unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
-                           unsigned tries, unsigned max_rounds, double *limit_p)
-{
-    flows_search_t search = {
-        .gap = relayed_gap, .limit_gap = gap, .tries = tries};
-    unsigned rounds;
-
-    flows->congestion = 0;
-    flows->relayed = NO_DIVISION;
-    flows_prove_first(flows);
-    search.limit = flows->bound * (1 + gap);
-    rounds = (search.limit > 0) ? flows_search(flows, &search, max_rounds) : 0;
-    if (rounds == 0) {
-        mrail_flows_forget_prices(flows, FLOWS_STAGE_SHORTEN);
-        return 0;
-    }
-    *limit_p = search.limit;
-    return rounds;
-}
-
-unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
-                             unsigned max_rounds)
-{
-    flows_search_t search = {.limit = limit, .gap = gap};
-
-    return flows_search(flows, &search, max_rounds);
-}
-
 /* What is a little above the limit is moved; its congestion then. */
 static double flows_relieve_near(mrail_flows_t *flows, double limit)
 {
-    double congestion = flows_trial_congestion(flows);
+    double congestion = mrail_flows_trial_congestion(flows);
 
     if ((congestion > limit) && (congestion <= limit * NEARLY_FITS)) {
-        mrail_flows_relieve(flows, limit * WITHIN);
-        congestion = flows_trial_congestion(flows);
+        mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
+        congestion = mrail_flows_trial_congestion(flows);
     }
     return congestion;
 }
@@ -779,25 +464,25 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
 {
     unsigned look = LOOK_ROUNDS;
 
-    flows_begin(flows, FLOWS_STAGE_FIT, 1);
+    mrail_flows_begin(flows, FLOWS_STAGE_FIT, 1);
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
         flows->slot_weight[s] = flows->slot_open[s] ? 1 : 0;
     }
     for (unsigned round = 1; round <= max_rounds; ++round) {
         double congestion;
 
-        flows_divide(flows);
-        congestion = flows_trial_congestion(flows);
+        mrail_flows_divide(flows);
+        congestion = mrail_flows_trial_congestion(flows);
         if ((congestion > limit) && (round == look)) {
-            flows_try_mean(flows);
+            mrail_flows_try_mean(flows);
             congestion = flows_relieve_near(flows, limit);
-            look = flows_after(round);
+            look = mrail_flows_after(round);
         }
         if (congestion <= limit) {
-            flows_keep_trial(flows, congestion);
+            mrail_flows_keep_trial(flows, congestion);
             return (int)round;
         }
-        if (flows_raise_prices(flows, limit * AIM)) {
+        if (mrail_flows_raise_prices(flows, limit * FLOWS_AIM)) {
             break;
         }
     }

@@ -90,6 +90,32 @@ mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
 /* What the best division so far puts on the links, in place of this round's. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
 
+/* Aimed at, of the congestion that is allowed: rounds swing. */
+#define FLOWS_AIM 0.999
+/* What is moved leaves so much to rounding. */
+#define FLOWS_WITHIN (1 - 1e-9)
+
+/* flows.c, for flows_search.c.  Weights with so much less for each relay, and nothing in
+ * sum, or that alone; a round; its congestion; the mean of the rounds in its place. */
+void mrail_flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor);
+void mrail_flows_begin_rounds(mrail_flows_t *flows);
+void mrail_flows_forget_sum(mrail_flows_t *flows);
+void mrail_flows_divide(mrail_flows_t *flows);
+double mrail_flows_trial_congestion(const mrail_flows_t *flows);
+void mrail_flows_try_mean(mrail_flows_t *flows);
+void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion);
+/* When to look next. */
+unsigned mrail_flows_after(unsigned round);
+/* 1: a price is above the highest one. */
+int mrail_flows_raise_prices(mrail_flows_t *flows, double target);
+double mrail_flows_price_max(const mrail_flows_t *flows);
+/* Proofs by the lengths that are set, and the first ones; bytes times the shortest
+ * paths, capacities times lengths, of these. */
+void mrail_flows_prove(mrail_flows_t *flows);
+void mrail_flows_prove_first(mrail_flows_t *flows);
+double mrail_flows_shortest(mrail_flows_t *flows, double per_relay);
+double mrail_flows_volume(const mrail_flows_t *flows);
+
 /* What a division puts on the links. */
 void mrail_flows_add_loads(mrail_flows_t *flows);
 

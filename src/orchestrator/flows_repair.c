@@ -1,21 +1,24 @@
 /*
- * One demand after the other: what a round puts on links above a limit goes to lanes
- * with room, what need not be relayed goes without, and what is full gets a price.
+ * One demand after the other: what a round puts on links above a limit goes to
+ * lanes with room, what need not be relayed goes without, and what is full gets
+ * a price.
  *
- * All of it counts in bytes above the limit of a link (`excess`; below 0: room).  The
- * link that is not there has room for anything.
+ * All of it counts in bytes above the limit of a link (`excess`; below 0:
+ * room).  The link that is not there has room for anything.
  */
 #include "config.h"
 #include "flows_inside.h"
 
 #include "base/util.h"
 
-/* The more relays of a move, at most, at least: the planner's paths have two. */
+/* The more relays of a move, at most, at least: the planner's paths have two.
+ */
 #define MOST_EXTRA 2
 #define MOST_FEWER (-2)
 /* Of a link's bytes within the limit: less above it, or less room, is none. */
 #define NOTHING 1e-9
-/* Looks at all demands before prices by what is full are as good as they get. */
+/* Looks at all demands before prices by what is full are as good as they get.
+ */
 #define VALUE_PASSES 4
 /* Less dear than this, in relays, is as dear. */
 #define AS_DEAR 1e-6
@@ -30,8 +33,8 @@ typedef struct repair {
 
 static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
 {
-    *repair = (repair_t){
-        .flows = flows, .limit = limit, .all_bytes = flows->trial};
+    *repair =
+        (repair_t){.flows = flows, .limit = limit, .all_bytes = flows->trial};
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->excess[e] = (flows->load[e] - limit) * flows->width[e];
     }
@@ -45,8 +48,7 @@ static void repair_end(const repair_t *repair)
     mrail_flows_t *flows = repair->flows;
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->load[e] =
-            repair->limit + flows->excess[e] * flows->per_byte[e];
+        flows->load[e] = repair->limit + flows->excess[e] * flows->per_byte[e];
     }
 }
 
@@ -97,8 +99,8 @@ static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
            repair->flows->slot_relays[repair->first_in + lane];
 }
 
-/* As much of these bytes as there is room for on the other lane: what was moved.
- * Links that both lanes take keep what they have. */
+/* As much of these bytes as there is room for on the other lane: what was
+ * moved. Links that both lanes take keep what they have. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
                           double bytes)
 {
@@ -122,8 +124,8 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
 }
 
 /* Moves so many bytes of a lane to others that take so many more relays. */
-static double repair_move_any(const repair_t *repair, uint32_t from, double bytes,
-                              double extra)
+static double repair_move_any(const repair_t *repair, uint32_t from,
+                              double bytes, double extra)
 {
     double wanted = repair_relays(repair, from) + extra, left = bytes;
 
@@ -164,7 +166,8 @@ static void repair_relieve_all(repair_t *repair, int extra)
     mrail_flows_set_excess(flows);
     for (k = mrail_passes_find_over(&flows->passes, flows->trial, excess, 0);
          k < flows->passes.num_demands;
-         k = mrail_passes_find_over(&flows->passes, flows->trial, excess, k + 1)) {
+         k = mrail_passes_find_over(&flows->passes, flows->trial, excess,
+                                    k + 1)) {
         repair_turn_to(repair, k);
         repair_relieve(repair, (extra == 0) ? MOST_FEWER : extra, extra);
     }
@@ -176,8 +179,9 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     repair_t repair;
 
     repair_begin(&repair, flows, limit);
-    for (int extra = 0; (extra <= most_extra) &&
-                        (mrail_passes_most(flows->link_room, flows->excess) > 0);
+    for (int extra = 0;
+         (extra <= most_extra) &&
+         (mrail_passes_most(flows->link_room, flows->excess) > 0);
          ++extra) {
         repair_relieve_all(&repair, extra);
     }
@@ -203,7 +207,8 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
     repair_end(&repair);
 }
 
-/* ---- what is full ---------------------------------------------------------- */
+/* ---- what is full ----------------------------------------------------------
+ */
 
 static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
 {
@@ -247,9 +252,9 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
     }
 }
 
-/* A demand is on a long lane only because the shorter ones are full; and leaves one
- * that is too full only for the shortest that is not: full links are worth the
- * difference.  1: something got longer. */
+/* A demand is on a long lane only because the shorter ones are full; and leaves
+ * one that is too full only for the shortest that is not: full links are worth
+ * the difference.  1: something got longer. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_PASSES_MAX_WIDTH], longest = 0;
@@ -275,7 +280,8 @@ static int repair_value(const repair_t *repair, double per_relay, double most)
     for (uint32_t lanes = repair->open; lanes != 0; lanes &= lanes - 1) {
         uint32_t lane = (uint32_t)__builtin_ctz(lanes);
 
-        if ((full[lane] > 0) && (length[lane] < longest - AS_DEAR * per_relay)) {
+        if ((full[lane] > 0) &&
+            (length[lane] < longest - AS_DEAR * per_relay)) {
             repair_lengthen(repair, lane, (longest - length[lane]) / full[lane],
                             most);
             is_changed = 1;
