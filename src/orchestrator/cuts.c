@@ -12,8 +12,8 @@
 void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
                      const double *part, uint64_t *end)
 {
-    double sum = 0, up_to = 0, least = INFINITY;
-    uint64_t grain, last = 0;
+    double sum = 0, up_to = 0, least = INFINITY, per_part, grains;
+    int64_t grain, last = 0, all = (int64_t)bytes;
     unsigned last_lane = 0;
 
     for (unsigned lane = 0; lane < num_lanes; ++lane) {
@@ -21,19 +21,20 @@ void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
         least = (part[lane] > 0) ? MRAIL_MIN(least, part[lane]) : least;
         last_lane = (part[lane] > 0) ? lane : last_lane;
     }
-    grain = ((double)bytes * (least / sum) >=
-             (double)MRAIL_MAX(large, MIN_LARGE))
-                ? GRAIN
-                : 1;
-    for (unsigned lane = 0; lane < num_lanes; ++lane) {
+    per_part = (double)all / sum;
+    grain = (least * per_part >= (double)MRAIL_MAX(large, MIN_LARGE)) ? GRAIN : 1;
+    grains = per_part / (double)grain;
+    for (unsigned lane = 0; lane < last_lane; ++lane) {
         up_to += part[lane];
         if (part[lane] > 0) {
-            uint64_t cut = (uint64_t)((double)bytes * (up_to / sum) /
-                                          (double)grain + 0.5) * grain;
+            int64_t cut = (int64_t)(up_to * grains + 0.5) * grain;
 
-            last = MRAIL_MAX(last, MRAIL_MIN(cut, bytes));
+            last = MRAIL_MAX(last, MRAIL_MIN(cut, all));
         }
-        end[lane] = (lane >= last_lane) ? bytes : last;
+        end[lane] = (uint64_t)last;
+    }
+    for (unsigned lane = last_lane; lane < num_lanes; ++lane) {
+        end[lane] = bytes;
     }
 }
 

@@ -4,14 +4,19 @@
 
 #include "plan.h"
 
-/* Of demand i: they are summed up, so that none waits for the one before. */
+/* Of two numbers: such are summed up, so that none waits for the one before. */
+static inline uint64_t mrail_digest(uint64_t key, uint64_t bytes)
+{
+    return (bytes + UINT64_C(0x9e3779b97f4a7c15)) *
+           (2 * key * UINT64_C(0xbf58476d1ce4e5b9) + 1);
+}
+
+/* Of demand i. */
 static inline uint64_t mrail_digest_demand(const mrail_plan_demand_t *demand,
                                            size_t i)
 {
-    uint64_t key = (((uint64_t)demand->from << 32) | demand->to) + i;
-
-    return (demand->bytes + UINT64_C(0x9e3779b97f4a7c15)) *
-           (2 * key * UINT64_C(0xbf58476d1ce4e5b9) + 1);
+    return mrail_digest((((uint64_t)demand->from << 32) | demand->to) + i,
+                        demand->bytes);
 }
 
 #endif

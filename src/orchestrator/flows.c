@@ -27,87 +27,144 @@
     {                                                                         \
         8, 5, 3                                                               \
     }
-/* How much dearer a path is for each relay, as a price: what is more than e^-this of
- * a demand on a path with one relay more says that the others are full. */
-#define RELAY_PRICE 10.0
-/* Of all bytes: relaying this much more than what is proved is as good as not at all. */
-#define NEXT_TO_NOTHING 1e-4
-/* What is aimed at, of the congestion that is allowed: rounds swing. */
-#define AIM 0.999
-/* Rounds may also stay above for long: then the aim comes down by a part of that, not
- * so far that there is no such division. */
-#define AIM_LEAST 0.992
-#define AIM_PART 0.5
+/* What is relieved is aimed at this part of the gap, and not looked at if it is
+ * loaded more than so many times what it should be. */
+#define RELIEVED 0.98
+#define WORTH_RELIEVING 1.3
+/* What is fitted is to keep its shape: if more than this were moved, it would relay more. */
+#define NEARLY_FITS 1.01
 /* How prices move: step is the rise for a load of twice the target, to which comes a
  * part of the last rise (Polyak's heavy ball).  e^-price of all links of a path has
  * to be a number, so there is a highest price. */
 static const struct {
     double step, momentum, price_max;
+    double least_part; /* of a demand, on a lane */
 } stages[FLOWS_NUM_STAGES] = {
     [FLOWS_STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .price_max = 30},
-    [FLOWS_STAGE_SHORTEN] = {.step = 0.8, .momentum = 0.8, .price_max = 70},
+    [FLOWS_STAGE_SHORTEN] = {.step = 0.8,
+                             .momentum = 0.8,
+                             .price_max = 70,
+                             .least_part = 1e-3},
     [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .price_max = 70},
 };
 
-/* e^-x for x >= 0, nearly: (1 + x / 1024)^-1024.  The same everywhere, unlike the
- * C library's; that it is not quite e^-x only gives prices another unit. */
-static double flows_exp(double x)
-{
-    double v = 1.0 / (1.0 + x * (1.0 / 1024.0));
+/* ---- a round --------------------------------------------------------------- */
 
-    for (unsigned i = 0; i < 10; ++i) {
-        v *= v;
+/* For each slot of each row with demands: with a number of links that the compiler
+ * knows, `statement` has them at `link` and the slot in `s`. */
+#define EACH_SLOT(flows, most_links, statement)                               \
+    for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                  \
+        uint32_t s = (flows)->rows[row] * (flows)->passes.width;              \
+        uint32_t end = s + (flows)->passes.width;                             \
+        const uint32_t *link =                                                \
+            &(flows)->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];          \
+                                                                              \
+        for (; s < end; ++s, link += MRAIL_FLOWS_SLOT_LINKS) {                \
+            enum { num_links = most_links };                                  \
+                                                                              \
+            statement;                                                        \
+        }                                                                     \
     }
-    return v;
+#define EACH_SLOT_OF(flows, statement)                                        \
+    switch ((flows)->depth) {                                                 \
+    case 0:                                                                   \
+    case 1: EACH_SLOT(flows, 1, statement) break;                             \
+    case 2: EACH_SLOT(flows, 2, statement) break;                             \
+    case 3: EACH_SLOT(flows, 3, statement) break;                             \
+    default: EACH_SLOT(flows, 4, statement) break;                            \
+    }
+
+static MRAIL_INLINE double flows_product(const double *factor,
+                                         const uint32_t *link, unsigned count)
+{
+    double product = factor[link[0]];
+
+    for (unsigned i = 1; i < count; ++i) {
+        product *= factor[link[i]];
+    }
+    return product;
 }
 
-/* ---- a round --------------------------------------------------------------- */
+static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
+                                     unsigned count)
+{
+    double sum = length[link[0]];
+
+    for (unsigned i = 1; i < count; ++i) {
+        sum += length[link[i]];
+    }
+    return sum;
+}
+
+static MRAIL_INLINE double flows_most(const double *excess, const uint32_t *link,
+                                      unsigned count)
+{
+    double most = excess[link[0]];
+
+    for (unsigned i = 1; i < count; ++i) {
+        most = MRAIL_MAX(most, excess[link[i]]);
+    }
+    return most;
+}
+
+/* One sum for each of four slots side by side: many of a row take the same link, and
+ * each would wait for the one before. */
+static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
+                                   unsigned count, uint32_t slot, double bytes)
+{
+    for (unsigned i = 0; i < count; ++i) {
+        sums[link[i] * MRAIL_PASSES_VECTOR + slot % MRAIL_PASSES_VECTOR] += bytes;
+    }
+}
 
 static void flows_set_factors(mrail_flows_t *flows)
 {
-    const uint32_t *link = flows->slot_link;
+    const double *factor = flows->factor, *weight = flows->slot_weight;
+    double *slot = flows->slot_factor;
 
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->factor[e] = flows_exp(flows->price[e]);
-    }
-    flows->factor[flows->links.num_links] = 1;
-    for (uint32_t s = 0; s < flows->num_slots;
-         ++s, link += MRAIL_FLOWS_SLOT_LINKS) {
-        flows->slot_factor[s] = flows->slot_weight[s] *
-                                ((flows->factor[link[0]] *
-                                  flows->factor[link[1]]) *
-                                 (flows->factor[link[2]] *
-                                  flows->factor[link[3]]));
-    }
+    mrail_passes_exp(flows->link_room, flows->price, flows->factor);
+    EACH_SLOT_OF(flows,
+                 slot[s] = weight[s] * flows_product(factor, link, num_links))
 }
 
-static void flows_add_loads(mrail_flows_t *flows)
+void mrail_flows_add_loads(mrail_flows_t *flows)
 {
-    double relayed = 0;
+    double *sums = flows->sums;
+    const double *bytes = flows->slot_load;
 
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        double bytes = (flows->base != NULL) ? flows->base[e] : 0;
+    memset(sums, 0, (size_t)flows->link_room * MRAIL_PASSES_VECTOR * sizeof(*sums));
+    for (uint32_t e = 0; (flows->base != NULL) && (e < flows->links.num_links);
+         ++e) {
+        sums[e * MRAIL_PASSES_VECTOR] = flows->base[e];
+    }
+    EACH_SLOT_OF(flows, flows_add(sums, link, num_links, s, bytes[s]))
+    for (uint32_t e = 0; e < flows->link_room; ++e, sums += MRAIL_PASSES_VECTOR) {
+        flows->load[e] =
+            ((sums[0] + sums[2]) + (sums[1] + sums[3])) * flows->per_byte[e];
+    }
+    flows->trial_relayed =
+        flows->has_relays ? mrail_passes_dot(flows->num_slots, flows->slot_relays,
+                                             flows->slot_load)
+                          : 0;
+}
 
-        for (uint32_t i = flows->link_first[e]; i < flows->link_first[e + 1];
-             ++i) {
-            bytes += flows->slot_load[flows->link_slot[i]];
-        }
-        flows->load[e] = bytes * flows->per_byte[e];
-    }
-    for (uint32_t s = 0; flows->has_relays && (s < flows->num_slots); ++s) {
-        relayed += flows->slot_relays[s] * flows->slot_load[s];
-    }
-    flows->trial_relayed = relayed;
+void mrail_flows_set_excess(mrail_flows_t *flows)
+{
+    const double *excess = flows->excess;
+    double *slot = flows->slot_factor;
+
+    EACH_SLOT_OF(flows, slot[s] = flows_most(excess, link, num_links))
 }
 
 /* Rounds swing around what their mean comes near to: they are summed up, too. */
-static void flows_divide(mrail_flows_t *flows)
+void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_passes_divide(&flows->passes, flows->slot_factor, flows->trial,
-                        flows->sum, flows->slot_load);
-    flows_add_loads(flows);
+    mrail_passes_divide(&flows->passes, flows->num_summed == 0,
+                        flows->slot_factor, flows->trial, flows->sum,
+                        flows->slot_load);
+    mrail_flows_add_loads(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->sum_load[e] += flows->load[e];
     }
@@ -115,9 +172,8 @@ static void flows_divide(mrail_flows_t *flows)
     ++flows->num_summed;
 }
 
-static void flows_forget_sum(mrail_flows_t *flows)
+void mrail_flows_forget_sum(mrail_flows_t *flows)
 {
-    memset(flows->sum, 0, flows->num_bytes * sizeof(*flows->sum));
     memset(flows->sum_load, 0,
            flows->links.num_links * sizeof(*flows->sum_load));
     flows->sum_relayed = 0;
@@ -125,7 +181,7 @@ static void flows_forget_sum(mrail_flows_t *flows)
 }
 
 /* The mean in place of the round. */
-static void flows_try_mean(mrail_flows_t *flows)
+void mrail_flows_try_mean(mrail_flows_t *flows)
 {
     double part = 1.0 / (double)flows->num_summed;
 
@@ -136,7 +192,7 @@ static void flows_try_mean(mrail_flows_t *flows)
         flows->load[e] = flows->sum_load[e] * part;
     }
     flows->trial_relayed = flows->sum_relayed * part;
-    flows_forget_sum(flows);
+    mrail_flows_forget_sum(flows);
 }
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
@@ -152,31 +208,19 @@ mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
 void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
-
-        for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-            flows->slot_load[lanes.out + lane] += lanes.bytes[lane];
-            flows->slot_load[lanes.in + lane] += lanes.bytes[lane];
-        }
-    }
-    flows_add_loads(flows);
+    mrail_passes_load(&flows->passes, flows->bytes, flows->slot_load);
+    mrail_flows_add_loads(flows);
 }
 
-static double flows_trial_congestion(const mrail_flows_t *flows)
+double mrail_flows_trial_congestion(const mrail_flows_t *flows)
 {
-    double most = 0;
-
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        most = MRAIL_MAX(most, flows->load[e]);
-    }
-    return most;
+    return mrail_passes_most(flows->link_room, flows->load);
 }
 
-static void flows_keep_trial(mrail_flows_t *flows, double congestion)
+void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
 {
-    memcpy(flows->bytes, flows->trial,
-           flows->num_bytes * sizeof(*flows->bytes));
+    mrail_copy(flows->bytes, flows->trial,
+               flows->num_bytes * sizeof(*flows->bytes));
     flows->congestion = congestion;
     flows->relayed = flows->trial_relayed;
 }
@@ -190,69 +234,76 @@ static void flows_halve_prices(mrail_flows_t *flows)
 }
 
 /* 0; or 1: a price is above the highest one. */
-static int flows_raise_prices(mrail_flows_t *flows, double target)
+int mrail_flows_raise_prices(mrail_flows_t *flows, double target)
 {
-    double step = stages[flows->stage].step, most = 0;
-    double momentum = stages[flows->stage].momentum;
+    const mrail_passes_step_t step = {.per_target = 1 / target,
+                                      .least = LEAST_LOAD,
+                                      .most = MOST_LOAD,
+                                      .step = stages[flows->stage].step,
+                                      .momentum = stages[flows->stage].momentum};
 
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        double load = flows->load[e] / target, old = flows->price[e];
+    return mrail_passes_raise(flows->link_room, &step, flows->load, flows->price,
+                              flows->rise) > stages[flows->stage].price_max;
+}
 
-        load = MRAIL_MAX(MRAIL_MIN(load, MOST_LOAD), LEAST_LOAD);
-        flows->price[e] = MRAIL_MAX(
-            old + step * (load - 1.0) + momentum * flows->rise[e], 0.0);
-        flows->rise[e] = flows->price[e] - old;
-        most = MRAIL_MAX(most, flows->price[e]);
-    }
-    return most > stages[flows->stage].price_max;
+double mrail_flows_price_max(const mrail_flows_t *flows)
+{
+    return stages[flows->stage].price_max;
 }
 
 /* ---- proofs ---------------------------------------------------------------- */
 
 /* Sum over the demands of their bytes times their shortest path: the lengths that
  * are set, and so much for each relay. */
-static double flows_shortest(mrail_flows_t *flows, double per_relay)
+double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
 {
-    const uint32_t *link = flows->slot_link;
-    double *length = flows->slot_factor;
+    const double *relays = flows->slot_relays, *length = flows->length;
+    double *slot = flows->slot_factor;
 
-    flows->length[flows->links.num_links] = 0;
-    for (uint32_t s = 0; s < flows->num_slots;
-         ++s, link += MRAIL_FLOWS_SLOT_LINKS) {
-        length[s] = !flows->slot_open[s]
-                        ? MRAIL_FLOWS_CLOSED
-                        : (flows->slot_relays[s] * per_relay +
-                           ((flows->length[link[0]] + flows->length[link[1]]) +
-                            (flows->length[link[2]] + flows->length[link[3]])));
-    }
-    return mrail_passes_shortest(&flows->passes, length);
+    EACH_SLOT_OF(flows,
+                 slot[s] = flows->slot_open[s]
+                               ? relays[s] * per_relay +
+                                     flows_sum(length, link, num_links)
+                               : MRAIL_FLOWS_CLOSED)
+    return mrail_passes_shortest(&flows->passes, slot);
 }
 
-static double flows_volume(const mrail_flows_t *flows)
+double mrail_flows_volume(const mrail_flows_t *flows)
 {
-    double volume = 0;
-
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        volume += flows->links.capacity[e] * flows->length[e];
-    }
-    return volume;
+    return mrail_passes_dot(flows->link_room, flows->width, flows->length);
 }
 
-/* By the lengths that are set. */
-static void flows_prove(mrail_flows_t *flows)
+/* By the lengths that are set, which are kept if they prove more than others. */
+void mrail_flows_prove(mrail_flows_t *flows)
 {
-    double volume = flows_volume(flows);
+    double volume = mrail_flows_volume(flows), proved;
 
-    if (volume > 0) {
-        flows->bound =
-            MRAIL_MAX(flows->bound, flows_shortest(flows, 0) / volume);
+    if (volume <= 0) {
+        return;
     }
+    proved = mrail_flows_shortest(flows, 0) / volume;
+    if (proved > flows->proved) {
+        flows->proved = proved;
+        memcpy(flows->proof, flows->length,
+               flows->link_room * sizeof(*flows->proof));
+    }
+    flows->bound = MRAIL_MAX(flows->bound, proved);
+}
+
+/* By cuts, and by what proved most of the last problem. */
+void mrail_flows_prove_first(mrail_flows_t *flows)
+{
+    flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
+    flows->proved = 0;
+    memcpy(flows->length, flows->proof,
+           flows->link_room * sizeof(*flows->length));
+    mrail_flows_prove(flows);
 }
 
 /* Before there are prices: links count by a high power of their load. */
 static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
 {
-    double most = flows_trial_congestion(flows);
+    double most = mrail_flows_trial_congestion(flows);
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         double v = flows->load[e] / most;
@@ -262,7 +313,7 @@ static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
         }
         flows->length[e] = v / flows->links.capacity[e];
     }
-    flows_prove(flows);
+    mrail_flows_prove(flows);
 }
 
 /* How prices have risen since the last time; and those that rose most, alike. */
@@ -275,40 +326,24 @@ static void flows_prove_by_rises(mrail_flows_t *flows)
         most = MRAIL_MAX(most, flows->length[e]);
         flows->since[e] = flows->price[e];
     }
-    flows_prove(flows);
+    mrail_flows_prove(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->length[e] = (flows->length[e] > IS_ALIKE * most) ? 1 : 0;
     }
-    flows_prove(flows);
-}
-
-/* By the lengths that are set, a relay being as dear as in the weights. */
-static void flows_prove_relayed(mrail_flows_t *flows, double limit)
-{
-    double least =
-        flows_shortest(flows, RELAY_PRICE) - limit * flows_volume(flows);
-
-    flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_PRICE);
-}
-
-/* The prices as they are; and as whole relays, which they come near to: but for
- * shares that have to be left to the dearer paths, that is what full links are
- * worth. */
-static void flows_prove_by_prices(mrail_flows_t *flows, double limit)
-{
-    memcpy(flows->length, flows->price,
-           flows->links.num_links * sizeof(*flows->length));
-    flows_prove_relayed(flows, limit);
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->length[e] =
-            RELAY_PRICE * (double)(unsigned)(flows->price[e] / RELAY_PRICE + 0.5);
-    }
-    flows_prove_relayed(flows, limit);
+    mrail_flows_prove(flows);
 }
 
 /* ---- the two stages -------------------------------------------------------- */
 
-static void flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor)
+void mrail_flows_begin_rounds(mrail_flows_t *flows)
+{
+    memcpy(flows->since, flows->price,
+           flows->links.num_links * sizeof(*flows->since));
+    memset(flows->rise, 0, flows->links.num_links * sizeof(*flows->rise));
+    mrail_flows_forget_sum(flows);
+}
+
+void mrail_flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor)
 {
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
         double weight = flows->slot_worth[s];
@@ -319,32 +354,34 @@ static void flows_begin(mrail_flows_t *flows, unsigned stage, double relay_facto
         flows->slot_weight[s] = weight;
     }
     flows->stage = stage;
+    flows->passes.least_part = stages[stage].least_part;
     flows->price = flows->prices[stage];
-    memcpy(flows->since, flows->price,
-           flows->links.num_links * sizeof(*flows->since));
-    memset(flows->rise, 0, flows->links.num_links * sizeof(*flows->rise));
-    flows_forget_sum(flows);
+    mrail_flows_begin_rounds(flows);
 }
 
 /* When to look next. */
-static unsigned flows_after(unsigned round)
+unsigned mrail_flows_after(unsigned round)
 {
     return round + MRAIL_MAX(LOOK_ROUNDS, round / LOOK_PART);
 }
 
-static void flows_keep_less_loaded(mrail_flows_t *flows)
+/* The lesser of the congestion of this round and `best` (0: none yet). */
+static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
 {
-    double congestion = flows_trial_congestion(flows);
+    double congestion = mrail_flows_trial_congestion(flows);
 
     if ((flows->congestion == 0) || (congestion < flows->congestion)) {
-        flows_keep_trial(flows, congestion);
+        mrail_flows_keep_trial(flows, congestion);
     }
+    return ((best == 0) || (congestion < best)) ? congestion : best;
 }
 
-static double flows_target(const mrail_flows_t *flows, double gap)
+/* Of what the rounds themselves have come to and proved: what was moved afterwards, or
+ * what is proved by cuts, says little about where they go. */
+static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
-    return MRAIL_MAX((flows->bound + flows->congestion) * 0.5,
-                     flows->bound * (1 + SLACK * gap));
+    return MRAIL_MAX((flows->proved + best) * 0.5,
+                     flows->proved * (1 + SLACK * gap));
 }
 
 static int flows_is_within(const mrail_flows_t *flows, double gap)
@@ -352,152 +389,100 @@ static int flows_is_within(const mrail_flows_t *flows, double gap)
     return flows->congestion <= flows->bound * (1 + gap);
 }
 
+/* What is above what would do, if not by much, is moved to where there is room. */
+static void flows_relieve_spread(mrail_flows_t *flows, double gap)
+{
+    double limit = flows->bound * (1 + RELIEVED * gap);
+
+    if (!flows_is_within(flows, gap) &&
+        (mrail_flows_trial_congestion(flows) <= limit * WORTH_RELIEVING)) {
+        mrail_flows_relieve(flows, limit);
+        (void)flows_keep_less_loaded(flows, 0);
+    }
+}
+
+static void flows_prove_by_powers(mrail_flows_t *flows, double gap)
+{
+    static const unsigned powers[] = POWERS;
+
+    for (unsigned i = 0;
+         (i < MRAIL_ARRAY_SIZE(powers)) && !flows_is_within(flows, gap); ++i) {
+        flows_prove_by_loads(flows, powers[i]);
+    }
+}
+
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_rounds)
 {
-    static const unsigned powers[] = POWERS;
-    unsigned round, look = LOOK_ROUNDS;
+    unsigned look = LOOK_ROUNDS;
+    double best = 0;
 
-    flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
-    flows->congestion = flows->bound = 0;
-    for (round = 1; round <= max_rounds; ++round) {
-        flows_divide(flows);
-        flows_keep_less_loaded(flows);
-        for (unsigned i = 0; (round == 1) && (i < MRAIL_ARRAY_SIZE(powers)) &&
-                             !flows_is_within(flows, gap);
-             ++i) {
-            flows_prove_by_loads(flows, powers[i]);
+    mrail_flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
+    flows->congestion = 0;
+    mrail_flows_prove_first(flows);
+    for (unsigned round = 1; round <= max_rounds; ++round) {
+        mrail_flows_divide(flows);
+        best = flows_keep_less_loaded(flows, best);
+        if (round == 1) {
+            flows_prove_by_powers(flows, gap);
         }
         if (flows_is_within(flows, gap)) {
             return round;
         }
-        if (flows_raise_prices(flows, flows_target(flows, gap))) {
+        if (mrail_flows_raise_prices(flows, flows_target(flows, best, gap))) {
             flows_halve_prices(flows); /* how they rise proves, not where they are */
         }
         if (round == look) {
             flows_prove_by_rises(flows);
-            flows_try_mean(flows);
-            flows_keep_less_loaded(flows);
-            look = flows_after(round);
+            mrail_flows_try_mean(flows);
+            best = flows_keep_less_loaded(flows, best);
+            look = mrail_flows_after(round);
+        } else if (round > 1) {
+            continue;
         }
-    }
-    return max_rounds;
-}
-
-static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
-{
-    double congestion = flows_trial_congestion(flows);
-
-    if ((congestion <= limit) && (flows->trial_relayed < flows->relayed)) {
-        flows_keep_trial(flows, congestion);
-    }
-}
-
-/* What relays less and is above the limit, mixed with what is below it. */
-static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
-{
-    double over = flows_trial_congestion(flows) - limit;
-    double part = (limit - flows->congestion) / (over + limit - flows->congestion);
-
-    if ((over <= 0) || (part <= 0) || (flows->trial_relayed >= flows->relayed)) {
-        return;
-    }
-    for (size_t i = 0; i < flows->num_bytes; ++i) {
-        flows->bytes[i] += part * (flows->trial[i] - flows->bytes[i]);
-    }
-    mrail_flows_load_bytes(flows);
-    flows->congestion = flows_trial_congestion(flows);
-    flows->relayed = flows->trial_relayed;
-}
-
-static double flows_lower_aim(const mrail_flows_t *flows, double limit, double aim)
-{
-    double over = flows_trial_congestion(flows) / limit - 1;
-
-    return (over > 0) ? MRAIL_MAX(aim - AIM_PART * over, AIM_LEAST) : aim;
-}
-
-static double flows_total(const mrail_flows_t *flows)
-{
-    double total = 0;
-
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        total += flows->passes.demand[k];
-    }
-    return total;
-}
-
-/* Dearer than that a link need not be: what is worth many relays is left alone. */
-static void flows_cap_prices(mrail_flows_t *flows)
-{
-    double most = stages[flows->stage].price_max;
-
-    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        if (flows->price[e] > most) {
-            flows->price[e] = most;
-            flows->rise[e] = 0;
-        }
-    }
-}
-
-unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
-                             unsigned max_rounds)
-{
-    double nothing = NEXT_TO_NOTHING * flows_total(flows);
-    unsigned round, look = LOOK_ROUNDS;
-    double aim = AIM;
-
-    flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
-    flows->relayed_bound = 0;
-    for (round = 1; round <= max_rounds; ++round) {
-        flows_divide(flows);
-        flows_keep_less_relayed(flows, limit);
-        if ((round == 1) || (round == look)) {
-            flows_prove_by_prices(flows, limit);
-        }
-        if (flows->relayed <= flows->relayed_bound * (1 + gap) + nothing) {
+        flows_relieve_spread(flows, gap);
+        if (flows_is_within(flows, gap)) {
             return round;
         }
-        if (flows_raise_prices(flows, limit * aim)) {
-            flows_cap_prices(flows);
-        }
-        if (round == look) {
-            flows_try_mean(flows);
-            flows_keep_less_relayed(flows, limit);
-            aim = flows_lower_aim(flows, limit, aim);
-            flows_mix_less_relayed(flows, limit);
-            look = flows_after(round);
-        }
     }
-    mrail_flows_straighten(flows, limit);
-    flows->congestion = flows_trial_congestion(flows);
-    flows->relayed = flows->trial_relayed;
     return max_rounds;
+}
+
+/* What is a little above the limit is moved; its congestion then. */
+static double flows_relieve_near(mrail_flows_t *flows, double limit)
+{
+    double congestion = mrail_flows_trial_congestion(flows);
+
+    if ((congestion > limit) && (congestion <= limit * NEARLY_FITS)) {
+        mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
+        congestion = mrail_flows_trial_congestion(flows);
+    }
+    return congestion;
 }
 
 int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
 {
     unsigned look = LOOK_ROUNDS;
 
-    flows_begin(flows, FLOWS_STAGE_FIT, 1);
+    mrail_flows_begin(flows, FLOWS_STAGE_FIT, 1);
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
         flows->slot_weight[s] = flows->slot_open[s] ? 1 : 0;
     }
     for (unsigned round = 1; round <= max_rounds; ++round) {
         double congestion;
 
-        flows_divide(flows);
-        congestion = flows_trial_congestion(flows);
+        mrail_flows_divide(flows);
+        congestion = mrail_flows_trial_congestion(flows);
         if ((congestion > limit) && (round == look)) {
-            flows_try_mean(flows);
-            congestion = flows_trial_congestion(flows);
-            look = flows_after(round);
+            mrail_flows_try_mean(flows);
+            congestion = flows_relieve_near(flows, limit);
+            look = mrail_flows_after(round);
         }
         if (congestion <= limit) {
-            flows_keep_trial(flows, congestion);
+            mrail_flows_keep_trial(flows, congestion);
             return (int)round;
         }
-        if (flows_raise_prices(flows, limit * AIM)) {
+        if (mrail_flows_raise_prices(flows, limit * FLOWS_AIM)) {
             break;
         }
     }

@@ -32,6 +32,10 @@
  * Both ends close in: the best division so far (of a round, or the mean of some
  * rounds), and the best bound.
  *
+ * Rounds need not end within a limit by themselves: what is above it on some links is
+ * moved, demand by demand, to lanes with room (flows_repair.c), which is a division
+ * as good as any; and from what is full then follow better prices.
+ *
  * Fewer relays within a congestion is the same ascent with weights that are smaller
  * by a factor for each relay of a path, and that congestion as the target; with
  * another bound from the same duality (Lagrange's): what the demands would relay if
@@ -66,6 +70,14 @@ typedef struct mrail_flows_links {
     uint32_t num_links;
     const double *capacity; /* of each, > 0 */
     uint32_t num_lanes;     /* 1 to MRAIL_FLOWS_MAX_LANES */
+    /* Sets of links that may be a cut: the number of that of each link, or
+     * MRAIL_FLOWS_NO_LINK.  NULL: there are none. */
+    const uint32_t *set;
+    uint32_t num_sets;
+    /* Of each link one that what goes through it may go through, too, or
+     * MRAIL_FLOWS_NO_LINK: whatever goes through that one goes through one of those
+     * that name it. */
+    const uint32_t *parent;
 } mrail_flows_links_t;
 
 /* What is to be divided. */
@@ -106,11 +118,19 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_rounds);
 
 /* Divides again, with fewer relays, until what is relayed is proved to be at most
- * 1 + gap (> 0) times the least that is possible with a congestion of `limit`, but for
- * a ten-thousandth of all bytes, or max_rounds are over: the number of rounds.  `limit` is not below the congestion
- * of the last division, which stays if nothing better is found. */
+ * 1 + gap (> 0) times the least that is possible with a congestion of `limit`, but
+ * for a ten-thousandth of all bytes, or max_rounds are over: the number of rounds.
+ * `limit` is not below the congestion of the last division, which stays if nothing
+ * better is found. */
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_rounds);
+
+/* Both at once, which mostly is possible: what a set of links has to carry is the least
+ * congestion, and a division within `gap` of it (which is given as the limit) is found
+ * in the first rounds (`tries`).  0: not here; nothing is divided, and it has to be
+ * done in two steps. */
+unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
+                           unsigned tries, unsigned max_rounds, double *limit_p);
 
 /* Divides again, as near to what lanes are worth as a congestion of `limit` allows:
  * the number of rounds, or -ERANGE: not found in max_rounds, and the last division

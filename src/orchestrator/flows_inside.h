@@ -18,26 +18,34 @@ enum {
     FLOWS_NUM_STAGES
 };
 
-/* The link that is not there has the number num_links: no price, no length, and a
- * load that nobody asks for. */
+/* The link that is not there has the number num_links: no price, no length, no load.
+ * Arrays of links are filled up with more of these (link_room). */
 struct mrail_flows {
     mrail_flows_links_t links;
     mrail_passes_t passes;
     double widest;        /* capacity of a link */
+    uint32_t link_room;   /* links and what fills them up, for vectors */
+    unsigned depth;       /* links of a slot, at most */
+    uint32_t links_in_cuts; /* those from here on are in no set, have no parent */
     mrail_masks_t masks;  /* sets of lanes, since the object was made */
     uint32_t masks_set;   /* that there are lanes of */
     const double *base;   /* bytes of links besides; NULL: none */
     uint32_t *mask;       /* number of that of each demand */
+    uint32_t *open;       /* lanes that each demand may take, as bits */
     double *mask_lanes;   /* factors of all, then lengths of all */
-    /* Of all rows, with those that fill up the width: now, with links, in the
-     * links' lists, room. */
-    uint32_t num_slots, slots_set, slots_linked, slots_room;
+    /* Of all rows, with those that fill up the width: now, with links, room. */
+    uint32_t num_slots, slots_set, slots_room;
     size_t num_bytes, bytes_room;   /* of all demands, likewise */
     uint32_t *slot_link;  /* MRAIL_FLOWS_SLOT_LINKS of each slot */
     uint8_t *slot_open;
     int has_relays;       /* one of them */
-    uint32_t *link_first; /* of each link, in link_slot; and where the last ends */
-    uint32_t *link_slot;  /* open slots that take it, in their order */
+    uint32_t *row_open;   /* lanes of each row, as bits; the first of several arrays */
+    uint32_t *row_taken;  /* ... that a demand may take */
+    uint32_t *row_set;    /* FLOWS_ROW_SETS of each: all its open lanes are cut by
+                             these */
+    uint32_t *rows;       /* those with demands */
+    uint32_t num_rows;
+    double *row_bytes;    /* of the demands of each */
     double *slot_relays;  /* the first of five arrays in one piece of memory */
     double *slot_worth;   /* without relays and prices; 0 if it is closed */
     double *slot_weight;  /* without prices */
@@ -46,22 +54,30 @@ struct mrail_flows {
     unsigned stage;
     double *prices[FLOWS_NUM_STAGES]; /* of each link, and others in one piece */
     double *per_byte;     /* of each link: seconds */
+    double *width;        /* ... capacity */
     double *price;        /* of each link: those of this stage */
     double *factor;       /* e^-price */
     double *load;         /* seconds */
+    double *sums;         /* of each link: bytes, in parts */
     double *length;       /* for a bound */
+    double *proof;        /* lengths that proved most; 0: none did */
     double *since;        /* prices when a bound was looked for last */
     double *rise;         /* of the prices in the last round */
     double *sum_load;     /* of rounds since the last look, together */
-    double *trial;        /* bytes of each lane of each demand in this round;
-                             and two more in one piece */
+    double *excess;       /* bytes above a limit */
+    double *set_bytes, *set_capacity; /* of cuts */
+    double *all_bytes;    /* of each lane of each demand, three times: */
+    double *trial;        /* ... in this round */
     double *sum;          /* ... likewise together */
     double *bytes;        /* ... in the best one */
     unsigned num_summed;
     double trial_relayed, sum_relayed;
     double congestion, relayed; /* of `bytes` */
     double bound, relayed_bound;
+    double proved;        /* by the loads and prices of these rounds, not by cuts */
 };
+
+#define FLOWS_ROW_SETS 2
 
 /* Of one demand: its slots and bytes. */
 typedef struct mrail_flows_lanes {
@@ -74,10 +90,54 @@ mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
 /* What the best division so far puts on the links, in place of this round's. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
 
-/* Moves what the best division so far relays, demand by demand, to lanes of the demand
- * that are in use and take fewer relays, as far as the congestion stays within `limit`;
- * and loads the links with that. */
+/* Aimed at, of the congestion that is allowed: rounds swing. */
+#define FLOWS_AIM 0.999
+/* What is moved leaves so much to rounding. */
+#define FLOWS_WITHIN (1 - 1e-9)
+
+/* flows.c, for flows_search.c.  Weights with so much less for each relay, and nothing in
+ * sum, or that alone; a round; its congestion; the mean of the rounds in its place. */
+void mrail_flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor);
+void mrail_flows_begin_rounds(mrail_flows_t *flows);
+void mrail_flows_forget_sum(mrail_flows_t *flows);
+void mrail_flows_divide(mrail_flows_t *flows);
+double mrail_flows_trial_congestion(const mrail_flows_t *flows);
+void mrail_flows_try_mean(mrail_flows_t *flows);
+void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion);
+/* When to look next. */
+unsigned mrail_flows_after(unsigned round);
+/* 1: a price is above the highest one. */
+int mrail_flows_raise_prices(mrail_flows_t *flows, double target);
+double mrail_flows_price_max(const mrail_flows_t *flows);
+/* Proofs by the lengths that are set, and the first ones; bytes times the shortest
+ * paths, capacities times lengths, of these. */
+void mrail_flows_prove(mrail_flows_t *flows);
+void mrail_flows_prove_first(mrail_flows_t *flows);
+double mrail_flows_shortest(mrail_flows_t *flows, double per_relay);
+double mrail_flows_volume(const mrail_flows_t *flows);
+
+/* What a division puts on the links. */
+void mrail_flows_add_loads(mrail_flows_t *flows);
+
+/* The least congestion, by the cuts that there are. */
+double mrail_flows_cut_bound(mrail_flows_t *flows);
+
+/* flows_repair.c: moves what this round puts on links above a limit to lanes with
+ * room, those first that take few relays; then, of what is still relayed, what can be
+ * moved to lanes that take fewer.  Loads and relays of the round are what they are
+ * then. */
+void mrail_flows_relieve(mrail_flows_t *flows, double limit);
 void mrail_flows_straighten(mrail_flows_t *flows, double limit);
+
+/* Lengths, in relays times `per_relay`, from what is full if these bytes are divided as
+ * they are, which were repaired last: those that
+ * are set rise until demands have no reason to be where they are.  Nothing is worth
+ * more than `most`. */
+void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
+                            double per_relay, double most);
+
+/* The largest excess of a link of each slot, in place of its factor. */
+void mrail_flows_set_excess(mrail_flows_t *flows);
 
 void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage);
 

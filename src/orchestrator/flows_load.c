@@ -19,24 +19,51 @@ static double *flows_take(double **next_p, size_t count)
 
 static int flows_allocate_links(mrail_flows_t *flows)
 {
-    size_t links = (size_t)flows->links.num_links + 1;
-    double *next = calloc((7 + FLOWS_NUM_STAGES) * links, sizeof(*next));
+    size_t links = MRAIL_PASSES_VECTOR *
+                   MRAIL_DIV_ROUND_UP((size_t)flows->links.num_links + 1,
+                                      MRAIL_PASSES_VECTOR);
+    size_t sets = flows->links.num_sets;
+    double *next =
+        calloc((10 + MRAIL_PASSES_VECTOR + FLOWS_NUM_STAGES) * links + 2 * sets, sizeof(*next));
 
     flows->prices[0] = next;
-    flows->link_first = malloc(links * sizeof(*flows->link_first));
-    if ((next == NULL) || (flows->link_first == NULL)) {
+    flows->link_room = (uint32_t)links;
+    if (next == NULL) {
         return -ENOMEM;
     }
     for (unsigned stage = 0; stage < FLOWS_NUM_STAGES; ++stage) {
         flows->prices[stage] = flows_take(&next, links);
     }
     flows->per_byte = flows_take(&next, links);
+    flows->width = flows_take(&next, links);
+    flows->excess = flows_take(&next, links);
+    flows->set_bytes = flows_take(&next, sets);
+    flows->set_capacity = flows_take(&next, sets);
     flows->factor = flows_take(&next, links);
     flows->load = flows_take(&next, links);
+    flows->sums = flows_take(&next, links * MRAIL_PASSES_VECTOR);
     flows->length = flows_take(&next, links);
+    flows->proof = flows_take(&next, links);
     flows->since = flows_take(&next, links);
     flows->rise = flows_take(&next, links);
     flows->sum_load = flows_take(&next, links);
+    return 0;
+}
+
+static int flows_allocate_rows(mrail_flows_t *flows, size_t rows)
+{
+    uint32_t *next = malloc((3 + FLOWS_ROW_SETS) * rows * sizeof(*next));
+
+    free(flows->row_open);
+    free(flows->row_bytes);
+    flows->row_open = next;
+    flows->row_bytes = malloc(rows * sizeof(*flows->row_bytes));
+    if ((next == NULL) || (flows->row_bytes == NULL)) {
+        return -ENOMEM;
+    }
+    flows->row_taken = next + rows;
+    flows->rows = next + 2 * rows;
+    flows->row_set = next + 3 * rows;
     return 0;
 }
 
@@ -47,16 +74,14 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     free(flows->slot_link);
     free(flows->slot_open);
     free(flows->slot_relays);
-    free(flows->link_slot);
-    flows->slots_room = flows->slots_set = flows->slots_linked = 0;
+    flows->slots_room = flows->slots_set = 0;
     flows->slot_relays = next;
     flows->slot_link = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                               sizeof(*flows->slot_link));
     flows->slot_open = malloc(num_slots);
-    flows->link_slot = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
-                              sizeof(*flows->link_slot));
-    if ((next == NULL) || (flows->slot_link == NULL) ||
-        (flows->slot_open == NULL) || (flows->link_slot == NULL)) {
+    if ((flows_allocate_rows(flows, num_slots / flows->passes.width) != 0) ||
+        (next == NULL) || (flows->slot_link == NULL) ||
+        (flows->slot_open == NULL)) {
         return -ENOMEM;
     }
     (void)flows_take(&next, num_slots);
@@ -64,6 +89,7 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     flows->slot_weight = flows_take(&next, num_slots);
     flows->slot_factor = flows_take(&next, num_slots);
     flows->slot_load = flows_take(&next, num_slots);
+    memset(flows->slot_factor, 0, 2 * (size_t)num_slots * sizeof(*next));
     flows->slots_room = num_slots;
     return 0;
 }
@@ -72,14 +98,17 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
 {
     double *next = malloc(3 * num_bytes * sizeof(*next));
 
-    free(flows->trial);
+    size_t demands = num_bytes / flows->passes.width;
+
+    free(flows->all_bytes);
     free(flows->mask);
-    flows->trial = next;
-    flows->mask = malloc(num_bytes / flows->passes.width * sizeof(*flows->mask));
+    flows->all_bytes = flows->trial = next;
+    flows->mask = malloc(2 * demands * sizeof(*flows->mask));
     flows->bytes_room = 0;
     if ((next == NULL) || (flows->mask == NULL)) {
         return -ENOMEM;
     }
+    flows->open = flows->mask + demands;
     (void)flows_take(&next, num_bytes);
     flows->sum = flows_take(&next, num_bytes);
     flows->bytes = flows_take(&next, num_bytes);
@@ -106,16 +135,63 @@ static void flows_set_slot(mrail_flows_t *flows, uint32_t s,
                            const mrail_flows_slot_t *slot)
 {
     uint32_t *link = &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
+    unsigned depth = 0;
 
     for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-        link[i] = ((slot == NULL) || (slot->link[i] == MRAIL_FLOWS_NO_LINK))
-                      ? flows->links.num_links
-                      : slot->link[i];
+        link[i] = flows->links.num_links;
+        if ((slot != NULL) && (slot->link[i] != MRAIL_FLOWS_NO_LINK)) {
+            link[depth++] = slot->link[i];
+        }
     }
+    flows->depth = MRAIL_MAX(flows->depth, depth);
     flows->slot_open[s] = (slot != NULL) && !slot->is_closed;
     flows->slot_relays[s] = flows->slot_open[s] ? slot->relays : 0;
     flows->has_relays |= (flows->slot_relays[s] != 0);
     flows->slot_worth[s] = flows->slot_open[s] ? flows_worth(flows, slot) : 0;
+}
+
+/* Is one of the links of a slot of this set? */
+static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
+{
+    const uint32_t *link = &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
+
+    for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+        if ((link[i] < flows->links.num_links) &&
+            (flows->links.set[link[i]] == set)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The sets that all open lanes of a row take a link of: some of those of one. */
+static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
+{
+    uint32_t first = row * flows->passes.width, open = flows->row_open[row];
+    uint32_t *sets = &flows->row_set[(size_t)row * FLOWS_ROW_SETS], count = 0;
+    const uint32_t *link;
+
+    memset(sets, 0xff, FLOWS_ROW_SETS * sizeof(*sets));
+    if ((open == 0) || (flows->links.set == NULL)) {
+        return;
+    }
+    link = &flows->slot_link[(size_t)(first + (unsigned)__builtin_ctz(open)) *
+                             MRAIL_FLOWS_SLOT_LINKS];
+    for (unsigned i = 0; (i < MRAIL_FLOWS_SLOT_LINKS) && (count < FLOWS_ROW_SETS);
+         ++i) {
+        uint32_t set = (link[i] < flows->links.num_links)
+                           ? flows->links.set[link[i]]
+                           : MRAIL_FLOWS_NO_LINK;
+        uint32_t lanes = (set != MRAIL_FLOWS_NO_LINK) ? open : 0;
+
+        while ((lanes != 0) &&
+               flows_is_cut(flows, first + (unsigned)__builtin_ctz(lanes), set)) {
+            lanes &= lanes - 1;
+        }
+        if ((set != MRAIL_FLOWS_NO_LINK) && (lanes == 0)) {
+            sets[count++] = set;
+        }
+    }
 }
 
 /* Those that are new. */
@@ -128,44 +204,121 @@ static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot
 
         flows_set_slot(flows, s,
                        (lane < lanes) ? &slot[(size_t)row * lanes + lane] : NULL);
+        flows->row_open[row] = ((lane == 0) ? 0 : flows->row_open[row]) |
+                               ((uint32_t)flows->slot_open[s] << lane);
+        if (lane == width - 1) {
+            flows_set_row_sets(flows, row);
+        }
     }
     flows->slots_set = MRAIL_MAX(flows->slots_set, flows->num_slots);
 }
 
-/* The slots of each link: counted, then put in place. */
-static void flows_set_link_slots(mrail_flows_t *flows)
+/* What demands may take of their rows, and have to.  1: less than the rows of one
+ * have in common: there have to be masks. */
+static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
-    uint32_t num_links = flows->links.num_links, *first = flows->link_first;
-    uint32_t total;
+    uint32_t rows = flows->num_slots / flows->passes.width;
+    const uint32_t *row = flows->passes.row;
+    int is_masked = 0;
 
-    memset(first, 0, (num_links + 1) * sizeof(*first));
-    for (uint32_t s = 0; s < flows->num_slots; ++s) {
-        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-            uint32_t e = flows->slot_link[s * MRAIL_FLOWS_SLOT_LINKS + i];
+    memset(flows->row_taken, 0, rows * sizeof(*flows->row_taken));
+    memset(flows->row_bytes, 0, rows * sizeof(*flows->row_bytes));
+    for (uint32_t k = 0; k < flows->passes.num_demands; ++k, row += 2) {
+        uint32_t common = flows->row_open[row[0]] & flows->row_open[row[1]];
+        uint32_t open = common & lanes[k];
 
-            if (flows->slot_open[s] && (e < num_links)) {
-                ++first[e + 1];
-            }
+        is_masked |= (open != common);
+        flows->open[k] = open;
+        flows->row_taken[row[0]] |= open;
+        flows->row_taken[row[1]] |= open;
+        flows->row_bytes[row[0]] += flows->passes.demand[k];
+        flows->row_bytes[row[1]] += flows->passes.demand[k];
+    }
+    flows->num_rows = 0;
+    for (uint32_t i = 0; i < rows; ++i) {
+        if (flows->row_taken[i] != 0) {
+            flows->rows[flows->num_rows++] = i;
         }
     }
-    for (uint32_t e = 0; e < num_links; ++e) {
-        first[e + 1] += first[e];
-    }
-    total = first[num_links];
-    for (uint32_t s = flows->num_slots; s-- > 0;) {
-        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-            uint32_t e = flows->slot_link[s * MRAIL_FLOWS_SLOT_LINKS + i];
-
-            if (flows->slot_open[s] && (e < num_links)) {
-                flows->link_slot[--first[e + 1]] = s;
-            }
-        }
-    }
-    /* Where each begins is now one place further on. */
-    memmove(first, first + 1, num_links * sizeof(*first));
-    first[num_links] = total;
-    flows->slots_linked = flows->num_slots;
+    return is_masked;
 }
+
+/* ---- cuts ------------------------------------------------------------------ */
+
+/* Sets the length of links that a lane with demands takes to 1, of others to 0: in
+ * rows that all cross a set. */
+static void flows_mark_taken(mrail_flows_t *flows)
+{
+    memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
+    for (uint32_t i = 0; i < flows->num_rows; ++i) {
+        uint32_t row = flows->rows[i], lanes = flows->row_taken[row];
+        const uint32_t *link = &flows->slot_link[(size_t)row * flows->passes.width *
+                                                 MRAIL_FLOWS_SLOT_LINKS];
+
+        if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] == MRAIL_FLOWS_NO_LINK) {
+            continue;
+        }
+        for (; lanes != 0; lanes >>= 1, link += MRAIL_FLOWS_SLOT_LINKS) {
+            for (unsigned d = 0; (lanes & 1) && (d < flows->depth); ++d) {
+                flows->length[link[d]] = 1;
+            }
+        }
+    }
+    flows->length[flows->links.num_links] = 0;
+}
+
+/* What sets carry: a link no more than all those that its bytes come from, or go to,
+ * which else might stand in its place. */
+static void flows_add_capacities(mrail_flows_t *flows)
+{
+    const uint32_t *set = flows->links.set, *parent = flows->links.parent;
+    double *children = flows->excess;
+
+    flows_mark_taken(flows);
+    memset(children, 0, flows->link_room * sizeof(*children));
+    for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
+        if (parent[e] != MRAIL_FLOWS_NO_LINK) {
+            children[parent[e]] += flows->length[e] * flows->width[e];
+        }
+    }
+    for (uint32_t e = 0; e < flows->links_in_cuts; ++e) {
+        if ((set[e] != MRAIL_FLOWS_NO_LINK) && (flows->length[e] > 0)) {
+            flows->set_capacity[set[e]] +=
+                (children[e] > 0) ? MRAIL_MIN(children[e], flows->width[e])
+                                  : flows->width[e];
+        }
+    }
+}
+
+double mrail_flows_cut_bound(mrail_flows_t *flows)
+{
+    uint32_t sets = flows->links.num_sets;
+    double bound = 0;
+
+    memset(flows->set_bytes, 0, 2 * (size_t)sets * sizeof(*flows->set_bytes));
+    if (sets == 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < flows->num_rows; ++i) {
+        const uint32_t *set =
+            &flows->row_set[(size_t)flows->rows[i] * FLOWS_ROW_SETS];
+
+        for (unsigned n = 0;
+             (n < FLOWS_ROW_SETS) && (set[n] != MRAIL_FLOWS_NO_LINK); ++n) {
+            flows->set_bytes[set[n]] += flows->row_bytes[flows->rows[i]];
+        }
+    }
+    flows_add_capacities(flows);
+    for (uint32_t set = 0; set < sets; ++set) {
+        if (flows->set_bytes[set] > 0) {
+            bound = MRAIL_MAX(bound, flows->set_bytes[set] /
+                                         flows->set_capacity[set]);
+        }
+    }
+    return bound;
+}
+
+/* ---- the object ------------------------------------------------------------ */
 
 int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p)
 {
@@ -184,6 +337,12 @@ int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p
     }
     for (uint32_t e = 0; e < links->num_links; ++e) {
         flows->widest = MRAIL_MAX(flows->widest, links->capacity[e]);
+        flows->width[e] = links->capacity[e];
+        if ((links->set != NULL) &&
+            ((links->set[e] != MRAIL_FLOWS_NO_LINK) ||
+             (links->parent[e] != MRAIL_FLOWS_NO_LINK))) {
+            flows->links_in_cuts = e + 1;
+        }
         flows->per_byte[e] = 1 / links->capacity[e];
     }
     *flows_p = flows;
@@ -206,12 +365,15 @@ static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {
     const uint32_t *lanes = problem->lanes;
-    uint32_t all = (1u << flows->links.num_lanes) - 1, last = 0, number = 0;
-    uint32_t width = flows->passes.width;
-    int is_masked = 0;
+    uint32_t last = 0, number = 0, width = flows->passes.width;
+    int is_masked = flows_set_demands(flows, problem->lanes);
 
     if (problem->worth != NULL) {
         flows_set_worth(flows, problem->worth);
+        return 0;
+    }
+    flows->passes.mask = NULL;
+    if (!is_masked) {
         return 0;
     }
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
@@ -221,11 +383,6 @@ static int flows_set_masks(mrail_flows_t *flows,
         }
         last = lanes[k];
         flows->mask[k] = number;
-        is_masked |= (lanes[k] & all) != all;
-    }
-    flows->passes.mask = NULL;
-    if (!is_masked) {
-        return 0;
     }
     if (flows->masks_set < flows->masks.num) {
         size_t count = (size_t)flows->masks.num * width;
@@ -258,20 +415,21 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
     flows->passes.row = problem->row;
     flows->passes.demand = problem->demand;
     flows->base = problem->base;
+    flows->bound = 0;
     if (((flows->num_slots > flows->slots_room) &&
          (flows_allocate_slots(flows, flows->num_slots) != 0)) ||
         ((flows->num_bytes > flows->bytes_room) &&
-         (flows_allocate_bytes(flows, flows->num_bytes) != 0)) ||
-        (flows_set_masks(flows, problem) != 0)) {
-        flows->passes.num_demands = flows->num_slots = 0;
-        flows->num_bytes = 0;
-        return -ENOMEM;
+         (flows_allocate_bytes(flows, flows->num_bytes) != 0))) {
+        goto err_none;
     }
     flows_set_slots(flows, problem->slot);
-    if (flows->slots_linked != flows->num_slots) {
-        flows_set_link_slots(flows);
+    if (flows_set_masks(flows, problem) == 0) {
+        return 0;
     }
-    return 0;
+err_none:
+    flows->passes.num_demands = flows->num_slots = flows->num_rows = 0;
+    flows->num_bytes = 0;
+    return -ENOMEM;
 }
 
 void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage)
@@ -285,6 +443,7 @@ void mrail_flows_forget(mrail_flows_t *flows)
     for (unsigned stage = 0; stage < FLOWS_NUM_STAGES; ++stage) {
         mrail_flows_forget_prices(flows, stage);
     }
+    memset(flows->proof, 0, flows->link_room * sizeof(*flows->proof));
 }
 
 void mrail_flows_destroy(mrail_flows_t *flows)
@@ -292,12 +451,12 @@ void mrail_flows_destroy(mrail_flows_t *flows)
     mrail_masks_cleanup(&flows->masks);
     free(flows->mask_lanes);
     free(flows->mask);
-    free(flows->trial);
+    free(flows->all_bytes);
     free(flows->slot_relays);
     free(flows->slot_open);
     free(flows->slot_link);
-    free(flows->link_slot);
-    free(flows->link_first);
+    free(flows->row_open);
+    free(flows->row_bytes);
     free(flows->prices[0]);
     free(flows);
 }

@@ -96,92 +96,22 @@ static void flows_merge_lanes(mrail_flows_t *flows, const mrail_flows_lanes_t *l
     lanes->bytes[best] += sum;
 }
 
-static int flows_has_small(const mrail_flows_t *flows, double least)
+static uint32_t flows_next_small(const mrail_flows_t *flows, double least,
+                                 uint32_t first)
 {
-    for (size_t i = 0; i < flows->num_bytes; ++i) {
-        if ((flows->bytes[i] > 0) && (flows->bytes[i] < least)) {
-            return 1;
-        }
-    }
-    return 0;
+    return mrail_passes_find_small(&flows->passes, flows->bytes, least, first);
 }
 
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
 {
-    if (!flows_has_small(flows, least)) {
-        return;
+    uint32_t k = flows_next_small(flows, least, 0);
+
+    if (k < flows->passes.num_demands) {
+        mrail_flows_load_bytes(flows);
     }
-    mrail_flows_load_bytes(flows);
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (; k < flows->passes.num_demands; k = flows_next_small(flows, least, k + 1)) {
         mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
 
         flows_merge_lanes(flows, &lanes, least, limit);
     }
-}
-
-/* ---- fewer relays ---------------------------------------------------------- */
-
-#define STRAIGHTEN_PASSES 3
-
-/* Bytes that a lane can take before a link of it is loaded more than `limit`. */
-static double flows_room(const mrail_flows_t *flows,
-                         const mrail_flows_lanes_t *lanes, uint32_t lane,
-                         double limit)
-{
-    double room = INFINITY;
-
-    for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
-        size_t slot = lane + ((i < MRAIL_FLOWS_SLOT_LINKS) ? lanes->out
-                                                           : lanes->in);
-        uint32_t link = flows->slot_link[slot * MRAIL_FLOWS_SLOT_LINKS +
-                                         i % MRAIL_FLOWS_SLOT_LINKS];
-
-        if (link != flows->links.num_links) {
-            room = MRAIL_MIN(room, (limit - flows->load[link]) /
-                                       flows->per_byte[link]);
-        }
-    }
-    return MRAIL_MAX(room, 0);
-}
-
-static void flows_move(mrail_flows_t *flows, const mrail_flows_lanes_t *lanes,
-                       uint32_t from, uint32_t to, double limit)
-{
-    double bytes = lanes->bytes[from], moved;
-
-    (void)flows_add_to_lane(flows, lanes, from, -bytes);
-    moved = MRAIL_MIN(bytes, flows_room(flows, lanes, to, limit));
-    (void)flows_add_to_lane(flows, lanes, to, moved);
-    (void)flows_add_to_lane(flows, lanes, from, bytes - moved);
-    lanes->bytes[to] += moved;
-    lanes->bytes[from] = bytes - moved;
-}
-
-static void flows_straighten_lanes(mrail_flows_t *flows,
-                                   const mrail_flows_lanes_t *lanes,
-                                   double limit)
-{
-    for (uint32_t from = 0; from < flows->passes.width; ++from) {
-        double relays = flows_lane_relays(flows, lanes, from);
-
-        for (uint32_t to = 0; to < flows->passes.width; ++to) {
-            if ((lanes->bytes[from] > 0) && (lanes->bytes[to] > 0) &&
-                (flows_lane_relays(flows, lanes, to) < relays)) {
-                flows_move(flows, lanes, from, to, limit);
-            }
-        }
-    }
-}
-
-void mrail_flows_straighten(mrail_flows_t *flows, double limit)
-{
-    mrail_flows_load_bytes(flows);
-    for (unsigned pass = 0; pass < STRAIGHTEN_PASSES; ++pass) {
-        for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-            mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
-
-            flows_straighten_lanes(flows, &lanes, limit);
-        }
-    }
-    mrail_flows_load_bytes(flows);
 }

@@ -72,14 +72,18 @@ static void levels_weigh(mrail_levels_t *levels)
     levels_clear_slots(levels);
     for (uint32_t g = 0; g < levels->num_groups; ++g) {
         const levels_group_t *group = &levels->groups[g];
+        const uint64_t *wanted = &levels->wanted[2 * (size_t)g * levels->stride];
         double *worth = &levels->worth[(size_t)g * levels->stride];
         double least = LEAST_WORTH * (double)group->large + 1;
 
         for (uint32_t rail = 0; rail < levels->num_rails; ++rail) {
-            double small = levels->small[(size_t)g * levels->stride + rail];
+            double small =
+                levels->small[(size_t)g * levels->stride + rail] +
+                0.5 * (double)(int64_t)wanted[levels->stride + rail];
 
-            worth[rail] =
-                ((group->lanes >> rail) & 1) ? worth[rail] + least : 0;
+            worth[rail] = ((group->lanes >> rail) & 1)
+                              ? (double)(int64_t)wanted[rail] + least
+                              : 0;
             levels_add_slots(levels, g, rail, small);
         }
         levels->demand[g] = (double)group->large;
@@ -160,28 +164,27 @@ static double levels_most_on_switch(const mrail_levels_t *levels)
     double most = 0;
 
     for (uint32_t i = 0; i < levels->num_ranks; ++i) {
-        const levels_rank_t *rank = &levels->ranks[i];
-
-        most = MRAIL_MAX(most, MRAIL_MAX(rank->up_bytes / rank->up,
-                                         rank->down_bytes / rank->down));
+        most = MRAIL_MAX(most, (double)(int64_t)levels->up_bytes[i] /
+                                   levels->ranks[i].up);
+        most = MRAIL_MAX(most, (double)(int64_t)levels->down_bytes[i] /
+                                   levels->ranks[i].down);
     }
     for (uint32_t e = 0; e < levels->num_links; ++e) {
-        const levels_rank_t *rank;
+        int is_in = (links[e].kind == MRAIL_PLAN_RAIL_IN);
+        uint64_t own;
         uint32_t relay;
 
-        if ((links[e].kind != MRAIL_PLAN_RAIL_OUT) &&
-            (links[e].kind != MRAIL_PLAN_RAIL_IN)) {
+        if (!is_in && (links[e].kind != MRAIL_PLAN_RAIL_OUT)) {
             continue;
         }
         relay = levels->relays[links[e].a * levels->num_rails + links[e].b];
         if (relay == MRAIL_PLAN_NONE) {
             continue;
         }
-        rank = &levels->ranks[relay];
-        most = MRAIL_MAX(
-            most, (links[e].kind == MRAIL_PLAN_RAIL_IN)
-                      ? (rank->up_bytes + levels->bytes[e]) / rank->up
-                      : (rank->down_bytes + levels->bytes[e]) / rank->down);
+        own = is_in ? levels->up_bytes[relay] : levels->down_bytes[relay];
+        most = MRAIL_MAX(most, ((double)(int64_t)own + levels->bytes[e]) /
+                                   (is_in ? levels->ranks[relay].up
+                                          : levels->ranks[relay].down));
     }
     return most;
 }
@@ -265,8 +268,8 @@ int mrail_levels_divide(mrail_levels_t *levels,
 static uint32_t levels_pair(const mrail_levels_t *levels,
                             const mrail_plan_demand_t *demand)
 {
-    uint32_t from = levels->ranks[demand->from].node;
-    uint32_t to = levels->ranks[demand->to].node;
+    uint32_t from = levels->spots[demand->from].node;
+    uint32_t to = levels->spots[demand->to].node;
 
     return ((from == to) || (demand->bytes == 0))
                ? MRAIL_PLAN_NONE
@@ -315,8 +318,8 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
             &levels->demands[levels->order[first + m]];
 
         levels->members[m] = (mrail_filling_demand_t){
-            .from_rail = levels->ranks[demand->from].rail,
-            .to_rail = levels->ranks[demand->to].rail,
+            .from_rail = levels->spots[demand->from].rail,
+            .to_rail = levels->spots[demand->to].rail,
             .bytes = demand->bytes,
             .is_small = demand->bytes <= levels->options.relay_above};
     }

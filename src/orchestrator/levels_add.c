@@ -11,6 +11,10 @@
 #include <string.h>
 
 #define MAX_BYTES (UINT64_C(1) << 62)
+/* So many demands of less than so many bytes can be added up without a look at each:
+ * nobody has larger ones, and if, they are planned at once. */
+#define HUGE_BYTES (UINT64_C(1) << 40)
+#define MAX_RUN ((size_t)1 << 20)
 
 static int levels_grow_groups(mrail_levels_t *levels)
 {
@@ -21,6 +25,7 @@ static int levels_grow_groups(mrail_levels_t *levels)
         !mrail_grow(&levels->row, 2 * room, sizeof(*levels->row)) ||
         !mrail_grow(&levels->lanes, room, sizeof(*levels->lanes)) ||
         !mrail_grow(&levels->demand, room, sizeof(*levels->demand)) ||
+        !mrail_grow(&levels->wanted, 2 * lanes, sizeof(*levels->wanted)) ||
         !mrail_grow(&levels->worth, lanes, sizeof(*levels->worth)) ||
         !mrail_grow(&levels->small, lanes, sizeof(*levels->small)) ||
         !mrail_grow(&levels->end, room * levels->num_rails,
@@ -49,6 +54,8 @@ static int levels_add_group(mrail_levels_t *levels, uint32_t from_node,
     levels->row[2 * g + 1] = route.row[1];
     levels->lanes[g] = route.lanes;
     memset(&levels->worth[(size_t)g * stride], 0, stride * sizeof(double));
+    memset(&levels->wanted[2 * (size_t)g * stride], 0,
+           2 * stride * sizeof(*levels->wanted));
     memset(&levels->small[(size_t)g * stride], 0, stride * sizeof(double));
     *group_p = levels->num_groups++;
     return 0;
@@ -75,47 +82,102 @@ static void levels_add_small(mrail_levels_t *levels, uint32_t g, uint32_t lanes,
     }
 }
 
-/* Demands of one rank to another node that follow each other, as they mostly do: what
- * they have in common is written down once.  Inline, so that it stays in registers. */
-typedef struct levels_run {
-    uint32_t from, to_node, group;
-    uint64_t bytes, large; /* of the run */
-    uint32_t count;
-} levels_run_t;
+/* What is added up over the demands. */
+typedef struct levels_sums {
+    uint64_t total, digest;
+} levels_sums_t;
 
-static MRAIL_INLINE void levels_end_run(mrail_levels_t *levels,
-                                        levels_run_t *run)
+/* A small demand whose own rails are not both up. */
+static __attribute__((noinline)) void
+levels_add_lame(mrail_levels_t *levels, uint32_t g,
+                const mrail_plan_demand_t *demand)
 {
-    levels_rank_t *from = &levels->ranks[run->from];
-
-    if (run->count == 0) {
-        return;
-    }
-    from->up_bytes += (double)(int64_t)run->bytes;
-    if (run->group != MRAIL_PLAN_NONE) {
-        levels_group_t *group = &levels->groups[run->group];
-
-        group->total += run->bytes;
-        group->large += run->large;
-        group->count += run->count;
-        levels->worth[(size_t)run->group * levels->stride + from->rail] +=
-            (double)(int64_t)run->large;
-    }
+    levels_add_small(levels, g,
+                     mrail_filling_fewest(levels->groups[g].lanes,
+                                          levels->spots[demand->from].rail,
+                                          levels->spots[demand->to].rail),
+                     demand->bytes);
 }
 
-static MRAIL_INLINE int levels_begin_run(mrail_levels_t *levels,
-                                         levels_run_t *run, uint32_t from,
-                                         uint32_t to_node)
+/* The demands from the first on that one rank has to those of another node, as they
+ * mostly follow each other: how many.  What they have in common is looked up once, the
+ * rest stays in registers (hence not inline), and small ones are no branch, which
+ * nobody could predict: with many demands planning is this. */
+static __attribute__((noinline)) size_t
+levels_add_run(mrail_levels_t *levels, uint32_t g, size_t first,
+               uint64_t *digest_p)
 {
-    uint32_t from_node = levels->ranks[from].node;
-    uint32_t *group =
-        &levels->group_of[(size_t)from_node * levels->num_nodes + to_node];
+    const mrail_plan_demand_t *begin = &levels->demands[first];
+    const mrail_plan_demand_t *demand = begin;
+    const mrail_plan_demand_t *end =
+        begin + MRAIL_MIN(levels->num_demands - first, MAX_RUN);
+    const levels_spot_t *spots = levels->spots;
+    const uint64_t relay_above = levels->options.relay_above;
+    const uint32_t from = begin->from, num_ranks = levels->num_ranks;
+    const uint32_t to_node = spots[begin->to].node, stride = levels->stride;
+    const uint32_t lanes = levels->groups[g].lanes;
+    const uint32_t up = ((lanes >> spots[from].rail) & 1) ? lanes : 0;
+    uint64_t *wanted = &levels->wanted[2 * (size_t)g * stride];
+    uint64_t *down_bytes = levels->down_bytes;
+    uint64_t key = ((uint64_t)from << 32) + first;
+    uint64_t total = 0, small = 0, lame = 0, digest = 0;
 
-    levels_end_run(levels, run);
-    *run = (levels_run_t){.from = from, .to_node = to_node, .group = MRAIL_PLAN_NONE};
-    if (from_node == to_node) {
-        return 0;
+    for (; demand < end; ++demand, ++key) {
+        uint32_t to = demand->to, rail;
+        uint64_t bytes = demand->bytes;
+        unsigned is_small;
+
+        if ((demand->from != from) || (to >= num_ranks) ||
+            (spots[to].node != to_node) || (bytes >= HUGE_BYTES)) {
+            break;
+        }
+        rail = spots[to].rail;
+        is_small = (bytes <= relay_above);
+        total += bytes;
+        small += bytes & -(uint64_t)is_small;
+        down_bytes[to] += bytes;
+        wanted[is_small * stride + rail] += bytes;
+        digest += mrail_digest(key + to, bytes);
+        if (MRAIL_UNLIKELY(!((up >> rail) & 1)) && is_small) {
+            wanted[stride + rail] -= bytes;
+            lame += bytes;
+            levels_add_lame(levels, g, demand);
+        }
     }
+    wanted[spots[from].rail] += total - small;
+    wanted[stride + spots[from].rail] += small - lame;
+    levels->groups[g].total += total;
+    levels->groups[g].large += total - small;
+    levels->groups[g].count += (uint32_t)(demand - begin);
+    *digest_p += digest;
+    return (size_t)(demand - begin);
+}
+
+/* Demand i, and those that are added with it: where they end.  0, -ENOMEM, -ERANGE. */
+static int levels_add_some(mrail_levels_t *levels, size_t i, levels_sums_t *sums,
+                           size_t *end_p)
+{
+    const mrail_plan_demand_t *demand = &levels->demands[i];
+    uint32_t from_node, to_node, *group;
+    uint64_t before, added;
+
+    if ((demand->from >= levels->num_ranks) ||
+        (demand->to >= levels->num_ranks) || (demand->bytes >= HUGE_BYTES)) {
+        return -ERANGE;
+    }
+    *end_p = i + 1;
+    from_node = levels->spots[demand->from].node;
+    to_node = levels->spots[demand->to].node;
+    if ((from_node == to_node) || (demand->bytes == 0)) {
+        sums->digest += mrail_digest_demand(demand, i);
+        if (demand->from != demand->to) {
+            sums->total += demand->bytes;
+            levels->up_bytes[demand->from] += demand->bytes;
+            levels->down_bytes[demand->to] += demand->bytes;
+        }
+        return (sums->total > MAX_BYTES) ? -ERANGE : 0;
+    }
+    group = &levels->group_of[(size_t)from_node * levels->num_nodes + to_node];
     if (*group == MRAIL_PLAN_NONE) {
         int ret = levels_add_group(levels, from_node, to_node, group);
 
@@ -123,29 +185,12 @@ static MRAIL_INLINE int levels_begin_run(mrail_levels_t *levels,
             return ret;
         }
     }
-    run->group = *group;
-    return 0;
-}
-
-static MRAIL_INLINE void levels_add(mrail_levels_t *levels, levels_run_t *run,
-                                    levels_rank_t *to, uint64_t bytes)
-{
-    to->down_bytes += (double)(int64_t)bytes;
-    run->bytes += bytes;
-    ++run->count;
-    if (run->group == MRAIL_PLAN_NONE) {
-        return;
-    }
-    if (bytes > levels->options.relay_above) {
-        run->large += bytes;
-        levels->worth[(size_t)run->group * levels->stride + to->rail] +=
-            (double)bytes;
-    } else {
-        levels_add_small(levels, run->group,
-                         mrail_filling_fewest(levels->groups[run->group].lanes,
-                                       levels->ranks[run->from].rail, to->rail),
-                         bytes);
-    }
+    before = levels->groups[*group].total;
+    *end_p = i + levels_add_run(levels, *group, i, &sums->digest);
+    added = levels->groups[*group].total - before;
+    levels->up_bytes[demand->from] += added;
+    sums->total += added;
+    return (sums->total > MAX_BYTES) ? -ERANGE : 0;
 }
 
 static void levels_begin(mrail_levels_t *levels)
@@ -153,9 +198,8 @@ static void levels_begin(mrail_levels_t *levels)
     size_t nodes = levels->num_nodes;
 
     memset(levels->group_of, 0xff, nodes * nodes * sizeof(*levels->group_of));
-    for (uint32_t i = 0; i < levels->num_ranks; ++i) {
-        levels->ranks[i].up_bytes = levels->ranks[i].down_bytes = 0;
-    }
+    memset(levels->up_bytes, 0,
+           2 * (size_t)levels->num_ranks * sizeof(*levels->up_bytes));
     levels->num_groups = 0;
     levels->total = 0;
     levels->is_sorted = 0;
@@ -164,37 +208,17 @@ static void levels_begin(mrail_levels_t *levels)
 
 int mrail_levels_add_demands(mrail_levels_t *levels, uint64_t *digest_p)
 {
-    levels_run_t run = {.from = MRAIL_PLAN_NONE};
-    uint64_t total = 0, digest = 0;
+    levels_sums_t sums = {0};
 
     levels_begin(levels);
-    for (size_t i = 0; i < levels->num_demands; ++i) {
-        const mrail_plan_demand_t *demand = &levels->demands[i];
-        levels_rank_t *to;
+    for (size_t i = 0; i < levels->num_demands;) {
+        int ret = levels_add_some(levels, i, &sums, &i);
 
-        if ((demand->from >= levels->num_ranks) ||
-            (demand->to >= levels->num_ranks) ||
-            (demand->bytes > MAX_BYTES - total)) {
-            return -ERANGE;
+        if (ret != 0) {
+            return ret;
         }
-        digest += mrail_digest_demand(demand, i);
-        if ((demand->bytes == 0) || (demand->from == demand->to)) {
-            continue;
-        }
-        total += demand->bytes;
-        to = &levels->ranks[demand->to];
-        if ((demand->from != run.from) || (to->node != run.to_node)) {
-            int ret =
-                levels_begin_run(levels, &run, demand->from, to->node);
-
-            if (ret != 0) {
-                return ret;
-            }
-        }
-        levels_add(levels, &run, to, demand->bytes);
     }
-    levels_end_run(levels, &run);
-    levels->total = (double)total;
-    *digest_p = digest;
+    levels->total = (double)(int64_t)sums.total;
+    *digest_p = sums.digest;
     return 0;
 }

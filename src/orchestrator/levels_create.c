@@ -54,10 +54,9 @@ static int levels_set_ranks(mrail_levels_t *levels, const mrail_plan_topo_t *top
         if ((rank->rail == MRAIL_PLAN_NONE) || (rank->up == 0)) {
             return 0;
         }
-        levels->ranks[i] = (levels_rank_t){.node = rank->node,
-                                           .rail = rank->rail,
-                                           .up = rank->up,
-                                           .down = rank->down};
+        levels->ranks[i] = (levels_rank_t){.up = rank->up, .down = rank->down};
+        levels->spots[i] =
+            (levels_spot_t){.node = rank->node, .rail = rank->rail};
         levels->relays[rank->node * levels->num_rails + rank->rail] = i;
         levels->first_rank[rank->node] = i;
     }
@@ -76,15 +75,20 @@ static int levels_allocate(mrail_levels_t *levels)
     size_t nodes = levels->num_nodes, rails = levels->num_rails;
 
     levels->ranks = calloc(levels->num_ranks + 1, sizeof(*levels->ranks));
+    levels->spots = calloc(levels->num_ranks + 1, sizeof(*levels->spots));
+    levels->up_bytes =
+        calloc(2 * (size_t)levels->num_ranks + 1, sizeof(*levels->up_bytes));
     levels->relays = malloc(nodes * rails * sizeof(*levels->relays));
     levels->first_rank = malloc(nodes * sizeof(*levels->first_rank));
     levels->group_of = malloc(nodes * nodes * sizeof(*levels->group_of));
     levels->first = malloc((nodes * nodes + 1) * sizeof(*levels->first));
     if ((levels->ranks == NULL) || (levels->relays == NULL) ||
         (levels->first_rank == NULL) || (levels->group_of == NULL) ||
-        (levels->first == NULL)) {
+        (levels->first == NULL) || (levels->spots == NULL) ||
+        (levels->up_bytes == NULL)) {
         return -ENOMEM;
     }
+    levels->down_bytes = levels->up_bytes + levels->num_ranks;
     memset(levels->group_of, 0xff, nodes * nodes * sizeof(*levels->group_of));
     return 0;
 }
@@ -121,7 +125,11 @@ static int levels_create_flows(mrail_levels_t *levels,
     }
     links = (mrail_flows_links_t){.num_links = levels->num_links,
                                   .capacity = levels->capacity,
-                                  .num_lanes = levels->num_rails};
+                                  .num_lanes = levels->num_rails,
+                                  .set = mrail_routes_sets(levels->routes),
+                                  .parent = mrail_routes_parents(levels->routes),
+                                  .num_sets =
+                                      mrail_routes_num_sets(levels->routes)};
     ret = mrail_flows_create(&links, &levels->flows);
     levels->stride = (ret == 0) ? mrail_flows_stride(levels->flows) : 0;
     return ret;
@@ -172,6 +180,8 @@ void mrail_levels_destroy(mrail_levels_t *levels)
     free(levels->capacity);
     free(levels->slot_bytes);
     free(levels->ranks);
+    free(levels->spots);
+    free(levels->up_bytes);
     free(levels->relays);
     free(levels->first_rank);
     free(levels->group_of);
@@ -180,6 +190,7 @@ void mrail_levels_destroy(mrail_levels_t *levels)
     free(levels->row);
     free(levels->lanes);
     free(levels->demand);
+    free(levels->wanted);
     free(levels->worth);
     free(levels->small);
     free(levels->end);

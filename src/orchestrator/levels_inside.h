@@ -8,10 +8,13 @@
 #include "routes.h"
 
 typedef struct levels_rank {
-    uint32_t node, rail;
     double up, down;               /* bytes per second */
-    double up_bytes, down_bytes;   /* within the node, and of its own between nodes */
 } levels_rank_t;
+
+/* Apart from the rest: looked up for every demand. */
+typedef struct levels_spot {
+    uint32_t node, rail;
+} levels_spot_t;
 
 /* The demands between two nodes. */
 typedef struct levels_group {
@@ -24,6 +27,9 @@ struct mrail_levels {
     mrail_plan_options_t options;
     uint32_t num_nodes, num_ranks, num_rails, num_links, stride;
     levels_rank_t *ranks;
+    levels_spot_t *spots;      /* likewise */
+    uint64_t *up_bytes, *down_bytes; /* of each rank: within the node, and of its own
+                                        between nodes */
     uint32_t *relays;          /* by node, rail */
     uint32_t *first_rank;      /* of each node */
     mrail_routes_t *routes;    /* of the first level */
@@ -35,7 +41,11 @@ struct mrail_levels {
     levels_group_t *groups;
     uint32_t *row, *lanes;     /* of the groups, as the flows want them */
     double *demand;
-    double *worth, *small;     /* by group, rail: bytes (stride apart) */
+    uint64_t *wanted;          /* by group, large or small, rail: bytes of demands that
+                                  it is the own one of, at either end (stride apart) */
+    double *worth, *small;     /* by group, rail (stride apart): what it is worth to
+                                  large demands; bytes of small ones, besides half of
+                                  what is wanted */
     uint64_t *end;             /* by group, rail: of large demands */
     const mrail_plan_demand_t *demands;
     size_t num_demands, demands_room, ends_room;

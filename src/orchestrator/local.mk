@@ -11,7 +11,8 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/filling.c src/orchestrator/filling.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
     src/orchestrator/flows_inside.h src/orchestrator/flows_load.c \
-    src/orchestrator/flows_merge.c \
+    src/orchestrator/flows_merge.c src/orchestrator/flows_repair.c \
+    src/orchestrator/flows_search.c \
     src/orchestrator/levels.c src/orchestrator/levels.h \
     src/orchestrator/levels_add.c src/orchestrator/levels_create.c \
     src/orchestrator/levels_inside.h \

@@ -14,12 +14,17 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define TARGET_AVX2 __attribute__((target("avx2")))
 #endif
 
+#define CHOSEN(a, is, b)                                                      \
+    ((vec_t)((((a)is(b)) & (mask_t)(a)) | (~((a)is(b)) & (mask_t)(b))))
+#define LESSER(a, b) CHOSEN(a, <, b)
+#define GREATER(a, b) CHOSEN(a, >, b)
+
 /* In this order, on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
 static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
-                                int is_masked, const double *factor,
-                                double *bytes, double *sum, double *load)
+                                int is_masked, int is_first,
+                                const double *factor, double *bytes, double *sum, double *load)
 {
     unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
 
@@ -32,8 +37,8 @@ static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
         vec_t *bytes_of = (vec_t *)&bytes[(size_t)k * width];
         vec_t *sum_of = (vec_t *)&sum[(size_t)k * width];
         vec_t part[MRAIL_PASSES_MAX_WIDTH / MRAIL_PASSES_VECTOR];
-        vec_t total = {0};
-        double per_weight;
+        vec_t total = {0}, kept = {0};
+        double least, per_weight;
 
         for (unsigned v = 0; v < num_vecs; ++v) {
             part[v] = factor_out[v] * factor_in[v];
@@ -43,19 +48,90 @@ static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
             }
             total = total + part[v];
         }
-        per_weight = passes->demand[k] / SUM_OF(total);
+        least = passes->least_part * SUM_OF(total);
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            part[v] = (vec_t)((part[v] >= least) & (mask_t)part[v]);
+            kept = kept + part[v];
+        }
+        per_weight = passes->demand[k] / SUM_OF(kept);
         for (unsigned v = 0; v < num_vecs; ++v) {
             part[v] *= per_weight;
             bytes_of[v] = part[v];
-            sum_of[v] += part[v];
+            if (is_first) {
+                sum_of[v] = part[v];
+            } else {
+                sum_of[v] += part[v];
+            }
             load_out[v] += part[v];
             load_in[v] += part[v];
         }
     }
 }
 
-#define LESSER(a, b)                                                          \
-    ((vec_t)((((a) < (b)) & (mask_t)(a)) | (~((a) < (b)) & (mask_t)(b))))
+static MRAIL_INLINE void load_rows(const mrail_passes_t *passes,
+                                   unsigned num_vecs, const double *bytes,
+                                   double *load)
+{
+    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+
+    for (uint32_t k = 0; k < passes->num_demands; ++k, bytes += width) {
+        vec_t *out =
+            (vec_t *)&load[(size_t)passes->row[2 * (size_t)k] * width];
+        vec_t *in =
+            (vec_t *)&load[(size_t)passes->row[2 * (size_t)k + 1] * width];
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            out[v] += ((const vec_t *)bytes)[v];
+            in[v] += ((const vec_t *)bytes)[v];
+        }
+    }
+}
+
+static MRAIL_INLINE uint32_t find_small(const mrail_passes_t *passes,
+                                        unsigned num_vecs, const double *bytes,
+                                        double least, uint32_t first)
+{
+    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+    uint32_t k = first;
+
+    for (; k < passes->num_demands; ++k) {
+        const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
+        mask_t small = {0};
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            small |= (lane[v] > 0) & (lane[v] < least);
+        }
+        if ((small[0] | small[1] | small[2] | small[3]) != 0) {
+            break;
+        }
+    }
+    return k;
+}
+
+static MRAIL_INLINE uint32_t find_over(const mrail_passes_t *passes,
+                                       unsigned num_vecs, const double *bytes,
+                                       const double *excess, uint32_t first)
+{
+    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+    uint32_t k = first;
+
+    for (; k < passes->num_demands; ++k) {
+        const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
+        const vec_t *out = (const vec_t *)
+            &excess[(size_t)passes->row[2 * (size_t)k] * width];
+        const vec_t *in = (const vec_t *)
+            &excess[(size_t)passes->row[2 * (size_t)k + 1] * width];
+        mask_t over = {0};
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            over |= (lane[v] > 0) & ((out[v] > 0) | (in[v] > 0));
+        }
+        if ((over[0] | over[1] | over[2] | over[3]) != 0) {
+            break;
+        }
+    }
+    return k;
+}
 
 static MRAIL_INLINE double shortest(const mrail_passes_t *passes,
                                     unsigned num_vecs, int is_masked,
@@ -90,16 +166,81 @@ static MRAIL_INLINE double shortest(const mrail_passes_t *passes,
     return total;
 }
 
+static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
+{
+    for (uint32_t i = 0; i < count; i += MRAIL_PASSES_VECTOR) {
+        vec_t v = 1.0 / (1.0 + *(const vec_t *)&x[i] * (1.0 / 1024.0));
+
+        for (unsigned k = 0; k < 10; ++k) {
+            v = v * v;
+        }
+        *(vec_t *)&exp[i] = v;
+    }
+}
+
+/* Macros: a function would have to pass vectors, in one way or the other. */
+#define ALL(value)                                                            \
+    (vec_t)                                                                   \
+    {                                                                         \
+        (value), (value), (value), (value)                                    \
+    }
+#define MOST_OF(v) MRAIL_MAX(MRAIL_MAX((v)[0], (v)[2]), MRAIL_MAX((v)[1], (v)[3]))
+
+static MRAIL_INLINE double raise_all(uint32_t count,
+                                     const mrail_passes_step_t *step,
+                                     const double *load, double *price,
+                                     double *rise)
+{
+    const vec_t floor = ALL(step->least);
+    const vec_t top = ALL(step->most), zero = ALL(0);
+    vec_t most = zero;
+
+    for (uint32_t i = 0; i < count; i += MRAIL_PASSES_VECTOR) {
+        vec_t over = *(const vec_t *)&load[i] * step->per_target;
+        vec_t old = *(vec_t *)&price[i], next;
+
+        over = LESSER(over, top);
+        over = GREATER(over, floor);
+        next = old + (over - 1.0) * step->step +
+               *(vec_t *)&rise[i] * step->momentum;
+        next = GREATER(next, zero);
+        *(vec_t *)&rise[i] = next - old;
+        *(vec_t *)&price[i] = next;
+        most = GREATER(next, most);
+    }
+    return MOST_OF(most);
+}
+
+static MRAIL_INLINE double most_of_all(uint32_t count, const double *value)
+{
+    vec_t most = ALL(0);
+
+    for (uint32_t i = 0; i < count; i += MRAIL_PASSES_VECTOR) {
+        most = GREATER(*(const vec_t *)&value[i], most);
+    }
+    return MOST_OF(most);
+}
+
+static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
+{
+    vec_t total = ALL(0);
+
+    for (uint32_t i = 0; i < count; i += MRAIL_PASSES_VECTOR) {
+        total = total + *(const vec_t *)&a[i] * *(const vec_t *)&b[i];
+    }
+    return SUM_OF(total);
+}
+
 /* With a number of vectors that the compiler knows, and with masks or without, for
  * each set of instructions: `call` is one of the above, with `num_vecs` and
  * `is_masked` as its arguments. */
 #define BY_WIDTH(masked, call)                                                \
     switch (passes->width / MRAIL_PASSES_VECTOR) {                            \
-    case 1: { enum { num_vecs = 1, is_masked = masked }; call; break; }       \
-    case 2: { enum { num_vecs = 2, is_masked = masked }; call; break; }       \
-    case 3: { enum { num_vecs = 3, is_masked = masked }; call; break; }       \
-    case 4: { enum { num_vecs = 4, is_masked = masked }; call; break; }       \
-    default: { enum { num_vecs = 5, is_masked = masked }; call; break; }      \
+    case 1: { enum { num_vecs = 1, is_masked = (masked) }; call; break; }     \
+    case 2: { enum { num_vecs = 2, is_masked = (masked) }; call; break; }     \
+    case 3: { enum { num_vecs = 3, is_masked = (masked) }; call; break; }     \
+    case 4: { enum { num_vecs = 4, is_masked = (masked) }; call; break; }     \
+    default: { enum { num_vecs = 5, is_masked = (masked) }; call; break; }    \
     }
 #define BY_KIND(call)                                                         \
     if (passes->mask != NULL) {                                               \
@@ -108,38 +249,75 @@ static MRAIL_INLINE double shortest(const mrail_passes_t *passes,
         BY_WIDTH(0, call)                                                     \
     }
 
-static void divide_anywhere(const mrail_passes_t *passes, const double *factor,
-                            double *bytes, double *sum, double *load)
-{
-    BY_KIND(divide(passes, num_vecs, is_masked, factor, bytes, sum, load))
-}
-
-static double shortest_anywhere(const mrail_passes_t *passes,
-                                const double *length)
-{
-    double total;
-
-    BY_KIND(total = shortest(passes, num_vecs, is_masked, length))
-    return total;
-}
+/* Each in two versions. */
+#define TWIN(type, name, arguments, ...)                                      \
+    static type name##_anywhere arguments __VA_ARGS__                         \
+    AVX2_TWIN(type, name, arguments, __VA_ARGS__)
 
 #ifdef HAS_AVX2_TWINS
-TARGET_AVX2 static void divide_avx2(const mrail_passes_t *passes,
-                                    const double *factor, double *bytes,
-                                    double *sum, double *load)
-{
-    BY_KIND(divide(passes, num_vecs, is_masked, factor, bytes, sum, load))
-}
-
-TARGET_AVX2 static double shortest_avx2(const mrail_passes_t *passes,
-                                        const double *length)
-{
-    double total;
-
-    BY_KIND(total = shortest(passes, num_vecs, is_masked, length))
-    return total;
-}
+#define AVX2_TWIN(type, name, arguments, ...)                                 \
+    TARGET_AVX2 static type name##_avx2 arguments __VA_ARGS__
+#define CALL(name, ...)                                                       \
+    (__builtin_cpu_supports("avx2") ? name##_avx2(__VA_ARGS__)                \
+                                    : name##_anywhere(__VA_ARGS__))
+#else
+#define AVX2_TWIN(type, name, arguments, ...)
+#define CALL(name, ...) name##_anywhere(__VA_ARGS__)
 #endif
+
+TWIN(void, divide_by_kind,
+     (const mrail_passes_t *passes, int is_first, const double *factor,
+      double *bytes, double *sum, double *load),
+     {
+         BY_KIND(divide(passes, num_vecs, is_masked, is_first, factor, bytes, sum,
+                        load))
+     })
+
+TWIN(void, load_by_kind,
+     (const mrail_passes_t *passes, const double *bytes, double *load),
+     { BY_WIDTH(0, load_rows(passes, num_vecs, bytes, load)) })
+
+TWIN(uint32_t, small_by_width,
+     (const mrail_passes_t *passes, const double *bytes, double least,
+      uint32_t first),
+     {
+         uint32_t found;
+
+         BY_WIDTH(0, found = find_small(passes, num_vecs, bytes, least, first))
+         return found;
+     })
+
+TWIN(uint32_t, over_by_width,
+     (const mrail_passes_t *passes, const double *bytes, const double *excess,
+      uint32_t first),
+     {
+         uint32_t found;
+
+         BY_WIDTH(0, found = find_over(passes, num_vecs, bytes, excess, first))
+         return found;
+     })
+
+TWIN(double, shortest_by_kind,
+     (const mrail_passes_t *passes, const double *length), {
+         double total;
+
+         BY_KIND(total = shortest(passes, num_vecs, is_masked, length))
+         return total;
+     })
+
+TWIN(void, exp_twin, (uint32_t count, const double *x, double *exp),
+     { exp_of(count, x, exp); })
+
+TWIN(double, raise_twin,
+     (uint32_t count, const mrail_passes_step_t *step, const double *load,
+      double *price, double *rise),
+     { return raise_all(count, step, load, price, rise); })
+
+TWIN(double, most_twin, (uint32_t count, const double *value),
+     { return most_of_all(count, value); })
+
+TWIN(double, dot_twin, (uint32_t count, const double *a, const double *b),
+     { return dot(count, a, b); })
 
 static void passes_check(const mrail_passes_t *passes)
 {
@@ -149,27 +327,63 @@ static void passes_check(const mrail_passes_t *passes)
     (void)passes;
 }
 
-void mrail_passes_divide(const mrail_passes_t *passes, const double *factor,
-                         double *bytes, double *sum, double *load)
+void mrail_passes_divide(const mrail_passes_t *passes, int is_first,
+                         const double *factor, double *bytes, double *sum,
+                         double *load)
 {
     passes_check(passes);
-#ifdef HAS_AVX2_TWINS
-    if (__builtin_cpu_supports("avx2")) {
-        divide_avx2(passes, factor, bytes, sum, load);
-        return;
-    }
-#endif
-    divide_anywhere(passes, factor, bytes, sum, load);
+    CALL(divide_by_kind, passes, is_first, factor, bytes, sum, load);
+}
+
+void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,
+                       double *load)
+{
+    passes_check(passes);
+    CALL(load_by_kind, passes, bytes, load);
 }
 
 double mrail_passes_shortest(const mrail_passes_t *passes,
                              const double *length)
 {
     passes_check(passes);
-#ifdef HAS_AVX2_TWINS
-    if (__builtin_cpu_supports("avx2")) {
-        return shortest_avx2(passes, length);
-    }
-#endif
-    return shortest_anywhere(passes, length);
+    return CALL(shortest_by_kind, passes, length);
+}
+
+uint32_t mrail_passes_find_small(const mrail_passes_t *passes, const double *bytes,
+                                 double least, uint32_t first)
+{
+    passes_check(passes);
+    return CALL(small_by_width, passes, bytes, least, first);
+}
+
+uint32_t mrail_passes_find_over(const mrail_passes_t *passes, const double *bytes,
+                                const double *excess, uint32_t first)
+{
+    passes_check(passes);
+    return CALL(over_by_width, passes, bytes, excess, first);
+}
+
+void mrail_passes_exp(uint32_t count, const double *x, double *exp)
+{
+    assert(count % MRAIL_PASSES_VECTOR == 0);
+    CALL(exp_twin, count, x, exp);
+}
+
+double mrail_passes_raise(uint32_t count, const mrail_passes_step_t *step,
+                          const double *load, double *price, double *rise)
+{
+    assert(count % MRAIL_PASSES_VECTOR == 0);
+    return CALL(raise_twin, count, step, load, price, rise);
+}
+
+double mrail_passes_most(uint32_t count, const double *value)
+{
+    assert(count % MRAIL_PASSES_VECTOR == 0);
+    return CALL(most_twin, count, value);
+}
+
+double mrail_passes_dot(uint32_t count, const double *a, const double *b)
+{
+    assert(count % MRAIL_PASSES_VECTOR == 0);
+    return CALL(dot_twin, count, a, b);
 }

@@ -1,7 +1,8 @@
 /*
- * Passes over all demands of a division (flows.h): where its time goes.  Vectors of
- * four lanes, in code for AVX2 where the processor has it; each lane and each sum
- * is calculated in the same order everywhere, so the results are the same.
+ * Passes over all demands of a division (flows.h), and over all links: where its
+ * time goes.  Vectors of four, in code for AVX2 where the processor has it; each
+ * lane and each sum is calculated in the same order everywhere, so the results are
+ * the same.
  *
  * Rows have `width` slots, a multiple of MRAIL_PASSES_VECTOR, at most
  * MRAIL_PASSES_MAX_WIDTH.  Pure.
@@ -23,16 +24,52 @@ typedef struct mrail_passes {
     const uint32_t *mask;
     const double *mask_factor; /* by mask, lane: 1, or 0 */
     const double *mask_length; /* likewise: 0, or longer than all that is not */
+    double least_part;         /* of a demand: a lane that would get less gets
+                                  nothing */
 } mrail_passes_t;
 
 /* Divides each demand among its lanes, in proportion to the product of its two
- * rows' factors (one at least > 0): `bytes` is set, `sum` grows by it, and so does
- * the load of the slots of both rows. */
-void mrail_passes_divide(const mrail_passes_t *passes, const double *factor,
-                         double *bytes, double *sum, double *load);
+ * rows' factors (one at least > 0): `bytes` is set, `sum` likewise, or, if it is not the
+ * first time, grows by it, and so does the load of the slots of both rows. */
+void mrail_passes_divide(const mrail_passes_t *passes, int is_first,
+                         const double *factor, double *bytes, double *sum,
+                         double *load);
+
+/* Adds the bytes of demands to the load of the slots of both rows. */
+void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,
+                       double *load);
 
 /* Sum over the demands of their bytes times their shortest lane. */
 double mrail_passes_shortest(const mrail_passes_t *passes,
                              const double *length);
+
+/* The first demand from `first` on that has less than `least` bytes on a lane, but some;
+ * num_demands: there is none. */
+uint32_t mrail_passes_find_small(const mrail_passes_t *passes, const double *bytes,
+                                 double least, uint32_t first);
+
+/* Likewise, that has some on a lane one of whose slots has an excess > 0. */
+uint32_t mrail_passes_find_over(const mrail_passes_t *passes, const double *bytes,
+                                const double *excess, uint32_t first);
+
+/* Of arrays whose `count` is a multiple of MRAIL_PASSES_VECTOR: */
+
+/* e^-x for x >= 0, nearly: (1 + x / 1024)^-1024.  The same everywhere, unlike the
+ * C library's; that it is not quite e^-x only gives prices another unit. */
+void mrail_passes_exp(uint32_t count, const double *x, double *exp);
+
+typedef struct mrail_passes_step {
+    double per_target;       /* 1 / the load at which prices stay */
+    double least, most;      /* no load counts for less, or more, of the target */
+    double step, momentum;   /* of the load above it, of the last rise */
+} mrail_passes_step_t;
+
+/* Prices rise, or fall, but not below 0; gives the highest. */
+double mrail_passes_raise(uint32_t count, const mrail_passes_step_t *step,
+                          const double *load, double *price, double *rise);
+
+/* The largest of these (>= 0), and the sum of the products of two. */
+double mrail_passes_most(uint32_t count, const double *value);
+double mrail_passes_dot(uint32_t count, const double *a, const double *b);
 
 #endif

@@ -15,13 +15,14 @@
 #include <string.h>
 
 #define MAX_BYTES (UINT64_C(1) << 62)
-/* Of the gap: what the first division leaves, if there are relays, to the second
- * one, and what that leaves to rounding. */
-#define PART_SPREAD 0.6
+/* Of the gap: the rest is left to rounding. */
 #define PART_LIMIT 0.95
 /* More would take longer than an exchange that is not quite as good. */
 #define MAX_ROUNDS 4000
 #define MAX_RELAY_ROUNDS 1000
+/* Rounds to guess before all is spread once, and then. */
+#define FIRST_TRIES 2
+#define TRIES 8
 
 /* ---- demands into groups --------------------------------------------------- */
 
@@ -232,24 +233,52 @@ static int plan_load(mrail_plan_t *plan)
     return mrail_flows_load(plan->flows, &problem);
 }
 
-static void plan_divide(mrail_plan_t *plan)
+static int plan_guess(mrail_plan_t *plan, unsigned tries)
 {
     const mrail_plan_options_t *options = &plan->options;
     mrail_plan_summary_t *summary = &plan->next.summary;
-    int has_relays = mrail_routes_has_relays(plan->routes);
-    double spread_gap = options->gap * (has_relays ? PART_SPREAD : PART_LIMIT);
 
-    summary->rounds = mrail_flows_spread(plan->flows, spread_gap, MAX_ROUNDS);
-    summary->congestion_bound = mrail_flows_bound(plan->flows);
+    summary->relay_rounds = mrail_flows_guess(
+        plan->flows, options->gap * PART_LIMIT, options->relayed_gap, tries,
+        MAX_RELAY_ROUNDS, &summary->limit);
+    return summary->relay_rounds > 0;
+}
+
+/* 1: the congestion is within the gap. */
+static int plan_spread(mrail_plan_t *plan, unsigned max_rounds)
+{
+    mrail_plan_summary_t *summary = &plan->next.summary;
+    double gap = plan->options.gap * PART_LIMIT;
+
+    summary->rounds = mrail_flows_spread(plan->flows, gap, max_rounds);
     summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),
-                               summary->congestion_bound *
-                                   (1 + options->gap * PART_LIMIT));
-    if (has_relays) {
-        summary->relay_rounds =
-            mrail_flows_shorten(plan->flows, summary->limit,
-                                options->relayed_gap, MAX_RELAY_ROUNDS);
-        summary->relayed_bound = mrail_flows_relayed_bound(plan->flows);
+                               mrail_flows_bound(plan->flows) * (1 + gap));
+    return mrail_flows_congestion(plan->flows) <=
+           mrail_flows_bound(plan->flows) * (1 + gap);
+}
+
+/* What is found at once is looked for first. */
+static void plan_divide(mrail_plan_t *plan)
+{
+    mrail_plan_summary_t *summary = &plan->next.summary;
+    int has_relays = mrail_routes_has_relays(plan->routes);
+
+    if (!plan_guess(plan, FIRST_TRIES)) {
+        int is_spread = plan_spread(plan, 1);
+
+        if (!is_spread && !plan_guess(plan, TRIES)) {
+            is_spread = 1;
+            (void)plan_spread(plan, MAX_ROUNDS);
+        }
+        if (is_spread && has_relays) {
+            summary->relay_rounds = mrail_flows_shorten(
+                plan->flows, summary->limit, plan->options.relayed_gap,
+                MAX_RELAY_ROUNDS);
+        }
     }
+    summary->congestion_bound = mrail_flows_bound(plan->flows);
+    summary->relayed_bound =
+        has_relays ? mrail_flows_relayed_bound(plan->flows) : 0;
 }
 
 static void plan_cut_all(mrail_plan_t *plan)
@@ -274,26 +303,28 @@ static void plan_sum_up(mrail_plan_t *plan)
     plan_division_t *next = &plan->next;
     mrail_plan_summary_t *summary = &next->summary;
     unsigned lanes = mrail_routes_num_lanes(plan->routes);
-    uint64_t hash = mrail_mix64(next->digest);
+    uint64_t hash = next->digest;
 
     mrail_loads_clear(plan);
     for (uint32_t g = 0; g < next->num_groups; ++g) {
         const mrail_route_t *route = &next->routes[g];
         const uint64_t *end = &next->end[(size_t)g * lanes];
+        double *out = &plan->slot_bytes[(size_t)route->row[0] * lanes];
+        double *in = &plan->slot_bytes[(size_t)route->row[1] * lanes];
+        uint64_t last = 0;
 
-        summary->bytes += (double)next->totals[g];
-        hash = mrail_mix64(hash ^ (((uint64_t)route->row[0] << 32) |
-                                   route->row[1]));
+        summary->bytes += (double)(int64_t)next->totals[g];
+        hash += mrail_digest(g, ((uint64_t)route->row[0] << 32) | route->row[1]);
         for (unsigned lane = 0; lane < lanes; ++lane) {
-            uint64_t bytes = mrail_cuts_bytes(end, lane);
+            double bytes = (double)(int64_t)(end[lane] - last);
 
-            if (bytes > 0) {
-                mrail_loads_add(plan, route, lane, (double)bytes);
-                hash = mrail_mix64(hash ^ (bytes + lane));
-            }
+            out[lane] += bytes;
+            in[lane] += bytes;
+            hash += mrail_digest(((uint64_t)(lane + 1) << 32) | g, end[lane]);
+            last = end[lane];
         }
     }
-    summary->hash = hash;
+    summary->hash = mrail_mix64(hash);
     summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
     summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }

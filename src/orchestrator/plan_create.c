@@ -69,7 +69,10 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     flows_links = (mrail_flows_links_t){
         .num_links = (uint32_t)links,
         .capacity = plan->capacity,
-        .num_lanes = mrail_routes_num_lanes(plan->routes)};
+        .num_lanes = mrail_routes_num_lanes(plan->routes),
+        .set = mrail_routes_sets(plan->routes),
+        .parent = mrail_routes_parents(plan->routes),
+        .num_sets = mrail_routes_num_sets(plan->routes)};
     return mrail_flows_create(&flows_links, &plan->flows);
 }
 

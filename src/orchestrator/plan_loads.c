@@ -21,10 +21,10 @@ double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes)
         if (bytes == 0) {
             continue;
         }
-        for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
-            if (slot[s].link[i] != MRAIL_FLOWS_NO_LINK) {
-                link_bytes[slot[s].link[i]] += bytes;
-            }
+        for (unsigned i = 0; (i < MRAIL_FLOWS_SLOT_LINKS) &&
+                             (slot[s].link[i] != MRAIL_FLOWS_NO_LINK);
+             ++i) {
+            link_bytes[slot[s].link[i]] += bytes;
         }
         relayed += slot[s].relays * bytes;
     }

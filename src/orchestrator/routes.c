@@ -48,12 +48,31 @@ struct mrail_routes {
     uint32_t *uplinks[NUM_DIRECTIONS]; /* link by pod, rail */
     uint32_t num_links, links_room;
     mrail_plan_link_t *links;
+    uint32_t *sets, *parents; /* of each link */
     uint32_t num_rows, rows_room;
     routes_row_t *rows;
     mrail_flows_slot_t *slots;
 };
 
 /* ---- links ----------------------------------------------------------------- */
+
+/* Ports out of nodes, into nodes, uplinks of pods, downlinks. */
+static uint32_t routes_set(const mrail_routes_t *routes,
+                           mrail_plan_link_kind_t kind, uint32_t a)
+{
+    switch (kind) {
+    case MRAIL_PLAN_RAIL_OUT:
+        return a;
+    case MRAIL_PLAN_RAIL_IN:
+        return routes->num_nodes + a;
+    case MRAIL_PLAN_UPLINK_UP:
+        return 2 * routes->num_nodes + a;
+    case MRAIL_PLAN_UPLINK_DOWN:
+        return 2 * routes->num_nodes + routes->num_pods + a;
+    default:
+        return MRAIL_FLOWS_NO_LINK;
+    }
+}
 
 static uint32_t routes_add_link(mrail_routes_t *routes,
                                 mrail_plan_link_kind_t kind, uint32_t a,
@@ -65,6 +84,8 @@ static uint32_t routes_add_link(mrail_routes_t *routes,
     assert(routes->num_links < routes->links_room);
     routes->links[routes->num_links] = (mrail_plan_link_t){
         .kind = kind, .a = a, .b = b, .capacity = capacity};
+    routes->sets[routes->num_links] = routes_set(routes, kind, a);
+    routes->parents[routes->num_links] = MRAIL_FLOWS_NO_LINK;
     return routes->num_links++;
 }
 
@@ -96,6 +117,25 @@ static void routes_add_uplinks(mrail_routes_t *routes,
             routes, MRAIL_PLAN_UPLINK_UP, pod, rail, topo->uplinks[i].out);
         routes->uplinks[IN][i] = routes_add_link(
             routes, MRAIL_PLAN_UPLINK_DOWN, pod, rail, topo->uplinks[i].in);
+    }
+}
+
+/* What leaves a pod on a rail comes from the ports of its nodes. */
+static void routes_set_parents(mrail_routes_t *routes)
+{
+    for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
+        uint32_t pod = routes->nodes[i / routes->num_rails].pod;
+        uint32_t rail = i % routes->num_rails;
+
+        for (unsigned way = 0; (pod < routes->num_pods) && (way < NUM_DIRECTIONS);
+             ++way) {
+            uint32_t port = routes->ports[way][i];
+            uint32_t uplink = routes->uplinks[way][pod * routes->num_rails + rail];
+
+            if ((port != CLOSED_LINK) && (uplink != CLOSED_LINK)) {
+                routes->parents[port] = uplink;
+            }
+        }
     }
 }
 
@@ -166,10 +206,12 @@ static int routes_allocate(mrail_routes_t *routes, const mrail_plan_topo_t *topo
     routes->nodes = calloc(routes->num_nodes, sizeof(*routes->nodes));
     routes->ranks = calloc(routes->num_ranks + 1, sizeof(*routes->ranks));
     routes->links = calloc(routes->links_room, sizeof(*routes->links));
+    routes->sets = malloc(2 * routes->links_room * sizeof(*routes->sets));
     if ((next == NULL) || (routes->nodes == NULL) || (routes->ranks == NULL) ||
-        (routes->links == NULL)) {
+        (routes->links == NULL) || (routes->sets == NULL)) {
         return -ENOMEM;
     }
+    routes->parents = routes->sets + routes->links_room;
     next += ports;
     for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
         routes->ports[way] = next;
@@ -214,6 +256,7 @@ static int routes_add_links(mrail_routes_t *routes, const mrail_plan_topo_t *top
 {
     routes_add_ports(routes, topo);
     routes_add_uplinks(routes, topo);
+    routes_set_parents(routes);
     for (uint32_t i = 0; i < routes->num_nodes; ++i) {
         if (routes_add_mesh(routes, topo, i) != 0) {
             return -ENOMEM;
@@ -458,6 +501,7 @@ void mrail_routes_destroy(mrail_routes_t *routes)
     free(routes->nodes);
     free(routes->ranks);
     free(routes->relays);
+    free(routes->sets);
     free(routes->links);
     free(routes->rows);
     free(routes->slots);
@@ -633,4 +677,19 @@ uint32_t mrail_routes_num_links(const mrail_routes_t *routes)
 const mrail_plan_link_t *mrail_routes_links(const mrail_routes_t *routes)
 {
     return routes->links;
+}
+
+uint32_t mrail_routes_num_sets(const mrail_routes_t *routes)
+{
+    return 2 * (routes->num_nodes + routes->num_pods);
+}
+
+const uint32_t *mrail_routes_sets(const mrail_routes_t *routes)
+{
+    return routes->sets;
+}
+
+const uint32_t *mrail_routes_parents(const mrail_routes_t *routes)
+{
+    return routes->parents;
 }

@@ -55,6 +55,13 @@ int mrail_routes_has_relays(const mrail_routes_t *routes);
 uint32_t mrail_routes_num_rows(const mrail_routes_t *routes);
 const mrail_flows_slot_t *mrail_routes_slots(const mrail_routes_t *routes);
 
+/* Sets of links that may be a cut: the ports of a node, or the uplinks of a pod, in one
+ * direction.  Of each link the number of its set, or MRAIL_FLOWS_NO_LINK. */
+uint32_t mrail_routes_num_sets(const mrail_routes_t *routes);
+const uint32_t *mrail_routes_sets(const mrail_routes_t *routes);
+/* Of each port the uplink or downlink of its leaf, or MRAIL_FLOWS_NO_LINK. */
+const uint32_t *mrail_routes_parents(const mrail_routes_t *routes);
+
 /* Kind, names and capacity of each link; bytes are 0. */
 uint32_t mrail_routes_num_links(const mrail_routes_t *routes);
 const mrail_plan_link_t *mrail_routes_links(const mrail_routes_t *routes);

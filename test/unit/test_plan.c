@@ -44,6 +44,32 @@ static void test_hot_pair(void **state)
     mrail_plan_destroy(plan);
 }
 
+/* The example of docs/planner.md, worked out there. */
+static void test_page(void **state)
+{
+    const mrail_plan_demand_t demands[] = {{0, 2, 12000000}, {1, 3, 4000000}};
+    mrail_plan_topo_t *topo = bound(2, 2, 4 * G);
+    mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+    mrail_plan_summary_t s;
+    mrail_plan_t *plan;
+
+    set_rails(topo, G);
+    plan = plan_of(topo);
+    make(plan, demands, 2);
+    s = summary_of(plan);
+    assert_near(s.congestion_bound, 16e6 / (2 * G), 1e-9);
+    assert_near(s.limit, 8.152e6 / G, 1e-9);
+    assert_near(s.congestion, 8.152e6 / G, 1e-6);
+    assert_near(s.relayed_bound, 7.696e6, 1e-6);
+    assert_near(s.relayed, 7.696e6, 1e-4);
+    assert_int_equal(s.num_pieces, 3);
+    assert_int_equal(mrail_plan_pieces(plan, 0, pieces), 2);
+    assert_near((double)pieces[0].bytes, 8.152e6, 1e-4);
+    assert_int_equal(pieces[1].relay_out, 1);
+    assert_int_equal(pieces[1].relay_in, 3);
+    mrail_plan_destroy(plan);
+}
+
 /* What relays could take is limited by the links to them: 1/4 GB/s each. */
 static void test_slow_links(void **state)
 {
@@ -352,6 +378,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hot_pair),
+        cmocka_unit_test(test_page),
         cmocka_unit_test(test_slow_links),
         cmocka_unit_test(test_dead_rail),
         cmocka_unit_test(test_own_rail_dead),

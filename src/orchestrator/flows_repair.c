@@ -1,0 +1,306 @@
+/*
+ * One demand after the other: what a round puts on links above a limit goes to
+ * lanes with room, what need not be relayed goes without, and what is full gets
+ * a price.
+ *
+ * All of it counts in bytes above the limit of a link (`excess`; below 0:
+ * room).  The link that is not there has room for anything.
+ */
+#include "config.h"
+#include "flows_inside.h"
+
+#include "base/util.h"
+
+/* The more relays of a move, at most, at least: the planner's paths have two.
+ */
+#define MOST_EXTRA 2
+#define MOST_FEWER (-2)
+/* Of a link's bytes within the limit: less above it, or less room, is none. */
+#define NOTHING 1e-9
+/* Looks at all demands before prices by what is full are as good as they get.
+ */
+#define VALUE_PASSES 4
+/* Less dear than this, in relays, is as dear. */
+#define AS_DEAR 1e-6
+
+typedef struct repair {
+    mrail_flows_t *flows;
+    double limit;
+    const uint32_t *out, *in; /* links of the first lane, of a demand */
+    uint32_t first_out, first_in, open; /* slots, lanes of it */
+    double *all_bytes, *bytes;          /* of all demands, of it */
+} repair_t;
+
+static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
+{
+    *repair =
+        (repair_t){.flows = flows, .limit = limit, .all_bytes = flows->trial};
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        flows->excess[e] = (flows->load[e] - limit) * flows->width[e];
+    }
+    for (uint32_t e = flows->links.num_links; e < flows->link_room; ++e) {
+        flows->excess[e] = -MRAIL_FLOWS_CLOSED;
+    }
+}
+
+static void repair_end(const repair_t *repair)
+{
+    mrail_flows_t *flows = repair->flows;
+
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        flows->load[e] = repair->limit + flows->excess[e] * flows->per_byte[e];
+    }
+}
+
+static MRAIL_INLINE void repair_turn_to(repair_t *repair, uint32_t k)
+{
+    mrail_flows_t *flows = repair->flows;
+    size_t width = flows->passes.width;
+    const uint32_t *row = &flows->passes.row[2 * (size_t)k];
+
+    repair->first_out = row[0] * flows->passes.width;
+    repair->first_in = row[1] * flows->passes.width;
+    repair->out = &flows->slot_link[row[0] * width * MRAIL_FLOWS_SLOT_LINKS];
+    repair->in = &flows->slot_link[row[1] * width * MRAIL_FLOWS_SLOT_LINKS];
+    repair->open = flows->open[k];
+    repair->bytes = &repair->all_bytes[k * width];
+}
+
+static MRAIL_INLINE double repair_excess(const repair_t *repair, uint32_t lane)
+{
+    const double *excess = repair->flows->excess;
+    const uint32_t *out = &repair->out[lane * MRAIL_FLOWS_SLOT_LINKS];
+    const uint32_t *in = &repair->in[lane * MRAIL_FLOWS_SLOT_LINKS];
+    double most = -MRAIL_FLOWS_CLOSED;
+
+    for (unsigned i = 0; i < repair->flows->depth; ++i) {
+        most = MRAIL_MAX(most, excess[out[i]]);
+        most = MRAIL_MAX(most, excess[in[i]]);
+    }
+    return most;
+}
+
+static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
+                                    double bytes)
+{
+    double *excess = repair->flows->excess;
+    const uint32_t *out = &repair->out[lane * MRAIL_FLOWS_SLOT_LINKS];
+    const uint32_t *in = &repair->in[lane * MRAIL_FLOWS_SLOT_LINKS];
+
+    for (unsigned i = 0; i < repair->flows->depth; ++i) {
+        excess[out[i]] += bytes;
+        excess[in[i]] += bytes;
+    }
+}
+
+static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
+{
+    return repair->flows->slot_relays[repair->first_out + lane] +
+           repair->flows->slot_relays[repair->first_in + lane];
+}
+
+/* As much of these bytes as there is room for on the other lane: what was
+ * moved. Links that both lanes take keep what they have. */
+static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
+                          double bytes)
+{
+    double moved;
+
+    if (repair_excess(repair, to) >= bytes) {
+        return 0; /* not even if all of this were on its links */
+    }
+    repair_add(repair, from, -bytes);
+    moved = MRAIL_MIN(bytes, -repair_excess(repair, to));
+    moved = MRAIL_MAX(moved, 0);
+    repair_add(repair, to, moved);
+    if (moved < bytes) {
+        repair_add(repair, from, bytes - moved);
+    }
+    repair->bytes[from] -= moved;
+    repair->bytes[to] += moved;
+    repair->flows->trial_relayed +=
+        moved * (repair_relays(repair, to) - repair_relays(repair, from));
+    return moved;
+}
+
+/* Moves so many bytes of a lane to others that take so many more relays. */
+static double repair_move_any(const repair_t *repair, uint32_t from,
+                              double bytes, double extra)
+{
+    double wanted = repair_relays(repair, from) + extra, left = bytes;
+
+    for (uint32_t lanes = repair->open; (lanes != 0) && (left > 0);
+         lanes &= lanes - 1) {
+        uint32_t to = (uint32_t)__builtin_ctz(lanes);
+
+        if ((to != from) && (repair_relays(repair, to) == wanted)) {
+            left -= repair_move(repair, from, to, left);
+        }
+    }
+    return bytes - left;
+}
+
+static void repair_relieve(const repair_t *repair, double first, double last)
+{
+    for (uint32_t lanes = repair->open; lanes != 0; lanes &= lanes - 1) {
+        uint32_t from = (uint32_t)__builtin_ctz(lanes);
+        double over;
+
+        if (repair->bytes[from] <= 0) {
+            continue;
+        }
+        over = MRAIL_MIN(repair_excess(repair, from), repair->bytes[from]);
+        for (double extra = first; (extra <= last) && (over > 0); ++extra) {
+            over -= repair_move_any(repair, from, over, extra);
+        }
+    }
+}
+
+/* Nothing that was not above the limit gets there: who is not now, is never. */
+static void repair_relieve_all(repair_t *repair, int extra)
+{
+    mrail_flows_t *flows = repair->flows;
+    const double *excess = flows->slot_factor;
+    uint32_t k;
+
+    mrail_flows_set_excess(flows);
+    for (k = mrail_passes_find_over(&flows->passes, flows->trial, excess, 0);
+         k < flows->passes.num_demands;
+         k = mrail_passes_find_over(&flows->passes, flows->trial, excess,
+                                    k + 1)) {
+        repair_turn_to(repair, k);
+        repair_relieve(repair, (extra == 0) ? MOST_FEWER : extra, extra);
+    }
+}
+
+void mrail_flows_relieve(mrail_flows_t *flows, double limit)
+{
+    int most_extra = flows->has_relays ? MOST_EXTRA : 0;
+    repair_t repair;
+
+    repair_begin(&repair, flows, limit);
+    for (int extra = 0;
+         (extra <= most_extra) &&
+         (mrail_passes_most(flows->link_room, flows->excess) > 0);
+         ++extra) {
+        repair_relieve_all(&repair, extra);
+    }
+    repair_end(&repair);
+}
+
+void mrail_flows_straighten(mrail_flows_t *flows, double limit)
+{
+    repair_t repair;
+
+    repair_begin(&repair, flows, limit);
+    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+        repair_turn_to(&repair, k);
+        for (uint32_t lanes = repair.open; lanes != 0; lanes &= lanes - 1) {
+            uint32_t from = (uint32_t)__builtin_ctz(lanes);
+
+            for (double extra = -repair_relays(&repair, from);
+                 (extra < 0) && (repair.bytes[from] > 0); ++extra) {
+                (void)repair_move_any(&repair, from, repair.bytes[from], extra);
+            }
+        }
+    }
+    repair_end(&repair);
+}
+
+/* ---- what is full ----------------------------------------------------------
+ */
+
+static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
+{
+    return repair->flows->excess[link] >=
+           -NOTHING * repair->limit * repair->flows->width[link];
+}
+
+/* How many links of a lane are full; its length, in relays. */
+static unsigned repair_length(const repair_t *repair, uint32_t lane,
+                              double per_relay, double *length_p)
+{
+    const double *length = repair->flows->length;
+    const uint32_t *out = &repair->out[lane * MRAIL_FLOWS_SLOT_LINKS];
+    const uint32_t *in = &repair->in[lane * MRAIL_FLOWS_SLOT_LINKS];
+    double sum = per_relay * repair_relays(repair, lane);
+    unsigned full = 0;
+
+    for (unsigned i = 0; i < repair->flows->depth; ++i) {
+        sum += length[out[i]] + length[in[i]];
+        full += (unsigned)(repair_is_full(repair, out[i]) +
+                           repair_is_full(repair, in[i]));
+    }
+    *length_p = sum;
+    return full;
+}
+
+static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
+                            double most)
+{
+    double *length = repair->flows->length;
+    const uint32_t *out = &repair->out[lane * MRAIL_FLOWS_SLOT_LINKS];
+    const uint32_t *in = &repair->in[lane * MRAIL_FLOWS_SLOT_LINKS];
+
+    for (unsigned i = 0; i < repair->flows->depth; ++i) {
+        if (repair_is_full(repair, out[i])) {
+            length[out[i]] = MRAIL_MIN(length[out[i]] + by, most);
+        }
+        if (repair_is_full(repair, in[i])) {
+            length[in[i]] = MRAIL_MIN(length[in[i]] + by, most);
+        }
+    }
+}
+
+/* A demand is on a long lane only because the shorter ones are full; and leaves
+ * one that is too full only for the shortest that is not: full links are worth
+ * the difference.  1: something got longer. */
+static int repair_value(const repair_t *repair, double per_relay, double most)
+{
+    double length[MRAIL_PASSES_MAX_WIDTH], longest = 0;
+    double free_length = MRAIL_FLOWS_CLOSED;
+    unsigned full[MRAIL_PASSES_MAX_WIDTH];
+    int is_over = 0, is_changed = 0;
+
+    for (uint32_t lanes = repair->open; lanes != 0; lanes &= lanes - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(lanes);
+
+        full[lane] = repair_length(repair, lane, per_relay, &length[lane]);
+        if (repair->bytes[lane] > 0) {
+            longest = MRAIL_MAX(longest, length[lane]);
+            is_over |= (repair_excess(repair, lane) > 0);
+        }
+        if (full[lane] == 0) {
+            free_length = MRAIL_MIN(free_length, length[lane]);
+        }
+    }
+    if (is_over && (free_length < MRAIL_FLOWS_CLOSED)) {
+        longest = MRAIL_MAX(longest, free_length);
+    }
+    for (uint32_t lanes = repair->open; lanes != 0; lanes &= lanes - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(lanes);
+
+        if ((full[lane] > 0) &&
+            (length[lane] < longest - AS_DEAR * per_relay)) {
+            repair_lengthen(repair, lane, (longest - length[lane]) / full[lane],
+                            most);
+            is_changed = 1;
+        }
+    }
+    return is_changed;
+}
+
+void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
+                            double per_relay, double most)
+{
+    repair_t repair = {.flows = flows, .limit = limit, .all_bytes = bytes};
+    int is_changed = 1;
+
+    for (unsigned pass = 0; is_changed && (pass < VALUE_PASSES); ++pass) {
+        is_changed = 0;
+        for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+            repair_turn_to(&repair, k);
+            is_changed |= repair_value(&repair, per_relay, most);
+        }
+    }
+}

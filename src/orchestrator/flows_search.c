@@ -1,0 +1,336 @@
+/*
+ * A division with few relays within a congestion: by the ascent of flows.c with
+ * dear relays, by what rounds become when they are repaired, and by prices of
+ * what is full.
+ */
+#include "config.h"
+#include "flows_inside.h"
+
+#include "base/util.h"
+
+#include <string.h>
+
+/* How much dearer a path is for each relay, as a price: what is more than
+ * e^-this of a demand on a path with one relay more says that the others are
+ * full. */
+#define RELAY_PRICE 10.0
+/* Relayed bytes of a division that is not there. */
+#define NO_DIVISION 1e300
+/* Of the gap: what relays no more than this above what is proved is left alone.
+ */
+#define STRAIGHT 0.1
+/* What is full is worth no more than this part of the highest price: there has
+ * to be room for differences. */
+#define PART_OF_MOST 0.5
+/* Then it begins once more, without jumps. */
+#define PLAIN_ROUND 100
+/* Of the limit: a link that is loaded less below it is full. */
+#define FULL 1e-6
+/* Of all bytes: relaying this much more than what is proved is as good as not
+ * at all. */
+#define NEXT_TO_NOTHING 1e-4
+/* Rounds may also stay above for long: then the aim comes down by a part of
+ * that, not so far that there is no such division. */
+#define AIM_LEAST 0.992
+#define AIM_PART 0.5
+
+static double flows_exp(double x)
+{
+    double v[MRAIL_PASSES_VECTOR] = {x};
+
+    mrail_passes_exp(MRAIL_PASSES_VECTOR, v, v);
+    return v[0];
+}
+
+/* By the lengths that are set, a relay being as dear as in the weights. */
+static void flows_prove_relayed(mrail_flows_t *flows, double limit)
+{
+    double least = mrail_flows_shortest(flows, RELAY_PRICE) -
+                   limit * mrail_flows_volume(flows);
+
+    flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_PRICE);
+}
+
+/* The prices as they are; and as whole relays, which they come near to: but for
+ * shares that have to be left to the dearer paths, that is what full links are
+ * worth. */
+static void flows_prove_by_prices(mrail_flows_t *flows, double limit)
+{
+    memcpy(flows->length, flows->price,
+           flows->links.num_links * sizeof(*flows->length));
+    flows_prove_relayed(flows, limit);
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        flows->length[e] =
+            RELAY_PRICE *
+            (double)(unsigned)(flows->price[e] / RELAY_PRICE + 0.5);
+    }
+    flows_prove_relayed(flows, limit);
+}
+
+/* What a division with fewer relays is after. */
+typedef struct flows_search {
+    double limit, aim;   /* congestion; what prices aim at, of that */
+    double gap, nothing; /* of relayed bytes; bytes that do not count */
+    double limit_gap;    /* of the limit, if it is a guess, above its proof */
+    int is_warm;         /* there are prices from before */
+    unsigned tries;      /* rounds for a division within the limit */
+    double least;        /* relayed bytes whatever the limit is */
+    int is_kept;         /* what the last look has repaired */
+    int is_plain;        /* prices only rise and fall */
+    int is_anew;         /* prices have jumped in the last look */
+} flows_search_t;
+
+static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
+{
+    double congestion = mrail_flows_trial_congestion(flows);
+
+    if ((congestion <= limit) && (flows->trial_relayed < flows->relayed)) {
+        mrail_flows_keep_trial(flows, congestion);
+    }
+}
+
+/* The same after something was moved, whose loads are added up anew.  The round
+ * is gone then: they change places. */
+static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
+{
+    double *bytes = flows->trial;
+
+    search->is_kept = (mrail_flows_trial_congestion(flows) <= search->limit) &&
+                      (flows->trial_relayed < flows->relayed);
+    if (search->is_kept) {
+        flows->trial = flows->bytes;
+        flows->bytes = bytes;
+        mrail_flows_load_bytes(flows);
+        flows->congestion = mrail_flows_trial_congestion(flows);
+        flows->relayed = flows->trial_relayed;
+    }
+}
+
+/* What relays less and is above the limit, mixed with what is below it. */
+static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
+{
+    double over = mrail_flows_trial_congestion(flows) - limit;
+    double part =
+        (limit - flows->congestion) / (over + limit - flows->congestion);
+
+    if ((over <= 0) || (part <= 0) || (flows->congestion == 0) ||
+        (flows->trial_relayed >= flows->relayed)) {
+        return;
+    }
+    for (size_t i = 0; i < flows->num_bytes; ++i) {
+        flows->bytes[i] += part * (flows->trial[i] - flows->bytes[i]);
+    }
+    mrail_flows_load_bytes(flows);
+    flows->congestion = mrail_flows_trial_congestion(flows);
+    flows->relayed = flows->trial_relayed;
+}
+
+static double flows_lower_aim(const mrail_flows_t *flows, double limit,
+                              double aim)
+{
+    double over = mrail_flows_trial_congestion(flows) / limit - 1;
+
+    return (over > 0) ? MRAIL_MAX(aim - AIM_PART * over, AIM_LEAST) : aim;
+}
+
+static double flows_total(const mrail_flows_t *flows)
+{
+    double total = 0;
+
+    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+        total += flows->passes.demand[k];
+    }
+    return total;
+}
+
+/* Dearer than that a link need not be: what is worth many relays is left alone.
+ */
+static void flows_cap_prices(mrail_flows_t *flows)
+{
+    double most = mrail_flows_price_max(flows);
+
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        if (flows->price[e] > most) {
+            flows->price[e] = most;
+            flows->rise[e] = 0;
+        }
+    }
+}
+
+static int flows_is_found(const mrail_flows_t *flows,
+                          const flows_search_t *search)
+{
+    return flows->relayed <=
+           flows->relayed_bound * (1 + search->gap) + search->nothing;
+}
+
+/* Prices by what is full, if they prove more than those that there are. */
+static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
+{
+    double before = flows->relayed_bound;
+    size_t size = flows->link_room * sizeof(*flows->price);
+
+    memcpy(flows->length, flows->price, size);
+    mrail_flows_value_full(flows, search->is_kept ? flows->bytes : flows->trial,
+                           search->limit * FLOWS_WITHIN, RELAY_PRICE,
+                           PART_OF_MOST * mrail_flows_price_max(flows));
+    flows_prove_relayed(flows, search->limit);
+    if (flows->relayed_bound > before) {
+        memcpy(flows->price, flows->length, size);
+        memset(flows->rise, 0, size);
+        mrail_flows_forget_sum(flows);
+        search->is_anew = 1;
+    }
+}
+
+/* What could not be relieved points to a cut: the limit was too low. */
+static void flows_guess_again(mrail_flows_t *flows, flows_search_t *search)
+{
+    double before = flows->bound;
+
+    for (uint32_t e = 0; e < flows->link_room; ++e) {
+        flows->length[e] = (flows->excess[e] > 0) ? 1 : 0;
+    }
+    mrail_flows_prove(flows);
+    for (uint32_t e = 0; e < flows->link_room; ++e) {
+        flows->length[e] =
+            (flows->load[e] >= search->limit * (1 - FULL)) ? 1 : 0;
+    }
+    mrail_flows_prove(flows);
+    if (flows->bound > before) {
+        search->limit = flows->bound * (1 + search->limit_gap);
+        search->is_anew = 1;
+        mrail_flows_forget_prices(flows, flows->stage);
+        mrail_flows_begin_rounds(flows);
+        flows->relayed_bound = search->least;
+    }
+}
+
+/* Looks at what has come of the last rounds: 1, it is found. */
+static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
+                              unsigned round)
+{
+    search->is_anew = 0;
+    if ((round > 1) || search->is_warm) {
+        flows_prove_by_prices(flows, search->limit);
+    }
+    if (round > 1) {
+        mrail_flows_try_mean(flows);
+        flows_keep_less_relayed(flows, search->limit);
+        search->aim = flows_lower_aim(flows, search->limit, search->aim);
+    }
+    if (flows_is_found(flows, search)) {
+        return 1;
+    }
+    mrail_flows_relieve(flows, search->limit * FLOWS_WITHIN);
+    if (flows->trial_relayed >
+        flows->relayed_bound * (1 + STRAIGHT * search->gap) + search->nothing) {
+        mrail_flows_straighten(flows, search->limit * FLOWS_WITHIN);
+    }
+    flows_keep_repaired(flows, search);
+    if (!search->is_kept) {
+        flows_mix_less_relayed(flows, search->limit);
+    }
+    if (flows_is_found(flows, search)) {
+        return 1;
+    }
+    if (flows->congestion == 0) {
+        flows_guess_again(flows, search);
+    }
+    if (!search->is_anew && !search->is_plain) {
+        flows_reprice(flows, search);
+    }
+    return flows_is_found(flows, search);
+}
+
+/* What is the best so far, with fewer relays where there is room. */
+static void flows_straighten_best(mrail_flows_t *flows, flows_search_t *search)
+{
+    mrail_copy(flows->trial, flows->bytes,
+               flows->num_bytes * sizeof(*flows->trial));
+    mrail_flows_load_bytes(flows);
+    mrail_flows_straighten(flows, search->limit * FLOWS_WITHIN);
+    flows_keep_repaired(flows, search);
+}
+
+/* Prices that have jumped to somewhere else may be of no use for long: from 0
+ * on, slowly, they get to what is needed. */
+static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
+{
+    search->is_plain = 1;
+    search->aim = FLOWS_AIM;
+    flows->passes.least_part = 0;
+    mrail_flows_forget_prices(flows, flows->stage);
+    mrail_flows_begin_rounds(flows);
+}
+
+/* The number of rounds; 0: nothing was found at all. */
+static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
+                             unsigned max_rounds)
+{
+    unsigned look = 1;
+
+    mrail_flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
+    search->is_warm = mrail_passes_most(flows->link_room, flows->price) > 0;
+    search->aim = FLOWS_AIM;
+    search->nothing = NEXT_TO_NOTHING * flows_total(flows);
+    memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
+    search->least = mrail_flows_shortest(flows, RELAY_PRICE) / RELAY_PRICE;
+    flows->relayed_bound = search->least;
+    if ((flows->congestion > 0) && !flows_is_found(flows, search)) {
+        flows_straighten_best(flows, search);
+    }
+    for (unsigned round = 1; round <= max_rounds; ++round) {
+        mrail_flows_divide(flows);
+        flows_keep_less_relayed(flows, search->limit);
+        if (flows_is_found(flows, search)) {
+            return round;
+        }
+        if (mrail_flows_raise_prices(flows, search->limit * search->aim)) {
+            flows_cap_prices(flows);
+        }
+        if (round == look) {
+            if (flows_look_relayed(flows, search, round)) {
+                return round;
+            }
+            look = search->is_anew ? round + 1 : mrail_flows_after(round);
+        }
+        if ((round == search->tries) && (flows->congestion == 0)) {
+            return 0;
+        }
+        if (round == PLAIN_ROUND) {
+            flows_begin_plain(flows, search);
+            look = mrail_flows_after(round);
+        }
+    }
+    flows_straighten_best(flows, search);
+    return max_rounds;
+}
+
+unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
+                           unsigned tries, unsigned max_rounds, double *limit_p)
+{
+    flows_search_t search = {
+        .gap = relayed_gap, .limit_gap = gap, .tries = tries};
+    unsigned rounds;
+
+    flows->congestion = 0;
+    flows->relayed = NO_DIVISION;
+    mrail_flows_prove_first(flows);
+    search.limit = flows->bound * (1 + gap);
+    rounds = (search.limit > 0) ? flows_search(flows, &search, max_rounds) : 0;
+    if (rounds == 0) {
+        mrail_flows_forget_prices(flows, FLOWS_STAGE_SHORTEN);
+        return 0;
+    }
+    *limit_p = search.limit;
+    return rounds;
+}
+
+unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
+                             unsigned max_rounds)
+{
+    flows_search_t search = {.limit = limit, .gap = gap};
+
+    return flows_search(flows, &search, max_rounds);
+}
