@@ -229,9 +229,9 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
 }
 
 /* A yield that takes longer than what some other processes are given in turn: the
- * processors are busy with what does not yield.  Linux since 6.18 lets who yields among
- * such wait for seconds (seen: 4 s beside 16 loops on two processors), and peers would
- * take the process for dead; who sleeps is woken in time.  So for a while no yields. */
+ * processors are busy with what does not yield.  On Linux 6.18 who yields among such was
+ * seen to wait for 4 s (beside 16 loops on two processors); peers would take a process
+ * for dead that answers nobody for so long.  So for a while it sleeps instead. */
 #define SERVICE_YIELD_LONG_NS (20 * MRAIL_NS_PER_MS)
 #define SERVICE_YIELD_REST_NS (1 * MRAIL_NS_PER_SEC)
 
