@@ -259,6 +259,7 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
     mrail_sched_params_t params = {
         .segment = (config->segment == MRAIL_SIZE_AUTO) ? 0 : config->segment,
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
+        .even = mrail_sched_even(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),
     };
     mrail_shares_t *shares;

@@ -51,7 +51,7 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
                                   const mrail_sched_params_t *params)
 {
     double target, pieces;
-    size_t segment;
+    size_t segment, grain;
 
     if (params->segment != 0) {
         return MRAIL_MIN(params->segment, limit);
@@ -62,9 +62,13 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
         return (size_t)MRAIL_MIN(MRAIL_MIN(target, MRAIL_SCHED_SEGMENT_ALONE),
                                  (double)limit);
     }
-    target = (lane->meter.sums.count == 0)
-                 ? MRAIL_SCHED_SEGMENT_LOW
-                 : rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
+    if (lane->meter.sums.count == 0) {
+        target = MRAIL_SCHED_SEGMENT_LOW;
+    } else {
+        /* Its part of it may be a little more than an equal one. */
+        target = rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
+        target = MRAIL_MAX(target, (double)params->even * MRAIL_SCHED_ALIKE);
+    }
     target = MRAIL_MIN(MRAIL_MAX(target, MRAIL_SCHED_SEGMENT_LOW),
                        MRAIL_SCHED_SEGMENT_MAX);
     if (left > MRAIL_SCHED_SEGMENT_MIN) {
@@ -73,8 +77,10 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     } else {
         segment = MRAIL_SCHED_SEGMENT_MIN;
     }
-    /* Whole packets of the largest MTU. */
-    return MRAIL_MIN((segment + 4095) & ~(size_t)4095, limit);
+    /* Whole packets of the largest MTU; but equal parts are equal, and begin
+     * where a PCIe payload does. */
+    grain = (params->even != 0) ? 512 : 4096;
+    return MRAIL_MIN((segment + grain - 1) & ~(grain - 1), limit);
 }
 
 static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
@@ -96,20 +102,66 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
 }
 
 typedef struct mrail_sched_total {
-    double mean;    /* bytes/s */
+    double mean;    /* bytes/s, of those measured */
+    double scale;   /* rate over nominal rate of each, where they count as
+                      alike; else 0 */
     double rate;    /* bytes/s, of all lanes that take part */
     double backlog; /* bytes */
 } mrail_sched_total_t;
 
+static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
+{
+    return lane->usable || (lane->inflight != 0);
+}
+
+/* Measured rates of lanes on rails that others use, too, differ by chance, from
+ * one moment to the next.  Who has one segment for each of them would have some
+ * end before the others.  Returns total->scale. */
+static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
+                                unsigned count)
+{
+    double least = 0, most = 0, rates = 0, nominal = 0;
+
+    for (unsigned i = 0; i < count; ++i) {
+        const mrail_sched_lane_t *lane = lanes[i];
+        uint64_t rate = mrail_tele_window_rate(&lane->meter);
+        double ratio;
+
+        if (!mrail_sched_takes_part(lane)) {
+            continue;
+        }
+        if ((rate == 0) || (lane->nominal == 0)) {
+            return 0;
+        }
+        ratio = (double)rate / (double)lane->nominal;
+        least = (rates == 0) ? ratio : MRAIL_MIN(least, ratio);
+        most = MRAIL_MAX(most, ratio);
+        rates += (double)rate;
+        nominal += (double)lane->nominal;
+    }
+    return (most <= least * MRAIL_SCHED_ALIKE) && (nominal > 0)
+               ? rates / nominal
+               : 0;
+}
+
+static double mrail_sched_rate_of(const mrail_sched_lane_t *lane,
+                                  const mrail_sched_total_t *total)
+{
+    return (total->scale > 0) ? (double)lane->nominal * total->scale
+                              : mrail_sched_rate(lane, total->mean);
+}
+
 static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
+                            const mrail_sched_params_t *params,
                             mrail_ns_t now_ns, mrail_sched_total_t *total)
 {
     total->mean = mrail_sched_mean_rate(lanes, count);
+    total->scale = (params->even != 0) ? mrail_sched_scale(lanes, count) : 0;
     total->rate = 0;
     total->backlog = 0;
     for (unsigned i = 0; i < count; ++i) {
-        if (lanes[i]->usable || (lanes[i]->inflight != 0)) {
-            double rate = mrail_sched_rate(lanes[i], total->mean);
+        if (mrail_sched_takes_part(lanes[i])) {
+            double rate = mrail_sched_rate_of(lanes[i], total);
 
             total->rate += rate;
             total->backlog += mrail_sched_backlog(lanes[i], rate, now_ns);
@@ -126,11 +178,11 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     double best_s = 0, best_slack_s = 0, all_s, work;
     int best = -1;
 
-    mrail_sched_sum(lanes, count, now_ns, &total);
+    mrail_sched_sum(lanes, count, params, now_ns, &total);
     work = total.backlog + (double)queued;
     for (unsigned i = 0; i < count; ++i) {
         const mrail_sched_lane_t *lane = lanes[i];
-        double rate = mrail_sched_rate(lane, total.mean);
+        double rate = mrail_sched_rate_of(lane, &total);
         double backlog = mrail_sched_backlog(lane, rate, now_ns), finish_s;
         size_t segment, window;
 

@@ -25,6 +25,7 @@ typedef struct mrail_sched_lane {
 typedef struct mrail_sched_params {
     size_t segment; /* bytes; 0: from the measured rate */
     size_t window;  /* bytes; 0: from the measured rate */
+    size_t even;    /* bytes; see mrail_sched_even() */
     int alone;      /* the peer will never have another lane */
 } mrail_sched_params_t;
 
@@ -38,6 +39,11 @@ typedef struct mrail_sched_params {
  * of what the rail gives (telemetry/capacity.h).  So there are few. */
 #define MRAIL_SCHED_SEGMENT_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
+/* An operation that is small for its lanes is given to each of them at once:
+ * see mrail_sched_even(). */
+#define MRAIL_SCHED_EVEN_MAX (256u << 10)
+/* Lanes whose measured rates differ by no more are taken for equally fast. */
+#define MRAIL_SCHED_ALIKE 1.25
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
  * no more.  At least two segments, more for a lane that ran dry, at most
@@ -58,6 +64,20 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
     mrail_tele_window_add(&lane->meter, length, post_ns, now_ns);
     lane->refill =
         (lane->inflight == 0) ? 2 * lane->meter.sums.batch_bytes : 0;
+}
+
+/*
+ * An equal part of an operation for each of `count` lanes, in bytes, if it is
+ * so small that a lane may as well take its part in one segment; else 0.  Where
+ * many operations share a rail, each of them is slow, and what is left over
+ * when one lane ends before the others costs as much as the rest: equal parts
+ * end together.
+ */
+static inline size_t mrail_sched_even(size_t length, unsigned count)
+{
+    return (length <= (size_t)MRAIL_SCHED_EVEN_MAX * count)
+               ? (length + count - 1) / count
+               : 0;
 }
 
 /*

@@ -247,6 +247,60 @@ static void test_rare_polls(void **state)
     check_polls(30000000, 0, 0.46);
 }
 
+/* An operation of `length` bytes on idle lanes whose rates were measured: one
+ * segment for each, by their number in part[]; 0: it was cut otherwise. */
+static int cut_evenly(const double *rates, unsigned count, size_t length,
+                      size_t *part)
+{
+    const mrail_sched_params_t params = {
+        .even = mrail_sched_even(length, count),
+    };
+    size_t left = length, segment;
+    model_t m;
+
+    model_init(&m, rates, count);
+    model_transfer(&m, 8 << 20);
+    memset(part, 0, count * sizeof(*part));
+    while (left != 0) {
+        int i = mrail_sched_pick(m.ptr, count, left, left, &params, m.now_ns,
+                                 &segment);
+
+        if ((i < 0) || (part[i] != 0)) {
+            return 0;
+        }
+        model_post(&m, (unsigned)i, segment);
+        part[i] = segment;
+        left -= segment;
+    }
+    return 1;
+}
+
+/* Measured rates that differ by chance do not make parts unequal; those that
+ * differ by more do, and who is faster gets its part in pieces. */
+static void test_even_parts(void **state)
+{
+    const double alike[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
+    const double slower[] = {4e6, 4e6, 4e6, 2e6};
+    const double quick[] = {4e6, 4e6, 4e6, 9e6};
+    const size_t lengths[] = {65536, 150000, 599186, 1 << 20};
+    size_t part[4];
+
+    for (unsigned k = 0; k < MRAIL_ARRAY_SIZE(lengths); ++k) {
+        assert_true(cut_evenly(alike, 4, lengths[k], part));
+        for (unsigned i = 0; i < 4; ++i) {
+            assert_true((part[i] <= lengths[k] / 4 + 512) &&
+                        (part[i] + 4 * 512 >= lengths[k] / 4));
+        }
+    }
+    assert_true(cut_evenly(slower, 4, 700000, part));
+    assert_in_range(part[3], 90000, 110000); /* a seventh */
+    assert_false(cut_evenly(quick, 4, 700000, part));
+
+    assert_int_equal(mrail_sched_even(1 << 20, 4), 256 << 10);
+    assert_int_equal(mrail_sched_even((1 << 20) + 1, 4), 0);
+    assert_int_equal(mrail_sched_even(5, 4), 2);
+}
+
 /* A lane that stops: the others do all that it has not started. */
 static void test_lagging_lane(void **state)
 {
@@ -331,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_random_rates),
         cmocka_unit_test(test_stalls),
         cmocka_unit_test(test_rare_polls),
+        cmocka_unit_test(test_even_parts),
         cmocka_unit_test(test_lagging_lane),
         cmocka_unit_test(test_only_lane),
         cmocka_unit_test(test_unusable_lanes),
