@@ -55,20 +55,67 @@ planned_in()
         "$dir/$area/$1")
 }
 
+# calm: before a measurement without stock UCX.  A job with it frees more than a GB; a
+# virtual machine gives that back to its host 2 s later, and stands still for 30 ms out
+# of every 100, for half a second.  (Another such job takes it again before that.)
+after=
+calm()
+{
+    [ "$after" != stock ] || sleep 3
+    after=
+}
+
+# exchange WHO OPTION...: measures exchanges of eight ranks with WHO: mrail, or a name
+# for something with stock UCX.
+exchange()
+{
+    if [ "$1" = mrail ]; then
+        calm
+    else
+        after=stock
+    fi
+    shift
+    measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M "$@" --json
+}
+
+# turns ROUND WHO...: in their order, and in the next round backwards, so that most
+# neighbours are of one kind.
+turns()
+{
+    round=$1
+    shift
+    if [ $((round % 2)) = 1 ]; then
+        for name in "$@"; do
+            echo "$name"
+        done | awk '{ line[NR] = $0 } END { while (NR) print line[NR--] }'
+    else
+        echo "$@"
+    fi
+}
+
 # Eight ranks, each bound to a rail.
 bench_bound()
 {
     fractions='0.5 0.7 0.9'
     i=0
     while [ $i -lt "$runs" ]; do
-        for who in mrail stock; do
-            option=
-            [ $who = stock ] && option=--stock
+        # Anew: each exchange is a new one, and gets a new plan.
+        for who in $(turns $i anew mrail stock); do
+            case $who in
+            anew)
+                exchange mrail --bind-rails --sizes 4m,16m --hotspot 0.5,0.7 \
+                    --both --iterations 1 --warmup 0
+                for to in pairs one; do
+                    pick "anew$to" deciding 100 16m 0.7 $to
+                done
+                continue ;;
+            mrail) option= ;;
+            stock) option=--stock ;;
+            esac
             # shellcheck disable=SC2086 # words are wanted
-            measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M \
-                --bind-rails $option --sizes 4m,16m \
+            exchange $who --bind-rails $option --sizes 4m,16m \
                 --hotspot "$(echo $fractions | tr ' ' ',')" --both \
-                --iterations 2 --warmup 1 --json
+                --iterations 2 --warmup 1
             for case in $(cases "$fractions" '4m 16m'); do
                 # shellcheck disable=SC2046
                 set -- $(echo "$case" | tr ',' ' ')
@@ -77,13 +124,6 @@ bench_bound()
                 pick "bound$case.planned" planned 1 "$3" "$1" "$2"
                 pick "bound$case.deciding" deciding 100 "$3" "$1" "$2"
             done
-        done
-        # Each exchange is a new one, and gets a new plan.
-        measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M \
-            --bind-rails --sizes 4m,16m --hotspot 0.5,0.7 --both \
-            --iterations 1 --warmup 0 --json
-        for to in pairs one; do
-            pick "anew$to" deciding 100 16m 0.7 $to
         done
         i=$((i + 1))
     done
@@ -125,6 +165,7 @@ cases()
 # start.
 bench_unequal()
 {
+    calm
     echo 'at 0ms node 1 rail 1 down' >"$dir/$area/script"
     i=0
     while [ $i -lt "$runs" ]; do
@@ -178,6 +219,7 @@ pair_sample()
 # rails.
 bench_pair()
 {
+    calm
     i=0
     while [ $i -lt "$runs" ]; do
         before=$(busy)
@@ -201,27 +243,29 @@ stock_linear=
 stock_pairwise='--mca coll_tuned_use_dynamic_rules 1
     --mca coll_tuned_alltoallv_algorithm 2'
 
-# sweep ROUNDS "SIZE..." "FRACTION..." LOOKED-AT ITERATIONS TO: all of it in one job
-# each, one after the other, so that there are many in turns.  What comes first pays
-# for connections: LOOKED-AT, as cases() gives them, is without it.  TO: --both, or
-# nothing.
+# sweep ROUNDS "SIZE..." "FRACTION..." LOOKED-AT WARMUP ITERATIONS TO [PAIRWISE]: all
+# of it in one job each, one after the other, so that there are many in turns.  What
+# comes first pays for connections: LOOKED-AT, as cases() gives them, is without it.
+# TO: --both, or nothing.  PAIRWISE: rounds with this algorithm, too.
 sweep()
 {
     rounds=$1
-    options="--sizes $(echo "$2" | tr ' ' ',') --warmup 1 --iterations $5
-        --hotspot $(echo "$3" | tr ' ' ',') $6"
+    options="--sizes $(echo "$2" | tr ' ' ',') --warmup $5 --iterations $6
+        --hotspot $(echo "$3" | tr ' ' ',') $7"
     looked_at=$4
+    pairwise_rounds=${8:-$rounds}
     i=0
     while [ $i -lt "$rounds" ]; do
-        for who in mrail linear pairwise; do
+        for who in $(turns $i mrail linear pairwise); do
             case $who in
             mrail) option= ;;
             linear) option="--stock $stock_linear" ;;
-            pairwise) option="--stock $stock_pairwise" ;;
+            pairwise)
+                [ $i -lt "$pairwise_rounds" ] || continue
+                option="--stock $stock_pairwise" ;;
             esac
             # shellcheck disable=SC2086 # words are wanted
-            measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M \
-                $option $options --json
+            exchange $who $option $options
             for case in $looked_at; do
                 # shellcheck disable=SC2046
                 set -- $(echo "$case" | tr ',' ' ')
@@ -245,20 +289,22 @@ better()
     done | sort -n | tail -n 1 | cut -d ' ' -f 2
 }
 
-# free_rows ROUNDS LOOKED-AT
+# free_rows LOOKED-AT
 free_rows()
 {
     each=$runs
-    runs=$1
-    for case in $2; do
+    for case in $1; do
         # shellcheck disable=SC2046
         set -- $(echo "$case" | tr ',' ' ')
         title="$1 to $(whom "$2")"
         [ "$1" != even ] || title=evenly
         peer=$(better "$case")
         planned_in "free$case.planned"
+        # Rounds in which both were measured.
+        runs=$(wc -l <"$dir/$area/free$case.$peer")
+        head -n "$runs" "$dir/$area/free$case.mrail" >"$dir/$area/own"
         figure "$3 per rank, $title" MB/s more "stock UCX, $peer" 0.98 - \
-            "$dir/$area/free$case.mrail" "$dir/$area/free$case.$peer"
+            "$dir/$area/own" "$dir/$area/free$case.$peer"
         planned=
     done
     runs=$each
@@ -270,17 +316,17 @@ free_rows()
 bench_free()
 {
     many=$((2 * runs + 1))
-    small=$(cases '0.1 0.5 0.9' '1 1k 64k')
-    middle=$(cases 'even 0.1 0.7 0.9' '1m 4m')
+    small=$(cases 'even 0.1 0.5 0.9' '1 1k 64k 1m')
+    middle=$(cases 'even 0.1 0.7 0.9' 4m)
     large=$(cases '0.1 0.5 0.9' 16m)
-    sweep $many '1 1k 64k' 'even 0.1 0.5 0.9' "$small" 20 --both
-    free_rows $many "$small"
-    sweep "$runs" '64k 1m 4m' 'even 0.1 0.7 0.9' "$middle" 5 --both
-    free_rows "$runs" "$middle"
-    sweep "$runs" '1m 16m' '0.1 0.5 0.9' "$large" 2 --both
-    free_rows "$runs" "$large"
-    sweep "$runs" '1m 64m' 0.9 0.9,pairs,64m 1 ''
-    free_rows "$runs" 0.9,pairs,64m
+    sweep $many '1 1k 64k 1m' 'even 0.1 0.5 0.9' "$small" 1 20 --both 5
+    free_rows "$small"
+    sweep "$runs" '64k 4m' '0 even 0.1 0.7 0.9' "$middle" 2 6 --both
+    free_rows "$middle"
+    sweep "$runs" '1m 16m' '0.1 0.5 0.9' "$large" 1 3 --both 3
+    free_rows "$large"
+    sweep "$runs" '1m 64m' 0.9 0.9,pairs,64m 1 1 '' 3
+    free_rows 0.9,pairs,64m
 }
 
 # counted OUT OPTION...: one sample of instructions per call of MPI_Alltoallv.

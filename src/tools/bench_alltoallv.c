@@ -202,16 +202,17 @@ static void print_result(const mrail_bench_options_t *options,
         printf("{\"what\": \"alltoallv\", \"transport\": \"%s\", "
                "\"ranks\": %d, \"size\": %llu, \"hotspot\": %g, "
                "\"pattern\": \"%s\", \"iterations\": %u, "
-               "\"median_s\": %.9g, \"bytes_per_s\": %.6g, "
+               "\"median_s\": %.9g, \"best_s\": %.9g, \"worst_s\": %.9g, "
+               "\"bytes_per_s\": %.6g, "
                "\"planned\": %s, \"relayed\": %s, \"deciding\": %s, "
                "\"cpu_load\": %.3f, \"data_ok\": %s}\n",
                transport, ranks, (unsigned long long)size, hotspot,
-               pattern_text(skew), result->num_times, median_s, rate,
+               pattern_text(skew), result->num_times, median_s,
+               result->times_s[0], result->times_s[result->num_times - 1], rate,
                share_text(shares->planned, 1, planned),
                share_text(shares->relayed, 1, relayed),
                share_text(shares->deciding, 1, deciding),
-               mrail_bench_load(result),
-               result->data_ok ? "true" : "false");
+               mrail_bench_load(result), result->data_ok ? "true" : "false");
     } else {
         printf("%12llu %12.1f %12.1f %8s %8s %8s %6.0f %%  %s\n",
                (unsigned long long)size, median_s * 1e6, rate / 1e6,
