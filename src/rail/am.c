@@ -189,6 +189,18 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
     return best;
 }
 
+/* Who has to wait says so on every lane that lacks credits, with its next message
+ * there: were it the first lane's window only that grows, it would take nearly all
+ * messages from then on. */
+static void mrail_am_hunger(mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_am; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+
+        lane->hungry = (mrail_lane_credits(lane) <= MRAIL_RESEND_CREDITS);
+    }
+}
+
 /* A lane for an AM of `length` bytes; NULL with *ret_p: -EAGAIN, -errno. */
 static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
 {
@@ -219,8 +231,7 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
         }
         lane = mrail_am_spread(peer, length);
         if (lane == NULL) {
-            peer->up[0]->hungry = (mrail_lane_credits(peer->up[0]) <=
-                                   MRAIL_RESEND_CREDITS);
+            mrail_am_hunger(peer);
         }
     }
     return lane;

@@ -3,6 +3,7 @@ TOOL_SCRIPT_TESTS = test/tools/walls.sh test/tools/tally.sh \
     test/tools/figures.sh test/tools/chroot.sh test/tools/tree.sh \
     test/tools/plan.sh
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
+    test/tools/distributed.sh \
     test/tools/node.xml test/tools/plan_judge.py
 TESTS += $(TOOL_SCRIPT_TESTS)
 
