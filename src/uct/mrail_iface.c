@@ -85,6 +85,47 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     return UCS_OK;
 }
 
+/* Of what the rails give for PUT and GET, what active messages get where all
+ * rails are busy, as measured: each takes a credit, and is delivered in its
+ * turn (docs/decisions/0014). */
+#define AM_BANDWIDTH_PART 0.9
+
+/* Bytes per second of the copy that an am_zcopy is (docs/decisions/0007).  Less
+ * than UCP assumes for its own in an am_bcopy (UCX_BCOPY_BW): the same copy
+ * without a registration is never the worse choice. */
+#define AM_COPY_BANDWIDTH (5000.0 * (1 << 20))
+
+static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
+{
+    const double am_bandwidth = bandwidth * AM_BANDWIDTH_PART;
+
+    switch (op) {
+    case UCT_EP_OP_AM_SHORT:
+    case UCT_EP_OP_AM_BCOPY:
+        return am_bandwidth;
+    case UCT_EP_OP_AM_ZCOPY:
+        /* Not an overhead: one is asked for once, whatever the length. */
+        return 1 / (1 / am_bandwidth + 1 / AM_COPY_BANDWIDTH);
+    default:
+        return bandwidth;
+    }
+}
+
+/* By these UCP weighs operations against each other. */
+static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
+                                        uct_perf_attr_t *attr)
+{
+    const uint64_t needed =
+        UCT_PERF_ATTR_FIELD_OPERATION | UCT_PERF_ATTR_FIELD_BANDWIDTH;
+    ucs_status_t status = uct_base_iface_estimate_perf(tl_iface, attr);
+
+    if ((status == UCS_OK) && ((attr->field_mask & needed) == needed)) {
+        attr->bandwidth.shared =
+            op_bandwidth(attr->bandwidth.shared, attr->operation);
+    }
+    return status;
+}
+
 static ucs_status_t iface_get_device_address(uct_iface_h tl_iface,
                                              uct_device_addr_t *addr)
 {
@@ -245,7 +286,7 @@ static uct_iface_internal_ops_t internal_ops = {
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_IFACE_QUERY_V2
     .iface_query_v2 = uct_iface_base_query_v2,
 #endif
-    .iface_estimate_perf = uct_base_iface_estimate_perf,
+    .iface_estimate_perf = iface_estimate_perf,
     .iface_vfs_refresh = UCT_MRAIL_NOTHING(uct_iface_vfs_refresh_func_t),
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_IFACE_MEM_ELEMENT_PACK
     .iface_mem_element_pack =

@@ -50,9 +50,7 @@ judge()
 }
 
 : >"$tmp/out"
-# UCX 1.18 would send eager fragments over rails that are as slow as these, and they
-# go where there are credits.
-launch 8 --rate 100M -x UCX_RNDV_THRESH=64k -- sh -c "$limited" sh timeout 90 "$build/mpi_pair" 8 \
+launch 8 --rate 100M -- sh -c "$limited" sh timeout 90 "$build/mpi_pair" 8 \
     >"$tmp/out" 2>"$tmp/err" &
 job=$!
 await_under_way

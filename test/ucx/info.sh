@@ -59,6 +59,33 @@ else
         "am_bcopy is $bcopy with SEG_SIZE=4k, $bcopy8 without" "$tmp/seg"
 fi
 
+# rendezvous PROCESSES: from how many bytes on UCP would send a message by rendezvous
+# where so many processes share a node; and in $tmp/tag what it does with smaller ones.
+rendezvous()
+{
+    UCX_TLS=mrail UCX_PROTO_ENABLE=y info "$tmp/e" -e -u t -P inter -n "$1" -N "$1"
+    awk -F '|' '
+        /tagged message by/ { on = /tag_send\*(\(\))? from/; next }
+        on && /\.\./ { print $2 $3 }' "$tmp/e" >"$tmp/tag"
+    sed -n 's/^ *\([0-9]*\)\(K*\)\.\.inf .*rendezvous.*/\1 \2/p' "$tmp/tag" |
+        awk '{ print ($2 == "K") ? $1 * 1024 : $1 }'
+}
+
+# Four rails together are faster than a copy in memory, and slower where many
+# processes have a part of them each.
+for processes in 1 8 32; do
+    from=$(rendezvous $processes)
+    name="processes of a node: $processes"
+    if [ "${from:-0}" -gt 8192 ] && [ "$from" -lt 131072 ]; then
+        ok "$name; rendezvous from some ten KB on"
+    else
+        not_ok "$name; rendezvous from some ten KB on" "${from:-never}" "$tmp/e"
+    fi
+    expect "$name; small messages are eager" "$tmp/tag" ' eager short'
+    expect_none "$name; no eager message is called zero-copy" "$tmp/tag" \
+        'eager zero-copy'
+done
+
 UCX_TLS=mrail,self UCX_MRAIL_RETRY_CNT=7 info "$tmp/bad" -d -t mrail
 expect 'a bad knob is named' "$tmp/bad" 'ERROR.*RETRY_CNT'
 expect_none 'a bad knob leaves no transport' "$tmp/bad" 'Transport: mrail$'
