@@ -189,15 +189,25 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
     return best;
 }
 
-/* Who has to wait says so on every lane that lacks credits, with its next message
- * there: were it the first lane's window only that grows, it would take nearly all
- * messages from then on. */
+/* Who has to wait says so, with the next message on the lane without credits
+ * that has carried the fewest: were it always the first one whose window grows,
+ * that would take nearly all messages.  One window at a time, as what is not
+ * needed costs memory, and caches. */
 static void mrail_am_hunger(mrail_peer_t *peer)
 {
+    mrail_lane_t *least = NULL;
+
     for (unsigned i = 0; i < peer->num_am; ++i) {
         mrail_lane_t *lane = peer->up[i];
 
-        lane->hungry = (mrail_lane_credits(lane) <= MRAIL_RESEND_CREDITS);
+        if ((mrail_lane_credits(lane) <= MRAIL_RESEND_CREDITS) &&
+            ((least == NULL) ||
+             mrail_seq16_before(lane->am_sent, least->am_sent))) {
+            least = lane;
+        }
+    }
+    if (least != NULL) {
+        least->hungry = 1;
     }
 }
 

@@ -6,6 +6,7 @@
 #include "played_peer.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -169,6 +170,45 @@ static void test_buffer_without_credit_goes_back_at_once(void **state)
     assert_int_equal(engine->num_repost[rail], 0);
 }
 
+static void send_all(mrail_ep_t *ep)
+{
+    ptrdiff_t ret;
+
+    do {
+        ret = mrail_ep_am_bcopy(ep, 1, pack, NULL);
+    } while (ret == LENGTH);
+    assert_int_equal(ret, -EAGAIN);
+}
+
+/* Who waits asks for more on the lane that could carry the fewest, one at a
+ * time. */
+static void test_hunger_of_the_smallest_window(void **state)
+{
+    const mrail_lane_t *first, *second;
+    mrail_ep_t *ep;
+
+    start(64);
+    say_hello(0);
+    connect_lane(0, 10, 8);
+    connect_lane(1, 11, 4);
+    ep = ep_to(0);
+    first = peer_of(0)->lanes[0];
+    second = peer_of(0)->lanes[1];
+    send_all(ep);
+    assert_int_equal(second->am_sent, 4 - MRAIL_RESEND_CREDITS);
+    assert_true(second->hungry);
+    assert_false(first->hungry);
+    /* Said once, with the next message there. */
+    acknowledge(1, 0, 20);
+    assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
+    assert_false(second->hungry);
+    /* The other one is the smaller now. */
+    send_all(ep);
+    assert_true(first->am_sent < second->am_sent);
+    assert_true(first->hungry);
+    assert_false(second->hungry);
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
@@ -178,6 +218,7 @@ int main(int argc, char **argv)
         TEST(test_last_credit_behind_the_first),
         TEST(test_last_credit_behind_an_arrival),
         TEST(test_buffer_without_credit_goes_back_at_once),
+        TEST(test_hunger_of_the_smallest_window),
     };
 
     if (argc > 1) {
