@@ -59,7 +59,8 @@ struct mrail_flows {
     double *slot_relays;  /* the first of five arrays in one piece of memory */
     double *slot_worth;   /* without relays and prices; 0 if it is closed */
     double *slot_weight;  /* without prices */
-    double *slot_factor;  /* with them; in proofs, lengths */
+    double *slot_factor;  /* with them; in proofs, lengths; in repairs 1: above
+                             the limit */
     double *slot_load;    /* bytes of this round */
     unsigned stage;
     double *prices[FLOWS_NUM_STAGES]; /* of each link, and others in one piece */
@@ -81,6 +82,7 @@ struct mrail_flows {
     double *sum;          /* ... likewise together */
     double *bytes;        /* ... in the best one */
     unsigned num_summed;
+    int is_first; /* the next round, which is not summed up */
     double trial_relayed, sum_relayed;
     double congestion, relayed; /* of `bytes` */
     double bound, relayed_bound;
@@ -146,9 +148,6 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit);
  * more than `most`. */
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most);
-
-/* The largest excess of a link of each slot, in place of its factor. */
-void mrail_flows_set_excess(mrail_flows_t *flows);
 
 void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage);
 

@@ -4,10 +4,13 @@
 
 #include "base/util.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ALL_LANES UINT32_MAX
 
 static double *flows_take(double **next_p, size_t count)
 {
@@ -292,8 +295,9 @@ static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot
     }
 }
 
-/* What demands may take of their rows, and have to.  1: less than the rows of one
- * have in common: there have to be masks. */
+/* What demands may take of their rows, and have to.  1: less than the rows of
+ * one have in common: there have to be masks, for such of these lanes.  For all
+ * others one is enough. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
     uint32_t rows = flows->num_slots / flows->passes.width;
@@ -306,8 +310,10 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
         uint32_t common = flows->row_open[row[0]] & flows->row_open[row[1]];
         uint32_t open = common & lanes[k];
 
+        assert(row[0] != row[1]);
         is_masked |= (open != common);
         flows->open[k] = open;
+        flows->mask[k] = (open != common) ? lanes[k] : ALL_LANES;
         flows->row_taken[row[0]] |= open;
         flows->row_taken[row[1]] |= open;
         flows->row_bytes[row[0]] += flows->passes.demand[k];
@@ -443,7 +449,6 @@ static void flows_set_worth(mrail_flows_t *flows, const double *worth)
 static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {
-    const uint32_t *lanes = problem->lanes;
     uint32_t last = 0, number = 0, width = flows->passes.width;
     int is_masked = flows_set_demands(flows, problem->lanes);
 
@@ -456,11 +461,13 @@ static int flows_set_masks(mrail_flows_t *flows,
         return 0;
     }
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        if ((lanes[k] != last) &&
-            (mrail_masks_find(&flows->masks, lanes[k], &number) != 0)) {
+        uint32_t lanes = flows->mask[k];
+
+        if ((lanes != last) &&
+            (mrail_masks_find(&flows->masks, lanes, &number) != 0)) {
             return -ENOMEM;
         }
-        last = lanes[k];
+        last = lanes;
         flows->mask[k] = number;
     }
     if (flows->masks_set < flows->masks.num) {

@@ -25,6 +25,9 @@
 /* Less dear than this, in relays, is as dear. */
 #define AS_DEAR 1e-6
 
+/* More than any excess. */
+#define UNKNOWN MRAIL_FLOWS_CLOSED
+
 typedef struct repair {
     mrail_flows_t *flows;
     double limit;
@@ -53,6 +56,7 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
         (flows->row_over[row] & ~(1u << lane)) | (is_over << lane);
     flows->row_shut[row] =
         (flows->row_shut[row] & ~(1u << lane)) | ((is_shut & 1) << lane);
+    flows->slot_factor[s] = is_over;
 }
 
 static void repair_mark_link(mrail_flows_t *flows, uint32_t link)
@@ -80,6 +84,8 @@ static void repair_mark_all(mrail_flows_t *flows)
 {
     size_t rows = flows->slots_set / flows->passes.width;
 
+    memset(flows->slot_factor, 0,
+           flows->slots_set * sizeof(*flows->slot_factor));
     memset(flows->row_over, 0, rows * sizeof(*flows->row_over));
     memset(flows->row_shut, 0, rows * sizeof(*flows->row_shut));
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
@@ -233,18 +239,42 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     return moved;
 }
 
-/* Moves so many bytes of a lane to others that take so many relays. */
+/* Moves so many bytes of a lane to these others: what is left. */
 static double repair_move_any(const repair_t *repair, uint32_t from,
-                              double bytes, int relays)
+                              uint32_t lanes, double bytes)
 {
-    uint32_t lanes = repair_roomy(repair) & repair_lanes_with(repair, relays);
     double left = bytes;
 
-    for (lanes &= ~(1u << from); (lanes != 0) && (left > 0);
-         lanes &= lanes - 1) {
+    for (; (lanes != 0) && (left > 0); lanes &= lanes - 1) {
         left -= repair_move(repair, from, (uint32_t)__builtin_ctz(lanes), left);
     }
-    return bytes - left;
+    return left;
+}
+
+/* Moves what is above the limit on a lane to lanes with room that take so many
+ * more relays: 1: something is left. */
+static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
+                                            uint32_t from, int first, int last)
+{
+    int relays = (int)repair_relays(repair, from);
+    double over = UNKNOWN;
+
+    for (int extra = MRAIL_MAX(first, -relays); extra <= last; ++extra) {
+        uint32_t lanes = repair_roomy(repair) & ~(1u << from) &
+                         repair_lanes_with(repair, relays + extra);
+
+        if (lanes == 0) {
+            continue;
+        }
+        if (over == UNKNOWN) {
+            over = MRAIL_MIN(repair_excess(repair, from), repair->bytes[from]);
+        }
+        if (over <= 0) {
+            break;
+        }
+        over = repair_move_any(repair, from, lanes, over);
+    }
+    return over > 0;
 }
 
 /* 1: it still has bytes on a lane above the limit. */
@@ -257,22 +287,10 @@ static int repair_relieve(const repair_t *repair, int first, int last)
 
     for (; lanes != 0; lanes &= lanes - 1) {
         uint32_t from = (uint32_t)__builtin_ctz(lanes);
-        double over;
-        int relays;
 
-        if (repair->bytes[from] <= 0) {
-            continue;
+        if (repair->bytes[from] > 0) {
+            is_over |= repair_relieve_lane(repair, from, first, last);
         }
-        if ((repair_roomy(repair) & ~(1u << from)) == 0) {
-            is_over = 1;
-            continue;
-        }
-        over = MRAIL_MIN(repair_excess(repair, from), repair->bytes[from]);
-        relays = (int)repair_relays(repair, from);
-        for (int extra = first; (extra <= last) && (over > 0); ++extra) {
-            over -= repair_move_any(repair, from, over, relays + extra);
-        }
-        is_over |= (over > 0);
     }
     return is_over;
 }
@@ -283,13 +301,12 @@ static int repair_relieve(const repair_t *repair, int first, int last)
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
-    const double *excess = flows->slot_factor;
+    const double *is_over = flows->slot_factor;
     uint32_t k, count = 0;
 
-    mrail_flows_set_excess(flows);
-    for (k = mrail_passes_find_over(&flows->passes, flows->trial, excess, 0);
+    for (k = mrail_passes_find_over(&flows->passes, flows->trial, is_over, 0);
          k < flows->passes.num_demands;
-         k = mrail_passes_find_over(&flows->passes, flows->trial, excess,
+         k = mrail_passes_find_over(&flows->passes, flows->trial, is_over,
                                     k + 1)) {
         repair_turn_to(repair, k);
         if (repair_relieve(repair, MOST_FEWER, 0)) {
@@ -344,8 +361,10 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
 
             for (int relays = 0; (relays < most) && (repair.bytes[from] > 0);
                  ++relays) {
-                (void)repair_move_any(&repair, from, repair.bytes[from],
-                                      relays);
+                (void)repair_move_any(&repair, from,
+                                      repair_roomy(&repair) &
+                                          repair_lanes_with(&repair, relays),
+                                      repair.bytes[from]);
             }
         }
     }
