@@ -349,7 +349,6 @@ static void flows_mark_taken(mrail_flows_t *flows)
             }
         }
     }
-    flows->length[flows->links.num_links] = 0;
 }
 
 /* What sets carry: a link no more than all those that its bytes come from, or go to,
