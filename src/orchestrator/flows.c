@@ -96,17 +96,6 @@ static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
     return sum;
 }
 
-static MRAIL_INLINE double flows_most(const double *excess, const uint32_t *link,
-                                      unsigned count)
-{
-    double most = excess[link[0]];
-
-    for (unsigned i = 1; i < count; ++i) {
-        most = MRAIL_MAX(most, excess[link[i]]);
-    }
-    return most;
-}
-
 /* One sum for each of four slots side by side: many of a row take the same link, and
  * each would wait for the one before. */
 static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
@@ -148,23 +137,23 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
                           : 0;
 }
 
-void mrail_flows_set_excess(mrail_flows_t *flows)
-{
-    const double *excess = flows->excess;
-    double *slot = flows->slot_factor;
-
-    EACH_SLOT_OF(flows, slot[s] = flows_most(excess, link, num_links))
-}
-
-/* Rounds swing around what their mean comes near to: they are summed up, too. */
+/* Rounds swing around what their mean comes near to: they are summed up, too,
+ * but for the first one, which most often is the last one and else far off. */
 void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_passes_divide(&flows->passes, flows->num_summed == 0,
+    mrail_passes_divide(&flows->passes,
+                        flows->is_first          ? MRAIL_PASSES_NO_SUM
+                        : flows->num_summed == 0 ? MRAIL_PASSES_SET_SUM
+                                                 : MRAIL_PASSES_ADD_SUM,
                         flows->slot_factor, flows->trial, flows->sum,
                         flows->slot_load);
     mrail_flows_add_loads(flows);
+    if (flows->is_first) {
+        flows->is_first = 0;
+        return;
+    }
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->sum_load[e] += flows->load[e];
     }
@@ -180,11 +169,15 @@ void mrail_flows_forget_sum(mrail_flows_t *flows)
     flows->num_summed = 0;
 }
 
-/* The mean in place of the round. */
+/* The mean in place of the round, if there is one. */
 void mrail_flows_try_mean(mrail_flows_t *flows)
 {
-    double part = 1.0 / (double)flows->num_summed;
+    double part;
 
+    if (flows->num_summed == 0) {
+        return;
+    }
+    part = 1.0 / (double)flows->num_summed;
     for (size_t i = 0; i < flows->num_bytes; ++i) {
         flows->trial[i] = flows->sum[i] * part;
     }
@@ -341,6 +334,7 @@ void mrail_flows_begin_rounds(mrail_flows_t *flows)
            flows->links.num_links * sizeof(*flows->since));
     memset(flows->rise, 0, flows->links.num_links * sizeof(*flows->rise));
     mrail_flows_forget_sum(flows);
+    flows->is_first = 1;
 }
 
 void mrail_flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor)

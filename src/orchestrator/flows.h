@@ -85,7 +85,7 @@ typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
     uint32_t num_demands;
-    const uint32_t *row;            /* of each demand: out, in */
+    const uint32_t *row; /* of each demand: out, in: different ones */
     const uint32_t *lanes;          /* of each: those that it may take, as bits; one
                                        at least is open in both rows, and no link is
                                        twice in the path of one */

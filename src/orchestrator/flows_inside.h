@@ -32,15 +32,25 @@ struct mrail_flows {
     const double *base;   /* bytes of links besides; NULL: none */
     uint32_t *mask;       /* number of that of each demand */
     uint32_t *open;       /* lanes that each demand may take, as bits */
+    uint32_t *over;       /* demands that a repair has to look at again */
     double *mask_lanes;   /* factors of all, then lengths of all */
     /* Of all rows, with those that fill up the width: now, with links, room. */
     uint32_t num_slots, slots_set, slots_room;
     size_t num_bytes, bytes_room;   /* of all demands, likewise */
     uint32_t *slot_link;  /* MRAIL_FLOWS_SLOT_LINKS of each slot */
     uint8_t *slot_open;
+    uint8_t *slot_common; /* its links that another open lane of its row takes,
+                             too, as bits; the second half of slot_open */
+    uint32_t *link_first; /* of each link, and the end: in link_slots */
+    uint32_t *link_slots; /* open slots by link */
     int has_relays;       /* one of them */
     uint32_t *row_open;   /* lanes of each row, as bits; the first of several arrays */
     uint32_t *row_taken;  /* ... that a demand may take */
+    uint32_t *row_over;   /* ... with a link above the limit, in a repair */
+    uint32_t *row_shut; /* ... where a link that no other lane of the row takes
+                           has no room, likewise */
+    uint32_t
+        *row_relays; /* FLOWS_ROW_RELAYS of each: with no relay, one, two */
     uint32_t *row_set;    /* FLOWS_ROW_SETS of each: all its open lanes are cut by
                              these */
     uint32_t *rows;       /* those with demands */
@@ -49,7 +59,8 @@ struct mrail_flows {
     double *slot_relays;  /* the first of five arrays in one piece of memory */
     double *slot_worth;   /* without relays and prices; 0 if it is closed */
     double *slot_weight;  /* without prices */
-    double *slot_factor;  /* with them; in proofs, lengths */
+    double *slot_factor;  /* with them; in proofs, lengths; in repairs 1: above
+                             the limit */
     double *slot_load;    /* bytes of this round */
     unsigned stage;
     double *prices[FLOWS_NUM_STAGES]; /* of each link, and others in one piece */
@@ -71,6 +82,7 @@ struct mrail_flows {
     double *sum;          /* ... likewise together */
     double *bytes;        /* ... in the best one */
     unsigned num_summed;
+    int is_first; /* the next round, which is not summed up */
     double trial_relayed, sum_relayed;
     double congestion, relayed; /* of `bytes` */
     double bound, relayed_bound;
@@ -78,6 +90,7 @@ struct mrail_flows {
 };
 
 #define FLOWS_ROW_SETS 2
+#define FLOWS_ROW_RELAYS 3
 
 /* Of one demand: its slots and bytes. */
 typedef struct mrail_flows_lanes {
@@ -135,9 +148,6 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit);
  * more than `most`. */
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most);
-
-/* The largest excess of a link of each slot, in place of its factor. */
-void mrail_flows_set_excess(mrail_flows_t *flows);
 
 void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage);
 

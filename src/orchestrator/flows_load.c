@@ -4,10 +4,13 @@
 
 #include "base/util.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ALL_LANES UINT32_MAX
 
 static double *flows_take(double **next_p, size_t count)
 {
@@ -47,12 +50,15 @@ static int flows_allocate_links(mrail_flows_t *flows)
     flows->since = flows_take(&next, links);
     flows->rise = flows_take(&next, links);
     flows->sum_load = flows_take(&next, links);
-    return 0;
+    flows->link_first =
+        malloc((flows->links.num_links + 1) * sizeof(*flows->link_first));
+    return (flows->link_first != NULL) ? 0 : -ENOMEM;
 }
 
 static int flows_allocate_rows(mrail_flows_t *flows, size_t rows)
 {
-    uint32_t *next = malloc((3 + FLOWS_ROW_SETS) * rows * sizeof(*next));
+    uint32_t *next =
+        malloc((5 + FLOWS_ROW_SETS + FLOWS_ROW_RELAYS) * rows * sizeof(*next));
 
     free(flows->row_open);
     free(flows->row_bytes);
@@ -63,7 +69,10 @@ static int flows_allocate_rows(mrail_flows_t *flows, size_t rows)
     }
     flows->row_taken = next + rows;
     flows->rows = next + 2 * rows;
-    flows->row_set = next + 3 * rows;
+    flows->row_over = next + 3 * rows;
+    flows->row_shut = next + 4 * rows;
+    flows->row_set = next + 5 * rows;
+    flows->row_relays = next + (5 + FLOWS_ROW_SETS) * rows;
     return 0;
 }
 
@@ -72,18 +81,22 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     double *next = malloc(5 * (size_t)num_slots * sizeof(*next));
 
     free(flows->slot_link);
+    free(flows->link_slots);
     free(flows->slot_open);
     free(flows->slot_relays);
     flows->slots_room = flows->slots_set = 0;
     flows->slot_relays = next;
     flows->slot_link = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                               sizeof(*flows->slot_link));
-    flows->slot_open = malloc(num_slots);
+    flows->link_slots = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
+                               sizeof(*flows->link_slots));
+    flows->slot_open = malloc(2 * (size_t)num_slots);
     if ((flows_allocate_rows(flows, num_slots / flows->passes.width) != 0) ||
         (next == NULL) || (flows->slot_link == NULL) ||
-        (flows->slot_open == NULL)) {
+        (flows->link_slots == NULL) || (flows->slot_open == NULL)) {
         return -ENOMEM;
     }
+    flows->slot_common = flows->slot_open + num_slots;
     (void)flows_take(&next, num_slots);
     flows->slot_worth = flows_take(&next, num_slots);
     flows->slot_weight = flows_take(&next, num_slots);
@@ -103,12 +116,13 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
     free(flows->all_bytes);
     free(flows->mask);
     flows->all_bytes = flows->trial = next;
-    flows->mask = malloc(2 * demands * sizeof(*flows->mask));
+    flows->mask = malloc(3 * demands * sizeof(*flows->mask));
     flows->bytes_room = 0;
     if ((next == NULL) || (flows->mask == NULL)) {
         return -ENOMEM;
     }
     flows->open = flows->mask + demands;
+    flows->over = flows->open + demands;
     (void)flows_take(&next, num_bytes);
     flows->sum = flows_take(&next, num_bytes);
     flows->bytes = flows_take(&next, num_bytes);
@@ -148,6 +162,15 @@ static void flows_set_slot(mrail_flows_t *flows, uint32_t s,
     flows->slot_relays[s] = flows->slot_open[s] ? slot->relays : 0;
     flows->has_relays |= (flows->slot_relays[s] != 0);
     flows->slot_worth[s] = flows->slot_open[s] ? flows_worth(flows, slot) : 0;
+}
+
+static int flows_takes(const mrail_flows_t *flows, uint32_t s, uint32_t link)
+{
+    const uint32_t *own = &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
+
+    return (link < flows->links.num_links) &&
+           ((own[0] == link) || (own[1] == link) || (own[2] == link) ||
+            (own[3] == link));
 }
 
 /* Is one of the links of a slot of this set? */
@@ -194,6 +217,61 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
     }
 }
 
+/* Lanes by relays, and links that several of them take. */
+static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
+{
+    uint32_t first = row * flows->passes.width;
+    uint32_t *relays = &flows->row_relays[(size_t)row * FLOWS_ROW_RELAYS];
+
+    memset(relays, 0, FLOWS_ROW_RELAYS * sizeof(*relays));
+    for (uint32_t lanes = flows->row_open[row]; lanes != 0;
+         lanes &= lanes - 1) {
+        uint32_t lane = (uint32_t)__builtin_ctz(lanes), s = first + lane;
+        const uint32_t *link =
+            &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
+
+        relays[(unsigned)flows->slot_relays[s]] |= 1u << lane;
+        flows->slot_common[s] = 0;
+        for (uint32_t others = flows->row_open[row] & ~(1u << lane);
+             others != 0; others &= others - 1) {
+            for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+                flows->slot_common[s] |=
+                    (uint8_t)(flows_takes(flows,
+                                          first +
+                                              (unsigned)__builtin_ctz(others),
+                                          link[i])
+                              << i);
+            }
+        }
+    }
+}
+
+/* The slots of each link, by counting. */
+static void flows_set_link_slots(mrail_flows_t *flows)
+{
+    uint32_t num_links = flows->links.num_links, *first = flows->link_first;
+    uint32_t count = flows->slots_set * MRAIL_FLOWS_SLOT_LINKS, total = 0;
+
+    memset(first, 0, (num_links + 1) * sizeof(*first));
+    for (uint32_t i = 0; i < count; ++i) {
+        if (flows->slot_open[i / MRAIL_FLOWS_SLOT_LINKS]) {
+            ++first[flows->slot_link[i]];
+        }
+    }
+    for (uint32_t e = 0; e < num_links; ++e) {
+        total += first[e];
+        first[e] = total;
+    }
+    first[num_links] = total;
+    for (uint32_t i = count; i-- > 0;) {
+        uint32_t s = i / MRAIL_FLOWS_SLOT_LINKS, link = flows->slot_link[i];
+
+        if (flows->slot_open[s] && (link < num_links)) {
+            flows->link_slots[--first[link]] = s;
+        }
+    }
+}
+
 /* Those that are new. */
 static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot)
 {
@@ -208,13 +286,18 @@ static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot
                                ((uint32_t)flows->slot_open[s] << lane);
         if (lane == width - 1) {
             flows_set_row_sets(flows, row);
+            flows_set_row_lanes(flows, row);
         }
     }
-    flows->slots_set = MRAIL_MAX(flows->slots_set, flows->num_slots);
+    if (flows->slots_set < flows->num_slots) {
+        flows->slots_set = flows->num_slots;
+        flows_set_link_slots(flows);
+    }
 }
 
-/* What demands may take of their rows, and have to.  1: less than the rows of one
- * have in common: there have to be masks. */
+/* What demands may take of their rows, and have to.  1: less than the rows of
+ * one have in common: there have to be masks, for such of these lanes.  For all
+ * others one is enough. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
     uint32_t rows = flows->num_slots / flows->passes.width;
@@ -227,8 +310,10 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
         uint32_t common = flows->row_open[row[0]] & flows->row_open[row[1]];
         uint32_t open = common & lanes[k];
 
+        assert(row[0] != row[1]);
         is_masked |= (open != common);
         flows->open[k] = open;
+        flows->mask[k] = (open != common) ? lanes[k] : ALL_LANES;
         flows->row_taken[row[0]] |= open;
         flows->row_taken[row[1]] |= open;
         flows->row_bytes[row[0]] += flows->passes.demand[k];
@@ -264,7 +349,6 @@ static void flows_mark_taken(mrail_flows_t *flows)
             }
         }
     }
-    flows->length[flows->links.num_links] = 0;
 }
 
 /* What sets carry: a link no more than all those that its bytes come from, or go to,
@@ -364,7 +448,6 @@ static void flows_set_worth(mrail_flows_t *flows, const double *worth)
 static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {
-    const uint32_t *lanes = problem->lanes;
     uint32_t last = 0, number = 0, width = flows->passes.width;
     int is_masked = flows_set_demands(flows, problem->lanes);
 
@@ -377,11 +460,13 @@ static int flows_set_masks(mrail_flows_t *flows,
         return 0;
     }
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        if ((lanes[k] != last) &&
-            (mrail_masks_find(&flows->masks, lanes[k], &number) != 0)) {
+        uint32_t lanes = flows->mask[k];
+
+        if ((lanes != last) &&
+            (mrail_masks_find(&flows->masks, lanes, &number) != 0)) {
             return -ENOMEM;
         }
-        last = lanes[k];
+        last = lanes;
         flows->mask[k] = number;
     }
     if (flows->masks_set < flows->masks.num) {
@@ -455,6 +540,8 @@ void mrail_flows_destroy(mrail_flows_t *flows)
     free(flows->slot_relays);
     free(flows->slot_open);
     free(flows->slot_link);
+    free(flows->link_slots);
+    free(flows->link_first);
     free(flows->row_open);
     free(flows->row_bytes);
     free(flows->prices[0]);

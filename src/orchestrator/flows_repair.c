@@ -11,6 +11,8 @@
 
 #include "base/util.h"
 
+#include <string.h>
+
 /* The more relays of a move, at most, at least: the planner's paths have two.
  */
 #define MOST_EXTRA 2
@@ -23,13 +25,47 @@
 /* Less dear than this, in relays, is as dear. */
 #define AS_DEAR 1e-6
 
+/* More than any excess. */
+#define UNKNOWN MRAIL_FLOWS_CLOSED
+
 typedef struct repair {
     mrail_flows_t *flows;
     double limit;
     const uint32_t *out, *in; /* links of the first lane, of a demand */
-    uint32_t first_out, first_in, open; /* slots, lanes of it */
+    uint32_t row_out, row_in, first_out, first_in,
+        open;                           /* rows, slots, lanes of it */
     double *all_bytes, *bytes;          /* of all demands, of it */
 } repair_t;
+
+/* Is a link of this slot above the limit; has one that only this lane takes no
+ * room? (Links that lanes share keep what they have if bytes move from one to
+ * the other.) */
+static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
+{
+    const uint32_t *link =
+        &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
+    uint32_t row = s / flows->passes.width, lane = s % flows->passes.width;
+    uint32_t is_over = 0, is_shut = 0;
+
+    for (unsigned i = 0; i < flows->depth; ++i) {
+        is_over |= (flows->excess[link[i]] > 0);
+        is_shut |= (flows->excess[link[i]] >= 0) &
+                   (~(uint32_t)flows->slot_common[s] >> i);
+    }
+    flows->row_over[row] =
+        (flows->row_over[row] & ~(1u << lane)) | (is_over << lane);
+    flows->row_shut[row] =
+        (flows->row_shut[row] & ~(1u << lane)) | ((is_shut & 1) << lane);
+    flows->slot_factor[s] = is_over;
+}
+
+static void repair_mark_link(mrail_flows_t *flows, uint32_t link)
+{
+    for (uint32_t i = flows->link_first[link]; i < flows->link_first[link + 1];
+         ++i) {
+        repair_mark_slot(flows, flows->link_slots[i]);
+    }
+}
 
 static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
 {
@@ -40,6 +76,22 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
     }
     for (uint32_t e = flows->links.num_links; e < flows->link_room; ++e) {
         flows->excess[e] = -MRAIL_FLOWS_CLOSED;
+    }
+}
+
+/* What moves will ask for, and keep up to date. */
+static void repair_mark_all(mrail_flows_t *flows)
+{
+    size_t rows = flows->slots_set / flows->passes.width;
+
+    memset(flows->slot_factor, 0,
+           flows->slots_set * sizeof(*flows->slot_factor));
+    memset(flows->row_over, 0, rows * sizeof(*flows->row_over));
+    memset(flows->row_shut, 0, rows * sizeof(*flows->row_shut));
+    for (uint32_t e = 0; e < flows->links.num_links; ++e) {
+        if (flows->excess[e] >= 0) {
+            repair_mark_link(flows, e);
+        }
     }
 }
 
@@ -58,6 +110,8 @@ static MRAIL_INLINE void repair_turn_to(repair_t *repair, uint32_t k)
     size_t width = flows->passes.width;
     const uint32_t *row = &flows->passes.row[2 * (size_t)k];
 
+    repair->row_out = row[0];
+    repair->row_in = row[1];
     repair->first_out = row[0] * flows->passes.width;
     repair->first_in = row[1] * flows->passes.width;
     repair->out = &flows->slot_link[row[0] * width * MRAIL_FLOWS_SLOT_LINKS];
@@ -80,16 +134,26 @@ static MRAIL_INLINE double repair_excess(const repair_t *repair, uint32_t lane)
     return most;
 }
 
+static MRAIL_INLINE void repair_add_to_link(const repair_t *repair,
+                                            uint32_t link, double bytes)
+{
+    double *excess = &repair->flows->excess[link], before = *excess;
+
+    *excess = before + bytes;
+    if (((before > 0) != (*excess > 0)) || ((before < 0) != (*excess < 0))) {
+        repair_mark_link(repair->flows, link);
+    }
+}
+
 static MRAIL_INLINE void repair_add(const repair_t *repair, uint32_t lane,
                                     double bytes)
 {
-    double *excess = repair->flows->excess;
     const uint32_t *out = &repair->out[lane * MRAIL_FLOWS_SLOT_LINKS];
     const uint32_t *in = &repair->in[lane * MRAIL_FLOWS_SLOT_LINKS];
 
     for (unsigned i = 0; i < repair->flows->depth; ++i) {
-        excess[out[i]] += bytes;
-        excess[in[i]] += bytes;
+        repair_add_to_link(repair, out[i], bytes);
+        repair_add_to_link(repair, in[i], bytes);
     }
 }
 
@@ -97,6 +161,59 @@ static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
 {
     return repair->flows->slot_relays[repair->first_out + lane] +
            repair->flows->slot_relays[repair->first_in + lane];
+}
+
+/* Lanes of the demand's rows that take so many relays. */
+static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
+                                               int relays)
+{
+    const uint32_t *out =
+        &repair->flows->row_relays[(size_t)repair->row_out * FLOWS_ROW_RELAYS];
+    const uint32_t *in =
+        &repair->flows->row_relays[(size_t)repair->row_in * FLOWS_ROW_RELAYS];
+    uint32_t lanes = 0;
+
+    for (int i = 0; i < FLOWS_ROW_RELAYS; ++i) {
+        if ((relays >= i) && (relays - i < FLOWS_ROW_RELAYS)) {
+            lanes |= out[i] & in[relays - i];
+        }
+    }
+    return lanes;
+}
+
+/* Those with room, perhaps. */
+static MRAIL_INLINE uint32_t repair_roomy(const repair_t *repair)
+{
+    const mrail_flows_t *flows = repair->flows;
+
+    return repair->open & ~(flows->row_shut[repair->row_out] |
+                            flows->row_shut[repair->row_in]);
+}
+
+/* The largest excess of a lane if so many bytes of another one were gone: links
+ * that both take have them no more. */
+static double repair_excess_without(const repair_t *repair, uint32_t lane,
+                                    uint32_t from, double bytes)
+{
+    double *excess = repair->flows->excess, most;
+    double old[2 * MRAIL_FLOWS_SLOT_LINKS];
+    const uint32_t *out = &repair->out[from * MRAIL_FLOWS_SLOT_LINKS];
+    const uint32_t *in = &repair->in[from * MRAIL_FLOWS_SLOT_LINKS];
+
+    for (unsigned i = 0; i < repair->flows->depth; ++i) {
+        old[2 * i] = excess[out[i]];
+        old[2 * i + 1] = excess[in[i]];
+    }
+    for (unsigned i = 0; i < repair->flows->depth; ++i) {
+        excess[out[i]] = old[2 * i] - bytes;
+        excess[in[i]] = old[2 * i + 1] - bytes;
+    }
+    most = repair_excess(repair, lane);
+    for (unsigned i = 0; i < repair->flows->depth; ++i) {
+        excess[out[i]] = old[2 * i];
+        excess[in[i]] = old[2 * i + 1];
+    }
+    return most;
 }
 
 /* As much of these bytes as there is room for on the other lane: what was
@@ -109,13 +226,12 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     if (repair_excess(repair, to) >= bytes) {
         return 0; /* not even if all of this were on its links */
     }
-    repair_add(repair, from, -bytes);
-    moved = MRAIL_MIN(bytes, -repair_excess(repair, to));
-    moved = MRAIL_MAX(moved, 0);
-    repair_add(repair, to, moved);
-    if (moved < bytes) {
-        repair_add(repair, from, bytes - moved);
+    moved = MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
+    if (moved <= 0) {
+        return 0;
     }
+    repair_add(repair, from, -moved);
+    repair_add(repair, to, moved);
     repair->bytes[from] -= moved;
     repair->bytes[to] += moved;
     repair->flows->trial_relayed +=
@@ -123,67 +239,110 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     return moved;
 }
 
-/* Moves so many bytes of a lane to others that take so many more relays. */
+/* Moves so many bytes of a lane to these others: what is left. */
 static double repair_move_any(const repair_t *repair, uint32_t from,
-                              double bytes, double extra)
+                              uint32_t lanes, double bytes)
 {
-    double wanted = repair_relays(repair, from) + extra, left = bytes;
+    double left = bytes;
 
-    for (uint32_t lanes = repair->open; (lanes != 0) && (left > 0);
-         lanes &= lanes - 1) {
-        uint32_t to = (uint32_t)__builtin_ctz(lanes);
-
-        if ((to != from) && (repair_relays(repair, to) == wanted)) {
-            left -= repair_move(repair, from, to, left);
-        }
+    for (; (lanes != 0) && (left > 0); lanes &= lanes - 1) {
+        left -= repair_move(repair, from, (uint32_t)__builtin_ctz(lanes), left);
     }
-    return bytes - left;
+    return left;
 }
 
-static void repair_relieve(const repair_t *repair, double first, double last)
+/* Moves what is above the limit on a lane to lanes with room that take so many
+ * more relays: 1: something is left. */
+static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
+                                            uint32_t from, int first, int last)
 {
-    for (uint32_t lanes = repair->open; lanes != 0; lanes &= lanes - 1) {
-        uint32_t from = (uint32_t)__builtin_ctz(lanes);
-        double over;
+    int relays = (int)repair_relays(repair, from);
+    double over = UNKNOWN;
 
-        if (repair->bytes[from] <= 0) {
+    for (int extra = MRAIL_MAX(first, -relays); extra <= last; ++extra) {
+        uint32_t lanes = repair_roomy(repair) & ~(1u << from) &
+                         repair_lanes_with(repair, relays + extra);
+
+        if (lanes == 0) {
             continue;
         }
-        over = MRAIL_MIN(repair_excess(repair, from), repair->bytes[from]);
-        for (double extra = first; (extra <= last) && (over > 0); ++extra) {
-            over -= repair_move_any(repair, from, over, extra);
+        if (over == UNKNOWN) {
+            over = MRAIL_MIN(repair_excess(repair, from), repair->bytes[from]);
         }
+        if (over <= 0) {
+            break;
+        }
+        over = repair_move_any(repair, from, lanes, over);
     }
+    return over > 0;
 }
 
-/* Nothing that was not above the limit gets there: who is not now, is never. */
-static void repair_relieve_all(repair_t *repair, int extra)
+/* 1: it still has bytes on a lane above the limit. */
+static int repair_relieve(const repair_t *repair, int first, int last)
+{
+    const mrail_flows_t *flows = repair->flows;
+    uint32_t lanes = repair->open & (flows->row_over[repair->row_out] |
+                                     flows->row_over[repair->row_in]);
+    int is_over = 0;
+
+    for (; lanes != 0; lanes &= lanes - 1) {
+        uint32_t from = (uint32_t)__builtin_ctz(lanes);
+
+        if (repair->bytes[from] > 0) {
+            is_over |= repair_relieve_lane(repair, from, first, last);
+        }
+    }
+    return is_over;
+}
+
+/* To lanes with no more relays.  Who is not above the limit now, is never:
+ * nothing else gets there.  Gives how many still are, which are kept in `over`.
+ */
+static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
-    const double *excess = flows->slot_factor;
-    uint32_t k;
+    const double *is_over = flows->slot_factor;
+    uint32_t k, count = 0;
 
-    mrail_flows_set_excess(flows);
-    for (k = mrail_passes_find_over(&flows->passes, flows->trial, excess, 0);
+    for (k = mrail_passes_find_over(&flows->passes, flows->trial, is_over, 0);
          k < flows->passes.num_demands;
-         k = mrail_passes_find_over(&flows->passes, flows->trial, excess,
+         k = mrail_passes_find_over(&flows->passes, flows->trial, is_over,
                                     k + 1)) {
         repair_turn_to(repair, k);
-        repair_relieve(repair, (extra == 0) ? MOST_FEWER : extra, extra);
+        if (repair_relieve(repair, MOST_FEWER, 0)) {
+            flows->over[count++] = k;
+        }
     }
+    return count;
+}
+
+static uint32_t repair_relieve_again(repair_t *repair, uint32_t count,
+                                     int extra)
+{
+    uint32_t *over = repair->flows->over, left = 0;
+
+    for (uint32_t i = 0; i < count; ++i) {
+        repair_turn_to(repair, over[i]);
+        if (repair_relieve(repair, extra, extra)) {
+            over[left++] = over[i];
+        }
+    }
+    return left;
 }
 
 void mrail_flows_relieve(mrail_flows_t *flows, double limit)
 {
     int most_extra = flows->has_relays ? MOST_EXTRA : 0;
     repair_t repair;
+    uint32_t count;
 
     repair_begin(&repair, flows, limit);
-    for (int extra = 0;
-         (extra <= most_extra) &&
-         (mrail_passes_most(flows->link_room, flows->excess) > 0);
-         ++extra) {
-        repair_relieve_all(&repair, extra);
+    if (mrail_passes_most(flows->link_room, flows->excess) > 0) {
+        repair_mark_all(flows);
+        count = repair_relieve_first(&repair);
+        for (int extra = 1; (extra <= most_extra) && (count > 0); ++extra) {
+            count = repair_relieve_again(&repair, count, extra);
+        }
     }
     repair_end(&repair);
 }
@@ -193,14 +352,19 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
     repair_t repair;
 
     repair_begin(&repair, flows, limit);
+    repair_mark_all(flows);
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
         repair_turn_to(&repair, k);
         for (uint32_t lanes = repair.open; lanes != 0; lanes &= lanes - 1) {
             uint32_t from = (uint32_t)__builtin_ctz(lanes);
+            int most = (int)repair_relays(&repair, from);
 
-            for (double extra = -repair_relays(&repair, from);
-                 (extra < 0) && (repair.bytes[from] > 0); ++extra) {
-                (void)repair_move_any(&repair, from, repair.bytes[from], extra);
+            for (int relays = 0; (relays < most) && (repair.bytes[from] > 0);
+                 ++relays) {
+                (void)repair_move_any(&repair, from,
+                                      repair_roomy(&repair) &
+                                          repair_lanes_with(&repair, relays),
+                                      repair.bytes[from]);
             }
         }
     }

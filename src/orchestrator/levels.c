@@ -77,13 +77,13 @@ static void levels_weigh(mrail_levels_t *levels)
         double least = LEAST_WORTH * (double)group->large + 1;
 
         for (uint32_t rail = 0; rail < levels->num_rails; ++rail) {
-            double small =
-                levels->small[(size_t)g * levels->stride + rail] +
-                0.5 * (double)(int64_t)wanted[levels->stride + rail];
+            int is_up = (group->lanes >> rail) & 1;
+            double small = levels->small[(size_t)g * levels->stride + rail];
 
-            worth[rail] = ((group->lanes >> rail) & 1)
-                              ? (double)(int64_t)wanted[rail] + least
-                              : 0;
+            if (is_up) {
+                small += 0.5 * (double)(int64_t)wanted[levels->stride + rail];
+            }
+            worth[rail] = is_up ? (double)(int64_t)wanted[rail] + least : 0;
             levels_add_slots(levels, g, rail, small);
         }
         levels->demand[g] = (double)group->large;

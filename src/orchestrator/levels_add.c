@@ -87,16 +87,27 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* A small demand whose own rails are not both up. */
+/* Of a run whose sender's rail is not up at both ends, small demands: half of
+ * what their receivers' rails were given goes to the right ones. */
 static __attribute__((noinline)) void
 levels_add_lame(mrail_levels_t *levels, uint32_t g,
-                const mrail_plan_demand_t *demand)
+                const mrail_plan_demand_t *demand,
+                const mrail_plan_demand_t *end)
 {
-    levels_add_small(levels, g,
-                     mrail_filling_fewest(levels->groups[g].lanes,
-                                          levels->spots[demand->from].rail,
-                                          levels->spots[demand->to].rail),
-                     demand->bytes);
+    uint64_t *small = &levels->wanted[(2 * (size_t)g + 1) * levels->stride];
+
+    for (; demand < end; ++demand) {
+        uint32_t rail = levels->spots[demand->to].rail;
+
+        if (demand->bytes <= levels->options.relay_above) {
+            small[rail] -= demand->bytes;
+            levels_add_small(
+                levels, g,
+                mrail_filling_fewest(levels->groups[g].lanes,
+                                     levels->spots[demand->from].rail, rail),
+                demand->bytes);
+        }
+    }
 }
 
 /* The demands from the first on that one rank has to those of another node, as they
@@ -116,38 +127,42 @@ levels_add_run(mrail_levels_t *levels, uint32_t g, size_t first,
     const uint32_t from = begin->from, num_ranks = levels->num_ranks;
     const uint32_t to_node = spots[begin->to].node, stride = levels->stride;
     const uint32_t lanes = levels->groups[g].lanes;
-    const uint32_t up = ((lanes >> spots[from].rail) & 1) ? lanes : 0;
+    const uint32_t own = spots[from].rail;
+    const int is_up = (lanes >> own) & 1;
     uint64_t *wanted = &levels->wanted[2 * (size_t)g * stride];
     uint64_t *down_bytes = levels->down_bytes;
     uint64_t key = ((uint64_t)from << 32) + first;
-    uint64_t total = 0, small = 0, lame = 0, digest = 0;
+    uint64_t total = 0, small = 0, lame = 0, digest = 0, large;
 
     for (; demand < end; ++demand, ++key) {
         uint32_t to = demand->to, rail;
-        uint64_t bytes = demand->bytes;
-        unsigned is_small;
+        uint64_t bytes = demand->bytes, small_mask;
 
         if ((demand->from != from) || (to >= num_ranks) ||
             (spots[to].node != to_node) || (bytes >= HUGE_BYTES)) {
             break;
         }
         rail = spots[to].rail;
-        is_small = (bytes <= relay_above);
+        small_mask = -(uint64_t)(bytes <= relay_above);
         total += bytes;
-        small += bytes & -(uint64_t)is_small;
+        small += bytes & small_mask;
         down_bytes[to] += bytes;
-        wanted[is_small * stride + rail] += bytes;
+        wanted[(small_mask & stride) + rail] += bytes;
         digest += mrail_digest(key + to, bytes);
-        if (MRAIL_UNLIKELY(!((up >> rail) & 1)) && is_small) {
-            wanted[stride + rail] -= bytes;
-            lame += bytes;
-            levels_add_lame(levels, g, demand);
-        }
+        lame += bytes & small_mask & (((uint64_t)lanes >> rail & 1) - 1);
     }
-    wanted[spots[from].rail] += total - small;
-    wanted[stride + spots[from].rail] += small - lame;
+    large = total - small;
+    if (is_up) {
+        levels->small[(size_t)g * stride + own] += (double)(int64_t)lame;
+        small -= lame;
+    } else if (small > 0) {
+        levels_add_lame(levels, g, begin, demand);
+        small = 0;
+    }
+    wanted[own] += large;
+    wanted[stride + own] += small;
     levels->groups[g].total += total;
-    levels->groups[g].large += total - small;
+    levels->groups[g].large += large;
     levels->groups[g].count += (uint32_t)(demand - begin);
     *digest_p += digest;
     return (size_t)(demand - begin);

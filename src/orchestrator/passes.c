@@ -19,28 +19,70 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define LESSER(a, b) CHOSEN(a, <, b)
 #define GREATER(a, b) CHOSEN(a, >, b)
 
+/* The compiler knows how many, and shall make no loop of it. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 5")
+#endif
+#define EACH_VECTOR(v, count)                                                  \
+    UNROLLED                                                                   \
+    for (unsigned v = 0; v < (count); ++v)
+
 /* In this order, on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
-static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
-                                int is_masked, int is_first,
-                                const double *factor, double *bytes, double *sum, double *load)
-{
-    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+/* What the slots of a row carry, while demands follow each other that share it:
+ * each would have to wait for what the one before has stored. */
+typedef struct held {
+    vec_t load[MRAIL_PASSES_MAX_WIDTH / MRAIL_PASSES_VECTOR];
+    vec_t *at; /* NULL: none yet */
+} held_t;
 
-    for (uint32_t k = 0; k < passes->num_demands; ++k) {
-        size_t out = (size_t)passes->row[2 * (size_t)k] * width;
-        size_t in = (size_t)passes->row[2 * (size_t)k + 1] * width;
+static MRAIL_INLINE void hold(held_t *held, unsigned num_vecs, vec_t *load)
+{
+    if (held->at == load) {
+        return;
+    }
+    EACH_VECTOR(v, num_vecs)
+    {
+        if (held->at != NULL) {
+            held->at[v] = held->load[v];
+        }
+        held->load[v] = load[v];
+    }
+    held->at = load;
+}
+
+static MRAIL_INLINE void let_go(const held_t *held, unsigned num_vecs)
+{
+    for (unsigned v = 0; (held->at != NULL) && (v < num_vecs); ++v) {
+        held->at[v] = held->load[v];
+    }
+}
+
+static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
+                                int is_masked, mrail_passes_sum_t what,
+                                const double *factor, double *bytes,
+                                double *sum, double *load)
+{
+    const unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+    const uint32_t *row = passes->row, num_demands = passes->num_demands;
+    held_t held = {.at = NULL};
+
+    for (uint32_t k = 0; k < num_demands; ++k, row += 2) {
+        size_t out = (size_t)row[0] * width, in = (size_t)row[1] * width;
         const vec_t *factor_out = (const vec_t *)&factor[out];
         const vec_t *factor_in = (const vec_t *)&factor[in];
-        vec_t *load_out = (vec_t *)&load[out], *load_in = (vec_t *)&load[in];
+        vec_t *load_in = (vec_t *)&load[in];
         vec_t *bytes_of = (vec_t *)&bytes[(size_t)k * width];
         vec_t *sum_of = (vec_t *)&sum[(size_t)k * width];
         vec_t part[MRAIL_PASSES_MAX_WIDTH / MRAIL_PASSES_VECTOR];
         vec_t total = {0}, kept = {0};
         double least, per_weight;
 
-        for (unsigned v = 0; v < num_vecs; ++v) {
+        EACH_VECTOR(v, num_vecs)
+        {
             part[v] = factor_out[v] * factor_in[v];
             if (is_masked) {
                 part[v] *= *(const vec_t *)&passes->mask_factor
@@ -49,42 +91,48 @@ static MRAIL_INLINE void divide(const mrail_passes_t *passes, unsigned num_vecs,
             total = total + part[v];
         }
         least = passes->least_part * SUM_OF(total);
-        for (unsigned v = 0; v < num_vecs; ++v) {
+        EACH_VECTOR(v, num_vecs)
+        {
             part[v] = (vec_t)((part[v] >= least) & (mask_t)part[v]);
             kept = kept + part[v];
         }
         per_weight = passes->demand[k] / SUM_OF(kept);
-        for (unsigned v = 0; v < num_vecs; ++v) {
+        hold(&held, num_vecs, (vec_t *)&load[out]);
+        EACH_VECTOR(v, num_vecs)
+        {
             part[v] *= per_weight;
             bytes_of[v] = part[v];
-            if (is_first) {
+            if (what == MRAIL_PASSES_SET_SUM) {
                 sum_of[v] = part[v];
-            } else {
+            } else if (what == MRAIL_PASSES_ADD_SUM) {
                 sum_of[v] += part[v];
             }
-            load_out[v] += part[v];
+            held.load[v] += part[v];
             load_in[v] += part[v];
         }
     }
+    let_go(&held, num_vecs);
 }
 
 static MRAIL_INLINE void load_rows(const mrail_passes_t *passes,
                                    unsigned num_vecs, const double *bytes,
                                    double *load)
 {
-    unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+    const unsigned width = num_vecs * MRAIL_PASSES_VECTOR;
+    const uint32_t *row = passes->row, num_demands = passes->num_demands;
+    held_t held = {.at = NULL};
 
-    for (uint32_t k = 0; k < passes->num_demands; ++k, bytes += width) {
-        vec_t *out =
-            (vec_t *)&load[(size_t)passes->row[2 * (size_t)k] * width];
-        vec_t *in =
-            (vec_t *)&load[(size_t)passes->row[2 * (size_t)k + 1] * width];
+    for (uint32_t k = 0; k < num_demands; ++k, row += 2, bytes += width) {
+        vec_t *in = (vec_t *)&load[(size_t)row[1] * width];
 
-        for (unsigned v = 0; v < num_vecs; ++v) {
-            out[v] += ((const vec_t *)bytes)[v];
+        hold(&held, num_vecs, (vec_t *)&load[(size_t)row[0] * width]);
+        EACH_VECTOR(v, num_vecs)
+        {
+            held.load[v] += ((const vec_t *)bytes)[v];
             in[v] += ((const vec_t *)bytes)[v];
         }
     }
+    let_go(&held, num_vecs);
 }
 
 static MRAIL_INLINE uint32_t find_small(const mrail_passes_t *passes,
@@ -266,11 +314,19 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
 #endif
 
 TWIN(void, divide_by_kind,
-     (const mrail_passes_t *passes, int is_first, const double *factor,
-      double *bytes, double *sum, double *load),
+     (const mrail_passes_t *passes, mrail_passes_sum_t what,
+      const double *factor, double *bytes, double *sum, double *load),
      {
-         BY_KIND(divide(passes, num_vecs, is_masked, is_first, factor, bytes, sum,
-                        load))
+         if (what == MRAIL_PASSES_NO_SUM) {
+             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PASSES_NO_SUM,
+                            factor, bytes, sum, load))
+         } else if (what == MRAIL_PASSES_SET_SUM) {
+             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PASSES_SET_SUM,
+                            factor, bytes, sum, load))
+         } else {
+             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PASSES_ADD_SUM,
+                            factor, bytes, sum, load))
+         }
      })
 
 TWIN(void, load_by_kind,
@@ -327,12 +383,12 @@ static void passes_check(const mrail_passes_t *passes)
     (void)passes;
 }
 
-void mrail_passes_divide(const mrail_passes_t *passes, int is_first,
+void mrail_passes_divide(const mrail_passes_t *passes, mrail_passes_sum_t what,
                          const double *factor, double *bytes, double *sum,
                          double *load)
 {
     passes_check(passes);
-    CALL(divide_by_kind, passes, is_first, factor, bytes, sum, load);
+    CALL(divide_by_kind, passes, what, factor, bytes, sum, load);
 }
 
 void mrail_passes_load(const mrail_passes_t *passes, const double *bytes,

@@ -17,7 +17,7 @@
 
 typedef struct mrail_passes {
     uint32_t num_demands, width;
-    const uint32_t *row;  /* of each demand: out, in */
+    const uint32_t *row; /* of each demand: out, in, which are different rows */
     const double *demand; /* bytes of each */
     /* Lanes that a demand must not take, although its rows have them: the number of
      * a mask of each demand; NULL: there are none. */
@@ -28,10 +28,16 @@ typedef struct mrail_passes {
                                   nothing */
 } mrail_passes_t;
 
+typedef enum mrail_passes_sum {
+    MRAIL_PASSES_NO_SUM, /* stays as it is */
+    MRAIL_PASSES_SET_SUM,
+    MRAIL_PASSES_ADD_SUM
+} mrail_passes_sum_t;
+
 /* Divides each demand among its lanes, in proportion to the product of its two
- * rows' factors (one at least > 0): `bytes` is set, `sum` likewise, or, if it is not the
- * first time, grows by it, and so does the load of the slots of both rows. */
-void mrail_passes_divide(const mrail_passes_t *passes, int is_first,
+ * rows' factors (one at least > 0): `bytes` is set, `sum` set or grows by it,
+ * and so does the load of the slots of both rows. */
+void mrail_passes_divide(const mrail_passes_t *passes, mrail_passes_sum_t what,
                          const double *factor, double *bytes, double *sum,
                          double *load);
 

@@ -43,8 +43,7 @@ static int plan_grow_groups(plan_division_t *division, unsigned num_lanes)
 {
     size_t room = (size_t)division->groups_room * 2 + 64;
 
-    if (!mrail_grow(&division->routes, room, sizeof(*division->routes)) ||
-        !mrail_grow(&division->totals, room, sizeof(*division->totals)) ||
+    if (!mrail_grow(&division->totals, room, sizeof(*division->totals)) ||
         !mrail_grow(&division->row, 2 * room, sizeof(*division->row)) ||
         !mrail_grow(&division->lanes, room, sizeof(*division->lanes)) ||
         !mrail_grow(&division->bytes, room, sizeof(*division->bytes)) ||
@@ -64,7 +63,9 @@ static int plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
         (plan_grow_groups(next, mrail_routes_num_lanes(plan->routes)) != 0)) {
         return -ENOMEM;
     }
-    next->routes[next->num_groups] = *route;
+    next->row[2 * (size_t)next->num_groups] = route->row[0];
+    next->row[2 * (size_t)next->num_groups + 1] = route->row[1];
+    next->lanes[next->num_groups] = route->lanes;
     next->totals[next->num_groups] = 0;
     *group_p = next->num_groups++;
     return 0;
@@ -210,10 +211,7 @@ static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
     plan_turn_to(next, &sums, MRAIL_PLAN_NONE);
     next->digest = sums.digest;
     for (uint32_t g = 0; g < next->num_groups; ++g) {
-        next->row[2 * g] = next->routes[g].row[0];
-        next->row[2 * g + 1] = next->routes[g].row[1];
-        next->lanes[g] = next->routes[g].lanes;
-        next->bytes[g] = (double)next->totals[g];
+        next->bytes[g] = (double)(int64_t)next->totals[g];
     }
     return 0;
 }
@@ -281,48 +279,46 @@ static void plan_divide(mrail_plan_t *plan)
         has_relays ? mrail_flows_relayed_bound(plan->flows) : 0;
 }
 
-static void plan_cut_all(mrail_plan_t *plan)
+/* ---- what came of it -------------------------------------------------------
+ */
+
+/* Cuts the line of a group; its loads, and its part of the hash. */
+static MRAIL_INLINE uint64_t plan_cut(mrail_plan_t *plan, uint32_t g,
+                                      unsigned lanes, const double *part)
 {
     plan_division_t *next = &plan->next;
-    unsigned lanes = mrail_routes_num_lanes(plan->routes);
-    uint32_t stride = mrail_flows_stride(plan->flows);
-    const double *bytes = mrail_flows_bytes(plan->flows);
+    const uint32_t *row = &next->row[2 * (size_t)g];
+    double *out = &plan->slot_bytes[(size_t)row[0] * lanes];
+    double *in = &plan->slot_bytes[(size_t)row[1] * lanes];
+    uint64_t *end = &next->end[(size_t)g * lanes], last = 0;
+    uint64_t hash = mrail_digest(g, ((uint64_t)row[0] << 32) | row[1]);
 
-    for (uint32_t g = 0; g < next->num_groups; ++g) {
-        mrail_cuts_make(next->totals[g], plan->options.min_piece, lanes,
-                        &bytes[(size_t)g * stride],
-                        &next->end[(size_t)g * lanes]);
+    mrail_cuts_make(next->totals[g], plan->options.min_piece, lanes, part, end);
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+        double bytes = (double)(int64_t)(end[lane] - last);
+
+        out[lane] += bytes;
+        in[lane] += bytes;
+        hash += mrail_digest(((uint64_t)(lane + 1) << 32) | g, end[lane]);
+        last = end[lane];
     }
+    return hash;
 }
 
-/* ---- what came of it ------------------------------------------------------- */
-
-/* Loads, relayed bytes and the hash of whole bytes. */
+/* All lines; loads, relayed bytes and the hash of whole bytes. */
 static void plan_sum_up(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
     mrail_plan_summary_t *summary = &next->summary;
     unsigned lanes = mrail_routes_num_lanes(plan->routes);
+    uint32_t stride = mrail_flows_stride(plan->flows);
+    const double *part = mrail_flows_bytes(plan->flows);
     uint64_t hash = next->digest;
 
     mrail_loads_clear(plan);
-    for (uint32_t g = 0; g < next->num_groups; ++g) {
-        const mrail_route_t *route = &next->routes[g];
-        const uint64_t *end = &next->end[(size_t)g * lanes];
-        double *out = &plan->slot_bytes[(size_t)route->row[0] * lanes];
-        double *in = &plan->slot_bytes[(size_t)route->row[1] * lanes];
-        uint64_t last = 0;
-
-        summary->bytes += (double)(int64_t)next->totals[g];
-        hash += mrail_digest(g, ((uint64_t)route->row[0] << 32) | route->row[1]);
-        for (unsigned lane = 0; lane < lanes; ++lane) {
-            double bytes = (double)(int64_t)(end[lane] - last);
-
-            out[lane] += bytes;
-            in[lane] += bytes;
-            hash += mrail_digest(((uint64_t)(lane + 1) << 32) | g, end[lane]);
-            last = end[lane];
-        }
+    for (uint32_t g = 0; g < next->num_groups; ++g, part += stride) {
+        summary->bytes += next->bytes[g];
+        hash += plan_cut(plan, g, lanes, part);
     }
     summary->hash = mrail_mix64(hash);
     summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
@@ -381,7 +377,6 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
             plan_divide(plan);
             mrail_flows_merge(plan->flows, (double)plan->options.min_piece,
                               next->summary.limit);
-            plan_cut_all(plan);
         }
     }
     if (ret == 0) {

@@ -41,7 +41,7 @@ static int plan_stretch(const mrail_plan_t *plan, size_t i,
                         plan_stretch_t *stretch)
 {
     const plan_division_t *now = &plan->now;
-    size_t lanes = mrail_routes_num_lanes(plan->routes);
+    size_t lanes = mrail_routes_num_lanes(plan->routes), group;
 
     if (now->levels != NULL) {
         return plan_stretch_levels(plan, i, stretch);
@@ -49,11 +49,13 @@ static int plan_stretch(const mrail_plan_t *plan, size_t i,
     if (now->group_of[i] == MRAIL_PLAN_NONE) {
         return 0;
     }
-    *stretch = (plan_stretch_t){.route = now->routes[now->group_of[i]],
-                                .begin = now->start[i],
-                                .end = now->start[i] + now->demands[i].bytes,
-                                .lane_end =
-                                    &now->end[now->group_of[i] * lanes]};
+    group = now->group_of[i];
+    *stretch = (plan_stretch_t){
+        .route = {.row = {now->row[2 * group], now->row[2 * group + 1]},
+                  .lanes = now->lanes[group]},
+        .begin = now->start[i],
+        .end = now->start[i] + now->demands[i].bytes,
+        .lane_end = &now->end[group * lanes]};
     return 1;
 }
 

@@ -120,7 +120,6 @@ static void plan_free_division(plan_division_t *division)
 {
     free(division->start);
     free(division->group_of);
-    free(division->routes);
     free(division->totals);
     free(division->row);
     free(division->lanes);

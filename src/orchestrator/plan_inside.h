@@ -18,9 +18,8 @@ typedef struct plan_division {
     uint64_t *start;       /* of each demand, on its group's line */
     uint32_t *group_of;    /* of each; MRAIL_PLAN_NONE: not planned */
     uint32_t num_groups, groups_room;
-    mrail_route_t *routes;
     uint64_t *totals;      /* bytes of each */
-    uint32_t *row, *lanes; /* of the groups, as the flows want them */
+    uint32_t *row, *lanes; /* routes of the groups, as the flows want them */
     double *bytes;         /* likewise */
     uint64_t *end;         /* of each lane, on the line, by group, lane */
     uint64_t digest;       /* of the demands */
