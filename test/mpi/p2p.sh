@@ -7,12 +7,13 @@ need_ground mpi_p2p
 
 run 'p2p ends well' 4 "$build/mpi_p2p"
 
-# Messages of 40 KB go as five active messages, over all four rails.
+# Messages of 40 KB in pieces: five active messages, over all four rails.
 rm -rf "$tmp/stats"
 mkdir "$tmp/stats"
-name='messages of 40 KB use all rails'
+name='messages of 40 KB in pieces use all rails'
 if "$mrail" bench alltoallv -np 4 --soft 2x4 --session "$session" \
-    -x UCX_MRAIL_STATS="$tmp/stats/%p" --sizes 120000 --iterations 200 --json \
+    -x UCX_RNDV_THRESH=inf -x UCX_MRAIL_STATS="$tmp/stats/%p" \
+    --sizes 120000 --iterations 200 --json \
     >"$tmp/out" 2>"$tmp/err"; then
     lanes=$(for stats in "$tmp/stats/"*; do
         tr '{' '\n' <"$stats" | grep -c '"qpn"'
