@@ -27,8 +27,7 @@
 #define MRAIL_TX_SMALL_AREA 448 /* bytes of a small send buffer */
 #define MRAIL_AM_SHORT_MAX 256  /* bytes of header + payload */
 #define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its home lane */
-#define MRAIL_AM_EXPAND (16u << 10) /* bytes under way: open the other rails   \
-                                     */
+#define MRAIL_AM_EXPAND (16u << 10) /* under way: open the other rails */
 #define MRAIL_REPOST_BATCH 8
 #define MRAIL_AM_CREDITS_MAX 512 /* of a lane whose peer uses them up */
 #define MRAIL_AM_NEWS_GROW 8     /* messages with nothing but credits: enlarge
