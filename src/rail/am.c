@@ -28,13 +28,6 @@ void mrail_tx_put(mrail_tx_t *tx)
     mrail_pool_put(tx->pool, tx);
 }
 
-/* The largest message and no more, though the buffer is rounded up: what is
- * longer is the device's to refuse. */
-static uint32_t mrail_rx_bytes(const mrail_engine_t *engine)
-{
-    return (uint32_t)(sizeof(mrail_data_hdr_t) + engine->config.seg_size);
-}
-
 int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
                    uint32_t lkey)
 {
@@ -46,7 +39,8 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
     rx->lane = NULL;
     rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
     rx->sge.addr = (uintptr_t)rx->hdr;
-    rx->sge.length = mrail_rx_bytes(engine);
+    /* Though the buffer is rounded up: what is longer is the device's to refuse. */
+    rx->sge.length = (uint32_t)engine->config.seg_size;
     rx->sge.lkey = lkey;
     rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
     rx->wr.next = NULL;

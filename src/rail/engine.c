@@ -90,8 +90,7 @@ static void mrail_engine_init_pools(mrail_engine_t *engine)
         {&engine->groups, sizeof(mrail_sync_group_t), 32},
     };
 
-    big.elem_size =
-        MRAIL_TX_META + sizeof(mrail_data_hdr_t) + engine->config.seg_size;
+    big.elem_size = MRAIL_TX_META + engine->config.seg_size;
     big.elems_per_chunk = 32;
     big.chunk_init = mrail_tx_big_init;
     mrail_pool_init(&engine->tx_small, &small);
@@ -267,9 +266,8 @@ static int mrail_engine_init(mrail_engine_t *engine,
     engine->epoch = (uint16_t)mrail_rng_next(&engine->rng);
     /* Processes with one peer each must not all take the first rail. */
     engine->next_base = mrail_rng_below(&engine->rng, MRAIL_MAX_RAILS * 3);
-    engine->rx_stride = MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM +
-                                               sizeof(mrail_data_hdr_t) +
-                                               config->seg_size, 64) * 64;
+    engine->rx_stride =
+        MRAIL_DIV_ROUND_UP(MRAIL_RX_HEADROOM + config->seg_size, 64) * 64;
     engine->lanes = calloc(config->max_qps, sizeof(*engine->lanes));
     engine->lane_free = calloc(config->max_qps, sizeof(*engine->lane_free));
     if ((engine->lanes == NULL) || (engine->lane_free == NULL)) {
@@ -373,9 +371,9 @@ void mrail_engine_query(const mrail_engine_t *engine,
     }
     attr_p->latency_s = 1e-6;
     attr_p->max_am_short = MRAIL_AM_SHORT_MAX;
-    attr_p->max_am_bcopy = engine->config.seg_size;
+    attr_p->max_am_bcopy = engine->config.seg_size - sizeof(mrail_data_hdr_t);
     attr_p->max_put_short = MRAIL_AM_SHORT_MAX;
-    attr_p->max_bcopy = engine->config.seg_size;
+    attr_p->max_bcopy = attr_p->max_am_bcopy;
     attr_p->rkey_size = 4 + 4 * (size_t)engine->num_rails;
 }
 

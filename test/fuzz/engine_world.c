@@ -25,7 +25,8 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     const volatile uint8_t *p = data;
 
-    FUZZ_CHECK(length <= world.engine->config.seg_size, "%zu bytes", length);
+    FUZZ_CHECK(length + sizeof(mrail_data_hdr_t) <=
+                   world.engine->config.seg_size, "%zu bytes", length);
     if (length != 0) {
         (void)p[0];
         (void)p[length - 1];
