@@ -167,6 +167,7 @@ static void test_run_on_software_rails(void **state)
     check_plan(&options,
                " mpirun -np 2" EMULATED UCX ALONE
                " -x UCX_TLS=rc_v,self -x UCX_RNDV_SCHEME=get_zcopy"
+               " -x UCX_RNDV_THRESH=64k"
                " -x UCX_NET_DEVICES=soft0:1"
                " -x UCX_MAX_RNDV_RAILS=1 -x UCX_MAX_EAGER_RAILS=1"
                " /p/mrail soft --nodes 2 --rails 3 --rate 100M --session s"
