@@ -10,6 +10,7 @@ EXTRA_DIST += \
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
     src/mpi/coll/mode.h \
+    src/mpi/coll/pace.c src/mpi/coll/pace.h \
     src/mpi/coll/slices.c src/mpi/coll/slices.h \
     src/mpi/coll/world.c src/mpi/coll/world.h \
     src/uct/mrail_rails.h
@@ -39,6 +40,7 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/mrail_coll_module.c \
     src/mpi/coll/mrail_coll_op.c \
     src/mpi/coll/mrail_coll_setup.c \
+    src/mpi/coll/mrail_coll_steps.c \
     src/mpi/coll/parts.c src/mpi/coll/parts.h \
     src/mpi/coll/request.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)

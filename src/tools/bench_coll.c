@@ -12,6 +12,7 @@ static const char *const names[MRAIL_BENCH_COLL_NUM] = {
     [MRAIL_BENCH_COLL_AGREE_NS] = "coll_mrail_agree_ns",
     [MRAIL_BENCH_COLL_PLAN_NS] = "coll_mrail_plan_ns",
     [MRAIL_BENCH_COLL_EXCHANGE_NS] = "coll_mrail_exchange_ns",
+    [MRAIL_BENCH_COLL_PACED_CALLS] = "coll_mrail_paced_calls",
 };
 
 /* The index of a counter of 64 bits without an object, or -1. */

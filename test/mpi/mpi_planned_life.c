@@ -1,8 +1,9 @@
 /*
  * Exchanges and what is around them: threads, communicators that come and go,
  * what is left behind, ranks of very different sizes, little for long and then
- * much, counts that do not fit each other, totals beyond 2 GiB.  One test each: mpi_planned_life NAME
- * [NUMBER], of rounds, or (mismatch) of seconds until that is a hang.
+ * much, counts that do not fit each other, few messages at a time, totals beyond 2 GiB.
+ * One test each: mpi_planned_life NAME [NUMBER], of rounds, or (mismatch) of seconds
+ * until that is a hang.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -154,12 +155,18 @@ static void trade_quiet(trade_t *trade, int large)
     free(bytes);
 }
 
-static uint64_t planned_calls(const mrail_bench_coll_t *coll)
+static uint64_t counted(const mrail_bench_coll_t *coll,
+                        mrail_bench_coll_counter_t counter)
 {
     uint64_t values[MRAIL_BENCH_COLL_NUM];
 
     mrail_bench_coll_read(coll, values);
-    return values[MRAIL_BENCH_COLL_PLANNED_CALLS];
+    return values[counter];
+}
+
+static uint64_t planned_calls(const mrail_bench_coll_t *coll)
+{
+    return counted(coll, MRAIL_BENCH_COLL_PLANNED_CALLS);
 }
 
 /* The other ranks do not know, and do not ask at each call any more. */
@@ -459,6 +466,44 @@ static void test_mismatch(int number)
               mismatched(1500000, 700000));
 }
 
+/* ---- few messages at a time ---- */
+
+/* To each as much, but for a half; some ranks have more, so that not all decide to wait,
+ * and not all are as far. */
+static void test_paced(int number)
+{
+    int size = mt_size(MPI_COMM_WORLD), ok = 1;
+    uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
+    mrail_bench_coll_t coll;
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, 11);
+    mrail_bench_coll_open(&coll);
+    for (int round = 0; round < number; ++round) {
+        uint32_t least = 16u << mrail_rng_below(&rng, 14);
+        int large = (int)mrail_rng_below(&rng, 2 * (uint32_t)size);
+        trade_t trade;
+
+        for (int i = 0; i < size * size; ++i) {
+            bytes[i] = least + mrail_rng_below(&rng, least / 2);
+            bytes[i] *= (i / size == large && i % 3 == 0) ? 5 : 1;
+        }
+        trade_init(&trade, MPI_COMM_WORLD, bytes, (uint64_t)round);
+        for (uint64_t i = 0; i < 3; ++i) {
+            ok &= trade_all(&trade, (uint64_t)round * 3 + i);
+        }
+        trade_cleanup(&trade);
+    }
+    mt_result("few messages at a time: every byte", ok);
+    mt_result("... a tenth of calls, and not all, held some back",
+              counted(&coll, MRAIL_BENCH_COLL_PACED_CALLS) >
+                      (uint64_t)number * 3 / 10 &&
+                  counted(&coll, MRAIL_BENCH_COLL_PACED_CALLS) <
+                      (uint64_t)number * 3);
+    mrail_bench_coll_close(&coll);
+    free(bytes);
+}
+
 /* ---- beyond 2 GiB ---- */
 
 enum { MEGA = 1 << 20 };
@@ -556,6 +601,7 @@ int main(int argc, char **argv)
         {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},
         {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},
         {"comms", test_comms, 100, MPI_THREAD_MULTIPLE},
+        {"paced", test_paced, 100, MPI_THREAD_MULTIPLE},
         /* With threads, Open MPI 4.1.4 waits for ever where a message that was
          * cut off had come before it began to wait. */
         {"mismatch", test_mismatch, 20, MPI_THREAD_SINGLE},

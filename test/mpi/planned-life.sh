@@ -1,8 +1,8 @@
 #!/bin/sh
 # Exchanges and what is around them, with ranks that are bound to one rail each:
 # little for long and then much, threads, communicators that come and go, what is
-# left behind, counts that do not fit each other; and with free ranks, rails that
-# die in the middle.
+# left behind, counts that do not fit each other; and with free ranks, few messages at a
+# time, rails that die in the middle.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -47,6 +47,18 @@ life freed $rounds
 life calls $calls
 life comms $comms
 life mismatch 20
+# Free ranks.  Of fast rails only microseconds are under way at a time.
+MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4"
+life mismatch 20
+life threads $rounds
+life comms $comms
+# With windows that do not grow, which takes memory at any time.
+MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4 -x UCX_MRAIL_AM_CREDITS=128"
+life calls $calls
+MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4"
+if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
+    life paced $((10 * rounds))
+fi
 topology=2x2
 if [ -n "$full" ]; then
     MRAIL_TEST_RUN="$options --bind-rails"

@@ -15,9 +15,9 @@ last=50
 small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
     --mca coll_mrail_copy_rate 1000000000000'
 bound="$small --bind-rails"
-relays=--relays
-[ "${EXPECT_COLL-yes}" = yes ] || relays=
-[ -z "${MRAIL_TEST_MPIRUN-}" ] || relays=
+relays=--relays paced=--paced
+[ "${EXPECT_COLL-yes}" = yes ] || relays='' paced=''
+[ -z "${MRAIL_TEST_MPIRUN-}" ] || relays='' paced=''
 options=${MRAIL_TEST_RUN-}
 
 # exchanges NAME TOPOLOGY NP RUN-OPTIONS ARGUMENT...
@@ -58,5 +58,9 @@ exchanges 'bound, 3 nodes x 2 rails, 6 ranks' 3x2 6 "$bound" \
 exchanges 'bound, more ranks than rails' 2x2 8 "$bound" --seeds 1-$last $relays
 exchanges 'bound, settings as they come' 2x4 8 --bind-rails --seeds 1-$last
 exchanges 'free ranks' 2x4 8 "$small" --seeds 1-$last
+# Of fast rails only microseconds of such exchanges are under way at a time.
+exchanges 'free ranks, few messages at a time' 2x4 8 \
+    '--mca coll_mrail_pace 4' --seeds 1-$last $paced
+grep '^all ranks: ' "$tmp/out" || true
 nothing_left 'exchanges'
 exit $failed

@@ -36,6 +36,16 @@ static void fill_all(mrail_rng_t *rng, int ranks, uint32_t most,
     }
 }
 
+/* As much to each, but for a half. */
+static void fill_evenly(mrail_rng_t *rng, int ranks, uint64_t *bytes)
+{
+    uint32_t least = 1u << (4 + mrail_rng_below(rng, 13));
+
+    for (int i = 0; i < ranks * ranks; ++i) {
+        bytes[i] = least + mrail_rng_below(rng, least / 2);
+    }
+}
+
 /* Some rows or some columns have nothing. */
 static void clear_some(mrail_rng_t *rng, int ranks, int columns,
                        uint64_t *bytes)
@@ -88,7 +98,7 @@ static void limit(int ranks, uint64_t most, uint64_t *bytes)
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
                          uint64_t most, uint64_t *bytes)
 {
-    unsigned kind = mrail_rng_below(rng, 14);
+    unsigned kind = mrail_rng_below(rng, 18);
 
     memset(bytes, 0, (size_t)(ranks * ranks) * sizeof(*bytes));
     if (kind < 4) {
@@ -101,7 +111,9 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
         make_hot(rng, ranks, (int)kind - 6, bytes);
     } else if (kind < 12) {
         fill_all(rng, ranks, 1u << (4 + mrail_rng_below(rng, 15)), bytes);
-    } else if (kind < 13) { /* nobody to anybody else */
+    } else if (kind < 16) {
+        fill_evenly(rng, ranks, bytes);
+    } else if (kind < 17) { /* nobody to anybody else */
         for (int i = 0; i < ranks; ++i) {
             bytes[i * ranks + i] = any_size(rng);
         }

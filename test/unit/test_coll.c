@@ -2,6 +2,7 @@
  * which bytes go which way. */
 #include "config.h"
 #include "mpi/coll/mode.h"
+#include "mpi/coll/pace.h"
 #include "mpi/coll/slices.h"
 #include "mpi/coll/world.h"
 
@@ -202,6 +203,80 @@ static void test_too_many_rails(void **state)
         strstr(refusal(members, MRAIL_ARRAY_SIZE(members)), "more rails"));
     fill_members(members, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
     assert_string_equal(refusal(members, 2 * UCT_MRAIL_MAX_RAILS), "");
+}
+
+/* ---- pace --------------------------------------------------------------------- */
+
+static void test_share_of_the_rails(void **state)
+{
+    mca_coll_mrail_member_t members[8];
+
+    fill_members(members, 2, 4, 4);
+    for (unsigned i = 0; i < 8; ++i) {
+        members[i].num_rails = 4;
+        members[i].speed = 400000000;
+        members[i].params.pace = (i == 0) ? 2000 : 77; /* that of rank 0 counts */
+    }
+    members[7].speed = 200000000;
+    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 0), 200000);
+    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 7), 100000);
+    members[6].node = members[0].node; /* 5 ranks there, 3 here */
+    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 6), 160000);
+    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 4), 266666);
+    members[2].speed = 0; /* who knows nothing still is one of them */
+    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 2), 1);
+    members[2].speed = UINT64_MAX;
+    assert_true(mca_coll_mrail_pace_bytes(members, 8, 2) > 1ull << 50);
+}
+
+/* What all ranks have to decide alike. */
+static void test_who_goes_without_steps(void **state)
+{
+    mca_coll_mrail_member_t members[8];
+
+    for (unsigned how = 0; how < 5; ++how) {
+        fill_members(members, how == 4 ? 1 : 2, how == 4 ? 8 : 4, 4);
+        for (unsigned i = 0; i < 8; ++i) {
+            members[i].speed = 400000000;
+            members[i].params.pace = 2000;
+        }
+        members[3].version += how == 1;
+        members[3].num_rails = how != 2;
+        members[0].params.pace = (how == 3) ? 0 : 2000;
+        for (unsigned i = 0; i < 8; ++i) {
+            assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, i) != 0,
+                             how == 0);
+        }
+    }
+}
+
+static uint64_t window_of(uint64_t one, uint64_t others, uint64_t in)
+{
+    mca_coll_mrail_load_t loads[2] = {{0}};
+
+    for (unsigned i = 0; i < 7; ++i) {
+        mca_coll_mrail_load_add(&loads[0], (i == 2) ? one : others);
+        mca_coll_mrail_load_add(&loads[1], in);
+    }
+    /* Both ways alike. */
+    assert_int_equal(
+        mca_coll_mrail_pace_window(200000, &loads[0], &loads[1]),
+        mca_coll_mrail_pace_window(200000, &loads[1], &loads[0]));
+    return mca_coll_mrail_pace_window(200000, &loads[0], &loads[1]);
+}
+
+static void test_what_is_paced(void **state)
+{
+    assert_int_equal(window_of(0, 0, 0), 200000);
+    assert_int_equal(window_of(150000, 150000, 150000), 200000);
+    /* Long ones are not: 2.1 MB. */
+    assert_int_equal(window_of(300000, 300000, 300000), UINT64_MAX);
+    /* One message of much more than the others. */
+    assert_int_equal(window_of(200000, 120000, 130000), 200000);
+    assert_int_equal(window_of(500000, 80000, 140000), UINT64_MAX);
+    /* Much more one way than the other. */
+    assert_int_equal(window_of(100000, 100000, 60000), 200000);
+    assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }
 
 /* ---- slices ------------------------------------------------------------------- */
@@ -533,6 +608,9 @@ int main(void)
         cmocka_unit_test(test_who_is_where),
         cmocka_unit_test(test_who_cannot_be_helped),
         cmocka_unit_test(test_too_many_rails),
+        cmocka_unit_test(test_share_of_the_rails),
+        cmocka_unit_test(test_who_goes_without_steps),
+        cmocka_unit_test(test_what_is_paced),
         cmocka_unit_test(test_all_bytes_go_once),
         cmocka_unit_test(test_what_is_no_plan),
         cmocka_unit_test(test_views_of_a_rail),

@@ -9,6 +9,7 @@
  *     steps       what ranks tell each other before they move  mrail_coll_setup.c,
  *                 a byte, and what follows from it              mrail_coll_ask.c
  *     exchange    the bytes                                    mrail_coll_exchange.c
+ *     steps       the bytes of ranks that need no plan         mrail_coll_steps.c
  *
  * Every decision is taken alike by all ranks of a communicator, from what all have
  * told each other, so no rank waits for another that went a different way.  What
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "mpi/coll/mode.h"
+#include "mpi/coll/pace.h"
 #include "mpi/coll/slices.h"
 #include "mpi/coll/world.h"
 #include "relay/arena.h"
@@ -34,6 +36,7 @@
 #include "ompi/mca/coll/base/coll_base_util.h"
 #include "ompi/mca/coll/coll.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdint.h>
 
@@ -42,7 +45,8 @@
 typedef struct mca_coll_mrail_settings {
     int priority;
     int verbose;
-    unsigned long long relay_above, chunk, slots, memory, copy_rate, capacity;
+    unsigned long long relay_above, chunk, slots, memory, copy_rate, capacity,
+        pace;
     bool cross;
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
@@ -52,6 +56,7 @@ typedef struct mca_coll_mrail_counters {
     unsigned long long calls, planned_calls;
     unsigned long long bytes, planned_bytes, relayed_bytes;
     unsigned long long agree_ns, plan_ns, exchange_ns;
+    unsigned long long paced_calls;
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -86,6 +91,8 @@ typedef struct mca_coll_mrail_module {
     const char *away;     /* why no later call is served; NULL: they are */
     const char *settled;  /* what `away` was when a call that blocks had last asked:
                              the same at all ranks, where `away` may not be yet */
+    uint64_t pace_bytes;  /* pace.h; 0: not used */
+    ompi_request_t **requests; /* of mrail_coll_steps.c; NULL: none yet */
     int is_busy;          /* lock: of ops and all below */
     mrail_list_t ops;     /* the first one is on its way */
     int num_nonblocking;  /* of them; atomic */
@@ -224,6 +231,13 @@ mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---------------------------------------------------------------- */
 
+/* Of mca_coll_mrail_part_copy(), for MPI. */
+static inline int mca_coll_mrail_copy_code(int ret)
+{
+    return (ret == 0) ? OMPI_SUCCESS
+                      : (ret == -EMSGSIZE) ? MPI_ERR_TRUNCATE : OMPI_ERROR;
+}
+
 /* Posts what op->is_planned, or without a plan all that there is. */
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
 /* 1: it has ended; op->ret tells how. */
@@ -231,5 +245,20 @@ int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
 /* What relays do with the network; arg is the module. */
 extern const mrail_relay_ops_t mca_coll_mrail_relay_ops;
+
+/* What a call of MPI_Alltoallv sends, or receives. */
+typedef struct mca_coll_mrail_side {
+    char *buffer;
+    const int *counts, *disps; /* by rank; disps in extents */
+    ompi_datatype_t *type;
+    ptrdiff_t extent;          /* bytes */
+    size_t size;               /* of an element's data, bytes */
+} mca_coll_mrail_side_t;
+
+/* Exchanges without a plan and without asking, as far ahead at a time as pace.h says;
+ * module->pace_bytes is not 0 at any rank.  OMPI_SUCCESS or the first error. */
+int mca_coll_mrail_steps(mca_coll_mrail_module_t *module,
+                         const mca_coll_mrail_side_t *out,
+                         const mca_coll_mrail_side_t *in);
 
 #endif

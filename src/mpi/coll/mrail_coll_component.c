@@ -27,6 +27,7 @@ mca_coll_mrail_settings_t mca_coll_mrail_settings = {
     .slots = 16,
     .memory = 64u << 20,
     .copy_rate = 8000000000ull,
+    .pace = 2000,
     .cross = true,
 };
 mca_coll_mrail_counters_t mca_coll_mrail_counters;
@@ -67,6 +68,11 @@ static const number_t numbers[] = {
     {"capacity",
      "bytes per second that this rank's rail can carry; 0: what the port says",
      &mca_coll_mrail_settings.capacity},
+    {"pace",
+     "microseconds: short MPI_Alltoallv of ranks that reach several rails begin as "
+     "much at a time as a rank's share of these moves then; 0: all at once, by "
+     "Open MPI's algorithm",
+     &mca_coll_mrail_settings.pace},
 };
 
 static const number_t counters[] = {
@@ -86,6 +92,9 @@ static const number_t counters[] = {
      &mca_coll_mrail_counters.plan_ns},
     {"exchange_ns", "nanoseconds in exchanges by a plan",
      &mca_coll_mrail_counters.exchange_ns},
+    {"paced_calls",
+     "calls without a plan in which messages were held back for earlier ones",
+     &mca_coll_mrail_counters.paced_calls},
 };
 
 static int coll_register(void)

@@ -165,7 +165,6 @@ static void post_all(mca_coll_mrail_op_t *op)
 static int copy_self(mca_coll_mrail_op_t *op)
 {
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
-    int ret;
 
     if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
         /* Memory of a device: UCX knows how. */
@@ -175,9 +174,8 @@ static int copy_self(mca_coll_mrail_op_t *op)
         post_send(op, &slice);
         return OMPI_SUCCESS;
     }
-    ret = mca_coll_mrail_part_copy(&op->sends[self], &op->recvs[self]);
-    return (ret == 0) ? OMPI_SUCCESS
-                      : (ret == -EMSGSIZE) ? MPI_ERR_TRUNCATE : OMPI_ERROR;
+    return mca_coll_mrail_copy_code(
+        mca_coll_mrail_part_copy(&op->sends[self], &op->recvs[self]));
 }
 
 /* Somebody sends more than this rank has said that it takes. */

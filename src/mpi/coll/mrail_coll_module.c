@@ -117,6 +117,18 @@ static void fill_v(mca_coll_mrail_op_t *op, const args_v_t *args)
     }
 }
 
+static void fill_side(mca_coll_mrail_side_t *side, const void *buffer,
+                      const int *counts, const int *disps,
+                      struct ompi_datatype_t *type)
+{
+    side->buffer = (char *)buffer;
+    side->counts = counts;
+    side->disps = disps;
+    side->type = type;
+    ompi_datatype_type_extent(type, &side->extent);
+    ompi_datatype_type_size(type, &side->size);
+}
+
 /* Of MPI_Alltoall. */
 typedef struct args {
     const void *sbuf;
@@ -214,27 +226,27 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
 
 /* ---- calls of MPI -------------------------------------------------------------- */
 
-/* A call that blocks, and one that does not.  `args` has been filled; large and fill
- * are the functions above; name and the rest are the previous module's function and
- * its arguments. */
-#define CALL(name, large, fill_func, ...)                                     \
+/* A call that blocks: `args` has been filled; large and fill are the functions above.
+ * Serves it, and returns; or it goes on, for the previous module to be called. */
+#define SERVE(module, large, fill_func)                                       \
     do {                                                                      \
-        mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;    \
         mca_coll_mrail_op_t *op;                                              \
         int ret = MCA_COLL_MRAIL_PASS;                                        \
                                                                               \
-        if (module->settled == NULL) {                                        \
+        if ((module)->settled == NULL) {                                      \
             ret = enter(module, large(module, &args), &op);                   \
         }                                                                     \
         if (ret == OMPI_SUCCESS) {                                            \
             fill_func(op, &args);                                             \
-            ret = serve(op, args.sbuf);                            \
+            ret = serve(op, args.sbuf);                                       \
         }                                                                     \
-        return (ret != MCA_COLL_MRAIL_PASS)                                   \
-                   ? ret                                                      \
-                   : module->name(__VA_ARGS__, comm, module->name##_module);  \
+        if (ret != MCA_COLL_MRAIL_PASS) {                                     \
+            return ret;                                                       \
+        }                                                                     \
     } while (0)
 
+/* The same for one that does not block, with the previous module's function and its
+ * arguments. */
 #define CALL_LATER(name, fill_func, ...)                                      \
     do {                                                                      \
         mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;    \
@@ -262,9 +274,20 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
 {
     args_v_t args = {sbuf, scounts, sdisps, sdtype,
                      rbuf, rcounts, rdisps, rdtype};
+    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
-    CALL(alltoallv, is_large_v, fill_v, sbuf, scounts, sdisps, sdtype, rbuf,
-         rcounts, rdisps, rdtype);
+    SERVE(module, is_large_v, fill_v);
+    /* Settled: all ranks know. */
+    if (module->settled != NULL && module->pace_bytes > 0 &&
+        sbuf != MPI_IN_PLACE) {
+        mca_coll_mrail_side_t out, in;
+
+        fill_side(&out, sbuf, scounts, sdisps, sdtype);
+        fill_side(&in, rbuf, rcounts, rdisps, rdtype);
+        return mca_coll_mrail_steps(module, &out, &in);
+    }
+    return module->alltoallv(sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
+                             rdisps, rdtype, comm, module->alltoallv_module);
 }
 
 static int coll_ialltoallv(const void *sbuf, const int *scounts,
@@ -289,8 +312,11 @@ static int coll_alltoall(const void *sbuf, int scount,
                          mca_coll_base_module_t *base)
 {
     args_t args = {sbuf, scount, sdtype, rbuf, rcount, rdtype};
+    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
-    CALL(alltoall, is_large, fill, sbuf, scount, sdtype, rbuf, rcount, rdtype);
+    SERVE(module, is_large, fill);
+    return module->alltoall(sbuf, scount, sdtype, rbuf, rcount, rdtype, comm,
+                            module->alltoall_module);
 }
 
 static int coll_ialltoall(const void *sbuf, int scount,
@@ -315,9 +341,11 @@ static int coll_alltoallw(const void *sbuf, const int *scounts,
 {
     args_w_t args = {sbuf, scounts, sdisps, sdtypes,
                      rbuf, rcounts, rdisps, rdtypes};
+    mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;
 
-    CALL(alltoallw, is_large_w, fill_w, sbuf, scounts, sdisps, sdtypes, rbuf,
-         rcounts, rdisps, rdtypes);
+    SERVE(module, is_large_w, fill_w);
+    return module->alltoallw(sbuf, scounts, sdisps, sdtypes, rbuf, rcounts,
+                             rdisps, rdtypes, comm, module->alltoallw_module);
 }
 
 static int coll_ialltoallw(const void *sbuf, const int *scounts,
@@ -412,6 +440,7 @@ static void module_destruct(mca_coll_mrail_module_t *module)
         OBJ_RELEASE(module->spare);
     }
     mca_coll_mrail_setup_cleanup(module);
+    free(module->requests);
     release(module->alltoall_module);
     release(module->alltoallv_module);
     release(module->alltoallw_module);

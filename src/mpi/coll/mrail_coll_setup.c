@@ -75,7 +75,12 @@ mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
 {
     op->module->away = why;
     if (mca_coll_mrail_settings.verbose > 0) {
-        mca_coll_mrail_tell(op->module, "left to Open MPI", why);
+        mca_coll_mrail_tell(op->module,
+                            (op->module->pace_bytes > 0)
+                                ? "MPI_Alltoallv without a plan, all else "
+                                  "left to Open MPI"
+                                : "left to Open MPI",
+                            why);
     }
     release(op->module);
     return mca_coll_mrail_pass(op);
@@ -123,6 +128,7 @@ static void know_fill(mca_coll_mrail_op_t *op, void *mine)
         .copy_rate = MRAIL_MIN(MRAIL_MAX(settings->copy_rate, 1),
                                (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
         .cross = settings->cross,
+        .pace = settings->pace,
     };
 }
 
@@ -155,6 +161,10 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
     if (members != NULL) {
         ret = mca_coll_mrail_world_create(members, gather->num_ranks,
                                           gather->self, &module->world, &why);
+        module->pace_bytes =
+            (ret == 1) ? mca_coll_mrail_pace_bytes(members, gather->num_ranks,
+                                                   gather->self)
+                       : 0;
     }
     free(members);
     if (ret == 1) {

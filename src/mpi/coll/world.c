@@ -47,9 +47,11 @@ void mca_coll_mrail_member_fill(mca_coll_mrail_member_t *member,
         member->node = hash_text(hash_text(member->node, session), node);
     }
     member->num_rails = MRAIL_MIN(num_rails, UCT_MRAIL_MAX_RAILS);
+    member->speed = 0;
     memset(member->leaf, 0, sizeof(member->leaf));
     for (unsigned i = 0; i < member->num_rails; ++i) {
         member->leaf[i] = rails[i].subnet;
+        member->speed += (uint64_t)rails[i].speed;
     }
 }
 

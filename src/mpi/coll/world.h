@@ -18,6 +18,7 @@ typedef struct mca_coll_mrail_params {
     uint64_t memory;      /* bytes of all slots of a rank at most */
     uint64_t copy_rate;   /* bytes per second between the ranks of a node */
     uint64_t cross;       /* 1: rails of different leaves reach each other */
+    uint64_t pace;        /* microseconds: pace.h */
 } mca_coll_mrail_params_t;
 
 /* What a rank tells, as bytes. */
@@ -26,6 +27,7 @@ typedef struct mca_coll_mrail_member {
     uint64_t node;      /* equal: the same machine, or emulated node */
     uint64_t is_soft;   /* emulated: its ranks must not meet in shared memory */
     uint64_t num_rails;
+    uint64_t speed;     /* of all its rails, bytes per second */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* rising */
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_member_t;

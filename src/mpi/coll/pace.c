@@ -1,0 +1,49 @@
+#include "config.h"
+#include "mpi/coll/pace.h"
+
+#include "base/util.h"
+
+/* In windows.  What a long exchange would gain is little, and the engine balances best
+ * what it has all of (decision 0012). */
+#define LONG 10u
+
+uint64_t mca_coll_mrail_pace_bytes(const mca_coll_mrail_member_t *members,
+                                   unsigned num_ranks, unsigned self)
+{
+    const mca_coll_mrail_member_t *mine = &members[self];
+    uint64_t pace_us = members[0].params.pace, sharers = 0;
+    double bytes;
+
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        if (members[i].version != members[0].version ||
+            members[i].num_rails == 0) {
+            return 0;
+        }
+        sharers += members[i].node == mine->node;
+    }
+    if (pace_us == 0 || sharers == num_ranks) {
+        return 0;
+    }
+    bytes = (double)mine->speed * (double)pace_us / 1e6 / (double)sharers;
+    return (bytes < 1) ? 1 : (bytes < 1e18) ? (uint64_t)bytes : (uint64_t)1e18;
+}
+
+/* Others would wait for a message of more than twice the mean. */
+static int is_skewed(const mca_coll_mrail_load_t *load)
+{
+    return load->largest / 2 > load->sum / load->count;
+}
+
+uint64_t mca_coll_mrail_pace_window(uint64_t pace_bytes,
+                                    const mca_coll_mrail_load_t *out,
+                                    const mca_coll_mrail_load_t *in)
+{
+    uint64_t least = MRAIL_MIN(out->sum, in->sum);
+    uint64_t most = MRAIL_MAX(out->sum, in->sum);
+
+    if (most / LONG > pace_bytes || most / 2 > least || is_skewed(out) ||
+        is_skewed(in)) {
+        return UINT64_MAX;
+    }
+    return pace_bytes;
+}
