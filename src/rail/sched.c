@@ -47,7 +47,7 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
 /* left: bytes that are still to come to this lane.  They are cut into equal
  * pieces, so that all lanes end together. */
 static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
-                                  double left, size_t limit,
+                                  double left, size_t limit, size_t even,
                                   const mrail_sched_params_t *params)
 {
     double target, pieces;
@@ -67,7 +67,7 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     } else {
         /* Its part of it may be a little more than an equal one. */
         target = rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
-        target = MRAIL_MAX(target, (double)params->even * MRAIL_SCHED_ALIKE);
+        target = MRAIL_MAX(target, (double)even * MRAIL_SCHED_ALIKE);
     }
     target = MRAIL_MIN(MRAIL_MAX(target, MRAIL_SCHED_SEGMENT_LOW),
                        MRAIL_SCHED_SEGMENT_MAX);
@@ -79,7 +79,7 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     }
     /* Whole packets of the largest MTU; but equal parts are equal, and begin
      * where a PCIe payload does. */
-    grain = (params->even != 0) ? 512 : 4096;
+    grain = (even != 0) ? 512 : 4096;
     return MRAIL_MIN((segment + grain - 1) & ~(grain - 1), limit);
 }
 
@@ -107,6 +107,7 @@ typedef struct mrail_sched_total {
                       alike; else 0 */
     double rate;    /* bytes/s, of all lanes that take part */
     double backlog; /* bytes */
+    size_t even;    /* params->even, if it holds for these lanes */
 } mrail_sched_total_t;
 
 static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
@@ -144,6 +145,13 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                : 0;
 }
 
+/* Even the least segment takes longer than one should. */
+static int mrail_sched_is_slow(double rate)
+{
+    return rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC <
+           MRAIL_SCHED_SEGMENT_LOW;
+}
+
 static double mrail_sched_rate_of(const mrail_sched_lane_t *lane,
                                   const mrail_sched_total_t *total)
 {
@@ -157,6 +165,12 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
 {
     total->mean = mrail_sched_mean_rate(lanes, count);
     total->scale = (params->even != 0) ? mrail_sched_scale(lanes, count) : 0;
+    total->even = params->even;
+    if ((params->even > MRAIL_SCHED_EVEN_MAX) &&
+        ((total->scale <= 0) || !mrail_sched_is_slow(total->mean))) {
+        total->even = 0;
+        total->scale = 0;
+    }
     total->rate = 0;
     total->backlog = 0;
     for (unsigned i = 0; i < count; ++i) {
@@ -190,7 +204,8 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
             continue;
         }
         segment = mrail_sched_segment(
-            lane, rate, work * rate / total.rate - backlog, limit, params);
+            lane, rate, work * rate / total.rate - backlog, limit, total.even,
+            params);
         window = mrail_sched_window(lane, rate, segment, params);
         if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
             continue;

@@ -42,6 +42,7 @@ typedef struct mrail_sched_params {
 /* An operation that is small for its lanes is given to each of them at once:
  * see mrail_sched_even(). */
 #define MRAIL_SCHED_EVEN_MAX (256u << 10)
+#define MRAIL_SCHED_EVEN_SLOW (1u << 20) /* where the least segment takes too long */
 /* Lanes whose measured rates differ by no more are taken for equally fast. */
 #define MRAIL_SCHED_ALIKE 1.25
 /* Work that an automatic window holds: enough to bridge the time in which a
@@ -75,7 +76,7 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
  */
 static inline size_t mrail_sched_even(size_t length, unsigned count)
 {
-    return (length <= (size_t)MRAIL_SCHED_EVEN_MAX * count)
+    return (length <= (size_t)MRAIL_SCHED_EVEN_SLOW * count)
                ? (length + count - 1) / count
                : 0;
 }

@@ -282,7 +282,8 @@ static void test_even_parts(void **state)
     const double alike[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
     const double slower[] = {4e6, 4e6, 4e6, 2e6};
     const double quick[] = {4e6, 4e6, 4e6, 9e6};
-    const size_t lengths[] = {65536, 150000, 599186, 1 << 20};
+    const double alone[] = {100e6, 98e6, 102e6, 99e6};
+    const size_t lengths[] = {65536, 150000, 599186, 1 << 20, 3 << 20, 4 << 20};
     size_t part[4];
 
     for (unsigned k = 0; k < MRAIL_ARRAY_SIZE(lengths); ++k) {
@@ -295,9 +296,14 @@ static void test_even_parts(void **state)
     assert_true(cut_evenly(slower, 4, 700000, part));
     assert_in_range(part[3], 90000, 110000); /* a seventh */
     assert_false(cut_evenly(quick, 4, 700000, part));
+    /* Large ones, only where lanes are slow, and alike. */
+    assert_false(cut_evenly(slower, 4, 2 << 20, part));
+    assert_false(cut_evenly(alone, 4, 2 << 20, part));
+    assert_true(cut_evenly(alone, 4, 1 << 20, part));
+    assert_false(cut_evenly(alike, 4, (4 << 20) + 1, part));
 
-    assert_int_equal(mrail_sched_even(1 << 20, 4), 256 << 10);
-    assert_int_equal(mrail_sched_even((1 << 20) + 1, 4), 0);
+    assert_int_equal(mrail_sched_even(4 << 20, 4), 1 << 20);
+    assert_int_equal(mrail_sched_even((4 << 20) + 1, 4), 0);
     assert_int_equal(mrail_sched_even(5, 4), 2);
 }
 
