@@ -8,7 +8,7 @@
 #include "routes.h"
 
 /* So many demands are planned in two levels, where that is possible. */
-#define MRAIL_PLAN_MANY 20000
+#define MRAIL_PLAN_MANY 3000
 
 /* A division of demands, in whole bytes.  Those with the same route are a group: their
  * bytes lie side by side on a line, which is cut into lanes. */

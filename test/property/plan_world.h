@@ -18,7 +18,7 @@
 #define WORLD_MAX_RANKS (WORLD_MAX_NODES * WORLD_MAX_PER_NODE)
 #define WORLD_MAX_DEMANDS 24000
 /* The planner plans so many in two levels, where it can. */
-#define WORLD_MANY_DEMANDS 20000
+#define WORLD_MANY_DEMANDS 3000
 
 /* Bytes per second; 0: dead, or not there. */
 typedef struct world {

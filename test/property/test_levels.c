@@ -297,7 +297,7 @@ static void test_random(void **state)
         unsigned dead, pods;
 
         mrail_rng_init(&w.rng, seed);
-        w.nodes = 20 + below(MAX_NODES - 19);
+        w.nodes = 8 + below(MAX_NODES - 7);
         w.rails = MAX_RAILS;
         w.ranks = w.nodes * w.rails;
         dead = below(3) * 4;
