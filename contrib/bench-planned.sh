@@ -246,7 +246,7 @@ stock_pairwise='--mca coll_tuned_use_dynamic_rules 1
 # sweep ROUNDS "SIZE..." "FRACTION..." LOOKED-AT WARMUP ITERATIONS TO [PAIRWISE]: all
 # of it in one job each, one after the other, so that there are many in turns.  What
 # comes first pays for connections: LOOKED-AT, as cases() gives them, is without it.
-# TO: --both, or nothing.  PAIRWISE: rounds with this algorithm, too.
+# TO: --both, or nothing, and other options.  PAIRWISE: rounds with this algorithm, too.
 sweep()
 {
     rounds=$1
@@ -315,11 +315,12 @@ free_rows()
 # jobs differ by a half: more of them, in turns, and the median of pairs' ratios.
 bench_free()
 {
-    many=$((2 * runs + 1))
+    many=$((2 * runs - 1))
     small=$(cases 'even 0.1 0.5 0.9' '1 1k 64k 1m')
     middle=$(cases 'even 0.1 0.7 0.9' 4m)
     large=$(cases '0.1 0.5 0.9' 16m)
-    sweep $many '1 1k 64k 1m' 'even 0.1 0.5 0.9' "$small" 1 20 --both 5
+    sweep $many '1 1k 64k 1m' 'even 0.1 0.5 0.9' "$small" 1 20 \
+        '--both --small-iterations 100' 4
     free_rows "$small"
     sweep "$runs" '64k 4m' '0 even 0.1 0.7 0.9' "$middle" 2 6 --both
     free_rows "$middle"

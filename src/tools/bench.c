@@ -35,6 +35,9 @@ static const char help_text[] =
     "Both:\n"
     "  --sizes LIST       bytes, comma-separated, suffixes k, m, g\n"
     "  --iterations N     timed (10)\n"
+    "  --small-iterations N\n"
+    "                     of sizes up to 8 KB (as --iterations), whose times\n"
+    "                     vary more\n"
     "  --warmup N         before them (2)\n"
     "  --json             one object per size, on one line each\n"
     "  --help             this text\n"
@@ -216,6 +219,10 @@ static int parse_own_option(bench_t *bench, char **argv, int *i_p)
     } else if (is_named(word, "--iterations")) {
         options->iterations = parse_count(
             "--iterations", value_of(argv, i_p, "--iterations"), 1);
+    } else if (is_named(word, "--small-iterations")) {
+        options->small_iterations =
+            parse_count("--small-iterations",
+                        value_of(argv, i_p, "--small-iterations"), 1);
     } else if (is_named(word, "--warmup")) {
         options->warmup = parse_count("--warmup",
                                       value_of(argv, i_p, "--warmup"), 0);

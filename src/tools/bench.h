@@ -22,6 +22,7 @@ typedef struct mrail_bench_options {
     uint64_t sizes[MRAIL_BENCH_MAX_SIZES]; /* bytes */
     unsigned num_sizes;
     unsigned iterations;
+    unsigned small_iterations; /* of sizes up to MRAIL_BENCH_SMALL; 0: as others */
     unsigned warmup;
     mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS]; /* alltoallv; in turn */
     unsigned num_skews;
@@ -29,6 +30,19 @@ typedef struct mrail_bench_options {
     int json;
     int corrupt; /* 1: flip a byte after the exchange, to test the check */
 } mrail_bench_options_t;
+
+#define MRAIL_BENCH_SMALL 8192u /* bytes; as in the OSU micro-benchmarks */
+
+static inline unsigned
+mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
+{
+    return (options->small_iterations != 0 && size <= MRAIL_BENCH_SMALL)
+               ? options->small_iterations
+               : options->iterations;
+}
+
+/* ", median of ..." of a table. */
+void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 
 /* What one size gave, over all ranks. */
 typedef struct mrail_bench_result {

@@ -231,8 +231,9 @@ static void print_header(const mrail_bench_options_t *options,
     char transport[256];
 
     mrail_bench_transport(transport, sizeof(transport));
-    printf("# MPI_Alltoallv, %d ranks, %s, median of %u, ", ranks, transport,
-           options->iterations);
+    printf("# MPI_Alltoallv, %d ranks, %s", ranks, transport);
+    mrail_bench_print_iterations(options);
+    printf(", ");
     if (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
         printf("spread evenly\n");
     } else {
@@ -252,7 +253,8 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     mrail_bench_result_t result = {.data_ok = 1};
     uint64_t before[MRAIL_BENCH_COLL_NUM];
     shares_t shares;
-    unsigned total = options->warmup + options->iterations;
+    unsigned timed = mrail_bench_iterations(options, size);
+    unsigned total = options->warmup + timed;
     double cpu_s;
     int ok;
 
@@ -262,7 +264,7 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
                 (unsigned long long)size);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    result.times_s = mrail_bench_allocate(options->iterations * sizeof(double));
+    result.times_s = mrail_bench_allocate(timed * sizeof(double));
     for (unsigned i = 0; i < total; ++i) {
         if (i == options->warmup) {
             mrail_bench_coll_read(coll, before);

@@ -33,6 +33,14 @@ double mrail_bench_median(double *values, unsigned count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
+void mrail_bench_print_iterations(const mrail_bench_options_t *options)
+{
+    printf(", median of %u", options->iterations);
+    if (options->small_iterations != 0) {
+        printf(" (%u up to 8 KB)", options->small_iterations);
+    }
+}
+
 /* Word i of a message.  An odd factor: no two words of a message are equal,
  * and words of other seeds at the same place differ. */
 static inline uint64_t pattern_word(uint64_t seed, uint64_t i)

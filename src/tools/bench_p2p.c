@@ -145,13 +145,13 @@ static void run_kernel(const pair_t *pair,
                        kernel_func_t kernel, int both,
                        mrail_bench_result_t *result)
 {
-    unsigned total = options->warmup + options->iterations;
+    unsigned timed = mrail_bench_iterations(options, pair->size);
+    unsigned total = options->warmup + timed;
     double cpu_s;
     int ok;
 
     result->data_ok = 1;
-    result->times_s =
-        mrail_bench_allocate(options->iterations * sizeof(double));
+    result->times_s = mrail_bench_allocate(timed * sizeof(double));
     for (unsigned i = 0; i < total; ++i) {
         one_round(pair, options, kernel, both, i, result);
     }
@@ -181,7 +181,7 @@ static void print_result(const mrail_bench_options_t *options,
                "\"window\": %u, \"median_s\": %.9g, \"bytes_per_s\": %.6g, "
                "\"messages_per_s\": %.6g, \"cpu_load\": %.3f, "
                "\"data_ok\": %s}\n",
-               transport, pair->ranks, pair->size, options->iterations,
+               transport, pair->ranks, pair->size, latency->num_times,
                pair->window, median_s, rate, pairs / message_s,
                mrail_bench_load(bandwidth), ok ? "true" : "false");
     } else {
@@ -197,8 +197,9 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
     char transport[256];
 
     mrail_bench_transport(transport, sizeof(transport));
-    printf("# messages between %d pairs of ranks, %s, median of %u\n",
-           ranks / 2, transport, options->iterations);
+    printf("# messages between %d pairs of ranks, %s", ranks / 2, transport);
+    mrail_bench_print_iterations(options);
+    putchar('\n');
     printf("# %10s %12s %12s %12s %8s  %s\n", "bytes", "1/2 rtt us",
            "MB/s, all", "messages/s", "cpu", "data");
 }

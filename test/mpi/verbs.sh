@@ -153,6 +153,14 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
             paste -sd " "' sh $plain alltoallv --sizes 1000 \
         --hotspot even,0.5,0.9 --both --json
+    # shellcheck disable=SC2016
+    expect 'bench --small-iterations, of sizes up to 8 KB' 0 \
+        '^alltoallv 8192 5 alltoallv 8193 3 p2p 8192 5 p2p 8193 3$' sh -c '
+            for area in alltoallv p2p; do
+                "$@" $area --sizes 8192,8193 --iterations 3 \
+                    --small-iterations 5 --json
+            done | sed -n "s/.*what\": \"\([a-z0-9]*\).*size\": \([0-9]*\).*iterations\": \([0-9]*\).*/\1 \2 \3/p" |
+            paste -sd " "' sh $plain
     expect 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
     expect 'bench p2p in an odd job' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
