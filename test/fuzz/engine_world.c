@@ -453,7 +453,9 @@ static unsigned *next_comp(void)
 
 static size_t pack(void *dest, void *arg)
 {
-    size_t length = *(uint8_t *)arg * 2u;
+    size_t most =
+        world.engine->config.seg_size - sizeof(mrail_data_hdr_t);
+    size_t length = MRAIL_MIN(*(uint8_t *)arg * 2u, most);
 
     memset(dest, 0x77, length);
     return length;

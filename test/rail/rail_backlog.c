@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define PUTS 20000
-#define BLOCK 8192
+#define BLOCK 8000
 #define POOLS_MAX (32u << 20)
 
 static size_t pack(void *dest, void *arg)
