@@ -55,26 +55,9 @@ planned_in()
         "$dir/$area/$1")
 }
 
-# calm: before a measurement without stock UCX.  A job with it frees more than a GB; a
-# virtual machine gives that back to its host 2 s later, and stands still for 30 ms out
-# of every 100, for half a second.  (Another such job takes it again before that.)
-after=
-calm()
-{
-    [ "$after" != stock ] || sleep 3
-    after=
-}
-
-# exchange WHO OPTION...: measures exchanges of eight ranks with WHO: mrail, or a name
-# for something with stock UCX.
+# exchange OPTION...: measures exchanges of eight ranks.
 exchange()
 {
-    if [ "$1" = mrail ]; then
-        calm
-    else
-        after=stock
-    fi
-    shift
     measure "$mrail" bench alltoallv -np 8 --soft 2x4 --rate 100M "$@" --json
 }
 
@@ -103,7 +86,7 @@ bench_bound()
         for who in $(turns $i anew mrail stock); do
             case $who in
             anew)
-                exchange mrail --bind-rails --sizes 4m,16m --hotspot 0.5,0.7 \
+                exchange --bind-rails --sizes 4m,16m --hotspot 0.5,0.7 \
                     --both --iterations 1 --warmup 0
                 for to in pairs one; do
                     pick "anew$to" deciding 100 16m 0.7 $to
@@ -113,7 +96,7 @@ bench_bound()
             stock) option=--stock ;;
             esac
             # shellcheck disable=SC2086 # words are wanted
-            exchange $who --bind-rails $option --sizes 4m,16m \
+            exchange --bind-rails $option --sizes 4m,16m \
                 --hotspot "$(echo $fractions | tr ' ' ',')" --both \
                 --iterations 2 --warmup 1
             for case in $(cases "$fractions" '4m 16m'); do
@@ -165,7 +148,6 @@ cases()
 # start.
 bench_unequal()
 {
-    calm
     echo 'at 0ms node 1 rail 1 down' >"$dir/$area/script"
     i=0
     while [ $i -lt "$runs" ]; do
@@ -219,7 +201,6 @@ pair_sample()
 # rails.
 bench_pair()
 {
-    calm
     i=0
     while [ $i -lt "$runs" ]; do
         before=$(busy)
@@ -265,7 +246,7 @@ sweep()
                 option="--stock $stock_pairwise" ;;
             esac
             # shellcheck disable=SC2086 # words are wanted
-            exchange $who $option $options
+            exchange $option $options
             for case in $looked_at; do
                 # shellcheck disable=SC2046
                 set -- $(echo "$case" | tr ',' ' ')
