@@ -7,7 +7,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_planned
+need_ground mpi_planned mpi_planned_life
 
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
@@ -62,5 +62,34 @@ exchanges 'free ranks' 2x4 8 "$small" --seeds 1-$last
 exchanges 'free ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_pace 4' --seeds 1-$last $paced
 grep '^all ranks: ' "$tmp/out" || true
+
+# says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1 rank 0 says so of
+# MPI_COMM_WORLD.
+says()
+{
+    name=$1
+    topology=$2
+    np=$3
+    MRAIL_TEST_RUN="$options --mca coll_mrail_verbose 1 $4"
+    launch "$np" -- "$build/mpi_planned_life" sizes 1 >"$tmp/out" 2>&1 || true
+    if [ "$(grep -c 'mrail: coll: MPI_COMM_WORLD: ' "$tmp/out")" = 1 ] &&
+        grep -q "mrail: coll: MPI_COMM_WORLD: $5" "$tmp/out"; then
+        good "says why: $name"
+    else
+        head -n 10 "$tmp/out"
+        bad "says why: $name" "not '$5'"
+    fi
+}
+
+if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
+    several='ranks reach several rails by themselves'
+    steps='MPI_Alltoallv without a plan, all else left to Open MPI'
+    says 'free ranks' 2x2 4 '' "$steps: $several"
+    says 'free ranks, all at once' 2x2 4 '--mca coll_mrail_pace 0' \
+        "left to Open MPI: $several"
+    says 'one node' 1x2 4 --bind-rails 'left to Open MPI: all ranks are on one node'
+    says 'one rail' 2x1 4 --bind-rails "$steps: there is one rail"
+fi
+MRAIL_TEST_RUN=$options
 nothing_left 'exchanges'
 exit $failed
