@@ -51,10 +51,10 @@ life mismatch 20
 MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4"
 life mismatch 20
 life threads $rounds
-life comms $comms
 # With windows that do not grow, which takes memory at any time.
 MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4 -x UCX_MRAIL_AM_CREDITS=128"
 life calls $calls
+life comms $comms
 MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4"
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     life paced $((10 * rounds))
