@@ -45,7 +45,8 @@
     X(SL, "0", UINT, sl, "Service level of all QPs, 0 to 15.")                \
     X(SEG_SIZE, "8k", SIZE, seg_size,                                         \
       "Largest active message, with the header: every receive buffer has\n"  \
-      "this size. A multiple of the MTU leaves no short packet behind.")      \
+      "this size. A multiple of the MTU leaves no short packet behind.\n"     \
+      "Alike at all processes.")                                              \
     X(AM_CREDITS, "32", UINT, am_credits,                                     \
       "Active messages that a peer may have under way on its first lane, 4\n" \
       "to 1024, and a quarter of it on each other rail; each takes a\n"       \

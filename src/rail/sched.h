@@ -42,7 +42,8 @@ typedef struct mrail_sched_params {
 /* An operation that is small for its lanes is given to each of them at once:
  * see mrail_sched_even(). */
 #define MRAIL_SCHED_EVEN_MAX (256u << 10)
-#define MRAIL_SCHED_EVEN_SLOW (1u << 20) /* where the least segment takes too long */
+#define MRAIL_SCHED_EVEN_SLOW (1u << 20) /* where the least segment takes too long,
+                                            and parts of this size many ms */
 /* Lanes whose measured rates differ by no more are taken for equally fast. */
 #define MRAIL_SCHED_ALIKE 1.25
 /* Work that an automatic window holds: enough to bridge the time in which a

@@ -9,11 +9,12 @@
  *     steps       what ranks tell each other before they move  mrail_coll_setup.c,
  *                 a byte, and what follows from it              mrail_coll_ask.c
  *     exchange    the bytes                                    mrail_coll_exchange.c
- *     steps       the bytes of ranks that need no plan         mrail_coll_steps.c
+ *     paced       the bytes of ranks that need no plan         mrail_coll_steps.c
  *
- * Every decision is taken alike by all ranks of a communicator, from what all have
- * told each other, so no rank waits for another that went a different way.  What
- * cannot be planned is left to the module that Open MPI had chosen before.
+ * Who serves a call, and by which plan, is decided alike by all ranks of a
+ * communicator, from what all have told each other, so no rank waits for another that
+ * went a different way.  What cannot be planned is left to the module that Open MPI had
+ * chosen before, but for MPI_Alltoallv of ranks that need no plan (pace.h).
  *
  * Locking: a communicator's ops go one after the other, each by whoever makes
  * progress: the threads that wait in MPI.  module->is_busy keeps all but one out.

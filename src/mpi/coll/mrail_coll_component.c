@@ -69,9 +69,9 @@ static const number_t numbers[] = {
      "bytes per second that this rank's rail can carry; 0: what the port says",
      &mca_coll_mrail_settings.capacity},
     {"pace",
-     "microseconds: short MPI_Alltoallv of ranks that reach several rails begin as "
-     "much at a time as a rank's share of these moves then; 0: all at once, by "
-     "Open MPI's algorithm",
+     "microseconds: short MPI_Alltoallv without a plan, of ranks on several nodes, "
+     "begin as much at a time as a rank's share of its rails moves then; 0: all at "
+     "once, by Open MPI's algorithm",
      &mca_coll_mrail_settings.pace},
 };
 

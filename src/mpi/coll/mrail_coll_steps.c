@@ -1,4 +1,4 @@
-/* MPI_Alltoallv without a plan, of ranks that reach their rails by themselves. */
+/* MPI_Alltoallv of ranks that need no plan, few messages at a time: pace.h. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 

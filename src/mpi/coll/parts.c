@@ -7,6 +7,7 @@
 #include "ompi/constants.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 void mca_coll_mrail_part_init(mca_coll_mrail_part_t *part, const void *buffer,
                               size_t count, ompi_datatype_t *type)
@@ -27,6 +28,8 @@ void mca_coll_mrail_part_init(mca_coll_mrail_part_t *part, const void *buffer,
 
 /* Larger than any element of a datatype: the largest is two long doubles. */
 #define SCRATCH 64u
+/* Of a copy between two parts with gaps, at a time. */
+#define MAX_PIECE (16u << 20)
 
 /* A part's convertor, which is to be destructed. */
 static int prepare(const mca_coll_mrail_part_t *part, int is_pack,
@@ -216,26 +219,42 @@ int mca_coll_mrail_part_unpack(const mca_coll_mrail_part_t *part, uint64_t offse
     return unpack_gaps(part, offset, from, length);
 }
 
+/* Between two with gaps.  Each piece is looked for from the beginning of both, so they
+ * are large. */
+static int copy_in_pieces(const mca_coll_mrail_part_t *from,
+                          const mca_coll_mrail_part_t *to, uint64_t bytes)
+{
+    char few[8192], *piece;
+    size_t room = MRAIL_MIN(bytes, MAX_PIECE);
+    int ret = 0;
+
+    piece = (room > sizeof(few)) ? malloc(room) : NULL;
+    room = (piece != NULL) ? room : sizeof(few);
+    for (uint64_t at = 0; at < bytes && ret == 0; at += room) {
+        size_t length = MRAIL_MIN(room, bytes - at);
+
+        ret = mca_coll_mrail_part_pack(from, at, piece ? piece : few, length);
+        if (ret == 0) {
+            ret = mca_coll_mrail_part_unpack(to, at, piece ? piece : few,
+                                             length);
+        }
+    }
+    free(piece);
+    return ret;
+}
+
 int mca_coll_mrail_part_copy(const mca_coll_mrail_part_t *from,
                              const mca_coll_mrail_part_t *to)
 {
     uint64_t bytes = MRAIL_MIN(from->bytes, to->bytes);
-    char piece[8192];
     int ret = 0;
 
     if (bytes > 0 && to->first != NULL) {
         ret = mca_coll_mrail_part_pack(from, 0, to->first, bytes);
     } else if (bytes > 0 && from->first != NULL) {
         ret = mca_coll_mrail_part_unpack(to, 0, from->first, bytes);
-    } else {
-        for (uint64_t at = 0; at < bytes && ret == 0; at += sizeof(piece)) {
-            size_t length = MRAIL_MIN(sizeof(piece), bytes - at);
-
-            ret = mca_coll_mrail_part_pack(from, at, piece, length);
-            if (ret == 0) {
-                ret = mca_coll_mrail_part_unpack(to, at, piece, length);
-            }
-        }
+    } else if (bytes > 0) {
+        ret = copy_in_pieces(from, to, bytes);
     }
     if (ret == 0 && from->bytes > to->bytes) {
         ret = -EMSGSIZE;
