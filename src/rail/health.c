@@ -179,6 +179,14 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
     return move->action;
 }
 
+void mrail_health_hurry(mrail_health_t *health, mrail_ns_t by_ns)
+{
+    if (health->state == MRAIL_HEALTH_RETIRED) {
+        health->rest_ns = MRAIL_MIN(health->rest_ns, by_ns);
+        health->due_ns = MRAIL_MIN(health->due_ns, by_ns);
+    }
+}
+
 mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
                                            const mrail_health_params_t *params,
                                            int others_answer)

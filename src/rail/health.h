@@ -77,6 +77,9 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
                                          mrail_health_event_t event,
                                          mrail_ns_t now_ns);
 
+/* Nothing else leads to the peer: a rest ends by then. */
+void mrail_health_hurry(mrail_health_t *health, mrail_ns_t by_ns);
+
 /* The event of a deadline that has passed: LATE, or SPENT.  others_answer: some
  * other path to the same peer is known to work. */
 mrail_health_event_t

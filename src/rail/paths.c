@@ -18,6 +18,8 @@ static const mrail_health_params_t path_params = {
 };
 /* An answer speaks for the peer for so long. */
 #define MRAIL_PATH_FRESH (1 * MRAIL_NS_PER_SEC)
+/* A path is tried so many times, about, before a peer that none leads to is given up. */
+#define MRAIL_PATH_DARK_TRIES 16
 
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
 {
@@ -167,10 +169,24 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
            ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
+/* Rests are for paths that have others beside them: with none left they would last
+ * until the peer is given up. */
+static void mrail_path_hurry(mrail_peer_t *peer, mrail_path_t *path,
+                             mrail_ns_t now_ns)
+{
+    mrail_ns_t rest_ns = mrail_ctl_patience(peer) / MRAIL_PATH_DARK_TRIES;
+
+    if (peer->dark_ns != 0) {
+        mrail_health_hurry(&path->health,
+                           now_ns + MRAIL_MAX(rest_ns, path_params.rest_ns));
+    }
+}
+
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 
+    mrail_path_hurry(peer, path, now_ns);
     if (now_ns >= path->health.due_ns) {
         mrail_path_event(
             peer, slot,

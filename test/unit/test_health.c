@@ -230,6 +230,30 @@ static void test_flapping_is_damped(void **state)
     assert_int_equal(health.due_ns, (ms + 100) * MS);
 }
 
+/* Who has no other path does not rest for as long. */
+static void test_hurry(void **state)
+{
+    mrail_health_t health;
+
+    mrail_health_init(&health, 0);
+    mrail_health_hurry(&health, 50 * MS);
+    assert_true(health.due_ns == MRAIL_NS_NEVER); /* it is up */
+    for (unsigned i = 0; i < 4; ++i) {
+        at(&health, MRAIL_HEALTH_LOST, 1000 * i);
+        at(&health, MRAIL_HEALTH_LATE, 1000 * i + 900);
+        at(&health, MRAIL_HEALTH_ANSWER, 1000 * i + 900);
+        at(&health, MRAIL_HEALTH_RESTORED, 1000 * i + 900);
+    }
+    at(&health, MRAIL_HEALTH_LOST, 5000);
+    assert_int_equal(health.due_ns, 6600 * MS);
+    mrail_health_hurry(&health, 5300 * MS);
+    assert_int_equal(health.due_ns, 5300 * MS);
+    mrail_health_hurry(&health, 5400 * MS);
+    assert_int_equal(health.due_ns, 5300 * MS);
+    at(&health, MRAIL_HEALTH_PORT_UP, 5350); /* the rest is over */
+    assert_int_equal(health.due_ns, 5350 * MS);
+}
+
 /* Any events in any order. */
 static void test_random_walks(void **state)
 {
@@ -289,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_returning_port_is_not_kept_waiting),
         cmocka_unit_test(test_flapping_is_damped),
+        cmocka_unit_test(test_hurry),
         cmocka_unit_test(test_random_walks),
     };
 
