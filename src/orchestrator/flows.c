@@ -35,15 +35,19 @@
 #define NEARLY_FITS 1.01
 /* How prices move: step is the rise for a load of twice the target, to which comes a
  * part of the last rise (Polyak's heavy ball).  e^-price of all links of a path has
- * to be a number, so there is a highest price. */
+ * to be a number, so there is a highest price: where prices mean something, as high as
+ * the links of a path allow, because one that stays behind spoils all others. */
 static const struct {
-    double step, momentum, price_max;
+    double step, momentum;
+    double price_max;  /* with as many links of a slot as there may be, or with any */
+    int is_by_depth;
     double least_part; /* of a demand, on a lane */
 } stages[FLOWS_NUM_STAGES] = {
     [FLOWS_STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .price_max = 30},
     [FLOWS_STAGE_SHORTEN] = {.step = 0.8,
                              .momentum = 0.8,
                              .price_max = 70,
+                             .is_by_depth = 1,
                              .least_part = 1e-3},
     [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .price_max = 70},
 };
@@ -236,12 +240,16 @@ int mrail_flows_raise_prices(mrail_flows_t *flows, double target)
                                       .momentum = stages[flows->stage].momentum};
 
     return mrail_passes_raise(flows->link_room, &step, flows->load, flows->price,
-                              flows->rise) > stages[flows->stage].price_max;
+                              flows->rise) > mrail_flows_price_max(flows);
 }
 
 double mrail_flows_price_max(const mrail_flows_t *flows)
 {
-    return stages[flows->stage].price_max;
+    double most = stages[flows->stage].price_max;
+
+    return stages[flows->stage].is_by_depth
+               ? most * MRAIL_FLOWS_SLOT_LINKS / MRAIL_MAX(flows->depth, 1u)
+               : most;
 }
 
 /* ---- proofs ---------------------------------------------------------------- */

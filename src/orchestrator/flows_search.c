@@ -269,9 +269,14 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_rounds)
 {
     unsigned look = 1;
+    double dearest;
 
     mrail_flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
-    search->is_warm = mrail_passes_most(flows->link_room, flows->price) > 0;
+    dearest = mrail_passes_most(flows->link_room, flows->price);
+    search->is_warm = dearest > 0;
+    if (dearest > mrail_flows_price_max(flows)) {
+        flows_cap_prices(flows); /* paths have more links than last time */
+    }
     search->aim = FLOWS_AIM;
     search->nothing = NEXT_TO_NOTHING * flows_total(flows);
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));

@@ -145,8 +145,8 @@ typedef struct mrail_plan_summary {
     double congestion, congestion_bound; /* seconds; no plan is below the bound */
     double limit;         /* the congestion that was allowed to save relays */
     double relayed, relayed_bound; /* bytes times relays; no plan with a congestion
-                                      within the limit is below the bound.  Of more
-                                      than 20000 demands between ranks on switches,
+                                      within the limit is below the bound.  Of 3000
+                                      demands and more between ranks on switches,
                                       which are planned in two levels, congestion and
                                       relayed are upper bounds until
                                       mrail_plan_compare(), relayed_bound is 0.

@@ -110,7 +110,10 @@ static unsigned make_node_ranks(world_t *w, unsigned kind, unsigned *rails)
         }
         return count;
     }
-    count = between(w, 1, (w->num_rails < 4) ? 4 : w->num_rails + 2);
+    count = between(w, 1,
+                    (w->num_rails < 4)
+                        ? 4
+                        : MRAIL_MIN(w->num_rails + 2, WORLD_MAX_PER_NODE));
     for (unsigned i = 0; i < count; ++i) {
         int is_free = (kind == 1) || ((kind == 3) && one_in(w, 3));
 

@@ -5,7 +5,7 @@
  * bits, however it was compiled.
  */
 #include "config.h"
-#include "orchestrator/flows.h"
+#include "orchestrator/flows_inside.h"
 
 #include "base/rng.h"
 #include "base/util.h"
@@ -488,6 +488,42 @@ static void test_shorten(void **state)
     assert_true(near * 100 >= count * 97);
 }
 
+/* Prices may be higher where paths have fewer links; with more of them than last time,
+ * e^-price of all links of a path is still a number. */
+static void test_paths_get_longer(void **state)
+{
+    static const unsigned links[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    mrail_flows_t *flows;
+    unsigned count = 0;
+    double sum = 0;
+
+    begin(8);
+    for (unsigned e = 0; e < 8; ++e) {
+        w.capacity[e] = 1e9;
+    }
+    add_path(&count, &links[0], 1, 0);
+    add_path(&count, &links[4], 1, 1);
+    add_demand(1e9, count);
+    flows = created();
+    (void)mrail_flows_spread(flows, GAP, 1);
+    (void)mrail_flows_shorten(flows, 1, GAP, 1);
+    for (unsigned e = 0; e < 8; ++e) {
+        flows->price[e] = mrail_flows_price_max(flows);
+    }
+    count = 0;
+    add_path(&count, &links[0], 4, 0);
+    add_path(&count, &links[4], 4, 1);
+    add_demand(1e9, count);
+    assert_int_equal(mrail_flows_load(flows, &w.problem), 0);
+    (void)mrail_flows_spread(flows, GAP, 1);
+    (void)mrail_flows_shorten(flows, 2, 1e-3, 1);
+    for (unsigned i = 0; i < num_bytes(flows); ++i) {
+        sum += flows->trial[i];
+    }
+    assert_true(is_near(sum, 2e9));
+    mrail_flows_destroy(flows);
+}
+
 /* Sets: the ports out of a node, and into it. */
 static void make_sets(const shape_t *s)
 {
@@ -844,6 +880,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_shorten),
+        cmocka_unit_test(test_paths_get_longer),
         cmocka_unit_test(test_guess),
         cmocka_unit_test(test_parents),
         cmocka_unit_test(test_room_at_the_other_end),

@@ -45,6 +45,10 @@
 /* Of all bytes. */
 #define NEXT_TO_NOTHING 1e-4
 
+/* Once each of these failed: prices that stayed behind at the highest one; ranks of a
+ * node beyond those that may have links in pairs. */
+static const uint64_t seldom[] = {3352, 4158, 6414, 6603, 4811};
+
 static world_t w;
 static const char *which; /* plan */
 static unsigned num_unreachable, num_rough;
@@ -595,6 +599,10 @@ int main(void)
 
     for (uint64_t i = 0; i < count; ++i) {
         run_seed(first + i);
+    }
+    for (unsigned i = 0; (one == NULL) && (i < MRAIL_ARRAY_SIZE(seldom)); ++i) {
+        run_seed(seldom[i]);
+        ++count;
     }
     return report(count);
 }
