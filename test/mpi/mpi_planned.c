@@ -6,8 +6,8 @@
  *   --relays          coll/mrail is there, and relayed something
  *   --paced           ... and held messages back for earlier ones
  *   --large-self      large messages of ranks to themselves, too
- *   --break WHERE     data, gap or send: changes a byte after the exchange, to
- *                     test the test
+ *   --break WHERE     data, gap or send: rank 0 changes a byte after each
+ *                     exchange; it has to be found
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -23,6 +23,7 @@ enum { SEED_S = 60, MOST_AT_ONCE = 3 };
 
 static int large_self;     /* --large-self */
 static const char *broken; /* --break */
+static unsigned breaks;    /* bytes changed */
 static uint64_t sent;      /* to others, in all calls */
 static char alarm_text[128];
 
@@ -99,10 +100,12 @@ static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
             MPI_Wait(&all[i - 1].request, MPI_STATUS_IGNORE);
         }
         for (unsigned i = 0; i < num; ++i) {
-            if (broken != NULL && mt_rank(MPI_COMM_WORLD) == 0) {
-                planned_exchange_break(&all[i], broken);
-            }
-            ok &= planned_exchange_check(&all[i]);
+            int wrong = (broken != NULL) &&
+                        (mt_rank(MPI_COMM_WORLD) == 0) &&
+                        planned_exchange_break(&all[i], broken);
+
+            ok &= (planned_exchange_check(&all[i]) == !wrong);
+            breaks += (unsigned)wrong;
         }
     }
     for (unsigned i = 0; i < num; ++i) {
@@ -206,8 +209,15 @@ int main(int argc, char **argv)
         ok &= run_seed(&comms, seed);
     }
     set_alarm(last);
-    snprintf(name, sizeof(name), "exchanges of seeds %llu to %llu, %d ranks",
-             first, last, mt_size(MPI_COMM_WORLD));
+    if (broken != NULL) {
+        snprintf(name, sizeof(name), "a byte that is wrong is found: %s",
+                 broken);
+        ok &= (breaks > 0 || rank != 0);
+    } else {
+        snprintf(name, sizeof(name),
+                 "exchanges of seeds %llu to %llu, %d ranks", first, last,
+                 mt_size(MPI_COMM_WORLD));
+    }
     mt_result(name, ok);
     check_counters(&coll, relays, paced);
     MPI_Comm_free(&comms.dup);

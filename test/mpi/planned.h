@@ -135,7 +135,8 @@ int planned_exchange_check(planned_exchange_t *ex);
 /* What this rank sends to others. */
 uint64_t planned_exchange_bytes(const planned_exchange_t *ex);
 
-/* Changes a byte of what came ("data"), of a gap or of what was sent. */
-void planned_exchange_break(planned_exchange_t *ex, const char *where);
+/* Changes a byte of what came ("data"), of a gap or of what was sent ("send").
+ * Returns 0 if there is none. */
+int planned_exchange_break(planned_exchange_t *ex, const char *where);
 
 #endif

@@ -157,26 +157,25 @@ void planned_exchange_start(planned_exchange_t *ex)
         send->displs, send->mpi_types);
 }
 
-void planned_exchange_break(planned_exchange_t *ex, const char *where)
+int planned_exchange_break(planned_exchange_t *ex, const char *where)
 {
+    planned_side_t *side = &ex->recv;
     long at = -1;
 
     if (strcmp(where, "gap") == 0) {
-        at = planned_side_gap_at(&ex->recv);
+        at = planned_side_gap_at(side);
     } else if (strcmp(where, "send") == 0) {
-        at = ex->in_place ? -1 : planned_side_data_at(&ex->send, 0);
-        if (at >= 0) {
-            ex->send.memory[at] ^= 1;
-        }
-        return;
+        side = &ex->send;
+        at = ex->in_place ? -1 : planned_side_data_at(side, 0);
     } else {
-        for (int i = 0; at < 0 && i < ex->recv.num; ++i) {
-            at = planned_side_data_at(&ex->recv, i);
+        for (int i = 0; at < 0 && i < side->num; ++i) {
+            at = planned_side_data_at(side, i);
         }
     }
     if (at >= 0) {
-        ex->recv.memory[at] ^= 1;
+        side->memory[at] ^= 1;
     }
+    return at >= 0;
 }
 
 int planned_exchange_check(planned_exchange_t *ex)
