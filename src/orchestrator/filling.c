@@ -10,30 +10,47 @@
 typedef struct filling {
     const mrail_filling_demand_t *demands;
     uint32_t num_demands, num_rails, lanes;
-    uint64_t *room;
+    const uint64_t *given; /* room in the beginning */
+    uint64_t room[MRAIL_PLAN_MAX_RAILS];
     uint64_t *on_rail; /* bytes by demand, rail; summed up at the end */
     double wanted[MRAIL_PLAN_MAX_RAILS]; /* by those for which it is the own one */
 } filling_t;
 
-static uint64_t *filling_bytes(const filling_t *filling, uint32_t i)
+static MRAIL_INLINE uint64_t *filling_bytes(const filling_t *filling, uint32_t i)
 {
     return &filling->on_rail[(size_t)i * filling->num_rails];
 }
 
-static uint64_t filling_rest(const filling_t *filling, uint32_t i)
+static void filling_begin(filling_t *filling)
 {
-    uint64_t bytes = filling->demands[i].bytes;
-
-    for (uint32_t rail = 0; rail < filling->num_rails; ++rail) {
-        bytes -= filling_bytes(filling, i)[rail];
-    }
-    return bytes;
+    memset(filling->on_rail, 0,
+           (size_t)filling->num_demands * filling->num_rails *
+               sizeof(*filling->on_rail));
+    memset(filling->room, 0, sizeof(filling->room));
+    memcpy(filling->room, filling->given,
+           filling->num_rails * sizeof(*filling->room));
+    memset(filling->wanted, 0, sizeof(filling->wanted));
 }
 
-static void filling_put(filling_t *filling, uint32_t i, uint32_t rail)
+/* Of a large demand, which so far lies on own rails only. */
+static MRAIL_INLINE uint64_t filling_rest(const filling_t *filling, uint32_t i)
+{
+    const mrail_filling_demand_t *demand = &filling->demands[i];
+    const uint64_t *bytes = filling_bytes(filling, i);
+    uint64_t rest = demand->bytes - bytes[demand->from_rail];
+
+    return (demand->from_rail == demand->to_rail) ? rest
+                                                  : rest - bytes[demand->to_rail];
+}
+
+/* On an own rail: as much of the demand as there is room for, and at most so many
+ * bytes. */
+static MRAIL_INLINE void filling_put(filling_t *filling, uint32_t i, uint32_t rail,
+                        uint64_t most)
 {
     uint64_t bytes = MRAIL_MIN(filling_rest(filling, i), filling->room[rail]);
 
+    bytes = MRAIL_MIN(bytes, most);
     filling_bytes(filling, i)[rail] += bytes;
     filling->room[rail] -= bytes;
 }
@@ -44,6 +61,13 @@ uint32_t mrail_filling_fewest(uint32_t lanes, uint32_t from_rail,
     uint32_t own = ((1u << from_rail) | (1u << to_rail)) & lanes;
 
     return (own != 0) ? own : lanes;
+}
+
+double mrail_filling_strangers(uint64_t room, uint64_t wanted)
+{
+    uint64_t more = (room > wanted / 2) ? room - wanted / 2 : 0;
+
+    return (double)(int64_t)(more + room / 4);
 }
 
 static void filling_put_small(filling_t *filling, uint32_t i)
@@ -74,7 +98,7 @@ static void filling_put_matching(filling_t *filling)
         if (demand->is_small) {
             filling_put_small(filling, i);
         } else if (demand->from_rail == demand->to_rail) {
-            filling_put(filling, i, demand->from_rail);
+            filling_put(filling, i, demand->from_rail, UINT64_MAX);
         } else {
             filling->wanted[demand->from_rail] += (double)demand->bytes;
             filling->wanted[demand->to_rail] += (double)demand->bytes;
@@ -99,8 +123,8 @@ static void filling_put_own(filling_t *filling)
                  wanted[to] * (double)filling->room[from])
                     ? from
                     : to;
-        filling_put(filling, i, first);
-        filling_put(filling, i, (first == from) ? to : from);
+        filling_put(filling, i, first, UINT64_MAX);
+        filling_put(filling, i, (first == from) ? to : from, UINT64_MAX);
         wanted[from] -= (double)demand->bytes;
         wanted[to] -= (double)demand->bytes;
     }
@@ -110,29 +134,79 @@ static void filling_put_own(filling_t *filling)
 static void filling_put_rest(filling_t *filling)
 {
     for (uint32_t i = 0; i < filling->num_demands; ++i) {
-        for (uint32_t rail = 0;
-             !filling->demands[i].is_small && (rail < filling->num_rails);
+        uint64_t rest =
+            filling->demands[i].is_small ? 0 : filling_rest(filling, i);
+
+        for (uint32_t rail = 0; (rest > 0) && (rail < filling->num_rails);
              ++rail) {
-            filling_put(filling, i, rail);
+            uint64_t bytes = MRAIL_MIN(rest, filling->room[rail]);
+
+            filling_bytes(filling, i)[rail] += bytes;
+            filling->room[rail] -= bytes;
+            rest -= bytes;
         }
     }
 }
 
+/* Half of each demand on the rail of either end, as far as there is room. */
+static void filling_put_halves(filling_t *filling)
+{
+    for (uint32_t i = 0; i < filling->num_demands; ++i) {
+        const mrail_filling_demand_t *demand = &filling->demands[i];
+
+        if (!demand->is_small && (demand->from_rail != demand->to_rail)) {
+            filling_put(filling, i, demand->from_rail, demand->bytes / 2);
+            filling_put(filling, i, demand->to_rail, demand->bytes / 2);
+        }
+    }
+}
+
+/* What is then left of the room takes two relays: it is what mrail_filling_strangers()
+ * says, even of those that are not matching. */
+static int filling_is_good(const filling_t *filling, const uint64_t *room,
+                           const double *wanted)
+{
+    int is_good = 1;
+
+    for (uint32_t rail = 0; rail < filling->num_rails; ++rail) {
+        is_good &= ((double)(int64_t)filling->room[rail] <=
+                    mrail_filling_strangers(room[rail],
+                                            (uint64_t)wanted[rail]));
+    }
+    return is_good;
+}
+
+static void filling_fill(filling_t *filling)
+{
+    uint64_t room[MRAIL_PLAN_MAX_RAILS];
+    double wanted[MRAIL_PLAN_MAX_RAILS];
+
+    filling_begin(filling);
+    filling_put_matching(filling);
+    memcpy(room, filling->room, sizeof(room));
+    memcpy(wanted, filling->wanted, sizeof(wanted));
+    filling_put_own(filling);
+    if (!filling_is_good(filling, room, wanted)) {
+        filling_begin(filling);
+        filling_put_matching(filling);
+        filling_put_halves(filling);
+        filling_put_own(filling);
+    }
+    filling_put_rest(filling);
+}
+
 void mrail_filling_make(const mrail_filling_demand_t *demands,
                         uint32_t num_demands, uint32_t num_rails, uint32_t lanes,
-                        uint64_t *room, uint64_t *end)
+                        const uint64_t *room, uint64_t *end)
 {
     filling_t filling = {.demands = demands,
                          .num_demands = num_demands,
                          .num_rails = num_rails,
                          .lanes = lanes,
-                         .room = room,
+                         .given = room,
                          .on_rail = end};
 
-    memset(end, 0, (size_t)num_demands * num_rails * sizeof(*end));
-    filling_put_matching(&filling);
-    filling_put_own(&filling);
-    filling_put_rest(&filling);
+    filling_fill(&filling);
     for (uint32_t i = 0; i < num_demands; ++i) {
         for (uint32_t rail = 1; rail < num_rails; ++rail) {
             filling_bytes(&filling, i)[rail] +=

@@ -156,39 +156,6 @@ static void levels_cut(mrail_levels_t *levels, mrail_plan_summary_t *summary)
     }
 }
 
-/* The most that the links to the switch can carry: all of the rank's own bytes, and
- * all that its rail brings, or takes, for others. */
-static double levels_most_on_switch(const mrail_levels_t *levels)
-{
-    const mrail_plan_link_t *links = mrail_routes_links(levels->routes);
-    double most = 0;
-
-    for (uint32_t i = 0; i < levels->num_ranks; ++i) {
-        most = MRAIL_MAX(most, (double)(int64_t)levels->up_bytes[i] /
-                                   levels->ranks[i].up);
-        most = MRAIL_MAX(most, (double)(int64_t)levels->down_bytes[i] /
-                                   levels->ranks[i].down);
-    }
-    for (uint32_t e = 0; e < levels->num_links; ++e) {
-        int is_in = (links[e].kind == MRAIL_PLAN_RAIL_IN);
-        uint64_t own;
-        uint32_t relay;
-
-        if (!is_in && (links[e].kind != MRAIL_PLAN_RAIL_OUT)) {
-            continue;
-        }
-        relay = levels->relays[links[e].a * levels->num_rails + links[e].b];
-        if (relay == MRAIL_PLAN_NONE) {
-            continue;
-        }
-        own = is_in ? levels->up_bytes[relay] : levels->down_bytes[relay];
-        most = MRAIL_MAX(most, ((double)(int64_t)own + levels->bytes[e]) /
-                                   (is_in ? levels->ranks[relay].up
-                                          : levels->ranks[relay].down));
-    }
-    return most;
-}
-
 static int levels_grow_demands(mrail_levels_t *levels, size_t num_demands)
 {
     if (num_demands > levels->demands_room) {
@@ -216,49 +183,6 @@ static int levels_grow_ends(mrail_levels_t *levels)
         }
         levels->ends_room = most;
     }
-    return 0;
-}
-
-int mrail_levels_divide(mrail_levels_t *levels,
-                        const mrail_plan_demand_t *demands, size_t num_demands,
-                        mrail_plan_summary_t *summary_p)
-{
-    mrail_plan_summary_t summary = {0};
-    uint64_t digest;
-    int ret;
-
-    if (num_demands >= UINT32_MAX) {
-        return -ERANGE;
-    }
-    levels->demands = demands;
-    levels->num_demands = num_demands;
-    ret = mrail_levels_add_demands(levels, &digest);
-    if ((ret == 0) && (levels->num_groups == 0)) {
-        ret = -ERANGE;
-    }
-    if (ret == 0) {
-        ret = levels_grow_demands(levels, num_demands);
-    }
-    if (ret == 0) {
-        ret = levels_grow_ends(levels);
-    }
-    if (ret == 0) {
-        ret = levels_divide_rails(levels, &summary);
-    }
-    if (ret != 0) {
-        return ret;
-    }
-    summary.hash = mrail_mix64(digest);
-    levels_cut(levels, &summary);
-    summary.congestion =
-        MRAIL_MAX(summary.congestion, levels_most_on_switch(levels));
-    if (summary.congestion >
-        summary.congestion_bound * (1 + levels->options.gap)) {
-        return -ERANGE;
-    }
-    summary.bytes = levels->total;
-    summary.relayed = 2 * levels->total;
-    *summary_p = summary;
     return 0;
 }
 
@@ -330,6 +254,79 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
     mrail_filling_make(levels->members, count, rails,
                        levels->groups[group].lanes, room, levels->ends);
     levels->expanded = pair;
+}
+
+/* What links in pairs carry, by a look at all of the second level. */
+static double levels_on_pairs(mrail_levels_t *levels)
+{
+    uint32_t pairs = levels->num_nodes * levels->num_nodes;
+
+    levels_sort(levels);
+    mrail_levels_begin_pairs(levels);
+    for (uint32_t pair = 0; pair < pairs; ++pair) {
+        uint32_t first = levels->first[pair];
+        uint32_t count = levels->first[pair + 1] - first;
+
+        if (count == 0) {
+            continue;
+        }
+        levels_expand(levels, pair);
+        for (uint32_t m = 0; m < count; ++m) {
+            mrail_levels_add_to_pairs(
+                levels, &levels->demands[levels->order[first + m]],
+                &levels->ends[(size_t)m * levels->num_rails]);
+        }
+    }
+    return mrail_levels_load_of_pairs(levels);
+}
+
+/* ---- both ------------------------------------------------------------------ */
+
+int mrail_levels_divide(mrail_levels_t *levels,
+                        const mrail_plan_demand_t *demands, size_t num_demands,
+                        mrail_plan_summary_t *summary_p)
+{
+    mrail_plan_summary_t summary = {0};
+    double limit, gpus;
+    uint64_t digest;
+    int ret;
+
+    if (num_demands >= UINT32_MAX) {
+        return -ERANGE;
+    }
+    levels->demands = demands;
+    levels->num_demands = num_demands;
+    ret = mrail_levels_add_demands(levels, &digest);
+    if ((ret == 0) && (levels->num_groups == 0)) {
+        ret = -ERANGE;
+    }
+    if (ret == 0) {
+        ret = levels_grow_demands(levels, num_demands);
+    }
+    if (ret == 0) {
+        ret = levels_grow_ends(levels);
+    }
+    if (ret == 0) {
+        ret = levels_divide_rails(levels, &summary);
+    }
+    if (ret != 0) {
+        return ret;
+    }
+    summary.hash = mrail_mix64(digest);
+    levels_cut(levels, &summary);
+    limit = summary.congestion_bound * (1 + levels->options.gap);
+    gpus = mrail_levels_most_on_gpus(levels);
+    if ((gpus > limit) && (levels->pairs != NULL)) {
+        gpus = levels_on_pairs(levels);
+    }
+    summary.congestion = MRAIL_MAX(summary.congestion, gpus);
+    if (summary.congestion > limit) {
+        return -ERANGE;
+    }
+    summary.bytes = levels->total;
+    summary.relayed = 2 * levels->total;
+    *summary_p = summary;
+    return 0;
 }
 
 const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i)

@@ -13,9 +13,9 @@
  * Small demands, which have to take a path with the fewest relays, are spread evenly
  * over these beforehand.
  *
- * For nodes whose ranks are all bound to rails and attached to a switch, with a relay
- * to each rail that is up.  If the switch's links might be fuller than the plan
- * allows, the answer is that it has to be done at once for all ranks.
+ * For nodes whose ranks are all bound to rails, with a relay to each rail that is up,
+ * and attached to a switch or all linked to each other.  If these links might be fuller
+ * than the plan allows, the answer is that it has to be done at once for all ranks.
  *
  * No I/O; one thread per object.
  */

@@ -100,23 +100,26 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
         uint32_t rail = levels->spots[demand->to].rail;
 
         if (demand->bytes <= levels->options.relay_above) {
+            uint32_t own = levels->spots[demand->from].rail;
+            uint32_t lanes =
+                mrail_filling_fewest(levels->groups[g].lanes, own, rail);
+
             small[rail] -= demand->bytes;
-            levels_add_small(
-                levels, g,
-                mrail_filling_fewest(levels->groups[g].lanes,
-                                     levels->spots[demand->from].rail, rail),
-                demand->bytes);
+            levels_add_small(levels, g, lanes, demand->bytes);
+            if ((lanes & ((1u << own) | (1u << rail))) == 0) {
+                levels->groups[g].lost += demand->bytes;
+            }
         }
     }
 }
 
 /* The demands from the first on that one rank has to those of another node, as they
  * mostly follow each other: how many.  What they have in common is looked up once, the
- * rest stays in registers (hence not inline), and small ones are no branch, which
+ * rest stays in registers (hence not inline below), and small ones are no branch, which
  * nobody could predict: with many demands planning is this. */
-static __attribute__((noinline)) size_t
-levels_add_run(mrail_levels_t *levels, uint32_t g, size_t first,
-               uint64_t *digest_p)
+static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
+                                          size_t first, uint64_t *digest_p,
+                                          const int in_pairs)
 {
     const mrail_plan_demand_t *begin = &levels->demands[first];
     const mrail_plan_demand_t *demand = begin;
@@ -130,10 +133,14 @@ levels_add_run(mrail_levels_t *levels, uint32_t g, size_t first,
     const uint32_t own = spots[from].rail;
     const int is_up = (lanes >> own) & 1;
     uint64_t *wanted = &levels->wanted[2 * (size_t)g * stride];
-    uint64_t *down_bytes = levels->down_bytes;
+    uint64_t *down_bytes = levels->down_bytes, *sent = NULL, *got = NULL;
     uint64_t key = ((uint64_t)from << 32) + first;
     uint64_t total = 0, small = 0, lame = 0, digest = 0, large;
 
+    if (in_pairs) {
+        sent = &levels->pairs->sent[(size_t)from * stride];
+        got = &levels->pairs->got[own];
+    }
     for (; demand < end; ++demand, ++key) {
         uint32_t to = demand->to, rail;
         uint64_t bytes = demand->bytes, small_mask;
@@ -146,7 +153,12 @@ levels_add_run(mrail_levels_t *levels, uint32_t g, size_t first,
         small_mask = -(uint64_t)(bytes <= relay_above);
         total += bytes;
         small += bytes & small_mask;
-        down_bytes[to] += bytes;
+        if (in_pairs) {
+            sent[rail] += bytes;
+            got[(size_t)to * stride] += bytes;
+        } else {
+            down_bytes[to] += bytes;
+        }
         wanted[(small_mask & stride) + rail] += bytes;
         digest += mrail_digest(key + to, bytes);
         lame += bytes & small_mask & (((uint64_t)lanes >> rail & 1) - 1);
@@ -168,6 +180,34 @@ levels_add_run(mrail_levels_t *levels, uint32_t g, size_t first,
     return (size_t)(demand - begin);
 }
 
+static __attribute__((noinline)) size_t
+levels_add_run_switch(mrail_levels_t *levels, uint32_t g, size_t first,
+                      uint64_t *digest_p)
+{
+    return levels_add_run(levels, g, first, digest_p, 0);
+}
+
+static __attribute__((noinline)) size_t
+levels_add_run_pairs(mrail_levels_t *levels, uint32_t g, size_t first,
+                     uint64_t *digest_p)
+{
+    return levels_add_run(levels, g, first, digest_p, 1);
+}
+
+static void levels_add_inside(mrail_levels_t *levels,
+                              const mrail_plan_demand_t *demand)
+{
+    const levels_pairs_t *pairs = levels->pairs;
+
+    if (pairs != NULL) {
+        pairs->inside[(size_t)demand->from * MRAIL_PLAN_MAX_MESH +
+                      pairs->place[demand->to]] += demand->bytes;
+    } else {
+        levels->up_bytes[demand->from] += demand->bytes;
+        levels->down_bytes[demand->to] += demand->bytes;
+    }
+}
+
 /* Demand i, and those that are added with it: where they end.  0, -ENOMEM, -ERANGE. */
 static int levels_add_some(mrail_levels_t *levels, size_t i, levels_sums_t *sums,
                            size_t *end_p)
@@ -187,8 +227,7 @@ static int levels_add_some(mrail_levels_t *levels, size_t i, levels_sums_t *sums
         sums->digest += mrail_digest_demand(demand, i);
         if (demand->from != demand->to) {
             sums->total += demand->bytes;
-            levels->up_bytes[demand->from] += demand->bytes;
-            levels->down_bytes[demand->to] += demand->bytes;
+            levels_add_inside(levels, demand);
         }
         return (sums->total > MAX_BYTES) ? -ERANGE : 0;
     }
@@ -201,7 +240,8 @@ static int levels_add_some(mrail_levels_t *levels, size_t i, levels_sums_t *sums
         }
     }
     before = levels->groups[*group].total;
-    *end_p = i + levels_add_run(levels, *group, i, &sums->digest);
+    *end_p = i + (levels->pairs ? levels_add_run_pairs : levels_add_run_switch)(
+                     levels, *group, i, &sums->digest);
     added = levels->groups[*group].total - before;
     levels->up_bytes[demand->from] += added;
     sums->total += added;
@@ -215,6 +255,10 @@ static void levels_begin(mrail_levels_t *levels)
     memset(levels->group_of, 0xff, nodes * nodes * sizeof(*levels->group_of));
     memset(levels->up_bytes, 0,
            2 * (size_t)levels->num_ranks * sizeof(*levels->up_bytes));
+    if (levels->pairs != NULL) {
+        memset(levels->pairs->inside, 0,
+               levels->pairs->num_bytes * sizeof(*levels->pairs->inside));
+    }
     levels->num_groups = 0;
     levels->total = 0;
     levels->is_sorted = 0;

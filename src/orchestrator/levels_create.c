@@ -51,7 +51,7 @@ static int levels_set_ranks(mrail_levels_t *levels, const mrail_plan_topo_t *top
     for (uint32_t i = levels->num_ranks; i-- > 0;) {
         const mrail_topo_rank_t *rank = &topo->ranks[i];
 
-        if ((rank->rail == MRAIL_PLAN_NONE) || (rank->up == 0)) {
+        if (rank->rail == MRAIL_PLAN_NONE) {
             return 0;
         }
         levels->ranks[i] = (levels_rank_t){.up = rank->up, .down = rank->down};
@@ -161,6 +161,9 @@ int mrail_levels_create(const mrail_plan_topo_t *topo,
     if (ret == 0) {
         ret = levels_create_flows(levels, topo);
     }
+    if (ret == 0) {
+        ret = mrail_levels_create_gpus(levels, topo);
+    }
     if (ret != 0) {
         mrail_levels_destroy(levels);
         return ret;
@@ -177,6 +180,7 @@ void mrail_levels_destroy(mrail_levels_t *levels)
     if (levels->routes != NULL) {
         mrail_routes_destroy(levels->routes);
     }
+    mrail_levels_destroy_gpus(levels);
     free(levels->capacity);
     free(levels->slot_bytes);
     free(levels->ranks);

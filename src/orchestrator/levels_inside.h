@@ -19,9 +19,24 @@ typedef struct levels_spot {
 /* The demands between two nodes. */
 typedef struct levels_group {
     uint64_t total, large; /* bytes; of demands that may take any relays */
+    uint64_t lost;         /* bytes of small demands with an own rail at neither end */
     uint32_t count;
     uint32_t lanes;        /* that are up at both ends, as bits */
 } levels_group_t;
+
+/* Where GPUs are linked in pairs; MRAIL_PLAN_MAX_MESH places a node. */
+typedef struct levels_pairs {
+    double *capacity;   /* by rank, place of the other one */
+    uint32_t *by_place; /* ranks by node, place; MRAIL_PLAN_NONE */
+    uint32_t *place;    /* of each rank */
+    size_t num_bytes;   /* in the three that follow, which are one piece of memory */
+    uint64_t *inside;   /* by rank, place of the receiver: bytes within a node */
+    uint64_t *sent;     /* by rank, rail of the receiver (stride apart): to others */
+    uint64_t *got;      /* likewise, rail of the sender: from others */
+    uint64_t *bytes;    /* like `inside`: of a link in all */
+    double *third;      /* by node, rail, out and then in: at most so many bytes lie
+                           there for whom it is the own rail of neither end */
+} levels_pairs_t;
 
 struct mrail_levels {
     mrail_plan_options_t options;
@@ -29,7 +44,8 @@ struct mrail_levels {
     levels_rank_t *ranks;
     levels_spot_t *spots;      /* likewise */
     uint64_t *up_bytes, *down_bytes; /* of each rank: within the node, and of its own
-                                        between nodes */
+                                        between nodes; not with pairs */
+    levels_pairs_t *pairs;     /* or NULL: a switch */
     uint32_t *relays;          /* by node, rail */
     uint32_t *first_rank;      /* of each node */
     mrail_routes_t *routes;    /* of the first level */
@@ -61,5 +77,19 @@ struct mrail_levels {
 /* The demands, added up by pairs of nodes and by ranks, and a digest of all: 0;
  * -ENOMEM; -ERANGE: something is wrong with them. */
 int mrail_levels_add_demands(mrail_levels_t *levels, uint64_t *digest_p);
+
+/* For links between GPUs, once the stride is known: 0; -ENOTSUP, -ENOMEM. */
+int mrail_levels_create_gpus(mrail_levels_t *levels,
+                             const mrail_plan_topo_t *topo);
+void mrail_levels_destroy_gpus(mrail_levels_t *levels);
+/* The largest load of these links, in seconds, that the second level may come to. */
+double mrail_levels_most_on_gpus(mrail_levels_t *levels);
+/* What it comes to on links in pairs: nothing but what stays within nodes; a demand
+ * between two nodes, whose rails end there; the largest load. */
+void mrail_levels_begin_pairs(mrail_levels_t *levels);
+void mrail_levels_add_to_pairs(mrail_levels_t *levels,
+                               const mrail_plan_demand_t *demand,
+                               const uint64_t *end);
+double mrail_levels_load_of_pairs(const mrail_levels_t *levels);
 
 #endif

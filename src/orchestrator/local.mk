@@ -15,7 +15,7 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/flows_search.c \
     src/orchestrator/levels.c src/orchestrator/levels.h \
     src/orchestrator/levels_add.c src/orchestrator/levels_create.c \
-    src/orchestrator/levels_inside.h \
+    src/orchestrator/levels_gpu.c src/orchestrator/levels_inside.h \
     src/orchestrator/masks.c src/orchestrator/masks.h \
     src/orchestrator/passes.c src/orchestrator/passes.h \
     src/orchestrator/plan.c src/orchestrator/plan.h \

@@ -26,8 +26,11 @@ static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
     stretch->begin = 0;
     stretch->end = demand->bytes;
     if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
+        unsigned direct = mrail_routes_direct(plan->routes, demand->from,
+                                              demand->to, &stretch->route);
+
         for (unsigned lane = 0; lane < lanes; ++lane) {
-            plan->whole[lane] = demand->bytes;
+            plan->whole[lane] = (lane < direct) ? 0 : demand->bytes;
         }
         stretch->lane_end = plan->whole;
     } else {

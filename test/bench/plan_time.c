@@ -249,13 +249,13 @@ int main(void)
         measure("2x4.stencil", 2, 4, kind, 0, 1, 2001);
         measure("2x4.dense", 2, 4, kind, 0, 0, 2001);
     }
-    for (unsigned nodes = 2; nodes <= 64; nodes *= 2) {
-        measure_growth(nodes, SWITCH, (nodes < 16) ? 51 : 15);
+    for (kind_t kind = MESH; kind <= SWITCH; ++kind) {
+        for (unsigned nodes = 2; nodes <= 64; nodes *= 2) {
+            measure_growth(nodes, kind, (nodes < 16) ? 51 : 15);
+        }
     }
-    for (unsigned nodes = 2; nodes <= 16; nodes *= 2) {
-        measure_growth(nodes, MESH, (nodes < 8) ? 31 : 5);
+    for (kind_t kind = FREE; kind <= SWITCH; ++kind) {
+        measure("64x8.first", 64, 8, kind, 1, 0, 31);
     }
-    measure("64x8.first", 64, 8, SWITCH, 1, 0, 31);
-    measure("64x8.first", 64, 8, FREE, 1, 0, 31);
     return 0;
 }

@@ -6,6 +6,7 @@
  */
 #include "config.h"
 #include "orchestrator/filling.h"
+#include "orchestrator/levels_inside.h"
 #include "orchestrator/plan.h"
 
 #include "base/rng.h"
@@ -32,7 +33,9 @@ static struct {
     uint8_t is_up[MAX_NODES * MAX_RAILS];
     mrail_plan_demand_t demand[MAX_RANKS * MAX_RANKS];
     size_t num_demands;
+    int is_paired; /* GPUs of a node are linked in pairs */
     double link[MAX_RANKS * 4 + MAX_RAILS * MAX_NODES * 2]; /* bytes, by the test */
+    double pair[MAX_RANKS][MAX_RAILS]; /* likewise, by sender, place of the receiver */
     mrail_rng_t rng;
 } w;
 
@@ -43,8 +46,21 @@ static unsigned below(unsigned bound)
 
 /* ---- worlds ---------------------------------------------------------------- */
 
-/* Ranks of a node are bound to its rails in turn.  `is_free`: one more, without
- * demands, which is not: such a topology is planned at once. */
+/* Between each two ranks of a node, `least` to `most` GB/s. */
+static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
+{
+    for (unsigned i = 0; i < w.ranks * w.rails; ++i) {
+        unsigned from = i / w.rails, to = from / w.rails * w.rails + i % w.rails;
+        double capacity = 1e9 * (least + below(most - least + 1));
+
+        assert_true((from == to) || (mrail_plan_topo_set_link(topo, from, to,
+                                                              capacity) == 0));
+    }
+}
+
+/* Ranks of a node are bound to its rails in turn; GPU links are those to a switch, if
+ * they are not in pairs.  `is_free`: one more, without demands, which is not: such a
+ * topology is planned at once. */
 static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
 {
     double uplink = 0.6 * 50e9 * w.nodes / (pods ? pods : 1);
@@ -60,7 +76,10 @@ static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
     for (unsigned i = 0; i < w.ranks; ++i) {
         assert_int_equal(
             mrail_plan_topo_add_rank(topo, i / w.rails, i % w.rails), 0);
-        assert_int_equal(mrail_plan_topo_set_switch(topo, i, 450e9, 450e9), 0);
+        if (!w.is_paired) {
+            assert_int_equal(mrail_plan_topo_set_switch(topo, i, 450e9, 450e9),
+                             0);
+        }
     }
     for (unsigned i = 0; pods && (i < w.nodes); ++i) {
         assert_int_equal(
@@ -77,19 +96,55 @@ static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
     return topo;
 }
 
-/* Random sizes, some small; a hot receiver far away; all alike. */
+enum { RANDOM, HOT, ALIKE, ONE_RAIL, LAME_SENDERS, LAME_RECEIVERS, LAME_BOTH,
+       NUM_PATTERNS };
+
+/* Whether the rail of this rank is dead. */
+static int is_lame(unsigned rank)
+{
+    return !w.is_up[rank];
+}
+
+/* Of what one rank sends to one rail, or gets from one, because own rails are dead. */
+static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to, int is_small)
+{
+    unsigned turn = (to + w.rails - from % w.rails) % w.rails;
+    int is_wanted = (pattern == LAME_SENDERS)     ? is_lame(from) && (turn == 1)
+                    : (pattern == LAME_RECEIVERS) ? is_lame(to) && (turn == 1)
+                                                  : is_lame(from) && is_lame(to);
+
+    if (from / w.rails == to / w.rails) {
+        return (turn == 2) ? 200000 : 0;
+    }
+    if (to == from + (w.nodes - 1) * w.rails) { /* of the first node: without relays */
+        return 10000000000;
+    }
+    return is_wanted ? (is_small ? SMALL : 30000000) : 0;
+}
+
+/* Random sizes, some small; a hot receiver far away; all alike; to one rail, much or
+ * little; and the above. */
 static void make_demands(unsigned pattern)
 {
+    int is_small = (int)below(2);
+
     w.num_demands = 0;
     for (unsigned from = 0; from < w.ranks; ++from) {
         for (unsigned to = 0; to < w.ranks; ++to) {
+            unsigned turn = (to + w.rails - from % w.rails) % w.rails;
             uint64_t bytes = 4000000;
 
-            if (pattern == 0) {
+            if (pattern == RANDOM) {
                 bytes = (uint64_t)below(8000000);
-            } else if (pattern == 1) {
+            } else if (pattern == HOT) {
                 bytes = (to == (from + w.ranks / 2) % w.ranks) ? 500000000
                                                                : 1500000;
+            } else if (pattern == ONE_RAIL) {
+                bytes = (turn != w.nodes % w.rails) ? 0
+                        : (below(3) == 0)           ? below(400000000)
+                                                    : below(SMALL);
+            } else if (pattern >= LAME_SENDERS) {
+                bytes = lame_bytes(pattern, from, to, is_small);
             }
             w.demand[w.num_demands++] =
                 (mrail_plan_demand_t){.from = from, .to = to, .bytes = bytes};
@@ -116,6 +171,7 @@ static double *rail_bytes(unsigned node, unsigned rail, int is_in)
 
 static void hop(unsigned from, unsigned to, double bytes)
 {
+    w.pair[from][to % w.rails] += bytes;
     *switch_bytes(from, 0) += bytes;
     *switch_bytes(to, 1) += bytes;
 }
@@ -178,8 +234,15 @@ static double check_demand(const mrail_plan_t *plan, size_t i)
         assert_true(pieces[k].bytes > 0);
         offset += pieces[k].bytes;
         if (node_of(d->from) == node_of(d->to)) {
+            unsigned relay = pieces[k].relay_out;
+
             assert_int_equal(pieces[k].rail_out, MRAIL_PLAN_NONE);
-            hop(d->from, d->to, (double)pieces[k].bytes);
+            relays = (relay != MRAIL_PLAN_NONE);
+            assert_true((d->bytes > SMALL) || (relays == 0));
+            hop(d->from, relays ? relay : d->to, (double)pieces[k].bytes);
+            if (relays) {
+                hop(relay, d->to, (double)pieces[k].bytes);
+            }
         } else {
             relays = check_piece(d, &pieces[k]);
         }
@@ -216,6 +279,9 @@ static void check_links(const mrail_plan_t *plan)
                 is_near(*switch_bytes(link.a, link.kind == MRAIL_PLAN_SWITCH_DOWN),
                         link.bytes));
             break;
+        case MRAIL_PLAN_GPU_LINK:
+            assert_true(is_near(w.pair[link.a][link.b % w.rails], link.bytes));
+            break;
         default:
             break; /* uplinks: sums of rails, which were looked at */
         }
@@ -239,7 +305,8 @@ static void compare(mrail_plan_t *plan)
     for (unsigned i = 0; i < count; ++i) {
         mrail_plan_link(plan, i, &link);
         if ((link.kind != MRAIL_PLAN_SWITCH_UP) &&
-            (link.kind != MRAIL_PLAN_SWITCH_DOWN)) {
+            (link.kind != MRAIL_PLAN_SWITCH_DOWN) &&
+            (link.kind != MRAIL_PLAN_GPU_LINK)) {
             assert_true(before[i] <= link.bytes * (1 + ROUNDING));
             assert_true(before[i] >= link.bytes * (1 - ROUNDING));
         }
@@ -248,7 +315,7 @@ static void compare(mrail_plan_t *plan)
 }
 
 /* Gives the summary after a look at all of it. */
-static mrail_plan_summary_t check_plan(mrail_plan_t *plan)
+static mrail_plan_summary_t check_plan(mrail_plan_t *plan, double gap)
 {
     mrail_plan_summary_t before, after;
     double relayed = 0;
@@ -257,6 +324,7 @@ static mrail_plan_summary_t check_plan(mrail_plan_t *plan)
     compare(plan);
     mrail_plan_summary(plan, &after);
     memset(w.link, 0, sizeof(w.link));
+    memset(w.pair, 0, sizeof(w.pair));
     for (size_t i = 0; i < w.num_demands; ++i) {
         relayed += check_demand(plan, i);
     }
@@ -264,18 +332,19 @@ static mrail_plan_summary_t check_plan(mrail_plan_t *plan)
     assert_true(is_near(relayed, after.relayed));
     assert_true(after.relayed <= before.relayed * (1 + 1e-9));
     assert_true(after.congestion <= before.congestion * (1 + ROUNDING));
-    assert_true(after.congestion <= after.congestion_bound * (1 + GAP));
+    assert_true(after.congestion <= after.congestion_bound * (1 + gap));
     assert_true(after.congestion_bound <= after.congestion * (1 + 1e-9));
     assert_true(after.hash == before.hash);
     return after;
 }
 
-static mrail_plan_t *made(const mrail_plan_topo_t *topo)
+static mrail_plan_t *made(const mrail_plan_topo_t *topo,
+                          const mrail_plan_options_t *options)
 {
     mrail_plan_t *plan;
     char why[256] = "";
 
-    assert_int_equal(mrail_plan_create(topo, NULL, &plan), 0);
+    assert_int_equal(mrail_plan_create(topo, options, &plan), 0);
     if (mrail_plan_make(plan, w.demand, w.num_demands, 0, why, sizeof(why)) !=
         0) {
         fail_msg("%s", why);
@@ -285,14 +354,14 @@ static mrail_plan_t *made(const mrail_plan_topo_t *topo)
 
 /* ---- tests ----------------------------------------------------------------- */
 
-static void test_random(void **state)
+/* A plan in two levels, if it can be, and what it relays beside a plan at once. */
+static double beside_at_once(unsigned seed, int is_paired, unsigned *in_levels_p)
 {
-    unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 60 : 9, in_levels = 0;
-    double most = 0;
+    double relayed[2];
 
-    for (unsigned seed = 1; seed <= seeds; ++seed) {
-        mrail_plan_summary_t levels, at_once;
-        mrail_plan_topo_t *topo, *other;
+    for (unsigned is_free = 0; is_free < 2; ++is_free) {
+        mrail_plan_summary_t summary;
+        mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
         unsigned dead, pods;
 
@@ -300,28 +369,224 @@ static void test_random(void **state)
         w.nodes = 8 + below(MAX_NODES - 7);
         w.rails = MAX_RAILS;
         w.ranks = w.nodes * w.rails;
+        w.is_paired = is_paired;
         dead = below(3) * 4;
         pods = below(2) * 2;
         make_demands(seed % 3);
         mrail_rng_init(&w.rng, seed);
-        other = make_topo(dead, pods, 1);
-        plan = made(other);
-        at_once = check_plan(plan);
+        topo = make_topo(dead, pods, (int)is_free);
+        if (is_paired) {
+            link_pairs(topo, 64, 64);
+        }
+        plan = made(topo, NULL);
+        summary = check_plan(plan, GAP);
+        relayed[is_free] = summary.relayed;
+        *in_levels_p += (!is_free && (summary.relayed_bound == 0));
         mrail_plan_destroy(plan);
-        mrail_rng_init(&w.rng, seed);
-        topo = make_topo(dead, pods, 0);
-        plan = made(topo);
-        levels = check_plan(plan);
-        mrail_plan_destroy(plan);
-        in_levels += (levels.relayed_bound == 0);
-        most = MRAIL_MAX(most, levels.relayed / at_once.relayed);
         mrail_plan_topo_destroy(topo);
-        mrail_plan_topo_destroy(other);
+    }
+    w.is_paired = 0;
+    return relayed[0] / relayed[1];
+}
+
+static void random_kind(int is_paired)
+{
+    unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 60 : 9, in_levels = 0;
+    double most = 0;
+
+    for (unsigned seed = 1; seed <= seeds; ++seed) {
+        double ratio = beside_at_once(seed, is_paired, &in_levels);
+
+        most = MRAIL_MAX(most, ratio);
     }
     print_message("%u of %u in two levels; relayed at most %.3f of what a plan "
                   "at once relays\n", in_levels, seeds, most);
     assert_true(in_levels * 10 >= seeds * 9);
     assert_true(most <= 1.1);
+}
+
+static void test_random(void **state)
+{
+    random_kind(0);
+}
+
+static void test_random_pairs(void **state)
+{
+    random_kind(1);
+}
+
+/* In one of two nodes, one rail. */
+static void kill_rails(mrail_plan_topo_t *topo)
+{
+    for (unsigned node = 1; node < w.nodes - 1; ++node) {
+        unsigned rail = below(2 * w.rails);
+
+        if (rail < w.rails) {
+            w.is_up[node * w.rails + rail] = 0;
+            assert_int_equal(mrail_plan_topo_set_rail(topo, node, rail, 0, 0), 0);
+        }
+    }
+}
+
+/* Links in pairs that are the narrowest: what is said of them holds, whatever the
+ * second level does.  With a gap that leaves room for them. */
+static void test_narrow_pairs(void **state)
+{
+    unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 400 : 40;
+    unsigned in_levels = 0;
+
+    for (unsigned seed = 1; seed <= seeds; ++seed) {
+        const mrail_plan_options_t options = {
+            .gap = 1, .relay_above = SMALL, .min_piece = below(2) * 65536};
+        mrail_plan_summary_t summary;
+        mrail_plan_topo_t *topo;
+        mrail_plan_t *plan;
+
+        mrail_rng_init(&w.rng, seed);
+        w.rails = 3 + below(MAX_RAILS - 2);
+        w.nodes = 56 / w.rails + 1 + below(MAX_NODES - 56 / w.rails);
+        w.nodes = MRAIL_MIN(w.nodes, MAX_NODES);
+        w.ranks = w.nodes * w.rails;
+        w.is_paired = 1;
+        topo = make_topo(0, 0, 0);
+        kill_rails(topo);
+        link_pairs(topo, 5 + below(20), 30 + below(40));
+        make_demands(seed % LAME_SENDERS);
+        plan = made(topo, &options);
+        summary = check_plan(plan, options.gap);
+        in_levels += (summary.relayed_bound == 0);
+        mrail_plan_destroy(plan);
+        mrail_plan_topo_destroy(topo);
+    }
+    w.is_paired = 0;
+    print_message("%u of %u in two levels\n", in_levels, seeds);
+    assert_true(in_levels * 4 >= seeds);
+}
+
+/* What the second level puts on links in pairs. */
+static void judge_pairs(mrail_levels_t *levels)
+{
+    memset(w.pair, 0, sizeof(w.pair));
+    for (size_t i = 0; i < w.num_demands; ++i) {
+        const mrail_plan_demand_t *d = &w.demand[i];
+        const uint64_t *end;
+        uint64_t last = 0;
+
+        if ((node_of(d->from) == node_of(d->to)) || (d->bytes == 0)) {
+            w.pair[d->from][d->to % w.rails] += (double)d->bytes;
+            continue;
+        }
+        end = mrail_levels_ends(levels, i);
+        for (unsigned rail = 0; rail < w.rails; last = end[rail], ++rail) {
+            mrail_plan_piece_t piece = {.bytes = end[rail] - last,
+                                        .rail_out = rail, .rail_in = rail,
+                                        .relay_out = MRAIL_PLAN_NONE,
+                                        .relay_in = MRAIL_PLAN_NONE};
+
+            if (rail != d->from % w.rails) {
+                piece.relay_out = node_of(d->from) * w.rails + rail;
+            }
+            if (rail != d->to % w.rails) {
+                piece.relay_in = node_of(d->to) * w.rails + rail;
+            }
+            if (piece.bytes > 0) {
+                check_piece(d, &piece);
+            }
+        }
+        assert_true(last == d->bytes);
+    }
+}
+
+/* What the first level says of each link, by making it the only narrow one: never
+ * less than what comes to be there.  The largest part of it that does, of what is
+ * relayed. */
+static double check_bounds(mrail_levels_t *levels)
+{
+    enum { SIDE = MRAIL_PLAN_MAX_MESH };
+    double *capacity = levels->pairs->capacity, most = 0;
+
+    for (unsigned i = 0; i < w.ranks * SIDE; ++i) {
+        capacity[i] = 1e30;
+    }
+    for (unsigned i = 0; i < w.ranks * w.rails; ++i) {
+        unsigned from = i / w.rails, place = i % w.rails;
+        unsigned to = node_of(from) * w.rails + place;
+        double inside = (double)w.demand[(size_t)from * w.ranks + to].bytes;
+        double bound, bytes = w.pair[from][place];
+
+        if (from % w.rails == place) {
+            continue;
+        }
+        capacity[from * SIDE + place] = 1e-6;
+        bound = mrail_levels_most_on_gpus(levels) * 1e-6;
+        capacity[from * SIDE + place] = 1e30;
+        assert_true(bound >= bytes * (1 - ROUNDING));
+        if (bound > inside) {
+            most = MRAIL_MAX(most, (bytes - inside) / (bound - inside));
+        }
+    }
+    return most;
+}
+
+static void test_bounds(void **state)
+{
+    double best[NUM_PATTERNS] = {0};
+    const mrail_plan_options_t options = {
+        .gap = 1, .relay_above = SMALL, .min_piece = 65536};
+
+    w.is_paired = 1;
+    for (unsigned seed = 1; seed <= 6 * NUM_PATTERNS; ++seed) {
+        mrail_plan_summary_t summary;
+        mrail_levels_t *levels;
+        mrail_plan_topo_t *topo;
+        double *most = &best[seed % NUM_PATTERNS], part;
+
+        mrail_rng_init(&w.rng, seed);
+        w.rails = 3 + below(MAX_RAILS - 2);
+        w.nodes = 4 + below(6);
+        w.ranks = w.nodes * w.rails;
+        topo = make_topo(0, 0, 0);
+        kill_rails(topo);
+        link_pairs(topo, 1, 1);
+        make_demands(seed % NUM_PATTERNS);
+        assert_int_equal(mrail_levels_create(topo, &options, &levels), 0);
+        (void)mrail_levels_divide(levels, w.demand, w.num_demands, &summary);
+        judge_pairs(levels);
+        part = check_bounds(levels);
+        *most = MRAIL_MAX(*most, part);
+        mrail_levels_destroy(levels);
+        mrail_plan_topo_destroy(topo);
+    }
+    w.is_paired = 0;
+    /* As tight as can be where only one rank uses the link. */
+    for (unsigned pattern = LAME_SENDERS; pattern < NUM_PATTERNS; ++pattern) {
+        assert_true(best[pattern] > 0.95);
+    }
+}
+
+/* One pair of GPUs without a link: it is planned at once. */
+static void test_missing_pair(void **state)
+{
+    mrail_plan_topo_t *topo;
+    mrail_plan_t *plan;
+
+    mrail_rng_init(&w.rng, 1);
+    w.nodes = 8;
+    w.rails = MAX_RAILS;
+    w.ranks = w.nodes * w.rails;
+    w.is_paired = 1;
+    make_demands(ALIKE);
+    topo = make_topo(0, 0, 0);
+    link_pairs(topo, 64, 64);
+    assert_int_equal(mrail_plan_topo_set_link(topo, 8, 9, 0), 0);
+    for (size_t i = 0; i < w.num_demands; ++i) {
+        w.demand[i].bytes *= (w.demand[i].from / 8 != w.demand[i].to / 8);
+    }
+    plan = made(topo, NULL);
+    assert_true(check_plan(plan, GAP).relayed_bound > 0);
+    mrail_plan_destroy(plan);
+    mrail_plan_topo_destroy(topo);
+    w.is_paired = 0;
 }
 
 /* Links to the switch that cannot take it: it is planned at once, within the gap. */
@@ -334,13 +599,13 @@ static void test_full_switch(void **state)
     w.nodes = 20;
     w.rails = MAX_RAILS;
     w.ranks = w.nodes * w.rails;
-    make_demands(2);
+    make_demands(ALIKE);
     topo = make_topo(0, 0, 0);
     for (unsigned i = 0; i < w.ranks; ++i) {
         assert_int_equal(mrail_plan_topo_set_switch(topo, i, 60e9, 60e9), 0);
     }
-    plan = made(topo);
-    assert_true(check_plan(plan).relayed_bound > 0);
+    plan = made(topo, NULL);
+    assert_true(check_plan(plan, GAP).relayed_bound > 0);
     mrail_plan_destroy(plan);
     mrail_plan_topo_destroy(topo);
 }
@@ -359,9 +624,9 @@ static void test_refused(void **state)
     w.nodes = 20;
     w.rails = MAX_RAILS;
     w.ranks = w.nodes * w.rails;
-    make_demands(0);
+    make_demands(RANDOM);
     topo = make_topo(4, 0, 0);
-    plan = made(topo);
+    plan = made(topo, NULL);
     mrail_plan_summary(plan, &before);
     assert_true(mrail_plan_pieces(plan, 9, one) > 0);
     memcpy(bad, w.demand, sizeof(bad));
@@ -377,41 +642,58 @@ static void test_refused(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* By hand: what matches first, then what has an own rail, then the rest. */
-static void test_filling(void **state)
-{
-    const mrail_filling_demand_t demands[] = {
-        {.from_rail = 0, .to_rail = 1, .bytes = 100},
-        {.from_rail = 0, .to_rail = 0, .bytes = 60},
-        {.from_rail = 2, .to_rail = 2, .bytes = 40},
-        {.from_rail = 1, .to_rail = 2, .bytes = 9, .is_small = 1},
-    };
-    uint64_t room[3] = {80, 90, 30}, end[4 * 3];
+static const mrail_filling_demand_t fillers[] = {
+    {.from_rail = 0, .to_rail = 1, .bytes = 120},
+    {.from_rail = 0, .to_rail = 0, .bytes = 60},
+    {.from_rail = 2, .to_rail = 2, .bytes = 40},
+    {.from_rail = 1, .to_rail = 2, .bytes = 9, .is_small = 1},
+};
 
-    mrail_filling_make(demands, 4, 3, 7, room, end);
-    /* 60 of rail 0 and 30 of rail 2 match; rail 1 has more room for the first demand
-     * than rail 0, which takes the rest of it; 10 of rail 0 are left for the third. */
-    assert_int_equal(end[0], 10);
-    assert_int_equal(end[1], 100);
-    assert_int_equal(end[2], 100);
-    assert_int_equal(end[3], 60);
-    assert_int_equal(end[5], 60);
-    assert_int_equal(end[6], 10);
-    assert_int_equal(end[7], 10);
-    assert_int_equal(end[8], 40);
+static void check_filling(const uint64_t *room, const uint64_t expected[3][3])
+{
+    uint64_t end[4 * 3];
+
+    mrail_filling_make(fillers, 4, 3, 7, room, end);
+    for (unsigned i = 0; i < 3; ++i) {
+        for (unsigned rail = 0, sum = 0; rail < 3; ++rail) {
+            sum += (unsigned)expected[i][rail];
+            assert_int_equal(end[3 * i + rail], sum);
+        }
+    }
     assert_int_equal(end[9], 0);
     assert_int_equal(end[11], 9);
     assert_true((end[10] == 4) || (end[10] == 5));
-    assert_int_equal(room[0] + room[1] + room[2], 0);
+}
+
+/* By hand: what matches first, then what has an own rail, then the rest. */
+static void test_filling(void **state)
+{
+    /* 60 of rail 0 and 30 of rail 2 match; rail 1 has more room for the first demand
+     * than rail 0, which takes the rest of it; 10 of rail 0 are left for the third, a
+     * quarter of its room. */
+    static const uint64_t room[3] = {100, 90, 30};
+    static const uint64_t all[3][3] = {{30, 90, 0}, {60, 0, 0}, {10, 0, 30}};
+    /* That would leave 20 of 40: halves first, 38 and 60 of rail 0 and 1, then 22. */
+    static const uint64_t less[3] = {98, 92, 30};
+    static const uint64_t halves[3][3] = {{38, 82, 0}, {60, 0, 0}, {0, 10, 30}};
+
+    check_filling(room, all);
+    check_filling(less, halves);
     assert_int_equal(mrail_filling_fewest(7, 0, 2), 5);
     assert_int_equal(mrail_filling_fewest(6, 0, 2), 4);
     assert_int_equal(mrail_filling_fewest(2, 0, 2), 2);
+    assert_true(mrail_filling_strangers(100, 60) == 95);
+    assert_true(mrail_filling_strangers(100, 300) == 25);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_random_pairs),
+        cmocka_unit_test(test_narrow_pairs),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_missing_pair),
         cmocka_unit_test(test_full_switch),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_filling),
