@@ -176,7 +176,7 @@ static int filling_is_good(const filling_t *filling, const uint64_t *room,
     return is_good;
 }
 
-static void filling_fill(filling_t *filling)
+static void filling_fill(filling_t *filling, int is_bounded)
 {
     uint64_t room[MRAIL_PLAN_MAX_RAILS];
     double wanted[MRAIL_PLAN_MAX_RAILS];
@@ -186,7 +186,7 @@ static void filling_fill(filling_t *filling)
     memcpy(room, filling->room, sizeof(room));
     memcpy(wanted, filling->wanted, sizeof(wanted));
     filling_put_own(filling);
-    if (!filling_is_good(filling, room, wanted)) {
+    if (is_bounded && !filling_is_good(filling, room, wanted)) {
         filling_begin(filling);
         filling_put_matching(filling);
         filling_put_halves(filling);
@@ -197,7 +197,7 @@ static void filling_fill(filling_t *filling)
 
 void mrail_filling_make(const mrail_filling_demand_t *demands,
                         uint32_t num_demands, uint32_t num_rails, uint32_t lanes,
-                        const uint64_t *room, uint64_t *end)
+                        const uint64_t *room, int is_bounded, uint64_t *end)
 {
     filling_t filling = {.demands = demands,
                          .num_demands = num_demands,
@@ -206,7 +206,7 @@ void mrail_filling_make(const mrail_filling_demand_t *demands,
                          .given = room,
                          .on_rail = end};
 
-    filling_fill(&filling);
+    filling_fill(&filling, is_bounded);
     for (uint32_t i = 0; i < num_demands; ++i) {
         for (uint32_t rail = 1; rail < num_rails; ++rail) {
             filling_bytes(&filling, i)[rail] +=

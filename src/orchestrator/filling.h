@@ -18,7 +18,7 @@ typedef struct mrail_filling_demand {
 uint32_t mrail_filling_fewest(uint32_t lanes, uint32_t from_rail,
                               uint32_t to_rail);
 
-/* The most of large demands that a rail takes although it is the own one of neither
+/* Bounded: the most of large demands that a rail takes although it is the own one of neither
  * end, but for a byte each: a quarter of its room, and what is more than half of the
  * bytes for which it is the own one (of those for which it is at both ends: all). */
 double mrail_filling_strangers(uint64_t room, uint64_t wanted);
@@ -27,10 +27,11 @@ double mrail_filling_strangers(uint64_t room, uint64_t wanted);
  * room[num_rails]: bytes of large demands that each rail takes, as many together as
  * there are.  Small demands are spread evenly over the lanes with the fewest relays,
  * beside that.
+ * is_bounded: strangers are, though more pieces may be made.
  * end[num_demands x num_rails]: where each rail's part of each demand ends.
  */
 void mrail_filling_make(const mrail_filling_demand_t *demands,
                         uint32_t num_demands, uint32_t num_rails, uint32_t lanes,
-                        const uint64_t *room, uint64_t *end);
+                        const uint64_t *room, int is_bounded, uint64_t *end);
 
 #endif

@@ -252,7 +252,8 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
             mrail_cuts_bytes(&levels->end[(size_t)group * rails], rail);
     }
     mrail_filling_make(levels->members, count, rails,
-                       levels->groups[group].lanes, room, levels->ends);
+                       levels->groups[group].lanes, room, levels->pairs != NULL,
+                       levels->ends);
     levels->expanded = pair;
 }
 

@@ -649,11 +649,12 @@ static const mrail_filling_demand_t fillers[] = {
     {.from_rail = 1, .to_rail = 2, .bytes = 9, .is_small = 1},
 };
 
-static void check_filling(const uint64_t *room, const uint64_t expected[3][3])
+static void check_filling(const uint64_t *room, int is_bounded,
+                          const uint64_t expected[3][3])
 {
     uint64_t end[4 * 3];
 
-    mrail_filling_make(fillers, 4, 3, 7, room, end);
+    mrail_filling_make(fillers, 4, 3, 7, room, is_bounded, end);
     for (unsigned i = 0; i < 3; ++i) {
         for (unsigned rail = 0, sum = 0; rail < 3; ++rail) {
             sum += (unsigned)expected[i][rail];
@@ -677,8 +678,12 @@ static void test_filling(void **state)
     static const uint64_t less[3] = {98, 92, 30};
     static const uint64_t halves[3][3] = {{38, 82, 0}, {60, 0, 0}, {0, 10, 30}};
 
-    check_filling(room, all);
-    check_filling(less, halves);
+    static const uint64_t greedy[3][3] = {{28, 92, 0}, {60, 0, 0}, {10, 0, 30}};
+
+    check_filling(room, 0, all);
+    check_filling(room, 1, all);
+    check_filling(less, 0, greedy);
+    check_filling(less, 1, halves);
     assert_int_equal(mrail_filling_fewest(7, 0, 2), 5);
     assert_int_equal(mrail_filling_fewest(6, 0, 2), 4);
     assert_int_equal(mrail_filling_fewest(2, 0, 2), 2);
