@@ -146,9 +146,10 @@ typedef struct mrail_plan_summary {
     double limit;         /* the congestion that was allowed to save relays */
     double relayed, relayed_bound; /* bytes times relays; no plan with a congestion
                                       within the limit is below the bound.  Of 3000
-                                      demands and more between ranks on switches,
-                                      which are planned in two levels, congestion and
-                                      relayed are upper bounds until
+                                      demands and more between bound ranks on
+                                      switches, or all linked to each other, which are
+                                      planned in two levels, congestion and relayed
+                                      are upper bounds until
                                       mrail_plan_compare(), relayed_bound is 0.
                                       Whole bytes may be a little beside all bounds:
                                       at most a grain (64) a piece */

@@ -211,6 +211,24 @@ static void print_head(const plan_run_t *run)
     }
 }
 
+/* Two levels have no bound for it. */
+static void print_relayed(const mrail_plan_summary_t *s)
+{
+    char text[3][PLAN_SHORT_TEXT];
+
+    plan_bytes_text(s->relayed, text[0], sizeof(text[0]));
+    plan_bytes_text(s->relayed_bound, text[1], sizeof(text[1]));
+    plan_bytes_text(s->direct_bytes, text[2], sizeof(text[2]));
+    printf("%-12s %12s, ", "relayed", text[0]);
+    if ((s->relayed > 0) && (s->relayed_bound == 0)) {
+        printf("no bound");
+    } else {
+        printf("bound %s, gap %.2f %%", text[1],
+               100 * plan_gap(s->relayed, s->relayed_bound));
+    }
+    printf("; %s keep their first path\n", text[2]);
+}
+
 static void print_figures(const plan_run_t *run)
 {
     const mrail_plan_summary_t *s = &run->summary;
@@ -227,12 +245,7 @@ static void print_figures(const plan_run_t *run)
     printf("%-12s %12s, gap %.2f %% (at most %.2f %% wanted%s)\n", "bound",
            text[2], 100 * gap, 100 * run->wanted_gap,
            (gap > run->wanted_gap * (1 + 1e-9)) ? ": not reached" : "");
-    plan_bytes_text(s->relayed, text[0], sizeof(text[0]));
-    plan_bytes_text(s->relayed_bound, text[1], sizeof(text[1]));
-    plan_bytes_text(s->direct_bytes, text[2], sizeof(text[2]));
-    printf("%-12s %12s, bound %s, gap %.2f %%; %s keep their first path\n",
-           "relayed", text[0], text[1],
-           100 * plan_gap(s->relayed, s->relayed_bound), text[2]);
+    print_relayed(s);
     printf("%-12s %12llu of %zu demands\n", "pieces",
            (unsigned long long)s->num_pieces, run->num_demands);
     printf("%-12s %12s%s, %u rounds and %u for relays\n", "planning", text[3],

@@ -130,6 +130,13 @@ expect 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MB, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-above 255m
 expect '... one that is not large enough does not' 0 '^relayed +0 B, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-above=256m
+for links in 'mesh * 100GB' 'switch * 450GB'; do
+    printf 'nodes 8\nrails 8\nrail * * 50GB\nranks * 8 bound\n%s\n' "$links" \
+        >"$tmp/large"
+    expect "two levels have no bound for relayed bytes: ${links%% *}" 0 \
+        '^relayed +[0-9.]+ [MG]B, no bound; ' \
+        --topo "$tmp/large" --pattern uniform --relay-above 0
+done
 expect 'a node without links: its traffic is not planned' 0 \
     '^planned are 0 B: no limit is known' \
     --topo "$tmp/alone" --pattern uniform
