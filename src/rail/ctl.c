@@ -75,6 +75,13 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
                 peer->num_pairs);
     peer->state = MRAIL_PEER_KNOWN;
     peer->tries = 0;
+    if (msg->hello.seg_size != engine->config.seg_size) {
+        mrail_error("peer %016llx has UCX_MRAIL_SEG_SIZE=%u, this process %zu: "
+                    "it has to be alike everywhere",
+                    (unsigned long long)peer->id, msg->hello.seg_size,
+                    engine->config.seg_size);
+        mrail_ctl_peer_failed(peer, -EPROTO);
+    }
 }
 
 void mrail_ctl_lane_join(mrail_lane_t *lane)

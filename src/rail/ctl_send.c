@@ -96,6 +96,7 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine,
     memset(msg, 0, sizeof(*msg));
     msg->type = type;
     msg->hello.num_rails = engine->num_rails;
+    msg->hello.seg_size = (uint32_t)engine->config.seg_size;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         mrail_rail_describe(&engine->rails[i], &msg->hello.rails[i]);
     }

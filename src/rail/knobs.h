@@ -46,7 +46,7 @@
     X(SEG_SIZE, "8k", SIZE, seg_size,                                         \
       "Largest active message, with the header: every receive buffer has\n"  \
       "this size. A multiple of the MTU leaves no short packet behind.\n"     \
-      "Alike at all processes.")                                              \
+      "It has to be alike at all processes.")                                              \
     X(AM_CREDITS, "32", UINT, am_credits,                                     \
       "Active messages that a peer may have under way on its first lane, 4\n" \
       "to 1024, and a quarter of it on each other rail; each takes a\n"       \

@@ -125,6 +125,7 @@ int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size)
     switch (mrail_ctl_type_body(msg->type)) {
     case MRAIL_BODY_HELLO:
         mrail_put_u8(&w, (uint8_t)msg->hello.num_rails);
+        mrail_put_u32(&w, msg->hello.seg_size);
         for (unsigned i = 0; i < msg->hello.num_rails; ++i) {
             mrail_put_rail(&w, &msg->hello.rails[i]);
         }
@@ -149,6 +150,7 @@ int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size)
 static void mrail_get_hello(mrail_reader_t *r, mrail_ctl_msg_t *msg)
 {
     msg->hello.num_rails = mrail_get_u8(r);
+    msg->hello.seg_size = mrail_get_u32(r);
     if ((msg->hello.num_rails == 0) ||
         (msg->hello.num_rails > MRAIL_MAX_RAILS) ||
         (msg->src_rail >= msg->hello.num_rails)) {

@@ -11,7 +11,7 @@
 
 #include <endian.h>
 
-#define MRAIL_WIRE_VERSION 1
+#define MRAIL_WIRE_VERSION 2
 
 /* ---- data -------------------------------------------------------------- */
 
@@ -127,6 +127,7 @@ typedef struct mrail_ctl_msg {
     union {
         struct {
             unsigned num_rails;
+            uint32_t seg_size; /* bytes of the sender's receive buffers */
             mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
         } hello;                /* HELLO, HELLO_REP */
         mrail_wire_lane_t lane; /* LANE_*, RETIRE, CONFIRM, FAIL */

@@ -276,6 +276,7 @@ static void fill_body(fuzz_in_t *in, mrail_ctl_msg_t *msg, mrail_peer_t *peer)
 
     if ((msg->type == MRAIL_CTL_HELLO) || (msg->type == MRAIL_CTL_HELLO_REP)) {
         msg->hello.num_rails = (choice & 0xf) + 1;
+        msg->hello.seg_size = (choice & 0x40) ? 512 : fuzz_u8(in) * 4u;
         for (unsigned i = 0; i < msg->hello.num_rails; ++i) {
             fill_rail(&msg->hello.rails[i], i, (i < 4) ? fuzz_u8(in) : 0x51);
         }
@@ -552,7 +553,7 @@ static void connect_peer(unsigned peer)
 {
     mrail_ctl_msg_t msg;
 
-    fake_hello(&msg, 2);
+    fake_hello(&msg, 2, 512);
     fill_rail(&msg.hello.rails[0], 0, 0x31);
     fill_rail(&msg.hello.rails[1], 1, 0x33);
     say(&msg, peer);

@@ -53,11 +53,12 @@ void fake_wire_rail(mrail_wire_rail_t *rail, unsigned index, unsigned subnet)
     rail->mtu = IBV_MTU_1024;
 }
 
-void fake_hello(mrail_ctl_msg_t *msg, unsigned num_rails)
+void fake_hello(mrail_ctl_msg_t *msg, unsigned num_rails, uint32_t seg_size)
 {
     memset(msg, 0, sizeof(*msg));
     msg->type = MRAIL_CTL_HELLO;
     msg->hello.num_rails = num_rails;
+    msg->hello.seg_size = seg_size;
     for (unsigned i = 0; i < num_rails; ++i) {
         fake_wire_rail(&msg->hello.rails[i], i, i);
     }

@@ -20,7 +20,7 @@ void fake_engine_quiet(void);
 void fake_wire_rail(mrail_wire_rail_t *rail, unsigned index, unsigned subnet);
 
 /* HELLO of a peer with `num_rails` of them. */
-void fake_hello(mrail_ctl_msg_t *msg, unsigned num_rails);
+void fake_hello(mrail_ctl_msg_t *msg, unsigned num_rails, uint32_t seg_size);
 
 /* A message about the lane of a slot, on the rails that belong to it. */
 void fake_lane_msg(mrail_ctl_msg_t *msg, mrail_ctl_type_t type, unsigned slot,

@@ -49,6 +49,9 @@ run="$mrail run -np 2 --soft 2x2 --session $session"
     expect 'UCX_NET_DEVICES that excludes mrail' bad \
         'UCX_NET_DEVICES=mlx5_0:1 leaves its device out: add mrail:1' \
         env UCX_NET_DEVICES=mlx5_0:1 $run -- "$program"
+    expect 'segments of different sizes' bad \
+        'UCX_MRAIL_SEG_SIZE=1[26][0-9]*, this process 1[26]' \
+        $run -- sh -c "UCX_MRAIL_SEG_SIZE=\$((12288 + 4096 * OMPI_COMM_WORLD_RANK)) exec '$program'"
     expect 'a rate of zero' 2 "rate '0'" $run --rate 0 -- "$program"
     expect 'a session with other settings' bad "$session" \
         "$mrail" soft --session "$session" --rails 2 --nodes 2 -- \

@@ -146,7 +146,7 @@ void say_hello(unsigned who)
 {
     mrail_ctl_msg_t msg;
 
-    fake_hello(&msg, 2);
+    fake_hello(&msg, 2, (uint32_t)engine->config.seg_size);
     say(who, &msg);
 }
 

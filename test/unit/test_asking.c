@@ -205,10 +205,27 @@ static void test_hello_is_answered_where_it_came_from(void **state)
     start(64);
     engine->next_base = 0;
     for (unsigned i = 0; i < 4; ++i) {
-        fake_hello(&msg, 2);
+        fake_hello(&msg, 2, (uint32_t)engine->config.seg_size);
         say_on(0, 1, &msg);
         assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), i + 1);
         assert_int_equal(last(MRAIL_CTL_HELLO_REP)->src_rail, 1 - i % 2);
+    }
+}
+
+/* Whose receive buffers have another size is answered, so that it sees that, too, and
+ * not talked to. */
+static void test_hello_with_other_segments(void **state)
+{
+    start(64);
+    for (unsigned who = 0; who < 3; ++who) {
+        mrail_ctl_msg_t msg;
+
+        fake_hello(&msg, 2, (uint32_t)engine->config.seg_size + who - 1);
+        say(who, &msg);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), who + 1);
+        assert_int_equal(last(MRAIL_CTL_HELLO_REP)->hello.seg_size,
+                         engine->config.seg_size);
+        assert_int_equal(peer_of(who)->failed, (who == 1) ? 0 : -EPROTO);
     }
 }
 
@@ -743,6 +760,7 @@ int main(int argc, char **argv)
         TEST(test_pair_that_both_count_from_stays),
         TEST(test_first_request_gives_way),
         TEST(test_hello_is_answered_where_it_came_from),
+        TEST(test_hello_with_other_segments),
         TEST(test_hello_beside_a_repeated_request),
         TEST(test_no_hello_beside_a_further_request),
         TEST(test_hello_tries_any_rail),

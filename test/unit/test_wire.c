@@ -22,6 +22,7 @@ static void fill_hello(mrail_ctl_msg_t *msg, unsigned num_rails)
     msg->src_cookie = 0xfedcba9876543210ull;
     msg->src_id = 42;
     msg->hello.num_rails = num_rails;
+    msg->hello.seg_size = 0x12345678;
     for (unsigned i = 0; i < num_rails; ++i) {
         memset(msg->hello.rails[i].gid, (int)(0x20 + i), 16);
         msg->hello.rails[i].subnet = 0x1000ull + i;
@@ -44,6 +45,7 @@ static void test_hello_of_16_rails_fits(void **state)
     assert_true(length > 0);
     assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)length), 0);
     assert_int_equal(out.hello.num_rails, MRAIL_MAX_RAILS);
+    assert_int_equal(out.hello.seg_size, 0x12345678);
     assert_memory_equal(out.hello.rails[15].gid, in.hello.rails[15].gid, 16);
     assert_true(out.hello.rails[15].flush_addr == 0x7f000000100full);
     assert_int_equal(out.hello.rails[15].ud_qpn, 0xffffff);
