@@ -330,6 +330,11 @@ int mrail_levels_divide(mrail_levels_t *levels,
     return 0;
 }
 
+uint32_t mrail_levels_num_rails(const mrail_levels_t *levels)
+{
+    return levels->num_rails;
+}
+
 const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i)
 {
     const mrail_plan_demand_t *demand = &levels->demands[i];

@@ -39,6 +39,8 @@ int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,
                         mrail_plan_summary_t *summary_p);
 
+uint32_t mrail_levels_num_rails(const mrail_levels_t *levels);
+
 /* Where the rails of demand i (between two nodes, with bytes) end, from 0 to its
  * bytes.  Holds until the next call. */
 const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i);

@@ -325,6 +325,70 @@ static void plan_sum_up(mrail_plan_t *plan)
     summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
+/* The lane that demand i takes alone, of its group. */
+static unsigned plan_direct_lane(const mrail_plan_t *plan, size_t i,
+                                 mrail_route_t *route)
+{
+    const plan_division_t *next = &plan->next;
+    size_t group = next->group_of[i];
+
+    *route = (mrail_route_t){
+        .row = {next->row[2 * group], next->row[2 * group + 1]},
+        .lanes = next->lanes[group]};
+    return mrail_routes_direct(plan->routes, next->demands[i].from,
+                               next->demands[i].to, route);
+}
+
+/* Does each group have one demand only? */
+static int plan_has_pairs_only(const plan_division_t *next)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < next->num_demands; ++i) {
+        count += (next->group_of[i] != MRAIL_PLAN_NONE);
+    }
+    return count == next->num_groups;
+}
+
+/* Each demand whole on the path that it takes alone: no division has fewer relays, or
+ * pieces.  So if that is within the limit, nothing is better: 1, and it is cut so. */
+static int plan_is_direct(mrail_plan_t *plan)
+{
+    plan_division_t *next = &plan->next;
+    mrail_plan_summary_t *summary = &next->summary;
+    unsigned lanes = mrail_routes_num_lanes(plan->routes);
+    double part[MRAIL_FLOWS_MAX_LANES];
+    uint64_t hash = next->digest;
+    mrail_route_t route;
+
+    mrail_loads_clear(plan);
+    for (size_t i = 0; i < next->num_demands; ++i) {
+        if (next->group_of[i] != MRAIL_PLAN_NONE) {
+            unsigned lane = plan_direct_lane(plan, i, &route);
+
+            mrail_loads_add(plan, &route, lane, (double)next->demands[i].bytes);
+        }
+    }
+    summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
+    summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
+    if (summary->congestion > summary->limit) {
+        return 0;
+    }
+    memset(part, 0, sizeof(part));
+    for (size_t i = 0; i < next->num_demands; ++i) {
+        if (next->group_of[i] != MRAIL_PLAN_NONE) {
+            unsigned lane = plan_direct_lane(plan, i, &route);
+
+            part[lane] = 1;
+            hash += plan_cut(plan, next->group_of[i], lanes, part);
+            summary->bytes += next->bytes[next->group_of[i]];
+            part[lane] = 0;
+        }
+    }
+    summary->hash = mrail_mix64(hash);
+    return 1;
+}
+
 /* The new division in place of the one that holds. */
 static void plan_accept(mrail_plan_t *plan, uint64_t stamp)
 {
@@ -375,6 +439,9 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
         ret = plan_load(plan);
         if (ret == 0) {
             plan_divide(plan);
+            if (plan_has_pairs_only(next) && plan_is_direct(plan)) {
+                return 0;
+            }
             mrail_flows_merge(plan->flows, (double)plan->options.min_piece,
                               next->summary.limit);
         }

@@ -175,7 +175,7 @@ typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
     uint32_t a, b;         /* by kind; b is 0 if it names one thing only */
     double capacity;       /* bytes per second */
-    double bytes;          /* of switches, in two levels: by mrail_plan_compare() */
+    double bytes;          /* of GPU links, in two levels: by mrail_plan_compare() */
     double bytes_before;   /* by mrail_plan_compare(), or 0 */
 } mrail_plan_link_t;
 

@@ -8,6 +8,7 @@
 typedef struct plan_stretch {
     mrail_route_t route;
     uint64_t begin, end;       /* on the line */
+    unsigned num_lanes;
     const uint64_t *lane_end;  /* of each lane */
 } plan_stretch_t;
 
@@ -25,6 +26,7 @@ static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
     }
     stretch->begin = 0;
     stretch->end = demand->bytes;
+    stretch->num_lanes = lanes;
     if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
         unsigned direct = mrail_routes_direct(plan->routes, demand->from,
                                               demand->to, &stretch->route);
@@ -34,6 +36,7 @@ static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
         }
         stretch->lane_end = plan->whole;
     } else {
+        stretch->num_lanes = mrail_levels_num_rails(plan->now.levels);
         stretch->lane_end = mrail_levels_ends(plan->now.levels, i);
     }
     return 1;
@@ -58,6 +61,7 @@ static int plan_stretch(const mrail_plan_t *plan, size_t i,
                   .lanes = now->lanes[group]},
         .begin = now->start[i],
         .end = now->start[i] + now->demands[i].bytes,
+        .num_lanes = (unsigned)lanes,
         .lane_end = &now->end[group * lanes]};
     return 1;
 }
@@ -76,14 +80,14 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
                            mrail_plan_piece_t *pieces)
 {
     const mrail_plan_demand_t *demand = &plan->now.demands[i];
-    unsigned lanes = mrail_routes_num_lanes(plan->routes), count = 0;
+    unsigned count = 0;
     plan_stretch_t stretch;
     uint64_t offset = 0;
 
     if (!plan_stretch(plan, i, &stretch)) {
         return 0;
     }
-    for (unsigned lane = 0; lane < lanes; ++lane) {
+    for (unsigned lane = 0; lane < stretch.num_lanes; ++lane) {
         uint64_t bytes = plan_take(&stretch, lane);
 
         if (bytes > 0) {
@@ -101,7 +105,6 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
 /* What is planned, and what of it is on the direct path. */
 static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 {
-    unsigned lanes = mrail_routes_num_lanes(plan->routes);
     plan_stretch_t stretch;
 
     mrail_loads_clear(plan);
@@ -114,7 +117,7 @@ static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
         }
         direct = mrail_routes_direct(plan->routes, demand->from, demand->to,
                                      &stretch.route);
-        for (unsigned lane = 0; lane < lanes; ++lane) {
+        for (unsigned lane = 0; lane < stretch.num_lanes; ++lane) {
             uint64_t bytes = plan_take(&stretch, lane);
 
             if (bytes > 0) {

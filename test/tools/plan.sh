@@ -137,6 +137,16 @@ for links in 'mesh * 100GB' 'switch * 450GB'; do
         '^relayed +[0-9.]+ [MG]B, no bound; ' \
         --topo "$tmp/large" --pattern uniform --relay-above 0
 done
+printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 2 bound\nmesh * 100GB\n' \
+    >"$tmp/small"
+for pattern in uniform moe; do
+    expect "who is within the limit keeps the first path: $pattern" 0 \
+        '^congestion .*: 1\.00 times as quick$' \
+        --topo "$tmp/small" --pattern $pattern
+    says '... whole' '^pieces +12 of 12 demands$'
+    says '... with the fewest relays' \
+        '^relayed +[0-9.]+ MB, bound [0-9.]+ MB, gap 0\.00 %'
+done
 expect 'a node without links: its traffic is not planned' 0 \
     '^planned are 0 B: no limit is known' \
     --topo "$tmp/alone" --pattern uniform
