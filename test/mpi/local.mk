@@ -80,6 +80,10 @@ mpi_pair_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_pair_LDADD = $(MPI_LIBS)
 endif
 
+check_LTLIBRARIES += libtest-cuda.la
+libtest_cuda_la_SOURCES = test/mpi/fake_cuda.c
+libtest_cuda_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+
 if HAVE_OMPI_COLL
 check_PROGRAMS += mpi_parts
 mpi_parts_SOURCES = test/mpi/mpi_parts.c test/mpi/mpi_test.h \

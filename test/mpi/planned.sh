@@ -68,6 +68,41 @@ exchanges 'free ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_pace 4' --seeds 1-$last $paced
 grep '^all ranks: ' "$tmp/out" || true
 
+# devices NAME WHO: ranks whose pointers all are to device memory; sets $planned to how
+# many calls went by a plan nevertheless.
+devices()
+{
+    name=$1
+    MRAIL_TEST_RUN="$options $bound"
+    # shellcheck disable=SC2016 # it is the rank's environment
+    FAKE_CUDA=$2 run "$name" 8 sh -c 'LD_LIBRARY_PATH=$0:${LD_LIBRARY_PATH-} \
+        LD_PRELOAD=$0/libcuda.so.1:${LD_PRELOAD-} exec "$@"' \
+        "$tmp/cuda" "$build/mpi_planned" --seeds 1-10
+    planned=$(sed -n 's/^all ranks: \([0-9]*\) of .* calls planned.*/\1/p' \
+        "$tmp/out")
+    planned=${planned:--1}
+}
+
+if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
+    topology=2x4
+    mkdir "$tmp/cuda"
+    ln -s "$(realpath "$build/.libs/libtest-cuda.so")" "$tmp/cuda/libcuda.so.1"
+    devices 'a driver, and host memory' nobody
+    host=$planned
+    devices "one rank's memory is a device's" 3
+    if [ "$planned" -gt 0 ] && [ "$planned" -lt "$host" ]; then
+        good '... planned is where it has no part'
+    else
+        bad '... planned is where it has no part' "$planned, $host on the host"
+    fi
+    devices "all ranks' memory is a device's" all
+    if [ "$planned" = 0 ]; then
+        good '... nothing is planned'
+    else
+        bad '... nothing is planned' "$planned calls"
+    fi
+fi
+
 # says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1 rank 0 says so of
 # MPI_COMM_WORLD.
 says()

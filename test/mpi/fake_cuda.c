@@ -1,0 +1,27 @@
+/*
+ * A CUDA driver as far as coll/mrail asks one: LD_PRELOAD it as libcuda.so.1.  Of the
+ * rank that FAKE_CUDA names (or "all") every pointer is one to device memory.
+ */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTRIBUTE_MEMORY_TYPE 2
+enum { MEMORY_TYPE_HOST = 1, MEMORY_TYPE_DEVICE };
+
+__attribute__((visibility("default"))) int
+cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer);
+
+int cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer)
+{
+    const char *who = getenv("FAKE_CUDA"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+    if ((attribute != ATTRIBUTE_MEMORY_TYPE) || (who == NULL) || (rank == NULL)) {
+        return 1; /* CUDA_ERROR_INVALID_VALUE */
+    }
+    *(unsigned *)data = ((strcmp(who, "all") == 0) || (strcmp(who, rank) == 0))
+                            ? MEMORY_TYPE_DEVICE
+                            : MEMORY_TYPE_HOST;
+    return 0;
+}
