@@ -34,4 +34,5 @@ libmrail_plan_la_LIBADD = libmrail-planner.la
 libmrail_plan_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 \
     -export-symbols-regex '^mrail_plan_'
 pkginclude_HEADERS += src/orchestrator/plan.h
+dist_man_MANS += src/orchestrator/mrail-plan.3
 pkgconfig_DATA += src/orchestrator/mrail-plan.pc

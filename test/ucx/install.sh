@@ -93,6 +93,16 @@ END
             LD_LIBRARY_PATH=$libdir "$tmp/planner" >>"$tmp/out" 2>&1
         expect "a program made by ${compiler%% *} plans" "$tmp/out" '^6.0$'
     done
+    # The manual's example.
+    find "$dest" -name mrail-plan.3 -exec \
+        sed -n '/^\.Bd -literal/,/^\.Ed/p' {} + | sed -e '/^\./d' -e 's/\\e/\\/g' >"$tmp/example.c"
+    # shellcheck disable=SC2046 # words are meant
+    cc "$tmp/example.c" $(PKG_CONFIG_SYSROOT_DIR=$dest \
+        pkg-config --cflags --libs mrail-plan) -o "$tmp/example" \
+        >"$tmp/out" 2>&1 &&
+        LD_LIBRARY_PATH=$libdir "$tmp/example" >>"$tmp/out" 2>&1
+    expect "the manual's example plans" "$tmp/out" \
+        '^0 to 2: [0-9]* bytes on rail 1$'
 else
     echo 'skip - pkg-config: it is not installed'
 fi
