@@ -291,18 +291,20 @@ static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
     return topo;
 }
 
-static mrail_plan_demand_t *demands_of_file(const char *path,
-                                            unsigned num_ranks, size_t *num_p)
+static mrail_plan_demand_t *demands_of_file(plan_run_t *run, const char *path,
+                                            unsigned num_ranks)
 {
     mrail_plan_demand_t *demands = NULL;
-    char why[WHY_MAX] = "", *text;
-    size_t length;
+    char why[WHY_MAX] = "";
     int ret;
 
-    text = read_file(path, &length);
-    ret = plan_text_demands(name_of(path), text, length, num_ranks, &demands,
-                            num_p, why, sizeof(why));
-    free(text);
+    run->demand_text = read_file(path, &run->demand_length);
+    ret = plan_text_demands(name_of(path), run->demand_text, run->demand_length,
+                            num_ranks, &demands, &run->num_demands, why,
+                            sizeof(why));
+    if (ret != 0) {
+        free(run->demand_text);
+    }
     judge(ret, why);
     return demands;
 }
@@ -370,6 +372,23 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* There is no plan.  A sentence about a demand says which line of the file it is of. */
+static void fail_plan(const plan_run_t *run, const char *why)
+{
+    size_t i = run->num_demands;
+
+    if (run->demand_text != NULL && sscanf(why, "demand %zu,", &i) == 1 &&
+        i < run->num_demands) {
+        mrail_tool_fail(PLAN_VERB, "%s:%u: %s", name_of(run->demand_name),
+                        plan_text_demand_line(
+                            run->demand_text, run->demand_length,
+                            mrail_plan_topo_num_ranks(run->topo),
+                            run->demands[i].from, run->demands[i].to),
+                        why);
+    }
+    mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run->topo_name), why);
+}
+
 /* Each time from nothing, so that all give the same plan. */
 static double plan_repeatedly(const plan_run_t *run)
 {
@@ -390,8 +409,7 @@ static double plan_repeatedly(const plan_run_t *run)
         times[i] = (double)(mrail_clock_now() - begun_ns) / 1e9;
         if (ret != 0) {
             free(times);
-            mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run->topo_name),
-                            (why[0] != '\0') ? why : strerror(-ret));
+            fail_plan(run, (why[0] != '\0') ? why : strerror(-ret));
         }
     }
     qsort(times, run->repeat, sizeof(*times), compare_times);
@@ -439,7 +457,7 @@ static void run_init(plan_run_t *run, const options_t *options)
     run->demands =
         (options->pattern != NULL)
             ? demands_of_pattern(options, num_ranks, &run->num_demands)
-            : demands_of_file(options->demand, num_ranks, &run->num_demands);
+            : demands_of_file(run, options->demand, num_ranks);
     for (size_t i = 0; i < run->num_demands; ++i) {
         run->bytes += (double)run->demands[i].bytes;
     }
@@ -474,5 +492,6 @@ int main(int argc, char **argv)
     mrail_plan_topo_destroy(run.topo);
     free(run.demands);
     free(run.topo_text);
+    free(run.demand_text);
     return 0;
 }

@@ -54,4 +54,9 @@ int plan_text_demands(const char *name, const char *text, size_t length,
                       unsigned num_ranks, mrail_plan_demand_t **demands_p,
                       size_t *num_p, char *why, size_t size);
 
+/* In a text of which that was the result, the first line that has bytes from one rank
+ * to another one; 0: there is none. */
+unsigned plan_text_demand_line(const char *text, size_t length,
+                               unsigned num_ranks, unsigned from, unsigned to);
+
 #endif

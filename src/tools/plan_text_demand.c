@@ -234,3 +234,39 @@ int plan_text_demands(const char *name, const char *text, size_t length,
     free(reader.demands);
     return ret;
 }
+
+/* ---- Who said it ---- */
+
+typedef struct finder {
+    unsigned num_ranks, from, to;
+    unsigned number; /* of the line; 0: not yet */
+} finder_t;
+
+static int find_line(plan_line_t *line, void *arg)
+{
+    finder_t *finder = arg;
+    plan_list_t from, to;
+    uint64_t bytes;
+
+    if (finder->number == 0 && line->num == 3 &&
+        plan_words_list(line, line->words[0], "rank", finder->num_ranks,
+                        &from) == 0 &&
+        plan_words_list(line, line->words[1], "rank", finder->num_ranks,
+                        &to) == 0 &&
+        read_bytes(line, line->words[2], &bytes) == 0 && bytes > 0 &&
+        plan_list_has(&from, finder->from) && plan_list_has(&to, finder->to)) {
+        finder->number = line->number;
+    }
+    return 0;
+}
+
+unsigned plan_text_demand_line(const char *text, size_t length,
+                               unsigned num_ranks, unsigned from, unsigned to)
+{
+    finder_t finder = {.num_ranks = num_ranks, .from = from, .to = to};
+    char why[PLAN_TEXT_WHY_MAX];
+
+    (void)plan_words_each("", text, length, PLAN_TEXT_MAX_BYTES, find_line,
+                          &finder, why, sizeof(why));
+    return finder.number;
+}

@@ -16,7 +16,8 @@
 typedef struct plan_run {
     const char *topo_name, *demand_name; /* as they were typed */
     uint64_t seed;
-    char *topo_text;
+    char *topo_text, *demand_text; /* NULL: made by a pattern */
+    size_t demand_length;
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;

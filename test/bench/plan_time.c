@@ -3,7 +3,9 @@
  * figure, "NAME VALUE": medians over many plans, each as if it were the first, but for
  * "warm" (the same demands once more) and "unchanged" (the same stamp).
  *
- * Rails of 50 GB/s; GPU links of 100 GB/s in pairs, or 450 GB/s to a switch.  The
+ * Rails of 50 GB/s; GPU links of 100 GB/s in pairs ("narrow": 50), or 450 GB/s to a
+ * switch ("cross": and ways from rail to rail through the spine).  "own": the pieces of
+ * one rank, sent and received.  The
  * large topologies have one dead rail in twenty (at random) and four pods whose
  * uplinks carry 0.6 of what their rails do.  Which rails are dead makes much of the
  * difference: growth is that of several machines of each size (seeds 1 to MACHINES),
@@ -22,8 +24,9 @@
 #define RAIL 50e9
 #define MACHINES 9
 
-typedef enum kind { FREE, MESH, SWITCH } kind_t;
-static const char *const kind_names[] = {"free", "mesh", "switch"};
+typedef enum kind { FREE, MESH, SWITCH, NARROW, CROSS } kind_t;
+static const char *const kind_names[] = {"free", "mesh", "switch", "narrow",
+                                         "cross"};
 
 typedef struct world {
     mrail_plan_topo_t *topo;
@@ -67,15 +70,19 @@ static void add_links(world_t *world, unsigned rails, kind_t kind)
     for (unsigned i = 0; i < world->ranks; ++i) {
         unsigned first = i / rails * rails;
 
-        for (unsigned j = first; (kind == MESH) && (j < first + rails); ++j) {
+        int is_paired = (kind == MESH) || (kind == NARROW);
+
+        for (unsigned j = first; is_paired && (j < first + rails); ++j) {
             must((i == j) ||
-                     !mrail_plan_topo_set_link(world->topo, i, j, 100e9),
+                     !mrail_plan_topo_set_link(world->topo, i, j,
+                                               (kind == MESH) ? 100e9 : RAIL),
                  "a link");
         }
-        must((kind != SWITCH) ||
+        must(((kind != SWITCH) && (kind != CROSS)) ||
                  !mrail_plan_topo_set_switch(world->topo, i, 450e9, 450e9),
              "a switch");
     }
+    mrail_plan_topo_set_cross(world->topo, kind == CROSS);
 }
 
 /* As many ranks per node as rails. */
@@ -150,11 +157,28 @@ static void make_counts(world_t *world, int is_stencil)
     }
 }
 
+/* Of rank 0: microseconds. */
+static double list_pieces(const mrail_plan_t *plan, const world_t *world)
+{
+    mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
+    double begin = now_us(), took;
+    unsigned count = 0;
+
+    for (size_t i = 0; i < world->num_demands; ++i) {
+        if ((world->demands[i].from == 0) || (world->demands[i].to == 0)) {
+            count += mrail_plan_pieces(plan, i, pieces);
+        }
+    }
+    took = now_us() - begin;
+    must(count > 0, "no pieces");
+    return took;
+}
+
 static void measure(const char *name, unsigned nodes, unsigned rails, kind_t kind,
                     int is_worn, int is_stencil, unsigned repeat)
 {
-    double *cold = calloc(3 * repeat, sizeof(*cold)), *warm = cold + repeat;
-    double *list = warm + repeat, begin, unchanged;
+    double *cold = calloc(4 * repeat, sizeof(*cold)), *warm = cold + repeat;
+    double *list = warm + repeat, *own = list + repeat, begin, unchanged;
     mrail_plan_summary_t summary;
     world_t world = {0};
     mrail_plan_t *plan;
@@ -171,6 +195,7 @@ static void measure(const char *name, unsigned nodes, unsigned rails, kind_t kin
         must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
                               sizeof(why)), why);
         cold[i] = now_us() - begin;
+        own[i] = list_pieces(plan, &world);
         begin = now_us();
         must(!mrail_plan_make(plan, world.demands, world.num_demands, 1 + i, why,
                               sizeof(why)), why);
@@ -187,6 +212,7 @@ static void measure(const char *name, unsigned nodes, unsigned rails, kind_t kin
     printf("%s.%s.cold %.3f\n", name, kind_names[kind], median(cold, repeat));
     printf("%s.%s.warm %.3f\n", name, kind_names[kind], median(warm, repeat));
     printf("%s.%s.list %.3f\n", name, kind_names[kind], median(list, repeat));
+    printf("%s.%s.own %.3f\n", name, kind_names[kind], median(own, repeat));
     printf("%s.%s.unchanged %.4f\n", name, kind_names[kind], unchanged);
     printf("%s.%s.demands %zu\n", name, kind_names[kind], world.num_demands);
     printf("%s.%s.gap %.4f\n", name, kind_names[kind],
@@ -254,8 +280,8 @@ int main(void)
             measure_growth(nodes, kind, (nodes < 16) ? 51 : 15);
         }
     }
-    for (kind_t kind = FREE; kind <= SWITCH; ++kind) {
-        measure("64x8.first", 64, 8, kind, 1, 0, 31);
+    for (kind_t kind = FREE; kind <= CROSS; ++kind) {
+        measure("64x8.first", 64, 8, kind, 1, 0, (kind <= SWITCH) ? 31 : 5);
     }
     return 0;
 }

@@ -353,4 +353,8 @@ expect 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
     --topo "$tmp/dead" --pattern uniform
 expect 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform
+printf '# one that is not it\n1 0 0\n\n0-1 0,1 4k # this\n0 1 1m\n' >"$tmp/far"
+expect 'no path, by the line of a file' 1 \
+    '^mrail plan: .*/far:4: demand 0, rank 0 to rank 1, 1052672 bytes: no rail' \
+    --topo "$tmp/apart" --demand "$tmp/far"
 exit $failed
