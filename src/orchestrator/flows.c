@@ -462,14 +462,37 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
     return congestion;
 }
 
-int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
+/* What lanes are worth is said for each demand. */
+static void flows_begin_fit(mrail_flows_t *flows)
 {
-    unsigned look = LOOK_ROUNDS;
-
     mrail_flows_begin(flows, FLOWS_STAGE_FIT, 1);
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
         flows->slot_weight[s] = flows->slot_open[s] ? 1 : 0;
     }
+}
+
+int mrail_flows_settle(mrail_flows_t *flows, double limit)
+{
+    double congestion;
+
+    mrail_flows_forget_prices(flows, FLOWS_STAGE_FIT);
+    flows_begin_fit(flows);
+    mrail_flows_divide(flows);
+    mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
+    mrail_flows_straighten(flows, limit * FLOWS_WITHIN);
+    congestion = mrail_flows_trial_congestion(flows);
+    if (congestion > limit) {
+        return -ERANGE;
+    }
+    mrail_flows_keep_trial(flows, congestion);
+    return 0;
+}
+
+int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
+{
+    unsigned look = LOOK_ROUNDS;
+
+    flows_begin_fit(flows);
     for (unsigned round = 1; round <= max_rounds; ++round) {
         double congestion;
 

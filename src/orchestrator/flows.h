@@ -90,7 +90,7 @@ typedef struct mrail_flows_problem {
                                        at least is open in both rows, and no link is
                                        twice in the path of one */
     const double *demand;           /* bytes of each, > 0 */
-    /* For mrail_flows_fit(); otherwise NULL. */
+    /* For mrail_flows_fit(), mrail_flows_settle(); otherwise NULL. */
     const double *base;             /* bytes that each link carries besides */
     const double *worth;            /* of each lane of each demand, instead of what
                                        their links can carry: mrail_flows_stride()
@@ -136,6 +136,11 @@ unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
  * the number of rounds, or -ERANGE: not found in max_rounds, and the last division
  * stays.  Nothing is proved. */
 int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds);
+
+/* Divides by what lanes are worth, and moves what is above `limit` to lanes with room,
+ * those with fewer relays first: 0, or -ERANGE: that is not enough, and the last division
+ * stays.  Nothing is proved. */
+int mrail_flows_settle(mrail_flows_t *flows, double limit);
 
 /* Puts what lanes carry of a demand that is less than `least` bytes together on one
  * of its lanes, where that leaves the congestion within `limit` and relays no more:

@@ -20,7 +20,8 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/passes.c src/orchestrator/passes.h \
     src/orchestrator/plan.c src/orchestrator/plan.h \
     src/orchestrator/plan_ask.c src/orchestrator/plan_create.c \
-    src/orchestrator/plan_inside.h src/orchestrator/plan_loads.c \
+    src/orchestrator/plan_crowded.c src/orchestrator/plan_inside.h \
+    src/orchestrator/plan_loads.c \
     src/orchestrator/routes.c src/orchestrator/routes.h \
     src/orchestrator/topo.c src/orchestrator/topo.h
 # All ranks have to plan alike, whatever their compilers make of a * b + c.

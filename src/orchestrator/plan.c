@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BYTES (UINT64_C(1) << 62)
 /* Of the gap: the rest is left to rounding. */
 #define PART_LIMIT 0.95
 /* More would take longer than an exchange that is not quite as good. */
@@ -26,7 +25,7 @@
 
 /* ---- demands into groups --------------------------------------------------- */
 
-static int plan_grow_demands(plan_division_t *division, size_t count)
+int mrail_plan_grow_demands(plan_division_t *division, size_t count)
 {
     if (count <= division->demands_room) {
         return 0;
@@ -54,8 +53,8 @@ static int plan_grow_groups(plan_division_t *division, unsigned num_lanes)
     return 0;
 }
 
-static int plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
-                          uint32_t *group_p)
+int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
+                         uint32_t *group_p)
 {
     plan_division_t *next = &plan->next;
 
@@ -83,7 +82,7 @@ static int plan_make_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand
     ret = mrail_routes_find(plan->routes, demand->from, demand->to,
                             demand->bytes <= plan->options.relay_above, &route);
     if (ret > 0) {
-        ret = plan_add_group(plan, &route, group_p);
+        ret = mrail_plan_add_group(plan, &route, group_p);
     }
     if ((ret == 0) && (shared != NULL)) {
         *shared = *group_p;
@@ -174,7 +173,7 @@ static MRAIL_INLINE int plan_add_demand(mrail_plan_t *plan,
     if ((demand->from >= plan->num_ranks) || (demand->to >= plan->num_ranks)) {
         return -EINVAL;
     }
-    if (demand->bytes > MAX_BYTES - sums->bytes) {
+    if (demand->bytes > MRAIL_PLAN_MAX_BYTES - sums->bytes) {
         return -EOVERFLOW;
     }
     sums->bytes += demand->bytes;
@@ -282,10 +281,9 @@ static void plan_divide(mrail_plan_t *plan)
 /* ---- what came of it -------------------------------------------------------
  */
 
-/* Cuts the line of a group; its loads, and its part of the hash. */
-static MRAIL_INLINE uint64_t plan_cut(mrail_plan_t *plan, uint32_t g,
-                                      unsigned lanes, const double *part)
+uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
 {
+    unsigned lanes = mrail_routes_num_lanes(plan->routes);
     plan_division_t *next = &plan->next;
     const uint32_t *row = &next->row[2 * (size_t)g];
     double *out = &plan->slot_bytes[(size_t)row[0] * lanes];
@@ -310,7 +308,6 @@ static void plan_sum_up(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
     mrail_plan_summary_t *summary = &next->summary;
-    unsigned lanes = mrail_routes_num_lanes(plan->routes);
     uint32_t stride = mrail_flows_stride(plan->flows);
     const double *part = mrail_flows_bytes(plan->flows);
     uint64_t hash = next->digest;
@@ -318,7 +315,7 @@ static void plan_sum_up(mrail_plan_t *plan)
     mrail_loads_clear(plan);
     for (uint32_t g = 0; g < next->num_groups; ++g, part += stride) {
         summary->bytes += next->bytes[g];
-        hash += plan_cut(plan, g, lanes, part);
+        hash += mrail_plan_cut(plan, g, part);
     }
     summary->hash = mrail_mix64(hash);
     summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
@@ -356,7 +353,6 @@ static int plan_is_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
     mrail_plan_summary_t *summary = &next->summary;
-    unsigned lanes = mrail_routes_num_lanes(plan->routes);
     double part[MRAIL_FLOWS_MAX_LANES];
     uint64_t hash = next->digest;
     mrail_route_t route;
@@ -380,7 +376,7 @@ static int plan_is_direct(mrail_plan_t *plan)
             unsigned lane = plan_direct_lane(plan, i, &route);
 
             part[lane] = 1;
-            hash += plan_cut(plan, next->group_of[i], lanes, part);
+            hash += mrail_plan_cut(plan, next->group_of[i], part);
             summary->bytes += next->bytes[next->group_of[i]];
             part[lane] = 0;
         }
@@ -429,7 +425,7 @@ static int plan_divide_levels(mrail_plan_t *plan)
 static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 {
     plan_division_t *next = &plan->next;
-    int ret = plan_grow_demands(next, next->num_demands);
+    int ret = mrail_plan_grow_demands(next, next->num_demands);
 
     if (ret == 0) {
         ret = plan_group(plan, why, why_size);
@@ -470,6 +466,10 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     next->summary = (mrail_plan_summary_t){0};
     next->levels = NULL;
     ret = plan_divide_levels(plan);
+    if (ret == -ERANGE) {
+        next->summary = (mrail_plan_summary_t){0};
+        ret = mrail_plan_divide_crowded(plan);
+    }
     if (ret == -ERANGE) {
         next->summary = (mrail_plan_summary_t){0};
         ret = plan_divide_groups(plan, why, why_size);

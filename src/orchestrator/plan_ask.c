@@ -12,11 +12,26 @@ typedef struct plan_stretch {
     const uint64_t *lane_end;  /* of each lane */
 } plan_stretch_t;
 
+/* Whole on the lane that it takes alone. */
+static void plan_stretch_alone(const mrail_plan_t *plan,
+                               const mrail_plan_demand_t *demand,
+                               plan_stretch_t *stretch)
+{
+    unsigned lanes = mrail_routes_num_lanes(plan->routes);
+    unsigned direct = mrail_routes_direct(plan->routes, demand->from,
+                                          demand->to, &stretch->route);
+
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+        plan->whole[lane] = (lane < direct) ? 0 : demand->bytes;
+    }
+    stretch->num_lanes = lanes;
+    stretch->lane_end = plan->whole;
+}
+
 static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
                                plan_stretch_t *stretch)
 {
     const mrail_plan_demand_t *demand = &plan->now.demands[i];
-    unsigned lanes = mrail_routes_num_lanes(plan->routes);
 
     if ((demand->bytes == 0) || (demand->from == demand->to) ||
         (mrail_routes_find(plan->routes, demand->from, demand->to,
@@ -26,15 +41,8 @@ static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
     }
     stretch->begin = 0;
     stretch->end = demand->bytes;
-    stretch->num_lanes = lanes;
     if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
-        unsigned direct = mrail_routes_direct(plan->routes, demand->from,
-                                              demand->to, &stretch->route);
-
-        for (unsigned lane = 0; lane < lanes; ++lane) {
-            plan->whole[lane] = (lane < direct) ? 0 : demand->bytes;
-        }
-        stretch->lane_end = plan->whole;
+        plan_stretch_alone(plan, demand, stretch);
     } else {
         stretch->num_lanes = mrail_levels_num_rails(plan->now.levels);
         stretch->lane_end = mrail_levels_ends(plan->now.levels, i);
@@ -56,6 +64,16 @@ static int plan_stretch(const mrail_plan_t *plan, size_t i,
         return 0;
     }
     group = now->group_of[i];
+    if (group == MRAIL_PLAN_ALONE) {
+        const mrail_plan_demand_t *demand = &now->demands[i];
+
+        *stretch = (plan_stretch_t){.end = demand->bytes};
+        (void)mrail_routes_find(plan->routes, demand->from, demand->to,
+                                demand->bytes <= plan->options.relay_above,
+                                &stretch->route);
+        plan_stretch_alone(plan, demand, stretch);
+        return 1;
+    }
     *stretch = (plan_stretch_t){
         .route = {.row = {now->row[2 * group], now->row[2 * group + 1]},
                   .lanes = now->lanes[group]},

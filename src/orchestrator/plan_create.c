@@ -2,6 +2,8 @@
 #include "config.h"
 #include "plan_inside.h"
 
+#include "topo.h"
+
 #include "base/util.h"
 
 #include <errno.h>
@@ -34,6 +36,31 @@ static int plan_set_options(mrail_plan_t *plan,
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
 }
 
+/* What is left of a bound rank, or comes to it, goes through its own rail's port or over
+ * its GPU links. */
+static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
+{
+    for (uint32_t i = 0; i < plan->num_ranks; ++i) {
+        const mrail_topo_rank_t *rank = &topo->ranks[i];
+        const mrail_topo_node_t *node = &topo->nodes[rank->node];
+        double *cut = &plan->rank_cut[2 * (size_t)i];
+        mrail_topo_port_t port = {0};
+
+        if (rank->rail != MRAIL_PLAN_NONE) {
+            port = topo->ports[(size_t)rank->node * topo->num_rails + rank->rail];
+        }
+        cut[0] = port.out + rank->up;
+        cut[1] = port.in + rank->down;
+        for (uint32_t place = 0; (node->mesh != NULL) &&
+                                 (rank->place < MRAIL_PLAN_MAX_MESH) &&
+                                 (place < MRAIL_PLAN_MAX_MESH);
+             ++place) {
+            cut[0] += node->mesh[rank->place * MRAIL_PLAN_MAX_MESH + place];
+            cut[1] += node->mesh[place * MRAIL_PLAN_MAX_MESH + rank->place];
+        }
+    }
+}
+
 static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     size_t links = mrail_routes_num_links(plan->routes);
@@ -42,14 +69,20 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
                    mrail_routes_num_lanes(plan->routes);
     mrail_flows_links_t flows_links;
 
-    plan->capacity = calloc(3 * links, sizeof(*plan->capacity));
+    plan->capacity = calloc(4 * links, sizeof(*plan->capacity));
+    plan->set_sums = malloc(2 * (size_t)mrail_routes_num_sets(plan->routes) *
+                            sizeof(*plan->set_sums));
     plan->shared = malloc(nodes * nodes * sizeof(*plan->shared));
     plan->free_node =
         malloc((plan->num_ranks + 1) * sizeof(*plan->free_node));
     plan->slot_bytes = malloc((slots + 1) * sizeof(*plan->slot_bytes));
     plan->whole = malloc(mrail_routes_num_lanes(plan->routes) *
                          sizeof(*plan->whole));
-    if ((plan->capacity == NULL) || (plan->shared == NULL) ||
+    plan->rank_cut = malloc((4 * (size_t)plan->num_ranks + 1) *
+                            sizeof(*plan->rank_cut));
+    if ((plan->capacity == NULL) || (plan->set_sums == NULL) ||
+        (plan->rank_cut == NULL) ||
+        (plan->shared == NULL) ||
         (plan->free_node == NULL) ||
         (plan->slot_bytes == NULL) || (plan->whole == NULL)) {
         return -ENOMEM;
@@ -57,11 +90,16 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
     plan->link_bytes = plan->capacity + links;
     plan->link_before = plan->link_bytes + links;
+    plan->link_base = plan->link_before + links;
+    plan->rank_bytes = plan->rank_cut + 2 * (size_t)plan->num_ranks;
+    plan_set_cuts(plan, topo);
+    plan->is_all_bound = 1;
     for (uint32_t rank = 0; rank < plan->num_ranks; ++rank) {
         plan->free_node[rank] =
             (mrail_plan_topo_rail_of(topo, rank) == MRAIL_PLAN_NONE)
                 ? mrail_plan_topo_node_of(topo, rank)
                 : MRAIL_PLAN_NONE;
+        plan->is_all_bound &= (plan->free_node[rank] == MRAIL_PLAN_NONE);
     }
     for (size_t i = 0; i < links; ++i) {
         plan->capacity[i] = mrail_routes_links(plan->routes)[i].capacity;
@@ -146,6 +184,10 @@ void mrail_plan_destroy(mrail_plan_t *plan)
         }
     }
     free(plan->slot_bytes);
+    free(plan->set_sums);
+    free(plan->rank_cut);
+    free(plan->alone);
+    free(plan->worth);
     free(plan->whole);
     free(plan->capacity);
     free(plan->shared);

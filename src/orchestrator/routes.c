@@ -596,10 +596,16 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     return 1;
 }
 
+uint32_t mrail_routes_shortest(const mrail_routes_t *routes,
+                               const mrail_route_t *route)
+{
+    return routes_fewest_relays(routes, route->row) & route->lanes;
+}
+
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route)
 {
-    uint32_t lanes = routes_fewest_relays(routes, route->row) & route->lanes;
+    uint32_t lanes = mrail_routes_shortest(routes, route);
     uint32_t own = routes->ranks[from].rail;
     unsigned turn;
 

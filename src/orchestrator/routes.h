@@ -38,6 +38,10 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
 int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
                            uint32_t to);
 
+/* Those of a route's lanes that take the fewest relays, as bits. */
+uint32_t mrail_routes_shortest(const mrail_routes_t *routes,
+                               const mrail_route_t *route);
+
 /* The lane that a demand would take alone: see mrail_plan_compare(). */
 unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
                              uint32_t to, const mrail_route_t *route);

@@ -4,12 +4,12 @@
  * "warm" (the same demands once more) and "unchanged" (the same stamp).
  *
  * Rails of 50 GB/s; GPU links of 100 GB/s in pairs ("narrow": 50), or 450 GB/s to a
- * switch ("cross": and ways from rail to rail through the spine).  "own": the pieces of
- * one rank, sent and received.  The
- * large topologies have one dead rail in twenty (at random) and four pods whose
- * uplinks carry 0.6 of what their rails do.  Which rails are dead makes much of the
- * difference: growth is that of several machines of each size (seeds 1 to MACHINES),
- * the one in the middle ("cold") and the slowest; "first" is the machine of seed 1.
+ * switch ("cross": and ways from rail to rail through the spine, but no uplinks, as
+ * coll/mrail plans).  "own": the pieces of one rank, sent and received.  The large
+ * topologies have one dead rail in twenty (at random) and four pods whose uplinks carry
+ * 0.6 of what their rails do.  Which rails are dead makes much of the difference: growth
+ * is that of several machines of each size (seeds 1 to MACHINES), the one in the middle
+ * ("cold") and the slowest; "first" is the machine of seed 1.
  */
 #include "config.h"
 #include "orchestrator/plan.h"
@@ -106,6 +106,7 @@ static void make_topo(world_t *world, unsigned nodes, unsigned rails, kind_t kin
                                                           : i % rails),
              "a rail");
     }
+    is_worn = is_worn && (kind != CROSS);
     for (unsigned i = 0; is_worn && (i < nodes); ++i) {
         must(!mrail_plan_topo_set_pod(world->topo, i, i * 4 / nodes), "a pod");
     }
