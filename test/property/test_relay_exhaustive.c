@@ -16,6 +16,7 @@
 #include "relay_world.h"
 
 #include "base/util.h"
+#include "test/sim/sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
