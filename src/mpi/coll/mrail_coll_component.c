@@ -194,7 +194,7 @@ const mca_coll_base_component_t mca_coll_mrail_component = {
         .mca_close_component = coll_close,
         .mca_register_component_params = coll_register,
     },
-    .collm_data = {MCA_BASE_METADATA_PARAM_CHECKPOINT},
+    .collm_data = {.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT},
     .collm_init_query = mca_coll_mrail_init_query,
     .collm_comm_query = mca_coll_mrail_comm_query,
 };
