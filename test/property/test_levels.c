@@ -480,11 +480,12 @@ static double crowded_beside_at_once(unsigned seed, unsigned *crowded_p)
         mrail_plan_summary_t after;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
-        unsigned dead;
+        unsigned nodes, per, dead;
 
         mrail_rng_init(&w.rng, seed);
-        set_size(8 + below(MAX_NODES - 15), MAX_RAILS,
-                 MAX_RAILS + below(2) * below(5));
+        nodes = 8 + below(MAX_NODES - 15);
+        per = MAX_RAILS + (below(2) ? below(5) : 0);
+        set_size(nodes, MAX_RAILS, per);
         w.is_paired = below(3) == 0;
         dead = below(3) * 2;
         topo = make_topo(dead, 0, (int)is_free);
@@ -548,7 +549,7 @@ static void test_narrow_pairs(void **state)
         mrail_plan_summary_t summary;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
-        unsigned nodes, rails, per;
+        unsigned nodes, rails, per, narrow;
 
         mrail_rng_init(&w.rng, seed);
         rails = 3 + below(MAX_RAILS - 2);
@@ -559,7 +560,8 @@ static void test_narrow_pairs(void **state)
         w.is_paired = 1;
         topo = make_topo(0, 0, 0);
         kill_rails(topo);
-        link_pairs(topo, 5 + below(20), 30 + below(40));
+        narrow = 5 + below(20);
+        link_pairs(topo, narrow, 30 + below(40));
         make_demands(seed % LAME_SENDERS);
         plan = made(topo, &options);
         summary = check_plan(plan, options.gap);
@@ -644,17 +646,18 @@ static void test_bounds(void **state)
         .gap = 1, .relay_above = SMALL, .min_piece = 65536};
 
     w.is_paired = 1;
-    for (unsigned seed = 1; seed <= 6 * NUM_PATTERNS; ++seed) {
+    for (unsigned seed = 1; seed <= 12 * NUM_PATTERNS; ++seed) {
         mrail_plan_summary_t summary;
         mrail_levels_t *levels;
         mrail_plan_topo_t *topo;
         double *most = &best[seed % NUM_PATTERNS], part;
-        unsigned rails;
+        unsigned nodes, rails;
         int ret;
 
         mrail_rng_init(&w.rng, seed);
         rails = 3 + below(MAX_RAILS - 2);
-        set_size(4 + below(6), rails, rails + below(rails + 1));
+        nodes = 4 + below(6);
+        set_size(nodes, rails, rails + below(rails + 1));
         topo = make_topo(0, 0, 0);
         kill_rails(topo);
         link_pairs(topo, 1, 1);

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -116,15 +117,19 @@ static void test_layout(void **state)
     mrail_relay_shape_t shape = {3, 5, 7, 12288};
     mrail_relay_layout_t layout;
     size_t end;
+    char *base;
 
     assert_int_equal(mrail_relay_layout(&shape, &layout), 0);
+    base = malloc(layout.size);
+    assert_non_null(base);
     assert_int_equal(layout.slots, 12);
     assert_int_equal(layout.ring_size, 16);
     assert_int_equal(mrail_relay_arena_size(&shape), layout.size);
     end = layout.pages;
     for (uint32_t owner = 0; owner < 3; ++owner) {
         for (uint32_t slot = 0; slot < 12; ++slot) {
-            size_t at = (size_t)mrail_relay_payload(&layout, NULL, owner, slot);
+            size_t at = (size_t)((char *)mrail_relay_payload(&layout, base, owner,
+                                                             slot) - base);
 
             assert_int_equal(at % 4096, 0);
             assert_true(at >= end + 64);
@@ -133,6 +138,7 @@ static void test_layout(void **state)
         }
     }
     assert_int_equal(end, layout.size);
+    free(base);
 }
 
 /* The largest of all is a size, on 64 bits. */
