@@ -14,8 +14,9 @@
  * over these beforehand.
  *
  * For nodes whose ranks are all bound to rails, with a relay to each rail that is up,
- * and attached to a switch or all linked to each other.  If these links might be fuller
- * than the plan allows, the answer is that it has to be done at once for all ranks.
+ * and attached to a switch or all linked to each other.  If the links to a switch might
+ * be fuller than the plan allows, or those in pairs are (which then is looked at), the
+ * answer is that it has to be done at once for all ranks.
  *
  * No I/O; one thread per object.
  */
