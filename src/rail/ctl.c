@@ -449,6 +449,31 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
     return next_ns;
 }
 
+static mrail_ns_t mrail_ctl_later(mrail_ns_t since_ns, mrail_ns_t stood_ns,
+                                  mrail_ns_t now_ns)
+{
+    return (since_ns == 0) ? 0 : MRAIL_MIN(since_ns + stood_ns, now_ns);
+}
+
+void mrail_ctl_stood(mrail_engine_t *engine, mrail_ns_t stood_ns,
+                     mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    mrail_list_for_each(peer, &engine->work, mrail_peer_t, work) {
+        peer->dark_ns = mrail_ctl_later(peer->dark_ns, stood_ns, now_ns);
+        peer->anew_ns = mrail_ctl_later(peer->anew_ns, stood_ns, now_ns);
+        for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+            mrail_lane_t *lane = peer->lanes[slot];
+
+            if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING)) {
+                lane->close_ns =
+                    mrail_ctl_later(lane->close_ns, stood_ns, now_ns);
+            }
+        }
+    }
+}
+
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
     mrail_peer_t *peer;

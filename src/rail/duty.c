@@ -11,6 +11,8 @@
 /* ... and between two updates of the telemetry ring. */
 #define MRAIL_DUTY_PUBLISH (100 * MRAIL_NS_PER_MS)
 #define MRAIL_DUTY_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
+/* Nothing that is due waits for longer, or this process was stopped, or its machine. */
+#define MRAIL_DUTY_LATE (250 * MRAIL_NS_PER_MS)
 
 /* ---- datagrams and events ------------------------------------------------ */
 
@@ -213,9 +215,22 @@ static mrail_ns_t mrail_duty_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
 void mrail_duty_init(mrail_duty_t *duty, const mrail_engine_t *engine)
 {
     memset(duty, 0, sizeof(*duty));
+    duty->due_ns = MRAIL_NS_NEVER;
     duty->keepalive_ns = (MRAIL_FAILOVER && (engine->config.keepalive != 0))
                              ? mrail_clock_now()
                              : MRAIL_NS_NEVER;
+}
+
+/* Who did not run itself cannot tell how long others have been silent. */
+static void mrail_duty_stood(mrail_engine_t *engine, mrail_ns_t stood_ns,
+                             mrail_ns_t now_ns)
+{
+    mrail_debug("stood still for %.1f s", (double)stood_ns / MRAIL_NS_PER_SEC);
+    mrail_guard_borrow(&engine->guard);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_stood(engine, stood_ns, now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_guard_give_back(&engine->guard);
 }
 
 mrail_ns_t mrail_duty_run(mrail_engine_t *engine, mrail_duty_t *duty)
@@ -223,9 +238,17 @@ mrail_ns_t mrail_duty_run(mrail_engine_t *engine, mrail_duty_t *duty)
     mrail_ns_t now_ns = mrail_clock_now();
     mrail_ns_t ctl_ns, lanes_ns;
 
+    if ((now_ns > duty->due_ns) && (now_ns - duty->due_ns > MRAIL_DUTY_LATE)) {
+        mrail_duty_stood(engine, now_ns - duty->due_ns, now_ns);
+    }
     pthread_mutex_lock(&engine->ctl_lock);
     ctl_ns = mrail_ctl_run(engine, now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
     lanes_ns = mrail_duty_lanes(engine, now_ns, duty);
-    return MRAIL_MIN(ctl_ns, lanes_ns);
+    duty->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
+    if (ctl_ns != MRAIL_NS_NEVER) {
+        /* Something is waited for: look often enough to tell a halt from it. */
+        duty->due_ns = MRAIL_MIN(duty->due_ns, now_ns + MRAIL_NS_PER_SEC);
+    }
+    return duty->due_ns;
 }

@@ -15,6 +15,7 @@ typedef struct mrail_duty {
     mrail_ns_t watch_ns;
     mrail_ns_t publish_ns;
     mrail_ns_t keepalive_ns;
+    mrail_ns_t due_ns; /* mrail_duty_run() is to be called again by then */
 } mrail_duty_t;
 
 void mrail_duty_init(mrail_duty_t *duty, const mrail_engine_t *engine);

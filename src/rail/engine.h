@@ -308,6 +308,10 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                        size_t length);
 /* Sends what is due; returns the time of the next deadline. */
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
+/* This process did not run for so long, until now: peers are waited for that much
+ * longer.  Guard and control lock held. */
+void mrail_ctl_stood(mrail_engine_t *engine, mrail_ns_t stood_ns,
+                     mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
 /* Says, once, that the QPs are used up.  Control lock held. */
 void mrail_ctl_budget(mrail_engine_t *engine);

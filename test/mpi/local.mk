@@ -6,9 +6,10 @@ MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
     test/mpi/rest.sh test/mpi/failover.sh test/mpi/top.sh \
-    test/mpi/unreachable.sh test/mpi/readme.sh test/mpi/planned.sh \
-    test/mpi/planned-life.sh test/mpi/planned-views.sh \
-    test/mpi/planned-end.sh test/mpi/pair.sh
+    test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
+    test/mpi/planned.sh test/mpi/planned-life.sh \
+    test/mpi/planned-views.sh test/mpi/planned-end.sh \
+    test/mpi/planned-scarce.sh test/mpi/pair.sh
 EXTRA_DIST += $(MPI_TEST_FILES)
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
@@ -17,7 +18,7 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
     mpi_epochs mpi_rest mpi_wait mpi_planned mpi_planned_life \
-    mpi_planned_end
+    mpi_planned_end mpi_scarce
 mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
 mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_wait_CFLAGS = $(MPI_TEST_CFLAGS)
@@ -69,6 +70,11 @@ mpi_planned_end_SOURCES = test/mpi/mpi_planned_end.c test/mpi/mpi_test.h \
 mpi_planned_end_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_planned_end_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_planned_end_LDADD = $(MPI_LIBS)
+mpi_scarce_SOURCES = test/mpi/mpi_scarce.c test/mpi/mpi_test.h \
+    test/mpi/scarce_shim.h src/tools/bench_coll.c src/tools/bench_coll.h
+mpi_scarce_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_scarce_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_scarce_LDADD = $(MPI_LIBS) -ldl
 endif
 
 # contrib/bench has figures of it, too.
@@ -83,6 +89,11 @@ endif
 check_LTLIBRARIES += libtest-cuda.la
 libtest_cuda_la_SOURCES = test/mpi/fake_cuda.c
 libtest_cuda_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+check_LTLIBRARIES += libtest-scarce.la
+libtest_scarce_la_SOURCES = test/mpi/scarce_shim.c test/mpi/scarce_shim.h
+libtest_scarce_la_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+libtest_scarce_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+libtest_scarce_la_LIBADD = -ldl
 
 if HAVE_OMPI_COLL
 check_PROGRAMS += mpi_parts

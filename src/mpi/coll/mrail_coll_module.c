@@ -5,6 +5,8 @@
 
 #include "ompi/constants.h"
 
+#include <mpi.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -403,6 +405,13 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
     }
     module = OBJ_NEW(mca_coll_mrail_module_t);
     if (module == NULL) {
+        /* Open MPI would go on with another component here, and with this one at the
+         * other ranks, which would wait for ever. */
+        fprintf(stderr,
+                "mrail: coll: no memory for a communicator at rank %d; the job "
+                "ends\n",
+                ompi_comm_rank(comm));
+        PMPI_Abort(MPI_COMM_WORLD, 1);
         return NULL;
     }
     *priority = mca_coll_mrail_settings.priority;

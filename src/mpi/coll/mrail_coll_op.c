@@ -331,7 +331,11 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     if (op == NULL) {
         op = op_create(module);
     }
-    if (op == NULL || mca_coll_mrail_setup_init(module) < 0) {
+    if (op == NULL) {
+        return NULL;
+    }
+    if (mca_coll_mrail_setup_init(module) < 0) {
+        OBJ_RELEASE(op);
         return NULL;
     }
     op->is_blocking = is_blocking;

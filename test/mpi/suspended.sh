@@ -1,0 +1,50 @@
+#!/bin/sh
+# The ranks of a job are stopped, one after another, for longer than anything may be
+# out of reach, and then go on (a batch system's suspend; a virtual machine that stands
+# still).  None takes the time that it did not run itself for silence of the others.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_exchange
+
+token=mrail-suspended-$$
+: >"$tmp/out"
+launch 4 -x UCX_MRAIL_DEAD_TIMEOUT=2 --rate 100M -- \
+    "$build/mpi_exchange" --seconds 10 --bytes 3000000 "$token" \
+    >"$tmp/out" 2>&1 &
+job=$!
+await_under_way
+ranks=
+for process in $(processes "$token"); do
+    if grep -qx mpi_exchange "/proc/$process/comm"; then
+        ranks="$ranks $process"
+    fi
+done
+# shellcheck disable=SC2086 # one word per process
+set -- $ranks
+if [ $# = 4 ]; then
+    good 'four ranks are under way'
+else
+    bad 'four ranks are under way' "$# processes"
+fi
+# each SIGNAL: the others are at work for a while, and miss those that stand.
+each()
+{
+    for rank in $ranks; do
+        kill -"$1" "$rank"
+        sleep 0.2
+    done
+}
+each STOP
+sleep 5
+each CONT
+status=0
+wait $job || status=$?
+if [ $status = 0 ] && grep -q '^ok - everybody with everybody' "$tmp/out"; then
+    good 'a job that was stopped for five seconds goes on'
+else
+    tail -n 8 "$tmp/out"
+    bad 'a job that was stopped for five seconds goes on' "exit status $status"
+fi
+nothing_left 'a job that was stopped'
+exit $failed
