@@ -135,8 +135,7 @@ int main(int argc, char **argv)
 {
     int who = (argc > 1) ? atoi(argv[1]) : 0;
     unsigned first = (argc > 2) ? (unsigned)atoi(argv[2]) : 1, n;
-    unsigned counts[NUM_CALLS + 1] = {
-        0}; /* of n, by how many calls were planned */
+    unsigned counts[NUM_CALLS + 1] = {0}; /* of things, by calls planned */
     int is_over = 0;
 
     MPI_Init(&argc, &argv);
