@@ -14,9 +14,34 @@
 /* Nothing that is due waits for longer, or this process was stopped, or its machine. */
 #define MRAIL_DUTY_LATE (250 * MRAIL_NS_PER_MS)
 
+/* ---- halts --------------------------------------------------------------- */
+
+/* Who did not run itself cannot tell how long others have been silent: before anything
+ * looks at that. */
+static void mrail_duty_wake(mrail_engine_t *engine, mrail_duty_t *duty)
+{
+    mrail_ns_t now_ns = mrail_clock_now(), late_ns;
+
+    if (now_ns <= duty->due_ns) {
+        return;
+    }
+    late_ns = now_ns - duty->due_ns;
+    duty->due_ns = now_ns;
+    if (late_ns < MRAIL_DUTY_LATE) {
+        return;
+    }
+    mrail_debug("stood still for %.1f s", (double)late_ns / MRAIL_NS_PER_SEC);
+    mrail_guard_borrow(&engine->guard);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_stood(engine, late_ns, now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_guard_give_back(&engine->guard);
+}
+
 /* ---- datagrams and events ------------------------------------------------ */
 
-void mrail_duty_ud(mrail_engine_t *engine, mrail_rail_t *rail)
+void mrail_duty_ud(mrail_engine_t *engine, mrail_rail_t *rail,
+                   mrail_duty_t *duty)
 {
     struct ibv_cq *cq;
     void *context;
@@ -29,6 +54,7 @@ void mrail_duty_ud(mrail_engine_t *engine, mrail_rail_t *rail)
     ibv_req_notify_cq(rail->ud_cq, 0);
     /* A flood must not keep timers waiting, nor who wants the lock. */
     do {
+        mrail_duty_wake(engine, duty);
         pthread_mutex_lock(&engine->ctl_lock);
         count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
         if (count >= MRAIL_UD_ROUND) {
@@ -221,26 +247,12 @@ void mrail_duty_init(mrail_duty_t *duty, const mrail_engine_t *engine)
                              : MRAIL_NS_NEVER;
 }
 
-/* Who did not run itself cannot tell how long others have been silent. */
-static void mrail_duty_stood(mrail_engine_t *engine, mrail_ns_t stood_ns,
-                             mrail_ns_t now_ns)
-{
-    mrail_debug("stood still for %.1f s", (double)stood_ns / MRAIL_NS_PER_SEC);
-    mrail_guard_borrow(&engine->guard);
-    pthread_mutex_lock(&engine->ctl_lock);
-    mrail_ctl_stood(engine, stood_ns, now_ns);
-    pthread_mutex_unlock(&engine->ctl_lock);
-    mrail_guard_give_back(&engine->guard);
-}
-
 mrail_ns_t mrail_duty_run(mrail_engine_t *engine, mrail_duty_t *duty)
 {
     mrail_ns_t now_ns = mrail_clock_now();
     mrail_ns_t ctl_ns, lanes_ns;
 
-    if ((now_ns > duty->due_ns) && (now_ns - duty->due_ns > MRAIL_DUTY_LATE)) {
-        mrail_duty_stood(engine, now_ns - duty->due_ns, now_ns);
-    }
+    mrail_duty_wake(engine, duty);
     pthread_mutex_lock(&engine->ctl_lock);
     ctl_ns = mrail_ctl_run(engine, now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);

@@ -25,7 +25,8 @@ void mrail_duty_init(mrail_duty_t *duty, const mrail_engine_t *engine);
 mrail_ns_t mrail_duty_run(mrail_engine_t *engine, mrail_duty_t *duty);
 
 /* The rail's control CQ has an event: takes datagrams in, arms it again. */
-void mrail_duty_ud(mrail_engine_t *engine, mrail_rail_t *rail);
+void mrail_duty_ud(mrail_engine_t *engine, mrail_rail_t *rail,
+                   mrail_duty_t *duty);
 
 /* The rail's device has asynchronous events. */
 void mrail_duty_async(mrail_engine_t *engine, mrail_rail_t *rail);

@@ -41,7 +41,7 @@ static void mrail_service_leave(mrail_engine_t *engine, int fd,
     }
 }
 
-static void mrail_service_handle(mrail_engine_t *engine,
+static void mrail_service_handle(mrail_engine_t *engine, mrail_duty_t *duty,
                                  const struct epoll_event *event)
 {
     mrail_rail_t *rail = &engine->rails[(uint32_t)event->data.u64];
@@ -52,7 +52,7 @@ static void mrail_service_handle(mrail_engine_t *engine,
         (void)!read(engine->event_fd, &count, sizeof(count));
         break;
     case MRAIL_WATCH_UD:
-        mrail_duty_ud(engine, rail);
+        mrail_duty_ud(engine, rail, duty);
         mrail_service_leave(engine, rail->ud_channel->fd, event);
         break;
     case MRAIL_WATCH_ASYNC:
@@ -86,7 +86,7 @@ static void *mrail_service_main(void *arg)
         n = epoll_wait(engine->epoll_fd, events, MRAIL_ARRAY_SIZE(events),
                        mrail_service_timeout_ms(mrail_clock_now(), next_ns));
         for (int i = 0; i < n; ++i) {
-            mrail_service_handle(engine, &events[i]);
+            mrail_service_handle(engine, &duty, &events[i]);
         }
     }
     return NULL;
