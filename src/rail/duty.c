@@ -11,7 +11,8 @@
 /* ... and between two updates of the telemetry ring. */
 #define MRAIL_DUTY_PUBLISH (100 * MRAIL_NS_PER_MS)
 #define MRAIL_DUTY_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
-/* Nothing that is due waits for longer, or this process was stopped, or its machine. */
+/* What is due hardly waits for longer, or this process was stopped, or its machine; and
+ * a longer halt counts as so much, or who always is late would wait for ever. */
 #define MRAIL_DUTY_LATE (250 * MRAIL_NS_PER_MS)
 
 /* ---- halts --------------------------------------------------------------- */
@@ -27,13 +28,13 @@ static void mrail_duty_wake(mrail_engine_t *engine, mrail_duty_t *duty)
     }
     late_ns = now_ns - duty->due_ns;
     duty->due_ns = now_ns;
-    if (late_ns < MRAIL_DUTY_LATE) {
+    if (late_ns <= MRAIL_DUTY_LATE) {
         return;
     }
     mrail_debug("stood still for %.1f s", (double)late_ns / MRAIL_NS_PER_SEC);
     mrail_guard_borrow(&engine->guard);
     pthread_mutex_lock(&engine->ctl_lock);
-    mrail_ctl_stood(engine, late_ns, now_ns);
+    mrail_ctl_stood(engine, late_ns - MRAIL_DUTY_LATE, now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
     mrail_guard_give_back(&engine->guard);
 }

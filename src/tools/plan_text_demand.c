@@ -5,6 +5,8 @@
 #include "tools/plan_words.h"
 #include "tools/tool.h"
 
+#include "base/util.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +15,6 @@
 typedef struct entry {
     uint64_t bytes;
     unsigned first_from, last_from, first_to, last_to;
-    unsigned line;
     unsigned next; /* of the same list; 0: the last one */
 } entry_t;
 
@@ -28,8 +29,8 @@ typedef struct reader {
     size_t num, room;
     plan_line_t *line;
     /* The sums. */
-    uint64_t *row; /* of one sender */
     uint64_t total;
+    uint64_t *row; /* of one sender */
     mrail_plan_demand_t *demands;
     size_t num_demands, demand_room;
 } reader_t;
@@ -72,6 +73,32 @@ static int add_entry(reader_t *reader, const entry_t *entry)
 
 /* ---- Lines ---- */
 
+/* Pairs of ranks, but for those of a rank with itself. */
+static uint64_t pairs_of(const entry_t *entry)
+{
+    uint64_t num_from = entry->last_from - entry->first_from + 1;
+    uint64_t num_to = entry->last_to - entry->first_to + 1;
+    unsigned first = MRAIL_MAX(entry->first_from, entry->first_to);
+    unsigned last = MRAIL_MIN(entry->last_from, entry->last_to);
+
+    return num_from * num_to - ((first <= last) ? last - first + 1 : 0);
+}
+
+/* Counts what it asks for, of at most 2^62 in all, and no more than that. */
+static int add_total(reader_t *reader, const entry_t *entry)
+{
+    uint64_t bytes;
+
+    if (__builtin_mul_overflow(entry->bytes, pairs_of(entry), &bytes) ||
+        bytes > PLAN_TEXT_MAX_TOTAL - reader->total) {
+        return plan_words_fail(reader->line,
+                               "with this all lines together are more than 2^62 "
+                               "bytes");
+    }
+    reader->total += bytes;
+    return 0;
+}
+
 static int add_parts(reader_t *reader, const plan_list_t *from,
                      const plan_list_t *to, uint64_t bytes)
 {
@@ -81,10 +108,12 @@ static int add_parts(reader_t *reader, const plan_list_t *from,
                          .first_from = from->first[f],
                          .last_from = from->last[f],
                          .first_to = to->first[t],
-                         .last_to = to->last[t],
-                         .line = reader->line->number};
-        int ret = add_entry(reader, &entry);
+                         .last_to = to->last[t]};
+        int ret = add_total(reader, &entry);
 
+        if (ret == 0) {
+            ret = add_entry(reader, &entry);
+        }
         if (ret != 0) {
             return ret;
         }
@@ -138,22 +167,11 @@ static int read_line(plan_line_t *line, void *arg)
 
 /* ---- Sums ---- */
 
-static int add_to_row(reader_t *reader, unsigned from, const entry_t *entry)
+static void add_to_row(reader_t *reader, unsigned from, const entry_t *entry)
 {
     for (unsigned to = entry->first_to; to <= entry->last_to; ++to) {
-        if (to == from) {
-            continue;
-        }
-        if (entry->bytes > PLAN_TEXT_MAX_TOTAL - reader->total) {
-            reader->line->number = entry->line;
-            return plan_words_fail(reader->line,
-                                   "with this all lines together are more than "
-                                   "2^62 bytes");
-        }
-        reader->total += entry->bytes;
-        reader->row[to] += entry->bytes;
+        reader->row[to] += (to != from) ? entry->bytes : 0;
     }
-    return 0;
 }
 
 static int add_demand(reader_t *reader, unsigned from, unsigned to)
@@ -180,16 +198,15 @@ static int sum_row(reader_t *reader, unsigned from)
 {
     int ret = 0;
 
-    for (unsigned i = reader->alone[from]; i != 0 && ret == 0;
+    for (unsigned i = reader->alone[from]; i != 0;
          i = reader->entries[i].next) {
-        ret = add_to_row(reader, from, &reader->entries[i]);
+        add_to_row(reader, from, &reader->entries[i]);
     }
-    for (unsigned i = reader->several; i != 0 && ret == 0;
-         i = reader->entries[i].next) {
+    for (unsigned i = reader->several; i != 0; i = reader->entries[i].next) {
         const entry_t *entry = &reader->entries[i];
 
         if (from >= entry->first_from && from <= entry->last_from) {
-            ret = add_to_row(reader, from, entry);
+            add_to_row(reader, from, entry);
         }
     }
     for (unsigned to = 0; to < reader->num_ranks && ret == 0; ++to) {

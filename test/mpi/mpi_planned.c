@@ -15,9 +15,7 @@
 
 #include "tools/bench_coll.h"
 
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { SEED_S = 60, MOST_AT_ONCE = 3 };
 
@@ -25,23 +23,15 @@ static int large_self;     /* --large-self */
 static const char *broken; /* --break */
 static unsigned breaks;    /* bytes changed */
 static uint64_t sent;      /* to others, in all calls */
-static char alarm_text[128];
-
-static void on_alarm(int signal)
-{
-    ssize_t written = write(2, alarm_text, strlen(alarm_text));
-
-    (void)signal;
-    _exit((written < 0) ? 2 : 1);
-}
 
 static void set_alarm(uint64_t seed)
 {
-    snprintf(alarm_text, sizeof(alarm_text),
-             "rank %d: seed %llu hangs: mpi_planned --seeds %llu-%llu\n",
+    char what[96];
+
+    snprintf(what, sizeof(what), "rank %d: mpi_planned --seeds %llu-%llu",
              mt_rank(MPI_COMM_WORLD), (unsigned long long)seed,
-             (unsigned long long)seed, (unsigned long long)seed);
-    alarm(SEED_S);
+             (unsigned long long)seed);
+    mt_hangs_after(SEED_S, what);
 }
 
 /* Those that live as long as the job. */
@@ -200,7 +190,6 @@ int main(int argc, char **argv)
     }
     MPI_Init(NULL, NULL);
     mrail_bench_coll_open(&coll);
-    signal(SIGALRM, on_alarm);
     rank = mt_rank(MPI_COMM_WORLD);
     MPI_Comm_dup(MPI_COMM_WORLD, &comms.dup);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &comms.parity);

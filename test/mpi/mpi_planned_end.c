@@ -17,7 +17,6 @@
 
 #include "tools/bench_coll.h"
 
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -37,15 +36,6 @@ typedef struct trade {
     int *send_counts, *send_displs, *recv_counts, *recv_displs;
     char *send, *recv;
 } trade_t;
-
-static void on_alarm(int signal)
-{
-    static const char text[] = "mpi_planned_end hangs\n";
-    ssize_t written = write(2, text, sizeof(text) - 1);
-
-    (void)signal;
-    _exit((written < 0) ? 2 : 1);
-}
 
 static int bytes_of(demand_t demand, int size, int from, int to, int bytes)
 {
@@ -138,8 +128,7 @@ int main(int argc, char **argv)
     int ok;
 
     MPI_Init(&argc, &argv);
-    signal(SIGALRM, on_alarm);
-    alarm(HANGS_S);
+    mt_hangs_after(HANGS_S, "mpi_planned_end");
     mt_result("what was before it passed relays", passes_relays(demand));
     trade_init(&trade, demand, (demand == SKEWED) ? ALL_BYTES : RELAY_BYTES);
     MPI_Barrier(MPI_COMM_WORLD);

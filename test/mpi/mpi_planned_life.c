@@ -15,20 +15,10 @@
 #include <dirent.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { TEST_S = 200 };
-
-static void on_alarm(int signal)
-{
-    static const char text[] = "mpi_planned_life hangs\n";
-    ssize_t written = write(2, text, sizeof(text) - 1);
-
-    (void)signal;
-    _exit((written < 0) ? 2 : 1);
-}
 
 /* Bytes with gaps between them; kept for many calls. */
 typedef struct trade {
@@ -469,7 +459,7 @@ static int mismatched(int sent, int room, int others, int again)
 
 static void test_mismatch(int number)
 {
-    alarm((unsigned)number);
+    mt_hangs_after((unsigned)number, "mpi_planned_life");
     mt_result("room for more than is sent, little",
               mismatched(500, 1000, 100, 0));
     mt_result("room for more than is sent, much",
@@ -632,8 +622,7 @@ int main(int argc, char **argv)
     unsigned i = 0;
     int provided;
 
-    signal(SIGALRM, on_alarm);
-    alarm(TEST_S);
+    mt_hangs_after(TEST_S, "mpi_planned_life");
     while (i < MRAIL_ARRAY_SIZE(tests) &&
            (argc < 2 || strcmp(argv[1], tests[i].name) != 0)) {
         ++i;

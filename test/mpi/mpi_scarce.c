@@ -1,7 +1,7 @@
 /*
  * One rank cannot have what coll/mrail needs: memory of its own, the node's shared
  * memory, a plan.  All ranks find out, and nobody goes by a plan or over relays then:
- * every byte comes by the direct path.  Or MPI says that there is no memory.
+ * every byte comes by the direct path.  Or MPI says at that rank that there is no memory.
  *
  *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST
  *
@@ -16,85 +16,103 @@
 #include "tools/bench_coll.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { HANGS_S = 60, BYTES = 200000, NUM_CALLS = 4, MAX_THINGS = 2000 };
+enum { HANGS_S = 60, BYTES = 200000, MAX_THINGS = 2000 };
 
 static int (*arm)(unsigned n);
 static unsigned (*disarm)(void);
 static int rank, size;
 static mrail_bench_coll_t coll;
 
-static void on_alarm(int signal)
-{
-    static const char text[] = "mpi_scarce hangs\n";
-    ssize_t written = write(2, text, sizeof(text) - 1);
+typedef enum how { PLAIN, IN_PLACE, LATER } how_t;
 
-    (void)signal;
-    _exit((written < 0) ? 2 : 1);
+typedef struct call {
+    how_t how;
+    int hot; /* of what each rank sends half goes there; -1: to rank + P/2 */
+} call_t;
+
+static const call_t calls[] = {
+    {PLAIN, 0}, {PLAIN, 0}, {PLAIN, 1}, {IN_PLACE, -1}, {LATER, 2}};
+#define NUM_CALLS (sizeof(calls) / sizeof(*calls))
+
+static int bytes_of(int hot, int from, int to)
+{
+    if (hot < 0 || from == hot % size) {
+        hot = from + size / 2;
+    }
+    return (from != to && to == hot % size) ? BYTES / 2
+                                            : BYTES / 2 / (size - 1);
 }
 
-/* Half of it to one rank, another one for each demand. */
-static int bytes_of(unsigned demand, int from, int to)
-{
-    int hot = (int)demand % size;
+typedef struct side {
+    int *counts, *displs;
+    char *buffer;
+} side_t;
 
-    return (from != to && to == ((from == hot) ? (hot + size / 2) % size : hot))
-               ? BYTES / 2
-               : BYTES / 2 / (size - 1);
+/* Full of what this rank sends. */
+static void side_init(side_t *side, const call_t *call, int is_out)
+{
+    int total = 0;
+
+    side->counts = mt_alloc(sizeof(int) * 2 * (size_t)size);
+    side->displs = side->counts + size;
+    for (int i = 0; i < size; ++i) {
+        side->counts[i] = is_out ? bytes_of(call->hot, rank, i)
+                                 : bytes_of(call->hot, i, rank);
+        side->displs[i] = total;
+        total += side->counts[i];
+    }
+    side->buffer = mt_alloc((size_t)total);
+    for (int i = 0; i < size; ++i) {
+        mt_fill(side->buffer + side->displs[i], (size_t)side->counts[i],
+                mt_seed(rank, i, (uint64_t)call->how));
+    }
+}
+
+static void side_cleanup(side_t *side)
+{
+    free(side->counts);
+    free(side->buffer);
 }
 
 /* An error code, or -1: a byte is wrong. */
-static int exchange(MPI_Comm comm, unsigned demand, int is_later)
+static int exchange(MPI_Comm comm, const call_t *call)
 {
-    int *counts = mt_alloc(sizeof(int) * 4 * (size_t)size);
-    int *displs = counts + size, *in = displs + size, *from = in + size;
-    char *send, *recv;
-    int sent = 0, received = 0, ret;
+    const void *send;
+    side_t out, in;
+    int ret;
 
-    for (int i = 0; i < size; ++i) {
-        counts[i] = bytes_of(demand, rank, i);
-        in[i] = bytes_of(demand, i, rank);
-        displs[i] = sent;
-        from[i] = received;
-        sent += counts[i];
-        received += in[i];
-    }
-    send = mt_alloc((size_t)sent);
-    recv = mt_alloc((size_t)received);
-    for (int i = 0; i < size; ++i) {
-        mt_fill(send + displs[i], (size_t)counts[i], mt_seed(rank, i, demand));
-    }
-    memset(recv, 0x5a, (size_t)received);
-    if (is_later) {
+    side_init(&out, call, 1);
+    side_init(&in, call, 0);
+    send = (call->how == IN_PLACE) ? MPI_IN_PLACE : out.buffer;
+    if (call->how == LATER) {
         MPI_Request request;
 
-        ret = MPI_Ialltoallv(send, counts, displs, MPI_BYTE, recv, in, from,
-                             MPI_BYTE, comm, &request);
-        ret =
-            (ret == MPI_SUCCESS) ? MPI_Wait(&request, MPI_STATUS_IGNORE) : ret;
+        ret = MPI_Ialltoallv(send, out.counts, out.displs, MPI_BYTE, in.buffer,
+                             in.counts, in.displs, MPI_BYTE, comm, &request);
+        if (ret == MPI_SUCCESS) {
+            ret = MPI_Wait(&request, MPI_STATUS_IGNORE);
+        }
     } else {
-        ret = MPI_Alltoallv(send, counts, displs, MPI_BYTE, recv, in, from,
-                            MPI_BYTE, comm);
+        ret = MPI_Alltoallv(send, out.counts, out.displs, MPI_BYTE, in.buffer,
+                            in.counts, in.displs, MPI_BYTE, comm);
     }
     for (int i = 0; i < size && ret == MPI_SUCCESS; ++i) {
-        if (!mt_check(recv + from[i], (size_t)in[i],
-                      mt_seed(i, rank, demand))) {
+        if (!mt_check(in.buffer + in.displs[i], (size_t)in.counts[i],
+                      mt_seed(i, rank, (uint64_t)call->how))) {
             ret = -1;
         }
     }
-    free(counts);
-    free(send);
-    free(recv);
+    side_cleanup(&out);
+    side_cleanup(&in);
     return ret;
 }
 
 static void give_up(unsigned n, const char *why)
 {
-    fprintf(stderr, "# thing %u: %s\n", n, why);
+    fprintf(stderr, "# thing %u: rank %d: %s\n", n, rank, why);
     MPI_Abort(MPI_COMM_WORLD, 3);
 }
 
@@ -109,7 +127,6 @@ static uint64_t num_planned(void)
 /* How many calls went by a plan. */
 static unsigned all_calls(unsigned n)
 {
-    static const unsigned demands[NUM_CALLS] = {0, 0, 1, 2};
     char text[MPI_MAX_ERROR_STRING];
     uint64_t before = num_planned();
     MPI_Comm comm;
@@ -118,7 +135,7 @@ static unsigned all_calls(unsigned n)
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     for (unsigned i = 0; i < NUM_CALLS; ++i) {
-        int ret = exchange(comm, demands[i], i == NUM_CALLS - 1);
+        int ret = exchange(comm, &calls[i]);
 
         if (ret == -1) {
             give_up(n, "wrong bytes");
@@ -135,13 +152,11 @@ int main(int argc, char **argv)
 {
     int who = (argc > 1) ? atoi(argv[1]) : 0;
     unsigned first = (argc > 2) ? (unsigned)atoi(argv[2]) : 1, n;
-    unsigned counts[NUM_CALLS + 1] = {0}; /* of things, by calls planned */
     int is_over = 0;
 
     MPI_Init(&argc, &argv);
     rank = mt_rank(MPI_COMM_WORLD);
     size = mt_size(MPI_COMM_WORLD);
-    signal(SIGALRM, on_alarm);
     *(void **)&arm = dlsym(RTLD_DEFAULT, "scarce_arm");
     *(void **)&disarm = dlsym(RTLD_DEFAULT, "scarce_disarm");
     mrail_bench_coll_open(&coll);
@@ -151,7 +166,7 @@ int main(int argc, char **argv)
     for (n = first; !is_over && n - first < MAX_THINGS; ++n) {
         unsigned planned;
 
-        alarm(HANGS_S);
+        mt_hangs_after(HANGS_S, "mpi_scarce");
         if (rank == who && !arm(n)) {
             give_up(n, "coll/mrail is not there");
         }
@@ -160,22 +175,13 @@ int main(int argc, char **argv)
             is_over = disarm() < n;
         }
         MPI_Bcast(&is_over, 1, MPI_INT, who, MPI_COMM_WORLD);
-        ++counts[planned];
         if (rank == 0) {
-            printf("# thing %u: %u calls of %d planned\n", n, planned,
-                   NUM_CALLS);
+            printf("# thing %u: %u calls planned\n", n, planned);
             fflush(stdout);
         }
     }
     mrail_bench_coll_close(&coll);
     mt_result("every byte of it came", is_over);
-    if (rank == 0) {
-        printf("# things %u to %u refused to rank %d; calls of %d planned, and "
-               "how "
-               "often: 0 %u, 1 %u, 2 %u, 3 %u, 4 %u\n",
-               first, n - 2, who, NUM_CALLS, counts[0], counts[1], counts[2],
-               counts[3], counts[4]);
-    }
     MPI_Finalize();
     return mt_failures != 0;
 }

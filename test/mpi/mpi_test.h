@@ -10,12 +10,16 @@
 #include "base/util.h"
 
 #include <mpi.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static int mt_failures; /* of tests, the same on all ranks */
+static char mt_alarm_text[128];
 
 static inline int mt_rank(MPI_Comm comm)
 {
@@ -31,6 +35,22 @@ static inline int mt_size(MPI_Comm comm)
 
     MPI_Comm_size(comm, &size);
     return size;
+}
+
+static inline void mt_on_alarm(int signal)
+{
+    ssize_t written = write(2, mt_alarm_text, strlen(mt_alarm_text));
+
+    (void)signal;
+    _exit((written < 0) ? 2 : 1);
+}
+
+/* This rank ends, and says "WHAT hangs", unless this is called again by then. */
+static inline void mt_hangs_after(unsigned seconds, const char *what)
+{
+    snprintf(mt_alarm_text, sizeof(mt_alarm_text), "%s hangs\n", what);
+    signal(SIGALRM, mt_on_alarm);
+    alarm(seconds);
 }
 
 static inline void *mt_alloc(size_t size)

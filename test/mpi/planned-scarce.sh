@@ -12,61 +12,91 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ] || [ "${EXPECT_COLL-yes}" != yes ]; then
 fi
 
 shim=$(realpath "$build/.libs/libtest-scarce.so")
-MRAIL_TEST_RUN="${MRAIL_TEST_RUN-} --bind-rails --mca coll_mrail_relay_above 1000
-    --mca coll_mrail_chunk 4096 --mca coll_mrail_copy_rate 1000000000000"
+relays='--bind-rails --mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
+    --mca coll_mrail_copy_rate 1000000000000'
+options=${MRAIL_TEST_RUN-}
+number=0
 
-# A call that cannot be begun at all, for want of a few bytes; there is nothing to agree
-# on yet.
-error='^# thing [0-9]*: MPI_ERR|no memory for a communicator at rank'
-
-# job RANK FIRST: things from that one on, until a job ends or there are no more.
+# job FIRST: things from that one on, until a job ends or there are no more.
 job()
 {
     number=$((number + 1))
     session=mpitest-$$-$number # one lives a moment longer than its processes
     # shellcheck disable=SC2016 # it is the rank's environment
-    launch 8 -- sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' "$shim" \
-        "$build/mpi_scarce" "$1" "$2" >"$tmp/out" 2>&1 || true
-    grep -E '^# thing [0-9]+: [0-9] calls' "$tmp/out" >>"$tmp/things" || true
+    launch "$np" -- sh -c 'LD_PRELOAD=$0:${LD_PRELOAD-} exec "$@"' "$shim" \
+        "$build/mpi_scarce" "$rank" "$1" >"$tmp/out" 2>&1 || true
+    sed -n 's/^# thing \([0-9]*\): \([0-9]*\) calls planned/\1 \2/p' "$tmp/out" \
+        >>"$tmp/things"
 }
 
-# planned N: of how many things N calls went by a plan.
+# planned N: with how many things refused N calls were planned.
 planned()
 {
-    grep -c ": $1 calls" "$tmp/things" || true
+    grep -c " $1\$" "$tmp/things" || true
 }
 
-number=0
-for rank in 0 3; do
+# all_things NAME TOPOLOGY NP RANK RUN-OPTIONS ERRORS: at most so many things end the job
+# with an error: those without which a call, or a communicator, cannot be begun.
+all_things()
+{
+    name=$1
+    topology=$2
+    np=$3
+    rank=$4
+    MRAIL_TEST_RUN="$options $5"
+    # Of that rank, and no other error.
+    error="^# thing [0-9]+: rank $rank: MPI_ERR_NO_MEM"
+    error="$error|no memory for a communicator at rank $rank;"
     : >"$tmp/things"
     thing=1
     ended=0
-    job $rank $thing
+    job $thing
     until grep -q '^ok - every byte' "$tmp/out"; do
-        if ! grep -qE "$error" "$tmp/out"; then
+        if ! grep -qE "$error" "$tmp/out" ||
+            grep -E '^# thing [0-9]+: rank' "$tmp/out" | grep -qvE "$error"; then
             head -n 20 "$tmp/out"
-            bad "rank $rank: it goes on, or MPI says why not" "thing $thing or later"
-            break
+            bad "$name: all go on, or that rank says why not" \
+                "thing $thing or later"
+            return
         fi
         ended=$((ended + 1))
-        last=$(sed -n 's/^# thing \([0-9]*\): [0-9] calls.*/\1/p' "$tmp/out" |
-            tail -n 1)
-        thing=$((${last:-$((thing - 1))} + 2)) # behind the one that ended it
-        job $rank $thing
+        last=$(tail -n 1 "$tmp/things")
+        last=${last%% *}
+        [ "${last:-0}" -ge $thing ] || last=$((thing - 1))
+        thing=$((last + 2)) # behind the one that ended it
+        job $thing
     done
-    echo "# rank $rank: $ended jobs ended by an error; of 4 calls planned: none for" \
-        "$(planned 0) things, 3 for $(planned 3), all for $(planned 4)"
-    if [ "$(planned 0)" -ge 40 ] && [ "$(planned 3)" -ge 20 ]; then
-        good "rank $rank: without a thing all go by the direct path"
+    echo "# $name: $(($(wc -l <"$tmp/things") - 1)) things do not matter, $ended end" \
+        "the job; of 5 calls planned: none for $(planned 0) things," \
+        "3 for $(planned 3), 4 for $(planned 4), 5 for $(planned 5)"
+    if [ $ended -le "$6" ]; then
+        good "$name: all go on, but for $6 things"
     else
-        bad "rank $rank: without a thing all go by the direct path" 'too few things'
+        bad "$name: all go on, but for $6 things" "$ended"
     fi
-    if [ $ended -le 15 ]; then
-        good "rank $rank: few things end a job"
+}
+
+# at_least NAME WANTED GOT
+at_least()
+{
+    if [ "$3" -ge "$2" ]; then
+        good "$1"
     else
-        bad "rank $rank: few things end a job" "$ended"
+        bad "$1" "$3, not $2"
     fi
+}
+
+for at in 0 3; do
+    all_things "bound, rank $at" 2x4 8 $at "$relays" 11
+    at_least '... and go by no plan on that communicator' 40 "$(planned 0)"
+    at_least '... or not in that call' 20 "$(planned 4)"
+done
+for where in '2x4 8' '1x4 4' '4x1 4'; do
+    # shellcheck disable=SC2086 # words are wanted
+    all_things "free, $where" $where 1 '' 7
+    at_least '... where nothing is planned' 20 "$(planned 0)"
 done
 session=mpitest-$$ # all of them
 nothing_left 'scarce things'
+"$mrail" top --clean >"$tmp/out" # jobs that end so leave their rings
 exit $failed

@@ -9,8 +9,8 @@ need_ground mpi_exchange
 
 token=mrail-suspended-$$
 : >"$tmp/out"
-launch 4 -x UCX_MRAIL_DEAD_TIMEOUT=2 --rate 100M -- \
-    "$build/mpi_exchange" --seconds 10 --bytes 3000000 "$token" \
+launch 4 -x UCX_MRAIL_DEAD_TIMEOUT=3 --rate 100M -- \
+    "$build/mpi_exchange" --seconds 12 --bytes 3000000 "$token" \
     >"$tmp/out" 2>&1 &
 job=$!
 await_under_way
@@ -31,20 +31,22 @@ fi
 each()
 {
     for rank in $ranks; do
-        kill -"$1" "$rank"
+        kill -"$1" "$rank" || bad "it is sent SIG$1" "rank $rank has gone"
         sleep 0.2
     done
 }
+trap 'each CONT; rm -rf "$tmp"' EXIT # none is left stopped
 each STOP
-sleep 5
+sleep 7
 each CONT
+trap 'rm -rf "$tmp"' EXIT
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - everybody with everybody' "$tmp/out"; then
-    good 'a job that was stopped for five seconds goes on'
+    good 'a job that was stopped for seven seconds goes on'
 else
     tail -n 8 "$tmp/out"
-    bad 'a job that was stopped for five seconds goes on' "exit status $status"
+    bad 'a job that was stopped for seven seconds goes on' "exit status $status"
 fi
 nothing_left 'a job that was stopped'
 exit $failed

@@ -632,10 +632,16 @@ static const struct {
     {"0 1 99999999999g", "d:1: '99999999999g' is too large"},
     {"2 2 5", "d:1: rank 2 to itself: nothing has to be sent"},
     {"0 1 4611686018427387904\n# x\n0 1 1",
-     "d:1: with this all lines together are more than 2^62 bytes"},
+     "d:3: with this all lines together are more than 2^62 bytes"},
     {"0 1 1\n2 3 4611686018427387904\n",
      "d:2: with this all lines together are more than 2^62 bytes"},
+    {"3 1 4611686018427387904\n0 2 1\n",
+     "d:2: with this all lines together are more than 2^62 bytes"},
     {"* * 1152921504606846976", "d:1: with this all lines together are more"},
+    {"* * 384307168202282326", "d:1: with this all lines together are more"},
+    {"0-1 1-2 1537228672809129302", "d:1: with this all lines together"},
+    {"* 3 1537228672809129302", "d:1: with this all lines together"},
+    {"0-2 3 1537228672809129301\n1 0 2\n", "d:2: with this"},
     {"0 1 \x1b", "d:1: byte 0x1b is no text"},
 };
 

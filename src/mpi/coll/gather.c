@@ -26,7 +26,10 @@ int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
 
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather)
 {
-    free(gather->blocks);
+    /* If it has failed, messages may still come: what they are written to stays. */
+    if (gather->num_requests == 0) {
+        free(gather->blocks);
+    }
     gather->blocks = NULL;
 }
 
@@ -75,11 +78,13 @@ static int start_round(mca_coll_mrail_gather_t *gather)
 int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag)
 {
+    if (gather->num_requests > 0) {
+        return OMPI_ERROR; /* one before it has failed */
+    }
     gather->block = block;
     gather->ports = ports;
     gather->tag = tag;
     gather->num_have = 1;
-    gather->num_requests = 0;
     return start_round(gather);
 }
 

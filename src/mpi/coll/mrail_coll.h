@@ -93,7 +93,7 @@ typedef struct mca_coll_mrail_module {
     const char *settled;  /* what `away` was when a call that blocks had last asked:
                              the same at all ranks, where `away` may not be yet */
     uint64_t pace_bytes;  /* pace.h; 0: not used */
-    ompi_request_t **requests; /* of mrail_coll_steps.c; NULL: none yet */
+    ompi_request_t **requests; /* of mrail_coll_steps.c, if pace_bytes is not 0 */
     int is_busy;          /* lock: of ops and all below */
     mrail_list_t ops;     /* the first one is on its way */
     int num_nonblocking;  /* of them; atomic */
@@ -105,6 +105,8 @@ typedef struct mca_coll_mrail_module {
     /* Of the steps: */
     int is_known;         /* world is, or away */
     int is_ready;         /* this rank is, for what all have to be */
+    mca_coll_mrail_member_t *members; /* all ranks, until they are known; or NULL */
+    const char *why;      /* there is no world, if all are ready; NULL: there is */
     mca_coll_mrail_world_t *world;
     mca_coll_mrail_slices_t *slices;
     uint64_t *words;      /* of all ranks, as slices.h has them */
@@ -258,6 +260,7 @@ typedef struct mca_coll_mrail_side {
 
 /* Exchanges without a plan and without asking, as far ahead at a time as pace.h says;
  * module->pace_bytes is not 0 at any rank.  OMPI_SUCCESS or the first error. */
+int mca_coll_mrail_steps_init(mca_coll_mrail_module_t *module); /* 0, -ENOMEM */
 int mca_coll_mrail_steps(mca_coll_mrail_module_t *module,
                          const mca_coll_mrail_side_t *out,
                          const mca_coll_mrail_side_t *in);

@@ -191,7 +191,8 @@ static mca_coll_mrail_step_t ask_take(mca_coll_mrail_op_t *op)
     if (answer.any_cannot || !is_large) {
         if (answer.any_cannot && mca_coll_mrail_settings.verbose > 1) {
             mca_coll_mrail_tell(module, "left to Open MPI",
-                                "a rank's buffers are in the memory of a GPU");
+                                "a rank's buffers are in the memory of a GPU, or "
+                                "it has no memory for MPI_IN_PLACE");
         }
         return mca_coll_mrail_pass(op);
     }

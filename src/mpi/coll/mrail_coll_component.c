@@ -66,7 +66,8 @@ static const number_t numbers[] = {
     {"copy_rate", "bytes per second that a rank can copy through shared memory",
      &mca_coll_mrail_settings.copy_rate},
     {"capacity",
-     "bytes per second that this rank's rail can carry; 0: what the port says",
+     "bytes per second that this rank's rail can carry; 0: what the port says, or "
+     "what is seen of it, if that is less than three quarters",
      &mca_coll_mrail_settings.capacity},
     {"pace",
      "microseconds: short MPI_Alltoallv without a plan, of ranks on several nodes, "

@@ -30,7 +30,7 @@ static int enter(mca_coll_mrail_module_t *module, int is_large,
         return MCA_COLL_MRAIL_PASS;
     }
     *op_p = mca_coll_mrail_op_get(module, 1);
-    return (*op_p != NULL) ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+    return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
 /* Exchanges what was put into the op. */
@@ -52,7 +52,7 @@ static int enter_later(mca_coll_mrail_module_t *module,
                        mca_coll_mrail_op_t **op_p)
 {
     *op_p = mca_coll_mrail_op_get(module, 0);
-    return (*op_p != NULL) ? OMPI_SUCCESS : OMPI_ERR_OUT_OF_RESOURCE;
+    return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
 static int serve_later(mca_coll_mrail_op_t *op, const void *sbuf,

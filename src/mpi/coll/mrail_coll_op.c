@@ -370,8 +370,14 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
                                  &ompi_mpi_byte.dt);
         at += bytes;
     }
-    return (op->copy != NULL && ret == 0) ? OMPI_SUCCESS
-                                          : OMPI_ERR_OUT_OF_RESOURCE;
+    return (op->copy != NULL && ret == 0) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
+}
+
+static void send_nothing(mca_coll_mrail_op_t *op)
+{
+    for (int i = 0; i < ompi_comm_size(op->module->comm); ++i) {
+        mca_coll_mrail_part_init(&op->sends[i], NULL, 0, &ompi_mpi_byte.dt);
+    }
 }
 
 /* Tags are taken in the order of calls, which is the same at all ranks, once for a
@@ -416,6 +422,12 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
     op->flags = is_device ? MCA_COLL_MRAIL_CANNOT : 0;
     if (is_in_place) {
         ret = copy_in_place(op, is_device);
+    }
+    if (ret != OMPI_SUCCESS && op->is_blocking) {
+        /* The previous module may do with less, at all ranks. */
+        op->flags = MCA_COLL_MRAIL_CANNOT;
+        send_nothing(op);
+        ret = OMPI_SUCCESS;
     }
     if (ret != OMPI_SUCCESS) {
         OBJ_RELEASE(op);

@@ -15,6 +15,12 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     if (module->gather.blocks != NULL) {
         return 0;
     }
+    if (module->members == NULL) {
+        module->members = calloc(ranks, sizeof(*module->members));
+    }
+    if (module->members == NULL) {
+        return -ENOMEM;
+    }
     words = MRAIL_MAX(words, sizeof(mca_coll_mrail_member_t));
     return mca_coll_mrail_gather_init(&module->gather, module->comm,
                                       MRAIL_MAX(words, MRAIL_RELAY_NAME_SIZE));
@@ -31,6 +37,8 @@ static void forget_name(mca_coll_mrail_module_t *module)
 /* All but the gather, of which steps still read. */
 static void release(mca_coll_mrail_module_t *module)
 {
+    free(module->members);
+    module->members = NULL;
     forget_name(module);
     mrail_relay_destroy(module->relay);
     module->relay = NULL;
@@ -144,37 +152,44 @@ static int allocate(mca_coll_mrail_module_t *module)
     return mca_coll_mrail_slices_create(module->world, &module->slices);
 }
 
+/* What this rank needs, planned for or not: 0, or -ENOMEM. */
+static int prepare(mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_gather_t *gather = &module->gather;
+    int ret =
+        mca_coll_mrail_world_create(module->members, gather->num_ranks,
+                                    gather->self, &module->world, &module->why);
+
+    if (ret == 0) {
+        module->relay_above = module->world->params.relay_above;
+        ret = allocate(module);
+    } else if (ret == 1) {
+        module->pace_bytes = mca_coll_mrail_pace_bytes(
+            module->members, gather->num_ranks, gather->self);
+        ret = (module->pace_bytes > 0) ? mca_coll_mrail_steps_init(module) : 0;
+    }
+    return ret;
+}
+
+/* Whether to plan is told when all are ready: who has no memory may not know. */
 static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
     const mca_coll_mrail_gather_t *gather = &module->gather;
-    mca_coll_mrail_member_t *members =
-        calloc(gather->num_ranks, sizeof(*members));
-    const char *why = NULL;
-    int ret = -ENOMEM;
+    const char *why;
 
     module->is_known = 1;
-    for (unsigned i = 0; i < gather->num_ranks && members != NULL; ++i) {
-        memcpy(&members[i], mca_coll_mrail_gather_block(gather, i),
-               sizeof(*members));
+    for (unsigned i = 0; i < gather->num_ranks; ++i) {
+        memcpy(&module->members[i], mca_coll_mrail_gather_block(gather, i),
+               sizeof(*module->members));
     }
-    if (members != NULL) {
-        ret = mca_coll_mrail_world_create(members, gather->num_ranks,
-                                          gather->self, &module->world, &why);
-        module->pace_bytes =
-            (ret == 1) ? mca_coll_mrail_pace_bytes(members, gather->num_ranks,
-                                                   gather->self)
-                       : 0;
+    why = mca_coll_mrail_members_differ(module->members, gather->num_ranks);
+    if (why != NULL) {
+        return mca_coll_mrail_step_aside(op, why); /* they may go other steps */
     }
-    free(members);
-    if (ret == 1) {
-        return mca_coll_mrail_step_aside(op, why);
-    }
-    if (ret == 0) {
-        module->relay_above = module->world->params.relay_above;
-        ret = allocate(module);
-    }
-    module->is_ready = ret == 0;
+    module->is_ready = prepare(module) == 0;
+    free(module->members);
+    module->members = NULL;
     return MCA_COLL_MRAIL_READY;
 }
 
@@ -191,9 +206,13 @@ static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 
 static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
 {
-    return mca_coll_mrail_all_fine(op)
-               ? MCA_COLL_MRAIL_ASK
-               : mca_coll_mrail_step_aside(op, "a rank has no memory");
+    if (!mca_coll_mrail_all_fine(op)) {
+        op->module->pace_bytes = 0;
+        return mca_coll_mrail_step_aside(op, MCA_COLL_MRAIL_NO_MEMORY);
+    }
+    return (op->module->why != NULL)
+               ? mca_coll_mrail_step_aside(op, op->module->why)
+               : MCA_COLL_MRAIL_ASK;
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {

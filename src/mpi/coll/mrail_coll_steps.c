@@ -10,6 +10,7 @@
 #include "ompi/mca/coll/base/coll_tags.h"
 #include "ompi/mca/pml/pml.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 /* Step k of a rank, 1 to ranks - 1, has what comes from k ranks before it, and goes to
@@ -159,6 +160,14 @@ static void exchange(stepwise_t *all)
     }
 }
 
+int mca_coll_mrail_steps_init(mca_coll_mrail_module_t *module)
+{
+    size_t ranks = (size_t)ompi_comm_size(module->comm);
+
+    module->requests = calloc(2 * ranks, sizeof(void *));
+    return (module->requests != NULL) ? 0 : -ENOMEM;
+}
+
 int mca_coll_mrail_steps(mca_coll_mrail_module_t *module,
                          const mca_coll_mrail_side_t *out,
                          const mca_coll_mrail_side_t *in)
@@ -171,12 +180,6 @@ int mca_coll_mrail_steps(mca_coll_mrail_module_t *module,
         .self = (unsigned)ompi_comm_rank(module->comm),
     };
 
-    if (module->requests == NULL) {
-        module->requests = calloc(2 * (size_t)all.ranks, sizeof(void *));
-        if (module->requests == NULL) {
-            return OMPI_ERR_OUT_OF_RESOURCE;
-        }
-    }
     all.recvs = module->requests;
     all.sends = module->requests + all.ranks;
     for (unsigned step = 1; step < all.ranks; ++step) {

@@ -123,14 +123,28 @@ static int number_rails(const mca_coll_mrail_member_t *members,
     return 1;
 }
 
+const char *
+mca_coll_mrail_members_differ(const mca_coll_mrail_member_t *members,
+                              unsigned num_ranks)
+{
+    const char *why = NULL;
+
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        if (members[i].version == 0) {
+            return MCA_COLL_MRAIL_NO_MEMORY;
+        }
+        if (members[i].version != members[0].version) {
+            why = "ranks have different versions of mrail";
+        }
+    }
+    return why;
+}
+
 /* Why these ranks are not planned for; NULL: they are. */
 static const char *refuse(const mca_coll_mrail_member_t *members,
                           unsigned num_ranks)
 {
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (members[i].version != members[0].version) {
-            return "ranks have different versions of mrail";
-        }
         if (members[i].num_rails == 0) {
             return "a rank does not use mrail";
         }

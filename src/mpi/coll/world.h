@@ -23,7 +23,8 @@ typedef struct mca_coll_mrail_params {
 
 /* What a rank tells, as bytes. */
 typedef struct mca_coll_mrail_member {
-    uint64_t version;   /* of this software; all have to be of one */
+    uint64_t version;   /* of this software; all have to be of one.  0: there was no
+                           memory to tell */
     uint64_t node;      /* equal: the same machine, or emulated node */
     uint64_t is_soft;   /* emulated: its ranks must not meet in shared memory */
     uint64_t num_rails;
@@ -50,8 +51,16 @@ void mca_coll_mrail_member_fill(mca_coll_mrail_member_t *member,
                                 const uct_mrail_rail_t *rails,
                                 unsigned num_rails);
 
+#define MCA_COLL_MRAIL_NO_MEMORY "a rank has no memory"
+
+/* Why these cannot even agree on what they need; NULL: they can.  All members read,
+ * nothing allocated: the same answer at all ranks. */
+const char *
+mca_coll_mrail_members_differ(const mca_coll_mrail_member_t *members,
+                              unsigned num_ranks);
+
 /*
- * 0: relays may help among these ranks, and *world_p is who they are.  1: they
+ * Members that do not differ.  0: relays may help among these ranks, and *world_p is who they are.  1: they
  * cannot, and *why_p (static) says why not, the same at all ranks.  -ENOMEM.
  */
 int mca_coll_mrail_world_create(const mca_coll_mrail_member_t *members,
