@@ -25,8 +25,8 @@ enum {
     LATE_S = 2,
     HANGS_S = 60,
     FIRST_BYTES = 2 << 20, /* a small one, before */
-    RELAY_BYTES = 96 << 20,
-    ALL_BYTES = 24 << 20
+    RELAY_BYTES = 192 << 20,
+    ALL_BYTES = 48 << 20
 };
 
 typedef enum demand { SKEWED, ONE_PAIR } demand_t;

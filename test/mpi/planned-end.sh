@@ -10,7 +10,8 @@ need_ground mpi_planned_end
 
 dead_s=2 # UCX_MRAIL_DEAD_TIMEOUT
 soon_s=$((dead_s + 8)) # start and end of a job on a busy machine
-# At this rate an exchange lasts for two or three seconds: the rail goes before it ends.
+# At this rate an exchange lasts for five seconds and more: the rail goes before it ends,
+# on a busy machine, too.
 options="--rate 8M --bind-rails -x UCX_MRAIL_DEAD_TIMEOUT=$dead_s
     -x UCX_MRAIL_KEEPALIVE=1"
 number=0
