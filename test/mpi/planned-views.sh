@@ -89,8 +89,10 @@ at packet 1500 for 100ms every 2000 rail 2 blackhole rx
 at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
 at packet 1800 for 30ms every 2500 node 1 down
 END_SCRIPT
+# Who plays the script may stand still, on a busy machine, and a rail be down for longer
+# than it says: nobody is given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
-    --mca coll_mrail_verbose 2"
+    --mca coll_mrail_verbose 2 -x UCX_MRAIL_DEAD_TIMEOUT=50"
 session=$session-faults # the one before may still be there, without rates
 status=0
 launch 8 -- "$build/mpi_planned" --seeds 1-$last --relays >"$tmp/out" 2>&1 ||
