@@ -90,7 +90,7 @@ hold() {
     timeout ${HOLD_S:-80} $SOFT --session $SESSION ${SOFT_OPTIONS:-} \
         -- sleep ${HOLD_S:-80} &
     holder=$!
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for _ in $(seq 100); do
         status >/dev/null 2>&1 && return 0
         sleep 0.1
     done
@@ -100,7 +100,7 @@ release() { kill $holder; wait $holder 2>/dev/null; }
 
 # The session must be gone a moment after its last process.
 gone() {
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for _ in $(seq 100); do
         ls /dev/shm/mrail-soft.*."$SESSION"* >/dev/null 2>&1 || return 0
         sleep 0.1
     done
