@@ -60,8 +60,9 @@ mca_coll_mrail_members_differ(const mca_coll_mrail_member_t *members,
                               unsigned num_ranks);
 
 /*
- * Members that do not differ.  0: relays may help among these ranks, and *world_p is who they are.  1: they
- * cannot, and *why_p (static) says why not, the same at all ranks.  -ENOMEM.
+ * Members that do not differ.  0: relays may help among these ranks, and *world_p is
+ * who they are.  1: they cannot, and *why_p (static) says why not, the same at all
+ * ranks.  -ENOMEM.
  */
 int mca_coll_mrail_world_create(const mca_coll_mrail_member_t *members,
                                 unsigned num_ranks, unsigned self,
