@@ -89,7 +89,7 @@ for leaf in 1 2; do
             for (s = 1; s <= 4; ++s) {
                 # ARP between leaf and spine is all that may come on top.
                 if (sent[s] < want[s] || sent[s] > want[s] + 1000 ||
-                    want[s] < 500000) {
+                    want[s] < 100000) {
                     print "uplink " s ": " sent[s] " bytes, of its ports " \
                         want[s]
                 }
