@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define SOFT_CONNECT_TRIES 300 /* 10 ms apart */
 
 void soft_complain(const char *fmt, ...)
 {
@@ -59,6 +62,27 @@ int soft_take_session(const char *name)
                       name, SROCE_SESSION_NAME_MAX);
     }
     return ret;
+}
+
+int soft_connect(const char *name, sroce_keeper_op_t kind)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    sroce_session_t *session;
+    int conn, ret;
+
+    for (unsigned i = 0; i < SOFT_CONNECT_TRIES; ++i) {
+        conn = sroce_keeper_connect(name, kind);
+        if (conn >= 0) {
+            return conn;
+        }
+        ret = sroce_session_open(name, &session);
+        if (ret != 0) {
+            return ret;
+        }
+        sroce_session_close(session);
+        nanosleep(&pause, NULL);
+    }
+    return -ETIMEDOUT;
 }
 
 int soft_open(const char *name, sroce_session_t **session_p)

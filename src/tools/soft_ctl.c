@@ -218,7 +218,7 @@ static int soft_ctl_parse(int argc, char **argv, const struct option *options,
 static void soft_ctl_kick(const char *name)
 {
     sroce_keeper_msg_t msg = {.op = SROCE_KEEPER_KICK};
-    int conn = sroce_keeper_connect(name, SROCE_KEEPER_HOLD);
+    int conn = soft_connect(name, SROCE_KEEPER_HOLD);
 
     if ((conn < 0) || (sroce_keeper_send(conn, &msg, -1) != 0)) {
         soft_complain("warning: the keeper of session '%s' is gone; jobs see "

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define SOFT_LIBRARY "libmrail-softroce.so"
-#define SOFT_JOIN_TRIES 300 /* 10 ms apart */
+#define SOFT_JOIN_TRIES 30
 #define SOFT_END_MS 300 /* a session's keeper ends sooner when it is alone */
 
 typedef struct soft_run {
@@ -294,32 +294,28 @@ static int soft_run_create(soft_run_t *run)
 /* A held connection to the session's keeper, or -1 after a complaint. */
 static int soft_run_join(soft_run_t *run)
 {
-    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
     const char *name = run->params.name;
     sroce_session_t *session;
-    int conn = -1, ret;
+    int conn;
 
+    /* One that somebody else has made may end before we hold it. */
     for (unsigned i = 0; i < SOFT_JOIN_TRIES; ++i) {
-        conn = sroce_keeper_connect(name, SROCE_KEEPER_HOLD);
+        conn = soft_connect(name, SROCE_KEEPER_HOLD);
         if (conn >= 0) {
             return conn;
         }
-        ret = sroce_session_open(name, &session);
-        if (ret == 0) {
-            /* Its keeper is just starting, or just ending. */
-            sroce_session_close(session);
-            nanosleep(&pause, NULL);
-        } else if (ret == -ENOENT) {
-            if (soft_run_create(run) != 0) {
-                return -1;
-            }
-        } else {
+        if (conn == -ETIMEDOUT) {
+            break;
+        }
+        if (conn != -ENOENT) {
             soft_open(name, &session); /* says why not */
             return -1;
         }
+        if (soft_run_create(run) != 0) {
+            return -1;
+        }
     }
-    soft_complain("session '%s' exists but its keeper does not answer: %s",
-                  name, strerror(-conn));
+    soft_complain("session '%s' exists but its keeper does not answer", name);
     return -1;
 }
 

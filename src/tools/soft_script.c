@@ -166,7 +166,7 @@ static int script_start(script_run_t *run)
     const sroce_fault_ops_t ops = {script_get, script_apply, script_note, run};
     sroce_session_t *session = run->session;
 
-    run->conn = sroce_keeper_connect(session->name, SROCE_KEEPER_WATCH);
+    run->conn = soft_connect(session->name, SROCE_KEEPER_WATCH);
     if (run->conn < 0) {
         soft_complain("the keeper of session '%s' is gone", session->name);
         return -ENOENT;
