@@ -111,7 +111,9 @@ says()
     topology=$2
     np=$3
     MRAIL_TEST_RUN="$options --mca coll_mrail_verbose 1 $4"
-    launch "$np" -- "$build/mpi_planned_life" sizes 1 >"$tmp/out" 2>&1 || true
+    # shellcheck disable=SC2086 # a word or none
+    launch "$np" -- ${with-} "$build/mpi_planned_life" sizes 1 >"$tmp/out" 2>&1 ||
+        true
     if [ "$(grep -c 'mrail: coll: MPI_COMM_WORLD: ' "$tmp/out")" = 1 ] &&
         grep -q "mrail: coll: MPI_COMM_WORLD: $5" "$tmp/out"; then
         good "says why: $name"
@@ -125,6 +127,19 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     several='ranks reach several rails by themselves'
     steps='MPI_Alltoallv without a plan, all else left to Open MPI'
     says 'free ranks' 2x2 4 '' "$steps: $several"
+    cat >"$tmp/gpu" <<END_GPU
+#!/bin/sh
+# Rank 1 has the driver of GPUs.
+if [ "\$OMPI_COMM_WORLD_RANK" = 1 ]; then
+    export LD_LIBRARY_PATH="$tmp/cuda:\${LD_LIBRARY_PATH-}"
+    export LD_PRELOAD="$tmp/cuda/libcuda.so.1:\${LD_PRELOAD-}"
+fi
+exec "\$@"
+END_GPU
+    chmod +x "$tmp/gpu"
+    with=$tmp/gpu
+    says 'free ranks, one with a GPU' 2x2 4 '' "left to Open MPI: $several"
+    with=
     says 'free ranks, all at once' 2x2 4 '--mca coll_mrail_pace 0' \
         "left to Open MPI: $several"
     says 'one node' 1x2 4 --bind-rails 'left to Open MPI: all ranks are on one node'

@@ -239,13 +239,14 @@ static void test_who_goes_without_steps(void **state)
 {
     mca_coll_mrail_member_t members[8];
 
-    for (unsigned how = 0; how < 4; ++how) {
+    for (unsigned how = 0; how < 5; ++how) {
         fill_members(members, how == 1 ? 1 : 2, how == 1 ? 8 : 4, 4);
         for (unsigned i = 0; i < 8; ++i) {
             members[i].speed = 400000000;
             members[i].params.pace = 2000;
         }
         members[3].num_rails = how != 2;
+        members[6].has_devices = how == 4;
         members[0].params.pace = (how == 3) ? 0 : 2000;
         for (unsigned i = 0; i < 8; ++i) {
             assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, i) != 0,

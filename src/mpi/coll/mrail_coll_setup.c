@@ -2,6 +2,8 @@
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
+#include "mpi/coll/device.h"
+
 #include "base/util.h"
 
 #include <errno.h>
@@ -128,6 +130,7 @@ static void know_fill(mca_coll_mrail_op_t *op, void *mine)
 
     mca_coll_mrail_member_fill(member, rails, mca_coll_mrail_rails(rails));
     member->version = mca_coll_mrail_slices_version();
+    member->has_devices = (uint64_t)mca_coll_mrail_has_devices();
     member->params = (mca_coll_mrail_params_t){
         .relay_above = settings->relay_above,
         .chunk = MRAIL_MAX(settings->chunk, MIN_CHUNK),

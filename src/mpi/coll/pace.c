@@ -15,7 +15,7 @@ uint64_t mca_coll_mrail_pace_bytes(const mca_coll_mrail_member_t *members,
     double bytes;
 
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (members[i].num_rails == 0) {
+        if (members[i].num_rails == 0 || members[i].has_devices) {
             return 0;
         }
         sharers += members[i].node == mine->node;

@@ -38,7 +38,7 @@ static inline void mca_coll_mrail_load_add(mca_coll_mrail_load_t *load,
 /*
  * Bytes that this rank's share of its rails moves in params.pace microseconds, of rank
  * 0's params.  0, the same at all ranks: the previous module exchanges, because a rank
- * is of another version, or does not use mrail, all are on one node, or pace is 0.
+ * does not use mrail, or has GPUs, all are on one node, or pace is 0.
  */
 uint64_t mca_coll_mrail_pace_bytes(const mca_coll_mrail_member_t *members,
                                    unsigned num_ranks, unsigned self);

@@ -27,6 +27,7 @@ typedef struct mca_coll_mrail_member {
                            memory to tell */
     uint64_t node;      /* equal: the same machine, or emulated node */
     uint64_t is_soft;   /* emulated: its ranks must not meet in shared memory */
+    uint64_t has_devices; /* the driver of GPUs is in the process */
     uint64_t num_rails;
     uint64_t speed;     /* of all its rails, bytes per second */
     uint64_t leaf[UCT_MRAIL_MAX_RAILS]; /* rising */
@@ -45,7 +46,7 @@ typedef struct mca_coll_mrail_world {
     mca_coll_mrail_params_t params;
 } mca_coll_mrail_world_t;
 
-/* What this process tells, but for version and params.  num_rails rails as
+/* What this process tells, but for version, has_devices and params.  num_rails rails as
  * uct_mrail_rails() has them. */
 void mca_coll_mrail_member_fill(mca_coll_mrail_member_t *member,
                                 const uct_mrail_rail_t *rails,
