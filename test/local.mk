@@ -6,7 +6,7 @@ include test/unit/local.mk
 include test/property/local.mk
 include test/tools/local.mk
 include test/sim/local.mk
-include test/storm/local.mk
+include test/stress/local.mk
 include test/softroce.mk
 include test/rail/local.mk
 include test/fuzz/local.mk

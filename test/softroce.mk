@@ -7,7 +7,7 @@ SROCE_TESTS = test_sroce_alloc test_sroce_icrc test_sroce_qp test_sroce_rc \
 check_PROGRAMS += $(SROCE_TESTS)
 TESTS += $(SROCE_TESTS)
 check_LTLIBRARIES += libtest-sroce.la
-libtest_sroce_la_SOURCES = test/sim/sroce_world.c test/sim/sroce_world.h
+libtest_sroce_la_SOURCES = test/sim/sroce_net.c test/sim/sroce_net.h
 libtest_sroce_la_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 libtest_sroce_la_LIBADD = libsroce-sim.la libmrail-base.la
 SROCE_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/sim
@@ -62,14 +62,14 @@ endif
 
 # host/: real programs on software rails (test/interop).  They run in the build
 # directory; what a machine lacks is skipped by name.
-check_PROGRAMS += soft_storm soft_events soft_slots soft_objects soft_credit \
+check_PROGRAMS += soft_stress soft_events soft_processes soft_objects soft_credit \
     soft_errqp
-soft_storm_SOURCES = test/interop/soft_storm.c
-soft_storm_LDADD = $(IBVERBS_LIBS)
+soft_stress_SOURCES = test/interop/soft_stress.c
+soft_stress_LDADD = $(IBVERBS_LIBS)
 soft_events_SOURCES = test/interop/soft_events.c
 soft_events_LDADD = $(IBVERBS_LIBS)
-soft_slots_SOURCES = test/interop/soft_slots.c
-soft_slots_LDADD = $(IBVERBS_LIBS)
+soft_processes_SOURCES = test/interop/soft_processes.c
+soft_processes_LDADD = $(IBVERBS_LIBS)
 soft_objects_SOURCES = test/interop/soft_objects.c \
     test/interop/soft_channels.c test/interop/soft_async.c \
     test/interop/soft_pair.c test/interop/soft_pair.h
@@ -88,7 +88,7 @@ SOFT_TESTS = \
     test/interop/soft_perftest.sh \
     test/interop/soft_pyverbs.sh \
     test/interop/soft_script.sh \
-    test/interop/soft_storm.sh \
+    test/interop/soft_stress.sh \
     test/interop/soft_tshark.sh \
     test/interop/soft_ucx.sh \
     test/interop/soft_verbs.sh

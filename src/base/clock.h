@@ -1,7 +1,7 @@
 /*
  * Time as the project's code sees it: nanoseconds since an arbitrary origin.
  *
- * Only code at the rim (a progress call, a service thread, a tool) reads the
+ * Only code at the rim (a progress call, a control thread, a tool) reads the
  * clock; everything below it takes `now_ns` as an argument, so that tests run
  * in virtual time.
  */

@@ -49,19 +49,19 @@ static inline void mrail_list_del(mrail_list_t *node)
     mrail_list_init(node);
 }
 
-#define mrail_list_entry(ptr, type, member)                                   \
+#define mrail_list_entry(ptr, type, member)                                    \
     MRAIL_CONTAINER_OF(ptr, type, member)
-#define mrail_list_head(head, type, member)                                   \
+#define mrail_list_head(head, type, member)                                    \
     mrail_list_entry((head)->next, type, member)
-#define mrail_list_for_each(pos, head, type, member)                          \
-    for (pos = mrail_list_entry((head)->next, type, member);                  \
-         &pos->member != (head);                                              \
+#define mrail_list_for_each(pos, head, type, member)                           \
+    for (pos = mrail_list_entry((head)->next, type, member);                   \
+         &pos->member != (head);                                               \
          pos = mrail_list_entry(pos->member.next, type, member))
 /* As above; `pos` may be taken off the list inside the loop. */
-#define mrail_list_for_each_safe(pos, tmp, head, type, member)                \
-    for (pos = mrail_list_entry((head)->next, type, member),                  \
-        tmp = mrail_list_entry(pos->member.next, type, member);               \
-         &pos->member != (head);                                              \
+#define mrail_list_for_each_safe(pos, tmp, head, type, member)                 \
+    for (pos = mrail_list_entry((head)->next, type, member),                   \
+        tmp = mrail_list_entry(pos->member.next, type, member);                \
+         &pos->member != (head);                                               \
          pos = tmp, tmp = mrail_list_entry(tmp->member.next, type, member))
 
 #endif

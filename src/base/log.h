@@ -31,11 +31,11 @@ int mrail_log_level_parse(const char *name);
 void mrail_log_write(mrail_log_level_t level, const char *file, unsigned line,
                      const char *fmt, ...) MRAIL_PRINTF(4, 5);
 
-#define mrail_log(_level, ...)                                                \
-    do {                                                                      \
-        if (MRAIL_UNLIKELY((_level) <= mrail_log_level)) {                    \
-            mrail_log_write(_level, __FILE__, __LINE__, __VA_ARGS__);         \
-        }                                                                     \
+#define mrail_log(_level, ...)                                                 \
+    do {                                                                       \
+        if (MRAIL_UNLIKELY((_level) <= mrail_log_level)) {                     \
+            mrail_log_write(_level, __FILE__, __LINE__, __VA_ARGS__);          \
+        }                                                                      \
     } while (0)
 
 #define mrail_error(...) mrail_log(MRAIL_LOG_ERROR, __VA_ARGS__)

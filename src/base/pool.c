@@ -62,8 +62,8 @@ static int mrail_pool_chunk_create(mrail_pool_t *pool, unsigned count,
     }
     chunk->base = base;
     if (params->chunk_init != NULL) {
-        ret = params->chunk_init(params->arg, base, chunk->length,
-                                 &chunk->priv);
+        ret =
+            params->chunk_init(params->arg, base, chunk->length, &chunk->priv);
         if (ret != 0) {
             goto err_free_base;
         }

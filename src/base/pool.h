@@ -14,10 +14,10 @@ typedef struct mrail_pool_elem {
 } mrail_pool_elem_t;
 
 typedef struct mrail_pool_params {
-    size_t elem_size;        /* bytes, >= sizeof(void *) */
-    size_t align;            /* power of two; 0: 64 */
+    size_t elem_size;         /* bytes, >= sizeof(void *) */
+    size_t align;             /* power of two; 0: 64 */
     unsigned elems_per_chunk; /* >= 1 */
-    unsigned max_elems;      /* 0: no limit */
+    unsigned max_elems;       /* 0: no limit */
     /* Called for a new chunk's element memory before its first use; 0 or
      * -errno, which makes mrail_pool_get() return NULL.  May be NULL. */
     int (*chunk_init)(void *arg, void *base, size_t length, void **priv_p);

@@ -15,7 +15,7 @@
 #define MRAIL_ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define MRAIL_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MRAIL_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define MRAIL_CONTAINER_OF(ptr, type, member)                                 \
+#define MRAIL_CONTAINER_OF(ptr, type, member)                                  \
     ((type *)((char *)(ptr)-offsetof(type, member)))
 #define MRAIL_DIV_ROUND_UP(a, b) (((a) + (b)-1) / (b))
 

@@ -10,9 +10,9 @@ EXTRA_DIST += \
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
     src/mpi/coll/mode.h \
-    src/mpi/coll/pace.c src/mpi/coll/pace.h \
-    src/mpi/coll/slices.c src/mpi/coll/slices.h \
-    src/mpi/coll/world.c src/mpi/coll/world.h \
+    src/mpi/coll/inflight.c src/mpi/coll/inflight.h \
+    src/mpi/coll/schedule.c src/mpi/coll/schedule.h \
+    src/mpi/coll/topology.c src/mpi/coll/topology.h \
     src/uct/mrail_rails.h
 libmrail_coll_la_LIBADD = libmrail-planner.la libmrail-relay.la \
     libmrail-base.la
@@ -23,7 +23,7 @@ ompicomponent_LTLIBRARIES = mca_hook_mrail.la
 
 mca_hook_mrail_la_SOURCES = \
     src/mpi/hook/mrail_hook.c \
-    src/uct/mrail_guard.h src/uct/mrail_tls.h
+    src/uct/mrail_shim.h src/uct/mrail_tls.h
 mca_hook_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 mca_hook_mrail_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
 mca_hook_mrail_la_LIBADD = -ldl
@@ -34,14 +34,14 @@ mca_coll_mrail_la_SOURCES = \
     src/mpi/coll/device.c src/mpi/coll/device.h \
     src/mpi/coll/gather.c src/mpi/coll/gather.h \
     src/mpi/coll/mrail_coll.h \
-    src/mpi/coll/mrail_coll_ask.c \
+    src/mpi/coll/mrail_coll_agree.c \
     src/mpi/coll/mrail_coll_component.c \
     src/mpi/coll/mrail_coll_exchange.c \
     src/mpi/coll/mrail_coll_module.c \
     src/mpi/coll/mrail_coll_op.c \
     src/mpi/coll/mrail_coll_setup.c \
-    src/mpi/coll/mrail_coll_steps.c \
-    src/mpi/coll/parts.c src/mpi/coll/parts.h \
+    src/mpi/coll/mrail_coll_pairwise.c \
+    src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h \
     src/mpi/coll/request.h
 mca_coll_mrail_la_CPPFLAGS = $(AM_CPPFLAGS) $(OMPI_CPPFLAGS)
 # Nothing of the planner's, which is inside, is for others to find.
@@ -52,7 +52,7 @@ endif
 endif
 
 if MPIRUN_FEEDS_PMIX
-# An empty folder, for PMIx: src/tools/run_plan.c.
+# An empty folder, for PMIx: src/tools/mpirun_cmd.c.
 nonedir = $(pkglibdir)/none
 install-exec-local:
 	$(MKDIR_P) "$(DESTDIR)$(nonedir)"

@@ -22,7 +22,8 @@ void mrail_cuts_make(uint64_t bytes, uint64_t large, unsigned num_lanes,
         last_lane = (part[lane] > 0) ? lane : last_lane;
     }
     per_part = (double)all / sum;
-    grain = (least * per_part >= (double)MRAIL_MAX(large, MIN_LARGE)) ? GRAIN : 1;
+    grain =
+        (least * per_part >= (double)MRAIL_MAX(large, MIN_LARGE)) ? GRAIN : 1;
     grains = per_part / (double)grain;
     for (unsigned lane = 0; lane < last_lane; ++lane) {
         up_to += part[lane];

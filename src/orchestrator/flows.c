@@ -1,7 +1,7 @@
 #include "config.h"
 #include "flows.h"
 
-#include "flows_inside.h"
+#include "flows_internal.h"
 
 #include "base/util.h"
 
@@ -17,15 +17,15 @@
 #define SLACK 0.6
 /* After so many rounds, and whenever there have been a quarter more, a bound and the
  * mean are looked at: the last prices tell most. */
-#define LOOK_ROUNDS 3
+#define LOOK_ITERATIONS 3
 #define LOOK_PART 4
 /* Most often the least congestion is that of some links that are full together, all
  * alike: those whose price rises half as quickly as any, or more. */
-#define IS_ALIKE 0.5
+#define IS_EQUAL 0.5
 /* Bounds from loads, before there are prices: their powers, by doublings. */
-#define POWERS                                                                \
-    {                                                                         \
-        8, 5, 3                                                               \
+#define POWERS                                                                 \
+    {                                                                          \
+        8, 5, 3                                                                \
     }
 /* What is relieved is aimed at this part of the gap, and not looked at if it is
  * loaded more than so many times what it should be. */
@@ -39,43 +39,48 @@
  * the links of a path allow, because one that stays behind spoils all others. */
 static const struct {
     double step, momentum;
-    double price_max;  /* with as many links of a slot as there may be, or with any */
+    double
+        dual_max; /* with as many links of a slot as there may be, or with any */
     int is_by_depth;
     double least_part; /* of a demand, on a lane */
 } stages[FLOWS_NUM_STAGES] = {
-    [FLOWS_STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .price_max = 30},
+    [FLOWS_STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .dual_max = 30},
     [FLOWS_STAGE_SHORTEN] = {.step = 0.8,
                              .momentum = 0.8,
-                             .price_max = 70,
+                             .dual_max = 70,
                              .is_by_depth = 1,
                              .least_part = 1e-3},
-    [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .price_max = 70},
+    [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .dual_max = 70},
 };
 
-/* ---- a round --------------------------------------------------------------- */
+/* ---- a round ---- */
 
 /* For each slot of each row with demands: with a number of links that the compiler
  * knows, `statement` has them at `link` and the slot in `s`. */
-#define EACH_SLOT(flows, most_links, statement)                               \
-    for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                  \
-        uint32_t s = (flows)->rows[row] * (flows)->passes.width;              \
-        uint32_t end = s + (flows)->passes.width;                             \
-        const uint32_t *link =                                                \
-            &(flows)->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];          \
-                                                                              \
-        for (; s < end; ++s, link += MRAIL_FLOWS_SLOT_LINKS) {                \
-            enum { num_links = most_links };                                  \
-                                                                              \
-            statement;                                                        \
-        }                                                                     \
+#define EACH_SLOT(flows, most_links, statement)                                \
+    for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                   \
+        uint32_t s = (flows)->rows[row] * (flows)->passes.width;               \
+        uint32_t end = s + (flows)->passes.width;                              \
+        const uint32_t *link =                                                 \
+            &(flows)->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];           \
+                                                                               \
+        for (; s < end; ++s, link += MRAIL_FLOWS_SLOT_LINKS) {                 \
+            enum { num_links = most_links };                                   \
+                                                                               \
+            statement;                                                         \
+        }                                                                      \
     }
-#define EACH_SLOT_OF(flows, statement)                                        \
-    switch ((flows)->depth) {                                                 \
-    case 0:                                                                   \
-    case 1: EACH_SLOT(flows, 1, statement) break;                             \
-    case 2: EACH_SLOT(flows, 2, statement) break;                             \
-    case 3: EACH_SLOT(flows, 3, statement) break;                             \
-    default: EACH_SLOT(flows, 4, statement) break;                            \
+#define EACH_SLOT_OF(flows, statement)                                         \
+    switch ((flows)->depth) {                                                  \
+    case 0:                                                                    \
+    case 1:                                                                    \
+        EACH_SLOT(flows, 1, statement) break;                                  \
+    case 2:                                                                    \
+        EACH_SLOT(flows, 2, statement) break;                                  \
+    case 3:                                                                    \
+        EACH_SLOT(flows, 3, statement) break;                                  \
+    default:                                                                   \
+        EACH_SLOT(flows, 4, statement) break;                                  \
     }
 
 static MRAIL_INLINE double flows_product(const double *factor,
@@ -106,7 +111,8 @@ static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
                                    unsigned count, uint32_t slot, double bytes)
 {
     for (unsigned i = 0; i < count; ++i) {
-        sums[link[i] * MRAIL_PASSES_VECTOR + slot % MRAIL_PASSES_VECTOR] += bytes;
+        sums[link[i] * MRAIL_PHASES_VECTOR + slot % MRAIL_PHASES_VECTOR] +=
+            bytes;
     }
 }
 
@@ -115,7 +121,7 @@ static void flows_set_factors(mrail_flows_t *flows)
     const double *factor = flows->factor, *weight = flows->slot_weight;
     double *slot = flows->slot_factor;
 
-    mrail_passes_exp(flows->link_room, flows->price, flows->factor);
+    mrail_phases_exp(flows->link_room, flows->price, flows->factor);
     EACH_SLOT_OF(flows,
                  slot[s] = weight[s] * flows_product(factor, link, num_links))
 }
@@ -125,20 +131,23 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
     double *sums = flows->sums;
     const double *bytes = flows->slot_load;
 
-    memset(sums, 0, (size_t)flows->link_room * MRAIL_PASSES_VECTOR * sizeof(*sums));
+    memset(sums, 0,
+           (size_t)flows->link_room * MRAIL_PHASES_VECTOR * sizeof(*sums));
     for (uint32_t e = 0; (flows->base != NULL) && (e < flows->links.num_links);
          ++e) {
-        sums[e * MRAIL_PASSES_VECTOR] = flows->base[e];
+        sums[e * MRAIL_PHASES_VECTOR] = flows->base[e];
     }
     EACH_SLOT_OF(flows, flows_add(sums, link, num_links, s, bytes[s]))
-    for (uint32_t e = 0; e < flows->link_room; ++e, sums += MRAIL_PASSES_VECTOR) {
+    for (uint32_t e = 0; e < flows->link_room;
+         ++e, sums += MRAIL_PHASES_VECTOR) {
         flows->load[e] =
             ((sums[0] + sums[2]) + (sums[1] + sums[3])) * flows->per_byte[e];
     }
     flows->trial_relayed =
-        flows->has_relays ? mrail_passes_dot(flows->num_slots, flows->slot_relays,
-                                             flows->slot_load)
-                          : 0;
+        flows->has_relays
+            ? mrail_phases_dot(flows->num_slots, flows->slot_relays,
+                               flows->slot_load)
+            : 0;
 }
 
 /* Rounds swing around what their mean comes near to: they are summed up, too,
@@ -147,10 +156,10 @@ void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_passes_divide(&flows->passes,
-                        flows->is_first          ? MRAIL_PASSES_NO_SUM
-                        : flows->num_summed == 0 ? MRAIL_PASSES_SET_SUM
-                                                 : MRAIL_PASSES_ADD_SUM,
+    mrail_phases_divide(&flows->passes,
+                        flows->is_first          ? MRAIL_PHASES_NO_SUM
+                        : flows->num_summed == 0 ? MRAIL_PHASES_SET_SUM
+                                                 : MRAIL_PHASES_ADD_SUM,
                         flows->slot_factor, flows->trial, flows->sum,
                         flows->slot_load);
     mrail_flows_add_loads(flows);
@@ -205,13 +214,13 @@ mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
 void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_passes_load(&flows->passes, flows->bytes, flows->slot_load);
+    mrail_phases_load(&flows->passes, flows->bytes, flows->slot_load);
     mrail_flows_add_loads(flows);
 }
 
 double mrail_flows_trial_congestion(const mrail_flows_t *flows)
 {
-    return mrail_passes_most(flows->link_room, flows->load);
+    return mrail_phases_most(flows->link_room, flows->load);
 }
 
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
@@ -222,7 +231,7 @@ void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
     flows->relayed = flows->trial_relayed;
 }
 
-static void flows_halve_prices(mrail_flows_t *flows)
+static void flows_halve_duals(mrail_flows_t *flows)
 {
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->price[e] *= 0.5;
@@ -231,28 +240,30 @@ static void flows_halve_prices(mrail_flows_t *flows)
 }
 
 /* 0; or 1: a price is above the highest one. */
-int mrail_flows_raise_prices(mrail_flows_t *flows, double target)
+int mrail_flows_raise_duals(mrail_flows_t *flows, double target)
 {
-    const mrail_passes_step_t step = {.per_target = 1 / target,
+    const mrail_phases_step_t step = {.per_target = 1 / target,
                                       .least = LEAST_LOAD,
                                       .most = MOST_LOAD,
                                       .step = stages[flows->stage].step,
-                                      .momentum = stages[flows->stage].momentum};
+                                      .momentum =
+                                          stages[flows->stage].momentum};
 
-    return mrail_passes_raise(flows->link_room, &step, flows->load, flows->price,
-                              flows->rise) > mrail_flows_price_max(flows);
+    return mrail_phases_raise(flows->link_room, &step, flows->load,
+                              flows->price,
+                              flows->rise) > mrail_flows_dual_max(flows);
 }
 
-double mrail_flows_price_max(const mrail_flows_t *flows)
+double mrail_flows_dual_max(const mrail_flows_t *flows)
 {
-    double most = stages[flows->stage].price_max;
+    double most = stages[flows->stage].dual_max;
 
     return stages[flows->stage].is_by_depth
                ? most * MRAIL_FLOWS_SLOT_LINKS / MRAIL_MAX(flows->depth, 1u)
                : most;
 }
 
-/* ---- proofs ---------------------------------------------------------------- */
+/* ---- proofs ---- */
 
 /* Sum over the demands of their bytes times their shortest path: the lengths that
  * are set, and so much for each relay. */
@@ -261,17 +272,16 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
     const double *relays = flows->slot_relays, *length = flows->length;
     double *slot = flows->slot_factor;
 
-    EACH_SLOT_OF(flows,
-                 slot[s] = flows->slot_open[s]
-                               ? relays[s] * per_relay +
-                                     flows_sum(length, link, num_links)
-                               : MRAIL_FLOWS_CLOSED)
-    return mrail_passes_shortest(&flows->passes, slot);
+    EACH_SLOT_OF(flows, slot[s] = flows->slot_open[s]
+                                      ? relays[s] * per_relay +
+                                            flows_sum(length, link, num_links)
+                                      : MRAIL_FLOWS_CLOSED)
+    return mrail_phases_shortest(&flows->passes, slot);
 }
 
 double mrail_flows_volume(const mrail_flows_t *flows)
 {
-    return mrail_passes_dot(flows->link_room, flows->width, flows->length);
+    return mrail_phases_dot(flows->link_room, flows->width, flows->length);
 }
 
 /* By the lengths that are set, which are kept if they prove more than others. */
@@ -329,14 +339,14 @@ static void flows_prove_by_rises(mrail_flows_t *flows)
     }
     mrail_flows_prove(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->length[e] = (flows->length[e] > IS_ALIKE * most) ? 1 : 0;
+        flows->length[e] = (flows->length[e] > IS_EQUAL * most) ? 1 : 0;
     }
     mrail_flows_prove(flows);
 }
 
-/* ---- the two stages -------------------------------------------------------- */
+/* ---- the two stages ---- */
 
-void mrail_flows_begin_rounds(mrail_flows_t *flows)
+void mrail_flows_begin_iterations(mrail_flows_t *flows)
 {
     memcpy(flows->since, flows->price,
            flows->links.num_links * sizeof(*flows->since));
@@ -345,10 +355,11 @@ void mrail_flows_begin_rounds(mrail_flows_t *flows)
     flows->is_first = 1;
 }
 
-void mrail_flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor)
+void mrail_flows_begin(mrail_flows_t *flows, unsigned stage,
+                       double relay_factor)
 {
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
-        double weight = flows->slot_worth[s];
+        double weight = flows->slot_direct_weight[s];
 
         for (double relay = 0; relay < flows->slot_relays[s]; ++relay) {
             weight *= relay_factor;
@@ -358,13 +369,13 @@ void mrail_flows_begin(mrail_flows_t *flows, unsigned stage, double relay_factor
     flows->stage = stage;
     flows->passes.least_part = stages[stage].least_part;
     flows->price = flows->prices[stage];
-    mrail_flows_begin_rounds(flows);
+    mrail_flows_begin_iterations(flows);
 }
 
 /* When to look next. */
 unsigned mrail_flows_after(unsigned round)
 {
-    return round + MRAIL_MAX(LOOK_ROUNDS, round / LOOK_PART);
+    return round + MRAIL_MAX(LOOK_ITERATIONS, round / LOOK_PART);
 }
 
 /* The lesser of the congestion of this round and `best` (0: none yet). */
@@ -414,15 +425,15 @@ static void flows_prove_by_powers(mrail_flows_t *flows, double gap)
 }
 
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
-                            unsigned max_rounds)
+                            unsigned max_iterations)
 {
-    unsigned look = LOOK_ROUNDS;
+    unsigned look = LOOK_ITERATIONS;
     double best = 0;
 
     mrail_flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
     flows->congestion = 0;
     mrail_flows_prove_first(flows);
-    for (unsigned round = 1; round <= max_rounds; ++round) {
+    for (unsigned round = 1; round <= max_iterations; ++round) {
         mrail_flows_divide(flows);
         best = flows_keep_less_loaded(flows, best);
         if (round == 1) {
@@ -431,8 +442,9 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
         if (flows_is_within(flows, gap)) {
             return round;
         }
-        if (mrail_flows_raise_prices(flows, flows_target(flows, best, gap))) {
-            flows_halve_prices(flows); /* how they rise proves, not where they are */
+        if (mrail_flows_raise_duals(flows, flows_target(flows, best, gap))) {
+            flows_halve_duals(
+                flows); /* how they rise proves, not where they are */
         }
         if (round == look) {
             flows_prove_by_rises(flows);
@@ -447,7 +459,7 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
             return round;
         }
     }
-    return max_rounds;
+    return max_iterations;
 }
 
 /* What is a little above the limit is moved; its congestion then. */
@@ -475,7 +487,7 @@ int mrail_flows_settle(mrail_flows_t *flows, double limit)
 {
     double congestion;
 
-    mrail_flows_forget_prices(flows, FLOWS_STAGE_FIT);
+    mrail_flows_reset_duals(flows, FLOWS_STAGE_FIT);
     flows_begin_fit(flows);
     mrail_flows_divide(flows);
     mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
@@ -488,12 +500,12 @@ int mrail_flows_settle(mrail_flows_t *flows, double limit)
     return 0;
 }
 
-int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
+int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
 {
-    unsigned look = LOOK_ROUNDS;
+    unsigned look = LOOK_ITERATIONS;
 
     flows_begin_fit(flows);
-    for (unsigned round = 1; round <= max_rounds; ++round) {
+    for (unsigned round = 1; round <= max_iterations; ++round) {
         double congestion;
 
         mrail_flows_divide(flows);
@@ -507,11 +519,11 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds)
             mrail_flows_keep_trial(flows, congestion);
             return (int)round;
         }
-        if (mrail_flows_raise_prices(flows, limit * FLOWS_AIM)) {
+        if (mrail_flows_raise_duals(flows, limit * FLOWS_AIM)) {
             break;
         }
     }
-    mrail_flows_forget_prices(flows, FLOWS_STAGE_FIT);
+    mrail_flows_reset_duals(flows, FLOWS_STAGE_FIT);
     return -ERANGE;
 }
 

@@ -73,7 +73,7 @@ typedef struct mrail_flows_links {
     /* Sets of links that may be a cut: the number of that of each link, or
      * MRAIL_FLOWS_NO_LINK.  NULL: there are none. */
     const uint32_t *set;
-    uint32_t num_sets;
+    uint32_t num_classes;
     /* Of each link one that what goes through it may go through, too, or
      * MRAIL_FLOWS_NO_LINK: whatever goes through that one goes through one of those
      * that name it. */
@@ -85,14 +85,14 @@ typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
     uint32_t num_demands;
-    const uint32_t *row; /* of each demand: out, in: different ones */
-    const uint32_t *lanes;          /* of each: those that it may take, as bits; one
+    const uint32_t *row;   /* of each demand: out, in: different ones */
+    const uint32_t *lanes; /* of each: those that it may take, as bits; one
                                        at least is open in both rows, and no link is
                                        twice in the path of one */
-    const double *demand;           /* bytes of each, > 0 */
+    const double *demand;  /* bytes of each, > 0 */
     /* For mrail_flows_fit(), mrail_flows_settle(); otherwise NULL. */
-    const double *base;             /* bytes that each link carries besides */
-    const double *worth;            /* of each lane of each demand, instead of what
+    const double *base;  /* bytes that each link carries besides */
+    const double *worth; /* of each lane of each demand, instead of what
                                        their links can carry: mrail_flows_stride()
                                        apart; 0: it must not be taken */
 } mrail_flows_problem_t;
@@ -100,7 +100,8 @@ typedef struct mrail_flows_problem {
 typedef struct mrail_flows mrail_flows_t;
 
 /* Links stay the same from problem to problem, and the caller's.  0, or -ENOMEM. */
-int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p);
+int mrail_flows_create(const mrail_flows_links_t *links,
+                       mrail_flows_t **flows_p);
 void mrail_flows_destroy(mrail_flows_t *flows);
 
 /* Sets what is to be divided next; its arrays stay the caller's, and as they are
@@ -108,34 +109,37 @@ void mrail_flows_destroy(mrail_flows_t *flows);
  * still the same (others may be added, or not be there).  Prices are kept: where problems
  * are similar, the division begins where the last one ended.  0, or -ENOMEM: there
  * is nothing to divide. */
-int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem);
+int mrail_flows_load(mrail_flows_t *flows,
+                     const mrail_flows_problem_t *problem);
 /* All prices are 0 again. */
 void mrail_flows_forget(mrail_flows_t *flows);
 
 /* Divides, until the congestion is proved to be at most 1 + gap (> 0) times the
- * least one, or max_rounds (> 0) are over: the number of rounds. */
+ * least one, or max_iterations (> 0) are over: the number of rounds. */
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
-                            unsigned max_rounds);
+                            unsigned max_iterations);
 
 /* Divides again, with fewer relays, until what is relayed is proved to be at most
  * 1 + gap (> 0) times the least that is possible with a congestion of `limit`, but
- * for a ten-thousandth of all bytes, or max_rounds are over: the number of rounds.
+ * for a ten-thousandth of all bytes, or max_iterations are over: the number of rounds.
  * `limit` is not below the congestion of the last division, which stays if nothing
  * better is found. */
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
-                             unsigned max_rounds);
+                             unsigned max_iterations);
 
 /* Both at once, which mostly is possible: what a set of links has to carry is the least
  * congestion, and a division within `gap` of it (which is given as the limit) is found
  * in the first rounds (`tries`).  0: not here; nothing is divided, and it has to be
  * done in two steps. */
-unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
-                           unsigned tries, unsigned max_rounds, double *limit_p);
+unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
+                                double relayed_gap, unsigned tries,
+                                unsigned max_iterations, double *limit_p);
 
 /* Divides again, as near to what lanes are worth as a congestion of `limit` allows:
- * the number of rounds, or -ERANGE: not found in max_rounds, and the last division
+ * the number of rounds, or -ERANGE: not found in max_iterations, and the last division
  * stays.  Nothing is proved. */
-int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_rounds);
+int mrail_flows_fit(mrail_flows_t *flows, double limit,
+                    unsigned max_iterations);
 
 /* Divides by what lanes are worth, and moves what is above `limit` to lanes with room,
  * those with fewer relays first: 0, or -ERANGE: that is not enough, and the last division

@@ -1,6 +1,6 @@
 /* Memory, links, slots and masks of a division: what stays while it goes on. */
 #include "config.h"
-#include "flows_inside.h"
+#include "flows_internal.h"
 
 #include "base/util.h"
 
@@ -22,12 +22,13 @@ static double *flows_take(double **next_p, size_t count)
 
 static int flows_allocate_links(mrail_flows_t *flows)
 {
-    size_t links = MRAIL_PASSES_VECTOR *
+    size_t links = MRAIL_PHASES_VECTOR *
                    MRAIL_DIV_ROUND_UP((size_t)flows->links.num_links + 1,
-                                      MRAIL_PASSES_VECTOR);
-    size_t sets = flows->links.num_sets;
+                                      MRAIL_PHASES_VECTOR);
+    size_t sets = flows->links.num_classes;
     double *next =
-        calloc((10 + MRAIL_PASSES_VECTOR + FLOWS_NUM_STAGES) * links + 2 * sets, sizeof(*next));
+        calloc((10 + MRAIL_PHASES_VECTOR + FLOWS_NUM_STAGES) * links + 2 * sets,
+               sizeof(*next));
 
     flows->prices[0] = next;
     flows->link_room = (uint32_t)links;
@@ -44,7 +45,7 @@ static int flows_allocate_links(mrail_flows_t *flows)
     flows->set_capacity = flows_take(&next, sets);
     flows->factor = flows_take(&next, links);
     flows->load = flows_take(&next, links);
-    flows->sums = flows_take(&next, links * MRAIL_PASSES_VECTOR);
+    flows->sums = flows_take(&next, links * MRAIL_PHASES_VECTOR);
     flows->length = flows_take(&next, links);
     flows->proof = flows_take(&next, links);
     flows->since = flows_take(&next, links);
@@ -98,7 +99,7 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     }
     flows->slot_common = flows->slot_open + num_slots;
     (void)flows_take(&next, num_slots);
-    flows->slot_worth = flows_take(&next, num_slots);
+    flows->slot_direct_weight = flows_take(&next, num_slots);
     flows->slot_weight = flows_take(&next, num_slots);
     flows->slot_factor = flows_take(&next, num_slots);
     flows->slot_load = flows_take(&next, num_slots);
@@ -132,8 +133,8 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
 
 /* Half of what a path is worth for itself, which is what its narrowest link is:
  * the root, so that two halves alike make it whole. */
-static double flows_worth(const mrail_flows_t *flows,
-                          const mrail_flows_slot_t *slot)
+static double flows_weight(const mrail_flows_t *flows,
+                           const mrail_flows_slot_t *slot)
 {
     double least = flows->widest;
 
@@ -161,7 +162,8 @@ static void flows_set_slot(mrail_flows_t *flows, uint32_t s,
     flows->slot_open[s] = (slot != NULL) && !slot->is_closed;
     flows->slot_relays[s] = flows->slot_open[s] ? slot->relays : 0;
     flows->has_relays |= (flows->slot_relays[s] != 0);
-    flows->slot_worth[s] = flows->slot_open[s] ? flows_worth(flows, slot) : 0;
+    flows->slot_direct_weight[s] =
+        flows->slot_open[s] ? flows_weight(flows, slot) : 0;
 }
 
 static int flows_takes(const mrail_flows_t *flows, uint32_t s, uint32_t link)
@@ -176,7 +178,8 @@ static int flows_takes(const mrail_flows_t *flows, uint32_t s, uint32_t link)
 /* Is one of the links of a slot of this set? */
 static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
 {
-    const uint32_t *link = &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
+    const uint32_t *link =
+        &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
 
     for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
         if ((link[i] < flows->links.num_links) &&
@@ -200,15 +203,16 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
     }
     link = &flows->slot_link[(size_t)(first + (unsigned)__builtin_ctz(open)) *
                              MRAIL_FLOWS_SLOT_LINKS];
-    for (unsigned i = 0; (i < MRAIL_FLOWS_SLOT_LINKS) && (count < FLOWS_ROW_SETS);
-         ++i) {
+    for (unsigned i = 0;
+         (i < MRAIL_FLOWS_SLOT_LINKS) && (count < FLOWS_ROW_SETS); ++i) {
         uint32_t set = (link[i] < flows->links.num_links)
                            ? flows->links.set[link[i]]
                            : MRAIL_FLOWS_NO_LINK;
         uint32_t lanes = (set != MRAIL_FLOWS_NO_LINK) ? open : 0;
 
-        while ((lanes != 0) &&
-               flows_is_cut(flows, first + (unsigned)__builtin_ctz(lanes), set)) {
+        while (
+            (lanes != 0) &&
+            flows_is_cut(flows, first + (unsigned)__builtin_ctz(lanes), set)) {
             lanes &= lanes - 1;
         }
         if ((set != MRAIL_FLOWS_NO_LINK) && (lanes == 0)) {
@@ -273,7 +277,8 @@ static void flows_set_link_slots(mrail_flows_t *flows)
 }
 
 /* Those that are new. */
-static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot)
+static void flows_set_slots(mrail_flows_t *flows,
+                            const mrail_flows_slot_t *slot)
 {
     uint32_t lanes = flows->links.num_lanes, width = flows->passes.width;
 
@@ -281,7 +286,8 @@ static void flows_set_slots(mrail_flows_t *flows, const mrail_flows_slot_t *slot
         uint32_t row = s / width, lane = s % width;
 
         flows_set_slot(flows, s,
-                       (lane < lanes) ? &slot[(size_t)row * lanes + lane] : NULL);
+                       (lane < lanes) ? &slot[(size_t)row * lanes + lane]
+                                      : NULL);
         flows->row_open[row] = ((lane == 0) ? 0 : flows->row_open[row]) |
                                ((uint32_t)flows->slot_open[s] << lane);
         if (lane == width - 1) {
@@ -328,7 +334,7 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
     return is_masked;
 }
 
-/* ---- cuts ------------------------------------------------------------------ */
+/* ---- cuts ---- */
 
 /* Sets the length of links that a lane with demands takes to 1, of others to 0: in
  * rows that all cross a set. */
@@ -337,10 +343,12 @@ static void flows_mark_taken(mrail_flows_t *flows)
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     for (uint32_t i = 0; i < flows->num_rows; ++i) {
         uint32_t row = flows->rows[i], lanes = flows->row_taken[row];
-        const uint32_t *link = &flows->slot_link[(size_t)row * flows->passes.width *
-                                                 MRAIL_FLOWS_SLOT_LINKS];
+        const uint32_t *link =
+            &flows->slot_link[(size_t)row * flows->passes.width *
+                              MRAIL_FLOWS_SLOT_LINKS];
 
-        if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] == MRAIL_FLOWS_NO_LINK) {
+        if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] ==
+            MRAIL_FLOWS_NO_LINK) {
             continue;
         }
         for (; lanes != 0; lanes >>= 1, link += MRAIL_FLOWS_SLOT_LINKS) {
@@ -376,7 +384,7 @@ static void flows_add_capacities(mrail_flows_t *flows)
 
 double mrail_flows_cut_bound(mrail_flows_t *flows)
 {
-    uint32_t sets = flows->links.num_sets;
+    uint32_t sets = flows->links.num_classes;
     double bound = 0;
 
     memset(flows->set_bytes, 0, 2 * (size_t)sets * sizeof(*flows->set_bytes));
@@ -395,16 +403,17 @@ double mrail_flows_cut_bound(mrail_flows_t *flows)
     flows_add_capacities(flows);
     for (uint32_t set = 0; set < sets; ++set) {
         if (flows->set_bytes[set] > 0) {
-            bound = MRAIL_MAX(bound, flows->set_bytes[set] /
-                                         flows->set_capacity[set]);
+            bound = MRAIL_MAX(bound,
+                              flows->set_bytes[set] / flows->set_capacity[set]);
         }
     }
     return bound;
 }
 
-/* ---- the object ------------------------------------------------------------ */
+/* ---- the object ---- */
 
-int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p)
+int mrail_flows_create(const mrail_flows_links_t *links,
+                       mrail_flows_t **flows_p)
 {
     mrail_flows_t *flows = calloc(1, sizeof(*flows));
 
@@ -413,8 +422,8 @@ int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p
     }
     flows->links = *links;
     flows->passes.width =
-        MRAIL_PASSES_VECTOR *
-        MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_PASSES_VECTOR);
+        MRAIL_PHASES_VECTOR *
+        MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_PHASES_VECTOR);
     if (flows_allocate_links(flows) != 0) {
         mrail_flows_destroy(flows);
         return -ENOMEM;
@@ -434,7 +443,7 @@ int mrail_flows_create(const mrail_flows_links_t *links, mrail_flows_t **flows_p
 }
 
 /* What lanes are worth to each demand is a mask of its own. */
-static void flows_set_worth(mrail_flows_t *flows, const double *worth)
+static void flows_set_weight(mrail_flows_t *flows, const double *worth)
 {
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
         flows->mask[k] = k;
@@ -452,7 +461,7 @@ static int flows_set_masks(mrail_flows_t *flows,
     int is_masked = flows_set_demands(flows, problem->lanes);
 
     if (problem->worth != NULL) {
-        flows_set_worth(flows, problem->worth);
+        flows_set_weight(flows, problem->worth);
         return 0;
     }
     flows->passes.mask = NULL;
@@ -463,13 +472,13 @@ static int flows_set_masks(mrail_flows_t *flows,
         uint32_t lanes = flows->mask[k];
 
         if ((lanes != last) &&
-            (mrail_masks_find(&flows->masks, lanes, &number) != 0)) {
+            (mrail_rail_masks_find(&flows->masks, lanes, &number) != 0)) {
             return -ENOMEM;
         }
         last = lanes;
         flows->mask[k] = number;
     }
-    if (flows->masks_set < flows->masks.num) {
+    if (flows->rail_masks_set < flows->masks.num) {
         size_t count = (size_t)flows->masks.num * width;
         double *set = realloc(flows->mask_lanes, 2 * count * sizeof(*set));
 
@@ -483,12 +492,12 @@ static int flows_set_masks(mrail_flows_t *flows,
             set[i] = is_open ? 1 : 0;
             set[count + i] = is_open ? 0 : MRAIL_FLOWS_CLOSED;
         }
-        flows->masks_set = flows->masks.num;
+        flows->rail_masks_set = flows->masks.num;
     }
     flows->passes.mask = flows->mask;
     flows->passes.mask_factor = flows->mask_lanes;
     flows->passes.mask_length =
-        flows->mask_lanes + (size_t)flows->masks_set * width;
+        flows->mask_lanes + (size_t)flows->rail_masks_set * width;
     return 0;
 }
 
@@ -517,7 +526,7 @@ err_none:
     return -ENOMEM;
 }
 
-void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage)
+void mrail_flows_reset_duals(mrail_flows_t *flows, unsigned stage)
 {
     memset(flows->prices[stage], 0,
            flows->links.num_links * sizeof(*flows->prices[stage]));
@@ -526,14 +535,14 @@ void mrail_flows_forget_prices(mrail_flows_t *flows, unsigned stage)
 void mrail_flows_forget(mrail_flows_t *flows)
 {
     for (unsigned stage = 0; stage < FLOWS_NUM_STAGES; ++stage) {
-        mrail_flows_forget_prices(flows, stage);
+        mrail_flows_reset_duals(flows, stage);
     }
     memset(flows->proof, 0, flows->link_room * sizeof(*flows->proof));
 }
 
 void mrail_flows_destroy(mrail_flows_t *flows)
 {
-    mrail_masks_cleanup(&flows->masks);
+    mrail_rail_masks_cleanup(&flows->masks);
     free(flows->mask_lanes);
     free(flows->mask);
     free(flows->all_bytes);

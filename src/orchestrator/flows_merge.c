@@ -1,6 +1,6 @@
 /* One demand after the other: fewer pieces, and what needs no relay. */
 #include "config.h"
-#include "flows_inside.h"
+#include "flows_internal.h"
 
 #include "base/util.h"
 
@@ -15,14 +15,15 @@ static double flows_lane_relays(const mrail_flows_t *flows,
 
 /* Adds bytes, which may be less than 0, to the links of a lane: the largest load
  * of them. */
-static double flows_add_to_lane(mrail_flows_t *flows, const mrail_flows_lanes_t *lanes,
-                                uint32_t lane, double bytes)
+static double flows_add_to_lane(mrail_flows_t *flows,
+                                const mrail_flows_lanes_t *lanes, uint32_t lane,
+                                double bytes)
 {
     double most = 0;
 
     for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
-        size_t slot = lane + ((i < MRAIL_FLOWS_SLOT_LINKS) ? lanes->out
-                                                           : lanes->in);
+        size_t slot =
+            lane + ((i < MRAIL_FLOWS_SLOT_LINKS) ? lanes->out : lanes->in);
         uint32_t link = flows->slot_link[slot * MRAIL_FLOWS_SLOT_LINKS +
                                          i % MRAIL_FLOWS_SLOT_LINKS];
 
@@ -36,16 +37,16 @@ static double flows_add_to_lane(mrail_flows_t *flows, const mrail_flows_lanes_t 
 
 /* The lane that would be least loaded with so many bytes more, of those with the
  * fewest relays that the demand uses. */
-static uint32_t flows_best_lane(mrail_flows_t *flows, const mrail_flows_lanes_t *lanes,
-                                double bytes, double *load_p)
+static uint32_t flows_best_lane(mrail_flows_t *flows,
+                                const mrail_flows_lanes_t *lanes, double bytes,
+                                double *load_p)
 {
     double fewest = 4, least = 0;
     uint32_t best = 0;
 
     for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
         if (lanes->bytes[lane] > 0) {
-            fewest =
-                MRAIL_MIN(fewest, flows_lane_relays(flows, lanes, lane));
+            fewest = MRAIL_MIN(fewest, flows_lane_relays(flows, lanes, lane));
         }
     }
     *load_p = -1;
@@ -64,10 +65,11 @@ static uint32_t flows_best_lane(mrail_flows_t *flows, const mrail_flows_lanes_t 
     return best;
 }
 
-static void flows_merge_lanes(mrail_flows_t *flows, const mrail_flows_lanes_t *lanes,
-                              double least, double limit)
+static void flows_merge_lanes(mrail_flows_t *flows,
+                              const mrail_flows_lanes_t *lanes, double least,
+                              double limit)
 {
-    double small[MRAIL_PASSES_MAX_WIDTH] = {0}, sum = 0, load;
+    double small[MRAIL_PHASES_MAX_WIDTH] = {0}, sum = 0, load;
     unsigned num_small = 0;
     uint32_t best;
 
@@ -99,7 +101,7 @@ static void flows_merge_lanes(mrail_flows_t *flows, const mrail_flows_lanes_t *l
 static uint32_t flows_next_small(const mrail_flows_t *flows, double least,
                                  uint32_t first)
 {
-    return mrail_passes_find_small(&flows->passes, flows->bytes, least, first);
+    return mrail_phases_find_small(&flows->passes, flows->bytes, least, first);
 }
 
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
@@ -109,7 +111,8 @@ void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
     if (k < flows->passes.num_demands) {
         mrail_flows_load_bytes(flows);
     }
-    for (; k < flows->passes.num_demands; k = flows_next_small(flows, least, k + 1)) {
+    for (; k < flows->passes.num_demands;
+         k = flows_next_small(flows, least, k + 1)) {
         mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
 
         flows_merge_lanes(flows, &lanes, least, limit);

@@ -7,7 +7,7 @@
  * room).  The link that is not there has room for anything.
  */
 #include "config.h"
-#include "flows_inside.h"
+#include "flows_internal.h"
 
 #include "base/util.h"
 
@@ -21,9 +21,9 @@
 #define NOTHING 1e-9
 /* Looks at all demands before prices by what is full are as good as they get.
  */
-#define VALUE_PASSES 4
+#define VALUE_PHASES 4
 /* Less dear than this, in relays, is as dear. */
-#define AS_DEAR 1e-6
+#define AS_COSTLY 1e-6
 
 /* More than any excess. */
 #define UNKNOWN MRAIL_FLOWS_CLOSED
@@ -33,8 +33,8 @@ typedef struct repair {
     double limit;
     const uint32_t *out, *in; /* links of the first lane, of a demand */
     uint32_t row_out, row_in, first_out, first_in,
-        open;                           /* rows, slots, lanes of it */
-    double *all_bytes, *bytes;          /* of all demands, of it */
+        open;                  /* rows, slots, lanes of it */
+    double *all_bytes, *bytes; /* of all demands, of it */
 } repair_t;
 
 /* Is a link of this slot above the limit; has one that only this lane takes no
@@ -304,9 +304,9 @@ static uint32_t repair_relieve_first(repair_t *repair)
     const double *is_over = flows->slot_factor;
     uint32_t k, count = 0;
 
-    for (k = mrail_passes_find_over(&flows->passes, flows->trial, is_over, 0);
+    for (k = mrail_phases_find_over(&flows->passes, flows->trial, is_over, 0);
          k < flows->passes.num_demands;
-         k = mrail_passes_find_over(&flows->passes, flows->trial, is_over,
+         k = mrail_phases_find_over(&flows->passes, flows->trial, is_over,
                                     k + 1)) {
         repair_turn_to(repair, k);
         if (repair_relieve(repair, MOST_FEWER, 0)) {
@@ -337,7 +337,7 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     uint32_t count;
 
     repair_begin(&repair, flows, limit);
-    if (mrail_passes_most(flows->link_room, flows->excess) > 0) {
+    if (mrail_phases_most(flows->link_room, flows->excess) > 0) {
         repair_mark_all(flows);
         count = repair_relieve_first(&repair);
         for (int extra = 1; (extra <= most_extra) && (count > 0); ++extra) {
@@ -421,9 +421,9 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
  * the difference.  1: something got longer. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
-    double length[MRAIL_PASSES_MAX_WIDTH], longest = 0;
+    double length[MRAIL_PHASES_MAX_WIDTH], longest = 0;
     double free_length = MRAIL_FLOWS_CLOSED;
-    unsigned full[MRAIL_PASSES_MAX_WIDTH];
+    unsigned full[MRAIL_PHASES_MAX_WIDTH];
     int is_over = 0, is_changed = 0;
 
     for (uint32_t lanes = repair->open; lanes != 0; lanes &= lanes - 1) {
@@ -445,7 +445,7 @@ static int repair_value(const repair_t *repair, double per_relay, double most)
         uint32_t lane = (uint32_t)__builtin_ctz(lanes);
 
         if ((full[lane] > 0) &&
-            (length[lane] < longest - AS_DEAR * per_relay)) {
+            (length[lane] < longest - AS_COSTLY * per_relay)) {
             repair_lengthen(repair, lane, (longest - length[lane]) / full[lane],
                             most);
             is_changed = 1;
@@ -460,7 +460,7 @@ void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
     repair_t repair = {.flows = flows, .limit = limit, .all_bytes = bytes};
     int is_changed = 1;
 
-    for (unsigned pass = 0; is_changed && (pass < VALUE_PASSES); ++pass) {
+    for (unsigned pass = 0; is_changed && (pass < VALUE_PHASES); ++pass) {
         is_changed = 0;
         for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
             repair_turn_to(&repair, k);

@@ -4,7 +4,7 @@
  * what is full.
  */
 #include "config.h"
-#include "flows_inside.h"
+#include "flows_internal.h"
 
 #include "base/util.h"
 
@@ -13,17 +13,17 @@
 /* How much dearer a path is for each relay, as a price: what is more than
  * e^-this of a demand on a path with one relay more says that the others are
  * full. */
-#define RELAY_PRICE 10.0
+#define RELAY_COST 10.0
 /* Relayed bytes of a division that is not there. */
 #define NO_DIVISION 1e300
 /* Of the gap: what relays no more than this above what is proved is left alone.
  */
-#define STRAIGHT 0.1
+#define DIRECT 0.1
 /* What is full is worth no more than this part of the highest price: there has
  * to be room for differences. */
 #define PART_OF_MOST 0.5
 /* Then it begins once more, without jumps. */
-#define PLAIN_ROUND 100
+#define PLAIN_ITERATION 100
 /* Of the limit: a link that is loaded less below it is full. */
 #define FULL 1e-6
 /* Of all bytes: relaying this much more than what is proved is as good as not
@@ -36,33 +36,32 @@
 
 static double flows_exp(double x)
 {
-    double v[MRAIL_PASSES_VECTOR] = {x};
+    double v[MRAIL_PHASES_VECTOR] = {x};
 
-    mrail_passes_exp(MRAIL_PASSES_VECTOR, v, v);
+    mrail_phases_exp(MRAIL_PHASES_VECTOR, v, v);
     return v[0];
 }
 
 /* By the lengths that are set, a relay being as dear as in the weights. */
 static void flows_prove_relayed(mrail_flows_t *flows, double limit)
 {
-    double least = mrail_flows_shortest(flows, RELAY_PRICE) -
+    double least = mrail_flows_shortest(flows, RELAY_COST) -
                    limit * mrail_flows_volume(flows);
 
-    flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_PRICE);
+    flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_COST);
 }
 
 /* The prices as they are; and as whole relays, which they come near to: but for
  * shares that have to be left to the dearer paths, that is what full links are
  * worth. */
-static void flows_prove_by_prices(mrail_flows_t *flows, double limit)
+static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 {
     memcpy(flows->length, flows->price,
            flows->links.num_links * sizeof(*flows->length));
     flows_prove_relayed(flows, limit);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->length[e] =
-            RELAY_PRICE *
-            (double)(unsigned)(flows->price[e] / RELAY_PRICE + 0.5);
+            RELAY_COST * (double)(unsigned)(flows->price[e] / RELAY_COST + 0.5);
     }
     flows_prove_relayed(flows, limit);
 }
@@ -145,9 +144,9 @@ static double flows_total(const mrail_flows_t *flows)
 
 /* Dearer than that a link need not be: what is worth many relays is left alone.
  */
-static void flows_cap_prices(mrail_flows_t *flows)
+static void flows_cap_duals(mrail_flows_t *flows)
 {
-    double most = mrail_flows_price_max(flows);
+    double most = mrail_flows_dual_max(flows);
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         if (flows->price[e] > most) {
@@ -172,8 +171,8 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
 
     memcpy(flows->length, flows->price, size);
     mrail_flows_value_full(flows, search->is_kept ? flows->bytes : flows->trial,
-                           search->limit * FLOWS_WITHIN, RELAY_PRICE,
-                           PART_OF_MOST * mrail_flows_price_max(flows));
+                           search->limit * FLOWS_WITHIN, RELAY_COST,
+                           PART_OF_MOST * mrail_flows_dual_max(flows));
     flows_prove_relayed(flows, search->limit);
     if (flows->relayed_bound > before) {
         memcpy(flows->price, flows->length, size);
@@ -184,7 +183,7 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
 }
 
 /* What could not be relieved points to a cut: the limit was too low. */
-static void flows_guess_again(mrail_flows_t *flows, flows_search_t *search)
+static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
 
@@ -200,8 +199,8 @@ static void flows_guess_again(mrail_flows_t *flows, flows_search_t *search)
     if (flows->bound > before) {
         search->limit = flows->bound * (1 + search->limit_gap);
         search->is_anew = 1;
-        mrail_flows_forget_prices(flows, flows->stage);
-        mrail_flows_begin_rounds(flows);
+        mrail_flows_reset_duals(flows, flows->stage);
+        mrail_flows_begin_iterations(flows);
         flows->relayed_bound = search->least;
     }
 }
@@ -212,7 +211,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
 {
     search->is_anew = 0;
     if ((round > 1) || search->is_warm) {
-        flows_prove_by_prices(flows, search->limit);
+        flows_prove_by_duals(flows, search->limit);
     }
     if (round > 1) {
         mrail_flows_try_mean(flows);
@@ -224,7 +223,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     }
     mrail_flows_relieve(flows, search->limit * FLOWS_WITHIN);
     if (flows->trial_relayed >
-        flows->relayed_bound * (1 + STRAIGHT * search->gap) + search->nothing) {
+        flows->relayed_bound * (1 + DIRECT * search->gap) + search->nothing) {
         mrail_flows_straighten(flows, search->limit * FLOWS_WITHIN);
     }
     flows_keep_repaired(flows, search);
@@ -235,7 +234,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
         return 1;
     }
     if (flows->congestion == 0) {
-        flows_guess_again(flows, search);
+        flows_warm_start_again(flows, search);
     }
     if (!search->is_anew && !search->is_plain) {
         flows_reprice(flows, search);
@@ -260,39 +259,39 @@ static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
     search->is_plain = 1;
     search->aim = FLOWS_AIM;
     flows->passes.least_part = 0;
-    mrail_flows_forget_prices(flows, flows->stage);
-    mrail_flows_begin_rounds(flows);
+    mrail_flows_reset_duals(flows, flows->stage);
+    mrail_flows_begin_iterations(flows);
 }
 
 /* The number of rounds; 0: nothing was found at all. */
 static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
-                             unsigned max_rounds)
+                             unsigned max_iterations)
 {
     unsigned look = 1;
     double dearest;
 
-    mrail_flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_PRICE));
-    dearest = mrail_passes_most(flows->link_room, flows->price);
+    mrail_flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_COST));
+    dearest = mrail_phases_most(flows->link_room, flows->price);
     search->is_warm = dearest > 0;
-    if (dearest > mrail_flows_price_max(flows)) {
-        flows_cap_prices(flows); /* paths have more links than last time */
+    if (dearest > mrail_flows_dual_max(flows)) {
+        flows_cap_duals(flows); /* paths have more links than last time */
     }
     search->aim = FLOWS_AIM;
     search->nothing = NEXT_TO_NOTHING * flows_total(flows);
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
-    search->least = mrail_flows_shortest(flows, RELAY_PRICE) / RELAY_PRICE;
+    search->least = mrail_flows_shortest(flows, RELAY_COST) / RELAY_COST;
     flows->relayed_bound = search->least;
     if ((flows->congestion > 0) && !flows_is_found(flows, search)) {
         flows_straighten_best(flows, search);
     }
-    for (unsigned round = 1; round <= max_rounds; ++round) {
+    for (unsigned round = 1; round <= max_iterations; ++round) {
         mrail_flows_divide(flows);
         flows_keep_less_relayed(flows, search->limit);
         if (flows_is_found(flows, search)) {
             return round;
         }
-        if (mrail_flows_raise_prices(flows, search->limit * search->aim)) {
-            flows_cap_prices(flows);
+        if (mrail_flows_raise_duals(flows, search->limit * search->aim)) {
+            flows_cap_duals(flows);
         }
         if (round == look) {
             if (flows_look_relayed(flows, search, round)) {
@@ -303,17 +302,18 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
         if ((round == search->tries) && (flows->congestion == 0)) {
             return 0;
         }
-        if (round == PLAIN_ROUND) {
+        if (round == PLAIN_ITERATION) {
             flows_begin_plain(flows, search);
             look = mrail_flows_after(round);
         }
     }
     flows_straighten_best(flows, search);
-    return max_rounds;
+    return max_iterations;
 }
 
-unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
-                           unsigned tries, unsigned max_rounds, double *limit_p)
+unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
+                                double relayed_gap, unsigned tries,
+                                unsigned max_iterations, double *limit_p)
 {
     flows_search_t search = {
         .gap = relayed_gap, .limit_gap = gap, .tries = tries};
@@ -323,9 +323,10 @@ unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
     flows->relayed = NO_DIVISION;
     mrail_flows_prove_first(flows);
     search.limit = flows->bound * (1 + gap);
-    rounds = (search.limit > 0) ? flows_search(flows, &search, max_rounds) : 0;
+    rounds =
+        (search.limit > 0) ? flows_search(flows, &search, max_iterations) : 0;
     if (rounds == 0) {
-        mrail_flows_forget_prices(flows, FLOWS_STAGE_SHORTEN);
+        mrail_flows_reset_duals(flows, FLOWS_STAGE_SHORTEN);
         return 0;
     }
     *limit_p = search.limit;
@@ -333,9 +334,9 @@ unsigned mrail_flows_guess(mrail_flows_t *flows, double gap, double relayed_gap,
 }
 
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
-                             unsigned max_rounds)
+                             unsigned max_iterations)
 {
     flows_search_t search = {.limit = limit, .gap = gap};
 
-    return flows_search(flows, &search, max_rounds);
+    return flows_search(flows, &search, max_iterations);
 }

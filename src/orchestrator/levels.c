@@ -2,7 +2,7 @@
 #include "levels.h"
 
 #include "cuts.h"
-#include "levels_inside.h"
+#include "levels_internal.h"
 
 #include "base/grow.h"
 #include "base/util.h"
@@ -10,15 +10,15 @@
 #include <errno.h>
 #include <string.h>
 
-#define MAX_ROUNDS 4000
-#define MAX_FIT_ROUNDS 400
+#define MAX_ITERATIONS 4000
+#define MAX_FIT_ITERATIONS 400
 /* Of the gap: for the first division, and what is left to rounding. */
 #define PART_SPREAD 0.6
 #define PART_LIMIT 0.95
 /* Every rail is worth this much of a demand, even to those whose rail it is not. */
-#define LEAST_WORTH 0.002
+#define LEAST_WEIGHT 0.002
 
-/* ---- the first level ------------------------------------------------------- */
+/* ---- the first level ---- */
 
 static int levels_load(mrail_levels_t *levels, const double *base,
                        const double *worth)
@@ -72,9 +72,10 @@ static void levels_weigh(mrail_levels_t *levels)
     levels_clear_slots(levels);
     for (uint32_t g = 0; g < levels->num_groups; ++g) {
         const levels_group_t *group = &levels->groups[g];
-        const uint64_t *wanted = &levels->wanted[2 * (size_t)g * levels->stride];
+        const uint64_t *wanted =
+            &levels->wanted[2 * (size_t)g * levels->stride];
         double *worth = &levels->worth[(size_t)g * levels->stride];
-        double least = LEAST_WORTH * (double)group->large + 1;
+        double least = LEAST_WEIGHT * (double)group->large + 1;
 
         for (uint32_t rail = 0; rail < levels->num_rails; ++rail) {
             int is_up = (group->lanes >> rail) & 1;
@@ -106,7 +107,7 @@ static int levels_divide_rails(mrail_levels_t *levels,
         return ret;
     }
     summary->rounds =
-        mrail_flows_spread(levels->flows, gap * PART_SPREAD, MAX_ROUNDS);
+        mrail_flows_spread(levels->flows, gap * PART_SPREAD, MAX_ITERATIONS);
     summary->congestion_bound = mrail_flows_bound(levels->flows);
     summary->limit = summary->congestion_bound * (1 + gap * PART_LIMIT);
     levels_weigh(levels);
@@ -114,11 +115,11 @@ static int levels_divide_rails(mrail_levels_t *levels,
     if (ret != 0) {
         return ret;
     }
-    ret = mrail_flows_fit(levels->flows, summary->limit, MAX_FIT_ROUNDS);
+    ret = mrail_flows_fit(levels->flows, summary->limit, MAX_FIT_ITERATIONS);
     if (ret < 0) {
         return ret;
     }
-    summary->relay_rounds = (unsigned)ret;
+    summary->relay_iterations = (unsigned)ret;
     return 0;
 }
 
@@ -136,8 +137,8 @@ static void levels_cut(mrail_levels_t *levels, mrail_plan_summary_t *summary)
             memset(end, 0, rails * sizeof(*end));
             continue;
         }
-        mrail_cuts_make(levels->groups[g].large, levels->options.min_piece, rails,
-                        &bytes[(size_t)g * levels->stride], end);
+        mrail_cuts_make(levels->groups[g].large, levels->options.min_piece,
+                        rails, &bytes[(size_t)g * levels->stride], end);
         for (uint32_t rail = 0; rail < rails; ++rail) {
             uint64_t on_rail = mrail_cuts_bytes(end, rail);
 
@@ -178,7 +179,7 @@ static int levels_grow_ends(mrail_levels_t *levels)
     if (most > levels->ends_room) {
         if (!mrail_grow(&levels->members, most, sizeof(*levels->members)) ||
             !mrail_grow(&levels->ends, most * levels->num_rails,
-                         sizeof(*levels->ends))) {
+                        sizeof(*levels->ends))) {
             return -ENOMEM;
         }
         levels->ends_room = most;
@@ -186,7 +187,7 @@ static int levels_grow_ends(mrail_levels_t *levels)
     return 0;
 }
 
-/* ---- the second level ------------------------------------------------------ */
+/* ---- the second level ---- */
 
 /* The pair of nodes of a demand that was counted there; MRAIL_PLAN_NONE: it was not. */
 static uint32_t levels_pair(const mrail_levels_t *levels,
@@ -234,14 +235,15 @@ static void levels_sort(mrail_levels_t *levels)
 static void levels_expand(mrail_levels_t *levels, uint32_t pair)
 {
     uint32_t group = levels->group_of[pair], rails = levels->num_rails;
-    uint32_t first = levels->first[pair], count = levels->first[pair + 1] - first;
+    uint32_t first = levels->first[pair],
+             count = levels->first[pair + 1] - first;
     uint64_t room[MRAIL_PLAN_MAX_RAILS];
 
     for (uint32_t m = 0; m < count; ++m) {
         const mrail_plan_demand_t *demand =
             &levels->demands[levels->order[first + m]];
 
-        levels->members[m] = (mrail_filling_demand_t){
+        levels->members[m] = (mrail_water_fill_demand_t){
             .from_rail = levels->spots[demand->from].rail,
             .to_rail = levels->spots[demand->to].rail,
             .bytes = demand->bytes,
@@ -251,9 +253,9 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
         room[rail] =
             mrail_cuts_bytes(&levels->end[(size_t)group * rails], rail);
     }
-    mrail_filling_make(levels->members, count, rails,
-                       levels->groups[group].lanes, room, levels->pairs != NULL,
-                       levels->ends);
+    mrail_water_fill_make(levels->members, count, rails,
+                          levels->groups[group].lanes, room,
+                          levels->pairs != NULL, levels->ends);
     levels->expanded = pair;
 }
 
@@ -281,7 +283,7 @@ static double levels_on_pairs(mrail_levels_t *levels)
     return mrail_levels_load_of_pairs(levels);
 }
 
-/* ---- both ------------------------------------------------------------------ */
+/* ---- both ---- */
 
 int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,
@@ -357,8 +359,8 @@ const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i)
             high = middle;
         }
     }
-    return &levels->ends[(size_t)(low - levels->first[pair]) *
-                         levels->num_rails];
+    return &levels
+                ->ends[(size_t)(low - levels->first[pair]) * levels->num_rails];
 }
 
 const double *mrail_levels_links(const mrail_levels_t *levels,

@@ -1,6 +1,6 @@
 /* Demands of ranks become demands of pairs of nodes. */
 #include "config.h"
-#include "levels_inside.h"
+#include "levels_internal.h"
 
 #include "digest.h"
 
@@ -29,7 +29,7 @@ static int levels_grow_groups(mrail_levels_t *levels)
         !mrail_grow(&levels->worth, lanes, sizeof(*levels->worth)) ||
         !mrail_grow(&levels->small, lanes, sizeof(*levels->small)) ||
         !mrail_grow(&levels->end, room * levels->num_rails,
-                     sizeof(*levels->end))) {
+                    sizeof(*levels->end))) {
         return -ENOMEM;
     }
     levels->groups_room = (uint32_t)room;
@@ -102,7 +102,7 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
         if (demand->bytes <= levels->options.relay_above) {
             uint32_t own = levels->spots[demand->from].rail;
             uint32_t lanes =
-                mrail_filling_fewest(levels->groups[g].lanes, own, rail);
+                mrail_water_fill_fewest(levels->groups[g].lanes, own, rail);
 
             small[rail] -= demand->bytes;
             levels_add_small(levels, g, lanes, demand->bytes);
@@ -200,7 +200,7 @@ static void levels_add_inside(mrail_levels_t *levels,
     const levels_pairs_t *pairs = levels->pairs;
 
     if (pairs != NULL) {
-        pairs->inside[(size_t)demand->from * MRAIL_PLAN_MAX_MESH +
+        pairs->inside[(size_t)demand->from * MRAIL_PLAN_MAX_PAIRWISE +
                       pairs->place[demand->to]] += demand->bytes;
     } else {
         levels->up_bytes[demand->from] += demand->bytes;
@@ -209,8 +209,8 @@ static void levels_add_inside(mrail_levels_t *levels,
 }
 
 /* Demand i, and those that are added with it: where they end.  0, -ENOMEM, -ERANGE. */
-static int levels_add_some(mrail_levels_t *levels, size_t i, levels_sums_t *sums,
-                           size_t *end_p)
+static int levels_add_some(mrail_levels_t *levels, size_t i,
+                           levels_sums_t *sums, size_t *end_p)
 {
     const mrail_plan_demand_t *demand = &levels->demands[i];
     uint32_t from_node, to_node, *group;

@@ -1,6 +1,6 @@
 /* Memory of a plan in two levels, and the topology of its first one. */
 #include "config.h"
-#include "levels_inside.h"
+#include "levels_internal.h"
 
 #include "topo.h"
 
@@ -9,10 +9,12 @@
 #include <string.h>
 
 /* Ranks that reach all rails, no GPU links. */
-static int levels_relax(const mrail_plan_topo_t *topo, mrail_plan_topo_t **free_p)
+static int levels_relax(const mrail_plan_topo_t *topo,
+                        mrail_plan_topo_t **free_p)
 {
     mrail_plan_topo_t *relaxed;
-    int ret = mrail_plan_topo_create(topo->num_nodes, topo->num_rails, &relaxed);
+    int ret =
+        mrail_plan_topo_create(topo->num_nodes, topo->num_rails, &relaxed);
 
     for (unsigned i = 0; (ret == 0) && (i < topo->num_nodes * topo->num_rails);
          ++i) {
@@ -21,15 +23,14 @@ static int levels_relax(const mrail_plan_topo_t *topo, mrail_plan_topo_t **free_
                                        topo->ports[i].in);
     }
     for (unsigned i = 0; (ret == 0) && (i < topo->num_nodes); ++i) {
-        ret = mrail_plan_topo_set_pod(relaxed, i, topo->nodes[i].pod);
+        ret = mrail_plan_topo_set_leaf_group(relaxed, i, topo->nodes[i].pod);
     }
-    for (unsigned i = 0; (ret == 0) && (i < topo->num_pods * topo->num_rails);
-         ++i) {
+    for (unsigned i = 0;
+         (ret == 0) && (i < topo->num_leaf_groups * topo->num_rails); ++i) {
         if (topo->uplinks[i].out >= 0) {
-            ret = mrail_plan_topo_set_uplink(relaxed, i / topo->num_rails,
-                                             i % topo->num_rails,
-                                             topo->uplinks[i].out,
-                                             topo->uplinks[i].in);
+            ret = mrail_plan_topo_set_uplink(
+                relaxed, i / topo->num_rails, i % topo->num_rails,
+                topo->uplinks[i].out, topo->uplinks[i].in);
         }
     }
     for (unsigned i = 0; (ret == 0) && (i < topo->num_ranks); ++i) {
@@ -41,7 +42,8 @@ static int levels_relax(const mrail_plan_topo_t *topo, mrail_plan_topo_t **free_
 }
 
 /* Ranks and the relays of nodes; 0: not what this file is for. */
-static int levels_set_ranks(mrail_levels_t *levels, const mrail_plan_topo_t *topo)
+static int levels_set_ranks(mrail_levels_t *levels,
+                            const mrail_plan_topo_t *topo)
 {
     memset(levels->relays, 0xff,
            (size_t)levels->num_nodes * levels->num_rails *
@@ -112,9 +114,10 @@ static int levels_create_flows(mrail_levels_t *levels,
     levels->num_links = mrail_routes_num_links(levels->routes);
     levels->capacity =
         calloc(3 * (size_t)levels->num_links, sizeof(*levels->capacity));
-    levels->slot_bytes =
-        malloc(((size_t)mrail_routes_num_rows(levels->routes) *
-                    levels->num_rails + 1) * sizeof(*levels->slot_bytes));
+    levels->slot_bytes = malloc(
+        ((size_t)mrail_routes_num_rows(levels->routes) * levels->num_rails +
+         1) *
+        sizeof(*levels->slot_bytes));
     if ((levels->capacity == NULL) || (levels->slot_bytes == NULL)) {
         return -ENOMEM;
     }
@@ -123,13 +126,13 @@ static int levels_create_flows(mrail_levels_t *levels,
     for (uint32_t e = 0; e < levels->num_links; ++e) {
         levels->capacity[e] = mrail_routes_links(levels->routes)[e].capacity;
     }
-    links = (mrail_flows_links_t){.num_links = levels->num_links,
-                                  .capacity = levels->capacity,
-                                  .num_lanes = levels->num_rails,
-                                  .set = mrail_routes_sets(levels->routes),
-                                  .parent = mrail_routes_parents(levels->routes),
-                                  .num_sets =
-                                      mrail_routes_num_sets(levels->routes)};
+    links = (mrail_flows_links_t){
+        .num_links = levels->num_links,
+        .capacity = levels->capacity,
+        .num_lanes = levels->num_rails,
+        .set = mrail_routes_sets(levels->routes),
+        .parent = mrail_routes_parents(levels->routes),
+        .num_classes = mrail_routes_num_sets(levels->routes)};
     ret = mrail_flows_create(&links, &levels->flows);
     levels->stride = (ret == 0) ? mrail_flows_stride(levels->flows) : 0;
     return ret;
@@ -142,7 +145,7 @@ int mrail_levels_create(const mrail_plan_topo_t *topo,
     mrail_levels_t *levels;
     int ret;
 
-    if (topo->has_loop || topo->has_cross) {
+    if (topo->has_hairpin || topo->has_cross_rail) {
         return -ENOTSUP;
     }
     levels = calloc(1, sizeof(*levels));

@@ -2,7 +2,7 @@
  * the links to a switch, or those of pairs. */
 #include "config.h"
 #include "cuts.h"
-#include "levels_inside.h"
+#include "levels_internal.h"
 
 #include "topo.h"
 
@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SIDE = MRAIL_PLAN_MAX_MESH };
+enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
 
-/* ---- what there is --------------------------------------------------------- */
+/* ---- what there is ---- */
 
 static int levels_is_switched(const mrail_plan_topo_t *topo)
 {
@@ -35,9 +35,9 @@ static int levels_is_meshed(const mrail_plan_topo_t *topo)
         for (uint32_t i = 0; i < node->num_ranks * node->num_ranks; ++i) {
             uint32_t from = i / node->num_ranks, to = i % node->num_ranks;
 
-            if ((from != to) && ((node->mesh == NULL) || (from >= SIDE) ||
-                                 (to >= SIDE) ||
-                                 (node->mesh[from * SIDE + to] == 0))) {
+            if ((from != to) &&
+                ((node->mesh == NULL) || (from >= SIDE) || (to >= SIDE) ||
+                 (node->mesh[from * SIDE + to] == 0))) {
                 return 0;
             }
         }
@@ -61,7 +61,8 @@ static int levels_create_pairs(mrail_levels_t *levels,
     pairs->num_bytes = ranks * (SIDE + 2 * (size_t)levels->stride);
     pairs->inside = calloc(pairs->num_bytes + 1, sizeof(*pairs->inside));
     pairs->bytes = malloc((ranks * SIDE + 1) * sizeof(*pairs->bytes));
-    pairs->third = malloc(2 * nodes * levels->num_rails * sizeof(*pairs->third));
+    pairs->third =
+        malloc(2 * nodes * levels->num_rails * sizeof(*pairs->third));
     if ((pairs->capacity == NULL) || (pairs->by_place == NULL) ||
         (pairs->place == NULL) || (pairs->inside == NULL) ||
         (pairs->bytes == NULL) || (pairs->third == NULL)) {
@@ -90,7 +91,8 @@ int mrail_levels_create_gpus(mrail_levels_t *levels,
     if (levels_is_switched(topo)) {
         return 0;
     }
-    return levels_is_meshed(topo) ? levels_create_pairs(levels, topo) : -ENOTSUP;
+    return levels_is_meshed(topo) ? levels_create_pairs(levels, topo)
+                                  : -ENOTSUP;
 }
 
 void mrail_levels_destroy_gpus(mrail_levels_t *levels)
@@ -108,7 +110,7 @@ void mrail_levels_destroy_gpus(mrail_levels_t *levels)
     }
 }
 
-/* ---- a switch -------------------------------------------------------------- */
+/* ---- a switch ---- */
 
 /* All of the rank's own bytes, and all that its rail brings, or takes, for others. */
 static double levels_most_on_switch(const mrail_levels_t *levels)
@@ -142,11 +144,12 @@ static double levels_most_on_switch(const mrail_levels_t *levels)
     return most;
 }
 
-/* ---- links in pairs -------------------------------------------------------- */
+/* ---- links in pairs ---- */
 
 /* At most so much of a pair of nodes lies on a rail that is neither end's own: what
  * filling.h promises of large demands, and small ones that have no own one. */
-static double levels_third(const mrail_levels_t *levels, uint32_t g, uint32_t rail)
+static double levels_third(const mrail_levels_t *levels, uint32_t g,
+                           uint32_t rail)
 {
     const levels_group_t *group = &levels->groups[g];
     uint64_t wanted = levels->wanted[2 * (size_t)g * levels->stride + rail];
@@ -156,7 +159,7 @@ static double levels_third(const mrail_levels_t *levels, uint32_t g, uint32_t ra
     if (((group->lanes >> rail) & 1) == 0) {
         return 0;
     }
-    return mrail_filling_strangers(room, wanted) + (double)group->count +
+    return mrail_water_fill_third_party(room, wanted) + (double)group->count +
            (double)(int64_t)group->lost /
                (double)__builtin_popcount(group->lanes);
 }
@@ -200,14 +203,16 @@ static double levels_most_relayed(const mrail_levels_t *levels,
 {
     const levels_spot_t *spot = &levels->spots[relay];
 
-    if ((levels->relays[spot->node * levels->num_rails + spot->rail] != relay) ||
+    if ((levels->relays[spot->node * levels->num_rails + spot->rail] !=
+         relay) ||
         (levels->spots[other].rail == spot->rail)) {
         return 0;
     }
     bytes += (size_t)other * levels->stride;
-    return MRAIL_MIN((double)(int64_t)bytes[spot->rail] +
-                         third[(size_t)spot->node * levels->num_rails + spot->rail],
-                     levels_sum(bytes, levels->num_rails));
+    return MRAIL_MIN(
+        (double)(int64_t)bytes[spot->rail] +
+            third[(size_t)spot->node * levels->num_rails + spot->rail],
+        levels_sum(bytes, levels->num_rails));
 }
 
 static double levels_most_on_pairs(mrail_levels_t *levels)
@@ -219,7 +224,8 @@ static double levels_most_on_pairs(mrail_levels_t *levels)
     levels_add_thirds(levels);
     for (uint32_t from = 0; from < levels->num_ranks; ++from) {
         for (uint32_t place = 0; place < SIDE; ++place) {
-            uint32_t to = pairs->by_place[levels->spots[from].node * SIDE + place];
+            uint32_t to =
+                pairs->by_place[levels->spots[from].node * SIDE + place];
             double bytes;
 
             if ((to == MRAIL_PLAN_NONE) || (to == from)) {
@@ -229,7 +235,8 @@ static double levels_most_on_pairs(mrail_levels_t *levels)
                     levels_most_relayed(levels, pairs->sent, to, from,
                                         pairs->third) +
                     levels_most_relayed(levels, pairs->got, from, to, in);
-            most = MRAIL_MAX(most, bytes / pairs->capacity[from * SIDE + place]);
+            most =
+                MRAIL_MAX(most, bytes / pairs->capacity[from * SIDE + place]);
         }
     }
     return most;

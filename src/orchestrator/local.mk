@@ -8,19 +8,19 @@ libmrail_orchestrator_la_SOURCES = \
 libmrail_planner_la_SOURCES = \
     src/orchestrator/cuts.c src/orchestrator/cuts.h \
     src/orchestrator/digest.h \
-    src/orchestrator/filling.c src/orchestrator/filling.h \
+    src/orchestrator/water_fill.c src/orchestrator/water_fill.h \
     src/orchestrator/flows.c src/orchestrator/flows.h \
-    src/orchestrator/flows_inside.h src/orchestrator/flows_load.c \
+    src/orchestrator/flows_internal.h src/orchestrator/flows_load.c \
     src/orchestrator/flows_merge.c src/orchestrator/flows_repair.c \
     src/orchestrator/flows_search.c \
     src/orchestrator/levels.c src/orchestrator/levels.h \
     src/orchestrator/levels_add.c src/orchestrator/levels_create.c \
-    src/orchestrator/levels_gpu.c src/orchestrator/levels_inside.h \
-    src/orchestrator/masks.c src/orchestrator/masks.h \
-    src/orchestrator/passes.c src/orchestrator/passes.h \
+    src/orchestrator/levels_gpu.c src/orchestrator/levels_internal.h \
+    src/orchestrator/rail_masks.c src/orchestrator/rail_masks.h \
+    src/orchestrator/phases.c src/orchestrator/phases.h \
     src/orchestrator/plan.c src/orchestrator/plan.h \
-    src/orchestrator/plan_ask.c src/orchestrator/plan_create.c \
-    src/orchestrator/plan_crowded.c src/orchestrator/plan_inside.h \
+    src/orchestrator/plan_query.c src/orchestrator/plan_create.c \
+    src/orchestrator/plan_contended.c src/orchestrator/plan_internal.h \
     src/orchestrator/plan_loads.c \
     src/orchestrator/routes.c src/orchestrator/routes.h \
     src/orchestrator/topo.c src/orchestrator/topo.h

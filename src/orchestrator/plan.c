@@ -3,7 +3,7 @@
 
 #include "cuts.h"
 #include "digest.h"
-#include "plan_inside.h"
+#include "plan_internal.h"
 
 #include "base/grow.h"
 #include "base/util.h"
@@ -17,13 +17,13 @@
 /* Of the gap: the rest is left to rounding. */
 #define PART_LIMIT 0.95
 /* More would take longer than an exchange that is not quite as good. */
-#define MAX_ROUNDS 4000
-#define MAX_RELAY_ROUNDS 1000
+#define MAX_ITERATIONS 4000
+#define MAX_RELAY_ITERATIONS 1000
 /* Rounds to guess before all is spread once, and then. */
 #define FIRST_TRIES 2
 #define TRIES 8
 
-/* ---- demands into groups --------------------------------------------------- */
+/* ---- demands into groups ---- */
 
 int mrail_plan_grow_demands(plan_division_t *division, size_t count)
 {
@@ -72,8 +72,9 @@ int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
 
 /* Makes the group of a demand; MRAIL_PLAN_NONE: it is not planned.  `shared`: where
  * others will look for it; or NULL. */
-static int plan_make_group(mrail_plan_t *plan, const mrail_plan_demand_t *demand,
-                           uint32_t *shared, uint32_t *group_p)
+static int plan_make_group(mrail_plan_t *plan,
+                           const mrail_plan_demand_t *demand, uint32_t *shared,
+                           uint32_t *group_p)
 {
     mrail_route_t route;
     int ret;
@@ -215,7 +216,7 @@ static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
     return 0;
 }
 
-/* ---- the division ---------------------------------------------------------- */
+/* ---- the division ---- */
 
 static int plan_load(mrail_plan_t *plan)
 {
@@ -230,24 +231,24 @@ static int plan_load(mrail_plan_t *plan)
     return mrail_flows_load(plan->flows, &problem);
 }
 
-static int plan_guess(mrail_plan_t *plan, unsigned tries)
+static int plan_warm_start(mrail_plan_t *plan, unsigned tries)
 {
     const mrail_plan_options_t *options = &plan->options;
     mrail_plan_summary_t *summary = &plan->next.summary;
 
-    summary->relay_rounds = mrail_flows_guess(
+    summary->relay_iterations = mrail_flows_warm_start(
         plan->flows, options->gap * PART_LIMIT, options->relayed_gap, tries,
-        MAX_RELAY_ROUNDS, &summary->limit);
-    return summary->relay_rounds > 0;
+        MAX_RELAY_ITERATIONS, &summary->limit);
+    return summary->relay_iterations > 0;
 }
 
 /* 1: the congestion is within the gap. */
-static int plan_spread(mrail_plan_t *plan, unsigned max_rounds)
+static int plan_spread(mrail_plan_t *plan, unsigned max_iterations)
 {
     mrail_plan_summary_t *summary = &plan->next.summary;
     double gap = plan->options.gap * PART_LIMIT;
 
-    summary->rounds = mrail_flows_spread(plan->flows, gap, max_rounds);
+    summary->rounds = mrail_flows_spread(plan->flows, gap, max_iterations);
     summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),
                                mrail_flows_bound(plan->flows) * (1 + gap));
     return mrail_flows_congestion(plan->flows) <=
@@ -260,17 +261,17 @@ static void plan_divide(mrail_plan_t *plan)
     mrail_plan_summary_t *summary = &plan->next.summary;
     int has_relays = mrail_routes_has_relays(plan->routes);
 
-    if (!plan_guess(plan, FIRST_TRIES)) {
+    if (!plan_warm_start(plan, FIRST_TRIES)) {
         int is_spread = plan_spread(plan, 1);
 
-        if (!is_spread && !plan_guess(plan, TRIES)) {
+        if (!is_spread && !plan_warm_start(plan, TRIES)) {
             is_spread = 1;
-            (void)plan_spread(plan, MAX_ROUNDS);
+            (void)plan_spread(plan, MAX_ITERATIONS);
         }
         if (is_spread && has_relays) {
-            summary->relay_rounds = mrail_flows_shorten(
+            summary->relay_iterations = mrail_flows_shorten(
                 plan->flows, summary->limit, plan->options.relayed_gap,
-                MAX_RELAY_ROUNDS);
+                MAX_RELAY_ITERATIONS);
         }
     }
     summary->congestion_bound = mrail_flows_bound(plan->flows);
@@ -329,9 +330,9 @@ static unsigned plan_direct_lane(const mrail_plan_t *plan, size_t i,
     const plan_division_t *next = &plan->next;
     size_t group = next->group_of[i];
 
-    *route = (mrail_route_t){
-        .row = {next->row[2 * group], next->row[2 * group + 1]},
-        .lanes = next->lanes[group]};
+    *route =
+        (mrail_route_t){.row = {next->row[2 * group], next->row[2 * group + 1]},
+                        .lanes = next->lanes[group]};
     return mrail_routes_direct(plan->routes, next->demands[i].from,
                                next->demands[i].to, route);
 }
@@ -468,7 +469,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     ret = plan_divide_levels(plan);
     if (ret == -ERANGE) {
         next->summary = (mrail_plan_summary_t){0};
-        ret = mrail_plan_divide_crowded(plan);
+        ret = mrail_plan_divide_contended(plan);
     }
     if (ret == -ERANGE) {
         next->summary = (mrail_plan_summary_t){0};

@@ -41,7 +41,7 @@ extern "C" {
 #define MRAIL_PLAN_MAX_RAILS 16u
 #define MRAIL_PLAN_MAX_RANKS 16384u
 /* Ranks of a node that have links to each other in pairs. */
-#define MRAIL_PLAN_MAX_MESH 16u
+#define MRAIL_PLAN_MAX_PAIRWISE 16u
 /* Bytes per second of a link that is not dead: what is wider or narrower than any by
  * ever so much would leave nothing to the digits of the others. */
 #define MRAIL_PLAN_MIN_CAPACITY 1.0
@@ -50,7 +50,7 @@ extern "C" {
 #define MRAIL_PLAN_MAX_PIECES 20u
 #define MRAIL_PLAN_NONE UINT32_MAX
 
-/* ---- topology -------------------------------------------------------------- */
+/* ---- topology ---- */
 
 typedef struct mrail_plan_topo mrail_plan_topo_t;
 
@@ -71,32 +71,32 @@ int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail);
 
 /* A link from one rank's GPU to that of another one of its node; 0: none. */
-int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from, unsigned to,
-                             double capacity);
+int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
+                             unsigned to, double capacity);
 
 /* A rank's links to and from the switch of its node (> 0): with a switch no rank
  * relays within the node.  A node has links in pairs, or a switch. */
-int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank, double up,
-                               double down);
+int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
+                               double up, double down);
 
 /* Nodes of different pods (numbers from 0, less than MRAIL_PLAN_MAX_NODES) reach
  * each other through the uplinks of their leaf switches, one leaf per pod and rail:
  * capacity of all uplinks of a leaf together, up and down (0: dead).  A leaf whose
  * uplinks were not set has as many as its traffic needs. */
-int mrail_plan_topo_set_pod(mrail_plan_topo_t *topo, unsigned node,
-                            unsigned pod);
+int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
+                                   unsigned pod);
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
                                unsigned rail, double up, double down);
 
 /* Ranks of one node without a direct GPU link (or switch) between them talk over the
  * rails, as if they were on different nodes.  If not, and if no rank of the node can
  * relay, their traffic is not planned: there is no limit to it that is known here. */
-void mrail_plan_topo_set_loop(mrail_plan_topo_t *topo, int loop);
+void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int loop);
 
 /* Ranks bound to different rails reach each other without a relay as well, through
  * the spine: out of the one's rail, into the other one's, over the uplinks of both
  * leaves, also in one pod. */
-void mrail_plan_topo_set_cross(mrail_plan_topo_t *topo, int cross);
+void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int cross);
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo);
@@ -105,7 +105,7 @@ unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);
 unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank);
 
-/* ---- plans ----------------------------------------------------------------- */
+/* ---- plans ---- */
 
 /* What one rank has to send to another one.  To itself, or 0 bytes: nothing that
  * had to be planned. */
@@ -115,36 +115,39 @@ typedef struct mrail_plan_demand {
 } mrail_plan_demand_t;
 
 typedef struct mrail_plan_options {
-    double gap;           /* of the congestion, 0.001 to 1; 0: 0.02.  Less than 0.01
+    double gap; /* of the congestion, 0.001 to 1; 0: 0.02.  Less than 0.01
                              is not always reached: the summary tells */
-    double relayed_gap;   /* of what is relayed, likewise; 0: 0.03; but for a
+    double relayed_gap; /* of what is relayed, likewise; 0: 0.03; but for a
                              ten-thousandth of all bytes */
-    uint64_t relay_above; /* demands of more bytes may take more relays than they
+    uint64_t
+        relay_above;    /* demands of more bytes may take more relays than they
                              have to; UINT64_MAX: 1 MB (1e6) */
-    uint64_t min_piece;   /* smaller pieces are avoided where that costs nothing
+    uint64_t min_piece; /* smaller pieces are avoided where that costs nothing
                              within the gap; UINT64_MAX: 64 KiB */
 } mrail_plan_options_t;
 
-#define MRAIL_PLAN_DEFAULTS                                                   \
-    (mrail_plan_options_t)                                                    \
-    {                                                                         \
-        .relay_above = UINT64_MAX, .min_piece = UINT64_MAX                    \
+#define MRAIL_PLAN_DEFAULTS                                                    \
+    (mrail_plan_options_t)                                                     \
+    {                                                                          \
+        .relay_above = UINT64_MAX, .min_piece = UINT64_MAX                     \
     }
 
 /* Bytes that take one path. */
 typedef struct mrail_plan_piece {
-    uint64_t offset, bytes;      /* of the demand's; bytes > 0 */
-    uint32_t relay_out;          /* rank of the sender's node, or MRAIL_PLAN_NONE */
-    uint32_t relay_in;           /* rank of the receiver's node; likewise; none if
+    uint64_t offset, bytes; /* of the demand's; bytes > 0 */
+    uint32_t relay_out;     /* rank of the sender's node, or MRAIL_PLAN_NONE */
+    uint32_t relay_in;      /* rank of the receiver's node; likewise; none if
                                     both ranks are of one node and no rail is used */
-    uint32_t rail_out, rail_in;  /* the same, but for paths through the spine;
+    uint32_t rail_out, rail_in; /* the same, but for paths through the spine;
                                     MRAIL_PLAN_NONE: over GPU links only */
 } mrail_plan_piece_t;
 
 typedef struct mrail_plan_summary {
-    double congestion, congestion_bound; /* seconds; no plan is below the bound */
+    double congestion,
+        congestion_bound; /* seconds; no plan is below the bound */
     double limit;         /* the congestion that was allowed to save relays */
-    double relayed, relayed_bound; /* bytes times relays; no plan with a congestion
+    double relayed,
+        relayed_bound; /* bytes times relays; no plan with a congestion
                                       within the limit is below the bound.  Of 3000
                                       demands and more between bound ranks on
                                       switches, or all linked to each other, which are
@@ -153,30 +156,30 @@ typedef struct mrail_plan_summary {
                                       mrail_plan_compare(), relayed_bound is 0.
                                       Whole bytes may be a little beside all bounds:
                                       at most a grain (64) a piece */
-    double bytes;         /* of all demands that are planned */
+    double bytes;      /* of all demands that are planned */
     /* By mrail_plan_compare(), or 0: */
     double congestion_before, direct_bytes;
     uint64_t num_pieces;
-    uint64_t hash;        /* of all of the plan */
-    unsigned rounds, relay_rounds;
+    uint64_t hash; /* of all of the plan */
+    unsigned rounds, relay_iterations;
 } mrail_plan_summary_t;
 
 typedef enum mrail_plan_link_kind {
-    MRAIL_PLAN_RAIL_OUT,   /* node, rail */
+    MRAIL_PLAN_RAIL_OUT, /* node, rail */
     MRAIL_PLAN_RAIL_IN,
-    MRAIL_PLAN_UPLINK_UP,  /* pod, rail */
+    MRAIL_PLAN_UPLINK_UP, /* pod, rail */
     MRAIL_PLAN_UPLINK_DOWN,
-    MRAIL_PLAN_GPU_LINK,   /* rank, rank */
-    MRAIL_PLAN_SWITCH_UP,  /* rank */
+    MRAIL_PLAN_GPU_LINK,  /* rank, rank */
+    MRAIL_PLAN_SWITCH_UP, /* rank */
     MRAIL_PLAN_SWITCH_DOWN
 } mrail_plan_link_kind_t;
 
 typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
-    uint32_t a, b;         /* by kind; b is 0 if it names one thing only */
-    double capacity;       /* bytes per second */
-    double bytes;          /* of GPU links, in two levels: by mrail_plan_compare() */
-    double bytes_before;   /* by mrail_plan_compare(), or 0 */
+    uint32_t a, b;   /* by kind; b is 0 if it names one thing only */
+    double capacity; /* bytes per second */
+    double bytes;    /* of GPU links, in two levels: by mrail_plan_compare() */
+    double bytes_before; /* by mrail_plan_compare(), or 0 */
 } mrail_plan_link_t;
 
 typedef struct mrail_plan mrail_plan_t;
@@ -186,7 +189,8 @@ typedef struct mrail_plan mrail_plan_t;
  * mrail_plan_make().  -EINVAL: an option is out of range, or nothing is up in the
  * topology, neither a rail nor a link. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
-                      const mrail_plan_options_t *options, mrail_plan_t **plan_p);
+                      const mrail_plan_options_t *options,
+                      mrail_plan_t **plan_p);
 void mrail_plan_destroy(mrail_plan_t *plan); /* NULL: nothing */
 
 /*

@@ -1,6 +1,6 @@
 /* Memory and options of a plan. */
 #include "config.h"
-#include "plan_inside.h"
+#include "plan_internal.h"
 
 #include "topo.h"
 
@@ -24,8 +24,7 @@ static int plan_is_gap(double gap)
 static int plan_set_options(mrail_plan_t *plan,
                             const mrail_plan_options_t *options)
 {
-    mrail_plan_options_t o =
-        (options != NULL) ? *options : MRAIL_PLAN_DEFAULTS;
+    mrail_plan_options_t o = (options != NULL) ? *options : MRAIL_PLAN_DEFAULTS;
 
     o.gap = (o.gap == 0) ? DEFAULT_GAP : o.gap;
     o.relayed_gap = (o.relayed_gap == 0) ? DEFAULT_RELAYED_GAP : o.relayed_gap;
@@ -47,16 +46,17 @@ static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
         mrail_topo_port_t port = {0};
 
         if (rank->rail != MRAIL_PLAN_NONE) {
-            port = topo->ports[(size_t)rank->node * topo->num_rails + rank->rail];
+            port =
+                topo->ports[(size_t)rank->node * topo->num_rails + rank->rail];
         }
         cut[0] = port.out + rank->up;
         cut[1] = port.in + rank->down;
-        for (uint32_t place = 0; (node->mesh != NULL) &&
-                                 (rank->place < MRAIL_PLAN_MAX_MESH) &&
-                                 (place < MRAIL_PLAN_MAX_MESH);
+        for (uint32_t place = 0;
+             (node->mesh != NULL) && (rank->place < MRAIL_PLAN_MAX_PAIRWISE) &&
+             (place < MRAIL_PLAN_MAX_PAIRWISE);
              ++place) {
-            cut[0] += node->mesh[rank->place * MRAIL_PLAN_MAX_MESH + place];
-            cut[1] += node->mesh[place * MRAIL_PLAN_MAX_MESH + rank->place];
+            cut[0] += node->mesh[rank->place * MRAIL_PLAN_MAX_PAIRWISE + place];
+            cut[1] += node->mesh[place * MRAIL_PLAN_MAX_PAIRWISE + rank->place];
         }
     }
 }
@@ -73,18 +73,16 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     plan->set_sums = malloc(2 * (size_t)mrail_routes_num_sets(plan->routes) *
                             sizeof(*plan->set_sums));
     plan->shared = malloc(nodes * nodes * sizeof(*plan->shared));
-    plan->free_node =
-        malloc((plan->num_ranks + 1) * sizeof(*plan->free_node));
+    plan->free_node = malloc((plan->num_ranks + 1) * sizeof(*plan->free_node));
     plan->slot_bytes = malloc((slots + 1) * sizeof(*plan->slot_bytes));
-    plan->whole = malloc(mrail_routes_num_lanes(plan->routes) *
-                         sizeof(*plan->whole));
-    plan->rank_cut = malloc((4 * (size_t)plan->num_ranks + 1) *
-                            sizeof(*plan->rank_cut));
+    plan->whole =
+        malloc(mrail_routes_num_lanes(plan->routes) * sizeof(*plan->whole));
+    plan->rank_cut =
+        malloc((4 * (size_t)plan->num_ranks + 1) * sizeof(*plan->rank_cut));
     if ((plan->capacity == NULL) || (plan->set_sums == NULL) ||
-        (plan->rank_cut == NULL) ||
-        (plan->shared == NULL) ||
-        (plan->free_node == NULL) ||
-        (plan->slot_bytes == NULL) || (plan->whole == NULL)) {
+        (plan->rank_cut == NULL) || (plan->shared == NULL) ||
+        (plan->free_node == NULL) || (plan->slot_bytes == NULL) ||
+        (plan->whole == NULL)) {
         return -ENOMEM;
     }
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
@@ -93,13 +91,13 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     plan->link_base = plan->link_before + links;
     plan->rank_bytes = plan->rank_cut + 2 * (size_t)plan->num_ranks;
     plan_set_cuts(plan, topo);
-    plan->is_all_bound = 1;
+    plan->is_all_single_rail = 1;
     for (uint32_t rank = 0; rank < plan->num_ranks; ++rank) {
         plan->free_node[rank] =
             (mrail_plan_topo_rail_of(topo, rank) == MRAIL_PLAN_NONE)
                 ? mrail_plan_topo_node_of(topo, rank)
                 : MRAIL_PLAN_NONE;
-        plan->is_all_bound &= (plan->free_node[rank] == MRAIL_PLAN_NONE);
+        plan->is_all_single_rail &= (plan->free_node[rank] == MRAIL_PLAN_NONE);
     }
     for (size_t i = 0; i < links; ++i) {
         plan->capacity[i] = mrail_routes_links(plan->routes)[i].capacity;
@@ -110,7 +108,7 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
         .num_lanes = mrail_routes_num_lanes(plan->routes),
         .set = mrail_routes_sets(plan->routes),
         .parent = mrail_routes_parents(plan->routes),
-        .num_sets = mrail_routes_num_sets(plan->routes)};
+        .num_classes = mrail_routes_num_sets(plan->routes)};
     return mrail_flows_create(&flows_links, &plan->flows);
 }
 
@@ -119,14 +117,16 @@ static int plan_create_levels(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     size_t most = (size_t)plan->num_ranks * plan->num_ranks;
     int ret = 0;
 
-    for (unsigned i = 0; (i < 2) && (ret == 0) && (most > MRAIL_PLAN_MANY); ++i) {
+    for (unsigned i = 0; (i < 2) && (ret == 0) && (most > MRAIL_PLAN_MANY);
+         ++i) {
         ret = mrail_levels_create(topo, &plan->options, &plan->levels[i]);
     }
     return (ret == -ENOTSUP) ? 0 : ret;
 }
 
 int mrail_plan_create(const mrail_plan_topo_t *topo,
-                      const mrail_plan_options_t *options, mrail_plan_t **plan_p)
+                      const mrail_plan_options_t *options,
+                      mrail_plan_t **plan_p)
 {
     mrail_plan_t *plan = calloc(1, sizeof(*plan));
     int ret;
@@ -154,7 +154,7 @@ int mrail_plan_create(const mrail_plan_topo_t *topo,
     return 0;
 }
 
-static void plan_free_division(plan_division_t *division)
+static void plan_multi_rail_division(plan_division_t *division)
 {
     free(division->start);
     free(division->group_of);
@@ -170,8 +170,8 @@ void mrail_plan_destroy(mrail_plan_t *plan)
     if (plan == NULL) {
         return;
     }
-    plan_free_division(&plan->now);
-    plan_free_division(&plan->next);
+    plan_multi_rail_division(&plan->now);
+    plan_multi_rail_division(&plan->next);
     if (plan->flows != NULL) {
         mrail_flows_destroy(plan->flows);
     }

@@ -1,6 +1,6 @@
 /* Bytes of slots and links. */
 #include "config.h"
-#include "plan_inside.h"
+#include "plan_internal.h"
 
 #include "base/util.h"
 
@@ -31,7 +31,8 @@ double mrail_loads_to_links(mrail_plan_t *plan, double *link_bytes)
     return relayed;
 }
 
-double mrail_loads_congestion(const mrail_plan_t *plan, const double *link_bytes)
+double mrail_loads_congestion(const mrail_plan_t *plan,
+                              const double *link_bytes)
 {
     double most = 0;
 
@@ -45,11 +46,12 @@ void mrail_loads_clear(mrail_plan_t *plan)
 {
     memset(plan->slot_bytes, 0,
            (size_t)mrail_routes_num_rows(plan->routes) *
-               mrail_routes_num_lanes(plan->routes) * sizeof(*plan->slot_bytes));
+               mrail_routes_num_lanes(plan->routes) *
+               sizeof(*plan->slot_bytes));
 }
 
 void mrail_loads_add(mrail_plan_t *plan, const mrail_route_t *route,
-                           unsigned lane, double bytes)
+                     unsigned lane, double bytes)
 {
     size_t lanes = mrail_routes_num_lanes(plan->routes);
 

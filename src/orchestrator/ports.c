@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define LABEL_MASK 0xFFFFFu       /* a flow label has 20 bits */
+#define LABEL_MASK 0xFFFFFu         /* a flow label has 20 bits */
 #define LABEL_OF_FIRST_PORT 0x4001u /* the smallest one that folds to 0 */
 
 unsigned mrail_ports_step(unsigned uplinks)
@@ -93,14 +93,13 @@ int mrail_ports_check(unsigned uplinks, unsigned nics, unsigned lanes,
     uint64_t flows = (uint64_t)nics * lanes;
 
     if (uplinks < 1 || uplinks > MRAIL_PORTS_MAX_UPLINKS) {
-        snprintf(why, why_size,
-                 "%u uplinks: a leaf can have 1 to %u uplinks", uplinks,
-                 MRAIL_PORTS_MAX_UPLINKS);
+        snprintf(why, why_size, "%u uplinks: a leaf can have 1 to %u uplinks",
+                 uplinks, MRAIL_PORTS_MAX_UPLINKS);
         return -EINVAL;
     }
     if (flows == 0) {
-        snprintf(why, why_size,
-                 "%u NICs x %u lanes: both must be at least 1", nics, lanes);
+        snprintf(why, why_size, "%u NICs x %u lanes: both must be at least 1",
+                 nics, lanes);
         return -EINVAL;
     }
     if (flows < uplinks) {

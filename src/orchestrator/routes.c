@@ -33,17 +33,17 @@ typedef struct routes_rank {
 typedef struct routes_node {
     uint32_t pod;
     uint8_t is_meshed, is_switched;
-    uint32_t *mesh;       /* links by from, to (places) */
-    uint32_t *by_place;   /* ranks */
-    uint32_t free_rank;   /* the first one, which has the rows of all; or none */
+    uint32_t *mesh;     /* links by from, to (places) */
+    uint32_t *by_place; /* ranks */
+    uint32_t free_rank; /* the first one, which has the rows of all; or none */
 } routes_node_t;
 
 struct mrail_routes {
-    uint32_t num_nodes, num_rails, num_ranks, num_pods, num_lanes;
-    int has_loop, has_cross, has_relays;
+    uint32_t num_nodes, num_rails, num_ranks, num_leaf_groups, num_lanes;
+    int has_hairpin, has_cross_rail, has_relays;
     routes_node_t *nodes;
     routes_rank_t *ranks;
-    uint32_t *relays;      /* rank by node, rail */
+    uint32_t *relays;                  /* rank by node, rail */
     uint32_t *ports[NUM_DIRECTIONS];   /* link by node, rail */
     uint32_t *uplinks[NUM_DIRECTIONS]; /* link by pod, rail */
     uint32_t num_links, links_room;
@@ -54,7 +54,7 @@ struct mrail_routes {
     mrail_flows_slot_t *slots;
 };
 
-/* ---- links ----------------------------------------------------------------- */
+/* ---- links ---- */
 
 /* Ports out of nodes, into nodes, uplinks of pods, downlinks. */
 static uint32_t routes_set(const mrail_routes_t *routes,
@@ -68,7 +68,7 @@ static uint32_t routes_set(const mrail_routes_t *routes,
     case MRAIL_PLAN_UPLINK_UP:
         return 2 * routes->num_nodes + a;
     case MRAIL_PLAN_UPLINK_DOWN:
-        return 2 * routes->num_nodes + routes->num_pods + a;
+        return 2 * routes->num_nodes + routes->num_leaf_groups + a;
     default:
         return MRAIL_FLOWS_NO_LINK;
     }
@@ -82,8 +82,8 @@ static uint32_t routes_add_link(mrail_routes_t *routes,
         return CLOSED_LINK;
     }
     assert(routes->num_links < routes->links_room);
-    routes->links[routes->num_links] = (mrail_plan_link_t){
-        .kind = kind, .a = a, .b = b, .capacity = capacity};
+    routes->links[routes->num_links] =
+        (mrail_plan_link_t){.kind = kind, .a = a, .b = b, .capacity = capacity};
     routes->sets[routes->num_links] = routes_set(routes, kind, a);
     routes->parents[routes->num_links] = MRAIL_FLOWS_NO_LINK;
     return routes->num_links++;
@@ -95,8 +95,8 @@ static void routes_add_ports(mrail_routes_t *routes,
     for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
         uint32_t node = i / routes->num_rails, rail = i % routes->num_rails;
 
-        routes->ports[OUT][i] = routes_add_link(
-            routes, MRAIL_PLAN_RAIL_OUT, node, rail, topo->ports[i].out);
+        routes->ports[OUT][i] = routes_add_link(routes, MRAIL_PLAN_RAIL_OUT,
+                                                node, rail, topo->ports[i].out);
         routes->ports[IN][i] = routes_add_link(routes, MRAIL_PLAN_RAIL_IN, node,
                                                rail, topo->ports[i].in);
     }
@@ -105,7 +105,7 @@ static void routes_add_ports(mrail_routes_t *routes,
 static void routes_add_uplinks(mrail_routes_t *routes,
                                const mrail_plan_topo_t *topo)
 {
-    for (uint32_t i = 0; i < routes->num_pods * routes->num_rails; ++i) {
+    for (uint32_t i = 0; i < routes->num_leaf_groups * routes->num_rails; ++i) {
         uint32_t pod = i / routes->num_rails, rail = i % routes->num_rails;
 
         if (topo->uplinks[i].out < 0) {
@@ -127,10 +127,11 @@ static void routes_set_parents(mrail_routes_t *routes)
         uint32_t pod = routes->nodes[i / routes->num_rails].pod;
         uint32_t rail = i % routes->num_rails;
 
-        for (unsigned way = 0; (pod < routes->num_pods) && (way < NUM_DIRECTIONS);
-             ++way) {
+        for (unsigned way = 0;
+             (pod < routes->num_leaf_groups) && (way < NUM_DIRECTIONS); ++way) {
             uint32_t port = routes->ports[way][i];
-            uint32_t uplink = routes->uplinks[way][pod * routes->num_rails + rail];
+            uint32_t uplink =
+                routes->uplinks[way][pod * routes->num_rails + rail];
 
             if ((port != CLOSED_LINK) && (uplink != CLOSED_LINK)) {
                 routes->parents[port] = uplink;
@@ -139,10 +140,10 @@ static void routes_set_parents(mrail_routes_t *routes)
     }
 }
 
-static int routes_add_mesh(mrail_routes_t *routes, const mrail_plan_topo_t *topo,
-                           uint32_t node)
+static int routes_add_pairwise(mrail_routes_t *routes,
+                               const mrail_plan_topo_t *topo, uint32_t node)
 {
-    enum { SIDE = MRAIL_PLAN_MAX_MESH };
+    enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
     const double *capacity = topo->nodes[node].mesh;
     uint32_t *mesh;
 
@@ -168,9 +169,9 @@ static int routes_add_mesh(mrail_routes_t *routes, const mrail_plan_topo_t *topo
     for (uint32_t i = 0; i < SIDE * SIDE; ++i) {
         const uint32_t *by_place = routes->nodes[node].by_place;
 
-        mesh[i] = routes_add_link(routes, MRAIL_PLAN_GPU_LINK,
-                                  by_place[i / SIDE], by_place[i % SIDE],
-                                  capacity[i]);
+        mesh[i] =
+            routes_add_link(routes, MRAIL_PLAN_GPU_LINK, by_place[i / SIDE],
+                            by_place[i % SIDE], capacity[i]);
     }
     return 0;
 }
@@ -179,28 +180,28 @@ static void routes_add_switches(mrail_routes_t *routes,
                                 const mrail_plan_topo_t *topo)
 {
     for (uint32_t rank = 0; rank < routes->num_ranks; ++rank) {
-        routes->ranks[rank].up =
-            routes_add_link(routes, MRAIL_PLAN_SWITCH_UP, rank, 0,
-                            topo->ranks[rank].up);
-        routes->ranks[rank].down =
-            routes_add_link(routes, MRAIL_PLAN_SWITCH_DOWN, rank, 0,
-                            topo->ranks[rank].down);
+        routes->ranks[rank].up = routes_add_link(routes, MRAIL_PLAN_SWITCH_UP,
+                                                 rank, 0, topo->ranks[rank].up);
+        routes->ranks[rank].down = routes_add_link(
+            routes, MRAIL_PLAN_SWITCH_DOWN, rank, 0, topo->ranks[rank].down);
     }
 }
 
-/* ---- places ---------------------------------------------------------------- */
+/* ---- places ---- */
 
-static int routes_allocate(mrail_routes_t *routes, const mrail_plan_topo_t *topo)
+static int routes_allocate(mrail_routes_t *routes,
+                           const mrail_plan_topo_t *topo)
 {
     size_t ports = (size_t)routes->num_nodes * routes->num_rails;
-    size_t uplinks = (size_t)routes->num_pods * routes->num_rails;
+    size_t uplinks = (size_t)routes->num_leaf_groups * routes->num_rails;
     uint32_t *next = malloc((3 * ports + 2 * uplinks) * sizeof(*next));
 
     routes->links_room = 2 * (ports + uplinks + routes->num_ranks);
     for (uint32_t i = 0; i < routes->num_nodes; ++i) {
-        routes->links_room += (topo->nodes[i].mesh != NULL)
-                                  ? MRAIL_PLAN_MAX_MESH * MRAIL_PLAN_MAX_MESH
-                                  : 0;
+        routes->links_room +=
+            (topo->nodes[i].mesh != NULL)
+                ? MRAIL_PLAN_MAX_PAIRWISE * MRAIL_PLAN_MAX_PAIRWISE
+                : 0;
     }
     routes->relays = next;
     routes->nodes = calloc(routes->num_nodes, sizeof(*routes->nodes));
@@ -252,18 +253,19 @@ static void routes_set_places(mrail_routes_t *routes,
     }
 }
 
-static int routes_add_links(mrail_routes_t *routes, const mrail_plan_topo_t *topo)
+static int routes_add_links(mrail_routes_t *routes,
+                            const mrail_plan_topo_t *topo)
 {
     routes_add_ports(routes, topo);
     routes_add_uplinks(routes, topo);
     routes_set_parents(routes);
     for (uint32_t i = 0; i < routes->num_nodes; ++i) {
-        if (routes_add_mesh(routes, topo, i) != 0) {
+        if (routes_add_pairwise(routes, topo, i) != 0) {
             return -ENOMEM;
         }
         if (topo->nodes[i].is_meshed) {
             uint32_t places =
-                MRAIL_MIN(topo->nodes[i].num_ranks, MRAIL_PLAN_MAX_MESH);
+                MRAIL_MIN(topo->nodes[i].num_ranks, MRAIL_PLAN_MAX_PAIRWISE);
 
             routes->num_lanes = MRAIL_MAX(routes->num_lanes, places);
         }
@@ -272,7 +274,7 @@ static int routes_add_links(mrail_routes_t *routes, const mrail_plan_topo_t *top
     return (routes->num_links > 0) ? 0 : -EINVAL;
 }
 
-/* ---- rows ------------------------------------------------------------------ */
+/* ---- rows ---- */
 
 /* A new row, all closed. */
 static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
@@ -324,9 +326,9 @@ static unsigned routes_hop(const mrail_routes_t *routes, uint32_t from,
         return 2;
     }
     links[0] = ((node->mesh == NULL) ||
-                (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_MESH))
+                (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE))
                    ? CLOSED_LINK
-                   : node->mesh[a->place * MRAIL_PLAN_MAX_MESH + b->place];
+                   : node->mesh[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
     return 1;
 }
 
@@ -337,7 +339,7 @@ static unsigned routes_port(const mrail_routes_t *routes, unsigned way,
     uint32_t pod = routes->nodes[node].pod;
 
     links[0] = routes->ports[way][node * routes->num_rails + rail];
-    if ((distance == NEAR) || (pod >= routes->num_pods)) {
+    if ((distance == NEAR) || (pod >= routes->num_leaf_groups)) {
         return 1;
     }
     links[1] = routes->uplinks[way][pod * routes->num_rails + rail];
@@ -345,8 +347,8 @@ static unsigned routes_port(const mrail_routes_t *routes, unsigned way,
 }
 
 /* Rails of a rank, whether it reaches them or its relays do. */
-static void routes_open_rails(mrail_routes_t *routes, uint32_t row, unsigned way,
-                              unsigned distance, uint32_t rank)
+static void routes_open_rails(mrail_routes_t *routes, uint32_t row,
+                              unsigned way, unsigned distance, uint32_t rank)
 {
     const routes_rank_t *r = &routes->ranks[rank];
     uint32_t links[MRAIL_FLOWS_SLOT_LINKS];
@@ -366,7 +368,7 @@ static void routes_open_rails(mrail_routes_t *routes, uint32_t row, unsigned way
         }
         routes_open(routes, row, rail, is_relayed ? 1 : 0, links, count);
     }
-    if (routes->has_cross && (r->rail != MRAIL_PLAN_NONE)) {
+    if (routes->has_cross_rail && (r->rail != MRAIL_PLAN_NONE)) {
         count = routes_port(routes, way, FAR, r->node, r->rail, links);
         routes_open(routes, row, routes->num_rails, 0, links, count);
     }
@@ -386,7 +388,7 @@ static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
     }
     for (unsigned way = 0; way < NUM_DIRECTIONS; ++way) {
         for (unsigned distance = 0; distance < NUM_DISTANCES; ++distance) {
-            if ((distance == FAR) && (routes->num_pods == 0)) {
+            if ((distance == FAR) && (routes->num_leaf_groups == 0)) {
                 r->rail_row[way][FAR] = r->rail_row[way][NEAR];
                 continue;
             }
@@ -399,14 +401,14 @@ static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
 
 /* Ways of a rank to the ranks of its node, by the place of a relay, or from there.
  * The receiver's own place is the direct way. */
-static void routes_open_mesh(mrail_routes_t *routes, uint32_t row, unsigned way,
-                             uint32_t rank)
+static void routes_open_pairwise(mrail_routes_t *routes, uint32_t row,
+                                 unsigned way, uint32_t rank)
 {
     const routes_rank_t *r = &routes->ranks[rank];
     const uint32_t *by_place = routes->nodes[r->node].by_place;
     uint32_t links[MRAIL_FLOWS_SLOT_LINKS];
 
-    for (uint32_t place = 0; place < MRAIL_PLAN_MAX_MESH; ++place) {
+    for (uint32_t place = 0; place < MRAIL_PLAN_MAX_PAIRWISE; ++place) {
         uint32_t other = by_place[place];
 
         if (other == rank) {
@@ -432,9 +434,9 @@ static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
             r->node_row[way] = routes_add_row(routes, KIND_SWITCH);
             routes_open(routes, r->node_row[way], 0, 0,
                         (way == OUT) ? &r->up : &r->down, 1);
-        } else if (node->is_meshed && (r->place < MRAIL_PLAN_MAX_MESH)) {
+        } else if (node->is_meshed && (r->place < MRAIL_PLAN_MAX_PAIRWISE)) {
             r->node_row[way] = routes_add_row(routes, KIND_MESH);
-            routes_open_mesh(routes, r->node_row[way], way, rank);
+            routes_open_pairwise(routes, r->node_row[way], way, rank);
         }
     }
 }
@@ -445,8 +447,8 @@ static int routes_add_rows(mrail_routes_t *routes)
     routes->rows_room =
         routes->num_ranks * NUM_DIRECTIONS * (NUM_DISTANCES + 1);
     routes->rows = malloc((routes->rows_room + 1) * sizeof(*routes->rows));
-    routes->slots = malloc(((size_t)routes->rows_room + 1) *
-                           routes->num_lanes * sizeof(*routes->slots));
+    routes->slots = malloc(((size_t)routes->rows_room + 1) * routes->num_lanes *
+                           sizeof(*routes->slots));
     if ((routes->rows == NULL) || (routes->slots == NULL)) {
         return -ENOMEM;
     }
@@ -459,9 +461,10 @@ static int routes_add_rows(mrail_routes_t *routes)
     return 0;
 }
 
-/* ---- the object ------------------------------------------------------------ */
+/* ---- the object ---- */
 
-int mrail_routes_create(const mrail_plan_topo_t *topo, mrail_routes_t **routes_p)
+int mrail_routes_create(const mrail_plan_topo_t *topo,
+                        mrail_routes_t **routes_p)
 {
     mrail_routes_t *routes = calloc(1, sizeof(*routes));
     int ret;
@@ -472,10 +475,10 @@ int mrail_routes_create(const mrail_plan_topo_t *topo, mrail_routes_t **routes_p
     routes->num_nodes = topo->num_nodes;
     routes->num_rails = topo->num_rails;
     routes->num_ranks = topo->num_ranks;
-    routes->num_pods = topo->num_pods;
-    routes->has_loop = topo->has_loop;
-    routes->has_cross = topo->has_cross;
-    routes->num_lanes = topo->num_rails + (topo->has_cross ? 1 : 0);
+    routes->num_leaf_groups = topo->num_leaf_groups;
+    routes->has_hairpin = topo->has_hairpin;
+    routes->has_cross_rail = topo->has_cross_rail;
+    routes->num_lanes = topo->num_rails + (topo->has_cross_rail ? 1 : 0);
     ret = routes_allocate(routes, topo);
     if (ret == 0) {
         routes_set_places(routes, topo);
@@ -508,7 +511,7 @@ void mrail_routes_destroy(mrail_routes_t *routes)
     free(routes);
 }
 
-/* ---- demands --------------------------------------------------------------- */
+/* ---- demands ---- */
 
 static uint32_t routes_fewest_relays(const mrail_routes_t *routes,
                                      const uint32_t row[2])
@@ -544,7 +547,7 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
     return node->is_switched
                ? routes_is_direct(routes, from, to)
                : (node->is_meshed &&
-                  (MRAIL_MAX(a->place, b->place) < MRAIL_PLAN_MAX_MESH));
+                  (MRAIL_MAX(a->place, b->place) < MRAIL_PLAN_MAX_PAIRWISE));
 }
 
 /* 0: nothing that has to be planned. */
@@ -554,7 +557,7 @@ static int routes_find_rows(const mrail_routes_t *routes, uint32_t from,
     const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
 
     if ((a->node != b->node) ||
-        (routes->has_loop && !routes_is_direct(routes, from, to))) {
+        (routes->has_hairpin && !routes_is_direct(routes, from, to))) {
         unsigned distance =
             (routes->nodes[a->node].pod == routes->nodes[b->node].pod) ? NEAR
                                                                        : FAR;
@@ -589,7 +592,7 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     if (is_small) {
         route_p->lanes = routes_fewest_relays(routes, route_p->row);
     }
-    if ((out->kind == KIND_RAILS) && routes->has_cross &&
+    if ((out->kind == KIND_RAILS) && routes->has_cross_rail &&
         (routes->ranks[from].rail == routes->ranks[to].rail)) {
         route_p->lanes &= ~(1u << routes->num_rails); /* that rail once more */
     }
@@ -621,8 +624,8 @@ unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
 }
 
 void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
-                          uint32_t to, const mrail_route_t *route, unsigned lane,
-                          mrail_plan_piece_t *piece)
+                          uint32_t to, const mrail_route_t *route,
+                          unsigned lane, mrail_plan_piece_t *piece)
 {
     const routes_rank_t *a = &routes->ranks[from], *b = &routes->ranks[to];
 
@@ -687,7 +690,7 @@ const mrail_plan_link_t *mrail_routes_links(const mrail_routes_t *routes)
 
 uint32_t mrail_routes_num_sets(const mrail_routes_t *routes)
 {
-    return 2 * (routes->num_nodes + routes->num_pods);
+    return 2 * (routes->num_nodes + routes->num_leaf_groups);
 }
 
 const uint32_t *mrail_routes_sets(const mrail_routes_t *routes)

@@ -48,8 +48,8 @@ unsigned mrail_routes_direct(const mrail_routes_t *routes, uint32_t from,
 
 /* Relays, rails of a piece on this lane. */
 void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
-                          uint32_t to, const mrail_route_t *route, unsigned lane,
-                          mrail_plan_piece_t *piece);
+                          uint32_t to, const mrail_route_t *route,
+                          unsigned lane, mrail_plan_piece_t *piece);
 
 uint32_t mrail_routes_num_lanes(const mrail_routes_t *routes);
 /* A lane anywhere takes relays. */

@@ -92,21 +92,20 @@ int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
         topo->ranks = ranks;
         topo->ranks_room = room;
     }
-    ranks[topo->num_ranks++] =
-        (mrail_topo_rank_t){.node = node,
-                            .rail = rail,
-                            .place = topo->nodes[node].num_ranks++};
+    ranks[topo->num_ranks++] = (mrail_topo_rank_t){
+        .node = node, .rail = rail, .place = topo->nodes[node].num_ranks++};
     return 0;
 }
 
-static int topo_is_pair(const mrail_plan_topo_t *topo, unsigned from, unsigned to)
+static int topo_is_pair(const mrail_plan_topo_t *topo, unsigned from,
+                        unsigned to)
 {
     return (from < topo->num_ranks) && (to < topo->num_ranks) && (from != to) &&
            (topo->ranks[from].node == topo->ranks[to].node);
 }
 
-int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from, unsigned to,
-                             double capacity)
+int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
+                             unsigned to, double capacity)
 {
     mrail_topo_node_t *node;
     unsigned place_from, place_to;
@@ -120,23 +119,23 @@ int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from, unsigned to
     if (node->is_switched) {
         return -EINVAL;
     }
-    if (MRAIL_MAX(place_from, place_to) >= MRAIL_PLAN_MAX_MESH) {
+    if (MRAIL_MAX(place_from, place_to) >= MRAIL_PLAN_MAX_PAIRWISE) {
         return -ENOSPC;
     }
     if (node->mesh == NULL) {
-        node->mesh = calloc(MRAIL_PLAN_MAX_MESH * MRAIL_PLAN_MAX_MESH,
+        node->mesh = calloc(MRAIL_PLAN_MAX_PAIRWISE * MRAIL_PLAN_MAX_PAIRWISE,
                             sizeof(*node->mesh));
         if (node->mesh == NULL) {
             return -ENOMEM;
         }
     }
-    node->mesh[place_from * MRAIL_PLAN_MAX_MESH + place_to] = capacity;
+    node->mesh[place_from * MRAIL_PLAN_MAX_PAIRWISE + place_to] = capacity;
     node->is_meshed = 1;
     return 0;
 }
 
-int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank, double up,
-                               double down)
+int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
+                               double up, double down)
 {
     if ((rank >= topo->num_ranks) || !topo_is_capacity(up) ||
         !topo_is_capacity(down) || (up == 0) || (down == 0) ||
@@ -149,7 +148,8 @@ int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank, double up
     return 0;
 }
 
-int mrail_plan_topo_set_pod(mrail_plan_topo_t *topo, unsigned node, unsigned pod)
+int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
+                                   unsigned pod)
 {
     if ((node >= topo->num_nodes) || (pod >= MRAIL_PLAN_MAX_NODES)) {
         return -EINVAL;
@@ -167,32 +167,33 @@ int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
         !topo_is_capacity(up) || !topo_is_capacity(down)) {
         return -EINVAL;
     }
-    if (pod >= topo->num_pods) {
-        mrail_topo_port_t *uplinks = realloc(
-            topo->uplinks, (pod + 1) * rails * sizeof(*uplinks));
+    if (pod >= topo->num_leaf_groups) {
+        mrail_topo_port_t *uplinks =
+            realloc(topo->uplinks, (pod + 1) * rails * sizeof(*uplinks));
 
         if (uplinks == NULL) {
             return -ENOMEM;
         }
-        for (size_t i = topo->num_pods * rails; i < (pod + 1) * rails; ++i) {
+        for (size_t i = topo->num_leaf_groups * rails; i < (pod + 1) * rails;
+             ++i) {
             uplinks[i] = (mrail_topo_port_t){.out = UNLIMITED, .in = UNLIMITED};
         }
         topo->uplinks = uplinks;
-        topo->num_pods = pod + 1;
+        topo->num_leaf_groups = pod + 1;
     }
     topo->uplinks[pod * rails + rail] =
         (mrail_topo_port_t){.out = up, .in = down};
     return 0;
 }
 
-void mrail_plan_topo_set_loop(mrail_plan_topo_t *topo, int loop)
+void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int loop)
 {
-    topo->has_loop = loop;
+    topo->has_hairpin = loop;
 }
 
-void mrail_plan_topo_set_cross(mrail_plan_topo_t *topo, int cross)
+void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int cross)
 {
-    topo->has_cross = cross;
+    topo->has_cross_rail = cross;
 }
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo)
@@ -220,14 +221,15 @@ unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank)
     return topo->ranks[rank].rail;
 }
 
-double mrail_topo_mesh(const mrail_plan_topo_t *topo, unsigned from, unsigned to)
+double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
+                           unsigned to)
 {
     const mrail_topo_rank_t *a = &topo->ranks[from], *b = &topo->ranks[to];
     const mrail_topo_node_t *node = &topo->nodes[a->node];
 
     if ((node->mesh == NULL) || (a->node != b->node) ||
-        (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_MESH)) {
+        (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE)) {
         return 0;
     }
-    return node->mesh[a->place * MRAIL_PLAN_MAX_MESH + b->place];
+    return node->mesh[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
 }

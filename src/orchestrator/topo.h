@@ -11,7 +11,8 @@ typedef struct mrail_topo_node {
     uint32_t pod;
     uint32_t num_ranks;
     uint8_t is_meshed, is_switched; /* it has such links */
-    double *mesh; /* MRAIL_PLAN_MAX_MESH squared, by from, to (places in the node);
+    double *
+        mesh; /* MRAIL_PLAN_MAX_PAIRWISE squared, by from, to (places in the node);
                      NULL: none */
 } mrail_topo_node_t;
 
@@ -29,15 +30,16 @@ typedef struct mrail_topo_port {
 struct mrail_plan_topo {
     unsigned num_nodes, num_rails;
     mrail_topo_node_t *nodes;
-    mrail_topo_port_t *ports;    /* by node, rail */
-    unsigned num_pods;           /* whose uplinks may have been set */
-    mrail_topo_port_t *uplinks;  /* by pod, rail; < 0: as many as are needed */
+    mrail_topo_port_t *ports;   /* by node, rail */
+    unsigned num_leaf_groups;   /* whose uplinks may have been set */
+    mrail_topo_port_t *uplinks; /* by pod, rail; < 0: as many as are needed */
     unsigned num_ranks, ranks_room;
     mrail_topo_rank_t *ranks;
-    int has_loop, has_cross;
+    int has_hairpin, has_cross_rail;
 };
 
 /* From one rank's GPU to another one's of the same node; 0: no link. */
-double mrail_topo_mesh(const mrail_plan_topo_t *topo, unsigned from, unsigned to);
+double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
+                           unsigned to);
 
 #endif

@@ -16,7 +16,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- buffers ------------------------------------------------------------ */
+/* ---- buffers ---- */
 
 mrail_tx_t *mrail_tx_get(mrail_pool_t *pool)
 {
@@ -50,17 +50,17 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
 }
 
 /* The lane owes its peer a message. */
-static void mrail_am_owe(mrail_engine_t *engine, mrail_lane_t *lane)
+static void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (mrail_list_empty(&lane->ack_list) && !lane->out) {
         mrail_list_add_tail(&engine->acks, &lane->ack_list);
     }
 }
 
-void mrail_am_owe_answer(mrail_peer_t *peer)
+void mrail_am_add_pending_reply(mrail_peer_t *peer)
 {
     if ((mrail_peer_num_up(peer) != 0) && (peer->num_am != 0)) {
-        mrail_am_owe(peer->engine, peer->up[0]);
+        mrail_am_add_pending_ack(peer->engine, peer->up[0]);
     }
 }
 
@@ -68,19 +68,19 @@ void mrail_am_restored(mrail_lane_t *lane)
 {
     /* One without credits has none to tell of, and its peer no buffer. */
     if (lane->am_lane) {
-        mrail_am_owe(lane->peer->engine, lane);
+        mrail_am_add_pending_ack(lane->peer->engine, lane);
     }
 }
 
 /* Half a window (or a little more, so that at most two such messages are unread
  * at a time), or any, if the peer has none left: then what it sent last
  * fills a gap before messages that take all the others. */
-static int mrail_am_has_news(const mrail_lane_t *lane)
+static int mrail_am_has_credit_update(const mrail_lane_t *lane)
 {
-    unsigned news = (uint16_t)(lane->am_granted - lane->am_told);
+    unsigned news = (uint16_t)(lane->am_granted - lane->am_advertised);
 
     return (news >= (lane->credits + 1) / 2) ||
-           ((news != 0) && (lane->am_received == lane->am_told));
+           ((news != 0) && (lane->am_received == lane->am_advertised));
 }
 
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
@@ -102,8 +102,8 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
 
         if (MRAIL_LIKELY(lane != NULL)) {
             ++lane->am_granted;
-            if (mrail_am_has_news(lane)) {
-                mrail_am_owe(engine, lane);
+            if (mrail_am_has_credit_update(lane)) {
+                mrail_am_add_pending_ack(engine, lane);
             }
         } else if (MRAIL_UNLIKELY(batch[i]->orphan)) {
             batch[i]->orphan = 0;
@@ -139,7 +139,7 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
     mrail_rx_flush(engine, rail);
 }
 
-/* ---- sending ------------------------------------------------------------ */
+/* ---- sending ---- */
 
 /*
  * The last credit is kept for what is sent again: it must arrive before messages
@@ -217,12 +217,12 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
         return NULL;
     }
     if (MRAIL_UNLIKELY(mrail_peer_num_up(peer) == 0)) {
-        mrail_peer_want(peer, 0);
+        mrail_peer_request_lanes(peer, 0);
         return NULL;
     }
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
-        lane = peer->pin;
-        if ((lane != NULL) && !peer->pin_closed && lane->am_lane &&
+        lane = peer->ordered_lane;
+        if ((lane != NULL) && !peer->ordered_lane_closed && lane->am_lane &&
             mrail_am_lane_usable(lane)) {
             return lane;
         }
@@ -231,7 +231,7 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     lane = peer->up[0];
     if ((length >= MRAIL_AM_SPREAD) || !mrail_am_lane_usable(lane)) {
         if (MRAIL_UNLIKELY(lane->am_inflight >= MRAIL_AM_EXPAND)) {
-            mrail_peer_want(peer, 1);
+            mrail_peer_request_lanes(peer, 1);
         }
         lane = mrail_am_spread(peer, length);
         if (lane == NULL) {
@@ -242,8 +242,8 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
 }
 
 /* As above, when nothing is in the way; who must not wait goes home. */
-static inline mrail_lane_t *mrail_am_home(mrail_ep_t *ep, size_t length,
-                                          int *ret_p)
+static inline mrail_lane_t *mrail_am_primary(mrail_ep_t *ep, size_t length,
+                                             int *ret_p)
 {
     mrail_peer_t *peer = ep->peer;
 
@@ -264,7 +264,7 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
     hdr->tag = lane->tx_tag;
     hdr->ack = htobe32(lane->peer->rx_next);
     hdr->credit = htobe16(lane->am_granted);
-    lane->am_told = lane->am_granted;
+    lane->am_advertised = lane->am_granted;
     hdr->reserved = 0;
 }
 
@@ -300,7 +300,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     tx->number = lane->am_sent++;
     if (MRAIL_UNLIKELY(lane->hungry)) {
         lane->hungry = 0;
-        flags = MRAIL_DATA_HUNGRY;
+        flags = MRAIL_DATA_CREDIT_BLOCKED;
     }
     mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, flags);
     tx->hdr->am_id = am_id;
@@ -318,7 +318,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     /* Behind the post, and the engine found anew: fewer registers to keep. */
     engine = lane->peer->engine;
     ++engine->counters.am_sent;
-    mrail_watch_wake(engine);
+    mrail_stall_wake(engine);
 }
 
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
@@ -333,7 +333,7 @@ int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
     int ret;
 
     mrail_iface_enter(iface);
-    lane = mrail_am_home(ep, total, &ret);
+    lane = mrail_am_primary(ep, total, &ret);
     if (lane == NULL) {
         goto out;
     }
@@ -397,7 +397,7 @@ out:
     return result;
 }
 
-/* ---- acknowledgements --------------------------------------------------- */
+/* ---- acknowledgements ---- */
 
 /* A SEND with nothing but a data header: 0, -EAGAIN if the queue is full. */
 static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
@@ -426,24 +426,24 @@ static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
 
 /* Asks for an acknowledgement if somebody waits for one and none is on its way:
  * 0, -EAGAIN if the send queue is full. */
-static int mrail_am_ask(mrail_peer_t *peer)
+static int mrail_am_post_ack_request(mrail_peer_t *peer)
 {
     int ret;
 
-    if (peer->ack_asked ||
+    if (peer->ack_requested ||
         !mrail_seq32_before(peer->tx_acked, peer->ack_wanted) ||
         (mrail_peer_num_up(peer) == 0) || (peer->num_am == 0)) {
         return 0;
     }
     ret = mrail_am_post_ack(peer->up[0], MRAIL_DATA_ACK_REQ);
-    peer->ack_asked = (ret == 0);
+    peer->ack_requested = (ret == 0);
     return ret;
 }
 
 void mrail_am_request_ack(mrail_peer_t *peer)
 {
     peer->ack_wanted = peer->tx_next;
-    mrail_am_ask(peer);
+    mrail_am_post_ack_request(peer);
 }
 
 /* The peer's window is too small for what it has to say.  Twice as much, while
@@ -467,7 +467,7 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
         lane->grown += more;
         lane->credits += more;
         lane->am_granted += (uint16_t)more;
-        mrail_am_owe(engine, lane);
+        mrail_am_add_pending_ack(engine, lane);
     }
     pthread_mutex_unlock(&engine->ctl_lock);
 }
@@ -482,7 +482,8 @@ static int mrail_am_may_post(const mrail_lane_t *lane)
 
 /* Says what the lane owes: 0, or -EAGAIN: later, because it is not up yet, its
  * send queue is full or the peer's question cannot be answered yet. */
-static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
+static int mrail_am_send_pending_acks(mrail_engine_t *engine,
+                                      mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
 
@@ -496,10 +497,10 @@ static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
             return -EAGAIN;
         }
         peer->ack_due = 0;
-    } else if (mrail_am_has_news(lane)) {
+    } else if (mrail_am_has_credit_update(lane)) {
         /* A larger window needs such messages less often: pleasant, while who
          * has to wait needs one. */
-        if (++lane->news == MRAIL_AM_NEWS_GROW) {
+        if (++lane->news == MRAIL_AM_CREDIT_UPDATE_GROW) {
             lane->news = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
         }
@@ -507,23 +508,24 @@ static int mrail_am_pay(mrail_engine_t *engine, mrail_lane_t *lane)
             return -EAGAIN;
         }
     }
-    return ((mrail_am_ask(peer) != 0) || peer->ack_due) ? -EAGAIN : 0;
+    return ((mrail_am_post_ack_request(peer) != 0) || peer->ack_due) ? -EAGAIN
+                                                                     : 0;
 }
 
 void mrail_am_send_acks(mrail_engine_t *engine)
 {
     mrail_lane_t *lane, *tmp;
 
-    mrail_list_for_each_safe(lane, tmp, &engine->acks, mrail_lane_t,
-                             ack_list) {
-        if (lane->peer->dead || (mrail_am_pay(engine, lane) == 0)) {
+    mrail_list_for_each_safe(lane, tmp, &engine->acks, mrail_lane_t, ack_list) {
+        if (lane->peer->dead ||
+            (mrail_am_send_pending_acks(engine, lane) == 0)) {
             mrail_list_del(&lane->ack_list);
         }
     }
 }
 
 /* The message is the peer's now, or nobody's. */
-static inline void mrail_am_forget(mrail_peer_t *peer, mrail_tx_t *tx)
+static inline void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx)
 {
     mrail_list_del(&tx->list);
     tx->lane->am_inflight -= tx->length;
@@ -554,11 +556,11 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
         if (!mrail_seq32_before(tx->seq, ack)) {
             break;
         }
-        mrail_am_forget(peer, tx);
+        mrail_am_invalidate(peer, tx);
     }
 }
 
-/* ---- once more ---------------------------------------------------------- */
+/* ---- once more ---- */
 
 static void mrail_am_add_resend(mrail_peer_t *peer, mrail_tx_t *tx)
 {
@@ -566,8 +568,7 @@ static void mrail_am_add_resend(mrail_peer_t *peer, mrail_tx_t *tx)
 
     while ((pos->prev != &peer->resend) &&
            mrail_seq32_before(
-               tx->seq,
-               mrail_list_entry(pos->prev, mrail_tx_t, again)->seq)) {
+               tx->seq, mrail_list_entry(pos->prev, mrail_tx_t, again)->seq)) {
         pos = pos->prev;
     }
     mrail_list_insert_before(pos, &tx->again);
@@ -586,8 +587,8 @@ void mrail_am_take_lost(mrail_lane_t *lane)
             mrail_am_add_resend(peer, tx);
         }
         lane->am_inflight -= tx->length;
-        peer->nowhere.am_inflight += tx->length;
-        tx->lane = &peer->nowhere;
+        peer->detached.am_inflight += tx->length;
+        tx->lane = &peer->detached;
     }
 }
 
@@ -603,7 +604,7 @@ static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
         if (before == tx) {
             return 1;
         }
-        if ((before->lane != lane) && (before->lane != &peer->nowhere)) {
+        if ((before->lane != lane) && (before->lane != &peer->detached)) {
             return 0;
         }
     }
@@ -631,26 +632,24 @@ static mrail_lane_t *mrail_am_resend_lane(mrail_peer_t *peer,
 
 void mrail_am_resend(mrail_peer_t *peer)
 {
-    const mrail_sync_t *barrier = mrail_sync_barrier(peer);
+    const mrail_flush_t *barrier = mrail_flush_barrier(peer);
 
-    while (!mrail_list_empty(&peer->resend) &&
-           (mrail_peer_num_up(peer) != 0)) {
+    while (!mrail_list_empty(&peer->resend) && (mrail_peer_num_up(peer) != 0)) {
         mrail_tx_t *tx = mrail_list_head(&peer->resend, mrail_tx_t, again);
         mrail_lane_t *lane = mrail_am_resend_lane(peer, tx);
 
         if ((lane == NULL) || ((barrier != NULL) &&
-                               !mrail_seq32_before(tx->seq,
-                                                   barrier->am_seq))) {
+                               !mrail_seq32_before(tx->seq, barrier->am_seq))) {
             return;
         }
         mrail_list_del(&tx->again);
-        peer->nowhere.am_inflight -= tx->length;
+        peer->detached.am_inflight -= tx->length;
         lane->am_inflight += tx->length;
         tx->lane = lane;
         tx->number = lane->am_sent++;
         mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, 0);
         ++peer->engine->counters.resent;
-        mrail_watch_wake(peer->engine);
+        mrail_stall_wake(peer->engine);
         mrail_am_post(lane, tx);
     }
 }
@@ -663,7 +662,7 @@ void mrail_am_fail(mrail_peer_t *peer)
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
 
-        mrail_am_forget(peer, tx);
+        mrail_am_invalidate(peer, tx);
     }
     while (!mrail_list_empty(&peer->hold)) {
         mrail_rx_t *rx = mrail_list_head(&peer->hold, mrail_rx_t, list);
@@ -673,12 +672,11 @@ void mrail_am_fail(mrail_peer_t *peer)
     }
 }
 
-/* ---- receiving ---------------------------------------------------------- */
+/* ---- receiving ---- */
 
 static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
-    mrail_iface_t *iface =
-        mrail_iface_find(engine, be16toh(rx->hdr->iface));
+    mrail_iface_t *iface = mrail_iface_find(engine, be16toh(rx->hdr->iface));
 
     /* What waits in the inbox (of a get_short in a callback) comes first. */
     if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&
@@ -754,8 +752,7 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
     unsigned index = be16toh(hdr->lane);
     mrail_lane_t *lane;
 
-    if ((wc->byte_len < sizeof(*hdr)) ||
-        (hdr->version != MRAIL_WIRE_VERSION) ||
+    if ((wc->byte_len < sizeof(*hdr)) || (hdr->version != MRAIL_WIRE_VERSION) ||
         (index >= engine->config.max_qps)) {
         return NULL;
     }
@@ -793,8 +790,8 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     }
     mrail_am_acked(lane->peer, be32toh(hdr->ack));
     if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
-        lane->peer->ack_asked = 0;
-        mrail_am_owe(engine, lane); /* another question may wait */
+        lane->peer->ack_requested = 0;
+        mrail_am_add_pending_ack(engine, lane); /* another question may wait */
     }
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->peer->ack_due = 1;
@@ -804,7 +801,7 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
         if (lane->out) {
             mrail_peer_activate(lane->peer);
         } else {
-            mrail_am_owe(engine, lane);
+            mrail_am_add_pending_ack(engine, lane);
         }
     }
 }
@@ -836,7 +833,7 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
         rx->lane = lane;
         rx->length = wc->byte_len - (uint32_t)sizeof(mrail_data_hdr_t);
         ++engine->counters.am_received;
-        if (MRAIL_UNLIKELY(rx->hdr->flags & MRAIL_DATA_HUNGRY)) {
+        if (MRAIL_UNLIKELY(rx->hdr->flags & MRAIL_DATA_CREDIT_BLOCKED)) {
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX);
         }
         mrail_am_accept(engine, lane->peer, rx);

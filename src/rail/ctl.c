@@ -1,8 +1,8 @@
 /*
  * The control protocol: what a peer and its lanes need next, and when it is
- * due.  ctl_ask.c asks for lanes, ctl_send.c makes the messages, ctl_recv.c acts
+ * due.  ctl_request.c asks for lanes, ctl_send.c makes the messages, ctl_recv.c acts
  * on those that come.
- * Runs on the service thread, under the control lock.
+ * Runs on the control thread, under the control lock.
  *
  * Every exchange is a request that its sender repeats until the answer is
  * there, and whose handling twice does no harm.  When two peers request the
@@ -17,7 +17,7 @@
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
-#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)   /* between later RETIREs */
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
 {
@@ -25,7 +25,7 @@ mrail_ns_t mrail_ctl_rto(unsigned tries)
                      MRAIL_CTL_RTO_MAX);
 }
 
-/* ---- peers -------------------------------------------------------------- */
+/* ---- peers ---- */
 
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
 {
@@ -34,9 +34,9 @@ void mrail_ctl_peer_failed(mrail_peer_t *peer, int status)
 
     if (__atomic_compare_exchange_n(&peer->failed, &none, status, 0,
                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-        __atomic_store_n(&engine->alarm, 1, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
-        mrail_service_wake(engine);
+        mrail_control_thread_wake(engine);
     }
 }
 
@@ -65,14 +65,13 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
         peer->flush_rkey.rkey[i] = peer->rails[i].flush_rkey;
     }
     peer->flush_rkey.count = peer->num_rails;
-    peer->num_pairs = mrail_rails_match(local, engine->num_rails, remote,
-                                        peer->num_rails, peer->pairs);
-    peer->num_slots = MRAIL_MIN(
-        peer->num_pairs * engine->config.lanes_per_rail, MRAIL_MAX_SLOTS);
+    peer->num_pairs = mrail_rails_pair(local, engine->num_rails, remote,
+                                       peer->num_rails, peer->pairs);
+    peer->num_slots = MRAIL_MIN(peer->num_pairs * engine->config.lanes_per_rail,
+                                MRAIL_MAX_SLOTS);
     peer->base = engine->next_base++ % peer->num_pairs;
     mrail_debug("peer %016llx: %u rails, %u pairs",
-                (unsigned long long)peer->id, peer->num_rails,
-                peer->num_pairs);
+                (unsigned long long)peer->id, peer->num_rails, peer->num_pairs);
     peer->state = MRAIL_PEER_KNOWN;
     peer->tries = 0;
     if (msg->hello.seg_size != engine->config.seg_size) {
@@ -93,11 +92,11 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
                    lane->rail->attr.device, lane->rail->attr.port,
                    (unsigned long long)lane->peer->id);
     }
-    lane->trial = MRAIL_TRIAL_NONE;
+    lane->validation = MRAIL_PATH_VALIDATION_NONE;
     lane->peer->paths[lane->slot].stalls = 0;
-    lane->peer->dark_ns = 0;
-    lane->peer->anew = 0;
-    lane->peer->anew_cause = NULL;
+    lane->peer->unreachable_ns = 0;
+    lane->peer->reconnects = 0;
+    lane->peer->reconnect_cause = NULL;
     mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_RESTORED,
                      mrail_clock_now());
     __atomic_fetch_or(&lane->peer->up_mask, 1ull << lane->slot,
@@ -106,7 +105,7 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
-void mrail_ctl_settle_base(mrail_peer_t *peer, unsigned base)
+void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base)
 {
     mrail_paths_rebase(peer, base);
     peer->based = 1;
@@ -119,25 +118,25 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 
     mrail_lane_set_state(lane, MRAIL_LANE_UP, cause);
     if (!peer->based) {
-        mrail_ctl_settle_base(peer, mrail_paths_base(peer, lane->slot,
-                                                     lane->rail->index,
-                                                     lane->remote_rail));
+        mrail_ctl_agree_base(peer, mrail_paths_base(peer, lane->slot,
+                                                    lane->rail->index,
+                                                    lane->remote_rail));
     }
     path->sport = lane->sport;
     if ((path->health.state == MRAIL_HEALTH_RETIRED) ||
         (path->health.state == MRAIL_HEALTH_PROBING)) {
-        lane->trial = MRAIL_TRIAL_WANTED;
-        mrail_retire_ask(lane); /* the data path begins with it */
-        mrail_service_wake(peer->engine);
+        lane->validation = MRAIL_PATH_VALIDATION_WANTED;
+        mrail_evict_request(lane); /* the data path begins with it */
+        mrail_control_thread_wake(peer->engine);
     } else {
         mrail_ctl_lane_join(lane);
     }
 }
 
 /* A peer that was never connected may just be starting. */
-mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
+mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
 {
-    mrail_ns_t dead_ns = peer->engine->config.dead_timeout * MRAIL_NS_PER_SEC;
+    mrail_ns_t dead_ns = peer->engine->config.peer_timeout_s * MRAIL_NS_PER_SEC;
 
     return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
 }
@@ -145,7 +144,7 @@ mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer)
 /* Repeats that take so long. */
 static unsigned mrail_ctl_repeats(const mrail_peer_t *peer)
 {
-    return (unsigned)(mrail_ctl_patience(peer) / MRAIL_CTL_RTO_MAX) + 5;
+    return (unsigned)(mrail_ctl_peer_timeout(peer) / MRAIL_CTL_RTO_MAX) + 5;
 }
 
 static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
@@ -153,24 +152,24 @@ static unsigned mrail_ctl_tries(const mrail_peer_t *peer)
     return MRAIL_MAX((unsigned)MRAIL_CTL_TRIES, mrail_ctl_repeats(peer));
 }
 
-void mrail_ctl_bury(mrail_lane_t *lane)
+void mrail_ctl_reap_lane(mrail_lane_t *lane)
 {
-    lane->bury = 1;
-    mrail_retire_ask(lane);
+    lane->reap = 1;
+    mrail_evict_request(lane);
 }
 
 /* The lane is drained here.  The peer may be computing, and is asked for as long
- * as it lives: its service thread says so.  If that is silent, too, the peer has
+ * as it lives: its control thread says so.  If that is silent, too, the peer has
  * failed, which gives the QP back. */
 static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    if (lane->bury) {
+    if (lane->reap) {
         return MRAIL_NS_NEVER;
     }
-    if (lane->retire_peer) {
+    if (lane->evict_remote) {
         mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
                                lane->peer_request, 0);
-        mrail_ctl_bury(lane);
+        mrail_ctl_reap_lane(lane);
         return MRAIL_NS_NEVER;
     }
     if (now_ns >= lane->deadline_ns) {
@@ -190,7 +189,7 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
  * late repetition of a request that was refused.  If it has, it says so. */
 static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    lane->retire_own = 1;
+    lane->evict_local = 1;
     lane->request = ++lane->peer->engine->ctl_seq;
     lane->tries = 0;
     lane->deadline_ns = 0;
@@ -200,10 +199,10 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 void mrail_ctl_give_up(mrail_peer_t *peer)
 {
-    if (peer->anew_cause != NULL) { /* it is there, and has answered */
+    if (peer->reconnect_cause != NULL) { /* it is there, and has answered */
         mrail_error("peer %016llx cannot be connected on any of %u rails: %s",
                     (unsigned long long)peer->id, peer->num_pairs,
-                    peer->anew_cause);
+                    peer->reconnect_cause);
         mrail_ctl_peer_failed(peer, -ECONNREFUSED);
     } else {
         mrail_error("peer %016llx cannot be reached on any of %u rails",
@@ -216,36 +215,38 @@ void mrail_ctl_give_up(mrail_peer_t *peer)
  * for its NIC's timers for ever (rdma_rxe's with the link down do), so it counts
  * like none.  If there is none, another is asked for on every path that may work,
  * or comes to. */
-static mrail_ns_t mrail_ctl_run_dark(mrail_peer_t *peer, mrail_ns_t now_ns)
+static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
+                                            mrail_ns_t now_ns)
 {
     int held = 0;
 
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if ((peer->lanes[slot] == NULL) || !peer->lanes[slot]->am_lane ||
             (peer->lanes[slot]->state != MRAIL_LANE_UP) ||
-            (peer->lanes[slot]->trial != MRAIL_TRIAL_NONE)) {
+            (peer->lanes[slot]->validation != MRAIL_PATH_VALIDATION_NONE)) {
             continue;
         }
         if (peer->paths[slot].health.state == MRAIL_HEALTH_UP) {
-            peer->dark_ns = 0;
+            peer->unreachable_ns = 0;
             return MRAIL_NS_NEVER;
         }
         held = 1;
     }
-    if (!peer->based && (peer->want_slots == 0)) {
+    if (!peer->based && (peer->requested_slots == 0)) {
         return MRAIL_NS_NEVER;
     }
     if (!held && peer->based) {
-        peer->want_slots = MRAIL_MAX(peer->want_slots, peer->num_pairs);
+        peer->requested_slots =
+            MRAIL_MAX(peer->requested_slots, peer->num_pairs);
     }
-    if (peer->dark_ns == 0) {
-        peer->dark_ns = now_ns;
+    if (peer->unreachable_ns == 0) {
+        peer->unreachable_ns = now_ns;
     }
-    if (now_ns >= peer->dark_ns + mrail_ctl_patience(peer)) {
+    if (now_ns >= peer->unreachable_ns + mrail_ctl_peer_timeout(peer)) {
         mrail_ctl_give_up(peer);
         return MRAIL_NS_NEVER;
     }
-    return peer->dark_ns + mrail_ctl_patience(peer);
+    return peer->unreachable_ns + mrail_ctl_peer_timeout(peer);
 }
 
 /* The lane has failed: the peer shall close it, too, and say what it has. */
@@ -254,11 +255,11 @@ static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (lane->confirmed) {
         return MRAIL_NS_NEVER;
     }
-    if (now_ns >= lane->close_ns + mrail_ctl_patience(lane->peer)) {
+    if (now_ns >= lane->close_ns + mrail_ctl_peer_timeout(lane->peer)) {
         mrail_error("peer %016llx does not answer on any rail since %s:%u "
                     "failed: its process is gone, or no path leads to it",
-                    (unsigned long long)lane->peer->id,
-                    lane->rail->attr.device, lane->rail->attr.port);
+                    (unsigned long long)lane->peer->id, lane->rail->attr.device,
+                    lane->rail->attr.port);
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
     }
@@ -323,14 +324,14 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 static mrail_ns_t mrail_ctl_run_lanes(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    mrail_ns_t next_ns = mrail_ctl_run_dark(peer, now_ns), lane_ns;
+    mrail_ns_t next_ns = mrail_ctl_run_unreachable(peer, now_ns), lane_ns;
 
     for (unsigned k = 0; k < MRAIL_MAX_SLOTS; ++k) {
         unsigned slot = mrail_ctl_turn(peer, k);
 
         lane_ns = mrail_path_run(peer, slot, now_ns);
         next_ns = MRAIL_MIN(next_ns, lane_ns);
-        lane_ns = mrail_ctl_want_lane(peer, slot, now_ns);
+        lane_ns = mrail_ctl_poll_lane_request(peer, slot, now_ns);
         next_ns = MRAIL_MIN(next_ns, lane_ns);
         if (peer->lanes[slot] != NULL) {
             lane_ns = mrail_ctl_run_lane(peer->lanes[slot], now_ns);
@@ -350,7 +351,8 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     if (peer->tries >= mrail_ctl_tries(peer) + peer->num_boots) {
         mrail_error("peer %016llx does not answer: no route, or its process "
-                    "is gone", (unsigned long long)peer->id);
+                    "is gone",
+                    (unsigned long long)peer->id);
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
     }
@@ -411,7 +413,7 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
         mrail_ctl_reap(peer);
         return MRAIL_NS_NEVER;
     }
-    if ((peer->state == MRAIL_PEER_NEW) && (peer->want_slots != 0)) {
+    if ((peer->state == MRAIL_PEER_NEW) && (peer->requested_slots != 0)) {
         if (peer->id == peer->engine->id) {
             if (mrail_ctl_connect_self(peer) == -EAGAIN) {
                 return now_ns + MRAIL_CTL_RTO_MIN;
@@ -449,26 +451,28 @@ mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns)
     return next_ns;
 }
 
-static mrail_ns_t mrail_ctl_later(mrail_ns_t since_ns, mrail_ns_t stood_ns,
+static mrail_ns_t mrail_ctl_later(mrail_ns_t since_ns, mrail_ns_t suspended_ns,
                                   mrail_ns_t now_ns)
 {
-    return (since_ns == 0) ? 0 : MRAIL_MIN(since_ns + stood_ns, now_ns);
+    return (since_ns == 0) ? 0 : MRAIL_MIN(since_ns + suspended_ns, now_ns);
 }
 
-void mrail_ctl_stood(mrail_engine_t *engine, mrail_ns_t stood_ns,
-                     mrail_ns_t now_ns)
+void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
+                         mrail_ns_t now_ns)
 {
     mrail_peer_t *peer;
 
     mrail_list_for_each(peer, &engine->work, mrail_peer_t, work) {
-        peer->dark_ns = mrail_ctl_later(peer->dark_ns, stood_ns, now_ns);
-        peer->anew_ns = mrail_ctl_later(peer->anew_ns, stood_ns, now_ns);
+        peer->unreachable_ns =
+            mrail_ctl_later(peer->unreachable_ns, suspended_ns, now_ns);
+        peer->reconnect_ns =
+            mrail_ctl_later(peer->reconnect_ns, suspended_ns, now_ns);
         for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
             mrail_lane_t *lane = peer->lanes[slot];
 
             if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING)) {
                 lane->close_ns =
-                    mrail_ctl_later(lane->close_ns, stood_ns, now_ns);
+                    mrail_ctl_later(lane->close_ns, suspended_ns, now_ns);
             }
         }
     }

@@ -7,7 +7,7 @@
 
 #include "rail/engine.h"
 
-/* ---- ctl_send.c --------------------------------------------------------- */
+/* ---- ctl_send.c ---- */
 
 /* Sends to a known peer.  `way` varies the pair of rails, so that repeats do
  * not depend on one rail. */
@@ -38,7 +38,7 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);
 
-/* ---- paths.c ------------------------------------------------------------ */
+/* ---- paths.c ---- */
 
 void mrail_paths_init(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
@@ -60,10 +60,9 @@ int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
 /* Whether a lane may be asked for on the path. */
 int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 /* What is due; the next deadline. */
-mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
-                          mrail_ns_t now_ns);
+mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
 
-/* ---- ctl.c: what is due -------------------------------------------------- */
+/* ---- ctl.c: what is due ---- */
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
@@ -71,22 +70,22 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot,
 /* Until the next repeat, after so many. */
 mrail_ns_t mrail_ctl_rto(unsigned tries);
 /* How long nothing may lead to the peer. */
-mrail_ns_t mrail_ctl_patience(const mrail_peer_t *peer);
+mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
 /* Nothing leads to the peer, and did not for that long. */
 void mrail_ctl_give_up(mrail_peer_t *peer);
 /* The peer's rails are known: which of ours meets which of its. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
 /* Both ends count slots from this pair, from now on. */
-void mrail_ctl_settle_base(mrail_peer_t *peer, unsigned base);
+void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base);
 /* The lane is connected.  On a path that had failed it has to carry a READ first
- * (mrail_failover_try()): datagrams may get through where requests do not. */
+ * (mrail_failover_validate()): datagrams may get through where requests do not. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
 /* The lane's bit tells the data path that it may use it. */
 void mrail_ctl_lane_join(mrail_lane_t *lane);
 /* The data path buries the lane. */
-void mrail_ctl_bury(mrail_lane_t *lane);
+void mrail_ctl_reap_lane(mrail_lane_t *lane);
 
-/* ---- ctl_ask.c: asking for lanes ------------------------------------------ */
+/* ---- ctl_request.c: asking for lanes ---- */
 
 /* Whether the peer has no other lane for messages, nor one that is on its way:
  * it cannot go without this one. */
@@ -105,15 +104,15 @@ int mrail_ctl_connect_self(mrail_peer_t *peer);
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
 /* Asks for the lane of a slot, if it is wanted and not there: the time to look
  * again. */
-mrail_ns_t mrail_ctl_want_lane(mrail_peer_t *peer, unsigned slot,
-                               mrail_ns_t now_ns);
+mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
+                                       mrail_ns_t now_ns);
 /* After a while the next large transfer may ask again: the time of that. */
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* A request that was never answered with a lane that connects: it is over. */
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
 /* Nothing came of the request for a lane: it is asked for again, with a new
  * number, and the first one of all over the next pair of rails. */
-void mrail_ctl_ask_anew(mrail_lane_t *lane, const char *cause);
+void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause);
 /* The device does not connect the QP: its port has just gone, or the QP has
  * failed.  The peer has its end, and is told like of any lane that fails; the
  * first one of all is asked for anew. */

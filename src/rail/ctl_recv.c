@@ -72,19 +72,20 @@ err:
 /* What was once refused stays refused, and a lane that has ended does not begin
  * anew, when the request comes again, late: the peer would know nothing of it.
  */
-static int mrail_ctl_is_settled(const mrail_peer_t *peer,
+static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
     unsigned slot = msg->lane.slot;
 
-    return ((peer->settled_mask >> slot) & 1) &&
+    return ((peer->handled_mask >> slot) & 1) &&
            !mrail_seq32_before(peer->settled[slot], msg->seq);
 }
 
-static void mrail_ctl_settle(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
+static void mrail_ctl_mark_handled(mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
 {
-    if (!mrail_ctl_is_settled(peer, msg)) {
-        peer->settled_mask |= 1ull << msg->lane.slot;
+    if (!mrail_ctl_is_handled(peer, msg)) {
+        peer->handled_mask |= 1ull << msg->lane.slot;
         peer->settled[msg->lane.slot] = msg->seq;
     }
 }
@@ -94,7 +95,7 @@ static void mrail_ctl_refuse_request(mrail_peer_t *peer,
                                      mrail_ctl_reason_t reason)
 {
     if (reason != MRAIL_REASON_WAIT) {
-        mrail_ctl_settle(peer, msg);
+        mrail_ctl_mark_handled(peer, msg);
     }
     mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
 }
@@ -117,7 +118,7 @@ static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_reason_t reason = MRAIL_REASON_QP_BUDGET;
 
     if (mrail_ctl_is_first(peer, msg->lane.slot)) {
-        if (mrail_retire_make_room(engine, 1)) {
+        if (mrail_evict_make_room(engine, 1)) {
             reason = MRAIL_REASON_WAIT;
         } else {
             mrail_ctl_budget(engine);
@@ -136,7 +137,7 @@ static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
     if (reason != MRAIL_REASON_NONE) {
         mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
     }
-    mrail_ctl_settle(peer, msg);
+    mrail_ctl_mark_handled(peer, msg);
     mrail_ctl_work(peer);
 }
 
@@ -162,7 +163,7 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
                mrail_seq32_before(lane->request, msg->seq)) {
         /* We took a request that the peer had given up. */
         mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
-        mrail_ctl_bury(lane);
+        mrail_ctl_reap_lane(lane);
         mrail_ctl_put_off(lane->peer, msg);
     } else {
         ++engine->counters.ctl_unexpected;
@@ -192,7 +193,7 @@ static void mrail_ctl_take_base(mrail_peer_t *peer,
     if (peer->based) {
         return;
     }
-    mrail_ctl_settle_base(peer, mrail_ctl_base_of(peer, wire));
+    mrail_ctl_agree_base(peer, mrail_ctl_base_of(peer, wire));
     if ((first != NULL) && (first->state == MRAIL_LANE_CONNECTING)) {
         mrail_ctl_drop_request(first, "the peer asks for others");
     }
@@ -222,7 +223,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_repeat_request(engine, lane, msg);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
         mrail_ctl_early_request(lane, msg);
-    } else if (mrail_ctl_is_settled(peer, msg) ||
+    } else if (mrail_ctl_is_handled(peer, msg) ||
                (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
                engine->rails[wire->dst_rail].port_down) {
         mrail_ctl_refuse_request(peer, msg, MRAIL_REASON_RESOURCES);
@@ -237,10 +238,10 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-static int mrail_ctl_is_past(const mrail_peer_t *peer,
-                             const mrail_ctl_msg_t *msg)
+static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
+                                   const mrail_ctl_msg_t *msg)
 {
-    const mrail_past_t *past = &peer->past[msg->lane.slot];
+    const mrail_prev_epoch_t *past = &peer->prev_epochs[msg->lane.slot];
 
     return past->known && (past->epoch == msg->lane.epoch);
 }
@@ -260,7 +261,7 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
-    if (mrail_ctl_is_past(peer, msg)) {
+    if (mrail_ctl_is_prev_epoch(peer, msg)) {
         ++engine->counters.ctl_unexpected; /* a late one: that life is over */
         return;
     }
@@ -306,8 +307,8 @@ static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     if ((msg->path.slot < MRAIL_MAX_SLOTS) &&
         (msg->path.sport >= MRAIL_PORTS_FIRST)) {
-        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq,
-                            msg->path.slot, msg->path.sport);
+        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, msg->path.slot,
+                            msg->path.sport);
     } else {
         mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
                              peer->reply_way);
@@ -327,10 +328,10 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
 /* A lane that was let go of here, and that the peer uses. */
 static void mrail_ctl_restore(mrail_lane_t *lane)
 {
-    lane->retire_own = lane->retire_hard = 0;
+    lane->evict_local = lane->evict_forced = 0;
     lane->last_read = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
-    mrail_retire_ask(lane); /* the data path takes it over, in any case */
+    mrail_evict_request(lane); /* the data path takes it over, in any case */
 }
 
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -348,18 +349,17 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
 
     if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
         ++engine->counters.ctl_unexpected; /* half a lane is being closed */
-    } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->retire_own &&
-               !lane->retire_peer && !lane->bury) {
+    } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->evict_local &&
+               !lane->evict_remote && !lane->reap) {
         mrail_ctl_restore(lane);
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
         lane->tries = 1; /* somebody is there: no reason to give up */
-        peer->dark_ns = peer->based ? peer->dark_ns : 0;
+        peer->unreachable_ns = peer->based ? peer->unreachable_ns : 0;
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
-        mrail_ctl_not_granted(lane, reason,
-                              (reason < MRAIL_ARRAY_SIZE(reasons))
-                                  ? reasons[reason]
-                                  : "refused");
+        mrail_ctl_not_granted(
+            lane, reason,
+            (reason < MRAIL_ARRAY_SIZE(reasons)) ? reasons[reason] : "refused");
     } else {
         ++engine->counters.ctl_unexpected;
     }
@@ -394,16 +394,16 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_lane_up(lane, "used and let go of");
     }
     lane->peer_request = msg->seq;
-    lane->retire_hard |= (msg->lane.credits != 0);
+    lane->evict_forced |= (msg->lane.credits != 0);
     if (lane->state == MRAIL_LANE_UP) {
-        lane->retire_peer = 1;
-        mrail_retire_ask(lane);
+        lane->evict_remote = 1;
+        mrail_evict_request(lane);
         return;
     }
     /* Let go of here, too: both are done. */
     mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
-    if (!lane->bury) {
-        mrail_ctl_bury(lane);
+    if (!lane->reap) {
+        mrail_ctl_reap_lane(lane);
     }
 }
 
@@ -412,9 +412,9 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) && !lane->bury &&
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) && !lane->reap &&
         (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
-        mrail_ctl_bury(lane);
+        mrail_ctl_reap_lane(lane);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
                !lane->confirmed && (lane->request == msg->seq) &&
                (lane->epoch == msg->lane.epoch)) {
@@ -437,12 +437,12 @@ static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
         (lane->state == MRAIL_LANE_IDLE) ||
         (lane->state == MRAIL_LANE_CONNECTING)) {
         mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq,
-                               mrail_ctl_is_past(peer, msg)
-                                   ? peer->past[msg->lane.slot].received
+                               mrail_ctl_is_prev_epoch(peer, msg)
+                                   ? peer->prev_epochs[msg->lane.slot].received
                                    : 0);
         if ((lane != NULL) && (lane->epoch == msg->lane.epoch) &&
             (lane->state == MRAIL_LANE_CONNECTING) && !lane->half) {
-            mrail_ctl_ask_anew(lane, "the peer's end has failed");
+            mrail_ctl_reconnect(lane, "the peer's end has failed");
         }
         return;
     }
@@ -455,7 +455,7 @@ static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
     if (lane->state != MRAIL_LANE_CLOSING) {
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CLOSED,
                          mrail_clock_now());
-        mrail_failover_ask(lane, "the peer has closed it");
+        mrail_failover_request(lane, "the peer has closed it");
     } else if (lane->closed) {
         mrail_ctl_send_confirm(peer, lane->slot, lane->epoch, msg->seq,
                                lane->am_received);

@@ -9,8 +9,7 @@
 #include <string.h>
 
 static int mrail_ctl_post(mrail_engine_t *engine, mrail_rail_t *rail,
-                          struct ibv_ah *ah, uint32_t qpn,
-                          mrail_ctl_msg_t *msg)
+                          struct ibv_ah *ah, uint32_t qpn, mrail_ctl_msg_t *msg)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
     int length, ret;
@@ -90,8 +89,8 @@ void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
     mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
 }
 
-void mrail_ctl_fill_hello(const mrail_engine_t *engine,
-                          mrail_ctl_msg_t *msg, mrail_ctl_type_t type)
+void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
+                          mrail_ctl_type_t type)
 {
     memset(msg, 0, sizeof(*msg));
     msg->type = type;
@@ -158,7 +157,7 @@ static void mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
                  .index = lane->index,
                  .epoch = lane->epoch,
                  .credits = (type == MRAIL_CTL_RETIRE)
-                                ? lane->retire_hard
+                                ? lane->evict_forced
                                 : (uint16_t)lane->credits,
                  .sport = lane->sport,
                  .src_rail = (uint8_t)lane->rail->index,
@@ -209,9 +208,7 @@ void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_CONFIRM,
         .seq = seq,
-        .lane = {.slot = (uint16_t)slot,
-                 .epoch = epoch,
-                 .am_seq = received},
+        .lane = {.slot = (uint16_t)slot, .epoch = epoch, .am_seq = received},
     };
 
     mrail_ctl_send(peer, peer->reply_way, &msg);

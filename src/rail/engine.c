@@ -13,7 +13,7 @@
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static mrail_engine_t *engine_instance;
 
-/* ---- send buffers ------------------------------------------------------- */
+/* ---- send buffers ---- */
 
 #define MRAIL_TX_META 192 /* mrail_tx_t, rounded up to cache lines */
 
@@ -52,8 +52,7 @@ static int mrail_tx_small_init(void *arg, void *base, size_t length,
 {
     mrail_engine_t *engine = arg;
 
-    return mrail_tx_chunk_init(engine, &engine->tx_small, base, length,
-                               priv_p);
+    return mrail_tx_chunk_init(engine, &engine->tx_small, base, length, priv_p);
 }
 
 static int mrail_tx_big_init(void *arg, void *base, size_t length,
@@ -85,9 +84,9 @@ static void mrail_engine_init_pools(mrail_engine_t *engine)
         unsigned per_chunk;
     } plain[] = {
         {&engine->ops, sizeof(mrail_op_t), 64},
-        {&engine->segs, sizeof(mrail_seg_t), 256},
-        {&engine->syncs, sizeof(mrail_sync_t), 64},
-        {&engine->groups, sizeof(mrail_sync_group_t), 32},
+        {&engine->chunks, sizeof(mrail_chunk_t), 256},
+        {&engine->syncs, sizeof(mrail_flush_t), 64},
+        {&engine->groups, sizeof(mrail_flush_group_t), 32},
     };
 
     big.elem_size = MRAIL_TX_META + engine->config.seg_size;
@@ -105,18 +104,18 @@ static void mrail_engine_init_pools(mrail_engine_t *engine)
     }
 }
 
-/* ---- rails -------------------------------------------------------------- */
+/* ---- rails ---- */
 
-typedef struct mrail_open_scan {
+typedef struct mrail_open_discovery {
     mrail_rail_attr_t attr[MRAIL_MAX_RAILS];
     unsigned count;
     char rejected[512];
     size_t rejected_length;
-} mrail_open_scan_t;
+} mrail_open_discovery_t;
 
-static void mrail_open_scan_port(void *arg, const mrail_rail_attr_t *attr)
+static void mrail_open_discovery_port(void *arg, const mrail_rail_attr_t *attr)
 {
-    mrail_open_scan_t *scan = arg;
+    mrail_open_discovery_t *scan = arg;
     int n;
 
     if (attr->selected) {
@@ -124,19 +123,20 @@ static void mrail_open_scan_port(void *arg, const mrail_rail_attr_t *attr)
         return;
     }
     n = snprintf(scan->rejected + scan->rejected_length,
-                 sizeof(scan->rejected) - scan->rejected_length,
-                 "%s%s:%u (%s)", (scan->rejected_length == 0) ? "" : ", ",
-                 attr->device, attr->port, attr->reason);
-    if ((n > 0) && (scan->rejected_length + (size_t)n <
-                    sizeof(scan->rejected))) {
+                 sizeof(scan->rejected) - scan->rejected_length, "%s%s:%u (%s)",
+                 (scan->rejected_length == 0) ? "" : ", ", attr->device,
+                 attr->port, attr->reason);
+    if ((n > 0) &&
+        (scan->rejected_length + (size_t)n < sizeof(scan->rejected))) {
         scan->rejected_length += (size_t)n;
     }
 }
 
 static int mrail_engine_open_rails(mrail_engine_t *engine)
 {
-    mrail_open_scan_t scan = {.count = 0};
-    int ret = mrail_rail_scan(&engine->config, mrail_open_scan_port, &scan);
+    mrail_open_discovery_t scan = {.count = 0};
+    int ret =
+        mrail_rail_discover(&engine->config, mrail_open_discovery_port, &scan);
 
     if (ret < 0) {
         return ret;
@@ -159,14 +159,14 @@ static int mrail_engine_open_rails(mrail_engine_t *engine)
     return 0;
 }
 
-/* ---- open and close ----------------------------------------------------- */
+/* ---- open and close ---- */
 
 static int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src)
 {
     *dst = *src;
     dst->devices = strdup((src->devices != NULL) ? src->devices : "all");
-    dst->stats = strdup((src->stats != NULL) ? src->stats : "");
-    return ((dst->devices == NULL) || (dst->stats == NULL)) ? -ENOMEM : 0;
+    dst->stats_file = strdup((src->stats_file != NULL) ? src->stats_file : "");
+    return ((dst->devices == NULL) || (dst->stats_file == NULL)) ? -ENOMEM : 0;
 }
 
 typedef void (*mrail_lane_func_t)(mrail_engine_t *engine, mrail_lane_t *lane);
@@ -196,12 +196,12 @@ static void mrail_engine_free(mrail_engine_t *engine)
 {
     mrail_peer_t *peer, *tmp;
 
-    mrail_publish_close(engine);
+    mrail_telemetry_export_close(engine);
     mrail_engine_each_lane(engine, mrail_lane_destroy_qp);
     mrail_pool_cleanup(&engine->tx_small);
     mrail_pool_cleanup(&engine->tx_big);
     mrail_pool_cleanup(&engine->ops);
-    mrail_pool_cleanup(&engine->segs);
+    mrail_pool_cleanup(&engine->chunks);
     mrail_pool_cleanup(&engine->syncs);
     mrail_pool_cleanup(&engine->groups);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
@@ -222,7 +222,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         mrail_rail_close(&engine->rails[i]);
     }
-    mrail_guard_cleanup(&engine->guard);
+    mrail_data_lock_cleanup(&engine->guard);
     pthread_mutex_destroy(&engine->ctl_lock);
     mrail_config_cleanup(&engine->config);
     free(engine);
@@ -240,7 +240,8 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
         if (ret != 0) {
             mrail_rail_explain(engine->rails[0].attr.device,
                                (size_t)pools[i]->params.elems_per_chunk *
-                                   pools[i]->params.elem_size, -ret);
+                                   pools[i]->params.elem_size,
+                               -ret);
             mrail_error("cannot make send buffers: %s", strerror(-ret));
         }
     }
@@ -278,14 +279,13 @@ static int mrail_engine_init(mrail_engine_t *engine,
         ret = mrail_engine_first_buffers(engine);
     }
     if (ret == 0) {
-        mrail_publish_open(engine);
-        ret = mrail_service_start(engine);
+        mrail_telemetry_export_open(engine);
+        ret = mrail_control_thread_start(engine);
     }
     return ret;
 }
 
-int mrail_engine_create(const mrail_config_t *config,
-                        mrail_engine_t **engine_p)
+int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
 {
     mrail_engine_t *engine;
     int ret;
@@ -300,7 +300,7 @@ int mrail_engine_create(const mrail_config_t *config,
     }
     engine->references = 1;
     engine->event_fd = engine->epoll_fd = -1;
-    mrail_guard_init(&engine->guard);
+    mrail_data_lock_init(&engine->guard);
     pthread_mutex_init(&engine->ctl_lock, NULL);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_init(&engine->buckets[i]);
@@ -342,7 +342,7 @@ int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p)
 
 void mrail_engine_destroy(mrail_engine_t *engine)
 {
-    mrail_service_stop(engine);
+    mrail_control_thread_stop(engine);
     mrail_engine_write_stats(engine);
     mrail_engine_free(engine);
 }
@@ -357,7 +357,7 @@ void mrail_engine_close(mrail_engine_t *engine)
     pthread_mutex_unlock(&engine_lock);
 }
 
-/* ---- queries ------------------------------------------------------------ */
+/* ---- queries ---- */
 
 void mrail_engine_query(const mrail_engine_t *engine,
                         mrail_engine_attr_t *attr_p)
@@ -383,14 +383,14 @@ void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
     *attr_p = engine->rails[index].attr;
 }
 
-#define MRAIL_SPEED_ASK (100 * MRAIL_NS_PER_MS)
+#define MRAIL_SPEED_QUERY (100 * MRAIL_NS_PER_MS)
 
 static void mrail_rail_now(mrail_rail_t *rail, mrail_ns_t now_ns,
                            mrail_rail_now_t *now)
 {
-    if (now_ns >= rail->speed_ns + MRAIL_SPEED_ASK) {
+    if (now_ns >= rail->speed_ns + MRAIL_SPEED_QUERY) {
         rail->speed_ns = now_ns;
-        mrail_rail_ask_speed(rail);
+        mrail_rail_query_speed(rail);
     }
     memset(now, 0, sizeof(*now));
     now->subnet = rail->attr.subnet;
@@ -448,26 +448,25 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
     pthread_mutex_lock(&engine->ctl_lock);
     memory_p->num_qps = engine->num_qps;
     memory_p->num_peers = engine->num_peers;
-    memory_p->pools = mrail_pool_bytes(&engine->tx_small) +
-                      mrail_pool_bytes(&engine->tx_big);
-    memory_p->tables = mrail_pool_bytes(&engine->ops) +
-                       mrail_pool_bytes(&engine->segs) +
-                       mrail_pool_bytes(&engine->syncs) +
-                       mrail_pool_bytes(&engine->groups) +
-                       engine->num_peers * sizeof(mrail_peer_t) +
-                       engine->num_lanes * sizeof(mrail_lane_t) +
-                       engine->config.max_qps * (sizeof(*engine->lanes) +
-                                                 sizeof(*engine->lane_free));
+    memory_p->pools =
+        mrail_pool_bytes(&engine->tx_small) + mrail_pool_bytes(&engine->tx_big);
+    memory_p->tables =
+        mrail_pool_bytes(&engine->ops) + mrail_pool_bytes(&engine->chunks) +
+        mrail_pool_bytes(&engine->syncs) + mrail_pool_bytes(&engine->groups) +
+        engine->num_peers * sizeof(mrail_peer_t) +
+        engine->num_lanes * sizeof(mrail_lane_t) +
+        engine->config.max_qps *
+            (sizeof(*engine->lanes) + sizeof(*engine->lane_free));
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        memory_p->pools += (size_t)engine->rails[i].srq_used *
-                           engine->rx_stride;
+        memory_p->pools +=
+            (size_t)engine->rails[i].srq_used * engine->rx_stride;
     }
     memory_p->queues = engine->sq_entries * MRAIL_SQ_ENTRY;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         memory_p->queues += MRAIL_CQ_DEPTH * MRAIL_CQ_ENTRY +
                             engine->rails[i].srq_depth * MRAIL_RQ_ENTRY;
-        memory_p->pools += (MRAIL_UD_RX + MRAIL_UD_TX) *
-                           (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
+        memory_p->pools +=
+            (MRAIL_UD_RX + MRAIL_UD_TX) * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
     }
     pthread_mutex_unlock(&engine->ctl_lock);
 }
@@ -489,12 +488,13 @@ static void mrail_stats_path(char *path, size_t size, const char *pattern)
 static void mrail_stats_lane(FILE *file, const mrail_lane_t *lane,
                              unsigned count)
 {
-    fprintf(file, "%s\n{\"peer\": \"%016llx\", \"lane\": %u, "
+    fprintf(file,
+            "%s\n{\"peer\": \"%016llx\", \"lane\": %u, "
             "\"device\": \"%s\", \"port\": %u, \"qpn\": %u, "
-            "\"sport\": %u, \"state\": \"%s\"}", (count == 0) ? "" : ",",
-            (unsigned long long)lane->peer->id, lane->slot,
-            lane->rail->attr.device, lane->rail->attr.port, lane->last_qpn,
-            lane->sport, mrail_lane_state_name(lane->state));
+            "\"sport\": %u, \"state\": \"%s\"}",
+            (count == 0) ? "" : ",", (unsigned long long)lane->peer->id,
+            lane->slot, lane->rail->attr.device, lane->rail->attr.port,
+            lane->last_qpn, lane->sport, mrail_lane_state_name(lane->state));
 }
 
 static void mrail_stats_lanes(mrail_engine_t *engine, FILE *file)
@@ -525,25 +525,26 @@ void mrail_engine_write_stats(mrail_engine_t *engine)
     FILE *file;
     int fd;
 
-    if (engine->config.stats[0] == '\0') {
+    if (engine->config.stats_file[0] == '\0') {
         return;
     }
-    mrail_stats_path(path, sizeof(path), engine->config.stats);
+    mrail_stats_path(path, sizeof(path), engine->config.stats_file);
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     file = (fd < 0) ? NULL : fdopen(fd, "w");
     if (file == NULL) {
-        mrail_warn("UCX_MRAIL_STATS: cannot write %s: %s", path,
+        mrail_warn("UCX_MRAIL_STATS_FILE: cannot write %s: %s", path,
                    strerror(errno));
         return;
     }
     mrail_engine_memory(engine, &memory);
-    fprintf(file, "{\"pid\": %d, \"rails\": %u, \"memory\": {\"pools\": %zu, "
+    fprintf(file,
+            "{\"pid\": %d, \"rails\": %u, \"memory\": {\"pools\": %zu, "
             "\"queues\": %zu, \"tables\": %zu}, \"qps\": %u, \"peers\": %u,\n",
             (int)getpid(), engine->num_rails, memory.pools, memory.queues,
             memory.tables, memory.num_qps, memory.num_peers);
     mrail_stats_lanes(engine, file);
     fprintf(file, "\"counters\": {");
-#define MRAIL_COUNTER_PRINT(_name)                                            \
+#define MRAIL_COUNTER_PRINT(_name)                                             \
     fprintf(file, "\"" #_name "\": %llu, ", (unsigned long long)c->_name);
     MRAIL_COUNTERS(MRAIL_COUNTER_PRINT)
 #undef MRAIL_COUNTER_PRINT

@@ -2,8 +2,8 @@
  * The engine's own structures.
  *
  * Two actors: the data path (whoever is inside the guard) and the control
- * side (whoever holds ctl_lock: the service thread and, briefly, ep_create and
- * the requests of mrail_peer_want()).  Control hands over lanes and failures
+ * side (whoever holds ctl_lock: the control thread and, briefly, ep_create and
+ * the requests of mrail_peer_request_lanes()).  Control hands over lanes and failures
  * by atomics in mrail_peer_t and by `alarm`; it never touches data fields.
  * Lock order: guard, then ctl_lock.
  */
@@ -14,9 +14,9 @@
 #include "base/pool.h"
 #include "base/rng.h"
 #include "base/seq.h"
-#include "rail/guard.h"
+#include "rail/data_lock.h"
 #include "rail/op.h"
-#include "rail/shares.h"
+#include "rail/fair_share.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,22 +26,24 @@
 #define MRAIL_RX_HEADROOM 128   /* mrail_rx_t, before the data header */
 #define MRAIL_TX_SMALL_AREA 448 /* bytes of a small send buffer */
 #define MRAIL_AM_SHORT_MAX 256  /* bytes of header + payload */
-#define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its home lane */
+#define MRAIL_AM_SPREAD 2048    /* from here an AM may leave its primary lane */
 #define MRAIL_AM_EXPAND (16u << 10) /* under way: open the other rails */
 #define MRAIL_REPOST_BATCH 8
 #define MRAIL_AM_CREDITS_MAX 512 /* of a lane whose peer uses them up */
-#define MRAIL_AM_NEWS_GROW 8     /* messages with nothing but credits: enlarge
+#define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
+    8                       /* messages with nothing but credits: enlarge
                                     the window */
-#define MRAIL_GROWN_MAX 512      /* buffers of a process for such lanes */
+#define MRAIL_GROWN_MAX 512 /* buffers of a process for such lanes */
 
 /* Things that may repeat per packet: counted, shown by mrail info. */
-#define MRAIL_COUNTERS(X)                                                     \
-    X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
-    X(put_bytes) X(get_bytes) X(segments) X(fences) X(flushes)                \
-    X(rx_bad_header) X(rx_no_credit) X(rx_no_iface) X(cqe_errors)             \
-    X(lanes_retired) X(lanes_kept) X(lanes_failed) X(resent) X(redone)        \
-    X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
-    X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
+#define MRAIL_COUNTERS(X)                                                      \
+    X(am_sent)                                                                 \
+    X(am_received) X(am_held) X(am_duplicate) X(acks_sent) X(put_bytes)        \
+        X(get_bytes) X(segments) X(fences) X(flushes) X(rx_bad_header)         \
+            X(rx_no_credit) X(rx_no_iface) X(cqe_errors) X(lanes_retired)      \
+                X(lanes_kept) X(lanes_failed) X(resent) X(redone) X(ctl_sent)  \
+                    X(ctl_received) X(ctl_resent) X(ctl_bad_format)            \
+                        X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
 
 typedef struct mrail_counters {
 #define MRAIL_COUNTER_FIELD(_name) uint64_t _name;
@@ -59,18 +61,18 @@ typedef enum mrail_armed {
 struct mrail_iface {
     mrail_engine_t *engine;
     mrail_iface_params_t params;
-    uint16_t id;        /* what peers call it; its place is id modulo
+    uint16_t id; /* what peers call it; its place is id modulo
                            MRAIL_MAX_IFACES */
-    int depth;          /* nested entries by callbacks */
-    int token;          /* of the guard */
+    int depth;   /* nested entries by callbacks */
+    int token;   /* of the guard */
     mrail_list_t eps;
-    mrail_list_t inbox; /* mrail_rx_t for this iface */
-    mrail_list_t done;  /* mrail_done_t for this iface */
+    mrail_list_t inbox;  /* mrail_rx_t for this iface */
+    mrail_list_t done;   /* mrail_done_t for this iface */
     unsigned num_called; /* callbacks made */
 
-    int epoll_fd;       /* -1: nobody asked for it */
-    int wake_fd;        /* eventfd in it */
-    mrail_armed_t armed; /* atomic: who makes news shall write wake_fd */
+    int epoll_fd;          /* -1: nobody asked for it */
+    int wake_fd;           /* eventfd in it */
+    mrail_armed_t armed;   /* atomic: who makes news shall write wake_fd */
     unsigned seen_changes; /* engine->num_changes at the last progress */
     uint64_t seen_events;  /* engine->total_events after it */
 };
@@ -82,8 +84,8 @@ struct mrail_ep {
     mrail_peer_t *peer;
     void *user;
     uint16_t remote_iface;
-    int failed;             /* 0 or -errno */
-    int told;               /* ep_failed() has been called */
+    int failed; /* 0 or -errno */
+    int told;   /* ep_failed() has been called */
 };
 
 /* Of one that has failed: what its operations return.  Its user is told by the callback
@@ -104,10 +106,10 @@ struct mrail_engine {
     mrail_rail_t rails[MRAIL_MAX_RAILS];
     size_t rx_stride;
     mrail_mem_t flush_mem; /* the rails' flush pages, as one registration */
-    uint16_t generation; /* of the last registration; atomic */
+    uint16_t generation;   /* of the last registration; atomic */
 
     /* ---- data ---- */
-    mrail_guard_t guard;
+    mrail_data_lock_t guard;
     mrail_iface_t *ifaces[MRAIL_MAX_IFACES];
     uint16_t next_iface[MRAIL_MAX_IFACES]; /* id of the next one at a place */
     unsigned num_ifaces;
@@ -115,57 +117,58 @@ struct mrail_engine {
     mrail_pool_t tx_small;
     mrail_pool_t tx_big;
     mrail_pool_t ops;
-    mrail_pool_t segs;
+    mrail_pool_t chunks;
     mrail_pool_t syncs;
     mrail_pool_t groups;
-    mrail_list_t active;    /* peers to look at in progress */
-    unsigned visits;        /* calls that are going through them */
-    mrail_shares_t shares[MRAIL_FLOWS]; /* of rails, where peers that have work
+    mrail_list_t active; /* peers to look at in progress */
+    unsigned nesting;    /* calls that are going through them */
+    mrail_fair_share_t
+        shares[MRAIL_FLOWS];  /* of rails, where peers that have work
                                reach different ones; see yield.c ... */
-    mrail_ns_t shares_ns;   /* ... to be looked at again then */
-    mrail_list_t acks;      /* lanes that owe an answer */
+    mrail_ns_t fair_share_ns; /* ... to be looked at again then */
+    mrail_list_t acks;        /* lanes that owe an answer */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_counters_t counters; /* ctl_* by the control side, else by data */
-    unsigned num_events;    /* of this progress call */
-    uint64_t total_events;  /* ever */
-    unsigned num_dead;      /* peers that have failed; set inside the guard with
+    unsigned num_events;       /* of this progress call */
+    uint64_t total_events;     /* ever */
+    unsigned num_dead; /* peers that have failed; set inside the guard with
                                the control lock held */
-    unsigned num_recovering; /* peers; atomic */
-    int watching;           /* the service thread looks at lanes; atomic */
-    unsigned calm_ticks;    /* looks in a row with nothing under way */
-    mrail_ns_t watch_ns;    /* of the last look */
-    int version_warned;     /* atomic */
+    unsigned num_recovering;  /* peers; atomic */
+    int stall_checking;       /* the control thread looks at lanes; atomic */
+    unsigned quiescent_ticks; /* looks in a row with nothing under way */
+    mrail_ns_t stall_ns;      /* of the last look */
+    int version_warned;       /* atomic */
 
     /* ---- both ---- */
     mrail_lane_t **lanes; /* [max_qps]; set with release, cleared inside the
                              guard with the control lock held */
-    int alarm;            /* atomic: some peer has failed, or shall let go of
+    int error_pending;    /* atomic: some peer has failed, or shall let go of
                              a lane */
     unsigned num_changes; /* atomic: lanes that came up, peers that failed */
 
     /* ---- control ---- */
     pthread_mutex_t ctl_lock;
     mrail_list_t buckets[MRAIL_BUCKETS]; /* peers by id */
-    mrail_list_t work;    /* peers with something to send or to wait for */
+    mrail_list_t work; /* peers with something to send or to wait for */
     unsigned num_peers;
-    unsigned num_lanes;   /* entries of `lanes` ever used */
-    uint16_t *lane_free;  /* ... of them, free again */
+    unsigned num_lanes;  /* entries of `lanes` ever used */
+    uint16_t *lane_free; /* ... of them, free again */
     unsigned num_lane_free;
-    mrail_ns_t scan_ns;   /* when lanes were last looked at, to take back */
+    mrail_ns_t scan_ns; /* when lanes were last looked at, to take back */
     unsigned num_qps;
-    uint64_t qp_serial;   /* of the last QP made */
-    size_t sq_entries;    /* of all QPs */
-    unsigned grown;       /* receive buffers beyond the first windows */
+    uint64_t qp_serial; /* of the last QP made */
+    size_t sq_entries;  /* of all QPs */
+    unsigned grown;     /* receive buffers beyond the first windows */
     uint32_t ctl_seq;
-    uint16_t epoch;       /* of the last lane that was asked for, halved */
-    unsigned next_base;   /* rotates the rail of first lanes */
+    uint16_t epoch;     /* of the last lane that was asked for, halved */
+    unsigned next_base; /* rotates the rail of first lanes */
     int budget_warned;
-    struct mrail_ring_file *ring; /* telemetry; NULL: there is none */
+    struct mrail_page_file *page; /* telemetry; NULL: there is none */
     pthread_t thread;
     int event_fd;
     int epoll_fd;
-    int stop;             /* atomic */
+    int stop; /* atomic */
 };
 
 /* An engine of one's own; mrail_engine_open() shares one. */
@@ -202,14 +205,14 @@ void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 static inline void mrail_iface_enter(mrail_iface_t *iface)
 {
     if (iface->depth++ == 0) {
-        iface->token = mrail_guard_enter(&iface->engine->guard);
+        iface->token = mrail_data_lock_enter(&iface->engine->guard);
     }
 }
 
 static inline void mrail_iface_leave(mrail_iface_t *iface)
 {
     if (--iface->depth == 0) {
-        mrail_guard_leave(&iface->engine->guard, iface->token);
+        mrail_data_lock_leave(&iface->engine->guard, iface->token);
     }
 }
 
@@ -229,21 +232,21 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current);
 /* A lane for which there is no budget is wanted: asks for some back that have
  * not been used for long.  `hard`: it is a peer's first one, also for some that
  * have.  0: there are none.  Control lock. */
-int mrail_retire_make_room(mrail_engine_t *engine, int hard);
+int mrail_evict_make_room(mrail_engine_t *engine, int hard);
 /* The data path shall let go of the lane, if it is idle.  Control lock. */
-void mrail_retire_ask(mrail_lane_t *lane);
+void mrail_evict_request(mrail_lane_t *lane);
 /* Data path: goes on with the lanes that are asked for. */
-void mrail_retire_check(mrail_peer_t *peer, mrail_ns_t now_ns);
-static inline int mrail_retire_is_idle(const mrail_peer_t *peer)
+void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns);
+static inline int mrail_evict_is_idle(const mrail_peer_t *peer)
 {
-    return (__atomic_load_n(&peer->retire_mask, __ATOMIC_ACQUIRE) |
+    return (__atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
             peer->closing_mask) == 0;
 }
 
 /* ---- failover.c ---- */
 /* The lane has failed, or is to be given up.  Inside the guard or under the
  * control lock. */
-void mrail_failover_ask(mrail_lane_t *lane, const char *cause);
+void mrail_failover_request(mrail_lane_t *lane, const char *cause);
 /* The rail's device is gone: so are all of its lanes.  Control lock held. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause);
@@ -253,45 +256,44 @@ void mrail_failover_start(mrail_peer_t *peer);
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* Data path, with the control lock: goes on with the lane's trial; 1 while there
  * is one. */
-int mrail_failover_try(mrail_lane_t *lane, mrail_ns_t now_ns);
+int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);
 /* Nothing is to be sent again, or nobody is there for it. */
 void mrail_failover_end(mrail_peer_t *peer);
 
 /* ---- watch.c ---- */
 /* Something is sent: begins to look at lanes. */
-void mrail_watch_begin(mrail_engine_t *engine);
-static inline void mrail_watch_wake(mrail_engine_t *engine)
+void mrail_stall_begin(mrail_engine_t *engine);
+static inline void mrail_stall_wake(mrail_engine_t *engine)
 {
-    if (MRAIL_FAILOVER &&
-        MRAIL_UNLIKELY(
-            !__atomic_load_n(&engine->watching, __ATOMIC_RELAXED))) {
-        mrail_watch_begin(engine);
+    if (MRAIL_FAILOVER && MRAIL_UNLIKELY(!__atomic_load_n(
+                              &engine->stall_checking, __ATOMIC_RELAXED))) {
+        mrail_stall_begin(engine);
     }
 }
-#define MRAIL_WATCH_TICK (25 * MRAIL_NS_PER_MS)
-void mrail_watch_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
-void mrail_watch_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
+#define MRAIL_STALL_TICK (25 * MRAIL_NS_PER_MS)
+void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
+void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
 
 /* ---- yield.c.  Data path, for large operations. ---- */
 /* Looks again at who has work for which rails. */
-void mrail_yield_turn(mrail_engine_t *engine, mrail_ns_t now_ns);
+void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns);
 /* Takes lanes out of what is usable whose rail others need more. */
-void mrail_yield_mark(mrail_peer_t *peer, const mrail_shares_t *shares);
+void mrail_throttle_mark(mrail_peer_t *peer, const mrail_fair_share_t *shares);
 /* The peer's share of rails in the direction of its work; NULL: they are free. */
-static inline mrail_shares_t *mrail_yield_shares(mrail_peer_t *peer)
+static inline mrail_fair_share_t *mrail_throttle_shares(mrail_peer_t *peer)
 {
-    mrail_shares_t *shares = &peer->engine->shares[peer->share_flow];
+    mrail_fair_share_t *shares = &peer->engine->shares[peer->share_direction];
 
     return (MRAIL_UNLIKELY(shares->active) &&
-            (peer->share_turn == shares->turn))
+            (peer->share_period == shares->period))
                ? shares
                : NULL;
 }
 
 /* ---- publish.c ---- */
-void mrail_publish_open(mrail_engine_t *engine);
-void mrail_publish_close(mrail_engine_t *engine);
-void mrail_publish(mrail_engine_t *engine);
+void mrail_telemetry_export_open(mrail_engine_t *engine);
+void mrail_telemetry_export_close(mrail_engine_t *engine);
+void mrail_telemetry_export(mrail_engine_t *engine);
 
 /* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);
@@ -300,9 +302,9 @@ void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
 void mrail_wakeup_close(mrail_iface_t *iface);
 
 /* ---- service.c: the thread, duty.c: what it does; ctl*.c: its protocol ---- */
-int mrail_service_start(mrail_engine_t *engine);
-void mrail_service_stop(mrail_engine_t *engine);
-void mrail_service_wake(mrail_engine_t *engine);
+int mrail_control_thread_start(mrail_engine_t *engine);
+void mrail_control_thread_stop(mrail_engine_t *engine);
+void mrail_control_thread_wake(mrail_engine_t *engine);
 
 void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                        size_t length);
@@ -310,15 +312,15 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
 /* This process did not run for so long, until now: peers are waited for that much
  * longer.  Guard and control lock held. */
-void mrail_ctl_stood(mrail_engine_t *engine, mrail_ns_t stood_ns,
-                     mrail_ns_t now_ns);
+void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
+                         mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
 /* Says, once, that the QPs are used up.  Control lock held. */
 void mrail_ctl_budget(mrail_engine_t *engine);
-/* The service thread shall look at the peer when it next wakes up.  Control
+/* The control thread shall look at the peer when it next wakes up.  Control
  * lock held. */
 void mrail_ctl_work(mrail_peer_t *peer);
-/* Asks the peer's service thread for a sign of life; none is a failure.
+/* Asks the peer's control thread for a sign of life; none is a failure.
  * Control lock held. */
 void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);

@@ -1,7 +1,7 @@
 /* Endpoints: thin handles on a peer. */
 #include "config.h"
 #include "rail/engine.h"
-#include "rail/scan.h"
+#include "rail/discovery.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +32,7 @@ static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         const mrail_rail_attr_t *attr = &engine->rails[i].attr;
 
-        mrail_scan_subnet(gid, (int)attr->subnet_bits, 0, &subnet, &host);
+        mrail_discovery_subnet(gid, (int)attr->subnet_bits, 0, &subnet, &host);
         if (subnet == attr->subnet) {
             break;
         }
@@ -152,7 +152,7 @@ int mrail_ep_check(mrail_ep_t *ep)
     mrail_iface_enter(ep->iface);
     failed = ep->failed;
     if (failed == 0) {
-        mrail_peer_want(peer, 0);
+        mrail_peer_request_lanes(peer, 0);
     }
     mrail_iface_leave(ep->iface);
     if (failed != 0) {
@@ -161,7 +161,7 @@ int mrail_ep_check(mrail_ep_t *ep)
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_ctl_probe(peer);
     pthread_mutex_unlock(&engine->ctl_lock);
-    mrail_service_wake(engine);
+    mrail_control_thread_wake(engine);
     return 0;
 }
 
@@ -186,8 +186,8 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
     mrail_gid_text(peer->boots[0].to.gid, address, sizeof(address));
     snprintf(text, size, "peer %016llx at %s", (unsigned long long)peer->id,
              address);
-    for (unsigned slot = 0;
-         slot < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS); ++slot) {
+    for (unsigned slot = 0; slot < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);
+         ++slot) {
         unsigned pair = (peer->base + slot) % peer->num_pairs;
         const mrail_rail_attr_t *attr =
             &engine->rails[peer->pairs[pair].local].attr;
@@ -203,8 +203,7 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
         }
         used = strlen(text);
         snprintf(text + used, size - used, "%s%s:%u (%s)",
-                 (slot == 0) ? ": " : ", ", attr->device, attr->port,
-                 state);
+                 (slot == 0) ? ": " : ", ", attr->device, attr->port, state);
     }
     pthread_mutex_unlock(&engine->ctl_lock);
 }

@@ -10,7 +10,7 @@
  * life then.
  *
  * The control side asks, by fail_mask; all else runs inside the guard with the
- * control lock: on the data path or, if that is away, on the service thread.
+ * control lock: on the data path or, if that is away, on the control thread.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -21,9 +21,9 @@
  * devices that do not say when they are. */
 #define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
 /* A lane on a path that had failed has so long to carry one READ. */
-#define MRAIL_TRIAL_LIMIT (1 * MRAIL_NS_PER_SEC)
+#define MRAIL_PATH_VALIDATION_LIMIT (1 * MRAIL_NS_PER_SEC)
 
-void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
+void mrail_failover_request(mrail_lane_t *lane, const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
@@ -47,9 +47,9 @@ void mrail_failover_ask(mrail_lane_t *lane, const char *cause)
               "%s:%u: lane %u to peer %016llx fails (%s); others take its work",
               lane->rail->attr.device, lane->rail->attr.port, lane->slot,
               (unsigned long long)peer->id, cause);
-    __atomic_store_n(&engine->alarm, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
-    mrail_service_wake(engine);
+    mrail_control_thread_wake(engine);
 }
 
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
@@ -60,23 +60,23 @@ void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
         mrail_lane_t *lane = engine->lanes[i];
 
         if ((lane != NULL) && (lane->qp != NULL) && (lane->rail == rail)) {
-            mrail_failover_ask(lane, cause);
+            mrail_failover_request(lane, cause);
         }
     }
 }
 
 /* Nothing new is sent before what is missing: that is a fence, too, and its own
  * lane may be the one that failed. */
-static void mrail_failover_bar(mrail_peer_t *peer)
+static void mrail_failover_barrier(mrail_peer_t *peer)
 {
     if (!peer->recovering) {
         peer->recovering = 1;
         ++peer->num_fences;
         __atomic_fetch_add(&peer->engine->num_recovering, 1, __ATOMIC_RELAXED);
     }
-    peer->pin = NULL;
-    peer->pin_closed = 1;
-    mrail_sync_again(peer);
+    peer->ordered_lane = NULL;
+    peer->ordered_lane_closed = 1;
+    mrail_flush_again(peer);
     mrail_peer_activate(peer);
 }
 
@@ -92,13 +92,14 @@ static void mrail_failover_close(mrail_lane_t *lane)
         (lane->state != MRAIL_LANE_RETIRING)) {
         return;
     }
-    mrail_path_event(peer, lane->slot, MRAIL_HEALTH_LOST, mrail_clock_now());
+    mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CQE_ERROR,
+                     mrail_clock_now());
     __atomic_fetch_and(&peer->fail_mask, ~bit, __ATOMIC_RELAXED);
     mrail_lane_set_state(lane, MRAIL_LANE_CLOSING,
                          lane->asked ? "the peer asks" : "failed");
     ++peer->engine->counters.lanes_failed;
     __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
-    __atomic_fetch_and(&peer->retire_mask, ~bit, __ATOMIC_RELEASE);
+    __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
     peer->closing_mask &= ~bit;
     peer->broken_mask |= bit;
     lane->out = 1;
@@ -108,7 +109,7 @@ static void mrail_failover_close(mrail_lane_t *lane)
     lane->request = ++peer->engine->ctl_seq;
     lane->tries = 0;
     lane->deadline_ns = 0;
-    mrail_failover_bar(peer);
+    mrail_failover_barrier(peer);
     mrail_peer_refresh(peer);
     mrail_ctl_work(peer);
 }
@@ -157,8 +158,7 @@ static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
 {
     mrail_rx_t *rx;
 
-    mrail_list_for_each(rx, list, mrail_rx_t, list)
-    {
+    mrail_list_for_each(rx, list, mrail_rx_t, list) {
         if (rx->lane == lane) {
             rx->lane = NULL;
             rx->orphan = 1;
@@ -168,7 +168,7 @@ static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
 }
 
 /* Both ends are through with the lane. */
-static void mrail_failover_settle(mrail_lane_t *lane)
+static void mrail_failover_complete(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_engine_t *engine = peer->engine;
@@ -184,9 +184,9 @@ static void mrail_failover_settle(mrail_lane_t *lane)
     }
     /* An ACK_REQ, or its answer, may have been lost: not before the peer has
      * closed its end, or the next answer may be lost there, too. */
-    peer->ack_asked = 0;
+    peer->ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
-    peer->past[lane->slot] = (mrail_past_t){
+    peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
         .known = 1, .epoch = lane->epoch, .received = lane->am_received};
     mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "both ends have closed it");
     mrail_lane_release(engine, lane);
@@ -205,12 +205,12 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
         }
     }
     if (lane->closed && lane->confirmed) {
-        mrail_failover_settle(lane);
+        mrail_failover_complete(lane);
     }
 }
 
 /* No operation: it waits for none, and no fence or flush for it. */
-static int mrail_failover_post_trial(mrail_lane_t *lane)
+static int mrail_failover_post_validation(mrail_lane_t *lane)
 {
     struct ibv_sge sge = {
         .addr = (uintptr_t)(lane->rail->flush_page + 1),
@@ -231,23 +231,23 @@ static int mrail_failover_post_trial(mrail_lane_t *lane)
     return mrail_lane_post(lane, &wr);
 }
 
-int mrail_failover_try(mrail_lane_t *lane, mrail_ns_t now_ns)
+int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    if (lane->trial == MRAIL_TRIAL_NONE) {
+    if (lane->validation == MRAIL_PATH_VALIDATION_NONE) {
         return 0;
     }
-    if (lane->trial == MRAIL_TRIAL_WANTED) {
-        lane->trial = MRAIL_TRIAL_RUNS;
-        lane->trial_ns = now_ns;
-        mrail_watch_wake(lane->peer->engine);
-        if (mrail_failover_post_trial(lane) != 0) {
-            mrail_failover_ask(lane, "it takes no requests");
+    if (lane->validation == MRAIL_PATH_VALIDATION_WANTED) {
+        lane->validation = MRAIL_PATH_VALIDATION_RUNS;
+        lane->validation_ns = now_ns;
+        mrail_stall_wake(lane->peer->engine);
+        if (mrail_failover_post_validation(lane) != 0) {
+            mrail_failover_request(lane, "it takes no requests");
         }
     } else if (lane->sq_posted == lane->sq_done) {
         mrail_ctl_lane_join(lane);
         return 0;
-    } else if (now_ns >= lane->trial_ns + MRAIL_TRIAL_LIMIT) {
-        mrail_failover_ask(lane, "a READ does not come back");
+    } else if (now_ns >= lane->validation_ns + MRAIL_PATH_VALIDATION_LIMIT) {
+        mrail_failover_request(lane, "a READ does not come back");
     }
     return 1;
 }
@@ -257,7 +257,7 @@ void mrail_failover_end(mrail_peer_t *peer)
     if (peer->recovering) {
         peer->recovering = 0;
         __atomic_fetch_sub(&peer->engine->num_recovering, 1, __ATOMIC_RELAXED);
-        mrail_sync_open(peer);
+        mrail_flush_open(peer);
     }
 }
 

@@ -7,12 +7,12 @@
 typedef enum mrail_health_timer {
     TIMER_KEEP,
     TIMER_OFF,
-    TIMER_GRACE, /* of the port */
-    TIMER_PROBE, /* the next one, or the first */
-    TIMER_AGAIN, /* one more has been lost */
-    TIMER_REST,  /* a longer one each time that it was up in between */
-    TIMER_RETRY, /* it does not answer: later each time */
-    TIMER_SOON,  /* it may answer now: once its rest is over */
+    TIMER_GRACE,   /* of the port */
+    TIMER_PROBE,   /* the next one, or the first */
+    TIMER_AGAIN,   /* one more has been lost */
+    TIMER_BACKOFF, /* a longer one each time that it was up in between */
+    TIMER_RETRY,   /* it does not answer: later each time */
+    TIMER_SOON,    /* it may answer now: once its rest is over */
 } mrail_health_timer_t;
 
 typedef struct mrail_health_move {
@@ -35,60 +35,63 @@ static const mrail_health_move_t
                 [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, HOLD, GRACE),
                 [MRAIL_HEALTH_PORT_UP] = STAY(UP),
                 [MRAIL_HEALTH_STALLED] = MOVE(SUSPECT, PROBE, PROBE),
-                [MRAIL_HEALTH_MOVED] = STAY(UP),
-                [MRAIL_HEALTH_STUCK] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_ANSWER] = STAY(UP), /* a late one */
+                [MRAIL_HEALTH_PROGRESS] = STAY(UP),
+                [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_PROBE_REPLY] = STAY(UP), /* a late one */
             },
         [MRAIL_HEALTH_SUSPECT] =
             {
                 [MRAIL_HEALTH_PORT_DOWN] = MOVE(DOWN, NOTHING, GRACE),
                 [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
                 [MRAIL_HEALTH_STALLED] = STAY(SUSPECT),
-                [MRAIL_HEALTH_MOVED] = MOVE(UP, RESUME, OFF),
-                [MRAIL_HEALTH_STUCK] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_ANSWER] = MOVE(UP, RESUME, OFF),
-                [MRAIL_HEALTH_LATE] = MOVE(SUSPECT, PROBE, AGAIN),
-                [MRAIL_HEALTH_SPENT] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_PROGRESS] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_TIMEOUT] = MOVE(SUSPECT, PROBE, AGAIN),
+                [MRAIL_HEALTH_PROBES_EXHAUSTED] =
+                    MOVE(RETIRED, RETIRE, BACKOFF),
             },
         [MRAIL_HEALTH_DOWN] =
             {
                 [MRAIL_HEALTH_PORT_DOWN] = STAY(DOWN),
                 [MRAIL_HEALTH_PORT_UP] = MOVE(SUSPECT, PROBE, PROBE),
                 [MRAIL_HEALTH_STALLED] = STAY(DOWN),
-                [MRAIL_HEALTH_MOVED] = STAY(DOWN),
-                [MRAIL_HEALTH_STUCK] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, REST),
-                [MRAIL_HEALTH_ANSWER] = MOVE(UP, RESUME, OFF),
-                [MRAIL_HEALTH_LATE] = MOVE(DOWN, PROBE, AGAIN),
-                [MRAIL_HEALTH_SPENT] = MOVE(RETIRED, RETIRE, REST),
+                [MRAIL_HEALTH_PROGRESS] = STAY(DOWN),
+                [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
+                [MRAIL_HEALTH_PROBE_REPLY] = MOVE(UP, RESUME, OFF),
+                [MRAIL_HEALTH_TIMEOUT] = MOVE(DOWN, PROBE, AGAIN),
+                [MRAIL_HEALTH_PROBES_EXHAUSTED] =
+                    MOVE(RETIRED, RETIRE, BACKOFF),
             },
         [MRAIL_HEALTH_RETIRED] =
             {
                 [MRAIL_HEALTH_PORT_DOWN] = STAY(RETIRED),
                 [MRAIL_HEALTH_PORT_UP] = MOVE(RETIRED, NOTHING, SOON),
-                [MRAIL_HEALTH_MOVED] = STAY(RETIRED),
+                [MRAIL_HEALTH_PROGRESS] = STAY(RETIRED),
                 [MRAIL_HEALTH_STALLED] = STAY(RETIRED),
-                [MRAIL_HEALTH_STUCK] = STAY(RETIRED),
-                [MRAIL_HEALTH_LOST] = STAY(RETIRED), /* its last requests */
+                [MRAIL_HEALTH_QP_STALLED] = STAY(RETIRED),
+                [MRAIL_HEALTH_CQE_ERROR] =
+                    STAY(RETIRED), /* its last requests */
                 [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
-                [MRAIL_HEALTH_ANSWER] = STAY(RETIRED),
-                [MRAIL_HEALTH_LATE] = MOVE(PROBING, PROBE, PROBE),
+                [MRAIL_HEALTH_PROBE_REPLY] = STAY(RETIRED),
+                [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, PROBE),
                 [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF), /* its wish */
             },
         [MRAIL_HEALTH_PROBING] =
             {
                 [MRAIL_HEALTH_PORT_DOWN] = MOVE(RETIRED, NOTHING, RETRY),
                 [MRAIL_HEALTH_PORT_UP] = STAY(PROBING),
-                [MRAIL_HEALTH_LOST] = MOVE(RETIRED, NOTHING, RETRY),
+                [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, NOTHING, RETRY),
                 [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, NOTHING, RETRY),
-                [MRAIL_HEALTH_ANSWER] = MOVE(PROBING, RESTORE, OFF),
-                [MRAIL_HEALTH_LATE] = MOVE(PROBING, PROBE, AGAIN),
-                [MRAIL_HEALTH_SPENT] = MOVE(RETIRED, NOTHING, RETRY),
+                [MRAIL_HEALTH_PROBE_REPLY] = MOVE(PROBING, RESTORE, OFF),
+                [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, AGAIN),
+                [MRAIL_HEALTH_PROBES_EXHAUSTED] = MOVE(RETIRED, NOTHING, RETRY),
                 [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF),
                 [MRAIL_HEALTH_REFUSED] = MOVE(RETIRED, NOTHING, RETRY),
             },
@@ -104,15 +107,15 @@ void mrail_health_init(mrail_health_t *health, mrail_ns_t now_ns)
 }
 
 /* The n-th, from 1. */
-static mrail_ns_t mrail_health_rest(const mrail_health_params_t *params,
-                                    unsigned n)
+static mrail_ns_t mrail_health_backoff(const mrail_health_params_t *params,
+                                       unsigned n)
 {
-    mrail_ns_t rest_ns = params->rest_ns;
+    mrail_ns_t backoff_ns = params->backoff_ns;
 
-    while ((--n != 0) && (rest_ns < params->rest_max_ns)) {
-        rest_ns *= 2;
+    while ((--n != 0) && (backoff_ns < params->backoff_max_ns)) {
+        backoff_ns *= 2;
     }
-    return MRAIL_MIN(rest_ns, params->rest_max_ns);
+    return MRAIL_MIN(backoff_ns, params->backoff_max_ns);
 }
 
 static void mrail_health_set_timer(mrail_health_t *health,
@@ -139,17 +142,19 @@ static void mrail_health_set_timer(mrail_health_t *health,
         ++health->lost;
         health->due_ns = now_ns + params->probe_ns;
         break;
-    case TIMER_REST:
+    case TIMER_BACKOFF:
         ++health->retired;
-        health->rest_ns = now_ns + mrail_health_rest(params, health->retired);
-        health->due_ns = health->rest_ns;
+        health->backoff_ns =
+            now_ns + mrail_health_backoff(params, health->retired);
+        health->due_ns = health->backoff_ns;
         break;
     case TIMER_RETRY:
-        health->due_ns = now_ns + mrail_health_rest(params, ++health->failed);
+        health->due_ns =
+            now_ns + mrail_health_backoff(params, ++health->failed);
         break;
     case TIMER_SOON:
         health->failed = 0;
-        health->due_ns = MRAIL_MAX(now_ns, health->rest_ns);
+        health->due_ns = MRAIL_MAX(now_ns, health->backoff_ns);
         break;
     }
 }
@@ -165,7 +170,7 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
         return MRAIL_HEALTH_NOTHING;
     }
     if ((health->state == MRAIL_HEALTH_UP) &&
-        (now_ns >= health->up_ns + params->calm_ns)) {
+        (now_ns >= health->up_ns + params->quiescent_ns)) {
         health->retired = 0;
     }
     if ((move->next == MRAIL_HEALTH_UP) && (health->state != MRAIL_HEALTH_UP) &&
@@ -179,10 +184,10 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
     return move->action;
 }
 
-void mrail_health_hurry(mrail_health_t *health, mrail_ns_t by_ns)
+void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns)
 {
     if (health->state == MRAIL_HEALTH_RETIRED) {
-        health->rest_ns = MRAIL_MIN(health->rest_ns, by_ns);
+        health->backoff_ns = MRAIL_MIN(health->backoff_ns, by_ns);
         health->due_ns = MRAIL_MIN(health->due_ns, by_ns);
     }
 }
@@ -192,20 +197,18 @@ mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
                                            int others_answer)
 {
     if (health->state == MRAIL_HEALTH_RETIRED) {
-        return MRAIL_HEALTH_LATE;
+        return MRAIL_HEALTH_TIMEOUT;
     }
     return ((health->lost + 1 >= params->probes) && others_answer)
-               ? MRAIL_HEALTH_SPENT
-               : MRAIL_HEALTH_LATE;
+               ? MRAIL_HEALTH_PROBES_EXHAUSTED
+               : MRAIL_HEALTH_TIMEOUT;
 }
 
 const char *mrail_health_state_name(mrail_health_state_t state)
 {
     static const char *const names[MRAIL_HEALTH_STATES] = {
-        [MRAIL_HEALTH_UP] = "up",
-        [MRAIL_HEALTH_SUSPECT] = "suspect",
-        [MRAIL_HEALTH_DOWN] = "down",
-        [MRAIL_HEALTH_RETIRED] = "retired",
+        [MRAIL_HEALTH_UP] = "up",           [MRAIL_HEALTH_SUSPECT] = "suspect",
+        [MRAIL_HEALTH_DOWN] = "down",       [MRAIL_HEALTH_RETIRED] = "retired",
         [MRAIL_HEALTH_PROBING] = "probing",
     };
 
@@ -218,13 +221,14 @@ const char *mrail_health_event_name(mrail_health_event_t event)
         [MRAIL_HEALTH_PORT_DOWN] = "port down",
         [MRAIL_HEALTH_PORT_UP] = "port up",
         [MRAIL_HEALTH_STALLED] = "nothing comes back",
-        [MRAIL_HEALTH_MOVED] = "something came back",
-        [MRAIL_HEALTH_STUCK] = "nothing comes back, on other lanes it does",
-        [MRAIL_HEALTH_LOST] = "requests failed",
+        [MRAIL_HEALTH_PROGRESS] = "something came back",
+        [MRAIL_HEALTH_QP_STALLED] =
+            "nothing comes back, on other lanes it does",
+        [MRAIL_HEALTH_CQE_ERROR] = "requests failed",
         [MRAIL_HEALTH_CLOSED] = "the peer has closed it",
-        [MRAIL_HEALTH_ANSWER] = "probe answered",
-        [MRAIL_HEALTH_LATE] = "time is over",
-        [MRAIL_HEALTH_SPENT] = "probes lost",
+        [MRAIL_HEALTH_PROBE_REPLY] = "probe answered",
+        [MRAIL_HEALTH_TIMEOUT] = "time is over",
+        [MRAIL_HEALTH_PROBES_EXHAUSTED] = "probes lost",
         [MRAIL_HEALTH_RESTORED] = "connected anew",
         [MRAIL_HEALTH_REFUSED] = "refused",
     };

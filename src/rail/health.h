@@ -28,45 +28,46 @@ typedef enum mrail_health_state {
 typedef enum mrail_health_event {
     MRAIL_HEALTH_PORT_DOWN, /* ours */
     MRAIL_HEALTH_PORT_UP,
-    MRAIL_HEALTH_STALLED,   /* work is out, and nothing comes back */
-    MRAIL_HEALTH_MOVED,     /* something came back after all */
-    MRAIL_HEALTH_STUCK,     /* nothing did for long, while other lanes moved */
-    MRAIL_HEALTH_LOST,      /* requests came back with an error */
-    MRAIL_HEALTH_CLOSED,    /* the peer has given its end up */
-    MRAIL_HEALTH_ANSWER,    /* to the last probe, sent since the port went down */
-    MRAIL_HEALTH_LATE,      /* the deadline: a probe is lost, a rest is over */
-    MRAIL_HEALTH_SPENT,     /* ... the last one, and another path answers */
-    MRAIL_HEALTH_RESTORED,  /* there is a new QP */
-    MRAIL_HEALTH_REFUSED,   /* there is none */
+    MRAIL_HEALTH_STALLED,    /* work is out, and nothing comes back */
+    MRAIL_HEALTH_PROGRESS,   /* something came back after all */
+    MRAIL_HEALTH_QP_STALLED, /* nothing did for long, while other lanes moved */
+    MRAIL_HEALTH_CQE_ERROR,  /* requests came back with an error */
+    MRAIL_HEALTH_CLOSED,     /* the peer has given its end up */
+    MRAIL_HEALTH_PROBE_REPLY, /* to the last probe, sent since the port went down */
+    MRAIL_HEALTH_TIMEOUT, /* the deadline: a probe is lost, a rest is over */
+    MRAIL_HEALTH_PROBES_EXHAUSTED, /* ... the last one, and another path answers */
+    MRAIL_HEALTH_RESTORED,         /* there is a new QP */
+    MRAIL_HEALTH_REFUSED,          /* there is none */
     MRAIL_HEALTH_EVENTS
 } mrail_health_event_t;
 
 typedef enum mrail_health_action {
     MRAIL_HEALTH_NOTHING,
-    MRAIL_HEALTH_HOLD,    /* give it no new work */
-    MRAIL_HEALTH_RESUME,  /* give it work again */
-    MRAIL_HEALTH_PROBE,   /* send one; if in use: and give it no new work */
-    MRAIL_HEALTH_RETIRE,  /* close the QP, tell the peer, send again elsewhere */
-    MRAIL_HEALTH_RESTORE  /* connect a new QP */
+    MRAIL_HEALTH_HOLD,   /* give it no new work */
+    MRAIL_HEALTH_RESUME, /* give it work again */
+    MRAIL_HEALTH_PROBE,  /* send one; if in use: and give it no new work */
+    MRAIL_HEALTH_RETIRE, /* close the QP, tell the peer, send again elsewhere */
+    MRAIL_HEALTH_RESTORE /* connect a new QP */
 } mrail_health_action_t;
 
 typedef struct mrail_health_params {
-    mrail_ns_t grace_ns; /* that a port may be down before its path is retired */
-    mrail_ns_t probe_ns; /* that an answer may take */
-    unsigned probes;     /* lost ones in a row that condemn */
-    mrail_ns_t rest_ns;  /* of a path that was retired; doubles each time */
-    mrail_ns_t rest_max_ns;
-    mrail_ns_t calm_ns;  /* up for so long: the next rest is short again */
+    mrail_ns_t
+        grace_ns; /* that a port may be down before its path is retired */
+    mrail_ns_t probe_ns;   /* that an answer may take */
+    unsigned probes;       /* lost ones in a row that condemn */
+    mrail_ns_t backoff_ns; /* of a path that was retired; doubles each time */
+    mrail_ns_t backoff_max_ns;
+    mrail_ns_t quiescent_ns; /* up for so long: the next rest is short again */
 } mrail_health_params_t;
 
 typedef struct mrail_health {
     mrail_health_state_t state;
-    unsigned lost;       /* probes in a row */
-    unsigned retired;    /* times, since the last calm */
-    unsigned failed;     /* attempts to come back, since it was retired */
-    mrail_ns_t up_ns;    /* since when, if up */
-    mrail_ns_t rest_ns;  /* may not be over before, if retired */
-    mrail_ns_t due_ns;   /* next MRAIL_HEALTH_LATE; MRAIL_NS_NEVER */
+    unsigned lost;         /* probes in a row */
+    unsigned retired;      /* times, since the last calm */
+    unsigned failed;       /* attempts to come back, since it was retired */
+    mrail_ns_t up_ns;      /* since when, if up */
+    mrail_ns_t backoff_ns; /* may not be over before, if retired */
+    mrail_ns_t due_ns;     /* next MRAIL_HEALTH_TIMEOUT; MRAIL_NS_NEVER */
 } mrail_health_t;
 
 void mrail_health_init(mrail_health_t *health, mrail_ns_t now_ns);
@@ -78,13 +79,13 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
                                          mrail_ns_t now_ns);
 
 /* Nothing else leads to the peer: a rest ends by then. */
-void mrail_health_hurry(mrail_health_t *health, mrail_ns_t by_ns);
+void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
 
-/* The event of a deadline that has passed: LATE, or SPENT.  others_answer: some
+/* The event of a deadline that has passed: TIMEOUT, or PROBES_EXHAUSTED.  others_answer: some
  * other path to the same peer is known to work. */
-mrail_health_event_t
-mrail_health_deadline(const mrail_health_t *health,
-                      const mrail_health_params_t *params, int others_answer);
+mrail_health_event_t mrail_health_deadline(const mrail_health_t *health,
+                                           const mrail_health_params_t *params,
+                                           int others_answer);
 
 const char *mrail_health_state_name(mrail_health_state_t state);
 const char *mrail_health_event_name(mrail_health_event_t event);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- completions -------------------------------------------------------- */
+/* ---- completions ---- */
 
 static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
 {
@@ -31,9 +31,9 @@ static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
     case MRAIL_DONE_OP:
         mrail_op_release(MRAIL_CONTAINER_OF(done, mrail_op_t, done));
         break;
-    case MRAIL_DONE_SYNC:
+    case MRAIL_DONE_FLUSH:
         mrail_pool_put(&engine->groups,
-                       MRAIL_CONTAINER_OF(done, mrail_sync_group_t, done));
+                       MRAIL_CONTAINER_OF(done, mrail_flush_group_t, done));
         break;
     }
 }
@@ -59,7 +59,7 @@ void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status)
     }
 }
 
-/* ---- progress ----------------------------------------------------------- */
+/* ---- progress ---- */
 
 void mrail_peer_error(mrail_peer_t *peer, const char *cause)
 {
@@ -76,7 +76,7 @@ void mrail_lane_error(mrail_lane_t *lane, const char *cause)
     /* The rest of what a lane had comes back when it is given up already. */
     if (!(peer->broken_mask & (1ull << lane->slot)) &&
         !__atomic_load_n(&peer->failed, __ATOMIC_RELAXED)) {
-        mrail_failover_ask(lane, cause);
+        mrail_failover_request(lane, cause);
     }
 }
 
@@ -97,11 +97,10 @@ static int mrail_status_is_final(enum ibv_wc_status status)
 }
 
 static void mrail_engine_send_done(mrail_engine_t *engine,
-                                   const struct ibv_wc *wc,
-                                   mrail_ns_t *now_ns)
+                                   const struct ibv_wc *wc, mrail_ns_t *now_ns)
 {
     mrail_lane_t *lane;
-    mrail_seg_t *seg;
+    mrail_chunk_t *chunk;
 
     if (wc->wr_id & MRAIL_WR_MARKER) {
         lane = engine->lanes[(wc->wr_id >> 8) & 0xffff];
@@ -109,11 +108,11 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
             return; /* of a QP that is gone */
         }
         lane->sq_done = (uint32_t)(wc->wr_id >> 24) + 1;
-        seg = NULL;
+        chunk = NULL;
     } else {
-        seg = (mrail_seg_t *)(uintptr_t)wc->wr_id;
-        lane = seg->lane;
-        lane->sq_done = seg->sq_index;
+        chunk = (mrail_chunk_t *)(uintptr_t)wc->wr_id;
+        lane = chunk->lane;
+        lane->sq_done = chunk->sq_index;
     }
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
         ++engine->counters.cqe_errors;
@@ -122,12 +121,12 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
         }
         mrail_lane_error(lane, ibv_wc_status_str(wc->status));
     }
-    if (seg != NULL) {
+    if (chunk != NULL) {
         if (*now_ns == 0) {
             *now_ns = mrail_clock_now();
         }
-        mrail_rma_seg_done(
-            seg, (wc->status == IBV_WC_SUCCESS) ? 0 : -ECONNRESET, *now_ns);
+        mrail_rma_chunk_done(
+            chunk, (wc->status == IBV_WC_SUCCESS) ? 0 : -ECONNRESET, *now_ns);
     }
 }
 
@@ -172,8 +171,7 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
         ++count;
         if (!(wc->wr_id & MRAIL_WR_MARKER) && (wc->wr_id & MRAIL_WR_RECV)) {
             mrail_am_recv(engine,
-                          (mrail_rx_t *)(uintptr_t)(wc->wr_id &
-                                                    ~MRAIL_WR_RECV),
+                          (mrail_rx_t *)(uintptr_t)(wc->wr_id & ~MRAIL_WR_RECV),
                           wc);
         } else {
             mrail_engine_send_done(engine, wc, now_ns);
@@ -187,7 +185,7 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     mrail_peer_t *peer;
     int status;
 
-    __atomic_store_n(&engine->alarm, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&engine->error_pending, 0, __ATOMIC_RELAXED);
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
@@ -199,13 +197,13 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
                        !peer->dead) {
                 mrail_failover_start(peer);
             }
-            if (!mrail_retire_is_idle(peer)) {
+            if (!mrail_evict_is_idle(peer)) {
                 mrail_peer_activate(peer);
             }
         }
     }
     pthread_mutex_unlock(&engine->ctl_lock);
-    mrail_service_wake(engine);
+    mrail_control_thread_wake(engine);
 }
 
 static void mrail_iface_tell_failed(mrail_iface_t *iface)
@@ -242,13 +240,12 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
 {
     mrail_peer_t *peer, *tmp;
     /* A callback may poll again; the outer call's `tmp` must stay listed. */
-    int outermost = (engine->visits++ == 0);
+    int outermost = (engine->nesting++ == 0);
 
     if (*now_ns == 0) {
         *now_ns = mrail_clock_now();
     }
-    mrail_list_for_each_safe(peer, tmp, &engine->active, mrail_peer_t,
-                             active) {
+    mrail_list_for_each_safe(peer, tmp, &engine->active, mrail_peer_t, active) {
         if (MRAIL_UNLIKELY(peer->dead)) {
             mrail_engine_end_peer(engine, peer);
             if ((peer->dead == 2) && outermost) {
@@ -260,22 +257,22 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             mrail_failover_run(peer, *now_ns);
         }
         if (MRAIL_UNLIKELY(peer->ack_due)) {
-            mrail_am_owe_answer(peer);
+            mrail_am_add_pending_reply(peer);
         }
         mrail_rma_pump(peer, *now_ns);
         if (!mrail_list_empty(&peer->syncs)) {
-            mrail_sync_check(peer, *now_ns);
+            mrail_flush_check(peer, *now_ns);
         }
-        if (MRAIL_UNLIKELY(!mrail_retire_is_idle(peer)) && !inside) {
-            mrail_retire_check(peer, *now_ns);
+        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !inside) {
+            mrail_evict_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
-            mrail_list_empty(&peer->syncs) && mrail_retire_is_idle(peer) &&
+            mrail_list_empty(&peer->syncs) && mrail_evict_is_idle(peer) &&
             !peer->recovering && !peer->ack_due) {
             mrail_list_del(&peer->active);
         }
     }
-    --engine->visits;
+    --engine->nesting;
 }
 
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
@@ -286,12 +283,12 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     engine->current = current;
     engine->num_events = 0;
     for (unsigned rail = 0; rail < engine->num_rails; ++rail) {
-        if (!mrail_rail_skip(&engine->rails[rail],
-                             engine->num_rails == 1)) {
+        if (!mrail_rail_skip(&engine->rails[rail], engine->num_rails == 1)) {
             engine->num_events += mrail_engine_poll_rail(engine, rail, &now_ns);
         }
     }
-    if (MRAIL_UNLIKELY(__atomic_load_n(&engine->alarm, __ATOMIC_RELAXED))) {
+    if (MRAIL_UNLIKELY(
+            __atomic_load_n(&engine->error_pending, __ATOMIC_RELAXED))) {
         mrail_engine_check_peers(engine);
     }
     if (!mrail_list_empty(&engine->active)) {
@@ -301,7 +298,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
         mrail_am_send_acks(engine);
     }
     engine->total_events += engine->num_events;
-    if (mrail_guard_is_shared(&engine->guard) &&
+    if (mrail_data_lock_is_shared(&engine->guard) &&
         (engine->num_events != 0)) {
         mrail_wakeup_all(engine, MRAIL_ARMED_ANY);
     }
@@ -346,7 +343,7 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     mrail_engine_t *engine = iface->engine;
     unsigned count = 0, called;
 
-    if (mrail_guard_is_wanted(&engine->guard) && (iface->depth == 0)) {
+    if (mrail_data_lock_is_wanted(&engine->guard) && (iface->depth == 0)) {
         sched_yield();
         return 0;
     }
@@ -372,7 +369,7 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     return count;
 }
 
-/* ---- life --------------------------------------------------------------- */
+/* ---- life ---- */
 
 int mrail_iface_create(mrail_engine_t *engine,
                        const mrail_iface_params_t *params,
@@ -397,7 +394,7 @@ int mrail_iface_create(mrail_engine_t *engine,
     if (others != 0) {
         /* Waits for who is inside the guard, and may want the control lock
          * there. */
-        mrail_guard_share(&engine->guard);
+        mrail_data_lock_share(&engine->guard);
     }
     pthread_mutex_lock(&engine->ctl_lock);
     while ((index < MRAIL_MAX_IFACES) && (engine->ifaces[index] != NULL)) {
@@ -412,8 +409,7 @@ int mrail_iface_create(mrail_engine_t *engine,
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     if (index == MRAIL_MAX_IFACES) {
-        mrail_error("more than %u interfaces in one process",
-                    MRAIL_MAX_IFACES);
+        mrail_error("more than %u interfaces in one process", MRAIL_MAX_IFACES);
         free(iface);
         return -EMFILE;
     }
@@ -422,9 +418,9 @@ int mrail_iface_create(mrail_engine_t *engine,
 }
 
 /* Nobody is to be told about what is still under way. */
-static void mrail_iface_forget(mrail_iface_t *iface, mrail_peer_t *peer)
+static void mrail_iface_invalidate(mrail_iface_t *iface, mrail_peer_t *peer)
 {
-    mrail_sync_t *sync;
+    mrail_flush_t *sync;
     mrail_op_t *op;
 
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
@@ -433,7 +429,7 @@ static void mrail_iface_forget(mrail_iface_t *iface, mrail_peer_t *peer)
             op->unpack = NULL;
         }
     }
-    mrail_list_for_each(sync, &peer->syncs, mrail_sync_t, list) {
+    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
         if ((sync->group != NULL) && (sync->group->done.iface == iface)) {
             sync->group->done.iface = NULL;
         }
@@ -465,7 +461,7 @@ void mrail_iface_destroy(mrail_iface_t *iface)
     --engine->num_ifaces;
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            mrail_iface_forget(iface, peer);
+            mrail_iface_invalidate(iface, peer);
         }
     }
     pthread_mutex_unlock(&engine->ctl_lock);
@@ -474,7 +470,7 @@ void mrail_iface_destroy(mrail_iface_t *iface)
     free(iface);
 }
 
-/* ---- addresses ---------------------------------------------------------- */
+/* ---- addresses ---- */
 
 size_t mrail_iface_addr_size(const mrail_iface_t *iface)
 {

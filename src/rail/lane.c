@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "orchestrator/ports.h"
 #include "rail/engine.h"
-#include "telemetry/ring.h"
+#include "telemetry/page.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -20,8 +20,8 @@ static const struct {
                                      FROM(RETIRING) | FROM(CLOSING)},
     [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
     [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
-    [MRAIL_LANE_UP] = {"up", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                 FROM(RETIRING)},
+    [MRAIL_LANE_UP] = {"up",
+                       FROM(CONNECTING) | FROM(ACCEPTING) | FROM(RETIRING)},
     [MRAIL_LANE_RETIRING] = {"retiring", FROM(UP) | FROM(ACCEPTING)},
     [MRAIL_LANE_CLOSING] = {"closing", FROM(CONNECTING) | FROM(ACCEPTING) |
                                            FROM(UP) | FROM(RETIRING)},
@@ -46,11 +46,10 @@ void mrail_lane_set_state(mrail_lane_t *lane, mrail_lane_state_t state,
                 (lane->rail != NULL) ? lane->rail->index : 0, lane->sport,
                 lane_states[lane->state].name, lane_states[state].name, cause);
     if (state == MRAIL_LANE_CLOSING) {
-        mrail_ring_event(lane->peer->engine->ring,
-                         "%s:%u: lane %u to peer %016llx %s (%s)",
-                         lane->rail->attr.device, lane->rail->attr.port,
-                         lane->slot, (unsigned long long)lane->peer->id,
-                         lane_states[state].name, cause);
+        mrail_page_event(
+            lane->peer->engine->page, "%s:%u: lane %u to peer %016llx %s (%s)",
+            lane->rail->attr.device, lane->rail->attr.port, lane->slot,
+            (unsigned long long)lane->peer->id, lane_states[state].name, cause);
     }
     lane->state = state;
 }
@@ -144,7 +143,7 @@ int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,
 
 static unsigned mrail_lane_reserve(void)
 {
-    return MRAIL_NEWS_RESERVE + MRAIL_ACK_RESERVE;
+    return MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE;
 }
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
@@ -170,7 +169,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
         credits = MRAIL_MAX(credits / 2, 2u);
     }
     lane->credits = credits;
-    lane->am_granted = lane->am_told = (uint16_t)credits;
+    lane->am_granted = lane->am_advertised = (uint16_t)credits;
     lane->am_received = 0;
 }
 
@@ -178,7 +177,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
 static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
                                     const mrail_lane_t *lane)
 {
-    unsigned depth = engine->config.tx_depth;
+    unsigned depth = engine->config.tx_queue_len;
 
     return (lane->slot == 0) ? depth : MRAIL_MAX(depth / 4, 16u);
 }
@@ -225,8 +224,7 @@ int mrail_lane_create_qp(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_lane_set_credits(engine, lane, lane->peer->num_pairs);
     if (lane->am_lane) {
         ret = mrail_lane_add_buffers(engine, lane,
-                                     lane->credits +
-                                         mrail_lane_reserve());
+                                     lane->credits + mrail_lane_reserve());
         if (ret != 0) {
             goto err_destroy_qp;
         }
@@ -292,8 +290,7 @@ static int mrail_lane_to_rtr(mrail_engine_t *engine, mrail_lane_t *lane,
     return -ibv_modify_qp(lane->qp, &attr,
                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
                               IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                              IBV_QP_MAX_DEST_RD_ATOMIC |
-                              IBV_QP_MIN_RNR_TIMER);
+                              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane)
@@ -301,9 +298,9 @@ static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane)
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .sq_psn = lane->psn,
-        .timeout = (uint8_t)engine->config.timeout,
-        .retry_cnt = (uint8_t)engine->config.retry_cnt,
-        .rnr_retry = (uint8_t)engine->config.rnr_retry,
+        .timeout = (uint8_t)engine->config.timeout_s,
+        .retry_cnt = (uint8_t)engine->config.retry_count,
+        .rnr_retry = (uint8_t)engine->config.rnr_retry_count,
         .max_rd_atomic = (uint8_t)lane->rail->max_rd_atomic,
     };
 

@@ -1,7 +1,7 @@
 /*
  * A lane: one RC QP between two peer processes on a pair of rails, with its
  * UDP source port.  docs/architecture.md draws who owns which field:
- * "control" fields are written by the service thread under the control lock;
+ * "control" fields are written by the control thread under the control lock;
  * "data" fields belong to the data path (inside the guard).
  *
  * Invariant: a lane's QP is in the engine's lane table before it can receive.
@@ -20,7 +20,7 @@
  * messages.  Their buffers go back as soon as they are read.  Should news of a
  * window that has grown, or questions that lanes had taken along when they failed,
  * come on top of all of these, the NIC repeats them. */
-#define MRAIL_NEWS_RESERVE 2
+#define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
 
 /* Credits of a window that only what is sent again may take. */
@@ -31,9 +31,9 @@ typedef enum mrail_lane_state {
     MRAIL_LANE_CONNECTING, /* LANE_REQ sent, waits for LANE_REP */
     MRAIL_LANE_ACCEPTING,  /* LANE_REP sent, waits for LANE_READY or data */
     MRAIL_LANE_UP,
-    MRAIL_LANE_RETIRING,   /* let go of here; the peer has to, as well */
-    MRAIL_LANE_CLOSING,    /* its QP is in error; see failover.c */
-    MRAIL_LANE_FAILED,     /* ... and its peer is given up */
+    MRAIL_LANE_RETIRING, /* let go of here; the peer has to, as well */
+    MRAIL_LANE_CLOSING,  /* its QP is in error; see failover.c */
+    MRAIL_LANE_FAILED,   /* ... and its peer is given up */
     MRAIL_LANE_STATES
 } mrail_lane_state_t;
 
@@ -54,11 +54,11 @@ typedef struct mrail_rx {
 } mrail_rx_t;
 
 /* Whether requests get through, before the lane is used. */
-typedef enum mrail_trial {
-    MRAIL_TRIAL_NONE,
-    MRAIL_TRIAL_WANTED,
-    MRAIL_TRIAL_RUNS /* a READ is out */
-} mrail_trial_t;
+typedef enum mrail_path_validation {
+    MRAIL_PATH_VALIDATION_NONE,
+    MRAIL_PATH_VALIDATION_WANTED,
+    MRAIL_PATH_VALIDATION_RUNS /* a READ is out */
+} mrail_path_validation_t;
 
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed for RMA */
@@ -67,9 +67,9 @@ struct mrail_lane {
 
     /* data: send queue */
     struct ibv_qp *qp;
-    uint32_t qpn;         /* of qp, 0 without; atomic, for who only asks */
-    uint32_t sq_posted;   /* work requests ever posted */
-    uint32_t sq_done;     /* known to be complete */
+    uint32_t qpn;       /* of qp, 0 without; atomic, for who only asks */
+    uint32_t sq_posted; /* work requests ever posted */
+    uint32_t sq_done;   /* known to be complete */
     uint32_t sq_depth;
     uint32_t unsignalled; /* since the last signalled one */
     uint32_t max_inline;  /* bytes */
@@ -78,19 +78,19 @@ struct mrail_lane {
 
     /* data: credits, in AMs, modulo 2^16 */
     uint16_t am_sent;
-    uint16_t am_limit;    /* may be sent in total */
-    uint16_t am_granted;  /* the peer may send in total */
-    uint16_t am_received; /* it has sent; never more than that */
-    uint16_t am_told;     /* as the peer knows from our last message */
+    uint16_t am_limit;      /* may be sent in total */
+    uint16_t am_granted;    /* the peer may send in total */
+    uint16_t am_received;   /* it has sent; never more than that */
+    uint16_t am_advertised; /* as the peer knows from our last message */
 
     uint16_t large[MRAIL_FLOWS]; /* data: segments under way, for rail->flows */
-    uint16_t reads;       /* data: visibility READs that have not come back */
-    uint8_t hungry;       /* data: a message had to wait for credits */
-    uint8_t am_lane;      /* carries active messages */
-    uint8_t news;         /* data: messages with nothing but credits */
-    uint8_t out;          /* data: taken out of use */
-    uint8_t leaving;      /* data: takes no new work, to be taken out */
-    uint8_t drained;      /* data: the last request of a QP in error is out */
+    uint16_t reads;        /* data: visibility READs that have not come back */
+    uint8_t hungry;        /* data: a message had to wait for credits */
+    uint8_t am_lane;       /* carries active messages */
+    uint8_t news;          /* data: messages with nothing but credits */
+    uint8_t out;           /* data: taken out of use */
+    uint8_t leaving;       /* data: takes no new work, to be taken out */
+    uint8_t drained;       /* data: the last request of a QP in error is out */
     mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
     uint64_t carried;      /* data: bytes of AMs sent, PUTs and GETs done; not
                               beside am_inflight, or gcc adds both as a vector,
@@ -98,10 +98,10 @@ struct mrail_lane {
 
     mrail_peer_t *peer;
     mrail_rail_t *rail;
-    uint16_t index;        /* in the engine's lane table */
-    uint32_t last_qpn;     /* of qp, also when it is gone; for statistics */
-    uint16_t slot;         /* among the peer's lanes */
-    uint16_t epoch;        /* agreed; the initiator's choice */
+    uint16_t index;    /* in the engine's lane table */
+    uint32_t last_qpn; /* of qp, also when it is gone; for statistics */
+    uint16_t slot;     /* among the peer's lanes */
+    uint16_t epoch;    /* agreed; the initiator's choice */
     uint16_t remote_index;
     uint16_t sport;
     uint8_t remote_rail;
@@ -109,42 +109,42 @@ struct mrail_lane {
     /* control */
     mrail_lane_state_t state;
     uint32_t psn;
-    uint32_t request;      /* sequence number of the request under way */
+    uint32_t request; /* sequence number of the request under way */
     unsigned tries;
     mrail_ns_t deadline_ns; /* of the next retransmission */
 
-    unsigned credits;        /* receive buffers for the peer's AMs; control
+    unsigned credits; /* receive buffers for the peer's AMs; control
                                 before the lane is up, then data */
-    unsigned buffers;        /* of the SRQ, that the lane counts on */
-    unsigned grown;          /* ... of them, beyond its first window */
+    unsigned buffers; /* of the SRQ, that the lane counts on */
+    unsigned grown;   /* ... of them, beyond its first window */
 
     /* taking the lane back; see retire.c */
-    uint64_t used;         /* data: engine->total_events at the last post;
+    uint64_t used;        /* data: engine->total_events at the last post;
                               atomic */
-    uint64_t scanned;      /* control: ... when it was last looked at */
-    uint8_t idle;          /* control: ... and had not been used since */
-    uint8_t retire_own;    /* control: we want it back */
-    uint8_t retire_peer;   /* control: the peer wants it back */
-    uint8_t retire_hard;   /* control: ... for a first lane: it must go */
-    uint8_t bury;          /* control: both have let go of it */
-    uint8_t last_read;     /* data: the request that drains it is out */
+    uint64_t scanned;     /* control: ... when it was last looked at */
+    uint8_t idle;         /* control: ... and had not been used since */
+    uint8_t evict_local;  /* control: we want it back */
+    uint8_t evict_remote; /* control: the peer wants it back */
+    uint8_t evict_forced; /* control: ... for a first lane: it must go */
+    uint8_t reap;         /* control: both have let go of it */
+    uint8_t last_read;    /* data: the request that drains it is out */
     /* data: as watch.c has last seen it */
-    uint32_t watch_done;   /* sq_done */
-    uint16_t watch_am;     /* am_sent */
-    uint16_t pinged_am;    /* ... when a READ was sent behind it */
-    unsigned still;        /* looks in a row at which nothing had come back */
-    uint64_t stalled_ns;   /* ... with work outstanding, in all */
-    uint64_t idle_ns;      /* nothing was outstanding, while some lane worked */
+    uint32_t stall_done; /* sq_done */
+    uint16_t stall_am;   /* am_sent */
+    uint16_t pinged_am;  /* ... when a READ was sent behind it */
+    unsigned still;      /* looks in a row at which nothing had come back */
+    uint64_t stalled_ns; /* ... with work outstanding, in all */
+    uint64_t idle_ns;    /* nothing was outstanding, while some lane worked */
 
     /* giving it up; see failover.c */
-    mrail_list_t flying;   /* data: mrail_seg_t that have not come back */
-    mrail_list_t lost;     /* data: ... that came back undone */
-    mrail_ns_t close_ns;   /* control: its QP is in error since then */
-    uint64_t qp_serial;    /* control: of qp, never used again in this engine:
+    mrail_list_t flying; /* data: mrail_chunk_t that have not come back */
+    mrail_list_t lost;   /* data: ... that came back undone */
+    mrail_ns_t close_ns; /* control: its QP is in error since then */
+    uint64_t qp_serial;  /* control: of qp, never used again in this engine:
                               what an event of a QP is for */
-    uint8_t half;          /* control: the device would not connect it */
-    mrail_trial_t trial;   /* control: on a path that had failed */
-    mrail_ns_t trial_ns;   /* ... since then */
+    uint8_t half;        /* control: the device would not connect it */
+    mrail_path_validation_t validation; /* control: on a path that had failed */
+    mrail_ns_t validation_ns;           /* ... since then */
     uint8_t last_wqe;      /* atomic: the device has said that it takes no more
                               receive buffers */
     uint8_t closed;        /* control: nothing can arrive here any more */

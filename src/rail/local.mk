@@ -2,36 +2,36 @@
 noinst_LTLIBRARIES += libmrail-rail.la
 libmrail_rail_la_SOURCES = \
     src/rail/am.c \
-    src/rail/ctl.c src/rail/ctl.h src/rail/ctl_ask.c src/rail/ctl_recv.c \
+    src/rail/ctl.c src/rail/ctl.h src/rail/ctl_request.c src/rail/ctl_recv.c \
     src/rail/ctl_send.c \
-    src/rail/duty.c src/rail/duty.h \
+    src/rail/control_poll.c src/rail/control_poll.h \
     src/rail/engine.c src/rail/engine.h \
     src/rail/failover.c \
     src/rail/paths.c \
     src/rail/ep.c \
-    src/rail/guard.c src/rail/guard.h \
+    src/rail/data_lock.c src/rail/data_lock.h \
     src/rail/health.c src/rail/health.h \
     src/rail/iface.c \
-    src/rail/knobs.c src/rail/knobs.h \
+    src/rail/params.c src/rail/params.h \
     src/rail/lane.c src/rail/lane.h \
-    src/rail/match.c src/rail/match.h \
+    src/rail/pairing.c src/rail/pairing.h \
     src/rail/mem.c src/rail/mem.h \
     src/rail/mrail.h \
     src/rail/op.h \
     src/rail/peer.c src/rail/peer.h \
-    src/rail/publish.c \
+    src/rail/telemetry_export.c \
     src/rail/rail.c src/rail/rail.h \
-    src/rail/retire.c \
+    src/rail/evict.c \
     src/rail/rma.c \
-    src/rail/scan.c src/rail/scan.h \
+    src/rail/discovery.c src/rail/discovery.h \
     src/rail/sched.c src/rail/sched.h \
-    src/rail/service.c \
-    src/rail/shares.c src/rail/shares.h \
-    src/rail/sync.c \
+    src/rail/control_thread.c \
+    src/rail/fair_share.c src/rail/fair_share.h \
+    src/rail/flush.c \
     src/rail/wakeup.c \
-    src/rail/watch.c \
+    src/rail/stall_detect.c \
     src/rail/wire.c src/rail/wire.h \
-    src/rail/yield.c
+    src/rail/throttle.c
 libmrail_rail_la_LIBADD = libmrail-orchestrator.la libmrail-telemetry.la \
     libmrail-base.la \
     $(IBVERBS_LIBS) -lpthread -ldl

@@ -15,11 +15,11 @@
 static struct ibv_mr *mrail_mem_reg_rail(struct ibv_pd *pd, void *address,
                                          size_t length, int remote)
 {
-    return remote ? ibv_reg_mr(pd, address, length,
-                               IBV_ACCESS_LOCAL_WRITE |
-                                   IBV_ACCESS_REMOTE_WRITE |
-                                   IBV_ACCESS_REMOTE_READ)
-                  : ibv_reg_mr(pd, address, length, IBV_ACCESS_LOCAL_WRITE);
+    return remote
+               ? ibv_reg_mr(pd, address, length,
+                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+                                IBV_ACCESS_REMOTE_READ)
+               : ibv_reg_mr(pd, address, length, IBV_ACCESS_LOCAL_WRITE);
 }
 
 static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
@@ -35,8 +35,8 @@ static int mrail_mem_reg_all(mrail_engine_t *engine, void *address,
     mem->generation =
         __atomic_add_fetch(&engine->generation, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        mem->mr[i] = mrail_mem_reg_rail(engine->rails[i].pd, address, length,
-                                        remote);
+        mem->mr[i] =
+            mrail_mem_reg_rail(engine->rails[i].pd, address, length, remote);
         if (mem->mr[i] == NULL) {
             ret = -errno;
             mrail_debug("%s: ibv_reg_mr(%p, %zu) failed: %s",

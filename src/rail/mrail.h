@@ -10,7 +10,7 @@
  * serialised by the caller.  Calls on different ifaces may run on different
  * threads.  Callbacks of an iface are called only inside
  * mrail_iface_progress() of that iface (or inside mrail_iface_destroy()),
- * never on the service thread, which handles control messages, timers and
+ * never on the control thread, which handles control messages, timers and
  * asynchronous events on its own.
  *
  * Errors: 0 or -errno.  -EAGAIN always means "nothing happened, ask again
@@ -23,7 +23,7 @@
 #define MRAIL_RAIL_MRAIL_H
 
 #include "base/util.h"
-#include "rail/knobs.h"
+#include "rail/params.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -45,23 +45,23 @@ typedef struct mrail_iov {
     mrail_mem_t *mem; /* registration that covers the buffer */
 } mrail_iov_t;
 
-/* ---- rails -------------------------------------------------------------- */
+/* ---- rails ---- */
 
 typedef struct mrail_rail_attr {
-    char device[64];    /* verbs device name */
-    unsigned port;      /* from 1 */
-    int selected;       /* 1: a rail of this engine */
-    char reason[128];   /* why not, when not selected; else empty */
-    uint8_t gid[16];    /* valid if selected */
+    char device[64];  /* verbs device name */
+    unsigned port;    /* from 1 */
+    int selected;     /* 1: a rail of this engine */
+    char reason[128]; /* why not, when not selected; else empty */
+    uint8_t gid[16];  /* valid if selected */
     int gid_index;
-    unsigned mtu;       /* bytes of payload per packet */
-    uint64_t rate_bps;  /* bits per second, of the port by its width; what is
+    unsigned mtu;         /* bytes of payload per packet */
+    uint64_t rate_bps;    /* bits per second, of the port by its width; what is
                            planned with */
-    uint64_t speed_bps; /* bits per second that the port says it can do now */
-    uint64_t subnet;    /* rails with equal subnets reach each other */
+    uint64_t speed_bps;   /* bits per second that the port says it can do now */
+    uint64_t subnet;      /* rails with equal subnets reach each other */
     unsigned subnet_bits; /* of the address, that make the subnet */
-    unsigned nic_index; /* for the choice of source ports */
-    int numa_node;      /* -1: unknown */
+    unsigned nic_index;   /* for the choice of source ports */
+    int numa_node;        /* -1: unknown */
     char port_control[32]; /* how a QP's source port is set */
     unsigned max_inline;
 } mrail_rail_attr_t;
@@ -77,10 +77,10 @@ typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
  * selected rails, or -EINVAL (after one error line) if config->devices names
  * a port that does not exist or is not active.
  */
-int mrail_rail_scan(const mrail_config_t *config, mrail_rail_func_t func,
-                    void *arg);
+int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
+                        void *arg);
 
-/* ---- engine ------------------------------------------------------------- */
+/* ---- engine ---- */
 
 /*
  * Opens the engine of this process, or takes one more reference on it; the
@@ -130,16 +130,16 @@ typedef struct mrail_rail_now {
 unsigned mrail_rails_now(mrail_rail_now_t *rails);
 
 typedef struct mrail_memory {
-    size_t pools;    /* bytes: receive and send buffers */
-    size_t queues;   /* bytes: QPs and CQs, estimated from their depths */
-    size_t tables;   /* bytes: peers, endpoints, operations */
+    size_t pools;  /* bytes: receive and send buffers */
+    size_t queues; /* bytes: QPs and CQs, estimated from their depths */
+    size_t tables; /* bytes: peers, endpoints, operations */
     unsigned num_qps;
     unsigned num_peers;
 } mrail_memory_t;
 
 void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p);
 
-/* ---- memory ------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Registers on every rail; remote read and write are allowed.  -ENOMEM,
  * -EFAULT, ... of ibv_reg_mr(3), with nothing left registered. */
@@ -154,7 +154,7 @@ void mrail_rkey_pack(const mrail_mem_t *mem, void *buffer);
 int mrail_rkey_unpack(const void *buffer, mrail_rkey_t **rkey_p);
 void mrail_rkey_release(mrail_rkey_t *rkey);
 
-/* ---- iface -------------------------------------------------------------- */
+/* ---- iface ---- */
 
 typedef struct mrail_iface_params {
     void *arg; /* first argument of the callbacks */
@@ -202,7 +202,7 @@ void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
 int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
                             const void *iface_addr);
 
-/* ---- endpoints ---------------------------------------------------------- */
+/* ---- endpoints ---- */
 
 /* Returns at once; operations give -EAGAIN until the first lane is up. */
 int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
@@ -235,8 +235,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
 int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
-                             uint64_t remote_address,
-                             const mrail_rkey_t *rkey);
+                             uint64_t remote_address, const mrail_rkey_t *rkey);
 int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
@@ -244,8 +243,7 @@ int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
  * at most attr.max_bcopy. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
-typedef void (*mrail_unpack_func_t)(void *arg, const void *data,
-                                    size_t length);
+typedef void (*mrail_unpack_func_t)(void *arg, const void *data, size_t length);
 int mrail_ep_get_bcopy(mrail_ep_t *ep, mrail_unpack_func_t unpack, void *arg,
                        size_t length, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
@@ -263,7 +261,7 @@ int mrail_iface_fence(mrail_iface_t *iface);
 int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 
-/* Asks the peer's service thread for a sign of life; ep_failed() follows if
+/* Asks the peer's control thread for a sign of life; ep_failed() follows if
  * there is none.  0, -EAGAIN. */
 int mrail_ep_check(mrail_ep_t *ep);
 

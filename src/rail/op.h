@@ -1,7 +1,7 @@
 /*
  * Work under way: active messages until they are acknowledged (mrail_tx_t),
- * RMA operations (mrail_op_t) and their segments (mrail_seg_t), flushes and
- * fences (mrail_sync_t).  Data path only.
+ * RMA operations (mrail_op_t) and their segments (mrail_chunk_t), flushes and
+ * fences (mrail_flush_t).  Data path only.
  */
 #ifndef MRAIL_RAIL_OP_H
 #define MRAIL_RAIL_OP_H
@@ -9,13 +9,15 @@
 #include "rail/peer.h"
 
 /* A completion that waits for its iface's own progress call. */
-typedef enum mrail_done_kind { MRAIL_DONE_OP, MRAIL_DONE_SYNC }
-    mrail_done_kind_t;
+typedef enum mrail_done_kind {
+    MRAIL_DONE_OP,
+    MRAIL_DONE_FLUSH
+} mrail_done_kind_t;
 
 typedef struct mrail_done {
     mrail_list_t list; /* iface->done */
     mrail_iface_t *iface;
-    void *comp;        /* NULL: nobody asked */
+    void *comp; /* NULL: nobody asked */
     int status;
     mrail_done_kind_t kind;
 } mrail_done_t;
@@ -23,9 +25,9 @@ typedef struct mrail_done {
 /* An active message, kept until the peer has acknowledged it, so that it can
  * be sent again through another rail. */
 typedef struct mrail_tx {
-    mrail_list_t list; /* peer->unacked */
+    mrail_list_t list;  /* peer->unacked */
     mrail_list_t again; /* peer->resend, if its lane failed before it arrived */
-    mrail_mem_t *mem;  /* registration of this element */
+    mrail_mem_t *mem;   /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;
     uint32_t seq;
@@ -34,8 +36,11 @@ typedef struct mrail_tx {
     mrail_data_hdr_t *hdr; /* wire image; the payload follows it */
 } mrail_tx_t;
 
-typedef enum mrail_op_kind { MRAIL_OP_PUT, MRAIL_OP_GET, MRAIL_OP_VISIBLE }
-    mrail_op_kind_t;
+typedef enum mrail_op_kind {
+    MRAIL_OP_PUT,
+    MRAIL_OP_GET,
+    MRAIL_OP_VISIBLE
+} mrail_op_kind_t;
 
 /* A place in an operation's memory. */
 typedef struct mrail_cursor {
@@ -50,24 +55,24 @@ typedef struct mrail_op {
     mrail_peer_t *peer;
     uint64_t id;
     mrail_op_kind_t kind;
-    int whole;          /* one lane takes it all */
-    unsigned pending;   /* segments posted and not complete */
-    size_t left;        /* bytes not posted */
+    int whole;        /* one lane takes it all */
+    unsigned pending; /* segments posted and not complete */
+    size_t left;      /* bytes not posted */
     unsigned iov_count;
     mrail_cursor_t cursor; /* first byte not posted */
     mrail_iov_t iov[MRAIL_MAX_IOV];
-    uint64_t remote_address; /* of its first byte */
-    struct mrail_sync *sync; /* that waits for it, or NULL */
+    uint64_t remote_address;  /* of its first byte */
+    struct mrail_flush *sync; /* that waits for it, or NULL */
     const mrail_rkey_t *rkey;
     mrail_rkey_t own_rkey; /* of a buffered form that has to wait */
-    mrail_tx_t *bounce; /* buffer of the bcopy forms */
+    mrail_tx_t *bounce;    /* buffer of the bcopy forms */
     mrail_unpack_func_t unpack;
     void *unpack_arg;
     size_t length;
 } mrail_op_t;
 
 /* A piece of an operation that one work request carries. */
-typedef struct mrail_seg {
+typedef struct mrail_chunk {
     mrail_list_t list; /* lane->flying; or, if that failed, lane->lost, then
                           peer->redo */
     mrail_op_t *op;
@@ -75,30 +80,32 @@ typedef struct mrail_seg {
     uint32_t sq_index; /* lane->sq_posted after it */
     uint32_t length;
     uint16_t am_number; /* lane->am_sent before it */
-    uint64_t offset;   /* in the operation, bytes */
+    uint64_t offset;    /* in the operation, bytes */
     mrail_ns_t post_ns;
-} mrail_seg_t;
+} mrail_chunk_t;
 
-typedef enum mrail_sync_kind { MRAIL_SYNC_FLUSH, MRAIL_SYNC_FENCE }
-    mrail_sync_kind_t;
+typedef enum mrail_flush_kind {
+    MRAIL_FLUSH_KIND_FLUSH,
+    MRAIL_FLUSH_KIND_FENCE
+} mrail_flush_kind_t;
 
-typedef struct mrail_sync_group {
+typedef struct mrail_flush_group {
     mrail_done_t done;
-    unsigned count;     /* members not finished */
-} mrail_sync_group_t;
+    unsigned count; /* members not finished */
+} mrail_flush_group_t;
 
 /* Finished when AMs before am_seq are acknowledged, operations up to op_id
  * are complete, and what they wrote is visible on every rail. */
-typedef struct mrail_sync {
+typedef struct mrail_flush {
     mrail_list_t list; /* peer->syncs */
-    mrail_sync_kind_t kind;
-    int last_stage;     /* all bytes are there; but can they be seen? */
-    uint64_t unseen;    /* slots on which a READ is still to be posted for that */
-    unsigned reads;     /* ... has been, and has not come back */
+    mrail_flush_kind_t kind;
+    int last_stage;  /* all bytes are there; but can they be seen? */
+    uint64_t unseen; /* slots on which a READ is still to be posted for that */
+    unsigned reads;  /* ... has been, and has not come back */
     uint32_t am_seq;
     uint64_t op_id;
-    mrail_sync_group_t *group; /* NULL for a fence */
-} mrail_sync_t;
+    mrail_flush_group_t *group; /* NULL for a fence */
+} mrail_flush_t;
 
 /* ---- am.c ---- */
 void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
@@ -107,7 +114,7 @@ void mrail_am_request_ack(mrail_peer_t *peer);
 /* The lane was out of use: says what became free meanwhile. */
 void mrail_am_restored(mrail_lane_t *lane);
 /* The answer that is due goes over the lane that is the first one now. */
-void mrail_am_owe_answer(mrail_peer_t *peer);
+void mrail_am_add_pending_reply(mrail_peer_t *peer);
 void mrail_am_send_acks(mrail_engine_t *engine);
 void mrail_am_fail(mrail_peer_t *peer);
 /* What the lane had not carried over, from now on on the peer's books. */
@@ -117,14 +124,14 @@ void mrail_am_resend(mrail_peer_t *peer);
 
 /* ---- rma.c ---- */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
-void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns);
+void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns);
 /* A READ that makes what the lane wrote visible, for `sync` or nobody: 0 or
  * -EAGAIN. */
-int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
                         mrail_ns_t now_ns);
 /* Posts a READ on every lane whose WRITEs cannot be known to be seen: 1 if all are
  * out. */
-int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
                            mrail_ns_t now_ns);
 /* The lane's device gives nothing back any more: all of it has come back undone. */
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns);
@@ -136,15 +143,15 @@ void mrail_rma_fail(mrail_peer_t *peer, int status);
 void mrail_op_release(mrail_op_t *op);
 
 /* ---- sync.c ---- */
-void mrail_sync_check(mrail_peer_t *peer, mrail_ns_t now_ns);
-void mrail_sync_fail(mrail_peer_t *peer, int status);
+void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns);
+void mrail_flush_fail(mrail_peer_t *peer, int status);
 /* One reason less to post nothing. */
-void mrail_sync_open(mrail_peer_t *peer);
+void mrail_flush_open(mrail_peer_t *peer);
 /* A lane failed: what is written again has to be made visible again. */
-void mrail_sync_again(mrail_peer_t *peer);
+void mrail_flush_again(mrail_peer_t *peer);
 /* The first fence that nothing behind it may pass; NULL: none, or the lane that
  * it is pinned to keeps the order. */
-const mrail_sync_t *mrail_sync_barrier(const mrail_peer_t *peer);
+const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer);
 
 /* ---- tx buffers (am.c) ---- */
 mrail_tx_t *mrail_tx_get(mrail_pool_t *pool);

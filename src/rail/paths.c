@@ -4,7 +4,7 @@
  */
 #include "config.h"
 #include "rail/ctl.h"
-#include "telemetry/ring.h"
+#include "telemetry/page.h"
 
 #include <string.h>
 
@@ -12,26 +12,26 @@ static const mrail_health_params_t path_params = {
     .grace_ns = 2 * MRAIL_NS_PER_MS,
     .probe_ns = 20 * MRAIL_NS_PER_MS,
     .probes = 3,
-    .rest_ns = 100 * MRAIL_NS_PER_MS,
-    .rest_max_ns = 10 * MRAIL_NS_PER_SEC,
-    .calm_ns = 10 * MRAIL_NS_PER_SEC,
+    .backoff_ns = 100 * MRAIL_NS_PER_MS,
+    .backoff_max_ns = 10 * MRAIL_NS_PER_SEC,
+    .quiescent_ns = 10 * MRAIL_NS_PER_SEC,
 };
 /* An answer speaks for the peer for so long. */
 #define MRAIL_PATH_FRESH (1 * MRAIL_NS_PER_SEC)
 /* A path is tried so many times, about, before a peer that none leads to is given up. */
-#define MRAIL_PATH_DARK_TRIES 16
+#define MRAIL_PATH_UNREACHABLE_TRIES 16
 
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
 {
     return (peer->lanes[slot] != NULL) &&
            (peer->lanes[slot]->state == MRAIL_LANE_UP) &&
-           (peer->lanes[slot]->trial == MRAIL_TRIAL_NONE);
+           (peer->lanes[slot]->validation == MRAIL_PATH_VALIDATION_NONE);
 }
 
 static void mrail_path_hold(mrail_peer_t *peer, unsigned slot)
 {
     __atomic_fetch_and(&peer->up_mask, ~(1ull << slot), __ATOMIC_RELEASE);
-    __atomic_store_n(&peer->engine->alarm, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&peer->engine->error_pending, 1, __ATOMIC_SEQ_CST);
 }
 
 static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
@@ -39,14 +39,14 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     mrail_engine_t *engine = peer->engine;
 
     if (mrail_path_is_used(peer, slot) && !peer->lanes[slot]->out) {
-        peer->dark_ns = 0;
+        peer->unreachable_ns = 0;
         __atomic_fetch_or(&peer->up_mask, 1ull << slot, __ATOMIC_RELEASE);
         __atomic_fetch_add(&engine->num_changes, 1, __ATOMIC_SEQ_CST);
         mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     }
 }
 
-static void mrail_path_ask(mrail_peer_t *peer, unsigned slot)
+static void mrail_path_probe(mrail_peer_t *peer, unsigned slot)
 {
     mrail_path_t *path = &peer->paths[slot];
 
@@ -73,11 +73,11 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
         if (path->health.state == MRAIL_HEALTH_SUSPECT) {
             mrail_path_hold(peer, slot);
         }
-        mrail_path_ask(peer, slot);
+        mrail_path_probe(peer, slot);
         break;
     case MRAIL_HEALTH_RETIRE:
         if (peer->lanes[slot] != NULL) {
-            mrail_failover_ask(peer->lanes[slot], cause);
+            mrail_failover_request(peer->lanes[slot], cause);
         }
         break;
     case MRAIL_HEALTH_RESTORE:
@@ -105,12 +105,12 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
 
 /* A lane that is alone has nobody beside it to tell a dead path from a peer that
  * is silent: rails without a lane are asked. */
-static void mrail_path_ask_others(mrail_peer_t *peer, unsigned slot)
+static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot)
 {
     for (unsigned i = 0; i < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS); ++i) {
         if ((i % peer->num_pairs != slot % peer->num_pairs) &&
             (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
-            mrail_path_ask(peer, i);
+            mrail_path_probe(peer, i);
         }
     }
 }
@@ -124,7 +124,8 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
     mrail_health_action_t action =
         mrail_health_event(&path->health, &path_params, event, now_ns);
 
-    if ((event == MRAIL_HEALTH_LATE) || (event == MRAIL_HEALTH_SPENT)) {
+    if ((event == MRAIL_HEALTH_TIMEOUT) ||
+        (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
         cause = path->cause; /* why there is a deadline at all */
     } else if (((path->health.state != before) &&
                 (before != MRAIL_HEALTH_DOWN)) ||
@@ -141,19 +142,18 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                     mrail_health_state_name(before),
                     mrail_health_state_name(path->health.state),
                     mrail_health_event_name(event));
-        mrail_ring_event(peer->engine->ring,
-                         "path %u to peer %016llx: %s -> %s (%s)", slot,
-                         (unsigned long long)peer->id,
-                         mrail_health_state_name(before),
-                         mrail_health_state_name(path->health.state),
-                         mrail_health_event_name(event));
+        mrail_page_event(
+            peer->engine->page, "path %u to peer %016llx: %s -> %s (%s)", slot,
+            (unsigned long long)peer->id, mrail_health_state_name(before),
+            mrail_health_state_name(path->health.state),
+            mrail_health_event_name(event));
     }
     mrail_path_act(peer, slot, action, cause);
     if (((path->health.state == MRAIL_HEALTH_SUSPECT) ||
          (path->health.state == MRAIL_HEALTH_DOWN)) &&
-        ((before != path->health.state) || (event == MRAIL_HEALTH_LATE)) &&
+        ((before != path->health.state) || (event == MRAIL_HEALTH_TIMEOUT)) &&
         !mrail_path_others_answer(peer, slot, now_ns)) {
-        mrail_path_ask_others(peer, slot);
+        mrail_path_probe_others(peer, slot);
     }
     if (path->health.due_ns != MRAIL_NS_NEVER) {
         mrail_ctl_work(peer);
@@ -171,14 +171,16 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
 
 /* Rests are for paths that have others beside them: with none left they would last
  * until the peer is given up. */
-static void mrail_path_hurry(mrail_peer_t *peer, mrail_path_t *path,
-                             mrail_ns_t now_ns)
+static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
+                                mrail_ns_t now_ns)
 {
-    mrail_ns_t rest_ns = mrail_ctl_patience(peer) / MRAIL_PATH_DARK_TRIES;
+    mrail_ns_t backoff_ns =
+        mrail_ctl_peer_timeout(peer) / MRAIL_PATH_UNREACHABLE_TRIES;
 
-    if (peer->dark_ns != 0) {
-        mrail_health_hurry(&path->health,
-                           now_ns + MRAIL_MAX(rest_ns, path_params.rest_ns));
+    if (peer->unreachable_ns != 0) {
+        mrail_health_expedite(
+            &path->health,
+            now_ns + MRAIL_MAX(backoff_ns, path_params.backoff_ns));
     }
 }
 
@@ -186,7 +188,7 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 
-    mrail_path_hurry(peer, path, now_ns);
+    mrail_path_expedite(peer, path, now_ns);
     if (now_ns >= path->health.due_ns) {
         mrail_path_event(
             peer, slot,
@@ -205,7 +207,7 @@ int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
         if ((path->probe == seq) && path->asked) {
             peer->answer_ns = now_ns;
             path->asked = 0;
-            mrail_path_event(peer, slot, MRAIL_HEALTH_ANSWER, now_ns);
+            mrail_path_event(peer, slot, MRAIL_HEALTH_PROBE_REPLY, now_ns);
             return 1;
         }
     }
@@ -259,8 +261,7 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
         return;
     }
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
-        {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             mrail_ctl_drop_handles(peer, rail);
         }
     }
@@ -275,8 +276,7 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
     __atomic_store_n(&rail->port_down, event == MRAIL_HEALTH_PORT_DOWN,
                      __ATOMIC_RELAXED);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list)
-        {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             for (unsigned slot = 0;
                  slot < MRAIL_MIN(peer->num_slots, MRAIL_MAX_SLOTS); ++slot) {
                 if (peer->pairs[(peer->base + slot) % peer->num_pairs].local !=

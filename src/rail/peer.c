@@ -2,7 +2,7 @@
 #include "rail/peer.h"
 
 #include "rail/ctl.h"
-#include "telemetry/ring.h"
+#include "telemetry/page.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
         return NULL;
     }
     peer->engine = engine;
-    peer->nowhere.peer = peer;
+    peer->detached.peer = peer;
     peer->id = id;
     peer->op_next = 1;
     mrail_paths_init(peer);
@@ -81,7 +81,7 @@ void mrail_peer_refresh(mrail_peer_t *peer)
     }
 }
 
-void mrail_peer_want(mrail_peer_t *peer, int all)
+void mrail_peer_request_lanes(mrail_peer_t *peer, int all)
 {
     mrail_engine_t *engine = peer->engine;
 
@@ -94,11 +94,12 @@ void mrail_peer_want(mrail_peer_t *peer, int all)
         __atomic_store_n(&peer->expand_wanted, 1, __ATOMIC_RELAXED);
     }
     pthread_mutex_lock(&engine->ctl_lock);
-    peer->want_slots = all ? MRAIL_MAX_SLOTS : MRAIL_MAX(peer->want_slots, 1u);
+    peer->requested_slots =
+        all ? MRAIL_MAX_SLOTS : MRAIL_MAX(peer->requested_slots, 1u);
     mrail_list_del(&peer->work);
     mrail_list_add_tail(&engine->work, &peer->work);
     pthread_mutex_unlock(&engine->ctl_lock);
-    mrail_service_wake(engine);
+    mrail_control_thread_wake(engine);
 }
 
 void mrail_peer_activate(mrail_peer_t *peer)
@@ -134,8 +135,7 @@ void mrail_lane_drain(mrail_lane_t *lane)
         .send_flags = IBV_SEND_SIGNALED,
     };
 
-    if (lane->drained || lane->rail->fatal ||
-        (mrail_lane_sq_free(lane) == 0)) {
+    if (lane->drained || lane->rail->fatal || (mrail_lane_sq_free(lane) == 0)) {
         return; /* no room: when something has come back */
     }
     lane->drained = 1;
@@ -192,7 +192,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_engine_t *engine = peer->engine;
 
     pthread_mutex_lock(&engine->ctl_lock);
-    mrail_ring_event(engine->ring, "peer %016llx is gone: %s",
+    mrail_page_event(engine->page, "peer %016llx is gone: %s",
                      (unsigned long long)peer->id,
                      (peer->failed == -ESHUTDOWN) ? "it said goodbye"
                                                   : strerror(-peer->failed));
@@ -245,5 +245,5 @@ void mrail_peer_fail(mrail_peer_t *peer, int status)
     mrail_failover_end(peer);
     mrail_am_fail(peer);
     mrail_rma_fail(peer, status);
-    mrail_sync_fail(peer, status);
+    mrail_flush_fail(peer, status);
 }

@@ -8,38 +8,38 @@
 
 #include "rail/health.h"
 #include "rail/lane.h"
-#include "rail/match.h"
+#include "rail/pairing.h"
 #include "rail/mem.h"
 
 #define MRAIL_MAX_SLOTS 64 /* lanes to one peer: bits of a mask */
 
 typedef enum mrail_peer_state {
-    MRAIL_PEER_NEW,     /* nothing sent yet */
-    MRAIL_PEER_HELLO,   /* HELLO sent, waits for HELLO_REP */
-    MRAIL_PEER_KNOWN,   /* rails known, lanes may be requested */
-    MRAIL_PEER_GONE     /* said BYE, or given up */
+    MRAIL_PEER_NEW,   /* nothing sent yet */
+    MRAIL_PEER_HELLO, /* HELLO sent, waits for HELLO_REP */
+    MRAIL_PEER_KNOWN, /* rails known, lanes may be requested */
+    MRAIL_PEER_GONE   /* said BYE, or given up */
 } mrail_peer_state_t;
 
 /* The last life of a lane that has ended, for a peer that has not heard of it, and
  * for what is late. */
-typedef struct mrail_past {
+typedef struct mrail_prev_epoch {
     uint8_t known;
     uint16_t epoch;
     uint16_t received; /* AMs that had arrived */
-} mrail_past_t;
+} mrail_prev_epoch_t;
 
 typedef struct mrail_path {
     mrail_health_t health;
-    uint32_t probe;  /* sequence number of the last one ... */
-    uint8_t asked;   /* ... if there was one */
-    uint16_t sport;  /* UDP source port of its last lane; 0: there was none */
+    uint32_t probe;    /* sequence number of the last one ... */
+    uint8_t asked;     /* ... if there was one */
+    uint16_t sport;    /* UDP source port of its last lane; 0: there was none */
     struct ibv_ah *ah; /* of probes, or NULL; for this ... */
     uint16_t ah_sport; /* ... port ... */
     unsigned ah_pair;  /* ... and pair of rails */
-    unsigned stalls; /* that were none: it answered ... */
+    unsigned stalls;   /* that were none: it answered ... */
     mrail_ns_t stall_ns; /* ... the last one */
-    uint8_t restore; /* a lane may be asked for, though it is not up */
-    const char *cause; /* the last event that was no deadline */
+    uint8_t restore;     /* a lane may be asked for, though it is not up */
+    const char *cause;   /* the last event that was no deadline */
 } mrail_path_t;
 
 /* A rail of the peer that its address names. */
@@ -52,8 +52,8 @@ typedef struct mrail_boot {
 struct mrail_peer {
     mrail_engine_t *engine;
     uint64_t id;
-    uint64_t cookie;        /* proves to the peer that we know its address */
-    mrail_list_t list;      /* a bucket of engine->buckets; control lock */
+    uint64_t cookie;   /* proves to the peer that we know its address */
+    mrail_list_t list; /* a bucket of engine->buckets; control lock */
 
     /* ---- control: under the control lock ---- */
     mrail_peer_state_t state;
@@ -64,32 +64,33 @@ struct mrail_peer {
     unsigned num_pairs;
     mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
     struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
-    unsigned base;          /* pair of slot 0 */
-    int based;              /* ... both ends agree on it: it has been up */
-    unsigned rotation;      /* of source ports: number of the peer */
-    unsigned num_slots;     /* lanes wanted in total; 0: none yet */
-    unsigned want_slots;    /* 0, 1 or num_slots */
-    unsigned turn;          /* pair whose lane is asked for first */
-    uint64_t refused_mask;  /* slots that shall not be asked for again */
-    uint64_t no_room_mask;  /* ... nor these, before retry_ns */
-    uint64_t settled_mask;  /* slots with an entry in `settled` */
+    unsigned base;            /* pair of slot 0 */
+    int based;                /* ... both ends agree on it: it has been up */
+    unsigned rotation;        /* of source ports: number of the peer */
+    unsigned num_slots;       /* lanes wanted in total; 0: none yet */
+    unsigned requested_slots; /* 0, 1 or num_slots */
+    unsigned turn;            /* pair whose lane is asked for first */
+    uint64_t refused_mask;    /* slots that shall not be asked for again */
+    uint64_t no_room_mask;    /* ... nor these, before retry_ns */
+    uint64_t handled_mask;    /* slots with an entry in `settled` */
     uint32_t settled[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that was
                                taken or refused; none before it counts */
-    mrail_past_t past[MRAIL_MAX_SLOTS];
+    mrail_prev_epoch_t prev_epochs[MRAIL_MAX_SLOTS];
     mrail_path_t paths[MRAIL_MAX_SLOTS];
-    mrail_ns_t answer_ns;   /* of the last probe that was answered */
-    mrail_ns_t moved_ns;    /* some lane was last seen to move */
-    mrail_ns_t dark_ns;     /* no lane can be used since then; 0: one can, or
+    mrail_ns_t answer_ns;      /* of the last probe that was answered */
+    mrail_ns_t moved_ns;       /* some lane was last seen to move */
+    mrail_ns_t unreachable_ns; /* no lane can be used since then; 0: one can, or
                                was not wanted yet */
-    uint64_t kept_posted;   /* work requests of all lanes, when KEEPALIVE last
+    uint64_t kept_posted; /* work requests of all lanes, when KEEPALIVE last
                                looked */
-    unsigned reply_way;     /* that leads back to who sent the message at hand */
-    unsigned hellos;        /* of the peer, answered */
-    unsigned anew;          /* lanes asked for anew since one came up ... */
-    mrail_ns_t anew_ns;     /* ... of them, when it was the first time ... */
-    const char *anew_cause; /* ... and why the last time, before any was up */
+    unsigned reply_way;   /* that leads back to who sent the message at hand */
+    unsigned hellos;      /* of the peer, answered */
+    unsigned reconnects;  /* lanes asked for anew since one came up ... */
+    mrail_ns_t reconnect_ns; /* ... of them, when it was the first time ... */
+    const char
+        *reconnect_cause; /* ... and why the last time, before any was up */
     mrail_ns_t retry_ns;
-    mrail_list_t work;      /* engine->work while something is to be sent */
+    mrail_list_t work; /* engine->work while something is to be sent */
     uint32_t request;
     unsigned tries;
     mrail_ns_t deadline_ns;
@@ -99,61 +100,63 @@ struct mrail_peer {
 
     /* ---- handed from control to data ---- */
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
-    uint64_t up_mask; /* atomic: slots that are UP */
-    int failed;       /* atomic: 0 or -errno */
-    uint64_t retire_mask; /* atomic: slots that the data path shall let go of;
+    uint64_t up_mask;                     /* atomic: slots that are UP */
+    int failed;                           /* atomic: 0 or -errno */
+    uint64_t evict_mask; /* atomic: slots that the data path shall let go of;
                              it clears them */
-    uint64_t fail_mask;   /* atomic: slots whose lane has failed, or is to be
+    uint64_t fail_mask;  /* atomic: slots whose lane has failed, or is to be
                              given up; the data path clears them */
-    int expand_wanted;    /* atomic: the data path has asked for all lanes */
+    int expand_wanted;   /* atomic: the data path has asked for all lanes */
     mrail_rkey_t flush_rkey; /* of the peer's flush pages */
 
     /* ---- data: inside the guard ---- */
-    uint64_t seen_mask;     /* up_mask as the arrays below reflect it */
+    uint64_t seen_mask; /* up_mask as the arrays below reflect it */
     unsigned num_up;
     unsigned num_am;
     mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
     mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
-    int connect_wanted;     /* the request has been made */
-    uint64_t dirty_mask;    /* slots with WRITEs behind which no READ was posted, */
-    uint64_t reading_mask;  /* ... with READs that have not come back; whether they
+    int connect_wanted;                         /* the request has been made */
+    uint64_t
+        dirty_mask; /* slots with WRITEs behind which no READ was posted, */
+    uint64_t
+        reading_mask; /* ... with READs that have not come back; whether they
                                are in use or not */
-    uint64_t closing_mask;  /* slots let go of, but not drained */
-    uint64_t broken_mask;   /* slots whose lane is being given up */
-    int recovering;         /* there is, or was, such a lane, and what it had not
+    uint64_t closing_mask; /* slots let go of, but not drained */
+    uint64_t broken_mask;  /* slots whose lane is being given up */
+    int recovering;        /* there is, or was, such a lane, and what it had not
                                carried over has not been sent again: counts as
                                a fence */
-    mrail_list_t resend;    /* mrail_tx_t.again of such lanes, by seq */
-    mrail_list_t redo;      /* mrail_seg_t likewise, by operation */
-    mrail_lane_t nowhere;   /* the lane of AMs that arrived on one of those */
+    mrail_list_t resend;   /* mrail_tx_t.again of such lanes, by seq */
+    mrail_list_t redo;     /* mrail_chunk_t likewise, by operation */
+    mrail_lane_t detached; /* the lane of AMs that arrived on one of those */
     /* Lanes with such segments, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
-    int dead;               /* 1: failing, waits for the devices; 2: failed */
+    int dead; /* 1: failing, waits for the devices; 2: failed */
     mrail_list_t eps;
 
-    uint32_t tx_next;       /* sequence number of the next AM */
-    uint32_t tx_acked;      /* all before are at the peer */
-    mrail_list_t unacked;   /* mrail_tx_t in order */
-    uint64_t am_inflight;   /* bytes of them */
-    uint32_t ack_wanted;    /* somebody waits until tx_acked is there */
-    int ack_asked;          /* an ACK_REQ has no answer yet */
-    int ack_due;            /* an ACK_REQ waits for its answer ... */
-    uint32_t ack_due_seq;   /* ... until all before this have arrived */
-    uint32_t rx_next;       /* expected */
-    mrail_list_t hold;      /* mrail_rx_t ahead of rx_next, in order */
+    uint32_t tx_next;     /* sequence number of the next AM */
+    uint32_t tx_acked;    /* all before are at the peer */
+    mrail_list_t unacked; /* mrail_tx_t in order */
+    uint64_t am_inflight; /* bytes of them */
+    uint32_t ack_wanted;  /* somebody waits until tx_acked is there */
+    int ack_requested;    /* an ACK_REQ has no answer yet */
+    int ack_due;          /* an ACK_REQ waits for its answer ... */
+    uint32_t ack_due_seq; /* ... until all before this have arrived */
+    uint32_t rx_next;     /* expected */
+    mrail_list_t hold;    /* mrail_rx_t ahead of rx_next, in order */
 
-    uint64_t op_next;       /* id of the next RMA operation, from 1 */
-    mrail_list_t ops;       /* mrail_op_t not complete, by id */
-    mrail_list_t uncut;     /* those of them with bytes not posted yet */
-    size_t uncut_bytes;     /* of them all */
-    uint8_t share;          /* its set in engine->shares[share_flow] ... */
-    uint8_t share_flow;
-    unsigned share_turn;    /* ... in this turn */
-    mrail_list_t syncs;     /* mrail_sync_t: flushes and fences, in order */
-    unsigned num_fences;    /* fences among them: nothing may be posted */
-    mrail_lane_t *pin;      /* ... but on this lane, if not NULL */
-    int pin_closed;         /* ... and then not even messages */
-    mrail_list_t active;    /* engine->active while progress must look here */
+    uint64_t op_next;   /* id of the next RMA operation, from 1 */
+    mrail_list_t ops;   /* mrail_op_t not complete, by id */
+    mrail_list_t uncut; /* those of them with bytes not posted yet */
+    size_t uncut_bytes; /* of them all */
+    uint8_t share;      /* its set in engine->shares[share_direction] ... */
+    uint8_t share_direction;
+    unsigned share_period; /* ... in this turn */
+    mrail_list_t syncs;    /* mrail_flush_t: flushes and fences, in order */
+    unsigned num_fences;   /* fences among them: nothing may be posted */
+    mrail_lane_t *ordered_lane; /* ... but on this lane, if not NULL */
+    int ordered_lane_closed;    /* ... and then not even messages */
+    mrail_list_t active; /* engine->active while progress must look here */
 };
 
 /* Takes over lanes that came up since the last look.  Data path. */
@@ -174,8 +177,8 @@ mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id);
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id);
 void mrail_peer_free(mrail_peer_t *peer);
 
-/* Data path: asks the service thread for the first lane, or for all. */
-void mrail_peer_want(mrail_peer_t *peer, int all);
+/* Data path: asks the control thread for the first lane, or for all. */
+void mrail_peer_request_lanes(mrail_peer_t *peer, int all);
 
 /* Makes progress look at the peer until it has nothing to wait for. */
 void mrail_peer_activate(mrail_peer_t *peer);

@@ -1,6 +1,6 @@
 #include "config.h"
 #include "rail/rail.h"
-#include "rail/scan.h"
+#include "rail/discovery.h"
 
 #include "base/log.h"
 #include "orchestrator/ports.h"
@@ -39,8 +39,8 @@ void mrail_rail_explain(const char *device, size_t length, int error)
     if ((error == ENOMEM) && (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) &&
         (limit.rlim_cur != RLIM_INFINITY)) {
         mrail_error("%s: cannot register %zu bytes: the locked-memory limit is "
-                    "%llu kB; raise it (ulimit -l unlimited)", device, length,
-                    (unsigned long long)limit.rlim_cur / 1024);
+                    "%llu kB; raise it (ulimit -l unlimited)",
+                    device, length, (unsigned long long)limit.rlim_cur / 1024);
     }
 }
 
@@ -165,9 +165,8 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
     if (rail->channel == NULL) {
         return -errno;
     }
-    rail->cq = ibv_create_cq(rail->ctx,
-                             MRAIL_MIN(MRAIL_CQ_DEPTH, attr.max_cqe), rail,
-                             rail->channel, 0);
+    rail->cq = ibv_create_cq(rail->ctx, MRAIL_MIN(MRAIL_CQ_DEPTH, attr.max_cqe),
+                             rail, rail->channel, 0);
     if (rail->cq == NULL) {
         return -errno;
     }
@@ -179,11 +178,10 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
     }
     rail->srq_depth = srq_init.attr.max_wr; /* may be more than asked for */
     /* Beside every receive; the other half is for markers and flushed sends. */
-    rail->max_segs = MRAIL_SEGS_MIN;
+    rail->max_chunks = MRAIL_CHUNKS_MIN;
     if ((unsigned)rail->cq->cqe > rail->srq_depth) {
-        rail->max_segs =
-            MRAIL_MAX(((unsigned)rail->cq->cqe - rail->srq_depth) / 2,
-                      rail->max_segs);
+        rail->max_chunks = MRAIL_MAX(
+            ((unsigned)rail->cq->cqe - rail->srq_depth) / 2, rail->max_chunks);
     }
     rail->flush_mr = mrail_rail_alloc(
         rail, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &page);
@@ -203,7 +201,7 @@ static int mrail_rail_probe_inline(mrail_rail_t *rail,
             .send_cq = rail->cq,
             .recv_cq = rail->cq,
             .srq = rail->srq,
-            .cap = {.max_send_wr = config->tx_depth,
+            .cap = {.max_send_wr = config->tx_queue_len,
                     .max_send_sge = MRAIL_MAX_IOV,
                     .max_inline_data = sizes[i]},
         };
@@ -217,14 +215,13 @@ static int mrail_rail_probe_inline(mrail_rail_t *rail,
     }
     mrail_error("%s: cannot create an RC QP with %u send entries, %u "
                 "scatter-gather entries and inline data: %s",
-                rail->attr.device, config->tx_depth, 1 + MRAIL_MAX_IOV,
+                rail->attr.device, config->tx_queue_len, 1 + MRAIL_MAX_IOV,
                 strerror(errno));
     return -EOPNOTSUPP;
 }
 
 int mrail_rail_open(mrail_rail_t *rail, unsigned index,
-                    const mrail_rail_attr_t *attr,
-                    const mrail_config_t *config)
+                    const mrail_rail_attr_t *attr, const mrail_config_t *config)
 {
     int ret;
 
@@ -331,9 +328,9 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire)
     wire->mtu = (uint8_t)rail->mtu;
 }
 
-void mrail_rail_ask_speed(mrail_rail_t *rail)
+void mrail_rail_query_speed(mrail_rail_t *rail)
 {
-    uint64_t speed_bps = mrail_scan_speed(rail->ctx, rail->attr.port);
+    uint64_t speed_bps = mrail_discovery_speed(rail->ctx, rail->attr.port);
 
     if (speed_bps != 0) {
         rail->speed_bps = speed_bps;
@@ -356,8 +353,8 @@ int mrail_rail_find_gid(mrail_rail_t *rail)
     if (ibv_query_port(rail->ctx, (uint8_t)rail->attr.port, &port) != 0) {
         return 0;
     }
-    index = mrail_scan_find_gid(rail->ctx, rail->attr.port, port.gid_tbl_len,
-                                rail->attr.gid);
+    index = mrail_discovery_find_gid(rail->ctx, rail->attr.port,
+                                     port.gid_tbl_len, rail->attr.gid);
     if ((index < 0) || (index == rail->attr.gid_index)) {
         return 0; /* it may be on its way */
     }
@@ -452,8 +449,7 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
                 strerror(-ret));
 }
 
-unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
-                            void *arg)
+unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func, void *arg)
 {
     struct ibv_wc wc[16];
     unsigned count = 0;

@@ -3,7 +3,7 @@
  * (PD, CQ, SRQ) and the UD QP of the control channel.
  *
  * The CQ and the SRQ belong to the data path; the UD QP, its CQ and the
- * address handles to the service thread.
+ * address handles to the control thread.
  */
 #ifndef MRAIL_RAIL_RAIL_H
 #define MRAIL_RAIL_RAIL_H
@@ -16,18 +16,22 @@
 #include <infiniband/verbs.h>
 
 #define MRAIL_UD_QKEY 0x6d724c21
-#define MRAIL_UD_GRH 40       /* bytes before every received datagram */
-#define MRAIL_UD_RX 256       /* receive buffers of the control channel */
-#define MRAIL_UD_TX 64        /* send buffers of it */
-#define MRAIL_SRQ_DEPTH 4096  /* receive buffers of all lanes of a rail that
+#define MRAIL_UD_GRH 40 /* bytes before every received datagram */
+#define MRAIL_UD_RX 256 /* receive buffers of the control channel */
+#define MRAIL_UD_TX 64  /* send buffers of it */
+#define MRAIL_SRQ_DEPTH                                                        \
+    4096                    /* receive buffers of all lanes of a rail that
                                  are asked for */
-#define MRAIL_CQ_DEPTH 8192   /* receives + signalled sends */
+#define MRAIL_CQ_DEPTH 8192 /* receives + signalled sends */
 #define MRAIL_POLL_BATCH 16
-#define MRAIL_SEGS_MIN 64     /* of PUTs and GETs, posted on a rail */
+#define MRAIL_CHUNKS_MIN 64 /* of PUTs and GETs, posted on a rail */
 
 /* Directions of what we ask for. */
-typedef enum mrail_flow { MRAIL_FLOW_IN, MRAIL_FLOW_OUT, MRAIL_FLOWS }
-    mrail_flow_t;
+typedef enum mrail_flow {
+    MRAIL_FLOW_IN,
+    MRAIL_FLOW_OUT,
+    MRAIL_FLOWS
+} mrail_flow_t;
 
 /* Receive buffers, allocated and registered together. */
 typedef struct mrail_rx_chunk {
@@ -44,29 +48,30 @@ typedef struct mrail_rail {
     struct ibv_comp_channel *channel; /* of cq, for who sleeps */
     struct ibv_cq *cq;
     struct ibv_srq *srq;
-    unsigned srq_depth;   /* buffers that the device takes */
-    unsigned srq_used;    /* buffers made for it; control lock */
-    unsigned srq_spare;   /* ... of them that no lane counts on */
-    unsigned srq_back;    /* atomic: more of those, given back meanwhile */
+    unsigned srq_depth;       /* buffers that the device takes */
+    unsigned srq_used;        /* buffers made for it; control lock */
+    unsigned srq_spare;       /* ... of them that no lane counts on */
+    unsigned srq_back;        /* atomic: more of those, given back meanwhile */
     mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
                                  buffers back from a SRQ */
-    int port_down;        /* the port says so; control lock, atomic for who only
+    int port_down; /* the port says so; control lock, atomic for who only
                              asks */
-    int fatal;            /* the device is gone, for good; the same */
-    uint64_t speed_bps;   /* that the port can do; engine_lock, attr has the first */
-    mrail_ns_t speed_ns;  /* it was asked for; the same */
-    int has_lanes;        /* atomic: there may be completions */
-    int failing;          /* atomic: the user was told of a lane that failed, and
+    int fatal;     /* the device is gone, for good; the same */
+    uint64_t
+        speed_bps; /* that the port can do; engine_lock, attr has the first */
+    mrail_ns_t speed_ns; /* it was asked for; the same */
+    int has_lanes;       /* atomic: there may be completions */
+    int failing;         /* atomic: the user was told of a lane that failed, and
                              none has come up since */
-    unsigned idle;        /* data: polls in a row that found nothing */
+    unsigned idle;       /* data: polls in a row that found nothing */
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
-    unsigned num_wc;      /* ... of them */
-    unsigned next_wc;     /* ... first one to look at */
-    unsigned num_segs;    /* data: segments that the CQ has not returned */
+    unsigned num_wc;                    /* ... of them */
+    unsigned next_wc;                   /* ... first one to look at */
+    unsigned num_chunks; /* data: segments that the CQ has not returned */
     /* data, but for what mrail_tele_flow_live() reads: PUTs out, GETs in */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
-    uint64_t carried;     /* control: bytes, by lanes that have ended */
-    unsigned max_segs;    /* ... at most, so that it cannot overflow */
+    uint64_t carried;    /* control: bytes, by lanes that have ended */
+    unsigned max_chunks; /* ... at most, so that it cannot overflow */
     unsigned max_rd_atomic;
     enum ibv_mtu mtu;
 
@@ -95,8 +100,8 @@ void mrail_rail_free_buffers(mrail_rail_t *rail);
 /* Buffers in the SRQ that no lane counts on.  Control lock. */
 static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
 {
-    rail->srq_spare += __atomic_exchange_n(&rail->srq_back, 0,
-                                           __ATOMIC_RELAXED);
+    rail->srq_spare +=
+        __atomic_exchange_n(&rail->srq_back, 0, __ATOMIC_RELAXED);
     return rail->srq_spare;
 }
 
@@ -117,7 +122,7 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const uint8_t gid[16], uint16_t sport);
 
 /* Asks the device for speed_bps; it stays as it is if there is no answer. */
-void mrail_rail_ask_speed(mrail_rail_t *rail);
+void mrail_rail_query_speed(mrail_rail_t *rail);
 
 /* What the device says of its port now. */
 int mrail_rail_is_up(const mrail_rail_t *rail);
@@ -138,8 +143,8 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 /* Calls `func` for each datagram that is there, but not for many more than
  * MRAIL_UD_ROUND; returns their number. */
 #define MRAIL_UD_ROUND 64
-typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail,
-                                const void *data, size_t length);
+typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
+                                size_t length);
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
                             void *arg);
 

@@ -72,7 +72,7 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         return mrail_ep_error(ep);
     }
     if (MRAIL_UNLIKELY(mrail_peer_num_up(peer) == 0)) {
-        mrail_peer_want(peer, 0);
+        mrail_peer_request_lanes(peer, 0);
         return -EAGAIN;
     }
     /* Not even on a lane that a fence is pinned to: if that fails, it must be
@@ -84,12 +84,11 @@ static int mrail_rma_ready(mrail_ep_t *ep)
     return 0;
 }
 
-/* ---- segments ----------------------------------------------------------- */
+/* ---- segments ---- */
 
 /* Scatter-gather list of the operation's `length` bytes at the cursor. */
 static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
-                             unsigned rail, size_t length,
-                             struct ibv_sge *sge)
+                             unsigned rail, size_t length, struct ibv_sge *sge)
 {
     unsigned count = 0;
 
@@ -100,8 +99,8 @@ static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
         if (part != 0) {
             sge[count].addr = (uintptr_t)iov->buffer + cursor->offset;
             sge[count].length = (uint32_t)part;
-            sge[count++].lkey = (iov->mem != NULL) ? iov->mem->mr[rail]->lkey
-                                                   : 0;
+            sge[count++].lkey =
+                (iov->mem != NULL) ? iov->mem->mr[rail]->lkey : 0;
         }
         length -= part;
         cursor->offset += part;
@@ -113,106 +112,106 @@ static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
     return count;
 }
 
-static mrail_flow_t mrail_seg_flow(const mrail_seg_t *seg)
+static mrail_flow_t mrail_chunk_flow(const mrail_chunk_t *chunk)
 {
-    return (seg->op->kind == MRAIL_OP_PUT) ? MRAIL_FLOW_OUT : MRAIL_FLOW_IN;
+    return (chunk->op->kind == MRAIL_OP_PUT) ? MRAIL_FLOW_OUT : MRAIL_FLOW_IN;
 }
 
-static int mrail_seg_is_told(const mrail_seg_t *seg)
+static int mrail_chunk_is_measured(const mrail_chunk_t *chunk)
 {
-    return MRAIL_TELEMETRY && (seg->length >= MRAIL_TELE_LARGE);
+    return MRAIL_TELEMETRY && (chunk->length >= MRAIL_TELE_LARGE);
 }
 
 /* What the rail gives is measured where large segments come and go. */
-static void mrail_seg_tell_post(const mrail_seg_t *seg)
+static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
 {
-    mrail_lane_t *lane = seg->lane;
+    mrail_lane_t *lane = chunk->lane;
     mrail_rail_t *rail = lane->rail;
-    mrail_flow_t flow = mrail_seg_flow(seg);
+    mrail_flow_t flow = mrail_chunk_flow(chunk);
 
     mrail_tele_flow_post(&rail->flows[flow], &lane->large[flow],
-                         &lane->peer->large[rail->index][flow], seg->length,
-                         seg->post_ns);
+                         &lane->peer->large[rail->index][flow], chunk->length,
+                         chunk->post_ns);
 }
 
-static void mrail_seg_tell_done(const mrail_seg_t *seg, size_t moved,
-                                mrail_ns_t now_ns)
+static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
+                                    mrail_ns_t now_ns)
 {
-    mrail_lane_t *lane = seg->lane;
+    mrail_lane_t *lane = chunk->lane;
     mrail_rail_t *rail = lane->rail;
-    mrail_flow_t flow = mrail_seg_flow(seg);
+    mrail_flow_t flow = mrail_chunk_flow(chunk);
 
     mrail_tele_flow_done(&rail->flows[flow], &lane->large[flow],
-                         &lane->peer->large[rail->index][flow], seg->length,
+                         &lane->peer->large[rail->index][flow], chunk->length,
                          moved, lane->peer->id, now_ns,
                          rail->num_wc == MRAIL_POLL_BATCH);
 }
 
 /* Puts the segment on the lane, its bytes beginning at the cursor: 0, or -EAGAIN:
  * the lane failed, and nothing happened. */
-static int mrail_seg_send(mrail_seg_t *seg, mrail_lane_t *lane,
-                          mrail_cursor_t *cursor, mrail_ns_t now_ns)
+static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
+                            mrail_cursor_t *cursor, mrail_ns_t now_ns)
 {
-    mrail_op_t *op = seg->op;
+    mrail_op_t *op = chunk->op;
     struct ibv_sge sge[MRAIL_MAX_IOV];
     struct ibv_send_wr wr;
 
-    wr.wr_id = (uintptr_t)seg;
+    wr.wr_id = (uintptr_t)chunk;
     wr.next = NULL;
     wr.sg_list = sge;
-    wr.num_sge = (int)mrail_op_cut(op, cursor, lane->rail->index, seg->length,
-                                   sge);
-    wr.opcode = (op->kind == MRAIL_OP_PUT) ? IBV_WR_RDMA_WRITE
-                                           : IBV_WR_RDMA_READ;
+    wr.num_sge =
+        (int)mrail_op_cut(op, cursor, lane->rail->index, chunk->length, sge);
+    wr.opcode =
+        (op->kind == MRAIL_OP_PUT) ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
     wr.send_flags = IBV_SEND_SIGNALED;
-    wr.wr.rdma.remote_addr = op->remote_address + seg->offset;
+    wr.wr.rdma.remote_addr = op->remote_address + chunk->offset;
     wr.wr.rdma.rkey = op->rkey->rkey[lane->remote_rail];
 
-    mrail_watch_wake(op->peer->engine);
-    seg->lane = lane;
-    seg->post_ns = now_ns;
+    mrail_stall_wake(op->peer->engine);
+    chunk->lane = lane;
+    chunk->post_ns = now_ns;
     if (MRAIL_TELEMETRY) {
         lane->posted_ns = now_ns;
     }
-    seg->sq_index = lane->sq_posted + 1;
+    chunk->sq_index = lane->sq_posted + 1;
     if (MRAIL_FAILOVER) {
-        seg->am_number = lane->am_sent;
+        chunk->am_number = lane->am_sent;
     }
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         --lane->sq_posted; /* no completion will come for it */
         mrail_lane_error(lane, "post of a segment");
         return -EAGAIN;
     }
-    mrail_list_add_tail(&lane->flying, &seg->list);
+    mrail_list_add_tail(&lane->flying, &chunk->list);
     if (lane->sched.inflight == 0) {
         lane->sched.since_ns = now_ns;
     }
-    lane->sched.inflight += seg->length;
-    if (mrail_seg_is_told(seg)) {
-        mrail_seg_tell_post(seg);
+    lane->sched.inflight += chunk->length;
+    if (mrail_chunk_is_measured(chunk)) {
+        mrail_chunk_record_post(chunk);
     }
-    ++lane->rail->num_segs;
+    ++lane->rail->num_chunks;
     op->peer->dirty_mask |= (uint64_t)(op->kind == MRAIL_OP_PUT) << lane->slot;
     return 0;
 }
 
 /* 0, or -EAGAIN: no memory for a segment, or the lane failed; the operation
  * is as it was. */
-static int mrail_seg_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
-                          mrail_ns_t now_ns)
+static int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
+                            mrail_ns_t now_ns)
 {
     mrail_engine_t *engine = op->peer->engine;
-    mrail_seg_t *seg = mrail_pool_get(&engine->segs);
+    mrail_chunk_t *chunk = mrail_pool_get(&engine->chunks);
     mrail_cursor_t cursor = op->cursor;
 
-    if (seg == NULL) {
+    if (chunk == NULL) {
         return -EAGAIN;
     }
-    seg->op = op;
-    seg->length = (uint32_t)length;
-    seg->offset = op->length - op->left;
-    if (mrail_seg_send(seg, lane, &cursor, now_ns) != 0) {
-        mrail_pool_put(&engine->segs, seg);
+    chunk->op = op;
+    chunk->length = (uint32_t)length;
+    chunk->offset = op->length - op->left;
+    if (mrail_chunk_send(chunk, lane, &cursor, now_ns) != 0) {
+        mrail_pool_put(&engine->chunks, chunk);
         return -EAGAIN;
     }
     op->cursor = cursor;
@@ -229,7 +228,7 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
 
         lane->sched.usable =
             !lane->leaving && (mrail_lane_sq_free(lane) > lane->sq_depth / 4) &&
-            (lane->rail->num_segs < lane->rail->max_segs) &&
+            (lane->rail->num_chunks < lane->rail->max_chunks) &&
             (lane->sched.inflight < (1ull << 30));
     }
 }
@@ -244,7 +243,7 @@ static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
     mrail_rma_mark_usable(peer);
     index = mrail_sched_pick_whole(peer->sched, peer->num_up, length);
     if ((index < 0) ||
-        (mrail_seg_post(op, peer->up[index], length, now_ns) != 0)) {
+        (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
         return 0;
     }
     peer->uncut_bytes -= length;
@@ -257,35 +256,37 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
     mrail_peer_t *peer = op->peer;
     const mrail_config_t *config = &peer->engine->config;
     mrail_sched_params_t params = {
-        .segment = (config->segment == MRAIL_SIZE_AUTO) ? 0 : config->segment,
+        .segment = (config->rma_chunk_size == MRAIL_SIZE_AUTO)
+                       ? 0
+                       : config->rma_chunk_size,
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
-        .even = mrail_sched_even(op->length, peer->num_up),
+        .even = mrail_sched_equal_split(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),
     };
-    mrail_shares_t *shares;
+    mrail_fair_share_t *shares;
 
-    if (MRAIL_TELEMETRY && (now_ns >= peer->engine->shares_ns)) {
-        mrail_yield_turn(peer->engine, now_ns);
+    if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
+        mrail_throttle_turn(peer->engine, now_ns);
     }
-    shares = mrail_yield_shares(peer);
+    shares = mrail_throttle_shares(peer);
     while (op->left != 0) {
         size_t length = op->left;
         int index;
 
         mrail_rma_mark_usable(peer);
         if (shares != NULL) {
-            mrail_yield_mark(peer, shares);
+            mrail_throttle_mark(peer, shares);
         }
         index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
                                  peer->uncut_bytes, &params, now_ns, &length);
         if ((index < 0) ||
-            (mrail_seg_post(op, peer->up[index], length, now_ns) != 0)) {
+            (mrail_chunk_post(op, peer->up[index], length, now_ns) != 0)) {
             return 0;
         }
         peer->uncut_bytes -= length;
         if (shares != NULL) {
-            mrail_shares_post(shares, peer->share, peer->up[index]->rail->index,
-                              length);
+            mrail_fair_share_post(shares, peer->share,
+                                  peer->up[index]->rail->index, length);
         }
     }
     return 1;
@@ -305,11 +306,11 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
 }
 
-static void mrail_seg_finish(mrail_seg_t *seg)
+static void mrail_chunk_finish(mrail_chunk_t *chunk)
 {
-    mrail_op_t *op = seg->op;
+    mrail_op_t *op = chunk->op;
 
-    mrail_pool_put(&op->peer->engine->segs, seg);
+    mrail_pool_put(&op->peer->engine->chunks, chunk);
     --op->pending;
     if ((op->pending == 0) && (op->left == 0)) {
         mrail_op_finish(op, 0);
@@ -328,62 +329,63 @@ static void mrail_rma_read_done(mrail_lane_t *lane, int status)
     }
 }
 
-void mrail_rma_seg_done(mrail_seg_t *seg, int status, mrail_ns_t now_ns)
+void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
 {
-    mrail_lane_t *lane = seg->lane;
+    mrail_lane_t *lane = chunk->lane;
 
-    mrail_list_del(&seg->list);
-    if (seg->op->kind == MRAIL_OP_VISIBLE) {
+    mrail_list_del(&chunk->list);
+    if (chunk->op->kind == MRAIL_OP_VISIBLE) {
         mrail_rma_read_done(lane, status);
     }
-    lane->sched.inflight -= seg->length;
+    lane->sched.inflight -= chunk->length;
     lane->sched.since_ns = now_ns;
-    --lane->rail->num_segs;
-    lane->carried += (MRAIL_TELEMETRY && (status == 0)) ? seg->length : 0;
-    if (mrail_seg_is_told(seg)) {
-        mrail_seg_tell_done(seg, (status == 0) ? seg->length : 0, now_ns);
+    --lane->rail->num_chunks;
+    lane->carried += (MRAIL_TELEMETRY && (status == 0)) ? chunk->length : 0;
+    if (mrail_chunk_is_measured(chunk)) {
+        mrail_chunk_record_done(chunk, (status == 0) ? chunk->length : 0,
+                                now_ns);
     }
-    if (MRAIL_LIKELY(status == 0) && (seg->length >= 4096)) {
-        mrail_sched_done(&lane->sched, seg->length, seg->post_ns, now_ns);
+    if (MRAIL_LIKELY(status == 0) && (chunk->length >= 4096)) {
+        mrail_sched_done(&lane->sched, chunk->length, chunk->post_ns, now_ns);
     }
     if (MRAIL_UNLIKELY(status != 0)) {
-        mrail_list_add_tail(&lane->lost, &seg->list);
+        mrail_list_add_tail(&lane->lost, &chunk->list);
         return;
     }
     /* What is uncut waits until all rails were looked at: to choose well, the
      * loads of all lanes must be known. */
-    mrail_seg_finish(seg);
+    mrail_chunk_finish(chunk);
 }
 
-/* ---- once more ---------------------------------------------------------- */
+/* ---- once more ---- */
 
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     while (!mrail_list_empty(&lane->flying)) {
-        mrail_rma_seg_done(mrail_list_head(&lane->flying, mrail_seg_t, list),
-                           -EIO, now_ns);
+        mrail_rma_chunk_done(
+            mrail_list_head(&lane->flying, mrail_chunk_t, list), -EIO, now_ns);
     }
 }
 
 /* In the order of their operations: what a fence bars comes last. */
-static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_seg_t *seg)
+static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_chunk_t *chunk)
 {
     mrail_list_t *pos = &peer->redo;
 
     while ((pos->prev != &peer->redo) &&
-           (mrail_list_entry(pos->prev, mrail_seg_t, list)->op->id >
-            seg->op->id)) {
+           (mrail_list_entry(pos->prev, mrail_chunk_t, list)->op->id >
+            chunk->op->id)) {
         pos = pos->prev;
     }
-    mrail_list_insert_before(pos, &seg->list);
+    mrail_list_insert_before(pos, &chunk->list);
 }
 
 /* A READ's data may be lost, though the peer has seen it. */
-static int mrail_seg_has_arrived(const mrail_seg_t *seg)
+static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
 {
-    return (seg->op->kind == MRAIL_OP_VISIBLE) ||
-           ((seg->op->kind == MRAIL_OP_PUT) &&
-            mrail_seq16_before(seg->am_number, seg->lane->peer_has));
+    return (chunk->op->kind == MRAIL_OP_VISIBLE) ||
+           ((chunk->op->kind == MRAIL_OP_PUT) &&
+            mrail_seq16_before(chunk->am_number, chunk->lane->peer_has));
 }
 
 /*
@@ -395,13 +397,14 @@ static int mrail_seg_has_arrived(const mrail_seg_t *seg)
 void mrail_rma_take_lost(mrail_lane_t *lane)
 {
     while (!mrail_list_empty(&lane->lost)) {
-        mrail_seg_t *seg = mrail_list_head(&lane->lost, mrail_seg_t, list);
+        mrail_chunk_t *chunk =
+            mrail_list_head(&lane->lost, mrail_chunk_t, list);
 
-        mrail_list_del(&seg->list);
-        if (mrail_seg_has_arrived(seg)) {
-            mrail_seg_finish(seg);
+        mrail_list_del(&chunk->list);
+        if (mrail_chunk_has_arrived(chunk)) {
+            mrail_chunk_finish(chunk);
         } else {
-            mrail_rma_add_redo(lane->peer, seg);
+            mrail_rma_add_redo(lane->peer, chunk);
         }
     }
     lane->peer->dirty_mask &= ~(1ull << lane->slot);
@@ -421,27 +424,29 @@ static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
 void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     while (!mrail_list_empty(&peer->redo) && (mrail_peer_num_up(peer) != 0)) {
-        mrail_seg_t *seg = mrail_list_head(&peer->redo, mrail_seg_t, list);
-        mrail_cursor_t cursor = mrail_op_seek(seg->op, seg->offset);
+        mrail_chunk_t *chunk =
+            mrail_list_head(&peer->redo, mrail_chunk_t, list);
+        mrail_cursor_t cursor = mrail_op_seek(chunk->op, chunk->offset);
         int index;
 
         mrail_rma_mark_usable(peer);
-        index = mrail_sched_pick_whole(peer->sched, peer->num_up, seg->length);
+        index =
+            mrail_sched_pick_whole(peer->sched, peer->num_up, chunk->length);
         if (index < 0) {
             return;
         }
-        mrail_list_del(&seg->list);
-        if (mrail_seg_send(seg, peer->up[index], &cursor, now_ns) != 0) {
-            mrail_rma_add_redo(peer, seg);
+        mrail_list_del(&chunk->list);
+        if (mrail_chunk_send(chunk, peer->up[index], &cursor, now_ns) != 0) {
+            mrail_rma_add_redo(peer, chunk);
             return;
         }
         ++peer->engine->counters.redone;
     }
 }
 
-/* ---- visibility --------------------------------------------------------- */
+/* ---- visibility ---- */
 
-int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
                         mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -468,7 +473,7 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_sync_t *sync,
     op->remote_address = peer->rails[lane->remote_rail].flush_addr;
     op->rkey = &peer->flush_rkey;
     op->length = op->left = sizeof(uint64_t);
-    if (mrail_seg_post(op, lane, op->length, now_ns) != 0) {
+    if (mrail_chunk_post(op, lane, op->length, now_ns) != 0) {
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
@@ -494,7 +499,7 @@ static int mrail_lane_is_away(const mrail_lane_t *lane)
              !(lane->peer->seen_mask & (1ull << lane->slot))));
 }
 
-int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
                            mrail_ns_t now_ns)
 {
     (void)mrail_peer_num_up(peer); /* as it is now */
@@ -520,13 +525,13 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_sync_t *sync,
     return sync->unseen == 0;
 }
 
-static void mrail_rma_drop(mrail_engine_t *engine, mrail_list_t *segs)
+static void mrail_rma_drop(mrail_engine_t *engine, mrail_list_t *chunks)
 {
-    while (!mrail_list_empty(segs)) {
-        mrail_seg_t *seg = mrail_list_head(segs, mrail_seg_t, list);
+    while (!mrail_list_empty(chunks)) {
+        mrail_chunk_t *chunk = mrail_list_head(chunks, mrail_chunk_t, list);
 
-        mrail_list_del(&seg->list);
-        mrail_pool_put(&engine->segs, seg);
+        mrail_list_del(&chunk->list);
+        mrail_pool_put(&engine->chunks, chunk);
     }
 }
 
@@ -550,7 +555,7 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
     }
 }
 
-/* ---- public ------------------------------------------------------------- */
+/* ---- public ---- */
 
 /* Accepts an operation that has been filled in, and starts it. */
 static void mrail_rma_submit(mrail_op_t *op, size_t length)
@@ -559,9 +564,9 @@ static void mrail_rma_submit(mrail_op_t *op, size_t length)
     mrail_engine_t *engine = peer->engine;
 
     op->whole = (length < engine->config.stripe_thresh) &&
-                (length <= MRAIL_SEGMENT_MAX);
+                (length <= MRAIL_RMA_CHUNK_MAX);
     if (!op->whole) {
-        mrail_peer_want(peer, 1);
+        mrail_peer_request_lanes(peer, 1);
     }
     mrail_op_accept(op, length);
     mrail_rma_pump(peer, mrail_clock_now());

@@ -31,7 +31,7 @@ static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
 }
 
 /* Bytes under way that are not through yet: of the oldest segment, which takes
- * about MRAIL_SCHED_SEGMENT_NS, a part is. */
+ * about MRAIL_SCHED_CHUNK_NS, a part is. */
 static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
                                   mrail_ns_t now_ns)
 {
@@ -39,16 +39,16 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
         (now_ns > lane->since_ns) ? now_ns - lane->since_ns : 0;
     double served;
 
-    served_ns = MRAIL_MIN(served_ns, MRAIL_SCHED_SEGMENT_NS);
+    served_ns = MRAIL_MIN(served_ns, MRAIL_SCHED_CHUNK_NS);
     served = rate * (double)served_ns / MRAIL_NS_PER_SEC;
     return MRAIL_MAX((double)lane->inflight - served, 0.0);
 }
 
 /* left: bytes that are still to come to this lane.  They are cut into equal
  * pieces, so that all lanes end together. */
-static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
-                                  double left, size_t limit, size_t even,
-                                  const mrail_sched_params_t *params)
+static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
+                                double left, size_t limit, size_t even,
+                                const mrail_sched_params_t *params)
 {
     double target, pieces;
     size_t segment, grain;
@@ -58,24 +58,24 @@ static size_t mrail_sched_segment(const mrail_sched_lane_t *lane, double rate,
     }
     if (params->alone) {
         target = rate * MRAIL_SCHED_ALONE_NS / MRAIL_NS_PER_SEC;
-        target = MRAIL_MAX(target, MRAIL_SCHED_SEGMENT_LOW);
-        return (size_t)MRAIL_MIN(MRAIL_MIN(target, MRAIL_SCHED_SEGMENT_ALONE),
+        target = MRAIL_MAX(target, MRAIL_SCHED_CHUNK_LOW);
+        return (size_t)MRAIL_MIN(MRAIL_MIN(target, MRAIL_SCHED_CHUNK_ALONE),
                                  (double)limit);
     }
     if (lane->meter.sums.count == 0) {
-        target = MRAIL_SCHED_SEGMENT_LOW;
+        target = MRAIL_SCHED_CHUNK_LOW;
     } else {
         /* Its part of it may be a little more than an equal one. */
-        target = rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC;
-        target = MRAIL_MAX(target, (double)even * MRAIL_SCHED_ALIKE);
+        target = rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC;
+        target = MRAIL_MAX(target, (double)even * MRAIL_SCHED_EQUAL_RATES);
     }
-    target = MRAIL_MIN(MRAIL_MAX(target, MRAIL_SCHED_SEGMENT_LOW),
-                       MRAIL_SCHED_SEGMENT_MAX);
-    if (left > MRAIL_SCHED_SEGMENT_MIN) {
+    target = MRAIL_MIN(MRAIL_MAX(target, MRAIL_SCHED_CHUNK_LOW),
+                       MRAIL_SCHED_CHUNK_MAX);
+    if (left > MRAIL_SCHED_CHUNK_MIN) {
         pieces = (double)(size_t)((left + target - 1) / target);
         segment = (size_t)(left / pieces);
     } else {
-        segment = MRAIL_SCHED_SEGMENT_MIN;
+        segment = MRAIL_SCHED_CHUNK_MIN;
     }
     /* Whole packets of the largest MTU; but equal parts are equal, and begin
      * where a PCIe payload does. */
@@ -93,7 +93,7 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
         return params->window;
     }
     if (lane->meter.sums.count == 0) {
-        return 4 * MRAIL_SCHED_SEGMENT_LOW;
+        return 4 * MRAIL_SCHED_CHUNK_LOW;
     }
     window = rate * MRAIL_SCHED_WINDOW_NS / MRAIL_NS_PER_SEC;
     window = MRAIL_MAX(window, (double)lane->refill);
@@ -140,7 +140,7 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
         rates += (double)rate;
         nominal += (double)lane->nominal;
     }
-    return (most <= least * MRAIL_SCHED_ALIKE) && (nominal > 0)
+    return (most <= least * MRAIL_SCHED_EQUAL_RATES) && (nominal > 0)
                ? rates / nominal
                : 0;
 }
@@ -148,8 +148,8 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
 /* Even the least segment takes longer than one should. */
 static int mrail_sched_is_slow(double rate)
 {
-    return rate * MRAIL_SCHED_SEGMENT_NS / MRAIL_NS_PER_SEC <
-           MRAIL_SCHED_SEGMENT_LOW;
+    return rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC <
+           MRAIL_SCHED_CHUNK_LOW;
 }
 
 static double mrail_sched_rate_of(const mrail_sched_lane_t *lane,
@@ -166,7 +166,7 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
     total->mean = mrail_sched_mean_rate(lanes, count);
     total->scale = (params->even != 0) ? mrail_sched_scale(lanes, count) : 0;
     total->even = params->even;
-    if ((params->even > MRAIL_SCHED_EVEN_MAX) &&
+    if ((params->even > MRAIL_SCHED_EQUAL_SPLIT_MAX) &&
         ((total->scale <= 0) || !mrail_sched_is_slow(total->mean))) {
         total->even = 0;
         total->scale = 0;
@@ -203,9 +203,9 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         if (!lane->usable || (rate <= 0)) {
             continue;
         }
-        segment = mrail_sched_segment(
-            lane, rate, work * rate / total.rate - backlog, limit, total.even,
-            params);
+        segment =
+            mrail_sched_chunk(lane, rate, work * rate / total.rate - backlog,
+                              limit, total.even, params);
         window = mrail_sched_window(lane, rate, segment, params);
         if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
             continue;

@@ -25,27 +25,28 @@ typedef struct mrail_sched_lane {
 typedef struct mrail_sched_params {
     size_t segment; /* bytes; 0: from the measured rate */
     size_t window;  /* bytes; 0: from the measured rate */
-    size_t even;    /* bytes; see mrail_sched_even() */
+    size_t even;    /* bytes; see mrail_sched_equal_split() */
     int alone;      /* the peer will never have another lane */
 } mrail_sched_params_t;
 
 /* Automatic segments: the time that one should take, bounds in bytes, and the
  * least that a lane is given when its share of the work is smaller. */
-#define MRAIL_SCHED_SEGMENT_NS (1 * MRAIL_NS_PER_MS)
-#define MRAIL_SCHED_SEGMENT_LOW (64u << 10)
-#define MRAIL_SCHED_SEGMENT_MAX (1u << 20)
-#define MRAIL_SCHED_SEGMENT_MIN (16u << 10)
+#define MRAIL_SCHED_CHUNK_NS (1 * MRAIL_NS_PER_MS)
+#define MRAIL_SCHED_CHUNK_LOW (64u << 10)
+#define MRAIL_SCHED_CHUNK_MAX (1u << 20)
+#define MRAIL_SCHED_CHUNK_MIN (16u << 10)
 /* The only lane shares its work with nobody: cuts cost, and bring nothing but a sight
  * of what the rail gives (telemetry/capacity.h).  So there are few. */
-#define MRAIL_SCHED_SEGMENT_ALONE (16u << 20)
+#define MRAIL_SCHED_CHUNK_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
 /* An operation that is small for its lanes is given to each of them at once:
- * see mrail_sched_even(). */
-#define MRAIL_SCHED_EVEN_MAX (256u << 10)
-#define MRAIL_SCHED_EVEN_SLOW (1u << 20) /* where the least segment takes too long,
+ * see mrail_sched_equal_split(). */
+#define MRAIL_SCHED_EQUAL_SPLIT_MAX (256u << 10)
+#define MRAIL_SCHED_EQUAL_SPLIT_SLOW                                           \
+    (1u << 20) /* where the least segment takes too long,
                                             and parts of this size many ms */
 /* Lanes whose measured rates differ by no more are taken for equally fast. */
-#define MRAIL_SCHED_ALIKE 1.25
+#define MRAIL_SCHED_EQUAL_RATES 1.25
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
  * no more.  At least two segments, more for a lane that ran dry, at most
@@ -64,8 +65,7 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)
 {
     mrail_tele_window_add(&lane->meter, length, post_ns, now_ns);
-    lane->refill =
-        (lane->inflight == 0) ? 2 * lane->meter.sums.batch_bytes : 0;
+    lane->refill = (lane->inflight == 0) ? 2 * lane->meter.sums.batch_bytes : 0;
 }
 
 /*
@@ -75,9 +75,9 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
  * when one lane ends before the others costs as much as the rest: equal parts
  * end together.
  */
-static inline size_t mrail_sched_even(size_t length, unsigned count)
+static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {
-    return (length <= (size_t)MRAIL_SCHED_EVEN_SLOW * count)
+    return (length <= (size_t)MRAIL_SCHED_EQUAL_SPLIT_SLOW * count)
                ? (length + count - 1) / count
                : 0;
 }

@@ -114,13 +114,13 @@ static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 }
 
 /* What happened since the iface's last progress and is told only once. */
-static int mrail_wakeup_has_news(mrail_iface_t *iface, mrail_armed_t wish)
+static int mrail_wakeup_has_events(mrail_iface_t *iface, mrail_armed_t wish)
 {
     const mrail_engine_t *engine = iface->engine;
 
     return !mrail_list_empty(&iface->inbox) ||
            !mrail_list_empty(&iface->done) ||
-           __atomic_load_n(&engine->alarm, __ATOMIC_SEQ_CST) ||
+           __atomic_load_n(&engine->error_pending, __ATOMIC_SEQ_CST) ||
            (__atomic_load_n(&engine->num_changes, __ATOMIC_SEQ_CST) !=
             iface->seen_changes) ||
            ((wish == MRAIL_ARMED_ANY) &&
@@ -143,7 +143,7 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         busy |= mrail_wakeup_arm_rail(&engine->rails[i]);
     }
-    if (busy || mrail_wakeup_has_news(iface, wish)) {
+    if (busy || mrail_wakeup_has_events(iface, wish)) {
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
         if (busy) {
             /* The event was for all who sleep, and so are the completions;

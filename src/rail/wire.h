@@ -13,17 +13,17 @@
 
 #define MRAIL_WIRE_VERSION 2
 
-/* ---- data -------------------------------------------------------------- */
+/* ---- data ---- */
 
 typedef enum mrail_data_type {
-    MRAIL_DATA_AM = 1,   /* an active message; takes one credit */
-    MRAIL_DATA_ACK = 2,  /* nothing but ack and credit; takes none */
+    MRAIL_DATA_AM = 1,  /* an active message; takes one credit */
+    MRAIL_DATA_ACK = 2, /* nothing but ack and credit; takes none */
 } mrail_data_type_t;
 
 enum {
     MRAIL_DATA_ACK_REQ = 1 << 0, /* answer once all before seq have arrived */
     MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ */
-    MRAIL_DATA_HUNGRY = 1 << 2,  /* the sender had to wait for credits */
+    MRAIL_DATA_CREDIT_BLOCKED = 1 << 2, /* the sender had to wait for credits */
 };
 
 /* First bytes of every SEND on a lane.  24 bytes, so that what follows is
@@ -60,23 +60,23 @@ static inline uint32_t mrail_data_tag(uint16_t lane, uint16_t epoch)
     return hdr.tag;
 }
 
-/* ---- control ----------------------------------------------------------- */
+/* ---- control ---- */
 
 #define MRAIL_CTL_MAX_SIZE 1024 /* bytes: fits any RoCE MTU above 512 */
 
 typedef enum mrail_ctl_type {
-    MRAIL_CTL_HELLO = 1,     /* here are my rails; answer with yours */
+    MRAIL_CTL_HELLO = 1, /* here are my rails; answer with yours */
     MRAIL_CTL_HELLO_REP = 2,
-    MRAIL_CTL_LANE_REQ = 3,  /* connect this QP */
-    MRAIL_CTL_LANE_REP = 4,  /* connected to that one */
+    MRAIL_CTL_LANE_REQ = 3,   /* connect this QP */
+    MRAIL_CTL_LANE_REP = 4,   /* connected to that one */
     MRAIL_CTL_LANE_READY = 5, /* may be used */
-    MRAIL_CTL_PROBE = 6,     /* a sign of life, please, over this path */
+    MRAIL_CTL_PROBE = 6,      /* a sign of life, please, over this path */
     MRAIL_CTL_PROBE_REP = 7,
-    MRAIL_CTL_RETIRE = 8,    /* this lane is to be taken out of use */
-    MRAIL_CTL_CONFIRM = 9,   /* ... or FAIL: and this had arrived on it */
-    MRAIL_CTL_FAIL = 10,     /* this lane has failed: close it, too */
-    MRAIL_CTL_REFUSE = 11,   /* a request cannot be met: reason */
-    MRAIL_CTL_BYE = 12,      /* this engine closes */
+    MRAIL_CTL_RETIRE = 8,  /* this lane is to be taken out of use */
+    MRAIL_CTL_CONFIRM = 9, /* ... or FAIL: and this had arrived on it */
+    MRAIL_CTL_FAIL = 10,   /* this lane has failed: close it, too */
+    MRAIL_CTL_REFUSE = 11, /* a request cannot be met: reason */
+    MRAIL_CTL_BYE = 12,    /* this engine closes */
     MRAIL_CTL_LAST
 } mrail_ctl_type_t;
 
@@ -95,26 +95,26 @@ typedef struct mrail_wire_rail {
     uint64_t subnet;
     uint64_t flush_addr; /* 8 bytes that the peer may READ at any time */
     uint32_t flush_rkey;
-    uint32_t ud_qpn;     /* 24 bits */
+    uint32_t ud_qpn; /* 24 bits */
     uint32_t rate_mbps;
-    uint8_t mtu;         /* enum ibv_mtu */
+    uint8_t mtu; /* enum ibv_mtu */
 } mrail_wire_rail_t;
 
 /* Body of LANE_REQ, LANE_REP, LANE_READY, RETIRE, CONFIRM, FAIL. */
 typedef struct mrail_wire_lane {
-    uint16_t slot;      /* number of the lane between the two peers */
-    uint16_t index;     /* the sender's index, for data headers */
+    uint16_t slot;  /* number of the lane between the two peers */
+    uint16_t index; /* the sender's index, for data headers */
     uint16_t epoch;
-    uint16_t credits;   /* AMs that the receiver of this may send at first;
+    uint16_t credits; /* AMs that the receiver of this may send at first;
                            RETIRE: 1: not to be refused */
-    uint16_t sport;     /* UDP source port of both directions */
-    uint8_t src_rail;   /* the sender's rail */
-    uint8_t dst_rail;   /* the receiver's rail */
-    uint32_t qpn;       /* 24 bits */
-    uint32_t psn;       /* 24 bits */
-    uint32_t am_seq;    /* CONFIRM of a lane that failed: how many AMs had
+    uint16_t sport;   /* UDP source port of both directions */
+    uint8_t src_rail; /* the sender's rail */
+    uint8_t dst_rail; /* the receiver's rail */
+    uint32_t qpn;     /* 24 bits */
+    uint32_t psn;     /* 24 bits */
+    uint32_t am_seq;  /* CONFIRM of a lane that failed: how many AMs had
                            arrived on it, modulo 2^16 */
-    uint64_t marker;    /* reserved, likewise */
+    uint64_t marker;  /* reserved, likewise */
 } mrail_wire_lane_t;
 
 typedef struct mrail_ctl_msg {
@@ -138,7 +138,7 @@ typedef struct mrail_ctl_msg {
         struct {
             uint16_t slot;
             uint16_t sport; /* UDP source port of both directions; 0: any */
-        } path;                 /* PROBE, PROBE_REP */
+        } path;             /* PROBE, PROBE_REP */
     };
 } mrail_ctl_msg_t;
 
@@ -151,7 +151,7 @@ int mrail_ctl_decode(mrail_ctl_msg_t *msg, const void *buf, size_t length);
 
 const char *mrail_ctl_type_name(unsigned type);
 
-/* ---- addresses --------------------------------------------------------- */
+/* ---- addresses ---- */
 
 #define MRAIL_ADDR_VERSION 2
 #define MRAIL_DEVICE_ADDR_SIZE 28

@@ -2,9 +2,9 @@
 # that the ranks of a node share for it.  libc and base only.
 noinst_LTLIBRARIES += libmrail-relay.la
 libmrail_relay_la_SOURCES = \
-    src/relay/arena.c src/relay/arena.h \
-    src/relay/handoff.h \
-    src/relay/relay.c src/relay/relay.h src/relay/relay_inside.h \
+    src/relay/shm_pool.c src/relay/shm_pool.h \
+    src/relay/ring.h \
+    src/relay/relay.c src/relay/relay.h src/relay/relay_internal.h \
     src/relay/relay_begin.c src/relay/relay_channels.c \
     src/relay/relay_recv.c src/relay/relay_send.c \
     src/relay/slot.c src/relay/slot.h

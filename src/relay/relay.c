@@ -2,7 +2,7 @@
 #include "relay/relay.h"
 
 #include "base/util.h"
-#include "relay/relay_inside.h"
+#include "relay/relay_internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 
 /* What makes slots free comes first. */
 const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
-    mrail_relay_step_received, mrail_relay_step_pop, mrail_relay_step_sent,
+    mrail_relay_step_received, mrail_relay_step_pop,  mrail_relay_step_sent,
     mrail_relay_step_post,     mrail_relay_step_fill,
 };
 
-static int relay_is_possible(const mrail_relay_arena_t *arena,
+static int relay_is_possible(const mrail_relay_shm_pool_t *arena,
                              uint32_t num_ranks, const uint32_t *local,
                              uint32_t self)
 {
@@ -34,8 +34,8 @@ static int relay_alloc(mrail_relay_t *relay)
     size_t num_local = relay->shape.num_local;
 
     relay->locals = calloc(num_local, sizeof(*relay->locals));
-    relay->sends = calloc(num_local * relay->shape.out_slots,
-                          sizeof(*relay->sends));
+    relay->sends =
+        calloc(num_local * relay->shape.out_slots, sizeof(*relay->sends));
     relay->receives = calloc(relay->shape.in_slots, sizeof(*relay->receives));
     relay->ins = calloc(relay->shape.in_slots, sizeof(*relay->ins));
     relay->local_of = calloc(relay->num_ranks, sizeof(*relay->local_of));
@@ -80,7 +80,7 @@ static int relay_init_ranks(mrail_relay_t *relay, const uint32_t *local)
     return 0;
 }
 
-int mrail_relay_create(const mrail_relay_arena_t *arena, uint32_t num_ranks,
+int mrail_relay_create(const mrail_relay_shm_pool_t *arena, uint32_t num_ranks,
                        const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
                        mrail_relay_t **relay_p)

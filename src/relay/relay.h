@@ -31,7 +31,7 @@
 #ifndef MRAIL_RELAY_RELAY_H
 #define MRAIL_RELAY_RELAY_H
 
-#include "relay/arena.h"
+#include "relay/shm_pool.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -65,7 +65,7 @@ typedef struct mrail_relay_ops {
  * them.  The arena stays mapped, and the caller's, until destroyed; it serves each
  * rank's relay once, for rings and relays go on from where both were.  Ranks must be
  * below num_ranks.  -ENOMEM, -EINVAL. */
-int mrail_relay_create(const mrail_relay_arena_t *arena, uint32_t num_ranks,
+int mrail_relay_create(const mrail_relay_shm_pool_t *arena, uint32_t num_ranks,
                        const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
                        mrail_relay_t **relay_p);
@@ -75,7 +75,7 @@ void mrail_relay_destroy(mrail_relay_t *relay); /* NULL: nothing */
 typedef struct mrail_relay_flow {
     uint32_t from, to;  /* the same: a copy to oneself */
     uint32_t relay_out; /* of `from`'s node, not `from`; or MRAIL_RELAY_NONE */
-    uint32_t relay_in;  /* of `to`'s node, not `to`; or MRAIL_RELAY_NONE.  Within
+    uint32_t relay_in; /* of `to`'s node, not `to`; or MRAIL_RELAY_NONE.  Within
                            a node there is none of both */
     uint64_t offset, bytes; /* of the demand */
 } mrail_relay_flow_t;
@@ -121,11 +121,12 @@ int mrail_relay_done(const mrail_relay_t *relay);
 
 typedef struct mrail_relay_stats {
     uint64_t filled, drained, sent, received; /* payload bytes */
-    uint64_t chunks;       /* handled in any role */
-    uint64_t waits;        /* times that no slot was free for what could go on */
+    uint64_t chunks;                          /* handled in any role */
+    uint64_t waits; /* times that no slot was free for what could go on */
 } mrail_relay_stats_t;
 
 /* Since creation. */
-void mrail_relay_stats(const mrail_relay_t *relay, mrail_relay_stats_t *stats_p);
+void mrail_relay_stats(const mrail_relay_t *relay,
+                       mrail_relay_stats_t *stats_p);
 
 #endif

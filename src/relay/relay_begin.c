@@ -1,13 +1,13 @@
 /* What a list of flows asks of this rank. */
 #include "config.h"
-#include "relay/relay_inside.h"
+#include "relay/relay_internal.h"
 
 #include "base/grow.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- a flow -------------------------------------------------------------- */
+/* ---- a flow ---- */
 
 #define MAX_PATH 4u
 
@@ -100,12 +100,12 @@ static int flows_count(const mrail_relay_t *relay,
     return 0;
 }
 
-/* ---- parts ---------------------------------------------------------------- */
+/* ---- parts ---- */
 
 static int by_place(const void *a, const void *b)
 {
-    const mrail_relay_flow_t *x = &((const mrail_relay_part_t *)a)->flow;
-    const mrail_relay_flow_t *y = &((const mrail_relay_part_t *)b)->flow;
+    const mrail_relay_flow_t *x = &((const mrail_relay_dt_segment_t *)a)->flow;
+    const mrail_relay_flow_t *y = &((const mrail_relay_dt_segment_t *)b)->flow;
 
     if (x->from != y->from) {
         return (x->from < y->from) ? -1 : 1;
@@ -116,21 +116,22 @@ static int by_place(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static int parts_overlap(const mrail_relay_part_t *first,
-                         const mrail_relay_part_t *second)
+static int parts_overlap(const mrail_relay_dt_segment_t *first,
+                         const mrail_relay_dt_segment_t *second)
 {
     return (first->flow.from == second->flow.from) &&
            (first->flow.to == second->flow.to) &&
            (second->flow.offset - first->flow.offset < first->flow.bytes);
 }
 
-static void part_init(const mrail_relay_t *relay, mrail_relay_part_t *part,
+static void part_init(const mrail_relay_t *relay,
+                      mrail_relay_dt_segment_t *part,
                       const mrail_relay_flow_t *flow)
 {
     uint32_t path[MAX_PATH];
     unsigned length = flow_path(flow, path);
 
-    *part = (mrail_relay_part_t){
+    *part = (mrail_relay_dt_segment_t){
         .flow = *flow,
         .prev = MRAIL_RELAY_NONE,
         .next = MRAIL_RELAY_NONE,
@@ -166,9 +167,9 @@ static int parts_init(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
     return 0;
 }
 
-/* ---- channels ------------------------------------------------------------- */
+/* ---- channels ---- */
 
-static void part_set_out(mrail_relay_t *relay, mrail_relay_part_t *part)
+static void part_set_out(mrail_relay_t *relay, mrail_relay_dt_segment_t *part)
 {
     uint32_t *out = &relay->out_of[part->next];
 
@@ -181,7 +182,8 @@ static void part_set_out(mrail_relay_t *relay, mrail_relay_part_t *part)
 }
 
 /* 0: there is no slot for one more channel. */
-static int part_set_in(mrail_relay_t *relay, const mrail_relay_part_t *part)
+static int part_set_in(mrail_relay_t *relay,
+                       const mrail_relay_dt_segment_t *part)
 {
     uint32_t *in = &relay->in_of[part->prev];
     mrail_relay_in_t *channel;
@@ -208,7 +210,7 @@ static int channels_init(mrail_relay_t *relay)
 
     relay->num_outs = relay->num_ins = 0;
     for (size_t i = 0; i < relay->num_parts; ++i) {
-        mrail_relay_part_t *part = &relay->parts[i];
+        mrail_relay_dt_segment_t *part = &relay->parts[i];
 
         if ((part->next != MRAIL_RELAY_NONE) && !is_local(relay, part->next)) {
             part_set_out(relay, part);
@@ -226,12 +228,12 @@ static int channels_init(mrail_relay_t *relay)
     return is_room ? 0 : -ENOSPC;
 }
 
-/* ---- nothing fails from here ------------------------------------------------ */
+/* ---- nothing fails from here ---- */
 
-static void count_to_pop(mrail_relay_t *relay, const mrail_relay_part_t *part)
+static void count_to_pop(mrail_relay_t *relay,
+                         const mrail_relay_dt_segment_t *part)
 {
-    mrail_relay_local_t *local =
-        &relay->locals[relay->local_of[part->prev]];
+    mrail_relay_local_t *local = &relay->locals[relay->local_of[part->prev]];
     uint64_t chunks = mrail_relay_chunks(relay, &part->flow);
 
     if (local->num_left == 0) {
@@ -249,12 +251,12 @@ static void list_senders(mrail_relay_t *relay)
 
     mrail_list_init(&before);
     for (size_t i = 0; i < relay->num_parts; ++i) {
-        mrail_relay_part_t *part = &relay->parts[i];
+        mrail_relay_dt_segment_t *part = &relay->parts[i];
 
         if (part->flow.from == relay->self) {
             relay->num_to_fill += mrail_relay_chunks(relay, &part->flow);
-            mrail_list_add_tail((part->flow.to > relay->self)
-                                    ? &relay->senders : &before,
+            mrail_list_add_tail((part->flow.to > relay->self) ? &relay->senders
+                                                              : &before,
                                 &part->node);
         }
     }
@@ -272,7 +274,7 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
     ++relay->exchange;
     list_senders(relay);
     for (size_t i = 0; i < relay->num_parts; ++i) {
-        const mrail_relay_part_t *part = &relay->parts[i];
+        const mrail_relay_dt_segment_t *part = &relay->parts[i];
 
         if ((part->prev != MRAIL_RELAY_NONE) && is_local(relay, part->prev)) {
             count_to_pop(relay, part);

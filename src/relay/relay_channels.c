@@ -27,8 +27,8 @@ static int find_hop(const mrail_relay_flow_t *flow, const uint32_t *nodes,
     if ((flow->bytes == 0) || (nodes[flow->from] == nodes[flow->to])) {
         return 0;
     }
-    hop->from = (flow->relay_out != MRAIL_RELAY_NONE) ? flow->relay_out
-                                                      : flow->from;
+    hop->from =
+        (flow->relay_out != MRAIL_RELAY_NONE) ? flow->relay_out : flow->from;
     hop->to = (flow->relay_in != MRAIL_RELAY_NONE) ? flow->relay_in : flow->to;
     return 1;
 }

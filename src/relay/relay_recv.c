@@ -1,16 +1,16 @@
 /* What a rank does with bytes that come to it: over the network, and from ranks of
  * its node. */
 #include "config.h"
-#include "relay/relay_inside.h"
+#include "relay/relay_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* ---- what is expected ----------------------------------------------------- */
+/* ---- what is expected ---- */
 
 /* The last part of this pair that does not begin behind `offset`. */
-static mrail_relay_part_t *find_part(const mrail_relay_t *relay,
-                                     const mrail_relay_header_t *header)
+static mrail_relay_dt_segment_t *find_part(const mrail_relay_t *relay,
+                                           const mrail_relay_header_t *header)
 {
     size_t first = 0, count = relay->num_parts;
 
@@ -41,7 +41,7 @@ static int is_of_exchange(const mrail_relay_t *relay,
 }
 
 static int is_next_of_part(const mrail_relay_t *relay,
-                           const mrail_relay_part_t *part, uint32_t prev,
+                           const mrail_relay_dt_segment_t *part, uint32_t prev,
                            const mrail_relay_header_t *header)
 {
     const mrail_relay_flow_t *flow = &part->flow;
@@ -55,11 +55,11 @@ static int is_next_of_part(const mrail_relay_t *relay,
            (header->length == mrail_relay_length(relay, flow, num));
 }
 
-int mrail_relay_accept(mrail_relay_t *relay, const void *payload,
-                       uint32_t prev, mrail_relay_header_t *header_p,
-                       mrail_relay_part_t **part_p)
+int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
+                       mrail_relay_header_t *header_p,
+                       mrail_relay_dt_segment_t **part_p)
 {
-    mrail_relay_part_t *part;
+    mrail_relay_dt_segment_t *part;
 
     memcpy(header_p, (const char *)payload - sizeof(*header_p),
            sizeof(*header_p));
@@ -90,7 +90,7 @@ int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
     return ret;
 }
 
-/* ---- over the network ----------------------------------------------------- */
+/* ---- over the network ---- */
 
 static mrail_relay_request_t *free_in_slot(const mrail_relay_t *relay)
 {
@@ -98,8 +98,8 @@ static mrail_relay_request_t *free_in_slot(const mrail_relay_t *relay)
         mrail_relay_request_t *receive = &relay->receives[i];
 
         if (!receive->is_busy &&
-            mrail_relay_state_is_free(mrail_relay_slot_state(
-                relay, relay->me, receive->slot))) {
+            mrail_relay_state_is_free(
+                mrail_relay_slot_state(relay, relay->me, receive->slot))) {
             return receive;
         }
     }
@@ -128,10 +128,9 @@ static int post(mrail_relay_t *relay, mrail_relay_in_t *channel,
                 mrail_relay_request_t *receive)
 {
     char *payload = mrail_relay_slot_payload(relay, relay->me, receive->slot);
-    int ret = relay->ops.recv(relay->arg, channel->rank,
-                              payload - MRAIL_RELAY_HEADER,
-                              MRAIL_RELAY_HEADER + relay->shape.chunk,
-                              &receive->request);
+    int ret = relay->ops.recv(
+        relay->arg, channel->rank, payload - MRAIL_RELAY_HEADER,
+        MRAIL_RELAY_HEADER + relay->shape.chunk, &receive->request);
 
     if (ret != 0) {
         return ret;
@@ -186,7 +185,7 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
 {
     const char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
     mrail_relay_header_t header;
-    mrail_relay_part_t *part;
+    mrail_relay_dt_segment_t *part;
     int ret;
 
     /* Of a shorter one the header would be an older message's. */
@@ -220,8 +219,8 @@ int mrail_relay_step_received(mrail_relay_t *relay)
         if (mrail_list_empty(&channel->receives)) {
             continue;
         }
-        receive = mrail_list_head(&channel->receives, mrail_relay_request_t,
-                                  node);
+        receive =
+            mrail_list_head(&channel->receives, mrail_relay_request_t, node);
         ret = relay->ops.test(relay->arg, receive->request, &length);
         if (ret < 0) {
             return ret;
@@ -235,11 +234,11 @@ int mrail_relay_step_received(mrail_relay_t *relay)
     return 0;
 }
 
-/* ---- from ranks of the node ------------------------------------------------ */
+/* ---- from ranks of the node ---- */
 
 /* As relay_out, which sends what its neighbour's slot holds.  A slot that is being
  * sent was not handed over twice by anybody who plays by the rules. */
-static int pass_on(mrail_relay_t *relay, const mrail_relay_part_t *part,
+static int pass_on(mrail_relay_t *relay, const mrail_relay_dt_segment_t *part,
                    uint32_t owner, uint32_t slot, uint32_t length)
 {
     if ((slot >= relay->shape.out_slots) ||
@@ -252,15 +251,15 @@ static int pass_on(mrail_relay_t *relay, const mrail_relay_part_t *part,
 static int take_popped(mrail_relay_t *relay, uint32_t owner, uint32_t slot)
 {
     mrail_relay_header_t header;
-    mrail_relay_part_t *part;
+    mrail_relay_dt_segment_t *part;
     int ret;
 
     if (slot >= relay->layout.slots) {
         return -EPROTO;
     }
-    ret = mrail_relay_accept(relay,
-                             mrail_relay_slot_payload(relay, owner, slot),
-                             relay->locals[owner].rank, &header, &part);
+    ret =
+        mrail_relay_accept(relay, mrail_relay_slot_payload(relay, owner, slot),
+                           relay->locals[owner].rank, &header, &part);
     if (ret != 0) {
         return ret;
     }
@@ -278,11 +277,10 @@ int mrail_relay_step_pop(mrail_relay_t *relay)
 
     mrail_list_for_each(local, &relay->popping, mrail_relay_local_t, node) {
         owner = (uint32_t)(local - relay->locals);
-        if (!mrail_relay_pop(mrail_relay_ring(&relay->layout, relay->base,
-                                              relay->shape.num_local, owner,
-                                              relay->me),
-                             relay->layout.ring_size, local->num_popped,
-                             &slot)) {
+        if (!mrail_relay_pop(
+                mrail_relay_ring(&relay->layout, relay->base,
+                                 relay->shape.num_local, owner, relay->me),
+                relay->layout.ring_size, local->num_popped, &slot)) {
             continue;
         }
         ++local->num_popped;

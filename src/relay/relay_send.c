@@ -1,7 +1,7 @@
 /* What a rank does with bytes on their way out: its own, and, as their relay_out,
  * those of others. */
 #include "config.h"
-#include "relay/relay_inside.h"
+#include "relay/relay_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static void write_header(const mrail_relay_t *relay,
 
 /* The next flow's turn is the next time, that no destination waits for another's
  * last byte. */
-static void count_filled(mrail_relay_t *relay, mrail_relay_part_t *part,
+static void count_filled(mrail_relay_t *relay, mrail_relay_dt_segment_t *part,
                          uint32_t length)
 {
     mrail_list_del(&part->node);
@@ -53,7 +53,7 @@ static void count_filled(mrail_relay_t *relay, mrail_relay_part_t *part,
     relay->stats.filled += length;
 }
 
-static int fill_slot(mrail_relay_t *relay, mrail_relay_part_t *part,
+static int fill_slot(mrail_relay_t *relay, mrail_relay_dt_segment_t *part,
                      uint32_t slot)
 {
     char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
@@ -63,8 +63,8 @@ static int fill_slot(mrail_relay_t *relay, mrail_relay_part_t *part,
 
     write_header(relay, &part->flow, num, payload);
     ret = relay->ops.fill(relay->arg, part->flow.to,
-                          part->flow.offset + num * relay->shape.chunk,
-                          payload, length);
+                          part->flow.offset + num * relay->shape.chunk, payload,
+                          length);
     if (ret != 0) {
         return ret;
     }
@@ -82,7 +82,7 @@ static int fill_slot(mrail_relay_t *relay, mrail_relay_part_t *part,
 
 int mrail_relay_step_fill(mrail_relay_t *relay)
 {
-    mrail_relay_part_t *part;
+    mrail_relay_dt_segment_t *part;
     uint32_t slot;
     int ret;
 
@@ -96,7 +96,7 @@ int mrail_relay_step_fill(mrail_relay_t *relay)
         return 0;
     }
     relay->is_short_out = 0;
-    part = mrail_list_head(&relay->senders, mrail_relay_part_t, node);
+    part = mrail_list_head(&relay->senders, mrail_relay_dt_segment_t, node);
     ret = fill_slot(relay, part, slot);
     return (ret == 0) ? 1 : ret;
 }
@@ -104,11 +104,10 @@ int mrail_relay_step_fill(mrail_relay_t *relay)
 void mrail_relay_hand_over(mrail_relay_t *relay, uint32_t consumer,
                            uint32_t slot)
 {
-    mrail_relay_push(mrail_relay_ring(&relay->layout, relay->base,
-                                      relay->shape.num_local, relay->me,
-                                      consumer),
-                     relay->layout.ring_size,
-                     relay->locals[consumer].num_pushed++, slot);
+    mrail_relay_push(
+        mrail_relay_ring(&relay->layout, relay->base, relay->shape.num_local,
+                         relay->me, consumer),
+        relay->layout.ring_size, relay->locals[consumer].num_pushed++, slot);
 }
 
 int mrail_relay_send(mrail_relay_t *relay, uint32_t out, uint32_t owner,
@@ -119,9 +118,9 @@ int mrail_relay_send(mrail_relay_t *relay, uint32_t out, uint32_t owner,
     char *payload = mrail_relay_slot_payload(relay, owner, slot);
     int ret;
 
-    ret = relay->ops.send(relay->arg, channel->rank,
-                          payload - MRAIL_RELAY_HEADER,
-                          MRAIL_RELAY_HEADER + (size_t)length, &send->request);
+    ret =
+        relay->ops.send(relay->arg, channel->rank, payload - MRAIL_RELAY_HEADER,
+                        MRAIL_RELAY_HEADER + (size_t)length, &send->request);
     if (ret != 0) {
         return ret;
     }

@@ -1,7 +1,7 @@
 #include "config.h"
 #include "relay/slot.h"
 
-#include "relay/handoff.h"
+#include "relay/ring.h"
 
 #include <errno.h>
 

@@ -14,7 +14,7 @@
 #ifndef MRAIL_RELAY_SLOT_H
 #define MRAIL_RELAY_SLOT_H
 
-#include "relay/arena.h"
+#include "relay/shm_pool.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -32,13 +32,13 @@ typedef struct mrail_relay_state {
 
 /* Offsets in an arena. */
 typedef struct mrail_relay_layout {
-    uint32_t slots;      /* of a rank */
-    uint32_t ring_size;  /* entries, a power of two, >= slots */
+    uint32_t slots;     /* of a rank */
+    uint32_t ring_size; /* entries, a power of two, >= slots */
     size_t states;
     size_t rings;
-    size_t pages;        /* in front of each payload one page, for the header */
-    size_t stride;       /* from slot to slot */
-    size_t size;         /* of all */
+    size_t pages;  /* in front of each payload one page, for the header */
+    size_t stride; /* from slot to slot */
+    size_t size;   /* of all */
 } mrail_relay_layout_t;
 
 /* 0; -EINVAL: the shape is out of range, or too large for a size_t. */

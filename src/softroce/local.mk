@@ -9,7 +9,7 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/dev.c \
     src/softroce/core/crc32.c src/softroce/core/crc32.h \
     src/softroce/core/icrc.c src/softroce/core/icrc.h \
-    src/softroce/core/late.c \
+    src/softroce/core/delayed_write.c \
     src/softroce/core/mr.c \
     src/softroce/core/pkt.c src/softroce/core/pkt.h \
     src/softroce/core/post.c \
@@ -43,12 +43,12 @@ softroce_LTLIBRARIES = libmrail-softroce.la
 libmrail_softroce_la_SOURCES = \
     src/softroce/host/credit.c \
     src/softroce/host/ctx.c \
-    src/softroce/host/door.c src/softroce/host/door.h \
+    src/softroce/host/egress.c src/softroce/host/egress.h \
     src/softroce/host/events.c \
     src/softroce/host/fakefs.c \
     src/softroce/host/host.h \
-    src/softroce/host/keeper.h \
-    src/softroce/host/keeper_msg.c \
+    src/softroce/host/daemon.h \
+    src/softroce/host/daemon_msg.c \
     src/softroce/host/net.c \
     src/softroce/host/proc.c \
     src/softroce/host/progress.c \

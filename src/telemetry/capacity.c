@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- the estimate -------------------------------------------------------- */
+/* ---- the estimate ---- */
 
 static void mrail_tele_capacity_set(mrail_tele_capacity_t *capacity,
                                     double live, uint64_t who)
@@ -22,8 +22,7 @@ static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
         capacity->low_ns = now_ns;
     }
     capacity->low_sure += sight->is_several ||
-                          ((sight->who != 0) &&
-                           (sight->who == capacity->who));
+                          ((sight->who != 0) && (sight->who == capacity->who));
     /* In the first of them it may have begun. */
     if ((capacity->low > 1) && (sight->rate > capacity->low_best)) {
         capacity->low_best = sight->rate;
@@ -38,13 +37,12 @@ static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
 }
 
 void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
-                             const mrail_tele_sight_t *sight,
-                             mrail_ns_t now_ns)
+                             const mrail_tele_sight_t *sight, mrail_ns_t now_ns)
 {
     double above = sight->rate - capacity->live;
 
     int is_new = (capacity->live == 0) ||
-                 (now_ns > capacity->last_ns + MRAIL_TELE_FORGET_NS);
+                 (now_ns > capacity->last_ns + MRAIL_TELE_EXPIRE_NS);
 
     if (is_new) {
         mrail_tele_capacity_set(capacity, sight->rate, sight->who);
@@ -59,7 +57,7 @@ void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
     capacity->last_ns = now_ns;
 }
 
-/* ---- what it is made of -------------------------------------------------- */
+/* ---- what it is made of ---- */
 
 static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
 {
@@ -74,8 +72,7 @@ static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
     mrail_tele_capacity_add(&flow->capacity, &sight, now_ns);
     __atomic_store_n(&flow->shown, (uint64_t)flow->capacity.live,
                      __ATOMIC_RELAXED);
-    __atomic_store_n(&flow->shown_ns, flow->capacity.last_ns,
-                     __ATOMIC_RELAXED);
+    __atomic_store_n(&flow->shown_ns, flow->capacity.last_ns, __ATOMIC_RELAXED);
     flow->sum.to_ns = 0;
 }
 
@@ -186,5 +183,5 @@ uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns)
     uint64_t live = __atomic_load_n(&flow->shown, __ATOMIC_RELAXED);
     mrail_ns_t shown_ns = __atomic_load_n(&flow->shown_ns, __ATOMIC_RELAXED);
 
-    return (now_ns > shown_ns + MRAIL_TELE_FORGET_NS) ? 0 : live;
+    return (now_ns > shown_ns + MRAIL_TELE_EXPIRE_NS) ? 0 : live;
 }

@@ -52,7 +52,7 @@
 #define MRAIL_TELE_LOW_WINDOWS 3
 /* ... if they may be a peer's fault: after so long. */
 #define MRAIL_TELE_DOUBT_NS (250 * MRAIL_NS_PER_MS)
-#define MRAIL_TELE_FORGET_NS (1 * MRAIL_NS_PER_SEC)
+#define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
 /* The estimate.  All zero: nothing is known. */
 typedef struct mrail_tele_capacity {
@@ -67,9 +67,9 @@ typedef struct mrail_tele_capacity {
 } mrail_tele_capacity_t;
 
 typedef struct mrail_tele_sight {
-    double rate;     /* bytes per second */
-    int is_several;  /* several peers had work under way all the time */
-    uint64_t who;    /* the peer that all of it was for; 0: several */
+    double rate;    /* bytes per second */
+    int is_several; /* several peers had work under way all the time */
+    uint64_t who;   /* the peer that all of it was for; 0: several */
 } mrail_tele_sight_t;
 
 /* A window has ended. */
@@ -82,20 +82,20 @@ typedef struct mrail_tele_run {
     mrail_ns_t to_ns;
     uint64_t bytes;
     unsigned segments;
-    unsigned lanes;     /* with work under way, at most */
-    unsigned peers;     /* ... at least */
-    uint64_t who;       /* 0: for several */
+    unsigned lanes; /* with work under way, at most */
+    unsigned peers; /* ... at least */
+    uint64_t who;   /* 0: for several */
 } mrail_tele_run_t;
 
 /* One direction of a rail.  All zero at first. */
 typedef struct mrail_tele_flow {
-    uint64_t posted;       /* segments ever */
+    uint64_t posted; /* segments ever */
     uint64_t done;
-    uint64_t inflight;     /* bytes */
-    uint64_t moved;        /* bytes ever */
-    uint64_t bytes;        /* of this round */
-    uint64_t who;          /* for whom; 0: several */
-    unsigned lanes;        /* with work under way, now */
+    uint64_t inflight; /* bytes */
+    uint64_t moved;    /* bytes ever */
+    uint64_t bytes;    /* of this round */
+    uint64_t who;      /* for whom; 0: several */
+    unsigned lanes;    /* with work under way, now */
     unsigned peers;
     unsigned least_peers;  /* since this round began */
     int is_full;           /* this round may not have seen all */
@@ -105,11 +105,11 @@ typedef struct mrail_tele_flow {
     uint64_t early;        /* `posted` when it ended, or a little later */
     uint64_t early_before; /* ... of the one before */
     mrail_tele_run_t run;
-    mrail_tele_run_t sum;  /* of the window's earlier runs; times are lengths */
-    mrail_ns_t sum_ns;     /* when something was last added */
+    mrail_tele_run_t sum; /* of the window's earlier runs; times are lengths */
+    mrail_ns_t sum_ns;    /* when something was last added */
     mrail_tele_capacity_t capacity;
-    uint64_t shown;        /* atomic: bytes per second */
-    mrail_ns_t shown_ns;   /* atomic: when that was found */
+    uint64_t shown;      /* atomic: bytes per second */
+    mrail_ns_t shown_ns; /* atomic: when that was found */
 } mrail_tele_flow_t;
 
 /* A round begins: what can be said of the stretch before the last one. */
@@ -162,7 +162,6 @@ static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
 }
 
 /* Bytes per second; 0: nothing is known.  Any thread. */
-uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow,
-                              mrail_ns_t now_ns);
+uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns);
 
 #endif

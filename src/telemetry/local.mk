@@ -3,4 +3,4 @@
 noinst_LTLIBRARIES += libmrail-telemetry.la
 libmrail_telemetry_la_SOURCES = src/telemetry/window.h \
     src/telemetry/capacity.c src/telemetry/capacity.h \
-    src/telemetry/ring.c src/telemetry/ring.h
+    src/telemetry/page.c src/telemetry/page.h

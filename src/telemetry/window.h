@@ -23,7 +23,7 @@ typedef struct mrail_tele_sample {
 
 /* A window without its samples.  All zero: nothing was measured. */
 typedef struct mrail_tele_sums {
-    uint64_t bytes;     /* of all samples */
+    uint64_t bytes; /* of all samples */
     uint64_t busy_ns;
     mrail_ns_t last_ns; /* time of the last completion */
     unsigned count;     /* samples so far, saturates at the window's size */

@@ -61,12 +61,12 @@ static const area_t areas[] = {
 typedef struct bench {
     const area_t *area;
     mrail_bench_options_t options;
-    mrail_tool_args_t run;   /* for `mrail run`, if anything is given */
-    mrail_tool_args_t own;   /* the rest, in order */
-    int run_last;            /* index of the last unknown word, or 0 */
-    unsigned np;             /* 0: not given */
-    int soft;                /* --soft is given: there is a default for np */
-    const char *hotspots;    /* NULL: not given */
+    mrail_tool_args_t run; /* for `mrail run`, if anything is given */
+    mrail_tool_args_t own; /* the rest, in order */
+    int run_last;          /* index of the last unknown word, or 0 */
+    unsigned np;           /* 0: not given */
+    int soft;              /* --soft is given: there is a default for np */
+    const char *hotspots;  /* NULL: not given */
     int to_one, to_both;
 } bench_t;
 
@@ -174,7 +174,7 @@ static void parse_hotspot(bench_t *bench, const char *text)
     uint32_t hotspot_ppm;
 
     if (strcmp(text, "even") == 0) {
-        add_skew(options, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_PAIRS);
+        add_skew(options, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT);
         return;
     }
     if (mrail_tool_parse_ppm(text, &hotspot_ppm) < 0) {
@@ -184,10 +184,10 @@ static void parse_hotspot(bench_t *bench, const char *text)
                          text);
     }
     if (!bench->to_one) {
-        add_skew(options, hotspot_ppm, MRAIL_DEMAND_PAIRS);
+        add_skew(options, hotspot_ppm, MRAIL_DEMAND_SHIFT);
     }
     if (bench->to_one || bench->to_both) {
-        add_skew(options, hotspot_ppm, MRAIL_DEMAND_ONE);
+        add_skew(options, hotspot_ppm, MRAIL_DEMAND_SINGLE);
     }
 }
 
@@ -217,18 +217,17 @@ static int parse_own_option(bench_t *bench, char **argv, int *i_p)
     if (is_named(word, "--sizes")) {
         parse_sizes(options, value_of(argv, i_p, "--sizes"));
     } else if (is_named(word, "--iterations")) {
-        options->iterations = parse_count(
-            "--iterations", value_of(argv, i_p, "--iterations"), 1);
+        options->iterations =
+            parse_count("--iterations", value_of(argv, i_p, "--iterations"), 1);
     } else if (is_named(word, "--small-iterations")) {
-        options->small_iterations =
-            parse_count("--small-iterations",
-                        value_of(argv, i_p, "--small-iterations"), 1);
+        options->small_iterations = parse_count(
+            "--small-iterations", value_of(argv, i_p, "--small-iterations"), 1);
     } else if (is_named(word, "--warmup")) {
-        options->warmup = parse_count("--warmup",
-                                      value_of(argv, i_p, "--warmup"), 0);
+        options->warmup =
+            parse_count("--warmup", value_of(argv, i_p, "--warmup"), 0);
     } else if (is_named(word, "--window")) {
-        options->window = parse_count("--window",
-                                      value_of(argv, i_p, "--window"), 1);
+        options->window =
+            parse_count("--window", value_of(argv, i_p, "--window"), 1);
     } else if (is_named(word, "--hotspot")) {
         bench->hotspots = value_of(argv, i_p, "--hotspot");
     } else if (strcmp(word, "--one") == 0) {
@@ -278,8 +277,10 @@ static void parse_args(bench_t *bench, int argc, char **argv)
         }
     }
     if (bench->area->pairs && bench->np % 2 != 0) {
-        mrail_tool_usage(VERB, "-np %u: p2p wants pairs, an even number of "
-                               "ranks", bench->np);
+        mrail_tool_usage(VERB,
+                         "-np %u: p2p wants pairs, an even number of "
+                         "ranks",
+                         bench->np);
     }
     if ((bench->to_one || bench->to_both) && bench->hotspots == NULL) {
         mrail_tool_usage(VERB, "--one and --both are about --hotspot F: give "
@@ -323,9 +324,7 @@ static _Noreturn void start_ranks(const bench_t *bench)
 
 int main(int argc, char **argv)
 {
-    bench_t bench = {.options = {.iterations = 10,
-                                 .warmup = 2,
-                                 .window = 64}};
+    bench_t bench = {.options = {.iterations = 10, .warmup = 2, .window = 64}};
     int wrong;
 
     parse_args(&bench, argc, argv);
@@ -333,8 +332,9 @@ int main(int argc, char **argv)
         start_ranks(&bench);
     }
     if (bench.run.count > 0) {
-        mrail_tool_usage(VERB, "%s is no option of a rank; options of mpirun "
-                               "and mrail run come before it",
+        mrail_tool_usage(VERB,
+                         "%s is no option of a rank; options of mpirun "
+                         "and mrail run come before it",
                          bench.run.items[0]);
     }
     MPI_Init(NULL, NULL);

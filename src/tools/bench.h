@@ -22,7 +22,8 @@ typedef struct mrail_bench_options {
     uint64_t sizes[MRAIL_BENCH_MAX_SIZES]; /* bytes */
     unsigned num_sizes;
     unsigned iterations;
-    unsigned small_iterations; /* of sizes up to MRAIL_BENCH_SMALL; 0: as others */
+    unsigned
+        small_iterations; /* of sizes up to MRAIL_BENCH_SMALL; 0: as others */
     unsigned warmup;
     mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS]; /* alltoallv; in turn */
     unsigned num_skews;
@@ -46,10 +47,10 @@ void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 
 /* What one size gave, over all ranks. */
 typedef struct mrail_bench_result {
-    double *times_s;    /* of each iteration, the slowest rank's */
+    double *times_s; /* of each iteration, the slowest rank's */
     unsigned num_times;
-    double cpu_s;       /* processor time of all ranks in the timed parts */
-    double wall_s;      /* sum of times_s */
+    double cpu_s;  /* processor time of all ranks in the timed parts */
+    double wall_s; /* sum of times_s */
     int data_ok;
 } mrail_bench_result_t;
 

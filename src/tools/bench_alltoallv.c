@@ -68,10 +68,9 @@ static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
 static void fill_all(const exchange_t *ex, uint64_t iteration)
 {
     for (int to = 0; to < ex->ranks; ++to) {
-        mrail_bench_fill(ex->send + ex->send_offsets[to],
-                         (size_t)ex->send_counts[to],
-                         mrail_bench_seed((unsigned)ex->rank, (unsigned)to,
-                                          iteration));
+        mrail_bench_fill(
+            ex->send + ex->send_offsets[to], (size_t)ex->send_counts[to],
+            mrail_bench_seed((unsigned)ex->rank, (unsigned)to, iteration));
     }
 }
 
@@ -88,8 +87,7 @@ static int check_all(const exchange_t *ex, uint64_t iteration)
             fprintf(stderr,
                     "mrail bench: rank %d, iteration %llu: wrong data from "
                     "rank %d at byte %zu of %zu\n",
-                    ex->rank, (unsigned long long)iteration, from, bad,
-                    length);
+                    ex->rank, (unsigned long long)iteration, from, bad, length);
             return 0;
         }
     }
@@ -114,8 +112,7 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
         ex->recv[ex->recv_bytes / 2] ^= 1;
     }
     result->data_ok &= check_all(ex, iteration);
-    MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX,
-                  MPI_COMM_WORLD);
+    MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (iteration >= options->warmup) {
         result->times_s[result->num_times++] = slowest_s;
         result->wall_s += slowest_s;
@@ -152,12 +149,11 @@ static shares_t shares_of(const exchange_t *ex,
     if (!coll->present) {
         return (shares_t){-1, -1, -1};
     }
-    return (shares_t){
-        .planned = (all[0] > 0) ? all[1] / all[0] : 0,
-        .relayed = (all[0] > 0) ? all[2] / all[0] : 0,
-        .deciding = (result->wall_s > 0)
-                        ? all[3] / (result->wall_s * ex->ranks)
-                        : 0};
+    return (shares_t){.planned = (all[0] > 0) ? all[1] / all[0] : 0,
+                      .relayed = (all[0] > 0) ? all[2] / all[0] : 0,
+                      .deciding = (result->wall_s > 0)
+                                      ? all[3] / (result->wall_s * ex->ranks)
+                                      : 0};
 }
 
 /* A share as JSON has it, or in a column. */
@@ -179,7 +175,7 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
     if (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
         return "uniform";
     }
-    return (skew->pattern == MRAIL_DEMAND_ONE) ? "one" : "pairs";
+    return (skew->pattern == MRAIL_DEMAND_SINGLE) ? "one" : "pairs";
 }
 
 static void print_result(const mrail_bench_options_t *options,
@@ -238,7 +234,7 @@ static void print_header(const mrail_bench_options_t *options,
         printf("spread evenly\n");
     } else {
         printf("%g %% to %s\n", skew->hotspot_ppm / 1e4,
-               (skew->pattern == MRAIL_DEMAND_ONE) ? "rank 0"
+               (skew->pattern == MRAIL_DEMAND_SINGLE) ? "rank 0"
                                                       : "rank + P/2");
     }
     printf("# %10s %12s %12s %8s %8s %8s %8s  %s\n", "bytes/rank", "time us",
@@ -259,8 +255,9 @@ static int bench_size(exchange_t *ex, const mrail_bench_options_t *options,
     int ok;
 
     if (exchange_init(ex, skew, size) != 0) {
-        fprintf(stderr, "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
-                        "counts and displacements end at 2 GiB\n",
+        fprintf(stderr,
+                "mrail bench: %llu bytes per rank: MPI_Alltoallv's "
+                "counts and displacements end at 2 GiB\n",
                 (unsigned long long)size);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }

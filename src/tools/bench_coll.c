@@ -12,7 +12,7 @@ static const char *const names[MRAIL_BENCH_COLL_NUM] = {
     [MRAIL_BENCH_COLL_AGREE_NS] = "coll_mrail_agree_ns",
     [MRAIL_BENCH_COLL_PLAN_NS] = "coll_mrail_plan_ns",
     [MRAIL_BENCH_COLL_EXCHANGE_NS] = "coll_mrail_exchange_ns",
-    [MRAIL_BENCH_COLL_PACED_CALLS] = "coll_mrail_paced_calls",
+    [MRAIL_BENCH_COLL_LIMITED_CALLS] = "coll_mrail_limited_calls",
 };
 
 /* The index of a counter of 64 bits without an object, or -1. */
@@ -28,8 +28,8 @@ static int find_counter(const char *name)
         MPI_Datatype type;
 
         if (MPI_T_pvar_get_info(i, found, &length, &verbosity, &class, &type,
-                                NULL, NULL, NULL, &bind, &readonly,
-                                &continuous, &atomic) == MPI_SUCCESS &&
+                                NULL, NULL, NULL, &bind, &readonly, &continuous,
+                                &atomic) == MPI_SUCCESS &&
             strcmp(found, name) == 0) {
             return (class == MPI_T_PVAR_CLASS_COUNTER &&
                     type == MPI_UNSIGNED_LONG_LONG &&

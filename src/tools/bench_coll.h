@@ -15,10 +15,10 @@ typedef enum mrail_bench_coll_counter {
     MRAIL_BENCH_COLL_BYTES,         /* sent to others in CALLS */
     MRAIL_BENCH_COLL_PLANNED_BYTES, /* in PLANNED_CALLS */
     MRAIL_BENCH_COLL_RELAYED_BYTES, /* of those, through a relay or more */
-    MRAIL_BENCH_COLL_AGREE_NS,      /* wall time until an exchange, or a pass, */
-    MRAIL_BENCH_COLL_PLAN_NS,       /* of that in planning, */
-    MRAIL_BENCH_COLL_EXCHANGE_NS,   /* in the exchange */
-    MRAIL_BENCH_COLL_PACED_CALLS,   /* without a plan, some messages held back */
+    MRAIL_BENCH_COLL_AGREE_NS,    /* wall time until an exchange, or a pass, */
+    MRAIL_BENCH_COLL_PLAN_NS,     /* of that in planning, */
+    MRAIL_BENCH_COLL_EXCHANGE_NS, /* in the exchange */
+    MRAIL_BENCH_COLL_LIMITED_CALLS, /* without a plan, some messages held back */
     MRAIL_BENCH_COLL_NUM
 } mrail_bench_coll_counter_t;
 

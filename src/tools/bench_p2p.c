@@ -19,9 +19,9 @@
 
 typedef struct pair {
     int ranks, rank, peer;
-    int lower; /* 1: starts the ping-pong and sends the stream */
+    int lower;       /* 1: starts the ping-pong and sends the stream */
     unsigned window; /* messages of one round */
-    unsigned phase; /* makes the data of each kernel its own */
+    unsigned phase;  /* makes the data of each kernel its own */
     size_t size;
     char *send, *recv; /* window messages each */
     MPI_Request *requests;
@@ -130,8 +130,7 @@ static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
     if (both || !pair->lower) {
         result->data_ok &= check_window(pair, round);
     }
-    MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX,
-                  MPI_COMM_WORLD);
+    MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (round >= options->warmup) {
         result->times_s[result->num_times++] = slowest_s;
         result->wall_s += slowest_s * pair->window * (both ? 2 : 1);
@@ -140,8 +139,7 @@ static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
 }
 
 /* All rounds of one kernel; data_ok and cpu_s over all ranks. */
-static void run_kernel(const pair_t *pair,
-                       const mrail_bench_options_t *options,
+static void run_kernel(const pair_t *pair, const mrail_bench_options_t *options,
                        kernel_func_t kernel, int both,
                        mrail_bench_result_t *result)
 {
@@ -167,8 +165,8 @@ static void print_result(const mrail_bench_options_t *options,
                          mrail_bench_result_t *bandwidth)
 {
     double median_s = mrail_bench_median(latency->times_s, latency->num_times);
-    double message_s = mrail_bench_median(bandwidth->times_s,
-                                          bandwidth->num_times);
+    double message_s =
+        mrail_bench_median(bandwidth->times_s, bandwidth->num_times);
     int pairs = pair->ranks / 2;
     double rate = (double)pair->size * pairs / message_s;
     int ok = latency->data_ok && bandwidth->data_ok;
@@ -254,8 +252,10 @@ int mrail_bench_p2p(const mrail_bench_options_t *options)
     half = pair.ranks / 2;
     if (pair.ranks % 2 != 0) {
         if (pair.rank == 0) {
-            fprintf(stderr, "mrail bench: p2p wants pairs, an even number of "
-                            "ranks, not %d\n", pair.ranks);
+            fprintf(stderr,
+                    "mrail bench: p2p wants pairs, an even number of "
+                    "ranks, not %d\n",
+                    pair.ranks);
         }
         return 1;
     }

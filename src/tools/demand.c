@@ -4,8 +4,8 @@
 #define PPM 1000000u
 
 /* `total` evenly over all ranks but `rank` and `hot` (hot == rank: none). */
-static void spread(unsigned ranks, unsigned rank, unsigned hot,
-                   uint64_t total, uint64_t *bytes)
+static void spread(unsigned ranks, unsigned rank, unsigned hot, uint64_t total,
+                   uint64_t *bytes)
 {
     unsigned others = ranks - ((hot == rank) ? 1 : 2);
     unsigned odd = (unsigned)(total % others);
@@ -28,7 +28,7 @@ void mrail_demand_row(unsigned ranks, unsigned rank, uint64_t size,
     uint64_t hot_bytes = 0;
 
     if (hotspot_ppm != MRAIL_DEMAND_UNIFORM) {
-        hot = (pattern == MRAIL_DEMAND_ONE) ? 0 : (rank + ranks / 2) % ranks;
+        hot = (pattern == MRAIL_DEMAND_SINGLE) ? 0 : (rank + ranks / 2) % ranks;
         hot_bytes = size * hotspot_ppm / PPM;
     }
     bytes[rank] = 0;

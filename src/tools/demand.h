@@ -10,8 +10,8 @@
 #define MRAIL_DEMAND_UNIFORM UINT32_MAX /* in place of hotspot_ppm */
 
 typedef enum mrail_demand_pattern {
-    MRAIL_DEMAND_PAIRS, /* the hot receiver of rank r is r + ranks/2 */
-    MRAIL_DEMAND_ONE    /* the hot receiver of every rank is rank 0 */
+    MRAIL_DEMAND_SHIFT, /* the hot receiver of rank r is r + ranks/2 */
+    MRAIL_DEMAND_SINGLE /* the hot receiver of every rank is rank 0 */
 } mrail_demand_pattern_t;
 
 /*

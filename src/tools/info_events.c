@@ -2,41 +2,41 @@
  * also of those that were killed. */
 #include "config.h"
 #include "tools/info.h"
-#include "tools/rings.h"
+#include "tools/pages.h"
 
 #include <stdlib.h>
 
-static void events_print(const rings_event_t *event)
+static void events_print(const pages_event_t *event)
 {
-    char when[RINGS_TIME], who[RINGS_WHO];
+    char when[PAGES_TIME], who[PAGES_WHO];
 
-    rings_time(when, sizeof(when), event->event->time_ns);
-    rings_who(who, sizeof(who), event->ring);
-    printf("%s  %s%s%-10s %s\n", when, event->ring->job,
-           (event->ring->job[0] != '\0') ? " " : "", who, event->event->text);
+    pages_time(when, sizeof(when), event->event->time_ns);
+    pages_who(who, sizeof(who), event->page);
+    printf("%s  %s%s%-10s %s\n", when, event->page->job,
+           (event->page->job[0] != '\0') ? " " : "", who, event->event->text);
 }
 
-static void events_json(const rings_event_t *event, int first)
+static void events_json(const pages_event_t *event, int first)
 {
     printf("%s\n  {\"time_s\": %.6f, \"job\": ", first ? "" : ",",
            (double)event->event->time_ns / 1e9);
-    mrail_tool_json_string(stdout, event->ring->job);
-    printf(", \"rank\": %d, \"pid\": %u, \"text\": ", event->ring->rank,
-           event->ring->head.pid);
+    mrail_tool_json_string(stdout, event->page->job);
+    printf(", \"rank\": %d, \"pid\": %u, \"text\": ", event->page->rank,
+           event->page->head.pid);
     mrail_tool_json_string(stdout, event->event->text);
     printf("}");
 }
 
 int mrail_info_events(int json)
 {
-    rings_event_t *events;
+    pages_event_t *events;
     unsigned count;
-    rings_t rings;
+    pages_t pages;
 
-    rings_read(&rings, MRAIL_INFO_VERB, MRAIL_RING_DIR, NULL, 1);
-    count = rings_events(&rings, MRAIL_INFO_VERB, &events);
+    pages_read(&pages, MRAIL_INFO_VERB, MRAIL_PAGE_DIR, NULL, 1);
+    count = pages_events(&pages, MRAIL_INFO_VERB, &events);
     if (json) {
-        printf("{\"processes\": %u, \"events\": [", rings.count);
+        printf("{\"processes\": %u, \"events\": [", pages.count);
     }
     for (unsigned i = 0; i < count; ++i) {
         if (json) {
@@ -49,9 +49,9 @@ int mrail_info_events(int json)
         printf("]}\n");
     } else if (count == 0) {
         fprintf(stderr, "mrail info: %u processes with telemetry, no event\n",
-                rings.count);
+                pages.count);
     }
     free(events);
-    rings_cleanup(&rings);
+    pages_cleanup(&pages);
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
  * mrail info --memory: a job whose ranks write what the transport took
- * (UCX_MRAIL_STATS), and the sum of it.
+ * (UCX_MRAIL_STATS_FILE), and the sum of it.
  */
 #include "config.h"
 #include "tools/info.h"
@@ -110,7 +110,7 @@ static void collect(const char *dir, shares_t *shares)
     rmdir(dir);
 }
 
-/* mrail run RUN -x UCX_MRAIL_STATS=... -- mrail-bench alltoallv ... */
+/* mrail run RUN -x UCX_MRAIL_STATS_FILE=... -- mrail-bench alltoallv ... */
 static void plan_job(const mrail_tool_args_t *run, const char *dir,
                      mrail_tool_args_t *args)
 {
@@ -124,7 +124,7 @@ static void plan_job(const mrail_tool_args_t *run, const char *dir,
         mrail_tool_args_add(args, run->items[i]);
     }
     mrail_tool_args_add(args, "-x");
-    mrail_tool_args_addf(args, "UCX_MRAIL_STATS=%s/%%p", dir);
+    mrail_tool_args_addf(args, "UCX_MRAIL_STATS_FILE=%s/%%p", dir);
     mrail_tool_args_add(args, "--");
     mrail_tool_args_add(args, bench);
     mrail_tool_args_add(args, "alltoallv");
@@ -172,8 +172,7 @@ static void print_json_share(const char *name, const share_t *share,
     printf("\"%s\": {\"pools\": %.0f, \"queues\": %.0f, \"tables\": %.0f, "
            "\"total\": %.0f, \"qps\": %.0f}",
            name, share->pools / ranks, share->queues / ranks,
-           share->tables / ranks, total_of(share) / ranks,
-           share->qps / ranks);
+           share->tables / ranks, total_of(share) / ranks, share->qps / ranks);
 }
 
 static void print_shares(const shares_t *shares, int json)
@@ -188,8 +187,7 @@ static void print_shares(const shares_t *shares, int json)
         printf("}\n");
         return;
     }
-    printf("memory of the transport in each of %u ranks, MiB\n",
-           shares->ranks);
+    printf("memory of the transport in each of %u ranks, MiB\n", shares->ranks);
     printf("%-12s %9s %9s %9s %9s %6s\n", "", "buffers", "queues", "tables",
            "total", "QPs");
     print_share("least", &shares->least, 1);

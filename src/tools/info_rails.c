@@ -91,14 +91,14 @@ static void print_rail_json(const mrail_rail_attr_t *attr,
     mrail_gid_text(attr->gid, gid, sizeof(gid));
     leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
-    printf(", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
-           "\"rate_bps\": %llu, \"speed_bps\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
-           "\"numa_node\": %d, \"cpus\": \"%s\", \"max_inline\": %u, "
-           "\"port_control\": ",
-           gid, attr->gid_index, attr->mtu,
-           (unsigned long long)attr->rate_bps,
-           (unsigned long long)attr->speed_bps, leaf, attr->nic_index,
-           attr->numa_node, cpus, attr->max_inline);
+    printf(
+        ", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
+        "\"rate_bps\": %llu, \"speed_bps\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
+        "\"numa_node\": %d, \"cpus\": \"%s\", \"max_inline\": %u, "
+        "\"port_control\": ",
+        gid, attr->gid_index, attr->mtu, (unsigned long long)attr->rate_bps,
+        (unsigned long long)attr->speed_bps, leaf, attr->nic_index,
+        attr->numa_node, cpus, attr->max_inline);
     mrail_tool_json_string(stdout, attr->port_control);
     printf(", \"source_ports\": [");
     for (unsigned i = 0; i < shown_lanes(config); ++i) {
@@ -135,8 +135,8 @@ static void print_rail(const mrail_rail_attr_t *attr,
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     snprintf(name, sizeof(name), "%s:%u", attr->device, attr->port);
     snprintf(rate, sizeof(rate), "%.1f", (double)attr->speed_bps / 1e9);
-    printf("%-12s %-16s %3d  %5u  %8s  %-18s %4u", name, gid,
-           attr->gid_index, attr->mtu, rate, leaf, attr->nic_index);
+    printf("%-12s %-16s %3d  %5u  %8s  %-18s %4u", name, gid, attr->gid_index,
+           attr->mtu, rate, leaf, attr->nic_index);
     if (attr->numa_node >= 0) {
         printf("  %d (%s)\n", attr->numa_node, cpus);
     } else {
@@ -202,7 +202,7 @@ int mrail_info_rails(int json)
         return MRAIL_TOOL_FAILED; /* said by the parser */
     }
     mrail_config_unknown(environ, warn_unknown, NULL);
-    rails = mrail_rail_scan(&config, remember, scan);
+    rails = mrail_rail_discover(&config, remember, scan);
     if (rails >= 0) {
         if (json) {
             print_json(scan, &config);
@@ -211,15 +211,13 @@ int mrail_info_rails(int json)
         }
     }
     if (rails == 0) {
-        fprintf(stderr,
-                "mrail info: no rail: %s\n",
+        fprintf(stderr, "mrail info: no rail: %s\n",
                 (scan->count == 0)
                     ? "this machine has no RDMA device; 'mrail soft --rails "
                       "4 -- mrail info' shows software rails"
                     : "no port is usable, for the reasons above");
     }
-    if (rails > 0 && net_devices != NULL &&
-        strcmp(net_devices, "all") != 0 &&
+    if (rails > 0 && net_devices != NULL && strcmp(net_devices, "all") != 0 &&
         strstr(net_devices, "mrail:1") == NULL) {
         fprintf(stderr,
                 "mrail info: UCX_NET_DEVICES=%s leaves mrail out: add "

@@ -6,7 +6,7 @@ TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
 
 noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
-    src/tools/run_plan.c src/tools/run_plan.h \
+    src/tools/mpirun_cmd.c src/tools/mpirun_cmd.h \
     src/tools/demand.c src/tools/demand.h \
     src/tools/rates.c src/tools/rates.h \
     src/tools/soft_file.c src/tools/soft_file.h
@@ -42,8 +42,8 @@ endif
 pkglibexec_PROGRAMS += mrail-soft
 mrail_soft_SOURCES = \
     src/softroce/host/faults.c src/softroce/host/faults.h \
-    src/softroce/host/keeper.c src/softroce/host/keeper.h \
-    src/softroce/host/keeper_msg.c \
+    src/softroce/host/daemon.c src/softroce/host/daemon.h \
+    src/softroce/host/daemon_msg.c \
     src/softroce/host/session.c src/softroce/host/session.h \
     src/tools/soft.c src/tools/soft.h \
     src/tools/soft_ctl.c \
@@ -56,7 +56,7 @@ mrail_soft_LDADD = libmrail-tool.la
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
     src/tools/info_rails.c src/tools/info_memory.c src/tools/info_events.c \
-    src/tools/rings.c src/tools/rings.h
+    src/tools/pages.c src/tools/pages.h
 mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_info_CFLAGS = $(AM_CFLAGS) $(CJSON_CFLAGS)
 mrail_info_LDADD = libmrail-tool.la libmrail-rail.la $(CJSON_LIBS)
@@ -75,18 +75,18 @@ PLAN_TEXT_LIBS = libmrail-plan-text.la libmrail-plan.la libmrail-tool.la
 pkglibexec_PROGRAMS += mrail-plan
 mrail_plan_SOURCES = src/tools/plan.c src/tools/plan_verb.h \
     src/tools/plan_show.c src/tools/plan_json.c src/tools/plan_svg.c \
-    src/tools/plan_this.c
+    src/tools/plan_local.c
 mrail_plan_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
 dist_man_MANS += src/tools/man/mrail-plan.1
 
 pkglibexec_PROGRAMS += mrail-top
-mrail_top_SOURCES = src/tools/top.c src/tools/rings.c src/tools/rings.h
+mrail_top_SOURCES = src/tools/top.c src/tools/pages.c src/tools/pages.h
 mrail_top_LDADD = libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-top.1
 
 EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
-    contrib/try contrib/try.awk contrib/links.awk contrib/check contrib/fuzz contrib/tally contrib/walls \
+    contrib/try contrib/try.awk contrib/links.awk contrib/check contrib/fuzz contrib/tally contrib/check-layers \
     contrib/suppressions/tsan-mpi.txt \
     contrib/bench contrib/bench-planned.sh contrib/bench.awk contrib/bench-row.awk \
     contrib/bench-sample.awk contrib/bench-gap.awk contrib/json.awk contrib/callgrind.awk \

@@ -78,9 +78,11 @@ static void take_number(const char *name, const char *text, uint64_t min,
                         uint64_t max, uint64_t *value_p)
 {
     if (mrail_tool_parse_uint(text, min, max, value_p) != 0) {
-        mrail_tool_usage(PLAN_VERB, "%s %s: a number from %llu to %llu is "
-                                    "wanted", name, text,
-                         (unsigned long long)min, (unsigned long long)max);
+        mrail_tool_usage(PLAN_VERB,
+                         "%s %s: a number from %llu to %llu is "
+                         "wanted",
+                         name, text, (unsigned long long)min,
+                         (unsigned long long)max);
     }
 }
 
@@ -88,8 +90,10 @@ static void take_gap(options_t *options, const char *text)
 {
     if (mrail_tool_parse_ppm(text, &options->gap_ppm) != 0 ||
         options->gap_ppm < MIN_GAP_PPM) {
-        mrail_tool_usage(PLAN_VERB, "--gap %s: a fraction from 0.001 to 1 with "
-                                    "at most six decimals is wanted", text);
+        mrail_tool_usage(PLAN_VERB,
+                         "--gap %s: a fraction from 0.001 to 1 with "
+                         "at most six decimals is wanted",
+                         text);
     }
 }
 
@@ -119,8 +123,10 @@ static int take_value(options_t *options, const char *name, const char *value)
         take_gap(options, value);
     } else if (mrail_tool_parse_size(value, (uint64_t)1 << 62,
                                      &options->relay_above) != 0) {
-        mrail_tool_usage(PLAN_VERB, "%s %s: bytes are wanted: digits, then k, "
-                                    "m or g", name, value);
+        mrail_tool_usage(PLAN_VERB,
+                         "%s %s: bytes are wanted: digits, then k, "
+                         "m or g",
+                         name, value);
     }
     return 1;
 }
@@ -309,9 +315,8 @@ static mrail_plan_demand_t *demands_of_file(plan_run_t *run, const char *path,
     return demands;
 }
 
-static mrail_plan_demand_t *demands_of_pattern(const options_t *options,
-                                               unsigned num_ranks,
-                                               size_t *num_p)
+static mrail_plan_demand_t *
+demands_of_pattern(const options_t *options, unsigned num_ranks, size_t *num_p)
 {
     mrail_plan_demand_t *demands = NULL;
     plan_demand_pattern_t pattern;
@@ -379,12 +384,12 @@ static void fail_plan(const plan_run_t *run, const char *why)
 
     if (run->demand_text != NULL && sscanf(why, "demand %zu,", &i) == 1 &&
         i < run->num_demands) {
-        mrail_tool_fail(PLAN_VERB, "%s:%u: %s", name_of(run->demand_name),
-                        plan_text_demand_line(
-                            run->demand_text, run->demand_length,
-                            mrail_plan_topo_num_ranks(run->topo),
-                            run->demands[i].from, run->demands[i].to),
-                        why);
+        mrail_tool_fail(
+            PLAN_VERB, "%s:%u: %s", name_of(run->demand_name),
+            plan_text_demand_line(run->demand_text, run->demand_length,
+                                  mrail_plan_topo_num_ranks(run->topo),
+                                  run->demands[i].from, run->demands[i].to),
+            why);
     }
     mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run->topo_name), why);
 }
@@ -404,8 +409,8 @@ static double plan_repeatedly(const plan_run_t *run)
 
         mrail_plan_forget(run->plan);
         begun_ns = mrail_clock_now();
-        ret = mrail_plan_make(run->plan, run->demands, run->num_demands, 0,
-                              why, sizeof(why));
+        ret = mrail_plan_make(run->plan, run->demands, run->num_demands, 0, why,
+                              sizeof(why));
         times[i] = (double)(mrail_clock_now() - begun_ns) / 1e9;
         if (ret != 0) {
             free(times);

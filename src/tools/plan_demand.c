@@ -53,17 +53,16 @@ static void shuffle(uint32_t *order, unsigned num, uint64_t seed)
 static void fill_uniform(maker_t *maker, unsigned from)
 {
     mrail_demand_row(maker->num_ranks, from, maker->pattern->size,
-                     MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_PAIRS, maker->row);
+                     MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT, maker->row);
 }
 
 static void fill_hotspot(maker_t *maker, unsigned from)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
 
-    mrail_demand_row(maker->num_ranks, from, pattern->size,
-                     (uint32_t)pattern->fraction_ppm,
-                     pattern->one ? MRAIL_DEMAND_ONE : MRAIL_DEMAND_PAIRS,
-                     maker->row);
+    mrail_demand_row(
+        maker->num_ranks, from, pattern->size, (uint32_t)pattern->fraction_ppm,
+        pattern->one ? MRAIL_DEMAND_SINGLE : MRAIL_DEMAND_SHIFT, maker->row);
 }
 
 /* ---- zipf ---- */
@@ -119,7 +118,8 @@ static int prepare_moe(maker_t *maker)
     if (pattern->k > maker->experts) {
         snprintf(maker->why, maker->why_size,
                  "k=%llu: there are %u experts, and a token goes to different "
-                 "ones", (unsigned long long)pattern->k, maker->experts);
+                 "ones",
+                 (unsigned long long)pattern->k, maker->experts);
         return -EINVAL;
     }
     sorted = malloc(maker->experts * sizeof(*sorted));
@@ -236,8 +236,7 @@ static int at_rim(unsigned rank, unsigned length, unsigned rows)
 {
     unsigned x = rank % length, y = rank / length;
 
-    return x == 0 || x == length - 1 ||
-           (rows > 1 && (y == 0 || y == rows - 1));
+    return x == 0 || x == length - 1 || (rows > 1 && (y == 0 || y == rows - 1));
 }
 
 /* Neighbours, without an end that meets the beginning. */
@@ -261,18 +260,17 @@ static void fill_stencil(maker_t *maker, unsigned from)
         next[num++] = from + length;
     }
     for (unsigned i = 0; i < num; ++i) {
-        maker->row[next[i]] =
-            pattern->size * ((at_rim(from, length, rows) ||
-                              at_rim(next[i], length, rows))
-                                 ? pattern->boundary
-                                 : 1);
+        maker->row[next[i]] = pattern->size * ((at_rim(from, length, rows) ||
+                                                at_rim(next[i], length, rows))
+                                                   ? pattern->boundary
+                                                   : 1);
     }
 }
 
 /* ---- few ---- */
 
 /* The first of the seed's order receive, the next ones send. */
-static int prepare_few(maker_t *maker)
+static int prepare_incast(maker_t *maker)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
 
@@ -280,7 +278,8 @@ static int prepare_few(maker_t *maker)
         pattern->receivers == maker->num_ranks) {
         snprintf(maker->why, maker->why_size,
                  "%llu receivers and %llu senders: there are %u ranks, and "
-                 "none is both", (unsigned long long)pattern->receivers,
+                 "none is both",
+                 (unsigned long long)pattern->receivers,
                  (unsigned long long)MRAIL_MAX(pattern->senders, 1u),
                  maker->num_ranks);
         return -EINVAL;
@@ -292,7 +291,7 @@ static int prepare_few(maker_t *maker)
     return 0;
 }
 
-static void fill_few(maker_t *maker, unsigned from)
+static void fill_incast(maker_t *maker, unsigned from)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
     uint64_t place = maker->weights[from];
@@ -318,7 +317,7 @@ static const kind_ops_t kinds[PLAN_DEMAND_NUM_KINDS] = {
     [PLAN_DEMAND_ZIPF] = {prepare_zipf, fill_zipf},
     [PLAN_DEMAND_MOE] = {prepare_moe, fill_moe},
     [PLAN_DEMAND_STENCIL] = {NULL, fill_stencil},
-    [PLAN_DEMAND_FEW] = {prepare_few, fill_few},
+    [PLAN_DEMAND_INCAST] = {prepare_incast, fill_incast},
 };
 
 /* ---- all rows ---- */
@@ -346,8 +345,8 @@ static int take_row(maker_t *maker, unsigned from)
         }
     }
     if (maker->num > PLAN_DEMAND_MAX) {
-        snprintf(maker->why, maker->why_size,
-                 "more than %zu pairs of ranks", PLAN_DEMAND_MAX);
+        snprintf(maker->why, maker->why_size, "more than %zu pairs of ranks",
+                 PLAN_DEMAND_MAX);
         return -ENOSPC;
     }
     return 0;
@@ -387,9 +386,9 @@ int plan_demand_make(const plan_demand_pattern_t *pattern, unsigned num_ranks,
     int ret;
 
     if (pattern->kind == PLAN_DEMAND_MOE) {
-        maker.experts = (unsigned)((pattern->experts != 0)
-                                       ? pattern->experts
-                                       : 4 * (uint64_t)num_ranks);
+        maker.experts =
+            (unsigned)((pattern->experts != 0) ? pattern->experts
+                                               : 4 * (uint64_t)num_ranks);
     }
     ret = make(&maker);
     if (ret == -ENOMEM) {

@@ -24,7 +24,7 @@ typedef enum plan_demand_kind {
     PLAN_DEMAND_ZIPF,
     PLAN_DEMAND_MOE,
     PLAN_DEMAND_STENCIL,
-    PLAN_DEMAND_FEW,
+    PLAN_DEMAND_INCAST,
     PLAN_DEMAND_NUM_KINDS
 } plan_demand_kind_t;
 

@@ -23,8 +23,8 @@ typedef struct setting {
 } setting_t;
 
 #define FIELD(_name) offsetof(plan_demand_pattern_t, _name)
-#define SIZE                                                                  \
-    {                                                                         \
+#define SIZE                                                                   \
+    {                                                                          \
         "size", VALUE_SIZE, FIELD(size), 16u << 20, 1, (UINT64_C(1) << 44) - 1 \
     }
 #define MAX_SETTINGS 6
@@ -40,12 +40,11 @@ static const struct {
          {{"fraction", VALUE_PPM, FIELD(fraction_ppm), 700000, 0, PLAN_PPM},
           {"to", VALUE_TO, FIELD(one), 0, 0, 1},
           SIZE}},
-    [PLAN_DEMAND_ZIPF] =
-        {"zipf",
-         "to the i-th popular receiver as 1/i^exponent",
-         {{"exponent", VALUE_PPM, FIELD(exponent_ppm), 1200000, 0,
-           4 * PLAN_PPM},
-          SIZE}},
+    [PLAN_DEMAND_ZIPF] = {"zipf",
+                          "to the i-th popular receiver as 1/i^exponent",
+                          {{"exponent", VALUE_PPM, FIELD(exponent_ppm), 1200000,
+                            0, 4 * PLAN_PPM},
+                           SIZE}},
     [PLAN_DEMAND_MOE] =
         {"moe",
          "tokens of hidden bytes, each to k experts, popular as 1/i^skew",
@@ -60,7 +59,7 @@ static const struct {
          {{"dims", VALUE_COUNT, FIELD(dims), 2, 1, 2},
           {"boundary", VALUE_COUNT, FIELD(boundary), 4, 1, 1000},
           {"size", VALUE_SIZE, FIELD(size), 16u << 20, 1, UINT64_C(1) << 34}}},
-    [PLAN_DEMAND_FEW] =
+    [PLAN_DEMAND_INCAST] =
         {"few",
          "evenly to a few ranks that the seed chooses",
          {{"receivers", VALUE_COUNT, FIELD(receivers), 4, 1, 16383},
@@ -117,14 +116,18 @@ static int read_value(const setting_t *setting, const char *text,
         ret = mrail_tool_parse_uint(text, min, max, &value);
         break;
     case VALUE_SIZE:
-        snprintf(wanted, size, "bytes from %llu to %llu: digits, then k, m or "
-                               "g", min, max);
+        snprintf(wanted, size,
+                 "bytes from %llu to %llu: digits, then k, m or "
+                 "g",
+                 min, max);
         ret = mrail_tool_parse_size(text, max, &value);
         ret = (ret == 0 && value < min) ? -ERANGE : ret;
         break;
     case VALUE_PPM:
-        snprintf(wanted, size, "a number from 0 to %llu with at most six "
-                               "decimals", max / PLAN_PPM);
+        snprintf(wanted, size,
+                 "a number from 0 to %llu with at most six "
+                 "decimals",
+                 max / PLAN_PPM);
         ret = read_ppm(text, max, &value);
         break;
     case VALUE_TO:
@@ -248,8 +251,7 @@ static int default_text(const setting_t *setting, char *text, size_t size)
     case VALUE_TO:
         return snprintf(text, size, "%s=pairs", setting->name);
     default:
-        return (value == 0)
-                   ? snprintf(text, size, "%s=N", setting->name)
+        return (value == 0) ? snprintf(text, size, "%s=N", setting->name)
                : (value % (1u << 20) == 0)
                    ? snprintf(text, size, "%s=%llum", setting->name,
                               value >> 20)
@@ -261,8 +263,8 @@ void plan_demand_help(void (*say)(void *arg, const char *line), void *arg)
 {
     for (unsigned i = 0; i < PLAN_DEMAND_NUM_KINDS; ++i) {
         char line[256];
-        size_t used = (size_t)snprintf(line, sizeof(line), "    %s",
-                                       kinds[i].name);
+        size_t used =
+            (size_t)snprintf(line, sizeof(line), "    %s", kinds[i].name);
 
         for (unsigned s = 0; kinds[i].settings[s].name != NULL; ++s) {
             line[used++] = (s == 0) ? ':' : ',';

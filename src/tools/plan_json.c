@@ -48,8 +48,8 @@ static void print_link(const mrail_plan_link_t *link)
     print_number("bytes", link->bytes);
     printf(", ");
     print_number("bytes_before", link->bytes_before);
-    printf(", \"load_s\": %.9g, \"load_before_s\": %.9g}",
-           plan_link_load(link), plan_link_load_before(link));
+    printf(", \"load_s\": %.9g, \"load_before_s\": %.9g}", plan_link_load(link),
+           plan_link_load_before(link));
 }
 
 static void print_links(const plan_run_t *run)
@@ -122,9 +122,9 @@ static void print_summary(const plan_run_t *run)
            s->congestion, s->congestion_before, s->congestion_bound, s->limit,
            plan_gap(s->congestion, s->congestion_bound), run->wanted_gap);
     printf(",\n \"num_pieces\": %llu,\n \"rounds\": %u,\n "
-           "\"relay_rounds\": %u,\n \"plan_s\": %.9g,\n \"repeat\": %u,\n "
+           "\"relay_iterations\": %u,\n \"plan_s\": %.9g,\n \"repeat\": %u,\n "
            "\"hash\": \"%016llx\"",
-           (unsigned long long)s->num_pieces, s->rounds, s->relay_rounds,
+           (unsigned long long)s->num_pieces, s->rounds, s->relay_iterations,
            run->plan_s, run->repeat, (unsigned long long)s->hash);
 }
 

@@ -13,7 +13,7 @@ typedef struct plan_reader_node {
     unsigned pod, pod_line;
     unsigned mesh_line, switch_line; /* mesh: or link */
     unsigned num_ranks;
-    unsigned members[MRAIL_PLAN_MAX_MESH]; /* its first ranks */
+    unsigned members[MRAIL_PLAN_MAX_PAIRWISE]; /* its first ranks */
 } plan_reader_node_t;
 
 typedef struct plan_reader_rank {

@@ -108,8 +108,9 @@ static void print_rows(const row_t *rows, unsigned num, const plan_run_t *run)
 {
     unsigned shown = run->with_links ? num : MRAIL_MIN(num, MOST_LOADED + 0u);
 
-    printf("\n%-28s  %10s %-*s  %10s\n", run->with_links ? "links" :
-           "most loaded links", "before", BAR_WIDTH, "", "after");
+    printf("\n%-28s  %10s %-*s  %10s\n",
+           run->with_links ? "links" : "most loaded links", "before", BAR_WIDTH,
+           "", "after");
     for (unsigned i = 0; i < shown; ++i) {
         char name[PLAN_NAME_TEXT];
 
@@ -156,8 +157,7 @@ static void print_links(const plan_run_t *run)
 
 static void print_piece(const mrail_plan_piece_t *piece)
 {
-    printf("    offset %-14llu %12llu bytes",
-           (unsigned long long)piece->offset,
+    printf("    offset %-14llu %12llu bytes", (unsigned long long)piece->offset,
            (unsigned long long)piece->bytes);
     if (piece->relay_out != MRAIL_PLAN_NONE) {
         printf(", relay %u", piece->relay_out);
@@ -207,7 +207,8 @@ static void print_head(const plan_run_t *run)
            mrail_plan_topo_num_ranks(run->topo), bytes, run->num_demands);
     if (run->summary.bytes < run->bytes) {
         printf("planned are %s: no limit is known to the rest, between ranks "
-               "of a node\n", planned);
+               "of a node\n",
+               planned);
     }
 }
 
@@ -249,7 +250,8 @@ static void print_figures(const plan_run_t *run)
     printf("%-12s %12llu of %zu demands\n", "pieces",
            (unsigned long long)s->num_pieces, run->num_demands);
     printf("%-12s %12s%s, %u rounds and %u for relays\n", "planning", text[3],
-           (run->repeat > 1) ? " (median)" : "", s->rounds, s->relay_rounds);
+           (run->repeat > 1) ? " (median)" : "", s->rounds,
+           s->relay_iterations);
     printf("%-12s %016llx\n", "plan", (unsigned long long)s->hash);
 }
 

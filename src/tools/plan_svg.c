@@ -36,15 +36,16 @@ typedef struct cell {
 typedef struct map {
     const plan_run_t *run;
     FILE *stream;
-    unsigned num_nodes, num_rails, num_pods; /* pods: with uplinks, or 0 */
-    unsigned rank_cells;                     /* of a node */
-    unsigned most_ranks;                     /* of a node */
-    unsigned width;                          /* in cells, of a row */
-    unsigned height;                         /* of a row, in pixels */
+    unsigned num_nodes, num_rails,
+        num_leaf_groups; /* pods: with uplinks, or 0 */
+    unsigned rank_cells; /* of a node */
+    unsigned most_ranks; /* of a node */
+    unsigned width;      /* in cells, of a row */
+    unsigned height;     /* of a row, in pixels */
     unsigned cell_width;
-    unsigned *rank_index;                    /* in its node */
-    cell_t *cells;                           /* by row and column */
-    double most;                             /* load */
+    unsigned *rank_index; /* in its node */
+    cell_t *cells;        /* by row and column */
+    double most;          /* load */
 } map_t;
 
 /* ---- Cells ---- */
@@ -151,15 +152,16 @@ static void map_size(map_t *map)
 
         mrail_plan_link(run->plan, i, &link);
         has_gpu_links |= (link.kind >= MRAIL_PLAN_GPU_LINK);
-        map->num_pods = is_uplink(&link) ? MRAIL_MAX(map->num_pods, link.a + 1)
-                                         : map->num_pods;
+        map->num_leaf_groups = is_uplink(&link)
+                                   ? MRAIL_MAX(map->num_leaf_groups, link.a + 1)
+                                   : map->num_leaf_groups;
     }
     map->rank_cells =
         has_gpu_links ? MRAIL_MIN(map->most_ranks, MAX_RANK_CELLS) : 0;
     map->width = 2 * map->num_rails + 2 * map->rank_cells;
     map->cell_width = MRAIL_MAX(14u, MRAIL_MIN(24u, 480u / map->width));
-    map->height = MRAIL_MAX(3u, MRAIL_MIN(18u, 1200u / (map->num_nodes +
-                                                         map->num_pods)));
+    map->height = MRAIL_MAX(
+        3u, MRAIL_MIN(18u, 1200u / (map->num_nodes + map->num_leaf_groups)));
 }
 
 static void map_init(map_t *map, const plan_run_t *run, FILE *stream)
@@ -169,8 +171,9 @@ static void map_init(map_t *map, const plan_run_t *run, FILE *stream)
                    .num_nodes = mrail_plan_topo_num_nodes(run->topo),
                    .num_rails = mrail_plan_topo_num_rails(run->topo)};
     map_size(map);
-    map->cells = calloc((size_t)(map->num_nodes + map->num_pods) * map->width,
-                        sizeof(*map->cells));
+    map->cells =
+        calloc((size_t)(map->num_nodes + map->num_leaf_groups) * map->width,
+               sizeof(*map->cells));
     if (map->cells == NULL) {
         mrail_tool_fail(PLAN_VERB, "out of memory");
     }
@@ -209,8 +212,9 @@ static void print_colour(FILE *stream, double share)
 
     fputc('#', stream);
     for (unsigned c = 0; c < 3; ++c) {
-        fprintf(stream, "%02x", (unsigned)(stops[i][c] * (1 - part) +
-                                           stops[i + 1][c] * part + 0.5));
+        fprintf(stream, "%02x",
+                (unsigned)(stops[i][c] * (1 - part) + stops[i + 1][c] * part +
+                           0.5));
     }
 }
 
@@ -243,7 +247,7 @@ static unsigned column_x(const map_t *map, unsigned panel, group_t group,
 static unsigned row_y(const map_t *map, unsigned row)
 {
     return HEAD + row * map->height +
-           ((row >= map->num_nodes && map->num_pods > 0) ? 24 : 0);
+           ((row >= map->num_nodes && map->num_leaf_groups > 0) ? 24 : 0);
 }
 
 static void draw_cell(const map_t *map, const cell_t *cell, unsigned panel,
@@ -278,13 +282,12 @@ static void draw_row(const map_t *map, unsigned panel, unsigned row)
     }
     for (unsigned g = 0; g < NUM_GROUPS; ++g) {
         for (unsigned i = 0; i < group_cells(map, (group_t)g); ++i) {
-            const cell_t *cell =
-                &map->cells[(size_t)row * map->width +
-                            group_at(map, (group_t)g) + i];
+            const cell_t *cell = &map->cells[(size_t)row * map->width +
+                                             group_at(map, (group_t)g) + i];
 
             if (cell->used) {
-                draw_cell(map, cell, panel,
-                          column_x(map, panel, (group_t)g, i), y);
+                draw_cell(map, cell, panel, column_x(map, panel, (group_t)g, i),
+                          y);
             }
         }
     }
@@ -292,11 +295,10 @@ static void draw_row(const map_t *map, unsigned panel, unsigned row)
 
 static void draw_panel(const map_t *map, unsigned panel)
 {
-    static const char *const names[] = {
-        [GROUP_RAIL_OUT] = "rails out",
-        [GROUP_RAIL_IN] = "rails in",
-        [GROUP_GPU_OUT] = "GPUs out",
-        [GROUP_GPU_IN] = "GPUs in"};
+    static const char *const names[] = {[GROUP_RAIL_OUT] = "rails out",
+                                        [GROUP_RAIL_IN] = "rails in",
+                                        [GROUP_GPU_OUT] = "GPUs out",
+                                        [GROUP_GPU_IN] = "GPUs in"};
 
     fprintf(map->stream, "<text x=\"%u\" y=\"%u\" class=\"b\">%s</text>\n",
             10 + panel * (panel_width(map) + 20), HEAD - 8,
@@ -308,7 +310,7 @@ static void draw_panel(const map_t *map, unsigned panel)
                     column_x(map, panel, (group_t)g, 0), HEAD - 8, names[g]);
         }
     }
-    if (map->num_pods > 0) {
+    if (map->num_leaf_groups > 0) {
         fprintf(map->stream,
                 "<text x=\"%u\" y=\"%u\" class=\"s\">uplinks up</text>\n"
                 "<text x=\"%u\" y=\"%u\" class=\"s\">down</text>\n",
@@ -317,7 +319,7 @@ static void draw_panel(const map_t *map, unsigned panel)
                 column_x(map, panel, GROUP_RAIL_IN, 0),
                 row_y(map, map->num_nodes) - 6);
     }
-    for (unsigned row = 0; row < map->num_nodes + map->num_pods; ++row) {
+    for (unsigned row = 0; row < map->num_nodes + map->num_leaf_groups; ++row) {
         draw_row(map, panel, row);
     }
 }
@@ -373,7 +375,7 @@ void plan_show_svg(const plan_run_t *run, FILE *stream)
     map_t map;
 
     map_init(&map, run, stream);
-    bottom = row_y(&map, map.num_nodes + map.num_pods) + 14;
+    bottom = row_y(&map, map.num_nodes + map.num_leaf_groups) + 14;
     width = MRAIL_MAX(2 * panel_width(&map) + 40, 640u);
     fprintf(stream,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

@@ -138,8 +138,10 @@ static int read_rail(plan_reader_t *reader)
         plan_reader_capacities(reader, words + 3, "dead", &out, &in) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH (&nodes, n) {
-        PLAN_LIST_EACH (&rails, r) {
+    PLAN_LIST_EACH(&nodes, n)
+    {
+        PLAN_LIST_EACH(&rails, r)
+        {
             if (ret == 0) {
                 ret = mrail_plan_topo_set_rail(reader->topo, n, r, out, in);
                 plan_reader_claim(reader,
@@ -167,9 +169,10 @@ static int read_pod(plan_reader_t *reader)
                          MRAIL_PLAN_MAX_NODES - 1, &pod) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH (&nodes, n) {
+    PLAN_LIST_EACH(&nodes, n)
+    {
         if (ret == 0) {
-            ret = mrail_plan_topo_set_pod(reader->topo, n, pod);
+            ret = mrail_plan_topo_set_leaf_group(reader->topo, n, pod);
             plan_reader_claim(reader, &reader->nodes[n].pod_line);
             reader->nodes[n].pod = pod;
         }
@@ -202,7 +205,8 @@ static int pod_list(plan_reader_t *reader, const char *word, plan_list_t *pods)
     if (strcmp(word, "*") == 0) {
         return 0;
     }
-    PLAN_LIST_EACH (pods, pod) {
+    PLAN_LIST_EACH(pods, pod)
+    {
         if (!has_pod(reader, pod)) {
             return PLAN_FAIL(reader,
                              "there is no node in pod %u: 'pod NODES %u' "
@@ -216,7 +220,8 @@ static int pod_list(plan_reader_t *reader, const char *word, plan_list_t *pods)
 static int set_uplinks(plan_reader_t *reader, unsigned pod,
                        const plan_list_t *rails, double up, double down)
 {
-    PLAN_LIST_EACH (rails, r) {
+    PLAN_LIST_EACH(rails, r)
+    {
         int ret = mrail_plan_topo_set_uplink(reader->topo, pod, r, up, down);
 
         if (ret != 0) {
@@ -305,7 +310,7 @@ static int add_rank(plan_reader_t *reader, unsigned node, unsigned rail)
     }
     reader->ranks[rank].node = node;
     reader->ranks[rank].index = index;
-    if (index < MRAIL_PLAN_MAX_MESH) {
+    if (index < MRAIL_PLAN_MAX_PAIRWISE) {
         reader->nodes[node].members[index] = rank;
     }
     ++reader->nodes[node].num_ranks;
@@ -333,7 +338,8 @@ static int read_ranks(plan_reader_t *reader)
         read_binding(reader, words[3], &binding) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH (&nodes, n) {
+    PLAN_LIST_EACH(&nodes, n)
+    {
         for (unsigned i = 0; i < count && ret == 0; ++i) {
             unsigned rail = reader->nodes[n].num_ranks % reader->num_rails;
 
@@ -363,13 +369,13 @@ static int read_flag(plan_reader_t *reader, unsigned *line_p)
 
 static int read_loop(plan_reader_t *reader)
 {
-    mrail_plan_topo_set_loop(reader->topo, 1);
+    mrail_plan_topo_set_hairpin(reader->topo, 1);
     return read_flag(reader, &reader->loop_line);
 }
 
 static int read_cross(plan_reader_t *reader)
 {
-    mrail_plan_topo_set_cross(reader->topo, 1);
+    mrail_plan_topo_set_cross_rail(reader->topo, 1);
     return read_flag(reader, &reader->cross_line);
 }
 

@@ -17,8 +17,8 @@
  *     switch NODES UP [DOWN]         each rank's links to its node's switch
  *     pod NODES POD                  0 without a line
  *     uplink PODS RAILS UP [DOWN]    of a leaf switch, all together; or dead
- *     loop                           mrail_plan_topo_set_loop()
- *     cross                          mrail_plan_topo_set_cross()
+ *     loop                           mrail_plan_topo_set_hairpin()
+ *     cross                          mrail_plan_topo_set_cross_rail()
  *
  * NODES, RAILS, RANKS, PODS: *, 3, 0-3 or 0,2.  Capacities: 50GB (bytes per
  * second) or 400Gb (bits), k, M, G or T, powers of 1000, from 1kB to 1000TB.

@@ -91,9 +91,9 @@ static int add_total(reader_t *reader, const entry_t *entry)
 
     if (__builtin_mul_overflow(entry->bytes, pairs_of(entry), &bytes) ||
         bytes > PLAN_TEXT_MAX_TOTAL - reader->total) {
-        return plan_words_fail(reader->line,
-                               "with this all lines together are more than 2^62 "
-                               "bytes");
+        return plan_words_fail(
+            reader->line, "with this all lines together are more than 2^62 "
+                          "bytes");
     }
     reader->total += bytes;
     return 0;
@@ -126,12 +126,16 @@ static int read_bytes(plan_line_t *line, const char *word, uint64_t *bytes_p)
     int ret = mrail_tool_parse_size(word, PLAN_TEXT_MAX_TOTAL, bytes_p);
 
     if (ret == -ERANGE) {
-        return plan_words_fail(line, "'%.40s' is too large: at most 2^62 "
-                                     "bytes", word);
+        return plan_words_fail(line,
+                               "'%.40s' is too large: at most 2^62 "
+                               "bytes",
+                               word);
     }
     return (ret == 0) ? 0
-                      : plan_words_fail(line, "'%.40s' is no number of bytes: "
-                                              "digits, then k, m or g", word);
+                      : plan_words_fail(line,
+                                        "'%.40s' is no number of bytes: "
+                                        "digits, then k, m or g",
+                                        word);
 }
 
 static int sum_rows(reader_t *reader);
@@ -152,15 +156,17 @@ static int read_line(plan_line_t *line, void *arg)
     }
     if (plan_words_list(line, line->words[0], "rank", reader->num_ranks,
                         &from) != 0 ||
-        plan_words_list(line, line->words[1], "rank", reader->num_ranks,
-                        &to) != 0 ||
+        plan_words_list(line, line->words[1], "rank", reader->num_ranks, &to) !=
+            0 ||
         read_bytes(line, line->words[2], &bytes) != 0) {
         return -EINVAL;
     }
     if (reader->num_ranks > 1 && plan_list_count(&from) == 1 &&
         plan_list_count(&to) == 1 && from.first[0] == to.first[0]) {
-        return plan_words_fail(line, "rank %u to itself: nothing has to be "
-                                     "sent", from.first[0]);
+        return plan_words_fail(line,
+                               "rank %u to itself: nothing has to be "
+                               "sent",
+                               from.first[0]);
     }
     return (bytes == 0) ? 0 : add_parts(reader, &from, &to, bytes);
 }
@@ -268,8 +274,8 @@ static int find_line(plan_line_t *line, void *arg)
     if (finder->number == 0 && line->num == 3 &&
         plan_words_list(line, line->words[0], "rank", finder->num_ranks,
                         &from) == 0 &&
-        plan_words_list(line, line->words[1], "rank", finder->num_ranks,
-                        &to) == 0 &&
+        plan_words_list(line, line->words[1], "rank", finder->num_ranks, &to) ==
+            0 &&
         read_bytes(line, line->words[2], &bytes) == 0 && bytes > 0 &&
         plan_list_has(&from, finder->from) && plan_list_has(&to, finder->to)) {
         finder->number = line->number;

@@ -8,7 +8,7 @@
 static unsigned *link_line(const plan_reader_t *reader, unsigned from,
                            unsigned to)
 {
-    return &reader->link_lines[from * MRAIL_PLAN_MAX_MESH +
+    return &reader->link_lines[from * MRAIL_PLAN_MAX_PAIRWISE +
                                reader->ranks[to].index];
 }
 
@@ -27,7 +27,7 @@ static int begin_gpu(plan_reader_t *reader, unsigned node, int is_switch)
     if (reader->gpu_line == 0) {
         reader->gpu_line = reader->line->number;
         reader->link_lines =
-            calloc((size_t)reader->num_ranks * MRAIL_PLAN_MAX_MESH,
+            calloc((size_t)reader->num_ranks * MRAIL_PLAN_MAX_PAIRWISE,
                    sizeof(*reader->link_lines));
     }
     return (reader->link_lines != NULL) ? 0 : -ENOMEM;
@@ -55,11 +55,11 @@ static int mesh_node(plan_reader_t *reader, unsigned node, double capacity)
     unsigned count = reader->nodes[node].num_ranks;
     int ret = 0;
 
-    if (count > MRAIL_PLAN_MAX_MESH) {
+    if (count > MRAIL_PLAN_MAX_PAIRWISE) {
         return PLAN_FAIL(reader,
                          "node %u has %u ranks: at most %u have links in "
                          "pairs",
-                         node, count, MRAIL_PLAN_MAX_MESH);
+                         node, count, MRAIL_PLAN_MAX_PAIRWISE);
     }
     for (unsigned i = 0; i < count * count && ret == 0; ++i) {
         unsigned from = reader->nodes[node].members[i / count];
@@ -82,7 +82,8 @@ int plan_reader_mesh(plan_reader_t *reader)
         plan_words_capacity(reader->line, words[2], NULL, &capacity) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH (&nodes, n) {
+    PLAN_LIST_EACH(&nodes, n)
+    {
         most = MRAIL_MAX(most, reader->nodes[n].num_ranks);
         ret = (ret == 0) ? mesh_node(reader, n, capacity) : ret;
     }
@@ -106,12 +107,12 @@ static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
                          "within a node",
                          from, to, node, reader->ranks[to].node);
     }
-    if (reader->ranks[from].index >= MRAIL_PLAN_MAX_MESH ||
-        reader->ranks[to].index >= MRAIL_PLAN_MAX_MESH) {
+    if (reader->ranks[from].index >= MRAIL_PLAN_MAX_PAIRWISE ||
+        reader->ranks[to].index >= MRAIL_PLAN_MAX_PAIRWISE) {
         return PLAN_FAIL(reader,
                          "ranks %u and %u: only the first %u ranks of a "
                          "node have links",
-                         from, to, MRAIL_PLAN_MAX_MESH);
+                         from, to, MRAIL_PLAN_MAX_PAIRWISE);
     }
     if (none &&
         (reader->link_lines == NULL || *link_line(reader, from, to) == 0)) {
@@ -142,8 +143,10 @@ int plan_reader_link(plan_reader_t *reader)
         plan_words_capacity(reader->line, words[3], "none", &capacity) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH (&from, a) {
-        PLAN_LIST_EACH (&to, b) {
+    PLAN_LIST_EACH(&from, a)
+    {
+        PLAN_LIST_EACH(&to, b)
+        {
             if (ret == 0 && a != b) {
                 ret = check_pair(reader, a, b, capacity == 0);
                 ret = (ret == 0) ? set_link(reader, a, b, capacity) : ret;

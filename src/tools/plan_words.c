@@ -24,8 +24,10 @@ int plan_words_count(plan_line_t *line, const char *word, const char *what,
     uint64_t value;
 
     if (mrail_tool_parse_uint(word, min, max, &value) != 0) {
-        return plan_words_fail(line, "%s: '%.40s' is not a number from %u to "
-                                     "%u", what, word, min, max);
+        return plan_words_fail(line,
+                               "%s: '%.40s' is not a number from %u to "
+                               "%u",
+                               what, word, min, max);
     }
     *value_p = (unsigned)value;
     return 0;
@@ -109,21 +111,25 @@ int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
         return 0;
     }
     if (read_bits(word, &bits, &too_fine) != 0) {
-        return plan_words_fail(line, "'%.40s' is no capacity: 50GB (bytes per "
-                                     "second) or 400Gb (bits), with k, M, G or "
-                                     "T%s%s", word,
-                               (none != NULL) ? "; or " : "",
+        return plan_words_fail(line,
+                               "'%.40s' is no capacity: 50GB (bytes per "
+                               "second) or 400Gb (bits), with k, M, G or "
+                               "T%s%s",
+                               word, (none != NULL) ? "; or " : "",
                                (none != NULL) ? none : "");
     }
     if (too_fine) {
-        return plan_words_fail(line, "'%.40s' is too fine: whole bits per "
-                                     "second, at most six digits behind the "
-                                     "point", word);
+        return plan_words_fail(line,
+                               "'%.40s' is too fine: whole bits per "
+                               "second, at most six digits behind the "
+                               "point",
+                               word);
     }
     if (bits < MIN_BITS || bits > MAX_BITS) {
-        return plan_words_fail(line, "'%.40s' is too %s: from 1kB to 1000TB "
-                                     "per second%s%s", word,
-                               (bits < MIN_BITS) ? "small" : "large",
+        return plan_words_fail(line,
+                               "'%.40s' is too %s: from 1kB to 1000TB "
+                               "per second%s%s",
+                               word, (bits < MIN_BITS) ? "small" : "large",
                                (none != NULL) ? "; or " : "",
                                (none != NULL) ? none : "");
     }
@@ -181,19 +187,23 @@ static int read_part(plan_line_t *line, char *part, const char *what,
         int ret = mrail_tool_parse_uint(number, 0, count - 1, &ends[i]);
 
         if (ret == -ERANGE) {
-            return plan_words_fail(line, "there is no %s %.20s: they are 0 to "
-                                         "%u", what, number, count - 1);
+            return plan_words_fail(line,
+                                   "there is no %s %.20s: they are 0 to "
+                                   "%u",
+                                   what, number, count - 1);
         }
         if (ret != 0) {
-            return plan_words_fail(line, "'%.20s' is no number of a %s: a list "
-                                         "as 3, 0-3 or 0,2, or * for all",
+            return plan_words_fail(line,
+                                   "'%.20s' is no number of a %s: a list "
+                                   "as 3, 0-3 or 0,2, or * for all",
                                    number, what);
         }
     }
     if (ends[0] > ends[1]) {
-        return plan_words_fail(line, "%ss %llu to %llu: the smaller one goes "
-                                     "first", what,
-                               (unsigned long long)ends[0],
+        return plan_words_fail(line,
+                               "%ss %llu to %llu: the smaller one goes "
+                               "first",
+                               what, (unsigned long long)ends[0],
                                (unsigned long long)ends[1]);
     }
     *first_p = (unsigned)ends[0];
@@ -205,8 +215,10 @@ static int add_part(plan_line_t *line, plan_list_t *list, const char *what,
                     unsigned first, unsigned last)
 {
     if (list->num == PLAN_LIST_MAX) {
-        return plan_words_fail(line, "a list of %ss with more than %u parts: "
-                                     "write two lines", what, PLAN_LIST_MAX);
+        return plan_words_fail(line,
+                               "a list of %ss with more than %u parts: "
+                               "write two lines",
+                               what, PLAN_LIST_MAX);
     }
     list->first[list->num] = first;
     list->last[list->num] = last;

@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PLAN_WORDS_MAX 12    /* of a line */
-#define PLAN_LIST_MAX 32     /* parts between commas */
-#define PLAN_NAME_MAX 100    /* of a name in a sentence */
+#define PLAN_WORDS_MAX 12 /* of a line */
+#define PLAN_LIST_MAX 32  /* parts between commas */
+#define PLAN_NAME_MAX 100 /* of a name in a sentence */
 #define PLAN_LIST_END UINT32_MAX
 
 typedef struct plan_line {
@@ -36,8 +36,7 @@ int plan_words_each(const char *name, const char *text, size_t length,
                     char *why, size_t size);
 
 /* Writes line->why.  -EINVAL. */
-int plan_words_fail(plan_line_t *line, const char *fmt, ...)
-    MRAIL_PRINTF(2, 3);
+int plan_words_fail(plan_line_t *line, const char *fmt, ...) MRAIL_PRINTF(2, 3);
 
 /* Decimal digits only, min to max.  0 or -EINVAL: "nodes: '0' ...". */
 int plan_words_count(plan_line_t *line, const char *word, const char *what,
@@ -73,8 +72,8 @@ unsigned plan_list_at(const plan_list_t *list, unsigned i);
 /* The smallest number that is not less, or PLAN_LIST_END. */
 unsigned plan_list_from(const plan_list_t *list, unsigned least);
 
-#define PLAN_LIST_EACH(_list, _n)                                             \
-    for (unsigned _n = plan_list_from((_list), 0); _n != PLAN_LIST_END;       \
+#define PLAN_LIST_EACH(_list, _n)                                              \
+    for (unsigned _n = plan_list_from((_list), 0); _n != PLAN_LIST_END;        \
          _n = plan_list_from((_list), _n + 1))
 
 static inline int plan_list_has(const plan_list_t *list, unsigned n)

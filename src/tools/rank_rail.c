@@ -23,8 +23,10 @@ static uint64_t rank_variable(const char *name)
 
     if (text == NULL ||
         mrail_tool_parse_uint(text, 0, UINT32_MAX, &value) < 0) {
-        mrail_tool_fail(VERB, "--bind-rails: %s is not set: was this started "
-                              "by mpirun?", name);
+        mrail_tool_fail(VERB,
+                        "--bind-rails: %s is not set: was this started "
+                        "by mpirun?",
+                        name);
     }
     return value;
 }
@@ -66,8 +68,7 @@ int main(int argc, char **argv)
 
     if (argc < 6 || strcmp(argv[4], "--") != 0 ||
         mrail_tool_parse_uint(argv[2], 0, UINT32_MAX, &nodes) < 0) {
-        fputs("usage: rank-rail mrail|stock NODES DEVICE,... -- CMD\n",
-              stderr);
+        fputs("usage: rank-rail mrail|stock NODES DEVICE,... -- CMD\n", stderr);
         return MRAIL_TOOL_USAGE;
     }
     pick_device(argv[3], local_rank(nodes), name, sizeof(name));

@@ -60,8 +60,8 @@ int mrail_rate_parse(const char *text, uint64_t *rate_bps_p, char *why,
     return ret;
 }
 
-int mrail_rates_parse(const char *list, unsigned num_rails,
-                      uint64_t *rates_bps, char *why, size_t size)
+int mrail_rates_parse(const char *list, unsigned num_rails, uint64_t *rates_bps,
+                      char *why, size_t size)
 {
     unsigned count = 1, n = 0;
     char word[32];

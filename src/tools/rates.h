@@ -16,7 +16,7 @@ int mrail_rate_parse(const char *text, uint64_t *rate_bps_p, char *why,
 
 /* "A" for all of `num_rails` rails or "A,B,..." with one for each, into
  * rates_bps[num_rails].  0 or as above; outputs are written in any case. */
-int mrail_rates_parse(const char *list, unsigned num_rails,
-                      uint64_t *rates_bps, char *why, size_t size);
+int mrail_rates_parse(const char *list, unsigned num_rails, uint64_t *rates_bps,
+                      char *why, size_t size);
 
 #endif

@@ -5,7 +5,7 @@
 #include "config.h"
 #include "rail/mrail.h"
 #include "tools/rates.h"
-#include "tools/run_plan.h"
+#include "tools/mpirun_cmd.h"
 #include "tools/soft_file.h"
 #include "tools/tool.h"
 
@@ -53,14 +53,13 @@ typedef struct run {
     int print;
 } run_t;
 
-static unsigned parse_count(const char *option, const char *text,
-                            unsigned max)
+static unsigned parse_count(const char *option, const char *text, unsigned max)
 {
     uint64_t value;
 
     if (mrail_tool_parse_uint(text, 1, max, &value) < 0) {
-        mrail_tool_usage(VERB, "%s %s: a number from 1 to %u is wanted",
-                         option, text, max);
+        mrail_tool_usage(VERB, "%s %s: a number from 1 to %u is wanted", option,
+                         text, max);
     }
     return (unsigned)value;
 }
@@ -71,9 +70,8 @@ static void parse_soft(mrail_run_options_t *options, const char *text)
     const char *x = strchr(text, 'x');
 
     if (x == NULL || (size_t)(x - text) >= sizeof(nodes)) {
-        mrail_tool_usage(VERB,
-                         "--soft %s: NODESxRAILS is wanted, for example 2x4",
-                         text);
+        mrail_tool_usage(
+            VERB, "--soft %s: NODESxRAILS is wanted, for example 2x4", text);
     }
     snprintf(nodes, sizeof(nodes), "%.*s", (int)(x - text), text);
     options->nodes = parse_count("--soft", nodes, MRAIL_RUN_MAX_NODES);
@@ -113,8 +111,7 @@ static const char *option_value(char **argv, int *i_p, const char *name)
 }
 
 /* "--name" or "--name=value": 1, with *value_p NULL or the value. */
-static int option_flag(const char *word, const char *name,
-                       const char **value_p)
+static int option_flag(const char *word, const char *name, const char **value_p)
 {
     size_t length = strlen(name);
 
@@ -208,8 +205,10 @@ static void check_soft(const mrail_run_options_t *options)
                          options->nodes, options->rails, MRAIL_RUN_MAX_DEVS);
     }
     if (options->np != 0 && options->np < options->nodes) {
-        mrail_tool_usage(VERB, "-np %u: fewer ranks than the %u nodes of "
-                               "--soft", options->np, options->nodes);
+        mrail_tool_usage(VERB,
+                         "-np %u: fewer ranks than the %u nodes of "
+                         "--soft",
+                         options->np, options->nodes);
     }
     if (options->script != NULL) {
         check_script(options);
@@ -241,8 +240,7 @@ static void complete_options(run_t *run)
     }
     check_soft(options);
     if (options->session == NULL) {
-        snprintf(run->session, sizeof(run->session), "run-%ld",
-                 (long)getpid());
+        snprintf(run->session, sizeof(run->session), "run-%ld", (long)getpid());
         options->session = run->session;
     }
     if (run->bind && options->devices == NULL) {
@@ -280,7 +278,7 @@ static void warn_without_rail(const mrail_run_options_t *options)
         mrail_config_from_env(&config) != 0) {
         return;
     }
-    if (mrail_rail_scan(&config, ignore_rail, NULL) == 0) {
+    if (mrail_rail_discover(&config, ignore_rail, NULL) == 0) {
         fprintf(stderr,
                 "mrail run: this node has no rail (mrail info says why); "
                 "ranks here will not use mrail. For software rails add "
@@ -295,9 +293,8 @@ int main(int argc, char **argv)
     char rank_rail[MRAIL_TOOL_PATH_MAX];
     char components[MRAIL_TOOL_PATH_MAX];
     char no_components[MRAIL_TOOL_PATH_MAX];
-    mrail_run_paths_t paths = {
-        mrail, rank_rail, components,
-        MRAIL_MPIRUN_FEEDS_PMIX ? no_components : NULL};
+    mrail_run_paths_t paths = {mrail, rank_rail, components,
+                               MRAIL_MPIRUN_FEEDS_PMIX ? no_components : NULL};
     mrail_tool_args_t args = {0};
     run_t run = {0};
 

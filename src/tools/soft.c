@@ -64,14 +64,14 @@ int soft_take_session(const char *name)
     return ret;
 }
 
-int soft_connect(const char *name, sroce_keeper_op_t kind)
+int soft_connect(const char *name, sroce_daemon_op_t kind)
 {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
     sroce_session_t *session;
     int conn, ret;
 
     for (unsigned i = 0; i < SOFT_CONNECT_TRIES; ++i) {
-        conn = sroce_keeper_connect(name, kind);
+        conn = sroce_daemon_connect(name, kind);
         if (conn >= 0) {
             return conn;
         }

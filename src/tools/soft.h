@@ -5,7 +5,7 @@
 #ifndef MRAIL_TOOLS_SOFT_H
 #define MRAIL_TOOLS_SOFT_H
 
-#include "softroce/host/keeper.h"
+#include "softroce/host/daemon.h"
 #include "softroce/host/session.h"
 
 #include "base/util.h"
@@ -28,10 +28,10 @@ int soft_take_session(const char *name);
 /* Opens a session; complains when that does not work. */
 int soft_open(const char *name, sroce_session_t **session_p);
 
-/* A connection to the session's keeper, who may be just starting, or just ending.
- * -errno: -ENOENT there is no session, -ETIMEDOUT its keeper does not answer, or as of
+/* A connection to the session daemon, who may be just starting, or just ending.
+ * -errno: -ENOENT there is no session, -ETIMEDOUT its session daemon does not answer, or as of
  * sroce_session_open(). */
-int soft_connect(const char *name, sroce_keeper_op_t kind);
+int soft_connect(const char *name, sroce_daemon_op_t kind);
 
 int soft_main_run(int argc, char **argv);
 int soft_main_ctl(int argc, char **argv);

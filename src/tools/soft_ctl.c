@@ -4,7 +4,7 @@
 #include "soft_script.h"
 #include "softroce/core/sroce.h"
 #include "softroce/host/faults.h"
-#include "softroce/host/keeper.h"
+#include "softroce/host/daemon.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -54,8 +54,8 @@ static void soft_ctl_usage(FILE *stream)
     char name[32];
 
     fputs(usage_ctl, stream);
-    for (const sroce_fault_action_t *a = sroce_fault_actions; a->name != NULL;
-         ++a) {
+    for (const sroce_fault_action_def_t *a = sroce_fault_action_defs;
+         a->name != NULL; ++a) {
         snprintf(name, sizeof(name), "%s %s", a->name, a->syntax);
         fprintf(stream, "  %-20s %s\n", name, a->help);
     }
@@ -74,7 +74,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
                           const char *action)
 {
     char text[128], why[SROCE_FAULT_WHY_MAX], *words[8], *save = NULL;
-    sroce_fault_deed_t deed;
+    sroce_fault_action_t fault;
     unsigned num = 0;
     int ret;
 
@@ -89,21 +89,21 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
          p = strtok_r(NULL, "=,", &save)) {
         words[num++] = p;
     }
-    ret = sroce_fault_deed_read(words, MRAIL_MAX(num, 1u), &deed, why,
-                                sizeof(why));
+    ret = sroce_fault_action_read(words, MRAIL_MAX(num, 1u), &fault, why,
+                                  sizeof(why));
     if (ret != 0) {
         soft_complain("%s%s", why,
                       (ret == -ENOENT) ? "; also egress, ingress, loss, lag"
                                        : "");
         return ret;
     }
-    if ((deed.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
+    if ((fault.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
         !(flags & SROCE_SESSION_F_ICRC)) {
         soft_complain("'corrupt' wants a session with --icrc on: without "
                       "checksums damage would reach memory");
         return -EINVAL;
     }
-    sroce_rail_fault_do(dev, &deed);
+    sroce_rail_fault_do(dev, &fault);
     return 0;
 }
 
@@ -121,7 +121,7 @@ static const struct {
     {"ingress", {CTL_FIELD(ingress.rate_bps), 0}, 0, 0},
     {"loss", {0, 0}, CTL_FIELD(loss_ppm), 1000000},
     {"delay", {0, 0}, CTL_FIELD(delay_us), SROCE_FAULT_MAX_US},
-    {"lag", {0, 0}, CTL_FIELD(write_lag_us), SROCE_FAULT_MAX_US}};
+    {"lag", {0, 0}, CTL_FIELD(write_delay_us), SROCE_FAULT_MAX_US}};
 
 static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
                         const char *value)
@@ -215,15 +215,16 @@ static int soft_ctl_parse(int argc, char **argv, const struct option *options,
 }
 
 /* Wakes the session's processes, so that they see the change at once. */
-static void soft_ctl_kick(const char *name)
+static void soft_ctl_notify(const char *name)
 {
-    sroce_keeper_msg_t msg = {.op = SROCE_KEEPER_KICK};
-    int conn = soft_connect(name, SROCE_KEEPER_HOLD);
+    sroce_daemon_msg_t msg = {.op = SROCE_DAEMON_NOTIFY};
+    int conn = soft_connect(name, SROCE_DAEMON_HOLD);
 
-    if ((conn < 0) || (sroce_keeper_send(conn, &msg, -1) != 0)) {
-        soft_complain("warning: the keeper of session '%s' is gone; jobs see "
-                      "the change when they next look",
-                      name);
+    if ((conn < 0) || (sroce_daemon_send(conn, &msg, -1) != 0)) {
+        soft_complain(
+            "warning: the session daemon of session '%s' is gone; jobs see "
+            "the change when they next look",
+            name);
     }
     if (conn >= 0) {
         close(conn);
@@ -322,7 +323,7 @@ int soft_main_ctl(int argc, char **argv)
     }
     ret = soft_ctl_all(session, &ctl, argv + optind);
     if (ret == 0) {
-        soft_ctl_kick(ctl.name);
+        soft_ctl_notify(ctl.name);
     }
     sroce_session_close(session);
     return ret;
@@ -404,18 +405,18 @@ static void soft_status_json(const sroce_session_t *session)
         printf("%s\n {\"node\": %u, \"rail\": %u, \"device\": \"soft%u\", "
                "\"address\": \"%s\", \"up\": %s, \"egress_bps\": %" PRIu64
                ", \"ingress_bps\": %" PRIu64 ", \"loss_ppm\": %u, "
-               "\"delay_us\": %u, \"lag_us\": %u, \"processes\": %u, "
+               "\"delay_us\": %u, \"write_delay_us\": %u, \"processes\": %u, "
                "\"blackhole_tx\": %s, \"blackhole_rx\": %s, \"pause\": %s, "
                "\"mute\": %s, \"duplicate_ppm\": %u, \"reorder_ppm\": %u, "
                "\"reorder_us\": %u, \"corrupt_ppm\": %u",
                i ? "," : "", dev->node, dev->rail, dev->rail, inet_ntoa(addr),
                dev->down ? "false" : "true", dev->egress.rate_bps,
                dev->ingress.rate_bps, dev->loss_ppm, dev->delay_us,
-               dev->write_lag_us, procs,
+               dev->write_delay_us, procs,
                soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_TX),
                soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_RX),
                soft_status_bit(dev, SROCE_RAIL_PAUSE),
-               soft_status_bit(dev, SROCE_RAIL_MUTE), dev->dup_ppm,
+               soft_status_bit(dev, SROCE_RAIL_DROP_ACKS), dev->dup_ppm,
                dev->reorder_ppm, dev->reorder_us, dev->corrupt_ppm);
         for (unsigned c = 0; c < SROCE_CNT_NUM; ++c) {
             printf(", \"%s\": %" PRIu64, sroce_counter_names[c], totals[c]);
@@ -451,8 +452,8 @@ static void soft_status_table(const sroce_session_t *session)
            (session->flags & SROCE_SESSION_F_ICRC) ? "on" : "off",
            session->mtu);
     printf("%4s %-7s %-15s %-4s %9s %9s %6s %7s %7s %5s %12s %12s %8s\n",
-           "node", "device", "address", "port", "egress/s", "ingress/s",
-           "loss", "delay", "lag", "procs", "tx MB", "rx MB", "dropped");
+           "node", "device", "address", "port", "egress/s", "ingress/s", "loss",
+           "delay", "lag", "procs", "tx MB", "rx MB", "dropped");
     for (unsigned i = 0; i < sroce_session_num_devs(session); ++i) {
         const sroce_session_dev_t *dev = &session->devs[i];
         struct in_addr addr = {.s_addr = dev->addr};
@@ -470,7 +471,7 @@ static void soft_status_table(const sroce_session_t *session)
                "%12.3f %8" PRIu64 "\n",
                dev->node, dev->rail, inet_ntoa(addr), soft_status_port(dev),
                egress, ingress, dev->loss_ppm, dev->delay_us,
-               dev->write_lag_us, procs,
+               dev->write_delay_us, procs,
                (double)totals[SROCE_CNT_TX_BYTES] / 1e6,
                (double)totals[SROCE_CNT_RX_BYTES] / 1e6, dropped);
     }
@@ -485,8 +486,7 @@ int soft_main_status(int argc, char **argv)
 
     argv[0] = name;
     ctl.name = (ctl.name == NULL) ? SOFT_DEFAULT_SESSION : ctl.name;
-    ret = soft_ctl_parse(argc, argv, options_status, soft_status_usage,
-                         &ctl);
+    ret = soft_ctl_parse(argc, argv, options_status, soft_status_usage, &ctl);
     if (ret != 0) {
         return ret - 1;
     }

@@ -2,7 +2,7 @@
 #include "config.h"
 #include "soft.h"
 #include "soft_script.h"
-#include "softroce/host/keeper.h"
+#include "softroce/host/daemon.h"
 #include "tools/rates.h"
 
 #include <arpa/inet.h>
@@ -20,13 +20,13 @@
 
 #define SOFT_LIBRARY "libmrail-softroce.so"
 #define SOFT_JOIN_TRIES 30
-#define SOFT_END_MS 300 /* a session's keeper ends sooner when it is alone */
+#define SOFT_END_MS 300 /* a session daemon ends sooner when it is alone */
 
 typedef struct soft_run {
     sroce_session_params_t params;
     const char *rates; /* as typed; NULL: not given */
     int given_nodes, given_rails, given_icrc, given_mtu;
-    long node; /* -1: from the MPI environment */
+    long node;          /* -1: from the MPI environment */
     const char *script; /* a file; NULL: none */
 } soft_run_t;
 
@@ -204,7 +204,7 @@ static int soft_run_parse(int argc, char **argv, soft_run_t *run)
 }
 
 /* In the grandchild: everything of the caller's is let go of. */
-static void soft_keeper_child(const char *name, int lock_fd, int ready_fd)
+static void soft_daemon_child(const char *name, int lock_fd, int ready_fd)
 {
     int null_fd = open("/dev/null", O_RDWR);
 
@@ -223,11 +223,11 @@ static void soft_keeper_child(const char *name, int lock_fd, int ready_fd)
         _exit(1);
     }
     closefrom(5);
-    _exit(sroce_keeper_run(name, 3, 4));
+    _exit(sroce_daemon_run(name, 3, 4));
 }
 
-/* Starts the keeper as nobody's child and waits until it listens. */
-static int soft_keeper_start(const char *name, int lock_fd)
+/* Starts the session daemon as nobody's child and waits until it listens. */
+static int soft_daemon_start(const char *name, int lock_fd)
 {
     int pipe_fds[2], ret = 0;
     pid_t pid;
@@ -246,7 +246,7 @@ static int soft_keeper_start(const char *name, int lock_fd)
     if (pid == 0) {
         pid = fork();
         if (pid == 0) {
-            soft_keeper_child(name, lock_fd, pipe_fds[1]);
+            soft_daemon_child(name, lock_fd, pipe_fds[1]);
         }
         _exit(pid < 0);
     }
@@ -266,11 +266,12 @@ static int soft_run_create(soft_run_t *run)
     int ret = sroce_session_create(&run->params, &lock_fd);
 
     if (ret == 0) {
-        ret = soft_keeper_start(name, lock_fd);
+        ret = soft_daemon_start(name, lock_fd);
         close(lock_fd);
         if (ret != 0) {
             sroce_session_unlink(name);
-            soft_complain("the keeper of session '%s' did not start", name);
+            soft_complain("the session daemon of session '%s' did not start",
+                          name);
         }
         return ret;
     }
@@ -291,7 +292,7 @@ static int soft_run_create(soft_run_t *run)
     return ret;
 }
 
-/* A held connection to the session's keeper, or -1 after a complaint. */
+/* A held connection to the session daemon, or -1 after a complaint. */
 static int soft_run_join(soft_run_t *run)
 {
     const char *name = run->params.name;
@@ -300,7 +301,7 @@ static int soft_run_join(soft_run_t *run)
 
     /* One that somebody else has made may end before we hold it. */
     for (unsigned i = 0; i < SOFT_JOIN_TRIES; ++i) {
-        conn = soft_connect(name, SROCE_KEEPER_HOLD);
+        conn = soft_connect(name, SROCE_DAEMON_HOLD);
         if (conn >= 0) {
             return conn;
         }
@@ -315,15 +316,15 @@ static int soft_run_join(soft_run_t *run)
             return -1;
         }
     }
-    soft_complain("session '%s' exists but its keeper does not answer", name);
+    soft_complain("session '%s' exists but its session daemon does not answer",
+                  name);
     return -1;
 }
 
 /* What was asked for must be what the session is: 0, or -EINVAL with the
  * sentence that says what is not. */
-static int soft_run_check(const soft_run_t *run,
-                          const sroce_session_t *session, char *why,
-                          size_t size)
+static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
+                          char *why, size_t size)
 {
     const sroce_session_params_t *params = &run->params;
     unsigned rails = MRAIL_MIN(session->num_rails, params->num_rails);

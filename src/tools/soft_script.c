@@ -4,7 +4,7 @@
 
 #include "softroce/fault/timeline.h"
 #include "softroce/host/faults.h"
-#include "softroce/host/keeper.h"
+#include "softroce/host/daemon.h"
 #include "tools/soft_file.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ typedef struct script_run {
     sroce_fault_timeline_t *tl;
     FILE *out;
     mrail_ns_t start_ns;
-    int conn;     /* to the keeper; ends with the session */
+    int conn;     /* to the session daemon; ends with the session */
     int job_fd;   /* a pidfd: ends with the job; -1: there is none */
     int ready_fd; /* gets a SCRIPT_READY_* byte; -1: nobody asks */
     int changed;  /* processes are to be told */
@@ -68,8 +68,8 @@ int soft_script_fit(const sroce_fault_script_t *script,
 {
     char why[SOFT_FILE_WHY_MAX];
     int ret = soft_file_fit(script, session->num_nodes, session->num_rails,
-                               (session->flags & SROCE_SESSION_F_ICRC) != 0,
-                               why, sizeof(why));
+                            (session->flags & SROCE_SESSION_F_ICRC) != 0, why,
+                            sizeof(why));
 
     if (ret != 0) {
         soft_complain("%s", why);
@@ -140,13 +140,13 @@ static void script_release(sroce_session_t *session)
 }
 
 /* Tells the session's processes what has changed. */
-static void script_kick(script_run_t *run)
+static void script_notify(script_run_t *run)
 {
-    sroce_keeper_msg_t msg = {.op = SROCE_KEEPER_KICK};
+    sroce_daemon_msg_t msg = {.op = SROCE_DAEMON_NOTIFY};
 
     if (run->changed) {
         run->changed = 0;
-        (void)sroce_keeper_send(run->conn, &msg, -1);
+        (void)sroce_daemon_send(run->conn, &msg, -1);
     }
 }
 
@@ -166,9 +166,10 @@ static int script_start(script_run_t *run)
     const sroce_fault_ops_t ops = {script_get, script_apply, script_note, run};
     sroce_session_t *session = run->session;
 
-    run->conn = soft_connect(session->name, SROCE_KEEPER_WATCH);
+    run->conn = soft_connect(session->name, SROCE_DAEMON_WATCH);
     if (run->conn < 0) {
-        soft_complain("the keeper of session '%s' is gone", session->name);
+        soft_complain("the session daemon of session '%s' is gone",
+                      session->name);
         return -ENOENT;
     }
     if (script_claim(session) != 0) {
@@ -262,7 +263,7 @@ static script_end_t script_round(script_run_t *run, const sigset_t *mask)
     if (sroce_fault_timeline_counts(run->tl)) {
         script_count(run, now_ns);
     }
-    script_kick(run);
+    script_notify(run);
     script_ready(run, SCRIPT_READY_YES);
     if ((run->job_fd < 0) && sroce_fault_timeline_done(run->tl)) {
         return SCRIPT_DONE;
@@ -326,7 +327,7 @@ static void script_undo(script_run_t *run)
         sroce_rail_fault_seed(&run->session->devs[i], 0);
     }
     run->changed = 1;
-    script_kick(run);
+    script_notify(run);
 }
 
 /* In the grandchild: nothing of the caller's stays open but stderr. */

@@ -2,7 +2,7 @@
  * rings. */
 #include "config.h"
 #include "base/clock.h"
-#include "tools/rings.h"
+#include "tools/pages.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static const char help_text[] =
     "  --count N     samples, then end (on a terminal: go on; else 1)\n"
     "  --job NAME    only the processes of this job\n"
     "  --json        an object for each sample\n"
-    "  --dir DIR     instead of " MRAIL_RING_DIR "\n"
+    "  --dir DIR     instead of " MRAIL_PAGE_DIR "\n"
     "  --clean       remove what processes that were killed have left\n"
     "  --help        this text\n"
     "\n"
@@ -47,7 +47,7 @@ typedef struct top {
     int clean;
 } top_t;
 
-/* ---- what two samples tell ---------------------------------------------- */
+/* ---- what two samples tell ---- */
 
 typedef struct top_rail {
     double bytes_per_s;
@@ -56,11 +56,11 @@ typedef struct top_rail {
     uint64_t outstanding;
 } top_rail_t;
 
-static const mrail_ring_lane_t *top_find_lane(const mrail_ring_t *ring,
-                                              const mrail_ring_lane_t *lane)
+static const mrail_page_lane_t *top_find_lane(const mrail_page_t *page,
+                                              const mrail_page_lane_t *lane)
 {
-    for (unsigned i = 0; i < ring->num_lanes; ++i) {
-        const mrail_ring_lane_t *other = &ring->lanes[i];
+    for (unsigned i = 0; i < page->num_lanes; ++i) {
+        const mrail_page_lane_t *other = &page->lanes[i];
 
         if ((other->peer == lane->peer) && (other->slot == lane->slot)) {
             return other;
@@ -76,13 +76,12 @@ static double top_since(uint64_t before, uint64_t now)
 }
 
 /* `before`: NULL or the same process's earlier sample. */
-static top_rail_t top_rail(const mrail_ring_t *before, const mrail_ring_t *now,
+static top_rail_t top_rail(const mrail_page_t *before, const mrail_page_t *now,
                            unsigned index)
 {
-    const mrail_ring_lane_t *lane, *old;
-    double elapsed_ns = (before != NULL)
-                            ? top_since(before->update_ns, now->update_ns)
-                            : 0;
+    const mrail_page_lane_t *lane, *old;
+    double elapsed_ns =
+        (before != NULL) ? top_since(before->update_ns, now->update_ns) : 0;
     top_rail_t rail = {0};
     unsigned lanes = 0;
 
@@ -108,51 +107,50 @@ static top_rail_t top_rail(const mrail_ring_t *before, const mrail_ring_t *now,
     return rail;
 }
 
-/* ---- as a table ---------------------------------------------------------- */
+/* ---- as a table ---- */
 
-static void top_print_process(const rings_t *before, const rings_item_t *item)
+static void top_print_process(const pages_t *before, const pages_item_t *item)
 {
-    const mrail_ring_t *now = item->ring;
-    char who[RINGS_WHO];
+    const mrail_page_t *now = item->page;
+    char who[PAGES_WHO];
 
-    rings_who(who, sizeof(who), now);
+    pages_who(who, sizeof(who), now);
     for (unsigned i = 0; i < now->num_rails; ++i) {
-        const mrail_ring_rail_t *rail = &now->rails[i];
-        top_rail_t what = top_rail(rings_find(before, now), now, i);
+        const mrail_page_rail_t *rail = &now->rails[i];
+        top_rail_t what = top_rail(pages_find(before, now), now, i);
         char device[48];
 
         snprintf(device, sizeof(device), "%s:%u", rail->device, rail->port);
         printf("%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% %9llu"
                "%s\n",
-               (i == 0) ? who : "", now->head.pid,
-               (i == 0) ? now->program : "", device, rail->num_lanes,
-               what.bytes_per_s / 1e6, (double)rail->nominal / 1e6,
-               what.stalled * 100, what.idle * 100,
+               (i == 0) ? who : "", now->head.pid, (i == 0) ? now->program : "",
+               device, rail->num_lanes, what.bytes_per_s / 1e6,
+               (double)rail->nominal / 1e6, what.stalled * 100, what.idle * 100,
                (unsigned long long)what.outstanding,
                item->alive ? "" : "  ended");
     }
 }
 
-static void top_print_events(const rings_t *rings)
+static void top_print_events(const pages_t *pages)
 {
-    rings_event_t *events;
-    unsigned count = rings_events(rings, VERB, &events);
-    char when[RINGS_TIME], who[RINGS_WHO];
+    pages_event_t *events;
+    unsigned count = pages_events(pages, VERB, &events);
+    char when[PAGES_TIME], who[PAGES_WHO];
 
     if (count > 0) {
         printf("\nlast events (all: mrail info --events)\n");
     }
     for (unsigned i = (count > LAST_EVENTS) ? count - LAST_EVENTS : 0;
          i < count; ++i) {
-        rings_time(when, sizeof(when), events[i].event->time_ns);
-        rings_who(who, sizeof(who), events[i].ring);
+        pages_time(when, sizeof(when), events[i].event->time_ns);
+        pages_who(who, sizeof(who), events[i].page);
         printf("%s  %-10s %s\n", when, who, events[i].event->text);
     }
     free(events);
 }
 
-static void top_print(const top_t *top, const rings_t *before,
-                      const rings_t *now)
+static void top_print(const top_t *top, const pages_t *before,
+                      const pages_t *now)
 {
     const char *job = NULL;
 
@@ -160,10 +158,10 @@ static void top_print(const top_t *top, const rings_t *before,
         fputs("\033[H\033[2J", stdout);
     }
     for (unsigned i = 0; i < now->count; ++i) {
-        const rings_item_t *item = &now->items[i];
+        const pages_item_t *item = &now->items[i];
 
-        if ((job == NULL) || (strcmp(job, item->ring->job) != 0)) {
-            job = item->ring->job;
+        if ((job == NULL) || (strcmp(job, item->page->job) != 0)) {
+            job = item->page->job;
             printf("%sjob %s\n%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s\n",
                    (i == 0) ? "" : "\n", (job[0] != '\0') ? job : "(none)",
                    "WHO", "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF",
@@ -175,14 +173,14 @@ static void top_print(const top_t *top, const rings_t *before,
     fflush(stdout);
 }
 
-/* ---- as JSON ------------------------------------------------------------- */
+/* ---- as JSON ---- */
 
-static void top_json_rails(const rings_t *before, const mrail_ring_t *now)
+static void top_json_rails(const pages_t *before, const mrail_page_t *now)
 {
     printf(", \"rails\": [");
     for (unsigned i = 0; i < now->num_rails; ++i) {
-        const mrail_ring_rail_t *rail = &now->rails[i];
-        top_rail_t what = top_rail(rings_find(before, now), now, i);
+        const mrail_page_rail_t *rail = &now->rails[i];
+        top_rail_t what = top_rail(pages_find(before, now), now, i);
 
         printf("%s{\"device\": ", (i == 0) ? "" : ", ");
         mrail_tool_json_string(stdout, rail->device);
@@ -196,22 +194,21 @@ static void top_json_rails(const rings_t *before, const mrail_ring_t *now)
     printf("]");
 }
 
-static void top_json_lanes(const mrail_ring_t *now)
+static void top_json_lanes(const mrail_page_t *now)
 {
     printf(", \"lanes\": [");
     for (unsigned i = 0; i < now->num_lanes; ++i) {
-        const mrail_ring_lane_t *lane = &now->lanes[i];
+        const mrail_page_lane_t *lane = &now->lanes[i];
 
         printf("%s{\"peer\": \"%016llx\", \"lane\": %u, \"rail\": %u, "
-               "\"sport\": %u, \"state\": ", (i == 0) ? "" : ", ",
-               (unsigned long long)lane->peer, lane->slot, lane->rail,
-               lane->sport);
+               "\"sport\": %u, \"state\": ",
+               (i == 0) ? "" : ", ", (unsigned long long)lane->peer, lane->slot,
+               lane->rail, lane->sport);
         mrail_tool_json_string(stdout, lane->state);
         printf(", \"bytes\": %llu, \"window_bytes_per_s\": %llu, "
                "\"outstanding\": %llu, \"posted_s\": %.6f, \"done_s\": %.6f, "
                "\"stalled_s\": %.3f, \"idle_s\": %.3f}",
-               (unsigned long long)lane->bytes,
-               (unsigned long long)lane->rate,
+               (unsigned long long)lane->bytes, (unsigned long long)lane->rate,
                (unsigned long long)lane->outstanding,
                (double)lane->posted_ns / 1e9, (double)lane->done_ns / 1e9,
                (double)lane->stalled_ns / 1e9, (double)lane->idle_ns / 1e9);
@@ -219,7 +216,7 @@ static void top_json_lanes(const mrail_ring_t *now)
     printf("], \"lanes_not_shown\": %u", now->more_lanes);
 }
 
-static void top_json_counters(const mrail_ring_t *now)
+static void top_json_counters(const mrail_page_t *now)
 {
     printf(", \"counters\": {");
     for (unsigned i = 0; i < now->num_counters; ++i) {
@@ -230,31 +227,31 @@ static void top_json_counters(const mrail_ring_t *now)
     printf("}");
 }
 
-static void top_json(const rings_t *before, const rings_t *now)
+static void top_json(const pages_t *before, const pages_t *now)
 {
     printf("{\"time_s\": %.3f, \"processes\": [",
-           (double)mrail_ring_now() / 1e9);
+           (double)mrail_page_now() / 1e9);
     for (unsigned i = 0; i < now->count; ++i) {
-        const mrail_ring_t *ring = now->items[i].ring;
+        const mrail_page_t *page = now->items[i].page;
 
         printf("%s{\"job\": ", (i == 0) ? "" : ", ");
-        mrail_tool_json_string(stdout, ring->job);
-        printf(", \"rank\": %d, \"pid\": %u, \"program\": ", ring->rank,
-               ring->head.pid);
-        mrail_tool_json_string(stdout, ring->program);
+        mrail_tool_json_string(stdout, page->job);
+        printf(", \"rank\": %d, \"pid\": %u, \"program\": ", page->rank,
+               page->head.pid);
+        mrail_tool_json_string(stdout, page->program);
         printf(", \"alive\": %s, \"start_s\": %.6f, \"update_s\": %.6f",
                now->items[i].alive ? "true" : "false",
-               (double)ring->start_ns / 1e9, (double)ring->update_ns / 1e9);
-        top_json_rails(before, ring);
-        top_json_lanes(ring);
-        top_json_counters(ring);
+               (double)page->start_ns / 1e9, (double)page->update_ns / 1e9);
+        top_json_rails(before, page);
+        top_json_lanes(page);
+        top_json_counters(page);
         printf("}");
     }
     printf("]}\n");
     fflush(stdout);
 }
 
-/* ---- samples ------------------------------------------------------------- */
+/* ---- samples ---- */
 
 static void top_sleep(double seconds)
 {
@@ -269,11 +266,12 @@ static void top_sleep(double seconds)
 
 static int top_run(const top_t *top)
 {
-    rings_t before, now;
+    pages_t before, now;
 
-    rings_read(&before, VERB, top->dir, top->job, 1);
+    pages_read(&before, VERB, top->dir, top->job, 1);
     if (before.count == 0) {
-        fprintf(stderr, "mrail top: no process %s%s has telemetry in %s; it "
+        fprintf(stderr,
+                "mrail top: no process %s%s has telemetry in %s; it "
                 "must run with UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y\n",
                 (top->job != NULL) ? "of job " : "of this user",
                 (top->job != NULL) ? top->job : "", top->dir);
@@ -281,26 +279,25 @@ static int top_run(const top_t *top)
     }
     for (uint64_t i = 0; (top->count == 0) || (i < top->count); ++i) {
         top_sleep(top->interval_s);
-        rings_read(&now, VERB, top->dir, top->job, 0);
+        pages_read(&now, VERB, top->dir, top->job, 0);
         if (top->json) {
             top_json(&before, &now);
         } else {
             top_print(top, &before, &now);
         }
-        rings_cleanup(&before);
+        pages_cleanup(&before);
         before = now;
     }
-    rings_cleanup(&before);
+    pages_cleanup(&before);
     return 0;
 }
 
 static int top_clean(const top_t *top)
 {
-    int count = mrail_ring_clean(top->dir, 0);
+    int count = mrail_page_clean(top->dir, 0);
 
     if (count < 0) {
-        mrail_tool_fail(VERB, "cannot read %s: %s", top->dir,
-                        strerror(-count));
+        mrail_tool_fail(VERB, "cannot read %s: %s", top->dir, strerror(-count));
     }
     printf("%d removed\n", count);
     return 0;
@@ -319,8 +316,7 @@ static double top_interval(const char *text)
     char *end;
     double value = strtod(text, &end);
 
-    if ((end == text) || (*end != '\0') || !(value >= 0.1) ||
-        (value > 3600)) {
+    if ((end == text) || (*end != '\0') || !(value >= 0.1) || (value > 3600)) {
         mrail_tool_usage(VERB, "--interval '%s': expected 0.1 to 3600 seconds",
                          text);
     }
@@ -329,7 +325,8 @@ static double top_interval(const char *text)
 
 int main(int argc, char **argv)
 {
-    top_t top = {.dir = MRAIL_RING_DIR, .interval_s = 1,
+    top_t top = {.dir = MRAIL_PAGE_DIR,
+                 .interval_s = 1,
                  .count = isatty(STDOUT_FILENO) ? 0 : 1};
     const char *text;
 
@@ -347,8 +344,10 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--count") == 0) {
             text = top_value(argc, argv, &i);
             if (mrail_tool_parse_uint(text, 1, UINT32_MAX, &top.count) != 0) {
-                mrail_tool_usage(VERB, "--count '%s': expected a number of "
-                                       "samples", text);
+                mrail_tool_usage(VERB,
+                                 "--count '%s': expected a number of "
+                                 "samples",
+                                 text);
             }
         } else if (strcmp(argv[i], "--job") == 0) {
             top.job = top_value(argc, argv, &i);

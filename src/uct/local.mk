@@ -10,7 +10,7 @@ ucx_LTLIBRARIES = libuct_mrail.la
 pkglib_LTLIBRARIES += mrail-uct.la
 
 libuct_mrail_la_SOURCES = \
-    src/uct/mrail_guard.c src/uct/mrail_guard.h \
+    src/uct/mrail_shim.c src/uct/mrail_shim.h \
     src/uct/mrail_rails.h \
     src/uct/mrail_tls.h
 # UCX takes modules only by the suffix of its own libraries: .so.0

@@ -23,7 +23,7 @@
 /* The stub of every slot that this transport does not fill.  Its type is
  * changed by way of void (*)(void), which compilers take as deliberate. */
 ucs_status_t uct_mrail_unsupported(void);
-#define UCT_MRAIL_UNSUPPORTED(_type)                                          \
+#define UCT_MRAIL_UNSUPPORTED(_type)                                           \
     ((_type)(void (*)(void))uct_mrail_unsupported)
 
 void uct_mrail_nothing(void);

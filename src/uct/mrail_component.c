@@ -61,7 +61,7 @@ static ucs_status_t query_md_resources(uct_component_t *component,
     }
     uct_mrail_config_engine(ucs_derived_of(config, uct_mrail_md_config_t),
                             &engine_config);
-    ret = mrail_rail_scan(&engine_config, nothing_seen, NULL);
+    ret = mrail_rail_discover(&engine_config, nothing_seen, NULL);
     uct_config_release(config);
     if (ret <= 0) {
         warn_if_no_rail(ret);
@@ -83,12 +83,13 @@ uct_component_t uct_mrail_component = {
     .rkey_compare = uct_base_rkey_compare,
 #endif
     .name = UCT_MRAIL_NAME,
-    .md_config = {
-        .name = "Multi-rail memory domain",
-        .prefix = UCT_MRAIL_CONFIG_PREFIX,
-        .table = uct_mrail_md_config_table,
-        .size = sizeof(uct_mrail_md_config_t),
-    },
+    .md_config =
+        {
+            .name = "Multi-rail memory domain",
+            .prefix = UCT_MRAIL_CONFIG_PREFIX,
+            .table = uct_mrail_md_config_table,
+            .size = sizeof(uct_mrail_md_config_t),
+        },
     .cm_config = UCS_CONFIG_EMPTY_GLOBAL_LIST_ENTRY,
     .tl_list = UCT_COMPONENT_TL_LIST_INITIALIZER(&uct_mrail_component),
     .flags = 0,
@@ -103,7 +104,8 @@ static int another_is_registered(void)
 {
     uct_component_t *component;
 
-    ucs_list_for_each(component, &uct_components_list, list) {
+    ucs_list_for_each(component, &uct_components_list, list)
+    {
         if (strcmp(component->name, UCT_MRAIL_NAME) == 0) {
             return 1;
         }

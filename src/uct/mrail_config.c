@@ -1,5 +1,5 @@
 /*
- * The configuration tables, made from the one list of knobs.
+ * The configuration tables, made from the one list of parameters.
  */
 #include "config.h"
 #include "uct/mrail_config.h"
@@ -12,23 +12,23 @@
 #define CONFIG_TYPE_SIZE UCS_CONFIG_TYPE_MEMUNITS
 #define CONFIG_TYPE_BOOL UCS_CONFIG_TYPE_BOOL
 
-#define CONFIG_FIELD(_name, _default, _type, _field, _help)                   \
-    {#_name, _default, _help,                                                 \
-     ucs_offsetof(uct_mrail_md_config_t, engine._field),                      \
-     CONFIG_TYPE_##_type},
+#define CONFIG_FIELD(_name, _default, _type, _field, _help)                    \
+    {#_name, _default, _help,                                                  \
+     ucs_offsetof(uct_mrail_md_config_t, engine._field), CONFIG_TYPE_##_type},
 
 ucs_config_field_t uct_mrail_md_config_table[] = {
     {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, super),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
 
-    MRAIL_KNOBS(CONFIG_FIELD)
+    MRAIL_PARAM(CONFIG_FIELD)
 
 #if UCT_MRAIL_HAVE_MD_RCACHE
-    {"RCACHE", "y",
-     "Keep memory registered after use and take it up again when the same\n"
-     "buffer comes back; freed or unmapped memory leaves the cache at once.\n"
-     "Without it every large transfer registers its buffers on all rails.",
-     ucs_offsetof(uct_mrail_md_config_t, rcache_enable), UCS_CONFIG_TYPE_BOOL},
+        {"RCACHE", "y",
+         "Keep memory registered after use and take it up again when the same\n"
+         "buffer comes back; freed or unmapped memory leaves the cache at once.\n"
+         "Without it every large transfer registers its buffers on all rails.",
+         ucs_offsetof(uct_mrail_md_config_t, rcache_enable),
+         UCS_CONFIG_TYPE_BOOL},
 
     {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, rcache),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_rcache_table)},
@@ -37,15 +37,13 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
     {"MEM_REG_OVERHEAD", "16us",
      "Estimated cost of registering memory on one rail. UCX weighs it against\n"
      "copying when it chooses a protocol.",
-     ucs_offsetof(uct_mrail_md_config_t, reg_overhead_s),
-     UCS_CONFIG_TYPE_TIME},
+     ucs_offsetof(uct_mrail_md_config_t, reg_overhead_s), UCS_CONFIG_TYPE_TIME},
 
     {"MEM_REG_GROWTH", "0.06ns",
      "Estimated cost of registering one byte on one rail.",
      ucs_offsetof(uct_mrail_md_config_t, reg_growth_s), UCS_CONFIG_TYPE_TIME},
 
-    {.name = NULL}
-};
+    {.name = NULL}};
 
 ucs_config_field_t uct_mrail_iface_config_table[] = {
     {"", "", NULL, ucs_offsetof(uct_mrail_iface_config_t, super),
@@ -55,8 +53,7 @@ ucs_config_field_t uct_mrail_iface_config_table[] = {
      "Estimated CPU time to post a message, for UCX's choice of protocols.",
      ucs_offsetof(uct_mrail_iface_config_t, overhead_s), UCS_CONFIG_TYPE_TIME},
 
-    {.name = NULL}
-};
+    {.name = NULL}};
 
 static size_t size_of_memunits(size_t size)
 {
@@ -78,5 +75,5 @@ void uct_mrail_config_engine(const uct_mrail_md_config_t *config,
                              mrail_config_t *engine_p)
 {
     *engine_p = config->engine;
-    MRAIL_KNOBS(FIX_FIELD)
+    MRAIL_PARAM(FIX_FIELD)
 }

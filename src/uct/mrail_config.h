@@ -1,5 +1,5 @@
 /*
- * The knobs as UCX shows them: UCX_MRAIL_*, in `ucx_info -cf`.
+ * The parameters as UCX shows them: UCX_MRAIL_*, in `ucx_info -cf`.
  */
 #ifndef UCT_MRAIL_CONFIG_H
 #define UCT_MRAIL_CONFIG_H
@@ -12,13 +12,13 @@
 
 typedef struct uct_mrail_md_config {
     uct_md_config_t super;
-    mrail_config_t engine; /* every knob of rail/knobs.h */
+    mrail_config_t engine; /* every parameter of rail/params.h */
 #if UCT_MRAIL_HAVE_MD_RCACHE
     int rcache_enable;
     uct_md_rcache_config_t rcache;
 #endif
-    double reg_overhead_s;        /* of a registration on one rail */
-    double reg_growth_s;          /* per byte, on one rail */
+    double reg_overhead_s; /* of a registration on one rail */
+    double reg_growth_s;   /* per byte, on one rail */
 } uct_mrail_md_config_t;
 
 typedef struct uct_mrail_iface_config {

@@ -68,7 +68,7 @@ static const mrail_rkey_t *rkey_of(uct_rkey_t rkey)
     return (const mrail_rkey_t *)rkey;
 }
 
-/* ---- active messages ---------------------------------------------------- */
+/* ---- active messages ---- */
 
 ucs_status_t uct_mrail_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
                                    const void *payload, unsigned length)
@@ -79,8 +79,8 @@ ucs_status_t uct_mrail_ep_am_short(uct_ep_h tl_ep, uint8_t id, uint64_t header,
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    ret = mrail_ep_am_short(ep->ep, id, &header, sizeof(header), payload,
-                            length);
+    ret =
+        mrail_ep_am_short(ep->ep, id, &header, sizeof(header), payload, length);
     if (ucs_likely(ret == 0)) {
         UCT_TL_EP_STAT_OP(&ep->super, AM, SHORT, sizeof(header) + length);
     }
@@ -145,7 +145,7 @@ ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
     return (ret < 0) ? uct_mrail_status((int)ret) : UCS_OK;
 }
 
-/* ---- remote memory ------------------------------------------------------ */
+/* ---- remote memory ---- */
 
 ucs_status_t uct_mrail_ep_put_short(uct_ep_h tl_ep, const void *buffer,
                                     unsigned length, uint64_t remote_addr,
@@ -157,8 +157,8 @@ ucs_status_t uct_mrail_ep_put_short(uct_ep_h tl_ep, const void *buffer,
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    ret = mrail_ep_put_short(ep->ep, buffer, length, remote_addr,
-                             rkey_of(rkey));
+    ret =
+        mrail_ep_put_short(ep->ep, buffer, length, remote_addr, rkey_of(rkey));
     if (ret == 0) {
         UCT_TL_EP_STAT_OP(&ep->super, PUT, SHORT, length);
     }
@@ -166,8 +166,7 @@ ucs_status_t uct_mrail_ep_put_short(uct_ep_h tl_ep, const void *buffer,
 }
 
 ssize_t uct_mrail_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
-                               void *arg, uint64_t remote_addr,
-                               uct_rkey_t rkey)
+                               void *arg, uint64_t remote_addr, uct_rkey_t rkey)
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
     ptrdiff_t ret;
@@ -175,8 +174,7 @@ ssize_t uct_mrail_ep_put_bcopy(uct_ep_h tl_ep, uct_pack_callback_t pack_cb,
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    ret = mrail_ep_put_bcopy(ep->ep, pack_cb, arg, remote_addr,
-                             rkey_of(rkey));
+    ret = mrail_ep_put_bcopy(ep->ep, pack_cb, arg, remote_addr, rkey_of(rkey));
     UCT_TL_EP_STAT_OP_IF_SUCCESS(ret, &ep->super, PUT, BCOPY, ret);
     return length_or_status(ret);
 }
@@ -215,8 +213,8 @@ ucs_status_t uct_mrail_ep_get_short(uct_ep_h tl_ep, void *buffer,
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    ret = mrail_ep_get_short(ep->ep, buffer, length, remote_addr,
-                             rkey_of(rkey));
+    ret =
+        mrail_ep_get_short(ep->ep, buffer, length, remote_addr, rkey_of(rkey));
     if (ret == 0) {
         UCT_TL_EP_STAT_OP(&ep->super, GET, SHORT, length);
     }
@@ -266,7 +264,7 @@ ucs_status_t uct_mrail_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
     return uct_mrail_status(ret);
 }
 
-/* ---- order and completion ----------------------------------------------- */
+/* ---- order and completion ---- */
 
 ucs_status_t uct_mrail_ep_flush(uct_ep_h tl_ep, unsigned flags,
                                 uct_completion_t *comp)
@@ -307,14 +305,13 @@ ucs_status_t uct_mrail_ep_check(uct_ep_h tl_ep, unsigned flags,
     return uct_mrail_status(mrail_ep_check(ep->ep));
 }
 
-/* ---- pending requests --------------------------------------------------- */
+/* ---- pending requests ---- */
 
 ucs_status_t uct_mrail_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
                                       unsigned flags)
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
-    uct_mrail_iface_t *iface =
-        ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
+    uct_mrail_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
 
     UCS_STATIC_ASSERT(sizeof(uct_pending_req_priv_arb_t) <=
                       UCT_PENDING_REQ_PRIV_LEN);
@@ -367,18 +364,17 @@ static ucs_arbiter_cb_result_t purge_one(ucs_arbiter_t *arbiter,
     return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
 }
 
-void uct_mrail_ep_pending_purge(uct_ep_h tl_ep,
-                                uct_pending_purge_callback_t cb, void *arg)
+void uct_mrail_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
+                                void *arg)
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
-    uct_mrail_iface_t *iface =
-        ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
+    uct_mrail_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
     purge_args_t args = {cb, arg};
 
     ucs_arbiter_group_purge(&iface->arbiter, &ep->pending, purge_one, &args);
 }
 
-/* ---- addresses ---------------------------------------------------------- */
+/* ---- addresses ---- */
 
 #if HAVE_UCT_IFACE_INTERNAL_OPS_T_EP_IS_CONNECTED
 static void keep_addresses(uct_mrail_ep_t *ep, uct_mrail_iface_t *iface,
@@ -396,13 +392,12 @@ int uct_mrail_ep_is_connected(const uct_ep_h tl_ep,
                               const uct_ep_is_connected_params_t *params)
 {
     uct_mrail_ep_t *ep = ucs_derived_of(tl_ep, uct_mrail_ep_t);
-    uct_mrail_iface_t *iface =
-        ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
+    uct_mrail_iface_t *iface = ucs_derived_of(tl_ep->iface, uct_mrail_iface_t);
     uct_mrail_md_t *md = ucs_derived_of(iface->super.md, uct_mrail_md_t);
-    const void *device_addr = UCS_PARAM_VALUE(
-        UCT_EP_IS_CONNECTED_FIELD, params, device_addr, DEVICE_ADDR, NULL);
-    const void *iface_addr = UCS_PARAM_VALUE(
-        UCT_EP_IS_CONNECTED_FIELD, params, iface_addr, IFACE_ADDR, NULL);
+    const void *device_addr = UCS_PARAM_VALUE(UCT_EP_IS_CONNECTED_FIELD, params,
+                                              device_addr, DEVICE_ADDR, NULL);
+    const void *iface_addr = UCS_PARAM_VALUE(UCT_EP_IS_CONNECTED_FIELD, params,
+                                             iface_addr, IFACE_ADDR, NULL);
 
     return device_addr != NULL && iface_addr != NULL &&
            memcmp(device_addr, ep->device_addr,
@@ -417,7 +412,7 @@ static void keep_addresses(uct_mrail_ep_t *ep, uct_mrail_iface_t *iface,
 }
 #endif
 
-/* ---- class -------------------------------------------------------------- */
+/* ---- class ---- */
 
 static void warn_not_purged(uct_pending_req_t *req, void *arg)
 {
@@ -427,17 +422,15 @@ static void warn_not_purged(uct_pending_req_t *req, void *arg)
 
 static UCS_CLASS_INIT_FUNC(uct_mrail_ep_t, const uct_ep_params_t *params)
 {
-    uct_mrail_iface_t *iface =
-        ucs_derived_of(params->iface, uct_mrail_iface_t);
+    uct_mrail_iface_t *iface = ucs_derived_of(params->iface, uct_mrail_iface_t);
     ucs_status_t status;
 
     UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
     UCS_CLASS_CALL_SUPER_INIT(uct_base_ep_t, &iface->super);
 
     ucs_arbiter_group_init(&self->pending);
-    status = uct_mrail_status(mrail_ep_create(iface->iface, params->dev_addr,
-                                              params->iface_addr, self,
-                                              &self->ep));
+    status = uct_mrail_status(mrail_ep_create(
+        iface->iface, params->dev_addr, params->iface_addr, self, &self->ep));
     if (status != UCS_OK) {
         ucs_arbiter_group_cleanup(&self->pending);
         return status;

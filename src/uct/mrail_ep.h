@@ -63,8 +63,8 @@ ucs_status_t uct_mrail_ep_check(uct_ep_h tl_ep, unsigned flags,
 
 ucs_status_t uct_mrail_ep_pending_add(uct_ep_h tl_ep, uct_pending_req_t *req,
                                       unsigned flags);
-void uct_mrail_ep_pending_purge(uct_ep_h tl_ep,
-                                uct_pending_purge_callback_t cb, void *arg);
+void uct_mrail_ep_pending_purge(uct_ep_h tl_ep, uct_pending_purge_callback_t cb,
+                                void *arg);
 
 /* The arbiter's callback; `arg` is an unsigned that counts what was sent. */
 ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,

@@ -9,20 +9,20 @@
 #include "uct/mrail_iface.h"
 
 #include "uct/mrail_ep.h"
-#include "uct/mrail_guard.h"
+#include "uct/mrail_shim.h"
 #include "uct/mrail_status.h"
 
 #include "base/util.h"
 
 #include <errno.h>
 
-#define CAP_FLAGS                                                             \
-    (UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY |                      \
-     UCT_IFACE_FLAG_AM_ZCOPY | UCT_IFACE_FLAG_PUT_SHORT |                     \
-     UCT_IFACE_FLAG_PUT_BCOPY | UCT_IFACE_FLAG_PUT_ZCOPY |                    \
-     UCT_IFACE_FLAG_GET_SHORT | UCT_IFACE_FLAG_GET_BCOPY |                    \
-     UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PENDING |                      \
-     UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_CONNECT_TO_IFACE |               \
+#define CAP_FLAGS                                                              \
+    (UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY |                       \
+     UCT_IFACE_FLAG_AM_ZCOPY | UCT_IFACE_FLAG_PUT_SHORT |                      \
+     UCT_IFACE_FLAG_PUT_BCOPY | UCT_IFACE_FLAG_PUT_ZCOPY |                     \
+     UCT_IFACE_FLAG_GET_SHORT | UCT_IFACE_FLAG_GET_BCOPY |                     \
+     UCT_IFACE_FLAG_GET_ZCOPY | UCT_IFACE_FLAG_PENDING |                       \
+     UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_CONNECT_TO_IFACE |                \
      UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE)
 
 /* Without it UCP 1.18 and later takes the transport for shared memory. */
@@ -49,8 +49,7 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     attr->max_conn_priv = 0;
     attr->cap.flags = CAP_FLAGS | CAP_FLAGS_INTER_NODE;
     attr->cap.event_flags = UCT_IFACE_FLAG_EVENT_SEND_COMP |
-                            UCT_IFACE_FLAG_EVENT_RECV |
-                            UCT_IFACE_FLAG_EVENT_FD;
+                            UCT_IFACE_FLAG_EVENT_RECV | UCT_IFACE_FLAG_EVENT_FD;
 
     attr->cap.am.max_short = iface->attr.max_am_short;
     attr->cap.am.max_bcopy = iface->attr.max_am_bcopy;
@@ -176,7 +175,7 @@ static int is_reachable_v2(const uct_iface_h tl_iface,
 }
 #endif
 
-/* ---- from the engine ---------------------------------------------------- */
+/* ---- from the engine ---- */
 
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
@@ -199,7 +198,7 @@ static void on_complete(void *arg, void *comp, int ret)
     }
 }
 
-/* Set from outside: see mrail_guard.h. */
+/* Set from outside: see mrail_shim.h. */
 MRAIL_EXPORT uct_mrail_loss_func_t uct_mrail_loss_func;
 
 static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
@@ -210,8 +209,8 @@ static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
     ucs_status_t handled;
     char peer[512];
 
-    handled = uct_iface_handle_ep_err(&iface->super.super, &ep->super.super,
-                                      status);
+    handled =
+        uct_iface_handle_ep_err(&iface->super.super, &ep->super.super, status);
     if (handled != UCS_OK) {
         ucs_log(iface->super.config.failure_level,
                 "mrail: no lane reaches a peer any more: %s",
@@ -229,12 +228,11 @@ static unsigned iface_progress(uct_iface_h tl_iface)
     unsigned count = mrail_iface_progress(iface->iface);
 
     /* Tried also after a progress without events: lanes come up on the
-     * engine's service thread. */
+     * engine's control thread. */
     if (ucs_unlikely(!ucs_arbiter_is_empty(&iface->arbiter)) &&
         !iface->is_dispatching) {
         iface->is_dispatching = 1;
-        ucs_arbiter_dispatch(&iface->arbiter, 1, uct_mrail_ep_dispatch,
-                             &count);
+        ucs_arbiter_dispatch(&iface->arbiter, 1, uct_mrail_ep_dispatch, &count);
         iface->is_dispatching = 0;
     }
     return count;
@@ -274,11 +272,11 @@ static ucs_status_t iface_event_arm(uct_iface_h tl_iface, unsigned events)
 {
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
 
-    return uct_mrail_status(mrail_iface_arm(
-        iface->iface, !ucs_arbiter_is_empty(&iface->arbiter)));
+    return uct_mrail_status(
+        mrail_iface_arm(iface->iface, !ucs_arbiter_is_empty(&iface->arbiter)));
 }
 
-/* ---- tables ------------------------------------------------------------- */
+/* ---- tables ---- */
 
 static uct_iface_ops_t iface_ops;
 
@@ -328,10 +326,9 @@ static UCS_CLASS_INIT_FUNC(uct_mrail_iface_t, uct_md_h tl_md,
     };
     ucs_status_t status;
 
-    UCS_CLASS_CALL_SUPER_INIT(uct_base_iface_t, &iface_ops, &internal_ops,
-                              tl_md, worker, params,
-                              tl_config UCS_STATS_ARG(NULL)
-                                  UCS_STATS_ARG(UCT_MRAIL_NAME));
+    UCS_CLASS_CALL_SUPER_INIT(
+        uct_base_iface_t, &iface_ops, &internal_ops, tl_md, worker, params,
+        tl_config UCS_STATS_ARG(NULL) UCS_STATS_ARG(UCT_MRAIL_NAME));
 
     self->attr = md->attr;
     self->overhead_s = config->overhead_s;

@@ -11,8 +11,8 @@ typedef struct uct_mrail_iface {
     mrail_iface_t *iface;
     mrail_engine_attr_t attr;
     double overhead_s;
-    ucs_arbiter_t arbiter; /* endpoints that have pending requests */
-    int is_dispatching;    /* inside the arbiter's dispatch */
+    ucs_arbiter_t arbiter;           /* endpoints that have pending requests */
+    int is_dispatching;              /* inside the arbiter's dispatch */
     ucs_arbiter_group_t *dispatched; /* whose request runs now, or NULL */
 } uct_mrail_iface_t;
 

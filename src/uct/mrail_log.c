@@ -33,7 +33,7 @@ void uct_mrail_log_attach(void)
     mrail_log_level_t level = MRAIL_LOG_ERROR;
 
     if (attached) {
-        return; /* the service thread may be reading it */
+        return; /* the control thread may be reading it */
     }
     attached = 1;
     while (level < MRAIL_LOG_TRACE && ucs_log_is_enabled(levels[level + 1])) {

@@ -32,8 +32,8 @@ static ucs_status_t md_query(uct_md_h tl_md, uct_md_attr_v2_t *attr)
     attr->max_alloc = 0;
     memset(&attr->local_cpus, 0xff, sizeof(attr->local_cpus));
 #endif
-    attr->flags = UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH |
-                  UCT_MD_FLAG_NEED_RKEY;
+    attr->flags =
+        UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY;
     attr->reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
 #if UCT_MRAIL_HAVE_UCP_RCACHE
     attr->cache_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
@@ -49,8 +49,8 @@ static ucs_status_t md_query(uct_md_h tl_md, uct_md_attr_t *attr)
 {
     uct_mrail_md_t *md = ucs_derived_of(tl_md, uct_mrail_md_t);
 
-    attr->cap.flags = UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH |
-                      UCT_MD_FLAG_NEED_RKEY;
+    attr->cap.flags =
+        UCT_MD_FLAG_REG | UCT_MD_FLAG_NEED_MEMH | UCT_MD_FLAG_NEED_RKEY;
     attr->cap.reg_mem_types = UCS_BIT(UCS_MEMORY_TYPE_HOST);
     attr->cap.alloc_mem_types = 0;
     attr->cap.detect_mem_types = 0;
@@ -78,8 +78,8 @@ static uct_md_ops_t md_ops = {
     .mem_attach = UCT_MRAIL_UNSUPPORTED(uct_md_mem_attach_func_t),
 #endif
 #if HAVE_STRUCT_UCT_MD_OPS_IS_SOCKADDR_ACCESSIBLE
-    .is_sockaddr_accessible = (uct_md_is_sockaddr_accessible_func_t)(
-        void (*)(void))ucs_empty_function_return_zero_int,
+    .is_sockaddr_accessible = (uct_md_is_sockaddr_accessible_func_t)(void (*)(
+        void))ucs_empty_function_return_zero_int,
 #endif
     .detect_memory_type =
         UCT_MRAIL_UNSUPPORTED(uct_md_detect_memory_type_func_t),
@@ -89,8 +89,7 @@ static uct_md_ops_t md_ops = {
 };
 
 ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
-                               const uct_md_config_t *tl_config,
-                               uct_md_h *md_p)
+                               const uct_md_config_t *tl_config, uct_md_h *md_p)
 {
     const uct_mrail_md_config_t *config =
         ucs_derived_of(tl_config, uct_mrail_md_config_t);
@@ -112,9 +111,9 @@ ucs_status_t uct_mrail_md_open(uct_component_t *component, const char *name,
         goto err_free;
     }
     mrail_engine_query(md->engine, &md->attr);
-    md->reg_cost = ucs_linear_func_make(
-        config->reg_overhead_s * md->attr.num_rails,
-        config->reg_growth_s * md->attr.num_rails);
+    md->reg_cost =
+        ucs_linear_func_make(config->reg_overhead_s * md->attr.num_rails,
+                             config->reg_growth_s * md->attr.num_rails);
 
     status = uct_mrail_mem_init(md, config);
     if (status != UCS_OK) {
@@ -134,8 +133,7 @@ ucs_status_t uct_mrail_query_devices(uct_md_h md,
                                      uct_tl_device_resource_t **devices_p,
                                      unsigned *num_devices_p)
 {
-    return uct_single_device_resource(md, UCT_MRAIL_DEVICE,
-                                      UCT_DEVICE_TYPE_NET,
+    return uct_single_device_resource(md, UCT_MRAIL_DEVICE, UCT_DEVICE_TYPE_NET,
                                       UCS_SYS_DEVICE_ID_UNKNOWN, devices_p,
                                       num_devices_p);
 }

@@ -59,9 +59,9 @@ static void rcache_dereg(void *context, ucs_rcache_t *rcache,
 static void rcache_dump(void *context, ucs_rcache_t *rcache,
                         ucs_rcache_region_t *rregion, char *buf, size_t max)
 {
-    snprintf(buf, max, "mem %p",
-             (void *)ucs_derived_of(rregion, uct_mrail_rcache_region_t)
-                 ->memh.mem);
+    snprintf(
+        buf, max, "mem %p",
+        (void *)ucs_derived_of(rregion, uct_mrail_rcache_region_t)->memh.mem);
 }
 
 static ucs_rcache_ops_t rcache_ops = {
@@ -95,8 +95,8 @@ ucs_status_t uct_mrail_mem_init(uct_mrail_md_t *md,
         md->rcache = NULL;
         return UCS_OK;
     }
-    md->reg_cost = ucs_linear_func_make(
-        uct_md_rcache_overhead(&config->rcache), 0);
+    md->reg_cost =
+        ucs_linear_func_make(uct_md_rcache_overhead(&config->rcache), 0);
     return UCS_OK;
 }
 
@@ -107,16 +107,15 @@ void uct_mrail_mem_cleanup(uct_mrail_md_t *md)
     }
 }
 
-static ucs_status_t cached_reg(uct_mrail_md_t *md, void *address,
-                               size_t length, uint64_t flags,
-                               uct_mem_h *memh_p)
+static ucs_status_t cached_reg(uct_mrail_md_t *md, void *address, size_t length,
+                               uint64_t flags, uct_mem_h *memh_p)
 {
     unsigned reg_flags = (unsigned)flags;
     ucs_rcache_region_t *rregion;
     ucs_status_t status;
 
-    status = ucs_rcache_get(md->rcache, address, length,
-                            PROT_READ | PROT_WRITE, &reg_flags, &rregion);
+    status = ucs_rcache_get(md->rcache, address, length, PROT_READ | PROT_WRITE,
+                            &reg_flags, &rregion);
     if (status == UCS_OK) {
         *memh_p = &ucs_derived_of(rregion, uct_mrail_rcache_region_t)->memh;
     }
@@ -164,10 +163,9 @@ ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
                                const uct_md_mem_reg_params_t *params,
                                uct_mem_h *memh_p)
 {
-    return mem_reg(ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
-                   UCS_PARAM_VALUE(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS,
-                                   0),
-                   memh_p);
+    return mem_reg(
+        ucs_derived_of(tl_md, uct_mrail_md_t), address, length,
+        UCS_PARAM_VALUE(UCT_MD_MEM_REG_FIELD, params, flags, FLAGS, 0), memh_p);
 }
 #else
 ucs_status_t uct_mrail_mem_reg(uct_md_h tl_md, void *address, size_t length,
@@ -264,8 +262,8 @@ ucs_status_t uct_mrail_rkey_unpack(uct_component_t *component,
 }
 #endif
 
-ucs_status_t uct_mrail_rkey_release(uct_component_t *component,
-                                    uct_rkey_t rkey, void *handle)
+ucs_status_t uct_mrail_rkey_release(uct_component_t *component, uct_rkey_t rkey,
+                                    void *handle)
 {
     mrail_rkey_release((mrail_rkey_t *)rkey);
     return UCS_OK;

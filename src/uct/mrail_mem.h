@@ -48,7 +48,7 @@ ucs_status_t uct_mrail_rkey_unpack(uct_component_t *component,
                                    const void *buffer, uct_rkey_t *rkey_p,
                                    void **handle_p);
 #endif
-ucs_status_t uct_mrail_rkey_release(uct_component_t *component,
-                                    uct_rkey_t rkey, void *handle);
+ucs_status_t uct_mrail_rkey_release(uct_component_t *component, uct_rkey_t rkey,
+                                    void *handle);
 
 #endif

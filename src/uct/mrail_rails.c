@@ -4,7 +4,7 @@
 
 #include "base/util.h"
 #include "rail/mrail.h"
-#include "uct/mrail_guard.h"
+#include "uct/mrail_shim.h"
 
 #include <string.h>
 

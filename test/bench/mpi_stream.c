@@ -195,9 +195,9 @@ static void exchange(size_t words, points_t *points)
                 fill(next->send + places[i], (size_t)counts[i],
                      pair_seed(count, rank, i, size));
             }
-            MPI_Ialltoallv(next->send, counts, places, MPI_UINT64_T,
-                           next->recv, counts, places, MPI_UINT64_T,
-                           MPI_COMM_WORLD, &next->request);
+            MPI_Ialltoallv(next->send, counts, places, MPI_UINT64_T, next->recv,
+                           counts, places, MPI_UINT64_T, MPI_COMM_WORLD,
+                           &next->request);
             ++count;
             more = !is_over(start_s);
             MPI_Bcast(&more, 1, MPI_INT, 0, MPI_COMM_WORLD);
@@ -244,8 +244,8 @@ int main(int argc, char **argv)
     MPI_Reduce(&wrong, &wrong_all, 1, MPI_UNSIGNED_LONG, MPI_SUM, size - 1,
                MPI_COMM_WORLD);
     if (rank == size - 1) {
-        failed = write_points(&points,
-                              8 * words * (all ? (size_t)(size - 1) : 1));
+        failed =
+            write_points(&points, 8 * words * (all ? (size_t)(size - 1) : 1));
         if (wrong_all != 0) {
             fprintf(stderr, "%lu words are wrong\n", wrong_all);
             failed = 1;

@@ -82,12 +82,12 @@ static void add_links(world_t *world, unsigned rails, kind_t kind)
                  !mrail_plan_topo_set_switch(world->topo, i, 450e9, 450e9),
              "a switch");
     }
-    mrail_plan_topo_set_cross(world->topo, kind == CROSS);
+    mrail_plan_topo_set_cross_rail(world->topo, kind == CROSS);
 }
 
 /* As many ranks per node as rails. */
-static void make_topo(world_t *world, unsigned nodes, unsigned rails, kind_t kind,
-                      int is_worn, unsigned seed)
+static void make_topo(world_t *world, unsigned nodes, unsigned rails,
+                      kind_t kind, int is_worn, unsigned seed)
 {
     double uplink = 0.6 * RAIL * nodes / 4;
     mrail_rng_t rng;
@@ -108,11 +108,13 @@ static void make_topo(world_t *world, unsigned nodes, unsigned rails, kind_t kin
     }
     is_worn = is_worn && (kind != CROSS);
     for (unsigned i = 0; is_worn && (i < nodes); ++i) {
-        must(!mrail_plan_topo_set_pod(world->topo, i, i * 4 / nodes), "a pod");
+        must(!mrail_plan_topo_set_leaf_group(world->topo, i, i * 4 / nodes),
+             "a pod");
     }
     for (unsigned i = 0; is_worn && (i < 4 * rails); ++i) {
         must(!mrail_plan_topo_set_uplink(world->topo, i / rails, i % rails,
-                                         uplink, uplink), "an uplink");
+                                         uplink, uplink),
+             "an uplink");
     }
     add_links(world, rails, kind);
 }
@@ -175,8 +177,8 @@ static double list_pieces(const mrail_plan_t *plan, const world_t *world)
     return took;
 }
 
-static void measure(const char *name, unsigned nodes, unsigned rails, kind_t kind,
-                    int is_worn, int is_stencil, unsigned repeat)
+static void measure(const char *name, unsigned nodes, unsigned rails,
+                    kind_t kind, int is_worn, int is_stencil, unsigned repeat)
 {
     double *cold = calloc(4 * repeat, sizeof(*cold)), *warm = cold + repeat;
     double *list = warm + repeat, *own = list + repeat, begin, unchanged;
@@ -194,18 +196,21 @@ static void measure(const char *name, unsigned nodes, unsigned rails, kind_t kin
         mrail_plan_forget(plan);
         begin = now_us();
         must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
-                              sizeof(why)), why);
+                              sizeof(why)),
+             why);
         cold[i] = now_us() - begin;
         own[i] = list_pieces(plan, &world);
         begin = now_us();
-        must(!mrail_plan_make(plan, world.demands, world.num_demands, 1 + i, why,
-                              sizeof(why)), why);
+        must(!mrail_plan_make(plan, world.demands, world.num_demands, 1 + i,
+                              why, sizeof(why)),
+             why);
         warm[i] = now_us() - begin;
     }
     begin = now_us();
     for (unsigned i = 0; i < 1000; ++i) {
-        must(!mrail_plan_make(plan, world.demands, world.num_demands, repeat, why,
-                              sizeof(why)), why);
+        must(!mrail_plan_make(plan, world.demands, world.num_demands, repeat,
+                              why, sizeof(why)),
+             why);
     }
     unchanged = (now_us() - begin) / 1000;
     mrail_plan_compare(plan);
@@ -243,7 +248,8 @@ static double measure_machine(unsigned nodes, kind_t kind, unsigned seed,
         mrail_plan_forget(plan);
         begin = now_us();
         must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
-                              sizeof(why)), why);
+                              sizeof(why)),
+             why);
         cold[i] = now_us() - begin;
     }
     middle = median(cold, repeat);

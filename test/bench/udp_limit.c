@@ -126,8 +126,8 @@ static double send_for(const side_t *own, const side_t *other, double seconds)
         if (sent - answered < WINDOW) {
             if ((send_burst(own, other, buf, 2,
                             PAYLOAD + HEADERS + FIRST_EXTRA) != 0) ||
-                (send_burst(own, other, buf, PACKETS - 2,
-                            PAYLOAD + HEADERS) != 0)) {
+                (send_burst(own, other, buf, PACKETS - 2, PAYLOAD + HEADERS) !=
+                 0)) {
                 err(1, "sendmsg with UDP_SEGMENT");
             }
             ++sent;

@@ -253,12 +253,12 @@ static int write_svg(const char *path, uint64_t seed,
     return 0;
 }
 
-static void print_verdict(const metered_point_t *points)
+static void print_result(const metered_point_t *points)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
-        metered_verdict_t verdict;
+        metered_result_t verdict;
 
-        metered_judge(points, i, &verdict);
+        metered_check(points, i, &verdict);
         printf("noise %u %.4f\n", metered_size[i], 100 * sqrt(verdict.square));
         printf("worst %u %.4f\n", metered_size[i], 100 * verdict.worst);
         printf("seen_us %u %llu\n", metered_size[i],
@@ -288,6 +288,6 @@ int main(int argc, char **argv)
     if ((argc == 3) && (write_svg(argv[2], seed, points) != 0)) {
         return 1;
     }
-    print_verdict(points);
+    print_result(points);
     return (fflush(stdout) == 0) ? 0 : 1;
 }

@@ -30,11 +30,11 @@ typedef struct attacked {
     uint64_t address[RANKS];
     uint8_t *source;
     mrail_mem_t *source_mem;
-    uint32_t told[RANKS];   /* bytes that the peer has written: to check */
+    uint32_t told[RANKS]; /* bytes that the peer has written: to check */
     uint32_t told_round[RANKS];
-    uint32_t answered;      /* peers that found this round right */
+    uint32_t answered; /* peers that found this round right */
     uint32_t round;
-    uint32_t wrong;         /* bytes of peers that were wrong */
+    uint32_t wrong; /* bytes of peers that were wrong */
 } attacked_t;
 
 typedef struct note {
@@ -86,8 +86,8 @@ static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
     }
 }
 
-static void send_note(attacked_t *a, unsigned to, unsigned kind,
-                      uint32_t round, uint32_t length)
+static void send_note(attacked_t *a, unsigned to, unsigned kind, uint32_t round,
+                      uint32_t length)
 {
     note_t note = {round, length};
     uint8_t id = (uint8_t)((a->job->rank << 2) | kind);
@@ -150,8 +150,7 @@ static int one_round(attacked_t *a, mrail_rng_t *rng)
     ++a->round;
     a->answered = 0;
     for (unsigned i = 1; i < RANKS; ++i) {
-        write_to(a, (a->job->rank + i) % RANKS,
-                 1 + mrail_rng_below(rng, SLOT));
+        write_to(a, (a->job->rank + i) % RANKS, 1 + mrail_rng_below(rng, SLOT));
     }
     while ((a->answered < RANKS - 1) || (a->job->completed < writes)) {
         mrail_iface_progress(a->job->iface);
@@ -182,8 +181,7 @@ static int prepare(attacked_t *a)
     memset(a->memory, GUARD_BYTE, memory_bytes());
     if ((mrail_mem_reg(job->engine, slot_of(a, 0), RANKS * (SLOT + GUARD),
                        &a->mem) != 0) ||
-        (mrail_mem_reg(job->engine, secret_of(a), SLOT, &a->secret_mem) !=
-         0) ||
+        (mrail_mem_reg(job->engine, secret_of(a), SLOT, &a->secret_mem) != 0) ||
         (mrail_mem_reg(job->engine, a->source, (size_t)RANKS * SLOT,
                        &a->source_mem) != 0)) {
         return 1;
@@ -194,8 +192,8 @@ static int prepare(attacked_t *a)
     job_barrier(job, 1);
     for (unsigned i = 0; i < RANKS; ++i) {
         memcpy(packed, &job->shared->word[i * WORDS + 1], attr.rkey_size);
-        a->address[i] = job->shared->word[i * WORDS] +
-                        job->rank * (uint64_t)(SLOT + GUARD);
+        a->address[i] =
+            job->shared->word[i * WORDS] + job->rank * (uint64_t)(SLOT + GUARD);
         if (mrail_rkey_unpack(packed, &a->rkey[i]) != 0) {
             return 1;
         }
@@ -238,8 +236,8 @@ static int judge(attacked_t *a)
     peers = engine->num_peers;
     pthread_mutex_unlock(&engine->ctl_lock);
     printf("# rank %u: %u rounds; control: %llu cookie, %llu format, %llu "
-           "unexpected; headers %llu\n", a->job->rank, a->round,
-           (unsigned long long)c->ctl_bad_cookie,
+           "unexpected; headers %llu\n",
+           a->job->rank, a->round, (unsigned long long)c->ctl_bad_cookie,
            (unsigned long long)c->ctl_bad_format,
            (unsigned long long)c->ctl_unexpected,
            (unsigned long long)c->rx_bad_header);
@@ -256,8 +254,8 @@ static int judge(attacked_t *a)
                   "%u wrong, %u failed, %u rounds", a->wrong, a->job->failed,
                   a->round);
     bad |= job_say(!touched(a), "nothing else is written to", "it is");
-    bad |= job_say(peers == RANKS - 1, "nobody becomes a peer", "%u peers",
-                   peers);
+    bad |=
+        job_say(peers == RANKS - 1, "nobody becomes a peer", "%u peers", peers);
     return bad | job_say(c->ctl_bad_cookie > 0,
                          "what comes without the cookie is counted", "0");
 }
@@ -303,6 +301,6 @@ int main(void)
     unsigned seconds = (text != NULL) ? (unsigned)strtoul(text, NULL, 10) : 5;
     int bad = job_run(RANKS, node_of, seconds + 60, attacked_job);
 
-    return job_say(bad == 0, "all processes end well, in time",
-                   "%d did not", bad);
+    return job_say(bad == 0, "all processes end well, in time", "%d did not",
+                   bad);
 }

@@ -50,13 +50,11 @@ typedef struct packet {
     uint8_t data[MAX_PACKET];
 } packet_t;
 
-enum {
-    REPLAY, CUT, CHANGE, ELSEWHERE, CONTROL, COOKIE, BLIND, GARBAGE, KINDS
-};
+enum { REPLAY, CUT, CHANGE, ELSEWHERE, CONTROL, COOKIE, BLIND, GARBAGE, KINDS };
 
 static const char *const kind_names[KINDS] = {
-    "replayed", "cut", "changed", "from elsewhere", "control", "cookie guessed",
-    "blind", "garbage"};
+    "replayed",       "cut",   "changed", "from elsewhere", "control",
+    "cookie guessed", "blind", "garbage"};
 
 static packet_t *kept; /* a ring */
 static unsigned num_kept, next_kept;
@@ -258,9 +256,8 @@ static int attack_once(mrail_ns_t now_ns)
         }
         break;
     case ELSEWHERE:
-        ip->saddr = htonl(mrail_rng_below(&rng, 2) ?
-                              INADDR_LOOPBACK :
-                              (ntohl(ip->saddr) ^ 0x80));
+        ip->saddr = htonl(mrail_rng_below(&rng, 2) ? INADDR_LOOPBACK
+                                                   : (ntohl(ip->saddr) ^ 0x80));
         break;
     case CONTROL:
     case COOKIE:

@@ -9,16 +9,16 @@
 mrail_ns_t fake_now_ns;
 
 /* Instead of service.c and clock.c. */
-int mrail_service_start(mrail_engine_t *engine)
+int mrail_control_thread_start(mrail_engine_t *engine)
 {
     return 0;
 }
 
-void mrail_service_stop(mrail_engine_t *engine)
+void mrail_control_thread_stop(mrail_engine_t *engine)
 {
 }
 
-void mrail_service_wake(mrail_engine_t *engine)
+void mrail_control_thread_wake(mrail_engine_t *engine)
 {
 }
 

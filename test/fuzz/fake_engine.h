@@ -1,5 +1,5 @@
 /*
- * An engine on fake verbs: no service thread, virtual time, and control
+ * An engine on fake verbs: no control thread, virtual time, and control
  * messages as a peer would send them.  Shared by the fuzz targets and the tests
  * that play a peer.
  */
@@ -31,7 +31,7 @@ size_t fake_encode(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                    uint64_t id, uint64_t cookie,
                    uint8_t buf[MRAIL_CTL_MAX_SIZE]);
 
-/* Gives the buffers of sent datagrams back, as the service thread would. */
+/* Gives the buffers of sent datagrams back, as the control thread would. */
 void fake_reap(mrail_engine_t *engine);
 
 /* Completes all sends that are under way. */

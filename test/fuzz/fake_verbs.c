@@ -212,11 +212,9 @@ int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
     return 1;
 }
 
-void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
-                   enum ibv_wc_status status)
+void fake_complete(struct ibv_qp *qp, uint64_t wr_id, enum ibv_wc_status status)
 {
-    struct ibv_wc wc = {
-        .status = status, .wr_id = wr_id, .qp_num = qp->qp_num};
+    struct ibv_wc wc = {.status = status, .wr_id = wr_id, .qp_num = qp->qp_num};
 
     cq_push(qp->send_cq, &wc);
 }
@@ -323,8 +321,7 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 /* As with an rdma-core that has none.  The real one is not to get our context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
-int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
-                         uint64_t *speed)
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)
 {
     return EOPNOTSUPP;
 }
@@ -346,8 +343,7 @@ int ibv_query_port(struct ibv_context *ctx, uint8_t num,
 }
 
 int _ibv_query_gid_ex(struct ibv_context *ctx, uint32_t num, uint32_t index,
-                      struct ibv_gid_entry *entry, uint32_t flags,
-                      size_t size)
+                      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
 {
     const fake_port_t *port =
         &fake_ports[(fake_device_t *)ctx->device - devices];
@@ -541,17 +537,17 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
         [IBV_QPS_ERR] = 0xff,
     };
 
-    if (fails() || ((mask & IBV_QP_AV) &&
-                    (attr->ah_attr.grh.dgid.raw[12] >= 224))) {
+    if (fails() ||
+        ((mask & IBV_QP_AV) && (attr->ah_attr.grh.dgid.raw[12] >= 224))) {
         return EINVAL;
     }
     FUZZ_CHECK(from[attr->qp_state] & (1 << qp->state),
                "a QP moves from %d to %d", qp->state, attr->qp_state);
     FUZZ_CHECK(!(mask & IBV_QP_DEST_QPN) || (attr->dest_qp_num <= 0xffffff),
                "QP number");
-    FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) ||
-                   ((attr->path_mtu >= IBV_MTU_256) &&
-                    (attr->path_mtu <= IBV_MTU_4096)), "MTU");
+    FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) || ((attr->path_mtu >= IBV_MTU_256) &&
+                                             (attr->path_mtu <= IBV_MTU_4096)),
+               "MTU");
     if (mask & IBV_QP_DEST_QPN) {
         ((fake_qp_t *)qp)->dest = attr->dest_qp_num;
     }

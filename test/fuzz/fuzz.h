@@ -26,14 +26,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #endif
 
 /* An invariant; what does not hold is a finding. */
-#define FUZZ_CHECK(_cond, ...)                                                \
-    do {                                                                      \
-        if (MRAIL_UNLIKELY(!(_cond))) {                                       \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #_cond);       \
-            fprintf(stderr, __VA_ARGS__);                                     \
-            fputc('\n', stderr);                                              \
-            abort();                                                          \
-        }                                                                     \
+#define FUZZ_CHECK(_cond, ...)                                                 \
+    do {                                                                       \
+        if (MRAIL_UNLIKELY(!(_cond))) {                                        \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #_cond);        \
+            fprintf(stderr, __VA_ARGS__);                                      \
+            fputc('\n', stderr);                                               \
+            abort();                                                           \
+        }                                                                      \
     } while (0)
 
 typedef struct fuzz_in {

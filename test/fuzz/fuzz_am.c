@@ -1,10 +1,10 @@
 /*
  * What a connected peer sends on its lanes: headers of active messages,
  * acknowledgements, credits, sequence numbers, in any order and number, while
- * the program sends, writes, reads and flushes.  See engine_world.h.
+ * the program sends, writes, reads and flushes.  See engine_env.h.
  */
 #include "config.h"
-#include "engine_world.h"
+#include "engine_env.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,5 +1,5 @@
 /*
- * What a user types: values of all knobs (UCX_MRAIL_*), names that do not
+ * What a user types: values of all parameters (UCX_MRAIL_*), names that do not
  * exist, the list of devices against a machine with any ports, rates of
  * software rails.  The input is lines; the first byte says what they are.
  *
@@ -28,10 +28,12 @@ static void no_log(mrail_log_level_t level, const char *file, unsigned line,
 static void on_port(void *arg, const mrail_rail_attr_t *attr)
 {
     FUZZ_CHECK((strlen(attr->reason) < sizeof(attr->reason)) &&
-                   (strlen(attr->device) < sizeof(attr->device)), "strings");
+                   (strlen(attr->device) < sizeof(attr->device)),
+               "strings");
     if (attr->selected) {
         FUZZ_CHECK((attr->mtu >= 256) && (attr->mtu <= 4096) &&
-                       (attr->gid_index >= 0), "a rail that cannot be");
+                       (attr->gid_index >= 0),
+                   "a rail that cannot be");
         ++found;
     }
 }
@@ -68,8 +70,8 @@ static void any_ports(fuzz_in_t *in)
         uint8_t how = fuzz_u8(in);
 
         port->state = (how & 1) ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
-        port->link_layer = (how & 2) ? IBV_LINK_LAYER_INFINIBAND :
-                                       IBV_LINK_LAYER_ETHERNET;
+        port->link_layer =
+            (how & 2) ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
         port->active_mtu = 1 + (how >> 2) % 5;
         port->active_speed = fuzz_u8(in);
         port->active_width = fuzz_u8(in);
@@ -91,7 +93,7 @@ static void take_name(const char *line)
     mrail_config_unknown(env, on_unknown, NULL);
 }
 
-static void take_knobs(fuzz_in_t *in, int names)
+static void take_params(fuzz_in_t *in, int names)
 {
     static mrail_config_t defaults;
     mrail_config_t config;
@@ -103,7 +105,7 @@ static void take_knobs(fuzz_in_t *in, int names)
     }
     config = defaults;
     config.devices = strdup(defaults.devices);
-    config.stats = strdup(defaults.stats);
+    config.stats_file = strdup(defaults.stats_file);
     any_ports(in);
     while ((line = next_line(in)) != NULL) {
         value = strchr(line, '=');
@@ -119,10 +121,10 @@ static void take_knobs(fuzz_in_t *in, int names)
         FUZZ_CHECK((config.seg_size >= 512) && (config.seg_size <= 1u << 20) &&
                        (config.lanes_per_rail >= 1) &&
                        (config.lanes_per_rail <= 32) &&
-                       (config.am_credits <= 1024) && (config.timeout <= 31),
+                       (config.am_credits <= 1024) && (config.timeout_s <= 31),
                    "ranges");
         found = 0;
-        ret = mrail_rail_scan(&config, on_port, NULL);
+        ret = mrail_rail_discover(&config, on_port, NULL);
         FUZZ_CHECK((ret < 0) || ((unsigned)ret == found), "%d rails", ret);
     }
     mrail_config_cleanup(&config);
@@ -166,10 +168,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         take_rates(&in);
         break;
     case 1:
-        take_knobs(&in, 1);
+        take_params(&in, 1);
         break;
     default:
-        take_knobs(&in, 0);
+        take_params(&in, 0);
     }
     return 0;
 }

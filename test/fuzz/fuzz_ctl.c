@@ -1,10 +1,10 @@
 /*
  * Control messages, as they arrive on the UD queue pairs, into an engine in
  * whatever state earlier messages, timers, the program and failures of the
- * device have brought its peers and lanes.  See engine_world.h.
+ * device have brought its peers and lanes.  See engine_env.h.
  */
 #include "config.h"
-#include "engine_world.h"
+#include "engine_env.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

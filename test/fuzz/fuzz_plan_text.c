@@ -89,9 +89,9 @@ static void check_order(const mrail_plan_demand_t *demands, size_t num)
         FUZZ_CHECK((d->from < RANKS) && (d->to < RANKS) && (d->from != d->to) &&
                        (d->bytes > 0),
                    "%u to %u", d->from, d->to);
-        FUZZ_CHECK((i == 0) || (demands[i - 1].from * RANKS +
-                                    demands[i - 1].to <
-                                d->from * RANKS + d->to),
+        FUZZ_CHECK((i == 0) ||
+                       (demands[i - 1].from * RANKS + demands[i - 1].to <
+                        d->from * RANKS + d->to),
                    "%u to %u", d->from, d->to);
         total += d->bytes;
         FUZZ_CHECK(total <= PLAN_TEXT_MAX_TOTAL, "%llu in all",
@@ -108,8 +108,7 @@ static void check_back(const mrail_plan_demand_t *demands, size_t num)
 
     for (size_t i = 0; i < num; ++i) {
         used += (size_t)snprintf(text + used, sizeof(text) - used,
-                                 "%u %u %llu\n", demands[i].from,
-                                 demands[i].to,
+                                 "%u %u %llu\n", demands[i].from, demands[i].to,
                                  (unsigned long long)demands[i].bytes);
     }
     FUZZ_CHECK(plan_text_demands("x", text, used, RANKS, &again, &num_again,

@@ -35,10 +35,10 @@ static int is_a_value(const sroce_fault_script_t *script,
                       sroce_fault_setting_t setting, uint64_t value)
 {
     for (unsigned i = 0; i < script->num_steps; ++i) {
-        const sroce_fault_deed_t *deed = &script->steps[i].deed;
+        const sroce_fault_action_t *fault = &script->steps[i].fault;
 
-        if ((deed->settings & SROCE_FAULT_BIT(setting)) &&
-            (deed->value == value)) {
+        if ((fault->settings & SROCE_FAULT_BIT(setting)) &&
+            (fault->value == value)) {
             return 1;
         }
     }
@@ -75,12 +75,12 @@ static void check_step(const sroce_fault_step_t *step)
         [SROCE_FAULT_CORRUPT] = 1000000,
         [SROCE_FAULT_EGRESS] = 1000000000000ull,
         [SROCE_FAULT_INGRESS] = 1000000000000ull,
-        [SROCE_FAULT_MUTE] = 1,
+        [SROCE_FAULT_DROP_ACKS] = 1,
         [SROCE_FAULT_ERROR_QP] = UINT32_MAX};
 
     for (unsigned s = 0; s < SROCE_FAULT_NUM; ++s) {
-        FUZZ_CHECK(!(step->deed.settings & SROCE_FAULT_BIT(s)) ||
-                       (step->deed.value <= max[s]),
+        FUZZ_CHECK(!(step->fault.settings & SROCE_FAULT_BIT(s)) ||
+                       (step->fault.value <= max[s]),
                    "setting %u", s);
     }
     FUZZ_CHECK((step->line >= 1) && (strncmp(step->text, "at ", 3) == 0),
@@ -102,8 +102,8 @@ static void check_same(const sroce_fault_step_t *step)
                    (again->steps[0].every == step->every) &&
                    (again->steps[0].times == step->times) &&
                    (again->steps[0].for_ns == step->for_ns) &&
-                   (again->steps[0].deed.value == step->deed.value) &&
-                   (again->steps[0].deed.action == step->deed.action) &&
+                   (again->steps[0].fault.value == step->fault.value) &&
+                   (again->steps[0].fault.action == step->fault.action) &&
                    (memcmp(&again->steps[0].nodes, &step->nodes,
                            sizeof(step->nodes)) == 0) &&
                    (memcmp(&again->steps[0].rails, &step->rails,

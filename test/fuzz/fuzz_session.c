@@ -1,14 +1,14 @@
 /*
  * What processes of software rails read from each other: the head of a
  * session's file, addresses looked up in it, names, and the messages that go
- * to and from its keeper, with descriptors.
+ * to and from its session daemon, with descriptors.
  *
  * Checked besides crashes: what passes the check stays inside the file; a
  * message leaves no descriptor behind.
  */
 #include "config.h"
 #include "fuzz.h"
-#include "softroce/host/keeper.h"
+#include "softroce/host/daemon.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,8 @@ static void take_file(fuzz_in_t *in)
         return;
     }
     FUZZ_CHECK(sroce_session_size(session->num_nodes, session->num_rails) <=
-                   session_bytes, "larger than its file");
+                   session_bytes,
+               "larger than its file");
     FUZZ_CHECK(sroce_session_name_check(session->name) == 0, "its name");
     FUZZ_CHECK((session->mtu >= 256) && (session->mtu <= 4096), "mtu");
     session->devs[0].addr = fuzz_u32(in);
@@ -67,7 +68,7 @@ static void take_file(fuzz_in_t *in)
     }
 }
 
-/* ---- keeper ---- */
+/* ---- session daemon ---- */
 
 /* Sends raw bytes with descriptors, as any process of the user could. */
 static void send_raw(const void *data, size_t length, unsigned num_fds)
@@ -107,9 +108,9 @@ static int lowest_fd(void)
 static void take_message(fuzz_in_t *in)
 {
     uint8_t how = fuzz_u8(in), data[64];
-    size_t length = fuzz_bytes(in, data, (how & 4) ? fuzz_u8(in) % 64 :
-                                         sizeof(sroce_keeper_msg_t));
-    sroce_keeper_msg_t msg;
+    size_t length = fuzz_bytes(
+        in, data, (how & 4) ? fuzz_u8(in) % 64 : sizeof(sroce_daemon_msg_t));
+    sroce_daemon_msg_t msg;
     int fd = -1, before, ret;
 
     if ((sockets[0] < 0) &&
@@ -121,7 +122,7 @@ static void take_message(fuzz_in_t *in)
     }
     before = lowest_fd();
     send_raw(data, length, how & 3);
-    ret = sroce_keeper_recv(sockets[1], &msg, (how & 8) ? &fd : NULL,
+    ret = sroce_daemon_recv(sockets[1], &msg, (how & 8) ? &fd : NULL,
                             MSG_DONTWAIT);
     FUZZ_CHECK((ret == 0) == (length == sizeof(msg)), "%zu bytes: %d", length,
                ret);

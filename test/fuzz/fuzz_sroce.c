@@ -127,15 +127,14 @@ static void memory_check(void)
 
 /* ---- set-up ---- */
 
-#define RC_INIT                                                               \
+#define RC_INIT                                                                \
     (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-#define UD_INIT                                                               \
-    (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
-#define RC_RTR                                                                \
-    (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |           \
+#define UD_INIT (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY)
+#define RC_RTR                                                                 \
+    (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |            \
      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-#define RC_RTS                                                                \
-    (IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |                 \
+#define RC_RTS                                                                 \
+    (IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |                  \
      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT)
 
 static struct ibv_qp_attr qp_attr(enum ibv_qp_state state, uint8_t kind)
@@ -154,8 +153,8 @@ static struct ibv_qp_attr qp_attr(enum ibv_qp_state state, uint8_t kind)
         .timeout = (kind & 16) ? 0 : 8,
         .retry_cnt = (kind >> 5) & 3,
         .rnr_retry = (kind & 128) ? 7 : 1,
-        .qp_access_flags = (kind & 64) ? IBV_ACCESS_REMOTE_READ :
-                                         (unsigned)accesses[ALL],
+        .qp_access_flags =
+            (kind & 64) ? IBV_ACCESS_REMOTE_READ : (unsigned)accesses[ALL],
         .ah_attr = {.is_global = 1, .port_num = 1},
     };
 
@@ -192,8 +191,8 @@ static void qp_to(sroce_qp_t *qp, enum ibv_qp_state to, uint8_t kind)
     if ((ret == 0) && (to == IBV_QPS_RESET)) {
         /* What was queued is forgotten. */
         for (uint32_t i = 0; i < w.num_ids; ++i) {
-            if ((w.qp[w.id_qp[i] % NUM_QPS] == qp) &&
-                (w.id_qp[i] < NUM_QPS) && (w.id_state[i] != ID_DONE)) {
+            if ((w.qp[w.id_qp[i] % NUM_QPS] == qp) && (w.id_qp[i] < NUM_QPS) &&
+                (w.id_state[i] != ID_DONE)) {
                 w.id_state[i] = ID_DONE;
             }
         }
@@ -220,22 +219,21 @@ static void qp_start(sroce_qp_t *qp, uint8_t state, uint8_t kind)
 
 static void region_register(unsigned i)
 {
-    FUZZ_CHECK(sroce_mr_create(w.pd, region(i), REGION,
-                               (uintptr_t)region(i), accesses[i],
-                               &w.mr[i]) == 0, "mr");
+    FUZZ_CHECK(sroce_mr_create(w.pd, region(i), REGION, (uintptr_t)region(i),
+                               accesses[i], &w.mr[i]) == 0,
+               "mr");
 }
 
 FUZZ_UNTRACED
 static void world_init(const uint8_t *data, size_t size)
 {
-    sroce_dev_params_t params = {
-        .ip = htobe32(0x0a000001),
-        .qpn_base = 2,
-        .qpn_count = NUM_QPS,
-        .max_mtu = IBV_MTU_1024,
-        .window_pkts = 4,
-        .key_secret = 0x1234567890abcdef,
-        .ops = {on_cq, on_async, on_active, NULL}};
+    sroce_dev_params_t params = {.ip = htobe32(0x0a000001),
+                                 .qpn_base = 2,
+                                 .qpn_count = NUM_QPS,
+                                 .max_mtu = IBV_MTU_1024,
+                                 .window_pkts = 4,
+                                 .key_secret = 0x1234567890abcdef,
+                                 .ops = {on_cq, on_async, on_active, NULL}};
     struct ibv_srq_attr srq = {.max_wr = MAX_WR, .max_sge = 2};
     uint8_t settings;
 
@@ -272,7 +270,7 @@ static void world_init(const uint8_t *data, size_t size)
         qp_start(w.qp[i], (settings & (2 << i)) ? fuzz_u8(&w.in) % 7 : 3,
                  (settings & 0x20) ? fuzz_u8(&w.in) : 0);
     }
-    sroce_dev_set_write_lag(w.dev, (settings & 0x40) ? 1000 : 0);
+    sroce_dev_set_write_delay(w.dev, (settings & 0x40) ? 1000 : 0);
 }
 
 /* ---- work requests ---- */
@@ -304,7 +302,8 @@ static void poll_cq(sroce_cq_t *cq)
                            (wc[i].status != IBV_WC_SUCCESS),
                        "an unsignalled one completes");
             FUZZ_CHECK(wc[i].byte_len <= 2 * REGION + SROCE_GRH_BYTES ||
-                           wc[i].status != IBV_WC_SUCCESS, "byte_len");
+                           wc[i].status != IBV_WC_SUCCESS,
+                       "byte_len");
             w.id_state[id] = ID_DONE;
         }
     }
@@ -312,12 +311,11 @@ static void poll_cq(sroce_cq_t *cq)
 
 static uint32_t any_length(fuzz_in_t *in)
 {
-    static const uint16_t lengths[] = {0,   1,   8,   255, 256, 257, 511,
+    static const uint16_t lengths[] = {0,   1,   8,   255,  256,  257,   511,
                                        512, 513, 768, 1024, 1025, REGION};
     uint8_t choice = fuzz_u8(in);
 
-    return (choice < MRAIL_ARRAY_SIZE(lengths)) ? lengths[choice] :
-                                                  choice * 4u;
+    return (choice < MRAIL_ARRAY_SIZE(lengths)) ? lengths[choice] : choice * 4u;
 }
 
 /* Memory of our own: never NEVER, at times with a key that is wrong. */
@@ -344,13 +342,16 @@ static void post_send(fuzz_in_t *in)
     uint8_t choice = fuzz_u8(in), flags = fuzz_u8(in);
     unsigned qp = choice % NUM_QPS;
     struct ibv_sge sge[2];
-    struct ibv_send_wr wr = {
-        .opcode = (enum ibv_wr_opcode)((choice >> 2) % 8),
-        .send_flags = flags & 0xf,
-        .sg_list = sge,
-        .num_sge = (flags >> 4) & 1 ? 2 : 1,
-        .imm_data = flags,
-    }, *bad;
+    struct ibv_send_wr wr =
+                           {
+                               .opcode =
+                                   (enum ibv_wr_opcode)((choice >> 2) % 8),
+                               .send_flags = flags & 0xf,
+                               .sg_list = sge,
+                               .num_sge = (flags >> 4) & 1 ? 2 : 1,
+                               .imm_data = flags,
+                           },
+                       *bad;
 
     sge[0] = any_sge(in, any_length(in));
     sge[1] = sge[0];
@@ -384,16 +385,16 @@ static void post_recv(fuzz_in_t *in)
     uint8_t choice = fuzz_u8(in);
     unsigned qp = choice % NUM_QPS;
     struct ibv_sge sge[2];
-    struct ibv_recv_wr wr = {.sg_list = sge,
-                             .num_sge = (choice >> 2) % 3}, *bad;
+    struct ibv_recv_wr wr = {.sg_list = sge, .num_sge = (choice >> 2) % 3},
+                       *bad;
     int ret;
 
     sge[0] = any_sge(in, any_length(in));
     sge[1] = any_sge(in, any_length(in));
     wr.wr_id = new_id((qp & 1) ? NUM_QPS : qp, 1);
     ++w.num_ids;
-    ret = (qp & 1) ? sroce_srq_post_recv(w.srq, &wr, &bad) :
-                     sroce_qp_post_recv(w.qp[qp], &wr, &bad);
+    ret = (qp & 1) ? sroce_srq_post_recv(w.srq, &wr, &bad)
+                   : sroce_qp_post_recv(w.qp[qp], &wr, &bad);
     if (ret != 0) {
         w.id_state[wr.wr_id] = ID_DONE;
     }
@@ -402,13 +403,13 @@ static void post_recv(fuzz_in_t *in)
 /* ---- packets in ---- */
 
 static const uint8_t opcodes[] = {
-    SROCE_OP_SEND_FIRST,     SROCE_OP_SEND_MIDDLE, SROCE_OP_SEND_LAST,
-    SROCE_OP_SEND_LAST_IMM,  SROCE_OP_SEND_ONLY,   SROCE_OP_SEND_ONLY_IMM,
+    SROCE_OP_SEND_FIRST,     SROCE_OP_SEND_MIDDLE,  SROCE_OP_SEND_LAST,
+    SROCE_OP_SEND_LAST_IMM,  SROCE_OP_SEND_ONLY,    SROCE_OP_SEND_ONLY_IMM,
     SROCE_OP_WRITE_FIRST,    SROCE_OP_WRITE_MIDDLE, SROCE_OP_WRITE_LAST,
-    SROCE_OP_WRITE_LAST_IMM, SROCE_OP_WRITE_ONLY,  SROCE_OP_WRITE_ONLY_IMM,
-    SROCE_OP_READ_REQ,       SROCE_OP_READ_FIRST,  SROCE_OP_READ_MIDDLE,
-    SROCE_OP_READ_LAST,      SROCE_OP_READ_ONLY,   SROCE_OP_ACK,
-    SROCE_OP_ATOMIC_ACK,     SROCE_OP_CMP_SWAP,    SROCE_OP_FETCH_ADD,
+    SROCE_OP_WRITE_LAST_IMM, SROCE_OP_WRITE_ONLY,   SROCE_OP_WRITE_ONLY_IMM,
+    SROCE_OP_READ_REQ,       SROCE_OP_READ_FIRST,   SROCE_OP_READ_MIDDLE,
+    SROCE_OP_READ_LAST,      SROCE_OP_READ_ONLY,    SROCE_OP_ACK,
+    SROCE_OP_ATOMIC_ACK,     SROCE_OP_CMP_SWAP,     SROCE_OP_FETCH_ADD,
     SROCE_OP_UD_SEND,        SROCE_OP_UD_SEND_IMM,
 };
 
@@ -421,8 +422,7 @@ static uint32_t any_psn(fuzz_in_t *in, const sroce_qp_t *qp, int response)
     case 0:
         return (response ? qp->req.psn_una : qp->resp.epsn) & MRAIL_PSN_MASK;
     case 1:
-        return mrail_psn_add(response ? qp->req.psn_una : qp->resp.epsn,
-                             delta);
+        return mrail_psn_add(response ? qp->req.psn_una : qp->resp.epsn, delta);
     case 2:
         return mrail_psn_add(qp->req.psn_max, delta);
     default:
@@ -461,9 +461,9 @@ static void any_remote(fuzz_in_t *in, uint8_t *to, uint32_t length)
 static void put_ext(fuzz_in_t *in, uint8_t *ext, const sroce_op_t *op,
                     uint32_t payload)
 {
-    static const uint8_t syndromes[] = {
-        SROCE_SYN_ACK,     SROCE_SYN_RNR | 1,    SROCE_SYN_NAK_SEQ,
-        SROCE_SYN_NAK_INV, SROCE_SYN_NAK_ACCESS, SROCE_SYN_NAK_OP};
+    static const uint8_t syndromes[] = {SROCE_SYN_ACK,        SROCE_SYN_RNR | 1,
+                                        SROCE_SYN_NAK_SEQ,    SROCE_SYN_NAK_INV,
+                                        SROCE_SYN_NAK_ACCESS, SROCE_SYN_NAK_OP};
     uint8_t choice;
 
     if (op->flags & SROCE_OPF_UD) {
@@ -474,18 +474,18 @@ static void put_ext(fuzz_in_t *in, uint8_t *ext, const sroce_op_t *op,
                (op->flags == SROCE_OPF_VALID)) {
         choice = fuzz_u8(in);
         if (op->hdr_bytes > SROCE_BTH_BYTES) {
-            ext[0] = (choice < MRAIL_ARRAY_SIZE(syndromes)) ?
-                         syndromes[choice] :
-                         choice;
+            ext[0] = (choice < MRAIL_ARRAY_SIZE(syndromes)) ? syndromes[choice]
+                                                            : choice;
         }
     } else if ((op->flags & (SROCE_OPF_WRITE | SROCE_OPF_READ)) &&
                (op->flags & SROCE_OPF_FIRST)) {
         any_remote(in, ext, payload);
         choice = fuzz_u8(in);
-        sroce_put32(ext + 12, (choice & 1)   ? any_length(in) :
-                              (choice & 2)   ? fuzz_u32(in) :
-                              (op->flags & SROCE_OPF_LAST) ? payload :
-                                               payload + choice * 8u);
+        sroce_put32(ext + 12, (choice & 1)   ? any_length(in)
+                              : (choice & 2) ? fuzz_u32(in)
+                              : (op->flags & SROCE_OPF_LAST)
+                                  ? payload
+                                  : payload + choice * 8u);
     } else if (op->flags & SROCE_OPF_ATOMIC) {
         any_remote(in, ext, sizeof(uint64_t));
         sroce_put64(ext + 12, fuzz_u8(in));
@@ -497,8 +497,8 @@ static void rx(uint8_t *pkt, uint32_t length, uint8_t choice)
 {
     sroce_rxpkt_t rxpkt = {.data = pkt,
                            .length = length,
-                           .src_ip = (choice & 0x40) ? htobe32(0x0a000009) :
-                                                       w.peer_ip,
+                           .src_ip = (choice & 0x40) ? htobe32(0x0a000009)
+                                                     : w.peer_ip,
                            .sport = 0xc000,
                            .flags = (choice & 0x20) ? SROCE_RX_ANY_ID : 0};
     struct iovec iov = {pkt, length - SROCE_ICRC_BYTES};
@@ -506,8 +506,8 @@ static void rx(uint8_t *pkt, uint32_t length, uint8_t choice)
     uint32_t crc;
 
     if (w.icrc && !(choice & 0x10) && (length >= 16)) {
-        crc = sroce_icrc(rxpkt.src_ip, htobe32(0x0a000001), rxpkt.sport,
-                         length, &iov, 1);
+        crc = sroce_icrc(rxpkt.src_ip, htobe32(0x0a000001), rxpkt.sport, length,
+                         &iov, 1);
         for (int i = 0; i < SROCE_ICRC_BYTES; ++i) {
             pkt[length - SROCE_ICRC_BYTES + (unsigned)i] =
                 (uint8_t)(crc >> (8 * i));
@@ -536,12 +536,12 @@ static void packet(fuzz_in_t *in)
         op = &sroce_ops[opcode];
     }
     if (op->flags & SROCE_OPF_PAYLOAD) {
-        payload = (op_choice & 0x20) ? any_length(in) % (MAX_PKT - 64) :
-                                       1u << qp->mtu_shift;
+        payload = (op_choice & 0x20) ? any_length(in) % (MAX_PKT - 64)
+                                     : 1u << qp->mtu_shift;
     }
     pad = sroce_pad(payload);
-    sroce_bth_put(pkt, opcode, op_choice & 1, pad, sroce_qp_num(qp),
-                  choice & 4, any_psn(in, qp, op->flags & SROCE_OPF_RESPONSE));
+    sroce_bth_put(pkt, opcode, op_choice & 1, pad, sroce_qp_num(qp), choice & 4,
+                  any_psn(in, qp, op->flags & SROCE_OPF_RESPONSE));
     put_ext(in, pkt + SROCE_BTH_BYTES, op, payload);
     length = MRAIL_MAX(op->hdr_bytes, (uint8_t)SROCE_BTH_BYTES) + payload +
              pad + SROCE_ICRC_BYTES;
@@ -606,7 +606,7 @@ static void pull(fuzz_in_t *in)
     n = sroce_qp_pull(qp, w.now_ns, max, pkts, &w.run);
     FUZZ_CHECK((n == w.run.num_pkts) && (n <= pkts) && (w.run.length <= max) &&
                    (w.run.iov_count <= SROCE_RUN_IOV) &&
-                   (w.run.arena_used <= SROCE_RUN_ARENA),
+                   (w.run.shm_pool_used <= SROCE_RUN_SHM_POOL),
                "a run over its limits");
     for (unsigned i = 0; (n != 0) && (i < w.run.iov_count); ++i) {
         const struct iovec *iov = &w.run.iov[i];
@@ -614,7 +614,7 @@ static void pull(fuzz_in_t *in)
 
         sum += iov->iov_len;
         FUZZ_CHECK(((p >= w.run.arena) &&
-                    (p + iov->iov_len <= w.run.arena + SROCE_RUN_ARENA)) ||
+                    (p + iov->iov_len <= w.run.arena + SROCE_RUN_SHM_POOL)) ||
                        in_region(p, iov->iov_len) ||
                        in_ring(qp, p, iov->iov_len),
                    "sends what is not registered");
@@ -645,7 +645,7 @@ static void set_things(fuzz_in_t *in)
 
     switch (choice >> 6) {
     case 0:
-        sroce_dev_set_write_lag(w.dev, (choice & 1) ? 500 : 0);
+        sroce_dev_set_write_delay(w.dev, (choice & 1) ? 500 : 0);
         break;
     case 1:
         sroce_srq_modify(w.srq, &attr, IBV_SRQ_LIMIT);

@@ -7,9 +7,9 @@
  */
 #include "config.h"
 #include "fuzz.h"
-#include "rail/match.h"
+#include "rail/pairing.h"
 #include "rail/mem.h"
-#include "rail/scan.h"
+#include "rail/discovery.h"
 #include "rail/wire.h"
 
 /* The bytes alone in memory: what reads past them is seen. */
@@ -37,8 +37,8 @@ static void match(const mrail_ctl_msg_t *msg)
                    "rail %u", i);
         remote[i] = rail->subnet;
     }
-    num = mrail_rails_match(local, MRAIL_ARRAY_SIZE(local), remote,
-                            msg->hello.num_rails, pairs);
+    num = mrail_rails_pair(local, MRAIL_ARRAY_SIZE(local), remote,
+                           msg->hello.num_rails, pairs);
     FUZZ_CHECK((num >= 1) && (num <= MRAIL_MAX_PAIRS), "%u pairs", num);
     for (unsigned i = 0; i < num; ++i) {
         FUZZ_CHECK((pairs[i].local < MRAIL_ARRAY_SIZE(local)) &&
@@ -78,8 +78,8 @@ static void take_addresses(const fuzz_in_t *in)
     uint64_t subnet;
 
     if (mrail_device_addr_decode(&d, device, &version) == 0) {
-        unsigned bits = mrail_scan_subnet(d.gid, (int)d.rail - 1, d.num_rails,
-                                          &subnet, &host);
+        unsigned bits = mrail_discovery_subnet(d.gid, (int)d.rail - 1,
+                                               d.num_rails, &subnet, &host);
 
         FUZZ_CHECK(bits <= MRAIL_MAX(64u, (unsigned)d.num_rails), "bits");
     }

@@ -26,11 +26,11 @@ fuzz_config_SOURCES = test/fuzz/fuzz_config.c
 fuzz_config_LDADD = $(FUZZ_MAIN) libtest-verbs.la libmrail-tool.la \
     libmrail-rail.la
 fuzz_config_LDFLAGS = $(FUZZ_LINK)
-fuzz_ctl_SOURCES = test/fuzz/fuzz_ctl.c test/fuzz/engine_world.c \
-    test/fuzz/engine_world.h
+fuzz_ctl_SOURCES = test/fuzz/fuzz_ctl.c test/fuzz/engine_env.c \
+    test/fuzz/engine_env.h
 fuzz_ctl_LDADD = $(FUZZ_MAIN) libtest-engine.la
 fuzz_ctl_LDFLAGS = $(FUZZ_LINK)
-fuzz_am_SOURCES = test/fuzz/fuzz_am.c test/fuzz/engine_world.c
+fuzz_am_SOURCES = test/fuzz/fuzz_am.c test/fuzz/engine_env.c
 fuzz_am_LDADD = $(FUZZ_MAIN) libtest-engine.la
 fuzz_am_LDFLAGS = $(FUZZ_LINK)
 fuzz_plan_text_SOURCES = test/fuzz/fuzz_plan_text.c
@@ -44,7 +44,7 @@ fuzz_sroce_SOURCES = test/fuzz/fuzz_sroce.c
 fuzz_sroce_LDADD = $(FUZZ_MAIN) libsroce-core.la libmrail-base.la
 fuzz_sroce_LDFLAGS = $(FUZZ_LINK)
 fuzz_session_SOURCES = test/fuzz/fuzz_session.c \
-    src/softroce/host/keeper_msg.c src/softroce/host/session.c
+    src/softroce/host/daemon_msg.c src/softroce/host/session.c
 fuzz_session_LDADD = $(FUZZ_MAIN) libmrail-base.la
 fuzz_session_LDFLAGS = $(FUZZ_LINK)
 

@@ -32,9 +32,9 @@ static void communication_established(void)
 
     pair_open(IBV_QPT_RC, 0);
     EXPECT(to_state(&b, IBV_QPS_RESET) == 0);
-    EXPECT(ibv_modify_qp(b.qp, &at, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-                                        IBV_QP_PORT |
-                                        IBV_QP_ACCESS_FLAGS) == 0);
+    EXPECT(ibv_modify_qp(b.qp, &at,
+                         IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                             IBV_QP_ACCESS_FLAGS) == 0);
     EXPECT(post_recv(&b, 3) == 0);
     at.qp_state = IBV_QPS_RTR;
     at.dest_qp_num = a.qp->qp_num;
@@ -60,7 +60,8 @@ static void refused_access_is_an_event(void)
     struct ibv_sge sge;
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
-                             .opcode = IBV_WR_RDMA_WRITE}, *bad;
+                             .opcode = IBV_WR_RDMA_WRITE},
+                       *bad;
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
@@ -81,7 +82,8 @@ static void unsupported_operation_is_an_event(void)
     struct ibv_sge sge;
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
-                             .opcode = IBV_WR_RDMA_READ}, *bad;
+                             .opcode = IBV_WR_RDMA_READ},
+                       *bad;
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);

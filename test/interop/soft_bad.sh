@@ -56,7 +56,7 @@ expect 2 "mrail soft status: .*--node" $SOFT status $s --node 0
 expect 0 " up .* 0us " $SOFT status $s
 expect 0 "" $SOFT ctl $s --rail 2 lag=700
 expect 0 "soft2 .* 700us " $SOFT status $s
-expect 0 '"soft2".*"lag_us": 700' $SOFT status $s --json
+expect 0 '"soft2".*"write_delay_us": 700' $SOFT status $s --json
 expect 0 "" $SOFT ctl $s lag=0
 expect 2 "rails 0 to 3" $SOFT ctl $s --rail 4 down
 expect 1 "has 1 nodes x 4 rails" $SOFT $s --rails 2 -- true
@@ -66,7 +66,7 @@ expect 1 "has --icrc off" $SOFT $s --icrc on -- true
 
 # Garbage and strangers' packets are dropped and counted.
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
-soft ./soft_storm --procs 2 --seconds 1.5 >"$TMP/storm" 2>&1 &
+soft ./soft_stress --procs 2 --seconds 1.5 >"$TMP/storm" 2>&1 &
 storm=$!
 sleep 0.7
 for i in $(seq 50); do
@@ -80,11 +80,11 @@ say "garbage: $short too short, $wrong for nobody"
 [ "$short" -gt 0 ] || fail "short packets were not counted"
 
 # More processes than a device has slots.
-soft ./soft_slots 129 >"$TMP/out" 2>&1 && fail "129 opens of one device"
+soft ./soft_processes 129 >"$TMP/out" 2>&1 && fail "129 opens of one device"
 grep -q 'slots of the device are taken' "$TMP/out" ||
     { fail "no sentence about slots"; head -3 "$TMP/out"; }
-soft ./soft_slots 128 || fail "128 opens of one device"
-(ulimit -n 1024; soft ./soft_storm --procs 4 --rails 4 --seconds 0.3) ||
+soft ./soft_processes 128 || fail "128 opens of one device"
+(ulimit -n 1024; soft ./soft_stress --procs 4 --rails 4 --seconds 0.3) ||
     fail "1024 descriptors are not enough"
 
 # A damaged file, another version, another mode.

@@ -41,9 +41,8 @@ static void open_all(card_t *card)
 {
     struct ibv_device **list = ibv_get_device_list(NULL);
     struct ibv_context *context = ibv_open_device(list[0]);
-    struct ibv_qp_init_attr init = {.cap = {2, 2, 1, 1, 0},
-                                    .qp_type = IBV_QPT_RC,
-                                    .sq_sig_all = 1};
+    struct ibv_qp_init_attr init = {
+        .cap = {2, 2, 1, 1, 0}, .qp_type = IBV_QPT_RC, .sq_sig_all = 1};
 
     must(context != NULL, "open");
     pd = ibv_alloc_pd(context);
@@ -74,21 +73,22 @@ static void connect_one(struct ibv_qp *qp, uint32_t peer,
     at.ah_attr.is_global = 1;
     at.ah_attr.port_num = 1;
     at.ah_attr.grh.dgid = *gid;
-    must(ibv_modify_qp(qp, &at, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-                                    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0,
+    must(ibv_modify_qp(qp, &at,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                           IBV_QP_ACCESS_FLAGS) == 0,
          "to INIT");
     at.qp_state = IBV_QPS_RTR;
     must(ibv_modify_qp(qp, &at,
                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
                            IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                           IBV_QP_MAX_DEST_RD_ATOMIC |
-                           IBV_QP_MIN_RNR_TIMER) == 0,
+                           IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) ==
+             0,
          "to RTR");
     at.qp_state = IBV_QPS_RTS;
     must(ibv_modify_qp(qp, &at,
-                       IBV_QP_STATE | IBV_QP_SQ_PSN |
-                           IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT |
-                           IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT) == 0,
+                       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |
+                           IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                           IBV_QP_TIMEOUT) == 0,
          "to RTS");
 }
 

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/soft_lib.sh"
 
 ctl() { $SOFT ctl --session $SESSION "$@" || fail "ctl $*"; }
-storm() { soft ./soft_storm --procs 3 --rails 2 "$@" || fail "soft_storm $*"; }
+storm() { soft ./soft_stress --procs 3 --rails 2 "$@" || fail "soft_stress $*"; }
 
 SOFT_OPTIONS="--rails 2"
 hold
@@ -18,7 +18,7 @@ ctl loss=0 delay=2000
 storm --seconds 1
 ctl delay=0
 # Both ports down for 0.4 s: everything stands still, then goes on.
-soft ./soft_storm --procs 3 --rails 2 --seconds 3 >"$TMP/out" 2>&1 &
+soft ./soft_stress --procs 3 --rails 2 --seconds 3 >"$TMP/out" 2>&1 &
 job=$!
 sleep 1; ctl --rail 0 down; sleep 0.4; ctl --rail 0 up
 wait $job || { fail "port down and up"; cat "$TMP/out"; }

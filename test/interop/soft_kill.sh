@@ -1,37 +1,37 @@
 #!/bin/bash
 # Processes that come, go and are killed while others send: these go on, get
-# their packets, and nothing is left behind; also when the keeper is killed.
+# their packets, and nothing is left behind; also when the session daemon is killed.
 . "$(dirname "$0")/soft_lib.sh"
 
 SOFT_OPTIONS="--nodes 2 --rails 2"
 hold
 # A third of the processes kills itself half way.
-soft ./soft_storm --procs 9 --nodes 2 --rails 2 --kill 3 --seconds 2 \
+soft ./soft_stress --procs 9 --nodes 2 --rails 2 --kill 3 --seconds 2 \
     >"$TMP/out" 2>&1 || { fail "survivors"; cat "$TMP/out"; }
 cat "$TMP/out"
 # Joins, exits and kills beside a long job that must not notice.
-soft ./soft_storm --procs 4 --nodes 2 --rails 2 --seconds 3 >"$TMP/long" 2>&1 &
+soft ./soft_stress --procs 4 --nodes 2 --rails 2 --seconds 3 >"$TMP/long" 2>&1 &
 long=$!
 for _ in 1 2; do
-    soft ./soft_storm --procs 6 --nodes 2 --rails 2 --kill 3 --seconds 0.5 \
+    soft ./soft_stress --procs 6 --nodes 2 --rails 2 --kill 3 --seconds 0.5 \
         >/dev/null 2>&1
-    soft ./soft_storm --procs 3 --nodes 2 --rails 2 --seconds 0.3 --calm \
+    soft ./soft_stress --procs 3 --nodes 2 --rails 2 --seconds 0.3 --calm \
         >/dev/null 2>&1 || fail "a job beside the long one"
 done
 wait $long || { fail "the long job"; cat "$TMP/long"; }
 cat "$TMP/long"
 lost=$(counter drop_misrouted)
 [ "$lost" = 0 ] || fail "$lost packets came to the wrong process"
-# The keeper has them back when it comes to run.
+# The session daemon has them back when it comes to run.
 slots_free() { status >"$TMP/slots" && ! grep -q '"processes": [1-9]' "$TMP/slots"; }
 await slots_free || fail "dead processes still have slots"
 release
 gone
 
-# Kill everything at once, the keeper with it.
+# Kill everything at once, the session daemon with it.
 SESSION=$SESSION-k
 hold
-soft ./soft_storm --procs 4 --seconds 2 >"$TMP/alone" 2>&1 &
+soft ./soft_stress --procs 4 --seconds 2 >"$TMP/alone" 2>&1 &
 alone=$!
 sleep 0.7
 for p in /proc/[0-9]*; do
@@ -41,17 +41,17 @@ for p in /proc/[0-9]*; do
         killed=1
     fi
 done
-[ -n "${killed:-}" ] || fail "the session's keeper was not found"
-# The kernel closes the keeper's files when it gets to it.
+[ -n "${killed:-}" ] || fail "the session daemon was not found"
+# The kernel closes the session daemon's files when it gets to it.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.2
     timeout 5 $SOFT status --session $SESSION >/dev/null 2>&1 || break
 done
 timeout 5 $SOFT status --session $SESSION >/dev/null 2>&1 &&
-    fail "a session without a keeper is shown"
+    fail "a session without a session daemon is shown"
 release
-wait $alone || { fail "a job without a keeper"; cat "$TMP/alone"; }
+wait $alone || { fail "a job without a session daemon"; cat "$TMP/alone"; }
 # The name can be used again at once.
-soft ./soft_storm --procs 2 --seconds 0.2 >/dev/null || fail "new session"
+soft ./soft_stress --procs 2 --seconds 0.2 >/dev/null || fail "new session"
 gone
 finish

@@ -97,7 +97,8 @@ static int post_ud(end_t *e, struct ibv_ah *ah, uint32_t qpn)
     struct ibv_sge sge = {(uintptr_t)e->mem, 8, e->mr->lkey};
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
-                             .opcode = IBV_WR_SEND}, *bad;
+                             .opcode = IBV_WR_SEND},
+                       *bad;
 
     wr.wr.ud.ah = ah;
     wr.wr.ud.remote_qpn = qpn;
@@ -125,8 +126,8 @@ static void the_way_back_of_a_datagram(void)
     EXPECT((wc.byte_len == 48) && (wc.wc_flags & IBV_WC_GRH));
     EXPECT(memcmp(b.mem + 4096 + 40, "thither", 8) == 0);
     EXPECT(b.mem[4096 + 20 + 1] == 0x28); /* traffic class */
-    back = ibv_create_ah_from_wc(b.pd, &wc, (struct ibv_grh *)(b.mem + 4096),
-                                 1);
+    back =
+        ibv_create_ah_from_wc(b.pd, &wc, (struct ibv_grh *)(b.mem + 4096), 1);
     EXPECT(back != NULL);
     EXPECT(post_ud(&b, back, wc.src_qp) == 0);
     EXPECT(wait_wc(a.rcq, &wc) == IBV_WC_SUCCESS);

@@ -74,17 +74,17 @@ static void end_connect(end_t *e, const end_t *peer)
     at.qp_state = IBV_QPS_RTR;
     must(ibv_modify_qp(e->qp, &at,
                        IBV_QP_STATE |
-                           (rc ? IBV_QP_AV | IBV_QP_PATH_MTU |
-                                     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                     IBV_QP_MAX_DEST_RD_ATOMIC |
-                                     IBV_QP_MIN_RNR_TIMER : 0)) == 0,
+                           (rc ? IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+                                     IBV_QP_MIN_RNR_TIMER
+                               : 0)) == 0,
          "to RTR");
     at.qp_state = IBV_QPS_RTS;
     must(ibv_modify_qp(e->qp, &at,
                        IBV_QP_STATE | IBV_QP_SQ_PSN |
                            (rc ? IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT |
-                                     IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT :
-                                 0)) == 0,
+                                     IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT
+                               : 0)) == 0,
          "to RTS");
 }
 
@@ -141,8 +141,8 @@ int post_recv(end_t *e, uint64_t wr_id)
     struct ibv_sge sge = {(uintptr_t)e->mem + 4096, 256, e->mr->lkey};
     struct ibv_recv_wr wr = {wr_id, NULL, &sge, 1}, *bad;
 
-    return (e->srq != NULL) ? ibv_post_srq_recv(e->srq, &wr, &bad) :
-                              ibv_post_recv(e->qp, &wr, &bad);
+    return (e->srq != NULL) ? ibv_post_srq_recv(e->srq, &wr, &bad)
+                            : ibv_post_recv(e->qp, &wr, &bad);
 }
 
 int post_send(end_t *e, uint64_t wr_id, unsigned flags)
@@ -215,6 +215,5 @@ int drain(end_t *e, int notify)
     struct ibv_qp_attr at = {.qp_state = IBV_QPS_SQD,
                              .en_sqd_async_notify = (uint8_t)notify};
 
-    return ibv_modify_qp(e->qp, &at,
-                         IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
+    return ibv_modify_qp(e->qp, &at, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY);
 }

@@ -22,14 +22,14 @@
 extern int failures;
 
 /* In a test function: says what is wrong and leaves it. */
-#define EXPECT(_cond)                                                         \
-    do {                                                                      \
-        if (!(_cond)) {                                                       \
-            printf("not ok - %s: line %d: %s (errno %d)\n", __func__,         \
-                   __LINE__, #_cond, errno);                                  \
-            ++failures;                                                       \
-            return;                                                           \
-        }                                                                     \
+#define EXPECT(_cond)                                                          \
+    do {                                                                       \
+        if (!(_cond)) {                                                        \
+            printf("not ok - %s: line %d: %s (errno %d)\n", __func__,          \
+                   __LINE__, #_cond, errno);                                   \
+            ++failures;                                                        \
+            return;                                                            \
+        }                                                                      \
     } while (0)
 #define OK() printf("ok - %s\n", __func__)
 

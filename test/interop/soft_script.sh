@@ -50,7 +50,7 @@ await_traffic() {
     say "the job sends nothing yet"
 }
 
-storm() { soft ./soft_storm --procs 2 --rails 1 "$@" >"$TMP/storm" 2>&1; }
+storm() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$TMP/storm" 2>&1; }
 
 # try_during ACTION COUNTER: how far the counter moves under a job with all
 # data checked, of which 0.3 s have the fault; in $moved.
@@ -96,7 +96,7 @@ during 'rate 30M' wait_rate
 
 # The other rail is not touched: no packet there is lost.
 sent=$(counter tx_packets)
-soft ./soft_storm --procs 2 --rails 2 --seconds 1 >"$TMP/storm" 2>&1 &
+soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$TMP/storm" 2>&1 &
 job=$!
 await_traffic
 play 'at 0s for 200ms rail 1 blackhole both' || fail "rail 1"

@@ -78,7 +78,7 @@ trouble()
     mkdir -p "$tmp/stats"
     rm -f "$tmp/stats"/*
     : >"$tmp/out"
-    UCX_MRAIL_STATS=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
+    UCX_MRAIL_STATS_FILE=$tmp/stats/%p.json launch 4 --rate 100M -- timeout 90 \
         "$build/mpi_exchange" --seconds $seconds --bytes 3000000 \
         >"$tmp/out" 2>&1 &
     job=$!

@@ -15,9 +15,11 @@ cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer);
 
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer)
 {
-    const char *who = getenv("FAKE_CUDA"), *rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char *who = getenv("FAKE_CUDA"),
+               *rank = getenv("OMPI_COMM_WORLD_RANK");
 
-    if ((attribute != ATTRIBUTE_MEMORY_TYPE) || (who == NULL) || (rank == NULL)) {
+    if ((attribute != ATTRIBUTE_MEMORY_TYPE) || (who == NULL) ||
+        (rank == NULL)) {
         return 1; /* CUDA_ERROR_INVALID_VALUE */
     }
     *(unsigned *)data = ((strcmp(who, "all") == 0) || (strcmp(who, rank) == 0))

@@ -78,7 +78,7 @@ run()
     status=0
     rm -rf "$tmp/stats"
     mkdir "$tmp/stats"
-    UCX_MRAIL_STATS=$tmp/stats/%p \
+    UCX_MRAIL_STATS_FILE=$tmp/stats/%p \
         launch "$np" -- "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
     grep -E '^(not )?ok - ' "$tmp/out" || true
     if [ $status != 0 ]; then
@@ -116,7 +116,7 @@ carried_by_mrail()
 # Telemetry is there to be read when a rank was killed; top.sh looks at it.
 shm_names()
 {
-    find /dev/shm -maxdepth 1 -user "$(id -u)" ! -name "mrail-ring.*" \
+    find /dev/shm -maxdepth 1 -user "$(id -u)" ! -name "mrail-telemetry.*" \
         \( -name "*$session*" -o ! -name 'mrail-soft.*' \) | sort
 }
 shm_names >"$tmp/shm.before"

@@ -5,7 +5,7 @@ MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
-    test/mpi/rest.sh test/mpi/failover.sh test/mpi/top.sh \
+    test/mpi/misc.sh test/mpi/failover.sh test/mpi/top.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
     test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
@@ -17,7 +17,7 @@ MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
 
 if HAVE_MPICC
 check_PROGRAMS += mpi_p2p mpi_coll mpi_threads mpi_exchange mpi_win \
-    mpi_epochs mpi_rest mpi_wait mpi_planned mpi_planned_life \
+    mpi_epochs mpi_misc mpi_wait mpi_planned mpi_planned_life \
     mpi_planned_end mpi_scarce
 mpi_wait_SOURCES = test/mpi/mpi_wait.c test/mpi/mpi_test.h
 mpi_wait_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
@@ -47,10 +47,10 @@ mpi_epochs_SOURCES = test/mpi/mpi_epochs.c
 mpi_epochs_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
 mpi_epochs_CFLAGS = $(MPI_TEST_CFLAGS)
 mpi_epochs_LDADD = $(MPI_LIBS)
-mpi_rest_SOURCES = test/mpi/mpi_rest.c
-mpi_rest_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
-mpi_rest_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_rest_LDADD = $(MPI_LIBS)
+mpi_misc_SOURCES = test/mpi/mpi_misc.c
+mpi_misc_CPPFLAGS = $(MPI_TEST_CPPFLAGS)
+mpi_misc_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_misc_LDADD = $(MPI_LIBS)
 mpi_planned_SOURCES = test/mpi/mpi_planned.c test/mpi/mpi_test.h \
     test/mpi/planned.h test/mpi/planned_type.c test/mpi/planned_demand.c \
     test/mpi/planned_side.c test/mpi/planned_exchange.c \
@@ -96,12 +96,12 @@ libtest_scarce_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_scarce_la_LIBADD = -ldl
 
 if HAVE_OMPI_COLL
-check_PROGRAMS += mpi_parts
-mpi_parts_SOURCES = test/mpi/mpi_parts.c test/mpi/mpi_test.h \
-    src/mpi/coll/parts.c src/mpi/coll/parts.h
-mpi_parts_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
-mpi_parts_CFLAGS = $(MPI_TEST_CFLAGS)
-mpi_parts_LDADD = $(MPI_LIBS) -lopen-pal
+check_PROGRAMS += mpi_dt_segments
+mpi_dt_segments_SOURCES = test/mpi/mpi_dt_segments.c test/mpi/mpi_test.h \
+    src/mpi/coll/dt_segment.c src/mpi/coll/dt_segment.h
+mpi_dt_segments_CPPFLAGS = $(MPI_TEST_CPPFLAGS) $(OMPI_CPPFLAGS)
+mpi_dt_segments_CFLAGS = $(MPI_TEST_CFLAGS)
+mpi_dt_segments_LDADD = $(MPI_LIBS) -lopen-pal
 endif
 
 if HAVE_FFTW_MPI

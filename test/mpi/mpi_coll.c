@@ -100,9 +100,9 @@ static void test_alltoallv(void)
         plan_t plan;
 
         plan_init(&plan, MPI_COMM_WORLD, round);
-        MPI_Alltoallv(plan.send, plan.send_counts, plan.send_offsets,
-                      MPI_BYTE, plan.recv, plan.recv_counts,
-                      plan.recv_offsets, MPI_BYTE, MPI_COMM_WORLD);
+        MPI_Alltoallv(plan.send, plan.send_counts, plan.send_offsets, MPI_BYTE,
+                      plan.recv, plan.recv_counts, plan.recv_offsets, MPI_BYTE,
+                      MPI_COMM_WORLD);
         ok &= plan_check(&plan, MPI_COMM_WORLD, round);
         plan_cleanup(&plan);
     }
@@ -294,8 +294,7 @@ static void test_alltoallw(void)
                                  &types[i]);
         MPI_Type_commit(&types[i]);
     }
-    MPI_Alltoallw(a, ones, zeros, types, b, ones, zeros, types,
-                  MPI_COMM_WORLD);
+    MPI_Alltoallw(a, ones, zeros, types, b, ones, zeros, types, MPI_COMM_WORLD);
     for (int row = 0; row < EDGE; ++row) {
         for (int column = 0; column < width; ++column) {
             int from = column / EDGE;

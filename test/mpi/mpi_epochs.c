@@ -22,13 +22,13 @@ static void test_pscw(void)
 {
     int ranks[2] = {at(-1), at(1)}, ok = 1;
     char *memory, *out = mt_alloc(2 * LARGE);
-    MPI_Group world, neighbours;
+    MPI_Group topology, neighbours;
     MPI_Win win;
 
     MPI_Win_allocate(2 * LARGE, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory,
                      &win);
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    MPI_Group_incl(world, 2, ranks, &neighbours);
+    MPI_Comm_group(MPI_COMM_WORLD, &topology);
+    MPI_Group_incl(topology, 2, ranks, &neighbours);
     for (int round = 0; round < 5; ++round) {
         int length = (round == 0) ? 1 : LARGE / (1 << (3 * (4 - round)));
 
@@ -49,7 +49,7 @@ static void test_pscw(void)
         }
     }
     MPI_Group_free(&neighbours);
-    MPI_Group_free(&world);
+    MPI_Group_free(&topology);
     MPI_Win_free(&win);
     free(out);
     mt_result("post, start, complete, wait", ok);
@@ -142,8 +142,8 @@ static void test_fetching(void)
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock(MPI_LOCK_SHARED, at(1), 0, win);
-    MPI_Get_accumulate(add, CELLS, MPI_DOUBLE, old, CELLS, MPI_DOUBLE, at(1),
-                       0, CELLS, MPI_DOUBLE, MPI_SUM, win);
+    MPI_Get_accumulate(add, CELLS, MPI_DOUBLE, old, CELLS, MPI_DOUBLE, at(1), 0,
+                       CELLS, MPI_DOUBLE, MPI_SUM, win);
     MPI_Win_unlock(at(1), win);
     for (int i = 0; i < CELLS; ++i) {
         ok &= (old[i] == at(1) * 1000.0 + i);
@@ -188,8 +188,7 @@ static void test_requests(void)
     MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
     MPI_Win_flush_all(win);
     MPI_Barrier(MPI_COMM_WORLD);
-    MPI_Rget(in, LARGE, MPI_BYTE, at(2), 0, LARGE, MPI_BYTE, win,
-             &requests[1]);
+    MPI_Rget(in, LARGE, MPI_BYTE, at(2), 0, LARGE, MPI_BYTE, win, &requests[1]);
     MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
     ok = mt_check(in, LARGE, mt_seed(at(1), at(2), 7));
     MPI_Barrier(MPI_COMM_WORLD);

@@ -38,9 +38,8 @@ static uint64_t checksum(const fftw_complex *data, ptrdiff_t first,
 
 static void transform(fftw_complex *data, int direction)
 {
-    fftw_plan plan = fftw_mpi_plan_dft_3d(N0, N1, N2, data, data,
-                                          MPI_COMM_WORLD, direction,
-                                          FFTW_ESTIMATE);
+    fftw_plan plan = fftw_mpi_plan_dft_3d(
+        N0, N1, N2, data, data, MPI_COMM_WORLD, direction, FFTW_ESTIMATE);
 
     fftw_execute(plan);
     fftw_destroy_plan(plan);
@@ -69,8 +68,8 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     fftw_mpi_init();
-    local = fftw_mpi_local_size_3d(N0, N1, N2, MPI_COMM_WORLD, &rows,
-                                   &first_row);
+    local =
+        fftw_mpi_local_size_3d(N0, N1, N2, MPI_COMM_WORLD, &rows, &first_row);
     data = fftw_alloc_complex((size_t)local);
     first = first_row * N1 * N2;
     count = rows * N1 * N2;
@@ -84,8 +83,8 @@ int main(int argc, char **argv)
     back = checksum(data, first, count);
     error = largest_error(data, first, count);
     if (mt_rank(MPI_COMM_WORLD) == 0) {
-        printf("spectrum %016llx result %016llx\n",
-               (unsigned long long)forward, (unsigned long long)back);
+        printf("spectrum %016llx result %016llx\n", (unsigned long long)forward,
+               (unsigned long long)back);
     }
     mt_result("forward and back gives the input", error < 1e-14 * N0);
     fftw_free(data);

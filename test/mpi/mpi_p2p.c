@@ -12,12 +12,11 @@
 /* The upper half of a huge transfer must not cost minutes: its check reads
  * every byte all the same. */
 static const size_t sizes[] = {
-    0,       1,       2,        7,        8,         63,        64,
-    65,      127,     200,      255,      256,       1000,      1023,
-    1024,    1025,    4095,     4096,     8100,      8191,      8192,
-    8193,    16383,   16384,    32767,    32768,     32769,     65535,
-    65536,   65537,   100003,   262143,   262144,    262145,    1048575,
-    1048576, 1048579, 4194304,  16777216, 16777259,
+    0,      1,      2,       7,       8,       63,      64,       65,
+    127,    200,    255,     256,     1000,    1023,    1024,     1025,
+    4095,   4096,   8100,    8191,    8192,    8193,    16383,    16384,
+    32767,  32768,  32769,   65535,   65536,   65537,   100003,   262143,
+    262144, 262145, 1048575, 1048576, 1048579, 4194304, 16777216, 16777259,
 };
 
 /* Every rank sends to the rank half way round and receives from the other. */
@@ -163,8 +162,7 @@ static void test_self_and_sync(void)
 
     for (int length = 10; length <= 100000; length *= 100) {
         mt_fill(send, (size_t)length, mt_seed(rank, to, (uint64_t)length));
-        MPI_Issend(send, length, MPI_BYTE, to, 8, MPI_COMM_WORLD,
-                   &requests[0]);
+        MPI_Issend(send, length, MPI_BYTE, to, 8, MPI_COMM_WORLD, &requests[0]);
         MPI_Irecv(recv, length, MPI_BYTE, from, 8, MPI_COMM_WORLD,
                   &requests[1]);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);

@@ -90,8 +90,7 @@ static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
             MPI_Wait(&all[i - 1].request, MPI_STATUS_IGNORE);
         }
         for (unsigned i = 0; i < num; ++i) {
-            int wrong = (broken != NULL) &&
-                        (mt_rank(MPI_COMM_WORLD) == 0) &&
+            int wrong = (broken != NULL) && (mt_rank(MPI_COMM_WORLD) == 0) &&
                         planned_exchange_break(&all[i], broken);
 
             ok &= (planned_exchange_check(&all[i]) == !wrong);
@@ -130,7 +129,8 @@ static int run_seed(const comms_t *comms, uint64_t seed)
 }
 
 /* What coll/mrail says of itself is possible, and it did what it was to. */
-static void check_counters(const mrail_bench_coll_t *coll, int relays, int paced)
+static void check_counters(const mrail_bench_coll_t *coll, int relays,
+                           int paced)
 {
     uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];
     int there = coll->present;
@@ -154,7 +154,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays, int paced
     }
     if (paced) {
         mt_result("... it held messages back",
-                  all[MRAIL_BENCH_COLL_PACED_CALLS] > 0);
+                  all[MRAIL_BENCH_COLL_LIMITED_CALLS] > 0);
     }
     if (there && mt_rank(MPI_COMM_WORLD) == 0) {
         printf("all ranks: %llu of %llu calls planned, %llu of %llu bytes, "
@@ -164,7 +164,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays, int paced
                (unsigned long long)all[MRAIL_BENCH_COLL_PLANNED_BYTES],
                (unsigned long long)all[MRAIL_BENCH_COLL_BYTES],
                (unsigned long long)all[MRAIL_BENCH_COLL_RELAYED_BYTES],
-               (unsigned long long)all[MRAIL_BENCH_COLL_PACED_CALLS]);
+               (unsigned long long)all[MRAIL_BENCH_COLL_LIMITED_CALLS]);
     }
 }
 

@@ -112,10 +112,10 @@ static void test_sizes(int number)
         for (int i = 0; i < size * size; ++i) {
             int from = i / size, to = i % size;
 
-            bytes[i] = (from == to)              ? 0
-                       : (from == large)         ? 1500000u >> (to % 4)
+            bytes[i] = (from == to)                ? 0
+                       : (from == large)           ? 1500000u >> (to % 4)
                        : ((from + round) % 3 == 0) ? 0
-                                                 : (uint64_t)(from + to);
+                                                   : (uint64_t)(from + to);
         }
         trade_init(&trade, MPI_COMM_WORLD, bytes, (uint64_t)round);
         for (uint64_t i = 0; i < 2; ++i) {
@@ -314,7 +314,8 @@ typedef struct growth {
 
 static growth_t growth_of(const char *what, int number)
 {
-    return (growth_t){.what = what, .quarter = MRAIL_MAX(number / 4, 1), .grew = 1};
+    return (growth_t){
+        .what = what, .quarter = MRAIL_MAX(number / 4, 1), .grew = 1};
 }
 
 static void growth_add(growth_t *growth, int is_last)
@@ -450,9 +451,8 @@ static int mismatched(int sent, int room, int others, int again)
     /* Who is given more than there is room for may say so, and others may
      * hear of it. */
     /* Open MPI's own exchange says MPI_ERR_OTHER. */
-    if (class != MPI_SUCCESS &&
-        (sent <= room ||
-         (class != MPI_ERR_TRUNCATE && class != MPI_ERR_OTHER))) {
+    if (class != MPI_SUCCESS && (sent <= room || (class != MPI_ERR_TRUNCATE &&
+                                                  class != MPI_ERR_OTHER))) {
         fprintf(stderr, "rank %d: an error of class %d\n", rank, class);
         ok = 0;
     }
@@ -497,7 +497,7 @@ static void test_mismatch(int number)
 
 /* To each as much, but for a half; some ranks have more, so that not all decide to wait,
  * and not all are as far. */
-static void test_paced(int number)
+static void test_limited(int number)
 {
     int size = mt_size(MPI_COMM_WORLD), ok = 1;
     uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
@@ -523,15 +523,15 @@ static void test_paced(int number)
         trade_cleanup(&trade);
     }
     mt_result("few messages at a time: every byte", ok);
-    held = counted(&coll, MRAIL_BENCH_COLL_PACED_CALLS);
+    held = counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS);
     mt_result("... a tenth of calls, and not all, held some back",
               held > calls / 10 && held < calls);
     ok = 1;
     for (int round = 0; round < 10; ++round) {
-        uint64_t before = counted(&coll, MRAIL_BENCH_COLL_PACED_CALLS);
+        uint64_t before = counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS);
 
         ok &= mismatched(30000, 20000, 20000, 1);
-        ok &= counted(&coll, MRAIL_BENCH_COLL_PACED_CALLS) > before;
+        ok &= counted(&coll, MRAIL_BENCH_COLL_LIMITED_CALLS) > before;
     }
     mt_result("... room for less than is sent, and then it fits", ok);
     mrail_bench_coll_close(&coll);
@@ -635,7 +635,7 @@ int main(int argc, char **argv)
         {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},
         {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},
         {"comms", test_comms, 100, MPI_THREAD_MULTIPLE},
-        {"paced", test_paced, 100, MPI_THREAD_MULTIPLE},
+        {"paced", test_limited, 100, MPI_THREAD_MULTIPLE},
         /* With threads, Open MPI 4.1.4 waits for ever where a message that was
          * cut off had come before it began to wait. */
         {"mismatch", test_mismatch, 20, MPI_THREAD_SINGLE},

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 static int mt_failures; /* of tests, the same on all ranks */
-static char mt_alarm_text[128];
+static char mt_timeout_text[128];
 
 static inline int mt_rank(MPI_Comm comm)
 {
@@ -37,9 +37,9 @@ static inline int mt_size(MPI_Comm comm)
     return size;
 }
 
-static inline void mt_on_alarm(int signal)
+static inline void mt_on_timeout(int signal)
 {
-    ssize_t written = write(2, mt_alarm_text, strlen(mt_alarm_text));
+    ssize_t written = write(2, mt_timeout_text, strlen(mt_timeout_text));
 
     (void)signal;
     _exit((written < 0) ? 2 : 1);
@@ -48,8 +48,8 @@ static inline void mt_on_alarm(int signal)
 /* This rank ends, and says "WHAT hangs", unless this is called again by then. */
 static inline void mt_hangs_after(unsigned seconds, const char *what)
 {
-    snprintf(mt_alarm_text, sizeof(mt_alarm_text), "%s hangs\n", what);
-    signal(SIGALRM, mt_on_alarm);
+    snprintf(mt_timeout_text, sizeof(mt_timeout_text), "%s hangs\n", what);
+    signal(SIGALRM, mt_on_timeout);
     alarm(seconds);
 }
 

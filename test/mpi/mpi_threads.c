@@ -81,7 +81,8 @@ int main(int argc, char **argv)
     if (provided < MPI_THREAD_MULTIPLE) {
         if (mt_rank(MPI_COMM_WORLD) == 0) {
             printf("not ok - MPI_THREAD_MULTIPLE: MPI provides level %d "
-                   "only\n", provided);
+                   "only\n",
+                   provided);
         }
         MPI_Finalize();
         return 1;

@@ -12,7 +12,7 @@ rm -rf "$tmp/stats"
 mkdir "$tmp/stats"
 name='messages of 40 KB in pieces use all rails'
 if "$mrail" bench alltoallv -np 4 --soft 2x4 --session "$session" \
-    -x UCX_RNDV_THRESH=inf -x UCX_MRAIL_STATS="$tmp/stats/%p" \
+    -x UCX_RNDV_THRESH=inf -x UCX_MRAIL_STATS_FILE="$tmp/stats/%p" \
     --sizes 120000 --iterations 200 --json \
     >"$tmp/out" 2>"$tmp/err"; then
     lanes=$(for stats in "$tmp/stats/"*; do

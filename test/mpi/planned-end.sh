@@ -8,12 +8,12 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 need_ground mpi_planned_end
 
-dead_s=2 # UCX_MRAIL_DEAD_TIMEOUT
+dead_s=2 # UCX_MRAIL_PEER_TIMEOUT
 soon_s=$((dead_s + 8)) # start and end of a job on a busy machine
 # At this rate an exchange lasts for five seconds and more: the rail goes before it ends,
 # on a busy machine, too.
-options="--rate 8M --bind-rails -x UCX_MRAIL_DEAD_TIMEOUT=$dead_s
-    -x UCX_MRAIL_KEEPALIVE=1"
+options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
+    -x UCX_MRAIL_KEEPALIVE_INTERVAL=1"
 number=0
 
 # start WHAT: a job in the middle of it.

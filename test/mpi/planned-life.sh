@@ -8,8 +8,8 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 need_ground mpi_planned mpi_planned_life mpi_stream
 
-small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
-    --mca coll_mrail_copy_rate 1000000000000'
+small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
+    --mca coll_mrail_copy_bandwidth 1000000000000'
 options=${MRAIL_TEST_RUN-}
 full=${MRAIL_TEST_FULL-}
 rounds=10 calls=2000 comms=100 seeds=1-60
@@ -48,14 +48,14 @@ life calls $calls
 life comms $comms
 life mismatch 20
 # Free ranks.  Of fast rails only microseconds are under way at a time.
-MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4"
+MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4"
 life mismatch 20
 life threads $rounds
 # With windows that do not grow, which takes memory at any time.
-MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4 -x UCX_MRAIL_AM_CREDITS=128"
+MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4 -x UCX_MRAIL_AM_CREDITS=128"
 life calls $calls
 life comms $comms
-MRAIL_TEST_RUN="$options --mca coll_mrail_pace 4"
+MRAIL_TEST_RUN="$options --mca coll_mrail_inflight_us 4"
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     life paced $((10 * rounds))
 fi
@@ -63,9 +63,9 @@ topology=2x2
 if [ -n "$full" ]; then
     MRAIL_TEST_RUN="$options --bind-rails"
     # Gigabytes that all ranks touch at once: a rail may be silent for long.
-    export UCX_MRAIL_DEAD_TIMEOUT=60
+    export UCX_MRAIL_PEER_TIMEOUT=60
     tolerant 'beyond 2 GiB' 4 "$build/mpi_planned_life" large
-    unset UCX_MRAIL_DEAD_TIMEOUT
+    unset UCX_MRAIL_PEER_TIMEOUT
 fi
 topology=2x4
 

@@ -12,8 +12,8 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ] || [ "${EXPECT_COLL-yes}" != yes ]; then
 fi
 
 shim=$(realpath "$build/.libs/libtest-scarce.so")
-relays='--bind-rails --mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
-    --mca coll_mrail_copy_rate 1000000000000'
+relays='--bind-rails --mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
+    --mca coll_mrail_copy_bandwidth 1000000000000'
 options=${MRAIL_TEST_RUN-}
 number=0
 

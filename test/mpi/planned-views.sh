@@ -9,8 +9,8 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     exit 77
 fi
 
-small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
-    --mca coll_mrail_copy_rate 1000000000000'
+small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
+    --mca coll_mrail_copy_bandwidth 1000000000000'
 options=${MRAIL_TEST_RUN-}
 full=${MRAIL_TEST_FULL-}
 last=20
@@ -92,7 +92,7 @@ END_SCRIPT
 # Who plays the script may stand still, on a busy machine, and a rail be down for longer
 # than it says: nobody is given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
-    --mca coll_mrail_verbose 2 -x UCX_MRAIL_DEAD_TIMEOUT=50"
+    --mca coll_mrail_verbose 2 -x UCX_MRAIL_PEER_TIMEOUT=50"
 session=$session-faults # the one before may still be there, without rates
 status=0
 launch 8 -- "$build/mpi_planned" --seeds 1-$last --relays >"$tmp/out" 2>&1 ||

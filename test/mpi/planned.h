@@ -21,9 +21,9 @@ typedef struct planned_segment {
 
 typedef struct planned_type {
     MPI_Datatype mpi;
-    long lb, extent;  /* items follow each other at this distance */
-    long size;        /* data bytes of an item */
-    long first, last; /* bytes that it touches: [first, last) */
+    long lb, extent;             /* items follow each other at this distance */
+    long size;                   /* data bytes of an item */
+    long first, last;            /* bytes that it touches: [first, last) */
     planned_segment_t *segments; /* in the order of the data */
     unsigned num;
 } planned_type_t;
@@ -62,12 +62,12 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
 
 /* What a rank sends to all, or receives from all. */
 typedef struct planned_side {
-    int num; /* peers */
+    int num;               /* peers */
     planned_type_t *types; /* one for all, or one for each if `each` */
     int each;
     MPI_Datatype *mpi_types; /* of each peer */
     int *counts, *displs;
-    long *starts;  /* bytes from `base` to the first item's origin */
+    long *starts; /* bytes from `base` to the first item's origin */
     char *memory, *base;
     char *wanted;  /* a copy of `memory` as it has to be */
     size_t length; /* of both */

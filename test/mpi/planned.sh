@@ -12,8 +12,8 @@ need_ground mpi_planned mpi_planned_life
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
 # Small messages, too, are to take relays.
-small='--mca coll_mrail_relay_above 1000 --mca coll_mrail_chunk 4096
-    --mca coll_mrail_copy_rate 1000000000000'
+small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
+    --mca coll_mrail_copy_bandwidth 1000000000000'
 bound="$small --bind-rails"
 relays=--relays paced=--paced
 [ "${EXPECT_COLL-yes}" = yes ] || relays='' paced=''
@@ -52,7 +52,7 @@ for where in data gap send; do
 done
 
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
-    run 'datatypes in pieces' 2 "$build/mpi_parts"
+    run 'datatypes in pieces' 2 "$build/mpi_dt_segments"
 fi
 exchanges 'bound, 2 nodes x 4 rails' 2x4 8 "$bound" --seeds 1-$last $relays
 grep '^all ranks: ' "$tmp/out" || true
@@ -65,7 +65,7 @@ exchanges 'bound, settings as they come' 2x4 8 --bind-rails --seeds 1-$last
 exchanges 'free ranks' 2x4 8 "$small" --seeds 1-$last
 # Of fast rails only microseconds of such exchanges are under way at a time.
 exchanges 'free ranks, few messages at a time' 2x4 8 \
-    '--mca coll_mrail_pace 4' --seeds 1-$last $paced
+    '--mca coll_mrail_inflight_us 4' --seeds 1-$last $paced
 grep '^all ranks: ' "$tmp/out" || true
 
 # devices NAME WHO: ranks whose pointers all are to device memory; sets $planned to how
@@ -140,7 +140,7 @@ END_GPU
     with=$tmp/gpu
     says 'free ranks, one with a GPU' 2x2 4 '' "left to Open MPI: $several"
     with=
-    says 'free ranks, all at once' 2x2 4 '--mca coll_mrail_pace 0' \
+    says 'free ranks, all at once' 2x2 4 '--mca coll_mrail_inflight_us 0' \
         "left to Open MPI: $several"
     says 'one node' 1x2 4 --bind-rails 'left to Open MPI: all ranks are on one node'
     says 'one rail' 2x1 4 --bind-rails "$steps: there is one rail"

@@ -124,8 +124,9 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
     for (int i = 0; i < ranks * ranks; ++i) {
         int back = i % ranks * ranks + i / ranks;
 
-        bytes[i] = even ? bytes[0] : symmetric && back < i ? bytes[back]
-                                                           : bytes[i];
+        bytes[i] = even                    ? bytes[0]
+                   : symmetric && back < i ? bytes[back]
+                                           : bytes[i];
     }
     limit(ranks, most, bytes);
 }

@@ -23,10 +23,10 @@ static void give_work(uint64_t *bytes, int size, int rank)
 void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
                            MPI_Comm comm, int nonblocking, int large_self)
 {
-    static const planned_call_t calls[] = {
-        PLANNED_ALLTOALLV, PLANNED_ALLTOALLV, PLANNED_ALLTOALLV,
-        PLANNED_ALLTOALL,  PLANNED_ALLTOALL,  PLANNED_ALLTOALLW,
-        PLANNED_ALLTOALLW};
+    static const planned_call_t calls[] = {PLANNED_ALLTOALLV, PLANNED_ALLTOALLV,
+                                           PLANNED_ALLTOALLV, PLANNED_ALLTOALL,
+                                           PLANNED_ALLTOALL,  PLANNED_ALLTOALLW,
+                                           PLANNED_ALLTOALLW};
     static const unsigned all_units[] = {1, 1, 12, 12, 12, 960, 960};
     static const planned_place_t places[] = {
         [PLANNED_ALLTOALLV] = PLANNED_ITEMS,
@@ -64,10 +64,9 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
     }
     mrail_rng_init(&own, mrail_rng_next(rng) + (uint64_t)rank);
     for (int i = 0; i < size; ++i) {
-        units[i] = (long)MRAIL_DIV_ROUND_UP(bytes[rank * size + i],
-                                            unit_bytes);
-        units[size + i] = (long)MRAIL_DIV_ROUND_UP(bytes[i * size + rank],
-                                                   unit_bytes);
+        units[i] = (long)MRAIL_DIV_ROUND_UP(bytes[rank * size + i], unit_bytes);
+        units[size + i] =
+            (long)MRAIL_DIV_ROUND_UP(bytes[i * size + rank], unit_bytes);
     }
     if (!ex->in_place) {
         planned_side_init(&ex->send, &own, size, places[ex->call], base, unit,
@@ -120,9 +119,8 @@ static void start_blocking(planned_exchange_t *ex, const void *from,
                       recv->displs, recv->mpi_types, ex->comm);
         break;
     default:
-        MPI_Alltoallv(from, counts, displs, types[0], recv->base,
-                      recv->counts, recv->displs, recv->mpi_types[0],
-                      ex->comm);
+        MPI_Alltoallv(from, counts, displs, types[0], recv->base, recv->counts,
+                      recv->displs, recv->mpi_types[0], ex->comm);
     }
 }
 
@@ -142,9 +140,9 @@ static void start_nonblocking(planned_exchange_t *ex, const void *from,
                        recv->displs, recv->mpi_types, ex->comm, &ex->request);
         break;
     default:
-        MPI_Ialltoallv(from, counts, displs, types[0], recv->base,
-                       recv->counts, recv->displs, recv->mpi_types[0],
-                       ex->comm, &ex->request);
+        MPI_Ialltoallv(from, counts, displs, types[0], recv->base, recv->counts,
+                       recv->displs, recv->mpi_types[0], ex->comm,
+                       &ex->request);
     }
 }
 

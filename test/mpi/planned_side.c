@@ -49,8 +49,7 @@ static long round_up(long value, long to)
 
 /* All peers' items are columns of one matrix. */
 static void place_columns(planned_side_t *side, mrail_rng_t *rng,
-                          planned_base_t base, unsigned unit,
-                          const int *order)
+                          planned_base_t base, unsigned unit, const int *order)
 {
     long column = 0;
 
@@ -65,8 +64,8 @@ static void place_columns(planned_side_t *side, mrail_rng_t *rng,
     }
 }
 
-static void place(planned_side_t *side, mrail_rng_t *rng,
-                  planned_place_t place, const int *order)
+static void place(planned_side_t *side, mrail_rng_t *rng, planned_place_t place,
+                  const int *order)
 {
     long end = 0;
 
@@ -137,8 +136,8 @@ void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
                        planned_place_t where, planned_base_t base,
                        unsigned unit, const long *units)
 {
-    int columns = (where == PLANNED_ITEMS) && unit > 1 &&
-                  mrail_rng_hit(rng, 150000);
+    int columns =
+        (where == PLANNED_ITEMS) && unit > 1 && mrail_rng_hit(rng, 150000);
     int *order = numbers(num, sizeof(int));
     long element = planned_type_base_size(base);
 
@@ -154,8 +153,8 @@ void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
     for (int i = 0; i < num; ++i) {
         side->counts[i] = (int)units[i];
         if (!columns) {
-            side->counts[i] = (int)(units[i] * (long)unit * element /
-                                    type_of(side, i)->size);
+            side->counts[i] =
+                (int)(units[i] * (long)unit * element / type_of(side, i)->size);
         }
     }
     shuffle(rng, num, order);

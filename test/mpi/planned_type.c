@@ -33,8 +33,8 @@ static void add(planned_type_t *type, long at, long length)
     if ((type->num & (type->num - 1)) == 0) { /* full: a power of two */
         size_t room = MRAIL_MAX(2 * type->num, 1);
 
-        type->segments = realloc(type->segments,
-                                 room * sizeof(*type->segments));
+        type->segments =
+            realloc(type->segments, room * sizeof(*type->segments));
     }
     type->segments[type->num++] = (planned_segment_t){at, length};
 }
@@ -209,8 +209,7 @@ static planned_type_t subarray(mrail_rng_t *rng, const planned_type_t *base,
                              &type.mpi);
     for (int row = 0; row < part[0]; ++row) {
         add_block(&type, base,
-                  ((long)(start[0] + row) * whole[1] + start[1]) *
-                      base->extent,
+                  ((long)(start[0] + row) * whole[1] + start[1]) * base->extent,
                   (unsigned)part[1]);
     }
     bounds(&type, 0, (long)whole[0] * whole[1] * base->extent);
@@ -261,8 +260,8 @@ planned_type_t planned_type_column(planned_base_t base, unsigned rows,
 {
     planned_type_t element = planned_type_base(base), type = empty();
 
-    MPI_Type_create_hvector((int)rows, 1, columns * element.extent,
-                            element.mpi, &type.mpi);
+    MPI_Type_create_hvector((int)rows, 1, columns * element.extent, element.mpi,
+                            &type.mpi);
     for (unsigned row = 0; row < rows; ++row) {
         add_block(&type, &element, row * columns * element.extent, 1);
     }

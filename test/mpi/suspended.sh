@@ -9,7 +9,7 @@ need_ground mpi_exchange
 
 token=mrail-suspended-$$
 : >"$tmp/out"
-launch 4 -x UCX_MRAIL_DEAD_TIMEOUT=3 --rate 100M -- \
+launch 4 -x UCX_MRAIL_PEER_TIMEOUT=3 --rate 100M -- \
     "$build/mpi_exchange" --seconds 12 --bytes 3000000 "$token" \
     >"$tmp/out" 2>&1 &
 job=$!

@@ -108,7 +108,7 @@ fi
 is 'events as JSON: as many' "$(wc -l <"$tmp/events")" \
     "$(grep -c '"text":' "$tmp/events.json")"
 is 'who was killed is all that is left' 2 \
-    "$(find /dev/shm -maxdepth 1 -name "mrail-ring.$(id -u).*" | wc -l)"
+    "$(find /dev/shm -maxdepth 1 -name "mrail-telemetry.$(id -u).*" | wc -l)"
 "$mrail" top --clean >"$tmp/clean"
 is 'and can be removed' '2 removed' "$(cat "$tmp/clean")"
 status=0
@@ -121,7 +121,7 @@ else
 fi
 
 # What is no ring is told of, and the others are shown all the same.
-ring=/dev/shm/mrail-ring.$(id -u).0.$$
+ring=/dev/shm/mrail-telemetry.$(id -u).0.$$
 trap 'rm -rf "$tmp" "$ring"' EXIT
 echo 'this is none' >"$ring"
 "$mrail" info --events >"$tmp/none" 2>&1 || true

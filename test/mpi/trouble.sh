@@ -38,7 +38,7 @@ run="$mrail run -np 2 --soft 2x2 --session $session"
     expect 'an unknown device' bad \
         "UCX_MRAIL_DEVICES: there is no port 'nosuch'; devices here: soft0" \
         env UCX_MRAIL_DEVICES=nosuch $run -- "$program"
-    expect 'a knob out of range' bad \
+    expect 'a param out of range' bad \
         'UCX_MRAIL_LANES_PER_RAIL=77: expected 1 to 32' \
         env UCX_MRAIL_LANES_PER_RAIL=77 $run -- "$program"
     expect 'a QP for each peer suffices' 0 '^ok - ' \

@@ -13,7 +13,7 @@ start()
 {
     : >"$tmp/out"
     session=mpitest-$$-$1
-    launch 2 -x UCX_MRAIL_DEAD_TIMEOUT=3 -x UCX_MRAIL_KEEPALIVE=2 -- "$build/mpi_wait" --seconds "$1" \
+    launch 2 -x UCX_MRAIL_PEER_TIMEOUT=3 -x UCX_MRAIL_KEEPALIVE_INTERVAL=2 -- "$build/mpi_wait" --seconds "$1" \
         >"$tmp/out" 2>&1 &
     job=$!
     await_under_way

@@ -19,7 +19,7 @@ endif
 check_PROGRAMS += test_plan_lp
 TESTS += test_plan_lp
 test_plan_lp_SOURCES = test/property/test_plan_lp.c \
-    test/property/plan_world.c test/property/plan_world.h \
+    test/property/plan_topology.c test/property/plan_topology.h \
     test/property/plan_paths.c test/property/plan_paths.h
 if HAVE_GLPK
 test_plan_lp_SOURCES += test/property/plan_lp.c
@@ -37,11 +37,11 @@ endif
 
 # Peers that reach different rails, in virtual time.
 if HAVE_CMOCKA
-check_PROGRAMS += test_sharing
-TESTS += test_sharing
-test_sharing_SOURCES = test/property/test_sharing.c
-test_sharing_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_sharing_LDADD = libmrail-rail.la $(TEST_LIBS)
+check_PROGRAMS += test_fair_share_random
+TESTS += test_fair_share_random
+test_fair_share_random_SOURCES = test/property/test_fair_share_random.c
+test_fair_share_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_fair_share_random_LDADD = libmrail-rail.la $(TEST_LIBS)
 endif
 
 # Two engines in virtual time.
@@ -52,7 +52,7 @@ test_lanes_SOURCES = test/property/test_lanes.c test/sim/engine_pair.c \
 test_lanes_LDADD = libtest-engine.la
 
 if HAVE_CMOCKA
-RELAY_WORLD = test/property/relay_world.c test/property/relay_world.h
+RELAY_WORLD = test/property/relay_model.c test/property/relay_model.h
 check_PROGRAMS += test_relay_random
 TESTS += test_relay_random
 test_relay_random_SOURCES = test/property/test_relay_random.c \

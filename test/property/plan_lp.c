@@ -129,7 +129,7 @@ static void make_add_up(const lp_problem_t *p, double *part)
     }
 }
 
-static double *even_division(const lp_problem_t *p)
+static double *equal_division(const lp_problem_t *p)
 {
     double *part = get(p->num_columns, sizeof(*part));
 
@@ -278,7 +278,7 @@ static int is_wide(const lp_range_t *range, double unit)
 static double *spread(const lp_problem_t *p, lp_range_t *range)
 {
     unsigned num_links = paths_num_links(p->world);
-    double *part = even_division(p);
+    double *part = equal_division(p);
     double *price = get(num_links, sizeof(*price));
     double unit = congestion_of(p, part);
     program_t g = open_program(p, unit);

@@ -9,8 +9,8 @@ static uint32_t first_of(const world_t *w, unsigned kind)
 {
     const uint32_t count[] = {w->num_nodes * w->num_rails,
                               w->num_nodes * w->num_rails,
-                              w->num_pods * w->num_rails,
-                              w->num_pods * w->num_rails,
+                              w->num_leaf_groups * w->num_rails,
+                              w->num_leaf_groups * w->num_rails,
                               w->num_ranks * w->num_ranks,
                               w->num_ranks,
                               w->num_ranks};

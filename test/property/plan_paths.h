@@ -10,7 +10,7 @@
 #ifndef MRAIL_TEST_PLAN_PATHS_H
 #define MRAIL_TEST_PLAN_PATHS_H
 
-#include "plan_world.h"
+#include "plan_topology.h"
 
 #define PATHS_MAX 32 /* of a demand */
 #define PATH_MAX_LINKS 8

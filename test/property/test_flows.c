@@ -5,7 +5,7 @@
  * bits, however it was compiled.
  */
 #include "config.h"
-#include "orchestrator/flows_inside.h"
+#include "orchestrator/flows_internal.h"
 
 #include "base/rng.h"
 #include "base/util.h"
@@ -49,7 +49,7 @@ static unsigned below(unsigned bound)
     return mrail_rng_below(&w.rng, bound);
 }
 
-/* ---- problems ------------------------------------------------------------ */
+/* ---- problems ---- */
 
 static mrail_flows_slot_t *slot_of(unsigned row, unsigned lane)
 {
@@ -69,9 +69,8 @@ static mrail_flows_slot_t no_links(int is_closed)
 static void begin(unsigned num_links)
 {
     assert_true(num_links <= MAX_LINKS);
-    w.links = (mrail_flows_links_t){.num_links = num_links,
-                                    .capacity = w.capacity,
-                                    .num_lanes = MAX_LANES};
+    w.links = (mrail_flows_links_t){
+        .num_links = num_links, .capacity = w.capacity, .num_lanes = MAX_LANES};
     w.problem = (mrail_flows_problem_t){.num_rows = 1,
                                         .slot = w.slot,
                                         .row = w.row,
@@ -117,7 +116,8 @@ static void add_demand(double bytes, unsigned count)
 
 static int is_open(unsigned k, unsigned lane)
 {
-    return !slot_of(w.row[2 * k], lane)->is_closed && ((w.lanes[k] >> lane) & 1);
+    return !slot_of(w.row[2 * k], lane)->is_closed &&
+           ((w.lanes[k] >> lane) & 1);
 }
 
 static unsigned num_bytes(const mrail_flows_t *flows)
@@ -136,8 +136,8 @@ static mrail_flows_t *created(void)
 
 typedef struct shape {
     unsigned nodes, rails;
-    int gpus;        /* as many per node as rails, each beside one */
-    unsigned dead;   /* rails, of a hundred */
+    int gpus;      /* as many per node as rails, each beside one */
+    unsigned dead; /* rails, of a hundred */
     int unequal;
 } shape_t;
 
@@ -195,7 +195,7 @@ static void make(uint64_t seed, const shape_t *s)
         dead[i] = (below(100) < s->dead);
     }
     for (unsigned e = 0; e < w.links.num_links; ++e) {
-        w.capacity[e] = 1e9 * ((e >= nics) ? 0.5 + below(6)
+        w.capacity[e] = 1e9 * ((e >= nics)  ? 0.5 + below(6)
                                : s->unequal ? 1 + below(4)
                                             : 2);
     }
@@ -221,7 +221,7 @@ static shape_t random_shape(uint64_t seed)
     return s;
 }
 
-/* ---- judges -------------------------------------------------------------- */
+/* ---- judges ---- */
 
 /* Bytes by demand, lane: with or without what fills them up. */
 static double congestion_of(const double *bytes, unsigned stride)
@@ -251,8 +251,8 @@ static double relayed_of(const double *bytes, unsigned stride)
 
     for (unsigned k = 0; k < w.problem.num_demands; ++k) {
         for (unsigned lane = 0; lane < MAX_LANES; ++lane) {
-            sum += bytes[k * stride + lane] *
-                   slot_of(w.row[2 * k], lane)->relays;
+            sum +=
+                bytes[k * stride + lane] * slot_of(w.row[2 * k], lane)->relays;
         }
     }
     return sum;
@@ -284,8 +284,8 @@ static void check_division(const mrail_flows_t *flows)
         }
         assert_true(is_near(sum, w.demand[k]));
     }
-    assert_true(is_near(congestion_of(bytes, stride),
-                        mrail_flows_congestion(flows)));
+    assert_true(
+        is_near(congestion_of(bytes, stride), mrail_flows_congestion(flows)));
     assert_true(is_near(relayed_of(bytes, stride), mrail_flows_relayed(flows)));
     assert_true(mrail_flows_bound(flows) <=
                 mrail_flows_congestion(flows) * (1 + 1e-9));
@@ -333,7 +333,7 @@ static mrail_flows_t *spread(void)
     return flows;
 }
 
-/* ---- tests --------------------------------------------------------------- */
+/* ---- tests ---- */
 
 static void test_one_demand(void **state)
 {
@@ -355,7 +355,7 @@ static void test_one_demand(void **state)
 
 /* With all rails alike no node can be done before what it has to send, or to
  * receive, has gone over all of its rails; and all can be done by then. */
-static void test_nodes_alike(void **state)
+static void test_nodes_equal(void **state)
 {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
         shape_t s = {.nodes = 2 + seed % 5, .rails = 1 + seed % 8};
@@ -419,7 +419,8 @@ static void test_random(void **state)
         if (mrail_flows_congestion(flows) >
             mrail_flows_bound(flows) * (1 + GAP)) {
             fail_msg("seed %llu: %u nodes x %u rails, %s: congestion %.6f, "
-                     "proved %.6f", (unsigned long long)seed, s.nodes, s.rails,
+                     "proved %.6f",
+                     (unsigned long long)seed, s.nodes, s.rails,
                      s.gpus ? "GPUs" : "no GPUs", mrail_flows_congestion(flows),
                      mrail_flows_bound(flows));
         }
@@ -508,7 +509,7 @@ static void test_paths_get_longer(void **state)
     (void)mrail_flows_spread(flows, GAP, 1);
     (void)mrail_flows_shorten(flows, 1, GAP, 1);
     for (unsigned e = 0; e < 8; ++e) {
-        flows->price[e] = mrail_flows_price_max(flows);
+        flows->price[e] = mrail_flows_dual_max(flows);
     }
     count = 0;
     add_path(&count, &links[0], 4, 0);
@@ -528,18 +529,18 @@ static void test_paths_get_longer(void **state)
 static void make_sets(const shape_t *s)
 {
     for (unsigned e = 0; e < w.links.num_links; ++e) {
-        w.set[e] = (e < 2 * s->nodes * s->rails) ? e / s->rails
-                                                 : MRAIL_FLOWS_NO_LINK;
+        w.set[e] =
+            (e < 2 * s->nodes * s->rails) ? e / s->rails : MRAIL_FLOWS_NO_LINK;
         w.parent[e] = MRAIL_FLOWS_NO_LINK;
     }
     w.links.set = w.set;
-    w.links.num_sets = 2 * s->nodes;
+    w.links.num_classes = 2 * s->nodes;
     w.links.parent = w.parent;
 }
 
 /* What is guessed is a division like any other, within its limit, which is near to a
  * proof that holds; and if nothing is, the next one finds its own way. */
-static void test_guess(void **state)
+static void test_warm_start(void **state)
 {
     unsigned count = 0, found = 0;
 
@@ -555,7 +556,7 @@ static void test_guess(void **state)
         make_sets(&s);
         flows = created();
         ++count;
-        if (mrail_flows_guess(flows, 0.02, 0.03, 8, 200, &limit) > 0) {
+        if (mrail_flows_warm_start(flows, 0.02, 0.03, 8, 200, &limit) > 0) {
             ++found;
             check_division(flows);
             assert_true(limit <= mrail_flows_bound(flows) * 1.02 * (1 + 1e-9));
@@ -590,10 +591,10 @@ static void test_parents(void **state)
     add_demand(2e9, count);
     make_sets(&(shape_t){.nodes = 0});
     w.set[0] = 0;
-    w.links.num_sets = 1;
+    w.links.num_classes = 1;
     w.parent[1] = w.parent[2] = 0;
     flows = created();
-    assert_int_equal(mrail_flows_guess(flows, GAP, GAP, 1, 1, &limit), 1);
+    assert_int_equal(mrail_flows_warm_start(flows, GAP, GAP, 1, 1, &limit), 1);
     assert_true(is_near(mrail_flows_bound(flows), 1));
     assert_true(is_near(limit, 1 + GAP));
     mrail_flows_destroy(flows);
@@ -611,7 +612,7 @@ static void test_room_at_the_other_end(void **state)
 
     begin(3);
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_sets = 1;
+    w.links.num_classes = 1;
     for (unsigned lane = 0; lane < MAX_LANES; ++lane) {
         *slot_of(0, lane) = no_links(lane >= 3);
     }
@@ -630,7 +631,7 @@ static void test_room_at_the_other_end(void **state)
         w.lanes[k] = lanes[k];
     }
     flows = created();
-    assert_int_equal(mrail_flows_guess(flows, GAP, GAP, 1, 1, &limit), 1);
+    assert_int_equal(mrail_flows_warm_start(flows, GAP, GAP, 1, 1, &limit), 1);
     assert_true(is_near(limit, 1 + GAP));
     assert_true(mrail_flows_congestion(flows) <= limit);
     assert_true(mrail_flows_bytes(flows)[mrail_flows_stride(flows) + 2] >
@@ -654,7 +655,7 @@ static void test_full_and_shared(void **state)
     begin(NUM_LINKS);
     memcpy(w.capacity, capacity, sizeof(capacity));
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_sets = 1;
+    w.links.num_classes = 1;
     w.problem.num_rows = 2; /* ways in: a cut; without links */
     for (unsigned lane = 0; lane < MAX_LANES; ++lane) {
         *slot_of(0, lane) = no_links(lane >= 3);
@@ -680,7 +681,7 @@ static void test_full_and_shared(void **state)
         w.row[2 * k + 1] = (k == 0);
     }
     flows = created();
-    assert_int_equal(mrail_flows_guess(flows, GAP, GAP, 1, 1, &limit), 1);
+    assert_int_equal(mrail_flows_warm_start(flows, GAP, GAP, 1, 1, &limit), 1);
     assert_true(is_near(limit, 1 + GAP));
     assert_true(mrail_flows_congestion(flows) <= limit);
     mrail_flows_destroy(flows);
@@ -689,7 +690,7 @@ static void test_full_and_shared(void **state)
 /* What guesses, and what is proved at first, of two lanes of 1 GB/s for 2 GB.
  */
 static double bound_of_two(const unsigned *left, const unsigned *right,
-                           unsigned num_links, unsigned *rounds_p)
+                           unsigned num_links, unsigned *iterations_p)
 {
     mrail_flows_t *flows;
     unsigned count = 0;
@@ -699,7 +700,7 @@ static double bound_of_two(const unsigned *left, const unsigned *right,
     add_path(&count, right, num_links, 0);
     add_demand(2e9, count);
     flows = created();
-    *rounds_p = mrail_flows_guess(flows, GAP, GAP, 1, 1, &limit);
+    *iterations_p = mrail_flows_warm_start(flows, GAP, GAP, 1, 1, &limit);
     bound = mrail_flows_bound(flows);
     mrail_flows_destroy(flows);
     return bound;
@@ -714,7 +715,7 @@ static void test_sets(void **state)
     begin(2);
     w.capacity[0] = w.capacity[1] = 1e9;
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_sets = 1;
+    w.links.num_classes = 1;
     w.set[0] = 0;
     assert_true(bound_of_two((unsigned[]){0}, (unsigned[]){1}, 1, &rounds) <=
                 1 + 1e-9);
@@ -723,7 +724,7 @@ static void test_sets(void **state)
     w.capacity[0] = w.capacity[1] = 1e9;
     w.capacity[2] = w.capacity[3] = 5e8;
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_sets = 2;
+    w.links.num_classes = 2;
     w.set[0] = w.set[1] = 0;
     w.set[2] = w.set[3] = 1;
     assert_true(is_near(
@@ -732,7 +733,7 @@ static void test_sets(void **state)
 }
 
 /* Lanes that a demand must not take, although the rows of others have them. */
-static void test_masks(void **state)
+static void test_rail_masks(void **state)
 {
     for (uint64_t seed = 1; seed <= 100; ++seed) {
         shape_t s = random_shape(seed);
@@ -815,7 +816,8 @@ static void test_scale(void **state)
             continue;
         }
         flows = spread();
-        memcpy(bytes, mrail_flows_bytes(flows), num_bytes(flows) * sizeof(*bytes));
+        memcpy(bytes, mrail_flows_bytes(flows),
+               num_bytes(flows) * sizeof(*bytes));
         mrail_flows_destroy(flows);
         for (unsigned k = 0; k < w.problem.num_demands; ++k) {
             w.demand[k] *= 1024;
@@ -854,7 +856,7 @@ static void test_same_everywhere(void **state)
         make(seed, &s);
         make_sets(&s);
         flows = created();
-        if (mrail_flows_guess(flows, GAP, GAP, 8, 100, &limit) > 0) {
+        if (mrail_flows_warm_start(flows, GAP, GAP, 8, 100, &limit) > 0) {
             sum = digest(sum, mrail_flows_congestion(flows));
             sum = digest(sum, mrail_flows_relayed_bound(flows));
         }
@@ -875,18 +877,18 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_demand),
-        cmocka_unit_test(test_nodes_alike),
+        cmocka_unit_test(test_nodes_equal),
         cmocka_unit_test(test_makes_room),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_shorten),
         cmocka_unit_test(test_paths_get_longer),
-        cmocka_unit_test(test_guess),
+        cmocka_unit_test(test_warm_start),
         cmocka_unit_test(test_parents),
         cmocka_unit_test(test_room_at_the_other_end),
         cmocka_unit_test(test_full_and_shared),
         cmocka_unit_test(test_sets),
-        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_rail_masks),
         cmocka_unit_test(test_merge),
         cmocka_unit_test(test_scale),
         cmocka_unit_test(test_same_everywhere),

@@ -32,7 +32,7 @@
 #define SEEDS_FULL 30000
 #endif
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
-#define RESERVE (MRAIL_NEWS_RESERVE + MRAIL_ACK_RESERVE)
+#define RESERVE (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE)
 #define AGAIN_STEPS 300
 /* Who sends to one that computes asks it again when a lane has failed: its few
  * buffers for such questions may be used up.  Once in so many messages is more
@@ -43,7 +43,7 @@
 static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
 static uint64_t num_flushes, num_sent, num_rnr;
 
-/* ---- the program --------------------------------------------------------- */
+/* ---- the program ---- */
 
 typedef struct message {
     uint32_t seq;
@@ -107,11 +107,11 @@ static void take_back(side_t *side)
     unsigned slot = 1 + below(3);
     mrail_lane_t *lane = (peer == NULL) ? NULL : peer->lanes[slot];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->retire_own &&
-        !lane->retire_peer) {
-        lane->retire_own = 1;
-        lane->retire_hard = (uint8_t)(below(8) == 0);
-        mrail_retire_ask(lane);
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
+        !lane->evict_local && !lane->evict_remote) {
+        lane->evict_local = 1;
+        lane->evict_forced = (uint8_t)(below(8) == 0);
+        mrail_evict_request(lane);
     }
 }
 
@@ -129,8 +129,7 @@ static void send_message(side_t *side)
 {
     const message_t m = {side->sent, side->fenced};
 
-    side->sent +=
-        (mrail_ep_am_short(side->ep, 1, NULL, 0, &m, sizeof(m)) == 0);
+    side->sent += (mrail_ep_am_short(side->ep, 1, NULL, 0, &m, sizeof(m)) == 0);
 }
 
 static void use_rma(side_t *side)
@@ -209,7 +208,7 @@ static void act(side_t *side, side_t *other)
     }
 }
 
-/* ---- what must hold ------------------------------------------------------ */
+/* ---- what must hold ---- */
 
 static void check_table(const mrail_engine_t *engine)
 {
@@ -266,7 +265,7 @@ static int is_quiet(const side_t *side, const side_t *other)
     }
     return (mrail_list_empty(&side->engine->work) ||
             (other->dead && has_path_to_try(peer))) &&
-           mrail_retire_is_idle(peer) && mrail_list_empty(&peer->ops) &&
+           mrail_evict_is_idle(peer) && mrail_list_empty(&peer->ops) &&
            mrail_list_empty(&peer->syncs) && !peer->recovering &&
            (peer->failed == 0);
 }
@@ -285,7 +284,7 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
     const mrail_engine_t *engine = lane->peer->engine;
     unsigned rail = lane->rail->index;
     uint16_t granted = lane->am_granted;
-    unsigned news = (uint16_t)(granted - lane->am_told);
+    unsigned news = (uint16_t)(granted - lane->am_advertised);
 
     for (unsigned i = 0; i < engine->num_repost[rail]; ++i) {
         granted += (engine->repost[rail][i]->lane == lane);
@@ -294,11 +293,12 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
           "lane %u: the peer has %u credits of %u", lane->slot,
           (uint16_t)(granted - lane->am_received), lane->credits);
     CHECK((lane->am_received == other->am_sent) &&
-              (lane->am_told == other->am_limit),
+              (lane->am_advertised == other->am_limit),
           "lane %u: %u messages of %u, may send %u of %u", lane->slot,
-          lane->am_received, other->am_sent, other->am_limit, lane->am_told);
+          lane->am_received, other->am_sent, other->am_limit,
+          lane->am_advertised);
     CHECK((news == 0) || ((news < (lane->credits + 1) / 2) &&
-                          (lane->am_received != lane->am_told)),
+                          (lane->am_received != lane->am_advertised)),
           "lane %u: the peer is not told of %u credits", lane->slot, news);
 }
 
@@ -312,7 +312,8 @@ static void check_buffers(const mrail_engine_t *engine, mrail_rail_t *rail)
         const mrail_lane_t *lane = engine->lanes[i];
 
         if ((lane != NULL) && (lane->rail == rail)) {
-            CHECK(lane->buffers == (lane->am_lane ? lane->credits + RESERVE : 0),
+            CHECK(lane->buffers ==
+                      (lane->am_lane ? lane->credits + RESERVE : 0),
                   "lane %u has %u buffers for %u credits", lane->slot,
                   lane->buffers, lane->credits);
             counted += lane->buffers;
@@ -379,8 +380,7 @@ static void check_end(void)
     }
     for (unsigned i = 0; alive && (i < 2); ++i) {
         for (unsigned k = 0; k < w.side[i].engine->num_rails; ++k) {
-            check_buffers(w.side[i].engine,
-                          &w.side[i].engine->rails[k]);
+            check_buffers(w.side[i].engine, &w.side[i].engine->rails[k]);
         }
     }
     for (unsigned slot = 0; alive && (slot < MRAIL_MAX_SLOTS); ++slot) {
@@ -390,7 +390,7 @@ static void check_end(void)
     }
 }
 
-/* ---- one seed ------------------------------------------------------------ */
+/* ---- one seed ---- */
 
 static void run_side(side_t *side)
 {
@@ -423,8 +423,8 @@ static void settle(void)
     w.loss_ppm = w.dup_ppm = w.late_ppm = 0;
     w.side[0].busy_ns = w.side[1].busy_ns = 0;
     while (quiet < 20) {
-        int is = (w.num_requests == 0) &&
-                 ((w.num_datagrams == 0) || w.side[1].dead);
+        int is =
+            (w.num_requests == 0) && ((w.num_datagrams == 0) || w.side[1].dead);
 
         run_step(10 * MRAIL_NS_PER_MS);
         if (w.side[1].dead && waits_for_peer(left)) {
@@ -500,23 +500,23 @@ int main(void)
     for (uint64_t i = 0; i < count; ++i) {
         run_seed(first + i);
     }
-    CHECK((one != NULL) || ((num_retired > count) && (num_kept > count) &&
-                            (num_rma > count) && (num_flushes > count) &&
-                            (num_failed > count) &&
-                            (num_again > count)),
-          "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
-          "failed, %llu requests again: nothing was tried",
-          (unsigned long long)num_retired, (unsigned long long)num_kept,
-          (unsigned long long)num_rma, (unsigned long long)num_flushes,
-          (unsigned long long)num_failed,
-          (unsigned long long)num_again);
+    CHECK(
+        (one != NULL) || ((num_retired > count) && (num_kept > count) &&
+                          (num_rma > count) && (num_flushes > count) &&
+                          (num_failed > count) && (num_again > count)),
+        "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
+        "failed, %llu requests again: nothing was tried",
+        (unsigned long long)num_retired, (unsigned long long)num_kept,
+        (unsigned long long)num_rma, (unsigned long long)num_flushes,
+        (unsigned long long)num_failed, (unsigned long long)num_again);
     CHECK((one != NULL) || (num_rnr * RNR_RARE <= num_sent),
           "%llu of %llu messages found no buffer", (unsigned long long)num_rnr,
           (unsigned long long)num_sent);
-    printf("ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
-           "%llu requests again\n",
-           (unsigned long long)count, (unsigned long long)num_retired,
-           (unsigned long long)num_kept, (unsigned long long)num_failed,
-           (unsigned long long)num_again);
+    printf(
+        "ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
+        "%llu requests again\n",
+        (unsigned long long)count, (unsigned long long)num_retired,
+        (unsigned long long)num_kept, (unsigned long long)num_failed,
+        (unsigned long long)num_again);
     return 0;
 }

@@ -5,8 +5,8 @@
  * the gap of its proof, and what is relayed near to what a plan at once relays.
  */
 #include "config.h"
-#include "orchestrator/filling.h"
-#include "orchestrator/levels_inside.h"
+#include "orchestrator/water_fill.h"
+#include "orchestrator/levels_internal.h"
 #include "orchestrator/plan.h"
 
 #include "base/rng.h"
@@ -27,17 +27,21 @@
 #define SMALL 1000000u /* the default of relay_above */
 #define ROUNDING 1e-5
 #define NOTHING 1e-4 /* of all bytes: relays that are as good as none */
-#define GAP 0.02       /* likewise */
+#define GAP 0.02     /* likewise */
 
 static struct {
-    unsigned nodes, rails, ranks, per; /* ranks per node: as many as rails, or more */
+    unsigned nodes, rails, ranks,
+        per; /* ranks per node: as many as rails, or more */
     uint8_t is_up[MAX_NODES * MAX_RAILS];
     mrail_plan_demand_t demand[MAX_RANKS * MAX_RANKS];
     size_t num_demands;
-    int is_paired; /* GPUs of a node are linked in pairs */
-    int has_cross; /* from rail to rail through the spine */
-    double link[MAX_RANKS * 4 + MAX_RAILS * MAX_NODES * 2]; /* bytes, by the test */
-    double pair[MAX_RANKS][MRAIL_PLAN_MAX_MESH]; /* likewise, by sender, place of the receiver */
+    int is_paired;      /* GPUs of a node are linked in pairs */
+    int has_cross_rail; /* from rail to rail through the spine */
+    double link[MAX_RANKS * 4 +
+                MAX_RAILS * MAX_NODES * 2]; /* bytes, by the test */
+    double pair
+        [MAX_RANKS]
+        [MRAIL_PLAN_MAX_PAIRWISE]; /* likewise, by sender, place of the receiver */
     mrail_rng_t rng;
 } w;
 
@@ -70,7 +74,7 @@ static unsigned relay_of(unsigned node, unsigned rail)
     return node * w.per + rail;
 }
 
-/* ---- worlds ---------------------------------------------------------------- */
+/* ---- worlds ---- */
 
 /* Between each two ranks of a node, `least` to `most` GB/s. */
 static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
@@ -79,8 +83,8 @@ static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
         unsigned from = i / w.per, to = node_of(from) * w.per + i % w.per;
         double capacity = 1e9 * (least + below(most - least + 1));
 
-        assert_true((from == to) || (mrail_plan_topo_set_link(topo, from, to,
-                                                              capacity) == 0));
+        assert_true((from == to) ||
+                    (mrail_plan_topo_set_link(topo, from, to, capacity) == 0));
     }
 }
 
@@ -95,26 +99,27 @@ static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
     assert_int_equal(mrail_plan_topo_create(w.nodes, w.rails, &topo), 0);
     for (unsigned i = 0; i < w.nodes * w.rails; ++i) {
         w.is_up[i] = (below(100) >= dead);
-        assert_int_equal(mrail_plan_topo_set_rail(topo, i / w.rails, i % w.rails,
-                                                  w.is_up[i] ? 50e9 : 0,
-                                                  w.is_up[i] ? 50e9 : 0), 0);
+        assert_int_equal(mrail_plan_topo_set_rail(
+                             topo, i / w.rails, i % w.rails,
+                             w.is_up[i] ? 50e9 : 0, w.is_up[i] ? 50e9 : 0),
+                         0);
     }
     for (unsigned i = 0; i < w.ranks; ++i) {
-        assert_int_equal(
-            mrail_plan_topo_add_rank(topo, node_of(i), rail_of(i)), 0);
+        assert_int_equal(mrail_plan_topo_add_rank(topo, node_of(i), rail_of(i)),
+                         0);
         if (!w.is_paired) {
             assert_int_equal(mrail_plan_topo_set_switch(topo, i, 450e9, 450e9),
                              0);
         }
     }
-    mrail_plan_topo_set_cross(topo, w.has_cross);
+    mrail_plan_topo_set_cross_rail(topo, w.has_cross_rail);
     for (unsigned i = 0; pods && (i < w.nodes); ++i) {
         assert_int_equal(
-            mrail_plan_topo_set_pod(topo, i, i * pods / w.nodes), 0);
+            mrail_plan_topo_set_leaf_group(topo, i, i * pods / w.nodes), 0);
     }
     for (unsigned i = 0; i < pods * w.rails; ++i) {
-        assert_int_equal(mrail_plan_topo_set_uplink(topo, i / w.rails,
-                                                    i % w.rails, uplink, uplink),
+        assert_int_equal(mrail_plan_topo_set_uplink(
+                             topo, i / w.rails, i % w.rails, uplink, uplink),
                          0);
     }
     if (is_free) {
@@ -123,8 +128,16 @@ static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
     return topo;
 }
 
-enum { RANDOM, HOT, ALIKE, ONE_RAIL, LAME_SENDERS, LAME_RECEIVERS, LAME_BOTH,
-       NUM_PATTERNS };
+enum {
+    RANDOM,
+    HOT,
+    ALIKE,
+    ONE_RAIL,
+    LAME_SENDERS,
+    LAME_RECEIVERS,
+    LAME_BOTH,
+    NUM_PATTERNS
+};
 
 /* Whether the rail of this rank is dead. */
 static int is_lame(unsigned rank)
@@ -133,17 +146,20 @@ static int is_lame(unsigned rank)
 }
 
 /* Of what one rank sends to one rail, or gets from one, because own rails are dead. */
-static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to, int is_small)
+static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to,
+                           int is_small)
 {
     unsigned turn = (rail_of(to) + w.rails - rail_of(from)) % w.rails;
-    int is_wanted = (pattern == LAME_SENDERS)     ? is_lame(from) && (turn == 1)
-                    : (pattern == LAME_RECEIVERS) ? is_lame(to) && (turn == 1)
-                                                  : is_lame(from) && is_lame(to);
+    int is_wanted = (pattern == LAME_SENDERS) ? is_lame(from) && (turn == 1)
+                    : (pattern == LAME_RECEIVERS)
+                        ? is_lame(to) && (turn == 1)
+                        : is_lame(from) && is_lame(to);
 
     if (node_of(from) == node_of(to)) {
         return (turn == 2) ? 200000 : 0;
     }
-    if (to == from + (w.nodes - 1) * w.per) { /* of the first node: without relays */
+    if (to ==
+        from + (w.nodes - 1) * w.per) { /* of the first node: without relays */
         return 10000000000;
     }
     return is_wanted ? (is_small ? SMALL : 30000000) : 0;
@@ -179,7 +195,7 @@ static void make_demands(unsigned pattern)
     }
 }
 
-/* ---- judges ---------------------------------------------------------------- */
+/* ---- judges ---- */
 
 static double *switch_bytes(unsigned rank, int is_down)
 {
@@ -203,7 +219,7 @@ static void check_cross(const mrail_plan_demand_t *d,
 {
     unsigned from = node_of(d->from), to = node_of(d->to);
 
-    assert_true(w.has_cross);
+    assert_true(w.has_cross_rail);
     assert_int_equal(piece->rail_out, rail_of(d->from));
     assert_int_equal(piece->rail_in, rail_of(d->to));
     assert_true(w.is_up[from * w.rails + piece->rail_out]);
@@ -218,7 +234,8 @@ static void check_cross(const mrail_plan_demand_t *d,
 static unsigned check_piece(const mrail_plan_demand_t *d,
                             const mrail_plan_piece_t *piece)
 {
-    unsigned rail = piece->rail_out, from = node_of(d->from), to = node_of(d->to);
+    unsigned rail = piece->rail_out, from = node_of(d->from),
+             to = node_of(d->to);
     unsigned relay_out = relay_of(from, rail), relay_in = relay_of(to, rail);
     int is_out = (rail_of(d->from) != rail), is_in = (rail_of(d->to) != rail);
 
@@ -252,7 +269,8 @@ static unsigned fewest(const mrail_plan_demand_t *d)
                                          (unsigned)(rail != rail_of(d->to)));
         }
     }
-    if (w.has_cross && w.is_up[node_of(d->from) * w.rails + rail_of(d->from)] &&
+    if (w.has_cross_rail &&
+        w.is_up[node_of(d->from) * w.rails + rail_of(d->from)] &&
         w.is_up[node_of(d->to) * w.rails + rail_of(d->to)]) {
         return 0;
     }
@@ -290,7 +308,8 @@ static double check_demand(const mrail_plan_t *plan, size_t i)
         } else {
             relays = check_piece(d, &pieces[k]);
         }
-        assert_true((d->bytes > SMALL) || (relays == 0) || (relays <= fewest(d)));
+        assert_true((d->bytes > SMALL) || (relays == 0) ||
+                    (relays <= fewest(d)));
         relayed += (double)pieces[k].bytes * relays;
     }
     assert_true(offset == d->bytes);
@@ -313,15 +332,15 @@ static void check_links(const mrail_plan_t *plan)
         switch (link.kind) {
         case MRAIL_PLAN_RAIL_OUT:
         case MRAIL_PLAN_RAIL_IN:
-            assert_true(is_near(*rail_bytes(link.a, link.b,
-                                            link.kind == MRAIL_PLAN_RAIL_IN),
-                                link.bytes));
+            assert_true(is_near(
+                *rail_bytes(link.a, link.b, link.kind == MRAIL_PLAN_RAIL_IN),
+                link.bytes));
             break;
         case MRAIL_PLAN_SWITCH_UP:
         case MRAIL_PLAN_SWITCH_DOWN:
-            assert_true(
-                is_near(*switch_bytes(link.a, link.kind == MRAIL_PLAN_SWITCH_DOWN),
-                        link.bytes));
+            assert_true(is_near(
+                *switch_bytes(link.a, link.kind == MRAIL_PLAN_SWITCH_DOWN),
+                link.bytes));
             break;
         case MRAIL_PLAN_GPU_LINK:
             assert_true(is_near(w.pair[link.a][link.b % w.per], link.bytes));
@@ -396,10 +415,11 @@ static mrail_plan_t *made(const mrail_plan_topo_t *topo,
     return plan;
 }
 
-/* ---- tests ----------------------------------------------------------------- */
+/* ---- tests ---- */
 
 /* A plan in two levels, if it can be, and what it relays beside a plan at once. */
-static double beside_at_once(unsigned seed, int is_paired, unsigned *in_levels_p)
+static double beside_at_once(unsigned seed, int is_paired,
+                             unsigned *in_levels_p)
 {
     double relayed[2];
 
@@ -433,7 +453,8 @@ static double beside_at_once(unsigned seed, int is_paired, unsigned *in_levels_p
 
 static void random_kind(int is_paired)
 {
-    unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 60 : 9, in_levels = 0;
+    unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 60 : 9,
+             in_levels = 0;
     double most = 0;
 
     for (unsigned seed = 1; seed <= seeds; ++seed) {
@@ -442,7 +463,8 @@ static void random_kind(int is_paired)
         most = MRAIL_MAX(most, ratio);
     }
     print_message("%u of %u in two levels; relayed at most %.3f of what a plan "
-                  "at once relays\n", in_levels, seeds, most);
+                  "at once relays\n",
+                  in_levels, seeds, most);
     assert_true(in_levels * 10 >= seeds * 9);
     assert_true(most <= 1.1);
 }
@@ -465,14 +487,15 @@ static void kill_rails(mrail_plan_topo_t *topo)
 
         if (rail < w.rails) {
             w.is_up[node * w.rails + rail] = 0;
-            assert_int_equal(mrail_plan_topo_set_rail(topo, node, rail, 0, 0), 0);
+            assert_int_equal(mrail_plan_topo_set_rail(topo, node, rail, 0, 0),
+                             0);
         }
     }
 }
 
 /* Beside others that stay where they are, those that pass what is too full: within the
  * gap, what is said of links holds, and as little is relayed as where all are divided. */
-static double crowded_beside_at_once(unsigned seed, unsigned *crowded_p)
+static double contended_beside_at_once(unsigned seed, unsigned *contended_p)
 {
     mrail_plan_summary_t summary[2];
 
@@ -494,7 +517,8 @@ static double crowded_beside_at_once(unsigned seed, unsigned *crowded_p)
         }
         for (unsigned i = 0; !w.is_paired && (seed % 2 == 0) && (i < w.ranks);
              ++i) {
-            assert_int_equal(mrail_plan_topo_set_switch(topo, i, 30e9, 30e9), 0);
+            assert_int_equal(mrail_plan_topo_set_switch(topo, i, 30e9, 30e9),
+                             0);
         }
         make_demands(seed % LAME_SENDERS);
         plan = made(topo, NULL);
@@ -505,33 +529,37 @@ static double crowded_beside_at_once(unsigned seed, unsigned *crowded_p)
         mrail_plan_destroy(plan);
         mrail_plan_topo_destroy(topo);
     }
-    *crowded_p += (summary[0].rounds + summary[0].relay_rounds == 0);
+    *contended_p += (summary[0].rounds + summary[0].relay_iterations == 0);
     for (unsigned i = 0; i < 2; ++i) {
         assert_true(summary[i].congestion_bound <=
                     summary[1 - i].congestion * (1 + ROUNDING));
-        assert_true((summary[i].limit < summary[1 - i].limit * (1 - ROUNDING)) ||
-                    (summary[i].relayed_bound <=
-                     summary[1 - i].relayed * (1 + ROUNDING) +
-                         NOTHING * summary[i].bytes));
+        assert_true(
+            (summary[i].limit < summary[1 - i].limit * (1 - ROUNDING)) ||
+            (summary[i].relayed_bound <=
+             summary[1 - i].relayed * (1 + ROUNDING) +
+                 NOTHING * summary[i].bytes));
     }
     return (summary[0].relayed + 1) / (summary[1].relayed + 1);
 }
 
-static void test_crowded(void **state)
+static void test_contended(void **state)
 {
-    unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 200 : 60, crowded = 0;
+    unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 200 : 60,
+             crowded = 0;
     double most = 0;
 
-    w.has_cross = 1;
+    w.has_cross_rail = 1;
     for (unsigned seed = 1; seed <= seeds; ++seed) {
-        double ratio = crowded_beside_at_once(seed, &crowded);
+        double ratio = contended_beside_at_once(seed, &crowded);
 
         most = MRAIL_MAX(most, ratio);
     }
-    w.has_cross = 0;
+    w.has_cross_rail = 0;
     w.is_paired = 0;
-    print_message("%u of %u of them alone; relayed at most %.3f of what a plan at once "
-                  "relays\n", crowded, seeds, most);
+    print_message(
+        "%u of %u of them alone; relayed at most %.3f of what a plan at once "
+        "relays\n",
+        crowded, seeds, most);
     assert_true(crowded * 12 >= seeds * 5);
     assert_true(most <= 1.04);
 }
@@ -575,7 +603,7 @@ static void test_narrow_pairs(void **state)
 }
 
 /* What the second level puts on links in pairs. */
-static void judge_pairs(mrail_levels_t *levels)
+static void check_pairs(mrail_levels_t *levels)
 {
     memset(w.pair, 0, sizeof(w.pair));
     for (size_t i = 0; i < w.num_demands; ++i) {
@@ -590,7 +618,8 @@ static void judge_pairs(mrail_levels_t *levels)
         end = mrail_levels_ends(levels, i);
         for (unsigned rail = 0; rail < w.rails; last = end[rail], ++rail) {
             mrail_plan_piece_t piece = {.bytes = end[rail] - last,
-                                        .rail_out = rail, .rail_in = rail,
+                                        .rail_out = rail,
+                                        .rail_in = rail,
                                         .relay_out = MRAIL_PLAN_NONE,
                                         .relay_in = MRAIL_PLAN_NONE};
 
@@ -613,7 +642,7 @@ static void judge_pairs(mrail_levels_t *levels)
  * relayed. */
 static double check_bounds(mrail_levels_t *levels)
 {
-    enum { SIDE = MRAIL_PLAN_MAX_MESH };
+    enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
     double *capacity = levels->pairs->capacity, most = 0;
 
     for (unsigned i = 0; i < w.ranks * SIDE; ++i) {
@@ -667,7 +696,7 @@ static void test_bounds(void **state)
          * then all is divided, and has been looked at. */
         ret = mrail_levels_divide(levels, w.demand, w.num_demands, &summary);
         assert_true((ret == 0) || (levels->expanded != MRAIL_PLAN_NONE));
-        judge_pairs(levels);
+        check_pairs(levels);
         part = check_bounds(levels);
         *most = MRAIL_MAX(*most, part);
         mrail_levels_destroy(levels);
@@ -741,8 +770,9 @@ static void test_refused(void **state)
     assert_true(mrail_plan_pieces(plan, 9, one) > 0);
     memcpy(bad, w.demand, sizeof(bad));
     bad[w.num_demands - 1].to = w.ranks;
-    assert_int_equal(mrail_plan_make(plan, bad, w.num_demands, 0, why,
-                                     sizeof(why)), -EINVAL);
+    assert_int_equal(
+        mrail_plan_make(plan, bad, w.num_demands, 0, why, sizeof(why)),
+        -EINVAL);
     assert_non_null(strstr(why, "no such rank"));
     mrail_plan_summary(plan, &after);
     assert_memory_equal(&before, &after, sizeof(before));
@@ -752,19 +782,19 @@ static void test_refused(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-static const mrail_filling_demand_t fillers[] = {
+static const mrail_water_fill_demand_t fillers[] = {
     {.from_rail = 0, .to_rail = 1, .bytes = 120},
     {.from_rail = 0, .to_rail = 0, .bytes = 60},
     {.from_rail = 2, .to_rail = 2, .bytes = 40},
     {.from_rail = 1, .to_rail = 2, .bytes = 9, .is_small = 1},
 };
 
-static void check_filling(const uint64_t *room, int is_bounded,
-                          const uint64_t expected[3][3])
+static void check_water_fill(const uint64_t *room, int is_bounded,
+                             const uint64_t expected[3][3])
 {
     uint64_t end[4 * 3];
 
-    mrail_filling_make(fillers, 4, 3, 7, room, is_bounded, end);
+    mrail_water_fill_make(fillers, 4, 3, 7, room, is_bounded, end);
     for (unsigned i = 0; i < 3; ++i) {
         for (unsigned rail = 0, sum = 0; rail < 3; ++rail) {
             sum += (unsigned)expected[i][rail];
@@ -777,7 +807,7 @@ static void check_filling(const uint64_t *room, int is_bounded,
 }
 
 /* By hand: what matches first, then what has an own rail, then the rest. */
-static void test_filling(void **state)
+static void test_water_fill(void **state)
 {
     /* 60 of rail 0 and 30 of rail 2 match; rail 1 has more room for the first demand
      * than rail 0, which takes the rest of it; 10 of rail 0 are left for the third, a
@@ -790,29 +820,25 @@ static void test_filling(void **state)
 
     static const uint64_t greedy[3][3] = {{28, 92, 0}, {60, 0, 0}, {10, 0, 30}};
 
-    check_filling(room, 0, all);
-    check_filling(room, 1, all);
-    check_filling(less, 0, greedy);
-    check_filling(less, 1, halves);
-    assert_int_equal(mrail_filling_fewest(7, 0, 2), 5);
-    assert_int_equal(mrail_filling_fewest(6, 0, 2), 4);
-    assert_int_equal(mrail_filling_fewest(2, 0, 2), 2);
-    assert_true(mrail_filling_strangers(100, 60) == 95);
-    assert_true(mrail_filling_strangers(100, 300) == 25);
+    check_water_fill(room, 0, all);
+    check_water_fill(room, 1, all);
+    check_water_fill(less, 0, greedy);
+    check_water_fill(less, 1, halves);
+    assert_int_equal(mrail_water_fill_fewest(7, 0, 2), 5);
+    assert_int_equal(mrail_water_fill_fewest(6, 0, 2), 4);
+    assert_int_equal(mrail_water_fill_fewest(2, 0, 2), 2);
+    assert_true(mrail_water_fill_third_party(100, 60) == 95);
+    assert_true(mrail_water_fill_third_party(100, 300) == 25);
 }
 
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_random_pairs),
-        cmocka_unit_test(test_crowded),
-        cmocka_unit_test(test_narrow_pairs),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_missing_pair),
-        cmocka_unit_test(test_full_switch),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_filling),
+        cmocka_unit_test(test_random),      cmocka_unit_test(test_random_pairs),
+        cmocka_unit_test(test_contended),   cmocka_unit_test(test_narrow_pairs),
+        cmocka_unit_test(test_bounds),      cmocka_unit_test(test_missing_pair),
+        cmocka_unit_test(test_full_switch), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_water_fill),
     };
 
     if (argc > 1) {

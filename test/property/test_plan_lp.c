@@ -1,6 +1,6 @@
 /*
  * src/orchestrator/plan.h, judged by what it promises only: random machines and
- * exchanges (plan_world.h), the paths that there are (plan_paths.h) and two
+ * exchanges (plan_topology.h), the paths that there are (plan_paths.h) and two
  * linear programs (plan_lp.h).  Whatever the seed:
  *
  *   a demand without a path is refused by name, and nothing has changed;
@@ -342,7 +342,7 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
           "%u "
           "rounds",
           s->relayed, 100 * s->relayed / s->bytes, s->bytes, least.most,
-          s->relayed_bound, s->rounds, s->relay_rounds);
+          s->relayed_bound, s->rounds, s->relay_iterations);
     num_loose += s->relayed > s->relayed_bound * (1 + relayed_gap) + rounding;
     if (least.most > 20 * rounding) {
         remember(&worst_relayed, &worst_relayed_seed, s->relayed / least.most);

@@ -78,16 +78,16 @@ static void test_equal_spread(void **state)
                 unsigned least = nics * lanes / uplinks;
 
                 for (unsigned i = 0; i < nics * lanes; ++i) {
-                    uint16_t sport = mrail_ports_lane(uplinks, i / lanes,
-                                                      lanes, i % lanes);
+                    uint16_t sport =
+                        mrail_ports_lane(uplinks, i / lanes, lanes, i % lanes);
 
                     assert_true(sport >= 0xC000);
                     ++count[mrail_ports_segment_of(uplinks, sport)];
                 }
                 for (unsigned n = 0; n < uplinks; ++n) {
-                    assert_true(count[n] == least ||
-                                (count[n] == least + 1 &&
-                                 nics * lanes % uplinks != 0));
+                    assert_true(
+                        count[n] == least ||
+                        (count[n] == least + 1 && nics * lanes % uplinks != 0));
                 }
             }
         }
@@ -98,8 +98,8 @@ static void test_equal_spread(void **state)
 static void test_large_nic_index(void **state)
 {
     assert_int_equal(mrail_ports_lane(3, UINT32_MAX, 32, 31),
-                     0xC000 + ((uint64_t)UINT32_MAX * 32 + 31) % 3 *
-                                  (0x4000 / 3));
+                     0xC000 +
+                         ((uint64_t)UINT32_MAX * 32 + 31) % 3 * (0x4000 / 3));
 }
 
 static void test_nested(void **state)
@@ -114,8 +114,8 @@ static void test_nested(void **state)
 
             memset(seen, 0, sizeof(seen));
             for (unsigned i = 0; i < total; ++i) {
-                uint16_t sport = mrail_ports_lane_nested(uplinks, spines[s],
-                                                         i, 1, 0);
+                uint16_t sport =
+                    mrail_ports_lane_nested(uplinks, spines[s], i, 1, 0);
                 unsigned leaf = mrail_ports_segment_of(uplinks, sport);
                 uint16_t first, last;
 

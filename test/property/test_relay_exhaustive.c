@@ -13,7 +13,7 @@
  * and under TSan they take more than half an hour).
  */
 #include "config.h"
-#include "relay_world.h"
+#include "relay_model.h"
 
 #include "base/util.h"
 #include "test/sim/sanitized.h"
@@ -119,7 +119,7 @@ static void restore(const char *from)
     }
 }
 
-/* ---- what makes no difference is taken out of a state --------------------------- */
+/* ---- what makes no difference is taken out of a state ---- */
 
 /* Entries that were taken out, and what lies in slots that are free. */
 static void forget_relay(mrail_relay_t *relay)
@@ -145,9 +145,8 @@ static void forget_relay(mrail_relay_t *relay)
 
 static void forget_ring(mrail_relay_t *from, mrail_relay_t *to)
 {
-    mrail_relay_entry_t *ring =
-        mrail_relay_ring(&from->layout, from->base, from->shape.num_local,
-                         from->me, to->me);
+    mrail_relay_entry_t *ring = mrail_relay_ring(
+        &from->layout, from->base, from->shape.num_local, from->me, to->me);
     uint32_t size = from->layout.ring_size;
     uint32_t popped = to->locals[from->me].num_popped;
     uint32_t pushed = from->locals[to->me].num_pushed;
@@ -171,7 +170,7 @@ static void forget(void)
     }
 }
 
-/* ---- states that were seen -------------------------------------------------------- */
+/* ---- states that were seen ---- */
 
 static uint64_t *seen;
 static size_t num_seen, max_seen; /* a power of two */
@@ -236,7 +235,7 @@ static int seen_add(uint64_t hash)
     return 1;
 }
 
-/* ---- what can be done ------------------------------------------------------------- */
+/* ---- what can be done ---- */
 
 #define NUM_RANK_ACTIONS (MRAIL_RELAY_NUM_STEPS + 1)
 
@@ -278,7 +277,7 @@ static int act(unsigned action)
     return world_deliver(&w, action / w.num_ranks, action % w.num_ranks);
 }
 
-/* ---- the search --------------------------------------------------------------------- */
+/* ---- the search ---- */
 
 typedef struct level {
     unsigned next; /* action */
@@ -299,9 +298,9 @@ static void print_stuck(void)
         const mrail_relay_t *relay = w.ranks[r].relay;
 
         print_error("rank %u: begun %u ended %u to fill %u pop %u receive %u "
-                    "sending %u posted %u\n", r, w.s.counts[r].begun,
-                    w.s.counts[r].ended, (unsigned)relay->num_to_fill,
-                    (unsigned)relay->num_to_pop,
+                    "sending %u posted %u\n",
+                    r, w.s.counts[r].begun, w.s.counts[r].ended,
+                    (unsigned)relay->num_to_fill, (unsigned)relay->num_to_pop,
                     (unsigned)relay->num_to_receive,
                     (unsigned)relay->num_sending, relay->num_posted);
     }
@@ -386,7 +385,7 @@ static void forget_search(void)
     num_levels = max_levels = deepest = num_seen = max_seen = 0;
 }
 
-/* ---- cases ---------------------------------------------------------------------- */
+/* ---- cases ---- */
 
 typedef struct flow {
     uint32_t from, relay_out, relay_in, to;
@@ -397,55 +396,157 @@ typedef struct relay_case {
     const char *name;
     unsigned per_node[WORLD_NODES + 1];
     unsigned out_slots, in_slots; /* 0: as few as may be */
-    uint32_t exchanges; /* in a row */
-    int is_full;        /* only with MRAIL_TEST_FULL */
-    flow_t flows[8];    /* 0 chunks: no more */
+    uint32_t exchanges;           /* in a row */
+    int is_full;                  /* only with MRAIL_TEST_FULL */
+    flow_t flows[8];              /* 0 chunks: no more */
 } relay_case_t;
 
 static const relay_case_t cases[] = {
-    {"a node, in a circle, two exchanges", {3}, 1, 1, 2, 0,
+    {"a node, in a circle, two exchanges",
+     {3},
+     1,
+     1,
+     2,
+     0,
      {{0, NONE, NONE, 1, 3}, {1, NONE, NONE, 2, 3}, {2, NONE, NONE, 0, 3}}},
-    {"a node, all to all, two slots", {3}, 2, 1, 1, 0,
-     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 2, 2}, {1, NONE, NONE, 2, 2},
-      {1, NONE, NONE, 0, 2}, {2, NONE, NONE, 0, 2}, {2, NONE, NONE, 1, 2}}},
-    {"two senders relay for each other", {2, 1}, 1, 0, 2, 0,
+    {"a node, all to all, two slots",
+     {3},
+     2,
+     1,
+     1,
+     0,
+     {{0, NONE, NONE, 1, 2},
+      {0, NONE, NONE, 2, 2},
+      {1, NONE, NONE, 2, 2},
+      {1, NONE, NONE, 0, 2},
+      {2, NONE, NONE, 0, 2},
+      {2, NONE, NONE, 1, 2}}},
+    {"two senders relay for each other",
+     {2, 1},
+     1,
+     0,
+     2,
+     0,
      {{0, 1, NONE, 2, 3}, {1, 0, NONE, 2, 3}}},
-    {"the same, two slots", {2, 1}, 2, 2, 1, 0,
+    {"the same, two slots",
+     {2, 1},
+     2,
+     2,
+     1,
+     0,
      {{0, 1, NONE, 2, 3}, {1, 0, NONE, 2, 3}}},
-    {"one sender, two receivers that relay", {1, 2}, 1, 0, 2, 0,
+    {"one sender, two receivers that relay",
+     {1, 2},
+     1,
+     0,
+     2,
+     0,
      {{0, NONE, 1, 2, 3}, {0, NONE, 2, 1, 3}}},
-    {"the same, two slots", {1, 2}, 2, 2, 1, 0,
+    {"the same, two slots",
+     {1, 2},
+     2,
+     2,
+     1,
+     0,
      {{0, NONE, 1, 2, 3}, {0, NONE, 2, 1, 3}}},
-    {"there and back", {2, 1}, 1, 0, 1, 0,
-     {{0, 1, NONE, 2, 2}, {1, 0, NONE, 2, 1}, {2, NONE, 0, 1, 2},
+    {"there and back",
+     {2, 1},
+     1,
+     0,
+     1,
+     0,
+     {{0, 1, NONE, 2, 2},
+      {1, 0, NONE, 2, 1},
+      {2, NONE, 0, 1, 2},
       {2, NONE, 1, 0, 1}}},
-    {"there and back, two chunks", {2, 1}, 1, 0, 1, 1,
-     {{0, 1, NONE, 2, 2}, {1, 0, NONE, 2, 2}, {2, NONE, 0, 1, 2},
+    {"there and back, two chunks",
+     {2, 1},
+     1,
+     0,
+     1,
+     1,
+     {{0, 1, NONE, 2, 2},
+      {1, 0, NONE, 2, 2},
+      {2, NONE, 0, 1, 2},
       {2, NONE, 1, 0, 2}}},
-    {"there and back, two exchanges", {2, 1}, 1, 0, 2, 0,
+    {"there and back, two exchanges",
+     {2, 1},
+     1,
+     0,
+     2,
+     0,
      {{0, 1, NONE, 2, 2}, {2, NONE, 0, 1, 2}, {1, NONE, NONE, 0, 1}}},
-    {"there and back, two slots", {2, 1}, 2, 2, 1, 0,
+    {"there and back, two slots",
+     {2, 1},
+     2,
+     2,
+     1,
+     0,
      {{0, 1, NONE, 2, 2}, {2, NONE, 0, 1, 2}, {1, NONE, NONE, 0, 1}}},
-    {"three nodes in a circle", {1, 1, 1}, 1, 0, 2, 0,
+    {"three nodes in a circle",
+     {1, 1, 1},
+     1,
+     0,
+     2,
+     0,
      {{0, NONE, NONE, 1, 2}, {1, NONE, NONE, 2, 2}, {2, NONE, NONE, 0, 2}}},
-    {"three nodes, all to all", {1, 1, 1}, 1, 2, 1, 0,
-     {{0, NONE, NONE, 1, 1}, {0, NONE, NONE, 2, 1}, {1, NONE, NONE, 2, 1},
-      {1, NONE, NONE, 0, 1}, {2, NONE, NONE, 0, 1}, {2, NONE, NONE, 1, 1}}},
-    {"three nodes, all to all, more", {1, 1, 1}, 1, 2, 1, 1,
-     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 2, 1}, {1, NONE, NONE, 2, 2},
-      {1, NONE, NONE, 0, 1}, {2, NONE, NONE, 0, 2}, {2, NONE, NONE, 1, 1}}},
+    {"three nodes, all to all",
+     {1, 1, 1},
+     1,
+     2,
+     1,
+     0,
+     {{0, NONE, NONE, 1, 1},
+      {0, NONE, NONE, 2, 1},
+      {1, NONE, NONE, 2, 1},
+      {1, NONE, NONE, 0, 1},
+      {2, NONE, NONE, 0, 1},
+      {2, NONE, NONE, 1, 1}}},
+    {"three nodes, all to all, more",
+     {1, 1, 1},
+     1,
+     2,
+     1,
+     1,
+     {{0, NONE, NONE, 1, 2},
+      {0, NONE, NONE, 2, 1},
+      {1, NONE, NONE, 2, 2},
+      {1, NONE, NONE, 0, 1},
+      {2, NONE, NONE, 0, 2},
+      {2, NONE, NONE, 1, 1}}},
     /* Each sender begins with the receiver to which the other has more to send: who
      * gives both slots to that one waits for ever. */
-    {"two senders, two receivers crosswise", {1, 1, 1, 1}, 1, 2, 1, 0,
-     {{0, NONE, NONE, 1, 2}, {0, NONE, NONE, 3, 3}, {2, NONE, NONE, 3, 2},
+    {"two senders, two receivers crosswise",
+     {1, 1, 1, 1},
+     1,
+     2,
+     1,
+     0,
+     {{0, NONE, NONE, 1, 2},
+      {0, NONE, NONE, 3, 3},
+      {2, NONE, NONE, 3, 2},
       {2, NONE, NONE, 1, 3}}},
-    {"relays at both ends", {2, 2}, 1, 0, 2, 0,
-     {{0, 1, 2, 3, 3}}},
-    {"relays at both ends, there and back", {2, 2}, 1, 0, 1, 0,
+    {"relays at both ends", {2, 2}, 1, 0, 2, 0, {{0, 1, 2, 3, 3}}},
+    {"relays at both ends, there and back",
+     {2, 2},
+     1,
+     0,
+     1,
+     0,
      {{0, 1, 2, 3, 2}, {2, 3, 0, 1, 2}}},
-    {"relays at both ends, two slots", {2, 2}, 2, 2, 1, 0,
+    {"relays at both ends, two slots",
+     {2, 2},
+     2,
+     2,
+     1,
+     0,
      {{0, 1, 2, 3, 3}, {2, 3, 0, 1, 2}}},
-    {"all relay for all", {2, 2}, 1, 0, 1, 0,
+    {"all relay for all",
+     {2, 2},
+     1,
+     0,
+     1,
+     0,
      {{0, 1, 2, 3, 1}, {1, 0, 3, 2, 1}, {2, 3, 0, 1, 1}, {3, 2, 1, 0, 1}}},
 };
 

@@ -7,7 +7,7 @@
  * sanitizer four times.
  */
 #include "config.h"
-#include "relay_world.h"
+#include "relay_model.h"
 
 #include "base/rng.h"
 #include "base/util.h"
@@ -83,8 +83,7 @@ static void random_exchange(unsigned num, uint64_t hash)
         uint64_t bytes = random_bytes();
 
         offset[from][to] += (below(3) == 0) ? below(10000) : 0;
-        world_add(&w, num, from,
-                  is_far ? random_relay(from) : MRAIL_RELAY_NONE,
+        world_add(&w, num, from, is_far ? random_relay(from) : MRAIL_RELAY_NONE,
                   is_far ? random_relay(to) : MRAIL_RELAY_NONE, to,
                   offset[from][to], bytes);
         offset[from][to] += bytes;
@@ -186,9 +185,9 @@ static void test_seeds(void **state)
 {
     const char *one = getenv("MRAIL_TEST_SEED");
     uint64_t first = (one != NULL) ? strtoull(one, NULL, 0) : 0;
-    uint64_t count = (one != NULL)                  ? 1
-                     : getenv("MRAIL_TEST_FULL")    ? FULL_SEEDS
-                                                    : SEEDS;
+    uint64_t count = (one != NULL)               ? 1
+                     : getenv("MRAIL_TEST_FULL") ? FULL_SEEDS
+                                                 : SEEDS;
 
     for (uint64_t i = 0; i < count; ++i) {
         running = first + i;

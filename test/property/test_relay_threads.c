@@ -5,7 +5,7 @@
  * for machines on which stores overtake each other.
  */
 #include "config.h"
-#include "relay_world.h"
+#include "relay_model.h"
 
 #include "base/util.h"
 

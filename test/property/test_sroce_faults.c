@@ -8,7 +8,7 @@
  */
 #include "config.h"
 
-#include "sroce_world.h"
+#include "sroce_net.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -50,12 +50,12 @@ typedef struct flow {
     op_t ops[MAX_OPS];
     uint32_t base; /* of its slots, the same offset at both sides */
     unsigned posted;
-    unsigned done;       /* operations known to be complete */
+    unsigned done; /* operations known to be complete */
     unsigned recv_posted;
     unsigned recv_total;
-    unsigned recv_next;  /* operation of the next receive completion */
+    unsigned recv_next; /* operation of the next receive completion */
     unsigned recv_done;
-    unsigned failed;     /* completions with an error so far */
+    unsigned failed; /* completions with an error so far */
     enum ibv_wc_status first_error;
 } flow_t;
 
@@ -93,8 +93,7 @@ static uint32_t random_length(trial_t *t)
     case 1:
         return below(t, 300);
     case 2:
-        length = (1u << (7 + t->w.p.mtu)) * (1 + below(t, 3)) - 1 +
-                 below(t, 3);
+        length = (1u << (7 + t->w.p.mtu)) * (1 + below(t, 3)) - 1 + below(t, 3);
         return MRAIL_MIN(length, MAX_LENGTH);
     default:
         return below(t, MAX_LENGTH + 1);
@@ -103,11 +102,15 @@ static uint32_t random_length(trial_t *t)
 
 static void make_op(trial_t *t, flow_t *f, unsigned i, uint64_t *counter)
 {
-    static const enum ibv_wr_opcode opcodes[] = {
-        IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,
-        IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
-        IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD,
-        IBV_WR_ATOMIC_CMP_AND_SWP};
+    static const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND,
+                                                 IBV_WR_SEND_WITH_IMM,
+                                                 IBV_WR_RDMA_WRITE,
+                                                 IBV_WR_RDMA_WRITE,
+                                                 IBV_WR_RDMA_WRITE_WITH_IMM,
+                                                 IBV_WR_RDMA_READ,
+                                                 IBV_WR_RDMA_READ,
+                                                 IBV_WR_ATOMIC_FETCH_AND_ADD,
+                                                 IBV_WR_ATOMIC_CMP_AND_SWP};
     op_t *op = &f->ops[i];
 
     op->opcode = opcodes[below(t, MRAIL_ARRAY_SIZE(opcodes))];
@@ -177,29 +180,30 @@ static void post_op(trial_t *t, flow_t *f)
     world_side_t *s = &t->w.side[f->side], *far = &t->w.side[!f->side];
     uint32_t at = slot_of(f, f->posted), half = (uint32_t)t->w.p.mem_bytes / 2;
     uint32_t length = is_atomic(op) ? 8 : op->length, cut;
-    struct ibv_send_wr wr = {.wr_id = f->posted, .opcode = op->opcode,
-                             .imm_data = op->tag}, *bad;
+    struct ibv_send_wr wr = {.wr_id = f->posted,
+                             .opcode = op->opcode,
+                             .imm_data = op->tag},
+                       *bad;
     struct ibv_sge sge[2];
     int ret;
 
     cut = below(t, length + 1);
     sge[0] = (struct ibv_sge){(uintptr_t)s->mem + at, cut, s->key};
-    sge[1] = (struct ibv_sge){(uintptr_t)s->mem + at + cut, length - cut,
-                              s->key};
+    sge[1] =
+        (struct ibv_sge){(uintptr_t)s->mem + at + cut, length - cut, s->key};
     wr.sg_list = sge;
     wr.num_sge = 2;
     wr.send_flags = (op->signaled ? IBV_SEND_SIGNALED : 0) |
                     (below(t, 8) ? 0 : IBV_SEND_FENCE) |
                     (below(t, 4) ? 0 : IBV_SEND_SOLICITED);
-    if ((length <= 64) && (op->opcode <= IBV_WR_SEND_WITH_IMM) &&
-        below(t, 2)) {
+    if ((length <= 64) && (op->opcode <= IBV_WR_SEND_WITH_IMM) && below(t, 2)) {
         wr.send_flags |= IBV_SEND_INLINE;
     }
     wr.wr.rdma.remote_addr = (uintptr_t)far->mem + half + at;
     wr.wr.rdma.rkey = far->key;
     if (is_atomic(op)) {
-        wr.wr.atomic.remote_addr = (uintptr_t)far->mem + half +
-                                   slot_of(f, 0) + SLOT - 8;
+        wr.wr.atomic.remote_addr =
+            (uintptr_t)far->mem + half + slot_of(f, 0) + SLOT - 8;
         wr.wr.atomic.rkey = far->key;
         wr.wr.atomic.compare_add = op->compare_add;
         wr.wr.atomic.swap = op->swap;
@@ -271,8 +275,7 @@ static void check_op(trial_t *t, flow_t *f, unsigned i)
         break;
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
-        assert_int_equal(world_match(far_mem, op->tag, op->length),
-                         op->length);
+        assert_int_equal(world_match(far_mem, op->tag, op->length), op->length);
         check_untouched(far_mem, op->length, SLOT - 8);
         /* A duplicate that is executed again would bring the old data. */
         memset(far_mem, OVERWRITTEN, op->length);
@@ -305,8 +308,8 @@ static void send_failed(trial_t *t, flow_t *f, const struct ibv_wc *wc)
 {
     if (t->ending == END_WELL) {
         fail_msg("seed %llu: wr %llu failed with %d",
-                 (unsigned long long)t->w.p.seed,
-                 (unsigned long long)wc->wr_id, wc->status);
+                 (unsigned long long)t->w.p.seed, (unsigned long long)wc->wr_id,
+                 wc->status);
     }
     if (f->failed++ == 0) {
         f->first_error = wc->status;
@@ -514,8 +517,8 @@ static void trial_finish(trial_t *t)
         }
         assert_int_equal(f->recv_done, f->recv_total);
         for (unsigned i = 0; i < f->num_ops; ++i) {
-            const uint8_t *far_mem = t->w.side[!f->side].mem + half +
-                                     slot_of(f, i);
+            const uint8_t *far_mem =
+                t->w.side[!f->side].mem + half + slot_of(f, i);
 
             if ((f->ops[i].opcode == IBV_WR_RDMA_WRITE) &&
                 (f->ops[i].length != 0)) {
@@ -528,8 +531,7 @@ static void trial_finish(trial_t *t)
         for (unsigned n = 0; n < t->num_flows; ++n) {
             const flow_t *f = &t->flows[n];
 
-            if ((f->failed != 0) &&
-                (f->first_error != IBV_WC_RETRY_EXC_ERR) &&
+            if ((f->failed != 0) && (f->first_error != IBV_WC_RETRY_EXC_ERR) &&
                 (f->first_error != IBV_WC_WR_FLUSH_ERR)) {
                 fail_msg("first error is %d", f->first_error);
             }

@@ -14,7 +14,7 @@
 typedef struct job_shared {
     uint8_t device_addr[JOB_MAX][MRAIL_DEVICE_ADDR_MAX];
     uint8_t iface_addr[JOB_MAX][MRAIL_IFACE_ADDR_MAX];
-    unsigned arrived[64]; /* barriers, each used once */
+    unsigned arrived[64];     /* barriers, each used once */
     uint64_t word[JOB_WORDS]; /* for the test */
 } job_shared_t;
 
@@ -27,8 +27,7 @@ typedef struct job {
     mrail_iface_t *iface;
     mrail_ep_t *eps[JOB_MAX];
     /* What the iface's callbacks do; set before job_open(). */
-    void (*am)(struct job *job, uint8_t am_id, const void *data,
-               size_t length);
+    void (*am)(struct job *job, uint8_t am_id, const void *data, size_t length);
     /* An operation's `comp` is an unsigned that counts completions. */
     unsigned completed; /* one such counter, for the test */
     unsigned failed;    /* completions with another status than 0 */

@@ -1,8 +1,8 @@
 # Tests of the engine over software rails, several processes each.
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
-    rail_fence rail_open rail_share rail_backlog rail_stale rail_cq \
-    rail_nested rail_inside rail_evict rail_harden rail_starve rail_goodbye \
-    rail_errors rail_dark rail_live
+    rail_fence rail_open rail_fair_share rail_backlog rail_stale rail_cq \
+    rail_nested rail_callback rail_evict rail_harden rail_starve rail_goodbye \
+    rail_errors rail_unreachable rail_live
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -15,14 +15,14 @@ rail_blocked_SOURCES = test/rail/rail_blocked.c
 rail_blocked_LDADD = libtest-job.la
 rail_threads_SOURCES = test/rail/rail_threads.c
 rail_threads_LDADD = libtest-job.la -lpthread
-rail_share_SOURCES = test/rail/rail_share.c
-rail_share_LDADD = libtest-job.la -lpthread
+rail_fair_share_SOURCES = test/rail/rail_fair_share.c
+rail_fair_share_LDADD = libtest-job.la -lpthread
 rail_backlog_SOURCES = test/rail/rail_backlog.c
 rail_backlog_LDADD = libtest-job.la
 rail_stale_SOURCES = test/rail/rail_stale.c
 rail_stale_LDADD = libtest-job.la
-rail_inside_SOURCES = test/rail/rail_inside.c
-rail_inside_LDADD = libtest-job.la
+rail_callback_SOURCES = test/rail/rail_callback.c
+rail_callback_LDADD = libtest-job.la
 rail_nested_SOURCES = test/rail/rail_nested.c
 rail_nested_LDADD = libtest-job.la
 rail_evict_SOURCES = test/rail/rail_evict.c
@@ -41,7 +41,7 @@ rail_open_LDADD = libmrail-rail.la
 check_LTLIBRARIES += libtest-memlock.la
 libtest_memlock_la_SOURCES = test/rail/memlock_shim.c
 libtest_memlock_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared \
-    -rpath /nowhere
+    -rpath /detached
 libtest_memlock_la_LIBADD = -ldl
 check_LTLIBRARIES += libtest-srq.la
 libtest_srq_la_SOURCES = test/rail/srq_shim.c
@@ -58,8 +58,8 @@ libtest_errors_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_errors_la_LIBADD = $(IBVERBS_LIBS) -ldl
 rail_errors_SOURCES = test/rail/rail_errors.c
 rail_errors_LDADD = libtest-job.la
-rail_dark_SOURCES = test/rail/rail_dark.c
-rail_dark_LDADD = libtest-job.la
+rail_unreachable_SOURCES = test/rail/rail_unreachable.c
+rail_unreachable_LDADD = libtest-job.la
 rail_live_SOURCES = test/rail/rail_live.c
 rail_live_LDADD = libtest-job.la
 rail_fence_SOURCES = test/rail/rail_fence.c
@@ -68,10 +68,10 @@ rail_spoof_SOURCES = test/rail/rail_spoof.c
 rail_spoof_LDADD = libtest-job.la
 RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh \
-    test/rail/share.sh test/rail/backlog.sh test/rail/stale.sh \
+    test/rail/fair-share.sh test/rail/backlog.sh test/rail/stale.sh \
     test/rail/small-srq.sh test/rail/cq.sh test/rail/nested.sh \
-    test/rail/inside.sh test/rail/evict.sh test/rail/harden.sh \
+    test/rail/callback.sh test/rail/evict.sh test/rail/harden.sh \
     test/rail/starve.sh test/rail/slow-events.sh test/rail/full-shm.sh \
-    test/rail/errors.sh test/rail/dark.sh test/rail/live.sh
+    test/rail/errors.sh test/rail/unreachable.sh test/rail/live.sh
 TESTS += $(RAIL_JOB_FILES)
 EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh

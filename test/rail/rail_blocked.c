@@ -106,12 +106,10 @@ static int receive(job_t *job)
     bad = job_say(!bad, "the rails can be cut", "mrail soft ctl failed");
     printf("# while cut: %u from the one, at least %u from the others\n",
            during[1], least_of_others(during));
-    bad |= job_say(during[1] == 0, "the cut really cuts", "%u arrived",
-                   during[1]);
-    bad |= job_say(least_of_others(during) >= 10,
-                   "other peers' streams go on",
-                   "one got only %u messages through",
-                   least_of_others(during));
+    bad |=
+        job_say(during[1] == 0, "the cut really cuts", "%u arrived", during[1]);
+    bad |= job_say(least_of_others(during) >= 10, "other peers' streams go on",
+                   "one got only %u messages through", least_of_others(during));
     __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     return bad;
 }
@@ -136,8 +134,9 @@ static int blocked_job(job_t *job)
         __atomic_add_fetch(&job->shared->word[10], 1, __ATOMIC_RELEASE);
     }
     end = mrail_clock_now() + 20 * MRAIL_NS_PER_SEC;
-    while ((__atomic_load_n(&job->shared->word[10], __ATOMIC_ACQUIRE) <
-            PEERS) && (mrail_clock_now() < end)) {
+    while (
+        (__atomic_load_n(&job->shared->word[10], __ATOMIC_ACQUIRE) < PEERS) &&
+        (mrail_clock_now() < end)) {
         mrail_iface_progress(job->iface);
     }
     if (job->rank == 0) {
@@ -146,8 +145,7 @@ static int blocked_job(job_t *job)
         }
         bad |= job_say((good == PEERS) && (sink->wrong == 0),
                        "afterwards every stream is complete and in order",
-                       "%u of %u complete, %u wrong", good, PEERS,
-                       sink->wrong);
+                       "%u of %u complete, %u wrong", good, PEERS, sink->wrong);
     }
     job_close(job);
     return bad;

@@ -31,9 +31,8 @@ static int source(job_t *job)
         if (mrail_rkey_unpack(&job->shared->word[rank], &rkeys[rank]) != 0) {
             return 1;
         }
-        while (mrail_ep_put_zcopy(job_ep(job, rank), &iov, 1,
-                                  (uintptr_t)target, rkeys[rank],
-                                  &job->completed) == -EAGAIN) {
+        while (mrail_ep_put_zcopy(job_ep(job, rank), &iov, 1, (uintptr_t)target,
+                                  rkeys[rank], &job->completed) == -EAGAIN) {
             mrail_iface_progress(job->iface);
         }
         ++wanted;

@@ -30,7 +30,7 @@ static uint8_t pattern(uint32_t seed, size_t i)
     return (uint8_t)(seed * 31 + i * 7 + (i >> 9));
 }
 
-/* ---- memory that others write to ---------------------------------------- */
+/* ---- memory that others write to ---- */
 
 /* Words 8 + 6 * rank: address, then the packed key. */
 static uint64_t *place(job_t *job, unsigned rank)
@@ -82,7 +82,7 @@ static unsigned num_qps(job_t *job)
     return memory.num_qps;
 }
 
-/* ---- one process with 64 peers ------------------------------------------ */
+/* ---- one process with 64 peers ---- */
 
 /* Until `ep` has all its lanes, or for PHASE_S: the most QPs seen. */
 static unsigned hub_phase(job_t *job, mrail_ep_t *ep, unsigned target,
@@ -195,7 +195,7 @@ static int hub_job(job_t *job)
     return bad;
 }
 
-/* ---- eight processes, all with all -------------------------------------- */
+/* ---- eight processes, all with all ---- */
 
 typedef struct check {
     uint32_t from;

@@ -72,8 +72,7 @@ static void one_round(job_t *job, mrail_ep_t *ep, const mrail_iov_t *iov,
     } else if (order == ORDER_FLUSH) {
         job_flush(job, ep);
     }
-    while (mrail_ep_am_short(ep, 1, NULL, 0, &mark, sizeof(mark)) ==
-           -EAGAIN) {
+    while (mrail_ep_am_short(ep, 1, NULL, 0, &mark, sizeof(mark)) == -EAGAIN) {
         mrail_iface_progress(job->iface);
     }
     /* The receiver looks before the next round changes the data. */

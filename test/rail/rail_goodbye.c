@@ -1,6 +1,6 @@
 /*
  * Peers that go while one stays: their lanes end, with the events of their QPs
- * on the way or already read by the service thread.
+ * on the way or already read by the control thread.
  */
 #include "config.h"
 #include "job.h"
@@ -44,8 +44,8 @@ static int host(job_t *job)
     mrail_engine_memory(job->engine, &memory);
     return job_say((num_dead(job) == GUESTS) && (memory.num_qps == 0),
                    "who has gone leaves no QP behind",
-                   "%u of %u have ended, %u QPs are left",
-                   num_dead(job), GUESTS, memory.num_qps);
+                   "%u of %u have ended, %u QPs are left", num_dead(job),
+                   GUESTS, memory.num_qps);
 }
 
 static int goodbye(job_t *job)

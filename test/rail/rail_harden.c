@@ -79,8 +79,7 @@ static int attacker(job_t *job)
     }
     job_flush(job, job_ep(job, 0));
     data = calloc(1, 4096);
-    if ((ret != 0) ||
-        (mrail_mem_reg(job->engine, data, 4096, &iov.mem) != 0) ||
+    if ((ret != 0) || (mrail_mem_reg(job->engine, data, 4096, &iov.mem) != 0) ||
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
@@ -91,8 +90,8 @@ static int attacker(job_t *job)
                              rkey, &done);
     ret = (ret == -EINPROGRESS) ? job_wait(job, &done, 1, 20) : 1;
     __atomic_store_n(&job->shared->word[2], 1, __ATOMIC_RELEASE);
-    return ret | job_say(job->failed == 1, "such a write fails",
-                         "%u failures", job->failed);
+    return ret | job_say(job->failed == 1, "such a write fails", "%u failures",
+                         job->failed);
 }
 
 static int harden_job(job_t *job)

@@ -124,8 +124,8 @@ static int load(stream_t *streams, unsigned count, int is_read,
         }
         ++good;
         for (unsigned i = 0; i < 2; ++i) {
-            live[i] = (double)(is_read ? rails[i].live_in : rails[i].live_out) /
-                      RATE;
+            live[i] =
+                (double)(is_read ? rails[i].live_in : rails[i].live_out) / RATE;
             if ((live[i] < low[i]) || (live[i] > high[i])) {
                 good = 0;
             }

@@ -112,8 +112,7 @@ static int receive_slowly(job_t *job)
                   sink->wrong);
     printf("# when half had arrived, the last sender had %u of %u through\n",
            sink->lowest_at_half, MESSAGES);
-    bad |= job_say(sink->lowest_at_half >= MESSAGES / 8,
-                   "nobody starves",
+    bad |= job_say(sink->lowest_at_half >= MESSAGES / 8, "nobody starves",
                    "with half of all delivered, one had only %u of %u",
                    sink->lowest_at_half, MESSAGES);
     return bad;
@@ -133,8 +132,7 @@ static int many_job(job_t *job)
     bad = (job->rank == 0) ? job_wait(job, &sink->total, SENDERS, 60)
                            : send_some(job, 0, 1);
     job_barrier(job, 1);
-    bad |= (job->rank == 0) ? receive_slowly(job)
-                            : send_some(job, 1, MESSAGES);
+    bad |= (job->rank == 0) ? receive_slowly(job) : send_some(job, 1, MESSAGES);
     job_close(job);
     return bad;
 }

@@ -72,8 +72,7 @@ static int one_round(nest_t *nest, mrail_iface_t *iface)
 static int source(job_t *job)
 {
     nest_t nest = {.job = job};
-    const mrail_iface_params_t params = {.arg = &nest,
-                                         .complete = on_complete};
+    const mrail_iface_params_t params = {.arg = &nest, .complete = on_complete};
     mrail_iface_t *iface;
     int bad = 0;
 

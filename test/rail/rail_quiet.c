@@ -20,12 +20,12 @@
 #define LIMIT_MS 10.0
 #define LATE_MS 250.0
 #define CONNECTS 5
-#define PROBE_WAKES 5 /* threads to wake, where an echo has two */
+#define PROBE_WAKES 5   /* threads to wake, where an echo has two */
 #define CONNECT_TIMES 3 /* as long as with a peer that polls */
 
-static int echo_fds[2];  /* to the thread that answers */
-static int peer_polls;   /* it does not compute */
-static double *took_ms;  /* shared: the last connect */
+static int echo_fds[2]; /* to the thread that answers */
+static int peer_polls;  /* it does not compute */
+static double *took_ms; /* shared: the last connect */
 
 static int compare(const void *a, const void *b)
 {

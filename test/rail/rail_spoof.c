@@ -23,7 +23,7 @@ static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
     ++received;
 }
 
-/* Sends through the first rail's UD QP, past the engine; its service thread
+/* Sends through the first rail's UD QP, past the engine; its control thread
  * is kept out by the lock. */
 static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
                     const void *data, size_t length)
@@ -101,9 +101,9 @@ static int attack(job_t *job)
     mrail_rng_init(&rng, 7);
     /* A UD queue that overflows drops before anybody looks: go on until the
      * victim has judged enough. */
-    for (unsigned i = 0; (i < 10 * FORGED) &&
-                         (__atomic_load_n(&job->shared->word[1],
-                                          __ATOMIC_ACQUIRE) < FORGED);
+    for (unsigned i = 0;
+         (i < 10 * FORGED) &&
+         (__atomic_load_n(&job->shared->word[1], __ATOMIC_ACQUIRE) < FORGED);
          ++i) {
         size_t length = forge(&rng, &victim, i % 4, buf);
 
@@ -162,9 +162,8 @@ static int victim_judge(job_t *job)
     bad |= job_say((c->ctl_bad_format > 0) && (c->ctl_bad_version > 0) &&
                        (c->ctl_bad_cookie > 0),
                    "each kind has its counter", "one stayed at zero");
-    bad |= job_say(job->engine->num_peers == 1,
-                   "no forger became a peer", "%u peers",
-                   job->engine->num_peers);
+    bad |= job_say(job->engine->num_peers == 1, "no forger became a peer",
+                   "%u peers", job->engine->num_peers);
     return bad;
 }
 

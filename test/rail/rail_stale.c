@@ -142,8 +142,7 @@ static void forge_answer(job_t *job, const mrail_peer_t *peer, uint32_t seq)
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
     int length = mrail_ctl_encode(&msg, buf, sizeof(buf));
 
-    mrail_ctl_receive(job->engine, &job->engine->rails[0], buf,
-                      (size_t)length);
+    mrail_ctl_receive(job->engine, &job->engine->rails[0], buf, (size_t)length);
 }
 
 static int probes(job_t *job, mrail_peer_t *peer)
@@ -161,11 +160,10 @@ static int probes(job_t *job, mrail_peer_t *peer)
     forge_answer(job, peer, 77);
     after_right = peer->probe_tries;
     pthread_mutex_unlock(&job->engine->ctl_lock);
-    return job_say((after_wrong == 3) && (unexpected == 1) &&
-                       (after_right == 0),
-                   "only the answer to its probe shows that a peer lives",
-                   "%u tries after another's, %u after its own", after_wrong,
-                   after_right);
+    return job_say(
+        (after_wrong == 3) && (unexpected == 1) && (after_right == 0),
+        "only the answer to its probe shows that a peer lives",
+        "%u tries after another's, %u after its own", after_wrong, after_right);
 }
 
 static int given_up(job_t *job, mrail_peer_t *peer)

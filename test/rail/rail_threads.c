@@ -23,9 +23,9 @@ typedef struct worker {
     pthread_t self;
     mrail_iface_t *iface;
     mrail_ep_t *ep;
-    unsigned next;   /* number of the message expected */
+    unsigned next; /* number of the message expected */
     unsigned wrong;
-    unsigned done;   /* completions */
+    unsigned done; /* completions */
     unsigned failed;
     uint8_t *memory; /* BLOCK bytes for the peer's PUTs, then BLOCK of ours */
     mrail_mem_t *mem;
@@ -104,8 +104,8 @@ static void round_trip(worker_t *w, unsigned round)
     }
     wait_done(w, wanted);
     for (unsigned i = 0; i < BLOCK; ++i) {
-        w->wrong += (ours[i] !=
-                     (uint8_t)(round + w->index * 16 + w->job->rank));
+        w->wrong +=
+            (ours[i] != (uint8_t)(round + w->index * 16 + w->job->rank));
     }
 }
 
@@ -173,9 +173,8 @@ static int threads_job(job_t *job)
     for (unsigned i = 0; i < THREADS; ++i) {
         const card_t *peer = &cards[!job->rank][i];
 
-        if ((mrail_ep_create(w[i].iface,
-                             job->shared->device_addr[!job->rank], peer->addr,
-                             NULL, &w[i].ep) != 0) ||
+        if ((mrail_ep_create(w[i].iface, job->shared->device_addr[!job->rank],
+                             peer->addr, NULL, &w[i].ep) != 0) ||
             (mrail_rkey_unpack(peer->key, &w[i].rkey) != 0)) {
             return 1;
         }

@@ -26,7 +26,7 @@ int has_failed(const side_t *side)
     return (peer != NULL) && (peer->failed != 0);
 }
 
-/* ---- the network --------------------------------------------------------- */
+/* ---- the network ---- */
 
 static side_t *side_of_ud(const struct ibv_qp *qp, unsigned *rail_p)
 {
@@ -132,9 +132,10 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
         CHECK((lane->state == MRAIL_LANE_UP) ||
                   ((lane->state == MRAIL_LANE_CLOSING) && lane->drained),
               "posts to a lane that is %s", mrail_lane_state_name(lane->state));
-        CHECK((lane->trial == MRAIL_TRIAL_RUNS) ||
+        CHECK((lane->validation == MRAIL_PATH_VALIDATION_RUNS) ||
                   ((lane->peer->up_mask | lane->peer->closing_mask |
-                    lane->peer->broken_mask) & bit),
+                    lane->peer->broken_mask) &
+                   bit),
               "posts to a lane that was let go of");
     }
     for (; wr != NULL; wr = wr->next) {
@@ -358,7 +359,7 @@ void pair_break(mrail_lane_t *lane, side_t *from)
     }
     qp->state = IBV_QPS_ERR;
     if (!told) {
-        mrail_failover_ask(lane, "an event of the device");
+        mrail_failover_request(lane, "an event of the device");
     }
 }
 
@@ -387,7 +388,7 @@ static void on_destroy(struct ibv_qp *qp)
           "a QP goes, and takes completions with it");
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- life ---- */
 
 static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
 {
@@ -400,9 +401,9 @@ static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
     config.seg_size = 512;
     config.max_qps = 2 + below(6);
     config.am_credits = 4;
-    config.tx_depth = 16;
+    config.tx_queue_len = 16;
     config.lanes_per_rail = 2;
-    config.dead_timeout = 60; /* most messages may be lost */
+    config.peer_timeout_s = 60; /* most messages may be lost */
     params.arg = side;
     CHECK(mrail_engine_create(&config, &side->engine) == 0, "engine");
     mrail_config_cleanup(&config);

@@ -17,7 +17,7 @@
 #define MAX_UNSEEN 64 /* QPs at a time */
 #define PUT_SIZE (1u << 20)
 /* Remote address of a side's operation: the world knows it by that. */
-#define PUT_ADDRESS(_op) ((1ull << 56) + (uint64_t)(_op) * PUT_SIZE)
+#define PUT_ADDRESS(_op) ((1ull << 56) + (uint64_t)(_op)*PUT_SIZE)
 
 /* WRITEs that have arrived through a QP, and nothing behind them yet that would
  * make them visible. */
@@ -37,11 +37,11 @@ typedef struct side {
     uint32_t sent;
     uint32_t received;
     unsigned num_ops;
-    uint8_t done[MAX_OPS]; /* how often each completed */
-    uint32_t length[MAX_OPS]; /* bytes of a PUT or GET */
+    uint8_t done[MAX_OPS];     /* how often each completed */
+    uint32_t length[MAX_OPS];  /* bytes of a PUT or GET */
     uint32_t carried[MAX_OPS]; /* ... that a device has written or read */
-    uint32_t behind[MAX_OPS]; /* operations that a fence put before it */
-    uint32_t fenced; /* operations before the last fence */
+    uint32_t behind[MAX_OPS];  /* operations that a fence put before it */
+    uint32_t fenced;           /* operations before the last fence */
     uint32_t passed; /* ... of the other side, as what came behind it tells */
     uint32_t flush[MAX_OPS]; /* of one that is a flush: messages before it, and
                                 one more */
@@ -67,7 +67,7 @@ typedef struct request {
     int signalled;
     int waited; /* there was no buffer for it at first */
     uint64_t remote_address;
-    uint32_t length; /* bytes of the data, in all */
+    uint32_t length;    /* bytes of the data, in all */
     uint8_t data[1024]; /* of a SEND */
 } request_t;
 

@@ -115,8 +115,8 @@ void metered_run(uint64_t seed, metered_point_t *points)
 
     memset(&lane, 0, sizeof(lane));
     mrail_rng_init(&lane.rng, seed);
-    lane.end_ns = metered_serve(
-        mrail_rng_below(&lane.rng, (uint32_t)metered_serve(0)));
+    lane.end_ns =
+        metered_serve(mrail_rng_below(&lane.rng, (uint32_t)metered_serve(0)));
     while (sample_ns <= METERED_END_NS) {
         now_ns += METERED_POLL_MIN_NS +
                   mrail_rng_below(&lane.rng, METERED_POLL_MAX_NS -
@@ -167,7 +167,7 @@ static mrail_ns_t metered_delay(const metered_point_t *points, unsigned window,
 }
 
 static void metered_shape(const metered_point_t *points, unsigned window,
-                          metered_verdict_t *verdict)
+                          metered_result_t *verdict)
 {
     double low = HUGE_VAL;
     int down = 0;
@@ -193,8 +193,8 @@ static void metered_shape(const metered_point_t *points, unsigned window,
     }
 }
 
-void metered_judge(const metered_point_t *points, unsigned window,
-                   metered_verdict_t *verdict)
+void metered_check(const metered_point_t *points, unsigned window,
+                   metered_result_t *verdict)
 {
     double unused;
 
@@ -204,10 +204,9 @@ void metered_judge(const metered_point_t *points, unsigned window,
                      METERED_LEAVE_NS, &verdict->stable_worst, &unused);
     verdict->alarms = 0;
     for (unsigned i = 0; i < METERED_POINTS; ++i) {
-        verdict->alarms +=
-            (points[i].at_ns > METERED_ARRIVE_NS / 2) &&
-            (points[i].at_ns <= METERED_ARRIVE_NS) &&
-            (points[i].rate[window] < 0.75 * METERED_RATE);
+        verdict->alarms += (points[i].at_ns > METERED_ARRIVE_NS / 2) &&
+                           (points[i].at_ns <= METERED_ARRIVE_NS) &&
+                           (points[i].rate[window] < 0.75 * METERED_RATE);
     }
     verdict->seen_ns = metered_delay(points, window, METERED_ARRIVE_NS, 1);
     verdict->gone_ns = metered_delay(points, window, METERED_LEAVE_NS, 0);

@@ -42,12 +42,7 @@
 #define METERED_BURST_NS (20 * MRAIL_NS_PER_US) /* and the pause after it */
 #define METERED_BURSTS 4
 
-enum {
-    METERED_W1,
-    METERED_W8,
-    METERED_W32,
-    METERED_WINDOWS
-};
+enum { METERED_W1, METERED_W8, METERED_W32, METERED_WINDOWS };
 
 extern const unsigned metered_size[METERED_WINDOWS];
 
@@ -67,7 +62,7 @@ double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p);
 void metered_run(uint64_t seed, metered_point_t *points);
 
 /* Of the series of one window; all but delays in parts of METERED_RATE. */
-typedef struct metered_verdict {
+typedef struct metered_result {
     double worst;        /* largest distance to the truth, 50 to 100 us */
     double square;       /* mean square of it */
     unsigned alarms;     /* of those samples, below three quarters */
@@ -76,9 +71,9 @@ typedef struct metered_verdict {
     unsigned dips;       /* below 0.5 and then above 0.65: arrival to leave */
     double rise;         /* above the lowest before it, the same time */
     double stable_worst; /* as worst, 350 to 400 us */
-} metered_verdict_t;
+} metered_result_t;
 
-void metered_judge(const metered_point_t *points, unsigned window,
-                   metered_verdict_t *verdict);
+void metered_check(const metered_point_t *points, unsigned window,
+                   metered_result_t *verdict);
 
 #endif

@@ -94,7 +94,7 @@ static int made(void *p, int ret)
     return ret == 0;
 }
 
-/* ---- the world ----------------------------------------------------------- */
+/* ---- the world ---- */
 
 static void add_device(unsigned node, unsigned rail)
 {
@@ -163,7 +163,7 @@ void freeifaddrs(struct ifaddrs *list)
 {
 }
 
-/* ---- devices ------------------------------------------------------------- */
+/* ---- devices ---- */
 
 struct ibv_device **ibv_get_device_list(int *count)
 {
@@ -248,8 +248,7 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
 /* As with an rdma-core that has none.  The real one is not to get our context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
-int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
-                         uint64_t *speed)
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)
 {
     return EOPNOTSUPP;
 }
@@ -281,7 +280,7 @@ int _ibv_query_gid_ex(struct ibv_context *ctx, uint32_t num, uint32_t index,
     return 0;
 }
 
-/* ---- events -------------------------------------------------------------- */
+/* ---- events ---- */
 
 /* Each device gets its own, from the one queue of the simulation. */
 static void sort_events(void)
@@ -369,7 +368,7 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
 {
 }
 
-/* ---- objects ------------------------------------------------------------- */
+/* ---- objects ---- */
 
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
 {
@@ -397,10 +396,9 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 {
     sim_mr_t *mr = object(sizeof(*mr));
 
-    if (!made(mr, sroce_mr_create(CORE_OF(sim_pd_t, pd), addr, length,
-                                  (uintptr_t)addr,
-                                  access & ~(int)IBV_ACCESS_OPTIONAL_RANGE,
-                                  &mr->core))) {
+    if (!made(mr, sroce_mr_create(
+                      CORE_OF(sim_pd_t, pd), addr, length, (uintptr_t)addr,
+                      access & ~(int)IBV_ACCESS_OPTIONAL_RANGE, &mr->core))) {
         return NULL;
     }
     mr->ibv = (struct ibv_mr){.context = pd->context,
@@ -502,7 +500,7 @@ int ibv_destroy_ah(struct ibv_ah *ah)
     return 0;
 }
 
-/* ---- queue pairs --------------------------------------------------------- */
+/* ---- queue pairs ---- */
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
@@ -516,8 +514,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
         .sq_sig_all = init->sq_sig_all,
         .user = qp};
 
-    if (!made(qp, sroce_qp_create(CORE_OF(sim_pd_t, pd), &params,
-                                  &qp->core))) {
+    if (!made(qp, sroce_qp_create(CORE_OF(sim_pd_t, pd), &params, &qp->core))) {
         return NULL;
     }
     init->cap = params.cap;

@@ -1,7 +1,7 @@
 /* What ends in an error or is dropped, in virtual time. */
 #include "config.h"
 
-#include "sroce_world.h"
+#include "sroce_net.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static const sroce_counters_t *cnt(const world_t *w, int side)
 static void test_retry_exceeded(void **state)
 {
     /* timeout 10: 4.194304 ms, five tries. */
-    world_params_t p = {.timeout = 10, .retry_cnt = 4,
-                        .link = {.delay_ns = 1000}};
+    world_params_t p = {
+        .timeout = 10, .retry_cnt = 4, .link = {.delay_ns = 1000}};
     mrail_ns_t start, t = 4194304;
     world_t w;
 
@@ -43,7 +43,8 @@ static void test_retry_exceeded(void **state)
 /* An owner that was away does not find its retries used up. */
 static void test_late_timers(void **state)
 {
-    world_params_t p = {.timeout = 10, .retry_cnt = 255,
+    world_params_t p = {.timeout = 10,
+                        .retry_cnt = 255,
                         .probe_ns = MRAIL_NS_NEVER,
                         .link = {.delay_ns = 1000}};
     sroce_txrun_t run;
@@ -135,18 +136,18 @@ static void test_remote_errors(void **state)
     static const remote_error_t errors[] = {
         {IBV_WR_RDMA_WRITE, 0, 0x100, 100, 0, IBV_WC_REM_ACCESS_ERR,
          IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
-        {IBV_WR_RDMA_WRITE, 0, 1, 100, 0, IBV_WC_REM_ACCESS_ERR,
-         IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_RDMA_WRITE, 0, 1, 100, 0, IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS,
+         IBV_EVENT_QP_ACCESS_ERR},
         {IBV_WR_RDMA_WRITE, -1, 0, 100, 0, IBV_WC_REM_ACCESS_ERR,
          IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
-        {IBV_WR_RDMA_WRITE, (1 << 20) - 5000, 0, 5001, 0,
-         IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
-        {IBV_WR_RDMA_READ, (1 << 20) - 5000, 0, 5001, 0,
-         IBV_WC_REM_ACCESS_ERR, IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_RDMA_WRITE, (1 << 20) - 5000, 0, 5001, 0, IBV_WC_REM_ACCESS_ERR,
+         IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
+        {IBV_WR_RDMA_READ, (1 << 20) - 5000, 0, 5001, 0, IBV_WC_REM_ACCESS_ERR,
+         IBV_WC_SUCCESS, IBV_EVENT_QP_ACCESS_ERR},
         {IBV_WR_SEND, 0, 0, 5000, 4999, IBV_WC_REM_INV_REQ_ERR,
          IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR},
-        {IBV_WR_SEND, 0, 0, 50, 49, IBV_WC_REM_INV_REQ_ERR,
-         IBV_WC_LOC_LEN_ERR, IBV_EVENT_QP_REQ_ERR},
+        {IBV_WR_SEND, 0, 0, 50, 49, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR,
+         IBV_EVENT_QP_REQ_ERR},
     };
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(errors); ++i) {
@@ -200,11 +201,11 @@ static void test_stale_key(void **state)
     old = b->key;
     for (int i = 0; i < 200; ++i) {
         assert_int_equal(sroce_mr_destroy(b->mr), 0);
-        assert_int_equal(sroce_mr_create(b->pd, b->mem, 1 << 20,
-                                         (uintptr_t)b->mem,
-                                         IBV_ACCESS_LOCAL_WRITE |
-                                             IBV_ACCESS_REMOTE_WRITE,
-                                         &b->mr), 0);
+        assert_int_equal(
+            sroce_mr_create(b->pd, b->mem, 1 << 20, (uintptr_t)b->mem,
+                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                            &b->mr),
+            0);
         assert_int_not_equal(sroce_mr_key(b->mr), old);
     }
     world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
@@ -267,7 +268,8 @@ static void test_drops_are_counted(void **state)
 
 static void test_icrc_refused(void **state)
 {
-    world_params_t p = {.icrc = 1, .timeout = 10,
+    world_params_t p = {.icrc = 1,
+                        .timeout = 10,
                         .link = {.delay_ns = 1000, .corrupt_ppm = 200000}};
     world_t w;
 

@@ -1,7 +1,7 @@
 /* Goodput and fairness under loss, in virtual time. */
 #include "config.h"
 
-#include "sroce_world.h"
+#include "sroce_net.h"
 
 #include <stdio.h>
 
@@ -23,7 +23,8 @@ static double goodput(const world_params_t *p, enum ibv_wr_opcode opcode,
 
         while ((posted < messages) && (posted - done < 16)) {
             assert_int_equal(world_send(&w, 0, 0, opcode, IBV_SEND_SIGNALED,
-                                        posted++, 0, MSG, 0), 0);
+                                        posted++, 0, MSG, 0),
+                             0);
         }
         wc = world_wait(&w, w.side[0].scq);
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
@@ -39,8 +40,11 @@ static double goodput(const world_params_t *p, enum ibv_wr_opcode opcode,
 static world_params_t lossy(uint32_t loss_ppm)
 {
     /* A software rail: 3 GB/s, 30 us each way, the usual timeout of 67 ms. */
-    world_params_t p = {.seed = 5, .mtu = IBV_MTU_4096, .timeout = 14,
-                        .link = {.delay_ns = 30000, .rate_Bps = 3000000000,
+    world_params_t p = {.seed = 5,
+                        .mtu = IBV_MTU_4096,
+                        .timeout = 14,
+                        .link = {.delay_ns = 30000,
+                                 .rate_Bps = 3000000000,
                                  .loss_ppm = loss_ppm}};
 
     return p;
@@ -107,10 +111,9 @@ static void test_large_messages(void **state)
     b = &w.side[1];
     world_fill(a->mem, 1, length);
     world_fill(b->mem + length, 2, length);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 1, 0, length,
-               0);
-    world_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 2, length,
-               length, length);
+    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 1, 0, length, 0);
+    world_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 2, length, length,
+               length);
     world_expect(&w, a->scq, 1, IBV_WC_SUCCESS);
     world_expect(&w, a->scq, 2, IBV_WC_SUCCESS);
     assert_int_equal(world_match(b->mem, 1, length), length);

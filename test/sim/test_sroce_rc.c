@@ -1,7 +1,7 @@
 /* RC in virtual time, one behaviour per test. */
 #include "config.h"
 
-#include "sroce_world.h"
+#include "sroce_net.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,8 +29,8 @@ static void check_opcodes(const world_params_t *params, uint32_t length)
     b = &w.side[1];
     world_fill(a->mem, 1, length);
     assert_int_equal(world_recv(&w, 1, 0, 77, to, length), 0);
-    assert_int_equal(world_send(&w, 0, 0, IBV_WR_SEND_WITH_IMM, SIG, 5, 0,
-                                length, 0), 0);
+    assert_int_equal(
+        world_send(&w, 0, 0, IBV_WR_SEND_WITH_IMM, SIG, 5, 0, length, 0), 0);
     wc = world_wait(&w, b->rcq);
     assert_int_equal(wc.wr_id, 77);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
@@ -46,8 +46,8 @@ static void check_opcodes(const world_params_t *params, uint32_t length)
     assert_int_equal(wc.opcode, IBV_WC_SEND);
 
     world_fill(a->mem, 2, length);
-    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 6, 0, length,
-                                to), 0);
+    assert_int_equal(
+        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 6, 0, length, to), 0);
     wc = world_wait(&w, a->scq);
     assert_int_equal(wc.wr_id, 6);
     assert_int_equal(wc.opcode, IBV_WC_RDMA_WRITE);
@@ -55,8 +55,9 @@ static void check_opcodes(const world_params_t *params, uint32_t length)
 
     world_fill(a->mem, 3, length);
     assert_int_equal(world_recv(&w, 1, 0, 78, 0, 0), 0);
-    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM, SIG, 7,
-                                0, length, to), 0);
+    assert_int_equal(
+        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM, SIG, 7, 0, length, to),
+        0);
     wc = world_wait(&w, b->rcq);
     assert_int_equal(wc.wr_id, 78);
     assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
@@ -66,8 +67,8 @@ static void check_opcodes(const world_params_t *params, uint32_t length)
     world_expect(&w, a->scq, 7, IBV_WC_SUCCESS);
 
     world_fill(b->mem + to, 4, length);
-    assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 8, 0, length,
-                                to), 0);
+    assert_int_equal(
+        world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 8, 0, length, to), 0);
     wc = world_wait(&w, a->scq);
     assert_int_equal(wc.wr_id, 8);
     assert_int_equal(wc.opcode, IBV_WC_RDMA_READ);
@@ -79,13 +80,14 @@ static void check_opcodes(const world_params_t *params, uint32_t length)
 
 static void test_opcodes(void **state)
 {
-    static const uint32_t lengths[] = {0,    1,    3,     8,     255,   256,
-                                       257,  1023, 1024,  1025,  4096,  4097,
+    static const uint32_t lengths[] = {0,    1,     3,     8,     255,  256,
+                                       257,  1023,  1024,  1025,  4096, 4097,
                                        8192, 65536, 65537, 262144};
 
     for (int mtu = IBV_MTU_256; mtu <= IBV_MTU_4096; ++mtu) {
         for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(lengths); ++i) {
-            world_params_t p = {.seed = i, .mtu = (enum ibv_mtu)mtu,
+            world_params_t p = {.seed = i,
+                                .mtu = (enum ibv_mtu)mtu,
                                 .icrc = i & 1,
                                 .link = {.delay_ns = 2000}};
 
@@ -99,8 +101,8 @@ static int post_atomic(world_t *w, enum ibv_wr_opcode op, uint64_t compare_add,
 {
     world_side_t *a = &w->side[0], *b = &w->side[1];
     struct ibv_sge sge = {(uintptr_t)a->mem + off, 8, a->key};
-    struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = op,
-                             .send_flags = SIG};
+    struct ibv_send_wr wr = {
+        .sg_list = &sge, .num_sge = 1, .opcode = op, .send_flags = SIG};
     struct ibv_send_wr *bad;
 
     wr.wr.atomic.remote_addr = (uintptr_t)b->mem + remote_off;
@@ -146,8 +148,11 @@ static void test_inline_and_sge(void **state)
 {
     world_params_t p = {.link = {.delay_ns = 1000}};
     struct ibv_sge sge[3];
-    struct ibv_send_wr wr = {.wr_id = 1, .sg_list = sge, .num_sge = 3,
-                             .opcode = IBV_WR_SEND, .send_flags = SIG};
+    struct ibv_send_wr wr = {.wr_id = 1,
+                             .sg_list = sge,
+                             .num_sge = 3,
+                             .opcode = IBV_WR_SEND,
+                             .send_flags = SIG};
     struct ibv_send_wr *bad;
     world_side_t *a, *b;
     char text[] = "inline";
@@ -188,8 +193,8 @@ static void test_queues_overflow(void **state)
 
     world_init(&w, &p);
     for (int i = 0; i < 16; ++i) {
-        assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8,
-                                    0), 0);
+        assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0),
+                         0);
         assert_int_equal(world_recv(&w, 0, 0, 1, 0, 8), 0);
     }
     assert_int_equal(world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0),
@@ -306,8 +311,7 @@ static void test_rnr_forever(void **state)
 
 static void test_srq(void **state)
 {
-    world_params_t p = {.use_srq = 1, .num_qps = 4,
-                        .link = {.delay_ns = 1000}};
+    world_params_t p = {.use_srq = 1, .num_qps = 4, .link = {.delay_ns = 1000}};
     struct ibv_srq_attr attr = {.srq_limit = 3};
     world_side_t *b;
     world_t w;
@@ -338,8 +342,8 @@ static void test_srq(void **state)
 /* A message half received from an SRQ is flushed before LAST_WQE_REACHED. */
 static void test_srq_half_message(void **state)
 {
-    world_params_t p = {.use_srq = 1, .link = {.delay_ns = 1000,
-                                               .rate_Bps = 1000000}};
+    world_params_t p = {.use_srq = 1,
+                        .link = {.delay_ns = 1000, .rate_Bps = 1000000}};
     world_side_t *b;
     world_t w;
 
@@ -359,7 +363,7 @@ static void test_srq_half_message(void **state)
 
 typedef struct drop_nth {
     unsigned from;
-    unsigned nth;   /* drop the nth packet of that side, from 0 */
+    unsigned nth; /* drop the nth packet of that side, from 0 */
     unsigned count;
 } drop_nth_t;
 
@@ -387,8 +391,7 @@ static void test_every_single_loss(void **state)
             world_recv(&w, 1, 0, 9, 20000, 10000);
             world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 10000, 3000, 0);
             world_send(&w, 0, 0, IBV_WR_SEND, SIG, 2, 0, 10000, 0);
-            world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 3, 50000, 10000,
-                       20000);
+            world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 3, 50000, 10000, 20000);
             world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG | IBV_SEND_FENCE, 4,
                        50000, 10000, 40000);
             for (uint64_t i = 1; i <= 4; ++i) {
@@ -434,8 +437,7 @@ static void test_urgent(void **state)
     assert_true(sroce_qp_urgent(qp));
     world_expect(&w, w.side[0].scq, 4, IBV_WC_SUCCESS);
     world_settle(&w);
-    assert_false(sroce_qp_peek(qp, sroce_sim_now(w.sim),
-                               &(sroce_txinfo_t){0}));
+    assert_false(sroce_qp_peek(qp, sroce_sim_now(w.sim), &(sroce_txinfo_t){0}));
     world_cleanup(&w);
 }
 
@@ -452,8 +454,8 @@ static void test_turns(void **state)
     assert_true(sroce_sim_step(w.sim)); /* the request arrives */
     world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 2, 0, 500000, 0);
     for (int i = 0; i < 8; ++i) {
-        assert_true(sroce_qp_pull(w.side[0].qp[0], sroce_sim_now(w.sim),
-                                  20000, 4, &run) > 0);
+        assert_true(sroce_qp_pull(w.side[0].qp[0], sroce_sim_now(w.sim), 20000,
+                                  4, &run) > 0);
         responses += (run.arena[0] >= SROCE_OP_READ_FIRST);
     }
     assert_int_equal(responses, 4);
@@ -468,9 +470,9 @@ static void test_turns(void **state)
 
 static void test_sqd_moves_port(void **state)
 {
-    world_params_t p = {.flow_label = 0x4001, .timeout = 14,
-                        .link = {.delay_ns = 1000,
-                                                 .rate_Bps = 10000000}};
+    world_params_t p = {.flow_label = 0x4001,
+                        .timeout = 14,
+                        .link = {.delay_ns = 1000, .rate_Bps = 10000000}};
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD,
                                .en_sqd_async_notify = 1};
     sroce_txrun_t run;
@@ -483,9 +485,9 @@ static void test_sqd_moves_port(void **state)
         world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, i, 0, 200000, 0);
     }
     sroce_sim_run(w.sim, sroce_sim_now(w.sim) + 1 * MRAIL_NS_PER_MS);
-    assert_int_equal(sroce_qp_modify(qp, &attr,
-                                     IBV_QP_STATE |
-                                         IBV_QP_EN_SQD_ASYNC_NOTIFY), 0);
+    assert_int_equal(
+        sroce_qp_modify(qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY),
+        0);
     sroce_qp_query(qp, &attr);
     assert_int_equal(attr.sq_draining, 1);
     world_settle(&w);

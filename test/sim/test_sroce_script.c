@@ -4,7 +4,7 @@
  */
 #include "config.h"
 
-#include "sroce_world.h"
+#include "sroce_net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -134,7 +134,7 @@ static void test_blackhole(void **state)
 }
 
 /* Mute answers nothing, but its own requests go out and are answered. */
-static void test_mute_still_asks(void **state)
+static void test_drop_acks_still_probes(void **state)
 {
     world_params_t params = calm();
     play_t p;
@@ -225,7 +225,7 @@ static void storm(const char *text, sroce_counters_t *from,
     play_stop(&p);
 }
 
-static void test_dice(void **state)
+static void test_rng(void **state)
 {
     sroce_counters_t from, to;
 
@@ -345,16 +345,17 @@ static void test_replays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_down),
-                                       cmocka_unit_test(test_blackhole),
-                                       cmocka_unit_test(test_mute_still_asks),
-                                       cmocka_unit_test(test_pause),
-                                       cmocka_unit_test(test_delay),
-                                       cmocka_unit_test(test_rate),
-                                       cmocka_unit_test(test_dice),
-                                       cmocka_unit_test(test_error_qp),
-                                       cmocka_unit_test(test_triggers),
-                                       cmocka_unit_test(test_replays)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_down),
+        cmocka_unit_test(test_blackhole),
+        cmocka_unit_test(test_drop_acks_still_probes),
+        cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_delay),
+        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_rng),
+        cmocka_unit_test(test_error_qp),
+        cmocka_unit_test(test_triggers),
+        cmocka_unit_test(test_replays)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

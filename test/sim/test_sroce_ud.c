@@ -1,7 +1,7 @@
 /* UD in virtual time, one behaviour per test. */
 #include "config.h"
 
-#include "sroce_world.h"
+#include "sroce_net.h"
 
 #include <errno.h>
 #include <string.h>
@@ -26,8 +26,11 @@ static int ud_send(world_t *w, const sroce_ah_t *ah, uint32_t qkey,
 {
     world_side_t *a = &w->side[0];
     struct ibv_sge sge = {(uintptr_t)a->mem, length, a->key};
-    struct ibv_send_wr wr = {.wr_id = length, .sg_list = &sge, .num_sge = 1,
-                             .opcode = IBV_WR_SEND_WITH_IMM, .imm_data = 99,
+    struct ibv_send_wr wr = {.wr_id = length,
+                             .sg_list = &sge,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_SEND_WITH_IMM,
+                             .imm_data = 99,
                              .send_flags = SIG};
     struct ibv_send_wr *bad;
 
@@ -101,10 +104,12 @@ static void test_ud_sq_error(void **state)
     ud_send(&w, &ah, WORLD_QKEY, 9);
     world_expect(&w, w.side[0].scq, 9, IBV_WC_WR_FLUSH_ERR);
     assert_int_equal(sroce_qp_modify(w.side[0].qp[0], &attr,
-                                     IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
+                                     IBV_QP_STATE | IBV_QP_CUR_STATE),
+                     0);
     assert_int_equal(sroce_mr_create(w.side[0].pd, w.side[0].mem, 1 << 20,
                                      (uintptr_t)w.side[0].mem, 0,
-                                     &w.side[0].mr), 0);
+                                     &w.side[0].mr),
+                     0);
     world_cleanup(&w);
 }
 

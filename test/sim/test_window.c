@@ -45,11 +45,12 @@
     do {                                                                       \
         if (!(condition)) {                                                    \
             fail_msg("seed %u: not " #condition ": see build/window_figure "   \
-                     "%u FILE.svg", seed, seed);                               \
+                     "%u FILE.svg",                                            \
+                     seed, seed);                                              \
         }                                                                      \
     } while (0)
 
-/* ---- by hand ------------------------------------------------------------ */
+/* ---- by hand ---- */
 
 #define BYTES 100000
 #define SERVE_NS 1000ull /* 100 GB/s */
@@ -226,7 +227,7 @@ static void test_batch_is_forgotten(void **state)
     }
 }
 
-/* ---- the disturbed lane ------------------------------------------------- */
+/* ---- the disturbed lane ---- */
 
 static void test_data_path(void **state)
 {
@@ -241,13 +242,13 @@ static void test_data_path(void **state)
     }
 }
 
-static void judge(unsigned seed, metered_verdict_t *verdict)
+static void judge(unsigned seed, metered_result_t *verdict)
 {
     metered_point_t points[METERED_POINTS];
 
     metered_run(seed, points);
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
-        metered_judge(points, i, &verdict[i]);
+        metered_check(points, i, &verdict[i]);
     }
 }
 
@@ -257,7 +258,7 @@ static void test_noise(void **state)
     unsigned alarms = 0;
 
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_verdict_t verdict[METERED_WINDOWS];
+        metered_result_t verdict[METERED_WINDOWS];
 
         judge(seed, verdict);
         check(seed, verdict[METERED_W8].worst < 0.106);
@@ -277,7 +278,7 @@ static void test_noise(void **state)
 static void test_arrival(void **state)
 {
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_verdict_t verdict[METERED_WINDOWS];
+        metered_result_t verdict[METERED_WINDOWS];
 
         judge(seed, verdict);
         check(seed, verdict[METERED_W8].alarms == 0);
@@ -291,7 +292,7 @@ static void test_arrival(void **state)
 static void test_bursts(void **state)
 {
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_verdict_t verdict[METERED_WINDOWS];
+        metered_result_t verdict[METERED_WINDOWS];
 
         judge(seed, verdict);
         check(seed, verdict[METERED_W8].dips == METERED_BURSTS);
@@ -304,7 +305,7 @@ static void test_bursts(void **state)
 static void test_leave(void **state)
 {
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_verdict_t verdict[METERED_WINDOWS];
+        metered_result_t verdict[METERED_WINDOWS];
 
         judge(seed, verdict);
         check(seed, verdict[METERED_W8].gone_ns <= 2 * METERED_SAMPLE_NS);

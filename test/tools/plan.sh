@@ -55,7 +55,7 @@ judged()
 {
     if [ "$python" = no ]; then
         echo "skip - $1: there is no python3"
-    elif python3 "$here/plan_judge.py" "$@" >"$tmp/out" 2>&1; then
+    elif python3 "$here/plan_check.py" "$@" >"$tmp/out" 2>&1; then
         good "$1"
     else
         bad "$1" 'see above'

@@ -14,11 +14,11 @@ static void test_pairs(void **state)
 {
     uint64_t row[8];
 
-    mrail_demand_row(8, 2, 6000, 700000, MRAIL_DEMAND_PAIRS, row);
+    mrail_demand_row(8, 2, 6000, 700000, MRAIL_DEMAND_SHIFT, row);
     for (unsigned d = 0; d < 8; ++d) {
         assert_int_equal(row[d], (d == 2) ? 0 : (d == 6) ? 4200 : 300);
     }
-    mrail_demand_row(8, 5, 6000, 700000, MRAIL_DEMAND_PAIRS, row);
+    mrail_demand_row(8, 5, 6000, 700000, MRAIL_DEMAND_SHIFT, row);
     assert_int_equal(row[1], 4200);
     assert_int_equal(row[5], 0);
 }
@@ -28,13 +28,13 @@ static void test_one(void **state)
     uint64_t row[8];
 
     for (unsigned rank = 1; rank < 8; ++rank) {
-        mrail_demand_row(8, rank, 6000, 700000, MRAIL_DEMAND_ONE, row);
+        mrail_demand_row(8, rank, 6000, 700000, MRAIL_DEMAND_SINGLE, row);
         for (unsigned d = 0; d < 8; ++d) {
             assert_int_equal(row[d], (d == rank) ? 0 : (d == 0) ? 4200 : 300);
         }
     }
     /* Rank 0 would be its own hot receiver: it spreads. */
-    mrail_demand_row(8, 0, 7000, 700000, MRAIL_DEMAND_ONE, row);
+    mrail_demand_row(8, 0, 7000, 700000, MRAIL_DEMAND_SINGLE, row);
     for (unsigned d = 0; d < 8; ++d) {
         assert_int_equal(row[d], (d == 0) ? 0 : 1000);
     }
@@ -44,7 +44,7 @@ static void test_uniform_and_odd_bytes(void **state)
 {
     uint64_t row[4];
 
-    mrail_demand_row(4, 1, 11, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_PAIRS, row);
+    mrail_demand_row(4, 1, 11, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT, row);
     assert_int_equal(row[0], 3);
     assert_int_equal(row[1], 0);
     assert_int_equal(row[2], 4);
@@ -55,14 +55,14 @@ static void test_extremes(void **state)
 {
     uint64_t row[3];
 
-    mrail_demand_row(1, 0, 100, 500000, MRAIL_DEMAND_PAIRS, row);
+    mrail_demand_row(1, 0, 100, 500000, MRAIL_DEMAND_SHIFT, row);
     assert_int_equal(row[0], 0);
-    mrail_demand_row(2, 0, 100, 500000, MRAIL_DEMAND_PAIRS, row);
+    mrail_demand_row(2, 0, 100, 500000, MRAIL_DEMAND_SHIFT, row);
     assert_int_equal(row[1], 100);
-    mrail_demand_row(3, 0, 100, 1000000, MRAIL_DEMAND_PAIRS, row);
+    mrail_demand_row(3, 0, 100, 1000000, MRAIL_DEMAND_SHIFT, row);
     assert_int_equal(row[1], 100);
     assert_int_equal(row[2], 0);
-    mrail_demand_row(3, 0, 100, 0, MRAIL_DEMAND_PAIRS, row);
+    mrail_demand_row(3, 0, 100, 0, MRAIL_DEMAND_SHIFT, row);
     assert_int_equal(row[1], 0);
     assert_int_equal(row[2], 100);
 }
@@ -80,9 +80,8 @@ static void test_rows_are_whole(void **state)
         uint64_t size = mrail_rng_next(&rng) >> (21 + i % 40);
         uint32_t ppm = mrail_rng_below(&rng, 1000001);
         mrail_demand_pattern_t pattern = (mrail_demand_pattern_t)(i % 2);
-        unsigned hot = (pattern == MRAIL_DEMAND_ONE)
-                           ? 0
-                           : (rank + ranks / 2) % ranks;
+        unsigned hot =
+            (pattern == MRAIL_DEMAND_SINGLE) ? 0 : (rank + ranks / 2) % ranks;
         uint64_t sum = 0, least = UINT64_MAX, most = 0;
 
         mrail_demand_row(ranks, rank, size, ppm, pattern, row);

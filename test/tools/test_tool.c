@@ -1,5 +1,5 @@
 /* Numbers from the command line, and the command of `mrail run`:
- * src/tools/tool.c, src/tools/run_plan.c. */
+ * src/tools/tool.c, src/tools/mpirun_cmd.c. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/run_plan.h"
+#include "tools/mpirun_cmd.h"
 #include "tools/tool.h"
 
 static void test_uint(void **state)
@@ -27,11 +27,13 @@ static void test_uint(void **state)
     assert_int_equal(mrail_tool_parse_uint("-1", 0, 12, &value), -EINVAL);
     assert_int_equal(mrail_tool_parse_uint(" 1", 0, 12, &value), -EINVAL);
     assert_int_equal(mrail_tool_parse_uint("1x", 0, 12, &value), -EINVAL);
-    assert_int_equal(mrail_tool_parse_uint("18446744073709551616", 0,
-                                           UINT64_MAX, &value), -ERANGE);
+    assert_int_equal(
+        mrail_tool_parse_uint("18446744073709551616", 0, UINT64_MAX, &value),
+        -ERANGE);
     assert_int_equal(value, 77);
-    assert_int_equal(mrail_tool_parse_uint("18446744073709551615", 0,
-                                           UINT64_MAX, &value), 0);
+    assert_int_equal(
+        mrail_tool_parse_uint("18446744073709551615", 0, UINT64_MAX, &value),
+        0);
     assert_true(value == UINT64_MAX);
 }
 
@@ -48,8 +50,8 @@ static void test_size(void **state)
     assert_int_equal(mrail_tool_parse_size("1g", 1 << 30, &value), 0);
     assert_int_equal(value, 1 << 30);
     assert_int_equal(mrail_tool_parse_size("2g", 1 << 30, &value), -ERANGE);
-    assert_int_equal(mrail_tool_parse_size("99999999999999g", UINT64_MAX,
-                                           &value), -ERANGE);
+    assert_int_equal(
+        mrail_tool_parse_size("99999999999999g", UINT64_MAX, &value), -ERANGE);
     assert_int_equal(mrail_tool_parse_size("4kb", 1 << 30, &value), -EINVAL);
     assert_int_equal(mrail_tool_parse_size("k", 1 << 30, &value), -EINVAL);
     assert_int_equal(value, 1 << 30);
@@ -107,15 +109,14 @@ static char *plan_of(const mrail_run_options_t *options)
     return text;
 }
 
-#define UCX                                                                   \
-    " --mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any"          \
+#define UCX                                                                    \
+    " --mca pml ucx --mca pml_ucx_tls any --mca pml_ucx_devices any"           \
     " --mca opal_common_ucx_tls any --mca opal_common_ucx_devices any"
 #define ALONE " --mca btl ^openib,uct,ofi,vader,sm --mca osc ^rdma,pt2pt"
-#define COMPONENTS                                                            \
-    " --mca mca_base_component_path"                                          \
+#define COMPONENTS                                                             \
+    " --mca mca_base_component_path"                                           \
     " SYSTEM_DEFAULT:/p/components:USER_DEFAULT"
-#define EMULATED                                                              \
-    " --oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
+#define EMULATED " --oversubscribe --bind-to none --mca mpi_yield_when_idle 1"
 
 static void check_plan(const mrail_run_options_t *options, const char *expect)
 {
@@ -142,11 +143,8 @@ static void test_run_on_nics(void **state)
 
 static void test_run_on_software_rails(void **state)
 {
-    mrail_run_options_t options = {.command = app,
-                                   .nodes = 2,
-                                   .rails = 3,
-                                   .rate = "100M",
-                                   .session = "s"};
+    mrail_run_options_t options = {
+        .command = app, .nodes = 2, .rails = 3, .rate = "100M", .session = "s"};
 
     check_plan(&options, " mpirun -np 2" EMULATED UCX COMPONENTS
                          " -x UCX_TLS=mrail,self /p/mrail soft --nodes 2"
@@ -208,8 +206,8 @@ static void test_run_on_prrte(void **state)
 
 static void test_run_leaves_the_users_own(void **state)
 {
-    const char *user[] = {"--mca",      "pml",       "ob1", "-x",
-                    "UCX_TLS=tcp", "--bind-to", "core"};
+    const char *user[] = {"--mca",       "pml",       "ob1", "-x",
+                          "UCX_TLS=tcp", "--bind-to", "core"};
     mrail_run_options_t options = {.command = app,
                                    .nodes = 1,
                                    .rails = 1,

@@ -26,9 +26,9 @@ expect_none 'it advertises no atomics' "$tmp/d" 'atomic'
 expect_none 'ucx_info -d says nothing bad' "$tmp/d" 'ERROR\|WARN'
 
 info "$tmp/cf" -cf
-for knob in $(sed -n 's/^    X(\([A-Z_]*\),.*/\1/p' \
-    "$abs_top_srcdir/src/rail/knobs.h"); do
-    expect "ucx_info -cf shows UCX_MRAIL_$knob" "$tmp/cf" "^UCX_MRAIL_$knob="
+for param in $(sed -n 's/^    X(\([A-Z_]*\),.*/\1/p' \
+    "$abs_top_srcdir/src/rail/params.h"); do
+    expect "ucx_info -cf shows UCX_MRAIL_$param" "$tmp/cf" "^UCX_MRAIL_$param="
 done
 case $UCX_VERSION in
 1.13.*)
@@ -53,9 +53,9 @@ UCX_MRAIL_SEG_SIZE=4k info "$tmp/seg" -d -t mrail
 bcopy=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/seg")
 bcopy8=$(sed -n 's/.*am_bcopy: <= //p' "$tmp/d")
 if [ -n "$bcopy" ] && [ "$bcopy" != "$bcopy8" ]; then
-    ok 'a knob of the environment is obeyed'
+    ok 'a param of the environment is obeyed'
 else
-    not_ok 'a knob of the environment is obeyed' \
+    not_ok 'a param of the environment is obeyed' \
         "am_bcopy is $bcopy with SEG_SIZE=4k, $bcopy8 without" "$tmp/seg"
 fi
 
@@ -86,9 +86,9 @@ for processes in 1 8 32; do
         'eager zero-copy'
 done
 
-UCX_TLS=mrail,self UCX_MRAIL_RETRY_CNT=7 info "$tmp/bad" -d -t mrail
-expect 'a bad knob is named' "$tmp/bad" 'ERROR.*RETRY_CNT'
-expect_none 'a bad knob leaves no transport' "$tmp/bad" 'Transport: mrail$'
+UCX_TLS=mrail,self UCX_MRAIL_RETRY_COUNT=7 info "$tmp/bad" -d -t mrail
+expect 'a bad param is named' "$tmp/bad" 'ERROR.*RETRY_CNT'
+expect_none 'a bad param leaves no transport' "$tmp/bad" 'Transport: mrail$'
 
 UCX_TLS=mrail,self UCX_MRAIL_DEVICES=nosuch info "$tmp/dev" -d -t mrail
 expect 'an unknown device is named' "$tmp/dev" 'ERROR.*nosuch'

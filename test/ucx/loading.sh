@@ -37,7 +37,7 @@ expect_count 'two copies in a process: one transport' "$tmp/log" \
 
 # ---- Open MPI: the hook ----
 
-if [ -z "$MPIRUN" ] || [ ! -x "$abs_top_builddir/mpi_ring" ]; then
+if [ -z "$MPIRUN" ] || [ ! -x "$abs_top_builddir/mpi_sendrecv" ]; then
     echo 'skip - hook: built without Open MPI'
     exit $failed
 fi
@@ -58,7 +58,7 @@ job()
     # shellcheck disable=SC2086 # words are wanted
     timeout 60 "$MPIRUN" --oversubscribe -np 2 $to_mpirun "$@" \
         "$abs_top_builddir/mrail-soft" --session "$session-mpi" \
-        --nodes 2 --rails 2 -- "$abs_top_builddir/mpi_ring" "$seconds" \
+        --nodes 2 --rails 2 -- "$abs_top_builddir/mpi_sendrecv" "$seconds" \
         >"$log" 2>&1
     status=$?
 }

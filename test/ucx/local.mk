@@ -24,10 +24,10 @@ ucp_rails_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_PREFIX_CPPFLAGS)
 ucp_rails_LDADD = -lucp $(UCX_LIBS) -ldl -lpthread
 
 if HAVE_MPICC
-check_PROGRAMS += mpi_ring
-mpi_ring_SOURCES = test/ucx/mpi_ring.c
-mpi_ring_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
-mpi_ring_LDADD = $(MPI_LIBS)
+check_PROGRAMS += mpi_sendrecv
+mpi_sendrecv_SOURCES = test/ucx/mpi_sendrecv.c
+mpi_sendrecv_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+mpi_sendrecv_LDADD = $(MPI_LIBS)
 endif
 
 if HAVE_CMOCKA

@@ -4,8 +4,8 @@
 . "${srcdir:-.}/test/ucx/common.sh"
 
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
-UCX_MRAIL_STATS=$tmp/stats.%p
-export UCX_MRAIL_STATS
+UCX_MRAIL_STATS_FILE=$tmp/stats.%p
+export UCX_MRAIL_STATS_FILE
 on_rails 1 4 0 sh -c '
     LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
     "$abs_top_builddir/ucp_sleep" >"$tmp/out" 2>&1 </dev/null

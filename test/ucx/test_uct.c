@@ -22,7 +22,7 @@ uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c)
     return message.arg[0];
 }
 
-/* ---- remote buffer ------------------------------------------------------ */
+/* ---- remote buffer ---- */
 
 void remote_take(side_op_t op, uint64_t size, remote_t *remote)
 {
@@ -43,7 +43,7 @@ void remote_release(remote_t *remote)
     uct_rkey_release(side.component, &remote->rkey);
 }
 
-/* ---- completions -------------------------------------------------------- */
+/* ---- completions ---- */
 
 static void on_done(uct_completion_t *comp)
 {
@@ -111,7 +111,7 @@ void zcopy(int is_put, uint8_t *buffer, uct_mem_h memh, size_t length,
     finish(status, &done);
 }
 
-/* ---- capabilities ------------------------------------------------------- */
+/* ---- capabilities ---- */
 
 static void test_attributes(void **state)
 {
@@ -141,7 +141,7 @@ static void test_addresses_fit(void **state)
     assert_in_range(side.attr.device_addr_len, 1, 31);
 }
 
-/* ---- trouble ------------------------------------------------------------ */
+/* ---- trouble ---- */
 
 static void test_ep_check(void **state)
 {
@@ -221,7 +221,7 @@ static void test_peer_killed(void **state)
     free(buffer);
 }
 
-/* ---- main --------------------------------------------------------------- */
+/* ---- main ---- */
 
 static int set_up(void **state)
 {

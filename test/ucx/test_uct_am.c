@@ -113,7 +113,7 @@ void test_am_in_order(void **state)
     free(buffer);
 }
 
-/* ---- pending ------------------------------------------------------------ */
+/* ---- pending ---- */
 
 typedef struct pending {
     uct_pending_req_t super;

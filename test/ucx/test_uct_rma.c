@@ -170,7 +170,7 @@ void test_iov_with_stride(void **state)
     free(buffer);
 }
 
-/* ---- order and completion ----------------------------------------------- */
+/* ---- order and completion ---- */
 
 /* The design's rule: PUTs on all rails, a fence, then a message; whoever gets
  * the message sees the data. */

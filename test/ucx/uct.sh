@@ -22,11 +22,11 @@ unset UCX_MRAIL_RCACHE
 uct 1
 
 # The send queue, not the credits, is what runs out first.
-UCX_MRAIL_AM_CREDITS=256 UCX_MRAIL_TX_DEPTH=16
-export UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_DEPTH
+UCX_MRAIL_AM_CREDITS=256 UCX_MRAIL_TX_QUEUE_LEN=16
+export UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 uct 2 'test_am_in_order'
 uct 2 'test_pending*'
-unset UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_DEPTH
+unset UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 
 # One NIC's packets come late: what arrives by another must not overtake them
 # where a fence stands between.

@@ -194,7 +194,7 @@ void side_close(side_t *side)
     close(side->fd);
 }
 
-/* ---- orders ------------------------------------------------------------- */
+/* ---- orders ---- */
 
 static int map_buffer(side_t *side, size_t size, void *where)
 {
@@ -262,7 +262,7 @@ static int obey(side_t *side, side_message_t *message)
     }
 }
 
-/* ---- addresses ---------------------------------------------------------- */
+/* ---- addresses ---- */
 
 /* Both addresses, one after the other, into data. */
 static int pack_address(side_t *side, side_message_t *message)
@@ -314,7 +314,7 @@ int side_connect(side_t *side)
            connect_to(side, &message);
 }
 
-/* ---- the socket --------------------------------------------------------- */
+/* ---- the socket ---- */
 
 int side_spawn(side_t *side, const char *program)
 {

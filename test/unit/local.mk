@@ -1,4 +1,4 @@
-# Unit tests: one file per source file, no I/O (but test_ring: its subject is a
+# Unit tests: one file per source file, no I/O (but test_page: its subject is a
 # file), no sleep.
 if HAVE_CMOCKA
 check_PROGRAMS += test_base
@@ -24,11 +24,11 @@ test_plan_refusals_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc \
 endif
 
 if HAVE_CMOCKA
-check_PROGRAMS += test_ring
-TESTS += test_ring
-test_ring_SOURCES = test/unit/test_ring.c
-test_ring_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_ring_LDADD = libmrail-telemetry.la $(TEST_LIBS)
+check_PROGRAMS += test_page
+TESTS += test_page
+test_page_SOURCES = test/unit/test_page.c
+test_page_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_page_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
 check_PROGRAMS += test_capacity
 TESTS += test_capacity
@@ -36,45 +36,45 @@ test_capacity_SOURCES = test/unit/test_capacity.c
 test_capacity_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_capacity_LDADD = libmrail-telemetry.la $(TEST_LIBS)
 
-RAIL_TESTS = test_wire test_match test_sched test_shares test_yield \
-    test_rail_ud test_retire test_lane_req test_guard test_health test_paths test_resend test_asking \
-    test_trial test_fatal test_watch test_rails
+RAIL_TESTS = test_wire test_pairing test_sched test_fair_share test_throttle \
+    test_rail_ud test_evict test_lane_req test_data_lock test_health test_paths test_replay test_lane_setup \
+    test_path_validation test_fatal test_stall_detect test_rails
 check_PROGRAMS += $(RAIL_TESTS)
 TESTS += $(RAIL_TESTS)
 RAIL_TEST_LIBS = libmrail-rail.la $(CMOCKA_LIBS)
 test_wire_SOURCES = test/unit/test_wire.c
 test_wire_LDADD = $(RAIL_TEST_LIBS)
-test_match_SOURCES = test/unit/test_match.c
-test_match_LDADD = $(RAIL_TEST_LIBS)
-test_shares_SOURCES = test/unit/test_shares.c
-test_shares_LDADD = $(RAIL_TEST_LIBS)
-test_yield_SOURCES = test/unit/test_yield.c
-test_yield_LDADD = $(RAIL_TEST_LIBS)
+test_pairing_SOURCES = test/unit/test_pairing.c
+test_pairing_LDADD = $(RAIL_TEST_LIBS)
+test_fair_share_SOURCES = test/unit/test_fair_share.c
+test_fair_share_LDADD = $(RAIL_TEST_LIBS)
+test_throttle_SOURCES = test/unit/test_throttle.c
+test_throttle_LDADD = $(RAIL_TEST_LIBS)
 test_sched_SOURCES = test/unit/test_sched.c
 test_sched_LDADD = $(RAIL_TEST_LIBS)
 test_rail_ud_SOURCES = test/unit/test_rail_ud.c
 test_rail_ud_LDADD = $(RAIL_TEST_LIBS)
-test_retire_SOURCES = test/unit/test_retire.c test/unit/played_peer.c \
-    test/unit/played_peer.h
-test_retire_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_lane_req_SOURCES = test/unit/test_lane_req.c test/unit/played_peer.c
+test_evict_SOURCES = test/unit/test_evict.c test/unit/mock_peer.c \
+    test/unit/mock_peer.h
+test_evict_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_lane_req_SOURCES = test/unit/test_lane_req.c test/unit/mock_peer.c
 test_lane_req_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_paths_SOURCES = test/unit/test_paths.c test/unit/played_peer.c
+test_paths_SOURCES = test/unit/test_paths.c test/unit/mock_peer.c
 test_paths_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_resend_SOURCES = test/unit/test_resend.c test/unit/played_peer.c
-test_resend_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_asking_SOURCES = test/unit/test_asking.c test/unit/played_peer.c
-test_asking_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_trial_SOURCES = test/unit/test_trial.c test/unit/played_peer.c
-test_trial_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_fatal_SOURCES = test/unit/test_fatal.c test/unit/played_peer.c
+test_replay_SOURCES = test/unit/test_replay.c test/unit/mock_peer.c
+test_replay_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_lane_setup_SOURCES = test/unit/test_lane_setup.c test/unit/mock_peer.c
+test_lane_setup_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_path_validation_SOURCES = test/unit/test_path_validation.c test/unit/mock_peer.c
+test_path_validation_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_fatal_SOURCES = test/unit/test_fatal.c test/unit/mock_peer.c
 test_fatal_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_watch_SOURCES = test/unit/test_watch.c test/unit/played_peer.c
-test_watch_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_rails_SOURCES = test/unit/test_rails.c test/unit/played_peer.c
+test_stall_detect_SOURCES = test/unit/test_stall_detect.c test/unit/mock_peer.c
+test_stall_detect_LDADD = libtest-engine.la $(CMOCKA_LIBS)
+test_rails_SOURCES = test/unit/test_rails.c test/unit/mock_peer.c
 test_rails_LDADD = libtest-engine.la $(CMOCKA_LIBS)
-test_guard_SOURCES = test/unit/test_guard.c
-test_guard_LDADD = $(RAIL_TEST_LIBS)
+test_data_lock_SOURCES = test/unit/test_data_lock.c
+test_data_lock_LDADD = $(RAIL_TEST_LIBS)
 test_health_SOURCES = test/unit/test_health.c
 test_health_LDADD = $(RAIL_TEST_LIBS)
 endif
@@ -97,18 +97,18 @@ test_plan_demand_LDADD = $(PLAN_TEXT_TEST_LIBS)
 test_plan_demand_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
 
-# Relays.  test_relay_arena's subject is a file.
+# Relays.  test_shm_pool's subject is a file.
 if HAVE_CMOCKA
-check_PROGRAMS += test_relay_arena
-TESTS += test_relay_arena
-test_relay_arena_SOURCES = test/unit/test_relay_arena.c
-test_relay_arena_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
-test_relay_arena_LDADD = libmrail-relay.la $(TEST_LIBS)
+check_PROGRAMS += test_shm_pool
+TESTS += test_shm_pool
+test_shm_pool_SOURCES = test/unit/test_shm_pool.c
+test_shm_pool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_shm_pool_LDADD = libmrail-relay.la $(TEST_LIBS)
 
 check_PROGRAMS += test_relay
 TESTS += test_relay
-test_relay_SOURCES = test/unit/test_relay.c test/property/relay_world.c \
-    test/property/relay_world.h
+test_relay_SOURCES = test/unit/test_relay.c test/property/relay_model.c \
+    test/property/relay_model.h
 test_relay_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_LDADD = libmrail-relay.la $(TEST_LIBS)
 test_relay_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc \

@@ -51,8 +51,7 @@ static void test_codec_bounds(void **state)
     assert_int_equal(r.bad, 1);
 }
 
-static int chunk_init_fails(void *arg, void *base, size_t length,
-                            void **priv_p)
+static int chunk_init_fails(void *arg, void *base, size_t length, void **priv_p)
 {
     return *(int *)arg;
 }

@@ -17,16 +17,15 @@
 #define US MRAIL_NS_PER_US
 #define RATE 1e9 /* bytes per second */
 
-/* ---- the estimate by hand ------------------------------------------------ */
+/* ---- the estimate by hand ---- */
 
 static mrail_tele_capacity_t capacity;
 static mrail_ns_t at_ns;
 
 static double see(double rate, uint64_t who, int is_several)
 {
-    const mrail_tele_sight_t sight = {.rate = rate,
-                                      .is_several = is_several,
-                                      .who = who};
+    const mrail_tele_sight_t sight = {
+        .rate = rate, .is_several = is_several, .who = who};
 
     at_ns += 10 * MS;
     mrail_tele_capacity_add(&capacity, &sight, at_ns);
@@ -115,13 +114,13 @@ static void test_whose(void **state)
 static void test_forgets(void **state)
 {
     see(100, 1, 0);
-    at_ns += MRAIL_TELE_FORGET_NS - 10 * MS;
+    at_ns += MRAIL_TELE_EXPIRE_NS - 10 * MS;
     assert_true(see(50, 2, 0) == 100);
-    at_ns += MRAIL_TELE_FORGET_NS;
+    at_ns += MRAIL_TELE_EXPIRE_NS;
     assert_true(see(30, 2, 0) == 30);
 }
 
-/* ---- a link -------------------------------------------------------------- */
+/* ---- a link ---- */
 
 #define LANES_MAX 8
 #define STEP (10 * US)
@@ -142,12 +141,12 @@ typedef struct link {
     uint16_t peers[LANES_MAX + 1]; /* by peer */
     unsigned num_lanes;
     double rate;
-    double segment;       /* bytes */
-    mrail_ns_t look_ns;   /* time between looks */
+    double segment;     /* bytes */
+    mrail_ns_t look_ns; /* time between looks */
     mrail_ns_t next_ns;
     mrail_ns_t now_ns;
-    int posts_first;      /* before it looks */
-    unsigned batch;       /* of completions that one look sees */
+    int posts_first; /* before it looks */
+    unsigned batch;  /* of completions that one look sees */
 } link_t;
 
 static link_t l;
@@ -226,9 +225,8 @@ static void link_post(void)
 
         while (lane->num_posted < lane->depth) {
             ++lane->num_posted;
-            mrail_tele_flow_post(&l.flow, &lane->count,
-                                 &l.peers[lane->peer], (uint64_t)l.segment,
-                                 l.now_ns);
+            mrail_tele_flow_post(&l.flow, &lane->count, &l.peers[lane->peer],
+                                 (uint64_t)l.segment, l.now_ns);
         }
     }
 }
@@ -249,10 +247,9 @@ static void link_look(void)
         for (; (lane->num_ready != 0) && (seen < l.batch); ++seen) {
             --lane->num_ready;
             --lane->num_posted;
-            mrail_tele_flow_done(&l.flow, &lane->count,
-                                 &l.peers[lane->peer], (uint64_t)l.segment,
-                                 (uint64_t)l.segment, lane->peer, l.now_ns,
-                                 ready >= l.batch);
+            mrail_tele_flow_done(&l.flow, &lane->count, &l.peers[lane->peer],
+                                 (uint64_t)l.segment, (uint64_t)l.segment,
+                                 lane->peer, l.now_ns, ready >= l.batch);
         }
     }
     link_post();

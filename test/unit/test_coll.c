@@ -2,9 +2,9 @@
  * which bytes go which way. */
 #include "config.h"
 #include "mpi/coll/mode.h"
-#include "mpi/coll/pace.h"
-#include "mpi/coll/slices.h"
-#include "mpi/coll/world.h"
+#include "mpi/coll/inflight.h"
+#include "mpi/coll/schedule.h"
+#include "mpi/coll/topology.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define MAX_RANKS 24u
 
-/* ---- mode ------------------------------------------------------------------ */
+/* ---- mode ---- */
 
 /* How many of `calls` calls asked, each of which had something to plan or not. */
 static unsigned asked(mca_coll_mrail_mode_t *mode, unsigned calls, int is_large)
@@ -28,7 +28,7 @@ static unsigned asked(mca_coll_mrail_mode_t *mode, unsigned calls, int is_large)
 
     for (unsigned i = 0; i < calls; ++i) {
         if (mca_coll_mrail_mode_call(mode, is_large)) {
-            mca_coll_mrail_mode_answer(mode, mode->wanted);
+            mca_coll_mrail_mode_vote(mode, mode->wanted);
             ++count;
         }
     }
@@ -43,7 +43,7 @@ static void test_small_calls_seldom_ask(void **state)
     /* Calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
     assert_int_equal(asked(&mode, 135, 0), 8);
     assert_int_equal(asked(&mode, 65 * 100, 0), 100);
-    assert_true(mca_coll_mrail_mode_is_quiet(&mode));
+    assert_true(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
 static void test_large_calls_ask(void **state)
@@ -72,11 +72,11 @@ static void test_large_calls_are_noticed(void **state)
     }
     assert_true(missed <= MCA_COLL_MRAIL_MAX_PERIOD);
     assert_int_equal(asked(&mode, 100, 1), 100);
-    assert_false(mca_coll_mrail_mode_is_quiet(&mode));
+    assert_false(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
 /* A rank that has nothing large hears of it from the others. */
-static void test_states_stay_alike(void **state)
+static void test_states_stay_equal(void **state)
 {
     mca_coll_mrail_mode_t modes[3];
     mrail_rng_t rng;
@@ -96,19 +96,20 @@ static void test_states_stay_alike(void **state)
             assert_int_equal(asks[i], asks[0]);
         }
         for (unsigned i = 0; i < 3 && asks[0]; ++i) {
-            mca_coll_mrail_mode_answer(&modes[i], any_wanted);
+            mca_coll_mrail_mode_vote(&modes[i], any_wanted);
         }
     }
 }
 
-/* ---- world ------------------------------------------------------------------- */
+/* ---- world ---- */
 
 /* Ranks in blocks over nodes, each bound to a rail in turn. */
-static void fill_members(mca_coll_mrail_member_t *members, unsigned nodes,
-                         unsigned ranks_per_node, unsigned rails)
+static void fill_rank_entries(mca_coll_mrail_rank_entry_t *members,
+                              unsigned nodes, unsigned ranks_per_node,
+                              unsigned rails)
 {
     for (unsigned i = 0; i < nodes * ranks_per_node; ++i) {
-        members[i] = (mca_coll_mrail_member_t){
+        members[i] = (mca_coll_mrail_rank_entry_t){
             .version = 5,
             .node = 1000 - i / ranks_per_node,
             .num_rails = 1,
@@ -123,16 +124,16 @@ static void fill_members(mca_coll_mrail_member_t *members, unsigned nodes,
     }
 }
 
-static const char *refusal(const mca_coll_mrail_member_t *members,
+static const char *refusal(const mca_coll_mrail_rank_entry_t *members,
                            unsigned num_ranks)
 {
-    mca_coll_mrail_world_t *world = NULL;
+    mca_coll_mrail_topology_t *topology = NULL;
     const char *why = NULL;
     int ret =
-        mca_coll_mrail_world_create(members, num_ranks, 0, &world, &why);
+        mca_coll_mrail_topology_create(members, num_ranks, 0, &topology, &why);
 
     if (ret == 0) {
-        mca_coll_mrail_world_destroy(world);
+        mca_coll_mrail_topology_destroy(topology);
         return "";
     }
     assert_int_equal(ret, 1);
@@ -142,57 +143,57 @@ static const char *refusal(const mca_coll_mrail_member_t *members,
 
 static void test_who_is_where(void **state)
 {
-    mca_coll_mrail_member_t members[12];
-    mca_coll_mrail_world_t *world;
+    mca_coll_mrail_rank_entry_t members[12];
+    mca_coll_mrail_topology_t *topology;
     const char *why;
 
-    fill_members(members, 3, 4, 3);
+    fill_rank_entries(members, 3, 4, 3);
     members[11].leaf[0] = 20; /* a leaf of its own, below the others */
     members[1].node = members[11].node;
     assert_int_equal(
-        mca_coll_mrail_world_create(members, 12, 1, &world, &why), 0);
-    assert_int_equal(world->num_ranks, 12);
-    assert_int_equal(world->num_nodes, 3);
-    assert_int_equal(world->num_rails, 4);
-    assert_int_equal(world->num_local, 5);
-    assert_int_equal(world->max_local, 5);
-    assert_int_equal(world->local[0], 1);
-    assert_int_equal(world->local[4], 11);
-    assert_int_equal(world->node_of[0], 0);
-    assert_int_equal(world->node_of[1], 1);
-    assert_int_equal(world->node_of[4], 2);
-    assert_int_equal(world->rail_of[11], 0);
-    assert_int_equal(world->rail_of[0], 1);
-    assert_int_equal(world->rail_of[6], 3);
-    mca_coll_mrail_world_destroy(world);
+        mca_coll_mrail_topology_create(members, 12, 1, &topology, &why), 0);
+    assert_int_equal(topology->num_ranks, 12);
+    assert_int_equal(topology->num_nodes, 3);
+    assert_int_equal(topology->num_rails, 4);
+    assert_int_equal(topology->num_local, 5);
+    assert_int_equal(topology->max_local, 5);
+    assert_int_equal(topology->local[0], 1);
+    assert_int_equal(topology->local[4], 11);
+    assert_int_equal(topology->node_of[0], 0);
+    assert_int_equal(topology->node_of[1], 1);
+    assert_int_equal(topology->node_of[4], 2);
+    assert_int_equal(topology->rail_of[11], 0);
+    assert_int_equal(topology->rail_of[0], 1);
+    assert_int_equal(topology->rail_of[6], 3);
+    mca_coll_mrail_topology_destroy(topology);
 }
 
 static void test_who_cannot_be_helped(void **state)
 {
-    mca_coll_mrail_member_t members[8];
+    mca_coll_mrail_rank_entry_t members[8];
 
-    fill_members(members, 2, 4, 4);
+    fill_rank_entries(members, 2, 4, 4);
     assert_string_equal(refusal(members, 8), "");
-    assert_null(mca_coll_mrail_members_differ(members, 8));
+    assert_null(mca_coll_mrail_rank_entries_differ(members, 8));
     members[5].version = 6;
     assert_non_null(
-        strstr(mca_coll_mrail_members_differ(members, 8), "versions"));
+        strstr(mca_coll_mrail_rank_entries_differ(members, 8), "versions"));
     members[7].version = members[6].version = 0; /* alike, but nobody's */
     assert_non_null(
-        strstr(mca_coll_mrail_members_differ(members, 8), "memory"));
-    fill_members(members, 2, 4, 4);
+        strstr(mca_coll_mrail_rank_entries_differ(members, 8), "memory"));
+    fill_rank_entries(members, 2, 4, 4);
     members[5].num_rails = 0;
     assert_non_null(strstr(refusal(members, 8), "does not use mrail"));
     members[5].num_rails = 2;
     assert_non_null(strstr(refusal(members, 8), "several rails"));
-    fill_members(members, 2, 4, 4);
+    fill_rank_entries(members, 2, 4, 4);
     members[5].is_soft = 1;
     assert_non_null(strstr(refusal(members, 8), "emulated"));
-    fill_members(members, 1, 8, 4);
+    fill_rank_entries(members, 1, 8, 4);
     assert_non_null(strstr(refusal(members, 8), "one node"));
-    fill_members(members, 2, 4, 1);
+    fill_rank_entries(members, 2, 4, 1);
     assert_non_null(strstr(refusal(members, 8), "one rail"));
-    fill_members(members, 8, 1, 1);
+    fill_rank_entries(members, 8, 1, 1);
     for (unsigned i = 0; i < 8; ++i) {
         members[i].leaf[0] = i;
     }
@@ -201,46 +202,48 @@ static void test_who_cannot_be_helped(void **state)
 
 static void test_too_many_rails(void **state)
 {
-    mca_coll_mrail_member_t members[2 * (UCT_MRAIL_MAX_RAILS + 1)];
+    mca_coll_mrail_rank_entry_t members[2 * (UCT_MRAIL_MAX_RAILS + 1)];
 
-    fill_members(members, 2, UCT_MRAIL_MAX_RAILS + 1, UCT_MRAIL_MAX_RAILS + 1);
+    fill_rank_entries(members, 2, UCT_MRAIL_MAX_RAILS + 1,
+                      UCT_MRAIL_MAX_RAILS + 1);
     assert_non_null(
         strstr(refusal(members, MRAIL_ARRAY_SIZE(members)), "more rails"));
-    fill_members(members, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
+    fill_rank_entries(members, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
     assert_string_equal(refusal(members, 2 * UCT_MRAIL_MAX_RAILS), "");
 }
 
-/* ---- pace --------------------------------------------------------------------- */
+/* ---- pace ---- */
 
 static void test_share_of_the_rails(void **state)
 {
-    mca_coll_mrail_member_t members[8];
+    mca_coll_mrail_rank_entry_t members[8];
 
-    fill_members(members, 2, 4, 4);
+    fill_rank_entries(members, 2, 4, 4);
     for (unsigned i = 0; i < 8; ++i) {
         members[i].num_rails = 4;
         members[i].speed = 400000000;
-        members[i].params.pace = (i == 0) ? 2000 : 77; /* that of rank 0 counts */
+        members[i].params.pace =
+            (i == 0) ? 2000 : 77; /* that of rank 0 counts */
     }
     members[7].speed = 200000000;
-    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 0), 200000);
-    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 7), 100000);
+    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 0), 200000);
+    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 7), 100000);
     members[6].node = members[0].node; /* 5 ranks there, 3 here */
-    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 6), 160000);
-    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 4), 266666);
+    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 6), 160000);
+    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 4), 266666);
     members[2].speed = 0; /* who knows nothing still is one of them */
-    assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, 2), 1);
+    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 2), 1);
     members[2].speed = UINT64_MAX;
-    assert_true(mca_coll_mrail_pace_bytes(members, 8, 2) > 1ull << 50);
+    assert_true(mca_coll_mrail_inflight_bytes(members, 8, 2) > 1ull << 50);
 }
 
 /* What all ranks have to decide alike. */
 static void test_who_goes_without_steps(void **state)
 {
-    mca_coll_mrail_member_t members[8];
+    mca_coll_mrail_rank_entry_t members[8];
 
     for (unsigned how = 0; how < 5; ++how) {
-        fill_members(members, how == 1 ? 1 : 2, how == 1 ? 8 : 4, 4);
+        fill_rank_entries(members, how == 1 ? 1 : 2, how == 1 ? 8 : 4, 4);
         for (unsigned i = 0; i < 8; ++i) {
             members[i].speed = 400000000;
             members[i].params.pace = 2000;
@@ -249,7 +252,7 @@ static void test_who_goes_without_steps(void **state)
         members[6].has_devices = how == 4;
         members[0].params.pace = (how == 3) ? 0 : 2000;
         for (unsigned i = 0; i < 8; ++i) {
-            assert_int_equal(mca_coll_mrail_pace_bytes(members, 8, i) != 0,
+            assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, i) != 0,
                              how == 0);
         }
     }
@@ -265,12 +268,12 @@ static uint64_t window_of(uint64_t one, uint64_t others, uint64_t in)
     }
     /* Both ways alike. */
     assert_int_equal(
-        mca_coll_mrail_pace_window(200000, &loads[0], &loads[1]),
-        mca_coll_mrail_pace_window(200000, &loads[1], &loads[0]));
-    return mca_coll_mrail_pace_window(200000, &loads[0], &loads[1]);
+        mca_coll_mrail_inflight_window(200000, &loads[0], &loads[1]),
+        mca_coll_mrail_inflight_window(200000, &loads[1], &loads[0]));
+    return mca_coll_mrail_inflight_window(200000, &loads[0], &loads[1]);
 }
 
-static void test_what_is_paced(void **state)
+static void test_inflight_limit(void **state)
 {
     assert_int_equal(window_of(0, 0, 0), 200000);
     assert_int_equal(window_of(150000, 150000, 150000), 200000);
@@ -284,22 +287,22 @@ static void test_what_is_paced(void **state)
     assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }
 
-/* ---- slices ------------------------------------------------------------------- */
+/* ---- slices ---- */
 
 /* All ranks of a job. */
 typedef struct job {
     unsigned num_ranks;
-    mca_coll_mrail_world_t *worlds[MAX_RANKS];
-    mca_coll_mrail_slices_t *slices[MAX_RANKS];
-    uint64_t words[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_WORDS)];
+    mca_coll_mrail_topology_t *worlds[MAX_RANKS];
+    mca_coll_mrail_schedule_t *slices[MAX_RANKS];
+    uint64_t words[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_RECORD_WORDS)];
 } job_t;
 
 static uint64_t *words_of(job_t *job, unsigned rank)
 {
-    return job->words + rank * (job->num_ranks + MCA_COLL_MRAIL_WORDS);
+    return job->words + rank * (job->num_ranks + MCA_COLL_MRAIL_RECORD_WORDS);
 }
 
-static void job_init(job_t *job, const mca_coll_mrail_member_t *members,
+static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *members,
                      unsigned num_ranks)
 {
     const char *why;
@@ -307,19 +310,19 @@ static void job_init(job_t *job, const mca_coll_mrail_member_t *members,
     memset(job, 0, sizeof(*job));
     job->num_ranks = num_ranks;
     for (unsigned i = 0; i < num_ranks; ++i) {
-        assert_int_equal(mca_coll_mrail_world_create(members, num_ranks, i,
-                                                     &job->worlds[i], &why),
+        assert_int_equal(mca_coll_mrail_topology_create(members, num_ranks, i,
+                                                        &job->worlds[i], &why),
                          0);
         assert_int_equal(
-            mca_coll_mrail_slices_create(job->worlds[i], &job->slices[i]), 0);
+            mca_coll_mrail_schedule_create(job->worlds[i], &job->slices[i]), 0);
     }
 }
 
 static void job_cleanup(job_t *job)
 {
     for (unsigned i = 0; i < job->num_ranks; ++i) {
-        mca_coll_mrail_slices_destroy(job->slices[i]);
-        mca_coll_mrail_world_destroy(job->worlds[i]);
+        mca_coll_mrail_schedule_destroy(job->slices[i]);
+        mca_coll_mrail_topology_destroy(job->worlds[i]);
     }
 }
 
@@ -345,7 +348,7 @@ static void draw_words(job_t *job, mrail_rng_t *rng)
         for (unsigned to = 0; to < job->num_ranks; ++to) {
             uint64_t bound = most[mrail_rng_below(rng, 5)];
 
-            words[MCA_COLL_MRAIL_WORDS + to] =
+            words[MCA_COLL_MRAIL_RECORD_WORDS + to] =
                 mrail_rng_hit(rng, 300000)
                     ? 0
                     : mrail_rng_below(rng, (uint32_t)bound + 1);
@@ -364,23 +367,23 @@ find_slice(const mca_coll_mrail_slice_t *slices, size_t count, uint32_t peer)
     return NULL;
 }
 
-static void check_relay(const mca_coll_mrail_world_t *world,
+static void check_relay(const mca_coll_mrail_topology_t *topology,
                         const mrail_relay_flow_t *flow)
 {
     if (flow->relay_out != MRAIL_RELAY_NONE) {
-        assert_int_equal(world->node_of[flow->relay_out],
-                         world->node_of[flow->from]);
+        assert_int_equal(topology->node_of[flow->relay_out],
+                         topology->node_of[flow->from]);
         assert_int_not_equal(flow->relay_out, flow->from);
     }
     if (flow->relay_in != MRAIL_RELAY_NONE) {
-        assert_int_equal(world->node_of[flow->relay_in],
-                         world->node_of[flow->to]);
+        assert_int_equal(topology->node_of[flow->relay_in],
+                         topology->node_of[flow->to]);
         assert_int_not_equal(flow->relay_in, flow->to);
     }
-    if (world->node_of[flow->from] == world->node_of[flow->to]) {
+    if (topology->node_of[flow->from] == topology->node_of[flow->to]) {
         assert_int_equal(flow->relay_out, MRAIL_RELAY_NONE);
         assert_int_equal(flow->relay_in, MRAIL_RELAY_NONE);
-        assert_true(world->is_soft);
+        assert_true(topology->is_soft);
     }
 }
 
@@ -388,9 +391,9 @@ static void check_relay(const mca_coll_mrail_world_t *world,
  * both ends say that it is. */
 static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
-    const mca_coll_mrail_slices_t *sender = job->slices[from];
-    const mca_coll_mrail_slices_t *receiver = job->slices[to];
-    uint64_t bytes = words_of(job, from)[MCA_COLL_MRAIL_WORDS + to];
+    const mca_coll_mrail_schedule_t *sender = job->slices[from];
+    const mca_coll_mrail_schedule_t *receiver = job->slices[to];
+    uint64_t bytes = words_of(job, from)[MCA_COLL_MRAIL_RECORD_WORDS + to];
     uint64_t at = 0, covered = 0;
     const mca_coll_mrail_slice_t *send =
         find_slice(sender->sends, sender->num_sends, to);
@@ -441,7 +444,7 @@ static void check_job(job_t *job)
  * ended. */
 static uint64_t run_seed(uint64_t seed)
 {
-    mca_coll_mrail_member_t members[MAX_RANKS];
+    mca_coll_mrail_rank_entry_t members[MAX_RANKS];
     mrail_rng_t rng;
     uint64_t relayed = 0;
     unsigned nodes, ranks, rails;
@@ -451,7 +454,7 @@ static uint64_t run_seed(uint64_t seed)
     nodes = 2 + mrail_rng_below(&rng, 3);
     ranks = 2 + mrail_rng_below(&rng, MAX_RANKS / nodes - 1);
     rails = 2 + mrail_rng_below(&rng, MRAIL_MIN(ranks, 6) - 1);
-    fill_members(members, nodes, ranks, rails);
+    fill_rank_entries(members, nodes, ranks, rails);
     for (unsigned i = 0; i < nodes * ranks; ++i) {
         members[i].is_soft = seed % 2;
     }
@@ -459,11 +462,12 @@ static uint64_t run_seed(uint64_t seed)
     for (unsigned round = 0; round < 3; ++round) {
         draw_words(&job, &rng);
         for (unsigned i = 0; i < job.num_ranks; ++i) {
-            mca_coll_mrail_slices_t *slices = job.slices[i];
+            mca_coll_mrail_schedule_t *slices = job.slices[i];
 
-            assert_false(mca_coll_mrail_slices_fit(slices, job.words));
-            assert_int_equal(mca_coll_mrail_slices_make(slices, job.words), 0);
-            assert_true(mca_coll_mrail_slices_fit(slices, job.words));
+            assert_false(mca_coll_mrail_schedule_fit(slices, job.words));
+            assert_int_equal(mca_coll_mrail_schedule_make(slices, job.words),
+                             0);
+            assert_true(mca_coll_mrail_schedule_fit(slices, job.words));
             relayed += slices->relayed;
         }
         check_job(&job);
@@ -487,54 +491,55 @@ static void test_all_bytes_go_once(void **state)
  * cannot be, neither. */
 static void test_what_is_no_plan(void **state)
 {
-    mca_coll_mrail_member_t members[8];
+    mca_coll_mrail_rank_entry_t members[8];
     mrail_rng_t rng;
     job_t job;
 
     mrail_rng_init(&rng, 3);
-    fill_members(members, 2, 4, 4);
+    fill_rank_entries(members, 2, 4, 4);
     job_init(&job, members, 8);
     draw_words(&job, &rng);
-    assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
-    ++words_of(&job, 3)[MCA_COLL_MRAIL_WORDS];
-    assert_false(mca_coll_mrail_slices_fit(job.slices[0], job.words));
-    words_of(&job, 3)[MCA_COLL_MRAIL_WORDS] = UINT64_MAX / 2;
-    assert_true(mca_coll_mrail_slices_make(job.slices[0], job.words) < 0);
-    assert_false(mca_coll_mrail_slices_fit(job.slices[0], job.words));
-    words_of(&job, 3)[MCA_COLL_MRAIL_WORDS] = 1;
+    assert_int_equal(mca_coll_mrail_schedule_make(job.slices[0], job.words), 0);
+    ++words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS];
+    assert_false(mca_coll_mrail_schedule_fit(job.slices[0], job.words));
+    words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = UINT64_MAX / 2;
+    assert_true(mca_coll_mrail_schedule_make(job.slices[0], job.words) < 0);
+    assert_false(mca_coll_mrail_schedule_fit(job.slices[0], job.words));
+    words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
     for (unsigned i = 0; i < 4; ++i) {
         set_rail(words_of(&job, i), 0); /* no rail of the first node is up */
     }
-    assert_true(mca_coll_mrail_slices_make(job.slices[0], job.words) < 0);
+    assert_true(mca_coll_mrail_schedule_make(job.slices[0], job.words) < 0);
     for (unsigned i = 0; i < 4; ++i) {
         set_rail(words_of(&job, i), 50000000);
     }
-    assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
-    mca_coll_mrail_slices_forget(job.slices[0]);
-    assert_false(mca_coll_mrail_slices_fit(job.slices[0], job.words));
+    assert_int_equal(mca_coll_mrail_schedule_make(job.slices[0], job.words), 0);
+    mca_coll_mrail_schedule_forget(job.slices[0]);
+    assert_false(mca_coll_mrail_schedule_fit(job.slices[0], job.words));
     job_cleanup(&job);
 }
 
 /* Ranks see a rail differently: what the one that thinks the least of it says. */
 static void test_views_of_a_rail(void **state)
 {
-    mca_coll_mrail_member_t members[8];
+    mca_coll_mrail_rank_entry_t members[8];
     mrail_rng_t rng;
     uint64_t hash;
     job_t job;
 
     mrail_rng_init(&rng, 4);
-    fill_members(members, 2, 4, 2);
+    fill_rank_entries(members, 2, 4, 2);
     job_init(&job, members, 8);
     draw_words(&job, &rng);
     for (unsigned i = 0; i < 8; ++i) {
         set_rail(words_of(&job, i), 100000000);
     }
-    assert_int_equal(mca_coll_mrail_slices_make(job.slices[0], job.words), 0);
+    assert_int_equal(mca_coll_mrail_schedule_make(job.slices[0], job.words), 0);
     hash = job.slices[0]->hash;
-    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] = 0; /* bound to the rail of rank 0 */
+    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] =
+        0; /* bound to the rail of rank 0 */
     for (unsigned i = 0; i < 8; ++i) {
-        assert_int_equal(mca_coll_mrail_slices_make(job.slices[i], job.words),
+        assert_int_equal(mca_coll_mrail_schedule_make(job.slices[i], job.words),
                          0);
     }
     assert_int_not_equal(job.slices[0]->hash, hash);
@@ -548,13 +553,13 @@ static void test_views_of_a_rail(void **state)
 }
 
 /* Bytes that rank 0 sends straight to rank 4, out of 40 MB, beside nothing else. */
-static uint64_t straight_of(job_t *job)
+static uint64_t direct_of(job_t *job)
 {
     const mca_coll_mrail_slice_t *send;
 
     for (unsigned i = 0; i < job->num_ranks; ++i) {
-        assert_int_equal(mca_coll_mrail_slices_make(job->slices[i], job->words),
-                         0);
+        assert_int_equal(
+            mca_coll_mrail_schedule_make(job->slices[i], job->words), 0);
     }
     check_job(job);
     send = find_slice(job->slices[0]->sends, job->slices[0]->num_sends, 4);
@@ -564,43 +569,43 @@ static uint64_t straight_of(job_t *job)
 /* What goes over a rail is as much as it gives, to those who share it together. */
 static void test_live_capacities(void **state)
 {
-    mca_coll_mrail_member_t members[8];
+    mca_coll_mrail_rank_entry_t members[8];
     job_t job;
 
-    fill_members(members, 2, 4, 2);
+    fill_rank_entries(members, 2, 4, 2);
     job_init(&job, members, 8);
     for (unsigned i = 0; i < 8; ++i) {
         memset(words_of(&job, i), 0,
-               (8 + MCA_COLL_MRAIL_WORDS) * sizeof(uint64_t));
+               (8 + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t));
         set_rail(words_of(&job, i), 100000000);
     }
-    words_of(&job, 0)[MCA_COLL_MRAIL_WORDS + 4] = 40000000;
-    assert_in_range(straight_of(&job), 19500000, 20500000);
+    words_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
+    assert_in_range(direct_of(&job), 19500000, 20500000);
     /* Half of the rail each, for both are busy: it is a whole one. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
-    assert_in_range(straight_of(&job), 19500000, 20500000);
+    assert_in_range(direct_of(&job), 19500000, 20500000);
     /* A quarter each: somebody else has the other half.  33 : 67. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
-    assert_in_range(straight_of(&job), 12800000, 13900000);
+    assert_in_range(direct_of(&job), 12800000, 13900000);
     /* The other way does not matter. */
     words_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     words_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
-    assert_in_range(straight_of(&job), 12800000, 13900000);
+    assert_in_range(direct_of(&job), 12800000, 13900000);
     /* At the receiver's end it does. */
     words_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
     words_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
-    assert_in_range(straight_of(&job), 3000000, 4100000);
+    assert_in_range(direct_of(&job), 3000000, 4100000);
     job_cleanup(&job);
 }
 
 static void test_version_is_that_of_the_planner(void **state)
 {
-    uint64_t version = mca_coll_mrail_slices_version();
+    uint64_t version = mca_coll_mrail_schedule_version();
 
     assert_int_not_equal(version, 0);
-    assert_int_equal(version, mca_coll_mrail_slices_version());
+    assert_int_equal(version, mca_coll_mrail_schedule_version());
 }
 
 int main(void)
@@ -609,13 +614,13 @@ int main(void)
         cmocka_unit_test(test_small_calls_seldom_ask),
         cmocka_unit_test(test_large_calls_ask),
         cmocka_unit_test(test_large_calls_are_noticed),
-        cmocka_unit_test(test_states_stay_alike),
+        cmocka_unit_test(test_states_stay_equal),
         cmocka_unit_test(test_who_is_where),
         cmocka_unit_test(test_who_cannot_be_helped),
         cmocka_unit_test(test_too_many_rails),
         cmocka_unit_test(test_share_of_the_rails),
         cmocka_unit_test(test_who_goes_without_steps),
-        cmocka_unit_test(test_what_is_paced),
+        cmocka_unit_test(test_inflight_limit),
         cmocka_unit_test(test_all_bytes_go_once),
         cmocka_unit_test(test_what_is_no_plan),
         cmocka_unit_test(test_views_of_a_rail),

@@ -3,7 +3,7 @@
  * rails take the work all the same, and nothing is asked of it again.
  */
 #include "config.h"
-#include "played_peer.h"
+#include "mock_peer.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -54,13 +54,12 @@ static mrail_peer_t *busy(void)
         mrail_iov_t iov = {
             .buffer = memory, .length = sizeof(memory), .mem = mem};
 
-        assert_int_equal(mrail_ep_put_zcopy((i == 0) ? ep_to(0)
-                                                     : mrail_list_head(
-                                                           &peer->eps,
-                                                           mrail_ep_t,
-                                                           peer_list),
-                                            &iov, 1, 0x5000, rkey, NULL),
-                         -EINPROGRESS);
+        assert_int_equal(
+            mrail_ep_put_zcopy(
+                (i == 0) ? ep_to(0)
+                         : mrail_list_head(&peer->eps, mrail_ep_t, peer_list),
+                &iov, 1, 0x5000, rkey, NULL),
+            -EINPROGRESS);
     }
     for (unsigned slot = 0; slot < 2; ++slot) {
         assert_int_not_equal(peer->lanes[slot]->sched.inflight, 0);

@@ -45,8 +45,10 @@ static void test_actions(void **state)
         {"drop 100.0%", SROCE_FAULT_BIT(SROCE_FAULT_DROP), 1000000},
         {"blackhole tx", SROCE_FAULT_BIT(SROCE_FAULT_BLACKHOLE_TX), 1},
         {"blackhole rx", SROCE_FAULT_BIT(SROCE_FAULT_BLACKHOLE_RX), 1},
-        {"blackhole both", SROCE_FAULT_BIT(SROCE_FAULT_BLACKHOLE_TX) |
-                               SROCE_FAULT_BIT(SROCE_FAULT_BLACKHOLE_RX), 1},
+        {"blackhole both",
+         SROCE_FAULT_BIT(SROCE_FAULT_BLACKHOLE_TX) |
+             SROCE_FAULT_BIT(SROCE_FAULT_BLACKHOLE_RX),
+         1},
         {"pause", SROCE_FAULT_BIT(SROCE_FAULT_PAUSE), 1},
         {"delay 1.5ms", SROCE_FAULT_BIT(SROCE_FAULT_DELAY), 1500},
         {"delay 10s", SROCE_FAULT_BIT(SROCE_FAULT_DELAY), 10000000},
@@ -56,11 +58,15 @@ static void test_actions(void **state)
         {"reorder 2% 1ms", SROCE_FAULT_BIT(SROCE_FAULT_REORDER),
          (UINT64_C(1000) << 32) | 20000},
         {"corrupt 0.5", SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT), 500000},
-        {"rate 2.5G", SROCE_FAULT_BIT(SROCE_FAULT_EGRESS) |
-                          SROCE_FAULT_BIT(SROCE_FAULT_INGRESS), 2500000000},
-        {"rate max", SROCE_FAULT_BIT(SROCE_FAULT_EGRESS) |
-                         SROCE_FAULT_BIT(SROCE_FAULT_INGRESS), 0},
-        {"mute", SROCE_FAULT_BIT(SROCE_FAULT_MUTE), 1},
+        {"rate 2.5G",
+         SROCE_FAULT_BIT(SROCE_FAULT_EGRESS) |
+             SROCE_FAULT_BIT(SROCE_FAULT_INGRESS),
+         2500000000},
+        {"rate max",
+         SROCE_FAULT_BIT(SROCE_FAULT_EGRESS) |
+             SROCE_FAULT_BIT(SROCE_FAULT_INGRESS),
+         0},
+        {"mute", SROCE_FAULT_BIT(SROCE_FAULT_DROP_ACKS), 1},
         {"error-qp", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 1},
         {"error-qp 3", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 3},
         {"heal", 0, 0}};
@@ -73,8 +79,8 @@ static void test_actions(void **state)
         snprintf(text, sizeof(text), "at 1ms %s", cases[i].text);
         script = parse(text);
         assert_int_equal(script->num_steps, 1);
-        assert_int_equal(script->steps[0].deed.settings, cases[i].settings);
-        assert_int_equal(script->steps[0].deed.value, cases[i].value);
+        assert_int_equal(script->steps[0].fault.settings, cases[i].settings);
+        assert_int_equal(script->steps[0].fault.value, cases[i].value);
         assert_string_equal(script->steps[0].text, text);
         seen |= cases[i].settings;
         sroce_fault_script_destroy(script);
@@ -85,14 +91,14 @@ static void test_actions(void **state)
 
 static void test_clauses(void **state)
 {
-    sroce_fault_script_t *script = parse(
-        "# a drill\r\n"
-        "seed 18446744073709551615\n"
-        "\n"
-        "\tat 10ms for 2ms every 1s times 3 node 1,0 rail 12 down # why\n"
-        "at packet 7 every 5 mute\n"
-        "at byte 64k node * rail * heal\n"
-        "at 1.5s rail 0 up");
+    sroce_fault_script_t *script =
+        parse("# a drill\r\n"
+              "seed 18446744073709551615\n"
+              "\n"
+              "\tat 10ms for 2ms every 1s times 3 node 1,0 rail 12 down # why\n"
+              "at packet 7 every 5 mute\n"
+              "at byte 64k node * rail * heal\n"
+              "at 1.5s rail 0 up");
     const sroce_fault_step_t *s = script->steps;
 
     assert_int_equal(script->num_steps, 4);
@@ -212,8 +218,9 @@ static void expect_bad(const char *text, size_t length, const char *why)
     sroce_fault_script_t *script = (void *)&script;
     char got[SROCE_FAULT_WHY_MAX];
 
-    assert_int_equal(sroce_fault_script_parse("t", text, length, &script, got,
-                                              sizeof(got)), -EINVAL);
+    assert_int_equal(
+        sroce_fault_script_parse("t", text, length, &script, got, sizeof(got)),
+        -EINVAL);
     assert_ptr_equal(script, &script); /* nothing is given out */
     if (strncmp(got, why, strlen(why)) != 0) {
         fail_msg("'%s': says '%s', not '%s'", text, got, why);
@@ -258,8 +265,9 @@ static void test_limits(void **state)
     }
     expect_bad(text, length, "t:1025: more than 1024 steps");
     length -= sizeof(step) - 1;
-    assert_int_equal(sroce_fault_script_parse("t", text, length, &script, why,
-                                              sizeof(why)), 0);
+    assert_int_equal(
+        sroce_fault_script_parse("t", text, length, &script, why, sizeof(why)),
+        0);
     assert_int_equal(script->num_steps, SROCE_FAULT_MAX_STEPS);
     sroce_fault_script_destroy(script);
     memset(text, ' ', SROCE_FAULT_MAX_BYTES + 1);
@@ -281,11 +289,11 @@ static void test_targets_exist(void **state)
     assert_int_equal(sroce_fault_script_check(script, 2, 3, why, sizeof(why)),
                      -EINVAL);
     assert_string_equal(why, "t:2: there is no rail 3: they are 0 to 2");
-    assert_null(sroce_fault_script_uses(
-        script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)));
-    assert_ptr_equal(sroce_fault_script_uses(
-                         script, SROCE_FAULT_BIT(SROCE_FAULT_DOWN)),
-                     &script->steps[0]);
+    assert_null(
+        sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)));
+    assert_ptr_equal(
+        sroce_fault_script_uses(script, SROCE_FAULT_BIT(SROCE_FAULT_DOWN)),
+        &script->steps[0]);
     sroce_fault_script_destroy(script);
 }
 
@@ -306,8 +314,8 @@ typedef struct rails {
 static uint64_t rails_get(void *arg, unsigned dev,
                           sroce_fault_setting_t setting, int healthy)
 {
-    return healthy ? (setting == SROCE_FAULT_EGRESS ? 777 : 0) :
-                     ((rails_t *)arg)->now[dev][setting];
+    return healthy ? (setting == SROCE_FAULT_EGRESS ? 777 : 0)
+                   : ((rails_t *)arg)->now[dev][setting];
 }
 
 static void rails_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
@@ -342,8 +350,8 @@ static void rails_start(rails_t *r, const char *text)
     char why[SROCE_FAULT_WHY_MAX];
 
     r->script = parse(text);
-    assert_int_equal(sroce_fault_script_check(r->script, 2, 2, why,
-                                              sizeof(why)), 0);
+    assert_int_equal(
+        sroce_fault_script_check(r->script, 2, 2, why, sizeof(why)), 0);
     r->tl = sroce_fault_timeline_create(r->script, 2, 2, &ops);
     assert_non_null(r->tl);
 }
@@ -450,14 +458,14 @@ static void test_counts(void **state)
     assert_int_equal(r.begun, 0);
     assert_int_equal(sroce_fault_timeline_sent(r.tl, 0, 10, 5000, 3 * MS),
                      5 * MS);
-    assert_int_equal(r.now[0][SROCE_FAULT_MUTE], 1);
-    assert_int_equal(r.now[1][SROCE_FAULT_MUTE], 0);
+    assert_int_equal(r.now[0][SROCE_FAULT_DROP_ACKS], 1);
+    assert_int_equal(r.now[1][SROCE_FAULT_DROP_ACKS], 0);
     assert_int_equal(r.last_dev, 0);
     sroce_fault_timeline_sent(r.tl, 0, 50, 5000, 5 * MS);
-    assert_int_equal(r.now[0][SROCE_FAULT_MUTE], 0);
+    assert_int_equal(r.now[0][SROCE_FAULT_DROP_ACKS], 0);
     /* The second rail has its own count. */
     sroce_fault_timeline_sent(r.tl, 1, 12, 0, 6 * MS);
-    assert_int_equal(r.now[1][SROCE_FAULT_MUTE], 1);
+    assert_int_equal(r.now[1][SROCE_FAULT_DROP_ACKS], 1);
     sroce_fault_timeline_sent(r.tl, 2, 0, 1024, 7 * MS);
     assert_int_equal(r.errors[2], 1);
     sroce_fault_timeline_sent(r.tl, 2, 0, 2047, 7 * MS);
@@ -476,12 +484,12 @@ static void test_counts(void **state)
     assert_false(sroce_fault_timeline_counts(r.tl));
     assert_false(sroce_fault_timeline_done(r.tl)); /* rail 1 is mute yet */
     sroce_fault_timeline_run(r.tl, 8 * MS);
-    assert_int_equal(r.now[1][SROCE_FAULT_MUTE], 0);
+    assert_int_equal(r.now[1][SROCE_FAULT_DROP_ACKS], 0);
     assert_true(sroce_fault_timeline_done(r.tl));
     rails_stop(&r);
 }
 
-static void test_heal(void **state)
+static void test_clear(void **state)
 {
     rails_t r = {0};
 
@@ -511,7 +519,7 @@ static void test_same_instant(void **state)
     rails_start(&r, "at 1ms for 1ms down\nat 2ms for 1ms down\nat 2ms mute");
     sroce_fault_timeline_run(r.tl, 2 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 1);
-    assert_int_equal(r.now[0][SROCE_FAULT_MUTE], 1);
+    assert_int_equal(r.now[0][SROCE_FAULT_DROP_ACKS], 1);
     sroce_fault_timeline_run(r.tl, 3 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 0);
     rails_stop(&r);
@@ -607,12 +615,11 @@ static void test_man_page(void **state)
     size_t used = 0;
     FILE *file;
 
-    for (const sroce_fault_action_t *a = sroce_fault_actions; a->name != NULL;
-         ++a) {
-        used += (size_t)snprintf(want + used, sizeof(want) - used,
-                                 ".It Cm %s%s%s\n%s\n", a->name,
-                                 (a->syntax[0] != '\0') ? " Ar " : "",
-                                 a->syntax, a->help);
+    for (const sroce_fault_action_def_t *a = sroce_fault_action_defs;
+         a->name != NULL; ++a) {
+        used += (size_t)snprintf(
+            want + used, sizeof(want) - used, ".It Cm %s%s%s\n%s\n", a->name,
+            (a->syntax[0] != '\0') ? " Ar " : "", a->syntax, a->help);
     }
     if (getenv("MRAIL_TEST_PRINT") != NULL) {
         fputs(want, stdout);
@@ -628,21 +635,20 @@ static void test_man_page(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_actions),
-        cmocka_unit_test(test_clauses),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_long_name),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_targets_exist),
-        cmocka_unit_test(test_for_is_undone),
-        cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_every),
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_heal),
-        cmocka_unit_test(test_same_instant),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_man_page)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_actions),
+                                       cmocka_unit_test(test_clauses),
+                                       cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_long_name),
+                                       cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_targets_exist),
+                                       cmocka_unit_test(test_for_is_undone),
+                                       cmocka_unit_test(test_overlap),
+                                       cmocka_unit_test(test_every),
+                                       cmocka_unit_test(test_counts),
+                                       cmocka_unit_test(test_clear),
+                                       cmocka_unit_test(test_same_instant),
+                                       cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_man_page)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

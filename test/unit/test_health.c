@@ -17,9 +17,9 @@ static const mrail_health_params_t params = {
     .grace_ns = 2 * MS,
     .probe_ns = 20 * MS,
     .probes = 3,
-    .rest_ns = 100 * MS,
-    .rest_max_ns = 1600 * MS,
-    .calm_ns = 10000 * MS,
+    .backoff_ns = 100 * MS,
+    .backoff_max_ns = 1600 * MS,
+    .quiescent_ns = 10000 * MS,
 };
 
 static mrail_health_action_t at(mrail_health_t *health,
@@ -51,12 +51,13 @@ static void test_error_retires(void **state)
     mrail_health_t health;
 
     mrail_health_init(&health, 0);
-    assert_int_equal(at(&health, MRAIL_HEALTH_LOST, 5), MRAIL_HEALTH_RETIRE);
+    assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
+                     MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
     /* The rest of its requests, the peer's notice: nothing new. */
-    assert_int_equal(at(&health, MRAIL_HEALTH_LOST, 5), MRAIL_HEALTH_NOTHING);
-    assert_int_equal(at(&health, MRAIL_HEALTH_CLOSED, 6),
+    assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
                      MRAIL_HEALTH_NOTHING);
+    assert_int_equal(at(&health, MRAIL_HEALTH_CLOSED, 6), MRAIL_HEALTH_NOTHING);
     assert_int_equal(health.due_ns, 105 * MS);
 }
 
@@ -68,11 +69,10 @@ static void test_short_flap_retires_nothing(void **state)
     mrail_health_init(&health, 0);
     assert_int_equal(at(&health, MRAIL_HEALTH_PORT_DOWN, 10),
                      MRAIL_HEALTH_HOLD);
-    assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 11),
-                     MRAIL_HEALTH_PROBE);
+    assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 11), MRAIL_HEALTH_PROBE);
     wait(&health, 12, 1, &count);
     assert_int_equal(count, 0);
-    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 13),
+    assert_int_equal(at(&health, MRAIL_HEALTH_PROBE_REPLY, 13),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
     assert_int_equal(health.due_ns, MRAIL_NS_NEVER);
@@ -99,7 +99,7 @@ static void test_port_down_is_not_forgotten(void **state)
     mrail_health_init(&health, 0);
     at(&health, MRAIL_HEALTH_STALLED, 9); /* also when it was suspect */
     at(&health, MRAIL_HEALTH_PORT_DOWN, 10);
-    assert_int_equal(at(&health, MRAIL_HEALTH_MOVED, 11),
+    assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 11),
                      MRAIL_HEALTH_NOTHING);
     assert_int_equal(health.state, MRAIL_HEALTH_DOWN);
     assert_int_equal(wait(&health, 12, 1, &count), MRAIL_HEALTH_RETIRE);
@@ -116,7 +116,7 @@ static void test_port_down_alone(void **state)
     assert_int_equal(wait(&health, 1000, 0, &count), MRAIL_HEALTH_PROBE);
     assert_in_range(count, 40, 60);
     assert_int_equal(health.state, MRAIL_HEALTH_DOWN);
-    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 1001),
+    assert_int_equal(at(&health, MRAIL_HEALTH_PROBE_REPLY, 1001),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
 }
@@ -127,11 +127,14 @@ static void test_stuck_retires(void **state)
     mrail_health_t health;
 
     mrail_health_init(&health, 0);
-    assert_int_equal(at(&health, MRAIL_HEALTH_STUCK, 10), MRAIL_HEALTH_RETIRE);
-    assert_int_equal(at(&health, MRAIL_HEALTH_STUCK, 11), MRAIL_HEALTH_NOTHING);
+    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STALLED, 10),
+                     MRAIL_HEALTH_RETIRE);
+    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STALLED, 11),
+                     MRAIL_HEALTH_NOTHING);
     mrail_health_init(&health, 0);
     at(&health, MRAIL_HEALTH_STALLED, 9);
-    assert_int_equal(at(&health, MRAIL_HEALTH_STUCK, 10), MRAIL_HEALTH_RETIRE);
+    assert_int_equal(at(&health, MRAIL_HEALTH_QP_STALLED, 10),
+                     MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.due_ns, 110 * MS);
 }
 
@@ -160,13 +163,13 @@ static void test_congestion_retires_nothing(void **state)
     at(&health, MRAIL_HEALTH_STALLED, 100);
     assert_int_equal(wait(&health, 60000, 0, &count), MRAIL_HEALTH_PROBE);
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
-    assert_int_equal(at(&health, MRAIL_HEALTH_MOVED, 60001),
+    assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 60001),
                      MRAIL_HEALTH_RESUME);
     /* The count begins anew. */
     at(&health, MRAIL_HEALTH_STALLED, 60100);
     wait(&health, 60159, 1, &count);
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
-    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 60159),
+    assert_int_equal(at(&health, MRAIL_HEALTH_PROBE_REPLY, 60159),
                      MRAIL_HEALTH_RESUME);
 }
 
@@ -176,16 +179,16 @@ static void test_comes_back(void **state)
     unsigned count;
 
     mrail_health_init(&health, 0);
-    at(&health, MRAIL_HEALTH_LOST, 0);
+    at(&health, MRAIL_HEALTH_CQE_ERROR, 0);
     assert_int_equal(wait(&health, 100, 1, &count), MRAIL_HEALTH_PROBE);
     assert_int_equal(health.state, MRAIL_HEALTH_PROBING);
-    assert_int_equal(at(&health, MRAIL_HEALTH_ANSWER, 101),
+    assert_int_equal(at(&health, MRAIL_HEALTH_PROBE_REPLY, 101),
                      MRAIL_HEALTH_RESTORE);
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 103),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.state, MRAIL_HEALTH_UP);
     /* The peer may be first. */
-    at(&health, MRAIL_HEALTH_LOST, 200);
+    at(&health, MRAIL_HEALTH_CQE_ERROR, 200);
     assert_int_equal(at(&health, MRAIL_HEALTH_RESTORED, 210),
                      MRAIL_HEALTH_RESUME);
     assert_int_equal(health.due_ns, MRAIL_NS_NEVER);
@@ -199,7 +202,7 @@ static void test_returning_port_is_not_kept_waiting(void **state)
     unsigned count;
 
     mrail_health_init(&health, 0);
-    at(&health, MRAIL_HEALTH_LOST, 0);
+    at(&health, MRAIL_HEALTH_CQE_ERROR, 0);
     wait(&health, 3600000, 1, &count);
     assert_true(count < 3600000 / 1600 * 4 + 100);
     at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000); /* if it was probing */
@@ -216,17 +219,17 @@ static void test_flapping_is_damped(void **state)
 
     mrail_health_init(&health, 0);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(rests); ++i) {
-        at(&health, MRAIL_HEALTH_LOST, ms);
+        at(&health, MRAIL_HEALTH_CQE_ERROR, ms);
         at(&health, MRAIL_HEALTH_PORT_UP, ms + 1); /* makes no difference */
         assert_int_equal(health.due_ns, (ms + rests[i]) * MS);
         ms += rests[i];
-        at(&health, MRAIL_HEALTH_LATE, ms);
-        at(&health, MRAIL_HEALTH_ANSWER, ms);
+        at(&health, MRAIL_HEALTH_TIMEOUT, ms);
+        at(&health, MRAIL_HEALTH_PROBE_REPLY, ms);
         at(&health, MRAIL_HEALTH_RESTORED, ms);
     }
     /* Calm: short again. */
     ms += 10000;
-    at(&health, MRAIL_HEALTH_LOST, ms);
+    at(&health, MRAIL_HEALTH_CQE_ERROR, ms);
     assert_int_equal(health.due_ns, (ms + 100) * MS);
 }
 
@@ -236,19 +239,19 @@ static void test_hurry(void **state)
     mrail_health_t health;
 
     mrail_health_init(&health, 0);
-    mrail_health_hurry(&health, 50 * MS);
+    mrail_health_expedite(&health, 50 * MS);
     assert_true(health.due_ns == MRAIL_NS_NEVER); /* it is up */
     for (unsigned i = 0; i < 4; ++i) {
-        at(&health, MRAIL_HEALTH_LOST, 1000 * i);
-        at(&health, MRAIL_HEALTH_LATE, 1000 * i + 900);
-        at(&health, MRAIL_HEALTH_ANSWER, 1000 * i + 900);
+        at(&health, MRAIL_HEALTH_CQE_ERROR, 1000 * i);
+        at(&health, MRAIL_HEALTH_TIMEOUT, 1000 * i + 900);
+        at(&health, MRAIL_HEALTH_PROBE_REPLY, 1000 * i + 900);
         at(&health, MRAIL_HEALTH_RESTORED, 1000 * i + 900);
     }
-    at(&health, MRAIL_HEALTH_LOST, 5000);
+    at(&health, MRAIL_HEALTH_CQE_ERROR, 5000);
     assert_int_equal(health.due_ns, 6600 * MS);
-    mrail_health_hurry(&health, 5300 * MS);
+    mrail_health_expedite(&health, 5300 * MS);
     assert_int_equal(health.due_ns, 5300 * MS);
-    mrail_health_hurry(&health, 5400 * MS);
+    mrail_health_expedite(&health, 5400 * MS);
     assert_int_equal(health.due_ns, 5300 * MS);
     at(&health, MRAIL_HEALTH_PORT_UP, 5350); /* the rest is over */
     assert_int_equal(health.due_ns, 5350 * MS);
@@ -269,10 +272,10 @@ static void test_random_walks(void **state)
             mrail_health_event_t event =
                 mrail_rng_next(&rng) % MRAIL_HEALTH_EVENTS;
             mrail_health_state_t before = health.state;
-            int evidence = (event == MRAIL_HEALTH_LOST) ||
+            int evidence = (event == MRAIL_HEALTH_CQE_ERROR) ||
                            (event == MRAIL_HEALTH_CLOSED) ||
-                           (event == MRAIL_HEALTH_STUCK) ||
-                           (event == MRAIL_HEALTH_SPENT);
+                           (event == MRAIL_HEALTH_QP_STALLED) ||
+                           (event == MRAIL_HEALTH_PROBES_EXHAUSTED);
             mrail_health_action_t action;
 
             ms += mrail_rng_next(&rng) % 50;

@@ -1,6 +1,6 @@
 /* Requests for lanes that are late, repeated or given up. */
 #include "config.h"
-#include "played_peer.h"
+#include "mock_peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -167,7 +167,7 @@ static void test_epochs(void **state)
 
         run_control(500 * MRAIL_NS_PER_MS); /* there may be room again */
         sent.num_msgs = 0;
-        peer->want_slots = 2;
+        peer->requested_slots = 2;
         mrail_ctl_work(peer);
         run_control(0);
         req = last(MRAIL_CTL_LANE_REQ);

@@ -3,7 +3,7 @@
  * paths before the first lane, and beside the only one.
  */
 #include "config.h"
-#include "played_peer.h"
+#include "mock_peer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +120,7 @@ static void port_down(unsigned rail)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* ---- the first lane of all ----------------------------------------------- */
+/* ---- the first lane of all ---- */
 
 /* What is known of a path is known of its rails, which another slot has when
  * the peer has taken others first. */
@@ -210,7 +210,7 @@ static void test_first_lane_takes_an_open_path(void **state)
     assert_int_not_equal(health(1), MRAIL_HEALTH_UP);
 }
 
-/* ---- a lane that is alone ------------------------------------------------ */
+/* ---- a lane that is alone ---- */
 
 /* Time passes; probes of the slots in the mask are answered. */
 static void answer_probes(mrail_ns_t how_long, unsigned slots)

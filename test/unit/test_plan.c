@@ -164,11 +164,12 @@ static void test_within_a_node(void **state)
     mrail_plan_destroy(plan);
 }
 
-static mrail_plan_topo_t *two_pods(double up_of_rail_0, double down_of_rail_3)
+static mrail_plan_topo_t *two_leaf_groups(double up_of_rail_0,
+                                          double down_of_rail_3)
 {
     mrail_plan_topo_t *topo = free_ranks(3, 4);
 
-    assert_int_equal(mrail_plan_topo_set_pod(topo, 1, 1), 0);
+    assert_int_equal(mrail_plan_topo_set_leaf_group(topo, 1, 1), 0);
     for (unsigned r = 0; r < 4; ++r) {
         assert_int_equal(
             mrail_plan_topo_set_uplink(topo, 0, r, r ? G : up_of_rail_0, G), 0);
@@ -181,15 +182,16 @@ static mrail_plan_topo_t *two_pods(double up_of_rail_0, double down_of_rail_3)
 
 static void test_uplinks(void **state)
 {
-    mrail_plan_t *plan = plan_one(two_pods(0.5 * G, G), 0, 1, 3500000000ull);
+    mrail_plan_t *plan =
+        plan_one(two_leaf_groups(0.5 * G, G), 0, 1, 3500000000ull);
 
     assert_congestion(plan, 1);
     assert_near(load_of(plan, MRAIL_PLAN_UPLINK_UP, 0, 0), 0.5 * G, 0.03);
     mrail_plan_destroy(plan);
-    plan = plan_one(two_pods(0.5 * G, 0), 0, 1, 2500000000ull);
+    plan = plan_one(two_leaf_groups(0.5 * G, 0), 0, 1, 2500000000ull);
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
-    plan = plan_one(two_pods(0, 0), 0, 2, 4000000000ull); /* one pod */
+    plan = plan_one(two_leaf_groups(0, 0), 0, 2, 4000000000ull); /* one pod */
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
 }
@@ -200,7 +202,7 @@ static void test_uplinks_not_set(void **state)
     mrail_plan_topo_t *topo = free_ranks(2, 4);
     mrail_plan_t *plan;
 
-    assert_int_equal(mrail_plan_topo_set_pod(topo, 1, 4095), 0);
+    assert_int_equal(mrail_plan_topo_set_leaf_group(topo, 1, 4095), 0);
     plan = plan_one(topo, 0, 1, 4000000000ull);
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
@@ -214,7 +216,7 @@ static void test_loop(void **state)
         mrail_plan_t *plan;
 
         assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), 0);
-        mrail_plan_topo_set_loop(topo, loop);
+        mrail_plan_topo_set_hairpin(topo, loop);
         plan = plan_one(topo, 0, 1, 2000000000ull);
         assert_near(summary_of(plan).bytes, loop ? 2 * G : 0, 0);
         if (loop) {
@@ -233,7 +235,7 @@ static void test_cross(void **state)
     mrail_plan_piece_t piece[MRAIL_PLAN_MAX_PIECES];
     mrail_plan_t *plan;
 
-    mrail_plan_topo_set_cross(topo, 1);
+    mrail_plan_topo_set_cross_rail(topo, 1);
     plan = plan_one(topo, 0, 3, 2000000000ull);
     assert_congestion(plan, 2);
     assert_int_equal(mrail_plan_pieces(plan, 0, piece), 1);
@@ -251,8 +253,8 @@ static void test_cross_in_a_loop(void **state)
     mrail_plan_topo_t *topo = bound(1, 2, 0);
     mrail_plan_t *plan;
 
-    mrail_plan_topo_set_cross(topo, 1);
-    mrail_plan_topo_set_loop(topo, 1);
+    mrail_plan_topo_set_cross_rail(topo, 1);
+    mrail_plan_topo_set_hairpin(topo, 1);
     plan = plan_one(topo, 0, 1, 2000000000ull);
     assert_congestion(plan, 2);
     mrail_plan_destroy(plan);

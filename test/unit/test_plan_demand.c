@@ -148,7 +148,8 @@ static void test_hotspot(void **state)
             uint64_t row[12];
 
             mrail_demand_row(12, from, 1u << 20, 450000,
-                             one ? MRAIL_DEMAND_ONE : MRAIL_DEMAND_PAIRS, row);
+                             one ? MRAIL_DEMAND_SINGLE : MRAIL_DEMAND_SHIFT,
+                             row);
             assert_memory_equal(row, m.bytes[from], sizeof(row));
         }
     }
@@ -293,7 +294,7 @@ static void test_stencil(void **state)
     assert_int_equal(m.num, 12);
 }
 
-static void test_few(void **state)
+static void test_incast(void **state)
 {
     unsigned receiving = 0, sending = 0;
     matrix_t m;
@@ -611,7 +612,7 @@ int main(void)
         cmocka_unit_test(test_skew),
         cmocka_unit_test(test_moe),
         cmocka_unit_test(test_stencil),
-        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_incast),
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_seeds),
         cmocka_unit_test(test_parse),

@@ -109,7 +109,8 @@ static void test_forget(void **state)
 
 static void test_topo_refuses(void **state)
 {
-    static const double bad[] = {-1, 0.5, 1.1e18, 1e300, INFINITY, -INFINITY, NAN};
+    static const double bad[] = {-1,       0.5,       1.1e18, 1e300,
+                                 INFINITY, -INFINITY, NAN};
     mrail_plan_topo_t *topo = bound(2, 4, 0), *none = (void *)&topo;
 
     assert_int_equal(mrail_plan_topo_create(4097, 1, &none), -ENOSPC);
@@ -126,8 +127,8 @@ static void test_topo_refuses(void **state)
     assert_int_equal(mrail_plan_topo_set_switch(topo, 8, G, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_switch(topo, 0, 0, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_switch(topo, 0, G, 0), -EINVAL);
-    assert_int_equal(mrail_plan_topo_set_pod(topo, 2, 0), -EINVAL);
-    assert_int_equal(mrail_plan_topo_set_pod(topo, 0, 4096), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_leaf_group(topo, 2, 0), -EINVAL);
+    assert_int_equal(mrail_plan_topo_set_leaf_group(topo, 0, 4096), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_uplink(topo, 0, 4, G, G), -EINVAL);
     assert_int_equal(mrail_plan_topo_set_uplink(topo, 4096, 0, G, G), -EINVAL);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
@@ -183,7 +184,7 @@ static void test_limits(void **state)
     }
     assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), -ENOSPC);
     assert_int_equal(mrail_plan_topo_num_ranks(topo), MRAIL_PLAN_MAX_RANKS);
-    for (unsigned i = 1; i < MRAIL_PLAN_MAX_MESH; ++i) {
+    for (unsigned i = 1; i < MRAIL_PLAN_MAX_PAIRWISE; ++i) {
         assert_int_equal(mrail_plan_topo_set_link(topo, 0, i, G), 0);
     }
     assert_int_equal(mrail_plan_topo_set_link(topo, 0, 16, G), -ENOSPC);
@@ -305,7 +306,7 @@ static mrail_plan_topo_t *stubborn_topo(void)
         UNTIL(mrail_plan_topo_set_link(topo, i, i ^ 1, G));
         UNTIL(mrail_plan_topo_set_link(topo, i, i ^ 2, G));
     }
-    UNTIL(mrail_plan_topo_set_pod(topo, 1, 1));
+    UNTIL(mrail_plan_topo_set_leaf_group(topo, 1, 1));
     return topo;
 }
 

@@ -4,7 +4,7 @@
  * them.
  */
 #include "config.h"
-#include "played_peer.h"
+#include "mock_peer.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -138,10 +138,10 @@ static void transfer(size_t length, int is_get)
 {
     mrail_iov_t iov = {.buffer = memory, .length = length, .mem = mem};
 
-    assert_int_equal(
-        is_get ? mrail_ep_get_zcopy(ep, &iov, 1, 0x5000, rkey, NULL)
-               : mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, rkey, NULL),
-        -EINPROGRESS);
+    assert_int_equal(is_get
+                         ? mrail_ep_get_zcopy(ep, &iov, 1, 0x5000, rkey, NULL)
+                         : mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, rkey, NULL),
+                     -EINPROGRESS);
 }
 
 static uint64_t sum_of(mrail_flow_t flow, uint64_t *inflight_p)
@@ -233,8 +233,8 @@ static void test_live(void **state)
     connect_two();
     begin_ns = fake_now_ns;
     for (unsigned i = 0; i < 400; ++i) {
-        mrail_rail_t *rail = &engine->rails[peer_of(0)->lanes[i & 1]->rail
-                                                ->index];
+        mrail_rail_t *rail =
+            &engine->rails[peer_of(0)->lanes[i & 1]->rail->index];
 
         while (peer_of(0)->uncut_bytes < sizeof(memory)) {
             transfer(sizeof(memory), 1);

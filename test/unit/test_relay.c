@@ -4,7 +4,7 @@
  * and again; errors of every operation; what no rank of the node would write.
  */
 #include "config.h"
-#include "../property/relay_world.h"
+#include "../property/relay_model.h"
 
 #include "base/rng.h"
 #include "base/util.h"
@@ -83,7 +83,7 @@ static unsigned num_used(uint32_t rank)
     return count;
 }
 
-/* ---- roles ------------------------------------------------------------------ */
+/* ---- roles ---- */
 
 static void test_within_node(void **state)
 {
@@ -237,7 +237,7 @@ static void test_turns(void **state)
 }
 
 /* Slots are shared evenly between channels; the more has to come, the sooner. */
-static void test_shares(void **state)
+static void test_fair_share(void **state)
 {
     place();
     world_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
@@ -296,28 +296,47 @@ static void test_reserve(void **state)
     world_cleanup(&w);
 }
 
-/* ---- what is expected ----------------------------------------------------------- */
+/* ---- what is expected ---- */
 
 typedef struct lie {
-    size_t at;   /* in the header */
+    size_t at; /* in the header */
     uint64_t add;
     size_t size;
 } lie_t;
 
-#define LIE(_field, _add)                                                     \
-    {offsetof(mrail_relay_header_t, _field), (uint64_t)(_add),                \
-     sizeof(((mrail_relay_header_t *)NULL)->_field)}
+#define LIE(_field, _add)                                                      \
+    {                                                                          \
+        offsetof(mrail_relay_header_t, _field), (uint64_t)(_add),              \
+            sizeof(((mrail_relay_header_t *)NULL)->_field)                     \
+    }
 
 static const lie_t lies[] = {
-    LIE(magic, 1),        LIE(hash, 1),          LIE(hash, 1ull << 63),
-    LIE(exchange, 1),     LIE(exchange, -1),     LIE(from, 1),
-    LIE(from, 100),       LIE(from, -1),         LIE(to, 1),
-    LIE(to, -1),          LIE(to, 100),          LIE(relay_out, 1),
-    LIE(relay_out, -1),   LIE(relay_in, 1),      LIE(relay_in, -1),
-    LIE(offset, 1),       LIE(offset, -1),       LIE(offset, CHUNK),
-    LIE(offset, -4096),   LIE(offset, 1ull << 40), LIE(offset, -1000000),
-    LIE(length, 1),       LIE(length, -1),       LIE(length, CHUNK),
-    LIE(length, 1u << 31), LIE(length, -5 - (int)MRAIL_RELAY_HEADER),
+    LIE(magic, 1),
+    LIE(hash, 1),
+    LIE(hash, 1ull << 63),
+    LIE(exchange, 1),
+    LIE(exchange, -1),
+    LIE(from, 1),
+    LIE(from, 100),
+    LIE(from, -1),
+    LIE(to, 1),
+    LIE(to, -1),
+    LIE(to, 100),
+    LIE(relay_out, 1),
+    LIE(relay_out, -1),
+    LIE(relay_in, 1),
+    LIE(relay_in, -1),
+    LIE(offset, 1),
+    LIE(offset, -1),
+    LIE(offset, CHUNK),
+    LIE(offset, -4096),
+    LIE(offset, 1ull << 40),
+    LIE(offset, -1000000),
+    LIE(length, 1),
+    LIE(length, -1),
+    LIE(length, CHUNK),
+    LIE(length, 1u << 31),
+    LIE(length, -5 - (int)MRAIL_RELAY_HEADER),
 };
 
 /* In the header in front of a payload. */
@@ -479,7 +498,7 @@ static void test_wrong_way(void **state)
     world_cleanup(&w);
 }
 
-/* ---- exchange after exchange ------------------------------------------------------ */
+/* ---- exchange after exchange ---- */
 
 /* Rank 0 is in the next exchange while 1 and 2 have not even begun this one. */
 static void test_early_chunks(void **state)
@@ -537,14 +556,17 @@ static void test_nothing_to_do(void **state)
     mrail_relay_destroy(NULL);
 }
 
-/* ---- what cannot be begun ------------------------------------------------------------ */
+/* ---- what cannot be begun ---- */
 
 static int begin_flow(uint32_t rank, uint32_t from, uint32_t relay_out,
                       uint32_t relay_in, uint32_t to, uint64_t offset,
                       uint64_t bytes)
 {
-    mrail_relay_flow_t flow = {.from = from, .to = to, .relay_out = relay_out,
-                               .relay_in = relay_in, .offset = offset,
+    mrail_relay_flow_t flow = {.from = from,
+                               .to = to,
+                               .relay_out = relay_out,
+                               .relay_in = relay_in,
+                               .offset = offset,
                                .bytes = bytes};
 
     return mrail_relay_begin(relay_of(rank), 1, &flow, 1);
@@ -615,7 +637,8 @@ static void test_too_many_channels(void **state)
     world_init(&w, CHUNK, 1, 2);
     assert_int_equal(mrail_relay_channels(w.exchanges[0].flows,
                                           w.exchanges[0].num_flows, w.node_of,
-                                          5, channels), 0);
+                                          5, channels),
+                     0);
     assert_int_equal(channels[3], 3);
     assert_int_equal(channels[0] + channels[1] + channels[2] + channels[4], 0);
     assert_int_equal(world_begin(&w, 3), -ENOSPC);
@@ -630,32 +653,38 @@ static void test_impossible_relays(void **state)
 {
     static const uint32_t good[] = {0, 1, 2}, twice[] = {0, 1, 1},
                           far[] = {0, 1, 5};
-    mrail_relay_arena_t arena;
+    mrail_relay_shm_pool_t arena;
     mrail_relay_t *relay = NULL;
 
     place();
     world_init(&w, CHUNK, 1, 1);
     arena = w.arenas[0];
-    assert_int_equal(mrail_relay_create(&arena, 5, good, 3, &world_ops, NULL,
-                                        &relay), -EINVAL);
-    assert_int_equal(mrail_relay_create(&arena, 5, twice, 0, &world_ops, NULL,
-                                        &relay), -EINVAL);
-    assert_int_equal(mrail_relay_create(&arena, 5, far, 0, &world_ops, NULL,
-                                        &relay), -EINVAL);
-    assert_int_equal(mrail_relay_create(&arena, 0, good, 0, &world_ops, NULL,
-                                        &relay), -EINVAL);
+    assert_int_equal(
+        mrail_relay_create(&arena, 5, good, 3, &world_ops, NULL, &relay),
+        -EINVAL);
+    assert_int_equal(
+        mrail_relay_create(&arena, 5, twice, 0, &world_ops, NULL, &relay),
+        -EINVAL);
+    assert_int_equal(
+        mrail_relay_create(&arena, 5, far, 0, &world_ops, NULL, &relay),
+        -EINVAL);
+    assert_int_equal(
+        mrail_relay_create(&arena, 0, good, 0, &world_ops, NULL, &relay),
+        -EINVAL);
     arena.shape.chunk = 1;
-    assert_int_equal(mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL,
-                                        &relay), -EINVAL);
+    assert_int_equal(
+        mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL, &relay),
+        -EINVAL);
     arena = w.arenas[0];
     arena.size -= 1;
-    assert_int_equal(mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL,
-                                        &relay), -EINVAL);
+    assert_int_equal(
+        mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL, &relay),
+        -EINVAL);
     assert_null(relay);
     world_cleanup(&w);
 }
 
-/* ---- allocations that fail -------------------------------------------------------- */
+/* ---- allocations that fail ---- */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -710,8 +739,9 @@ static void test_no_memory(void **state)
     assert_int_equal(ret, 0);
     assert_int_equal(i, 4);
     fail_at = 1;
-    assert_int_equal(mrail_relay_channels(w.exchanges[0].flows, 1, w.node_of,
-                                          5, channels), -ENOMEM);
+    assert_int_equal(
+        mrail_relay_channels(w.exchanges[0].flows, 1, w.node_of, 5, channels),
+        -ENOMEM);
     fail_at = 0;
     world_run(&w, 1);
     /* What was there serves again. */
@@ -729,7 +759,7 @@ static void test_no_memory(void **state)
     world_cleanup(&w);
 }
 
-/* ---- errors of operations ------------------------------------------------------------ */
+/* ---- errors of operations ---- */
 
 /* Rank `rank` fails at once with what its operation said. */
 static void fails_with(uint32_t rank, int error)
@@ -786,7 +816,7 @@ static void test_errors(void **state)
     fails_with(3, -EFAULT);
 }
 
-/* ---- what no rank of the node would write ---------------------------------------------- */
+/* ---- what no rank of the node would write ---- */
 
 static void hand_over(uint32_t from, uint32_t to, uint32_t slot)
 {
@@ -850,8 +880,7 @@ static void test_hostile_states(void **state)
     assert_int_equal(mrail_relay_step_post(relay), 1);
     mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, 2));
     assert_int_equal(mrail_relay_step_post(relay), 1);
-    assert_ptr_not_equal(w.s.requests[0][0].buffer,
-                         w.s.requests[0][1].buffer);
+    assert_ptr_not_equal(w.s.requests[0][0].buffer, w.s.requests[0][1].buffer);
     progress(0);
     for (uint32_t slot = 0; slot < 4; ++slot) {
         mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, slot));
@@ -885,8 +914,8 @@ static void scribble(mrail_rng_t *rng)
     uint32_t where = mrail_rng_below(rng, 3);
     size_t size = relay->layout.pages - relay->layout.states;
     char *at = (char *)relay->base + relay->layout.states;
-    uint64_t value = mrail_rng_below(rng, 2) ? mrail_rng_next(rng)
-                                             : mrail_rng_below(rng, 8);
+    uint64_t value =
+        mrail_rng_below(rng, 2) ? mrail_rng_next(rng) : mrail_rng_below(rng, 8);
 
     if (where == 1) {
         at = (char *)relay->base + relay->layout.rings;
@@ -947,7 +976,7 @@ int main(void)
         cmocka_unit_test(test_relay_in),
         cmocka_unit_test(test_both_relays),
         cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_fair_share),
         cmocka_unit_test(test_reserve),
         cmocka_unit_test(test_lies_within_node),
         cmocka_unit_test(test_lies_to_relay_out),

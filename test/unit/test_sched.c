@@ -54,10 +54,10 @@ static void model_post(model_t *m, unsigned i, size_t length)
     unsigned n = m->num_queued[i]++;
 
     assert_true(n < MAX_SEGS);
-    m->free_ns[i] = (m->rate[i] == 0)
-                        ? MRAIL_NS_NEVER / 2
-                        : start + (mrail_ns_t)((double)length / m->rate[i] *
-                                               1e9);
+    m->free_ns[i] =
+        (m->rate[i] == 0)
+            ? MRAIL_NS_NEVER / 2
+            : start + (mrail_ns_t)((double)length / m->rate[i] * 1e9);
     m->queue[i][n].length = length;
     m->queue[i][n].post_ns = m->now_ns;
     m->queue[i][n].done_ns = m->free_ns[i];
@@ -119,8 +119,7 @@ static int model_step(model_t *m)
     do {
         model_complete(m, next);
         next = model_next(m);
-    } while ((next != MAX_LANES) &&
-             (m->queue[next][0].done_ns <= m->now_ns));
+    } while ((next != MAX_LANES) && (m->queue[next][0].done_ns <= m->now_ns));
     return 1;
 }
 
@@ -163,7 +162,8 @@ static void check_efficiency(const double *rates, unsigned count, size_t total,
     reached = ideal / (double)model_transfer(&m, total);
     if (reached < wanted) {
         fail_msg("%u lanes, %zu bytes: %.4f of the sum of the rates, wanted "
-                 "%.4f", count, total, reached, wanted);
+                 "%.4f",
+                 count, total, reached, wanted);
     }
 }
 
@@ -253,7 +253,7 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
                       size_t *part)
 {
     const mrail_sched_params_t params = {
-        .even = mrail_sched_even(length, count),
+        .even = mrail_sched_equal_split(length, count),
     };
     size_t left = length, segment;
     model_t m;
@@ -277,7 +277,7 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
 
 /* Measured rates that differ by chance do not make parts unequal; those that
  * differ by more do, and who is faster gets its part in pieces. */
-static void test_even_parts(void **state)
+static void test_equal_parts(void **state)
 {
     const double alike[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
     const double slower[] = {4e6, 4e6, 4e6, 2e6};
@@ -302,9 +302,9 @@ static void test_even_parts(void **state)
     assert_true(cut_evenly(alone, 4, 1 << 20, part));
     assert_false(cut_evenly(alike, 4, (4 << 20) + 1, part));
 
-    assert_int_equal(mrail_sched_even(4 << 20, 4), 1 << 20);
-    assert_int_equal(mrail_sched_even((4 << 20) + 1, 4), 0);
-    assert_int_equal(mrail_sched_even(5, 4), 2);
+    assert_int_equal(mrail_sched_equal_split(4 << 20, 4), 1 << 20);
+    assert_int_equal(mrail_sched_equal_split((4 << 20) + 1, 4), 0);
+    assert_int_equal(mrail_sched_equal_split(5, 4), 2);
 }
 
 /* A lane that stops: the others do all that it has not started. */
@@ -321,8 +321,8 @@ static void test_lagging_lane(void **state)
     m.rate[2] = 0;
     memset(m.sent, 0, sizeof(m.sent));
     while (left != 0) {
-        int i = mrail_sched_pick(m.ptr, m.count, left, left, &params,
-                                 m.now_ns, &segment);
+        int i = mrail_sched_pick(m.ptr, m.count, left, left, &params, m.now_ns,
+                                 &segment);
 
         if (i >= 0) {
             model_post(&m, (unsigned)i, segment);
@@ -333,8 +333,8 @@ static void test_lagging_lane(void **state)
     }
     stuck = m.sent[2];
     /* What a window of its earlier speed holds, no more. */
-    assert_true(stuck <= 100e6 * MRAIL_SCHED_WINDOW_NS / 1e9 +
-                             MRAIL_SCHED_SEGMENT_MAX);
+    assert_true(stuck <=
+                100e6 * MRAIL_SCHED_WINDOW_NS / 1e9 + MRAIL_SCHED_CHUNK_MAX);
 }
 
 /* Nothing is gained by cutting for a lane that has no second. */
@@ -346,23 +346,23 @@ static void test_only_lane(void **state)
     model_t m;
 
     model_init(&m, &rate, 1);
-    assert_int_equal(mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0,
-                                      &segment), 0);
+    assert_int_equal(
+        mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0, &segment), 0);
     assert_int_equal(segment, 4 << 20);
-    assert_int_equal(mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0,
-                                      &segment), 0);
-    assert_int_equal(segment, MRAIL_SCHED_SEGMENT_ALONE);
+    assert_int_equal(
+        mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &segment), 0);
+    assert_int_equal(segment, MRAIL_SCHED_CHUNK_ALONE);
     /* But a slow one is to be seen at work: 10 ms of 50 MB/s. */
     for (unsigned i = 1; i <= MRAIL_TELE_WINDOW; ++i) {
         mrail_sched_done(&m.lane[0], 1000000, (i - 1) * 20000000ull,
                          i * 20000000ull);
     }
-    assert_int_equal(mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0,
-                                      &segment), 0);
+    assert_int_equal(
+        mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &segment), 0);
     assert_int_equal(segment, 500000);
     params.segment = 65536;
-    assert_int_equal(mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0,
-                                      &segment), 0);
+    assert_int_equal(
+        mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0, &segment), 0);
     assert_int_equal(segment, 65536);
 }
 
@@ -375,7 +375,8 @@ static void test_unusable_lanes(void **state)
 
     model_init(&m, rates, 2);
     m.lane[0].usable = m.lane[1].usable = 0;
-    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &segment), -1);
+    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &segment),
+                     -1);
     assert_int_equal(mrail_sched_pick_whole(m.ptr, 2, 1), -1);
     m.lane[1].usable = 1;
     assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &segment), 1);
@@ -391,7 +392,7 @@ int main(void)
         cmocka_unit_test(test_random_rates),
         cmocka_unit_test(test_stalls),
         cmocka_unit_test(test_rare_polls),
-        cmocka_unit_test(test_even_parts),
+        cmocka_unit_test(test_equal_parts),
         cmocka_unit_test(test_lagging_lane),
         cmocka_unit_test(test_only_lane),
         cmocka_unit_test(test_unusable_lanes),

@@ -49,8 +49,9 @@ static void test_implementations_agree(void **state)
 
         assert_int_equal(sroce_crc32(seed, buf + off, length), want);
         for (int way = 0; way <= (int)sroce_crc32_best(); ++way) {
-            assert_int_equal(sroce_crc32_by((sroce_crc32_way_t)way, seed,
-                                            buf + off, length), want);
+            assert_int_equal(
+                sroce_crc32_by((sroce_crc32_way_t)way, seed, buf + off, length),
+                want);
         }
     }
 }
@@ -136,8 +137,8 @@ static void test_icrc(void **state)
         struct iovec iov[2] = {{pkt, cut}, {pkt + cut, length - cut}};
         uint32_t want = icrc_by_definition(id, src, dst, 50000, pkt, length);
 
-        assert_int_equal(sroce_icrc_id(id, src, dst, 50000, length + 4, iov,
-                                       2), want);
+        assert_int_equal(sroce_icrc_id(id, src, dst, 50000, length + 4, iov, 2),
+                         want);
         assert_int_equal(sroce_icrc(src, dst, 50000, length + 4, iov, 2),
                          icrc_by_definition(0, src, dst, 50000, pkt, length));
     }
@@ -147,9 +148,9 @@ static void test_icrc(void **state)
  * from ConnectX NICs, which agree in all four bytes. */
 static void test_icrc_vector(void **state)
 {
-    static const uint8_t pkt[] = {
-        0x04, 0x40, 0xff, 0xff, 0x00, 0x00, 0x00, 0x11, 0x80, 0x12,
-        0x34, 0x56, 0xde, 0xad, 0xbe, 0xef, 0x00, 0x01, 0x02, 0x03};
+    static const uint8_t pkt[] = {0x04, 0x40, 0xff, 0xff, 0x00, 0x00, 0x00,
+                                  0x11, 0x80, 0x12, 0x34, 0x56, 0xde, 0xad,
+                                  0xbe, 0xef, 0x00, 0x01, 0x02, 0x03};
     struct iovec iov = {(void *)(uintptr_t)pkt, sizeof(pkt)};
 
     assert_int_equal(sroce_icrc(inet_addr("10.0.0.1"), inet_addr("10.0.0.2"),
@@ -176,14 +177,13 @@ static void test_any_id(void **state)
         struct iovec iov = {pkt, length};
         uint32_t icrc = icrc_by_definition(id, src, dst, 50000, pkt, length);
 
-        assert_true(sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov,
-                                      1));
+        assert_true(
+            sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov, 1));
         /* The source port is covered; so is every byte but the masked one. */
-        assert_false(sroce_icrc_any_id(icrc, src, dst, 50001, length + 4, &iov,
-                                       1));
+        assert_false(
+            sroce_icrc_any_id(icrc, src, dst, 50001, length + 4, &iov, 1));
         pkt[at] ^= (uint8_t)(1 + mrail_rng_below(&rng, 255));
-        passed += sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov,
-                                    1);
+        passed += sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov, 1);
     }
     assert_in_range(passed, 0, 5); /* 2^-15 of them */
 }

@@ -1,7 +1,7 @@
 /* QP moves, attributes, limits; CQs, SRQs and keys at their edges. */
 #include "config.h"
 
-#include "sroce_world.h"
+#include "sroce_net.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,13 +11,26 @@
 
 #define NUM_STATES 7 /* RESET .. ERR */
 
-static const int all_masks[] = {
-    IBV_QP_CUR_STATE, IBV_QP_EN_SQD_ASYNC_NOTIFY, IBV_QP_ACCESS_FLAGS,
-    IBV_QP_PKEY_INDEX, IBV_QP_PORT, IBV_QP_QKEY, IBV_QP_AV, IBV_QP_PATH_MTU,
-    IBV_QP_TIMEOUT, IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN,
-    IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_ALT_PATH, IBV_QP_MIN_RNR_TIMER,
-    IBV_QP_SQ_PSN, IBV_QP_MAX_DEST_RD_ATOMIC, IBV_QP_PATH_MIG_STATE,
-    IBV_QP_CAP, IBV_QP_DEST_QPN};
+static const int all_masks[] = {IBV_QP_CUR_STATE,
+                                IBV_QP_EN_SQD_ASYNC_NOTIFY,
+                                IBV_QP_ACCESS_FLAGS,
+                                IBV_QP_PKEY_INDEX,
+                                IBV_QP_PORT,
+                                IBV_QP_QKEY,
+                                IBV_QP_AV,
+                                IBV_QP_PATH_MTU,
+                                IBV_QP_TIMEOUT,
+                                IBV_QP_RETRY_CNT,
+                                IBV_QP_RNR_RETRY,
+                                IBV_QP_RQ_PSN,
+                                IBV_QP_MAX_QP_RD_ATOMIC,
+                                IBV_QP_ALT_PATH,
+                                IBV_QP_MIN_RNR_TIMER,
+                                IBV_QP_SQ_PSN,
+                                IBV_QP_MAX_DEST_RD_ATOMIC,
+                                IBV_QP_PATH_MIG_STATE,
+                                IBV_QP_CAP,
+                                IBV_QP_DEST_QPN};
 
 /* What must be given, and one attribute that must not be. */
 typedef struct move {
@@ -33,10 +46,12 @@ static const move_t rc_legal[] = {
      IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, IBV_QP_AV},
     {IBV_QPS_INIT, IBV_QPS_RTR,
      IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, IBV_QP_SQ_PSN},
+         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+     IBV_QP_SQ_PSN},
     {IBV_QPS_RTR, IBV_QPS_RTS,
      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT |
-         IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT, IBV_QP_AV},
+         IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,
+     IBV_QP_AV},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_AV},
     {IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_AV},
     {IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_DEST_QPN},
@@ -45,8 +60,8 @@ static const move_t rc_legal[] = {
 };
 
 static const move_t ud_legal[] = {
-    {IBV_QPS_RESET, IBV_QPS_INIT,
-     IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, IBV_QP_AV},
+    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+     IBV_QP_AV},
     {IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_RQ_PSN},
     {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_TIMEOUT},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_SQ_PSN},
@@ -61,8 +76,8 @@ static const move_t *find_move(enum ibv_qp_type type, enum ibv_qp_state from,
                                enum ibv_qp_state to)
 {
     const move_t *table = (type == IBV_QPT_RC) ? rc_legal : ud_legal;
-    unsigned n = (type == IBV_QPT_RC) ? MRAIL_ARRAY_SIZE(rc_legal) :
-                                        MRAIL_ARRAY_SIZE(ud_legal);
+    unsigned n = (type == IBV_QPT_RC) ? MRAIL_ARRAY_SIZE(rc_legal)
+                                      : MRAIL_ARRAY_SIZE(ud_legal);
 
     for (unsigned i = 0; i < n; ++i) {
         if ((table[i].from == from) && (table[i].to == to)) {
@@ -77,16 +92,16 @@ static void check_legal(enum ibv_qp_type type, const move_t *m)
     int mask = IBV_QP_STATE | m->need;
 
     assert_int_equal(sroce_qp_move_check(type, m->from, m->to, mask), 0);
-    assert_int_equal(sroce_qp_move_check(type, m->from, m->to,
-                                         mask | IBV_QP_CUR_STATE),
-                     (m->to == IBV_QPS_RTS) ? 0 : EINVAL);
-    assert_int_equal(sroce_qp_move_check(type, m->from, m->to,
-                                         mask | m->wrong), EINVAL);
+    assert_int_equal(
+        sroce_qp_move_check(type, m->from, m->to, mask | IBV_QP_CUR_STATE),
+        (m->to == IBV_QPS_RTS) ? 0 : EINVAL);
+    assert_int_equal(sroce_qp_move_check(type, m->from, m->to, mask | m->wrong),
+                     EINVAL);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(all_masks); ++i) {
         if (m->need & all_masks[i]) {
-            assert_int_equal(sroce_qp_move_check(type, m->from, m->to,
-                                                 mask & ~all_masks[i]),
-                             EINVAL);
+            assert_int_equal(
+                sroce_qp_move_check(type, m->from, m->to, mask & ~all_masks[i]),
+                EINVAL);
         }
     }
 }
@@ -95,8 +110,8 @@ static void check_every_move(enum ibv_qp_type type)
 {
     for (int from = 0; from < NUM_STATES; ++from) {
         for (int to = 0; to < NUM_STATES; ++to) {
-            const move_t *m = find_move(type, (enum ibv_qp_state)from,
-                                        (enum ibv_qp_state)to);
+            const move_t *m =
+                find_move(type, (enum ibv_qp_state)from, (enum ibv_qp_state)to);
 
             if (m != NULL) {
                 check_legal(type, m);
@@ -104,8 +119,7 @@ static void check_every_move(enum ibv_qp_type type)
             }
             /* To RESET and ERR always, else never, whatever is given. */
             for (unsigned bits = 0; bits < 2000; ++bits) {
-                int mask = IBV_QP_STATE |
-                           (int)(mrail_mix64(bits) & 0x1fffff);
+                int mask = IBV_QP_STATE | (int)(mrail_mix64(bits) & 0x1fffff);
                 int ok = (to == IBV_QPS_RESET) || (to == IBV_QPS_ERR);
 
                 ok = ok && (mask == IBV_QP_STATE);
@@ -243,8 +257,8 @@ static void test_bad_work(void **state)
 
 static void test_limits(void **state)
 {
-    sroce_dev_params_t dp = {.max_mtu = IBV_MTU_1024, .qpn_base = 16,
-                             .qpn_count = 2};
+    sroce_dev_params_t dp = {
+        .max_mtu = IBV_MTU_1024, .qpn_base = 16, .qpn_count = 2};
     sroce_qp_params_t qpp = {.type = IBV_QPT_RC};
     struct ibv_srq_attr sa = {.max_wr = 0};
     sroce_qp_t *qp[3];
@@ -299,12 +313,13 @@ static void test_keys(void **state)
 
     world_init(&w, &p);
     s = &w.side[0];
-    assert_int_equal(sroce_mr_create(s->pd, s->mem, 100, 0,
-                                     IBV_ACCESS_REMOTE_WRITE, &mr), EINVAL);
-    assert_int_equal(sroce_mr_create(s->pd, s->mem, 100, UINT64_MAX - 50, rw,
-                                     &mr), EINVAL);
-    assert_int_equal(sroce_mr_create(s->pd, s->mem + 10, 100, 0x1000, rw,
-                                     &mr), 0);
+    assert_int_equal(
+        sroce_mr_create(s->pd, s->mem, 100, 0, IBV_ACCESS_REMOTE_WRITE, &mr),
+        EINVAL);
+    assert_int_equal(
+        sroce_mr_create(s->pd, s->mem, 100, UINT64_MAX - 50, rw, &mr), EINVAL);
+    assert_int_equal(sroce_mr_create(s->pd, s->mem + 10, 100, 0x1000, rw, &mr),
+                     0);
     assert_ptr_equal(sroce_mr_find(s->dev, s->pd, mr->key, 0x1000, 100, rw),
                      s->mem + 10);
     assert_ptr_equal(sroce_mr_find(s->dev, s->pd, mr->key, 0x1063, 1, rw),
@@ -365,8 +380,7 @@ static void test_secret_keys(void **state)
 /* Resizing keeps what waits; a destroyed QP leaves nothing in its CQs. */
 static void test_cq_contents(void **state)
 {
-    world_params_t p = {.num_qps = 2, .cqe = 16,
-                        .link = {.delay_ns = 1000}};
+    world_params_t p = {.num_qps = 2, .cqe = 16, .link = {.delay_ns = 1000}};
     sroce_cq_t *cq;
     struct ibv_wc wc;
     world_t w;
@@ -374,8 +388,8 @@ static void test_cq_contents(void **state)
     world_init(&w, &p);
     cq = w.side[0].scq;
     for (uint64_t i = 0; i < 8; ++i) {
-        world_send(&w, 0, i & 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0,
-                   8, 0);
+        world_send(&w, 0, i & 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8,
+                   0);
         world_settle(&w);
     }
     assert_int_equal(sroce_cq_poll(cq, 1, &wc), 1);
@@ -394,8 +408,8 @@ static void test_cq_contents(void **state)
 
 static void test_srq_resize(void **state)
 {
-    world_params_t p = {.num_qps = 1, .use_srq = 1, .max_wr = 8,
-                        .link = {.delay_ns = 1000}};
+    world_params_t p = {
+        .num_qps = 1, .use_srq = 1, .max_wr = 8, .link = {.delay_ns = 1000}};
     struct ibv_srq_attr attr = {.max_wr = 4};
     world_t w;
 
@@ -407,8 +421,7 @@ static void test_srq_resize(void **state)
     assert_int_equal(sroce_srq_modify(w.side[1].srq, &attr, IBV_SRQ_MAX_WR),
                      EINVAL);
     attr.max_wr = 100;
-    assert_int_equal(sroce_srq_modify(w.side[1].srq, &attr, IBV_SRQ_MAX_WR),
-                     0);
+    assert_int_equal(sroce_srq_modify(w.side[1].srq, &attr, IBV_SRQ_MAX_WR), 0);
     assert_int_equal(world_recv(&w, 1, 0, 8, 0, 64), 0);
     for (uint64_t i = 0; i < 9; ++i) {
         world_send(&w, 0, 0, IBV_WR_SEND, 0, i, 0, 8, 0);

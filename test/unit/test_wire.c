@@ -65,8 +65,7 @@ static void test_every_truncation_is_refused(void **state)
     for (int n = 0; n < length; ++n) {
         assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)n), -EPROTO);
     }
-    assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)length + 1),
-                     -EPROTO);
+    assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)length + 1), -EPROTO);
     for (int n = 0; n < length; ++n) {
         uint8_t small[MRAIL_CTL_MAX_SIZE];
 
@@ -180,12 +179,15 @@ static void test_random_bytes(void **state)
 
 static void test_addresses_fit_ucx(void **state)
 {
-    mrail_wire_device_addr_t device = {
-        .num_rails = 16, .rail = 15, .subnet = ~0ull}, device2;
+    mrail_wire_device_addr_t device = {.num_rails = 16,
+                                       .rail = 15,
+                                       .subnet = ~0ull},
+                             device2;
     mrail_wire_iface_addr_t iface = {.iface = 63,
                                      .ud_qpn = 0xffffff,
                                      .id = ~0ull,
-                                     .cookie = 1}, iface2;
+                                     .cookie = 1},
+                            iface2;
     uint8_t buf[64];
     unsigned version;
 

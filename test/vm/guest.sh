@@ -1,5 +1,5 @@
 #!/bin/sh
-# Process 1 of the machine: sets up, runs the judges, switches off.  Its output
+# Process 1 of the machine: sets up, runs the checks, switches off.  Its output
 # is the second serial port, which is contrib/vm's standard output.
 set -u
 # shellcheck source=/dev/null
@@ -50,11 +50,11 @@ if [ "${shell:-no}" = yes ]; then
     off
 fi
 # In the order of what they rest on.
-for judge in ${judges:-perftest stock mpi ports repath events soft}; do
+for judge in ${checks:-perftest stock mpi ports repath events soft}; do
     say "$judge"
     began=$(cut -d . -f 1 /proc/uptime)
     status=0
-    timeout -k 5 200 "$top/test/vm/judge-$judge.sh" || status=$?
+    timeout -k 5 200 "$top/test/vm/check-$judge.sh" || status=$?
     [ $status -le 1 ] ||
         echo "not ok - $judge runs to its end: exit status $status"
     echo "        $judge: $(($(cut -d . -f 1 /proc/uptime) - began)) s"

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the judges in the machine.  Each prints "ok - NAME",
+# Sourced by the checks in the machine.  Each prints "ok - NAME",
 # "not ok - NAME: WHY" or "skip - NAME: WHY" lines and leaves its logs in
 # /vm/log, which is build/vm/share/log outside.
 #

@@ -1,4 +1,4 @@
-# The virtual machine of contrib/vm: its judges and their programs.
+# The virtual machine of contrib/vm: its checks and their programs.
 VM_HELPERS = vm_wire vm_repath vm_events vm_data
 vm_wire_SOURCES = test/vm/vm_wire.c
 vm_wire_LDADD = libsroce-core.la
@@ -12,9 +12,9 @@ vm_data_LDADD = $(IBVERBS_LIBS)
 check_PROGRAMS += $(VM_HELPERS)
 EXTRA_DIST += contrib/vm test/vm/init test/vm/guest.sh test/vm/fabric.sh \
     test/vm/lib.sh test/vm/mpi-lib.sh test/vm/rank.sh \
-    test/vm/judge-perftest.sh test/vm/judge-stock.sh test/vm/judge-mpi.sh \
-    test/vm/judge-ports.sh test/vm/judge-repath.sh \
-    test/vm/judge-events.sh test/vm/judge-soft.sh
+    test/vm/check-perftest.sh test/vm/check-stock.sh test/vm/check-mpi.sh \
+    test/vm/check-ports.sh test/vm/check-repath.sh \
+    test/vm/check-events.sh test/vm/check-soft.sh
 
 # What contrib/vm needs besides the installation.
 vm-programs: $(VM_HELPERS) mpi_coll mpi_exchange libtest-errors.la

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced after lib.sh by the judges that run MPI jobs.
+# Sourced after lib.sh by the checks that run MPI jobs.
 
 : "${stage:?}" "${log:?}" "${vm:?}"
 mrail=$stage/bin/mrail

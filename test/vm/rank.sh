@@ -17,6 +17,6 @@ esac
 [ -z "${ERRORS-}" ] || [ $one != rxe3 ] ||
     export MRAIL_TEST_ERROR_DEVICE=$one LD_PRELOAD="$ERRORS"
 [ -z "${STATS-}" ] ||
-    export UCX_MRAIL_STATS="$STATS/$OMPI_COMM_WORLD_RANK.json"
+    export UCX_MRAIL_STATS_FILE="$STATS/$OMPI_COMM_WORLD_RANK.json"
 [ -z "${RANK_ERR-}" ] || exec 2>"$STATS/$OMPI_COMM_WORLD_RANK.err"
 exec "$@"

@@ -62,7 +62,7 @@ static void wrong(data_t *d, const char *fmt, ...)
     }
 }
 
-/* ---- data --------------------------------------------------------------- */
+/* ---- data ---- */
 
 #define WORD sizeof(uint64_t)
 
@@ -122,7 +122,7 @@ static void check_target(data_t *d, uint32_t bytes, uint32_t seed)
     }
 }
 
-/* ---- posting ------------------------------------------------------------ */
+/* ---- posting ---- */
 
 static void post_recv(data_t *d, void *addr, uint32_t bytes)
 {
@@ -175,7 +175,7 @@ static uint64_t their_target(const data_t *d)
     return d->theirs.addr + d->area + GUARD;
 }
 
-/* ---- operations: what each end does for one size ------------------------- */
+/* ---- operations: what each end does for one size ---- */
 
 static void do_send(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
@@ -352,7 +352,7 @@ static void do_atomic(data_t *d, int active, uint32_t bytes, uint32_t seed)
     }
 }
 
-/* ---- datagrams ---------------------------------------------------------- */
+/* ---- datagrams ---- */
 
 /* Source: IBA annex A17.4: of an IPv4 packet the header is in the last 20 of
  * the 40 bytes. */
@@ -438,7 +438,7 @@ static void ud_connect(data_t *d)
     }
 }
 
-/* ---- in order ----------------------------------------------------------- */
+/* ---- in order ---- */
 
 /* Both ends know both verdicts after it; the end with a name prints. */
 static void verdict(data_t *d, const char *what, int from, double seconds)
@@ -477,7 +477,7 @@ static void each_size(data_t *d, const char *what, transfer_func_t transfer,
     }
 }
 
-static void judge_rc(data_t *d)
+static void check_rc(data_t *d)
 {
     static const uint32_t sizes[] = {
         1,    2,     3,     4,     7,     8,       63,       64,       255,
@@ -505,7 +505,7 @@ static void judge_rc(data_t *d)
     }
 }
 
-static void judge_ud(data_t *d)
+static void check_ud(data_t *d)
 {
     static const uint32_t sizes[] = {1, 5, 64, 1000, 1024, 4095, 4096};
 
@@ -521,11 +521,9 @@ static const char usage[] =
 static void take_options(data_t *d, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"name", 1, NULL, 'n'}, {"max", 1, NULL, 'm'},
-        {"min", 1, NULL, 'i'},
-        {"rc", 0, NULL, 'r'},   {"ud", 0, NULL, 'u'},
-        {"sl", 1, NULL, 's'},   {"timeout", 1, NULL, 't'},
-        {NULL, 0, NULL, 0}};
+        {"name", 1, NULL, 'n'},    {"max", 1, NULL, 'm'}, {"min", 1, NULL, 'i'},
+        {"rc", 0, NULL, 'r'},      {"ud", 0, NULL, 'u'},  {"sl", 1, NULL, 's'},
+        {"timeout", 1, NULL, 't'}, {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -582,7 +580,7 @@ int main(int argc, char **argv)
         vm_die("ibv_reg_mr: %s", strerror(errno));
     }
     d.qp = vm_qp_create(&d.pair, d.ud ? IBV_QPT_UD : IBV_QPT_RC, RUN + 1);
-    (d.ud ? judge_ud : judge_rc)(&d);
+    (d.ud ? check_ud : check_rc)(&d);
     vm_pair_step(&d.pair);
     return 0;
 }

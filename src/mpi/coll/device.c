@@ -15,7 +15,8 @@ typedef int (*get_attribute_func_t)(void *data, int attribute,
                                     unsigned long long pointer);
 
 static get_attribute_func_t found; /* atomic; NULL: the driver was not there */
-static unsigned long long looked_at; /* atomic: loads, when it was looked for last */
+static unsigned long long
+    looked_at; /* atomic: loads, when it was looked for last */
 
 static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
 {

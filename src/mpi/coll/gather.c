@@ -59,8 +59,7 @@ static int start_port(mca_coll_mrail_gather_t *gather, unsigned far)
 
 static unsigned blocks_after(const mca_coll_mrail_gather_t *gather)
 {
-    return MRAIL_MIN((gather->ports + 1) * gather->num_have,
-                     gather->num_ranks);
+    return MRAIL_MIN((gather->ports + 1) * gather->num_have, gather->num_ranks);
 }
 
 static int start_round(mca_coll_mrail_gather_t *gather)
@@ -88,8 +87,7 @@ int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
     return start_round(gather);
 }
 
-int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather,
-                                   int *done_p)
+int mca_coll_mrail_gather_progress(mca_coll_mrail_gather_t *gather, int *done_p)
 {
     int ret = OMPI_SUCCESS;
 

@@ -19,9 +19,9 @@
 
 typedef struct mca_coll_mrail_gather {
     struct ompi_communicator_t *comm;
-    char *blocks;      /* of this rank, the next one, ... */
-    size_t max_bytes;  /* of all blocks */
-    size_t block;      /* bytes */
+    char *blocks;     /* of this rank, the next one, ... */
+    size_t max_bytes; /* of all blocks */
+    size_t block;     /* bytes */
     unsigned num_ranks, self;
     unsigned num_have; /* blocks */
     unsigned ports;

@@ -31,7 +31,7 @@ static inline void mca_coll_mrail_mode_init(mca_coll_mrail_mode_t *mode)
 }
 
 /* A call begins, in which this rank has something worth planning, or not.  1: it
- * asks; mca_coll_mrail_mode_answer() comes next. */
+ * asks; mca_coll_mrail_mode_vote() comes next. */
 static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
                                            int is_large)
 {
@@ -44,14 +44,15 @@ static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
 }
 
 /* 1: there was nothing for long: who asks is likely to hear that there is nothing. */
-static inline int mca_coll_mrail_mode_is_quiet(const mca_coll_mrail_mode_t *mode)
+static inline int
+mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
 {
     return mode->period > 0;
 }
 
 /* What all have said: somebody has wanted something since they were asked last. */
-static inline void mca_coll_mrail_mode_answer(mca_coll_mrail_mode_t *mode,
-                                              int any_wanted)
+static inline void mca_coll_mrail_mode_vote(mca_coll_mrail_mode_t *mode,
+                                            int any_wanted)
 {
     mode->wanted = 0;
     if (any_wanted) {

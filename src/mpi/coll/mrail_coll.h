@@ -7,9 +7,9 @@
  *     module      one per communicator; calls of MPI           mrail_coll_module.c
  *     op          one call on its way, step by step            mrail_coll_op.c
  *     steps       what ranks tell each other before they move  mrail_coll_setup.c,
- *                 a byte, and what follows from it              mrail_coll_ask.c
+ *                 a byte, and what follows from it              mrail_coll_agree.c
  *     exchange    the bytes                                    mrail_coll_exchange.c
- *     paced       the bytes of ranks that need no plan         mrail_coll_steps.c
+ *     paced       the bytes of ranks that need no plan         mrail_coll_pairwise.c
  *
  * Who serves a call, and by which plan, is decided alike by all ranks of a
  * communicator, from what all have told each other, so no rank waits for another that
@@ -23,15 +23,15 @@
 #define MRAIL_MPI_COLL_H
 
 #include "mpi/coll/gather.h"
-#include "mpi/coll/parts.h"
+#include "mpi/coll/dt_segment.h"
 
 #include "base/clock.h"
 #include "base/list.h"
 #include "mpi/coll/mode.h"
-#include "mpi/coll/pace.h"
-#include "mpi/coll/slices.h"
-#include "mpi/coll/world.h"
-#include "relay/arena.h"
+#include "mpi/coll/inflight.h"
+#include "mpi/coll/schedule.h"
+#include "mpi/coll/topology.h"
+#include "relay/shm_pool.h"
 #include "relay/relay.h"
 
 #include "ompi/mca/coll/base/coll_base_util.h"
@@ -41,14 +41,15 @@
 #include <limits.h>
 #include <stdint.h>
 
-/* ---- component ------------------------------------------------------------- */
+/* ---- component ---- */
 
 typedef struct mca_coll_mrail_settings {
     int priority;
     int verbose;
-    unsigned long long relay_above, chunk, slots, memory, copy_rate, capacity,
-        pace;
-    bool cross;
+    unsigned long long relay_threshold, relay_chunk_size, relay_buffers;
+    unsigned long long relay_memory, copy_bandwidth, rail_bandwidth,
+        inflight_us;
+    bool cross_rail;
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
 
@@ -56,24 +57,24 @@ extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
 typedef struct mca_coll_mrail_counters {
     unsigned long long calls, planned_calls;
     unsigned long long bytes, planned_bytes, relayed_bytes;
-    unsigned long long agree_ns, plan_ns, exchange_ns;
-    unsigned long long paced_calls;
+    unsigned long long agreement_ns, plan_ns, exchange_ns;
+    unsigned long long limited_calls;
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
 /* Threads of the process have communicators of their own, and count together. */
-#define MCA_COLL_MRAIL_COUNT(counter, value)                                  \
-    ((void)__atomic_fetch_add(&mca_coll_mrail_counters.counter, value,        \
+#define MCA_COLL_MRAIL_COUNT(counter, value)                                   \
+    ((void)__atomic_fetch_add(&mca_coll_mrail_counters.counter, value,         \
                               __ATOMIC_RELAXED))
 
 /* The rails of this process now; 0: it does not use mrail. */
 unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails);
 
-/* ---- module ---------------------------------------------------------------- */
+/* ---- module ---- */
 
 /* A function of the previous module. */
-#define MCA_COLL_MRAIL_PREVIOUS(name)                                         \
-    mca_coll_base_module_##name##_fn_t name;                                  \
+#define MCA_COLL_MRAIL_PREVIOUS(name)                                          \
+    mca_coll_base_module_##name##_fn_t name;                                   \
     mca_coll_base_module_t *name##_module
 
 typedef struct mca_coll_mrail_op mca_coll_mrail_op_t;
@@ -87,34 +88,40 @@ typedef struct mca_coll_mrail_module {
     MCA_COLL_MRAIL_PREVIOUS(ialltoallv);
     MCA_COLL_MRAIL_PREVIOUS(ialltoallw);
     struct ompi_communicator_t *comm;
-    mca_coll_mrail_mode_t mode;   /* of calls that block */
-    uint64_t relay_above; /* bytes; once all are known that of rank 0 */
-    const char *away;     /* why no later call is served; NULL: they are */
-    const char *settled;  /* what `away` was when a call that blocks had last asked:
+    mca_coll_mrail_mode_t mode; /* of calls that block */
+    uint64_t relay_above;       /* bytes; once all are known that of rank 0 */
+    const char *away; /* why no later call is served; NULL: they are */
+    const char
+        *settled; /* what `away` was when a call that blocks had last asked:
                              the same at all ranks, where `away` may not be yet */
-    uint64_t pace_bytes;  /* pace.h; 0: not used */
-    ompi_request_t **requests; /* of mrail_coll_steps.c, if pace_bytes is not 0 */
-    int is_busy;          /* lock: of ops and all below */
-    mrail_list_t ops;     /* the first one is on its way */
-    int num_nonblocking;  /* of them; atomic */
-    mrail_list_t active;  /* node: mrail_coll_op.c */
-    int first_tag;        /* of those for ops; 0: none yet */
+    uint64_t inflight_bytes; /* pace.h; 0: not used */
+    ompi_request_t *
+        *requests;    /* of mrail_coll_pairwise.c, if inflight_bytes is not 0 */
+    int is_busy;      /* lock: of ops and all below */
+    mrail_list_t ops; /* the first one is on its way */
+    int num_nonblocking; /* of them; atomic */
+    mrail_list_t active; /* node: mrail_coll_op.c */
+    int first_tag;       /* of those for ops; 0: none yet */
     unsigned num_ops;
-    mca_coll_mrail_op_t *spare; /* for calls that block; NULL: in use, or none */
+    mca_coll_mrail_op_t
+        *spare; /* for calls that block; NULL: in use, or none */
 
     /* Of the steps: */
-    int is_known;         /* world is, or away */
-    int is_ready;         /* this rank is, for what all have to be */
-    mca_coll_mrail_member_t *members; /* all ranks, until they are known; or NULL */
-    const char *why;      /* there is no world, if all are ready; NULL: there is */
-    mca_coll_mrail_world_t *world;
-    mca_coll_mrail_slices_t *slices;
-    uint64_t *words;      /* of all ranks, as slices.h has them */
+    int is_known; /* world is, or away */
+    int is_ready; /* this rank is, for what all have to be */
+    mca_coll_mrail_rank_entry_t
+        *members;    /* all ranks, until they are known; or NULL */
+    const char *why; /* there is no world, if all are ready; NULL: there is */
+    mca_coll_mrail_topology_t *topology;
+    mca_coll_mrail_schedule_t *slices;
+    uint64_t *words; /* of all ranks, as slices.h has them */
     mca_coll_mrail_gather_t gather;
-    uint64_t rail[MCA_COLL_MRAIL_WORDS]; /* what was told of this rank's last */
-    int has_arena;
-    char arena_name[MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or not by this rank */
-    mrail_relay_arena_t arena;
+    uint64_t rail
+        [MCA_COLL_MRAIL_RECORD_WORDS]; /* what was told of this rank's last */
+    int has_shm_pool;
+    char shm_pool_name
+        [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or not by this rank */
+    mrail_relay_shm_pool_t arena;
     mrail_relay_t *relay; /* NULL: nothing was worth relaying yet */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
@@ -127,7 +134,7 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
                          const char *what, const char *why);
 
-/* ---- ops ------------------------------------------------------------------- */
+/* ---- ops ---- */
 
 /* Beside Open MPI's codes: the previous module's turn. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
@@ -137,7 +144,7 @@ typedef enum mca_coll_mrail_step {
     MCA_COLL_MRAIL_KNOW,     /* who is where */
     MCA_COLL_MRAIL_READY,    /* all have memory for what follows */
     MCA_COLL_MRAIL_LOOK,     /* is there anything large to send? */
-    MCA_COLL_MRAIL_ASK,      /* what there is to send */
+    MCA_COLL_MRAIL_RECORD,   /* what there is to send */
     MCA_COLL_MRAIL_NAME,     /* of the node's memory */
     MCA_COLL_MRAIL_SHARED,   /* all have it */
     MCA_COLL_MRAIL_AGREE,    /* all have the same plan */
@@ -147,22 +154,22 @@ typedef enum mca_coll_mrail_step {
 
 struct mca_coll_mrail_op {
     ompi_coll_base_nbc_request_t request; /* of a call that does not block */
-    mrail_list_t node;    /* on module->ops */
+    mrail_list_t node;                    /* on module->ops */
     mca_coll_mrail_module_t *module;
     mca_coll_mrail_step_t step;
-    int is_started;       /* some step was: 0 and DONE is an op that waits for its turn */
+    int is_started; /* some step was: 0 and DONE is an op that waits for its turn */
     int is_blocking;
-    int is_finished;      /* atomic: to who waits for a blocking one */
-    int tag;              /* and the two below it are this op's */
-    uint64_t flags;       /* slices.h */
-    mca_coll_mrail_part_t *sends, *recvs; /* by rank */
-    char *copy;           /* of what lies in the receive buffer; or NULL */
+    int is_finished; /* atomic: to who waits for a blocking one */
+    int tag;         /* and the two below it are this op's */
+    uint64_t flags;  /* slices.h */
+    mca_coll_mrail_dt_segment_t *sends, *recvs; /* by rank */
+    char *copy; /* of what lies in the receive buffer; or NULL */
     ompi_request_t **requests;
     unsigned num_requests; /* one to and one from each rank at most */
-    int is_planned;       /* module->slices say what to do */
+    int is_planned;        /* module->slices say what to do */
     int is_relaying;
-    mrail_ns_t from_ns;   /* the step's, or the exchange's, beginning */
-    int ret;              /* the first error */
+    mrail_ns_t from_ns; /* the step's, or the exchange's, beginning */
+    int ret;            /* the first error */
 };
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
 
@@ -172,7 +179,7 @@ static inline int mca_coll_mrail_op_tag_gather(const mca_coll_mrail_op_t *op)
 {
     return op->tag;
 }
-static inline int mca_coll_mrail_op_tag_straight(const mca_coll_mrail_op_t *op)
+static inline int mca_coll_mrail_op_tag_direct(const mca_coll_mrail_op_t *op)
 {
     return op->tag - 1;
 }
@@ -195,7 +202,7 @@ void mca_coll_mrail_ops_forget(mca_coll_mrail_module_t *module);
 /* The component goes. */
 void mca_coll_mrail_ops_close(void);
 
-/* ---- steps ------------------------------------------------------------------ */
+/* ---- steps ---- */
 
 /* A step that gathers: how much, what, and what follows. */
 typedef struct mca_coll_mrail_step_ops {
@@ -208,7 +215,7 @@ typedef struct mca_coll_mrail_step_ops {
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_look;
-extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ask;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
@@ -232,13 +239,14 @@ mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
 /* The plan is there, or was before: see to it that it can be gone by. */
 mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op);
 
-/* ---- exchange ---------------------------------------------------------------- */
+/* ---- exchange ---- */
 
-/* Of mca_coll_mrail_part_copy(), for MPI. */
+/* Of mca_coll_mrail_dt_segment_copy(), for MPI. */
 static inline int mca_coll_mrail_copy_code(int ret)
 {
-    return (ret == 0) ? OMPI_SUCCESS
-                      : (ret == -EMSGSIZE) ? MPI_ERR_TRUNCATE : OMPI_ERROR;
+    return (ret == 0)           ? OMPI_SUCCESS
+           : (ret == -EMSGSIZE) ? MPI_ERR_TRUNCATE
+                                : OMPI_ERROR;
 }
 
 /* Posts what op->is_planned, or without a plan all that there is. */
@@ -254,15 +262,16 @@ typedef struct mca_coll_mrail_side {
     char *buffer;
     const int *counts, *disps; /* by rank; disps in extents */
     ompi_datatype_t *type;
-    ptrdiff_t extent;          /* bytes */
-    size_t size;               /* of an element's data, bytes */
+    ptrdiff_t extent; /* bytes */
+    size_t size;      /* of an element's data, bytes */
 } mca_coll_mrail_side_t;
 
 /* Exchanges without a plan and without asking, as far ahead at a time as pace.h says;
- * module->pace_bytes is not 0 at any rank.  OMPI_SUCCESS or the first error. */
-int mca_coll_mrail_steps_init(mca_coll_mrail_module_t *module); /* 0, -ENOMEM */
-int mca_coll_mrail_steps(mca_coll_mrail_module_t *module,
-                         const mca_coll_mrail_side_t *out,
-                         const mca_coll_mrail_side_t *in);
+ * module->inflight_bytes is not 0 at any rank.  OMPI_SUCCESS or the first error. */
+int mca_coll_mrail_pairwise_init(
+    mca_coll_mrail_module_t *module); /* 0, -ENOMEM */
+int mca_coll_mrail_pairwise(mca_coll_mrail_module_t *module,
+                            const mca_coll_mrail_side_t *out,
+                            const mca_coll_mrail_side_t *in);
 
 #endif

@@ -22,13 +22,13 @@
 
 mca_coll_mrail_settings_t mca_coll_mrail_settings = {
     .priority = 90,
-    .relay_above = 1000000,
-    .chunk = 128u << 10,
-    .slots = 16,
-    .memory = 64u << 20,
-    .copy_rate = 8000000000ull,
-    .pace = 2000,
-    .cross = true,
+    .relay_threshold = 1000000,
+    .relay_chunk_size = 128u << 10,
+    .relay_buffers = 16,
+    .relay_memory = 64u << 20,
+    .copy_bandwidth = 8000000000ull,
+    .inflight_us = 2000,
+    .cross_rail = true,
 };
 mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
@@ -39,7 +39,7 @@ unsigned mca_coll_mrail_rails(uct_mrail_rail_t *rails)
     return (rails_func != NULL) ? rails_func(rails) : 0;
 }
 
-/* ---- parameters and counters ---------------------------------------------- */
+/* ---- parameters and counters ---- */
 
 MRAIL_EXPORT extern const mca_coll_base_component_t mca_coll_mrail_component;
 
@@ -49,31 +49,33 @@ typedef struct number {
 } number_t;
 
 static const number_t numbers[] = {
-    {"relay_above",
+    {"relay_threshold",
      "bytes from one rank to another: more may pass relays; each costs a copy "
      "and the time of a chunk",
-     &mca_coll_mrail_settings.relay_above},
-    {"chunk",
+     &mca_coll_mrail_settings.relay_threshold},
+    {"relay_chunk_size",
      "bytes that relays pass on at once, a multiple of 4096; smaller ones end "
      "sooner and cost more messages",
-     &mca_coll_mrail_settings.chunk},
-    {"slots", "chunks of a rank that may be on their way to relays, 1 to 512",
-     &mca_coll_mrail_settings.slots},
-    {"memory",
+     &mca_coll_mrail_settings.relay_chunk_size},
+    {"relay_buffers",
+     "chunks of a rank that may be on their way to relays, 1 to 512",
+     &mca_coll_mrail_settings.relay_buffers},
+    {"relay_memory",
      "bytes of shared memory that relays may take for each rank of a "
      "communicator; chunks shrink to fit",
-     &mca_coll_mrail_settings.memory},
-    {"copy_rate", "bytes per second that a rank can copy through shared memory",
-     &mca_coll_mrail_settings.copy_rate},
-    {"capacity",
+     &mca_coll_mrail_settings.relay_memory},
+    {"copy_bandwidth",
+     "bytes per second that a rank can copy through shared memory",
+     &mca_coll_mrail_settings.copy_bandwidth},
+    {"rail_bandwidth",
      "bytes per second that this rank's rail can carry; 0: what the port says, or "
      "what is seen of it, if that is less than three quarters",
-     &mca_coll_mrail_settings.capacity},
-    {"pace",
+     &mca_coll_mrail_settings.rail_bandwidth},
+    {"inflight_us",
      "microseconds: short MPI_Alltoallv without a plan, of ranks on several nodes, "
      "begin as much at a time as a rank's share of its rails moves then; 0: all at "
      "once, by Open MPI's algorithm",
-     &mca_coll_mrail_settings.pace},
+     &mca_coll_mrail_settings.inflight_us},
 };
 
 static const number_t counters[] = {
@@ -87,15 +89,14 @@ static const number_t counters[] = {
      &mca_coll_mrail_counters.planned_bytes},
     {"relayed_bytes", "of these, bytes that passed a relay",
      &mca_coll_mrail_counters.relayed_bytes},
-    {"agree_ns", "nanoseconds in agreement",
-     &mca_coll_mrail_counters.agree_ns},
-    {"plan_ns", "nanoseconds in planning",
-     &mca_coll_mrail_counters.plan_ns},
+    {"agreement_ns", "nanoseconds in agreement",
+     &mca_coll_mrail_counters.agreement_ns},
+    {"plan_ns", "nanoseconds in planning", &mca_coll_mrail_counters.plan_ns},
     {"exchange_ns", "nanoseconds in exchanges by a plan",
      &mca_coll_mrail_counters.exchange_ns},
-    {"paced_calls",
+    {"limited_calls",
      "calls without a plan in which messages were held back for earlier ones",
-     &mca_coll_mrail_counters.paced_calls},
+     &mca_coll_mrail_counters.limited_calls},
 };
 
 static int coll_register(void)
@@ -115,10 +116,10 @@ static int coll_register(void)
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.verbose);
     (void)mca_base_component_var_register(
-        component, "cross",
+        component, "cross_rail",
         "rails of different leaves reach each other, through spines",
         MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
-        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.cross);
+        MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.cross_rail);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(numbers); ++i) {
         (void)mca_base_component_var_register(
             component, numbers[i].name, numbers[i].help,
@@ -136,7 +137,7 @@ static int coll_register(void)
     return OMPI_SUCCESS;
 }
 
-/* ---- which processes ------------------------------------------------------ */
+/* ---- which processes ---- */
 
 /* The structures of coll change between releases without a change of their
  * version: another Open MPI is refused, not used with a wrong layout. */
@@ -187,14 +188,15 @@ static int coll_close(void)
 }
 
 const mca_coll_base_component_t mca_coll_mrail_component = {
-    .collm_version = {
-        COLL_VERSION,
-        .mca_component_name = "mrail",
-        MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
-                              OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
-        .mca_close_component = coll_close,
-        .mca_register_component_params = coll_register,
-    },
+    .collm_version =
+        {
+            COLL_VERSION,
+            .mca_component_name = "mrail",
+            MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
+                                  OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+            .mca_close_component = coll_close,
+            .mca_register_component_params = coll_register,
+        },
     .collm_data = {.param_field = MCA_BASE_METADATA_PARAM_CHECKPOINT},
     .collm_init_query = mca_coll_mrail_init_query,
     .collm_comm_query = mca_coll_mrail_comm_query,

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what relays do -------------------------------------------------------- */
+/* ---- what relays do ---- */
 
 /* The op whose turn it is. */
 static mca_coll_mrail_op_t *op_of(void *arg)
@@ -26,26 +26,25 @@ static mca_coll_mrail_op_t *op_of(void *arg)
 static int relay_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                       size_t length)
 {
-    return mca_coll_mrail_part_pack(&op_of(arg)->sends[to], offset, slot,
-                                    length);
+    return mca_coll_mrail_dt_segment_pack(&op_of(arg)->sends[to], offset, slot,
+                                          length);
 }
 
 static int relay_drain(void *arg, uint32_t from, uint64_t offset,
                        const void *slot, size_t length)
 {
-    return mca_coll_mrail_part_unpack(&op_of(arg)->recvs[from], offset, slot,
-                                      length);
+    return mca_coll_mrail_dt_segment_unpack(&op_of(arg)->recvs[from], offset,
+                                            slot, length);
 }
 
-static int relay_send(void *arg, uint32_t to, const void *buffer,
-                      size_t length, void **request_p)
+static int relay_send(void *arg, uint32_t to, const void *buffer, size_t length,
+                      void **request_p)
 {
     mca_coll_mrail_op_t *op = op_of(arg);
     ompi_request_t *request;
-    int ret = MCA_PML_CALL(isend(buffer, length, MPI_BYTE, (int)to,
-                                 mca_coll_mrail_op_tag_chunk(op),
-                                 MCA_PML_BASE_SEND_STANDARD, op->module->comm,
-                                 &request));
+    int ret = MCA_PML_CALL(isend(
+        buffer, length, MPI_BYTE, (int)to, mca_coll_mrail_op_tag_chunk(op),
+        MCA_PML_BASE_SEND_STANDARD, op->module->comm, &request));
 
     *request_p = request;
     return (ret == OMPI_SUCCESS) ? 0 : -EIO;
@@ -82,15 +81,16 @@ const mrail_relay_ops_t mca_coll_mrail_relay_ops = {
     .test = relay_test,
 };
 
-/* ---- what goes straight ------------------------------------------------------ */
+/* ---- what goes straight ---- */
 
-static void post_recv(mca_coll_mrail_op_t *op, const mca_coll_mrail_slice_t *slice)
+static void post_recv(mca_coll_mrail_op_t *op,
+                      const mca_coll_mrail_slice_t *slice)
 {
-    const mca_coll_mrail_part_t *part = &op->recvs[slice->peer];
+    const mca_coll_mrail_dt_segment_t *part = &op->recvs[slice->peer];
     ompi_request_t **request_p = &op->requests[op->num_requests];
     uint64_t offset = MRAIL_MIN(slice->offset, part->bytes);
     uint64_t bytes = MRAIL_MIN(slice->bytes, part->bytes - offset);
-    int tag = mca_coll_mrail_op_tag_straight(op), ret;
+    int tag = mca_coll_mrail_op_tag_direct(op), ret;
 
     ret = slice->is_whole
               ? MCA_PML_CALL(irecv(part->buffer, part->count, part->type,
@@ -103,11 +103,12 @@ static void post_recv(mca_coll_mrail_op_t *op, const mca_coll_mrail_slice_t *sli
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-static void post_send(mca_coll_mrail_op_t *op, const mca_coll_mrail_slice_t *slice)
+static void post_send(mca_coll_mrail_op_t *op,
+                      const mca_coll_mrail_slice_t *slice)
 {
-    const mca_coll_mrail_part_t *part = &op->sends[slice->peer];
+    const mca_coll_mrail_dt_segment_t *part = &op->sends[slice->peer];
     ompi_request_t **request_p = &op->requests[op->num_requests];
-    int tag = mca_coll_mrail_op_tag_straight(op), ret;
+    int tag = mca_coll_mrail_op_tag_direct(op), ret;
 
     ret = slice->is_whole
               ? MCA_PML_CALL(isend(part->buffer, part->count, part->type,
@@ -125,14 +126,14 @@ static void post_send(mca_coll_mrail_op_t *op, const mca_coll_mrail_slice_t *sli
 /* Ranks begin with different receivers, each with the first one behind itself. */
 static void post_planned(mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_slices_t *slices = op->module->slices;
+    const mca_coll_mrail_schedule_t *slices = op->module->slices;
     size_t first = 0;
 
     for (size_t i = 0; i < slices->num_recvs; ++i) {
         post_recv(op, &slices->recvs[i]);
     }
     while (first < slices->num_sends &&
-           slices->sends[first].peer < slices->world->self) {
+           slices->sends[first].peer < slices->topology->self) {
         ++first;
     }
     for (size_t i = 0; i < slices->num_sends; ++i) {
@@ -160,7 +161,7 @@ static void post_all(mca_coll_mrail_op_t *op)
     }
 }
 
-/* ---- all of it ----------------------------------------------------------------- */
+/* ---- all of it ---- */
 
 static int copy_self(mca_coll_mrail_op_t *op)
 {
@@ -175,17 +176,17 @@ static int copy_self(mca_coll_mrail_op_t *op)
         return OMPI_SUCCESS;
     }
     return mca_coll_mrail_copy_code(
-        mca_coll_mrail_part_copy(&op->sends[self], &op->recvs[self]));
+        mca_coll_mrail_dt_segment_copy(&op->sends[self], &op->recvs[self]));
 }
 
 /* Somebody sends more than this rank has said that it takes. */
 static int check_counts(const mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_slices_t *slices = op->module->slices;
-    uint32_t self = slices->world->self;
+    const mca_coll_mrail_schedule_t *slices = op->module->slices;
+    uint32_t self = slices->topology->self;
 
-    for (uint32_t i = 0; i < slices->world->num_ranks; ++i) {
-        if (i != self && mca_coll_mrail_slices_bytes(slices, i, self) >
+    for (uint32_t i = 0; i < slices->topology->num_ranks; ++i) {
+        if (i != self && mca_coll_mrail_schedule_bytes(slices, i, self) >
                              op->recvs[i].bytes) {
             return MPI_ERR_TRUNCATE;
         }
@@ -198,16 +199,17 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
 {
     struct ompi_communicator_t *comm = op->module->comm;
 
-    fprintf(stderr,
-            "mrail: coll: %s: an exchange over relays has failed at rank %d (%s); "
-            "the job ends\n",
-            comm->c_name, ompi_comm_rank(comm), strerror(-ret));
+    fprintf(
+        stderr,
+        "mrail: coll: %s: an exchange over relays has failed at rank %d (%s); "
+        "the job ends\n",
+        comm->c_name, ompi_comm_rank(comm), strerror(-ret));
     PMPI_Abort(comm, 1);
 }
 
 static void begin_relays(mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_slices_t *slices = op->module->slices;
+    const mca_coll_mrail_schedule_t *slices = op->module->slices;
     /* As it was reserved, it does not fail. */
     int ret = mrail_relay_begin(op->module->relay, slices->hash, slices->flows,
                                 slices->num_flows);
@@ -234,11 +236,11 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
 
 static void count_planned(const mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_slices_t *slices = op->module->slices;
+    const mca_coll_mrail_schedule_t *slices = op->module->slices;
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < slices->world->num_ranks; ++i) {
-        bytes += (i != slices->world->self) ? op->sends[i].bytes : 0;
+    for (uint32_t i = 0; i < slices->topology->num_ranks; ++i) {
+        bytes += (i != slices->topology->self) ? op->sends[i].bytes : 0;
     }
     MCA_COLL_MRAIL_COUNT(planned_calls, 1);
     MCA_COLL_MRAIL_COUNT(planned_bytes, bytes);

@@ -14,12 +14,12 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
                          const char *what, const char *why)
 {
     if (ompi_comm_rank(module->comm) == 0) {
-        fprintf(stderr, "mrail: coll: %s: %s: %s\n", module->comm->c_name,
-                what, why);
+        fprintf(stderr, "mrail: coll: %s: %s: %s\n", module->comm->c_name, what,
+                why);
     }
 }
 
-/* ---- who serves a call ------------------------------------------------------ */
+/* ---- who serves a call ---- */
 
 /* *op_p is for a call that has something large to send, or not.  OMPI_SUCCESS, an
  * error, or MCA_COLL_MRAIL_PASS.  What is looked at is the same at all ranks. */
@@ -66,7 +66,7 @@ static int serve_later(mca_coll_mrail_op_t *op, const void *sbuf,
     return ret;
 }
 
-/* ---- what goes where --------------------------------------------------------- */
+/* ---- what goes where ---- */
 
 /* Arguments of MPI_Alltoallv. */
 typedef struct args_v {
@@ -104,16 +104,16 @@ static void fill_v(mca_coll_mrail_op_t *op, const args_v_t *args)
 
     ompi_datatype_type_extent(args->rdtype, &extent);
     for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_part_init(&op->recvs[i],
-                                 (char *)args->rbuf + args->rdisps[i] * extent,
-                                 (size_t)args->rcounts[i], args->rdtype);
+        mca_coll_mrail_dt_segment_init(
+            &op->recvs[i], (char *)args->rbuf + args->rdisps[i] * extent,
+            (size_t)args->rcounts[i], args->rdtype);
     }
     if (args->sbuf == MPI_IN_PLACE) {
         return;
     }
     ompi_datatype_type_extent(args->sdtype, &extent);
     for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_part_init(
+        mca_coll_mrail_dt_segment_init(
             &op->sends[i], (const char *)args->sbuf + args->sdisps[i] * extent,
             (size_t)args->scounts[i], args->sdtype);
     }
@@ -156,16 +156,16 @@ static void fill(mca_coll_mrail_op_t *op, const args_t *args)
 
     ompi_datatype_type_extent(args->rdtype, &extent);
     for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_part_init(&op->recvs[i],
-                                 (char *)args->rbuf + i * extent * args->rcount,
-                                 (size_t)args->rcount, args->rdtype);
+        mca_coll_mrail_dt_segment_init(
+            &op->recvs[i], (char *)args->rbuf + i * extent * args->rcount,
+            (size_t)args->rcount, args->rdtype);
     }
     if (args->sbuf == MPI_IN_PLACE) {
         return;
     }
     ompi_datatype_type_extent(args->sdtype, &extent);
     for (int i = 0; i < size; ++i) {
-        mca_coll_mrail_part_init(
+        mca_coll_mrail_dt_segment_init(
             &op->sends[i], (const char *)args->sbuf + i * extent * args->scount,
             (size_t)args->scount, args->sdtype);
     }
@@ -205,11 +205,12 @@ static int is_large_w(const mca_coll_mrail_module_t *module,
     return 0;
 }
 
-static void part_init_w(mca_coll_mrail_part_t *part, const void *buffer,
+static void part_init_w(mca_coll_mrail_dt_segment_t *part, const void *buffer,
                         int disp, int count, struct ompi_datatype_t *type)
 {
-    mca_coll_mrail_part_init(part, (const char *)buffer + disp, (size_t)count,
-                             (count == 0) ? &ompi_mpi_byte.dt : type);
+    mca_coll_mrail_dt_segment_init(part, (const char *)buffer + disp,
+                                   (size_t)count,
+                                   (count == 0) ? &ompi_mpi_byte.dt : type);
 }
 
 static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
@@ -226,45 +227,45 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
     }
 }
 
-/* ---- calls of MPI -------------------------------------------------------------- */
+/* ---- calls of MPI ---- */
 
 /* A call that blocks: `args` has been filled; large and fill are the functions above.
  * Serves it, and returns; or it goes on, for the previous module to be called. */
-#define SERVE(module, large, fill_func)                                       \
-    do {                                                                      \
-        mca_coll_mrail_op_t *op;                                              \
-        int ret = MCA_COLL_MRAIL_PASS;                                        \
-                                                                              \
-        if ((module)->settled == NULL) {                                      \
-            ret = enter(module, large(module, &args), &op);                   \
-        }                                                                     \
-        if (ret == OMPI_SUCCESS) {                                            \
-            fill_func(op, &args);                                             \
-            ret = serve(op, args.sbuf);                                       \
-        }                                                                     \
-        if (ret != MCA_COLL_MRAIL_PASS) {                                     \
-            return ret;                                                       \
-        }                                                                     \
+#define SERVE(module, large, fill_func)                                        \
+    do {                                                                       \
+        mca_coll_mrail_op_t *op;                                               \
+        int ret = MCA_COLL_MRAIL_PASS;                                         \
+                                                                               \
+        if ((module)->settled == NULL) {                                       \
+            ret = enter(module, large(module, &args), &op);                    \
+        }                                                                      \
+        if (ret == OMPI_SUCCESS) {                                             \
+            fill_func(op, &args);                                              \
+            ret = serve(op, args.sbuf);                                        \
+        }                                                                      \
+        if (ret != MCA_COLL_MRAIL_PASS) {                                      \
+            return ret;                                                        \
+        }                                                                      \
     } while (0)
 
 /* The same for one that does not block, with the previous module's function and its
  * arguments. */
-#define CALL_LATER(name, fill_func, ...)                                      \
-    do {                                                                      \
-        mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;    \
-        mca_coll_mrail_op_t *op;                                              \
-        int ret;                                                              \
-                                                                              \
-        if (module->settled != NULL) {                                        \
-            return module->name(__VA_ARGS__, comm, request,                   \
-                                module->name##_module);                       \
-        }                                                                     \
-        ret = enter_later(module, &op);                                       \
-        if (ret == OMPI_SUCCESS) {                                            \
-            fill_func(op, &args);                                             \
-            ret = serve_later(op, args.sbuf, request);             \
-        }                                                                     \
-        return ret;                                                           \
+#define CALL_LATER(name, fill_func, ...)                                       \
+    do {                                                                       \
+        mca_coll_mrail_module_t *module = (mca_coll_mrail_module_t *)base;     \
+        mca_coll_mrail_op_t *op;                                               \
+        int ret;                                                               \
+                                                                               \
+        if (module->settled != NULL) {                                         \
+            return module->name(__VA_ARGS__, comm, request,                    \
+                                module->name##_module);                        \
+        }                                                                      \
+        ret = enter_later(module, &op);                                        \
+        if (ret == OMPI_SUCCESS) {                                             \
+            fill_func(op, &args);                                              \
+            ret = serve_later(op, args.sbuf, request);                         \
+        }                                                                      \
+        return ret;                                                            \
     } while (0)
 
 static int coll_alltoallv(const void *sbuf, const int *scounts,
@@ -280,13 +281,13 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
 
     SERVE(module, is_large_v, fill_v);
     /* Settled: all ranks know. */
-    if (module->settled != NULL && module->pace_bytes > 0 &&
+    if (module->settled != NULL && module->inflight_bytes > 0 &&
         sbuf != MPI_IN_PLACE) {
         mca_coll_mrail_side_t out, in;
 
         fill_side(&out, sbuf, scounts, sdisps, sdtype);
         fill_side(&in, rbuf, rcounts, rdisps, rdtype);
-        return mca_coll_mrail_steps(module, &out, &in);
+        return mca_coll_mrail_pairwise(module, &out, &in);
     }
     return module->alltoallv(sbuf, scounts, sdisps, sdtype, rbuf, rcounts,
                              rdisps, rdtype, comm, module->alltoallv_module);
@@ -308,8 +309,8 @@ static int coll_ialltoallv(const void *sbuf, const int *scounts,
 }
 
 static int coll_alltoall(const void *sbuf, int scount,
-                         struct ompi_datatype_t *sdtype, void *rbuf,
-                         int rcount, struct ompi_datatype_t *rdtype,
+                         struct ompi_datatype_t *sdtype, void *rbuf, int rcount,
+                         struct ompi_datatype_t *rdtype,
                          struct ompi_communicator_t *comm,
                          mca_coll_base_module_t *base)
 {
@@ -366,18 +367,18 @@ static int coll_ialltoallw(const void *sbuf, const int *scounts,
                rcounts, rdisps, rdtypes);
 }
 
-/* ---- one per communicator ------------------------------------------------------ */
+/* ---- one per communicator ---- */
 
 /* Before Open MPI puts this module's functions in, those of the communicator are the
  * previous ones'. */
-#define SAVE(name)                                                            \
-    do {                                                                      \
-        module->name = comm->c_coll->coll_##name;                             \
-        module->name##_module = comm->c_coll->coll_##name##_module;           \
-        if (module->name == NULL) {                                           \
-            return OMPI_ERROR;                                                \
-        }                                                                     \
-        OBJ_RETAIN(module->name##_module);                                    \
+#define SAVE(name)                                                             \
+    do {                                                                       \
+        module->name = comm->c_coll->coll_##name;                              \
+        module->name##_module = comm->c_coll->coll_##name##_module;            \
+        if (module->name == NULL) {                                            \
+            return OMPI_ERROR;                                                 \
+        }                                                                      \
+        OBJ_RETAIN(module->name##_module);                                     \
     } while (0)
 
 static int coll_enable(mca_coll_base_module_t *base,
@@ -430,7 +431,7 @@ static void module_construct(mca_coll_mrail_module_t *module)
     size_t skip = sizeof(module->super);
 
     memset((char *)module + skip, 0, sizeof(*module) - skip);
-    module->relay_above = mca_coll_mrail_settings.relay_above;
+    module->relay_above = mca_coll_mrail_settings.relay_threshold;
     mrail_list_init(&module->ops);
     mrail_list_init(&module->active);
 }

@@ -24,13 +24,13 @@ static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_KNOW] = &mca_coll_mrail_step_know,
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
     [MCA_COLL_MRAIL_LOOK] = &mca_coll_mrail_step_look,
-    [MCA_COLL_MRAIL_ASK] = &mca_coll_mrail_step_ask,
+    [MCA_COLL_MRAIL_RECORD] = &mca_coll_mrail_step_record,
     [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
     [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
     [MCA_COLL_MRAIL_AGREE] = &mca_coll_mrail_step_agree,
 };
 
-/* ---- one step after the other ----------------------------------------------- */
+/* ---- one step after the other ---- */
 
 static int try_lock(int *lock)
 {
@@ -56,9 +56,10 @@ static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
     if (!op->module->is_known) {
         return MCA_COLL_MRAIL_KNOW;
     }
-    return (op->is_blocking && mca_coll_mrail_mode_is_quiet(&op->module->mode))
+    return (op->is_blocking &&
+            mca_coll_mrail_mode_is_backed_off(&op->module->mode))
                ? MCA_COLL_MRAIL_LOOK
-               : MCA_COLL_MRAIL_ASK;
+               : MCA_COLL_MRAIL_RECORD;
 }
 
 /* Begins what the op is at. */
@@ -172,7 +173,7 @@ static void complete(mrail_list_t *finished)
     }
 }
 
-/* ---- ops that nobody waits for yet ------------------------------------------- */
+/* ---- ops that nobody waits for yet ---- */
 
 static int active_lock;
 static mrail_list_t active = {&active, &active}; /* modules that have some */
@@ -242,7 +243,7 @@ void mca_coll_mrail_ops_close(void)
     }
 }
 
-/* ---- an op ------------------------------------------------------------------ */
+/* ---- an op ---- */
 
 static void op_construct(mca_coll_mrail_op_t *op)
 {
@@ -361,13 +362,13 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
     }
     op->copy = malloc(total + 1);
     for (unsigned i = 0; i < ranks && op->copy != NULL && ret == 0; ++i) {
-        mca_coll_mrail_part_t part = op->recvs[i];
+        mca_coll_mrail_dt_segment_t part = op->recvs[i];
         uint64_t bytes = (i != self) ? part.bytes : 0;
 
         part.first = is_device ? NULL : part.first;
-        ret = mca_coll_mrail_part_pack(&part, 0, op->copy + at, bytes);
-        mca_coll_mrail_part_init(&op->sends[i], op->copy + at, bytes,
-                                 &ompi_mpi_byte.dt);
+        ret = mca_coll_mrail_dt_segment_pack(&part, 0, op->copy + at, bytes);
+        mca_coll_mrail_dt_segment_init(&op->sends[i], op->copy + at, bytes,
+                                       &ompi_mpi_byte.dt);
         at += bytes;
     }
     return (op->copy != NULL && ret == 0) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
@@ -376,7 +377,8 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
 static void send_nothing(mca_coll_mrail_op_t *op)
 {
     for (int i = 0; i < ompi_comm_size(op->module->comm); ++i) {
-        mca_coll_mrail_part_init(&op->sends[i], NULL, 0, &ompi_mpi_byte.dt);
+        mca_coll_mrail_dt_segment_init(&op->sends[i], NULL, 0,
+                                       &ompi_mpi_byte.dt);
     }
 }
 
@@ -395,14 +397,13 @@ static int next_tag(mca_coll_mrail_module_t *module)
 }
 
 static int any_device(const mca_coll_mrail_module_t *module,
-                      const mca_coll_mrail_part_t *parts)
+                      const mca_coll_mrail_dt_segment_t *parts)
 {
     for (int i = 0; i < ompi_comm_size(module->comm); ++i) {
-        const mca_coll_mrail_part_t *part = &parts[i];
+        const mca_coll_mrail_dt_segment_t *part = &parts[i];
 
-        if (part->bytes > 0 &&
-            mca_coll_mrail_is_device(part->buffer +
-                                     part->type->super.true_lb)) {
+        if (part->bytes > 0 && mca_coll_mrail_is_device(
+                                   part->buffer + part->type->super.true_lb)) {
             return 1;
         }
     }

@@ -12,7 +12,7 @@
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
 {
     size_t ranks = (size_t)ompi_comm_size(module->comm);
-    size_t words = (ranks + MCA_COLL_MRAIL_WORDS) * sizeof(uint64_t);
+    size_t words = (ranks + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t);
 
     if (module->gather.blocks != NULL) {
         return 0;
@@ -23,16 +23,16 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     if (module->members == NULL) {
         return -ENOMEM;
     }
-    words = MRAIL_MAX(words, sizeof(mca_coll_mrail_member_t));
+    words = MRAIL_MAX(words, sizeof(mca_coll_mrail_rank_entry_t));
     return mca_coll_mrail_gather_init(&module->gather, module->comm,
                                       MRAIL_MAX(words, MRAIL_RELAY_NAME_SIZE));
 }
 
 static void forget_name(mca_coll_mrail_module_t *module)
 {
-    if (module->arena_name[0] != '\0') {
-        mrail_relay_arena_unlink(module->arena_name);
-        module->arena_name[0] = '\0';
+    if (module->shm_pool_name[0] != '\0') {
+        mrail_relay_shm_pool_unlink(module->shm_pool_name);
+        module->shm_pool_name[0] = '\0';
     }
 }
 
@@ -44,14 +44,14 @@ static void release(mca_coll_mrail_module_t *module)
     forget_name(module);
     mrail_relay_destroy(module->relay);
     module->relay = NULL;
-    if (module->has_arena) {
-        mrail_relay_arena_detach(&module->arena);
-        module->has_arena = 0;
+    if (module->has_shm_pool) {
+        mrail_relay_shm_pool_detach(&module->arena);
+        module->has_shm_pool = 0;
     }
-    mca_coll_mrail_slices_destroy(module->slices);
+    mca_coll_mrail_schedule_destroy(module->slices);
     module->slices = NULL;
-    mca_coll_mrail_world_destroy(module->world);
-    module->world = NULL;
+    mca_coll_mrail_topology_destroy(module->topology);
+    module->topology = NULL;
     free(module->words);
     module->words = NULL;
 }
@@ -66,7 +66,7 @@ void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op)
 {
     mrail_ns_t now_ns = mrail_clock_now();
 
-    MCA_COLL_MRAIL_COUNT(agree_ns, now_ns - op->from_ns);
+    MCA_COLL_MRAIL_COUNT(agreement_ns, now_ns - op->from_ns);
     op->from_ns = now_ns;
 }
 
@@ -86,7 +86,7 @@ mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
     op->module->away = why;
     if (mca_coll_mrail_settings.verbose > 0) {
         mca_coll_mrail_tell(op->module,
-                            (op->module->pace_bytes > 0)
+                            (op->module->inflight_bytes > 0)
                                 ? "MPI_Alltoallv without a plan, all else "
                                   "left to Open MPI"
                                 : "left to Open MPI",
@@ -115,61 +115,62 @@ static size_t size_of_int(const mca_coll_mrail_op_t *op)
     return sizeof(int);
 }
 
-/* ---- who is where ------------------------------------------------------------ */
+/* ---- who is where ---- */
 
 static size_t know_size(const mca_coll_mrail_op_t *op)
 {
-    return sizeof(mca_coll_mrail_member_t);
+    return sizeof(mca_coll_mrail_rank_entry_t);
 }
 
 static void know_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     const mca_coll_mrail_settings_t *settings = &mca_coll_mrail_settings;
-    mca_coll_mrail_member_t *member = mine;
+    mca_coll_mrail_rank_entry_t *member = mine;
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
 
-    mca_coll_mrail_member_fill(member, rails, mca_coll_mrail_rails(rails));
-    member->version = mca_coll_mrail_slices_version();
+    mca_coll_mrail_rank_entry_fill(member, rails, mca_coll_mrail_rails(rails));
+    member->version = mca_coll_mrail_schedule_version();
     member->has_devices = (uint64_t)mca_coll_mrail_has_devices();
     member->params = (mca_coll_mrail_params_t){
-        .relay_above = settings->relay_above,
-        .chunk = MRAIL_MAX(settings->chunk, MIN_CHUNK),
-        .slots = settings->slots,
-        .memory = settings->memory,
-        .copy_rate = MRAIL_MIN(MRAIL_MAX(settings->copy_rate, 1),
+        .relay_above = settings->relay_threshold,
+        .chunk = MRAIL_MAX(settings->relay_chunk_size, MIN_CHUNK),
+        .slots = settings->relay_buffers,
+        .memory = settings->relay_memory,
+        .copy_rate = MRAIL_MIN(MRAIL_MAX(settings->copy_bandwidth, 1),
                                (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
-        .cross = settings->cross,
-        .pace = settings->pace,
+        .cross = settings->cross_rail,
+        .pace = settings->inflight_us,
     };
 }
 
 static int allocate(mca_coll_mrail_module_t *module)
 {
-    module->words =
-        calloc(module->world->num_ranks *
-                   mca_coll_mrail_words_per_rank(module->world),
-               sizeof(uint64_t));
+    module->words = calloc(module->topology->num_ranks *
+                               mca_coll_mrail_record_words(module->topology),
+                           sizeof(uint64_t));
     if (module->words == NULL) {
         return -ENOMEM;
     }
-    return mca_coll_mrail_slices_create(module->world, &module->slices);
+    return mca_coll_mrail_schedule_create(module->topology, &module->slices);
 }
 
 /* What this rank needs, planned for or not: 0, or -ENOMEM. */
 static int prepare(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_gather_t *gather = &module->gather;
-    int ret =
-        mca_coll_mrail_world_create(module->members, gather->num_ranks,
-                                    gather->self, &module->world, &module->why);
+    int ret = mca_coll_mrail_topology_create(module->members, gather->num_ranks,
+                                             gather->self, &module->topology,
+                                             &module->why);
 
     if (ret == 0) {
-        module->relay_above = module->world->params.relay_above;
+        module->relay_above = module->topology->params.relay_above;
         ret = allocate(module);
     } else if (ret == 1) {
-        module->pace_bytes = mca_coll_mrail_pace_bytes(
+        module->inflight_bytes = mca_coll_mrail_inflight_bytes(
             module->members, gather->num_ranks, gather->self);
-        ret = (module->pace_bytes > 0) ? mca_coll_mrail_steps_init(module) : 0;
+        ret = (module->inflight_bytes > 0)
+                  ? mca_coll_mrail_pairwise_init(module)
+                  : 0;
     }
     return ret;
 }
@@ -186,7 +187,8 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
         memcpy(&module->members[i], mca_coll_mrail_gather_block(gather, i),
                sizeof(*module->members));
     }
-    why = mca_coll_mrail_members_differ(module->members, gather->num_ranks);
+    why =
+        mca_coll_mrail_rank_entries_differ(module->members, gather->num_ranks);
     if (why != NULL) {
         return mca_coll_mrail_step_aside(op, why); /* they may go other steps */
     }
@@ -210,12 +212,12 @@ static void ready_fill(mca_coll_mrail_op_t *op, void *mine)
 static mca_coll_mrail_step_t ready_take(mca_coll_mrail_op_t *op)
 {
     if (!mca_coll_mrail_all_fine(op)) {
-        op->module->pace_bytes = 0;
+        op->module->inflight_bytes = 0;
         return mca_coll_mrail_step_aside(op, MCA_COLL_MRAIL_NO_MEMORY);
     }
     return (op->module->why != NULL)
                ? mca_coll_mrail_step_aside(op, op->module->why)
-               : MCA_COLL_MRAIL_ASK;
+               : MCA_COLL_MRAIL_RECORD;
 }
 
 const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
@@ -224,25 +226,25 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
     .take = ready_take,
 };
 
-/* ---- the node's memory ----------------------------------------------------- */
+/* ---- the node's memory ---- */
 
 /* As large as the settings allow; every rank can receive from all ranks of other
  * nodes at once (relay.h).  Chunks are as long on every node.  0: too little. */
-static int shape_of(const mca_coll_mrail_world_t *world,
+static int shape_of(const mca_coll_mrail_topology_t *topology,
                     mrail_relay_shape_t *shape)
 {
-    const mca_coll_mrail_params_t *params = &world->params;
+    const mca_coll_mrail_params_t *params = &topology->params;
     uint64_t out = MRAIL_MAX(1, MRAIL_MIN(params->slots, 512));
-    uint64_t in = MRAIL_MAX(2 * out, world->num_ranks - 1);
+    uint64_t in = MRAIL_MAX(2 * out, topology->num_ranks - 1);
     uint64_t chunk = MRAIL_MIN(params->chunk, params->memory / (out + in));
 
     chunk = MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) & ~(uint64_t)4095;
-    *shape = (mrail_relay_shape_t){.num_local = world->num_local,
+    *shape = (mrail_relay_shape_t){.num_local = topology->num_local,
                                    .out_slots = (unsigned)out,
                                    .in_slots = (unsigned)in,
                                    .chunk = chunk};
     return chunk > 0 && in <= MRAIL_RELAY_MAX_SLOTS &&
-           world->max_local <= MRAIL_RELAY_MAX_LOCAL;
+           topology->max_local <= MRAIL_RELAY_MAX_LOCAL;
 }
 
 static size_t name_size(const mca_coll_mrail_op_t *op)
@@ -256,35 +258,36 @@ static void name_fill(mca_coll_mrail_op_t *op, void *mine)
     mca_coll_mrail_module_t *module = op->module;
     mrail_relay_shape_t shape;
 
-    if (module->world->self == module->world->local[0] &&
-        shape_of(module->world, &shape)) {
-        module->has_arena =
-            mrail_relay_arena_create(&shape, module->arena_name,
-                                     &module->arena) == 0;
-        if (!module->has_arena) {
-            module->arena_name[0] = '\0';
+    if (module->topology->self == module->topology->local[0] &&
+        shape_of(module->topology, &shape)) {
+        module->has_shm_pool =
+            mrail_relay_shm_pool_create(&shape, module->shm_pool_name,
+                                        &module->arena) == 0;
+        if (!module->has_shm_pool) {
+            module->shm_pool_name[0] = '\0';
         }
     }
-    memcpy(mine, module->arena_name, MRAIL_RELAY_NAME_SIZE);
+    memcpy(mine, module->shm_pool_name, MRAIL_RELAY_NAME_SIZE);
 }
 
 static int attach(mca_coll_mrail_module_t *module)
 {
-    const mca_coll_mrail_world_t *world = module->world;
+    const mca_coll_mrail_topology_t *topology = module->topology;
     const char *name =
-        mca_coll_mrail_gather_block(&module->gather, world->local[0]);
+        mca_coll_mrail_gather_block(&module->gather, topology->local[0]);
     mrail_relay_shape_t shape;
 
-    if (!module->has_arena && name[0] != '\0' && shape_of(world, &shape)) {
-        module->has_arena =
-            mrail_relay_arena_attach(&shape, name, &module->arena) == 0;
+    if (!module->has_shm_pool && name[0] != '\0' &&
+        shape_of(topology, &shape)) {
+        module->has_shm_pool =
+            mrail_relay_shm_pool_attach(&shape, name, &module->arena) == 0;
     }
-    if (!module->has_arena) {
+    if (!module->has_shm_pool) {
         return -ENOMEM;
     }
-    return mrail_relay_create(&module->arena, world->num_ranks, world->local,
-                              world->self, &mca_coll_mrail_relay_ops, module,
-                              &module->relay);
+    return mrail_relay_create(
+        &module->arena, topology->num_ranks, topology->local, topology->self,
+        &mca_coll_mrail_relay_ops, module, &module->relay);
 }
 
 static mca_coll_mrail_step_t name_take(mca_coll_mrail_op_t *op)
@@ -304,10 +307,11 @@ static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
     mrail_relay_shape_t shape;
 
     forget_name(op->module);
-    if (!shape_of(op->module->world, &shape)) {
+    if (!shape_of(op->module->topology, &shape)) {
         return mca_coll_mrail_step_aside(
-            op, "coll_mrail_memory is too little for relays among so many "
-                "ranks");
+            op,
+            "coll_mrail_relay_memory is too little for relays among so many "
+            "ranks");
     }
     if (!mca_coll_mrail_all_fine(op)) {
         return mca_coll_mrail_step_aside(

@@ -22,7 +22,7 @@
 #include <mpi.h>
 
 #include "base/util.h"
-#include "uct/mrail_guard.h"
+#include "uct/mrail_shim.h"
 #include "uct/mrail_tls.h"
 
 #include <dlfcn.h>
@@ -32,8 +32,7 @@
 
 #define GUARD_FILE "libuct_mrail.so.0"
 
-MRAIL_EXPORT extern const ompi_hook_base_component_t
-    mca_hook_mrail_component;
+MRAIL_EXPORT extern const ompi_hook_base_component_t mca_hook_mrail_component;
 
 typedef struct setting {
     const char *name;
@@ -115,10 +114,10 @@ static int find_guard(char *path, size_t size)
     return 0;
 }
 
-/* ---- a peer is lost ----------------------------------------------------- */
+/* ---- a peer is lost ---- */
 
 static int is_initialized; /* PMPI_Abort may be called */
-static uct_mrail_guard_on_loss_func_t on_loss;
+static uct_mrail_shim_on_loss_func_t on_loss;
 
 static void peer_lost(const char *peer, const char *error)
 {
@@ -126,9 +125,10 @@ static void peer_lost(const char *peer, const char *error)
     char host[256] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
-    fprintf(stderr,
-            "mrail: rank %s on %s lost a peer for good (%s), %s; the job ends\n",
-            (rank != NULL) ? rank : "?", host, error, peer);
+    fprintf(
+        stderr,
+        "mrail: rank %s on %s lost a peer for good (%s), %s; the job ends\n",
+        (rank != NULL) ? rank : "?", host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }
@@ -149,7 +149,7 @@ static void finalize_top(void)
     }
 }
 
-/* ---- loading ------------------------------------------------------------ */
+/* ---- loading ---- */
 
 /* 1: the transport is in the process.  Otherwise one line has been said, by
  * this function or by the guard. */
@@ -178,15 +178,15 @@ static int load_transport(void)
         }
         return 0;
     }
-    state = dlsym(handle, "uct_mrail_guard_state");
-    if (state == NULL || *state != UCT_MRAIL_GUARD_LOADED) {
+    state = dlsym(handle, "uct_mrail_shim_state");
+    if (state == NULL || *state != UCT_MRAIL_SHIM_LOADED) {
         return 0;
     }
-    *(void **)&on_loss = dlsym(handle, "uct_mrail_guard_on_loss");
+    *(void **)&on_loss = dlsym(handle, "uct_mrail_shim_on_loss");
     return 1;
 }
 
-/* ---- component ---------------------------------------------------------- */
+/* ---- component ---- */
 
 /* The user's own come first. */
 static void set(const setting_t *list, unsigned count)
@@ -221,13 +221,14 @@ static int hook_open(void)
 }
 
 const ompi_hook_base_component_t mca_hook_mrail_component = {
-    .hookm_version = {
-        OMPI_HOOK_BASE_VERSION_1_0_0,
-        .mca_component_name = "mrail",
-        MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
-                              OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
-        .mca_open_component = hook_open,
-    },
+    .hookm_version =
+        {
+            OMPI_HOOK_BASE_VERSION_1_0_0,
+            .mca_component_name = "mrail",
+            MCA_BASE_MAKE_VERSION(component, OMPI_MAJOR_VERSION,
+                                  OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+            .mca_open_component = hook_open,
+        },
     .hookm_mpi_init_bottom = init_bottom,
     .hookm_mpi_finalize_top = finalize_top,
 };

@@ -30,8 +30,8 @@ void sroce_comp_wqe(sroce_qp_t *qp, enum ibv_wc_status status)
         (status != IBV_WC_SUCCESS)) {
         struct ibv_wc wc = {.wr_id = wqe->wr_id,
                             .status = status,
-                            .opcode = (enum ibv_wc_opcode)
-                                wc_opcode[wqe->opcode],
+                            .opcode =
+                                (enum ibv_wc_opcode)wc_opcode[wqe->opcode],
                             .byte_len = wqe->length,
                             .qp_num = qp->qpn};
 
@@ -108,8 +108,7 @@ static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
         sroce_comp_wqe(qp, IBV_WC_SUCCESS);
     }
     if (una != req->psn_una) {
-        sroce_req_progress(qp,
-                           (uint32_t)mrail_psn_diff(req->psn_una, una),
+        sroce_req_progress(qp, (uint32_t)mrail_psn_diff(req->psn_una, una),
                            now_ns);
     }
 }
@@ -180,8 +179,8 @@ static void comp_nak(sroce_qp_t *qp, uint32_t psn, uint8_t syndrome)
     while (req->tail != req->alloc) {
         const sroce_swqe_t *wqe = sroce_req_wqe(req, req->tail);
 
-        if (mrail_psn_diff(psn, mrail_psn_add(wqe->first_psn,
-                                              wqe->num_pkts)) < 0) {
+        if (mrail_psn_diff(psn, mrail_psn_add(wqe->first_psn, wqe->num_pkts)) <
+            0) {
             sroce_comp_fail(qp, status);
             return;
         }

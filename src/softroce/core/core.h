@@ -70,7 +70,7 @@ struct sroce_cq {
 enum { SROCE_ARM_NONE, SROCE_ARM_SOLICITED, SROCE_ARM_ANY };
 
 void sroce_cq_push(sroce_cq_t *cq, const struct ibv_wc *wc, int solicited);
-void sroce_cq_forget_qp(sroce_cq_t *cq, uint32_t qpn);
+void sroce_cq_invalidate_qp(sroce_cq_t *cq, uint32_t qpn);
 
 /* ---- Receive rings (of a QP and of an SRQ) ---- */
 
@@ -170,17 +170,17 @@ typedef struct sroce_req {
     uint32_t psn_next;
     uint32_t psn_alloc;
     uint32_t psn_max;
-    uint32_t rd_out;  /* READs and atomics in [tail, cur) */
-    uint32_t rd_psns; /* PSNs that they still wait for */
-    uint32_t window;  /* packets in flight at most; adapts to loss */
+    uint32_t rd_out;       /* READs and atomics in [tail, cur) */
+    uint32_t rd_psns;      /* PSNs that they still wait for */
+    uint32_t window;       /* packets in flight at most; adapts to loss */
     uint32_t window_acked; /* packets acknowledged towards window growth */
     uint32_t since_ackreq; /* packets since the last AckReq */
     uint32_t read_off;     /* READ at tail: bytes that arrived */
     sroce_sgcur_t read_sg;
-    uint32_t gap_psn;      /* una for which a READ was asked again */
-    uint32_t recover_psn;  /* the window shrinks once until una gets here */
+    uint32_t gap_psn;     /* una for which a READ was asked again */
+    uint32_t recover_psn; /* the window shrinks once until una gets here */
     uint8_t gap_seen;
-    uint8_t rnr_wait;      /* timers.rnr_ns runs */
+    uint8_t rnr_wait; /* timers.rnr_ns runs */
     uint8_t retry_left;
     uint8_t rnr_left;
     uint8_t recovering;
@@ -221,22 +221,22 @@ enum { SROCE_MSG_NONE, SROCE_MSG_SEND, SROCE_MSG_WRITE };
 typedef struct sroce_resp {
     uint32_t epsn; /* next expected */
     uint32_t msn;
-    uint32_t ack_psn;  /* NAK: its PSN; ACK: epsn - 1 when it is built */
-    uint8_t ack_due;   /* an ACK or NAK waits to be pulled */
-    uint8_t ack_late;  /* it was passed over once: goes first */
+    uint32_t ack_psn; /* NAK: its PSN; ACK: epsn - 1 when it is built */
+    uint8_t ack_due;  /* an ACK or NAK waits to be pulled */
+    uint8_t ack_late; /* it was passed over once: goes first */
     uint8_t syndrome;
-    uint8_t nak_sent;  /* sequence or RNR NAK is out for epsn */
-    uint8_t fatal;     /* QP is in error, the NAK still has to leave */
-    uint8_t msg;       /* SROCE_MSG_*: a message is half-way */
-    uint8_t have_wqe;  /* wqe below is taken */
-    uint8_t comm_est;  /* IBV_EVENT_COMM_EST was raised */
-    uint32_t ooo_psn;  /* highest PSN that came too early */
-    uint32_t rkey;     /* WRITE half-way */
+    uint8_t nak_sent; /* sequence or RNR NAK is out for epsn */
+    uint8_t fatal;    /* QP is in error, the NAK still has to leave */
+    uint8_t msg;      /* SROCE_MSG_*: a message is half-way */
+    uint8_t have_wqe; /* wqe below is taken */
+    uint8_t comm_est; /* IBV_EVENT_COMM_EST was raised */
+    uint32_t ooo_psn; /* highest PSN that came too early */
+    uint32_t rkey;    /* WRITE half-way */
     uint64_t addr;
     uint32_t left;
-    uint32_t bytes;    /* of the message so far */
+    uint32_t bytes; /* of the message so far */
     sroce_sgcur_t sg;
-    uint32_t rd_head; /* ring of rd: next to use */
+    uint32_t rd_head;  /* ring of rd: next to use */
     uint32_t rd_count; /* valid entries before rd_head */
     uint32_t rd_pending;
     sroce_rdres_t rd[SROCE_MAX_RD_ATOMIC];
@@ -256,7 +256,7 @@ struct sroce_qp {
     enum ibv_qp_state state;
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
-    uint8_t active; /* announced by ops.qp_active */
+    uint8_t active;   /* announced by ops.qp_active */
     uint8_t req_turn; /* requests go before READ responses in the next run */
     int access;
     sroce_av_t av;
@@ -273,7 +273,7 @@ struct sroce_qp {
     sroce_rq_t rq;
 };
 
-typedef struct sroce_late sroce_late_t;
+typedef struct sroce_delayed_write sroce_delayed_write_t;
 
 struct sroce_dev {
     sroce_dev_params_t params;
@@ -289,28 +289,27 @@ struct sroce_dev {
     sroce_qp_t **timers; /* binary heap by timer_ns */
     uint32_t num_timers;
     uint32_t max_timers;
-    mrail_ns_t write_lag_ns; /* see late.c; 0: WRITEs are placed at once */
-    sroce_late_t *late_head; /* by due_ns */
-    sroce_late_t *late_tail;
-    uint64_t late_bytes;
+    mrail_ns_t write_delay_ns; /* see late.c; 0: WRITEs are placed at once */
+    sroce_delayed_write_t *delayed_write_head; /* by due_ns */
+    sroce_delayed_write_t *delayed_write_tail;
+    uint64_t delayed_write_bytes;
 };
 
 /* ---- WRITEs that are placed late (late.c) ---- */
 
 /* 1: it will be placed; 0: no memory, the caller places it now. */
-int sroce_late_write(sroce_dev_t *dev, const sroce_pd_t *pd, uint32_t rkey,
-                     uint64_t addr, const void *data, uint32_t length,
-                     mrail_ns_t now_ns);
-void sroce_late_place_all(sroce_dev_t *dev);
-void sroce_late_place_due(sroce_dev_t *dev, mrail_ns_t now_ns);
-mrail_ns_t sroce_late_deadline(const sroce_dev_t *dev);
+int sroce_delayed_write_write(sroce_dev_t *dev, const sroce_pd_t *pd,
+                              uint32_t rkey, uint64_t addr, const void *data,
+                              uint32_t length, mrail_ns_t now_ns);
+void sroce_delayed_write_place_all(sroce_dev_t *dev);
+void sroce_delayed_write_place_due(sroce_dev_t *dev, mrail_ns_t now_ns);
+mrail_ns_t sroce_delayed_write_deadline(const sroce_dev_t *dev);
 
 #define SROCE_MR_NONE UINT32_MAX
 
 static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
                                      const sroce_pd_t *pd, uint32_t key,
-                                     uint64_t addr, uint64_t length,
-                                     int access)
+                                     uint64_t addr, uint64_t length, int access)
 {
     uint32_t slot = (key ^ dev->key_mask) >> 8;
     const sroce_mr_t *mr;
@@ -320,8 +319,8 @@ static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
     }
     mr = dev->mrs[slot].mr;
     if (MRAIL_UNLIKELY((mr == NULL) || (mr->key != key) || (mr->pd != pd) ||
-                       ((mr->access & access) != access) ||
-                       (addr < mr->iova) || (length > mr->length) ||
+                       ((mr->access & access) != access) || (addr < mr->iova) ||
+                       (length > mr->length) ||
                        (addr - mr->iova > mr->length - length))) {
         return NULL;
     }
@@ -351,7 +350,7 @@ typedef struct sroce_rx {
     const sroce_rxpkt_t *pkt;
     const sroce_op_t *op;
     sroce_bth_t bth;
-    const uint8_t *ext;     /* after the BTH */
+    const uint8_t *ext; /* after the BTH */
     const uint8_t *payload;
     uint32_t payload_bytes;
     mrail_ns_t now_ns;
@@ -363,9 +362,9 @@ typedef struct sroce_tx {
     mrail_ns_t now_ns;
     uint32_t max_bytes;
     unsigned max_pkts;
-    int closed; /* a shorter packet came: nothing may follow */
+    int closed;        /* a shorter packet came: nothing may follow */
     uint32_t mark_iov; /* where the packet begun starts */
-    uint32_t mark_arena;
+    uint32_t mark_shm_pool;
 } sroce_tx_t;
 
 /* The next request packet of a QP. */
@@ -453,15 +452,14 @@ uint32_t sroce_resp_next_bytes(sroce_qp_t *qp);
 uint32_t sroce_resp_run_bytes(sroce_qp_t *qp);
 int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx);
 int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
-#define SROCE_ACK_BYTES                                                       \
-    (SROCE_BTH_BYTES + SROCE_AETH_BYTES + SROCE_ICRC_BYTES)
+#define SROCE_ACK_BYTES (SROCE_BTH_BYTES + SROCE_AETH_BYTES + SROCE_ICRC_BYTES)
 /* Takes a receive into qp->resp: 1, or 0 if there is none. */
 int sroce_resp_take_wqe(sroce_qp_t *qp);
 /* Copies into that receive; as sroce_sg_scatter(). */
 int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length);
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
-                          enum ibv_wc_opcode opcode,
-                          enum ibv_wc_status status, uint32_t byte_len);
+                          enum ibv_wc_opcode opcode, enum ibv_wc_status status,
+                          uint32_t byte_len);
 
 /* ---- Datagrams (ud.c) ---- */
 
@@ -474,7 +472,7 @@ void sroce_qp_error(sroce_qp_t *qp);
 /* To IBV_QPS_SQE (UD): the send queue completes as flushed. */
 void sroce_qp_sq_error(sroce_qp_t *qp);
 /* Announces the QP if it has something to send. */
-void sroce_qp_kick(sroce_qp_t *qp);
+void sroce_qp_notify(sroce_qp_t *qp);
 void sroce_qp_event(sroce_qp_t *qp, enum ibv_event_type type);
 
 int sroce_timer_reserve(sroce_dev_t *dev, uint32_t count);

@@ -122,7 +122,7 @@ void sroce_cq_push(sroce_cq_t *cq, const struct ibv_wc *wc, int solicited)
         }
         return;
     }
-    sroce_late_place_all(cq->dev);
+    sroce_delayed_write_place_all(cq->dev);
     cq->ring[cq->head++ & (cq->size - 1)] = *wc;
     if ((cq->armed == SROCE_ARM_ANY) ||
         ((cq->armed == SROCE_ARM_SOLICITED) &&
@@ -132,7 +132,7 @@ void sroce_cq_push(sroce_cq_t *cq, const struct ibv_wc *wc, int solicited)
     }
 }
 
-void sroce_cq_forget_qp(sroce_cq_t *cq, uint32_t qpn)
+void sroce_cq_invalidate_qp(sroce_cq_t *cq, uint32_t qpn)
 {
     uint32_t to = cq->tail;
 

@@ -141,8 +141,8 @@ CLMUL static inline uint32_t reduce(__m128i x)
 
     x = _mm_xor_si128(_mm_clmulepi64_si128(k, x, 0x00), _mm_srli_si128(x, 8));
     t = _mm_srli_si128(x, 4);
-    x = _mm_xor_si128(
-        _mm_clmulepi64_si128(_mm_and_si128(x, mask), k64, 0x00), t);
+    x = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(x, mask), k64, 0x00),
+                      t);
     t = _mm_clmulepi64_si128(_mm_and_si128(x, mask), pm, 0x10);
     t = _mm_clmulepi64_si128(_mm_and_si128(t, mask), pm, 0x00);
     return (uint32_t)_mm_extract_epi32(_mm_xor_si128(x, t), 1);
@@ -160,8 +160,7 @@ CLMUL static inline uint32_t finish(__m128i x, const uint8_t *p, size_t length)
 }
 
 /* length: a multiple of 16, at least CLMUL_MIN_BYTES. */
-CLMUL static uint32_t crc32_clmul(uint32_t crc, const uint8_t *p,
-                                  size_t length)
+CLMUL static uint32_t crc32_clmul(uint32_t crc, const uint8_t *p, size_t length)
 {
     const __m128i k512 = load(&keys.by_512);
     const __m128i k128 = load(&keys.by_128);
@@ -234,8 +233,8 @@ __attribute__((constructor)) static void crc32_init(void)
     }
     for (uint32_t i = 0; i < 256; ++i) {
         for (int t = 1; t < 8; ++t) {
-            table[t][i] = (table[t - 1][i] >> 8) ^
-                          table[0][table[t - 1][i] & 0xff];
+            table[t][i] =
+                (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 0xff];
         }
     }
 #if HAVE_CLMUL

@@ -54,7 +54,7 @@ void sroce_dev_destroy(sroce_dev_t *dev)
             sroce_qp_destroy(dev->qps[i]);
         }
     }
-    sroce_late_place_all(dev);
+    sroce_delayed_write_place_all(dev);
     free(dev->mrs);
     free(dev->timers);
     free(dev->qps);
@@ -159,12 +159,11 @@ static int rx_rc(sroce_qp_t *qp, sroce_rx_t *rx)
         ++dev->cnt.drop_length;
         return 0;
     }
-    return (rx->op->flags & SROCE_OPF_RESPONSE) ? sroce_comp_rx(qp, rx) :
-                                                  sroce_resp_rx(qp, rx);
+    return (rx->op->flags & SROCE_OPF_RESPONSE) ? sroce_comp_rx(qp, rx)
+                                                : sroce_resp_rx(qp, rx);
 }
 
-int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt,
-                 mrail_ns_t now_ns)
+int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt, mrail_ns_t now_ns)
 {
     sroce_rx_t rx = {.pkt = pkt, .now_ns = now_ns};
     sroce_qp_t *qp;
@@ -194,6 +193,6 @@ int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt,
         return 0;
     }
     ret = is_ud ? sroce_ud_rx(qp, &rx) : rx_rc(qp, &rx);
-    sroce_qp_kick(qp);
+    sroce_qp_notify(qp);
     return ret;
 }

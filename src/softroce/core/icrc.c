@@ -30,14 +30,34 @@ static uint32_t icrc_headers(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                              const uint8_t *bth)
 {
     uint32_t udp = udp_bytes + 8, total = udp + 20;
-    uint8_t h[40] = {0x45, 0xff, (uint8_t)(total >> 8), (uint8_t)total,
-                     (uint8_t)(ip_id >> 8), (uint8_t)ip_id,
-                     0x40, 0,                /* DF */
-                     0xff, 17,   0xff, 0xff, /* TTL, UDP, checksum */
-                     0,    0,    0,    0,    0, 0, 0, 0,
-                     (uint8_t)(sport >> 8), (uint8_t)sport,
-                     SROCE_UDP_PORT >> 8, SROCE_UDP_PORT & 0xff,
-                     (uint8_t)(udp >> 8), (uint8_t)udp, 0xff, 0xff};
+    uint8_t h[40] = {0x45,
+                     0xff,
+                     (uint8_t)(total >> 8),
+                     (uint8_t)total,
+                     (uint8_t)(ip_id >> 8),
+                     (uint8_t)ip_id,
+                     0x40,
+                     0, /* DF */
+                     0xff,
+                     17,
+                     0xff,
+                     0xff, /* TTL, UDP, checksum */
+                     0,
+                     0,
+                     0,
+                     0,
+                     0,
+                     0,
+                     0,
+                     0,
+                     (uint8_t)(sport >> 8),
+                     (uint8_t)sport,
+                     SROCE_UDP_PORT >> 8,
+                     SROCE_UDP_PORT & 0xff,
+                     (uint8_t)(udp >> 8),
+                     (uint8_t)udp,
+                     0xff,
+                     0xff};
 
     memcpy(h + 12, &src_ip, 4);
     memcpy(h + 16, &dst_ip, 4);
@@ -72,8 +92,8 @@ int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
                       uint16_t sport, uint32_t udp_bytes,
                       const struct iovec *iov, unsigned iov_count)
 {
-    uint32_t diff = icrc ^ sroce_icrc(src_ip, dst_ip, sport, udp_bytes, iov,
-                                      iov_count);
+    uint32_t diff =
+        icrc ^ sroce_icrc(src_ip, dst_ip, sport, udp_bytes, iov, iov_count);
     /* From the identification to the end: without the 4 bytes before it, the
      * UDP header instead of the ICRC. */
     uint32_t bytes = 16 + 8 + udp_bytes - SROCE_ICRC_BYTES;

@@ -119,7 +119,7 @@ int sroce_mr_destroy(sroce_mr_t *mr)
 {
     sroce_dev_t *dev = mr->pd->dev;
 
-    sroce_late_place_all(dev);
+    sroce_delayed_write_place_all(dev);
     mr_slot_free(dev, (mr->key ^ dev->key_mask) >> 8);
     --mr->pd->users;
     free(mr);

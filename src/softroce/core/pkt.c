@@ -47,13 +47,13 @@ const sroce_op_t sroce_ops[256] = {
 
 /* Source: IBA table 45. */
 const uint32_t sroce_rnr_timer_us[32] = {
-    655360, 10,    20,    30,    40,    60,     80,     120,
-    160,    240,   320,   480,   640,   960,    1280,   1920,
-    2560,   3840,  5120,  7680,  10240, 15360,  20480,  30720,
+    655360, 10,    20,    30,     40,     60,     80,     120,
+    160,    240,   320,   480,    640,    960,    1280,   1920,
+    2560,   3840,  5120,  7680,   10240,  15360,  20480,  30720,
     40960,  61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
 uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length)
 {
-    return (length < SROCE_BTH_BYTES) ? UINT32_MAX :
-                                        (sroce_get32(data + 4) & 0xffffff);
+    return (length < SROCE_BTH_BYTES) ? UINT32_MAX
+                                      : (sroce_get32(data + 4) & 0xffffff);
 }

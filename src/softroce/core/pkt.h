@@ -68,7 +68,7 @@ enum {
 };
 
 typedef struct sroce_op {
-    uint16_t flags;   /* SROCE_OPF_* */
+    uint16_t flags;    /* SROCE_OPF_* */
     uint8_t hdr_bytes; /* BTH and extended headers */
 } sroce_op_t;
 
@@ -177,9 +177,10 @@ static inline uint32_t sroce_mtu_bytes(enum ibv_mtu mtu)
 /* Packets of a message of `length` bytes: at least one. */
 static inline uint32_t sroce_num_pkts(uint32_t length, unsigned mtu_shift)
 {
-    return (length == 0) ? 1 : (uint32_t)(((uint64_t)length +
-                                           (1u << mtu_shift) - 1) >>
-                                          mtu_shift);
+    return (length == 0)
+               ? 1
+               : (uint32_t)(((uint64_t)length + (1u << mtu_shift) - 1) >>
+                            mtu_shift);
 }
 
 #endif

@@ -107,8 +107,8 @@ static int post_ud(sroce_qp_t *qp, sroce_swqe_t *wqe,
     wqe->ud.tos = ah->av.tos;
     wqe->ud.qpn = wr->wr.ud.remote_qpn & 0xffffff;
     /* IBA 10.2.5: the high bit asks for the QP's own Q_Key. */
-    wqe->ud.qkey = (wr->wr.ud.remote_qkey >> 31) ? qp->attr.qkey :
-                                                   wr->wr.ud.remote_qkey;
+    wqe->ud.qkey =
+        (wr->wr.ud.remote_qkey >> 31) ? qp->attr.qkey : wr->wr.ud.remote_qkey;
     wqe->ud.sport = sroce_av_sport(&ah->av, qp->qpn, wqe->ud.qpn);
     return 0;
 }
@@ -132,8 +132,8 @@ static int post_rc(sroce_qp_t *qp, sroce_swqe_t *wqe,
         wqe->atomic.compare_add = wr->wr.atomic.compare_add;
         wqe->atomic.swap = wr->wr.atomic.swap;
         wqe->num_pkts = 1;
-        return ((qp->attr.max_rd_atomic == 0) || (wqe->length != 8)) ? EINVAL :
-                                                                       0;
+        return ((qp->attr.max_rd_atomic == 0) || (wqe->length != 8)) ? EINVAL
+                                                                     : 0;
     default:
         return 0;
     }
@@ -164,8 +164,8 @@ static int post_one(sroce_qp_t *qp, const struct ibv_send_wr *wr)
     wqe->imm = wr->imm_data;
     ret = post_data(qp, wqe, wr);
     if (ret == 0) {
-        ret = (qp->type == IBV_QPT_UD) ? post_ud(qp, wqe, wr) :
-                                         post_rc(qp, wqe, wr);
+        ret = (qp->type == IBV_QPT_UD) ? post_ud(qp, wqe, wr)
+                                       : post_rc(qp, wqe, wr);
     }
     if (ret == 0) {
         ++req->head;
@@ -194,7 +194,7 @@ int sroce_qp_post_send(sroce_qp_t *qp, struct ibv_send_wr *wr,
     } else if (MRAIL_UNLIKELY(qp->state == IBV_QPS_SQE)) {
         sroce_qp_sq_error(qp);
     } else {
-        sroce_qp_kick(qp);
+        sroce_qp_notify(qp);
     }
     return ret;
 }

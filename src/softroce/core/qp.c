@@ -108,8 +108,8 @@ void sroce_qp_destroy(sroce_qp_t *qp)
     sroce_dev_t *dev = qp->dev;
 
     sroce_timer_del(qp);
-    sroce_cq_forget_qp(qp->send_cq, qp->qpn);
-    sroce_cq_forget_qp(qp->recv_cq, qp->qpn);
+    sroce_cq_invalidate_qp(qp->send_cq, qp->qpn);
+    sroce_cq_invalidate_qp(qp->recv_cq, qp->qpn);
     --qp->send_cq->users;
     --qp->recv_cq->users;
     --qp->pd->users;
@@ -147,7 +147,7 @@ void sroce_qp_event(sroce_qp_t *qp, enum ibv_event_type type)
     ops->async_event(ops->arg, type, qp->user);
 }
 
-void sroce_qp_kick(sroce_qp_t *qp)
+void sroce_qp_notify(sroce_qp_t *qp)
 {
     const sroce_dev_ops_t *ops = &qp->dev->params.ops;
     sroce_txinfo_t info;
@@ -230,8 +230,8 @@ int sroce_qp_post_recv(sroce_qp_t *qp, struct ibv_recv_wr *wr,
 
 /* ---- Attributes ---- */
 
-static int qp_check_values(const sroce_qp_t *qp,
-                           const struct ibv_qp_attr *attr, int mask)
+static int qp_check_values(const sroce_qp_t *qp, const struct ibv_qp_attr *attr,
+                           int mask)
 {
     sroce_av_t av;
 
@@ -320,8 +320,8 @@ static void qp_set_values(sroce_qp_t *qp, const struct ibv_qp_attr *attr,
 static void qp_reset(sroce_qp_t *qp)
 {
     sroce_timer_del(qp);
-    sroce_cq_forget_qp(qp->send_cq, qp->qpn);
-    sroce_cq_forget_qp(qp->recv_cq, qp->qpn);
+    sroce_cq_invalidate_qp(qp->send_cq, qp->qpn);
+    sroce_cq_invalidate_qp(qp->recv_cq, qp->qpn);
     sroce_req_reset(qp);
     sroce_resp_reset(qp);
     qp->rq.head = qp->rq.tail = 0;
@@ -370,8 +370,8 @@ static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
     }
     qp->state = to;
     if ((to == IBV_QPS_SQD) && (from == IBV_QPS_RTS)) {
-        qp->req.drained_event = (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) &&
-                                attr->en_sqd_async_notify;
+        qp->req.drained_event =
+            (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
         /* What is on its way may not have asked for an acknowledgement. */
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
@@ -383,8 +383,8 @@ static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
 int sroce_qp_modify(sroce_qp_t *qp, const struct ibv_qp_attr *attr,
                     int attr_mask)
 {
-    enum ibv_qp_state to = (attr_mask & IBV_QP_STATE) ? attr->qp_state :
-                                                        qp->state;
+    enum ibv_qp_state to =
+        (attr_mask & IBV_QP_STATE) ? attr->qp_state : qp->state;
 
     if ((sroce_qp_move_check(qp->type, qp->state, to, attr_mask) != 0) ||
         (qp_check_values(qp, attr, attr_mask) != 0)) {
@@ -392,7 +392,7 @@ int sroce_qp_modify(sroce_qp_t *qp, const struct ibv_qp_attr *attr,
     }
     qp_set_values(qp, attr, attr_mask);
     qp_enter(qp, to, attr, attr_mask);
-    sroce_qp_kick(qp);
+    sroce_qp_notify(qp);
     return 0;
 }
 
@@ -406,6 +406,6 @@ void sroce_qp_query(const sroce_qp_t *qp, struct ibv_qp_attr *attr)
     attr->cap = qp->cap;
     attr->rq_psn = qp->resp.epsn;
     attr->sq_psn = qp->req.psn_next;
-    attr->sq_draining = (qp->state == IBV_QPS_SQD) &&
-                        (qp->req.tail != qp->req.alloc);
+    attr->sq_draining =
+        (qp->state == IBV_QPS_SQD) && (qp->req.tail != qp->req.alloc);
 }

@@ -14,8 +14,8 @@ typedef struct qp_move {
 
 #define ST IBV_QP_STATE
 #define CUR IBV_QP_CUR_STATE
-#define PATH                                                                  \
-    (IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH |           \
+#define PATH                                                                   \
+    (IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH |            \
      IBV_QP_PATH_MIG_STATE)
 /* From any state. */
 #define ANY_RESET [IBV_QPS_RESET] = {ST, 0}
@@ -25,29 +25,33 @@ typedef struct qp_move {
  * the state can change behind the caller's back. */
 static const qp_move_t rc_moves[NUM_STATES][NUM_STATES] = {
     [IBV_QPS_RESET] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_INIT] = {ST | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                          IBV_QP_ACCESS_FLAGS, 0}},
+                       [IBV_QPS_INIT] = {ST | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                             IBV_QP_ACCESS_FLAGS,
+                                         0}},
     [IBV_QPS_INIT] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_INIT] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                          IBV_QP_ACCESS_FLAGS},
-        [IBV_QPS_RTR] = {ST | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                         IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                         IBV_QP_MIN_RNR_TIMER,
-                         IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS |
-                         IBV_QP_ALT_PATH}},
+                      [IBV_QPS_INIT] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                                IBV_QP_ACCESS_FLAGS},
+                      [IBV_QPS_RTR] = {ST | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                           IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                           IBV_QP_MAX_DEST_RD_ATOMIC |
+                                           IBV_QP_MIN_RNR_TIMER,
+                                       IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS |
+                                           IBV_QP_ALT_PATH}},
     [IBV_QPS_RTR] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_RTS] = {ST | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |
-                         IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,
-                         CUR | PATH}},
-    [IBV_QPS_RTS] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_RTS] = {ST, CUR | PATH},
-        [IBV_QPS_SQD] = {ST, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
-    [IBV_QPS_SQD] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_RTS] = {ST, CUR | PATH},
-        [IBV_QPS_SQD] = {ST, PATH | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                         IBV_QP_AV | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                         IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC |
-                         IBV_QP_MAX_DEST_RD_ATOMIC}},
+                     [IBV_QPS_RTS] = {ST | IBV_QP_SQ_PSN |
+                                          IBV_QP_MAX_QP_RD_ATOMIC |
+                                          IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                          IBV_QP_TIMEOUT,
+                                      CUR | PATH}},
+    [IBV_QPS_RTS] = {ANY_RESET, ANY_ERR, [IBV_QPS_RTS] = {ST, CUR | PATH},
+                     [IBV_QPS_SQD] = {ST, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
+    [IBV_QPS_SQD] = {ANY_RESET, ANY_ERR, [IBV_QPS_RTS] = {ST, CUR | PATH},
+                     [IBV_QPS_SQD] = {ST,
+                                      PATH | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                          IBV_QP_AV | IBV_QP_TIMEOUT |
+                                          IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                          IBV_QP_MAX_QP_RD_ATOMIC |
+                                          IBV_QP_MAX_DEST_RD_ATOMIC}},
     [IBV_QPS_SQE] = {ANY_RESET, ANY_ERR},
     [IBV_QPS_ERR] = {ANY_RESET, ANY_ERR},
 };
@@ -55,21 +59,24 @@ static const qp_move_t rc_moves[NUM_STATES][NUM_STATES] = {
 /* As above, IBV_QPT_UD. */
 static const qp_move_t ud_moves[NUM_STATES][NUM_STATES] = {
     [IBV_QPS_RESET] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_INIT] = {ST | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
-                          0}},
+                       [IBV_QPS_INIT] = {ST | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                             IBV_QP_QKEY,
+                                         0}},
     [IBV_QPS_INIT] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_INIT] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
-        [IBV_QPS_RTR] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
-    [IBV_QPS_RTR] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_RTS] = {ST | IBV_QP_SQ_PSN, CUR | IBV_QP_QKEY}},
-    [IBV_QPS_RTS] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_RTS] = {ST, CUR | IBV_QP_QKEY},
-        [IBV_QPS_SQD] = {ST, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
-    [IBV_QPS_SQD] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_RTS] = {ST, CUR | IBV_QP_QKEY},
-        [IBV_QPS_SQD] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
-    [IBV_QPS_SQE] = {ANY_RESET, ANY_ERR,
-        [IBV_QPS_RTS] = {ST, CUR | IBV_QP_QKEY}},
+                      [IBV_QPS_INIT] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                                IBV_QP_QKEY},
+                      [IBV_QPS_RTR] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
+    [IBV_QPS_RTR] =
+        {ANY_RESET,
+         ANY_ERR, [IBV_QPS_RTS] = {ST | IBV_QP_SQ_PSN, CUR | IBV_QP_QKEY}},
+    [IBV_QPS_RTS] = {ANY_RESET,
+                     ANY_ERR, [IBV_QPS_RTS] = {ST, CUR | IBV_QP_QKEY},
+                     [IBV_QPS_SQD] = {ST, IBV_QP_EN_SQD_ASYNC_NOTIFY}},
+    [IBV_QPS_SQD] = {ANY_RESET,
+                     ANY_ERR, [IBV_QPS_RTS] = {ST, CUR | IBV_QP_QKEY},
+                     [IBV_QPS_SQD] = {ST, IBV_QP_PKEY_INDEX | IBV_QP_QKEY}},
+    [IBV_QPS_SQE] = {ANY_RESET,
+                     ANY_ERR, [IBV_QPS_RTS] = {ST, CUR | IBV_QP_QKEY}},
     [IBV_QPS_ERR] = {ANY_RESET, ANY_ERR},
 };
 

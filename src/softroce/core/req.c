@@ -21,14 +21,13 @@
  * a row.  A NIC has no such trouble.
  */
 #define LATE_NS (50 * MRAIL_NS_PER_MS)
-#define MAX_LATE 3
+#define MAX_DELAYED_WRITES 3
 
 /* ---- What may be sent ---- */
 
 static uint32_t req_in_flight(const sroce_req_t *req)
 {
-    return (uint32_t)mrail_psn_diff(req->psn_next, req->psn_una) -
-           req->rd_psns;
+    return (uint32_t)mrail_psn_diff(req->psn_next, req->psn_una) - req->rd_psns;
 }
 
 /* Limits for a WQE whose first packet would be next. */
@@ -71,15 +70,14 @@ static void req_describe(const sroce_qp_t *qp, sroce_swqe_t *wqe,
     if (wqe->kind == SROCE_WK_READ) {
         next_p->opcode = SROCE_OP_READ_REQ;
     } else if (wqe->kind == SROCE_WK_ATOMIC) {
-        next_p->opcode = (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) ?
-                             SROCE_OP_CMP_SWAP :
-                             SROCE_OP_FETCH_ADD;
+        next_p->opcode = (wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+                             ? SROCE_OP_CMP_SWAP
+                             : SROCE_OP_FETCH_ADD;
     } else {
         next_p->opcode = req_opcode[wqe->kind][qp->req.cur_off == 0][last];
         /* The opcode with immediate data is the one after. */
         next_p->opcode += last && ((wqe->opcode == IBV_WR_SEND_WITH_IMM) ||
-                                   (wqe->opcode ==
-                                    IBV_WR_RDMA_WRITE_WITH_IMM));
+                                   (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM));
         next_p->payload_bytes = MRAIL_MIN(left, mtu);
     }
     next_p->op = &sroce_ops[next_p->opcode];
@@ -94,8 +92,8 @@ static int req_next_ud(sroce_qp_t *qp, sroce_txreq_t *next_p)
         return 0;
     }
     next_p->wqe = wqe;
-    next_p->opcode = (wqe->opcode == IBV_WR_SEND) ? SROCE_OP_UD_SEND :
-                                                    SROCE_OP_UD_SEND_IMM;
+    next_p->opcode =
+        (wqe->opcode == IBV_WR_SEND) ? SROCE_OP_UD_SEND : SROCE_OP_UD_SEND_IMM;
     next_p->op = &sroce_ops[next_p->opcode];
     next_p->payload_bytes = wqe->length;
     next_p->bytes = sroce_pkt_bytes(next_p->op, wqe->length);
@@ -156,19 +154,17 @@ static void req_headers(const sroce_qp_t *qp, const sroce_txreq_t *next,
     const sroce_swqe_t *wqe = next->wqe;
     uint16_t flags = next->op->flags;
     uint8_t *ext = hdr + SROCE_BTH_BYTES;
-    int solicited = (wqe->flags & IBV_SEND_SOLICITED) &&
-                    (flags & SROCE_OPF_LAST);
+    int solicited =
+        (wqe->flags & IBV_SEND_SOLICITED) && (flags & SROCE_OPF_LAST);
 
-    sroce_bth_put(hdr, next->opcode, solicited,
-                  sroce_pad(next->payload_bytes), qp->dest_qpn, ack_req,
-                  qp->req.psn_next);
+    sroce_bth_put(hdr, next->opcode, solicited, sroce_pad(next->payload_bytes),
+                  qp->dest_qpn, ack_req, qp->req.psn_next);
     if (flags & SROCE_OPF_ATOMIC) {
         int cas = (next->opcode == SROCE_OP_CMP_SWAP);
 
         sroce_put64(ext, wqe->remote_addr);
         sroce_put32(ext + 8, wqe->rkey);
-        sroce_put64(ext + 12, cas ? wqe->atomic.swap :
-                                    wqe->atomic.compare_add);
+        sroce_put64(ext + 12, cas ? wqe->atomic.swap : wqe->atomic.compare_add);
         sroce_put64(ext + 20, cas ? wqe->atomic.compare_add : 0);
         return;
     }
@@ -428,9 +424,9 @@ void sroce_req_set_ack_timer(sroce_qp_t *qp, mrail_ns_t now_ns)
     sroce_req_t *req = &qp->req;
     mrail_ns_t probe = qp->dev->params.probe_ns;
 
-    req->ack_ns = (qp->attr.timeout == 0) ?
-                      MRAIL_NS_NEVER :
-                      now_ns + (ACK_TIMER_NS << qp->attr.timeout);
+    req->ack_ns = (qp->attr.timeout == 0)
+                      ? MRAIL_NS_NEVER
+                      : now_ns + (ACK_TIMER_NS << qp->attr.timeout);
     req->probe_ns = MRAIL_NS_NEVER;
     if ((probe != MRAIL_NS_NEVER) && (req->probes < MAX_PROBES)) {
         probe = MRAIL_MAX(probe, 4 * req->srtt_ns) << req->probes;
@@ -477,9 +473,8 @@ static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }
-    if ((late_ns > LATE_NS) &&
-        (late_ns > (ACK_TIMER_NS << qp->attr.timeout)) &&
-        (req->late < MAX_LATE)) {
+    if ((late_ns > LATE_NS) && (late_ns > (ACK_TIMER_NS << qp->attr.timeout)) &&
+        (req->late < MAX_DELAYED_WRITES)) {
         ++req->late;
         sroce_req_set_ack_timer(qp, now_ns);
         return;
@@ -516,11 +511,12 @@ mrail_ns_t sroce_req_timer(sroce_qp_t *qp, mrail_ns_t now_ns)
     } else if (now_ns >= req->probe_ns) {
         ++req->probes;
         sroce_req_probe(qp);
-        req->probe_ns = (req->probes < MAX_PROBES) ?
-                            now_ns + (MRAIL_MAX(qp->dev->params.probe_ns,
-                                                4 * req->srtt_ns)
-                                      << req->probes) :
-                            MRAIL_NS_NEVER;
+        req->probe_ns =
+            (req->probes < MAX_PROBES)
+                ? now_ns +
+                      (MRAIL_MAX(qp->dev->params.probe_ns, 4 * req->srtt_ns)
+                       << req->probes)
+                : MRAIL_NS_NEVER;
     }
     return sroce_req_deadline(qp);
 }

@@ -44,8 +44,7 @@ int sroce_resp_take_wqe(sroce_qp_t *qp)
         const sroce_dev_ops_t *ops = &qp->dev->params.ops;
 
         qp->srq->limit = 0;
-        ops->async_event(ops->arg, IBV_EVENT_SRQ_LIMIT_REACHED,
-                         qp->srq->user);
+        ops->async_event(ops->arg, IBV_EVENT_SRQ_LIMIT_REACHED, qp->srq->user);
     }
     return 1;
 }
@@ -59,8 +58,8 @@ int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length)
 }
 
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
-                          enum ibv_wc_opcode opcode,
-                          enum ibv_wc_status status, uint32_t byte_len)
+                          enum ibv_wc_opcode opcode, enum ibv_wc_status status,
+                          uint32_t byte_len)
 {
     struct ibv_wc wc = {.wr_id = qp->resp.wr_id,
                         .status = status,
@@ -116,9 +115,9 @@ static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
 /* The same where no receive tells the application: an event does. */
 static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
 {
-    sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS) ?
-                           IBV_EVENT_QP_ACCESS_ERR :
-                           IBV_EVENT_QP_REQ_ERR);
+    sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS)
+                           ? IBV_EVENT_QP_ACCESS_ERR
+                           : IBV_EVENT_QP_REQ_ERR);
     return resp_refuse(qp, syndrome);
 }
 
@@ -186,8 +185,7 @@ static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     if (rx->op->flags & SROCE_OPF_LAST) {
         resp->msg = SROCE_MSG_NONE;
         ++resp->msn;
-        sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_SUCCESS,
-                             resp->bytes);
+        sroce_resp_recv_done(qp, rx, IBV_WC_RECV, IBV_WC_SUCCESS, resp->bytes);
     }
     return resp_done(qp, rx, 1);
 }
@@ -198,8 +196,8 @@ static int resp_write_start(sroce_qp_t *qp, const sroce_rx_t *rx)
     sroce_resp_t *resp = &qp->resp;
     uint32_t length = sroce_get32(rx->ext + 12);
 
-    if ((rx->op->flags & SROCE_OPF_LAST) ? (length != rx->payload_bytes) :
-                                           (length <= rx->payload_bytes)) {
+    if ((rx->op->flags & SROCE_OPF_LAST) ? (length != rx->payload_bytes)
+                                         : (length <= rx->payload_bytes)) {
         return resp_fatal(qp, SROCE_SYN_NAK_INV);
     }
     resp->addr = sroce_get64(rx->ext);
@@ -231,8 +229,8 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     if ((rx->op->flags & SROCE_OPF_FIRST) && !resp_write_start(qp, rx)) {
         return 0;
     }
-    if ((rx->op->flags & SROCE_OPF_LAST) ? (n != resp->left) :
-                                           (n >= resp->left)) {
+    if ((rx->op->flags & SROCE_OPF_LAST) ? (n != resp->left)
+                                         : (n >= resp->left)) {
         return resp_fatal(qp, SROCE_SYN_NAK_INV);
     }
     if (n != 0) {
@@ -241,9 +239,9 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
         if (to == NULL) {
             return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
         }
-        if (MRAIL_LIKELY(qp->dev->write_lag_ns == 0) ||
-            !sroce_late_write(qp->dev, qp->pd, resp->rkey, resp->addr,
-                              rx->payload, n, rx->now_ns)) {
+        if (MRAIL_LIKELY(qp->dev->write_delay_ns == 0) ||
+            !sroce_delayed_write_write(qp->dev, qp->pd, resp->rkey, resp->addr,
+                                       rx->payload, n, rx->now_ns)) {
             memcpy(to, rx->payload, n);
         }
     }
@@ -304,7 +302,8 @@ static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
         resp->rd_pending -= rd->pending;
     }
     memset(rd, 0, sizeof(*rd));
-    sroce_late_place_all(qp->dev); /* a READ pushes earlier WRITEs out */
+    sroce_delayed_write_place_all(
+        qp->dev); /* a READ pushes earlier WRITEs out */
     rd->pending = 1;
     ++resp->rd_pending;
     rd->psn = rd->cur_psn = resp->epsn;
@@ -454,8 +453,8 @@ static int resp_early(sroce_qp_t *qp, const sroce_rx_t *rx)
         resp->ooo_psn = rx->bth.psn;
         return 0;
     }
-    if (resp->nak_sent && (SROCE_SYN_KIND(resp->syndrome) ==
-                           SROCE_SYN_KIND_RNR)) {
+    if (resp->nak_sent &&
+        (SROCE_SYN_KIND(resp->syndrome) == SROCE_SYN_KIND_RNR)) {
         return 0;
     }
     if (!resp->nak_sent) {
@@ -472,8 +471,8 @@ static int resp_sequence_ok(const sroce_resp_t *resp, uint16_t flags)
     if (flags & SROCE_OPF_FIRST) {
         return resp->msg == SROCE_MSG_NONE;
     }
-    return resp->msg == ((flags & SROCE_OPF_SEND) ? SROCE_MSG_SEND :
-                                                    SROCE_MSG_WRITE);
+    return resp->msg ==
+           ((flags & SROCE_OPF_SEND) ? SROCE_MSG_SEND : SROCE_MSG_WRITE);
 }
 
 int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx)
@@ -505,8 +504,8 @@ int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx)
     if (flags & SROCE_OPF_SEND) {
         return resp_send_msg(qp, rx);
     }
-    return (flags & SROCE_OPF_READ) ? resp_read_msg(qp, rx) :
-                                      resp_atomic_msg(qp, rx);
+    return (flags & SROCE_OPF_READ) ? resp_read_msg(qp, rx)
+                                    : resp_atomic_msg(qp, rx);
 }
 
 /* ---- Answers out ---- */
@@ -619,8 +618,7 @@ int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx)
     uint32_t psn = resp->ack_psn;
     uint8_t *hdr;
 
-    if (!sroce_tx_fits(tx, SROCE_ACK_BYTES, qp->av.ip, qp->sport,
-                       qp->av.tos)) {
+    if (!sroce_tx_fits(tx, SROCE_ACK_BYTES, qp->av.ip, qp->sport, qp->av.tos)) {
         return 0;
     }
     if (resp->syndrome == SROCE_SYN_ACK) {

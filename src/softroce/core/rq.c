@@ -16,8 +16,8 @@ int sroce_rq_init(sroce_rq_t *rq, uint32_t max_wr, uint32_t max_sge)
     rq->max_sge = max_sge;
     for (rq->size = 1; rq->size < max_wr; rq->size <<= 1) {
     }
-    rq->stride = (uint32_t)(sizeof(sroce_rwqe_t) +
-                            max_sge * sizeof(struct ibv_sge));
+    rq->stride =
+        (uint32_t)(sizeof(sroce_rwqe_t) + max_sge * sizeof(struct ibv_sge));
     rq->ring = calloc(rq->size, rq->stride);
     return (rq->ring == NULL) ? ENOMEM : 0;
 }
@@ -39,8 +39,8 @@ static int rq_post_one(sroce_rq_t *rq, const struct ibv_recv_wr *wr)
     if (sroce_rq_count(rq) >= rq->max_wr) {
         return ENOMEM;
     }
-    wqe = (sroce_rwqe_t *)(rq->ring + (size_t)(rq->head & (rq->size - 1)) *
-                                          rq->stride);
+    wqe = (sroce_rwqe_t *)(rq->ring +
+                           (size_t)(rq->head & (rq->size - 1)) * rq->stride);
     for (int i = 0; i < wr->num_sge; ++i) {
         wqe->sge[i] = wr->sg_list[i];
         length += wr->sg_list[i].length;
@@ -117,7 +117,7 @@ static int srq_resize(sroce_srq_t *srq, uint32_t max_wr)
         return ret;
     }
     while (old.tail != old.head) {
-        memcpy(new.ring + (size_t)new.head++ * new.stride,
+        memcpy(new.ring + (size_t) new.head++ *new.stride,
                old.ring + (size_t)(old.tail++ & (old.size - 1)) * old.stride,
                old.stride);
     }
@@ -135,8 +135,8 @@ int sroce_srq_modify(sroce_srq_t *srq, const struct ibv_srq_attr *attr,
         return EINVAL;
     }
     if ((attr_mask & IBV_SRQ_LIMIT) &&
-        (attr->srq_limit > ((attr_mask & IBV_SRQ_MAX_WR) ? attr->max_wr :
-                                                           srq->rq.max_wr))) {
+        (attr->srq_limit >
+         ((attr_mask & IBV_SRQ_MAX_WR) ? attr->max_wr : srq->rq.max_wr))) {
         return EINVAL;
     }
     if (attr_mask & IBV_SRQ_MAX_WR) {

@@ -46,34 +46,34 @@ typedef struct sroce_qp sroce_qp_t;
 /* ---- Counters ---- */
 
 /* X(name, what it counts).  `mrail soft status` prints them by name. */
-#define SROCE_COUNTERS(X)                                                     \
-    X(tx_pkts, "packets pulled")                                              \
-    X(tx_bytes, "UDP payload bytes pulled")                                   \
-    X(tx_retrans, "request packets pulled again")                             \
-    X(rx_pkts, "packets taken in")                                            \
-    X(rx_bytes, "UDP payload bytes taken in")                                 \
-    X(rx_dup, "duplicate requests, answered again")                           \
-    X(rx_stale, "responses that answer nothing outstanding")                  \
-    X(nak_seq_tx, "NAK: PSN sequence error sent")                             \
-    X(nak_seq_rx, "NAK: PSN sequence error received")                         \
-    X(nak_rnr_tx, "RNR NAK sent")                                             \
-    X(nak_rnr_rx, "RNR NAK received")                                         \
-    X(nak_err_tx, "NAK: invalid request, access or operation sent")           \
-    X(nak_err_rx, "NAK: invalid request, access or operation received")       \
-    X(timeouts, "local ACK timeouts")                                         \
-    X(probes, "tail probes sent before the local ACK timeout")                \
-    X(ooo, "requests dropped: out of order")                                  \
-    X(read_gaps, "implied NAKs: response missing")                            \
-    X(drop_length, "dropped: truncated, oversized or of a wrong length")      \
-    X(drop_header, "dropped: transport version, P_Key or pad count")          \
-    X(drop_opcode, "dropped: opcode unknown or not for the QP's type")        \
-    X(drop_qpn, "dropped: no such QP")                                        \
-    X(drop_state, "dropped: QP's state does not receive")                     \
-    X(drop_source, "dropped: source address is not the QP's peer")            \
-    X(drop_icrc, "dropped: ICRC wrong")                                       \
-    X(drop_qkey, "dropped: Q_Key wrong")                                      \
-    X(drop_no_wqe, "dropped: UD datagram without a receive")                  \
-    X(drop_too_long, "dropped: UD datagram longer than the receive")          \
+#define SROCE_COUNTERS(X)                                                      \
+    X(tx_pkts, "packets pulled")                                               \
+    X(tx_bytes, "UDP payload bytes pulled")                                    \
+    X(tx_retrans, "request packets pulled again")                              \
+    X(rx_pkts, "packets taken in")                                             \
+    X(rx_bytes, "UDP payload bytes taken in")                                  \
+    X(rx_dup, "duplicate requests, answered again")                            \
+    X(rx_stale, "responses that answer nothing outstanding")                   \
+    X(nak_seq_tx, "NAK: PSN sequence error sent")                              \
+    X(nak_seq_rx, "NAK: PSN sequence error received")                          \
+    X(nak_rnr_tx, "RNR NAK sent")                                              \
+    X(nak_rnr_rx, "RNR NAK received")                                          \
+    X(nak_err_tx, "NAK: invalid request, access or operation sent")            \
+    X(nak_err_rx, "NAK: invalid request, access or operation received")        \
+    X(timeouts, "local ACK timeouts")                                          \
+    X(probes, "tail probes sent before the local ACK timeout")                 \
+    X(ooo, "requests dropped: out of order")                                   \
+    X(read_gaps, "implied NAKs: response missing")                             \
+    X(drop_length, "dropped: truncated, oversized or of a wrong length")       \
+    X(drop_header, "dropped: transport version, P_Key or pad count")           \
+    X(drop_opcode, "dropped: opcode unknown or not for the QP's type")         \
+    X(drop_qpn, "dropped: no such QP")                                         \
+    X(drop_state, "dropped: QP's state does not receive")                      \
+    X(drop_source, "dropped: source address is not the QP's peer")             \
+    X(drop_icrc, "dropped: ICRC wrong")                                        \
+    X(drop_qkey, "dropped: Q_Key wrong")                                       \
+    X(drop_no_wqe, "dropped: UD datagram without a receive")                   \
+    X(drop_too_long, "dropped: UD datagram longer than the receive")           \
     X(drop_psn, "dropped: PSN outside of what was sent or expected")
 
 typedef struct sroce_counters {
@@ -97,16 +97,16 @@ typedef struct sroce_dev_ops {
 } sroce_dev_ops_t;
 
 typedef struct sroce_dev_params {
-    uint32_t ip;           /* our IPv4 address (for the ICRC) */
-    uint32_t qpn_base;     /* QPNs are qpn_base .. qpn_base + qpn_count - 1, */
-    uint32_t qpn_count;    /* 2 <= qpn_base, all below 2^24 */
-    int icrc_tx;           /* compute the ICRC; else the trailer is zero */
-    int icrc_rx;           /* check it (see SROCE_RX_ANY_ID) */
-    enum ibv_mtu max_mtu;  /* of the port: path MTU and UD datagrams */
-    uint32_t window_pkts;  /* most unacknowledged packets of a QP; 0: 256 */
-    mrail_ns_t probe_ns;   /* least time before a tail probe; 0: 2 ms;
+    uint32_t ip;          /* our IPv4 address (for the ICRC) */
+    uint32_t qpn_base;    /* QPNs are qpn_base .. qpn_base + qpn_count - 1, */
+    uint32_t qpn_count;   /* 2 <= qpn_base, all below 2^24 */
+    int icrc_tx;          /* compute the ICRC; else the trailer is zero */
+    int icrc_rx;          /* check it (see SROCE_RX_ANY_ID) */
+    enum ibv_mtu max_mtu; /* of the port: path MTU and UD datagrams */
+    uint32_t window_pkts; /* most unacknowledged packets of a QP; 0: 256 */
+    mrail_ns_t probe_ns;  /* least time before a tail probe; 0: 2 ms;
                             * MRAIL_NS_NEVER: no probes */
-    uint64_t key_secret;   /* an unpredictable number, so that memory keys
+    uint64_t key_secret;  /* an unpredictable number, so that memory keys
                             * cannot be guessed by who has seen none; 0: keys
                             * count from 0 */
     sroce_dev_ops_t ops;
@@ -117,10 +117,10 @@ int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
 /* Its QPs end with it.  Other objects that were not destroyed before are lost
  * memory, and must not be touched any more. */
 void sroce_dev_destroy(sroce_dev_t *dev);
-/* WRITEs received from now on become visible `lag_ns` after they have been
+/* WRITEs received from now on become visible `write_delay_ns` after they have been
  * acknowledged, or before the device's next completion, READ or atomic: what a
  * NIC's posted writes may do.  0: at once. */
-void sroce_dev_set_write_lag(sroce_dev_t *dev, mrail_ns_t lag_ns);
+void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
 /* The owner may add to them (single-threaded rule as above). */
 sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
@@ -154,8 +154,7 @@ typedef struct sroce_rxpkt {
  * A receive batch should be taken in whole before pulling: acknowledgements
  * coalesce.
  */
-int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt,
-                 mrail_ns_t now_ns);
+int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt, mrail_ns_t now_ns);
 /* Destination QPN of a packet (for demultiplexing), UINT32_MAX: too short. */
 uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 
@@ -164,7 +163,7 @@ uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 #define SROCE_RUN_PKTS 64     /* the kernel's UDP_MAX_SEGMENTS */
 #define SROCE_RUN_BYTES 65000 /* UDP payload of a run at most */
 #define SROCE_RUN_IOV 256
-#define SROCE_RUN_ARENA 8192
+#define SROCE_RUN_SHM_POOL 8192
 
 /*
  * A run: packets of one QP to one destination from one source port, each of
@@ -180,9 +179,9 @@ typedef struct sroce_txrun {
     uint16_t seg_bytes; /* UDP payload of each packet (BTH .. ICRC) */
     uint32_t length;    /* UDP payload of all */
     uint32_t iov_count;
-    uint32_t arena_used;
+    uint32_t shm_pool_used;
     struct iovec iov[SROCE_RUN_IOV];
-    uint8_t arena[SROCE_RUN_ARENA]; /* headers, trailers, small payloads */
+    uint8_t arena[SROCE_RUN_SHM_POOL]; /* headers, trailers, small payloads */
 } sroce_txrun_t;
 
 typedef struct sroce_txinfo {
@@ -292,7 +291,7 @@ typedef struct sroce_qp_params {
     enum ibv_qp_type type; /* IBV_QPT_RC, IBV_QPT_UD */
     sroce_cq_t *send_cq;
     sroce_cq_t *recv_cq;
-    sroce_srq_t *srq; /* or NULL */
+    sroce_srq_t *srq;      /* or NULL */
     struct ibv_qp_cap cap; /* in: wanted; out: what was made */
     int sq_sig_all;
     void *user;

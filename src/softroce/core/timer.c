@@ -105,12 +105,12 @@ mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev)
     mrail_ns_t timer_ns =
         (dev->num_timers == 0) ? MRAIL_NS_NEVER : dev->timers[0]->timer_ns;
 
-    return MRAIL_MIN(timer_ns, sroce_late_deadline(dev));
+    return MRAIL_MIN(timer_ns, sroce_delayed_write_deadline(dev));
 }
 
 mrail_ns_t sroce_dev_timers(sroce_dev_t *dev, mrail_ns_t now_ns)
 {
-    sroce_late_place_due(dev, now_ns);
+    sroce_delayed_write_place_due(dev, now_ns);
     while ((dev->num_timers != 0) && (dev->timers[0]->timer_ns <= now_ns)) {
         sroce_qp_t *qp = dev->timers[0];
         mrail_ns_t next;
@@ -120,7 +120,7 @@ mrail_ns_t sroce_dev_timers(sroce_dev_t *dev, mrail_ns_t now_ns)
         if (next != MRAIL_NS_NEVER) {
             sroce_timer_set(qp, MRAIL_MAX(next, now_ns + 1));
         }
-        sroce_qp_kick(qp);
+        sroce_qp_notify(qp);
     }
     return sroce_dev_deadline(dev);
 }

@@ -34,33 +34,34 @@ int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
            (dst_ip == run->dst_ip) && (sport == run->sport) &&
            (tos == run->tos) &&
            (run->iov_count + SROCE_MAX_SGE + 2 <= SROCE_RUN_IOV) &&
-           (run->arena_used + SROCE_HDR_MAX + SROCE_TRAILER_MAX <=
-            SROCE_RUN_ARENA);
+           (run->shm_pool_used + SROCE_HDR_MAX + SROCE_TRAILER_MAX <=
+            SROCE_RUN_SHM_POOL);
 }
 
 uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes)
 {
     sroce_txrun_t *run = tx->run;
-    uint8_t *hdr = run->arena + run->arena_used;
+    uint8_t *hdr = run->arena + run->shm_pool_used;
 
     tx->mark_iov = run->iov_count;
-    tx->mark_arena = run->arena_used;
+    tx->mark_shm_pool = run->shm_pool_used;
     run->iov[run->iov_count].iov_base = hdr;
     run->iov[run->iov_count++].iov_len = hdr_bytes;
-    run->arena_used += hdr_bytes;
+    run->shm_pool_used += hdr_bytes;
     return hdr;
 }
 
 void sroce_tx_abort(sroce_tx_t *tx)
 {
     tx->run->iov_count = tx->mark_iov;
-    tx->run->arena_used = tx->mark_arena;
+    tx->run->shm_pool_used = tx->mark_shm_pool;
 }
 
 static int tx_copies(const sroce_txrun_t *run, uint32_t bytes)
 {
     return (bytes <= COPY_MAX) &&
-           (run->arena_used + bytes + SROCE_TRAILER_MAX <= SROCE_RUN_ARENA);
+           (run->shm_pool_used + bytes + SROCE_TRAILER_MAX <=
+            SROCE_RUN_SHM_POOL);
 }
 
 void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes)
@@ -68,8 +69,8 @@ void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes)
     sroce_txrun_t *run = tx->run;
 
     if (tx_copies(run, bytes)) {
-        memcpy(run->arena + run->arena_used, src, bytes);
-        run->arena_used += bytes;
+        memcpy(run->arena + run->shm_pool_used, src, bytes);
+        run->shm_pool_used += bytes;
         run->iov[run->iov_count - 1].iov_len += bytes;
     } else {
         run->iov[run->iov_count].iov_base = (void *)(uintptr_t)src;
@@ -95,8 +96,9 @@ int sroce_tx_payload_sg(sroce_tx_t *tx, const sroce_qp_t *qp,
         return 0;
     }
     for (int i = 0; i < n; ++i) {
-        memcpy(run->arena + run->arena_used, iov[i].iov_base, iov[i].iov_len);
-        run->arena_used += (uint32_t)iov[i].iov_len;
+        memcpy(run->arena + run->shm_pool_used, iov[i].iov_base,
+               iov[i].iov_len);
+        run->shm_pool_used += (uint32_t)iov[i].iov_len;
     }
     run->iov[run->iov_count - 1].iov_len += bytes;
     return 0;
@@ -108,7 +110,7 @@ static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
                        uint32_t pad, uint32_t dst_ip, uint16_t sport)
 {
     sroce_txrun_t *run = tx->run;
-    uint8_t *trailer = run->arena + run->arena_used;
+    uint8_t *trailer = run->arena + run->shm_pool_used;
     struct iovec *last = &run->iov[run->iov_count - 1];
     uint32_t icrc = 0;
 
@@ -121,15 +123,15 @@ static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
     memset(trailer, 0, pad);
     last->iov_len += pad;
     if (dev->params.icrc_tx) {
-        icrc = sroce_icrc(dev->params.ip, dst_ip, sport, bytes,
-                          &run->iov[tx->mark_iov],
-                          run->iov_count - tx->mark_iov);
+        icrc =
+            sroce_icrc(dev->params.ip, dst_ip, sport, bytes,
+                       &run->iov[tx->mark_iov], run->iov_count - tx->mark_iov);
     }
     for (int i = 0; i < SROCE_ICRC_BYTES; ++i) {
         trailer[pad + i] = (uint8_t)(icrc >> (8 * i));
     }
     last->iov_len += SROCE_ICRC_BYTES;
-    run->arena_used += pad + SROCE_ICRC_BYTES;
+    run->shm_pool_used += pad + SROCE_ICRC_BYTES;
 }
 
 /* A trailer and the header after it lie side by side: one iovec. */
@@ -268,7 +270,7 @@ unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
     run->num_pkts = 0;
     run->length = 0;
     run->iov_count = 0;
-    run->arena_used = 0;
+    run->shm_pool_used = 0;
     if (MRAIL_UNLIKELY(!tx_may_send(qp))) {
         return 0;
     }

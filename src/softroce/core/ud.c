@@ -13,8 +13,8 @@
 /* What of the IPv4 header is known: version, TOS, length, protocol, ends. */
 static void ud_grh(const sroce_qp_t *qp, const sroce_rx_t *rx, uint8_t *grh)
 {
-    uint32_t dst = (rx->pkt->dst_ip != 0) ? rx->pkt->dst_ip :
-                                            qp->dev->params.ip;
+    uint32_t dst =
+        (rx->pkt->dst_ip != 0) ? rx->pkt->dst_ip : qp->dev->params.ip;
     uint32_t total = rx->pkt->length + 28;
     uint8_t *ip = grh + SROCE_GRH_BYTES - 20;
 
@@ -39,9 +39,9 @@ static int ud_peek_length(const sroce_qp_t *qp, uint32_t *length_p)
     if (rq->head == rq->tail) {
         return 0;
     }
-    wqe = (const sroce_rwqe_t *)(rq->ring + (size_t)(rq->tail &
-                                                     (rq->size - 1)) *
-                                                rq->stride);
+    wqe =
+        (const sroce_rwqe_t *)(rq->ring + (size_t)(rq->tail & (rq->size - 1)) *
+                                              rq->stride);
     *length_p = wqe->length;
     return 1;
 }

@@ -10,7 +10,7 @@
 #define BIT SROCE_FAULT_BIT
 #define DEFAULT_SPAN_US 100
 
-const sroce_fault_action_t sroce_fault_actions[] = {
+const sroce_fault_action_def_t sroce_fault_action_defs[] = {
     {"down", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DOWN), 1,
      "the port is down, with its event; packets are discarded"},
     {"up", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DOWN), 0,
@@ -33,7 +33,7 @@ const sroce_fault_action_t sroce_fault_actions[] = {
     {"rate", "B", SROCE_FAULT_KIND_RATE,
      BIT(SROCE_FAULT_EGRESS) | BIT(SROCE_FAULT_INGRESS), 0,
      "bytes per second in each direction, as 100M, or max"},
-    {"mute", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_MUTE), 1,
+    {"mute", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DROP_ACKS), 1,
      "requests are taken and carried out, none is answered"},
     {"error-qp", "[N]", SROCE_FAULT_KIND_NTH, BIT(SROCE_FAULT_ERROR_QP), 0,
      "all queue pairs, or every N-th, fail with IBV_EVENT_QP_FATAL"},
@@ -175,24 +175,24 @@ int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
 /* ---- Values by kind ---- */
 
 typedef int (*read_func_t)(char *const *words, unsigned num,
-                           sroce_fault_deed_t *deed, char *why, size_t size);
+                           sroce_fault_action_t *fault, char *why, size_t size);
 
 static int read_fixed(char *const *words, unsigned num,
-                      sroce_fault_deed_t *deed, char *why, size_t size)
+                      sroce_fault_action_t *fault, char *why, size_t size)
 {
-    deed->value = deed->action->value;
+    fault->value = fault->action->value;
     return 0;
 }
 
-static int read_ppm(char *const *words, unsigned num, sroce_fault_deed_t *deed,
-                    char *why, size_t size)
+static int read_ppm(char *const *words, unsigned num,
+                    sroce_fault_action_t *fault, char *why, size_t size)
 {
-    return sroce_fault_number_read(SROCE_FAULT_Q_PPM, words[0], &deed->value,
+    return sroce_fault_number_read(SROCE_FAULT_Q_PPM, words[0], &fault->value,
                                    why, size);
 }
 
-static int read_side(char *const *words, unsigned num, sroce_fault_deed_t *deed,
-                     char *why, size_t size)
+static int read_side(char *const *words, unsigned num,
+                     sroce_fault_action_t *fault, char *why, size_t size)
 {
     static const struct {
         const char *name;
@@ -204,8 +204,8 @@ static int read_side(char *const *words, unsigned num, sroce_fault_deed_t *deed,
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(sides); ++i) {
         if (strcmp(words[0], sides[i].name) == 0) {
-            deed->settings = sides[i].settings;
-            deed->value = 1;
+            fault->settings = sides[i].settings;
+            fault->value = 1;
             return 0;
         }
     }
@@ -213,15 +213,15 @@ static int read_side(char *const *words, unsigned num, sroce_fault_deed_t *deed,
     return -EINVAL;
 }
 
-static int read_time(char *const *words, unsigned num, sroce_fault_deed_t *deed,
-                     char *why, size_t size)
+static int read_time(char *const *words, unsigned num,
+                     sroce_fault_action_t *fault, char *why, size_t size)
 {
-    return sroce_fault_number_read(SROCE_FAULT_Q_US, words[0], &deed->value,
+    return sroce_fault_number_read(SROCE_FAULT_Q_US, words[0], &fault->value,
                                    why, size);
 }
 
 static int read_reorder(char *const *words, unsigned num,
-                        sroce_fault_deed_t *deed, char *why, size_t size)
+                        sroce_fault_action_t *fault, char *why, size_t size)
 {
     uint64_t ppm, span_us = DEFAULT_SPAN_US;
 
@@ -231,28 +231,28 @@ static int read_reorder(char *const *words, unsigned num,
                                                &span_us, why, size) != 0))) {
         return -EINVAL;
     }
-    deed->value = sroce_fault_reorder((uint32_t)ppm, (uint32_t)span_us);
+    fault->value = sroce_fault_reorder((uint32_t)ppm, (uint32_t)span_us);
     return 0;
 }
 
-static int read_rate(char *const *words, unsigned num, sroce_fault_deed_t *deed,
-                     char *why, size_t size)
+static int read_rate(char *const *words, unsigned num,
+                     sroce_fault_action_t *fault, char *why, size_t size)
 {
     if (strcmp(words[0], "max") == 0) {
-        deed->value = 0;
+        fault->value = 0;
         return 0;
     }
-    return sroce_fault_number_read(SROCE_FAULT_Q_RATE, words[0], &deed->value,
+    return sroce_fault_number_read(SROCE_FAULT_Q_RATE, words[0], &fault->value,
                                    why, size);
 }
 
-static int read_nth(char *const *words, unsigned num, sroce_fault_deed_t *deed,
-                    char *why, size_t size)
+static int read_nth(char *const *words, unsigned num,
+                    sroce_fault_action_t *fault, char *why, size_t size)
 {
-    deed->value = 1;
+    fault->value = 1;
     return (num == 0) ? 0
                       : sroce_fault_number_read(SROCE_FAULT_Q_COUNT, words[0],
-                                                &deed->value, why, size);
+                                                &fault->value, why, size);
 }
 
 static const struct {
@@ -272,18 +272,19 @@ static void say_unknown(const char *word, char *why, size_t size)
 {
     int used = snprintf(why, size, "'%.40s' is not an action:", word);
 
-    for (const sroce_fault_action_t *a = sroce_fault_actions;
+    for (const sroce_fault_action_def_t *a = sroce_fault_action_defs;
          (a->name != NULL) && ((size_t)used < size); ++a) {
         used += snprintf(why + used, size - (size_t)used, " %s%s", a->name,
                          (a[1].name != NULL) ? "," : "");
     }
 }
 
-int sroce_fault_deed_read(char *const *words, unsigned num_words,
-                          sroce_fault_deed_t *deed_p, char *why, size_t size)
+int sroce_fault_action_read(char *const *words, unsigned num_words,
+                            sroce_fault_action_t *fault_p, char *why,
+                            size_t size)
 {
-    const sroce_fault_action_t *action = sroce_fault_actions;
-    sroce_fault_deed_t deed;
+    const sroce_fault_action_def_t *action = sroce_fault_action_defs;
+    sroce_fault_action_t fault;
     unsigned num = num_words - 1;
 
     while ((action->name != NULL) && (strcmp(action->name, words[0]) != 0)) {
@@ -304,10 +305,10 @@ int sroce_fault_deed_read(char *const *words, unsigned num_words,
                  (action->syntax[0] != '\0') ? " " : "", action->syntax);
         return -EINVAL;
     }
-    deed = (sroce_fault_deed_t){action, action->settings, 0};
-    if (kinds[action->kind].read(words + 1, num, &deed, why, size) != 0) {
+    fault = (sroce_fault_action_t){action, action->settings, 0};
+    if (kinds[action->kind].read(words + 1, num, &fault, why, size) != 0) {
         return -EINVAL;
     }
-    *deed_p = deed;
+    *fault_p = fault;
     return 0;
 }

@@ -26,7 +26,7 @@ typedef enum sroce_fault_setting {
     SROCE_FAULT_CORRUPT,      /* ppm */
     SROCE_FAULT_EGRESS,       /* bytes per second, 0: no cap */
     SROCE_FAULT_INGRESS,
-    SROCE_FAULT_MUTE, /* 1: requests are taken, none is answered */
+    SROCE_FAULT_DROP_ACKS, /* 1: requests are taken, none is answered */
     SROCE_FAULT_NUM_STATES,
     SROCE_FAULT_ERROR_QP = SROCE_FAULT_NUM_STATES, /* every n-th QP */
     SROCE_FAULT_NUM
@@ -63,38 +63,39 @@ typedef enum sroce_fault_kind {
     SROCE_FAULT_KIND_NUM
 } sroce_fault_kind_t;
 
-typedef struct sroce_fault_action {
+typedef struct sroce_fault_action_def {
     const char *name;
     const char *syntax; /* of the value, "" */
     sroce_fault_kind_t kind;
     uint32_t settings; /* SROCE_FAULT_BIT()s; 0: heal, all of them */
     uint64_t value;    /* KIND_FIXED */
     const char *help;
-} sroce_fault_action_t;
+} sroce_fault_action_def_t;
 
 /* Ends with a NULL name. */
-extern const sroce_fault_action_t sroce_fault_actions[];
+extern const sroce_fault_action_def_t sroce_fault_action_defs[];
 
 /* An action with its value. */
-typedef struct sroce_fault_deed {
-    const sroce_fault_action_t *action;
+typedef struct sroce_fault_action {
+    const sroce_fault_action_def_t *action;
     uint32_t settings; /* of the action's; 0: heal */
     uint64_t value;
-} sroce_fault_deed_t;
+} sroce_fault_action_t;
 
 /* Reads words[0], the action's name, and its values: 0; -ENOENT, there is no
- * such action, or -EINVAL with the sentence in `why` and deed_p untouched. */
-int sroce_fault_deed_read(char *const *words, unsigned num_words,
-                          sroce_fault_deed_t *deed_p, char *why, size_t size);
+ * such action, or -EINVAL with the sentence in `why` and fault_p untouched. */
+int sroce_fault_action_read(char *const *words, unsigned num_words,
+                            sroce_fault_action_t *fault_p, char *why,
+                            size_t size);
 
-static inline int sroce_fault_is_heal(const sroce_fault_deed_t *deed)
+static inline int sroce_fault_is_clear(const sroce_fault_action_t *fault)
 {
-    return deed->settings == 0;
+    return fault->settings == 0;
 }
 
-static inline int sroce_fault_is_once(const sroce_fault_deed_t *deed)
+static inline int sroce_fault_is_once(const sroce_fault_action_t *fault)
 {
-    return deed->settings == SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP);
+    return fault->settings == SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP);
 }
 
 /* ---- Numbers as they are typed ---- */

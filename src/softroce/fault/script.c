@@ -187,10 +187,10 @@ static int check_step(line_t *line)
     if ((step->times != 0) && (step->every == 0)) {
         return fail(line, "'times' goes with 'every'");
     }
-    if ((step->for_ns != 0) && (sroce_fault_is_once(&step->deed) ||
-                                sroce_fault_is_heal(&step->deed))) {
+    if ((step->for_ns != 0) && (sroce_fault_is_once(&step->fault) ||
+                                sroce_fault_is_clear(&step->fault))) {
         return fail(line, "'%s' cannot be undone: it goes without 'for'",
-                    step->deed.action->name);
+                    step->fault.action->name);
     }
     if ((step->when == SROCE_FAULT_AT_TIME) && (step->every != 0) &&
         (step->for_ns >= step->every)) {
@@ -229,9 +229,9 @@ static int read_step(line_t *line, sroce_fault_script_t *script)
     while ((ret = read_clause(line)) == 1) {
     }
     if ((ret != 0) || (next_word(line, "an action, as 'down',") == NULL) ||
-        (sroce_fault_deed_read(line->words + line->at - 1,
-                               line->num - line->at + 1, &step->deed, line->why,
-                               sizeof(line->why)) != 0) ||
+        (sroce_fault_action_read(line->words + line->at - 1,
+                                 line->num - line->at + 1, &step->fault,
+                                 line->why, sizeof(line->why)) != 0) ||
         (check_step(line) != 0) || (check_order(line, script) != 0)) {
         return -EINVAL;
     }
@@ -461,7 +461,7 @@ const sroce_fault_step_t *
 sroce_fault_script_uses(const sroce_fault_script_t *script, uint32_t settings)
 {
     for (unsigned i = 0; i < script->num_steps; ++i) {
-        if (script->steps[i].deed.settings & settings) {
+        if (script->steps[i].fault.settings & settings) {
             return &script->steps[i];
         }
     }

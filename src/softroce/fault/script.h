@@ -50,7 +50,7 @@ typedef struct sroce_fault_step {
     mrail_ns_t for_ns; /* 0: not undone */
     sroce_fault_list_t nodes;
     sroce_fault_list_t rails;
-    sroce_fault_deed_t deed;
+    sroce_fault_action_t fault;
 } sroce_fault_step_t;
 
 typedef struct sroce_fault_script {

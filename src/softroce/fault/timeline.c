@@ -78,12 +78,12 @@ static void refresh(sroce_fault_timeline_t *tl, unsigned dev, uint32_t settings)
             continue;
         }
         for (unsigned i = 0; i < tl->script->num_steps; ++i) {
-            const sroce_fault_deed_t *deed = &tl->script->steps[i].deed;
+            const sroce_fault_action_t *fault = &tl->script->steps[i].fault;
             const fault_cell_t *cell = cell_of(tl, i, dev);
 
             if ((cell->end_ns != MRAIL_NS_NEVER) && (cell->seq > seq) &&
-                (deed->settings & SROCE_FAULT_BIT(s))) {
-                value = deed->value;
+                (fault->settings & SROCE_FAULT_BIT(s))) {
+                value = fault->value;
                 seq = cell->seq;
             }
         }
@@ -109,15 +109,15 @@ static void begin(sroce_fault_timeline_t *tl, unsigned index, unsigned dev,
                   mrail_ns_t at_ns)
 {
     const sroce_fault_step_t *step = &tl->script->steps[index];
-    const sroce_fault_deed_t *deed = &step->deed;
+    const sroce_fault_action_t *fault = &step->fault;
     fault_cell_t *cell = cell_of(tl, index, dev);
 
     ++tl->seq;
-    if (sroce_fault_is_once(deed)) {
-        tl->ops.apply(tl->ops.arg, dev, SROCE_FAULT_ERROR_QP, deed->value);
+    if (sroce_fault_is_once(fault)) {
+        tl->ops.apply(tl->ops.arg, dev, SROCE_FAULT_ERROR_QP, fault->value);
         return;
     }
-    if (sroce_fault_is_heal(deed)) {
+    if (sroce_fault_is_clear(fault)) {
         heal(tl, dev);
         return;
     }
@@ -126,13 +126,13 @@ static void begin(sroce_fault_timeline_t *tl, unsigned index, unsigned dev,
         cell->seq = tl->seq;
     } else {
         for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
-            if (deed->settings & SROCE_FAULT_BIT(s)) {
-                base_of(tl, dev, s)->value = deed->value;
+            if (fault->settings & SROCE_FAULT_BIT(s)) {
+                base_of(tl, dev, s)->value = fault->value;
                 base_of(tl, dev, s)->seq = tl->seq;
             }
         }
     }
-    refresh(tl, dev, deed->settings);
+    refresh(tl, dev, fault->settings);
 }
 
 static void note(sroce_fault_timeline_t *tl, mrail_ns_t at_ns, unsigned index,
@@ -170,7 +170,7 @@ static void end_step(sroce_fault_timeline_t *tl, unsigned index,
             continue;
         }
         cell->end_ns = MRAIL_NS_NEVER;
-        refresh(tl, d, step->deed.settings);
+        refresh(tl, d, step->fault.settings);
         any = 1;
         if (!by_time) {
             note(tl, at_ns, index, d, SROCE_FAULT_NOTE_END);

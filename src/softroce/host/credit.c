@@ -49,8 +49,8 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     }
 
     do {
-        got = tx_credit_packets(limit - MRAIL_MAX(held, (int64_t)0),
-                                seg_bytes, num);
+        got = tx_credit_packets(limit - MRAIL_MAX(held, (int64_t)0), seg_bytes,
+                                num);
         if (got == 0) {
             sroce_credit_settle(ctx);
             return 0;
@@ -59,8 +59,8 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
         ctx->slot->pend_slot = dest_slot;
         credit = sroce_host_credit(got * seg_bytes, got);
         ctx->slot->pend_bytes = (uint32_t)credit;
-    } while (!atomic_compare_exchange_weak(&slot->rx_held, &held,
-                                           held + credit));
+    } while (
+        !atomic_compare_exchange_weak(&slot->rx_held, &held, held + credit));
     return got;
 }
 

@@ -1,5 +1,5 @@
 #include "config.h"
-#include "softroce/host/door.h"
+#include "softroce/host/egress.h"
 #include "softroce/host/host.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
  * that late packets for its previous owner find no queue pair. */
 #define CTX_QPN_STRIDE 1021u
 #define CTX_QPN_COUNT 65000u
-#define CTX_PUBLISH_NS (10 * MRAIL_NS_PER_MS)
+#define CTX_EXPORT_NS (10 * MRAIL_NS_PER_MS)
 #define CTX_PROBE_NS (10 * MRAIL_NS_PER_MS)
 
 #define CTX_CORE_COUNTERS (sizeof(sroce_counters_t) / sizeof(uint64_t))
@@ -71,8 +71,7 @@ static void sroce_ctx_init(sroce_host_ctx_t *ctx, sroce_host_dev_t *dev)
 
     ctx->dev = dev;
     ctx->sdev = dev->sdev;
-    ctx->dev_index =
-        sroce_session_dev_index(sroce_host.session, dev->sdev);
+    ctx->dev_index = sroce_session_dev_index(sroce_host.session, dev->sdev);
     ctx->pid = sroce_host.pid;
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->acked, NULL);
@@ -106,10 +105,9 @@ void sroce_host_ctx_seed(sroce_host_ctx_t *ctx)
 
     ctx->seeds = ctx->sdev->seeds;
     seed = ctx->sdev->seed;
-    mrail_rng_init(&ctx->rng,
-                   ((seed != 0) ? seed : sroce_host.session->seed) ^
-                       ((uint64_t)ctx->dev_index << 32) ^
-                       ((uint64_t)ctx->slot_index << 16));
+    mrail_rng_init(&ctx->rng, ((seed != 0) ? seed : sroce_host.session->seed) ^
+                                  ((uint64_t)ctx->dev_index << 32) ^
+                                  ((uint64_t)ctx->slot_index << 16));
 }
 
 static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
@@ -117,7 +115,7 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
     sroce_slot_t *slot = ctx->slot;
 
     /* What was asked for before our time is not for us. */
-    ctx->told = ctx->sdev->told;
+    ctx->settings_gen = ctx->sdev->settings_gen;
     ctx->error_qp = ctx->sdev->error_qp;
     sroce_host_ctx_seed(ctx);
     for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
@@ -136,7 +134,7 @@ void sroce_host_ctx_publish(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
     const uint64_t *now = (const uint64_t *)sroce_dev_counters(ctx->core);
     uint32_t drops;
 
-    if (now_ns - ctx->published_ns < CTX_PUBLISH_NS) {
+    if (now_ns - ctx->published_ns < CTX_EXPORT_NS) {
         return;
     }
     ctx->published_ns = now_ns;
@@ -165,8 +163,7 @@ struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev)
     if (ctx->rx_buf == NULL) {
         goto err_free;
     }
-    ret = sroce_event_pipe(&ctx->verbs.context.async_fd,
-                           &ctx->async_write_fd);
+    ret = sroce_event_pipe(&ctx->verbs.context.async_fd, &ctx->async_write_fd);
     if (ret != 0) {
         goto err_free;
     }
@@ -204,8 +201,8 @@ err_free:
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
 {
     sroce_service_forget(ctx);
-    sroce_door_finish(ctx);
-    /* Nobody sends to us any more; then the slot is the keeper's again. */
+    sroce_egress_finish(ctx);
+    /* Nobody sends to us any more; then the slot is the session daemon's again. */
     ctx->slot->state = SROCE_SLOT_JOINING;
     ctx->published_ns = 0;
     sroce_host_ctx_publish(ctx, mrail_clock_now());

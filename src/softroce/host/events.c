@@ -34,8 +34,7 @@ void sroce_event_cq(void *arg, void *cq_user)
     if (cq->ibv.channel == NULL) {
         return;
     }
-    channel =
-        MRAIL_CONTAINER_OF(cq->ibv.channel, sroce_host_channel_t, ibv);
+    channel = MRAIL_CONTAINER_OF(cq->ibv.channel, sroce_host_channel_t, ibv);
     /* The pipe holds 8192 events; more completion queues than that on one
      * channel, all armed and unread, would lose one. */
     (void)!write(channel->write_fd, &cq, sizeof(cq));
@@ -94,8 +93,7 @@ void sroce_event_check_port(sroce_host_ctx_t *ctx)
  * order.  Writers are held off by ctx->lock; a reader at the same time would
  * be a use after destroy. */
 static void sroce_event_filter(int read_fd, int write_fd, size_t size,
-                               int (*keep)(const void *record,
-                                           const void *arg),
+                               int (*keep)(const void *record, const void *arg),
                                const void *arg)
 {
     int flags = fcntl(read_fd, F_GETFL);
@@ -143,27 +141,26 @@ static int sroce_event_keep_async(const void *record, const void *arg)
     return (const void *)event.element.qp != arg;
 }
 
-void sroce_event_forget_cq(sroce_host_cq_t *cq)
+void sroce_event_invalidate_cq(sroce_host_cq_t *cq)
 {
     sroce_host_channel_t *channel;
 
     if (cq->ibv.channel == NULL) {
         return;
     }
-    channel =
-        MRAIL_CONTAINER_OF(cq->ibv.channel, sroce_host_channel_t, ibv);
+    channel = MRAIL_CONTAINER_OF(cq->ibv.channel, sroce_host_channel_t, ibv);
     sroce_event_filter(channel->ibv.fd, channel->write_fd, sizeof(void *),
                        sroce_event_keep_cq, cq);
 }
 
 /* Events of an object that is destroyed: unread ones go, and those that were
  * read must be acknowledged first, as the manual says. */
-void sroce_event_forget(sroce_host_ctx_t *ctx, void *object,
-                        unsigned *reported, uint32_t *acked)
+void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
+                            unsigned *reported, uint32_t *acked)
 {
     sroce_event_filter(ctx->verbs.context.async_fd, ctx->async_write_fd,
-                       sizeof(struct ibv_async_event),
-                       sroce_event_keep_async, object);
+                       sizeof(struct ibv_async_event), sroce_event_keep_async,
+                       object);
     while (*reported != *acked) {
         pthread_cond_wait(&ctx->acked, &ctx->lock);
     }

@@ -22,13 +22,13 @@
 
 #define FAKEFS_UVERBS_MAJOR 231
 
-#define FAKEFS_REAL(_type, _name)                                             \
-    ({                                                                        \
-        static _type real_func;                                               \
-        if (real_func == NULL) {                                              \
-            real_func = (_type)dlsym(RTLD_NEXT, _name);                       \
-        }                                                                     \
-        real_func;                                                            \
+#define FAKEFS_REAL(_type, _name)                                              \
+    ({                                                                         \
+        static _type real_func;                                                \
+        if (real_func == NULL) {                                               \
+            real_func = (_type)dlsym(RTLD_NEXT, _name);                        \
+        }                                                                      \
+        real_func;                                                             \
     })
 
 typedef int (*fakefs_stat_func_t)(const char *, struct stat *);
@@ -172,14 +172,14 @@ MRAIL_EXPORT int access(const char *path, int mode)
 }
 
 /* The mode is there only if a file may be made. */
-#define FAKEFS_MODE(_flags, _mode)                                            \
-    do {                                                                      \
-        if ((_flags) & (O_CREAT | O_TMPFILE)) {                               \
-            va_list ap;                                                       \
-            va_start(ap, _flags);                                             \
-            (_mode) = va_arg(ap, mode_t);                                     \
-            va_end(ap);                                                       \
-        }                                                                     \
+#define FAKEFS_MODE(_flags, _mode)                                             \
+    do {                                                                       \
+        if ((_flags) & (O_CREAT | O_TMPFILE)) {                                \
+            va_list ap;                                                        \
+            va_start(ap, _flags);                                              \
+            (_mode) = va_arg(ap, mode_t);                                      \
+            va_end(ap);                                                        \
+        }                                                                      \
     } while (0)
 
 MRAIL_EXPORT int open(const char *path, int flags, ...)
@@ -210,8 +210,7 @@ MRAIL_EXPORT int openat(int dir, const char *path, int flags, ...)
     int fd;
 
     FAKEFS_MODE(flags, mode);
-    return fakefs_open(path, &fd)
-               ? fd
-               : FAKEFS_REAL(fakefs_openat_func_t, "openat")(dir, path, flags,
-                                                             mode);
+    return fakefs_open(path, &fd) ? fd
+                                  : FAKEFS_REAL(fakefs_openat_func_t, "openat")(
+                                        dir, path, flags, mode);
 }

@@ -28,7 +28,7 @@ static const struct {
                              .bit = SROCE_RAIL_CORRUPT},
     [SROCE_FAULT_EGRESS] = {.rate_bps = FIELD(egress.rate_bps)},
     [SROCE_FAULT_INGRESS] = {.rate_bps = FIELD(ingress.rate_bps)},
-    [SROCE_FAULT_MUTE] = {.bit = SROCE_RAIL_MUTE}};
+    [SROCE_FAULT_DROP_ACKS] = {.bit = SROCE_RAIL_DROP_ACKS}};
 
 static _Atomic uint32_t *word_of(sroce_session_dev_t *dev, size_t offset)
 {
@@ -47,7 +47,7 @@ static void fail_qps(sroce_session_dev_t *dev, uint32_t nth)
     while (!atomic_compare_exchange_weak(&dev->error_qp, &old,
                                          (((old >> 32) + 1) << 32) | nth)) {
     }
-    atomic_fetch_add(&dev->told, 1);
+    atomic_fetch_add(&dev->settings_gen, 1);
 }
 
 void sroce_rail_fault_set(sroce_session_dev_t *dev,
@@ -104,21 +104,21 @@ uint64_t sroce_rail_fault_get(const sroce_session_dev_t *const_dev,
 }
 
 void sroce_rail_fault_do(sroce_session_dev_t *dev,
-                         const sroce_fault_deed_t *deed)
+                         const sroce_fault_action_t *fault)
 {
-    int heals = sroce_fault_is_heal(deed);
+    int heals = sroce_fault_is_clear(fault);
 
-    if (sroce_fault_is_once(deed)) {
-        sroce_rail_fault_set(dev, SROCE_FAULT_ERROR_QP, deed->value);
+    if (sroce_fault_is_once(fault)) {
+        sroce_rail_fault_set(dev, SROCE_FAULT_ERROR_QP, fault->value);
         return;
     }
     for (int s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
         sroce_fault_setting_t setting = (sroce_fault_setting_t)s;
 
-        if (heals || (deed->settings & SROCE_FAULT_BIT(s))) {
+        if (heals || (fault->settings & SROCE_FAULT_BIT(s))) {
             sroce_rail_fault_set(dev, setting,
                                  heals ? healthy_value(dev, setting)
-                                       : deed->value);
+                                       : fault->value);
         }
     }
 }
@@ -127,7 +127,7 @@ void sroce_rail_fault_seed(sroce_session_dev_t *dev, uint64_t seed)
 {
     dev->seed = seed;
     atomic_fetch_add(&dev->seeds, 1);
-    atomic_fetch_add(&dev->told, 1);
+    atomic_fetch_add(&dev->settings_gen, 1);
 }
 
 void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,

@@ -1,7 +1,7 @@
 /*
  * Faults of live software rails: the settings of fault/action.h in a session's
  * shared memory.  Any process of the session may call; jobs see the change when
- * they next look (at once after a kick of the keeper).
+ * they next look (at once after a kick of the session daemon).
  */
 #ifndef MRAIL_SROCE_FAULTS_H
 #define MRAIL_SROCE_FAULTS_H
@@ -16,7 +16,7 @@ uint64_t sroce_rail_fault_get(const sroce_session_dev_t *dev,
                               sroce_fault_setting_t setting, int healthy);
 /* A deed of the table: all of its settings. */
 void sroce_rail_fault_do(sroce_session_dev_t *dev,
-                         const sroce_fault_deed_t *deed);
+                         const sroce_fault_action_t *fault);
 /* The dice of all processes on the rail start at this seed. */
 void sroce_rail_fault_seed(sroce_session_dev_t *dev, uint64_t seed);
 

@@ -2,20 +2,20 @@
  * The rim of the software device: what an opened device is made of, and which
  * file does what.
  *
- *   proc.c    the process: session, device list, service thread's life
+ *   proc.c    the process: session, device list, control thread's life
  *   ctx.c     opening and closing a device: slot, sockets, core
  *   net.c     sockets: runs out, batches in, source-port cache
  *   tx.c      when a queue pair may send: rates
  *   door.c    what leaves: port state, loss, delay and other faults
  *   credit.c  receive-buffer credit of other processes
- *   progress.c  one round of receive, timers, transmit; the service thread
+ *   progress.c  one round of receive, timers, transmit; the control thread
  *   events.c  completion channels, async events
  *   verbs_*.c the functions of libibverbs that are put in front
  *   fakefs.c  the device files and sysfs files that UCX looks at
  *
  * Locking: one mutex per opened device (ctx->lock) around the core, its
  * objects, the sockets and lists of this context.  Never two of them at once.
- * proc->lock protects the list of contexts and the keeper's connection; it is
+ * proc->lock protects the list of contexts and the session daemon's connection; it is
  * taken before a ctx->lock, never after.
  */
 #ifndef MRAIL_SROCE_HOST_H
@@ -67,13 +67,13 @@ typedef struct sroce_host_proc {
     sroce_host_dev_t devs[SROCE_SESSION_MAX_RAILS];
     pthread_mutex_t lock;
     mrail_list_t ctxs; /* of sroce_host_ctx_t.list */
-    int conn;          /* to the keeper, -1: not yet or lost */
-    int keeper_lost;
+    int conn;          /* to the session daemon, -1: not yet or lost */
+    int daemon_lost;
     pid_t pid; /* of this process, kept right across fork */
     pthread_t thread;
     int thread_runs;
     int epoll_fd;
-    int wake_fd; /* eventfd: makes the service thread look */
+    int wake_fd; /* eventfd: makes the control thread look */
 } sroce_host_proc_t;
 
 extern sroce_host_proc_t sroce_host;
@@ -87,7 +87,7 @@ typedef struct sroce_host_sport {
 } sroce_host_sport_t;
 
 /* A copy of a run: in the delay line, or waiting for credit. */
-typedef struct sroce_host_parcel {
+typedef struct sroce_host_batch {
     mrail_list_t list;
     mrail_ns_t due_ns;
     uint32_t dst_ip;
@@ -99,7 +99,7 @@ typedef struct sroce_host_parcel {
     uint16_t seg_bytes;
     uint32_t length;
     uint8_t data[];
-} sroce_host_parcel_t;
+} sroce_host_batch_t;
 
 /* Where a queue pair is in the sending order. */
 typedef enum sroce_host_qp_place {
@@ -115,18 +115,18 @@ typedef struct sroce_host_qp {
     mrail_list_t list; /* of place */
     sroce_host_qp_place_t place;
     mrail_ns_t wake_ns;
-    uint32_t dest_qpn; /* RC: the peer's; 0: not connected */
+    uint32_t dest_qpn;    /* RC: the peer's; 0: not connected */
     uint32_t grant_bytes; /* reserved at the rates, 0: nothing */
     mrail_ns_t grant_ns;  /* when they may leave */
-    uint64_t poll_epoch; /* of the posts that are counted, see verbs_ops.c */
+    uint64_t poll_epoch;  /* of the posts that are counted, see verbs_ops.c */
     unsigned posts;
     mrail_ns_t credit_since_ns; /* waits for credit since then, 0: does not */
-    int backlogged; /* had more to send since its last batch */
-    uint32_t dest_ip; /* that dest_dev was looked up for */
-    int dest_dev;     /* device index, -1: outside of the session */
-    sroce_host_parcel_t *held; /* UD: a packet that waits for credit */
-    unsigned events_reported; /* async events read by the application */
-    int sq_sig_all;           /* as it was created, for ibv_query_qp() */
+    int backlogged;             /* had more to send since its last batch */
+    uint32_t dest_ip;           /* that dest_dev was looked up for */
+    int dest_dev;               /* device index, -1: outside of the session */
+    sroce_host_batch_t *held;   /* UD: a packet that waits for credit */
+    unsigned events_reported;   /* async events read by the application */
+    int sq_sig_all;             /* as it was created, for ibv_query_qp() */
 } sroce_host_qp_t;
 
 typedef struct sroce_host_cq {
@@ -164,7 +164,7 @@ struct sroce_host_ctx {
     sroce_host_dev_t *dev;
     sroce_session_dev_t *sdev;
     sroce_slot_t *slot;
-    pid_t pid; /* that opened it: a forked child must not touch it */
+    pid_t pid;           /* that opened it: a forked child must not touch it */
     unsigned dev_index;  /* in the session */
     unsigned slot_index; /* on the device */
     sroce_dev_t *core;
@@ -174,8 +174,8 @@ struct sroce_host_ctx {
     /* Receive. */
     int rx_fd;
     uint8_t *rx_buf;
-    uint32_t write_lag_us;   /* as the core was told */
-    uint32_t told;     /* sdev's, as last looked at; so the next two */
+    uint32_t write_delay_us; /* as the core was told */
+    uint32_t settings_gen;   /* sdev's, as last looked at; so the next two */
     uint32_t seeds;
     uint64_t error_qp;
     unsigned rx_skipped; /* rounds since the socket was looked at */
@@ -189,7 +189,7 @@ struct sroce_host_ctx {
     mrail_ns_t next_wake_ns; /* least wake_ns of the waiting */
     int worked;     /* packets came or went since this was last cleared */
     int look_again; /* something arrived: the waiting may have small packets */
-    mrail_list_t delayed;    /* of sroce_host_parcel_t, by due_ns */
+    mrail_list_t delayed; /* of sroce_host_batch_t, by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
     mrail_list_t sport_lru; /* most recently used first */
@@ -204,10 +204,10 @@ struct sroce_host_ctx {
     /* Service thread's view. */
     _Atomic uint64_t app_rounds; /* the application's progress calls */
     uint64_t seen_rounds;
-    /* Written with ctx->lock; the service thread peeks without. */
+    /* Written with ctx->lock; the control thread peeks without. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
     _Atomic int armed;   /* polls for which an armed CQ still counts */
-    int port_down; /* as last reported by an async event */
+    int port_down;       /* as last reported by an async event */
     int async_write_fd;
     unsigned async_reported; /* port events read */
     uint32_t async_acked;
@@ -281,9 +281,8 @@ static inline void sroce_host_count(sroce_host_ctx_t *ctx,
     /* Only the owner of the slot writes: no locked instruction is needed. */
     _Atomic uint64_t *c = &ctx->slot->counters[counter];
 
-    atomic_store_explicit(
-        c, atomic_load_explicit(c, memory_order_relaxed) + n,
-        memory_order_relaxed);
+    atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
+                          memory_order_relaxed);
 }
 
 /* ---- proc.c ---- */
@@ -295,8 +294,8 @@ int sroce_host_enabled(void);
  * -errno after a line on stderr. */
 int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p);
 void sroce_host_leave(unsigned dev_index, unsigned slot);
-/* Reads what the keeper has to say.  proc->lock is held. */
-void sroce_host_read_keeper(void);
+/* Reads what the session daemon has to say.  proc->lock is held. */
+void sroce_host_read_daemon(void);
 
 /* ---- ctx.c ---- */
 struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev);
@@ -365,8 +364,8 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx);
 int sroce_service_start(void); /* proc->lock is held; once */
 void sroce_service_wake(void);
 void sroce_service_watch(sroce_host_ctx_t *ctx, int watch);
-void sroce_service_arm(sroce_host_ctx_t *ctx); /* ctx->lock is held */
-int sroce_service_add(sroce_host_ctx_t *ctx);    /* when it is complete */
+void sroce_service_arm(sroce_host_ctx_t *ctx);    /* ctx->lock is held */
+int sroce_service_add(sroce_host_ctx_t *ctx);     /* when it is complete */
 void sroce_service_forget(sroce_host_ctx_t *ctx); /* before it is closed */
 
 /* ---- events.c ---- */
@@ -374,16 +373,15 @@ void sroce_event_cq(void *arg, void *cq_user);
 void sroce_event_async(void *arg, enum ibv_event_type type, void *user);
 /* Port state against what was last reported; ctx->lock is held. */
 void sroce_event_check_port(sroce_host_ctx_t *ctx);
-void sroce_event_forget_cq(sroce_host_cq_t *cq);
-void sroce_event_forget(sroce_host_ctx_t *ctx, void *object,
-                        unsigned *reported, uint32_t *acked);
+void sroce_event_invalidate_cq(sroce_host_cq_t *cq);
+void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
+                            unsigned *reported, uint32_t *acked);
 int sroce_event_pipe(int *read_fd_p, int *write_fd_p);
 /* As the verbs of these names: 0, or -1 and errno. */
 int sroce_event_get_cq(struct ibv_comp_channel *channel, struct ibv_cq **cq_p,
                        void **cq_context_p);
 void sroce_event_ack_cq(sroce_host_cq_t *cq, unsigned num);
-int sroce_event_get_async(sroce_host_ctx_t *ctx,
-                          struct ibv_async_event *event);
+int sroce_event_get_async(sroce_host_ctx_t *ctx, struct ibv_async_event *event);
 void sroce_event_ack_async(struct ibv_async_event *event);
 
 #endif

@@ -21,7 +21,7 @@
 
 /* Offset of the destination QPN's 24 bits (under a reserved byte) in a BTH. */
 #define BTH_DEST_QPN 4
-#define NET_HEAL_NS (2 * MRAIL_NS_PER_SEC)
+#define NET_RESTORE_NS (2 * MRAIL_NS_PER_SEC)
 
 static int sroce_net_set(int fd, int level, int option, int value)
 {
@@ -43,8 +43,7 @@ static int sroce_net_socket(uint32_t addr, uint16_t port, int *fd_p)
     ret = sroce_net_set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
     /* DF, and so identification 0, which the ICRC covers. */
     if (ret == 0) {
-        ret = sroce_net_set(fd, IPPROTO_IP, IP_MTU_DISCOVER,
-                            IP_PMTUDISC_DO);
+        ret = sroce_net_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
     }
     if ((ret == 0) && (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) != 0)) {
         ret = -errno;
@@ -60,7 +59,7 @@ static int sroce_net_socket(uint32_t addr, uint16_t port, int *fd_p)
 int sroce_net_attach_selector(int fd)
 {
     /* return (dest_qpn >> QPN_BITS): the slot, which is the index of its
-     * socket in the group (keeper.h). */
+     * socket in the group (daemon.h). */
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_DEST_QPN),
         BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffffff),
@@ -225,8 +224,8 @@ int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
     if (tos != 0) {
         int value = tos;
 
-        used = sroce_net_add_control(&control, used, IPPROTO_IP, IP_TOS,
-                                     &value, sizeof(value));
+        used = sroce_net_add_control(&control, used, IPPROTO_IP, IP_TOS, &value,
+                                     sizeof(value));
     }
     if (used != 0) {
         mh.msg_control = control.buf;
@@ -303,8 +302,7 @@ static void sroce_net_return_credit(sroce_host_ctx_t *ctx, int64_t bytes)
 }
 
 static void sroce_net_deliver(sroce_host_ctx_t *ctx,
-                              const sroce_net_batch_t *batch,
-                              mrail_ns_t now_ns)
+                              const sroce_net_batch_t *batch, mrail_ns_t now_ns)
 {
     sroce_rxpkt_t pkt = {.src_ip = batch->src_ip,
                          .sport = batch->sport,
@@ -321,9 +319,9 @@ static void sroce_net_deliver(sroce_host_ctx_t *ctx,
         ++num;
         if (MRAIL_UNLIKELY((qpn >> SROCE_SESSION_QPN_BITS) !=
                            ctx->slot_index)) {
-            sroce_host_count(ctx, (qpn == UINT32_MAX)
-                                      ? SROCE_CNT_DROP_SHORT
-                                      : SROCE_CNT_DROP_MISROUTED,
+            sroce_host_count(ctx,
+                             (qpn == UINT32_MAX) ? SROCE_CNT_DROP_SHORT
+                                                 : SROCE_CNT_DROP_MISROUTED,
                              1);
         } else {
             sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts what it drops */
@@ -357,14 +355,14 @@ uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx)
  * that the kernel dropped, a process killed at the wrong instruction), and
  * would be missing for ever.
  */
-static void sroce_net_heal_credit(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
+static void sroce_net_restore_credit(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     int64_t held = ctx->slot->rx_held;
 
     if ((held <= 0) || (held != ctx->held_seen)) {
         ctx->held_seen = held;
         ctx->held_since_ns = now_ns;
-    } else if (now_ns - ctx->held_since_ns > NET_HEAL_NS) {
+    } else if (now_ns - ctx->held_since_ns > NET_RESTORE_NS) {
         atomic_compare_exchange_strong(&ctx->slot->rx_held, &held, 0);
     }
 }
@@ -385,21 +383,21 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns)
             (sroce_session_find(sroce_host.session, batch.src_ip) >= 0);
         if (batch.in_session) {
             sroce_net_return_credit(
-                ctx, sroce_host_credit(batch.length,
-                                       sroce_net_num_packets(&batch)));
+                ctx,
+                sroce_host_credit(batch.length, sroce_net_num_packets(&batch)));
         }
         if (MRAIL_UNLIKELY(sdev->down ||
                            (sdev->faults & SROCE_RAIL_BLACKHOLE_RX))) {
             sroce_host_count(ctx,
-                             sdev->down ? SROCE_CNT_DROP_DOWN :
-                                          SROCE_CNT_DROP_BLACKHOLE,
+                             sdev->down ? SROCE_CNT_DROP_DOWN
+                                        : SROCE_CNT_DROP_BLACKHOLE,
                              sroce_net_num_packets(&batch));
             continue;
         }
         sroce_net_deliver(ctx, &batch, now_ns);
     }
     if (num == 0) {
-        sroce_net_heal_credit(ctx, now_ns);
+        sroce_net_restore_credit(ctx, now_ns);
     }
     return num;
 }

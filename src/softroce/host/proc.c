@@ -1,7 +1,7 @@
 #include "config.h"
 #include "softroce/host/host.h"
 
-#include "softroce/host/keeper.h"
+#include "softroce/host/daemon.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void sroce_host_complain(const char *what)
     fprintf(stderr, "mrail soft: %s\n", what);
 }
 
-/* The forked child has no service thread, and its parent's contexts, slots and
+/* The forked child has no control thread, and its parent's contexts, slots and
  * connection are not its own: it starts afresh, and frees nothing of them. */
 static void sroce_host_after_fork(void)
 {
@@ -46,8 +46,7 @@ static void sroce_host_dev_init(sroce_host_dev_t *dev, unsigned rail)
     struct ibv_device *ibv = &dev->ibv;
 
     dev->rail = rail;
-    dev->sdev =
-        sroce_session_dev(sroce_host.session, sroce_host.node, rail);
+    dev->sdev = sroce_session_dev(sroce_host.session, sroce_host.node, rail);
     ibv->node_type = IBV_NODE_CA;
     ibv->transport_type = IBV_TRANSPORT_IB;
     snprintf(ibv->name, sizeof(ibv->name), "soft%u", rail);
@@ -125,7 +124,7 @@ int sroce_host_enabled(void)
 }
 
 /* Ports may have changed: the contexts look for themselves. */
-static void sroce_host_on_kick(void)
+static void sroce_host_on_notify(void)
 {
     sroce_host_ctx_t *ctx;
 
@@ -136,52 +135,52 @@ static void sroce_host_on_kick(void)
     }
 }
 
-static void sroce_host_lose_keeper(void)
+static void sroce_host_lose_daemon(void)
 {
-    sroce_host_complain("the session's keeper is gone; running traffic goes "
+    sroce_host_complain("the session daemon is gone; running traffic goes "
                         "on, new processes cannot join");
     close(sroce_host.conn);
     sroce_host.conn = -1;
-    sroce_host.keeper_lost = 1;
+    sroce_host.daemon_lost = 1;
 }
 
-void sroce_host_read_keeper(void)
+void sroce_host_read_daemon(void)
 {
-    sroce_keeper_msg_t msg;
+    sroce_daemon_msg_t msg;
     int ret = -EAGAIN;
 
     while ((sroce_host.conn >= 0) &&
-           ((ret = sroce_keeper_recv(sroce_host.conn, &msg, NULL,
+           ((ret = sroce_daemon_recv(sroce_host.conn, &msg, NULL,
                                      MSG_DONTWAIT)) == 0)) {
-        sroce_host_on_kick();
+        sroce_host_on_notify();
     }
     if ((sroce_host.conn >= 0) && (ret != -EAGAIN)) {
-        sroce_host_lose_keeper();
+        sroce_host_lose_daemon();
     }
 }
 
 /* One question and its answer; kicks may come in between.  proc->lock is
  * held. */
-static int sroce_host_ask(sroce_keeper_msg_t *msg, int *fd_p)
+static int sroce_host_ask(sroce_daemon_msg_t *msg, int *fd_p)
 {
-    sroce_keeper_msg_t reply = {0};
+    sroce_daemon_msg_t reply = {0};
     int ret;
 
     if (sroce_host.conn < 0) {
         return -EPIPE;
     }
-    ret = sroce_keeper_send(sroce_host.conn, msg, -1);
+    ret = sroce_daemon_send(sroce_host.conn, msg, -1);
     while (ret == 0) {
-        ret = sroce_keeper_recv(sroce_host.conn, &reply, fd_p, 0);
+        ret = sroce_daemon_recv(sroce_host.conn, &reply, fd_p, 0);
         if ((ret == 0) && (reply.op == msg->op)) {
             *msg = reply;
             return reply.status;
         }
         if (ret == 0) {
-            sroce_host_on_kick();
+            sroce_host_on_notify();
         }
     }
-    sroce_host_lose_keeper();
+    sroce_host_lose_daemon();
     return ret;
 }
 
@@ -192,12 +191,12 @@ static int sroce_host_connect(void)
     if (sroce_host.conn >= 0) {
         return 0;
     }
-    conn = sroce_host.keeper_lost
-               ? -EPIPE
-               : sroce_keeper_connect(sroce_host.session->name,
-                                      SROCE_KEEPER_USER);
+    conn =
+        sroce_host.daemon_lost
+            ? -EPIPE
+            : sroce_daemon_connect(sroce_host.session->name, SROCE_DAEMON_USER);
     if (conn < 0) {
-        sroce_host_complain("the session's keeper does not answer; start the "
+        sroce_host_complain("the session daemon does not answer; start the "
                             "program with 'mrail soft'");
         return conn;
     }
@@ -206,12 +205,11 @@ static int sroce_host_connect(void)
 }
 
 /* A slot that nobody had before needs its socket: we make it (it must be in
- * our network namespace) and the keeper keeps a copy. */
-static int sroce_host_make_socket(const sroce_keeper_msg_t *msg, int *fd_p)
+ * our network namespace) and the session daemon keeps a copy. */
+static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
 {
-    sroce_keeper_msg_t bound = {.op = SROCE_KEEPER_BOUND,
-                                .dev = msg->dev,
-                                .slot = msg->slot};
+    sroce_daemon_msg_t bound = {
+        .op = SROCE_DAEMON_BOUND, .dev = msg->dev, .slot = msg->slot};
     uint32_t addr = sroce_host.session->devs[msg->dev].addr;
     int ret = sroce_net_bind_rx(addr, fd_p);
 
@@ -223,8 +221,8 @@ static int sroce_host_make_socket(const sroce_keeper_msg_t *msg, int *fd_p)
                   "program"
                 : "cannot bind the device's address on this machine");
     }
-    /* Without a descriptor the keeper takes the slot back. */
-    if (sroce_keeper_send(sroce_host.conn, &bound, *fd_p) != 0) {
+    /* Without a descriptor the session daemon takes the slot back. */
+    if (sroce_daemon_send(sroce_host.conn, &bound, *fd_p) != 0) {
         ret = -EPIPE;
     }
     return ret;
@@ -232,7 +230,7 @@ static int sroce_host_make_socket(const sroce_keeper_msg_t *msg, int *fd_p)
 
 int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p)
 {
-    sroce_keeper_msg_t msg = {.op = SROCE_KEEPER_JOIN, .dev = dev_index};
+    sroce_daemon_msg_t msg = {.op = SROCE_DAEMON_JOIN, .dev = dev_index};
     int ret;
 
     pthread_mutex_lock(&sroce_host.lock);
@@ -248,7 +246,7 @@ int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p)
         goto out;
     }
     if (ret != 0) {
-        sroce_host_complain("the session's keeper gave no slot");
+        sroce_host_complain("the session daemon gave no slot");
         goto out;
     }
     if (*fd_p < 0) {
@@ -262,8 +260,8 @@ out:
 
 void sroce_host_leave(unsigned dev_index, unsigned slot)
 {
-    sroce_keeper_msg_t msg = {
-        .op = SROCE_KEEPER_LEAVE, .dev = dev_index, .slot = slot};
+    sroce_daemon_msg_t msg = {
+        .op = SROCE_DAEMON_LEAVE, .dev = dev_index, .slot = slot};
 
     pthread_mutex_lock(&sroce_host.lock);
     sroce_host_ask(&msg, NULL);

@@ -1,9 +1,9 @@
 /*
  * Progress.  The application's own thread does the work while it polls; one
- * service thread per process does it for devices whose application is away
+ * control thread per process does it for devices whose application is away
  * (computing, blocked on a completion channel, or only a target of others).
  *
- * Each context counts the application's rounds.  The service thread looks at
+ * Each context counts the application's rounds.  The control thread looks at
  * the counts once a millisecond while any moves, and arms the receive sockets
  * of those that stood still in its epoll set: these are served at once.  When
  * none moves it sleeps without a timeout but for timers of the protocol.
@@ -41,11 +41,12 @@
 #define SERVICE_STACK (256 * 1024)
 
 /* What was asked for by sdev->told. */
-static void sroce_take_told(sroce_host_ctx_t *ctx, uint32_t told)
+static void sroce_take_changed_settings(sroce_host_ctx_t *ctx,
+                                        uint32_t settings_gen)
 {
     uint64_t error_qp = ctx->sdev->error_qp;
 
-    ctx->told = told;
+    ctx->settings_gen = settings_gen;
     if (ctx->sdev->seeds != ctx->seeds) {
         sroce_host_ctx_seed(ctx);
     }
@@ -59,17 +60,17 @@ static void sroce_take_told(sroce_host_ctx_t *ctx, uint32_t told)
 /* Settings that the protocol core must be told about. */
 static void sroce_take_settings(sroce_host_ctx_t *ctx)
 {
-    uint32_t told =
-        atomic_load_explicit(&ctx->sdev->told, memory_order_acquire);
-    uint32_t lag_us = atomic_load_explicit(&ctx->sdev->write_lag_us,
-                                           memory_order_relaxed);
+    uint32_t settings_gen =
+        atomic_load_explicit(&ctx->sdev->settings_gen, memory_order_acquire);
+    uint32_t write_delay_us =
+        atomic_load_explicit(&ctx->sdev->write_delay_us, memory_order_relaxed);
 
-    if (MRAIL_UNLIKELY(told != ctx->told)) {
-        sroce_take_told(ctx, told);
+    if (MRAIL_UNLIKELY(settings_gen != ctx->settings_gen)) {
+        sroce_take_changed_settings(ctx, settings_gen);
     }
-    if (MRAIL_UNLIKELY(lag_us != ctx->write_lag_us)) {
-        ctx->write_lag_us = lag_us;
-        sroce_dev_set_write_lag(ctx->core, lag_us * MRAIL_NS_PER_US);
+    if (MRAIL_UNLIKELY(write_delay_us != ctx->write_delay_us)) {
+        ctx->write_delay_us = write_delay_us;
+        sroce_dev_set_write_delay(ctx->core, write_delay_us * MRAIL_NS_PER_US);
     }
 }
 
@@ -80,8 +81,7 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
     sroce_take_settings(ctx);
 
-    if ((atomic_load_explicit(&ctx->slot->rx_held, memory_order_relaxed) >
-         0) ||
+    if ((atomic_load_explicit(&ctx->slot->rx_held, memory_order_relaxed) > 0) ||
         (++ctx->rx_skipped >= PROGRESS_RX_EVERY)) {
         ctx->rx_skipped = 0;
         num = sroce_net_rx(ctx, PROGRESS_RX_MESSAGES, now_ns);
@@ -100,15 +100,15 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 /* ---- Service thread ---- */
 
 /* Service thread only. */
-static int service_blind;  /* this round: sleep without looking at sockets */
-static int service_kicked = 1; /* the keeper's connection may have something */
+static int service_blind; /* this round: sleep without looking at sockets */
+static int service_kicked =
+    1; /* the session daemon's connection may have something */
 static int service_active; /* the last round took packets in */
 static int service_spins;  /* this round is not after a sleep */
 
 void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
 {
-    struct epoll_event event = {.events = watch ? EPOLLIN : 0,
-                                .data.ptr = ctx};
+    struct epoll_event event = {.events = watch ? EPOLLIN : 0, .data.ptr = ctx};
 
     if (ctx->watched != watch) {
         epoll_ctl(sroce_host.epoll_fd, EPOLL_CTL_MOD, ctx->rx_fd, &event);
@@ -184,7 +184,7 @@ static mrail_ns_t sroce_service_round(void)
     pthread_mutex_lock(&sroce_host.lock);
     if (service_kicked) {
         service_kicked = 0;
-        sroce_host_read_keeper();
+        sroce_host_read_daemon();
     }
     mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
         mrail_ns_t at_ns = sroce_service_serve(ctx);
@@ -249,7 +249,7 @@ static mrail_ns_t sroce_service_yield(mrail_ns_t now_ns)
 
 static void *sroce_service_main(void *arg)
 {
-    mrail_ns_t active_ns = 0, rest_ns = 0;
+    mrail_ns_t active_ns = 0, backoff_ns = 0;
 
     prctl(PR_SET_NAME, "mrail-soft");
     prctl(PR_SET_TIMERSLACK, 1000);
@@ -265,9 +265,9 @@ static void *sroce_service_main(void *arg)
         /* What has just come is mostly followed by more: sleeping between
          * the packets of a transfer would cost more than it. */
         service_spins =
-            (now_ns - active_ns < SERVICE_SPIN_NS) && (now_ns >= rest_ns);
+            (now_ns - active_ns < SERVICE_SPIN_NS) && (now_ns >= backoff_ns);
         if (service_spins) {
-            rest_ns = sroce_service_yield(now_ns);
+            backoff_ns = sroce_service_yield(now_ns);
         } else {
             sroce_service_sleep(at_ns);
         }

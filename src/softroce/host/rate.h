@@ -39,8 +39,7 @@ static inline uint64_t sroce_rate_cost(uint64_t rate_bps, uint32_t bytes)
 
 /* Adds a cost to one time; returns the one before, in ns. */
 static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
-                                            uint64_t cost,
-                                            mrail_ns_t depth_ns,
+                                            uint64_t cost, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
 {
     uint64_t floor = (now_ns - depth_ns) * 64;
@@ -56,8 +55,7 @@ static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
 /* Reserves `bytes`; returns when they may leave, 0: at once.  depth_ns: one of
  * the two above. */
 static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
-                                            uint32_t bytes,
-                                            mrail_ns_t depth_ns,
+                                            uint32_t bytes, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
 {
     uint64_t rate_bps =
@@ -71,8 +69,7 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
     cost = sroce_rate_cost(rate_bps, bytes);
     at_ns = sroce_rate_advance(&bucket->tat, cost, depth_ns, now_ns);
     if (bytes <= SROCE_RATE_SMALL_BYTES) {
-        at_ns = sroce_rate_advance(&bucket->small_tat, cost, depth_ns,
-                                   now_ns);
+        at_ns = sroce_rate_advance(&bucket->small_tat, cost, depth_ns, now_ns);
     }
     return at_ns;
 }
@@ -112,8 +109,8 @@ static inline uint32_t sroce_rate_batch(const sroce_bucket_t *bucket,
     if (MRAIL_LIKELY(rate_bps == 0)) {
         return max;
     }
-    return (uint32_t)MRAIL_MIN(
-        (uint64_t)max, rate_bps * SROCE_RATE_BATCH_NS / MRAIL_NS_PER_SEC);
+    return (uint32_t)MRAIL_MIN((uint64_t)max, rate_bps * SROCE_RATE_BATCH_NS /
+                                                  MRAIL_NS_PER_SEC);
 }
 
 #endif

@@ -13,20 +13,20 @@
 
 #include <dlfcn.h>
 
-#define SROCE_REAL(_name)                                                     \
-    ({                                                                        \
-        static __typeof__(&_name) real_func;                                  \
-        if (real_func == NULL) {                                              \
-            real_func = (__typeof__(&_name))dlsym(RTLD_NEXT, #_name);         \
-        }                                                                     \
-        real_func;                                                            \
+#define SROCE_REAL(_name)                                                      \
+    ({                                                                         \
+        static __typeof__(&_name) real_func;                                   \
+        if (real_func == NULL) {                                               \
+            real_func = (__typeof__(&_name))dlsym(RTLD_NEXT, #_name);          \
+        }                                                                      \
+        real_func;                                                             \
     })
 
-#define SROCE_PASS(_name, ...)                                                \
-    do {                                                                      \
-        if (!sroce_host_enabled()) {                                          \
-            return SROCE_REAL(_name)(__VA_ARGS__);                            \
-        }                                                                     \
+#define SROCE_PASS(_name, ...)                                                 \
+    do {                                                                       \
+        if (!sroce_host_enabled()) {                                           \
+            return SROCE_REAL(_name)(__VA_ARGS__);                             \
+        }                                                                      \
     } while (0)
 
 #endif

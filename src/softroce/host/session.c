@@ -24,7 +24,7 @@ const char *const sroce_counter_names[SROCE_CNT_NUM] = {
     [SROCE_CNT_DROP_LOSS] = "drop_loss",
     [SROCE_CNT_DROP_DOWN] = "drop_down",
     [SROCE_CNT_DROP_BLACKHOLE] = "drop_blackhole",
-    [SROCE_CNT_DROP_MUTE] = "drop_mute",
+    [SROCE_CNT_DROP_ACKS] = "drop_mute",
     [SROCE_CNT_DROP_NO_PEER] = "drop_no_peer",
     [SROCE_CNT_DROP_SHORT] = "drop_short",
     [SROCE_CNT_DROP_MISROUTED] = "drop_misrouted",
@@ -221,14 +221,13 @@ int sroce_session_check(const sroce_session_t *session, size_t size)
         (session->mtu < 256) || (session->mtu > 4096) ||
         (memchr(session->name, '\0', sizeof(session->name)) == NULL) ||
         (sroce_session_name_check(session->name) != 0) ||
-        (size !=
-         sroce_session_size(session->num_nodes, session->num_rails))) {
+        (size != sroce_session_size(session->num_nodes, session->num_rails))) {
         return -EINVAL;
     }
     return 0;
 }
 
-/* Removes what a killed keeper left.  The caller holds the lock of the file in
+/* Removes what a killed session daemon left.  The caller holds the lock of the file in
  * `st`; the path may name a newer one by now, which is left alone. */
 static void sroce_session_reap(const char *name, const char *path,
                                const struct stat *st)
@@ -262,7 +261,7 @@ int sroce_session_open(const char *name, sroce_session_t **session_p)
         ((st.st_mode & 077) != 0)) {
         goto err_close;
     }
-    /* The keeper holds the exclusive lock for as long as it lives. */
+    /* The session daemon holds the exclusive lock for as long as it lives. */
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
         sroce_session_reap(name, path, &st);
         ret = -ENOENT;
@@ -272,8 +271,8 @@ int sroce_session_open(const char *name, sroce_session_t **session_p)
     if ((size_t)st.st_size < sizeof(*session)) {
         goto err_close;
     }
-    session = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE,
-                   MAP_SHARED, fd, 0);
+    session = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                   fd, 0);
     if (session == MAP_FAILED) {
         ret = -errno;
         goto err_close;

@@ -4,13 +4,13 @@
  * while jobs run (rates, port state, loss, delay), the table of processes
  * ("slots") of each device, and counters.
  *
- * What does not live here: sockets and processes (keeper.h), the packets.
+ * What does not live here: sockets and processes (daemon.h), the packets.
  *
  * Invariant: a reader may find any value in a mutable field at any time, since
  * a process can be killed between two stores.  So no lock is ever held in this
  * memory; each field is an atomic that means something by itself.
  *
- * The file is created by `mrail soft` and removed by the session's keeper.
+ * The file is created by `mrail soft` and removed by the session daemon.
  */
 #ifndef MRAIL_SROCE_SESSION_H
 #define MRAIL_SROCE_SESSION_H
@@ -38,9 +38,9 @@
 #define SROCE_SESSION_F_ICRC 0x1u /* compute and check real ICRCs */
 
 typedef enum sroce_slot_state {
-    SROCE_SLOT_FREE,   /* nobody; the keeper may give it out */
+    SROCE_SLOT_FREE,    /* nobody; the session daemon may give it out */
     SROCE_SLOT_JOINING, /* given out, not receiving yet */
-    SROCE_SLOT_LIVE    /* receives packets */
+    SROCE_SLOT_LIVE     /* receives packets */
 } sroce_slot_state_t;
 
 /* Counted by the process that owns the slot; never reset while the session
@@ -53,7 +53,7 @@ typedef enum sroce_counter {
     SROCE_CNT_DROP_LOSS,      /* by the session's loss setting */
     SROCE_CNT_DROP_DOWN,      /* port down, here or at the destination */
     SROCE_CNT_DROP_BLACKHOLE, /* by a fault, as the next */
-    SROCE_CNT_DROP_MUTE,      /* answers that were not sent */
+    SROCE_CNT_DROP_ACKS,      /* answers that were not sent */
     SROCE_CNT_DROP_NO_PEER,   /* no process behind the destination QPN */
     SROCE_CNT_DROP_SHORT,     /* no destination QPN in it */
     SROCE_CNT_DROP_MISROUTED, /* for a QPN of another process */
@@ -78,19 +78,19 @@ extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 #define SROCE_RAIL_BLACKHOLE_TX 0x01u
 #define SROCE_RAIL_BLACKHOLE_RX 0x02u
 #define SROCE_RAIL_PAUSE 0x04u
-#define SROCE_RAIL_MUTE 0x08u
+#define SROCE_RAIL_DROP_ACKS 0x08u
 #define SROCE_RAIL_DUPLICATE 0x10u
 #define SROCE_RAIL_REORDER 0x20u
 #define SROCE_RAIL_CORRUPT 0x40u
 /* Those that also meet what others send to the rail, at the sender. */
-#define SROCE_RAIL_BOTH_ENDS                                                  \
+#define SROCE_RAIL_BOTH_ENDS                                                   \
     (SROCE_RAIL_DUPLICATE | SROCE_RAIL_REORDER | SROCE_RAIL_CORRUPT)
 
 /* One process on one device. */
 typedef struct sroce_slot {
-    /* Read by senders; written by the keeper and the owner. */
+    /* Read by senders; written by the session daemon and the owner. */
     _Alignas(64) _Atomic uint32_t state; /* sroce_slot_state_t */
-    _Atomic uint32_t generation; /* +1 each time it is given out */
+    _Atomic uint32_t generation;         /* +1 each time it is given out */
     _Atomic int32_t pid;
     /* Socket-buffer bytes that senders reserved and the owner has not read
      * yet.  Added by senders before they send, taken off by the owner. */
@@ -101,7 +101,7 @@ typedef struct sroce_slot {
     _Atomic uint64_t waiter;
     _Atomic uint64_t waiter_beat_ns;
     /* What this process reserved at another slot and has perhaps not sent:
-     * given back by the keeper if the process dies.  bytes == 0: nothing. */
+     * given back by the session daemon if the process dies.  bytes == 0: nothing. */
     _Alignas(64) _Atomic uint32_t pend_bytes;
     _Atomic uint32_t pend_dev;
     _Atomic uint32_t pend_slot;
@@ -123,18 +123,18 @@ typedef struct sroce_session_dev {
     uint32_t rail; /* constant */
     uint32_t addr; /* IPv4 address, network order; constant */
     uint32_t reserved;
-    uint64_t first_rate_bps; /* what it was made with; constant */
+    uint64_t first_rate_bps;            /* what it was made with; constant */
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
-    _Atomic uint32_t loss_ppm;  /* of packets sent and received, 0..1000000 */
-    _Atomic uint32_t delay_us;  /* added to packets sent and received */
-    _Atomic uint32_t write_lag_us; /* WRITEs are seen so much later */
-    _Atomic uint32_t faults;       /* SROCE_RAIL_*; 0: none */
+    _Atomic uint32_t loss_ppm; /* of packets sent and received, 0..1000000 */
+    _Atomic uint32_t delay_us; /* added to packets sent and received */
+    _Atomic uint32_t write_delay_us; /* WRITEs are seen so much later */
+    _Atomic uint32_t faults;         /* SROCE_RAIL_*; 0: none */
     _Atomic uint32_t dup_ppm;
     _Atomic uint32_t reorder_ppm;
     _Atomic uint32_t reorder_us; /* held back by up to so much */
     _Atomic uint32_t corrupt_ppm;
     /* +1 after one of the next was changed: processes look at them. */
-    _Atomic uint32_t told;
+    _Atomic uint32_t settings_gen;
     _Atomic uint32_t seeds;    /* times the dice were to start anew */
     _Atomic uint64_t error_qp; /* times it was asked for << 32 | every n-th */
     _Atomic uint64_t seed;     /* of the dice; 0: the session's */
@@ -152,9 +152,9 @@ typedef struct sroce_session {
     uint32_t flags; /* SROCE_SESSION_F_* */
     uint32_t num_nodes;
     uint32_t num_rails;
-    uint32_t mtu;  /* largest path MTU of the ports, bytes: 256..4096 */
+    uint32_t mtu; /* largest path MTU of the ports, bytes: 256..4096 */
     uint32_t slots_per_dev;
-    uint64_t seed; /* of the loss setting */
+    uint64_t seed;              /* of the loss setting */
     _Atomic int32_t script_pid; /* the process that plays a script, 0: none */
     char name[SROCE_SESSION_NAME_MAX + 1];
     sroce_session_dev_t devs[]; /* [node * num_rails + rail] */
@@ -197,7 +197,7 @@ int sroce_session_create(const sroce_session_params_t *params, int *fd_p);
 /*
  * Maps an existing session.  Everything that others rely on is checked: owner,
  * mode, magic, version, size, topology.  0; -ENOENT: none, or left behind by a
- * keeper that is gone (it is removed); -ESTALE: another version;
+ * session daemon that is gone (it is removed); -ESTALE: another version;
  * -EACCES: not ours; -EINVAL: damaged.
  */
 int sroce_session_open(const char *name, sroce_session_t **session_p);
@@ -207,7 +207,7 @@ void sroce_session_close(sroce_session_t *session);
  * -ESTALE: of another version; -EINVAL: damaged. */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 
-/* Removes file and socket.  Only the keeper and the reaper call it. */
+/* Removes file and socket.  Only the session daemon and the reaper call it. */
 void sroce_session_unlink(const char *name);
 
 static inline sroce_session_dev_t *

@@ -13,7 +13,7 @@
 #include "config.h"
 #include "softroce/host/host.h"
 
-#include "softroce/host/door.h"
+#include "softroce/host/egress.h"
 #include "softroce/host/rate.h"
 
 #include <stdlib.h>
@@ -119,19 +119,18 @@ static uint32_t tx_batch(const sroce_host_qp_t *qp, const sroce_txinfo_t *info)
 }
 
 static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
-                        const sroce_txrun_t *run, sroce_door_load_t *load)
+                        const sroce_txrun_t *run, sroce_egress_load_t *load)
 {
-    *load = (sroce_door_load_t){
-        .dst_ip = run->dst_ip,
-        .dest_dev = qp->dest_dev,
-        .dest_slot = dest_slot,
-        .sport = run->sport,
-        .tos = run->tos,
-        .num_pkts = run->num_pkts,
-        .seg_bytes = run->seg_bytes,
-        .length = run->length,
-        .iov = run->iov,
-        .iov_count = run->iov_count};
+    *load = (sroce_egress_load_t){.dst_ip = run->dst_ip,
+                                  .dest_dev = qp->dest_dev,
+                                  .dest_slot = dest_slot,
+                                  .sport = run->sport,
+                                  .tos = run->tos,
+                                  .num_pkts = run->num_pkts,
+                                  .seg_bytes = run->seg_bytes,
+                                  .length = run->length,
+                                  .iov = run->iov,
+                                  .iov_count = run->iov_count};
 }
 
 /* RC: the destination is known before.  *sent_p: bytes that left the core. */
@@ -143,8 +142,8 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     unsigned slot = tx_slot_of(qp->dest_qpn);
     unsigned num = MRAIL_DIV_ROUND_UP(max_bytes, info->next_bytes);
     int inside =
-        (qp->dest_dev >= 0) && sroce_door_dest_lives(qp->dest_dev, slot);
-    sroce_door_load_t load;
+        (qp->dest_dev >= 0) && sroce_egress_dest_lives(qp->dest_dev, slot);
+    sroce_egress_load_t load;
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if ((qp->dest_dev < 0) &&
@@ -177,9 +176,9 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     }
     tx_run_load(qp, slot, &ctx->run, &load);
     if ((qp->dest_dev >= 0) && !inside) {
-        sroce_door_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
+        sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
     } else {
-        sroce_door_send(ctx, &load, inside, now_ns);
+        sroce_egress_send(ctx, &load, inside, now_ns);
     }
     return TX_SENT;
 }
@@ -189,7 +188,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               mrail_ns_t now_ns, uint32_t *sent_p)
 {
     sroce_host_ctx_t *ctx = qp->ctx;
-    sroce_door_load_t load;
+    sroce_egress_load_t load;
     unsigned slot;
     int inside;
 
@@ -203,20 +202,20 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         sroce_rx_dest_qpn(ctx->run.iov[0].iov_base, ctx->run.length));
     tx_run_load(qp, slot, &ctx->run, &load);
     inside = (qp->dest_dev >= 0);
-    if (inside && !sroce_door_dest_lives(qp->dest_dev, slot)) {
-        sroce_door_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
+    if (inside && !sroce_egress_dest_lives(qp->dest_dev, slot)) {
+        sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
         return TX_SENT;
     }
     if (inside &&
         (sroce_credit_take(ctx, qp->dest_dev, slot, load.length, 1) == 0)) {
-        qp->held = sroce_door_parcel_create(&load);
+        qp->held = sroce_egress_batch_create(&load);
         if (qp->held == NULL) {
-            sroce_door_drop(ctx, &load, SROCE_CNT_DROP_SEND, 0);
+            sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_SEND, 0);
             return TX_SENT;
         }
         return tx_wait_credit(qp, now_ns);
     }
-    sroce_door_send(ctx, &load, inside, now_ns);
+    sroce_egress_send(ctx, &load, inside, now_ns);
     return TX_SENT;
 }
 
@@ -258,7 +257,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
     uint32_t granted, sent = 0;
 
     if (MRAIL_UNLIKELY(qp->held != NULL)) {
-        if (!sroce_door_parcel_send(ctx, qp->held, now_ns)) {
+        if (!sroce_egress_batch_send(ctx, qp->held, now_ns)) {
             return tx_wait_credit(qp, now_ns);
         }
         free(qp->held);
@@ -341,8 +340,7 @@ static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
         return;
     }
     ctx->next_wake_ns = MRAIL_NS_NEVER;
-    mrail_list_for_each_safe(qp, tmp, &ctx->waiting, sroce_host_qp_t, list)
-    {
+    mrail_list_for_each_safe(qp, tmp, &ctx->waiting, sroce_host_qp_t, list) {
         if (all || (qp->wake_ns <= now_ns)) {
             tx_place(qp, SROCE_QP_READY);
         } else {
@@ -359,7 +357,7 @@ void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
         return;
     }
     if (!mrail_list_empty(&ctx->delayed)) {
-        sroce_door_delayed(ctx, now_ns);
+        sroce_egress_delayed(ctx, now_ns);
     }
     if (!mrail_list_empty(&ctx->waiting)) {
         tx_wake(ctx, now_ns);
@@ -396,7 +394,7 @@ mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx)
     }
     if (!mrail_list_empty(&ctx->delayed)) {
         mrail_ns_t due =
-            mrail_list_head(&ctx->delayed, sroce_host_parcel_t, list)->due_ns;
+            mrail_list_head(&ctx->delayed, sroce_host_batch_t, list)->due_ns;
 
         deadline = MRAIL_MIN(deadline, due);
     }
@@ -406,8 +404,8 @@ mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx)
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx)
 {
     while (!mrail_list_empty(&ctx->delayed)) {
-        sroce_host_parcel_t *parcel =
-            mrail_list_head(&ctx->delayed, sroce_host_parcel_t, list);
+        sroce_host_batch_t *parcel =
+            mrail_list_head(&ctx->delayed, sroce_host_batch_t, list);
 
         mrail_list_del(&parcel->list);
         free(parcel);

@@ -208,7 +208,8 @@ static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
         return DEV_SPEED_UNCAPPED;
     }
     return MRAIL_MAX((rate / DEV_SPEED_UNIT) +
-                         ((rate % DEV_SPEED_UNIT) >= DEV_SPEED_UNIT / 2), 1);
+                         ((rate % DEV_SPEED_UNIT) >= DEV_SPEED_UNIT / 2),
+                     1);
 }
 
 MRAIL_EXPORT int ibv_query_port_speed(struct ibv_context *context,
@@ -279,8 +280,8 @@ static void sroce_dev_gid_entry(const sroce_host_ctx_t *ctx, void *dst,
 
 MRAIL_EXPORT int _ibv_query_gid_ex(struct ibv_context *context,
                                    uint32_t port_num, uint32_t gid_index,
-                                   struct ibv_gid_entry *entry,
-                                   uint32_t flags, size_t entry_size)
+                                   struct ibv_gid_entry *entry, uint32_t flags,
+                                   size_t entry_size)
 {
     SROCE_PASS(_ibv_query_gid_ex, context, port_num, gid_index, entry, flags,
                entry_size);
@@ -326,10 +327,10 @@ MRAIL_EXPORT int ibv_get_pkey_index(struct ibv_context *context,
     return ((port_num == 1) && (pkey == htobe16(DEV_DEFAULT_PKEY))) ? 0 : -1;
 }
 
-MRAIL_EXPORT int
-ibv_resolve_eth_l2_from_gid(struct ibv_context *context,
-                            struct ibv_ah_attr *attr,
-                            uint8_t eth_mac[ETHERNET_LL_SIZE], uint16_t *vid)
+MRAIL_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context,
+                                             struct ibv_ah_attr *attr,
+                                             uint8_t eth_mac[ETHERNET_LL_SIZE],
+                                             uint16_t *vid)
 {
     SROCE_PASS(ibv_resolve_eth_l2_from_gid, context, attr, eth_mac, vid);
     memset(eth_mac, 0, ETHERNET_LL_SIZE);

@@ -29,8 +29,7 @@ MRAIL_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context,
     return NULL;
 }
 
-MRAIL_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd,
-                                          uint32_t mr_handle)
+MRAIL_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t mr_handle)
 {
     SROCE_PASS(ibv_import_mr, pd, mr_handle);
     errno = EOPNOTSUPP;
@@ -117,9 +116,9 @@ MRAIL_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 
 /* ---- Memory regions ---- */
 
-#define OBJ_MR_ACCESS                                                         \
-    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                       \
-     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | \
+#define OBJ_MR_ACCESS                                                          \
+    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                        \
+     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |  \
      IBV_ACCESS_ZERO_BASED)
 
 /* A device would pin the memory, so it has to be there.  A mapping is looked
@@ -135,8 +134,9 @@ static int obj_mr_check(void *addr, size_t length, int access)
     if (end < (uintptr_t)addr) {
         return EINVAL;
     }
-    return ((length != 0) &&
-            (msync((void *)start, end - start, MS_ASYNC) != 0)) ? EFAULT : 0;
+    return ((length != 0) && (msync((void *)start, end - start, MS_ASYNC) != 0))
+               ? EFAULT
+               : 0;
 }
 
 static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
@@ -362,9 +362,9 @@ MRAIL_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
         sroce_host_unlock(ctx);
         return ret;
     }
-    sroce_event_forget_cq(host);
-    sroce_event_forget(ctx, cq, &host->async_reported,
-                       &cq->async_events_completed);
+    sroce_event_invalidate_cq(host);
+    sroce_event_invalidate(ctx, cq, &host->async_reported,
+                           &cq->async_events_completed);
     while (host->events_reported != cq->comp_events_completed) {
         pthread_cond_wait(&ctx->acked, &ctx->lock);
     }

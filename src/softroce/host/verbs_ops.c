@@ -98,7 +98,7 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
  * Does this post go out at once?  The first few since the last poll do, and
  * large ones; a longer burst of small ones is collected, since up to 64 packets
  * of one size leave in one system call.  What is collected leaves with the
- * next poll, or by the service thread within about a millisecond.
+ * next poll, or by the control thread within about a millisecond.
  */
 static int ops_send_now(sroce_host_qp_t *qp, const struct ibv_send_wr *wr)
 {

@@ -91,8 +91,8 @@ MRAIL_EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
     }
     ret = sroce_srq_destroy(host->core);
     if (ret == 0) {
-        sroce_event_forget(ctx, srq, &host->events_reported,
-                           &srq->events_completed);
+        sroce_event_invalidate(ctx, srq, &host->events_reported,
+                               &srq->events_completed);
     }
     sroce_host_unlock(ctx);
     if (ret == 0) {
@@ -251,7 +251,8 @@ MRAIL_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
     sroce_tx_finish(host);
     sroce_tx_remove(host);
     sroce_qp_destroy(host->core);
-    sroce_event_forget(ctx, qp, &host->events_reported, &qp->events_completed);
+    sroce_event_invalidate(ctx, qp, &host->events_reported,
+                           &qp->events_completed);
     sroce_host_unlock(ctx);
     free(host);
     return 0;

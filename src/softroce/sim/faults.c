@@ -77,7 +77,7 @@ static int swallows(sroce_sim_faults_t *faults, const fault_node_t *from,
                     const uint8_t *data)
 {
     return from->now[SROCE_FAULT_DOWN] || from->now[SROCE_FAULT_BLACKHOLE_TX] ||
-           (from->now[SROCE_FAULT_MUTE] &&
+           (from->now[SROCE_FAULT_DROP_ACKS] &&
             (sroce_ops[data[0]].flags & SROCE_OPF_RESPONSE)) ||
            mrail_rng_hit(&faults->rng, (uint32_t)from->now[SROCE_FAULT_DROP]);
 }

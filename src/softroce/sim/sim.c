@@ -201,8 +201,7 @@ static void link_send(sroce_sim_t *sim, const sim_node_t *node, unsigned to,
         sim->filter(sim->filter_arg, node->id, to, data, length)) {
         return;
     }
-    if (!node->up || link->down ||
-        mrail_rng_hit(&sim->rng, link->loss_ppm)) {
+    if (!node->up || link->down || mrail_rng_hit(&sim->rng, link->loss_ppm)) {
         return;
     }
     if (sim->faults != NULL) {
@@ -212,8 +211,8 @@ static void link_send(sroce_sim_t *sim, const sim_node_t *node, unsigned to,
     copies += mrail_rng_hit(&sim->rng, link->dup_ppm);
     while (copies-- > 0) {
         for (unsigned i = 0; i < fate.copies; ++i) {
-            sim_pkt_t *pkt = pkt_new(sim, to, node->ip, sim->run.sport, data,
-                                     length);
+            sim_pkt_t *pkt =
+                pkt_new(sim, to, node->ip, sim->run.sport, data, length);
 
             pkt->tos = sim->run.tos;
             if (fate.corrupt[i]) {
@@ -266,8 +265,8 @@ static void node_qp_active(void *arg, sroce_qp_t *qp, void *qp_user)
 
     if (node->num_active == node->max_active) {
         node->max_active = 2 * node->max_active + 16;
-        node->active = realloc(node->active,
-                               node->max_active * sizeof(*node->active));
+        node->active =
+            realloc(node->active, node->max_active * sizeof(*node->active));
         if (node->active == NULL) {
             abort();
         }
@@ -293,8 +292,7 @@ static void node_async_event(void *arg, enum ibv_event_type type, void *user)
 
 static int node_is_paused(const sroce_sim_t *sim, unsigned id)
 {
-    return (sim->faults != NULL) &&
-           sroce_sim_faults_is_paused(sim->faults, id);
+    return (sim->faults != NULL) && sroce_sim_faults_is_paused(sim->faults, id);
 }
 
 /* Gives each active QP turns until none has anything to send. */
@@ -379,8 +377,8 @@ static void sim_trace(sroce_sim_t *sim, const sim_pkt_t *pkt)
     }
     sim->trace = mrail_mix64(sim->trace ^ sim->now_ns);
     sim->trace = mrail_mix64(sim->trace ^ head);
-    sim->trace = mrail_mix64(sim->trace ^ pkt->length ^
-                             ((uint64_t)pkt->to << 32));
+    sim->trace =
+        mrail_mix64(sim->trace ^ pkt->length ^ ((uint64_t)pkt->to << 32));
 }
 
 /* Does the port take packets in just now?  A paused one keeps them. */
@@ -432,8 +430,8 @@ static void sim_deliver(sroce_sim_t *sim)
 
 static mrail_ns_t sim_next(const sroce_sim_t *sim)
 {
-    mrail_ns_t next = (sim->num_pkts > 0) ? sim->heap[0]->at_ns :
-                                            MRAIL_NS_NEVER;
+    mrail_ns_t next =
+        (sim->num_pkts > 0) ? sim->heap[0]->at_ns : MRAIL_NS_NEVER;
 
     for (unsigned i = 0; i < sim->num_nodes; ++i) {
         mrail_ns_t deadline = sroce_dev_deadline(sim->nodes[i].dev);
@@ -505,8 +503,7 @@ static void node_port(void *arg, unsigned id, int up)
     sroce_sim_port_set(sim, id, up);
     if (id < sim->num_nodes) {
         node_async_event(&sim->nodes[id],
-                         up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR,
-                         NULL);
+                         up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, NULL);
     }
 }
 
@@ -616,8 +613,7 @@ void sroce_sim_link_all(sroce_sim_t *sim, const sroce_sim_link_t *link)
     }
 }
 
-void sroce_sim_filter(sroce_sim_t *sim, sroce_sim_filter_func_t func,
-                      void *arg)
+void sroce_sim_filter(sroce_sim_t *sim, sroce_sim_filter_func_t func, void *arg)
 {
     sim->filter = func;
     sim->filter_arg = arg;

@@ -19,15 +19,15 @@ typedef struct sroce_sim sroce_sim_t;
 /* What a directed link does to packets.  Probabilities in ppm. */
 typedef struct sroce_sim_link {
     mrail_ns_t delay_ns;
-    mrail_ns_t jitter_ns;   /* more delay, uniform; keeps the order */
-    uint64_t rate_Bps;      /* bytes per second; 0: no limit */
+    mrail_ns_t jitter_ns; /* more delay, uniform; keeps the order */
+    uint64_t rate_Bps;    /* bytes per second; 0: no limit */
     uint32_t loss_ppm;
     uint32_t dup_ppm;
-    uint32_t reorder_ppm;   /* held back by up to reorder_ns */
+    uint32_t reorder_ppm; /* held back by up to reorder_ns */
     mrail_ns_t reorder_ns;
-    uint32_t corrupt_ppm;   /* one to four bits flipped */
-    uint32_t truncate_ppm;  /* cut at a random length */
-    int down;               /* drops everything */
+    uint32_t corrupt_ppm;  /* one to four bits flipped */
+    uint32_t truncate_ppm; /* cut at a random length */
+    int down;              /* drops everything */
 } sroce_sim_link_t;
 
 /* Sees (and may change) every packet before the link's own faults;

@@ -1,0 +1,280 @@
+/* Steps of every call: what there is to send, and a plan that is the same at all. */
+#include "config.h"
+#include "mpi/coll/mrail_coll.h"
+
+#include "base/util.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A rail that gives less than this part of what its port can is believed to: it
+ * carries what others send, or it has degraded.  Less of a difference is noise. */
+#define BELIEVE_BELOW 0.75
+/* What was told last is told again unless it differs by more than this part: plans
+ * are not made anew for noise, either. */
+#define HYSTERESIS 0.1
+
+static uint64_t view(uint64_t last, double live, double port)
+{
+    double now = (live > 0 && live < BELIEVE_BELOW * port) ? live : port;
+    double change = now - (double)last;
+
+    change = (change < 0) ? -change : change;
+    return (change > HYSTERESIS * (double)last) ? (uint64_t)now : last;
+}
+
+/* What this rank's rail can carry, and is seen to. */
+static void look_at_rail(mca_coll_mrail_module_t *module)
+{
+    uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
+    uint64_t *words = module->rail, last[MCA_COLL_MRAIL_RECORD_WORDS];
+    double port = MRAIL_MIN((double)mca_coll_mrail_settings.rail_bandwidth,
+                            MRAIL_PLAN_MAX_CAPACITY);
+    double out = 0, in = 0;
+
+    if (port == 0 && mca_coll_mrail_rails(rails) == 1 && rails[0].is_up) {
+        port = rails[0].speed;
+        out = rails[0].live_out;
+        in = rails[0].live_in;
+    }
+    memcpy(last, words, sizeof(last));
+    words[MCA_COLL_MRAIL_PORT] = view(words[MCA_COLL_MRAIL_PORT], 0, port);
+    words[MCA_COLL_MRAIL_OUT] = view(words[MCA_COLL_MRAIL_OUT], out, port);
+    words[MCA_COLL_MRAIL_IN] = view(words[MCA_COLL_MRAIL_IN], in, port);
+    if (mca_coll_mrail_settings.verbose > 1 &&
+        memcmp(last, words, sizeof(last)) != 0) {
+        fprintf(
+            stderr,
+            "mrail: coll: rank %d: its rail gives %.1f MB/s out, %.1f in, of "
+            "%.1f\n",
+            ompi_comm_rank(module->comm), words[MCA_COLL_MRAIL_OUT] / 1e6,
+            words[MCA_COLL_MRAIL_IN] / 1e6, words[MCA_COLL_MRAIL_PORT] / 1e6);
+    }
+}
+
+/* ---- is there anything? ---- */
+
+static size_t look_size(const mca_coll_mrail_op_t *op)
+{
+    return sizeof(uint64_t);
+}
+
+static void look_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    uint64_t wanted = op->module->mode.wanted != 0;
+
+    memcpy(mine, &wanted, sizeof(wanted));
+}
+
+static uint64_t bytes_for_others(const mca_coll_mrail_op_t *op)
+{
+    const mca_coll_mrail_topology_t *topology = op->module->topology;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < topology->num_ranks; ++i) {
+        bytes += (i != topology->self) ? op->sends[i].bytes : 0;
+    }
+    return bytes;
+}
+
+static mca_coll_mrail_step_t look_take(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+
+    for (unsigned i = 0; i < module->gather.num_ranks; ++i) {
+        uint64_t wanted;
+
+        memcpy(&wanted, mca_coll_mrail_gather_block(&module->gather, i),
+               sizeof(wanted));
+        if (wanted) {
+            return MCA_COLL_MRAIL_RECORD;
+        }
+    }
+    mca_coll_mrail_mode_vote(&module->mode, 0);
+    MCA_COLL_MRAIL_COUNT(calls, 1);
+    MCA_COLL_MRAIL_COUNT(bytes, bytes_for_others(op));
+    return mca_coll_mrail_pass(op);
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_look = {
+    .size = look_size,
+    .fill = look_fill,
+    .take = look_take,
+    .is_sparing = 1,
+};
+
+/* ---- what there is ---- */
+
+static int have_gaps(const mca_coll_mrail_dt_segment_t *parts, unsigned count)
+{
+    for (unsigned i = 0; i < count; ++i) {
+        if (parts[i].bytes > 0 && parts[i].first == NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static size_t record_size(const mca_coll_mrail_op_t *op)
+{
+    return mca_coll_mrail_record_words(op->module->topology) * sizeof(uint64_t);
+}
+
+static void record_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    const mca_coll_mrail_topology_t *topology = module->topology;
+    uint64_t *words = mine;
+
+    look_at_rail(module);
+    memcpy(words, module->rail, sizeof(module->rail));
+    words[0] = op->flags;
+    words[0] |=
+        (op->is_blocking && module->mode.wanted) ? MCA_COLL_MRAIL_WANTED : 0;
+    if (have_gaps(op->sends, topology->num_ranks)) {
+        words[0] |= MCA_COLL_MRAIL_GAPS_OUT;
+    }
+    if (have_gaps(op->recvs, topology->num_ranks)) {
+        words[0] |= MCA_COLL_MRAIL_GAPS_IN;
+    }
+    for (unsigned i = 0; i < topology->num_ranks; ++i) {
+        words[MCA_COLL_MRAIL_RECORD_WORDS + i] = op->sends[i].bytes;
+    }
+}
+
+/* What all have said, by all alike. */
+typedef struct answer {
+    int any_cannot, any_wanted;
+    uint64_t largest; /* of what one rank has for another */
+    uint64_t mine;    /* bytes for others */
+} vote_t;
+
+static vote_t read_words(const mca_coll_mrail_module_t *module)
+{
+    const mca_coll_mrail_topology_t *topology = module->topology;
+    size_t stride = mca_coll_mrail_record_words(topology);
+    vote_t answer = {0};
+
+    for (unsigned from = 0; from < topology->num_ranks; ++from) {
+        uint64_t *words = module->words + from * stride;
+
+        memcpy(words, mca_coll_mrail_gather_block(&module->gather, from),
+               stride * sizeof(*words));
+        answer.any_cannot |= (words[0] & MCA_COLL_MRAIL_CANNOT) != 0;
+        answer.any_wanted |= (words[0] & MCA_COLL_MRAIL_WANTED) != 0;
+        for (unsigned to = 0; to < topology->num_ranks; ++to) {
+            uint64_t bytes = words[MCA_COLL_MRAIL_RECORD_WORDS + to];
+
+            if (to != from) {
+                answer.largest = MRAIL_MAX(answer.largest, bytes);
+                answer.mine += (from == topology->self) ? bytes : 0;
+            }
+        }
+        /* Not what plans are made of. */
+        words[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
+    }
+    return answer;
+}
+
+static mca_coll_mrail_step_t record_take(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    vote_t answer = read_words(module);
+    int is_large = answer.largest > module->relay_above;
+
+    if (op->is_blocking) {
+        mca_coll_mrail_mode_vote(&module->mode, answer.any_wanted || is_large);
+    }
+    MCA_COLL_MRAIL_COUNT(calls, 1);
+    MCA_COLL_MRAIL_COUNT(bytes, answer.mine);
+    if (answer.any_cannot || !is_large) {
+        if (answer.any_cannot && mca_coll_mrail_settings.verbose > 1) {
+            mca_coll_mrail_tell(
+                module, "left to Open MPI",
+                "a rank's buffers are in the memory of a GPU, or "
+                "it has no memory for MPI_IN_PLACE");
+        }
+        return mca_coll_mrail_pass(op);
+    }
+    return (module->relay == NULL) ? MCA_COLL_MRAIL_NAME
+                                   : mca_coll_mrail_make_plan(op);
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record = {
+    .size = record_size,
+    .fill = record_fill,
+    .take = record_take,
+};
+
+/* ---- the plan ---- */
+
+static mca_coll_mrail_step_t go(mca_coll_mrail_op_t *op)
+{
+    op->is_planned = 1;
+    return MCA_COLL_MRAIL_EXCHANGE;
+}
+
+mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    mca_coll_mrail_schedule_t *slices = module->slices;
+    mrail_ns_t from_ns = mrail_clock_now();
+    int ret;
+
+    if (mca_coll_mrail_schedule_fit(slices, module->words)) {
+        return go(op); /* it was agreed on, and nothing lacks memory */
+    }
+    ret = mca_coll_mrail_schedule_make(slices, module->words);
+    if (ret == 0) {
+        ret = mrail_relay_reserve(module->relay, slices->flows,
+                                  slices->num_flows);
+    }
+    if (ret < 0) {
+        mca_coll_mrail_schedule_forget(slices);
+    }
+    MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
+    return MCA_COLL_MRAIL_AGREE;
+}
+
+/* A plan goes ahead if every rank has made the same.  Those who have not are another
+ * build of the planner, or have no memory; then nobody goes by it. */
+static size_t agree_size(const mca_coll_mrail_op_t *op)
+{
+    return sizeof(uint64_t);
+}
+
+static void agree_fill(mca_coll_mrail_op_t *op, void *mine)
+{
+    const mca_coll_mrail_schedule_t *slices = op->module->slices;
+    uint64_t hash = slices->is_valid ? slices->hash | 1 : 0;
+
+    memcpy(mine, &hash, sizeof(hash));
+}
+
+static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
+{
+    mca_coll_mrail_module_t *module = op->module;
+    const mca_coll_mrail_gather_t *gather = &module->gather;
+    uint64_t first, hash;
+
+    memcpy(&first, mca_coll_mrail_gather_block(gather, 0), sizeof(first));
+    for (unsigned i = 0; i < gather->num_ranks; ++i) {
+        memcpy(&hash, mca_coll_mrail_gather_block(gather, i), sizeof(hash));
+        if (hash != first || hash == 0) {
+            mca_coll_mrail_schedule_forget(module->slices);
+            if (mca_coll_mrail_settings.verbose > 1) {
+                mca_coll_mrail_tell(module, "left to Open MPI",
+                                    "ranks have come to different plans, or "
+                                    "to none");
+            }
+            return mca_coll_mrail_pass(op);
+        }
+    }
+    return go(op);
+}
+
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree = {
+    .size = agree_size,
+    .fill = agree_fill,
+    .take = agree_take,
+};

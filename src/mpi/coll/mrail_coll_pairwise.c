@@ -1,0 +1,189 @@
+/* MPI_Alltoallv of ranks that need no plan, few messages at a time: pace.h. */
+#include "config.h"
+#include "mpi/coll/mrail_coll.h"
+
+#include "mpi/coll/device.h"
+#include "mpi/coll/request.h"
+
+#include "base/util.h"
+
+#include "ompi/mca/coll/base/coll_tags.h"
+#include "ompi/mca/pml/pml.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Step k of a rank, 1 to ranks - 1, has what comes from k ranks before it, and goes to
+ * k ranks behind it. */
+typedef struct stepwise {
+    mca_coll_mrail_module_t *module;
+    const mca_coll_mrail_side_t *out, *in;
+    unsigned ranks, self;
+    ompi_request_t **recvs, **sends; /* by step */
+    int ret;                         /* the first error */
+} stepwise_t;
+
+static unsigned source(const stepwise_t *all, unsigned step)
+{
+    return (all->self >= step) ? all->self - step
+                               : all->self + all->ranks - step;
+}
+
+static unsigned target(const stepwise_t *all, unsigned step)
+{
+    return (all->self + step < all->ranks) ? all->self + step
+                                           : all->self + step - all->ranks;
+}
+
+static char *place(const mca_coll_mrail_side_t *side, unsigned peer)
+{
+    return side->buffer + side->disps[peer] * side->extent;
+}
+
+static uint64_t bytes_of(const mca_coll_mrail_side_t *side, unsigned peer)
+{
+    return (uint64_t)side->counts[peer] * side->size;
+}
+
+static uint64_t bytes_of_step(const stepwise_t *all, unsigned step)
+{
+    return MRAIL_MAX(bytes_of(all->out, target(all, step)),
+                     bytes_of(all->in, source(all, step)));
+}
+
+/* The rest goes on, for other ranks wait for this one's part. */
+static void keep_error(stepwise_t *all, int ret)
+{
+    all->ret = (all->ret == OMPI_SUCCESS) ? ret : all->ret;
+}
+
+/* Empty messages go, too: a rank that takes nothing finds out that it is sent
+ * something. */
+static void post_recv(stepwise_t *all, unsigned step)
+{
+    unsigned peer = source(all, step);
+    int ret = MCA_PML_CALL(irecv(
+        place(all->in, peer), all->in->counts[peer], all->in->type, (int)peer,
+        MCA_COLL_BASE_TAG_ALLTOALLV, all->module->comm, &all->recvs[step]));
+
+    if (ret != OMPI_SUCCESS) {
+        all->recvs[step] = NULL;
+        keep_error(all, ret);
+    }
+}
+
+static void post_send(stepwise_t *all, unsigned step)
+{
+    unsigned peer = target(all, step);
+    int ret = MCA_PML_CALL(isend(
+        place(all->out, peer), all->out->counts[peer], all->out->type,
+        (int)peer, MCA_COLL_BASE_TAG_ALLTOALLV, MCA_PML_BASE_SEND_STANDARD,
+        all->module->comm, &all->sends[step]));
+
+    if (ret != OMPI_SUCCESS) {
+        all->sends[step] = NULL;
+        keep_error(all, ret);
+    }
+}
+
+static void wait_for(stepwise_t *all, ompi_request_t *request)
+{
+    int error = MPI_SUCCESS;
+    size_t length;
+
+    if (request != NULL) {
+        ompi_request_wait_completion(request);
+        (void)mca_coll_mrail_request_take(request, &length, &error);
+        keep_error(all, error);
+    }
+}
+
+static uint64_t window_of(const stepwise_t *all)
+{
+    mca_coll_mrail_load_t out = {0}, in = {0};
+
+    for (unsigned step = 1; step < all->ranks; ++step) {
+        mca_coll_mrail_load_add(&out, bytes_of(all->out, target(all, step)));
+        mca_coll_mrail_load_add(&in, bytes_of(all->in, source(all, step)));
+    }
+    return mca_coll_mrail_inflight_window(all->module->inflight_bytes, &out,
+                                          &in);
+}
+
+static void copy_self(stepwise_t *all)
+{
+    const mca_coll_mrail_side_t *out = all->out, *in = all->in;
+    unsigned self = all->self;
+    mca_coll_mrail_dt_segment_t from, to;
+
+    if (out->counts[self] == 0) {
+        return;
+    }
+    if (mca_coll_mrail_has_devices()) {
+        keep_error(all, ompi_datatype_sndrcv(
+                            place(out, self), out->counts[self], out->type,
+                            place(in, self), in->counts[self], in->type));
+        return;
+    }
+    mca_coll_mrail_dt_segment_init(&from, place(out, self),
+                                   (size_t)out->counts[self], out->type);
+    mca_coll_mrail_dt_segment_init(&to, place(in, self),
+                                   (size_t)in->counts[self], in->type);
+    keep_error(all, mca_coll_mrail_copy_code(
+                        mca_coll_mrail_dt_segment_copy(&from, &to)));
+}
+
+static void exchange(stepwise_t *all)
+{
+    uint64_t window = window_of(all), under_way = 0;
+    unsigned first = 1; /* of those under way */
+
+    for (unsigned step = 1; step < all->ranks; ++step) {
+        uint64_t bytes = bytes_of_step(all, step);
+
+        while (step - first >= MCA_COLL_MRAIL_MIN_STEPS &&
+               under_way + bytes > window) {
+            wait_for(all, all->recvs[first]);
+            wait_for(all, all->sends[first]);
+            under_way -= bytes_of_step(all, first);
+            ++first;
+        }
+        post_send(all, step);
+        under_way += bytes;
+    }
+    MCA_COLL_MRAIL_COUNT(limited_calls, first > 1);
+    copy_self(all);
+    for (; first < all->ranks; ++first) {
+        wait_for(all, all->recvs[first]);
+        wait_for(all, all->sends[first]);
+    }
+}
+
+int mca_coll_mrail_pairwise_init(mca_coll_mrail_module_t *module)
+{
+    size_t ranks = (size_t)ompi_comm_size(module->comm);
+
+    module->requests = calloc(2 * ranks, sizeof(void *));
+    return (module->requests != NULL) ? 0 : -ENOMEM;
+}
+
+int mca_coll_mrail_pairwise(mca_coll_mrail_module_t *module,
+                            const mca_coll_mrail_side_t *out,
+                            const mca_coll_mrail_side_t *in)
+{
+    stepwise_t all = {
+        .module = module,
+        .out = out,
+        .in = in,
+        .ranks = (unsigned)ompi_comm_size(module->comm),
+        .self = (unsigned)ompi_comm_rank(module->comm),
+    };
+
+    all.recvs = module->requests;
+    all.sends = module->requests + all.ranks;
+    for (unsigned step = 1; step < all.ranks; ++step) {
+        post_recv(&all, step);
+    }
+    exchange(&all);
+    return all.ret;
+}

@@ -1,0 +1,229 @@
+#include "config.h"
+#include "mpi/coll/topology.h"
+
+#include "base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; *text != '\0'; ++text) {
+        hash = mrail_mix64(hash ^ (uint8_t)*text);
+    }
+    return mrail_mix64(hash ^ 0x100);
+}
+
+/* The boot's id: two machines may have one name, containers on one machine several. */
+static uint64_t hash_boot(uint64_t hash)
+{
+    char text[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        ssize_t length = read(fd, text, sizeof(text) - 1);
+
+        text[MRAIL_MAX(length, 0)] = '\0';
+        close(fd);
+    }
+    return hash_text(hash, text);
+}
+
+void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *member,
+                                    const uct_mrail_rail_t *rails,
+                                    unsigned num_rails)
+{
+    const char *session = getenv("MRAIL_SOFT");
+    const char *node = getenv("MRAIL_SOFT_NODE");
+    char host[256] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    member->node = hash_boot(hash_text(1, host));
+    member->is_soft = session != NULL && node != NULL;
+    if (member->is_soft) {
+        member->node = hash_text(hash_text(member->node, session), node);
+    }
+    member->num_rails = MRAIL_MIN(num_rails, UCT_MRAIL_MAX_RAILS);
+    member->speed = 0;
+    memset(member->leaf, 0, sizeof(member->leaf));
+    for (unsigned i = 0; i < member->num_rails; ++i) {
+        member->leaf[i] = rails[i].subnet;
+        member->speed += (uint64_t)rails[i].speed;
+    }
+}
+
+/* ---- what all have told ---- */
+
+static void number_nodes(const mca_coll_mrail_rank_entry_t *members,
+                         mca_coll_mrail_topology_t *topology)
+{
+    unsigned self = topology->self;
+    uint32_t *first =
+        topology->local; /* of each node, until ranks are listed there */
+
+    for (unsigned i = 0; i < topology->num_ranks; ++i) {
+        unsigned node = 0;
+
+        while (node < topology->num_nodes &&
+               members[first[node]].node != members[i].node) {
+            ++node;
+        }
+        if (node == topology->num_nodes) {
+            first[topology->num_nodes++] = i;
+        }
+        topology->node_of[i] = node;
+    }
+    for (unsigned node = 0; node < topology->num_nodes; ++node) {
+        unsigned count = 0;
+
+        for (unsigned i = 0; i < topology->num_ranks; ++i) {
+            count += topology->node_of[i] == node;
+        }
+        topology->max_local = MRAIL_MAX(topology->max_local, count);
+    }
+    for (unsigned i = 0; i < topology->num_ranks; ++i) {
+        if (topology->node_of[i] == topology->node_of[self]) {
+            topology->local[topology->num_local++] = i;
+        }
+    }
+}
+
+/* Rails are numbered by rising leaf.  0: too many. */
+static int number_rails(const mca_coll_mrail_rank_entry_t *members,
+                        mca_coll_mrail_topology_t *topology)
+{
+    uint64_t leaves[UCT_MRAIL_MAX_RAILS];
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < topology->num_ranks; ++i) {
+        uint64_t leaf = members[i].leaf[0];
+        unsigned at = 0;
+
+        while (at < count && leaves[at] < leaf) {
+            ++at;
+        }
+        if (at < count && leaves[at] == leaf) {
+            continue;
+        }
+        if (count == UCT_MRAIL_MAX_RAILS) {
+            return 0;
+        }
+        memmove(leaves + at + 1, leaves + at, (count - at) * sizeof(*leaves));
+        leaves[at] = leaf;
+        ++count;
+    }
+    topology->num_rails = count;
+    for (unsigned i = 0; i < topology->num_ranks; ++i) {
+        while (leaves[topology->rail_of[i]] != members[i].leaf[0]) {
+            ++topology->rail_of[i];
+        }
+    }
+    return 1;
+}
+
+const char *
+mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *members,
+                                   unsigned num_ranks)
+{
+    const char *why = NULL;
+
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        if (members[i].version == 0) {
+            return MCA_COLL_MRAIL_NO_MEMORY;
+        }
+        if (members[i].version != members[0].version) {
+            why = "ranks have different versions of mrail";
+        }
+    }
+    return why;
+}
+
+/* Why these ranks are not planned for; NULL: they are. */
+static const char *refuse(const mca_coll_mrail_rank_entry_t *members,
+                          unsigned num_ranks)
+{
+    for (unsigned i = 0; i < num_ranks; ++i) {
+        if (members[i].num_rails == 0) {
+            return "a rank does not use mrail";
+        }
+        if (members[i].num_rails > 1) {
+            return "ranks reach several rails by themselves: what they send is "
+                   "spread over these as it goes";
+        }
+        if (members[i].is_soft != members[0].is_soft) {
+            return "some nodes are emulated, some are not";
+        }
+    }
+    return NULL;
+}
+
+static int world_init(mca_coll_mrail_topology_t *topology,
+                      const mca_coll_mrail_rank_entry_t *members)
+{
+    size_t num_ranks = topology->num_ranks;
+
+    topology->node_of = calloc(num_ranks, sizeof(*topology->node_of));
+    topology->rail_of = calloc(num_ranks, sizeof(*topology->rail_of));
+    topology->local = calloc(num_ranks, sizeof(*topology->local));
+    if (topology->node_of == NULL || topology->rail_of == NULL ||
+        topology->local == NULL) {
+        return -ENOMEM;
+    }
+    topology->is_soft = members[0].is_soft != 0;
+    topology->params = members[0].params;
+    number_nodes(members, topology);
+    return 0;
+}
+
+int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *members,
+                                   unsigned num_ranks, unsigned self,
+                                   mca_coll_mrail_topology_t **topology_p,
+                                   const char **why_p)
+{
+    mca_coll_mrail_topology_t *topology;
+    int ret = 1;
+
+    *why_p = refuse(members, num_ranks);
+    if (*why_p != NULL) {
+        return 1;
+    }
+    topology = calloc(1, sizeof(*topology));
+    if (topology == NULL) {
+        return -ENOMEM;
+    }
+    topology->num_ranks = num_ranks;
+    topology->self = self;
+    ret = world_init(topology, members);
+    if (ret < 0) {
+        goto err_topology;
+    }
+    ret = 1;
+    if (topology->num_nodes < 2) {
+        *why_p = "all ranks are on one node";
+    } else if (!number_rails(members, topology)) {
+        *why_p = "there are more rails than are supported";
+    } else if (topology->num_rails < 2) {
+        *why_p = "there is one rail";
+    } else if (topology->max_local < 2) {
+        *why_p = "no node has two ranks";
+    } else {
+        *topology_p = topology;
+        return 0;
+    }
+err_topology:
+    mca_coll_mrail_topology_destroy(topology);
+    return ret;
+}
+
+void mca_coll_mrail_topology_destroy(mca_coll_mrail_topology_t *topology)
+{
+    if (topology != NULL) {
+        free(topology->node_of);
+        free(topology->rail_of);
+        free(topology->local);
+        free(topology);
+    }
+}

@@ -1,0 +1,471 @@
+#include "config.h"
+#include "phases.h"
+
+#include "base/util.h"
+
+#include <assert.h>
+
+/* As wide as AVX2's, and no better aligned than what they are made of. */
+typedef double vec_t __attribute__((vector_size(32), aligned(8), may_alias));
+typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
+
+#if defined(__x86_64__)
+#define HAS_AVX2_TWINS 1
+#define TARGET_AVX2 __attribute__((target("avx2")))
+#endif
+
+#define CHOSEN(a, is, b)                                                       \
+    ((vec_t)((((a)is(b)) & (mask_t)(a)) | (~((a)is(b)) & (mask_t)(b))))
+#define LESSER(a, b) CHOSEN(a, <, b)
+#define GREATER(a, b) CHOSEN(a, >, b)
+
+/* The compiler knows how many, and shall make no loop of it. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED _Pragma("GCC unroll 5")
+#endif
+#define EACH_VECTOR(v, count)                                                  \
+    UNROLLED                                                                   \
+    for (unsigned v = 0; v < (count); ++v)
+
+/* In this order, on all machines. */
+#define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
+
+/* What the slots of a row carry, while demands follow each other that share it:
+ * each would have to wait for what the one before has stored. */
+typedef struct held {
+    vec_t load[MRAIL_PHASES_MAX_WIDTH / MRAIL_PHASES_VECTOR];
+    vec_t *at; /* NULL: none yet */
+} held_t;
+
+static MRAIL_INLINE void hold(held_t *held, unsigned num_vecs, vec_t *load)
+{
+    if (held->at == load) {
+        return;
+    }
+    EACH_VECTOR(v, num_vecs)
+    {
+        if (held->at != NULL) {
+            held->at[v] = held->load[v];
+        }
+        held->load[v] = load[v];
+    }
+    held->at = load;
+}
+
+static MRAIL_INLINE void let_go(const held_t *held, unsigned num_vecs)
+{
+    for (unsigned v = 0; (held->at != NULL) && (v < num_vecs); ++v) {
+        held->at[v] = held->load[v];
+    }
+}
+
+static MRAIL_INLINE void divide(const mrail_phases_t *passes, unsigned num_vecs,
+                                int is_masked, mrail_phases_sum_t what,
+                                const double *factor, double *bytes,
+                                double *sum, double *load)
+{
+    const unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    const uint32_t *row = passes->row, num_demands = passes->num_demands;
+    held_t held = {.at = NULL};
+
+    for (uint32_t k = 0; k < num_demands; ++k, row += 2) {
+        size_t out = (size_t)row[0] * width, in = (size_t)row[1] * width;
+        const vec_t *factor_out = (const vec_t *)&factor[out];
+        const vec_t *factor_in = (const vec_t *)&factor[in];
+        vec_t *load_in = (vec_t *)&load[in];
+        vec_t *bytes_of = (vec_t *)&bytes[(size_t)k * width];
+        vec_t *sum_of = (vec_t *)&sum[(size_t)k * width];
+        vec_t part[MRAIL_PHASES_MAX_WIDTH / MRAIL_PHASES_VECTOR];
+        vec_t total = {0}, kept = {0};
+        double least, per_weight;
+
+        EACH_VECTOR(v, num_vecs)
+        {
+            part[v] = factor_out[v] * factor_in[v];
+            if (is_masked) {
+                part[v] *= *(const vec_t *)&passes
+                                ->mask_factor[(size_t)passes->mask[k] * width +
+                                              v * MRAIL_PHASES_VECTOR];
+            }
+            total = total + part[v];
+        }
+        least = passes->least_part * SUM_OF(total);
+        EACH_VECTOR(v, num_vecs)
+        {
+            part[v] = (vec_t)((part[v] >= least) & (mask_t)part[v]);
+            kept = kept + part[v];
+        }
+        per_weight = passes->demand[k] / SUM_OF(kept);
+        hold(&held, num_vecs, (vec_t *)&load[out]);
+        EACH_VECTOR(v, num_vecs)
+        {
+            part[v] *= per_weight;
+            bytes_of[v] = part[v];
+            if (what == MRAIL_PHASES_SET_SUM) {
+                sum_of[v] = part[v];
+            } else if (what == MRAIL_PHASES_ADD_SUM) {
+                sum_of[v] += part[v];
+            }
+            held.load[v] += part[v];
+            load_in[v] += part[v];
+        }
+    }
+    let_go(&held, num_vecs);
+}
+
+static MRAIL_INLINE void load_rows(const mrail_phases_t *passes,
+                                   unsigned num_vecs, const double *bytes,
+                                   double *load)
+{
+    const unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    const uint32_t *row = passes->row, num_demands = passes->num_demands;
+    held_t held = {.at = NULL};
+
+    for (uint32_t k = 0; k < num_demands; ++k, row += 2, bytes += width) {
+        vec_t *in = (vec_t *)&load[(size_t)row[1] * width];
+
+        hold(&held, num_vecs, (vec_t *)&load[(size_t)row[0] * width]);
+        EACH_VECTOR(v, num_vecs)
+        {
+            held.load[v] += ((const vec_t *)bytes)[v];
+            in[v] += ((const vec_t *)bytes)[v];
+        }
+    }
+    let_go(&held, num_vecs);
+}
+
+static MRAIL_INLINE uint32_t find_small(const mrail_phases_t *passes,
+                                        unsigned num_vecs, const double *bytes,
+                                        double least, uint32_t first)
+{
+    unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    uint32_t k = first;
+
+    for (; k < passes->num_demands; ++k) {
+        const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
+        mask_t small = {0};
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            small |= (lane[v] > 0) & (lane[v] < least);
+        }
+        if ((small[0] | small[1] | small[2] | small[3]) != 0) {
+            break;
+        }
+    }
+    return k;
+}
+
+static MRAIL_INLINE uint32_t find_over(const mrail_phases_t *passes,
+                                       unsigned num_vecs, const double *bytes,
+                                       const double *excess, uint32_t first)
+{
+    unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    uint32_t k = first;
+
+    for (; k < passes->num_demands; ++k) {
+        const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
+        const vec_t *out =
+            (const vec_t *)&excess[(size_t)passes->row[2 * (size_t)k] * width];
+        const vec_t *in =
+            (const vec_t
+                 *)&excess[(size_t)passes->row[2 * (size_t)k + 1] * width];
+        mask_t over = {0};
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            over |= (lane[v] > 0) & ((out[v] > 0) | (in[v] > 0));
+        }
+        if ((over[0] | over[1] | over[2] | over[3]) != 0) {
+            break;
+        }
+    }
+    return k;
+}
+
+static MRAIL_INLINE double shortest(const mrail_phases_t *passes,
+                                    unsigned num_vecs, int is_masked,
+                                    const double *length)
+{
+    unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    double total = 0;
+
+    for (uint32_t k = 0; k < passes->num_demands; ++k) {
+        const vec_t *out =
+            (const vec_t *)&length[(size_t)passes->row[2 * (size_t)k] * width];
+        const vec_t *in =
+            (const vec_t
+                 *)&length[(size_t)passes->row[2 * (size_t)k + 1] * width];
+        vec_t least = {0};
+
+        for (unsigned v = 0; v < num_vecs; ++v) {
+            vec_t other = out[v] + in[v];
+
+            if (is_masked) {
+                other += *(const vec_t *)&passes
+                              ->mask_length[(size_t)passes->mask[k] * width +
+                                            v * MRAIL_PHASES_VECTOR];
+            }
+            if (v == 0) {
+                least = other;
+            } else {
+                least = LESSER(other, least);
+            }
+        }
+        total += passes->demand[k] * MRAIL_MIN(MRAIL_MIN(least[0], least[2]),
+                                               MRAIL_MIN(least[1], least[3]));
+    }
+    return total;
+}
+
+static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
+{
+    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+        vec_t v = 1.0 / (1.0 + *(const vec_t *)&x[i] * (1.0 / 1024.0));
+
+        for (unsigned k = 0; k < 10; ++k) {
+            v = v * v;
+        }
+        *(vec_t *)&exp[i] = v;
+    }
+}
+
+/* Macros: a function would have to pass vectors, in one way or the other. */
+#define ALL(value)                                                             \
+    (vec_t)                                                                    \
+    {                                                                          \
+        (value), (value), (value), (value)                                     \
+    }
+#define MOST_OF(v)                                                             \
+    MRAIL_MAX(MRAIL_MAX((v)[0], (v)[2]), MRAIL_MAX((v)[1], (v)[3]))
+
+static MRAIL_INLINE double raise_all(uint32_t count,
+                                     const mrail_phases_step_t *step,
+                                     const double *load, double *price,
+                                     double *rise)
+{
+    const vec_t floor = ALL(step->least);
+    const vec_t top = ALL(step->most), zero = ALL(0);
+    vec_t most = zero;
+
+    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+        vec_t over = *(const vec_t *)&load[i] * step->per_target;
+        vec_t old = *(vec_t *)&price[i], next;
+
+        over = LESSER(over, top);
+        over = GREATER(over, floor);
+        next = old + (over - 1.0) * step->step +
+               *(vec_t *)&rise[i] * step->momentum;
+        next = GREATER(next, zero);
+        *(vec_t *)&rise[i] = next - old;
+        *(vec_t *)&price[i] = next;
+        most = GREATER(next, most);
+    }
+    return MOST_OF(most);
+}
+
+static MRAIL_INLINE double most_of_all(uint32_t count, const double *value)
+{
+    vec_t most = ALL(0);
+
+    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+        most = GREATER(*(const vec_t *)&value[i], most);
+    }
+    return MOST_OF(most);
+}
+
+static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
+{
+    vec_t total = ALL(0);
+
+    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+        total = total + *(const vec_t *)&a[i] * *(const vec_t *)&b[i];
+    }
+    return SUM_OF(total);
+}
+
+/* With a number of vectors that the compiler knows, and with masks or without, for
+ * each set of instructions: `call` is one of the above, with `num_vecs` and
+ * `is_masked` as its arguments. */
+#define BY_WIDTH(masked, call)                                                 \
+    switch (passes->width / MRAIL_PHASES_VECTOR) {                             \
+    case 1: {                                                                  \
+        enum { num_vecs = 1, is_masked = (masked) };                           \
+        call;                                                                  \
+        break;                                                                 \
+    }                                                                          \
+    case 2: {                                                                  \
+        enum { num_vecs = 2, is_masked = (masked) };                           \
+        call;                                                                  \
+        break;                                                                 \
+    }                                                                          \
+    case 3: {                                                                  \
+        enum { num_vecs = 3, is_masked = (masked) };                           \
+        call;                                                                  \
+        break;                                                                 \
+    }                                                                          \
+    case 4: {                                                                  \
+        enum { num_vecs = 4, is_masked = (masked) };                           \
+        call;                                                                  \
+        break;                                                                 \
+    }                                                                          \
+    default: {                                                                 \
+        enum { num_vecs = 5, is_masked = (masked) };                           \
+        call;                                                                  \
+        break;                                                                 \
+    }                                                                          \
+    }
+#define BY_KIND(call)                                                          \
+    if (passes->mask != NULL) {                                                \
+        BY_WIDTH(1, call)                                                      \
+    } else {                                                                   \
+        BY_WIDTH(0, call)                                                      \
+    }
+
+/* Each in two versions. */
+#define TWIN(type, name, arguments, ...)                                       \
+    static type name##_anywhere arguments __VA_ARGS__ AVX2_TWIN(               \
+        type, name, arguments, __VA_ARGS__)
+
+#ifdef HAS_AVX2_TWINS
+#define AVX2_TWIN(type, name, arguments, ...)                                  \
+    TARGET_AVX2 static type name##_avx2 arguments __VA_ARGS__
+#define CALL(name, ...)                                                        \
+    (__builtin_cpu_supports("avx2") ? name##_avx2(__VA_ARGS__)                 \
+                                    : name##_anywhere(__VA_ARGS__))
+#else
+#define AVX2_TWIN(type, name, arguments, ...)
+#define CALL(name, ...) name##_anywhere(__VA_ARGS__)
+#endif
+
+TWIN(void, divide_by_kind,
+     (const mrail_phases_t *passes, mrail_phases_sum_t what,
+      const double *factor, double *bytes, double *sum, double *load),
+     {
+         if (what == MRAIL_PHASES_NO_SUM) {
+             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PHASES_NO_SUM,
+                            factor, bytes, sum, load))
+         } else if (what == MRAIL_PHASES_SET_SUM) {
+             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PHASES_SET_SUM,
+                            factor, bytes, sum, load))
+         } else {
+             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PHASES_ADD_SUM,
+                            factor, bytes, sum, load))
+         }
+     })
+
+TWIN(void, load_by_kind,
+     (const mrail_phases_t *passes, const double *bytes, double *load),
+     {BY_WIDTH(0, load_rows(passes, num_vecs, bytes, load))})
+
+TWIN(uint32_t, small_by_width,
+     (const mrail_phases_t *passes, const double *bytes, double least,
+      uint32_t first),
+     {
+         uint32_t found;
+
+         BY_WIDTH(0, found = find_small(passes, num_vecs, bytes, least, first))
+         return found;
+     })
+
+TWIN(uint32_t, over_by_width,
+     (const mrail_phases_t *passes, const double *bytes, const double *excess,
+      uint32_t first),
+     {
+         uint32_t found;
+
+         BY_WIDTH(0, found = find_over(passes, num_vecs, bytes, excess, first))
+         return found;
+     })
+
+TWIN(double, shortest_by_kind,
+     (const mrail_phases_t *passes, const double *length), {
+         double total;
+
+         BY_KIND(total = shortest(passes, num_vecs, is_masked, length))
+         return total;
+     })
+
+TWIN(void, exp_twin, (uint32_t count, const double *x, double *exp),
+     { exp_of(count, x, exp); })
+
+TWIN(double, raise_twin,
+     (uint32_t count, const mrail_phases_step_t *step, const double *load,
+      double *price, double *rise),
+     { return raise_all(count, step, load, price, rise); })
+
+TWIN(double, most_twin, (uint32_t count, const double *value),
+     { return most_of_all(count, value); })
+
+TWIN(double, dot_twin, (uint32_t count, const double *a, const double *b),
+     { return dot(count, a, b); })
+
+static void phases_check(const mrail_phases_t *passes)
+{
+    assert(passes->width >= MRAIL_PHASES_VECTOR);
+    assert(passes->width <= MRAIL_PHASES_MAX_WIDTH);
+    assert(passes->width % MRAIL_PHASES_VECTOR == 0);
+    (void)passes;
+}
+
+void mrail_phases_divide(const mrail_phases_t *passes, mrail_phases_sum_t what,
+                         const double *factor, double *bytes, double *sum,
+                         double *load)
+{
+    phases_check(passes);
+    CALL(divide_by_kind, passes, what, factor, bytes, sum, load);
+}
+
+void mrail_phases_load(const mrail_phases_t *passes, const double *bytes,
+                       double *load)
+{
+    phases_check(passes);
+    CALL(load_by_kind, passes, bytes, load);
+}
+
+double mrail_phases_shortest(const mrail_phases_t *passes, const double *length)
+{
+    phases_check(passes);
+    return CALL(shortest_by_kind, passes, length);
+}
+
+uint32_t mrail_phases_find_small(const mrail_phases_t *passes,
+                                 const double *bytes, double least,
+                                 uint32_t first)
+{
+    phases_check(passes);
+    return CALL(small_by_width, passes, bytes, least, first);
+}
+
+uint32_t mrail_phases_find_over(const mrail_phases_t *passes,
+                                const double *bytes, const double *excess,
+                                uint32_t first)
+{
+    phases_check(passes);
+    return CALL(over_by_width, passes, bytes, excess, first);
+}
+
+void mrail_phases_exp(uint32_t count, const double *x, double *exp)
+{
+    assert(count % MRAIL_PHASES_VECTOR == 0);
+    CALL(exp_twin, count, x, exp);
+}
+
+double mrail_phases_raise(uint32_t count, const mrail_phases_step_t *step,
+                          const double *load, double *price, double *rise)
+{
+    assert(count % MRAIL_PHASES_VECTOR == 0);
+    return CALL(raise_twin, count, step, load, price, rise);
+}
+
+double mrail_phases_most(uint32_t count, const double *value)
+{
+    assert(count % MRAIL_PHASES_VECTOR == 0);
+    return CALL(most_twin, count, value);
+}
+
+double mrail_phases_dot(uint32_t count, const double *a, const double *b)
+{
+    assert(count % MRAIL_PHASES_VECTOR == 0);
+    return CALL(dot_twin, count, a, b);
+}

@@ -1,0 +1,357 @@
+/*
+ * Plans of many demands of bound ranks where two levels are not for: each demand whole
+ * on the path that it takes alone, but for those that pass a link which would be too
+ * full so.  Only these are divided, beside the others.
+ *
+ * What all of a node's ports carry together, or the ways of a rank, is the least
+ * congestion, or this is not for it: then all demands are divided at once.
+ */
+#include "config.h"
+#include "plan_internal.h"
+
+#include "digest.h"
+
+#include "base/grow.h"
+#include "base/util.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Of the gap: the rest is left to rounding. */
+#define PART_LIMIT 0.95
+#define MAX_FIT_ITERATIONS 400
+/* More of them are divided at once. */
+#define MAX_CONTENDED 20000
+#define NEXT_TO_NOTHING 1e-4
+/* What a lane is worth for each relay: e^-10, as in flows_search.c. */
+#define RELAY_WEIGHT 4.5399929762484854e-5
+
+static int contended_grow(mrail_plan_t *plan)
+{
+    plan_division_t *next = &plan->next;
+    int ret = mrail_plan_grow_demands(next, next->num_demands);
+
+    if ((ret == 0) && (next->num_demands > plan->alone_room)) {
+        if (!mrail_grow(&plan->alone, next->num_demands,
+                        sizeof(*plan->alone))) {
+            return -ENOMEM;
+        }
+        plan->alone_room = next->num_demands;
+    }
+    return ret;
+}
+
+/* What may as well take another path, with as many relays: adds it to bytes of links. */
+static void contended_add_undecided(mrail_plan_t *plan,
+                                    const plan_alone_t *alone, double bytes)
+{
+    const mrail_flows_slot_t *slots = mrail_routes_slots(plan->routes);
+    size_t lanes = mrail_routes_num_lanes(plan->routes);
+
+    for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
+        const mrail_flows_slot_t *slot =
+            &slots[alone->route.row[i / MRAIL_FLOWS_SLOT_LINKS] * lanes +
+                   alone->lane];
+        uint32_t link = slot->link[i % MRAIL_FLOWS_SLOT_LINKS];
+
+        if (link != MRAIL_FLOWS_NO_LINK) {
+            plan->link_base[link] += bytes;
+        }
+    }
+}
+
+/* All demands on the paths that they take alone: bytes of slots, the digest, and 0; or
+ * -ERANGE, also if there is something to complain about. */
+static int contended_lay(mrail_plan_t *plan)
+{
+    plan_division_t *next = &plan->next;
+    uint64_t total = 0, digest = 0;
+
+    mrail_loads_clear(plan);
+    memset(plan->link_base, 0,
+           mrail_routes_num_links(plan->routes) * sizeof(*plan->link_base));
+    memset(plan->rank_bytes, 0,
+           2 * (size_t)plan->num_ranks * sizeof(*plan->rank_bytes));
+    for (size_t i = 0; i < next->num_demands; ++i) {
+        const mrail_plan_demand_t *demand = &next->demands[i];
+        plan_alone_t *alone = &plan->alone[i];
+        int ret = 0;
+
+        if ((demand->from >= plan->num_ranks) ||
+            (demand->to >= plan->num_ranks) ||
+            (demand->bytes > MRAIL_PLAN_MAX_BYTES - total)) {
+            return -ERANGE;
+        }
+        total += demand->bytes;
+        digest += mrail_digest_demand(demand, i);
+        next->group_of[i] = MRAIL_PLAN_NONE;
+        if ((demand->bytes > 0) && (demand->from != demand->to)) {
+            ret = mrail_routes_find(plan->routes, demand->from, demand->to,
+                                    demand->bytes <= plan->options.relay_above,
+                                    &alone->route);
+        }
+        if (ret < 0) {
+            return -ERANGE;
+        }
+        if (ret > 0) {
+            alone->lane = mrail_routes_direct(plan->routes, demand->from,
+                                              demand->to, &alone->route);
+            next->group_of[i] = MRAIL_PLAN_ALONE;
+            next->start[i] = 0;
+            next->summary.bytes += (double)(int64_t)demand->bytes;
+            mrail_loads_add(plan, &alone->route, alone->lane,
+                            (double)(int64_t)demand->bytes);
+            if (mrail_routes_shortest(plan->routes, &alone->route) !=
+                1u << alone->lane) {
+                contended_add_undecided(plan, alone,
+                                        (double)(int64_t)demand->bytes);
+            }
+            plan->rank_bytes[2 * (size_t)demand->from] +=
+                (double)(int64_t)demand->bytes;
+            plan->rank_bytes[2 * (size_t)demand->to + 1] +=
+                (double)(int64_t)demand->bytes;
+        }
+    }
+    next->digest = digest;
+    return 0;
+}
+
+/* What is between nodes goes through one port of its node on either side, whatever the
+ * path; what a rank sends or gets, through its own rail's port or over its GPU links. */
+static double contended_bound(const mrail_plan_t *plan)
+{
+    const uint32_t *sets = mrail_routes_sets(plan->routes);
+    uint32_t num_classes = mrail_routes_num_sets(plan->routes);
+    double bound = 0;
+
+    for (uint32_t set = 0; set < num_classes; ++set) {
+        plan->set_sums[2 * set] = plan->set_sums[2 * set + 1] = 0;
+    }
+    for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
+        if (sets[e] != MRAIL_FLOWS_NO_LINK) {
+            plan->set_sums[2 * sets[e]] += plan->link_bytes[e];
+            plan->set_sums[2 * sets[e] + 1] += plan->capacity[e];
+        }
+    }
+    for (uint32_t set = 0; set < num_classes; ++set) {
+        if (plan->set_sums[2 * set + 1] > 0) {
+            bound = MRAIL_MAX(bound, plan->set_sums[2 * set] /
+                                         plan->set_sums[2 * set + 1]);
+        }
+    }
+    for (uint32_t i = 0; i < 2 * plan->num_ranks; ++i) {
+        if (plan->rank_cut[i] > 0) {
+            bound = MRAIL_MAX(bound, plan->rank_bytes[i] / plan->rank_cut[i]);
+        }
+    }
+    return bound;
+}
+
+/* What has to be relayed: every demand what it takes alone, and what is too much for
+ * ports besides, of demands that have no other path as good.  A relay more takes bytes off one port of those that lead out, and one of
+ * those that lead in; only off one of both, where the path without any was there. */
+static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
+                                      double limit)
+{
+    const mrail_plan_link_t *links = mrail_routes_links(plan->routes);
+    double out = 0, in = 0;
+
+    for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
+        double more = plan->link_bytes[e] - plan->link_base[e] -
+                      limit * plan->capacity[e];
+
+        if ((more > 0) && (links[e].kind == MRAIL_PLAN_RAIL_OUT)) {
+            out += more;
+        } else if ((more > 0) && (links[e].kind == MRAIL_PLAN_RAIL_IN)) {
+            in += more;
+        }
+    }
+    return relayed + ((relayed == 0) ? out + in : MRAIL_MAX(out, in));
+}
+
+static int contended_is_full(const mrail_plan_t *plan, uint32_t row,
+                             uint32_t lane, double limit)
+{
+    const mrail_flows_slot_t *slot = &mrail_routes_slots(
+        plan->routes)[(size_t)row * mrail_routes_num_lanes(plan->routes) +
+                      lane];
+
+    for (unsigned i = 0; i < MRAIL_FLOWS_SLOT_LINKS; ++i) {
+        uint32_t link = slot->link[i];
+
+        if ((link != MRAIL_FLOWS_NO_LINK) &&
+            (plan->link_bytes[link] > limit * plan->capacity[link])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Those that pass what is too full, and can take another path, become groups. */
+static int contended_choose(mrail_plan_t *plan, double limit)
+{
+    plan_division_t *next = &plan->next;
+
+    next->num_groups = 0;
+    for (size_t i = 0; i < next->num_demands; ++i) {
+        const plan_alone_t *alone = &plan->alone[i];
+        uint32_t group;
+        int ret;
+
+        if ((next->group_of[i] == MRAIL_PLAN_NONE) ||
+            ((alone->route.lanes & (alone->route.lanes - 1)) == 0) ||
+            (!contended_is_full(plan, alone->route.row[0], alone->lane,
+                                limit) &&
+             !contended_is_full(plan, alone->route.row[1], alone->lane,
+                                limit))) {
+            continue;
+        }
+        if (next->num_groups == MAX_CONTENDED) {
+            return -ERANGE;
+        }
+        ret = mrail_plan_add_group(plan, &alone->route, &group);
+        if (ret != 0) {
+            return ret;
+        }
+        next->group_of[i] = group;
+        next->totals[group] = next->demands[i].bytes;
+        next->bytes[group] = (double)(int64_t)next->demands[i].bytes;
+        mrail_loads_add(plan, &alone->route, alone->lane, -next->bytes[group]);
+    }
+    return 0;
+}
+
+static int contended_weigh(mrail_plan_t *plan)
+{
+    const mrail_flows_slot_t *slots = mrail_routes_slots(plan->routes);
+    size_t lanes = mrail_routes_num_lanes(plan->routes);
+    size_t stride = mrail_flows_stride(plan->flows);
+    plan_division_t *next = &plan->next;
+
+    if ((next->num_groups > plan->weight_room) &&
+        !mrail_grow(&plan->worth, next->num_groups * stride,
+                    sizeof(*plan->worth))) {
+        return -ENOMEM;
+    }
+    plan->weight_room = MRAIL_MAX(plan->weight_room, next->num_groups);
+    memset(plan->worth, 0, next->num_groups * stride * sizeof(*plan->worth));
+    for (size_t g = 0; g < next->num_groups; ++g) {
+        for (size_t lane = 0; lane < lanes; ++lane) {
+            const mrail_flows_slot_t *out =
+                &slots[next->row[2 * g] * lanes + lane];
+            const mrail_flows_slot_t *in =
+                &slots[next->row[2 * g + 1] * lanes + lane];
+            double worth = (next->lanes[g] >> lane) & 1;
+
+            for (unsigned r = out->relays + in->relays; (worth > 0) && (r > 0);
+                 --r) {
+                worth *= RELAY_WEIGHT;
+            }
+            plan->worth[g * stride + lane] = worth;
+        }
+    }
+    return 0;
+}
+
+static int contended_divide(mrail_plan_t *plan, double limit)
+{
+    plan_division_t *next = &plan->next;
+    mrail_flows_problem_t problem = {.num_rows =
+                                         mrail_routes_num_rows(plan->routes),
+                                     .slot = mrail_routes_slots(plan->routes),
+                                     .num_demands = next->num_groups,
+                                     .row = next->row,
+                                     .lanes = next->lanes,
+                                     .demand = next->bytes,
+                                     .base = plan->link_base};
+    int ret = contended_weigh(plan);
+
+    if (ret != 0) {
+        return ret;
+    }
+    problem.worth = plan->worth;
+    ret = mrail_flows_load(plan->flows, &problem);
+    if (ret != 0) {
+        return ret;
+    }
+    if (mrail_flows_settle(plan->flows, limit) != 0) {
+        ret = mrail_flows_fit(plan->flows, limit, MAX_FIT_ITERATIONS);
+    }
+    if (ret < 0) {
+        return ret;
+    }
+    next->summary.relay_iterations = (unsigned)ret;
+    mrail_flows_merge(plan->flows, (double)plan->options.min_piece, limit);
+    return 0;
+}
+
+/* The links' loads, relayed bytes and hash of whole bytes. */
+static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
+{
+    plan_division_t *next = &plan->next;
+    const double *part = mrail_flows_bytes(plan->flows);
+    uint64_t hash = next->digest;
+
+    mrail_loads_clear(plan);
+    for (uint32_t g = 0; g < next->num_groups; ++g) {
+        hash += mrail_plan_cut(
+            plan, g, &part[g * (size_t)mrail_flows_stride(plan->flows)]);
+    }
+    next->summary.hash = mrail_mix64(hash);
+    next->summary.relayed =
+        base_relayed + mrail_loads_to_links(plan, plan->link_bytes);
+    for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
+        plan->link_bytes[e] += plan->link_base[e];
+    }
+    next->summary.congestion = mrail_loads_congestion(plan, plan->link_bytes);
+}
+
+/* Within both gaps; but for a ten-thousandth of all bytes, as wherever relays count. */
+static int contended_is_good(const mrail_plan_t *plan)
+{
+    const mrail_plan_options_t *options = &plan->options;
+    const mrail_plan_summary_t *summary = &plan->next.summary;
+
+    return (summary->congestion <=
+            summary->congestion_bound * (1 + options->gap)) &&
+           (summary->relayed <=
+            summary->relayed_bound * (1 + options->relayed_gap) +
+                NEXT_TO_NOTHING * summary->bytes);
+}
+
+int mrail_plan_divide_contended(mrail_plan_t *plan)
+{
+    plan_division_t *next = &plan->next;
+    mrail_plan_summary_t *summary = &next->summary;
+    double base_relayed;
+    int ret;
+
+    if (!plan->is_all_single_rail || !mrail_routes_has_relays(plan->routes) ||
+        (mrail_routes_num_sets(plan->routes) > 2 * plan->num_nodes) ||
+        (next->num_demands < MRAIL_PLAN_MANY)) {
+        return -ERANGE;
+    }
+    ret = contended_grow(plan);
+    if (ret == 0) {
+        ret = contended_lay(plan);
+    }
+    if (ret != 0) {
+        return ret;
+    }
+    base_relayed = mrail_loads_to_links(plan, plan->link_bytes);
+    summary->congestion_bound = contended_bound(plan);
+    summary->limit =
+        summary->congestion_bound * (1 + plan->options.gap * PART_LIMIT);
+    summary->relayed_bound =
+        contended_relayed_bound(plan, base_relayed, summary->limit);
+    ret = contended_choose(plan, summary->limit);
+    base_relayed = mrail_loads_to_links(plan, plan->link_base);
+    if ((ret == 0) && (next->num_groups > 0)) {
+        ret = contended_divide(plan, summary->limit);
+    }
+    if (ret != 0) {
+        return ret;
+    }
+    contended_sum_up(plan, base_relayed);
+    return contended_is_good(plan) ? 0 : -ERANGE;
+}

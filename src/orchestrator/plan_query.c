@@ -1,0 +1,199 @@
+/* What a plan says: pieces, what would be without it, loads of links. */
+#include "config.h"
+#include "plan_internal.h"
+
+#include "base/util.h"
+
+/* A demand on the line that is cut into lanes. */
+typedef struct plan_stretch {
+    mrail_route_t route;
+    uint64_t begin, end; /* on the line */
+    unsigned num_lanes;
+    const uint64_t *lane_end; /* of each lane */
+} plan_stretch_t;
+
+/* Whole on the lane that it takes alone. */
+static void plan_stretch_alone(const mrail_plan_t *plan,
+                               const mrail_plan_demand_t *demand,
+                               plan_stretch_t *stretch)
+{
+    unsigned lanes = mrail_routes_num_lanes(plan->routes);
+    unsigned direct = mrail_routes_direct(plan->routes, demand->from,
+                                          demand->to, &stretch->route);
+
+    for (unsigned lane = 0; lane < lanes; ++lane) {
+        plan->whole[lane] = (lane < direct) ? 0 : demand->bytes;
+    }
+    stretch->num_lanes = lanes;
+    stretch->lane_end = plan->whole;
+}
+
+static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
+                               plan_stretch_t *stretch)
+{
+    const mrail_plan_demand_t *demand = &plan->now.demands[i];
+
+    if ((demand->bytes == 0) || (demand->from == demand->to) ||
+        (mrail_routes_find(plan->routes, demand->from, demand->to,
+                           demand->bytes <= plan->options.relay_above,
+                           &stretch->route) <= 0)) {
+        return 0;
+    }
+    stretch->begin = 0;
+    stretch->end = demand->bytes;
+    if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
+        plan_stretch_alone(plan, demand, stretch);
+    } else {
+        stretch->num_lanes = mrail_levels_num_rails(plan->now.levels);
+        stretch->lane_end = mrail_levels_ends(plan->now.levels, i);
+    }
+    return 1;
+}
+
+/* 0: demand i is not planned. */
+static int plan_stretch(const mrail_plan_t *plan, size_t i,
+                        plan_stretch_t *stretch)
+{
+    const plan_division_t *now = &plan->now;
+    size_t lanes = mrail_routes_num_lanes(plan->routes), group;
+
+    if (now->levels != NULL) {
+        return plan_stretch_levels(plan, i, stretch);
+    }
+    if (now->group_of[i] == MRAIL_PLAN_NONE) {
+        return 0;
+    }
+    group = now->group_of[i];
+    if (group == MRAIL_PLAN_ALONE) {
+        const mrail_plan_demand_t *demand = &now->demands[i];
+
+        *stretch = (plan_stretch_t){.end = demand->bytes};
+        (void)mrail_routes_find(plan->routes, demand->from, demand->to,
+                                demand->bytes <= plan->options.relay_above,
+                                &stretch->route);
+        plan_stretch_alone(plan, demand, stretch);
+        return 1;
+    }
+    *stretch = (plan_stretch_t){
+        .route = {.row = {now->row[2 * group], now->row[2 * group + 1]},
+                  .lanes = now->lanes[group]},
+        .begin = now->start[i],
+        .end = now->start[i] + now->demands[i].bytes,
+        .num_lanes = (unsigned)lanes,
+        .lane_end = &now->end[group * lanes]};
+    return 1;
+}
+
+/* Takes the bytes on a lane from the beginning of a stretch. */
+static uint64_t plan_take(plan_stretch_t *stretch, unsigned lane)
+{
+    uint64_t stop = MRAIL_MIN(stretch->lane_end[lane], stretch->end);
+    uint64_t bytes = (stop > stretch->begin) ? stop - stretch->begin : 0;
+
+    stretch->begin += bytes;
+    return bytes;
+}
+
+unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
+                           mrail_plan_piece_t *pieces)
+{
+    const mrail_plan_demand_t *demand = &plan->now.demands[i];
+    unsigned count = 0;
+    plan_stretch_t stretch;
+    uint64_t offset = 0;
+
+    if (!plan_stretch(plan, i, &stretch)) {
+        return 0;
+    }
+    for (unsigned lane = 0; lane < stretch.num_lanes; ++lane) {
+        uint64_t bytes = plan_take(&stretch, lane);
+
+        if (bytes > 0) {
+            pieces[count].offset = offset;
+            pieces[count].bytes = bytes;
+            mrail_routes_explain(plan->routes, demand->from, demand->to,
+                                 &stretch.route, lane, &pieces[count]);
+            ++count;
+            offset += bytes;
+        }
+    }
+    return count;
+}
+
+/* What is planned, and what of it is on the direct path. */
+static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
+{
+    plan_stretch_t stretch;
+
+    mrail_loads_clear(plan);
+    for (size_t i = 0; i < plan->now.num_demands; ++i) {
+        const mrail_plan_demand_t *demand = &plan->now.demands[i];
+        unsigned direct;
+
+        if (!plan_stretch(plan, i, &stretch)) {
+            continue;
+        }
+        direct = mrail_routes_direct(plan->routes, demand->from, demand->to,
+                                     &stretch.route);
+        for (unsigned lane = 0; lane < stretch.num_lanes; ++lane) {
+            uint64_t bytes = plan_take(&stretch, lane);
+
+            if (bytes > 0) {
+                mrail_loads_add(plan, &stretch.route, lane, (double)bytes);
+                summary->direct_bytes += (lane == direct) ? (double)bytes : 0;
+                ++summary->num_pieces;
+            }
+        }
+    }
+    summary->relayed = mrail_loads_to_links(plan, plan->link_bytes);
+    summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
+}
+
+static void plan_walk_before(mrail_plan_t *plan, mrail_plan_summary_t *summary)
+{
+    plan_stretch_t stretch;
+
+    mrail_loads_clear(plan);
+    for (size_t i = 0; i < plan->now.num_demands; ++i) {
+        const mrail_plan_demand_t *demand = &plan->now.demands[i];
+
+        if (plan_stretch(plan, i, &stretch)) {
+            mrail_loads_add(plan, &stretch.route,
+                            mrail_routes_direct(plan->routes, demand->from,
+                                                demand->to, &stretch.route),
+                            (double)demand->bytes);
+        }
+    }
+    (void)mrail_loads_to_links(plan, plan->link_before);
+    summary->congestion_before =
+        mrail_loads_congestion(plan, plan->link_before);
+}
+
+void mrail_plan_compare(mrail_plan_t *plan)
+{
+    mrail_plan_summary_t *summary = &plan->now.summary;
+
+    summary->direct_bytes = 0;
+    summary->num_pieces = 0;
+    plan_walk(plan, summary);
+    plan_walk_before(plan, summary);
+}
+
+void mrail_plan_summary(const mrail_plan_t *plan,
+                        mrail_plan_summary_t *summary_p)
+{
+    *summary_p = plan->now.summary;
+}
+
+unsigned mrail_plan_num_links(const mrail_plan_t *plan)
+{
+    return mrail_routes_num_links(plan->routes);
+}
+
+void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
+                     mrail_plan_link_t *link_p)
+{
+    *link_p = mrail_routes_links(plan->routes)[i];
+    link_p->bytes = plan->link_bytes[i];
+    link_p->bytes_before = plan->link_before[i];
+}

@@ -1,0 +1,23 @@
+/*
+ * Numbers for sets of lanes: each set gets the next number when it is first asked
+ * for.  There are few of them, whatever the number of demands is.  One thread.
+ */
+#ifndef MRAIL_ORCHESTRATOR_RAIL_MASKS_H
+#define MRAIL_ORCHESTRATOR_RAIL_MASKS_H
+
+#include <stdint.h>
+
+typedef struct mrail_rail_masks {
+    uint32_t num, room; /* sets; how many there is room for */
+    uint32_t *lanes;    /* by number */
+    uint32_t *numbers;  /* 2 x room places, open addressing */
+} mrail_rail_masks_t;
+
+/* All zero is empty. */
+void mrail_rail_masks_cleanup(mrail_rail_masks_t *masks);
+
+/* 0 and the number of the set, or -ENOMEM. */
+int mrail_rail_masks_find(mrail_rail_masks_t *masks, uint32_t lanes,
+                          uint32_t *number_p);
+
+#endif

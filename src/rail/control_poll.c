@@ -1,0 +1,270 @@
+#include "config.h"
+#include "rail/control_poll.h"
+
+#include "rail/ctl.h"
+#include "telemetry/page.h"
+
+#include <string.h>
+
+/* Between two looks at lanes that are being given up, and at all the others. */
+#define MRAIL_CONTROL_FAILOVER (1 * MRAIL_NS_PER_MS)
+/* ... and between two updates of the telemetry ring. */
+#define MRAIL_CONTROL_PUBLISH (100 * MRAIL_NS_PER_MS)
+#define MRAIL_CONTROL_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
+/* What is due hardly waits for longer, or this process was stopped, or its machine; and
+ * a longer halt counts as so much, or who always is late would wait for ever. */
+#define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
+
+/* ---- halts ---- */
+
+/* Who did not run itself cannot tell how long others have been silent: before anything
+ * looks at that. */
+static void mrail_control_wake(mrail_engine_t *engine,
+                               mrail_control_timers_t *timers)
+{
+    mrail_ns_t now_ns = mrail_clock_now(), late_ns;
+
+    if (now_ns <= timers->due_ns) {
+        return;
+    }
+    late_ns = now_ns - timers->due_ns;
+    timers->due_ns = now_ns;
+    if (late_ns <= MRAIL_CONTROL_LATE) {
+        return;
+    }
+    mrail_debug("stood still for %.1f s", (double)late_ns / MRAIL_NS_PER_SEC);
+    mrail_data_lock_borrow(&engine->guard);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_suspended(engine, late_ns - MRAIL_CONTROL_LATE, now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_data_lock_give_back(&engine->guard);
+}
+
+/* ---- datagrams and events ---- */
+
+void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
+                      mrail_control_timers_t *timers)
+{
+    struct ibv_cq *cq;
+    void *context;
+    unsigned count;
+
+    while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
+        ibv_ack_cq_events(cq, 1);
+    }
+    /* Arm first, then look: what arrives in between is not missed. */
+    ibv_req_notify_cq(rail->ud_cq, 0);
+    /* A flood must not keep timers waiting, nor who wants the lock. */
+    do {
+        mrail_control_wake(engine, timers);
+        pthread_mutex_lock(&engine->ctl_lock);
+        count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
+        if (count >= MRAIL_UD_ROUND) {
+            mrail_ctl_run(engine, mrail_clock_now());
+        }
+        pthread_mutex_unlock(&engine->ctl_lock);
+    } while ((count >= MRAIL_UD_ROUND) &&
+             !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
+}
+
+static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,
+                                             uint64_t qp_serial)
+{
+    for (unsigned i = 0; i < engine->num_lanes; ++i) {
+        if ((engine->lanes[i] != NULL) && (engine->lanes[i]->qp != NULL) &&
+            (engine->lanes[i]->qp_serial == qp_serial)) {
+            return engine->lanes[i];
+        }
+    }
+    return NULL;
+}
+
+/* Of which QP an event tells; 0 for none. */
+static uint64_t mrail_control_qp_serial(const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        return (uintptr_t)event->element.qp->qp_context;
+    default:
+        return 0;
+    }
+}
+
+static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
+                                     enum ibv_event_type type)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    if (type == IBV_EVENT_PORT_ERR) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
+        return;
+    }
+    /* An address comes back with its interface, or a little later. */
+    mrail_paths_readdress(engine, rail);
+    if (type == IBV_EVENT_PORT_ACTIVE) {
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
+    }
+}
+
+/* The event has been acknowledged: its element may be gone but for the port. */
+static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
+                                const struct ibv_async_event *event,
+                                uint64_t qp_serial)
+{
+    const char *text = ibv_event_type_str(event->event_type);
+    mrail_lane_t *lane;
+
+    mrail_debug("%s: %s", rail->attr.device, text);
+    if (qp_serial == 0) {
+        mrail_page_event(engine->page, "%s: %s", rail->attr.device, text);
+    }
+    switch (event->event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN,
+                         mrail_clock_now());
+        mrail_failover_rail(engine, rail, text);
+        break;
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_GID_CHANGE:
+        if ((unsigned)event->element.port_num == rail->attr.port) {
+            mrail_control_port_event(engine, rail, event->event_type);
+        }
+        break;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+        lane = mrail_control_find_lane(engine, qp_serial);
+        if (lane == NULL) {
+            break;
+        }
+        if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+            __atomic_store_n(&lane->last_wqe, 1, __ATOMIC_RELEASE);
+        }
+        mrail_failover_request(lane, text);
+        break;
+    default:
+        break;
+    }
+}
+
+void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    struct ibv_async_event event;
+    uint64_t qp_serial;
+
+    while (ibv_get_async_event(rail->ctx, &event) == 0) {
+        qp_serial = mrail_control_qp_serial(&event);
+        /* Before the lock is asked for: ibv_destroy_qp() of who has it waits
+         * for this acknowledgement. */
+        ibv_ack_async_event(&event);
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_control_event(engine, rail, &event, qp_serial);
+        pthread_mutex_unlock(&engine->ctl_lock);
+    }
+}
+
+/* ---- timers and lanes ---- */
+
+static int mrail_control_is_watching(const mrail_engine_t *engine)
+{
+    return __atomic_load_n(&engine->stall_checking, __ATOMIC_RELAXED);
+}
+
+static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
+                                     const mrail_control_timers_t *timers)
+{
+    mrail_ns_t next_ns = timers->keepalive_ns;
+
+    if (mrail_control_is_watching(engine)) {
+        next_ns = MRAIL_MIN(next_ns, timers->stall_ns);
+    }
+    if (engine->page != NULL) {
+        next_ns = MRAIL_MIN(next_ns, timers->export_ns);
+    }
+    return next_ns;
+}
+
+/* Inside the guard. */
+static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
+                               mrail_control_timers_t *timers)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    if (mrail_control_is_watching(engine) && (now_ns >= timers->stall_ns)) {
+        mrail_stall_tick(engine, now_ns);
+        timers->stall_ns = now_ns + MRAIL_STALL_TICK;
+    }
+    if (now_ns >= timers->keepalive_ns) {
+        mrail_stall_keepalive(engine, now_ns);
+        timers->keepalive_ns =
+            now_ns + engine->config.keepalive_interval_s * MRAIL_NS_PER_SEC;
+    }
+    if (now_ns >= timers->export_ns) {
+        mrail_telemetry_export(engine);
+        timers->export_ns = now_ns + (mrail_control_is_watching(engine)
+                                          ? MRAIL_CONTROL_PUBLISH
+                                          : MRAIL_CONTROL_PUBLISH_IDLE);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* A process that computes still looks after its lanes, gives them up, and
+ * answers for them; the time of the next look. */
+static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
+                                      mrail_control_timers_t *timers)
+{
+    mrail_ns_t next_ns = mrail_control_next(engine, timers);
+    int due = (now_ns >= next_ns);
+
+    if (!due && !__atomic_load_n(&engine->error_pending, __ATOMIC_RELAXED) &&
+        (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
+        return next_ns;
+    }
+    mrail_data_lock_borrow(&engine->guard);
+    if (due) {
+        mrail_control_look(engine, now_ns, timers);
+    }
+    mrail_engine_poll(engine, NULL);
+    next_ns = mrail_control_next(engine, timers);
+    if (engine->num_recovering != 0) {
+        next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_CONTROL_FAILOVER);
+    }
+    mrail_data_lock_give_back(&engine->guard);
+    return next_ns;
+}
+
+/* ---- both ---- */
+
+void mrail_control_init(mrail_control_timers_t *timers,
+                        const mrail_engine_t *engine)
+{
+    memset(timers, 0, sizeof(*timers));
+    timers->due_ns = MRAIL_NS_NEVER;
+    timers->keepalive_ns =
+        (MRAIL_FAILOVER && (engine->config.keepalive_interval_s != 0))
+            ? mrail_clock_now()
+            : MRAIL_NS_NEVER;
+}
+
+mrail_ns_t mrail_control_run(mrail_engine_t *engine,
+                             mrail_control_timers_t *timers)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_ns_t ctl_ns, lanes_ns;
+
+    mrail_control_wake(engine, timers);
+    pthread_mutex_lock(&engine->ctl_lock);
+    ctl_ns = mrail_ctl_run(engine, now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    lanes_ns = mrail_control_lanes(engine, now_ns, timers);
+    timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
+    if (ctl_ns != MRAIL_NS_NEVER) {
+        /* Something is waited for: look often enough to tell a halt from it. */
+        timers->due_ns = MRAIL_MIN(timers->due_ns, now_ns + MRAIL_NS_PER_SEC);
+    }
+    return timers->due_ns;
+}

@@ -1,0 +1,376 @@
+/*
+ * Asking for lanes: which are wanted, over which rails, and what follows when
+ * there is no room, no QP, or no answer that helps.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#include "orchestrator/ports.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MRAIL_CTL_RETRY                                                        \
+    (200 * MRAIL_NS_PER_MS)      /* after "no room", on average */
+#define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
+
+/* ---- places for them ---- */
+
+int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
+{
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        const mrail_lane_t *lane = peer->lanes[i];
+
+        if ((i != slot) && (lane != NULL) && lane->am_lane &&
+            ((lane->state == MRAIL_LANE_UP) ||
+             (lane->state == MRAIL_LANE_CONNECTING) ||
+             (lane->state == MRAIL_LANE_ACCEPTING))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* A quarter of the budget is kept for the first lanes of peers that are still
+ * to come: those must not have to wait until somebody gives up another. */
+static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
+{
+    unsigned used = engine->num_lanes - engine->num_lane_free;
+    unsigned most = engine->config.max_qps - engine->config.max_qps / 4;
+
+    if (used >= most) {
+        mrail_evict_make_room(engine, 0);
+    }
+    return used < (first ? engine->config.max_qps : most);
+}
+
+mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_lane_t *lane = peer->lanes[slot];
+
+    if (lane != NULL) {
+        return lane;
+    }
+    if (!mrail_ctl_has_budget(engine, mrail_ctl_is_first(peer, slot))) {
+        return NULL;
+    }
+    lane = calloc(1, sizeof(*lane));
+    if (lane != NULL) {
+        lane->peer = peer;
+        lane->slot = (uint16_t)slot;
+        lane->index = (engine->num_lane_free != 0)
+                          ? engine->lane_free[--engine->num_lane_free]
+                          : (uint16_t)engine->num_lanes++;
+        mrail_list_init(&lane->ack_list);
+        mrail_list_init(&lane->flying);
+        mrail_list_init(&lane->lost);
+        peer->lanes[slot] = lane;
+    }
+    return lane;
+}
+
+void mrail_ctl_list_lane(mrail_lane_t *lane)
+{
+    __atomic_store_n(&lane->peer->engine->lanes[lane->index], lane,
+                     __ATOMIC_RELEASE);
+    __atomic_store_n(&lane->rail->has_lanes, 1, __ATOMIC_RELEASE);
+}
+
+int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
+{
+    mrail_peer_t *peer = lane->peer;
+    int ret = mrail_lane_connect(peer->engine, lane, remote,
+                                 &peer->rails[remote->src_rail]);
+
+    if (ret == 0) { /* the peer sends nothing before our answer */
+        mrail_ctl_list_lane(lane);
+    }
+    return ret;
+}
+
+void mrail_ctl_budget(mrail_engine_t *engine)
+{
+    if (!engine->budget_warned) {
+        engine->budget_warned = 1;
+        mrail_error("UCX_MRAIL_MAX_QPS=%u does not suffice: this process has "
+                    "more peers than that, and each needs a QP; set it to the "
+                    "number of processes in the job or more",
+                    engine->config.max_qps);
+    }
+}
+
+/* ---- requests ---- */
+
+int mrail_ctl_connect_self(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_ctl_msg_t hello;
+    mrail_wire_lane_t wire;
+    mrail_lane_t *lane;
+
+    lane = mrail_ctl_get_lane(peer, 0);
+    if ((lane == NULL) && mrail_evict_make_room(engine, 1) &&
+        (++peer->tries < MRAIL_CTL_ROOM_TRIES)) {
+        return -EAGAIN;
+    }
+    mrail_ctl_fill_hello(engine, &hello, MRAIL_CTL_HELLO);
+    mrail_ctl_learn(peer, &hello);
+    peer->num_slots = 1;
+    if (lane == NULL) {
+        mrail_ctl_budget(engine);
+    }
+    if ((lane == NULL) ||
+        (mrail_lane_create_qp(engine, lane,
+                              &engine->rails[peer->pairs[0].local]) != 0)) {
+        mrail_ctl_peer_failed(peer, -ENOMEM);
+        return 0;
+    }
+    mrail_lane_set_state(lane, MRAIL_LANE_ACCEPTING, "self");
+    memset(&wire, 0, sizeof(wire));
+    wire.index = lane->index;
+    wire.credits = (uint16_t)lane->credits;
+    wire.src_rail = (uint8_t)lane->rail->index;
+    wire.qpn = lane->qp->qp_num;
+    wire.psn = lane->psn;
+    lane->sport = mrail_ports_lane(engine->config.uplinks,
+                                   lane->rail->attr.nic_index, 1, 0);
+    if (mrail_ctl_connect(lane, &wire) != 0) {
+        mrail_ctl_drop_request(lane, "no QP");
+        mrail_ctl_peer_failed(peer, -EIO);
+        return 0;
+    }
+    mrail_ctl_lane_up(lane, "self");
+    return 0;
+}
+
+/* Lives of lanes are told apart by it, when messages are late: a chosen one comes
+ * again after 32768 requests, and is never one of the peer's choice. */
+static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    ++engine->epoch;
+    return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+}
+
+/* Opens the QP of a lane and asks the peer for its own.  0 or -errno. */
+static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_engine_t *engine = peer->engine;
+    const mrail_rail_pair_t *pair =
+        &peer->pairs[(peer->base + slot) % peer->num_pairs];
+    mrail_rail_t *rail = &engine->rails[pair->local];
+    mrail_lane_t *lane = mrail_ctl_get_lane(peer, slot);
+    int ret;
+
+    if (lane == NULL) {
+        if (!mrail_ctl_is_first(peer, slot)) {
+            return -EDQUOT;
+        }
+        if (mrail_evict_make_room(engine, 1)) {
+            if (++peer->tries == MRAIL_CTL_ROOM_TRIES) {
+                mrail_warn("UCX_MRAIL_MAX_QPS=%u: the connection to peer "
+                           "%016llx waits until other peers give lanes back",
+                           engine->config.max_qps,
+                           (unsigned long long)peer->id);
+            }
+            return -EAGAIN;
+        }
+        mrail_ctl_budget(engine);
+        return -EDQUOT;
+    }
+    ret = mrail_lane_create_qp(engine, lane, rail);
+    if (ret != 0) {
+        mrail_warn("%s: cannot create a QP: %s", rail->attr.device,
+                   strerror(-ret));
+        return (ret == -EAGAIN) ? -EIO : ret;
+    }
+    /* Rotated by peer, so that peers with one lane use all segments. */
+    lane->sport = mrail_ports_lane(engine->config.uplinks, rail->attr.nic_index,
+                                   engine->config.lanes_per_rail,
+                                   slot / peer->num_pairs + peer->rotation);
+    lane->epoch = mrail_ctl_next_epoch(peer);
+    lane->remote_rail = pair->remote;
+    lane->request = ++engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_CONNECTING, "wanted");
+    return 0;
+}
+
+void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why)
+{
+    if (peer->based) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
+        if (peer->paths[slot].health.state == MRAIL_HEALTH_RETIRED) {
+            return; /* it has been there, and may come back */
+        }
+    }
+    peer->refused_mask |= 1ull << slot;
+    if (!peer->based) {
+        mrail_error("peer %016llx cannot be connected: %s",
+                    (unsigned long long)peer->id, why);
+        mrail_ctl_peer_failed(peer, -ECONNREFUSED);
+    } else {
+        mrail_debug("peer %016llx goes without lane %u: %s",
+                    (unsigned long long)peer->id, slot, why);
+    }
+}
+
+void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
+{
+    mrail_debug("peer %016llx: no room for lane %u now",
+                (unsigned long long)peer->id, slot);
+    peer->no_room_mask |= 1ull << slot;
+    /* Two that have no room for each other's requests must not ask in step. */
+    peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
+                     mrail_rng_next(&peer->engine->rng) % MRAIL_CTL_RETRY;
+    mrail_ctl_work(peer);
+}
+
+mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    if (peer->no_room_mask == 0) {
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns < peer->retry_ns) {
+        return peer->retry_ns;
+    }
+    peer->no_room_mask = 0;
+    peer->requested_slots = MRAIL_MIN(peer->requested_slots, 1u);
+    __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
+    return MRAIL_NS_NEVER;
+}
+
+/* The first lane of all needs not wait for a path: any other will do. */
+static void mrail_ctl_find_base(mrail_peer_t *peer)
+{
+    for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
+        if (mrail_path_is_open(peer, slot)) {
+            mrail_paths_rebase(peer, (peer->base + slot) % peer->num_pairs);
+            return;
+        }
+    }
+}
+
+mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
+                                       mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = peer->lanes[slot];
+    int ret;
+
+    if ((slot >= MRAIL_MIN(peer->requested_slots, peer->num_slots)) ||
+        ((peer->refused_mask | peer->no_room_mask) & (1ull << slot)) ||
+        ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE))) {
+        return MRAIL_NS_NEVER;
+    }
+    if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
+        return MRAIL_NS_NEVER; /* the first lane settles which pair comes first,
+                                  and the peer may have asked for one */
+    }
+    if (!peer->based && !mrail_path_is_open(peer, slot)) {
+        mrail_ctl_find_base(peer);
+    }
+    if (!mrail_path_is_open(peer, slot)) {
+        return MRAIL_NS_NEVER;
+    }
+    ret = mrail_ctl_request_lane(peer, slot);
+    if (ret == -EAGAIN) {
+        peer->unreachable_ns = 0;
+        return now_ns + MRAIL_CTL_RTO_MIN;
+    }
+    if ((ret == -EDQUOT) && peer->based) {
+        mrail_ctl_no_room(peer, slot);
+    } else if (ret != 0) {
+        mrail_ctl_refused(peer, slot, "no QP here");
+    }
+    return MRAIL_NS_NEVER;
+}
+
+/* Over each pair of rails without delay; then later each time, or both ends
+ * would do nothing else. */
+static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
+{
+    unsigned round = ++peer->reconnects / peer->num_pairs;
+
+    return (round == 0) ? 0 : mrail_ctl_rto(round - 1);
+}
+
+void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)
+{
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, cause);
+    mrail_lane_release(lane->peer->engine, lane);
+}
+
+void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
+{
+    mrail_peer_t *peer = lane->peer;
+    unsigned slot = lane->slot;
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_ns_t delay_ns = mrail_ctl_reconnect_delay(peer);
+
+    mrail_ctl_drop_request(lane, cause);
+    mrail_ctl_work(peer);
+    if (!peer->based) {
+        peer->reconnect_cause = cause;
+        peer->reconnect_ns =
+            (peer->reconnects == 1) ? now_ns : peer->reconnect_ns;
+        /* Not by unreachable_ns: it may be told to wait in between, each time. */
+        if ((peer->reconnects >= MRAIL_CTL_TRIES) &&
+            (now_ns >= peer->reconnect_ns + mrail_ctl_peer_timeout(peer))) {
+            mrail_ctl_give_up(peer);
+            return;
+        }
+        mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
+    }
+    /* A late request of the peer is not to take its place. */
+    (void)mrail_ctl_poll_lane_request(peer, slot, now_ns);
+    lane = peer->lanes[slot];
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
+        lane->deadline_ns = now_ns + delay_ns;
+    }
+}
+
+void mrail_ctl_not_connected(mrail_lane_t *lane)
+{
+    if (lane->peer->based) {
+        lane->half = 1;
+        mrail_ctl_list_lane(lane);
+        mrail_failover_request(lane, "it cannot be connected");
+    } else {
+        mrail_ctl_reconnect(lane, "it cannot be connected");
+    }
+}
+
+void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
+{
+    mrail_peer_t *peer = lane->peer;
+    unsigned slot = lane->slot;
+
+    if (!peer->based && (reason == MRAIL_REASON_RESOURCES)) {
+        mrail_ctl_reconnect(lane, why);
+        return;
+    }
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "refused");
+    mrail_lane_release(peer->engine, lane);
+    if (peer->based && (reason == MRAIL_REASON_QP_BUDGET)) {
+        mrail_ctl_no_room(peer, slot);
+    } else if (peer->based && (reason == MRAIL_REASON_RESOURCES)) {
+        mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
+        mrail_ctl_no_room(peer, slot);
+    } else {
+        mrail_ctl_refused(peer, slot, why);
+    }
+}
+
+/* Where there is room for some lanes only, those that carry messages come first,
+ * and of these each in turn: one that fails again and again, though probes get
+ * through, must not keep the others from being tried. */
+unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
+{
+    unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);
+
+    return (k < count) ? (peer->turn + k) % count : k;
+}

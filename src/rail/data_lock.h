@@ -1,0 +1,98 @@
+/*
+ * The data path's guard.  While the process has one iface, whose caller
+ * serialises it, entering costs two plain stores.  When a second iface is
+ * created, the guard becomes a mutex for good: the creator raises `shared`,
+ * makes every running thread pass a barrier (membarrier(2)), and waits until
+ * the first owner is outside.
+ *
+ * The control thread may borrow it for a moment in the same way, when something
+ * cannot wait until the caller comes again.
+ *
+ * Biased locking with an asymmetric fence: the owner's store to `busy` and
+ * load of `shared` may not be reordered past each other; the barrier that this
+ * needs is paid by the creator, not by the owner.
+ */
+#ifndef MRAIL_RAIL_DATA_LOCK_H
+#define MRAIL_RAIL_DATA_LOCK_H
+
+#include "base/util.h"
+
+#include <pthread.h>
+
+#define MRAIL_DATA_LOCK_SHARED 1   /* for good: there are several callers */
+#define MRAIL_DATA_LOCK_BORROWED 2 /* the control thread is in, or waits */
+
+typedef struct mrail_data_lock {
+    int busy;   /* the single owner is inside; written by it only */
+    int shared; /* 0, or why the mutex is taken: MRAIL_DATA_LOCK_*; atomic */
+    pthread_mutex_t lock; /* when shared */
+    unsigned waiting;     /* threads that want the mutex; atomic */
+} mrail_data_lock_t;
+
+void mrail_data_lock_init(mrail_data_lock_t *guard);
+void mrail_data_lock_cleanup(mrail_data_lock_t *guard);
+
+/* From now on the mutex is taken.  Not to be called from inside the guard. */
+void mrail_data_lock_share(mrail_data_lock_t *guard);
+
+/* Enters, though this thread is not the owner; one thread at a time. */
+void mrail_data_lock_borrow(mrail_data_lock_t *guard);
+/* Leaves; the owner needs no mutex any more. */
+void mrail_data_lock_give_back(mrail_data_lock_t *guard);
+
+/* ThreadSanitizer knows no membarrier(2): it gets the full order. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define __SANITIZE_THREAD__ 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define MRAIL_DATA_LOCK_STORE __ATOMIC_SEQ_CST
+#define MRAIL_DATA_LOCK_LOAD __ATOMIC_SEQ_CST
+#else
+#define MRAIL_DATA_LOCK_STORE __ATOMIC_RELAXED
+#define MRAIL_DATA_LOCK_LOAD __ATOMIC_ACQUIRE
+#endif
+
+/* Returns a token for mrail_data_lock_leave().  Does not nest. */
+static inline int mrail_data_lock_enter(mrail_data_lock_t *guard)
+{
+    if (MRAIL_LIKELY(!__atomic_load_n(&guard->shared, __ATOMIC_RELAXED))) {
+        __atomic_store_n(&guard->busy, 1, MRAIL_DATA_LOCK_STORE);
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (MRAIL_LIKELY(
+                !__atomic_load_n(&guard->shared, MRAIL_DATA_LOCK_LOAD))) {
+            return 1;
+        }
+        __atomic_store_n(&guard->busy, 0, __ATOMIC_RELEASE);
+    }
+    __atomic_add_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&guard->lock);
+    __atomic_sub_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+static inline int mrail_data_lock_is_shared(const mrail_data_lock_t *guard)
+{
+    return MRAIL_UNLIKELY(__atomic_load_n(&guard->shared, __ATOMIC_RELAXED));
+}
+
+/* 1 if another thread waits to enter.  A mutex is not fair: a thread that
+ * polls in a loop takes it again before the one that it woke has run, for
+ * seconds; so who only polls asks this first, and stands back. */
+static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *guard)
+{
+    return mrail_data_lock_is_shared(guard) &&
+           __atomic_load_n(&guard->waiting, __ATOMIC_RELAXED) != 0;
+}
+
+static inline void mrail_data_lock_leave(mrail_data_lock_t *guard, int token)
+{
+    if (MRAIL_LIKELY(token)) {
+        __atomic_store_n(&guard->busy, 0, __ATOMIC_RELEASE);
+    } else {
+        pthread_mutex_unlock(&guard->lock);
+    }
+}
+
+#endif

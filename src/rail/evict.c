@@ -1,0 +1,322 @@
+/*
+ * Taking lanes back.
+ *
+ * When the budget of QPs is used up and a lane is wanted, lanes beyond the
+ * peers' first ones are given up, least recently used first.  Both ends have to
+ * let go: a lane on which nothing is under way here is taken out of use and
+ * drained; then the peer is asked (RETIRE) and does the same (CONFIRM), or uses
+ * it and keeps it (REFUSE).  Only when both are done with it is the QP
+ * destroyed, so no request of either ever meets a QP that is gone.
+ *
+ * The control side chooses, asks and answers; the data path decides whether a
+ * lane is idle, and buries it.  A process that does not call into the library
+ * decides nothing: its lanes stay until it does.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#include <string.h>
+
+#define MRAIL_EVICT_SCAN (100 * MRAIL_NS_PER_MS) /* between two looks */
+#define MRAIL_RETIRE_BATCH 4 /* lanes that one look asks for */
+
+/* ---- control side ---- */
+
+void mrail_evict_request(mrail_lane_t *lane)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    __atomic_fetch_or(&lane->peer->evict_mask, 1ull << lane->slot,
+                      __ATOMIC_RELEASE);
+    __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+    mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
+}
+
+/* The better one to give up of two; NULL is none. */
+static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
+{
+    if ((a == NULL) || (b == NULL)) {
+        return (a == NULL) ? b : a;
+    }
+    return (b->scanned < a->scanned) ? b : a;
+}
+
+typedef struct mrail_evict_scan {
+    mrail_lane_t *lane;   /* the best to give up */
+    unsigned num_further; /* lanes that could be */
+    unsigned num_forced;  /* ... of them that have to go already */
+} mrail_evict_scan_t;
+
+static void mrail_evict_scan_peer(mrail_peer_t *peer, int hard, int first,
+                                  mrail_evict_scan_t *scan)
+{
+    for (unsigned slot = 1; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (lane == NULL) {
+            continue;
+        }
+        if ((lane->state == MRAIL_LANE_IDLE) ||
+            (lane->state == MRAIL_LANE_FAILED)) {
+            continue;
+        }
+        ++scan->num_further;
+        scan->num_forced += lane->evict_forced;
+        if ((lane->state != MRAIL_LANE_UP) || lane->evict_local ||
+            lane->evict_remote) {
+            continue;
+        }
+        if (first) {
+            uint64_t used = __atomic_load_n(&lane->used, __ATOMIC_RELAXED);
+
+            lane->idle = (used == lane->scanned);
+            lane->scanned = used;
+        }
+        if (lane->idle || hard) {
+            scan->lane = mrail_evict_older(scan->lane, lane);
+        }
+    }
+}
+
+static mrail_evict_scan_t mrail_evict_scan(mrail_engine_t *engine, int hard,
+                                           int first)
+{
+    mrail_evict_scan_t scan = {NULL, 0, 0};
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            mrail_evict_scan_peer(peer, hard, first, &scan);
+        }
+    }
+    return scan;
+}
+
+int mrail_evict_make_room(mrail_engine_t *engine, int hard)
+{
+    mrail_ns_t now_ns = mrail_clock_now();
+    mrail_evict_scan_t scan;
+    int pass = 0;
+
+    if (!hard && (now_ns < engine->scan_ns + MRAIL_EVICT_SCAN)) {
+        return 1;
+    }
+    engine->scan_ns = now_ns;
+    do {
+        /* What the first pass has seen in use is not idle for the next. */
+        scan = mrail_evict_scan(engine, hard, pass == 0);
+        if ((scan.lane == NULL) || (pass == MRAIL_RETIRE_BATCH) ||
+            (hard && (scan.num_forced != 0))) {
+            break;
+        }
+        scan.lane->evict_local = 1;
+        scan.lane->evict_forced = (uint8_t)hard;
+        mrail_evict_request(scan.lane);
+        ++pass;
+    } while (!hard);
+    return scan.num_further != 0;
+}
+
+/* ---- data path ---- */
+
+static int mrail_list_has_lane(const mrail_list_t *list,
+                               const mrail_lane_t *lane)
+{
+    const mrail_rx_t *rx;
+
+    mrail_list_for_each(rx, list, mrail_rx_t, list) {
+        if (rx->lane == lane) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Messages of the lane that wait to be delivered keep its buffers. */
+static int mrail_lane_has_messages(mrail_engine_t *engine,
+                                   const mrail_lane_t *lane)
+{
+    mrail_rx_flush(engine, lane->rail->index);
+    for (unsigned i = 0; i < MRAIL_MAX_IFACES; ++i) {
+        const mrail_iface_t *iface = engine->ifaces[i];
+
+        if ((iface != NULL) && mrail_list_has_lane(&iface->inbox, lane)) {
+            return 1;
+        }
+    }
+    return mrail_list_has_lane(&lane->peer->hold, lane);
+}
+
+/* The peer's messages would have no way. */
+static int mrail_lane_is_last(const mrail_lane_t *lane)
+{
+    return lane->am_lane && (lane->peer->num_am == 1);
+}
+
+/* `reading`: bytes under way that are our own last READ. */
+static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
+{
+    const mrail_peer_t *peer = lane->peer;
+
+    return (lane->am_inflight != 0) || (lane->sched.inflight > reading) ||
+           (peer->ordered_lane == lane) || mrail_lane_is_last(lane) ||
+           (peer->num_fences > (unsigned)peer->recovering) ||
+           (!lane->evict_forced && !mrail_list_empty(&peer->uncut)) ||
+           mrail_lane_has_messages(peer->engine, lane);
+}
+
+/* Two that must go are not to leave their work to each other. */
+static int mrail_lane_has_successor(const mrail_lane_t *lane)
+{
+    const mrail_peer_t *peer = lane->peer;
+
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        if ((peer->up[i] != lane) && !peer->up[i]->leaving) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static void mrail_evict_done(mrail_lane_t *lane)
+{
+    __atomic_fetch_and(&lane->peer->evict_mask, ~(1ull << lane->slot),
+                       __ATOMIC_RELEASE);
+}
+
+/* The lane is used: it stays; or, where it must go, it takes no more work. */
+static void mrail_evict_keep(mrail_lane_t *lane)
+{
+    if (lane->am_inflight != 0) {
+        /* A peer that has nothing to say need not acknowledge; next time. */
+        mrail_am_request_ack(lane->peer);
+    }
+    if (lane->evict_forced && !mrail_lane_is_last(lane)) {
+        /* But for work that no other lane can do. */
+        lane->leaving = mrail_lane_has_successor(lane) ||
+                        (mrail_list_empty(&lane->peer->uncut) &&
+                         mrail_list_empty(&lane->peer->redo));
+        return;
+    }
+    ++lane->peer->engine->counters.lanes_kept;
+    mrail_evict_done(lane);
+    lane->last_read = 0;
+    lane->evict_local = lane->evict_forced = lane->leaving = 0;
+    if (lane->evict_remote) {
+        lane->evict_remote = 0;
+        lane->has_refused = 1;
+        lane->peer_refused = lane->peer_request;
+        mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
+                              MRAIL_REASON_IN_USE);
+    }
+}
+
+/* Takes the lane out of use, or keeps it; to be called again while its bit is
+ * in evict_mask. */
+static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+    uint64_t bit = 1ull << lane->slot;
+
+    lane->last_read &= (lane->sched.inflight != 0);
+    if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
+        mrail_evict_keep(lane);
+    } else if (peer->dirty_mask & bit) { /* seen to be there, then idle */
+        lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
+    } else if (!lane->last_read) {
+        __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
+        peer->closing_mask |= bit;
+        lane->out = 1;
+        mrail_list_del(&lane->ack_list);
+        mrail_evict_done(lane);
+        mrail_peer_refresh(peer);
+    }
+}
+
+/* What was posted without a signal may not be complete: a last request that
+ * has one follows it. */
+static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    if (lane->sq_posted != lane->sq_done) {
+        if (!lane->last_read) {
+            lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
+        }
+        return;
+    }
+    peer->closing_mask &= ~(1ull << lane->slot);
+    lane->request = ++peer->engine->ctl_seq;
+    lane->tries = 0;
+    lane->deadline_ns = 0;
+    mrail_lane_set_state(lane, MRAIL_LANE_RETIRING,
+                         lane->evict_remote ? "the peer asks" : "idle");
+    mrail_ctl_work(peer);
+    mrail_control_thread_wake(peer->engine);
+}
+
+/* The peer's last messages on the lane may still be in the CQ; a device that
+ * destroys their QP takes them, and their buffers, away.  It may have sent them
+ * after the lane was let go of here, and they may wait for another iface. */
+static void mrail_evict_reap(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_engine_t *engine = peer->engine;
+
+    if (mrail_rail_fetch(lane->rail) || mrail_lane_has_messages(engine, lane)) {
+        return;
+    }
+    mrail_evict_done(lane);
+    peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
+        .known = 1, .epoch = lane->epoch, .received = lane->am_received};
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "retired");
+    ++engine->counters.lanes_retired;
+    mrail_lane_release(engine, lane);
+    /* The next large transfer asks for it again. */
+    peer->requested_slots = 1;
+    __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
+    mrail_ctl_work(peer); /* the peer may have asked for a new one already */
+}
+
+static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
+                             mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = peer->lanes[slot];
+    uint64_t bit = 1ull << slot;
+
+    if (peer->closing_mask & bit) {
+        mrail_evict_drain(lane, now_ns);
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
+               mrail_failover_validate(lane, now_ns)) {
+        /* Looked at again. */
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
+        /* It may just have come back, and be asked for again. */
+        (void)mrail_peer_num_up(peer);
+        if (lane->evict_local || lane->evict_remote) {
+            mrail_evict_leave(lane, now_ns);
+        } else { /* in use again */
+            lane->leaving = 0;
+            mrail_peer_refresh(peer);
+            mrail_evict_done(lane);
+        }
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) &&
+               lane->reap) {
+        mrail_evict_reap(lane);
+    } else {
+        __atomic_fetch_and(&peer->evict_mask, ~bit, __ATOMIC_RELEASE);
+    }
+}
+
+void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
+                    peer->closing_mask;
+
+    pthread_mutex_lock(&peer->engine->ctl_lock);
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (mask & (1ull << slot)) {
+            mrail_evict_step(peer, slot, now_ns);
+        }
+    }
+    pthread_mutex_unlock(&peer->engine->ctl_lock);
+}

@@ -1,0 +1,384 @@
+/*
+ * Flush and fence.
+ *
+ * Data that one NIC has acknowledged may become visible later than a message
+ * that arrives through another.  So "complete at the target" takes three
+ * steps: every earlier operation has its completion; on every lane that has
+ * written since, a READ follows the writes on the same QP and pushes them out;
+ * and active messages are acknowledged by the peer's software.  A fence needs
+ * the first two, and nothing may be posted before they are done - except messages
+ * on one lane that is alone in having work, where the QP's own order suffices.
+ */
+#include "config.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+
+/* READs that have not come back are among the operations. */
+static int mrail_rma_idle(const mrail_peer_t *peer)
+{
+    return mrail_list_empty(&peer->ops) && (peer->dirty_mask == 0);
+}
+
+static mrail_flush_t *mrail_flush_add(mrail_peer_t *peer,
+                                      mrail_flush_kind_t kind,
+                                      mrail_flush_group_t *group)
+{
+    mrail_flush_t *sync = mrail_pool_get(&peer->engine->syncs);
+
+    if (sync == NULL) {
+        return NULL;
+    }
+    sync->kind = kind;
+    sync->last_stage = 0;
+    sync->unseen = 0;
+    sync->reads = 0;
+    sync->am_seq = peer->tx_next;
+    sync->op_id = peer->op_next - 1;
+    sync->group = group;
+    mrail_list_add_tail(&peer->syncs, &sync->list);
+    mrail_peer_activate(peer);
+    return sync;
+}
+
+void mrail_flush_open(mrail_peer_t *peer)
+{
+    if (--peer->num_fences == 0) {
+        peer->ordered_lane = NULL;
+        peer->ordered_lane_closed = 0;
+    }
+}
+
+static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *sync,
+                               int status)
+{
+    mrail_flush_group_t *group = sync->group;
+
+    mrail_list_del(&sync->list);
+    if (sync->kind == MRAIL_FLUSH_KIND_FENCE) {
+        mrail_flush_open(peer);
+    } else {
+        if (status != 0) {
+            group->done.status = status;
+        }
+        if (--group->count == 0) {
+            mrail_done_finish(peer->engine, &group->done, group->done.status);
+        }
+    }
+    mrail_pool_put(&peer->engine->syncs, sync);
+}
+
+/* Whether all operations up to op_id are complete. */
+static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
+{
+    return mrail_list_empty(&peer->ops) ||
+           (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id);
+}
+
+static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *sync,
+                            mrail_ns_t now_ns)
+{
+    if (!mrail_flush_ops_done(peer, sync->op_id)) {
+        return 0;
+    }
+    if ((!sync->last_stage || (sync->unseen != 0)) &&
+        !mrail_rma_post_visible(peer, sync, now_ns)) {
+        return 0;
+    }
+    if (sync->reads != 0) {
+        return 0;
+    }
+    if ((sync->kind == MRAIL_FLUSH_KIND_FLUSH) &&
+        mrail_seq32_before(peer->tx_acked, sync->am_seq)) {
+        mrail_am_request_ack(peer);
+        return 0;
+    }
+    return 1;
+}
+
+/* The first that is complete; NULL: none. */
+static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
+                                            mrail_ns_t now_ns)
+{
+    mrail_flush_t *sync;
+
+    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
+        if (mrail_flush_step(peer, sync, now_ns)) {
+            return sync;
+        }
+    }
+    return NULL;
+}
+
+/* From the start after each: the completion of one may fence or flush the
+ * peer, and so end up here again and finish any of the others. */
+void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_flush_t *sync;
+
+    while ((sync = mrail_flush_next_done(peer, now_ns)) != NULL) {
+        mrail_flush_finish(peer, sync, 0);
+    }
+}
+
+void mrail_flush_again(mrail_peer_t *peer)
+{
+    mrail_flush_t *sync;
+
+    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
+        sync->last_stage = 0;
+    }
+}
+
+const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer)
+{
+    const mrail_flush_t *sync;
+
+    if (peer->ordered_lane != NULL) {
+        return NULL;
+    }
+    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
+        if (sync->kind == MRAIL_FLUSH_KIND_FENCE) {
+            return sync;
+        }
+    }
+    return NULL;
+}
+
+void mrail_flush_fail(mrail_peer_t *peer, int status)
+{
+    while (!mrail_list_empty(&peer->syncs)) {
+        mrail_flush_finish(
+            peer, mrail_list_head(&peer->syncs, mrail_flush_t, list), status);
+    }
+}
+
+/* ---- fence ---- */
+
+/* The one lane with work, if there is exactly one, and it is in use. */
+static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
+{
+    mrail_lane_t *only = NULL;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+        uint64_t bit = 1ull << slot;
+
+        if ((lane != NULL) &&
+            ((peer->dirty_mask & bit) || (lane->sched.inflight != 0))) {
+            if ((only != NULL) || !(peer->seen_mask & bit)) {
+                return NULL;
+            }
+            only = lane;
+        }
+    }
+    return only;
+}
+
+static int mrail_peer_has_gets(const mrail_peer_t *peer)
+{
+    const mrail_op_t *op;
+
+    /* A GET that is still under way may be overtaken by a later PUT. */
+    mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
+        if (op->kind == MRAIL_OP_GET) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int mrail_peer_fence(mrail_peer_t *peer)
+{
+    mrail_ns_t now_ns;
+    mrail_flush_t *sync;
+
+    if (mrail_rma_idle(peer) || peer->dead) {
+        return 0;
+    }
+    now_ns = mrail_clock_now();
+    sync = mrail_flush_add(peer, MRAIL_FLUSH_KIND_FENCE, NULL);
+    if (sync == NULL) {
+        return -EAGAIN;
+    }
+    ++peer->engine->counters.fences;
+    if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
+        peer->ordered_lane_closed =
+            1; /* not even the lane of an earlier fence */
+    } else if (peer->num_fences == 0) {
+        peer->ordered_lane = mrail_peer_only_lane(peer);
+        if (peer->ordered_lane != NULL) {
+            (void)mrail_rma_post_visible(peer, sync, now_ns);
+        }
+    }
+    ++peer->num_fences;
+    mrail_flush_check(peer, now_ns);
+    return 0;
+}
+
+int mrail_ep_fence(mrail_ep_t *ep)
+{
+    int ret;
+
+    mrail_iface_enter(ep->iface);
+    ret = mrail_peer_fence(ep->peer);
+    mrail_iface_leave(ep->iface);
+    return ret;
+}
+
+int mrail_iface_fence(mrail_iface_t *iface)
+{
+    mrail_ep_t *ep;
+    int ret = 0;
+
+    mrail_iface_enter(iface);
+    mrail_list_for_each(ep, &iface->eps, mrail_ep_t, list) {
+        ret = mrail_peer_fence(ep->peer);
+        if (ret != 0) {
+            break;
+        }
+    }
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+/* ---- flush ---- */
+
+static int mrail_peer_is_flushed(mrail_peer_t *peer)
+{
+    return mrail_rma_idle(peer) && mrail_list_empty(&peer->unacked) &&
+           mrail_list_empty(&peer->syncs);
+}
+
+/* Adds the peer to the group: 0 (nothing to wait for), 1 or -EAGAIN. */
+static int mrail_peer_flush(mrail_peer_t *peer, mrail_flush_group_t *group)
+{
+    mrail_flush_t *sync;
+
+    if (mrail_peer_is_flushed(peer)) {
+        return 0;
+    }
+    sync = mrail_flush_add(peer, MRAIL_FLUSH_KIND_FLUSH, group);
+    if (sync == NULL) {
+        return -EAGAIN;
+    }
+    ++group->count;
+    ++peer->engine->counters.flushes;
+    if (mrail_seq32_before(peer->tx_acked, sync->am_seq)) {
+        mrail_am_request_ack(peer);
+    }
+    return 1;
+}
+
+static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface, void *comp)
+{
+    mrail_flush_group_t *group = mrail_pool_get(&iface->engine->groups);
+
+    if (group != NULL) {
+        group->done.iface = iface;
+        group->done.comp = comp;
+        group->done.kind = MRAIL_DONE_FLUSH;
+        group->done.status = 0;
+        mrail_list_init(&group->done.list);
+        group->count = 1; /* the caller's, so that it does not end too soon */
+    }
+    return group;
+}
+
+/* Ends the caller's hold on the group.  Without members it never existed. */
+static int mrail_group_close(mrail_iface_t *iface, mrail_flush_group_t *group,
+                             int members)
+{
+    if (--group->count == 0) {
+        if (members) {
+            mrail_done_finish(iface->engine, &group->done, group->done.status);
+            return -EINPROGRESS;
+        }
+        mrail_pool_put(&iface->engine->groups, group);
+        return 0;
+    }
+    return -EINPROGRESS;
+}
+
+/* Whether a flush that is under way covers everything sent so far: then one
+ * who only polls needs no other. */
+static int mrail_peer_is_flushing(const mrail_peer_t *peer)
+{
+    const mrail_flush_t *last;
+
+    if (mrail_list_empty(&peer->syncs)) {
+        return 0;
+    }
+    last = mrail_list_entry(peer->syncs.prev, mrail_flush_t, list);
+    return (last->kind == MRAIL_FLUSH_KIND_FLUSH) &&
+           (last->am_seq == peer->tx_next) &&
+           (last->op_id + 1 == peer->op_next);
+}
+
+int mrail_ep_flush(mrail_ep_t *ep, void *comp)
+{
+    mrail_iface_t *iface = ep->iface;
+    mrail_flush_group_t *group;
+    int ret;
+
+    mrail_iface_enter(iface);
+    if (mrail_peer_is_flushed(ep->peer)) {
+        ret = 0;
+    } else if ((comp == NULL) && mrail_peer_is_flushing(ep->peer)) {
+        ret = -EINPROGRESS;
+    } else if ((group = mrail_group_get(iface, comp)) == NULL) {
+        ret = -EAGAIN;
+    } else {
+        ret = mrail_peer_flush(ep->peer, group);
+        if (ret >= 0) {
+            ret = mrail_group_close(iface, group, ret);
+        } else {
+            mrail_pool_put(&iface->engine->groups, group);
+        }
+    }
+    mrail_iface_leave(iface);
+    return ret;
+}
+
+int mrail_iface_flush(mrail_iface_t *iface, void *comp)
+{
+    mrail_flush_group_t *group;
+    int members = 0, pending = 0, ret = 0;
+    mrail_ep_t *ep;
+
+    mrail_iface_enter(iface);
+    group = mrail_group_get(iface, comp);
+    if (group == NULL) {
+        ret = -EAGAIN;
+        goto out;
+    }
+    mrail_list_for_each(ep, &iface->eps, mrail_ep_t, list) {
+        if ((comp == NULL) && mrail_peer_is_flushing(ep->peer)) {
+            pending = 1;
+            continue;
+        }
+        ret = mrail_peer_flush(ep->peer, group);
+        if (ret < 0) {
+            break;
+        }
+        members |= ret;
+    }
+    if ((ret < 0) && !members) {
+        mrail_pool_put(&iface->engine->groups, group);
+        goto out;
+    }
+    /* Out of memory half way: the members already added will finish without
+     * anybody waiting for them; the caller asks again. */
+    if (ret < 0) {
+        group->done.comp = NULL;
+        mrail_group_close(iface, group, members);
+        goto out;
+    }
+    ret = mrail_group_close(iface, group, members);
+    if ((ret == 0) && pending) {
+        ret = -EINPROGRESS;
+    }
+out:
+    mrail_iface_leave(iface);
+    return ret;
+}

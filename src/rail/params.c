@@ -1,0 +1,330 @@
+#include "config.h"
+#include "rail/params.h"
+
+#include "base/log.h"
+#include "base/util.h"
+#include "rail/mrail.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MRAIL_PARAM_PREFIX "UCX_MRAIL_"
+
+typedef enum mrail_param_type {
+    MRAIL_PARAM_STRING,
+    MRAIL_PARAM_UINT,
+    MRAIL_PARAM_INT,
+    MRAIL_PARAM_SIZE,
+    MRAIL_PARAM_BOOL
+} mrail_param_type_t;
+
+static const struct {
+    const char *name;
+    const char *value;
+    mrail_param_type_t type;
+    size_t offset;
+} params[] = {
+#define MRAIL_PARAM_ENTRY(_name, _default, _type, _field, _help)               \
+    {#_name, _default, MRAIL_PARAM_##_type, offsetof(mrail_config_t, _field)},
+    MRAIL_PARAM(MRAIL_PARAM_ENTRY)
+#undef MRAIL_PARAM_ENTRY
+};
+
+static int mrail_parse_string(const char *text, void *field)
+{
+    char *copy = strdup(text);
+
+    if (copy == NULL) {
+        return -ENOMEM;
+    }
+    free(*(char **)field);
+    *(char **)field = copy;
+    return 0;
+}
+
+static int mrail_parse_number(const char *text, long long *value_p,
+                              const char **backoff_p)
+{
+    char *end;
+
+    errno = 0;
+    *value_p = strtoll(text, &end, 0);
+    *backoff_p = end;
+    return ((errno != 0) || (end == text)) ? -EINVAL : 0;
+}
+
+static int mrail_parse_int(const char *text, void *field)
+{
+    const char *rest;
+    long long value;
+
+    if ((mrail_parse_number(text, &value, &rest) != 0) || (*rest != '\0') ||
+        (value < INT32_MIN) || (value > INT32_MAX)) {
+        return -EINVAL;
+    }
+    *(int *)field = (int)value;
+    return 0;
+}
+
+static int mrail_parse_uint(const char *text, void *field)
+{
+    int value;
+
+    if ((mrail_parse_int(text, &value) != 0) || (value < 0)) {
+        return -EINVAL;
+    }
+    *(unsigned *)field = (unsigned)value;
+    return 0;
+}
+
+static int mrail_parse_size(const char *text, void *field)
+{
+    static const char units[] = "bkmg";
+    const char *rest, *unit;
+    long long value;
+
+    if (strcasecmp(text, "auto") == 0) {
+        *(size_t *)field = MRAIL_SIZE_AUTO;
+        return 0;
+    }
+    if ((mrail_parse_number(text, &value, &rest) != 0) || (value < 0) ||
+        (value > (1ll << 32))) {
+        return -EINVAL;
+    }
+    if (*rest != '\0') {
+        unit = strchr(units, *rest | 0x20);
+        if ((unit == NULL) ||
+            ((rest[1] != '\0') && (strcasecmp(rest + 1, "b") != 0))) {
+            return -EINVAL;
+        }
+        value <<= 10 * (unit - units);
+    }
+    *(size_t *)field = (size_t)value;
+    return 0;
+}
+
+static int mrail_parse_bool(const char *text, void *field)
+{
+    static const char *const words[] = {"n", "no",  "off", "0",
+                                        "y", "yes", "on",  "1"};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(words); ++i) {
+        if (strcasecmp(text, words[i]) == 0) {
+            *(int *)field = (i >= MRAIL_ARRAY_SIZE(words) / 2);
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+static const struct {
+    int (*parse)(const char *text, void *field);
+    const char *expected;
+} param_types[] = {
+    [MRAIL_PARAM_STRING] = {mrail_parse_string, "a string"},
+    [MRAIL_PARAM_UINT] = {mrail_parse_uint, "a whole number from 0"},
+    [MRAIL_PARAM_INT] = {mrail_parse_int, "a whole number"},
+    [MRAIL_PARAM_SIZE] = {mrail_parse_size, "a size like 8k, or auto"},
+    [MRAIL_PARAM_BOOL] = {mrail_parse_bool, "y or n"},
+};
+
+static int mrail_config_set_at(mrail_config_t *config, unsigned index,
+                               const char *text)
+{
+    if (param_types[params[index].type].parse(
+            text, (char *)config + params[index].offset) != 0) {
+        mrail_error("%s%s=%s: expected %s", MRAIL_PARAM_PREFIX,
+                    params[index].name, text,
+                    param_types[params[index].type].expected);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+int mrail_config_set(mrail_config_t *config, const char *name, const char *text)
+{
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(params); ++i) {
+        if (strcmp(params[i].name, name) == 0) {
+            return mrail_config_set_at(config, i, text);
+        }
+    }
+    return -ENOENT;
+}
+
+int mrail_config_from_env(mrail_config_t *config)
+{
+    memset(config, 0, sizeof(*config));
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(params); ++i) {
+        char name[64];
+        const char *text;
+
+        snprintf(name, sizeof(name), "%s%s", MRAIL_PARAM_PREFIX,
+                 params[i].name);
+        text = getenv(name);
+        if (mrail_config_set_at(config, i,
+                                (text != NULL) ? text : params[i].value) != 0) {
+            mrail_config_cleanup(config);
+            return -EINVAL;
+        }
+    }
+    if (mrail_config_check(config) != 0) {
+        mrail_config_cleanup(config);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+void mrail_config_cleanup(mrail_config_t *config)
+{
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(params); ++i) {
+        if (params[i].type == MRAIL_PARAM_STRING) {
+            char **field = (char **)((char *)config + params[i].offset);
+
+            free(*field);
+            *field = NULL;
+        }
+    }
+}
+
+/* ---- names that do not exist ---- */
+
+#define MRAIL_PARAM_NAME_MAX 32
+#define MRAIL_PARAM_FAR 3u /* edits from here on make another word */
+
+/* The transport's other variables: src/uct/mrail_config.c, and what UCX adds to
+ * every transport.  test/ucx/info.sh compares. */
+static const char *const transport_params[] = {
+    "RCACHE",
+    "RCACHE_MEM_PRIO",
+    "RCACHE_OVERHEAD",
+    "RCACHE_ADDR_ALIGN",
+    "RCACHE_MAX_REGIONS",
+    "RCACHE_MAX_SIZE",
+    "RCACHE_MAX_UNRELEASED",
+    "RCACHE_PURGE_ON_FORK",
+    "MEM_REG_OVERHEAD",
+    "MEM_REG_GROWTH",
+    "OVERHEAD",
+    "ALLOC",
+    "FAILURE",
+    "MAX_NUM_EPS",
+};
+
+/* Letters to insert, leave out or change (Levenshtein), one row at a time. */
+static unsigned mrail_edits(const char *a, const char *b)
+{
+    size_t length = strlen(b);
+    unsigned row[MRAIL_PARAM_NAME_MAX + 1];
+    unsigned diagonal, above;
+
+    if ((length > MRAIL_PARAM_NAME_MAX) || (strlen(a) > MRAIL_PARAM_NAME_MAX)) {
+        return MRAIL_PARAM_FAR;
+    }
+    for (unsigned j = 0; j <= length; ++j) {
+        row[j] = j;
+    }
+    for (unsigned i = 1; a[i - 1] != '\0'; ++i) {
+        diagonal = row[0];
+        row[0] = i;
+        for (unsigned j = 1; j <= length; ++j) {
+            above = row[j];
+            row[j] = MRAIL_MIN(MRAIL_MIN(above, row[j - 1]) + 1,
+                               diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[length];
+}
+
+/* The known name with the fewest edits to `name`, their number in *edits_p. */
+static const char *mrail_param_nearest(const char *name, unsigned *edits_p)
+{
+    const char *nearest = NULL;
+    unsigned edits;
+
+    *edits_p = MRAIL_MIN(MRAIL_PARAM_FAR, (unsigned)strlen(name) / 2 + 1);
+    for (unsigned i = 0;
+         i < MRAIL_ARRAY_SIZE(params) + MRAIL_ARRAY_SIZE(transport_params);
+         ++i) {
+        const char *known =
+            (i < MRAIL_ARRAY_SIZE(params))
+                ? params[i].name
+                : transport_params[i - MRAIL_ARRAY_SIZE(params)];
+
+        edits = mrail_edits(name, known);
+        if (edits < *edits_p) {
+            *edits_p = edits;
+            nearest = known;
+        }
+    }
+    return nearest;
+}
+
+void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,
+                          void *arg)
+{
+    const size_t prefix = strlen(MRAIL_PARAM_PREFIX);
+    const char *nearest;
+    unsigned edits;
+    char *name;
+
+    for (; *env != NULL; ++env) {
+        if (strncmp(*env, MRAIL_PARAM_PREFIX, prefix) != 0) {
+            continue;
+        }
+        name = strndup(*env, strcspn(*env, "="));
+        if (name == NULL) {
+            return;
+        }
+        nearest = mrail_param_nearest(name + prefix, &edits);
+        if (edits != 0) {
+            func(arg, name, nearest);
+        }
+        free(name);
+    }
+}
+
+int mrail_config_check(const mrail_config_t *config)
+{
+    const struct {
+        const char *name;
+        long long value, min, max;
+    } ranges[] = {
+        {"LANES_PER_RAIL", config->lanes_per_rail, 1, 32},
+        {"SUBNET_BITS", config->subnet_bits, -1, 128},
+        {"MAX_QPS", config->max_qps, 1, 65535},
+        {"UPLINKS", config->uplinks, 1, 256},
+        {"NIC_INDEX", config->nic_index, -1, 65535},
+        {"TRAFFIC_CLASS", config->traffic_class, 0, 255},
+        {"SL", config->sl, 0, 15},
+        {"SEG_SIZE", (long long)config->seg_size, 512, 1 << 20},
+        {"AM_CREDITS", config->am_credits, 4, 1024},
+        {"TX_QUEUE_LEN", config->tx_queue_len, 16, 4096},
+        {"TIMEOUT", config->timeout_s, 1, 31},
+        {"PEER_TIMEOUT", config->peer_timeout_s, 1, 86400},
+        {"KEEPALIVE_INTERVAL", config->keepalive_interval_s, 0, 86400},
+        {"RETRY_COUNT", config->retry_count, 0, 6},
+        {"RNR_RETRY_COUNT", config->rnr_retry_count, 0, 7},
+    };
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(ranges); ++i) {
+        if ((ranges[i].value < ranges[i].min) ||
+            (ranges[i].value > ranges[i].max)) {
+            mrail_error("UCX_MRAIL_%s=%lld: expected %lld to %lld",
+                        ranges[i].name, ranges[i].value, ranges[i].min,
+                        ranges[i].max);
+            return -EINVAL;
+        }
+    }
+    if ((config->rma_chunk_size != MRAIL_SIZE_AUTO) &&
+        ((config->rma_chunk_size < 4096) ||
+         (config->rma_chunk_size > MRAIL_RMA_CHUNK_MAX))) {
+        mrail_error("UCX_MRAIL_RMA_CHUNK_SIZE=%zu: expected 4k to 1g, or auto",
+                    config->rma_chunk_size);
+        return -EINVAL;
+    }
+    return 0;
+}

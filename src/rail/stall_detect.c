@@ -1,0 +1,218 @@
+/*
+ * Looks now and then whether what was sent comes back: a path that swallows
+ * packets makes no event, and the NIC's own timers may take seconds.
+ *
+ * While anything is under way, the control thread looks every tick.  Reads
+ * and writes have completions of their own; behind messages, whose sends have
+ * none, one small READ is sent when they have not been acknowledged for a tick.
+ * A lane on which something is under way and nothing has come back for a while
+ * is STALLED, an event for its path (paths.c), which then has to answer.  If it
+ * does, by a datagram, the lane is slow, or its QP gets no answers: if nothing has
+ * come back for long, and something has on other lanes to the peer, which get a
+ * READ if there is nothing to do for them, it is STUCK.
+ *
+ * Who only waits sends nothing: to a peer to which nothing was sent for KEEPALIVE
+ * seconds goes one small READ.  A READ, since a NIC answers it for a process that
+ * computes, or that a debugger has stopped.
+ *
+ * Inside the guard, with the control lock.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+
+#define STALL_STILL 3u /* ticks without a completion that are suspicious */
+#define STALL_STILL_MAX 96u
+#define STALL_ASK 40u   /* ... after which other lanes are asked, */
+#define STALL_STUCK 48u /* ... and the lane is stuck, if they answer */
+#define STALL_FRESH 8u  /* they have moved within so many */
+#define STALL_FORGET (1 * MRAIL_NS_PER_SEC) /* since the last suspicion */
+#define STALL_CALM 8 /* ticks with nothing under way that end the watch */
+
+/* Messages that may be at the peer, or nowhere: 1 if there are some. */
+static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    int quiet = (lane->stall_am == lane->am_sent);
+
+    lane->stall_am = lane->am_sent;
+    if ((lane->am_inflight == 0) || (lane->pinged_am == lane->am_sent)) {
+        return 0;
+    }
+    if (quiet && !lane->last_read &&
+        (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+        lane->pinged_am = lane->am_sent;
+    }
+    return 1;
+}
+
+/* A drop in throughput is the network's only if something was outstanding. */
+static void mrail_stall_account(mrail_lane_t *lane, int moved,
+                                mrail_ns_t elapsed_ns)
+{
+    if ((lane->sched.inflight == 0) && (lane->am_inflight == 0)) {
+        lane->idle_ns += elapsed_ns;
+    } else if ((lane->sched.inflight != 0) && !moved) {
+        lane->stalled_ns += elapsed_ns;
+    }
+}
+
+static int mrail_stall_is_usable(const mrail_lane_t *lane)
+{
+    return (lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
+           (lane->validation == MRAIL_PATH_VALIDATION_NONE);
+}
+
+/* Lanes with nothing to do do not move. */
+static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *other = peer->lanes[slot];
+
+        if (mrail_stall_is_usable(other) && !other->last_read &&
+            (other->sched.inflight == 0)) {
+            (void)mrail_rma_post_read(other, NULL, now_ns);
+        }
+    }
+}
+
+/* It has stood still for lane->still ticks. */
+static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer = lane->peer;
+    mrail_path_t *path = &peer->paths[lane->slot];
+
+    if ((lane->still % STALL_STILL_MAX) == STALL_ASK) {
+        mrail_stall_probe_others(lane, now_ns);
+    }
+    if ((lane->still >= STALL_STUCK) &&
+        (now_ns <= peer->moved_ns + STALL_FRESH * MRAIL_STALL_TICK)) {
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STALLED, now_ns);
+    } else if ((lane->still == (STALL_STILL << path->stalls)) ||
+               ((lane->still % STALL_STILL_MAX) == 0)) {
+        /* One that is slow, not dead, is given more time at each. */
+        path->stalls += ((STALL_STILL << path->stalls) < STALL_STILL_MAX);
+        path->stall_ns = now_ns;
+        mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);
+    }
+}
+
+/* 1 if anything is under way. */
+static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
+                            mrail_ns_t elapsed_ns)
+{
+    mrail_path_t *path = &lane->peer->paths[lane->slot];
+    int moved = (lane->stall_done != lane->sq_done);
+
+    if (lane->validation != MRAIL_PATH_VALIDATION_NONE) {
+        return 1; /* it has a time limit of its own */
+    }
+    mrail_stall_account(lane, moved, elapsed_ns);
+
+    lane->stall_done = lane->sq_done;
+    if (moved) {
+        lane->peer->moved_ns = now_ns;
+        if (now_ns >= path->stall_ns + STALL_FORGET) {
+            path->stalls = 0;
+        }
+    }
+    if (moved && (lane->still != 0)) {
+        mrail_path_event(lane->peer, lane->slot, MRAIL_HEALTH_PROGRESS, now_ns);
+    }
+    if (lane->sched.inflight == 0) {
+        lane->still = 0;
+        return mrail_stall_ping(lane, now_ns);
+    }
+    lane->still = moved ? 0 : lane->still + 1;
+    if (lane->still != 0) {
+        mrail_stall_still(lane, now_ns);
+    }
+    return 1;
+}
+
+static int mrail_stall_peer(mrail_peer_t *peer, mrail_ns_t now_ns,
+                            mrail_ns_t elapsed_ns)
+{
+    int busy = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out) {
+            busy |= mrail_stall_lane(lane, now_ns, elapsed_ns);
+        }
+    }
+    return busy;
+}
+
+static mrail_lane_t *mrail_stall_idle_lane(const mrail_peer_t *peer)
+{
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (mrail_stall_is_usable(lane) && !lane->leaving && !lane->last_read &&
+            (peer->paths[slot].health.state == MRAIL_HEALTH_UP)) {
+            return lane;
+        }
+    }
+    return NULL;
+}
+
+static uint64_t mrail_stall_posted(const mrail_peer_t *peer)
+{
+    uint64_t posted = 0;
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        posted +=
+            (peer->lanes[slot] != NULL) ? peer->lanes[slot]->sq_posted : 0;
+    }
+    return posted;
+}
+
+void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            uint64_t posted = mrail_stall_posted(peer);
+            mrail_lane_t *lane = mrail_stall_idle_lane(peer);
+
+            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead &&
+                (posted == peer->kept_posted) && (lane != NULL) &&
+                (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
+                mrail_stall_wake(engine);
+            }
+            peer->kept_posted = mrail_stall_posted(peer);
+        }
+    }
+}
+
+void mrail_stall_begin(mrail_engine_t *engine)
+{
+    __atomic_store_n(&engine->stall_checking, 1, __ATOMIC_RELAXED);
+    mrail_control_thread_wake(engine);
+}
+
+void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_ns_t elapsed_ns =
+        (engine->stall_ns != 0) ? now_ns - engine->stall_ns : 0;
+    mrail_peer_t *peer;
+    int busy = 0;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
+                busy |= mrail_stall_peer(peer, now_ns, elapsed_ns);
+            }
+        }
+    }
+    engine->stall_ns = now_ns;
+    engine->quiescent_ticks = busy ? 0 : engine->quiescent_ticks + 1;
+    if (engine->quiescent_ticks == STALL_CALM) {
+        engine->quiescent_ticks = 0;
+        engine->stall_ns = 0; /* nobody looks for a while */
+        __atomic_store_n(&engine->stall_checking, 0, __ATOMIC_RELAXED);
+    }
+}

@@ -1,0 +1,104 @@
+/*
+ * Where peers that have work reach different rails: who yields on which.
+ *
+ * What is queued for all peers is known here, and shared out by rail/fair_share.h.
+ * A lane that has to yield is not usable for the moment.  Nothing is kept about
+ * lanes: who takes part, and with what rails, is found anew every turn.
+ */
+#include "config.h"
+#include "rail/engine.h"
+
+_Static_assert(MRAIL_MAX_RAILS <= MRAIL_FAIR_SHARE_RAILS, "rails of a share");
+
+static uint32_t throttle_rails(const mrail_peer_t *peer)
+{
+    uint32_t rails = 0;
+
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        rails |= 1u << peer->up[i]->rail->index;
+    }
+    return rails;
+}
+
+/* The operation that waits, if it is one that is cut. */
+static const mrail_op_t *throttle_op(const mrail_peer_t *peer)
+{
+    const mrail_op_t *op;
+
+    if (mrail_list_empty(&peer->uncut) || peer->dead || (peer->num_up == 0)) {
+        return NULL;
+    }
+    op = mrail_list_head(&peer->uncut, mrail_op_t, uncut);
+    return op->whole ? NULL : op;
+}
+
+static void throttle_add(mrail_engine_t *engine, mrail_peer_t *peer)
+{
+    const mrail_op_t *op = throttle_op(peer);
+    mrail_flow_t flow;
+
+    if (op != NULL) {
+        flow = (op->kind == MRAIL_OP_PUT) ? MRAIL_FLOW_OUT : MRAIL_FLOW_IN;
+        peer->share_direction = (uint8_t)flow;
+        peer->share_period = engine->shares[flow].period;
+        peer->share = (uint8_t)mrail_fair_share_add(
+            &engine->shares[flow], throttle_rails(peer), peer->uncut_bytes);
+    }
+}
+
+static void throttle_settle(mrail_engine_t *engine, mrail_flow_t flow,
+                            mrail_ns_t now_ns)
+{
+    mrail_fair_share_rail_t rails[MRAIL_MAX_RAILS];
+
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        const mrail_tele_flow_t *seen = &engine->rails[i].flows[flow];
+
+        rails[i].rate = mrail_tele_flow_live(seen, now_ns);
+        rails[i].moved = seen->moved;
+        rails[i].done = seen->done;
+    }
+    mrail_fair_share_classtle(&engine->shares[flow], rails, engine->num_rails);
+}
+
+void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns)
+{
+    mrail_peer_t *peer;
+
+    engine->fair_share_ns = now_ns + MRAIL_FAIR_SHARE_PERIOD_NS;
+    for (unsigned flow = 0; flow < MRAIL_FLOWS; ++flow) {
+        mrail_fair_share_begin(&engine->shares[flow], now_ns);
+    }
+    mrail_list_for_each(peer, &engine->active, mrail_peer_t, active) {
+        throttle_add(engine, peer);
+    }
+    for (unsigned flow = 0; flow < MRAIL_FLOWS; ++flow) {
+        throttle_settle(engine, (mrail_flow_t)flow, now_ns);
+    }
+}
+
+static int throttle_has_under_way(const mrail_peer_t *peer)
+{
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        if (peer->up[i]->sched.inflight != 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* But for one that has nothing under way: a process may sleep until something
+ * completes, and nothing of others need come after this. */
+void mrail_throttle_mark(mrail_peer_t *peer, const mrail_fair_share_t *shares)
+{
+    if (!throttle_has_under_way(peer)) {
+        return;
+    }
+    for (unsigned i = 0; i < peer->num_up; ++i) {
+        mrail_lane_t *lane = peer->up[i];
+
+        if (!mrail_fair_share_may(shares, peer->share, lane->rail->index)) {
+            lane->sched.usable = 0;
+        }
+    }
+}

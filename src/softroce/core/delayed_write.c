@@ -1,0 +1,100 @@
+/*
+ * WRITEs that are acknowledged before they can be seen, as behind a real NIC:
+ * the NIC's answer and its posted writes into host memory take different ways.
+ *
+ * Placement is delayed by the device's write lag.  What a device writes later
+ * pushes earlier writes of the same device out: a completion (it is a write
+ * into host memory too), and a READ or an atomic, which may not overtake them.
+ * Nothing orders two devices: that is what a transport over several must do.
+ */
+#include "config.h"
+#include "softroce/core/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* As much as may wait; beyond it the oldest is placed early. */
+#define SROCE_DELAYED_WRITE_MAX_BYTES (16u << 20)
+
+struct sroce_delayed_write {
+    sroce_delayed_write_t *next;
+    const sroce_pd_t *pd;
+    mrail_ns_t due_ns;
+    uint64_t addr;
+    uint32_t rkey;
+    uint32_t length;
+    uint8_t data[];
+};
+
+static void delayed_write_place_first(sroce_dev_t *dev)
+{
+    sroce_delayed_write_t *late = dev->delayed_write_head;
+    uint8_t *to = sroce_mr_find(dev, late->pd, late->rkey, late->addr,
+                                late->length, IBV_ACCESS_REMOTE_WRITE);
+
+    if (to != NULL) {
+        memcpy(to, late->data, late->length);
+    }
+    dev->delayed_write_head = late->next;
+    dev->delayed_write_bytes -= late->length;
+    free(late);
+}
+
+void sroce_delayed_write_place_all(sroce_dev_t *dev)
+{
+    while (dev->delayed_write_head != NULL) {
+        delayed_write_place_first(dev);
+    }
+}
+
+void sroce_delayed_write_place_due(sroce_dev_t *dev, mrail_ns_t now_ns)
+{
+    while ((dev->delayed_write_head != NULL) &&
+           (dev->delayed_write_head->due_ns <= now_ns)) {
+        delayed_write_place_first(dev);
+    }
+}
+
+mrail_ns_t sroce_delayed_write_deadline(const sroce_dev_t *dev)
+{
+    return (dev->delayed_write_head == NULL) ? MRAIL_NS_NEVER
+                                             : dev->delayed_write_head->due_ns;
+}
+
+int sroce_delayed_write_write(sroce_dev_t *dev, const sroce_pd_t *pd,
+                              uint32_t rkey, uint64_t addr, const void *data,
+                              uint32_t length, mrail_ns_t now_ns)
+{
+    sroce_delayed_write_t *late = malloc(sizeof(*late) + length);
+
+    if (late == NULL) {
+        sroce_delayed_write_place_all(dev);
+        return 0;
+    }
+    while (dev->delayed_write_bytes + length > SROCE_DELAYED_WRITE_MAX_BYTES) {
+        delayed_write_place_first(dev);
+    }
+    late->next = NULL;
+    late->pd = pd;
+    late->due_ns = now_ns + dev->write_delay_ns;
+    late->addr = addr;
+    late->rkey = rkey;
+    late->length = length;
+    memcpy(late->data, data, length);
+    if (dev->delayed_write_head == NULL) {
+        dev->delayed_write_head = late;
+    } else {
+        dev->delayed_write_tail->next = late;
+    }
+    dev->delayed_write_tail = late;
+    dev->delayed_write_bytes += length;
+    return 1;
+}
+
+void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns)
+{
+    dev->write_delay_ns = write_delay_ns;
+    if (write_delay_ns == 0) {
+        sroce_delayed_write_place_all(dev);
+    }
+}

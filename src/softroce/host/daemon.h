@@ -1,0 +1,65 @@
+/*
+ * The session daemon: one small process per session that holds a duplicate of every
+ * receive socket, so that the kernel's SO_REUSEPORT array never changes under
+ * running jobs.
+ *
+ * Why: all processes of a device receive on one UDP port.  The kernel chooses
+ * the socket by an index into an array, and when a socket goes away it moves
+ * the last one into the hole.  So an exit or a kill would renumber other
+ * processes' sockets, in an order that nobody can see afterwards.  With a
+ * duplicate in the session daemon no socket ever goes away: slot number == index for
+ * the life of the session, and the selector program never has to be replaced.
+ * A slot that was left is given out again together with its socket.
+ *
+ * The session daemon also sees processes die (pidfd, or the end of their connection)
+ * and gives back what they had reserved, passes on "the settings changed" to
+ * all, and removes the session when nobody holds it any more.
+ *
+ * It never touches a packet.  If it is killed, jobs that run go on; new
+ * processes are refused with a sentence.
+ *
+ * Connections are SOCK_SEQPACKET on the session's socket, one message each way
+ * at a time, sroce_daemon_msg_t in host byte order, same user only.
+ */
+#ifndef MRAIL_SROCE_DAEMON_H
+#define MRAIL_SROCE_DAEMON_H
+
+#include "softroce/host/session.h"
+
+typedef enum sroce_daemon_op {
+    SROCE_DAEMON_HOLD = 1, /* keeps the session alive until the last copy of
+                            * the connection is closed */
+    SROCE_DAEMON_USER,  /* the same, and: slots belong to the sending process */
+    SROCE_DAEMON_JOIN,  /* dev: give me a slot */
+    SROCE_DAEMON_BOUND, /* dev, slot, with the new socket */
+    SROCE_DAEMON_LEAVE, /* dev, slot */
+    SROCE_DAEMON_NOTIFY, /* in: tell everybody; out: settings changed */
+    SROCE_DAEMON_WATCH   /* as HOLD, but keeps nothing alive: it ends with the
+                         * session */
+} sroce_daemon_op_t;
+
+typedef struct sroce_daemon_msg {
+    uint32_t op;
+    uint32_t dev;
+    uint32_t slot;
+    int32_t status;  /* in replies: 0 or -errno */
+    uint32_t has_fd; /* a descriptor comes with the message */
+} sroce_daemon_msg_t;
+
+/*
+ * Server.  Runs until nobody holds the session (200 ms of grace); takes over
+ * lock_fd.  ready_fd gets one byte when connections are accepted and is
+ * closed.  Returns an exit status.
+ */
+int sroce_daemon_run(const char *name, int lock_fd, int ready_fd);
+
+/* Client.  A connected, welcomed descriptor or -errno (-ENOENT,
+ * -ECONNREFUSED: no session daemon there, or one that is about to end). */
+int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind);
+
+/* Sends and receives one message; fd_p (or NULL) gets a descriptor or -1.
+ * 0 or -errno; -EPIPE: the session daemon is gone. */
+int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd);
+int sroce_daemon_recv(int conn, sroce_daemon_msg_t *msg, int *fd_p, int flags);
+
+#endif

@@ -1,0 +1,51 @@
+/*
+ * What leaves a device, after tx.c has decided that it may: port state, and
+ * what tests do to packets (loss, delay and the other faults of a rail).
+ * ctx->lock is held.
+ *
+ * A rail without faults costs a test of one word more at each end.  With faults,
+ * packets go through copies: that is for tests, not for speed.
+ */
+#ifndef MRAIL_SROCE_EGRESS_H
+#define MRAIL_SROCE_EGRESS_H
+
+#include "softroce/host/host.h"
+
+/* What is sent: header of the core's run, or of a parcel. */
+typedef struct sroce_egress_load {
+    uint32_t dst_ip;
+    int dest_dev;
+    unsigned dest_slot;
+    uint16_t sport;
+    uint8_t tos;
+    uint16_t num_pkts;
+    uint16_t seg_bytes;
+    uint32_t length;
+    const struct iovec *iov;
+    unsigned iov_count;
+} sroce_egress_load_t;
+
+static inline int sroce_egress_dest_lives(int dest_dev, unsigned dest_slot)
+{
+    return sroce_host_session_dev(dest_dev)->slots[dest_slot].state ==
+           SROCE_SLOT_LIVE;
+}
+
+/* Sends with the credit that was taken for it (none outside), unless a fault
+ * has another idea. */
+void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
+                       int has_credit, mrail_ns_t now_ns);
+void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
+                       sroce_counter_t reason, int has_credit);
+/* A copy that can wait; NULL: out of memory. */
+sroce_host_batch_t *sroce_egress_batch_create(const sroce_egress_load_t *load);
+/* Sends it if its destination has credit for all of it; 0: not now.  The
+ * caller keeps it. */
+int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel,
+                            mrail_ns_t now_ns);
+/* What is due of the delay line. */
+void sroce_egress_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
+/* Before the device is closed: what is on its way arrives all the same. */
+void sroce_egress_finish(sroce_host_ctx_t *ctx);
+
+#endif

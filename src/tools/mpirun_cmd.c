@@ -1,0 +1,248 @@
+#include "config.h"
+#include "tools/mpirun_cmd.h"
+
+#include <string.h>
+
+/* UCX 1.13 to 1.22 use at most this many rails for one message. */
+#define STOCK_MAX_RAILS 4u
+
+typedef struct plan {
+    const mrail_run_options_t *options;
+    char *(*getenv_func)(const char *name);
+    int is_prrte;                 /* mpirun is that of Open MPI 5.0 */
+    mrail_tool_args_t *variables; /* of mpirun itself */
+    mrail_tool_args_t *args;
+} plan_t;
+
+static int is_option(const char *word, const char *name)
+{
+    word += (word[0] == '-' && word[1] == '-') ? 1 : 0;
+    return word[0] == '-' && strcmp(word + 1, name) == 0;
+}
+
+/* The user's options have "-<name>", or "-<name> <value>" if value is given;
+ * "NAME=..." after -x counts as NAME. */
+static int user_has(const plan_t *plan, const char *name, const char *value)
+{
+    const char *const *user = plan->options->user;
+    size_t length = (value != NULL) ? strlen(value) : 0;
+
+    for (unsigned i = 0; i < plan->options->num_user; ++i) {
+        if (!is_option(user[i], name)) {
+            continue;
+        }
+        if (value == NULL) {
+            return 1;
+        }
+        if (i + 1 < plan->options->num_user &&
+            strncmp(user[i + 1], value, length) == 0 &&
+            (user[i + 1][length] == '\0' || user[i + 1][length] == '=')) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static int user_has_mca(const plan_t *plan, const char *key)
+{
+    char name[128];
+
+    snprintf(name, sizeof(name), "OMPI_MCA_%s", key);
+    return user_has(plan, "mca", key) || user_has(plan, "gmca", key) ||
+           plan->getenv_func(name) != NULL;
+}
+
+static void add_mca(plan_t *plan, const char *key, const char *value)
+{
+    if (user_has_mca(plan, key)) {
+        return;
+    }
+    mrail_tool_args_add(plan->args, "--mca");
+    mrail_tool_args_add(plan->args, key);
+    mrail_tool_args_add(plan->args, value);
+}
+
+/* A variable for all ranks.  One that is set in the environment already is
+ * exported as it is: mpirun gives remote ranks only what -x names.  Processes
+ * that a rank spawns have mpirun's own environment: 4.1 puts there what -x
+ * names, 5.0 does not. */
+static void add_env(plan_t *plan, const char *name, const char *value)
+{
+    if (user_has(plan, "x", name)) {
+        return;
+    }
+    mrail_tool_args_add(plan->args, "-x");
+    if (plan->getenv_func(name) != NULL) {
+        mrail_tool_args_add(plan->args, name);
+    } else if (plan->is_prrte) {
+        mrail_tool_args_addf(plan->variables, "%s=%s", name, value);
+        mrail_tool_args_add(plan->args, name);
+    } else {
+        mrail_tool_args_addf(plan->args, "%s=%s", name, value);
+    }
+}
+
+static void plan_common(plan_t *plan)
+{
+    /* Debian's parameter file says pml = ^ucx, and pml/ucx turns itself down
+     * on devices that it does not know by name. */
+    add_mca(plan, "pml", "ucx");
+    add_mca(plan, "pml_ucx_tls", "any");
+    add_mca(plan, "pml_ucx_devices", "any");
+    add_mca(plan, "opal_common_ucx_tls", "any");
+    add_mca(plan, "opal_common_ucx_devices", "any");
+}
+
+#define COMPONENT_PATH "mca_base_component_path"
+
+/* mpirun of 5.0 hands a component path that it is told on to PMIx, unless PMIx
+ * has one, and PMIx complains in every process of what it does not know.  So it
+ * is given one more folder to look in, where nothing is.  Not an empty path:
+ * mpirun writes it on the command line of its daemons without quotes. */
+static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
+{
+    char path[MRAIL_TOOL_PATH_MAX + 64];
+
+    /* A folder that does not exist ends Open MPI's search: the user's comes
+     * last. */
+    snprintf(path, sizeof(path), "SYSTEM_DEFAULT:%s:USER_DEFAULT",
+             paths->components);
+    add_mca(plan, COMPONENT_PATH, path);
+    if (plan->is_prrte && !user_has(plan, "pmixmca", COMPONENT_PATH) &&
+        plan->getenv_func("PMIX_MCA_" COMPONENT_PATH) == NULL) {
+        mrail_tool_args_add(plan->args, "--pmixmca");
+        mrail_tool_args_add(plan->args, COMPONENT_PATH);
+        mrail_tool_args_add(plan->args, paths->no_components);
+    }
+}
+
+static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
+{
+    plan_components(plan, paths);
+    /* Shared memory would bypass the rails of emulated nodes: they are all on
+     * this machine. */
+    add_env(plan, "UCX_TLS",
+            (plan->options->nodes > 0) ? "mrail,self" : "mrail,self,sm");
+}
+
+/* The fastest settings of those that were tried: docs/tuning.md. */
+static void plan_stock(plan_t *plan)
+{
+    const mrail_run_options_t *options = plan->options;
+    unsigned rails = (options->nodes > 0) ? options->rails : STOCK_MAX_RAILS;
+    char value[16];
+
+    /* On mrail the hook sets these, once the transport is there. */
+    add_mca(plan, "btl", "^openib,uct,ofi,vader,sm");
+    add_mca(plan, "osc", "^rdma,pt2pt");
+    add_env(plan, "UCX_TLS", (options->nodes > 0) ? "rc_v,self" : "rc,self,sm");
+    add_env(plan, "UCX_RNDV_SCHEME", "get_zcopy");
+    if (options->nodes > 0) {
+        /* Measured there (docs/tuning.md); on NICs UCX's own estimate holds. */
+        add_env(plan, "UCX_RNDV_THRESH", "64k");
+    }
+    if (options->devices != NULL) {
+        return; /* each rank sees one rail: see rank_rail.c */
+    }
+    if (options->stock == MRAIL_RUN_STOCK_ONE) {
+        if (options->nodes > 0) {
+            add_env(plan, "UCX_NET_DEVICES", "soft0:1");
+        }
+        rails = 1;
+    }
+    snprintf(value, sizeof(value), "%u", MRAIL_MIN(rails, STOCK_MAX_RAILS));
+    add_env(plan, "UCX_MAX_RNDV_RAILS", value);
+    add_env(plan, "UCX_MAX_EAGER_RAILS", value);
+}
+
+static void plan_ranks(plan_t *plan)
+{
+    unsigned np = plan->options->np;
+
+    if (np == 0) {
+        np = plan->options->nodes;
+    }
+    if (np > 0) {
+        mrail_tool_args_add(plan->args, "-np");
+        mrail_tool_args_addf(plan->args, "%u", np);
+    }
+    if (plan->options->nodes == 0) {
+        return;
+    }
+    /* Emulated nodes: more ranks than cores, each with a helper thread. */
+    if (!user_has(plan, "oversubscribe", NULL)) {
+        mrail_tool_args_add(plan->args, "--oversubscribe");
+    }
+    if (!user_has(plan, "bind-to", NULL)) {
+        mrail_tool_args_add(plan->args, "--bind-to");
+        mrail_tool_args_add(plan->args, "none");
+    }
+    add_mca(plan, "mpi_yield_when_idle", "1");
+}
+
+static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
+{
+    const mrail_run_options_t *options = plan->options;
+    mrail_tool_args_t *args = plan->args;
+
+    if (options->nodes > 0) {
+        mrail_tool_args_add(args, paths->mrail);
+        mrail_tool_args_add(args, "soft");
+        mrail_tool_args_add(args, "--nodes");
+        mrail_tool_args_addf(args, "%u", options->nodes);
+        mrail_tool_args_add(args, "--rails");
+        mrail_tool_args_addf(args, "%u", options->rails);
+        if (options->rate != NULL) {
+            mrail_tool_args_add(args, "--rate");
+            mrail_tool_args_add(args, options->rate);
+        }
+        if (options->script != NULL) {
+            mrail_tool_args_add(args, "--script");
+            mrail_tool_args_add(args, options->script);
+        }
+        mrail_tool_args_add(args, "--session");
+        mrail_tool_args_add(args, options->session);
+        mrail_tool_args_add(args, "--");
+    }
+    if (options->devices != NULL) {
+        mrail_tool_args_add(args, paths->rank_rail);
+        mrail_tool_args_add(
+            args, options->stock == MRAIL_RUN_STOCK_NO ? "mrail" : "stock");
+        mrail_tool_args_addf(args, "%u", options->nodes);
+        mrail_tool_args_add(args, options->devices);
+        mrail_tool_args_add(args, "--");
+    }
+    for (const char *const *word = options->command; *word != NULL; ++word) {
+        mrail_tool_args_add(args, *word);
+    }
+}
+
+void mrail_run_plan(const mrail_run_options_t *options,
+                    const mrail_run_paths_t *paths,
+                    char *(*getenv_func)(const char *name),
+                    mrail_tool_args_t *args_p)
+{
+    mrail_tool_args_t words = {0};
+    plan_t plan = {.options = options,
+                   .getenv_func = getenv_func,
+                   .is_prrte = paths->no_components != NULL,
+                   .variables = args_p,
+                   .args = &words};
+
+    mrail_tool_args_add(&words, "mpirun");
+    plan_ranks(&plan);
+    plan_common(&plan);
+    if (options->stock == MRAIL_RUN_STOCK_NO) {
+        plan_mrail(&plan, paths);
+    } else {
+        plan_stock(&plan);
+    }
+    for (unsigned i = 0; i < options->num_user; ++i) {
+        mrail_tool_args_add(&words, options->user[i]);
+    }
+    plan_wrappers(&plan, paths);
+    for (unsigned i = 0; i < words.count; ++i) {
+        mrail_tool_args_add(args_p, words.items[i]);
+    }
+    mrail_tool_args_cleanup(&words);
+}

@@ -1,0 +1,54 @@
+/*
+ * The mpirun command of `mrail run`, built from its options: a pure function
+ * of its arguments, so that it can be tested word by word.  Starting it is
+ * run.c's.
+ */
+#ifndef MRAIL_TOOLS_RUN_PLAN_H
+#define MRAIL_TOOLS_RUN_PLAN_H
+
+#include "tools/tool.h"
+
+#define MRAIL_RUN_MAX_NODES 254
+#define MRAIL_RUN_MAX_RAILS 16
+#define MRAIL_RUN_MAX_DEVS 256u /* nodes x rails */
+
+typedef enum mrail_run_stock {
+    MRAIL_RUN_STOCK_NO,  /* mrail */
+    MRAIL_RUN_STOCK_ONE, /* stock UCX, its first rail */
+    MRAIL_RUN_STOCK_ALL  /* stock UCX, all rails, its best settings */
+} mrail_run_stock_t;
+
+typedef struct mrail_run_options {
+    const char *const *user; /* mpirun options of the user, in order */
+    unsigned num_user;
+    const char *const *command; /* what follows "--", ended by NULL */
+    unsigned np;                /* 0: not given */
+    unsigned nodes;             /* emulated nodes; 0: real NICs */
+    unsigned rails;             /* software rails per node, if nodes > 0 */
+    const char *rate;           /* for `mrail soft --rate`; NULL: not given */
+    const char *script;         /* for `mrail soft --script`; NULL: not given */
+    const char *session;        /* of the software rails, if nodes > 0 */
+    const char *devices; /* one rail per rank out of this list, "a,b"; NULL:
+                            every rank has all rails */
+    mrail_run_stock_t stock;
+} mrail_run_options_t;
+
+/* Where things lie. */
+typedef struct mrail_run_paths {
+    const char *mrail;         /* the front door */
+    const char *rank_rail;     /* gives each rank its rail */
+    const char *components;    /* folder of the Open MPI components */
+    const char *no_components; /* an empty folder, for mpirun of Open MPI 5.0:
+                                  see run_plan.c; NULL: an earlier mpirun */
+} mrail_run_paths_t;
+
+/* The command's first words may be NAME=VALUE, variables of mpirun itself, as in
+ * a shell.  Options of the user win: what they set (--mca KEY, -x NAME,
+ * --bind-to) or what getenv_func (getenv in real life) finds set (UCX_*,
+ * OMPI_MCA_*) is not set again. */
+void mrail_run_plan(const mrail_run_options_t *options,
+                    const mrail_run_paths_t *paths,
+                    char *(*getenv_func)(const char *name),
+                    mrail_tool_args_t *args_p);
+
+#endif

@@ -1,0 +1,160 @@
+#include "config.h"
+#include "tools/pages.h"
+
+#include "base/clock.h"
+#include "tools/tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct pages_reading {
+    pages_t *pages;
+    const char *verb;
+    const char *job;
+    int complain;
+} pages_reading_t;
+
+static void *pages_grow(const char *verb, void *items, size_t size)
+{
+    items = realloc(items, size);
+    if (items == NULL) {
+        mrail_tool_fail(verb, "out of memory");
+    }
+    return items;
+}
+
+static void pages_visit(const char *path, void *arg)
+{
+    pages_reading_t *reading = arg;
+    pages_t *pages = reading->pages;
+    mrail_page_t *page = pages_grow(reading->verb, NULL, sizeof(*page));
+    mrail_page_status_t verdict = mrail_page_read(path, page);
+
+    if ((verdict != MRAIL_PAGE_ALIVE) && (verdict != MRAIL_PAGE_ENDED)) {
+        free(page);
+        /* Its process ended meanwhile, in good order. */
+        if (verdict != MRAIL_PAGE_GONE) {
+            ++pages->refused;
+            if (reading->complain) {
+                fprintf(stderr, "mrail %s: %s: %s\n", reading->verb, path,
+                        mrail_page_status_text(verdict));
+            }
+        }
+        return;
+    }
+    if ((reading->job != NULL) && (strcmp(reading->job, page->job) != 0)) {
+        free(page);
+        return;
+    }
+    pages->items = pages_grow(reading->verb, pages->items,
+                              (pages->count + 1) * sizeof(*pages->items));
+    pages->items[pages->count++] =
+        (pages_item_t){.page = page, .alive = (verdict == MRAIL_PAGE_ALIVE)};
+}
+
+static int pages_order(const void *a, const void *b)
+{
+    const mrail_page_t *x = ((const pages_item_t *)a)->page;
+    const mrail_page_t *y = ((const pages_item_t *)b)->page;
+    int ret = strcmp(x->job, y->job);
+
+    if (ret == 0) {
+        ret = (x->rank > y->rank) - (x->rank < y->rank);
+    }
+    return (ret != 0)
+               ? ret
+               : (x->head.pid > y->head.pid) - (x->head.pid < y->head.pid);
+}
+
+void pages_read(pages_t *pages, const char *verb, const char *dir,
+                const char *job, int complain)
+{
+    pages_reading_t reading = {
+        .pages = pages, .verb = verb, .job = job, .complain = complain};
+    int ret;
+
+    memset(pages, 0, sizeof(*pages));
+    ret = mrail_page_each(dir, pages_visit, &reading);
+    if (ret < 0) {
+        mrail_tool_fail(verb, "cannot read %s: %s", dir, strerror(-ret));
+    }
+    if (pages->count > 1) {
+        qsort(pages->items, pages->count, sizeof(*pages->items), pages_order);
+    }
+}
+
+void pages_cleanup(pages_t *pages)
+{
+    for (unsigned i = 0; i < pages->count; ++i) {
+        free(pages->items[i].page);
+    }
+    free(pages->items);
+    memset(pages, 0, sizeof(*pages));
+}
+
+const mrail_page_t *pages_find(const pages_t *pages, const mrail_page_t *page)
+{
+    for (unsigned i = 0; i < pages->count; ++i) {
+        const mrail_page_t *other = pages->items[i].page;
+
+        if ((other->head.pid == page->head.pid) &&
+            (other->start_ns == page->start_ns)) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+void pages_time(char *text, size_t size, uint64_t time_ns)
+{
+    time_t seconds = (time_t)(time_ns / MRAIL_NS_PER_SEC);
+    struct tm broken;
+    char date[PAGES_TIME];
+
+    if ((localtime_r(&seconds, &broken) == NULL) ||
+        (strftime(date, sizeof(date), "%Y-%m-%d %H:%M:%S", &broken) == 0)) {
+        snprintf(date, sizeof(date), "?");
+    }
+    snprintf(text, size, "%s.%06u", date,
+             (unsigned)(time_ns % MRAIL_NS_PER_SEC / 1000));
+}
+
+void pages_who(char *text, size_t size, const mrail_page_t *page)
+{
+    if (page->rank >= 0) {
+        snprintf(text, size, "rank %d", page->rank);
+    } else {
+        snprintf(text, size, "pid %u", page->head.pid);
+    }
+}
+
+static int pages_event_order(const void *a, const void *b)
+{
+    const pages_event_t *x = a, *y = b;
+
+    return (x->event->time_ns > y->event->time_ns) -
+           (x->event->time_ns < y->event->time_ns);
+}
+
+unsigned pages_events(const pages_t *pages, const char *verb,
+                      pages_event_t **events_p)
+{
+    pages_event_t *events = pages_grow(
+        verb, NULL,
+        ((size_t)pages->count * MRAIL_PAGE_EVENTS + 1) * sizeof(*events));
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < pages->count; ++i) {
+        const mrail_page_t *page = pages->items[i].page;
+
+        for (uint64_t n = mrail_page_first_event(page); n < page->num_events;
+             ++n) {
+            events[count].page = page;
+            events[count++].event = &page->events[n % MRAIL_PAGE_EVENTS];
+        }
+    }
+    qsort(events, count, sizeof(*events), pages_event_order);
+    *events_p = events;
+    return count;
+}

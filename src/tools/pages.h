@@ -1,0 +1,47 @@
+/* The telemetry rings of this user on this machine, as mrail top and mrail info
+ * --events show them. */
+#ifndef MRAIL_TOOLS_PAGES_H
+#define MRAIL_TOOLS_PAGES_H
+
+#include "telemetry/page.h"
+
+typedef struct pages_item {
+    mrail_page_t *page;
+    int alive; /* its process runs */
+} pages_item_t;
+
+typedef struct pages {
+    pages_item_t *items; /* by job and rank */
+    unsigned count;
+    unsigned refused; /* files that are no rings, or cannot be read */
+} pages_t;
+
+/* Reads all in `dir`; only those of `job`, if it is not NULL.  Says on stderr
+ * what cannot be read and why, if `complain`.  A `dir` that cannot be read or no
+ * memory ends the process. */
+void pages_read(pages_t *pages, const char *verb, const char *dir,
+                const char *job, int complain);
+void pages_cleanup(pages_t *pages);
+
+/* The same process's in `rings`, or NULL. */
+const mrail_page_t *pages_find(const pages_t *pages, const mrail_page_t *page);
+
+/* "2026-11-20 17:04:05.123456", local time. */
+#define PAGES_TIME 32
+void pages_time(char *text, size_t size, uint64_t time_ns);
+
+/* "rank 3", or "pid 4711" of who has none. */
+#define PAGES_WHO 32
+void pages_who(char *text, size_t size, const mrail_page_t *page);
+
+/* One event of some ring. */
+typedef struct pages_event {
+    const mrail_page_t *page;
+    const mrail_page_event_t *event;
+} pages_event_t;
+
+/* All that are left, by time: how many; *events_p is the caller's to free. */
+unsigned pages_events(const pages_t *pages, const char *verb,
+                      pages_event_t **events_p);
+
+#endif

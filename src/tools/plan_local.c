@@ -1,0 +1,254 @@
+/*
+ * mrail plan --topo this: the node that it runs on, through hwloc.  Rails are
+ * the RDMA devices in the order of their names, GPUs what hwloc calls so; near
+ * is who shares the deepest part of the machine: a PCI bridge before a
+ * processor package.  Links between GPUs and other nodes are not looked for: the
+ * text, by --save-topo, is where to say them; its lines are for all nodes.
+ */
+#include "config.h"
+#include "tools/plan_verb.h"
+
+#include <errno.h>
+
+#ifndef HAVE_HWLOC
+
+int plan_this_node(char **text_p, char *why, size_t size)
+{
+    snprintf(why, size,
+             "--topo this: built without hwloc (libhwloc-dev, then "
+             "configure): give --topo FILE");
+    return -ENOTSUP;
+}
+
+#else
+
+#include <hwloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_RAILS MRAIL_PLAN_MAX_RAILS
+#define MAX_GPUS MRAIL_PLAN_MAX_PAIRWISE
+
+typedef struct machine {
+    hwloc_topology_t hwloc;
+    hwloc_obj_t rails[MAX_RAILS];
+    unsigned num_rails;
+    unsigned bound[MAX_RAILS]; /* ranks, by rail */
+} machine_t;
+
+static int compare_names(const void *a, const void *b)
+{
+    const hwloc_obj_t *x = a, *y = b;
+
+    return strverscmp((*x)->name, (*y)->name); /* mlx5_2 before mlx5_10 */
+}
+
+static int is_osdev(hwloc_obj_t object, hwloc_obj_osdev_type_t type)
+{
+    return object->attr->osdev.type == type && object->name != NULL;
+}
+
+/* More than the planner takes are left out, with the number said. */
+static void find_rails(machine_t *machine, unsigned *all_p)
+{
+    hwloc_obj_t object = NULL;
+
+    *all_p = 0;
+    while ((object = hwloc_get_next_osdev(machine->hwloc, object)) != NULL) {
+        if (is_osdev(object, HWLOC_OBJ_OSDEV_OPENFABRICS)) {
+            if (machine->num_rails < MAX_RAILS) {
+                machine->rails[machine->num_rails++] = object;
+            }
+            ++*all_p;
+        }
+    }
+    qsort(machine->rails, machine->num_rails, sizeof(machine->rails[0]),
+          compare_names);
+}
+
+/* ---- Capacities ---- */
+
+/* Gb/s that the port's driver says: "400 Gb/sec (4X NDR)"; 0: nothing. */
+static double port_rate(const char *device)
+{
+    char path[160];
+    double gbps = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%.60s/ports/1/rate",
+             device);
+    file = fopen(path, "re");
+    if (file != NULL) {
+        if (fscanf(file, "%lf", &gbps) != 1) {
+            gbps = 0;
+        }
+        fclose(file);
+    }
+    return gbps;
+}
+
+/* Gb/s of a rail: its port's, or that of its place on PCI; 0: unknown.  A
+ * machine out of a file (HWLOC_XMLFILE) has no ports here. */
+static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
+{
+    double gbps = hwloc_topology_is_thissystem(machine->hwloc)
+                      ? port_rate(rail->name)
+                      : 0;
+    hwloc_obj_t parent = rail->parent;
+
+    if (gbps <= 0 && parent != NULL && parent->type == HWLOC_OBJ_PCI_DEVICE) {
+        gbps = 8 * (double)parent->attr->pcidev.linkspeed;
+    }
+    return gbps;
+}
+
+/* ---- Ranks ---- */
+
+/* How far it is from an object up to one that both share. */
+static unsigned distance(hwloc_obj_t from, hwloc_obj_t to)
+{
+    unsigned steps = 0;
+
+    for (hwloc_obj_t a = from; a != NULL; a = a->parent, ++steps) {
+        for (hwloc_obj_t b = to; b != NULL; b = b->parent) {
+            if (a == b) {
+                return steps;
+            }
+        }
+    }
+    return steps;
+}
+
+/* The nearest rail; of those that are as near the one with the fewest ranks. */
+static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
+{
+    unsigned best = 0;
+
+    for (unsigned r = 1; r < machine->num_rails; ++r) {
+        unsigned here = distance(gpu, machine->rails[r]);
+        unsigned there = distance(gpu, machine->rails[best]);
+
+        if (here < there ||
+            (here == there && machine->bound[r] < machine->bound[best])) {
+            best = r;
+        }
+    }
+    ++machine->bound[best];
+    return best;
+}
+
+/* One PCI device may have several names, "cuda0" and "nvml0": the first. */
+static int is_gpu(hwloc_obj_t object, hwloc_obj_t last_device)
+{
+    return (is_osdev(object, HWLOC_OBJ_OSDEV_GPU) ||
+            is_osdev(object, HWLOC_OBJ_OSDEV_COPROC)) &&
+           strncmp(object->name, "card", 4) != 0 &&
+           strncmp(object->name, "render", 6) != 0 &&
+           object->parent != last_device;
+}
+
+/* "ranks * 4 0,0,1,1 # cuda0 cuda1 cuda2 cuda3" */
+static void write_ranks(machine_t *machine, FILE *stream)
+{
+    hwloc_obj_t object = NULL, last_device = NULL, gpus[MAX_GPUS];
+    unsigned num = 0;
+
+    while ((object = hwloc_get_next_osdev(machine->hwloc, object)) != NULL) {
+        if (num < MAX_GPUS && is_gpu(object, last_device)) {
+            last_device = object->parent;
+            gpus[num++] = object;
+        }
+    }
+    if (num == 0) {
+        fprintf(stream, "ranks * %u bound # no GPU: one for each rail\n",
+                machine->num_rails);
+        return;
+    }
+    qsort(gpus, num, sizeof(gpus[0]), compare_names);
+    fprintf(stream, "ranks * %u ", num);
+    for (unsigned i = 0; i < num; ++i) {
+        fprintf(stream, "%s%u", (i > 0) ? "," : "",
+                nearest_rail(machine, gpus[i]));
+    }
+    fprintf(stream, " #");
+    for (unsigned i = 0; i < num; ++i) {
+        fprintf(stream, " %s", gpus[i]->name);
+    }
+    fprintf(stream, "\n");
+}
+
+/* ---- All ---- */
+
+static int write_machine(machine_t *machine, FILE *stream, char *why,
+                         size_t size)
+{
+    unsigned all;
+
+    find_rails(machine, &all);
+    if (all == 0) {
+        snprintf(why, size,
+                 "--topo this: this machine has no RDMA device: "
+                 "give --topo FILE");
+        return -ENODEV;
+    }
+    fprintf(stream, "nodes 1\nrails %u # of %u RDMA devices\n",
+            machine->num_rails, all);
+    for (unsigned r = 0; r < machine->num_rails; ++r) {
+        double gbps = rail_rate(machine, machine->rails[r]);
+
+        if (gbps <= 0) {
+            snprintf(why, size,
+                     "--topo this: nobody says how fast %s is: give "
+                     "--topo FILE",
+                     machine->rails[r]->name);
+            return -ENODEV;
+        }
+        fprintf(stream, "rail * %u %.3fGb # %s\n", r, gbps,
+                machine->rails[r]->name);
+    }
+    write_ranks(machine, stream);
+    return 0;
+}
+
+static int load(hwloc_topology_t hwloc)
+{
+    hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    return hwloc_topology_load(hwloc);
+}
+
+int plan_this_node(char **text_p, char *why, size_t size)
+{
+    machine_t machine = {.num_rails = 0};
+    char *text = NULL;
+    size_t length;
+    FILE *stream;
+    int ret = -ENOMEM;
+
+    snprintf(why, size, "--topo this: hwloc: out of memory");
+    if (hwloc_topology_init(&machine.hwloc) != 0) {
+        return ret;
+    }
+    if (load(machine.hwloc) != 0) {
+        ret = -errno;
+        snprintf(why, size, "--topo this: hwloc: %s", strerror(errno));
+        goto out;
+    }
+    stream = open_memstream(&text, &length);
+    if (stream == NULL) {
+        goto out;
+    }
+    ret = write_machine(&machine, stream, why, size);
+    if (fclose(stream) != 0 && ret == 0) {
+        ret = -ENOMEM;
+    }
+    if (ret == 0) {
+        *text_p = text;
+        text = NULL;
+    }
+    free(text);
+out:
+    hwloc_topology_destroy(machine.hwloc);
+    return ret;
+}
+
+#endif

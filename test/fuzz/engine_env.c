@@ -1,0 +1,575 @@
+#include "config.h"
+#include "engine_env.h"
+
+#include <errno.h>
+
+engine_world_t world;
+
+static uint8_t user_memory[8192];
+
+/* ---- ids ---- */
+
+static uint64_t peer_id(unsigned i)
+{
+    return (i == WORLD_PEERS - 1) ? world.engine->id : 0x1000 + i;
+}
+
+static uint64_t peer_cookie(unsigned i)
+{
+    return (i == WORLD_PEERS - 1) ? world.engine->cookie : 0xc00c1e00 + i;
+}
+
+/* ---- callbacks ---- */
+
+static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
+{
+    const volatile uint8_t *p = data;
+
+    FUZZ_CHECK(length + sizeof(mrail_data_hdr_t) <=
+                   world.engine->config.seg_size,
+               "%zu bytes", length);
+    if (length != 0) {
+        (void)p[0];
+        (void)p[length - 1];
+    }
+    ++world.delivered;
+}
+
+static void on_complete(void *arg, void *comp, int status)
+{
+    unsigned *count = comp;
+
+    FUZZ_CHECK(++*count == 1, "an operation completes twice");
+}
+
+static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
+{
+}
+
+/* ---- life ---- */
+
+static void world_open(void)
+{
+    static const mrail_iface_params_t params = {
+        .am = on_am, .complete = on_complete, .ep_failed = on_ep_failed};
+    mrail_config_t config;
+    uint8_t packed[4 + 4 * MRAIL_MAX_RAILS] = {0};
+
+    fake_engine_quiet();
+    FUZZ_CHECK(mrail_config_from_env(&config) == 0, "config");
+    config.telemetry = 0;
+    config.seg_size = 512;
+    config.max_qps = 64;
+    config.am_credits = 4;
+    config.tx_queue_len = 16;
+    config.lanes_per_rail = 2;
+    FUZZ_CHECK(mrail_engine_open(&config, &world.engine) == 0, "engine");
+    mrail_config_cleanup(&config);
+    /* An input means the same in every run. */
+    world.engine->id = 0x5e1f;
+    world.engine->cookie = 0x600dc00c1e;
+    FUZZ_CHECK(mrail_iface_create(world.engine, &params, &world.iface) == 0,
+               "iface");
+    FUZZ_CHECK(mrail_mem_reg(world.engine, user_memory, sizeof(user_memory),
+                             &world.mem) == 0,
+               "mem");
+    mrail_rkey_pack(world.mem, packed);
+    FUZZ_CHECK(mrail_rkey_unpack(packed, &world.rkey) == 0, "rkey");
+}
+
+FUZZ_UNTRACED
+void world_start(const uint8_t *data, size_t size)
+{
+    if (world.engine == NULL) {
+        world_open();
+    }
+    world.in = (fuzz_in_t){data, data + size};
+    fake_now_ns = MRAIL_NS_PER_SEC;
+    world.believed = world.injected = world.delivered = world.num_comps = 0;
+    memset(world.comps, 0, sizeof(world.comps));
+    fake_fail_in = 0;
+    mrail_rng_init(&world.engine->rng, 1);
+    world.engine->ctl_seq = 0;
+    world.engine->epoch = 0;
+    world.engine->next_base = 0;
+    memset(&world.engine->counters, 0, sizeof(world.engine->counters));
+}
+
+/* ---- invariants ---- */
+
+FUZZ_UNTRACED
+static void check_lane(const mrail_lane_t *lane)
+{
+    const mrail_engine_t *engine = world.engine;
+
+    FUZZ_CHECK(lane->index < engine->config.max_qps, "index");
+    FUZZ_CHECK(lane->credits <= MRAIL_AM_CREDITS_MAX, "credits");
+    FUZZ_CHECK(lane->sq_posted - lane->sq_done <= lane->sq_depth,
+               "lane %u: %u posted, %u done, depth %u", lane->index,
+               lane->sq_posted, lane->sq_done, lane->sq_depth);
+    FUZZ_CHECK(
+        (lane->sq_posted == 0) || ((lane->state != MRAIL_LANE_CONNECTING) &&
+                                   (lane->state != MRAIL_LANE_ACCEPTING)),
+        "posted on a lane that is %s", mrail_lane_state_name(lane->state));
+    FUZZ_CHECK((lane->qp != NULL) || ((lane->state != MRAIL_LANE_UP) &&
+                                      (lane->state != MRAIL_LANE_ACCEPTING)),
+               "a lane without a QP is %s", mrail_lane_state_name(lane->state));
+    FUZZ_CHECK(lane->remote_rail < MRAIL_MAX_RAILS, "remote rail");
+}
+
+FUZZ_UNTRACED
+static void check_peer(mrail_peer_t *peer)
+{
+    mrail_rx_t *rx;
+    unsigned held = 0, granted = 0;
+
+    FUZZ_CHECK(!mrail_seq32_before(peer->tx_next, peer->tx_acked), "acked");
+    FUZZ_CHECK((peer->num_pairs <= MRAIL_MAX_PAIRS) &&
+                   (peer->num_slots <= MRAIL_MAX_SLOTS) &&
+                   (peer->num_rails <= MRAIL_MAX_RAILS),
+               "numbers");
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->lanes[slot] != NULL) {
+            check_lane(peer->lanes[slot]);
+            granted += peer->lanes[slot]->credits;
+        }
+        FUZZ_CHECK(!(peer->up_mask & (1ull << slot)) ||
+                       (peer->lanes[slot]->qp != NULL),
+                   "up without a QP");
+    }
+    mrail_list_for_each(rx, &peer->hold, mrail_rx_t, list) {
+        held += (rx->lane != NULL); /* others came by a lane that failed */
+    }
+    FUZZ_CHECK(held <= granted, "%u held, %u granted", held, granted);
+}
+
+FUZZ_UNTRACED
+static void each_peer(void (*func)(mrail_peer_t *peer))
+{
+    mrail_peer_t *peer, *tmp;
+
+    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
+        mrail_list_for_each_safe(peer, tmp, &world.engine->buckets[i],
+                                 mrail_peer_t, list) {
+            func(peer);
+        }
+    }
+}
+
+FUZZ_UNTRACED
+static void check_all(void)
+{
+    const mrail_engine_t *engine = world.engine;
+
+    each_peer(check_peer);
+    FUZZ_CHECK(engine->num_peers <= WORLD_PEERS + world.believed, "%u peers",
+               engine->num_peers);
+    FUZZ_CHECK(world.delivered <= world.injected, "out of nothing");
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        FUZZ_CHECK(engine->rails[i].srq_used <= engine->rails[i].srq_depth,
+                   "shared queue");
+    }
+}
+
+/* ---- the end of an input ---- */
+
+static void peer_end(mrail_peer_t *peer)
+{
+    mrail_ctl_peer_failed(peer, -ESHUTDOWN);
+}
+
+FUZZ_UNTRACED
+static void peer_drop(mrail_peer_t *peer)
+{
+    FUZZ_CHECK(mrail_list_empty(&peer->ops) && mrail_list_empty(&peer->syncs) &&
+                   mrail_list_empty(&peer->unacked),
+               "a failed peer has work");
+    mrail_list_del(&peer->work);
+    mrail_list_del(&peer->active);
+    mrail_list_init(&peer->hold); /* their memory goes with the rails */
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_lane_t *lane = peer->lanes[slot];
+
+        if (lane != NULL) {
+            mrail_list_del(&lane->ack_list);
+            mrail_lane_destroy_qp(world.engine, lane);
+            free(lane);
+        }
+    }
+    mrail_peer_free(peer);
+}
+
+FUZZ_UNTRACED
+void world_end(void)
+{
+    mrail_engine_t *engine = world.engine;
+
+    check_all();
+    fake_fail_in = 0;
+    each_peer(peer_end);
+    for (unsigned i = 0; i < 8; ++i) {
+        fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+        mrail_iface_progress(world.iface);
+        mrail_ctl_run(engine, fake_now_ns);
+    }
+    for (unsigned i = 0; i < world.num_comps; ++i) {
+        FUZZ_CHECK(world.comps[i] == 1, "operation %u completed %u times", i,
+                   world.comps[i]);
+    }
+    for (unsigned i = 0; i < WORLD_PEERS; ++i) {
+        if (world.eps[i] != NULL) {
+            mrail_ep_destroy(world.eps[i]);
+            world.eps[i] = NULL;
+        }
+    }
+    FUZZ_CHECK(mrail_list_empty(&world.iface->inbox), "inbox");
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        fake_srq_clear(engine->rails[i].srq);
+        fake_cq_clear(engine->rails[i].cq);
+        mrail_rail_ud_reap(&engine->rails[i]);
+        engine->rails[i].srq_used = 0;
+        engine->rails[i].has_lanes = 0;
+        engine->num_repost[i] = 0;
+        FUZZ_CHECK(engine->rails[i].num_chunks == 0, "segments");
+    }
+    each_peer(peer_drop);
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_free_buffers(&engine->rails[i]);
+        engine->rails[i].srq_spare = 0;
+    }
+    memset(engine->lanes, 0, engine->config.max_qps * sizeof(*engine->lanes));
+    engine->num_peers = engine->num_lanes = engine->num_dead = 0;
+    engine->num_lane_free = 0;
+    engine->scan_ns = 0;
+    engine->grown = 0;
+    FUZZ_CHECK((engine->num_qps == 0) && (engine->sq_entries == 0), "QPs");
+    FUZZ_CHECK(
+        (engine->ops.num_used == 0) && (engine->chunks.num_used == 0) &&
+            (engine->syncs.num_used == 0) && (engine->groups.num_used == 0) &&
+            (engine->tx_small.num_used == 0) && (engine->tx_big.num_used == 0),
+        "something was not given back");
+}
+
+/* ---- control messages ---- */
+
+static mrail_peer_t *known_peer(unsigned i)
+{
+    return mrail_peer_find(world.engine, peer_id(i));
+}
+
+static mrail_lane_t *any_lane(mrail_peer_t *peer, uint8_t choice)
+{
+    return (peer == NULL) ? NULL : peer->lanes[choice % MRAIL_MAX_SLOTS];
+}
+
+static void fill_rail(mrail_wire_rail_t *rail, unsigned i, uint8_t choice)
+{
+    fake_wire_rail(rail, i, (choice >> 1) & 3);
+    rail->gid[12] = (choice & 1) ? 10 : choice;
+    rail->rate_mbps = (choice & 8) ? 0 : 1000;
+    rail->mtu = 1 + (choice >> 4) % 5;
+}
+
+static void fill_body(fuzz_in_t *in, mrail_ctl_msg_t *msg, mrail_peer_t *peer)
+{
+    uint8_t choice = fuzz_u8(in);
+    mrail_lane_t *lane;
+
+    if ((msg->type == MRAIL_CTL_HELLO) || (msg->type == MRAIL_CTL_HELLO_REP)) {
+        msg->hello.num_rails = (choice & 0xf) + 1;
+        msg->hello.seg_size = (choice & 0x40) ? 512 : fuzz_u8(in) * 4u;
+        for (unsigned i = 0; i < msg->hello.num_rails; ++i) {
+            fill_rail(&msg->hello.rails[i], i, (i < 4) ? fuzz_u8(in) : 0x51);
+        }
+        return;
+    }
+    lane = any_lane(peer, choice & 0x83);
+    msg->lane.slot = (choice & 0x40) ? fuzz_u8(in) : (choice & 3);
+    msg->lane.src_rail = (choice >> 2) & 3;
+    msg->lane.dst_rail = (choice >> 4) & 3;
+    choice = fuzz_u8(in);
+    if ((lane != NULL) && (choice & 1)) {
+        msg->seq = lane->request;
+        msg->lane.epoch = lane->epoch;
+    } else {
+        msg->lane.epoch = choice;
+    }
+    if (msg->type == MRAIL_CTL_REFUSE) {
+        msg->refuse.slot = choice >> 2;
+        msg->refuse.reason = choice;
+        return;
+    }
+    msg->lane.index = choice;
+    msg->lane.credits = (choice & 2) ? 8 : (uint16_t)(choice << 8);
+    msg->lane.sport = (uint16_t)((choice & 4) ? choice : 0xc000 | choice);
+    msg->lane.qpn = 0x200 + choice;
+    msg->lane.psn = choice;
+}
+
+static unsigned count_lanes(void)
+{
+    return world.engine->num_lanes + world.engine->num_qps * 1000;
+}
+
+/* Where the receiver's cookie is in a message: docs/wire.md. */
+#define COOKIE_AT 8
+
+static void receive(const void *data, size_t length)
+{
+    unsigned peers = world.engine->num_peers, lanes = count_lanes();
+    uint64_t cookie = htobe64(world.engine->cookie);
+    int believed = (length >= COOKIE_AT + sizeof(cookie)) &&
+                   (memcmp((const uint8_t *)data + COOKIE_AT, &cookie,
+                           sizeof(cookie)) == 0);
+    uint8_t *alone = calloc(1, MRAIL_MAX(length, (size_t)1));
+
+    FUZZ_CHECK(alone != NULL, "no memory");
+    mrail_copy(alone, data, length);
+    world.believed += (unsigned)believed;
+    mrail_ctl_receive(world.engine, &world.engine->rails[0], alone, length);
+    free(alone);
+    FUZZ_CHECK(believed || ((peers == world.engine->num_peers) &&
+                            (lanes == count_lanes())),
+               "believed without the cookie");
+    fake_reap(world.engine);
+}
+
+void world_ctl_message(void)
+{
+    fuzz_in_t *in = &world.in;
+    uint8_t who = fuzz_u8(in), buf[MRAIL_CTL_MAX_SIZE];
+    unsigned i = who % WORLD_PEERS;
+    mrail_peer_t *peer = known_peer(i);
+    mrail_ctl_msg_t msg;
+    int length;
+
+    memset(&msg, 0, sizeof(msg));
+    msg.type = fuzz_u8(in) % (MRAIL_CTL_LAST + 1);
+    msg.src_id = peer_id(i);
+    msg.src_cookie = peer_cookie(i) ^ ((who & 0x10) ? 1 : 0);
+    msg.dst_cookie = world.engine->cookie ^ ((who & 0x20) ? 1 : 0);
+    msg.src_rail = (who & 0x40) ? fuzz_u8(in) & 0xf : 0;
+    msg.seq = ((who & 4) && (peer != NULL)) ? peer->probe_request : who & 8;
+    fill_body(in, &msg, peer);
+    length = mrail_ctl_encode(&msg, buf, sizeof(buf));
+    if (length < 0) {
+        return;
+    }
+    if (who & 0x80) { /* cut, or one byte changed */
+        uint8_t how = fuzz_u8(in);
+
+        if (how & 1) {
+            length -= MRAIL_MIN(length, how);
+        } else {
+            buf[(how >> 1) % length] ^= fuzz_u8(in);
+        }
+    }
+    receive(buf, (size_t)length);
+    check_all();
+}
+
+void world_ctl_raw(void)
+{
+    uint8_t buf[256] = {0};
+    size_t length = fuzz_bytes(&world.in, buf, fuzz_u8(&world.in));
+
+    receive(buf, length);
+}
+
+/* ---- messages on lanes ---- */
+
+void world_am_message(void)
+{
+    fuzz_in_t *in = &world.in;
+    uint8_t which = fuzz_u8(in), how = fuzz_u8(in);
+    mrail_peer_t *peer = known_peer(which % 2);
+    mrail_lane_t *lane = any_lane(peer, (which >> 1) & 3), *other;
+    struct {
+        mrail_data_hdr_t hdr;
+        uint8_t data[600];
+    } msg;
+    uint32_t length = sizeof(msg.hdr) + ((how & 0x80) ? fuzz_u8(in) * 3u : 8);
+
+    if ((lane == NULL) || (lane->qp == NULL) || (lane->qp->state < 2)) {
+        return;
+    }
+    memset(&msg, 0, sizeof(msg));
+    other = any_lane(known_peer((which >> 3) & 1), (which >> 4) & 3);
+    other = ((how & 0x20) && (other != NULL)) ? other : lane;
+    msg.hdr.version = MRAIL_WIRE_VERSION;
+    msg.hdr.type = (how & 1) ? MRAIL_DATA_ACK : MRAIL_DATA_AM;
+    msg.hdr.flags = (how >> 1) & 7;
+    msg.hdr.am_id = which;
+    msg.hdr.lane = htobe16((how == 0x24) ? fuzz_u16(in) : other->index);
+    msg.hdr.epoch = htobe16(other->epoch);
+    msg.hdr.seq = htobe32(peer->rx_next + ((how & 0x10) ? fuzz_u8(in) : 0u));
+    msg.hdr.ack = htobe32((how & 0x40) ? peer->tx_acked + fuzz_u8(in) - 2u
+                                       : peer->tx_next);
+    msg.hdr.credit = htobe16((uint16_t)(lane->am_limit + (which >> 6)));
+    if (which == 0xff) { /* anything at all */
+        length = (uint32_t)fuzz_bytes(in, &msg, fuzz_u8(in));
+    }
+    world.injected += (unsigned)fake_deliver(
+        lane->qp, &msg, MRAIL_MIN(length, sizeof(msg)),
+        (which == 0xfe) ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS);
+    if (how & 8) {
+        mrail_iface_progress(world.iface);
+        check_all();
+    }
+}
+
+/* ---- what the program does ---- */
+
+static void make_ep(unsigned i, uint8_t choice)
+{
+    uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
+    mrail_wire_device_addr_t d = {.num_rails = 2,
+                                  .subnet = (0xffffull << 32) | (10u << 24)};
+    mrail_wire_iface_addr_t a = {.iface = world.iface->id,
+                                 .ud_qpn = 0x88,
+                                 .id = peer_id(i),
+                                 .cookie = peer_cookie(i)};
+
+    if (world.eps[i] != NULL) {
+        return;
+    }
+    d.gid[10] = d.gid[11] = 0xff;
+    d.gid[12] = (choice & 0x80) ? 230 : 10;
+    d.gid[15] = 2;
+    mrail_device_addr_encode(&d, device);
+    mrail_iface_addr_encode(&a, iface);
+    if (choice == 0x7f) {
+        fuzz_bytes(&world.in, device, 4);
+        fuzz_bytes(&world.in, iface, 8);
+    }
+    if (mrail_addr_is_reachable(world.engine, device, iface)) {
+        mrail_ep_create(world.iface, device, iface, NULL, &world.eps[i]);
+    }
+}
+
+static unsigned *next_comp(void)
+{
+    return &world.comps[world.num_comps];
+}
+
+static size_t pack(void *dest, void *arg)
+{
+    size_t most = world.engine->config.seg_size - sizeof(mrail_data_hdr_t);
+    size_t length = MRAIL_MIN(*(uint8_t *)arg * 2u, most);
+
+    memset(dest, 0x77, length);
+    return length;
+}
+
+/* An operation that returns -EINPROGRESS will complete. */
+static void count_comp(int ret)
+{
+    world.num_comps += (ret == -EINPROGRESS);
+}
+
+static void use_ep(mrail_ep_t *ep, uint8_t choice)
+{
+    mrail_iov_t iov = {user_memory, choice * 32u, world.mem};
+
+    if (world.num_comps + 1 >= MRAIL_ARRAY_SIZE(world.comps)) {
+        return;
+    }
+    switch (choice & 7) {
+    case 0:
+        mrail_ep_am_short(ep, 3, NULL, 0, user_memory, choice);
+        break;
+    case 1:
+        mrail_ep_am_bcopy(ep, 4, pack, &choice);
+        break;
+    case 2:
+        count_comp(
+            mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, world.rkey, next_comp()));
+        break;
+    case 3:
+        count_comp(
+            mrail_ep_get_zcopy(ep, &iov, 1, 0x5000, world.rkey, next_comp()));
+        break;
+    case 4:
+        mrail_ep_put_short(ep, user_memory, choice, 0x5000, world.rkey);
+        break;
+    case 5:
+        count_comp(mrail_ep_flush(ep, next_comp()));
+        break;
+    case 6:
+        mrail_ep_fence(ep);
+        break;
+    default:
+        mrail_ep_check(ep);
+    }
+}
+
+void world_do_something(void)
+{
+    fuzz_in_t *in = &world.in;
+    uint8_t what = fuzz_u8(in), choice = fuzz_u8(in);
+    mrail_engine_t *engine = world.engine;
+
+    switch (what % 8) {
+    case 0:
+        make_ep((what >> 3) % WORLD_PEERS, choice);
+        break;
+    case 1:
+    case 2:
+        if (world.eps[(what >> 3) % WORLD_PEERS] != NULL) {
+            use_ep(world.eps[(what >> 3) % WORLD_PEERS], choice);
+        }
+        break;
+    case 3:
+        fake_now_ns += (mrail_ns_t)choice * 10 * MRAIL_NS_PER_MS;
+        mrail_ctl_run(engine, fake_now_ns);
+        fake_reap(engine);
+        break;
+    case 4:
+        fake_fail_in = choice % 16;
+        break;
+    case 5:
+        fake_complete_send(engine->rails[choice & 1].cq,
+                           (choice > 0xf8) ? IBV_WC_RETRY_EXC_ERR
+                                           : IBV_WC_SUCCESS);
+        break;
+    default:
+        mrail_iface_progress(world.iface);
+        check_all();
+    }
+}
+
+/* ---- a good start ---- */
+
+static void say(mrail_ctl_msg_t *msg, unsigned peer)
+{
+    uint8_t buf[MRAIL_CTL_MAX_SIZE];
+
+    receive(buf, fake_encode(world.engine, msg, peer_id(peer),
+                             peer_cookie(peer), buf));
+}
+
+static void connect_peer(unsigned peer)
+{
+    mrail_ctl_msg_t msg;
+
+    fake_hello(&msg, 2, 512);
+    fill_rail(&msg.hello.rails[0], 0, 0x31);
+    fill_rail(&msg.hello.rails[1], 1, 0x33);
+    say(&msg, peer);
+    for (uint16_t slot = 0; slot < 2; ++slot) {
+        fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, slot, 10 + slot, 5);
+        msg.lane.qpn = 0x300;
+        say(&msg, peer);
+        msg.type = MRAIL_CTL_LANE_READY;
+        say(&msg, peer);
+        FUZZ_CHECK(known_peer(peer)->lanes[slot]->state == MRAIL_LANE_UP,
+                   "not up");
+    }
+    make_ep(peer, 0);
+}
+
+void world_connect(void)
+{
+    connect_peer(0);
+    connect_peer(1);
+}

@@ -1,0 +1,25 @@
+#!/bin/bash
+# Load: all-to-all of many processes, every operation, data checked; the
+# reservation keeps the kernel from dropping anything, with rates and without.
+. "$(dirname "$0")/soft_lib.sh"
+
+storm() { soft ./soft_stress "$@" || fail "soft_stress $*"; }
+
+SOFT_OPTIONS="--nodes 2 --rails 4"
+hold
+storm --procs 4 --nodes 2 --rails 4 --op write --seconds 0.7
+storm --procs 4 --nodes 2 --rails 4 --op send --seconds 0.7
+storm --procs 4 --nodes 2 --rails 4 --op read --seconds 0.7 --calm
+storm --procs 8 --nodes 2 --size 64 --depth 16 --op send --seconds 0.7
+storm --procs 32 --nodes 2 --rails 4 --seconds 2
+storm --procs 32 --nodes 2 --one --seconds 1
+$SOFT ctl --session $SESSION rate=50M
+storm --procs 8 --nodes 2 --rails 2 --one --seconds 1
+drops=$(($(counter drop_kernel) + $(kernel_drops)))
+[ "$drops" = 0 ] || fail "$drops packets dropped by the kernel"
+sent=$(counter tx_packets) got=$(counter rx_packets)
+say "packets sent $sent, received $got"
+[ "$sent" -gt 10000 ] || fail "hardly anything was sent"
+release
+gone
+finish

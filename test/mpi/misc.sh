@@ -1,0 +1,27 @@
+#!/bin/sh
+# The rest of one-sided communication, and of MPI: see mpi_epochs.c and
+# mpi_misc.c.
+set -eu
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/lib.sh"
+need_ground mpi_epochs mpi_misc
+
+run 'windows, the rest' 4 "$build/mpi_epochs"
+run 'MPI, the rest' 4 "$build/mpi_misc"
+run 'more than 2 GiB' 2 "$build/mpi_misc" big
+
+# Open MPI starts new processes in mpirun's environment: so mpirun itself runs on
+# the software rails, all processes on one emulated node.  Two start two more.
+if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
+    launch()
+    {
+        shift 2
+        # More processes than processors: as 4.1 and as 5.0 want it said.
+        OMPI_MCA_rmaps_base_oversubscribe=1 \
+            PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe \
+            "$mrail" soft --session "$session" --rails 4 -- \
+            "$mrail" run -np 2 -- "$@"
+    }
+fi
+run 'dynamic processes' 4 "$build/mpi_misc" spawn
+exit $failed

@@ -1,0 +1,554 @@
+#include "config.h"
+#include "plan_topology.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static unsigned below(world_t *w, unsigned bound)
+{
+    return mrail_rng_below(&w->rng, bound);
+}
+
+static int one_in(world_t *w, unsigned many)
+{
+    return below(w, many) == 0;
+}
+
+static unsigned between(world_t *w, unsigned least, unsigned most)
+{
+    return least + below(w, most - least + 1);
+}
+
+/* ---- the machine -----------------------------------------------------------
+ */
+
+static void make_size(world_t *w)
+{
+    unsigned class = below(w, 100);
+
+    if (w->many && one_in(w, 2)) { /* more than 141 ranks */
+        w->num_nodes = 16;
+        w->num_rails = between(w, 9, 10);
+    } else if (class < 50) {
+        w->num_nodes = between(w, 2, 4);
+        w->num_rails = between(w, 1, 4);
+    } else if (class < 90) {
+        w->num_nodes = between(w, 2, 8);
+        w->num_rails = between(w, 2, 8);
+    } else if (class < 98) {
+        w->num_nodes = between(w, 6, 16);
+        w->num_rails = between(w, 4, 8);
+    } else {
+        w->num_nodes = between(w, 2, 3);
+        w->num_rails = between(w, 9, 16);
+    }
+}
+
+/* From 1 MB/s to 1 TB/s, each power of ten as often as any other. */
+static double any_speed(world_t *w)
+{
+    double speed = 1e5 * (double)between(w, 10, 100);
+
+    for (unsigned i = below(w, 6); i > 0; --i) {
+        speed *= 10;
+    }
+    return speed;
+}
+
+/* A port's capacity: all alike, alike for a rail, like others, or any. */
+static double port(world_t *w, unsigned kind, unsigned rail)
+{
+    static const double unequal[] = {25e9, 12.5e9, 6.25e9, 6.25e9};
+
+    switch (kind) {
+    case 0:
+    case 1:
+        return 25e9;
+    case 2:
+    case 3:
+        return unequal[rail % 4];
+    case 4:
+    case 5:
+        return 1e7 * (double)between(w, 100, 5000);
+    default:
+        return any_speed(w);
+    }
+}
+
+static void make_rails(world_t *w)
+{
+    unsigned kind = below(w, 7);
+    unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* of a hundred */
+
+    for (unsigned node = 0; node < w->num_nodes; ++node) {
+        int lost = one_in(w, 60); /* no rail of it works, one way or both */
+        unsigned ways = between(w, 1, 3);
+
+        for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+            double out = port(w, kind, rail);
+            double in = (kind >= 4) ? port(w, kind, rail) : out;
+            int dies = below(w, 100) < dead, both = one_in(w, 2);
+            int end = both || one_in(w, 2), other = both || !end;
+
+            out = ((dies && end) || (lost && (ways & 1))) ? 0 : out;
+            in = ((dies && other) || (lost && (ways & 2))) ? 0 : in;
+            w->out[node][rail] = out;
+            w->in[node][rail] = in;
+        }
+    }
+}
+
+/* Ranks of a node: one for each rail, or more or fewer; or free ones; or both.
+ */
+static unsigned make_node_ranks(world_t *w, unsigned kind, unsigned *rails)
+{
+    unsigned count = 0;
+
+    if (kind == 0) {
+        for (; count < w->num_rails; ++count) {
+            rails[count] = count;
+        }
+        return count;
+    }
+    count = between(w, 1,
+                    (w->num_rails < 4)
+                        ? 4
+                        : MRAIL_MIN(w->num_rails + 2, WORLD_MAX_PER_NODE));
+    for (unsigned i = 0; i < count; ++i) {
+        int is_free = (kind == 1) || ((kind == 3) && one_in(w, 3));
+
+        rails[i] = is_free ? MRAIL_PLAN_NONE : below(w, w->num_rails);
+    }
+    return count;
+}
+
+/* In any order: rank numbers of a node need not follow each other. */
+static void make_ranks(world_t *w)
+{
+    unsigned kind = (w->many || (below(w, 10) < 6)) ? 0 : between(w, 1, 3);
+    int shuffled = one_in(w, 3);
+
+    w->num_ranks = 0;
+    for (unsigned node = 0; node < w->num_nodes; ++node) {
+        unsigned rails[WORLD_MAX_PER_NODE];
+        unsigned count = make_node_ranks(w, kind, rails);
+
+        for (unsigned i = 0; i < count; ++i) {
+            w->node[w->num_ranks] = node;
+            w->rail[w->num_ranks++] = rails[i];
+        }
+    }
+    for (unsigned i = w->num_ranks; shuffled && (i > 1); --i) {
+        unsigned k = below(w, i), node = w->node[k], rail = w->rail[k];
+
+        w->node[k] = w->node[i - 1];
+        w->rail[k] = w->rail[i - 1];
+        w->node[i - 1] = node;
+        w->rail[i - 1] = rail;
+    }
+}
+
+static void make_mesh(world_t *w, unsigned node)
+{
+    unsigned missing = one_in(w, 2) ? 0 : between(w, 1, 40);
+    int alike = one_in(w, 2), slow = one_in(w, 4), any = one_in(w, 8);
+
+    for (unsigned from = 0; from < w->num_ranks; ++from) {
+        for (unsigned to = 0; to < w->num_ranks; ++to) {
+            if ((w->node[from] != node) || (w->node[to] != node) ||
+                (from == to) || (below(w, 100) < missing)) {
+                continue;
+            }
+            w->link[from][to] =
+                any ? any_speed(w)
+                    : (alike ? 150e9 : 1e9 * (double)between(w, 5, 200)) *
+                          (slow ? 0.05 : 1);
+        }
+    }
+}
+
+static void make_switch(world_t *w, unsigned node)
+{
+    int holes = !w->many && one_in(w, 4), slow = !w->many && one_in(w, 4);
+    int alike = w->many ? !one_in(w, 20) : one_in(w, 2);
+
+    for (unsigned rank = 0; rank < w->num_ranks; ++rank) {
+        if ((w->node[rank] != node) || (holes && one_in(w, 4))) {
+            continue;
+        }
+        w->up[rank] = (alike ? 450e9 : 1e9 * (double)between(w, 5, 500)) *
+                      (slow ? 0.02 : 1);
+        w->down[rank] = alike ? w->up[rank] : 1e9 * (double)between(w, 5, 500);
+    }
+}
+
+static void make_gpus(world_t *w)
+{
+    /* None, mesh, switch, one or another. */
+    static const unsigned kinds[] = {0, 1, 1, 1, 1, 2, 2, 3, 3, 3};
+    unsigned kind = (w->many && !one_in(w, 4))
+                        ? 2
+                        : kinds[below(w, MRAIL_ARRAY_SIZE(kinds))];
+
+    memset(w->link, 0, sizeof(w->link));
+    memset(w->up, 0, sizeof(w->up));
+    memset(w->down, 0, sizeof(w->down));
+    for (unsigned node = 0; node < w->num_nodes; ++node) {
+        unsigned is = (kind == 3) ? below(w, 3) : kind;
+
+        if (is == 1) {
+            make_mesh(w, node);
+        } else if (is == 2) {
+            make_switch(w, node);
+        }
+    }
+}
+
+static void make_leaf_groups(world_t *w)
+{
+    int alike = one_in(w, 2);
+
+    w->num_leaf_groups =
+        one_in(w, 2) ? 1 : between(w, 1, WORLD_MAX_LEAF_GROUPS);
+    for (unsigned node = 0; node < w->num_nodes; ++node) {
+        w->pod[node] = alike ? node * w->num_leaf_groups / w->num_nodes
+                             : below(w, w->num_leaf_groups);
+    }
+    for (unsigned pod = 0; pod < w->num_leaf_groups; ++pod) {
+        unsigned dead = one_in(w, 2) ? 0 : 10;
+
+        int set = !one_in(w, 3), some = one_in(w, 4);
+
+        for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+            w->has_uplinks[pod][rail] = set && (!some || one_in(w, 2));
+            w->uplink_up[pod][rail] =
+                (below(w, 100) < dead) ? 0 : 1e9 * between(w, 5, 100);
+            w->uplink_down[pod][rail] =
+                (below(w, 100) < dead) ? 0 : 1e9 * between(w, 5, 100);
+        }
+    }
+}
+
+/* ---- the exchange ----------------------------------------------------------
+ */
+
+static void add(world_t *w, unsigned from, unsigned to, double bytes)
+{
+    if (w->num_demands < WORLD_MAX_DEMANDS) {
+        w->demands[w->num_demands++] = (mrail_plan_demand_t){
+            .from = from, .to = to, .bytes = (uint64_t)bytes};
+    }
+}
+
+/* One number at a time: arguments are evaluated in any order. */
+static void add_any(world_t *w, double bytes)
+{
+    unsigned from = below(w, w->num_ranks);
+    unsigned to = below(w, w->num_ranks);
+
+    add(w, from, to, bytes);
+}
+
+/* A size to begin with: most are worth a relay. */
+static double any_size(world_t *w)
+{
+    switch (below(w, 12)) {
+    case 0:
+        return between(w, 1, 4);
+    case 1:
+        return between(w, 1, 100000);
+    case 2:
+        return between(w, 999999, 1000001);
+    case 3:
+        return 1e6 * between(w, 1000, 100000);
+    default:
+        return 1e4 * between(w, 50, 50000);
+    }
+}
+
+/* Each to all: a part of it goes to one, which is the one half way round, or
+ * rank 0 for everybody. */
+static void want_hotspot(world_t *w)
+{
+    double part = 0.1 * between(w, 1, 9), bytes = any_size(w);
+    unsigned n = w->num_ranks, step = (n > 40) ? between(w, 2, n / 8) : 1;
+    int one = one_in(w, 2);
+
+    w->pattern = one ? "hotspot at rank 0" : "hotspot half way round";
+    for (unsigned from = 0; from < n; ++from) {
+        unsigned spot = one ? 0 : (from + n / 2) % n;
+
+        add(w, from, spot, bytes * part);
+        for (unsigned to = from % step; to < n; to += step) {
+            if (to != spot) {
+                add(w, from, to, bytes * (1 - part) * step / n);
+            }
+        }
+    }
+}
+
+static void want_zipf(world_t *w)
+{
+    unsigned count = between(w, 1, (w->many ? 1 : 4) * w->num_ranks);
+    double bytes = any_size(w) * 10;
+    int steep = one_in(w, 3);
+
+    w->pattern = "zipf";
+    for (unsigned k = 1; k <= count; ++k) {
+        add_any(w, bytes / k / (steep ? k : 1));
+    }
+}
+
+/* Tokens of each rank to k of the experts, one at each rank; some are liked. */
+static void want_moe(world_t *w)
+{
+    unsigned n = w->num_ranks, top = between(w, 1, 4);
+    unsigned liked = between(w, 1, 1 + n / 4), groups = between(w, 1, 6);
+    double bytes = any_size(w);
+
+    w->pattern = "mixture of experts";
+    for (unsigned from = 0; from < n; ++from) {
+        for (unsigned i = 0; i < groups * top; ++i) {
+            unsigned to = one_in(w, 2) ? below(w, liked) : below(w, n);
+
+            add(w, from, to, bytes * between(w, 1, 20) / 10);
+        }
+    }
+}
+
+/* A ring of rows; what is at its seam is many times more. */
+static void want_stencil(world_t *w)
+{
+    unsigned n = w->num_ranks, row = between(w, 1, 1 + n / 2);
+    double bytes = any_size(w), seam = between(w, 2, 20);
+
+    w->pattern = "stencil";
+    for (unsigned rank = 0; rank < n; ++rank) {
+        double some =
+            ((rank < row) || (rank + row >= n)) ? bytes * seam : bytes;
+
+        add(w, rank, (rank + 1) % n, bytes);
+        add(w, rank, (rank + n - 1) % n, bytes);
+        add(w, rank, (rank + row) % n, some);
+        add(w, rank, (rank + n - row) % n, some);
+    }
+}
+
+static void want_few(world_t *w)
+{
+    unsigned n = w->num_ranks, few = between(w, 1, 1 + n / 6);
+    double bytes = any_size(w);
+
+    w->pattern = "many to few";
+    for (unsigned from = 0; from < n; ++from) {
+        for (unsigned i = 0; i < few; ++i) {
+            add(w, from, (i * 7) % n, bytes * between(w, 5, 15) / 10);
+        }
+    }
+}
+
+static void want_any(world_t *w)
+{
+    unsigned count = between(w, 1, (w->many ? 1 : 3) * w->num_ranks);
+
+    w->pattern = "sparse";
+    for (unsigned i = 0; i < count; ++i) {
+        add_any(w, any_size(w));
+    }
+}
+
+/* Nothing, to oneself, twice, one byte, as much as may be relayed just not. */
+static void want_odd(world_t *w)
+{
+    static const double odd[] = {0, 1, 2, 999999, 1e6, 1000001, 65536};
+
+    for (unsigned i = below(w, 8); i > 0; --i) {
+        unsigned from = below(w, w->num_ranks);
+        unsigned to = one_in(w, 4) ? from : below(w, w->num_ranks);
+
+        add(w, from, to, odd[below(w, MRAIL_ARRAY_SIZE(odd))]);
+    }
+    if ((w->num_demands > 0) && one_in(w, 4)) {
+        mrail_plan_demand_t d = w->demands[below(w, w->num_demands)];
+
+        add(w, d.from, d.to, (double)d.bytes);
+    }
+}
+
+/* Each demand many times, as large, or in parts. */
+static void multiply_demands(world_t *w)
+{
+    unsigned count = w->num_demands, copies;
+    int in_parts = one_in(w, 2);
+
+    copies = (count == 0) ? 0 : WORLD_MAX_DEMANDS / count;
+    for (unsigned i = 0; i < count; ++i) {
+        double bytes = (double)w->demands[i].bytes / (in_parts ? copies : 1);
+
+        for (unsigned k = 1; k < copies; ++k) {
+            add(w, w->demands[i].from, w->demands[i].to,
+                bytes * between(w, 5, 15) / 10);
+        }
+    }
+}
+
+static void make_demands(world_t *w)
+{
+    static void (*const want[])(world_t *) = {
+        want_any, want_zipf, want_hotspot, want_moe, want_stencil, want_few};
+
+    w->num_demands = 0;
+    want[below(
+        w, (w->many && (w->num_ranks > 100)) ? 2 : MRAIL_ARRAY_SIZE(want))](w);
+    want_odd(w);
+    if (w->many) {
+        multiply_demands(w);
+    }
+    for (unsigned i = w->num_demands; one_in(w, 2) && (i > 1); --i) {
+        unsigned k = below(w, i);
+        mrail_plan_demand_t d = w->demands[k];
+
+        w->demands[k] = w->demands[i - 1];
+        w->demands[i - 1] = d;
+    }
+}
+
+static void make_options(world_t *w)
+{
+    w->options = MRAIL_PLAN_DEFAULTS;
+    if (one_in(w, 6)) {
+        w->options.gap = one_in(w, 2) ? 0.01 : 0.1;
+    }
+    if (one_in(w, 6)) {
+        w->options.relay_above = one_in(w, 2) ? 0 : UINT64_MAX - 1;
+    }
+    if (one_in(w, 6)) {
+        w->options.min_piece = one_in(w, 2) ? 0 : 1 << 20;
+    }
+}
+
+void world_make(world_t *w, uint64_t seed)
+{
+    w->seed = seed;
+    mrail_rng_init(&w->rng, seed);
+    w->many = one_in(w, 12);
+    make_size(w);
+    make_rails(w);
+    make_ranks(w);
+    make_gpus(w);
+    make_leaf_groups(w);
+    w->loop = one_in(w, 2);
+    w->cross = one_in(w, 3);
+    make_options(w);
+    w->demands = w->room[0];
+    make_demands(w);
+}
+
+void world_copy_demands(world_t *w)
+{
+    mrail_plan_demand_t *copy = w->room[w->demands == w->room[0]];
+
+    mrail_copy(copy, w->demands, w->num_demands * sizeof(*copy));
+    w->demands = copy;
+}
+
+void world_other_demands(world_t *w)
+{
+    w->demands = w->room[w->demands == w->room[0]];
+    make_demands(w);
+}
+
+void world_keep(world_t *w, const uint8_t *keep)
+{
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < w->num_demands; ++i) {
+        if (keep[i]) {
+            w->demands[kept++] = w->demands[i];
+        }
+    }
+    w->num_demands = kept;
+}
+
+/* ---- as the planner is told ------------------------------------------------
+ */
+
+static void must(const world_t *w, int ret, const char *what)
+{
+    if (ret != 0) {
+        printf("not ok - plan: seed %llu: %s is refused: %d\n",
+               (unsigned long long)w->seed, what, ret);
+        fflush(stdout);
+        _Exit(1);
+    }
+}
+
+static void tell_node(const world_t *w, mrail_plan_topo_t *topo, unsigned node)
+{
+    must(w, mrail_plan_topo_set_leaf_group(topo, node, w->pod[node]), "a pod");
+    for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+        must(w,
+             mrail_plan_topo_set_rail(topo, node, rail, w->out[node][rail],
+                                      w->in[node][rail]),
+             "a rail");
+    }
+}
+
+static void tell_uplinks(const world_t *w, mrail_plan_topo_t *topo,
+                         unsigned pod)
+{
+    for (unsigned rail = 0; rail < w->num_rails; ++rail) {
+        if (!w->has_uplinks[pod][rail]) {
+            continue;
+        }
+        must(w,
+             mrail_plan_topo_set_uplink(topo, pod, rail,
+                                        w->uplink_up[pod][rail],
+                                        w->uplink_down[pod][rail]),
+             "an uplink");
+    }
+}
+
+static void tell_gpu(const world_t *w, mrail_plan_topo_t *topo, unsigned rank)
+{
+    if (w->up[rank] > 0) {
+        must(w,
+             mrail_plan_topo_set_switch(topo, rank, w->up[rank], w->down[rank]),
+             "a link to a switch");
+    }
+    for (unsigned to = 0; to < w->num_ranks; ++to) {
+        if (w->link[rank][to] > 0) {
+            must(w, mrail_plan_topo_set_link(topo, rank, to, w->link[rank][to]),
+                 "a GPU link");
+        }
+    }
+}
+
+static unsigned nth(unsigned i, unsigned count, int backwards)
+{
+    return backwards ? count - 1 - i : i;
+}
+
+mrail_plan_topo_t *world_build(const world_t *w, int backwards)
+{
+    mrail_plan_topo_t *topo;
+
+    must(w, mrail_plan_topo_create(w->num_nodes, w->num_rails, &topo),
+         "a topology");
+    for (unsigned i = 0; i < w->num_ranks; ++i) {
+        must(w, mrail_plan_topo_add_rank(topo, w->node[i], w->rail[i]),
+             "a rank");
+    }
+    for (unsigned i = 0; i < w->num_nodes; ++i) {
+        tell_node(w, topo, nth(i, w->num_nodes, backwards));
+    }
+    for (unsigned i = 0; i < w->num_leaf_groups; ++i) {
+        tell_uplinks(w, topo, nth(i, w->num_leaf_groups, backwards));
+    }
+    for (unsigned i = 0; i < w->num_ranks; ++i) {
+        tell_gpu(w, topo, nth(i, w->num_ranks, backwards));
+    }
+    mrail_plan_topo_set_hairpin(topo, w->loop);
+    mrail_plan_topo_set_cross_rail(topo, w->cross);
+    return topo;
+}

@@ -1,0 +1,105 @@
+/*
+ * A message's callback reads from the peer with get_short while the send queue
+ * is full, and what empties it has been polled but not looked at yet: the read
+ * comes back.
+ */
+#include "config.h"
+#include "job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static uint64_t memory = 0x6d7261696c;
+
+typedef struct inside {
+    mrail_rkey_t *rkey;
+    uint64_t value;
+    int ret;
+    int called;
+} inside_t;
+
+static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
+{
+    inside_t *inside = job->arg;
+
+    if ((job->rank == 0) && (am_id == 1)) {
+        inside->called = 1;
+        inside->ret = mrail_ep_get_short(job_ep(job, 1), &inside->value,
+                                         sizeof(inside->value),
+                                         (uintptr_t)&memory, inside->rkey);
+    }
+}
+
+static void send(job_t *job, unsigned rank, uint8_t am_id)
+{
+    while (mrail_ep_am_short(job_ep(job, rank), am_id, NULL, 0, &am_id, 1) ==
+           -EAGAIN) {
+        mrail_iface_progress(job->iface);
+    }
+}
+
+static int source(job_t *job)
+{
+    mrail_ns_t end = mrail_clock_now() + 5 * MRAIL_NS_PER_SEC;
+    inside_t *inside = job->arg;
+    uint8_t byte = 0;
+    unsigned sent = 0;
+
+    usleep(200000); /* the peer's message is in the queue, and stays there */
+    while (mrail_ep_am_short(job_ep(job, 1), 2, NULL, 0, &byte, 1) == 0) {
+        ++sent;
+    }
+    usleep(200000); /* behind it, what the send queue waits for */
+    while (!inside->called && (mrail_clock_now() < end)) {
+        mrail_iface_progress(job->iface);
+    }
+    printf("# %u sent before the queue was full\n", sent);
+    return job_say((inside->ret == 0) && (inside->value == memory),
+                   "a callback reads while the send queue is full",
+                   "%d, value %llx", inside->ret,
+                   (unsigned long long)inside->value);
+}
+
+static int inside_job(job_t *job)
+{
+    inside_t inside = {.ret = -1};
+    mrail_mem_t *mem;
+    int bad = 0;
+
+    job->am = on_am;
+    job->arg = &inside;
+    if ((job_open(job) != 0) ||
+        (mrail_mem_reg(job->engine, &memory, sizeof(memory), &mem) != 0)) {
+        return 1;
+    }
+    mrail_rkey_pack(mem, &job->shared->word[job->rank * 8]);
+    job_barrier(job, 0);
+    if (mrail_rkey_unpack(&job->shared->word[8], &inside.rkey) != 0) {
+        return 1;
+    }
+    send(job, 1 - job->rank, 0); /* connects */
+    job_flush(job, job_ep(job, 1 - job->rank));
+    job_barrier(job, 1);
+    if (job->rank == 1) {
+        send(job, 0, 1);
+    } else {
+        bad = source(job);
+    }
+    job_barrier(job, 1);
+    mrail_rkey_release(inside.rkey);
+    job_close(job);
+    return bad;
+}
+
+static unsigned node(unsigned rank)
+{
+    return rank;
+}
+
+int main(void)
+{
+    int bad = job_run(2, node, 15, inside_job);
+
+    return job_say(bad == 0, "both processes end well", "%d did not", bad);
+}

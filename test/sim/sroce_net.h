@@ -1,0 +1,115 @@
+/*
+ * What the softroce tests share: two nodes on a virtual network, memory with
+ * guards around it, connected QPs.  Any set-up failure fails the test.
+ */
+#ifndef TEST_SIM_SROCE_WORLD_H
+#define TEST_SIM_SROCE_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/seq.h"
+#include "softroce/sim/sim.h"
+
+#define WORLD_GUARD 4096
+#define WORLD_GUARD_BYTE 0xc5
+#define WORLD_MAX_QPS 8
+#define WORLD_QKEY 0x1234
+
+typedef struct world_params {
+    uint64_t seed;
+    enum ibv_mtu mtu;      /* 0: 1024 */
+    enum ibv_qp_type type; /* 0: RC */
+    unsigned num_qps;      /* pairs; 0: 1 */
+    size_t mem_bytes;      /* per node; 0: 1 MiB */
+    unsigned cqe;          /* 0: 4096 */
+    unsigned max_wr;       /* send and receive; 0: 64 */
+    int use_srq;
+    int icrc;
+    int sq_sig_all;
+    uint8_t timeout;       /* as verbs; 0: 10 (4.2 ms); 255: none */
+    uint8_t retry_cnt;     /* 0: 7; 255: 0 */
+    uint8_t rnr_retry;     /* 0: 7; 255: 0 */
+    uint8_t min_rnr_timer; /* 0: 1 (10 us) */
+    uint8_t max_rd_atomic; /* 0: 4 */
+    uint32_t window_pkts;
+    mrail_ns_t probe_ns; /* as sroce_dev_params_t */
+    uint32_t psn[2];     /* first PSN of each side; 0: from the seed */
+    uint32_t flow_label;
+    sroce_sim_link_t link;
+} world_params_t;
+
+typedef struct world_side {
+    sroce_dev_t *dev;
+    sroce_pd_t *pd;
+    sroce_cq_t *scq;
+    sroce_cq_t *rcq;
+    sroce_srq_t *srq;
+    uint8_t *alloc; /* guard | mem | guard */
+    uint8_t *mem;
+    sroce_mr_t *mr;
+    uint32_t key;
+    sroce_qp_t *qp[WORLD_MAX_QPS];
+} world_side_t;
+
+typedef struct world {
+    world_params_t p;
+    sroce_sim_t *sim;
+    world_side_t side[2];
+} world_t;
+
+/* Two connected nodes in RTS. */
+void world_init(world_t *w, const world_params_t *params);
+void world_cleanup(world_t *w);
+/* Guards are whole. */
+void world_check_guards(const world_t *w);
+
+struct ibv_qp_attr world_rtr_attr(const world_t *w, int side, uint32_t dest);
+#define WORLD_RC_INIT                                                          \
+    (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define WORLD_RC_RTR                                                           \
+    (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |            \
+     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define WORLD_RC_RTS                                                           \
+    (IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |                  \
+     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT)
+
+sroce_qp_t *world_qp_create(world_t *w, int side);
+void world_qp_connect(world_t *w, int side, sroce_qp_t *qp, uint32_t dest);
+void world_qp_to(sroce_qp_t *qp, enum ibv_qp_state state);
+
+/* One SGE in the side's memory. */
+int world_recv(world_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
+               uint32_t length);
+/* remote_off is an offset in the other side's memory. */
+int world_send(world_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
+               unsigned flags, uint64_t wr_id, uint32_t off, uint32_t length,
+               uint32_t remote_off);
+/* Runs until a completion is there; fails the test if none comes. */
+struct ibv_wc world_wait(world_t *w, sroce_cq_t *cq);
+void world_expect(world_t *w, sroce_cq_t *cq, uint64_t wr_id,
+                  enum ibv_wc_status status);
+/* Runs until nothing is left to happen, at most for 100 virtual seconds. */
+void world_settle(world_t *w);
+/* 1 if the event is among those raised (others are thrown away). */
+int world_saw_event(world_t *w, enum ibv_event_type type, const void *user);
+/* The byte at `i` of pattern `tag`. */
+static inline uint8_t world_byte(uint32_t tag, uint32_t i)
+{
+    return (uint8_t)mrail_mix64(((uint64_t)tag << 32) | (i / 8)) ^
+           (uint8_t)(i * 37);
+}
+void world_fill(uint8_t *p, uint32_t tag, uint32_t length);
+/* Offset of the first wrong byte, or `length`. */
+uint32_t world_match(const uint8_t *p, uint32_t tag, uint32_t length);
+
+/* Seeds to run: MRAIL_TEST_SEED=N (only that one) or 1..count. */
+uint64_t world_first_seed(void);
+unsigned world_num_seeds(unsigned count);
+/* Says how to replay; call when a seed starts. */
+void world_announce(const char *test, uint64_t seed);
+
+#endif

@@ -1,0 +1,279 @@
+/*
+ * Exchanges (transfer.h) between two processes on live software rails, each
+ * under a random fault script (random_script.h) of its own.
+ *
+ * MRAIL_TEST_SEED=N replays one, as far as time lets it; MRAIL_TEST_SEEDS=N says
+ * how many.
+ */
+#include "config.h"
+#include "random_script.h"
+#include "test/rail/job.h"
+#include "transfer.h"
+
+#include "base/rng.h"
+#include "rail/engine.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SEEDS 20
+#define NUM_RAILS 4 /* as on-rails.sh makes them */
+#define LIMIT_S 60
+#define SETTLE_NS (30 * MRAIL_NS_PER_MS)
+
+/* Words of the shared page: addresses, then who is through. */
+enum { ADDRESS = 0, OVER = 60 };
+
+typedef struct weather {
+    uint64_t lanes_failed;
+    uint64_t again; /* requests */
+} weather_t;
+
+static struct {
+    uint64_t seed;
+    random_script_kind_t kind;
+    uint32_t span_us;
+    char text[RANDOM_SCRIPT_MAX];
+    char file[64];
+    weather_t *weather; /* shared with the processes */
+} storm;
+
+_Static_assert(2 * sizeof(transfer_address_t) <= OVER * sizeof(uint64_t),
+               "the addresses fit");
+
+static transfer_address_t *address_of(job_t *job, unsigned rank)
+{
+    return (transfer_address_t *)&job->shared->word[ADDRESS] + rank;
+}
+
+static int open_transfer(job_t *job, transfer_t **t_p)
+{
+    mrail_config_t config;
+    transfer_t *t;
+    int ret = mrail_config_from_env(&config);
+
+    if (ret == 0) {
+        config.stripe_thresh = 8192;
+        config.lanes_per_rail = 1 + storm.seed % 2;
+        ret = mrail_engine_open(&config, &job->engine);
+        mrail_config_cleanup(&config);
+    }
+    if (ret != 0) {
+        return ret;
+    }
+    t = *t_p = transfer_create(job->engine, storm.seed, job->rank);
+    if (t == NULL) {
+        return -ENOMEM;
+    }
+    transfer_address(t, address_of(job, job->rank));
+    job_barrier(job, 0);
+    return transfer_connect(t, address_of(job, !job->rank));
+}
+
+/* Both go on until both are through: the other may want an answer yet. */
+static transfer_state_t exchange(job_t *job, transfer_t *t)
+{
+    mrail_ns_t end_ns = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
+    transfer_state_t state = TRANSFER_RUNS;
+    int told = 0;
+    mrail_rng_t rng;
+
+    mrail_rng_init(&rng, storm.seed * 2 + job->rank);
+    while ((__atomic_load_n(&job->shared->word[OVER], __ATOMIC_ACQUIRE) < 2) &&
+           (mrail_clock_now() < end_ns) && (transfer_wrong(t) == NULL)) {
+        state = transfer_step(t);
+        if ((state != TRANSFER_RUNS) && !told) {
+            told = 1;
+            __atomic_add_fetch(&job->shared->word[OVER], 1, __ATOMIC_ACQ_REL);
+        }
+        if (mrail_rng_below(&rng, 2000) == 0) {
+            usleep(mrail_rng_below(&rng, storm.span_us)); /* it computes */
+        } else {
+            sched_yield();
+        }
+    }
+    /* What is late comes now. */
+    end_ns = mrail_clock_now() + SETTLE_NS;
+    while (mrail_clock_now() < end_ns) {
+        transfer_step(t);
+        usleep(500);
+    }
+    return state;
+}
+
+static void count_weather(const mrail_counters_t *counters)
+{
+    __atomic_add_fetch(&storm.weather->lanes_failed, counters->lanes_failed,
+                       __ATOMIC_RELAXED);
+    __atomic_add_fetch(&storm.weather->again,
+                       counters->resent + counters->redone, __ATOMIC_RELAXED);
+}
+
+/* mrail soft ctl with one or two words: its process. */
+static pid_t ctl(const char *word, const char *next)
+{
+    const char *soft = getenv("MRAIL_TEST_SOFT");
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        unsetenv("LD_PRELOAD");
+        if (freopen("/dev/null", "w", stdout) != NULL) {
+            execl(soft, soft, "ctl", "--session", getenv("MRAIL_SOFT"), word,
+                  next, (char *)NULL);
+        }
+        _exit(127);
+    }
+    return pid;
+}
+
+static int ended_well(int status)
+{
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0);
+}
+
+/* The script's player; nothing of the script is left behind. */
+static int stop(pid_t player)
+{
+    int status, bad = 0;
+
+    if (waitpid(player, &status, WNOHANG) == player) {
+        bad = !ended_well(status);
+    } else {
+        kill(player, SIGKILL);
+        waitpid(player, &status, 0);
+    }
+    if (waitpid(ctl("heal", NULL), &status, 0) > 0) {
+        bad |= !ended_well(status);
+    }
+    return bad;
+}
+
+static int stress_job(job_t *job)
+{
+    transfer_state_t state;
+    const char *why;
+    char text[256];
+    transfer_t *t = NULL;
+    pid_t player = 0;
+    int ret = open_transfer(job, &t);
+
+    if (ret != 0) {
+        printf("# rank %u: %s\n", job->rank, strerror(-ret));
+        return 1;
+    }
+    if (job->rank == 0) {
+        player = ctl("--script", storm.file);
+    }
+    state = exchange(job, t);
+    transfer_look(t);
+    why = transfer_wrong(t);
+    if ((job->rank == 0) && (stop(player) != 0) && (why == NULL)) {
+        why = "the script was not played";
+    }
+    if (why == NULL) {
+        why = (state == TRANSFER_RUNS)     ? "it hangs"
+              : (state == TRANSFER_FAILED) ? "the peer was given up"
+                                           : NULL;
+    }
+    if (why != NULL) {
+        transfer_describe(t, text, sizeof(text));
+        printf("# %s\n# %s\n", why, text);
+    }
+    fflush(stdout);
+    count_weather(&job->engine->counters);
+    transfer_destroy(t);
+    mrail_engine_close(job->engine);
+    return why != NULL;
+}
+
+static unsigned node_of(unsigned rank)
+{
+    return rank;
+}
+
+static int write_script(void)
+{
+    FILE *file = fopen(storm.file, "w");
+
+    if (file == NULL) {
+        return -errno;
+    }
+    fputs(storm.text, file);
+    return (fclose(file) == 0) ? 0 : -errno;
+}
+
+static int run_seed(uint64_t seed)
+{
+    mrail_rng_t rng;
+    int bad;
+
+    storm.seed = seed;
+    mrail_rng_init(&rng, mrail_mix64(~seed));
+    storm.kind = (mrail_rng_below(&rng, 4) == 0) ? RANDOM_SCRIPT_SURVIVOR
+                                                 : RANDOM_SCRIPT_PASSES;
+    storm.span_us = 2000u << mrail_rng_below(&rng, 6);
+    random_script(seed, storm.kind, NUM_RAILS, storm.span_us, storm.text);
+    if (write_script() != 0) {
+        return -1;
+    }
+    bad = job_run(2, node_of, 2 * LIMIT_S, stress_job);
+    if (bad != 0) {
+        printf("# seed %llu, %s, the script:\n%s"
+               "# to replay: MRAIL_TEST_SEED=%llu test/stress/stress.sh\n",
+               (unsigned long long)seed, random_script_names[storm.kind],
+               storm.text, (unsigned long long)seed);
+    }
+    return bad;
+}
+
+static uint64_t number(const char *name, uint64_t other)
+{
+    const char *text = getenv(name);
+
+    return (text != NULL) ? strtoull(text, NULL, 0) : other;
+}
+
+int main(void)
+{
+    int one = (getenv("MRAIL_TEST_SEED") != NULL);
+    uint64_t first = number("MRAIL_TEST_SEED", 1);
+    uint64_t count = one ? 1 : number("MRAIL_TEST_SEEDS", SEEDS);
+    uint64_t bad = 0;
+    char name[160];
+
+    storm.weather = mmap(NULL, sizeof(*storm.weather), PROT_READ | PROT_WRITE,
+                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (storm.weather == MAP_FAILED) {
+        return 1;
+    }
+    snprintf(storm.file, sizeof(storm.file), "storm.%d.fault", (int)getpid());
+    for (uint64_t i = 0; i < count; ++i) {
+        bad += (run_seed(first + i) != 0);
+    }
+    unlink(storm.file);
+    snprintf(name, sizeof(name),
+             "live storm: %llu transfers, seeds %llu to %llu",
+             (unsigned long long)count, (unsigned long long)first,
+             (unsigned long long)(first + count - 1));
+    bad = (unsigned)job_say(bad == 0, name, "%llu failed",
+                            (unsigned long long)bad);
+    if (!one) {
+        snprintf(name, sizeof(name),
+                 "the weather was bad: %llu lanes failed, %llu requests again",
+                 (unsigned long long)storm.weather->lanes_failed,
+                 (unsigned long long)storm.weather->again);
+        bad |= (unsigned)job_say((storm.weather->lanes_failed >= count / 4) &&
+                                     (storm.weather->again != 0),
+                                 name, "it was not");
+    }
+    return bad != 0;
+}

@@ -1,0 +1,67 @@
+/*
+ * One exchange between two processes, every byte of which is watched: messages,
+ * PUTs and GETs of random sizes in random order, both ways at once.  The same
+ * program on simulated rails (test_stress) and live ones (rail_stress).
+ *
+ * What must hold, whatever happens to the rails:
+ *   messages arrive once, in order, with their bytes;
+ *   an operation completes once, and then its bytes are there: a message that
+ *   its sender sends afterwards, or behind a fence, finds them at the receiver;
+ *   what a PUT has brought or a GET fetched is never written again: both are
+ *   painted over at once, and looked at once more at the end;
+ *   a buffer that was given back is read no more: it is painted over too, and
+ *   its new bytes turn up nowhere;
+ *   nothing else of the memory changes;
+ *   the exchange ends, complete, or in failure once the peer was given up.
+ *
+ * Single-threaded, one exchange per process (in a simulation: per node).
+ */
+#ifndef MRAIL_TEST_TRANSFER_H
+#define MRAIL_TEST_TRANSFER_H
+
+#include "rail/mrail.h"
+
+#define TRANSFER_KEY_MAX 128 /* bytes of a packed key */
+
+/* What a process tells the other before they begin. */
+typedef struct transfer_address {
+    uint8_t device[MRAIL_DEVICE_ADDR_MAX];
+    uint8_t iface[MRAIL_IFACE_ADDR_MAX];
+    uint8_t key[TRANSFER_KEY_MAX];
+    uint64_t memory;
+} transfer_address_t;
+
+typedef enum transfer_state {
+    TRANSFER_RUNS,
+    TRANSFER_DONE,   /* all sent and received */
+    TRANSFER_FAILED, /* the peer was given up, nothing is under way */
+} transfer_state_t;
+
+typedef struct transfer transfer_t;
+
+/* Both ends have the same seed, and are side 0 and 1.  NULL: no memory, or the
+ * engine says why. */
+transfer_t *transfer_create(mrail_engine_t *engine, uint64_t seed,
+                            unsigned side);
+void transfer_destroy(transfer_t *t);
+
+void transfer_address(const transfer_t *t, transfer_address_t *address);
+/* 0 or what mrail_ep_create() and mrail_rkey_unpack() say. */
+int transfer_connect(transfer_t *t, const transfer_address_t *peer);
+
+/* Progress, then starts what can be. */
+transfer_state_t transfer_step(transfer_t *t);
+
+/* At the end, when nothing can come any more: looks at all memory. */
+void transfer_look(transfer_t *t);
+
+/* The first thing that was not as it must be; NULL: none. */
+const char *transfer_wrong(const transfer_t *t);
+
+/* How far it is, for who wonders why it does not end. */
+void transfer_describe(const transfer_t *t, char *text, size_t size);
+
+/* Bytes of messages, PUTs and GETs that this side began. */
+uint64_t transfer_bytes(const transfer_t *t);
+
+#endif

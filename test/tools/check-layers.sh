@@ -1,0 +1,83 @@
+#!/bin/sh
+# The walls hold in this tree, and contrib/check-layers sees every kind of breach.
+set -eu
+top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+if "$top/contrib/check-layers" "$top"; then
+    echo "ok - this tree"
+else
+    echo "not ok - this tree: see the lines above"
+    failed=1
+fi
+
+# breach NAME FILE LINE: contrib/check-layers must refuse a tree with that line.
+breach()
+{
+    rm -rf "$tmp/src" "$tmp/test"
+    mkdir -p "$tmp/src" "$tmp/test" "$tmp/$(dirname "$2")"
+    printf '/* line 1 */\n%s\n' "$3" >"$tmp/$2"
+    status=0
+    "$top/contrib/check-layers" "$tmp" >"$tmp/out" || status=$?
+    if [ $status = 1 ] && grep -q "^$2:2: " "$tmp/out"; then
+        echo "ok - sees $1"
+    else
+        echo "not ok - sees $1: exit status $status for $2: $3"
+        failed=1
+    fi
+}
+
+# harmless NAME FILE LINE: must be accepted.
+harmless()
+{
+    rm -rf "$tmp/src" "$tmp/test"
+    mkdir -p "$tmp/src" "$tmp/test" "$tmp/$(dirname "$2")"
+    printf '/* line 1 */\n%s\n' "$3" >"$tmp/$2"
+    if "$top/contrib/check-layers" "$tmp" >"$tmp/out"; then
+        echo "ok - accepts $1"
+    else
+        echo "not ok - accepts $1: $(head -n 1 "$tmp/out")"
+        failed=1
+    fi
+}
+
+breach 'verbs called in uct' src/uct/a.c '    ibv_post_send(qp, wr, &bad);'
+breach 'verbs called in tools' src/tools/a.c 'x = ibv_open_device(dev);'
+breach 'verbs header in uct' src/uct/a.c '#include <infiniband/verbs.h>'
+breach 'UCX private header in rail' src/rail/a.c \
+    '#include <uct/base/uct_iface.h>'
+breach 'UCX private header in mpi' src/mpi/a.c '#include <ucs/sys/sys.h>'
+breach 'Open MPI header in uct' src/uct/a.c '#include "ompi/mca/mca.h"'
+breach 'Open MPI config in tools' src/tools/a.c '#include "ompi_config.h"'
+breach 'MPI in rail' src/rail/a.c '#include <mpi.h>'
+breach 'softroce in rail' src/rail/a.c '#include "softroce/core/qp.h"'
+breach 'softroce in a tool' src/tools/run.c '#include "softroce/host/shm.h"'
+breach 'arrow base to rail' src/base/a.h '#include "rail/mrail.h"'
+breach 'arrow rail to uct' src/rail/a.c '#include "uct/mrail_iface.h"'
+breach 'arrow orchestrator to telemetry' src/orchestrator/a.c \
+    '#include "telemetry/page.h"'
+breach 'arrow softroce core to host' src/softroce/core/a.c \
+    '#include "softroce/host/sock.h"'
+breach 'clock in the planner' src/orchestrator/a.c '    t = mrail_clock_now();'
+breach 'arrow softroce fault to host' src/softroce/fault/a.c \
+    '#include "softroce/host/session.h"'
+breach 'clock in fault scripts' src/softroce/fault/a.c \
+    '    t = mrail_clock_now();'
+breach 'getenv in softroce core' src/softroce/core/a.c '  getenv("X");'
+breach 'socket header in softroce core' src/softroce/core/a.c \
+    '#include <sys/socket.h>'
+breach '.c included by a test' test/unit/a.c '#include "base/log.c"'
+breach 'code behind a comment' src/uct/a.c '/* x */ ibv_close_device(d);'
+
+harmless 'a verbs name in a comment' src/uct/a.c '/* as ibv_poll_cq() does */'
+harmless 'a verbs name in a string' src/uct/a.c 'f("ibv_poll_cq() failed");'
+harmless 'verbs defined by softroce host' src/softroce/host/a.c \
+    'int ibv_close_device(struct ibv_context *c)'
+harmless 'softroce in mrail soft' src/tools/soft.c \
+    '#include "softroce/host/shm.h"'
+harmless 'our own uct header in mpi' src/mpi/hook/a.c \
+    '#include "uct/mrail_shim.h"'
+harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'
+exit $failed

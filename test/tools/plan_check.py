@@ -1,0 +1,166 @@
+"""What mrail plan has written, judged: for plan.sh.
+
+usage: plan_check.py NAME pieces JSON DEMANDS|- RANKS_OF_A_NODE
+       plan_check.py NAME gap JSON GAP
+       plan_check.py NAME name JSON TOPOLOGY
+       plan_check.py NAME svg FILE CELLS
+
+Exit status 1 and a sentence if something is wrong.
+"""
+import collections
+import json
+import sys
+import xml.etree.ElementTree
+
+
+def check(right, sentence):
+    if not right:
+        sys.exit(sentence)
+
+
+def read_demands(path):
+    """FROM TO BYTES, as plan_text.h says, added up."""
+    factor = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    sums = collections.Counter()
+    for line in open(path, encoding="ascii"):
+        ends, size = line.split()[:2], line.split()[2]
+        number = int(size.rstrip("kmg")) * factor.get(size[-1], 1)
+        lists = []
+        for end in ends:
+            first, _, last = end.partition("-")
+            lists.append(range(int(first), int(last or first) + 1))
+        for a in lists[0]:
+            for b in lists[1]:
+                sums[a, b] += number
+    return sums
+
+
+def links_of(piece, sender, receiver, node_ranks):
+    """The links that a piece goes over, by kind and ends."""
+    at = sender
+    if piece["relay_out"] is not None:
+        yield from hop(at, piece["relay_out"])
+        at = piece["relay_out"]
+    if piece["rail_out"] is None:
+        check(piece["rail_in"] is None, "half a rail")
+        check(at // node_ranks == receiver // node_ranks, "no rail, two nodes")
+        yield from hop(at, receiver)
+        return
+    into = receiver if piece["relay_in"] is None else piece["relay_in"]
+    check(into // node_ranks == receiver // node_ranks, "a relay elsewhere")
+    yield "rail_out", at // node_ranks, piece["rail_out"]
+    yield "rail_in", into // node_ranks, piece["rail_in"]
+    pods = at // node_ranks // 2, into // node_ranks // 2
+    if pods[0] != pods[1]:
+        yield "uplink_up", pods[0], piece["rail_out"]
+        yield "uplink_down", pods[1], piece["rail_in"]
+    if into != receiver:
+        yield from hop(into, receiver)
+
+
+def hop(a, b):
+    """A way within a node; which of the two there is, the links say."""
+    check(a != b, "a hop to the same rank")
+    yield "gpu_link", a, b
+    yield "switch_up", a, None
+    yield "switch_down", b, None
+
+
+def link_key(link):
+    ends = {"rail_out": "node rail", "rail_in": "node rail",
+            "uplink_up": "pod rail", "uplink_down": "pod rail",
+            "gpu_link": "from to"}.get(link["kind"], "rank none").split()
+    return link["kind"], link[ends[0]], link.get(ends[1])
+
+
+def judge_pieces(plan, demands, node_ranks):
+    node_ranks = int(node_ranks)
+    carried = collections.Counter()
+    pieces = 0
+    for demand in plan["plan"]:
+        at = 0
+        for piece in demand["pieces"]:
+            check(piece["offset"] == at and piece["bytes"] > 0,
+                  f"pieces of {demand} do not join")
+            at += piece["bytes"]
+            pieces += 1
+            for link in links_of(piece, demand["from"], demand["to"],
+                                 node_ranks):
+                carried[link] += piece["bytes"]
+        check(at == demand["bytes"], f"not all of {demand} is planned")
+    check(pieces == plan["num_pieces"] > 0, "another number of pieces")
+    sums = {(d["from"], d["to"]): d["bytes"] for d in plan["plan"]}
+    check(demands == "-" or sums == read_demands(demands), "other demands")
+    check(sum(sums.values()) == plan["bytes"], "another sum of bytes")
+    known = {link_key(link) for link in plan["links"]}
+    for kind, a, b in carried:
+        # One of the two ways of a hop is there; the other one counts nowhere.
+        if kind == "gpu_link":
+            check((kind, a, b) in known or {("switch_up", a, None),
+                                            ("switch_down", b, None)} <= known,
+                  f"there is no link from {a} to {b}")
+        else:
+            check((kind, a, b) in known or kind.startswith("switch"),
+                  f"there is no {kind} {a} {b}")
+    most = 0
+    for link in plan["links"]:
+        got = carried[link_key(link)]
+        check(link["bytes"] == got, f"{link}: its pieces are {got} bytes")
+        if link["bytes_per_s"] > 0:
+            most = max(most, got / link["bytes_per_s"])
+            check(abs(link["load_s"] - got / link["bytes_per_s"]) <
+                  1e-6 * most, f"{link}: load")
+        else:
+            check(got == 0, f"{link}: dead, and carries {got}")
+    judge_congestion(plan, most)
+
+
+def judge_congestion(plan, most):
+    check(abs(plan["congestion_s"] - most) < 1e-6 * most,
+          f"congestion is {most}")
+    before = max(link["load_before_s"] for link in plan["links"])
+    check(abs(plan["congestion_before_s"] - before) < 1e-6 * before,
+          f"congestion before is {before}")
+    judge_gap(plan, plan["wanted_gap"])
+
+
+def judge_gap(plan, gap):
+    bound = plan["congestion_bound_s"]
+    check(plan["wanted_gap"] == float(gap), "another gap")
+    check(0 < bound <= plan["congestion_s"] <= bound * (1 + float(gap) + 1e-9),
+          f"{plan['congestion_s']} is not within {gap} of {bound}")
+
+
+def judge_name(plan, name):
+    check(plan["topology"] == name, f"not {name}")
+
+
+def judge_svg(path, cells):
+    """A cell has a title with both times; the legend has eleven colours."""
+    space = "{http://www.w3.org/2000/svg}"
+    root = xml.etree.ElementTree.parse(path).getroot()
+    check(root.tag == space + "svg", "no drawing")
+    rects = root.findall(space + "rect")
+    titled = [r for r in rects if r.find(space + "title") is not None]
+    check(len(titled) == int(cells), f"{len(titled)} cells, not {cells}")
+    check(len(rects) - len(titled) == 12, "legend or background")
+    for rect in titled:
+        text = rect.find(space + "title").text
+        check(text.count("before") == 1 and text.endswith("after"), text)
+    texts = [t.text for t in root.findall(space + "text")]
+    check(any("most loaded link: " in t for t in texts), "no figures")
+    for rect in rects:
+        right = float(rect.get("x", 0)) + float(rect.get("width"))
+        bottom = float(rect.get("y", 0)) + float(rect.get("height"))
+        check(right <= float(root.get("width")) and
+              bottom <= float(root.get("height")), "outside of the drawing")
+
+
+JUDGES = {"pieces": judge_pieces, "gap": judge_gap, "name": judge_name,
+          "svg": judge_svg}
+what = sys.argv[2]
+subject = sys.argv[3]
+if what != "svg":
+    with open(subject, encoding="utf-8") as file:
+        subject = json.load(file)
+JUDGES[what](subject, *sys.argv[4:])

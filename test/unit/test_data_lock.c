@@ -1,0 +1,138 @@
+/* The data path's guard: an owner that pays nothing, a thread that borrows, and
+ * callers that share.  What they count together is no atomic. */
+#include "config.h"
+#include "rail/data_lock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <sched.h>
+
+#define BORROWS 3000u
+
+typedef struct shared {
+    mrail_data_lock_t guard;
+    uint64_t count;
+    int inside; /* must be alone */
+    int overlaps;
+    int stop;       /* atomic */
+    uint64_t calls; /* of the first caller; atomic */
+} shared_t;
+
+static void count_one(shared_t *shared)
+{
+    shared->overlaps += (shared->inside++ != 0);
+    ++shared->count;
+    /* Now and then for longer than a barrier takes. */
+    for (volatile int i = (shared->count % 32 == 0) ? 20000 : 20; i > 0; --i) {
+    }
+    --shared->inside;
+}
+
+/* Until the first caller has been in and out again, so that it is met in all
+ * places. */
+static void let_call(const shared_t *shared)
+{
+    uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);
+
+    while (__atomic_load_n(&shared->calls, __ATOMIC_RELAXED) < calls + 5) {
+        sched_yield();
+    }
+}
+
+static void *call(void *arg)
+{
+    shared_t *shared = arg;
+    uint64_t calls = 0; /* our own; of two, either's do to see that it moves */
+
+    while (!__atomic_load_n(&shared->stop, __ATOMIC_RELAXED)) {
+        int token;
+
+        if (mrail_data_lock_is_wanted(&shared->guard)) {
+            sched_yield();
+        }
+        token = mrail_data_lock_enter(&shared->guard);
+        count_one(shared);
+        mrail_data_lock_leave(&shared->guard, token);
+        __atomic_store_n(&shared->calls, ++calls, __ATOMIC_RELAXED);
+    }
+    return (void *)(uintptr_t)calls;
+}
+
+static void borrow(shared_t *shared)
+{
+    for (unsigned i = 0; i < BORROWS; ++i) {
+        mrail_data_lock_borrow(&shared->guard);
+        count_one(shared);
+        mrail_data_lock_give_back(&shared->guard);
+        if (i % 3 == 0) {
+            let_call(shared);
+        }
+    }
+}
+
+static void test_borrow(void **state)
+{
+    shared_t shared = {0};
+    pthread_t owner;
+    void *calls;
+
+    mrail_data_lock_init(&shared.guard);
+    if (mrail_data_lock_is_shared(&shared.guard)) {
+        skip(); /* no membarrier(2) here */
+    }
+    assert_int_equal(pthread_create(&owner, NULL, call, &shared), 0);
+    borrow(&shared);
+    assert_false(mrail_data_lock_is_shared(&shared.guard));
+    __atomic_store_n(&shared.stop, 1, __ATOMIC_RELAXED);
+    pthread_join(owner, &calls);
+    assert_int_equal(shared.count, (uintptr_t)calls + BORROWS);
+    assert_int_equal(shared.overlaps, 0);
+    mrail_data_lock_cleanup(&shared.guard);
+}
+
+/* A second caller arrives between two borrowings, or in the middle of one. */
+static void test_borrow_and_share(void **state)
+{
+    for (unsigned round = 0; round < 20; ++round) {
+        shared_t shared = {0};
+        pthread_t first, second;
+        void *calls[2];
+
+        mrail_data_lock_init(&shared.guard);
+        assert_int_equal(pthread_create(&first, NULL, call, &shared), 0);
+        mrail_data_lock_borrow(&shared.guard);
+        count_one(&shared);
+        if (round % 2) {
+            mrail_data_lock_share(&shared.guard);
+        }
+        mrail_data_lock_give_back(&shared.guard);
+        mrail_data_lock_share(&shared.guard);
+        assert_int_equal(pthread_create(&second, NULL, call, &shared), 0);
+        for (unsigned i = 0; i < 20; ++i) {
+            mrail_data_lock_borrow(&shared.guard);
+            count_one(&shared);
+            mrail_data_lock_give_back(&shared.guard);
+        }
+        assert_true(mrail_data_lock_is_shared(&shared.guard));
+        __atomic_store_n(&shared.stop, 1, __ATOMIC_RELAXED);
+        pthread_join(first, &calls[0]);
+        pthread_join(second, &calls[1]);
+        assert_int_equal(shared.count,
+                         (uintptr_t)calls[0] + (uintptr_t)calls[1] + 21);
+        assert_int_equal(shared.overlaps, 0);
+        mrail_data_lock_cleanup(&shared.guard);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_borrow),
+        cmocka_unit_test(test_borrow_and_share),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,557 @@
+/* Taking lanes back, step by step. */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static void test_agreed(void **state)
+{
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    seq = let_go(0);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    assert_int_equal(engine->counters.lanes_retired, 1);
+}
+
+/* The peer used the lane until it confirmed; its message waits for an iface
+ * that does not call. */
+static void test_inbox_keeps_lane(void **state)
+{
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    seq = let_go(0);
+    message(0, 1, 1);
+    progress();
+    assert_false(mrail_list_empty(&ifaces[1]->inbox));
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    progress();
+    assert_non_null(peer_of(0)->lanes[1]);
+    mrail_iface_progress(ifaces[1]);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+}
+
+/* ... or its buffer for others, to go back together. */
+static void test_batch_keeps_lane(void **state)
+{
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    connect_lanes(1, 2);
+    seq = let_go(0);
+    message(0, 1, 0);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(engine->num_repost[1], 1);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    message(1, 1, 0);
+    mrail_iface_progress(ifaces[0]);
+    for (unsigned i = 0; i < engine->num_repost[1]; ++i) {
+        mrail_lane_t *lane = engine->repost[1][i]->lane;
+
+        assert_true((lane == peer_of(1)->lanes[1]) ||
+                    (lane == peer_of(0)->lanes[1]));
+    }
+}
+
+/* A lane that comes back, and is asked for again before the data path has
+ * looked: it is in use, so it stays, and the data path has it. */
+static void test_restored_and_asked(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    pthread_mutex_lock(&engine->ctl_lock);
+    lane->evict_local = 1;
+    mrail_evict_request(lane);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    peer_of(0)->ordered_lane = lane; /* in use */
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(lane->out, 0);
+}
+
+static int lane_is_there;
+
+/* No assertion here: it would leave with the guard taken. */
+static void lane_goes(void)
+{
+    mrail_peer_t *peer = peer_of(0);
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    peer->lanes[1]->evict_local = 1;
+    mrail_evict_request(peer->lanes[1]);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    progress();
+    run_control(0);
+    if (last(MRAIL_CTL_RETIRE) != NULL) {
+        say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_RETIRE)->seq, 5);
+        progress();
+    }
+    lane_is_there = (peer->lanes[1] != NULL);
+}
+
+/* A callback that polls, while its message's lane is taken back. */
+static void test_callback_keeps_lane(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    message(0, 1, 0);
+    in_callback = lane_goes;
+    mrail_iface_progress(ifaces[0]);
+    assert_null(in_callback);
+    assert_true(lane_is_there);
+    progress();
+}
+
+/* Credits that became free while the lane was out of use. */
+static void test_restored_tells_credits(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    for (unsigned i = 0; i < lane->credits; ++i) {
+        message(0, 1, 0);
+        mrail_iface_progress(ifaces[0]);
+    }
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    progress();
+    progress();
+    /* The peer has used all that it knows of. */
+    assert_int_equal(sent.credit[lane->index], 2 * lane->credits);
+}
+
+/* Lanes used since the last look are not asked for. */
+static void test_used_is_not_idle(void **state)
+{
+    mrail_peer_t *peer;
+
+    start(64);
+    connect_lanes(0, LANES);
+    peer = peer_of(0);
+    for (unsigned slot = 1; slot < LANES; ++slot) {
+        peer->lanes[slot]->scanned = 5;
+        peer->lanes[slot]->used = (slot == 1) ? 5 : 6;
+    }
+    fake_now_ns += MRAIL_NS_PER_SEC;
+    mrail_evict_make_room(engine, 0);
+    assert_int_equal(peer->evict_mask, 1u << 1);
+}
+
+/* The process itself, as any other peer, gets a lane that is idle. */
+static void test_self(void **state)
+{
+    uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
+    mrail_ep_t *ep;
+    int ret = -EAGAIN, byte = 1;
+
+    start(2);
+    connect_lanes(0, 2);
+    mrail_device_addr_pack(engine, device);
+    mrail_iface_addr_pack(ifaces[0], iface);
+    assert_int_equal(mrail_ep_create(ifaces[0], device, iface, NULL, &ep), 0);
+    for (unsigned i = 0; (i < 100) && (ret == -EAGAIN); ++i) {
+        ret = mrail_ep_am_short(ep, 1, NULL, 0, &byte, sizeof(byte));
+        run_control(20 * MRAIL_NS_PER_MS);
+        progress();
+        if (last(MRAIL_CTL_RETIRE) != NULL) {
+            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_RETIRE)->seq, 5);
+            progress();
+        }
+    }
+    assert_int_equal(ret, 0);
+    mrail_ep_destroy(ep);
+}
+
+/* Who has gone leaves its lanes to others. */
+static void test_gone_gives_room(void **state)
+{
+    start(4);
+    connect_lanes(0, 3);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_BYE});
+    progress();
+    progress();
+    assert_int_equal(peer_of(0)->dead, 2);
+    for (unsigned who = 1; who <= 3; ++who) {
+        say_hello(who);
+        for (unsigned i = 0; i < 10; ++i) {
+            say_lane(who, MRAIL_CTL_LANE_REQ, 0, 20, 7);
+            progress();
+            run_control(20 * MRAIL_NS_PER_MS);
+        }
+        assert_non_null(peer_of(who)->lanes[0]);
+    }
+}
+
+/* Time passes; who has been asked for a sign of life gives one, or not. */
+static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
+{
+    mrail_ns_t end_ns = fake_now_ns + how_long;
+
+    while (fake_now_ns < end_ns) {
+        unsigned seen = sent.num_msgs;
+
+        run_control(20 * MRAIL_NS_PER_MS);
+        progress();
+        for (; lives && (seen < sent.num_msgs); ++seen) {
+            if (sent.msgs[seen].type == MRAIL_CTL_PROBE) {
+                say(who, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                            .seq = sent.msgs[seen].seq});
+            }
+        }
+    }
+}
+
+/* A peer that died without a word is not asked for a lane for ever, and its QPs
+ * are others' then. */
+static void test_silent_peer(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    (void)let_go(0);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+    assert_int_equal(peer_of(0)->dead, 2);
+    assert_int_equal(engine->num_qps, 0);
+    sent.num_msgs = 0;
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0);
+    assert_int_equal(sent.num_msgs, 0);
+}
+
+/* One that computes for minutes lives, keeps what it may use, and is not asked
+ * twice a second all the time. */
+static void test_slow_peer(void **state)
+{
+    mrail_lane_t *lane;
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    lane = peer_of(0)->lanes[1];
+    seq = let_go(0);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 1);
+    sent.num_msgs = 0;
+    wait_for_peer(0, 300 * MRAIL_NS_PER_SEC, 1);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_ptr_equal(peer_of(0)->lanes[1], lane);
+    assert_int_equal(lane->state, MRAIL_LANE_RETIRING);
+    assert_non_null(lane->qp);
+    assert_in_range(count_sent(MRAIL_CTL_RETIRE), 30, 100);
+    refuse(0, 1, seq, MRAIL_REASON_IN_USE);
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0); /* nothing is asked now */
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
+/* ---- a lane that must go, and is the only one ---- */
+
+static uint8_t memory[8 << 20];
+static mrail_mem_t *mem;
+static mrail_rkey_t *rkey;
+
+static void make_key(void)
+{
+    uint8_t packed[256];
+
+    assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
+    mrail_rkey_pack(mem, packed); /* the peer's memory looks the same */
+    assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+}
+
+static void drop_key(void)
+{
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(mem);
+}
+
+static void put(mrail_ep_t *ep, size_t length)
+{
+    mrail_iov_t iov = {.buffer = memory, .length = length, .mem = mem};
+
+    assert_int_equal(mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, rkey, NULL),
+                     -EINPROGRESS);
+}
+
+/* The lane of slot 2, which carries no messages, is up, and then alone. */
+static void leave_lane_2(void)
+{
+    say_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
+    assert_int_equal(peer_of(0)->lanes[2]->state, MRAIL_LANE_UP);
+    break_lanes(0, 2);
+    confirm_broken(0, 0, 0);
+    confirm_broken(0, 1, 0);
+    assert_int_equal(peer_of(0)->up_mask, 1u << 2);
+}
+
+/* The lane shall go, for a first lane of others. */
+static mrail_lane_t *must_go(unsigned slot)
+{
+    mrail_lane_t *lane = peer_of(0)->lanes[slot];
+
+    pthread_mutex_lock(&engine->ctl_lock);
+    lane->evict_local = lane->evict_forced = 1;
+    mrail_evict_request(lane);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_iface_progress(ifaces[0]);
+    return lane;
+}
+
+static void test_only_lane_takes_what_is_uncut(void **state)
+{
+    mrail_peer_t *peer;
+    mrail_lane_t *lane;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    leave_lane_2();
+    peer = peer_of(0);
+    put(ep_to(0), sizeof(memory));
+    assert_false(mrail_list_empty(&peer->uncut));
+    lane = must_go(2);
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 0);
+    for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
+        progress();
+    }
+    assert_true(mrail_list_empty(&peer->ops));
+    drop_key();
+}
+
+/* ... with nothing left but what is under way, it leaves. */
+static void test_only_lane_leaves(void **state)
+{
+    mrail_lane_t *lane;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    leave_lane_2();
+    put(ep_to(0), 64);
+    assert_true(mrail_list_empty(&peer_of(0)->uncut));
+    lane = must_go(2);
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 1);
+    progress();
+    run_control(0);
+    assert_int_equal(lane->state, MRAIL_LANE_RETIRING);
+    drop_key();
+}
+
+/* More than it has room for is to be done again, from lanes that failed. */
+static void test_only_lane_takes_what_is_redone(void **state)
+{
+    mrail_peer_t *peer;
+    mrail_lane_t *lane;
+    mrail_ep_t *ep;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    peer = peer_of(0);
+    ep = ep_to(0);
+    for (unsigned i = 0; i < 150; ++i) {
+        put(ep, 64);
+    }
+    assert_true(mrail_list_empty(&peer->uncut));
+    say_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 2, 12, 5);
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        mrail_failover_request(peer->lanes[slot], "test");
+    }
+    fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
+    mrail_iface_progress(ifaces[0]);
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress();
+    say_lane(0, MRAIL_CTL_CONFIRM, 0, peer->lanes[0]->request,
+             peer->lanes[0]->epoch);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, peer->lanes[1]->request,
+             peer->lanes[1]->epoch);
+    for (unsigned i = 0; i < 10; ++i) {
+        mrail_iface_progress(ifaces[0]);
+    }
+    assert_int_equal(peer->up_mask, 1u << 2);
+    assert_int_equal(peer->broken_mask, 0);
+    assert_false(mrail_list_empty(&peer->redo));
+    assert_true(mrail_list_empty(&peer->uncut));
+    lane = must_go(2);
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 0);
+    for (unsigned i = 0; (i < 100) && !mrail_list_empty(&peer->ops); ++i) {
+        progress();
+    }
+    assert_true(mrail_list_empty(&peer->ops));
+    assert_int_equal(peer->recovering, 0);
+    drop_key();
+}
+
+/* Another one is there: what is left to do is for that. */
+static void test_one_of_two_leaves(void **state)
+{
+    mrail_lane_t *lane;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 3);
+    put(ep_to(0), sizeof(memory));
+    assert_false(mrail_list_empty(&peer_of(0)->uncut));
+    lane = must_go(2);
+    assert_int_not_equal(lane->sched.inflight, 0);
+    assert_int_equal(lane->leaving, 1);
+    progress();
+    drop_key();
+}
+
+/* ... which must go, too: one of them does what is left. */
+static void test_one_of_two_that_must_go_stays(void **state)
+{
+    mrail_peer_t *peer;
+
+    start(64);
+    make_key();
+    connect_lanes(0, 2);
+    leave_lane_2();
+    peer = peer_of(0);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 3, 13, 5);
+    assert_int_equal(peer->up_mask, (1u << 2) | (1u << 3));
+    put(ep_to(0), sizeof(memory));
+    assert_false(mrail_list_empty(&peer->uncut));
+    assert_int_equal(must_go(2)->leaving, 1);
+    assert_int_equal(must_go(3)->leaving, 0);
+    for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer->ops); ++i) {
+        progress();
+    }
+    assert_true(mrail_list_empty(&peer->ops));
+    progress();
+    assert_int_equal(peer->lanes[2]->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(peer->lanes[3]->state, MRAIL_LANE_RETIRING);
+    drop_key();
+}
+
+/* ---- the last lane that carries messages ---- */
+
+static void assert_stays(unsigned slot)
+{
+    mrail_peer_t *peer = peer_of(0);
+
+    for (unsigned i = 0; i < 10; ++i) {
+        progress();
+        run_control(20 * MRAIL_NS_PER_MS);
+    }
+    assert_non_null(peer->lanes[slot]);
+    assert_int_equal(peer->lanes[slot]->state, MRAIL_LANE_UP);
+    assert_int_equal(peer->lanes[slot]->leaving, 0);
+    assert_int_equal(peer->lanes[slot]->evict_local, 0);
+    assert_int_equal(peer->lanes[slot]->evict_forced, 0);
+    assert_true(peer->up_mask & (1u << slot));
+    assert_int_equal(peer->evict_mask, 0);
+    assert_int_equal(peer->num_am, 1);
+}
+
+/* Lane 1 is the only one for messages; lane 2 could take all else. */
+static void leave_lanes_1_and_2(void)
+{
+    start(64);
+    connect_lanes(0, 3);
+    break_lanes(0, 1);
+    confirm_broken(0, 0, 0);
+    assert_int_equal(peer_of(0)->up_mask, (1u << 1) | (1u << 2));
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
+    assert_int_equal(peer_of(0)->num_am, 1);
+}
+
+static void test_last_for_messages_stays(void **state)
+{
+    leave_lanes_1_and_2();
+    (void)must_go(1);
+    assert_stays(1);
+    assert_int_equal(count_sent(MRAIL_CTL_RETIRE), 0);
+    assert_int_equal(engine->counters.lanes_kept, 1);
+}
+
+/* ... also when the peer asks for it. */
+static void test_last_for_messages_is_refused(void **state)
+{
+    leave_lanes_1_and_2();
+    say_lane(0, MRAIL_CTL_RETIRE, 1, 77, 5);
+    assert_stays(1);
+    assert_int_equal(count_sent(MRAIL_CTL_REFUSE), 1);
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_IN_USE);
+}
+
+/* Both are asked for at once: when the first has gone, the other is the last. */
+static void test_one_of_two_for_messages_stays(void **state)
+{
+    mrail_peer_t *peer;
+
+    start(64);
+    connect_lanes(0, 3);
+    peer = peer_of(0);
+    assert_int_equal(mrail_peer_num_up(peer), 3);
+    assert_int_equal(peer->num_am, 2);
+    pthread_mutex_lock(&engine->ctl_lock);
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        peer->lanes[slot]->evict_local = peer->lanes[slot]->evict_forced = 1;
+        mrail_evict_request(peer->lanes[slot]);
+    }
+    pthread_mutex_unlock(&engine->ctl_lock);
+    assert_stays(1);
+    assert_int_equal(peer->lanes[0]->state, MRAIL_LANE_RETIRING);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_agreed),
+        TEST(test_used_is_not_idle),
+        TEST(test_restored_tells_credits),
+        TEST(test_restored_and_asked),
+        TEST(test_self),
+        TEST(test_gone_gives_room),
+        TEST(test_inbox_keeps_lane),
+        TEST(test_batch_keeps_lane),
+        TEST(test_callback_keeps_lane),
+        TEST(test_silent_peer),
+        TEST(test_slow_peer),
+        TEST(test_only_lane_takes_what_is_uncut),
+        TEST(test_only_lane_takes_what_is_redone),
+        TEST(test_only_lane_leaves),
+        TEST(test_one_of_two_leaves),
+        TEST(test_one_of_two_that_must_go_stays),
+        TEST(test_last_for_messages_stays),
+        TEST(test_last_for_messages_is_refused),
+        TEST(test_one_of_two_for_messages_stays),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,312 @@
+/* Who yields on which rail: the division against the best there is, and turns.
+ */
+#include "config.h"
+#include "rail/fair_share.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "base/util.h"
+
+#define MAX_RAILS 5
+#define MAX_SETS 6
+#define SEEDS 20000
+
+typedef struct {
+    mrail_fair_share_class_t set[MAX_SETS];
+    unsigned num_classes;
+    double rate[MAX_RAILS];
+    unsigned num_rails;
+} case_t;
+
+static void draw(case_t *c, uint64_t seed)
+{
+    mrail_rng_t rng;
+
+    memset(c, 0, sizeof(*c));
+    mrail_rng_init(&rng, seed);
+    c->num_rails = 1 + mrail_rng_below(&rng, MAX_RAILS);
+    c->num_classes = 1 + mrail_rng_below(&rng, MAX_SETS);
+    for (unsigned r = 0; r < c->num_rails; ++r) {
+        c->rate[r] = 25e6 * (1 + mrail_rng_below(&rng, 8));
+    }
+    for (unsigned i = 0; i < c->num_classes; ++i) {
+        c->set[i].rails = 1 + mrail_rng_below(&rng, (1u << c->num_rails) - 1);
+        c->set[i].peers = 1;
+        c->set[i].bytes = 1e6 * mrail_rng_below(&rng, 100);
+    }
+}
+
+/* For some rails, those who reach no others need so long: the worst of these is
+ * the least time (the condition of Gale for a flow). */
+static double least(const case_t *c)
+{
+    double worst_s = 0;
+
+    for (uint32_t some = 1; some < (1u << c->num_rails); ++some) {
+        double bytes = 0, rate = 0;
+
+        for (unsigned r = 0; r < c->num_rails; ++r) {
+            rate += ((some >> r) & 1) ? c->rate[r] : 0;
+        }
+        for (unsigned i = 0; i < c->num_classes; ++i) {
+            bytes += (c->set[i].rails & ~some) ? 0 : c->set[i].bytes;
+        }
+        worst_s = MRAIL_MAX(worst_s, bytes / rate);
+    }
+    return worst_s;
+}
+
+/* Each set's bytes are on its own rails, all of them. */
+static void check_parts(const case_t *c, uint64_t seed)
+{
+    for (unsigned i = 0; i < c->num_classes; ++i) {
+        double sum = 0;
+
+        for (unsigned r = 0; r < c->num_rails; ++r) {
+            if (!((c->set[i].rails >> r) & 1) && (c->set[i].part[r] != 0)) {
+                fail_msg("seed %u: set %u has no rail %u", (unsigned)seed, i,
+                         r);
+            }
+            sum += c->set[i].part[r];
+        }
+        if ((sum < c->set[i].bytes * 0.999999 - 1) ||
+            (sum > c->set[i].bytes * 1.000001 + 1)) {
+            fail_msg("seed %u: set %u: %.0f of %.0f bytes", (unsigned)seed, i,
+                     sum, c->set[i].bytes);
+        }
+    }
+}
+
+static void test_divide(void **state)
+{
+    double sum = 0;
+
+    for (uint64_t seed = 1; seed <= SEEDS; ++seed) {
+        double time_s, least_s;
+        case_t c;
+
+        draw(&c, seed);
+        time_s =
+            mrail_fair_share_divide(c.set, c.num_classes, c.rate, c.num_rails);
+        least_s = least(&c);
+        check_parts(&c, seed);
+        if ((time_s > least_s * 1.03) || (time_s < least_s * 0.999999)) {
+            fail_msg("seed %u: %.4f ms, at best %.4f", (unsigned)seed,
+                     time_s * 1e3, least_s * 1e3);
+        }
+        sum += (least_s > 0) ? time_s / least_s : 1;
+    }
+    assert_true(sum / SEEDS < 1.001);
+}
+
+/* ---- turns ---- */
+
+#define ALL 0xfu
+#define SOME 0xdu /* rail 1 is not among them */
+
+typedef struct {
+    mrail_fair_share_t shares;
+    mrail_fair_share_rail_t rails[4];
+    mrail_ns_t now_ns;
+    unsigned all, some; /* places */
+} turns_t;
+
+static const uint64_t rates[] = {200000000, 100000000, 50000000, 50000000};
+
+static void turns_init(turns_t *t)
+{
+    memset(t, 0, sizeof(*t));
+    t->now_ns = 5 * MRAIL_NS_PER_SEC;
+    for (unsigned r = 0; r < 4; ++r) {
+        t->rails[r].rate = rates[r];
+    }
+}
+
+/* Turns in which the rails move that part of their rates, for peers that reach
+ * all and peers that reach some, with so many bytes each. */
+static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
+                      uint64_t some)
+{
+    for (; count != 0; --count) {
+        t->now_ns += MRAIL_FAIR_SHARE_PERIOD_NS;
+        for (unsigned r = 0; r < 4; ++r) {
+            t->rails[r].moved += (uint64_t)((double)rates[r] * part * 0.002);
+            t->rails[r].done += 10;
+        }
+        mrail_fair_share_begin(&t->shares, t->now_ns);
+        for (unsigned i = 0; (all != 0) && (i < 3); ++i) {
+            t->all = mrail_fair_share_add(&t->shares, ALL, all);
+        }
+        for (unsigned i = 0; (some != 0) && (i < 4); ++i) {
+            t->some = mrail_fair_share_add(&t->shares, SOME, some);
+        }
+        mrail_fair_share_classtle(&t->shares, t->rails, 4);
+    }
+}
+
+/* Bytes that a set may post on the rail, in segments, for so many of the other.
+ */
+static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
+{
+    const uint64_t segment = 65536;
+    uint64_t posted = 0;
+
+    for (uint64_t at = 0; at < bytes; at += segment) {
+        mrail_fair_share_post(&t->shares, t->some, rail, segment);
+        while (mrail_fair_share_may(&t->shares, t->all, rail) &&
+               (posted < 16 * bytes)) {
+            mrail_fair_share_post(&t->shares, t->all, rail, segment);
+            posted += segment;
+        }
+    }
+    return (double)posted;
+}
+
+#define LONG 25 /* turns: more than a look */
+
+/* Nobody is held back who reaches what all others reach. */
+static void test_equal_rates(void **state)
+{
+    turns_t t;
+
+    turns_init(&t);
+    turns_run(&t, LONG, 1, 10000000, 0);
+    assert_int_equal(t.shares.active, 0);
+    turns_run(&t, LONG, 1, 0, 10000000);
+    assert_int_equal(t.shares.active, 0);
+}
+
+/* As long as it is not known what rails give, nobody is. */
+static void test_unknown(void **state)
+{
+    turns_t t;
+
+    turns_init(&t);
+    t.rails[2].rate = 0;
+    turns_run(&t, LONG, 1, 10000000, 10000000);
+    assert_int_equal(t.shares.active, 0);
+}
+
+/* 44.8 MB for three rails, 33.6 for all: who reaches rail 1 has 14 of 58.8 MB
+ * on the others, so 14 for each 44.8 that the owners have. */
+static void test_held(void **state)
+{
+    turns_t t;
+    double part;
+
+    turns_init(&t);
+    turns_run(&t, 1, 1, 11200000, 11200000);
+    assert_true(t.shares.ratio[t.all][0] <
+                0); /* first a look at what it moves */
+    turns_run(&t, LONG, 1, 11200000, 11200000);
+    assert_int_equal(t.shares.active, 1);
+    for (unsigned r = 0; r < 4; ++r) {
+        assert_true(t.shares.ratio[t.some][r] < 0);
+    }
+    assert_true(t.shares.ratio[t.all][1] < 0);
+    for (unsigned r = 0; r < 4; r += (r == 0) ? 2 : 1) {
+        part = turns_post(&t, r, 64 << 20) / (64 << 20);
+        if ((part < 0.30) || (part > 0.33)) {
+            fail_msg("rail %u: %.3f for each byte of the others", r, part);
+        }
+    }
+}
+
+/* Those who reach fewer rails have less to do there than their part. */
+static void test_incast(void **state)
+{
+    turns_t t;
+
+    turns_init(&t);
+    turns_run(&t, LONG, 1, 11200000, 500000);
+    assert_true(t.shares.ratio[t.all][0] < 0);
+    assert_true(t.shares.ratio[t.some][0] >= 0);
+}
+
+/* A rail that would idle is let go, for longer each time. */
+static void test_let_go(void **state)
+{
+    unsigned held = 0;
+    turns_t t;
+
+    turns_init(&t);
+    turns_run(&t, LONG, 1, 11200000, 11200000);
+    assert_true(t.shares.ratio[t.all][0] >= 0);
+    for (unsigned i = 0; i < 1000; ++i) {
+        int is_held = (t.shares.ratio[t.all][0] >= 0);
+
+        turns_run(&t, 1, is_held ? 0.5 : 1, 11200000, 11200000);
+        held += (t.shares.ratio[t.all][0] >= 0);
+    }
+    if ((held < 3) || (held > 100)) {
+        fail_msg("held back in %u of 1000 turns", held);
+    }
+    /* When it can be filled, they are held back again. */
+    turns_run(&t, 1200, 1, 11200000, 11200000);
+    held = 0;
+    for (unsigned i = 0; i < 100; ++i) {
+        turns_run(&t, 1, 1, 11200000, 11200000);
+        held += (t.shares.ratio[t.all][0] >= 0);
+    }
+    assert_int_equal(held, 100);
+}
+
+/* Who needs the rail posts nothing: a little goes all the same. */
+static void test_least(void **state)
+{
+    double posted = 0;
+    turns_t t;
+
+    turns_init(&t);
+    turns_run(&t, LONG, 1, 100000, 44800000);
+    for (unsigned i = 0; i < 500; ++i) {
+        turns_run(&t, 1, 1, 100000, 44800000);
+        while (mrail_fair_share_may(&t.shares, t.all, 0)) {
+            mrail_fair_share_post(&t.shares, t.all, 0, 65536);
+            posted += 65536;
+        }
+    }
+    assert_true(posted > 0.5 * MRAIL_FAIR_SHARE_LEAST * 200e6 * 1.0);
+    assert_true(posted < 2 * MRAIL_FAIR_SHARE_LEAST * 200e6 * 1.0);
+}
+
+/* More sets than there are places: nobody is held back, nothing is written
+ * where it must not; when they are fewer again, all is well. */
+static void test_too_many(void **state)
+{
+    turns_t t;
+
+    turns_init(&t);
+    for (unsigned period = 0; period < 50; ++period) {
+        t.now_ns += MRAIL_FAIR_SHARE_PERIOD_NS;
+        mrail_fair_share_begin(&t.shares, t.now_ns);
+        for (unsigned rails = 1; rails < 16; ++rails) {
+            unsigned place = mrail_fair_share_add(&t.shares, rails, 1000000);
+
+            assert_true((place < MRAIL_FAIR_SHARE_CLASSES) ||
+                        (place == MRAIL_FAIR_SHARE_NONE));
+        }
+        mrail_fair_share_classtle(&t.shares, t.rails, 4);
+        assert_int_equal(t.shares.active, 0);
+    }
+    turns_run(&t, LONG, 1, 11200000, 11200000);
+    assert_int_equal(t.shares.active, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_divide),  cmocka_unit_test(test_equal_rates),
+        cmocka_unit_test(test_unknown), cmocka_unit_test(test_held),
+        cmocka_unit_test(test_incast),  cmocka_unit_test(test_let_go),
+        cmocka_unit_test(test_least),   cmocka_unit_test(test_too_many),
+    };
+
+    return cmocka_run_group_tests_name("shares", tests, NULL, NULL);
+}

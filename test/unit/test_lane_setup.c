@@ -1,0 +1,795 @@
+/*
+ * Asking for lanes, when that is not granted at once: which rails questions and
+ * answers take, what follows when a device does not connect a QP or the peer
+ * refuses, when a peer is given up.  Two rails, so two pairs: a message's rail
+ * is its src_rail.
+ */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Verbs calls of a connection: RTR, RTS. */
+#define FAIL_RTR 1
+#define FAIL_RTS 2
+
+/* The peer is known, and a first lane is asked for. */
+static const mrail_ctl_msg_t *ask_first(void)
+{
+    start(64);
+    engine->next_base = 0;
+    say_hello(0);
+    want(0, 1);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->src_rail, 0);
+    return last(MRAIL_CTL_LANE_REQ);
+}
+
+/* The first one is there, the second is asked for. */
+static const mrail_ctl_msg_t *ask_second(void)
+{
+    start(64);
+    connect_lanes(0, 1);
+    want(0, 2);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 1);
+    return last(MRAIL_CTL_LANE_REQ);
+}
+
+/* The peer's answer to a LANE_REQ, over the rail. */
+static mrail_ctl_msg_t answer_to(const mrail_ctl_msg_t *req)
+{
+    mrail_ctl_msg_t msg;
+
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REP, req->lane.slot, req->seq,
+                  req->lane.epoch);
+    msg.lane.src_rail = req->lane.dst_rail;
+    msg.lane.dst_rail = req->lane.src_rail;
+    return msg;
+}
+
+static void answer(const mrail_ctl_msg_t *req, unsigned rail)
+{
+    mrail_ctl_msg_t msg = answer_to(req);
+
+    say_on(0, rail, &msg);
+}
+
+/* ---- the way of answers ---- */
+
+static void test_ready_takes_the_way_of_its_question(void **state)
+{
+    const mrail_ctl_msg_t *req = ask_first();
+
+    answer(req, 0);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+    assert_int_equal(last(MRAIL_CTL_LANE_READY)->src_rail, 0);
+    answer(req, 1); /* a repetition, over the other rail */
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_READY), 2);
+    assert_int_equal(last(MRAIL_CTL_LANE_READY)->src_rail, 1);
+    answer(req, 0);
+    assert_int_equal(last(MRAIL_CTL_LANE_READY)->src_rail, 0);
+}
+
+static void test_repeated_answer_takes_the_way_of_its_question(void **state)
+{
+    mrail_ctl_msg_t msg;
+
+    start(64);
+    say_hello(0);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    for (unsigned i = 0; i < 4; ++i) {
+        unsigned rail = (i == 0) || (i == 3);
+
+        sent.num_msgs = 0;
+        fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+        say_on(0, rail, &msg);
+        assert_int_equal(count_sent(MRAIL_CTL_LANE_REP), 1);
+        assert_int_equal(last(MRAIL_CTL_LANE_REP)->src_rail, rail);
+    }
+}
+
+/* The request settles which rails come first, before it is refused: whichever
+ * call of the device fails. */
+static void test_refusal_takes_the_way_of_its_question(void **state)
+{
+    unsigned refused = 0, rebased = 0, base;
+    mrail_ctl_msg_t msg;
+
+    start(64);
+    say_hello(0);
+    for (;;) {
+        base = peer_of(0)->base;
+        fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10 + refused, 5);
+        msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)(1 - base);
+        sent.num_msgs = 0;
+        fake_fail_in = refused + 1;
+        hear(0, 1, &msg);
+        fake_fail_in = 0;
+        if (last(MRAIL_CTL_REFUSE) == NULL) {
+            break;
+        }
+        assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 10 + refused);
+        assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                         MRAIL_REASON_RESOURCES);
+        assert_int_equal(last(MRAIL_CTL_REFUSE)->src_rail, 1);
+        ++refused;
+        rebased += (peer_of(0)->base != base);
+    }
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(rebased, 2); /* RTR, RTS */
+    assert_true(refused >= 4);
+}
+
+/* ... whichever rail it is heard over: it may have come before that. */
+static void test_port_that_is_down_takes_no_lane(void **state)
+{
+    mrail_ctl_msg_t msg;
+
+    start(64);
+    say_hello(0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_paths_port(engine, &engine->rails[1], MRAIL_HEALTH_PORT_DOWN,
+                     fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    msg.lane.src_rail = msg.lane.dst_rail = 1;
+    hear(0, 0, &msg);
+    assert_non_null(last(MRAIL_CTL_REFUSE));
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_RESOURCES);
+    assert_null(peer_of(0)->lanes[0]);
+    fake_ports[1].state = IBV_PORT_DOWN;
+    msg.seq = 11;
+    hear(0, 1, &msg);
+    assert_null(peer_of(0)->lanes[0]);
+    fake_ports[1].state = IBV_PORT_ACTIVE; /* nobody has said so yet */
+    msg.seq = 12;
+    hear(0, 1, &msg);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
+}
+
+/* Whose lane was up counts on; a request that counts from another pair of rails
+ * would take the place of another slot. */
+static void test_pair_that_both_count_from_stays(void **state)
+{
+    mrail_ctl_msg_t msg;
+    unsigned base;
+
+    start(64);
+    connect_lanes(0, 1);
+    base = peer_of(0)->base;
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base; /* it is slot 0's */
+    hear(0, 0, &msg);
+    assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
+                     MRAIL_REASON_RESOURCES);
+    assert_int_equal(peer_of(0)->base, base);
+    msg.seq = 51;
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)(1 - base);
+    hear(0, 0, &msg);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+}
+
+/* Only who had a first lane asks for others: ours is not waited for, and its
+ * place is free. */
+static void test_first_request_gives_way(void **state)
+{
+    mrail_ctl_msg_t msg;
+    unsigned base;
+
+    start(1);
+    say_hello(0);
+    want(0, 1);
+    run_control(0);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
+    base = peer_of(0)->base;
+    fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base;
+    hear(0, 0, &msg);
+    assert_null(peer_of(0)->lanes[0]);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(peer_of(0)->base, 1 - base);
+}
+
+static void test_hello_is_answered_where_it_came_from(void **state)
+{
+    mrail_ctl_msg_t msg;
+
+    start(64);
+    engine->next_base = 0;
+    for (unsigned i = 0; i < 4; ++i) {
+        fake_hello(&msg, 2, (uint32_t)engine->config.seg_size);
+        say_on(0, 1, &msg);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), i + 1);
+        assert_int_equal(last(MRAIL_CTL_HELLO_REP)->src_rail, 1 - i % 2);
+    }
+}
+
+/* Whose receive buffers have another size is answered, so that it sees that, too, and
+ * not talked to. */
+static void test_hello_with_other_segments(void **state)
+{
+    start(64);
+    for (unsigned who = 0; who < 3; ++who) {
+        mrail_ctl_msg_t msg;
+
+        fake_hello(&msg, 2, (uint32_t)engine->config.seg_size + who - 1);
+        say(who, &msg);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO_REP), who + 1);
+        assert_int_equal(last(MRAIL_CTL_HELLO_REP)->hello.seg_size,
+                         engine->config.seg_size);
+        assert_int_equal(peer_of(who)->failed, (who == 1) ? 0 : -EPROTO);
+    }
+}
+
+/* ---- hellos ---- */
+
+/* Our answer to its own may be lost: then it knows nothing of us. */
+static void test_hello_beside_a_repeated_request(void **state)
+{
+    (void)ask_first();
+    assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
+    for (unsigned i = 1; i < 5; ++i) {
+        run_control(500 * MRAIL_NS_PER_MS);
+        assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), i + 1);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO), i);
+        assert_int_equal(last(MRAIL_CTL_LANE_REQ)->src_rail, i % 2);
+        assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, i % 2);
+        assert_int_equal(last(MRAIL_CTL_HELLO)->hello.num_rails, 2);
+    }
+}
+
+static void test_no_hello_beside_a_further_request(void **state)
+{
+    (void)ask_second();
+    run_control(500 * MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2);
+    assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
+}
+
+/* The rail in the subnet of the peer's address may not lead there: from the
+ * fifth on, every other one takes any. */
+static void test_hello_tries_any_rail(void **state)
+{
+    unsigned seen = 0;
+
+    start(64);
+    (void)ep_to(0);
+    want(0, 1);
+    for (unsigned i = 0; i < 12; ++i) {
+        const mrail_ctl_msg_t *hello = last(MRAIL_CTL_HELLO);
+
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO), i + 1);
+        if ((i < 4) || (i % 2 == 0)) {
+            assert_int_equal(hello->src_rail, 0);
+        }
+        seen |= 1u << hello->src_rail;
+        run_control(500 * MRAIL_NS_PER_MS);
+    }
+    assert_int_equal(seen, 3);
+}
+
+/* The rail that a peer's address names first may be dead: the others it names are
+ * tried as soon as an answer is late. */
+static void test_hello_takes_each_rail_of_the_address(void **state)
+{
+    start(64);
+    (void)ep_to_rails(0, 2);
+    want(0, 1);
+    assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, 0);
+    run_control(20 * MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_HELLO), 2);
+    assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, 1);
+    say_hello(0);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+}
+
+/* ---- a device does not connect ---- */
+
+static void first_not_connected(unsigned fail_in)
+{
+    const mrail_ctl_msg_t *req = ask_first();
+    mrail_ctl_msg_t old = answer_to(req);
+
+    fake_fail_in = fail_in;
+    say(0, &old);
+    assert_int_equal(fake_fail_in, 0);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* at once */
+    req = last(MRAIL_CTL_LANE_REQ);
+    assert_int_not_equal(req->seq, old.seq);
+    assert_int_not_equal(req->lane.epoch, old.lane.epoch);
+    assert_int_equal(req->lane.src_rail, 1);
+    assert_int_equal(req->src_rail, 1);
+
+    say(0, &old); /* late */
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
+    answer(req, 1);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+    assert_int_equal(peer_of(0)->lanes[0]->rail->index, 1);
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
+static void test_first_lane_not_connected(void **state)
+{
+    first_not_connected(FAIL_RTR);
+}
+
+static void test_first_lane_half_connected(void **state)
+{
+    first_not_connected(FAIL_RTS);
+}
+
+static void further_not_connected(unsigned fail_in)
+{
+    mrail_ctl_msg_t rep = answer_to(ask_second());
+    mrail_lane_t *lane = peer_of(0)->lanes[1];
+    mrail_ctl_msg_t msg;
+
+    fake_fail_in = fail_in;
+    say(0, &rep);
+    assert_int_equal(fake_fail_in, 0);
+    assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
+    /* Nothing that the peer says of it counts, before it is closed. */
+    say(0, &rep);
+    refuse(0, 1, rep.seq, MRAIL_REASON_RESOURCES);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 40, 9);
+    say_lane(0, MRAIL_CTL_FAIL, 1, 39, rep.lane.epoch);
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39); /* nothing is here */
+    assert_ptr_equal(peer_of(0)->lanes[1], lane);
+    assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
+    assert_int_equal(lane->epoch, rep.lane.epoch);
+
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    run_control(20 * MRAIL_NS_PER_MS);
+    assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
+    assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, rep.lane.epoch);
+    progress();
+    /* The peer asks once more what has arrived. */
+    fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
+    say(0, &msg);
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);
+    confirm_broken(0, 1, 0);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 1);
+}
+
+static void test_further_lane_not_connected(void **state)
+{
+    further_not_connected(FAIL_RTR);
+}
+
+static void test_further_lane_half_connected(void **state)
+{
+    further_not_connected(FAIL_RTS);
+}
+
+/* ---- the peer does not grant it ---- */
+
+static void test_first_lane_refused_is_asked_anew(void **state)
+{
+    const mrail_ctl_msg_t *req = ask_first();
+    uint32_t seq = req->seq;
+
+    refuse(0, 0, seq, MRAIL_REASON_RESOURCES);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2); /* at once */
+    req = last(MRAIL_CTL_LANE_REQ);
+    assert_int_not_equal(req->seq, seq);
+    assert_int_equal(req->src_rail, 1);
+    assert_int_equal(req->lane.src_rail, 1);
+    answer(req, 1);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+}
+
+/* Time passes; requests get this answer.  How many LANE_REQs were sent. */
+static unsigned pass_time(mrail_ns_t how_long,
+                          void (*reply)(const mrail_ctl_msg_t *))
+{
+    mrail_ns_t end_ns = fake_now_ns + how_long;
+    unsigned count = 0;
+
+    while ((fake_now_ns < end_ns) && (peer_of(0)->failed == 0)) {
+        const mrail_ctl_msg_t *req = last(MRAIL_CTL_LANE_REQ);
+
+        if (req != NULL) {
+            mrail_ctl_msg_t copy = *req;
+
+            count += count_sent(MRAIL_CTL_LANE_REQ);
+            sent.num_msgs = 0;
+            reply(&copy);
+        } else {
+            sent.num_msgs = 0;
+            run_control(10 * MRAIL_NS_PER_MS);
+            progress();
+        }
+        assert_true(count < SENT_MAX);
+    }
+    return count;
+}
+
+static void reply_no_resources(const mrail_ctl_msg_t *req)
+{
+    refuse(0, req->lane.slot, req->seq, MRAIL_REASON_RESOURCES);
+}
+
+/* ... for half a minute, without flooding the peer with requests. */
+static void test_first_lane_refused_for_long(void **state)
+{
+    unsigned count;
+
+    (void)ask_first();
+    count = pass_time(29 * MRAIL_NS_PER_SEC, reply_no_resources);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_in_range(count, 30, 100);
+    pass_time(3 * MRAIL_NS_PER_SEC, reply_no_resources);
+    assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
+}
+
+/* The peer buries what it took first, and says so; then ours fails again. */
+static void reply_wait_and_fail(const mrail_ctl_msg_t *req)
+{
+    mrail_ctl_msg_t rep = answer_to(req);
+
+    refuse(0, req->lane.slot, req->seq, MRAIL_REASON_WAIT);
+    fake_fail_in = FAIL_RTR;
+    hear(0, 0, &rep);
+    run_control(0);
+}
+
+static void test_first_lane_never_connected(void **state)
+{
+    unsigned count;
+
+    (void)ask_first();
+    count = pass_time(29 * MRAIL_NS_PER_SEC, reply_wait_and_fail);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_in_range(count, 30, 200);
+    pass_time(6 * MRAIL_NS_PER_SEC, reply_wait_and_fail);
+    assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
+}
+
+/* Who is told to wait waits. */
+static void test_first_lane_put_off_for_long(void **state)
+{
+    mrail_ctl_msg_t req = *ask_first();
+
+    reply_no_resources(&req);
+    req = *last(MRAIL_CTL_LANE_REQ);
+    for (unsigned i = 0; i < 200; ++i) {
+        refuse(0, 0, req.seq, MRAIL_REASON_WAIT);
+        run_control(500 * MRAIL_NS_PER_MS);
+    }
+    assert_int_equal(peer_of(0)->failed, 0);
+    answer(&req, 0);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+}
+
+static void test_further_lane_refused_is_asked_later(void **state)
+{
+    const mrail_ctl_msg_t *req = ask_second();
+
+    refuse(0, 1, req->seq, MRAIL_REASON_RESOURCES);
+    assert_null(peer_of(0)->lanes[1]);
+    sent.num_msgs = 0;
+    run_control(500 * MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 0);
+    want(0, 2); /* the next large transfer */
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 1);
+}
+
+/* ---- given up ---- */
+
+static void assert_told(uint16_t epoch, unsigned rail)
+{
+    assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
+    assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
+    assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, epoch);
+    assert_int_equal(last(MRAIL_CTL_FAIL)->src_rail, rail);
+    sent.num_msgs = 0;
+}
+
+/* The peer took a request that is not ours any more. */
+static void test_answer_to_what_was_given_up(void **state)
+{
+    mrail_ctl_msg_t rep;
+
+    start(64);
+    connect_lanes(0, 1);
+    sent.num_msgs = 0;
+    fake_lane_msg(&rep, MRAIL_CTL_LANE_REP, 1, 99, 7);
+    say_on(0, 1, &rep);
+    assert_told(7, 1);
+    /* ... and has a lane of its own here, that both would wait for. */
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
+    say_on(0, 0, &rep);
+    assert_told(7, 0);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
+    assert_int_equal(peer_of(0)->lanes[1]->epoch, 8);
+    /* Not of one that is used. */
+    say_lane(0, MRAIL_CTL_LANE_READY, 1, 21, 8);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
+    sent.num_msgs = 0;
+    say_on(0, 1, &rep);
+    assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
+}
+
+static int send_something(mrail_ep_t *ep)
+{
+    return mrail_ep_am_short(ep, 1, "", 1, NULL, 0);
+}
+
+static int put_something(mrail_ep_t *ep)
+{
+    static uint8_t memory[8];
+    uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
+    mrail_iov_t iov = {.buffer = memory, .length = sizeof(memory)};
+    mrail_rkey_t *rkey;
+    int ret;
+
+    assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &iov.mem),
+                     0);
+    mrail_rkey_pack(iov.mem, packed);
+    assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+    ret = mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, rkey, NULL);
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(iov.mem);
+    return ret;
+}
+
+/* While a peer's lanes are drained nobody has been told who it was.  An MPI library
+ * would end the job at the error of what it begins meanwhile. */
+static void test_told_before_anything_fails(void **state)
+{
+    mrail_ep_t *ep;
+
+    start(64);
+    connect_lanes(0, 1);
+    ep = ep_to(0);
+    assert_int_equal(send_something(ep), 0);
+    mrail_ctl_peer_failed(peer_of(0), -ETIMEDOUT);
+    mrail_iface_progress(ifaces[0]); /* what was sent is still under way */
+    assert_int_equal(peer_of(0)->dead, 1);
+    assert_false(ep->told);
+    assert_int_equal(send_something(ep), -EAGAIN);
+    assert_int_equal(put_something(ep), -EAGAIN);
+    progress();
+    assert_true(ep->told);
+    assert_int_equal(send_something(ep), -ETIMEDOUT);
+    assert_int_equal(put_something(ep), -ETIMEDOUT);
+}
+
+/* The peer took ours, and its end has failed: nothing would come of it. */
+static void peer_end_has_failed(const mrail_ctl_msg_t *request)
+{
+    mrail_ctl_msg_t first = *request, msg;
+    const mrail_ctl_msg_t *req;
+
+    fake_lane_msg(&msg, MRAIL_CTL_FAIL, first.lane.slot, 77,
+                  (uint16_t)(first.lane.epoch + 2)); /* not this one */
+    say(0, &msg);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
+    fake_lane_msg(&msg, MRAIL_CTL_FAIL, first.lane.slot, 78, first.lane.epoch);
+    say(0, &msg);
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 78);
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->lane.epoch, first.lane.epoch);
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->lane.am_seq, 0);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 2);
+    req = last(MRAIL_CTL_LANE_REQ);
+    assert_int_equal(req->lane.slot, first.lane.slot);
+    assert_int_not_equal(req->seq, first.seq);
+    assert_int_not_equal(req->lane.epoch, first.lane.epoch);
+    answer(req, 0);
+    assert_int_equal(peer_of(0)->lanes[first.lane.slot]->state, MRAIL_LANE_UP);
+}
+
+static void test_peer_fails_a_first_request(void **state)
+{
+    peer_end_has_failed(ask_first());
+}
+
+static void test_peer_fails_a_further_request(void **state)
+{
+    peer_end_has_failed(ask_second());
+}
+
+/* ---- dark ---- */
+
+static void reply_nothing(const mrail_ctl_msg_t *req)
+{
+}
+
+static void test_never_connected(void **state)
+{
+    start(64);
+    say_hello(0);
+    for (unsigned i = 0; i < 2; ++i) {
+        mrail_paths_port(engine, &engine->rails[i], MRAIL_HEALTH_PORT_DOWN,
+                         fake_now_ns);
+    }
+    want(0, 1);
+    assert_int_equal(pass_time(29 * MRAIL_NS_PER_SEC, reply_nothing), 0);
+    assert_int_equal(peer_of(0)->failed, 0);
+    pass_time(2 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+}
+
+/* A further lane that nobody answers for: others carry the work. */
+static void test_further_never_answered(void **state)
+{
+    (void)ask_second();
+    pass_time(100 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(peer_of(0)->up_mask, 1);
+}
+
+/* A peer that shall say whether it is there has as long as any other. */
+static void test_asked_whether_it_is_there(void **state)
+{
+    mrail_ep_t *ep;
+
+    start(64);
+    connect_lanes(0, 1);
+    ep = ep_to(0);
+    assert_int_equal(mrail_ep_check(ep), 0);
+    pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing); /* of 10 */
+    assert_int_equal(peer_of(0)->failed, 0);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = peer_of(0)->probe_request});
+    pass_time(100 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(mrail_ep_check(ep), 0);
+    pass_time(13 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+}
+
+/* There is no answer to it, and any rail may be dead. */
+static void test_goodbye_takes_every_pair(void **state)
+{
+    unsigned rails = 0;
+
+    start(64);
+    connect_lanes(0, 1);
+    sent.num_msgs = 0;
+    mrail_ctl_bye(engine);
+    assert_int_equal(count_sent(MRAIL_CTL_BYE), 2);
+    for (unsigned i = 0; i < sent.num_msgs; ++i) {
+        rails |= (sent.msgs[i].type == MRAIL_CTL_BYE)
+                     ? 1u << sent.msgs[i].src_rail
+                     : 0;
+    }
+    assert_int_equal(rails, 3);
+}
+
+/* The peer would close a lane that was let go of in good order, and think ill of
+ * its path. */
+static void test_late_answer_of_an_ended_life(void **state)
+{
+    mrail_ctl_msg_t rep = answer_to(ask_second());
+
+    say_on(0, 0, &rep);
+    progress();
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, let_go(0), rep.lane.epoch);
+    progress();
+    assert_null(peer_of(0)->lanes[1]);
+    sent.num_msgs = 0;
+    say_on(0, 0, &rep);
+    assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
+    rep.lane.epoch += 2; /* one that was given up */
+    say_on(0, 0, &rep);
+    assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
+}
+
+/* Nobody here wants a lane: no reason to give a peer up. */
+static void test_not_wanted(void **state)
+{
+    start(64);
+    say_hello(0);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_ctl_work(peer_of(0));
+    pthread_mutex_unlock(&engine->ctl_lock);
+    pass_time(100 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
+/* Only the lane of slot 2 is left, which carries no messages. */
+static void only_without_messages(void)
+{
+    start(64);
+    connect_lanes(0, 3);
+    break_lanes(0, 2);
+    confirm_broken(0, 0, 0);
+    confirm_broken(0, 1, 0);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 1);
+    assert_int_equal(peer_of(0)->num_am, 0);
+    sent.num_msgs = 0;
+}
+
+static void test_lane_without_messages_is_dark(void **state)
+{
+    only_without_messages();
+    pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, 0);
+    assert_int_equal(peer_of(0)->lanes[2]->state, MRAIL_LANE_UP);
+    assert_int_equal(peer_of(0)->paths[2].health.state, MRAIL_HEALTH_UP);
+    pass_time(2 * MRAIL_NS_PER_SEC, reply_nothing);
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+}
+
+static void test_lane_without_messages_asks_for_others(void **state)
+{
+    unsigned seen = 0, slots = 0;
+
+    only_without_messages();
+    for (unsigned i = 0; i < 100; ++i) {
+        run_control(10 * MRAIL_NS_PER_MS);
+        progress();
+        for (; seen < sent.num_msgs; ++seen) {
+            mrail_ctl_msg_t msg = sent.msgs[seen];
+
+            if (msg.type == MRAIL_CTL_PROBE) {
+                say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                          .seq = msg.seq});
+            } else if (msg.type == MRAIL_CTL_LANE_REQ) {
+                slots |= 1u << msg.lane.slot;
+            }
+        }
+    }
+    assert_int_equal(slots, 3);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_ready_takes_the_way_of_its_question),
+        TEST(test_repeated_answer_takes_the_way_of_its_question),
+        TEST(test_refusal_takes_the_way_of_its_question),
+        TEST(test_port_that_is_down_takes_no_lane),
+        TEST(test_pair_that_both_count_from_stays),
+        TEST(test_first_request_gives_way),
+        TEST(test_hello_is_answered_where_it_came_from),
+        TEST(test_hello_with_other_segments),
+        TEST(test_hello_beside_a_repeated_request),
+        TEST(test_no_hello_beside_a_further_request),
+        TEST(test_hello_tries_any_rail),
+        TEST(test_hello_takes_each_rail_of_the_address),
+        TEST(test_first_lane_not_connected),
+        TEST(test_first_lane_half_connected),
+        TEST(test_further_lane_not_connected),
+        TEST(test_further_lane_half_connected),
+        TEST(test_first_lane_refused_is_asked_anew),
+        TEST(test_first_lane_refused_for_long),
+        TEST(test_first_lane_never_connected),
+        TEST(test_first_lane_put_off_for_long),
+        TEST(test_further_lane_refused_is_asked_later),
+        TEST(test_told_before_anything_fails),
+        TEST(test_answer_to_what_was_given_up),
+        TEST(test_peer_fails_a_first_request),
+        TEST(test_peer_fails_a_further_request),
+        TEST(test_never_connected),
+        TEST(test_further_never_answered),
+        TEST(test_asked_whether_it_is_there),
+        TEST(test_goodbye_takes_every_pair),
+        TEST(test_late_answer_of_an_ended_life),
+        TEST(test_not_wanted),
+        TEST(test_lane_without_messages_is_dark),
+        TEST(test_lane_without_messages_asks_for_others),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

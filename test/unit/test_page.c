@@ -1,0 +1,462 @@
+/*
+ * The telemetry ring: what is written is read, whole, also while it is written
+ * and after its process was killed; whatever lies in its folder instead is told
+ * apart, and hurts neither reader nor writer.
+ */
+#include "config.h"
+#include "base/rng.h"
+#include "base/clock.h"
+#include "telemetry/page.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SUFFIX 0x1234u
+#define COPIES 600
+#define SEEDS 300
+
+static char dir[64];
+static char path[128];
+static mrail_page_t got;
+
+static int make_dir(void **state)
+{
+    snprintf(dir, sizeof(dir), MRAIL_PAGE_DIR "/test-ring-XXXXXX");
+    if (mkdtemp(dir) == NULL) {
+        return -1;
+    }
+    snprintf(path, sizeof(path), "%s/mrail-telemetry.%u.%d.%016x", dir,
+             (unsigned)geteuid(), (int)getpid(), SUFFIX);
+    return 0;
+}
+
+static void remove_one(const char *name, void *arg)
+{
+    unlink(name);
+}
+
+static int remove_dir(void **state)
+{
+    mrail_page_each(dir, remove_one, NULL);
+    return rmdir(dir);
+}
+
+static mrail_page_file_t *create(void)
+{
+    mrail_page_file_t *file;
+
+    assert_int_equal(mrail_page_create(dir, SUFFIX, &file), 0);
+    return file;
+}
+
+static int count(void)
+{
+    return mrail_page_each(dir, NULL, NULL);
+}
+
+static void test_written_and_read(void **state)
+{
+    mrail_page_file_t *file = create();
+    mrail_page_t *page = mrail_page_own(file);
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_size, sizeof(mrail_page_t));
+    page->rank = 5;
+    page->num_lanes = 1;
+    page->lanes[0].bytes = 77;
+    snprintf(page->lanes[0].state, sizeof(page->lanes[0].state), "suspect");
+    mrail_page_update(file);
+    mrail_page_event(file, "%s: %s", "soft0", "port error");
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ALIVE);
+    assert_int_equal(got.head.pid, getpid());
+    assert_int_equal(got.rank, 5);
+    assert_int_equal(got.lanes[0].bytes, 77);
+    assert_string_equal(got.lanes[0].state, "suspect");
+    assert_int_equal(got.num_events, 1);
+    assert_string_equal(got.events[0].text, "soft0: port error");
+    assert_true(got.events[0].time_ns >= got.start_ns);
+    mrail_page_remove(file);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
+    assert_int_equal(count(), 0);
+}
+
+static void test_events_wrap(void **state)
+{
+    mrail_page_file_t *file = create();
+    char text[32];
+
+    for (unsigned i = 0; i < MRAIL_PAGE_EVENTS + 100; ++i) {
+        mrail_page_event(file, "event %u", i);
+    }
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ALIVE);
+    assert_int_equal(mrail_page_first_event(&got), 100);
+    for (uint64_t n = 100; n < got.num_events; ++n) {
+        snprintf(text, sizeof(text), "event %u", (unsigned)n);
+        assert_string_equal(got.events[n % MRAIL_PAGE_EVENTS].text, text);
+    }
+    mrail_page_event(NULL, "nobody listens");
+    mrail_page_remove(file);
+}
+
+static void test_text(void **state)
+{
+    mrail_page_file_t *file = create();
+    char text[400];
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    mrail_page_event(file, "%s", text);
+    mrail_page_event(file, "a\033[2Jb\xff");
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ALIVE);
+    assert_int_equal(strlen(got.events[0].text),
+                     sizeof(got.events[0].text) - 1);
+    assert_string_equal(got.events[1].text, "a?[2Jb?");
+    mrail_page_remove(file);
+}
+
+/* ---- processes ---- */
+
+/* A child that makes a ring, writes `writes` times (0: for ever) and waits. */
+static pid_t child(unsigned writes, char *name, size_t size)
+{
+    int ready[2];
+    char byte = 0;
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    pid = fork();
+    if (pid == 0) {
+        mrail_page_file_t *file;
+        mrail_page_t *page;
+
+        if (mrail_page_create(dir, 1, &file) != 0) {
+            _exit(1);
+        }
+        page = mrail_page_own(file);
+        page->num_lanes = MRAIL_PAGE_LANES;
+        for (uint64_t k = 1; (writes == 0) || (k <= writes); ++k) {
+            for (unsigned i = 0; i < MRAIL_PAGE_LANES; ++i) {
+                page->lanes[i].bytes = page->lanes[i].outstanding = k;
+            }
+            page->counters[0].value = k;
+            mrail_page_update(file);
+            mrail_page_event(file, "write %llu", (unsigned long long)k);
+            if (k == 1) {
+                (void)!write(ready[1], &byte, 1);
+            }
+            if (k % 8 == 0) {
+                usleep(20);
+            }
+        }
+        pause();
+        _exit(0);
+    }
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    snprintf(name, size, "%s/mrail-telemetry.%u.%d.%016x", dir,
+             (unsigned)geteuid(), (int)pid, 1);
+    return pid;
+}
+
+static void kill_child(pid_t pid)
+{
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+static void test_killed(void **state)
+{
+    char name[128];
+    pid_t pid = child(1, name, sizeof(name));
+
+    assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ALIVE);
+    kill_child(pid);
+    assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ENDED);
+    assert_int_equal(got.head.pid, pid);
+    assert_string_equal(got.events[0].text, "write 1");
+}
+
+/* A copy that mixes two updates would have lanes that differ. */
+static void test_copies_hold_together(void **state)
+{
+    char name[128], text[32];
+    pid_t pid = child(0, name, sizeof(name));
+    uint64_t last = 0, changes = 0, torn = 0, copies;
+    mrail_ns_t end_ns = mrail_clock_now() + 30 * MRAIL_NS_PER_SEC;
+
+    /* On a busy machine the writer may have to wait for its turn. */
+    for (copies = 0;
+         (copies < COPIES) || ((changes <= 10) && (mrail_clock_now() < end_ns));
+         ++copies) {
+        uint64_t k;
+
+        assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ALIVE);
+        k = got.counters[0].value;
+        if (got.head.begun != got.head.done) {
+            ++torn; /* none of its tries met a pause of the writer's */
+            continue;
+        }
+        for (unsigned lane = 0; lane < MRAIL_PAGE_LANES; ++lane) {
+            assert_int_equal(got.lanes[lane].bytes, k);
+            assert_int_equal(got.lanes[lane].outstanding, k);
+        }
+        assert_true((got.num_events == k) || (got.num_events + 1 == k));
+        snprintf(text, sizeof(text), "write %u", (unsigned)got.num_events);
+        assert_string_equal(
+            got.events[(got.num_events - 1) % MRAIL_PAGE_EVENTS].text, text);
+        changes += (k != last);
+        last = k;
+    }
+    kill_child(pid);
+    assert_true(changes > 10);
+    assert_true(torn < copies / 20);
+}
+
+static void test_clean(void **state)
+{
+    char alive[128], ended[128];
+    mrail_page_file_t *file = create();
+    pid_t pid = child(1, ended, sizeof(ended));
+    pid_t other;
+
+    kill_child(pid);
+    other = child(1, alive, sizeof(alive));
+    /* The young one is left by who just starts. */
+    assert_int_equal(mrail_page_clean(dir, MRAIL_PAGE_KEEP_S), 0);
+    assert_int_equal(count(), 3);
+    assert_int_equal(mrail_page_clean(dir, 0), 1);
+    assert_int_equal(access(ended, F_OK), -1);
+    assert_int_equal(access(alive, F_OK), 0);
+    assert_int_equal(access(path, F_OK), 0);
+    kill_child(other);
+    assert_int_equal(mrail_page_clean(dir, 0), 1);
+    mrail_page_remove(file);
+    assert_int_equal(mrail_page_clean("/nonexistent", 0), -ENOENT);
+}
+
+/* Who crashes again and again does not fill the file system. */
+static void test_keeps_few(void **state)
+{
+    mrail_page_file_t *file = create();
+    char name[128];
+
+    for (unsigned i = 0; i < MRAIL_PAGE_KEEP; ++i) {
+        snprintf(name, sizeof(name), "%s/mrail-telemetry.%u.0.%u", dir,
+                 (unsigned)geteuid(), i);
+        close(open(name, O_CREAT | O_WRONLY, 0600));
+    }
+    assert_int_equal(count(), MRAIL_PAGE_KEEP + 1);
+    kill_child(child(1, name, sizeof(name)));
+    assert_int_equal(count(), 2);
+    assert_int_equal(access(path, F_OK), 0);
+    mrail_page_remove(file);
+}
+
+/* ---- what else may be there ---- */
+
+static void put_file(const void *data, size_t size)
+{
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, data, size), size);
+    close(fd);
+}
+
+/* A whole ring, as a file that nobody holds. */
+static void put_whole(mrail_page_t *page)
+{
+    mrail_page_file_t *file = create();
+
+    *page = *mrail_page_own(file);
+    mrail_page_remove(file);
+    put_file(page, sizeof(*page));
+}
+
+static void test_truncated(void **state)
+{
+    static mrail_page_t page;
+    const size_t sizes[] = {0,
+                            1,
+                            sizeof(mrail_page_head_t) - 1,
+                            sizeof(mrail_page_head_t),
+                            offsetof(mrail_page_t, events),
+                            sizeof(page) - 1};
+
+    put_whole(&page);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ENDED);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(sizes); ++i) {
+        put_file(&page, sizes[i]);
+        assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+    }
+    assert_int_equal(truncate(path, sizeof(page) + 1), 0);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+}
+
+static void test_other_versions(void **state)
+{
+    static mrail_page_t page;
+
+    put_whole(&page);
+    ++page.head.version;
+    put_file(&page, sizeof(page));
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_OTHER);
+    /* ... which may be shorter. */
+    put_file(&page, sizeof(page) / 2);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_OTHER);
+    --page.head.version;
+    ++page.head.size;
+    put_file(&page, sizeof(page));
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+    --page.head.size;
+    ++page.head.magic;
+    put_file(&page, sizeof(page));
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+}
+
+static void test_no_file(void **state)
+{
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
+    assert_int_equal(symlink("/etc/passwd", path), 0);
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
+    assert_int_equal(mrail_page_clean(dir, 0), 0);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0); /* nobody waits for a writer */
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+    assert_int_equal(mrail_page_clean(dir, 0), 0);
+}
+
+static void test_foreign(void **state)
+{
+    static mrail_page_t page;
+    int status;
+    pid_t pid;
+
+    if (geteuid() != 0) {
+        print_message("only root has files of others\n");
+        skip();
+    }
+    put_whole(&page);
+    chmod(dir, 0755);
+    pid = fork();
+    if (pid == 0) {
+        if (seteuid(65534) != 0) {
+            _exit(100);
+        }
+        _exit((int)mrail_page_read(path, &got));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), MRAIL_PAGE_FOREIGN);
+}
+
+/* Any bytes: numbers in range, text that a terminal does not obey. */
+static void test_any_bytes(void **state)
+{
+    static mrail_page_t page;
+    uint8_t *bytes = (uint8_t *)&page;
+    mrail_rng_t rng;
+
+    for (uint64_t seed = 0; seed < SEEDS; ++seed) {
+        mrail_rng_init(&rng, seed);
+        for (size_t i = sizeof(page.head); i < sizeof(page); ++i) {
+            bytes[i] = (uint8_t)mrail_rng_next(&rng);
+        }
+        page.head = (mrail_page_head_t){.magic = MRAIL_PAGE_MAGIC,
+                                        .version = MRAIL_PAGE_VERSION,
+                                        .size = sizeof(page),
+                                        .begun = seed & 1};
+        put_file(&page, sizeof(page));
+        assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_ENDED);
+        assert_true(got.num_rails <= MRAIL_PAGE_RAILS);
+        assert_true(got.num_lanes <= MRAIL_PAGE_LANES);
+        assert_true(got.num_counters <= MRAIL_PAGE_COUNTERS);
+        for (unsigned i = 0; i < MRAIL_PAGE_EVENTS; ++i) {
+            const char *text = got.events[i].text;
+
+            assert_true(strnlen(text, sizeof(got.events[i].text)) <
+                        sizeof(got.events[i].text));
+            for (; *text != '\0'; ++text) {
+                assert_true((*text >= ' ') && (*text <= '~'));
+            }
+        }
+        for (unsigned i = 0; i < MRAIL_PAGE_LANES; ++i) {
+            assert_true(got.lanes[i].rail < MRAIL_PAGE_RAILS);
+        }
+    }
+}
+
+/* ---- a file system that gives no room, and a file that is cut ---- */
+
+static void test_no_room(void **state)
+{
+    struct rlimit before, little;
+    mrail_page_file_t *file = NULL;
+    int ret;
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little = before;
+    little.rlim_cur = 4096;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    ret = mrail_page_create(dir, SUFFIX, &file);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(ret, -EFBIG);
+    assert_null(file);
+    assert_int_equal(count(), 0);
+    assert_int_equal(mrail_page_create("/nonexistent", SUFFIX, &file), -ENOENT);
+}
+
+static void test_cut_while_written(void **state)
+{
+    mrail_page_file_t *file = create();
+
+    assert_int_equal(truncate(path, 0), 0);
+    mrail_page_update(file);
+    mrail_page_event(file, "still here");
+    assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
+    unlink(path);
+    mrail_page_update(file);
+    mrail_page_remove(file);
+    mrail_page_remove(NULL);
+}
+
+#define TEST(_func) cmocka_unit_test_setup_teardown(_func, make_dir, remove_dir)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_written_and_read),
+        TEST(test_events_wrap),
+        TEST(test_text),
+        TEST(test_killed),
+        TEST(test_copies_hold_together),
+        TEST(test_clean),
+        TEST(test_keeps_few),
+        TEST(test_truncated),
+        TEST(test_other_versions),
+        TEST(test_no_file),
+        TEST(test_foreign),
+        TEST(test_any_bytes),
+        TEST(test_no_room),
+        TEST(test_cut_while_written),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,295 @@
+/* Rail matching, subnets, parameters: the pure parts of src/rail. */
+#include "config.h"
+#include "rail/pairing.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/rng.h"
+#include "rail/mrail.h"
+#include "rail/discovery.h"
+
+static void test_by_subnet_not_by_ordinal(void **state)
+{
+    const uint64_t local[] = {30, 10, 20}, remote[] = {10, 20, 30, 40};
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+
+    assert_int_equal(mrail_rails_pair(local, 3, remote, 4, pairs), 3);
+    for (int i = 0; i < 3; ++i) {
+        assert_true(local[pairs[i].local] == remote[pairs[i].remote]);
+    }
+}
+
+static void test_flat_subnet_uses_all(void **state)
+{
+    const uint64_t local[] = {1, 1}, remote[] = {1, 1, 1, 1};
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+    unsigned seen = 0;
+
+    assert_int_equal(mrail_rails_pair(local, 2, remote, 4, pairs), 4);
+    for (int i = 0; i < 4; ++i) {
+        seen |= 1u << pairs[i].remote;
+    }
+    assert_int_equal(seen, 0xf);
+}
+
+static void test_no_common_subnet_is_routed(void **state)
+{
+    const uint64_t local[] = {1}, remote[] = {2};
+    mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
+
+    assert_int_equal(mrail_rails_pair(local, 1, remote, 1, pairs), 1);
+    assert_int_equal(mrail_rails_pair(local, 1, remote, 0, pairs), 0);
+}
+
+/* Rail 0 of the address first; then the others, before any is tried again. */
+static void test_first_tries(void **state)
+{
+    const uint64_t local[] = {10, 20, 30, 40}, remote[] = {30, 40, 10};
+    unsigned seen = 0;
+
+    for (unsigned n = 0; n < 4; ++n) {
+        mrail_rail_pair_t pair = mrail_rails_try(local, 4, remote, 3, n);
+
+        assert_true(local[pair.local] == remote[pair.remote]);
+        assert_true((n != 0) || (pair.remote == 0));
+        if (n < 3) {
+            assert_false(seen & (1u << pair.remote));
+        }
+        seen |= 1u << pair.remote;
+    }
+    assert_int_equal(seen, 7);
+}
+
+/* What does not match may be routed: in the end all has been tried. */
+static void test_tries_reach_every_pair(void **state)
+{
+    mrail_rng_t rng;
+
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+        uint64_t a[MRAIL_MAX_RAILS], b[MRAIL_MAX_RAILS];
+        uint8_t seen[MRAIL_MAX_RAILS][MRAIL_MAX_RAILS] = {{0}};
+        unsigned n, m;
+
+        mrail_rng_init(&rng, seed);
+        n = 1 + (unsigned)(mrail_rng_next(&rng) % MRAIL_MAX_RAILS);
+        m = 1 + (unsigned)(mrail_rng_next(&rng) % 6);
+        for (unsigned i = 0; i < n; ++i) {
+            a[i] = mrail_rng_next(&rng) % 4;
+        }
+        for (unsigned i = 0; i < m; ++i) {
+            b[i] = mrail_rng_next(&rng) % 4;
+        }
+        for (unsigned try = 0; try < 40 + 2 * n * m; ++try) {
+            mrail_rail_pair_t pair = mrail_rails_try(a, n, b, m, try);
+
+            assert_true((pair.local < n) && (pair.remote < m));
+            seen[pair.local][pair.remote] = 1;
+        }
+        for (unsigned i = 0; i < n * m; ++i) {
+            assert_true(seen[i / m][i % m]);
+        }
+    }
+}
+
+/* Both ends compute the same list, sides exchanged, for any input. */
+static void test_symmetric(void **state)
+{
+    mrail_rng_t rng;
+
+    for (uint64_t seed = 1; seed <= 2000; ++seed) {
+        uint64_t a[MRAIL_MAX_RAILS], b[MRAIL_MAX_RAILS];
+        mrail_rail_pair_t ab[MRAIL_MAX_PAIRS], ba[MRAIL_MAX_PAIRS];
+        unsigned n, m, count;
+
+        mrail_rng_init(&rng, seed);
+        n = 1 + mrail_rng_below(&rng, MRAIL_MAX_RAILS);
+        m = 1 + mrail_rng_below(&rng, MRAIL_MAX_RAILS);
+        for (unsigned i = 0; i < n; ++i) {
+            a[i] = mrail_rng_below(&rng, 6);
+        }
+        for (unsigned i = 0; i < m; ++i) {
+            b[i] = mrail_rng_below(&rng, 6);
+        }
+        count = mrail_rails_pair(a, n, b, m, ab);
+        assert_true((count >= 1) && (count <= MRAIL_MAX_PAIRS));
+        assert_int_equal(mrail_rails_pair(b, m, a, n, ba), count);
+        for (unsigned i = 0; i < count; ++i) {
+            if ((ab[i].local != ba[i].remote) ||
+                (ab[i].remote != ba[i].local)) {
+                fail_msg("seed %llu: pair %u differs", (unsigned long long)seed,
+                         i);
+            }
+        }
+    }
+}
+
+static void ipv4_gid(uint8_t gid[16], uint8_t a, uint8_t b, uint8_t c,
+                     uint8_t d)
+{
+    const uint8_t bytes[16] = {
+        [10] = 0xff, [11] = 0xff, [12] = a, [13] = b, [14] = c, [15] = d};
+
+    memcpy(gid, bytes, 16);
+}
+
+static void test_subnets(void **state)
+{
+    uint8_t gid[16], other[16];
+    uint64_t subnet, subnet2;
+    unsigned host;
+
+    /* A loopback address has a prefix of 8: every rail would be one leaf. */
+    ipv4_gid(gid, 127, 9, 3, 2);
+    assert_int_equal(mrail_discovery_subnet(gid, -1, 8, &subnet, &host), 24);
+    assert_int_equal(host, 2);
+    ipv4_gid(other, 127, 9, 4, 2);
+    mrail_discovery_subnet(other, -1, 8, &subnet2, &host);
+    assert_true(subnet != subnet2);
+    /* A real prefix is believed. */
+    mrail_discovery_subnet(gid, -1, 16, &subnet, &host);
+    mrail_discovery_subnet(other, -1, 16, &subnet2, &host);
+    assert_true(subnet == subnet2);
+    assert_int_equal(host, 4 * 256 + 2);
+    /* The configuration wins. */
+    assert_int_equal(mrail_discovery_subnet(gid, 32, 16, &subnet, &host), 32);
+    assert_int_equal(host, 0);
+    mrail_discovery_subnet(gid, 0, 16, &subnet, &host);
+    mrail_discovery_subnet(other, 0, 16, &subnet2, &host);
+    assert_true(subnet == subnet2);
+    /* IPv6: the upper half. */
+    memset(gid, 0xfd, sizeof(gid));
+    memcpy(other, gid, sizeof(gid));
+    other[15] = 7;
+    mrail_discovery_subnet(gid, -1, 0, &subnet, &host);
+    mrail_discovery_subnet(other, -1, 0, &subnet2, &host);
+    assert_true(subnet == subnet2);
+    other[7] = 0;
+    mrail_discovery_subnet(other, -1, 0, &subnet2, &host);
+    assert_true(subnet != subnet2);
+}
+
+static char last_line[1024];
+
+static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
+                      const char *text)
+{
+    strncpy(last_line, text, sizeof(last_line) - 1);
+}
+
+static void test_params(void **state)
+{
+    static const struct {
+        const char *name, *value;
+    } bad[] = {
+        {"UCX_MRAIL_UPLINKS", "0"},          {"UCX_MRAIL_UPLINKS", "many"},
+        {"UCX_MRAIL_SEG_SIZE", "8q"},        {"UCX_MRAIL_RETRY_COUNT", "7"},
+        {"UCX_MRAIL_MAX_QPS", "-1"},         {"UCX_MRAIL_AM_CREDITS", ""},
+        {"UCX_MRAIL_RMA_CHUNK_SIZE", "100"}, {"UCX_MRAIL_SEG_SIZE", "99g"},
+        {"UCX_MRAIL_SEG_SIZE", "8kk"},       {"UCX_MRAIL_LANES_PER_RAIL", "33"},
+    };
+    mrail_config_t config;
+
+    mrail_log_set(keep_line, MRAIL_LOG_WARN);
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    assert_string_equal(config.devices, "all");
+    assert_int_equal(config.seg_size, 8192);
+    assert_true(config.rma_chunk_size == MRAIL_SIZE_AUTO);
+    mrail_config_cleanup(&config);
+
+    setenv("UCX_MRAIL_RMA_CHUNK_SIZE", "1M", 1);
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    assert_int_equal(config.rma_chunk_size, 1 << 20);
+    mrail_config_cleanup(&config);
+    unsetenv("UCX_MRAIL_RMA_CHUNK_SIZE");
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
+        last_line[0] = '\0';
+        setenv(bad[i].name, bad[i].value, 1);
+        assert_int_equal(mrail_config_from_env(&config), -EINVAL);
+        unsetenv(bad[i].name);
+        /* The sentence names the variable and what would be right. */
+        assert_non_null(strstr(last_line, bad[i].name));
+        assert_non_null(strstr(last_line, "expected"));
+    }
+    mrail_log_set(NULL, MRAIL_LOG_WARN);
+}
+
+typedef struct {
+    unsigned count;
+    char name[64], nearest[64];
+} unknown_t;
+
+static void keep_unknown(void *arg, const char *name, const char *nearest)
+{
+    unknown_t *unknown = arg;
+
+    ++unknown->count;
+    snprintf(unknown->name, sizeof(unknown->name), "%s", name);
+    snprintf(unknown->nearest, sizeof(unknown->nearest), "%s",
+             (nearest != NULL) ? nearest : "");
+}
+
+static void test_unknown_params(void **state)
+{
+    static const struct {
+        char text[96];
+        const char *name, *nearest; /* NULL: known */
+    } cases[] = {
+        {"UCX_MRAIL_LANES_PER_RAIL=2", NULL, NULL},
+        {"UCX_MRAIL_RCACHE_MAX_SIZE=1", NULL, NULL},
+        {"UCX_MRAIL_SL=", NULL, NULL},
+        {"UCX_MRAILS=1", NULL, NULL},
+        {"UCX_TLS=UCX_MRAIL_X=1", NULL, NULL},
+        {"UCX_MRAIL_LANES_PER_RIAL=2", "UCX_MRAIL_LANES_PER_RIAL",
+         "LANES_PER_RAIL"},
+        {"UCX_MRAIL_DEVICE=soft0", "UCX_MRAIL_DEVICE", "DEVICES"},
+        {"UCX_MRAIL_devices=soft0", "UCX_MRAIL_devices", ""},
+        {"UCX_MRAIL_COLOUR=red", "UCX_MRAIL_COLOUR", ""},
+        {"UCX_MRAIL_", "UCX_MRAIL_", ""},
+        {"UCX_MRAIL_SI=1", "UCX_MRAIL_SI", "SL"},
+        {"UCX_MRAIL_A_NAME_LONGER_THAN_ANY_THAT_WE_HAVE_OR_WILL=1",
+         "UCX_MRAIL_A_NAME_LONGER_THAN_ANY_THAT_WE_HAVE_OR_WILL", ""},
+    };
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        char text[96];
+        char *env[] = {text, NULL};
+        unknown_t unknown = {0};
+
+        memcpy(text, cases[i].text, sizeof(text));
+        mrail_config_unknown(env, keep_unknown, &unknown);
+        if (cases[i].name == NULL) {
+            assert_int_equal(unknown.count, 0);
+            continue;
+        }
+        assert_int_equal(unknown.count, 1);
+        assert_string_equal(unknown.name, cases[i].name);
+        assert_string_equal(unknown.nearest, cases[i].nearest);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_by_subnet_not_by_ordinal),
+        cmocka_unit_test(test_flat_subnet_uses_all),
+        cmocka_unit_test(test_no_common_subnet_is_routed),
+        cmocka_unit_test(test_first_tries),
+        cmocka_unit_test(test_tries_reach_every_pair),
+        cmocka_unit_test(test_symmetric),
+        cmocka_unit_test(test_subnets),
+        cmocka_unit_test(test_params),
+        cmocka_unit_test(test_unknown_params),
+    };
+
+    return cmocka_run_group_tests_name("match", tests, NULL, NULL);
+}

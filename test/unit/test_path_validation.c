@@ -1,0 +1,209 @@
+/*
+ * A lane on a path that had failed carries one READ before it is used
+ * (docs/decisions/0009-a-path-comes-back-by-a-read.md); and where there is room
+ * for some lanes only, whose turn it is after one has failed.
+ */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "rail/ctl.h"
+
+#define TRIAL (1 * MRAIL_NS_PER_SEC) /* the READ may take so long */
+
+static mrail_health_state_t health(unsigned slot)
+{
+    return peer_of(0)->paths[slot].health.state;
+}
+
+/* The data path looks; the device completes nothing. */
+static void look(void)
+{
+    for (unsigned i = 0; i < 4; ++i) {
+        mrail_iface_progress(ifaces[0]);
+    }
+}
+
+/* Lanes 0 and 1 are up; lane 0 fails, and is connected anew. */
+static mrail_lane_t *connect_anew(void)
+{
+    start(64);
+    connect_lanes(0, 2);
+    break_lanes(0, 1);
+    confirm_broken(0, 0, 0);
+    assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
+    sent.num_reads = 0;
+    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 50, 7);
+    say_lane(0, MRAIL_CTL_LANE_READY, 0, 50, 7);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
+    return peer_of(0)->lanes[0];
+}
+
+/* There is nothing to be doubted. */
+static void test_first_life_needs_none(void **state)
+{
+    start(64);
+    say_hello(0);
+    say_lane(0, MRAIL_CTL_LANE_REQ, 0, 10, 5);
+    say_lane(0, MRAIL_CTL_LANE_READY, 0, 10, 5);
+    assert_int_equal(peer_of(0)->up_mask, 1);
+    look();
+    assert_int_equal(sent.num_reads, 0);
+}
+
+static void test_used_after_a_read(void **state)
+{
+    mrail_lane_t *lane = connect_anew();
+
+    peer_of(0)->paths[0].stalls = 3;
+    assert_int_equal(peer_of(0)->up_mask, 2);
+    look();
+    assert_int_equal(sent.num_reads, 1);
+    assert_ptr_equal(sent.read_qp, lane->qp);
+    assert_int_equal(peer_of(0)->up_mask, 2);
+    assert_int_not_equal(health(0), MRAIL_HEALTH_UP);
+    fake_complete_all(engine, IBV_WC_SUCCESS);
+    look();
+    assert_int_equal(sent.num_reads, 1);
+    assert_int_equal(peer_of(0)->up_mask, 3);
+    assert_int_equal(health(0), MRAIL_HEALTH_UP);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
+    assert_int_equal(lane->validation, MRAIL_PATH_VALIDATION_NONE);
+    assert_int_equal(peer_of(0)->paths[0].stalls, 0); /* suspected anew */
+}
+
+/* Nobody waits for it but the lane. */
+static void test_flush_does_not_wait_for_it(void **state)
+{
+    (void)connect_anew();
+    look();
+    assert_int_equal(sent.num_reads, 1);
+    assert_int_equal(mrail_ep_flush(ep_to(0), NULL), 0);
+}
+
+static void test_read_fails(void **state)
+{
+    mrail_lane_t *lane = connect_anew();
+
+    look();
+    fake_complete_all(engine, IBV_WC_RETRY_EXC_ERR);
+    look();
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(peer_of(0)->up_mask, 2);
+    assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
+    assert_int_equal(peer_of(0)->failed, 0);
+}
+
+/* A device whose timers do not end, or end late. */
+static void test_read_does_not_come_back(void **state)
+{
+    mrail_lane_t *lane = connect_anew();
+
+    look();
+    run_control(TRIAL - 1);
+    look();
+    assert_int_equal(lane->state, MRAIL_LANE_UP);
+    assert_int_equal(peer_of(0)->up_mask, 2);
+    run_control(1);
+    look();
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(sent.num_reads, 1);
+    assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
+}
+
+static void test_read_is_not_taken(void **state)
+{
+    mrail_lane_t *lane = connect_anew();
+
+    fake_fail_in = 1;
+    look();
+    assert_int_equal(sent.num_reads, 1);
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(peer_of(0)->up_mask, 2);
+}
+
+/* A lane that is tried is none that work could take: the peer is dark, and others
+ * are asked for. */
+static void test_tried_lane_is_no_way(void **state)
+{
+    mrail_peer_t *peer;
+
+    (void)connect_anew();
+    look();
+    peer = peer_of(0);
+    assert_int_equal(peer->unreachable_ns, 0);
+    mrail_failover_request(peer->lanes[1], "test");
+    look();
+    peer->requested_slots = 1;
+    run_control(MRAIL_NS_PER_MS);
+    assert_int_equal(peer->up_mask, 0);
+    assert_int_not_equal(peer->unreachable_ns, 0);
+    assert_int_equal(peer->requested_slots, 2);
+    fake_complete_all(engine, IBV_WC_SUCCESS);
+    look();
+    assert_int_equal(peer->up_mask, 1);
+    assert_int_equal(peer->unreachable_ns, 0);
+}
+
+/* ---- turns ---- */
+
+static void test_turn_passes_on(void **state)
+{
+    mrail_peer_t *peer;
+
+    start(64);
+    connect_lanes(0, 2);
+    peer = peer_of(0);
+    for (unsigned k = 0; k < LANES; ++k) {
+        assert_int_equal(mrail_ctl_turn(peer, k), k);
+    }
+    break_lanes(0, 1);
+    assert_int_equal(mrail_ctl_turn(peer, 0), 1);
+    assert_int_equal(mrail_ctl_turn(peer, 1), 0);
+    /* Those that carry no messages stay behind them. */
+    assert_int_equal(mrail_ctl_turn(peer, 2), 2);
+    assert_int_equal(mrail_ctl_turn(peer, 3), 3);
+}
+
+/* There is room for one lane; both are wanted, and one has just failed. */
+static void test_other_is_asked_for_first(void **state)
+{
+    mrail_peer_t *peer;
+    unsigned before;
+
+    start(1);
+    connect_lanes(0, 1);
+    peer = peer_of(0);
+    break_lanes(0, 1);
+    confirm_broken(0, 0, 0);
+    before = count_sent(MRAIL_CTL_LANE_REQ);
+    peer->requested_slots = 2;
+    peer->no_room_mask = 0;     /* there was none until now */
+    peer->paths[0].restore = 1; /* its probes get through */
+    mrail_ctl_work(peer);
+    run_control(0);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), before + 1);
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 1);
+    assert_null(peer->lanes[0]);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_first_life_needs_none),      TEST(test_used_after_a_read),
+        TEST(test_flush_does_not_wait_for_it), TEST(test_read_fails),
+        TEST(test_read_does_not_come_back),    TEST(test_read_is_not_taken),
+        TEST(test_tried_lane_is_no_way),       TEST(test_turn_passes_on),
+        TEST(test_other_is_asked_for_first),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

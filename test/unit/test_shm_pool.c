@@ -1,0 +1,408 @@
+/*
+ * src/relay/shm_pool.c: arenas of all shapes that may be, and of none that may not;
+ * whatever lies there instead of an arena is refused; nothing is left behind.
+ */
+#include "config.h"
+#include "relay/shm_pool.h"
+#include "relay/slot.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const mrail_relay_shape_t small = {
+    .num_local = 3, .out_slots = 2, .in_slots = 3, .chunk = 8192};
+
+static mrail_relay_shm_pool_t arena, other;
+static char name[MRAIL_RELAY_NAME_SIZE];
+static char path[128];
+
+/* Arenas that were made under this mask, which nobody else has: other processes may
+ * have some at any time. */
+#define MASK 0200
+
+static int count(void)
+{
+    DIR *dir = opendir(MRAIL_RELAY_DIR);
+    struct dirent *entry;
+    struct stat st;
+    int found = 0;
+
+    assert_non_null(dir);
+    while ((entry = readdir(dir)) != NULL) {
+        found += (strncmp(entry->d_name, "mrail-relay.", 12) == 0) &&
+                 (fstatat(dirfd(dir), entry->d_name, &st,
+                          AT_SYMLINK_NOFOLLOW) == 0) &&
+                 ((st.st_mode & 07777) == (0600 & ~MASK));
+    }
+    closedir(dir);
+    return found;
+}
+
+static int is_there(void)
+{
+    return access(path, F_OK) == 0;
+}
+
+static void create(void)
+{
+    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &arena), 0);
+    snprintf(path, sizeof(path), "%s/%s", MRAIL_RELAY_DIR, name);
+}
+
+static void destroy(void)
+{
+    assert_true(is_there());
+    mrail_relay_shm_pool_unlink(name);
+    assert_false(is_there());
+    mrail_relay_shm_pool_detach(&arena);
+}
+
+static int attach(void)
+{
+    return mrail_relay_shm_pool_attach(&small, name, &other);
+}
+
+static void refuse_shape(mrail_relay_shape_t shape)
+{
+    memset(name, 'x', sizeof(name));
+    assert_int_equal(mrail_relay_shm_pool_size(&shape), 0);
+    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &arena),
+                     -EINVAL);
+    assert_int_equal(name[0], 'x');
+    create();
+    assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
+                     -EINVAL);
+    destroy();
+}
+
+static void test_shapes_out_of_range(void **state)
+{
+    refuse_shape((mrail_relay_shape_t){0, 1, 1, 4096});
+    refuse_shape((mrail_relay_shape_t){MRAIL_RELAY_MAX_LOCAL + 1, 1, 1, 4096});
+    refuse_shape((mrail_relay_shape_t){UINT32_MAX, 1, 1, 4096});
+    refuse_shape((mrail_relay_shape_t){1, 0, 1, 4096});
+    refuse_shape((mrail_relay_shape_t){1, MRAIL_RELAY_MAX_SLOTS + 1, 1, 4096});
+    refuse_shape((mrail_relay_shape_t){1, 1, 0, 4096});
+    refuse_shape((mrail_relay_shape_t){1, 1, MRAIL_RELAY_MAX_SLOTS + 1, 4096});
+    refuse_shape((mrail_relay_shape_t){1, UINT32_MAX, 1, 4096});
+    refuse_shape((mrail_relay_shape_t){1, 1, UINT32_MAX, 4096});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, 0});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, 4095});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, 4097});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, MRAIL_RELAY_MAX_CHUNK + 4096u});
+    refuse_shape((mrail_relay_shape_t){1, 1, 1, SIZE_MAX - 4095});
+}
+
+/* Every slot of every rank has its place, on a page, within the arena, and its
+ * header does not reach into the slot before it. */
+static void test_layout(void **state)
+{
+    mrail_relay_shape_t shape = {3, 5, 7, 12288};
+    mrail_relay_layout_t layout;
+    size_t end;
+    char *base;
+
+    assert_int_equal(mrail_relay_layout(&shape, &layout), 0);
+    base = malloc(layout.size);
+    assert_non_null(base);
+    assert_int_equal(layout.slots, 12);
+    assert_int_equal(layout.ring_size, 16);
+    assert_int_equal(mrail_relay_shm_pool_size(&shape), layout.size);
+    end = layout.pages;
+    for (uint32_t owner = 0; owner < 3; ++owner) {
+        for (uint32_t slot = 0; slot < 12; ++slot) {
+            size_t at = (size_t)((char *)mrail_relay_payload(&layout, base,
+                                                             owner, slot) -
+                                 base);
+
+            assert_int_equal(at % 4096, 0);
+            assert_true(at >= end + 64);
+            end = at + shape.chunk;
+            assert_true(end <= layout.size);
+        }
+    }
+    assert_int_equal(end, layout.size);
+    free(base);
+}
+
+/* The largest of all is a size, on 64 bits. */
+static void test_largest(void **state)
+{
+    mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
+                                 MRAIL_RELAY_MAX_SLOTS, MRAIL_RELAY_MAX_CHUNK};
+    uint64_t bytes = 256ull * 2048 * MRAIL_RELAY_MAX_CHUNK;
+    size_t size = mrail_relay_shm_pool_size(&shape);
+
+    if (sizeof(size_t) < 8) {
+        assert_int_equal(size, 0);
+    } else {
+        assert_true(size > bytes);
+    }
+}
+
+static void test_shared(void **state)
+{
+    struct stat st;
+
+    create();
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(st.st_size, mrail_relay_shm_pool_size(&small));
+    assert_true((uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size);
+    assert_int_equal(attach(), 0);
+    assert_int_equal(other.size, arena.size);
+    assert_int_equal((uintptr_t)other.base % 4096, 0);
+    strcpy((char *)arena.base + arena.size - 8, "here");
+    assert_string_equal((char *)other.base + arena.size - 8, "here");
+    mrail_relay_shm_pool_unlink(name);
+    assert_false(is_there());
+    assert_string_equal((char *)other.base + arena.size - 8, "here");
+    mrail_relay_shm_pool_detach(&other);
+    mrail_relay_shm_pool_detach(&arena);
+}
+
+static void test_unlinked(void **state)
+{
+    create();
+    mrail_relay_shm_pool_unlink(name);
+    assert_int_equal(attach(), -ENOENT);
+    mrail_relay_shm_pool_unlink(name);
+    mrail_relay_shm_pool_detach(&arena);
+    assert_null(arena.base);
+}
+
+static void test_names(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        ".",
+        "mrail-relay.",
+        "/dev/shm/x",
+        "../etc/passwd",
+        "mrail-relay.0123456789abcdef0123456789abcde",
+        "mrail-relay.0123456789abcdef0123456789abcdef0",
+        "mrail-relay.0123456789ABCDEF0123456789abcdef",
+        "mrail-relay.0123456789abcdef/../../../../abcd",
+        "mrail-telemetry..0123456789abcdef0123456789abcdef",
+    };
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        assert_int_equal(mrail_relay_shm_pool_attach(&small, bad[i], &other),
+                         -EINVAL);
+        mrail_relay_shm_pool_unlink(bad[i]);
+    }
+    assert_int_equal(
+        mrail_relay_shm_pool_attach(
+            &small, "mrail-relay.0123456789abcdef0123456789abcdef", &other),
+        -ENOENT);
+}
+
+static void test_two_have_two_names(void **state)
+{
+    char first[MRAIL_RELAY_NAME_SIZE];
+
+    create();
+    memcpy(first, name, sizeof(first));
+    destroy();
+    create();
+    assert_string_not_equal(first, name);
+    destroy();
+}
+
+static void test_modes(void **state)
+{
+    static const mode_t modes[] = {0640, 0604, 0620, 0602, 0610, 0601, 0666};
+
+    create();
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); ++i) {
+        assert_int_equal(chmod(path, modes[i]), 0);
+        assert_int_equal(attach(), -EPERM);
+    }
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(attach(), 0);
+    mrail_relay_shm_pool_detach(&other);
+    destroy();
+}
+
+static void test_other_user(void **state)
+{
+    if (geteuid() != 0) {
+        skip(); /* nobody else can give a file away */
+    }
+    create();
+    assert_int_equal(chown(path, 12345, (gid_t)-1), 0);
+    assert_int_equal(attach(), -EPERM);
+    destroy();
+}
+
+static void test_other_length(void **state)
+{
+    create();
+    assert_int_equal(truncate(path, (off_t)arena.size - 4096), 0);
+    assert_int_equal(attach(), -EINVAL);
+    assert_int_equal(truncate(path, (off_t)arena.size + 1), 0);
+    assert_int_equal(attach(), -EINVAL);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(attach(), -EINVAL);
+    /* Of the right length, but nothing is in it. */
+    assert_int_equal(truncate(path, (off_t)arena.size), 0);
+    assert_int_equal(attach(), -EINVAL);
+    destroy();
+}
+
+/* Of the same length, too. */
+static void test_other_shape(void **state)
+{
+    mrail_relay_shape_t shape = small;
+
+    create();
+    shape.out_slots = 3;
+    shape.in_slots = 2;
+    assert_int_equal(mrail_relay_shm_pool_size(&shape), arena.size);
+    assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
+                     -EINVAL);
+    shape = small;
+    shape.chunk *= 2;
+    assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
+                     -EINVAL);
+    for (unsigned i = 0; i < 40; ++i) { /* each byte of its head */
+        ((char *)arena.base)[i] ^= 1;
+        assert_int_equal(attach(), -EINVAL);
+        ((char *)arena.base)[i] ^= 1;
+    }
+    assert_int_equal(attach(), 0);
+    mrail_relay_shm_pool_detach(&other);
+    destroy();
+}
+
+static void test_no_file(void **state)
+{
+    char target[sizeof(path) + 8];
+
+    create();
+    snprintf(target, sizeof(target), "%s.moved", path);
+    assert_int_equal(rename(path, target), 0);
+    assert_int_equal(symlink(target, path), 0);
+    assert_int_equal(attach(), -ELOOP);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(attach(), -EINVAL);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(attach(), -EISDIR);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rename(target, path), 0);
+    destroy();
+}
+
+/* No room, as far as a process can have none to itself. */
+static void test_full(void **state)
+{
+    struct rlimit before, limit;
+    mode_t mask = umask(MASK);
+    int before_count = count();
+
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 8192;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    memset(name, 'x', sizeof(name));
+    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &arena), -EFBIG);
+    assert_int_equal(name[0], 'x');
+    assert_int_equal(count(), before_count);
+    umask(mask);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_DFL);
+}
+
+/* More than any /dev/shm has: at once, and not when it is written to. */
+static void test_too_large(void **state)
+{
+    mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
+                                 MRAIL_RELAY_MAX_SLOTS, MRAIL_RELAY_MAX_CHUNK};
+
+    struct statvfs fs;
+
+    assert_int_equal(statvfs(MRAIL_RELAY_DIR, &fs), 0);
+    if ((sizeof(size_t) < 8) || (fs.f_blocks == 0)) {
+        skip(); /* it would take all memory that there is */
+    }
+    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &arena),
+                     -ENOSPC);
+}
+
+/* Who was killed before it could unlink its arena: the next one to make one does.
+ * Those of the living stay. */
+static void test_killed(void **state)
+{
+    mrail_relay_shm_pool_t kept;
+    char kept_name[MRAIL_RELAY_NAME_SIZE], dead_path[sizeof(path)];
+    int pipes[2], status;
+    pid_t child;
+
+    assert_int_equal(mrail_relay_shm_pool_create(&small, kept_name, &kept), 0);
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    if (child == 0) {
+        create();
+        status = write(pipes[1], name, sizeof(name)) != sizeof(name);
+        _exit(status);
+    }
+    assert_int_equal(read(pipes[0], name, sizeof(name)), sizeof(name));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    snprintf(path, sizeof(path), "%s/%s", MRAIL_RELAY_DIR, name);
+    assert_true(is_there());
+    memcpy(dead_path, path, sizeof(path));
+    create();
+    assert_int_equal(access(dead_path, F_OK), -1);
+    destroy();
+    snprintf(path, sizeof(path), "%s/%s", MRAIL_RELAY_DIR, kept_name);
+    assert_true(is_there());
+    mrail_relay_shm_pool_unlink(kept_name);
+    mrail_relay_shm_pool_detach(&kept);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shapes_out_of_range),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_unlinked),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_two_have_two_names),
+        cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_other_user),
+        cmocka_unit_test(test_other_length),
+        cmocka_unit_test(test_other_shape),
+        cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_killed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,440 @@
+/*
+ * Time in which nothing was under way, and in which something was and nothing came
+ * back (watch.c): a drop in throughput is the network's only in the second.  When
+ * that makes a path suspect, and when it ends its lane.
+ */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "rail/ctl.h"
+
+#define TICK (25 * MRAIL_NS_PER_MS)
+
+static uint8_t memory[8 << 20];
+static mrail_mem_t *mem;
+static mrail_rkey_t *rkey;
+
+static const mrail_lane_t *lane_of(unsigned slot)
+{
+    return peer_of(0)->lanes[slot];
+}
+
+static void tick(mrail_ns_t after_ns)
+{
+    fake_now_ns += after_ns;
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_stall_tick(engine, fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* Two lanes that were looked at just now. */
+static void begin(void)
+{
+    uint8_t packed[256];
+
+    start(64);
+    connect_lanes(0, 2);
+    assert_int_equal(mrail_mem_reg(engine, memory, sizeof(memory), &mem), 0);
+    mrail_rkey_pack(mem, packed); /* the peer's memory looks the same */
+    assert_int_equal(mrail_rkey_unpack(packed, &rkey), 0);
+    mrail_stall_begin(engine);
+    tick(TICK);
+    tick(0);
+    assert_int_equal(lane_of(0)->idle_ns, 0);
+    assert_int_equal(lane_of(0)->stalled_ns, 0);
+}
+
+/* ... with what is under way. */
+static void end(void)
+{
+    for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer_of(0)->ops);
+         ++i) {
+        progress();
+    }
+    assert_true(mrail_list_empty(&peer_of(0)->ops));
+    mrail_rkey_release(rkey);
+    mrail_mem_dereg(mem);
+}
+
+static void put(size_t length)
+{
+    mrail_iov_t iov = {.buffer = memory, .length = length, .mem = mem};
+
+    assert_int_equal(mrail_ep_put_zcopy(ep_to(0), &iov, 1, 0x5000, rkey, NULL),
+                     -EINPROGRESS);
+}
+
+/* The one that a small PUT has taken, and the other. */
+static unsigned busy_slot(void)
+{
+    assert_true((lane_of(0)->sched.inflight != 0) !=
+                (lane_of(1)->sched.inflight != 0));
+    return (lane_of(0)->sched.inflight == 0);
+}
+
+/* A small PUT is under way: the slot that has it. */
+static unsigned begin_busy(void)
+{
+    begin();
+    put(64);
+    return busy_slot();
+}
+
+static void test_nothing_under_way(void **state)
+{
+    begin();
+    tick(TICK);
+    tick(2 * TICK);
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        assert_int_equal(lane_of(slot)->idle_ns, 3 * TICK);
+        assert_int_equal(lane_of(slot)->stalled_ns, 0);
+    }
+    end();
+}
+
+static void test_nothing_comes_back(void **state)
+{
+    unsigned busy;
+
+    busy = begin_busy();
+    tick(TICK);
+    tick(TICK);
+    assert_int_equal(lane_of(busy)->stalled_ns, 2 * TICK);
+    assert_int_equal(lane_of(busy)->idle_ns, 0);
+    assert_int_equal(lane_of(!busy)->stalled_ns, 0);
+    assert_int_equal(lane_of(!busy)->idle_ns, 2 * TICK);
+    end();
+}
+
+/* It is suspected meanwhile; the time goes on. */
+static void test_nothing_comes_back_for_long(void **state)
+{
+    unsigned busy;
+
+    busy = begin_busy();
+    for (unsigned i = 0; i < 10; ++i) {
+        tick(TICK);
+    }
+    assert_int_equal(peer_of(0)->paths[busy].health.state,
+                     MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(lane_of(busy)->stalled_ns, 10 * TICK);
+    assert_int_equal(lane_of(busy)->idle_ns, 0);
+    end();
+}
+
+/* More than the lanes have room for: something comes back between two looks, and
+ * something is under way at each. */
+static void test_it_moves(void **state)
+{
+    begin();
+    put(sizeof(memory));
+    for (unsigned i = 0; i < 3; ++i) {
+        fake_complete_all(engine, IBV_WC_SUCCESS);
+        mrail_iface_progress(ifaces[0]);
+        for (unsigned slot = 0; slot < 2; ++slot) {
+            assert_int_not_equal(lane_of(slot)->sched.inflight, 0);
+        }
+        tick(TICK);
+    }
+    for (unsigned slot = 0; slot < 2; ++slot) {
+        assert_int_equal(lane_of(slot)->idle_ns, 0);
+        assert_int_equal(lane_of(slot)->stalled_ns, 0);
+    }
+    end();
+}
+
+/* All came back since the last look: of that time nothing is known. */
+static void test_it_came_back(void **state)
+{
+    unsigned busy;
+
+    busy = begin_busy();
+    tick(TICK);
+    end();
+    tick(TICK);
+    assert_int_equal(lane_of(busy)->stalled_ns, TICK);
+    tick(TICK);
+    assert_int_equal(lane_of(busy)->stalled_ns, TICK);
+    assert_in_range(lane_of(busy)->idle_ns, TICK, 2 * TICK);
+}
+
+/* A message's send has no completion, and a peer that has nothing to say need not
+ * acknowledge it: neither.  The READ behind it tells. */
+static void test_messages(void **state)
+{
+    int byte = 1;
+
+    begin();
+    assert_int_equal(
+        mrail_ep_am_short(ep_to(0), 1, NULL, 0, &byte, sizeof(byte)), 0);
+    assert_int_not_equal(lane_of(0)->am_inflight, 0);
+    tick(TICK);
+    assert_int_equal(sent.num_reads, 0);
+    tick(TICK);
+    assert_int_equal(sent.num_reads, 1);
+    assert_int_equal(lane_of(0)->idle_ns, 0);
+    assert_int_equal(lane_of(0)->stalled_ns, 0);
+    tick(TICK);
+    assert_int_equal(lane_of(0)->stalled_ns, TICK);
+    assert_int_equal(lane_of(0)->idle_ns, 0);
+    end();
+}
+
+/* When nobody has looked, nothing is known of the time. */
+static void test_after_a_calm(void **state)
+{
+    mrail_ns_t idle_ns;
+
+    begin();
+    for (unsigned i = 0; (i < 20) && engine->stall_checking; ++i) {
+        tick(TICK);
+    }
+    assert_int_equal(engine->stall_checking, 0); /* nobody looks any more */
+    idle_ns = lane_of(0)->idle_ns;
+    put(64);
+    assert_int_equal(engine->stall_checking, 1);
+    tick(60 * MRAIL_NS_PER_SEC);
+    assert_int_equal(lane_of(0)->idle_ns, idle_ns);
+    assert_int_equal(lane_of(busy_slot())->stalled_ns, 0);
+    end();
+}
+
+/* ---- suspicion ---- */
+
+static mrail_health_state_t health(unsigned slot)
+{
+    return peer_of(0)->paths[slot].health.state;
+}
+
+/* Ticks until the lane is suspect; its probe is answered. */
+static unsigned ticks_to_suspicion(unsigned slot)
+{
+    for (unsigned i = 1; i < 200; ++i) {
+        tick(TICK);
+        if (health(slot) == MRAIL_HEALTH_SUSPECT) {
+            say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                      .seq = peer_of(0)->paths[slot].probe});
+            assert_int_equal(health(slot), MRAIL_HEALTH_UP);
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void complete_on(const mrail_lane_t *lane)
+{
+    while (fake_complete_send(lane->rail->cq, IBV_WC_SUCCESS)) {
+    }
+    mrail_iface_progress(ifaces[0]);
+}
+
+/* Segments come back one by one: something is under way at each look, and none of
+ * them is long. */
+static void move_for(unsigned busy, unsigned ticks)
+{
+    mrail_ep_t *ep = ep_to(0);
+
+    for (unsigned i = 0; i < ticks; ++i) {
+        mrail_iov_t iov = {.buffer = memory, .length = 64, .mem = mem};
+
+        complete_on(lane_of(busy));
+        assert_int_equal(mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, rkey, NULL),
+                         -EINPROGRESS);
+        tick(TICK);
+    }
+}
+
+/* One that is slow is given more time at each, and less again when it was not
+ * slow for a while. */
+static void test_suspicion_is_forgotten(void **state)
+{
+    unsigned busy;
+
+    busy = begin_busy();
+    assert_int_equal(ticks_to_suspicion(busy), 3);
+    assert_int_equal(ticks_to_suspicion(busy), 3); /* at 6 */
+    assert_int_equal(ticks_to_suspicion(busy), 6); /* at 12 */
+    move_for(busy, 20);                            /* half a second */
+    assert_int_equal(ticks_to_suspicion(busy), 24);
+    move_for(busy, 60); /* one and a half */
+    assert_int_equal(ticks_to_suspicion(busy), 3);
+    end();
+}
+
+/* Datagrams are answered, its requests are not, those of the other lane are: that
+ * had nothing to do, and gets a READ. */
+static void test_stuck(void **state)
+{
+    unsigned busy, ticks = 0;
+
+    busy = begin_busy();
+    sent.num_reads = 0;
+    while (ticks < 24) { /* at 3, 6, 12, 24 */
+        ticks += ticks_to_suspicion(busy);
+    }
+    assert_int_equal(ticks, 24);
+    assert_int_equal(sent.num_reads, 0);
+    for (; ticks < 40; ++ticks) {
+        tick(TICK);
+    }
+    assert_int_equal(sent.num_reads, 1);
+    assert_ptr_equal(sent.read_qp, lane_of(!busy)->qp);
+    complete_on(lane_of(!busy));
+    for (; ticks < 47; ++ticks) {
+        tick(TICK);
+        assert_int_equal(health(busy), MRAIL_HEALTH_UP);
+    }
+    tick(TICK);
+    assert_int_equal(health(busy), MRAIL_HEALTH_RETIRED);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(lane_of(busy)->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(health(!busy), MRAIL_HEALTH_UP);
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress();
+    confirm_broken(0, busy, 0);
+    end();
+}
+
+/* Nobody gets an answer to a request: no lane is worse than another. */
+static void test_not_stuck_alone(void **state)
+{
+    unsigned busy, suspected = 0;
+
+    busy = begin_busy();
+    for (unsigned i = 0; i < 400; ++i) {
+        tick(TICK);
+        suspected += (health(busy) == MRAIL_HEALTH_SUSPECT);
+        for (unsigned slot = 0; slot < 2; ++slot) {
+            say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                      .seq = peer_of(0)->paths[slot].probe});
+            assert_int_not_equal(health(slot), MRAIL_HEALTH_RETIRED);
+        }
+    }
+    assert_int_equal(lane_of(busy)->state, MRAIL_LANE_UP);
+    assert_int_equal(suspected, 9); /* after 3, 6, ... 96, 192, 288, 384 */
+    end();
+}
+
+/* A WRITE that is complete, but may not be seen yet, on a lane that is held. */
+static void test_flush_beside_a_held_lane(void **state)
+{
+    mrail_ep_t *ep;
+    unsigned busy;
+
+    begin();
+    ep = ep_to(0);
+    put(64);
+    busy = busy_slot();
+    for (unsigned i = 0; !mrail_list_empty(&peer_of(0)->ops); ++i) {
+        progress();
+    }
+    assert_int_equal(peer_of(0)->dirty_mask, 1u << busy);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PORT_DOWN, fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), 1); /* as any send does */
+    assert_int_equal(sent.num_reads, 0);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    progress();
+    assert_int_equal(sent.num_reads, 0);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = peer_of(0)->paths[busy].probe});
+    if (health(busy) != MRAIL_HEALTH_UP) { /* an answer from before */
+        pthread_mutex_lock(&engine->ctl_lock);
+        mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PROBE_REPLY,
+                         fake_now_ns);
+        pthread_mutex_unlock(&engine->ctl_lock);
+    }
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(sent.num_reads, 1);
+    assert_ptr_equal(sent.read_qp, lane_of(busy)->qp);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    progress();
+    assert_int_equal(mrail_ep_flush(ep, NULL), 0);
+    end();
+}
+
+/* ... or that is being closed: when both ends have, it can be seen. */
+static void test_flush_beside_a_closing_lane(void **state)
+{
+    mrail_ep_t *ep;
+    unsigned busy;
+
+    begin();
+    ep = ep_to(0);
+    put(64);
+    busy = busy_slot();
+    while (!mrail_list_empty(&peer_of(0)->ops)) {
+        progress();
+    }
+    mrail_failover_request(peer_of(0)->lanes[busy], "test");
+    progress();
+    assert_int_equal(lane_of(busy)->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    run_control(20 * MRAIL_NS_PER_MS);
+    progress();
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    confirm_broken(0, busy, 0);
+    assert_int_equal(mrail_ep_flush(ep, NULL), 0);
+    assert_int_equal(sent.num_reads, 0);
+    end();
+}
+
+/* One flush has posted the READ; another one, or what polls, must not be through
+ * before it has come back. */
+static void test_flush_behind_another_read(void **state)
+{
+    mrail_ep_t *ep;
+
+    begin();
+    ep = ep_to(0);
+    put(64);
+    while (!mrail_list_empty(&peer_of(0)->ops)) {
+        progress();
+    }
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(sent.num_reads, 1);
+    assert_int_equal(peer_of(0)->dirty_mask, 0);
+    assert_int_equal(mrail_ep_flush(ep, &memory[0]), -EINPROGRESS);
+    mrail_iface_progress(ifaces[0]);
+    assert_int_equal(sent.num_reads, 2);
+    assert_int_equal(mrail_ep_flush(ep, NULL), -EINPROGRESS);
+    progress();
+    assert_int_equal(mrail_ep_flush(ep, NULL), 0);
+    assert_int_equal(peer_of(0)->reading_mask, 0);
+    end();
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_nothing_under_way),
+        TEST(test_nothing_comes_back),
+        TEST(test_nothing_comes_back_for_long),
+        TEST(test_it_moves),
+        TEST(test_it_came_back),
+        TEST(test_messages),
+        TEST(test_after_a_calm),
+        TEST(test_suspicion_is_forgotten),
+        TEST(test_stuck),
+        TEST(test_not_stuck_alone),
+        TEST(test_flush_beside_a_held_lane),
+        TEST(test_flush_beside_a_closing_lane),
+        TEST(test_flush_behind_another_read),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,190 @@
+/* Who yields, of peers with lanes and operations: an engine that is not opened.
+ */
+#include "config.h"
+#include "rail/engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#define RAILS 4
+#define TURNS 30 /* longer than a look */
+#define BYTES 11200000
+
+typedef struct {
+    mrail_peer_t peer;
+    mrail_op_t op;
+    mrail_lane_t lane[RAILS];
+} other_t;
+
+static mrail_engine_t engine;
+static other_t others[2]; /* 0: on all rails, 1: not on rail 1 */
+static mrail_ns_t now_ns;
+
+static void other_init(other_t *other, unsigned without, mrail_op_kind_t kind)
+{
+    mrail_peer_t *peer = &other->peer;
+
+    memset(other, 0, sizeof(*other));
+    peer->engine = &engine;
+    mrail_list_init(&peer->uncut);
+    mrail_list_init(&peer->active);
+    for (unsigned r = 0; r < RAILS; ++r) {
+        other->lane[r].rail = &engine.rails[r];
+        other->lane[r].peer = peer;
+        if (r != without) {
+            peer->up[peer->num_up] = &other->lane[r];
+            peer->sched[peer->num_up++] = &other->lane[r].sched;
+        }
+    }
+    other->lane[0].sched.inflight = 1;
+    other->op.kind = kind;
+    other->op.peer = peer;
+    other->op.left = peer->uncut_bytes = BYTES;
+    mrail_list_init(&other->op.uncut);
+    mrail_list_add_tail(&peer->uncut, &other->op.uncut);
+    mrail_peer_activate(peer);
+}
+
+static void world_init(mrail_op_kind_t first, mrail_op_kind_t second,
+                       unsigned without)
+{
+    memset(&engine, 0, sizeof(engine));
+    mrail_list_init(&engine.active);
+    now_ns = 7 * MRAIL_NS_PER_SEC;
+    engine.num_rails = RAILS;
+    for (unsigned r = 0; r < RAILS; ++r) {
+        engine.rails[r].index = r;
+    }
+    other_init(&others[0], RAILS, first);
+    other_init(&others[1], without, second);
+}
+
+/* Turns in which all rails move 100 MB/s, in both directions. */
+static void run(unsigned count)
+{
+    for (; count != 0; --count) {
+        now_ns += MRAIL_FAIR_SHARE_PERIOD_NS;
+        for (unsigned i = 0; i < RAILS * MRAIL_FLOWS; ++i) {
+            mrail_tele_flow_t *flow =
+                &engine.rails[i / MRAIL_FLOWS].flows[i % MRAIL_FLOWS];
+
+            flow->shown = 100000000;
+            flow->shown_ns = now_ns;
+            flow->moved += 200000;
+            flow->done += 5;
+        }
+        mrail_throttle_turn(&engine, now_ns);
+    }
+}
+
+/* Bit r: the lane of rail r may be used, when so much has been posted that
+ * tokens are used up. */
+static unsigned usable(other_t *other)
+{
+    mrail_fair_share_t *shares = mrail_throttle_shares(&other->peer);
+    unsigned mask = 0;
+
+    for (unsigned i = 0; i < other->peer.num_up; ++i) {
+        other->peer.up[i]->sched.usable = 1;
+    }
+    if (shares != NULL) {
+        for (unsigned i = 0; i < other->peer.num_up; ++i) {
+            unsigned r = other->peer.up[i]->rail->index;
+
+            mrail_fair_share_post(shares, other->peer.share, r, 1 << 30);
+        }
+        mrail_throttle_mark(&other->peer, shares);
+    }
+    for (unsigned r = 0; r < RAILS; ++r) {
+        mask |= (unsigned)other->lane[r].sched.usable << r;
+    }
+    return mask;
+}
+
+static void test_yields(void **state)
+{
+    static const mrail_op_kind_t kinds[] = {MRAIL_OP_GET, MRAIL_OP_PUT};
+
+    for (unsigned i = 0; i < 2; ++i) {
+        world_init(kinds[i], kinds[i], 1);
+        run(TURNS);
+        assert_int_equal(usable(&others[0]), 2);
+        assert_int_equal(usable(&others[1]), 0xd);
+    }
+}
+
+/* What comes in and what goes out do not share a rail. */
+static void test_directions(void **state)
+{
+    world_init(MRAIL_OP_GET, MRAIL_OP_PUT, 1);
+    run(TURNS);
+    assert_null(mrail_throttle_shares(&others[0].peer));
+    assert_null(mrail_throttle_shares(&others[1].peer));
+}
+
+static void test_same_rails(void **state)
+{
+    world_init(MRAIL_OP_GET, MRAIL_OP_GET, RAILS);
+    run(TURNS);
+    assert_null(mrail_throttle_shares(&others[0].peer));
+}
+
+/* Nobody yields to one that has nothing left, or only what is not cut. */
+static void test_no_work(void **state)
+{
+    world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
+    run(TURNS);
+    assert_int_equal(usable(&others[0]), 2);
+    others[1].op.whole = 1;
+    run(1);
+    assert_int_equal(usable(&others[0]), 0xf);
+    others[1].op.whole = 0;
+    run(1);
+    assert_int_equal(usable(&others[0]), 2);
+    mrail_list_del(&others[1].op.uncut);
+    run(1);
+    assert_int_equal(usable(&others[0]), 0xf);
+}
+
+/* One that came between two turns is free until the next. */
+static void test_between(void **state)
+{
+    world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
+    run(TURNS);
+    mrail_list_del(&others[0].peer.active);
+    run(1);
+    assert_null(mrail_throttle_shares(&others[0].peer));
+    mrail_peer_activate(&others[0].peer);
+    assert_null(mrail_throttle_shares(&others[0].peer));
+    run(1);
+    assert_non_null(mrail_throttle_shares(&others[0].peer));
+}
+
+/* Who sleeps is woken by what completes. */
+static void test_nothing_under_way(void **state)
+{
+    world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
+    run(TURNS);
+    others[0].lane[0].sched.inflight = 0;
+    assert_int_equal(usable(&others[0]), 0xf);
+    others[0].lane[1].sched.inflight = 1;
+    assert_int_equal(usable(&others[0]), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_yields),
+        cmocka_unit_test(test_directions),
+        cmocka_unit_test(test_same_rails),
+        cmocka_unit_test(test_no_work),
+        cmocka_unit_test(test_between),
+        cmocka_unit_test(test_nothing_under_way),
+    };
+
+    return cmocka_run_group_tests_name("yield", tests, NULL, NULL);
+}
