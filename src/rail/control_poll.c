@@ -201,7 +201,7 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
     if (now_ns >= timers->keepalive_ns) {
         mrail_stall_keepalive(engine, now_ns);
         timers->keepalive_ns =
-            now_ns + engine->config.keepalive_interval_s * MRAIL_NS_PER_SEC;
+            now_ns + mrail_config_ns(engine->config.keepalive_interval_s);
     }
     if (now_ns >= timers->export_ns) {
         mrail_telemetry_export(engine);
@@ -245,7 +245,7 @@ void mrail_control_init(mrail_control_timers_t *timers,
     memset(timers, 0, sizeof(*timers));
     timers->due_ns = MRAIL_NS_NEVER;
     timers->keepalive_ns =
-        (MRAIL_FAILOVER && (engine->config.keepalive_interval_s != 0))
+        (MRAIL_FAILOVER && !isinf(engine->config.keepalive_interval_s))
             ? mrail_clock_now()
             : MRAIL_NS_NEVER;
 }

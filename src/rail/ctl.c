@@ -16,8 +16,10 @@
 #include <string.h>
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
-#define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
-#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)   /* between later RETIREs */
+#define MRAIL_CTL_FIRST                                                        \
+    (30 * MRAIL_NS_PER_SEC)                   /* for a first lane, at least    \
+                                               */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
 {
@@ -136,7 +138,7 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
 /* A peer that was never connected may just be starting. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
 {
-    mrail_ns_t dead_ns = peer->engine->config.peer_timeout_s * MRAIL_NS_PER_SEC;
+    mrail_ns_t dead_ns = mrail_config_ns(peer->engine->config.peer_timeout_s);
 
     return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
 }

@@ -161,14 +161,6 @@ static int mrail_engine_open_rails(mrail_engine_t *engine)
 
 /* ---- open and close ---- */
 
-static int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src)
-{
-    *dst = *src;
-    dst->devices = strdup((src->devices != NULL) ? src->devices : "all");
-    dst->stats_file = strdup((src->stats_file != NULL) ? src->stats_file : "");
-    return ((dst->devices == NULL) || (dst->stats_file == NULL)) ? -ENOMEM : 0;
-}
-
 typedef void (*mrail_lane_func_t)(mrail_engine_t *engine, mrail_lane_t *lane);
 
 static void mrail_engine_each_lane(mrail_engine_t *engine,

@@ -298,7 +298,7 @@ static int mrail_lane_to_rts(mrail_engine_t *engine, mrail_lane_t *lane)
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTS,
         .sq_psn = lane->psn,
-        .timeout = (uint8_t)engine->config.timeout_s,
+        .timeout = (uint8_t)mrail_config_qp_timeout(&engine->config),
         .retry_cnt = (uint8_t)engine->config.retry_count,
         .rnr_retry = (uint8_t)engine->config.rnr_retry_count,
         .max_rd_atomic = (uint8_t)lane->rail->max_rd_atomic,

@@ -18,7 +18,8 @@ typedef enum mrail_param_type {
     MRAIL_PARAM_UINT,
     MRAIL_PARAM_INT,
     MRAIL_PARAM_SIZE,
-    MRAIL_PARAM_BOOL
+    MRAIL_PARAM_BOOL,
+    MRAIL_PARAM_TIME
 } mrail_param_type_t;
 
 static const struct {
@@ -29,7 +30,7 @@ static const struct {
 } params[] = {
 #define MRAIL_PARAM_ENTRY(_name, _default, _type, _field, _help)               \
     {#_name, _default, MRAIL_PARAM_##_type, offsetof(mrail_config_t, _field)},
-    MRAIL_PARAM(MRAIL_PARAM_ENTRY)
+    MRAIL_PARAMS(MRAIL_PARAM_ENTRY)
 #undef MRAIL_PARAM_ENTRY
 };
 
@@ -120,6 +121,35 @@ static int mrail_parse_bool(const char *text, void *field)
     return -EINVAL;
 }
 
+/* As UCX's times: a decimal number and a unit; seconds without a unit. */
+static int mrail_parse_time(const char *text, void *field)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"", 1},      {"s", 1},     {"ms", 1e-3},
+                 {"us", 1e-6}, {"ns", 1e-9}, {"m", 60}};
+    size_t digits = strspn(text, "0123456789.");
+    char *end;
+    double value;
+
+    if (strcasecmp(text, "inf") == 0) {
+        *(double *)field = INFINITY;
+        return 0;
+    }
+    value = strtod(text, &end);
+    if ((digits == 0) || (end != text + digits)) {
+        return -EINVAL;
+    }
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(units); ++i) {
+        if (strcmp(end, units[i].name) == 0) {
+            *(double *)field = value * units[i].seconds;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
 static const struct {
     int (*parse)(const char *text, void *field);
     const char *expected;
@@ -129,6 +159,7 @@ static const struct {
     [MRAIL_PARAM_INT] = {mrail_parse_int, "a whole number"},
     [MRAIL_PARAM_SIZE] = {mrail_parse_size, "a size like 8k, or auto"},
     [MRAIL_PARAM_BOOL] = {mrail_parse_bool, "y or n"},
+    [MRAIL_PARAM_TIME] = {mrail_parse_time, "a time such as 10s, 500ms or inf"},
 };
 
 static int mrail_config_set_at(mrail_config_t *config, unsigned index,
@@ -187,6 +218,34 @@ void mrail_config_cleanup(mrail_config_t *config)
             *field = NULL;
         }
     }
+}
+
+int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src)
+{
+    int ret = 0;
+
+    *dst = *src;
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(params); ++i) {
+        if (params[i].type == MRAIL_PARAM_STRING) {
+            const char *text =
+                *(char *const *)((const char *)src + params[i].offset);
+            char *copy = strdup((text != NULL) ? text : params[i].value);
+
+            *(char **)((char *)dst + params[i].offset) = copy;
+            ret = (copy == NULL) ? -ENOMEM : ret;
+        }
+    }
+    return ret;
+}
+
+unsigned mrail_config_qp_timeout(const mrail_config_t *config)
+{
+    unsigned n = 1;
+
+    while ((n < 31) && (4.096e-6 * (double)(1u << n) < config->timeout_s)) {
+        ++n;
+    }
+    return n;
 }
 
 /* ---- names that do not exist ---- */
@@ -303,13 +362,32 @@ int mrail_config_check(const mrail_config_t *config)
         {"SEG_SIZE", (long long)config->seg_size, 512, 1 << 20},
         {"AM_CREDITS", config->am_credits, 4, 1024},
         {"TX_QUEUE_LEN", config->tx_queue_len, 16, 4096},
-        {"TIMEOUT", config->timeout_s, 1, 31},
-        {"PEER_TIMEOUT", config->peer_timeout_s, 1, 86400},
-        {"KEEPALIVE_INTERVAL", config->keepalive_interval_s, 0, 86400},
         {"RETRY_COUNT", config->retry_count, 0, 6},
         {"RNR_RETRY_COUNT", config->rnr_retry_count, 0, 7},
     };
 
+    const struct {
+        const char *name;
+        double value, min, max;
+        int inf_allowed;
+    } times[] = {
+        {"TIMEOUT", config->timeout_s, 8e-6, 8796, 0},
+        {"PEER_TIMEOUT", config->peer_timeout_s, 1, 86400, 0},
+        {"KEEPALIVE_INTERVAL", config->keepalive_interval_s, 1, 86400, 1},
+    };
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(times); ++i) {
+        if ((times[i].value >= times[i].min) &&
+            (times[i].value <= times[i].max)) {
+            continue;
+        }
+        if (!times[i].inf_allowed || !isinf(times[i].value)) {
+            mrail_error("UCX_MRAIL_%s=%gs: expected %gs to %gs%s",
+                        times[i].name, times[i].value, times[i].min,
+                        times[i].max, times[i].inf_allowed ? ", or inf" : "");
+            return -EINVAL;
+        }
+    }
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(ranges); ++i) {
         if ((ranges[i].value < ranges[i].min) ||
             (ranges[i].value > ranges[i].max)) {

@@ -1,91 +1,108 @@
 /*
- * Every parameter of the engine, once.  src/uct turns the list into UCX's
- * configuration table (UCX_MRAIL_<NAME>), src/rail/params.c into a parser of
- * the same environment variables for programs without UCX, `mrail info`.
+ * The configuration parameters of the engine, as one table.  src/uct turns the
+ * table into UCX's configuration table (UCX_MRAIL_<NAME>).  src/rail/params.c
+ * turns it into a parser of the same environment variables for programs
+ * without UCX, such as `mrail info`.
  *
  * X(NAME, default, TYPE, field, help).  TYPE and the C type of the field:
  *   STRING  char *          UINT  unsigned        INT  int
  *   SIZE    size_t, "8k", "auto" = (size_t)-1     BOOL int, "y" or "n"
+ *   TIME    double, seconds: "10s", "500ms", "inf"
  */
 #ifndef MRAIL_RAIL_PARAMS_H
 #define MRAIL_RAIL_PARAMS_H
 
+#include "base/clock.h"
+
+#include <math.h>
 #include <stddef.h>
 
-#define MRAIL_PARAM(X)                                                          \
-    X(DEVICES, "all", STRING, devices,                                          \
-      "Rails to use: 'all', or a comma-separated list of device[:port].\n"      \
-      "'all' takes every active RoCE port with a routable address. A listed\n"  \
-      "port that does not exist or is not active is an error.")                 \
-    X(GID_INDEX, "-1", INT, gid_index,                                          \
-      "Index into each port's GID table; -1 looks for the RoCEv2 IPv4 one,\n"   \
-      "then for a RoCEv2 IPv6 one.")                                            \
-    X(SUBNET_BITS, "-1", INT, subnet_bits,                                      \
-      "Leading bits of a rail's IP address that name its leaf: rails match\n"   \
-      "within a leaf. -1 takes the network interface's prefix length, or 24\n"  \
-      "where that is 8 or less (loopback), and 64 for IPv6.")                   \
-    X(LANES_PER_RAIL, "1", UINT, lanes_per_rail,                                \
-      "QPs to a peer on each rail for large transfers, 1 to 32.\n"              \
-      "More lanes spread a flow over more fabric paths and take more NIC\n"     \
-      "cache.")                                                                 \
-    X(MAX_QPS, "4096", UINT, max_qps,                                           \
-      "Most QPs that this process opens, 1 to 65535. It must be at least the\n" \
-      "number of peers; a quarter is kept for peers to come. Lanes beyond\n"    \
-      "each peer's first one are taken back, least recently used first, when\n" \
-      "others need them. More QPs take more NIC cache.")                        \
-    X(UPLINKS, "8", UINT, uplinks,                                              \
-      "Uplinks of a leaf switch, 1 to 256: the UDP source port range\n"         \
-      "0xC000-0xFFFF is cut into as many segments.")                            \
-    X(NIC_INDEX, "-1", INT, nic_index,                                          \
-      "This node's index among the NICs of a leaf, for the choice of source\n"  \
-      "ports; -1 takes the host part of each rail's IPv4 address.")             \
-    X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                  \
-      "IP TOS byte of all packets, 0 to 255; its upper six bits are the\n"      \
-      "DSCP that the fabric's lossless class expects.")                         \
-    X(SL, "0", UINT, sl, "Service level of all QPs, 0 to 15.")                  \
-    X(SEG_SIZE, "8k", SIZE, seg_size,                                           \
-      "Largest active message, with the header: every receive buffer has\n"     \
-      "this size. A multiple of the MTU leaves no short packet behind.\n"       \
-      "It has to be alike at all processes.")                                   \
-    X(AM_CREDITS, "32", UINT, am_credits,                                       \
-      "Active messages that a peer may have under way on its first lane, 4\n"   \
-      "to 1024, and a quarter of it on each other rail; each takes a\n"         \
-      "receive buffer there. A peer that uses them up gets more, up to 512.")   \
-    X(TX_QUEUE_LEN, "256", UINT, tx_queue_len,                                  \
-      "Send queue entries of a peer's first QP, 16 to 4096; the others have\n"  \
-      "a quarter.")                                                             \
-    X(RMA_CHUNK_SIZE, "auto", SIZE, rma_chunk_size,                             \
-      "Bytes of one segment of a large PUT or GET; 'auto' is 1 ms of work\n"    \
-      "at the measured speed, 64k to 1M, less at the end of the work, and\n"    \
-      "16M where a peer can have one lane only.")                               \
-    X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                                \
-      "A PUT or GET below this size travels whole on one lane.")                \
-    X(WINDOW, "auto", SIZE, window,                                             \
-      "Bytes that a lane may have under way; 'auto' is 10 ms of work at the\n"  \
-      "measured speed, at least two segments.")                                 \
-    X(TIMEOUT, "18", UINT, timeout_s,                                           \
-      "Local ACK timeout exponent: 4.096 us * 2^TIMEOUT, 1 to 31; 18 is one\n"  \
-      "second. Small values take a busy peer on shared cores for a dead\n"      \
-      "one.")                                                                   \
-    X(RETRY_COUNT, "6", UINT, retry_count,                                      \
-      "Transport retries before a lane reports an error, 0 to 6. Seven is\n"    \
-      "refused: some drivers take it as infinite.")                             \
-    X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                              \
-      "Retries when the receiver has no buffer, 0 to 7; 7 is infinite.")        \
-    X(PEER_TIMEOUT, "10", UINT, peer_timeout_s,                                 \
-      "Seconds, 1 to 86400, without any way to a peer, after which it is\n"     \
-      "given up and its operations fail.")                                      \
-    X(KEEPALIVE_INTERVAL, "10", UINT, keepalive_interval_s,                     \
-      "Seconds, up to 86400, after which a peer that nothing was sent to is\n"  \
-      "asked for a sign of life by its NIC; 0 never asks, and who only waits\n" \
-      "for a message then waits for ever if its sender is out of reach.")       \
-    X(TELEMETRY, "y", BOOL, telemetry,                                          \
-      "Show this process's rails, lanes, counters and events to 'mrail top'\n"  \
-      "and 'mrail info --events', in a file of this user in /dev/shm.")         \
-    X(STATS_FILE, "", STRING, stats_file,                                       \
-      "File that gets this process's counters, memory use and lanes (device,\n" \
-      "QP number, UDP source port) as JSON when the transport closes;\n"        \
-      "%p becomes the process id. Empty: none.")
+/* clang-format off */
+#define MRAIL_PARAMS(X)                                                       \
+    X(DEVICES, "all", STRING, devices,                                        \
+      "Rails: 'all', or a comma-separated list of device[:port].\n"           \
+      "'all' selects every active RoCE port with a routable address.\n"       \
+      "A listed port must exist and be active.")                              \
+    X(GID_INDEX, "-1", INT, gid_index,                                        \
+      "Index into the GID table of each port.\n"                              \
+      "-1 selects the RoCEv2 IPv4 entry, or a RoCEv2 IPv6 entry if there is\n" \
+      "no IPv4 entry.")                                                       \
+    X(SUBNET_BITS, "-1", INT, subnet_bits,                                    \
+      "Leading bits of a rail's IP address that identify its leaf switch.\n"  \
+      "Rails pair with rails of the same leaf. -1 uses the prefix length of\n" \
+      "the network interface, or 24 if that is 8 or less (loopback), and 64\n" \
+      "for IPv6.")                                                            \
+    X(LANES_PER_RAIL, "1", UINT, lanes_per_rail,                              \
+      "QPs to a peer on each rail for large transfers, 1 to 32.\n"            \
+      "More lanes spread a flow over more fabric paths and take more NIC\n"   \
+      "cache.")                                                               \
+    X(MAX_QPS, "4096", UINT, max_qps,                                         \
+      "Maximum number of QPs of this process, 1 to 65535.\n"                  \
+      "The value must be at least the number of peers. A quarter is kept for\n" \
+      "later peers. At the limit, the least recently used lanes beyond the\n" \
+      "first lane of each peer are evicted. More QPs take more NIC cache.")   \
+    X(UPLINKS, "8", UINT, uplinks,                                            \
+      "Uplinks of a leaf switch, 1 to 256.\n"                                 \
+      "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
+      "segments.")                                                            \
+    X(NIC_INDEX, "-1", INT, nic_index,                                        \
+      "Index of this node's NICs on their leaf, for the choice of source\n"   \
+      "ports. -1 uses the host part of the IPv4 address of each rail.")       \
+    X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
+      "IP TOS byte of all packets, 0 to 255.\n"                               \
+      "The upper six bits are the DSCP that selects the lossless class.")     \
+    X(SL, "0", UINT, sl,                                                      \
+      "Service level of all QPs, 0 to 15.")                                   \
+    X(SEG_SIZE, "8k", SIZE, seg_size,                                         \
+      "Size of a receive buffer: the largest active message with its header.\n" \
+      "A multiple of the path MTU avoids a short last packet.\n"              \
+      "All processes of a job must use the same value.")                      \
+    X(AM_CREDITS, "32", UINT, am_credits,                                     \
+      "Initial receive credits of a peer on its first lane, 4 to 1024.\n"     \
+      "Further rails start with a quarter. Each credit holds one receive\n"   \
+      "buffer. A peer that exhausts its credits is granted up to 512.")       \
+    X(TX_QUEUE_LEN, "256", UINT, tx_queue_len,                                \
+      "Send queue length of a peer's first QP, 16 to 4096.\n"                 \
+      "Further QPs have a quarter of it.")                                    \
+    X(RMA_CHUNK_SIZE, "auto", SIZE, rma_chunk_size,                           \
+      "Size of one chunk of a large PUT or GET, 4k to 1g.\n"                  \
+      "Each chunk travels on one lane. 'auto' is 1 ms of work at the measured\n" \
+      "bandwidth, from 64k to 1M, less near the end of the work, and 16M if\n" \
+      "the peer can have one lane only.")                                     \
+    X(STRIPE_THRESH, "64k", SIZE, stripe_thresh,                              \
+      "Smallest PUT or GET that is striped over several lanes.")              \
+    X(WINDOW, "auto", SIZE, window,                                           \
+      "Maximum bytes in flight on a lane.\n"                                  \
+      "'auto' is 10 ms of work at the measured bandwidth, and at least two\n" \
+      "chunks.")                                                              \
+    X(TIMEOUT, "1s", TIME, timeout_s,                                         \
+      "Transport timeout of a QP (local ACK timeout), 8us to 8796s.\n"        \
+      "The value is rounded up to 4.096us * 2^n. A small value mistakes a\n"  \
+      "busy peer on shared cores for a dead one.")                            \
+    X(RETRY_COUNT, "6", UINT, retry_count,                                    \
+      "Transport retries before a lane reports an error, 0 to 6.\n"           \
+      "7 is refused because some drivers retry without limit.")               \
+    X(RNR_RETRY_COUNT, "7", UINT, rnr_retry_count,                            \
+      "Retries when the receiver has no receive buffer, 0 to 7.\n"            \
+      "7 retries without limit.")                                             \
+    X(PEER_TIMEOUT, "10s", TIME, peer_timeout_s,                              \
+      "Time without any usable path to a peer before the peer is declared\n"  \
+      "dead and its operations fail, 1s to 86400s.")                          \
+    X(KEEPALIVE_INTERVAL, "10s", TIME, keepalive_interval_s,                  \
+      "Interval of the liveness check of an idle peer, 1s to 86400s.\n"       \
+      "The NIC of the peer answers it. 'inf' disables the check: a process\n" \
+      "that only waits for messages then never detects a dead sender.")       \
+    X(TELEMETRY, "y", BOOL, telemetry,                                        \
+      "Export rails, lanes, counters and events of this process to 'mrail top'\n" \
+      "and 'mrail info --events', in a file that only this user can read.")   \
+    X(TELEMETRY_DIR, "/dev/shm", STRING, telemetry_dir,                       \
+      "Directory of the telemetry file. It should be a tmpfs.\n"              \
+      "'mrail top --dir' reads another directory.")                           \
+    X(STATS_FILE, "", STRING, stats_file,                                     \
+      "File that receives counters, memory use and lanes (device, QP number,\n" \
+      "UDP source port) as JSON when the transport closes.\n"                 \
+      "%p is replaced by the process id. Empty: no file.")
+/* clang-format on */
 
 typedef struct mrail_config {
 #define MRAIL_PARAM_CTYPE_STRING char *
@@ -93,14 +110,30 @@ typedef struct mrail_config {
 #define MRAIL_PARAM_CTYPE_INT int
 #define MRAIL_PARAM_CTYPE_SIZE size_t
 #define MRAIL_PARAM_CTYPE_BOOL int
+#define MRAIL_PARAM_CTYPE_TIME double
 #define MRAIL_PARAM_FIELD(_name, _default, _type, _field, _help)               \
     MRAIL_PARAM_CTYPE_##_type _field;
-    MRAIL_PARAM(MRAIL_PARAM_FIELD)
+    MRAIL_PARAMS(MRAIL_PARAM_FIELD)
 #undef MRAIL_PARAM_FIELD
 } mrail_config_t;
 
 #define MRAIL_SIZE_AUTO ((size_t)-1)
-#define MRAIL_RMA_CHUNK_MAX (1ul << 30) /* bytes: RC messages end at 2^31 */
+#define MRAIL_RMA_CHUNK_MAX (1ul << 30) /* bytes: an RC message is < 2^31 */
+
+/* A TIME field in nanoseconds; infinity is MRAIL_NS_NEVER. */
+static inline mrail_ns_t mrail_config_ns(double seconds)
+{
+    return isinf(seconds) ? MRAIL_NS_NEVER
+                          : (mrail_ns_t)(seconds * MRAIL_NS_PER_SEC);
+}
+
+/* The timeout field of ibv_modify_qp(3): the smallest n in 1..31 for which
+ * 4.096 us * 2^n is at least TIMEOUT. */
+unsigned mrail_config_qp_timeout(const mrail_config_t *config);
+
+/* A copy with strings of its own: 0, or -ENOMEM after which only
+ * mrail_config_cleanup() may be called on `dst`. */
+int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src);
 
 /* Defaults, then UCX_MRAIL_* from the environment.  0, or -EINVAL after one
  * error line that names the variable, its value and what would be right.

@@ -52,11 +52,14 @@ void mrail_telemetry_export_open(mrail_engine_t *engine)
     if (!MRAIL_TELEMETRY || !engine->config.telemetry) {
         return;
     }
-    ret = mrail_page_create(MRAIL_PAGE_DIR, engine->id, &engine->page);
+    ret = mrail_page_create(engine->config.telemetry_dir, engine->id,
+                            &engine->page);
     if (ret != 0) {
-        mrail_warn("no telemetry of this process: a ring of %zu KB in %s: %s; "
-                   "all else works",
-                   sizeof(mrail_page_t) >> 10, MRAIL_PAGE_DIR, strerror(-ret));
+        mrail_warn(
+            "telemetry is off: cannot create a file of %zu KiB in %s: %s; "
+            "set UCX_MRAIL_TELEMETRY_DIR or free memory there",
+            sizeof(mrail_page_t) >> 10, engine->config.telemetry_dir,
+            strerror(-ret));
         engine->page = NULL;
         return;
     }

@@ -11,6 +11,7 @@
 #define CONFIG_TYPE_INT UCS_CONFIG_TYPE_INT
 #define CONFIG_TYPE_SIZE UCS_CONFIG_TYPE_MEMUNITS
 #define CONFIG_TYPE_BOOL UCS_CONFIG_TYPE_BOOL
+#define CONFIG_TYPE_TIME UCS_CONFIG_TYPE_TIME
 
 #define CONFIG_FIELD(_name, _default, _type, _field, _help)                    \
     {#_name, _default, _help,                                                  \
@@ -20,7 +21,7 @@ ucs_config_field_t uct_mrail_md_config_table[] = {
     {"", "", NULL, ucs_offsetof(uct_mrail_md_config_t, super),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
 
-    MRAIL_PARAM(CONFIG_FIELD)
+    MRAIL_PARAMS(CONFIG_FIELD)
 
 #if UCT_MRAIL_HAVE_MD_RCACHE
         {"RCACHE", "y",
@@ -68,6 +69,7 @@ static size_t size_of_memunits(size_t size)
 #define FIX_UINT(_field)
 #define FIX_INT(_field)
 #define FIX_BOOL(_field)
+#define FIX_TIME(_field)
 #define FIX_SIZE(_field) engine_p->_field = size_of_memunits(engine_p->_field);
 #define FIX_FIELD(_name, _default, _type, _field, _help) FIX_##_type(_field)
 
@@ -75,5 +77,5 @@ void uct_mrail_config_engine(const uct_mrail_md_config_t *config,
                              mrail_config_t *engine_p)
 {
     *engine_p = config->engine;
-    MRAIL_PARAM(FIX_FIELD)
+    MRAIL_PARAMS(FIX_FIELD)
 }

@@ -103,9 +103,7 @@ static void take_params(fuzz_in_t *in, int names)
     if (defaults.devices == NULL) {
         FUZZ_CHECK(mrail_config_from_env(&defaults) == 0, "defaults");
     }
-    config = defaults;
-    config.devices = strdup(defaults.devices);
-    config.stats_file = strdup(defaults.stats_file);
+    FUZZ_CHECK(mrail_config_copy(&config, &defaults) == 0, "copy");
     any_ports(in);
     while ((line = next_line(in)) != NULL) {
         value = strchr(line, '=');
@@ -121,7 +119,8 @@ static void take_params(fuzz_in_t *in, int names)
         FUZZ_CHECK((config.seg_size >= 512) && (config.seg_size <= 1u << 20) &&
                        (config.lanes_per_rail >= 1) &&
                        (config.lanes_per_rail <= 32) &&
-                       (config.am_credits <= 1024) && (config.timeout_s <= 31),
+                       (config.am_credits <= 1024) &&
+                       (mrail_config_qp_timeout(&config) <= 31),
                    "ranges");
         found = 0;
         ret = mrail_rail_discover(&config, on_port, NULL);

@@ -147,7 +147,7 @@ static void choose(void)
 
 static void configure(mrail_config_t *config, unsigned side)
 {
-    static const unsigned timeouts[] = {10, 14, 18};
+    static const double timeouts[] = {4e-3, 67e-3, 1};
 
     if (mrail_config_from_env(config) != 0) {
         fail("config");

@@ -87,7 +87,7 @@ for processes in 1 8 32; do
 done
 
 UCX_TLS=mrail,self UCX_MRAIL_RETRY_COUNT=7 info "$tmp/bad" -d -t mrail
-expect 'a bad param is named' "$tmp/bad" 'ERROR.*RETRY_CNT'
+expect 'a bad param is named' "$tmp/bad" 'ERROR.*RETRY_COUNT'
 expect_none 'a bad param leaves no transport' "$tmp/bad" 'Transport: mrail$'
 
 UCX_TLS=mrail,self UCX_MRAIL_DEVICES=nosuch info "$tmp/dev" -d -t mrail

@@ -185,16 +185,64 @@ static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
     strncpy(last_line, text, sizeof(last_line) - 1);
 }
 
+/* Times as UCX writes them; the exponent of the verbs timeout rounds up. */
+static void check_times(void)
+{
+    static const struct {
+        const char *text;
+        unsigned exponent;
+    } cases[] = {
+        {"1s", 18},    {"1", 18},        {"500ms", 17},  {"8us", 1},
+        {"9us", 2},    {"4.1us", 0},     {"134.2s", 25}, {"2m", 25},
+        {"8796s", 31}, {"1000000ns", 8},
+    };
+    mrail_config_t config;
+
+    assert_int_equal(mrail_config_from_env(&config), 0);
+    assert_true(config.peer_timeout_s == 10);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
+        assert_int_equal(mrail_config_set(&config, "TIMEOUT", cases[i].text),
+                         0);
+        if (cases[i].exponent == 0) {
+            assert_int_equal(mrail_config_check(&config), -EINVAL);
+        } else {
+            assert_int_equal(mrail_config_check(&config), 0);
+            assert_int_equal(mrail_config_qp_timeout(&config),
+                             cases[i].exponent);
+        }
+    }
+    assert_int_equal(mrail_config_set(&config, "TIMEOUT", "1s"), 0);
+    assert_int_equal(mrail_config_set(&config, "KEEPALIVE_INTERVAL", "inf"), 0);
+    assert_int_equal(mrail_config_check(&config), 0);
+    assert_true(mrail_config_ns(config.keepalive_interval_s) == MRAIL_NS_NEVER);
+    mrail_config_cleanup(&config);
+}
+
 static void test_params(void **state)
 {
     static const struct {
         const char *name, *value;
     } bad[] = {
-        {"UCX_MRAIL_UPLINKS", "0"},          {"UCX_MRAIL_UPLINKS", "many"},
-        {"UCX_MRAIL_SEG_SIZE", "8q"},        {"UCX_MRAIL_RETRY_COUNT", "7"},
-        {"UCX_MRAIL_MAX_QPS", "-1"},         {"UCX_MRAIL_AM_CREDITS", ""},
-        {"UCX_MRAIL_RMA_CHUNK_SIZE", "100"}, {"UCX_MRAIL_SEG_SIZE", "99g"},
-        {"UCX_MRAIL_SEG_SIZE", "8kk"},       {"UCX_MRAIL_LANES_PER_RAIL", "33"},
+        {"UCX_MRAIL_UPLINKS", "0"},
+        {"UCX_MRAIL_UPLINKS", "many"},
+        {"UCX_MRAIL_SEG_SIZE", "8q"},
+        {"UCX_MRAIL_RETRY_COUNT", "7"},
+        {"UCX_MRAIL_MAX_QPS", "-1"},
+        {"UCX_MRAIL_AM_CREDITS", ""},
+        {"UCX_MRAIL_RMA_CHUNK_SIZE", "100"},
+        {"UCX_MRAIL_SEG_SIZE", "99g"},
+        {"UCX_MRAIL_SEG_SIZE", "8kk"},
+        {"UCX_MRAIL_LANES_PER_RAIL", "33"},
+        {"UCX_MRAIL_TIMEOUT", "7us"},
+        {"UCX_MRAIL_TIMEOUT", "inf"},
+        {"UCX_MRAIL_TIMEOUT", "1h"},
+        {"UCX_MRAIL_TIMEOUT", "0x10s"},
+        {"UCX_MRAIL_TIMEOUT", " 1s"},
+        {"UCX_MRAIL_TIMEOUT", "-1s"},
+        {"UCX_MRAIL_TIMEOUT", "nan"},
+        {"UCX_MRAIL_PEER_TIMEOUT", "0"},
+        {"UCX_MRAIL_PEER_TIMEOUT", "2d"},
+        {"UCX_MRAIL_KEEPALIVE_INTERVAL", "0"},
     };
     mrail_config_t config;
 
@@ -210,6 +258,7 @@ static void test_params(void **state)
     assert_int_equal(config.rma_chunk_size, 1 << 20);
     mrail_config_cleanup(&config);
     unsetenv("UCX_MRAIL_RMA_CHUNK_SIZE");
+    check_times();
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad); ++i) {
         last_line[0] = '\0';
