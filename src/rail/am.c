@@ -648,7 +648,7 @@ void mrail_am_resend(mrail_peer_t *peer)
         tx->lane = lane;
         tx->number = lane->am_sent++;
         mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, 0);
-        ++peer->engine->counters.resent;
+        ++peer->engine->counters.am_replayed;
         mrail_stall_wake(peer->engine);
         mrail_am_post(lane, tx);
     }

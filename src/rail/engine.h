@@ -36,14 +36,16 @@
 #define MRAIL_GROWN_MAX 512 /* buffers of a process for such lanes */
 
 /* Things that may repeat per packet: counted, shown by mrail info. */
-#define MRAIL_COUNTERS(X)                                                      \
-    X(am_sent)                                                                 \
-    X(am_received) X(am_held) X(am_duplicate) X(acks_sent) X(put_bytes)        \
-        X(get_bytes) X(segments) X(fences) X(flushes) X(rx_bad_header)         \
-            X(rx_no_credit) X(rx_no_iface) X(cqe_errors) X(lanes_retired)      \
-                X(lanes_kept) X(lanes_failed) X(resent) X(redone) X(ctl_sent)  \
-                    X(ctl_received) X(ctl_resent) X(ctl_bad_format)            \
-                        X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
+/* clang-format off */
+#define MRAIL_COUNTERS(X)                                                     \
+    X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
+    X(put_bytes) X(get_bytes) X(chunks) X(fences) X(flushes)                  \
+    X(rx_bad_header) X(rx_no_credit) X(rx_no_iface) X(cqe_errors)             \
+    X(lanes_evicted) X(lanes_kept) X(lanes_failed)                            \
+    X(am_replayed) X(rma_replayed)                                            \
+    X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
+    X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)
+/* clang-format on */
 
 typedef struct mrail_counters {
 #define MRAIL_COUNTER_FIELD(_name) uint64_t _name;

@@ -270,7 +270,7 @@ static void mrail_evict_reap(mrail_lane_t *lane)
     peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
         .known = 1, .epoch = lane->epoch, .received = lane->am_received};
     mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "retired");
-    ++engine->counters.lanes_retired;
+    ++engine->counters.lanes_evicted;
     mrail_lane_release(engine, lane);
     /* The next large transfer asks for it again. */
     peer->requested_slots = 1;

@@ -217,7 +217,7 @@ static int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
     op->cursor = cursor;
     op->left -= length;
     ++op->pending;
-    ++engine->counters.segments;
+    ++engine->counters.chunks;
     return 0;
 }
 
@@ -440,7 +440,7 @@ void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns)
             mrail_rma_add_redo(peer, chunk);
             return;
         }
-        ++peer->engine->counters.redone;
+        ++peer->engine->counters.rma_replayed;
     }
 }
 

@@ -107,9 +107,9 @@ static int mrail_tele_run_tells(const mrail_tele_run_t *run)
     mrail_ns_t length_ns = run->to_ns - run->from_ns;
 
     return (length_ns >= MRAIL_TELE_RUN_NS) &&
-           ((run->segments >= MRAIL_TELE_RUN_SEGMENTS * run->lanes) ||
+           ((run->chunks >= MRAIL_TELE_RUN_CHUNKS * run->lanes) ||
             ((length_ns >= MRAIL_TELE_RUN_LONG) &&
-             (run->segments > run->lanes)));
+             (run->chunks > run->lanes)));
 }
 
 /* Whether what is under way is work for long, at the rate that the run, with this
@@ -147,7 +147,7 @@ static void mrail_tele_flow_extend(mrail_tele_flow_t *flow)
     }
     run->to_ns = flow->round_ns;
     run->bytes += flow->bytes;
-    run->segments += (unsigned)(flow->done - flow->round_done);
+    run->chunks += (unsigned)(flow->done - flow->round_done);
     run->lanes = MRAIL_MAX(run->lanes, flow->lanes);
     run->peers = MRAIL_MIN(run->peers, flow->least_peers);
     run->who = (run->who == flow->who) ? run->who : 0;

@@ -3,16 +3,15 @@
  * what others send, or degrades; raised again; forgotten.  Pure: times are
  * arguments.  Who feeds a flow serialises; mrail_tele_flow_live() is for any thread.
  *
- * A flow is told of each large segment when it is posted and when it is seen
+ * A flow is told of each large chunk when it is posted and when it is seen
  * complete.  It measures only where the rail was the one that was waited for:
  *
  *   round      completions that were seen at one time
- *   stretch    from one round to the next; proven if a segment that was under way
- *              at its begin still is at its end (a process that comes late to look
- *              finds nothing that proves when the rail ran dry), and if there
- *              is more under way than latency explains
- *   run        proven stretches in a row
- *   window     runs of 10 ms in all, over which a rate is taken
+ *   stretch    from one round to the next; proven if a chunk that was under
+ * way at its begin still is at its end (a process that comes late to look finds
+ * nothing that proves when the rail ran dry), and if there is more under way
+ * than latency explains run        proven stretches in a row window     runs of
+ * 10 ms in all, over which a rate is taken
  *
  *        post post   round     round           round     (late)        round
  *   -----+----+------*---------*---------------*---...---------------*------
@@ -36,10 +35,10 @@
 #define MRAIL_TELE_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 /* A run shorter than this counts for nothing, ... */
 #define MRAIL_TELE_RUN_NS (1 * MRAIL_NS_PER_MS)
-/* ... and so does one with fewer segments than this for each lane: of each lane, a
- * part of one segment at either end is not known. */
-#define MRAIL_TELE_RUN_SEGMENTS 4
-/* But the segments of slow lanes may be long. */
+/* ... and so does one with fewer chunks than this for each lane: of each
+ * lane, a part of one chunk at either end is not known. */
+#define MRAIL_TELE_RUN_CHUNKS 4
+/* But the chunks of slow lanes may be long. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
 /* Runs that are further apart make no window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
@@ -81,7 +80,7 @@ typedef struct mrail_tele_run {
     mrail_ns_t from_ns; /* 0: there is none */
     mrail_ns_t to_ns;
     uint64_t bytes;
-    unsigned segments;
+    unsigned chunks;
     unsigned lanes; /* with work under way, at most */
     unsigned peers; /* ... at least */
     uint64_t who;   /* 0: for several */
@@ -89,7 +88,7 @@ typedef struct mrail_tele_run {
 
 /* One direction of a rail.  All zero at first. */
 typedef struct mrail_tele_flow {
-    uint64_t posted; /* segments ever */
+    uint64_t posted; /* chunks ever */
     uint64_t done;
     uint64_t inflight; /* bytes */
     uint64_t moved;    /* bytes ever */
@@ -116,7 +115,7 @@ typedef struct mrail_tele_flow {
 void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
                            int is_full);
 
-/* A segment was posted: lane_count are those of its lane in this direction,
+/* A chunk was posted: lane_count are those of its lane in this direction,
  * peer_count the lanes of its peer that have some, on this rail. */
 static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,

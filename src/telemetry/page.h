@@ -36,9 +36,9 @@ typedef struct mrail_page_rail {
 typedef struct mrail_page_lane {
     uint64_t peer;
     uint64_t bytes; /* carried: messages, and PUTs and GETs that are done */
-    uint64_t rate;  /* over the last segments; 0: none yet */
+    uint64_t rate;  /* over the last chunks; 0: none yet */
     uint64_t outstanding; /* bytes posted that have not come back */
-    uint64_t posted_ns;   /* when a segment was last posted; 0: never */
+    uint64_t posted_ns;   /* when a chunk was last posted; 0: never */
     uint64_t done_ns;     /* ... and came back */
     uint64_t stalled_ns;  /* something was outstanding, and nothing came back */
     uint64_t idle_ns;     /* nothing was posted, while some lane had work */

@@ -1,5 +1,5 @@
 /*
- * Throughput of a lane over its last W completed segments.  Pure; the owner
+ * Throughput of a lane over its last W completed chunks.  Pure; the owner
  * serialises.  Source: ICCL 3.4 (W = 8).
  *
  * W belongs to whoever holds the samples: mrail_tele_window_t is the data
@@ -28,7 +28,7 @@ typedef struct mrail_tele_sums {
     mrail_ns_t last_ns; /* time of the last completion */
     unsigned count;     /* samples so far, saturates at the window's size */
     unsigned newest;    /* index of the newest sample */
-    unsigned batch;     /* segments that were seen complete at last_ns */
+    unsigned batch;     /* chunks that were seen complete at last_ns */
     uint64_t batch_bytes;
     uint64_t batch_ns;
 } mrail_tele_sums_t;
@@ -75,7 +75,7 @@ mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
 }
 
 /*
- * A segment of `bytes` that was posted at post_ns has completed at now_ns.
+ * A chunk of `bytes` that was posted at post_ns has completed at now_ns.
  * The lane counts as busy from the later of post_ns and the completion before
  * this one: time without work is not held against it.  Segments that were seen
  * complete at one time share what the first of them took: if the others took

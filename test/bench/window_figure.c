@@ -29,7 +29,7 @@
 static const char *const color[METERED_WINDOWS] = {"#c2571a", "#1f5fa8",
                                                    "#2b7d4f"};
 static const char *const remark[METERED_WINDOWS] = {
-    "each segment for itself: noise and bursts look alike",
+    "each chunk for itself: noise and bursts look alike",
     "what mrail uses: every burst is seen",
     "the bursts are gone: one step, late",
 };
@@ -69,9 +69,9 @@ static void put_head(FILE *out, uint64_t seed)
             "fill=\"#fff\"/>\n",
             WIDTH, HEIGHT, WIDTH, HEIGHT, WIDTH, HEIGHT);
     text(out, LEFT, 32, "font-size=\"19\" font-weight=\"bold\"",
-         "Throughput of one lane, measured over its last W segments");
+         "Throughput of one lane, measured over its last W chunks");
     snprintf(line, sizeof(line),
-             "Virtual time, %.0f Gb/s, segments of %d KiB posted back to back, "
+             "Virtual time, %.0f Gb/s, chunks of %d KiB posted back to back, "
              "sampled every %llu &#181;s, seed %llu;",
              gbps(METERED_RATE), METERED_SEGMENT / 1024,
              (unsigned long long)(METERED_SAMPLE_NS / MRAIL_NS_PER_US),

@@ -13,7 +13,9 @@
 #include <errno.h>
 
 #define RANKS 12u
-#define SMALL 64u /* nodes and ranks of a topology that is looked at closely */
+#define SMALL                                                                  \
+    64u /* nodes and ranks of a topology that is looked at closely             \
+         */
 
 static void check_why(int ret, const char *why)
 {

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Helpers of the software-rail tests; they run in the build directory.
 # A test is a shell script: exit status 0 passed, 77 skipped, else failed.
 set -u

@@ -371,12 +371,12 @@ static void check_end(void)
         CHECK(!alive || !has_failed(side), "a peer that lives has failed");
         CHECK(!alive || (other->received == side->sent),
               "%u of %u messages arrived", other->received, side->sent);
-        num_retired += side->engine->counters.lanes_retired;
+        num_retired += side->engine->counters.lanes_evicted;
         num_kept += side->engine->counters.lanes_kept;
         num_sent += side->sent;
         num_failed += side->engine->counters.lanes_failed;
         num_again +=
-            side->engine->counters.resent + side->engine->counters.redone;
+            side->engine->counters.am_replayed + side->engine->counters.rma_replayed;
     }
     for (unsigned i = 0; alive && (i < 2); ++i) {
         for (unsigned k = 0; k < w.side[i].engine->num_rails; ++k) {

@@ -40,7 +40,7 @@ if [ $status = 0 ] && grep -q '^ok - all processes end well' "$out"; then
 else
     echo "not ok - a full /dev/shm: the job goes on: exit status $status"
 fi
-if grep -q 'no telemetry of this process: .*No space left on device' "$out"
+if grep -q 'telemetry is off: .*No space left on device' "$out"
 then
     echo "ok - a full /dev/shm: a sentence"
 else

@@ -219,10 +219,10 @@ static int judge(job_t *job)
 
     if (job->rank == 0) {
         printf("# %u rounds, %llu completions in error, %llu lanes failed, "
-               "%llu segments and %llu messages again\n",
+               "%llu chunks and %llu messages replayed\n",
                side->rounds, (unsigned long long)c->cqe_errors,
                (unsigned long long)c->lanes_failed,
-               (unsigned long long)c->redone, (unsigned long long)c->resent);
+               (unsigned long long)c->rma_replayed, (unsigned long long)c->am_replayed);
         bad |= job_say((c->cqe_errors != 0) && side->enough,
                        "lanes were given up and came back",
                        "%llu completions in error, %llu lanes failed, %u of "

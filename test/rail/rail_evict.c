@@ -135,9 +135,9 @@ static int hub(job_t *job)
                   "%u of %u", striped, TARGETS);
     bad |= job_say(most <= HUB_QPS, "never more QPs than the budget",
                    "%u of %u", most, HUB_QPS);
-    bad |= job_say(job->engine->counters.lanes_retired >= 3 * TARGETS - 8,
+    bad |= job_say(job->engine->counters.lanes_evicted >= 3 * TARGETS - 8,
                    "lanes that are not used are taken back", "%llu",
-                   (unsigned long long)job->engine->counters.lanes_retired);
+                   (unsigned long long)job->engine->counters.lanes_evicted);
     mrail_mem_dereg(iov.mem);
     free(iov.buffer);
     return bad;
@@ -158,11 +158,11 @@ static int spoke(job_t *job, const uint8_t *memory)
     }
     /* The first one has none but its first lane, when the last one has all. */
     if (job->rank == 1) {
-        bad |= job_say((job->engine->counters.lanes_retired == 3) &&
+        bad |= job_say((job->engine->counters.lanes_evicted == 3) &&
                            (num_qps(job) == 1),
                        "the other end has let go of them, too",
                        "%llu retired, %u QPs left",
-                       (unsigned long long)job->engine->counters.lanes_retired,
+                       (unsigned long long)job->engine->counters.lanes_evicted,
                        num_qps(job));
     }
     return bad;
@@ -348,7 +348,7 @@ static int mixed_job(job_t *job)
     job_barrier(job, 0);
     mixed_send(job, &rng);
     __atomic_add_fetch(&job->shared->word[0],
-                       job->engine->counters.lanes_retired, __ATOMIC_RELAXED);
+                       job->engine->counters.lanes_evicted, __ATOMIC_RELAXED);
     __atomic_add_fetch(&job->shared->word[1], job->engine->counters.lanes_kept,
                        __ATOMIC_RELAXED);
     __atomic_add_fetch(&job->shared->word[2], mixed->num_checks,

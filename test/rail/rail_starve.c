@@ -68,7 +68,7 @@ static int busy(job_t *job)
         sent == RANKS - 2, "who never stops sending to one peer reaches all",
         "%u of %u after %u s; %llu lanes kept, %llu retired", sent, RANKS - 2,
         LIMIT_S, (unsigned long long)job->engine->counters.lanes_kept,
-        (unsigned long long)job->engine->counters.lanes_retired);
+        (unsigned long long)job->engine->counters.lanes_evicted);
     if (job_wait(job, &job->completed, posted, 20) != 0) {
         return 1;
     }

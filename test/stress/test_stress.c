@@ -244,7 +244,7 @@ static void close_process(process_t *p)
     const mrail_counters_t *counters = &p->engine->counters;
 
     total->lanes_failed += counters->lanes_failed;
-    total->again += counters->resent + counters->redone;
+    total->again += counters->am_replayed + counters->rma_replayed;
     total->bytes += transfer_bytes(p->transfer);
     total->given_up += (p->state == TRANSFER_FAILED);
     transfer_destroy(p->transfer);

@@ -20,7 +20,7 @@ static void test_agreed(void **state)
     say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);
-    assert_int_equal(engine->counters.lanes_retired, 1);
+    assert_int_equal(engine->counters.lanes_evicted, 1);
 }
 
 /* The peer used the lane until it confirmed; its message waits for an iface

@@ -94,7 +94,7 @@ static void test_others_take_its_work(void **state)
         work_without(rail);
     }
     assert_true(mrail_list_empty(&peer->ops));
-    assert_true(engine->counters.redone > 0);
+    assert_true(engine->counters.rma_replayed > 0);
     assert_int_equal(engine->counters.put_bytes, PUTS * sizeof(memory));
     assert_int_equal(peer->recovering, 0);
     end();

@@ -95,13 +95,13 @@ static void test_last_credit_waits_for_the_first(void **state)
     connect_lane(1, 30, 1);
     lane = peer_of(0)->lanes[1];
     assert_int_equal(lane->am_sent, 0);
-    assert_int_equal(engine->counters.resent, 0);
+    assert_int_equal(engine->counters.am_replayed, 0);
     confirm_broken(0, 0, 0);
-    assert_int_equal(engine->counters.resent, 1);
+    assert_int_equal(engine->counters.am_replayed, 1);
     assert_ptr_equal(lane_of(0), lane);
     assert_ptr_not_equal(lane_of(1), lane);
     acknowledge(1, 1, 2);
-    assert_int_equal(engine->counters.resent, 2);
+    assert_int_equal(engine->counters.am_replayed, 2);
     assert_ptr_equal(lane_of(0), lane);
     acknowledge(1, 2, 3);
     assert_true(mrail_list_empty(&peer_of(0)->unacked));
@@ -115,7 +115,7 @@ static void test_other_credits_do_not_wait(void **state)
     break_lanes(0, 2);
     confirm_broken(0, 1, 0);
     connect_lane(1, 30, 2);
-    assert_int_equal(engine->counters.resent, 1);
+    assert_int_equal(engine->counters.am_replayed, 1);
     assert_int_equal(mrail_lane_credits(peer_of(0)->lanes[1]), 1);
 }
 
@@ -147,7 +147,7 @@ static void test_last_credit_behind_an_arrival(void **state)
     confirm_broken(0, 0, 1);
     connect_lane(1, 30, 1);
     lane = peer_of(0)->lanes[1];
-    assert_int_equal(engine->counters.resent, 1);
+    assert_int_equal(engine->counters.am_replayed, 1);
     assert_ptr_equal(lane_of(1), lane);
     assert_int_equal(mrail_lane_credits(lane), 0);
 }

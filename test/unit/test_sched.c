@@ -1,4 +1,4 @@
-/* The segment scheduler in virtual time: how near to the ideal is it? */
+/* The chunk scheduler in virtual time: how near to the ideal is it? */
 #include "config.h"
 #include "rail/sched.h"
 
@@ -15,7 +15,7 @@
 #define MAX_LANES 8
 #define MAX_SEGS 512
 
-/* Lanes that each serve one segment after the other at a fixed rate. */
+/* Lanes that each serve one chunk after the other at a fixed rate. */
 typedef struct {
     mrail_sched_lane_t lane[MAX_LANES];
     mrail_sched_lane_t *ptr[MAX_LANES];
@@ -28,7 +28,7 @@ typedef struct {
     mrail_ns_t free_ns[MAX_LANES];
     unsigned count;
     uint64_t sent[MAX_LANES];
-    unsigned segments;
+    unsigned chunks;
     mrail_ns_t now_ns;
     uint32_t poll_ns;   /* polls are up to this far apart; 0: they never stop */
     uint32_t stall_ppm; /* this part of them is 1 ms later and up to 10 more */
@@ -66,10 +66,10 @@ static void model_post(model_t *m, unsigned i, size_t length)
     }
     m->lane[i].inflight += length;
     m->sent[i] += length;
-    ++m->segments;
+    ++m->chunks;
 }
 
-/* The lane whose oldest segment is the next to complete; MAX_LANES: nothing
+/* The lane whose oldest chunk is the next to complete; MAX_LANES: nothing
  * will ever complete. */
 static unsigned model_next(const model_t *m)
 {
@@ -128,19 +128,19 @@ static mrail_ns_t model_transfer(model_t *m, size_t total)
 {
     const mrail_sched_params_t params = {0};
     mrail_ns_t start = m->now_ns;
-    size_t left = total, segment;
+    size_t left = total, chunk;
 
     do {
         while (left != 0) {
             int i = mrail_sched_pick(m->ptr, m->count, left, left, &params,
-                                     m->now_ns, &segment);
+                                     m->now_ns, &chunk);
 
             if (i < 0) {
                 break;
             }
-            assert_true((segment >= 1) && (segment <= left));
-            model_post(m, (unsigned)i, segment);
-            left -= segment;
+            assert_true((chunk >= 1) && (chunk <= left));
+            model_post(m, (unsigned)i, chunk);
+            left -= chunk;
         }
     } while (model_step(m));
     assert_int_equal(left, 0);
@@ -248,14 +248,14 @@ static void test_rare_polls(void **state)
 }
 
 /* An operation of `length` bytes on idle lanes whose rates were measured: one
- * segment for each, by their number in part[]; 0: it was cut otherwise. */
+ * chunk for each, by their number in part[]; 0: it was cut otherwise. */
 static int cut_evenly(const double *rates, unsigned count, size_t length,
                       size_t *part)
 {
     const mrail_sched_params_t params = {
         .even = mrail_sched_equal_split(length, count),
     };
-    size_t left = length, segment;
+    size_t left = length, chunk;
     model_t m;
 
     model_init(&m, rates, count);
@@ -263,14 +263,14 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
     memset(part, 0, count * sizeof(*part));
     while (left != 0) {
         int i = mrail_sched_pick(m.ptr, count, left, left, &params, m.now_ns,
-                                 &segment);
+                                 &chunk);
 
         if ((i < 0) || (part[i] != 0)) {
             return 0;
         }
-        model_post(&m, (unsigned)i, segment);
-        part[i] = segment;
-        left -= segment;
+        model_post(&m, (unsigned)i, chunk);
+        part[i] = chunk;
+        left -= chunk;
     }
     return 1;
 }
@@ -312,7 +312,7 @@ static void test_lagging_lane(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};
     const mrail_sched_params_t params = {0};
-    size_t left = 16 << 20, segment;
+    size_t left = 16 << 20, chunk;
     uint64_t stuck;
     model_t m;
 
@@ -322,11 +322,11 @@ static void test_lagging_lane(void **state)
     memset(m.sent, 0, sizeof(m.sent));
     while (left != 0) {
         int i = mrail_sched_pick(m.ptr, m.count, left, left, &params, m.now_ns,
-                                 &segment);
+                                 &chunk);
 
         if (i >= 0) {
-            model_post(&m, (unsigned)i, segment);
-            left -= segment;
+            model_post(&m, (unsigned)i, chunk);
+            left -= chunk;
         } else if (!model_step(&m)) {
             m.now_ns += MRAIL_NS_PER_MS; /* progress is called again */
         }
@@ -342,45 +342,45 @@ static void test_only_lane(void **state)
 {
     const double rate = 1e9;
     mrail_sched_params_t params = {.alone = 1};
-    size_t segment;
+    size_t chunk;
     model_t m;
 
     model_init(&m, &rate, 1);
     assert_int_equal(
-        mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0, &segment), 0);
-    assert_int_equal(segment, 4 << 20);
+        mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0, &chunk), 0);
+    assert_int_equal(chunk, 4 << 20);
     assert_int_equal(
-        mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &segment), 0);
-    assert_int_equal(segment, MRAIL_SCHED_CHUNK_ALONE);
+        mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &chunk), 0);
+    assert_int_equal(chunk, MRAIL_SCHED_CHUNK_ALONE);
     /* But a slow one is to be seen at work: 10 ms of 50 MB/s. */
     for (unsigned i = 1; i <= MRAIL_TELE_WINDOW; ++i) {
         mrail_sched_done(&m.lane[0], 1000000, (i - 1) * 20000000ull,
                          i * 20000000ull);
     }
     assert_int_equal(
-        mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &segment), 0);
-    assert_int_equal(segment, 500000);
-    params.segment = 65536;
+        mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &chunk), 0);
+    assert_int_equal(chunk, 500000);
+    params.chunk = 65536;
     assert_int_equal(
-        mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0, &segment), 0);
-    assert_int_equal(segment, 65536);
+        mrail_sched_pick(m.ptr, 1, 4 << 20, 4 << 20, &params, 0, &chunk), 0);
+    assert_int_equal(chunk, 65536);
 }
 
 static void test_unusable_lanes(void **state)
 {
     const mrail_sched_params_t params = {0};
     const double rates[] = {1e9, 1e9};
-    size_t segment;
+    size_t chunk;
     model_t m;
 
     model_init(&m, rates, 2);
     m.lane[0].usable = m.lane[1].usable = 0;
-    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &segment),
+    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &chunk),
                      -1);
     assert_int_equal(mrail_sched_pick_whole(m.ptr, 2, 1), -1);
     m.lane[1].usable = 1;
-    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &segment), 1);
-    assert_int_equal(segment, 1);
+    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &chunk), 1);
+    assert_int_equal(chunk, 1);
     assert_int_equal(mrail_sched_pick_whole(m.ptr, 2, 1), 1);
 }
 

@@ -1,0 +1,75 @@
+#!/bin/sh
+# contrib/check-prose and contrib/check-links find what they are for, and only that.
+set -eu
+top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+command -v python3 >/dev/null 2>&1 || {
+    echo 'skip - language and links: python3 is not installed'
+    exit 0
+}
+
+# finds NAME CHECKER FILE PATTERN: the checker names line and reason.
+finds()
+{
+    if "$top/contrib/$2" "$tmp/$3" >"$tmp/out" 2>/dev/null; then
+        echo "not ok - $1: exit status 0"
+        failed=1
+    elif grep -q -- "$4" "$tmp/out"; then
+        echo "ok - $1"
+    else
+        echo "not ok - $1: no line '$4' in: $(cat "$tmp/out")"
+        failed=1
+    fi
+}
+
+# passes NAME CHECKER FILE
+passes()
+{
+    if "$top/contrib/$2" "$tmp/$3" >"$tmp/out" 2>&1; then
+        echo "ok - $1"
+    else
+        echo "not ok - $1: $(cat "$tmp/out")"
+        failed=1
+    fi
+}
+
+long='The sender posts one message after another one to the receiver and then'
+long="$long waits for the acknowledgement of each message that it has posted"
+long="$long before the next message is posted to the same receiver."
+printf '# A\n\n%s\n' "$long" >"$tmp/long.md"
+finds 'a sentence that is too long' check-prose long.md \
+    ':3: 3[0-9] words in a sentence'
+
+printf 'int a;\n/* Who only waits\n * sends nothing. */\n' >"$tmp/who.c"
+finds 'a relative clause as a subject, in a comment' check-prose who.c \
+    ":2: 'Who only': relative clause"
+
+printf '#!/bin/sh\n# The %ser starts.\ntrue\n' keep >"$tmp/word.sh"
+finds 'a word that is not in the glossary, in a script' check-prose word.sh \
+    ":2: 'keeper': the field says session daemon"
+
+printf '.Dd today\nThe message is to be sent.\n' >"$tmp/page.1"
+finds 'a construction, in a manual page' check-prose page.1 "'is to be'"
+
+cat >"$tmp/good.c" <<'END'
+/* The sender waits for credit.  "What now" is a string below. */
+const char *text = "Who only waits sends nothing. keeper";
+/*
+ *  drawing --> of a state machine that has a great many words in each of its
+ *  lines --> so many that no sentence should ever be as long as this one is,
+ *  lines --> or a reader would have to begin again at the start of the line
+ */
+END
+passes 'strings and drawings are left alone' check-prose good.c
+
+printf '# One\n\n[a](good.c) [b](#one) [c](https://host/x)\n' >"$tmp/links.md"
+passes 'links that lead somewhere' check-links links.md
+printf '# One\n\n[a](nowhere.md)\n' >"$tmp/file.md"
+finds 'a link to no file' check-links file.md ':3: no such file: nowhere.md'
+printf '# One\n\n[a](links.md#two)\n' >"$tmp/anchor.md"
+finds 'a link to no heading' check-links anchor.md ':3: no such heading'
+
+exit $failed
