@@ -7,8 +7,8 @@
  * Writers serialise calls.  A reader believes nothing: numbers are checked, text
  * is made printable.
  */
-#ifndef MRAIL_TELEMETRY_RING_H
-#define MRAIL_TELEMETRY_RING_H
+#ifndef MRAIL_TELEMETRY_PAGE_H
+#define MRAIL_TELEMETRY_PAGE_H
 
 #include "base/util.h"
 

@@ -3,8 +3,8 @@
  * of its arguments, so that it can be tested word by word.  Starting it is
  * run.c's.
  */
-#ifndef MRAIL_TOOLS_RUN_PLAN_H
-#define MRAIL_TOOLS_RUN_PLAN_H
+#ifndef MRAIL_TOOLS_MPIRUN_CMD_H
+#define MRAIL_TOOLS_MPIRUN_CMD_H
 
 #include "tools/tool.h"
 

@@ -7,8 +7,8 @@
  * lane changes; sequence numbers, credits and queues stay within their limits;
  * a receive buffer is in one place only; an operation completes once.
  */
-#ifndef MRAIL_TEST_ENGINE_WORLD_H
-#define MRAIL_TEST_ENGINE_WORLD_H
+#ifndef MRAIL_TEST_ENGINE_ENV_H
+#define MRAIL_TEST_ENGINE_ENV_H
 
 #include "fake_engine.h"
 #include "fuzz.h"

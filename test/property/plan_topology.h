@@ -4,8 +4,8 @@
  * topology is made from a world by world_build(), what paths there are is told
  * by plan_paths.h.
  */
-#ifndef MRAIL_TEST_PLAN_WORLD_H
-#define MRAIL_TEST_PLAN_WORLD_H
+#ifndef MRAIL_TEST_PLAN_TOPOLOGY_H
+#define MRAIL_TEST_PLAN_TOPOLOGY_H
 
 #include "orchestrator/plan.h"
 

@@ -6,8 +6,8 @@
  * Who fills, drains and receives is judged here: bytes are a function of who sends
  * them in which exchange, and each chunk of a flow has to come once.
  */
-#ifndef MRAIL_TEST_RELAY_WORLD_H
-#define MRAIL_TEST_RELAY_WORLD_H
+#ifndef MRAIL_TEST_RELAY_MODEL_H
+#define MRAIL_TEST_RELAY_MODEL_H
 
 #include "relay/relay.h"
 #include "relay/relay_internal.h"

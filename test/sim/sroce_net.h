@@ -2,8 +2,8 @@
  * What the softroce tests share: two nodes on a virtual network, memory with
  * guards around it, connected QPs.  Any set-up failure fails the test.
  */
-#ifndef TEST_SIM_SROCE_WORLD_H
-#define TEST_SIM_SROCE_WORLD_H
+#ifndef TEST_SIM_SROCE_NET_H
+#define TEST_SIM_SROCE_NET_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,8 +3,8 @@
  * control messages and data headers that the engine sends are caught at the
  * device.
  */
-#ifndef MRAIL_TEST_PLAYED_PEER_H
-#define MRAIL_TEST_PLAYED_PEER_H
+#ifndef MRAIL_TEST_MOCK_PEER_H
+#define MRAIL_TEST_MOCK_PEER_H
 
 #include "test/fuzz/fake_engine.h"
 
