@@ -187,7 +187,7 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
                    strerror(-ret));
         return (ret == -EAGAIN) ? -EIO : ret;
     }
-    /* Rotated by peer, so that peers with one lane use all segments. */
+    /* Rotated by peer, so that peers with one lane use all chunks. */
     lane->sport = mrail_ports_lane(engine->config.uplinks, rail->attr.nic_index,
                                    engine->config.lanes_per_rail,
                                    slot / peer->num_pairs + peer->rotation);

@@ -35,9 +35,9 @@
 
 /* Bytes that wait change all the time; so often they are looked at. */
 #define MRAIL_FAIR_SHARE_PERIOD_NS (2 * MRAIL_NS_PER_MS)
-/* A rail's bytes tell something after so many segments ... */
+/* A rail's bytes tell something after so many chunks ... */
 #define MRAIL_FAIR_SHARE_CHUNKS 24
-/* ... and at least this time, or for slow segments this one. */
+/* ... and at least this time, or for slow chunks this one. */
 #define MRAIL_FAIR_SHARE_LOOK_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_FAIR_SHARE_LOOK_LONG (50 * MRAIL_NS_PER_MS)
 /* A rail that moves less than it did by this part has room. */
@@ -73,7 +73,7 @@ double mrail_fair_share_divide(mrail_fair_share_class_t *sets,
 typedef struct mrail_fair_share_rail {
     uint64_t rate;  /* bytes per second that it gives; 0: not known */
     uint64_t moved; /* bytes ever */
-    uint64_t done;  /* segments ever */
+    uint64_t done;  /* chunks ever */
 } mrail_fair_share_rail_t;
 
 /* What is known of a rail from one turn to the next. */

@@ -173,7 +173,7 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->am_received = 0;
 }
 
-/* Segments are few and large: lanes without active messages need less. */
+/* Chunks are few and large: lanes without active messages need less. */
 static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
                                     const mrail_lane_t *lane)
 {

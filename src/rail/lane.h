@@ -63,7 +63,7 @@ typedef enum mrail_path_validation {
 struct mrail_lane {
     mrail_sched_lane_t sched; /* data: load and speed for RMA */
     uint64_t am_inflight;     /* data: bytes of unacknowledged AMs */
-    mrail_ns_t posted_ns;     /* data: of the last segment */
+    mrail_ns_t posted_ns;     /* data: of the last chunk */
 
     /* data: send queue */
     struct ibv_qp *qp;
@@ -83,7 +83,7 @@ struct mrail_lane {
     uint16_t am_received;   /* it has sent; never more than that */
     uint16_t am_advertised; /* as the peer knows from our last message */
 
-    uint16_t large[MRAIL_FLOWS]; /* data: segments under way, for rail->flows */
+    uint16_t large[MRAIL_FLOWS]; /* data: chunks under way, for rail->flows */
     uint16_t reads;        /* data: visibility READs that have not come back */
     uint8_t hungry;        /* data: a message had to wait for credits */
     uint8_t am_lane;       /* carries active messages */
@@ -167,7 +167,7 @@ static inline unsigned mrail_lane_credits(const mrail_lane_t *lane)
     return (uint16_t)(lane->am_limit - lane->am_sent);
 }
 
-/* wr_id of a completion: a segment's address, a lane's marker, or a receive
+/* wr_id of a completion: a chunk's address, a lane's marker, or a receive
  * buffer's address with MRAIL_WR_RECV.  The opcode of a completion does not
  * tell them apart: it is valid only for those that succeeded. */
 #define MRAIL_WR_MARKER 1ull

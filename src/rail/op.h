@@ -1,6 +1,6 @@
 /*
  * Work under way: active messages until they are acknowledged (mrail_tx_t),
- * RMA operations (mrail_op_t) and their segments (mrail_chunk_t), flushes and
+ * RMA operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and
  * fences (mrail_flush_t).  Data path only.
  */
 #ifndef MRAIL_RAIL_OP_H
@@ -56,7 +56,7 @@ typedef struct mrail_op {
     uint64_t id;
     mrail_op_kind_t kind;
     int whole;        /* one lane takes it all */
-    unsigned pending; /* segments posted and not complete */
+    unsigned pending; /* chunks posted and not complete */
     size_t left;      /* bytes not posted */
     unsigned iov_count;
     mrail_cursor_t cursor; /* first byte not posted */

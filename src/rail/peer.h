@@ -129,7 +129,7 @@ struct mrail_peer {
     mrail_list_t resend;   /* mrail_tx_t.again of such lanes, by seq */
     mrail_list_t redo;     /* mrail_chunk_t likewise, by operation */
     mrail_lane_t detached; /* the lane of AMs that arrived on one of those */
-    /* Lanes with such segments, for rail->flows. */
+    /* Lanes with such chunks, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
     int dead; /* 1: failing, waits for the devices; 2: failed */
     mrail_list_t eps;

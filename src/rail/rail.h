@@ -67,7 +67,7 @@ typedef struct mrail_rail {
     struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
     unsigned num_wc;                    /* ... of them */
     unsigned next_wc;                   /* ... first one to look at */
-    unsigned num_chunks; /* data: segments that the CQ has not returned */
+    unsigned num_chunks; /* data: chunks that the CQ has not returned */
     /* data, but for what mrail_tele_flow_live() reads: PUTs out, GETs in */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
     uint64_t carried;    /* control: bytes, by lanes that have ended */

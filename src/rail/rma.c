@@ -1,8 +1,8 @@
 /*
- * PUT and GET: operations, cut into segments that the lanes pull.
+ * PUT and GET: operations, cut into chunks that the lanes pull.
  *
  * Invariants.  An operation is on peer->ops from acceptance to completion, and
- * on peer->uncut while it has bytes that no lane has taken.  Every segment is
+ * on peer->uncut while it has bytes that no lane has taken.  Every chunk is
  * signalled, so that each lane's load and speed are known.  One that comes back
  * undone stays on its operation's count: its lane's, then its peer's books have
  * it until another lane has carried it over, or the peer fails.
@@ -84,7 +84,7 @@ static int mrail_rma_ready(mrail_ep_t *ep)
     return 0;
 }
 
-/* ---- segments ---- */
+/* ---- chunks ---- */
 
 /* Scatter-gather list of the operation's `length` bytes at the cursor. */
 static unsigned mrail_op_cut(const mrail_op_t *op, mrail_cursor_t *cursor,
@@ -122,7 +122,7 @@ static int mrail_chunk_is_measured(const mrail_chunk_t *chunk)
     return MRAIL_TELEMETRY && (chunk->length >= MRAIL_TELE_LARGE);
 }
 
-/* What the rail gives is measured where large segments come and go. */
+/* What the rail gives is measured where large chunks come and go. */
 static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
 {
     mrail_lane_t *lane = chunk->lane;
@@ -147,7 +147,7 @@ static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
                          rail->num_wc == MRAIL_POLL_BATCH);
 }
 
-/* Puts the segment on the lane, its bytes beginning at the cursor: 0, or -EAGAIN:
+/* Puts the chunk on the lane, its bytes beginning at the cursor: 0, or -EAGAIN:
  * the lane failed, and nothing happened. */
 static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
                             mrail_cursor_t *cursor, mrail_ns_t now_ns)
@@ -179,7 +179,7 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     }
     if (MRAIL_UNLIKELY(mrail_lane_post(lane, &wr) != 0)) {
         --lane->sq_posted; /* no completion will come for it */
-        mrail_lane_error(lane, "post of a segment");
+        mrail_lane_error(lane, "post of a chunk");
         return -EAGAIN;
     }
     mrail_list_add_tail(&lane->flying, &chunk->list);
@@ -195,7 +195,7 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     return 0;
 }
 
-/* 0, or -EAGAIN: no memory for a segment, or the lane failed; the operation
+/* 0, or -EAGAIN: no memory for a chunk, or the lane failed; the operation
  * is as it was. */
 static int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
                             mrail_ns_t now_ns)
@@ -256,9 +256,9 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
     mrail_peer_t *peer = op->peer;
     const mrail_config_t *config = &peer->engine->config;
     mrail_sched_params_t params = {
-        .segment = (config->rma_chunk_size == MRAIL_SIZE_AUTO)
-                       ? 0
-                       : config->rma_chunk_size,
+        .chunk = (config->rma_chunk_size == MRAIL_SIZE_AUTO)
+                     ? 0
+                     : config->rma_chunk_size,
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
         .even = mrail_sched_equal_split(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),

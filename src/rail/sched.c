@@ -30,7 +30,7 @@ static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
     return (n == 0) ? 0 : (sum / n);
 }
 
-/* Bytes under way that are not through yet: of the oldest segment, which takes
+/* Bytes under way that are not through yet: of the oldest chunk, which takes
  * about MRAIL_SCHED_CHUNK_NS, a part is. */
 static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
                                   mrail_ns_t now_ns)
@@ -51,10 +51,10 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
                                 const mrail_sched_params_t *params)
 {
     double target, pieces;
-    size_t segment, grain;
+    size_t chunk, grain;
 
-    if (params->segment != 0) {
-        return MRAIL_MIN(params->segment, limit);
+    if (params->chunk != 0) {
+        return MRAIL_MIN(params->chunk, limit);
     }
     if (params->alone) {
         target = rate * MRAIL_SCHED_ALONE_NS / MRAIL_NS_PER_SEC;
@@ -73,18 +73,18 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
                        MRAIL_SCHED_CHUNK_MAX);
     if (left > MRAIL_SCHED_CHUNK_MIN) {
         pieces = (double)(size_t)((left + target - 1) / target);
-        segment = (size_t)(left / pieces);
+        chunk = (size_t)(left / pieces);
     } else {
-        segment = MRAIL_SCHED_CHUNK_MIN;
+        chunk = MRAIL_SCHED_CHUNK_MIN;
     }
     /* Whole packets of the largest MTU; but equal parts are equal, and begin
      * where a PCIe payload does. */
     grain = (even != 0) ? 512 : 4096;
-    return MRAIL_MIN((segment + grain - 1) & ~(grain - 1), limit);
+    return MRAIL_MIN((chunk + grain - 1) & ~(grain - 1), limit);
 }
 
 static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
-                                 size_t segment,
+                                 size_t chunk,
                                  const mrail_sched_params_t *params)
 {
     double window;
@@ -98,7 +98,7 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
     window = rate * MRAIL_SCHED_WINDOW_NS / MRAIL_NS_PER_SEC;
     window = MRAIL_MAX(window, (double)lane->refill);
     window = MRAIL_MIN(window, MRAIL_SCHED_WINDOW_MAX);
-    return MRAIL_MAX((size_t)window, 2 * segment);
+    return MRAIL_MAX((size_t)window, 2 * chunk);
 }
 
 typedef struct mrail_sched_total {
@@ -116,7 +116,7 @@ static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
 }
 
 /* Measured rates of lanes on rails that others use, too, differ by chance, from
- * one moment to the next.  Who has one segment for each of them would have some
+ * one moment to the next.  Who has one chunk for each of them would have some
  * end before the others.  Returns total->scale. */
 static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                                 unsigned count)
@@ -145,7 +145,7 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                : 0;
 }
 
-/* Even the least segment takes longer than one should. */
+/* Even the least chunk takes longer than one should. */
 static int mrail_sched_is_slow(double rate)
 {
     return rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC <
@@ -198,24 +198,24 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         const mrail_sched_lane_t *lane = lanes[i];
         double rate = mrail_sched_rate_of(lane, &total);
         double backlog = mrail_sched_backlog(lane, rate, now_ns), finish_s;
-        size_t segment, window;
+        size_t chunk, window;
 
         if (!lane->usable || (rate <= 0)) {
             continue;
         }
-        segment =
+        chunk =
             mrail_sched_chunk(lane, rate, work * rate / total.rate - backlog,
                               limit, total.even, params);
-        window = mrail_sched_window(lane, rate, segment, params);
-        if ((lane->inflight != 0) && (lane->inflight + segment > window)) {
+        window = mrail_sched_window(lane, rate, chunk, params);
+        if ((lane->inflight != 0) && (lane->inflight + chunk > window)) {
             continue;
         }
-        finish_s = (backlog + (double)segment) / rate;
+        finish_s = (backlog + (double)chunk) / rate;
         if ((best < 0) || (finish_s < best_s)) {
             best = (int)i;
             best_s = finish_s;
-            best_slack_s = (double)segment / rate / 2;
-            *segment_p = segment;
+            best_slack_s = (double)chunk / rate / 2;
+            *segment_p = chunk;
         }
     }
     if (best < 0) {
@@ -223,7 +223,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     }
     /* When would everything be done if all lanes were kept busy?  A lane that
      * would finish later than that waits for a faster one, unless it has been
-     * idle for as long as the segment takes: then the others are not moving. */
+     * idle for as long as the chunk takes: then the others are not moving. */
     all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
         ((double)(now_ns - lanes[best]->meter.sums.last_ns) <

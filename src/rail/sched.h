@@ -1,5 +1,5 @@
 /*
- * Which lane takes the next segment.  Pure: lanes are described by numbers,
+ * Which lane takes the next chunk.  Pure: lanes are described by numbers,
  * time is an argument.
  *
  * Work is pulled: nothing is assigned to a lane before it has window space, so
@@ -19,17 +19,17 @@ typedef struct mrail_sched_lane {
     uint64_t inflight;         /* bytes posted and not completed */
     mrail_ns_t since_ns;       /* the oldest of them are served since then */
     uint64_t refill;           /* bytes: the least window; see ..._done() */
-    int usable;                /* may take a segment now */
+    int usable;                /* may take a chunk now */
 } mrail_sched_lane_t;
 
 typedef struct mrail_sched_params {
-    size_t segment; /* bytes; 0: from the measured rate */
-    size_t window;  /* bytes; 0: from the measured rate */
-    size_t even;    /* bytes; see mrail_sched_equal_split() */
-    int alone;      /* the peer will never have another lane */
+    size_t chunk;  /* bytes; 0: from the measured rate */
+    size_t window; /* bytes; 0: from the measured rate */
+    size_t even;   /* bytes; see mrail_sched_equal_split() */
+    int alone;     /* the peer will never have another lane */
 } mrail_sched_params_t;
 
-/* Automatic segments: the time that one should take, bounds in bytes, and the
+/* Automatic chunks: the time that one should take, bounds in bytes, and the
  * least that a lane is given when its share of the work is smaller. */
 #define MRAIL_SCHED_CHUNK_NS (1 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_CHUNK_LOW (64u << 10)
@@ -43,19 +43,19 @@ typedef struct mrail_sched_params {
  * see mrail_sched_equal_split(). */
 #define MRAIL_SCHED_EQUAL_SPLIT_MAX (256u << 10)
 #define MRAIL_SCHED_EQUAL_SPLIT_SLOW                                           \
-    (1u << 20) /* where the least segment takes too long,
+    (1u << 20) /* where the least chunk takes too long,
                                             and parts of this size many ms */
 /* Lanes whose measured rates differ by no more are taken for equally fast. */
 #define MRAIL_SCHED_EQUAL_RATES 1.25
 /* Work that an automatic window holds: enough to bridge the time in which a
  * process is not scheduled, little enough that a lane which stalls holds back
- * no more.  At least two segments, more for a lane that ran dry, at most
+ * no more.  At least two chunks, more for a lane that ran dry, at most
  * MRAIL_SCHED_WINDOW_MAX bytes. */
 #define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_WINDOW_MAX (32u << 20)
 
 /*
- * A segment has completed, all is well, and it is large enough to measure with;
+ * A chunk has completed, all is well, and it is large enough to measure with;
  * inflight and since_ns are without it.  A lane that is found empty could have
  * taken more: when is not known, so its measured rate is too low, and a window
  * made of that rate would leave it empty for longer each time.  So it may have
@@ -70,7 +70,7 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 
 /*
  * An equal part of an operation for each of `count` lanes, in bytes, if it is
- * so small that a lane may as well take its part in one segment; else 0.  Where
+ * so small that a lane may as well take its part in one chunk; else 0.  Where
  * many operations share a rail, each of them is slow, and what is left over
  * when one lane ends before the others costs as much as the rest: equal parts
  * end together.

@@ -108,8 +108,7 @@ static int mrail_tele_run_tells(const mrail_tele_run_t *run)
 
     return (length_ns >= MRAIL_TELE_RUN_NS) &&
            ((run->chunks >= MRAIL_TELE_RUN_CHUNKS * run->lanes) ||
-            ((length_ns >= MRAIL_TELE_RUN_LONG) &&
-             (run->chunks > run->lanes)));
+            ((length_ns >= MRAIL_TELE_RUN_LONG) && (run->chunks > run->lanes)));
 }
 
 /* Whether what is under way is work for long, at the rate that the run, with this

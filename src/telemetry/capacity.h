@@ -30,7 +30,7 @@
 
 #include <stdint.h>
 
-/* Segments below this are not told of. */
+/* Chunks below this are not told of. */
 #define MRAIL_TELE_LARGE 4096
 #define MRAIL_TELE_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 /* A run shorter than this counts for nothing, ... */

@@ -77,7 +77,7 @@ mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
 /*
  * A chunk of `bytes` that was posted at post_ns has completed at now_ns.
  * The lane counts as busy from the later of post_ns and the completion before
- * this one: time without work is not held against it.  Segments that were seen
+ * this one: time without work is not held against it.  Chunks that were seen
  * complete at one time share what the first of them took: if the others took
  * none, more of them than W would leave a window without any time.
  * samples[0..size) are zero at first; size >= 1 never changes.

@@ -375,8 +375,8 @@ static void check_end(void)
         num_kept += side->engine->counters.lanes_kept;
         num_sent += side->sent;
         num_failed += side->engine->counters.lanes_failed;
-        num_again +=
-            side->engine->counters.am_replayed + side->engine->counters.rma_replayed;
+        num_again += side->engine->counters.am_replayed +
+                     side->engine->counters.rma_replayed;
     }
     for (unsigned i = 0; alive && (i < 2); ++i) {
         for (unsigned k = 0; k < w.side[i].engine->num_rails; ++k) {

@@ -222,7 +222,8 @@ static int judge(job_t *job)
                "%llu chunks and %llu messages replayed\n",
                side->rounds, (unsigned long long)c->cqe_errors,
                (unsigned long long)c->lanes_failed,
-               (unsigned long long)c->rma_replayed, (unsigned long long)c->am_replayed);
+               (unsigned long long)c->rma_replayed,
+               (unsigned long long)c->am_replayed);
         bad |= job_say((c->cqe_errors != 0) && side->enough,
                        "lanes were given up and came back",
                        "%llu completions in error, %llu lanes failed, %u of "

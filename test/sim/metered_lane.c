@@ -44,7 +44,7 @@ double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)
     return 1;
 }
 
-/* When is a segment through whose service begins at from_ns? */
+/* When is a chunk through whose service begins at from_ns? */
 static double metered_serve(double from_ns)
 {
     double left = METERED_SEGMENT;

@@ -1,6 +1,6 @@
 /*
  * One lane of 400 Gb/s in virtual time, measured by windows of 1, 8 and 32
- * segments, while another flow comes and goes: the situation of ICCL 4.4,
+ * chunks, while another flow comes and goes: the situation of ICCL 4.4,
  * figure 15.
  *
  * The paper gives the rate, the series (every 10 us), the windows, the arrival
@@ -14,13 +14,13 @@
  *   260 .. 400 us  both have half
  *   400 .. 500 us  the other flow has ended
  *
- * Segments of 64 KiB, posted back to back, 32 always under way.  At the full
+ * Chunks of 64 KiB, posted back to back, 32 always under way.  At the full
  * rate each takes 1.3 us, so about one window of 8 ends per 10 us, and its
  * length in time is that of a sample; the window of 32 is longer than a burst
- * and its pause.  A segment ends when its last byte was served and is seen by
+ * and its pause.  A chunk ends when its last byte was served and is seen by
  * the next poll; polls are 0.2 to 1 us apart.  That is the noise: what was seen
- * late makes one segment look slow, and the next one fast.  When the polls are,
- * and where in a segment the disturbance falls, comes from the seed.
+ * late makes one chunk look slow, and the next one fast.  When the polls are,
+ * and where in a chunk the disturbance falls, comes from the seed.
  */
 #ifndef TEST_SIM_METERED_LANE_H
 #define TEST_SIM_METERED_LANE_H

@@ -113,7 +113,8 @@ static void count_weather(const mrail_counters_t *counters)
     __atomic_add_fetch(&storm.weather->lanes_failed, counters->lanes_failed,
                        __ATOMIC_RELAXED);
     __atomic_add_fetch(&storm.weather->again,
-                       counters->am_replayed + counters->rma_replayed, __ATOMIC_RELAXED);
+                       counters->am_replayed + counters->rma_replayed,
+                       __ATOMIC_RELAXED);
 }
 
 /* mrail soft ctl with one or two words: its process. */

@@ -150,19 +150,19 @@ static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
     }
 }
 
-/* Bytes that a set may post on the rail, in segments, for so many of the other.
+/* Bytes that a set may post on the rail, in chunks, for so many of the other.
  */
 static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
 {
-    const uint64_t segment = 65536;
+    const uint64_t chunk = 65536;
     uint64_t posted = 0;
 
-    for (uint64_t at = 0; at < bytes; at += segment) {
-        mrail_fair_share_post(&t->shares, t->some, rail, segment);
+    for (uint64_t at = 0; at < bytes; at += chunk) {
+        mrail_fair_share_post(&t->shares, t->some, rail, chunk);
         while (mrail_fair_share_may(&t->shares, t->all, rail) &&
                (posted < 16 * bytes)) {
-            mrail_fair_share_post(&t->shares, t->all, rail, segment);
-            posted += segment;
+            mrail_fair_share_post(&t->shares, t->all, rail, chunk);
+            posted += chunk;
         }
     }
     return (double)posted;

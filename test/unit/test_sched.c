@@ -375,8 +375,7 @@ static void test_unusable_lanes(void **state)
 
     model_init(&m, rates, 2);
     m.lane[0].usable = m.lane[1].usable = 0;
-    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &chunk),
-                     -1);
+    assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &chunk), -1);
     assert_int_equal(mrail_sched_pick_whole(m.ptr, 2, 1), -1);
     m.lane[1].usable = 1;
     assert_int_equal(mrail_sched_pick(m.ptr, 2, 1, 1, &params, 0, &chunk), 1);
