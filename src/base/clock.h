@@ -1,9 +1,9 @@
 /*
- * Time as the project's code sees it: nanoseconds since an arbitrary origin.
+ * Time in nanoseconds since an arbitrary origin.
  *
- * Only code at the rim (a progress call, a control thread, a tool) reads the
- * clock; everything below it takes `now_ns` as an argument, so that tests run
- * in virtual time.
+ * Only the boundary of the code (a progress call, the control thread, a tool)
+ * reads the clock. All code below takes `now_ns` as an argument, so that tests
+ * run in virtual time.
  */
 #ifndef MRAIL_BASE_CLOCK_H
 #define MRAIL_BASE_CLOCK_H

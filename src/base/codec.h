@@ -1,8 +1,7 @@
 /*
- * Big-endian codec with bounds.  A reader or writer that runs past its end
- * turns `bad` on, reads zeros and writes nothing from then on; the caller
- * checks once, at the end.  No byte from the wire is used as a length before
- * that check.
+ * Bounded big-endian codec. A reader or writer that passes its end sets `bad`;
+ * from then on it reads zeros and writes nothing. The caller checks `bad` once,
+ * at the end, and uses no length from the wire before that check.
  */
 #ifndef MRAIL_BASE_CODEC_H
 #define MRAIL_BASE_CODEC_H

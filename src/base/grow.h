@@ -1,4 +1,4 @@
-/* Arrays that get larger.  libc only. */
+/* Growing arrays. libc only. */
 #ifndef MRAIL_BASE_GROW_H
 #define MRAIL_BASE_GROW_H
 
@@ -6,9 +6,10 @@
 #include <string.h>
 
 /*
- * Gives the array that array_p points to (of any type; NULL: none yet) room for
- * `count` elements of `size` bytes.  1, or 0: there is no memory, and the array is as
- * it was.  The pointer is copied as bytes: it is not a void * to the compiler.
+ * Makes room for `count` elements of `size` bytes in the array that *array_p
+ * points to (any type; NULL: empty). Returns 1, or 0 without memory and with
+ * the array unchanged. The pointer is copied as bytes because its type is not
+ * void *.
  */
 static inline int mrail_grow(void *array_p, size_t count, size_t size)
 {

@@ -57,7 +57,7 @@ static inline void mrail_list_del(mrail_list_t *node)
     for (pos = mrail_list_entry((head)->next, type, member);                   \
          &pos->member != (head);                                               \
          pos = mrail_list_entry(pos->member.next, type, member))
-/* As above; `pos` may be taken off the list inside the loop. */
+/* As above; the loop may remove `pos` from the list. */
 #define mrail_list_for_each_safe(pos, tmp, head, type, member)                 \
     for (pos = mrail_list_entry((head)->next, type, member),                   \
         tmp = mrail_list_entry(pos->member.next, type, member);                \

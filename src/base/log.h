@@ -1,7 +1,8 @@
 /*
- * The log sink.  Libraries call mrail_error() and its sisters; where lines go
- * is decided once, at the rim (the UCX transport hands in UCX's log, tools
- * keep stderr).  What can repeat per packet is a counter, never a line.
+ * The log sink. Libraries call mrail_error(), mrail_warn() and so on. The
+ * program decides once where lines go: the UCX transport passes UCX's log, and
+ * tools keep stderr. An event that can repeat per packet is a counter, never a
+ * line.
  */
 #ifndef MRAIL_BASE_LOG_H
 #define MRAIL_BASE_LOG_H
@@ -16,16 +17,16 @@ typedef enum mrail_log_level {
     MRAIL_LOG_TRACE
 } mrail_log_level_t;
 
-/* Receives one line without a newline.  Called on any thread. */
+/* Receives one line without a newline. May be called by any thread. */
 typedef void (*mrail_log_func_t)(mrail_log_level_t level, const char *file,
                                  unsigned line, const char *text);
 
 extern mrail_log_level_t mrail_log_level;
 
-/* func NULL: stderr.  Call before threads are started. */
+/* func NULL: stderr. Call it before threads start. */
 void mrail_log_set(mrail_log_func_t func, mrail_log_level_t level);
 
-/* "error" ... "trace", any case; -1 if `name` is none of them. */
+/* "error" to "trace", any case; -1 for another name. */
 int mrail_log_level_parse(const char *name);
 
 void mrail_log_write(mrail_log_level_t level, const char *file, unsigned line,

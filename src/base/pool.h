@@ -1,7 +1,7 @@
 /*
- * A pool of equal elements that grows by chunks up to a limit and gives memory
- * back only when it is destroyed.  No lock: the caller serialises.  A chunk
- * callback lets the owner register memory with a device.
+ * A pool of equal elements that grows in chunks up to a limit and releases
+ * memory only when it is destroyed. Not thread-safe: the caller serialises. A
+ * callback lets the owner register the memory of a chunk with a device.
  */
 #ifndef MRAIL_BASE_POOL_H
 #define MRAIL_BASE_POOL_H
@@ -18,8 +18,8 @@ typedef struct mrail_pool_params {
     size_t align;             /* power of two; 0: 64 */
     unsigned elems_per_chunk; /* >= 1 */
     unsigned max_elems;       /* 0: no limit */
-    /* Called for a new chunk's element memory before its first use; 0 or
-     * -errno, which makes mrail_pool_get() return NULL.  May be NULL. */
+    /* Called with the memory of a new chunk before its first use. 0 or -errno;
+     * on an error mrail_pool_get() returns NULL. May be NULL. */
     int (*chunk_init)(void *arg, void *base, size_t length, void **priv_p);
     void (*chunk_cleanup)(void *arg, void *priv);
     void *arg;
@@ -29,25 +29,27 @@ typedef struct mrail_pool {
     mrail_pool_params_t params;
     mrail_pool_elem_t *free_list;
     mrail_pool_chunk_t *chunks;
-    unsigned num_elems; /* allocated so far */
-    unsigned num_used;  /* handed out */
+    unsigned num_elems; /* allocated */
+    unsigned num_used;  /* in use */
 } mrail_pool_t;
 
 void mrail_pool_init(mrail_pool_t *pool, const mrail_pool_params_t *params);
 
-/* Frees all chunks, also those of elements that are still out. */
+/* Frees all chunks, including chunks with elements in use. */
 void mrail_pool_cleanup(mrail_pool_t *pool);
 
-/* Adds one chunk: 0, -ENOMEM, -ENOBUFS at the limit, or chunk_init's error. */
+/* Adds one chunk: 0, -ENOMEM, -ENOBUFS at the limit, or the error of
+ * chunk_init. */
 int mrail_pool_grow(mrail_pool_t *pool);
 
 /* Bytes of all chunks. */
 size_t mrail_pool_bytes(const mrail_pool_t *pool);
 
-/* The `priv` that chunk_init gave for the chunk that holds `elem`. */
+/* The `priv` that chunk_init returned for the chunk of `elem`. */
 void *mrail_pool_priv(const mrail_pool_t *pool, const void *elem);
 
-/* NULL when the pool is at its limit or out of memory: nothing happened. */
+/* An element, or NULL without any effect: the limit is reached or memory is
+ * out. */
 static inline void *mrail_pool_get(mrail_pool_t *pool)
 {
     mrail_pool_elem_t *elem;

@@ -8,7 +8,7 @@
 
 #define MRAIL_LIKELY(x) __builtin_expect(!!(x), 1)
 #define MRAIL_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Where a call would show in the rate of small messages. */
+/* Where an inlined call would lower the message rate. */
 #define MRAIL_INLINE inline __attribute__((always_inline))
 #define MRAIL_EXPORT __attribute__((visibility("default")))
 #define MRAIL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -19,7 +19,7 @@
     ((type *)((char *)(ptr)-offsetof(type, member)))
 #define MRAIL_DIV_ROUND_UP(a, b) (((a) + (b)-1) / (b))
 
-/* memcpy(3) for which a length of 0 makes both pointers irrelevant. */
+/* memcpy(3) that ignores both pointers if length is 0. */
 static inline void mrail_copy(void *to, const void *from, size_t length)
 {
     if (MRAIL_LIKELY(length != 0)) {

@@ -35,7 +35,7 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_CHUNK_LOW (64u << 10)
 #define MRAIL_SCHED_CHUNK_MAX (1u << 20)
 #define MRAIL_SCHED_CHUNK_MIN (16u << 10)
-/* The only lane shares its work with nobody: cuts cost, and bring nothing but a sight
+/* The only lane shares its work with nobody: cuts cost, and bring nothing but a sample
  * of what the rail gives (telemetry/capacity.h).  So there are few. */
 #define MRAIL_SCHED_CHUNK_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)

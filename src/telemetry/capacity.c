@@ -15,18 +15,19 @@ static void mrail_tele_capacity_set(mrail_tele_capacity_t *capacity,
 }
 
 static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
-                                    const mrail_tele_sight_t *sight,
+                                    const mrail_tele_rate_sample_t *sample,
                                     mrail_ns_t now_ns)
 {
     if (capacity->low++ == 0) {
         capacity->low_ns = now_ns;
     }
-    capacity->low_sure += sight->is_several ||
-                          ((sight->who != 0) && (sight->who == capacity->who));
-    /* In the first of them it may have begun. */
-    if ((capacity->low > 1) && (sight->rate > capacity->low_best)) {
-        capacity->low_best = sight->rate;
-        capacity->low_who = sight->who;
+    capacity->low_sure +=
+        sample->is_several ||
+        ((sample->who != 0) && (sample->who == capacity->who));
+    /* The change may have begun during the first low window. */
+    if ((capacity->low > 1) && (sample->rate > capacity->low_best)) {
+        capacity->low_best = sample->rate;
+        capacity->low_who = sample->who;
     }
     if ((capacity->low_sure >= MRAIL_TELE_LOW_WINDOWS) ||
         ((capacity->low >= MRAIL_TELE_LOW_WINDOWS) &&
@@ -37,46 +38,48 @@ static void mrail_tele_capacity_low(mrail_tele_capacity_t *capacity,
 }
 
 void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
-                             const mrail_tele_sight_t *sight, mrail_ns_t now_ns)
+                             const mrail_tele_rate_sample_t *sample,
+                             mrail_ns_t now_ns)
 {
-    double above = sight->rate - capacity->live;
+    double above = sample->rate - capacity->live;
 
     int is_new = (capacity->live == 0) ||
                  (now_ns > capacity->last_ns + MRAIL_TELE_EXPIRE_NS);
 
     if (is_new) {
-        mrail_tele_capacity_set(capacity, sight->rate, sight->who);
+        mrail_tele_capacity_set(capacity, sample->rate, sample->who);
     } else if (above < -capacity->live / 8) {
-        mrail_tele_capacity_low(capacity, sight, now_ns);
+        mrail_tele_capacity_low(capacity, sample, now_ns);
     } else {
-        /* More was seen, so there is more; a little less may be noise. */
+        /* A higher sample raises the estimate by half the difference. A sample
+         * up to 1/8 lower counts as noise. */
         mrail_tele_capacity_set(
             capacity, capacity->live + ((above > 0) ? above / 2 : above / 8),
-            sight->who);
+            sample->who);
     }
     capacity->last_ns = now_ns;
 }
 
-/* ---- what it is made of ---- */
+/* ---- measurement ---- */
 
 static void mrail_tele_flow_window(mrail_tele_flow_t *flow, mrail_ns_t now_ns)
 {
     const mrail_tele_run_t *sum = &flow->sum;
     double seconds = (double)sum->to_ns / MRAIL_NS_PER_SEC;
-    mrail_tele_sight_t sight = {
+    mrail_tele_rate_sample_t sample = {
         .rate = (double)sum->bytes / seconds,
         .is_several = (sum->peers > 1),
         .who = sum->who,
     };
 
-    mrail_tele_capacity_add(&flow->capacity, &sight, now_ns);
+    mrail_tele_capacity_add(&flow->capacity, &sample, now_ns);
     __atomic_store_n(&flow->shown, (uint64_t)flow->capacity.live,
                      __ATOMIC_RELAXED);
     __atomic_store_n(&flow->shown_ns, flow->capacity.last_ns, __ATOMIC_RELAXED);
     flow->sum.to_ns = 0;
 }
 
-/* Adds the run to the window, if it is long enough to tell something. */
+/* Adds the run to the window if the run is long enough. */
 static void mrail_tele_flow_keep(mrail_tele_flow_t *flow)
 {
     mrail_tele_run_t *run = &flow->run, *sum = &flow->sum;
@@ -102,7 +105,7 @@ static void mrail_tele_flow_keep(mrail_tele_flow_t *flow)
     run->from_ns = 0;
 }
 
-static int mrail_tele_run_tells(const mrail_tele_run_t *run)
+static int mrail_tele_run_is_valid(const mrail_tele_run_t *run)
 {
     mrail_ns_t length_ns = run->to_ns - run->from_ns;
 
@@ -111,8 +114,8 @@ static int mrail_tele_run_tells(const mrail_tele_run_t *run)
             ((length_ns >= MRAIL_TELE_RUN_LONG) && (run->chunks > run->lanes)));
 }
 
-/* Whether what is under way is work for long, at the rate that the run, with this
- * stretch, has had. */
+/* Whether the bytes in flight keep the rail busy for MRAIL_TELE_QUEUE_NS, at
+ * the rate of the run including this interval. */
 static int mrail_tele_flow_is_deep(const mrail_tele_flow_t *flow)
 {
     const mrail_tele_run_t *run = &flow->run;
@@ -127,7 +130,7 @@ static int mrail_tele_flow_is_deep(const mrail_tele_flow_t *flow)
            (double)bytes * MRAIL_TELE_QUEUE_NS;
 }
 
-/* The stretch from `before` to `round` is one in which the rail was waited for. */
+/* Whether the rail was the bottleneck from `before` to `round`. */
 static int mrail_tele_flow_is_proven(const mrail_tele_flow_t *flow)
 {
     return (flow->early_before > flow->done) && !flow->is_full &&
@@ -151,7 +154,7 @@ static void mrail_tele_flow_extend(mrail_tele_flow_t *flow)
     run->peers = MRAIL_MIN(run->peers, flow->least_peers);
     run->who = (run->who == flow->who) ? run->who : 0;
     if ((run->to_ns - run->from_ns >= MRAIL_TELE_WINDOW_NS) &&
-        mrail_tele_run_tells(run)) {
+        mrail_tele_run_is_valid(run)) {
         mrail_tele_flow_keep(flow);
     }
 }
@@ -162,7 +165,7 @@ void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
     if (mrail_tele_flow_is_proven(flow)) {
         mrail_tele_flow_extend(flow);
     } else if (flow->run.from_ns != 0) {
-        if (mrail_tele_run_tells(&flow->run)) {
+        if (mrail_tele_run_is_valid(&flow->run)) {
             mrail_tele_flow_keep(flow);
         }
         flow->run.from_ns = 0;

@@ -1,26 +1,29 @@
 /*
- * What one direction of a rail gives when it is kept busy: lowered when it carries
- * what others send, or degrades; raised again; forgotten.  Pure: times are
- * arguments.  Who feeds a flow serialises; mrail_tele_flow_live() is for any thread.
+ * Live bandwidth of one direction of a rail. The estimate drops when other
+ * traffic loads the rail or the rail degrades, rises when more is observed, and
+ * expires. Pure: times are arguments. The feeder of a flow serialises;
+ * mrail_tele_flow_live() may be called by any thread.
  *
- * A flow is told of each large chunk when it is posted and when it is seen
- * complete.  It measures only where the rail was the one that was waited for:
+ * Each large chunk is reported when it is posted and when its completion is
+ * seen. Only intervals in which the rail was the bottleneck are measured:
  *
- *   round      completions that were seen at one time
- *   stretch    from one round to the next; proven if a chunk that was under
- * way at its begin still is at its end (a process that comes late to look finds
- * nothing that proves when the rail ran dry), and if there is more under way
- * than latency explains run        proven stretches in a row window     runs of
- * 10 ms in all, over which a rate is taken
+ *   round      completions that one poll returned
+ *   interval   from one round to the next. It is saturated if a chunk in flight
+ *              at its start is still in flight at its end, and if more is in
+ *              flight than latency explains. (A late poll that finds all chunks
+ *              complete cannot tell when the rail became idle.)
+ *   run        consecutive saturated intervals
+ *   window     runs of 10 ms in total, over which a rate is computed
  *
  *        post post   round     round           round     (late)        round
  *   -----+----+------*---------*---------------*---...---------------*------
- *                    |<-- proven stretches -->||<-- unproven: all was back -->|
+ *                    |<- saturated intervals ->||<- not saturated: all done ->|
  *
- * A low rate may be a peer's: only windows in which several peers had work under
- * way all the time, or the one that has been seen to get more, lower the estimate
- * at once; any other only if nothing better was seen for a while.
- * Source: NIMBLE IV-A and V-E (capacities are live); the rules are ours.
+ * The far end may cause a low rate. A window lowers the estimate at once if
+ * several peers had work in flight throughout, or if its peer holds the highest
+ * sample. Any other low window lowers the estimate only if no better sample
+ * arrives for MRAIL_TELE_DOUBT_NS. Source: [NIMBLE] IV-A and V-E (live
+ * capacities); the rules are mrail's own.
  */
 #ifndef MRAIL_TELEMETRY_CAPACITY_H
 #define MRAIL_TELEMETRY_CAPACITY_H
@@ -30,93 +33,95 @@
 
 #include <stdint.h>
 
-/* Chunks below this are not told of. */
+/* Bytes. Smaller chunks are not reported. */
 #define MRAIL_TELE_LARGE 4096
 #define MRAIL_TELE_WINDOW_NS (10 * MRAIL_NS_PER_MS)
-/* A run shorter than this counts for nothing, ... */
+/* A shorter run is discarded. */
 #define MRAIL_TELE_RUN_NS (1 * MRAIL_NS_PER_MS)
-/* ... and so does one with fewer chunks than this for each lane: of each
- * lane, a part of one chunk at either end is not known. */
+/* A run with fewer chunks per lane is discarded: at both ends of a run, a part
+ * of one chunk per lane is unknown. */
 #define MRAIL_TELE_RUN_CHUNKS 4
-/* But the chunks of slow lanes may be long. */
+/* Slow lanes have long chunks: after this time fewer chunks suffice. */
 #define MRAIL_TELE_RUN_LONG (100 * MRAIL_NS_PER_MS)
-/* Runs that are further apart make no window. */
+/* Runs that are further apart do not form a window. */
 #define MRAIL_TELE_GAP_NS (250 * MRAIL_NS_PER_MS)
-/* What is under way is work for less than this: it waits for answers, not for the
- * rail, which may have given more. */
+/* Less work in flight than this means that latency, not the rail, is the
+ * limit. */
 #define MRAIL_TELE_QUEUE_NS (250 * MRAIL_NS_PER_US)
-/* A post so soon after a round was there when the stretch began. */
+/* A chunk posted this soon after a round counts as in flight at its start. */
 #define MRAIL_TELE_EARLY_NS (200 * MRAIL_NS_PER_US)
-/* Windows in a row, all low by more than an eighth, that lower the estimate. */
+/* Consecutive windows, each lower by more than 1/8, that lower the estimate. */
 #define MRAIL_TELE_LOW_WINDOWS 3
-/* ... if they may be a peer's fault: after so long. */
+/* The same, if a peer may be the cause. */
 #define MRAIL_TELE_DOUBT_NS (250 * MRAIL_NS_PER_MS)
 #define MRAIL_TELE_EXPIRE_NS (1 * MRAIL_NS_PER_SEC)
 
-/* The estimate.  All zero: nothing is known. */
+/* The estimate. All zero: unknown. */
 typedef struct mrail_tele_capacity {
     double live;        /* bytes per second */
-    uint64_t who;       /* the peer that was last seen to get it; 0: several */
+    uint64_t who;       /* peer of the last sample this high; 0: several */
     mrail_ns_t last_ns; /* end of the last window */
-    unsigned low;       /* windows in a row that were low */
-    unsigned low_sure;  /* ... of them, by no fault of a peer */
-    mrail_ns_t low_ns;  /* end of the first of them */
-    double low_best;    /* the best of the others */
-    uint64_t low_who;   /* ... and whose */
+    unsigned low;       /* consecutive low windows */
+    unsigned low_sure;  /* the part of `low` that no peer caused */
+    mrail_ns_t low_ns;  /* end of the first low window */
+    double low_best;    /* highest rate among the other low windows */
+    uint64_t low_who;   /* peer of low_best */
 } mrail_tele_capacity_t;
 
-typedef struct mrail_tele_sight {
+typedef struct mrail_tele_rate_sample {
     double rate;    /* bytes per second */
-    int is_several; /* several peers had work under way all the time */
-    uint64_t who;   /* the peer that all of it was for; 0: several */
-} mrail_tele_sight_t;
+    int is_several; /* several peers had work in flight throughout */
+    uint64_t who;   /* the only peer with work; 0: several */
+} mrail_tele_rate_sample_t;
 
-/* A window has ended. */
+/* Adds a window that has ended. */
 void mrail_tele_capacity_add(mrail_tele_capacity_t *capacity,
-                             const mrail_tele_sight_t *sight,
+                             const mrail_tele_rate_sample_t *sample,
                              mrail_ns_t now_ns);
 
 typedef struct mrail_tele_run {
-    mrail_ns_t from_ns; /* 0: there is none */
+    mrail_ns_t from_ns; /* 0: no run is open */
     mrail_ns_t to_ns;
     uint64_t bytes;
     unsigned chunks;
-    unsigned lanes; /* with work under way, at most */
-    unsigned peers; /* ... at least */
-    uint64_t who;   /* 0: for several */
+    unsigned lanes; /* maximum number of lanes with work in flight */
+    unsigned peers; /* minimum number of peers with work in flight */
+    uint64_t who;   /* 0: several */
 } mrail_tele_run_t;
 
-/* One direction of a rail.  All zero at first. */
+/* One direction of a rail. All zero at first. */
 typedef struct mrail_tele_flow {
-    uint64_t posted; /* chunks ever */
+    uint64_t posted; /* chunks in total */
     uint64_t done;
     uint64_t inflight; /* bytes */
-    uint64_t moved;    /* bytes ever */
-    uint64_t bytes;    /* of this round */
-    uint64_t who;      /* for whom; 0: several */
-    unsigned lanes;    /* with work under way, now */
+    uint64_t moved;    /* bytes in total */
+    uint64_t bytes;    /* in this round */
+    uint64_t who;      /* peer; 0: several */
+    unsigned lanes;    /* with work in flight now */
     unsigned peers;
-    unsigned least_peers;  /* since this round began */
-    int is_full;           /* this round may not have seen all */
+    unsigned least_peers;  /* since the start of this round */
+    int is_full;           /* the poll was full: more completions may wait */
     mrail_ns_t round_ns;   /* time of this round */
-    mrail_ns_t before_ns;  /* ... of the one before */
-    uint64_t round_done;   /* `done` when it began */
-    uint64_t early;        /* `posted` when it ended, or a little later */
-    uint64_t early_before; /* ... of the one before */
+    mrail_ns_t before_ns;  /* time of the previous round */
+    uint64_t round_done;   /* `done` at the start of the round */
+    uint64_t early;        /* `posted` at the end of the round, or slightly
+                            * later */
+    uint64_t early_before; /* `early` of the previous round */
     mrail_tele_run_t run;
-    mrail_tele_run_t sum; /* of the window's earlier runs; times are lengths */
-    mrail_ns_t sum_ns;    /* when something was last added */
+    mrail_tele_run_t sum; /* earlier runs of the window; times are durations */
+    mrail_ns_t sum_ns;    /* time of the last addition */
     mrail_tele_capacity_t capacity;
     uint64_t shown;      /* atomic: bytes per second */
-    mrail_ns_t shown_ns; /* atomic: when that was found */
+    mrail_ns_t shown_ns; /* atomic: time of the last update of `shown` */
 } mrail_tele_flow_t;
 
-/* A round begins: what can be said of the stretch before the last one. */
+/* Starts a round and classifies the interval before the previous one. */
 void mrail_tele_flow_round(mrail_tele_flow_t *flow, mrail_ns_t now_ns,
                            int is_full);
 
-/* A chunk was posted: lane_count are those of its lane in this direction,
- * peer_count the lanes of its peer that have some, on this rail. */
+/* Reports a posted chunk. lane_count: chunks in flight on its lane in this
+ * direction. peer_count: lanes of its peer with chunks in flight on this
+ * rail. */
 static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,
@@ -133,8 +138,8 @@ static inline void mrail_tele_flow_post(mrail_tele_flow_t *flow,
     }
 }
 
-/* It has come back; moved: its bytes, or 0 if it failed.  is_full: there may be
- * others that are complete, and were not looked at. */
+/* Reports a completed chunk. moved: its bytes, or 0 if it failed. is_full:
+ * further completions may wait in the CQ. */
 static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
                                         uint16_t *lane_count,
                                         uint16_t *peer_count, uint64_t bytes,
@@ -160,7 +165,7 @@ static inline void mrail_tele_flow_done(mrail_tele_flow_t *flow,
     }
 }
 
-/* Bytes per second; 0: nothing is known.  Any thread. */
+/* Bytes per second; 0: unknown. Any thread. */
 uint64_t mrail_tele_flow_live(const mrail_tele_flow_t *flow, mrail_ns_t now_ns);
 
 #endif

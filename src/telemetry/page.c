@@ -36,13 +36,13 @@ uint64_t mrail_page_now(void)
 
 /* ---- files ---- */
 
-static int ring_prefix(char *to, size_t size)
+static int page_prefix(char *to, size_t size)
 {
     return snprintf(to, size, "mrail-telemetry.%u.", (unsigned)geteuid());
 }
 
-/* Neither a link nor a pipe that somebody has put there. */
-static int ring_open(const char *path, struct stat *st)
+/* Refuses symbolic links and pipes that another process may have planted. */
+static int page_open(const char *path, struct stat *st)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
@@ -53,8 +53,9 @@ static int ring_open(const char *path, struct stat *st)
     return fd;
 }
 
-/* Who lives has it locked; who only looks may look together with others. */
-static int ring_is_held(int fd)
+/* The writer holds an exclusive lock. Readers test with a shared lock, so that
+ * they do not exclude each other. */
+static int page_is_held(int fd)
 {
     if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
         return 1;
@@ -63,23 +64,23 @@ static int ring_is_held(int fd)
     return 0;
 }
 
-typedef struct ring_cleaning {
+typedef struct page_cleaning {
     long min_age_s;
     int count;
-} ring_cleaning_t;
+} page_cleaning_t;
 
-static void ring_clean_one(const char *path, void *arg)
+static void page_clean_one(const char *path, void *arg)
 {
-    ring_cleaning_t *cleaning = arg;
+    page_cleaning_t *cleaning = arg;
     struct stat st;
-    int fd = ring_open(path, &st);
+    int fd = page_open(path, &st);
 
     if (fd < 0) {
         return;
     }
     if (S_ISREG(st.st_mode) && (st.st_uid == geteuid()) &&
         (st.st_mtime + cleaning->min_age_s <= time(NULL)) &&
-        !ring_is_held(fd) && (unlink(path) == 0)) {
+        !page_is_held(fd) && (unlink(path) == 0)) {
         ++cleaning->count;
     }
     close(fd);
@@ -87,44 +88,44 @@ static void ring_clean_one(const char *path, void *arg)
 
 int mrail_page_clean(const char *dir, long min_age_s)
 {
-    ring_cleaning_t cleaning = {.min_age_s = min_age_s};
-    int ret = mrail_page_each(dir, ring_clean_one, &cleaning);
+    page_cleaning_t cleaning = {.min_age_s = min_age_s};
+    int ret = mrail_page_each(dir, page_clean_one, &cleaning);
 
     return (ret < 0) ? ret : cleaning.count;
 }
 
 /* ---- writing ---- */
 
-/* Inlined, gcc 12 would take the first member of a structure for all of it, and
- * warn. */
-__attribute__((noinline)) static void ring_write(const mrail_page_file_t *file,
+/* Not inlined: gcc 12 otherwise assumes that only the first member of the
+ * structure is written, and warns. */
+__attribute__((noinline)) static void page_write(const mrail_page_file_t *file,
                                                  const void *from, size_t size,
                                                  size_t offset)
 {
-    /* A file that somebody has cut or that has no room is incomplete for its
-     * readers; nobody else minds. */
+    /* A file that another process truncated, or a full file system, makes the
+     * page incomplete for readers. The writer continues. */
     (void)!pwrite(file->fd, from, size, (off_t)offset);
 }
 
 #define RING_WRITE(_file, _field)                                              \
-    ring_write((_file), &(_file)->page._field, sizeof((_file)->page._field),   \
+    page_write((_file), &(_file)->page._field, sizeof((_file)->page._field),   \
                offsetof(mrail_page_t, _field))
 
-/* A reader takes what it has copied only if all changes were complete before,
- * and none had begun after. */
-static void ring_begin(mrail_page_file_t *file)
+/* A reader accepts its copy only if all changes were complete before it began,
+ * and none began while it copied. */
+static void page_begin(mrail_page_file_t *file)
 {
     ++file->page.head.begun;
     RING_WRITE(file, head.begun);
 }
 
-static void ring_end(mrail_page_file_t *file)
+static void page_end(mrail_page_file_t *file)
 {
     file->page.head.done = file->page.head.begun;
     RING_WRITE(file, head.done);
 }
 
-static void ring_init(mrail_page_t *page)
+static void page_init(mrail_page_t *page)
 {
     page->head.magic = MRAIL_PAGE_MAGIC;
     page->head.version = MRAIL_PAGE_VERSION;
@@ -134,9 +135,9 @@ static void ring_init(mrail_page_t *page)
     page->start_ns = page->update_ns = mrail_page_now();
 }
 
-/* It has no name before it is locked and complete, so that nobody takes it for
- * one whose process has ended. */
-static int ring_make(mrail_page_file_t *file, const char *dir)
+/* The file gets its name only after it is locked and complete. Otherwise a
+ * reader could take it for the page of an ended process. */
+static int page_make(mrail_page_file_t *file, const char *dir)
 {
     char own[64];
     int ret;
@@ -148,8 +149,8 @@ static int ring_make(mrail_page_file_t *file, const char *dir)
     snprintf(own, sizeof(own), "/proc/self/fd/%d", file->fd);
     ret = -posix_fallocate(file->fd, 0, sizeof(file->page));
     if (ret == 0) {
-        ring_init(&file->page);
-        ring_write(file, file->image, sizeof(file->image), 0);
+        page_init(&file->page);
+        page_write(file, file->image, sizeof(file->image), 0);
         if ((flock(file->fd, LOCK_EX | LOCK_NB) != 0) ||
             (linkat(AT_FDCWD, own, AT_FDCWD, file->path, AT_SYMLINK_FOLLOW) !=
              0)) {
@@ -162,7 +163,7 @@ static int ring_make(mrail_page_file_t *file, const char *dir)
     return ret;
 }
 
-static void ring_make_room(const char *dir)
+static void page_make_room(const char *dir)
 {
     if (mrail_page_each(dir, NULL, NULL) > MRAIL_PAGE_KEEP) {
         mrail_page_clean(dir, 0);
@@ -178,17 +179,17 @@ int mrail_page_create(const char *dir, uint64_t suffix,
     char prefix[64];
     int ret;
 
-    ring_make_room(dir);
+    page_make_room(dir);
     file = calloc(1, sizeof(*file));
     if (file == NULL) {
         return -ENOMEM;
     }
-    ring_prefix(prefix, sizeof(prefix));
+    page_prefix(prefix, sizeof(prefix));
     ret = snprintf(file->path, sizeof(file->path), "%s/%s%ld.%016llx", dir,
                    prefix, (long)getpid(), (unsigned long long)suffix);
     ret = ((ret < 0) || ((size_t)ret >= sizeof(file->path)))
               ? -ENAMETOOLONG
-              : ring_make(file, dir);
+              : page_make(file, dir);
     if (ret != 0) {
         free(file);
         return ret;
@@ -216,10 +217,10 @@ void mrail_page_update(mrail_page_file_t *file)
     size_t from = offsetof(mrail_page_t, start_ns);
 
     file->page.update_ns = mrail_page_now();
-    ring_begin(file);
-    ring_write(file, file->image + from, offsetof(mrail_page_t, events) - from,
+    page_begin(file);
+    page_write(file, file->image + from, offsetof(mrail_page_t, events) - from,
                from);
-    ring_end(file);
+    page_end(file);
 }
 
 void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
@@ -236,16 +237,16 @@ void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
     vsnprintf(event->text, sizeof(event->text), format, args);
     va_end(args);
     ++file->page.num_events;
-    ring_begin(file);
-    ring_write(file, event, sizeof(*event),
+    page_begin(file);
+    page_write(file, event, sizeof(*event),
                (size_t)((char *)event - file->image));
     RING_WRITE(file, num_events);
-    ring_end(file);
+    page_end(file);
 }
 
 /* ---- reading ---- */
 
-static const char *const verdicts[] = {
+static const char *const status_texts[] = {
     [MRAIL_PAGE_ALIVE] = "its process runs",
     [MRAIL_PAGE_ENDED] = "its process ended without taking leave",
     [MRAIL_PAGE_FOREIGN] = "it belongs to another user",
@@ -254,13 +255,13 @@ static const char *const verdicts[] = {
     [MRAIL_PAGE_GONE] = "it cannot be opened",
 };
 
-const char *mrail_page_status_text(mrail_page_status_t verdict)
+const char *mrail_page_status_text(mrail_page_status_t status)
 {
-    return verdicts[verdict];
+    return status_texts[status];
 }
 
-/* Up to the first NUL or the end, with nothing that a terminal would obey. */
-static void ring_clean_text(char *text, size_t size)
+/* Cuts at the first NUL and replaces control characters, for terminals. */
+static void page_clean_text(char *text, size_t size)
 {
     size_t i;
 
@@ -272,9 +273,9 @@ static void ring_clean_text(char *text, size_t size)
     memset(text + i, 0, size - i);
 }
 
-#define CLEAN_TEXT(_field) ring_clean_text((_field), sizeof(_field))
+#define CLEAN_TEXT(_field) page_clean_text((_field), sizeof(_field))
 
-static void ring_clean(mrail_page_t *page)
+static void page_clean(mrail_page_t *page)
 {
     page->num_rails = MRAIL_MIN(page->num_rails, MRAIL_PAGE_RAILS);
     page->num_counters = MRAIL_MIN(page->num_counters, MRAIL_PAGE_COUNTERS);
@@ -297,25 +298,25 @@ static void ring_clean(mrail_page_t *page)
     }
 }
 
-static int ring_get(int fd, void *to, size_t size)
+static int page_get(int fd, void *to, size_t size)
 {
     return pread(fd, to, size, 0) == (ssize_t)size;
 }
 
-/* 1: *ring holds together; 0: it was being changed; -1: it is not all there. */
-static int ring_copy(int fd, mrail_page_t *page)
+/* 1: *page is consistent; 0: it changed meanwhile; -1: it is incomplete. */
+static int page_copy(int fd, mrail_page_t *page)
 {
     mrail_page_head_t before, after;
 
-    if (!ring_get(fd, &before, sizeof(before)) ||
-        !ring_get(fd, page, sizeof(*page)) ||
-        !ring_get(fd, &after, sizeof(after))) {
+    if (!page_get(fd, &before, sizeof(before)) ||
+        !page_get(fd, page, sizeof(*page)) ||
+        !page_get(fd, &after, sizeof(after))) {
         return -1;
     }
     return (before.begun == before.done) && (after.begun == before.done);
 }
 
-static mrail_page_status_t ring_read_open(int fd, const struct stat *st,
+static mrail_page_status_t page_read_open(int fd, const struct stat *st,
                                           mrail_page_t *page)
 {
     mrail_page_head_t head;
@@ -324,8 +325,8 @@ static mrail_page_status_t ring_read_open(int fd, const struct stat *st,
     if ((st->st_uid != geteuid()) && (geteuid() != 0)) {
         return MRAIL_PAGE_FOREIGN;
     }
-    /* Of another version's file only the head is looked at. */
-    if (!S_ISREG(st->st_mode) || !ring_get(fd, &head, sizeof(head)) ||
+    /* Only the head of a page of another version is read. */
+    if (!S_ISREG(st->st_mode) || !page_get(fd, &head, sizeof(head)) ||
         (head.magic != MRAIL_PAGE_MAGIC)) {
         return MRAIL_PAGE_BROKEN;
     }
@@ -335,39 +336,40 @@ static mrail_page_status_t ring_read_open(int fd, const struct stat *st,
     if ((head.size != sizeof(*page)) || (st->st_size != (off_t)sizeof(*page))) {
         return MRAIL_PAGE_BROKEN;
     }
-    /* Who was killed amid a change has left it so. */
+    /* A process that was killed during a change leaves the page
+     * inconsistent. */
     for (unsigned i = 0; (whole == 0) && (i < READ_TRIES); ++i) {
         if (i != 0) {
             usleep(100);
         }
-        whole = ring_copy(fd, page);
+        whole = page_copy(fd, page);
     }
     if (whole < 0) {
         return MRAIL_PAGE_BROKEN;
     }
-    held = ring_is_held(fd);
-    ring_clean(page);
+    held = page_is_held(fd);
+    page_clean(page);
     return held ? MRAIL_PAGE_ALIVE : MRAIL_PAGE_ENDED;
 }
 
 mrail_page_status_t mrail_page_read(const char *path, mrail_page_t *page)
 {
     struct stat st;
-    int fd = ring_open(path, &st);
-    mrail_page_status_t verdict;
+    int fd = page_open(path, &st);
+    mrail_page_status_t status;
 
     if (fd < 0) {
         return (errno == EACCES) ? MRAIL_PAGE_FOREIGN : MRAIL_PAGE_GONE;
     }
-    verdict = ring_read_open(fd, &st, page);
+    status = page_read_open(fd, &st, page);
     close(fd);
-    return verdict;
+    return status;
 }
 
-static int ring_filter(const struct dirent *entry)
+static int page_filter(const struct dirent *entry)
 {
     char prefix[64];
-    int length = ring_prefix(prefix, sizeof(prefix));
+    int length = page_prefix(prefix, sizeof(prefix));
 
     return strncmp(entry->d_name, prefix, (size_t)length) == 0;
 }
@@ -377,7 +379,7 @@ int mrail_page_each(const char *dir, void (*visit)(const char *path, void *arg),
 {
     struct dirent **entries;
     char path[MRAIL_PAGE_PATH];
-    int count = scandir(dir, &entries, ring_filter, versionsort);
+    int count = scandir(dir, &entries, page_filter, versionsort);
 
     if (count < 0) {
         return -errno;

@@ -1,10 +1,10 @@
 /*
- * Throughput of a lane over its last W completed chunks.  Pure; the owner
- * serialises.  Source: ICCL 3.4 (W = 8).
+ * Throughput of a lane over its last W completed chunks. Pure; the owner
+ * serialises. Source: [ICCL] 3.4 (W = 8).
  *
- * W belongs to whoever holds the samples: mrail_tele_window_t is the data
- * path's, with a W that the compiler knows; mrail_tele_sums_* take the samples
- * and their number as arguments.
+ * The owner of the samples chooses W. mrail_tele_window_t belongs to the
+ * progress thread and has a W that the compiler knows; mrail_tele_sums_* take
+ * the samples and their number as arguments.
  */
 #ifndef MRAIL_TELEMETRY_WINDOW_H
 #define MRAIL_TELEMETRY_WINDOW_H
@@ -21,14 +21,14 @@ typedef struct mrail_tele_sample {
     uint64_t busy_ns;
 } mrail_tele_sample_t;
 
-/* A window without its samples.  All zero: nothing was measured. */
+/* A window without its samples. All zero: nothing was measured. */
 typedef struct mrail_tele_sums {
-    uint64_t bytes; /* of all samples */
+    uint64_t bytes; /* sum over all samples */
     uint64_t busy_ns;
     mrail_ns_t last_ns; /* time of the last completion */
     unsigned count;     /* samples so far, saturates at the window's size */
     unsigned newest;    /* index of the newest sample */
-    unsigned batch;     /* chunks that were seen complete at last_ns */
+    unsigned batch;     /* chunks whose completion was seen at last_ns */
     uint64_t batch_bytes;
     uint64_t batch_ns;
 } mrail_tele_sums_t;
@@ -56,8 +56,8 @@ static inline void mrail_tele_sums_push(mrail_tele_sums_t *sums,
     ++sums->batch;
 }
 
-/* One more at the time of the last: the batch's time is shared out again.  Out
- * of line, so that it takes no registers from what is common. */
+/* Adds a completion with the time stamp of the last one, and divides the time
+ * of the batch anew. Not inlined: the common case needs the registers. */
 static __attribute__((noinline, unused)) void
 mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
                       unsigned size, uint64_t bytes)
@@ -75,12 +75,12 @@ mrail_tele_sums_share(mrail_tele_sums_t *sums, mrail_tele_sample_t *samples,
 }
 
 /*
- * A chunk of `bytes` that was posted at post_ns has completed at now_ns.
- * The lane counts as busy from the later of post_ns and the completion before
- * this one: time without work is not held against it.  Chunks that were seen
- * complete at one time share what the first of them took: if the others took
- * none, more of them than W would leave a window without any time.
- * samples[0..size) are zero at first; size >= 1 never changes.
+ * Adds a chunk of `bytes` that was posted at post_ns and completed at now_ns.
+ * The lane counts as busy from the later of post_ns and the previous
+ * completion, so idle time does not lower the rate. Completions with the same
+ * time stamp share the time of the first. Otherwise more than W of them, with
+ * zero time each, would leave a window without any time. samples[0..size) are zero at
+ * first; size >= 1 is constant.
  */
 static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
                                        mrail_tele_sample_t *samples,
@@ -100,7 +100,7 @@ static inline void mrail_tele_sums_add(mrail_tele_sums_t *sums,
     }
 }
 
-/* Bytes per second; 0 while there is no sample. */
+/* Bytes per second; 0: no sample yet. */
 static inline uint64_t mrail_tele_sums_rate(const mrail_tele_sums_t *sums)
 {
     if (sums->busy_ns == 0) {

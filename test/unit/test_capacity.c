@@ -24,11 +24,11 @@ static mrail_ns_t at_ns;
 
 static double see(double rate, uint64_t who, int is_several)
 {
-    const mrail_tele_sight_t sight = {
+    const mrail_tele_rate_sample_t sample = {
         .rate = rate, .is_several = is_several, .who = who};
 
     at_ns += 10 * MS;
-    mrail_tele_capacity_add(&capacity, &sight, at_ns);
+    mrail_tele_capacity_add(&capacity, &sample, at_ns);
     return capacity.live;
 }
 
