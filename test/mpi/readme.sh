@@ -1,6 +1,7 @@
 #!/bin/sh
-# "Pull a port" of the README, as it stands there (but for the time it takes, and
-# the session's name).
+# The commands of README.md, "Pull a port", and of docs/getting-started.md, "Run a
+# program" and "Break something", as the documents have them. The test changes only
+# the number of iterations, the session's name, and the folder of the results.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -68,4 +69,30 @@ says 'the README: its table ends with ok, in the column "data"' out ' ok$'
 says 'the README: mrail top shows the rails' top 'soft0'
 says 'the README: mrail info --events what happened' events 'soft1.*port'
 nothing_left 'the README'
+
+# block N: the commands of section N of getting-started, in a folder of their own.
+started=$here/../../docs/getting-started.md
+block()
+{
+    awk -v section="## $1. " '
+        /^## / { ours = (index($0, section) == 1) }
+        ours && sub(/^    /, "")' "$started" |
+        sed -e "s|--soft 2x4|--soft 2x4 --session $session|" \
+            -e "s|/tmp/mrail|$tmp/mrail|" >"$tmp/block$1"
+    status=0
+    (cd "$tmp" && PATH="$(dirname -- "$mrail"):$PATH" sh -eu "block$1") \
+        >"$tmp/out$1" 2>"$tmp/err$1" || status=$?
+    [ $status = 0 ] || cat "$tmp/err$1"
+}
+block 3
+says 'getting-started: the program runs' out3 '^sum of ranks: 6$'
+if [ "$(find "$tmp" -name 'mrail.*.json' | wc -l)" = 4 ]; then
+    good 'getting-started: each rank leaves its statistics'
+else
+    bad 'getting-started: each rank leaves its statistics' "$(ls "$tmp")"
+fi
+block 6
+says 'getting-started: the job survives the fault script' out6 ' ok$'
+says 'getting-started: it names the failed rail' out6 'soft1:1: lane .*fails'
+nothing_left 'getting-started'
 exit $failed

@@ -1,0 +1,58 @@
+#!/bin/sh
+# docs/images/results.svg is what contrib/figures.py draws from the recorded data,
+# and data that is wrong or absent gives no picture.
+set -eu
+top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
+if ! command -v python3 >/dev/null; then
+    echo 'python3 is not installed'
+    exit 77
+fi
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+data=$top/docs/results/data
+
+ok()
+{
+    echo "ok - $1"
+}
+
+not_ok()
+{
+    echo "not ok - $1: $2"
+    failed=1
+}
+
+if "$top/contrib/figures.py" -o - >"$tmp/drawn" &&
+    cmp -s "$tmp/drawn" "$top/docs/images/results.svg"; then
+    ok 'the picture is of the recorded data'
+else
+    not_ok 'the picture is of the recorded data' 'run contrib/figures.py'
+fi
+
+sed 's/"bytes_per_s": [0-9.e+]*/"bytes_per_s": 3e8/' \
+    "$data/readme-alltoallv.json" >"$tmp/changed.json"
+if "$top/contrib/figures.py" --alltoallv "$tmp/changed.json" -o - \
+    >"$tmp/drawn" && ! cmp -s "$tmp/drawn" "$top/docs/images/results.svg"; then
+    ok 'other data give another picture'
+else
+    not_ok 'other data give another picture' 'it is the same'
+fi
+
+# refuses NAME SED-EXPRESSION
+refuses()
+{
+    sed "$2" "$data/readme-alltoallv.json" >"$tmp/bad.json"
+    if "$top/contrib/figures.py" --alltoallv "$tmp/bad.json" -o - \
+        >"$tmp/drawn" 2>"$tmp/err"; then
+        not_ok "refuses $1" 'it drew a picture'
+    elif [ -s "$tmp/drawn" ] || ! grep -q 'figures.py: no valid run' "$tmp/err"
+    then
+        not_ok "refuses $1" "$(tail -n 1 "$tmp/err")"
+    else
+        ok "refuses $1"
+    fi
+}
+refuses 'a run with wrong data' 's/"data_ok": true/"data_ok": false/'
+refuses 'a transport without runs' 's/"mrail, 4 rails"/"another"/'
+exit $failed
