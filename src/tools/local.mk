@@ -87,7 +87,7 @@ dist_man_MANS += src/tools/man/mrail-top.1
 
 EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
     contrib/try contrib/try.awk contrib/links.awk contrib/check \
-    contrib/check-style contrib/check-prose contrib/check-links .shellcheckrc .codespellrc contrib/fuzz contrib/tally contrib/check-layers \
+    contrib/check-style contrib/check-prose contrib/check-links contrib/gen-configuration .shellcheckrc .codespellrc contrib/fuzz contrib/tally contrib/check-layers \
     contrib/suppressions/tsan-mpi.txt \
     contrib/bench contrib/bench-planned.sh contrib/bench.awk contrib/bench-row.awk \
     contrib/bench-sample.awk contrib/bench-gap.awk contrib/json.awk contrib/callgrind.awk \

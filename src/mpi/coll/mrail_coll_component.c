@@ -50,52 +50,51 @@ typedef struct number {
 
 static const number_t numbers[] = {
     {"relay_threshold",
-     "bytes from one rank to another: more may pass relays; each costs a copy "
-     "and the time of a chunk",
+     "bytes: a larger demand between two ranks may take a relay that it does "
+     "not need; a relay costs a copy and the time of a chunk",
      &mca_coll_mrail_settings.relay_threshold},
     {"relay_chunk_size",
-     "bytes that relays pass on at once, a multiple of 4096; smaller ones end "
-     "sooner and cost more messages",
+     "bytes of a relay chunk, a multiple of 4096; smaller chunks shorten the "
+     "pipeline and cost more messages",
      &mca_coll_mrail_settings.relay_chunk_size},
-    {"relay_buffers",
-     "chunks of a rank that may be on their way to relays, 1 to 512",
+    {"relay_buffers", "relay chunks of a rank that may be in flight, 1 to 512",
      &mca_coll_mrail_settings.relay_buffers},
     {"relay_memory",
-     "bytes of shared memory that relays may take for each rank of a "
-     "communicator; chunks shrink to fit",
+     "bytes of shared memory for relays, for each rank of a communicator; "
+     "relay chunks shrink to fit",
      &mca_coll_mrail_settings.relay_memory},
     {"copy_bandwidth",
-     "bytes per second that a rank can copy through shared memory",
+     "bytes per second that a rank copies through shared memory",
      &mca_coll_mrail_settings.copy_bandwidth},
     {"rail_bandwidth",
-     "bytes per second that this rank's rail can carry; 0: what the port says, or "
-     "what is seen of it, if that is less than three quarters",
+     "bytes per second of this rank's rail; 0: the rate of the port, or the "
+     "measured bandwidth if it is below three quarters of that rate",
      &mca_coll_mrail_settings.rail_bandwidth},
     {"inflight_us",
-     "microseconds: short MPI_Alltoallv without a plan, of ranks on several nodes, "
-     "begin as much at a time as a rank's share of its rails moves then; 0: all at "
-     "once, by Open MPI's algorithm",
+     "microseconds: in-flight limit of MPI_Alltoallv without a plan, as the "
+     "time that a rank's share of its rails needs for it; 0: no limit, "
+     "Open MPI's algorithm",
      &mca_coll_mrail_settings.inflight_us},
 };
 
 static const number_t counters[] = {
-    {"calls", "calls in which all ranks agreed on what to do",
+    {"calls", "calls for which all ranks agreed on a mode",
      &mca_coll_mrail_counters.calls},
-    {"planned_calls", "of these, calls that went by a plan",
+    {"planned_calls", "calls that were planned",
      &mca_coll_mrail_counters.planned_calls},
-    {"bytes", "bytes for other ranks in these calls",
+    {"bytes", "bytes to other ranks in these calls",
      &mca_coll_mrail_counters.bytes},
-    {"planned_bytes", "of these, bytes that went by a plan",
+    {"planned_bytes", "bytes to other ranks in planned calls",
      &mca_coll_mrail_counters.planned_bytes},
-    {"relayed_bytes", "of these, bytes that passed a relay",
+    {"relayed_bytes", "bytes that took at least one relay",
      &mca_coll_mrail_counters.relayed_bytes},
-    {"agreement_ns", "nanoseconds in agreement",
+    {"agreement_ns", "nanoseconds in agreement rounds",
      &mca_coll_mrail_counters.agreement_ns},
-    {"plan_ns", "nanoseconds in planning", &mca_coll_mrail_counters.plan_ns},
-    {"exchange_ns", "nanoseconds in exchanges by a plan",
+    {"plan_ns", "nanoseconds in the planner", &mca_coll_mrail_counters.plan_ns},
+    {"exchange_ns", "nanoseconds in planned exchanges",
      &mca_coll_mrail_counters.exchange_ns},
     {"limited_calls",
-     "calls without a plan in which messages were held back for earlier ones",
+     "calls without a plan in which the in-flight limit delayed messages",
      &mca_coll_mrail_counters.limited_calls},
 };
 
@@ -106,18 +105,18 @@ static int coll_register(void)
 
     (void)mca_base_component_var_register(
         component, "priority",
-        "the component of the highest priority serves a communicator",
+        "the component with the highest priority serves a communicator",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.priority);
     (void)mca_base_component_var_register(
         component, "verbose",
-        "1: one line for each communicator that is not served, with the "
-        "reason; 2: also for calls without a plan, and for what rails give",
+        "1: a line with the reason for each communicator that is not served; "
+        "2: also for each call without a plan, and the bandwidth of rails",
         MCA_BASE_VAR_TYPE_INT, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.verbose);
     (void)mca_base_component_var_register(
         component, "cross_rail",
-        "rails of different leaves reach each other, through spines",
+        "rails of different leaf switches reach each other through spines",
         MCA_BASE_VAR_TYPE_BOOL, NULL, 0, 0, OPAL_INFO_LVL_6,
         MCA_BASE_VAR_SCOPE_READONLY, &mca_coll_mrail_settings.cross_rail);
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(numbers); ++i) {
