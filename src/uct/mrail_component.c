@@ -1,8 +1,8 @@
 /*
- * Component "mrail": what UCX sees first.  Registers itself when this file is
- * loaded (by the guard, after the version check), answers whether there are
- * rails, and says in one line why the transport will not be used although the
- * user asked for it.
+ * Component "mrail", the entry of the transport in UCX. The version shim loads
+ * this file after its check; the file then registers the component. The
+ * component reports whether there are rails, and logs one line if the user
+ * selected the transport but UCX will not use it.
  */
 #include "config.h"
 #include "uct/mrail_md.h"
@@ -16,7 +16,7 @@ static void nothing_seen(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
-/* UCX_NET_DEVICES of a site excludes mrail:1 without a word; say it once. */
+/* A site-wide UCX_NET_DEVICES excludes mrail:1 silently: log it once. */
 static void warn_if_excluded(void)
 {
     static int warned;
@@ -35,7 +35,7 @@ static void warn_if_no_rail(int ret)
 {
     static int warned;
 
-    /* -EINVAL: the scan has said which name is wrong. */
+    /* -EINVAL: device discovery has logged the wrong name. */
     if (ret == 0 && !warned && uct_mrail_tls_names() &&
         uct_mrail_is_speaker()) {
         warned = 1;
@@ -99,7 +99,7 @@ uct_component_t uct_mrail_component = {
 static int registered;
 
 /* Two copies of this file (a build and an installation) may meet in one
- * process; the first one stays. */
+ * process. The first one stays registered. */
 static int another_is_registered(void)
 {
     uct_component_t *component;

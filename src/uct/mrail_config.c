@@ -1,5 +1,5 @@
 /*
- * The configuration tables, made from the one list of parameters.
+ * The UCX configuration tables, made from the table in rail/params.h.
  */
 #include "config.h"
 #include "uct/mrail_config.h"
@@ -61,7 +61,8 @@ static size_t size_of_memunits(size_t size)
     if (size == UCS_MEMUNITS_AUTO) {
         return MRAIL_SIZE_AUTO;
     }
-    /* "inf" has the engine's bits of "auto": take the next largest. */
+    /* UCX's "inf" has the bits of the engine's "auto": use the next lower
+     * value. */
     return (size == UCS_MEMUNITS_INF) ? SIZE_MAX - 1 : size;
 }
 

@@ -1,5 +1,5 @@
 /*
- * The parameters as UCX shows them: UCX_MRAIL_*, in `ucx_info -cf`.
+ * The UCX_MRAIL_* parameters as UCX shows them in `ucx_info -cf`.
  */
 #ifndef UCT_MRAIL_CONFIG_H
 #define UCT_MRAIL_CONFIG_H
@@ -29,8 +29,8 @@ typedef struct uct_mrail_iface_config {
 extern ucs_config_field_t uct_mrail_md_config_table[];
 extern ucs_config_field_t uct_mrail_iface_config_table[];
 
-/* The engine's part of `config`, with UCX's "auto" and "inf" made ours.  The
- * strings stay owned by `config`. */
+/* Copies the engine's part of `config`, with UCX's "auto" and "inf" converted.
+ * The strings stay owned by `config`. */
 void uct_mrail_config_engine(const uct_mrail_md_config_t *config,
                              mrail_config_t *engine_p);
 

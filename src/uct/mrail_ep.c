@@ -1,11 +1,11 @@
 /*
  * Endpoint operations.
  *
- * Order: UCP sends the messages of one endpoint in order and expects them to
- * arrive so.  A message that found no room waits in the pending queue; until
- * it is gone, no later operation may pass it, so each operation asks
- * must_wait() first.  Only the waiting request itself, when it is tried again,
- * need not wait; it may not pass those of another endpoint either.
+ * Order: UCP sends the messages of one endpoint in order and expects them in
+ * that order. A message that found no resources waits in the pending queue, and
+ * no later operation of the endpoint may overtake it: each operation calls
+ * must_wait() first. The pending request itself is exempt when it is
+ * dispatched; operations on other endpoints are not.
  */
 #include "config.h"
 #include "uct/mrail_ep.h"
@@ -24,17 +24,17 @@ static int must_wait(uct_mrail_ep_t *ep)
            iface->dispatched != &ep->pending;
 }
 
-/* A positive or zero length stays, an error becomes a status. */
+/* Keeps a length of 0 or more; converts an error to a status. */
 static ssize_t length_or_status(ptrdiff_t ret)
 {
     return ucs_likely(ret >= 0) ? ret : (ssize_t)uct_mrail_status((int)ret);
 }
 
 /*
- * Makes the engine's list of a UCT one: `count` blocks of `length` bytes that
- * lie `stride` apart become entries of their own unless they touch; empty
- * ones are left out.  Returns the number of entries, or -EINVAL if there are
- * more than MRAIL_MAX_IOV.
+ * Converts a UCT iov to the engine's list. A UCT entry of `count` blocks that
+ * lie `stride` apart becomes one entry if the blocks touch, else `count`
+ * entries; empty entries are dropped. Returns the number of entries, or -EINVAL
+ * if there are more than MRAIL_MAX_IOV.
  */
 static int convert_iov(const uct_iov_t *iov, size_t iovcnt, mrail_iov_t *out)
 {
@@ -123,7 +123,7 @@ static size_t pack_zcopy(void *dest, void *arg)
     return (size_t)(p - (char *)dest);
 }
 
-/* Copies, and is complete at once: docs/decisions/0007 says why. */
+/* Copies the data and completes at once: see docs/decisions/0007. */
 ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
                                    const void *header, unsigned header_length,
                                    const uct_iov_t *iov, size_t iovcnt,
@@ -145,7 +145,7 @@ ucs_status_t uct_mrail_ep_am_zcopy(uct_ep_h tl_ep, uint8_t id,
     return (ret < 0) ? uct_mrail_status((int)ret) : UCS_OK;
 }
 
-/* ---- remote memory ---- */
+/* ---- remote memory access ---- */
 
 ucs_status_t uct_mrail_ep_put_short(uct_ep_h tl_ep, const void *buffer,
                                     unsigned length, uint64_t remote_addr,
@@ -189,7 +189,7 @@ ucs_status_t uct_mrail_ep_put_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
     int ret;
 
     if (count <= 0) {
-        return uct_mrail_status(count); /* nothing to write is done */
+        return uct_mrail_status(count); /* zero bytes: complete */
     }
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
@@ -250,7 +250,7 @@ ucs_status_t uct_mrail_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
     int ret;
 
     if (count <= 0) {
-        return uct_mrail_status(count); /* nothing to read is done */
+        return uct_mrail_status(count); /* zero bytes: complete */
     }
     if (must_wait(ep)) {
         return UCS_ERR_NO_RESOURCE;
@@ -264,7 +264,7 @@ ucs_status_t uct_mrail_ep_get_zcopy(uct_ep_h tl_ep, const uct_iov_t *iov,
     return uct_mrail_status(ret);
 }
 
-/* ---- order and completion ---- */
+/* ---- flush, fence and completions ---- */
 
 ucs_status_t uct_mrail_ep_flush(uct_ep_h tl_ep, unsigned flags,
                                 uct_completion_t *comp)
@@ -339,10 +339,11 @@ ucs_arbiter_cb_result_t uct_mrail_ep_dispatch(ucs_arbiter_t *arbiter,
     case UCS_OK:
         ++*count;
         return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
-    case UCS_INPROGRESS: /* a part was sent: the others have their turn */
+    case UCS_INPROGRESS: /* partially sent: let other endpoints proceed */
         ++*count;
         return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
-    default: /* no room: this endpoint again at the next progress */
+    default: /* no resources: dispatch this endpoint again at the next
+              * progress */
         return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
     }
 }

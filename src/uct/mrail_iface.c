@@ -1,9 +1,8 @@
 /*
- * The interface: what the transport can do, addresses, progress, and the way
- * back from the engine's callbacks to UCX's.
+ * The interface: capabilities, addresses, progress, and the engine's callbacks.
  *
- * Everything here runs under the lock of UCX's worker; the engine calls back
- * only from mrail_iface_progress().
+ * All functions run under the lock of UCX's worker. The engine calls back only
+ * from mrail_iface_progress().
  */
 #include "config.h"
 #include "uct/mrail_iface.h"
@@ -25,15 +24,16 @@
      UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_CONNECT_TO_IFACE |                \
      UCT_IFACE_FLAG_EP_CHECK | UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE)
 
-/* Without it UCP 1.18 and later takes the transport for shared memory. */
+/* Without this flag UCP 1.18 and later takes the transport for shared
+ * memory. */
 #if HAVE_DECL_UCT_IFACE_FLAG_INTER_NODE
 #define CAP_FLAGS_INTER_NODE UCT_IFACE_FLAG_INTER_NODE
 #else
 #define CAP_FLAGS_INTER_NODE 0
 #endif
 
-/* Packets should begin where a cache line and the largest PCIe payload do: UCP
- * sends what is before such an address in a piece of its own. */
+/* Packets start best at a cache line and at the largest PCIe payload. UCP sends
+ * the bytes before that address as a fragment of their own. */
 #define ALIGN_BEST 512
 #define MAX_MTU 4096
 
@@ -84,14 +84,14 @@ static ucs_status_t iface_query(uct_iface_h tl_iface, uct_iface_attr_t *attr)
     return UCS_OK;
 }
 
-/* Of what the rails give for PUT and GET, what active messages get where all
- * rails are busy, as measured: each takes a credit, and is delivered in its
- * turn (docs/decisions/0014). */
+/* Measured part of the PUT and GET bandwidth that active messages reach when
+ * all rails are busy. Each active message takes a credit and is delivered in
+ * order (docs/decisions/0014). */
 #define AM_BANDWIDTH_PART 0.9
 
-/* Bytes per second of the copy that an am_zcopy is (docs/decisions/0007).  Less
- * than UCP assumes for its own in an am_bcopy (UCX_BCOPY_BW): the same copy
- * without a registration is never the worse choice. */
+/* Bytes per second of the copy in am_zcopy (docs/decisions/0007). The value is
+ * below UCX_BCOPY_BW, UCP's estimate for am_bcopy: without a registration, the
+ * same copy must not look like the worse choice. */
 #define AM_COPY_BANDWIDTH (5000.0 * (1 << 20))
 
 static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
@@ -103,14 +103,15 @@ static double op_bandwidth(double bandwidth, uct_ep_operation_t op)
     case UCT_EP_OP_AM_BCOPY:
         return am_bandwidth;
     case UCT_EP_OP_AM_ZCOPY:
-        /* Not an overhead: one is asked for once, whatever the length. */
+        /* A rate, not an overhead: UCP asks for the overhead once, for all
+         * lengths. */
         return 1 / (1 / am_bandwidth + 1 / AM_COPY_BANDWIDTH);
     default:
         return bandwidth;
     }
 }
 
-/* By these UCP weighs operations against each other. */
+/* UCP compares operations by these estimates. */
 static ucs_status_t iface_estimate_perf(uct_iface_h tl_iface,
                                         uct_perf_attr_t *attr)
 {
@@ -175,13 +176,13 @@ static int is_reachable_v2(const uct_iface_h tl_iface,
 }
 #endif
 
-/* ---- from the engine ---- */
+/* ---- callbacks of the engine ---- */
 
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     uct_mrail_iface_t *iface = arg;
 
-    /* The id came over the wire. */
+    /* The id comes from the wire. */
     if (ucs_unlikely(am_id >= UCT_AM_ID_MAX)) {
         ucs_error("mrail: a peer sent active message id %u; there are only "
                   "%d: message dropped",
@@ -198,7 +199,7 @@ static void on_complete(void *arg, void *comp, int ret)
     }
 }
 
-/* Set from outside: see mrail_shim.h. */
+/* Set by the version shim: see mrail_shim.h. */
 MRAIL_EXPORT uct_mrail_loss_func_t uct_mrail_loss_func;
 
 static void on_ep_failed(void *arg, mrail_ep_t *engine_ep, int ret)
@@ -227,8 +228,8 @@ static unsigned iface_progress(uct_iface_h tl_iface)
     uct_mrail_iface_t *iface = ucs_derived_of(tl_iface, uct_mrail_iface_t);
     unsigned count = mrail_iface_progress(iface->iface);
 
-    /* Tried also after a progress without events: lanes come up on the
-     * engine's control thread. */
+    /* Dispatch also after a progress without events: the control thread brings
+     * lanes up. */
     if (ucs_unlikely(!ucs_arbiter_is_empty(&iface->arbiter)) &&
         !iface->is_dispatching) {
         iface->is_dispatching = 1;

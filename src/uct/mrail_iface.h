@@ -11,9 +11,9 @@ typedef struct uct_mrail_iface {
     mrail_iface_t *iface;
     mrail_engine_attr_t attr;
     double overhead_s;
-    ucs_arbiter_t arbiter;           /* endpoints that have pending requests */
-    int is_dispatching;              /* inside the arbiter's dispatch */
-    ucs_arbiter_group_t *dispatched; /* whose request runs now, or NULL */
+    ucs_arbiter_t arbiter;           /* endpoints with pending requests */
+    int is_dispatching;              /* inside the dispatch of the arbiter */
+    ucs_arbiter_group_t *dispatched; /* group whose request runs now, or NULL */
 } uct_mrail_iface_t;
 
 #endif

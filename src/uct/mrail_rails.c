@@ -1,4 +1,4 @@
-/* The engine's rails, as a collective component asks for them. */
+/* The engine's rails, for a collective component. */
 #include "config.h"
 #include "uct/mrail_rails.h"
 

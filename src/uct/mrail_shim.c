@@ -1,11 +1,13 @@
 /*
- * libuct_mrail.so.0: the file that UCX, LD_PRELOAD or the Open MPI hook loads.
- * It holds no transport, only the question whether the UCX of this process is
- * the one that the transport (mrail-uct.so) was built for.  UCX's private
- * structures differ between versions, so the transport must not even be
- * relocated in another UCX: an undefined symbol would end an LD_PRELOAD
- * process, and where all symbols exist a wrong layout would be worse.  This
- * file needs one function, which every UCX has, and never fails to load.
+ * The version shim, libuct_mrail.so.0: the file that UCX, LD_PRELOAD or the
+ * Open MPI hook loads. It holds no transport. It checks that this process runs
+ * the UCX version that the transport (mrail-uct.so) was built for, then loads
+ * it.
+ *
+ * UCX's private structures differ between versions, so the transport must not
+ * even be relocated in another UCX. An undefined symbol would end an LD_PRELOAD
+ * process; if all symbols exist, a wrong layout would be worse. The shim needs
+ * one function, which every UCX has, so it always loads.
  */
 #include "config.h"
 #include "uct/mrail_shim.h"
@@ -20,12 +22,13 @@
 
 #define TRANSPORT_FILE "mrail-uct.so"
 
-/* ucp/api/ucp.h has it; declared here so that no header of UCX is needed. */
+/* Declared in ucp/api/ucp.h; repeated here so that the shim needs no UCX
+ * header. */
 extern const char *ucp_get_version_string(void);
 
 MRAIL_EXPORT int uct_mrail_shim_state = UCT_MRAIL_SHIM_REFUSED;
 
-/* In the transport; NULL while it is not loaded. */
+/* Symbol of the transport; NULL while it is not loaded. */
 static uct_mrail_loss_func_t *loss_func_p;
 
 MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
@@ -35,7 +38,7 @@ MRAIL_EXPORT void uct_mrail_shim_on_loss(uct_mrail_loss_func_t func)
     }
 }
 
-/* In the transport; NULL while it is not loaded. */
+/* Symbol of the transport; NULL while it is not loaded. */
 static uct_mrail_rails_func_t rails_func;
 
 MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
@@ -43,11 +46,12 @@ MRAIL_EXPORT unsigned uct_mrail_rails(uct_mrail_rail_t *rails)
     return (rails_func == NULL) ? 0 : rails_func(rails);
 }
 
-/* Where the transport may lie, from the folder of this file: beside it in a
- * build tree, in <libdir>/mrail when this is <libdir>/ucx. */
+/* Places of the transport relative to this file's folder: the same folder in a
+ * build tree, <libdir>/mrail if this folder is <libdir>/ucx. */
 static const char *const places[] = {"", "../mrail/"};
 
-/* 1: `path` names the file; 0: not there, and `self` is where it was sought. */
+/* 1: `path` names the file. 0: it does not exist, and `self` is the folder that
+ * was searched. */
 static int find_transport(char *self, char *path, size_t size)
 {
     Dl_info info;

@@ -1,5 +1,5 @@
 /*
- * errno of the engine -> ucs_status_t of UCX, and the stubs of empty slots.
+ * Converts errno of the engine to ucs_status_t of UCX; stubs of unused slots.
  */
 #include "config.h"
 #include "uct/mrail_status.h"

@@ -1,15 +1,15 @@
 /*
- * errno of the engine <-> ucs_status_t of UCX, in this one place.
+ * Converts between errno of the engine and ucs_status_t of UCX.
  */
 #ifndef UCT_MRAIL_STATUS_H
 #define UCT_MRAIL_STATUS_H
 
 #include <ucs/type/status.h>
 
-/* `ret` is not 0. */
+/* `ret` must not be 0. */
 ucs_status_t uct_mrail_status_of_error(int ret);
 
-/* `ret` is 0 or -errno as rail/mrail.h says.  Any thread. */
+/* `ret` is 0 or -errno, as in rail/mrail.h. Any thread. */
 static inline ucs_status_t uct_mrail_status(int ret)
 {
     return (ret == 0) ? UCS_OK : uct_mrail_status_of_error(ret);

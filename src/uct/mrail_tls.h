@@ -1,7 +1,6 @@
 /*
- * Does a list as in UCX_TLS or UCX_NET_DEVICES name something of ours?  Used
- * by the guard, the transport and the Open MPI hook, before any UCX is there:
- * libc only.
+ * Does a list such as UCX_TLS or UCX_NET_DEVICES name mrail? The version shim,
+ * the transport and the Open MPI hook use this before UCX is loaded: libc only.
  */
 #ifndef UCT_MRAIL_TLS_H
 #define UCT_MRAIL_TLS_H
@@ -10,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 1 if `list` ("a,b,c", or "^a,b" for all but these) has an element that
- * equals or, as a glob, matches `name`; a leading '\' of an element (UCX: take
- * the name as it is) is skipped.  The '^' is not interpreted. */
+/* 1 if `list` ("a,b,c", or "^a,b" for all but these) has an element that equals
+ * `name`, or matches it as a glob. A leading '\' of an element is skipped (UCX:
+ * no alias expansion). The '^' is not interpreted. */
 static inline int uct_mrail_list_has(const char *list, const char *name)
 {
     char element[128];
@@ -35,7 +34,7 @@ static inline int uct_mrail_list_has(const char *list, const char *name)
     return 0;
 }
 
-/* 1 if the user asked for this transport by its name. */
+/* 1 if the user selected this transport by name. */
 static inline int uct_mrail_tls_names(void)
 {
     const char *tls = getenv("UCX_TLS");
@@ -44,7 +43,7 @@ static inline int uct_mrail_tls_names(void)
            !uct_mrail_list_has(tls, "all");
 }
 
-/* 1 if UCX_NET_DEVICES leaves out `device`. */
+/* 1 if UCX_NET_DEVICES excludes `device`. */
 static inline int uct_mrail_net_devices_exclude(const char *device)
 {
     const char *list = getenv("UCX_NET_DEVICES");
@@ -59,7 +58,8 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
            !uct_mrail_list_has(list, "all");
 }
 
-/* One process of a node speaks for all: a job of 32 ranks prints one line. */
+/* 1 in one process of each node, which logs for all: a job of 32 ranks prints
+ * one line. */
 static inline int uct_mrail_is_speaker(void)
 {
     const char *rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
