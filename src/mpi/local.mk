@@ -6,7 +6,7 @@ EXTRA_DIST += \
     src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_threads.h \
     src/mpi/compat/opal/mca/threads/pthreads/threads_pthreads_tsd.h
 
-# What every rank decides alike, without MPI.
+# Decisions that are equal at all ranks, without MPI.
 noinst_LTLIBRARIES += libmrail-coll.la
 libmrail_coll_la_SOURCES = \
     src/mpi/coll/mode.h \

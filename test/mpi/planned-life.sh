@@ -113,9 +113,9 @@ status=0
 wait $foreign || status=1
 kill $holder 2>/dev/null || true
 wait $holder 2>/dev/null || true
-# "... rank 5: its rail gives 25.0 MB/s out, 12.4 in, of 25.0"
+# "... rank 5: rail carries 25.0 MB/s out, 12.4 in, of 25.0"
 if [ $status = 0 ] && grep -q '"data_ok": true' "$tmp/out" &&
-    sed -n 's|.*rank 5: its rail gives [0-9.]* MB/s out, \([0-9.]*\) in, of \([0-9.]*\)$|\1 \2|p' \
+    sed -n 's|.*rank 5: rail carries [0-9.]* MB/s out, \([0-9.]*\) in, of \([0-9.]*\)$|\1 \2|p' \
         "$tmp/out" | awk '$1 < 0.75 * $2 { low = 1 } END { exit !low }' &&
     ! grep '"relayed": 0,' "$tmp/out"; then
     good 'a rail that carries what others send is given less'

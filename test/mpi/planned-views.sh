@@ -59,7 +59,7 @@ rotated()
 MRAIL_TEST_RUN="$options $small --bind-rails --mca coll_mrail_verbose 2"
 launch 8 -- "$tmp/viewer" capacities "$(rotated 0)" "$build/mpi_planned" \
     --seeds 1-2 >"$tmp/out" 2>&1 || true
-told=$(sed -n 's/.*: its rail gives .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
+told=$(sed -n 's/.*: rail carries .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
     sort -u | wc -l)
 if [ "$told" -ge 6 ]; then
     good 'ranks have different views'
@@ -110,7 +110,7 @@ else
 fi
 # Few calls begin while a rail is down.
 echo "# plans for a rail that was down:" \
-    "$(grep -cE 'rank [0-7]: its rail gives .* of 0\.0$' "$tmp/out" || :)"
+    "$(grep -cE 'rank [0-7]: rail carries .* of 0\.0$' "$tmp/out" || :)"
 session=mpitest-$$
 nothing_left 'views that differ'
 exit $failed

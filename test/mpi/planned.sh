@@ -124,7 +124,7 @@ says()
 }
 
 if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
-    several='ranks reach several rails by themselves'
+    several='ranks use several rails each'
     steps='MPI_Alltoallv without a plan, all else left to Open MPI'
     says 'free ranks' 2x2 4 '' "$steps: $several"
     cat >"$tmp/gpu" <<END_GPU

@@ -104,33 +104,33 @@ static void test_states_stay_equal(void **state)
 /* ---- world ---- */
 
 /* Ranks in blocks over nodes, each bound to a rail in turn. */
-static void fill_rank_entries(mca_coll_mrail_rank_entry_t *members,
+static void fill_rank_entries(mca_coll_mrail_rank_entry_t *entries,
                               unsigned nodes, unsigned ranks_per_node,
                               unsigned rails)
 {
     for (unsigned i = 0; i < nodes * ranks_per_node; ++i) {
-        members[i] = (mca_coll_mrail_rank_entry_t){
+        entries[i] = (mca_coll_mrail_rank_entry_t){
             .version = 5,
             .node = 1000 - i / ranks_per_node,
             .num_rails = 1,
             .leaf = {77 + 10 * (i % ranks_per_node % rails)},
-            .params = {.relay_above = 100000,
-                       .chunk = 4096,
-                       .slots = 4,
-                       .memory = 1u << 30,
-                       .copy_rate = 1000000000000ull,
-                       .cross = 1},
+            .params = {.relay_threshold = 100000,
+                       .relay_chunk_size = 4096,
+                       .relay_buffers = 4,
+                       .relay_memory = 1u << 30,
+                       .copy_bandwidth = 1000000000000ull,
+                       .cross_rail = 1},
         };
     }
 }
 
-static const char *refusal(const mca_coll_mrail_rank_entry_t *members,
+static const char *refusal(const mca_coll_mrail_rank_entry_t *entries,
                            unsigned num_ranks)
 {
     mca_coll_mrail_topology_t *topology = NULL;
     const char *why = NULL;
     int ret =
-        mca_coll_mrail_topology_create(members, num_ranks, 0, &topology, &why);
+        mca_coll_mrail_topology_create(entries, num_ranks, 0, &topology, &why);
 
     if (ret == 0) {
         mca_coll_mrail_topology_destroy(topology);
@@ -143,15 +143,15 @@ static const char *refusal(const mca_coll_mrail_rank_entry_t *members,
 
 static void test_who_is_where(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[12];
+    mca_coll_mrail_rank_entry_t entries[12];
     mca_coll_mrail_topology_t *topology;
     const char *why;
 
-    fill_rank_entries(members, 3, 4, 3);
-    members[11].leaf[0] = 20; /* a leaf of its own, below the others */
-    members[1].node = members[11].node;
+    fill_rank_entries(entries, 3, 4, 3);
+    entries[11].leaf[0] = 20; /* a leaf of its own, below the others */
+    entries[1].node = entries[11].node;
     assert_int_equal(
-        mca_coll_mrail_topology_create(members, 12, 1, &topology, &why), 0);
+        mca_coll_mrail_topology_create(entries, 12, 1, &topology, &why), 0);
     assert_int_equal(topology->num_ranks, 12);
     assert_int_equal(topology->num_nodes, 3);
     assert_int_equal(topology->num_rails, 4);
@@ -170,89 +170,89 @@ static void test_who_is_where(void **state)
 
 static void test_who_cannot_be_helped(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[8];
+    mca_coll_mrail_rank_entry_t entries[8];
 
-    fill_rank_entries(members, 2, 4, 4);
-    assert_string_equal(refusal(members, 8), "");
-    assert_null(mca_coll_mrail_rank_entries_differ(members, 8));
-    members[5].version = 6;
+    fill_rank_entries(entries, 2, 4, 4);
+    assert_string_equal(refusal(entries, 8), "");
+    assert_null(mca_coll_mrail_rank_entries_differ(entries, 8));
+    entries[5].version = 6;
     assert_non_null(
-        strstr(mca_coll_mrail_rank_entries_differ(members, 8), "versions"));
-    members[7].version = members[6].version = 0; /* alike, but nobody's */
+        strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "versions"));
+    entries[7].version = entries[6].version = 0; /* alike, but nobody's */
     assert_non_null(
-        strstr(mca_coll_mrail_rank_entries_differ(members, 8), "memory"));
-    fill_rank_entries(members, 2, 4, 4);
-    members[5].num_rails = 0;
-    assert_non_null(strstr(refusal(members, 8), "does not use mrail"));
-    members[5].num_rails = 2;
-    assert_non_null(strstr(refusal(members, 8), "several rails"));
-    fill_rank_entries(members, 2, 4, 4);
-    members[5].is_soft = 1;
-    assert_non_null(strstr(refusal(members, 8), "emulated"));
-    fill_rank_entries(members, 1, 8, 4);
-    assert_non_null(strstr(refusal(members, 8), "one node"));
-    fill_rank_entries(members, 2, 4, 1);
-    assert_non_null(strstr(refusal(members, 8), "one rail"));
-    fill_rank_entries(members, 8, 1, 1);
+        strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
+    fill_rank_entries(entries, 2, 4, 4);
+    entries[5].num_rails = 0;
+    assert_non_null(strstr(refusal(entries, 8), "does not use mrail"));
+    entries[5].num_rails = 2;
+    assert_non_null(strstr(refusal(entries, 8), "several rails"));
+    fill_rank_entries(entries, 2, 4, 4);
+    entries[5].is_soft = 1;
+    assert_non_null(strstr(refusal(entries, 8), "emulated"));
+    fill_rank_entries(entries, 1, 8, 4);
+    assert_non_null(strstr(refusal(entries, 8), "one node"));
+    fill_rank_entries(entries, 2, 4, 1);
+    assert_non_null(strstr(refusal(entries, 8), "one rail"));
+    fill_rank_entries(entries, 8, 1, 1);
     for (unsigned i = 0; i < 8; ++i) {
-        members[i].leaf[0] = i;
+        entries[i].leaf[0] = i;
     }
-    assert_non_null(strstr(refusal(members, 8), "two ranks"));
+    assert_non_null(strstr(refusal(entries, 8), "two ranks"));
 }
 
 static void test_too_many_rails(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[2 * (UCT_MRAIL_MAX_RAILS + 1)];
+    mca_coll_mrail_rank_entry_t entries[2 * (UCT_MRAIL_MAX_RAILS + 1)];
 
-    fill_rank_entries(members, 2, UCT_MRAIL_MAX_RAILS + 1,
+    fill_rank_entries(entries, 2, UCT_MRAIL_MAX_RAILS + 1,
                       UCT_MRAIL_MAX_RAILS + 1);
     assert_non_null(
-        strstr(refusal(members, MRAIL_ARRAY_SIZE(members)), "more rails"));
-    fill_rank_entries(members, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
-    assert_string_equal(refusal(members, 2 * UCT_MRAIL_MAX_RAILS), "");
+        strstr(refusal(entries, MRAIL_ARRAY_SIZE(entries)), "more rails"));
+    fill_rank_entries(entries, 2, UCT_MRAIL_MAX_RAILS, UCT_MRAIL_MAX_RAILS);
+    assert_string_equal(refusal(entries, 2 * UCT_MRAIL_MAX_RAILS), "");
 }
 
 /* ---- pace ---- */
 
 static void test_share_of_the_rails(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[8];
+    mca_coll_mrail_rank_entry_t entries[8];
 
-    fill_rank_entries(members, 2, 4, 4);
+    fill_rank_entries(entries, 2, 4, 4);
     for (unsigned i = 0; i < 8; ++i) {
-        members[i].num_rails = 4;
-        members[i].speed = 400000000;
-        members[i].params.pace =
+        entries[i].num_rails = 4;
+        entries[i].speed = 400000000;
+        entries[i].params.inflight_us =
             (i == 0) ? 2000 : 77; /* that of rank 0 counts */
     }
-    members[7].speed = 200000000;
-    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 0), 200000);
-    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 7), 100000);
-    members[6].node = members[0].node; /* 5 ranks there, 3 here */
-    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 6), 160000);
-    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 4), 266666);
-    members[2].speed = 0; /* who knows nothing still is one of them */
-    assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, 2), 1);
-    members[2].speed = UINT64_MAX;
-    assert_true(mca_coll_mrail_inflight_bytes(members, 8, 2) > 1ull << 50);
+    entries[7].speed = 200000000;
+    assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 0), 200000);
+    assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 7), 100000);
+    entries[6].node = entries[0].node; /* 5 ranks there, 3 here */
+    assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 6), 160000);
+    assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 4), 266666);
+    entries[2].speed = 0; /* who knows nothing still is one of them */
+    assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 2), 1);
+    entries[2].speed = UINT64_MAX;
+    assert_true(mca_coll_mrail_inflight_bytes(entries, 8, 2) > 1ull << 50);
 }
 
 /* What all ranks have to decide alike. */
 static void test_who_goes_without_steps(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[8];
+    mca_coll_mrail_rank_entry_t entries[8];
 
     for (unsigned how = 0; how < 5; ++how) {
-        fill_rank_entries(members, how == 1 ? 1 : 2, how == 1 ? 8 : 4, 4);
+        fill_rank_entries(entries, how == 1 ? 1 : 2, how == 1 ? 8 : 4, 4);
         for (unsigned i = 0; i < 8; ++i) {
-            members[i].speed = 400000000;
-            members[i].params.pace = 2000;
+            entries[i].speed = 400000000;
+            entries[i].params.inflight_us = 2000;
         }
-        members[3].num_rails = how != 2;
-        members[6].has_devices = how == 4;
-        members[0].params.pace = (how == 3) ? 0 : 2000;
+        entries[3].num_rails = how != 2;
+        entries[6].has_devices = how == 4;
+        entries[0].params.inflight_us = (how == 3) ? 0 : 2000;
         for (unsigned i = 0; i < 8; ++i) {
-            assert_int_equal(mca_coll_mrail_inflight_bytes(members, 8, i) != 0,
+            assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, i) != 0,
                              how == 0);
         }
     }
@@ -287,13 +287,13 @@ static void test_inflight_limit(void **state)
     assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }
 
-/* ---- slices ---- */
+/* ---- schedule ---- */
 
 /* All ranks of a job. */
 typedef struct job {
     unsigned num_ranks;
     mca_coll_mrail_topology_t *worlds[MAX_RANKS];
-    mca_coll_mrail_schedule_t *slices[MAX_RANKS];
+    mca_coll_mrail_schedule_t *schedule[MAX_RANKS];
     uint64_t words[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_RECORD_WORDS)];
 } job_t;
 
@@ -302,7 +302,7 @@ static uint64_t *words_of(job_t *job, unsigned rank)
     return job->words + rank * (job->num_ranks + MCA_COLL_MRAIL_RECORD_WORDS);
 }
 
-static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *members,
+static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *entries,
                      unsigned num_ranks)
 {
     const char *why;
@@ -310,18 +310,19 @@ static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *members,
     memset(job, 0, sizeof(*job));
     job->num_ranks = num_ranks;
     for (unsigned i = 0; i < num_ranks; ++i) {
-        assert_int_equal(mca_coll_mrail_topology_create(members, num_ranks, i,
+        assert_int_equal(mca_coll_mrail_topology_create(entries, num_ranks, i,
                                                         &job->worlds[i], &why),
                          0);
         assert_int_equal(
-            mca_coll_mrail_schedule_create(job->worlds[i], &job->slices[i]), 0);
+            mca_coll_mrail_schedule_create(job->worlds[i], &job->schedule[i]),
+            0);
     }
 }
 
 static void job_cleanup(job_t *job)
 {
     for (unsigned i = 0; i < job->num_ranks; ++i) {
-        mca_coll_mrail_schedule_destroy(job->slices[i]);
+        mca_coll_mrail_schedule_destroy(job->schedule[i]);
         mca_coll_mrail_topology_destroy(job->worlds[i]);
     }
 }
@@ -357,11 +358,11 @@ static void draw_words(job_t *job, mrail_rng_t *rng)
 }
 
 static const mca_coll_mrail_slice_t *
-find_slice(const mca_coll_mrail_slice_t *slices, size_t count, uint32_t peer)
+find_slice(const mca_coll_mrail_slice_t *schedule, size_t count, uint32_t peer)
 {
     for (size_t i = 0; i < count; ++i) {
-        if (slices[i].peer == peer) {
-            return &slices[i];
+        if (schedule[i].peer == peer) {
+            return &schedule[i];
         }
     }
     return NULL;
@@ -391,8 +392,8 @@ static void check_relay(const mca_coll_mrail_topology_t *topology,
  * both ends say that it is. */
 static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
-    const mca_coll_mrail_schedule_t *sender = job->slices[from];
-    const mca_coll_mrail_schedule_t *receiver = job->slices[to];
+    const mca_coll_mrail_schedule_t *sender = job->schedule[from];
+    const mca_coll_mrail_schedule_t *receiver = job->schedule[to];
     uint64_t bytes = words_of(job, from)[MCA_COLL_MRAIL_RECORD_WORDS + to];
     uint64_t at = 0, covered = 0;
     const mca_coll_mrail_slice_t *send =
@@ -428,8 +429,9 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
 static void check_job(job_t *job)
 {
     for (unsigned i = 1; i < job->num_ranks; ++i) {
-        assert_int_equal(job->slices[i]->hash, job->slices[0]->hash);
-        assert_int_equal(job->slices[i]->num_flows, job->slices[0]->num_flows);
+        assert_int_equal(job->schedule[i]->hash, job->schedule[0]->hash);
+        assert_int_equal(job->schedule[i]->num_flows,
+                         job->schedule[0]->num_flows);
     }
     for (uint32_t from = 0; from < job->num_ranks; ++from) {
         for (uint32_t to = 0; to < job->num_ranks; ++to) {
@@ -444,7 +446,7 @@ static void check_job(job_t *job)
  * ended. */
 static uint64_t run_seed(uint64_t seed)
 {
-    mca_coll_mrail_rank_entry_t members[MAX_RANKS];
+    mca_coll_mrail_rank_entry_t entries[MAX_RANKS];
     mrail_rng_t rng;
     uint64_t relayed = 0;
     unsigned nodes, ranks, rails;
@@ -454,21 +456,21 @@ static uint64_t run_seed(uint64_t seed)
     nodes = 2 + mrail_rng_below(&rng, 3);
     ranks = 2 + mrail_rng_below(&rng, MAX_RANKS / nodes - 1);
     rails = 2 + mrail_rng_below(&rng, MRAIL_MIN(ranks, 6) - 1);
-    fill_rank_entries(members, nodes, ranks, rails);
+    fill_rank_entries(entries, nodes, ranks, rails);
     for (unsigned i = 0; i < nodes * ranks; ++i) {
-        members[i].is_soft = seed % 2;
+        entries[i].is_soft = seed % 2;
     }
-    job_init(&job, members, nodes * ranks);
+    job_init(&job, entries, nodes * ranks);
     for (unsigned round = 0; round < 3; ++round) {
         draw_words(&job, &rng);
         for (unsigned i = 0; i < job.num_ranks; ++i) {
-            mca_coll_mrail_schedule_t *slices = job.slices[i];
+            mca_coll_mrail_schedule_t *schedule = job.schedule[i];
 
-            assert_false(mca_coll_mrail_schedule_fit(slices, job.words));
-            assert_int_equal(mca_coll_mrail_schedule_make(slices, job.words),
+            assert_false(mca_coll_mrail_schedule_fit(schedule, job.words));
+            assert_int_equal(mca_coll_mrail_schedule_make(schedule, job.words),
                              0);
-            assert_true(mca_coll_mrail_schedule_fit(slices, job.words));
-            relayed += slices->relayed;
+            assert_true(mca_coll_mrail_schedule_fit(schedule, job.words));
+            relayed += schedule->relayed;
         }
         check_job(&job);
     }
@@ -491,61 +493,64 @@ static void test_all_bytes_go_once(void **state)
  * cannot be, neither. */
 static void test_what_is_no_plan(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[8];
+    mca_coll_mrail_rank_entry_t entries[8];
     mrail_rng_t rng;
     job_t job;
 
     mrail_rng_init(&rng, 3);
-    fill_rank_entries(members, 2, 4, 4);
-    job_init(&job, members, 8);
+    fill_rank_entries(entries, 2, 4, 4);
+    job_init(&job, entries, 8);
     draw_words(&job, &rng);
-    assert_int_equal(mca_coll_mrail_schedule_make(job.slices[0], job.words), 0);
+    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
+                     0);
     ++words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS];
-    assert_false(mca_coll_mrail_schedule_fit(job.slices[0], job.words));
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = UINT64_MAX / 2;
-    assert_true(mca_coll_mrail_schedule_make(job.slices[0], job.words) < 0);
-    assert_false(mca_coll_mrail_schedule_fit(job.slices[0], job.words));
+    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.words) < 0);
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
     for (unsigned i = 0; i < 4; ++i) {
         set_rail(words_of(&job, i), 0); /* no rail of the first node is up */
     }
-    assert_true(mca_coll_mrail_schedule_make(job.slices[0], job.words) < 0);
+    assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.words) < 0);
     for (unsigned i = 0; i < 4; ++i) {
         set_rail(words_of(&job, i), 50000000);
     }
-    assert_int_equal(mca_coll_mrail_schedule_make(job.slices[0], job.words), 0);
-    mca_coll_mrail_schedule_forget(job.slices[0]);
-    assert_false(mca_coll_mrail_schedule_fit(job.slices[0], job.words));
+    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
+                     0);
+    mca_coll_mrail_schedule_forget(job.schedule[0]);
+    assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     job_cleanup(&job);
 }
 
 /* Ranks see a rail differently: what the one that thinks the least of it says. */
 static void test_views_of_a_rail(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[8];
+    mca_coll_mrail_rank_entry_t entries[8];
     mrail_rng_t rng;
     uint64_t hash;
     job_t job;
 
     mrail_rng_init(&rng, 4);
-    fill_rank_entries(members, 2, 4, 2);
-    job_init(&job, members, 8);
+    fill_rank_entries(entries, 2, 4, 2);
+    job_init(&job, entries, 8);
     draw_words(&job, &rng);
     for (unsigned i = 0; i < 8; ++i) {
         set_rail(words_of(&job, i), 100000000);
     }
-    assert_int_equal(mca_coll_mrail_schedule_make(job.slices[0], job.words), 0);
-    hash = job.slices[0]->hash;
+    assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
+                     0);
+    hash = job.schedule[0]->hash;
     words_of(&job, 2)[MCA_COLL_MRAIL_PORT] =
         0; /* bound to the rail of rank 0 */
     for (unsigned i = 0; i < 8; ++i) {
-        assert_int_equal(mca_coll_mrail_schedule_make(job.slices[i], job.words),
-                         0);
+        assert_int_equal(
+            mca_coll_mrail_schedule_make(job.schedule[i], job.words), 0);
     }
-    assert_int_not_equal(job.slices[0]->hash, hash);
+    assert_int_not_equal(job.schedule[0]->hash, hash);
     check_job(&job);
-    for (size_t i = 0; i < job.slices[0]->num_sends; ++i) {
-        uint32_t peer = job.slices[0]->sends[i].peer;
+    for (size_t i = 0; i < job.schedule[0]->num_sends; ++i) {
+        uint32_t peer = job.schedule[0]->sends[i].peer;
 
         assert_true(peer < 4); /* nothing goes out over it */
     }
@@ -559,21 +564,21 @@ static uint64_t direct_of(job_t *job)
 
     for (unsigned i = 0; i < job->num_ranks; ++i) {
         assert_int_equal(
-            mca_coll_mrail_schedule_make(job->slices[i], job->words), 0);
+            mca_coll_mrail_schedule_make(job->schedule[i], job->words), 0);
     }
     check_job(job);
-    send = find_slice(job->slices[0]->sends, job->slices[0]->num_sends, 4);
+    send = find_slice(job->schedule[0]->sends, job->schedule[0]->num_sends, 4);
     return (send != NULL) ? send->bytes : 0;
 }
 
 /* What goes over a rail is as much as it gives, to those who share it together. */
 static void test_live_capacities(void **state)
 {
-    mca_coll_mrail_rank_entry_t members[8];
+    mca_coll_mrail_rank_entry_t entries[8];
     job_t job;
 
-    fill_rank_entries(members, 2, 4, 2);
-    job_init(&job, members, 8);
+    fill_rank_entries(entries, 2, 4, 2);
+    job_init(&job, entries, 8);
     for (unsigned i = 0; i < 8; ++i) {
         memset(words_of(&job, i), 0,
                (8 + MCA_COLL_MRAIL_RECORD_WORDS) * sizeof(uint64_t));

@@ -6,25 +6,25 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* CUDA driver API, cuPointerGetAttribute(): CU_POINTER_ATTRIBUTE_MEMORY_TYPE, and
- * CU_MEMORYTYPE_DEVICE, which managed memory has as well. */
+/* CUDA driver API, cuPointerGetAttribute(): CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+ * and CU_MEMORYTYPE_DEVICE, which also describes managed memory. */
 #define ATTRIBUTE_MEMORY_TYPE 2
 #define MEMORY_TYPE_DEVICE 2u
 
 typedef int (*get_attribute_func_t)(void *data, int attribute,
                                     unsigned long long pointer);
 
-static get_attribute_func_t found; /* atomic; NULL: the driver was not there */
+static get_attribute_func_t found; /* atomic; NULL: the driver is not loaded */
 static unsigned long long
-    looked_at; /* atomic: loads, when it was looked for last */
+    looked_at; /* atomic: number of loaded libraries at the last search */
 
 static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
 {
     *(unsigned long long *)arg = info->dlpi_adds;
-    return 1; /* all objects say the same */
+    return 1; /* all objects report the same numbers: stop */
 }
 
-/* Libraries that this process has loaded, ever. */
+/* Number of libraries that this process has ever loaded. */
 static unsigned long long count_loads(void)
 {
     unsigned long long loads = 0;
@@ -33,9 +33,9 @@ static unsigned long long count_loads(void)
     return loads;
 }
 
-/* Who allocates on a device has the driver in the process by then.  Looking for it
- * goes through the names of all libraries, a dozen thousand instructions: so only
- * after one was loaded. */
+/* A process that allocates device memory has loaded the driver. The search
+ * walks the names of all libraries (some 12,000 instructions), so it runs only
+ * after another library was loaded. */
 static get_attribute_func_t find(void)
 {
     get_attribute_func_t func = __atomic_load_n(&found, __ATOMIC_RELAXED);
@@ -55,7 +55,7 @@ static get_attribute_func_t find(void)
         return NULL;
     }
     *(void **)&func = dlsym(handle, "cuPointerGetAttribute");
-    /* The reference is kept: the driver is never unloaded. */
+    /* Keeps the reference: the driver is never unloaded. */
     __atomic_store_n(&found, func, __ATOMIC_RELAXED);
     return func;
 }

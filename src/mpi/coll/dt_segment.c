@@ -29,10 +29,10 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *part,
 
 /* Larger than any element of a datatype: the largest is two long doubles. */
 #define SCRATCH 64u
-/* Of a copy between two parts with gaps, at a time. */
+/* Bytes of one step of a copy between two segments with gaps. */
 #define MAX_PIECE (16u << 20)
 
-/* A part's convertor, which is to be destructed. */
+/* Creates a convertor of the segment; the caller destructs it. */
 static int prepare(const mca_coll_mrail_dt_segment_t *part, int is_pack,
                    opal_convertor_t *convertor)
 {
@@ -48,9 +48,9 @@ static int prepare(const mca_coll_mrail_dt_segment_t *part, int is_pack,
     return (ret == OPAL_SUCCESS) ? 0 : -EIO;
 }
 
-/* The next bytes at `offset`, at most `length`: how many is in *done_p.  A convertor
- * packs whole elements only, from the beginning of one, and says where that is; bytes
- * of elements that are cut take a way through `scratch`. */
+/* Packs at most `length` bytes at `offset` and stores their number in *done_p.
+ * A convertor packs whole elements only, from the start of one, and reports
+ * where that is. Bytes of elements that are cut go through `scratch`. */
 static int pack_some(opal_convertor_t *convertor, uint64_t offset, void *to,
                      size_t length, size_t *done_p)
 {
@@ -128,7 +128,8 @@ static int unpack_whole(const mca_coll_mrail_dt_segment_t *part,
     return ret;
 }
 
-/* Where the element begins that byte `offset` is of: that of a convertor to pack. */
+/* Offset of the element that contains byte `offset`. The convertor is a packing
+ * one. */
 static int element_of(const mca_coll_mrail_dt_segment_t *part, uint64_t offset,
                       uint64_t *first_p)
 {
@@ -146,9 +147,9 @@ static int element_of(const mca_coll_mrail_dt_segment_t *part, uint64_t offset,
     return ret;
 }
 
-/* Bytes of an element that is cut: all of it is read, changed and written.  The
- * convertor of Open MPI 4.1 writes beyond a temporary of its own where a part of an
- * element of more than 16 bytes is unpacked. */
+/* Writes bytes of an element that is cut: reads, changes and writes the whole
+ * element. The convertor of Open MPI 4.1 writes beyond its own temporary when
+ * it unpacks a part of an element of more than 16 bytes. */
 static int unpack_cut(const mca_coll_mrail_dt_segment_t *part, uint64_t first,
                       uint64_t offset, const void *from, size_t length,
                       size_t *done_p)
@@ -176,7 +177,8 @@ static int unpack_cut(const mca_coll_mrail_dt_segment_t *part, uint64_t first,
     return unpack_whole(part, first, scratch, whole);
 }
 
-/* The cut element at the beginning, whole ones, the cut one at the end. */
+/* Order: the cut element at the start, whole elements, the cut element at the
+ * end. */
 static int unpack_gaps(const mca_coll_mrail_dt_segment_t *part, uint64_t offset,
                        const char *from, size_t length)
 {
@@ -221,8 +223,8 @@ int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *part,
     return unpack_gaps(part, offset, from, length);
 }
 
-/* Between two with gaps.  Each piece is looked for from the beginning of both, so they
- * are large. */
+/* Copies between two segments with gaps. Each step searches both from their
+ * start, so steps are large. */
 static int copy_in_pieces(const mca_coll_mrail_dt_segment_t *from,
                           const mca_coll_mrail_dt_segment_t *to, uint64_t bytes)
 {

@@ -26,15 +26,15 @@ int mca_coll_mrail_gather_init(mca_coll_mrail_gather_t *gather,
 
 void mca_coll_mrail_gather_cleanup(mca_coll_mrail_gather_t *gather)
 {
-    /* If it has failed, messages may still come: what they are written to stays. */
+    /* After a failure messages may still arrive: keep their buffers. */
     if (gather->num_requests == 0) {
         free(gather->blocks);
     }
     gather->blocks = NULL;
 }
 
-/* The blocks of this rank and of those behind it go to who is `far` in front; as many
- * come from who is that far behind. */
+/* Sends this rank's blocks and those collected so far to the rank `far` ahead,
+ * and receives as many from the rank `far` behind. */
 static int start_port(mca_coll_mrail_gather_t *gather, unsigned far)
 {
     unsigned ranks = gather->num_ranks;
@@ -78,7 +78,7 @@ int mca_coll_mrail_gather_start(mca_coll_mrail_gather_t *gather, size_t block,
                                 unsigned ports, int tag)
 {
     if (gather->num_requests > 0) {
-        return OMPI_ERROR; /* one before it has failed */
+        return OMPI_ERROR; /* an earlier request failed */
     }
     gather->block = block;
     gather->ports = ports;

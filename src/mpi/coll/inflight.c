@@ -3,23 +3,23 @@
 
 #include "base/util.h"
 
-/* In windows.  What a long exchange would gain is little, and the engine balances best
- * what it has all of (decision 0012). */
+/* In windows. A longer exchange gains little from a limit, and the engine
+ * balances best with all messages at hand (decision 0012). */
 #define LONG 10u
 
 uint64_t
-mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *members,
+mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *entries,
                               unsigned num_ranks, unsigned self)
 {
-    const mca_coll_mrail_rank_entry_t *mine = &members[self];
-    uint64_t inflight_us = members[0].params.pace, sharers = 0;
+    const mca_coll_mrail_rank_entry_t *mine = &entries[self];
+    uint64_t inflight_us = entries[0].params.inflight_us, sharers = 0;
     double bytes;
 
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (members[i].num_rails == 0 || members[i].has_devices) {
+        if (entries[i].num_rails == 0 || entries[i].has_devices) {
             return 0;
         }
-        sharers += members[i].node == mine->node;
+        sharers += entries[i].node == mine->node;
     }
     if (inflight_us == 0 || sharers == num_ranks) {
         return 0;
@@ -28,7 +28,7 @@ mca_coll_mrail_inflight_bytes(const mca_coll_mrail_rank_entry_t *members,
     return (bytes < 1) ? 1 : (bytes < 1e18) ? (uint64_t)bytes : (uint64_t)1e18;
 }
 
-/* Others would wait for a message of more than twice the mean. */
+/* A message of more than twice the mean would delay the others. */
 static int is_skewed(const mca_coll_mrail_load_t *load)
 {
     return load->largest / 2 > load->sum / load->count;

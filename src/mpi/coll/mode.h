@@ -1,37 +1,38 @@
 /*
- * Which calls on a communicator ask all ranks what there is to send.  Asking costs
- * an allgather, so exchanges that were small go without, most of them: a call that
- * asks decides for itself and about the next ones.  All ranks go through the same
- * states, since they see the same answers.  Pure.
+ * Which calls on a communicator hold an agreement round about their demands. A
+ * round costs an allgather, so most small exchanges skip it: a round decides
+ * for its own call and the calls after it. All ranks go through the same
+ * states, because they see the same votes. Pure.
  */
 #ifndef MRAIL_MPI_COLL_MODE_H
 #define MRAIL_MPI_COLL_MODE_H
 
-/* Calls that are nothing to plan and ask all the same, after one that was: exchanges
- * of data come in turn with small ones of counts. */
+/* Calls after a planned one that hold a round although there was nothing to
+ * plan: programs alternate data exchanges with small exchanges of counts. */
 #define MCA_COLL_MRAIL_PATIENCE 8u
-/* Then 1 call goes without asking, 2, 4, ... this many.  Such a call asks for one word
- * first, which takes log2 P messages of an alltoallv's P - 1, so that is less than 1 in
- * 65 more. */
+/* Then 1 call skips the round, then 2, 4, and up to this many. A call that
+ * backed off votes with one word first. The vote takes log2 P messages of the P
+ * - 1 of an alltoallv, less than 1/65 more. */
 #define MCA_COLL_MRAIL_MAX_PERIOD 64u
 
 typedef struct mca_coll_mrail_mode {
-    unsigned patience; /* calls that still ask if nothing is to be planned */
-    unsigned period;   /* calls that went without asking last; 0: none */
-    unsigned left;     /* of them */
-    int wanted;        /* this rank's own: there was something to plan since the
-                          last call that asked */
+    unsigned patience; /* further calls with a round if there is nothing to
+                        * plan */
+    unsigned period;   /* calls skipped since the last round; 0: none */
+    unsigned left;     /* calls left to skip */
+    int wanted;        /* of this rank: there was a demand worth planning since
+                        * the last round */
 } mca_coll_mrail_mode_t;
 
-/* A new communicator's first call asks; so do no more of them than necessary, if it
- * was nothing. */
+/* The first call on a communicator holds a round; without a demand, few
+ * follow. */
 static inline void mca_coll_mrail_mode_init(mca_coll_mrail_mode_t *mode)
 {
     *mode = (mca_coll_mrail_mode_t){0};
 }
 
-/* A call begins, in which this rank has something worth planning, or not.  1: it
- * asks; mca_coll_mrail_mode_vote() comes next. */
+/* Starts a call. `wanted`: this rank has a demand worth planning. 1: the call
+ * holds a round, and mca_coll_mrail_mode_vote() follows. */
 static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
                                            int is_large)
 {
@@ -43,14 +44,14 @@ static inline int mca_coll_mrail_mode_call(mca_coll_mrail_mode_t *mode,
     return 0;
 }
 
-/* 1: there was nothing for long: who asks is likely to hear that there is nothing. */
+/* 1: backed off. A round is likely to find nothing to plan. */
 static inline int
 mca_coll_mrail_mode_is_backed_off(const mca_coll_mrail_mode_t *mode)
 {
     return mode->period > 0;
 }
 
-/* What all have said: somebody has wanted something since they were asked last. */
+/* Takes the result of the vote: some rank had a demand since the last round. */
 static inline void mca_coll_mrail_mode_vote(mca_coll_mrail_mode_t *mode,
                                             int any_wanted)
 {

@@ -1,23 +1,24 @@
 /*
- * Open MPI coll component "mrail": MPI_Alltoallv, MPI_Alltoall and MPI_Alltoallw,
- * and the nonblocking ones, by a plan, where ranks that are bound to a rail each can
+ * Open MPI coll component "mrail": plans MPI_Alltoallv, MPI_Alltoall,
+ * MPI_Alltoallw and their nonblocking forms, for single-rail ranks that can
  * relay for one another.
  *
- *     component   parameters, counters, which processes        mrail_coll_component.c
- *     module      one per communicator; calls of MPI           mrail_coll_module.c
- *     op          one call on its way, step by step            mrail_coll_op.c
- *     steps       what ranks tell each other before they move  mrail_coll_setup.c,
- *                 a byte, and what follows from it              mrail_coll_agree.c
- *     exchange    the bytes                                    mrail_coll_exchange.c
- *     paced       the bytes of ranks that need no plan         mrail_coll_pairwise.c
+ *   component   parameters, counters, Open MPI's version  mrail_coll_component.c
+ *   module      one for each communicator; MPI's calls    mrail_coll_module.c
+ *   op          one call in progress, step by step        mrail_coll_op.c
+ *   steps       agreement before the first byte moves     mrail_coll_setup.c,
+ *                                                         mrail_coll_agree.c
+ *   exchange    the bytes of a call                       mrail_coll_exchange.c
+ *   pairwise    unplanned exchanges, in-flight limit      mrail_coll_pairwise.c
  *
- * Who serves a call, and by which plan, is decided alike by all ranks of a
- * communicator, from what all have told each other, so no rank waits for another that
- * went a different way.  What cannot be planned is left to the module that Open MPI had
- * chosen before, but for MPI_Alltoallv of ranks that need no plan (pace.h).
+ * All ranks of a communicator make the same decision about a call and its plan,
+ * from the records that they exchanged. So no rank waits for a rank that chose
+ * another path. The module that Open MPI selected before serves a call without
+ * a plan, except MPI_Alltoallv of ranks that need no plan (inflight.h).
  *
- * Locking: a communicator's ops go one after the other, each by whoever makes
- * progress: the threads that wait in MPI.  module->is_busy keeps all but one out.
+ * Locking: the ops of a communicator run one after the other, in the threads
+ * that make progress because they wait in MPI. module->is_busy admits one
+ * thread.
  */
 #ifndef MRAIL_MPI_COLL_H
 #define MRAIL_MPI_COLL_H
@@ -53,7 +54,7 @@ typedef struct mca_coll_mrail_settings {
 } mca_coll_mrail_settings_t;
 extern mca_coll_mrail_settings_t mca_coll_mrail_settings;
 
-/* MPI_T performance variables, of the process. */
+/* MPI_T performance variables, for the whole process. */
 typedef struct mca_coll_mrail_counters {
     unsigned long long calls, planned_calls;
     unsigned long long bytes, planned_bytes, relayed_bytes;
@@ -62,7 +63,7 @@ typedef struct mca_coll_mrail_counters {
 } mca_coll_mrail_counters_t;
 extern mca_coll_mrail_counters_t mca_coll_mrail_counters;
 
-/* Threads of the process have communicators of their own, and count together. */
+/* Threads of a process use different communicators and share the counters. */
 #define MCA_COLL_MRAIL_COUNT(counter, value)                                   \
     ((void)__atomic_fetch_add(&mca_coll_mrail_counters.counter, value,         \
                               __ATOMIC_RELAXED))
@@ -88,41 +89,45 @@ typedef struct mca_coll_mrail_module {
     MCA_COLL_MRAIL_PREVIOUS(ialltoallv);
     MCA_COLL_MRAIL_PREVIOUS(ialltoallw);
     struct ompi_communicator_t *comm;
-    mca_coll_mrail_mode_t mode; /* of calls that block */
-    uint64_t relay_above;       /* bytes; once all are known that of rank 0 */
-    const char *away; /* why no later call is served; NULL: they are */
+    mca_coll_mrail_mode_t mode; /* of blocking calls */
+    uint64_t relay_threshold;   /* bytes; the value of rank 0 once the topology
+                                 * is known */
+    const char *away; /* reason why no later call is served; NULL: calls are
+                       * served */
     const char
-        *settled; /* what `away` was when a call that blocks had last asked:
-                             the same at all ranks, where `away` may not be yet */
-    uint64_t inflight_bytes; /* pace.h; 0: not used */
+        *settled; /* `away` as of the last agreement round of a blocking call:
+                   * equal at all ranks, where `away` may not be equal yet */
+    uint64_t inflight_bytes; /* see inflight.h; 0: no limit */
     ompi_request_t *
-        *requests;    /* of mrail_coll_pairwise.c, if inflight_bytes is not 0 */
-    int is_busy;      /* lock: of ops and all below */
-    mrail_list_t ops; /* the first one is on its way */
-    int num_nonblocking; /* of them; atomic */
-    mrail_list_t active; /* node: mrail_coll_op.c */
-    int first_tag;       /* of those for ops; 0: none yet */
+        *requests;    /* of mrail_coll_pairwise.c; used if inflight_bytes is not
+                       * 0 */
+    int is_busy;      /* lock of ops and of all fields below */
+    mrail_list_t ops; /* the first one is in progress */
+    int num_nonblocking; /* number of nonblocking ops; atomic */
+    mrail_list_t active; /* node of the list in mrail_coll_op.c */
+    int first_tag;       /* first tag of ops; 0: none yet */
     unsigned num_ops;
     mca_coll_mrail_op_t
-        *spare; /* for calls that block; NULL: in use, or none */
+        *spare; /* op for blocking calls; NULL: in use, or none */
 
-    /* Of the steps: */
-    int is_known; /* world is, or away */
-    int is_ready; /* this rank is, for what all have to be */
+    /* State of the steps: */
+    int is_known; /* topology is set, or away is */
+    int is_ready; /* this rank has what the next steps need */
     mca_coll_mrail_rank_entry_t
-        *members;    /* all ranks, until they are known; or NULL */
-    const char *why; /* there is no world, if all are ready; NULL: there is */
+        *entries;    /* entries of all ranks until is_known, or NULL */
+    const char *why; /* reason for no topology; NULL: there is one. Valid if all
+                      * ranks are ready */
     mca_coll_mrail_topology_t *topology;
-    mca_coll_mrail_schedule_t *slices;
-    uint64_t *words; /* of all ranks, as slices.h has them */
+    mca_coll_mrail_schedule_t *schedule;
+    uint64_t *words; /* agreement records of all ranks; see schedule.h */
     mca_coll_mrail_gather_t gather;
-    uint64_t rail
-        [MCA_COLL_MRAIL_RECORD_WORDS]; /* what was told of this rank's last */
+    uint64_t
+        rail[MCA_COLL_MRAIL_RECORD_WORDS]; /* head of this rank's last record */
     int has_shm_pool;
     char shm_pool_name
-        [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or not by this rank */
+        [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
     mrail_relay_shm_pool_t arena;
-    mrail_relay_t *relay; /* NULL: nothing was worth relaying yet */
+    mrail_relay_t *relay; /* NULL: no relay was needed yet */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);
 
@@ -130,45 +135,46 @@ int mca_coll_mrail_init_query(bool progress_threads, bool mpi_threads);
 mca_coll_base_module_t *
 mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority);
 
-/* One line about this communicator from its rank 0. */
+/* Logs one line about this communicator, at its rank 0. */
 void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
                          const char *what, const char *why);
 
 /* ---- ops ---- */
 
-/* Beside Open MPI's codes: the previous module's turn. */
+/* Beside Open MPI's codes: the previous module serves the call. */
 #define MCA_COLL_MRAIL_PASS INT_MAX
 
-/* What an op is at.  Each but the last two gathers a block from every rank. */
+/* State of an op. Each state but the last two gathers a block from every
+ * rank. */
 typedef enum mca_coll_mrail_step {
-    MCA_COLL_MRAIL_KNOW,     /* who is where */
-    MCA_COLL_MRAIL_READY,    /* all have memory for what follows */
-    MCA_COLL_MRAIL_LOOK,     /* is there anything large to send? */
-    MCA_COLL_MRAIL_RECORD,   /* what there is to send */
-    MCA_COLL_MRAIL_NAME,     /* of the node's memory */
-    MCA_COLL_MRAIL_SHARED,   /* all have it */
-    MCA_COLL_MRAIL_AGREE,    /* all have the same plan */
+    MCA_COLL_MRAIL_KNOW,     /* the rank entries */
+    MCA_COLL_MRAIL_READY,    /* all ranks have memory for the next steps */
+    MCA_COLL_MRAIL_LOOK,     /* vote: does any rank have a large demand? */
+    MCA_COLL_MRAIL_RECORD,   /* agreement round: the records */
+    MCA_COLL_MRAIL_NAME,     /* name of the node's shared-memory pool */
+    MCA_COLL_MRAIL_SHARED,   /* all ranks have attached it */
+    MCA_COLL_MRAIL_AGREE,    /* all ranks have the same plan */
     MCA_COLL_MRAIL_EXCHANGE, /* the bytes move */
     MCA_COLL_MRAIL_DONE,
 } mca_coll_mrail_step_t;
 
 struct mca_coll_mrail_op {
-    ompi_coll_base_nbc_request_t request; /* of a call that does not block */
+    ompi_coll_base_nbc_request_t request; /* of a nonblocking call */
     mrail_list_t node;                    /* on module->ops */
     mca_coll_mrail_module_t *module;
     mca_coll_mrail_step_t step;
-    int is_started; /* some step was: 0 and DONE is an op that waits for its turn */
+    int is_started; /* 0 and DONE: the op waits for earlier ops */
     int is_blocking;
-    int is_finished; /* atomic: to who waits for a blocking one */
-    int tag;         /* and the two below it are this op's */
-    uint64_t flags;  /* slices.h */
+    int is_finished; /* atomic: for the thread that waits for a blocking op */
+    int tag;         /* this tag and the two below belong to the op */
+    uint64_t flags;  /* see schedule.h */
     mca_coll_mrail_dt_segment_t *sends, *recvs; /* by rank */
-    char *copy; /* of what lies in the receive buffer; or NULL */
+    char *copy; /* copy of the receive buffer for MPI_IN_PLACE, or NULL */
     ompi_request_t **requests;
-    unsigned num_requests; /* one to and one from each rank at most */
-    int is_planned;        /* module->slices say what to do */
+    unsigned num_requests; /* at most one to and one from each rank */
+    int is_planned;        /* module->schedule is valid for this op */
     int is_relaying;
-    mrail_ns_t from_ns; /* the step's, or the exchange's, beginning */
+    mrail_ns_t from_ns; /* start of the step or of the exchange */
     int ret;            /* the first error */
 };
 OBJ_CLASS_DECLARATION(mca_coll_mrail_op_t);
@@ -188,28 +194,28 @@ static inline int mca_coll_mrail_op_tag_chunk(const mca_coll_mrail_op_t *op)
     return op->tag - 2;
 }
 
-/* An op for a call that asks.  NULL: no memory. */
+/* An op for a call with an agreement round. NULL: out of memory. */
 mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
                                            int is_blocking);
-/* Its recvs are filled, and its sends unless sbuf is MPI_IN_PLACE.  OMPI_SUCCESS, or
- * an error, and the op is gone. */
+/* Starts an op whose recvs are filled in, and whose sends are unless sbuf is
+ * MPI_IN_PLACE. OMPI_SUCCESS, or an error and the op is freed. */
 int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf);
-/* Waits; the op is gone.  OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. */
+/* Waits and frees the op. OMPI_SUCCESS, an error, or MCA_COLL_MRAIL_PASS. */
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);
 
-/* The module goes; it has no op. */
+/* Frees the ops of a module that is going away; none is in progress. */
 void mca_coll_mrail_ops_forget(mca_coll_mrail_module_t *module);
-/* The component goes. */
+/* Frees all ops when the component closes. */
 void mca_coll_mrail_ops_close(void);
 
 /* ---- steps ---- */
 
-/* A step that gathers: how much, what, and what follows. */
+/* A step that gathers: size of a block, its content, and the next step. */
 typedef struct mca_coll_mrail_step_ops {
     size_t (*size)(const mca_coll_mrail_op_t *op);
     void (*fill)(mca_coll_mrail_op_t *op, void *mine);
     mca_coll_mrail_step_t (*take)(mca_coll_mrail_op_t *op);
-    int is_sparing; /* few messages are wanted, rather than few rounds */
+    int is_sparing; /* prefer few messages to few rounds */
 } mca_coll_mrail_step_ops_t;
 
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know;
@@ -220,28 +226,29 @@ extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_agree;
 
-/* Room for what ranks tell each other, unless it is there. */
+/* Allocates what the steps need, once. 0 or -ENOMEM. */
 int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module);
 void mca_coll_mrail_setup_cleanup(mca_coll_mrail_module_t *module);
 
-/* All ranks have said 1 in the block of an int. */
+/* All ranks sent 1 in a block of one int. */
 int mca_coll_mrail_all_fine(const mca_coll_mrail_op_t *op);
 
-/* Its ranks know what they do: agreement ends here, planning and what relays are told
- * included. */
+/* Ends the agreement time of an op, which includes planning and the setup of
+ * relays. */
 void mca_coll_mrail_agreed(mca_coll_mrail_op_t *op);
 
-/* This op, and those after it, go without a plan. */
+/* This op and all later ones go unplanned. */
 mca_coll_mrail_step_t mca_coll_mrail_pass(mca_coll_mrail_op_t *op);
 mca_coll_mrail_step_t mca_coll_mrail_step_aside(mca_coll_mrail_op_t *op,
                                                 const char *why);
 
-/* The plan is there, or was before: see to it that it can be gone by. */
+/* Makes the plan usable: shared memory and relays. The schedule exists
+ * already. */
 mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op);
 
 /* ---- exchange ---- */
 
-/* Of mca_coll_mrail_dt_segment_copy(), for MPI. */
+/* Converts a result of mca_coll_mrail_dt_segment_copy() for MPI. */
 static inline int mca_coll_mrail_copy_code(int ret)
 {
     return (ret == 0)           ? OMPI_SUCCESS
@@ -249,25 +256,26 @@ static inline int mca_coll_mrail_copy_code(int ret)
                                 : OMPI_ERROR;
 }
 
-/* Posts what op->is_planned, or without a plan all that there is. */
+/* Posts the schedule if op->is_planned, else all messages. */
 void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op);
-/* 1: it has ended; op->ret tells how. */
+/* 1: the exchange ended; op->ret is the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op);
 
-/* What relays do with the network; arg is the module. */
+/* Network operations of relays; arg is the module. */
 extern const mrail_relay_ops_t mca_coll_mrail_relay_ops;
 
-/* What a call of MPI_Alltoallv sends, or receives. */
+/* The send or receive side of an MPI_Alltoallv call. */
 typedef struct mca_coll_mrail_side {
     char *buffer;
-    const int *counts, *disps; /* by rank; disps in extents */
+    const int *counts, *disps; /* by rank; displacements in extents */
     ompi_datatype_t *type;
     ptrdiff_t extent; /* bytes */
-    size_t size;      /* of an element's data, bytes */
+    size_t size;      /* bytes of data in an element */
 } mca_coll_mrail_side_t;
 
-/* Exchanges without a plan and without asking, as far ahead at a time as pace.h says;
- * module->inflight_bytes is not 0 at any rank.  OMPI_SUCCESS or the first error. */
+/* Exchanges without a plan and without an agreement round, under the in-flight
+ * limit; module->inflight_bytes is not 0 at any rank. OMPI_SUCCESS or the first
+ * error. */
 int mca_coll_mrail_pairwise_init(
     mca_coll_mrail_module_t *module); /* 0, -ENOMEM */
 int mca_coll_mrail_pairwise(mca_coll_mrail_module_t *module,

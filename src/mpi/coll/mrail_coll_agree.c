@@ -1,4 +1,4 @@
-/* Steps of every call: what there is to send, and a plan that is the same at all. */
+/* The steps of every call: vote, records, and one plan for all ranks. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A rail that gives less than this part of what its port can is believed to: it
- * carries what others send, or it has degraded.  Less of a difference is noise. */
+/* A measured bandwidth below this part of the port rate replaces it: the rail
+ * carries foreign traffic, or it is degraded. A smaller difference is noise. */
 #define BELIEVE_BELOW 0.75
-/* What was told last is told again unless it differs by more than this part: plans
- * are not made anew for noise, either. */
+/* A capacity that changed by less than this part is reported unchanged, so that
+ * noise causes no new plan. */
 #define HYSTERESIS 0.1
 
 static uint64_t view(uint64_t last, double live, double port)
@@ -23,7 +23,7 @@ static uint64_t view(uint64_t last, double live, double port)
     return (change > HYSTERESIS * (double)last) ? (uint64_t)now : last;
 }
 
-/* What this rank's rail can carry, and is seen to. */
+/* Reads the port rate and the measured bandwidth of this rank's rail. */
 static void look_at_rail(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -45,14 +45,14 @@ static void look_at_rail(mca_coll_mrail_module_t *module)
         memcmp(last, words, sizeof(last)) != 0) {
         fprintf(
             stderr,
-            "mrail: coll: rank %d: its rail gives %.1f MB/s out, %.1f in, of "
+            "mrail: coll: rank %d: rail carries %.1f MB/s out, %.1f in, of "
             "%.1f\n",
             ompi_comm_rank(module->comm), words[MCA_COLL_MRAIL_OUT] / 1e6,
             words[MCA_COLL_MRAIL_IN] / 1e6, words[MCA_COLL_MRAIL_PORT] / 1e6);
     }
 }
 
-/* ---- is there anything? ---- */
+/* ---- vote ---- */
 
 static size_t look_size(const mca_coll_mrail_op_t *op)
 {
@@ -103,7 +103,7 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_look = {
     .is_sparing = 1,
 };
 
-/* ---- what there is ---- */
+/* ---- records ---- */
 
 static int have_gaps(const mca_coll_mrail_dt_segment_t *parts, unsigned count)
 {
@@ -142,11 +142,11 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
     }
 }
 
-/* What all have said, by all alike. */
+/* The combined result of all records, equal at all ranks. */
 typedef struct answer {
     int any_cannot, any_wanted;
-    uint64_t largest; /* of what one rank has for another */
-    uint64_t mine;    /* bytes for others */
+    uint64_t largest; /* largest demand between two ranks */
+    uint64_t mine;    /* bytes from this rank to others */
 } vote_t;
 
 static vote_t read_words(const mca_coll_mrail_module_t *module)
@@ -170,7 +170,7 @@ static vote_t read_words(const mca_coll_mrail_module_t *module)
                 answer.mine += (from == topology->self) ? bytes : 0;
             }
         }
-        /* Not what plans are made of. */
+        /* This flag does not influence a plan. */
         words[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
     }
     return answer;
@@ -180,7 +180,7 @@ static mca_coll_mrail_step_t record_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
     vote_t answer = read_words(module);
-    int is_large = answer.largest > module->relay_above;
+    int is_large = answer.largest > module->relay_threshold;
 
     if (op->is_blocking) {
         mca_coll_mrail_mode_vote(&module->mode, answer.any_wanted || is_large);
@@ -217,27 +217,28 @@ static mca_coll_mrail_step_t go(mca_coll_mrail_op_t *op)
 mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
-    mca_coll_mrail_schedule_t *slices = module->slices;
+    mca_coll_mrail_schedule_t *schedule = module->schedule;
     mrail_ns_t from_ns = mrail_clock_now();
     int ret;
 
-    if (mca_coll_mrail_schedule_fit(slices, module->words)) {
-        return go(op); /* it was agreed on, and nothing lacks memory */
+    if (mca_coll_mrail_schedule_fit(schedule, module->words)) {
+        return go(op); /* already agreed, and no rank is out of memory */
     }
-    ret = mca_coll_mrail_schedule_make(slices, module->words);
+    ret = mca_coll_mrail_schedule_make(schedule, module->words);
     if (ret == 0) {
-        ret = mrail_relay_reserve(module->relay, slices->flows,
-                                  slices->num_flows);
+        ret = mrail_relay_reserve(module->relay, schedule->flows,
+                                  schedule->num_flows);
     }
     if (ret < 0) {
-        mca_coll_mrail_schedule_forget(slices);
+        mca_coll_mrail_schedule_forget(schedule);
     }
     MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
     return MCA_COLL_MRAIL_AGREE;
 }
 
-/* A plan goes ahead if every rank has made the same.  Those who have not are another
- * build of the planner, or have no memory; then nobody goes by it. */
+/* The plan is executed only if every rank made the same one. Another build of
+ * the planner, or a rank without memory, makes the call unplanned at all
+ * ranks. */
 static size_t agree_size(const mca_coll_mrail_op_t *op)
 {
     return sizeof(uint64_t);
@@ -245,8 +246,8 @@ static size_t agree_size(const mca_coll_mrail_op_t *op)
 
 static void agree_fill(mca_coll_mrail_op_t *op, void *mine)
 {
-    const mca_coll_mrail_schedule_t *slices = op->module->slices;
-    uint64_t hash = slices->is_valid ? slices->hash | 1 : 0;
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
+    uint64_t hash = schedule->is_valid ? schedule->hash | 1 : 0;
 
     memcpy(mine, &hash, sizeof(hash));
 }
@@ -261,11 +262,10 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
     for (unsigned i = 0; i < gather->num_ranks; ++i) {
         memcpy(&hash, mca_coll_mrail_gather_block(gather, i), sizeof(hash));
         if (hash != first || hash == 0) {
-            mca_coll_mrail_schedule_forget(module->slices);
+            mca_coll_mrail_schedule_forget(module->schedule);
             if (mca_coll_mrail_settings.verbose > 1) {
                 mca_coll_mrail_tell(module, "left to Open MPI",
-                                    "ranks have come to different plans, or "
-                                    "to none");
+                                    "ranks made different plans, or none");
             }
             return mca_coll_mrail_pass(op);
         }

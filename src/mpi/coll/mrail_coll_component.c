@@ -13,7 +13,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-/* 5.0 gave the structures another name. */
+/* Open MPI 5.0 renamed the structures. */
 #ifdef MCA_COLL_BASE_VERSION_2_4_0
 #define COLL_VERSION MCA_COLL_BASE_VERSION_2_4_0
 #else
@@ -136,10 +136,10 @@ static int coll_register(void)
     return OMPI_SUCCESS;
 }
 
-/* ---- which processes ---- */
+/* ---- supported processes ---- */
 
-/* The structures of coll change between releases without a change of their
- * version: another Open MPI is refused, not used with a wrong layout. */
+/* The structures of coll change between releases without a new version number.
+ * Refuse every other Open MPI rather than use a wrong layout. */
 static int is_same_ompi(void)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING], wanted[64];
@@ -159,7 +159,7 @@ static int is_same_ompi(void)
     return 0;
 }
 
-/* The transport is in the process if the hook, or the user, has loaded it. */
+/* The transport is loaded if the hook component, or the user, loaded it. */
 static void find_rails(void)
 {
     void *handle =

@@ -13,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what relays do ---- */
+/* ---- network operations of relays ---- */
 
-/* The op whose turn it is. */
+/* The op in progress. */
 static mca_coll_mrail_op_t *op_of(void *arg)
 {
     mca_coll_mrail_module_t *module = arg;
@@ -81,7 +81,7 @@ const mrail_relay_ops_t mca_coll_mrail_relay_ops = {
     .test = relay_test,
 };
 
-/* ---- what goes straight ---- */
+/* ---- direct path ---- */
 
 static void post_recv(mca_coll_mrail_op_t *op,
                       const mca_coll_mrail_slice_t *slice)
@@ -123,21 +123,21 @@ static void post_send(mca_coll_mrail_op_t *op,
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
-/* Ranks begin with different receivers, each with the first one behind itself. */
+/* Ranks start with different receivers: each with the next higher rank. */
 static void post_planned(mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_schedule_t *slices = op->module->slices;
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     size_t first = 0;
 
-    for (size_t i = 0; i < slices->num_recvs; ++i) {
-        post_recv(op, &slices->recvs[i]);
+    for (size_t i = 0; i < schedule->num_recvs; ++i) {
+        post_recv(op, &schedule->recvs[i]);
     }
-    while (first < slices->num_sends &&
-           slices->sends[first].peer < slices->topology->self) {
+    while (first < schedule->num_sends &&
+           schedule->sends[first].peer < schedule->topology->self) {
         ++first;
     }
-    for (size_t i = 0; i < slices->num_sends; ++i) {
-        post_send(op, &slices->sends[(first + i) % slices->num_sends]);
+    for (size_t i = 0; i < schedule->num_sends; ++i) {
+        post_send(op, &schedule->sends[(first + i) % schedule->num_sends]);
     }
 }
 
@@ -161,14 +161,14 @@ static void post_all(mca_coll_mrail_op_t *op)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the whole exchange ---- */
 
 static int copy_self(mca_coll_mrail_op_t *op)
 {
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
 
     if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
-        /* Memory of a device: UCX knows how. */
+        /* Device memory: UCX knows how to copy it. */
         mca_coll_mrail_slice_t slice = {.peer = self, .is_whole = 1};
 
         post_recv(op, &slice);
@@ -179,14 +179,14 @@ static int copy_self(mca_coll_mrail_op_t *op)
         mca_coll_mrail_dt_segment_copy(&op->sends[self], &op->recvs[self]));
 }
 
-/* Somebody sends more than this rank has said that it takes. */
+/* A rank sends more than this rank announced to receive. */
 static int check_counts(const mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_schedule_t *slices = op->module->slices;
-    uint32_t self = slices->topology->self;
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
+    uint32_t self = schedule->topology->self;
 
-    for (uint32_t i = 0; i < slices->topology->num_ranks; ++i) {
-        if (i != self && mca_coll_mrail_schedule_bytes(slices, i, self) >
+    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
+        if (i != self && mca_coll_mrail_schedule_bytes(schedule, i, self) >
                              op->recvs[i].bytes) {
             return MPI_ERR_TRUNCATE;
         }
@@ -194,7 +194,7 @@ static int check_counts(const mca_coll_mrail_op_t *op)
     return OMPI_SUCCESS;
 }
 
-/* What passes this rank passes no more, and other ranks would wait for it for ever. */
+/* Other ranks would wait for ever for the bytes that this rank should relay. */
 static void end_job(const mca_coll_mrail_op_t *op, int ret)
 {
     struct ompi_communicator_t *comm = op->module->comm;
@@ -209,10 +209,10 @@ static void end_job(const mca_coll_mrail_op_t *op, int ret)
 
 static void begin_relays(mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_schedule_t *slices = op->module->slices;
-    /* As it was reserved, it does not fail. */
-    int ret = mrail_relay_begin(op->module->relay, slices->hash, slices->flows,
-                                slices->num_flows);
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
+    /* Cannot fail: the buffers were reserved. */
+    int ret = mrail_relay_begin(op->module->relay, schedule->hash,
+                                schedule->flows, schedule->num_flows);
 
     if (ret < 0) {
         end_job(op, ret);
@@ -236,20 +236,20 @@ void mca_coll_mrail_exchange_start(mca_coll_mrail_op_t *op)
 
 static void count_planned(const mca_coll_mrail_op_t *op)
 {
-    const mca_coll_mrail_schedule_t *slices = op->module->slices;
+    const mca_coll_mrail_schedule_t *schedule = op->module->schedule;
     uint64_t bytes = 0;
 
-    for (uint32_t i = 0; i < slices->topology->num_ranks; ++i) {
-        bytes += (i != slices->topology->self) ? op->sends[i].bytes : 0;
+    for (uint32_t i = 0; i < schedule->topology->num_ranks; ++i) {
+        bytes += (i != schedule->topology->self) ? op->sends[i].bytes : 0;
     }
     MCA_COLL_MRAIL_COUNT(planned_calls, 1);
     MCA_COLL_MRAIL_COUNT(planned_bytes, bytes);
-    MCA_COLL_MRAIL_COUNT(relayed_bytes, slices->relayed);
+    MCA_COLL_MRAIL_COUNT(relayed_bytes, schedule->relayed);
     MCA_COLL_MRAIL_COUNT(exchange_ns, mrail_clock_now() - op->from_ns);
 }
 
-/* The first error is told; the rest goes on, for other ranks wait for this one's
- * part. */
+/* After an error the exchange continues, because other ranks wait for the
+ * messages of this rank. The first error is the result. */
 int mca_coll_mrail_exchange_progress(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;

@@ -19,10 +19,11 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
     }
 }
 
-/* ---- who serves a call ---- */
+/* ---- selection of a mode ---- */
 
-/* *op_p is for a call that has something large to send, or not.  OMPI_SUCCESS, an
- * error, or MCA_COLL_MRAIL_PASS.  What is looked at is the same at all ranks. */
+/* Gets an op in *op_p for a call that has a large demand, or not. OMPI_SUCCESS,
+ * an error, or MCA_COLL_MRAIL_PASS. The decision uses only state that is equal
+ * at all ranks. */
 static int enter(mca_coll_mrail_module_t *module, int is_large,
                  mca_coll_mrail_op_t **op_p)
 {
@@ -33,7 +34,7 @@ static int enter(mca_coll_mrail_module_t *module, int is_large,
     return (*op_p != NULL) ? OMPI_SUCCESS : MPI_ERR_NO_MEM;
 }
 
-/* Exchanges what was put into the op. */
+/* Performs the exchange of a filled-in op. */
 static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -46,8 +47,8 @@ static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
     return ret;
 }
 
-/* The same for a call that does not block, in a state which all ranks know: those
- * before it may not have ended. */
+/* The same for a nonblocking call. It uses only state that all ranks are known
+ * to share: earlier calls may still be in progress. */
 static int enter_later(mca_coll_mrail_module_t *module,
                        mca_coll_mrail_op_t **op_p)
 {
@@ -66,7 +67,7 @@ static int serve_later(mca_coll_mrail_op_t *op, const void *sbuf,
     return ret;
 }
 
-/* ---- what goes where ---- */
+/* ---- arguments ---- */
 
 /* Arguments of MPI_Alltoallv. */
 typedef struct args_v {
@@ -94,7 +95,7 @@ static int is_large_v(const mca_coll_mrail_module_t *module,
         }
     }
     ompi_datatype_type_size(is_in_place ? args->rdtype : args->sdtype, &bytes);
-    return (uint64_t)largest * bytes > module->relay_above;
+    return (uint64_t)largest * bytes > module->relay_threshold;
 }
 
 static void fill_v(mca_coll_mrail_op_t *op, const args_v_t *args)
@@ -131,7 +132,7 @@ static void fill_side(mca_coll_mrail_side_t *side, const void *buffer,
     ompi_datatype_type_size(type, &side->size);
 }
 
-/* Of MPI_Alltoall. */
+/* Arguments of MPI_Alltoall. */
 typedef struct args {
     const void *sbuf;
     int scount;
@@ -146,7 +147,7 @@ static int is_large(const mca_coll_mrail_module_t *module, const args_t *args)
     size_t bytes;
 
     ompi_datatype_type_size(args->rdtype, &bytes);
-    return (uint64_t)args->rcount * bytes > module->relay_above;
+    return (uint64_t)args->rcount * bytes > module->relay_threshold;
 }
 
 static void fill(mca_coll_mrail_op_t *op, const args_t *args)
@@ -171,7 +172,7 @@ static void fill(mca_coll_mrail_op_t *op, const args_t *args)
     }
 }
 
-/* Of MPI_Alltoallw. */
+/* Arguments of MPI_Alltoallw. */
 typedef struct args_w {
     const void *sbuf;
     const int *scounts, *sdisps;
@@ -195,10 +196,10 @@ static int is_large_w(const mca_coll_mrail_module_t *module,
         size_t bytes;
 
         if (counts[i] == 0 || i == rank) {
-            continue; /* its type may be no type at all */
+            continue; /* the datatype of an empty message may be invalid */
         }
         ompi_datatype_type_size(types[i], &bytes);
-        if ((uint64_t)counts[i] * bytes > module->relay_above) {
+        if ((uint64_t)counts[i] * bytes > module->relay_threshold) {
             return 1;
         }
     }
@@ -227,10 +228,11 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
     }
 }
 
-/* ---- calls of MPI ---- */
+/* ---- MPI calls ---- */
 
-/* A call that blocks: `args` has been filled; large and fill are the functions above.
- * Serves it, and returns; or it goes on, for the previous module to be called. */
+/* Serves a blocking call and returns from the caller, or continues there so
+ * that the caller calls the previous module. `args` is filled in; large and
+ * fill are functions above. */
 #define SERVE(module, large, fill_func)                                        \
     do {                                                                       \
         mca_coll_mrail_op_t *op;                                               \
@@ -248,7 +250,7 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
         }                                                                      \
     } while (0)
 
-/* The same for one that does not block, with the previous module's function and its
+/* The same for a nonblocking call, with the previous module's function and its
  * arguments. */
 #define CALL_LATER(name, fill_func, ...)                                       \
     do {                                                                       \
@@ -367,10 +369,10 @@ static int coll_ialltoallw(const void *sbuf, const int *scounts,
                rcounts, rdisps, rdtypes);
 }
 
-/* ---- one per communicator ---- */
+/* ---- module of a communicator ---- */
 
-/* Before Open MPI puts this module's functions in, those of the communicator are the
- * previous ones'. */
+/* Before Open MPI installs this module, the communicator holds the functions of
+ * the previous modules. */
 #define SAVE(name)                                                             \
     do {                                                                       \
         module->name = comm->c_coll->coll_##name;                              \
@@ -402,12 +404,12 @@ mca_coll_mrail_comm_query(struct ompi_communicator_t *comm, int *priority)
     mca_coll_mrail_module_t *module;
 
     if (OMPI_COMM_IS_INTER(comm) || ompi_comm_size(comm) < 3) {
-        return NULL; /* two ranks have nobody to relay for them */
+        return NULL; /* two ranks have no third one to relay */
     }
     module = OBJ_NEW(mca_coll_mrail_module_t);
     if (module == NULL) {
-        /* Open MPI would go on with another component here, and with this one at the
-         * other ranks, which would wait for ever. */
+        /* Otherwise Open MPI would use another component at this rank only, and
+         * the other ranks would wait for ever. */
         fprintf(stderr,
                 "mrail: coll: no memory for a communicator at rank %d; the job "
                 "ends\n",
@@ -431,7 +433,7 @@ static void module_construct(mca_coll_mrail_module_t *module)
     size_t skip = sizeof(module->super);
 
     memset((char *)module + skip, 0, sizeof(*module) - skip);
-    module->relay_above = mca_coll_mrail_settings.relay_threshold;
+    module->relay_threshold = mca_coll_mrail_settings.relay_threshold;
     mrail_list_init(&module->ops);
     mrail_list_init(&module->active);
 }

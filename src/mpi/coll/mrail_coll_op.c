@@ -1,10 +1,10 @@
 /*
- * Ops, one after the other on each communicator.
+ * The ops of each communicator, one after the other.
  *
- * An op that does not block is on two lists: its module's, and through the module the
- * process's, from where opal_progress() moves it on.  It is taken off, and only then
- * told to be complete, with no lock held: from then on its owner may free it, and its
- * communicator.
+ * A nonblocking op is on two lists: the list of its module, and, through the
+ * module, the list of the process, from which opal_progress() advances it. An
+ * op leaves both lists before it completes, and it completes with no lock held:
+ * from then on the owner may free it and its communicator.
  */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
@@ -30,7 +30,7 @@ static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_AGREE] = &mca_coll_mrail_step_agree,
 };
 
-/* ---- one step after the other ---- */
+/* ---- steps ---- */
 
 static int try_lock(int *lock)
 {
@@ -62,7 +62,7 @@ static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
                : MCA_COLL_MRAIL_RECORD;
 }
 
-/* Begins what the op is at. */
+/* Starts the current step. */
 static void start_step(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_gather_t *gather = &op->module->gather;
@@ -85,7 +85,7 @@ static void start_step(mca_coll_mrail_op_t *op)
     }
 }
 
-/* An op whose turn it is begins. */
+/* Starts an op when all earlier ones are done. */
 static void start_op(mca_coll_mrail_op_t *op)
 {
     if (op->step == MCA_COLL_MRAIL_DONE && !op->is_started) {
@@ -97,7 +97,7 @@ static void start_op(mca_coll_mrail_op_t *op)
     }
 }
 
-/* 1: a step has ended and the next one has begun, or the op is done. */
+/* 1: a step ended and the next one started, or the op is done. */
 static int end_step(mca_coll_mrail_op_t *op)
 {
     int is_done = 0, ret;
@@ -132,8 +132,8 @@ static mca_coll_mrail_op_t *first_op(mca_coll_mrail_module_t *module)
     return MRAIL_CONTAINER_OF(module->ops.next, mca_coll_mrail_op_t, node);
 }
 
-/* Moves the first op on, and those behind it when it is done.  Ops that were not
- * waited for go to `finished`. */
+/* Advances the first op, and the ops behind it when it is done. Completed
+ * nonblocking ops go to `finished`. */
 static void module_progress(mca_coll_mrail_module_t *module,
                             mrail_list_t *finished)
 {
@@ -169,14 +169,15 @@ static void complete(mrail_list_t *finished)
 
         mrail_list_del(&op->node);
         request->req_status.MPI_ERROR = op->ret;
-        ompi_request_complete(request, true); /* the owner may free it now */
+        ompi_request_complete(request, true); /* now the owner may free it */
     }
 }
 
-/* ---- ops that nobody waits for yet ---- */
+/* ---- nonblocking ops ---- */
 
 static int active_lock;
-static mrail_list_t active = {&active, &active}; /* modules that have some */
+static mrail_list_t active = {&active, &active}; /* modules with nonblocking
+                                                  * ops */
 static int is_registered;
 
 static int progress_all(void)
@@ -243,7 +244,7 @@ void mca_coll_mrail_ops_close(void)
     }
 }
 
-/* ---- an op ---- */
+/* ---- life cycle ---- */
 
 static void op_construct(mca_coll_mrail_op_t *op)
 {
@@ -274,13 +275,13 @@ static int request_free(ompi_request_t **request)
     OMPI_REQUEST_FINI(*request);
     *request = MPI_REQUEST_NULL;
     OBJ_RELEASE(op);
-    OBJ_RELEASE(comm); /* and with it, perhaps, the module */
+    OBJ_RELEASE(comm); /* this may free the module, too */
     return OMPI_SUCCESS;
 }
 
 static int request_cancel(ompi_request_t *request, int complete)
 {
-    return MPI_ERR_REQUEST; /* as the standard has it for collectives */
+    return MPI_ERR_REQUEST; /* as the MPI standard requires for collectives */
 }
 
 static void request_init(mca_coll_mrail_op_t *op)
@@ -344,12 +345,12 @@ mca_coll_mrail_op_t *mca_coll_mrail_op_get(mca_coll_mrail_module_t *module,
     op->is_planned = op->is_relaying = 0;
     op->flags = 0;
     op->ret = OMPI_SUCCESS;
-    op->step = MCA_COLL_MRAIL_DONE; /* until it is its turn */
+    op->step = MCA_COLL_MRAIL_DONE; /* until its turn */
     return op;
 }
 
-/* MPI_IN_PLACE: what is sent is what lies in the receive buffer; a copy of it, for
- * it will be overwritten.  Memory of a device is the convertor's to read. */
+/* MPI_IN_PLACE sends the content of the receive buffer: copy it before it is
+ * overwritten. The convertor reads device memory. */
 static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
 {
     unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
@@ -382,10 +383,10 @@ static void send_nothing(mca_coll_mrail_op_t *op)
     }
 }
 
-/* Tags are taken in the order of calls, which is the same at all ranks, once for a
- * communicator: pml/ucx has 24 bits for them, and beyond these lie the user's.  Ops go
- * one after the other, so they may use them again; not at once, for a call with
- * counts that do not match may leave a message behind. */
+/* Tags are taken in the order of calls, equal at all ranks, from a range
+ * reserved once for a communicator. pml/ucx has 24 bits for tags; the user's
+ * tags lie beyond. Ops run one after the other, so tags can repeat, but not at
+ * once: a call with mismatched counts may leave a message behind. */
 static int next_tag(mca_coll_mrail_module_t *module)
 {
     if (module->first_tag == 0) {
@@ -425,7 +426,7 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf)
         ret = copy_in_place(op, is_device);
     }
     if (ret != OMPI_SUCCESS && op->is_blocking) {
-        /* The previous module may do with less, at all ranks. */
+        /* The previous module may need less memory; all ranks use it. */
         op->flags = MCA_COLL_MRAIL_CANNOT;
         send_nothing(op);
         ret = OMPI_SUCCESS;

@@ -1,4 +1,4 @@
-/* MPI_Alltoallv of ranks that need no plan, few messages at a time: pace.h. */
+/* MPI_Alltoallv without a plan, under the in-flight limit of inflight.h. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Step k of a rank, 1 to ranks - 1, has what comes from k ranks before it, and goes to
- * k ranks behind it. */
+/* In step k, 1 to ranks - 1, a rank receives from the k-th rank before it and
+ * sends to the k-th rank after it. */
 typedef struct stepwise {
     mca_coll_mrail_module_t *module;
     const mca_coll_mrail_side_t *out, *in;
@@ -51,14 +51,14 @@ static uint64_t bytes_of_step(const stepwise_t *all, unsigned step)
                      bytes_of(all->in, source(all, step)));
 }
 
-/* The rest goes on, for other ranks wait for this one's part. */
+/* The exchange continues, because other ranks wait for this rank's messages. */
 static void keep_error(stepwise_t *all, int ret)
 {
     all->ret = (all->ret == OMPI_SUCCESS) ? ret : all->ret;
 }
 
-/* Empty messages go, too: a rank that takes nothing finds out that it is sent
- * something. */
+/* Empty messages are sent, too: a receiver that expects nothing then detects a
+ * message. */
 static void post_recv(stepwise_t *all, unsigned step)
 {
     unsigned peer = source(all, step);
@@ -136,7 +136,7 @@ static void copy_self(stepwise_t *all)
 static void exchange(stepwise_t *all)
 {
     uint64_t window = window_of(all), under_way = 0;
-    unsigned first = 1; /* of those under way */
+    unsigned first = 1; /* first step in flight */
 
     for (unsigned step = 1; step < all->ranks; ++step) {
         uint64_t bytes = bytes_of_step(all, step);

@@ -1,4 +1,4 @@
-/* Steps that a communicator takes once: who is where, and the node's memory. */
+/* The steps that a communicator takes once: topology and shared memory. */
 #include "config.h"
 #include "mpi/coll/mrail_coll.h"
 
@@ -17,10 +17,10 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
     if (module->gather.blocks != NULL) {
         return 0;
     }
-    if (module->members == NULL) {
-        module->members = calloc(ranks, sizeof(*module->members));
+    if (module->entries == NULL) {
+        module->entries = calloc(ranks, sizeof(*module->entries));
     }
-    if (module->members == NULL) {
+    if (module->entries == NULL) {
         return -ENOMEM;
     }
     words = MRAIL_MAX(words, sizeof(mca_coll_mrail_rank_entry_t));
@@ -36,11 +36,11 @@ static void forget_name(mca_coll_mrail_module_t *module)
     }
 }
 
-/* All but the gather, of which steps still read. */
+/* Keeps the gather, which steps still read. */
 static void release(mca_coll_mrail_module_t *module)
 {
-    free(module->members);
-    module->members = NULL;
+    free(module->entries);
+    module->entries = NULL;
     forget_name(module);
     mrail_relay_destroy(module->relay);
     module->relay = NULL;
@@ -48,8 +48,8 @@ static void release(mca_coll_mrail_module_t *module)
         mrail_relay_shm_pool_detach(&module->arena);
         module->has_shm_pool = 0;
     }
-    mca_coll_mrail_schedule_destroy(module->slices);
-    module->slices = NULL;
+    mca_coll_mrail_schedule_destroy(module->schedule);
+    module->schedule = NULL;
     mca_coll_mrail_topology_destroy(module->topology);
     module->topology = NULL;
     free(module->words);
@@ -115,7 +115,7 @@ static size_t size_of_int(const mca_coll_mrail_op_t *op)
     return sizeof(int);
 }
 
-/* ---- who is where ---- */
+/* ---- rank entries ---- */
 
 static size_t know_size(const mca_coll_mrail_op_t *op)
 {
@@ -125,21 +125,21 @@ static size_t know_size(const mca_coll_mrail_op_t *op)
 static void know_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     const mca_coll_mrail_settings_t *settings = &mca_coll_mrail_settings;
-    mca_coll_mrail_rank_entry_t *member = mine;
+    mca_coll_mrail_rank_entry_t *entry = mine;
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
 
-    mca_coll_mrail_rank_entry_fill(member, rails, mca_coll_mrail_rails(rails));
-    member->version = mca_coll_mrail_schedule_version();
-    member->has_devices = (uint64_t)mca_coll_mrail_has_devices();
-    member->params = (mca_coll_mrail_params_t){
-        .relay_above = settings->relay_threshold,
-        .chunk = MRAIL_MAX(settings->relay_chunk_size, MIN_CHUNK),
-        .slots = settings->relay_buffers,
-        .memory = settings->relay_memory,
-        .copy_rate = MRAIL_MIN(MRAIL_MAX(settings->copy_bandwidth, 1),
-                               (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
-        .cross = settings->cross_rail,
-        .pace = settings->inflight_us,
+    mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
+    entry->version = mca_coll_mrail_schedule_version();
+    entry->has_devices = (uint64_t)mca_coll_mrail_has_devices();
+    entry->params = (mca_coll_mrail_params_t){
+        .relay_threshold = settings->relay_threshold,
+        .relay_chunk_size = MRAIL_MAX(settings->relay_chunk_size, MIN_CHUNK),
+        .relay_buffers = settings->relay_buffers,
+        .relay_memory = settings->relay_memory,
+        .copy_bandwidth = MRAIL_MIN(MRAIL_MAX(settings->copy_bandwidth, 1),
+                                    (uint64_t)MRAIL_PLAN_MAX_CAPACITY),
+        .cross_rail = settings->cross_rail,
+        .inflight_us = settings->inflight_us,
     };
 }
 
@@ -151,23 +151,23 @@ static int allocate(mca_coll_mrail_module_t *module)
     if (module->words == NULL) {
         return -ENOMEM;
     }
-    return mca_coll_mrail_schedule_create(module->topology, &module->slices);
+    return mca_coll_mrail_schedule_create(module->topology, &module->schedule);
 }
 
-/* What this rank needs, planned for or not: 0, or -ENOMEM. */
+/* Allocates what this rank needs, planned or not: 0, or -ENOMEM. */
 static int prepare(mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_gather_t *gather = &module->gather;
-    int ret = mca_coll_mrail_topology_create(module->members, gather->num_ranks,
+    int ret = mca_coll_mrail_topology_create(module->entries, gather->num_ranks,
                                              gather->self, &module->topology,
                                              &module->why);
 
     if (ret == 0) {
-        module->relay_above = module->topology->params.relay_above;
+        module->relay_threshold = module->topology->params.relay_threshold;
         ret = allocate(module);
     } else if (ret == 1) {
         module->inflight_bytes = mca_coll_mrail_inflight_bytes(
-            module->members, gather->num_ranks, gather->self);
+            module->entries, gather->num_ranks, gather->self);
         ret = (module->inflight_bytes > 0)
                   ? mca_coll_mrail_pairwise_init(module)
                   : 0;
@@ -175,7 +175,8 @@ static int prepare(mca_coll_mrail_module_t *module)
     return ret;
 }
 
-/* Whether to plan is told when all are ready: who has no memory may not know. */
+/* The decision to plan waits until all ranks are ready: a rank without memory
+ * cannot know it. */
 static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
@@ -184,17 +185,18 @@ static mca_coll_mrail_step_t know_take(mca_coll_mrail_op_t *op)
 
     module->is_known = 1;
     for (unsigned i = 0; i < gather->num_ranks; ++i) {
-        memcpy(&module->members[i], mca_coll_mrail_gather_block(gather, i),
-               sizeof(*module->members));
+        memcpy(&module->entries[i], mca_coll_mrail_gather_block(gather, i),
+               sizeof(*module->entries));
     }
     why =
-        mca_coll_mrail_rank_entries_differ(module->members, gather->num_ranks);
+        mca_coll_mrail_rank_entries_differ(module->entries, gather->num_ranks);
     if (why != NULL) {
-        return mca_coll_mrail_step_aside(op, why); /* they may go other steps */
+        return mca_coll_mrail_step_aside(op, why); /* the other ranks may take
+                                                    * other steps */
     }
     module->is_ready = prepare(module) == 0;
-    free(module->members);
-    module->members = NULL;
+    free(module->entries);
+    module->entries = NULL;
     return MCA_COLL_MRAIL_READY;
 }
 
@@ -226,17 +228,19 @@ const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready = {
     .take = ready_take,
 };
 
-/* ---- the node's memory ---- */
+/* ---- shared memory ---- */
 
-/* As large as the settings allow; every rank can receive from all ranks of other
- * nodes at once (relay.h).  Chunks are as long on every node.  0: too little. */
+/* As large as the parameters allow. Every rank can receive from all ranks of
+ * other nodes at once (relay.h). Relay chunks have one size on all nodes. 0:
+ * too little. */
 static int shape_of(const mca_coll_mrail_topology_t *topology,
                     mrail_relay_shape_t *shape)
 {
     const mca_coll_mrail_params_t *params = &topology->params;
-    uint64_t out = MRAIL_MAX(1, MRAIL_MIN(params->slots, 512));
+    uint64_t out = MRAIL_MAX(1, MRAIL_MIN(params->relay_buffers, 512));
     uint64_t in = MRAIL_MAX(2 * out, topology->num_ranks - 1);
-    uint64_t chunk = MRAIL_MIN(params->chunk, params->memory / (out + in));
+    uint64_t chunk =
+        MRAIL_MIN(params->relay_chunk_size, params->relay_memory / (out + in));
 
     chunk = MRAIL_MIN(chunk, MRAIL_RELAY_MAX_CHUNK) & ~(uint64_t)4095;
     *shape = (mrail_relay_shape_t){.num_local = topology->num_local,
@@ -252,7 +256,7 @@ static size_t name_size(const mca_coll_mrail_op_t *op)
     return MRAIL_RELAY_NAME_SIZE;
 }
 
-/* The first rank of a node makes it; no name: it could not. */
+/* The first rank of a node creates the pool. An empty name: it could not. */
 static void name_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     mca_coll_mrail_module_t *module = op->module;

@@ -9,7 +9,8 @@
 
 #include <stddef.h>
 
-/* 1: it has ended and is gone.  *length_p: bytes received; *error_p: MPI's code. */
+/* 1: the request completed and is freed. *length_p: bytes received; *error_p:
+ * the MPI error code. */
 static inline int mca_coll_mrail_request_take(ompi_request_t *request,
                                               size_t *length_p, int *error_p)
 {
@@ -23,7 +24,8 @@ static inline int mca_coll_mrail_request_take(ompi_request_t *request,
     return 1;
 }
 
-/* Those that have ended leave the list.  OMPI_SUCCESS, or the error of one. */
+/* Removes completed requests from the list. OMPI_SUCCESS, or the error of
+ * one. */
 static inline int mca_coll_mrail_requests_take(ompi_request_t **requests,
                                                unsigned *count_p)
 {

@@ -1,7 +1,7 @@
 /*
- * What a rank does in a planned exchange: which bytes go straight to or come straight
- * from whom, and which pass relays.  Every rank makes the same plan from the same
- * words; no MPI in here.
+ * The schedule of a rank in a planned exchange: which bytes take the direct
+ * path and which take relays. Every rank makes the same plan from the same
+ * agreement records. No MPI here.
  */
 #ifndef MRAIL_MPI_COLL_SCHEDULE_H
 #define MRAIL_MPI_COLL_SCHEDULE_H
@@ -14,82 +14,85 @@
 #include <stdint.h>
 
 /*
- * What each rank says when all are asked, as 64-bit words:
- *   [0] flags, below
- *   [1] bytes per second that its rail's port can carry; 0: it is down
- *   [2] [3] bytes per second that this rank has been seen to get out of it, and in;
- *       as [1] if nothing else is known
- *   [4 + i] bytes for rank i
+ * The agreement record of a rank, as 64-bit words:
+ *   [0]      flags, below
+ *   [1]      bytes per second of its rail's port; 0: the rail is down
+ *   [2] [3]  measured bytes per second, out and in; as [1] if unknown
+ *   [4 + i]  bytes for rank i
  */
-#define MCA_COLL_MRAIL_CANNOT 1u   /* only the previous module can serve it */
-#define MCA_COLL_MRAIL_WANTED 2u   /* had much to send lately, or has now */
-#define MCA_COLL_MRAIL_GAPS_OUT 4u /* its bytes lie apart in its memory */
-#define MCA_COLL_MRAIL_GAPS_IN 8u  /* likewise those that it receives */
+#define MCA_COLL_MRAIL_CANNOT                                                  \
+    1u /* only the previous module can serve the
+                                    * call */
+#define MCA_COLL_MRAIL_WANTED                                                  \
+    2u                             /* has, or recently had, a demand worth
+                                    * planning */
+#define MCA_COLL_MRAIL_GAPS_OUT 4u /* send data with gaps */
+#define MCA_COLL_MRAIL_GAPS_IN 8u  /* receive data with gaps */
 #define MCA_COLL_MRAIL_PORT 1u
 #define MCA_COLL_MRAIL_OUT 2u
 #define MCA_COLL_MRAIL_IN 3u
-#define MCA_COLL_MRAIL_RECORD_WORDS 4u /* in front of the row */
+#define MCA_COLL_MRAIL_RECORD_WORDS 4u /* before the demands */
 
 typedef struct mca_coll_mrail_slice {
     uint32_t peer;
-    int is_whole;           /* all that there is between the two */
-    uint64_t offset, bytes; /* of the pair's; bytes > 0 */
+    int is_whole;           /* the whole message between the two ranks */
+    uint64_t offset, bytes; /* within the message; bytes > 0 */
 } mca_coll_mrail_slice_t;
 
 typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
-    uint64_t *words; /* of all ranks, in the order of ranks: what this is the
-                               plan of */
+    uint64_t *words; /* agreement records of all ranks, by rank, that the
+                      * schedule was made from */
     mrail_plan_topo_t *topo;
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
     size_t num_demands;
     mca_coll_mrail_slice_t *sends,
-        *recvs; /* straight, of this rank, by peer, of
-                               which each has one at most */
+        *recvs; /* direct, of this rank; at most one for each peer */
     size_t num_sends, num_recvs;
     mrail_relay_flow_t *flows; /* of all ranks */
     size_t num_flows, max_flows;
     uint64_t hash;    /* of plan and flows */
-    uint64_t relayed; /* bytes from this rank that pass a relay */
+    uint64_t relayed; /* bytes from this rank that take a relay */
     int is_valid;
 } mca_coll_mrail_schedule_t;
 
-/* `world` stays the caller's, and as it is. */
+/* `topology` stays owned by the caller and must not change. */
 int mca_coll_mrail_schedule_create(const mca_coll_mrail_topology_t *topology,
                                    mca_coll_mrail_schedule_t **schedule_p);
-void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *slices);
+void mca_coll_mrail_schedule_destroy(mca_coll_mrail_schedule_t *schedule);
 
-/* words[rank]: record_words() of each. */
+/* Offset of the record of a rank, in words. */
 static inline size_t
 mca_coll_mrail_record_words(const mca_coll_mrail_topology_t *topology)
 {
     return MCA_COLL_MRAIL_RECORD_WORDS + topology->num_ranks;
 }
 
-/* What rank `from` has for rank `to`, of the words that were planned. */
+/* Bytes from rank `from` to rank `to` in the records of the schedule. */
 static inline uint64_t
-mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *slices,
+mca_coll_mrail_schedule_bytes(const mca_coll_mrail_schedule_t *schedule,
                               uint32_t from, uint32_t to)
 {
-    return slices->words[from * mca_coll_mrail_record_words(slices->topology) +
-                         MCA_COLL_MRAIL_RECORD_WORDS + to];
+    return schedule
+        ->words[from * mca_coll_mrail_record_words(schedule->topology) +
+                MCA_COLL_MRAIL_RECORD_WORDS + to];
 }
 
-/* 1: they are the plan of these words as they are. */
-int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *slices,
+/* 1: the schedule was made from these records. */
+int mca_coll_mrail_schedule_fit(const mca_coll_mrail_schedule_t *schedule,
                                 const uint64_t *words);
 
-/* Plans for these words.  0, or -errno of mrail_plan_make() and -ENOMEM: there is no
- * plan. */
-int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *slices,
+/* Makes the schedule for these records. 0, or without a schedule -errno of
+ * mrail_plan_make(), or -ENOMEM. */
+int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const uint64_t *words);
 
-/* Ranks have come to different plans: they begin anew, all of them. */
-void mca_coll_mrail_schedule_forget(mca_coll_mrail_schedule_t *slices);
+/* Drops the warm start: ranks have different plans, and all start anew. */
+void mca_coll_mrail_schedule_forget(mca_coll_mrail_schedule_t *schedule);
 
-/* What planning comes to on this machine: processes with another answer cannot plan
- * together.  0: it failed. */
+/* Fingerprint of the planner's results on this machine. Processes with
+ * different values cannot plan together. 0: failed. */
 uint64_t mca_coll_mrail_schedule_version(void);
 
 #endif

@@ -17,7 +17,8 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return mrail_mix64(hash ^ 0x100);
 }
 
-/* The boot's id: two machines may have one name, containers on one machine several. */
+/* Adds the boot id: two machines may share a name, and containers on one
+ * machine may have several. */
 static uint64_t hash_boot(uint64_t hash)
 {
     char text[64] = "";
@@ -32,7 +33,7 @@ static uint64_t hash_boot(uint64_t hash)
     return hash_text(hash, text);
 }
 
-void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *member,
+void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *entry,
                                     const uct_mrail_rail_t *rails,
                                     unsigned num_rails)
 {
@@ -41,34 +42,33 @@ void mca_coll_mrail_rank_entry_fill(mca_coll_mrail_rank_entry_t *member,
     char host[256] = "";
 
     (void)gethostname(host, sizeof(host) - 1);
-    member->node = hash_boot(hash_text(1, host));
-    member->is_soft = session != NULL && node != NULL;
-    if (member->is_soft) {
-        member->node = hash_text(hash_text(member->node, session), node);
+    entry->node = hash_boot(hash_text(1, host));
+    entry->is_soft = session != NULL && node != NULL;
+    if (entry->is_soft) {
+        entry->node = hash_text(hash_text(entry->node, session), node);
     }
-    member->num_rails = MRAIL_MIN(num_rails, UCT_MRAIL_MAX_RAILS);
-    member->speed = 0;
-    memset(member->leaf, 0, sizeof(member->leaf));
-    for (unsigned i = 0; i < member->num_rails; ++i) {
-        member->leaf[i] = rails[i].subnet;
-        member->speed += (uint64_t)rails[i].speed;
+    entry->num_rails = MRAIL_MIN(num_rails, UCT_MRAIL_MAX_RAILS);
+    entry->speed = 0;
+    memset(entry->leaf, 0, sizeof(entry->leaf));
+    for (unsigned i = 0; i < entry->num_rails; ++i) {
+        entry->leaf[i] = rails[i].subnet;
+        entry->speed += (uint64_t)rails[i].speed;
     }
 }
 
-/* ---- what all have told ---- */
+/* ---- rank entries ---- */
 
-static void number_nodes(const mca_coll_mrail_rank_entry_t *members,
+static void number_nodes(const mca_coll_mrail_rank_entry_t *entries,
                          mca_coll_mrail_topology_t *topology)
 {
     unsigned self = topology->self;
-    uint32_t *first =
-        topology->local; /* of each node, until ranks are listed there */
+    uint32_t *first = topology->local; /* per node; later the list of ranks */
 
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
         unsigned node = 0;
 
         while (node < topology->num_nodes &&
-               members[first[node]].node != members[i].node) {
+               entries[first[node]].node != entries[i].node) {
             ++node;
         }
         if (node == topology->num_nodes) {
@@ -91,15 +91,15 @@ static void number_nodes(const mca_coll_mrail_rank_entry_t *members,
     }
 }
 
-/* Rails are numbered by rising leaf.  0: too many. */
-static int number_rails(const mca_coll_mrail_rank_entry_t *members,
+/* Numbers rails by ascending leaf. 0: too many. */
+static int number_rails(const mca_coll_mrail_rank_entry_t *entries,
                         mca_coll_mrail_topology_t *topology)
 {
     uint64_t leaves[UCT_MRAIL_MAX_RAILS];
     unsigned count = 0;
 
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
-        uint64_t leaf = members[i].leaf[0];
+        uint64_t leaf = entries[i].leaf[0];
         unsigned at = 0;
 
         while (at < count && leaves[at] < leaf) {
@@ -117,7 +117,7 @@ static int number_rails(const mca_coll_mrail_rank_entry_t *members,
     }
     topology->num_rails = count;
     for (unsigned i = 0; i < topology->num_ranks; ++i) {
-        while (leaves[topology->rail_of[i]] != members[i].leaf[0]) {
+        while (leaves[topology->rail_of[i]] != entries[i].leaf[0]) {
             ++topology->rail_of[i];
         }
     }
@@ -125,35 +125,35 @@ static int number_rails(const mca_coll_mrail_rank_entry_t *members,
 }
 
 const char *
-mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *members,
+mca_coll_mrail_rank_entries_differ(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks)
 {
     const char *why = NULL;
 
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (members[i].version == 0) {
+        if (entries[i].version == 0) {
             return MCA_COLL_MRAIL_NO_MEMORY;
         }
-        if (members[i].version != members[0].version) {
+        if (entries[i].version != entries[0].version) {
             why = "ranks have different versions of mrail";
         }
     }
     return why;
 }
 
-/* Why these ranks are not planned for; NULL: they are. */
-static const char *refuse(const mca_coll_mrail_rank_entry_t *members,
+/* The reason why these ranks are not planned; NULL: they are. */
+static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
                           unsigned num_ranks)
 {
     for (unsigned i = 0; i < num_ranks; ++i) {
-        if (members[i].num_rails == 0) {
+        if (entries[i].num_rails == 0) {
             return "a rank does not use mrail";
         }
-        if (members[i].num_rails > 1) {
-            return "ranks reach several rails by themselves: what they send is "
-                   "spread over these as it goes";
+        if (entries[i].num_rails > 1) {
+            return "ranks use several rails each: the transport balances them "
+                   "without a plan";
         }
-        if (members[i].is_soft != members[0].is_soft) {
+        if (entries[i].is_soft != entries[0].is_soft) {
             return "some nodes are emulated, some are not";
         }
     }
@@ -161,7 +161,7 @@ static const char *refuse(const mca_coll_mrail_rank_entry_t *members,
 }
 
 static int world_init(mca_coll_mrail_topology_t *topology,
-                      const mca_coll_mrail_rank_entry_t *members)
+                      const mca_coll_mrail_rank_entry_t *entries)
 {
     size_t num_ranks = topology->num_ranks;
 
@@ -172,13 +172,13 @@ static int world_init(mca_coll_mrail_topology_t *topology,
         topology->local == NULL) {
         return -ENOMEM;
     }
-    topology->is_soft = members[0].is_soft != 0;
-    topology->params = members[0].params;
-    number_nodes(members, topology);
+    topology->is_soft = entries[0].is_soft != 0;
+    topology->params = entries[0].params;
+    number_nodes(entries, topology);
     return 0;
 }
 
-int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *members,
+int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
                                    unsigned num_ranks, unsigned self,
                                    mca_coll_mrail_topology_t **topology_p,
                                    const char **why_p)
@@ -186,7 +186,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *members,
     mca_coll_mrail_topology_t *topology;
     int ret = 1;
 
-    *why_p = refuse(members, num_ranks);
+    *why_p = refuse(entries, num_ranks);
     if (*why_p != NULL) {
         return 1;
     }
@@ -196,14 +196,14 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *members,
     }
     topology->num_ranks = num_ranks;
     topology->self = self;
-    ret = world_init(topology, members);
+    ret = world_init(topology, entries);
     if (ret < 0) {
         goto err_topology;
     }
     ret = 1;
     if (topology->num_nodes < 2) {
         *why_p = "all ranks are on one node";
-    } else if (!number_rails(members, topology)) {
+    } else if (!number_rails(entries, topology)) {
         *why_p = "there are more rails than are supported";
     } else if (topology->num_rails < 2) {
         *why_p = "there is one rail";

@@ -1,16 +1,16 @@
 /*
- * Open MPI hook component "mrail": brings the transport into the process
- * before pml/ucx opens UCX, and makes pml/ucx take it.  A user types
- * UCX_TLS=mrail,self and nothing else.
+ * Open MPI hook component "mrail": loads the transport before pml/ucx opens
+ * UCX, and makes pml/ucx accept it. The user sets UCX_TLS=mrail,self and
+ * nothing else.
  *
- * It does nothing at all unless UCX_TLS names mrail, never overwrites what the
- * user has set, and never fails the job: where the transport cannot be loaded
- * the job goes on without UCX.  It works in mca_open_component because the
- * hook's own call-backs come too late in Open MPI 5.0, and a coll component
- * opens after the pml.
+ * The component acts only if UCX_TLS names mrail, never overwrites a user's
+ * setting, and never fails the job: if the transport cannot be loaded, the job
+ * runs without UCX. The work happens in mca_open_component, because the
+ * callbacks of the hook framework come too late in Open MPI 5.0, and a coll
+ * component opens after the pml.
  *
- * It also ends the job when a peer is lost for good.  pml/ucx installs no
- * error handler: UCX would drop the endpoint without a word, and a posted
+ * The component also aborts the job when a peer is lost for good. pml/ucx
+ * installs no error handler: UCX would drop the endpoint silently, and a posted
  * receive would wait for ever.
  */
 #include "config.h"
@@ -39,7 +39,7 @@ typedef struct setting {
     const char *value;
 } setting_t;
 
-/* What pml/ucx needs to be chosen for a transport that it does not know. */
+/* pml/ucx needs these settings to select a transport that it does not know. */
 static const setting_t settings[] = {
     {"OMPI_MCA_pml", "ucx"},
     {"OMPI_MCA_pml_ucx_tls", "any"},
@@ -48,19 +48,19 @@ static const setting_t settings[] = {
     {"OMPI_MCA_opal_common_ucx_devices", "any"},
 };
 
-/* What keeps Open MPI's own transports out where pml/ucx carries all messages.
- * They open in MPI_Init all the same: openib, uct and ofi on the same ports,
- * vader (sm in 5.0) with files in /dev/shm that stay when mpirun is killed.
- * Only osc/rdma would use them, so windows are osc/ucx's, or osc/sm's within a
- * node; pt2pt hangs on pml/ucx whatever the transport (4.1.4).
- * `mrail run --stock` sets the same: run_plan.c. */
+/* These settings disable Open MPI's own transports when pml/ucx carries all
+ * messages. Otherwise they open in MPI_Init: openib, uct and ofi on the same
+ * ports, vader (sm in 5.0) with files in /dev/shm that survive a killed mpirun.
+ * Only osc/rdma would use them. Windows use osc/ucx, or osc/sm within a node;
+ * osc/pt2pt hangs on pml/ucx with any transport (4.1.4). `mrail run --stock`
+ * has the same settings: src/tools/mpirun_cmd.c. */
 static const setting_t ucx_alone[] = {
     {"OMPI_MCA_btl", "^openib,uct,ofi,vader,sm"},
     {"OMPI_MCA_osc", "^rdma,pt2pt"},
 };
 
-/* Where the guard may lie, from the folder of this component: in <libdir>/ucx
- * when this is <libdir>/mrail/openmpi, beside it in a build tree. */
+/* Places of the version shim relative to this component's folder: <libdir>/ucx
+ * if this folder is <libdir>/mrail/openmpi, the same folder in a build tree. */
 static const char *const places[] = {"../../ucx/", ""};
 
 static int is_file(const char *path)
@@ -68,7 +68,7 @@ static int is_file(const char *path)
     return access(path, R_OK) == 0;
 }
 
-/* UCX 1.22 and later look there themselves: take the same file. */
+/* UCX 1.22 and later search this path themselves: use the same file. */
 static int find_in_plugin_path(char *path, size_t size)
 {
     const char *list = getenv("UCX_PLUGIN_PATH");
@@ -86,7 +86,7 @@ static int find_in_plugin_path(char *path, size_t size)
     return 0;
 }
 
-/* 1: `path` names the guard. */
+/* 1: `path` names the version shim. */
 static int find_guard(char *path, size_t size)
 {
     const char *user = getenv("MRAIL_UCT_PATH");
@@ -114,7 +114,7 @@ static int find_guard(char *path, size_t size)
     return 0;
 }
 
-/* ---- a peer is lost ---- */
+/* ---- loss of a peer ---- */
 
 static int is_initialized; /* PMPI_Abort may be called */
 static uct_mrail_shim_on_loss_func_t on_loss;
@@ -132,7 +132,7 @@ static void peer_lost(const char *peer, const char *error)
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }
-    _exit(1); /* during MPI_Init: mpirun sees it and ends the others */
+    _exit(1); /* during MPI_Init: mpirun notices and ends the other ranks */
 }
 
 static void init_bottom(int argc, char **argv, int requested, int *provided)
@@ -140,7 +140,7 @@ static void init_bottom(int argc, char **argv, int requested, int *provided)
     is_initialized = 1;
 }
 
-/* From here on peers go away by right. */
+/* From here on peers leave regularly. */
 static void finalize_top(void)
 {
     is_initialized = 0;
@@ -151,8 +151,8 @@ static void finalize_top(void)
 
 /* ---- loading ---- */
 
-/* 1: the transport is in the process.  Otherwise one line has been said, by
- * this function or by the guard. */
+/* 1: the transport is loaded. 0: this function or the version shim has logged
+ * one line with the reason. */
 static int load_transport(void)
 {
     char path[PATH_MAX];
@@ -188,7 +188,7 @@ static int load_transport(void)
 
 /* ---- component ---- */
 
-/* The user's own come first. */
+/* Settings of the user have priority. */
 static void set(const setting_t *list, unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {
@@ -213,8 +213,8 @@ static int hook_open(void)
             on_loss(peer_lost);
         }
     } else {
-        /* UCX has no such transport now, and a pml/ucx that was asked for by
-         * name would end the job: it would find no way to its peers. */
+        /* UCX does not have the transport: a pml/ucx that the user selected by
+         * name would find no path to its peers and end the job. */
         setenv("OMPI_MCA_pml", "^ucx", 1);
     }
     return OMPI_SUCCESS;
