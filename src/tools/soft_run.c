@@ -60,7 +60,8 @@ static int soft_run_rates(soft_run_t *run)
 
     if ((run->rates == NULL) ||
         (mrail_rates_parse(run->rates, run->params.num_rails,
-                           run->params.rate_bps, why, sizeof(why)) == 0)) {
+                           run->params.rate_bytes_per_s, why,
+                           sizeof(why)) == 0)) {
         return 0;
     }
     soft_complain("%s", why);
@@ -360,7 +361,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     }
     /* Rates given again are no news; others are a misunderstanding. */
     for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
-        if (session->devs[rail].first_rate_bps != params->rate_bps[rail]) {
+        if (session->devs[rail].first_rate_bytes_per_s !=
+            params->rate_bytes_per_s[rail]) {
             snprintf(why, size,
                      "session '%s' was made with other rates; change them by "
                      "'mrail soft ctl --session %s rate=...'",

@@ -147,9 +147,9 @@ static void sroce_session_fill(sroce_session_t *session, size_t size,
             dev->node = node;
             dev->rail = rail;
             dev->addr = htonl(base | ((rail + 1) << 8) | (node + 1));
-            dev->first_rate_bps = params->rate_bps[rail];
-            dev->egress.rate_bps = params->rate_bps[rail];
-            dev->ingress.rate_bps = params->rate_bps[rail];
+            dev->first_rate_bytes_per_s = params->rate_bytes_per_s[rail];
+            dev->egress.rate_bytes_per_s = params->rate_bytes_per_s[rail];
+            dev->ingress.rate_bytes_per_s = params->rate_bytes_per_s[rail];
         }
     }
     session->ready = 1;

@@ -113,7 +113,8 @@ typedef struct sroce_slot {
 
 /* A rate shared by all processes of a device: see rate.h. */
 typedef struct sroce_bucket {
-    _Alignas(64) _Atomic uint64_t rate_bps; /* bytes per second; 0: no cap */
+    _Alignas(64) _Atomic uint64_t
+        rate_bytes_per_s;       /* bytes per second; 0: no cap */
     _Atomic uint64_t tat;       /* next departure, clock units of rate.h */
     _Atomic uint64_t small_tat; /* the same for small packets only */
 } sroce_bucket_t;
@@ -123,7 +124,7 @@ typedef struct sroce_session_dev {
     uint32_t rail; /* constant */
     uint32_t addr; /* IPv4 address, network order; constant */
     uint32_t reserved;
-    uint64_t first_rate_bps;            /* what it was made with; constant */
+    uint64_t first_rate_bytes_per_s;    /* what it was made with; constant */
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
     _Atomic uint32_t loss_ppm; /* of packets sent and received, 0..1000000 */
     _Atomic uint32_t delay_us; /* added to packets sent and received */
@@ -169,7 +170,7 @@ typedef struct sroce_session_params {
     uint32_t flags;
     uint64_t seed;
     /* Both directions of rail r on every node, bytes per second; 0: no cap */
-    uint64_t rate_bps[SROCE_SESSION_MAX_RAILS];
+    uint64_t rate_bytes_per_s[SROCE_SESSION_MAX_RAILS];
     /* First octets of the addresses: rail r of node k is base + (r+1, k+1).
      * 0: 127.S with S from the name, the next free one if it is in use. */
     uint32_t base_addr; /* host order, low 16 bits 0 */

@@ -60,14 +60,14 @@ static uint32_t both_ppm(const fault_node_t *from, const fault_node_t *to,
            sroce_fault_ppm(to->now[setting]);
 }
 
-static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bps,
+static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bytes_per_s,
                             uint32_t length, mrail_ns_t at_ns)
 {
-    if (rate_bps == 0) {
+    if (rate_bytes_per_s == 0) {
         return at_ns;
     }
     at_ns = MRAIL_MAX(at_ns, *free_ns) +
-            (length + WIRE_BYTES) * MRAIL_NS_PER_SEC / rate_bps;
+            (length + WIRE_BYTES) * MRAIL_NS_PER_SEC / rate_bytes_per_s;
     *free_ns = at_ns;
     return at_ns;
 }
