@@ -29,7 +29,8 @@ static const struct {
     [SROCE_FAULT_EGRESS] = {.rate_bytes_per_s = FIELD(egress.rate_bytes_per_s)},
     [SROCE_FAULT_INGRESS] = {.rate_bytes_per_s =
                                  FIELD(ingress.rate_bytes_per_s)},
-    [SROCE_FAULT_DROP_ACKS] = {.bit = SROCE_RAIL_DROP_ACKS}};
+    [SROCE_FAULT_DROP_ACKS] = {.bit = SROCE_RAIL_DROP_ACKS},
+    [SROCE_FAULT_WRITE_DELAY] = {.number = FIELD(write_delay_us)}};
 
 static _Atomic uint32_t *word_of(sroce_session_dev_t *dev, size_t offset)
 {

@@ -47,6 +47,8 @@ static void faults_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
         faults->ops.port(faults->ops.arg, dev, value == 0);
     } else if ((setting == SROCE_FAULT_PAUSE) && (value == 0)) {
         faults->ops.resume(faults->ops.arg, dev);
+    } else if (setting == SROCE_FAULT_WRITE_DELAY) {
+        faults->ops.write_delay(faults->ops.arg, dev, value * MRAIL_NS_PER_US);
     }
 }
 
