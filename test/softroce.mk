@@ -58,6 +58,20 @@ test_sroce_faults_SOURCES = test/property/test_sroce_faults.c
 test_sroce_faults_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_faults_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_faults_LDADD = $(SROCE_TEST_LIBS)
+# Sessions and keepers, and the files that are answered: no device, no job.
+SOFT_HOST_TESTS = soft_daemon test_soft_open
+check_PROGRAMS += $(SOFT_HOST_TESTS)
+TESTS += $(SOFT_HOST_TESTS)
+soft_daemon_SOURCES = test/interop/soft_daemon.c \
+    src/softroce/host/daemon.c src/softroce/host/daemon_msg.c \
+    src/softroce/host/session.c
+soft_daemon_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+soft_daemon_LDADD = libmrail-base.la $(CMOCKA_LIBS)
+test_soft_open_SOURCES = test/unit/test_soft_open.c \
+    src/softroce/host/fakefs.c
+test_soft_open_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_soft_open_LDADD = libmrail-base.la $(CMOCKA_LIBS)
+test_soft_open_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlsym
 endif
 
 # host/: real programs on software rails (test/interop).  They run in the build

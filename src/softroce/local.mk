@@ -22,6 +22,7 @@ libsroce_core_la_SOURCES = \
     src/softroce/core/timer.c \
     src/softroce/core/tx.c \
     src/softroce/core/ud.c
+libsroce_core_la_LIBADD = $(ISAL_LIBS)
 
 # fault/: fault scripts, no I/O.
 noinst_LTLIBRARIES += libsroce-fault.la

@@ -116,9 +116,12 @@ static const struct {
     size_t number;     /* a field of 32 bits; 0: none */
     unsigned long max; /* of the number */
 } ctl_settings[] = {
-    {"rate", {CTL_FIELD(egress.rate_bps), CTL_FIELD(ingress.rate_bps)}, 0, 0},
-    {"egress", {CTL_FIELD(egress.rate_bps), 0}, 0, 0},
-    {"ingress", {CTL_FIELD(ingress.rate_bps), 0}, 0, 0},
+    {"rate",
+     {CTL_FIELD(egress.rate_bytes_per_s), CTL_FIELD(ingress.rate_bytes_per_s)},
+     0,
+     0},
+    {"egress", {CTL_FIELD(egress.rate_bytes_per_s), 0}, 0, 0},
+    {"ingress", {CTL_FIELD(ingress.rate_bytes_per_s), 0}, 0, 0},
     {"loss", {0, 0}, CTL_FIELD(loss_ppm), 1000000},
     {"delay", {0, 0}, CTL_FIELD(delay_us), SROCE_FAULT_MAX_US},
     {"lag", {0, 0}, CTL_FIELD(write_delay_us), SROCE_FAULT_MAX_US}};
@@ -410,8 +413,8 @@ static void soft_status_json(const sroce_session_t *session)
                "\"mute\": %s, \"duplicate_ppm\": %u, \"reorder_ppm\": %u, "
                "\"reorder_us\": %u, \"corrupt_ppm\": %u",
                i ? "," : "", dev->node, dev->rail, dev->rail, inet_ntoa(addr),
-               dev->down ? "false" : "true", dev->egress.rate_bps,
-               dev->ingress.rate_bps, dev->loss_ppm, dev->delay_us,
+               dev->down ? "false" : "true", dev->egress.rate_bytes_per_s,
+               dev->ingress.rate_bytes_per_s, dev->loss_ppm, dev->delay_us,
                dev->write_delay_us, procs,
                soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_TX),
                soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_RX),
@@ -465,8 +468,9 @@ static void soft_status_table(const sroce_session_t *session)
             dropped += totals[c];
         }
         dropped += soft_status_core_drops(dev);
-        soft_status_rate(dev->egress.rate_bps, egress, sizeof(egress));
-        soft_status_rate(dev->ingress.rate_bps, ingress, sizeof(ingress));
+        soft_status_rate(dev->egress.rate_bytes_per_s, egress, sizeof(egress));
+        soft_status_rate(dev->ingress.rate_bytes_per_s, ingress,
+                         sizeof(ingress));
         printf("%4u soft%-3u %-15s %-4s %9s %9s %6u %5uus %5uus %5u %12.3f "
                "%12.3f %8" PRIu64 "\n",
                dev->node, dev->rail, inet_ntoa(addr), soft_status_port(dev),

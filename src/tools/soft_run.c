@@ -60,7 +60,8 @@ static int soft_run_rates(soft_run_t *run)
 
     if ((run->rates == NULL) ||
         (mrail_rates_parse(run->rates, run->params.num_rails,
-                           run->params.rate_bps, why, sizeof(why)) == 0)) {
+                           run->params.rate_bytes_per_s, why,
+                           sizeof(why)) == 0)) {
         return 0;
     }
     soft_complain("%s", why);
@@ -204,9 +205,11 @@ static int soft_run_parse(int argc, char **argv, soft_run_t *run)
 }
 
 /* In the grandchild: everything of the caller's is let go of. */
-static void soft_daemon_child(const char *name, int lock_fd, int ready_fd)
+static void soft_daemon_child(const char *name,
+                              const sroce_session_hold_t *hold, int ready_fd)
 {
     int null_fd = open("/dev/null", O_RDWR);
+    sroce_session_hold_t copy;
 
     setsid();
     prctl(PR_SET_NAME, "mrail-softkeep");
@@ -216,18 +219,21 @@ static void soft_daemon_child(const char *name, int lock_fd, int ready_fd)
     if (chdir("/") != 0) {
         _exit(1);
     }
-    /* 3: the lock, 4: the pipe, nothing else. */
-    lock_fd = fcntl(lock_fd, F_DUPFD_CLOEXEC, 5);
-    ready_fd = fcntl(ready_fd, F_DUPFD_CLOEXEC, 5);
-    if ((dup2(lock_fd, 3) < 0) || (dup2(ready_fd, 4) < 0)) {
+    /* 3 and 4: what holds the session, 5: the pipe, nothing else. */
+    copy.file_fd = fcntl(hold->file_fd, F_DUPFD_CLOEXEC, 6);
+    copy.base_fd = fcntl(hold->base_fd, F_DUPFD_CLOEXEC, 6);
+    ready_fd = fcntl(ready_fd, F_DUPFD_CLOEXEC, 6);
+    if ((dup2(copy.file_fd, 3) < 0) || (dup2(copy.base_fd, 4) < 0) ||
+        (dup2(ready_fd, 5) < 0)) {
         _exit(1);
     }
-    closefrom(5);
-    _exit(sroce_daemon_run(name, 3, 4));
+    closefrom(6);
+    copy = (sroce_session_hold_t){.file_fd = 3, .base_fd = 4};
+    _exit(sroce_daemon_run(name, &copy, 5));
 }
 
 /* Starts the session daemon as nobody's child and waits until it listens. */
-static int soft_daemon_start(const char *name, int lock_fd)
+static int soft_daemon_start(const char *name, const sroce_session_hold_t *hold)
 {
     int pipe_fds[2], ret = 0;
     pid_t pid;
@@ -246,7 +252,7 @@ static int soft_daemon_start(const char *name, int lock_fd)
     if (pid == 0) {
         pid = fork();
         if (pid == 0) {
-            soft_daemon_child(name, lock_fd, pipe_fds[1]);
+            soft_daemon_child(name, hold, pipe_fds[1]);
         }
         _exit(pid < 0);
     }
@@ -262,12 +268,12 @@ static int soft_daemon_start(const char *name, int lock_fd)
 static int soft_run_create(soft_run_t *run)
 {
     const char *name = run->params.name;
-    int lock_fd;
-    int ret = sroce_session_create(&run->params, &lock_fd);
+    sroce_session_hold_t hold;
+    int ret = sroce_session_create(&run->params, &hold);
 
     if (ret == 0) {
-        ret = soft_daemon_start(name, lock_fd);
-        close(lock_fd);
+        ret = soft_daemon_start(name, &hold);
+        sroce_session_hold_close(&hold);
         if (ret != 0) {
             sroce_session_unlink(name);
             soft_complain("the session daemon of session '%s' did not start",
@@ -360,7 +366,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     }
     /* Rates given again are no news; others are a misunderstanding. */
     for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
-        if (session->devs[rail].first_rate_bps != params->rate_bps[rail]) {
+        if (session->devs[rail].first_rate_bytes_per_s !=
+            params->rate_bytes_per_s[rail]) {
             snprintf(why, size,
                      "session '%s' was made with other rates; change them by "
                      "'mrail soft ctl --session %s rate=...'",

@@ -76,6 +76,7 @@ static void check_step(const sroce_fault_step_t *step)
         [SROCE_FAULT_EGRESS] = 1000000000000ull,
         [SROCE_FAULT_INGRESS] = 1000000000000ull,
         [SROCE_FAULT_DROP_ACKS] = 1,
+        [SROCE_FAULT_WRITE_DELAY] = SROCE_FAULT_MAX_US,
         [SROCE_FAULT_ERROR_QP] = UINT32_MAX};
 
     for (unsigned s = 0; s < SROCE_FAULT_NUM; ++s) {

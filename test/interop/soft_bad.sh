@@ -87,6 +87,21 @@ soft ./soft_processes 128 || fail "128 opens of one device"
 (ulimit -n 1024; soft ./soft_stress --procs 4 --rails 4 --seconds 0.3) ||
     fail "1024 descriptors are not enough"
 
+# A session daemon that runs out of descriptors: the process that it turns away says
+# what to do, and those that have a slot go on.
+full=$SESSION-full
+(ulimit -n 24; exec timeout 30 $SOFT --session $full -- sleep 30) &
+filler=$!
+await $SOFT status --session $full >/dev/null 2>&1 || fail "session $full"
+timeout 20 $SOFT --session $full -- ./soft_processes 40 >"$TMP/out" 2>&1 &&
+    fail "40 opens with a session daemon of 24 descriptors"
+grep -q "raise the hard limit ('ulimit -Hn')" "$TMP/out" ||
+    { fail "no sentence about the session daemon's limit"; head -3 "$TMP/out"; }
+kill $filler; wait $filler 2>/dev/null
+# The same in the process itself.
+(ulimit -n 40; soft ./soft_processes 100) >"$TMP/out" 2>&1 &&
+    fail "100 opens with 40 descriptors"
+
 # A damaged file, another version, another mode.
 file=/dev/shm/mrail-soft.$(id -u).$SESSION
 cp "$file" "$TMP/good"

@@ -35,7 +35,7 @@ shows() { status 2>/dev/null | grep -q "$1"; }
 says() { grep -q "$1" "$2" 2>/dev/null; }
 
 # Every rail is as it was made, at once or a moment later.
-ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|gress_bps": [1-9]'
+ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|write_delay_us": [1-9]|gress_bps": [1-9]'
 ILL="$ILL|\"(pause|mute|blackhole_[tr]x)\": true"
 is_healthy() { status >"$TMP/healthy" && ! grep -qE "$ILL" "$TMP/healthy"; }
 healthy() { await is_healthy || fail "$1: $(grep -oE "$ILL" "$TMP/healthy")"; }
@@ -151,6 +151,24 @@ bytes=$(($(counter rx_bytes) - before)) ns=$(($(date +%s%N) - start))
 play 'at 0s heal'
 healthy heal
 report "rate"
+
+# A late WRITE: shown while it lasts, undone by `for`, heal and the end.
+play 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5ms' ||
+    { fail "write_delay"; cat "$TMP/script"; }
+shows '"write_delay_us": 3000' || fail "write_delay is not shown, or for is not undone"
+play 'at 0s heal'
+shows '"write_delay_us": [1-9]' && fail "heal leaves write_delay"
+$SOFT ctl --session $SESSION lag=700 || fail "lag"
+shows '"write_delay_us": 700' || fail "lag is not shown"
+$SOFT ctl --session $SESSION heal || fail "heal"
+shows '"write_delay_us": [1-9]' && fail "heal leaves lag"
+echo 'at 0s write_delay 5ms' >"$TMP/late"
+timeout 20 $SOFT --session $SESSION --script "$TMP/late" -- \
+    sh -c "sleep 0.3; $SOFT status --session $SESSION --json" \
+    >"$TMP/out" 2>&1 || { fail "a command"; cat "$TMP/out"; }
+grep -q '"write_delay_us": 5000' "$TMP/out" || fail "no write_delay beside a command"
+healthy "the end of a script with write_delay"
+report "write_delay"
 
 # Delay: 4 x 2 ms for a round trip, each packet meets both ends.
 play 'at 0s rail 0 delay 2ms'

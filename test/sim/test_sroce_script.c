@@ -145,6 +145,30 @@ static void test_drop_acks_still_probes(void **state)
     play_stop(&p);
 }
 
+/* Acknowledged at once, seen later; at the end of its `for`, at once. */
+static void test_write_delay(void **state)
+{
+    world_params_t params = calm();
+    play_t p;
+
+    play_start(&p, &params,
+               "at 0s for 50ms node 1 write_delay 5ms\n"
+               "at 60ms node 1 write_delay 5ms\n"
+               "at 63ms heal");
+    world_fill(p.w.side[0].mem, 7, 1000);
+    assert_true(write_takes(&p, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
+    assert_int_equal(world_match(p.w.side[1].mem, 7, 1000), 0);
+    play_until(&p, 10 * MS);
+    assert_int_equal(world_match(p.w.side[1].mem, 7, 1000), 1000);
+    play_until(&p, 60 * MS);
+    world_fill(p.w.side[0].mem, 8, 1000);
+    assert_true(write_takes(&p, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
+    assert_int_equal(world_match(p.w.side[1].mem, 8, 1000), 0);
+    play_until(&p, 63 * MS);
+    assert_int_equal(world_match(p.w.side[1].mem, 8, 1000), 1000);
+    play_stop(&p);
+}
+
 static void test_pause(void **state)
 {
     world_params_t params = calm();
@@ -349,6 +373,7 @@ int main(void)
         cmocka_unit_test(test_down),
         cmocka_unit_test(test_blackhole),
         cmocka_unit_test(test_drop_acks_still_probes),
+        cmocka_unit_test(test_write_delay),
         cmocka_unit_test(test_pause),
         cmocka_unit_test(test_delay),
         cmocka_unit_test(test_rate),

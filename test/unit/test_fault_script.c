@@ -67,6 +67,7 @@ static void test_actions(void **state)
              SROCE_FAULT_BIT(SROCE_FAULT_INGRESS),
          0},
         {"mute", SROCE_FAULT_BIT(SROCE_FAULT_DROP_ACKS), 1},
+        {"write_delay 30ms", SROCE_FAULT_BIT(SROCE_FAULT_WRITE_DELAY), 30000},
         {"error-qp", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 1},
         {"error-qp 3", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 3},
         {"heal", 0, 0}};
@@ -181,7 +182,7 @@ static const struct {
     {"at 1ms rail", "t:1: the line ends where a rail"},
     {"at 1ms sideways", "t:1: 'sideways' is not an action: down, up, drop, "
                         "blackhole, pause, delay, duplicate, reorder, "
-                        "corrupt, rate, mute, error-qp, heal"},
+                        "corrupt, rate, mute, write_delay, error-qp, heal"},
     {"at 1ms down now", "t:1: 'now' is one word too many: down"},
     {"at 1ms drop", "t:1: 'drop' wants a value: drop P"},
     {"at 1ms drop 1.5", "t:1: '1.5' is too large for a probability"},

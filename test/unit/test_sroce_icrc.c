@@ -1,4 +1,4 @@
-/* CRC-32, by every way that this CPU has, and the RoCEv2 ICRC. */
+/* CRC-32 and the RoCEv2 ICRC. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static void test_check_value(void **state)
     assert_int_equal(~sroce_crc32(~0u, "123456789", 9), 0xcbf43926u);
 }
 
-static void test_implementations_agree(void **state)
+static void test_lengths_and_offsets(void **state)
 {
     uint8_t buf[4200];
     mrail_rng_t rng;
@@ -48,11 +48,6 @@ static void test_implementations_agree(void **state)
         uint32_t want = crc_bitwise(seed, buf + off, length);
 
         assert_int_equal(sroce_crc32(seed, buf + off, length), want);
-        for (int way = 0; way <= (int)sroce_crc32_best(); ++way) {
-            assert_int_equal(
-                sroce_crc32_by((sroce_crc32_way_t)way, seed, buf + off, length),
-                want);
-        }
     }
 }
 
@@ -192,7 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_check_value),
-        cmocka_unit_test(test_implementations_agree),
+        cmocka_unit_test(test_lengths_and_offsets),
         cmocka_unit_test(test_powers),
         cmocka_unit_test(test_incremental),
         cmocka_unit_test(test_icrc),

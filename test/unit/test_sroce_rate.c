@@ -20,7 +20,7 @@ static void test_refund_of_uncapped(void **state)
     memset(&bucket, 0, sizeof(bucket));
     assert_int_equal(
         sroce_rate_reserve(&bucket, 65000, SROCE_RATE_IDLE_NS, NOW), 0);
-    bucket.rate_bps = 30000000;
+    bucket.rate_bytes_per_s = 30000000;
     sroce_rate_refund(&bucket, 65000);
     assert_true(sroce_rate_reserve(&bucket, 1000, SROCE_RATE_IDLE_NS, NOW) <=
                 NOW);
@@ -32,7 +32,7 @@ static void test_refund_is_whole(void **state)
     mrail_ns_t first, again;
 
     memset(&bucket, 0, sizeof(bucket));
-    bucket.rate_bps = 1000000;
+    bucket.rate_bytes_per_s = 1000000;
     first = sroce_rate_reserve(&bucket, 5000, SROCE_RATE_IDLE_NS, NOW);
     sroce_rate_refund(&bucket, 5000);
     again = sroce_rate_reserve(&bucket, 5000, SROCE_RATE_IDLE_NS, NOW);

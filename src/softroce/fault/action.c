@@ -35,6 +35,8 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
      "bytes per second in each direction, as 100M, or max"},
     {"mute", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DROP_ACKS), 1,
      "requests are taken and carried out, none is answered"},
+    {"write_delay", "T", SROCE_FAULT_KIND_TIME, BIT(SROCE_FAULT_WRITE_DELAY), 0,
+     "a WRITE is acknowledged at once and seen T later, at most 10s"},
     {"error-qp", "[N]", SROCE_FAULT_KIND_NTH, BIT(SROCE_FAULT_ERROR_QP), 0,
      "all queue pairs, or every N-th, fail with IBV_EVENT_QP_FATAL"},
     {"heal", "", SROCE_FAULT_KIND_FIXED, 0, 0,

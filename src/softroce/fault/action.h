@@ -26,7 +26,8 @@ typedef enum sroce_fault_setting {
     SROCE_FAULT_CORRUPT,      /* ppm */
     SROCE_FAULT_EGRESS,       /* bytes per second, 0: no cap */
     SROCE_FAULT_INGRESS,
-    SROCE_FAULT_DROP_ACKS, /* 1: requests are taken, none is answered */
+    SROCE_FAULT_DROP_ACKS,   /* 1: requests are taken, none is answered */
+    SROCE_FAULT_WRITE_DELAY, /* microseconds */
     SROCE_FAULT_NUM_STATES,
     SROCE_FAULT_ERROR_QP = SROCE_FAULT_NUM_STATES, /* every n-th QP */
     SROCE_FAULT_NUM

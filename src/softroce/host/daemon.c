@@ -18,8 +18,9 @@
 
 /* Nobody holds the session for this long: it ends. */
 #define DAEMON_GRACE_MS 200
-/* A process that got a new slot must hand in its socket within this time. */
-#define DAEMON_BIND_TIMEOUT_S 5
+/* A process that needs a new socket waits so long for one that is making its
+ * own on the same device, and may be stopped. */
+#define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
 
 typedef struct sroce_daemon_conn {
     mrail_list_t list;
@@ -28,6 +29,8 @@ typedef struct sroce_daemon_conn {
     int32_t pid;
     int kind; /* 0 before its first message */
     unsigned poll_index;
+    int waits_dev; /* its join waits for another one's socket, -1: none */
+    mrail_ns_t waits_until_ns;
 } sroce_daemon_conn_t;
 
 typedef struct sroce_daemon {
@@ -40,7 +43,9 @@ typedef struct sroce_daemon {
     /* [dev * SROCE_SESSION_SLOTS + slot]: our duplicate, -1 before its time */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
-    uint8_t *broken;       /* [dev]: the order is lost, no further joins */
+    uint8_t *broken;       /* [dev]: the order is lost, no further sockets */
+    /* [dev]: makes the socket of slot num_sockets[dev]; NULL: none */
+    sroce_daemon_conn_t **makers;
     sroce_daemon_conn_t **owners; /* as sockets; NULL: slot is free */
     struct pollfd *pollfds;
     unsigned max_pollfds;
@@ -94,6 +99,12 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
                                    i % SROCE_SESSION_SLOTS);
         }
     }
+    /* A socket that it was making is gone together with its maker. */
+    for (unsigned dev = 0; dev < num; ++dev) {
+        if (daemon->makers[dev] == conn) {
+            daemon->makers[dev] = NULL;
+        }
+    }
     mrail_list_del(&conn->list);
     --daemon->num_conns;
     daemon->num_watchers -= (conn->kind == SROCE_DAEMON_WATCH);
@@ -109,7 +120,8 @@ static void sroce_daemon_accept(sroce_daemon_t *daemon)
     struct ucred cred;
     socklen_t length = sizeof(cred);
     sroce_daemon_conn_t *conn;
-    int fd = accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int fd =
+        accept4(daemon->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (fd < 0) {
         return;
@@ -124,13 +136,14 @@ static void sroce_daemon_accept(sroce_daemon_t *daemon)
     }
     conn->fd = fd;
     conn->pidfd = -1;
+    conn->waits_dev = -1;
     conn->pid = cred.pid;
     mrail_list_add_tail(&daemon->conns, &conn->list);
     ++daemon->num_conns;
 }
 
-static void sroce_daemon_welcome(sroce_daemon_t *daemon,
-                                 sroce_daemon_conn_t *conn, uint32_t kind)
+static int sroce_daemon_welcome(sroce_daemon_t *daemon,
+                                sroce_daemon_conn_t *conn, uint32_t kind)
 {
     sroce_daemon_msg_t reply = {.op = kind};
 
@@ -140,79 +153,107 @@ static void sroce_daemon_welcome(sroce_daemon_t *daemon,
     if (kind == SROCE_DAEMON_USER) {
         conn->pidfd = (int)syscall(SYS_pidfd_open, conn->pid, 0);
     }
-    sroce_daemon_send(conn->fd, &reply, -1);
+    return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* The new socket is at the end of the kernel's array by now, or it is gone
- * together with its maker: in both cases the order is as we count it. */
-static void sroce_daemon_await_socket(sroce_daemon_t *daemon,
-                                      sroce_daemon_conn_t *conn, unsigned dev,
-                                      unsigned slot)
+/* The answer to a join that gets no slot. */
+static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
+                               int status)
 {
-    struct timeval limit = {.tv_sec = DAEMON_BIND_TIMEOUT_S};
-    sroce_daemon_msg_t msg;
-    int fd = -1, ret;
+    sroce_daemon_msg_t reply = {
+        .op = SROCE_DAEMON_JOIN, .dev = dev, .status = status};
 
-    setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    ret = sroce_daemon_recv(conn->fd, &msg, &fd, 0);
-    limit.tv_sec = 0;
-    setsockopt(conn->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-
-    if ((ret == 0) && (msg.op == SROCE_DAEMON_BOUND) && (fd >= 0)) {
-        daemon->sockets[dev * SROCE_SESSION_SLOTS + slot] = fd;
-        daemon->num_sockets[dev] = slot + 1;
-        return;
-    }
-    if (fd >= 0) {
-        close(fd);
-    }
-    if ((ret == -EAGAIN) || (ret == -EWOULDBLOCK)) {
-        daemon->broken[dev] = 1;
-    }
-    sroce_daemon_free_slot(daemon, dev, slot);
+    conn->waits_dev = -1;
+    return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-static void sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
-                              unsigned dev)
+static int sroce_daemon_give(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
+                             unsigned dev, unsigned index)
 {
-    sroce_daemon_msg_t reply = {.op = SROCE_DAEMON_JOIN, .dev = dev};
-    unsigned index;
-    sroce_slot_t *slot;
-    int fd;
+    sroce_daemon_msg_t reply = {
+        .op = SROCE_DAEMON_JOIN, .dev = dev, .slot = index};
+    sroce_slot_t *slot = &daemon->session->devs[dev].slots[index];
+    int fd = daemon->sockets[dev * SROCE_SESSION_SLOTS + index];
 
-    if ((dev >= sroce_session_num_devs(daemon->session)) ||
-        daemon->broken[dev]) {
-        reply.status = -ENODEV;
-        sroce_daemon_send(conn->fd, &reply, -1);
-        return;
-    }
-    for (index = 0; index < SROCE_SESSION_SLOTS; ++index) {
-        if (daemon->owners[dev * SROCE_SESSION_SLOTS + index] == NULL) {
-            break;
-        }
-    }
-    if (index == SROCE_SESSION_SLOTS) {
-        reply.status = -ENOSPC;
-        sroce_daemon_send(conn->fd, &reply, -1);
-        return;
-    }
-    slot = &daemon->session->devs[dev].slots[index];
+    conn->waits_dev = -1;
     daemon->owners[dev * SROCE_SESSION_SLOTS + index] = conn;
     slot->pid = conn->pid;
     slot->rx_held = 0;
     atomic_fetch_add(&slot->generation, 1);
     slot->state = SROCE_SLOT_JOINING;
-    reply.slot = index;
-    fd = daemon->sockets[dev * SROCE_SESSION_SLOTS + index];
-    sroce_daemon_send(conn->fd, &reply, fd);
     if (fd < 0) {
-        sroce_daemon_await_socket(daemon, conn, dev, index);
+        daemon->makers[dev] = conn;
     }
+    return sroce_daemon_send(conn->fd, &reply, fd);
 }
 
-static void sroce_daemon_leave(sroce_daemon_t *daemon,
-                               sroce_daemon_conn_t *conn,
-                               const sroce_daemon_msg_t *msg)
+/* One process at a time makes a socket of a device, or the kernel's order
+ * would not be ours.  0: answered, or it waits. */
+static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
+                             unsigned dev)
+{
+    unsigned first = dev * SROCE_SESSION_SLOTS, index = 0;
+
+    if (dev >= sroce_session_num_devs(daemon->session)) {
+        return sroce_daemon_refuse(conn, dev, -ENODEV);
+    }
+    while ((index < SROCE_SESSION_SLOTS) &&
+           (daemon->owners[first + index] != NULL)) {
+        ++index;
+    }
+    if (index == SROCE_SESSION_SLOTS) {
+        return sroce_daemon_refuse(conn, dev, -ENOSPC);
+    }
+    if (daemon->sockets[first + index] >= 0) {
+        return sroce_daemon_give(daemon, conn, dev, index);
+    }
+    if (daemon->broken[dev]) {
+        return sroce_daemon_refuse(conn, dev, -EMFILE);
+    }
+    if (daemon->makers[dev] == NULL) {
+        return sroce_daemon_give(daemon, conn, dev, index);
+    }
+    if (conn->waits_dev < 0) {
+        conn->waits_dev = (int)dev;
+        conn->waits_until_ns = mrail_clock_now() + DAEMON_JOIN_LIMIT_NS;
+    }
+    return 0;
+}
+
+/* The new socket is at the end of the kernel's array by now, or there is
+ * none: in both cases the order is as we count it. */
+static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
+                              const sroce_daemon_msg_t *msg, int fd)
+{
+    sroce_daemon_msg_t reply = {
+        .op = SROCE_DAEMON_BOUND, .dev = msg->dev, .slot = msg->slot};
+
+    if ((msg->dev >= sroce_session_num_devs(daemon->session)) ||
+        (daemon->makers[msg->dev] != conn) ||
+        (daemon->num_sockets[msg->dev] != msg->slot)) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return -EPROTO;
+    }
+    daemon->makers[msg->dev] = NULL;
+    if (fd >= 0) {
+        daemon->sockets[msg->dev * SROCE_SESSION_SLOTS + msg->slot] = fd;
+        daemon->num_sockets[msg->dev] = msg->slot + 1;
+    } else {
+        sroce_daemon_free_slot(daemon, msg->dev, msg->slot);
+    }
+    if ((fd < 0) && msg->has_fd) {
+        /* At our limit of descriptors the kernel dropped it: the socket is in
+         * its array for a time that nobody here can see. */
+        daemon->broken[msg->dev] = 1;
+        reply.status = -EMFILE;
+    }
+    return sroce_daemon_send(conn->fd, &reply, -1);
+}
+
+static int sroce_daemon_leave(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
+                              const sroce_daemon_msg_t *msg)
 {
     sroce_daemon_msg_t reply = *msg;
     unsigned i = msg->dev * SROCE_SESSION_SLOTS + msg->slot;
@@ -223,7 +264,7 @@ static void sroce_daemon_leave(sroce_daemon_t *daemon,
         sroce_daemon_free_slot(daemon, msg->dev, msg->slot);
         reply.status = 0;
     }
-    sroce_daemon_send(conn->fd, &reply, -1);
+    return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
 static void sroce_daemon_notify(sroce_daemon_t *daemon)
@@ -244,28 +285,56 @@ static void sroce_daemon_notify(sroce_daemon_t *daemon)
 static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
 {
     sroce_daemon_msg_t msg;
-    int ret = sroce_daemon_recv(conn->fd, &msg, NULL, MSG_DONTWAIT);
+    int fd;
+    int ret = sroce_daemon_recv(conn->fd, &msg, &fd, MSG_DONTWAIT);
 
     if (ret != 0) {
         return (ret == -EAGAIN) ? 0 : ret;
+    }
+    if (msg.op == SROCE_DAEMON_BOUND) {
+        return sroce_daemon_bound(daemon, conn, &msg, fd);
+    }
+    if (fd >= 0) {
+        close(fd); /* no other message has one */
     }
     switch (msg.op) {
     case SROCE_DAEMON_HOLD:
     case SROCE_DAEMON_USER:
     case SROCE_DAEMON_WATCH:
-        sroce_daemon_welcome(daemon, conn, msg.op);
-        return 0;
+        return sroce_daemon_welcome(daemon, conn, msg.op);
     case SROCE_DAEMON_JOIN:
-        sroce_daemon_join(daemon, conn, msg.dev);
-        return 0;
+        return sroce_daemon_join(daemon, conn, msg.dev);
     case SROCE_DAEMON_LEAVE:
-        sroce_daemon_leave(daemon, conn, &msg);
-        return 0;
+        return sroce_daemon_leave(daemon, conn, &msg);
     case SROCE_DAEMON_NOTIFY:
         sroce_daemon_notify(daemon);
         return 0;
     default:
         return -EPROTO;
+    }
+}
+
+/* Joins that wait: a socket may have come or a slot be free by now. */
+static void sroce_daemon_resume(sroce_daemon_t *daemon)
+{
+    sroce_daemon_conn_t *conn, *tmp;
+
+    mrail_list_for_each_safe(conn, tmp, &daemon->conns, sroce_daemon_conn_t,
+                             list) {
+        int ret = 0;
+
+        if (conn->waits_dev < 0) {
+            continue;
+        }
+        if (mrail_clock_now() >= conn->waits_until_ns) {
+            ret = sroce_daemon_refuse(conn, (unsigned)conn->waits_dev,
+                                      -ETIMEDOUT);
+        } else {
+            ret = sroce_daemon_join(daemon, conn, (unsigned)conn->waits_dev);
+        }
+        if (ret != 0) {
+            sroce_daemon_conn_close(daemon, conn);
+        }
     }
 }
 
@@ -296,38 +365,48 @@ static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
     return (int)n;
 }
 
-/* How long the session may last yet without news, ms; -1: for ever. */
-static int sroce_daemon_grace(sroce_daemon_t *daemon)
+/* How long until `end_ns`, in ms rounded up. */
+static int sroce_daemon_ms_until(mrail_ns_t end_ns)
 {
-    mrail_ns_t now_ns = mrail_clock_now(), end_ns;
+    mrail_ns_t now_ns = mrail_clock_now();
 
-    if (daemon->num_conns != daemon->num_watchers) {
-        daemon->alone_ns = 0;
-        return -1;
-    }
-    if (daemon->alone_ns == 0) {
-        daemon->alone_ns = now_ns;
-    }
-    end_ns = daemon->alone_ns + DAEMON_GRACE_MS * MRAIL_NS_PER_MS;
     return (end_ns > now_ns)
                ? (int)MRAIL_DIV_ROUND_UP(end_ns - now_ns, MRAIL_NS_PER_MS)
                : 0;
 }
 
-/* 1: go on, 0: nobody holds the session any more. */
-static int sroce_daemon_round(sroce_daemon_t *daemon)
+/* How long the session may last yet without news, ms; -1: for ever. */
+static int sroce_daemon_grace(sroce_daemon_t *daemon)
 {
-    int grace_ms = sroce_daemon_grace(daemon);
-    int n = sroce_daemon_fill_pollfds(daemon);
+    if (daemon->num_conns != daemon->num_watchers) {
+        daemon->alone_ns = 0;
+        return -1;
+    }
+    if (daemon->alone_ns == 0) {
+        daemon->alone_ns = mrail_clock_now();
+    }
+    return sroce_daemon_ms_until(daemon->alone_ns +
+                                 DAEMON_GRACE_MS * MRAIL_NS_PER_MS);
+}
+
+/* When the first waiting join is refused, ms; -1: none waits. */
+static int sroce_daemon_join_limit(const sroce_daemon_t *daemon)
+{
+    mrail_ns_t end_ns = MRAIL_NS_NEVER;
+    sroce_daemon_conn_t *conn;
+
+    mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
+        if (conn->waits_dev >= 0) {
+            end_ns = MRAIL_MIN(end_ns, conn->waits_until_ns);
+        }
+    }
+    return (end_ns == MRAIL_NS_NEVER) ? -1 : sroce_daemon_ms_until(end_ns);
+}
+
+static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
+{
     sroce_daemon_conn_t *conn, *tmp;
 
-    if ((n < 0) || (grace_ms == 0)) {
-        return 0;
-    }
-    n = poll(daemon->pollfds, (nfds_t)n, grace_ms);
-    if (n <= 0) {
-        return ((n < 0) && (errno == EINTR)) || (grace_ms < 0);
-    }
     mrail_list_for_each_safe(conn, tmp, &daemon->conns, sroce_daemon_conn_t,
                              list) {
         const struct pollfd *p = &daemon->pollfds[conn->poll_index];
@@ -340,6 +419,29 @@ static int sroce_daemon_round(sroce_daemon_t *daemon)
             sroce_daemon_conn_close(daemon, conn);
         }
     }
+}
+
+/* 1: go on, 0: nobody holds the session any more. */
+static int sroce_daemon_round(sroce_daemon_t *daemon)
+{
+    int grace_ms = sroce_daemon_grace(daemon);
+    int n = sroce_daemon_fill_pollfds(daemon);
+
+    if ((n < 0) || (grace_ms == 0)) {
+        return 0;
+    }
+    /* Who waits for a slot holds the session: only one of them is a time. */
+    n = poll(daemon->pollfds, (nfds_t)n,
+             MRAIL_MAX(grace_ms, sroce_daemon_join_limit(daemon)));
+    if (n < 0) {
+        return (errno == EINTR) || (grace_ms < 0);
+    }
+    if (n == 0) {
+        sroce_daemon_resume(daemon);
+        return grace_ms < 0;
+    }
+    sroce_daemon_serve_all(daemon);
+    sroce_daemon_resume(daemon);
     if (daemon->pollfds[0].revents != 0) {
         sroce_daemon_accept(daemon);
     }
@@ -386,8 +488,10 @@ static int sroce_daemon_init(sroce_daemon_t *daemon, const char *name)
     daemon->owners = calloc(num * SROCE_SESSION_SLOTS, sizeof(*daemon->owners));
     daemon->num_sockets = calloc(num, sizeof(unsigned));
     daemon->broken = calloc(num, 1);
+    daemon->makers = calloc(num, sizeof(*daemon->makers));
     if ((daemon->sockets == NULL) || (daemon->owners == NULL) ||
-        (daemon->num_sockets == NULL) || (daemon->broken == NULL)) {
+        (daemon->num_sockets == NULL) || (daemon->broken == NULL) ||
+        (daemon->makers == NULL)) {
         return -ENOMEM;
     }
     memset(daemon->sockets, 0xff, num * SROCE_SESSION_SLOTS * sizeof(int));
@@ -399,7 +503,8 @@ static int sroce_daemon_init(sroce_daemon_t *daemon, const char *name)
     return MRAIL_MIN(daemon->listen_fd, 0);
 }
 
-int sroce_daemon_run(const char *name, int lock_fd, int ready_fd)
+int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
+                     int ready_fd)
 {
     struct sigaction action = {.sa_handler = sroce_daemon_on_signal};
     sroce_daemon_t daemon;
@@ -418,6 +523,6 @@ int sroce_daemon_run(const char *name, int lock_fd, int ready_fd)
      * the names must be gone by then. */
     sroce_session_unlink(name);
     close(daemon.listen_fd);
-    close(lock_fd);
+    sroce_session_hold_close(hold);
     return 0;
 }

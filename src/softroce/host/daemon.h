@@ -19,7 +19,8 @@
  * processes are refused with a sentence.
  *
  * Connections are SOCK_SEQPACKET on the session's socket, one message each way
- * at a time, sroce_daemon_msg_t in host byte order, same user only.
+ * at a time, sroce_daemon_msg_t in host byte order, same user only.  The session daemon
+ * never blocks on one of them.
  */
 #ifndef MRAIL_SROCE_DAEMON_H
 #define MRAIL_SROCE_DAEMON_H
@@ -31,7 +32,8 @@ typedef enum sroce_daemon_op {
                             * the connection is closed */
     SROCE_DAEMON_USER,  /* the same, and: slots belong to the sending process */
     SROCE_DAEMON_JOIN,  /* dev: give me a slot */
-    SROCE_DAEMON_BOUND, /* dev, slot, with the new socket */
+    SROCE_DAEMON_BOUND, /* dev, slot, with the new socket; or without, if there
+                         * is none */
     SROCE_DAEMON_LEAVE, /* dev, slot */
     SROCE_DAEMON_NOTIFY, /* in: tell everybody; out: settings changed */
     SROCE_DAEMON_WATCH   /* as HOLD, but keeps nothing alive: it ends with the
@@ -42,16 +44,22 @@ typedef struct sroce_daemon_msg {
     uint32_t op;
     uint32_t dev;
     uint32_t slot;
-    int32_t status;  /* in replies: 0 or -errno */
-    uint32_t has_fd; /* a descriptor comes with the message */
+    /* In replies: 0 or -errno.  Of a JOIN: -ENOSPC, no free slot; -EMFILE, the
+     * session daemon lost a socket (of a BOUND: this one) to its limit of descriptors;
+     * -ETIMEDOUT, another process did not finish its own join. */
+    int32_t status;
+    /* A descriptor was sent with the message.  The kernel drops it where the
+     * receiver is at its limit of descriptors. */
+    uint32_t has_fd;
 } sroce_daemon_msg_t;
 
 /*
  * Server.  Runs until nobody holds the session (200 ms of grace); takes over
- * lock_fd.  ready_fd gets one byte when connections are accepted and is
+ * what `hold` has.  ready_fd gets one byte when connections are accepted and is
  * closed.  Returns an exit status.
  */
-int sroce_daemon_run(const char *name, int lock_fd, int ready_fd);
+int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
+                     int ready_fd);
 
 /* Client.  A connected, welcomed descriptor or -errno (-ENOENT,
  * -ECONNREFUSED: no session daemon there, or one that is about to end). */

@@ -171,10 +171,11 @@ MRAIL_EXPORT int access(const char *path, int mode)
     return FAKEFS_REAL(fakefs_access_func_t, "access")(path, mode);
 }
 
-/* The mode is there only if a file may be made. */
+/* The mode is there only if a file may be made.  O_TMPFILE has the bit of
+ * O_DIRECTORY in it. */
 #define FAKEFS_MODE(_flags, _mode)                                             \
     do {                                                                       \
-        if ((_flags) & (O_CREAT | O_TMPFILE)) {                                \
+        if (((_flags)&O_CREAT) || (((_flags)&O_TMPFILE) == O_TMPFILE)) {       \
             va_list ap;                                                        \
             va_start(ap, _flags);                                              \
             (_mode) = va_arg(ap, mode_t);                                      \

@@ -10,7 +10,7 @@
 static const struct {
     size_t number;
     size_t span_us;
-    size_t rate_bps;
+    size_t rate_bytes_per_s;
     uint32_t bit;
 } places[SROCE_FAULT_NUM_STATES] = {
     [SROCE_FAULT_DOWN] = {.number = FIELD(down)},
@@ -26,9 +26,11 @@ static const struct {
                              .bit = SROCE_RAIL_REORDER},
     [SROCE_FAULT_CORRUPT] = {.number = FIELD(corrupt_ppm),
                              .bit = SROCE_RAIL_CORRUPT},
-    [SROCE_FAULT_EGRESS] = {.rate_bps = FIELD(egress.rate_bps)},
-    [SROCE_FAULT_INGRESS] = {.rate_bps = FIELD(ingress.rate_bps)},
-    [SROCE_FAULT_DROP_ACKS] = {.bit = SROCE_RAIL_DROP_ACKS}};
+    [SROCE_FAULT_EGRESS] = {.rate_bytes_per_s = FIELD(egress.rate_bytes_per_s)},
+    [SROCE_FAULT_INGRESS] = {.rate_bytes_per_s =
+                                 FIELD(ingress.rate_bytes_per_s)},
+    [SROCE_FAULT_DROP_ACKS] = {.bit = SROCE_RAIL_DROP_ACKS},
+    [SROCE_FAULT_WRITE_DELAY] = {.number = FIELD(write_delay_us)}};
 
 static _Atomic uint32_t *word_of(sroce_session_dev_t *dev, size_t offset)
 {
@@ -57,8 +59,8 @@ void sroce_rail_fault_set(sroce_session_dev_t *dev,
         fail_qps(dev, (uint32_t)value);
         return;
     }
-    if (places[setting].rate_bps != NONE) {
-        *rate_of(dev, places[setting].rate_bps) = value;
+    if (places[setting].rate_bytes_per_s != NONE) {
+        *rate_of(dev, places[setting].rate_bytes_per_s) = value;
         return;
     }
     if (places[setting].number != NONE) {
@@ -78,7 +80,9 @@ void sroce_rail_fault_set(sroce_session_dev_t *dev,
 static uint64_t healthy_value(const sroce_session_dev_t *dev,
                               sroce_fault_setting_t setting)
 {
-    return (places[setting].rate_bps != NONE) ? dev->first_rate_bps : 0;
+    return (places[setting].rate_bytes_per_s != NONE)
+               ? dev->first_rate_bytes_per_s
+               : 0;
 }
 
 uint64_t sroce_rail_fault_get(const sroce_session_dev_t *const_dev,
@@ -90,8 +94,8 @@ uint64_t sroce_rail_fault_get(const sroce_session_dev_t *const_dev,
     if (healthy) {
         return healthy_value(dev, setting);
     }
-    if (places[setting].rate_bps != NONE) {
-        return *rate_of(dev, places[setting].rate_bps);
+    if (places[setting].rate_bytes_per_s != NONE) {
+        return *rate_of(dev, places[setting].rate_bytes_per_s);
     }
     if (places[setting].number == NONE) {
         return (dev->faults & places[setting].bit) != 0;

@@ -317,7 +317,9 @@ int sroce_net_attach_selector(int fd);
 int64_t sroce_net_rx_limit(int fd);
 /* Reads and hands over what has arrived, at most `max` messages; how many. */
 unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
-/* 0; -EAGAIN: later; another -errno: lost. */
+/* 0, or -errno: the kernel did not take the packets, and they are lost as on a
+ * wire.  -EAGAIN is no exception (a full send buffer, off the loopback
+ * interface only): the caller does not keep what it sends. */
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);

@@ -159,9 +159,9 @@ void sroce_host_read_daemon(void)
     }
 }
 
-/* One question and its answer; kicks may come in between.  proc->lock is
- * held. */
-static int sroce_host_ask(sroce_daemon_msg_t *msg, int *fd_p)
+/* One question, with a descriptor or -1, and its answer; kicks may come in
+ * between.  proc->lock is held. */
+static int sroce_host_ask(sroce_daemon_msg_t *msg, int send_fd, int *fd_p)
 {
     sroce_daemon_msg_t reply = {0};
     int ret;
@@ -169,7 +169,7 @@ static int sroce_host_ask(sroce_daemon_msg_t *msg, int *fd_p)
     if (sroce_host.conn < 0) {
         return -EPIPE;
     }
-    ret = sroce_daemon_send(sroce_host.conn, msg, -1);
+    ret = sroce_daemon_send(sroce_host.conn, msg, send_fd);
     while (ret == 0) {
         ret = sroce_daemon_recv(sroce_host.conn, &reply, fd_p, 0);
         if ((ret == 0) && (reply.op == msg->op)) {
@@ -204,6 +204,29 @@ static int sroce_host_connect(void)
     return sroce_service_start();
 }
 
+static void sroce_host_explain_join(int error)
+{
+    switch (error) {
+    case -ENOSPC:
+        sroce_host_complain("all process slots of the device are taken: at "
+                            "most 128 opens of one rail of a node at once");
+        break;
+    case -EMFILE:
+        sroce_host_complain(
+            "the session daemon has no file descriptor left for another "
+            "process on this device; raise the hard limit ('ulimit -Hn') in "
+            "the shell that starts the session, and start the session anew");
+        break;
+    case -ETIMEDOUT:
+        sroce_host_complain(
+            "another process has been opening this device for 5 s and may be "
+            "stopped; continue or end it, then start this program again");
+        break;
+    default:
+        sroce_host_complain("the session daemon gave no slot");
+    }
+}
+
 /* A slot that nobody had before needs its socket: we make it (it must be in
  * our network namespace) and the session daemon keeps a copy. */
 static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
@@ -212,6 +235,7 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
         .op = SROCE_DAEMON_BOUND, .dev = msg->dev, .slot = msg->slot};
     uint32_t addr = sroce_host.session->devs[msg->dev].addr;
     int ret = sroce_net_bind_rx(addr, fd_p);
+    int status;
 
     if (ret != 0) {
         *fd_p = -1;
@@ -222,10 +246,26 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
                 : "cannot bind the device's address on this machine");
     }
     /* Without a descriptor the session daemon takes the slot back. */
-    if (sroce_daemon_send(sroce_host.conn, &bound, *fd_p) != 0) {
-        ret = -EPIPE;
+    status = sroce_host_ask(&bound, *fd_p, NULL);
+    if ((ret == 0) && (status != 0)) {
+        close(*fd_p);
+        *fd_p = -1;
+        ret = status;
+        sroce_host_explain_join(status);
     }
     return ret;
+}
+
+/* The slot's socket did not fit into this process: the slot goes back. */
+static int sroce_host_lost_socket(const sroce_daemon_msg_t *msg)
+{
+    sroce_daemon_msg_t leave = {
+        .op = SROCE_DAEMON_LEAVE, .dev = msg->dev, .slot = msg->slot};
+
+    sroce_host_ask(&leave, -1, NULL);
+    sroce_host_complain("this process has no file descriptor left for a "
+                        "device; raise 'ulimit -n'");
+    return -EMFILE;
 }
 
 int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p)
@@ -239,18 +279,14 @@ int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p)
         goto out;
     }
     *fd_p = -1;
-    ret = sroce_host_ask(&msg, fd_p);
-    if (ret == -ENOSPC) {
-        sroce_host_complain("all process slots of the device are taken: at "
-                            "most 128 opens of one rail of a node at once");
-        goto out;
-    }
+    ret = sroce_host_ask(&msg, -1, fd_p);
     if (ret != 0) {
-        sroce_host_complain("the session daemon gave no slot");
+        sroce_host_explain_join(ret);
         goto out;
     }
     if (*fd_p < 0) {
-        ret = sroce_host_make_socket(&msg, fd_p);
+        ret = msg.has_fd ? sroce_host_lost_socket(&msg)
+                         : sroce_host_make_socket(&msg, fd_p);
     }
     *slot_p = msg.slot;
 out:
@@ -264,6 +300,6 @@ void sroce_host_leave(unsigned dev_index, unsigned slot)
         .op = SROCE_DAEMON_LEAVE, .dev = dev_index, .slot = slot};
 
     pthread_mutex_lock(&sroce_host.lock);
-    sroce_host_ask(&msg, NULL);
+    sroce_host_ask(&msg, -1, NULL);
     pthread_mutex_unlock(&sroce_host.lock);
 }

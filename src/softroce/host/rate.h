@@ -32,9 +32,10 @@
 #define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_SMALL_BYTES 512
 
-static inline uint64_t sroce_rate_cost(uint64_t rate_bps, uint32_t bytes)
+static inline uint64_t sroce_rate_cost(uint64_t rate_bytes_per_s,
+                                       uint32_t bytes)
 {
-    return (uint64_t)bytes * (64 * MRAIL_NS_PER_SEC) / rate_bps;
+    return (uint64_t)bytes * (64 * MRAIL_NS_PER_SEC) / rate_bytes_per_s;
 }
 
 /* Adds a cost to one time; returns the one before, in ns. */
@@ -58,15 +59,15 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
                                             uint32_t bytes, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
 {
-    uint64_t rate_bps =
-        atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
+    uint64_t rate_bytes_per_s =
+        atomic_load_explicit(&bucket->rate_bytes_per_s, memory_order_relaxed);
     uint64_t cost;
     mrail_ns_t at_ns;
 
-    if (MRAIL_LIKELY(rate_bps == 0)) {
+    if (MRAIL_LIKELY(rate_bytes_per_s == 0)) {
         return 0;
     }
-    cost = sroce_rate_cost(rate_bps, bytes);
+    cost = sroce_rate_cost(rate_bytes_per_s, bytes);
     at_ns = sroce_rate_advance(&bucket->tat, cost, depth_ns, now_ns);
     if (bytes <= SROCE_RATE_SMALL_BYTES) {
         at_ns = sroce_rate_advance(&bucket->small_tat, cost, depth_ns, now_ns);
@@ -78,22 +79,23 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
 static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
                                          mrail_ns_t now_ns)
 {
-    return (bucket->rate_bps == 0) || (bucket->small_tat <= now_ns * 64);
+    return (bucket->rate_bytes_per_s == 0) ||
+           (bucket->small_tat <= now_ns * 64);
 }
 
 /* Bytes that were reserved and not sent.  The rate may be another one by now:
  * what was reserved without a cap is more than a fresh bucket has. */
 static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
 {
-    uint64_t rate_bps =
-        atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
+    uint64_t rate_bytes_per_s =
+        atomic_load_explicit(&bucket->rate_bytes_per_s, memory_order_relaxed);
     uint64_t tat, cost;
 
-    if (MRAIL_LIKELY(rate_bps == 0)) {
+    if (MRAIL_LIKELY(rate_bytes_per_s == 0)) {
         return;
     }
     tat = atomic_load_explicit(&bucket->tat, memory_order_relaxed);
-    cost = sroce_rate_cost(rate_bps, bytes);
+    cost = sroce_rate_cost(rate_bytes_per_s, bytes);
     while (!atomic_compare_exchange_weak(&bucket->tat, &tat,
                                          tat - MRAIL_MIN(tat, cost))) {
     }
@@ -103,13 +105,14 @@ static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
 static inline uint32_t sroce_rate_batch(const sroce_bucket_t *bucket,
                                         uint32_t max)
 {
-    uint64_t rate_bps =
-        atomic_load_explicit(&bucket->rate_bps, memory_order_relaxed);
+    uint64_t rate_bytes_per_s =
+        atomic_load_explicit(&bucket->rate_bytes_per_s, memory_order_relaxed);
 
-    if (MRAIL_LIKELY(rate_bps == 0)) {
+    if (MRAIL_LIKELY(rate_bytes_per_s == 0)) {
         return max;
     }
-    return (uint32_t)MRAIL_MIN((uint64_t)max, rate_bps * SROCE_RATE_BATCH_NS /
+    return (uint32_t)MRAIL_MIN((uint64_t)max, rate_bytes_per_s *
+                                                  SROCE_RATE_BATCH_NS /
                                                   MRAIL_NS_PER_SEC);
 }
 

@@ -12,9 +12,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ROCE_UDP_PORT 4791
+/* How long to wait for a base that a caller has named: the grace of a session
+ * that ends, and as much again. */
+#define BASE_PAUSE_NS 5000000
+#define BASE_TRIES 100
 
 const char *const sroce_counter_names[SROCE_CNT_NUM] = {
     [SROCE_CNT_TX_PACKETS] = "tx_packets",
@@ -65,21 +70,36 @@ size_t sroce_session_size(unsigned num_nodes, unsigned num_rails)
            (size_t)num_nodes * num_rails * sizeof(sroce_session_dev_t);
 }
 
-/* Is this address one that this machine can bind, and is nobody on its RoCE
- * port?  A socket without SO_REUSEPORT shows both. */
-static int sroce_session_addr_free(uint32_t addr)
+/* A socket without SO_REUSEPORT: it binds only where no other socket is. */
+static int sroce_session_bind(uint32_t addr, uint16_t port, int *fd_p)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
-                              .sin_port = htons(ROCE_UDP_PORT),
-                              .sin_addr.s_addr = addr};
+                              .sin_port = htons(port),
+                              .sin_addr.s_addr = htonl(addr)};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int ret;
 
     if (fd < 0) {
         return -errno;
     }
-    ret = (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) == 0) ? 0 : -errno;
-    close(fd);
+    if (bind(fd, (struct sockaddr *)&sin, sizeof(sin)) != 0) {
+        ret = -errno;
+        close(fd);
+        return ret;
+    }
+    *fd_p = fd;
+    return 0;
+}
+
+/* Can this machine bind the address, and is its RoCE port unused? */
+static int sroce_session_addr_free(uint32_t addr)
+{
+    int fd;
+    int ret = sroce_session_bind(addr, ROCE_UDP_PORT, &fd);
+
+    if (ret == 0) {
+        close(fd);
+    }
     return ret;
 }
 
@@ -88,8 +108,8 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
 {
     for (unsigned rail = 0; rail < params->num_rails; ++rail) {
         for (unsigned node = 0; node < params->num_nodes; ++node) {
-            int ret = sroce_session_addr_free(
-                htonl(base | ((rail + 1) << 8) | (node + 1)));
+            int ret =
+                sroce_session_addr_free(base | ((rail + 1) << 8) | (node + 1));
 
             if (ret != 0) {
                 return ret;
@@ -99,28 +119,72 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
     return 0;
 }
 
-/* Two sessions whose names hash to the same S must not share addresses. */
+/*
+ * Two sessions must not share addresses: SO_REUSEPORT would mix their sockets
+ * into one group.  The RoCE ports stay unbound until a device is opened, so
+ * they cannot show that a base is taken.  A socket on another port of the
+ * first address shows it; every session has that address.
+ *
+ * A socket and no lock file: the kernel gives it up when the last process that
+ * holds it is gone, it covers all users of exactly the network namespace that
+ * the addresses belong to, and no name in a shared folder can be squatted.
+ */
+static int sroce_session_take_base(const sroce_session_params_t *params,
+                                   uint32_t base, int *fd_p)
+{
+    int fd;
+    int ret = sroce_session_bind(base | 0x0101, SROCE_SESSION_BASE_PORT, &fd);
+
+    if (ret != 0) {
+        return ret;
+    }
+    ret = sroce_session_base_free(params, base);
+    if (ret != 0) {
+        close(fd);
+        return ret;
+    }
+    *fd_p = fd;
+    return 0;
+}
+
+/* A base that the caller has named.  Its holder may be about to end, or about
+ * to make the session of this very name. */
+static int sroce_session_await_base(const sroce_session_params_t *params,
+                                    const char *path, int *fd_p)
+{
+    const struct timespec pause = {.tv_nsec = BASE_PAUSE_NS};
+
+    for (unsigned tries = 1;; ++tries) {
+        int ret = sroce_session_take_base(params, params->base_addr, fd_p);
+
+        if ((ret != -EADDRINUSE) || (tries == BASE_TRIES)) {
+            return ret;
+        }
+        if (access(path, F_OK) == 0) {
+            return -EEXIST;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* The base of the name's hash, or the next one that is free. */
 static int sroce_session_pick_base(const sroce_session_params_t *params,
-                                   uint32_t *base_p)
+                                   const char *path, uint32_t *base_p,
+                                   int *fd_p)
 {
     uint64_t hash = geteuid() + 1;
     int ret = -EADDRINUSE;
 
     if (params->base_addr != 0) {
         *base_p = params->base_addr;
-        return sroce_session_base_free(params, params->base_addr);
+        return sroce_session_await_base(params, path, fd_p);
     }
     for (const char *c = params->name; *c != '\0'; ++c) {
         hash = mrail_mix64(hash ^ (uint8_t)*c);
     }
-    for (unsigned i = 0; i < 254; ++i) {
-        uint32_t base = (127u << 24) | ((uint32_t)((hash + i) % 254 + 1) << 16);
-
-        ret = sroce_session_base_free(params, base);
-        if (ret == 0) {
-            *base_p = base;
-            return 0;
-        }
+    for (unsigned i = 0; (ret != 0) && (i < 254); ++i) {
+        *base_p = (127u << 24) | ((uint32_t)((hash + i) % 254 + 1) << 16);
+        ret = sroce_session_take_base(params, *base_p, fd_p);
     }
     return ret;
 }
@@ -147,34 +211,30 @@ static void sroce_session_fill(sroce_session_t *session, size_t size,
             dev->node = node;
             dev->rail = rail;
             dev->addr = htonl(base | ((rail + 1) << 8) | (node + 1));
-            dev->first_rate_bps = params->rate_bps[rail];
-            dev->egress.rate_bps = params->rate_bps[rail];
-            dev->ingress.rate_bps = params->rate_bps[rail];
+            dev->first_rate_bytes_per_s = params->rate_bytes_per_s[rail];
+            dev->egress.rate_bytes_per_s = params->rate_bytes_per_s[rail];
+            dev->ingress.rate_bytes_per_s = params->rate_bytes_per_s[rail];
         }
     }
     session->ready = 1;
 }
 
-int sroce_session_create(const sroce_session_params_t *params, int *fd_p)
+/* The file under its name; *fd_p holds its exclusive lock. */
+static int sroce_session_make_file(const sroce_session_params_t *params,
+                                   uint32_t base, const char *path, int *fd_p)
 {
     size_t size = sroce_session_size(params->num_nodes, params->num_rails);
     sroce_session_t *session;
-    char path[128], tmp[160];
-    uint32_t base;
+    char tmp[160];
     int fd, ret;
 
-    ret = sroce_session_pick_base(params, &base);
-    if (ret != 0) {
-        return ret;
-    }
-    sroce_session_path(params->name, "", path, sizeof(path));
     snprintf(tmp, sizeof(tmp), "%s.%d.tmp", path, (int)getpid());
     fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         return -errno;
     }
-    /* All of it now: where a file system is full, a page that is missing
-     * becomes a signal in whoever touches it. */
+    /* Every page now: on a full file system a missing page is a signal in the
+     * process that touches it. */
     ret = -posix_fallocate(fd, 0, (off_t)size);
     if ((ret == 0) && (flock(fd, LOCK_EX) != 0)) {
         ret = -errno;
@@ -202,6 +262,34 @@ err_close:
     unlink(tmp);
     close(fd);
     return ret;
+}
+
+int sroce_session_create(const sroce_session_params_t *params,
+                         sroce_session_hold_t *hold_p)
+{
+    sroce_session_hold_t hold;
+    char path[128];
+    uint32_t base;
+    int ret;
+
+    sroce_session_path(params->name, "", path, sizeof(path));
+    ret = sroce_session_pick_base(params, path, &base, &hold.base_fd);
+    if (ret != 0) {
+        return ret;
+    }
+    ret = sroce_session_make_file(params, base, path, &hold.file_fd);
+    if (ret != 0) {
+        close(hold.base_fd);
+        return ret;
+    }
+    *hold_p = hold;
+    return 0;
+}
+
+void sroce_session_hold_close(const sroce_session_hold_t *hold)
+{
+    close(hold->file_fd);
+    close(hold->base_fd);
 }
 
 int sroce_session_check(const sroce_session_t *session, size_t size)

@@ -21,7 +21,7 @@
 #include <sys/types.h>
 
 #define SROCE_SESSION_MAGIC 0x6d7261696c736f66ull /* "mrailsof" */
-#define SROCE_SESSION_VERSION 2u
+#define SROCE_SESSION_VERSION 3u
 #define SROCE_SESSION_NAME_MAX 40
 #define SROCE_SESSION_MAX_RAILS 16
 #define SROCE_SESSION_MAX_NODES 254
@@ -33,6 +33,9 @@
 #define SROCE_SESSION_QPN_BITS (24 - SROCE_SESSION_SLOT_BITS)
 
 #define SROCE_SESSION_DEFAULT_MTU 4096
+/* UDP port of the socket that shows a session's base to be taken: outside of
+ * the source ports and of the kernel's ephemeral ports. */
+#define SROCE_SESSION_BASE_PORT 4792
 
 /* Flags of a session; they hold for all of its life. */
 #define SROCE_SESSION_F_ICRC 0x1u /* compute and check real ICRCs */
@@ -113,7 +116,7 @@ typedef struct sroce_slot {
 
 /* A rate shared by all processes of a device: see rate.h. */
 typedef struct sroce_bucket {
-    _Alignas(64) _Atomic uint64_t rate_bps; /* bytes per second; 0: no cap */
+    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no cap */
     _Atomic uint64_t tat;       /* next departure, clock units of rate.h */
     _Atomic uint64_t small_tat; /* the same for small packets only */
 } sroce_bucket_t;
@@ -123,7 +126,7 @@ typedef struct sroce_session_dev {
     uint32_t rail; /* constant */
     uint32_t addr; /* IPv4 address, network order; constant */
     uint32_t reserved;
-    uint64_t first_rate_bps;            /* what it was made with; constant */
+    uint64_t first_rate_bytes_per_s;    /* what it was made with; constant */
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
     _Atomic uint32_t loss_ppm; /* of packets sent and received, 0..1000000 */
     _Atomic uint32_t delay_us; /* added to packets sent and received */
@@ -169,7 +172,7 @@ typedef struct sroce_session_params {
     uint32_t flags;
     uint64_t seed;
     /* Both directions of rail r on every node, bytes per second; 0: no cap */
-    uint64_t rate_bps[SROCE_SESSION_MAX_RAILS];
+    uint64_t rate_bytes_per_s[SROCE_SESSION_MAX_RAILS];
     /* First octets of the addresses: rail r of node k is base + (r+1, k+1).
      * 0: 127.S with S from the name, the next free one if it is in use. */
     uint32_t base_addr; /* host order, low 16 bits 0 */
@@ -185,14 +188,24 @@ void sroce_session_path(const char *name, const char *suffix, char *path,
 
 size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
 
+/* What keeps a session its own; the kernel drops both with their process. */
+typedef struct sroce_session_hold {
+    int file_fd; /* the exclusive lock of the session's file */
+    int base_fd; /* the addresses: no other session gets the same base */
+} sroce_session_hold_t;
+
 /*
  * Creates the file under its final name, filled in and marked ready.
- * fd_p receives an open descriptor that holds the file's exclusive lock: the
- * session lives as long as somebody holds it.
- * 0; -EEXIST: there is one already (the caller may open it); another -errno
- * with nothing left behind.
+ * hold_p receives two open descriptors: the session lives as long as a process
+ * holds the first, and owns its addresses as long as a process holds the
+ * second.  0; -EEXIST: a session of this name exists, or a given base belongs
+ * to one that is just being made (the caller may open it); -EADDRINUSE: a
+ * given base, or every base, is taken; another -errno.  After an error nothing
+ * is left behind.
  */
-int sroce_session_create(const sroce_session_params_t *params, int *fd_p);
+int sroce_session_create(const sroce_session_params_t *params,
+                         sroce_session_hold_t *hold_p);
+void sroce_session_hold_close(const sroce_session_hold_t *hold);
 
 /*
  * Maps an existing session.  Everything that others rely on is checked: owner,

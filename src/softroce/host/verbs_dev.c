@@ -199,7 +199,8 @@ int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
  * run, without an event, as a switch's does. */
 static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
 {
-    uint64_t egress = sdev->egress.rate_bps, ingress = sdev->ingress.rate_bps;
+    uint64_t egress = sdev->egress.rate_bytes_per_s;
+    uint64_t ingress = sdev->ingress.rate_bytes_per_s;
     uint64_t rate = ((egress == 0) || ((ingress != 0) && (ingress < egress)))
                         ? ingress
                         : egress;

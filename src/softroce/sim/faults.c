@@ -47,6 +47,8 @@ static void faults_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
         faults->ops.port(faults->ops.arg, dev, value == 0);
     } else if ((setting == SROCE_FAULT_PAUSE) && (value == 0)) {
         faults->ops.resume(faults->ops.arg, dev);
+    } else if (setting == SROCE_FAULT_WRITE_DELAY) {
+        faults->ops.write_delay(faults->ops.arg, dev, value * MRAIL_NS_PER_US);
     }
 }
 
@@ -60,14 +62,14 @@ static uint32_t both_ppm(const fault_node_t *from, const fault_node_t *to,
            sroce_fault_ppm(to->now[setting]);
 }
 
-static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bps,
+static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bytes_per_s,
                             uint32_t length, mrail_ns_t at_ns)
 {
-    if (rate_bps == 0) {
+    if (rate_bytes_per_s == 0) {
         return at_ns;
     }
     at_ns = MRAIL_MAX(at_ns, *free_ns) +
-            (length + WIRE_BYTES) * MRAIL_NS_PER_SEC / rate_bps;
+            (length + WIRE_BYTES) * MRAIL_NS_PER_SEC / rate_bytes_per_s;
     *free_ns = at_ns;
     return at_ns;
 }

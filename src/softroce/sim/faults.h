@@ -20,6 +20,7 @@ typedef struct sroce_sim_fault_ops {
     /* Its pause is over: what was held may go on. */
     void (*resume)(void *arg, unsigned node);
     void (*fail_qps)(void *arg, unsigned node, uint32_t nth);
+    void (*write_delay)(void *arg, unsigned node, mrail_ns_t delay_ns);
     void *arg;
 } sroce_sim_fault_ops_t;
 

@@ -530,11 +530,20 @@ static void node_fail_qps(void *arg, unsigned id, uint32_t nth)
     }
 }
 
+static void node_write_delay(void *arg, unsigned id, mrail_ns_t delay_ns)
+{
+    sroce_sim_t *sim = arg;
+
+    if (id < sim->num_nodes) {
+        sroce_dev_set_write_delay(sim->nodes[id].dev, delay_ns);
+    }
+}
+
 int sroce_sim_script(sroce_sim_t *sim, const sroce_fault_script_t *script,
                      unsigned num_nodes, unsigned num_rails)
 {
     const sroce_sim_fault_ops_t ops = {node_port, node_resume, node_fail_qps,
-                                       sim};
+                                       node_write_delay, sim};
 
     if ((sim->faults != NULL) ||
         (num_nodes * num_rails > SROCE_SIM_MAX_NODES)) {

@@ -1,0 +1,375 @@
+/* Sessions and their session daemon, without a device: addresses of sessions whose
+ * names hash alike, descriptors that are lost, a process that stops half way
+ * through a join. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "softroce/host/daemon.h"
+
+#define WAIT_MS 2500 /* less than a join waits for another process */
+
+typedef struct world {
+    char name[SROCE_SESSION_NAME_MAX + 1];
+    sroce_session_params_t params;
+    pid_t pid; /* the session daemon's */
+} world_t;
+
+static void params_fill(sroce_session_params_t *params, const char *name)
+{
+    memset(params, 0, sizeof(*params));
+    params->name = name;
+    params->num_nodes = 1;
+    params->num_rails = 2;
+    params->mtu = 4096;
+}
+
+static void own_name(char *name, unsigned number)
+{
+    snprintf(name, SROCE_SESSION_NAME_MAX, "daemon%d-%u", (int)getpid(),
+             number);
+}
+
+/* ---- Addresses ---- */
+
+/* The first address (host order) of a session's file. */
+static uint32_t first_addr(const sroce_session_hold_t *hold)
+{
+    struct stat st;
+    sroce_session_t *session;
+    uint32_t addr;
+
+    assert_int_equal(fstat(hold->file_fd, &st), 0);
+    session =
+        mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, hold->file_fd, 0);
+    assert_true(session != MAP_FAILED);
+    addr = ntohl(session->devs[0].addr);
+    munmap(session, (size_t)st.st_size);
+    return addr;
+}
+
+static uint32_t create(const char *name, uint32_t base,
+                       sroce_session_hold_t *hold_p)
+{
+    sroce_session_params_t params;
+
+    params_fill(&params, name);
+    params.base_addr = base;
+    assert_int_equal(sroce_session_create(&params, hold_p), 0);
+    return first_addr(hold_p);
+}
+
+static void end(const char *name, const sroce_session_hold_t *hold)
+{
+    sroce_session_unlink(name);
+    sroce_session_hold_close(hold);
+}
+
+/* 60 names on 254 bases: without the lock two of them share one in all but
+ * one of a thousand runs. */
+static void test_bases_differ(void **state)
+{
+    enum { NUM = 60 };
+    sroce_session_hold_t holds[NUM];
+    uint32_t addrs[NUM];
+    char names[NUM][SROCE_SESSION_NAME_MAX + 1];
+
+    for (unsigned i = 0; i < NUM; ++i) {
+        own_name(names[i], i);
+        addrs[i] = create(names[i], 0, &holds[i]);
+    }
+    for (unsigned i = 0; i < NUM; ++i) {
+        for (unsigned k = 0; k < i; ++k) {
+            assert_int_not_equal(addrs[i], addrs[k]);
+        }
+    }
+    for (unsigned i = 0; i < NUM; ++i) {
+        end(names[i], &holds[i]);
+    }
+}
+
+/* A killed holder leaves nothing: the next session gets the same base. */
+static void test_base_comes_back(void **state)
+{
+    sroce_session_hold_t hold;
+    char name[SROCE_SESSION_NAME_MAX + 1];
+    uint32_t addr;
+    pid_t pid;
+
+    own_name(name, 101);
+    addr = create(name, 0, &hold);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        alarm(30);
+        pause(); /* with copies of both descriptors */
+        _exit(0);
+    }
+    end(name, &hold);
+    assert_int_not_equal(create(name, 0, &hold), addr);
+    end(name, &hold);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_int_equal(create(name, 0, &hold), addr);
+    end(name, &hold);
+}
+
+/* A program of any user on a base: another one is taken, a given one refused
+ * with nothing left behind. */
+static void test_base_is_taken(void **state)
+{
+    struct sockaddr_in sin = {.sin_family = AF_INET,
+                              .sin_port = htons(SROCE_SESSION_BASE_PORT)};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = 1;
+    sroce_session_hold_t hold;
+    sroce_session_params_t params;
+    char name[SROCE_SESSION_NAME_MAX + 1], path[128];
+    uint32_t addr;
+
+    own_name(name, 102);
+    addr = create(name, 0, &hold);
+    end(name, &hold);
+    sin.sin_addr.s_addr = htonl(addr);
+    /* However it was bound. */
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
+    assert_int_not_equal(create(name, 0, &hold), addr);
+    end(name, &hold);
+    params_fill(&params, name);
+    params.base_addr = addr & 0xffff0000u;
+    assert_int_equal(sroce_session_create(&params, &hold), -EADDRINUSE);
+    sroce_session_path(name, "", path, sizeof(path));
+    assert_int_not_equal(access(path, F_OK), 0);
+    close(fd);
+    assert_int_equal(create(name, params.base_addr, &hold), addr);
+    /* The name's own session holds the base: it may be opened. */
+    assert_int_equal(sroce_session_create(&params, &hold), -EEXIST);
+    end(name, &hold);
+}
+
+/* ---- Session daemon ---- */
+
+static int keeper_start(void **state)
+{
+    static world_t world;
+    sroce_session_hold_t hold;
+    int fds[2];
+    char byte;
+
+    own_name(world.name, 103);
+    create(world.name, 0, &hold);
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    world.pid = fork();
+    assert_true(world.pid >= 0);
+    if (world.pid == 0) {
+        close(fds[0]);
+        _exit(sroce_daemon_run(world.name, &hold, fds[1]));
+    }
+    close(fds[1]);
+    sroce_session_hold_close(&hold);
+    assert_int_equal(read(fds[0], &byte, 1), 1);
+    close(fds[0]);
+    *state = &world;
+    return 0;
+}
+
+static int keeper_end(void **state)
+{
+    world_t *world = *state;
+
+    kill(world->pid, SIGTERM);
+    waitpid(world->pid, NULL, 0);
+    sroce_session_unlink(world->name);
+    return 0;
+}
+
+static int connect_user(const world_t *world)
+{
+    int conn = sroce_daemon_connect(world->name, SROCE_DAEMON_USER);
+
+    assert_true(conn >= 0);
+    return conn;
+}
+
+static void ask(int conn, sroce_daemon_op_t op, unsigned dev, unsigned slot)
+{
+    sroce_daemon_msg_t msg = {.op = op, .dev = dev, .slot = slot};
+
+    assert_int_equal(sroce_daemon_send(conn, &msg, -1), 0);
+}
+
+/* The answer of this kind, or an op of 0 if none comes. */
+static sroce_daemon_msg_t answer(int conn, sroce_daemon_op_t op, int *fd_p)
+{
+    sroce_daemon_msg_t msg = {0};
+    struct pollfd p = {.fd = conn, .events = POLLIN};
+
+    while ((msg.op != op) && (poll(&p, 1, WAIT_MS) == 1)) {
+        if (sroce_daemon_recv(conn, &msg, fd_p, 0) != 0) {
+            break;
+        }
+    }
+    if (msg.op != op) {
+        memset(&msg, 0, sizeof(msg));
+    }
+    return msg;
+}
+
+static sroce_daemon_msg_t join(int conn, unsigned dev, int *fd_p)
+{
+    ask(conn, SROCE_DAEMON_JOIN, dev, 0);
+    return answer(conn, SROCE_DAEMON_JOIN, fd_p);
+}
+
+/* Hands in some descriptor for the slot. */
+static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
+{
+    sroce_daemon_msg_t msg = {
+        .op = SROCE_DAEMON_BOUND, .dev = dev, .slot = slot};
+    int fd = open("/dev/null", O_RDONLY);
+
+    assert_int_equal(sroce_daemon_send(conn, &msg, fd), 0);
+    close(fd);
+    return answer(conn, SROCE_DAEMON_BOUND, NULL);
+}
+
+/* While a process is stopped half way, all others get their answers. */
+static void test_stopped_process(void **state)
+{
+    int stopped = connect_user(*state), other = connect_user(*state);
+    int third = connect_user(*state), fd = -1;
+    sroce_daemon_msg_t msg = join(stopped, 0, &fd);
+
+    assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
+    assert_int_equal(msg.status, 0);
+    assert_int_equal(fd, -1); /* it has to make the socket, and does not */
+    msg = join(other, 1, &fd);
+    assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
+    assert_int_equal(msg.status, 0);
+    assert_int_equal(hand_in(other, 1, 0).status, 0);
+    ask(other, SROCE_DAEMON_NOTIFY, 0, 0);
+    assert_int_equal(answer(third, SROCE_DAEMON_NOTIFY, NULL).op,
+                     SROCE_DAEMON_NOTIFY);
+    ask(other, SROCE_DAEMON_LEAVE, 1, 0);
+    assert_int_equal(answer(other, SROCE_DAEMON_LEAVE, NULL).op,
+                     SROCE_DAEMON_LEAVE);
+    /* The same device: in the order of the kernel's array, so it waits ... */
+    ask(third, SROCE_DAEMON_JOIN, 0, 0);
+    assert_int_equal(answer(third, SROCE_DAEMON_JOIN, &fd).op, 0);
+    /* ... until the first goes on, */
+    assert_int_equal(hand_in(stopped, 0, 0).op, SROCE_DAEMON_BOUND);
+    msg = answer(third, SROCE_DAEMON_JOIN, &fd);
+    assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
+    assert_int_equal(msg.status, 0);
+    assert_int_equal(msg.slot, 1);
+    /* or ends. */
+    ask(other, SROCE_DAEMON_JOIN, 0, 0);
+    close(third);
+    msg = answer(other, SROCE_DAEMON_JOIN, &fd);
+    assert_int_equal(msg.status, 0);
+    assert_int_equal(msg.slot, 1);
+    assert_int_equal(hand_in(other, 0, 1).op, SROCE_DAEMON_BOUND);
+    close(stopped);
+    close(other);
+}
+
+/* A join that waits in vain is refused, and the device goes on afterwards. */
+static void test_stopped_for_long(void **state)
+{
+    int stopped = connect_user(*state), other = connect_user(*state), fd = -1;
+    sroce_daemon_msg_t msg = join(stopped, 0, &fd);
+
+    ask(other, SROCE_DAEMON_JOIN, 0, 0);
+    for (int i = 0; (i < 4) && (msg.status == 0); ++i) {
+        msg = answer(other, SROCE_DAEMON_JOIN, &fd);
+    }
+    assert_int_equal(msg.status, -ETIMEDOUT);
+    assert_int_equal(hand_in(stopped, 0, 0).op, SROCE_DAEMON_BOUND);
+    msg = join(other, 0, &fd);
+    assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
+    assert_int_equal(msg.status, 0);
+    assert_int_equal(msg.slot, 1);
+    close(stopped);
+    close(other);
+}
+
+/* The kernel dropped the descriptor on its way: whoever sent it learns so, and
+ * no later slot is given out in the wrong order. */
+static void test_lost_descriptor(void **state)
+{
+    sroce_daemon_msg_t bound = {
+        .op = SROCE_DAEMON_BOUND, .dev = 0, .slot = 1, .has_fd = 1};
+    int first = connect_user(*state), other = connect_user(*state), fd = -1;
+    sroce_daemon_msg_t msg = join(first, 0, &fd);
+
+    assert_int_equal(msg.slot, 0);
+    assert_int_equal(hand_in(first, 0, 0).status, 0);
+    assert_int_equal(join(first, 0, &fd).slot, 1);
+    assert_int_equal(send(first, &bound, sizeof(bound), 0), sizeof(bound));
+    msg = answer(first, SROCE_DAEMON_BOUND, NULL);
+    assert_int_equal(msg.op, SROCE_DAEMON_BOUND);
+    assert_int_equal(msg.status, -EMFILE);
+    assert_int_equal(join(other, 0, &fd).status, -EMFILE);
+    assert_int_equal(join(other, 1, &fd).status, 0);
+    assert_int_equal(hand_in(other, 1, 0).status, 0);
+    /* A slot whose socket is here can still be given out. */
+    ask(first, SROCE_DAEMON_LEAVE, 0, 0);
+    assert_int_equal(answer(first, SROCE_DAEMON_LEAVE, NULL).status, 0);
+    msg = join(other, 0, &fd);
+    assert_int_equal(msg.status, 0);
+    assert_int_equal(msg.slot, 0);
+    assert_true(fd >= 0);
+    close(fd);
+    close(first);
+    close(other);
+}
+
+/* A socket that could not be made gives the slot back. */
+static void test_no_socket(void **state)
+{
+    int first = connect_user(*state), fd = -1;
+
+    assert_int_equal(join(first, 0, &fd).slot, 0);
+    ask(first, SROCE_DAEMON_BOUND, 0, 0);
+    assert_int_equal(answer(first, SROCE_DAEMON_BOUND, NULL).op,
+                     SROCE_DAEMON_BOUND);
+    assert_int_equal(join(first, 0, &fd).slot, 0);
+    assert_int_equal(hand_in(first, 0, 0).status, 0);
+    close(first);
+}
+
+#define DAEMON_TEST(_name)                                                     \
+    cmocka_unit_test_setup_teardown(_name, keeper_start, keeper_end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bases_differ),
+        cmocka_unit_test(test_base_comes_back),
+        cmocka_unit_test(test_base_is_taken),
+        DAEMON_TEST(test_stopped_process),
+        DAEMON_TEST(test_stopped_for_long),
+        DAEMON_TEST(test_lost_descriptor),
+        DAEMON_TEST(test_no_socket),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
