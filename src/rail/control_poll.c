@@ -193,7 +193,7 @@ static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
 static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                mrail_control_timers_t *timers)
 {
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_data_ctl_lock(engine);
     if (mrail_control_is_watching(engine) && (now_ns >= timers->stall_ns)) {
         mrail_stall_tick(engine, now_ns);
         timers->stall_ns = now_ns + MRAIL_STALL_TICK;
@@ -209,7 +209,7 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                           ? MRAIL_CONTROL_PUBLISH
                                           : MRAIL_CONTROL_PUBLISH_IDLE);
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_data_ctl_unlock(engine);
 }
 
 /* A process that computes still looks after its lanes, gives them up, and

@@ -114,6 +114,8 @@ struct mrail_engine {
     uint16_t next_iface[MRAIL_MAX_IFACES]; /* id of the next one at a place */
     unsigned num_ifaces;
     mrail_iface_t *current; /* iface whose callbacks may be called now */
+    int ctl_held;           /* the data path holds ctl_lock: see
+                               mrail_data_ctl_lock() */
     mrail_pool_t tx_small;
     mrail_pool_t tx_big;
     mrail_pool_t ops;
@@ -214,6 +216,20 @@ static inline void mrail_iface_leave(mrail_iface_t *iface)
     if (--iface->depth == 0) {
         mrail_data_lock_leave(&iface->engine->guard, iface->token);
     }
+}
+
+/* ctl_lock, taken inside the guard.  Between the two no completion may run: the
+ * user's callback may need the lock, and mrail_done_finish() asserts it. */
+static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    engine->ctl_held = 1;
+}
+
+static inline void mrail_data_ctl_unlock(mrail_engine_t *engine)
+{
+    engine->ctl_held = 0;
+    pthread_mutex_unlock(&engine->ctl_lock);
 }
 
 /* NULL: it is gone; who has its place now has another id. */

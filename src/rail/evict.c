@@ -312,11 +312,11 @@ void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
     uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
                     peer->closing_mask;
 
-    pthread_mutex_lock(&peer->engine->ctl_lock);
+    mrail_data_ctl_lock(peer->engine);
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (mask & (1ull << slot)) {
             mrail_evict_step(peer, slot, now_ns);
         }
     }
-    pthread_mutex_unlock(&peer->engine->ctl_lock);
+    mrail_data_ctl_unlock(peer->engine);
 }

@@ -263,13 +263,17 @@ void mrail_failover_end(mrail_peer_t *peer)
 
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    pthread_mutex_lock(&peer->engine->ctl_lock);
+    mrail_data_ctl_lock(peer->engine);
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (peer->broken_mask & (1ull << slot)) {
             mrail_failover_step(peer->lanes[slot], now_ns);
         }
     }
-    pthread_mutex_unlock(&peer->engine->ctl_lock);
+    mrail_data_ctl_unlock(peer->engine);
+    mrail_rma_finish_arrived(peer);
+    if (peer->dead) {
+        return; /* a completion has ended it */
+    }
     mrail_am_resend(peer);
     mrail_rma_redo(peer, now_ns);
     if ((peer->broken_mask == 0) && mrail_list_empty(&peer->resend) &&

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "rail/engine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
     mrail_iface_t *iface = done->iface;
     mrail_op_t *op;
 
+    assert(!engine->ctl_held);
     if (iface != NULL) {
         ++iface->num_called;
     }
@@ -186,7 +188,7 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     int status;
 
     __atomic_store_n(&engine->error_pending, 0, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_data_ctl_lock(engine);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
@@ -202,7 +204,7 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
             }
         }
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_data_ctl_unlock(engine);
     mrail_control_thread_wake(engine);
 }
 

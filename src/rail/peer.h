@@ -128,6 +128,8 @@ struct mrail_peer {
                                a fence */
     mrail_list_t resend;   /* mrail_tx_t.again of such lanes, by seq */
     mrail_list_t redo;     /* mrail_chunk_t likewise, by operation */
+    mrail_list_t arrived;  /* ... of them, known to be at the peer: to be
+                               finished without the control lock */
     mrail_lane_t detached; /* the lane of AMs that arrived on one of those */
     /* Lanes with such segments, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
