@@ -392,25 +392,14 @@ static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
     return peer->probe_ns;
 }
 
-static void mrail_ctl_reap(mrail_peer_t *peer)
-{
-    peer->state = MRAIL_PEER_GONE;
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE) &&
-            (lane->state != MRAIL_LANE_FAILED)) {
-            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
-        }
-    }
-}
-
 static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
-        mrail_ctl_reap(peer);
+        /* Its lanes fail on the data path (mrail_peer_try_end()), which may be
+         * in the middle of closing one, and waits for the lock. */
+        peer->state = MRAIL_PEER_GONE;
         return MRAIL_NS_NEVER;
     }
     if ((peer->state == MRAIL_PEER_NEW) && (peer->requested_slots != 0)) {

@@ -265,7 +265,8 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
         if (!mrail_list_empty(&peer->syncs)) {
             mrail_flush_check(peer, *now_ns);
         }
-        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !inside) {
+        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !inside &&
+            !peer->dead) { /* a completion may just have ended it */
             mrail_evict_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
