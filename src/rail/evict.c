@@ -15,6 +15,7 @@
 #include "config.h"
 #include "rail/ctl.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define MRAIL_EVICT_SCAN (100 * MRAIL_NS_PER_MS) /* between two looks */
@@ -201,17 +202,19 @@ static void mrail_evict_keep(mrail_lane_t *lane)
                          mrail_list_empty(&lane->peer->redo));
         return;
     }
+    if (lane->evict_remote) {
+        if (mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
+                                  MRAIL_REASON_IN_USE) == -EAGAIN) {
+            return; /* no send buffer: at the next look */
+        }
+        lane->evict_remote = 0;
+        lane->has_refused = 1;
+        lane->peer_refused = lane->peer_request;
+    }
     ++lane->peer->engine->counters.lanes_kept;
     mrail_evict_done(lane);
     lane->last_read = 0;
     lane->evict_local = lane->evict_forced = lane->leaving = 0;
-    if (lane->evict_remote) {
-        lane->evict_remote = 0;
-        lane->has_refused = 1;
-        lane->peer_refused = lane->peer_request;
-        mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
-                              MRAIL_REASON_IN_USE);
-    }
 }
 
 /* Takes the lane out of use, or keeps it; to be called again while its bit is

@@ -15,6 +15,7 @@
 #include "config.h"
 #include "rail/ctl.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* From a QP's error on, until its completions are taken to be all there: for
@@ -198,11 +199,11 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_peer_t *peer = lane->peer;
 
     if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
-        lane->closed = 1;
-        if (lane->asked) {
-            mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
-                                   lane->peer_request, lane->am_received);
-        }
+        /* Without a send buffer for the answer: at the next look. */
+        lane->closed = !lane->asked ||
+                       (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
+                                               lane->peer_request,
+                                               lane->am_received) != -EAGAIN);
     }
     if (lane->closed && lane->confirmed) {
         mrail_failover_complete(lane);

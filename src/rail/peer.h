@@ -32,6 +32,7 @@ typedef struct mrail_path {
     mrail_health_t health;
     uint32_t probe;    /* sequence number of the last one ... */
     uint8_t asked;     /* ... if there was one */
+    uint8_t blocked;   /* the next one waits for a send buffer */
     uint16_t sport;    /* UDP source port of its last lane; 0: there was none */
     struct ibv_ah *ah; /* of probes, or NULL; for this ... */
     uint16_t ah_sport; /* ... port ... */

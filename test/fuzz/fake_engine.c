@@ -37,6 +37,7 @@ void fake_engine_quiet(void)
     mrail_log_set(no_log, MRAIL_LOG_ERROR);
     fake_ports_good();
     fake_fail_in = 0;
+    fake_ud_hold = 0;
     fake_now_ns = MRAIL_NS_PER_SEC;
 }
 

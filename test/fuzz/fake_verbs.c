@@ -53,6 +53,7 @@ typedef struct fake_device {
 int fake_num_devices = 2;
 fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
+int fake_ud_hold;
 void (*fake_on_destroy)(struct ibv_qp *qp);
 
 static fake_device_t devices[FAKE_DEVICES];
@@ -159,7 +160,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
             FUZZ_CHECK(cq->send_head - cq->send_tail < RING, "sends");
             cq->sends[cq->send_head++ % RING] =
                 (fake_send_t){wr->wr_id, qp->qp_num};
-            if (qp->qp_type == IBV_QPT_UD) {
+            if ((qp->qp_type == IBV_QPT_UD) && !fake_ud_hold) {
                 fake_complete_send(qp->send_cq, IBV_WC_SUCCESS);
             }
         }

@@ -28,6 +28,9 @@ extern fake_port_t fake_ports[FAKE_DEVICES];
 /* Calls to come of which the last fails: 0 none, 1 the next one, ... */
 extern unsigned fake_fail_in;
 
+/* Datagrams that are sent stay with the device: a test completes them. */
+extern int fake_ud_hold;
+
 /* Ports as they should be: device i has 10.0.i.1. */
 void fake_ports_good(void);
 
