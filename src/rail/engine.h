@@ -266,6 +266,8 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause);
 /* The rail's device is gone: so are all of its lanes.  Control lock held. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause);
+/* The same for rails with a completion queue that cannot be polled. */
+void mrail_failover_check_rails(mrail_engine_t *engine);
 /* Inside the guard, with the control lock: begins with what was asked for. */
 void mrail_failover_start(mrail_peer_t *peer);
 /* Data path: goes on, while the peer is recovering. */

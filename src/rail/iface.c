@@ -145,6 +145,14 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
            ((++rail->idle & 7) != 0);
 }
 
+/* Nothing comes back from such a rail any more: the next look gives it up. */
+static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    if (!__atomic_exchange_n(&rail->cq_bad, 1, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
 /* A callback may poll again: then the inner call goes on with the batch of the
  * outer one, and no completion is seen before an earlier one. */
 static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
@@ -157,6 +165,9 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     if (MRAIL_LIKELY(rail->next_wc == rail->num_wc)) {
         n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
         if (n <= 0) {
+            if (MRAIL_UNLIKELY(n < 0)) {
+                mrail_engine_cq_error(engine, rail);
+            }
             ++rail->idle;
             /* Less than a batch goes back when there is nothing better to
              * do. */
@@ -189,6 +200,7 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
 
     __atomic_store_n(&engine->error_pending, 0, __ATOMIC_RELAXED);
     mrail_data_ctl_lock(engine);
+    mrail_failover_check_rails(engine);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);

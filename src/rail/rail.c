@@ -263,6 +263,9 @@ int mrail_rail_fetch(mrail_rail_t *rail)
         n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
         rail->next_wc = 0;
         rail->num_wc = (n > 0) ? (unsigned)n : 0;
+        if (MRAIL_UNLIKELY(n < 0)) {
+            __atomic_store_n(&rail->cq_bad, 1, __ATOMIC_RELAXED);
+        }
     }
     return rail->next_wc != rail->num_wc;
 }
@@ -405,6 +408,9 @@ static int mrail_rail_ud_fetch(mrail_rail_t *rail)
         return 0; /* the device has no more receive buffers */
     }
     n = ibv_poll_cq(rail->ud_cq, MRAIL_UD_BATCH, wc);
+    if (MRAIL_UNLIKELY(n < 0)) {
+        __atomic_store_n(&rail->cq_bad, 1, __ATOMIC_RELAXED);
+    }
     for (int i = 0; i < n; ++i) {
         unsigned slot = (unsigned)wc[i].wr_id;
 

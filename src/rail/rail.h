@@ -68,6 +68,7 @@ typedef struct mrail_rail {
         speed_bps; /* that the port can do; engine_lock, attr has the first */
     mrail_ns_t speed_ns; /* it was asked for; the same */
     int has_lanes;       /* atomic: there may be completions */
+    int cq_bad;          /* atomic: a completion queue cannot be polled */
     int failing;         /* atomic: the user was told of a lane that failed, and
                              none has come up since */
     unsigned idle;       /* data: polls in a row that found nothing */

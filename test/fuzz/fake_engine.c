@@ -38,6 +38,8 @@ void fake_engine_quiet(void)
     fake_ports_good();
     fake_fail_in = 0;
     fake_ud_hold = 0;
+    fake_bad_cq = NULL;
+    fake_async_event = NULL;
     fake_now_ns = MRAIL_NS_PER_SEC;
 }
 

@@ -54,6 +54,8 @@ int fake_num_devices = 2;
 fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
 int fake_ud_hold;
+const struct ibv_cq *fake_bad_cq;
+const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
 
 static fake_device_t devices[FAKE_DEVICES];
@@ -107,6 +109,9 @@ static int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
     fake_cq_t *cq = (fake_cq_t *)ibv_cq;
     int i;
 
+    if (ibv_cq == fake_bad_cq) {
+        return -1;
+    }
     for (i = 0; (i < n) && (cq->tail != cq->head); ++i) {
         wc[i] = cq->ring[cq->tail++ % RING];
     }
@@ -568,7 +573,12 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
 
 int ibv_get_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
 {
-    return -1;
+    if (fake_async_event == NULL) {
+        return -1;
+    }
+    *event = *fake_async_event;
+    fake_async_event = NULL;
+    return 0;
 }
 
 void ibv_ack_async_event(struct ibv_async_event *event)
