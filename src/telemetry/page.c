@@ -2,10 +2,12 @@
 #include "telemetry/page.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,8 @@
 #define READ_TRIES 64
 
 struct mrail_page_file {
-    int fd;
+    int fd;            /* -1 in a child of fork(), which has no file */
+    mrail_list_t list; /* open_files */
     char path[MRAIL_PAGE_PATH];
     union {
         mrail_page_t page;
@@ -134,6 +137,59 @@ static void ring_init(mrail_page_t *page)
     page->start_ns = page->update_ns = mrail_page_now();
 }
 
+/* ---- fork ---- */
+
+/* A child of fork() would share the lock of the file, and keep it when this
+ * process has ended: the file is closed there. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t open_once = PTHREAD_ONCE_INIT;
+static mrail_list_t open_files = {&open_files, &open_files};
+
+static void ring_before_fork(void)
+{
+    pthread_mutex_lock(&open_lock);
+}
+
+static void ring_in_parent(void)
+{
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void ring_in_child(void)
+{
+    while (!mrail_list_empty(&open_files)) {
+        mrail_page_file_t *file =
+            mrail_list_head(&open_files, mrail_page_file_t, list);
+
+        mrail_list_del(&file->list);
+        close(file->fd);
+        file->fd = -1;
+    }
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void ring_watch_forks(void)
+{
+    (void)pthread_atfork(ring_before_fork, ring_in_parent, ring_in_child);
+}
+
+static void ring_list(mrail_page_file_t *file)
+{
+    pthread_once(&open_once, ring_watch_forks);
+    pthread_mutex_lock(&open_lock);
+    mrail_list_add_tail(&open_files, &file->list);
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void ring_unlist(mrail_page_file_t *file)
+{
+    pthread_mutex_lock(&open_lock);
+    mrail_list_del(&file->list);
+    pthread_mutex_unlock(&open_lock);
+}
+
+/* ---- life ---- */
+
 /* It has no name before it is locked and complete, so that nobody takes it for
  * one whose process has ended. */
 static int ring_make(mrail_page_file_t *file, const char *dir)
@@ -193,17 +249,22 @@ int mrail_page_create(const char *dir, uint64_t suffix,
         free(file);
         return ret;
     }
+    ring_list(file);
     *file_p = file;
     return 0;
 }
 
 void mrail_page_remove(mrail_page_file_t *file)
 {
-    if (file != NULL) {
+    if (file == NULL) {
+        return;
+    }
+    ring_unlist(file);
+    if (file->fd >= 0) {
         unlink(file->path);
         close(file->fd);
-        free(file);
     }
+    free(file);
 }
 
 mrail_page_t *mrail_page_own(mrail_page_file_t *file)

@@ -54,6 +54,7 @@ int fake_num_devices = 2;
 fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
 int fake_ud_hold;
+int fake_fork_safe;
 const struct ibv_cq *fake_bad_cq;
 const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
@@ -66,6 +67,7 @@ typedef struct fake_ah {
 } fake_ah_t;
 
 static uint32_t next_qpn = 0x100;
+static const uint32_t first_key = 0x1000;
 static uint32_t next_key = 0x1000;
 
 static int fails(void)
@@ -460,6 +462,13 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     mr->length = length;
     mr->lkey = mr->rkey = next_key++;
     return mr;
+}
+
+/* Once anything is registered it is too late. */
+int ibv_fork_init(void)
+{
+    fake_fork_safe = (next_key == first_key);
+    return fake_fork_safe ? 0 : EINVAL;
 }
 
 /* verbs.h makes ibv_reg_mr() this one if the access flags are no constant. */

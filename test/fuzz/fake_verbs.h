@@ -33,6 +33,9 @@ extern unsigned fake_fail_in;
 extern const struct ibv_cq *fake_bad_cq;
 extern const struct ibv_async_event *fake_async_event;
 
+/* ibv_fork_init() was called, and nothing had been registered before. */
+extern int fake_fork_safe;
+
 /* Datagrams that are sent stay with the device: a test completes them. */
 extern int fake_ud_hold;
 
