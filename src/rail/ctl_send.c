@@ -153,13 +153,18 @@ static int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
 int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 {
     mrail_ctl_msg_t msg;
+    int ret = -EAGAIN;
 
     mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
     if (peer->num_pairs != 0) { /* it is known here, but may not know us */
         return mrail_ctl_send(peer, way, &msg);
     }
-    return mrail_ctl_send_first(peer, way, &msg);
+    for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);
+         ++k) {
+        ret = mrail_ctl_send_first(peer, way + k, &msg);
+    }
+    return ret;
 }
 
 static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,

@@ -225,6 +225,22 @@ static void test_hello_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 1);
 }
 
+static void test_hello_goes_over_the_other_rail(void **state)
+{
+    for (unsigned i = 0; i < 2; ++i) {
+        start(64);
+        fill(i);
+        sent.num_msgs = 0;
+        assert_int_equal(mrail_ep_am_bcopy(ep_to_rails(0, 2), 1, pack, NULL),
+                         -EAGAIN);
+        run_control(0);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO), 1);
+        assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, 1 - i);
+        send_all();
+        teardown(NULL);
+    }
+}
+
 static void test_lane_request_waits_for_a_buffer(void **state)
 {
     start(64);
@@ -369,6 +385,7 @@ int main(int argc, char **argv)
         TEST(test_probe_that_nobody_needs),
         TEST(test_dead_device_is_condemned),
         TEST(test_hello_waits_for_a_buffer),
+        TEST(test_hello_goes_over_the_other_rail),
         TEST(test_lane_request_waits_for_a_buffer),
         TEST(test_one_buffer_at_a_time),
         TEST(test_other_rail_has_a_buffer),
