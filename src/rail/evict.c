@@ -87,7 +87,7 @@ static mrail_evict_scan_t mrail_evict_scan(mrail_engine_t *engine, int hard,
 
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            if (peer->failed != 0) {
+            if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
                 continue; /* it gives all of its lanes back */
             }
             mrail_evict_scan_peer(peer, hard, first, &scan);
