@@ -123,8 +123,8 @@ static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
     }
     switch (event->event_type) {
     case IBV_EVENT_DEVICE_FATAL:
-        mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN,
-                         mrail_clock_now());
+    case IBV_EVENT_CQ_ERR: /* completions are lost */
+    case IBV_EVENT_SRQ_ERR:
         mrail_failover_rail(engine, rail, text);
         break;
     case IBV_EVENT_PORT_ERR:
@@ -193,7 +193,7 @@ static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
 static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                mrail_control_timers_t *timers)
 {
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_data_ctl_lock(engine);
     if (mrail_control_is_watching(engine) && (now_ns >= timers->stall_ns)) {
         mrail_stall_tick(engine, now_ns);
         timers->stall_ns = now_ns + MRAIL_STALL_TICK;
@@ -209,7 +209,7 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                           ? MRAIL_CONTROL_PUBLISH
                                           : MRAIL_CONTROL_PUBLISH_IDLE);
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_data_ctl_unlock(engine);
 }
 
 /* A process that computes still looks after its lanes, gives them up, and
@@ -258,6 +258,7 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
 
     mrail_control_wake(engine, timers);
     pthread_mutex_lock(&engine->ctl_lock);
+    mrail_failover_check_rails(engine);
     ctl_ns = mrail_ctl_run(engine, now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
     lanes_ns = mrail_control_lanes(engine, now_ns, timers);

@@ -12,14 +12,14 @@
 #include "rail/ctl.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
-#define MRAIL_CTL_FIRST                                                        \
-    (30 * MRAIL_NS_PER_SEC)                   /* for a first lane, at least    \
-                                               */
-#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC) /* between later RETIREs */
+#define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
+#define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS) /* for all of them */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)       /* between later RETIREs */
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
 {
@@ -169,14 +169,18 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
         return MRAIL_NS_NEVER;
     }
     if (lane->evict_remote) {
-        mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
-                               lane->peer_request, 0);
+        if (mrail_ctl_send_confirm(lane->peer, lane->slot, lane->epoch,
+                                   lane->peer_request, 0) == -EAGAIN) {
+            return now_ns + MRAIL_CTL_NO_BUFFER;
+        }
         mrail_ctl_reap_lane(lane);
         return MRAIL_NS_NEVER;
     }
     if (now_ns >= lane->deadline_ns) {
+        if (mrail_ctl_send_lane(lane, MRAIL_CTL_RETIRE) == -EAGAIN) {
+            return now_ns + MRAIL_CTL_NO_BUFFER;
+        }
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
-        mrail_ctl_send_lane(lane, MRAIL_CTL_RETIRE);
         if (lane->tries++ < mrail_ctl_tries(lane->peer)) {
             lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries - 1);
         } else {
@@ -266,8 +270,10 @@ static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
         return MRAIL_NS_NEVER;
     }
     if (now_ns >= lane->deadline_ns) {
+        if (mrail_ctl_send_lane(lane, MRAIL_CTL_FAIL) == -EAGAIN) {
+            return now_ns + MRAIL_CTL_NO_BUFFER;
+        }
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
-        mrail_ctl_send_lane(lane, MRAIL_CTL_FAIL);
         lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
     }
     return lane->deadline_ns;
@@ -292,6 +298,22 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
     return MRAIL_NS_NEVER;
 }
 
+/* A peer that missed the answer to its HELLO takes no request for a lane.  So
+ * each repeated request follows a HELLO.  One HELLO per request suffices: more
+ * would take all send buffers that come back.  0 or -errno. */
+static int mrail_ctl_greet(mrail_lane_t *lane)
+{
+    int ret;
+
+    if (lane->peer->based || (lane->state != MRAIL_LANE_CONNECTING) ||
+        (lane->tries == 0) || lane->greeted) {
+        return 0;
+    }
+    ret = mrail_ctl_send_hello(lane->peer, lane->tries);
+    lane->greeted = (ret != -EAGAIN);
+    return ret;
+}
+
 /* Sends what is due for one lane; returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -311,15 +333,14 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (lane->tries >= mrail_ctl_tries(lane->peer)) {
         return mrail_ctl_run_unanswered(lane, now_ns);
     }
-    lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
-    if (!lane->peer->based && (lane->state == MRAIL_LANE_CONNECTING) &&
-        (lane->tries != 0)) {
-        /* Our answer to its own may be lost. */
-        mrail_ctl_send_hello(lane->peer, lane->tries);
+    if ((mrail_ctl_greet(lane) == -EAGAIN) ||
+        (mrail_ctl_send_lane(lane, (lane->state == MRAIL_LANE_CONNECTING)
+                                       ? MRAIL_CTL_LANE_REQ
+                                       : MRAIL_CTL_LANE_REP) == -EAGAIN)) {
+        return now_ns + MRAIL_CTL_NO_BUFFER;
     }
-    mrail_ctl_send_lane(lane, (lane->state == MRAIL_LANE_CONNECTING)
-                                  ? MRAIL_CTL_LANE_REQ
-                                  : MRAIL_CTL_LANE_REP);
+    lane->greeted = 0;
+    lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
     lane->deadline_ns = now_ns + mrail_ctl_rto(lane->tries++);
     return lane->deadline_ns;
 }
@@ -358,8 +379,10 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
     }
+    if (mrail_ctl_send_hello(peer, peer->tries) == -EAGAIN) {
+        return now_ns + MRAIL_CTL_NO_BUFFER;
+    }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
-    mrail_ctl_send_hello(peer, peer->tries);
     ++peer->tries;
     /* Some rails that its address names may be dead: soon over each. */
     waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
@@ -388,23 +411,12 @@ static mrail_ns_t mrail_ctl_run_probe(mrail_peer_t *peer, mrail_ns_t now_ns)
         mrail_ctl_peer_failed(peer, -ETIMEDOUT);
         return MRAIL_NS_NEVER;
     }
-    mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->probe_request,
-                         peer->probe_tries);
+    if (mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE, peer->probe_request,
+                             peer->probe_tries) == -EAGAIN) {
+        return now_ns + MRAIL_CTL_NO_BUFFER;
+    }
     peer->probe_ns = now_ns + mrail_ctl_rto(peer->probe_tries++);
     return peer->probe_ns;
-}
-
-static void mrail_ctl_reap(mrail_peer_t *peer)
-{
-    peer->state = MRAIL_PEER_GONE;
-    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-        mrail_lane_t *lane = peer->lanes[slot];
-
-        if ((lane != NULL) && (lane->state != MRAIL_LANE_IDLE) &&
-            (lane->state != MRAIL_LANE_FAILED)) {
-            mrail_lane_set_state(lane, MRAIL_LANE_FAILED, "peer failed");
-        }
-    }
 }
 
 static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
@@ -412,7 +424,9 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
     mrail_ns_t next_ns = MRAIL_NS_NEVER, probe_ns;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
-        mrail_ctl_reap(peer);
+        /* Its lanes fail on the data path (mrail_peer_try_end()), which may be
+         * in the middle of closing one, and waits for the lock. */
+        peer->state = MRAIL_PEER_GONE;
         return MRAIL_NS_NEVER;
     }
     if ((peer->state == MRAIL_PEER_NEW) && (peer->requested_slots != 0)) {
@@ -480,8 +494,28 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
     }
 }
 
+/* There is no answer, so over every pair: some may be dead.  Stops at
+ * `until_ns`: a device may give no send buffer back. */
+static void mrail_ctl_say_bye(mrail_peer_t *peer, mrail_ns_t until_ns)
+{
+    mrail_engine_t *engine = peer->engine;
+    mrail_ctl_msg_t msg = {.type = MRAIL_CTL_BYE, .seq = ++engine->ctl_seq};
+
+    for (unsigned way = 0; way < peer->num_pairs; ++way) {
+        while ((mrail_ctl_send_by(peer, way, &msg) == -EAGAIN) &&
+               (mrail_clock_now() < until_ns)) {
+            sched_yield();
+        }
+        for (unsigned k = 0; k < engine->num_rails; ++k) {
+            /* Gives the send buffers back; nothing is answered now. */
+            mrail_rail_ud_reap(&engine->rails[k]);
+        }
+    }
+}
+
 void mrail_ctl_bye(mrail_engine_t *engine)
 {
+    mrail_ns_t until_ns = mrail_clock_now() + MRAIL_CTL_BYE_LIMIT;
     mrail_peer_t *peer;
 
     pthread_mutex_lock(&engine->ctl_lock);
@@ -492,15 +526,7 @@ void mrail_ctl_bye(mrail_engine_t *engine)
                 (peer->failed == -ESHUTDOWN)) {
                 continue;
             }
-            /* There is no answer, so over every pair: some may be dead. */
-            ++engine->ctl_seq;
-            for (unsigned way = 0; way < peer->num_pairs; ++way) {
-                mrail_ctl_send_plain(peer, MRAIL_CTL_BYE, engine->ctl_seq, way);
-                for (unsigned k = 0; k < engine->num_rails; ++k) {
-                    /* Gives the send buffers back; nothing is answered now. */
-                    mrail_rail_ud_reap(&engine->rails[k]);
-                }
-            }
+            mrail_ctl_say_bye(peer, until_ns);
         }
     }
     pthread_mutex_unlock(&engine->ctl_lock);

@@ -7,32 +7,36 @@
 
 #include "rail/engine.h"
 
-/* ---- ctl_send.c ---- */
+/* ---- ctl_send.c ----------------------------------------------------------
+ * All return 0 or -errno.  -EAGAIN: no send buffer is free, nothing was sent.
+ */
 
 /* Sends to a known peer.  `way` varies the pair of rails, so that repeats do
  * not depend on one rail. */
-void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
+int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
+/* The same; if that pair has no send buffer, over the next one that has. */
+int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
 /* A message without a body. */
-void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
-                          uint32_t seq, unsigned way);
+int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned way);
 /* HELLO to the bootstrap rail of a peer that is not known yet; to one that is,
  * over its rails in turn. */
-void mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way);
+int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way);
 /* A question about the lane: repeats take other rails in turn. */
-void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
+int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
 /* ... or an answer, which takes the way that the question came. */
-void mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
-void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
-                           mrail_ctl_reason_t reason);
+int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
+int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
+                          mrail_ctl_reason_t reason);
 /* That life of the lane has no end here. */
-void mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch);
+int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch);
 /* Nothing of that life of the lane is left here. */
-void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
-                            uint32_t seq, uint16_t received);
+int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
+                           uint32_t seq, uint16_t received);
 /* PROBE or PROBE_REP over the path of a slot, from the UDP source port that its
  * lanes have (0: any). */
-void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
-                         uint32_t seq, unsigned slot, uint16_t sport);
+int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
+                        unsigned slot, uint16_t sport);
 /* Forgets the address handles of the rail, or all (NULL). */
 void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
@@ -66,6 +70,8 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
+/* A message without a send buffer is sent at the next event or after this. */
+#define MRAIL_CTL_NO_BUFFER (1 * MRAIL_NS_PER_MS)
 
 /* Until the next repeat, after so many. */
 mrail_ns_t mrail_ctl_rto(unsigned tries);

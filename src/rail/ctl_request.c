@@ -81,9 +81,12 @@ void mrail_ctl_list_lane(mrail_lane_t *lane)
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
 {
     mrail_peer_t *peer = lane->peer;
-    int ret = mrail_lane_connect(peer->engine, lane, remote,
-                                 &peer->rails[remote->src_rail]);
+    int ret = -EIO; /* a lost rail gives nothing back */
 
+    if (!lane->rail->fatal) {
+        ret = mrail_lane_connect(peer->engine, lane, remote,
+                                 &peer->rails[remote->src_rail]);
+    }
     if (ret == 0) { /* the peer sends nothing before our answer */
         mrail_ctl_list_lane(lane);
     }

@@ -1,6 +1,10 @@
 /*
  * Control messages on their way out: which rail, which address handle, what is
  * in them.  Nothing is repeated here: see ctl.c.
+ *
+ * All functions that send return 0 or -errno.  -EAGAIN says that no send buffer
+ * is free and that nothing was sent.  This is no try: the caller sends the
+ * message later.  Any other error counts as a lost datagram.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -61,9 +65,9 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
 }
 
 /* Over a pair of rails, with the address handle that is kept for it. */
-static void mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
-                                struct ibv_ah **ah, uint16_t sport,
-                                mrail_ctl_msg_t *msg)
+static int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
+                               struct ibv_ah **ah, uint16_t sport,
+                               mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
     const mrail_rail_pair_t *pair = &peer->pairs[index];
@@ -75,18 +79,29 @@ static void mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
         if (*ah == NULL) {
             mrail_debug("%s: no address handle: %s", rail->attr.device,
                         strerror(errno));
-            return;
+            return -EIO;
         }
     }
     msg->dst_cookie = peer->cookie;
-    mrail_ctl_post(engine, rail, *ah, peer->rails[pair->remote].ud_qpn, msg);
+    return mrail_ctl_post(engine, rail, *ah, peer->rails[pair->remote].ud_qpn,
+                          msg);
 }
 
-void mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
+int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
 {
     unsigned index = (peer->base + way) % peer->num_pairs;
 
-    mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
+    return mrail_ctl_send_pair(peer, index, &peer->pair_ah[index], 0, msg);
+}
+
+int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg)
+{
+    int ret = -EAGAIN;
+
+    for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->num_pairs); ++k) {
+        ret = mrail_ctl_send_by(peer, way + k, msg);
+    }
+    return ret;
 }
 
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
@@ -102,8 +117,8 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
 }
 
 /* To a peer of which only the address is known. */
-static void mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
-                                 mrail_ctl_msg_t *msg)
+static int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
+                                mrail_ctl_msg_t *msg)
 {
     mrail_engine_t *engine = peer->engine;
     uint64_t local[MRAIL_MAX_RAILS], remote[MRAIL_ARRAY_SIZE(peer->boots)];
@@ -127,28 +142,33 @@ static void mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
         if (boot->ah[rail->index] == NULL) {
             mrail_debug("%s: no address handle: %s", rail->attr.device,
                         strerror(errno));
-            return;
+            return -EIO;
         }
     }
     msg->dst_cookie = peer->cookie;
-    mrail_ctl_post(engine, rail, boot->ah[rail->index], boot->to.ud_qpn, msg);
+    return mrail_ctl_post(engine, rail, boot->ah[rail->index], boot->to.ud_qpn,
+                          msg);
 }
 
-void mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
+int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 {
     mrail_ctl_msg_t msg;
+    int ret = -EAGAIN;
 
     mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
     if (peer->num_pairs != 0) { /* it is known here, but may not know us */
-        mrail_ctl_send(peer, way, &msg);
-    } else {
-        mrail_ctl_send_first(peer, way, &msg);
+        return mrail_ctl_send(peer, way, &msg);
     }
+    for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);
+         ++k) {
+        ret = mrail_ctl_send_first(peer, way + k, &msg);
+    }
+    return ret;
 }
 
-static void mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
-                                   unsigned way)
+static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
+                                  unsigned way)
 {
     mrail_ctl_msg_t msg = {
         .type = type,
@@ -166,21 +186,21 @@ static void mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
                  .psn = lane->psn},
     };
 
-    mrail_ctl_send(lane->peer, way, &msg);
+    return mrail_ctl_send(lane->peer, way, &msg);
 }
 
-void mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
 {
-    mrail_ctl_send_lane_by(lane, type, lane->tries);
+    return mrail_ctl_send_lane_by(lane, type, lane->tries);
 }
 
-void mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
+int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type)
 {
-    mrail_ctl_send_lane_by(lane, type, lane->peer->reply_way);
+    return mrail_ctl_send_lane_by(lane, type, lane->peer->reply_way);
 }
 
-void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
-                           mrail_ctl_reason_t reason)
+int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
+                          mrail_ctl_reason_t reason)
 {
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_REFUSE,
@@ -188,10 +208,10 @@ void mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
         .refuse = {.slot = (uint16_t)slot, .reason = (uint16_t)reason},
     };
 
-    mrail_ctl_send(peer, peer->reply_way, &msg);
+    return mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
-void mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch)
+int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch)
 {
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_FAIL,
@@ -199,11 +219,11 @@ void mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch)
         .lane = {.slot = (uint16_t)slot, .epoch = epoch},
     };
 
-    mrail_ctl_send(peer, peer->reply_way, &msg);
+    return mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
-void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
-                            uint32_t seq, uint16_t received)
+int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
+                           uint32_t seq, uint16_t received)
 {
     mrail_ctl_msg_t msg = {
         .type = MRAIL_CTL_CONFIRM,
@@ -211,11 +231,11 @@ void mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
         .lane = {.slot = (uint16_t)slot, .epoch = epoch, .am_seq = received},
     };
 
-    mrail_ctl_send(peer, peer->reply_way, &msg);
+    return mrail_ctl_send(peer, peer->reply_way, &msg);
 }
 
-void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
-                         uint32_t seq, unsigned slot, uint16_t sport)
+int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
+                        unsigned slot, uint16_t sport)
 {
     mrail_path_t *path = &peer->paths[slot];
     unsigned pair = (peer->base + slot) % peer->num_pairs;
@@ -230,13 +250,13 @@ void mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type,
     }
     path->ah_sport = sport;
     path->ah_pair = pair;
-    mrail_ctl_send_pair(peer, pair, &path->ah, sport, &msg);
+    return mrail_ctl_send_pair(peer, pair, &path->ah, sport, &msg);
 }
 
-void mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
-                          uint32_t seq, unsigned way)
+int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
+                         uint32_t seq, unsigned way)
 {
     mrail_ctl_msg_t msg = {.type = type, .seq = seq};
 
-    mrail_ctl_send(peer, way, &msg);
+    return mrail_ctl_send(peer, way, &msg);
 }

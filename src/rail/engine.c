@@ -240,12 +240,28 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
     return ret;
 }
 
+/* A child of fork() must not take pages away that a device reads and writes.
+ * Kernels before 5.12 need this call, before any registration, and the
+ * variable, or huge pages cannot be registered.  Later ones need neither.
+ * Source: ibv_fork_init(3). */
+static void mrail_engine_allow_fork(void)
+{
+    int ret;
+
+    (void)setenv("RDMAV_HUGEPAGES_SAFE", "1", 0);
+    ret = ibv_fork_init();
+    if (ret != 0) {
+        mrail_debug("fork() is not safe from now on: %s", strerror(ret));
+    }
+}
+
 static int mrail_engine_init(mrail_engine_t *engine,
                              const mrail_config_t *config)
 {
     uint64_t random[3];
     int ret;
 
+    mrail_engine_allow_fork();
     ret = mrail_config_copy(&engine->config, config);
     if (ret != 0) {
         return ret;

@@ -116,6 +116,8 @@ struct mrail_engine {
     uint16_t next_iface[MRAIL_MAX_IFACES]; /* id of the next one at a place */
     unsigned num_ifaces;
     mrail_iface_t *current; /* iface whose callbacks may be called now */
+    int ctl_held;           /* the data path holds ctl_lock: see
+                               mrail_data_ctl_lock() */
     mrail_pool_t tx_small;
     mrail_pool_t tx_big;
     mrail_pool_t ops;
@@ -218,6 +220,20 @@ static inline void mrail_iface_leave(mrail_iface_t *iface)
     }
 }
 
+/* ctl_lock, taken inside the guard.  Between the two no completion may run: the
+ * user's callback may need the lock, and mrail_done_finish() asserts it. */
+static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+    engine->ctl_held = 1;
+}
+
+static inline void mrail_data_ctl_unlock(mrail_engine_t *engine)
+{
+    engine->ctl_held = 0;
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
 /* NULL: it is gone; who has its place now has another id. */
 static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
                                               uint16_t id)
@@ -252,6 +268,8 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause);
 /* The rail's device is gone: so are all of its lanes.  Control lock held. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause);
+/* The same for rails with a completion queue that cannot be polled. */
+void mrail_failover_check_rails(mrail_engine_t *engine);
 /* Inside the guard, with the control lock: begins with what was asked for. */
 void mrail_failover_start(mrail_peer_t *peer);
 /* Data path: goes on, while the peer is recovering. */

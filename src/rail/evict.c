@@ -15,6 +15,7 @@
 #include "config.h"
 #include "rail/ctl.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define MRAIL_EVICT_SCAN (100 * MRAIL_NS_PER_MS) /* between two looks */
@@ -86,6 +87,9 @@ static mrail_evict_scan_t mrail_evict_scan(mrail_engine_t *engine, int hard,
 
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
+            if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
+                continue; /* it gives all of its lanes back */
+            }
             mrail_evict_scan_peer(peer, hard, first, &scan);
         }
     }
@@ -198,17 +202,19 @@ static void mrail_evict_keep(mrail_lane_t *lane)
                          mrail_list_empty(&lane->peer->redo));
         return;
     }
+    if (lane->evict_remote) {
+        if (mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
+                                  MRAIL_REASON_IN_USE) == -EAGAIN) {
+            return; /* no send buffer: at the next look */
+        }
+        lane->evict_remote = 0;
+        lane->has_refused = 1;
+        lane->peer_refused = lane->peer_request;
+    }
     ++lane->peer->engine->counters.lanes_kept;
     mrail_evict_done(lane);
     lane->last_read = 0;
     lane->evict_local = lane->evict_forced = lane->leaving = 0;
-    if (lane->evict_remote) {
-        lane->evict_remote = 0;
-        lane->has_refused = 1;
-        lane->peer_refused = lane->peer_request;
-        mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
-                              MRAIL_REASON_IN_USE);
-    }
 }
 
 /* Takes the lane out of use, or keeps it; to be called again while its bit is
@@ -312,11 +318,11 @@ void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns)
     uint64_t mask = __atomic_load_n(&peer->evict_mask, __ATOMIC_ACQUIRE) |
                     peer->closing_mask;
 
-    pthread_mutex_lock(&peer->engine->ctl_lock);
+    mrail_data_ctl_lock(peer->engine);
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (mask & (1ull << slot)) {
             mrail_evict_step(peer, slot, now_ns);
         }
     }
-    pthread_mutex_unlock(&peer->engine->ctl_lock);
+    mrail_data_ctl_unlock(peer->engine);
 }

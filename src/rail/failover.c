@@ -15,6 +15,7 @@
 #include "config.h"
 #include "rail/ctl.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* From a QP's error on, until its completions are taken to be all there: for
@@ -55,12 +56,28 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause)
 {
+    if (rail->fatal) {
+        return;
+    }
+    mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, mrail_clock_now());
     __atomic_store_n(&rail->fatal, 1, __ATOMIC_RELAXED);
     for (unsigned i = 0; i < engine->num_lanes; ++i) {
         mrail_lane_t *lane = engine->lanes[i];
 
         if ((lane != NULL) && (lane->qp != NULL) && (lane->rail == rail)) {
             mrail_failover_request(lane, cause);
+        }
+    }
+}
+
+void mrail_failover_check_rails(mrail_engine_t *engine)
+{
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        mrail_rail_t *rail = &engine->rails[i];
+
+        if (__atomic_load_n(&rail->cq_bad, __ATOMIC_RELAXED)) {
+            mrail_failover_rail(engine, rail,
+                                "a completion queue cannot be polled");
         }
     }
 }
@@ -198,11 +215,11 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_peer_t *peer = lane->peer;
 
     if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
-        lane->closed = 1;
-        if (lane->asked) {
-            mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
-                                   lane->peer_request, lane->am_received);
-        }
+        /* Without a send buffer for the answer: at the next look. */
+        lane->closed = !lane->asked ||
+                       (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
+                                               lane->peer_request,
+                                               lane->am_received) != -EAGAIN);
     }
     if (lane->closed && lane->confirmed) {
         mrail_failover_complete(lane);
@@ -263,13 +280,17 @@ void mrail_failover_end(mrail_peer_t *peer)
 
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    pthread_mutex_lock(&peer->engine->ctl_lock);
+    mrail_data_ctl_lock(peer->engine);
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         if (peer->broken_mask & (1ull << slot)) {
             mrail_failover_step(peer->lanes[slot], now_ns);
         }
     }
-    pthread_mutex_unlock(&peer->engine->ctl_lock);
+    mrail_data_ctl_unlock(peer->engine);
+    mrail_rma_finish_arrived(peer);
+    if (peer->dead) {
+        return; /* a completion has ended it */
+    }
     mrail_am_resend(peer);
     mrail_rma_redo(peer, now_ns);
     if ((peer->broken_mask == 0) && mrail_list_empty(&peer->resend) &&

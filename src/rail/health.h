@@ -78,6 +78,10 @@ mrail_health_action_t mrail_health_event(mrail_health_t *health,
                                          mrail_health_event_t event,
                                          mrail_ns_t now_ns);
 
+/* The probe that an event asked for leaves only now. */
+void mrail_health_asked(mrail_health_t *health,
+                        const mrail_health_params_t *params, mrail_ns_t now_ns);
+
 /* Nothing else leads to the peer: a rest ends by then. */
 void mrail_health_expedite(mrail_health_t *health, mrail_ns_t by_ns);
 

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "rail/engine.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ static void mrail_done_run(mrail_engine_t *engine, mrail_done_t *done)
     mrail_iface_t *iface = done->iface;
     mrail_op_t *op;
 
+    assert(!engine->ctl_held);
     if (iface != NULL) {
         ++iface->num_called;
     }
@@ -143,6 +145,14 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
            ((++rail->idle & 7) != 0);
 }
 
+/* Nothing comes back from such a rail any more: the next look gives it up. */
+static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
+{
+    if (!__atomic_exchange_n(&rail->cq_bad, 1, __ATOMIC_RELAXED)) {
+        __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
+    }
+}
+
 /* A callback may poll again: then the inner call goes on with the batch of the
  * outer one, and no completion is seen before an earlier one. */
 static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
@@ -155,6 +165,9 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
     if (MRAIL_LIKELY(rail->next_wc == rail->num_wc)) {
         n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
         if (n <= 0) {
+            if (MRAIL_UNLIKELY(n < 0)) {
+                mrail_engine_cq_error(engine, rail);
+            }
             ++rail->idle;
             /* Less than a batch goes back when there is nothing better to
              * do. */
@@ -186,7 +199,8 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
     int status;
 
     __atomic_store_n(&engine->error_pending, 0, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_data_ctl_lock(engine);
+    mrail_failover_check_rails(engine);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             status = __atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE);
@@ -202,7 +216,7 @@ static void mrail_engine_check_peers(mrail_engine_t *engine)
             }
         }
     }
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_data_ctl_unlock(engine);
     mrail_control_thread_wake(engine);
 }
 
@@ -263,7 +277,8 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
         if (!mrail_list_empty(&peer->syncs)) {
             mrail_flush_check(peer, *now_ns);
         }
-        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !inside) {
+        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !inside &&
+            !peer->dead) { /* a completion may just have ended it */
             mrail_evict_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&

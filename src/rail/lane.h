@@ -112,6 +112,7 @@ struct mrail_lane {
     uint32_t request; /* sequence number of the request under way */
     unsigned tries;
     mrail_ns_t deadline_ns; /* of the next retransmission */
+    uint8_t greeted;        /* ... its HELLO has been sent already */
 
     unsigned credits; /* receive buffers for the peer's AMs; control
                                 before the lane is up, then data */

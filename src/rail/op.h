@@ -74,7 +74,7 @@ typedef struct mrail_op {
 /* A piece of an operation that one work request carries. */
 typedef struct mrail_chunk {
     mrail_list_t list; /* lane->flying; or, if that failed, lane->lost, then
-                          peer->redo */
+                          peer->redo or peer->arrived */
     mrail_op_t *op;
     mrail_lane_t *lane;
     uint32_t sq_index; /* lane->sq_posted after it */
@@ -137,6 +137,9 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns);
 /* What the lane had not carried over, from now on on the peer's books. */
 void mrail_rma_take_lost(mrail_lane_t *lane);
+/* Finishes what mrail_rma_take_lost() found at the peer.  Completions run: no
+ * lock may be held. */
+void mrail_rma_finish_arrived(mrail_peer_t *peer);
 /* Posts what is to be done anew, as far as there is room. */
 void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_fail(mrail_peer_t *peer, int status);
@@ -158,7 +161,8 @@ mrail_tx_t *mrail_tx_get(mrail_pool_t *pool);
 void mrail_tx_put(mrail_tx_t *tx);
 
 /* ---- iface.c ---- */
-/* Completes now if `done`'s iface is in progress, else when it is. */
+/* Completes now if `done`'s iface is in progress, else when it is.  The control
+ * lock is not held. */
 void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status);
 
 #endif

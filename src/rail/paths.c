@@ -6,6 +6,7 @@
 #include "rail/ctl.h"
 #include "telemetry/page.h"
 
+#include <errno.h>
 #include <string.h>
 
 static const mrail_health_params_t path_params = {
@@ -50,9 +51,16 @@ static void mrail_path_probe(mrail_peer_t *peer, unsigned slot)
 {
     mrail_path_t *path = &peer->paths[slot];
 
-    path->probe = ++peer->engine->ctl_seq;
-    path->asked = 1;
-    mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, path->probe, slot, path->sport);
+    uint32_t seq = ++peer->engine->ctl_seq;
+
+    path->blocked = (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot,
+                                         path->sport) == -EAGAIN);
+    if (path->blocked) {
+        mrail_ctl_work(peer);
+    } else {
+        path->probe = seq;
+        path->asked = 1;
+    }
 }
 
 static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
@@ -133,7 +141,7 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
         path->cause = cause;
     }
     if (path->health.state != before) {
-        path->restore = 0;
+        path->restore = path->blocked = 0;
         if (path->health.state == MRAIL_HEALTH_RETIRED) {
             peer->turn = slot + 1;
         }
@@ -184,19 +192,37 @@ static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
     }
 }
 
+/* The time of a probe begins when it is sent.  A path with its port down is
+ * judged without one. */
+static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
+                                 mrail_ns_t now_ns)
+{
+    mrail_path_t *path = &peer->paths[slot];
+
+    if (!path->blocked) {
+        return 0;
+    }
+    mrail_path_probe(peer, slot);
+    if (!path->blocked) {
+        mrail_health_asked(&path->health, &path_params, now_ns);
+    }
+    return path->blocked && (path->health.state != MRAIL_HEALTH_DOWN);
+}
+
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 
     mrail_path_expedite(peer, path, now_ns);
-    if (now_ns >= path->health.due_ns) {
+    if (!mrail_path_is_blocked(peer, slot, now_ns) &&
+        (now_ns >= path->health.due_ns)) {
         mrail_path_event(
             peer, slot,
             mrail_health_deadline(&path->health, &path_params,
                                   mrail_path_others_answer(peer, slot, now_ns)),
             now_ns);
     }
-    return path->health.due_ns;
+    return path->blocked ? now_ns + MRAIL_CTL_NO_BUFFER : path->health.due_ns;
 }
 
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
@@ -284,7 +310,7 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                     continue;
                 }
                 if (rail->port_down) { /* an answer may be on its way in */
-                    peer->paths[slot].asked = 0;
+                    peer->paths[slot].asked = peer->paths[slot].blocked = 0;
                 }
                 mrail_path_event(peer, slot, event, now_ns);
             }

@@ -38,6 +38,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     mrail_list_init(&peer->unacked);
     mrail_list_init(&peer->resend);
     mrail_list_init(&peer->redo);
+    mrail_list_init(&peer->arrived);
     mrail_list_init(&peer->hold);
     mrail_list_init(&peer->ops);
     mrail_list_init(&peer->uncut);
@@ -191,7 +192,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
 
-    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_data_ctl_lock(engine);
     mrail_page_event(engine->page, "peer %016llx is gone: %s",
                      (unsigned long long)peer->id,
                      (peer->failed == -ESHUTDOWN) ? "it said goodbye"
@@ -210,7 +211,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     __atomic_store_n(&peer->up_mask, 0, __ATOMIC_RELEASE);
     peer->seen_mask = 0;
     ++engine->num_dead;
-    pthread_mutex_unlock(&engine->ctl_lock);
+    mrail_data_ctl_unlock(engine);
 }
 
 /* What a device that destroys a QP would take away with it. */

@@ -32,6 +32,7 @@ typedef struct mrail_path {
     mrail_health_t health;
     uint32_t probe;    /* sequence number of the last one ... */
     uint8_t asked;     /* ... if there was one */
+    uint8_t blocked;   /* the next one waits for a send buffer */
     uint16_t sport;    /* UDP source port of its last lane; 0: there was none */
     struct ibv_ah *ah; /* of probes, or NULL; for this ... */
     uint16_t ah_sport; /* ... port ... */
@@ -128,6 +129,8 @@ struct mrail_peer {
                                a fence */
     mrail_list_t resend;   /* mrail_tx_t.again of such lanes, by seq */
     mrail_list_t redo;     /* mrail_chunk_t likewise, by operation */
+    mrail_list_t arrived;  /* ... of them, known to be at the peer: to be
+                               finished without the control lock */
     mrail_lane_t detached; /* the lane of AMs that arrived on one of those */
     /* Lanes with such chunks, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];

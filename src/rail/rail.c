@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
+#define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC) /* no send buffer came back */
 
 static struct ibv_context *mrail_rail_open_device(const char *name)
 {
@@ -262,6 +263,9 @@ int mrail_rail_fetch(mrail_rail_t *rail)
         n = ibv_poll_cq(rail->cq, MRAIL_POLL_BATCH, rail->wc);
         rail->next_wc = 0;
         rail->num_wc = (n > 0) ? (unsigned)n : 0;
+        if (MRAIL_UNLIKELY(n < 0)) {
+            __atomic_store_n(&rail->cq_bad, 1, __ATOMIC_RELAXED);
+        }
     }
     return rail->next_wc != rail->num_wc;
 }
@@ -393,6 +397,54 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
     return ibv_create_ah(rail->pd, &attr);
 }
 
+/* Polls one batch of completions.  Datagrams are kept: their answers need send
+ * buffers, too.  0: there are no completions. */
+static int mrail_rail_ud_fetch(mrail_rail_t *rail)
+{
+    struct ibv_wc wc[MRAIL_UD_BATCH];
+    int n;
+
+    if (rail->ud_num_held > MRAIL_UD_RX) {
+        return 0; /* the device has no more receive buffers */
+    }
+    n = ibv_poll_cq(rail->ud_cq, MRAIL_UD_BATCH, wc);
+    if (MRAIL_UNLIKELY(n < 0)) {
+        __atomic_store_n(&rail->cq_bad, 1, __ATOMIC_RELAXED);
+    }
+    for (int i = 0; i < n; ++i) {
+        unsigned slot = (unsigned)wc[i].wr_id;
+
+        rail->ud_failed |= (wc[i].status != IBV_WC_SUCCESS);
+        if (slot >= MRAIL_UD_RX) {
+            --rail->ud_tx_pending;
+            rail->ud_full_ns = 0;
+        } else if (wc[i].status == IBV_WC_SUCCESS) {
+            unsigned last = (rail->ud_held_first + rail->ud_num_held++) %
+                            MRAIL_ARRAY_SIZE(rail->ud_held);
+
+            rail->ud_held[last] = (mrail_ud_recv_t){slot, wc[i].byte_len};
+        }
+    }
+    return n > 0;
+}
+
+/* No send buffer is free, and the device may still give one back. */
+static int mrail_rail_ud_is_full(mrail_rail_t *rail)
+{
+    mrail_ns_t now_ns;
+
+    while ((rail->ud_tx_pending == MRAIL_UD_TX) && mrail_rail_ud_fetch(rail)) {
+    }
+    if (rail->ud_tx_pending < MRAIL_UD_TX) {
+        return 0;
+    }
+    now_ns = mrail_clock_now();
+    if (rail->ud_full_ns == 0) {
+        rail->ud_full_ns = now_ns;
+    }
+    return !rail->fatal && (now_ns < rail->ud_full_ns + MRAIL_UD_STUCK);
+}
+
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length)
 {
@@ -412,9 +464,12 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     struct ibv_send_wr *bad;
     int ret;
 
+    if (mrail_rail_ud_is_full(rail)) {
+        return -EAGAIN;
+    }
     /* Completions come in order, so the slots are free in order as well. */
     if (rail->ud_tx_pending == MRAIL_UD_TX) {
-        return -EAGAIN;
+        return -EIO;
     }
     memcpy(buffer, data, length);
     ret = ibv_post_send(rail->ud_qp, &wr, &bad);
@@ -441,6 +496,9 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
     while (ibv_poll_cq(rail->ud_cq, 1, &wc) > 0) {
     }
     rail->ud_tx_pending = rail->ud_tx_next = 0;
+    rail->ud_num_held = 0;
+    rail->ud_full_ns = 0;
+    rail->ud_failed = 0;
     if (ret == 0) {
         ret = mrail_rail_ud_start(rail);
     }
@@ -449,36 +507,40 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
                 strerror(-ret));
 }
 
+/* Hands the oldest kept datagram to `func`, unless that is NULL, and its buffer
+ * to the device.  Returns the number of calls. */
+static unsigned mrail_rail_ud_take(mrail_rail_t *rail, mrail_ud_func_t func,
+                                   void *arg)
+{
+    mrail_ud_recv_t recv = rail->ud_held[rail->ud_held_first];
+    unsigned count = (func != NULL) && (recv.length > MRAIL_UD_GRH);
+
+    rail->ud_held_first =
+        (rail->ud_held_first + 1) % MRAIL_ARRAY_SIZE(rail->ud_held);
+    --rail->ud_num_held;
+    if (count != 0) {
+        func(arg, rail,
+             rail->ud_buffers + (size_t)recv.slot * MRAIL_UD_SLOT +
+                 MRAIL_UD_GRH,
+             recv.length - MRAIL_UD_GRH);
+    }
+    mrail_rail_ud_post_recv(rail, recv.slot);
+    return count;
+}
+
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func, void *arg)
 {
-    struct ibv_wc wc[16];
     unsigned count = 0;
-    int n, failed = 0;
 
-    while (((func == NULL) || (count < MRAIL_UD_ROUND)) &&
-           ((n = ibv_poll_cq(rail->ud_cq, MRAIL_ARRAY_SIZE(wc), wc)) > 0)) {
-        for (int i = 0; i < n; ++i) {
-            unsigned slot = (unsigned)wc[i].wr_id;
-
-            failed |= (wc[i].status != IBV_WC_SUCCESS);
-            if (slot >= MRAIL_UD_RX) {
-                --rail->ud_tx_pending;
-                continue;
-            }
-            if (wc[i].status != IBV_WC_SUCCESS) {
-                continue;
-            }
-            if ((func != NULL) && (wc[i].byte_len > MRAIL_UD_GRH)) {
-                func(arg, rail,
-                     rail->ud_buffers + (size_t)slot * MRAIL_UD_SLOT +
-                         MRAIL_UD_GRH,
-                     wc[i].byte_len - MRAIL_UD_GRH);
-                ++count;
-            }
-            mrail_rail_ud_post_recv(rail, slot);
+    while ((func == NULL) ||
+           ((count < MRAIL_UD_ROUND) && !mrail_rail_ud_is_full(rail))) {
+        if (rail->ud_num_held != 0) {
+            count += mrail_rail_ud_take(rail, func, arg);
+        } else if (!mrail_rail_ud_fetch(rail)) {
+            break;
         }
     }
-    if (MRAIL_UNLIKELY(failed) && (func != NULL)) {
+    if (MRAIL_UNLIKELY(rail->ud_failed) && (func != NULL)) {
         mrail_rail_ud_restart(rail);
     }
     return count;

@@ -16,9 +16,10 @@
 #include <infiniband/verbs.h>
 
 #define MRAIL_UD_QKEY 0x6d724c21
-#define MRAIL_UD_GRH 40 /* bytes before every received datagram */
-#define MRAIL_UD_RX 256 /* receive buffers of the control channel */
-#define MRAIL_UD_TX 64  /* send buffers of it */
+#define MRAIL_UD_GRH 40   /* bytes before every received datagram */
+#define MRAIL_UD_RX 256   /* receive buffers of the control channel */
+#define MRAIL_UD_TX 64    /* send buffers of it */
+#define MRAIL_UD_BATCH 16 /* completions of it that are polled at once */
 #define MRAIL_SRQ_DEPTH                                                        \
     4096                    /* receive buffers of all lanes of a rail that
                                  are asked for */
@@ -39,6 +40,12 @@ typedef struct mrail_rx_chunk {
     struct ibv_mr *mr;
     void *base;
 } mrail_rx_chunk_t;
+
+/* A datagram that has arrived, and that nobody has looked at. */
+typedef struct mrail_ud_recv {
+    uint32_t slot;   /* of its receive buffer */
+    uint32_t length; /* with the GRH */
+} mrail_ud_recv_t;
 
 typedef struct mrail_rail {
     unsigned index;
@@ -61,6 +68,7 @@ typedef struct mrail_rail {
         speed_bps; /* that the port can do; engine_lock, attr has the first */
     mrail_ns_t speed_ns; /* it was asked for; the same */
     int has_lanes;       /* atomic: there may be completions */
+    int cq_bad;          /* atomic: a completion queue cannot be polled */
     int failing;         /* atomic: the user was told of a lane that failed, and
                              none has come up since */
     unsigned idle;       /* data: polls in a row that found nothing */
@@ -84,8 +92,16 @@ typedef struct mrail_rail {
     struct ibv_qp *ud_qp;
     uint8_t *ud_buffers; /* MRAIL_UD_RX receive, then MRAIL_UD_TX send */
     struct ibv_mr *ud_mr;
+    /* Control lock, all of these. */
     unsigned ud_tx_next;
     unsigned ud_tx_pending;
+    mrail_ns_t ud_full_ns; /* all send buffers are with the device since then;
+                              0: some are not */
+    int ud_failed;         /* the QP is in error */
+    /* Polled while a send buffer was looked for. */
+    mrail_ud_recv_t ud_held[MRAIL_UD_RX + MRAIL_UD_BATCH];
+    unsigned ud_held_first;
+    unsigned ud_num_held;
 } mrail_rail_t;
 
 /* Opens what `attr` (selected by the scan) names. */
@@ -136,12 +152,15 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
                         const uint8_t gid[16], uint32_t flow_label,
                         struct ibv_ah_attr *ah);
 
-/* Control channel.  Service thread only.  -EAGAIN: no send buffer free. */
+/* Control channel.  Control lock held.  -EAGAIN: no send buffer is free, and
+ * nothing was sent; the channel has an event when one comes back.  -EIO: none
+ * has come back for a second, and the datagram counts as lost. */
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length);
 
 /* Calls `func` for each datagram that is there, but not for many more than
- * MRAIL_UD_ROUND; returns their number. */
+ * MRAIL_UD_ROUND, and for none while there is no send buffer for its answer;
+ * returns their number. */
 #define MRAIL_UD_ROUND 64
 typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
                                 size_t length);

@@ -402,12 +402,24 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
 
         mrail_list_del(&chunk->list);
         if (mrail_chunk_has_arrived(chunk)) {
-            mrail_chunk_finish(chunk);
+            mrail_list_add_tail(&lane->peer->arrived, &chunk->list);
         } else {
             mrail_rma_add_redo(lane->peer, chunk);
         }
     }
     lane->peer->dirty_mask &= ~(1ull << lane->slot);
+}
+
+/* A completion may end the peer, whose mrail_rma_fail() empties the list. */
+void mrail_rma_finish_arrived(mrail_peer_t *peer)
+{
+    while (!mrail_list_empty(&peer->arrived)) {
+        mrail_chunk_t *chunk =
+            mrail_list_head(&peer->arrived, mrail_chunk_t, list);
+
+        mrail_list_del(&chunk->list);
+        mrail_chunk_finish(chunk);
+    }
 }
 
 static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
@@ -546,6 +558,7 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
         }
     }
     mrail_rma_drop(peer->engine, &peer->redo);
+    mrail_rma_drop(peer->engine, &peer->arrived);
     while (!mrail_list_empty(&peer->ops)) {
         mrail_op_t *op = mrail_list_head(&peer->ops, mrail_op_t, list);
 

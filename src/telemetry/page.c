@@ -2,10 +2,12 @@
 #include "telemetry/page.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +20,8 @@
 #define READ_TRIES 64
 
 struct mrail_page_file {
-    int fd;
+    int fd;            /* -1 in a child of fork(), which has no file */
+    mrail_list_t list; /* open_files */
     char path[MRAIL_PAGE_PATH];
     union {
         mrail_page_t page;
@@ -135,6 +138,59 @@ static void page_init(mrail_page_t *page)
     page->start_ns = page->update_ns = mrail_page_now();
 }
 
+/* ---- fork ---- */
+
+/* A forked child would share the lock of the file and keep it after this process
+ * has ended. The child therefore closes the file. */
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t open_once = PTHREAD_ONCE_INIT;
+static mrail_list_t open_files = {&open_files, &open_files};
+
+static void page_before_fork(void)
+{
+    pthread_mutex_lock(&open_lock);
+}
+
+static void page_in_parent(void)
+{
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void page_in_child(void)
+{
+    while (!mrail_list_empty(&open_files)) {
+        mrail_page_file_t *file =
+            mrail_list_head(&open_files, mrail_page_file_t, list);
+
+        mrail_list_del(&file->list);
+        close(file->fd);
+        file->fd = -1;
+    }
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void page_watch_forks(void)
+{
+    (void)pthread_atfork(page_before_fork, page_in_parent, page_in_child);
+}
+
+static void page_list(mrail_page_file_t *file)
+{
+    pthread_once(&open_once, page_watch_forks);
+    pthread_mutex_lock(&open_lock);
+    mrail_list_add_tail(&open_files, &file->list);
+    pthread_mutex_unlock(&open_lock);
+}
+
+static void page_unlist(mrail_page_file_t *file)
+{
+    pthread_mutex_lock(&open_lock);
+    mrail_list_del(&file->list);
+    pthread_mutex_unlock(&open_lock);
+}
+
+/* ---- open and close ---- */
+
 /* The file gets its name only after it is locked and complete. Otherwise a
  * reader could take it for the page of an ended process. */
 static int page_make(mrail_page_file_t *file, const char *dir)
@@ -194,17 +250,22 @@ int mrail_page_create(const char *dir, uint64_t suffix,
         free(file);
         return ret;
     }
+    page_list(file);
     *file_p = file;
     return 0;
 }
 
 void mrail_page_remove(mrail_page_file_t *file)
 {
-    if (file != NULL) {
+    if (file == NULL) {
+        return;
+    }
+    page_unlist(file);
+    if (file->fd >= 0) {
         unlink(file->path);
         close(file->fd);
-        free(file);
     }
+    free(file);
 }
 
 mrail_page_t *mrail_page_own(mrail_page_file_t *file)

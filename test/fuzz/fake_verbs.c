@@ -53,6 +53,10 @@ typedef struct fake_device {
 int fake_num_devices = 2;
 fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
+int fake_ud_hold;
+int fake_fork_safe;
+const struct ibv_cq *fake_bad_cq;
+const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
 
 static fake_device_t devices[FAKE_DEVICES];
@@ -63,6 +67,7 @@ typedef struct fake_ah {
 } fake_ah_t;
 
 static uint32_t next_qpn = 0x100;
+static const uint32_t first_key = 0x1000;
 static uint32_t next_key = 0x1000;
 
 static int fails(void)
@@ -106,6 +111,9 @@ static int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
     fake_cq_t *cq = (fake_cq_t *)ibv_cq;
     int i;
 
+    if (ibv_cq == fake_bad_cq) {
+        return -1;
+    }
     for (i = 0; (i < n) && (cq->tail != cq->head); ++i) {
         wc[i] = cq->ring[cq->tail++ % RING];
     }
@@ -159,7 +167,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
             FUZZ_CHECK(cq->send_head - cq->send_tail < RING, "sends");
             cq->sends[cq->send_head++ % RING] =
                 (fake_send_t){wr->wr_id, qp->qp_num};
-            if (qp->qp_type == IBV_QPT_UD) {
+            if ((qp->qp_type == IBV_QPT_UD) && !fake_ud_hold) {
                 fake_complete_send(qp->send_cq, IBV_WC_SUCCESS);
             }
         }
@@ -456,6 +464,13 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return mr;
 }
 
+/* Once anything is registered it is too late. */
+int ibv_fork_init(void)
+{
+    fake_fork_safe = (next_key == first_key);
+    return fake_fork_safe ? 0 : EINVAL;
+}
+
 /* verbs.h makes ibv_reg_mr() this one if the access flags are no constant. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access)
@@ -567,7 +582,12 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count)
 
 int ibv_get_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
 {
-    return -1;
+    if (fake_async_event == NULL) {
+        return -1;
+    }
+    *event = *fake_async_event;
+    fake_async_event = NULL;
+    return 0;
 }
 
 void ibv_ack_async_event(struct ibv_async_event *event)

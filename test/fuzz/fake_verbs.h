@@ -28,6 +28,17 @@ extern fake_port_t fake_ports[FAKE_DEVICES];
 /* Calls to come of which the last fails: 0 none, 1 the next one, ... */
 extern unsigned fake_fail_in;
 
+/* A completion queue that ibv_poll_cq() fails for, and an asynchronous event
+ * that ibv_get_async_event() gives once; NULL: none. */
+extern const struct ibv_cq *fake_bad_cq;
+extern const struct ibv_async_event *fake_async_event;
+
+/* ibv_fork_init() was called, and nothing had been registered before. */
+extern int fake_fork_safe;
+
+/* Datagrams that are sent stay with the device: a test completes them. */
+extern int fake_ud_hold;
+
 /* Ports as they should be: device i has 10.0.i.1. */
 void fake_ports_good(void);
 

@@ -14,6 +14,8 @@ mrail_engine_t *engine;
 mrail_iface_t *ifaces[2];
 sent_t sent;
 void (*in_callback)(void);
+void (*in_completion)(void);
+completions_t completions;
 
 static mrail_ep_t *eps[4];
 static unsigned num_eps;
@@ -58,6 +60,14 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 
 static void on_complete(void *arg, void *comp, int status)
 {
+    void (*func)(void) = in_completion;
+
+    assert_true(completions.count < COMPLETIONS_MAX);
+    completions.status[completions.count++] = status;
+    if (func != NULL) {
+        in_completion = NULL;
+        func();
+    }
 }
 
 void progress(void)
@@ -83,6 +93,7 @@ void start(unsigned max_qps)
 
     fake_engine_quiet();
     memset(&sent, 0, sizeof(sent));
+    memset(&completions, 0, sizeof(completions));
     assert_int_equal(mrail_config_from_env(&config), 0);
     config.telemetry = 0;
     config.max_qps = max_qps;
@@ -110,7 +121,7 @@ int teardown(void **state)
         mrail_engine_close(engine);
         engine = NULL;
     }
-    in_callback = NULL;
+    in_callback = in_completion = NULL;
     return 0;
 }
 

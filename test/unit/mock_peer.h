@@ -13,6 +13,14 @@
 #define LANES 4 /* to a peer: two rails x two */
 #define SENT_MAX 4096
 
+#define COMPLETIONS_MAX 256
+
+/* Operations and flushes that have completed, in order. */
+typedef struct completions {
+    int status[COMPLETIONS_MAX];
+    unsigned count;
+} completions_t;
+
 typedef struct sent {
     mrail_ctl_msg_t msgs[SENT_MAX];
     unsigned num_msgs;
@@ -26,7 +34,9 @@ typedef struct sent {
 extern mrail_engine_t *engine;
 extern mrail_iface_t *ifaces[2];
 extern sent_t sent;
-extern void (*in_callback)(void); /* called once, by the next message */
+extern void (*in_callback)(void);   /* called once, by the next message */
+extern void (*in_completion)(void); /* called once, by the next completion */
+extern completions_t completions;
 
 void start(unsigned max_qps);
 int teardown(void **state);

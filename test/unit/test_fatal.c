@@ -1,9 +1,12 @@
 /*
- * A device that is gone (IBV_EVENT_DEVICE_FATAL) gives no request back: the other
- * rails take the work all the same, and nothing is asked of it again.
+ * A device that is gone (IBV_EVENT_DEVICE_FATAL) gives no request back: the
+ * other rails take the work all the same, and nothing is asked of it again.  A
+ * rail whose completion queue or shared receive queue fails is as good as gone.
  */
 #include "config.h"
 #include "mock_peer.h"
+
+#include "rail/control_poll.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -33,7 +36,6 @@ static void work_without(const mrail_rail_t *gone)
 static void lose(mrail_rail_t *rail)
 {
     pthread_mutex_lock(&engine->ctl_lock);
-    mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, fake_now_ns);
     mrail_failover_rail(engine, rail, "test");
     pthread_mutex_unlock(&engine->ctl_lock);
 }
@@ -73,15 +75,15 @@ static void end(void)
     mrail_mem_dereg(mem);
 }
 
-static void test_others_take_its_work(void **state)
+/* ... after it is lost. */
+static void others_work(mrail_peer_t *peer)
 {
-    mrail_peer_t *peer = busy();
     mrail_lane_t *lane = peer->lanes[1];
     mrail_rail_t *rail = lane->rail;
     uint16_t epoch = lane->epoch;
 
-    lose(rail);
     work_without(rail);
+    assert_int_equal(rail->fatal, 1);
     assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
     assert_int_equal(lane->closed, 0); /* what was done may just be arriving */
     assert_non_null(lane->qp);
@@ -98,6 +100,87 @@ static void test_others_take_its_work(void **state)
     assert_int_equal(engine->counters.put_bytes, PUTS * sizeof(memory));
     assert_int_equal(peer->recovering, 0);
     end();
+}
+
+static void test_others_take_its_work(void **state)
+{
+    mrail_peer_t *peer = busy();
+
+    lose(peer->lanes[1]->rail);
+    others_work(peer);
+}
+
+/* ibv_poll_cq() < 0: nothing that was posted will ever come back. */
+static void test_cq_cannot_be_polled(void **state)
+{
+    mrail_peer_t *peer = busy();
+
+    fake_bad_cq = peer->lanes[1]->rail->cq;
+    work_without(peer->lanes[1]->rail);
+    others_work(peer);
+}
+
+static void ud_poll(mrail_rail_t *rail)
+{
+    mrail_control_timers_t duty;
+
+    mrail_control_init(&duty, engine);
+    mrail_control_ud(engine, rail, &duty);
+    (void)mrail_control_run(engine, &duty);
+}
+
+static void test_ud_cq_cannot_be_polled(void **state)
+{
+    mrail_peer_t *peer = busy();
+
+    fake_bad_cq = peer->lanes[1]->rail->ud_cq;
+    ud_poll(peer->lanes[1]->rail);
+    others_work(peer);
+}
+
+static void hear_event(mrail_rail_t *rail, struct ibv_async_event event)
+{
+    fake_async_event = &event;
+    mrail_control_async(engine, rail);
+    assert_null(fake_async_event);
+}
+
+static void test_cq_error(void **state)
+{
+    mrail_peer_t *peer = busy();
+    mrail_rail_t *rail = peer->lanes[1]->rail;
+
+    hear_event(rail, (struct ibv_async_event){.event_type = IBV_EVENT_CQ_ERR,
+                                              .element = {.cq = rail->cq}});
+    others_work(peer);
+}
+
+static void test_srq_error(void **state)
+{
+    mrail_peer_t *peer = busy();
+    mrail_rail_t *rail = peer->lanes[1]->rail;
+
+    hear_event(rail, (struct ibv_async_event){.event_type = IBV_EVENT_SRQ_ERR,
+                                              .element = {.srq = rail->srq}});
+    others_work(peer);
+}
+
+/* The peer's answer comes after its rail is lost: the device may still connect
+ * a QP, but nothing would come back. */
+static void test_no_lane_joins(void **state)
+{
+    mrail_rail_t *rail;
+
+    start(64);
+    connect_lanes(0, 1);
+    want(0, 2);
+    assert_non_null(last(MRAIL_CTL_LANE_REQ));
+    rail = peer_of(0)->lanes[1]->rail;
+    lose(rail);
+    say_lane(0, MRAIL_CTL_LANE_REP, 1, last(MRAIL_CTL_LANE_REQ)->seq,
+             last(MRAIL_CTL_LANE_REQ)->lane.epoch);
+    assert_int_equal(peer_of(0)->up_mask, 1);
+    assert_int_not_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
 
 static void test_not_asked_again(void **state)
@@ -193,6 +276,11 @@ int main(int argc, char **argv)
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_others_take_its_work),
+        TEST(test_cq_cannot_be_polled),
+        TEST(test_ud_cq_cannot_be_polled),
+        TEST(test_cq_error),
+        TEST(test_srq_error),
+        TEST(test_no_lane_joins),
         TEST(test_not_asked_again),
         TEST(test_last_one),
         TEST(test_peer_leaves),

@@ -193,6 +193,48 @@ static void test_killed(void **state)
     assert_string_equal(got.events[0].text, "write 1");
 }
 
+/* A process that has forked ends.  Its child lives on, and never heard of
+ * mrail. */
+static void test_child_of_the_ended(void **state)
+{
+    char name[128], byte = 0;
+    int ready[2], stay[2];
+    pid_t pid;
+
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(stay), 0);
+    pid = fork();
+    if (pid == 0) {
+        mrail_page_file_t *file;
+
+        if (mrail_page_create(dir, 1, &file) != 0) {
+            _exit(1);
+        }
+        if (fork() == 0) {
+            close(stay[1]);
+            (void)!write(ready[1], &byte, 1);
+            (void)!read(stay[0], &byte, 1); /* until the test ends */
+            mrail_page_remove(file);        /* no file of this process */
+            (void)!write(ready[1], &byte, 1);
+            _exit(0);
+        }
+        (void)!read(stay[0], &byte, 1);
+        _exit(0);
+    }
+    snprintf(name, sizeof(name), "%s/mrail-telemetry.%u.%d.%016x", dir,
+             (unsigned)geteuid(), (int)pid, 1);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ALIVE);
+    kill_child(pid);
+    assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ENDED);
+    close(stay[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ENDED);
+    close(stay[0]);
+    close(ready[0]);
+    close(ready[1]);
+}
+
 /* A copy that mixes two updates would have lanes that differ. */
 static void test_copies_hold_together(void **state)
 {
@@ -446,6 +488,7 @@ int main(void)
         TEST(test_events_wrap),
         TEST(test_text),
         TEST(test_killed),
+        TEST(test_child_of_the_ended),
         TEST(test_copies_hold_together),
         TEST(test_clean),
         TEST(test_keeps_few),

@@ -1,4 +1,7 @@
-/* The control channel's receive loop on a device that never runs dry. */
+/*
+ * The control channel's receive loop on a device that never runs dry, and its
+ * send buffers on a device that keeps them.
+ */
 #include "config.h"
 #include "rail/rail.h"
 
@@ -6,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <cmocka.h>
 
 static unsigned polled;
@@ -51,9 +55,155 @@ static void test_flood(void **state)
     assert_in_range(count, MRAIL_UD_ROUND, 2 * MRAIL_UD_ROUND);
 }
 
+/* ---- send buffers ---- */
+
+static struct ibv_wc ready[MRAIL_UD_RX + MRAIL_UD_TX]; /* completions */
+static unsigned num_ready, first_ready;
+static unsigned num_sent, num_posted;
+static unsigned answers; /* that each datagram gets */
+
+static int ready_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+    int i;
+
+    for (i = 0; (i < n) && (first_ready != num_ready); ++i) {
+        wc[i] = ready[first_ready++];
+    }
+    return i;
+}
+
+static int count_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+                           struct ibv_send_wr **bad_wr)
+{
+    ++num_sent;
+    return 0;
+}
+
+static int count_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
+                           struct ibv_recv_wr **bad_wr)
+{
+    ++num_posted;
+    return 0;
+}
+
+static void complete(uint64_t slot)
+{
+    ready[num_ready++] = (struct ibv_wc){
+        .wr_id = slot, .status = IBV_WC_SUCCESS, .byte_len = MRAIL_UD_GRH + 10};
+}
+
+typedef struct world {
+    struct ibv_context ctx;
+    struct ibv_cq cq;
+    struct ibv_qp qp;
+    struct ibv_mr mr;
+    uint8_t buffers[(MRAIL_UD_RX + MRAIL_UD_TX) *
+                    (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)];
+    mrail_rail_t rail;
+} world_t;
+
+static int send_one(mrail_rail_t *rail)
+{
+    return mrail_rail_ud_send(rail, NULL, 1, "", 1);
+}
+
+/* All send buffers are with the device. */
+static mrail_rail_t *full_rail(world_t *world)
+{
+    mrail_rail_t *rail = &world->rail;
+
+    memset(world, 0, sizeof(*world));
+    world->ctx.ops.poll_cq = ready_poll_cq;
+    world->ctx.ops.post_send = count_post_send;
+    world->ctx.ops.post_recv = count_post_recv;
+    world->cq.context = world->qp.context = &world->ctx;
+    *rail = (mrail_rail_t){.ud_cq = &world->cq,
+                           .ud_qp = &world->qp,
+                           .ud_mr = &world->mr,
+                           .ud_buffers = world->buffers};
+    num_ready = first_ready = num_sent = num_posted = answers = 0;
+    for (unsigned i = 0; i < MRAIL_UD_TX; ++i) {
+        assert_int_equal(send_one(rail), 0);
+    }
+    assert_int_equal(send_one(rail), -EAGAIN);
+    assert_int_equal(num_sent, MRAIL_UD_TX);
+    return rail;
+}
+
+static void on_question(void *arg, mrail_rail_t *rail, const void *data,
+                        size_t length)
+{
+    ++*(unsigned *)arg;
+    for (unsigned i = 0; i < answers; ++i) {
+        assert_int_equal(send_one(rail), 0);
+    }
+}
+
+/* The datagram before it in the queue is not lost, and not seen twice. */
+static void test_send_takes_a_buffer_back(void **state)
+{
+    static world_t world;
+    mrail_rail_t *rail = full_rail(&world);
+    unsigned count = 0;
+
+    complete(3);
+    complete(MRAIL_UD_RX);
+    assert_int_equal(send_one(rail), 0);
+    assert_int_equal(num_sent, MRAIL_UD_TX + 1);
+    assert_int_equal(send_one(rail), -EAGAIN);
+    assert_int_equal(num_posted, 0);
+    complete(MRAIL_UD_RX + 1);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 1);
+    assert_int_equal(num_posted, 1);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 0);
+    assert_int_equal(count, 1);
+}
+
+/* A question waits until there is a buffer for its answer. */
+static void test_questions_wait(void **state)
+{
+    static world_t world;
+    mrail_rail_t *rail = full_rail(&world);
+    unsigned count = 0;
+
+    answers = 1;
+    for (unsigned i = 0; i < MRAIL_UD_RX; ++i) {
+        complete(i);
+    }
+    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 0);
+    for (unsigned i = 0; i < 3; ++i) {
+        complete(MRAIL_UD_RX + i);
+    }
+    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 3);
+    assert_int_equal(num_posted, 3);
+    assert_int_equal(num_sent, MRAIL_UD_TX + 3);
+    /* At the end nobody answers. */
+    mrail_rail_ud_reap(rail);
+    assert_int_equal(num_posted, MRAIL_UD_RX);
+    assert_int_equal(count, 3);
+}
+
+/* A device that is gone does not make anybody wait. */
+static void test_device_is_gone(void **state)
+{
+    static world_t world;
+    mrail_rail_t *rail = full_rail(&world);
+    unsigned count = 0;
+
+    complete(0);
+    rail->fatal = 1;
+    assert_int_equal(send_one(rail), -EIO);
+    assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_flood)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flood),
+        cmocka_unit_test(test_send_takes_a_buffer_back),
+        cmocka_unit_test(test_questions_wait),
+        cmocka_unit_test(test_device_is_gone),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

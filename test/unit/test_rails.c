@@ -29,10 +29,12 @@ static void ask(void)
     assert_int_equal(mrail_rails_now(rails), NUM_RAILS);
 }
 
+/* The first test: as the process starts. */
 static void test_no_engine(void **state)
 {
     assert_int_equal(mrail_rails_now(rails), 0);
     start(64);
+    assert_true(fake_fork_safe);
     ask();
     teardown(NULL);
     assert_int_equal(mrail_rails_now(rails), 0);

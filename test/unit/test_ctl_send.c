@@ -1,0 +1,403 @@
+/*
+ * Control messages when a rail has no send buffer for them: they leave later or
+ * over another rail.  Until then they count neither as tries nor as lost
+ * probes.
+ */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define PEERS 40
+#define ROUND (20 * MRAIL_NS_PER_MS) /* between two probes, or two tries */
+
+/* The device is done with so many of a rail's datagrams. */
+static void send_some(unsigned rail, unsigned count)
+{
+    while ((count-- != 0) &&
+           fake_complete_send(engine->rails[rail].ud_cq, IBV_WC_SUCCESS)) {
+    }
+}
+
+static void send_all(void)
+{
+    fake_ud_hold = 0;
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        send_some(i, MRAIL_UD_TX);
+    }
+}
+
+/* Datagrams that the device keeps take all send buffers of the rail. */
+static void fill(unsigned index)
+{
+    mrail_rail_t *rail = &engine->rails[index];
+    mrail_ctl_msg_t msg = {.type = MRAIL_CTL_BYE, .src_id = engine->id};
+    struct ibv_ah *ah =
+        mrail_rail_create_ah(rail, &engine->config, rail->attr.gid, 0);
+    uint8_t buf[MRAIL_CTL_MAX_SIZE];
+    int length = mrail_ctl_encode(&msg, buf, sizeof(buf)), ret;
+
+    assert_non_null(ah);
+    assert_true(length > 0);
+    fake_ud_hold = 1;
+    do {
+        ret = mrail_rail_ud_send(rail, ah, 0x99, buf, (size_t)length);
+    } while (ret == 0);
+    assert_int_equal(ret, -EAGAIN);
+    ibv_destroy_ah(ah);
+}
+
+static void fill_all(void)
+{
+    for (unsigned i = 0; i < engine->num_rails; ++i) {
+        fill(i);
+    }
+    sent.num_msgs = 0;
+}
+
+static void stall(unsigned who, unsigned slot)
+{
+    mrail_path_event(peer_of(who), slot, MRAIL_HEALTH_STALLED, fake_now_ns);
+}
+
+static mrail_health_state_t health(unsigned who, unsigned slot)
+{
+    return peer_of(who)->paths[slot].health.state;
+}
+
+/* ---- many peers ---- */
+
+/* Each peer answers at once all that was sent since the last call. */
+static unsigned answer(unsigned *seen)
+{
+    unsigned count = 0;
+
+    for (; *seen < sent.num_msgs; ++*seen) {
+        mrail_ctl_msg_t reply = {.type = MRAIL_CTL_PROBE_REP,
+                                 .seq = sent.msgs[*seen].seq};
+
+        if (sent.msgs[*seen].type == MRAIL_CTL_PROBE) {
+            hear((unsigned)(sent.msgs[*seen].dst_cookie - COOKIE), 0, &reply);
+            ++count;
+        }
+    }
+    return count;
+}
+
+/* A pause of the process makes all lanes suspect at once, and the device sends
+ * only two datagrams of a rail in a round. */
+static void test_slow_device_condemns_no_path(void **state)
+{
+    unsigned seen, answered = 0;
+
+    start(4 * PEERS * 2);
+    for (unsigned who = 0; who < PEERS; ++who) {
+        connect_lanes(who, LANES);
+    }
+    seen = sent.num_msgs;
+    fake_ud_hold = 1;
+    for (unsigned i = 0; i < PEERS * LANES; ++i) {
+        stall(i % PEERS, i / PEERS);
+    }
+    assert_int_equal(sent.num_msgs - seen, 2 * MRAIL_UD_TX);
+    for (unsigned i = 0; i < 100; ++i) {
+        answered += answer(&seen);
+        send_some(0, 2);
+        send_some(1, 2);
+        run_control(ROUND);
+        progress();
+    }
+    assert_int_equal(engine->counters.lanes_failed, 0);
+    for (unsigned i = 0; i < PEERS * LANES; ++i) {
+        assert_int_equal(health(i / LANES, i % LANES), MRAIL_HEALTH_UP);
+    }
+    assert_int_equal(answered, PEERS * LANES); /* each was asked once */
+    send_all();
+}
+
+/* One that is quick: send buffers that came back are used at once. */
+static void test_quick_device_sends_all(void **state)
+{
+    unsigned seen;
+
+    start(4 * PEERS * 2);
+    for (unsigned who = 0; who < PEERS; ++who) {
+        connect_lanes(who, LANES);
+    }
+    seen = sent.num_msgs;
+    for (unsigned i = 0; i < PEERS * LANES; ++i) {
+        stall(i % PEERS, i / PEERS);
+    }
+    assert_int_equal(sent.num_msgs - seen, PEERS * LANES);
+}
+
+/* ---- probes ---- */
+
+/* Its time begins when it leaves. */
+static void test_probe_waits_for_a_buffer(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    fill(peer_of(0)->lanes[1]->rail->index);
+    sent.num_msgs = 0;
+    stall(0, 1);
+    for (unsigned i = 0; i < 9; ++i) {
+        run_control(5 * ROUND);
+        progress();
+    }
+    assert_int_equal(count_sent(MRAIL_CTL_PROBE), 0);
+    assert_int_equal(health(0, 1), MRAIL_HEALTH_SUSPECT);
+    send_all();
+    run_control(0);
+    assert_int_equal(count_sent(MRAIL_CTL_PROBE), 1);
+    run_control(ROUND - MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_PROBE), 1);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = last(MRAIL_CTL_PROBE)->seq});
+    assert_int_equal(health(0, 1), MRAIL_HEALTH_UP);
+    assert_int_equal(engine->counters.lanes_failed, 0);
+}
+
+/* It moves again meanwhile: there is nothing to ask. */
+static void test_probe_that_nobody_needs(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    fill(peer_of(0)->lanes[1]->rail->index);
+    sent.num_msgs = 0;
+    stall(0, 1);
+    mrail_path_event(peer_of(0), 1, MRAIL_HEALTH_PROGRESS, fake_now_ns);
+    assert_int_equal(health(0, 1), MRAIL_HEALTH_UP);
+    send_all();
+    run_control(ROUND);
+    assert_int_equal(count_sent(MRAIL_CTL_PROBE), 0);
+}
+
+/* A device that gives nothing back for longer is no reason to wait. */
+static void test_dead_device_is_condemned(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    fill(peer_of(0)->lanes[1]->rail->index);
+    stall(0, 1);
+    for (unsigned i = 0; (i < 100) && (health(0, 1) == MRAIL_HEALTH_SUSPECT);
+         ++i) {
+        run_control(ROUND);
+    }
+    assert_int_equal(health(0, 1), MRAIL_HEALTH_RETIRED);
+    send_all();
+}
+
+/* ---- requests ---- */
+
+static size_t pack(void *dest, void *arg)
+{
+    memset(dest, 0, 8);
+    return 8;
+}
+
+/* So many rounds pass without a send buffer. */
+static void wait_rounds(unsigned count)
+{
+    for (unsigned i = 0; i < count; ++i) {
+        run_control(ROUND);
+    }
+}
+
+static void test_hello_waits_for_a_buffer(void **state)
+{
+    start(64);
+    fill_all();
+    assert_int_equal(mrail_ep_am_bcopy(ep_to(0), 1, pack, NULL), -EAGAIN);
+    wait_rounds(45);
+    assert_int_equal(peer_of(0)->state, MRAIL_PEER_HELLO);
+    assert_int_equal(peer_of(0)->tries, 0);
+    assert_int_equal(engine->counters.ctl_resent, 0);
+    send_all();
+    run_control(0);
+    assert_int_equal(peer_of(0)->tries, 1);
+    assert_int_equal(count_sent(MRAIL_CTL_HELLO), 1);
+}
+
+static void test_hello_goes_over_the_other_rail(void **state)
+{
+    for (unsigned i = 0; i < 2; ++i) {
+        start(64);
+        fill(i);
+        sent.num_msgs = 0;
+        assert_int_equal(mrail_ep_am_bcopy(ep_to_rails(0, 2), 1, pack, NULL),
+                         -EAGAIN);
+        run_control(0);
+        assert_int_equal(count_sent(MRAIL_CTL_HELLO), 1);
+        assert_int_equal(last(MRAIL_CTL_HELLO)->src_rail, 1 - i);
+        send_all();
+        teardown(NULL);
+    }
+}
+
+static void test_lane_request_waits_for_a_buffer(void **state)
+{
+    start(64);
+    say_hello(0);
+    fill_all();
+    want(0, 1);
+    wait_rounds(45);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CONNECTING);
+    assert_int_equal(peer_of(0)->lanes[0]->tries, 0);
+    send_all();
+    run_control(0);
+    assert_int_equal(peer_of(0)->lanes[0]->tries, 1);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
+}
+
+/* A repeated request follows one HELLO, not one for each buffer that comes
+ * back. */
+static void test_one_buffer_at_a_time(void **state)
+{
+    start(64);
+    say_hello(0);
+    want(0, 1);
+    fill_all();
+    run_control(ROUND);
+    for (unsigned i = 0; i < 60; ++i) {
+        send_some(0, 1);
+        run_control(MRAIL_NS_PER_MS);
+    }
+    assert_true(count_sent(MRAIL_CTL_LANE_REQ) >= 1);
+    assert_true(count_sent(MRAIL_CTL_HELLO) <= 4);
+    send_all();
+}
+
+static void test_other_rail_has_a_buffer(void **state)
+{
+    start(64);
+    engine->next_base = 0;
+    say_hello(0);
+    fill(0);
+    sent.num_msgs = 0;
+    want(0, 1);
+    assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->src_rail, 1);
+    assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.src_rail, 0);
+    send_all();
+}
+
+static void test_fail_waits_for_a_buffer(void **state)
+{
+    start(64);
+    connect_lanes(0, 1);
+    fill_all();
+    mrail_failover_request(peer_of(0)->lanes[0], "test");
+    progress();
+    wait_rounds(45);
+    assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(peer_of(0)->lanes[0]->tries, 0);
+    send_all();
+    run_control(0);
+    assert_int_equal(peer_of(0)->lanes[0]->tries, 1);
+    assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
+}
+
+/* The peer's question is answered once, and late, not lost. */
+static void test_confirm_waits_for_a_buffer(void **state)
+{
+    mrail_ctl_msg_t msg;
+    mrail_lane_t *lane;
+
+    start(64);
+    connect_lanes(0, 1);
+    fill_all();
+    lane = peer_of(0)->lanes[0];
+    fake_lane_msg(&msg, MRAIL_CTL_FAIL, 0, 77, lane->epoch);
+    say(0, &msg);
+    progress();
+    run_control(ROUND);
+    progress();
+    assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
+    assert_int_equal(count_sent(MRAIL_CTL_CONFIRM), 0);
+    send_all();
+    progress();
+    assert_int_equal(count_sent(MRAIL_CTL_CONFIRM), 1);
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 77);
+    assert_int_equal(lane->closed, 1);
+}
+
+static void test_retire_waits_for_a_buffer(void **state)
+{
+    start(64);
+    connect_lanes(0, 2);
+    fill_all();
+    pthread_mutex_lock(&engine->ctl_lock);
+    peer_of(0)->lanes[1]->evict_local = 1;
+    mrail_evict_request(peer_of(0)->lanes[1]);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    progress();
+    wait_rounds(45);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(peer_of(0)->lanes[1]->tries, 0);
+    send_all();
+    run_control(0);
+    assert_int_equal(peer_of(0)->lanes[1]->tries, 1);
+    assert_int_equal(count_sent(MRAIL_CTL_RETIRE), 1);
+}
+
+static void test_sign_of_life_waits_for_a_buffer(void **state)
+{
+    start(64);
+    connect_lanes(0, 1);
+    fill_all();
+    mrail_ctl_probe(peer_of(0));
+    wait_rounds(45);
+    assert_int_equal(peer_of(0)->probe_tries, 1);
+    send_all();
+    run_control(0);
+    assert_int_equal(peer_of(0)->probe_tries, 2);
+    assert_int_equal(count_sent(MRAIL_CTL_PROBE), 1);
+}
+
+/* Nobody waits for ever for a device that gives no send buffer back. */
+static void test_dead_device_gives_the_peer_up(void **state)
+{
+    start(64);
+    fill_all();
+    assert_int_equal(mrail_ep_am_bcopy(ep_to(0), 1, pack, NULL), -EAGAIN);
+    for (unsigned i = 0; (i < 600) && (peer_of(0)->failed == 0); ++i) {
+        run_control(100 * MRAIL_NS_PER_MS);
+    }
+    assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
+    assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
+    send_all();
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_slow_device_condemns_no_path),
+        TEST(test_quick_device_sends_all),
+        TEST(test_probe_waits_for_a_buffer),
+        TEST(test_probe_that_nobody_needs),
+        TEST(test_dead_device_is_condemned),
+        TEST(test_hello_waits_for_a_buffer),
+        TEST(test_hello_goes_over_the_other_rail),
+        TEST(test_lane_request_waits_for_a_buffer),
+        TEST(test_one_buffer_at_a_time),
+        TEST(test_other_rail_has_a_buffer),
+        TEST(test_fail_waits_for_a_buffer),
+        TEST(test_confirm_waits_for_a_buffer),
+        TEST(test_retire_waits_for_a_buffer),
+        TEST(test_sign_of_life_waits_for_a_buffer),
+        TEST(test_dead_device_gives_the_peer_up),
+    };
+
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
