@@ -20,3 +20,11 @@ include test/bench/local.mk
 print-tests:
 	@for test in $(TESTS); do echo $$test; done
 .PHONY: print-tests
+
+# Tests run one at a time, with make -j as well: some want an answer within
+# milliseconds.  The rule takes effect only in the make that runs them, which
+# has this goal; building goes on in parallel.  (The blanks keep automake from
+# taking the lines for its own conditionals.)
+ ifneq ($(filter $(TEST_SUITE_LOG),$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+ endif
