@@ -125,7 +125,7 @@ configure_args()
 newer_frame()
 {
     find "$top/configure.ac" "$top/Makefile.am" "$top/m4" "$top/src" \
-        "$top/test" \( -name 'configure.ac' -o -name '*.am' -o -name '*.m4' \
+        "$top/test" "$top/docs" "$top/contrib" \( -name 'configure.ac' -o -name '*.am' -o -name '*.m4' \
         -o -name '*.mk' \) -newer "$top/configure" 2>/dev/null | head -n 1
 }
 
