@@ -78,6 +78,7 @@ builds 'a package was removed' 4
 known=" $(sed -n '/^probed_packages=/,/"$/p' "$top/contrib/lib.sh" |
     tr -c 'a-z0-9-' ' ') "
 unknown=
+# shellcheck disable=SC2013 # words are wanted
 for package in $(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup"); do
     case $known in
     *" $package "*) ;;

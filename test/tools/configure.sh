@@ -92,10 +92,10 @@ sleep 0.3
 rmdir "$0.lock"
 END
 chmod +x "$tmp/alone"
-some=$(make -s --no-print-directory -C "$tmp/without" print-tests |
+some=$(make -s --no-print-directory -C "$tmp/without" print-check |
     grep '^test/tools/.*\.sh$' | paste -sd ' ')
 make -C "$tmp/without" -j4 check-TESTS check_PROGRAMS= check_LTLIBRARIES= \
-    LOG_COMPILER="$tmp/alone" TESTS="$some" >"$tmp/out" 2>&1 </dev/null &&
+    SH_LOG_COMPILER="$tmp/alone" TESTS="$some" >"$tmp/out" 2>&1 </dev/null &&
     grep -q '^# PASS: *[1-9]' "$tmp/out" && true
 result 'make -j4 check runs one test at a time'
 
