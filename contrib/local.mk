@@ -12,6 +12,7 @@ EXTRA_DIST += \
     contrib/debian-chroot \
     contrib/debian/changelog \
     contrib/debian/control \
+    contrib/debian/copyright \
     contrib/debian/rules \
     contrib/debian/source/format \
     contrib/fuzz \
