@@ -139,6 +139,7 @@ AC_DEFUN([MRAIL_CHECK_UCX], [
             [AC_MSG_ERROR([ucx_info not found: install UCX's tools and headers (Debian: ucx-utils libucx-dev), give --with-ucx=DIR, or leave the transport out by --without-ucx])],
             [MRAIL_CHECK_UCX_VERSION])
     ])
+    AC_SUBST([with_ucx])
     AC_SUBST([UCX_VERSION])
     AC_SUBST([UCX_CPPFLAGS])
     AC_SUBST([UCX_LIBS])

@@ -29,7 +29,8 @@ installcheck-local:
 	    $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(INSTALLED_TESTS)" \
 	    TEST_SUITE_LOG=installcheck.log \
 	    SH_LOG_COMPILER="timeout -k 20 $${MRAIL_TEST_LIMIT_S:-240}"
-CLEANFILES += installcheck.log
+CLEANFILES += installcheck.log $(INSTALLED_TESTS:.sh=.log) \
+    $(INSTALLED_TESTS:.sh=.trs)
 
 # Names of the tests that a goal runs, one per line: for contrib/check.
 print-check:
