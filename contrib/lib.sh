@@ -125,7 +125,7 @@ configure_args()
 newer_frame()
 {
     find "$top/configure.ac" "$top/Makefile.am" "$top/m4" "$top/src" \
-        "$top/test" \( -name 'configure.ac' -o -name '*.am' -o -name '*.m4' \
+        "$top/test" "$top/docs" "$top/contrib" \( -name 'configure.ac' -o -name '*.am' -o -name '*.m4' \
         -o -name '*.mk' \) -newer "$top/configure" 2>/dev/null | head -n 1
 }
 
@@ -144,13 +144,25 @@ calm()
     esac
 }
 
+# What configure may find: Debian's packages, and what else pkg-config knows.
+# contrib/setup installs some of them only for a tier of tests.
+probed_packages="libibverbs-dev libcjson-dev libhwloc-dev libcmocka-dev
+libglpk-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
+libfftw3-dev libfftw3-mpi-dev libclang-rt-dev"
+probed_modules="libibverbs libcjson hwloc cmocka ucx ompi-c pmix fftw3"
+
 # The installed libraries decide what configure finds.
 configure_key()
 {
     configure_args
     printf '\n'
     cat "$build/ucx-src/.version" 2>/dev/null || true
-    pkg-config --modversion ompi-c 2>/dev/null || true
+    # shellcheck disable=SC2086 # one word per package
+    dpkg-query -W -f '${Package} ${Version} ${db:Status-Status}\n' \
+        $probed_packages 2>/dev/null | sort || true
+    for module in $probed_modules; do
+        echo "$module $(pkg-config --modversion "$module" 2>/dev/null)"
+    done
     cksum <"$top/configure"
 }
 

@@ -3,6 +3,7 @@
 # and the conditionals HAVE_MPICC, HAVE_FFTW_MPI.
 AC_DEFUN([MRAIL_CHECK_MPICC], [
     PKG_CHECK_MODULES([MPI], [ompi-c], [have_mpicc=yes], [have_mpicc=no])
+    AC_SUBST([have_mpicc])
     AM_CONDITIONAL([HAVE_MPICC], [test "$have_mpicc" = yes])
     have_fftw_mpi=no
     AS_IF([test "$have_mpicc" = yes], [

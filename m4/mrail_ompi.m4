@@ -5,9 +5,11 @@
 # it must stay on the component path), MPICC, MPIRUN.
 AC_DEFUN([MRAIL_CHECK_OMPI], [
     AC_ARG_WITH([ompi], [AS_HELP_STRING([--with-ompi=DIR],
-        [prefix of the Open MPI to build components for; "no" leaves them out])],
+        [prefix of the Open MPI to build components for; --without-ompi leaves
+         them out])],
         [], [with_ompi=yes])
     have_ompi=no have_ompi_coll=no
+    ompi_lacks='--without-ompi was given' ompi_coll_lacks=$ompi_lacks
     OMPI_VERSION= OMPI_CPPFLAGS= OMPI_SYSTEM_COMPONENTS=
     ompi_path=$PATH
     AS_CASE([$with_ompi], [no|yes], [], [ompi_path="$with_ompi/bin"])
@@ -17,7 +19,9 @@ AC_DEFUN([MRAIL_CHECK_OMPI], [
         AC_PATH_PROGS([MPIRUN], [mpirun.openmpi mpirun], [], [$ompi_path])
         AS_IF([test -n "$OMPI_INFO" && test -n "$MPICC"],
             [MRAIL_CHECK_OMPI_HEADERS],
-            [AC_MSG_WARN([Open MPI not found: install it (Debian: libopenmpi-dev openmpi-bin) or give --with-ompi=DIR; its components are left out])])
+            [ompi_lacks='not found (libopenmpi-dev openmpi-bin)'
+             ompi_coll_lacks=$ompi_lacks
+             AC_MSG_WARN([Open MPI not found: install it (Debian: libopenmpi-dev openmpi-bin) or give --with-ompi=DIR; its components are left out])])
     ])
     AC_DEFINE_UNQUOTED([MRAIL_MPIRUN_FEEDS_PMIX], [${mpirun_feeds_pmix:-0}],
         [1: mpirun hands the component path that it is told on to PMIx])
@@ -69,6 +73,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
         [AC_MSG_RESULT([yes])
          have_ompi=yes],
         [AC_MSG_RESULT([no])
+         ompi_lacks='Open MPI has no component headers (--with-devel-headers)'
          AC_MSG_WARN([$ompi_pkgincludedir has no usable component headers: Open MPI must be configured --with-devel-headers (Debian: libopenmpi-dev); its components are left out])])
     AC_MSG_CHECKING([whether those of collectives do])
     AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
@@ -84,6 +89,7 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
         [AC_MSG_RESULT([yes])
          have_ompi_coll=$have_ompi],
         [AC_MSG_RESULT([no])
+         ompi_coll_lacks='some component headers of Open MPI are missing'
          AC_MSG_WARN([coll/mrail, which plans MPI_Alltoallv, is left out: Open MPI's component headers lack some (config.log has which)])])
     CPPFLAGS=$ompi_save_CPPFLAGS
     AC_DEFINE_UNQUOTED([MRAIL_OMPI_VERSION], ["$OMPI_VERSION"],

@@ -1,9 +1,11 @@
 # Finds the UCX that is installed and its matching private headers, and probes
 # which of the private interfaces this version has.  A probe asks the headers,
 # never a version number: changes are backported and taken back (see
-# docs/loading.md).  Without the headers everything but the transport is built.
+# docs/loading.md).  Without the headers configure fails, unless it is told
+# --without-ucx: then everything but the transport is built.
 #
-# Sets HAVE_UCX (conditional), UCX_VERSION, UCX_CPPFLAGS, UCX_LIBS, UCX_BINDIR.
+# Sets HAVE_UCX (conditional), UCX_VERSION, UCX_CPPFLAGS, UCX_LIBS, UCX_BINDIR,
+# UCX_ASSERT (yes or no) and, for the summary, ucx_where.
 
 # MRAIL_UCX_SOURCE_VERSION(DIR): prints the version of the UCX sources in DIR.
 # (Everything after a # is copied as it is by m4, so brackets there stay single.)
@@ -37,13 +39,20 @@ m4_define([MRAIL_UCX_INCLUDES], [[
 #include <uct/base/uct_iov.inl>
 ]])
 
-# The private headers read a config.h of their own UCX.  Only a UCX that was
-# built from the sources has it; an installed one prints it (ucx_info -b).  It
-# matters: ENABLE_ASSERT and others change the layout of structures.
-# Our own config.h is read first, so that every file of src/uct can include
-# "config.h" as any other file does; where both name something, UCX's holds.
+# The private headers read the config.h of their own UCX.  Only a UCX that was
+# built from the sources has it; an installed one prints it (ucx_info -b).
+# The output lists macros that are defined, never those that are not.  A UCX
+# that was configured for release has no ENABLE_ASSERT line, and the headers
+# test whether that macro is defined: here it stays undefined, since even a
+# value of 0 would change the layout of structures.
+# This package's config.h is read first, so that every file of src/uct can
+# include "config.h" as any other file does; UCX's value wins.
 AC_DEFUN([MRAIL_UCX_WRITE_CONFIG], [
     AS_MKDIR_P([ucx])
+    $UCX_INFO -b >ucx/build-config 2>/dev/null
+    AS_IF([grep '^#define PACKAGE_NAME  *"ucx"' ucx/build-config >/dev/null],
+        [],
+        [AC_MSG_ERROR([$UCX_INFO -b does not print how UCX was configured])])
     {
         echo "/* Written by configure: this package's config.h, then that of UCX $UCX_VERSION. */"
         echo "#ifndef MRAIL_UCX_CONFIG_H"
@@ -51,15 +60,19 @@ AC_DEFUN([MRAIL_UCX_WRITE_CONFIG], [
         echo "#ifndef MRAIL_CONFIGURE"
         echo "#include \"../config.h\""
         echo "#endif"
-        $UCX_INFO -b | sed -n \
+        echo "#undef ENABLE_ASSERT"
+        sed -n \
             -e '/^#define \(PACKAGE\|VERSION\)/d' \
-            -e 's/^#define \([A-Za-z0-9_]*\).*/#undef \1/p' \
-            -e 's/^#undef \([A-Za-z0-9_]*\)$/&/'
-        $UCX_INFO -b | grep '^#define ' | grep -v '^#define \(PACKAGE\|VERSION\)'
+            -e 's/^#define \([A-Za-z0-9_]*\).*/#undef \1/p' ucx/build-config
+        grep '^#define ' ucx/build-config |
+            grep -v '^#define \(PACKAGE\|VERSION\)'
         echo "#endif"
     } >ucx/config.h
-    AS_IF([grep ENABLE_ASSERT ucx/config.h >/dev/null], [],
-        [AC_MSG_ERROR([$UCX_INFO -b does not print how UCX was configured])])
+    rm -f ucx/build-config
+    AC_MSG_CHECKING([whether UCX has assertions])
+    AS_IF([grep '^#define ENABLE_ASSERT' ucx/config.h >/dev/null],
+        [UCX_ASSERT=yes], [UCX_ASSERT=no])
+    AC_MSG_RESULT([$UCX_ASSERT])
 ])
 
 AC_DEFUN([MRAIL_UCX_PROBES], [
@@ -105,7 +118,8 @@ AC_DEFUN([MRAIL_UCX_PROBES], [
 
 AC_DEFUN([MRAIL_CHECK_UCX], [
     AC_ARG_WITH([ucx], [AS_HELP_STRING([--with-ucx=DIR],
-        [prefix of the UCX to build for; "no" leaves the transport out])],
+        [prefix of the UCX to build for; --without-ucx leaves the transport
+         out])],
         [], [with_ucx=yes])
     AC_ARG_WITH([ucx-src], [AS_HELP_STRING([--with-ucx-src=DIR],
         [sources of exactly that UCX, for its private headers (default:
@@ -122,15 +136,17 @@ AC_DEFUN([MRAIL_CHECK_UCX], [
     AS_IF([test "x$with_ucx" != xno], [
         AC_PATH_PROG([UCX_INFO], [ucx_info], [], [$ucx_path])
         AS_IF([test -z "$UCX_INFO"],
-            [AC_MSG_WARN([ucx_info not found: install UCX's tools and headers (Debian: ucx-utils libucx-dev) or give --with-ucx=DIR; the transport is left out])],
+            [AC_MSG_ERROR([ucx_info not found: install UCX's tools and headers (Debian: ucx-utils libucx-dev), give --with-ucx=DIR, or leave the transport out by --without-ucx])],
             [MRAIL_CHECK_UCX_VERSION])
     ])
+    AC_SUBST([with_ucx])
     AC_SUBST([UCX_VERSION])
     AC_SUBST([UCX_CPPFLAGS])
     AC_SUBST([UCX_LIBS])
     AC_SUBST([UCX_LIBDIR])
     AC_SUBST([UCX_PREFIX_CPPFLAGS])
     AS_IF([test -n "$UCX_INFO"], [UCX_BINDIR=`dirname "$UCX_INFO"`])
+    ucx_where=`dirname "$UCX_BINDIR"`
     AC_SUBST([UCX_BINDIR])
     AC_SUBST([UCX_SRC], [$with_ucx_src])
     AM_CONDITIONAL([HAVE_UCX], [test "$have_ucx" = yes])
@@ -150,7 +166,7 @@ AC_DEFUN([MRAIL_CHECK_UCX_VERSION], [
         [/*], [],
         [with_ucx_src=`pwd`/$with_ucx_src])
     AS_IF([test -z "$with_ucx_src"],
-        [AC_MSG_WARN([the transport is left out: run contrib/setup, or unpack the sources of UCX $UCX_VERSION and give --with-ucx-src=DIR])],
+        [AC_MSG_ERROR([the transport needs private headers of UCX $UCX_VERSION: run contrib/setup, unpack the sources of that version and give --with-ucx-src=DIR, or leave the transport out by --without-ucx])],
         [MRAIL_CHECK_UCX_HEADERS])
 ])
 

@@ -16,7 +16,33 @@ include test/vm/local.mk
 include test/model/local.mk
 include test/bench/local.mk
 
-# Names of the test programs and scripts, one per line: for contrib/check.
-print-tests:
+# Scripts have rules for their logs by suffix, so that `make check TESTS=...` and
+# installcheck can run scripts that are not in TESTS.
+TEST_EXTENSIONS = .sh
+
+# Tests of an installation: MRAIL_TEST_LIMIT_S is the time of one script.
+# INSTALLED_TESTS=test/mpi/p2p.sh on the command line runs a single one.
+installcheck-local:
+	MRAIL="$(DESTDIR)$(bindir)/mrail" MRAIL_BUILD="$(abs_builddir)" \
+	MRAIL_LIBEXECDIR="$(DESTDIR)$(pkglibexecdir)" \
+	MRAIL_MANDIR="$(DESTDIR)$(mandir)" \
+	    $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(INSTALLED_TESTS)" \
+	    TEST_SUITE_LOG=installcheck.log \
+	    SH_LOG_COMPILER="timeout -k 20 $${MRAIL_TEST_LIMIT_S:-240}"
+CLEANFILES += installcheck.log $(INSTALLED_TESTS:.sh=.log) \
+    $(INSTALLED_TESTS:.sh=.trs)
+
+# Names of the tests that a goal runs, one per line: for contrib/check.
+print-check:
 	@for test in $(TESTS); do echo $$test; done
-.PHONY: print-tests
+print-installcheck:
+	@for test in $(INSTALLED_TESTS); do echo $$test; done
+.PHONY: print-check print-installcheck
+
+# Tests run one at a time, with make -j as well: some want an answer within
+# milliseconds.  The rule takes effect only in the make that runs them, which
+# has this goal; building goes on in parallel.  (The blanks keep automake from
+# taking the lines for its own conditionals.)
+ ifneq ($(filter $(TEST_SUITE_LOG),$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+ endif

@@ -92,6 +92,12 @@ soft_errqp_SOURCES = test/interop/soft_errqp.c
 soft_errqp_LDADD = $(IBVERBS_LIBS)
 soft_credit_SOURCES = test/interop/soft_credit.c
 soft_credit_LDADD = $(IBVERBS_LIBS)
+if HAVE_MPICC
+check_PROGRAMS += soft_alltoall
+soft_alltoall_SOURCES = test/interop/soft_alltoall.c
+soft_alltoall_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)
+soft_alltoall_LDADD = $(MPI_LIBS)
+endif
 SOFT_TESTS = \
     test/interop/soft_bad.sh \
     test/interop/soft_credit.sh \
@@ -108,7 +114,6 @@ SOFT_TESTS = \
     test/interop/soft_verbs.sh
 TESTS += $(SOFT_TESTS)
 EXTRA_DIST += $(SOFT_TESTS) test/interop/soft_lib.sh \
-    test/interop/soft_alltoall.c \
     test/interop/verbs/capture.py \
     test/interop/verbs/device.py \
     test/interop/verbs/errors.py \

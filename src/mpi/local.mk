@@ -56,6 +56,4 @@ if MPIRUN_FEEDS_PMIX
 nonedir = $(pkglibdir)/none
 install-exec-local:
 	$(MKDIR_P) "$(DESTDIR)$(nonedir)"
-uninstall-local:
-	-rmdir "$(DESTDIR)$(nonedir)"
 endif

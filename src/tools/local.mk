@@ -84,12 +84,3 @@ pkglibexec_PROGRAMS += mrail-top
 mrail_top_SOURCES = src/tools/top.c src/tools/pages.c src/tools/pages.h
 mrail_top_LDADD = libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-top.1
-
-EXTRA_DIST += docs/testing.md docs/tuning.md contrib/lib.sh contrib/setup \
-    contrib/try contrib/try.awk contrib/links.awk contrib/check \
-    contrib/check-style contrib/check-prose contrib/check-links contrib/gen-configuration .shellcheckrc .codespellrc contrib/fuzz contrib/tally contrib/check-layers \
-    contrib/suppressions/tsan-mpi.txt \
-    contrib/bench contrib/bench-planned.sh contrib/bench.awk contrib/bench-row.awk \
-    contrib/bench-sample.awk contrib/bench-gap.awk contrib/json.awk contrib/callgrind.awk \
-    contrib/package contrib/debian-chroot contrib/debian/control contrib/debian/rules \
-    contrib/debian/changelog contrib/debian/source/format .ci/run

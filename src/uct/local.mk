@@ -3,8 +3,8 @@
 #   libuct_mrail.so.0  what UCX, LD_PRELOAD or the Open MPI hook loads: checks
 #                      the version of UCX, then loads
 #   mrail-uct.so       the transport
-AM_DISTCHECK_CONFIGURE_FLAGS = --with-ucx-src=$(UCX_SRC)
 if HAVE_UCX
+AM_DISTCHECK_CONFIGURE_FLAGS = --with-ucx=$(with_ucx) --with-ucx-src=$(UCX_SRC)
 ucxdir = $(libdir)/ucx
 ucx_LTLIBRARIES = libuct_mrail.la
 pkglib_LTLIBRARIES += mrail-uct.la
@@ -38,6 +38,8 @@ mrail_uct_la_LIBADD = libmrail-rail.la $(UCX_LIBS)
 
 DISTCLEANFILES += ucx/config.h
 pkgconfig_DATA += src/uct/mrail.pc
+else
+AM_DISTCHECK_CONFIGURE_FLAGS = --without-ucx
 endif
 
 # The last lines of `make install`: where things went and what to type.

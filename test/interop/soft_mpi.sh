@@ -2,10 +2,10 @@
 # Open MPI on stock UCX: data checked, one and four devices, one and two nodes,
 # and many ranks; no packet may be dropped by the kernel.
 . "$(dirname "$0")/soft_lib.sh"
-need mpirun mpicc
-
-mpicc -O1 -o "$TMP/alltoall" "$(dirname "$0")/soft_alltoall.c" ||
-    skip "mpicc does not build a program"
+. ./test/ucx/env.sh
+[ "$HAVE_MPICC" = yes ] || skip "configure found no Open MPI to build with"
+need mpirun
+[ -x ./soft_alltoall ] || { fail "soft_alltoall was not built"; finish; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export UCX_WARN_UNUSED_ENV_VARS=n
 
@@ -16,7 +16,7 @@ job() { # ranks, soft options, devices, arguments
         --mca btl ^openib,vader,tcp --mca osc ^ucx --mca pml_ucx_tls any \
         --mca pml_ucx_devices any -x UCX_TLS=rc_v,self \
         -x UCX_NET_DEVICES="$devices" \
-        $SOFT --session $SESSION $options -- "$TMP/alltoall" "$@" \
+        $SOFT --session $SESSION $options -- ./soft_alltoall "$@" \
         >"$TMP/out" 2>&1 || { fail "$np ranks, $options"; tail "$TMP/out"; }
     grep -q 'data ok' "$TMP/out" || fail "$np ranks, $options: data"
 }

@@ -4,6 +4,8 @@
 #
 # MRAIL                 the front door (default: build/stage/bin/mrail)
 # MRAIL_BUILD           where the programs are (default: build)
+# MRAIL_LIBEXECDIR      where the verbs are, and MRAIL_MANDIR, where their manual
+#                       pages are (default: those of build/stage)
 # MRAIL_TEST_RUN        more options for mrail run, for example --stock
 # MRAIL_TEST_MPIRUN     instead: options for plain mpirun, for example
 #                       "--mca pml ob1", to try the programs themselves
@@ -12,6 +14,8 @@ export LC_ALL=C # awk's numbers
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 build=${MRAIL_BUILD:-$here/../../build}
 mrail=${MRAIL:-$build/stage/bin/mrail}
+libexec=${MRAIL_LIBEXECDIR:-$build/stage/libexec/mrail}
+man=${MRAIL_MANDIR:-$build/stage/share/man}
 topology=${MRAIL_TEST_SOFT:-2x4}
 session=mpitest-$$
 failed=0
@@ -55,8 +59,8 @@ bad()
 need_ground()
 {
     if [ -z "${MRAIL_TEST_MPIRUN-}" ] &&
-        [ ! -x "$build/stage/libexec/mrail/mrail-soft" ]; then
-        echo "software rails are not built (no mrail-soft in build/stage)"
+        [ ! -x "$libexec/mrail-soft" ]; then
+        echo "software rails are not built (no mrail-soft in $libexec)"
         exit 77
     fi
     for program in "$@"; do

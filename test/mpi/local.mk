@@ -1,7 +1,7 @@
 # MPI programs and the scripts that run them on software rails.  `make check`
-# builds the programs; contrib/check runs the scripts, since they need an
-# installation (build/stage).
-MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
+# builds the programs; `make installcheck` runs the scripts, since they need an
+# installation.
+INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/threads.sh test/mpi/fft.sh test/mpi/many.sh \
     test/mpi/killed.sh test/mpi/two-jobs.sh test/mpi/verbs.sh \
     test/mpi/trouble.sh test/mpi/memory.sh test/mpi/bind.sh test/mpi/win.sh \
@@ -10,7 +10,7 @@ MPI_TEST_FILES = test/mpi/lib.sh test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
     test/mpi/planned-scarce.sh test/mpi/pair.sh
-EXTRA_DIST += $(MPI_TEST_FILES)
+EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/lib.sh
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)

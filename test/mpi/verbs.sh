@@ -29,17 +29,17 @@ expect()
     fi
 }
 
-for verb in $(cd "$build/stage/libexec/mrail" && ls -d mrail-*); do
+for verb in $(cd "$libexec" && ls -d mrail-*); do
     verb=${verb#mrail-}
     expect "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
-    if [ -f "$build/stage/share/man/man1/mrail-$verb.1" ]; then
+    if [ -f "$man/man1/mrail-$verb.1" ]; then
         good "mrail $verb has a manual page"
     else
         bad "mrail $verb has a manual page" 'it has none'
     fi
     if command -v mandoc >/dev/null; then
         if mandoc -T lint -W warning \
-            "$build/stage/share/man/man1/mrail-$verb.1" >"$tmp/out" 2>&1; then
+            "$man/man1/mrail-$verb.1" >"$tmp/out" 2>&1; then
             good "manual page of mrail $verb"
         else
             head "$tmp/out"
@@ -108,7 +108,7 @@ expect 'run binds ranks to rails' 0 'rank-rail mrail 2 soft0,soft1 -- a$' \
 expect 'run for the peer' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
     "$mrail" run --soft 2x4 --stock --print -- a
 
-[ -x "$build/stage/libexec/mrail/mrail-bench" ] || exit $failed
+[ -x "$libexec/mrail-bench" ] || exit $failed
 expect 'bench without ranks' 2 'how many ranks' "$mrail" bench alltoallv
 expect 'bench with a strange size' 2 'not a size' \
     "$mrail" bench p2p --sizes 12q

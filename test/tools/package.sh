@@ -49,6 +49,29 @@ hook_resolves()
         [ -f "$(dirname "$link")/$(basename "$(readlink -f "$link")")" ]
 }
 
+# depends_on PATTERN
+depends_on()
+{
+    dpkg-deb -f "$package" Depends | grep "$1"
+}
+
+# holds FILE PATTERN: a control file of the package has such a line.
+holds()
+{
+    dpkg-deb -I "$package" "$1" >"$tmp/control" && grep "$2" "$tmp/control"
+}
+
+# Each file of build/stage is in the package, pages of the manual as .gz.
+complete()
+{
+    (cd "$top/build/stage" && find . ! -type d ! -name '*.la' ! -name LICENSE) |
+        while read -r file; do
+            has "${file##*/}" || has "${file##*/}.gz" || echo "no $file"
+        done >"$tmp/absent"
+    cat "$tmp/absent"
+    [ ! -s "$tmp/absent" ]
+}
+
 left()
 {
     find "$root" ! -type d ! -path '*/var/lib/dpkg/*' >"$tmp/left"
@@ -57,15 +80,23 @@ left()
 }
 
 judge 'it installs' into_root -i "$package"
-for file in usr/bin/mrail mrail/mrail-uct.so ucx/libuct_mrail.so.0 \
+judge 'it has all that make install makes' complete
+for file in usr/bin/mrail mrail/mrail-uct.so doc/mrail/README.md \
+    doc/mrail/docs/loading.md doc/mrail/copyright ucx/libuct_mrail.so.0 \
     mrail/libmrail-softroce.so man1/mrail-run.1.gz; do
     judge "it has $file" has "$file"
 done
 judge 'Open MPI finds the hook component' hook_resolves
 judge 'the front door opens' "$root/usr/bin/mrail" --version
 judge 'it depends on this UCX and no other' \
-    sh -c 'dpkg-deb -f "$0" Depends | grep -q "libucx0 (>= .*libucx0 (<< "' \
-    "$package"
+    depends_on 'libucx0 (>= .*libucx0 (<< '
+judge 'it depends on this Open MPI and no other' \
+    depends_on 'libopenmpi[0-9]* (>= [^|]*), libopenmpi[0-9]* (<< '
+judge 'programs linked with the planner depend on it' \
+    holds shlibs '^libmrail-plan 0 mrail '
+judge 'no program is linked with the transport' \
+    sh -c '! dpkg-deb -I "$0" shlibs | grep -v libmrail-plan' "$package"
+judge 'the linker is told of the planner' holds triggers ldconfig
 judge 'it is purged' into_root -P mrail
 judge 'nothing is left' left
 exit $failed

@@ -39,6 +39,20 @@ if [ "$MPIRUN_FEEDS_PMIX" = 1 ]; then
     has 'an empty folder, for PMIx' mrail/none
 fi
 
+
+# Documents keep their places, so that links between them hold.
+docs=$(dirname "$(find "$dest" -path '*/doc/*' -name README.md)")
+absent=
+for doc in LICENSE NEWS.md README.md \
+    $(cd "$abs_top_srcdir" && find docs -type f ! -name '*.mk' ! -name '*~'); do
+    [ -f "$docs/$doc" ] || absent="$absent $doc"
+done
+if [ -z "$absent" ]; then
+    ok 'every document is installed'
+else
+    not_ok 'every document is installed' "not in docs/local.mk:$absent"
+fi
+
 if command -v pkg-config >/dev/null; then
     PKG_CONFIG_PATH=$(dirname "$(find "$dest" -name mrail.pc)")
     export PKG_CONFIG_PATH
@@ -107,11 +121,23 @@ else
     echo 'skip - pkg-config: it is not installed'
 fi
 
+# Folders that are this package's own.
+find "$dest" ! -type d \( -name mrail-uct.so -o -name mca_hook_mrail.so -o -name plan.h \
+    -o -name mrail-soft -o -path '*/doc/*' \) -exec dirname {} + |
+    sort -u >"$tmp/folders"
 make -C "$abs_top_builddir" uninstall DESTDIR="$dest" >"$tmp/uninstall" 2>&1
 left=$(find "$dest" ! -type d | head)
 if [ -z "$left" ]; then
     ok 'make uninstall leaves nothing'
 else
     not_ok 'make uninstall leaves nothing' "$left"
+fi
+left=$(while read -r folder; do
+    [ ! -d "$folder" ] || echo "$folder"
+done <"$tmp/folders")
+if [ -s "$tmp/folders" ] && [ -z "$left" ]; then
+    ok 'make uninstall leaves none of its own folders'
+else
+    not_ok 'make uninstall leaves none of its own folders' "$left"
 fi
 exit $failed

@@ -35,6 +35,15 @@ on_rails 1 2 0 sh -c '
 expect_count 'two copies in a process: one transport' "$tmp/log" \
     'Transport: mrail$' 1
 
+# ---- any program: UCX's own list of folders ----
+
+if "$ucx_info" -c -f | grep -q '^UCX_PLUGIN_PATH='; then
+    on_rails 1 2 0 env UCX_PLUGIN_PATH="$libs" UCX_TLS=mrail,self \
+        "$ucx_info" -d -t mrail >"$tmp/log" 2>&1
+    expect_count 'UCX_PLUGIN_PATH: the transport is there' "$tmp/log" \
+        'Transport: mrail$' 1
+fi
+
 # ---- Open MPI: the hook ----
 
 if [ -z "$MPIRUN" ] || [ ! -x "$abs_top_builddir/mpi_sendrecv" ]; then

@@ -1,6 +1,6 @@
 # Warnings are on for everybody; -Werror only on request, so that a new
 # compiler does not break a user's build.
-AC_DEFUN([AX_MRAIL_WARNINGS], [
+AC_DEFUN([MRAIL_WARNINGS], [
     MRAIL_CFLAGS="-std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -fvisibility=hidden"
     AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror],
         [treat compiler warnings as errors])])
@@ -9,7 +9,7 @@ AC_DEFUN([AX_MRAIL_WARNINGS], [
 ])
 
 # --enable-sanitizer=address,undefined or =thread: instruments every object.
-AC_DEFUN([AX_MRAIL_SANITIZERS], [
+AC_DEFUN([MRAIL_SANITIZERS], [
     AC_ARG_ENABLE([sanitizer], [AS_HELP_STRING([--enable-sanitizer=LIST],
         [build with -fsanitize=LIST (address,undefined or thread)])])
     AS_IF([test -n "$enable_sanitizer" && test "x$enable_sanitizer" != xno], [
@@ -27,7 +27,7 @@ AC_DEFUN([AX_MRAIL_SANITIZERS], [
 
 # --enable-fuzzers: the fuzz targets with libFuzzer instead of replay.c; the
 # compiler must be clang.  Every object says what it covers.
-AC_DEFUN([AX_MRAIL_FUZZERS], [
+AC_DEFUN([MRAIL_FUZZERS], [
     AC_ARG_ENABLE([fuzzers], [AS_HELP_STRING([--enable-fuzzers],
         [link the fuzz targets with libFuzzer (clang)])])
     AM_CONDITIONAL([FUZZERS], [test "x$enable_fuzzers" = xyes])

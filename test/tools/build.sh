@@ -1,0 +1,94 @@
+#!/bin/sh
+# contrib/lib.sh: the tree is configured again when a package that configure
+# looks for was installed since, and not otherwise.
+set -eu
+top=$(CDPATH='' cd -- "${srcdir:-.}" && pwd)
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+unset MAKEFLAGS MFLAGS MAKELEVEL MRAIL_HOLDS_TREE
+
+# A tree whose configure counts how often it runs, and which installs nothing
+# but a command.
+tree=$tmp/tree
+mkdir -p "$tree/src" "$tree/test" "$tree/m4" "$tree/docs" "$tmp/bin"
+cp -r "$top/contrib" "$tree/contrib"
+: >"$tree/configure.ac"
+: >"$tree/Makefile.am"
+cat >"$tree/configure" <<'END'
+#!/bin/sh
+echo run >>../configured
+cat >Makefile <<'MAKEFILE'
+all:
+install:
+	mkdir -p stage/bin
+	: >stage/bin/mrail
+	chmod +x stage/bin/mrail
+MAKEFILE
+END
+cat >"$tree/contrib/user" <<'END'
+#!/bin/sh
+set -eu
+. "$(dirname -- "$0")/lib.sh"
+build_all
+END
+chmod +x "$tree/configure" "$tree/contrib/user"
+
+# installed PACKAGE-AND-VERSION...: what this machine has from now on.
+installed()
+{
+    printf '%s\n' "$@" >"$tmp/packages"
+}
+cat >"$tmp/bin/dpkg-query" <<END
+#!/bin/sh
+sed 's/\$/ installed/' "$tmp/packages"
+END
+cat >"$tmp/bin/pkg-config" <<END
+#!/bin/sh
+for module; do :; done
+sed -n "s/^lib\$module-dev //p" "$tmp/packages" | grep .
+END
+chmod +x "$tmp/bin/dpkg-query" "$tmp/bin/pkg-config"
+
+# builds NAME N: afterwards configure has run N times in all.
+builds()
+{
+    if PATH=$tmp/bin:$PATH "$tree/contrib/user" >"$tmp/out" 2>&1 &&
+        [ "$(wc -l <"$tree/configured")" = "$2" ]; then
+        echo "ok - $1"
+    else
+        tail -n 5 "$tmp/out"
+        echo "not ok - $1: configure ran $(wc -l <"$tree/configured") times"
+        failed=1
+    fi
+}
+
+installed 'libcmocka-dev 1.1.5'
+builds 'the first build configures' 1
+builds 'the second build does not' 1
+installed 'libcmocka-dev 1.1.5' 'libglpk-dev 5.0-1'
+builds 'a package was installed' 2
+builds 'nothing was installed since' 2
+installed 'libcmocka-dev 1.1.7' 'libglpk-dev 5.0-1'
+builds 'a package was updated' 3
+installed 'libcmocka-dev 1.1.7'
+builds 'a package was removed' 4
+
+# Libraries that contrib/setup installs are looked at.
+known=" $(sed -n '/^probed_packages=/,/"$/p' "$top/contrib/lib.sh" |
+    tr -c 'a-z0-9-' ' ') "
+unknown=
+# shellcheck disable=SC2013 # words are wanted
+for package in $(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup"); do
+    case $known in
+    *" $package "*) ;;
+    *) unknown="$unknown $package" ;;
+    esac
+done
+if [ -z "$unknown" ]; then
+    echo 'ok - every library of contrib/setup is looked at'
+else
+    echo "not ok - every library of contrib/setup is looked at: not$unknown"
+    failed=1
+fi
+exit $failed

@@ -1,0 +1,175 @@
+#!/bin/sh
+# configure: a UCX configured for release is accepted, a UCX without sources is
+# not, the summary says what is built, and make -j runs the tests one by one.
+set -eu
+top=$(CDPATH='' cd -- "${srcdir:-.}" && pwd)
+# shellcheck disable=SC1091,SC2153
+. ./test/ucx/env.sh
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+# Not as a part of the make that runs the tests.
+unset MAKEFLAGS MFLAGS MAKELEVEL
+
+# result NAME: 0 after what was tried, or not.
+result()
+{
+    status=$?
+    if [ $status = 0 ]; then
+        echo "ok - $1"
+    else
+        tail -n 5 "$tmp/out"
+        echo "not ok - $1: see above"
+        failed=1
+    fi
+}
+
+# configures FOLDER ARGUMENT...: the cache saves what UCX has no part in.
+configures()
+{
+    folder=$tmp/$1
+    shift
+    mkdir -p "$folder"
+    [ ! -f "$tmp/cache" ] || cp "$tmp/cache" "$folder/config.cache"
+    (cd "$folder" && "$top/configure" --config-cache "$@") >"$tmp/out" \
+        2>&1 </dev/null || return 1
+    [ -f "$tmp/cache" ] || cp "$folder/config.cache" "$tmp/cache"
+}
+
+# refused SENTENCE FOLDER ARGUMENT...
+refused()
+{
+    sentence=$1
+    shift
+    ! configures "$@" && grep -q "^configure: error: .*$sentence" "$tmp/out"
+}
+
+# says PART PATTERN: the last configure's summary has such a line.
+says()
+{
+    grep -q "^ *$1: *${2-}" "$tmp/out"
+}
+
+# ---- without UCX ----
+
+configures without --without-ucx --without-ompi && true
+result 'configure --without-ucx'
+says 'UCX transport' 'no: --without-ucx' && says 'Open MPI' 'no: --without' &&
+    says 'hook/mrail' 'no: ' && says 'coll/mrail' 'no: ' && true
+result 'the summary names what is left out'
+for part in 'mrail bench' cJSON hwloc 'unit tests' 'planner check' \
+    'FFT test' documents; do
+    says "$part" '[^ ]' && true
+    result "the summary has a line: $part"
+done
+# ---- libibverbs from a prefix ----
+
+refused 'no include/infiniband' verbs --without-ucx --with-verbs="$tmp/none" &&
+    true
+result 'configure --with-verbs=DIR without the header'
+mkdir -p "$tmp/rdma/include" "$tmp/rdma/lib"
+header=$(echo '#include <infiniband/verbs.h>' | ${CC:-cc} -M -xc - |
+    grep -o '[^ ]*/infiniband/verbs\.h')
+library=$(${CC:-cc} -print-file-name=libibverbs.so)
+ln -s "$(dirname "$header")" "$tmp/rdma/include/infiniband"
+ln -s "$library" "$tmp/rdma/lib/libibverbs.so"
+configures verbs --quiet --without-ucx --without-ompi \
+    --with-verbs="$tmp/rdma" &&
+    grep -q "^IBVERBS_LIBS = -L$tmp/rdma/lib " "$tmp/verbs/Makefile" &&
+    grep -q "^VERBS_CPPFLAGS = -I$tmp/rdma/include\$" "$tmp/verbs/Makefile" &&
+    true
+result 'configure --with-verbs=DIR'
+! says 'UCX transport' && true
+result 'configure --quiet prints no summary'
+
+# ---- make -j check ----
+
+# In the place of a test: fails if another one runs.
+cat >"$tmp/alone" <<'END'
+#!/bin/sh
+mkdir "$0.lock" || exit 99
+sleep 0.3
+rmdir "$0.lock"
+END
+chmod +x "$tmp/alone"
+some=$(make -s --no-print-directory -C "$tmp/without" print-check |
+    grep '^test/tools/.*\.sh$' | paste -sd ' ')
+make -C "$tmp/without" -j4 check-TESTS check_PROGRAMS= check_LTLIBRARIES= \
+    SH_LOG_COMPILER="$tmp/alone" TESTS="$some" >"$tmp/out" 2>&1 </dev/null &&
+    grep -q '^# PASS: *[1-9]' "$tmp/out" && true
+result 'make -j4 check runs one test at a time'
+
+# ---- UCX ----
+
+if [ -z "$UCX_VERSION" ]; then
+    echo 'skip - a UCX for release: this tree was configured without UCX'
+    exit $failed
+fi
+refused 'needs private headers .*--without-ucx' nosource --with-ucx-src=no &&
+    true
+result 'configure without the sources of UCX'
+
+# fake_ucx FILTER: a ucx_info with the output of the real one, but the build
+# configuration passes the filter.
+fake_ucx()
+{
+    mkdir -p "$tmp/ucx/bin"
+    # shellcheck disable=SC2153 # from env.sh
+    cat >"$tmp/ucx/bin/ucx_info" <<END
+#!/bin/sh
+[ "\$1" = -b ] || exec '$UCX_BINDIR/ucx_info' "\$@"
+'$UCX_BINDIR/ucx_info' -b | $1
+END
+    chmod +x "$tmp/ucx/bin/ucx_info"
+}
+
+# with_fake_ucx COMMAND FOLDER: configure finds the fake and the real libraries.
+if [ -n "$UCX_LIBDIR" ]; then
+    mkdir -p "$tmp/ucx"
+    ln -s "$UCX_LIBDIR" "$tmp/ucx/lib"
+    ln -s "$(dirname "$UCX_BINDIR")/include" "$tmp/ucx/include"
+    with_ucx=$tmp/ucx
+else
+    with_ucx=yes
+fi
+with_fake_ucx()
+{
+    command=$1
+    shift
+    (export PATH="$tmp/ucx/bin:$PATH"
+    $command "$@" --without-ompi --with-ucx="$with_ucx" \
+        --with-ucx-src="$UCX_SRC")
+}
+
+# asserts FOLDER N: UCX's headers take N from the configuration in there.
+asserts()
+{
+    cat >"$tmp/asserts.c" <<END
+#include "config.h"
+#include <ucs/debug/assert.h>
+_Static_assert(UCS_ENABLE_ASSERT == $2, "UCS_ENABLE_ASSERT is not $2");
+END
+    ${CC:-cc} -fsyntax-only -DMRAIL_CONFIGURE -DHAVE_CONFIG_H \
+        -iquote "$1/ucx" -isystem "$UCX_SRC/src" "$tmp/asserts.c" \
+        >"$tmp/out" 2>&1
+}
+
+# A release prints the macros that are defined, and this one is not.
+fake_ucx "sed -e /ENABLE_ASSERT/d -e '/ENABLE_PARAMS_CHECK/s/1/0/'"
+with_fake_ucx configures release && true
+result 'configure with a UCX for release'
+says 'UCX transport' 'UCX .*assertions: no' && true
+result 'the summary says that it has no assertions'
+asserts "$tmp/release" 0 && true
+result 'its headers have no assertions'
+grep -q 'ENABLE_PARAMS_CHECK  *0' "$tmp/release/ucx/config.h" && true
+result 'its other settings are taken as they are'
+
+has=$("$UCX_BINDIR/ucx_info" -b | grep -c '^#define ENABLE_ASSERT ') || true
+asserts . "$has" && true
+result "this tree's UCX has assertions or not, as ucx_info -b says"
+
+fake_ucx 'head -n 1'
+with_fake_ucx "refused does.not.print.how.UCX.was.configured" broken && true
+result 'configure with a UCX that does not say how it was configured'
+exit $failed
