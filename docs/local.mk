@@ -1,32 +1,50 @@
 # Documents.  They are installed in the layout of this tree, so that links
 # between them hold: README.md in docdir, the others in its folder docs.  This is
 # the one list of them; test/ucx/install.sh names a document that is not in it.
-nobase_dist_doc_DATA = LICENSE NEWS.md README.md \
+nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/alltoallv.md \
     docs/architecture.md \
-    docs/decisions/0001-data-path-guard.md \
+    docs/configuration.md \
+    docs/contributing.md \
+    docs/decisions/0001-data-path-lock.md \
     docs/decisions/0002-credits-and-acknowledgements.md \
-    docs/decisions/0003-segments-by-time.md \
-    docs/decisions/0004-guard-before-the-transport.md \
+    docs/decisions/0003-chunk-and-window-sizes.md \
+    docs/decisions/0004-version-shim.md \
     docs/decisions/0005-loss-of-a-peer-ends-the-job.md \
-    docs/decisions/0006-windows-go-over-ucx.md \
-    docs/decisions/0007-an-am-zcopy-is-copied.md \
-    docs/decisions/0008-close-before-sending-again.md \
-    docs/decisions/0009-a-path-comes-back-by-a-read.md \
+    docs/decisions/0006-one-sided-windows-over-ucx.md \
+    docs/decisions/0007-am-zcopy-copies.md \
+    docs/decisions/0008-close-before-replay.md \
+    docs/decisions/0009-path-validation-by-read.md \
     docs/decisions/0010-congestion-with-a-proof.md \
-    docs/decisions/0011-plans-are-for-bound-ranks.md \
-    docs/decisions/0012-who-reaches-fewer-rails-goes-first.md \
-    docs/decisions/0013-small-operations-in-equal-parts.md \
-    docs/decisions/0014-what-active-messages-cost.md \
-    docs/decisions/0015-few-messages-at-a-time.md \
-    docs/decisions/0016-a-plan-is-for-all-or-for-none.md \
+    docs/decisions/0011-plans-are-for-single-rail-ranks.md \
+    docs/decisions/0012-fair-share-of-rails.md \
+    docs/decisions/0013-equal-split-of-small-operations.md \
+    docs/decisions/0014-active-message-cost.md \
+    docs/decisions/0015-pairwise-steps.md \
+    docs/decisions/0016-a-plan-is-for-all-ranks-or-none.md \
+    docs/decisions/0018-crc-by-isa-l.md \
+    docs/deployment.md \
     docs/failover.md \
+    docs/getting-started.md \
+    docs/glossary.md \
+    docs/images/parts.svg \
+    docs/images/results.svg \
     docs/loading.md \
     docs/planner.md \
+    docs/references.md \
+    docs/results/alltoallv.md \
+    docs/results/data/README.md \
+    docs/results/data/readme-alltoallv.json \
+    docs/results/data/readme-failover.json \
+    docs/results/failover.md \
+    docs/results/planner.md \
+    docs/results/testing.md \
+    docs/results/tuning.md \
     docs/security.md \
     docs/softroce.md \
     docs/telemetry.md \
     docs/testing.md \
+    docs/troubleshooting.md \
     docs/tuning.md \
     docs/wire.md
 

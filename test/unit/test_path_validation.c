@@ -1,6 +1,6 @@
 /*
  * A lane on a path that had failed carries one READ before it is used
- * (docs/decisions/0009-a-path-comes-back-by-a-read.md); and where there is room
+ * (docs/decisions/0009-path-validation-by-read.md); and where there is room
  * for some lanes only, whose turn it is after one has failed.
  */
 #include "config.h"
