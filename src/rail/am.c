@@ -675,8 +675,8 @@ void mrail_am_fail(mrail_peer_t *peer)
 
 /* ---- receiving ---- */
 
-/* A copy, as the iface may not call for long, and what others are sent needs the
- * buffer and the credit.  The message itself, if there is no room for one. */
+/* A copy, as the iface may not call for long, and others need
+ * the buffer and the credit.  The message itself, if there is no room. */
 static mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx)
 {
     size_t length = sizeof(*rx->hdr) + rx->length;
