@@ -14,6 +14,7 @@
 #include "rail/engine.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- buffers ---- */
@@ -674,6 +675,50 @@ void mrail_am_fail(mrail_peer_t *peer)
 
 /* ---- receiving ---- */
 
+/* A copy, as the iface may not call for long, and others need
+ * the buffer and the credit.  The message itself, if there is no room. */
+static mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx)
+{
+    size_t length = sizeof(*rx->hdr) + rx->length;
+    size_t size = MRAIL_RX_HEADROOM + length;
+    mrail_rx_t *copy;
+
+    if (iface->inbox_bytes + size > MRAIL_INBOX_BYTES) {
+        return rx;
+    }
+    copy = malloc(size);
+    if (copy == NULL) {
+        return rx;
+    }
+    copy->rail = NULL;
+    copy->lane = NULL;
+    copy->orphan = 0;
+    copy->hdr = (mrail_data_hdr_t *)((char *)copy + MRAIL_RX_HEADROOM);
+    copy->length = rx->length;
+    memcpy(copy->hdr, rx->hdr, length);
+    iface->inbox_bytes += size;
+    mrail_rx_release(iface->engine, rx);
+    return copy;
+}
+
+mrail_rx_t *mrail_inbox_take(mrail_iface_t *iface)
+{
+    mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, list);
+
+    mrail_list_del(&rx->list);
+    return rx;
+}
+
+void mrail_inbox_release(mrail_iface_t *iface, mrail_rx_t *rx)
+{
+    if (rx->rail != NULL) {
+        mrail_rx_release(iface->engine, rx);
+        return;
+    }
+    iface->inbox_bytes -= MRAIL_RX_HEADROOM + sizeof(*rx->hdr) + rx->length;
+    free(rx);
+}
+
 static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     mrail_iface_t *iface = mrail_iface_find(engine, be16toh(rx->hdr->iface));
@@ -686,6 +731,7 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
                          rx->length);
         mrail_rx_release(engine, rx);
     } else if (iface != NULL) {
+        rx = mrail_inbox_copy(iface, rx);
         mrail_list_add_tail(&iface->inbox, &rx->list);
         mrail_wakeup_signal(iface);
     } else {

@@ -53,6 +53,10 @@ typedef struct mrail_counters {
 #undef MRAIL_COUNTER_FIELD
 } mrail_counters_t;
 
+/* Bytes of messages that an iface has on the heap until it calls again.  Beyond
+ * that they keep their receive buffers, and so their sender's credits. */
+#define MRAIL_INBOX_BYTES (64ul << 20)
+
 /* What a sleeping iface wants to be woken for; see wakeup.c. */
 typedef enum mrail_armed {
     MRAIL_ARMED_NOT, /* it does not sleep */
@@ -69,6 +73,7 @@ struct mrail_iface {
     int token;   /* of the guard */
     mrail_list_t eps;
     mrail_list_t inbox;  /* mrail_rx_t for this iface */
+    size_t inbox_bytes;  /* of the copies in it */
     mrail_list_t done;   /* mrail_done_t for this iface */
     unsigned num_called; /* callbacks made */
 
@@ -191,6 +196,10 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
 /* Gives a used receive buffer back to its SRQ, in batches; when it is there,
  * the lane's peer may send one more AM. */
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx);
+
+/* Takes the first message out of the inbox; mrail_inbox_release() ends it. */
+mrail_rx_t *mrail_inbox_take(mrail_iface_t *iface);
+void mrail_inbox_release(mrail_iface_t *iface, mrail_rx_t *rx);
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail);
 
 static inline void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)

@@ -330,13 +330,12 @@ static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
 
     engine->current = iface;
     while (!mrail_list_empty(&iface->inbox)) {
-        mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, list);
+        mrail_rx_t *rx = mrail_inbox_take(iface);
 
-        mrail_list_del(&rx->list);
         ++iface->num_called;
         iface->params.am(iface->params.arg, rx->hdr->am_id, rx->hdr + 1,
                          rx->length);
-        mrail_rx_release(engine, rx);
+        mrail_inbox_release(iface, rx);
         ++count;
     }
     while (!mrail_list_empty(&iface->done)) {
@@ -459,10 +458,7 @@ void mrail_iface_destroy(mrail_iface_t *iface)
     mrail_iface_enter(iface);
     iface->params.complete = NULL;
     while (!mrail_list_empty(&iface->inbox)) {
-        mrail_rx_t *rx = mrail_list_head(&iface->inbox, mrail_rx_t, list);
-
-        mrail_list_del(&rx->list);
-        mrail_rx_release(engine, rx);
+        mrail_inbox_release(iface, mrail_inbox_take(iface));
     }
     while (!mrail_list_empty(&iface->done)) {
         mrail_done_t *done = mrail_list_head(&iface->done, mrail_done_t, list);

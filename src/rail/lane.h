@@ -41,10 +41,10 @@ typedef struct mrail_peer mrail_peer_t;
 typedef struct mrail_lane mrail_lane_t;
 
 /* A receive buffer of a rail's SRQ.  It belongs to the device, to a reorder
- * queue or to an iface's inbox. */
+ * queue or to an iface's inbox.  A copy in an inbox has no rail and no lane. */
 typedef struct mrail_rx {
     mrail_list_t list;
-    mrail_rail_t *rail;
+    mrail_rail_t *rail; /* NULL: a copy on the heap, for one inbox */
     mrail_lane_t *lane; /* that it arrived on */
     mrail_data_hdr_t *hdr;
     uint32_t length;    /* bytes after the data header */

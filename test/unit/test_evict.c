@@ -24,8 +24,8 @@ static void test_agreed(void **state)
 }
 
 /* The peer used the lane until it confirmed; its message waits for an iface
- * that does not call. */
-static void test_inbox_keeps_lane(void **state)
+ * that does not call, as a copy. */
+static void test_inbox_keeps_no_lane(void **state)
 {
     uint32_t seq;
 
@@ -37,8 +37,31 @@ static void test_inbox_keeps_lane(void **state)
     assert_false(mrail_list_empty(&ifaces[1]->inbox));
     say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
+    assert_null(peer_of(0)->lanes[1]);
+    assert_false(mrail_list_empty(&ifaces[1]->inbox));
+    mrail_iface_progress(ifaces[1]);
+    assert_true(mrail_list_empty(&ifaces[1]->inbox));
+    assert_int_equal(ifaces[1]->inbox_bytes, 0);
+}
+
+/* An inbox with no room for another copy has the message itself. */
+static void test_full_inbox_keeps_lane(void **state)
+{
+    uint32_t seq;
+
+    start(64);
+    connect_lanes(0, 2);
+    seq = let_go(0);
+    ifaces[1]->inbox_bytes = MRAIL_INBOX_BYTES;
+    message(0, 1, 1);
+    progress();
+    assert_false(mrail_list_empty(&ifaces[1]->inbox));
+    say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
+    progress();
     assert_non_null(peer_of(0)->lanes[1]);
     mrail_iface_progress(ifaces[1]);
+    assert_int_equal(ifaces[1]->inbox_bytes, MRAIL_INBOX_BYTES);
+    ifaces[1]->inbox_bytes = 0;
     progress();
     assert_null(peer_of(0)->lanes[1]);
 }
@@ -535,7 +558,8 @@ int main(int argc, char **argv)
         TEST(test_restored_and_asked),
         TEST(test_self),
         TEST(test_gone_gives_room),
-        TEST(test_inbox_keeps_lane),
+        TEST(test_inbox_keeps_no_lane),
+        TEST(test_full_inbox_keeps_lane),
         TEST(test_batch_keeps_lane),
         TEST(test_callback_keeps_lane),
         TEST(test_silent_peer),
