@@ -128,7 +128,7 @@ static void test_completion_ends_the_peer(void **state)
     assert_int_equal(completions.count, 2);
     assert_int_equal(completions.status[0], 0);
     assert_int_equal(engine->ops.num_used, 0);
-    assert_int_equal(engine->segs.num_used, 0);
+    assert_int_equal(engine->chunks.num_used, 0);
     release_memory();
 }
 
