@@ -60,7 +60,7 @@ expect 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
 expect 'run with fewer ranks than nodes' 2 'fewer ranks' \
     "$mrail" run -np 1 --soft 2x4 -- true
-for rate in 0 0M fast 12x 1M,2M,3M -5M 1M, 2000G; do
+for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     expect "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then

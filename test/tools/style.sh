@@ -47,7 +47,7 @@ printf 'int a;\n/* Who only waits\n * sends nothing. */\n' >"$tmp/who.c"
 finds 'a relative clause as a subject, in a comment' check-prose who.c \
     ":2: 'Who only': relative clause"
 
-printf '#!/bin/sh\n# The %ser starts.\ntrue\n' keep >"$tmp/word.sh"
+printf '#!/bin/sh\n# The %s starts.\ntrue\n' "keep""er" >"$tmp/word.sh"
 finds 'a word that is not in the glossary, in a script' check-prose word.sh \
     ":2: 'keeper': the field says session daemon"
 

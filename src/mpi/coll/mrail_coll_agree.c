@@ -43,12 +43,12 @@ static void look_at_rail(mca_coll_mrail_module_t *module)
     words[MCA_COLL_MRAIL_IN] = view(words[MCA_COLL_MRAIL_IN], in, port);
     if (mca_coll_mrail_settings.verbose > 1 &&
         memcmp(last, words, sizeof(last)) != 0) {
-        fprintf(
-            stderr,
-            "mrail: coll: rank %d: rail carries %.1f MB/s out, %.1f in, of "
-            "%.1f\n",
-            ompi_comm_rank(module->comm), words[MCA_COLL_MRAIL_OUT] / 1e6,
-            words[MCA_COLL_MRAIL_IN] / 1e6, words[MCA_COLL_MRAIL_PORT] / 1e6);
+        fprintf(stderr,
+                "mrail: coll: rank %d: rail carries %.1f MB/s out, %.1f in, of "
+                "%.1f\n",
+                ompi_comm_rank(module->comm), words[MCA_COLL_MRAIL_OUT] / 1e6,
+                words[MCA_COLL_MRAIL_IN] / 1e6,
+                words[MCA_COLL_MRAIL_PORT] / 1e6);
     }
 }
 
