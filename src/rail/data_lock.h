@@ -1,7 +1,8 @@
 /*
  * The data-path lock. While the process has one iface, whose user serialises
  * its calls, entering costs two plain stores. The creation of a second iface
- * turns the lock into a mutex for good: the creator raises `shared`, forces a
+ * turns the lock into a mutex for good. The
+ * creator raises `shared`, forces a
  * barrier on every running thread (membarrier(2)), and waits until the first
  * owner is outside.
  *

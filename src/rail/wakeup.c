@@ -2,7 +2,8 @@
  * Sleeping until an event: the event file descriptor of an iface.
  *
  * The descriptor is an epoll set of the rails' completion channels, for events
- * of devices, and of an eventfd, for events inside the process: a lane came up,
+ * of devices, and of an eventfd, for events inside
+ * the process. Examples: a lane came up,
  * a peer failed, another iface's progress took a completion of this iface from
  * a CQ. The thread that causes such an event signals the armed ifaces.
  * mrail_iface_arm() first sets the flag and then checks, so no event is lost.
