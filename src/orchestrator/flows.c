@@ -27,16 +27,17 @@
     {                                                                          \
         8, 5, 3                                                                \
     }
-/* What is relieved is aimed at this part of the gap, and not looked at if it is
- * loaded more than so many times what it should be. */
+/* Relief aims at this part of the gap. A link with a higher load than this
+ * multiple of its target is not relieved. */
 #define RELIEVED 0.98
 #define WORTH_RELIEVING 1.3
-/* What is fitted is to keep its shape: if more than this were moved, it would relay more. */
+/* A fit keeps its shape: moving more than this would relay more. */
 #define NEARLY_FITS 1.01
-/* How prices move: step is the rise for a load of twice the target, to which comes a
- * part of the last rise (Polyak's heavy ball).  e^-price of all links of a path has
- * to be a number, so there is a highest price: where prices mean something, as high as
- * the links of a path allow, because one that stays behind spoils all others. */
+/* Price updates. `step` is the rise for a load of twice the target; a part of
+ * the last rise is added (Polyak's heavy ball). e^-price of a path must stay
+ * representable, so prices have a maximum. In phases where prices matter it is
+ * as high as the links of a path permit, because a price at its maximum
+ * distorts all others. */
 static const struct {
     double step, momentum;
     double
@@ -402,7 +403,7 @@ static int flows_is_within(const mrail_flows_t *flows, double gap)
     return flows->congestion <= flows->bound * (1 + gap);
 }
 
-/* What is above what would do, if not by much, is moved to where there is room. */
+/* Moves bytes above the target to choices with room, if the excess is small. */
 static void flows_relieve_spread(mrail_flows_t *flows, double gap)
 {
     double limit = flows->bound * (1 + RELIEVED * gap);
@@ -462,7 +463,7 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     return max_iterations;
 }
 
-/* What is a little above the limit is moved; its congestion then. */
+/* Moves a small excess above the limit; returns the congestion afterwards. */
 static double flows_relieve_near(mrail_flows_t *flows, double limit)
 {
     double congestion = mrail_flows_trial_congestion(flows);
@@ -474,7 +475,7 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
     return congestion;
 }
 
-/* What lanes are worth is said for each demand. */
+/* The weights of choices are set for each demand. */
 static void flows_begin_fit(mrail_flows_t *flows)
 {
     mrail_flows_begin(flows, FLOWS_STAGE_FIT, 1);

@@ -1,54 +1,54 @@
 /*
- * Splits demands over the paths that each may take, so that the most loaded link
- * is loaded as little as possible, with a proof of how little is possible; and
- * then, within that, so that as little as possible goes through relays.
+ * Divides demands over their candidate paths: first the least congestion, with
+ * a proved lower bound; then, within that congestion, the fewest relayed bytes.
  *
- * A path is a way out and a way in: lane r of the demand's row of ways out, then
- * lane r of its row of ways in.  (Between nodes a lane is a rail, and the rows are
- * those of the two nodes, or of the two ranks if these reach rails in different
- * ways; within a node a lane is the rank that relays.)  A row has a slot for each
- * lane: the links that it takes, how many relays, or that it is closed.  Demands
- * share rows, so that a round over all of them is a few vector operations each.
+ * A path is a way out and a way in: choice r of the demand's row of ways out,
+ * then choice r of its row of ways in. (The code calls a choice a lane. Between
+ * nodes a lane is a rail, and the rows belong to the two nodes, or to the two
+ * ranks if these reach rails in different ways. Within a node a lane is the
+ * relaying rank.) A row has a slot for each lane: its links, its number of
+ * relays, or a mark that it is closed. Demands share rows, so an iteration over
+ * all demands needs a few vector operations for each.
  *
- * A demand's bytes are divided among its lanes; a link's load is what goes over it,
- * divided by its capacity: seconds, if capacities are bytes per second.  The
- * largest load is the congestion: no exchange can end before.
+ * A demand's bytes are divided among its lanes. The load of a link is its bytes
+ * divided by its capacity: seconds, if capacities are bytes per second. The
+ * largest load is the congestion: no exchange ends sooner.
  *
- * Each link has a price, 0 at first.  A path's share of its demand is
- * proportional to its own weight times e^(-price) of each of its links; prices
- * rise where the load is above the least congestion that may still be possible,
- * and fall, not below 0, where it is under.  That is the dual ascent of finding,
- * among all divisions that keep within the capacities, the one nearest to the
- * weights (relative entropy).  If none keeps within them, some prices rise for
- * ever, and how they rise proves it: by the duality of linear programs,
+ * Each link has a dual price, 0 at first. A path's share of its demand is
+ * proportional to its own weight times e^(-price) of each of its links. A price
+ * rises where the load is above the least congestion that may still be
+ * possible, and falls, not below 0, where it is lower. This is the dual ascent
+ * for the division that is nearest to the weights (relative entropy) among all
+ * divisions within the capacities. If there is none, some prices rise for ever,
+ * and their increases prove it, by linear-programming duality:
  *
- *     sum over demands (bytes x the shortest path, with the rises as lengths)
- *     -----------------------------------------------------------------------
- *               sum over links (capacity x the rise)
+ *     sum over demands (bytes x the shortest path, with the increases as lengths)
+ *     --------------------------------------------------------------------------
+ *               sum over links (capacity x the increase)
  *
- * is a congestion that no division can be below, whatever the lengths are: bytes
- * times the path that they take, summed up over the demands, is length times load
- * times capacity, summed up over the links, and no load is above the congestion.
- * Both ends close in: the best division so far (of a round, or the mean of some
- * rounds), and the best bound.
+ * is a lower bound of the congestion for any lengths. Bytes times the length of
+ * their path, summed over the demands, equals length times load times capacity,
+ * summed over the links, and no load is above the congestion. Both ends
+ * converge: the best division so far (of an iteration, or the mean of some),
+ * and the best bound.
  *
- * Rounds need not end within a limit by themselves: what is above it on some links is
- * moved, demand by demand, to lanes with room (flows_repair.c), which is a division
- * as good as any; and from what is full then follow better prices.
+ * An iteration need not meet a limit by itself. Incremental repair
+ * (flows_repair.c) moves bytes above it, demand by demand, to lanes with room.
+ * The result is a valid division, and the full links then give better prices.
  *
- * Fewer relays within a congestion is the same ascent with weights that are smaller
- * by a factor for each relay of a path, and that congestion as the target; with
- * another bound from the same duality (Lagrange's): what the demands would relay if
- * they only minded relays and prices, less what the prices take for the capacities.
+ * Fewer relays within a congestion is the same ascent, with weights that fall
+ * by a factor for each relay and with that congestion as the target. Its bound
+ * comes from Lagrangian duality: the relays of the demands at these prices,
+ * less the prices of the capacities.
  *
- * Source: the multiplicative weights of Garg and Koenemann (SIAM J. Comput. 37(2),
- * 2007), as NIMBLE IV-B uses them, with additive lengths and all demands in each
- * round.
+ * Source: the multiplicative weights of Garg and Koenemann (SIAM J. Comput.
+ * 37(2), 2007), as [NIMBLE] IV-B uses them, with additive lengths and all
+ * demands in each iteration.
  *
- * Results are the same to the bit on all machines with IEEE 754 doubles: nothing
- * but +, -, x, /, square roots and comparisons, in a fixed order (this file is
- * compiled without contraction to fused operations).  No I/O, no clock; one thread
- * per object.
+ * Results are bit-identical on all machines with IEEE 754 doubles: only +, -,
+ * x, /, square roots and comparisons, in a fixed order. (This file is compiled
+ * without contraction to fused operations.) No I/O, no clock; one thread per
+ * object.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_H
 #define MRAIL_ORCHESTRATOR_FLOWS_H
@@ -80,7 +80,7 @@ typedef struct mrail_flows_links {
     const uint32_t *parent;
 } mrail_flows_links_t;
 
-/* What is to be divided. */
+/* The input of a division. */
 typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
@@ -104,11 +104,10 @@ int mrail_flows_create(const mrail_flows_links_t *links,
                        mrail_flows_t **flows_p);
 void mrail_flows_destroy(mrail_flows_t *flows);
 
-/* Sets what is to be divided next; its arrays stay the caller's, and as they are
- * until it is divided; a copy is made of the slots.  Rows that were there before are
- * still the same (others may be added, or not be there).  Prices are kept: where problems
- * are similar, the division begins where the last one ended.  0, or -ENOMEM: there
- * is nothing to divide. */
+/* Sets the next input. Its arrays stay owned by the caller and unchanged until
+ * the division ends; slots are copied. Rows that existed before must be the
+ * same; others may be added or missing. Prices are kept, so similar problems
+ * start where the last one ended. 0, or -ENOMEM: there is no input. */
 int mrail_flows_load(mrail_flows_t *flows,
                      const mrail_flows_problem_t *problem);
 /* All prices are 0 again. */
@@ -119,18 +118,18 @@ void mrail_flows_forget(mrail_flows_t *flows);
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_iterations);
 
-/* Divides again, with fewer relays, until what is relayed is proved to be at most
- * 1 + gap (> 0) times the least that is possible with a congestion of `limit`, but
- * for a ten-thousandth of all bytes, or max_iterations are over: the number of rounds.
- * `limit` is not below the congestion of the last division, which stays if nothing
- * better is found. */
+/* Divides again with fewer relays. Ends when relayed bytes are proved to be at
+ * most 1 + gap (> 0) times the least with a congestion of `limit`, except for
+ * 1/10000 of all bytes, or after max_iterations. Returns the number of
+ * iterations. `limit` is not below the congestion of the last division, which
+ * stays if no better one is found. */
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_iterations);
 
-/* Both at once, which mostly is possible: what a set of links has to carry is the least
- * congestion, and a division within `gap` of it (which is given as the limit) is found
- * in the first rounds (`tries`).  0: not here; nothing is divided, and it has to be
- * done in two steps. */
+/* Warm start: both phases at once. Mostly the load of a set of links is the
+ * least congestion, and a division within `gap` of it (the limit) is found in
+ * the first iterations (`tries`). 0: not found; nothing is divided, and both
+ * phases are needed. */
 unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
                                 double relayed_gap, unsigned tries,
                                 unsigned max_iterations, double *limit_p);
@@ -141,9 +140,9 @@ unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
 int mrail_flows_fit(mrail_flows_t *flows, double limit,
                     unsigned max_iterations);
 
-/* Divides by what lanes are worth, and moves what is above `limit` to lanes with room,
- * those with fewer relays first: 0, or -ERANGE: that is not enough, and the last division
- * stays.  Nothing is proved. */
+/* Divides by the weights of lanes, and moves bytes above `limit` to lanes with
+ * room, lanes with fewer relays first. 0, or -ERANGE if that is not enough;
+ * then the last division stays. Proves nothing. */
 int mrail_flows_settle(mrail_flows_t *flows, double limit);
 
 /* Puts what lanes carry of a demand that is less than `least` bytes together on one

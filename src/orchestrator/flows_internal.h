@@ -1,4 +1,4 @@
-/* What a division (flows.h) consists of, for the files that it is made in. */
+/* Internal structures of a division (flows.h). */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_INTERNAL_H
 #define MRAIL_ORCHESTRATOR_FLOWS_INTERNAL_H
 
@@ -104,12 +104,12 @@ typedef struct mrail_flows_lanes {
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k);
 
-/* What the best division so far puts on the links, in place of this round's. */
+/* Replaces the loads of this iteration by those of the best division so far. */
 void mrail_flows_load_bytes(mrail_flows_t *flows);
 
 /* Aimed at, of the congestion that is allowed: rounds swing. */
 #define FLOWS_AIM 0.999
-/* What is moved leaves so much to rounding. */
+/* Reserve for rounding in moves. */
 #define FLOWS_WITHIN (1 - 1e-9)
 
 /* flows.c, for flows_search.c.  Weights with so much less for each relay, and nothing in
@@ -134,7 +134,7 @@ void mrail_flows_prove_first(mrail_flows_t *flows);
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay);
 double mrail_flows_volume(const mrail_flows_t *flows);
 
-/* What a division puts on the links. */
+/* Sums up the loads of a division. */
 void mrail_flows_add_loads(mrail_flows_t *flows);
 
 /* The least congestion, by the cuts that there are. */
@@ -147,10 +147,9 @@ double mrail_flows_cut_bound(mrail_flows_t *flows);
 void mrail_flows_relieve(mrail_flows_t *flows, double limit);
 void mrail_flows_straighten(mrail_flows_t *flows, double limit);
 
-/* Lengths, in relays times `per_relay`, from what is full if these bytes are divided as
- * they are, which were repaired last: those that
- * are set rise until demands have no reason to be where they are.  Nothing is worth
- * more than `most`. */
+/* Finds lengths, in relays times `per_relay`, from the full links of the
+ * division that was repaired last. Lengths rise until no demand would gain by
+ * another lane. No length exceeds `most`. */
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most);
 

@@ -301,9 +301,9 @@ static void flows_set_slots(mrail_flows_t *flows,
     }
 }
 
-/* What demands may take of their rows, and have to.  1: less than the rows of
- * one have in common: there have to be masks, for such of these lanes.  For all
- * others one is enough. */
+/* Sets the permitted and the required lanes of demands. 1: some demand permits
+ * fewer lanes than its rows have in common, so such demands need masks. One
+ * mask suffices for all others. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
     uint32_t rows = flows->num_slots / flows->passes.width;
@@ -359,8 +359,8 @@ static void flows_mark_taken(mrail_flows_t *flows)
     }
 }
 
-/* What sets carry: a link no more than all those that its bytes come from, or go to,
- * which else might stand in its place. */
+/* Capacities of sets: a link counts for no more than all links that its bytes
+ * come from or go to, because those could replace it in a cut. */
 static void flows_add_capacities(mrail_flows_t *flows)
 {
     const uint32_t *set = flows->links.set, *parent = flows->links.parent;
@@ -442,7 +442,7 @@ int mrail_flows_create(const mrail_flows_links_t *links,
     return 0;
 }
 
-/* What lanes are worth to each demand is a mask of its own. */
+/* Sets a mask of lane weights for each demand. */
 static void flows_set_weight(mrail_flows_t *flows, const double *worth)
 {
     for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {

@@ -1,10 +1,10 @@
 /*
- * One demand after the other: what a round puts on links above a limit goes to
- * lanes with room, what need not be relayed goes without, and what is full gets
- * a price.
+ * Incremental repair, demand by demand. Bytes above a limit move to lanes with
+ * room, bytes that need no relay move to direct paths, and full links get a
+ * price.
  *
- * All of it counts in bytes above the limit of a link (`excess`; below 0:
- * room).  The link that is not there has room for anything.
+ * All amounts are bytes above the limit of a link (`excess`; below 0: room).
+ * The missing link of a shorter path has room for any amount.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -79,7 +79,7 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
     }
 }
 
-/* What moves will ask for, and keep up to date. */
+/* Prepares the data that moves need and update. */
 static void repair_mark_all(mrail_flows_t *flows)
 {
     size_t rows = flows->slots_set / flows->passes.width;

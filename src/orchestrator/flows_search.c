@@ -10,17 +10,16 @@
 
 #include <string.h>
 
-/* How much dearer a path is for each relay, as a price: what is more than
- * e^-this of a demand on a path with one relay more says that the others are
- * full. */
+/* Price of a relay on a path. If more than e^-this of a demand takes a path
+ * with one more relay, its other paths are full. */
 #define RELAY_COST 10.0
 /* Relayed bytes of a division that is not there. */
 #define NO_DIVISION 1e300
 /* Of the gap: what relays no more than this above what is proved is left alone.
  */
 #define DIRECT 0.1
-/* What is full is worth no more than this part of the highest price: there has
- * to be room for differences. */
+/* A full link costs at most this part of the highest price, to leave room for
+ * differences. */
 #define PART_OF_MOST 0.5
 /* Then it begins once more, without jumps. */
 #define PLAIN_ITERATION 100
@@ -66,7 +65,7 @@ static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
     flows_prove_relayed(flows, limit);
 }
 
-/* What a division with fewer relays is after. */
+/* Goals of a division with fewer relays. */
 typedef struct flows_search {
     double limit, aim;   /* congestion; what prices aim at, of that */
     double gap, nothing; /* of relayed bytes; bytes that do not count */
@@ -105,7 +104,7 @@ static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* What relays less and is above the limit, mixed with what is below it. */
+/* Mixes a division with fewer relays, above the limit, with one below it. */
 static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
 {
     double over = mrail_flows_trial_congestion(flows) - limit;
@@ -182,7 +181,7 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* What could not be relieved points to a cut: the limit was too low. */
+/* Failed relief points to a cut: the limit was too low. */
 static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
@@ -242,7 +241,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     return flows_is_found(flows, search);
 }
 
-/* What is the best so far, with fewer relays where there is room. */
+/* Takes the best division so far, and uses fewer relays where there is room. */
 static void flows_straighten_best(mrail_flows_t *flows, flows_search_t *search)
 {
     mrail_copy(flows->trial, flows->bytes,

@@ -66,7 +66,7 @@ static void levels_add_links(mrail_levels_t *levels, double *link_bytes)
     }
 }
 
-/* What the rails are worth to large demands; what small ones put on the links. */
+/* Weights of rails for large demands, and the loads of small ones. */
 static void levels_weigh(mrail_levels_t *levels)
 {
     levels_clear_slots(levels);
@@ -259,7 +259,7 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
     levels->expanded = pair;
 }
 
-/* What links in pairs carry, by a look at all of the second level. */
+/* Loads of pairwise links, from the whole second level. */
 static double levels_on_pairs(mrail_levels_t *levels)
 {
     uint32_t pairs = levels->num_nodes * levels->num_nodes;

@@ -1,22 +1,22 @@
 /*
- * Plans in two levels, for many ranks: bytes of pairs of nodes over rails first, then
- * those of each pair of ranks.
+ * Plans in two levels, for many ranks: first the bytes of pairs of nodes over
+ * rails, then the bytes of each pair of ranks.
  *
- * In the first level ranks reach all rails of their node, and GPU links carry
- * anything: what is proved there holds for the real thing, which can do less.  The
- * bytes of a pair of nodes then are divided anew within the congestion that is
- * allowed, as near as possible to what would need the fewest relays: half of each
- * demand on the rail of either end.  In the second level, when it is asked for, the
- * demands of a pair of nodes fill its rails, those first that need no relay on one,
- * then those that need one.
+ * Level 1 assumes that ranks reach all rails of their node, and that GPU links
+ * are unlimited. A bound of this relaxation holds for the real topology. The
+ * bytes of a pair of nodes are then divided again within
+ * the permitted congestion. The result is as close as possible to the division with the fewest relays: half
+ * of each demand on the rail of either end. Level 2 runs on request: the
+ * demands of a pair of nodes fill its rails, first those that need no relay
+ * there, then those that need one.
  *
- * Small demands, which have to take a path with the fewest relays, are spread evenly
- * over these beforehand.
+ * Small demands must use a path with the fewest relays. They are spread evenly
+ * over these paths beforehand.
  *
- * For nodes whose ranks are all bound to rails, with a relay to each rail that is up,
- * and attached to a switch or all linked to each other.  If the links to a switch might
- * be fuller than the plan allows, or those in pairs are (which then is looked at), the
- * answer is that it has to be done at once for all ranks.
+ * Requirements: all ranks are single-rail ranks, each rail that is up has a
+ * relay, and ranks are attached to a switch or all linked pairwise. If links to
+ * a switch might be too full for the plan, or pairwise links are (which is then
+ * checked), all ranks must be planned at once.
  *
  * No I/O; one thread per object.
  */

@@ -82,7 +82,7 @@ static void levels_add_small(mrail_levels_t *levels, uint32_t g, uint32_t lanes,
     }
 }
 
-/* What is added up over the demands. */
+/* Sums over the demands. */
 typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
@@ -113,10 +113,11 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
     }
 }
 
-/* The demands from the first on that one rank has to those of another node, as they
- * mostly follow each other: how many.  What they have in common is looked up once, the
- * rest stays in registers (hence not inline below), and small ones are no branch, which
- * nobody could predict: with many demands planning is this. */
+/* Adds a run of demands from one rank to the ranks of one other node, which
+ * mostly follow each other; returns its length. Common data is looked up once,
+ * and the rest stays in registers (hence not inline below). Small demands cause
+ * no branch, which would be unpredictable: with many demands, planning spends
+ * its time here. */
 static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
                                           size_t first, uint64_t *digest_p,
                                           const int in_pairs)

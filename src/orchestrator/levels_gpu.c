@@ -1,5 +1,5 @@
-/* What links between the GPUs of a node carry at most, whatever the second level does:
- * the links to a switch, or those of pairs. */
+/* Upper bounds of GPU link loads that hold for every result of level 2: links
+ * to a switch, or pairwise links. */
 #include "config.h"
 #include "cuts.h"
 #include "levels_internal.h"
@@ -146,8 +146,9 @@ static double levels_most_on_switch(const mrail_levels_t *levels)
 
 /* ---- links in pairs ---- */
 
-/* At most so much of a pair of nodes lies on a rail that is neither end's own: what
- * filling.h promises of large demands, and small ones that have no own one. */
+/* Upper bound of a pair of nodes' third-party bytes on a rail: the bound of
+ * water_fill.h for large demands, and small ones without a rail of their
+ * own. */
 static double levels_third(const mrail_levels_t *levels, uint32_t g,
                            uint32_t rail)
 {
@@ -195,8 +196,8 @@ static double levels_sum(const uint64_t *bytes, uint32_t count)
     return (double)(int64_t)sum;
 }
 
-/* What goes over a link because one of its ends is a relay: of `other`'s bytes, by the
- * own rail of who is at their far ends, those that may take the relay's rail. */
+/* Bytes over a link because one of its ends relays: of the bytes of `other`, by
+ * the rail of their far ends, those that may use the relay's rail. */
 static double levels_most_relayed(const mrail_levels_t *levels,
                                   const uint64_t *bytes, uint32_t relay,
                                   uint32_t other, const double *third)

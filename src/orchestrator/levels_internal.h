@@ -1,4 +1,4 @@
-/* What a plan in two levels (levels.h) consists of, for the files it is made in. */
+/* Internal structures of a plan in two levels (levels.h). */
 #ifndef MRAIL_ORCHESTRATOR_LEVELS_INTERNAL_H
 #define MRAIL_ORCHESTRATOR_LEVELS_INTERNAL_H
 
@@ -88,8 +88,8 @@ int mrail_levels_create_gpus(mrail_levels_t *levels,
 void mrail_levels_destroy_gpus(mrail_levels_t *levels);
 /* The largest load of these links, in seconds, that the second level may come to. */
 double mrail_levels_most_on_gpus(mrail_levels_t *levels);
-/* What it comes to on links in pairs: nothing but what stays within nodes; a demand
- * between two nodes, whose rails end there; the largest load. */
+/* Starts the sums of pairwise links: first the traffic within nodes, then a
+ * demand between two nodes, whose rails end there; then the largest load. */
 void mrail_levels_begin_pairs(mrail_levels_t *levels);
 void mrail_levels_add_to_pairs(mrail_levels_t *levels,
                                const mrail_plan_demand_t *demand,

@@ -32,8 +32,8 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 /* In this order, on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
-/* What the slots of a row carry, while demands follow each other that share it:
- * each would have to wait for what the one before has stored. */
+/* Loads of a row's slots, while consecutive demands share the row: otherwise
+ * each would wait for the stores of the one before. */
 typedef struct held {
     vec_t load[MRAIL_PHASES_MAX_WIDTH / MRAIL_PHASES_VECTOR];
     vec_t *at; /* NULL: none yet */

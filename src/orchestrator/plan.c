@@ -91,7 +91,8 @@ static int plan_make_group(mrail_plan_t *plan,
     return ret;
 }
 
-/* Free ranks of two nodes share a group, made by the first of their demands. */
+/* Multi-rail ranks of two nodes share a group, created by their first
+ * demand. */
 static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
                                         const mrail_plan_demand_t *demand,
                                         uint32_t *group_p)
@@ -143,8 +144,8 @@ static void plan_forget_shared(mrail_plan_t *plan)
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
 }
 
-/* What is added up over the demands: in registers, since the next one waits for it.
- * Those of one group mostly follow each other. */
+/* Sums over the demands, in registers, because the next demand depends on them.
+ * Demands of one group mostly follow each other. */
 typedef struct plan_sums {
     uint64_t bytes, digest;
     uint32_t group;       /* of the last one, or MRAIL_PLAN_NONE */
@@ -255,7 +256,7 @@ static int plan_spread(mrail_plan_t *plan, unsigned max_iterations)
            mrail_flows_bound(plan->flows) * (1 + gap);
 }
 
-/* What is found at once is looked for first. */
+/* Tries the fast paths first. */
 static void plan_divide(mrail_plan_t *plan)
 {
     mrail_plan_summary_t *summary = &plan->next.summary;

@@ -1,29 +1,35 @@
 /*
- * libmrail-plan: which bytes of an exchange go over which rails and through which
- * relays, so that the most loaded link is loaded as little as possible.
+ * libmrail-plan: decides which bytes of an exchange go over which rails and
+ * through which relays, so that the most loaded link is loaded as little as
+ * possible.
  *
  *     topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan
  *
- * First comes the congestion: the largest load of a link, in seconds (its bytes
- * divided by its capacity).  No exchange can end before.  A plan's is proved to be
- * within a wanted gap of the least that is possible.  Then, within that, as few
- * bytes as possible pass relays; then come few pieces.
+ * The first objective is the congestion: the largest load of a link, in seconds
+ * (its bytes divided by its capacity). No exchange ends sooner. The plan's
+ * congestion is proved to be within a wanted gap of the optimum. Within that,
+ * the plan relays as few bytes as possible, and then has few pieces.
  *
- * Paths between nodes: rail r of one node to rail r of the other (rails match by
- * number; they share a leaf switch).  A rank that is bound to another rail of its
- * node reaches rail r through a relay: the rank of its node that is bound to rail r,
- * over a GPU link between the two; at the other end likewise.  Within a node: the
- * direct link, or one rank as a relay.  Source: NIMBLE IV-B.  Small demands go
- * without relays where they can.
+ * Paths between nodes: rail r of one node to rail r of the other. (Rails match
+ * by number; they share a leaf switch.) A rank bound to another rail of its
+ * node reaches rail r through a relay: the rank of
+ * its node that is bound to rail r. A GPU link connects the two. The same holds at the other end.
+ * Within a node: the direct link, or one rank as a relay. Source: [NIMBLE]
+ * IV-B. Small demands use no relay if they can.
  *
- * Plans are the same to the bit for the same topology, demands and options, on
- * every machine with IEEE 754 doubles.
+ * Plans are bit-identical for the same topology, demands and options, on every
+ * machine with IEEE 754 doubles.
  *
- * Needs neither UCX nor MPI.  No I/O, no clock, no global state; one thread per
- * object.  Functions that can fail return 0 or -errno and leave what they would
- * have changed as it was: -ENOMEM, -EINVAL (a number that does not exist or of which
- * there have to be some, a capacity that is not 0 and not within the limits below),
- * -ENOSPC (more than the limits below), and what is said at them.
+ * Needs neither UCX nor MPI. No I/O, no clock, no global state; one thread per
+ * object. Functions that can fail return 0 or -errno and leave their output
+ * unchanged:
+ *
+ *   -ENOMEM   out of memory
+ *   -EINVAL   a number that does not exist or must not be 0; a capacity that is neither 0 nor
+ *             within the limits below
+ *   -ENOSPC   more than the limits below
+ *
+ * Other errors are named at the functions.
  */
 #ifndef MRAIL_PLAN_H
 #define MRAIL_PLAN_H
@@ -60,7 +66,7 @@ int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
                            mrail_plan_topo_t **topo_p);
 void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL: nothing */
 
-/* What a rail's port can send and receive; 0: dead. */
+/* Sets the capacities of a rail's port, out and in; 0: dead. */
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail, double out, double in);
 
@@ -79,10 +85,11 @@ int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
 int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
                                double up, double down);
 
-/* Nodes of different pods (numbers from 0, less than MRAIL_PLAN_MAX_NODES) reach
- * each other through the uplinks of their leaf switches, one leaf per pod and rail:
- * capacity of all uplinks of a leaf together, up and down (0: dead).  A leaf whose
- * uplinks were not set has as many as its traffic needs. */
+/* Sets the leaf group of a node (numbers from 0, less than
+ * MRAIL_PLAN_MAX_NODES) and the capacity of uplinks. Nodes of different groups
+ * reach each other through the uplinks of their leaf switches, one leaf for
+ * each group and rail. The capacity is that of all uplinks of a leaf together,
+ * up and down (0: dead). Uplinks that were not set are unlimited. */
 int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
                                    unsigned pod);
 int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
@@ -93,9 +100,9 @@ int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
  * relay, their traffic is not planned: there is no limit to it that is known here. */
 void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int loop);
 
-/* Ranks bound to different rails reach each other without a relay as well, through
- * the spine: out of the one's rail, into the other one's, over the uplinks of both
- * leaves, also in one pod. */
+/* Ranks bound to different rails also reach each other without a relay, through
+ * the spine: out of one rail, into the other, over the uplinks of both leaves,
+ * within a group, too. */
 void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int cross);
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
@@ -107,8 +114,8 @@ unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank);
 
 /* ---- plans ---- */
 
-/* What one rank has to send to another one.  To itself, or 0 bytes: nothing that
- * had to be planned. */
+/* The bytes from one rank to another. A demand of a rank to itself, or of 0
+ * bytes, is ignored. */
 typedef struct mrail_plan_demand {
     uint32_t from, to;
     uint64_t bytes;
@@ -147,15 +154,12 @@ typedef struct mrail_plan_summary {
         congestion_bound; /* seconds; no plan is below the bound */
     double limit;         /* the congestion that was allowed to save relays */
     double relayed,
-        relayed_bound; /* bytes times relays; no plan with a congestion
-                                      within the limit is below the bound.  Of 3000
-                                      demands and more between bound ranks on
-                                      switches, or all linked to each other, which are
-                                      planned in two levels, congestion and relayed
-                                      are upper bounds until
-                                      mrail_plan_compare(), relayed_bound is 0.
-                                      Whole bytes may be a little beside all bounds:
-                                      at most a grain (64) a piece */
+        relayed_bound; /* bytes times relays. No plan within the congestion
+                        * limit is below the bound. A plan in two levels has no
+                        * relay bound (0), and its congestion and relayed bytes
+                        * are upper bounds until mrail_plan_compare(). Rounding
+                        * to whole bytes may exceed all bounds slightly: by at
+                        * most a grain (64) a piece */
     double bytes;      /* of all demands that are planned */
     /* By mrail_plan_compare(), or 0: */
     double congestion_before, direct_bytes;
@@ -218,10 +222,10 @@ void mrail_plan_forget(mrail_plan_t *plan);
 unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
                            mrail_plan_piece_t *pieces);
 
-/* Walks through all demands, for what a person wants to know: pieces, and what would
- * be if each demand went whole over one path with the fewest relays: over
- * the sender's own rail if that is such a path, or else over one of them in turn, by
- * from + to. */
+/* Walks through all demands for figures of interest to a person: pieces, and
+ * the loads without a plan. There each demand goes whole over one path with the
+ * fewest relays: over the sender's own rail if it has the fewest,
+ * otherwise over one of them, selected by from + to. */
 void mrail_plan_compare(mrail_plan_t *plan);
 
 void mrail_plan_summary(const mrail_plan_t *plan,

@@ -1,10 +1,10 @@
 /*
- * Plans of many demands of bound ranks where two levels are not for: each demand whole
- * on the path that it takes alone, but for those that pass a link which would be too
- * full so.  Only these are divided, beside the others.
+ * Plans of many demands of single-rail ranks that two levels do not cover. Each
+ * demand goes whole on its shortest path, except demands on contended links.
+ * Only these are divided, beside the fixed bytes of the others.
  *
- * What all of a node's ports carry together, or the ways of a rank, is the least
- * congestion, or this is not for it: then all demands are divided at once.
+ * The congestion bound is that of a node's ports together, or of a rank's
+ * links. If it is not met, all demands are divided at once.
  */
 #include "config.h"
 #include "plan_internal.h"
@@ -23,7 +23,7 @@
 /* More of them are divided at once. */
 #define MAX_CONTENDED 20000
 #define NEXT_TO_NOTHING 1e-4
-/* What a lane is worth for each relay: e^-10, as in flows_search.c. */
+/* Weight of a lane for each relay: e^-10, as in flows_search.c. */
 #define RELAY_WEIGHT 4.5399929762484854e-5
 
 static int contended_grow(mrail_plan_t *plan)
@@ -41,7 +41,8 @@ static int contended_grow(mrail_plan_t *plan)
     return ret;
 }
 
-/* What may as well take another path, with as many relays: adds it to bytes of links. */
+/* Adds demands with several paths of equally few relays to the bytes of
+ * links. */
 static void contended_add_undecided(mrail_plan_t *plan,
                                     const plan_alone_t *alone, double bytes)
 {
@@ -116,8 +117,8 @@ static int contended_lay(mrail_plan_t *plan)
     return 0;
 }
 
-/* What is between nodes goes through one port of its node on either side, whatever the
- * path; what a rank sends or gets, through its own rail's port or over its GPU links. */
+/* Traffic between nodes takes one port of its node at either end, on any path.
+ * The bytes of a rank take its own rail's port or its GPU links. */
 static double contended_bound(const mrail_plan_t *plan)
 {
     const uint32_t *sets = mrail_routes_sets(plan->routes);
@@ -147,9 +148,11 @@ static double contended_bound(const mrail_plan_t *plan)
     return bound;
 }
 
-/* What has to be relayed: every demand what it takes alone, and what is too much for
- * ports besides, of demands that have no other path as good.  A relay more takes bytes off one port of those that lead out, and one of
- * those that lead in; only off one of both, where the path without any was there. */
+/* Lower bound of relayed bytes. Every demand relays at least as on its shortest
+ * path. In addition, bytes above the limit of ports must move, unless their
+ * demand has another path with as few relays. One more relay moves a byte off
+ * one outgoing and one incoming port; off one of both only, if the path had no
+ * relay. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)
 {

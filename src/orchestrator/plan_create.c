@@ -35,8 +35,7 @@ static int plan_set_options(mrail_plan_t *plan,
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
 }
 
-/* What is left of a bound rank, or comes to it, goes through its own rail's port or over
- * its GPU links. */
+/* The bytes of a single-rail rank use its own rail's port or its GPU links. */
 static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     for (uint32_t i = 0; i < plan->num_ranks; ++i) {

@@ -1,4 +1,4 @@
-/* What a plan (plan.h) consists of, for the files that it is made in. */
+/* Internal structures of a plan (plan.h). */
 #ifndef MRAIL_ORCHESTRATOR_PLAN_INTERNAL_H
 #define MRAIL_ORCHESTRATOR_PLAN_INTERNAL_H
 
@@ -46,7 +46,7 @@ struct mrail_plan {
     double *capacity; /* of each link */
     uint32_t num_nodes, num_ranks;
     uint32_t *free_node; /* of each rank; MRAIL_PLAN_NONE: it is bound */
-    uint32_t *shared;    /* group by pair of nodes, of free ranks */
+    uint32_t *shared;    /* group by pair of nodes, of multi-rail ranks */
     uint64_t stamp;
     plan_division_t now, next;
     mrail_levels_t *levels[2]; /* one of them knows what is, or none; or NULL */

@@ -1,4 +1,4 @@
-/* What a plan says: pieces, what would be without it, loads of links. */
+/* Queries of a plan: pieces, the baseline without it, loads of links. */
 #include "config.h"
 #include "plan_internal.h"
 
@@ -120,7 +120,7 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
     return count;
 }
 
-/* What is planned, and what of it is on the direct path. */
+/* Sums up planned bytes, and bytes on the direct path. */
 static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 {
     plan_stretch_t stretch;

@@ -39,8 +39,8 @@ unsigned mrail_ports_segment_of(unsigned uplinks, uint16_t sport);
 
 /*
  * Source port of lane `lane` (from 0) of the NIC with index `nic_index` among
- * the NICs of its leaf, each with `lanes` >= 1 lanes to a peer: the start of
- * segment (nic_index * lanes + lane) mod uplinks, formula (3).
+ * the NICs of its leaf, each with `lanes` >= 1 lanes to a peer. It is the start
+ * of segment (nic_index * lanes + lane) mod uplinks: [CTCCL] formula (3).
  */
 uint16_t mrail_ports_lane(unsigned uplinks, unsigned nic_index, unsigned lanes,
                           unsigned lane);
@@ -55,12 +55,12 @@ uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
                                  unsigned lane);
 
 /*
- * Where the traffic of a peer goes while it has only one lane (small messages,
- * before the first large transfer): rails rotate fastest, then lanes, so that
- * consecutive `rotation` values visit every (rail, lane) equally often and
- * single-lane traffic spreads over all segments too.  For a symmetric choice
- * (both ends open the same path, and no receiver's rail is favoured) pass the
- * sum of the two ends' indices.  rails, lanes >= 1.
+ * The rail and lane of a peer with only one lane (small messages, before the
+ * first large transfer). Rails rotate fastest, then lanes. So consecutive
+ * `rotation` values visit every (rail, lane) equally often, and single-lane
+ * traffic uses all segments, too. Pass the sum of the two ends' indices for a
+ * symmetric choice: both ends open the same path, and no receiver's rail is
+ * favoured. rails, lanes >= 1.
  */
 void mrail_ports_first_lane(uint32_t rotation, unsigned rails, unsigned lanes,
                             unsigned *rail_p, unsigned *lane_p);

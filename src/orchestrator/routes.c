@@ -120,7 +120,7 @@ static void routes_add_uplinks(mrail_routes_t *routes,
     }
 }
 
-/* What leaves a pod on a rail comes from the ports of its nodes. */
+/* Bytes that leave a leaf group on a rail come from the ports of its nodes. */
 static void routes_set_parents(mrail_routes_t *routes)
 {
     for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {

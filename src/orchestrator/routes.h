@@ -1,11 +1,11 @@
 /*
- * The paths that demands may take in a topology (plan.h), as rows of lanes for
- * their division (flows.h); and back: what a lane means.
+ * The candidate paths of demands in a topology (plan.h), as rows of lanes for
+ * the division (flows.h), and the meaning of a lane.
  *
- * Lanes are rails, and one more for the way through the spine where there is one;
- * within a node with links in pairs, the place of the rank that relays (the
- * receiver's own: none does); with a switch, one lane.  Free ranks of a node share
- * their rows.
+ * A lane is a rail, or the path through the spine if there is one. Within a
+ * node with pairwise links it is the position of the relaying rank (the
+ * receiver's own position: none). With a switch there is one lane. Multi-rail
+ * ranks of a node share their rows.
  *
  * No I/O; one thread per object.
  */

@@ -1,6 +1,6 @@
 /*
- * What a topology (plan.h) consists of, for those who make paths of it.  Filled by
- * the functions of plan.h; read only for all others.
+ * Internal structures of a topology (plan.h), for the code that makes paths.
+ * The functions of plan.h fill it in; all others only read it.
  */
 #ifndef MRAIL_ORCHESTRATOR_TOPO_H
 #define MRAIL_ORCHESTRATOR_TOPO_H

@@ -166,8 +166,8 @@ static void water_fill_put_halves(water_fill_t *filling)
     }
 }
 
-/* What is then left of the room takes two relays: it is what mrail_water_fill_third_party()
- * says, even of those that are not matching. */
+/* The remaining room takes two relays: third-party bytes, bounded by
+ * mrail_water_fill_third_party(), or bytes of demands that do not match. */
 static int water_fill_is_good(const water_fill_t *filling, const uint64_t *room,
                               const double *wanted)
 {

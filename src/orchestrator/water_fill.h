@@ -18,17 +18,17 @@ typedef struct mrail_water_fill_demand {
 uint32_t mrail_water_fill_fewest(uint32_t lanes, uint32_t from_rail,
                                  uint32_t to_rail);
 
-/* Bounded: the most of large demands that a rail takes although it is the own one of neither
- * end, but for a byte each: a quarter of its room, and what is more than half of the
- * bytes for which it is the own one (of those for which it is at both ends: all). */
+/* Upper bound of third-party bytes of large demands on a rail, except
+ * for a byte each. It is a quarter of its room, and the part above half of the bytes that
+ * own the rail at one end (all of those that own it at both ends). */
 double mrail_water_fill_third_party(uint64_t room, uint64_t wanted);
 
 /*
- * room[num_rails]: bytes of large demands that each rail takes, as many together as
- * there are.  Small demands are spread evenly over the lanes with the fewest relays,
- * beside that.
- * is_bounded: strangers are, though more pieces may be made.
- * end[num_demands x num_rails]: where each rail's part of each demand ends.
+ * room[num_rails]: bytes of large demands that each rail takes; their sum is
+ * that of the demands. Small demands are spread evenly over the lanes with the
+ * fewest relays, in addition. is_bounded: third-party bytes are bounded,
+ * possibly with more pieces. end[num_demands x num_rails]: the end of each
+ * rail's part of each demand.
  */
 void mrail_water_fill_make(const mrail_water_fill_demand_t *demands,
                            uint32_t num_demands, uint32_t num_rails,

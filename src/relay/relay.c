@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What makes slots free comes first. */
+/* Steps that free relay buffers come first. */
 const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
     mrail_relay_step_received, mrail_relay_step_pop,  mrail_relay_step_sent,
     mrail_relay_step_post,     mrail_relay_step_fill,

@@ -1,32 +1,32 @@
 /*
- * A rank's part in an exchange whose bytes pass relays, chunk by chunk.
+ * A rank's part in an exchange with relayed bytes, chunk by chunk.
  *
  *     sender -> relay_out  =network=>  relay_in -> receiver
  *
- * with either relay left out; and sender -> receiver within a node.  Hops within a
- * node go through the arena; the network hop is the caller's (ops below), one
- * ordered channel for each pair of ranks.  Sources: NIMBLE IV-C, IV-D.
+ * Either relay may be absent; within a node it is sender -> receiver. Hops
+ * within a node use the shared-memory pool. The caller performs the network hop
+ * (ops below), over one ordered channel for each pair of ranks. Sources:
+ * [NIMBLE] IV-C, IV-D.
  *
- * Slots and credits, hop by hop.  The sender's bytes are copied once, into one of
- * its own out-slots, and stay there until whoever does the network hop has sent
- * them; then the slot is free again.  What comes over the network lies in an in-slot
- * of the rank that receives it (relay_in, or the receiver itself) until the receiver
- * has copied it to its user's memory.  Nobody copies into a slot that is not free,
- * and nobody receives without a free in-slot: a free slot is the credit.
+ * Buffers and credits, hop by hop. The sender copies its bytes once into one of
+ * its egress slots. The bytes stay there until the rank with the network hop
+ * has sent them; then the slot is free. Incoming bytes lie in an ingress slot
+ * of the receiving rank (relay_in, or the receiver itself) until the receiver
+ * has copied them to user memory. A rank copies into free slots only, and
+ * receives into free ingress slots only: a free slot is the credit.
  *
- * No deadlock, whatever the order in which ranks arrive: each channel that has
- * chunks to come keeps one in-slot for itself, and a receiver empties slots
- * without waiting for anything; so what is at the head of a channel is always
- * received, every send ends, every out-slot comes free.  test/property/
- * test_relay_exhaustive.c shows it.
+ * No deadlock, for any order in which ranks arrive. Each channel with chunks to
+ * come reserves one ingress slot, and a receiver frees slots without waiting.
+ * So the head of a channel is always received, every send ends, and every
+ * egress slot becomes free. test/property/test_relay_exhaustive.c checks it.
  *
- * Order: chunks of a demand may come in any order, those of one flow in their own.
- * Each carries a header which every hop checks against the plan: hash, exchange,
- * ranks, place.  What does not fit is -EPROTO, and nothing of it is written.  What
- * other processes of the user write into the arena can spoil data, and end the
- * exchange; it cannot make this one read or write elsewhere.
+ * Order: chunks of a flow arrive in order, chunks of different flows in any
+ * order. Each chunk has a header that every hop compares with the plan: hash,
+ * exchange, ranks, position. A chunk that does not match is -EPROTO, and
+ * nothing of it is written. Other processes of the user can spoil data in the
+ * pool and end the exchange. They cannot cause reads or writes elsewhere.
  *
- * One thread at a time per object.  Ranks are numbers of the communicator.
+ * One thread at a time per object. Ranks are numbers of the communicator.
  */
 #ifndef MRAIL_RELAY_RELAY_H
 #define MRAIL_RELAY_RELAY_H
@@ -42,7 +42,7 @@
 
 typedef struct mrail_relay mrail_relay_t;
 
-/* What the caller does.  Functions return 0 or -errno unless said otherwise; an
+/* Functions of the caller. They return 0 or -errno unless stated otherwise. An
  * error ends the exchange: mrail_relay_progress() returns it from then on. */
 typedef struct mrail_relay_ops {
     /* Bytes [offset, offset + length) of what this rank sends to rank `to` (fill),
@@ -61,10 +61,11 @@ typedef struct mrail_relay_ops {
     int (*test)(void *arg, void *request, size_t *length_p);
 } mrail_relay_ops_t;
 
-/* local[0..shape.num_local): the node's ranks, in the arena's order; `self` is one of
- * them.  The arena stays mapped, and the caller's, until destroyed; it serves each
- * rank's relay once, for rings and relays go on from where both were.  Ranks must be
- * below num_ranks.  -ENOMEM, -EINVAL. */
+/* local[0..shape.num_local): the node's ranks, in the order of the pool; `self`
+ * is one of them. The pool stays mapped, and owned by the caller, until the
+ * relay is destroyed. It serves each rank's relay once, because rings and
+ * relays keep their positions. Ranks must be below num_ranks. -ENOMEM,
+ * -EINVAL. */
 int mrail_relay_create(const mrail_relay_shm_pool_t *arena, uint32_t num_ranks,
                        const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
@@ -81,16 +82,16 @@ typedef struct mrail_relay_flow {
 } mrail_relay_flow_t;
 
 /*
- * The next exchange.  All ranks call it with the same hash, and with those flows of
- * the same set in which they have a part (others are ignored, and those of 0 bytes),
- * in any order; a pair of ranks may have several, which do not overlap.  What is
- * needed of them is copied.
- *   -EINVAL   a flow that is not possible;
+ * Starts the next exchange. All ranks call it with the same hash, and with
+ * their flows of the same set, in any order. Flows without a part of this rank,
+ * or of 0 bytes, are ignored. A pair of ranks may have several flows, which do
+ * not overlap. Needed data is copied.
+ *   -EINVAL   an impossible flow;
  *   -EBUSY    the last exchange has not ended here;
- *   -ENOSPC   more channels into this rank than in-slots (each rank can tell this of
+ *   -ENOSPC   more channels into this rank than ingress slots (each rank can compute this for
  *             every other one: mrail_relay_channels());
- *   -ENOMEM.  Nothing has been begun then;
- *   the error with which an earlier exchange failed.
+ *   -ENOMEM   out of memory; nothing was started;
+ *   the error of an earlier exchange that failed.
  */
 int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
                       const mrail_relay_flow_t *flows, size_t num_flows);
@@ -108,11 +109,11 @@ int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);
 
-/* Does what can be done now without waiting, a chunk of each kind of work.
- * Number of steps made; 0: nothing to do but to ask again; -errno: the exchange has
- * failed, and the relay with it: this and mrail_relay_begin() return that error from
- * then on.  What is under way on the network is still the caller's to end, before
- * the arena goes. */
+/* Works without waiting: one chunk of each kind of step. Returns the number of
+ * steps; 0: call again later; -errno: the exchange and the relay have failed.
+ * This function and mrail_relay_begin() return that error from then on. The
+ * caller must end the network requests in flight before the pool is
+ * unmapped. */
 int mrail_relay_progress(mrail_relay_t *relay);
 
 /* 1: all of this rank's part is done (its slots may still be read by others: they

@@ -1,4 +1,4 @@
-/* What a list of flows asks of this rank. */
+/* Derives this rank's work from a list of flows. */
 #include "config.h"
 #include "relay/relay_internal.h"
 

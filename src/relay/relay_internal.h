@@ -1,26 +1,25 @@
 /*
- * What a relay consists of, for src/relay and its tests.
+ * Internal structures of a relay, for src/relay and its tests.
  *
- * A rank's work in an exchange falls into five kinds of step (mrail_relay_steps),
- * each of which waits for nothing: it does one thing, or says that there is nothing
- * to be done.  All memory is there when mrail_relay_begin() returns.
+ * A rank's work in an exchange has five kinds of steps (mrail_relay_steps). A
+ * step never waits: it does one thing, or reports that there is nothing to do.
+ * All memory is allocated by mrail_relay_begin().
  *
- *     fill      a chunk of this rank's own bytes into a free out-slot; then it is
- *               sent, or handed over to who sends or receives it
- *     pop       what another rank handed over: sent on, or drained
- *     sent      a send has ended: the slot comes free
- *     post      a receive into a free in-slot
- *     received  a receive has ended: handed over, or drained
+ *     fill      copies a chunk of this rank's bytes into a free egress slot, and sends it or
+ *               hands it over to the rank that sends or receives it
+ *     pop       takes a chunk that another rank handed over: sends or drains it
+ *     sent      a send completed: the slot is free
+ *     post      posts a receive into a free ingress slot
+ *     received  a receive completed: hands the chunk over, or drains it
  *
  * Invariants:
- *  - Chunks of a flow come by one way and in order; so each rank that a flow passes
- *    knows which chunk is next, and takes no other.
- *  - Receives under way and channels that have chunks to post, but none under way, are
- *    not more than in_slots: no receive takes the place of a channel's only one.  The
- *    slot that it lacks is with a receiver of this node, and comes back without
- *    waiting for any channel.
- *  - From a ring only so many are taken as belong to this exchange; what a faster
- *    rank handed over for the next one stays there.
+ * - Chunks of a flow take one path and stay in order. So each rank on the path knows the next
+ *   chunk, and accepts no other.
+ * - Receives in flight, plus channels with chunks to post but no receive in flight, are at most
+ *   in_slots: no receive takes the only slot of a channel. The missing slot is with a receiver of
+ *   this node and returns without waiting for any channel.
+ * - Only entries of this exchange are taken from a ring. Entries that a faster rank handed over
+ *   for the next exchange stay there.
  */
 #ifndef MRAIL_RELAY_INTERNAL_H
 #define MRAIL_RELAY_INTERNAL_H
@@ -73,7 +72,7 @@ typedef struct mrail_relay_in {
     uint32_t rank;
 } mrail_relay_in_t;
 
-/* What is between a rank of the node and this one. */
+/* State between another rank of the node and this one. */
 typedef struct mrail_relay_local {
     mrail_list_t node;   /* on relay->popping while chunks are to come */
     uint64_t num_left;   /* to be taken out in this exchange */

@@ -1,5 +1,4 @@
-/* What a rank does with bytes that come to it: over the network, and from ranks of
- * its node. */
+/* Incoming bytes: from the network, and from ranks of the node. */
 #include "config.h"
 #include "relay/relay_internal.h"
 

@@ -1,5 +1,5 @@
-/* What a rank does with bytes on their way out: its own, and, as their relay_out,
- * those of others. */
+/* Outgoing bytes: the rank's own, and those of others for which it is
+ * relay_out. */
 #include "config.h"
 #include "relay/relay_internal.h"
 

@@ -1,12 +1,12 @@
 /*
- * Rings of what one rank hands over to another of its node: one producer, one
- * consumer, an entry a slot of the producer.
+ * Rings for handing buffers from one rank to another of its node: one producer,
+ * one consumer, one entry for each slot of the producer.
  *
- * An entry carries its place in the sequence, so that a look at the next one says
- * whether it is there; nobody reads the other's position, and each keeps its own in
- * its private memory.  The producer does not look for room: what it has handed over
- * and was not yet taken out are slots that are used, and a ring has as many entries
- * as a rank has slots.  That a slot came free (acquire) orders its entry's reuse.
+ * An entry carries its sequence number, so a look at the next entry shows
+ * whether it is there. Neither side reads the other's position; each keeps its
+ * own in private memory. The producer does not check for room: entries that
+ * were not taken out belong to used slots, and a ring has as many entries as a
+ * rank has slots. The acquire of a free slot orders the reuse of its entry.
  */
 #ifndef MRAIL_RELAY_RING_H
 #define MRAIL_RELAY_RING_H

@@ -52,7 +52,7 @@ static shm_pool_head_t shm_pool_head(const mrail_relay_shape_t *shape)
     };
 }
 
-/* Names come from other processes: nothing but such a name becomes a path. */
+/* Names come from other processes: only a valid name becomes a path. */
 static int name_is_good(const char *name)
 {
     size_t prefix = strlen(SHM_POOL_PREFIX);

@@ -1,11 +1,11 @@
 /*
- * The memory that the ranks of a node share while they relay for each other: a
- * file in /dev/shm, mode 0600, of a name that nobody can guess, unlinked as soon as
- * all have it.  What a creator that was killed before leaves there, the next one of
- * that user removes.
+ * The shared-memory pool of the ranks of a node: a file in /dev/shm, mode 0600,
+ * with an unguessable name, unlinked as soon as all ranks have attached it. If
+ * a creator was killed before that, the next creator of the user removes the
+ * file.
  *
- * It holds, for each rank, a bank of slots (relay/slot.h) and, for each ordered pair
- * of ranks, a ring of what is handed over.
+ * For each rank the pool holds a bank of slots (relay/slot.h), and for each
+ * ordered pair of ranks a ring for handing buffers over.
  */
 #ifndef MRAIL_RELAY_SHM_POOL_H
 #define MRAIL_RELAY_SHM_POOL_H
@@ -34,7 +34,7 @@ typedef struct mrail_relay_shm_pool {
     int lock_fd; /* the creator's: says that the name is in use; or -1 */
 } mrail_relay_shm_pool_t;
 
-/* Bytes of an arena; 0: the shape is out of range, or too large for a size_t. */
+/* Bytes of a pool; 0: the shape is out of range, or too large for a size_t. */
 size_t mrail_relay_shm_pool_size(const mrail_relay_shape_t *shape);
 
 /*
@@ -47,13 +47,14 @@ int mrail_relay_shm_pool_create(const mrail_relay_shape_t *shape,
                                 char name[MRAIL_RELAY_NAME_SIZE],
                                 mrail_relay_shm_pool_t *shm_pool_p);
 
-/* -EINVAL: not such a name, or not an arena of this shape, version and length;
- * -EPERM: another user's, or others may open it; -errno of open(2), mmap(2). */
+/* -EINVAL: an invalid name, or no pool of this shape, version and length;
+ * -EPERM: another user owns it, or others may open it; -errno of open(2),
+ * mmap(2). */
 int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
                                 const char *name,
                                 mrail_relay_shm_pool_t *shm_pool_p);
 
-/* No new rank attaches.  Once, by whoever created it. */
+/* Prevents further attaches. Called once, by the creator. */
 void mrail_relay_shm_pool_unlink(const char *name);
 
 /* Unmaps; the others keep it. */

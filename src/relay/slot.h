@@ -1,15 +1,15 @@
 /*
- * What lies where in an arena, and who may touch a slot.
+ * Layout of a shared-memory pool, and the access rules of a slot.
  *
  *     head | states: ranks x slots | rings: ranks x ranks | slots: ranks x slots
  *
- * A rank's slots are numbered: first its out-slots, then its in-slots.  A slot is
- * free or used.  Only its owner makes it used, and only while it is free; whoever
- * consumes what lies in it makes it free, once, and does not touch it again.  Zeroed
- * memory is an arena all of whose slots are free and whose rings are empty.
+ * A rank's slots are numbered: egress slots first, then ingress slots. A slot
+ * is free or used. Only its owner marks it used, and only while it is free. The
+ * consumer of its content marks it free, once, and does not access it again.
+ * Zeroed memory is a pool with free slots and empty rings.
  *
- * A slot's header lies directly in front of its payload, so that both are sent as
- * one; the payload begins on a page.
+ * A slot's header lies directly before its payload, so that both are sent as
+ * one. The payload begins on a page.
  */
 #ifndef MRAIL_RELAY_SLOT_H
 #define MRAIL_RELAY_SLOT_H

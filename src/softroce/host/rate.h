@@ -10,7 +10,7 @@
  *
  * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender with constant
  * work that was late, because the kernel did not run it, may catch up on
- * SROCE_RATE_LATE_NS: the queue of a wire would not have been late.
+ * SROCE_RATE_LATE_NS. The queue of a wire would not have been late.
  *
  * Small packets (acknowledgements, wire-up, barriers) do not queue behind the
  * batches of others. They are charged, and wait only if small packets alone

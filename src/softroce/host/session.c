@@ -125,8 +125,8 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
  * cannot show that a base is taken. A socket on another port of the first
  * address, which every session has, shows it.
  *
- * A socket is better than a lock file: the kernel closes it with the last
- * process that holds it, it covers all users of the network namespace of the
+ * A socket is better than a lock file. The kernel closes it with the last
+ * process that holds it. It covers all users of the network namespace of the
  * addresses, and no name in a shared directory can be squatted.
  */
 static int sroce_session_take_base(const sroce_session_params_t *params,

@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* A queue pair that found no credit retries after a part of the time it has
- * waited: soon while the receiver works, and rarely when many wait and retries
+ * waited. That is soon while the receiver works, and rarely when many wait and retries
  * would take the core from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
