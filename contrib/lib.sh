@@ -146,10 +146,10 @@ calm()
 
 # Optional packages of configure: Debian's packages and pkg-config's modules.
 # contrib/setup installs some of them only for a tier of tests.
-probed_packages="libibverbs-dev libcjson-dev libhwloc-dev libcmocka-dev
+probed_packages="libibverbs-dev libisal-dev libcjson-dev libhwloc-dev libcmocka-dev
 libglpk-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
 libfftw3-dev libfftw3-mpi-dev libclang-rt-dev"
-probed_modules="libibverbs libcjson hwloc cmocka ucx ompi-c pmix fftw3"
+probed_modules="libibverbs libisal libcjson hwloc cmocka ucx ompi-c pmix fftw3"
 
 # The installed libraries decide what configure finds.
 configure_key()

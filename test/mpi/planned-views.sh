@@ -38,12 +38,12 @@ shift 2
 set_it() { [ "$1" != 0 ] && export "OMPI_MCA_coll_mrail_$2=$1"; return 0; }
 while read -r rank capacity above chunk slots memory; do
     [ "$rank" = "$OMPI_COMM_WORLD_RANK" ] || continue
-    set_it "$capacity" capacity
+    set_it "$capacity" rail_bandwidth
     [ "$what" = all ] || break
-    set_it "$above" relay_above
-    set_it "$chunk" chunk
-    set_it "$slots" slots
-    set_it "$memory" memory
+    set_it "$above" relay_threshold
+    set_it "$chunk" relay_chunk_size
+    set_it "$slots" relay_buffers
+    set_it "$memory" relay_memory
 done <"$views"
 exec "$@"
 END_VIEWER
