@@ -22,6 +22,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0014-active-message-cost.md \
     docs/decisions/0015-pairwise-steps.md \
     docs/decisions/0016-a-plan-is-for-all-ranks-or-none.md \
+    docs/decisions/0017-flush-and-busy-peers.md \
     docs/decisions/0018-crc-by-isa-l.md \
     docs/deployment.md \
     docs/failover.md \

@@ -220,8 +220,11 @@ static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
 {
     mrail_ns_t next_ns = mrail_control_next(engine, timers);
     int due = (now_ns >= next_ns);
+    int requested =
+        __atomic_exchange_n(&engine->poll_requested, 0, __ATOMIC_ACQ_REL);
 
-    if (!due && !__atomic_load_n(&engine->error_pending, __ATOMIC_RELAXED) &&
+    if (!due && !requested &&
+        !__atomic_load_n(&engine->error_pending, __ATOMIC_RELAXED) &&
         (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
         return next_ns;
     }

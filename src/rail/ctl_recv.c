@@ -469,6 +469,13 @@ static void mrail_ctl_on_bye(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_work(peer);
 }
 
+/* The control thread polls after the datagrams, without the control lock. */
+static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
+                              const mrail_ctl_msg_t *msg)
+{
+    __atomic_store_n(&engine->poll_requested, 1, __ATOMIC_RELEASE);
+}
+
 typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg);
 
@@ -489,6 +496,7 @@ static const struct {
     [MRAIL_CTL_FAIL] = {mrail_ctl_on_fail, 0, 1},
     [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
+    [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
 };
 
 /* The peer that sent the message; NULL: not to be believed. */

@@ -121,6 +121,8 @@ struct mrail_engine {
     uint16_t next_iface[MRAIL_MAX_IFACES]; /* id of the next one at a place */
     unsigned num_ifaces;
     mrail_iface_t *current; /* iface whose callbacks may be called now */
+    int poll_requested;     /* atomic: the control thread shall poll, because
+                               a peer's flush waits */
     int ctl_held;           /* the data path holds ctl_lock: see
                                mrail_data_ctl_lock() */
     mrail_pool_t tx_small;

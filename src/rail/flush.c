@@ -10,9 +10,15 @@
  * on one lane that is alone in having work, where the QP's own order suffices.
  */
 #include "config.h"
+#include "rail/ctl.h"
 #include "rail/engine.h"
 
 #include <errno.h>
+
+/* A peer that polls acknowledges sooner than the first.  A datagram may be lost,
+ * hence the second: time between POLLs. */
+#define MRAIL_FLUSH_POLL_FIRST (5 * MRAIL_NS_PER_MS)
+#define MRAIL_FLUSH_POLL_AGAIN (25 * MRAIL_NS_PER_MS)
 
 /* READs that have not come back are among the operations. */
 static int mrail_rma_idle(const mrail_peer_t *peer)
@@ -35,6 +41,8 @@ static mrail_flush_t *mrail_flush_add(mrail_peer_t *peer,
     sync->reads = 0;
     sync->am_seq = peer->tx_next;
     sync->op_id = peer->op_next - 1;
+    sync->poll_ns = 0;
+    sync->num_polls = 0;
     sync->group = group;
     mrail_list_add_tail(&peer->syncs, &sync->list);
     mrail_peer_activate(peer);
@@ -75,6 +83,29 @@ static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
            (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id);
 }
 
+/* A peer that computes does not poll its lanes, so it does not see the ACK_REQ.
+ * A POLL wakes its control thread, which polls and acknowledges.  No answer is
+ * no failure: a debugger may have stopped the process. */
+static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *sync,
+                                  mrail_ns_t now_ns)
+{
+    mrail_engine_t *engine = peer->engine;
+
+    if (sync->poll_ns == 0) {
+        sync->poll_ns = now_ns + MRAIL_FLUSH_POLL_FIRST;
+    }
+    if ((now_ns < sync->poll_ns) || engine->ctl_held) {
+        return;
+    }
+    sync->poll_ns = now_ns + MRAIL_FLUSH_POLL_AGAIN;
+    mrail_data_ctl_lock(engine);
+    if (peer->state == MRAIL_PEER_KNOWN) {
+        (void)mrail_ctl_send_plain(peer, MRAIL_CTL_POLL, ++engine->ctl_seq,
+                                   sync->num_polls++);
+    }
+    mrail_data_ctl_unlock(engine);
+}
+
 static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *sync,
                             mrail_ns_t now_ns)
 {
@@ -91,6 +122,7 @@ static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *sync,
     if ((sync->kind == MRAIL_FLUSH_KIND_FLUSH) &&
         mrail_seq32_before(peer->tx_acked, sync->am_seq)) {
         mrail_am_request_ack(peer);
+        mrail_flush_poll_peer(peer, sync, now_ns);
         return 0;
     }
     return 1;

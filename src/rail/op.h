@@ -104,6 +104,8 @@ typedef struct mrail_flush {
     unsigned reads;  /* ... has been, and has not come back */
     uint32_t am_seq;
     uint64_t op_id;
+    mrail_ns_t poll_ns; /* next POLL to the peer; 0: not waiting for it yet */
+    unsigned num_polls; /* POLLs sent; selects the rail pair of the next */
     mrail_flush_group_t *group; /* NULL for a fence */
 } mrail_flush_t;
 

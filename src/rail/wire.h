@@ -77,6 +77,7 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_FAIL = 10,   /* this lane has failed: close it, too */
     MRAIL_CTL_REFUSE = 11, /* a request cannot be met: reason */
     MRAIL_CTL_BYE = 12,    /* this engine closes */
+    MRAIL_CTL_POLL = 13,   /* poll your lanes: a flush waits for them */
     MRAIL_CTL_LAST
 } mrail_ctl_type_t;
 

@@ -2,7 +2,7 @@
 RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
     rail_fence rail_open rail_fair_share rail_backlog rail_stale rail_cq \
     rail_nested rail_callback rail_evict rail_harden rail_starve rail_goodbye \
-    rail_errors rail_unreachable rail_live rail_unpolled
+    rail_errors rail_unreachable rail_live rail_unpolled rail_busy_flush
 check_PROGRAMS += $(RAIL_JOBS)
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
@@ -25,6 +25,8 @@ rail_callback_SOURCES = test/rail/rail_callback.c
 rail_callback_LDADD = libtest-job.la
 rail_unpolled_SOURCES = test/rail/rail_unpolled.c
 rail_unpolled_LDADD = libtest-job.la
+rail_busy_flush_SOURCES = test/rail/rail_busy_flush.c
+rail_busy_flush_LDADD = libtest-job.la
 rail_nested_SOURCES = test/rail/rail_nested.c
 rail_nested_LDADD = libtest-job.la
 rail_evict_SOURCES = test/rail/rail_evict.c
@@ -72,7 +74,7 @@ RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
     test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh \
     test/rail/fair-share.sh test/rail/backlog.sh test/rail/stale.sh \
     test/rail/small-srq.sh test/rail/cq.sh test/rail/nested.sh \
-    test/rail/unpolled.sh \
+    test/rail/unpolled.sh test/rail/busy-flush.sh \
     test/rail/callback.sh test/rail/evict.sh test/rail/harden.sh \
     test/rail/starve.sh test/rail/slow-events.sh test/rail/full-shm.sh \
     test/rail/errors.sh test/rail/unreachable.sh test/rail/live.sh
