@@ -387,13 +387,13 @@ static int plan_is_direct(mrail_plan_t *plan)
 }
 
 /* The new division in place of the one that holds. */
-static void plan_accept(mrail_plan_t *plan, uint64_t stamp)
+static void plan_accept(mrail_plan_t *plan, uint64_t generation)
 {
     plan_division_t old = plan->now;
 
     plan->now = plan->next;
     plan->next = old;
-    plan->stamp = stamp;
+    plan->generation = generation;
 }
 
 /* In two levels, if there are many demands and it can be done: 0; -ERANGE: it has to
@@ -450,13 +450,13 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 }
 
 int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
-                    size_t num_demands, uint64_t stamp, char *why,
+                    size_t num_demands, uint64_t generation, char *why,
                     size_t why_size)
 {
     plan_division_t *next = &plan->next;
     int ret;
 
-    if ((stamp != 0) && (stamp == plan->stamp)) {
+    if ((generation != 0) && (generation == plan->generation)) {
         return 0;
     }
     if (num_demands >= UINT32_MAX) {
@@ -479,14 +479,14 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         return plan_say(ret, "out of memory", why, why_size);
     }
     if (ret == 0) {
-        plan_accept(plan, stamp);
+        plan_accept(plan, generation);
     }
     return ret;
 }
 
 void mrail_plan_forget(mrail_plan_t *plan)
 {
-    plan->stamp = 0;
+    plan->generation = 0;
     mrail_flows_forget(plan->flows);
     for (unsigned i = 0; i < 2; ++i) {
         if (plan->levels[i] != NULL) {

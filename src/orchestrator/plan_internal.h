@@ -47,7 +47,7 @@ struct mrail_plan {
     uint32_t num_nodes, num_ranks;
     uint32_t *free_node; /* of each rank; MRAIL_PLAN_NONE: it is bound */
     uint32_t *shared;    /* group by pair of nodes, of free ranks */
-    uint64_t stamp;
+    uint64_t generation;
     plan_division_t now, next;
     mrail_levels_t *levels[2]; /* one of them knows what is, or none; or NULL */
     uint64_t *whole;           /* ends of the lanes of what is not cut */
