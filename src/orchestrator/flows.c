@@ -59,8 +59,8 @@ static const struct {
  * knows, `statement` has them at `link` and the slot in `s`. */
 #define EACH_SLOT(flows, most_links, statement)                                \
     for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                   \
-        uint32_t s = (flows)->rows[row] * (flows)->passes.width;               \
-        uint32_t end = s + (flows)->passes.width;                              \
+        uint32_t s = (flows)->rows[row] * (flows)->phases.width;               \
+        uint32_t end = s + (flows)->phases.width;                              \
         const uint32_t *link =                                                 \
             &(flows)->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];           \
                                                                                \
@@ -156,7 +156,7 @@ void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_phases_divide(&flows->passes,
+    mrail_phases_divide(&flows->phases,
                         flows->is_first          ? MRAIL_PHASES_NO_SUM
                         : flows->num_summed == 0 ? MRAIL_PHASES_SET_SUM
                                                  : MRAIL_PHASES_ADD_SUM,
@@ -203,18 +203,18 @@ void mrail_flows_try_mean(mrail_flows_t *flows)
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
 {
-    const uint32_t *row = &flows->passes.row[2 * (size_t)k];
+    const uint32_t *row = &flows->phases.row[2 * (size_t)k];
 
     return (mrail_flows_lanes_t){
-        .out = row[0] * flows->passes.width,
-        .in = row[1] * flows->passes.width,
-        .bytes = &flows->bytes[(size_t)k * flows->passes.width]};
+        .out = row[0] * flows->phases.width,
+        .in = row[1] * flows->phases.width,
+        .bytes = &flows->bytes[(size_t)k * flows->phases.width]};
 }
 
 void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_phases_load(&flows->passes, flows->bytes, flows->slot_load);
+    mrail_phases_load(&flows->phases, flows->bytes, flows->slot_load);
     mrail_flows_add_loads(flows);
 }
 
@@ -276,7 +276,7 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
                                       ? relays[s] * per_relay +
                                             flows_sum(length, link, num_links)
                                       : MRAIL_FLOWS_CLOSED)
-    return mrail_phases_shortest(&flows->passes, slot);
+    return mrail_phases_shortest(&flows->phases, slot);
 }
 
 double mrail_flows_volume(const mrail_flows_t *flows)
@@ -367,7 +367,7 @@ void mrail_flows_begin(mrail_flows_t *flows, unsigned stage,
         flows->slot_weight[s] = weight;
     }
     flows->stage = stage;
-    flows->passes.least_part = stages[stage].least_part;
+    flows->phases.least_part = stages[stage].least_part;
     flows->price = flows->prices[stage];
     mrail_flows_begin_iterations(flows);
 }
@@ -491,7 +491,7 @@ int mrail_flows_settle(mrail_flows_t *flows, double limit)
     flows_begin_fit(flows);
     mrail_flows_divide(flows);
     mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
-    mrail_flows_straighten(flows, limit * FLOWS_WITHIN);
+    mrail_flows_remove_relays(flows, limit * FLOWS_WITHIN);
     congestion = mrail_flows_trial_congestion(flows);
     if (congestion > limit) {
         return -ERANGE;
@@ -529,7 +529,7 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
 
 uint32_t mrail_flows_stride(const mrail_flows_t *flows)
 {
-    return flows->passes.width;
+    return flows->phases.width;
 }
 
 const double *mrail_flows_bytes(const mrail_flows_t *flows)

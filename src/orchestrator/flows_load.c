@@ -92,7 +92,7 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     flows->link_slots = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                                sizeof(*flows->link_slots));
     flows->slot_open = malloc(2 * (size_t)num_slots);
-    if ((flows_allocate_rows(flows, num_slots / flows->passes.width) != 0) ||
+    if ((flows_allocate_rows(flows, num_slots / flows->phases.width) != 0) ||
         (next == NULL) || (flows->slot_link == NULL) ||
         (flows->link_slots == NULL) || (flows->slot_open == NULL)) {
         return -ENOMEM;
@@ -112,7 +112,7 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
 {
     double *next = malloc(3 * num_bytes * sizeof(*next));
 
-    size_t demands = num_bytes / flows->passes.width;
+    size_t demands = num_bytes / flows->phases.width;
 
     free(flows->all_bytes);
     free(flows->mask);
@@ -193,7 +193,7 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
 /* The sets that all open lanes of a row take a link of: some of those of one. */
 static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 {
-    uint32_t first = row * flows->passes.width, open = flows->row_open[row];
+    uint32_t first = row * flows->phases.width, open = flows->row_open[row];
     uint32_t *sets = &flows->row_set[(size_t)row * FLOWS_ROW_SETS], count = 0;
     const uint32_t *link;
 
@@ -224,7 +224,7 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 /* Lanes by relays, and links that several of them take. */
 static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
 {
-    uint32_t first = row * flows->passes.width;
+    uint32_t first = row * flows->phases.width;
     uint32_t *relays = &flows->row_relays[(size_t)row * FLOWS_ROW_RELAYS];
 
     memset(relays, 0, FLOWS_ROW_RELAYS * sizeof(*relays));
@@ -280,7 +280,7 @@ static void flows_set_link_slots(mrail_flows_t *flows)
 static void flows_set_slots(mrail_flows_t *flows,
                             const mrail_flows_slot_t *slot)
 {
-    uint32_t lanes = flows->links.num_lanes, width = flows->passes.width;
+    uint32_t lanes = flows->links.num_lanes, width = flows->phases.width;
 
     for (uint32_t s = flows->slots_set; s < flows->num_slots; ++s) {
         uint32_t row = s / width, lane = s % width;
@@ -306,13 +306,13 @@ static void flows_set_slots(mrail_flows_t *flows,
  * others one is enough. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
-    uint32_t rows = flows->num_slots / flows->passes.width;
-    const uint32_t *row = flows->passes.row;
+    uint32_t rows = flows->num_slots / flows->phases.width;
+    const uint32_t *row = flows->phases.row;
     int is_masked = 0;
 
     memset(flows->row_taken, 0, rows * sizeof(*flows->row_taken));
     memset(flows->row_bytes, 0, rows * sizeof(*flows->row_bytes));
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k, row += 2) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k, row += 2) {
         uint32_t common = flows->row_open[row[0]] & flows->row_open[row[1]];
         uint32_t open = common & lanes[k];
 
@@ -322,8 +322,8 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
         flows->mask[k] = (open != common) ? lanes[k] : ALL_LANES;
         flows->row_taken[row[0]] |= open;
         flows->row_taken[row[1]] |= open;
-        flows->row_bytes[row[0]] += flows->passes.demand[k];
-        flows->row_bytes[row[1]] += flows->passes.demand[k];
+        flows->row_bytes[row[0]] += flows->phases.demand[k];
+        flows->row_bytes[row[1]] += flows->phases.demand[k];
     }
     flows->num_rows = 0;
     for (uint32_t i = 0; i < rows; ++i) {
@@ -344,7 +344,7 @@ static void flows_mark_taken(mrail_flows_t *flows)
     for (uint32_t i = 0; i < flows->num_rows; ++i) {
         uint32_t row = flows->rows[i], lanes = flows->row_taken[row];
         const uint32_t *link =
-            &flows->slot_link[(size_t)row * flows->passes.width *
+            &flows->slot_link[(size_t)row * flows->phases.width *
                               MRAIL_FLOWS_SLOT_LINKS];
 
         if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] ==
@@ -421,7 +421,7 @@ int mrail_flows_create(const mrail_flows_links_t *links,
         return -ENOMEM;
     }
     flows->links = *links;
-    flows->passes.width =
+    flows->phases.width =
         MRAIL_PHASES_VECTOR *
         MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_PHASES_VECTOR);
     if (flows_allocate_links(flows) != 0) {
@@ -443,32 +443,32 @@ int mrail_flows_create(const mrail_flows_links_t *links,
 }
 
 /* What lanes are worth to each demand is a mask of its own. */
-static void flows_set_weight(mrail_flows_t *flows, const double *worth)
+static void flows_set_weight(mrail_flows_t *flows, const double *weight)
 {
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
         flows->mask[k] = k;
     }
-    flows->passes.mask = flows->mask;
-    flows->passes.mask_factor = worth;
-    flows->passes.mask_length = NULL;
+    flows->phases.mask = flows->mask;
+    flows->phases.mask_factor = weight;
+    flows->phases.mask_length = NULL;
 }
 
 /* Which lanes demands may take, for the passes; none, if all may take all. */
 static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {
-    uint32_t last = 0, number = 0, width = flows->passes.width;
+    uint32_t last = 0, number = 0, width = flows->phases.width;
     int is_masked = flows_set_demands(flows, problem->lanes);
 
-    if (problem->worth != NULL) {
-        flows_set_weight(flows, problem->worth);
+    if (problem->weight != NULL) {
+        flows_set_weight(flows, problem->weight);
         return 0;
     }
-    flows->passes.mask = NULL;
+    flows->phases.mask = NULL;
     if (!is_masked) {
         return 0;
     }
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
         uint32_t lanes = flows->mask[k];
 
         if ((lanes != last) &&
@@ -494,20 +494,20 @@ static int flows_set_masks(mrail_flows_t *flows,
         }
         flows->rail_masks_set = flows->masks.num;
     }
-    flows->passes.mask = flows->mask;
-    flows->passes.mask_factor = flows->mask_lanes;
-    flows->passes.mask_length =
+    flows->phases.mask = flows->mask;
+    flows->phases.mask_factor = flows->mask_lanes;
+    flows->phases.mask_length =
         flows->mask_lanes + (size_t)flows->rail_masks_set * width;
     return 0;
 }
 
 int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
 {
-    flows->num_slots = problem->num_rows * flows->passes.width;
-    flows->num_bytes = (size_t)problem->num_demands * flows->passes.width;
-    flows->passes.num_demands = problem->num_demands;
-    flows->passes.row = problem->row;
-    flows->passes.demand = problem->demand;
+    flows->num_slots = problem->num_rows * flows->phases.width;
+    flows->num_bytes = (size_t)problem->num_demands * flows->phases.width;
+    flows->phases.num_demands = problem->num_demands;
+    flows->phases.row = problem->row;
+    flows->phases.demand = problem->demand;
     flows->base = problem->base;
     flows->bound = 0;
     if (((flows->num_slots > flows->slots_room) &&
@@ -521,7 +521,7 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
         return 0;
     }
 err_none:
-    flows->passes.num_demands = flows->num_slots = flows->num_rows = 0;
+    flows->phases.num_demands = flows->num_slots = flows->num_rows = 0;
     flows->num_bytes = 0;
     return -ENOMEM;
 }

@@ -18,12 +18,12 @@
 #define MOST_EXTRA 2
 #define MOST_FEWER (-2)
 /* Of a link's bytes within the limit: less above it, or less room, is none. */
-#define NOTHING 1e-9
+#define ROUNDING_TOLERANCE 1e-9
 /* Looks at all demands before prices by what is full are as good as they get.
  */
 #define VALUE_PHASES 4
 /* Less dear than this, in relays, is as dear. */
-#define AS_COSTLY 1e-6
+#define COST_TOLERANCE 1e-6
 
 /* More than any excess. */
 #define UNKNOWN MRAIL_FLOWS_CLOSED
@@ -44,7 +44,7 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
 {
     const uint32_t *link =
         &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
-    uint32_t row = s / flows->passes.width, lane = s % flows->passes.width;
+    uint32_t row = s / flows->phases.width, lane = s % flows->phases.width;
     uint32_t is_over = 0, is_shut = 0;
 
     for (unsigned i = 0; i < flows->depth; ++i) {
@@ -82,7 +82,7 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
 /* What moves will ask for, and keep up to date. */
 static void repair_mark_all(mrail_flows_t *flows)
 {
-    size_t rows = flows->slots_set / flows->passes.width;
+    size_t rows = flows->slots_set / flows->phases.width;
 
     memset(flows->slot_factor, 0,
            flows->slots_set * sizeof(*flows->slot_factor));
@@ -107,13 +107,13 @@ static void repair_end(const repair_t *repair)
 static MRAIL_INLINE void repair_turn_to(repair_t *repair, uint32_t k)
 {
     mrail_flows_t *flows = repair->flows;
-    size_t width = flows->passes.width;
-    const uint32_t *row = &flows->passes.row[2 * (size_t)k];
+    size_t width = flows->phases.width;
+    const uint32_t *row = &flows->phases.row[2 * (size_t)k];
 
     repair->row_out = row[0];
     repair->row_in = row[1];
-    repair->first_out = row[0] * flows->passes.width;
-    repair->first_in = row[1] * flows->passes.width;
+    repair->first_out = row[0] * flows->phases.width;
+    repair->first_in = row[1] * flows->phases.width;
     repair->out = &flows->slot_link[row[0] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->in = &flows->slot_link[row[1] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->open = flows->open[k];
@@ -182,7 +182,7 @@ static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
 }
 
 /* Those with room, perhaps. */
-static MRAIL_INLINE uint32_t repair_roomy(const repair_t *repair)
+static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;
 
@@ -260,7 +260,7 @@ static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
     double over = UNKNOWN;
 
     for (int extra = MRAIL_MAX(first, -relays); extra <= last; ++extra) {
-        uint32_t lanes = repair_roomy(repair) & ~(1u << from) &
+        uint32_t lanes = repair_lanes_with_room(repair) & ~(1u << from) &
                          repair_lanes_with(repair, relays + extra);
 
         if (lanes == 0) {
@@ -304,9 +304,9 @@ static uint32_t repair_relieve_first(repair_t *repair)
     const double *is_over = flows->slot_factor;
     uint32_t k, count = 0;
 
-    for (k = mrail_phases_find_over(&flows->passes, flows->trial, is_over, 0);
-         k < flows->passes.num_demands;
-         k = mrail_phases_find_over(&flows->passes, flows->trial, is_over,
+    for (k = mrail_phases_find_over(&flows->phases, flows->trial, is_over, 0);
+         k < flows->phases.num_demands;
+         k = mrail_phases_find_over(&flows->phases, flows->trial, is_over,
                                     k + 1)) {
         repair_turn_to(repair, k);
         if (repair_relieve(repair, MOST_FEWER, 0)) {
@@ -347,13 +347,13 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     repair_end(&repair);
 }
 
-void mrail_flows_straighten(mrail_flows_t *flows, double limit)
+void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
 {
     repair_t repair;
 
     repair_begin(&repair, flows, limit);
     repair_mark_all(flows);
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
         repair_turn_to(&repair, k);
         for (uint32_t lanes = repair.open; lanes != 0; lanes &= lanes - 1) {
             uint32_t from = (uint32_t)__builtin_ctz(lanes);
@@ -362,7 +362,7 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
             for (int relays = 0; (relays < most) && (repair.bytes[from] > 0);
                  ++relays) {
                 (void)repair_move_any(&repair, from,
-                                      repair_roomy(&repair) &
+                                      repair_lanes_with_room(&repair) &
                                           repair_lanes_with(&repair, relays),
                                       repair.bytes[from]);
             }
@@ -377,7 +377,7 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
 static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
 {
     return repair->flows->excess[link] >=
-           -NOTHING * repair->limit * repair->flows->width[link];
+           -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
 }
 
 /* How many links of a lane are full; its length, in relays. */
@@ -445,7 +445,7 @@ static int repair_value(const repair_t *repair, double per_relay, double most)
         uint32_t lane = (uint32_t)__builtin_ctz(lanes);
 
         if ((full[lane] > 0) &&
-            (length[lane] < longest - AS_COSTLY * per_relay)) {
+            (length[lane] < longest - COST_TOLERANCE * per_relay)) {
             repair_lengthen(repair, lane, (longest - length[lane]) / full[lane],
                             most);
             is_changed = 1;
@@ -462,7 +462,7 @@ void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
 
     for (unsigned pass = 0; is_changed && (pass < VALUE_PHASES); ++pass) {
         is_changed = 0;
-        for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+        for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
             repair_turn_to(&repair, k);
             is_changed |= repair_value(&repair, per_relay, most);
         }

@@ -28,7 +28,7 @@
 #define FULL 1e-6
 /* Of all bytes: relaying this much more than what is proved is as good as not
  * at all. */
-#define NEXT_TO_NOTHING 1e-4
+#define RELAYED_TOLERANCE 1e-4
 /* Rounds may also stay above for long: then the aim comes down by a part of
  * that, not so far that there is no such division. */
 #define AIM_LEAST 0.992
@@ -76,7 +76,7 @@ typedef struct flows_search {
     double least;        /* relayed bytes whatever the limit is */
     int is_kept;         /* what the last look has repaired */
     int is_plain;        /* prices only rise and fall */
-    int is_anew;         /* prices have jumped in the last look */
+    int has_jumped;      /* prices have jumped in the last look */
 } flows_search_t;
 
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
@@ -136,8 +136,8 @@ static double flows_total(const mrail_flows_t *flows)
 {
     double total = 0;
 
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        total += flows->passes.demand[k];
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
+        total += flows->phases.demand[k];
     }
     return total;
 }
@@ -164,7 +164,7 @@ static int flows_is_found(const mrail_flows_t *flows,
 }
 
 /* Prices by what is full, if they prove more than those that there are. */
-static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
+static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->relayed_bound;
     size_t size = flows->link_room * sizeof(*flows->price);
@@ -178,7 +178,7 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
         memcpy(flows->price, flows->length, size);
         memset(flows->rise, 0, size);
         mrail_flows_forget_sum(flows);
-        search->is_anew = 1;
+        search->has_jumped = 1;
     }
 }
 
@@ -198,7 +198,7 @@ static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
     mrail_flows_prove(flows);
     if (flows->bound > before) {
         search->limit = flows->bound * (1 + search->limit_gap);
-        search->is_anew = 1;
+        search->has_jumped = 1;
         mrail_flows_reset_duals(flows, flows->stage);
         mrail_flows_begin_iterations(flows);
         flows->relayed_bound = search->least;
@@ -209,7 +209,7 @@ static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
 static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
                               unsigned round)
 {
-    search->is_anew = 0;
+    search->has_jumped = 0;
     if ((round > 1) || search->is_warm) {
         flows_prove_by_duals(flows, search->limit);
     }
@@ -224,7 +224,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     mrail_flows_relieve(flows, search->limit * FLOWS_WITHIN);
     if (flows->trial_relayed >
         flows->relayed_bound * (1 + DIRECT * search->gap) + search->nothing) {
-        mrail_flows_straighten(flows, search->limit * FLOWS_WITHIN);
+        mrail_flows_remove_relays(flows, search->limit * FLOWS_WITHIN);
     }
     flows_keep_repaired(flows, search);
     if (!search->is_kept) {
@@ -236,19 +236,20 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     if (flows->congestion == 0) {
         flows_warm_start_again(flows, search);
     }
-    if (!search->is_anew && !search->is_plain) {
-        flows_reprice(flows, search);
+    if (!search->has_jumped && !search->is_plain) {
+        flows_update_duals(flows, search);
     }
     return flows_is_found(flows, search);
 }
 
 /* What is the best so far, with fewer relays where there is room. */
-static void flows_straighten_best(mrail_flows_t *flows, flows_search_t *search)
+static void flows_remove_relays_best(mrail_flows_t *flows,
+                                     flows_search_t *search)
 {
     mrail_copy(flows->trial, flows->bytes,
                flows->num_bytes * sizeof(*flows->trial));
     mrail_flows_load_bytes(flows);
-    mrail_flows_straighten(flows, search->limit * FLOWS_WITHIN);
+    mrail_flows_remove_relays(flows, search->limit * FLOWS_WITHIN);
     flows_keep_repaired(flows, search);
 }
 
@@ -258,7 +259,7 @@ static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;
     search->aim = FLOWS_AIM;
-    flows->passes.least_part = 0;
+    flows->phases.least_part = 0;
     mrail_flows_reset_duals(flows, flows->stage);
     mrail_flows_begin_iterations(flows);
 }
@@ -277,12 +278,12 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
         flows_cap_duals(flows); /* paths have more links than last time */
     }
     search->aim = FLOWS_AIM;
-    search->nothing = NEXT_TO_NOTHING * flows_total(flows);
+    search->nothing = RELAYED_TOLERANCE * flows_total(flows);
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     search->least = mrail_flows_shortest(flows, RELAY_COST) / RELAY_COST;
     flows->relayed_bound = search->least;
     if ((flows->congestion > 0) && !flows_is_found(flows, search)) {
-        flows_straighten_best(flows, search);
+        flows_remove_relays_best(flows, search);
     }
     for (unsigned round = 1; round <= max_iterations; ++round) {
         mrail_flows_divide(flows);
@@ -297,7 +298,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
             if (flows_look_relayed(flows, search, round)) {
                 return round;
             }
-            look = search->is_anew ? round + 1 : mrail_flows_after(round);
+            look = search->has_jumped ? round + 1 : mrail_flows_after(round);
         }
         if ((round == search->tries) && (flows->congestion == 0)) {
             return 0;
@@ -307,7 +308,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
             look = mrail_flows_after(round);
         }
     }
-    flows_straighten_best(flows, search);
+    flows_remove_relays_best(flows, search);
     return max_iterations;
 }
 

@@ -21,7 +21,7 @@
 /* ---- the first level ---- */
 
 static int levels_load(mrail_levels_t *levels, const double *base,
-                       const double *worth)
+                       const double *weight)
 {
     const mrail_flows_problem_t problem = {
         .num_rows = mrail_routes_num_rows(levels->routes),
@@ -31,7 +31,7 @@ static int levels_load(mrail_levels_t *levels, const double *base,
         .lanes = levels->lanes,
         .demand = levels->demand,
         .base = base,
-        .worth = worth};
+        .weight = weight};
 
     return mrail_flows_load(levels->flows, &problem);
 }
@@ -74,7 +74,7 @@ static void levels_weigh(mrail_levels_t *levels)
         const levels_group_t *group = &levels->groups[g];
         const uint64_t *wanted =
             &levels->wanted[2 * (size_t)g * levels->stride];
-        double *worth = &levels->worth[(size_t)g * levels->stride];
+        double *weight = &levels->weight[(size_t)g * levels->stride];
         double least = LEAST_WEIGHT * (double)group->large + 1;
 
         for (uint32_t rail = 0; rail < levels->num_rails; ++rail) {
@@ -84,7 +84,7 @@ static void levels_weigh(mrail_levels_t *levels)
             if (is_up) {
                 small += 0.5 * (double)(int64_t)wanted[levels->stride + rail];
             }
-            worth[rail] = is_up ? (double)(int64_t)wanted[rail] + least : 0;
+            weight[rail] = is_up ? (double)(int64_t)wanted[rail] + least : 0;
             levels_add_slots(levels, g, rail, small);
         }
         levels->demand[g] = (double)group->large;
@@ -111,7 +111,7 @@ static int levels_divide_rails(mrail_levels_t *levels,
     summary->congestion_bound = mrail_flows_bound(levels->flows);
     summary->limit = summary->congestion_bound * (1 + gap * PART_LIMIT);
     levels_weigh(levels);
-    ret = levels_load(levels, levels->base, levels->worth);
+    ret = levels_load(levels, levels->base, levels->weight);
     if (ret != 0) {
         return ret;
     }
@@ -193,8 +193,8 @@ static int levels_grow_ends(mrail_levels_t *levels)
 static uint32_t levels_pair(const mrail_levels_t *levels,
                             const mrail_plan_demand_t *demand)
 {
-    uint32_t from = levels->spots[demand->from].node;
-    uint32_t to = levels->spots[demand->to].node;
+    uint32_t from = levels->places[demand->from].node;
+    uint32_t to = levels->places[demand->to].node;
 
     return ((from == to) || (demand->bytes == 0))
                ? MRAIL_PLAN_NONE
@@ -244,8 +244,8 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
             &levels->demands[levels->order[first + m]];
 
         levels->members[m] = (mrail_water_fill_demand_t){
-            .from_rail = levels->spots[demand->from].rail,
-            .to_rail = levels->spots[demand->to].rail,
+            .from_rail = levels->places[demand->from].rail,
+            .to_rail = levels->places[demand->to].rail,
             .bytes = demand->bytes,
             .is_small = demand->bytes <= levels->options.relay_above};
     }

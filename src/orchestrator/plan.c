@@ -96,8 +96,8 @@ static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
                                         const mrail_plan_demand_t *demand,
                                         uint32_t *group_p)
 {
-    uint32_t from = plan->free_node[demand->from];
-    uint32_t to = plan->free_node[demand->to], *shared = NULL;
+    uint32_t from = plan->multi_rail_node[demand->from];
+    uint32_t to = plan->multi_rail_node[demand->to], *shared = NULL;
 
     if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) && (from != to)) {
         shared = &plan->shared[(size_t)from * plan->num_nodes + to];
@@ -406,7 +406,8 @@ static int plan_divide_levels(mrail_plan_t *plan)
     uint32_t num_links;
     int ret;
 
-    if ((levels == NULL) || (plan->next.num_demands < MRAIL_PLAN_MANY)) {
+    if ((levels == NULL) ||
+        (plan->next.num_demands < MRAIL_PLAN_MIN_TWO_LEVELS)) {
         return -ERANGE;
     }
     ret = mrail_levels_divide(levels, plan->next.demands,
