@@ -1,4 +1,4 @@
-/* Memory, links, slots and masks of a division: what stays while it goes on. */
+/* Memory, links, slots and masks of a division: its constant data. */
 #include "config.h"
 #include "flows_internal.h"
 
@@ -131,8 +131,8 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
     return 0;
 }
 
-/* Half of what a path is worth for itself, which is what its narrowest link is:
- * the root, so that two halves alike make it whole. */
+/* Half of a path's weight. The weight is the capacity of the narrowest link, so
+ * each half is a square root. */
 static double flows_weight(const mrail_flows_t *flows,
                            const mrail_flows_slot_t *slot)
 {
@@ -175,7 +175,7 @@ static int flows_takes(const mrail_flows_t *flows, uint32_t s, uint32_t link)
             (own[3] == link));
 }
 
-/* Is one of the links of a slot of this set? */
+/* 1: a link of the slot is in this set. */
 static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
 {
     const uint32_t *link =
@@ -190,7 +190,7 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
     return 0;
 }
 
-/* The sets that all open lanes of a row take a link of: some of those of one. */
+/* Sets that cut all open lanes of a row, among those of one lane. */
 static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 {
     uint32_t first = row * flows->phases.width, open = flows->row_open[row];
@@ -221,7 +221,7 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
     }
 }
 
-/* Lanes by relays, and links that several of them take. */
+/* Lanes by relays, and links that several lanes share. */
 static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
 {
     uint32_t first = row * flows->phases.width;
@@ -250,7 +250,7 @@ static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
     }
 }
 
-/* The slots of each link, by counting. */
+/* Slots of each link, by counting. */
 static void flows_set_link_slots(mrail_flows_t *flows)
 {
     uint32_t num_links = flows->links.num_links, *first = flows->link_first;
@@ -276,7 +276,7 @@ static void flows_set_link_slots(mrail_flows_t *flows)
     }
 }
 
-/* Those that are new. */
+/* Sets the new slots. */
 static void flows_set_slots(mrail_flows_t *flows,
                             const mrail_flows_slot_t *slot)
 {
@@ -301,9 +301,9 @@ static void flows_set_slots(mrail_flows_t *flows,
     }
 }
 
-/* What demands may take of their rows, and have to.  1: less than the rows of
- * one have in common: there have to be masks, for such of these lanes.  For all
- * others one is enough. */
+/* Sets the lanes that demands may take of their rows. 1: masks are necessary,
+ * because a demand may take fewer lanes than its rows share. All other demands
+ * use one mask. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
     uint32_t rows = flows->num_slots / flows->phases.width;
@@ -336,8 +336,8 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 
 /* ---- cuts ---- */
 
-/* Sets the length of links that a lane with demands takes to 1, of others to 0: in
- * rows that all cross a set. */
+/* Sets the length of links on lanes with demands to 1, and of others to 0, in
+ * rows that a set cuts. */
 static void flows_mark_taken(mrail_flows_t *flows)
 {
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
@@ -359,8 +359,8 @@ static void flows_mark_taken(mrail_flows_t *flows)
     }
 }
 
-/* What sets carry: a link no more than all those that its bytes come from, or go to,
- * which else might stand in its place. */
+/* Capacities of sets. A link counts at most the sum of the links that its bytes
+ * pass before or after. */
 static void flows_add_capacities(mrail_flows_t *flows)
 {
     const uint32_t *set = flows->links.set, *parent = flows->links.parent;
@@ -410,7 +410,7 @@ double mrail_flows_cut_bound(mrail_flows_t *flows)
     return bound;
 }
 
-/* ---- the object ---- */
+/* ---- object ---- */
 
 int mrail_flows_create(const mrail_flows_links_t *links,
                        mrail_flows_t **flows_p)
@@ -442,7 +442,7 @@ int mrail_flows_create(const mrail_flows_links_t *links,
     return 0;
 }
 
-/* What lanes are worth to each demand is a mask of its own. */
+/* Each demand has a mask of its own with its weights. */
 static void flows_set_weight(mrail_flows_t *flows, const double *weight)
 {
     for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
@@ -453,7 +453,7 @@ static void flows_set_weight(mrail_flows_t *flows, const double *weight)
     flows->phases.mask_length = NULL;
 }
 
-/* Which lanes demands may take, for the passes; none, if all may take all. */
+/* Sets the allowed lanes for the passes; no masks if all lanes are allowed. */
 static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {

@@ -1,4 +1,4 @@
-/* One demand after the other: fewer pieces, and what needs no relay. */
+/* Merging of pieces, demand by demand: fewer pieces and no needless relays. */
 #include "config.h"
 #include "flows_internal.h"
 
@@ -13,8 +13,8 @@ static double flows_lane_relays(const mrail_flows_t *flows,
            flows->slot_relays[lanes->in + lane];
 }
 
-/* Adds bytes, which may be less than 0, to the links of a lane: the largest load
- * of them. */
+/* Adds bytes, also negative ones, to the links of a lane. Returns their largest
+ * load. */
 static double flows_add_to_lane(mrail_flows_t *flows,
                                 const mrail_flows_lanes_t *lanes, uint32_t lane,
                                 double bytes)
@@ -35,8 +35,8 @@ static double flows_add_to_lane(mrail_flows_t *flows,
     return most;
 }
 
-/* The lane that would be least loaded with so many bytes more, of those with the
- * fewest relays that the demand uses. */
+/* Lane with the least load after adding the bytes, among the demand's lanes
+ * with the fewest relays. */
 static uint32_t flows_best_lane(mrail_flows_t *flows,
                                 const mrail_flows_lanes_t *lanes, double bytes,
                                 double *load_p)
@@ -93,7 +93,7 @@ static void flows_merge_lanes(mrail_flows_t *flows,
     }
     (void)flows_add_to_lane(flows, lanes, best, sum);
     for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
-        lanes->bytes[lane] -= small[lane]; /* the same number: 0 */
+        lanes->bytes[lane] -= small[lane]; /* equal numbers: exactly 0 */
     }
     lanes->bytes[best] += sum;
 }

@@ -1,10 +1,9 @@
 /*
- * One demand after the other: what a round puts on links above a limit goes to
- * lanes with room, what need not be relayed goes without, and what is full gets
- * a price.
+ * Incremental repair, demand by demand. It moves the excess over a limit to
+ * lanes with room, removes needless relays, and prices full links.
  *
- * All of it counts in bytes above the limit of a link (`excess`; below 0:
- * room).  The link that is not there has room for anything.
+ * All values are bytes above the limit of a link (`excess`; below 0: room). The
+ * absent link has unlimited room.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -13,33 +12,32 @@
 
 #include <string.h>
 
-/* The more relays of a move, at most, at least: the planner's paths have two.
- */
+/* Largest difference of relays in a move: paths have at most two. */
 #define MOST_EXTRA 2
 #define MOST_FEWER (-2)
-/* Of a link's bytes within the limit: less above it, or less room, is none. */
+/* Relative rounding tolerance of a link's bytes within the limit, for excess
+ * and room. */
 #define ROUNDING_TOLERANCE 1e-9
-/* Looks at all demands before prices by what is full are as good as they get.
- */
+/* Phases over all demands until the prices of full links have converged
+ * enough. */
 #define VALUE_PHASES 4
-/* Less dear than this, in relays, is as dear. */
+/* Lengths that differ by less, in relays, are equal. */
 #define COST_TOLERANCE 1e-6
 
-/* More than any excess. */
+/* Above any excess. */
 #define UNKNOWN MRAIL_FLOWS_CLOSED
 
 typedef struct repair {
     mrail_flows_t *flows;
     double limit;
-    const uint32_t *out, *in; /* links of the first lane, of a demand */
+    const uint32_t *out, *in; /* links of the demand's first lane */
     uint32_t row_out, row_in, first_out, first_in,
-        open;                  /* rows, slots, lanes of it */
-    double *all_bytes, *bytes; /* of all demands, of it */
+        open;                  /* rows, slots, lanes of the demand */
+    double *all_bytes, *bytes; /* of all demands, of this one */
 } repair_t;
 
-/* Is a link of this slot above the limit; has one that only this lane takes no
- * room? (Links that lanes share keep what they have if bytes move from one to
- * the other.) */
+/* Marks a slot with a link above the limit, and one whose exclusive links have
+ * no room. A move between lanes does not change the links that they share. */
 static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
 {
     const uint32_t *link =
@@ -79,7 +77,7 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
     }
 }
 
-/* What moves will ask for, and keep up to date. */
+/* Marks all slots; moves update the marks. */
 static void repair_mark_all(mrail_flows_t *flows)
 {
     size_t rows = flows->slots_set / flows->phases.width;
@@ -163,7 +161,7 @@ static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
            repair->flows->slot_relays[repair->first_in + lane];
 }
 
-/* Lanes of the demand's rows that take so many relays. */
+/* Lanes of the demand's rows with this number of relays. */
 static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
                                                int relays)
 {
@@ -181,7 +179,7 @@ static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
     return lanes;
 }
 
-/* Those with room, perhaps. */
+/* Lanes that may have room. */
 static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;
@@ -190,8 +188,8 @@ static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
                             flows->row_shut[repair->row_in]);
 }
 
-/* The largest excess of a lane if so many bytes of another one were gone: links
- * that both take have them no more. */
+/* Largest excess of a lane after removing bytes from another lane, for links
+ * that both use. */
 static double repair_excess_without(const repair_t *repair, uint32_t lane,
                                     uint32_t from, double bytes)
 {
@@ -216,15 +214,15 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
     return most;
 }
 
-/* As much of these bytes as there is room for on the other lane: what was
- * moved. Links that both lanes take keep what they have. */
+/* Moves as many of these bytes as the other lane has room for. Returns the
+ * moved bytes. Links that both lanes use do not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
                           double bytes)
 {
     double moved;
 
     if (repair_excess(repair, to) >= bytes) {
-        return 0; /* not even if all of this were on its links */
+        return 0; /* no room even for all of these bytes */
     }
     moved = MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
     if (moved <= 0) {
@@ -239,7 +237,7 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     return moved;
 }
 
-/* Moves so many bytes of a lane to these others: what is left. */
+/* Moves bytes of a lane to any of these lanes. Returns the rest. */
 static double repair_move_any(const repair_t *repair, uint32_t from,
                               uint32_t lanes, double bytes)
 {
@@ -251,8 +249,8 @@ static double repair_move_any(const repair_t *repair, uint32_t from,
     return left;
 }
 
-/* Moves what is above the limit on a lane to lanes with room that take so many
- * more relays: 1: something is left. */
+/* Moves the excess of a lane to lanes with `more` additional relays. 1: some is
+ * left. */
 static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
                                             uint32_t from, int first, int last)
 {
@@ -277,7 +275,7 @@ static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
     return over > 0;
 }
 
-/* 1: it still has bytes on a lane above the limit. */
+/* 1: the demand still has bytes on a lane above the limit. */
 static int repair_relieve(const repair_t *repair, int first, int last)
 {
     const mrail_flows_t *flows = repair->flows;
@@ -295,9 +293,9 @@ static int repair_relieve(const repair_t *repair, int first, int last)
     return is_over;
 }
 
-/* To lanes with no more relays.  Who is not above the limit now, is never:
- * nothing else gets there.  Gives how many still are, which are kept in `over`.
- */
+/* First phase: lanes without additional relays. A demand within the limit stays
+ * within it, because no move exceeds it. Returns the number of other demands
+ * and stores them in `over`. */
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
@@ -371,8 +369,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
     repair_end(&repair);
 }
 
-/* ---- what is full ----------------------------------------------------------
- */
+/* ---- full links ---- */
 
 static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
 {
@@ -380,7 +377,7 @@ static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
            -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
 }
 
-/* How many links of a lane are full; its length, in relays. */
+/* Number of full links of a lane, and its length in relays. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,
                               double per_relay, double *length_p)
 {
@@ -416,9 +413,9 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
     }
 }
 
-/* A demand is on a long lane only because the shorter ones are full; and leaves
- * one that is too full only for the shortest that is not: full links are worth
- * the difference.  1: something got longer. */
+/* A demand uses a long lane only because shorter ones are full. It leaves an
+ * overfull lane only for the shortest lane with room. The difference is the
+ * price of the full links. 1: a length rose. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_PHASES_MAX_WIDTH], longest = 0;

@@ -1,7 +1,6 @@
 /*
- * A division with few relays within a congestion: by the ascent of flows.c with
- * dear relays, by what rounds become when they are repaired, and by prices of
- * what is full.
+ * Phase 2: few relays within a congestion. It combines the ascent of flows.c
+ * with costly relays, repaired iterations, and prices of full links.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -10,27 +9,24 @@
 
 #include <string.h>
 
-/* How much dearer a path is for each relay, as a price: what is more than
- * e^-this of a demand on a path with one relay more says that the others are
- * full. */
+/* Cost of each relay of a path, as a price. If more than e^-this of a demand
+ * takes a path with one more relay, the other paths are full. */
 #define RELAY_COST 10.0
-/* Relayed bytes of a division that is not there. */
+/* Relayed bytes of an absent division. */
 #define NO_DIVISION 1e300
-/* Of the gap: what relays no more than this above what is proved is left alone.
- */
+/* Part of the gap: a division this close to its bound needs no search. */
 #define DIRECT 0.1
-/* What is full is worth no more than this part of the highest price: there has
- * to be room for differences. */
+/* Maximum value of full links, relative to the maximum price. The rest leaves
+ * room for differences. */
 #define PART_OF_MOST 0.5
-/* Then it begins once more, without jumps. */
+/* Iteration of the restart without price jumps. */
 #define PLAIN_ITERATION 100
-/* Of the limit: a link that is loaded less below it is full. */
+/* Part of the limit: a link with less room is full. */
 #define FULL 1e-6
-/* Of all bytes: relaying this much more than what is proved is as good as not
- * at all. */
+/* Part of all bytes: a difference of relayed bytes below it does not count. */
 #define RELAYED_TOLERANCE 1e-4
-/* Rounds may also stay above for long: then the aim comes down by a part of
- * that, not so far that there is no such division. */
+/* Lower limit of the aim. The aim decreases while iterations stay above the
+ * limit. Further down, no division may exist. */
 #define AIM_LEAST 0.992
 #define AIM_PART 0.5
 
@@ -42,7 +38,7 @@ static double flows_exp(double x)
     return v[0];
 }
 
-/* By the lengths that are set, a relay being as dear as in the weights. */
+/* Bound from the current lengths, with the relay cost of the weights. */
 static void flows_prove_relayed(mrail_flows_t *flows, double limit)
 {
     double least = mrail_flows_shortest(flows, RELAY_COST) -
@@ -51,9 +47,8 @@ static void flows_prove_relayed(mrail_flows_t *flows, double limit)
     flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_COST);
 }
 
-/* The prices as they are; and as whole relays, which they come near to: but for
- * shares that have to be left to the dearer paths, that is what full links are
- * worth. */
+/* Bounds from the prices, and from the prices rounded to whole relays. Prices
+ * converge to these, except for the small shares on costly paths. */
 static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 {
     memcpy(flows->length, flows->price,
@@ -66,17 +61,17 @@ static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
     flows_prove_relayed(flows, limit);
 }
 
-/* What a division with fewer relays is after. */
+/* State of a search. */
 typedef struct flows_search {
-    double limit, aim;   /* congestion; what prices aim at, of that */
+    double limit, aim;   /* congestion; the aim as a part of it */
     double gap, nothing; /* of relayed bytes; bytes that do not count */
-    double limit_gap;    /* of the limit, if it is a guess, above its proof */
-    int is_warm;         /* there are prices from before */
-    unsigned tries;      /* rounds for a division within the limit */
-    double least;        /* relayed bytes whatever the limit is */
-    int is_kept;         /* what the last look has repaired */
-    int is_plain;        /* prices only rise and fall */
-    int has_jumped;      /* prices have jumped in the last look */
+    double limit_gap;    /* gap of the limit above its bound, in a warm start */
+    int is_warm;         /* prices of an earlier problem exist */
+    unsigned tries;      /* iterations for a division within the limit */
+    double least;        /* relayed bytes for any limit */
+    int is_kept;         /* the last check stored its repaired division */
+    int is_plain;        /* no price jumps */
+    int has_jumped;      /* prices jumped in the last check */
 } flows_search_t;
 
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
@@ -88,8 +83,8 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
-/* The same after something was moved, whose loads are added up anew.  The round
- * is gone then: they change places. */
+/* Stores a repaired division; its loads are summed again. The iteration is
+ * lost, because the two buffers are swapped. */
 static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 {
     double *bytes = flows->trial;
@@ -105,7 +100,8 @@ static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* What relays less and is above the limit, mixed with what is below it. */
+/* Mixes a division above the limit that relays less with one below the
+ * limit. */
 static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
 {
     double over = mrail_flows_trial_congestion(flows) - limit;
@@ -142,8 +138,7 @@ static double flows_total(const mrail_flows_t *flows)
     return total;
 }
 
-/* Dearer than that a link need not be: what is worth many relays is left alone.
- */
+/* Caps prices: a link that saves many relays needs no higher price. */
 static void flows_cap_duals(mrail_flows_t *flows)
 {
     double most = mrail_flows_dual_max(flows);
@@ -163,7 +158,7 @@ static int flows_is_found(const mrail_flows_t *flows,
            flows->relayed_bound * (1 + search->gap) + search->nothing;
 }
 
-/* Prices by what is full, if they prove more than those that there are. */
+/* Sets prices from full links if they prove more than the present ones. */
 static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->relayed_bound;
@@ -182,7 +177,7 @@ static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* What could not be relieved points to a cut: the limit was too low. */
+/* Excess that repair cannot move indicates a cut: the limit was too low. */
 static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
@@ -205,7 +200,7 @@ static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* Looks at what has come of the last rounds: 1, it is found. */
+/* Checks the last iterations. 1: the search is complete. */
 static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
                               unsigned round)
 {
@@ -242,7 +237,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     return flows_is_found(flows, search);
 }
 
-/* What is the best so far, with fewer relays where there is room. */
+/* Best division, with fewer relays where there is room. */
 static void flows_remove_relays_best(mrail_flows_t *flows,
                                      flows_search_t *search)
 {
@@ -253,8 +248,8 @@ static void flows_remove_relays_best(mrail_flows_t *flows,
     flows_keep_repaired(flows, search);
 }
 
-/* Prices that have jumped to somewhere else may be of no use for long: from 0
- * on, slowly, they get to what is needed. */
+/* Prices after a jump may mislead for long. Slow rises from 0 reach the right
+ * values. */
 static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;
@@ -264,7 +259,7 @@ static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
     mrail_flows_begin_iterations(flows);
 }
 
-/* The number of rounds; 0: nothing was found at all. */
+/* Returns the number of iterations; 0: no division was found. */
 static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_iterations)
 {
@@ -275,7 +270,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     dearest = mrail_phases_most(flows->link_room, flows->price);
     search->is_warm = dearest > 0;
     if (dearest > mrail_flows_dual_max(flows)) {
-        flows_cap_duals(flows); /* paths have more links than last time */
+        flows_cap_duals(flows); /* paths may have more links now */
     }
     search->aim = FLOWS_AIM;
     search->nothing = RELAYED_TOLERANCE * flows_total(flows);

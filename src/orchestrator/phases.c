@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-/* As wide as AVX2's, and no better aligned than what they are made of. */
+/* Width of AVX2, with the alignment of a double. */
 typedef double vec_t __attribute__((vector_size(32), aligned(8), may_alias));
 typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 
@@ -19,7 +19,7 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define LESSER(a, b) CHOSEN(a, <, b)
 #define GREATER(a, b) CHOSEN(a, >, b)
 
-/* The compiler knows how many, and shall make no loop of it. */
+/* The compiler knows the number of rounds and must unroll the loop. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("unroll")
 #else
@@ -29,11 +29,11 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
     UNROLLED                                                                   \
     for (unsigned v = 0; v < (count); ++v)
 
-/* In this order, on all machines. */
+/* In this order on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
-/* What the slots of a row carry, while demands follow each other that share it:
- * each would have to wait for what the one before has stored. */
+/* Loads of a row's slots, while consecutive demands share the row. In memory,
+ * each demand would wait for the store of the one before. */
 typedef struct held {
     vec_t load[MRAIL_PHASES_MAX_WIDTH / MRAIL_PHASES_VECTOR];
     vec_t *at; /* NULL: none yet */
@@ -230,7 +230,7 @@ static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
     }
 }
 
-/* Macros: a function would have to pass vectors, in one way or the other. */
+/* Macros, because functions would pass vectors in different ways. */
 #define ALL(value)                                                             \
     (vec_t)                                                                    \
     {                                                                          \
@@ -284,9 +284,9 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
     return SUM_OF(total);
 }
 
-/* With a number of vectors that the compiler knows, and with masks or without, for
- * each set of instructions: `call` is one of the above, with `num_vecs` and
- * `is_masked` as its arguments. */
+/* Instantiates `call`, one of the functions above, for each vector count and
+ * with or without masks. Both are compile-time constants: `num_vecs` and
+ * `is_masked`. */
 #define BY_WIDTH(masked, call)                                                 \
     switch (phases->width / MRAIL_PHASES_VECTOR) {                             \
     case 1: {                                                                  \
@@ -322,7 +322,7 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
         BY_WIDTH(0, call)                                                      \
     }
 
-/* Each in two versions. */
+/* Two versions of each function, for two instruction sets. */
 #define TWIN(type, name, arguments, ...)                                       \
     static type name##_anywhere arguments __VA_ARGS__ AVX2_TWIN(               \
         type, name, arguments, __VA_ARGS__)

@@ -1,10 +1,12 @@
 /*
- * Plans of many demands of bound ranks where two levels are not for: each demand whole
- * on the path that it takes alone, but for those that pass a link which would be too
- * full so.  Only these are divided, beside the others.
+ * Plans of many demands of single-rail ranks where two levels do not apply.
+ * Each demand is whole on its direct path, unless that path has a contended
+ * link. Only the demands over contended links are divided, with the others as
+ * fixed loads.
  *
- * What all of a node's ports carry together, or the ways of a rank, is the least
- * congestion, or this is not for it: then all demands are divided at once.
+ * The method applies if the minimum congestion is the load of a cut: all ports
+ * of a node, or the port and GPU links of a rank. Otherwise all demands are
+ * divided at once.
  */
 #include "config.h"
 #include "plan_internal.h"
@@ -17,13 +19,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of the gap: the rest is left to rounding. */
+/* Part of the gap for the division; the rest is for rounding. */
 #define PART_LIMIT 0.95
 #define MAX_FIT_ITERATIONS 400
-/* More of them are divided at once. */
+/* More demands than this are divided at once. */
 #define MAX_CONTENDED 20000
 #define RELAYED_TOLERANCE 1e-4
-/* What a lane is worth for each relay: e^-10, as in flows_search.c. */
+/* Weight factor of a lane for each relay: e^-10, as in flows_search.c. */
 #define RELAY_WEIGHT 4.5399929762484854e-5
 
 static int contended_grow(mrail_plan_t *plan)
@@ -41,7 +43,7 @@ static int contended_grow(mrail_plan_t *plan)
     return ret;
 }
 
-/* What may as well take another path, with as many relays: adds it to bytes of links. */
+/* Adds the demands with other paths of as few relays to the bytes of links. */
 static void contended_add_undecided(mrail_plan_t *plan,
                                     const plan_direct_t *direct, double bytes)
 {
@@ -60,8 +62,8 @@ static void contended_add_undecided(mrail_plan_t *plan,
     }
 }
 
-/* All demands on the paths that they take alone: bytes of slots, the digest, and 0; or
- * -ERANGE, also if there is something to complain about. */
+/* Places all demands on their direct paths: bytes of slots and digest. 0; or
+ * -ERANGE, also for invalid demands. */
 static int contended_place_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -116,8 +118,8 @@ static int contended_place_direct(mrail_plan_t *plan)
     return 0;
 }
 
-/* What is between nodes goes through one port of its node on either side, whatever the
- * path; what a rank sends or gets, through its own rail's port or over its GPU links. */
+/* Bytes between nodes pass one port of each node on every path. Bytes of a rank
+ * pass its own rail's port or its GPU links. */
 static double contended_bound(const mrail_plan_t *plan)
 {
     const uint32_t *sets = mrail_routes_sets(plan->routes);
@@ -147,9 +149,10 @@ static double contended_bound(const mrail_plan_t *plan)
     return bound;
 }
 
-/* What has to be relayed: every demand what it takes alone, and what is too much for
- * ports besides, of demands that have no other path as good.  A relay more takes bytes off one port of those that lead out, and one of
- * those that lead in; only off one of both, where the path without any was there. */
+/* Lower bound of relayed bytes: the relays of direct paths, plus the excess of
+ * ports, without demands that have an equally short path. An additional relay
+ * removes bytes from one outgoing port and one incoming port. It removes them
+ * from one port only if the path without relays existed. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)
 {
@@ -187,7 +190,7 @@ static int contended_is_full(const mrail_plan_t *plan, uint32_t row,
     return 0;
 }
 
-/* Those that pass what is too full, and can take another path, become groups. */
+/* Makes groups of the demands over contended links that have another path. */
 static int contended_choose(mrail_plan_t *plan, double limit)
 {
     plan_division_t *next = &plan->next;
@@ -286,7 +289,7 @@ static int contended_divide(mrail_plan_t *plan, double limit)
     return 0;
 }
 
-/* The links' loads, relayed bytes and hash of whole bytes. */
+/* Loads of links, relayed bytes and hash of whole bytes. */
 static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
 {
     plan_division_t *next = &plan->next;
@@ -307,7 +310,7 @@ static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
     next->summary.congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
-/* Within both gaps; but for a ten-thousandth of all bytes, as wherever relays count. */
+/* 1: within both gaps, plus 1/10000 of all bytes for relays. */
 static int contended_is_within(const mrail_plan_t *plan)
 {
     const mrail_plan_options_t *options = &plan->options;

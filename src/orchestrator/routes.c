@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOSED_LINK (UINT32_MAX - 1) /* there is one, and it is dead */
+#define CLOSED_LINK (UINT32_MAX - 1) /* the link exists and is down */
 
 enum { OUT, IN, NUM_DIRECTIONS };
 enum { NEAR, FAR, NUM_DISTANCES };
 
 typedef enum routes_kind { KIND_RAILS, KIND_MESH, KIND_SWITCH } routes_kind_t;
 
-/* Lanes that are open, by how many relays they take. */
+/* Open lanes by number of relays. */
 typedef struct routes_row {
     uint32_t lanes[2];
     routes_kind_t kind;
@@ -36,7 +36,8 @@ typedef struct routes_node {
     uint32_t *pairwise; /* links by from, to (places) */
     uint32_t *by_place; /* ranks */
     uint32_t
-        multi_rail_rank; /* the first one, which has the rows of all; or none */
+        multi_rail_rank; /* first multi-rail rank, which holds the rows of all;
+                          * or none */
 } routes_node_t;
 
 struct mrail_routes {
@@ -46,10 +47,10 @@ struct mrail_routes {
     routes_rank_t *ranks;
     uint32_t *relays;                  /* rank by node, rail */
     uint32_t *ports[NUM_DIRECTIONS];   /* link by node, rail */
-    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by pod, rail */
+    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by leaf group, rail */
     uint32_t num_links, links_room;
     mrail_plan_link_t *links;
-    uint32_t *sets, *parents; /* of each link */
+    uint32_t *sets, *parents; /* by link */
     uint32_t num_rows, rows_room;
     routes_row_t *rows;
     mrail_flows_slot_t *slots;
@@ -57,7 +58,8 @@ struct mrail_routes {
 
 /* ---- links ---- */
 
-/* Ports out of nodes, into nodes, uplinks of pods, downlinks. */
+/* Sets: ports out of nodes, ports into nodes, uplinks and downlinks of leaf
+ * groups. */
 static uint32_t routes_set(const mrail_routes_t *routes,
                            mrail_plan_link_kind_t kind, uint32_t a)
 {
@@ -124,7 +126,7 @@ static void routes_add_uplinks(mrail_routes_t *routes,
     }
 }
 
-/* What leaves a pod on a rail comes from the ports of its nodes. */
+/* Bytes that leave a leaf group on a rail come from the ports of its nodes. */
 static void routes_set_parents(mrail_routes_t *routes)
 {
     for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
@@ -192,7 +194,7 @@ static void routes_add_switches(mrail_routes_t *routes,
     }
 }
 
-/* ---- places ---- */
+/* ---- memory ---- */
 
 static int routes_allocate(mrail_routes_t *routes,
                            const mrail_plan_topo_t *topo)
@@ -281,7 +283,7 @@ static int routes_add_links(mrail_routes_t *routes,
 
 /* ---- rows ---- */
 
-/* A new row, all closed. */
+/* Adds a row with all lanes closed. */
 static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
 {
     uint32_t lanes = routes->num_lanes, row = routes->num_rows++;
@@ -293,7 +295,7 @@ static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
     return row;
 }
 
-/* Opens a lane over these links, unless one of them is dead. */
+/* Opens a lane over these links, unless one of them is down. */
 static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
                         unsigned relays, const uint32_t *links,
                         unsigned num_links)
@@ -318,7 +320,7 @@ static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
     routes->has_relays |= (relays != 0);
 }
 
-/* The links between two ranks of a node that are not the same. */
+/* Links between two different ranks of a node. */
 static unsigned routes_hop(const mrail_routes_t *routes, uint32_t from,
                            uint32_t to, uint32_t *links)
 {
@@ -352,7 +354,7 @@ static unsigned routes_port(const mrail_routes_t *routes, unsigned way,
     return 2;
 }
 
-/* Rails of a rank, whether it reaches them or its relays do. */
+/* Opens the rails of a rank, reached by itself or by relays. */
 static void routes_open_rails(mrail_routes_t *routes, uint32_t row,
                               unsigned way, unsigned distance, uint32_t rank)
 {
@@ -405,8 +407,8 @@ static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
     }
 }
 
-/* Ways of a rank to the ranks of its node, by the place of a relay, or from there.
- * The receiver's own place is the direct way. */
+/* Opens the paths between a rank and the relays of its node, by place. The
+ * receiver's own place is the direct path. */
 static void routes_open_pairwise(mrail_routes_t *routes, uint32_t row,
                                  unsigned way, uint32_t rank)
 {
@@ -447,7 +449,7 @@ static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
     }
 }
 
-/* Room for as many rows as there can be. */
+/* Allocates the maximum number of rows. */
 static int routes_add_rows(mrail_routes_t *routes)
 {
     routes->rows_room =
@@ -467,7 +469,7 @@ static int routes_add_rows(mrail_routes_t *routes)
     return 0;
 }
 
-/* ---- the object ---- */
+/* ---- object ---- */
 
 int mrail_routes_create(const mrail_plan_topo_t *topo,
                         mrail_routes_t **routes_p)
@@ -556,7 +558,7 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
                   (MRAIL_MAX(a->place, b->place) < MRAIL_PLAN_MAX_PAIRWISE));
 }
 
-/* 0: nothing that has to be planned. */
+/* 0: the demand is not planned. */
 static int routes_find_rows(const mrail_routes_t *routes, uint32_t from,
                             uint32_t to, uint32_t row[2])
 {
@@ -601,7 +603,7 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     }
     if ((out->kind == KIND_RAILS) && routes->has_cross_rail &&
         (routes->ranks[from].rail == routes->ranks[to].rail)) {
-        route_p->lanes &= ~(1u << routes->num_rails); /* that rail once more */
+        route_p->lanes &= ~(1u << routes->num_rails); /* a repeat */
     }
     return 1;
 }
