@@ -37,10 +37,10 @@
 /* A fitted division keeps its shape. Moving more than this would add relays. */
 #define NEARLY_FITS 1.01
 /* Movement of prices. The step is the rise at twice the target, and momentum
- * adds a part of the last rise (Polyak's heavy ball). e^-price over all links
- * of a path must stay a normal number, so prices have a maximum. Where prices
- * prove bounds, the maximum is as high as the links of a path allow. One capped
- * price would spoil all others. */
+ * adds a part of the last rise (Polyak's heavy ball). The product of e^-price
+ * over all links of a path must stay a normal number, so prices have a maximum.
+ * Where prices prove bounds, the maximum is as high as the links of a path
+ * allow. One capped price would spoil all others. */
 static const struct {
     double step, momentum;
     double dual_max; /* for the actual number of links of a slot, or for any */

@@ -12,10 +12,16 @@
  *   post      posts a receive into a free in-slot
  *   received  completes a receive, and pushes or drains its slot
  *
- * Invariants:
- * - Chunks of a flow take one path, in order. Every rank on the path knows the next chunk and accepts no other.
- * - Let C be the channels with chunks to post and no posted receive. The number of posted receives plus C is at most in_slots. No receive takes the last slot of a channel. If a channel lacks its slot, a receiver of this node holds the slot and frees it without waiting for any channel.
- * - A rank pops only the slots of this exchange from a ring. Slots of the next exchange, pushed by a faster rank, stay in the ring.
+ * Invariant 1: chunks of a flow take one path, in order. Every rank on the path
+ * knows the next chunk and accepts no other.
+ *
+ * Invariant 2: each channel with chunks to post and no posted receive keeps one
+ * in-slot. The number of these channels plus the posted receives is at most
+ * in_slots. If the slot is not free, a receiver of this node holds it and frees
+ * it without waiting for any channel.
+ *
+ * Invariant 3: a rank pops only the slots of this exchange from a ring. Slots
+ * of the next exchange, pushed by a faster rank, stay in the ring.
  */
 #ifndef MRAIL_RELAY_INTERNAL_H
 #define MRAIL_RELAY_INTERNAL_H
