@@ -5,7 +5,7 @@
  * step never waits: it does one thing, or reports that nothing is possible. All
  * memory is allocated when mrail_relay_begin() returns.
  *
- *   fill      copies a chunk of this rank's own bytes into a free out-slot, then
+ *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
  *             sends the slot or pushes it to the rank that sends or drains it
  *   pop       takes a slot that another rank pushed, and sends or drains it
  *   sent      completes a send and frees its slot
