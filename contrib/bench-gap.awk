@@ -1,7 +1,7 @@
-# From the points of mpi_stream, "TIME BYTES", and the times of two disturbances
-# (-v down, -v up): "GAP-MS RATE-AFTER RATE-BACK", the longest time without
-# progress after the first, and MB/s from 0.4 s after it to the second, and from
-# 1 s after that to the end.
+# Reads the points of mpi_stream, "TIME BYTES", and the times of two events (-v
+# down, -v up).  Prints "GAP-MS RATE-AFTER RATE-BACK".  GAP is the longest time
+# without progress after `down`.  RATE-AFTER is MB/s from 0.4 s after `down` to
+# `up`, and RATE-BACK is MB/s from 1 s after `up` to the end.
 {
     if (NR > 1 && $1 > down && last < down + 1 && $1 - last > gap) {
         gap = $1 - last

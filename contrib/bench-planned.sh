@@ -1,9 +1,9 @@
 # shellcheck shell=sh disable=SC2154
-# Sourced by contrib/bench: what exchanges take that Open MPI's component
-# coll/mrail plans, over the least time that the topology allows (the planner's
-# bound, `mrail plan`), and next to stock UCX where there is nothing to plan.
+# Sourced by contrib/bench: times of exchanges that Open MPI's component
+# coll/mrail plans, relative to the least time that the topology allows (the
+# planner's bound, `mrail plan`).  Unplanned exchanges are compared with stock UCX.
 
-# Ranks that are bound to a rail reach each other in a node through memory.
+# Single-rail ranks of a node reach each other through memory.
 bound_topology='nodes 2
 rails 4
 rail * * 100MB
@@ -11,7 +11,7 @@ ranks * 4 bound
 switch * 100GB
 cross'
 
-# Free ranks' rails; a port of node 1 is dead.
+# Rails of multi-rail ranks; a port of node 1 is dead.
 unequal_topology='nodes 2
 rails 4
 rail * 0 200MB
@@ -145,8 +145,8 @@ cases()
     done
 }
 
-# Eight free ranks on rails of 200, 100, 50 and 50 MB/s, one port dead from the
-# start.
+# Eight multi-rail ranks on rails of 200, 100, 50 and 50 MB/s, with one port dead
+# from the start.
 bench_unequal()
 {
     echo 'at 0ms node 1 rail 1 down' >"$dir/$area/script"
@@ -225,10 +225,10 @@ stock_linear=
 stock_pairwise='--mca coll_tuned_use_dynamic_rules 1
     --mca coll_tuned_alltoallv_algorithm 2'
 
-# sweep ROUNDS "SIZE..." "FRACTION..." LOOKED-AT WARMUP ITERATIONS TO [PAIRWISE]: all
-# of it in one job each, one after the other, so that there are many in turns.  What
-# comes first pays for connections: LOOKED-AT, as cases() gives them, is without it.
-# TO: --both, or nothing, and other options.  PAIRWISE: rounds with this algorithm, too.
+# sweep ROUNDS "SIZE..." "FRACTION..." LOOKED-AT WARMUP ITERATIONS TO [PAIRWISE]: each
+# transport runs all cases in one job, and jobs are interleaved.  The first case pays
+# for the connections, so LOOKED-AT (from cases()) leaves it out.  TO: a --dst option
+# and others.  PAIRWISE: rounds with this algorithm of Open MPI, too.
 sweep()
 {
     rounds=$1
@@ -292,9 +292,10 @@ free_rows()
     runs=$each
 }
 
-# Free ranks are left to Open MPI: that must not cost anything.  Small exchanges take
-# a millisecond or two, most of it until all ranks have had a processor, and single
-# jobs differ by a half: more of them, in turns, and the median of pairs' ratios.
+# Open MPI serves multi-rail ranks; coll/mrail must not slow them down.  Small
+# exchanges take a millisecond or two, mostly until all ranks were scheduled, and
+# single jobs differ by a half.  So there are more jobs, interleaved, and the median
+# of the ratios of pairs.
 bench_free()
 {
     many=$((2 * runs - 1))

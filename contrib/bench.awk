@@ -22,11 +22,10 @@ function median(a, n,    b, i) {
     return (b[int((n + 1) / 2)] + b[int(n / 2) + 1]) / 2
 }
 
-# The median of the ratios of pairs of runs, and where it lies at 95 %: half of all
-# pairs are below it and half above (the sign test's interval, without a word on how
-# times spread).  A machine whose speed changes by half from one second to the next
-# has two medians; who run one after the other mostly meet the same of them.  Sets
-# ratio, low and high; 0 with too few pairs.
+# Sets ratio, low and high: the median of the ratios of pairs of runs, and its 95 %
+# interval by the sign test, which assumes no distribution.  Returns 0 with too few
+# pairs.  The speed of a shared machine changes by half within seconds; the two runs
+# of a pair mostly see the same speed.
 function pairs(n,    r, i, p, sum) {
     if (n < 6) {
         return 0

@@ -1,7 +1,7 @@
-# Instructions per message, from callgrind's files of two runs that differ by
-# `messages` messages, or of one that counted nothing else: "OUTSIDE ALL", without
-# and with those of the object whose name has `device` in it.  Source of the format: callgrind's manual, "Callgrind
-# Format Specification".
+# Prints "OUTSIDE ALL": instructions per message without and with the object whose
+# name contains `device`.  Input: callgrind's files of two runs that differ by
+# `messages` messages, or of one run that counted nothing else.  Source of the
+# format: callgrind's manual, "Callgrind Format Specification".
 
 function objects(    place, name) {
     place = index($0, ")")

@@ -43,7 +43,7 @@ usage_error()
     exit 2
 }
 
-# Neither configure nor libtool takes such a path, and both say so badly.
+# configure and libtool fail in a path with these characters, with obscure messages.
 need_plain_path()
 {
     case $top in
@@ -54,8 +54,8 @@ need_plain_path()
     esac
 }
 
-# Who uses the lock: processes that have it open as descriptor 8.  To be called
-# in a subshell, which is not to count.
+# Processes that have the lock open as descriptor 8.  Call it in a subshell, which
+# does not count itself.
 tree_users()
 {
     exec 8>&-
@@ -144,12 +144,12 @@ calm()
     esac
 }
 
-# What configure may find: Debian's packages, and what else pkg-config knows.
+# Optional packages of configure: Debian's packages and pkg-config's modules.
 # contrib/setup installs some of them only for a tier of tests.
-probed_packages="libibverbs-dev libcjson-dev libhwloc-dev libcmocka-dev
+probed_packages="libibverbs-dev libisal-dev libcjson-dev libhwloc-dev libcmocka-dev
 libglpk-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
 libfftw3-dev libfftw3-mpi-dev libclang-rt-dev"
-probed_modules="libibverbs libcjson hwloc cmocka ucx ompi-c pmix fftw3"
+probed_modules="libibverbs libisal libcjson hwloc cmocka ucx ompi-c pmix fftw3"
 
 # The installed libraries decide what configure finds.
 configure_key()
@@ -187,8 +187,8 @@ build_all()
         make -C "$build" -j"$jobs" || return 1
     quietly "$build/log/install.log" "make install into build/stage" \
         make -C "$build" install || return 1
-    # GNU make keeps going after an install hook warns; the front door is
-    # the proof that something usable was staged.
+    # GNU make continues after a warning of an install hook; the mrail command
+    # proves that something usable was staged.
     if [ ! -x "$stage/bin/mrail" ]; then
         echo "$prog: build/stage/bin/mrail is missing after make install" >&2
         return 1

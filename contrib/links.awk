@@ -1,6 +1,6 @@
-# What each software rail carried, of two jobs side by side, from two files of
-# `mrail soft status --json`; use with json.awk.  -v exchanges=N (each job did as
-# many), -v left=NAME -v right=NAME.
+# Bytes of each software rail in two jobs, side by side, from two files of
+# `mrail soft status --json`.  Use it with json.awk.  -v exchanges=N (of each job),
+# -v left=NAME -v right=NAME.
 
 function bar(value, most,    text, i) {
     text = ""

@@ -1,5 +1,5 @@
 # Compiler and linker flags of MPI programs (the benchmarks and the MPI tests)
-# and of FFTW-MPI, without changing CC: sets MPI_CFLAGS, MPI_LIBS, FFTW_LIBS
+# and of FFTW-MPI, without changing CC.  Sets MPI_CFLAGS, MPI_LIBS, FFTW_LIBS
 # and the conditionals HAVE_MPICC, HAVE_FFTW_MPI.
 AC_DEFUN([MRAIL_CHECK_MPICC], [
     PKG_CHECK_MODULES([MPI], [ompi-c], [have_mpicc=yes], [have_mpicc=no])

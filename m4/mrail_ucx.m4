@@ -43,7 +43,7 @@ m4_define([MRAIL_UCX_INCLUDES], [[
 # built from the sources has it; an installed one prints it (ucx_info -b).
 # The output lists macros that are defined, never those that are not.  A UCX
 # that was configured for release has no ENABLE_ASSERT line, and the headers
-# test whether that macro is defined: here it stays undefined, since even a
+# test whether that macro is defined.  Here it stays undefined, because even a
 # value of 0 would change the layout of structures.
 # This package's config.h is read first, so that every file of src/uct can
 # include "config.h" as any other file does; UCX's value wins.

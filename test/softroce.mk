@@ -58,7 +58,7 @@ test_sroce_faults_SOURCES = test/property/test_sroce_faults.c
 test_sroce_faults_CPPFLAGS = $(SROCE_TEST_CPPFLAGS)
 test_sroce_faults_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_sroce_faults_LDADD = $(SROCE_TEST_LIBS)
-# Sessions and keepers, and the files that are answered: no device, no job.
+# Sessions, session daemons and intercepted files: no device, no job.
 SOFT_HOST_TESTS = soft_daemon test_soft_open
 check_PROGRAMS += $(SOFT_HOST_TESTS)
 TESTS += $(SOFT_HOST_TESTS)

@@ -1,14 +1,17 @@
 /*
  * Active messages: one ordered stream to each peer over all its AM lanes.
  *
- * Invariants.  A message is kept in peer->unacked until the peer's cumulative
- * acknowledgement covers it; if its lane fails before it has arrived, it is on
- * peer->resend, too, until another lane takes it.  A lane carries at most as many AMs as its
- * receiver has buffers for (credits), so RNR does not occur.  Credits travel
- * with every message, and alone once half a window of them is news: buffers
- * may come back long after their message was acknowledged (it was held, or
- * waited for its iface), so the sender cannot know when to ask.  Standalone
- * ACKs take no credit; MRAIL_ACK_RESERVE says why their number is bounded.
+ * Invariants:
+ * - A message stays in peer->unacked until the peer's cumulative acknowledgement
+ *   covers it. If its lane fails first, it is also on peer->resend, until another
+ *   lane takes it.
+ * - A lane carries at most as many AMs as its receiver has buffers (credits), so
+ *   RNR does not occur.
+ * - Credits travel with every message. A message of their own carries them once
+ *   half a window is free: a buffer may return long after its message was
+ *   acknowledged (held, or waiting for its iface), so the sender cannot know when
+ *   to ask.
+ * - Standalone ACKs take no credit; MRAIL_ACK_RESERVE limits their number.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -73,9 +76,9 @@ void mrail_am_restored(mrail_lane_t *lane)
     }
 }
 
-/* Half a window (or a little more, so that at most two such messages are unread
- * at a time), or any, if the peer has none left: then what it sent last
- * fills a gap before messages that take all the others. */
+/* A credit update is due at half a window, or slightly more, so that at most
+ * two updates are unread. It is due at once if the peer has no credit left: its
+ * last message fills a gap before messages that occupy all other credits. */
 static int mrail_am_has_credit_update(const mrail_lane_t *lane)
 {
     unsigned news = (uint16_t)(lane->am_granted - lane->am_advertised);
@@ -184,10 +187,10 @@ static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
     return best;
 }
 
-/* Who has to wait says so, with the next message on the lane without credits
- * that has carried the fewest: were it always the first one whose window grows,
- * that would take nearly all messages.  One window at a time, as what is not
- * needed costs memory, and caches. */
+/* A credit-blocked sender reports it with the next message on the lane without
+ * credits that has carried the fewest. Always enlarging the first lane's window
+ * would attract nearly all messages to it. Only one window grows at a time,
+ * because unneeded buffers cost memory and cache. */
 static void mrail_am_hunger(mrail_peer_t *peer)
 {
     mrail_lane_t *least = NULL;
@@ -473,8 +476,9 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* What is posted on a lane before it is up, nobody would wait for when the lane
- * ends.  The peer may use it before its LANE_READY has arrived here. */
+/* Nothing waits for a message that was posted before the lane is up, if the
+ * lane ends then. The peer may use the lane before its LANE_READY arrives
+ * here. */
 static int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
@@ -541,7 +545,8 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
         mrail_seq32_before(peer->tx_next, ack)) {
         return;
     }
-    /* What has not arrived cannot be acknowledged, whoever says so. */
+    /* A message that has not arrived cannot be acknowledged, whatever the peer
+     * sends. */
     if (MRAIL_UNLIKELY(!mrail_list_empty(&peer->resend)) &&
         mrail_seq32_before(
             mrail_list_head(&peer->resend, mrail_tx_t, again)->seq, ack)) {
@@ -723,7 +728,7 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     mrail_iface_t *iface = mrail_iface_find(engine, be16toh(rx->hdr->iface));
 
-    /* What waits in the inbox (of a get_short in a callback) comes first. */
+    /* Messages in the inbox (of a get_short in a callback) come first. */
     if (MRAIL_LIKELY((iface != NULL) && (iface == engine->current) &&
                      mrail_list_empty(&iface->inbox))) {
         ++iface->num_called;

@@ -11,14 +11,15 @@
 /* ... and between two updates of the telemetry ring. */
 #define MRAIL_CONTROL_PUBLISH (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
-/* What is due hardly waits for longer, or this process was stopped, or its machine; and
- * a longer halt counts as so much, or who always is late would wait for ever. */
+/* A timer that is later than this means that the process or its machine was
+ * stopped. A longer halt counts as this long; otherwise a thread that is always
+ * late would wait for ever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
 /* ---- halts ---- */
 
-/* Who did not run itself cannot tell how long others have been silent: before anything
- * looks at that. */
+/* A process that did not run cannot tell how long its peers were silent.
+ * Extends their deadlines before any timer is checked. */
 static void mrail_control_wake(mrail_engine_t *engine,
                                mrail_control_timers_t *timers)
 {

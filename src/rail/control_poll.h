@@ -1,9 +1,9 @@
 /*
- * What the control thread does, without its thread and descriptors: a
- * simulation does the same in virtual time.
+ * The work of the control thread, without its thread and descriptors: a
+ * simulation runs it in virtual time.
  *
- * By one thread, which is in no callback and holds neither guard nor control
- * lock.
+ * Called by one thread that is in no callback and holds neither the data-path
+ * lock nor the control lock.
  */
 #ifndef MRAIL_RAIL_CONTROL_POLL_H
 #define MRAIL_RAIL_CONTROL_POLL_H
@@ -15,7 +15,7 @@ typedef struct mrail_control_timers {
     mrail_ns_t stall_ns;
     mrail_ns_t export_ns;
     mrail_ns_t keepalive_ns;
-    mrail_ns_t due_ns; /* mrail_control_run() is to be called again by then */
+    mrail_ns_t due_ns; /* mrail_control_run() must be called by then */
 } mrail_control_timers_t;
 
 void mrail_control_init(mrail_control_timers_t *timers,

@@ -217,10 +217,10 @@ void mrail_ctl_give_up(mrail_peer_t *peer)
     }
 }
 
-/* No lane for messages can be used, and one is wanted: one that is held may wait
- * for its NIC's timers for ever (rdma_rxe's with the link down do), so it counts
- * like none.  If there is none, another is asked for on every path that may work,
- * or comes to. */
+/* A lane for messages is wanted, and none is usable. A held lane counts as
+ * unusable: it may wait for its NIC's timers for ever (rdma_rxe with the link
+ * down). If there is no other lane, one is requested on every path that works
+ * now or later. */
 static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {

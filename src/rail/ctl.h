@@ -1,6 +1,6 @@
 /*
- * What the four files of the control protocol share; engine.h has what the
- * rest of the engine sees of it.  All of it: control lock held.
+ * Shared by the four files of the control protocol; engine.h has the interface
+ * for the rest of the engine. All functions: control lock held.
  */
 #ifndef MRAIL_RAIL_CTL_H
 #define MRAIL_RAIL_CTL_H
@@ -63,7 +63,7 @@ unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
 /* Whether a lane may be asked for on the path. */
 int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
-/* What is due; the next deadline. */
+/* Performs due work; returns the next deadline. */
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
 
 /* ---- ctl.c: what is due ---- */
@@ -98,8 +98,8 @@ void mrail_ctl_reap_lane(mrail_lane_t *lane);
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
 /* The lane of a slot, made if there is none; NULL: no budget or memory. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
-/* What its QP completes finds the lane from now on: it goes inside the guard
- * only. */
+/* From here on completions of its QP find the lane, so it may be released only
+ * under the data-path lock. */
 void mrail_ctl_list_lane(mrail_lane_t *lane);
 /* Makes the QP a lane that can be received on: 0 or -errno. */
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);

@@ -69,9 +69,8 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
-/* What was once refused stays refused, and a lane that has ended does not begin
- * anew, when the request comes again, late: the peer would know nothing of it.
- */
+/* A late repeat of a refused request is refused again, and one for a lane that
+ * has ended starts no new lane: the peer would not know about it. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -181,10 +180,11 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
     mrail_ctl_put_off(lane->peer, msg);
 }
 
-/* Who asks for a further lane has had a first one up, though its LANE_READY may be
- * lost: where slots are counted from is settled.  Nothing is said about the first
- * lane that is under way now, which may be a later one.  A request of ours for a
- * first one would be refused, and may take the room that this one needs. */
+/* A peer that requests a further lane has had a first one up, though its
+ * LANE_READY may be lost, so its base pair is agreed. The request says nothing
+ * about a first lane that is being set up now, which may be a later one. Our
+ * own request for a first lane would be refused, and may occupy the resources
+ * that this lane needs. */
 static void mrail_ctl_take_base(mrail_peer_t *peer,
                                 const mrail_wire_lane_t *wire)
 {

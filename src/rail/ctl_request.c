@@ -368,9 +368,9 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
     }
 }
 
-/* Where there is room for some lanes only, those that carry messages come first,
- * and of these each in turn: one that fails again and again, though probes get
- * through, must not keep the others from being tried. */
+/* If resources suffice for some lanes only, lanes for messages come first, in
+ * rotation: a lane that fails repeatedly, although probes pass, must not keep
+ * the others from being tried. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {
     unsigned count = MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS);

@@ -1,16 +1,17 @@
 /*
- * The data path's guard.  While the process has one iface, whose caller
- * serialises it, entering costs two plain stores.  When a second iface is
- * created, the guard becomes a mutex for good: the creator raises `shared`,
- * makes every running thread pass a barrier (membarrier(2)), and waits until
- * the first owner is outside.
+ * The data-path lock. While the process has one iface, whose user serialises
+ * its calls, entering costs two plain stores. The creation of a second iface
+ * turns the lock into a mutex for good. The
+ * creator raises `shared`, forces a
+ * barrier on every running thread (membarrier(2)), and waits until the first
+ * owner is outside.
  *
- * The control thread may borrow it for a moment in the same way, when something
- * cannot wait until the caller comes again.
+ * The control thread may borrow the lock in the same way for work that cannot
+ * wait until the next call of the user.
  *
- * Biased locking with an asymmetric fence: the owner's store to `busy` and
- * load of `shared` may not be reordered past each other; the barrier that this
- * needs is paid by the creator, not by the owner.
+ * This is biased locking with an asymmetric fence. The owner's store to `busy`
+ * and its load of `shared` must not be reordered; the creator pays for the
+ * barrier that this needs, not the owner.
  */
 #ifndef MRAIL_RAIL_DATA_LOCK_H
 #define MRAIL_RAIL_DATA_LOCK_H

@@ -1,11 +1,11 @@
 /*
- * The engine's own structures.
+ * Internal structures of the engine.
  *
- * Two actors: the data path (whoever is inside the guard) and the control
- * side (whoever holds ctl_lock: the control thread and, briefly, ep_create and
- * the requests of mrail_peer_request_lanes()).  Control hands over lanes and failures
- * by atomics in mrail_peer_t and by `alarm`; it never touches data fields.
- * Lock order: guard, then ctl_lock.
+ * Two roles access them. A progress thread holds the data-path lock. The
+ * control thread holds ctl_lock; ep_create and mrail_peer_request_lanes() take
+ * it briefly. Control hands over lanes and failures by atomics in mrail_peer_t
+ * and by `error_pending`, and never accesses data fields. Lock order: data-path
+ * lock, then ctl_lock.
  */
 #ifndef MRAIL_RAIL_ENGINE_H
 #define MRAIL_RAIL_ENGINE_H
@@ -57,7 +57,7 @@ typedef struct mrail_counters {
  * that they keep their receive buffers, and so their sender's credits. */
 #define MRAIL_INBOX_BYTES (64ul << 20)
 
-/* What a sleeping iface wants to be woken for; see wakeup.c. */
+/* The events that wake a sleeping iface; see wakeup.c. */
 typedef enum mrail_armed {
     MRAIL_ARMED_NOT, /* it does not sleep */
     MRAIL_ARMED_OWN, /* for what is its own */
@@ -271,8 +271,8 @@ static inline int mrail_evict_is_idle(const mrail_peer_t *peer)
 }
 
 /* ---- failover.c ---- */
-/* The lane has failed, or is to be given up.  Inside the guard or under the
- * control lock. */
+/* The lane failed, or must be given up. Under the data-path lock or the control
+ * lock. */
 void mrail_failover_request(mrail_lane_t *lane, const char *cause);
 /* The rail's device is gone: so are all of its lanes.  Control lock held. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
@@ -286,7 +286,7 @@ void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* Data path, with the control lock: goes on with the lane's trial; 1 while there
  * is one. */
 int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);
-/* Nothing is to be sent again, or nobody is there for it. */
+/* Nothing is left to replay, or the peer is gone. */
 void mrail_failover_end(mrail_peer_t *peer);
 
 /* ---- watch.c ---- */
@@ -349,7 +349,7 @@ void mrail_ctl_budget(mrail_engine_t *engine);
 /* The control thread shall look at the peer when it next wakes up.  Control
  * lock held. */
 void mrail_ctl_work(mrail_peer_t *peer);
-/* Asks the peer's control thread for a sign of life; none is a failure.
+/* Starts a liveness check of the peer's control thread; no answer is a failure.
  * Control lock held. */
 void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);

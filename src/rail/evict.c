@@ -107,7 +107,8 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
     }
     engine->scan_ns = now_ns;
     do {
-        /* What the first pass has seen in use is not idle for the next. */
+        /* A lane that the first pass found in use is not idle in the next
+         * one. */
         scan = mrail_evict_scan(engine, hard, pass == 0);
         if ((scan.lane == NULL) || (pass == MRAIL_RETIRE_BATCH) ||
             (hard && (scan.num_forced != 0))) {
@@ -239,8 +240,8 @@ static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* What was posted without a signal may not be complete: a last request that
- * has one follows it. */
+/* Unsignalled requests may be incomplete: a last, signalled request follows
+ * them. */
 static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;

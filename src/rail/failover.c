@@ -169,8 +169,8 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
            !mrail_rail_fetch(lane->rail);
 }
 
-/* What arrived on the lane and waits stays here, but gives no credit; its
- * buffer is missing from the SRQ, until it is done with. */
+/* Messages that arrived on the lane and wait stay here, but return no credit.
+ * Their buffers are missing from the SRQ until they are released. */
 static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
 {
     mrail_rx_t *rx;

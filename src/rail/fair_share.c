@@ -44,10 +44,10 @@ static double fair_share_longest(const double *busy_s, unsigned num_rails)
 }
 
 /*
- * Every rail has a worth.  One that would be busy for longer than another is
- * worth less, in that proportion, until all are busy for as long as each other,
- * or those that are not have nobody left who could use them and something else.
- * Source: iterative proportional fitting, Deming and Stephan 1940.
+ * Each rail has a weight. The weight of a rail that would be busy longer falls
+ * in proportion, until all rails are busy equally long. A rail may stay less
+ * busy if no class can use both it and a busier one. Source: iterative
+ * proportional fitting, Deming and Stephan 1940.
  */
 double mrail_fair_share_divide(mrail_fair_share_class_t *sets,
                                unsigned num_classes, const double *rate,
@@ -145,7 +145,8 @@ static int fair_share_is_known(const mrail_fair_share_t *shares,
     return 1;
 }
 
-/* Who needs most of it for each peer; none if they are not several. */
+/* The class that needs the rail most, per peer; none if only one class uses
+ * it. */
 static unsigned shares_bottleneck_class(const mrail_fair_share_t *shares,
                                         unsigned rail)
 {

@@ -1,26 +1,27 @@
 /*
- * Peers that reach fewer rails go first on those.
+ * Weighted max-min fair shares of rails, for peers that reach different rails.
  *
- * Peers whose live lanes are on the same local rails are a *set*.  Where sets
- * differ, who reaches more rails would take its part of all of them, be done
- * early, and leave idle what the others cannot use.  So the bytes that wait are
- * divided over the rails such that the whole is done soonest, and on each rail
- * one set is not held back, its *owner*: the one that needs most of it, for
- * each of its peers.  Another set may post there as much for each byte of the
- * owner as the division gives it, so it does not matter what the rail gives, or
- * what other processes leave of it.
+ * Peers whose live lanes are on the same local rails form a *class*. If classes
+ * differ, a class with more rails would take its part of each, finish early,
+ * and leave rails idle that the other classes cannot use. So the queued bytes
+ * are divided over the rails such that all of them finish as early as possible.
+ * On each rail one class is never throttled, the *bottleneck class*: the one
+ * that needs the rail most, per peer. Another class may post there a fixed
+ * number of bytes for each byte of the bottleneck class. The actual rate of the
+ * rail, and traffic of other processes, do not matter.
  *
- * Who is last is not made later by that.  But the owner may be unable to fill a
- * rail, because of its far end, and then the rail shall not idle: while all do
- * as they like it is seen what the rail moves, and where it moves much less
- * when some are held back they are let go, for a while that grows each time.
+ * Throttling does not delay the class that finishes last. But the far end may
+ * keep the bottleneck class from filling a rail, and the rail must not idle
+ * then. While no class is throttled, the bytes that the rail moves are
+ * measured. If throttling lowers them much, the classes are released for a
+ * while, longer each time.
  *
- *   bytes of sets --> mrail_fair_share_divide() --> parts --> ratios
- *                                                         |
- *          mrail_fair_share_post() by the owner --> tokens of others
+ *   bytes of classes --> mrail_fair_share_divide() --> parts --> ratios
+ *                                                               |
+ *       mrail_fair_share_post() by the bottleneck class --> tokens of the others
  *
- * Pure: time, bytes and what rails give are arguments.  The owner of a
- * mrail_fair_share_t serialises.  Here is nothing about lanes or peers.
+ * Pure: time, bytes and rates are arguments. The owner of a mrail_fair_share_t
+ * serialises. No lanes and no peers here.
  */
 #ifndef MRAIL_RAIL_FAIR_SHARE_H
 #define MRAIL_RAIL_FAIR_SHARE_H
@@ -44,7 +45,7 @@
 #define MRAIL_FAIR_SHARE_ROOM 0.25
 /* Then nobody is held back on it, for at first a look, at last this. */
 #define MRAIL_FAIR_SHARE_PAUSE_MAX (2 * MRAIL_NS_PER_SEC)
-/* What was seen so long ago does not count any more. */
+/* Older measurements do not count. */
 #define MRAIL_FAIR_SHARE_OLD_NS (1 * MRAIL_NS_PER_SEC)
 /* Nobody is held back to less than this part of a rail. */
 #define MRAIL_FAIR_SHARE_LEAST 0.02
@@ -76,7 +77,7 @@ typedef struct mrail_fair_share_rail {
     uint64_t done;  /* chunks ever */
 } mrail_fair_share_rail_t;
 
-/* What is known of a rail from one turn to the next. */
+/* State of a rail between periods. */
 typedef struct mrail_fair_share_seen {
     int is_shared;        /* several sets have work for it */
     int is_held;          /* ... and all but the owner are held back */

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-/* What a move does to the deadline. */
+/* The effect of a transition on the deadline. */
 typedef enum mrail_health_timer {
     TIMER_KEEP,
     TIMER_OFF,

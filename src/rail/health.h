@@ -1,13 +1,17 @@
 /*
- * Whether a path to a peer can be used: one record for each slot of a peer, a
- * table of moves, and one deadline.  Pure: events and time in, what to do out.
+ * Health of a path to a peer: one record for each lane number of a peer, a
+ * table of transitions, and one deadline. Pure: events and time in, actions
+ * out.
  *
- * Suspicion is cheap and costs nobody anything but new work.  Condemning needs
- * evidence: the device has given the requests back, the peer has closed its end,
- * repeated probes over the same path were lost while another path to the same
- * peer answered, or probes are answered, but requests are not, for long, while
- * those of other lanes are.  When nothing at all answers, a path is no worse than
- * the others, so congestion and pauses retire nothing.
+ * Suspicion is cheap: it only withholds new work. Condemning a path needs
+ * evidence:
+ * - the device returned requests with an error, or the peer closed its end;
+ * - repeated probes over the path were lost, and another path to the same peer
+ *   answered; or
+ * - probes are answered, requests are not for long, and those of other lanes are.
+ *
+ * If no path answers, none is worse than the others: congestion and pauses
+ * retire nothing.
  */
 #ifndef MRAIL_RAIL_HEALTH_H
 #define MRAIL_RAIL_HEALTH_H
@@ -72,7 +76,7 @@ typedef struct mrail_health {
 
 void mrail_health_init(mrail_health_t *health, mrail_ns_t now_ns);
 
-/* What follows from the event. */
+/* The action for the event. */
 mrail_health_action_t mrail_health_event(mrail_health_t *health,
                                          const mrail_health_params_t *params,
                                          mrail_health_event_t event,

@@ -82,8 +82,8 @@ void mrail_lane_error(mrail_lane_t *lane, const char *cause)
     }
 }
 
-/* What another lane would do no better.  Not "local QP operation error": rdma_rxe
- * says so when it finds no route. */
+/* Errors that another lane would repeat. "Local QP operation error" is not one:
+ * rdma_rxe reports it when it finds no route. */
 static int mrail_status_is_final(enum ibv_wc_status status)
 {
     switch (status) {
@@ -145,7 +145,7 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
            ((++rail->idle & 7) != 0);
 }
 
-/* Nothing comes back from such a rail any more: the next look gives it up. */
+/* No completions arrive from this rail any more: the next check gives it up. */
 static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 {
     if (!__atomic_exchange_n(&rail->cq_bad, 1, __ATOMIC_RELAXED)) {
@@ -227,7 +227,7 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
     mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
         if ((ep->failed != 0) && !ep->told && (ep->peer->dead == 2)) {
             ep->told = 1;
-            /* Who said goodbye is no failure. */
+            /* A regular goodbye is no failure. */
             if ((iface->params.ep_failed != NULL) &&
                 (ep->failed != -ESHUTDOWN)) {
                 iface->params.ep_failed(iface->params.arg, ep, ep->failed);
@@ -236,8 +236,8 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
     }
 }
 
-/* Whose peer it was is told before its operations fail: an MPI library ends the
- * job at the first of these, and it is the callback that says why. */
+/* Calls ep_failed before the operations fail: an MPI library ends the job at
+ * the first failed operation, and the callback has the reason. */
 static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
 {
     if (mrail_peer_try_end(peer)) {
@@ -321,7 +321,8 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
     return engine->num_events;
 }
 
-/* What arrived or completed while another iface was in progress. */
+/* Delivers messages and completions that arrived while another iface was in
+ * progress. */
 static unsigned mrail_iface_empty_inbox(mrail_iface_t *iface)
 {
     mrail_engine_t *engine = iface->engine;

@@ -1,23 +1,26 @@
 /*
- * The engine: many NIC ports ("rails") of this process as one transport.
+ * The engine: all NIC ports ("rails") of this process as one transport.
  * libibverbs only; no UCX, no MPI.
  *
- * There is one engine per process, opened by reference.  A consumer (a UCT
- * interface, a collective component) creates an `mrail_iface` on it; endpoints
- * of all ifaces to the same peer process share that peer's lanes.
+ * A process has one engine, opened by reference. A user (a UCT interface, a
+ * collective component) creates an `mrail_iface` on it. Endpoints of all ifaces
+ * to the same peer process share the lanes of that peer.
  *
- * Threads: calls on one iface, its endpoints and their operations must be
- * serialised by the caller.  Calls on different ifaces may run on different
- * threads.  Callbacks of an iface are called only inside
- * mrail_iface_progress() of that iface (or inside mrail_iface_destroy()),
- * never on the control thread, which handles control messages, timers and
- * asynchronous events on its own.
+ * Threads: the user serialises calls on one iface, its endpoints and their
+ * operations. Calls on different ifaces may run on different threads. Callbacks
+ * of an iface run only inside mrail_iface_progress() of that iface, or inside
+ * mrail_iface_destroy(). They never run on the control thread, which handles
+ * control messages, timers and asynchronous events.
  *
- * Errors: 0 or -errno.  -EAGAIN always means "nothing happened, ask again
- * after progress".  -EINPROGRESS means that the completion will be called.
- * A peer that was given up gives the reason, from every operation to it, new or
- * under way: -ETIMEDOUT (it cannot be reached), -ECONNREFUSED (it would not be
- * connected), -ESHUTDOWN (it said goodbye), -ENOMEM, -EIO, or -ECONNRESET.
+ * Errors: 0 or -errno. -EAGAIN always means that nothing happened: call again
+ * after progress. -EINPROGRESS means that the completion callback will run.
+ * After a peer was given up, every operation to it, new or in flight, returns
+ * the reason:
+ *
+ *   -ETIMEDOUT     unreachable
+ *   -ECONNREFUSED  the peer refused the connection
+ *   -ESHUTDOWN     the peer said goodbye
+ *   -ENOMEM, -EIO, -ECONNRESET
  */
 #ifndef MRAIL_RAIL_MRAIL_H
 #define MRAIL_RAIL_MRAIL_H
@@ -261,8 +264,8 @@ int mrail_iface_fence(mrail_iface_t *iface);
 int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 
-/* Asks the peer's control thread for a sign of life; ep_failed() follows if
- * there is none.  0, -EAGAIN. */
+/* Starts a liveness check of the peer's control thread; without an answer
+ * ep_failed() follows. 0 or -EAGAIN. */
 int mrail_ep_check(mrail_ep_t *ep);
 
 /* The peer, the rails to it, and what was last heard of each: "peer

@@ -117,7 +117,7 @@ void mrail_am_restored(mrail_lane_t *lane);
 void mrail_am_add_pending_reply(mrail_peer_t *peer);
 void mrail_am_send_acks(mrail_engine_t *engine);
 void mrail_am_fail(mrail_peer_t *peer);
-/* What the lane had not carried over, from now on on the peer's books. */
+/* Moves undelivered messages of the lane to the peer, for replay. */
 void mrail_am_take_lost(mrail_lane_t *lane);
 /* Sends again, as far as there are credits. */
 void mrail_am_resend(mrail_peer_t *peer);
@@ -135,7 +135,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
                            mrail_ns_t now_ns);
 /* The lane's device gives nothing back any more: all of it has come back undone. */
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns);
-/* What the lane had not carried over, from now on on the peer's books. */
+/* Moves undelivered chunks of the lane to the peer, for replay. */
 void mrail_rma_take_lost(mrail_lane_t *lane);
 /* Finishes what mrail_rma_take_lost() found at the peer.  Completions run: no
  * lock may be held. */

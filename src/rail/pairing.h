@@ -26,10 +26,11 @@ unsigned mrail_rails_pair(const uint64_t *local_subnets, unsigned num_local,
                           mrail_rail_pair_t *pairs);
 
 /*
- * The pair that the n'th try of a first message takes (n from 0), to a peer of
- * which some rails are known: those that match, each in turn, first one of
- * remote rail 0; after MRAIL_MAX(pairs, 4) tries, every other time any, for
- * what does not match may be routed.  Counts as above, and not 0.
+ * The rail pair of the n-th try (n from 0) of a first message to a peer of
+ * which some rails are known. Paired rails come first, in rotation, starting
+ * with those of remote rail 0. After MRAIL_MAX(pairs, 4) tries every second try
+ * takes any pair, because unpaired rails may be routed. Counts as above, and
+ * not 0.
  */
 mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
                                   unsigned num_local,

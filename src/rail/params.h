@@ -147,9 +147,9 @@ int mrail_config_set(mrail_config_t *config, const char *name,
                      const char *text);
 
 /* Calls `func` for each UCX_MRAIL_* variable of `env` (as environ(7)) that
- * neither the engine nor the transport knows; `nearest` is the name, without
- * UCX_MRAIL_, that it may have been meant to be, or NULL.  UCX says in every
- * process that such a variable is unused, but not what was meant. */
+ * neither the engine nor the transport knows. `nearest` is the most similar
+ * known name, without UCX_MRAIL_, or NULL. UCX reports in every process that
+ * such variables are unused, but suggests no name. */
 typedef void (*mrail_config_unknown_func_t)(void *arg, const char *name,
                                             const char *nearest);
 void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,

@@ -1,6 +1,6 @@
 /*
- * The paths to a peer, one for each of its slots: what has happened to them, as
- * health.c judges it, and what is done about that.  Control lock held.
+ * The paths to a peer, one for each lane number: events, their effect by
+ * health.c, and the resulting actions. Control lock held.
  */
 #include "config.h"
 #include "rail/ctl.h"

@@ -214,7 +214,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_data_ctl_unlock(engine);
 }
 
-/* What a device that destroys a QP would take away with it. */
+/* Completions that would be lost if the device destroyed the QP. */
 static int mrail_peer_has_completions(const mrail_peer_t *peer)
 {
     for (unsigned i = 0; i < peer->engine->num_rails; ++i) {

@@ -91,7 +91,7 @@ struct mrail_peer {
     const char
         *reconnect_cause; /* ... and why the last time, before any was up */
     mrail_ns_t retry_ns;
-    mrail_list_t work; /* engine->work while something is to be sent */
+    mrail_list_t work; /* engine->work while a message is due */
     uint32_t request;
     unsigned tries;
     mrail_ns_t deadline_ns;
@@ -105,8 +105,8 @@ struct mrail_peer {
     int failed;                           /* atomic: 0 or -errno */
     uint64_t evict_mask; /* atomic: slots that the data path shall let go of;
                              it clears them */
-    uint64_t fail_mask;  /* atomic: slots whose lane has failed, or is to be
-                             given up; the data path clears them */
+    uint64_t fail_mask;  /* atomic: slots whose lane failed, or must be given
+                          * up; the progress thread clears them */
     int expand_wanted;   /* atomic: the data path has asked for all lanes */
     mrail_rkey_t flush_rkey; /* of the peer's flush pages */
 
@@ -124,9 +124,8 @@ struct mrail_peer {
                                are in use or not */
     uint64_t closing_mask; /* slots let go of, but not drained */
     uint64_t broken_mask;  /* slots whose lane is being given up */
-    int recovering;        /* there is, or was, such a lane, and what it had not
-                               carried over has not been sent again: counts as
-                               a fence */
+    int recovering;        /* a lane failed and its replay is incomplete: acts
+                            * as a fence */
     mrail_list_t resend;   /* mrail_tx_t.again of such lanes, by seq */
     mrail_list_t redo;     /* mrail_chunk_t likewise, by operation */
     mrail_list_t arrived;  /* ... of them, known to be at the peer: to be

@@ -481,10 +481,10 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 }
 
 /*
- * A QP in error gives every receive back at once: posting it again would go on
- * for ever.  Some devices take a datagram that is longer than the receive for
- * an error of the QP, so a stranger may be the cause.  What was on its way is
- * lost, as datagrams are.
+ * A QP in the error state returns every receive at once: posting them again
+ * would loop for ever. Some devices treat a datagram longer than the receive as
+ * an error of the QP, so an external host may be the cause. Datagrams in
+ * transit are lost, as UD permits.
  */
 static void mrail_rail_ud_restart(mrail_rail_t *rail)
 {

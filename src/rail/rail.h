@@ -128,7 +128,7 @@ void mrail_rail_explain(const char *device, size_t length, int error);
 /* Data path: 1 if there are completions to look at, in rail->wc. */
 int mrail_rail_fetch(mrail_rail_t *rail);
 
-/* What a HELLO says about the rail. */
+/* Fills in the rail's part of a HELLO. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 
 /* An address handle for the control channel, with the UDP source port of a lane
@@ -140,7 +140,7 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
 /* Asks the device for speed_bps; it stays as it is if there is no answer. */
 void mrail_rail_query_speed(mrail_rail_t *rail);
 
-/* What the device says of its port now. */
+/* The present state of the port, as the device reports it. */
 int mrail_rail_is_up(const mrail_rail_t *rail);
 
 /* A port that comes back may have its GID at another index: 1 if it has, and new

@@ -75,9 +75,10 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         mrail_peer_request_lanes(peer, 0);
         return -EAGAIN;
     }
-    /* Not even on a lane that a fence is pinned to: if that fails, it must be
-     * known whether what was before the fence had arrived, and a PUT behind it
-     * would not tell, though the peer may have seen it. */
+    /* Not even on the ordered lane of a fence. If that lane fails, the engine
+     * must know whether the operations before the fence arrived, and a PUT
+     * behind the fence would not show it, although the peer may have seen
+     * it. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
@@ -122,7 +123,7 @@ static int mrail_chunk_is_measured(const mrail_chunk_t *chunk)
     return MRAIL_TELEMETRY && (chunk->length >= MRAIL_TELE_LARGE);
 }
 
-/* What the rail gives is measured where large chunks come and go. */
+/* The live bandwidth of the rail is measured with large chunks. */
 static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
 {
     mrail_lane_t *lane = chunk->lane;
@@ -352,8 +353,8 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
         mrail_list_add_tail(&lane->lost, &chunk->list);
         return;
     }
-    /* What is uncut waits until all rails were looked at: to choose well, the
-     * loads of all lanes must be known. */
+    /* Unposted work waits until all rails were polled: a good choice needs the
+     * loads of all lanes. */
     mrail_chunk_finish(chunk);
 }
 

@@ -55,11 +55,11 @@ typedef struct mrail_sched_params {
 #define MRAIL_SCHED_WINDOW_MAX (32u << 20)
 
 /*
- * A chunk has completed, all is well, and it is large enough to measure with;
- * inflight and since_ns are without it.  A lane that is found empty could have
- * taken more: when is not known, so its measured rate is too low, and a window
- * made of that rate would leave it empty for longer each time.  So it may have
- * twice of what it did, until it is seen at work again.
+ * Reports a successful chunk that is large enough to measure; inflight and
+ * since_ns exclude it. A lane that is found empty could have taken more. The
+ * time when it became empty is unknown, so its measured rate is too low, and a
+ * window from that rate would leave it empty for longer each time. So the
+ * window doubles until the lane is found busy again.
  */
 static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)
@@ -69,11 +69,10 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 }
 
 /*
- * An equal part of an operation for each of `count` lanes, in bytes, if it is
- * so small that a lane may as well take its part in one chunk; else 0.  Where
- * many operations share a rail, each of them is slow, and what is left over
- * when one lane ends before the others costs as much as the rest: equal parts
- * end together.
+ * Bytes of an equal part of an operation for each of `count` lanes, if the
+ * operation is so small that a lane takes its part in one chunk; else 0. If
+ * many operations share a rail, each is slow, and the rest that remains when
+ * one lane ends early costs as much as the whole. Equal parts end together.
  */
 static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {

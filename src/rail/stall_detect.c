@@ -1,21 +1,22 @@
 /*
- * Looks now and then whether what was sent comes back: a path that swallows
- * packets makes no event, and the NIC's own timers may take seconds.
+ * Stall detection and keepalive. A path that loses packets raises no event, and
+ * the NIC's own timers may take seconds.
  *
- * While anything is under way, the control thread looks every tick.  Reads
- * and writes have completions of their own; behind messages, whose sends have
- * none, one small READ is sent when they have not been acknowledged for a tick.
- * A lane on which something is under way and nothing has come back for a while
- * is STALLED, an event for its path (paths.c), which then has to answer.  If it
- * does, by a datagram, the lane is slow, or its QP gets no answers: if nothing has
- * come back for long, and something has on other lanes to the peer, which get a
- * READ if there is nothing to do for them, it is STUCK.
+ * While work is outstanding, the control thread checks all lanes at every tick.
+ * READs and WRITEs have completions. Messages have none: if they stay
+ * unacknowledged for a tick, one small READ follows them.
  *
- * Who only waits sends nothing: to a peer to which nothing was sent for KEEPALIVE
- * seconds goes one small READ.  A READ, since a NIC answers it for a process that
- * computes, or that a debugger has stopped.
+ * A lane with work in flight and no completion for a while raises STALLED for
+ * its path (paths.c), which must then answer a probe. If it does, the lane is
+ * slow, or its QP gets no answers. It raises QP_STALLED if nothing completed
+ * for long, and requests of other lanes to the peer completed. Idle lanes get a
+ * READ for this comparison.
  *
- * Inside the guard, with the control lock.
+ * A process that only waits sends nothing. A peer without any request for
+ * KEEPALIVE_INTERVAL gets one small READ: a NIC answers a READ for a process
+ * that computes, or that a debugger has stopped.
+ *
+ * Data-path lock and control lock held.
  */
 #include "config.h"
 #include "rail/ctl.h"

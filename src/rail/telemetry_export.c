@@ -1,8 +1,8 @@
 /*
- * What this process shows in its telemetry ring: rails, lanes, counters, now and
- * then; lanes and paths that change, at once.  Nothing here can make a job fail.
+ * Writes the telemetry page: rails, lanes and counters periodically, events of
+ * lanes and paths at once. No error here can fail a job.
  *
- * Control lock held; mrail_telemetry_export() inside the guard, too.
+ * Control lock held; for mrail_telemetry_export() the data-path lock, too.
  */
 #include "config.h"
 #include "rail/engine.h"

@@ -1,9 +1,9 @@
 /*
- * Where peers that have work reach different rails: who yields on which.
+ * Throttling of lanes when busy peers reach different rails.
  *
- * What is queued for all peers is known here, and shared out by rail/fair_share.h.
- * A lane that has to yield is not usable for the moment.  Nothing is kept about
- * lanes: who takes part, and with what rails, is found anew every turn.
+ * This file knows the bytes queued for all peers, and rail/fair_share.h divides
+ * them. A throttled lane is not usable for the moment. No state is kept about
+ * lanes: the busy peers and their rails are collected anew in every period.
  */
 #include "config.h"
 #include "rail/engine.h"

@@ -1,13 +1,14 @@
 /*
- * Sleeping until something happens: an iface's event file descriptor.
+ * Sleeping until an event: the event file descriptor of an iface.
  *
- * It is an epoll set of the rails' completion channels, for what the devices
- * tell, and of an eventfd of the iface's own, for what only this process knows:
- * a lane came up, a peer failed, another iface's progress has taken from a CQ
- * what is this iface's.  Whoever makes such a thing happen signals the ifaces
- * that are armed; mrail_iface_arm() announces first and looks then, so that
- * nothing falls between.  Arming takes the devices' events off the channels that
- * all ifaces share: if one was for something, the others are signalled, too.
+ * The descriptor is an epoll set of the rails' completion channels, for events
+ * of devices, and of an eventfd, for events inside
+ * the process. Examples: a lane came up,
+ * a peer failed, another iface's progress took a completion of this iface from
+ * a CQ. The thread that causes such an event signals the armed ifaces.
+ * mrail_iface_arm() first sets the flag and then checks, so no event is lost.
+ * Arming consumes the devices' events from the channels that all ifaces share;
+ * if there was one, the other ifaces are signalled, too.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -113,7 +114,7 @@ static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
     return mrail_rail_fetch(rail);
 }
 
-/* What happened since the iface's last progress and is told only once. */
+/* Events since the iface's last progress that are reported only once. */
 static int mrail_wakeup_has_events(mrail_iface_t *iface, mrail_armed_t wish)
 {
     const mrail_engine_t *engine = iface->engine;

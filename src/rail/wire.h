@@ -1,8 +1,8 @@
 /*
- * What travels between two engines: data headers on RC lanes, control messages
- * on the UD QPs, addresses.  Big-endian.  Pure codecs: bytes in, structs out;
- * nothing here trusts a length or an index from the wire beyond its own range.
- * docs/wire.md has the pictures.
+ * The data exchanged by two engines: data headers on RC lanes, control messages
+ * on the UD QPs, addresses. Big-endian. Pure codecs: bytes in, structs out. No
+ * length or index from the wire is trusted beyond its own range. docs/wire.md
+ * has the layouts.
  */
 #ifndef MRAIL_RAIL_WIRE_H
 #define MRAIL_RAIL_WIRE_H
@@ -70,9 +70,9 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_LANE_REQ = 3,   /* connect this QP */
     MRAIL_CTL_LANE_REP = 4,   /* connected to that one */
     MRAIL_CTL_LANE_READY = 5, /* may be used */
-    MRAIL_CTL_PROBE = 6,      /* a sign of life, please, over this path */
+    MRAIL_CTL_PROBE = 6,      /* liveness check over this path */
     MRAIL_CTL_PROBE_REP = 7,
-    MRAIL_CTL_RETIRE = 8,  /* this lane is to be taken out of use */
+    MRAIL_CTL_RETIRE = 8,  /* request to take the lane out of use */
     MRAIL_CTL_CONFIRM = 9, /* ... or FAIL: and this had arrived on it */
     MRAIL_CTL_FAIL = 10,   /* this lane has failed: close it, too */
     MRAIL_CTL_REFUSE = 11, /* a request cannot be met: reason */

@@ -146,8 +146,8 @@ static int parse_np(bench_t *bench, char **argv, int *i_p)
     return 0;
 }
 
-/* What is none of ours is for `mrail run`, which knows what is for mpirun: an
- * option, or a word behind such a one. */
+/* Passes an unknown argument to `mrail run`, which separates mpirun's: an
+ * option, or the word behind one. */
 static void take_for_run(bench_t *bench, char **argv, int i)
 {
     if (argv[i][0] != '-' && bench->run_last != i - 1) {

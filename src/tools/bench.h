@@ -45,7 +45,7 @@ mrail_bench_iterations(const mrail_bench_options_t *options, uint64_t size)
 /* ", median of ..." of a table. */
 void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 
-/* What one size gave, over all ranks. */
+/* Results of one size, over all ranks. */
 typedef struct mrail_bench_result {
     double *times_s; /* of each iteration, the slowest rank's */
     unsigned num_times;
@@ -76,8 +76,8 @@ double mrail_bench_cpu_now(void);
  * ranks are taken to be on this machine. */
 double mrail_bench_load(const mrail_bench_result_t *result);
 
-/* What carries the messages, from the environment of an Open MPI rank:
- * "mrail", "ucx:<UCX_TLS>", or "ompi:<pml>". */
+/* The carrier of messages, from the environment of an Open MPI rank: "mrail",
+ * "ucx:<UCX_TLS>", or "ompi:<pml>". */
 void mrail_bench_transport(char *name, size_t size);
 
 /* The areas.  Called on all ranks between MPI_Init and MPI_Finalize; 0, or 1

@@ -1,6 +1,6 @@
 /*
- * What the component coll/mrail says of its work, read through MPI_T.  Without
- * that component there is nothing to read.
+ * Counters of the component coll/mrail, read through MPI_T. Without that
+ * component there are none.
  */
 #ifndef MRAIL_TOOLS_BENCH_COLL_H
 #define MRAIL_TOOLS_BENCH_COLL_H

@@ -15,13 +15,13 @@ typedef enum mrail_demand_pattern {
 } mrail_demand_pattern_t;
 
 /*
- * Row `rank` of the demand: bytes[d] for each d < ranks.  The row sums to
- * `size` exactly (0 if ranks is 1): nothing goes to the rank itself, the
- * fraction hotspot_ppm (0 to 1,000,000) goes to the hot receiver, the rest
- * evenly to all others, the odd bytes to those that follow the rank.  A rank
- * whose hot receiver is itself, and every rank if hotspot_ppm is
- * MRAIL_DEMAND_UNIFORM, spreads all evenly.  With two ranks all goes to the
- * other one.  ranks >= 1, rank < ranks, size < 2^44.
+ * Row `rank` of the demand: bytes[d] for each d < ranks. The row sums to `size`
+ * exactly (0 if ranks is 1). The rank itself gets nothing. The fraction
+ * hotspot_ppm (0 to 1,000,000) goes to the hot receiver and the rest evenly to
+ * all others; odd bytes go to the ranks that follow. The row is uniform if the
+ * hot receiver is the rank itself, or if hotspot_ppm is MRAIL_DEMAND_UNIFORM.
+ * With two ranks all goes to the other one. ranks >= 1, rank < ranks, size <
+ * 2^44.
  */
 void mrail_demand_row(unsigned ranks, unsigned rank, uint64_t size,
                       uint32_t hotspot_ppm, mrail_demand_pattern_t pattern,

@@ -1,4 +1,4 @@
-# src/tools: the front door and its verbs.
+# src/tools: the mrail command and its verbs.
 TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
     -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
     -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"' \

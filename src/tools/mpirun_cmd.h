@@ -35,7 +35,7 @@ typedef struct mrail_run_options {
 
 /* Where things lie. */
 typedef struct mrail_run_paths {
-    const char *mrail;         /* the front door */
+    const char *mrail;         /* path of the mrail command */
     const char *rank_rail;     /* gives each rank its rail */
     const char *components;    /* folder of the Open MPI components */
     const char *no_components; /* an empty folder, for mpirun of Open MPI 5.0:

@@ -1,7 +1,7 @@
 /*
- * The front door: `mrail VERB ...` becomes the program mrail-VERB, found in
- * this installation's libexec folder.  Knows no verb itself but one line of
- * description for each.
+ * The mrail command: `mrail VERB ...` becomes the program mrail-VERB in this
+ * installation's libexec directory. It knows one line of description for each
+ * verb, and nothing else of it.
  */
 #include "config.h"
 #include "tools/tool.h"

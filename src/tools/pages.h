@@ -1,5 +1,5 @@
-/* The telemetry rings of this user on this machine, as mrail top and mrail info
- * --events show them. */
+/* The telemetry pages of this user on this machine, for mrail top and mrail
+ * info --events. */
 #ifndef MRAIL_TOOLS_PAGES_H
 #define MRAIL_TOOLS_PAGES_H
 

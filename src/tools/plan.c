@@ -204,14 +204,14 @@ static void parse_options(options_t *options, char **argv)
 
 /* ---- Input ---- */
 
-/* What a sentence calls a file. */
+/* The name of a file in messages. */
 static const char *name_of(const char *path)
 {
     return (strcmp(path, "-") == 0) ? "stdin" : path;
 }
 
-/* What is left of a stream with a zero byte behind it, a bit more than may be
- * in it at most; NULL: out of memory. */
+/* Reads the rest of a stream and appends a zero byte, up to slightly more than
+ * the limit. NULL: out of memory. */
 static char *read_stream(FILE *file, size_t *length_p)
 {
     size_t room = 65536, length = 0, got = 1;
@@ -263,7 +263,7 @@ static char *read_file(const char *path, size_t *length_p)
     return text;
 }
 
-/* What is wrong with a text is a usage, all else a failure. */
+/* An error in a text is a usage error, every other one a failure. */
 static void judge(int ret, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {

@@ -1,4 +1,4 @@
-/* What the kinds of demand are: rows of bytes, one sender after the other. */
+/* The kinds of demand: rows of bytes, one sender after the other. */
 #include "config.h"
 #include "tools/plan_demand.h"
 

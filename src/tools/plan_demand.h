@@ -28,7 +28,7 @@ typedef enum plan_demand_kind {
     PLAN_DEMAND_NUM_KINDS
 } plan_demand_kind_t;
 
-/* What a pattern does not use is 0. */
+/* Fields that a pattern does not use are 0. */
 typedef struct plan_demand_pattern {
     uint64_t kind;         /* plan_demand_kind_t */
     uint64_t size;         /* bytes that a rank sends in all; stencil: to a

@@ -20,7 +20,7 @@ typedef struct plan_reader_rank {
     unsigned node, index; /* in its node */
 } plan_reader_rank_t;
 
-/* What has been read.  The arrays come when their sizes are known. */
+/* The text read so far. Arrays are allocated when their sizes are known. */
 typedef struct plan_reader {
     mrail_plan_topo_t *topo; /* once nodes and rails are known */
     plan_line_t *line;       /* being read */

@@ -60,7 +60,7 @@ int plan_reader_capacities(plan_reader_t *reader, char *const *words,
 
 /* ---- Size ---- */
 
-/* What is known of the size now is all of it. */
+/* The size is final from here on. */
 static int begin(plan_reader_t *reader)
 {
     size_t num_nodes = reader->num_nodes;

@@ -95,7 +95,7 @@ int plan_reader_mesh(plan_reader_t *reader)
                : ret;
 }
 
-/* What a pair of different ranks needs to have a link. */
+/* Conditions for a link between two ranks. */
 static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
                       int none)
 {

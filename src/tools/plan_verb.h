@@ -55,10 +55,10 @@ double plan_gap(double value, double bound);
 
 /* ---- this machine ---- */
 
-/* A topology of this node, as text that the caller frees: rails from the RDMA
- * devices that hwloc knows, a rank for each GPU (without GPUs for each rail),
- * bound to the rail that is nearest.  0; -ENOTSUP (built without hwloc),
- * -ENODEV (no RDMA device), -ENOMEM or another -errno, and the sentence. */
+/* A topology of this node, as text that the caller frees. Its rails are the RDMA
+ * devices that hwloc knows. It has a rank for each GPU (without GPUs for each
+ * rail), bound to the nearest rail. 0; -ENOTSUP (built without hwloc), -ENODEV
+ * (no RDMA device), -ENOMEM or another -errno, with a message. */
 int plan_this_node(char **text_p, char *why, size_t size);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * Lines of words, lists and counts: what the two text formats of `mrail plan`
- * have in common.  '#' begins a comment, blanks part words, empty lines count.
+ * Lines of words, lists and counts: the common part of the text formats of
+ * `mrail plan`. '#' begins a comment, blanks separate words, and empty lines
+ * count.
  *
- * Pure: text in, words out.  A refusal is a sentence in line->why; whoever runs
- * over the lines puts "NAME:LINE: " in front of it.
+ * Pure: text in, words out. A refusal is a message in line->why; the caller
+ * puts "NAME:LINE: " before it.
  */
 #ifndef MRAIL_TOOLS_PLAN_WORDS_H
 #define MRAIL_TOOLS_PLAN_WORDS_H

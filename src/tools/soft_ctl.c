@@ -268,7 +268,7 @@ static int soft_ctl_script(sroce_session_t *session,
     return soft_script_play(session, script);
 }
 
-/* What was typed makes sense together: 0, or exit status. */
+/* Checks that the arguments fit together: 0, or the exit status. */
 static int soft_ctl_check(const soft_ctl_t *ctl, int num_actions)
 {
     if (ctl->script == NULL) {

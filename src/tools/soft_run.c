@@ -327,8 +327,8 @@ static int soft_run_join(soft_run_t *run)
     return -1;
 }
 
-/* What was asked for must be what the session is: 0, or -EINVAL with the
- * sentence that says what is not. */
+/* Compares the requested session with the existing one: 0, or -EINVAL with a
+ * message that names the difference. */
 static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
                           char *why, size_t size)
 {

@@ -23,7 +23,7 @@
 /* How often the rails' counters are looked at, if a step waits for them. */
 #define SCRIPT_COUNT_NS MRAIL_NS_PER_MS
 
-/* What the process beside a command says of its start. */
+/* Answers of the process beside a command about its start. */
 #define SCRIPT_READY_YES "y"
 #define SCRIPT_READY_NO "n" /* it has complained */
 

@@ -1,7 +1,7 @@
 /*
- * What the verbs of `mrail` share: argument lists, numbers from the command
- * line, where the installation lies, JSON strings.  Tools only: functions may
- * print to stderr and end the process with status 1 (it failed) or 2 (usage).
+ * Shared by the verbs of `mrail`: argument lists, numbers from the command
+ * line, places of the installation, JSON strings. Tools only: functions may
+ * print to stderr and end the process with status 1 (failure) or 2 (usage).
  */
 #ifndef MRAIL_TOOLS_TOOL_H
 #define MRAIL_TOOLS_TOOL_H

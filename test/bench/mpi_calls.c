@@ -1,16 +1,17 @@
 /*
- * MPI_Alltoallv again and again, and nothing else: contrib/bench has callgrind
- * count what run_counted() takes on rank 0.
+ * Repeats MPI_Alltoallv and does nothing else. contrib/bench counts the
+ * instructions of run_counted() on rank 0 with callgrind.
  *
  * Usage: mpi_calls UNCOUNTED COUNTED BYTES
  *
- * BYTES from each rank, the same to all others, nothing to itself.  Uncounted
- * calls come first: connections, and what a communicator finds out once.
+ * Each rank sends BYTES in all, evenly to the other ranks, none to itself. The
+ * uncounted calls come first; they open connections and set up the
+ * communicator.
  *
- * Waiting is not work, and how often a rank polls meanwhile is chance.  So rank
- * 0 sleeps before each call, until all others wait for it, and where Open MPI,
- * or a software rail, yields the processor because there was nothing to do:
- * when it looks, what it waits for is there.
+ * The number of polls while a rank waits is chance. So rank 0 sleeps before
+ * each call until all other ranks wait for it. It also sleeps where Open MPI or
+ * a software rail yields the core for lack of work. When rank 0 polls, the
+ * event has already happened.
  */
 #include "config.h"
 
@@ -89,7 +90,9 @@ __attribute__((noinline)) void run_counted(const calls_t *calls, int number);
 void run_counted(const calls_t *calls, int number)
 {
     run(calls, number);
-    __asm__ volatile("" ::: "memory"); /* no tail call: it is to be left here */
+    __asm__ volatile("" ::
+                         : "memory"); /* prevents a tail call, so that the
+                                        * symbol stays on the stack */
 }
 
 int main(int argc, char **argv)

@@ -1,15 +1,17 @@
 /*
- * How long planning takes, on the processor's clock of this thread.  A line a
- * figure, "NAME VALUE": medians over many plans, each as if it were the first, but for
- * "warm" (the same demands once more) and "unchanged" (the same stamp).
+ * Planning time on the CPU clock of this thread. Each figure is a line "NAME
+ * VALUE": the median of many plans. Each plan is made as if it were the first,
+ * except "warm" (the same demands again) and "unchanged" (the same generation).
  *
- * Rails of 50 GB/s; GPU links of 100 GB/s in pairs ("narrow": 50), or 450 GB/s to a
- * switch ("cross": and ways from rail to rail through the spine, but no uplinks, as
- * coll/mrail plans).  "own": the pieces of one rank, sent and received.  The large
- * topologies have one dead rail in twenty (at random) and four pods whose uplinks carry
- * 0.6 of what their rails do.  Which rails are dead makes much of the difference: growth
- * is that of several machines of each size (seeds 1 to MACHINES), the one in the middle
- * ("cold") and the slowest; "first" is the machine of seed 1.
+ * Topologies: rails of 50 GB/s. GPU links of 100 GB/s pairwise ("narrow": 50),
+ * or 450 GB/s to a switch. "cross" adds paths between all rails through the
+ * spine, without uplinks, as coll/mrail plans. "own": the pieces of one rank,
+ * sent and received. The large topologies have one dead rail in twenty, at
+ * random, and four leaf groups whose uplinks carry 0.6 of their rails' rate.
+ *
+ * The choice of dead rails matters. So growth is measured on several topologies
+ * of each size, seeds 1 to MACHINES: the median ("cold") and the slowest.
+ * "first" is the topology of seed 1.
  */
 #include "config.h"
 #include "orchestrator/plan.h"

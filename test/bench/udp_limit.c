@@ -1,11 +1,10 @@
 /*
- * What the machine gives to UDP without any protocol: messages of 64 KB from
- * one process to another over loopback, as the software rails have to send
- * them.  That is, in bursts of equal packets (UDP_SEGMENT), so one of two and
- * one of fourteen, as the first packet of a WRITE is longer than the others;
- * received in bursts (UDP_GRO), copied once more to where they belong, and
- * answered by one small packet.  As many are under way as the default socket
- * buffer holds.
+ * The machine's limit for UDP without any protocol: messages of 64 KB between
+ * two processes over loopback, sent as the software rails send them. Bursts
+ * have equal packets (UDP_SEGMENT): one of two packets and one of fourteen,
+ * because the first packet of a WRITE is longer. The receiver reads bursts
+ * (UDP_GRO), copies the data once more, and answers with one small packet. As
+ * many messages are in flight as the default socket buffer holds.
  *
  * Usage: udp_limit [SECONDS]   prints GB/s of payload
  */

@@ -110,7 +110,7 @@ static void put_legend(FILE *out)
     text(out, x + 22, 101, "", "off the scale");
 }
 
-/* What happens when, above the first panel. */
+/* Labels of the phases, above the first panel. */
 static void put_phases(FILE *out)
 {
     static const struct {

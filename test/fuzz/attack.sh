@@ -1,7 +1,6 @@
 #!/bin/sh
-# A job on software rails with an attacker on the same network, in a network
-# namespace of its own: see attacker.c for what it does, docs/security.md for
-# what it may be expected to do.
+# A job on software rails and an attacker on the same network, in a network
+# namespace of its own.  attacker.c has the attacks, docs/security.md their limits.
 set -eu
 if [ ! -x ./attacker ] || [ ! -x ./attack_job ]; then
     echo "attacker and attack_job are not built"

@@ -1,10 +1,10 @@
 /*
- * The job that is attacked (attack.sh): four processes on two nodes write to
- * each other, fence, tell, and check every byte, for MRAIL_ATTACK_SECONDS
- * while attacker.c does its worst on the same network.
+ * The job under attack (attack.sh). Four processes on two nodes write to each
+ * other, fence, send messages and check every byte for MRAIL_ATTACK_SECONDS,
+ * while attacker.c attacks on the same network.
  *
- * Around what peers may write to are bytes that nobody may, and a region that
- * is registered but whose key nobody was given.
+ * Guard bytes surround the memory that peers may write to. Another region is
+ * registered, but its key is secret.
  */
 #include "config.h"
 #include "../rail/job.h"
@@ -100,7 +100,7 @@ static void send_note(attacked_t *a, unsigned to, unsigned kind, uint32_t round,
     a->wrong += (ret != 0);
 }
 
-/* What a peer says it has written is looked at, and answered. */
+/* Checks the data that a peer announced, and answers. */
 static void check_told(attacked_t *a)
 {
     for (unsigned from = 0; from < RANKS; ++from) {

@@ -1,13 +1,12 @@
 /*
- * Attacks whatever speaks RoCEv2 on this network namespace's loopback, until
- * it is killed or its time is over: listens with a packet socket and sends
- * with a raw one, so with any source address.
+ * Attacks all RoCEv2 endpoints on the loopback of this network namespace, until
+ * it is killed or its time is over. It captures with a packet socket and sends
+ * with a raw socket, so with any source address.
  *
- * It has what somebody on the network has who is not between the two ends:
- * packets that it saw some time ago (replays, cut, changed, from elsewhere),
- * queue pair numbers, and guesses.  It does not make up a packet with a right
- * queue pair, a right source and the right next PSN: that is what RoCEv2
- * believes (docs/security.md).
+ * Its knowledge is that of an external host off the path: old packets
+ * (replayed, truncated, changed, from other addresses), queue pair numbers, and
+ * guesses. It never forges a packet with the right queue pair, source and next
+ * PSN: RoCEv2 accepts that (docs/security.md).
  *
  * usage: attacker SECONDS [PACKETS-PER-MS]
  */

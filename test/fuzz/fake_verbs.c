@@ -213,7 +213,7 @@ int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
     ++srq->tail;
     wc.byte_len = MRAIL_MIN(length, recv->length);
     wc.wr_id = recv->wr_id;
-    /* What was there before is anybody's guess. */
+    /* The earlier content is undefined. */
     memset(recv->buffer, 0xa5, MRAIL_MIN(64u, recv->length));
     mrail_copy(recv->buffer, data, wc.byte_len);
     cq_push(qp->recv_cq, &wc);

@@ -42,7 +42,7 @@ extern int fake_ud_hold;
 /* Ports as they should be: device i has 10.0.i.1. */
 void fake_ports_good(void);
 
-/* What the address handle was made from. */
+/* The attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
 
 /* Completes the oldest signalled send (or one flushed by a QP in error) of the
@@ -67,8 +67,8 @@ unsigned fake_num_receives(const struct ibv_srq *srq);
 /* Called before a QP goes; NULL: nobody. */
 extern void (*fake_on_destroy)(struct ibv_qp *qp);
 
-/* A message on `qp` into the oldest receive of its SRQ: 0 if there is none.
- * What does not fit is cut, as the device would refuse it. */
+/* Delivers a message on `qp` to the oldest receive of its SRQ; 0 if there is
+ * none. An oversized message is truncated; a device would refuse it. */
 int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
                  enum ibv_wc_status status);
 

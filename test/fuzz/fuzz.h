@@ -1,8 +1,8 @@
 /*
- * What the fuzz targets share.  A target is one file with one function,
- * LLVMFuzzerTestOneInput(); it is linked with libFuzzer (contrib/fuzz) or with
- * replay.c (make check).  Bytes choose what happens: a target takes them from
- * the front by fuzz_u8() and its like, which give 0 when none are left.
+ * Shared by the fuzz targets. A target is one file with one function,
+ * LLVMFuzzerTestOneInput(), linked with libFuzzer (contrib/fuzz) or with
+ * replay.c (make check). The input bytes control a target: fuzz_u8() and its
+ * variants take them from the front, and return 0 at the end.
  */
 #ifndef MRAIL_TEST_FUZZ_H
 #define MRAIL_TEST_FUZZ_H

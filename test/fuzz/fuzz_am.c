@@ -1,7 +1,7 @@
 /*
- * What a connected peer sends on its lanes: headers of active messages,
- * acknowledgements, credits, sequence numbers, in any order and number, while
- * the program sends, writes, reads and flushes.  See engine_env.h.
+ * Input from a connected peer on its lanes: headers of active messages,
+ * acknowledgements, credits and sequence numbers, in any order and number. The
+ * program sends, writes, reads and flushes meanwhile. See engine_env.h.
  */
 #include "config.h"
 #include "engine_env.h"

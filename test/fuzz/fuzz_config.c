@@ -1,11 +1,11 @@
 /*
- * What a user types: values of all parameters (UCX_MRAIL_*), names that do not
- * exist, the list of devices against a machine with any ports, rates of
- * software rails.  The input is lines; the first byte says what they are.
+ * User input: values of all parameters (UCX_MRAIL_*), unknown names, device
+ * lists against a machine with any ports, rates of software rails. The input is
+ * lines; the first byte selects their meaning.
  *
- * Checked besides crashes: a value that is refused leaves its field; a
- * configuration that passes the check is in its ranges; what a scan selects
- * can be a rail; a rate that is taken is one.
+ * Also checked: a refused value leaves its field unchanged; a configuration
+ * that passes the check is within its ranges; a selected port can be a rail; an
+ * accepted rate is valid.
  */
 #include "config.h"
 #include "fake_verbs.h"

@@ -1,10 +1,10 @@
 /*
- * What processes of software rails read from each other: the head of a
- * session's file, addresses looked up in it, names, and the messages that go
- * to and from its session daemon, with descriptors.
+ * Data that processes of software rails read from each other: the head of a
+ * session file, addresses looked up in it, names, and messages to and from the
+ * session daemon, with descriptors.
  *
- * Checked besides crashes: what passes the check stays inside the file; a
- * message leaves no descriptor behind.
+ * Also checked: a file that passes the check is never left; a message leaks no
+ * descriptor.
  */
 #include "config.h"
 #include "fuzz.h"

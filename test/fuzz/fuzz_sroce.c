@@ -1,15 +1,16 @@
 /*
- * Packets into the protocol core of the software device.  The first bytes
- * choose the queue pairs' states and the device's settings; then commands
- * follow: a packet (its fields one by one, with queue pair, PSN, key and ICRC
- * put right as often as not, or raw bytes), work requests, a pull, time,
- * state moves, registrations.
+ * Packets for the protocol core of the software device. The first bytes choose
+ * the states of the queue pairs and the settings of the device. Then commands
+ * follow: a packet, work requests, a pull, time, state moves, registrations. A
+ * packet is raw bytes, or fields of which queue pair, PSN, key and ICRC are
+ * often right.
  *
- * Checked besides crashes: no byte outside of the registered regions changes,
- * nor one in a region that may not be written to; what is sent comes from
- * registered memory; a work request completes at most once, and every
- * signalled one when the queue pair goes to error; a completion queue never
- * has more than was posted.
+ * Also checked:
+ * - No byte outside the registered regions changes, and none in a region without
+ *   write permission. Sent bytes come from registered memory.
+ * - A work request completes at most once, and every signalled one completes when
+ *   the queue pair goes to the error state.
+ * - A completion queue never has more entries than were posted.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -189,7 +190,7 @@ static void qp_to(sroce_qp_t *qp, enum ibv_qp_state to, uint8_t kind)
     int ret = sroce_qp_modify(qp, &attr, qp_mask(qp, to));
 
     if ((ret == 0) && (to == IBV_QPS_RESET)) {
-        /* What was queued is forgotten. */
+        /* Drops the queue. */
         for (uint32_t i = 0; i < w.num_ids; ++i) {
             if ((w.qp[w.id_qp[i] % NUM_QPS] == qp) && (w.id_qp[i] < NUM_QPS) &&
                 (w.id_state[i] != ID_DONE)) {

@@ -1,9 +1,9 @@
 /*
- * What a peer's bytes are decoded to: control messages, addresses, remote
- * keys; and the first uses of it (matching of rails, subnets).
+ * Decoding of a peer's bytes: control messages, addresses, remote keys, and
+ * their first uses (rail pairing, subnets).
  *
- * Checked besides crashes: every decoded number is in its range; a message
- * that is taken encodes to the very same bytes, so nothing in it was ignored.
+ * Also checked: every decoded number is in range. An accepted message encodes
+ * to the same bytes, so nothing in it was ignored.
  */
 #include "config.h"
 #include "fuzz.h"

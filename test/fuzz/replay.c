@@ -34,7 +34,7 @@ static const char *target;
 static const uint8_t *volatile running;
 static volatile size_t running_size;
 
-/* What the sanitizers call before they end the process; not there without. */
+/* Called by the sanitizers before they end the process; absent without them. */
 void __sanitizer_set_death_callback(void (*callback)(void))
     __attribute__((weak));
 

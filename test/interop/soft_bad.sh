@@ -64,7 +64,7 @@ expect 1 "made with other rates" $SOFT $s --rate 5M -- true
 expect 0 "" $SOFT $s --rate max -- true
 expect 1 "has --icrc off" $SOFT $s --icrc on -- true
 
-# Garbage and strangers' packets are dropped and counted.
+# Garbage, and packets of external hosts, are dropped and counted.
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
 soft ./soft_stress --procs 2 --seconds 1.5 >"$TMP/storm" 2>&1 &
 storm=$!

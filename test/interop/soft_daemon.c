@@ -311,8 +311,8 @@ static void test_stopped_for_long(void **state)
     close(other);
 }
 
-/* The kernel dropped the descriptor on its way: whoever sent it learns so, and
- * no later slot is given out in the wrong order. */
+/* The kernel dropped a descriptor in transit: its sender is told, and no later
+ * process index is given out in the wrong order. */
 static void test_lost_descriptor(void **state)
 {
     sroce_daemon_msg_t bound = {

@@ -62,8 +62,8 @@ await_listener() {
     fail "nobody listens on port $p"
 }
 
-# What the kernel dropped at the session's receive sockets (port 4791 = 12B7 of
-# 127.S.x.y), by its own account.
+# The kernel's count of drops at the session's receive sockets (port 4791 = 12B7
+# of 127.S.x.y).
 kernel_drops() {
     local s
     s=$(status | grep -o '127\.[0-9]*' | head -1)

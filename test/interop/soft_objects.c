@@ -1,8 +1,8 @@
 /*
- * What pyverbs does not reach: objects in use, lists of work requests, the way
- * back of a datagram, fork; soft_channels.c has the completion channels,
- * soft_async.c the asynchronous events.
- * usage: soft_objects (in a session); prints "ok - NAME" lines.
+ * Objects that pyverbs does not cover: objects in use, lists of work requests,
+ * the return path of a datagram, fork. soft_channels.c covers completion
+ * channels, soft_async.c asynchronous events. usage: soft_objects (in a
+ * session); prints "ok - NAME" lines.
  *
  * Source: the manual pages ibv_post_send(3), ibv_fork_init(3),
  * ibv_create_ah_from_wc(3).

@@ -1,8 +1,8 @@
 #!/bin/bash
 # perftest's programs run unmodified, one result line for each combination.
-# perftest checks no data: so it must end well at both ends with one row of
-# figures for each size, and the device must have carried as many bytes, with
-# no request refused and no packet lost.
+# perftest checks no data.  So both ends must succeed with one row of figures for
+# each size, and the device must have carried the bytes, without a refused request
+# or a lost packet.
 # Words are wanted; some variables are for the library.
 # shellcheck disable=SC2034,SC2086
 # shellcheck source=test/interop/soft_lib.sh
@@ -22,8 +22,7 @@ counters() {
             END {for (name in n) printf "%s=%.0f\n", name, n[name]}'
 }
 
-# What must stay as it is while nothing goes wrong.  Timeouts are not among
-# them: on a loaded machine the peer may not have run.
+# Counters that stay unchanged without faults.  Timeouts are not among them: on a loaded machine the peer may not have run.
 troubles() {
     grep -E '^(nak_err_tx|nak_seq_tx|drop_.*)=' "$1" |
         grep -v drop_no_wqe | sort | tr '\n' ' '

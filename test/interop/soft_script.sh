@@ -1,7 +1,7 @@
 #!/bin/bash
-# Fault scripts on live rails: each action's effect as others see it (counters,
-# programs that go on or fail), that `for` is undone, scripts beside a command,
-# bad scripts, and that nothing is left behind.
+# Fault scripts on live rails.  The tests cover each action's effect on other
+# processes (counters, programs that continue or fail), the end of `for`, scripts
+# beside a command, bad scripts, and cleaning up.
 # Words are wanted.
 # shellcheck disable=SC2013,SC2034,SC2086,SC2154,SC2317
 # shellcheck source=test/interop/soft_lib.sh
@@ -109,7 +109,7 @@ status | grep '"rail": 1' | grep -q '"drop_blackhole": [1-9]' ||
 cmp -s "$TMP/0" "$TMP/1" || fail "rail 0 lost something"
 report "only the target is hit"
 
-# What was lost so far, but for short packets.
+# Losses so far, without short packets.
 drops() {
     status | sed 's/"protocol": {[^}]*}//' |
         grep -oE '"drop_[a-z]*": [0-9]*' | grep -v short

@@ -111,7 +111,7 @@ static size_t block(int peer, int rail)
     return (size_t)(peer * opt.rails + rail) * (size_t)opt.size;
 }
 
-/* What process `from` sends to `to` on a rail: checked byte for byte. */
+/* The data of process `from` for `to` on a rail; each byte is checked. */
 static void fill(uint8_t *p, int from, int to, int rail)
 {
     for (int i = 0; i < opt.size; ++i) {
@@ -370,7 +370,7 @@ static void run(void)
                 me, outstanding());
         atomic_fetch_add(&shared->err[me], 1);
     }
-    /* Who is ready first still answers the others. */
+    /* A process that is ready first still answers the others. */
     atomic_fetch_add(&shared->done, 1);
     while ((shared->done < opt.procs - opt.kill) && (now() < end) &&
            !shared->failed) {

@@ -49,7 +49,7 @@ n=$(soft ibv_devices | grep -cE '^ *soft[0-3][[:space:]]+02[0-9a-f]{14}$')
 [ "$n" = 4 ] || fail "ibv_devices shows $n devices, not 4"
 report ibv_devices
 
-# What the device does not have.
+# Features that the device lacks.
 refused ibv_uc_pingpong -d soft0 -g 0
 report "ibv_uc_pingpong is refused"
 refused ibv_xsrq_pingpong -d soft0 -g 0

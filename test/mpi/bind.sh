@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
 # Each rank's rail: 8 ranks on 2 nodes with 4 rails.
 # shellcheck disable=SC2016 # the ranks expand it
@@ -15,10 +15,10 @@ want='soft0 soft1 soft2 soft3 soft0 soft1 soft2 soft3'
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     echo 'skip - ranks get rails by turns: not through mrail run'
 elif [ "$got" = "$want" ]; then
-    good 'ranks get rails by turns'
+    ok 'ranks get rails by turns'
 else
     cat "$tmp/err"
-    bad 'ranks get rails by turns' "they got $got"
+    not_ok 'ranks get rails by turns' "they got $got"
 fi
 MRAIL_TEST_RUN="${MRAIL_TEST_RUN-} --bind-rails"
 run 'one rail per rank' 8 "$build/mpi_exchange"

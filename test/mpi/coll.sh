@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_coll
+require_env mpi_coll
 
 run 'coll ends well' 8 "$build/mpi_coll"
 exit $failed

@@ -4,12 +4,12 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
 ctl()
 {
     "$mrail" soft ctl --session "$session" "$@" >>"$tmp/ctl" 2>&1 ||
-        bad "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
+        not_ok "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
 }
 
 # A small spool of trouble.  Never are all rails of a node gone for long.
@@ -66,7 +66,7 @@ all_pause()
         'at 100ms for 20ms every 200ms times 6 blackhole both' >"$tmp/script"
     ctl --script "$tmp/script"
     if grep -q '^ok - ' "$tmp/out"; then
-        bad "$name" 'the job was over before'
+        not_ok "$name" 'the job was over before'
     fi
 }
 
@@ -88,17 +88,17 @@ trouble()
     wait $job || status=$?
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
         head -n 20 "$tmp/out"
-        bad "$name: the job goes on, all data is right" "exit status $status"
+        not_ok "$name: the job goes on, all data is right" "exit status $status"
     else
-        good "$name: the job goes on, all data is right"
+        ok "$name: the job goes on, all data is right"
     fi
 }
 given_up()
 {
     if grep -q '"lanes_failed": [1-9]' "$tmp/stats"/*.json; then
-        good "$name: lanes were given up, and their work sent elsewhere"
+        ok "$name: lanes were given up, and their work sent elsewhere"
     else
-        bad "$name: lanes were given up" 'the statistics say: none'
+        not_ok "$name: lanes were given up" 'the statistics say: none'
     fi
 }
 is_none_given_up()
@@ -108,9 +108,9 @@ is_none_given_up()
 none_given_up()
 {
     if is_none_given_up; then
-        good "$name: no lane was given up"
+        ok "$name: no lane was given up"
     else
-        bad "$name: no lane was given up" "the statistics say: $(
+        not_ok "$name: no lane was given up" "the statistics say: $(
             grep -oh '"lanes_failed": [0-9]*' "$tmp/stats"/*.json |
                 paste -sd ' ')"
     fi
@@ -119,10 +119,10 @@ none_given_up()
 trouble 'one port' one_port
 given_up
 if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
-    good 'the rail, the peer and the cause are named'
+    ok 'the rail, the peer and the cause are named'
 else
     head -n 20 "$tmp/out"
-    bad 'the rail, the peer and the cause are named' 'no such line'
+    not_ok 'the rail, the peer and the cause are named' 'no such line'
 fi
 trouble 'a rail that swallows packets' swallow
 given_up
@@ -130,10 +130,10 @@ trouble 'a rail that answers no requests' mute
 given_up
 if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
     "$tmp/out"; then
-    good 'it does not wait for the timers of the NIC'
+    ok 'it does not wait for the timers of the NIC'
 else
     head -n 20 "$tmp/out"
-    bad 'it does not wait for the timers of the NIC' 'no such line'
+    not_ok 'it does not wait for the timers of the NIC' 'no such line'
 fi
 trouble 'all ports but one' all_but_one
 given_up
@@ -141,8 +141,8 @@ trouble 'a port that flaps' flap
 # None is worse than another.
 trouble 'all ports for a moment' all_for_a_moment
 seconds=3
-# Who plays the script may stand still itself, on a busy machine, and so the rails for
-# much longer: in one of three jobs it does not.
+# On a busy machine the fault injector may be delayed, so the rails stay down much
+# longer.  One of three jobs must be undisturbed.
 for try in 1 2 3; do
     trouble 'all rails stand still for 20 ms' all_pause
     if is_none_given_up; then
@@ -159,9 +159,9 @@ for try in 1 2 3 4; do
         --seconds 1 --bytes 300000 >"$tmp/out" 2>&1 || :
     if ! grep -q '^ok - ' "$tmp/out"; then
         head -n 20 "$tmp/out"
-        bad 'three of four rails dead from the start' "job $try fails"
+        not_ok 'three of four rails dead from the start' "job $try fails"
     fi
 done
-[ $failed != 0 ] || good 'three of four rails dead from the start, four jobs'
+[ $failed != 0 ] || ok 'three of four rails dead from the start, four jobs'
 nothing_left 'failover'
 exit $failed

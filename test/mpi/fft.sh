@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_fft
+require_env mpi_fft
 
 run 'fft ends well' 8 "$build/mpi_fft"
 sums=$(grep '^spectrum ' "$tmp/out" || true)
@@ -13,10 +13,10 @@ tcp=$(mpirun --oversubscribe -np 8 --mca pml ob1 --mca btl tcp,self \
 echo "here: $sums"
 echo "tcp:  $tcp"
 if [ -z "$tcp" ]; then
-    bad 'the same numbers as over tcp' 'the run over tcp gave no numbers'
+    not_ok 'the same numbers as over tcp' 'the run over tcp gave no numbers'
 elif [ "$sums" = "$tcp" ]; then
-    good 'the same numbers as over tcp'
+    ok 'the same numbers as over tcp'
 else
-    bad 'the same numbers as over tcp' 'the checksums above differ'
+    not_ok 'the same numbers as over tcp' 'the checksums above differ'
 fi
 exit $failed

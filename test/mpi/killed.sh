@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
 # after_death NAME BEGUN STATUS TOKEN
 after_death()
@@ -11,11 +11,11 @@ after_death()
     took=$(seconds_since "$2")
     echo "$1: exit status $3 after $took s"
     if [ "$3" = 0 ] || [ "$3" = 124 ]; then
-        bad "$1: the job ends" "exit status $3"
+        not_ok "$1: the job ends" "exit status $3"
     elif [ "$took" -gt 15 ]; then
-        bad "$1: the job ends" "only after $took s"
+        not_ok "$1: the job ends" "only after $took s"
     else
-        good "$1: the job ends within seconds"
+        ok "$1: the job ends within seconds"
     fi
     for try in 1 2 3 4 5 6 7 8 9 10; do
         orphans=$(processes "$4" | paste -sd ' ')
@@ -23,9 +23,9 @@ after_death()
         sleep 0.5
     done
     if [ -z "$orphans" ]; then
-        good "$1: no orphan processes"
+        ok "$1: no orphan processes"
     else
-        bad "$1: no orphan processes" "still there: $orphans"
+        not_ok "$1: no orphan processes" "still there: $orphans"
         # shellcheck disable=SC2086 # one word per process
         kill -9 $orphans
     fi

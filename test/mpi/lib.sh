@@ -44,19 +44,19 @@ launch()
     fi
 }
 
-good()
+ok()
 {
     echo "ok - $1"
 }
 
-bad()
+not_ok()
 {
     echo "not ok - $1: $2"
     failed=1
 }
 
 # The whole script is skipped if a ground or a program is absent.
-need_ground()
+require_env()
 {
     if [ -z "${MRAIL_TEST_MPIRUN-}" ] &&
         [ ! -x "$libexec/mrail-soft" ]; then
@@ -88,12 +88,12 @@ run()
     if [ $status != 0 ]; then
         grep -vE '^(not )?ok - ' "$tmp/out" | head -n 20
         head -n 40 "$tmp/err"
-        bad "$name" "exit status $status"
+        not_ok "$name" "exit status $status"
     elif [ -s "$tmp/err" ]; then
         head -n 40 "$tmp/err"
-        bad "$name" "unexpected lines on stderr"
+        not_ok "$name" "unexpected lines on stderr"
     elif ! grep -q '^ok - ' "$tmp/out"; then
-        bad "$name" "it printed no result"
+        not_ok "$name" "it printed no result"
     else
         carried_by_mrail "$name" "$np"
     fi
@@ -109,9 +109,9 @@ carried_by_mrail()
     esac
     count=$(grep -l '"counters"' "$tmp/stats"/* 2>/dev/null | wc -l)
     if [ "$count" = "$2" ]; then
-        good "$1: mrail carried all ranks"
+        ok "$1: mrail carried all ranks"
     else
-        bad "$1: mrail carried all ranks" "$count of $2 left its counters"
+        not_ok "$1: mrail carried all ranks" "$count of $2 left its counters"
     fi
 }
 
@@ -125,8 +125,8 @@ shm_names()
 }
 shm_names >"$tmp/shm.before"
 
-# What is there now, was not when the script began, and is mapped by no living
-# process: a running job of somebody else is not to blame.
+# Files that exist now, did not exist when the script began, and are mapped by no
+# live process: those of another running job do not count.
 shm_left()
 {
     shm_names | comm -13 "$tmp/shm.before" - >"$tmp/shm.new"
@@ -149,9 +149,9 @@ nothing_left()
         sleep 0.5
     done
     if [ -z "$left" ]; then
-        good "$1: no shared memory is left"
+        ok "$1: no shared memory is left"
     else
-        bad "$1: no shared memory is left" "$left"
+        not_ok "$1: no shared memory is left" "$left"
     fi
 }
 

@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
 begun=$(date +%s)
 run '32 ranks end well' 32 "$build/mpi_exchange"

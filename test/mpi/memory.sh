@@ -1,9 +1,9 @@
 #!/bin/sh
-# What the transport takes in each rank of a 32-rank job: under 32 MB.
+# The transport's memory in each rank of a 32-rank job: under 32 MB.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground
+require_env
 
 limit=32000000
 status=0
@@ -14,15 +14,15 @@ ranks=$(sed -n 's/^{"ranks": \([0-9]*\),.*/\1/p' "$tmp/out")
 cat "$tmp/out"
 if [ $status != 0 ]; then
     tail -n 20 "$tmp/err"
-    bad 'mrail info --memory' "exit status $status"
+    not_ok 'mrail info --memory' "exit status $status"
 elif [ "$ranks" != 32 ]; then
-    bad 'mrail info --memory' "$ranks ranks reported, not 32"
+    not_ok 'mrail info --memory' "$ranks ranks reported, not 32"
 else
-    good 'mrail info --memory'
+    ok 'mrail info --memory'
     if [ "$most" -gt 0 ] && [ "$most" -lt $limit ]; then
-        good "each of 32 ranks takes less than $limit bytes"
+        ok "each of 32 ranks takes less than $limit bytes"
     else
-        bad "each of 32 ranks takes less than $limit bytes" "one takes $most"
+        not_ok "each of 32 ranks takes less than $limit bytes" "one takes $most"
     fi
 fi
 exit $failed

@@ -4,7 +4,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_epochs mpi_misc
+require_env mpi_epochs mpi_misc
 
 run 'windows, the rest' 4 "$build/mpi_epochs"
 run 'MPI, the rest' 4 "$build/mpi_misc"

@@ -81,7 +81,7 @@ static int check_unpack(mca_coll_mrail_dt_segment_t *part, const char *whole,
             at += length;
         }
     }
-    /* What is beyond the part is dropped. */
+    /* Bytes beyond the segment are dropped. */
     ok &= mca_coll_mrail_dt_segment_unpack(part, part->bytes, whole, 1) == 0;
     return ok && is_same(memory, wanted, 0, size, padded);
 }

@@ -208,9 +208,9 @@ static char *map_at(char *wanted, size_t length)
     return memory;
 }
 
-/* Registered memory that was unmapped and mapped again at the same address
- * has other pages: what is sent must be the new bytes, and what is received
- * must be where the program looks. */
+/* Registered memory is unmapped, and other pages are mapped at the same
+ * address. Sends must read the new bytes, and receives must land in the new
+ * pages. */
 static void test_remap(void)
 {
     const size_t length = (size_t)2 << 20;

@@ -1,9 +1,9 @@
 /*
- * Exchanges and what is around them: threads, communicators that come and go,
- * what is left behind, ranks of very different sizes, little for long and then
- * much, counts that do not fit each other, few messages at a time, totals beyond 2 GiB.
- * One test each: mpi_planned_life NAME [NUMBER], of rounds, or (mismatch) of seconds
- * until that is a hang.
+ * Planned exchanges under varying conditions: threads, short-lived
+ * communicators, leaks, ranks of very different sizes, small calls followed by
+ * large ones, mismatched counts, the in-flight limit, totals beyond 2 GiB. One
+ * test for each call: mpi_planned_life NAME [NUMBER]. NUMBER counts rounds; for
+ * "mismatch" it is the time in seconds after which a call counts as hanging.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -303,8 +303,8 @@ static holdings_t holdings(void)
     return now;
 }
 
-/* What is made once may be made late (a pool that grows), so a leak is what grows in
- * each of the last three quarters of `number` things. */
+/* Allocations may happen late (a pool that grows). So a leak is growth in each
+ * of the last three quarters of `number` repetitions. */
 typedef struct growth {
     const char *what;
     int quarter;
@@ -448,8 +448,8 @@ static int mismatched(int sent, int room, int others, int again)
             ok &= (to[i * step + at] == 0x5a);
         }
     }
-    /* Who is given more than there is room for may say so, and others may
-     * hear of it. */
+    /* A rank that receives more than its buffer holds may report an error, and
+     * other ranks may see one. */
     /* Open MPI's own exchange says MPI_ERR_OTHER. */
     if (class != MPI_SUCCESS && (sent <= room || (class != MPI_ERR_TRUNCATE &&
                                                   class != MPI_ERR_OTHER))) {

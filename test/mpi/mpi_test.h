@@ -1,8 +1,8 @@
 /*
- * What the MPI test programs share: data that is different for every message
- * and place, and results that all ranks agree on.  Rank 0 prints one line
- * "ok - NAME" or "not ok - NAME: WHY" for each test; every rank with wrong
- * data says so on stderr.
+ * Shared by the MPI test programs: data that differs for every message and
+ * position, and results that all ranks agree on. Rank 0 prints one line "ok -
+ * NAME" or "not ok
+ * - NAME: WHY" for each test. Every rank with wrong data says so on stderr.
  */
 #ifndef MRAIL_TEST_MPI_TEST_H
 #define MRAIL_TEST_MPI_TEST_H

@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_p2p
+require_env mpi_p2p
 
 run 'p2p ends well' 4 "$build/mpi_p2p"
 
@@ -19,12 +19,12 @@ if "$mrail" bench alltoallv -np 4 --soft 2x4 --session "$session" \
         tr '{' '\n' <"$stats" | grep -c '"qpn"'
     done | sort -n | head -n 1)
     if [ "${lanes:-0}" = 12 ]; then
-        good "$name"
+        ok "$name"
     else
-        bad "$name" "a rank had ${lanes:-no} lanes, not 12 for 3 peers"
+        not_ok "$name" "a rank had ${lanes:-no} lanes, not 12 for 3 peers"
     fi
 else
     head -n 20 "$tmp/err"
-    bad "$name" 'mrail bench failed'
+    not_ok "$name" 'mrail bench failed'
 fi
 exit $failed

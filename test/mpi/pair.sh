@@ -6,7 +6,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_pair
+require_env mpi_pair
 
 # Rails 0 and 1 only, but for the pair, the last rank of each half.
 # shellcheck disable=SC2016 # the inner shell's
@@ -29,16 +29,16 @@ middle()
 gets()
 {
     if echo "${2:-0} $3" | awk '{ exit !($1 >= $2) }'; then
-        good "$1: at least $3 MB/s"
+        ok "$1: at least $3 MB/s"
     else
-        bad "$1: at least $3 MB/s" "${2:-nothing}"
+        not_ok "$1: at least $3 MB/s" "${2:-nothing}"
     fi
 }
 
-# judge WHEN FIRST IDLE: seconds FIRST to FIRST + 2, where the rails that only the pair
-# uses give IDLE MB/s.  It has at least most of that, others at least what is theirs
-# if all four senders of a node had the same of the other two (150 MB/s).
-judge()
+# check_rates WHEN FIRST IDLE: seconds FIRST to FIRST + 2.  The rails that only the
+# pair uses give IDLE MB/s, and the pair must reach most of it.  The others must reach
+# their part if all four senders of a node share the other two rails (150 MB/s).
+check_rates()
 {
     pair=$(middle "$2" 1)
     others=$(middle "$2" 2)
@@ -56,16 +56,16 @@ job=$!
 await_under_way
 sleep 4.2
 "$mrail" soft ctl --session "$session" --node 0 --rail 2 rate=50M \
-    >"$tmp/ctl" 2>&1 || bad 'mrail soft ctl' "$(tail -n 1 "$tmp/ctl")"
+    >"$tmp/ctl" 2>&1 || not_ok 'mrail soft ctl' "$(tail -n 1 "$tmp/ctl")"
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - ' "$tmp/out"; then
-    good 'the job ends, with its bytes'
+    ok 'the job ends, with its bytes'
 else
     head -n 20 "$tmp/out" "$tmp/err"
-    bad 'the job ends, with its bytes' "exit status $status"
+    not_ok 'the job ends, with its bytes' "exit status $status"
 fi
-judge 'two rails idle' 1 200
-judge 'one of them is slow' 5 150
+check_rates 'two rails idle' 1 200
+check_rates 'one of them is slow' 5 150
 nothing_left 'pair'
 exit $failed

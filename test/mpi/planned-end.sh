@@ -1,12 +1,12 @@
 #!/bin/sh
-# The only rail of a bound rank goes: while ranks agree, while their bytes pass
-# relays, at a relay that neither sends nor receives anything of its own.  Comes it
-# back, the job goes on and every byte is right; else it ends, soon, and says which
-# peer, which rails, why; and nothing is left of it.
+# The only rail of a single-rail rank fails: during the agreement, while bytes are
+# relayed, or at a pure relay.  If the rail recovers, the job continues and every byte
+# is right.  Otherwise the job ends soon, names the peer, the rails and the cause, and
+# leaves nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_planned_end
+require_env mpi_planned_end
 
 dead_s=2 # UCX_MRAIL_PEER_TIMEOUT
 soon_s=$((dead_s + 8)) # start and end of a job on a busy machine
@@ -38,7 +38,7 @@ played()
     "$mrail" soft ctl --session "$session" --script "$tmp/script" \
         >"$tmp/ctl" 2>&1 || true # the session may end before it does
     grep -q "^.*${1##* }" "$tmp/ctl" ||
-        bad "$name: the rail goes" "$(tail -n 1 "$tmp/ctl")"
+        not_ok "$name: the rail goes" "$(tail -n 1 "$tmp/ctl")"
 }
 
 # shellcheck disable=SC2034 # try
@@ -49,7 +49,7 @@ orphans()
         [ -n "$left" ] || return 0
         sleep 0.3
     done
-    bad "$name: no process is left" "$left"
+    not_ok "$name: no process is left" "$left"
 }
 
 # ends NAME WHAT CAUSE LINE
@@ -64,17 +64,17 @@ ends()
     if [ $status != 0 ] && [ "$took" -le $soon_s ] &&
         ! grep -q 'hangs\|every byte of it came' "$tmp/out" &&
         grep -q '^ok - what was before it passed relays' "$tmp/out"; then
-        good "$name: the job ends"
+        ok "$name: the job ends"
     else
         head -n 20 "$tmp/out"
-        bad "$name: the job ends" "exit status $status after $took s"
+        not_ok "$name: the job ends" "exit status $status after $took s"
     fi
     if grep -qE "mrail: rank [0-7] on .* lost a peer for good .*peer [0-9a-f]+ at [0-9.]+: soft[0-3]:1 \\($3\\); the job ends\$" \
         "$tmp/out"; then
-        good "$name: it says which peer, which rail, why"
+        ok "$name: it says which peer, which rail, why"
     else
         grep 'mrail' "$tmp/out" | head -n 20
-        bad "$name: it says which peer, which rail, why" 'no such line'
+        not_ok "$name: it says which peer, which rail, why" 'no such line'
     fi
     orphans
     nothing_left "$name" # the next job would remove what a killed one has left
@@ -91,10 +91,10 @@ goes_on()
     if [ $status = 0 ] &&
         grep -q ': over: ' "$tmp/ctl" && # the job was there all the time
         grep -q '^ok - every byte of it came' "$tmp/out"; then
-        good "$name: the job goes on, every byte is right"
+        ok "$name: the job goes on, every byte is right"
     else
         head -n 20 "$tmp/out"
-        bad "$name: the job goes on, every byte is right" "exit status $status"
+        not_ok "$name: the job goes on, every byte is right" "exit status $status"
     fi
 }
 

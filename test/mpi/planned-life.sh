@@ -1,12 +1,11 @@
 #!/bin/sh
-# Exchanges and what is around them, with ranks that are bound to one rail each:
-# little for long and then much, threads, communicators that come and go, what is
-# left behind, counts that do not fit each other; and with free ranks, few messages at a
-# time, rails that die in the middle.
+# Planned exchanges of single-rail ranks: small calls followed by large ones, threads,
+# short-lived communicators, leaks, mismatched counts.  Exchanges of multi-rail ranks:
+# the in-flight limit, rails that fail during a call.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_planned mpi_planned_life mpi_stream
+require_env mpi_planned mpi_planned_life mpi_stream
 
 small='--mca coll_mrail_relay_threshold 1000 --mca coll_mrail_relay_chunk_size 4096
     --mca coll_mrail_copy_bandwidth 1000000000000'
@@ -15,9 +14,9 @@ full=${MRAIL_TEST_FULL-}
 rounds=10 calls=2000 comms=100 seeds=1-60
 [ -z "$full" ] || rounds=100 calls=10000 comms=500 seeds=1-300
 
-# tolerant NAME NP COMMAND...: as run, but lanes may be given up and come back:
-# because a script says so, or because ranks that touch fresh memory for the
-# first time keep a processor for longer than a rail may be silent.
+# tolerant NAME NP COMMAND...: as run, but lanes may fail and recover.  The cause is a
+# script, or ranks that touch fresh memory and keep a core for longer than a rail may
+# be silent.
 tolerant()
 {
     name=$1
@@ -28,7 +27,7 @@ tolerant()
     grep -E '^(not )?ok - ' "$tmp/out" || true
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
         grep -v 'script:' "$tmp/out" | head -n 20
-        bad "$name" "exit status $status"
+        not_ok "$name" "exit status $status"
     fi
 }
 
@@ -69,8 +68,7 @@ if [ -n "$full" ]; then
 fi
 topology=2x4
 
-# What a rank of the one node knows of a rail, one of the other node learns
-# later, and some never.
+# Ranks of the two nodes learn of a rail's state at different times, some never.
 cat >"$tmp/script" <<'END_SCRIPT'
 at 100ms for 150ms every 700ms node 0 rail 1 down
 at 300ms for 100ms every 900ms rail 2 down
@@ -82,9 +80,9 @@ else
     MRAIL_TEST_RUN="$options $small --rate 100M --script $tmp/script"
     tolerant 'rails that die' 8 "$build/mpi_planned" --seeds $seeds
     if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
-        good '... lanes were given up'
+        ok '... lanes were given up'
     else
-        bad '... lanes were given up' 'it says nothing of it'
+        not_ok '... lanes were given up' 'it says nothing of it'
     fi
 fi
 # Somebody else's stream on a rail, into the node that rank 5 is on: the plan
@@ -118,12 +116,12 @@ if [ $status = 0 ] && grep -q '"data_ok": true' "$tmp/out" &&
     sed -n 's|.*rank 5: rail carries [0-9.]* MB/s out, \([0-9.]*\) in, of \([0-9.]*\)$|\1 \2|p' \
         "$tmp/out" | awk '$1 < 0.75 * $2 { low = 1 } END { exit !low }' &&
     ! grep '"relayed": 0,' "$tmp/out"; then
-    good 'a rail that carries what others send is given less'
+    ok 'a rail that carries what others send is given less'
 else
     grep -v 'gives' "$tmp/out" | head -n 10
     grep 'rank 5' "$tmp/out" | head -n 5
     tail -n 3 "$tmp/foreign"
-    bad 'a rail that carries what others send is given less' \
+    not_ok 'a rail that carries what others send is given less' \
         "exit status $status"
 fi
 nothing_left 'exchanges'

@@ -5,7 +5,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_scarce
+require_env mpi_scarce
 if [ -n "${MRAIL_TEST_MPIRUN-}" ] || [ "${EXPECT_COLL-yes}" != yes ]; then
     echo 'only through mrail run, and with coll/mrail'
     exit 77
@@ -55,7 +55,7 @@ all_things()
         if ! grep -qE "$error" "$tmp/out" ||
             grep -E '^# thing [0-9]+: rank' "$tmp/out" | grep -qvE "$error"; then
             head -n 20 "$tmp/out"
-            bad "$name: all go on, or that rank says why not" \
+            not_ok "$name: all go on, or that rank says why not" \
                 "thing $thing or later"
             return
         fi
@@ -70,9 +70,9 @@ all_things()
         "the job; of 5 calls planned: none for $(planned 0) things," \
         "3 for $(planned 3), 4 for $(planned 4), 5 for $(planned 5)"
     if [ $ended -le "$6" ]; then
-        good "$name: all go on, but for $6 things"
+        ok "$name: all go on, but for $6 things"
     else
-        bad "$name: all go on, but for $6 things" "$ended"
+        not_ok "$name: all go on, but for $6 things" "$ended"
     fi
 }
 
@@ -80,9 +80,9 @@ all_things()
 at_least()
 {
     if [ "$3" -ge "$2" ]; then
-        good "$1"
+        ok "$1"
     else
-        bad "$1" "$3, not $2"
+        not_ok "$1" "$3, not $2"
     fi
 }
 

@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_planned
+require_env mpi_planned
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     echo 'only through mrail run'
     exit 77
@@ -17,7 +17,7 @@ last=20
 moves=5
 [ -z "$full" ] || last=300 moves="0 3 5 1"
 
-# What each rank is told; the second argument of what is run is a column.
+# The parameter of each rank; the second argument of the command is a column.
 # rank 7: Open MPI reads this as 2^64 - 1.
 cat >"$tmp/views" <<'END_VIEWS'
 0 100000000     1    4096 16 67108864
@@ -38,12 +38,12 @@ shift 2
 set_it() { [ "$1" != 0 ] && export "OMPI_MCA_coll_mrail_$2=$1"; return 0; }
 while read -r rank capacity above chunk slots memory; do
     [ "$rank" = "$OMPI_COMM_WORLD_RANK" ] || continue
-    set_it "$capacity" capacity
+    set_it "$capacity" rail_bandwidth
     [ "$what" = all ] || break
-    set_it "$above" relay_above
-    set_it "$chunk" chunk
-    set_it "$slots" slots
-    set_it "$memory" memory
+    set_it "$above" relay_threshold
+    set_it "$chunk" relay_chunk_size
+    set_it "$slots" relay_buffers
+    set_it "$memory" relay_memory
 done <"$views"
 exec "$@"
 END_VIEWER
@@ -62,10 +62,10 @@ launch 8 -- "$tmp/viewer" capacities "$(rotated 0)" "$build/mpi_planned" \
 told=$(sed -n 's/.*: rail carries .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
     sort -u | wc -l)
 if [ "$told" -ge 6 ]; then
-    good 'ranks have different views'
+    ok 'ranks have different views'
 else
     head -n 20 "$tmp/out"
-    bad 'ranks have different views' "$told of them"
+    not_ok 'ranks have different views' "$told of them"
 fi
 MRAIL_TEST_RUN="$options $small --bind-rails"
 for by in $moves; do
@@ -81,16 +81,16 @@ MRAIL_TEST_RUN="$options"
 run 'settings that differ, free ranks' 8 "$tmp/viewer" all "$(rotated 0)" \
     "$build/mpi_planned" --seeds 1-$last
 
-# A bound rank without its rail says nothing for a while; then it is there again.
-# By what rails have sent: one that is not there at the beginning is none.
+# A single-rail rank without its rail is silent for a while, then it is back.  Times
+# count bytes sent: a rail that is down at the start would never be selected.
 cat >"$tmp/script" <<'END_SCRIPT'
 at packet 1000 for 150ms every 1500 node 0 rail 1 down
 at packet 1500 for 100ms every 2000 rail 2 blackhole rx
 at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
 at packet 1800 for 30ms every 2500 node 1 down
 END_SCRIPT
-# Who plays the script may stand still, on a busy machine, and a rail be down for longer
-# than it says: nobody is given up.
+# On a busy machine the fault injector may be delayed, and a rail stays down longer
+# than the script says: no peer may be given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
     --mca coll_mrail_verbose 2 -x UCX_MRAIL_PEER_TIMEOUT=50"
 session=$session-faults # the one before may still be there, without rates
@@ -100,13 +100,13 @@ launch 8 -- "$build/mpi_planned" --seeds 1-$last --relays >"$tmp/out" 2>&1 ||
 grep -E '^(not )?ok - ' "$tmp/out" || true
 if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
     grep -v 'script:' "$tmp/out" | head -n 20
-    bad 'bound ranks whose rails go and come' "exit status $status"
+    not_ok 'bound ranks whose rails go and come' "exit status $status"
 fi
 if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
-    good '... lanes were given up'
+    ok '... lanes were given up'
 else
     grep -E 'rail gives' "$tmp/out" | head -n 20
-    bad '... lanes were given up' 'it says nothing of it'
+    not_ok '... lanes were given up' 'it says nothing of it'
 fi
 # Few calls begin while a rail is down.
 echo "# plans for a rail that was down:" \

@@ -1,9 +1,8 @@
 /*
- * mpi_planned in pieces: datatypes whose bytes the test itself knows
- * (planned_type.c), who sends how much to whom (planned_demand.c), buffers and
- * what is to be in them (planned_side.c), a call with all that
- * (planned_exchange.c).  What is right comes from the MPI
- * standard alone: nothing here asks MPI where a byte belongs.
+ * Parts of mpi_planned: datatypes with known bytes (planned_type.c), demands
+ * (planned_demand.c), buffers with expected content (planned_side.c), and a
+ * complete call (planned_exchange.c). The expectations come from the MPI
+ * standard alone: the test never asks MPI for the position of a byte.
  */
 #ifndef MRAIL_TEST_MPI_PLANNED_H
 #define MRAIL_TEST_MPI_PLANNED_H
@@ -60,7 +59,7 @@ void planned_type_unpack(const planned_type_t *type, long count,
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
                          uint64_t most, uint64_t *bytes);
 
-/* What a rank sends to all, or receives from all. */
+/* The sends of a rank to all others, or its receives. */
 typedef struct planned_side {
     int num;               /* peers */
     planned_type_t *types; /* one for all, or one for each if `each` */
@@ -123,7 +122,7 @@ void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
                            MPI_Comm comm, int nonblocking, int large_self);
 void planned_exchange_cleanup(planned_exchange_t *ex);
 
-/* What is to be sent is there, and what has to come is known. */
+/* Fills the send buffers and the expected content. */
 void planned_exchange_fill(planned_exchange_t *ex, uint64_t message);
 
 /* The call; `request` is what to wait for, or MPI_REQUEST_NULL. */
@@ -132,7 +131,7 @@ void planned_exchange_start(planned_exchange_t *ex);
 /* Afterwards: 1 if every byte is right. */
 int planned_exchange_check(planned_exchange_t *ex);
 
-/* What this rank sends to others. */
+/* Bytes from this rank to others. */
 uint64_t planned_exchange_bytes(const planned_exchange_t *ex);
 
 /* Changes a byte of what came ("data"), of a gap or of what was sent ("send").

@@ -7,7 +7,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_planned mpi_planned_life
+require_env mpi_planned mpi_planned_life
 
 last=50
 [ -z "${MRAIL_TEST_FULL-}" ] || last=500
@@ -40,14 +40,14 @@ for where in data gap send; do
         >"$tmp/out" 2>"$tmp/err" || status=$?
     grep '^ok - a byte' "$tmp/out" || {
         head -n 40 "$tmp/out" "$tmp/err"
-        bad "a byte that is wrong is found: $where" "exit status $status"
+        not_ok "a byte that is wrong is found: $where" "exit status $status"
     }
     if [ $status = 0 ] && grep -q '^rank 0, .*: byte [0-9-]* is 0x' "$tmp/err"
     then
-        good "... and named: $where"
+        ok "... and named: $where"
     else
         head -n 40 "$tmp/err"
-        bad "... and named: $where" "exit status $status"
+        not_ok "... and named: $where" "exit status $status"
     fi
 done
 
@@ -91,15 +91,15 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     host=$planned
     devices "one rank's memory is a device's" 3
     if [ "$planned" -gt 0 ] && [ "$planned" -lt "$host" ]; then
-        good '... planned is where it has no part'
+        ok '... planned is where it has no part'
     else
-        bad '... planned is where it has no part' "$planned, $host on the host"
+        not_ok '... planned is where it has no part' "$planned, $host on the host"
     fi
     devices "all ranks' memory is a device's" all
     if [ "$planned" = 0 ]; then
-        good '... nothing is planned'
+        ok '... nothing is planned'
     else
-        bad '... nothing is planned' "$planned calls"
+        not_ok '... nothing is planned' "$planned calls"
     fi
 fi
 
@@ -116,10 +116,10 @@ says()
         true
     if [ "$(grep -c 'mrail: coll: MPI_COMM_WORLD: ' "$tmp/out")" = 1 ] &&
         grep -q "mrail: coll: MPI_COMM_WORLD: $5" "$tmp/out"; then
-        good "says why: $name"
+        ok "says why: $name"
     else
         head -n 10 "$tmp/out"
-        bad "says why: $name" "not '$5'"
+        not_ok "says why: $name" "not '$5'"
     fi
 }
 

@@ -1,4 +1,4 @@
-/* Who sends how much to whom: the same on all ranks that draw it. */
+/* Random demands, equal on all ranks that draw with the same seed. */
 #include "config.h"
 #include "planned.h"
 

@@ -206,7 +206,7 @@ void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now)
     free(data);
 }
 
-/* Whose byte is that: of a peer, or nobody's (-1)? */
+/* The peer that owns the byte; -1: none. */
 static int owner(const planned_side_t *side, long at)
 {
     for (int i = 0; i < side->num; ++i) {

@@ -5,7 +5,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground
+require_env
 readme=$here/../../README.md
 iterations=50 # of 180
 
@@ -21,7 +21,7 @@ awk '
         -e "s|--iterations 180|--iterations $iterations|" >"$tmp/commands"
 if [ "$(wc -l <"$tmp/commands")" != 3 ]; then
     cat "$tmp/commands"
-    bad 'the README: three commands' "$(wc -l <"$tmp/commands") are there"
+    not_ok 'the README: three commands' "$(wc -l <"$tmp/commands") are there"
     exit $failed
 fi
 nth()
@@ -38,10 +38,10 @@ until grep -q 'data$' "$tmp/out" || [ $tries -ge 300 ]; do
     sleep 0.1
 done
 sleep 1
-sh -c "$(nth 2)" >"$tmp/ctl" 2>&1 || bad 'the port goes' "$(cat "$tmp/ctl")"
+sh -c "$(nth 2)" >"$tmp/ctl" 2>&1 || not_ok 'the port goes' "$(cat "$tmp/ctl")"
 sleep 1
 "$mrail" top --count 1 >"$tmp/top" 2>&1 || true
-sh -c "$(nth 3)" >"$tmp/ctl" 2>&1 || bad 'the port comes back' "$(cat "$tmp/ctl")"
+sh -c "$(nth 3)" >"$tmp/ctl" 2>&1 || not_ok 'the port comes back' "$(cat "$tmp/ctl")"
 sleep 1
 "$mrail" info --events >"$tmp/events" 2>&1 || true
 status=0
@@ -51,16 +51,16 @@ wait $job || status=$?
 says()
 {
     if grep -qE "$3" "$tmp/$2"; then
-        good "$1"
+        ok "$1"
     else
         tail -n 20 "$tmp/$2"
-        bad "$1" "no line with '$3'"
+        not_ok "$1" "no line with '$3'"
     fi
 }
 if [ $status = 0 ]; then
-    good 'the README: the job goes on to its end'
+    ok 'the README: the job goes on to its end'
 else
-    bad 'the README: the job goes on to its end' "exit status $status"
+    not_ok 'the README: the job goes on to its end' "exit status $status"
 fi
 says 'the README: it says that the rail fails' out \
     'soft1:1: lane [0-9]+ to peer .* fails .*others take its work'
@@ -87,9 +87,9 @@ block()
 block 3
 says 'getting-started: the program runs' out3 '^sum of ranks: 6$'
 if [ "$(find "$tmp" -name 'mrail.*.json' | wc -l)" = 4 ]; then
-    good 'getting-started: each rank leaves its statistics'
+    ok 'getting-started: each rank leaves its statistics'
 else
-    bad 'getting-started: each rank leaves its statistics' "$(ls "$tmp")"
+    not_ok 'getting-started: each rank leaves its statistics' "$(ls "$tmp")"
 fi
 block 6
 says 'getting-started: the job survives the fault script' out6 ' ok$'

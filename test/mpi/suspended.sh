@@ -5,7 +5,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
 token=mrail-suspended-$$
 : >"$tmp/out"
@@ -23,15 +23,15 @@ done
 # shellcheck disable=SC2086 # one word per process
 set -- $ranks
 if [ $# = 4 ]; then
-    good 'four ranks are under way'
+    ok 'four ranks are under way'
 else
-    bad 'four ranks are under way' "$# processes"
+    not_ok 'four ranks are under way' "$# processes"
 fi
 # each SIGNAL: the others are at work for a while, and miss those that stand.
 each()
 {
     for rank in $ranks; do
-        kill -"$1" "$rank" || bad "it is sent SIG$1" "rank $rank has gone"
+        kill -"$1" "$rank" || not_ok "it is sent SIG$1" "rank $rank has gone"
         sleep 0.2
     done
 }
@@ -43,10 +43,10 @@ trap 'rm -rf "$tmp"' EXIT
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - everybody with everybody' "$tmp/out"; then
-    good 'a job that was stopped for seven seconds goes on'
+    ok 'a job that was stopped for seven seconds goes on'
 else
     tail -n 8 "$tmp/out"
-    bad 'a job that was stopped for seven seconds goes on' "exit status $status"
+    not_ok 'a job that was stopped for seven seconds goes on' "exit status $status"
 fi
 nothing_left 'a job that was stopped'
 exit $failed

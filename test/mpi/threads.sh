@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_threads
+require_env mpi_threads
 
 run 'threads ends well' 4 "$build/mpi_threads"
 exit $failed

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What mrail top and mrail info --events show of two jobs: while they run, when a
-# port goes, when one is killed; and that nothing of the other is left.
+# mrail top and mrail info --events with two jobs: while they run, when a port fails,
+# and when one is killed.  The other job leaves nothing behind.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
 # of_ours FILE: how many processes it shows whose program is ours.
 of_ours()
@@ -29,9 +29,9 @@ under_way()
 is()
 {
     if [ "$2" = "$3" ]; then
-        good "$1"
+        ok "$1"
     else
-        bad "$1" "wanted $2, got $3"
+        not_ok "$1" "wanted $2, got $3"
     fi
 }
 
@@ -53,9 +53,9 @@ is 'all of them run' 4 "$(grep -c ' true$' "$tmp/who" || true)"
 rates=$(tr '{' '\n' <"$tmp/top" |
     sed -n 's/.*"device": "soft.*"bytes_per_s": \([0-9]*\).*/\1/p')
 if [ "$(echo "$rates" | awk '$1 > 1000000' | wc -l)" -ge 8 ]; then
-    good 'rails carry what the jobs send'
+    ok 'rails carry what the jobs send'
 else
-    bad 'rails carry what the jobs send' "bytes/s: $(echo "$rates" | tr '\n' ' ')"
+    not_ok 'rails carry what the jobs send' "bytes/s: $(echo "$rates" | tr '\n' ' ')"
 fi
 name=$(echo "$jobs" | head -n 1)
 "$mrail" top --job "$name" --json >"$tmp/one" 2>&1 || true
@@ -65,15 +65,15 @@ is 'as a table: a line for each rail of each process' 16 \
     "$(grep -cE ' soft[0-3]:1 +[0-9]+ ' "$tmp/table" || true)"
 
 "$mrail" soft ctl --session "$session-a" --rail 1 down >"$tmp/ctl" 2>&1 ||
-    bad 'mrail soft ctl' "$(tail -n 1 "$tmp/ctl")"
+    not_ok 'mrail soft ctl' "$(tail -n 1 "$tmp/ctl")"
 sleep 1
 "$mrail" info --events >"$tmp/events" 2>&1
 if grep -q 'soft1: port error' "$tmp/events" &&
     grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ closing' "$tmp/events" &&
     grep -qE 'path [0-9]+ to peer [0-9a-f]+: .* -> retired' "$tmp/events"; then
-    good 'a port that goes: port, path and lane are told of'
+    ok 'a port that goes: port, path and lane are told of'
 else
-    bad 'a port that goes: port, path and lane are told of' \
+    not_ok 'a port that goes: port, path and lane are told of' \
         "$(tail -n 3 "$tmp/events")"
 fi
 is 'of that job only' 1 \
@@ -90,18 +90,18 @@ is 'killed: shown as ended' 2 \
     "$(tr '{' '\n' <"$tmp/killed" | grep -c '"alive": false' || true)"
 "$mrail" info --events >"$tmp/events" 2>&1
 if grep "$told" "$tmp/events" | grep -q 'soft1: port error'; then
-    good 'killed: its events can still be read'
+    ok 'killed: its events can still be read'
 else
-    bad 'killed: its events can still be read' "$(tail -n 1 "$tmp/events")"
+    not_ok 'killed: its events can still be read' "$(tail -n 1 "$tmp/events")"
 fi
 
 status=0
 wait $second || status=$?
 if [ $status = 0 ] && grep -q '^ok - ' "$tmp/outb"; then
-    good 'the other job goes on, all data is right'
+    ok 'the other job goes on, all data is right'
 else
     tail -n 5 "$tmp/outb"
-    bad 'the other job goes on, all data is right' "exit status $status"
+    not_ok 'the other job goes on, all data is right' "exit status $status"
 fi
 "$mrail" info --events >"$tmp/events" 2>&1
 "$mrail" info --events --json >"$tmp/events.json" 2>&1
@@ -114,22 +114,22 @@ is 'and can be removed' '2 removed' "$(cat "$tmp/clean")"
 status=0
 "$mrail" top >"$tmp/none" 2>&1 || status=$?
 if [ $status = 1 ] && grep -q 'no process of this user' "$tmp/none"; then
-    good 'nobody to show: a sentence and exit status 1'
+    ok 'nobody to show: a sentence and exit status 1'
 else
-    bad 'nobody to show: a sentence and exit status 1' \
+    not_ok 'nobody to show: a sentence and exit status 1' \
         "status $status, $(cat "$tmp/none")"
 fi
 
-# What is no ring is told of, and the others are shown all the same.
+# A file that is no telemetry page is reported; the pages are shown all the same.
 ring=/dev/shm/mrail-telemetry.$(id -u).0.$$
 trap 'rm -rf "$tmp" "$ring"' EXIT
 echo 'this is none' >"$ring"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
 if grep -q "$ring: it is not a telemetry ring, or not all of one" "$tmp/none"
 then
-    good 'a file that is no ring: a sentence that names it'
+    ok 'a file that is no ring: a sentence that names it'
 else
-    bad 'a file that is no ring: a sentence that names it' "$(cat "$tmp/none")"
+    not_ok 'a file that is no ring: a sentence that names it' "$(cat "$tmp/none")"
 fi
 rm -f "$ring"
 nothing_left 'telemetry'

@@ -4,7 +4,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
 program=$build/mpi_exchange
 
@@ -23,12 +23,12 @@ expect()
     fi
     if [ $status != "$want" ]; then
         head -n 20 "$tmp/out"
-        bad "$name" "exit status $status, not $want"
+        not_ok "$name" "exit status $status, not $want"
     elif ! grep -q -- "$sentence" "$tmp/out"; then
         head -n 20 "$tmp/out"
-        bad "$name" "no line says '$sentence'"
+        not_ok "$name" "no line says '$sentence'"
     else
-        good "$name"
+        ok "$name"
     fi
 }
 

@@ -4,18 +4,18 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_exchange
+require_env mpi_exchange
 
-# judge NAME PROCESS OUTPUT
-judge()
+# check_job NAME PROCESS OUTPUT
+check_job()
 {
     status=0
     wait "$2" || status=$?
     if [ $status = 0 ] && grep -q '^ok - ' "$3"; then
-        good "$1"
+        ok "$1"
     else
         head -n 20 "$3"
-        bad "$1" "exit status $status"
+        not_ok "$1" "exit status $status"
     fi
 }
 
@@ -28,8 +28,8 @@ both()
     launch 4 --session "$3" -- "$build/mpi_exchange" --seconds 3 \
         >"$tmp/out2" 2>&1 &
     second=$!
-    judge "$1, job 1" $first "$tmp/out1"
-    judge "$1, job 2" $second "$tmp/out2"
+    check_job "$1, job 1" $first "$tmp/out1"
+    check_job "$1, job 2" $second "$tmp/out2"
 }
 
 both 'two jobs on rails of their own' "$session-a" "$session-b"

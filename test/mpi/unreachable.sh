@@ -5,7 +5,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_wait
+require_env mpi_wait
 
 # start SECONDS: rank 1 computes for so long.  Each job has a session of its own:
 # one lives a moment longer than its processes.
@@ -21,7 +21,7 @@ start()
 ctl()
 {
     "$mrail" soft ctl --session "$session" "$@" >"$tmp/ctl" 2>&1 ||
-        bad "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
+        not_ok "mrail soft ctl $*" "$(tail -n 1 "$tmp/ctl")"
 }
 
 start 60
@@ -30,17 +30,17 @@ ctl --node 1 down
 began=$(date +%s)
 sleep 1
 if kill -0 "$other" 2>/dev/null; then
-    good 'the peer lives'
+    ok 'the peer lives'
 else
-    bad 'the peer lives' "process '$other' does not"
+    not_ok 'the peer lives' "process '$other' does not"
 fi
 status=0
 wait $job || status=$?
 took=$(($(date +%s) - began))
 if [ $status != 0 ] && [ $took -lt 20 ]; then
-    good 'a receive from a peer out of reach: the job ends'
+    ok 'a receive from a peer out of reach: the job ends'
 else
-    bad 'a receive from a peer out of reach: the job ends' \
+    not_ok 'a receive from a peer out of reach: the job ends' \
         "exit status $status after $took s"
 fi
 # -a: prterun of Open MPI 5.0 writes bytes that are no text.
@@ -50,10 +50,10 @@ for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
     'soft3:1 \([a-z ]+\)' \
     'soft[0-3]:1 \((nothing comes back|requests failed)\)' 'the job ends$'; do
     if echo "$said" | grep -qE "$part"; then
-        good "rank 0 says why: $part"
+        ok "rank 0 says why: $part"
     else
         tail -n 8 "$tmp/out"
-        bad "rank 0 says why: $part" "it says '$said'"
+        not_ok "rank 0 says why: $part" "it says '$said'"
     fi
 done
 
@@ -64,10 +64,10 @@ ctl --node 1 up
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - what rank 1 sent' "$tmp/out"; then
-    good 'a peer that is out of reach for a second: the job goes on'
+    ok 'a peer that is out of reach for a second: the job goes on'
 else
     tail -n 8 "$tmp/out"
-    bad 'a peer that is out of reach for a second: the job goes on' \
+    not_ok 'a peer that is out of reach for a second: the job goes on' \
         "exit status $status"
 fi
 session=mpitest-$$ # all of them

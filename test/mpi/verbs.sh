@@ -1,5 +1,5 @@
 #!/bin/sh
-# The front door and its verbs, as a user types them: help, exit status, bad
+# The mrail command and its verbs, as a user types them: help, exit status, bad
 # input, and the benchmark's output.
 set -eu
 # shellcheck source=test/mpi/lib.sh
@@ -20,12 +20,12 @@ expect()
     fi
     if [ $status != "$want" ]; then
         head -n 20 "$tmp/out"
-        bad "$name" "exit status $status, not $want"
+        not_ok "$name" "exit status $status, not $want"
     elif ! grep -qE -- "$pattern" "$tmp/out"; then
         head -n 20 "$tmp/out"
-        bad "$name" "no line matches '$pattern'"
+        not_ok "$name" "no line matches '$pattern'"
     else
-        good "$name"
+        ok "$name"
     fi
 }
 
@@ -33,17 +33,17 @@ for verb in $(cd "$libexec" && ls -d mrail-*); do
     verb=${verb#mrail-}
     expect "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
     if [ -f "$man/man1/mrail-$verb.1" ]; then
-        good "mrail $verb has a manual page"
+        ok "mrail $verb has a manual page"
     else
-        bad "mrail $verb has a manual page" 'it has none'
+        not_ok "mrail $verb has a manual page" 'it has none'
     fi
     if command -v mandoc >/dev/null; then
         if mandoc -T lint -W warning \
             "$man/man1/mrail-$verb.1" >"$tmp/out" 2>&1; then
-            good "manual page of mrail $verb"
+            ok "manual page of mrail $verb"
         else
             head "$tmp/out"
-            bad "manual page of mrail $verb" 'mandoc complains'
+            not_ok "manual page of mrail $verb" 'mandoc complains'
         fi
     else
         echo "skip - manual page of mrail $verb: mandoc is not installed"
@@ -64,9 +64,9 @@ for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     expect "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
-        good "run says once what is wrong with --rate $rate"
+        ok "run says once what is wrong with --rate $rate"
     else
-        bad "run says once what is wrong with --rate $rate" 'it says more'
+        not_ok "run says once what is wrong with --rate $rate" 'it says more'
     fi
 done
 while IFS='|' read -r what line; do
@@ -74,9 +74,9 @@ while IFS='|' read -r what line; do
     expect "run with a script that has $what" 2 "^mrail run: .*$tmp/script:1: " \
         "$mrail" run --soft 2x2 --script "$tmp/script" -- true
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
-        good "run says once what is wrong with $what"
+        ok "run says once what is wrong with $what"
     else
-        bad "run says once what is wrong with $what" 'it says more'
+        not_ok "run says once what is wrong with $what" 'it says more'
     fi
 done <<'END'
 an unknown event|at 0s sideways

@@ -3,7 +3,7 @@
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
-need_ground mpi_win
+require_env mpi_win
 
 for threads in single multiple; do
     run "windows, $threads" 4 "$build/mpi_win" $threads
@@ -13,9 +13,9 @@ for threads in single multiple; do
     put=$(sed -n 's/.*"put_bytes": \([0-9]*\).*/\1/p' "$tmp/stats"/* |
         awk '{ sum += $1 } END { print sum + 0 }')
     if [ "$put" -ge 1200000 ]; then
-        good "windows, $threads: the rails carried them"
+        ok "windows, $threads: the rails carried them"
     else
-        bad "windows, $threads: the rails carried them" \
+        not_ok "windows, $threads: the rails carried them" \
             "mrail put $put bytes, not 1200000 or more"
     fi
 done

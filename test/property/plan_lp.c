@@ -250,7 +250,7 @@ static void solve(program_t *g, int exact)
     (void)glp_simplex(g->glp, &parm);
 }
 
-/* What it found: parts, and prices of the links. */
+/* Reads the solution: parts, and dual values of the links. */
 static void read_program(const program_t *g, const lp_problem_t *p,
                          double *part, double *price)
 {

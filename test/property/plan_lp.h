@@ -1,20 +1,19 @@
 /*
- * The least congestion of an exchange, and the least that must be relayed
- * within a congestion, as linear programs that GLPK solves.
+ * The least congestion of an exchange, and the least relayed bytes within a
+ * congestion, as linear programs for GLPK.
  *
- * GLPK's word is not taken for it (its floating-point simplex has been 0.1 %
- * off): a division that it names is made to add up, and what that comes to is
- * no less than the optimum; its dual values give what no division is below.
- * Both hold whatever GLPK did; how near they are to each other says whether it
- * did it well.
+ * GLPK's result is not trusted: its floating-point simplex was off by 0.1 %.
+ * The division that it returns is completed to a valid one, whose value is not
+ * below the optimum. Its dual values give a lower bound. Both hold whatever
+ * GLPK computed; their distance shows its accuracy.
  */
 #ifndef MRAIL_TEST_PLAN_LP_H
 #define MRAIL_TEST_PLAN_LP_H
 
 #include "plan_paths.h"
 
-/* What is to be divided: the bytes from one rank to another one, those of small
- * demands for themselves, with their paths. */
+/* The bytes between each pair of ranks, with small demands separate, and their
+ * paths. */
 typedef struct lp_problem {
     const world_t *world;
     unsigned num_flows, num_columns;

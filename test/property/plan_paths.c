@@ -3,8 +3,7 @@
 
 #include <assert.h>
 
-/* What the kinds of links begin with, in the order of mrail_plan_link_kind_t.
- */
+/* First index of each kind of link, in the order of mrail_plan_link_kind_t. */
 static uint32_t first_of(const world_t *w, unsigned kind)
 {
     const uint32_t count[] = {w->num_nodes * w->num_rails,
@@ -101,7 +100,7 @@ static path_t no_path(void)
                     .rail_in = MRAIL_PLAN_NONE};
 }
 
-/* Who reaches the rail for this rank: itself, a relay, or nobody. */
+/* The rank that reaches the rail for this rank: itself, a relay, or none. */
 static unsigned port_of(const world_t *w, unsigned rank, unsigned rail)
 {
     if ((w->rail[rank] == MRAIL_PLAN_NONE) || (w->rail[rank] == rail)) {

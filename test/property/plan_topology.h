@@ -1,8 +1,7 @@
 /*
- * Random exchanges on random machines, for whoever judges the planner: what a
- * world is depends on its seed only.  Numbers, no objects: the planner's
- * topology is made from a world by world_build(), what paths there are is told
- * by plan_paths.h.
+ * Random exchanges on random topologies, for checks of the planner. A seed
+ * determines everything. The topology is plain numbers; world_build() makes the
+ * planner's topology from it, and plan_paths.h lists the paths.
  */
 #ifndef MRAIL_TEST_PLAN_TOPOLOGY_H
 #define MRAIL_TEST_PLAN_TOPOLOGY_H

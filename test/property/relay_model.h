@@ -1,10 +1,10 @@
 /*
- * Ranks of some nodes in one process, with relays over arenas in plain memory, and a
- * network that delivers nothing unless it is told to: ordered channels, and a send
- * ends only when its receive was there and got its bytes.
+ * Ranks of several nodes in one process, with relays over shared-memory pools
+ * in plain memory. The network has ordered channels and delivers only on
+ * request. A send completes when its receive was posted and has the bytes.
  *
- * Who fills, drains and receives is judged here: bytes are a function of who sends
- * them in which exchange, and each chunk of a flow has to come once.
+ * The model checks all data: bytes are a function of sender, receiver and
+ * exchange, and each chunk of a flow must arrive once.
  */
 #ifndef MRAIL_TEST_RELAY_MODEL_H
 #define MRAIL_TEST_RELAY_MODEL_H
@@ -45,7 +45,7 @@ typedef struct world_rank {
     struct topology *topology;
     uint32_t rank;
     mrail_relay_t *relay;
-    /* What an operation returns the next time, instead of doing anything. */
+    /* Result of the next operation, instead of executing it. */
     int fill_error, drain_error, send_error, recv_error, test_error;
 } world_rank_t;
 
@@ -61,7 +61,8 @@ typedef struct world_count {
     uint32_t begun, ended;
 } world_count_t;
 
-/* What changes, apart from relays and arenas: copied as it is by who goes back. */
+/* The mutable state, without relays and pools: copied to go back in a
+ * search. */
 typedef struct world_state {
     world_channel_t channels[WORLD_RANKS][WORLD_RANKS];
     uint64_t seen[WORLD_EXCHANGES][WORLD_FLOWS]; /* chunks drained */
@@ -85,7 +86,7 @@ typedef struct topology {
 /* First, of a zeroed world.  per_node[n]: ranks of node n, which are numbered one
  * after the other; 0 ends it. */
 void world_place(world_t *topology, const unsigned *per_node);
-/* Makes arenas and relays. */
+/* Creates pools and relays. */
 void world_init(world_t *topology, size_t chunk, unsigned out_slots,
                 unsigned in_slots);
 void world_cleanup(world_t *topology);

@@ -1,16 +1,16 @@
 /*
- * Peers that reach different rails, in virtual time: a process reads from all
- * of them at once, with the scheduler, the meters and the shares of the engine,
- * over rails that divide evenly between lanes which have work.  Each far node
- * has rails of its own, as fast as ours or slower, some of them dead.
+ * Peers that reach different rails, in virtual time. A process reads from all
+ * peers at once, with the engine's scheduler, meters and fair shares, over
+ * rails that divide evenly between busy lanes. Each far node has rails of its
+ * own, as fast or slower, some of them dead.
  *
- *   by hand    the case of contrib/bench-planned.sh: near the least time
- *   seeds      random machines: on average earlier than without shares, and in
- *              the worst case hardly later.  It is not never: a far end that
- *              gives less than its rails promise is not known to the division
- *   no idling  a far end that is slow does not keep a rail from others
+ *   by hand    the case of contrib/bench-planned.sh: close to the least time
+ *   seeds      random topologies: earlier on average than without fair shares,
+ *              and hardly later in the worst case. (Later is possible: the
+ *              division does not know that a far end is slower than its rails.)
+ *   no idling  a slow far end does not keep a rail from other peers
  *
- * Without shares peers do as the engine did before there were any.
+ * The comparison runs the same engine without fair shares.
  */
 #include "config.h"
 #include "rail/sched.h"

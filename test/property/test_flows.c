@@ -265,7 +265,7 @@ static int is_near(double a, double b)
     return off <= 1e-9 * MRAIL_MAX(a, b);
 }
 
-/* What is divided is what there was, and as loaded as is said. */
+/* The division has all bytes, and the reported loads are right. */
 static void check_division(const mrail_flows_t *flows)
 {
     const double *bytes = mrail_flows_bytes(flows);
@@ -428,7 +428,7 @@ static void test_random(void **state)
     }
 }
 
-/* What changes little is divided anew from the prices that were found. */
+/* A slightly changed exchange starts from the earlier prices. */
 static void test_again(void **state)
 {
     unsigned first = 0, again = 0;
@@ -538,8 +538,8 @@ static void make_sets(const shape_t *s)
     w.links.parent = w.parent;
 }
 
-/* What is guessed is a division like any other, within its limit, which is near to a
- * proof that holds; and if nothing is, the next one finds its own way. */
+/* A warm start is a valid division within its limit, which is close to a proved
+ * bound. If it fails, the next one starts anew. */
 static void test_warm_start(void **state)
 {
     unsigned count = 0, found = 0;
@@ -758,7 +758,7 @@ static void test_rail_masks(void **state)
     }
 }
 
-/* What is little goes together, and no link above the limit for its sake. */
+/* Small pieces are merged, but never push a link above the limit. */
 static void test_merge(void **state)
 {
     unsigned before = 0, after = 0;

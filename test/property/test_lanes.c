@@ -1,20 +1,20 @@
 /*
- * Two whole engines over fake verbs, in virtual time: their control messages
- * are lost, doubled, late and out of order, lanes are taken back at any moment,
- * a process computes, or dies without a word.  Whatever the seed:
+ * Two complete engines over fake verbs, in virtual time. Control messages are
+ * lost, duplicated, late and reordered; lanes are evicted at any time; a
+ * process computes, or dies silently. For every seed:
  *
- *   a request meets the QP that its own is connected to, with a buffer for it,
- *   and never one that is gone; nothing is posted to a lane that was let go of;
- *   no QP goes while a request of it is under way or a completion waits;
- *   no place in the lane table is taken twice;
- *   messages arrive once and in order, operations complete once, with all their
- *   bytes, and touch no memory afterwards; a message behind a fence comes after
- *   all that was before it, and a flush is over when that has happened;
- *   in the end no credit and no buffer is missing or there twice, and while no
- *   lane fails there is a buffer for each message;
- *   in the end nothing is asked any more, and both have the same lanes; or the
- *   one that lives is through with the other, which somebody who waits for it
- *   asks about, as UCX's keepalive does.
+ * - A request meets the QP that its own QP is connected to, with a buffer for it,
+ *   and never a destroyed one. Nothing is posted to a released lane.
+ * - No QP is destroyed while a request is in flight or a completion waits.
+ * - No place in the lane table is used twice.
+ * - Messages arrive once and in order. Operations complete once, with all their
+ *   bytes, and access no memory afterwards. A message behind a fence follows
+ *   everything before it, and a flush completes after that.
+ * - At the end no credit and no buffer is lost or duplicated. While no lane
+ *   fails, there is a buffer for each message.
+ * - At the end no request is pending and both ends have the same lanes. Otherwise
+ *   the live end has given the other up; a waiting user asks, as UCX's keepalive
+ *   does.
  */
 #include "config.h"
 #include "test/sim/engine_pair.h"
@@ -34,9 +34,9 @@
 #define ACTIVE_STEPS 6000 /* of 0 to 4 ms */
 #define RESERVE (MRAIL_CREDIT_UPDATE_RESERVE + MRAIL_ACK_RESERVE)
 #define AGAIN_STEPS 300
-/* Who sends to one that computes asks it again when a lane has failed: its few
- * buffers for such questions may be used up.  Once in so many messages is more
- * than that. */
+/* After a failed lane, the sender asks a computing peer again, and the peer's
+ * few buffers for such requests may run out. More than one in this many
+ * messages is an error. */
 #define RNR_RARE 10000
 #define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
 
@@ -165,7 +165,7 @@ static void use_flush(side_t *side)
     count_op(side, ret);
 }
 
-/* What follows is seen after what was before. */
+/* Operations behind the fence become visible after those before it. */
 static void use_fence(side_t *side)
 {
     if (mrail_ep_fence(side->ep) == 0) {
@@ -413,7 +413,7 @@ static void run_step(mrail_ns_t step_ns)
     run_side(&w.side[1]);
 }
 
-/* What is late comes, nothing is lost any more. */
+/* Delivers all late messages; nothing is lost from here on. */
 static void settle(void)
 {
     side_t *left = &w.side[0]; /* the other may be dead */

@@ -1,8 +1,8 @@
 /*
- * src/orchestrator/levels.c, filling.c: plans in two levels.  Every piece lies on a
- * path that there is, the pieces of a demand are all of it, small demands take no
- * more relays than they have to, links carry what is said; the congestion is within
- * the gap of its proof, and what is relayed near to what a plan at once relays.
+ * src/orchestrator/levels.c, water_fill.c: plans in two levels. Every piece
+ * uses an existing path, and the pieces of a demand cover it. Small demands use
+ * the fewest relays, and loads are as reported. The congestion is within the
+ * gap of its proof, and relayed bytes are close to those of an undivided plan.
  */
 #include "config.h"
 #include "orchestrator/water_fill.h"
@@ -88,9 +88,9 @@ static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
     }
 }
 
-/* Ranks of a node are bound to its rails in turn; GPU links are those to a switch, if
- * they are not in pairs.  `is_free`: one more, without demands, which is not: such a
- * topology is planned at once. */
+/* Ranks of a node are bound to its rails in rotation. GPU links go to a switch
+ * unless they are pairwise. `is_free` adds a multi-rail rank without demands:
+ * that topology is planned undivided. */
 static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
 {
     double uplink = 0.6 * 50e9 * w.nodes / (pods ? pods : 1);
@@ -493,8 +493,9 @@ static void kill_rails(mrail_plan_topo_t *topo)
     }
 }
 
-/* Beside others that stay where they are, those that pass what is too full: within the
- * gap, what is said of links holds, and as little is relayed as where all are divided. */
+/* Divides only contended demands beside the fixed others. The result is within
+ * the gap, reported loads are right, and as few bytes are relayed as when all
+ * demands are divided. */
 static double contended_beside_at_once(unsigned seed, unsigned *contended_p)
 {
     mrail_plan_summary_t summary[2];
@@ -602,7 +603,7 @@ static void test_narrow_pairs(void **state)
     assert_true(in_levels * 4 >= seeds);
 }
 
-/* What the second level puts on links in pairs. */
+/* Loads that level 2 puts on pairwise links. */
 static void check_pairs(mrail_levels_t *levels)
 {
     memset(w.pair, 0, sizeof(w.pair));
@@ -637,9 +638,9 @@ static void check_pairs(mrail_levels_t *levels)
     }
 }
 
-/* What the first level says of each link, by making it the only narrow one: never
- * less than what comes to be there.  The largest part of it that does, of what is
- * relayed. */
+/* Checks the bounds of level 1 by making each link the only narrow one: the
+ * actual load never exceeds the bound. Returns the largest ratio of relayed
+ * load to bound. */
 static double check_bounds(mrail_levels_t *levels)
 {
     enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
@@ -692,8 +693,8 @@ static void test_bounds(void **state)
         link_pairs(topo, 1, 1);
         make_demands(seed % NUM_PATTERNS);
         assert_int_equal(mrail_levels_create(topo, &options, &levels), 0);
-        /* What is said of the links does not depend on whether they are too full:
-         * then all is divided, and has been looked at. */
+        /* The bounds of links do not depend on whether links are too full.
+         * Otherwise all demands are divided, which was checked. */
         ret = mrail_levels_divide(levels, w.demand, w.num_demands, &summary);
         assert_true((ret == 0) || (levels->expanded != MRAIL_PLAN_NONE));
         check_pairs(levels);

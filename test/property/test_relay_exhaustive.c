@@ -36,7 +36,7 @@
 
 static world_t w;
 
-/* What a state consists of. */
+/* The parts of a state. */
 static struct {
     char *at;
     size_t size;

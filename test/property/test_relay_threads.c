@@ -1,8 +1,8 @@
 /*
- * src/relay: ranks that run at the same time, each in a thread, over one arena for
- * each node.  What one hands over to another is seen whole: slots, rings and states
- * are all that they share; the network has a lock.  For the thread sanitizer, and
- * for machines on which stores overtake each other.
+ * src/relay with concurrent ranks: one thread for each rank, one shared-memory
+ * pool for each node. A rank must see the whole of a handed-over buffer.
+ * Threads share only buffers, rings and states; the network has a lock. For the
+ * thread sanitizer, and for machines that reorder stores.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -59,8 +59,8 @@ static int locked_test(void *arg, void *request, size_t *length_p)
     return ret;
 }
 
-/* The network is whoever has nothing else to do.  Where there is none, the lock would
- * hide what relays forget. */
+/* An idle rank runs the network. A network thread with the lock would hide
+ * missing barriers of the relays. */
 static void run_network(void)
 {
     if (w.num_nodes > 1) {
@@ -71,7 +71,8 @@ static void run_network(void)
     sched_yield();
 }
 
-/* What is wrong ends the process: cmocka's way out is its own thread's. */
+/* An error ends the process: cmocka's failure path works in its own thread
+ * only. */
 static void *run_rank(void *arg)
 {
     world_rank_t *rank = arg;
@@ -110,7 +111,8 @@ static void run_all(void)
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
         assert_int_equal(pthread_join(threads[r], NULL), 0);
     }
-    /* Who was done first has not taken back what others sent for it. */
+    /* A rank that finished first has not reclaimed buffers that others sent for
+     * it. */
     world_check_idle(&w);
     world_cleanup(&w);
 }

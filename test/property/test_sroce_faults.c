@@ -1,10 +1,10 @@
 /*
- * Random work over a faulty network, at a seed.
+ * Random work over a faulty network, by seed.
  *
- * Two nodes, up to four QP pairs, both directions at once, all RC opcodes.
- * Whatever the network does: every work request completes exactly once and in
- * order; what completed well has its bytes in place; nothing that arrived
- * twice is executed twice; nothing outside of registered memory changes.
+ * Two nodes, up to four QP pairs, both directions at once, all RC opcodes. For
+ * every fault: each work request completes once and in order. A successful
+ * request has its bytes in place. A duplicate is not executed twice. Nothing
+ * outside registered memory changes.
  */
 #include "config.h"
 
@@ -432,7 +432,7 @@ static int garbage_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
     return 0;
 }
 
-/* A stranger sends what could pass for a packet of one of our QPs. */
+/* An external host sends a packet that resembles one of our QPs' packets. */
 static void inject_spoofed(trial_t *t)
 {
     unsigned side = below(t, 2), qp = below(t, t->w.p.num_qps);
@@ -562,7 +562,7 @@ static void trial_run(trial_t *t, ending_t ending, uint64_t seed)
                      (unsigned long long)seed);
         }
     }
-    /* What was posted is done; receives may be left. */
+    /* All posted work is done; receives may remain. */
     trial_finish(t);
     world_cleanup(&t->w);
 }

@@ -1,8 +1,7 @@
 /*
- * In front of a verbs library: a process that is held up for
- * MRAIL_TEST_EVENT_MS between the arrival of an asynchronous event and its own
- * work on it.  Whoever destroys the event's QP meanwhile waits for the event's
- * acknowledgement.
+ * Interposed before a verbs library: delays a process by MRAIL_TEST_EVENT_MS
+ * between the arrival of an asynchronous event and its handling. A thread that
+ * destroys the event's QP meanwhile waits for the acknowledgement of the event.
  */
 #include "config.h"
 

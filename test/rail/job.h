@@ -26,7 +26,7 @@ typedef struct job {
     mrail_engine_t *engine;
     mrail_iface_t *iface;
     mrail_ep_t *eps[JOB_MAX];
-    /* What the iface's callbacks do; set before job_open(). */
+    /* Callbacks of the iface; set them before job_open(). */
     void (*am)(struct job *job, uint8_t am_id, const void *data, size_t length);
     /* An operation's `comp` is an unsigned that counts completions. */
     unsigned completed; /* one such counter, for the test */

@@ -1,7 +1,7 @@
 /*
- * A rail that swallows everything for a while delays what travels on it, but
- * neither other rails' streams nor their buffers: the streams of other peers
- * go on, and afterwards the delayed one is complete and in order.
+ * A rail that loses everything for a while delays its own traffic, but neither
+ * streams nor buffers of other rails. Streams of other peers continue.
+ * Afterwards the delayed stream is complete and in order.
  */
 #include "config.h"
 #include "job.h"

@@ -1,7 +1,7 @@
 /*
  * A stream of PUTs, messages and GETs in both directions, all checked, while
- * error_shim.c turns completions of one process's rail into errors: nothing is
- * lost, doubled or out of order, and the lane comes back.
+ * error_shim.c turns completions of one process's rail into errors. Nothing is
+ * lost, duplicated or reordered, and the lane recovers.
  *
  * usage: rail_errors [both]: of both processes'
  */
@@ -116,7 +116,7 @@ static void put_all(job_t *job, mrail_ep_t *ep)
     }
 }
 
-/* What was PUT there comes back as it is. */
+/* A GET returns what was PUT. */
 static int get_all(job_t *job, mrail_ep_t *ep, uint32_t value)
 {
     side_t *side = job->arg;

@@ -1,8 +1,8 @@
 /*
- * PUT on four rails, then an active message, while one rail of the target
- * shows WRITEs only 30 ms after it has acknowledged them: with a fence, or a
- * flush, the receiver never sees the message before the data.  Without either
- * it does: that shows that the rail really is late.
+ * PUTs on four rails, then an active message, while one rail of the target
+ * makes WRITEs visible only 30 ms after their acknowledgement. With a fence or
+ * a flush, the receiver never sees the message before the data. Without one it
+ * does, which proves that the rail is late.
  */
 #include "config.h"
 #include "job.h"

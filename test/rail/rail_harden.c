@@ -1,7 +1,7 @@
 /*
- * Two things that a peer or a stranger may try: a control channel whose queue
- * pair goes to error, and a write to the engine's own send buffers, whose key
- * was guessed.
+ * Two attacks of a peer or an external host: putting the QP of the control
+ * channel into the error state, and writing to the engine's send buffers with a
+ * guessed key.
  */
 #include "config.h"
 #include "job.h"

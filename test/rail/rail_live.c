@@ -1,11 +1,11 @@
 /*
- * What a rail has been seen to give lately: near its rate under load; less while
- * another process sends through the same rail, on that rail alone; its rate again
- * after that; nothing, when there was no load for a while.
+ * Live bandwidth of a rail. Under load it is close to the rail's rate. It drops
+ * while another process uses the same rail, on that rail alone, and recovers
+ * afterwards. After a while without load it is unknown.
  *
- * Rank 0 writes to ranks 1 and 2, on another node, and reads from them.  Rank 3,
- * beside rank 0, writes through the first rail to rank 4, on a third node: the two
- * have nothing in common but rank 0's port.
+ * Rank 0 writes to ranks 1 and 2 on another node, and reads from them. Rank 3
+ * runs on the node of rank 0 and writes through the first rail to rank 4 on a
+ * third node. The two share nothing but the port of rank 0.
  */
 #include "config.h"
 #include "job.h"

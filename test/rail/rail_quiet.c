@@ -1,9 +1,9 @@
 /*
- * A peer that computes for ten seconds outside of the library still answers
- * connect and probe within 10 ms (median).  On a machine with other work nobody
- * is so fast.  So a peer that polls is connected in turn with one that computes,
- * and a thread that only wakes and answers is asked in turn with each probe: it
- * may take a few times as long as these.
+ * A peer that computes for ten seconds outside the library still answers
+ * connects and probes within 10 ms (median). A busy machine is slower for any
+ * process. So the test alternates between a peer that polls and one that
+ * computes. It compares each probe with a thread that only wakes up and
+ * answers: a probe may take a few times as long.
  */
 #include "config.h"
 #include "job.h"
@@ -44,8 +44,8 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* What waking a thread of the peer takes here and now, asked as the library
- * is: by one who polls. */
+/* Time to wake a thread of the peer now, measured by a polling process, as for
+ * the library. */
 static double echo_ms(job_t *job)
 {
     mrail_ns_t start = mrail_clock_now();

@@ -42,7 +42,7 @@ static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
     return ret;
 }
 
-/* What kinds of forgery there are; each must be refused. */
+/* The kinds of forgery; each must be refused. */
 static size_t forge(mrail_rng_t *rng, const mrail_wire_iface_addr_t *victim,
                     unsigned kind, uint8_t *buf)
 {

@@ -1,7 +1,7 @@
 /*
- * What comes too late or was not asked for: messages for an iface that is gone
- * while another has its place, answers to probes that nobody sent; and a peer
- * that the data path gave up is let go by the control side too.
+ * Late and unrequested input: messages for an iface whose place another one has
+ * taken, and answers to probes that were never sent. A peer that the progress
+ * thread has given up is also released by the control thread.
  */
 #include "config.h"
 #include "job.h"

@@ -1,7 +1,7 @@
 /*
- * Two ifaces of one process on two threads share its lanes (as two UCX
- * contexts do): every message reaches its own iface, in order, in that iface's
- * own progress, and PUTs and GETs of both complete.
+ * Two ifaces of one process, on two threads, share its lanes, as two UCX
+ * contexts do. Every message reaches its own iface, in order, in that iface's
+ * own progress. PUTs and GETs of both complete.
  */
 #include "config.h"
 #include "job.h"
@@ -32,7 +32,7 @@ typedef struct worker {
     mrail_rkey_t *rkey;
 } worker_t;
 
-/* What the processes tell each other, per rank and worker. */
+/* The data that processes exchange, per rank and worker. */
 typedef struct card {
     uint8_t addr[MRAIL_IFACE_ADDR_MAX];
     uint8_t key[128];

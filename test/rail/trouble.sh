@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the engine says when it cannot start.
+# Messages of an engine that cannot start.
 set -u
 export MRAIL_TEST_SOFT="$PWD/mrail-soft"
 [ -x "$MRAIL_TEST_SOFT" ] || { echo "mrail-soft is not built"; exit 77; }

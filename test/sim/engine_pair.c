@@ -247,7 +247,7 @@ static void carry(const request_t *r, side_t *from, side_t *to)
     from->carried[op] += r->length;
 }
 
-/* What becomes of it: the status of its completion. */
+/* Executes the request: the status of its completion. */
 static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
 {
     side_t *to = &w.side[from == &w.side[0]];

@@ -46,7 +46,7 @@ enum { METERED_W1, METERED_W8, METERED_W32, METERED_WINDOWS };
 
 extern const unsigned metered_size[METERED_WINDOWS];
 
-/* What a reader of the windows knows at at_ns; in bytes/s. */
+/* Rates that a reader of the windows sees at at_ns, in bytes/s. */
 typedef struct metered_point {
     mrail_ns_t at_ns;
     double truth; /* what the port gave the lane in the last 10 us */

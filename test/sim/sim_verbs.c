@@ -84,7 +84,7 @@ static void *object(size_t size)
     return p;
 }
 
-/* What the core made of it; errno as verbs set it. */
+/* Converts a result of the core; errno as verbs set it. */
 static int made(void *p, int ret)
 {
     if (ret != 0) {
@@ -356,7 +356,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
     return 0;
 }
 
-/* Who runs the simulation looks at sim_verbs_pending() instead. */
+/* A simulation uses sim_verbs_pending() instead. */
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_p,
                      void **arg_p)
 {

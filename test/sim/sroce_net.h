@@ -1,6 +1,6 @@
 /*
- * What the softroce tests share: two nodes on a virtual network, memory with
- * guards around it, connected QPs.  Any set-up failure fails the test.
+ * Shared by the softroce tests: two nodes on a virtual network, memory with
+ * guard bytes, connected QPs. A set-up failure fails the test.
  */
 #ifndef TEST_SIM_SROCE_NET_H
 #define TEST_SIM_SROCE_NET_H

@@ -1,4 +1,4 @@
-/* What ends in an error or is dropped, in virtual time. */
+/* Requests that fail and packets that are dropped, in virtual time. */
 #include "config.h"
 
 #include "sroce_net.h"

@@ -134,9 +134,9 @@ static int drop_third(void *arg, unsigned from, unsigned to, uint8_t *data,
     return (from == 1) && (++*count == 3);
 }
 
-/* A responder that answers requests one after the other, as rdma_rxe does,
- * sends all of a READ before it looks at the request for what was lost of it:
- * as long as answers come, no time runs out. */
+/* A responder may process requests strictly in order, as rdma_rxe does. It
+ * sends all of a READ before it processes the request for the lost part. No
+ * timeout may expire while responses arrive. */
 static void test_read_lost_early(void **state)
 {
     world_params_t p = {.link = {.delay_ns = 1000}};

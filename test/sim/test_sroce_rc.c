@@ -408,7 +408,7 @@ static void test_every_single_loss(void **state)
     }
 }
 
-/* What is worth a run of its own is sent at once, the rest may wait. */
+/* A full batch is sent at once; the rest may wait. */
 static void test_urgent(void **state)
 {
     world_params_t p = {.link = {.delay_ns = 1000}};

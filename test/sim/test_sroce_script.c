@@ -287,7 +287,7 @@ static void test_error_qp(void **state)
     }
     assert_int_equal(failed[1], 2);
     assert_int_equal(failed[0], 2);
-    /* What was under way is flushed. */
+    /* Work in flight is flushed. */
     play_until(&p, 4990 * US);
     assert_int_equal(world_send(&p.w, 0, 0, IBV_WR_RDMA_WRITE,
                                 IBV_SEND_SIGNALED, 77, 0, 100, 0),

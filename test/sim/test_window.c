@@ -2,11 +2,11 @@
  * The throughput window: by hand, and on a 400 Gb/s lane in virtual time that
  * another flow disturbs at 100 us (metered_lane.h), over many seeds.
  *
- * Where the limits come from.  Let s be the time of a segment at the rate that
- * holds, J the longest time between polls (1 us).  While a lane has work, each
- * segment's busy time begins where the one before it ended, so the times of a
- * window add up to the time from one completion to the W-th after it: W * s,
- * wrong by less than J, whatever was seen late in between.  So:
+ * Where the limits come from.  Let s be the time of a chunk at the rate that
+ * holds, J the longest time between polls (1 us).  While a lane has work, the
+ * busy time of each chunk begins at the end of the chunk before.  The times of a
+ * window add up to the time from one completion to the W-th after it: W * s, with
+ * an error below J, however late the polls in between.  So:
  *
  *   noise        A rate is off by at most a part J / (W * s - J): at the full
  *                rate (s = 1.31 us) 0.106 for W = 8, 0.025 for W = 32; at half

@@ -99,7 +99,7 @@ static transfer_state_t exchange(job_t *job, transfer_t *t)
             sched_yield();
         }
     }
-    /* What is late comes now. */
+    /* Late packets arrive now. */
     end_ns = mrail_clock_now() + SETTLE_NS;
     while (mrail_clock_now() < end_ns) {
         transfer_step(t);

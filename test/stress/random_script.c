@@ -57,7 +57,7 @@ static uint32_t below(writer_t *w, uint32_t bound)
     return mrail_rng_below(&w->rng, bound);
 }
 
-/* What shakes a rail: traffic still gets through. */
+/* Disturbs a rail: traffic still passes. */
 static void shake(writer_t *w)
 {
     switch (below(w, 6)) {
@@ -82,7 +82,7 @@ static void shake(writer_t *w)
     }
 }
 
-/* What stops one. */
+/* Stops a rail. */
 static void stop(writer_t *w)
 {
     static const char *const ways[] = {

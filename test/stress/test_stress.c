@@ -253,7 +253,7 @@ static void close_process(process_t *p)
     p->engine = NULL;
 }
 
-/* What has come for the control thread, which may take a while to notice. */
+/* Events for the control thread, which may notice them late. */
 static void notice(process_t *p)
 {
     mrail_ns_t late_ns =
@@ -395,7 +395,7 @@ static void run_seed(uint64_t seed)
             fail("it hangs");
         }
     }
-    /* What is late comes now. */
+    /* Late packets arrive now. */
     run_until(mrail_clock_now() + SETTLE_NS);
     for (unsigned i = 0; i < 2; ++i) {
         transfer_look(s.process[i].transfer);

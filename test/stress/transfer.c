@@ -27,7 +27,7 @@ enum {
     NUM_AREAS
 };
 
-/* What a byte that belongs to nobody has. */
+/* The value of bytes without an owner. */
 #define PAINT(_area) ((uint8_t)(0xd0 + (_area)))
 #define GUARD_PAINT 0xc5
 

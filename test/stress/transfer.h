@@ -1,18 +1,18 @@
 /*
- * One exchange between two processes, every byte of which is watched: messages,
- * PUTs and GETs of random sizes in random order, both ways at once.  The same
- * program on simulated rails (test_stress) and live ones (rail_stress).
+ * One exchange between two processes with every byte checked: messages, PUTs
+ * and GETs of random sizes in random order, in both directions. The same
+ * program runs on simulated rails (test_stress) and on live ones (rail_stress).
  *
- * What must hold, whatever happens to the rails:
- *   messages arrive once, in order, with their bytes;
- *   an operation completes once, and then its bytes are there: a message that
- *   its sender sends afterwards, or behind a fence, finds them at the receiver;
- *   what a PUT has brought or a GET fetched is never written again: both are
- *   painted over at once, and looked at once more at the end;
- *   a buffer that was given back is read no more: it is painted over too, and
- *   its new bytes turn up nowhere;
- *   nothing else of the memory changes;
- *   the exchange ends, complete, or in failure once the peer was given up.
+ * Invariants under all faults:
+ * - Messages arrive once, in order, with their bytes.
+ * - An operation completes once, and then its bytes are in place. A message that its
+ *   sender sends afterwards, or behind a fence, finds them at the receiver.
+ * - The result of a PUT or GET is never written again: it is painted over at once and
+ *   checked again at the end.
+ * - A released buffer is not read any more: it is painted over, too, and its new bytes
+ *   appear nowhere.
+ * - No other memory changes.
+ * - The exchange ends, complete, or with a failure after the peer was given up.
  *
  * Single-threaded, one exchange per process (in a simulation: per node).
  */
@@ -23,7 +23,7 @@
 
 #define TRANSFER_KEY_MAX 128 /* bytes of a packed key */
 
-/* What a process tells the other before they begin. */
+/* The data that a process sends to the other one before the start. */
 typedef struct transfer_address {
     uint8_t device[MRAIL_DEVICE_ADDR_MAX];
     uint8_t iface[MRAIL_IFACE_ADDR_MAX];

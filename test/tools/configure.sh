@@ -44,7 +44,7 @@ refused()
     ! configures "$@" && grep -q "^configure: error: .*$sentence" "$tmp/out"
 }
 
-# says PART PATTERN: the last configure's summary has such a line.
+# says PART PATTERN: the summary of the last configure has a matching line.
 says()
 {
     grep -q "^ *$1: *${2-}" "$tmp/out"

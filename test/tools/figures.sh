@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/bench.awk and try.awk: medians, ratios, verdicts; what is missing or
-# wrong never looks good.
+# contrib/bench.awk and try.awk: medians, ratios, results.  Missing or wrong data
+# never passes.
 set -eu
 top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 tmp=$(mktemp -d)
@@ -124,8 +124,8 @@ is 'a skew that was not measured' 'exit status 1' "$(sample 1 0.1 one)"
 is 'a sample that could be any of several' 'exit status 1' \
     "$(sample 1 '' '' | tail -n 1)"
 
-# What callgrind wrote: 100 instructions of the library, 30 of the device's, and
-# what calls cost, which is counted where they lead.
+# A file of callgrind: 100 instructions of the library, 30 of the device, and the
+# cost of calls, which counts at the callee.
 profile()
 {
     printf 'ob=(1) lib.so\nfn=(1) f\n1 %s\ncob=(2) dev.so\ncfn=(2) g\n' "$1"

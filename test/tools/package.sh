@@ -55,7 +55,7 @@ depends_on()
     dpkg-deb -f "$package" Depends | grep "$1"
 }
 
-# holds FILE PATTERN: a control file of the package has such a line.
+# holds FILE PATTERN: a control file of the package has a matching line.
 holds()
 {
     dpkg-deb -I "$package" "$1" >"$tmp/control" && grep "$2" "$tmp/control"

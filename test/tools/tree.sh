@@ -93,7 +93,7 @@ holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
 result 'when it was killed'
 
-# What a killed script has started may still write: it counts.
+# Processes that a killed script started may still write: they hold the lock.
 cat >"$tree/contrib/parent" <<'END'
 #!/bin/sh
 set -eu

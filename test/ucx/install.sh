@@ -41,7 +41,7 @@ fi
 
 
 # Documents keep their places, so that links between them hold.
-docs=$(dirname "$(find "$dest" -path '*/doc/*' -name README.md)")
+docs=$(dirname "$(find "$dest" -path '*/doc/*' -name LICENSE)")
 absent=
 for doc in LICENSE NEWS.md README.md \
     $(cd "$abs_top_srcdir" && find docs -type f ! -name '*.mk' ! -name '*~'); do

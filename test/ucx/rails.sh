@@ -1,5 +1,5 @@
 #!/bin/sh
-# What another library of the process learns of the rails, and mrail info.
+# The list of rails for another library of the process, and mrail info.
 # shellcheck source=test/ucx/common.sh
 . "${srcdir:-.}/test/ucx/common.sh"
 

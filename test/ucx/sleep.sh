@@ -16,7 +16,7 @@ if [ $status != 0 ]; then
 fi
 expect_quiet 'workers that sleep: nothing is said' "$tmp/out"
 
-# What two contexts have in common: one peer, its four rails.
+# Two contexts share one peer and its four rails.
 cat "$tmp"/stats.* >"$tmp/stats"
 expect_count 'two contexts, one peer' "$tmp/stats" '"peers": 1,' 2
 lanes=$(sed -n 's/.*"qps": \([0-9]*\),.*/\1/p' "$tmp/stats" | sort -u |

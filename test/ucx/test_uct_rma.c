@@ -172,8 +172,8 @@ void test_iov_with_stride(void **state)
 
 /* ---- order and completion ---- */
 
-/* The design's rule: PUTs on all rails, a fence, then a message; whoever gets
- * the message sees the data. */
+/* PUTs on all rails, a fence, then a message: a process that receives the
+ * message sees the data. */
 void test_fence_orders_visibility(void **state)
 {
     enum { SIZE = 1 << 20, ROUNDS = 60 };

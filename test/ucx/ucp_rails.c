@@ -1,7 +1,8 @@
 /*
- * What another library of a UCX process learns of mrail's rails: the symbol
- * uct_mrail_rails of libuct_mrail.so.0, looked up as a collective component does.
- * On four software rails of 100, 200, 300 and 400 MB/s.  Prints "ok - NAME" lines.
+ * The list of rails for another library of a UCX process: the symbol
+ * uct_mrail_rails of libuct_mrail.so.0, looked up as a collective component
+ * does. Four software rails of 100, 200, 300 and 400 MB/s. Prints "ok - NAME"
+ * lines.
  */
 #include "config.h"
 #include "uct/mrail_rails.h"

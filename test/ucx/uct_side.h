@@ -85,7 +85,7 @@ void side_close(side_t *side);
 
 /* Starts this program as the peer, on emulated node 1; sets side->fd. */
 int side_spawn(side_t *side, const char *program);
-/* What the peer does: obeys until SIDE_OP_QUIT. */
+/* The peer's loop: executes commands until SIDE_OP_QUIT. */
 int side_serve(side_t *side);
 
 /* Sends an order and moves our worker until the answer is here; -1: none. */

@@ -1,5 +1,5 @@
 /*
- * What the UCT tests share: the opened side, orders to the peer, completions.
+ * Shared by the UCT tests: the opened side, commands to the peer, completions.
  */
 #ifndef TEST_UCX_UCT_TESTS_H
 #define TEST_UCX_UCT_TESTS_H

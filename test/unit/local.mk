@@ -120,7 +120,7 @@ test_relay_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap=calloc \
     -Wl,--wrap=realloc
 endif
 
-# What all ranks of a planned exchange decide alike.
+# Decisions that all ranks of a planned exchange make identically.
 if HAVE_CMOCKA
 check_PROGRAMS += test_coll
 TESTS += test_coll

@@ -1,6 +1,6 @@
 /*
- * What a rail is seen to give: the estimate by hand, and flows over a link in
- * virtual time whose rate, peers and looks the test chooses.
+ * Live bandwidth of a rail: the estimate by hand, and flows over a link in
+ * virtual time. The test chooses rate, peers and polls.
  */
 #include "config.h"
 #include "telemetry/capacity.h"

@@ -1,5 +1,5 @@
-/* What ranks of a planned exchange decide alike: which calls ask, who is where, and
- * which bytes go which way. */
+/* Decisions that all ranks of a planned exchange make identically: agreement
+ * rounds, topology, and the path of each byte. */
 #include "config.h"
 #include "mpi/coll/mode.h"
 #include "mpi/coll/inflight.h"
@@ -237,7 +237,7 @@ static void test_share_of_the_rails(void **state)
     assert_true(mca_coll_mrail_inflight_bytes(entries, 8, 2) > 1ull << 50);
 }
 
-/* What all ranks have to decide alike. */
+/* Conditions that all ranks must evaluate identically. */
 static void test_who_goes_without_steps(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -571,7 +571,7 @@ static uint64_t direct_of(job_t *job)
     return (send != NULL) ? send->bytes : 0;
 }
 
-/* What goes over a rail is as much as it gives, to those who share it together. */
+/* A rail carries its live capacity, summed over the ranks that share it. */
 static void test_live_capacities(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];

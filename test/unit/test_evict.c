@@ -208,7 +208,7 @@ static void test_self(void **state)
     mrail_ep_destroy(ep);
 }
 
-/* Who has gone leaves its lanes to others. */
+/* The lanes of a peer that left become available. */
 static void test_gone_gives_room(void **state)
 {
     start(4);
@@ -228,7 +228,7 @@ static void test_gone_gives_room(void **state)
     }
 }
 
-/* Time passes; who has been asked for a sign of life gives one, or not. */
+/* Time passes; the peer answers the liveness check, or does not. */
 static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;

@@ -1,5 +1,4 @@
-/* Who yields on which rail: the division against the best there is, and turns.
- */
+/* Throttling on rails: the division against the optimum, and periods. */
 #include "config.h"
 #include "rail/fair_share.h"
 
@@ -257,7 +256,8 @@ static void test_let_go(void **state)
     assert_int_equal(held, 100);
 }
 
-/* Who needs the rail posts nothing: a little goes all the same. */
+/* The class that needs the rail posts nothing: other classes still get a
+ * minimum. */
 static void test_least(void **state)
 {
     double posted = 0;

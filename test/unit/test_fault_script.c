@@ -512,7 +512,8 @@ static void test_clear(void **state)
     rails_stop(&r);
 }
 
-/* What ends and what begins at one instant: no order of lines matters. */
+/* One step ends and another begins at the same time: the order of lines is
+ * irrelevant. */
 static void test_same_instant(void **state)
 {
     rails_t r = {0};

@@ -89,8 +89,8 @@ static void test_port_down_retires(void **state)
     assert_int_equal(count, 1);
 }
 
-/* What comes back may have been under way before: only the port's own word, or an
- * answer to a probe that was sent since, helps. */
+/* A completion may stem from before the port failed. Only a port event, or the
+ * answer to a later probe, counts. */
 static void test_port_down_is_not_forgotten(void **state)
 {
     mrail_health_t health;
@@ -233,7 +233,7 @@ static void test_flapping_is_damped(void **state)
     assert_int_equal(health.due_ns, (ms + 100) * MS);
 }
 
-/* Who has no other path does not rest for as long. */
+/* Without another path the back-off is shorter. */
 static void test_hurry(void **state)
 {
     mrail_health_t health;

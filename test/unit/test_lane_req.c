@@ -130,7 +130,7 @@ static void test_earlier_life(void **state)
     assert_int_equal(lane->state, MRAIL_LANE_UP);
 }
 
-/* Who really has buried the lane says so at once, and gets a new one. */
+/* A peer that has reaped the lane confirms at once, and gets a new lane. */
 static void test_next_life(void **state)
 {
     uint32_t seq;

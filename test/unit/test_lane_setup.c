@@ -1,8 +1,8 @@
 /*
- * Asking for lanes, when that is not granted at once: which rails questions and
- * answers take, what follows when a device does not connect a QP or the peer
- * refuses, when a peer is given up.  Two rails, so two pairs: a message's rail
- * is its src_rail.
+ * Lane requests that are not granted at once: the rails of requests and
+ * answers, a device that does not connect a QP, a refusing peer, and the time
+ * of giving up. Two rails make two pairs: the rail of a message is its
+ * src_rail.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -155,8 +155,8 @@ static void test_port_that_is_down_takes_no_lane(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
 }
 
-/* Whose lane was up counts on; a request that counts from another pair of rails
- * would take the place of another slot. */
+/* An end that had a lane keeps its base pair. A request that counts from
+ * another pair would take the place of another lane. */
 static void test_pair_that_both_count_from_stays(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -212,8 +212,8 @@ static void test_hello_is_answered_where_it_came_from(void **state)
     }
 }
 
-/* Whose receive buffers have another size is answered, so that it sees that, too, and
- * not talked to. */
+/* A peer with receive buffers of another size gets an answer, so that it
+ * detects the difference, too. No lane is opened. */
 static void test_hello_with_other_segments(void **state)
 {
     start(64);
@@ -457,7 +457,7 @@ static void test_first_lane_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* Who is told to wait waits. */
+/* A requester that was told to wait waits. */
 static void test_first_lane_put_off_for_long(void **state)
 {
     mrail_ctl_msg_t req = *ask_first();

@@ -1,7 +1,7 @@
 /*
- * The telemetry ring: what is written is read, whole, also while it is written
- * and after its process was killed; whatever lies in its folder instead is told
- * apart, and hurts neither reader nor writer.
+ * The telemetry page: readers get consistent copies, during writes and after
+ * the process was killed. Any other file in the directory is recognised and
+ * harms neither readers nor the writer.
  */
 #include "config.h"
 #include "base/rng.h"
@@ -293,7 +293,7 @@ static void test_clean(void **state)
     assert_int_equal(mrail_page_clean("/nonexistent", 0), -ENOENT);
 }
 
-/* Who crashes again and again does not fill the file system. */
+/* A process that crashes repeatedly does not fill the file system. */
 static void test_keeps_few(void **state)
 {
     mrail_page_file_t *file = create();

@@ -69,7 +69,8 @@ static void test_first_tries(void **state)
     assert_int_equal(seen, 7);
 }
 
-/* What does not match may be routed: in the end all has been tried. */
+/* Rails without a common subnet may be routed: eventually all pairs are
+ * tried. */
 static void test_tries_reach_every_pair(void **state)
 {
     mrail_rng_t rng;

@@ -63,7 +63,7 @@ static void test_answer_takes_the_port(void **state)
                      mrail_ports_flow_label(SPORT + 1));
 }
 
-/* What a peer says is no index. */
+/* A value from the peer is never used as an index unchecked. */
 static void test_any_path_is_answered(void **state)
 {
     start(64);
@@ -122,8 +122,8 @@ static void port_down(unsigned rail)
 
 /* ---- the first lane of all ---- */
 
-/* What is known of a path is known of its rails, which another slot has when
- * the peer has taken others first. */
+/* Health belongs to the rails of a path. Another lane number has these rails
+ * after the peer has chosen its base pair first. */
 static void test_health_goes_with_the_rails(void **state)
 {
     struct ibv_ah *ah;
@@ -169,7 +169,7 @@ static void test_answer_from_before(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
 }
 
-/* What there is to say of rails, when a peer is lost: not what has passed. */
+/* The description of rails for a lost peer: the present state, not the past. */
 static void test_describes_rails(void **state)
 {
     char text[512];

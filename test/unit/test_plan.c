@@ -70,7 +70,7 @@ static void test_page(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* What relays could take is limited by the links to them: 1/4 GB/s each. */
+/* The links to relays limit relayed bytes: 1/4 GB/s each. */
 static void test_slow_links(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, G / 4), 0, 4, 4000000000ull);
@@ -208,7 +208,7 @@ static void test_uplinks_not_set(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Two free ranks of a node without GPU links. */
+/* Two multi-rail ranks of a node without GPU links. */
 static void test_loop(void **state)
 {
     for (int loop = 0; loop < 2; ++loop) {

@@ -49,7 +49,7 @@ static size_t make(const char *spec, unsigned num_ranks, uint64_t seed,
     return num;
 }
 
-/* What every demand has to be: in order, once, something, to somebody else. */
+/* Every demand is in order, unique, not empty, and to another rank. */
 static void make_matrix(matrix_t *matrix, const char *spec, unsigned num_ranks,
                         uint64_t seed)
 {
@@ -467,7 +467,7 @@ static void test_parse_refused(void **state)
     assert_non_null(strstr(why, "is longer than 255 bytes"));
 }
 
-/* What depends on the number of ranks. */
+/* Errors that depend on the number of ranks. */
 static void test_make_refused(void **state)
 {
     static const struct {
@@ -516,7 +516,7 @@ static void check_help(void *arg, const char *line)
     }
     snprintf(spec, sizeof(spec), "%s", line + strspn(line, " "));
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
-    /* What has no number of its own is shown as "=N". */
+    /* A value without a number of its own appears as "=N". */
     while ((n = strstr(spec, "=N")) != NULL) {
         char *begin = n;
 

@@ -264,7 +264,7 @@ static void test_make_refuses(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* What nobody has to plan needs no path; its ranks have to be there. */
+/* A demand of a rank to itself needs no path, but the rank must exist. */
 static void test_self_needs_no_path(void **state)
 {
     static const mrail_plan_demand_t self[] = {{1, 1, 5}, {1, 6, 0}};

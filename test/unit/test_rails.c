@@ -1,7 +1,6 @@
 /*
- * What is told of the rails of this process: their order, speeds, whether they are
- * up; and that all large segments that come and go are counted, whatever becomes of
- * them.
+ * The list of rails of this process: order, speeds, states. Also: every large
+ * chunk is counted, whatever its result.
  */
 #include "config.h"
 #include "mock_peer.h"

@@ -285,7 +285,7 @@ static void test_reserve(void **state)
     assert_int_equal(world_num_bare(&w, 3), 2);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(mrail_relay_step_post(relay), 0);
-    /* What waits for rank 4 is in the other slot: it comes. */
+    /* The chunk for rank 4 is in the other buffer and arrives. */
     assert_int_equal(relay->num_posted, 1);
     assert_int_equal(world_num_bare(&w, 3), 1);
     progress(4);
@@ -744,7 +744,7 @@ static void test_no_memory(void **state)
         -ENOMEM);
     fail_at = 0;
     world_run(&w, 1);
-    /* What was there serves again. */
+    /* The earlier buffer is used again. */
     fail_at = 1;
     begin_all();
     for (unsigned round = 0; round < ENOUGH; ++round) {

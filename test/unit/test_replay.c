@@ -1,6 +1,6 @@
 /*
- * What is sent again when lanes have failed, and the credit that is kept for
- * it: two messages, the first on lane 0, the second on lane 1.
+ * Replay after lanes failed, and the credit that is reserved for it. Two
+ * messages: the first on lane 0, the second on lane 1.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -179,7 +179,7 @@ static void send_all(mrail_ep_t *ep)
     assert_int_equal(ret, -EAGAIN);
 }
 
-/* Who waits asks for more on the lane that could carry the fewest, one at a
+/* A credit-blocked sender asks on the lane with the smallest window, one at a
  * time. */
 static void test_hunger_of_the_smallest_window(void **state)
 {

@@ -234,10 +234,11 @@ static void test_stalls(void **state)
 }
 
 /*
- * Polls are rarer than a window is long: what a lane did until it ran dry is
- * all that is seen of it.  With polls up to p ms apart, uniform, lanes that have
- * work for 10 ms each time are busy for 20 / p - 100 / p^2 of the time: 0.89 for
- * 15 ms, 0.56 for 30 ms.  A tenth is left for beginning and end.
+ * Polls are rarer than a window is long, so only the work until the lane ran
+ * dry is visible. With uniform polls up to p ms apart, lanes with 10 ms of work
+ * are busy for a part of 20 / p - 100 / p^2. That is 0.89 for 15 ms and 0.56 for
+ * 30 ms.
+ * A tenth is reserved for start and end.
  */
 static void test_rare_polls(void **state)
 {
@@ -332,7 +333,7 @@ static void test_lagging_lane(void **state)
         }
     }
     stuck = m.sent[2];
-    /* What a window of its earlier speed holds, no more. */
+    /* At most a window at the earlier speed. */
     assert_true(stuck <=
                 100e6 * MRAIL_SCHED_WINDOW_NS / 1e9 + MRAIL_SCHED_CHUNK_MAX);
 }
@@ -352,7 +353,7 @@ static void test_only_lane(void **state)
     assert_int_equal(
         mrail_sched_pick(m.ptr, 1, 1 << 30, 1 << 30, &params, 0, &chunk), 0);
     assert_int_equal(chunk, MRAIL_SCHED_CHUNK_ALONE);
-    /* But a slow one is to be seen at work: 10 ms of 50 MB/s. */
+    /* A slow lane must be measured: 10 ms at 50 MB/s. */
     for (unsigned i = 1; i <= MRAIL_TELE_WINDOW; ++i) {
         mrail_sched_done(&m.lane[0], 1000000, (i - 1) * 20000000ull,
                          i * 20000000ull);

@@ -1,6 +1,6 @@
 /*
- * src/relay/shm_pool.c: arenas of all shapes that may be, and of none that may not;
- * whatever lies there instead of an arena is refused; nothing is left behind.
+ * src/relay/shm_pool.c: pools of all valid shapes, and refusal of invalid ones.
+ * Any other file in place of a pool is refused, and nothing is left behind.
  */
 #include "config.h"
 #include "relay/shm_pool.h"
@@ -34,8 +34,7 @@ static mrail_relay_shm_pool_t arena, other;
 static char name[MRAIL_RELAY_NAME_SIZE];
 static char path[128];
 
-/* Arenas that were made under this mask, which nobody else has: other processes may
- * have some at any time. */
+/* Marks the pools of this test by a mask that no other process uses. */
 #define MASK 0200
 
 static int count(void)
@@ -111,8 +110,8 @@ static void test_shapes_out_of_range(void **state)
     refuse_shape((mrail_relay_shape_t){1, 1, 1, SIZE_MAX - 4095});
 }
 
-/* Every slot of every rank has its place, on a page, within the arena, and its
- * header does not reach into the slot before it. */
+/* Each buffer of each rank has a page-aligned place of its own within the pool,
+ * and its header does not overlap the buffer before it. */
 static void test_layout(void **state)
 {
     mrail_relay_shape_t shape = {3, 5, 7, 12288};
@@ -350,8 +349,8 @@ static void test_too_large(void **state)
                      -ENOSPC);
 }
 
-/* Who was killed before it could unlink its arena: the next one to make one does.
- * Those of the living stay. */
+/* A process was killed before it unlinked its pool: the next creator unlinks
+ * it. Pools of live processes stay. */
 static void test_killed(void **state)
 {
     mrail_relay_shm_pool_t kept;

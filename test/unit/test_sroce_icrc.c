@@ -153,7 +153,7 @@ static void test_icrc_vector(void **state)
                      0x17714474u);
 }
 
-/* Of strangers' packets the identification is not known. */
+/* The identification of packets from external hosts is unknown. */
 static void test_any_id(void **state)
 {
     uint32_t src = inet_addr("10.9.1.2"), dst = inet_addr("10.9.1.3");

@@ -32,7 +32,7 @@ static const int all_masks[] = {IBV_QP_CUR_STATE,
                                 IBV_QP_CAP,
                                 IBV_QP_DEST_QPN};
 
-/* What must be given, and one attribute that must not be. */
+/* A required attribute, and one that is not allowed. */
 typedef struct move {
     enum ibv_qp_state from;
     enum ibv_qp_state to;

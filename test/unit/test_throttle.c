@@ -117,7 +117,7 @@ static void test_yields(void **state)
     }
 }
 
-/* What comes in and what goes out do not share a rail. */
+/* The two directions of a rail are independent. */
 static void test_directions(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_PUT, 1);
@@ -164,7 +164,7 @@ static void test_between(void **state)
     assert_non_null(mrail_throttle_shares(&others[0].peer));
 }
 
-/* Who sleeps is woken by what completes. */
+/* A completion wakes a sleeping iface. */
 static void test_nothing_under_way(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);

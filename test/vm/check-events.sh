@@ -12,10 +12,10 @@ set -u
 watcher=$!
 await 5 grep -q ready "$log/port"
 ip link set r2 down
-verdict 'link down: a port error event' "seen: $(paste -sd ';' "$log/port")" \
+result 'link down: a port error event' "seen: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port error' "$log/port"
 ip link set r2 up
-verdict 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
+result 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port active' "$log/port"
 end $watcher
 
@@ -54,7 +54,7 @@ both()
 
 both qp 7002
 wait $listener || status=$?
-verdict 'a queue pair in error at one end: errors at both, within bounds' \
+result 'a queue pair in error at one end: errors at both, within bounds' \
     "$(last "$log/qp.connect"); $(last "$log/qp.listen")" [ $status = 0 ]
 
 (await 20 grep -q sending "$log/path.connect" && sleep 0.5 &&
@@ -62,7 +62,7 @@ verdict 'a queue pair in error at one end: errors at both, within bounds' \
 both path 7003
 end $listener
 host_back 2
-verdict 'a host cut off: its requests end with an error' \
+result 'a host cut off: its requests end with an error' \
     "$(last "$log/path.connect")" [ $status = 0 ]
 
 # In the middle of a job: hosts 1 and 2 have sent 1 MB, and send as much after it.
@@ -95,7 +95,7 @@ was_middle()
 {
     sum_sent
     at=$(cat "$log/$1.sent" 2>/dev/null)
-    verdict "$1: in the middle of the job" \
+    result "$1: in the middle of the job" \
         "at ${at:-no} bytes of hosts 1 and 2, in the end $sent" \
         [ $((sent - ${at:-sent})) -gt $middle ]
 }
@@ -115,22 +115,22 @@ job requests-fail 60 2 -x ERRORS="$build/.libs/libtest-errors.so" \
     -x MRAIL_TEST_ERROR_STATUS=12,2,13 -x MRAIL_TEST_ERROR_AFTER=15 \
     -x UCX_MRAIL_LANES_PER_RAIL=1 -- \
     "$build/mpi_exchange" --seconds 3 --bytes 600000 || status=$?
-verdict 'requests fail under a job: all data is right' \
+result 'requests fail under a job: all data is right' \
     "exit status $status: $(last "$log/requests-fail.out")" \
     [ $status = 0 -a "$(grep -c '^ok - ' "$log/requests-fail.out")" = 1 ]
 for cause in 'transport retry counter exceeded' 'local QP operation error' \
     'RNR retry counter exceeded'; do
-    verdict "by a $cause" "$(paste -sd ';' "$log/errors")" \
+    result "by a $cause" "$(paste -sd ';' "$log/errors")" \
         grep -qE "^rxe3 qp 0x[0-9a-f]+: $cause\$" "$log/errors"
 done
 # The event of a QP in error may be there before its completion is looked at.
-verdict 'the rail and the cause are named' \
+result 'the rail and the cause are named' \
     "$(last "$log/requests-fail.out")" grep -qE \
     'rxe3:1: lane .* fails \((transport retry counter exceeded|last WQE reached)' \
     "$log/requests-fail.out"
-verdict 'its lane came back' "$(last "$log/requests-fail.out")" \
+result 'its lane came back' "$(last "$log/requests-fail.out")" \
     [ "$(grep -c 'rxe3:1: a lane is up again' "$log/requests-fail.out")" -ge 2 ]
-verdict 'each was a lane given up' \
+result 'each was a lane given up' \
     "$(grep -o '"lanes_failed": [0-9]*' "$log/requests-fail.stats/1.json")" \
     grep -qE '"lanes_failed": ([3-9]|[1-9][0-9])' \
     "$log/requests-fail.stats/1.json"
@@ -142,10 +142,10 @@ job rail-down 90 2 -- "$build/mpi_exchange" --until "$log/rail-down.sent" \
     --bytes 1000000 || status=$?
 was_middle rail-down
 host_back 2
-verdict 'a rail fails under a job: all data is right' \
+result 'a rail fails under a job: all data is right' \
     "exit status $status: $(last "$log/rail-down.out")" \
     [ $status = 0 -a "$(grep -c '^ok - ' "$log/rail-down.out")" = 1 ]
-verdict 'its lanes were closed, and what they had sent again' \
+result 'its lanes were closed, and what they had sent again' \
     "$(last "$log/rail-down.out")" \
     grep -q '"lanes_failed": [1-9]' "$log/rail-down.stats"/*.json
 
@@ -166,16 +166,16 @@ echo "exit status $status" >>"$log/rails-down.out"
 took=$(($(cut -d . -f 1 /proc/uptime) - began))
 host_back 1
 host_back 2
-verdict 'all rails fail under a job: it ends within 40 s' \
+result 'all rails fail under a job: it ends within 40 s' \
     "exit status $status after $took s" \
     [ $status != 0 -a $status != 124 -a $took -lt 40 ]
 cat "$log/rails-down.out" "$log/rails-down.err" \
     "$log/rails-down.stats"/*.err >"$log/rails-down.said"
-verdict 'it says that the peer cannot be reached' \
+result 'it says that the peer cannot be reached' \
     "$(last "$log/rails-down.said")" \
     grep -qE 'peer [0-9a-f]+ (does not answer|cannot be reached) on any' \
     "$log/rails-down.said"
-verdict 'and which rails led there, and that the job ends' "$(last "$log/rails-down.said")" \
+result 'and which rails led there, and that the job ends' "$(last "$log/rails-down.said")" \
     grep -qE \
     'lost a peer for good.*: rxe[0-9]:1 \([a-z ]+\), rxe[0-9]:1 \([a-z ]+\).*the job ends' \
     "$log/rails-down.said"

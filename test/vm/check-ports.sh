@@ -1,7 +1,6 @@
 #!/bin/sh
-# What is on the wire: each lane's UDP source port is the one that mrail
-# computed, in both directions, acknowledgements too, and the uplinks carry what
-# the rule of the ports says.  Two NICs on a leaf with two lanes each, four
+# Packets on the wire: each lane has the UDP source port that mrail computed, in both
+# directions and for acknowledgements, and the uplinks carry the ports of their segment.  Two NICs on a leaf with two lanes each, four
 # uplinks: DNLB gives every uplink one lane.
 set -u
 # shellcheck source=test/vm/lib.sh
@@ -31,7 +30,7 @@ checked_job two-lanes 90 2 -x UCX_MRAIL_LANES_PER_RAIL=2 -- \
 end "$wire1"
 # shellcheck disable=SC2154
 end "$wire2"
-verdict 'the capture is complete' "$(last "$log/wire1"), $(last "$log/wire2")" \
+result 'the capture is complete' "$(last "$log/wire1"), $(last "$log/wire2")" \
     [ "$(cat "$log/wire1" "$log/wire2" | grep -c ' lost 0$')" = 2 ]
 
 # The lanes as the ranks wrote them down: "ADDRESS QPN SPORT".
@@ -43,7 +42,7 @@ cat "$log/two-lanes.stats"/*.json | tr -d '",{}' |
     awk 'FNR == NR { addr[$1] = $2; next } { print addr[$1], $2, $3 }' \
         "$log/addresses" - >"$log/lanes"
 # shellcheck disable=SC2016 # awk's
-verdict 'each rank has four lanes, one in each segment of the ports' \
+result 'each rank has four lanes, one in each segment of the ports' \
     "$(paste -sd ';' "$log/lanes")" awk '
     { ++n[substr($1, 1, 7) " " int(($3 - 49152) / 4096)]; ++all }
     END {
@@ -71,7 +70,7 @@ awk '
             if (!responses[key]) print "lane " key ": no response on the wire"
         }
     }' "$log/lanes" "$log/wire1" >"$log/wrong"
-verdict 'requests and acknowledgements have the port of their lane' \
+result 'requests and acknowledgements have the port of their lane' \
     "$(head -n 1 "$log/wrong")" [ ! -s "$log/wrong" ]
 
 # Bytes that each uplink sent are those of the flows of its segment.
@@ -98,7 +97,7 @@ for leaf in 1 2; do
             print "        leaf " leaf ", kB by uplink:" line >"/dev/stderr"
         }' "$log/before$leaf" "$log/after$leaf" "$log/wire$leaf" \
         >"$log/wrong$leaf"
-    verdict "the uplinks of leaf $leaf carry their ports and nothing else" \
+    result "the uplinks of leaf $leaf carry their ports and nothing else" \
         "$(head -n 1 "$log/wrong$leaf")" [ ! -s "$log/wrong$leaf" ]
 done
 exit $failed

@@ -81,7 +81,7 @@ data 'datagrams' --ud
 end $wire
 for side in '10.99.1.1 the software device' '10.99.1.2 the kernel'; do
     line=$(grep "^icrc ${side%% *} " "$log/wire")
-    verdict "the ICRC of ${side#* }'s packets, by our function" "$line" \
+    result "the ICRC of ${side#* }'s packets, by our function" "$line" \
         awk -v line="$line" 'BEGIN {
             split(line, f, " ")
             exit !(f[4] > 1000 && f[6] == 0 && f[8] > 50 && f[8] == f[10])
@@ -149,7 +149,7 @@ options='--rc --max 64 --timeout 14'
         >"$log/off" 2>"$log/off.err"
 }
 end $other
-verdict 'without ICRCs the kernel takes nothing' \
+result 'without ICRCs the kernel takes nothing' \
     "$(last "$log/off")$(last "$log/off.err")" \
     grep -q 'retry counter exceeded' "$log/off.err"
 exit $failed

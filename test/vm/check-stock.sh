@@ -14,7 +14,7 @@ timeout 60 mpirun -np 2 --oversubscribe --mca btl ^openib --mca pml ucx \
     -x UCX_UD_VERBS_ETH_DGID_CHECK=n -x UCX_IB_GID_INDEX=1 \
     -x UCX_RC_RX_QUEUE_LEN=512 -x UCX_UD_RX_QUEUE_LEN=512 \
     "$vm/rank.sh" "$build/mpi_coll" >"$log/out" 2>"$log/err" || status=$?
-verdict "stock UCX rc_v carries the collectives" \
+result "stock UCX rc_v carries the collectives" \
     "exit status $status: $(last "$log/err")" \
     [ $status = 0 -a "$(grep -c '^ok - ' "$log/out")" -ge 5 ]
 exit $failed

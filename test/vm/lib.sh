@@ -14,7 +14,7 @@ judge=$(basename "$0" .sh)
 log=/vm/log/$judge
 failed=0
 mkdir -p "$log"
-# Nothing that a judge starts outlives it.
+# No process that a check starts outlives the check.
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
 
 good()
@@ -35,14 +35,14 @@ bad()
     failed=1
 }
 
-# What is going on, and when.
+# Progress, with the time.
 note()
 {
     printf '[%4.0fs]   %s\n' "$(cut -d ' ' -f 1 /proc/uptime)" "$*"
 }
 
-# verdict NAME WHY COMMAND...: ok if the command succeeds.
-verdict()
+# result NAME WHY COMMAND...: ok if the command succeeds.
+result()
 {
     what=$1 why=$2
     shift 2

@@ -440,7 +440,7 @@ static void ud_connect(data_t *d)
 
 /* ---- in order ---- */
 
-/* Both ends know both verdicts after it; the end with a name prints. */
+/* Afterwards both ends know both results; the end with a name prints them. */
 static void verdict(data_t *d, const char *what, int from, double seconds)
 {
     char theirs[sizeof(d->why)];

@@ -1,9 +1,9 @@
 /*
- * Two ends of a test program, each on its own device: they meet over TCP, tell
- * each other of their queue pairs, and go in step.  libibverbs only: nothing of
- * the code under test.
+ * Two ends of a test program, each on its own device. They meet over TCP,
+ * exchange their queue pairs, and proceed in step. libibverbs only: none of the
+ * code under test.
  *
- * Whatever goes wrong here ends the program with a sentence and status 1.
+ * Any error here ends the program with a message and status 1.
  */
 #ifndef VM_PAIR_H
 #define VM_PAIR_H

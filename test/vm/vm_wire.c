@@ -1,18 +1,19 @@
 /*
- * Looks at RoCEv2 packets on interfaces and says at the end which flows there
- * were: source, destination, UDP source port, destination QP, what they were.
+ * Captures RoCEv2 packets on interfaces and lists the flows at the end: source,
+ * destination, UDP source port, destination QP, and numbers of packets.
  *
  * usage: vm_wire [--icrc] INTERFACE...
  *
- * Prints "ready", captures until SIGTERM or SIGINT, and prints
+ * Prints "ready" and captures until SIGTERM or SIGINT. Then it prints:
+ *
  *   flow SRC DST SPORT QPN requests N responses N datagrams N bytes N
  *   icrc SRC good N bad N
  *   captured N lost N
- * --icrc: the invariant CRC of each packet is computed by the software
- * device's own function and compared; N packets of a source in which one bit
- * was flipped before are reported as "icrc SRC flipped N seen N".
+ * --icrc: computes the invariant CRC of each packet with the software device's
+ * own function and compares it. N packets of a source are first changed in one
+ * bit; they are reported as "icrc SRC flipped N seen N".
  *
- * Both directions of an interface are seen.  A packet that passes two of the
+ * Both directions of an interface are captured. A packet that passes two of the
  * interfaces counts twice.
  */
 #include "config.h"

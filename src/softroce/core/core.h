@@ -1,7 +1,7 @@
 /*
- * What the files of the core share: the objects' insides and the few calls
- * between requester (req.c), completer (comp.c), responder (resp.c) and
- * datagrams (ud.c).  Not for the owner of a device.
+ * Internal interface of the core: the objects' contents, and the calls between
+ * requester (req.c), completer (comp.c), responder (resp.c) and datagrams
+ * (ud.c). Not for the owner of a device.
  *
  *   post_send -> sq ring -> req.c -> pull          rx -> resp.c -> rq, memory
  *                 ^                                        |
@@ -200,7 +200,7 @@ typedef struct sroce_req {
     mrail_ns_t probe_ns; /* tail probe, MRAIL_NS_NEVER: off */
 } sroce_req_t;
 
-/* What is kept of a READ or atomic to answer it (again). */
+/* State of a READ or atomic that is needed to answer it, possibly again. */
 typedef struct sroce_rdres {
     uint32_t psn; /* of the first response */
     uint32_t num_pkts;

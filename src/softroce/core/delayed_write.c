@@ -1,11 +1,12 @@
 /*
- * WRITEs that are acknowledged before they can be seen, as behind a real NIC:
- * the NIC's answer and its posted writes into host memory take different ways.
+ * WRITEs that are acknowledged before they are visible, as behind a real NIC:
+ * the acknowledgement and the posted writes into host memory take different
+ * paths.
  *
- * Placement is delayed by the device's write lag.  What a device writes later
- * pushes earlier writes of the same device out: a completion (it is a write
- * into host memory too), and a READ or an atomic, which may not overtake them.
- * Nothing orders two devices: that is what a transport over several must do.
+ * The write delay of the device postpones the placement. A later write of the
+ * same device pushes earlier ones out: a completion, which is a write into host
+ * memory, too, and a READ or atomic, which must not overtake them. Nothing
+ * orders two devices; a multi-rail transport must do that.
  */
 #include "config.h"
 #include "softroce/core/core.h"

@@ -1,4 +1,4 @@
-/* What the tests of the ICRC look at.  The interface is in sroce.h. */
+/* Internals of the ICRC for its tests. The interface is in sroce.h. */
 #ifndef SROCE_CORE_ICRC_H
 #define SROCE_CORE_ICRC_H
 

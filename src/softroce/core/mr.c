@@ -51,7 +51,7 @@ static void mr_slot_free(sroce_dev_t *dev, uint32_t idx)
     dev->mr_free_tail = idx;
 }
 
-/* Who was given one key knows the mask, but not the other slots' bits. */
+/* The owner of one key knows the mask, but not the bits of other slots. */
 static uint8_t mr_first_generation(const sroce_dev_t *dev, uint32_t idx)
 {
     uint64_t secret = dev->params.key_secret;

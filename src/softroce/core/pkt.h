@@ -52,7 +52,7 @@ enum {
     SROCE_OP_UD_SEND_IMM = 0x65
 };
 
-/* What a packet of an opcode is (sroce_op_t.flags). */
+/* Properties of an opcode's packets (sroce_op_t.flags). */
 enum {
     SROCE_OPF_VALID = 0x0001,
     SROCE_OPF_UD = 0x0002,

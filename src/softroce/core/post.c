@@ -45,7 +45,7 @@ void sroce_req_reset(sroce_qp_t *qp)
     req->ack_ns = req->probe_ns = req->rnr_ns = MRAIL_NS_NEVER;
 }
 
-/* What a work request may be: by type of QP and opcode. */
+/* Kinds of work requests, by QP type and opcode. */
 static const int8_t wr_kind[2][IBV_WR_ATOMIC_FETCH_AND_ADD + 1] = {
     /* RC; + 1, so that 0 is illegal */
     {[IBV_WR_SEND] = SROCE_WK_SEND + 1,

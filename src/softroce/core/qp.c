@@ -355,7 +355,7 @@ unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth)
     return num;
 }
 
-/* What a move does besides setting attributes. */
+/* Effects of a state change besides its attributes. */
 static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
                      const struct ibv_qp_attr *attr, int mask)
 {
@@ -372,7 +372,7 @@ static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
     if ((to == IBV_QPS_SQD) && (from == IBV_QPS_RTS)) {
         qp->req.drained_event =
             (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) && attr->en_sqd_async_notify;
-        /* What is on its way may not have asked for an acknowledgement. */
+        /* Packets in flight may not have requested an acknowledgement. */
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }

@@ -16,9 +16,9 @@
 #define MAX_PROBES 3
 #define ACK_TIMER_NS 4096ull /* IBA 9.7.6.1.3: 4.096 us * 2^timeout */
 /*
- * A timer that is looked at so much too late says that the processor was with
- * others, most likely for the peer too: it counts from then on, a few times in
- * a row.  A NIC has no such trouble.
+ * A timer that expires this late means that the core was busy, most likely for
+ * the peer, too. The timer restarts, a few times in a row. A NIC does not need
+ * this.
  */
 #define LATE_NS (50 * MRAIL_NS_PER_MS)
 #define MAX_DELAYED_WRITES 3
@@ -200,7 +200,7 @@ static int req_payload(sroce_qp_t *qp, sroce_tx_t *tx,
         qp->req.failed = 1;
         qp->req.fail_status = IBV_WC_LOC_PROT_ERR;
         qp->req.fail_idx = qp->req.cur;
-        /* What is before it must be acknowledged first. */
+        /* Earlier requests must be acknowledged first. */
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }

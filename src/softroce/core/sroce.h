@@ -166,10 +166,11 @@ uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 #define SROCE_RUN_SHM_POOL 8192
 
 /*
- * A run: packets of one QP to one destination from one source port, each of
- * `seg_bytes`, only the last may be shorter: just what one sendmsg() with
- * UDP_SEGMENT takes (no UDP_SEGMENT when num_pkts is 1).  `iov` points into
- * `arena` and into user memory; it is valid until the next call on the device.
+ * A run: packets of one QP to one destination from one source port. Each has
+ * `seg_bytes`; only the last may be shorter. One sendmsg() with UDP_SEGMENT
+ * sends a run (without UDP_SEGMENT if num_pkts is 1). `iov` points into the
+ * scratch memory of the core and into user memory; it is valid until the next
+ * call on the device.
  */
 typedef struct sroce_txrun {
     uint32_t dst_ip;

@@ -12,7 +12,8 @@
 
 #include "softroce/core/core.h"
 
-/* Payload up to here is copied into the arena: fewer iovecs cost less. */
+/* Payload up to this size is copied into the scratch memory: fewer iovecs cost
+ * less. */
 #define COPY_MAX 256
 /* Queued work of this many requests, or one this long, is worth a run. */
 #define RUN_WQES 16

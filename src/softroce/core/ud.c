@@ -1,16 +1,17 @@
 /*
- * Datagrams in: Q_Key, the 40 bytes of GRH, the receive.
+ * Incoming datagrams: Q_Key, the 40 bytes of GRH, the receive.
  *
- * A datagram that is too long for its receive is dropped and counted, the
- * receive stays: a stranger must not be able to stop a UD QP.
- * Source: IBA 9.6.1.4 (Q_Key), 11.4.2.1; annex A17.4.5.2 (IPv4 header in the
- * last 20 bytes of the GRH area).
+ * A datagram that is too long for its receive is dropped and counted, and the
+ * receive stays: an external host must not be able to stop a UD QP. Source: IBA
+ * 9.6.1.4 (Q_Key), 11.4.2.1; annex A17.4.5.2 (IPv4 header in the last 20 bytes
+ * of the GRH area).
  */
 #include "config.h"
 
 #include "softroce/core/core.h"
 
-/* What of the IPv4 header is known: version, TOS, length, protocol, ends. */
+/* Fills in the known fields of the IPv4 header: version, TOS, length, protocol,
+ * addresses. */
 static void ud_grh(const sroce_qp_t *qp, const sroce_rx_t *rx, uint8_t *grh)
 {
     uint32_t dst =

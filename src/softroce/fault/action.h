@@ -1,9 +1,8 @@
 /*
- * What can be done to a rail: the table of actions.  The parser (script.c), the
- * help text and the list in the manual page are made from it, and whoever
- * carries actions out (the simulator, live software rails, later a shim for
- * real devices) does so by setting: one function or field for each
- * sroce_fault_setting_t, no knowledge of actions.
+ * The table of fault actions on a rail. The parser (script.c), the help text
+ * and the list in the manual page are made from it. An implementation (the
+ * simulator, live software rails) knows settings only: one function or field
+ * for each sroce_fault_setting_t.
  *
  * Pure: text in, numbers out.
  */
@@ -13,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a rail has of each at any time, but the last: that happens once. */
+/* Settings of a rail. Each has a value at all times, except the last: it
+ * happens once. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1: the port is down */
     SROCE_FAULT_DROP,         /* ppm */

@@ -179,7 +179,7 @@ static int read_clause(line_t *line)
 
 /* ---- Lines ---- */
 
-/* What a step says must make sense together. */
+/* Checks that the parts of a step fit together. */
 static int check_step(line_t *line)
 {
     const sroce_fault_step_t *step = line->step;

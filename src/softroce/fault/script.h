@@ -62,8 +62,8 @@ typedef struct sroce_fault_script {
     sroce_fault_step_t *steps; /* in the order of the file */
 } sroce_fault_script_t;
 
-/* What sentences call a file: a long path's end, so that they say what is wrong
- * in SROCE_FAULT_WHY_MAX bytes. */
+/* The name of a file in messages: the end of a long path, so that a message
+ * fits in SROCE_FAULT_WHY_MAX bytes. */
 const char *sroce_fault_short_name(const char *path);
 
 /*

@@ -206,8 +206,8 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
     while (tl->next_ns <= now_ns) {
         mrail_ns_t at_ns = tl->next_ns;
 
-        /* What ends makes room first, so that `for 5ms` and a step 5 ms later
-         * do not depend on their order. */
+        /* Steps that end come first, so that the order of `for 5ms` and a step
+         * 5 ms later does not matter. */
         for (unsigned i = 0; i < tl->script->num_steps; ++i) {
             end_step(tl, i, at_ns);
         }

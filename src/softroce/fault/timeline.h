@@ -1,14 +1,13 @@
 /*
- * A fault script in progress: what is to be set on which rail, given the time
- * and what the rails have sent.
+ * A fault script in progress: the settings of each rail, given the time and the
+ * traffic that the rails have sent.
  *
- * Each rail has, for each setting, the value it had before and those of the
- * steps that are in force; the latest begun wins.  When a `for` is over, the
- * one before shows again.  A step without `for` stays until a later one, heal,
- * or the end.
+ * For each setting, a rail has its earlier value and the values of the active
+ * steps; the latest step wins. When a `for` ends, the value below reappears. A
+ * step without `for` stays until a later one, `clear`, or the end.
  *
- * Pure: time and counters are arguments; settings go out through the ops,
- * only when they change.  Rails are numbered node * num_rails + rail.
+ * Pure: time and counters are arguments; settings go out through the ops, only
+ * when they change. Rails are numbered node * num_rails + rail.
  */
 #ifndef MRAIL_SROCE_FAULT_TIMELINE_H
 #define MRAIL_SROCE_FAULT_TIMELINE_H
@@ -43,7 +42,7 @@ sroce_fault_timeline_t *
 sroce_fault_timeline_create(const sroce_fault_script_t *script,
                             unsigned num_nodes, unsigned num_rails,
                             const sroce_fault_ops_t *ops);
-/* What is in force stays so. */
+/* Active settings stay as they are. */
 void sroce_fault_timeline_destroy(sroce_fault_timeline_t *tl);
 
 /* Does what is due by now_ns since the start, in order; never called with an
@@ -52,7 +51,7 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
                                     mrail_ns_t now_ns);
 mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl);
 
-/* What a rail has sent since the start, in all.  Then as run(). */
+/* Reports the total that a rail has sent since the start. Returns as run(). */
 mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
                                      uint64_t packets, uint64_t bytes,
                                      mrail_ns_t now_ns);

@@ -32,8 +32,8 @@ static unsigned tx_credit_packets(int64_t room, uint32_t seg_bytes,
     return room >= sroce_host_credit(seg_bytes, 1);
 }
 
-/* Takes credit for up to `num` packets of `seg_bytes`; how many it got.
- * What is taken is on record, in case that this process is killed. */
+/* Takes credit for up to `num` packets of `seg_bytes`; returns their number.
+ * The credit is recorded, in case this process is killed. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes, unsigned num)
 {
@@ -65,10 +65,10 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 }
 
 /*
- * Whose turn it is when credit is short.  Whoever runs at the moment in which
- * the receiver reads would take it all; with more processes than cores some
- * would never get any.  So a sender that has waited TX_TURN_NS goes first, and
- * the others hold back as long as it keeps asking.
+ * The sender with priority when credit is short. Otherwise the process that
+ * runs when the receiver reads would take it all, and with more processes than
+ * cores some would starve. A sender that has waited TX_TURN_NS goes first, and
+ * the others wait as long as it keeps asking.
  */
 static uint64_t tx_turn_id(const sroce_host_ctx_t *ctx)
 {

@@ -90,7 +90,7 @@ static void sroce_ctx_init(sroce_host_ctx_t *ctx, sroce_host_dev_t *dev)
     sroce_host_ctx_set_ops(ctx);
 }
 
-/* What a previous owner of the slot left in the socket. */
+/* Drops datagrams that an earlier owner of the slot left in the socket. */
 static void sroce_ctx_drain(int fd)
 {
     char byte;
@@ -114,7 +114,7 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
 {
     sroce_slot_t *slot = ctx->slot;
 
-    /* What was asked for before our time is not for us. */
+    /* Changes before the open do not concern this process. */
     ctx->settings_gen = ctx->sdev->settings_gen;
     ctx->error_qp = ctx->sdev->error_qp;
     sroce_host_ctx_seed(ctx);

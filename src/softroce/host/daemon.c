@@ -58,7 +58,7 @@ static void sroce_daemon_on_signal(int sig)
     daemon_stop = 1;
 }
 
-/* What the dead process had reserved goes back; never below zero. */
+/* Returns the reservations of the dead process; never below zero. */
 static void sroce_daemon_reclaim(sroce_session_t *session, sroce_slot_t *slot)
 {
     int64_t bytes = atomic_exchange(&slot->pend_bytes, 0);
@@ -281,7 +281,7 @@ static void sroce_daemon_notify(sroce_daemon_t *daemon)
     }
 }
 
-/* 0, or -errno: the connection is to be closed. */
+/* 0, or -errno: close the connection. */
 static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
 {
     sroce_daemon_msg_t msg;
@@ -430,7 +430,8 @@ static int sroce_daemon_round(sroce_daemon_t *daemon)
     if ((n < 0) || (grace_ms == 0)) {
         return 0;
     }
-    /* Who waits for a slot holds the session: only one of them is a time. */
+    /* A process that waits for a slot keeps the session alive: only an idle
+     * daemon has a time limit. */
     n = poll(daemon->pollfds, (nfds_t)n,
              MRAIL_MAX(grace_ms, sroce_daemon_join_limit(daemon)));
     if (n < 0) {

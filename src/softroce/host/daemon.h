@@ -1,26 +1,26 @@
 /*
- * The session daemon: one small process per session that holds a duplicate of every
- * receive socket, so that the kernel's SO_REUSEPORT array never changes under
- * running jobs.
+ * The session daemon: one small process per session that holds a duplicate of
+ * every receive socket, so that the kernel's SO_REUSEPORT array never changes
+ * under running jobs.
  *
- * Why: all processes of a device receive on one UDP port.  The kernel chooses
- * the socket by an index into an array, and when a socket goes away it moves
- * the last one into the hole.  So an exit or a kill would renumber other
- * processes' sockets, in an order that nobody can see afterwards.  With a
- * duplicate in the session daemon no socket ever goes away: slot number == index for
- * the life of the session, and the selector program never has to be replaced.
- * A slot that was left is given out again together with its socket.
+ * Reason: all processes of a device receive on one UDP port. The kernel selects
+ * the socket by an index into an array, and moves the last socket into the gap
+ * when one closes. An exit or a kill would renumber other processes' sockets,
+ * in an order that nobody can observe afterwards. With a duplicate in the
+ * daemon no socket ever closes: the slot number equals the index for the life
+ * of the session, and the selector program stays. A free slot is reused
+ * together with its socket.
  *
- * The session daemon also sees processes die (pidfd, or the end of their connection)
- * and gives back what they had reserved, passes on "the settings changed" to
- * all, and removes the session when nobody holds it any more.
+ * The daemon also notices when a process dies (pidfd, or the end of its
+ * connection) and returns its reservations. It forwards notifications of
+ * changed settings, and removes the session when no process holds it.
  *
- * It never touches a packet.  If it is killed, jobs that run go on; new
- * processes are refused with a sentence.
+ * It never touches a packet. If it is killed, running jobs continue, and new
+ * processes are refused with a message.
  *
- * Connections are SOCK_SEQPACKET on the session's socket, one message each way
- * at a time, sroce_daemon_msg_t in host byte order, same user only.  The session daemon
- * never blocks on one of them.
+ * Connections are SOCK_SEQPACKET on the session's socket. One message at a time
+ * goes each way, a sroce_daemon_msg_t in host byte order, from the same user
+ * only. The daemon never blocks on a connection.
  */
 #ifndef MRAIL_SROCE_DAEMON_H
 #define MRAIL_SROCE_DAEMON_H

@@ -13,7 +13,7 @@
 #define EGRESS_FINISH_NS (100 * MRAIL_NS_PER_MS)
 #define EGRESS_FLIPS 4 /* bits of a damaged packet, at most */
 
-/* What both ends of a way do to packets. */
+/* Faults that both ends of a path apply to packets. */
 typedef struct egress_faults {
     uint32_t bits; /* SROCE_RAIL_* */
     uint32_t loss_ppm;
@@ -124,7 +124,7 @@ static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
     return 1;
 }
 
-/* What is left of a parcel's packets stays in order. */
+/* The remaining packets of a batch keep their order. */
 static void egress_batch_filter(sroce_host_ctx_t *ctx,
                                 sroce_host_batch_t *parcel,
                                 const egress_faults_t *f)
@@ -161,8 +161,9 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel)
     ctx->delayed_bytes += parcel->length;
 }
 
-/* Packets that may come twice or late part here: each is a parcel of its own.
- * They all go through the delay line, so that the others keep their order. */
+/* Splits a batch whose packets may be duplicated or delayed: each becomes a
+ * batch of its own. All of them go through the delay line, so that the others
+ * keep their order. */
 static void egress_scatter(sroce_host_ctx_t *ctx,
                            const sroce_egress_load_t *rest,
                            const egress_faults_t *f, mrail_ns_t due_ns)
@@ -224,8 +225,8 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
     }
     egress_batch_filter(ctx, parcel, f);
     egress_batch_load(parcel, &iov, &rest);
-    /* A parcel in the delay line has no credit: it takes it when it leaves,
-     * or a long delay would hold up the receiver's whole buffer. */
+    /* A batch in the delay line has no credit. It takes credit when it leaves;
+     * otherwise a long delay would occupy the receiver's whole buffer. */
     lost = sroce_host_credit(load->length, load->num_pkts);
     if (!waits && (rest.num_pkts != 0)) {
         lost -= sroce_host_credit(rest.length, rest.num_pkts);
@@ -311,7 +312,7 @@ void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     egress_out(ctx, load, has_credit);
 }
 
-/* Credit for a parcel: 1 and *load_p; 0: not now; -1: nobody is there. */
+/* Takes credit for a batch. 1 and *load_p; 0: later; -1: no receiver. */
 static int egress_batch_take(sroce_host_ctx_t *ctx,
                              const sroce_host_batch_t *parcel,
                              struct iovec *iov, sroce_egress_load_t *load_p)

@@ -1,17 +1,16 @@
 /*
- * What leaves a device, after tx.c has decided that it may: port state, and
- * what tests do to packets (loss, delay and the other faults of a rail).
- * ctx->lock is held.
+ * The egress of a device, behind the rate and credit checks of tx.c: port state
+ * and faults (loss, delay and so on). ctx->lock is held.
  *
- * A rail without faults costs a test of one word more at each end.  With faults,
- * packets go through copies: that is for tests, not for speed.
+ * A rail without faults costs one test of a word at each end. With faults,
+ * packets are copied: for tests, not for speed.
  */
 #ifndef MRAIL_SROCE_EGRESS_H
 #define MRAIL_SROCE_EGRESS_H
 
 #include "softroce/host/host.h"
 
-/* What is sent: header of the core's run, or of a parcel. */
+/* The data to send: header of a run of the core, or of a batch. */
 typedef struct sroce_egress_load {
     uint32_t dst_ip;
     int dest_dev;
@@ -43,7 +42,7 @@ sroce_host_batch_t *sroce_egress_batch_create(const sroce_egress_load_t *load);
  * caller keeps it. */
 int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel,
                             mrail_ns_t now_ns);
-/* What is due of the delay line. */
+/* Sends the due part of the delay line. */
 void sroce_egress_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 /* Before the device is closed: what is on its way arrives all the same. */
 void sroce_egress_finish(sroce_host_ctx_t *ctx);

@@ -1,10 +1,9 @@
 /*
- * The files that programs look at beside libibverbs.  UCX's InfiniBand module
- * wants a character device /dev/infiniband/uverbsN that it may open, and reads
- * the GID's type and network device from sysfs (without the type it takes the
- * port for RoCE version 1).
+ * Files that programs read besides libibverbs. UCX's InfiniBand module opens
+ * the character device /dev/infiniband/uverbsN, and reads the type and network
+ * device of GIDs from sysfs (without the type it assumes RoCE version 1).
  *
- * Only these names are answered, only in a session; all else goes to libc.
+ * Only these names are served, only in a session; everything else goes to libc.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -139,7 +138,7 @@ MRAIL_EXPORT int stat64(const char *path, struct stat64 *st)
     return FAKEFS_REAL(fakefs_stat_func_t, "stat64")(path, (struct stat *)st);
 }
 
-/* What programs built against older C libraries call for stat(). */
+/* The stat() of programs that were built against older C libraries. */
 MRAIL_EXPORT int __xstat(int version, const char *path, struct stat *st)
 {
     int device = fakefs_device(path);

@@ -14,13 +14,13 @@ void sroce_rail_fault_set(sroce_session_dev_t *dev,
 /* healthy: not what it is, but what the rail was made with. */
 uint64_t sroce_rail_fault_get(const sroce_session_dev_t *dev,
                               sroce_fault_setting_t setting, int healthy);
-/* A deed of the table: all of its settings. */
+/* Executes an action of the table: all of its settings. */
 void sroce_rail_fault_do(sroce_session_dev_t *dev,
                          const sroce_fault_action_t *fault);
-/* The dice of all processes on the rail start at this seed. */
+/* Restarts the random numbers of all processes on the rail with this seed. */
 void sroce_rail_fault_seed(sroce_session_dev_t *dev, uint64_t seed);
 
-/* What the rail's processes have sent so far. */
+/* Totals that the rail's processes have sent. */
 void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,
                      uint64_t *bytes_p);
 

@@ -34,9 +34,9 @@
 
 #define SROCE_HOST_MAX_SPORT_SOCKS 64
 #define SROCE_HOST_SPORT_BUCKETS 128
-/* Receive buffer asked for; the kernel grants up to net.core.rmem_max, 212992
- * where nobody touched it.  Strangers know no credit: what they have under way
- * (rdma_rxe: 512 KB of a queue pair, and all of a READ) must fit. */
+/* Requested receive buffer; the kernel grants up to net.core.rmem_max, 212992
+ * by default. External hosts have no credit: their data in flight must fit
+ * (rdma_rxe: 512 KB of a queue pair, and all of a READ). */
 #define SROCE_HOST_RCVBUF (4 << 20)
 /* Kernel memory of a packet in a run beside its bytes (sk_buff, head); measured as
  * 768 for a small one, so this is on the safe side. */
@@ -201,7 +201,7 @@ struct sroce_host_ctx {
 
     uint64_t poll_epoch; /* +1 with each poll */
 
-    /* Service thread's view. */
+    /* Read by the helper thread. */
     _Atomic uint64_t app_rounds; /* the application's progress calls */
     uint64_t seen_rounds;
     /* Written with ctx->lock; the control thread peeks without. */
@@ -259,8 +259,8 @@ static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
             SROCE_RAIL_PAUSE) != 0;
 }
 
-/* What a run of packets (`length` UDP payload bytes in all) costs of the
- * receive buffer: sender and receiver count alike. */
+/* Cost of a run of packets (`length` UDP payload bytes in all) in the receive
+ * buffer; equal at sender and receiver. */
 static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 {
     int64_t credit = length + (int64_t)num_pkts * SROCE_HOST_PKT_OVERHEAD;
@@ -323,7 +323,8 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
-/* What the kernel has dropped at the receive socket so far, by SO_MEMINFO. */
+/* Number of packets that the kernel dropped at the receive socket, by
+ * SO_MEMINFO. */
 uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx);
 void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
@@ -346,13 +347,14 @@ void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
 /* The rest is in the socket: its credit is the receiver's to return. */
 void sroce_credit_settle(sroce_host_ctx_t *ctx);
 
-/* Starts the context's dice, at the session's seed or that of a script. */
+/* Restarts the context's random numbers with the seed of the session or of a
+ * script. */
 void sroce_host_ctx_seed(sroce_host_ctx_t *ctx);
 
 /* ---- tx.c; ctx->lock is held ---- */
 void sroce_tx_activate(sroce_host_qp_t *qp);
-/* What the queue pair still owes its peer (an acknowledgement of what was
- * completed here already) goes out first, if it can within a moment. */
+/* Sends the queue pair's pending acknowledgement of completed work first, if
+ * possible within a moment. */
 void sroce_tx_finish(sroce_host_qp_t *qp);
 void sroce_tx_remove(sroce_host_qp_t *qp); /* before it is destroyed */
 void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);

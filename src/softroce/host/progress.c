@@ -40,7 +40,7 @@
 #define SERVICE_EVENTS 16
 #define SERVICE_STACK (256 * 1024)
 
-/* What was asked for by sdev->told. */
+/* Applies settings that changed since settings_gen. */
 static void sroce_take_changed_settings(sroce_host_ctx_t *ctx,
                                         uint32_t settings_gen)
 {
@@ -99,7 +99,7 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
 
 /* ---- Service thread ---- */
 
-/* Service thread only. */
+/* helper thread only */
 static int service_blind; /* this round: sleep without looking at sockets */
 static int service_kicked =
     1; /* the session daemon's connection may have something */
@@ -262,8 +262,8 @@ static void *sroce_service_main(void *arg)
         if (service_active) {
             active_ns = now_ns;
         }
-        /* What has just come is mostly followed by more: sleeping between
-         * the packets of a transfer would cost more than it. */
+        /* More packets mostly follow: sleeping between the packets of a
+         * transfer would cost more. */
         service_spins =
             (now_ns - active_ns < SERVICE_SPIN_NS) && (now_ns >= backoff_ns);
         if (service_spins) {
@@ -356,8 +356,8 @@ static int sroce_exit_lock(pthread_mutex_t *lock)
     return 0;
 }
 
-/* A process that ends without closing its devices has told nothing since the service
- * thread last found its application away, perhaps never. */
+/* A process that ends without closing its devices has not exported its counters
+ * since the helper thread last found the application absent, perhaps never. */
 __attribute__((destructor)) static void sroce_exit_publish(void)
 {
     sroce_host_ctx_t *ctx;

@@ -1,23 +1,22 @@
 /*
  * Rates that all processes of a device share without a lock.
  *
- * A bucket is the time at which the next byte may leave (its theoretical
- * arrival time, GCRA).  A sender *reserves*: it adds the cost of its batch and
- * gets the time before, which is when it may send.  So senders depart in the
- * order in which they asked, each with one batch reserved at a time: fair
- * whatever their number, and however often each polls.  What a killed process
- * had reserved is a moment of time that passes.
+ * A rate limiter is the time at which the next byte may leave (the theoretical
+ * arrival time of GCRA). A sender *reserves*: it adds the cost of its batch and
+ * gets the earlier value, which is its departure time. So senders depart in the
+ * order of their requests, each with one batch reserved at a time. That is fair
+ * for any number of senders and polling rates. The reservation of a killed
+ * process is a moment of time that passes.
  *
- * A bucket that was idle keeps at most SROCE_RATE_IDLE_NS of unused time.  A
- * sender that had more to send all the time but was late (the kernel did not
- * run it) may catch up on SROCE_RATE_LATE_NS: a wire's queue would not have
- * been late.
+ * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender with constant
+ * work that was late, because the kernel did not run it, may catch up on
+ * SROCE_RATE_LATE_NS. The queue of a wire would not have been late.
  *
  * Small packets (acknowledgements, wire-up, barriers) do not queue behind the
- * batches of others: they are charged, and have to wait only when small
- * packets alone exceed the rate.
+ * batches of others. They are charged, and wait only if small packets alone
+ * exceed the rate.
  *
- * Times inside are CLOCK_MONOTONIC in 1/64 ns.  Any process, any thread.
+ * Internal times are CLOCK_MONOTONIC in 1/64 ns. Any process, any thread.
  */
 #ifndef MRAIL_SROCE_RATE_H
 #define MRAIL_SROCE_RATE_H

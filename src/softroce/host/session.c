@@ -121,13 +121,13 @@ static int sroce_session_base_free(const sroce_session_params_t *params,
 
 /*
  * Two sessions must not share addresses: SO_REUSEPORT would mix their sockets
- * into one group.  The RoCE ports stay unbound until a device is opened, so
- * they cannot show that a base is taken.  A socket on another port of the
- * first address shows it; every session has that address.
+ * into one group. The RoCE ports stay unbound until a device is opened, so they
+ * cannot show that a base is taken. A socket on another port of the first
+ * address, which every session has, shows it.
  *
- * A socket and no lock file: the kernel gives it up when the last process that
- * holds it is gone, it covers all users of exactly the network namespace that
- * the addresses belong to, and no name in a shared folder can be squatted.
+ * A socket is better than a lock file. The kernel closes it with the last
+ * process that holds it. It covers all users of the network namespace of the
+ * addresses, and no name in a shared directory can be squatted.
  */
 static int sroce_session_take_base(const sroce_session_params_t *params,
                                    uint32_t base, int *fd_p)

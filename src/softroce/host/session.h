@@ -1,16 +1,16 @@
 /*
  * The shared state of a software-rail session: one file in /dev/shm that every
- * process of the session maps.  It holds the topology, what can be changed
+ * process of the session maps. It holds the topology, settings that change
  * while jobs run (rates, port state, loss, delay), the table of processes
  * ("slots") of each device, and counters.
  *
- * What does not live here: sockets and processes (daemon.h), the packets.
+ * Sockets and processes (daemon.h) and packets do not live here.
  *
- * Invariant: a reader may find any value in a mutable field at any time, since
- * a process can be killed between two stores.  So no lock is ever held in this
- * memory; each field is an atomic that means something by itself.
+ * Invariant: a reader may find any value in a mutable field at any time,
+ * because a process can be killed between two stores. So no lock is ever held
+ * in this memory; each field is an atomic with a meaning of its own.
  *
- * The file is created by `mrail soft` and removed by the session daemon.
+ * `mrail soft` creates the file, and the session daemon removes it.
  */
 #ifndef MRAIL_SROCE_SESSION_H
 #define MRAIL_SROCE_SESSION_H
@@ -103,8 +103,8 @@ typedef struct sroce_slot {
      * who; 0: nobody.  It shows by the beat that it still wants it. */
     _Atomic uint64_t waiter;
     _Atomic uint64_t waiter_beat_ns;
-    /* What this process reserved at another slot and has perhaps not sent:
-     * given back by the session daemon if the process dies.  bytes == 0: nothing. */
+    /* Bytes that this process reserved at another slot and has perhaps not
+     * sent. The daemon returns them if the process dies. bytes == 0: none. */
     _Alignas(64) _Atomic uint32_t pend_bytes;
     _Atomic uint32_t pend_dev;
     _Atomic uint32_t pend_slot;
@@ -138,9 +138,9 @@ typedef struct sroce_session_dev {
     _Atomic uint32_t corrupt_ppm;
     /* +1 after one of the next was changed: processes look at them. */
     _Atomic uint32_t settings_gen;
-    _Atomic uint32_t seeds;    /* times the dice were to start anew */
+    _Atomic uint32_t seeds;    /* number of restarts of the random numbers */
     _Atomic uint64_t error_qp; /* times it was asked for << 32 | every n-th */
-    _Atomic uint64_t seed;     /* of the dice; 0: the session's */
+    _Atomic uint64_t seed;     /* of the random numbers; 0: the session's */
     sroce_bucket_t egress;
     sroce_bucket_t ingress;
     sroce_slot_t slots[SROCE_SESSION_SLOTS];
@@ -188,7 +188,8 @@ void sroce_session_path(const char *name, const char *suffix, char *path,
 
 size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
 
-/* What keeps a session its own; the kernel drops both with their process. */
+/* Holds the addresses of a session; the kernel releases both with their
+ * process. */
 typedef struct sroce_session_hold {
     int file_fd; /* the exclusive lock of the session's file */
     int base_fd; /* the addresses: no other session gets the same base */

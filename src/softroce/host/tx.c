@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A queue pair that found no credit asks again after a part of the time it has
- * waited: soon when the receiver is at work, and seldom when many wait and the
- * asking would take the processor from the receiver. */
+/* A queue pair that found no credit retries after a part of the time it has
+ * waited. That is soon while the receiver works, and rarely when many wait and retries
+ * would take the core from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)

@@ -140,7 +140,7 @@ static int obj_qp_create(sroce_host_ctx_t *ctx, struct ibv_pd *pd,
     return 0;
 }
 
-/* What it uses must be of the same opened device. */
+/* Checks that all objects belong to the same opened device. */
 static int obj_qp_objects_ok(const struct ibv_context *context,
                              const struct ibv_qp_init_attr *attr)
 {

@@ -1,10 +1,10 @@
 /*
- * A fault script in virtual time: what it does to the packets of a simulation.
+ * A fault script in virtual time: its effect on the packets of a simulation.
  * Simulated nodes are the script's rails, node * num_rails + rail.
  *
- * Between sim.c and faults.c only; tests use sroce_sim_script() of sim.h.
- * All dice are the script's, at its seed: the links' own faults do not change
- * them, nor they those.
+ * Between sim.c and faults.c only; tests use sroce_sim_script() of sim.h. The
+ * random numbers belong to the script and its seed. Faults of links do not
+ * change them, and vice versa.
  */
 #ifndef SROCE_SIM_FAULTS_H
 #define SROCE_SIM_FAULTS_H
@@ -26,7 +26,7 @@ typedef struct sroce_sim_fault_ops {
 
 #define SROCE_SIM_MAX_COPIES 2
 
-/* What becomes of a packet. */
+/* The fate of a packet. */
 typedef struct sroce_sim_fate {
     unsigned copies;     /* 0: lost */
     mrail_ns_t leave_ns; /* when it gets to the link; not before now */
@@ -47,12 +47,12 @@ void sroce_sim_faults_destroy(sroce_sim_faults_t *faults);
 mrail_ns_t sroce_sim_faults_next(const sroce_sim_faults_t *faults);
 void sroce_sim_faults_run(sroce_sim_faults_t *faults, mrail_ns_t now_ns);
 
-/* A packet that leaves: dice are thrown, and it is counted. */
+/* Draws the faults of a packet that leaves, and counts it. */
 void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from,
                              unsigned to, const uint8_t *data, uint32_t length,
                              mrail_ns_t now_ns, sroce_sim_fate_t *fate_p);
 int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults, unsigned node);
-/* What is on the way to it is lost (blackhole rx). */
+/* Packets on the way to it are lost (blackhole rx). */
 int sroce_sim_faults_is_deaf(const sroce_sim_faults_t *faults, unsigned node);
 mrail_rng_t *sroce_sim_faults_rng(sroce_sim_faults_t *faults);
 

@@ -16,7 +16,7 @@
 
 typedef struct sroce_sim sroce_sim_t;
 
-/* What a directed link does to packets.  Probabilities in ppm. */
+/* Faults of a directed link. Probabilities in ppm. */
 typedef struct sroce_sim_link {
     mrail_ns_t delay_ns;
     mrail_ns_t jitter_ns; /* more delay, uniform; keeps the order */

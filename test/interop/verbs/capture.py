@@ -16,7 +16,7 @@ import pyverbs.enums as e
 from pyverbs.addr import AH
 from vlib import (QKEY, Pair, ah_attr, atomic_wr, rdma_wr, send_wr)
 
-# What tshark is asked for, and what it is called here.
+# tshark's field names, and the names used here.
 FIELDS = {'infiniband.bth.opcode': 'opcode', 'infiniband.bth.destqp': 'qp',
           'infiniband.bth.psn': 'psn', 'infiniband.bth.se': 'se',
           'infiniband.aeth.syndrome': 'syndrome', 'infiniband.immdt': 'imm',
