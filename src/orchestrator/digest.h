@@ -1,17 +1,18 @@
-/* A number for a list of demands.  Pure. */
+/* Digest of a list of demands. Pure. */
 #ifndef MRAIL_ORCHESTRATOR_DIGEST_H
 #define MRAIL_ORCHESTRATOR_DIGEST_H
 
 #include "plan.h"
 
-/* Of two numbers: such are summed up, so that none waits for the one before. */
+/* Digest of two numbers. The caller sums digests, so no step depends on the one
+ * before. */
 static inline uint64_t mrail_digest(uint64_t key, uint64_t bytes)
 {
     return (bytes + UINT64_C(0x9e3779b97f4a7c15)) *
            (2 * key * UINT64_C(0xbf58476d1ce4e5b9) + 1);
 }
 
-/* Of demand i. */
+/* Digest of demand i. */
 static inline uint64_t mrail_digest_demand(const mrail_plan_demand_t *demand,
                                            size_t i)
 {

@@ -8,40 +8,42 @@
 #include <errno.h>
 #include <string.h>
 
-/* No load counts for more, or less, than this times the target. */
+/* Limit of a load's effect: this factor above or below the target. */
 #define MOST_LOAD 2.0
 #define LEAST_LOAD 0.3
-/* The target is in the middle between what is proved and the best so far: above what
- * can be, loads come below it; below that, prices rise in a direction that proves
- * so.  Nearer to what is proved than this part of the wanted gap is too near. */
+/* The target lies in the middle of the bound and the best congestion. Above the
+ * minimum, loads fall below the target. Below it, prices rise in a direction
+ * that proves so. The target stays at least this part of the gap above the
+ * bound. */
 #define SLACK 0.6
-/* After so many rounds, and whenever there have been a quarter more, a bound and the
- * mean are looked at: the last prices tell most. */
+/* Iterations before the first check of bound and mean. Later checks follow
+ * after a quarter more iterations each, because the last prices are the
+ * best. */
 #define LOOK_ITERATIONS 3
 #define LOOK_PART 4
-/* Most often the least congestion is that of some links that are full together, all
- * alike: those whose price rises half as quickly as any, or more. */
+/* The minimum congestion is mostly that of some links that are full together.
+ * These are the links whose prices rise at least this fast, relative to the
+ * fastest. */
 #define IS_EQUAL 0.5
-/* Bounds from loads, before there are prices: their powers, by doublings. */
+/* Powers of loads for bounds before prices exist, by doublings. */
 #define POWERS                                                                 \
     {                                                                          \
         8, 5, 3                                                                \
     }
-/* Relief aims at this part of the gap. A link with a higher load than this
- * multiple of its target is not relieved. */
+/* Repair aims at this part of the gap. It is skipped if a load exceeds the
+ * limit by this factor. */
 #define RELIEVED 0.98
-#define WORTH_RELIEVING 1.3
-/* A fit keeps its shape: moving more than this would relay more. */
+#define MAX_RELIEVED_LOAD 1.3
+/* A fitted division keeps its shape. Moving more than this would add relays. */
 #define NEARLY_FITS 1.01
-/* Price updates. `step` is the rise for a load of twice the target; a part of
- * the last rise is added (Polyak's heavy ball). e^-price of a path must stay
- * representable, so prices have a maximum. In phases where prices matter it is
- * as high as the links of a path permit, because a price at its maximum
- * distorts all others. */
+/* Movement of prices. The step is the rise at twice the target, and momentum
+ * adds a part of the last rise (Polyak's heavy ball). The product of e^-price
+ * over all links of a path must stay a normal number, so prices have a maximum.
+ * Where prices prove bounds, the maximum is as high as the links of a path
+ * allow. One capped price would spoil all others. */
 static const struct {
     double step, momentum;
-    double
-        dual_max; /* with as many links of a slot as there may be, or with any */
+    double dual_max; /* for the actual number of links of a slot, or for any */
     int is_by_depth;
     double least_part; /* of a demand, on a lane */
 } stages[FLOWS_NUM_STAGES] = {
@@ -54,14 +56,14 @@ static const struct {
     [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .dual_max = 70},
 };
 
-/* ---- a round ---- */
+/* ---- iteration ---- */
 
-/* For each slot of each row with demands: with a number of links that the compiler
- * knows, `statement` has them at `link` and the slot in `s`. */
+/* Runs `statement` for each slot `s` of rows with demands, with its links at
+ * `link`. The compiler knows the number of links. */
 #define EACH_SLOT(flows, most_links, statement)                                \
     for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                   \
-        uint32_t s = (flows)->rows[row] * (flows)->passes.width;               \
-        uint32_t end = s + (flows)->passes.width;                              \
+        uint32_t s = (flows)->rows[row] * (flows)->phases.width;               \
+        uint32_t end = s + (flows)->phases.width;                              \
         const uint32_t *link =                                                 \
             &(flows)->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];           \
                                                                                \
@@ -106,8 +108,8 @@ static MRAIL_INLINE double flows_sum(const double *length, const uint32_t *link,
     return sum;
 }
 
-/* One sum for each of four slots side by side: many of a row take the same link, and
- * each would wait for the one before. */
+/* One sum for each of four adjacent slots. Slots of a row often share a link,
+ * and a single sum would serialize them. */
 static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
                                    unsigned count, uint32_t slot, double bytes)
 {
@@ -151,13 +153,13 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
             : 0;
 }
 
-/* Rounds swing around what their mean comes near to: they are summed up, too,
- * but for the first one, which most often is the last one and else far off. */
+/* Iterations oscillate around the limit of their mean, so they are summed. The
+ * first one is excluded: it is mostly the last one, or far off. */
 void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_phases_divide(&flows->passes,
+    mrail_phases_divide(&flows->phases,
                         flows->is_first          ? MRAIL_PHASES_NO_SUM
                         : flows->num_summed == 0 ? MRAIL_PHASES_SET_SUM
                                                  : MRAIL_PHASES_ADD_SUM,
@@ -183,7 +185,7 @@ void mrail_flows_forget_sum(mrail_flows_t *flows)
     flows->num_summed = 0;
 }
 
-/* The mean in place of the round, if there is one. */
+/* Replaces the iteration by the mean, if there is one. */
 void mrail_flows_try_mean(mrail_flows_t *flows)
 {
     double part;
@@ -204,18 +206,18 @@ void mrail_flows_try_mean(mrail_flows_t *flows)
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
 {
-    const uint32_t *row = &flows->passes.row[2 * (size_t)k];
+    const uint32_t *row = &flows->phases.row[2 * (size_t)k];
 
     return (mrail_flows_lanes_t){
-        .out = row[0] * flows->passes.width,
-        .in = row[1] * flows->passes.width,
-        .bytes = &flows->bytes[(size_t)k * flows->passes.width]};
+        .out = row[0] * flows->phases.width,
+        .in = row[1] * flows->phases.width,
+        .bytes = &flows->bytes[(size_t)k * flows->phases.width]};
 }
 
 void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_phases_load(&flows->passes, flows->bytes, flows->slot_load);
+    mrail_phases_load(&flows->phases, flows->bytes, flows->slot_load);
     mrail_flows_add_loads(flows);
 }
 
@@ -264,10 +266,10 @@ double mrail_flows_dual_max(const mrail_flows_t *flows)
                : most;
 }
 
-/* ---- proofs ---- */
+/* ---- bounds ---- */
 
-/* Sum over the demands of their bytes times their shortest path: the lengths that
- * are set, and so much for each relay. */
+/* Sum over the demands of bytes times the shortest path, from the current
+ * lengths and `per_relay` for each relay. */
 double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
 {
     const double *relays = flows->slot_relays, *length = flows->length;
@@ -277,7 +279,7 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
                                       ? relays[s] * per_relay +
                                             flows_sum(length, link, num_links)
                                       : MRAIL_FLOWS_CLOSED)
-    return mrail_phases_shortest(&flows->passes, slot);
+    return mrail_phases_shortest(&flows->phases, slot);
 }
 
 double mrail_flows_volume(const mrail_flows_t *flows)
@@ -285,7 +287,8 @@ double mrail_flows_volume(const mrail_flows_t *flows)
     return mrail_phases_dot(flows->link_room, flows->width, flows->length);
 }
 
-/* By the lengths that are set, which are kept if they prove more than others. */
+/* Computes the bound of the current lengths. Stores the lengths if it is the
+ * best. */
 void mrail_flows_prove(mrail_flows_t *flows)
 {
     double volume = mrail_flows_volume(flows), proved;
@@ -302,7 +305,7 @@ void mrail_flows_prove(mrail_flows_t *flows)
     flows->bound = MRAIL_MAX(flows->bound, proved);
 }
 
-/* By cuts, and by what proved most of the last problem. */
+/* Bounds from cuts and from the best lengths of the last problem. */
 void mrail_flows_prove_first(mrail_flows_t *flows)
 {
     flows->bound = MRAIL_MAX(flows->bound, mrail_flows_cut_bound(flows));
@@ -312,7 +315,7 @@ void mrail_flows_prove_first(mrail_flows_t *flows)
     mrail_flows_prove(flows);
 }
 
-/* Before there are prices: links count by a high power of their load. */
+/* Bound before prices exist: lengths are a high power of the loads. */
 static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
 {
     double most = mrail_flows_trial_congestion(flows);
@@ -328,7 +331,8 @@ static void flows_prove_by_loads(mrail_flows_t *flows, unsigned doublings)
     mrail_flows_prove(flows);
 }
 
-/* How prices have risen since the last time; and those that rose most, alike. */
+/* Bounds from the rises since the last check, and from the largest rises with
+ * equal lengths. */
 static void flows_prove_by_rises(mrail_flows_t *flows)
 {
     double most = 0;
@@ -345,7 +349,7 @@ static void flows_prove_by_rises(mrail_flows_t *flows)
     mrail_flows_prove(flows);
 }
 
-/* ---- the two stages ---- */
+/* ---- phases ---- */
 
 void mrail_flows_begin_iterations(mrail_flows_t *flows)
 {
@@ -368,18 +372,18 @@ void mrail_flows_begin(mrail_flows_t *flows, unsigned stage,
         flows->slot_weight[s] = weight;
     }
     flows->stage = stage;
-    flows->passes.least_part = stages[stage].least_part;
+    flows->phases.least_part = stages[stage].least_part;
     flows->price = flows->prices[stage];
     mrail_flows_begin_iterations(flows);
 }
 
-/* When to look next. */
+/* Iteration of the next check. */
 unsigned mrail_flows_after(unsigned round)
 {
     return round + MRAIL_MAX(LOOK_ITERATIONS, round / LOOK_PART);
 }
 
-/* The lesser of the congestion of this round and `best` (0: none yet). */
+/* Smaller one of this iteration's congestion and `best` (0: none yet). */
 static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
 {
     double congestion = mrail_flows_trial_congestion(flows);
@@ -390,8 +394,8 @@ static double flows_keep_less_loaded(mrail_flows_t *flows, double best)
     return ((best == 0) || (congestion < best)) ? congestion : best;
 }
 
-/* Of what the rounds themselves have come to and proved: what was moved afterwards, or
- * what is proved by cuts, says little about where they go. */
+/* Target from the iterations' own congestion and bound. Repairs and cuts say
+ * little about their direction. */
 static double flows_target(const mrail_flows_t *flows, double best, double gap)
 {
     return MRAIL_MAX((flows->proved + best) * 0.5,
@@ -403,13 +407,13 @@ static int flows_is_within(const mrail_flows_t *flows, double gap)
     return flows->congestion <= flows->bound * (1 + gap);
 }
 
-/* Moves bytes above the target to choices with room, if the excess is small. */
+/* Moves a small excess over the acceptable congestion to lanes with room. */
 static void flows_relieve_spread(mrail_flows_t *flows, double gap)
 {
     double limit = flows->bound * (1 + RELIEVED * gap);
 
     if (!flows_is_within(flows, gap) &&
-        (mrail_flows_trial_congestion(flows) <= limit * WORTH_RELIEVING)) {
+        (mrail_flows_trial_congestion(flows) <= limit * MAX_RELIEVED_LOAD)) {
         mrail_flows_relieve(flows, limit);
         (void)flows_keep_less_loaded(flows, 0);
     }
@@ -444,8 +448,7 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
             return round;
         }
         if (mrail_flows_raise_duals(flows, flows_target(flows, best, gap))) {
-            flows_halve_duals(
-                flows); /* how they rise proves, not where they are */
+            flows_halve_duals(flows); /* rises prove bounds, prices do not */
         }
         if (round == look) {
             flows_prove_by_rises(flows);
@@ -463,7 +466,7 @@ unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
     return max_iterations;
 }
 
-/* Moves a small excess above the limit; returns the congestion afterwards. */
+/* Moves a small excess over the limit. Returns the congestion afterwards. */
 static double flows_relieve_near(mrail_flows_t *flows, double limit)
 {
     double congestion = mrail_flows_trial_congestion(flows);
@@ -475,7 +478,7 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
     return congestion;
 }
 
-/* The weights of choices are set for each demand. */
+/* The mask of each demand holds its weights. */
 static void flows_begin_fit(mrail_flows_t *flows)
 {
     mrail_flows_begin(flows, FLOWS_STAGE_FIT, 1);
@@ -492,7 +495,7 @@ int mrail_flows_settle(mrail_flows_t *flows, double limit)
     flows_begin_fit(flows);
     mrail_flows_divide(flows);
     mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
-    mrail_flows_straighten(flows, limit * FLOWS_WITHIN);
+    mrail_flows_remove_relays(flows, limit * FLOWS_WITHIN);
     congestion = mrail_flows_trial_congestion(flows);
     if (congestion > limit) {
         return -ERANGE;
@@ -530,7 +533,7 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
 
 uint32_t mrail_flows_stride(const mrail_flows_t *flows)
 {
-    return flows->passes.width;
+    return flows->phases.width;
 }
 
 const double *mrail_flows_bytes(const mrail_flows_t *flows)

@@ -1,54 +1,56 @@
 /*
- * Divides demands over their candidate paths: first the least congestion, with
- * a proved lower bound; then, within that congestion, the fewest relayed bytes.
+ * Divides demands over their paths so that the congestion is minimal, with a
+ * proved lower bound. A second stage minimizes the relayed bytes within that
+ * congestion.
  *
- * A path is a way out and a way in: choice r of the demand's row of ways out,
- * then choice r of its row of ways in. (The code calls a choice a lane. Between
- * nodes a lane is a rail, and the rows belong to the two nodes, or to the two
- * ranks if these reach rails in different ways. Within a node a lane is the
- * relaying rank.) A row has a slot for each lane: its links, its number of
- * relays, or a mark that it is closed. Demands share rows, so an iteration over
- * all demands needs a few vector operations for each.
+ * A path is an out part and an in part: lane r of the demand's out row, then
+ * lane r of its in row. In this file a lane is an alternative path of a demand,
+ * not a queue pair. Between nodes a lane is a rail, and the rows belong to the
+ * two nodes. They belong to the two ranks if ranks reach rails in different
+ * ways. Within a node a lane is the rank that relays. A row has a slot for each
+ * lane: its links and its number of relays, or the mark that it is closed.
+ * Demands share rows, so an iteration over all demands takes a few vector
+ * operations per demand.
  *
- * A demand's bytes are divided among its lanes. The load of a link is its bytes
- * divided by its capacity: seconds, if capacities are bytes per second. The
- * largest load is the congestion: no exchange ends sooner.
+ * The load of a link is its bytes divided by its capacity: seconds, if
+ * capacities are bytes per second. The largest load is the congestion. No
+ * exchange can end earlier.
  *
- * Each link has a dual price, 0 at first. A path's share of its demand is
- * proportional to its own weight times e^(-price) of each of its links. A price
- * rises where the load is above the least congestion that may still be
- * possible, and falls, not below 0, where it is lower. This is the dual ascent
- * for the division that is nearest to the weights (relative entropy) among all
- * divisions within the capacities. If there is none, some prices rise for ever,
- * and their increases prove it, by linear-programming duality:
+ * Each link has a dual price, initially 0. The share of a path is proportional
+ * to its weight times e^(-price) of each of its links. A price rises while the
+ * load is above the target congestion. It falls, not below 0, while the load is
+ * under the target. This is the dual ascent for the division nearest to the
+ * weights (relative entropy) among all divisions within the capacities. If no
+ * division is within the capacities, some prices rise without limit. By linear
+ * programming duality, the rises prove a lower bound:
  *
- *     sum over demands (bytes x the shortest path, with the increases as lengths)
- *     --------------------------------------------------------------------------
- *               sum over links (capacity x the increase)
+ *   sum over demands (bytes x the shortest path, with the rises as lengths)
+ *   -----------------------------------------------------------------------
+ *             sum over links (capacity x the rise)
  *
- * is a lower bound of the congestion for any lengths. Bytes times the length of
- * their path, summed over the demands, equals length times load times capacity,
- * summed over the links, and no load is above the congestion. Both ends
- * converge: the best division so far (of an iteration, or the mean of some),
- * and the best bound.
+ * No division has a congestion below this value, for any lengths. Reason: bytes
+ * times path length, summed over the demands, equals length times load times
+ * capacity, summed over the links. No load exceeds the congestion. The search
+ * narrows the interval between the best bound and the best division. That
+ * division is one iteration's, or the mean of some iterations.
  *
  * An iteration need not meet a limit by itself. Incremental repair
- * (flows_repair.c) moves bytes above it, demand by demand, to lanes with room.
- * The result is a valid division, and the full links then give better prices.
+ * (flows_repair.c) moves the excess of links to lanes with room, demand by
+ * demand. The full links then give better prices.
  *
- * Fewer relays within a congestion is the same ascent, with weights that fall
- * by a factor for each relay and with that congestion as the target. Its bound
- * comes from Lagrangian duality: the relays of the demands at these prices,
- * less the prices of the capacities.
+ * The second stage is the same ascent with the congestion as the target and
+ * smaller weights: each relay of a path multiplies the weight by a constant
+ * factor. Lagrangian duality gives its bound. It is the least sum of relays and
+ * prices over the demands, less the prices times the capacities.
  *
- * Source: the multiplicative weights of Garg and Koenemann (SIAM J. Comput.
- * 37(2), 2007), as [NIMBLE] IV-B uses them, with additive lengths and all
- * demands in each iteration.
+ * Source: multiplicative weights of Garg and Koenemann (SIAM J. Comput. 37(2),
+ * 2007), as in [NIMBLE] IV-B, with additive lengths and all demands in each
+ * iteration.
  *
- * Results are bit-identical on all machines with IEEE 754 doubles: only +, -,
- * x, /, square roots and comparisons, in a fixed order. (This file is compiled
- * without contraction to fused operations.) No I/O, no clock; one thread per
- * object.
+ * Results are the same, bit by bit, on all machines with IEEE 754 doubles. The
+ * code uses only +, -, x, /, square roots and comparisons, in a fixed order,
+ * and is compiled without contraction to fused operations. No I/O, no clock;
+ * one thread per object.
  */
 #ifndef MRAIL_ORCHESTRATOR_FLOWS_H
 #define MRAIL_ORCHESTRATOR_FLOWS_H
@@ -61,106 +63,105 @@
 
 /* One lane of a row. */
 typedef struct mrail_flows_slot {
-    uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK: not there */
+    uint32_t link[MRAIL_FLOWS_SLOT_LINKS]; /* MRAIL_FLOWS_NO_LINK: unused */
     uint8_t relays;                        /* 0 to 2 */
     uint8_t is_closed;
 } mrail_flows_slot_t;
 
 typedef struct mrail_flows_links {
     uint32_t num_links;
-    const double *capacity; /* of each, > 0 */
+    const double *capacity; /* by link, > 0 */
     uint32_t num_lanes;     /* 1 to MRAIL_FLOWS_MAX_LANES */
-    /* Sets of links that may be a cut: the number of that of each link, or
-     * MRAIL_FLOWS_NO_LINK.  NULL: there are none. */
+    /* Number of the cut set of each link, or MRAIL_FLOWS_NO_LINK. NULL: no
+     * sets. */
     const uint32_t *set;
     uint32_t num_classes;
-    /* Of each link one that what goes through it may go through, too, or
-     * MRAIL_FLOWS_NO_LINK: whatever goes through that one goes through one of those
-     * that name it. */
+    /* Parent of each link, or MRAIL_FLOWS_NO_LINK. Bytes of a parent pass one
+     * of the links that name it. */
     const uint32_t *parent;
 } mrail_flows_links_t;
 
-/* The input of a division. */
+/* Input of a division. */
 typedef struct mrail_flows_problem {
     uint32_t num_rows;
     const mrail_flows_slot_t *slot; /* num_rows x num_lanes */
     uint32_t num_demands;
-    const uint32_t *row;   /* of each demand: out, in: different ones */
-    const uint32_t *lanes; /* of each: those that it may take, as bits; one
-                                       at least is open in both rows, and no link is
-                                       twice in the path of one */
+    const uint32_t *row;   /* by demand: out row and in row; they differ */
+    const uint32_t *lanes; /* by demand, bits. At least one lane is open in both
+                            * rows. No path contains a link twice. */
     const double *demand;  /* bytes of each, > 0 */
-    /* For mrail_flows_fit(), mrail_flows_settle(); otherwise NULL. */
-    const double *base;  /* bytes that each link carries besides */
-    const double *worth; /* of each lane of each demand, instead of what
-                                       their links can carry: mrail_flows_stride()
-                                       apart; 0: it must not be taken */
+    /* For mrail_flows_fit() and mrail_flows_settle(); otherwise NULL. */
+    const double *base;   /* bytes of other demands, by link */
+    const double *weight; /* Weights by demand and lane, mrail_flows_stride()
+                          * apart, in place of those from link capacities. 0:
+                          * the lane is not allowed. */
 } mrail_flows_problem_t;
 
 typedef struct mrail_flows mrail_flows_t;
 
-/* Links stay the same from problem to problem, and the caller's.  0, or -ENOMEM. */
+/* Creates an object for these links. The links stay the caller's and do not
+ * change. 0, or -ENOMEM. */
 int mrail_flows_create(const mrail_flows_links_t *links,
                        mrail_flows_t **flows_p);
 void mrail_flows_destroy(mrail_flows_t *flows);
 
-/* Sets the next input. Its arrays stay owned by the caller and unchanged until
- * the division ends; slots are copied. Rows that existed before must be the
- * same; others may be added or missing. Prices are kept, so similar problems
- * start where the last one ended. 0, or -ENOMEM: there is no input. */
+/* Loads the next problem. Its arrays stay the caller's, unchanged until the
+ * division ends; slots are copied. Existing rows stay the same; a problem may
+ * add rows or use fewer. Prices are kept as a warm start for similar problems.
+ * 0; or -ENOMEM, and no problem is loaded. */
 int mrail_flows_load(mrail_flows_t *flows,
                      const mrail_flows_problem_t *problem);
-/* All prices are 0 again. */
+/* Resets all prices to 0. */
 void mrail_flows_forget(mrail_flows_t *flows);
 
-/* Divides, until the congestion is proved to be at most 1 + gap (> 0) times the
- * least one, or max_iterations (> 0) are over: the number of rounds. */
+/* Phase 1. Divides until the congestion is proved to be at most 1 + gap (> 0)
+ * times the minimum, or for max_iterations (> 0). Returns the number of
+ * iterations. */
 unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
                             unsigned max_iterations);
 
-/* Divides again with fewer relays. Ends when relayed bytes are proved to be at
- * most 1 + gap (> 0) times the least with a congestion of `limit`, except for
- * 1/10000 of all bytes, or after max_iterations. Returns the number of
- * iterations. `limit` is not below the congestion of the last division, which
- * stays if no better one is found. */
+/* Phase 2. Reduces the relayed bytes within a congestion of `limit`. The goal
+ * is 1 + gap (> 0) times the proved minimum, plus 1/10000 of all bytes. Returns
+ * the number of iterations, at most max_iterations. `limit` must not be below
+ * the congestion of the last division. That division stays if no better one is
+ * found. */
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,
                              unsigned max_iterations);
 
-/* Warm start: both phases at once. Mostly the load of a set of links is the
- * least congestion, and a division within `gap` of it (the limit) is found in
- * the first iterations (`tries`). 0: not found; nothing is divided, and both
- * phases are needed. */
+/* Both phases at once. It needs two conditions: the minimum congestion is the
+ * load of a cut set, and `tries` iterations find a division within `gap` of it.
+ * That congestion is stored as the limit. Returns the number of iterations; 0
+ * means that no division was made and both phases are necessary. */
 unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
                                 double relayed_gap, unsigned tries,
                                 unsigned max_iterations, double *limit_p);
 
-/* Divides again, as near to what lanes are worth as a congestion of `limit` allows:
- * the number of rounds, or -ERANGE: not found in max_iterations, and the last division
- * stays.  Nothing is proved. */
+/* Divides as near to the weights as a congestion of `limit` allows. Returns the
+ * number of iterations. -ERANGE: max_iterations found none, and the last
+ * division stays. Proves nothing. */
 int mrail_flows_fit(mrail_flows_t *flows, double limit,
                     unsigned max_iterations);
 
-/* Divides by the weights of lanes, and moves bytes above `limit` to lanes with
- * room, lanes with fewer relays first. 0, or -ERANGE if that is not enough;
- * then the last division stays. Proves nothing. */
+/* Divides by the weights, then moves the excess over `limit` to lanes with
+ * room, fewest relays first. 0; or -ERANGE: that fails, and the last division
+ * stays. Proves nothing. */
 int mrail_flows_settle(mrail_flows_t *flows, double limit);
 
-/* Puts what lanes carry of a demand that is less than `least` bytes together on one
- * of its lanes, where that leaves the congestion within `limit` and relays no more:
- * fewer pieces. */
+/* Merges parts below `least` bytes into one lane of their demand, for fewer
+ * pieces. The congestion stays within `limit`, and the number of relays does
+ * not rise. */
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit);
 
-/* Distance from the bytes of one demand to those of the next: the number of lanes,
- * or a little more. */
+/* Entries between the bytes of two demands: at least the number of lanes. */
 uint32_t mrail_flows_stride(const mrail_flows_t *flows);
-/* Bytes on each lane of each demand; those of a demand sum up to it, but for
+/* Bytes by demand and lane. Their sum per demand is the demand, up to
  * rounding. */
 const double *mrail_flows_bytes(const mrail_flows_t *flows);
-/* The congestion of these, and one that no division is below: seconds. */
+/* Congestion of the division and its lower bound, in seconds. */
 double mrail_flows_congestion(const mrail_flows_t *flows);
 double mrail_flows_bound(const mrail_flows_t *flows);
-/* Bytes times the relays that they pass; and what mrail_flows_shorten() proved that
- * nothing within its limit is below. */
+/* Bytes times relays, and the lower bound of mrail_flows_shorten() within its
+ * limit. */
 double mrail_flows_relayed(const mrail_flows_t *flows);
 double mrail_flows_relayed_bound(const mrail_flows_t *flows);
 

@@ -1,4 +1,4 @@
-/* Memory, links, slots and masks of a division: what stays while it goes on. */
+/* Memory, links, slots and masks of a division: its constant data. */
 #include "config.h"
 #include "flows_internal.h"
 
@@ -92,7 +92,7 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     flows->link_slots = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                                sizeof(*flows->link_slots));
     flows->slot_open = malloc(2 * (size_t)num_slots);
-    if ((flows_allocate_rows(flows, num_slots / flows->passes.width) != 0) ||
+    if ((flows_allocate_rows(flows, num_slots / flows->phases.width) != 0) ||
         (next == NULL) || (flows->slot_link == NULL) ||
         (flows->link_slots == NULL) || (flows->slot_open == NULL)) {
         return -ENOMEM;
@@ -112,7 +112,7 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
 {
     double *next = malloc(3 * num_bytes * sizeof(*next));
 
-    size_t demands = num_bytes / flows->passes.width;
+    size_t demands = num_bytes / flows->phases.width;
 
     free(flows->all_bytes);
     free(flows->mask);
@@ -131,8 +131,8 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
     return 0;
 }
 
-/* Half of what a path is worth for itself, which is what its narrowest link is:
- * the root, so that two halves alike make it whole. */
+/* Half of a path's weight. The weight is the capacity of the narrowest link, so
+ * each half is a square root. */
 static double flows_weight(const mrail_flows_t *flows,
                            const mrail_flows_slot_t *slot)
 {
@@ -175,7 +175,7 @@ static int flows_takes(const mrail_flows_t *flows, uint32_t s, uint32_t link)
             (own[3] == link));
 }
 
-/* Is one of the links of a slot of this set? */
+/* 1: a link of the slot is in this set. */
 static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
 {
     const uint32_t *link =
@@ -190,10 +190,10 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
     return 0;
 }
 
-/* The sets that all open lanes of a row take a link of: some of those of one. */
+/* Sets that cut all open lanes of a row, among those of one lane. */
 static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 {
-    uint32_t first = row * flows->passes.width, open = flows->row_open[row];
+    uint32_t first = row * flows->phases.width, open = flows->row_open[row];
     uint32_t *sets = &flows->row_set[(size_t)row * FLOWS_ROW_SETS], count = 0;
     const uint32_t *link;
 
@@ -221,10 +221,10 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
     }
 }
 
-/* Lanes by relays, and links that several of them take. */
+/* Lanes by relays, and links that several lanes share. */
 static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
 {
-    uint32_t first = row * flows->passes.width;
+    uint32_t first = row * flows->phases.width;
     uint32_t *relays = &flows->row_relays[(size_t)row * FLOWS_ROW_RELAYS];
 
     memset(relays, 0, FLOWS_ROW_RELAYS * sizeof(*relays));
@@ -250,7 +250,7 @@ static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
     }
 }
 
-/* The slots of each link, by counting. */
+/* Slots of each link, by counting. */
 static void flows_set_link_slots(mrail_flows_t *flows)
 {
     uint32_t num_links = flows->links.num_links, *first = flows->link_first;
@@ -276,11 +276,11 @@ static void flows_set_link_slots(mrail_flows_t *flows)
     }
 }
 
-/* Those that are new. */
+/* Sets the new slots. */
 static void flows_set_slots(mrail_flows_t *flows,
                             const mrail_flows_slot_t *slot)
 {
-    uint32_t lanes = flows->links.num_lanes, width = flows->passes.width;
+    uint32_t lanes = flows->links.num_lanes, width = flows->phases.width;
 
     for (uint32_t s = flows->slots_set; s < flows->num_slots; ++s) {
         uint32_t row = s / width, lane = s % width;
@@ -301,18 +301,18 @@ static void flows_set_slots(mrail_flows_t *flows,
     }
 }
 
-/* Sets the permitted and the required lanes of demands. 1: some demand permits
- * fewer lanes than its rows have in common, so such demands need masks. One
- * mask suffices for all others. */
+/* Sets the lanes that demands may take of their rows. 1: masks are necessary,
+ * because a demand may take fewer lanes than its rows share. All other demands
+ * use one mask. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
-    uint32_t rows = flows->num_slots / flows->passes.width;
-    const uint32_t *row = flows->passes.row;
+    uint32_t rows = flows->num_slots / flows->phases.width;
+    const uint32_t *row = flows->phases.row;
     int is_masked = 0;
 
     memset(flows->row_taken, 0, rows * sizeof(*flows->row_taken));
     memset(flows->row_bytes, 0, rows * sizeof(*flows->row_bytes));
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k, row += 2) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k, row += 2) {
         uint32_t common = flows->row_open[row[0]] & flows->row_open[row[1]];
         uint32_t open = common & lanes[k];
 
@@ -322,8 +322,8 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
         flows->mask[k] = (open != common) ? lanes[k] : ALL_LANES;
         flows->row_taken[row[0]] |= open;
         flows->row_taken[row[1]] |= open;
-        flows->row_bytes[row[0]] += flows->passes.demand[k];
-        flows->row_bytes[row[1]] += flows->passes.demand[k];
+        flows->row_bytes[row[0]] += flows->phases.demand[k];
+        flows->row_bytes[row[1]] += flows->phases.demand[k];
     }
     flows->num_rows = 0;
     for (uint32_t i = 0; i < rows; ++i) {
@@ -336,15 +336,15 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 
 /* ---- cuts ---- */
 
-/* Sets the length of links that a lane with demands takes to 1, of others to 0: in
- * rows that all cross a set. */
+/* Sets the length of links on lanes with demands to 1, and of others to 0, in
+ * rows that a set cuts. */
 static void flows_mark_taken(mrail_flows_t *flows)
 {
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     for (uint32_t i = 0; i < flows->num_rows; ++i) {
         uint32_t row = flows->rows[i], lanes = flows->row_taken[row];
         const uint32_t *link =
-            &flows->slot_link[(size_t)row * flows->passes.width *
+            &flows->slot_link[(size_t)row * flows->phases.width *
                               MRAIL_FLOWS_SLOT_LINKS];
 
         if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] ==
@@ -359,8 +359,8 @@ static void flows_mark_taken(mrail_flows_t *flows)
     }
 }
 
-/* Capacities of sets: a link counts for no more than all links that its bytes
- * come from or go to, because those could replace it in a cut. */
+/* Capacities of sets. A link counts at most the sum of the links that its bytes
+ * pass before or after. */
 static void flows_add_capacities(mrail_flows_t *flows)
 {
     const uint32_t *set = flows->links.set, *parent = flows->links.parent;
@@ -410,7 +410,7 @@ double mrail_flows_cut_bound(mrail_flows_t *flows)
     return bound;
 }
 
-/* ---- the object ---- */
+/* ---- object ---- */
 
 int mrail_flows_create(const mrail_flows_links_t *links,
                        mrail_flows_t **flows_p)
@@ -421,7 +421,7 @@ int mrail_flows_create(const mrail_flows_links_t *links,
         return -ENOMEM;
     }
     flows->links = *links;
-    flows->passes.width =
+    flows->phases.width =
         MRAIL_PHASES_VECTOR *
         MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_PHASES_VECTOR);
     if (flows_allocate_links(flows) != 0) {
@@ -442,33 +442,33 @@ int mrail_flows_create(const mrail_flows_links_t *links,
     return 0;
 }
 
-/* Sets a mask of lane weights for each demand. */
-static void flows_set_weight(mrail_flows_t *flows, const double *worth)
+/* Each demand has a mask of its own with its weights. */
+static void flows_set_weight(mrail_flows_t *flows, const double *weight)
 {
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
         flows->mask[k] = k;
     }
-    flows->passes.mask = flows->mask;
-    flows->passes.mask_factor = worth;
-    flows->passes.mask_length = NULL;
+    flows->phases.mask = flows->mask;
+    flows->phases.mask_factor = weight;
+    flows->phases.mask_length = NULL;
 }
 
-/* Which lanes demands may take, for the passes; none, if all may take all. */
+/* Sets the allowed lanes for the passes; no masks if all lanes are allowed. */
 static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {
-    uint32_t last = 0, number = 0, width = flows->passes.width;
+    uint32_t last = 0, number = 0, width = flows->phases.width;
     int is_masked = flows_set_demands(flows, problem->lanes);
 
-    if (problem->worth != NULL) {
-        flows_set_weight(flows, problem->worth);
+    if (problem->weight != NULL) {
+        flows_set_weight(flows, problem->weight);
         return 0;
     }
-    flows->passes.mask = NULL;
+    flows->phases.mask = NULL;
     if (!is_masked) {
         return 0;
     }
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
         uint32_t lanes = flows->mask[k];
 
         if ((lanes != last) &&
@@ -494,20 +494,20 @@ static int flows_set_masks(mrail_flows_t *flows,
         }
         flows->rail_masks_set = flows->masks.num;
     }
-    flows->passes.mask = flows->mask;
-    flows->passes.mask_factor = flows->mask_lanes;
-    flows->passes.mask_length =
+    flows->phases.mask = flows->mask;
+    flows->phases.mask_factor = flows->mask_lanes;
+    flows->phases.mask_length =
         flows->mask_lanes + (size_t)flows->rail_masks_set * width;
     return 0;
 }
 
 int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
 {
-    flows->num_slots = problem->num_rows * flows->passes.width;
-    flows->num_bytes = (size_t)problem->num_demands * flows->passes.width;
-    flows->passes.num_demands = problem->num_demands;
-    flows->passes.row = problem->row;
-    flows->passes.demand = problem->demand;
+    flows->num_slots = problem->num_rows * flows->phases.width;
+    flows->num_bytes = (size_t)problem->num_demands * flows->phases.width;
+    flows->phases.num_demands = problem->num_demands;
+    flows->phases.row = problem->row;
+    flows->phases.demand = problem->demand;
     flows->base = problem->base;
     flows->bound = 0;
     if (((flows->num_slots > flows->slots_room) &&
@@ -521,7 +521,7 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
         return 0;
     }
 err_none:
-    flows->passes.num_demands = flows->num_slots = flows->num_rows = 0;
+    flows->phases.num_demands = flows->num_slots = flows->num_rows = 0;
     flows->num_bytes = 0;
     return -ENOMEM;
 }

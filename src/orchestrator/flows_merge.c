@@ -1,4 +1,4 @@
-/* One demand after the other: fewer pieces, and what needs no relay. */
+/* Merging of pieces, demand by demand: fewer pieces and no needless relays. */
 #include "config.h"
 #include "flows_internal.h"
 
@@ -13,8 +13,8 @@ static double flows_lane_relays(const mrail_flows_t *flows,
            flows->slot_relays[lanes->in + lane];
 }
 
-/* Adds bytes, which may be less than 0, to the links of a lane: the largest load
- * of them. */
+/* Adds bytes, also negative ones, to the links of a lane. Returns their largest
+ * load. */
 static double flows_add_to_lane(mrail_flows_t *flows,
                                 const mrail_flows_lanes_t *lanes, uint32_t lane,
                                 double bytes)
@@ -35,8 +35,8 @@ static double flows_add_to_lane(mrail_flows_t *flows,
     return most;
 }
 
-/* The lane that would be least loaded with so many bytes more, of those with the
- * fewest relays that the demand uses. */
+/* Lane with the least load after adding the bytes, among the demand's lanes
+ * with the fewest relays. */
 static uint32_t flows_best_lane(mrail_flows_t *flows,
                                 const mrail_flows_lanes_t *lanes, double bytes,
                                 double *load_p)
@@ -44,13 +44,13 @@ static uint32_t flows_best_lane(mrail_flows_t *flows,
     double fewest = 4, least = 0;
     uint32_t best = 0;
 
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
         if (lanes->bytes[lane] > 0) {
             fewest = MRAIL_MIN(fewest, flows_lane_relays(flows, lanes, lane));
         }
     }
     *load_p = -1;
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
         if ((lanes->bytes[lane] <= 0) ||
             (flows_lane_relays(flows, lanes, lane) > fewest)) {
             continue;
@@ -73,7 +73,7 @@ static void flows_merge_lanes(mrail_flows_t *flows,
     unsigned num_small = 0;
     uint32_t best;
 
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
         if ((lanes->bytes[lane] > 0) && (lanes->bytes[lane] < least)) {
             small[lane] = lanes->bytes[lane];
             sum += small[lane];
@@ -86,14 +86,14 @@ static void flows_merge_lanes(mrail_flows_t *flows,
     }
     best = flows_best_lane(flows, lanes, sum, &load);
     if (load > limit) {
-        for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
+        for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
             (void)flows_add_to_lane(flows, lanes, lane, small[lane]);
         }
         return;
     }
     (void)flows_add_to_lane(flows, lanes, best, sum);
-    for (uint32_t lane = 0; lane < flows->passes.width; ++lane) {
-        lanes->bytes[lane] -= small[lane]; /* the same number: 0 */
+    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
+        lanes->bytes[lane] -= small[lane]; /* equal numbers: exactly 0 */
     }
     lanes->bytes[best] += sum;
 }
@@ -101,17 +101,17 @@ static void flows_merge_lanes(mrail_flows_t *flows,
 static uint32_t flows_next_small(const mrail_flows_t *flows, double least,
                                  uint32_t first)
 {
-    return mrail_phases_find_small(&flows->passes, flows->bytes, least, first);
+    return mrail_phases_find_small(&flows->phases, flows->bytes, least, first);
 }
 
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
 {
     uint32_t k = flows_next_small(flows, least, 0);
 
-    if (k < flows->passes.num_demands) {
+    if (k < flows->phases.num_demands) {
         mrail_flows_load_bytes(flows);
     }
-    for (; k < flows->passes.num_demands;
+    for (; k < flows->phases.num_demands;
          k = flows_next_small(flows, least, k + 1)) {
         mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
 

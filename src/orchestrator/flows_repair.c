@@ -1,10 +1,9 @@
 /*
- * Incremental repair, demand by demand. Bytes above a limit move to lanes with
- * room, bytes that need no relay move to direct paths, and full links get a
- * price.
+ * Incremental repair, demand by demand. It moves the excess over a limit to
+ * lanes with room, removes needless relays, and prices full links.
  *
- * All amounts are bytes above the limit of a link (`excess`; below 0: room).
- * The missing link of a shorter path has room for any amount.
+ * All values are bytes above the limit of a link (`excess`; below 0: room). The
+ * absent link has unlimited room.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -13,38 +12,37 @@
 
 #include <string.h>
 
-/* The more relays of a move, at most, at least: the planner's paths have two.
- */
+/* Largest difference of relays in a move: paths have at most two. */
 #define MOST_EXTRA 2
 #define MOST_FEWER (-2)
-/* Of a link's bytes within the limit: less above it, or less room, is none. */
-#define NOTHING 1e-9
-/* Looks at all demands before prices by what is full are as good as they get.
- */
+/* Relative rounding tolerance of a link's bytes within the limit, for excess
+ * and room. */
+#define ROUNDING_TOLERANCE 1e-9
+/* Phases over all demands until the prices of full links have converged
+ * enough. */
 #define VALUE_PHASES 4
-/* Less dear than this, in relays, is as dear. */
-#define AS_COSTLY 1e-6
+/* Lengths that differ by less, in relays, are equal. */
+#define COST_TOLERANCE 1e-6
 
-/* More than any excess. */
+/* Above any excess. */
 #define UNKNOWN MRAIL_FLOWS_CLOSED
 
 typedef struct repair {
     mrail_flows_t *flows;
     double limit;
-    const uint32_t *out, *in; /* links of the first lane, of a demand */
+    const uint32_t *out, *in; /* links of the demand's first lane */
     uint32_t row_out, row_in, first_out, first_in,
-        open;                  /* rows, slots, lanes of it */
-    double *all_bytes, *bytes; /* of all demands, of it */
+        open;                  /* rows, slots, lanes of the demand */
+    double *all_bytes, *bytes; /* of all demands, of this one */
 } repair_t;
 
-/* Is a link of this slot above the limit; has one that only this lane takes no
- * room? (Links that lanes share keep what they have if bytes move from one to
- * the other.) */
+/* Marks a slot with a link above the limit, and one whose exclusive links have
+ * no room. A move between lanes does not change the links that they share. */
 static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
 {
     const uint32_t *link =
         &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
-    uint32_t row = s / flows->passes.width, lane = s % flows->passes.width;
+    uint32_t row = s / flows->phases.width, lane = s % flows->phases.width;
     uint32_t is_over = 0, is_shut = 0;
 
     for (unsigned i = 0; i < flows->depth; ++i) {
@@ -79,10 +77,10 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
     }
 }
 
-/* Prepares the data that moves need and update. */
+/* Marks all slots; moves update the marks. */
 static void repair_mark_all(mrail_flows_t *flows)
 {
-    size_t rows = flows->slots_set / flows->passes.width;
+    size_t rows = flows->slots_set / flows->phases.width;
 
     memset(flows->slot_factor, 0,
            flows->slots_set * sizeof(*flows->slot_factor));
@@ -107,13 +105,13 @@ static void repair_end(const repair_t *repair)
 static MRAIL_INLINE void repair_turn_to(repair_t *repair, uint32_t k)
 {
     mrail_flows_t *flows = repair->flows;
-    size_t width = flows->passes.width;
-    const uint32_t *row = &flows->passes.row[2 * (size_t)k];
+    size_t width = flows->phases.width;
+    const uint32_t *row = &flows->phases.row[2 * (size_t)k];
 
     repair->row_out = row[0];
     repair->row_in = row[1];
-    repair->first_out = row[0] * flows->passes.width;
-    repair->first_in = row[1] * flows->passes.width;
+    repair->first_out = row[0] * flows->phases.width;
+    repair->first_in = row[1] * flows->phases.width;
     repair->out = &flows->slot_link[row[0] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->in = &flows->slot_link[row[1] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->open = flows->open[k];
@@ -163,7 +161,7 @@ static MRAIL_INLINE double repair_relays(const repair_t *repair, uint32_t lane)
            repair->flows->slot_relays[repair->first_in + lane];
 }
 
-/* Lanes of the demand's rows that take so many relays. */
+/* Lanes of the demand's rows with this number of relays. */
 static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
                                                int relays)
 {
@@ -181,8 +179,8 @@ static MRAIL_INLINE uint32_t repair_lanes_with(const repair_t *repair,
     return lanes;
 }
 
-/* Those with room, perhaps. */
-static MRAIL_INLINE uint32_t repair_roomy(const repair_t *repair)
+/* Lanes that may have room. */
+static MRAIL_INLINE uint32_t repair_lanes_with_room(const repair_t *repair)
 {
     const mrail_flows_t *flows = repair->flows;
 
@@ -190,8 +188,8 @@ static MRAIL_INLINE uint32_t repair_roomy(const repair_t *repair)
                             flows->row_shut[repair->row_in]);
 }
 
-/* The largest excess of a lane if so many bytes of another one were gone: links
- * that both take have them no more. */
+/* Largest excess of a lane after removing bytes from another lane, for links
+ * that both use. */
 static double repair_excess_without(const repair_t *repair, uint32_t lane,
                                     uint32_t from, double bytes)
 {
@@ -216,15 +214,15 @@ static double repair_excess_without(const repair_t *repair, uint32_t lane,
     return most;
 }
 
-/* As much of these bytes as there is room for on the other lane: what was
- * moved. Links that both lanes take keep what they have. */
+/* Moves as many of these bytes as the other lane has room for. Returns the
+ * moved bytes. Links that both lanes use do not change. */
 static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
                           double bytes)
 {
     double moved;
 
     if (repair_excess(repair, to) >= bytes) {
-        return 0; /* not even if all of this were on its links */
+        return 0; /* no room even for all of these bytes */
     }
     moved = MRAIL_MIN(bytes, -repair_excess_without(repair, to, from, bytes));
     if (moved <= 0) {
@@ -239,7 +237,7 @@ static double repair_move(const repair_t *repair, uint32_t from, uint32_t to,
     return moved;
 }
 
-/* Moves so many bytes of a lane to these others: what is left. */
+/* Moves bytes of a lane to any of these lanes. Returns the rest. */
 static double repair_move_any(const repair_t *repair, uint32_t from,
                               uint32_t lanes, double bytes)
 {
@@ -251,8 +249,8 @@ static double repair_move_any(const repair_t *repair, uint32_t from,
     return left;
 }
 
-/* Moves what is above the limit on a lane to lanes with room that take so many
- * more relays: 1: something is left. */
+/* Moves the excess of a lane to lanes with `more` additional relays. 1: some is
+ * left. */
 static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
                                             uint32_t from, int first, int last)
 {
@@ -260,7 +258,7 @@ static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
     double over = UNKNOWN;
 
     for (int extra = MRAIL_MAX(first, -relays); extra <= last; ++extra) {
-        uint32_t lanes = repair_roomy(repair) & ~(1u << from) &
+        uint32_t lanes = repair_lanes_with_room(repair) & ~(1u << from) &
                          repair_lanes_with(repair, relays + extra);
 
         if (lanes == 0) {
@@ -277,7 +275,7 @@ static MRAIL_INLINE int repair_relieve_lane(const repair_t *repair,
     return over > 0;
 }
 
-/* 1: it still has bytes on a lane above the limit. */
+/* 1: the demand still has bytes on a lane above the limit. */
 static int repair_relieve(const repair_t *repair, int first, int last)
 {
     const mrail_flows_t *flows = repair->flows;
@@ -295,18 +293,18 @@ static int repair_relieve(const repair_t *repair, int first, int last)
     return is_over;
 }
 
-/* To lanes with no more relays.  Who is not above the limit now, is never:
- * nothing else gets there.  Gives how many still are, which are kept in `over`.
- */
+/* First phase: lanes without additional relays. A demand within the limit stays
+ * within it, because no move exceeds it. Returns the number of other demands
+ * and stores them in `over`. */
 static uint32_t repair_relieve_first(repair_t *repair)
 {
     mrail_flows_t *flows = repair->flows;
     const double *is_over = flows->slot_factor;
     uint32_t k, count = 0;
 
-    for (k = mrail_phases_find_over(&flows->passes, flows->trial, is_over, 0);
-         k < flows->passes.num_demands;
-         k = mrail_phases_find_over(&flows->passes, flows->trial, is_over,
+    for (k = mrail_phases_find_over(&flows->phases, flows->trial, is_over, 0);
+         k < flows->phases.num_demands;
+         k = mrail_phases_find_over(&flows->phases, flows->trial, is_over,
                                     k + 1)) {
         repair_turn_to(repair, k);
         if (repair_relieve(repair, MOST_FEWER, 0)) {
@@ -347,13 +345,13 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     repair_end(&repair);
 }
 
-void mrail_flows_straighten(mrail_flows_t *flows, double limit)
+void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
 {
     repair_t repair;
 
     repair_begin(&repair, flows, limit);
     repair_mark_all(flows);
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
         repair_turn_to(&repair, k);
         for (uint32_t lanes = repair.open; lanes != 0; lanes &= lanes - 1) {
             uint32_t from = (uint32_t)__builtin_ctz(lanes);
@@ -362,7 +360,7 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
             for (int relays = 0; (relays < most) && (repair.bytes[from] > 0);
                  ++relays) {
                 (void)repair_move_any(&repair, from,
-                                      repair_roomy(&repair) &
+                                      repair_lanes_with_room(&repair) &
                                           repair_lanes_with(&repair, relays),
                                       repair.bytes[from]);
             }
@@ -371,16 +369,15 @@ void mrail_flows_straighten(mrail_flows_t *flows, double limit)
     repair_end(&repair);
 }
 
-/* ---- what is full ----------------------------------------------------------
- */
+/* ---- full links ---- */
 
 static MRAIL_INLINE int repair_is_full(const repair_t *repair, uint32_t link)
 {
     return repair->flows->excess[link] >=
-           -NOTHING * repair->limit * repair->flows->width[link];
+           -ROUNDING_TOLERANCE * repair->limit * repair->flows->width[link];
 }
 
-/* How many links of a lane are full; its length, in relays. */
+/* Number of full links of a lane, and its length in relays. */
 static unsigned repair_length(const repair_t *repair, uint32_t lane,
                               double per_relay, double *length_p)
 {
@@ -416,9 +413,9 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
     }
 }
 
-/* A demand is on a long lane only because the shorter ones are full; and leaves
- * one that is too full only for the shortest that is not: full links are worth
- * the difference.  1: something got longer. */
+/* A demand uses a long lane only because shorter ones are full. It leaves an
+ * overfull lane only for the shortest lane with room. The difference is the
+ * price of the full links. 1: a length rose. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
     double length[MRAIL_PHASES_MAX_WIDTH], longest = 0;
@@ -445,7 +442,7 @@ static int repair_value(const repair_t *repair, double per_relay, double most)
         uint32_t lane = (uint32_t)__builtin_ctz(lanes);
 
         if ((full[lane] > 0) &&
-            (length[lane] < longest - AS_COSTLY * per_relay)) {
+            (length[lane] < longest - COST_TOLERANCE * per_relay)) {
             repair_lengthen(repair, lane, (longest - length[lane]) / full[lane],
                             most);
             is_changed = 1;
@@ -462,7 +459,7 @@ void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
 
     for (unsigned pass = 0; is_changed && (pass < VALUE_PHASES); ++pass) {
         is_changed = 0;
-        for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
+        for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
             repair_turn_to(&repair, k);
             is_changed |= repair_value(&repair, per_relay, most);
         }

@@ -1,7 +1,6 @@
 /*
- * A division with few relays within a congestion: by the ascent of flows.c with
- * dear relays, by what rounds become when they are repaired, and by prices of
- * what is full.
+ * Phase 2: few relays within a congestion. It combines the ascent of flows.c
+ * with costly relays, repaired iterations, and prices of full links.
  */
 #include "config.h"
 #include "flows_internal.h"
@@ -10,26 +9,24 @@
 
 #include <string.h>
 
-/* Price of a relay on a path. If more than e^-this of a demand takes a path
- * with one more relay, its other paths are full. */
+/* Cost of each relay of a path, as a price. If more than e^-this of a demand
+ * takes a path with one more relay, the other paths are full. */
 #define RELAY_COST 10.0
-/* Relayed bytes of a division that is not there. */
+/* Relayed bytes of an absent division. */
 #define NO_DIVISION 1e300
-/* Of the gap: what relays no more than this above what is proved is left alone.
- */
+/* Part of the gap: a division this close to its bound needs no search. */
 #define DIRECT 0.1
-/* A full link costs at most this part of the highest price, to leave room for
- * differences. */
+/* Maximum value of full links, relative to the maximum price. The rest leaves
+ * room for differences. */
 #define PART_OF_MOST 0.5
-/* Then it begins once more, without jumps. */
+/* Iteration of the restart without price jumps. */
 #define PLAIN_ITERATION 100
-/* Of the limit: a link that is loaded less below it is full. */
+/* Part of the limit: a link with less room is full. */
 #define FULL 1e-6
-/* Of all bytes: relaying this much more than what is proved is as good as not
- * at all. */
-#define NEXT_TO_NOTHING 1e-4
-/* Rounds may also stay above for long: then the aim comes down by a part of
- * that, not so far that there is no such division. */
+/* Part of all bytes: a difference of relayed bytes below it does not count. */
+#define RELAYED_TOLERANCE 1e-4
+/* Lower limit of the aim. The aim decreases while iterations stay above the
+ * limit. Further down, no division may exist. */
 #define AIM_LEAST 0.992
 #define AIM_PART 0.5
 
@@ -41,7 +38,7 @@ static double flows_exp(double x)
     return v[0];
 }
 
-/* By the lengths that are set, a relay being as dear as in the weights. */
+/* Bound from the current lengths, with the relay cost of the weights. */
 static void flows_prove_relayed(mrail_flows_t *flows, double limit)
 {
     double least = mrail_flows_shortest(flows, RELAY_COST) -
@@ -50,9 +47,8 @@ static void flows_prove_relayed(mrail_flows_t *flows, double limit)
     flows->relayed_bound = MRAIL_MAX(flows->relayed_bound, least / RELAY_COST);
 }
 
-/* The prices as they are; and as whole relays, which they come near to: but for
- * shares that have to be left to the dearer paths, that is what full links are
- * worth. */
+/* Bounds from the prices, and from the prices rounded to whole relays. Prices
+ * converge to these, except for the small shares on costly paths. */
 static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 {
     memcpy(flows->length, flows->price,
@@ -65,17 +61,17 @@ static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
     flows_prove_relayed(flows, limit);
 }
 
-/* Goals of a division with fewer relays. */
+/* State of a search. */
 typedef struct flows_search {
-    double limit, aim;   /* congestion; what prices aim at, of that */
+    double limit, aim;   /* congestion; the aim as a part of it */
     double gap, nothing; /* of relayed bytes; bytes that do not count */
-    double limit_gap;    /* of the limit, if it is a guess, above its proof */
-    int is_warm;         /* there are prices from before */
-    unsigned tries;      /* rounds for a division within the limit */
-    double least;        /* relayed bytes whatever the limit is */
-    int is_kept;         /* what the last look has repaired */
-    int is_plain;        /* prices only rise and fall */
-    int is_anew;         /* prices have jumped in the last look */
+    double limit_gap;    /* gap of the limit above its bound, in a warm start */
+    int is_warm;         /* prices of an earlier problem exist */
+    unsigned tries;      /* iterations for a division within the limit */
+    double least;        /* relayed bytes for any limit */
+    int is_kept;         /* the last check stored its repaired division */
+    int is_plain;        /* no price jumps */
+    int has_jumped;      /* prices jumped in the last check */
 } flows_search_t;
 
 static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
@@ -87,8 +83,8 @@ static void flows_keep_less_relayed(mrail_flows_t *flows, double limit)
     }
 }
 
-/* The same after something was moved, whose loads are added up anew.  The round
- * is gone then: they change places. */
+/* Stores a repaired division; its loads are summed again. The iteration is
+ * lost, because the two buffers are swapped. */
 static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
 {
     double *bytes = flows->trial;
@@ -104,7 +100,8 @@ static void flows_keep_repaired(mrail_flows_t *flows, flows_search_t *search)
     }
 }
 
-/* Mixes a division with fewer relays, above the limit, with one below it. */
+/* Mixes a division above the limit that relays less with one below the
+ * limit. */
 static void flows_mix_less_relayed(mrail_flows_t *flows, double limit)
 {
     double over = mrail_flows_trial_congestion(flows) - limit;
@@ -135,14 +132,13 @@ static double flows_total(const mrail_flows_t *flows)
 {
     double total = 0;
 
-    for (uint32_t k = 0; k < flows->passes.num_demands; ++k) {
-        total += flows->passes.demand[k];
+    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
+        total += flows->phases.demand[k];
     }
     return total;
 }
 
-/* Dearer than that a link need not be: what is worth many relays is left alone.
- */
+/* Caps prices: a link that saves many relays needs no higher price. */
 static void flows_cap_duals(mrail_flows_t *flows)
 {
     double most = mrail_flows_dual_max(flows);
@@ -162,8 +158,8 @@ static int flows_is_found(const mrail_flows_t *flows,
            flows->relayed_bound * (1 + search->gap) + search->nothing;
 }
 
-/* Prices by what is full, if they prove more than those that there are. */
-static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
+/* Sets prices from full links if they prove more than the present ones. */
+static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->relayed_bound;
     size_t size = flows->link_room * sizeof(*flows->price);
@@ -177,11 +173,11 @@ static void flows_reprice(mrail_flows_t *flows, flows_search_t *search)
         memcpy(flows->price, flows->length, size);
         memset(flows->rise, 0, size);
         mrail_flows_forget_sum(flows);
-        search->is_anew = 1;
+        search->has_jumped = 1;
     }
 }
 
-/* Failed relief points to a cut: the limit was too low. */
+/* Excess that repair cannot move indicates a cut: the limit was too low. */
 static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
@@ -197,18 +193,18 @@ static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
     mrail_flows_prove(flows);
     if (flows->bound > before) {
         search->limit = flows->bound * (1 + search->limit_gap);
-        search->is_anew = 1;
+        search->has_jumped = 1;
         mrail_flows_reset_duals(flows, flows->stage);
         mrail_flows_begin_iterations(flows);
         flows->relayed_bound = search->least;
     }
 }
 
-/* Looks at what has come of the last rounds: 1, it is found. */
+/* Checks the last iterations. 1: the search is complete. */
 static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
                               unsigned round)
 {
-    search->is_anew = 0;
+    search->has_jumped = 0;
     if ((round > 1) || search->is_warm) {
         flows_prove_by_duals(flows, search->limit);
     }
@@ -223,7 +219,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     mrail_flows_relieve(flows, search->limit * FLOWS_WITHIN);
     if (flows->trial_relayed >
         flows->relayed_bound * (1 + DIRECT * search->gap) + search->nothing) {
-        mrail_flows_straighten(flows, search->limit * FLOWS_WITHIN);
+        mrail_flows_remove_relays(flows, search->limit * FLOWS_WITHIN);
     }
     flows_keep_repaired(flows, search);
     if (!search->is_kept) {
@@ -235,34 +231,35 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
     if (flows->congestion == 0) {
         flows_warm_start_again(flows, search);
     }
-    if (!search->is_anew && !search->is_plain) {
-        flows_reprice(flows, search);
+    if (!search->has_jumped && !search->is_plain) {
+        flows_update_duals(flows, search);
     }
     return flows_is_found(flows, search);
 }
 
-/* Takes the best division so far, and uses fewer relays where there is room. */
-static void flows_straighten_best(mrail_flows_t *flows, flows_search_t *search)
+/* Best division, with fewer relays where there is room. */
+static void flows_remove_relays_best(mrail_flows_t *flows,
+                                     flows_search_t *search)
 {
     mrail_copy(flows->trial, flows->bytes,
                flows->num_bytes * sizeof(*flows->trial));
     mrail_flows_load_bytes(flows);
-    mrail_flows_straighten(flows, search->limit * FLOWS_WITHIN);
+    mrail_flows_remove_relays(flows, search->limit * FLOWS_WITHIN);
     flows_keep_repaired(flows, search);
 }
 
-/* Prices that have jumped to somewhere else may be of no use for long: from 0
- * on, slowly, they get to what is needed. */
+/* Prices after a jump may mislead for long. Slow rises from 0 reach the right
+ * values. */
 static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;
     search->aim = FLOWS_AIM;
-    flows->passes.least_part = 0;
+    flows->phases.least_part = 0;
     mrail_flows_reset_duals(flows, flows->stage);
     mrail_flows_begin_iterations(flows);
 }
 
-/* The number of rounds; 0: nothing was found at all. */
+/* Returns the number of iterations; 0: no division was found. */
 static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_iterations)
 {
@@ -273,15 +270,15 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     dearest = mrail_phases_most(flows->link_room, flows->price);
     search->is_warm = dearest > 0;
     if (dearest > mrail_flows_dual_max(flows)) {
-        flows_cap_duals(flows); /* paths have more links than last time */
+        flows_cap_duals(flows); /* paths may have more links now */
     }
     search->aim = FLOWS_AIM;
-    search->nothing = NEXT_TO_NOTHING * flows_total(flows);
+    search->nothing = RELAYED_TOLERANCE * flows_total(flows);
     memset(flows->length, 0, flows->link_room * sizeof(*flows->length));
     search->least = mrail_flows_shortest(flows, RELAY_COST) / RELAY_COST;
     flows->relayed_bound = search->least;
     if ((flows->congestion > 0) && !flows_is_found(flows, search)) {
-        flows_straighten_best(flows, search);
+        flows_remove_relays_best(flows, search);
     }
     for (unsigned round = 1; round <= max_iterations; ++round) {
         mrail_flows_divide(flows);
@@ -296,7 +293,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
             if (flows_look_relayed(flows, search, round)) {
                 return round;
             }
-            look = search->is_anew ? round + 1 : mrail_flows_after(round);
+            look = search->has_jumped ? round + 1 : mrail_flows_after(round);
         }
         if ((round == search->tries) && (flows->congestion == 0)) {
             return 0;
@@ -306,7 +303,7 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
             look = mrail_flows_after(round);
         }
     }
-    flows_straighten_best(flows, search);
+    flows_remove_relays_best(flows, search);
     return max_iterations;
 }
 

@@ -12,16 +12,16 @@
 
 #define MAX_ITERATIONS 4000
 #define MAX_FIT_ITERATIONS 400
-/* Of the gap: for the first division, and what is left to rounding. */
+/* Parts of the gap: for the first division, and for all but rounding. */
 #define PART_SPREAD 0.6
 #define PART_LIMIT 0.95
-/* Every rail is worth this much of a demand, even to those whose rail it is not. */
+/* Least weight of a rail for a demand, also of rails that neither end owns. */
 #define LEAST_WEIGHT 0.002
 
-/* ---- the first level ---- */
+/* ---- first level ---- */
 
 static int levels_load(mrail_levels_t *levels, const double *base,
-                       const double *worth)
+                       const double *weight)
 {
     const mrail_flows_problem_t problem = {
         .num_rows = mrail_routes_num_rows(levels->routes),
@@ -31,7 +31,7 @@ static int levels_load(mrail_levels_t *levels, const double *base,
         .lanes = levels->lanes,
         .demand = levels->demand,
         .base = base,
-        .worth = worth};
+        .weight = weight};
 
     return mrail_flows_load(levels->flows, &problem);
 }
@@ -66,7 +66,7 @@ static void levels_add_links(mrail_levels_t *levels, double *link_bytes)
     }
 }
 
-/* Weights of rails for large demands, and the loads of small ones. */
+/* Weights of rails for large demands, and the loads of small demands. */
 static void levels_weigh(mrail_levels_t *levels)
 {
     levels_clear_slots(levels);
@@ -74,7 +74,7 @@ static void levels_weigh(mrail_levels_t *levels)
         const levels_group_t *group = &levels->groups[g];
         const uint64_t *wanted =
             &levels->wanted[2 * (size_t)g * levels->stride];
-        double *worth = &levels->worth[(size_t)g * levels->stride];
+        double *weight = &levels->weight[(size_t)g * levels->stride];
         double least = LEAST_WEIGHT * (double)group->large + 1;
 
         for (uint32_t rail = 0; rail < levels->num_rails; ++rail) {
@@ -84,7 +84,7 @@ static void levels_weigh(mrail_levels_t *levels)
             if (is_up) {
                 small += 0.5 * (double)(int64_t)wanted[levels->stride + rail];
             }
-            worth[rail] = is_up ? (double)(int64_t)wanted[rail] + least : 0;
+            weight[rail] = is_up ? (double)(int64_t)wanted[rail] + least : 0;
             levels_add_slots(levels, g, rail, small);
         }
         levels->demand[g] = (double)group->large;
@@ -111,7 +111,7 @@ static int levels_divide_rails(mrail_levels_t *levels,
     summary->congestion_bound = mrail_flows_bound(levels->flows);
     summary->limit = summary->congestion_bound * (1 + gap * PART_LIMIT);
     levels_weigh(levels);
-    ret = levels_load(levels, levels->base, levels->worth);
+    ret = levels_load(levels, levels->base, levels->weight);
     if (ret != 0) {
         return ret;
     }
@@ -123,7 +123,7 @@ static int levels_divide_rails(mrail_levels_t *levels,
     return 0;
 }
 
-/* Whole bytes of large demands, and what all put on the links of rails. */
+/* Whole bytes of large demands, and the loads of all demands on rail links. */
 static void levels_cut(mrail_levels_t *levels, mrail_plan_summary_t *summary)
 {
     const double *bytes = mrail_flows_bytes(levels->flows);
@@ -168,7 +168,7 @@ static int levels_grow_demands(mrail_levels_t *levels, size_t num_demands)
     return 0;
 }
 
-/* For the demands of any pair of nodes. */
+/* Room for the demands of any pair of nodes. */
 static int levels_grow_ends(mrail_levels_t *levels)
 {
     size_t most = 0;
@@ -187,21 +187,21 @@ static int levels_grow_ends(mrail_levels_t *levels)
     return 0;
 }
 
-/* ---- the second level ---- */
+/* ---- second level ---- */
 
-/* The pair of nodes of a demand that was counted there; MRAIL_PLAN_NONE: it was not. */
+/* Pair of nodes of a counted demand; MRAIL_PLAN_NONE: not counted. */
 static uint32_t levels_pair(const mrail_levels_t *levels,
                             const mrail_plan_demand_t *demand)
 {
-    uint32_t from = levels->spots[demand->from].node;
-    uint32_t to = levels->spots[demand->to].node;
+    uint32_t from = levels->places[demand->from].node;
+    uint32_t to = levels->places[demand->to].node;
 
     return ((from == to) || (demand->bytes == 0))
                ? MRAIL_PLAN_NONE
                : from * levels->num_nodes + to;
 }
 
-/* By counting: demands of a pair of nodes stay in their order. */
+/* Counting sort; it keeps the order of demands of a pair of nodes. */
 static void levels_sort(mrail_levels_t *levels)
 {
     size_t pairs = (size_t)levels->num_nodes * levels->num_nodes;
@@ -226,7 +226,7 @@ static void levels_sort(mrail_levels_t *levels)
             levels->order[--first[(size_t)pair + 1]] = (uint32_t)i;
         }
     }
-    /* Where each begins is now one place further on. */
+    /* The start of each pair is now one entry further on. */
     memmove(first, first + 1, pairs * sizeof(*first));
     first[pairs] = total;
     levels->is_sorted = 1;
@@ -244,8 +244,8 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
             &levels->demands[levels->order[first + m]];
 
         levels->members[m] = (mrail_water_fill_demand_t){
-            .from_rail = levels->spots[demand->from].rail,
-            .to_rail = levels->spots[demand->to].rail,
+            .from_rail = levels->places[demand->from].rail,
+            .to_rail = levels->places[demand->to].rail,
             .bytes = demand->bytes,
             .is_small = demand->bytes <= levels->options.relay_above};
     }
@@ -259,7 +259,7 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
     levels->expanded = pair;
 }
 
-/* Loads of pairwise links, from the whole second level. */
+/* Load of pairwise links, from the complete second level. */
 static double levels_on_pairs(mrail_levels_t *levels)
 {
     uint32_t pairs = levels->num_nodes * levels->num_nodes;
@@ -283,7 +283,7 @@ static double levels_on_pairs(mrail_levels_t *levels)
     return mrail_levels_load_of_pairs(levels);
 }
 
-/* ---- both ---- */
+/* ---- both levels ---- */
 
 int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,

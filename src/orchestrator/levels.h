@@ -1,22 +1,22 @@
 /*
- * Plans in two levels, for many ranks: first the bytes of pairs of nodes over
- * rails, then the bytes of each pair of ranks.
+ * Plans in two levels, for many ranks. The first level assigns the bytes of
+ * pairs of nodes to rails. The second level divides them among pairs of ranks.
  *
- * Level 1 assumes that ranks reach all rails of their node, and that GPU links
- * are unlimited. A bound of this relaxation holds for the real topology. The
- * bytes of a pair of nodes are then divided again within
- * the permitted congestion. The result is as close as possible to the division with the fewest relays: half
- * of each demand on the rail of either end. Level 2 runs on request: the
- * demands of a pair of nodes fill its rails, first those that need no relay
- * there, then those that need one.
+ * In the first level, ranks reach all rails of their node, and GPU links have
+ * no limit. Its bounds hold for the real topology, which can do less. A second
+ * division of the node pairs stays within the allowed congestion and minimizes
+ * relays: half of each demand aims at each end's rail. The second level runs on
+ * request. The demands of a node pair fill its rails: first without relays,
+ * then with one relay.
  *
- * Small demands must use a path with the fewest relays. They are spread evenly
- * over these paths beforehand.
+ * Small demands need a path with the fewest relays. They are first spread
+ * equally over these paths.
  *
- * Requirements: all ranks are single-rail ranks, each rail that is up has a
- * relay, and ranks are attached to a switch or all linked pairwise. If links to
- * a switch might be too full for the plan, or pairwise links are (which is then
- * checked), all ranks must be planned at once.
+ * The topology must meet three conditions: all ranks are single-rail, each rail
+ * that is up has a relay, and GPUs are on a switch or all linked in pairs. If
+ * GPU links might exceed the limit of the plan, the result is -ERANGE, and all
+ * ranks are planned at once. For a switch this check is a bound; for pairs it
+ * computes the load.
  *
  * No I/O; one thread per object.
  */
@@ -27,26 +27,27 @@
 
 typedef struct mrail_levels mrail_levels_t;
 
-/* 0; -ENOTSUP: not for this topology; or -ENOMEM, -EINVAL. */
+/* 0; -ENOTSUP: unsupported topology; or -ENOMEM, -EINVAL. */
 int mrail_levels_create(const mrail_plan_topo_t *topo,
                         const mrail_plan_options_t *options,
                         mrail_levels_t **levels_p);
 void mrail_levels_destroy(mrail_levels_t *levels);
 void mrail_levels_forget(mrail_levels_t *levels);
 
-/* 0, and the summary (congestion and relayed are upper bounds); -ENOMEM; -ERANGE: do
- * it at once for all ranks, also if there is something to complain about. */
+/* 0 and the summary, where congestion and relayed are upper bounds. -ENOMEM.
+ * -ERANGE: plan all ranks at once; also for invalid demands. */
 int mrail_levels_divide(mrail_levels_t *levels,
                         const mrail_plan_demand_t *demands, size_t num_demands,
                         mrail_plan_summary_t *summary_p);
 
 uint32_t mrail_levels_num_rails(const mrail_levels_t *levels);
 
-/* Where the rails of demand i (between two nodes, with bytes) end, from 0 to its
- * bytes.  Holds until the next call. */
+/* Ends of the rails of demand i, from 0 to its bytes. The demand is between two
+ * nodes and not empty. Valid until the next call. */
 const uint64_t *mrail_levels_ends(mrail_levels_t *levels, size_t i);
 
-/* Bytes on the links of rails and uplinks, which are the first of the topology's. */
+/* Bytes on the links of rails and uplinks, which come first among the
+ * topology's links. */
 const double *mrail_levels_links(const mrail_levels_t *levels,
                                  uint32_t *num_links_p);
 

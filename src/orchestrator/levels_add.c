@@ -1,4 +1,4 @@
-/* Demands of ranks become demands of pairs of nodes. */
+/* Sums of the demands of ranks by pairs of nodes. */
 #include "config.h"
 #include "levels_internal.h"
 
@@ -11,8 +11,8 @@
 #include <string.h>
 
 #define MAX_BYTES (UINT64_C(1) << 62)
-/* So many demands of less than so many bytes can be added up without a look at each:
- * nobody has larger ones, and if, they are planned at once. */
+/* Limits of number and bytes. Below them, sums cannot overflow and no demand
+ * needs a check. Larger demands are planned at once. */
 #define HUGE_BYTES (UINT64_C(1) << 40)
 #define MAX_RUN ((size_t)1 << 20)
 
@@ -26,7 +26,7 @@ static int levels_grow_groups(mrail_levels_t *levels)
         !mrail_grow(&levels->lanes, room, sizeof(*levels->lanes)) ||
         !mrail_grow(&levels->demand, room, sizeof(*levels->demand)) ||
         !mrail_grow(&levels->wanted, 2 * lanes, sizeof(*levels->wanted)) ||
-        !mrail_grow(&levels->worth, lanes, sizeof(*levels->worth)) ||
+        !mrail_grow(&levels->weight, lanes, sizeof(*levels->weight)) ||
         !mrail_grow(&levels->small, lanes, sizeof(*levels->small)) ||
         !mrail_grow(&levels->end, room * levels->num_rails,
                     sizeof(*levels->end))) {
@@ -53,7 +53,7 @@ static int levels_add_group(mrail_levels_t *levels, uint32_t from_node,
     levels->row[2 * g] = route.row[0];
     levels->row[2 * g + 1] = route.row[1];
     levels->lanes[g] = route.lanes;
-    memset(&levels->worth[(size_t)g * stride], 0, stride * sizeof(double));
+    memset(&levels->weight[(size_t)g * stride], 0, stride * sizeof(double));
     memset(&levels->wanted[2 * (size_t)g * stride], 0,
            2 * stride * sizeof(*levels->wanted));
     memset(&levels->small[(size_t)g * stride], 0, stride * sizeof(double));
@@ -87,8 +87,8 @@ typedef struct levels_sums {
     uint64_t total, digest;
 } levels_sums_t;
 
-/* Of a run whose sender's rail is not up at both ends, small demands: half of
- * what their receivers' rails were given goes to the right ones. */
+/* For a run whose sender's rail is not up at both ends: moves half of the small
+ * demands from their receivers' rails to the right rails. */
 static __attribute__((noinline)) void
 levels_add_lame(mrail_levels_t *levels, uint32_t g,
                 const mrail_plan_demand_t *demand,
@@ -97,10 +97,10 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
     uint64_t *small = &levels->wanted[(2 * (size_t)g + 1) * levels->stride];
 
     for (; demand < end; ++demand) {
-        uint32_t rail = levels->spots[demand->to].rail;
+        uint32_t rail = levels->places[demand->to].rail;
 
         if (demand->bytes <= levels->options.relay_above) {
-            uint32_t own = levels->spots[demand->from].rail;
+            uint32_t own = levels->places[demand->from].rail;
             uint32_t lanes =
                 mrail_water_fill_fewest(levels->groups[g].lanes, own, rail);
 
@@ -113,11 +113,11 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
     }
 }
 
-/* Adds a run of demands from one rank to the ranks of one other node, which
- * mostly follow each other; returns its length. Common data is looked up once,
- * and the rest stays in registers (hence not inline below). Small demands cause
- * no branch, which would be unpredictable: with many demands, planning spends
- * its time here. */
+/* Adds the demands that one rank has to ranks of another node and returns their
+ * number. They mostly follow each other. The common values are looked up once
+ * and the others stay in registers, so the function above is not inline. Small
+ * demands take no branch, because a branch is unpredictable here. With many
+ * demands this loop dominates planning time. */
 static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
                                           size_t first, uint64_t *digest_p,
                                           const int in_pairs)
@@ -126,37 +126,37 @@ static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
     const mrail_plan_demand_t *demand = begin;
     const mrail_plan_demand_t *end =
         begin + MRAIL_MIN(levels->num_demands - first, MAX_RUN);
-    const levels_spot_t *spots = levels->spots;
+    const levels_place_t *places = levels->places;
     const uint64_t relay_above = levels->options.relay_above;
     const uint32_t from = begin->from, num_ranks = levels->num_ranks;
-    const uint32_t to_node = spots[begin->to].node, stride = levels->stride;
+    const uint32_t to_node = places[begin->to].node, stride = levels->stride;
     const uint32_t lanes = levels->groups[g].lanes;
-    const uint32_t own = spots[from].rail;
+    const uint32_t own = places[from].rail;
     const int is_up = (lanes >> own) & 1;
     uint64_t *wanted = &levels->wanted[2 * (size_t)g * stride];
-    uint64_t *down_bytes = levels->down_bytes, *sent = NULL, *got = NULL;
+    uint64_t *down_bytes = levels->down_bytes, *sent = NULL, *received = NULL;
     uint64_t key = ((uint64_t)from << 32) + first;
     uint64_t total = 0, small = 0, lame = 0, digest = 0, large;
 
     if (in_pairs) {
         sent = &levels->pairs->sent[(size_t)from * stride];
-        got = &levels->pairs->got[own];
+        received = &levels->pairs->received[own];
     }
     for (; demand < end; ++demand, ++key) {
         uint32_t to = demand->to, rail;
         uint64_t bytes = demand->bytes, small_mask;
 
         if ((demand->from != from) || (to >= num_ranks) ||
-            (spots[to].node != to_node) || (bytes >= HUGE_BYTES)) {
+            (places[to].node != to_node) || (bytes >= HUGE_BYTES)) {
             break;
         }
-        rail = spots[to].rail;
+        rail = places[to].rail;
         small_mask = -(uint64_t)(bytes <= relay_above);
         total += bytes;
         small += bytes & small_mask;
         if (in_pairs) {
             sent[rail] += bytes;
-            got[(size_t)to * stride] += bytes;
+            received[(size_t)to * stride] += bytes;
         } else {
             down_bytes[to] += bytes;
         }
@@ -209,7 +209,8 @@ static void levels_add_inside(mrail_levels_t *levels,
     }
 }
 
-/* Demand i, and those that are added with it: where they end.  0, -ENOMEM, -ERANGE. */
+/* Adds demand i and its run, and sets the end of the run. 0, -ENOMEM,
+ * -ERANGE. */
 static int levels_add_some(mrail_levels_t *levels, size_t i,
                            levels_sums_t *sums, size_t *end_p)
 {
@@ -222,8 +223,8 @@ static int levels_add_some(mrail_levels_t *levels, size_t i,
         return -ERANGE;
     }
     *end_p = i + 1;
-    from_node = levels->spots[demand->from].node;
-    to_node = levels->spots[demand->to].node;
+    from_node = levels->places[demand->from].node;
+    to_node = levels->places[demand->to].node;
     if ((from_node == to_node) || (demand->bytes == 0)) {
         sums->digest += mrail_digest_demand(demand, i);
         if (demand->from != demand->to) {

@@ -1,4 +1,4 @@
-/* Memory of a plan in two levels, and the topology of its first one. */
+/* Memory of a plan in two levels, and the topology of its first level. */
 #include "config.h"
 #include "levels_internal.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks that reach all rails, no GPU links. */
+/* Topology with multi-rail ranks and without GPU links. */
 static int levels_relax(const mrail_plan_topo_t *topo,
                         mrail_plan_topo_t **free_p)
 {
@@ -23,7 +23,8 @@ static int levels_relax(const mrail_plan_topo_t *topo,
                                        topo->ports[i].in);
     }
     for (unsigned i = 0; (ret == 0) && (i < topo->num_nodes); ++i) {
-        ret = mrail_plan_topo_set_leaf_group(relaxed, i, topo->nodes[i].pod);
+        ret = mrail_plan_topo_set_leaf_group(relaxed, i,
+                                             topo->nodes[i].leaf_group);
     }
     for (unsigned i = 0;
          (ret == 0) && (i < topo->num_leaf_groups * topo->num_rails); ++i) {
@@ -41,7 +42,7 @@ static int levels_relax(const mrail_plan_topo_t *topo,
     return ret;
 }
 
-/* Ranks and the relays of nodes; 0: not what this file is for. */
+/* Sets ranks and relays of nodes; 0: the topology is unsupported. */
 static int levels_set_ranks(mrail_levels_t *levels,
                             const mrail_plan_topo_t *topo)
 {
@@ -57,8 +58,8 @@ static int levels_set_ranks(mrail_levels_t *levels,
             return 0;
         }
         levels->ranks[i] = (levels_rank_t){.up = rank->up, .down = rank->down};
-        levels->spots[i] =
-            (levels_spot_t){.node = rank->node, .rail = rank->rail};
+        levels->places[i] =
+            (levels_place_t){.node = rank->node, .rail = rank->rail};
         levels->relays[rank->node * levels->num_rails + rank->rail] = i;
         levels->first_rank[rank->node] = i;
     }
@@ -77,7 +78,7 @@ static int levels_allocate(mrail_levels_t *levels)
     size_t nodes = levels->num_nodes, rails = levels->num_rails;
 
     levels->ranks = calloc(levels->num_ranks + 1, sizeof(*levels->ranks));
-    levels->spots = calloc(levels->num_ranks + 1, sizeof(*levels->spots));
+    levels->places = calloc(levels->num_ranks + 1, sizeof(*levels->places));
     levels->up_bytes =
         calloc(2 * (size_t)levels->num_ranks + 1, sizeof(*levels->up_bytes));
     levels->relays = malloc(nodes * rails * sizeof(*levels->relays));
@@ -86,7 +87,7 @@ static int levels_allocate(mrail_levels_t *levels)
     levels->first = malloc((nodes * nodes + 1) * sizeof(*levels->first));
     if ((levels->ranks == NULL) || (levels->relays == NULL) ||
         (levels->first_rank == NULL) || (levels->group_of == NULL) ||
-        (levels->first == NULL) || (levels->spots == NULL) ||
+        (levels->first == NULL) || (levels->places == NULL) ||
         (levels->up_bytes == NULL)) {
         return -ENOMEM;
     }
@@ -187,7 +188,7 @@ void mrail_levels_destroy(mrail_levels_t *levels)
     free(levels->capacity);
     free(levels->slot_bytes);
     free(levels->ranks);
-    free(levels->spots);
+    free(levels->places);
     free(levels->up_bytes);
     free(levels->relays);
     free(levels->first_rank);
@@ -198,7 +199,7 @@ void mrail_levels_destroy(mrail_levels_t *levels)
     free(levels->lanes);
     free(levels->demand);
     free(levels->wanted);
-    free(levels->worth);
+    free(levels->weight);
     free(levels->small);
     free(levels->end);
     free(levels->order);

@@ -1,5 +1,5 @@
-/* Upper bounds of GPU link loads that hold for every result of level 2: links
- * to a switch, or pairwise links. */
+/* Upper bounds of GPU link loads, for any result of the second level. Links are
+ * those to a switch, or pairwise ones. */
 #include "config.h"
 #include "cuts.h"
 #include "levels_internal.h"
@@ -14,7 +14,7 @@
 
 enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
 
-/* ---- what there is ---- */
+/* ---- kinds of links ---- */
 
 static int levels_is_switched(const mrail_plan_topo_t *topo)
 {
@@ -26,7 +26,7 @@ static int levels_is_switched(const mrail_plan_topo_t *topo)
     return 1;
 }
 
-/* All ranks of a node have links to all others of it. */
+/* 1: all ranks of each node have links to all others of it. */
 static int levels_is_meshed(const mrail_plan_topo_t *topo)
 {
     for (uint32_t n = 0; n < topo->num_nodes; ++n) {
@@ -36,8 +36,8 @@ static int levels_is_meshed(const mrail_plan_topo_t *topo)
             uint32_t from = i / node->num_ranks, to = i % node->num_ranks;
 
             if ((from != to) &&
-                ((node->mesh == NULL) || (from >= SIDE) || (to >= SIDE) ||
-                 (node->mesh[from * SIDE + to] == 0))) {
+                ((node->pairwise == NULL) || (from >= SIDE) || (to >= SIDE) ||
+                 (node->pairwise[from * SIDE + to] == 0))) {
                 return 0;
             }
         }
@@ -61,25 +61,25 @@ static int levels_create_pairs(mrail_levels_t *levels,
     pairs->num_bytes = ranks * (SIDE + 2 * (size_t)levels->stride);
     pairs->inside = calloc(pairs->num_bytes + 1, sizeof(*pairs->inside));
     pairs->bytes = malloc((ranks * SIDE + 1) * sizeof(*pairs->bytes));
-    pairs->third =
-        malloc(2 * nodes * levels->num_rails * sizeof(*pairs->third));
+    pairs->third_party =
+        malloc(2 * nodes * levels->num_rails * sizeof(*pairs->third_party));
     if ((pairs->capacity == NULL) || (pairs->by_place == NULL) ||
         (pairs->place == NULL) || (pairs->inside == NULL) ||
-        (pairs->bytes == NULL) || (pairs->third == NULL)) {
+        (pairs->bytes == NULL) || (pairs->third_party == NULL)) {
         return -ENOMEM;
     }
     pairs->sent = pairs->inside + ranks * SIDE;
-    pairs->got = pairs->sent + ranks * levels->stride;
+    pairs->received = pairs->sent + ranks * levels->stride;
     memset(pairs->by_place, 0xff, nodes * SIDE * sizeof(*pairs->by_place));
     for (uint32_t i = 0; i < ranks; ++i) {
         const mrail_topo_rank_t *rank = &topo->ranks[i];
-        const double *mesh = topo->nodes[rank->node].mesh;
+        const double *pairwise = topo->nodes[rank->node].pairwise;
 
         pairs->place[i] = rank->place;
-        if (mesh != NULL) {
+        if (pairwise != NULL) {
             pairs->by_place[rank->node * SIDE + rank->place] = i;
-            memcpy(&pairs->capacity[i * SIDE], &mesh[rank->place * SIDE],
-                   SIDE * sizeof(*mesh));
+            memcpy(&pairs->capacity[i * SIDE], &pairwise[rank->place * SIDE],
+                   SIDE * sizeof(*pairwise));
         }
     }
     return 0;
@@ -105,14 +105,15 @@ void mrail_levels_destroy_gpus(mrail_levels_t *levels)
         free(pairs->place);
         free(pairs->inside);
         free(pairs->bytes);
-        free(pairs->third);
+        free(pairs->third_party);
         free(pairs);
     }
 }
 
-/* ---- a switch ---- */
+/* ---- switch ---- */
 
-/* All of the rank's own bytes, and all that its rail brings, or takes, for others. */
+/* All own bytes of the rank, plus all bytes that its rail carries for
+ * others. */
 static double levels_most_on_switch(const mrail_levels_t *levels)
 {
     const mrail_plan_link_t *links = mrail_routes_links(levels->routes);
@@ -144,13 +145,12 @@ static double levels_most_on_switch(const mrail_levels_t *levels)
     return most;
 }
 
-/* ---- links in pairs ---- */
+/* ---- pairwise links ---- */
 
-/* Upper bound of a pair of nodes' third-party bytes on a rail: the bound of
- * water_fill.h for large demands, and small ones without a rail of their
- * own. */
-static double levels_third(const mrail_levels_t *levels, uint32_t g,
-                           uint32_t rail)
+/* Maximum bytes of a pair of nodes on a rail that neither end owns: the bound
+ * of water_fill.h for large demands, plus small demands without an own rail. */
+static double levels_third_party(const mrail_levels_t *levels, uint32_t g,
+                                 uint32_t rail)
 {
     const levels_group_t *group = &levels->groups[g];
     uint64_t wanted = levels->wanted[2 * (size_t)g * levels->stride + rail];
@@ -168,7 +168,7 @@ static double levels_third(const mrail_levels_t *levels, uint32_t g,
 static void levels_add_thirds(mrail_levels_t *levels)
 {
     uint32_t rails = levels->num_rails, nodes = levels->num_nodes;
-    double *out = levels->pairs->third, *in = out + (size_t)nodes * rails;
+    double *out = levels->pairs->third_party, *in = out + (size_t)nodes * rails;
 
     memset(out, 0, 2 * (size_t)nodes * rails * sizeof(*out));
     for (uint32_t from = 0; from < nodes; ++from) {
@@ -177,10 +177,10 @@ static void levels_add_thirds(mrail_levels_t *levels)
 
             for (uint32_t rail = 0; (g != MRAIL_PLAN_NONE) && (rail < rails);
                  ++rail) {
-                double third = levels_third(levels, g, rail);
+                double third_party = levels_third_party(levels, g, rail);
 
-                out[(size_t)from * rails + rail] += third;
-                in[(size_t)to * rails + rail] += third;
+                out[(size_t)from * rails + rail] += third_party;
+                in[(size_t)to * rails + rail] += third_party;
             }
         }
     }
@@ -196,37 +196,39 @@ static double levels_sum(const uint64_t *bytes, uint32_t count)
     return (double)(int64_t)sum;
 }
 
-/* Bytes over a link because one of its ends relays: of the bytes of `other`, by
- * the rail of their far ends, those that may use the relay's rail. */
+/* Bytes over a link because one of its ends is a relay: those of `other` that
+ * may take the relay's rail, by the own rail of the far rank. */
 static double levels_most_relayed(const mrail_levels_t *levels,
                                   const uint64_t *bytes, uint32_t relay,
-                                  uint32_t other, const double *third)
+                                  uint32_t other, const double *third_party)
 {
-    const levels_spot_t *spot = &levels->spots[relay];
+    const levels_place_t *rank_place = &levels->places[relay];
 
-    if ((levels->relays[spot->node * levels->num_rails + spot->rail] !=
-         relay) ||
-        (levels->spots[other].rail == spot->rail)) {
+    if ((levels->relays[rank_place->node * levels->num_rails +
+                        rank_place->rail] != relay) ||
+        (levels->places[other].rail == rank_place->rail)) {
         return 0;
     }
     bytes += (size_t)other * levels->stride;
     return MRAIL_MIN(
-        (double)(int64_t)bytes[spot->rail] +
-            third[(size_t)spot->node * levels->num_rails + spot->rail],
+        (double)(int64_t)bytes[rank_place->rail] +
+            third_party[(size_t)rank_place->node * levels->num_rails +
+                        rank_place->rail],
         levels_sum(bytes, levels->num_rails));
 }
 
 static double levels_most_on_pairs(mrail_levels_t *levels)
 {
     const levels_pairs_t *pairs = levels->pairs;
-    const double *in = pairs->third + levels->num_nodes * levels->num_rails;
+    const double *in =
+        pairs->third_party + levels->num_nodes * levels->num_rails;
     double most = 0;
 
     levels_add_thirds(levels);
     for (uint32_t from = 0; from < levels->num_ranks; ++from) {
         for (uint32_t place = 0; place < SIDE; ++place) {
             uint32_t to =
-                pairs->by_place[levels->spots[from].node * SIDE + place];
+                pairs->by_place[levels->places[from].node * SIDE + place];
             double bytes;
 
             if ((to == MRAIL_PLAN_NONE) || (to == from)) {
@@ -234,8 +236,8 @@ static double levels_most_on_pairs(mrail_levels_t *levels)
             }
             bytes = (double)(int64_t)pairs->inside[from * SIDE + place] +
                     levels_most_relayed(levels, pairs->sent, to, from,
-                                        pairs->third) +
-                    levels_most_relayed(levels, pairs->got, from, to, in);
+                                        pairs->third_party) +
+                    levels_most_relayed(levels, pairs->received, from, to, in);
             most =
                 MRAIL_MAX(most, bytes / pairs->capacity[from * SIDE + place]);
         }
@@ -259,8 +261,8 @@ void mrail_levels_add_to_pairs(mrail_levels_t *levels,
                                const mrail_plan_demand_t *demand,
                                const uint64_t *end)
 {
-    const levels_spot_t *from = &levels->spots[demand->from];
-    const levels_spot_t *to = &levels->spots[demand->to];
+    const levels_place_t *from = &levels->places[demand->from];
+    const levels_place_t *to = &levels->places[demand->to];
     const uint32_t *out = &levels->relays[from->node * levels->num_rails];
     const uint32_t *in = &levels->relays[to->node * levels->num_rails];
     uint64_t last = 0;

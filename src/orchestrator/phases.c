@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-/* As wide as AVX2's, and no better aligned than what they are made of. */
+/* Width of AVX2, with the alignment of a double. */
 typedef double vec_t __attribute__((vector_size(32), aligned(8), may_alias));
 typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 
@@ -19,7 +19,7 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define LESSER(a, b) CHOSEN(a, <, b)
 #define GREATER(a, b) CHOSEN(a, >, b)
 
-/* The compiler knows how many, and shall make no loop of it. */
+/* The compiler knows the number of rounds and must unroll the loop. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("unroll")
 #else
@@ -29,11 +29,11 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
     UNROLLED                                                                   \
     for (unsigned v = 0; v < (count); ++v)
 
-/* In this order, on all machines. */
+/* In this order on all machines. */
 #define SUM_OF(v) (((v)[0] + (v)[2]) + ((v)[1] + (v)[3]))
 
-/* Loads of a row's slots, while consecutive demands share the row: otherwise
- * each would wait for the stores of the one before. */
+/* Loads of a row's slots, while consecutive demands share the row. In memory,
+ * each demand would wait for the store of the one before. */
 typedef struct held {
     vec_t load[MRAIL_PHASES_MAX_WIDTH / MRAIL_PHASES_VECTOR];
     vec_t *at; /* NULL: none yet */
@@ -61,13 +61,13 @@ static MRAIL_INLINE void let_go(const held_t *held, unsigned num_vecs)
     }
 }
 
-static MRAIL_INLINE void divide(const mrail_phases_t *passes, unsigned num_vecs,
+static MRAIL_INLINE void divide(const mrail_phases_t *phases, unsigned num_vecs,
                                 int is_masked, mrail_phases_sum_t what,
                                 const double *factor, double *bytes,
                                 double *sum, double *load)
 {
     const unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
-    const uint32_t *row = passes->row, num_demands = passes->num_demands;
+    const uint32_t *row = phases->row, num_demands = phases->num_demands;
     held_t held = {.at = NULL};
 
     for (uint32_t k = 0; k < num_demands; ++k, row += 2) {
@@ -85,19 +85,19 @@ static MRAIL_INLINE void divide(const mrail_phases_t *passes, unsigned num_vecs,
         {
             part[v] = factor_out[v] * factor_in[v];
             if (is_masked) {
-                part[v] *= *(const vec_t *)&passes
-                                ->mask_factor[(size_t)passes->mask[k] * width +
+                part[v] *= *(const vec_t *)&phases
+                                ->mask_factor[(size_t)phases->mask[k] * width +
                                               v * MRAIL_PHASES_VECTOR];
             }
             total = total + part[v];
         }
-        least = passes->least_part * SUM_OF(total);
+        least = phases->least_part * SUM_OF(total);
         EACH_VECTOR(v, num_vecs)
         {
             part[v] = (vec_t)((part[v] >= least) & (mask_t)part[v]);
             kept = kept + part[v];
         }
-        per_weight = passes->demand[k] / SUM_OF(kept);
+        per_weight = phases->demand[k] / SUM_OF(kept);
         hold(&held, num_vecs, (vec_t *)&load[out]);
         EACH_VECTOR(v, num_vecs)
         {
@@ -115,12 +115,12 @@ static MRAIL_INLINE void divide(const mrail_phases_t *passes, unsigned num_vecs,
     let_go(&held, num_vecs);
 }
 
-static MRAIL_INLINE void load_rows(const mrail_phases_t *passes,
+static MRAIL_INLINE void load_rows(const mrail_phases_t *phases,
                                    unsigned num_vecs, const double *bytes,
                                    double *load)
 {
     const unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
-    const uint32_t *row = passes->row, num_demands = passes->num_demands;
+    const uint32_t *row = phases->row, num_demands = phases->num_demands;
     held_t held = {.at = NULL};
 
     for (uint32_t k = 0; k < num_demands; ++k, row += 2, bytes += width) {
@@ -136,14 +136,14 @@ static MRAIL_INLINE void load_rows(const mrail_phases_t *passes,
     let_go(&held, num_vecs);
 }
 
-static MRAIL_INLINE uint32_t find_small(const mrail_phases_t *passes,
+static MRAIL_INLINE uint32_t find_small(const mrail_phases_t *phases,
                                         unsigned num_vecs, const double *bytes,
                                         double least, uint32_t first)
 {
     unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
     uint32_t k = first;
 
-    for (; k < passes->num_demands; ++k) {
+    for (; k < phases->num_demands; ++k) {
         const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
         mask_t small = {0};
 
@@ -157,20 +157,20 @@ static MRAIL_INLINE uint32_t find_small(const mrail_phases_t *passes,
     return k;
 }
 
-static MRAIL_INLINE uint32_t find_over(const mrail_phases_t *passes,
+static MRAIL_INLINE uint32_t find_over(const mrail_phases_t *phases,
                                        unsigned num_vecs, const double *bytes,
                                        const double *excess, uint32_t first)
 {
     unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
     uint32_t k = first;
 
-    for (; k < passes->num_demands; ++k) {
+    for (; k < phases->num_demands; ++k) {
         const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
         const vec_t *out =
-            (const vec_t *)&excess[(size_t)passes->row[2 * (size_t)k] * width];
+            (const vec_t *)&excess[(size_t)phases->row[2 * (size_t)k] * width];
         const vec_t *in =
             (const vec_t
-                 *)&excess[(size_t)passes->row[2 * (size_t)k + 1] * width];
+                 *)&excess[(size_t)phases->row[2 * (size_t)k + 1] * width];
         mask_t over = {0};
 
         for (unsigned v = 0; v < num_vecs; ++v) {
@@ -183,27 +183,27 @@ static MRAIL_INLINE uint32_t find_over(const mrail_phases_t *passes,
     return k;
 }
 
-static MRAIL_INLINE double shortest(const mrail_phases_t *passes,
+static MRAIL_INLINE double shortest(const mrail_phases_t *phases,
                                     unsigned num_vecs, int is_masked,
                                     const double *length)
 {
     unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
     double total = 0;
 
-    for (uint32_t k = 0; k < passes->num_demands; ++k) {
+    for (uint32_t k = 0; k < phases->num_demands; ++k) {
         const vec_t *out =
-            (const vec_t *)&length[(size_t)passes->row[2 * (size_t)k] * width];
+            (const vec_t *)&length[(size_t)phases->row[2 * (size_t)k] * width];
         const vec_t *in =
             (const vec_t
-                 *)&length[(size_t)passes->row[2 * (size_t)k + 1] * width];
+                 *)&length[(size_t)phases->row[2 * (size_t)k + 1] * width];
         vec_t least = {0};
 
         for (unsigned v = 0; v < num_vecs; ++v) {
             vec_t other = out[v] + in[v];
 
             if (is_masked) {
-                other += *(const vec_t *)&passes
-                              ->mask_length[(size_t)passes->mask[k] * width +
+                other += *(const vec_t *)&phases
+                              ->mask_length[(size_t)phases->mask[k] * width +
                                             v * MRAIL_PHASES_VECTOR];
             }
             if (v == 0) {
@@ -212,7 +212,7 @@ static MRAIL_INLINE double shortest(const mrail_phases_t *passes,
                 least = LESSER(other, least);
             }
         }
-        total += passes->demand[k] * MRAIL_MIN(MRAIL_MIN(least[0], least[2]),
+        total += phases->demand[k] * MRAIL_MIN(MRAIL_MIN(least[0], least[2]),
                                                MRAIL_MIN(least[1], least[3]));
     }
     return total;
@@ -230,7 +230,7 @@ static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
     }
 }
 
-/* Macros: a function would have to pass vectors, in one way or the other. */
+/* Macros, because functions would pass vectors in different ways. */
 #define ALL(value)                                                             \
     (vec_t)                                                                    \
     {                                                                          \
@@ -284,11 +284,11 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
     return SUM_OF(total);
 }
 
-/* With a number of vectors that the compiler knows, and with masks or without, for
- * each set of instructions: `call` is one of the above, with `num_vecs` and
- * `is_masked` as its arguments. */
+/* Instantiates `call`, one of the functions above, for each vector count and
+ * with or without masks. Both are compile-time constants: `num_vecs` and
+ * `is_masked`. */
 #define BY_WIDTH(masked, call)                                                 \
-    switch (passes->width / MRAIL_PHASES_VECTOR) {                             \
+    switch (phases->width / MRAIL_PHASES_VECTOR) {                             \
     case 1: {                                                                  \
         enum { num_vecs = 1, is_masked = (masked) };                           \
         call;                                                                  \
@@ -316,13 +316,13 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
     }                                                                          \
     }
 #define BY_KIND(call)                                                          \
-    if (passes->mask != NULL) {                                                \
+    if (phases->mask != NULL) {                                                \
         BY_WIDTH(1, call)                                                      \
     } else {                                                                   \
         BY_WIDTH(0, call)                                                      \
     }
 
-/* Each in two versions. */
+/* Two versions of each function, for two instruction sets. */
 #define TWIN(type, name, arguments, ...)                                       \
     static type name##_anywhere arguments __VA_ARGS__ AVX2_TWIN(               \
         type, name, arguments, __VA_ARGS__)
@@ -339,50 +339,50 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
 #endif
 
 TWIN(void, divide_by_kind,
-     (const mrail_phases_t *passes, mrail_phases_sum_t what,
+     (const mrail_phases_t *phases, mrail_phases_sum_t what,
       const double *factor, double *bytes, double *sum, double *load),
      {
          if (what == MRAIL_PHASES_NO_SUM) {
-             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PHASES_NO_SUM,
+             BY_KIND(divide(phases, num_vecs, is_masked, MRAIL_PHASES_NO_SUM,
                             factor, bytes, sum, load))
          } else if (what == MRAIL_PHASES_SET_SUM) {
-             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PHASES_SET_SUM,
+             BY_KIND(divide(phases, num_vecs, is_masked, MRAIL_PHASES_SET_SUM,
                             factor, bytes, sum, load))
          } else {
-             BY_KIND(divide(passes, num_vecs, is_masked, MRAIL_PHASES_ADD_SUM,
+             BY_KIND(divide(phases, num_vecs, is_masked, MRAIL_PHASES_ADD_SUM,
                             factor, bytes, sum, load))
          }
      })
 
 TWIN(void, load_by_kind,
-     (const mrail_phases_t *passes, const double *bytes, double *load),
-     {BY_WIDTH(0, load_rows(passes, num_vecs, bytes, load))})
+     (const mrail_phases_t *phases, const double *bytes, double *load),
+     {BY_WIDTH(0, load_rows(phases, num_vecs, bytes, load))})
 
 TWIN(uint32_t, small_by_width,
-     (const mrail_phases_t *passes, const double *bytes, double least,
+     (const mrail_phases_t *phases, const double *bytes, double least,
       uint32_t first),
      {
          uint32_t found;
 
-         BY_WIDTH(0, found = find_small(passes, num_vecs, bytes, least, first))
+         BY_WIDTH(0, found = find_small(phases, num_vecs, bytes, least, first))
          return found;
      })
 
 TWIN(uint32_t, over_by_width,
-     (const mrail_phases_t *passes, const double *bytes, const double *excess,
+     (const mrail_phases_t *phases, const double *bytes, const double *excess,
       uint32_t first),
      {
          uint32_t found;
 
-         BY_WIDTH(0, found = find_over(passes, num_vecs, bytes, excess, first))
+         BY_WIDTH(0, found = find_over(phases, num_vecs, bytes, excess, first))
          return found;
      })
 
 TWIN(double, shortest_by_kind,
-     (const mrail_phases_t *passes, const double *length), {
+     (const mrail_phases_t *phases, const double *length), {
          double total;
 
-         BY_KIND(total = shortest(passes, num_vecs, is_masked, length))
+         BY_KIND(total = shortest(phases, num_vecs, is_masked, length))
          return total;
      })
 
@@ -400,49 +400,49 @@ TWIN(double, most_twin, (uint32_t count, const double *value),
 TWIN(double, dot_twin, (uint32_t count, const double *a, const double *b),
      { return dot(count, a, b); })
 
-static void phases_check(const mrail_phases_t *passes)
+static void phases_check(const mrail_phases_t *phases)
 {
-    assert(passes->width >= MRAIL_PHASES_VECTOR);
-    assert(passes->width <= MRAIL_PHASES_MAX_WIDTH);
-    assert(passes->width % MRAIL_PHASES_VECTOR == 0);
-    (void)passes;
+    assert(phases->width >= MRAIL_PHASES_VECTOR);
+    assert(phases->width <= MRAIL_PHASES_MAX_WIDTH);
+    assert(phases->width % MRAIL_PHASES_VECTOR == 0);
+    (void)phases;
 }
 
-void mrail_phases_divide(const mrail_phases_t *passes, mrail_phases_sum_t what,
+void mrail_phases_divide(const mrail_phases_t *phases, mrail_phases_sum_t what,
                          const double *factor, double *bytes, double *sum,
                          double *load)
 {
-    phases_check(passes);
-    CALL(divide_by_kind, passes, what, factor, bytes, sum, load);
+    phases_check(phases);
+    CALL(divide_by_kind, phases, what, factor, bytes, sum, load);
 }
 
-void mrail_phases_load(const mrail_phases_t *passes, const double *bytes,
+void mrail_phases_load(const mrail_phases_t *phases, const double *bytes,
                        double *load)
 {
-    phases_check(passes);
-    CALL(load_by_kind, passes, bytes, load);
+    phases_check(phases);
+    CALL(load_by_kind, phases, bytes, load);
 }
 
-double mrail_phases_shortest(const mrail_phases_t *passes, const double *length)
+double mrail_phases_shortest(const mrail_phases_t *phases, const double *length)
 {
-    phases_check(passes);
-    return CALL(shortest_by_kind, passes, length);
+    phases_check(phases);
+    return CALL(shortest_by_kind, phases, length);
 }
 
-uint32_t mrail_phases_find_small(const mrail_phases_t *passes,
+uint32_t mrail_phases_find_small(const mrail_phases_t *phases,
                                  const double *bytes, double least,
                                  uint32_t first)
 {
-    phases_check(passes);
-    return CALL(small_by_width, passes, bytes, least, first);
+    phases_check(phases);
+    return CALL(small_by_width, phases, bytes, least, first);
 }
 
-uint32_t mrail_phases_find_over(const mrail_phases_t *passes,
+uint32_t mrail_phases_find_over(const mrail_phases_t *phases,
                                 const double *bytes, const double *excess,
                                 uint32_t first)
 {
-    phases_check(passes);
-    return CALL(over_by_width, passes, bytes, excess, first);
+    phases_check(phases);
+    return CALL(over_by_width, phases, bytes, excess, first);
 }
 
 void mrail_phases_exp(uint32_t count, const double *x, double *exp)

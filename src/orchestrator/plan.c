@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the gap: the rest is left to rounding. */
+/* Part of the gap for the division; the rest is for rounding. */
 #define PART_LIMIT 0.95
-/* More would take longer than an exchange that is not quite as good. */
+/* More iterations would take longer than they save in the exchange. */
 #define MAX_ITERATIONS 4000
 #define MAX_RELAY_ITERATIONS 1000
-/* Rounds to guess before all is spread once, and then. */
+/* Iterations of the first and the second warm start. */
 #define FIRST_TRIES 2
 #define TRIES 8
 
@@ -70,8 +70,8 @@ int mrail_plan_add_group(mrail_plan_t *plan, const mrail_route_t *route,
     return 0;
 }
 
-/* Makes the group of a demand; MRAIL_PLAN_NONE: it is not planned.  `shared`: where
- * others will look for it; or NULL. */
+/* Creates the group of a demand; MRAIL_PLAN_NONE: not planned. `shared`: entry
+ * for later demands; or NULL. */
 static int plan_make_group(mrail_plan_t *plan,
                            const mrail_plan_demand_t *demand, uint32_t *shared,
                            uint32_t *group_p)
@@ -91,14 +91,14 @@ static int plan_make_group(mrail_plan_t *plan,
     return ret;
 }
 
-/* Multi-rail ranks of two nodes share a group, created by their first
- * demand. */
+/* Multi-rail ranks of two nodes share a group. The first of their demands
+ * creates it. */
 static MRAIL_INLINE int plan_find_group(mrail_plan_t *plan,
                                         const mrail_plan_demand_t *demand,
                                         uint32_t *group_p)
 {
-    uint32_t from = plan->free_node[demand->from];
-    uint32_t to = plan->free_node[demand->to], *shared = NULL;
+    uint32_t from = plan->multi_rail_node[demand->from];
+    uint32_t to = plan->multi_rail_node[demand->to], *shared = NULL;
 
     if ((from != MRAIL_PLAN_NONE) && (to != MRAIL_PLAN_NONE) && (from != to)) {
         shared = &plan->shared[(size_t)from * plan->num_nodes + to];
@@ -136,7 +136,7 @@ static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
     return ret;
 }
 
-/* The pairs of nodes that have a group are forgotten again. */
+/* Resets the entries of node pairs that have a group. */
 static void plan_forget_shared(mrail_plan_t *plan)
 {
     size_t nodes = plan->num_nodes;
@@ -144,12 +144,12 @@ static void plan_forget_shared(mrail_plan_t *plan)
     memset(plan->shared, 0xff, nodes * nodes * sizeof(*plan->shared));
 }
 
-/* Sums over the demands, in registers, because the next demand depends on them.
- * Demands of one group mostly follow each other. */
+/* Sums over the demands. They stay in registers, because the next demand
+ * depends on them. Demands of one group mostly follow each other. */
 typedef struct plan_sums {
     uint64_t bytes, digest;
     uint32_t group;       /* of the last one, or MRAIL_PLAN_NONE */
-    uint64_t group_bytes; /* its line so far */
+    uint64_t group_bytes; /* bytes on its line so far */
 } plan_sums_t;
 
 static MRAIL_INLINE void plan_turn_to(plan_division_t *next, plan_sums_t *sums,
@@ -217,7 +217,7 @@ static int plan_group(mrail_plan_t *plan, char *why, size_t why_size)
     return 0;
 }
 
-/* ---- the division ---- */
+/* ---- division ---- */
 
 static int plan_load(mrail_plan_t *plan)
 {
@@ -256,7 +256,7 @@ static int plan_spread(mrail_plan_t *plan, unsigned max_iterations)
            mrail_flows_bound(plan->flows) * (1 + gap);
 }
 
-/* Tries the fast paths first. */
+/* The warm start comes first. */
 static void plan_divide(mrail_plan_t *plan)
 {
     mrail_plan_summary_t *summary = &plan->next.summary;
@@ -280,8 +280,7 @@ static void plan_divide(mrail_plan_t *plan)
         has_relays ? mrail_flows_relayed_bound(plan->flows) : 0;
 }
 
-/* ---- what came of it -------------------------------------------------------
- */
+/* ---- results ---- */
 
 uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
 {
@@ -305,7 +304,7 @@ uint64_t mrail_plan_cut(mrail_plan_t *plan, uint32_t g, const double *part)
     return hash;
 }
 
-/* All lines; loads, relayed bytes and the hash of whole bytes. */
+/* All lines: loads, relayed bytes and hash of whole bytes. */
 static void plan_sum_up(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -324,7 +323,7 @@ static void plan_sum_up(mrail_plan_t *plan)
     summary->congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
-/* The lane that demand i takes alone, of its group. */
+/* Direct lane of demand i in its group. */
 static unsigned plan_direct_lane(const mrail_plan_t *plan, size_t i,
                                  mrail_route_t *route)
 {
@@ -338,7 +337,7 @@ static unsigned plan_direct_lane(const mrail_plan_t *plan, size_t i,
                                next->demands[i].to, route);
 }
 
-/* Does each group have one demand only? */
+/* 1: each group has one demand. */
 static int plan_has_pairs_only(const plan_division_t *next)
 {
     size_t count = 0;
@@ -349,8 +348,9 @@ static int plan_has_pairs_only(const plan_division_t *next)
     return count == next->num_groups;
 }
 
-/* Each demand whole on the path that it takes alone: no division has fewer relays, or
- * pieces.  So if that is within the limit, nothing is better: 1, and it is cut so. */
+/* Trivial case: each demand whole on its direct path. No division has fewer
+ * relays or pieces. If this is within the limit, it is optimal: returns 1 with
+ * the lines cut. */
 static int plan_is_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
@@ -387,18 +387,18 @@ static int plan_is_direct(mrail_plan_t *plan)
     return 1;
 }
 
-/* The new division in place of the one that holds. */
-static void plan_accept(mrail_plan_t *plan, uint64_t stamp)
+/* Replaces the present division by the next one. */
+static void plan_accept(mrail_plan_t *plan, uint64_t generation)
 {
     plan_division_t old = plan->now;
 
     plan->now = plan->next;
     plan->next = old;
-    plan->stamp = stamp;
+    plan->generation = generation;
 }
 
-/* In two levels, if there are many demands and it can be done: 0; -ERANGE: it has to
- * be done at once. */
+/* Plans in two levels, if there are enough demands. 0; -ERANGE: plan all at
+ * once. */
 static int plan_divide_levels(mrail_plan_t *plan)
 {
     mrail_levels_t *levels =
@@ -407,7 +407,8 @@ static int plan_divide_levels(mrail_plan_t *plan)
     uint32_t num_links;
     int ret;
 
-    if ((levels == NULL) || (plan->next.num_demands < MRAIL_PLAN_MANY)) {
+    if ((levels == NULL) ||
+        (plan->next.num_demands < MRAIL_PLAN_MIN_TWO_LEVELS)) {
         return -ERANGE;
     }
     ret = mrail_levels_divide(levels, plan->next.demands,
@@ -423,7 +424,7 @@ static int plan_divide_levels(mrail_plan_t *plan)
     return 0;
 }
 
-/* All at once. */
+/* Plans all demands at once. */
 static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 {
     plan_division_t *next = &plan->next;
@@ -451,13 +452,13 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 }
 
 int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
-                    size_t num_demands, uint64_t stamp, char *why,
+                    size_t num_demands, uint64_t generation, char *why,
                     size_t why_size)
 {
     plan_division_t *next = &plan->next;
     int ret;
 
-    if ((stamp != 0) && (stamp == plan->stamp)) {
+    if ((generation != 0) && (generation == plan->generation)) {
         return 0;
     }
     if (num_demands >= UINT32_MAX) {
@@ -480,14 +481,14 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
         return plan_say(ret, "out of memory", why, why_size);
     }
     if (ret == 0) {
-        plan_accept(plan, stamp);
+        plan_accept(plan, generation);
     }
     return ret;
 }
 
 void mrail_plan_forget(mrail_plan_t *plan)
 {
-    plan->stamp = 0;
+    plan->generation = 0;
     mrail_flows_forget(plan->flows);
     for (unsigned i = 0; i < 2; ++i) {
         if (plan->levels[i] != NULL) {

@@ -1,35 +1,37 @@
 /*
- * libmrail-plan: decides which bytes of an exchange go over which rails and
- * through which relays, so that the most loaded link is loaded as little as
- * possible.
+ * libmrail-plan: assigns the bytes of an exchange to rails and relays so that
+ * the congestion is minimal.
  *
- *     topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan
+ *   topology (nodes, ranks, rails, GPU links, uplinks) + demands  ->  plan
  *
- * The first objective is the congestion: the largest load of a link, in seconds
- * (its bytes divided by its capacity). No exchange ends sooner. The plan's
- * congestion is proved to be within a wanted gap of the optimum. Within that,
- * the plan relays as few bytes as possible, and then has few pieces.
+ * The load of a link is its bytes divided by its capacity, in seconds. The
+ * congestion is the largest load. No exchange can end earlier. The planner has
+ * three goals in this order:
  *
- * Paths between nodes: rail r of one node to rail r of the other. (Rails match
- * by number; they share a leaf switch.) A rank bound to another rail of its
- * node reaches rail r through a relay: the rank of
- * its node that is bound to rail r. A GPU link connects the two. The same holds at the other end.
- * Within a node: the direct link, or one rank as a relay. Source: [NIMBLE]
- * IV-B. Small demands use no relay if they can.
+ * - a congestion within a given gap of the proved minimum;
+ * - within that congestion, few relayed bytes;
+ * - few pieces.
  *
- * Plans are bit-identical for the same topology, demands and options, on every
- * machine with IEEE 754 doubles.
+ * Paths between nodes: rail r of one node reaches rail r of the other. Rails
+ * match by number because they share a leaf switch. A single-rail rank reaches
+ * a foreign rail r through a relay. The relay is the rank of its node that is
+ * bound to rail r, over a GPU link. The same holds at the receiver's end. Paths
+ * within a node: the direct link, or one rank as a relay. Source: [NIMBLE]
+ * IV-B. Small demands avoid relays where they can.
  *
- * Needs neither UCX nor MPI. No I/O, no clock, no global state; one thread per
- * object. Functions that can fail return 0 or -errno and leave their output
- * unchanged:
+ * The same topology, demands and options give the same plan, bit by bit, on
+ * every machine with IEEE 754 doubles.
  *
- *   -ENOMEM   out of memory
- *   -EINVAL   a number that does not exist or must not be 0; a capacity that is neither 0 nor
- *             within the limits below
- *   -ENOSPC   more than the limits below
+ * The library needs neither UCX nor MPI. It has no I/O, no clock and no global
+ * state. One thread at a time may use an object. Functions that can fail return
+ * 0 or -errno, and change nothing on failure:
  *
- * Other errors are named at the functions.
+ *   -ENOMEM  no memory
+ *   -EINVAL  a node, rank or rail that does not exist, a count of zero, or a
+ *            capacity that is neither 0 nor within the limits below
+ *   -ENOSPC  a count above the limits below
+ *
+ * Functions list further errors at their declarations.
  */
 #ifndef MRAIL_PLAN_H
 #define MRAIL_PLAN_H
@@ -46,10 +48,10 @@ extern "C" {
 #define MRAIL_PLAN_MAX_NODES 4096u
 #define MRAIL_PLAN_MAX_RAILS 16u
 #define MRAIL_PLAN_MAX_RANKS 16384u
-/* Ranks of a node that have links to each other in pairs. */
+/* Ranks of a node with pairwise GPU links. */
 #define MRAIL_PLAN_MAX_PAIRWISE 16u
-/* Bytes per second of a link that is not dead: what is wider or narrower than any by
- * ever so much would leave nothing to the digits of the others. */
+/* Bytes per second of a link that is up. Values far apart would lose the digits
+ * of the smaller ones. */
 #define MRAIL_PLAN_MIN_CAPACITY 1.0
 #define MRAIL_PLAN_MAX_CAPACITY 1e18
 /* Pieces of a demand. */
@@ -60,77 +62,85 @@ extern "C" {
 
 typedef struct mrail_plan_topo mrail_plan_topo_t;
 
-/* Nodes and rails of each, numbered from 0; no ranks yet, all rails dead, nodes in
- * one pod, no GPU links.  Capacities are bytes per second. */
+/* Creates a topology with num_nodes nodes of num_rails rails each, numbered
+ * from 0. It has no ranks and no GPU links. All rails are down and all nodes
+ * are in one leaf group. Capacities are bytes per second. */
 int mrail_plan_topo_create(unsigned num_nodes, unsigned num_rails,
                            mrail_plan_topo_t **topo_p);
-void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL: nothing */
+void mrail_plan_topo_destroy(mrail_plan_topo_t *topo); /* NULL: no effect */
 
-/* Sets the capacities of a rail's port, out and in; 0: dead. */
+/* Sets the capacities of a rail's port for sending and receiving; 0: down. */
 int mrail_plan_topo_set_rail(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail, double out, double in);
 
-/* The next rank, numbered from 0, on a node; bound to a rail of it, or, with
- * MRAIL_PLAN_NONE, reaching all of them by itself.  Its relay to a rail is the
- * first rank of its node that was bound to it. */
+/* Adds the next rank, numbered from 0, to a node. `rail` is the only rail of a
+ * single-rail rank. MRAIL_PLAN_NONE makes a multi-rail rank, which reaches all
+ * rails by itself. The relay to a rail is the first single-rail rank of the
+ * node on that rail. */
 int mrail_plan_topo_add_rank(mrail_plan_topo_t *topo, unsigned node,
                              unsigned rail);
 
-/* A link from one rank's GPU to that of another one of its node; 0: none. */
+/* Sets the link between the GPUs of two ranks of one node; 0: no link. */
 int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
                              unsigned to, double capacity);
 
-/* A rank's links to and from the switch of its node (> 0): with a switch no rank
- * relays within the node.  A node has links in pairs, or a switch. */
+/* Sets the links of a rank to and from the switch of its node (> 0). No rank
+ * relays within a node that has a switch. A node has either pairwise links or a
+ * switch. */
 int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
                                double up, double down);
 
-/* Sets the leaf group of a node (numbers from 0, less than
- * MRAIL_PLAN_MAX_NODES) and the capacity of uplinks. Nodes of different groups
- * reach each other through the uplinks of their leaf switches, one leaf for
- * each group and rail. The capacity is that of all uplinks of a leaf together,
- * up and down (0: dead). Uplinks that were not set are unlimited. */
+/* Nodes of different leaf groups reach each other through the uplinks of their
+ * leaf switches. A leaf group has one leaf per rail and a number below
+ * MRAIL_PLAN_MAX_NODES. The uplink capacities, up and down, are those of all
+ * uplinks of a leaf together (0: down). A leaf without set uplinks is never a
+ * bottleneck. */
 int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
-                                   unsigned pod);
-int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
+                                   unsigned leaf_group);
+int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
                                unsigned rail, double up, double down);
 
-/* Ranks of one node without a direct GPU link (or switch) between them talk over the
- * rails, as if they were on different nodes.  If not, and if no rank of the node can
- * relay, their traffic is not planned: there is no limit to it that is known here. */
-void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int loop);
+/* If enabled, ranks of one node without a direct GPU link or switch between
+ * them use the rails, like ranks of different nodes. If not, a rank of the node
+ * relays between them. Without a relay their traffic is not planned, because
+ * its limit is unknown. */
+void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int enable);
 
-/* Ranks bound to different rails also reach each other without a relay, through
- * the spine: out of one rail, into the other, over the uplinks of both leaves,
- * within a group, too. */
-void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int cross);
+/* If enabled, single-rail ranks on different rails also reach each other
+ * without a relay, through the spine. The path leaves by the sender's rail and
+ * enters by the receiver's rail. It uses the uplinks of both leaves, also
+ * within a leaf group. */
+void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int enable);
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_rails(const mrail_plan_topo_t *topo);
 unsigned mrail_plan_topo_num_ranks(const mrail_plan_topo_t *topo);
-/* The node and the rail (or MRAIL_PLAN_NONE) of a rank that exists. */
+/* Node, and rail or MRAIL_PLAN_NONE, of an existing rank. */
 unsigned mrail_plan_topo_node_of(const mrail_plan_topo_t *topo, unsigned rank);
 unsigned mrail_plan_topo_rail_of(const mrail_plan_topo_t *topo, unsigned rank);
 
 /* ---- plans ---- */
 
-/* The bytes from one rank to another. A demand of a rank to itself, or of 0
- * bytes, is ignored. */
+/* Bytes that one rank has for another. A demand to the rank itself, or of 0
+ * bytes, is not planned. */
 typedef struct mrail_plan_demand {
     uint32_t from, to;
     uint64_t bytes;
 } mrail_plan_demand_t;
 
 typedef struct mrail_plan_options {
-    double gap; /* of the congestion, 0.001 to 1; 0: 0.02.  Less than 0.01
-                             is not always reached: the summary tells */
-    double relayed_gap; /* of what is relayed, likewise; 0: 0.03; but for a
-                             ten-thousandth of all bytes */
-    uint64_t
-        relay_above;    /* demands of more bytes may take more relays than they
-                             have to; UINT64_MAX: 1 MB (1e6) */
-    uint64_t min_piece; /* smaller pieces are avoided where that costs nothing
-                             within the gap; UINT64_MAX: 64 KiB */
+    /* Gap of the congestion, 0.001 to 1; 0: 0.02.  A gap below 0.01 is not
+     * always reached; the summary tells. */
+    double gap;
+    /* Gap of the relayed bytes, 0.001 to 1; 0: 0.03.  A difference of 1/10000
+     * of all bytes is allowed besides. */
+    double relayed_gap;
+    /* Bytes; larger demands may take more relays than necessary.
+     * UINT64_MAX: 1 MB (1e6). */
+    uint64_t relay_above;
+    /* Bytes; smaller pieces are avoided where the gap allows it.
+     * UINT64_MAX: 64 KiB. */
+    uint64_t min_piece;
 } mrail_plan_options_t;
 
 #define MRAIL_PLAN_DEFAULTS                                                    \
@@ -139,99 +149,115 @@ typedef struct mrail_plan_options {
         .relay_above = UINT64_MAX, .min_piece = UINT64_MAX                     \
     }
 
-/* Bytes that take one path. */
+/* Bytes of a demand on one path. */
 typedef struct mrail_plan_piece {
-    uint64_t offset, bytes; /* of the demand's; bytes > 0 */
+    uint64_t offset, bytes; /* of the demand; bytes > 0 */
     uint32_t relay_out;     /* rank of the sender's node, or MRAIL_PLAN_NONE */
-    uint32_t relay_in;      /* rank of the receiver's node; likewise; none if
-                                    both ranks are of one node and no rail is used */
-    uint32_t rail_out, rail_in; /* the same, but for paths through the spine;
-                                    MRAIL_PLAN_NONE: over GPU links only */
+    /* Rank of the receiver's node, or MRAIL_PLAN_NONE.  NONE also on a path
+     * within a node that uses no rail. */
+    uint32_t relay_in;
+    /* Equal, except on paths through the spine.  MRAIL_PLAN_NONE: the path
+     * uses GPU links only. */
+    uint32_t rail_out, rail_in;
 } mrail_plan_piece_t;
 
+/*
+ * Result of mrail_plan_make().
+ *
+ * From 3000 demands on, the planner works in two levels where it can. This
+ * needs single-rail ranks that are on switches or all linked in pairs. Then
+ * congestion and relayed are upper bounds until mrail_plan_compare(), and
+ * relayed_bound is 0.
+ *
+ * Pieces are whole bytes, so a value may violate a bound by at most 64 bytes
+ * per piece.
+ */
 typedef struct mrail_plan_summary {
-    double congestion,
-        congestion_bound; /* seconds; no plan is below the bound */
-    double limit;         /* the congestion that was allowed to save relays */
-    double relayed,
-        relayed_bound; /* bytes times relays. No plan within the congestion
-                        * limit is below the bound. A plan in two levels has no
-                        * relay bound (0), and its congestion and relayed bytes
-                        * are upper bounds until mrail_plan_compare(). Rounding
-                        * to whole bytes may exceed all bounds slightly: by at
-                        * most a grain (64) a piece */
-    double bytes;      /* of all demands that are planned */
-    /* By mrail_plan_compare(), or 0: */
+    double congestion;       /* seconds */
+    double congestion_bound; /* seconds; no plan is below it */
+    double limit;            /* seconds; congestion allowed to save relays */
+    double relayed;          /* bytes times relays */
+    double relayed_bound;    /* no plan within the limit is below it */
+    double bytes;            /* of all planned demands */
+    /* Set by mrail_plan_compare(), otherwise 0. */
     double congestion_before, direct_bytes;
     uint64_t num_pieces;
-    uint64_t hash; /* of all of the plan */
+    uint64_t hash; /* of the whole plan */
     unsigned rounds, relay_iterations;
 } mrail_plan_summary_t;
 
 typedef enum mrail_plan_link_kind {
-    MRAIL_PLAN_RAIL_OUT, /* node, rail */
-    MRAIL_PLAN_RAIL_IN,
-    MRAIL_PLAN_UPLINK_UP, /* pod, rail */
-    MRAIL_PLAN_UPLINK_DOWN,
-    MRAIL_PLAN_GPU_LINK,  /* rank, rank */
-    MRAIL_PLAN_SWITCH_UP, /* rank */
-    MRAIL_PLAN_SWITCH_DOWN
+    MRAIL_PLAN_RAIL_OUT,    /* a: node, b: rail */
+    MRAIL_PLAN_RAIL_IN,     /* a: node, b: rail */
+    MRAIL_PLAN_UPLINK_UP,   /* a: leaf group, b: rail */
+    MRAIL_PLAN_UPLINK_DOWN, /* a: leaf group, b: rail */
+    MRAIL_PLAN_GPU_LINK,    /* a, b: ranks */
+    MRAIL_PLAN_SWITCH_UP,   /* a: rank */
+    MRAIL_PLAN_SWITCH_DOWN  /* a: rank */
 } mrail_plan_link_kind_t;
 
 typedef struct mrail_plan_link {
     mrail_plan_link_kind_t kind;
-    uint32_t a, b;   /* by kind; b is 0 if it names one thing only */
+    uint32_t a, b;   /* meaning by kind; b is 0 if the kind names one thing */
     double capacity; /* bytes per second */
-    double bytes;    /* of GPU links, in two levels: by mrail_plan_compare() */
-    double bytes_before; /* by mrail_plan_compare(), or 0 */
+    /* Planned load.  For GPU links of a plan in two levels, set by
+     * mrail_plan_compare(). */
+    double bytes;
+    double bytes_before; /* set by mrail_plan_compare(), otherwise 0 */
 } mrail_plan_link_t;
 
 typedef struct mrail_plan mrail_plan_t;
 
-/* For this topology as it is now: what is changed in it later needs another one.
- * `options` NULL: the defaults.  A plan for nothing until the first
- * mrail_plan_make().  -EINVAL: an option is out of range, or nothing is up in the
- * topology, neither a rail nor a link. */
+/* Creates a plan for the present state of the topology. Later changes of the
+ * topology need a new plan. `options` NULL selects the defaults. The plan is
+ * empty until the first mrail_plan_make(). -EINVAL: an option is out of range,
+ * or no rail and no link is up. */
 int mrail_plan_create(const mrail_plan_topo_t *topo,
                       const mrail_plan_options_t *options,
                       mrail_plan_t **plan_p);
-void mrail_plan_destroy(mrail_plan_t *plan); /* NULL: nothing */
+void mrail_plan_destroy(mrail_plan_t *plan); /* NULL: no effect */
 
 /*
- * Plans for these demands.  They stay the caller's, and stay as they are until the
- * next call or the plan's end.  `stamp`: not 0, and the same as in the last call
- * that succeeded: the demands are the same, and so is the plan; nothing is looked
- * at.  Otherwise it begins where the last plan ended, which is quicker if the
- * demands are similar; the same sequence of calls gives the same plans.
+ * Plans these demands. The array stays the caller's, unchanged until the next
+ * call or the end of the plan.
  *
- * Besides the general errors, with a sentence in `why` (cut to why_size; may be NULL
- * if 0), and the plan as it was:
- *   -EINVAL        a demand of a rank that does not exist;
- *   -EOVERFLOW     the bytes sum up to more than 2^62;
- *   -EHOSTUNREACH  there is no path for a demand.
+ * `generation` names the demands; 0 names none. The value of the last
+ * successful call states that the demands are unchanged. The plan then stays,
+ * and the call reads no demand. Otherwise planning starts from the last plan,
+ * which is faster for similar demands. The same sequence of calls gives the
+ * same plans.
+ *
+ * Further errors leave the plan as it was and write a sentence to `why`. The
+ * sentence is cut to why_size; `why` may be NULL if why_size is 0.
+ *
+ *   -EINVAL        a rank of a demand does not exist
+ *   -EOVERFLOW     the sum of all bytes exceeds 2^62
+ *   -EHOSTUNREACH  a demand has no path
  */
 int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
-                    size_t num_demands, uint64_t stamp, char *why,
+                    size_t num_demands, uint64_t generation, char *why,
                     size_t why_size);
 
-/* Forgets where the last plan ended: the next one is as if it were the first. */
+/* Discards the start values that the last plan left. The next plan is made as
+ * if it were the first. */
 void mrail_plan_forget(mrail_plan_t *plan);
 
-/* The pieces of demand i < num_demands, by rising offset, without gaps: how many; 0
- * if nothing had to be planned.  `pieces` has room for MRAIL_PLAN_MAX_PIECES. */
+/* Gets the pieces of demand i < num_demands, by rising offset and without gaps.
+ * Returns their number; 0 if the demand is not planned. `pieces` has room for
+ * MRAIL_PLAN_MAX_PIECES. */
 unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
                            mrail_plan_piece_t *pieces);
 
-/* Walks through all demands for figures of interest to a person: pieces, and
- * the loads without a plan. There each demand goes whole over one path with the
- * fewest relays: over the sender's own rail if it has the fewest,
- * otherwise over one of them, selected by from + to. */
+/* Counts the pieces and computes the baseline: each demand whole on one path
+ * with the fewest relays. The baseline uses the sender's own rail if that path
+ * has the fewest relays. Otherwise it picks one of these paths by (from + to).
+ * The time is linear in the number of demands. */
 void mrail_plan_compare(mrail_plan_t *plan);
 
 void mrail_plan_summary(const mrail_plan_t *plan,
                         mrail_plan_summary_t *summary_p);
 
-/* The links of the topology and what goes over them. */
+/* Links of the topology, with their planned bytes. */
 unsigned mrail_plan_num_links(const mrail_plan_t *plan);
 void mrail_plan_link(const mrail_plan_t *plan, unsigned i,
                      mrail_plan_link_t *link_p);

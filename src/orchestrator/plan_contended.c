@@ -1,10 +1,12 @@
 /*
- * Plans of many demands of single-rail ranks that two levels do not cover. Each
- * demand goes whole on its shortest path, except demands on contended links.
- * Only these are divided, beside the fixed bytes of the others.
+ * Plans of many demands of single-rail ranks where two levels do not apply.
+ * Each demand is whole on its direct path, unless that path has a contended
+ * link. Only the demands over contended links are divided, with the others as
+ * fixed loads.
  *
- * The congestion bound is that of a node's ports together, or of a rank's
- * links. If it is not met, all demands are divided at once.
+ * The method applies if the minimum congestion is the load of a cut: all ports
+ * of a node, or the port and GPU links of a rank. Otherwise all demands are
+ * divided at once.
  */
 #include "config.h"
 #include "plan_internal.h"
@@ -17,13 +19,13 @@
 #include <errno.h>
 #include <string.h>
 
-/* Of the gap: the rest is left to rounding. */
+/* Part of the gap for the division; the rest is for rounding. */
 #define PART_LIMIT 0.95
 #define MAX_FIT_ITERATIONS 400
-/* More of them are divided at once. */
+/* More demands than this are divided at once. */
 #define MAX_CONTENDED 20000
-#define NEXT_TO_NOTHING 1e-4
-/* Weight of a lane for each relay: e^-10, as in flows_search.c. */
+#define RELAYED_TOLERANCE 1e-4
+/* Weight factor of a lane for each relay: e^-10, as in flows_search.c. */
 #define RELAY_WEIGHT 4.5399929762484854e-5
 
 static int contended_grow(mrail_plan_t *plan)
@@ -31,28 +33,27 @@ static int contended_grow(mrail_plan_t *plan)
     plan_division_t *next = &plan->next;
     int ret = mrail_plan_grow_demands(next, next->num_demands);
 
-    if ((ret == 0) && (next->num_demands > plan->alone_room)) {
-        if (!mrail_grow(&plan->alone, next->num_demands,
-                        sizeof(*plan->alone))) {
+    if ((ret == 0) && (next->num_demands > plan->direct_room)) {
+        if (!mrail_grow(&plan->direct, next->num_demands,
+                        sizeof(*plan->direct))) {
             return -ENOMEM;
         }
-        plan->alone_room = next->num_demands;
+        plan->direct_room = next->num_demands;
     }
     return ret;
 }
 
-/* Adds demands with several paths of equally few relays to the bytes of
- * links. */
+/* Adds the demands with other paths of as few relays to the bytes of links. */
 static void contended_add_undecided(mrail_plan_t *plan,
-                                    const plan_alone_t *alone, double bytes)
+                                    const plan_direct_t *direct, double bytes)
 {
     const mrail_flows_slot_t *slots = mrail_routes_slots(plan->routes);
     size_t lanes = mrail_routes_num_lanes(plan->routes);
 
     for (unsigned i = 0; i < 2 * MRAIL_FLOWS_SLOT_LINKS; ++i) {
         const mrail_flows_slot_t *slot =
-            &slots[alone->route.row[i / MRAIL_FLOWS_SLOT_LINKS] * lanes +
-                   alone->lane];
+            &slots[direct->route.row[i / MRAIL_FLOWS_SLOT_LINKS] * lanes +
+                   direct->lane];
         uint32_t link = slot->link[i % MRAIL_FLOWS_SLOT_LINKS];
 
         if (link != MRAIL_FLOWS_NO_LINK) {
@@ -61,9 +62,9 @@ static void contended_add_undecided(mrail_plan_t *plan,
     }
 }
 
-/* All demands on the paths that they take alone: bytes of slots, the digest, and 0; or
- * -ERANGE, also if there is something to complain about. */
-static int contended_lay(mrail_plan_t *plan)
+/* Places all demands on their direct paths: bytes of slots and digest. 0; or
+ * -ERANGE, also for invalid demands. */
+static int contended_place_direct(mrail_plan_t *plan)
 {
     plan_division_t *next = &plan->next;
     uint64_t total = 0, digest = 0;
@@ -75,7 +76,7 @@ static int contended_lay(mrail_plan_t *plan)
            2 * (size_t)plan->num_ranks * sizeof(*plan->rank_bytes));
     for (size_t i = 0; i < next->num_demands; ++i) {
         const mrail_plan_demand_t *demand = &next->demands[i];
-        plan_alone_t *alone = &plan->alone[i];
+        plan_direct_t *direct = &plan->direct[i];
         int ret = 0;
 
         if ((demand->from >= plan->num_ranks) ||
@@ -89,22 +90,22 @@ static int contended_lay(mrail_plan_t *plan)
         if ((demand->bytes > 0) && (demand->from != demand->to)) {
             ret = mrail_routes_find(plan->routes, demand->from, demand->to,
                                     demand->bytes <= plan->options.relay_above,
-                                    &alone->route);
+                                    &direct->route);
         }
         if (ret < 0) {
             return -ERANGE;
         }
         if (ret > 0) {
-            alone->lane = mrail_routes_direct(plan->routes, demand->from,
-                                              demand->to, &alone->route);
-            next->group_of[i] = MRAIL_PLAN_ALONE;
+            direct->lane = mrail_routes_direct(plan->routes, demand->from,
+                                               demand->to, &direct->route);
+            next->group_of[i] = MRAIL_PLAN_DIRECT;
             next->start[i] = 0;
             next->summary.bytes += (double)(int64_t)demand->bytes;
-            mrail_loads_add(plan, &alone->route, alone->lane,
+            mrail_loads_add(plan, &direct->route, direct->lane,
                             (double)(int64_t)demand->bytes);
-            if (mrail_routes_shortest(plan->routes, &alone->route) !=
-                1u << alone->lane) {
-                contended_add_undecided(plan, alone,
+            if (mrail_routes_shortest(plan->routes, &direct->route) !=
+                1u << direct->lane) {
+                contended_add_undecided(plan, direct,
                                         (double)(int64_t)demand->bytes);
             }
             plan->rank_bytes[2 * (size_t)demand->from] +=
@@ -117,8 +118,8 @@ static int contended_lay(mrail_plan_t *plan)
     return 0;
 }
 
-/* Traffic between nodes takes one port of its node at either end, on any path.
- * The bytes of a rank take its own rail's port or its GPU links. */
+/* Bytes between nodes pass one port of each node on every path. Bytes of a rank
+ * pass its own rail's port or its GPU links. */
 static double contended_bound(const mrail_plan_t *plan)
 {
     const uint32_t *sets = mrail_routes_sets(plan->routes);
@@ -148,11 +149,10 @@ static double contended_bound(const mrail_plan_t *plan)
     return bound;
 }
 
-/* Lower bound of relayed bytes. Every demand relays at least as on its shortest
- * path. In addition, bytes above the limit of ports must move, unless their
- * demand has another path with as few relays. One more relay moves a byte off
- * one outgoing and one incoming port; off one of both only, if the path had no
- * relay. */
+/* Lower bound of relayed bytes: the relays of direct paths, plus the excess of
+ * ports, without demands that have an equally short path. An additional relay
+ * removes bytes from one outgoing port and one incoming port. It removes them
+ * from one port only if the path without relays existed. */
 static double contended_relayed_bound(const mrail_plan_t *plan, double relayed,
                                       double limit)
 {
@@ -190,36 +190,37 @@ static int contended_is_full(const mrail_plan_t *plan, uint32_t row,
     return 0;
 }
 
-/* Those that pass what is too full, and can take another path, become groups. */
+/* Makes groups of the demands over contended links that have another path. */
 static int contended_choose(mrail_plan_t *plan, double limit)
 {
     plan_division_t *next = &plan->next;
 
     next->num_groups = 0;
     for (size_t i = 0; i < next->num_demands; ++i) {
-        const plan_alone_t *alone = &plan->alone[i];
+        const plan_direct_t *direct = &plan->direct[i];
         uint32_t group;
         int ret;
 
         if ((next->group_of[i] == MRAIL_PLAN_NONE) ||
-            ((alone->route.lanes & (alone->route.lanes - 1)) == 0) ||
-            (!contended_is_full(plan, alone->route.row[0], alone->lane,
+            ((direct->route.lanes & (direct->route.lanes - 1)) == 0) ||
+            (!contended_is_full(plan, direct->route.row[0], direct->lane,
                                 limit) &&
-             !contended_is_full(plan, alone->route.row[1], alone->lane,
+             !contended_is_full(plan, direct->route.row[1], direct->lane,
                                 limit))) {
             continue;
         }
         if (next->num_groups == MAX_CONTENDED) {
             return -ERANGE;
         }
-        ret = mrail_plan_add_group(plan, &alone->route, &group);
+        ret = mrail_plan_add_group(plan, &direct->route, &group);
         if (ret != 0) {
             return ret;
         }
         next->group_of[i] = group;
         next->totals[group] = next->demands[i].bytes;
         next->bytes[group] = (double)(int64_t)next->demands[i].bytes;
-        mrail_loads_add(plan, &alone->route, alone->lane, -next->bytes[group]);
+        mrail_loads_add(plan, &direct->route, direct->lane,
+                        -next->bytes[group]);
     }
     return 0;
 }
@@ -232,25 +233,25 @@ static int contended_weigh(mrail_plan_t *plan)
     plan_division_t *next = &plan->next;
 
     if ((next->num_groups > plan->weight_room) &&
-        !mrail_grow(&plan->worth, next->num_groups * stride,
-                    sizeof(*plan->worth))) {
+        !mrail_grow(&plan->weight, next->num_groups * stride,
+                    sizeof(*plan->weight))) {
         return -ENOMEM;
     }
     plan->weight_room = MRAIL_MAX(plan->weight_room, next->num_groups);
-    memset(plan->worth, 0, next->num_groups * stride * sizeof(*plan->worth));
+    memset(plan->weight, 0, next->num_groups * stride * sizeof(*plan->weight));
     for (size_t g = 0; g < next->num_groups; ++g) {
         for (size_t lane = 0; lane < lanes; ++lane) {
             const mrail_flows_slot_t *out =
                 &slots[next->row[2 * g] * lanes + lane];
             const mrail_flows_slot_t *in =
                 &slots[next->row[2 * g + 1] * lanes + lane];
-            double worth = (next->lanes[g] >> lane) & 1;
+            double weight = (next->lanes[g] >> lane) & 1;
 
-            for (unsigned r = out->relays + in->relays; (worth > 0) && (r > 0);
+            for (unsigned r = out->relays + in->relays; (weight > 0) && (r > 0);
                  --r) {
-                worth *= RELAY_WEIGHT;
+                weight *= RELAY_WEIGHT;
             }
-            plan->worth[g * stride + lane] = worth;
+            plan->weight[g * stride + lane] = weight;
         }
     }
     return 0;
@@ -272,7 +273,7 @@ static int contended_divide(mrail_plan_t *plan, double limit)
     if (ret != 0) {
         return ret;
     }
-    problem.worth = plan->worth;
+    problem.weight = plan->weight;
     ret = mrail_flows_load(plan->flows, &problem);
     if (ret != 0) {
         return ret;
@@ -288,7 +289,7 @@ static int contended_divide(mrail_plan_t *plan, double limit)
     return 0;
 }
 
-/* The links' loads, relayed bytes and hash of whole bytes. */
+/* Loads of links, relayed bytes and hash of whole bytes. */
 static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
 {
     plan_division_t *next = &plan->next;
@@ -309,8 +310,8 @@ static void contended_sum_up(mrail_plan_t *plan, double base_relayed)
     next->summary.congestion = mrail_loads_congestion(plan, plan->link_bytes);
 }
 
-/* Within both gaps; but for a ten-thousandth of all bytes, as wherever relays count. */
-static int contended_is_good(const mrail_plan_t *plan)
+/* 1: within both gaps, plus 1/10000 of all bytes for relays. */
+static int contended_is_within(const mrail_plan_t *plan)
 {
     const mrail_plan_options_t *options = &plan->options;
     const mrail_plan_summary_t *summary = &plan->next.summary;
@@ -319,7 +320,7 @@ static int contended_is_good(const mrail_plan_t *plan)
             summary->congestion_bound * (1 + options->gap)) &&
            (summary->relayed <=
             summary->relayed_bound * (1 + options->relayed_gap) +
-                NEXT_TO_NOTHING * summary->bytes);
+                RELAYED_TOLERANCE * summary->bytes);
 }
 
 int mrail_plan_divide_contended(mrail_plan_t *plan)
@@ -331,12 +332,12 @@ int mrail_plan_divide_contended(mrail_plan_t *plan)
 
     if (!plan->is_all_single_rail || !mrail_routes_has_relays(plan->routes) ||
         (mrail_routes_num_sets(plan->routes) > 2 * plan->num_nodes) ||
-        (next->num_demands < MRAIL_PLAN_MANY)) {
+        (next->num_demands < MRAIL_PLAN_MIN_TWO_LEVELS)) {
         return -ERANGE;
     }
     ret = contended_grow(plan);
     if (ret == 0) {
-        ret = contended_lay(plan);
+        ret = contended_place_direct(plan);
     }
     if (ret != 0) {
         return ret;
@@ -356,5 +357,5 @@ int mrail_plan_divide_contended(mrail_plan_t *plan)
         return ret;
     }
     contended_sum_up(plan, base_relayed);
-    return contended_is_good(plan) ? 0 : -ERANGE;
+    return contended_is_within(plan) ? 0 : -ERANGE;
 }

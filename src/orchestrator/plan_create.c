@@ -35,7 +35,8 @@ static int plan_set_options(mrail_plan_t *plan,
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
 }
 
-/* The bytes of a single-rail rank use its own rail's port or its GPU links. */
+/* Bytes from or to a single-rail rank pass its own rail's port or its GPU
+ * links. */
 static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
 {
     for (uint32_t i = 0; i < plan->num_ranks; ++i) {
@@ -50,12 +51,14 @@ static void plan_set_cuts(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
         }
         cut[0] = port.out + rank->up;
         cut[1] = port.in + rank->down;
-        for (uint32_t place = 0;
-             (node->mesh != NULL) && (rank->place < MRAIL_PLAN_MAX_PAIRWISE) &&
-             (place < MRAIL_PLAN_MAX_PAIRWISE);
+        for (uint32_t place = 0; (node->pairwise != NULL) &&
+                                 (rank->place < MRAIL_PLAN_MAX_PAIRWISE) &&
+                                 (place < MRAIL_PLAN_MAX_PAIRWISE);
              ++place) {
-            cut[0] += node->mesh[rank->place * MRAIL_PLAN_MAX_PAIRWISE + place];
-            cut[1] += node->mesh[place * MRAIL_PLAN_MAX_PAIRWISE + rank->place];
+            cut[0] +=
+                node->pairwise[rank->place * MRAIL_PLAN_MAX_PAIRWISE + place];
+            cut[1] +=
+                node->pairwise[place * MRAIL_PLAN_MAX_PAIRWISE + rank->place];
         }
     }
 }
@@ -72,7 +75,8 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     plan->set_sums = malloc(2 * (size_t)mrail_routes_num_sets(plan->routes) *
                             sizeof(*plan->set_sums));
     plan->shared = malloc(nodes * nodes * sizeof(*plan->shared));
-    plan->free_node = malloc((plan->num_ranks + 1) * sizeof(*plan->free_node));
+    plan->multi_rail_node =
+        malloc((plan->num_ranks + 1) * sizeof(*plan->multi_rail_node));
     plan->slot_bytes = malloc((slots + 1) * sizeof(*plan->slot_bytes));
     plan->whole =
         malloc(mrail_routes_num_lanes(plan->routes) * sizeof(*plan->whole));
@@ -80,7 +84,7 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
         malloc((4 * (size_t)plan->num_ranks + 1) * sizeof(*plan->rank_cut));
     if ((plan->capacity == NULL) || (plan->set_sums == NULL) ||
         (plan->rank_cut == NULL) || (plan->shared == NULL) ||
-        (plan->free_node == NULL) || (plan->slot_bytes == NULL) ||
+        (plan->multi_rail_node == NULL) || (plan->slot_bytes == NULL) ||
         (plan->whole == NULL)) {
         return -ENOMEM;
     }
@@ -92,11 +96,12 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     plan_set_cuts(plan, topo);
     plan->is_all_single_rail = 1;
     for (uint32_t rank = 0; rank < plan->num_ranks; ++rank) {
-        plan->free_node[rank] =
+        plan->multi_rail_node[rank] =
             (mrail_plan_topo_rail_of(topo, rank) == MRAIL_PLAN_NONE)
                 ? mrail_plan_topo_node_of(topo, rank)
                 : MRAIL_PLAN_NONE;
-        plan->is_all_single_rail &= (plan->free_node[rank] == MRAIL_PLAN_NONE);
+        plan->is_all_single_rail &=
+            (plan->multi_rail_node[rank] == MRAIL_PLAN_NONE);
     }
     for (size_t i = 0; i < links; ++i) {
         plan->capacity[i] = mrail_routes_links(plan->routes)[i].capacity;
@@ -116,8 +121,8 @@ static int plan_create_levels(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     size_t most = (size_t)plan->num_ranks * plan->num_ranks;
     int ret = 0;
 
-    for (unsigned i = 0; (i < 2) && (ret == 0) && (most > MRAIL_PLAN_MANY);
-         ++i) {
+    for (unsigned i = 0;
+         (i < 2) && (ret == 0) && (most > MRAIL_PLAN_MIN_TWO_LEVELS); ++i) {
         ret = mrail_levels_create(topo, &plan->options, &plan->levels[i]);
     }
     return (ret == -ENOTSUP) ? 0 : ret;
@@ -185,11 +190,11 @@ void mrail_plan_destroy(mrail_plan_t *plan)
     free(plan->slot_bytes);
     free(plan->set_sums);
     free(plan->rank_cut);
-    free(plan->alone);
-    free(plan->worth);
+    free(plan->direct);
+    free(plan->weight);
     free(plan->whole);
     free(plan->capacity);
     free(plan->shared);
-    free(plan->free_node);
+    free(plan->multi_rail_node);
     free(plan);
 }

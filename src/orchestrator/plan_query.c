@@ -1,80 +1,79 @@
-/* Queries of a plan: pieces, the baseline without it, loads of links. */
+/* Queries of a plan: pieces, baseline, loads of links. */
 #include "config.h"
 #include "plan_internal.h"
 
 #include "base/util.h"
 
-/* A demand on the line that is cut into lanes. */
-typedef struct plan_stretch {
+/* Part of a line for one demand. */
+typedef struct plan_span {
     mrail_route_t route;
     uint64_t begin, end; /* on the line */
     unsigned num_lanes;
-    const uint64_t *lane_end; /* of each lane */
-} plan_stretch_t;
+    const uint64_t *lane_end; /* by lane */
+} plan_span_t;
 
-/* Whole on the lane that it takes alone. */
-static void plan_stretch_alone(const mrail_plan_t *plan,
-                               const mrail_plan_demand_t *demand,
-                               plan_stretch_t *stretch)
+/* Puts the demand whole on its direct lane. */
+static void plan_span_direct(const mrail_plan_t *plan,
+                             const mrail_plan_demand_t *demand,
+                             plan_span_t *span)
 {
     unsigned lanes = mrail_routes_num_lanes(plan->routes);
     unsigned direct = mrail_routes_direct(plan->routes, demand->from,
-                                          demand->to, &stretch->route);
+                                          demand->to, &span->route);
 
     for (unsigned lane = 0; lane < lanes; ++lane) {
         plan->whole[lane] = (lane < direct) ? 0 : demand->bytes;
     }
-    stretch->num_lanes = lanes;
-    stretch->lane_end = plan->whole;
+    span->num_lanes = lanes;
+    span->lane_end = plan->whole;
 }
 
 static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
-                               plan_stretch_t *stretch)
+                               plan_span_t *span)
 {
     const mrail_plan_demand_t *demand = &plan->now.demands[i];
 
     if ((demand->bytes == 0) || (demand->from == demand->to) ||
         (mrail_routes_find(plan->routes, demand->from, demand->to,
                            demand->bytes <= plan->options.relay_above,
-                           &stretch->route) <= 0)) {
+                           &span->route) <= 0)) {
         return 0;
     }
-    stretch->begin = 0;
-    stretch->end = demand->bytes;
+    span->begin = 0;
+    span->end = demand->bytes;
     if (mrail_routes_is_inside(plan->routes, demand->from, demand->to)) {
-        plan_stretch_alone(plan, demand, stretch);
+        plan_span_direct(plan, demand, span);
     } else {
-        stretch->num_lanes = mrail_levels_num_rails(plan->now.levels);
-        stretch->lane_end = mrail_levels_ends(plan->now.levels, i);
+        span->num_lanes = mrail_levels_num_rails(plan->now.levels);
+        span->lane_end = mrail_levels_ends(plan->now.levels, i);
     }
     return 1;
 }
 
 /* 0: demand i is not planned. */
-static int plan_stretch(const mrail_plan_t *plan, size_t i,
-                        plan_stretch_t *stretch)
+static int plan_span(const mrail_plan_t *plan, size_t i, plan_span_t *span)
 {
     const plan_division_t *now = &plan->now;
     size_t lanes = mrail_routes_num_lanes(plan->routes), group;
 
     if (now->levels != NULL) {
-        return plan_stretch_levels(plan, i, stretch);
+        return plan_stretch_levels(plan, i, span);
     }
     if (now->group_of[i] == MRAIL_PLAN_NONE) {
         return 0;
     }
     group = now->group_of[i];
-    if (group == MRAIL_PLAN_ALONE) {
+    if (group == MRAIL_PLAN_DIRECT) {
         const mrail_plan_demand_t *demand = &now->demands[i];
 
-        *stretch = (plan_stretch_t){.end = demand->bytes};
+        *span = (plan_span_t){.end = demand->bytes};
         (void)mrail_routes_find(plan->routes, demand->from, demand->to,
                                 demand->bytes <= plan->options.relay_above,
-                                &stretch->route);
-        plan_stretch_alone(plan, demand, stretch);
+                                &span->route);
+        plan_span_direct(plan, demand, span);
         return 1;
     }
-    *stretch = (plan_stretch_t){
+    *span = (plan_span_t){
         .route = {.row = {now->row[2 * group], now->row[2 * group + 1]},
                   .lanes = now->lanes[group]},
         .begin = now->start[i],
@@ -84,13 +83,13 @@ static int plan_stretch(const mrail_plan_t *plan, size_t i,
     return 1;
 }
 
-/* Takes the bytes on a lane from the beginning of a stretch. */
-static uint64_t plan_take(plan_stretch_t *stretch, unsigned lane)
+/* Takes a lane's bytes from the start of a span. */
+static uint64_t plan_take(plan_span_t *span, unsigned lane)
 {
-    uint64_t stop = MRAIL_MIN(stretch->lane_end[lane], stretch->end);
-    uint64_t bytes = (stop > stretch->begin) ? stop - stretch->begin : 0;
+    uint64_t stop = MRAIL_MIN(span->lane_end[lane], span->end);
+    uint64_t bytes = (stop > span->begin) ? stop - span->begin : 0;
 
-    stretch->begin += bytes;
+    span->begin += bytes;
     return bytes;
 }
 
@@ -99,20 +98,20 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
 {
     const mrail_plan_demand_t *demand = &plan->now.demands[i];
     unsigned count = 0;
-    plan_stretch_t stretch;
+    plan_span_t span;
     uint64_t offset = 0;
 
-    if (!plan_stretch(plan, i, &stretch)) {
+    if (!plan_span(plan, i, &span)) {
         return 0;
     }
-    for (unsigned lane = 0; lane < stretch.num_lanes; ++lane) {
-        uint64_t bytes = plan_take(&stretch, lane);
+    for (unsigned lane = 0; lane < span.num_lanes; ++lane) {
+        uint64_t bytes = plan_take(&span, lane);
 
         if (bytes > 0) {
             pieces[count].offset = offset;
             pieces[count].bytes = bytes;
             mrail_routes_explain(plan->routes, demand->from, demand->to,
-                                 &stretch.route, lane, &pieces[count]);
+                                 &span.route, lane, &pieces[count]);
             ++count;
             offset += bytes;
         }
@@ -120,26 +119,26 @@ unsigned mrail_plan_pieces(const mrail_plan_t *plan, size_t i,
     return count;
 }
 
-/* Sums up planned bytes, and bytes on the direct path. */
+/* Counts the pieces and the bytes on direct paths. */
 static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 {
-    plan_stretch_t stretch;
+    plan_span_t span;
 
     mrail_loads_clear(plan);
     for (size_t i = 0; i < plan->now.num_demands; ++i) {
         const mrail_plan_demand_t *demand = &plan->now.demands[i];
         unsigned direct;
 
-        if (!plan_stretch(plan, i, &stretch)) {
+        if (!plan_span(plan, i, &span)) {
             continue;
         }
         direct = mrail_routes_direct(plan->routes, demand->from, demand->to,
-                                     &stretch.route);
-        for (unsigned lane = 0; lane < stretch.num_lanes; ++lane) {
-            uint64_t bytes = plan_take(&stretch, lane);
+                                     &span.route);
+        for (unsigned lane = 0; lane < span.num_lanes; ++lane) {
+            uint64_t bytes = plan_take(&span, lane);
 
             if (bytes > 0) {
-                mrail_loads_add(plan, &stretch.route, lane, (double)bytes);
+                mrail_loads_add(plan, &span.route, lane, (double)bytes);
                 summary->direct_bytes += (lane == direct) ? (double)bytes : 0;
                 ++summary->num_pieces;
             }
@@ -151,16 +150,16 @@ static void plan_walk(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 
 static void plan_walk_before(mrail_plan_t *plan, mrail_plan_summary_t *summary)
 {
-    plan_stretch_t stretch;
+    plan_span_t span;
 
     mrail_loads_clear(plan);
     for (size_t i = 0; i < plan->now.num_demands; ++i) {
         const mrail_plan_demand_t *demand = &plan->now.demands[i];
 
-        if (plan_stretch(plan, i, &stretch)) {
-            mrail_loads_add(plan, &stretch.route,
+        if (plan_span(plan, i, &span)) {
+            mrail_loads_add(plan, &span.route,
                             mrail_routes_direct(plan->routes, demand->from,
-                                                demand->to, &stretch.route),
+                                                demand->to, &span.route),
                             (double)demand->bytes);
         }
     }

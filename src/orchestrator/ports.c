@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #define LABEL_MASK 0xFFFFFu         /* a flow label has 20 bits */
-#define LABEL_OF_FIRST_PORT 0x4001u /* the smallest one that folds to 0 */
+#define LABEL_OF_FIRST_PORT 0x4001u /* smallest label of port 0xC000 */
 
 unsigned mrail_ports_step(unsigned uplinks)
 {
@@ -48,7 +48,7 @@ uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
                                  unsigned lane)
 {
     unsigned step = mrail_ports_step(uplinks);
-    /* A host part may have 32 bits: the product needs more. */
+    /* nic_index may have 32 bits, so the product needs 64. */
     uint64_t flow = (uint64_t)nic_index * lanes + lane;
     unsigned leaf = (unsigned)(flow % uplinks);
     unsigned spine;

@@ -1,6 +1,6 @@
 /*
- * Numbers for sets of lanes: each set gets the next number when it is first asked
- * for.  There are few of them, whatever the number of demands is.  One thread.
+ * Numbers for sets of lanes. Each set gets the next number at its first lookup.
+ * The number of sets is small for any number of demands. One thread.
  */
 #ifndef MRAIL_ORCHESTRATOR_RAIL_MASKS_H
 #define MRAIL_ORCHESTRATOR_RAIL_MASKS_H
@@ -8,12 +8,12 @@
 #include <stdint.h>
 
 typedef struct mrail_rail_masks {
-    uint32_t num, room; /* sets; how many there is room for */
+    uint32_t num, room; /* sets; allocated */
     uint32_t *lanes;    /* by number */
-    uint32_t *numbers;  /* 2 x room places, open addressing */
+    uint32_t *numbers;  /* 2 x room entries, open addressing */
 } mrail_rail_masks_t;
 
-/* All zero is empty. */
+/* An all-zero object is empty. */
 void mrail_rail_masks_cleanup(mrail_rail_masks_t *masks);
 
 /* 0 and the number of the set, or -ENOMEM. */

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOSED_LINK (UINT32_MAX - 1) /* there is one, and it is dead */
+#define CLOSED_LINK (UINT32_MAX - 1) /* the link exists and is down */
 
 enum { OUT, IN, NUM_DIRECTIONS };
 enum { NEAR, FAR, NUM_DISTANCES };
 
 typedef enum routes_kind { KIND_RAILS, KIND_MESH, KIND_SWITCH } routes_kind_t;
 
-/* Lanes that are open, by how many relays they take. */
+/* Open lanes by number of relays. */
 typedef struct routes_row {
     uint32_t lanes[2];
     routes_kind_t kind;
@@ -31,11 +31,13 @@ typedef struct routes_rank {
 } routes_rank_t;
 
 typedef struct routes_node {
-    uint32_t pod;
-    uint8_t is_meshed, is_switched;
-    uint32_t *mesh;     /* links by from, to (places) */
+    uint32_t leaf_group;
+    uint8_t is_pairwise, is_switched;
+    uint32_t *pairwise; /* links by from, to (places) */
     uint32_t *by_place; /* ranks */
-    uint32_t free_rank; /* the first one, which has the rows of all; or none */
+    uint32_t
+        multi_rail_rank; /* first multi-rail rank, which holds the rows of all;
+                          * or none */
 } routes_node_t;
 
 struct mrail_routes {
@@ -45,10 +47,10 @@ struct mrail_routes {
     routes_rank_t *ranks;
     uint32_t *relays;                  /* rank by node, rail */
     uint32_t *ports[NUM_DIRECTIONS];   /* link by node, rail */
-    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by pod, rail */
+    uint32_t *uplinks[NUM_DIRECTIONS]; /* link by leaf group, rail */
     uint32_t num_links, links_room;
     mrail_plan_link_t *links;
-    uint32_t *sets, *parents; /* of each link */
+    uint32_t *sets, *parents; /* by link */
     uint32_t num_rows, rows_room;
     routes_row_t *rows;
     mrail_flows_slot_t *slots;
@@ -56,7 +58,8 @@ struct mrail_routes {
 
 /* ---- links ---- */
 
-/* Ports out of nodes, into nodes, uplinks of pods, downlinks. */
+/* Sets: ports out of nodes, ports into nodes, uplinks and downlinks of leaf
+ * groups. */
 static uint32_t routes_set(const mrail_routes_t *routes,
                            mrail_plan_link_kind_t kind, uint32_t a)
 {
@@ -106,17 +109,20 @@ static void routes_add_uplinks(mrail_routes_t *routes,
                                const mrail_plan_topo_t *topo)
 {
     for (uint32_t i = 0; i < routes->num_leaf_groups * routes->num_rails; ++i) {
-        uint32_t pod = i / routes->num_rails, rail = i % routes->num_rails;
+        uint32_t leaf_group = i / routes->num_rails,
+                 rail = i % routes->num_rails;
 
         if (topo->uplinks[i].out < 0) {
             routes->uplinks[OUT][i] = routes->uplinks[IN][i] =
                 MRAIL_FLOWS_NO_LINK;
             continue;
         }
-        routes->uplinks[OUT][i] = routes_add_link(
-            routes, MRAIL_PLAN_UPLINK_UP, pod, rail, topo->uplinks[i].out);
-        routes->uplinks[IN][i] = routes_add_link(
-            routes, MRAIL_PLAN_UPLINK_DOWN, pod, rail, topo->uplinks[i].in);
+        routes->uplinks[OUT][i] =
+            routes_add_link(routes, MRAIL_PLAN_UPLINK_UP, leaf_group, rail,
+                            topo->uplinks[i].out);
+        routes->uplinks[IN][i] =
+            routes_add_link(routes, MRAIL_PLAN_UPLINK_DOWN, leaf_group, rail,
+                            topo->uplinks[i].in);
     }
 }
 
@@ -124,14 +130,15 @@ static void routes_add_uplinks(mrail_routes_t *routes,
 static void routes_set_parents(mrail_routes_t *routes)
 {
     for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
-        uint32_t pod = routes->nodes[i / routes->num_rails].pod;
+        uint32_t leaf_group = routes->nodes[i / routes->num_rails].leaf_group;
         uint32_t rail = i % routes->num_rails;
 
         for (unsigned way = 0;
-             (pod < routes->num_leaf_groups) && (way < NUM_DIRECTIONS); ++way) {
+             (leaf_group < routes->num_leaf_groups) && (way < NUM_DIRECTIONS);
+             ++way) {
             uint32_t port = routes->ports[way][i];
             uint32_t uplink =
-                routes->uplinks[way][pod * routes->num_rails + rail];
+                routes->uplinks[way][leaf_group * routes->num_rails + rail];
 
             if ((port != CLOSED_LINK) && (uplink != CLOSED_LINK)) {
                 routes->parents[port] = uplink;
@@ -144,18 +151,18 @@ static int routes_add_pairwise(mrail_routes_t *routes,
                                const mrail_plan_topo_t *topo, uint32_t node)
 {
     enum { SIDE = MRAIL_PLAN_MAX_PAIRWISE };
-    const double *capacity = topo->nodes[node].mesh;
-    uint32_t *mesh;
+    const double *capacity = topo->nodes[node].pairwise;
+    uint32_t *pairwise;
 
     if (capacity == NULL) {
         return 0;
     }
-    mesh = malloc((SIDE * SIDE + SIDE) * sizeof(*mesh));
-    if (mesh == NULL) {
+    pairwise = malloc((SIDE * SIDE + SIDE) * sizeof(*pairwise));
+    if (pairwise == NULL) {
         return -ENOMEM;
     }
-    routes->nodes[node].mesh = mesh;
-    routes->nodes[node].by_place = mesh + SIDE * SIDE;
+    routes->nodes[node].pairwise = pairwise;
+    routes->nodes[node].by_place = pairwise + SIDE * SIDE;
     for (uint32_t place = 0; place < SIDE; ++place) {
         routes->nodes[node].by_place[place] = MRAIL_PLAN_NONE;
     }
@@ -169,7 +176,7 @@ static int routes_add_pairwise(mrail_routes_t *routes,
     for (uint32_t i = 0; i < SIDE * SIDE; ++i) {
         const uint32_t *by_place = routes->nodes[node].by_place;
 
-        mesh[i] =
+        pairwise[i] =
             routes_add_link(routes, MRAIL_PLAN_GPU_LINK, by_place[i / SIDE],
                             by_place[i % SIDE], capacity[i]);
     }
@@ -187,7 +194,7 @@ static void routes_add_switches(mrail_routes_t *routes,
     }
 }
 
-/* ---- places ---- */
+/* ---- memory ---- */
 
 static int routes_allocate(mrail_routes_t *routes,
                            const mrail_plan_topo_t *topo)
@@ -199,7 +206,7 @@ static int routes_allocate(mrail_routes_t *routes,
     routes->links_room = 2 * (ports + uplinks + routes->num_ranks);
     for (uint32_t i = 0; i < routes->num_nodes; ++i) {
         routes->links_room +=
-            (topo->nodes[i].mesh != NULL)
+            (topo->nodes[i].pairwise != NULL)
                 ? MRAIL_PLAN_MAX_PAIRWISE * MRAIL_PLAN_MAX_PAIRWISE
                 : 0;
     }
@@ -227,10 +234,10 @@ static void routes_set_places(mrail_routes_t *routes,
                               const mrail_plan_topo_t *topo)
 {
     for (uint32_t i = 0; i < routes->num_nodes; ++i) {
-        routes->nodes[i].pod = topo->nodes[i].pod;
-        routes->nodes[i].is_meshed = topo->nodes[i].is_meshed;
+        routes->nodes[i].leaf_group = topo->nodes[i].leaf_group;
+        routes->nodes[i].is_pairwise = topo->nodes[i].is_pairwise;
         routes->nodes[i].is_switched = topo->nodes[i].is_switched;
-        routes->nodes[i].free_rank = MRAIL_PLAN_NONE;
+        routes->nodes[i].multi_rail_rank = MRAIL_PLAN_NONE;
     }
     for (uint32_t i = 0; i < routes->num_nodes * routes->num_rails; ++i) {
         routes->relays[i] = MRAIL_PLAN_NONE;
@@ -246,7 +253,7 @@ static void routes_set_places(mrail_routes_t *routes,
 
             *relay = MRAIL_MIN(*relay, rank);
         } else {
-            uint32_t *first = &routes->nodes[r->node].free_rank;
+            uint32_t *first = &routes->nodes[r->node].multi_rail_rank;
 
             *first = MRAIL_MIN(*first, rank);
         }
@@ -263,7 +270,7 @@ static int routes_add_links(mrail_routes_t *routes,
         if (routes_add_pairwise(routes, topo, i) != 0) {
             return -ENOMEM;
         }
-        if (topo->nodes[i].is_meshed) {
+        if (topo->nodes[i].is_pairwise) {
             uint32_t places =
                 MRAIL_MIN(topo->nodes[i].num_ranks, MRAIL_PLAN_MAX_PAIRWISE);
 
@@ -276,7 +283,7 @@ static int routes_add_links(mrail_routes_t *routes,
 
 /* ---- rows ---- */
 
-/* A new row, all closed. */
+/* Adds a row with all lanes closed. */
 static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
 {
     uint32_t lanes = routes->num_lanes, row = routes->num_rows++;
@@ -288,7 +295,7 @@ static uint32_t routes_add_row(mrail_routes_t *routes, routes_kind_t kind)
     return row;
 }
 
-/* Opens a lane over these links, unless one of them is dead. */
+/* Opens a lane over these links, unless one of them is down. */
 static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
                         unsigned relays, const uint32_t *links,
                         unsigned num_links)
@@ -313,7 +320,7 @@ static void routes_open(mrail_routes_t *routes, uint32_t row, uint32_t lane,
     routes->has_relays |= (relays != 0);
 }
 
-/* The links between two ranks of a node that are not the same. */
+/* Links between two different ranks of a node. */
 static unsigned routes_hop(const mrail_routes_t *routes, uint32_t from,
                            uint32_t to, uint32_t *links)
 {
@@ -325,10 +332,11 @@ static unsigned routes_hop(const mrail_routes_t *routes, uint32_t from,
         links[1] = b->down;
         return 2;
     }
-    links[0] = ((node->mesh == NULL) ||
-                (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE))
-                   ? CLOSED_LINK
-                   : node->mesh[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
+    links[0] =
+        ((node->pairwise == NULL) ||
+         (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE))
+            ? CLOSED_LINK
+            : node->pairwise[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
     return 1;
 }
 
@@ -336,17 +344,17 @@ static unsigned routes_port(const mrail_routes_t *routes, unsigned way,
                             unsigned distance, uint32_t node, uint32_t rail,
                             uint32_t *links)
 {
-    uint32_t pod = routes->nodes[node].pod;
+    uint32_t leaf_group = routes->nodes[node].leaf_group;
 
     links[0] = routes->ports[way][node * routes->num_rails + rail];
-    if ((distance == NEAR) || (pod >= routes->num_leaf_groups)) {
+    if ((distance == NEAR) || (leaf_group >= routes->num_leaf_groups)) {
         return 1;
     }
-    links[1] = routes->uplinks[way][pod * routes->num_rails + rail];
+    links[1] = routes->uplinks[way][leaf_group * routes->num_rails + rail];
     return 2;
 }
 
-/* Rails of a rank, whether it reaches them or its relays do. */
+/* Opens the rails of a rank, reached by itself or by relays. */
 static void routes_open_rails(mrail_routes_t *routes, uint32_t row,
                               unsigned way, unsigned distance, uint32_t rank)
 {
@@ -379,9 +387,9 @@ static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
     routes_rank_t *r = &routes->ranks[rank];
 
     if ((r->rail == MRAIL_PLAN_NONE) &&
-        (routes->nodes[r->node].free_rank != rank)) {
+        (routes->nodes[r->node].multi_rail_rank != rank)) {
         const routes_rank_t *first =
-            &routes->ranks[routes->nodes[r->node].free_rank];
+            &routes->ranks[routes->nodes[r->node].multi_rail_rank];
 
         memcpy(r->rail_row, first->rail_row, sizeof(r->rail_row));
         return;
@@ -399,8 +407,8 @@ static void routes_add_rail_rows(mrail_routes_t *routes, uint32_t rank)
     }
 }
 
-/* Ways of a rank to the ranks of its node, by the place of a relay, or from there.
- * The receiver's own place is the direct way. */
+/* Opens the paths between a rank and the relays of its node, by place. The
+ * receiver's own place is the direct path. */
 static void routes_open_pairwise(mrail_routes_t *routes, uint32_t row,
                                  unsigned way, uint32_t rank)
 {
@@ -434,14 +442,14 @@ static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
             r->node_row[way] = routes_add_row(routes, KIND_SWITCH);
             routes_open(routes, r->node_row[way], 0, 0,
                         (way == OUT) ? &r->up : &r->down, 1);
-        } else if (node->is_meshed && (r->place < MRAIL_PLAN_MAX_PAIRWISE)) {
+        } else if (node->is_pairwise && (r->place < MRAIL_PLAN_MAX_PAIRWISE)) {
             r->node_row[way] = routes_add_row(routes, KIND_MESH);
             routes_open_pairwise(routes, r->node_row[way], way, rank);
         }
     }
 }
 
-/* Room for as many rows as there can be. */
+/* Allocates the maximum number of rows. */
 static int routes_add_rows(mrail_routes_t *routes)
 {
     routes->rows_room =
@@ -461,7 +469,7 @@ static int routes_add_rows(mrail_routes_t *routes)
     return 0;
 }
 
-/* ---- the object ---- */
+/* ---- object ---- */
 
 int mrail_routes_create(const mrail_plan_topo_t *topo,
                         mrail_routes_t **routes_p)
@@ -499,7 +507,7 @@ void mrail_routes_destroy(mrail_routes_t *routes)
 {
     for (uint32_t i = 0; (routes->nodes != NULL) && (i < routes->num_nodes);
          ++i) {
-        free(routes->nodes[i].mesh);
+        free(routes->nodes[i].pairwise);
     }
     free(routes->nodes);
     free(routes->ranks);
@@ -546,11 +554,11 @@ int mrail_routes_is_inside(const mrail_routes_t *routes, uint32_t from,
     }
     return node->is_switched
                ? routes_is_direct(routes, from, to)
-               : (node->is_meshed &&
+               : (node->is_pairwise &&
                   (MRAIL_MAX(a->place, b->place) < MRAIL_PLAN_MAX_PAIRWISE));
 }
 
-/* 0: nothing that has to be planned. */
+/* 0: the demand is not planned. */
 static int routes_find_rows(const mrail_routes_t *routes, uint32_t from,
                             uint32_t to, uint32_t row[2])
 {
@@ -558,9 +566,10 @@ static int routes_find_rows(const mrail_routes_t *routes, uint32_t from,
 
     if ((a->node != b->node) ||
         (routes->has_hairpin && !routes_is_direct(routes, from, to))) {
-        unsigned distance =
-            (routes->nodes[a->node].pod == routes->nodes[b->node].pod) ? NEAR
-                                                                       : FAR;
+        unsigned distance = (routes->nodes[a->node].leaf_group ==
+                             routes->nodes[b->node].leaf_group)
+                                ? NEAR
+                                : FAR;
 
         row[OUT] = a->rail_row[OUT][distance];
         row[IN] = b->rail_row[IN][distance];
@@ -594,7 +603,7 @@ int mrail_routes_find(const mrail_routes_t *routes, uint32_t from, uint32_t to,
     }
     if ((out->kind == KIND_RAILS) && routes->has_cross_rail &&
         (routes->ranks[from].rail == routes->ranks[to].rail)) {
-        route_p->lanes &= ~(1u << routes->num_rails); /* that rail once more */
+        route_p->lanes &= ~(1u << routes->num_rails); /* a repeat */
     }
     return 1;
 }

@@ -43,7 +43,7 @@ void mrail_plan_topo_destroy(mrail_plan_topo_t *topo)
         return;
     }
     for (unsigned i = 0; (topo->nodes != NULL) && (i < topo->num_nodes); ++i) {
-        free(topo->nodes[i].mesh);
+        free(topo->nodes[i].pairwise);
     }
     free(topo->nodes);
     free(topo->ports);
@@ -122,15 +122,16 @@ int mrail_plan_topo_set_link(mrail_plan_topo_t *topo, unsigned from,
     if (MRAIL_MAX(place_from, place_to) >= MRAIL_PLAN_MAX_PAIRWISE) {
         return -ENOSPC;
     }
-    if (node->mesh == NULL) {
-        node->mesh = calloc(MRAIL_PLAN_MAX_PAIRWISE * MRAIL_PLAN_MAX_PAIRWISE,
-                            sizeof(*node->mesh));
-        if (node->mesh == NULL) {
+    if (node->pairwise == NULL) {
+        node->pairwise =
+            calloc(MRAIL_PLAN_MAX_PAIRWISE * MRAIL_PLAN_MAX_PAIRWISE,
+                   sizeof(*node->pairwise));
+        if (node->pairwise == NULL) {
             return -ENOMEM;
         }
     }
-    node->mesh[place_from * MRAIL_PLAN_MAX_PAIRWISE + place_to] = capacity;
-    node->is_meshed = 1;
+    node->pairwise[place_from * MRAIL_PLAN_MAX_PAIRWISE + place_to] = capacity;
+    node->is_pairwise = 1;
     return 0;
 }
 
@@ -139,7 +140,7 @@ int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
 {
     if ((rank >= topo->num_ranks) || !topo_is_capacity(up) ||
         !topo_is_capacity(down) || (up == 0) || (down == 0) ||
-        topo->nodes[topo->ranks[rank].node].is_meshed) {
+        topo->nodes[topo->ranks[rank].node].is_pairwise) {
         return -EINVAL;
     }
     topo->ranks[rank].up = up;
@@ -149,51 +150,51 @@ int mrail_plan_topo_set_switch(mrail_plan_topo_t *topo, unsigned rank,
 }
 
 int mrail_plan_topo_set_leaf_group(mrail_plan_topo_t *topo, unsigned node,
-                                   unsigned pod)
+                                   unsigned leaf_group)
 {
-    if ((node >= topo->num_nodes) || (pod >= MRAIL_PLAN_MAX_NODES)) {
+    if ((node >= topo->num_nodes) || (leaf_group >= MRAIL_PLAN_MAX_NODES)) {
         return -EINVAL;
     }
-    topo->nodes[node].pod = pod;
+    topo->nodes[node].leaf_group = leaf_group;
     return 0;
 }
 
-int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned pod,
+int mrail_plan_topo_set_uplink(mrail_plan_topo_t *topo, unsigned leaf_group,
                                unsigned rail, double up, double down)
 {
     size_t rails = topo->num_rails;
 
-    if ((pod >= MRAIL_PLAN_MAX_NODES) || (rail >= rails) ||
+    if ((leaf_group >= MRAIL_PLAN_MAX_NODES) || (rail >= rails) ||
         !topo_is_capacity(up) || !topo_is_capacity(down)) {
         return -EINVAL;
     }
-    if (pod >= topo->num_leaf_groups) {
+    if (leaf_group >= topo->num_leaf_groups) {
         mrail_topo_port_t *uplinks =
-            realloc(topo->uplinks, (pod + 1) * rails * sizeof(*uplinks));
+            realloc(topo->uplinks, (leaf_group + 1) * rails * sizeof(*uplinks));
 
         if (uplinks == NULL) {
             return -ENOMEM;
         }
-        for (size_t i = topo->num_leaf_groups * rails; i < (pod + 1) * rails;
-             ++i) {
+        for (size_t i = topo->num_leaf_groups * rails;
+             i < (leaf_group + 1) * rails; ++i) {
             uplinks[i] = (mrail_topo_port_t){.out = UNLIMITED, .in = UNLIMITED};
         }
         topo->uplinks = uplinks;
-        topo->num_leaf_groups = pod + 1;
+        topo->num_leaf_groups = leaf_group + 1;
     }
-    topo->uplinks[pod * rails + rail] =
+    topo->uplinks[leaf_group * rails + rail] =
         (mrail_topo_port_t){.out = up, .in = down};
     return 0;
 }
 
-void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int loop)
+void mrail_plan_topo_set_hairpin(mrail_plan_topo_t *topo, int enable)
 {
-    topo->has_hairpin = loop;
+    topo->has_hairpin = enable;
 }
 
-void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int cross)
+void mrail_plan_topo_set_cross_rail(mrail_plan_topo_t *topo, int enable)
 {
-    topo->has_cross_rail = cross;
+    topo->has_cross_rail = enable;
 }
 
 unsigned mrail_plan_topo_num_nodes(const mrail_plan_topo_t *topo)
@@ -227,9 +228,9 @@ double mrail_topo_pairwise(const mrail_plan_topo_t *topo, unsigned from,
     const mrail_topo_rank_t *a = &topo->ranks[from], *b = &topo->ranks[to];
     const mrail_topo_node_t *node = &topo->nodes[a->node];
 
-    if ((node->mesh == NULL) || (a->node != b->node) ||
+    if ((node->pairwise == NULL) || (a->node != b->node) ||
         (MRAIL_MAX(a->place, b->place) >= MRAIL_PLAN_MAX_PAIRWISE)) {
         return 0;
     }
-    return node->mesh[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
+    return node->pairwise[a->place * MRAIL_PLAN_MAX_PAIRWISE + b->place];
 }

@@ -7,39 +7,37 @@
 
 #include <string.h>
 
-typedef struct filling {
+typedef struct fill {
     const mrail_water_fill_demand_t *demands;
     uint32_t num_demands, num_rails, lanes;
-    const uint64_t *given; /* room in the beginning */
+    const uint64_t *given; /* initial room */
     uint64_t room[MRAIL_PLAN_MAX_RAILS];
     uint64_t *on_rail; /* bytes by demand, rail; summed up at the end */
-    double
-        wanted[MRAIL_PLAN_MAX_RAILS]; /* by those for which it is the own one */
+    double wanted[MRAIL_PLAN_MAX_RAILS]; /* bytes that own the rail */
 } water_fill_t;
 
-static MRAIL_INLINE uint64_t *water_fill_bytes(const water_fill_t *filling,
+static MRAIL_INLINE uint64_t *water_fill_bytes(const water_fill_t *fill,
                                                uint32_t i)
 {
-    return &filling->on_rail[(size_t)i * filling->num_rails];
+    return &fill->on_rail[(size_t)i * fill->num_rails];
 }
 
-static void water_fill_begin(water_fill_t *filling)
+static void water_fill_begin(water_fill_t *fill)
 {
-    memset(filling->on_rail, 0,
-           (size_t)filling->num_demands * filling->num_rails *
-               sizeof(*filling->on_rail));
-    memset(filling->room, 0, sizeof(filling->room));
-    memcpy(filling->room, filling->given,
-           filling->num_rails * sizeof(*filling->room));
-    memset(filling->wanted, 0, sizeof(filling->wanted));
+    memset(fill->on_rail, 0,
+           (size_t)fill->num_demands * fill->num_rails *
+               sizeof(*fill->on_rail));
+    memset(fill->room, 0, sizeof(fill->room));
+    memcpy(fill->room, fill->given, fill->num_rails * sizeof(*fill->room));
+    memset(fill->wanted, 0, sizeof(fill->wanted));
 }
 
-/* Of a large demand, which so far lies on own rails only. */
-static MRAIL_INLINE uint64_t water_fill_rest(const water_fill_t *filling,
+/* Rest of a large demand; so far it uses own rails only. */
+static MRAIL_INLINE uint64_t water_fill_rest(const water_fill_t *fill,
                                              uint32_t i)
 {
-    const mrail_water_fill_demand_t *demand = &filling->demands[i];
-    const uint64_t *bytes = water_fill_bytes(filling, i);
+    const mrail_water_fill_demand_t *demand = &fill->demands[i];
+    const uint64_t *bytes = water_fill_bytes(fill, i);
     uint64_t rest = demand->bytes - bytes[demand->from_rail];
 
     return (demand->from_rail == demand->to_rail)
@@ -47,17 +45,15 @@ static MRAIL_INLINE uint64_t water_fill_rest(const water_fill_t *filling,
                : rest - bytes[demand->to_rail];
 }
 
-/* On an own rail: as much of the demand as there is room for, and at most so many
- * bytes. */
-static MRAIL_INLINE void water_fill_put(water_fill_t *filling, uint32_t i,
+/* Puts as much of the demand on an own rail as fits, at most `bytes`. */
+static MRAIL_INLINE void water_fill_put(water_fill_t *fill, uint32_t i,
                                         uint32_t rail, uint64_t most)
 {
-    uint64_t bytes =
-        MRAIL_MIN(water_fill_rest(filling, i), filling->room[rail]);
+    uint64_t bytes = MRAIL_MIN(water_fill_rest(fill, i), fill->room[rail]);
 
     bytes = MRAIL_MIN(bytes, most);
-    water_fill_bytes(filling, i)[rail] += bytes;
-    filling->room[rail] -= bytes;
+    water_fill_bytes(fill, i)[rail] += bytes;
+    fill->room[rail] -= bytes;
 }
 
 uint32_t mrail_water_fill_fewest(uint32_t lanes, uint32_t from_rail,
@@ -75,10 +71,10 @@ double mrail_water_fill_third_party(uint64_t room, uint64_t wanted)
     return (double)(int64_t)(more + room / 4);
 }
 
-static void water_fill_put_small(water_fill_t *filling, uint32_t i)
+static void water_fill_put_small(water_fill_t *fill, uint32_t i)
 {
-    const mrail_water_fill_demand_t *demand = &filling->demands[i];
-    uint32_t lanes = mrail_water_fill_fewest(filling->lanes, demand->from_rail,
+    const mrail_water_fill_demand_t *demand = &fill->demands[i];
+    uint32_t lanes = mrail_water_fill_fewest(fill->lanes, demand->from_rail,
                                              demand->to_rail);
     unsigned count = (unsigned)__builtin_popcount(lanes);
     double alike[MRAIL_PLAN_MAX_RAILS];
@@ -89,115 +85,115 @@ static void water_fill_put_small(water_fill_t *filling, uint32_t i)
     }
     mrail_cuts_make(demand->bytes, UINT64_MAX, count, alike, end);
     for (unsigned k = 0; k < count; ++k, lanes &= lanes - 1) {
-        water_fill_bytes(filling, i)[__builtin_ctz(lanes)] =
+        water_fill_bytes(fill, i)[__builtin_ctz(lanes)] =
             mrail_cuts_bytes(end, k);
     }
 }
 
-/* Without a relay: both ends have the same rail. */
-static void water_fill_put_matching(water_fill_t *filling)
+/* Without relays: both ends own the rail. */
+static void water_fill_put_matching(water_fill_t *fill)
 {
-    for (uint32_t i = 0; i < filling->num_demands; ++i) {
-        const mrail_water_fill_demand_t *demand = &filling->demands[i];
+    for (uint32_t i = 0; i < fill->num_demands; ++i) {
+        const mrail_water_fill_demand_t *demand = &fill->demands[i];
 
         if (demand->is_small) {
-            water_fill_put_small(filling, i);
+            water_fill_put_small(fill, i);
         } else if (demand->from_rail == demand->to_rail) {
-            water_fill_put(filling, i, demand->from_rail, UINT64_MAX);
+            water_fill_put(fill, i, demand->from_rail, UINT64_MAX);
         } else {
-            filling->wanted[demand->from_rail] += (double)demand->bytes;
-            filling->wanted[demand->to_rail] += (double)demand->bytes;
+            fill->wanted[demand->from_rail] += (double)demand->bytes;
+            fill->wanted[demand->to_rail] += (double)demand->bytes;
         }
     }
 }
 
-/* With one relay: on the rail of one end, first that of the two for which there is
- * less demand, for its room. */
-static void water_fill_put_own(water_fill_t *filling)
+/* With one relay: on the own rail of one end. The rail with less demand for its
+ * room comes first. */
+static void water_fill_put_own(water_fill_t *fill)
 {
-    double *wanted = filling->wanted;
+    double *wanted = fill->wanted;
 
-    for (uint32_t i = 0; i < filling->num_demands; ++i) {
-        const mrail_water_fill_demand_t *demand = &filling->demands[i];
+    for (uint32_t i = 0; i < fill->num_demands; ++i) {
+        const mrail_water_fill_demand_t *demand = &fill->demands[i];
         uint32_t from = demand->from_rail, to = demand->to_rail, first;
 
         if (demand->is_small || (from == to)) {
             continue;
         }
-        first = (wanted[from] * (double)filling->room[to] <=
-                 wanted[to] * (double)filling->room[from])
+        first = (wanted[from] * (double)fill->room[to] <=
+                 wanted[to] * (double)fill->room[from])
                     ? from
                     : to;
-        water_fill_put(filling, i, first, UINT64_MAX);
-        water_fill_put(filling, i, (first == from) ? to : from, UINT64_MAX);
+        water_fill_put(fill, i, first, UINT64_MAX);
+        water_fill_put(fill, i, (first == from) ? to : from, UINT64_MAX);
         wanted[from] -= (double)demand->bytes;
         wanted[to] -= (double)demand->bytes;
     }
 }
 
-/* With two. */
-static void water_fill_put_rest(water_fill_t *filling)
+/* With two relays. */
+static void water_fill_put_rest(water_fill_t *fill)
 {
-    for (uint32_t i = 0; i < filling->num_demands; ++i) {
+    for (uint32_t i = 0; i < fill->num_demands; ++i) {
         uint64_t rest =
-            filling->demands[i].is_small ? 0 : water_fill_rest(filling, i);
+            fill->demands[i].is_small ? 0 : water_fill_rest(fill, i);
 
-        for (uint32_t rail = 0; (rest > 0) && (rail < filling->num_rails);
+        for (uint32_t rail = 0; (rest > 0) && (rail < fill->num_rails);
              ++rail) {
-            uint64_t bytes = MRAIL_MIN(rest, filling->room[rail]);
+            uint64_t bytes = MRAIL_MIN(rest, fill->room[rail]);
 
-            water_fill_bytes(filling, i)[rail] += bytes;
-            filling->room[rail] -= bytes;
+            water_fill_bytes(fill, i)[rail] += bytes;
+            fill->room[rail] -= bytes;
             rest -= bytes;
         }
     }
 }
 
-/* Half of each demand on the rail of either end, as far as there is room. */
-static void water_fill_put_halves(water_fill_t *filling)
+/* Half of each demand on the own rail of either end, as far as room allows. */
+static void water_fill_put_halves(water_fill_t *fill)
 {
-    for (uint32_t i = 0; i < filling->num_demands; ++i) {
-        const mrail_water_fill_demand_t *demand = &filling->demands[i];
+    for (uint32_t i = 0; i < fill->num_demands; ++i) {
+        const mrail_water_fill_demand_t *demand = &fill->demands[i];
 
         if (!demand->is_small && (demand->from_rail != demand->to_rail)) {
-            water_fill_put(filling, i, demand->from_rail, demand->bytes / 2);
-            water_fill_put(filling, i, demand->to_rail, demand->bytes / 2);
+            water_fill_put(fill, i, demand->from_rail, demand->bytes / 2);
+            water_fill_put(fill, i, demand->to_rail, demand->bytes / 2);
         }
     }
 }
 
-/* The remaining room takes two relays: third-party bytes, bounded by
- * mrail_water_fill_third_party(), or bytes of demands that do not match. */
-static int water_fill_is_good(const water_fill_t *filling, const uint64_t *room,
-                              const double *wanted)
+/* 1: the remaining room, which takes two relays, is within
+ * mrail_water_fill_third_party() even without matching demands. */
+static int water_fill_is_within(const water_fill_t *fill, const uint64_t *room,
+                                const double *wanted)
 {
-    int is_good = 1;
+    int is_within = 1;
 
-    for (uint32_t rail = 0; rail < filling->num_rails; ++rail) {
-        is_good &=
-            ((double)(int64_t)filling->room[rail] <=
+    for (uint32_t rail = 0; rail < fill->num_rails; ++rail) {
+        is_within &=
+            ((double)(int64_t)fill->room[rail] <=
              mrail_water_fill_third_party(room[rail], (uint64_t)wanted[rail]));
     }
-    return is_good;
+    return is_within;
 }
 
-static void water_fill_fill(water_fill_t *filling, int is_bounded)
+static void water_fill_fill(water_fill_t *fill, int is_bounded)
 {
     uint64_t room[MRAIL_PLAN_MAX_RAILS];
     double wanted[MRAIL_PLAN_MAX_RAILS];
 
-    water_fill_begin(filling);
-    water_fill_put_matching(filling);
-    memcpy(room, filling->room, sizeof(room));
-    memcpy(wanted, filling->wanted, sizeof(wanted));
-    water_fill_put_own(filling);
-    if (is_bounded && !water_fill_is_good(filling, room, wanted)) {
-        water_fill_begin(filling);
-        water_fill_put_matching(filling);
-        water_fill_put_halves(filling);
-        water_fill_put_own(filling);
+    water_fill_begin(fill);
+    water_fill_put_matching(fill);
+    memcpy(room, fill->room, sizeof(room));
+    memcpy(wanted, fill->wanted, sizeof(wanted));
+    water_fill_put_own(fill);
+    if (is_bounded && !water_fill_is_within(fill, room, wanted)) {
+        water_fill_begin(fill);
+        water_fill_put_matching(fill);
+        water_fill_put_halves(fill);
+        water_fill_put_own(fill);
     }
-    water_fill_put_rest(filling);
+    water_fill_put_rest(fill);
 }
 
 void mrail_water_fill_make(const mrail_water_fill_demand_t *demands,
@@ -205,18 +201,18 @@ void mrail_water_fill_make(const mrail_water_fill_demand_t *demands,
                            uint32_t lanes, const uint64_t *room, int is_bounded,
                            uint64_t *end)
 {
-    water_fill_t filling = {.demands = demands,
-                            .num_demands = num_demands,
-                            .num_rails = num_rails,
-                            .lanes = lanes,
-                            .given = room,
-                            .on_rail = end};
+    water_fill_t fill = {.demands = demands,
+                         .num_demands = num_demands,
+                         .num_rails = num_rails,
+                         .lanes = lanes,
+                         .given = room,
+                         .on_rail = end};
 
-    water_fill_fill(&filling, is_bounded);
+    water_fill_fill(&fill, is_bounded);
     for (uint32_t i = 0; i < num_demands; ++i) {
         for (uint32_t rail = 1; rail < num_rails; ++rail) {
-            water_fill_bytes(&filling, i)[rail] +=
-                water_fill_bytes(&filling, i)[rail - 1];
+            water_fill_bytes(&fill, i)[rail] +=
+                water_fill_bytes(&fill, i)[rail - 1];
         }
     }
 }

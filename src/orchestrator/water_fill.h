@@ -1,7 +1,7 @@
 /*
- * The second level of a plan (levels.h): the demands of one pair of nodes fill the
- * rails that were given to the pair, so that few need relays.  A rail that is the own
- * one of both ends takes none, of one end one, of none two.  Pure.
+ * Second level of a plan (levels.h): water-filling. The demands of one pair of
+ * nodes fill the rails of the pair so that few need relays. A demand needs one
+ * relay for each end whose own rail it does not use. Pure.
  */
 #ifndef MRAIL_ORCHESTRATOR_WATER_FILL_H
 #define MRAIL_ORCHESTRATOR_WATER_FILL_H
@@ -9,26 +9,32 @@
 #include "plan.h"
 
 typedef struct mrail_water_fill_demand {
-    uint32_t from_rail, to_rail; /* own ones of its ends, less than num_rails */
+    uint32_t from_rail, to_rail; /* own rails of both ends, less than
+                                  * num_rails */
     uint64_t bytes;
-    int is_small; /* may only take paths with the fewest relays */
+    int is_small; /* restricted to paths with the fewest relays */
 } mrail_water_fill_demand_t;
 
-/* Rails on which a demand needs the fewest relays, of `lanes` (bits, one at least). */
+/* Rails of `lanes` (bits, at least one) on which a demand needs the fewest
+ * relays. */
 uint32_t mrail_water_fill_fewest(uint32_t lanes, uint32_t from_rail,
                                  uint32_t to_rail);
 
-/* Upper bound of third-party bytes of large demands on a rail, except
- * for a byte each. It is a quarter of its room, and the part above half of the bytes that
- * own the rail at one end (all of those that own it at both ends). */
+/* Maximum bytes of large demands on a rail that neither end owns, if bounded,
+ * up to one byte per demand. It is a quarter of the rail's room, plus the part
+ * of its room above half of the bytes that own it. Bytes that own it at both
+ * ends count in full. */
 double mrail_water_fill_third_party(uint64_t room, uint64_t wanted);
 
 /*
- * room[num_rails]: bytes of large demands that each rail takes; their sum is
- * that of the demands. Small demands are spread evenly over the lanes with the
- * fewest relays, in addition. is_bounded: third-party bytes are bounded,
- * possibly with more pieces. end[num_demands x num_rails]: the end of each
- * rail's part of each demand.
+ * Divides the demands of a pair of nodes. Small demands are spread equally over
+ * the lanes with the fewest relays, besides.
+ *
+ *   room[num_rails]                bytes of large demands for each rail; the
+ *                                  sum is that of the large demands
+ *   is_bounded                     applies mrail_water_fill_third_party(), with
+ *                                  more pieces
+ *   end[num_demands x num_rails]   end of each rail's part of each demand
  */
 void mrail_water_fill_make(const mrail_water_fill_demand_t *demands,
                            uint32_t num_demands, uint32_t num_rails,

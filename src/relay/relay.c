@@ -8,19 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps that free relay buffers come first. */
+/* Steps that free slots come first. */
 const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS] = {
     mrail_relay_step_received, mrail_relay_step_pop,  mrail_relay_step_sent,
     mrail_relay_step_post,     mrail_relay_step_fill,
 };
 
-static int relay_is_possible(const mrail_relay_shm_pool_t *arena,
+static int relay_is_possible(const mrail_relay_shm_pool_t *shm_pool,
                              uint32_t num_ranks, const uint32_t *local,
                              uint32_t self)
 {
     int has_self = 0;
 
-    for (unsigned i = 0; i < arena->shape.num_local; ++i) {
+    for (unsigned i = 0; i < shm_pool->shape.num_local; ++i) {
         if (local[i] >= num_ranks) {
             return 0;
         }
@@ -61,7 +61,7 @@ static void relay_init_requests(mrail_relay_t *relay)
     }
 }
 
-/* -EINVAL: a rank is there twice. */
+/* -EINVAL: a rank occurs twice. */
 static int relay_init_ranks(mrail_relay_t *relay, const uint32_t *local)
 {
     for (uint32_t i = 0; i < relay->num_ranks; ++i) {
@@ -80,17 +80,17 @@ static int relay_init_ranks(mrail_relay_t *relay, const uint32_t *local)
     return 0;
 }
 
-int mrail_relay_create(const mrail_relay_shm_pool_t *arena, uint32_t num_ranks,
-                       const uint32_t *local, uint32_t self,
+int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
+                       uint32_t num_ranks, const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
                        mrail_relay_t **relay_p)
 {
     mrail_relay_layout_t layout;
     mrail_relay_t *relay;
-    int ret = mrail_relay_layout(&arena->shape, &layout);
+    int ret = mrail_relay_layout(&shm_pool->shape, &layout);
 
-    if ((ret != 0) || (arena->size < layout.size) ||
-        !relay_is_possible(arena, num_ranks, local, self)) {
+    if ((ret != 0) || (shm_pool->size < layout.size) ||
+        !relay_is_possible(shm_pool, num_ranks, local, self)) {
         return -EINVAL;
     }
     relay = calloc(1, sizeof(*relay));
@@ -99,9 +99,9 @@ int mrail_relay_create(const mrail_relay_shm_pool_t *arena, uint32_t num_ranks,
     }
     relay->ops = *ops;
     relay->arg = arg;
-    relay->shape = arena->shape;
+    relay->shape = shm_pool->shape;
     relay->layout = layout;
-    relay->base = arena->base;
+    relay->base = shm_pool->base;
     relay->num_ranks = num_ranks;
     relay->self = self;
     mrail_list_init(&relay->senders);
@@ -151,8 +151,8 @@ int mrail_relay_progress(mrail_relay_t *relay)
     if (relay->error != 0) {
         return relay->error;
     }
-    /* One of each kind: while chunks are copied nobody serves the network, and a rail
-     * that waits for this process stands still. */
+    /* One step of each kind per call. During a copy nothing serves the network,
+     * and a rail that waits for this process is idle. */
     for (unsigned kind = 0; kind < MRAIL_RELAY_NUM_STEPS; ++kind) {
         ret = mrail_relay_step(relay, kind);
         if (ret < 0) {

@@ -1,32 +1,36 @@
 /*
- * A rank's part in an exchange with relayed bytes, chunk by chunk.
+ * One rank's part in an exchange whose bytes pass relays, chunk by chunk. A
+ * chunk here is a relay chunk.
  *
- *     sender -> relay_out  =network=>  relay_in -> receiver
+ *   sender -> relay_out  =network=>  relay_in -> receiver
  *
- * Either relay may be absent; within a node it is sender -> receiver. Hops
- * within a node use the shared-memory pool. The caller performs the network hop
- * (ops below), over one ordered channel for each pair of ranks. Sources:
- * [NIMBLE] IV-C, IV-D.
+ * Each of the two relays may be absent. Within a node the path is sender ->
+ * receiver. Hops within a node use the shared-memory pool. The caller carries
+ * out the network hop (mrail_relay_ops_t), over one ordered channel per pair of
+ * ranks. Sources: [NIMBLE] IV-C, IV-D.
  *
- * Buffers and credits, hop by hop. The sender copies its bytes once into one of
- * its egress slots. The bytes stay there until the rank with the network hop
- * has sent them; then the slot is free. Incoming bytes lie in an ingress slot
- * of the receiving rank (relay_in, or the receiver itself) until the receiver
- * has copied them to user memory. A rank copies into free slots only, and
- * receives into free ingress slots only: a free slot is the credit.
+ * Slots and credits, hop by hop. The sender copies its bytes once, into one of
+ * its own out-slots. The slot becomes free when its network send is complete.
+ * Bytes from the network lie in an in-slot of the rank that received them
+ * (relay_in, or the receiver). That slot becomes free when the receiver has
+ * copied them to the user's memory. A rank copies and receives into free slots
+ * only: a free slot is the credit.
  *
- * No deadlock, for any order in which ranks arrive. Each channel with chunks to
- * come reserves one ingress slot, and a receiver frees slots without waiting.
- * So the head of a channel is always received, every send ends, and every
- * egress slot becomes free. test/property/test_relay_exhaustive.c checks it.
+ * No deadlock occurs, in any order of arrival. Each channel with chunks left
+ * keeps one in-slot for itself. A receiver empties slots without waiting.
+ * Therefore the head of a channel is always received, every send completes, and
+ * every out-slot becomes free. test/property/test_relay_exhaustive.c checks
+ * this.
  *
- * Order: chunks of a flow arrive in order, chunks of different flows in any
- * order. Each chunk has a header that every hop compares with the plan: hash,
- * exchange, ranks, position. A chunk that does not match is -EPROTO, and
- * nothing of it is written. Other processes of the user can spoil data in the
- * pool and end the exchange. They cannot cause reads or writes elsewhere.
+ * Order: chunks of one flow arrive in order; chunks of different flows of a
+ * demand do not. Each chunk carries a header with hash, exchange, ranks and
+ * offset. Every hop checks it against the plan. A mismatch gives -EPROTO, and
+ * no byte of that chunk is written. Other processes of the user can write to
+ * the pool. They can corrupt data and end the exchange, but cannot cause
+ * accesses elsewhere.
  *
- * One thread at a time per object. Ranks are numbers of the communicator.
+ * One thread at a time may use an object. Ranks are numbers of the
+ * communicator.
  */
 #ifndef MRAIL_RELAY_RELAY_H
 #define MRAIL_RELAY_RELAY_H
@@ -37,7 +41,7 @@
 #include <stdint.h>
 
 #define MRAIL_RELAY_NONE UINT32_MAX
-/* In front of the payload on the network: bytes. */
+/* Bytes in front of the payload on the network. */
 #define MRAIL_RELAY_HEADER 64u
 
 typedef struct mrail_relay mrail_relay_t;
@@ -45,88 +49,97 @@ typedef struct mrail_relay mrail_relay_t;
 /* Functions of the caller. They return 0 or -errno unless stated otherwise. An
  * error ends the exchange: mrail_relay_progress() returns it from then on. */
 typedef struct mrail_relay_ops {
-    /* Bytes [offset, offset + length) of what this rank sends to rank `to` (fill),
-     * or receives from rank `from` (drain), in any order, each once. */
+    /* Copies bytes [offset, offset + length) of the demand to rank `to` (fill)
+     * or from rank `from` (drain). Ranges come in any order, each once. */
     int (*fill)(void *arg, uint32_t to, uint64_t offset, void *slot,
                 size_t length);
     int (*drain)(void *arg, uint32_t from, uint64_t offset, const void *slot,
                  size_t length);
-    /* Starts; the buffer stays as it is until test() said 1.  Messages of a pair
-     * arrive in order.  A receive may get fewer bytes than its length. */
+    /* Starts a transfer. The buffer stays unchanged until test() returns 1.
+     * Messages of a pair arrive in order. A receive may get fewer bytes than
+     * its length. */
     int (*send)(void *arg, uint32_t to, const void *buffer, size_t length,
                 void **request_p);
     int (*recv)(void *arg, uint32_t from, void *buffer, size_t length,
                 void **request_p);
-    /* 1: ended and the request is gone; *length_p: bytes received.  0: not yet. */
+    /* Returns 1 if the request is complete and freed; *length_p is the number
+     * of received bytes. Returns 0 otherwise. */
     int (*test)(void *arg, void *request, size_t *length_p);
 } mrail_relay_ops_t;
 
-/* local[0..shape.num_local): the node's ranks, in the order of the pool; `self`
- * is one of them. The pool stays mapped, and owned by the caller, until the
- * relay is destroyed. It serves each rank's relay once, because rings and
- * relays keep their positions. Ranks must be below num_ranks. -ENOMEM,
- * -EINVAL. */
-int mrail_relay_create(const mrail_relay_shm_pool_t *arena, uint32_t num_ranks,
-                       const uint32_t *local, uint32_t self,
+/* Creates the relay of rank `self`. local[0..shape.num_local) are the ranks of
+ * the node in the order of the pool; `self` is one of them. The caller keeps
+ * the pool mapped until the relay is destroyed. A pool serves one relay per
+ * rank, because rings and relays keep their positions. Ranks must be below
+ * num_ranks. -ENOMEM, -EINVAL. */
+int mrail_relay_create(const mrail_relay_shm_pool_t *shm_pool,
+                       uint32_t num_ranks, const uint32_t *local, uint32_t self,
                        const mrail_relay_ops_t *ops, void *arg,
                        mrail_relay_t **relay_p);
-void mrail_relay_destroy(mrail_relay_t *relay); /* NULL: nothing */
+void mrail_relay_destroy(mrail_relay_t *relay); /* NULL: no effect */
 
-/* Bytes of a demand that take one path. */
+/* Bytes of a demand on one path. */
 typedef struct mrail_relay_flow {
-    uint32_t from, to;  /* the same: a copy to oneself */
-    uint32_t relay_out; /* of `from`'s node, not `from`; or MRAIL_RELAY_NONE */
-    uint32_t relay_in; /* of `to`'s node, not `to`; or MRAIL_RELAY_NONE.  Within
-                           a node there is none of both */
+    uint32_t from, to;  /* equal: a copy within one rank */
+    uint32_t relay_out; /* of `from`'s node, not `from`; or NONE */
+    /* Of the node of `to`, but not `to`; or MRAIL_RELAY_NONE. Within a node
+     * both relays are MRAIL_RELAY_NONE. */
+    uint32_t relay_in;
     uint64_t offset, bytes; /* of the demand */
 } mrail_relay_flow_t;
 
 /*
- * Starts the next exchange. All ranks call it with the same hash, and with
- * their flows of the same set, in any order. Flows without a part of this rank,
- * or of 0 bytes, are ignored. A pair of ranks may have several flows, which do
- * not overlap. Needed data is copied.
- *   -EINVAL   an impossible flow;
- *   -EBUSY    the last exchange has not ended here;
- *   -ENOSPC   more channels into this rank than ingress slots (each rank can compute this for
- *             every other one: mrail_relay_channels());
- *   -ENOMEM   out of memory; nothing was started;
- *   the error of an earlier exchange that failed.
+ * Begins the next exchange. All ranks call it with the same hash. Each rank
+ * passes its own flows of one common set, in any order. The function ignores
+ * flows of other ranks and of 0 bytes. A pair of ranks may have several flows
+ * that do not overlap. The function copies what it keeps. On failure no
+ * exchange has begun:
+ *
+ *   -EINVAL  a flow is not possible
+ *   -EBUSY   the last exchange of this rank has not ended
+ *   -ENOSPC  this rank has more channels than in-slots; every rank can compute
+ *            that for all others with mrail_relay_channels()
+ *   -ENOMEM  no memory
+ *
+ * An earlier failed exchange makes it return that exchange's error.
  */
 int mrail_relay_begin(mrail_relay_t *relay, uint64_t hash,
                       const mrail_relay_flow_t *flows, size_t num_flows);
 
-/* What mrail_relay_begin() would say of these flows; after 0 it says 0, and begins.
- * So ranks can agree on whether all of them can, before any does. */
+/* Returns what mrail_relay_begin() would return for these flows. After 0,
+ * mrail_relay_begin() succeeds. Ranks use it to agree that all of them can
+ * begin. */
 int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
                         size_t num_flows);
 
-/* channels[r]: ranks from which rank r receives over the network by these flows,
- * which is what in_slots has to be at least; for each rank that is below num_ranks,
- * as those of the flows are.  nodes[r]: a number for the node of rank r.
- * 0, -ENOMEM. */
+/* Computes channels[r], the number of ranks from which rank r < num_ranks
+ * receives over the network. in_slots must be at least that number. The flows
+ * name ranks below num_ranks only. nodes[r] is a number for the node of rank r.
+ * 0, or -ENOMEM. */
 int mrail_relay_channels(const mrail_relay_flow_t *flows, size_t num_flows,
                          const uint32_t *nodes, uint32_t num_ranks,
                          unsigned *channels);
 
-/* Works without waiting: one chunk of each kind of step. Returns the number of
- * steps; 0: call again later; -errno: the exchange and the relay have failed.
- * This function and mrail_relay_begin() return that error from then on. The
- * caller must end the network requests in flight before the pool is
- * unmapped. */
+/* Does the work that needs no waiting, up to one chunk of each kind. Returns
+ * the number of steps. 0 means that nothing is possible now. -errno means that
+ * the exchange has failed, and the relay with it. Later calls of this function
+ * and mrail_relay_begin() return the same error. The caller still has to end
+ * the network requests in flight before it unmaps the pool. */
 int mrail_relay_progress(mrail_relay_t *relay);
 
-/* 1: all of this rank's part is done (its slots may still be read by others: they
- * come free by themselves, also during the next exchange), or nothing was begun. */
+/* Returns 1 if this rank's part is complete, or if no exchange has begun. Other
+ * ranks may still read its slots. These become free by themselves, also during
+ * the next exchange. */
 int mrail_relay_done(const mrail_relay_t *relay);
 
 typedef struct mrail_relay_stats {
     uint64_t filled, drained, sent, received; /* payload bytes */
-    uint64_t chunks;                          /* handled in any role */
-    uint64_t waits; /* times that no slot was free for what could go on */
+    uint64_t chunks;                          /* in any role */
+    /* Times that work had to wait for a free slot. */
+    uint64_t waits;
 } mrail_relay_stats_t;
 
-/* Since creation. */
+/* Counts since creation. */
 void mrail_relay_stats(const mrail_relay_t *relay,
                        mrail_relay_stats_t *stats_p);
 

@@ -1,4 +1,4 @@
-/* Derives this rank's work from a list of flows. */
+/* Start of an exchange: this rank's part in a list of flows. */
 #include "config.h"
 #include "relay/relay_internal.h"
 
@@ -7,11 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- a flow ---- */
+/* ---- flows ---- */
 
 #define MAX_PATH 4u
 
-/* The ranks that a flow passes. */
+/* Ranks on the path of a flow. */
 static unsigned flow_path(const mrail_relay_flow_t *flow,
                           uint32_t path[MAX_PATH])
 {
@@ -38,15 +38,16 @@ static int is_rank_or_none(const mrail_relay_t *relay, uint32_t rank)
     return (rank < relay->num_ranks) || (rank == MRAIL_RELAY_NONE);
 }
 
-/* Whether a relay, if there is one, is of this node just as `end` is; and not it. */
-static int relay_is_beside(const mrail_relay_t *relay, uint32_t rank,
-                           uint32_t end)
+/* Checks that a relay, if any, is on this node exactly if `end` is, and differs
+ * from `end`. */
+static int relay_is_valid(const mrail_relay_t *relay, uint32_t rank,
+                          uint32_t end)
 {
     return (rank == MRAIL_RELAY_NONE) ||
            ((rank != end) && (is_local(relay, rank) == is_local(relay, end)));
 }
 
-/* Of a flow in which this rank has a part: one of its ends is of this node. */
+/* Checks a flow that passes this rank. One of its ends is on this node. */
 static int flow_is_possible(const mrail_relay_t *relay,
                             const mrail_relay_flow_t *flow)
 {
@@ -58,8 +59,8 @@ static int flow_is_possible(const mrail_relay_t *relay,
                (flow->relay_in == MRAIL_RELAY_NONE);
     }
     return (is_local(relay, flow->from) || is_local(relay, flow->to)) &&
-           relay_is_beside(relay, flow->relay_out, flow->from) &&
-           relay_is_beside(relay, flow->relay_in, flow->to);
+           relay_is_valid(relay, flow->relay_out, flow->from) &&
+           relay_is_valid(relay, flow->relay_in, flow->to);
 }
 
 static int flow_has_ranks(const mrail_relay_t *relay,
@@ -104,8 +105,8 @@ static int flows_count(const mrail_relay_t *relay,
 
 static int by_place(const void *a, const void *b)
 {
-    const mrail_relay_flow_t *x = &((const mrail_relay_dt_segment_t *)a)->flow;
-    const mrail_relay_flow_t *y = &((const mrail_relay_dt_segment_t *)b)->flow;
+    const mrail_relay_flow_t *x = &((const mrail_relay_flow_part_t *)a)->flow;
+    const mrail_relay_flow_t *y = &((const mrail_relay_flow_part_t *)b)->flow;
 
     if (x->from != y->from) {
         return (x->from < y->from) ? -1 : 1;
@@ -116,22 +117,21 @@ static int by_place(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static int parts_overlap(const mrail_relay_dt_segment_t *first,
-                         const mrail_relay_dt_segment_t *second)
+static int parts_overlap(const mrail_relay_flow_part_t *first,
+                         const mrail_relay_flow_part_t *second)
 {
     return (first->flow.from == second->flow.from) &&
            (first->flow.to == second->flow.to) &&
            (second->flow.offset - first->flow.offset < first->flow.bytes);
 }
 
-static void part_init(const mrail_relay_t *relay,
-                      mrail_relay_dt_segment_t *part,
+static void part_init(const mrail_relay_t *relay, mrail_relay_flow_part_t *part,
                       const mrail_relay_flow_t *flow)
 {
     uint32_t path[MAX_PATH];
     unsigned length = flow_path(flow, path);
 
-    *part = (mrail_relay_dt_segment_t){
+    *part = (mrail_relay_flow_part_t){
         .flow = *flow,
         .prev = MRAIL_RELAY_NONE,
         .next = MRAIL_RELAY_NONE,
@@ -169,7 +169,7 @@ static int parts_init(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
 
 /* ---- channels ---- */
 
-static void part_set_out(mrail_relay_t *relay, mrail_relay_dt_segment_t *part)
+static void part_set_out(mrail_relay_t *relay, mrail_relay_flow_part_t *part)
 {
     uint32_t *out = &relay->out_of[part->next];
 
@@ -181,9 +181,9 @@ static void part_set_out(mrail_relay_t *relay, mrail_relay_dt_segment_t *part)
     part->out = *out;
 }
 
-/* 0: there is no slot for one more channel. */
+/* 0: no in-slot is left for another channel. */
 static int part_set_in(mrail_relay_t *relay,
-                       const mrail_relay_dt_segment_t *part)
+                       const mrail_relay_flow_part_t *part)
 {
     uint32_t *in = &relay->in_of[part->prev];
     mrail_relay_in_t *channel;
@@ -203,14 +203,14 @@ static int part_set_in(mrail_relay_t *relay,
     return 1;
 }
 
-/* out_of and in_of are only ours while we look. */
+/* out_of and in_of are valid only during this function. */
 static int channels_init(mrail_relay_t *relay)
 {
     int is_room = 1;
 
     relay->num_outs = relay->num_ins = 0;
     for (size_t i = 0; i < relay->num_parts; ++i) {
-        mrail_relay_dt_segment_t *part = &relay->parts[i];
+        mrail_relay_flow_part_t *part = &relay->parts[i];
 
         if ((part->next != MRAIL_RELAY_NONE) && !is_local(relay, part->next)) {
             part_set_out(relay, part);
@@ -228,10 +228,10 @@ static int channels_init(mrail_relay_t *relay)
     return is_room ? 0 : -ENOSPC;
 }
 
-/* ---- nothing fails from here ---- */
+/* ---- commit: no failure from here on ---- */
 
 static void count_to_pop(mrail_relay_t *relay,
-                         const mrail_relay_dt_segment_t *part)
+                         const mrail_relay_flow_part_t *part)
 {
     mrail_relay_local_t *local = &relay->locals[relay->local_of[part->prev]];
     uint64_t chunks = mrail_relay_chunks(relay, &part->flow);
@@ -243,15 +243,15 @@ static void count_to_pop(mrail_relay_t *relay,
     relay->num_to_pop += chunks;
 }
 
-/* Ranks begin with different receivers, each with the first one behind itself, or
- * all would send to the same one at the same time. */
+/* Each rank starts with a different receiver: the first one after itself.
+ * Otherwise all ranks would send to the same receiver at the same time. */
 static void list_senders(mrail_relay_t *relay)
 {
-    mrail_list_t before; /* to ranks not behind it, of which the list ends */
+    mrail_list_t before; /* flows to lower ranks, at the end of the list */
 
     mrail_list_init(&before);
     for (size_t i = 0; i < relay->num_parts; ++i) {
-        mrail_relay_dt_segment_t *part = &relay->parts[i];
+        mrail_relay_flow_part_t *part = &relay->parts[i];
 
         if (part->flow.from == relay->self) {
             relay->num_to_fill += mrail_relay_chunks(relay, &part->flow);
@@ -274,7 +274,7 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
     ++relay->exchange;
     list_senders(relay);
     for (size_t i = 0; i < relay->num_parts; ++i) {
-        const mrail_relay_dt_segment_t *part = &relay->parts[i];
+        const mrail_relay_flow_part_t *part = &relay->parts[i];
 
         if ((part->prev != MRAIL_RELAY_NONE) && is_local(relay, part->prev)) {
             count_to_pop(relay, part);
@@ -295,7 +295,7 @@ static int make_room(mrail_relay_t *relay, size_t num_parts)
         }
         relay->max_parts = num_parts;
     }
-    /* A part sends to one rank at most. */
+    /* A flow has at most one next rank. */
     if (num_parts > relay->max_outs) {
         if (!mrail_grow(&relay->outs, num_parts, sizeof(*relay->outs))) {
             return -ENOMEM;

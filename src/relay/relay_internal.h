@@ -1,25 +1,27 @@
 /*
- * Internal structures of a relay, for src/relay and its tests.
+ * Internals of a relay, for src/relay and its tests.
  *
- * A rank's work in an exchange has five kinds of steps (mrail_relay_steps). A
- * step never waits: it does one thing, or reports that there is nothing to do.
- * All memory is allocated by mrail_relay_begin().
+ * A rank's work in an exchange has five kinds of step (mrail_relay_steps). A
+ * step never waits: it does one thing, or reports that nothing is possible. All
+ * memory is allocated when mrail_relay_begin() returns.
  *
- *     fill      copies a chunk of this rank's bytes into a free egress slot, and sends it or
- *               hands it over to the rank that sends or receives it
- *     pop       takes a chunk that another rank handed over: sends or drains it
- *     sent      a send completed: the slot is free
- *     post      posts a receive into a free ingress slot
- *     received  a receive completed: hands the chunk over, or drains it
+ *   fill      copies a chunk of this rank's own bytes to a free out-slot, then
+ *             sends the slot or pushes it to the rank that sends or drains it
+ *   pop       takes a slot that another rank pushed, and sends or drains it
+ *   sent      completes a send and frees its slot
+ *   post      posts a receive into a free in-slot
+ *   received  completes a receive, and pushes or drains its slot
  *
- * Invariants:
- * - Chunks of a flow take one path and stay in order. So each rank on the path knows the next
- *   chunk, and accepts no other.
- * - Receives in flight, plus channels with chunks to post but no receive in flight, are at most
- *   in_slots: no receive takes the only slot of a channel. The missing slot is with a receiver of
- *   this node and returns without waiting for any channel.
- * - Only entries of this exchange are taken from a ring. Entries that a faster rank handed over
- *   for the next exchange stay there.
+ * Invariant 1: chunks of a flow take one path, in order. Every rank on the path
+ * knows the next chunk and accepts no other.
+ *
+ * Invariant 2: each channel with chunks to post and no posted receive keeps one
+ * in-slot. The number of these channels plus the posted receives is at most
+ * in_slots. If the slot is not free, a receiver of this node holds it and frees
+ * it without waiting for any channel.
+ *
+ * Invariant 3: a rank pops only the slots of this exchange from a ring. Slots
+ * of the next exchange, pushed by a faster rank, stay in the ring.
  */
 #ifndef MRAIL_RELAY_INTERNAL_H
 #define MRAIL_RELAY_INTERNAL_H
@@ -30,13 +32,14 @@
 
 #define MRAIL_RELAY_MAGIC 0x6d52456cu
 
-/* In front of a payload.  Nodes are of one byte order: the magic number tells. */
+/* Header in front of a payload. All nodes have one byte order; the magic number
+ * checks this. */
 typedef struct mrail_relay_header {
     uint32_t magic;
     uint32_t length;   /* of the payload */
-    uint64_t hash;     /* as in mrail_relay_begin() */
-    uint64_t exchange; /* how many have been begun before */
-    uint64_t offset;   /* of the demand */
+    uint64_t hash;     /* of mrail_relay_begin() */
+    uint64_t exchange; /* number of earlier exchanges */
+    uint64_t offset;   /* in the demand */
     uint32_t from, to;
     uint32_t relay_out, relay_in;
     char zero[16];
@@ -45,28 +48,28 @@ typedef struct mrail_relay_header {
 _Static_assert(sizeof(mrail_relay_header_t) == MRAIL_RELAY_HEADER,
                "the header is as long as relay.h says");
 
-/* A flow in which this rank has a part. */
-typedef struct mrail_relay_dt_segment {
-    mrail_list_t node; /* on relay->senders while it has chunks to fill */
+/* State of a flow that passes this rank. */
+typedef struct mrail_relay_flow_part {
+    mrail_list_t node; /* on relay->senders while chunks are left to fill */
     mrail_relay_flow_t flow;
     uint64_t num_filled; /* chunks */
-    uint64_t num_seen;   /* likewise, in any other role */
-    uint32_t prev, next; /* ranks before and behind this one; or NONE */
-    uint32_t out;        /* number among outs; NONE: `next` is of this node */
-} mrail_relay_dt_segment_t;
+    uint64_t num_seen;   /* chunks, in any other role */
+    uint32_t prev, next; /* ranks before and after this one; or NONE */
+    uint32_t out;        /* index in outs; NONE: `next` is on this node */
+} mrail_relay_flow_part_t;
 
 /* A rank to which this one sends over the network in this exchange. */
 typedef struct mrail_relay_out {
-    mrail_list_t node;  /* on relay->sending while sends are under way */
-    mrail_list_t sends; /* the oldest first */
+    mrail_list_t node;  /* on relay->sending while sends are in flight */
+    mrail_list_t sends; /* oldest first */
     uint32_t rank;
 } mrail_relay_out_t;
 
 /* A rank from which this one receives over the network in this exchange. */
 typedef struct mrail_relay_in {
-    mrail_list_t node;     /* on relay->receiving while chunks are to come */
-    mrail_list_t receives; /* the oldest first */
-    uint64_t num_left; /* chunks to come, those to be posted and the posted */
+    mrail_list_t node;     /* on relay->receiving while chunks are left */
+    mrail_list_t receives; /* oldest first */
+    uint64_t num_left;     /* chunks left, posted or not */
     uint64_t num_to_post;
     uint32_t num_posted;
     uint32_t rank;
@@ -74,19 +77,19 @@ typedef struct mrail_relay_in {
 
 /* State between another rank of the node and this one. */
 typedef struct mrail_relay_local {
-    mrail_list_t node;   /* on relay->popping while chunks are to come */
-    uint64_t num_left;   /* to be taken out in this exchange */
+    mrail_list_t node;   /* on relay->popping while chunks are left */
+    uint64_t num_left;   /* slots to pop in this exchange */
     uint32_t num_pushed; /* since creation, modulo 2^32 */
-    uint32_t num_popped; /* likewise */
+    uint32_t num_popped; /* since creation, modulo 2^32 */
     uint32_t rank;
 } mrail_relay_local_t;
 
-/* A send of some rank's slot, or a receive into an own one. */
+/* A send of a slot of any rank of the node, or a receive into an own slot. */
 typedef struct mrail_relay_request {
     mrail_list_t node;
     void *request;
-    uint32_t owner, slot; /* fixed */
-    uint32_t length;      /* of a send's payload */
+    uint32_t owner, slot; /* constant */
+    uint32_t length;      /* payload bytes, of a send */
     int is_busy;
 } mrail_relay_request_t;
 
@@ -97,39 +100,39 @@ struct mrail_relay {
     mrail_relay_layout_t layout;
     void *base;
     uint32_t num_ranks;
-    uint32_t self; /* of the communicator */
-    uint32_t me;   /* of the node */
+    uint32_t self; /* rank in the communicator */
+    uint32_t me;   /* rank within the node */
     mrail_relay_local_t *locals;
     mrail_relay_request_t *sends;    /* [local][out-slot] */
     mrail_relay_request_t *receives; /* [in-slot] */
-    uint32_t *local_of;              /* of each rank; or NONE */
-    uint32_t *out_of;                /* likewise, while begin looks */
-    uint32_t *in_of;                 /* likewise */
+    uint32_t *local_of;              /* by rank; or NONE */
+    uint32_t *out_of;                /* by rank; used during begin */
+    uint32_t *in_of;                 /* by rank; used during begin */
 
-    /* Of this exchange. */
-    int error; /* for good */
+    /* ---- this exchange ---- */
+    int error; /* permanent */
     uint64_t hash;
-    uint64_t exchange;               /* how many have been begun */
-    mrail_relay_dt_segment_t *parts; /* by from, to, offset */
+    uint64_t exchange;              /* number of exchanges begun */
+    mrail_relay_flow_part_t *parts; /* by from, to, offset */
     size_t num_parts, max_parts;
     mrail_relay_out_t *outs;
     uint32_t num_outs;
     size_t max_outs;
-    mrail_relay_in_t *ins; /* in_slots of them */
+    mrail_relay_in_t *ins; /* array of in_slots */
     uint32_t num_ins;
     mrail_list_t senders, sending, receiving, popping;
     uint64_t num_to_fill; /* chunks */
     uint64_t num_to_pop;
     uint64_t num_to_receive;
     uint64_t num_sending;
-    uint64_t num_to_post; /* of all channels */
-    uint32_t num_posted;  /* likewise */
+    uint64_t num_to_post; /* over all channels */
+    uint32_t num_posted;  /* over all channels */
     int is_short_out,
-        is_short_in; /* of slots: counted once until one is free */
+        is_short_in; /* a shortage counts once until a slot is free */
     mrail_relay_stats_t stats;
 };
 
-/* A step of one kind: 1; 0: there is nothing to do; -errno. */
+/* One step of one kind. 1: done; 0: nothing to do; or -errno. */
 typedef int (*mrail_relay_step_func_t)(mrail_relay_t *relay);
 
 int mrail_relay_step_fill(mrail_relay_t *relay);
@@ -141,30 +144,31 @@ int mrail_relay_step_received(mrail_relay_t *relay);
 #define MRAIL_RELAY_NUM_STEPS 5u
 extern const mrail_relay_step_func_t mrail_relay_steps[MRAIL_RELAY_NUM_STEPS];
 
-/* Step `kind`, whose error ends the exchange. */
+/* Runs a step of kind `kind`. Its error ends the exchange. */
 int mrail_relay_step(mrail_relay_t *relay, unsigned kind);
 
-/* Posts the send of slot `slot` of local rank `owner` to outs[out]. */
+/* Sends slot `slot` of local rank `owner` to outs[out]. */
 int mrail_relay_send(mrail_relay_t *relay, uint32_t out, uint32_t owner,
                      uint32_t slot, uint32_t length);
 
-/* To local rank `consumer`. */
-void mrail_relay_hand_over(mrail_relay_t *relay, uint32_t consumer,
+/* Pushes an own slot to local rank `consumer`. */
+void mrail_relay_push_slot(mrail_relay_t *relay, uint32_t consumer,
                            uint32_t slot);
 
-/* To the user, whose chunk lies in slot `slot` of local rank `owner`; then the slot
- * is free. */
+/* Copies the chunk in slot `slot` of local rank `owner` to the user's memory
+ * and frees the slot. */
 int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
                       uint32_t owner, uint32_t slot);
 
-/* Copies the header of a chunk that came from rank `prev`, and looks whether it is
- * the next one that may: 0, and it is counted; or -EPROTO.  The copy is what counts:
- * who wrote the slot may write again. */
+/* Copies the header of a chunk from rank `prev` and checks that the chunk is
+ * the next one of its flow. Returns 0 and counts the chunk, or -EPROTO. Callers
+ * use the copy only, because the writer of the slot could change the
+ * original. */
 int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
                        mrail_relay_header_t *header_p,
-                       mrail_relay_dt_segment_t **part_p);
+                       mrail_relay_flow_part_t **part_p);
 
-/* Chunks of a flow, and bytes of its num-th one. */
+/* Number of chunks of a flow, and bytes of chunk `num`. */
 static inline uint64_t mrail_relay_chunks(const mrail_relay_t *relay,
                                           const mrail_relay_flow_t *flow)
 {

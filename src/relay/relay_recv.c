@@ -1,15 +1,16 @@
-/* Incoming bytes: from the network, and from ranks of the node. */
+/* Receive side of a rank: chunks from the network and from ranks of its
+ * node. */
 #include "config.h"
 #include "relay/relay_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* ---- what is expected ---- */
+/* ---- header check ---- */
 
-/* The last part of this pair that does not begin behind `offset`. */
-static mrail_relay_dt_segment_t *find_part(const mrail_relay_t *relay,
-                                           const mrail_relay_header_t *header)
+/* Last flow of this pair that starts at or before `offset`. */
+static mrail_relay_flow_part_t *find_part(const mrail_relay_t *relay,
+                                          const mrail_relay_header_t *header)
 {
     size_t first = 0, count = relay->num_parts;
 
@@ -40,7 +41,7 @@ static int is_of_exchange(const mrail_relay_t *relay,
 }
 
 static int is_next_of_part(const mrail_relay_t *relay,
-                           const mrail_relay_dt_segment_t *part, uint32_t prev,
+                           const mrail_relay_flow_part_t *part, uint32_t prev,
                            const mrail_relay_header_t *header)
 {
     const mrail_relay_flow_t *flow = &part->flow;
@@ -56,9 +57,9 @@ static int is_next_of_part(const mrail_relay_t *relay,
 
 int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
                        mrail_relay_header_t *header_p,
-                       mrail_relay_dt_segment_t **part_p)
+                       mrail_relay_flow_part_t **part_p)
 {
-    mrail_relay_dt_segment_t *part;
+    mrail_relay_flow_part_t *part;
 
     memcpy(header_p, (const char *)payload - sizeof(*header_p),
            sizeof(*header_p));
@@ -105,9 +106,9 @@ static mrail_relay_request_t *free_in_slot(const mrail_relay_t *relay)
     return NULL;
 }
 
-/* The channel that has fewest receives under way: one that has none comes before all
- * others get one more, which keeps a slot for each.  Of those, the one with most
- * chunks to come. */
+/* Selects the channel with the fewest posted receives, so that each channel
+ * keeps one slot. Among equals, selects the channel with the most chunks
+ * left. */
 static mrail_relay_in_t *next_to_post(const mrail_relay_t *relay)
 {
     mrail_relay_in_t *channel, *best = NULL;
@@ -178,16 +179,17 @@ static void end_receive(mrail_relay_t *relay, mrail_relay_in_t *channel,
     }
 }
 
-/* The slot stays used until its receiver has drained it, be that another or us. */
+/* The slot stays used until its receiver, this rank or another, has drained
+ * it. */
 static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
                          size_t length)
 {
     const char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
     mrail_relay_header_t header;
-    mrail_relay_dt_segment_t *part;
+    mrail_relay_flow_part_t *part;
     int ret;
 
-    /* Of a shorter one the header would be an older message's. */
+    /* A shorter message would leave an older header in the slot. */
     if (length < MRAIL_RELAY_HEADER) {
         return -EPROTO;
     }
@@ -202,11 +204,12 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
     if (part->flow.to == relay->self) {
         return mrail_relay_drain(relay, &header, relay->me, slot);
     }
-    mrail_relay_hand_over(relay, relay->local_of[part->next], slot);
+    mrail_relay_push_slot(relay, relay->local_of[part->next], slot);
     return 0;
 }
 
-/* Messages of a channel come in order: only the oldest is asked for. */
+/* Messages of a channel arrive in order, so only the oldest receive is
+ * tested. */
 int mrail_relay_step_received(mrail_relay_t *relay)
 {
     mrail_relay_request_t *receive;
@@ -235,9 +238,9 @@ int mrail_relay_step_received(mrail_relay_t *relay)
 
 /* ---- from ranks of the node ---- */
 
-/* As relay_out, which sends what its neighbour's slot holds.  A slot that is being
- * sent was not handed over twice by anybody who plays by the rules. */
-static int pass_on(mrail_relay_t *relay, const mrail_relay_dt_segment_t *part,
+/* As relay_out, sends the slot of another rank of the node. A correct rank
+ * never pushes a slot that is being sent. */
+static int pass_on(mrail_relay_t *relay, const mrail_relay_flow_part_t *part,
                    uint32_t owner, uint32_t slot, uint32_t length)
 {
     if ((slot >= relay->shape.out_slots) ||
@@ -250,7 +253,7 @@ static int pass_on(mrail_relay_t *relay, const mrail_relay_dt_segment_t *part,
 static int take_popped(mrail_relay_t *relay, uint32_t owner, uint32_t slot)
 {
     mrail_relay_header_t header;
-    mrail_relay_dt_segment_t *part;
+    mrail_relay_flow_part_t *part;
     int ret;
 
     if (slot >= relay->layout.slots) {

@@ -1,13 +1,12 @@
-/* Outgoing bytes: the rank's own, and those of others for which it is
- * relay_out. */
+/* Send side of a rank: its own chunks and, as relay_out, those of others. */
 #include "config.h"
 #include "relay/relay_internal.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* The first that is free: it is the likeliest to be in a cache.  In what is being
- * sent we trust ourselves alone. */
+/* Takes the first free slot, the likeliest one in a cache. Shared memory is not
+ * trusted here: a busy send blocks the slot as well. */
 static uint32_t free_out_slot(const mrail_relay_t *relay)
 {
     for (uint32_t slot = 0; slot < relay->shape.out_slots; ++slot) {
@@ -39,9 +38,9 @@ static void write_header(const mrail_relay_t *relay,
     memcpy(payload - sizeof(header), &header, sizeof(header));
 }
 
-/* The next flow's turn is the next time, that no destination waits for another's
- * last byte. */
-static void count_filled(mrail_relay_t *relay, mrail_relay_dt_segment_t *part,
+/* The next call serves another flow, so no destination waits for the last byte
+ * of another. */
+static void count_filled(mrail_relay_t *relay, mrail_relay_flow_part_t *part,
                          uint32_t length)
 {
     mrail_list_del(&part->node);
@@ -53,7 +52,7 @@ static void count_filled(mrail_relay_t *relay, mrail_relay_dt_segment_t *part,
     relay->stats.filled += length;
 }
 
-static int fill_slot(mrail_relay_t *relay, mrail_relay_dt_segment_t *part,
+static int fill_slot(mrail_relay_t *relay, mrail_relay_flow_part_t *part,
                      uint32_t slot)
 {
     char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
@@ -70,7 +69,7 @@ static int fill_slot(mrail_relay_t *relay, mrail_relay_dt_segment_t *part,
     }
     mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot));
     if (part->out == MRAIL_RELAY_NONE) {
-        mrail_relay_hand_over(relay, relay->local_of[part->next], slot);
+        mrail_relay_push_slot(relay, relay->local_of[part->next], slot);
     } else {
         ret = mrail_relay_send(relay, part->out, relay->me, slot, length);
     }
@@ -82,7 +81,7 @@ static int fill_slot(mrail_relay_t *relay, mrail_relay_dt_segment_t *part,
 
 int mrail_relay_step_fill(mrail_relay_t *relay)
 {
-    mrail_relay_dt_segment_t *part;
+    mrail_relay_flow_part_t *part;
     uint32_t slot;
     int ret;
 
@@ -96,12 +95,12 @@ int mrail_relay_step_fill(mrail_relay_t *relay)
         return 0;
     }
     relay->is_short_out = 0;
-    part = mrail_list_head(&relay->senders, mrail_relay_dt_segment_t, node);
+    part = mrail_list_head(&relay->senders, mrail_relay_flow_part_t, node);
     ret = fill_slot(relay, part, slot);
     return (ret == 0) ? 1 : ret;
 }
 
-void mrail_relay_hand_over(mrail_relay_t *relay, uint32_t consumer,
+void mrail_relay_push_slot(mrail_relay_t *relay, uint32_t consumer,
                            uint32_t slot)
 {
     mrail_relay_push(
@@ -150,7 +149,8 @@ static void end_send(mrail_relay_t *relay, mrail_relay_out_t *channel,
         mrail_relay_slot_state(relay, send->owner, send->slot));
 }
 
-/* Messages of a channel are matched in order: only the oldest is asked for. */
+/* Messages of a channel are matched in order, so only the oldest send is
+ * tested. */
 int mrail_relay_step_sent(mrail_relay_t *relay)
 {
     mrail_relay_out_t *channel;

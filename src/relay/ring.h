@@ -1,19 +1,19 @@
 /*
- * Rings for handing buffers from one rank to another of its node: one producer,
- * one consumer, one entry for each slot of the producer.
+ * Rings that pass slots from one rank to another of its node. Each has one
+ * producer and one consumer. An entry names a slot of the producer.
  *
- * An entry carries its sequence number, so a look at the next entry shows
- * whether it is there. Neither side reads the other's position; each keeps its
- * own in private memory. The producer does not check for room: entries that
- * were not taken out belong to used slots, and a ring has as many entries as a
- * rank has slots. The acquire of a free slot orders the reuse of its entry.
+ * An entry carries its sequence number, so the consumer sees from the entry
+ * alone whether it is valid. Positions are private to each side. The producer
+ * needs no check for space: each entry that is not popped is a used slot, and a
+ * ring has at least as many entries as a rank has slots. Acquiring a free slot
+ * orders the reuse of its entry.
  */
 #ifndef MRAIL_RELAY_RING_H
 #define MRAIL_RELAY_RING_H
 
 #include "relay/slot.h"
 
-/* The place in the sequence, from 1, in the upper half; the slot in the lower. */
+/* Upper half: sequence number, from 1. Lower half: slot. */
 typedef _Atomic uint64_t mrail_relay_entry_t;
 
 static inline mrail_relay_entry_t *
@@ -27,7 +27,7 @@ mrail_relay_ring(const mrail_relay_layout_t *layout, void *base,
                   layout->ring_size];
 }
 
-/* The num-th entry from the beginning, from 0. */
+/* Writes entry `num`, from 0. */
 static inline void mrail_relay_push(mrail_relay_entry_t *ring, uint32_t size,
                                     uint32_t num, uint32_t slot)
 {
@@ -36,7 +36,8 @@ static inline void mrail_relay_push(mrail_relay_entry_t *ring, uint32_t size,
                           memory_order_release);
 }
 
-/* 1: *slot_p is what the producer wrote, whatever that is; 0: not there yet. */
+/* Reads entry `num`. 1: *slot_p is the producer's value, unchecked. 0: the
+ * entry is not valid yet. */
 static inline int mrail_relay_pop(mrail_relay_entry_t *ring, uint32_t size,
                                   uint32_t num, uint32_t *slot_p)
 {

@@ -20,9 +20,9 @@
 #define SHM_POOL_DIGITS 32u
 #define SHM_POOL_MAGIC 0x6d7261696c72656cull
 #define SHM_POOL_VERSION                                                       \
-    1u /* of what slot.h and ring.h say, and of the header */
+    1u /* of the layout in slot.h and ring.h, and of the header */
 
-/* At the beginning of the file. */
+/* Start of the file. */
 typedef struct shm_pool_head {
     uint64_t magic;
     uint32_t version;
@@ -52,8 +52,8 @@ static shm_pool_head_t shm_pool_head(const mrail_relay_shape_t *shape)
     };
 }
 
-/* Names come from other processes: only a valid name becomes a path. */
-static int name_is_good(const char *name)
+/* Names come from other processes. Only a well-formed name becomes a path. */
+static int name_is_valid(const char *name)
 {
     size_t prefix = strlen(SHM_POOL_PREFIX);
 
@@ -82,8 +82,9 @@ static int name_make(char name[MRAIL_RELAY_NAME_SIZE])
     return 0;
 }
 
-/* All at once, so that what there is no room for takes none.  A signal undoes all of
- * it in older kernels, so with a profiler's timer it might never end; then in steps. */
+/* Allocates everything in one call, so that a failed allocation keeps nothing.
+ * On older kernels a signal undoes the whole call, and a profiler's timer could
+ * repeat that for ever. The second attempt therefore allocates in steps. */
 #define TAKE_STEP (1u << 20)
 
 static int shm_pool_take_memory(int fd, size_t size)
@@ -103,8 +104,8 @@ static int shm_pool_take_memory(int fd, size_t size)
     return -ret;
 }
 
-/* Removes what is of this user and nobody's any more: its creator, who was killed,
- * had it locked. */
+/* Removes files of this user without a living creator. A creator keeps its file
+ * locked. */
 static void shm_pool_sweep(void)
 {
     DIR *dir = opendir(MRAIL_RELAY_DIR);
@@ -114,7 +115,7 @@ static void shm_pool_sweep(void)
         struct stat st;
         int fd;
 
-        if (!name_is_good(entry->d_name)) {
+        if (!name_is_valid(entry->d_name)) {
             continue;
         }
         fd = openat(dirfd(dir), entry->d_name,
@@ -133,7 +134,7 @@ static void shm_pool_sweep(void)
     }
 }
 
-/* Locks a new file, unless another one's sweep was quicker. */
+/* Locks a new file. Fails if the sweep of another process removed it first. */
 static int shm_pool_lock(int fd)
 {
     struct stat st;
@@ -145,33 +146,33 @@ static int shm_pool_lock(int fd)
 }
 
 static int shm_pool_map(int fd, const mrail_relay_shape_t *shape,
-                        mrail_relay_shm_pool_t *arena)
+                        mrail_relay_shm_pool_t *shm_pool)
 {
-    arena->shape = *shape;
-    arena->size = mrail_relay_shm_pool_size(shape);
-    arena->lock_fd = -1;
-    arena->base =
-        mmap(NULL, arena->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return (arena->base == MAP_FAILED) ? -errno : 0;
+    shm_pool->shape = *shape;
+    shm_pool->size = mrail_relay_shm_pool_size(shape);
+    shm_pool->lock_fd = -1;
+    shm_pool->base =
+        mmap(NULL, shm_pool->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return (shm_pool->base == MAP_FAILED) ? -errno : 0;
 }
 
 static int shm_pool_make(int fd, const mrail_relay_shape_t *shape,
                          mrail_relay_shm_pool_t *shm_pool_p)
 {
     shm_pool_head_t head = shm_pool_head(shape);
-    mrail_relay_shm_pool_t arena;
+    mrail_relay_shm_pool_t shm_pool;
     int ret = shm_pool_lock(fd);
 
     if (ret == 0) {
         ret = shm_pool_take_memory(fd, head.size);
     }
     if (ret == 0) {
-        ret = shm_pool_map(fd, shape, &arena);
+        ret = shm_pool_map(fd, shape, &shm_pool);
     }
     if (ret == 0) {
-        memcpy(arena.base, &head, sizeof(head));
-        arena.lock_fd = fd;
-        *shm_pool_p = arena;
+        memcpy(shm_pool.base, &head, sizeof(head));
+        shm_pool.lock_fd = fd;
+        *shm_pool_p = shm_pool;
     }
     return ret;
 }
@@ -228,7 +229,7 @@ static int shm_pool_check_file(int fd, size_t size)
     if ((st.st_uid != geteuid()) || ((st.st_mode & 077) != 0)) {
         return -EPERM;
     }
-    /* A shorter one would be a SIGBUS later. */
+    /* A shorter file would cause a SIGBUS later. */
     return (S_ISREG(st.st_mode) && (st.st_size == (off_t)size)) ? 0 : -EINVAL;
 }
 
@@ -236,20 +237,20 @@ static int shm_pool_open(int fd, const mrail_relay_shape_t *shape,
                          mrail_relay_shm_pool_t *shm_pool_p)
 {
     shm_pool_head_t head = shm_pool_head(shape);
-    mrail_relay_shm_pool_t arena;
+    mrail_relay_shm_pool_t shm_pool;
     int ret = shm_pool_check_file(fd, head.size);
 
     if (ret == 0) {
-        ret = shm_pool_map(fd, shape, &arena);
+        ret = shm_pool_map(fd, shape, &shm_pool);
     }
     if (ret != 0) {
         return ret;
     }
-    if (memcmp(arena.base, &head, sizeof(head)) != 0) {
-        mrail_relay_shm_pool_detach(&arena);
+    if (memcmp(shm_pool.base, &head, sizeof(head)) != 0) {
+        mrail_relay_shm_pool_detach(&shm_pool);
         return -EINVAL;
     }
-    *shm_pool_p = arena;
+    *shm_pool_p = shm_pool;
     return 0;
 }
 
@@ -260,11 +261,11 @@ int mrail_relay_shm_pool_attach(const mrail_relay_shape_t *shape,
     char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];
     int fd, ret;
 
-    if ((mrail_relay_shm_pool_size(shape) == 0) || !name_is_good(name)) {
+    if ((mrail_relay_shm_pool_size(shape) == 0) || !name_is_valid(name)) {
         return -EINVAL;
     }
     name_path(name, path);
-    /* Neither a link nor a pipe that somebody has put there. */
+    /* Neither a symbolic link nor a pipe is accepted. */
     fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return -errno;
@@ -278,19 +279,19 @@ void mrail_relay_shm_pool_unlink(const char *name)
 {
     char path[sizeof(MRAIL_RELAY_DIR) + MRAIL_RELAY_NAME_SIZE];
 
-    if (name_is_good(name)) {
+    if (name_is_valid(name)) {
         name_path(name, path);
         unlink(path);
     }
 }
 
-void mrail_relay_shm_pool_detach(mrail_relay_shm_pool_t *arena)
+void mrail_relay_shm_pool_detach(mrail_relay_shm_pool_t *shm_pool)
 {
-    munmap(arena->base, arena->size);
-    if (arena->lock_fd >= 0) {
-        close(arena->lock_fd);
+    munmap(shm_pool->base, shm_pool->size);
+    if (shm_pool->lock_fd >= 0) {
+        close(shm_pool->lock_fd);
     }
-    arena->base = NULL;
-    arena->lock_fd = -1;
-    arena->size = 0;
+    shm_pool->base = NULL;
+    shm_pool->lock_fd = -1;
+    shm_pool->size = 0;
 }

@@ -1,15 +1,15 @@
 /*
- * Layout of a shared-memory pool, and the access rules of a slot.
+ * Layout of the shared-memory pool, and access rules for its slots.
  *
- *     head | states: ranks x slots | rings: ranks x ranks | slots: ranks x slots
+ *   head | states: ranks x slots | rings: ranks x ranks | slots: ranks x slots
  *
- * A rank's slots are numbered: egress slots first, then ingress slots. A slot
- * is free or used. Only its owner marks it used, and only while it is free. The
- * consumer of its content marks it free, once, and does not access it again.
- * Zeroed memory is a pool with free slots and empty rings.
+ * The slots of a rank have numbers: first its out-slots, then its in-slots. A
+ * slot is free or used. Only its owner marks it used, and only while it is
+ * free. The consumer marks it free, once, and does not touch it again. Zeroed
+ * memory is a valid pool with free slots and empty rings.
  *
- * A slot's header lies directly before its payload, so that both are sent as
- * one. The payload begins on a page.
+ * The header of a slot lies directly in front of its payload, so that one
+ * message carries both. The payload starts on a page.
  */
 #ifndef MRAIL_RELAY_SLOT_H
 #define MRAIL_RELAY_SLOT_H
@@ -21,24 +21,24 @@
 #include <stdint.h>
 
 #define MRAIL_RELAY_PAGE 4096u
-#define MRAIL_RELAY_LINE 64u /* of a cache */
+#define MRAIL_RELAY_LINE 64u /* bytes of a cache line */
 
-/* The state of a slot; alone on its line, for its owner looks at it again and
- * again while another rank reads the slot. */
+/* State of a slot. It has a cache line of its own, because the owner polls it
+ * while another rank reads the slot. */
 typedef struct mrail_relay_state {
     _Atomic uint32_t is_used;
     char line[MRAIL_RELAY_LINE - sizeof(uint32_t)];
 } mrail_relay_state_t;
 
-/* Offsets in an arena. */
+/* Offsets in the pool. */
 typedef struct mrail_relay_layout {
-    uint32_t slots;     /* of a rank */
+    uint32_t slots;     /* per rank */
     uint32_t ring_size; /* entries, a power of two, >= slots */
     size_t states;
     size_t rings;
-    size_t pages;  /* in front of each payload one page, for the header */
-    size_t stride; /* from slot to slot */
-    size_t size;   /* of all */
+    size_t pages;  /* of one page in front of each payload, for the header */
+    size_t stride; /* between slots */
+    size_t size;   /* of the whole pool */
 } mrail_relay_layout_t;
 
 /* 0; -EINVAL: the shape is out of range, or too large for a size_t. */
@@ -63,19 +63,20 @@ static inline void *mrail_relay_payload(const mrail_relay_layout_t *layout,
            ((size_t)owner * layout->slots + slot) * layout->stride;
 }
 
-/* By the owner: whether all is over that others did with the slot. */
+/* For the owner: 1 if the consumer has finished with the slot. */
 static inline int mrail_relay_state_is_free(mrail_relay_state_t *state)
 {
     return atomic_load_explicit(&state->is_used, memory_order_acquire) == 0;
 }
 
-/* By the owner, of a free slot.  Relaxed: the ring's entry tells the others. */
+/* For the owner of a free slot. Relaxed, because the ring entry publishes the
+ * slot. */
 static inline void mrail_relay_state_use(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 1, memory_order_relaxed);
 }
 
-/* By the consumer, after its last look into the slot. */
+/* For the consumer, after its last access to the slot. */
 static inline void mrail_relay_state_free(mrail_relay_state_t *state)
 {
     atomic_store_explicit(&state->is_used, 0, memory_order_release);

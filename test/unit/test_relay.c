@@ -820,7 +820,7 @@ static void test_errors(void **state)
 
 static void hand_over(uint32_t from, uint32_t to, uint32_t slot)
 {
-    mrail_relay_hand_over(relay_of(from), relay_of(to)->me, slot);
+    mrail_relay_push_slot(relay_of(from), relay_of(to)->me, slot);
 }
 
 static void test_hostile_slots(void **state)
