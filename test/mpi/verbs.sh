@@ -116,9 +116,10 @@ expect 'bench with a strange hotspot' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
 expect 'bench with a strange hotspot among others' 2 "--hotspot x: a fraction" \
     "$mrail" bench alltoallv --hotspot even,0.5,x
-expect 'bench --one alone' 2 'give that, too' "$mrail" bench alltoallv --one
-expect 'bench --one --both' 2 'not both' \
-    "$mrail" bench alltoallv --hotspot 0.5 --one --both
+expect 'bench --dst alone' 2 'give that, too' \
+    "$mrail" bench alltoallv --dst single
+expect 'bench --dst with another word' 2 '--dst pairs: shift, single or both' \
+    "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
 
 expect 'bench p2p with an odd number of ranks' 2 'p2p wants pairs' \
     "$mrail" bench p2p -np 3
@@ -140,19 +141,19 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
     expect 'bench alltoallv --json without coll/mrail' 0 \
-        '"planned": null, "relayed": null, "deciding": null, "cpu_load"' \
+        '"planned": null, "relayed": null, "planning_overhead": null, "cpu_load"' \
         $plain alltoallv --sizes 1000 --json
     expect 'bench alltoallv without coll/mrail' 0 \
         '^ +1000 +[0-9.]+ +[0-9.]+ +- +- +- +[0-9]+ %  ok$' \
         $plain alltoallv --sizes 1000
-    expect 'bench alltoallv --one --json' 0 '"pattern": "one"' \
-        $plain alltoallv --sizes 1000 --hotspot 0.7 --one --json
+    expect 'bench alltoallv --dst single --json' 0 '"pattern": "single"' \
+        $plain alltoallv --sizes 1000 --hotspot 0.7 --dst single --json
     # shellcheck disable=SC2016 # the inner shell expands
-    expect 'bench alltoallv --both --json' 0 \
-        '^0 uniform 0.5 pairs 0.5 one 0.9 pairs 0.9 one$' sh -c '"$@" |
+    expect 'bench alltoallv --dst both --json' 0 \
+        '^0 uniform 0.5 shift 0.5 single 0.9 shift 0.9 single$' sh -c '"$@" |
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
             paste -sd " "' sh $plain alltoallv --sizes 1000 \
-        --hotspot even,0.5,0.9 --both --json
+        --hotspot even,0.5,0.9 --dst=both --json
     # shellcheck disable=SC2016
     expect 'bench --small-iterations, of sizes up to 8 KB' 0 \
         '^alltoallv 8192 5 alltoallv 8193 3 p2p 8192 5 p2p 8193 3$' sh -c '
