@@ -2,7 +2,7 @@
  * WRITEs that are acknowledged before they can be seen, as behind a real NIC:
  * the NIC's answer and its posted writes into host memory take different ways.
  *
- * Placement is delayed by the device's write lag.  What a device writes later
+ * Placement is delayed by the device's write delay.  What a device writes later
  * pushes earlier writes of the same device out: a completion (it is a write
  * into host memory too), and a READ or an atomic, which may not overtake them.
  * Nothing orders two devices: that is what a transport over several must do.

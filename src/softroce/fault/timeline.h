@@ -4,7 +4,7 @@
  *
  * Each rail has, for each setting, the value it had before and those of the
  * steps that are in force; the latest begun wins.  When a `for` is over, the
- * one before shows again.  A step without `for` stays until a later one, heal,
+ * one before shows again.  A step without `for` stays until a later one, clear,
  * or the end.
  *
  * Pure: time and counters are arguments; settings go out through the ops,
@@ -23,7 +23,7 @@ typedef enum sroce_fault_note {
 } sroce_fault_note_t;
 
 typedef struct sroce_fault_ops {
-    /* The rail's value now; healthy: what it was made with (for heal). */
+    /* The rail's value now; healthy: what it was made with (for clear). */
     uint64_t (*get)(void *arg, unsigned dev, sroce_fault_setting_t setting,
                     int healthy);
     void (*apply)(void *arg, unsigned dev, sroce_fault_setting_t setting,
