@@ -14,8 +14,8 @@ int mrail_info_rails(int json);
  * what the transport takes in each of its ranks.  An exit status. */
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
-/* The events in the telemetry rings of this user's processes, by time.  An exit
- * status. */
-int mrail_info_events(int json);
+/* The events in the telemetry pages of this user's processes, by time.  `dir`
+ * NULL: pages_dir(); `job` NULL: all jobs.  An exit status. */
+int mrail_info_events(const char *dir, const char *job, int json);
 
 #endif
