@@ -41,7 +41,7 @@ static const char help_text[] =
     "                     vary more\n"
     "  --warmup N         before them (2)\n"
     "  --json             one object per size, on one line each\n"
-    "  --help             this text\n"
+    "  -h, --help         this text\n"
     "\n"
     "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n";
 
@@ -263,7 +263,8 @@ static void check_dst(bench_t *bench)
 static void parse_args(bench_t *bench, int argc, char **argv)
 {
     for (int i = 1; i < argc; ++i) {
-        if (strcmp(argv[i], "--help") == 0) {
+        mrail_tool_version(argv[i]);
+        if (mrail_tool_is_help(argv[i])) {
             fputs(help_text, stdout);
             exit(0);
         }

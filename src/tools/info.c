@@ -23,7 +23,7 @@ static const char help_text[] =
     "            UCX_MRAIL_TELEMETRY_DIR (/dev/shm)\n"
     "  --job NAME  with --events: only the processes of this job\n"
     "  --json    one object\n"
-    "  --help    this text\n"
+    "  -h, --help  this text\n"
     "\n"
     "Exit status: 0 done, 1 no rail or failure, 2 usage.\n";
 
@@ -46,7 +46,8 @@ int main(int argc, char **argv)
     const char *dir = NULL, *job = NULL, *value;
 
     for (int i = 1; i < argc; ++i) {
-        if (strcmp(argv[i], "--help") == 0) {
+        mrail_tool_version(argv[i]);
+        if (mrail_tool_is_help(argv[i])) {
             fputs(help_text, stdout);
             return 0;
         }

@@ -43,7 +43,7 @@ static const char help_text[] =
     "  --svg FILE          a drawing of the loads before and after\n"
     "  --save-topo FILE    the topology as text, for --topo\n"
     "  --save-demand FILE  the demands as text, for --demand\n"
-    "  --help              this text\n"
+    "  -h, --help          this text\n"
     "\n"
     "Patterns, with their defaults:\n";
 
@@ -180,7 +180,8 @@ static int is_valued(options_t *options, char **argv, int *i_p)
 static void parse_options(options_t *options, char **argv)
 {
     for (int i = 1; argv[i] != NULL; ++i) {
-        if (strcmp(argv[i], "--help") == 0) {
+        mrail_tool_version(argv[i]);
+        if (mrail_tool_is_help(argv[i])) {
             print_help();
         }
         if (!is_flag(options, argv[i]) && !is_valued(options, argv, &i)) {

@@ -165,12 +165,15 @@ static int soft_ctl_apply(sroce_session_dev_t *dev, uint32_t flags,
 
 /* Each verb takes only the options that mean something to it. */
 static const struct option options_ctl[] = {
-    {"session", 1, NULL, 's'}, {"node", 1, NULL, 'k'}, {"rail", 1, NULL, 'r'},
-    {"script", 1, NULL, 'f'},  {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    {"session", 1, NULL, 's'}, {"node", 1, NULL, 'k'},
+    {"rail", 1, NULL, 'r'},    {"script", 1, NULL, 'f'},
+    {"help", 0, NULL, 'h'},    {"version", 0, NULL, 'V'},
+    {NULL, 0, NULL, 0}};
 
 static const struct option options_status[] = {{"session", 1, NULL, 's'},
                                                {"json", 0, NULL, 'j'},
                                                {"help", 0, NULL, 'h'},
+                                               {"version", 0, NULL, 'V'},
                                                {NULL, 0, NULL, 0}};
 
 /* 0: go on; else exit status + 1. */
@@ -202,6 +205,9 @@ static int soft_ctl_parse(int argc, char **argv, const struct option *options,
         case 'f':
             ctl->script = optarg;
             break;
+        case 'V':
+            puts(PACKAGE_STRING);
+            return 1;
         case 'h':
             usage(stdout);
             return 1;

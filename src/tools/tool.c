@@ -289,3 +289,16 @@ const char *mrail_tool_option(char **argv, int *i_p, const char *name)
     }
     return argv[++*i_p];
 }
+
+int mrail_tool_is_help(const char *word)
+{
+    return strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0;
+}
+
+void mrail_tool_version(const char *word)
+{
+    if (strcmp(word, "--version") == 0) {
+        puts(PACKAGE_STRING);
+        exit(0);
+    }
+}

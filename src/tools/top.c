@@ -35,7 +35,7 @@ static const char help_text[] =
     "  --dir DIR     folder of the telemetry pages, instead of\n"
     "                UCX_MRAIL_TELEMETRY_DIR (" MRAIL_PAGE_DIR ")\n"
     "  --clean       remove what processes that were killed have left\n"
-    "  --help        this text\n"
+    "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 done, 1 no process to show or failure, 2 usage.\n";
 
@@ -334,7 +334,8 @@ int main(int argc, char **argv)
     const char *text;
 
     for (int i = 1; i < argc; ++i) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+        mrail_tool_version(argv[i]);
+        if (mrail_tool_is_help(argv[i])) {
             fputs(help_text, stdout);
             return 0;
         }

@@ -32,6 +32,9 @@ expect()
 for verb in $(cd "$libexec" && ls -d mrail-*); do
     verb=${verb#mrail-}
     expect "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
+    expect "mrail $verb -h" 0 '^[Uu]sage: mrail' "$mrail" "$verb" -h
+    expect "mrail $verb --version" 0 '^mrail [0-9]' "$mrail" "$verb" --version
+    expect "mrail help $verb" 0 "^[Uu]sage: mrail $verb" "$mrail" help "$verb"
     if [ -f "$man/man1/mrail-$verb.1" ]; then
         good "mrail $verb has a manual page"
     else
@@ -54,12 +57,23 @@ expect 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
 expect 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
 expect 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
 expect 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
-expect 'run without a command' 2 "comes after '--'" "$mrail" run -np 2
+expect 'run without a command' 2 'no command' "$mrail" run -np 2
 expect 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
 expect 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
-expect 'run with fewer ranks than nodes' 2 'fewer ranks' \
-    "$mrail" run -np 1 --soft 2x4 -- true
+expect 'help of an unknown verb' 2 "no verb 'fly'" "$mrail" help fly
+# shellcheck disable=SC2016 # the inner shell expands
+expect 'run with fewer ranks than nodes: node 0 has it' 0 '^0 of 1$' \
+    "$mrail" run -np 1 --soft 2x4 -- sh -c \
+    'echo $MRAIL_SOFT_NODE of $OMPI_COMM_WORLD_SIZE'
+expect 'run without --' 0 ' -x A=b --mca pml ob1 --oversubscribe .*-- app -x y$' \
+    "$mrail" run -np 2 -x A=b --mca pml ob1 --oversubscribe --soft 2x1 --print \
+    app -x y
+expect 'run without --: a -- of the command stays' 0 '-- app -- y$' \
+    "$mrail" run -np 2 --soft 2x1 --tag-output --print app -- y
+expect 'run: values of an unknown option, with --' 0 ' --frob 1 .*-- app$' \
+    "$mrail" run --soft 2x1 --print --frob 1 -- app
+expect 'run: a value is missing' 2 'no command' "$mrail" run -x
 for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     expect "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
