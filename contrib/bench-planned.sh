@@ -7,9 +7,9 @@
 bound_topology='nodes 2
 rails 4
 rail * * 100MB
-ranks * 4 bound
+ranks * 4 single-rail
 switch * 100GB
-cross'
+cross_rail'
 
 # Rails of multi-rail ranks; a port of node 1 is dead.
 unequal_topology='nodes 2
@@ -18,10 +18,10 @@ rail * 0 200MB
 rail * 1 100MB
 rail * 2-3 50MB
 rail 1 1 dead
-ranks * 4 free
-loop'
+ranks * 4 multi-rail
+hairpin'
 
-# least TOPOLOGY FRACTION pairs|one SIZE: no exchange is faster, in seconds.
+# least TOPOLOGY FRACTION shift|single SIZE: no exchange is faster, in seconds.
 least()
 {
     printf '%s\n' "$1" | "$mrail" plan --topo - --json \
@@ -29,10 +29,10 @@ least()
         sed -n 's/.*"congestion_bound_s": \([0-9.e+-]*\),.*/\1/p'
 }
 
-# whom pairs|one: in a figure's title.
+# whom shift|single: in a figure's title.
 whom()
 {
-    [ "$1" = pairs ] && echo 'rank + P/2' || echo 'rank 0'
+    [ "$1" = shift ] && echo 'rank + P/2' || echo 'rank 0'
 }
 
 # pick_bound OUT TOPOLOGY FRACTION TO SIZE: of the last measurement, time over
@@ -88,9 +88,9 @@ bench_bound()
             case $who in
             anew)
                 exchange --bind-rails --sizes 4m,16m --hotspot 0.5,0.7 \
-                    --both --iterations 1 --warmup 0
-                for to in pairs one; do
-                    pick "anew$to" deciding 100 16m 0.7 $to
+                    --dst both --iterations 1 --warmup 0
+                for to in shift single; do
+                    pick "anew$to" planning_overhead 100 16m 0.7 $to
                 done
                 continue ;;
             mrail) option= ;;
@@ -98,7 +98,7 @@ bench_bound()
             esac
             # shellcheck disable=SC2086 # words are wanted
             exchange --bind-rails $option --sizes 4m,16m \
-                --hotspot "$(echo $fractions | tr ' ' ',')" --both \
+                --hotspot "$(echo $fractions | tr ' ' ',')" --dst both \
                 --iterations 2 --warmup 1
             for case in $(cases "$fractions" '4m 16m'); do
                 # shellcheck disable=SC2046
@@ -106,7 +106,7 @@ bench_bound()
                 pick_bound "bound$case.$who" "$bound_topology" "$1" "$2" "$3"
                 [ $who = mrail ] || continue
                 pick "bound$case.planned" planned 1 "$3" "$1" "$2"
-                pick "bound$case.deciding" deciding 100 "$3" "$1" "$2"
+                pick "bound$case.planning" planning_overhead 100 "$3" "$1" "$2"
             done
         done
         i=$((i + 1))
@@ -124,7 +124,7 @@ bench_bound()
         case $3,$1 in
         16m,0.7)
             figure '... agreement, of the time' % less - - 1 \
-                "$dir/$area/bound$case.deciding" -
+                "$dir/$area/bound$case.planning" -
             figure '... agreement and a new plan' % less - - 1 \
                 "$dir/$area/anew$2" -
             ;;
@@ -132,12 +132,12 @@ bench_bound()
     done
 }
 
-# cases FRACTIONS SIZES: "FRACTION,pairs|one,SIZE" for each, in the order of rows.
+# cases FRACTIONS SIZES: "FRACTION,shift|single,SIZE" for each, in the order of rows.
 cases()
 {
-    for to in pairs one; do
+    for to in shift single; do
         for fraction in $1; do
-            [ "$fraction,$to" != even,one ] || continue
+            [ "$fraction,$to" != even,single ] || continue
             for size in $2; do
                 echo "$fraction,$to,$size"
             done
@@ -154,13 +154,13 @@ bench_unequal()
     while [ $i -lt "$runs" ]; do
         measure "$mrail" bench alltoallv -np 8 --soft 2x4 \
             --rate 200M,100M,50M,50M --script "$dir/$area/script" \
-            --sizes 16m --hotspot 0.7 --both --iterations 3 --warmup 1 --json
-        for to in pairs one; do
+            --sizes 16m --hotspot 0.7 --dst both --iterations 3 --warmup 1 --json
+        for to in shift single; do
             pick_bound "unequal$to" "$unequal_topology" 0.7 $to 16m
         done
         i=$((i + 1))
     done
-    for to in pairs one; do
+    for to in shift single; do
         figure "unequal, dead port, 16m, 0.7 to $(whom $to)" 'x least' less - \
             - 1.05 "$dir/$area/unequal$to" -
     done
@@ -303,14 +303,14 @@ bench_free()
     middle=$(cases 'even 0.1 0.7 0.9' 4m)
     large=$(cases '0.1 0.5 0.9' 16m)
     sweep $many '1 1k 64k 1m' 'even 0.1 0.5 0.9' "$small" 1 20 \
-        '--both --small-iterations 100' 4
+        '--dst both --small-iterations 100' 4
     free_rows "$small"
-    sweep "$runs" '64k 4m' '0 even 0.1 0.7 0.9' "$middle" 2 6 --both
+    sweep "$runs" '64k 4m' '0 even 0.1 0.7 0.9' "$middle" 2 6 --dst both
     free_rows "$middle"
-    sweep "$runs" '1m 16m' '0.1 0.5 0.9' "$large" 1 3 --both 3
+    sweep "$runs" '1m 16m' '0.1 0.5 0.9' "$large" 1 3 --dst both 3
     free_rows "$large"
-    sweep "$runs" '1m 64m' 0.9 0.9,pairs,64m 1 1 '' 3
-    free_rows 0.9,pairs,64m
+    sweep "$runs" '1m 64m' 0.9 0.9,shift,64m 1 1 '' 3
+    free_rows 0.9,shift,64m
 }
 
 # counted OUT OPTION...: one sample of instructions per call of MPI_Alltoallv.

@@ -1,7 +1,7 @@
 # "VALUE CPU-LOAD" from one object of `mrail bench --json`; use with json.awk.
 # -v name=FIELD -v scale=FACTOR.  Fails if there is none or data was wrong.
 # -v size=SIZE, as 16m: of the object of that size, out of several; and of that
-# -v fraction=F|even -v to=pairs|one.
+# -v fraction=F|even -v to=shift|single.
 BEGIN {
     bytes = size + 0
     if (size ~ /[km]$/) {

@@ -26,8 +26,9 @@ static const char help_text[] =
     "  --hotspot F,...    the fraction F (0 to 1) of it to rank + P/2, the\n"
     "                     rest evenly; without it, or 'even': all evenly.\n"
     "                     Several in turn\n"
-    "  --one              with --hotspot: to rank 0 instead of rank + P/2\n"
-    "  --both             with --hotspot: one after the other\n"
+    "  --dst WHERE        with --hotspot, the receiver of that fraction: shift\n"
+    "                     (rank + P/2), single (rank 0), or both, one after the\n"
+    "                     other (shift)\n"
     "p2p: rank r of the lower half and rank r + P/2, P even: half a round\n"
     "  trip, and a one-way stream.\n"
     "  --window N         messages under way in the stream (64); fewer where\n"
@@ -40,7 +41,7 @@ static const char help_text[] =
     "                     vary more\n"
     "  --warmup N         before them (2)\n"
     "  --json             one object per size, on one line each\n"
-    "  --help             this text\n"
+    "  -h, --help         this text\n"
     "\n"
     "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n";
 
@@ -67,7 +68,7 @@ typedef struct bench {
     unsigned np;           /* 0: not given */
     int soft;              /* --soft is given: there is a default for np */
     const char *hotspots;  /* NULL: not given */
-    int to_one, to_both;
+    const char *dst;       /* NULL: not given */
 } bench_t;
 
 static void parse_sizes(mrail_bench_options_t *options, const char *list)
@@ -183,10 +184,10 @@ static void parse_hotspot(bench_t *bench, const char *text)
                          "most six decimals is wanted, or 'even'",
                          text);
     }
-    if (!bench->to_one) {
+    if (strcmp(bench->dst, "single") != 0) {
         add_skew(options, hotspot_ppm, MRAIL_DEMAND_SHIFT);
     }
-    if (bench->to_one || bench->to_both) {
+    if (strcmp(bench->dst, "shift") != 0) {
         add_skew(options, hotspot_ppm, MRAIL_DEMAND_SINGLE);
     }
 }
@@ -230,10 +231,8 @@ static int parse_own_option(bench_t *bench, char **argv, int *i_p)
             parse_count("--window", value_of(argv, i_p, "--window"), 1);
     } else if (is_named(word, "--hotspot")) {
         bench->hotspots = value_of(argv, i_p, "--hotspot");
-    } else if (strcmp(word, "--one") == 0) {
-        bench->to_one = 1;
-    } else if (strcmp(word, "--both") == 0) {
-        bench->to_both = 1;
+    } else if (is_named(word, "--dst")) {
+        bench->dst = value_of(argv, i_p, "--dst");
     } else if (strcmp(word, "--json") == 0) {
         options->json = 1;
     } else if (strcmp(word, "--self-test-corrupt") == 0) {
@@ -244,10 +243,28 @@ static int parse_own_option(bench_t *bench, char **argv, int *i_p)
     return 1;
 }
 
+/* --dst may come before --hotspot, so this runs after all options. */
+static void check_dst(bench_t *bench)
+{
+    if (bench->dst == NULL) {
+        bench->dst = "shift";
+        return;
+    }
+    if (strcmp(bench->dst, "shift") != 0 && strcmp(bench->dst, "single") != 0 &&
+        strcmp(bench->dst, "both") != 0) {
+        mrail_tool_usage(VERB, "--dst %s: shift, single or both is wanted",
+                         bench->dst);
+    }
+    if (bench->hotspots == NULL) {
+        mrail_tool_usage(VERB, "--dst is about --hotspot F: give that, too");
+    }
+}
+
 static void parse_args(bench_t *bench, int argc, char **argv)
 {
     for (int i = 1; i < argc; ++i) {
-        if (strcmp(argv[i], "--help") == 0) {
+        mrail_tool_version(argv[i]);
+        if (mrail_tool_is_help(argv[i])) {
             fputs(help_text, stdout);
             exit(0);
         }
@@ -282,13 +299,7 @@ static void parse_args(bench_t *bench, int argc, char **argv)
                          "ranks",
                          bench->np);
     }
-    if ((bench->to_one || bench->to_both) && bench->hotspots == NULL) {
-        mrail_tool_usage(VERB, "--one and --both are about --hotspot F: give "
-                               "that, too");
-    }
-    if (bench->to_one && bench->to_both) {
-        mrail_tool_usage(VERB, "--one or --both, not both of them");
-    }
+    check_dst(bench);
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "even";
     parse_hotspots(bench);
 }

@@ -124,7 +124,7 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
  * 1, below 0 if it is not there. */
 typedef struct shares {
     double planned, relayed; /* of the bytes sent */
-    double deciding;         /* agreement, planning included, of the time */
+    double overhead;         /* agreement, planning included, of the time */
 } shares_t;
 
 /* Collective; of use on rank 0. */
@@ -151,7 +151,7 @@ static shares_t shares_of(const exchange_t *ex,
     }
     return (shares_t){.planned = (all[0] > 0) ? all[1] / all[0] : 0,
                       .relayed = (all[0] > 0) ? all[2] / all[0] : 0,
-                      .deciding = (result->wall_s > 0)
+                      .overhead = (result->wall_s > 0)
                                       ? all[3] / (result->wall_s * ex->ranks)
                                       : 0};
 }
@@ -175,7 +175,7 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
     if (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM) {
         return "uniform";
     }
-    return (skew->pattern == MRAIL_DEMAND_SINGLE) ? "one" : "pairs";
+    return (skew->pattern == MRAIL_DEMAND_SINGLE) ? "single" : "shift";
 }
 
 static void print_result(const mrail_bench_options_t *options,
@@ -188,7 +188,7 @@ static void print_result(const mrail_bench_options_t *options,
     double hotspot = (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM)
                          ? 0
                          : skew->hotspot_ppm / 1e6;
-    char transport[256], planned[16], relayed[16], deciding[16];
+    char transport[256], planned[16], relayed[16], overhead[16];
 
     mrail_bench_transport(transport, sizeof(transport));
     if (ranks == 1) {
@@ -200,21 +200,21 @@ static void print_result(const mrail_bench_options_t *options,
                "\"pattern\": \"%s\", \"iterations\": %u, "
                "\"median_s\": %.9g, \"best_s\": %.9g, \"worst_s\": %.9g, "
                "\"bytes_per_s\": %.6g, "
-               "\"planned\": %s, \"relayed\": %s, \"deciding\": %s, "
+               "\"planned\": %s, \"relayed\": %s, \"planning_overhead\": %s, "
                "\"cpu_load\": %.3f, \"data_ok\": %s}\n",
                transport, ranks, (unsigned long long)size, hotspot,
                pattern_text(skew), result->num_times, median_s,
                result->times_s[0], result->times_s[result->num_times - 1], rate,
                share_text(shares->planned, 1, planned),
                share_text(shares->relayed, 1, relayed),
-               share_text(shares->deciding, 1, deciding),
+               share_text(shares->overhead, 1, overhead),
                mrail_bench_load(result), result->data_ok ? "true" : "false");
     } else {
         printf("%12llu %12.1f %12.1f %8s %8s %8s %6.0f %%  %s\n",
                (unsigned long long)size, median_s * 1e6, rate / 1e6,
                share_text(shares->planned, 0, planned),
                share_text(shares->relayed, 0, relayed),
-               share_text(shares->deciding, 0, deciding),
+               share_text(shares->overhead, 0, overhead),
                mrail_bench_load(result) * 100,
                result->data_ok ? "ok" : "WRONG");
     }
@@ -238,7 +238,7 @@ static void print_header(const mrail_bench_options_t *options,
                                                       : "rank + P/2");
     }
     printf("# %10s %12s %12s %8s %8s %8s %8s  %s\n", "bytes/rank", "time us",
-           "MB/s, all", "planned", "relayed", "deciding", "cpu", "data");
+           "MB/s, all", "planned", "relayed", "planning", "cpu", "data");
 }
 
 /* 1 if the data of this size was wrong anywhere. */

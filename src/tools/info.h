@@ -15,7 +15,7 @@ int mrail_info_rails(int json);
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
 /* Prints the events in the telemetry pages of this user's processes, by time.
- * Returns an exit status. */
-int mrail_info_events(int json);
+ * `dir` NULL: pages_dir(); `job` NULL: all jobs. Returns an exit status. */
+int mrail_info_events(const char *dir, const char *job, int json);
 
 #endif

@@ -27,13 +27,13 @@ static void events_json(const pages_event_t *event, int first)
     printf("}");
 }
 
-int mrail_info_events(int json)
+int mrail_info_events(const char *dir, const char *job, int json)
 {
     pages_event_t *events;
     unsigned count;
     pages_t pages;
 
-    pages_read(&pages, MRAIL_INFO_VERB, MRAIL_PAGE_DIR, NULL, 1);
+    pages_read(&pages, MRAIL_INFO_VERB, pages_dir(dir), job, 1);
     count = pages_events(&pages, MRAIL_INFO_VERB, &events);
     if (json) {
         printf("{\"processes\": %u, \"events\": [", pages.count);

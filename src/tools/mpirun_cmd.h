@@ -42,6 +42,10 @@ typedef struct mrail_run_paths {
                                   see run_plan.c; NULL: an earlier mpirun */
 } mrail_run_paths_t;
 
+/* How many words after this option of mpirun are its values: 0 to 2; -1 for
+ * an option that is not known here. */
+int mrail_run_num_values(const char *word);
+
 /* The command's first words may be NAME=VALUE, variables of mpirun itself, as in
  * a shell.  Options of the user win: what they set (--mca KEY, -x NAME,
  * --bind-to) or what getenv_func (getenv in real life) finds set (UCX_*,

@@ -63,7 +63,7 @@ static void list_verbs(const char *dir, FILE *stream)
 static void print_help(const char *dir, FILE *stream)
 {
     fputs("Usage: mrail VERB [ARGUMENT...]\n"
-          "       mrail VERB --help\n"
+          "       mrail help VERB\n"
           "       mrail --version\n\n"
           "Many RDMA rails as one, for UCX and Open MPI.  Verbs:\n",
           stream);
@@ -105,15 +105,17 @@ int main(int argc, char **argv)
         print_help(dir, stderr);
         return MRAIL_TOOL_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "help") == 0 && argc > 2) {
+        char help[] = "--help";
+        char *words[] = {argv[2], help, NULL};
+
+        return run_verb(dir, words);
+    }
+    if (mrail_tool_is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
         print_help(dir, stdout);
         return 0;
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        puts(PACKAGE_STRING);
-        return 0;
-    }
+    mrail_tool_version(argv[1]);
     if (argv[1][0] == '-') {
         fprintf(stderr, "mrail: unknown option '%s'\nTry: mrail --help\n",
                 argv[1]);

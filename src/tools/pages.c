@@ -67,6 +67,16 @@ static int pages_order(const void *a, const void *b)
                : (x->head.pid > y->head.pid) - (x->head.pid < y->head.pid);
 }
 
+const char *pages_dir(const char *option)
+{
+    const char *variable = getenv("UCX_MRAIL_TELEMETRY_DIR");
+
+    if (option != NULL) {
+        return option;
+    }
+    return (variable != NULL && *variable != '\0') ? variable : MRAIL_PAGE_DIR;
+}
+
 void pages_read(pages_t *pages, const char *verb, const char *dir,
                 const char *job, int complain)
 {

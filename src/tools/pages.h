@@ -16,6 +16,10 @@ typedef struct pages {
     unsigned refused; /* files that are no rings, or cannot be read */
 } pages_t;
 
+/* The folder of telemetry pages: `option` (of --dir), else
+ * UCX_MRAIL_TELEMETRY_DIR as the transport reads it, else the default. */
+const char *pages_dir(const char *option);
+
 /* Reads all in `dir`; only those of `job`, if it is not NULL.  Says on stderr
  * what cannot be read and why, if `complain`.  A `dir` that cannot be read or no
  * memory ends the process. */

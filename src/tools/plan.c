@@ -33,7 +33,8 @@ static const char help_text[] =
     "  --pattern SPEC      instead: KIND or KIND:SETTING=VALUE,...\n"
     "  --seed N            of the pattern (1)\n"
     "  --gap G             above the least congestion, 0.001 to 1 (0.02)\n"
-    "  --relay-above SIZE  only larger demands take relays that they do not\n"
+    "  --relay-threshold SIZE\n"
+    "                      only larger demands take relays that they do not\n"
     "                      need (1 MB)\n"
     "  --repeat N          plan N times from nothing, for the time (1)\n"
     "  --links             all links, not only the most loaded ones\n"
@@ -42,7 +43,7 @@ static const char help_text[] =
     "  --svg FILE          a drawing of the loads before and after\n"
     "  --save-topo FILE    the topology as text, for --topo\n"
     "  --save-demand FILE  the demands as text, for --demand\n"
-    "  --help              this text\n"
+    "  -h, --help          this text\n"
     "\n"
     "Patterns, with their defaults:\n";
 
@@ -53,7 +54,7 @@ static const char help_end[] =
 
 typedef struct options {
     const char *topo, *demand, *pattern, *svg, *save_topo, *save_demand;
-    uint64_t seed, relay_above;
+    uint64_t seed, relay_threshold;
     uint32_t gap_ppm;
     unsigned repeat;
     int json, links, pieces;
@@ -122,7 +123,7 @@ static int take_value(options_t *options, const char *name, const char *value)
     } else if (strcmp(name, "--gap") == 0) {
         take_gap(options, value);
     } else if (mrail_tool_parse_size(value, (uint64_t)1 << 62,
-                                     &options->relay_above) != 0) {
+                                     &options->relay_threshold) != 0) {
         mrail_tool_usage(PLAN_VERB,
                          "%s %s: bytes are wanted: digits, then k, "
                          "m or g",
@@ -154,7 +155,7 @@ static int is_valued(options_t *options, char **argv, int *i_p)
 {
     static const char *const names[] = {
         "--topo",        "--demand", "--pattern", "--svg", "--save-topo",
-        "--save-demand", "--seed",   "--repeat",  "--gap", "--relay-above"};
+        "--save-demand", "--seed",   "--repeat",  "--gap", "--relay-threshold"};
     const char *word = argv[*i_p];
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(names); ++i) {
@@ -179,7 +180,8 @@ static int is_valued(options_t *options, char **argv, int *i_p)
 static void parse_options(options_t *options, char **argv)
 {
     for (int i = 1; argv[i] != NULL; ++i) {
-        if (strcmp(argv[i], "--help") == 0) {
+        mrail_tool_version(argv[i]);
+        if (mrail_tool_is_help(argv[i])) {
             print_help();
         }
         if (!is_flag(options, argv[i]) && !is_valued(options, argv, &i)) {
@@ -472,7 +474,7 @@ int main(int argc, char **argv)
 {
     options_t options = {.seed = 1,
                          .gap_ppm = DEFAULT_GAP_PPM,
-                         .relay_above = UINT64_MAX,
+                         .relay_threshold = UINT64_MAX,
                          .repeat = 1};
     mrail_plan_options_t plan_options = MRAIL_PLAN_DEFAULTS;
     plan_run_t run;
@@ -481,7 +483,7 @@ int main(int argc, char **argv)
     parse_options(&options, argv);
     run_init(&run, &options);
     plan_options.gap = run.wanted_gap;
-    plan_options.relay_above = options.relay_above;
+    plan_options.relay_above = options.relay_threshold;
     ret = mrail_plan_create(run.topo, &plan_options, &run.plan);
     if (ret != 0) {
         mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run.topo_name),

@@ -267,7 +267,7 @@ static void fill_stencil(maker_t *maker, unsigned from)
     }
 }
 
-/* ---- few ---- */
+/* ---- incast ---- */
 
 /* The first of the seed's order receive, the next ones send. */
 static int prepare_incast(maker_t *maker)

@@ -42,8 +42,8 @@ typedef struct plan_demand_pattern {
     uint64_t hidden;       /* moe: bytes of a token */
     uint64_t dims;         /* stencil: 1, 2 */
     uint64_t boundary;     /* stencil: how many times as much at the rim */
-    uint64_t senders;      /* few; 0: all that do not receive */
-    uint64_t receivers;    /* few */
+    uint64_t senders;      /* incast; 0: all that do not receive */
+    uint64_t receivers;    /* incast */
 } plan_demand_pattern_t;
 
 /* Reads "zipf", "zipf:exponent=1.2,size=16m": a kind and its settings; those

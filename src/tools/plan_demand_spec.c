@@ -12,7 +12,7 @@ typedef enum value_kind {
     VALUE_COUNT,
     VALUE_SIZE, /* bytes with k, m or g */
     VALUE_PPM,  /* with a point, in millionths */
-    VALUE_TO    /* pairs or one */
+    VALUE_TO    /* shift or single */
 } value_kind_t;
 
 typedef struct setting {
@@ -36,7 +36,7 @@ static const struct {
     [PLAN_DEMAND_UNIFORM] = {"uniform", "evenly to all others", {SIZE}},
     [PLAN_DEMAND_HOTSPOT] =
         {"hotspot",
-         "a fraction to rank + P/2 (to=pairs) or 0 (to=one)",
+         "a fraction to rank + P/2 (to=shift) or 0 (to=single)",
          {{"fraction", VALUE_PPM, FIELD(fraction_ppm), 700000, 0, PLAN_PPM},
           {"to", VALUE_TO, FIELD(one), 0, 0, 1},
           SIZE}},
@@ -60,7 +60,7 @@ static const struct {
           {"boundary", VALUE_COUNT, FIELD(boundary), 4, 1, 1000},
           {"size", VALUE_SIZE, FIELD(size), 16u << 20, 1, UINT64_C(1) << 34}}},
     [PLAN_DEMAND_INCAST] =
-        {"few",
+        {"incast",
          "evenly to a few ranks that the seed chooses",
          {{"receivers", VALUE_COUNT, FIELD(receivers), 4, 1, 16383},
           {"senders", VALUE_COUNT, FIELD(senders), 0, 1, 16383},
@@ -131,9 +131,9 @@ static int read_value(const setting_t *setting, const char *text,
         ret = read_ppm(text, max, &value);
         break;
     case VALUE_TO:
-        snprintf(wanted, size, "pairs or one");
-        value = (strcmp(text, "one") == 0);
-        ret = (value || strcmp(text, "pairs") == 0) ? 0 : -EINVAL;
+        snprintf(wanted, size, "shift or single");
+        value = (strcmp(text, "single") == 0);
+        ret = (value || strcmp(text, "shift") == 0) ? 0 : -EINVAL;
         break;
     }
     if (ret != 0) {
@@ -249,7 +249,7 @@ static int default_text(const setting_t *setting, char *text, size_t size)
         return snprintf(text, size, "%s=%llu.%llu", setting->name,
                         value / PLAN_PPM, value % PLAN_PPM / 100000);
     case VALUE_TO:
-        return snprintf(text, size, "%s=pairs", setting->name);
+        return snprintf(text, size, "%s=shift", setting->name);
     default:
         return (value == 0) ? snprintf(text, size, "%s=N", setting->name)
                : (value % (1u << 20) == 0)

@@ -29,13 +29,14 @@ static void print_link(const mrail_plan_link_t *link)
 {
     static const struct {
         const char *kind, *a, *b;
-    } forms[] = {[MRAIL_PLAN_RAIL_OUT] = {"rail_out", "node", "rail"},
-                 [MRAIL_PLAN_RAIL_IN] = {"rail_in", "node", "rail"},
-                 [MRAIL_PLAN_UPLINK_UP] = {"uplink_up", "pod", "rail"},
-                 [MRAIL_PLAN_UPLINK_DOWN] = {"uplink_down", "pod", "rail"},
-                 [MRAIL_PLAN_GPU_LINK] = {"gpu_link", "from", "to"},
-                 [MRAIL_PLAN_SWITCH_UP] = {"switch_up", "rank", NULL},
-                 [MRAIL_PLAN_SWITCH_DOWN] = {"switch_down", "rank", NULL}};
+    } forms[] = {
+        [MRAIL_PLAN_RAIL_OUT] = {"rail_out", "node", "rail"},
+        [MRAIL_PLAN_RAIL_IN] = {"rail_in", "node", "rail"},
+        [MRAIL_PLAN_UPLINK_UP] = {"uplink_up", "leaf_group", "rail"},
+        [MRAIL_PLAN_UPLINK_DOWN] = {"uplink_down", "leaf_group", "rail"},
+        [MRAIL_PLAN_GPU_LINK] = {"gpu_link", "from", "to"},
+        [MRAIL_PLAN_SWITCH_UP] = {"switch_up", "rank", NULL},
+        [MRAIL_PLAN_SWITCH_DOWN] = {"switch_down", "rank", NULL}};
 
     printf("{\"kind\": \"%s\", \"%s\": %u", forms[link->kind].kind,
            forms[link->kind].a, link->a);

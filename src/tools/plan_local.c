@@ -160,7 +160,7 @@ static void write_ranks(machine_t *machine, FILE *stream)
         }
     }
     if (num == 0) {
-        fprintf(stream, "ranks * %u bound # no GPU: one for each rail\n",
+        fprintf(stream, "ranks * %u single-rail # no GPU: one for each rail\n",
                 machine->num_rails);
         return;
     }

@@ -10,8 +10,8 @@
 
 /* Line numbers are 0 where no line has said it. */
 typedef struct plan_reader_node {
-    unsigned pod, pod_line;
-    unsigned mesh_line, switch_line; /* mesh: or link */
+    unsigned group, group_line;
+    unsigned pairwise_line, switch_line; /* pairwise: or link */
     unsigned num_ranks;
     unsigned members[MRAIL_PLAN_MAX_PAIRWISE]; /* its first ranks */
 } plan_reader_node_t;
@@ -25,13 +25,13 @@ typedef struct plan_reader {
     mrail_plan_topo_t *topo; /* once nodes and rails are known */
     plan_line_t *line;       /* being read */
     unsigned num_nodes, num_rails, num_ranks;
-    unsigned nodes_line, rails_line, loop_line, cross_line;
-    unsigned gpu_line;    /* of the first mesh, link or switch */
+    unsigned nodes_line, rails_line, hairpin_line, cross_rail_line;
+    unsigned gpu_line;    /* of the first pairwise, link or switch */
     unsigned uplink_line; /* of the first one */
     plan_reader_node_t *nodes;
     plan_reader_rank_t *ranks; /* MRAIL_PLAN_MAX_RANKS */
     unsigned *rail_lines;      /* by node and rail */
-    unsigned *uplink_lines;    /* by pod and rail */
+    unsigned *uplink_lines;    /* by group and rail */
     unsigned *link_lines;      /* by sender and the receiver's index */
     unsigned *left;            /* by line: of how much it is still right */
     unsigned lost; /* a line to which the present one left nothing */
@@ -53,7 +53,7 @@ int plan_reader_capacities(plan_reader_t *reader, char *const *words,
                            const char *none, double *out_p, double *in_p);
 
 /* Lines of GPU links; -EINVAL with a sentence, or -ENOMEM. */
-int plan_reader_mesh(plan_reader_t *reader);
+int plan_reader_pairwise(plan_reader_t *reader);
 int plan_reader_link(plan_reader_t *reader);
 int plan_reader_switch(plan_reader_t *reader);
 

@@ -16,13 +16,14 @@ void plan_link_name(const mrail_plan_link_t *link, char *text, size_t size)
 {
     static const struct {
         const char *a, *b, *end;
-    } forms[] = {[MRAIL_PLAN_RAIL_OUT] = {"node", "rail", " out"},
-                 [MRAIL_PLAN_RAIL_IN] = {"node", "rail", " in"},
-                 [MRAIL_PLAN_UPLINK_UP] = {"pod", "rail", " uplink up"},
-                 [MRAIL_PLAN_UPLINK_DOWN] = {"pod", "rail", " uplink down"},
-                 [MRAIL_PLAN_GPU_LINK] = {"link rank", "to", ""},
-                 [MRAIL_PLAN_SWITCH_UP] = {"rank", NULL, " switch up"},
-                 [MRAIL_PLAN_SWITCH_DOWN] = {"rank", NULL, " switch down"}};
+    } forms[] = {
+        [MRAIL_PLAN_RAIL_OUT] = {"node", "rail", " out"},
+        [MRAIL_PLAN_RAIL_IN] = {"node", "rail", " in"},
+        [MRAIL_PLAN_UPLINK_UP] = {"leaf_group", "rail", " uplink up"},
+        [MRAIL_PLAN_UPLINK_DOWN] = {"leaf_group", "rail", " uplink down"},
+        [MRAIL_PLAN_GPU_LINK] = {"link rank", "to", ""},
+        [MRAIL_PLAN_SWITCH_UP] = {"rank", NULL, " switch up"},
+        [MRAIL_PLAN_SWITCH_DOWN] = {"rank", NULL, " switch down"}};
     char b[PLAN_SHORT_TEXT] = "";
 
     if (forms[link->kind].b != NULL) {

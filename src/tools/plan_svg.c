@@ -1,7 +1,7 @@
 /*
  * mrail plan --svg: two heat maps side by side, before and after.  A row for
  * each node: its rails out and in, and its GPU links by rank, out and in (of a
- * rank's links the most loaded one); below a row for each pod: its uplinks.
+ * rank's links the most loaded one); below a row for each leaf group: its uplinks.
  * Each cell says its link and load when it is pointed at.
  */
 #include "config.h"
@@ -36,12 +36,11 @@ typedef struct cell {
 typedef struct map {
     const plan_run_t *run;
     FILE *stream;
-    unsigned num_nodes, num_rails,
-        num_leaf_groups; /* pods: with uplinks, or 0 */
-    unsigned rank_cells; /* of a node */
-    unsigned most_ranks; /* of a node */
-    unsigned width;      /* in cells, of a row */
-    unsigned height;     /* of a row, in pixels */
+    unsigned num_nodes, num_rails, num_leaf_groups; /* with uplinks, or 0 */
+    unsigned rank_cells;                            /* of a node */
+    unsigned most_ranks;                            /* of a node */
+    unsigned width;                                 /* in cells, of a row */
+    unsigned height;                                /* of a row, in pixels */
     unsigned cell_width;
     unsigned *rank_index; /* in its node */
     cell_t *cells;        /* by row and column */
@@ -271,14 +270,15 @@ static void draw_cell(const map_t *map, const cell_t *cell, unsigned panel,
 static void draw_row(const map_t *map, unsigned panel, unsigned row)
 {
     unsigned y = row_y(map, row);
-    int is_pod = row >= map->num_nodes;
+    int is_group = row >= map->num_nodes;
 
     /* As many labels as there is room for. */
     if (map->height >= 9 || row % MRAIL_DIV_ROUND_UP(9, map->height) == 0) {
         fprintf(map->stream,
                 "<text x=\"%u\" y=\"%u\" class=\"s\">%s %u</text>\n",
                 10 + panel * (panel_width(map) + 20), y + 8,
-                is_pod ? "pod" : "node", is_pod ? row - map->num_nodes : row);
+                is_group ? "leaf group" : "node",
+                is_group ? row - map->num_nodes : row);
     }
     for (unsigned g = 0; g < NUM_GROUPS; ++g) {
         for (unsigned i = 0; i < group_cells(map, (group_t)g); ++i) {

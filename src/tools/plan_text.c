@@ -110,7 +110,7 @@ static int read_rails(plan_reader_t *reader)
                      &reader->num_rails);
 }
 
-/* ---- Rails, pods, uplinks ---- */
+/* ---- Rails, groups, uplinks ---- */
 
 int plan_reader_nodes(plan_reader_t *reader, const char *word,
                       plan_list_t *nodes)
@@ -152,83 +152,86 @@ static int read_rail(plan_reader_t *reader)
     return plan_reader_told(reader, ret);
 }
 
-static int read_pod(plan_reader_t *reader)
+static int read_group(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
     plan_list_t nodes;
-    unsigned pod;
+    unsigned group;
     int ret = 0;
 
     if (reader->uplink_line != 0) {
         return PLAN_FAIL(reader,
-                         "'pod' goes before the first 'uplink', line %u",
+                         "'leaf_group' goes before the first 'uplink', line %u",
                          reader->uplink_line);
     }
     if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
-        plan_words_count(reader->line, words[2], "pod", 0,
-                         MRAIL_PLAN_MAX_NODES - 1, &pod) != 0) {
+        plan_words_count(reader->line, words[2], "leaf group", 0,
+                         MRAIL_PLAN_MAX_NODES - 1, &group) != 0) {
         return -EINVAL;
     }
     PLAN_LIST_EACH(&nodes, n)
     {
         if (ret == 0) {
-            ret = mrail_plan_topo_set_leaf_group(reader->topo, n, pod);
-            plan_reader_claim(reader, &reader->nodes[n].pod_line);
-            reader->nodes[n].pod = pod;
+            ret = mrail_plan_topo_set_leaf_group(reader->topo, n, group);
+            plan_reader_claim(reader, &reader->nodes[n].group_line);
+            reader->nodes[n].group = group;
         }
     }
     return plan_reader_told(reader, ret);
 }
 
 /* Is there a node in it? */
-static int has_pod(const plan_reader_t *reader, unsigned pod)
+static int has_group(const plan_reader_t *reader, unsigned group)
 {
     unsigned n = 0;
 
-    while (n < reader->num_nodes && reader->nodes[n].pod != pod) {
+    while (n < reader->num_nodes && reader->nodes[n].group != group) {
         ++n;
     }
     return n < reader->num_nodes;
 }
 
-/* Pods with nodes; '*' means those, a number without a node is refused. */
-static int pod_list(plan_reader_t *reader, const char *word, plan_list_t *pods)
+/* Leaf groups with nodes; '*' means those, a number without a node is refused. */
+static int group_list(plan_reader_t *reader, const char *word,
+                      plan_list_t *groups)
 {
     unsigned most = 0;
 
     for (unsigned n = 0; n < reader->num_nodes; ++n) {
-        most = MRAIL_MAX(most, reader->nodes[n].pod);
+        most = MRAIL_MAX(most, reader->nodes[n].group);
     }
-    if (plan_words_list(reader->line, word, "pod", most + 1, pods) != 0) {
+    if (plan_words_list(reader->line, word, "leaf group", most + 1, groups) !=
+        0) {
         return -EINVAL;
     }
     if (strcmp(word, "*") == 0) {
         return 0;
     }
-    PLAN_LIST_EACH(pods, pod)
+    PLAN_LIST_EACH(groups, group)
     {
-        if (!has_pod(reader, pod)) {
-            return PLAN_FAIL(reader,
-                             "there is no node in pod %u: 'pod NODES %u' "
-                             "goes first",
-                             pod, pod);
+        if (!has_group(reader, group)) {
+            return PLAN_FAIL(
+                reader,
+                "there is no node in leaf group %u: 'leaf_group NODES %u' "
+                "goes first",
+                group, group);
         }
     }
     return 0;
 }
 
-static int set_uplinks(plan_reader_t *reader, unsigned pod,
+static int set_uplinks(plan_reader_t *reader, unsigned group,
                        const plan_list_t *rails, double up, double down)
 {
     PLAN_LIST_EACH(rails, r)
     {
-        int ret = mrail_plan_topo_set_uplink(reader->topo, pod, r, up, down);
+        int ret = mrail_plan_topo_set_uplink(reader->topo, group, r, up, down);
 
         if (ret != 0) {
             return ret;
         }
         plan_reader_claim(reader,
-                          by_rail(reader, reader->uplink_lines, pod, r));
+                          by_rail(reader, reader->uplink_lines, group, r));
     }
     return 0;
 }
@@ -236,7 +239,7 @@ static int set_uplinks(plan_reader_t *reader, unsigned pod,
 static int read_uplink(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
-    plan_list_t pods, rails;
+    plan_list_t groups, rails;
     double up, down;
     int ret = 0;
 
@@ -248,19 +251,19 @@ static int read_uplink(plan_reader_t *reader)
     if (reader->uplink_lines == NULL) {
         return -ENOMEM;
     }
-    if (pod_list(reader, words[1], &pods) != 0 ||
+    if (group_list(reader, words[1], &groups) != 0 ||
         rail_list(reader, words[2], &rails) != 0 ||
         plan_reader_capacities(reader, words + 3, "dead", &up, &down) != 0) {
         return -EINVAL;
     }
-    /* By nodes: not every number below the largest needs to be a pod. */
+    /* By nodes: not every number below the largest needs to be a group. */
     for (unsigned n = 0; n < reader->num_nodes && ret == 0; ++n) {
-        unsigned pod = reader->nodes[n].pod;
+        unsigned group = reader->nodes[n].group;
 
-        if (plan_list_has(&pods, pod) &&
-            *by_rail(reader, reader->uplink_lines, pod, rails.first[0]) !=
+        if (plan_list_has(&groups, group) &&
+            *by_rail(reader, reader->uplink_lines, group, rails.first[0]) !=
                 reader->line->number) {
-            ret = set_uplinks(reader, pod, &rails, up, down);
+            ret = set_uplinks(reader, group, &rails, up, down);
         }
     }
     reader->uplink_line += (reader->uplink_line == 0) * reader->line->number;
@@ -271,24 +274,25 @@ static int read_uplink(plan_reader_t *reader)
 
 /* Rails of the ranks that a line adds: how the i-th of a node is bound. */
 typedef struct binding {
-    enum { BOUND, FREE, LISTED } how;
+    enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
     plan_list_t rails;
 } binding_t;
 
 static int read_binding(plan_reader_t *reader, const char *word,
                         binding_t *binding)
 {
-    if (strcmp(word, "bound") == 0) {
-        binding->how = BOUND;
+    if (strcmp(word, "single-rail") == 0) {
+        binding->how = SINGLE_RAIL;
         return 0;
     }
-    if (strcmp(word, "free") == 0) {
-        binding->how = FREE;
+    if (strcmp(word, "multi-rail") == 0) {
+        binding->how = MULTI_RAIL;
         return 0;
     }
     if (*word != '*' && (*word < '0' || *word > '9')) {
-        return PLAN_FAIL(reader,
-                         "'%.40s' is not bound, free or a list of rails", word);
+        return PLAN_FAIL(
+            reader, "'%.40s' is not single-rail, multi-rail or a list of rails",
+            word);
     }
     binding->how = LISTED;
     return plan_words_sequence(reader->line, word, "rail", reader->num_rails,
@@ -328,7 +332,7 @@ static int read_ranks(plan_reader_t *reader)
 
     if (reader->gpu_line != 0) {
         return PLAN_FAIL(reader,
-                         "'ranks' goes before the first 'mesh', 'link' or "
+                         "'ranks' goes before the first 'pairwise', 'link' or "
                          "'switch', line %u",
                          reader->gpu_line);
     }
@@ -343,7 +347,7 @@ static int read_ranks(plan_reader_t *reader)
         for (unsigned i = 0; i < count && ret == 0; ++i) {
             unsigned rail = reader->nodes[n].num_ranks % reader->num_rails;
 
-            if (binding.how == FREE) {
+            if (binding.how == MULTI_RAIL) {
                 rail = MRAIL_PLAN_NONE;
             } else if (binding.how == LISTED) {
                 rail = plan_list_at(&binding.rails,
@@ -367,16 +371,16 @@ static int read_flag(plan_reader_t *reader, unsigned *line_p)
     return 0;
 }
 
-static int read_loop(plan_reader_t *reader)
+static int read_hairpin(plan_reader_t *reader)
 {
     mrail_plan_topo_set_hairpin(reader->topo, 1);
-    return read_flag(reader, &reader->loop_line);
+    return read_flag(reader, &reader->hairpin_line);
 }
 
-static int read_cross(plan_reader_t *reader)
+static int read_cross_rail(plan_reader_t *reader)
 {
     mrail_plan_topo_set_cross_rail(reader->topo, 1);
-    return read_flag(reader, &reader->cross_line);
+    return read_flag(reader, &reader->cross_rail_line);
 }
 
 /* ---- Lines ---- */
@@ -389,14 +393,14 @@ static const struct {
     {"nodes", " N", 1, 1, read_nodes},
     {"rails", " N", 1, 1, read_rails},
     {"rail", " NODES RAILS OUT [IN]", 3, 4, read_rail},
-    {"ranks", " NODES COUNT bound|free|RAILS", 3, 3, read_ranks},
-    {"mesh", " NODES CAPACITY", 2, 2, plan_reader_mesh},
+    {"ranks", " NODES COUNT single-rail|multi-rail|RAILS", 3, 3, read_ranks},
+    {"pairwise", " NODES CAPACITY", 2, 2, plan_reader_pairwise},
     {"link", " RANKS RANKS CAPACITY|none", 3, 3, plan_reader_link},
     {"switch", " NODES UP [DOWN]", 2, 3, plan_reader_switch},
-    {"pod", " NODES POD", 2, 2, read_pod},
-    {"uplink", " PODS RAILS UP [DOWN]", 3, 4, read_uplink},
-    {"loop", "", 0, 0, read_loop},
-    {"cross", "", 0, 0, read_cross},
+    {"leaf_group", " NODES GROUP", 2, 2, read_group},
+    {"uplink", " GROUPS RAILS UP [DOWN]", 3, 4, read_uplink},
+    {"hairpin", "", 0, 0, read_hairpin},
+    {"cross_rail", "", 0, 0, read_cross_rail},
 };
 
 /* Behind the last line. */
@@ -409,13 +413,13 @@ static int check_end(plan_reader_t *reader)
     return (reader->num_ranks == 0)
                ? PLAN_FAIL(reader,
                            "the text ends without a line 'ranks NODES COUNT "
-                           "bound|free|RAILS': nobody could send")
+                           "single-rail|multi-rail|RAILS': nobody could send")
                : 0;
 }
 
 static int unknown(plan_reader_t *reader)
 {
-    char known[160] = "";
+    char known[200] = "";
     size_t used = 0;
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(verbs); ++i) {

@@ -8,19 +8,20 @@
  *     rails N                        of each node
  *     rail NODES RAILS OUT [IN]      capacities, or dead (as without a line)
  *     ranks NODES COUNT HOW          ranks, numbered from 0 in this order,
- *                                    node by node: bound (the i-th of a node
- *                                    to rail i mod rails), free (reaches all
- *                                    rails), or a list as 0,0,1: the i-th of
- *                                    a node that the line adds to its i-th rail
- *     mesh NODES CAPACITY            GPU links of all pairs of a node's ranks
+ *                                    node by node: single-rail (the i-th of a
+ *                                    node to rail i mod rails), multi-rail
+ *                                    (reaches all rails), or a list as 0,0,1:
+ *                                    the i-th of a node that the line adds to
+ *                                    its i-th rail
+ *     pairwise NODES CAPACITY        GPU links of all pairs of a node's ranks
  *     link RANKS RANKS CAPACITY      from, to; or none
  *     switch NODES UP [DOWN]         each rank's links to its node's switch
- *     pod NODES POD                  0 without a line
- *     uplink PODS RAILS UP [DOWN]    of a leaf switch, all together; or dead
- *     loop                           mrail_plan_topo_set_hairpin()
- *     cross                          mrail_plan_topo_set_cross_rail()
+ *     leaf_group NODES GROUP         0 without a line
+ *     uplink GROUPS RAILS UP [DOWN]  of a leaf switch, all together; or dead
+ *     hairpin                        mrail_plan_topo_set_hairpin()
+ *     cross_rail                     mrail_plan_topo_set_cross_rail()
  *
- * NODES, RAILS, RANKS, PODS: *, 3, 0-3 or 0,2.  Capacities: 50GB (bytes per
+ * NODES, RAILS, RANKS, GROUPS: *, 3, 0-3 or 0,2.  Capacities: 50GB (bytes per
  * second) or 400Gb (bits), k, M, G or T, powers of 1000, from 1kB to 1000TB.
  *
  * Demands: "FROM TO BYTES", ranks as above, bytes with k, m or g, powers of

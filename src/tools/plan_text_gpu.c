@@ -1,4 +1,4 @@
-/* GPU links of topologies as text: mesh, link, switch. */
+/* GPU links of topologies as text: pairwise, link, switch. */
 #include "config.h"
 #include "tools/plan_reader.h"
 
@@ -15,7 +15,7 @@ static unsigned *link_line(const plan_reader_t *reader, unsigned from,
 /* A node has links in pairs or a switch, and the first of it ends the ranks. */
 static int begin_gpu(plan_reader_t *reader, unsigned node, int is_switch)
 {
-    unsigned other = is_switch ? reader->nodes[node].mesh_line
+    unsigned other = is_switch ? reader->nodes[node].pairwise_line
                                : reader->nodes[node].switch_line;
 
     if (other != 0) {
@@ -45,12 +45,12 @@ static int set_link(plan_reader_t *reader, unsigned from, unsigned to,
     }
     if (ret == 0) {
         plan_reader_claim(reader, link_line(reader, from, to));
-        reader->nodes[node].mesh_line = reader->line->number;
+        reader->nodes[node].pairwise_line = reader->line->number;
     }
     return ret;
 }
 
-static int mesh_node(plan_reader_t *reader, unsigned node, double capacity)
+static int pairwise_node(plan_reader_t *reader, unsigned node, double capacity)
 {
     unsigned count = reader->nodes[node].num_ranks;
     int ret = 0;
@@ -70,7 +70,7 @@ static int mesh_node(plan_reader_t *reader, unsigned node, double capacity)
     return ret;
 }
 
-int plan_reader_mesh(plan_reader_t *reader)
+int plan_reader_pairwise(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
     unsigned most = 0;
@@ -85,7 +85,7 @@ int plan_reader_mesh(plan_reader_t *reader)
     PLAN_LIST_EACH(&nodes, n)
     {
         most = MRAIL_MAX(most, reader->nodes[n].num_ranks);
-        ret = (ret == 0) ? mesh_node(reader, n, capacity) : ret;
+        ret = (ret == 0) ? pairwise_node(reader, n, capacity) : ret;
     }
     return (ret == 0 && most < 2)
                ? PLAN_FAIL(reader,

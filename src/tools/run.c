@@ -19,17 +19,19 @@
 #define VERB "run"
 
 static const char help_text[] =
-    "Usage: mrail run [-np N] [OPTION...] [MPIRUN OPTION...] -- CMD [ARG...]\n"
+    "Usage: mrail run [-np N] [OPTION...] [MPIRUN OPTION...] [--] CMD [ARG...]\n"
     "\n"
     "Runs CMD under mpirun with mrail as its only network transport.\n"
-    "Everything after -- is left as it is; unknown options before it go to\n"
-    "mpirun. What you set yourself (--mca KEY, -x NAME, UCX_* and OMPI_MCA_*\n"
+    "CMD begins at the first word that is neither an option nor the value of\n"
+    "one, or after --; from there on nothing is changed. Other options go to\n"
+    "mpirun; an unknown one that has a value needs the --. What you set yourself (--mca KEY, -x NAME, UCX_* and OMPI_MCA_*\n"
     "variables) is not set again.\n"
     "\n"
     "  -np N                 number of ranks\n"
     "  --soft NODESxRAILS    on software rails: that many emulated nodes on\n"
     "                        this machine (ranks in blocks), each with that\n"
-    "                        many rails; needs no NIC. Default for -np: NODES\n"
+    "                        many rails; needs no NIC. Default for -np: NODES;\n"
+    "                        with fewer ranks some nodes are empty\n"
     "  --rate LIST           rates of the software rails, as in mrail soft\n"
     "  --script FILE         faults of the software rails while the job runs,\n"
     "                        as in mrail soft\n"
@@ -40,7 +42,7 @@ static const char help_text[] =
     "  --stock[=all|=1]      stock UCX instead of mrail, on all rails with\n"
     "                        its best settings (default) or on one rail\n"
     "  --print               show the mpirun command, do not run it\n"
-    "  --help                this text\n"
+    "  -h, --help            this text\n"
     "\n"
     "Exit status: that of mpirun; 1 it could not start, 2 usage.\n";
 
@@ -123,6 +125,29 @@ static int option_flag(const char *word, const char *name, const char **value_p)
     return 1;
 }
 
+static int has_separator(char **argv)
+{
+    while (*argv != NULL && strcmp(*argv, "--") != 0) {
+        ++argv;
+    }
+    return *argv != NULL;
+}
+
+/* An option of mpirun with its values.  The words after an unknown option are
+ * its values if "--" shows where the command begins. */
+static void take_for_mpirun(run_t *run, char **argv, int *i_p)
+{
+    int values = mrail_run_num_values(argv[*i_p]);
+    int is_open = values < 0 && has_separator(argv + *i_p);
+
+    mrail_tool_args_add(&run->user, argv[*i_p]);
+    while (argv[*i_p + 1] != NULL && strcmp(argv[*i_p + 1], "--") != 0 &&
+           (values > 0 || (is_open && argv[*i_p + 1][0] != '-'))) {
+        mrail_tool_args_add(&run->user, argv[++*i_p]);
+        --values;
+    }
+}
+
 static void parse_word(run_t *run, char **argv, int *i_p)
 {
     static const char *const np_names[] = {"-np", "--np", "-n", "--n", "-c"};
@@ -151,11 +176,11 @@ static void parse_word(run_t *run, char **argv, int *i_p)
         parse_stock(options, value);
     } else if (strcmp(argv[*i_p], "--print") == 0) {
         run->print = 1;
-    } else if (strcmp(argv[*i_p], "--help") == 0) {
+    } else if (mrail_tool_is_help(argv[*i_p])) {
         fputs(help_text, stdout);
         exit(0);
     } else {
-        mrail_tool_args_add(&run->user, argv[*i_p]);
+        take_for_mpirun(run, argv, i_p);
     }
 }
 
@@ -163,13 +188,19 @@ static void parse_args(run_t *run, char **argv)
 {
     int i;
 
-    for (i = 1; argv[i] != NULL && strcmp(argv[i], "--") != 0; ++i) {
+    for (i = 1;
+         argv[i] != NULL && argv[i][0] == '-' && strcmp(argv[i], "--") != 0;
+         ++i) {
+        mrail_tool_version(argv[i]);
         parse_word(run, argv, &i);
     }
-    if (argv[i] == NULL || argv[i + 1] == NULL) {
-        mrail_tool_usage(VERB, "no command: it comes after '--'");
+    if (argv[i] != NULL && strcmp(argv[i], "--") == 0) {
+        ++i;
     }
-    run->options.command = (const char *const *)(argv + i + 1);
+    if (argv[i] == NULL) {
+        mrail_tool_usage(VERB, "no command: it comes after the options");
+    }
+    run->options.command = (const char *const *)(argv + i);
     run->options.user = (const char *const *)run->user.items;
     run->options.num_user = run->user.count;
 }
@@ -203,12 +234,6 @@ static void check_soft(const mrail_run_options_t *options)
     if (options->nodes * options->rails > MRAIL_RUN_MAX_DEVS) {
         mrail_tool_usage(VERB, "--soft %ux%u: more than %u devices",
                          options->nodes, options->rails, MRAIL_RUN_MAX_DEVS);
-    }
-    if (options->np != 0 && options->np < options->nodes) {
-        mrail_tool_usage(VERB,
-                         "-np %u: fewer ranks than the %u nodes of "
-                         "--soft",
-                         options->np, options->nodes);
     }
     if (options->script != NULL) {
         check_script(options);

@@ -31,9 +31,7 @@ static const char usage_ctl[] =
     "  ingress=RATE     what the rail receives\n"
     "  loss=PPM         packets lost of a million, in both directions\n"
     "  delay=US         microseconds added, in both directions\n"
-    "  lag=US           WRITEs are acknowledged at once and seen so much "
-    "later\n"
-    "and those of scripts, their values after '=': drop=1%, "
+    "and those of scripts, their values after '=': drop=1%, delay=1ms, "
     "reorder=1%,200us.\n"
     "A script (- is standard input) is played to its end, each step printed;\n"
     "Ctrl-C leaves the rails as they are.  Its lines:\n"
@@ -93,8 +91,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
                                   sizeof(why));
     if (ret != 0) {
         soft_complain("%s%s", why,
-                      (ret == -ENOENT) ? "; also egress, ingress, loss, lag"
-                                       : "");
+                      (ret == -ENOENT) ? "; also egress, ingress, loss" : "");
         return ret;
     }
     if ((fault.settings & SROCE_FAULT_BIT(SROCE_FAULT_CORRUPT)) &&
@@ -123,8 +120,7 @@ static const struct {
     {"egress", {CTL_FIELD(egress.rate_bytes_per_s), 0}, 0, 0},
     {"ingress", {CTL_FIELD(ingress.rate_bytes_per_s), 0}, 0, 0},
     {"loss", {0, 0}, CTL_FIELD(loss_ppm), 1000000},
-    {"delay", {0, 0}, CTL_FIELD(delay_us), SROCE_FAULT_MAX_US},
-    {"lag", {0, 0}, CTL_FIELD(write_delay_us), SROCE_FAULT_MAX_US}};
+    {"delay", {0, 0}, CTL_FIELD(delay_us), SROCE_FAULT_MAX_US}};
 
 static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
                         const char *value)
@@ -169,12 +165,15 @@ static int soft_ctl_apply(sroce_session_dev_t *dev, uint32_t flags,
 
 /* Each verb takes only the options that mean something to it. */
 static const struct option options_ctl[] = {
-    {"session", 1, NULL, 's'}, {"node", 1, NULL, 'k'}, {"rail", 1, NULL, 'r'},
-    {"script", 1, NULL, 'f'},  {"help", 0, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    {"session", 1, NULL, 's'}, {"node", 1, NULL, 'k'},
+    {"rail", 1, NULL, 'r'},    {"script", 1, NULL, 'f'},
+    {"help", 0, NULL, 'h'},    {"version", 0, NULL, 'V'},
+    {NULL, 0, NULL, 0}};
 
 static const struct option options_status[] = {{"session", 1, NULL, 's'},
                                                {"json", 0, NULL, 'j'},
                                                {"help", 0, NULL, 'h'},
+                                               {"version", 0, NULL, 'V'},
                                                {NULL, 0, NULL, 0}};
 
 /* 0: go on; else exit status + 1. */
@@ -206,6 +205,9 @@ static int soft_ctl_parse(int argc, char **argv, const struct option *options,
         case 'f':
             ctl->script = optarg;
             break;
+        case 'V':
+            puts(PACKAGE_STRING);
+            return 1;
         case 'h':
             usage(stdout);
             return 1;
@@ -405,22 +407,23 @@ static void soft_status_json(const sroce_session_t *session)
         struct in_addr addr = {.s_addr = dev->addr};
         unsigned procs = soft_status_sum(dev, totals);
 
-        printf("%s\n {\"node\": %u, \"rail\": %u, \"device\": \"soft%u\", "
-               "\"address\": \"%s\", \"up\": %s, \"egress_bps\": %" PRIu64
-               ", \"ingress_bps\": %" PRIu64 ", \"loss_ppm\": %u, "
-               "\"delay_us\": %u, \"write_delay_us\": %u, \"processes\": %u, "
-               "\"blackhole_tx\": %s, \"blackhole_rx\": %s, \"pause\": %s, "
-               "\"mute\": %s, \"duplicate_ppm\": %u, \"reorder_ppm\": %u, "
-               "\"reorder_us\": %u, \"corrupt_ppm\": %u",
-               i ? "," : "", dev->node, dev->rail, dev->rail, inet_ntoa(addr),
-               dev->down ? "false" : "true", dev->egress.rate_bytes_per_s,
-               dev->ingress.rate_bytes_per_s, dev->loss_ppm, dev->delay_us,
-               dev->write_delay_us, procs,
-               soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_TX),
-               soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_RX),
-               soft_status_bit(dev, SROCE_RAIL_PAUSE),
-               soft_status_bit(dev, SROCE_RAIL_DROP_ACKS), dev->dup_ppm,
-               dev->reorder_ppm, dev->reorder_us, dev->corrupt_ppm);
+        printf(
+            "%s\n {\"node\": %u, \"rail\": %u, \"device\": \"soft%u\", "
+            "\"address\": \"%s\", \"up\": %s, \"egress_bytes_per_s\": %" PRIu64
+            ", \"ingress_bytes_per_s\": %" PRIu64 ", \"loss_ppm\": %u, "
+            "\"delay_us\": %u, \"write_delay_us\": %u, \"processes\": %u, "
+            "\"blackhole_tx\": %s, \"blackhole_rx\": %s, \"pause\": %s, "
+            "\"drop_acks\": %s, \"duplicate_ppm\": %u, \"reorder_ppm\": %u, "
+            "\"reorder_us\": %u, \"corrupt_ppm\": %u",
+            i ? "," : "", dev->node, dev->rail, dev->rail, inet_ntoa(addr),
+            dev->down ? "false" : "true", dev->egress.rate_bytes_per_s,
+            dev->ingress.rate_bytes_per_s, dev->loss_ppm, dev->delay_us,
+            dev->write_delay_us, procs,
+            soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_TX),
+            soft_status_bit(dev, SROCE_RAIL_BLACKHOLE_RX),
+            soft_status_bit(dev, SROCE_RAIL_PAUSE),
+            soft_status_bit(dev, SROCE_RAIL_DROP_ACKS), dev->dup_ppm,
+            dev->reorder_ppm, dev->reorder_us, dev->corrupt_ppm);
         for (unsigned c = 0; c < SROCE_CNT_NUM; ++c) {
             printf(", \"%s\": %" PRIu64, sroce_counter_names[c], totals[c]);
         }
@@ -430,12 +433,12 @@ static void soft_status_json(const sroce_session_t *session)
     printf("]}\n");
 }
 
-static void soft_status_rate(uint64_t rate_bps, char *text, size_t max)
+static void soft_status_rate(uint64_t bytes_per_s, char *text, size_t max)
 {
-    if (rate_bps == 0) {
+    if (bytes_per_s == 0) {
         snprintf(text, max, "max");
     } else {
-        snprintf(text, max, "%.6gM", (double)rate_bps / 1e6);
+        snprintf(text, max, "%.6gM", (double)bytes_per_s / 1e6);
     }
 }
 
@@ -456,7 +459,7 @@ static void soft_status_table(const sroce_session_t *session)
            session->mtu);
     printf("%4s %-7s %-15s %-4s %9s %9s %6s %7s %7s %5s %12s %12s %8s\n",
            "node", "device", "address", "port", "egress/s", "ingress/s", "loss",
-           "delay", "lag", "procs", "tx MB", "rx MB", "dropped");
+           "delay", "wdelay", "procs", "tx MB", "rx MB", "dropped");
     for (unsigned i = 0; i < sroce_session_num_devs(session); ++i) {
         const sroce_session_dev_t *dev = &session->devs[i];
         struct in_addr addr = {.s_addr = dev->addr};

@@ -173,10 +173,15 @@ static int soft_run_parse(int argc, char **argv, soft_run_t *run)
         {"icrc", 1, NULL, 'i'},    {"mtu", 1, NULL, 'm'},
         {"base", 1, NULL, 'b'},    {"seed", 1, NULL, 'S'},
         {"session", 1, NULL, 's'}, {"script", 1, NULL, 'f'},
-        {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+        {"help", 0, NULL, 'h'},    {"version", 0, NULL, 'V'},
+        {NULL, 0, NULL, 0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
+        if (option == 'V') {
+            puts(PACKAGE_STRING);
+            return 1;
+        }
         if (option == 'h') {
             fputs(usage, stdout);
             return 1;

@@ -309,7 +309,7 @@ int soft_script_play(sroce_session_t *session,
     end = script_loop(&run);
     if (end == SCRIPT_INTERRUPTED) {
         soft_complain("interrupted; the rails stay as they are: 'mrail soft "
-                      "ctl --session %s heal' makes them whole",
+                      "ctl --session %s clear' restores them",
                       session->name);
     } else if (end == SCRIPT_SESSION_OVER) {
         soft_complain("session '%s' ended before the script", session->name);

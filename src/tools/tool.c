@@ -267,3 +267,38 @@ void mrail_tool_json_string(FILE *stream, const char *text)
     }
     fputc('"', stream);
 }
+
+const char mrail_tool_no_value[] = "";
+
+const char *mrail_tool_option(char **argv, int *i_p, const char *name)
+{
+    size_t length = strlen(name);
+    const char *word = argv[*i_p];
+
+    if (strncmp(word, name, length) != 0) {
+        return NULL;
+    }
+    if (word[length] == '=') {
+        return word + length + 1;
+    }
+    if (word[length] != '\0') {
+        return NULL;
+    }
+    if (argv[*i_p + 1] == NULL) {
+        return mrail_tool_no_value;
+    }
+    return argv[++*i_p];
+}
+
+int mrail_tool_is_help(const char *word)
+{
+    return strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0;
+}
+
+void mrail_tool_version(const char *word)
+{
+    if (strcmp(word, "--version") == 0) {
+        puts(PACKAGE_STRING);
+        exit(0);
+    }
+}

@@ -67,4 +67,18 @@ void mrail_tool_installed(const char *relative, const char *fallback,
 /* A JSON string with its quotes. */
 void mrail_tool_json_string(FILE *stream, const char *text);
 
+/* 1 if the word is -h or --help. */
+int mrail_tool_is_help(const char *word);
+
+/* If the word is --version, prints it and ends the process. */
+void mrail_tool_version(const char *word);
+
+/* Stands for the value of an option that is the last word. */
+extern const char mrail_tool_no_value[];
+
+/* The value of option `name` (with its dashes) at argv[*i_p]: behind '=', or the
+ * next word, and then *i_p moves there.  mrail_tool_no_value: the option is the
+ * last word.  NULL: argv[*i_p] is not this option. */
+const char *mrail_tool_option(char **argv, int *i_p, const char *name);
+
 #endif

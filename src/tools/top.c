@@ -32,9 +32,10 @@ static const char help_text[] =
     "  --count N     samples, then end (on a terminal: go on; else 1)\n"
     "  --job NAME    only the processes of this job\n"
     "  --json        an object for each sample\n"
-    "  --dir DIR     instead of " MRAIL_PAGE_DIR "\n"
+    "  --dir DIR     folder of the telemetry pages, instead of\n"
+    "                UCX_MRAIL_TELEMETRY_DIR (" MRAIL_PAGE_DIR ")\n"
     "  --clean       remove what processes that were killed have left\n"
-    "  --help        this text\n"
+    "  -h, --help    this text\n"
     "\n"
     "Exit status: 0 done, 1 no process to show or failure, 2 usage.\n";
 
@@ -303,12 +304,16 @@ static int top_clean(const top_t *top)
     return 0;
 }
 
-static const char *top_value(int argc, char **argv, int *i)
+/* The value of "--name VALUE" or "--name=VALUE" at argv[*i_p]; NULL: it is
+ * another word. */
+static const char *top_value(char **argv, int *i_p, const char *name)
 {
-    if (*i + 1 == argc) {
-        mrail_tool_usage(VERB, "%s needs a value", argv[*i]);
+    const char *value = mrail_tool_option(argv, i_p, name);
+
+    if (value == mrail_tool_no_value) {
+        mrail_tool_usage(VERB, "%s needs a value", name);
     }
-    return argv[++*i];
+    return value;
 }
 
 static double top_interval(const char *text)
@@ -325,13 +330,12 @@ static double top_interval(const char *text)
 
 int main(int argc, char **argv)
 {
-    top_t top = {.dir = MRAIL_PAGE_DIR,
-                 .interval_s = 1,
-                 .count = isatty(STDOUT_FILENO) ? 0 : 1};
+    top_t top = {.interval_s = 1, .count = isatty(STDOUT_FILENO) ? 0 : 1};
     const char *text;
 
     for (int i = 1; i < argc; ++i) {
-        if (strcmp(argv[i], "--help") == 0) {
+        mrail_tool_version(argv[i]);
+        if (mrail_tool_is_help(argv[i])) {
             fputs(help_text, stdout);
             return 0;
         }
@@ -339,23 +343,23 @@ int main(int argc, char **argv)
             top.json = 1;
         } else if (strcmp(argv[i], "--clean") == 0) {
             top.clean = 1;
-        } else if (strcmp(argv[i], "--interval") == 0) {
-            top.interval_s = top_interval(top_value(argc, argv, &i));
-        } else if (strcmp(argv[i], "--count") == 0) {
-            text = top_value(argc, argv, &i);
+        } else if ((text = top_value(argv, &i, "--interval")) != NULL) {
+            top.interval_s = top_interval(text);
+        } else if ((text = top_value(argv, &i, "--count")) != NULL) {
             if (mrail_tool_parse_uint(text, 1, UINT32_MAX, &top.count) != 0) {
                 mrail_tool_usage(VERB,
                                  "--count '%s': expected a number of "
                                  "samples",
                                  text);
             }
-        } else if (strcmp(argv[i], "--job") == 0) {
-            top.job = top_value(argc, argv, &i);
-        } else if (strcmp(argv[i], "--dir") == 0) {
-            top.dir = top_value(argc, argv, &i);
+        } else if ((text = top_value(argv, &i, "--job")) != NULL) {
+            top.job = text;
+        } else if ((text = top_value(argv, &i, "--dir")) != NULL) {
+            top.dir = text;
         } else {
             mrail_tool_usage(VERB, "unknown argument '%s'", argv[i]);
         }
     }
+    top.dir = pages_dir(top.dir);
     return top.clean ? top_clean(&top) : top_run(&top);
 }

@@ -54,10 +54,10 @@ expect 2 "from 0 to 1000000" $SOFT ctl $s loss=2000000
 expect 2 "mrail soft ctl: .*--json" $SOFT ctl $s --json down
 expect 2 "mrail soft status: .*--node" $SOFT status $s --node 0
 expect 0 " up .* 0us " $SOFT status $s
-expect 0 "" $SOFT ctl $s --rail 2 lag=700
+expect 0 "" $SOFT ctl $s --rail 2 write_delay=700us
 expect 0 "soft2 .* 700us " $SOFT status $s
 expect 0 '"soft2".*"write_delay_us": 700' $SOFT status $s --json
-expect 0 "" $SOFT ctl $s lag=0
+expect 0 "" $SOFT ctl $s write_delay=0us
 expect 2 "rails 0 to 3" $SOFT ctl $s --rail 4 down
 expect 1 "has 1 nodes x 4 rails" $SOFT $s --rails 2 -- true
 expect 1 "made with other rates" $SOFT $s --rate 5M -- true

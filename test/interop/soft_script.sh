@@ -35,8 +35,8 @@ shows() { status 2>/dev/null | grep -q "$1"; }
 says() { grep -q "$1" "$2" 2>/dev/null; }
 
 # Every rail is as it was made, at once or a moment later.
-ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|write_delay_us": [1-9]|gress_bps": [1-9]'
-ILL="$ILL|\"(pause|mute|blackhole_[tr]x)\": true"
+ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|write_delay_us": [1-9]|gress_bytes_per_s": [1-9]'
+ILL="$ILL|\"(pause|drop_acks|blackhole_[tr]x)\": true"
 is_healthy() { status >"$TMP/healthy" && ! grep -qE "$ILL" "$TMP/healthy"; }
 healthy() { await is_healthy || fail "$1: $(grep -oE "$ILL" "$TMP/healthy")"; }
 
@@ -90,7 +90,7 @@ during 'down' drop_down
 during 'blackhole tx' drop_blackhole
 during 'blackhole rx' drop_blackhole
 during 'blackhole both' drop_blackhole
-during 'mute' drop_mute
+during 'drop_acks' drop_response
 during 'delay 2ms' tx_packets
 during 'rate 30M' wait_rate
 
@@ -133,7 +133,7 @@ sleep 0.2
 [ "$(counter rx_packets)" = "$moved" ] || fail "received while paused"
 [ "$(counter tx_packets)" = "$sent" ] || fail "sent while paused"
 [ "$(counter drop_short)" = "$short" ] || fail "taken while paused"
-play 'at 0s heal' || { fail "the script"; cat "$TMP/script"; }
+play 'at 0s clear' || { fail "the script"; cat "$TMP/script"; }
 wait $job || { fail "a job under pause"; cat "$TMP/storm"; }
 [ "$(counter drop_short)" -gt "$short" ] || fail "lost while paused"
 [ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
@@ -148,20 +148,20 @@ storm --seconds 1
 bytes=$(($(counter rx_bytes) - before)) ns=$(($(date +%s%N) - start))
 [ $((bytes * 1000 / (ns / 1000000))) -le 21000000 ] ||
     fail "20 MB/s rail carried $bytes bytes in $ns ns"
-play 'at 0s heal'
-healthy heal
+play 'at 0s clear'
+healthy clear
 report "rate"
 
-# A late WRITE: shown while it lasts, undone by `for`, heal and the end.
+# A late WRITE: shown while it lasts, undone by `for`, clear and the end.
 play 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5ms' ||
     { fail "write_delay"; cat "$TMP/script"; }
 shows '"write_delay_us": 3000' || fail "write_delay is not shown, or for is not undone"
-play 'at 0s heal'
-shows '"write_delay_us": [1-9]' && fail "heal leaves write_delay"
-$SOFT ctl --session $SESSION lag=700 || fail "lag"
-shows '"write_delay_us": 700' || fail "lag is not shown"
-$SOFT ctl --session $SESSION heal || fail "heal"
-shows '"write_delay_us": [1-9]' && fail "heal leaves lag"
+play 'at 0s clear'
+shows '"write_delay_us": [1-9]' && fail "clear leaves write_delay"
+$SOFT ctl --session $SESSION write_delay=700us || fail "ctl write_delay"
+shows '"write_delay_us": 700' || fail "ctl: write_delay is not shown"
+$SOFT ctl --session $SESSION clear || fail "clear"
+shows '"write_delay_us": [1-9]' && fail "clear leaves what ctl did"
 echo 'at 0s write_delay 5ms' >"$TMP/late"
 timeout 20 $SOFT --session $SESSION --script "$TMP/late" -- \
     sh -c "sleep 0.3; $SOFT status --session $SESSION --json" \
@@ -175,14 +175,14 @@ play 'at 0s rail 0 delay 2ms'
 pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
 us=$(grep -o '[0-9.]* usec/iter' "$TMP/client" | cut -d. -f1)
 [ "${us:-0}" -ge 8000 ] || fail "a round trip of ${us:-?} us"
-play 'at 0s heal'
+play 'at 0s clear'
 pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
 us=$(grep -o '[0-9.]* usec/iter' "$TMP/client" | cut -d. -f1)
-[ "${us:-9999}" -lt 8000 ] || fail "a round trip of ${us:-?} us after heal"
+[ "${us:-9999}" -lt 8000 ] || fail "a round trip of ${us:-?} us after clear"
 report "delay"
 
 # For good: the program fails, with the error of a peer that does not answer.
-for action in 'blackhole tx' 'blackhole rx' mute down; do
+for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
     play "at 0s rail 0 $action"
     timeout 20 $SOFT --session $SESSION -- \
         ibv_rc_pingpong -p $p -d soft0 -g 0 >"$TMP/server" 2>&1 &
@@ -196,20 +196,20 @@ for action in 'blackhole tx' 'blackhole rx' mute down; do
     { [ $got != 0 ] && [ $got != 124 ]; } || fail "$action: exit status $got"
     grep -q 'transport retry counter exceeded' "$TMP/client" "$TMP/server" ||
         { fail "$action: no such error"; cat "$TMP/client"; }
-    play 'at 0s heal'
+    play 'at 0s clear'
     pair ibv_rc_pingpong -p $p -d soft0 -g 0
-    report "$action for good: programs fail, after heal they do not"
+    report "$action for good: programs fail, after clear they do not"
 done
 
 # Queue pairs.
-echo 'at 0s node 0 rail 0 error-qp 3' >"$TMP/third"
-echo 'at 0s node 0 rail 0 error-qp' >"$TMP/all"
+echo 'at 0s node 0 rail 0 qp_error 3' >"$TMP/third"
+echo 'at 0s node 0 rail 0 qp_error' >"$TMP/all"
 soft ./soft_errqp 7 2 "$SOFT ctl --script $TMP/third >/dev/null" ||
     fail "every third"
 soft ./soft_errqp 5 5 "$SOFT ctl --script $TMP/all >/dev/null" || fail "all"
-soft ./soft_errqp 5 0 "$SOFT ctl --rail 1 error-qp" || fail "another rail's"
+soft ./soft_errqp 5 0 "$SOFT ctl --rail 1 qp_error" || fail "another rail's"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
-report "error-qp"
+report "qp_error"
 
 # Packets and bytes: of this job, not of what was sent before.
 storm --seconds 0.3
@@ -254,14 +254,14 @@ wait $player
 grep -q 'the rails stay as they are' "$TMP/player" ||
     { fail "no sentence"; cat "$TMP/player"; }
 status | grep -q '"up": false' || fail "the interrupt healed"
-$SOFT ctl --session $SESSION heal
+$SOFT ctl --session $SESSION clear
 healthy interrupt
 # Killed, it does not block the next one.
 $SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/player" 2>&1 &
 player=$!
 await says '0s down' "$TMP/player"
 { kill -9 $player; wait $player; } 2>/dev/null
-play 'at 0s heal' || { fail "after a killed one"; cat "$TMP/script"; }
+play 'at 0s clear' || { fail "after a killed one"; cat "$TMP/script"; }
 report "one script at a time, interrupt, kill"
 
 # Only those of this test's session: others may run, too.

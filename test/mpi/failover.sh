@@ -26,11 +26,11 @@ swallow()
     ctl --rail 2 loss=0
 }
 # Datagrams, and so probes, get through; requests arrive, and nobody says so.
-mute()
+drop_acks()
 {
-    ctl --node 1 --rail 2 mute
+    ctl --node 1 --rail 2 drop_acks
     sleep 3
-    ctl --node 1 --rail 2 heal
+    ctl --node 1 --rail 2 clear
 }
 all_but_one()
 {
@@ -126,7 +126,7 @@ else
 fi
 trouble 'a rail that swallows packets' swallow
 given_up
-trouble 'a rail that answers no requests' mute
+trouble 'a rail that answers no requests' drop_acks
 given_up
 if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
     "$tmp/out"; then

@@ -35,7 +35,10 @@ is()
     fi
 }
 
-"$mrail" top --clean >/dev/null
+# Pages of this test only: other sessions of this user have theirs in /dev/shm.
+pages=$tmp/pages
+mkdir "$pages"
+export UCX_MRAIL_TELEMETRY_DIR="$pages"
 start a 12
 first=$!
 start b 12
@@ -76,6 +79,12 @@ else
     not_ok 'a port that goes: port, path and lane are told of' \
         "$(tail -n 3 "$tmp/events")"
 fi
+is 'of one job, by --job' "$(grep -c 'port error' "$tmp/events")" \
+    "$("$mrail" info --events --dir="$pages" \
+        --job "$(grep 'port error' "$tmp/events" | head -n 1 |
+            cut -d ' ' -f 4)" | grep -c 'port error')"
+is 'of another job: none' 0 \
+    "$("$mrail" info --events --job none 2>/dev/null | wc -l)"
 is 'of that job only' 1 \
     "$(grep 'port error' "$tmp/events" | cut -d ' ' -f 4 | sort -u | wc -l)"
 
@@ -108,7 +117,10 @@ fi
 is 'events as JSON: as many' "$(wc -l <"$tmp/events")" \
     "$(grep -c '"text":' "$tmp/events.json")"
 is 'who was killed is all that is left' 2 \
-    "$(find /dev/shm -maxdepth 1 -name "mrail-telemetry.$(id -u).*" | wc -l)"
+    "$(find "$pages" -name "mrail-telemetry.$(id -u).*" | wc -l)"
+mkdir "$tmp/empty"
+is '--dir goes before the variable' '0 removed' \
+    "$("$mrail" top --clean --dir="$tmp/empty")"
 "$mrail" top --clean >"$tmp/clean"
 is 'and can be removed' '2 removed' "$(cat "$tmp/clean")"
 status=0
@@ -121,8 +133,7 @@ else
 fi
 
 # A file that is no telemetry page is reported; the pages are shown all the same.
-ring=/dev/shm/mrail-telemetry.$(id -u).0.$$
-trap 'rm -rf "$tmp" "$ring"' EXIT
+ring=$pages/mrail-telemetry.$(id -u).0.$$
 echo 'this is none' >"$ring"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
 if grep -q "$ring: it is not a telemetry ring, or not all of one" "$tmp/none"

@@ -32,6 +32,9 @@ expect()
 for verb in $(cd "$libexec" && ls -d mrail-*); do
     verb=${verb#mrail-}
     expect "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
+    expect "mrail $verb -h" 0 '^[Uu]sage: mrail' "$mrail" "$verb" -h
+    expect "mrail $verb --version" 0 '^mrail [0-9]' "$mrail" "$verb" --version
+    expect "mrail help $verb" 0 "^[Uu]sage: mrail $verb" "$mrail" help "$verb"
     if [ -f "$man/man1/mrail-$verb.1" ]; then
         ok "mrail $verb has a manual page"
     else
@@ -54,12 +57,23 @@ expect 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
 expect 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
 expect 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
 expect 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
-expect 'run without a command' 2 "comes after '--'" "$mrail" run -np 2
+expect 'run without a command' 2 'no command' "$mrail" run -np 2
 expect 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
 expect 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
-expect 'run with fewer ranks than nodes' 2 'fewer ranks' \
-    "$mrail" run -np 1 --soft 2x4 -- true
+expect 'help of an unknown verb' 2 "no verb 'fly'" "$mrail" help fly
+# shellcheck disable=SC2016 # the inner shell expands
+expect 'run with fewer ranks than nodes: node 0 has it' 0 '^0 of 1$' \
+    "$mrail" run -np 1 --soft 2x4 -- sh -c \
+    'echo $MRAIL_SOFT_NODE of $OMPI_COMM_WORLD_SIZE'
+expect 'run without --' 0 ' -x A=b --mca pml ob1 --oversubscribe .*-- app -x y$' \
+    "$mrail" run -np 2 -x A=b --mca pml ob1 --oversubscribe --soft 2x1 --print \
+    app -x y
+expect 'run without --: a -- of the command stays' 0 '-- app -- y$' \
+    "$mrail" run -np 2 --soft 2x1 --tag-output --print app -- y
+expect 'run: values of an unknown option, with --' 0 ' --frob 1 .*-- app$' \
+    "$mrail" run --soft 2x1 --print --frob 1 -- app
+expect 'run: a value is missing' 2 'no command' "$mrail" run -x
 for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
     expect "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
@@ -116,9 +130,10 @@ expect 'bench with a strange hotspot' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
 expect 'bench with a strange hotspot among others' 2 "--hotspot x: a fraction" \
     "$mrail" bench alltoallv --hotspot even,0.5,x
-expect 'bench --one alone' 2 'give that, too' "$mrail" bench alltoallv --one
-expect 'bench --one --both' 2 'not both' \
-    "$mrail" bench alltoallv --hotspot 0.5 --one --both
+expect 'bench --dst alone' 2 'give that, too' \
+    "$mrail" bench alltoallv --dst single
+expect 'bench --dst with another word' 2 '--dst pairs: shift, single or both' \
+    "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
 
 expect 'bench p2p with an odd number of ranks' 2 'p2p wants pairs' \
     "$mrail" bench p2p -np 3
@@ -140,19 +155,19 @@ object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
     expect 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
     expect 'bench alltoallv --json without coll/mrail' 0 \
-        '"planned": null, "relayed": null, "deciding": null, "cpu_load"' \
+        '"planned": null, "relayed": null, "planning_overhead": null, "cpu_load"' \
         $plain alltoallv --sizes 1000 --json
     expect 'bench alltoallv without coll/mrail' 0 \
         '^ +1000 +[0-9.]+ +[0-9.]+ +- +- +- +[0-9]+ %  ok$' \
         $plain alltoallv --sizes 1000
-    expect 'bench alltoallv --one --json' 0 '"pattern": "one"' \
-        $plain alltoallv --sizes 1000 --hotspot 0.7 --one --json
+    expect 'bench alltoallv --dst single --json' 0 '"pattern": "single"' \
+        $plain alltoallv --sizes 1000 --hotspot 0.7 --dst single --json
     # shellcheck disable=SC2016 # the inner shell expands
-    expect 'bench alltoallv --both --json' 0 \
-        '^0 uniform 0.5 pairs 0.5 one 0.9 pairs 0.9 one$' sh -c '"$@" |
+    expect 'bench alltoallv --dst both --json' 0 \
+        '^0 uniform 0.5 shift 0.5 single 0.9 shift 0.9 single$' sh -c '"$@" |
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
             paste -sd " "' sh $plain alltoallv --sizes 1000 \
-        --hotspot even,0.5,0.9 --both --json
+        --hotspot even,0.5,0.9 --dst=both --json
     # shellcheck disable=SC2016
     expect 'bench --small-iterations, of sizes up to 8 KB' 0 \
         '^alltoallv 8192 5 alltoallv 8193 3 p2p 8192 5 p2p 8193 3$' sh -c '

@@ -101,7 +101,7 @@ static int source(job_t *job)
              (ep->peer->num_up < ep->peer->num_slots));
     job_flush(job, ep);
     /* Not the rail of the messages: they push what came before on theirs. */
-    snprintf(words, sizeof(words), "--node 1 --rail %u lag=30000",
+    snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
         return job_say(0, "a rail can be late", "mrail soft ctl failed");

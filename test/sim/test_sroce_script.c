@@ -116,7 +116,7 @@ static void test_blackhole(void **state)
     } cases[] = {
         {"at 0s node 1 blackhole tx", 1},   {"at 0s node 1 blackhole rx", 0},
         {"at 0s node 0 blackhole tx", 0},   {"at 0s node 0 blackhole rx", 1},
-        {"at 0s node 1 blackhole both", 0}, {"at 0s node 1 mute", 1}};
+        {"at 0s node 1 blackhole both", 0}, {"at 0s node 1 drop_acks", 1}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         world_params_t params = calm();
@@ -139,7 +139,7 @@ static void test_drop_acks_still_probes(void **state)
     world_params_t params = calm();
     play_t p;
 
-    play_start(&p, &params, "at 0s for 50ms node 1 mute");
+    play_start(&p, &params, "at 0s for 50ms node 1 drop_acks");
     assert_int_equal(write_takes(&p, 1, 100, IBV_WC_SUCCESS), 20 * US);
     assert_true(write_takes(&p, 0, 100, IBV_WC_RETRY_EXC_ERR) > 4 * MS);
     play_stop(&p);
@@ -154,7 +154,7 @@ static void test_write_delay(void **state)
     play_start(&p, &params,
                "at 0s for 50ms node 1 write_delay 5ms\n"
                "at 60ms node 1 write_delay 5ms\n"
-               "at 63ms heal");
+               "at 63ms clear");
     world_fill(p.w.side[0].mem, 7, 1000);
     assert_true(write_takes(&p, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
     assert_int_equal(world_match(p.w.side[1].mem, 7, 1000), 0);
@@ -253,7 +253,7 @@ static void test_rng(void **state)
 {
     sroce_counters_t from, to;
 
-    storm("at 0s heal", &from, &to);
+    storm("at 0s clear", &from, &to);
     assert_int_equal(from.tx_retrans + to.ooo + to.rx_dup + to.drop_icrc, 0);
     storm("at 0s node 0 drop 2%", &from, &to);
     assert_true((from.tx_retrans > 0) && (to.drop_icrc == 0));
@@ -274,7 +274,7 @@ static void test_error_qp(void **state)
 
     params.num_qps = 6;
     params.use_srq = 1;
-    play_start(&p, &params, "at 1ms node 1 error-qp 3\nat 5ms node 0 error-qp");
+    play_start(&p, &params, "at 1ms node 1 qp_error 3\nat 5ms node 0 qp_error");
     play_until(&p, 2 * MS);
     for (unsigned i = 0; i < 6; ++i) {
         assert_int_equal(sroce_qp_state(p.w.side[1].qp[i]),

@@ -152,7 +152,7 @@ static int stop(pid_t player)
         kill(player, SIGKILL);
         waitpid(player, &status, 0);
     }
-    if (waitpid(ctl("heal", NULL), &status, 0) > 0) {
+    if (waitpid(ctl("clear", NULL), &status, 0) > 0) {
         bad |= !ended_well(status);
     }
     return bad;

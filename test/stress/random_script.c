@@ -86,8 +86,8 @@ static void shake(writer_t *w)
 static void stop(writer_t *w)
 {
     static const char *const ways[] = {
-        "down", "blackhole tx", "blackhole rx", "blackhole both",
-        "mute", "pause",        "drop 30%"};
+        "down",      "blackhole tx", "blackhole rx", "blackhole both",
+        "drop_acks", "pause",        "drop 30%"};
 
     add(w, "%s", ways[below(w, MRAIL_ARRAY_SIZE(ways))]);
 }
@@ -132,7 +132,7 @@ static void line_that_passes(writer_t *w, unsigned num_rails, uint32_t span_us)
     begin_random(w, span_us);
     if (what == 0) { /* it happens once, and is over */
         where_random(w, num_rails);
-        add(w, "error-qp %u", 1 + below(w, 3));
+        add(w, "qp_error %u", 1 + below(w, 3));
     } else {
         for_random(w, span_us);
         where_random(w, num_rails);
@@ -147,7 +147,7 @@ static void line_that_passes(writer_t *w, unsigned num_rails, uint32_t span_us)
 static void lines_of_survivor(writer_t *w, unsigned num_rails, uint32_t span_us)
 {
     static const char *const ends[] = {"down", "blackhole both", "down",
-                                       "blackhole rx", "mute"};
+                                       "blackhole rx", "drop_acks"};
     unsigned survivor = below(w, num_rails);
 
     for (unsigned rail = 0; rail < num_rails; ++rail) {
@@ -201,7 +201,7 @@ void random_script(uint64_t seed, random_script_kind_t kind, unsigned num_rails,
         break;
     default:
         begin_at(&w, (1 + LASTING) * span_us);
-        add(&w, " heal");
+        add(&w, " clear");
         break;
     }
     for (unsigned i = 0; i < w.num_lines; ++i) {

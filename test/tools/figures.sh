@@ -112,15 +112,15 @@ skewed()
 }
 {
     skewed 1 0 uniform 0.001
-    skewed 1 0.5 pairs 0.002
-    skewed 1 0.5 one 0.003
-    skewed 1 0.9 one 0.004
-    skewed 1024 0.9 one 0.005
+    skewed 1 0.5 shift 0.002
+    skewed 1 0.5 single 0.003
+    skewed 1 0.9 single 0.004
+    skewed 1024 0.9 single 0.005
 } >"$tmp/all"
-is 'a sample of one skew' '3 0.5' "$(sample 1 0.5 one)"
-is 'a sample of one size' '5 0.5' "$(sample 1k 0.9 one)"
-is 'a sample of no skew' '1 0.5' "$(sample 1 even pairs)"
-is 'a skew that was not measured' 'exit status 1' "$(sample 1 0.1 one)"
+is 'a sample of one skew' '3 0.5' "$(sample 1 0.5 single)"
+is 'a sample of one size' '5 0.5' "$(sample 1k 0.9 single)"
+is 'a sample of no skew' '1 0.5' "$(sample 1 even shift)"
+is 'a skew that was not measured' 'exit status 1' "$(sample 1 0.1 single)"
 is 'a sample that could be any of several' 'exit status 1' \
     "$(sample 1 '' '' | tail -n 1)"
 

@@ -75,19 +75,19 @@ nodes 2
 rails 4
 rail * * 50GB
 rail 1 2 dead
-ranks * 4 bound
-mesh * 100GB
+ranks * 4 single-rail
+pairwise * 100GB
 END
-cat >"$tmp/pods" <<'END'
+cat >"$tmp/groups" <<'END'
 nodes 4
 rails 2
 rail * * 10GB
-ranks * 2 bound
+ranks * 2 single-rail
 switch * 100GB
-pod 2-3 1
+leaf_group 2-3 1
 uplink * * 12GB
 END
-printf 'nodes 1\nrails 1\nrail 0 0 1GB\nranks 0 2 bound\n' >"$tmp/alone"
+printf 'nodes 1\nrails 1\nrail 0 0 1GB\nranks 0 2 single-rail\n' >"$tmp/alone"
 echo '0 4 256m' >"$tmp/one"
 cat >"$tmp/hot" <<'END'
 0 4 256m
@@ -127,17 +127,17 @@ printf '0 4 256m\n1 5 1k\n' >"$tmp/tiny"
 expect 'a link that carries little has a bar' 0 \
     '^node 0 rail 1 out +0\.02 us # +' --topo "$tmp/mesh" --demand "$tmp/tiny"
 expect 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MB, ' \
-    --topo "$tmp/mesh" --demand "$tmp/one" --relay-above 255m
+    --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold 255m
 expect '... one that is not large enough does not' 0 '^relayed +0 B, ' \
-    --topo "$tmp/mesh" --demand "$tmp/one" --relay-above=256m
-for links in 'mesh * 100GB' 'switch * 450GB'; do
-    printf 'nodes 8\nrails 8\nrail * * 50GB\nranks * 8 bound\n%s\n' "$links" \
+    --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold=256m
+for links in 'pairwise * 100GB' 'switch * 450GB'; do
+    printf 'nodes 8\nrails 8\nrail * * 50GB\nranks * 8 single-rail\n%s\n' "$links" \
         >"$tmp/large"
     expect "two levels have no bound for relayed bytes: ${links%% *}" 0 \
         '^relayed +[0-9.]+ [MG]B, no bound; ' \
-        --topo "$tmp/large" --pattern uniform --relay-above 0
+        --topo "$tmp/large" --pattern uniform --relay-threshold 0
 done
-printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 2 bound\nmesh * 100GB\n' \
+printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 2 single-rail\npairwise * 100GB\n' \
     >"$tmp/small"
 for pattern in uniform moe; do
     expect "who is within the limit keeps the first path: $pattern" 0 \
@@ -164,14 +164,14 @@ json()
 json 'JSON' --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
 judged 'JSON: what the plan says of links is what its pieces do' \
     pieces "$tmp/json" "$tmp/hot" 4
-json 'JSON: pods and switches' --topo "$tmp/pods" --pattern zipf --pieces
-judged 'JSON: pods and switches: links and pieces' pieces "$tmp/json" - 2
+json 'JSON: groups and switches' --topo "$tmp/groups" --pattern zipf --pieces
+judged 'JSON: groups and switches: links and pieces' pieces "$tmp/json" - 2
 json 'JSON: without pieces' --topo "$tmp/mesh" --pattern 'moe:tokens=100'
 judged 'JSON: a gap that is asked for' gap "$tmp/json" 0.02
 json 'JSON: a small gap' --topo "$tmp/mesh" --pattern 'moe:tokens=100' \
     --gap=0.001
 judged 'JSON: a small gap is kept' gap "$tmp/json" 0.001
-printf 'nodes 2\nrails 1\nrail * * 1GB\nranks * 1 free\n' >"$tmp/a \"b\"<&>"
+printf 'nodes 2\nrails 1\nrail * * 1GB\nranks * 1 multi-rail\n' >"$tmp/a \"b\"<&>"
 json 'JSON: a name with quotes' --topo "$tmp/a \"b\"<&>" --pattern uniform \
     --svg "$tmp/quotes.svg"
 judged 'JSON: ... is read back' name "$tmp/json" "$tmp/a \"b\"<&>"
@@ -225,13 +225,13 @@ expect 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
     --svg "$tmp/mesh.svg"
 # 16 rail ends but 2 dead ones, 8 + 8 ranks' links; twice, and the legend.
 judged 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
-expect 'a drawing of pods' 0 '^congestion ' --topo "$tmp/pods" \
-    --pattern uniform --svg "$tmp/pods.svg"
-judged 'a drawing of pods: with uplinks' svg "$tmp/pods.svg" \
+expect 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
+    --pattern uniform --svg "$tmp/groups.svg"
+judged 'a drawing of groups: with uplinks' svg "$tmp/groups.svg" \
     $((2 * (16 + 16 + 8)))
-printf 'nodes 64\nrails 8\nrail * * 50GB\nranks * 8 free\n' >"$tmp/large"
+printf 'nodes 64\nrails 8\nrail * * 50GB\nranks * 8 multi-rail\n' >"$tmp/large"
 expect 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
-    --pattern few:size=1m --svg "$tmp/large.svg"
+    --pattern incast:size=1m --svg "$tmp/large.svg"
 judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
 expect 'a drawing that cannot be written' 1 'mrail plan: .*none/x.svg: No such' \
@@ -254,7 +254,7 @@ if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
     says '... with the speed of their place' '^rail \* 3 400.000Gb # mlx5_3$'
     says 'this node: a rank for each GPU, at the nearest rail' \
         '^ranks \* 4 1,0,2,3 # cuda0 cuda1 cuda2 cuda3$'
-    { sed 's/^nodes 1$/nodes 3/' "$tmp/this" && echo 'mesh * 100GB'; } \
+    { sed 's/^nodes 1$/nodes 3/' "$tmp/this" && echo 'pairwise * 100GB'; } \
         >"$tmp/these"
     expect 'three such nodes' 0 '^3 nodes, 4 rails, 12 ranks' \
         --topo "$tmp/these" --pattern stencil:dims=1
@@ -314,14 +314,14 @@ done
 refused '--repeat 0' '--repeat 0: a number from 1 to 1000' --repeat 0
 refused '--seed -1' '--seed -1: a number from 0 to 18446744073709551615' \
     --seed -1
-refused '--relay-above much' '--relay-above much: bytes are wanted' \
-    --relay-above much
+refused '--relay-threshold much' '--relay-threshold much: bytes are wanted' \
+    --relay-threshold much
 refused 'an unknown pattern' "--pattern zip: 'zip' is no pattern; there are" \
     --topo "$mesh" --pattern zip
 refused 'a setting that is wrong' '--pattern moe:k=0: k=0: a number from 1' \
     --topo "$mesh" --pattern moe:k=0
-refused 'more receivers than ranks' '--pattern few:receivers=8: 8 receivers' \
-    --topo "$mesh" --pattern few:receivers=8
+refused 'more receivers than ranks' '--pattern incast:receivers=8: 8 receivers' \
+    --topo "$mesh" --pattern incast:receivers=8
 while IFS='|' read -r what line pattern; do
     { cat "$mesh" && printf '%s\n' "$line"; } >"$tmp/broken"
     refused "a topology with $what" ".*/broken:8: $pattern" \
@@ -348,7 +348,7 @@ too many bytes|* * 4611686018427387904|with this all lines together
 END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
     >"$tmp/apart"
-printf 'nodes 2\nrails 1\nranks * 1 free\n' >"$tmp/dead"
+printf 'nodes 2\nrails 1\nranks * 1 multi-rail\n' >"$tmp/dead"
 expect 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
     --topo "$tmp/dead" --pattern uniform
 expect 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \

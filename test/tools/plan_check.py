@@ -50,10 +50,10 @@ def links_of(piece, sender, receiver, node_ranks):
     check(into // node_ranks == receiver // node_ranks, "a relay elsewhere")
     yield "rail_out", at // node_ranks, piece["rail_out"]
     yield "rail_in", into // node_ranks, piece["rail_in"]
-    pods = at // node_ranks // 2, into // node_ranks // 2
-    if pods[0] != pods[1]:
-        yield "uplink_up", pods[0], piece["rail_out"]
-        yield "uplink_down", pods[1], piece["rail_in"]
+    groups = at // node_ranks // 2, into // node_ranks // 2
+    if groups[0] != groups[1]:
+        yield "uplink_up", groups[0], piece["rail_out"]
+        yield "uplink_down", groups[1], piece["rail_in"]
     if into != receiver:
         yield from hop(into, receiver)
 
@@ -68,7 +68,7 @@ def hop(a, b):
 
 def link_key(link):
     ends = {"rail_out": "node rail", "rail_in": "node rail",
-            "uplink_up": "pod rail", "uplink_down": "pod rail",
+            "uplink_up": "leaf_group rail", "uplink_down": "leaf_group rail",
             "gpu_link": "from to"}.get(link["kind"], "rank none").split()
     return link["kind"], link[ends[0]], link.get(ends[1])
 

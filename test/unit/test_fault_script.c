@@ -66,11 +66,11 @@ static void test_actions(void **state)
          SROCE_FAULT_BIT(SROCE_FAULT_EGRESS) |
              SROCE_FAULT_BIT(SROCE_FAULT_INGRESS),
          0},
-        {"mute", SROCE_FAULT_BIT(SROCE_FAULT_DROP_ACKS), 1},
+        {"drop_acks", SROCE_FAULT_BIT(SROCE_FAULT_DROP_ACKS), 1},
         {"write_delay 30ms", SROCE_FAULT_BIT(SROCE_FAULT_WRITE_DELAY), 30000},
-        {"error-qp", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 1},
-        {"error-qp 3", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 3},
-        {"heal", 0, 0}};
+        {"qp_error", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 1},
+        {"qp_error 3", SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP), 3},
+        {"clear", 0, 0}};
     uint32_t seen = 0;
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
@@ -97,8 +97,8 @@ static void test_clauses(void **state)
               "seed 18446744073709551615\n"
               "\n"
               "\tat 10ms for 2ms every 1s times 3 node 1,0 rail 12 down # why\n"
-              "at packet 7 every 5 mute\n"
-              "at byte 64k node * rail * heal\n"
+              "at packet 7 every 5 drop_acks\n"
+              "at byte 64k node * rail * clear\n"
               "at 1.5s rail 0 up");
     const sroce_fault_step_t *s = script->steps;
 
@@ -164,8 +164,8 @@ static const struct {
     {"at 1ms for", "t:1: the line ends where a time after 'for'"},
     {"at 1ms for 0s down", "t:1: 'for' wants a time above zero"},
     {"at 1ms for 1ms for 1ms down", "t:1: 'for' comes twice"},
-    {"at 1ms for 2ms heal", "t:1: 'heal' cannot be undone"},
-    {"at 1ms for 2ms error-qp", "t:1: 'error-qp' cannot be undone"},
+    {"at 1ms for 2ms clear", "t:1: 'clear' cannot be undone"},
+    {"at 1ms for 2ms qp_error", "t:1: 'qp_error' cannot be undone"},
     {"at 1ms every 0ms down", "t:1: 'every' wants a period of 10us"},
     {"at 1ms every 9us down", "t:1: 'every' wants a period of 10us"},
     {"at packet 1 every 5ms down", "t:1: '5ms' is not a number from 1"},
@@ -180,9 +180,10 @@ static const struct {
     {"at 1ms rail 256 down", "t:1: '256' in '256' is not a number from 0"},
     {"at 1ms rail 1 rail 2 down", "t:1: 'rail' comes twice"},
     {"at 1ms rail", "t:1: the line ends where a rail"},
-    {"at 1ms sideways", "t:1: 'sideways' is not an action: down, up, drop, "
-                        "blackhole, pause, delay, duplicate, reorder, "
-                        "corrupt, rate, mute, write_delay, error-qp, heal"},
+    {"at 1ms sideways",
+     "t:1: 'sideways' is not an action: down, up, drop, "
+     "blackhole, pause, delay, duplicate, reorder, "
+     "corrupt, rate, drop_acks, write_delay, qp_error, clear"},
     {"at 1ms down now", "t:1: 'now' is one word too many: down"},
     {"at 1ms drop", "t:1: 'drop' wants a value: drop P"},
     {"at 1ms drop 1.5", "t:1: '1.5' is too large for a probability"},
@@ -200,7 +201,7 @@ static const struct {
     {"at 1ms rate 0", "t:1: '0' is not a rate"},
     {"at 1ms rate 999", "t:1: '999' is not a rate from 1k"},
     {"at 1ms rate 1001G", "t:1: '1001G' is too large for a rate"},
-    {"at 1ms error-qp 0", "t:1: '0' is not a number from 1"},
+    {"at 1ms qp_error 0", "t:1: '0' is not a number from 1"},
     {"seed", "t:1: the line ends where a number after 'seed'"},
     {"seed x", "t:1: 'x' is not a number"},
     {"seed 18446744073709551616", "t:1: '18446744073709551616' is too large"},
@@ -249,7 +250,7 @@ static void test_long_name(void **state)
                      -EINVAL);
     assert_int_equal(strspn(why, "x"), SROCE_FAULT_NAME_MAX - strlen("/drill"));
     assert_non_null(strstr(why, "x/drill:1: 'sideways' is not an action"));
-    assert_non_null(strstr(why, "error-qp, heal"));
+    assert_non_null(strstr(why, "qp_error, clear"));
 }
 
 static void test_limits(void **state)
@@ -448,8 +449,8 @@ static void test_counts(void **state)
 {
     rails_t r = {0};
 
-    rails_start(&r, "at packet 10 for 2ms node 0 mute\n"
-                    "at byte 1k every 1k times 5 node 1 rail 0 error-qp");
+    rails_start(&r, "at packet 10 for 2ms node 0 drop_acks\n"
+                    "at byte 1k every 1k times 5 node 1 rail 0 qp_error");
     assert_true(sroce_fault_timeline_next(r.tl) == MRAIL_NS_NEVER);
     assert_true(sroce_fault_timeline_counts(r.tl));
     assert_false(sroce_fault_timeline_done(r.tl));
@@ -483,7 +484,7 @@ static void test_counts(void **state)
     sroce_fault_timeline_sent(r.tl, 2, 0, 1u << 20, 7 * MS);
     assert_int_equal(r.errors[2], 4);
     assert_false(sroce_fault_timeline_counts(r.tl));
-    assert_false(sroce_fault_timeline_done(r.tl)); /* rail 1 is mute yet */
+    assert_false(sroce_fault_timeline_done(r.tl)); /* rail 1 drops acks yet */
     sroce_fault_timeline_run(r.tl, 8 * MS);
     assert_int_equal(r.now[1][SROCE_FAULT_DROP_ACKS], 0);
     assert_true(sroce_fault_timeline_done(r.tl));
@@ -498,7 +499,7 @@ static void test_clear(void **state)
         r.now[d][SROCE_FAULT_EGRESS] = 5000;
     }
     rails_start(&r, "at 1ms for 10ms rail 0 down\nat 2ms drop 1\n"
-                    "at 3ms rail 0 heal");
+                    "at 3ms rail 0 clear");
     sroce_fault_timeline_run(r.tl, 3 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 0);
     assert_int_equal(r.now[0][SROCE_FAULT_DROP], 0);
@@ -518,7 +519,8 @@ static void test_same_instant(void **state)
 {
     rails_t r = {0};
 
-    rails_start(&r, "at 1ms for 1ms down\nat 2ms for 1ms down\nat 2ms mute");
+    rails_start(&r,
+                "at 1ms for 1ms down\nat 2ms for 1ms down\nat 2ms drop_acks");
     sroce_fault_timeline_run(r.tl, 2 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 1);
     assert_int_equal(r.now[0][SROCE_FAULT_DROP_ACKS], 1);
@@ -568,7 +570,7 @@ char *__wrap_strdup(const char *text)
 /* Every allocation fails once: it is said, and nothing is given out. */
 static void test_no_memory(void **state)
 {
-    static const char text[] = "at 1ms down\nat 2ms up\nat 3ms heal\n";
+    static const char text[] = "at 1ms down\nat 2ms up\nat 3ms clear\n";
     sroce_fault_script_t *script = NULL;
     char why[SROCE_FAULT_WHY_MAX];
     unsigned n = 0;

@@ -112,9 +112,9 @@ static uint64_t peak(const matrix_t *matrix)
 static void test_sums(void **state)
 {
     static const char *const specs[] = {
-        "uniform:size=1000003",         "hotspot:size=1000003",
-        "hotspot:to=one,size=1000003",  "zipf:size=1000003",
-        "zipf:exponent=0,size=1000003", "zipf:exponent=4,size=1000003",
+        "uniform:size=1000003",           "hotspot:size=1000003",
+        "hotspot:to=single,size=1000003", "zipf:size=1000003",
+        "zipf:exponent=0,size=1000003",   "zipf:exponent=4,size=1000003",
         "zipf:exponent=2,size=3"};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(specs); ++i) {
@@ -141,7 +141,7 @@ static void test_hotspot(void **state)
         matrix_t m;
 
         make_matrix(&m,
-                    one ? "hotspot:fraction=0.45,to=one,size=1m"
+                    one ? "hotspot:fraction=0.45,to=single,size=1m"
                         : "hotspot:fraction=0.45,size=1m",
                     12, 0);
         for (unsigned from = 0; from < 12; ++from) {
@@ -299,7 +299,7 @@ static void test_incast(void **state)
     unsigned receiving = 0, sending = 0;
     matrix_t m;
 
-    make_matrix(&m, "few:receivers=3,senders=5,size=1000", 16, 9);
+    make_matrix(&m, "incast:receivers=3,senders=5,size=1000", 16, 9);
     for (unsigned r = 0; r < 16; ++r) {
         uint64_t out = row_sum(&m, r), in = column_sum(&m, r);
 
@@ -310,7 +310,7 @@ static void test_incast(void **state)
     }
     assert_int_equal(sending, 5);
     assert_int_equal(receiving, 3);
-    make_matrix(&m, "few:receivers=3,size=1000", 16, 9);
+    make_matrix(&m, "incast:receivers=3,size=1000", 16, 9);
     sending = 0;
     for (unsigned r = 0; r < 16; ++r) {
         sending += (row_sum(&m, r) > 0);
@@ -349,7 +349,7 @@ static void test_golden(void **state)
         {"moe:tokens=300,skew=2.5,k=3,experts=100",
          UINT64_C(0xd9732f315bca344a)},
         {"stencil", UINT64_C(0x13f1b7b165a1619)},
-        {"few", UINT64_C(0x2fc970147d8c2152)},
+        {"incast", UINT64_C(0x2fc970147d8c2152)},
     };
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(golden); ++i) {
@@ -364,7 +364,7 @@ static void test_golden(void **state)
 
 static void test_seeds(void **state)
 {
-    static const char *const seeded[] = {"zipf", "moe:tokens=50", "few"};
+    static const char *const seeded[] = {"zipf", "moe:tokens=50", "incast"};
     static const char *const others[] = {"uniform", "hotspot", "stencil"};
 
     for (unsigned i = 0; i < 3; ++i) {
@@ -383,7 +383,7 @@ static void test_parse(void **state)
     assert_int_equal(p.fraction_ppm, 700000);
     assert_int_equal(p.one, 0);
     assert_int_equal(p.size, 16u << 20);
-    p = pattern_of("hotspot:size=2k,to=one,fraction=1");
+    p = pattern_of("hotspot:size=2k,to=single,fraction=1");
     assert_int_equal(p.fraction_ppm, 1000000);
     assert_int_equal(p.one, 1);
     assert_int_equal(p.size, 2048);
@@ -401,7 +401,7 @@ static void test_parse(void **state)
     assert_int_equal(p.dims, 1);
     assert_int_equal(p.boundary, 7);
     assert_int_equal(p.size, 5);
-    p = pattern_of("few:receivers=2,senders=3");
+    p = pattern_of("incast:receivers=2,senders=3");
     assert_int_equal(p.receivers, 2);
     assert_int_equal(p.senders, 3);
 }
@@ -410,7 +410,7 @@ static const struct {
     const char *spec, *why;
 } bad[] = {
     {"", "'' is no pattern; there are uniform, hotspot, zipf, moe, stencil, "
-         "few"},
+         "incast"},
     {"Zipf", "'Zipf' is no pattern"},
     {"zipf=1", "'zipf=1' is no pattern"},
     {"zipf:", "'' is no setting of zipf; there are exponent=VALUE, size=VALUE"},
@@ -434,14 +434,14 @@ static const struct {
     {"zipf:exponent=1e0", "exponent=1e0: a number from 0 to 4"},
     {"zipf:exponent=0000000000000000000000001", "exponent=0000000000000000"},
     {"hotspot:fraction=1.1", "fraction=1.1: a number from 0 to 1 with at most"},
-    {"hotspot:to=two", "to=two: pairs or one is wanted"},
+    {"hotspot:to=two", "to=two: shift or single is wanted"},
     {"moe:k=0", "k=0: a number from 1 to 64 is wanted"},
     {"moe:k=65", "k=65: a number from 1 to 64 is wanted"},
     {"moe:tokens=2000000", "tokens=2000000: a number from 1 to 1048576"},
     {"moe:experts=0", "experts=0: a number from 1 to 65536"},
     {"stencil:dims=3", "dims=3: a number from 1 to 2"},
     {"stencil:size=17g", "size=17g: bytes from 1 to 17179869184"},
-    {"few:receivers=0", "receivers=0: a number from 1 to 16383"},
+    {"incast:receivers=0", "receivers=0: a number from 1 to 16383"},
 };
 
 static void test_parse_refused(void **state)
@@ -478,11 +478,12 @@ static void test_make_refused(void **state)
     } cases[] = {
         {"moe:k=5", 1, -EINVAL, "k=5: there are 4 experts"},
         {"moe:k=5,experts=4", 9, -EINVAL, "k=5: there are 4 experts"},
-        {"few:receivers=4", 4, -EINVAL,
+        {"incast:receivers=4", 4, -EINVAL,
          "4 receivers and 1 senders: there are "
          "4 ranks, and none is both"},
-        {"few:receivers=4", 3, -EINVAL, "4 receivers and 1 senders"},
-        {"few:receivers=4,senders=5", 8, -EINVAL, "4 receivers and 5 senders"},
+        {"incast:receivers=4", 3, -EINVAL, "4 receivers and 1 senders"},
+        {"incast:receivers=4,senders=5", 8, -EINVAL,
+         "4 receivers and 5 senders"},
         {"uniform:size=1m", 4098, -ENOSPC, "more than 16777216 pairs"},
     };
 
@@ -574,7 +575,7 @@ void *__wrap_realloc(void *p, size_t size)
 static void test_every_allocation(void **state)
 {
     static const char *const specs[] = {"uniform", "zipf", "moe:tokens=9",
-                                        "few"};
+                                        "incast"};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(specs); ++i) {
         plan_demand_pattern_t pattern = pattern_of(specs[i]);

@@ -83,7 +83,7 @@ static void test_rails(void **state)
                                       "rail 1 2 dead\n"
                                       "rail 0 0,2-3 400Gb 1.5MB\n"
                                       "rail 0 3 8.000001Mb\n"
-                                      "ranks * 1 free");
+                                      "ranks * 1 multi-rail");
 
     assert_int_equal(mrail_plan_topo_num_nodes(topo), 2);
     assert_int_equal(mrail_plan_topo_num_rails(topo), 4);
@@ -119,7 +119,7 @@ static void test_capacities(void **state)
         char text[128];
 
         snprintf(text, sizeof(text),
-                 "nodes 1\nrails 1\nrail 0 0 %s\nranks 0 1 free",
+                 "nodes 1\nrails 1\nrail 0 0 %s\nranks 0 1 multi-rail",
                  cases[i].word);
         topo = topo_of(text);
         ASSERT_CAPACITY(topo, RAIL_OUT, 0, 0, cases[i].bytes);
@@ -145,14 +145,14 @@ static void test_ranks(void **state)
                 {1, 2},
                 {1, 0},
                 {1, 2},
-                /* The fifth of its node: bound goes on counting. */
+                /* The fifth of its node: single-rail goes on counting. */
                 {1, 1},
                 {1, 2}};
     mrail_plan_topo_t *topo = topo_of("nodes 3\nrails 3\n"
-                                      "ranks 0,2 4 bound\n"
-                                      "ranks * 1 free\n"
+                                      "ranks 0,2 4 single-rail\n"
+                                      "ranks * 1 multi-rail\n"
                                       "ranks 1 3 2,0,2\n"
-                                      "ranks 1 2 bound\n");
+                                      "ranks 1 2 single-rail\n");
 
     assert_int_equal(mrail_plan_topo_num_ranks(topo), MRAIL_ARRAY_SIZE(want));
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(want); ++i) {
@@ -164,12 +164,13 @@ static void test_ranks(void **state)
 
 static void test_links(void **state)
 {
-    mrail_plan_topo_t *topo = topo_of("nodes 3\nrails 1\nranks 0,1 3 free\n"
-                                      "ranks 2 2 free\n"
-                                      "mesh 0-1 100GB\n"
-                                      "link 0 1-2 none\n"
-                                      "link 0-2 0 25GB\n"
-                                      "switch 2 450GB 300GB\n");
+    mrail_plan_topo_t *topo =
+        topo_of("nodes 3\nrails 1\nranks 0,1 3 multi-rail\n"
+                "ranks 2 2 multi-rail\n"
+                "pairwise 0-1 100GB\n"
+                "link 0 1-2 none\n"
+                "link 0-2 0 25GB\n"
+                "switch 2 450GB 300GB\n");
 
     ASSERT_CAPACITY(topo, GPU_LINK, 0, 1, 0);
     ASSERT_CAPACITY(topo, GPU_LINK, 0, 2, 0);
@@ -187,8 +188,8 @@ static void test_links(void **state)
 static void test_pods(void **state)
 {
     mrail_plan_topo_t *topo =
-        topo_of("nodes 4\nrails 2\nrail * * 1GB\nranks * 1 free\n"
-                "pod 2-3 9\n"
+        topo_of("nodes 4\nrails 2\nrail * * 1GB\nranks * 1 multi-rail\n"
+                "leaf_group 2-3 9\n"
                 "uplink * * 400GB\n"
                 "uplink 9 1 dead\n"
                 "uplink 0 0 3GB 2GB\n");
@@ -226,12 +227,12 @@ static void test_flags(void **state)
     double bytes;
 
     assert_int_equal(plan_one("nodes 1\nrails 1\nrail * * 1GB\n"
-                              "ranks 0 2 bound",
+                              "ranks 0 2 single-rail",
                               &bytes),
                      0);
     assert_true(bytes == 0);
     assert_int_equal(plan_one("nodes 1\nrails 1\nrail * * 1GB\n"
-                              "ranks 0 2 bound\nloop",
+                              "ranks 0 2 single-rail\nhairpin",
                               &bytes),
                      0);
     assert_true(bytes == 1000);
@@ -240,7 +241,7 @@ static void test_flags(void **state)
                               &bytes),
                      -EHOSTUNREACH);
     assert_int_equal(plan_one("nodes 2\nrails 2\nrail * * 1GB\n"
-                              "ranks 0 1 0\nranks 1 1 1\ncross",
+                              "ranks 0 1 0\nranks 1 1 1\ncross_rail",
                               &bytes),
                      0);
     assert_true(bytes == 1000);
@@ -249,7 +250,7 @@ static void test_flags(void **state)
 /* ---- Topologies that are refused ---- */
 
 #define SIZED "nodes 2\nrails 4\n"
-#define RANKED SIZED "ranks * 3 bound\n"
+#define RANKED SIZED "ranks * 3 single-rail\n"
 
 static const struct {
     const char *text;
@@ -260,8 +261,9 @@ static const struct {
     {"rails 2", "t:1: the text ends without a line 'nodes N'"},
     {"nodes 2\n", "t:2: the text ends without a line 'rails N'"},
     {SIZED, "t:3: the text ends without a line 'ranks NODES COUNT"},
-    {"node 2", "t:1: 'node' begins no line: nodes, rails, rail, ranks, mesh, "
-               "link, switch, pod, uplink, loop, cross"},
+    {"node 2",
+     "t:1: 'node' begins no line: nodes, rails, rail, ranks, pairwise, "
+     "link, switch, leaf_group, uplink, hairpin, cross_rail"},
     {SIZED "Rail * * 1GB", "t:3: 'Rail' begins no line"},
     {"nodes", "t:1: too few words: nodes N"},
     {"nodes 1 2", "t:1: too many words: nodes N"},
@@ -274,7 +276,7 @@ static const struct {
     {"nodes 1\nnodes 1", "t:2: 'nodes' was said in line 1: it goes once"},
     {SIZED "rails 4", "t:3: 'rails' was said in line 2"},
     {"rail * * 1GB", "t:1: 'nodes N' and 'rails N' go before 'rail'"},
-    {"nodes 1\nloop", "t:2: 'nodes N' and 'rails N' go before 'loop'"},
+    {"nodes 1\nhairpin", "t:2: 'nodes N' and 'rails N' go before 'hairpin'"},
     {SIZED "rail 0 0", "t:3: too few words: rail NODES RAILS OUT [IN]"},
     {SIZED "rail 0 0 1GB 1GB 1GB", "t:3: too many words: rail NODES"},
     {SIZED "rail 2 0 1GB", "t:3: there is no node 2: they are 0 to 1"},
@@ -330,26 +332,34 @@ static const struct {
     {SIZED "rail 0-1 0 1GB\nrail 0 0 2GB\n# x\nrail 1 0 2GB",
      "t:6: this leaves nothing of line 3"},
     {SIZED "rail 1 2 dead\nrail * * 1GB", "t:4: this leaves nothing of line 3"},
-    {SIZED "ranks 0 0 bound", "t:3: ranks of a node: '0' is not a number from"},
-    {SIZED "ranks 0 16385 bound", "t:3: ranks of a node: '16385' is not a"},
-    {SIZED "ranks * 8193 bound", "t:3: more than 16384 ranks in all"},
-    {SIZED "ranks 0 1 tied", "t:3: 'tied' is not bound, free or a list of "
-                             "rails"},
+    {SIZED "ranks 0 0 single-rail",
+     "t:3: ranks of a node: '0' is not a number from"},
+    {SIZED "ranks 0 16385 single-rail",
+     "t:3: ranks of a node: '16385' is not a"},
+    {SIZED "ranks * 8193 single-rail", "t:3: more than 16384 ranks in all"},
+    {SIZED "ranks 0 1 tied",
+     "t:3: 'tied' is not single-rail, multi-rail or a list of "
+     "rails"},
     {SIZED "ranks 0 1 4", "t:3: there is no rail 4: they are 0 to 3"},
-    {SIZED "ranks 2 1 free", "t:3: there is no node 2"},
-    {RANKED "mesh 0 1GB\nranks 1 1 free",
-     "t:5: 'ranks' goes before the first 'mesh', 'link' or 'switch', line 4"},
-    {RANKED "mesh 0 none", "t:4: 'none' is no capacity: 50GB (bytes per second)"
-                           " or 400Gb (bits), with k, M, G or T"},
-    {RANKED "mesh 5 1GB", "t:4: there is no node 5"},
-    {SIZED "mesh * 1GB", "t:3: no node of '*' has two ranks: 'ranks' goes"},
-    {SIZED "ranks * 1 free\nmesh * 1GB", "t:4: no node of '*' has two ranks"},
-    {SIZED "ranks * 17 free\nmesh * 1GB", "t:4: node 0 has 17 ranks: at most 16"
-                                          " have links in pairs"},
-    {RANKED "mesh * 1GB\nmesh * 2GB", "t:5: this leaves nothing of line 4"},
-    {RANKED "mesh * 1GB\nswitch 1 1GB",
+    {SIZED "ranks 2 1 multi-rail", "t:3: there is no node 2"},
+    {RANKED "pairwise 0 1GB\nranks 1 1 multi-rail",
+     "t:5: 'ranks' goes before the first 'pairwise', 'link' or 'switch', line 4"},
+    {RANKED "pairwise 0 none",
+     "t:4: 'none' is no capacity: 50GB (bytes per second)"
+     " or 400Gb (bits), with k, M, G or T"},
+    {RANKED "pairwise 5 1GB", "t:4: there is no node 5"},
+    {SIZED "pairwise * 1GB", "t:3: no node of '*' has two ranks: 'ranks' goes"},
+    {SIZED "ranks * 1 multi-rail\npairwise * 1GB",
+     "t:4: no node of '*' has two ranks"},
+    {SIZED "ranks * 17 multi-rail\npairwise * 1GB",
+     "t:4: node 0 has 17 ranks: at most 16"
+     " have links in pairs"},
+    {RANKED "pairwise * 1GB\npairwise * 2GB",
+     "t:5: this leaves nothing of line 4"},
+    {RANKED "pairwise * 1GB\nswitch 1 1GB",
      "t:5: node 1 has links since line 4: links in pairs or a switch, not b"},
-    {RANKED "switch * 1GB\nmesh 1 1GB", "t:5: node 1 has a switch since line"},
+    {RANKED "switch * 1GB\npairwise 1 1GB",
+     "t:5: node 1 has a switch since line"},
     {RANKED "switch * 1GB\nlink 3 4 1GB", "t:5: node 1 has a switch since"},
     {RANKED "switch 1 1GB\nswitch 1 1GB", "t:5: this leaves nothing of line 4"},
     {RANKED "switch 1 dead", "t:4: 'dead' is no capacity"},
@@ -370,26 +380,31 @@ static const struct {
     {RANKED "link 0 1 dead", "t:4: 'dead' is no capacity: 50GB (bytes per "
                              "second) or 400Gb (bits), with k, M, G or T; or "
                              "none"},
-    {SIZED "ranks 0 17 free\nlink 0 16 1GB",
+    {SIZED "ranks 0 17 multi-rail\nlink 0 16 1GB",
      "t:4: ranks 0 and 16: only the first 16 ranks of a node have links"},
-    {SIZED "pod 0 4096", "t:3: pod: '4096' is not a number from 0 to 4095"},
-    {SIZED "pod 0 x", "t:3: pod: 'x' is not a number"},
-    {SIZED "pod 2 1", "t:3: there is no node 2"},
-    {SIZED "pod 0 1\npod 0 2", "t:4: this leaves nothing of line 3"},
-    {SIZED "uplink * * 1GB\npod 0 1", "t:4: 'pod' goes before the first "
-                                      "'uplink', line 3"},
-    {SIZED "uplink 1 * 1GB", "t:3: there is no pod 1: they are 0 to 0"},
-    {SIZED "pod 1 3\nuplink 2 * 1GB", "t:4: there is no node in pod 2: 'pod "
-                                      "NODES 2' goes first"},
+    {SIZED "leaf_group 0 4096",
+     "t:3: leaf group: '4096' is not a number from 0 to 4095"},
+    {SIZED "leaf_group 0 x", "t:3: leaf group: 'x' is not a number"},
+    {SIZED "leaf_group 2 1", "t:3: there is no node 2"},
+    {SIZED "leaf_group 0 1\nleaf_group 0 2",
+     "t:4: this leaves nothing of line 3"},
+    {SIZED "uplink * * 1GB\nleaf_group 0 1",
+     "t:4: 'leaf_group' goes before the first "
+     "'uplink', line 3"},
+    {SIZED "uplink 1 * 1GB", "t:3: there is no leaf group 1: they are 0 to 0"},
+    {SIZED "leaf_group 1 3\nuplink 2 * 1GB",
+     "t:4: there is no node in leaf group 2: 'leaf_group "
+     "NODES 2' goes first"},
     {SIZED "uplink 0 4 1GB", "t:3: there is no rail 4"},
     {SIZED "uplink 0 0 1GB dead", "t:3: dead in one direction only"},
     {SIZED "uplink 0 0 1GB\nuplink * 0 2GB", "t:4: this leaves nothing of line "
                                              "3"},
-    {SIZED "loop 1", "t:3: too many words: loop"},
-    {SIZED "loop\nloop", "t:4: 'loop' was said in line 3: it goes once"},
-    {SIZED "cross\ncross", "t:4: 'cross' was said in line 3"},
-    {SIZED "loop\x01", "t:3: byte 0x1 is no text"},
-    {SIZED "loop\x7f", "t:3: byte 0x7f is no text"},
+    {SIZED "hairpin 1", "t:3: too many words: hairpin"},
+    {SIZED "hairpin\nhairpin",
+     "t:4: 'hairpin' was said in line 3: it goes once"},
+    {SIZED "cross_rail\ncross_rail", "t:4: 'cross_rail' was said in line 3"},
+    {SIZED "hairpin\x01", "t:3: byte 0x1 is no text"},
+    {SIZED "hairpin\x7f", "t:3: byte 0x7f is no text"},
     {"a b c d e f g h i j k l m", "t:1: more than 12 words in a line"},
 };
 
@@ -422,7 +437,7 @@ static void test_long_lists(void **state)
     for (unsigned i = 2; i <= 64; i += 2) {
         snprintf(text + strlen(text), sizeof(text) - strlen(text), ",%u", i);
     }
-    strcat(text, " 0 1GB\nranks 0 1 free");
+    strcat(text, " 0 1GB\nranks 0 1 multi-rail");
     refuse_topo(text, strlen(text),
                 "t:3: a list of nodes with more than 32 "
                 "parts: write two lines");
@@ -466,7 +481,7 @@ static void write_topo(const mrail_plan_topo_t *topo, FILE *stream)
 
         fprintf(stream, "ranks %u 1 ", mrail_plan_topo_node_of(topo, i));
         if (rail == MRAIL_PLAN_NONE) {
-            fprintf(stream, "free\n");
+            fprintf(stream, "multi-rail\n");
         } else {
             fprintf(stream, "%u\n", rail);
         }
@@ -529,14 +544,15 @@ static void test_there_and_back(void **state)
         size_t length;
         FILE *stream;
 
-        snprintf(text, sizeof(text),
-                 "nodes %u\nrails 3\nrail * * %u.%03uMB %ukb\nrail %u 1 dead\n"
-                 "ranks * 3 bound\nranks %u 1 free\nmesh * %uGB\n"
-                 "link 0-1 2 %u.5Gb\n",
-                 nodes, 1 + mrail_rng_below(&rng, 5000),
-                 mrail_rng_below(&rng, 1000), 8 + mrail_rng_below(&rng, 9999),
-                 mrail_rng_below(&rng, nodes), mrail_rng_below(&rng, nodes),
-                 1 + mrail_rng_below(&rng, 900), mrail_rng_below(&rng, 900));
+        snprintf(
+            text, sizeof(text),
+            "nodes %u\nrails 3\nrail * * %u.%03uMB %ukb\nrail %u 1 dead\n"
+            "ranks * 3 single-rail\nranks %u 1 multi-rail\npairwise * %uGB\n"
+            "link 0-1 2 %u.5Gb\n",
+            nodes, 1 + mrail_rng_below(&rng, 5000), mrail_rng_below(&rng, 1000),
+            8 + mrail_rng_below(&rng, 9999), mrail_rng_below(&rng, nodes),
+            mrail_rng_below(&rng, nodes), 1 + mrail_rng_below(&rng, 900),
+            mrail_rng_below(&rng, 900));
         first = topo_of(text);
         stream = open_memstream(&written, &length);
         assert_non_null(stream);
@@ -749,8 +765,8 @@ void *__wrap_realloc(void *p, size_t size)
 /* Every allocation fails once: it is said, nothing is given out or lost. */
 static void test_every_allocation(void **state)
 {
-    static const char topo_text[] = RANKED "rail * * 1GB\npod 1 1\n"
-                                           "uplink * * 1GB\nmesh 0 1GB\n";
+    static const char topo_text[] = RANKED "rail * * 1GB\nleaf_group 1 1\n"
+                                           "uplink * * 1GB\npairwise 0 1GB\n";
     static const char demand_text[] = "* * 5\n0 1 5\n1-2 3 7\n";
     char why[PLAN_TEXT_WHY_MAX];
     unsigned n = 1, demand_n = 1;

@@ -33,13 +33,13 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
     {"rate", "B", SROCE_FAULT_KIND_RATE,
      BIT(SROCE_FAULT_EGRESS) | BIT(SROCE_FAULT_INGRESS), 0,
      "bytes per second in each direction, as 100M, or max"},
-    {"mute", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DROP_ACKS), 1,
+    {"drop_acks", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DROP_ACKS), 1,
      "requests are taken and carried out, none is answered"},
     {"write_delay", "T", SROCE_FAULT_KIND_TIME, BIT(SROCE_FAULT_WRITE_DELAY), 0,
      "a WRITE is acknowledged at once and seen T later, at most 10s"},
-    {"error-qp", "[N]", SROCE_FAULT_KIND_NTH, BIT(SROCE_FAULT_ERROR_QP), 0,
+    {"qp_error", "[N]", SROCE_FAULT_KIND_NTH, BIT(SROCE_FAULT_ERROR_QP), 0,
      "all queue pairs, or every N-th, fail with IBV_EVENT_QP_FATAL"},
-    {"heal", "", SROCE_FAULT_KIND_FIXED, 0, 0,
+    {"clear", "", SROCE_FAULT_KIND_FIXED, 0, 0,
      "back to what the rail was made with"},
     {NULL, NULL, SROCE_FAULT_KIND_FIXED, 0, 0, NULL}};
 

@@ -68,7 +68,7 @@ typedef struct sroce_fault_action_def {
     const char *name;
     const char *syntax; /* of the value, "" */
     sroce_fault_kind_t kind;
-    uint32_t settings; /* SROCE_FAULT_BIT()s; 0: heal, all of them */
+    uint32_t settings; /* SROCE_FAULT_BIT()s; 0: clear, all of them */
     uint64_t value;    /* KIND_FIXED */
     const char *help;
 } sroce_fault_action_def_t;
@@ -79,7 +79,7 @@ extern const sroce_fault_action_def_t sroce_fault_action_defs[];
 /* An action with its value. */
 typedef struct sroce_fault_action {
     const sroce_fault_action_def_t *action;
-    uint32_t settings; /* of the action's; 0: heal */
+    uint32_t settings; /* of the action's; 0: clear */
     uint64_t value;
 } sroce_fault_action_t;
 

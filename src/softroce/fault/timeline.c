@@ -91,7 +91,7 @@ static void refresh(sroce_fault_timeline_t *tl, unsigned dev, uint32_t settings)
     }
 }
 
-static void heal(sroce_fault_timeline_t *tl, unsigned dev)
+static void clear(sroce_fault_timeline_t *tl, unsigned dev)
 {
     for (unsigned i = 0; i < tl->script->num_steps; ++i) {
         cell_of(tl, i, dev)->end_ns = MRAIL_NS_NEVER;
@@ -118,7 +118,7 @@ static void begin(sroce_fault_timeline_t *tl, unsigned index, unsigned dev,
         return;
     }
     if (sroce_fault_is_clear(fault)) {
-        heal(tl, dev);
+        clear(tl, dev);
         return;
     }
     if (step->for_ns != 0) {

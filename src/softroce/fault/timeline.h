@@ -22,7 +22,7 @@ typedef enum sroce_fault_note {
 } sroce_fault_note_t;
 
 typedef struct sroce_fault_ops {
-    /* The rail's value now; healthy: what it was made with (for heal). */
+    /* The rail's value now; healthy: what it was made with (for clear). */
     uint64_t (*get)(void *arg, unsigned dev, sroce_fault_setting_t setting,
                     int healthy);
     void (*apply)(void *arg, unsigned dev, sroce_fault_setting_t setting,
