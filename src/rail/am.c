@@ -205,7 +205,7 @@ static void mrail_am_hunger(mrail_peer_t *peer)
         }
     }
     if (least != NULL) {
-        least->hungry = 1;
+        least->credit_blocked = 1;
     }
 }
 
@@ -302,8 +302,8 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     uint8_t flags = 0;
 
     tx->number = lane->am_sent++;
-    if (MRAIL_UNLIKELY(lane->hungry)) {
-        lane->hungry = 0;
+    if (MRAIL_UNLIKELY(lane->credit_blocked)) {
+        lane->credit_blocked = 0;
         flags = MRAIL_DATA_CREDIT_BLOCKED;
     }
     mrail_am_fill_header(tx->hdr, lane, MRAIL_DATA_AM, flags);

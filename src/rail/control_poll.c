@@ -34,11 +34,11 @@ static void mrail_control_wake(mrail_engine_t *engine,
         return;
     }
     mrail_debug("stood still for %.1f s", (double)late_ns / MRAIL_NS_PER_SEC);
-    mrail_data_lock_borrow(&engine->guard);
+    mrail_data_lock_borrow(&engine->data_lock);
     pthread_mutex_lock(&engine->ctl_lock);
     mrail_ctl_suspended(engine, late_ns - MRAIL_CONTROL_LATE, now_ns);
     pthread_mutex_unlock(&engine->ctl_lock);
-    mrail_data_lock_give_back(&engine->guard);
+    mrail_data_lock_give_back(&engine->data_lock);
 }
 
 /* ---- datagrams and events ---- */
@@ -190,7 +190,7 @@ static mrail_ns_t mrail_control_next(const mrail_engine_t *engine,
     return next_ns;
 }
 
-/* Inside the guard. */
+/* Under the data-path lock. */
 static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
                                mrail_control_timers_t *timers)
 {
@@ -228,7 +228,7 @@ static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
         (__atomic_load_n(&engine->num_recovering, __ATOMIC_RELAXED) == 0)) {
         return next_ns;
     }
-    mrail_data_lock_borrow(&engine->guard);
+    mrail_data_lock_borrow(&engine->data_lock);
     if (due) {
         mrail_control_look(engine, now_ns, timers);
     }
@@ -237,7 +237,7 @@ static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
     if (engine->num_recovering != 0) {
         next_ns = MRAIL_MIN(next_ns, now_ns + MRAIL_CONTROL_FAILOVER);
     }
-    mrail_data_lock_give_back(&engine->guard);
+    mrail_data_lock_give_back(&engine->data_lock);
     return next_ns;
 }
 

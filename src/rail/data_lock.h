@@ -33,7 +33,7 @@ typedef struct mrail_data_lock {
 void mrail_data_lock_init(mrail_data_lock_t *guard);
 void mrail_data_lock_cleanup(mrail_data_lock_t *guard);
 
-/* From now on the mutex is taken.  Not to be called from inside the guard. */
+/* From now on the mutex is taken.  Not to be called from under the data-path lock. */
 void mrail_data_lock_share(mrail_data_lock_t *guard);
 
 /* Enters, though this thread is not the owner; one thread at a time. */

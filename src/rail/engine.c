@@ -85,7 +85,7 @@ static void mrail_engine_init_pools(mrail_engine_t *engine)
     } plain[] = {
         {&engine->ops, sizeof(mrail_op_t), 64},
         {&engine->chunks, sizeof(mrail_chunk_t), 256},
-        {&engine->syncs, sizeof(mrail_flush_t), 64},
+        {&engine->flushes_pending, sizeof(mrail_flush_t), 64},
         {&engine->groups, sizeof(mrail_flush_group_t), 32},
     };
 
@@ -194,7 +194,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
     mrail_pool_cleanup(&engine->tx_big);
     mrail_pool_cleanup(&engine->ops);
     mrail_pool_cleanup(&engine->chunks);
-    mrail_pool_cleanup(&engine->syncs);
+    mrail_pool_cleanup(&engine->flushes_pending);
     mrail_pool_cleanup(&engine->groups);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         /* The SRQ goes with its rail; its buffers may be freed then. */
@@ -214,7 +214,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         mrail_rail_close(&engine->rails[i]);
     }
-    mrail_data_lock_cleanup(&engine->guard);
+    mrail_data_lock_cleanup(&engine->data_lock);
     pthread_mutex_destroy(&engine->ctl_lock);
     mrail_config_cleanup(&engine->config);
     free(engine);
@@ -308,7 +308,7 @@ int mrail_engine_create(const mrail_config_t *config, mrail_engine_t **engine_p)
     }
     engine->references = 1;
     engine->event_fd = engine->epoll_fd = -1;
-    mrail_data_lock_init(&engine->guard);
+    mrail_data_lock_init(&engine->data_lock);
     pthread_mutex_init(&engine->ctl_lock, NULL);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_init(&engine->buckets[i]);
@@ -460,7 +460,8 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         mrail_pool_bytes(&engine->tx_small) + mrail_pool_bytes(&engine->tx_big);
     memory_p->tables =
         mrail_pool_bytes(&engine->ops) + mrail_pool_bytes(&engine->chunks) +
-        mrail_pool_bytes(&engine->syncs) + mrail_pool_bytes(&engine->groups) +
+        mrail_pool_bytes(&engine->flushes_pending) +
+        mrail_pool_bytes(&engine->groups) +
         engine->num_peers * sizeof(mrail_peer_t) +
         engine->num_lanes * sizeof(mrail_lane_t) +
         engine->config.max_qps *

@@ -70,7 +70,7 @@ struct mrail_iface {
     uint16_t id; /* what peers call it; its place is id modulo
                            MRAIL_MAX_IFACES */
     int depth;   /* nested entries by callbacks */
-    int token;   /* of the guard */
+    int token;   /* of the data-path lock */
     mrail_list_t eps;
     mrail_list_t inbox;  /* mrail_rx_t for this iface */
     size_t inbox_bytes;  /* of the copies in it */
@@ -116,7 +116,7 @@ struct mrail_engine {
     uint16_t generation;   /* of the last registration; atomic */
 
     /* ---- data ---- */
-    mrail_data_lock_t guard;
+    mrail_data_lock_t data_lock;
     mrail_iface_t *ifaces[MRAIL_MAX_IFACES];
     uint16_t next_iface[MRAIL_MAX_IFACES]; /* id of the next one at a place */
     unsigned num_ifaces;
@@ -129,7 +129,7 @@ struct mrail_engine {
     mrail_pool_t tx_big;
     mrail_pool_t ops;
     mrail_pool_t chunks;
-    mrail_pool_t syncs;
+    mrail_pool_t flushes_pending;
     mrail_pool_t groups;
     mrail_list_t active; /* peers to look at in progress */
     unsigned nesting;    /* calls that are going through them */
@@ -143,7 +143,8 @@ struct mrail_engine {
     mrail_counters_t counters; /* ctl_* by the control side, else by data */
     unsigned num_events;       /* of this progress call */
     uint64_t total_events;     /* ever */
-    unsigned num_dead; /* peers that have failed; set inside the guard with
+    unsigned
+        num_dead; /* peers that have failed; set under the data-path lock with
                                the control lock held */
     unsigned num_recovering;  /* peers; atomic */
     int stall_checking;       /* the control thread looks at lanes; atomic */
@@ -220,18 +221,18 @@ void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 static inline void mrail_iface_enter(mrail_iface_t *iface)
 {
     if (iface->depth++ == 0) {
-        iface->token = mrail_data_lock_enter(&iface->engine->guard);
+        iface->token = mrail_data_lock_enter(&iface->engine->data_lock);
     }
 }
 
 static inline void mrail_iface_leave(mrail_iface_t *iface)
 {
     if (--iface->depth == 0) {
-        mrail_data_lock_leave(&iface->engine->guard, iface->token);
+        mrail_data_lock_leave(&iface->engine->data_lock, iface->token);
     }
 }
 
-/* ctl_lock, taken inside the guard.  Between the two no completion may run: the
+/* ctl_lock, taken under the data-path lock.  Between the two no completion may run: the
  * user's callback may need the lock, and mrail_done_finish() asserts it. */
 static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
 {
@@ -281,11 +282,11 @@ void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause);
 /* The same for rails with a completion queue that cannot be polled. */
 void mrail_failover_check_rails(mrail_engine_t *engine);
-/* Inside the guard, with the control lock: begins with what was asked for. */
+/* Under the data-path lock, with the control lock: begins with what was asked for. */
 void mrail_failover_start(mrail_peer_t *peer);
 /* Data path: goes on, while the peer is recovering. */
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
-/* Data path, with the control lock: goes on with the lane's trial; 1 while there
+/* Data path, with the control lock: goes on with the lane's validation; 1 while there
  * is one. */
 int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);
 /* Nothing is left to replay, or the peer is gone. */
@@ -326,13 +327,13 @@ void mrail_telemetry_export_open(mrail_engine_t *engine);
 void mrail_telemetry_export_close(mrail_engine_t *engine);
 void mrail_telemetry_export(mrail_engine_t *engine);
 
-/* ---- wakeup.c.  Inside the guard or under the control lock. ---- */
+/* ---- wakeup.c.  Under the data-path lock or under the control lock. ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);
 /* All ifaces that sleep for `least` or more. */
 void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
 void mrail_wakeup_close(mrail_iface_t *iface);
 
-/* ---- service.c: the thread, duty.c: what it does; ctl*.c: its protocol ---- */
+/* ---- control_thread.c: the thread, control_poll.c: its work; ctl*.c: its protocol ---- */
 int mrail_control_thread_start(mrail_engine_t *engine);
 void mrail_control_thread_stop(mrail_engine_t *engine);
 void mrail_control_thread_wake(mrail_engine_t *engine);

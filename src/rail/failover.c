@@ -9,7 +9,7 @@
  * lane can arrive after what replaces it.  The lane's place is free for a new
  * life then.
  *
- * The control side asks, by fail_mask; all else runs inside the guard with the
+ * The control side asks, by fail_mask; all else runs under the data-path lock with the
  * control lock: on the data path or, if that is away, on the control thread.
  */
 #include "config.h"

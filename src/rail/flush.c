@@ -30,7 +30,7 @@ static mrail_flush_t *mrail_flush_add(mrail_peer_t *peer,
                                       mrail_flush_kind_t kind,
                                       mrail_flush_group_t *group)
 {
-    mrail_flush_t *sync = mrail_pool_get(&peer->engine->syncs);
+    mrail_flush_t *sync = mrail_pool_get(&peer->engine->flushes_pending);
 
     if (sync == NULL) {
         return NULL;
@@ -44,7 +44,7 @@ static mrail_flush_t *mrail_flush_add(mrail_peer_t *peer,
     sync->poll_ns = 0;
     sync->num_polls = 0;
     sync->group = group;
-    mrail_list_add_tail(&peer->syncs, &sync->list);
+    mrail_list_add_tail(&peer->flushes_pending, &sync->list);
     mrail_peer_activate(peer);
     return sync;
 }
@@ -73,7 +73,7 @@ static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *sync,
             mrail_done_finish(peer->engine, &group->done, group->done.status);
         }
     }
-    mrail_pool_put(&peer->engine->syncs, sync);
+    mrail_pool_put(&peer->engine->flushes_pending, sync);
 }
 
 /* Whether all operations up to op_id are complete. */
@@ -134,7 +134,7 @@ static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
 {
     mrail_flush_t *sync;
 
-    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
+    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
         if (mrail_flush_step(peer, sync, now_ns)) {
             return sync;
         }
@@ -157,7 +157,7 @@ void mrail_flush_again(mrail_peer_t *peer)
 {
     mrail_flush_t *sync;
 
-    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
+    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
         sync->last_stage = 0;
     }
 }
@@ -169,7 +169,7 @@ const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer)
     if (peer->ordered_lane != NULL) {
         return NULL;
     }
-    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
+    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
         if (sync->kind == MRAIL_FLUSH_KIND_FENCE) {
             return sync;
         }
@@ -179,9 +179,10 @@ const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer)
 
 void mrail_flush_fail(mrail_peer_t *peer, int status)
 {
-    while (!mrail_list_empty(&peer->syncs)) {
+    while (!mrail_list_empty(&peer->flushes_pending)) {
         mrail_flush_finish(
-            peer, mrail_list_head(&peer->syncs, mrail_flush_t, list), status);
+            peer, mrail_list_head(&peer->flushes_pending, mrail_flush_t, list),
+            status);
     }
 }
 
@@ -279,7 +280,7 @@ int mrail_iface_fence(mrail_iface_t *iface)
 static int mrail_peer_is_flushed(mrail_peer_t *peer)
 {
     return mrail_rma_idle(peer) && mrail_list_empty(&peer->unacked) &&
-           mrail_list_empty(&peer->syncs);
+           mrail_list_empty(&peer->flushes_pending);
 }
 
 /* Adds the peer to the group: 0 (nothing to wait for), 1 or -EAGAIN. */
@@ -338,10 +339,10 @@ static int mrail_peer_is_flushing(const mrail_peer_t *peer)
 {
     const mrail_flush_t *last;
 
-    if (mrail_list_empty(&peer->syncs)) {
+    if (mrail_list_empty(&peer->flushes_pending)) {
         return 0;
     }
-    last = mrail_list_entry(peer->syncs.prev, mrail_flush_t, list);
+    last = mrail_list_entry(peer->flushes_pending.prev, mrail_flush_t, list);
     return (last->kind == MRAIL_FLUSH_KIND_FLUSH) &&
            (last->am_seq == peer->tx_next) &&
            (last->op_id + 1 == peer->op_next);

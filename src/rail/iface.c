@@ -274,7 +274,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             mrail_am_add_pending_reply(peer);
         }
         mrail_rma_pump(peer, *now_ns);
-        if (!mrail_list_empty(&peer->syncs)) {
+        if (!mrail_list_empty(&peer->flushes_pending)) {
             mrail_flush_check(peer, *now_ns);
         }
         if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !inside &&
@@ -282,8 +282,8 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             mrail_evict_check(peer, *now_ns);
         }
         if (outermost && mrail_list_empty(&peer->uncut) &&
-            mrail_list_empty(&peer->syncs) && mrail_evict_is_idle(peer) &&
-            !peer->recovering && !peer->ack_due) {
+            mrail_list_empty(&peer->flushes_pending) &&
+            mrail_evict_is_idle(peer) && !peer->recovering && !peer->ack_due) {
             mrail_list_del(&peer->active);
         }
     }
@@ -313,7 +313,7 @@ unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
         mrail_am_send_acks(engine);
     }
     engine->total_events += engine->num_events;
-    if (mrail_data_lock_is_shared(&engine->guard) &&
+    if (mrail_data_lock_is_shared(&engine->data_lock) &&
         (engine->num_events != 0)) {
         mrail_wakeup_all(engine, MRAIL_ARMED_ANY);
     }
@@ -358,7 +358,7 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
     mrail_engine_t *engine = iface->engine;
     unsigned count = 0, called;
 
-    if (mrail_data_lock_is_wanted(&engine->guard) && (iface->depth == 0)) {
+    if (mrail_data_lock_is_wanted(&engine->data_lock) && (iface->depth == 0)) {
         sched_yield();
         return 0;
     }
@@ -407,9 +407,9 @@ int mrail_iface_create(mrail_engine_t *engine,
     others = engine->num_ifaces++;
     pthread_mutex_unlock(&engine->ctl_lock);
     if (others != 0) {
-        /* Waits for who is inside the guard, and may want the control lock
+        /* Waits for who is under the data-path lock, and may want the control lock
          * there. */
-        mrail_data_lock_share(&engine->guard);
+        mrail_data_lock_share(&engine->data_lock);
     }
     pthread_mutex_lock(&engine->ctl_lock);
     while ((index < MRAIL_MAX_IFACES) && (engine->ifaces[index] != NULL)) {
@@ -444,7 +444,7 @@ static void mrail_iface_invalidate(mrail_iface_t *iface, mrail_peer_t *peer)
             op->unpack = NULL;
         }
     }
-    mrail_list_for_each(sync, &peer->syncs, mrail_flush_t, list) {
+    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
         if ((sync->group != NULL) && (sync->group->done.iface == iface)) {
             sync->group->done.iface = NULL;
         }

@@ -2,7 +2,7 @@
  * A lane: one RC QP between two peer processes on a pair of rails, with its
  * UDP source port.  docs/architecture.md draws who owns which field:
  * "control" fields are written by the control thread under the control lock;
- * "data" fields belong to the data path (inside the guard).
+ * "data" fields belong to the data path (under the data-path lock).
  *
  * Invariant: a lane's QP is in the engine's lane table before it can receive.
  */
@@ -84,15 +84,15 @@ struct mrail_lane {
     uint16_t am_advertised; /* as the peer knows from our last message */
 
     uint16_t large[MRAIL_FLOWS]; /* data: chunks under way, for rail->flows */
-    uint16_t reads;        /* data: visibility READs that have not come back */
-    uint8_t hungry;        /* data: a message had to wait for credits */
-    uint8_t am_lane;       /* carries active messages */
-    uint8_t news;          /* data: messages with nothing but credits */
-    uint8_t out;           /* data: taken out of use */
-    uint8_t leaving;       /* data: takes no new work, to be taken out */
-    uint8_t drained;       /* data: the last request of a QP in error is out */
-    mrail_list_t ack_list; /* data: on engine->acks while it owes a message */
-    uint64_t carried;      /* data: bytes of AMs sent, PUTs and GETs done; not
+    uint16_t reads;         /* data: visibility READs that have not come back */
+    uint8_t credit_blocked; /* data: a message had to wait for credits */
+    uint8_t am_lane;        /* carries active messages */
+    uint8_t news;           /* data: messages with nothing but credits */
+    uint8_t out;            /* data: taken out of use */
+    uint8_t leaving;        /* data: takes no new work, to be taken out */
+    uint8_t drained;        /* data: the last request of a QP in error is out */
+    mrail_list_t ack_list;  /* data: on engine->acks while it owes a message */
+    uint64_t carried;       /* data: bytes of AMs sent, PUTs and GETs done; not
                               beside am_inflight, or gcc adds both as a vector,
                               in more instructions */
 
@@ -189,7 +189,7 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr);
 
 /* To a QP in error: when the request that this posts comes back, so have all
  * before it, also those that completed without a signal.  To be called until
- * sq_done is sq_posted.  Inside the guard. */
+ * sq_done is sq_posted.  Under the data-path lock. */
 void mrail_lane_drain(mrail_lane_t *lane);
 
 /* Control side: makes, connects and ends the QP.  Under the control lock. */
@@ -202,7 +202,7 @@ void mrail_lane_destroy_qp(mrail_engine_t *engine, mrail_lane_t *lane);
  * itself stays, for messages and statistics that name it. */
 void mrail_lane_end(mrail_engine_t *engine, mrail_lane_t *lane);
 /* Ends the lane and frees it; nothing of it may be under way.  If it was ever
- * connected: inside the guard. */
+ * connected: under the data-path lock. */
 void mrail_lane_release(mrail_engine_t *engine, mrail_lane_t *lane);
 /* Receive buffers for `count` more messages of the peer: 0 or -errno. */
 int mrail_lane_add_buffers(mrail_engine_t *engine, mrail_lane_t *lane,

@@ -97,7 +97,7 @@ typedef struct mrail_flush_group {
 /* Finished when AMs before am_seq are acknowledged, operations up to op_id
  * are complete, and what they wrote is visible on every rail. */
 typedef struct mrail_flush {
-    mrail_list_t list; /* peer->syncs */
+    mrail_list_t list; /* peer->flushes_pending */
     mrail_flush_kind_t kind;
     int last_stage;  /* all bytes are there; but can they be seen? */
     uint64_t unseen; /* slots on which a READ is still to be posted for that */

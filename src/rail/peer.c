@@ -42,7 +42,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     mrail_list_init(&peer->hold);
     mrail_list_init(&peer->ops);
     mrail_list_init(&peer->uncut);
-    mrail_list_init(&peer->syncs);
+    mrail_list_init(&peer->flushes_pending);
     mrail_list_init(&peer->active);
     mrail_list_add_tail(&engine->buckets[mrail_mix64(id) % MRAIL_BUCKETS],
                         &peer->list);

@@ -110,7 +110,7 @@ struct mrail_peer {
     int expand_wanted;   /* atomic: the data path has asked for all lanes */
     mrail_rkey_t flush_rkey; /* of the peer's flush pages */
 
-    /* ---- data: inside the guard ---- */
+    /* ---- data: under the data-path lock ---- */
     uint64_t seen_mask; /* up_mask as the arrays below reflect it */
     unsigned num_up;
     unsigned num_am;
@@ -154,8 +154,9 @@ struct mrail_peer {
     uint8_t share;      /* its set in engine->shares[share_direction] ... */
     uint8_t share_direction;
     unsigned share_period; /* ... in this turn */
-    mrail_list_t syncs;    /* mrail_flush_t: flushes and fences, in order */
-    unsigned num_fences;   /* fences among them: nothing may be posted */
+    mrail_list_t
+        flushes_pending; /* mrail_flush_t: flushes and fences, in order */
+    unsigned num_fences; /* fences among them: nothing may be posted */
     mrail_lane_t *ordered_lane; /* ... but on this lane, if not NULL */
     int ordered_lane_closed;    /* ... and then not even messages */
     mrail_list_t active; /* engine->active while progress must look here */

@@ -75,7 +75,7 @@ static int find_transport(char *self, char *path, size_t size)
     return 0;
 }
 
-__attribute__((constructor)) static void guard(void)
+__attribute__((constructor)) static void shim_load(void)
 {
     const char *version = ucp_get_version_string();
     int may_speak = uct_mrail_tls_names() && uct_mrail_is_speaker();

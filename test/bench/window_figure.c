@@ -256,15 +256,15 @@ static int write_svg(const char *path, uint64_t seed,
 static void print_result(const metered_point_t *points)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
-        metered_result_t verdict;
+        metered_result_t result;
 
-        metered_check(points, i, &verdict);
-        printf("noise %u %.4f\n", metered_size[i], 100 * sqrt(verdict.square));
-        printf("worst %u %.4f\n", metered_size[i], 100 * verdict.worst);
+        metered_check(points, i, &result);
+        printf("noise %u %.4f\n", metered_size[i], 100 * sqrt(result.square));
+        printf("worst %u %.4f\n", metered_size[i], 100 * result.worst);
         printf("seen_us %u %llu\n", metered_size[i],
-               (unsigned long long)(verdict.seen_ns / MRAIL_NS_PER_US));
-        printf("dips %u %u\n", metered_size[i], verdict.dips);
-        printf("rise %u %.4f\n", metered_size[i], 100 * verdict.rise);
+               (unsigned long long)(result.seen_ns / MRAIL_NS_PER_US));
+        printf("dips %u %u\n", metered_size[i], result.dips);
+        printf("rise %u %.4f\n", metered_size[i], 100 * result.rise);
     }
 }
 

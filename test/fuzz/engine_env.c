@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-engine_world_t world;
+engine_env_t env;
 
 static uint8_t user_memory[8192];
 
@@ -11,12 +11,12 @@ static uint8_t user_memory[8192];
 
 static uint64_t peer_id(unsigned i)
 {
-    return (i == WORLD_PEERS - 1) ? world.engine->id : 0x1000 + i;
+    return (i == ENV_PEERS - 1) ? env.engine->id : 0x1000 + i;
 }
 
 static uint64_t peer_cookie(unsigned i)
 {
-    return (i == WORLD_PEERS - 1) ? world.engine->cookie : 0xc00c1e00 + i;
+    return (i == ENV_PEERS - 1) ? env.engine->cookie : 0xc00c1e00 + i;
 }
 
 /* ---- callbacks ---- */
@@ -25,14 +25,13 @@ static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
 {
     const volatile uint8_t *p = data;
 
-    FUZZ_CHECK(length + sizeof(mrail_data_hdr_t) <=
-                   world.engine->config.seg_size,
+    FUZZ_CHECK(length + sizeof(mrail_data_hdr_t) <= env.engine->config.seg_size,
                "%zu bytes", length);
     if (length != 0) {
         (void)p[0];
         (void)p[length - 1];
     }
-    ++world.delivered;
+    ++env.delivered;
 }
 
 static void on_complete(void *arg, void *comp, int status)
@@ -48,7 +47,7 @@ static void on_ep_failed(void *arg, mrail_ep_t *ep, int status)
 
 /* ---- life ---- */
 
-static void world_open(void)
+static void env_open(void)
 {
     static const mrail_iface_params_t params = {
         .am = on_am, .complete = on_complete, .ep_failed = on_ep_failed};
@@ -63,36 +62,36 @@ static void world_open(void)
     config.am_credits = 4;
     config.tx_queue_len = 16;
     config.lanes_per_rail = 2;
-    FUZZ_CHECK(mrail_engine_open(&config, &world.engine) == 0, "engine");
+    FUZZ_CHECK(mrail_engine_open(&config, &env.engine) == 0, "engine");
     mrail_config_cleanup(&config);
     /* An input means the same in every run. */
-    world.engine->id = 0x5e1f;
-    world.engine->cookie = 0x600dc00c1e;
-    FUZZ_CHECK(mrail_iface_create(world.engine, &params, &world.iface) == 0,
+    env.engine->id = 0x5e1f;
+    env.engine->cookie = 0x600dc00c1e;
+    FUZZ_CHECK(mrail_iface_create(env.engine, &params, &env.iface) == 0,
                "iface");
-    FUZZ_CHECK(mrail_mem_reg(world.engine, user_memory, sizeof(user_memory),
-                             &world.mem) == 0,
+    FUZZ_CHECK(mrail_mem_reg(env.engine, user_memory, sizeof(user_memory),
+                             &env.mem) == 0,
                "mem");
-    mrail_rkey_pack(world.mem, packed);
-    FUZZ_CHECK(mrail_rkey_unpack(packed, &world.rkey) == 0, "rkey");
+    mrail_rkey_pack(env.mem, packed);
+    FUZZ_CHECK(mrail_rkey_unpack(packed, &env.rkey) == 0, "rkey");
 }
 
 FUZZ_UNTRACED
-void world_start(const uint8_t *data, size_t size)
+void env_start(const uint8_t *data, size_t size)
 {
-    if (world.engine == NULL) {
-        world_open();
+    if (env.engine == NULL) {
+        env_open();
     }
-    world.in = (fuzz_in_t){data, data + size};
+    env.in = (fuzz_in_t){data, data + size};
     fake_now_ns = MRAIL_NS_PER_SEC;
-    world.believed = world.injected = world.delivered = world.num_comps = 0;
-    memset(world.comps, 0, sizeof(world.comps));
+    env.believed = env.injected = env.delivered = env.num_comps = 0;
+    memset(env.comps, 0, sizeof(env.comps));
     fake_fail_in = 0;
-    mrail_rng_init(&world.engine->rng, 1);
-    world.engine->ctl_seq = 0;
-    world.engine->epoch = 0;
-    world.engine->next_base = 0;
-    memset(&world.engine->counters, 0, sizeof(world.engine->counters));
+    mrail_rng_init(&env.engine->rng, 1);
+    env.engine->ctl_seq = 0;
+    env.engine->epoch = 0;
+    env.engine->next_base = 0;
+    memset(&env.engine->counters, 0, sizeof(env.engine->counters));
 }
 
 /* ---- invariants ---- */
@@ -100,7 +99,7 @@ void world_start(const uint8_t *data, size_t size)
 FUZZ_UNTRACED
 static void check_lane(const mrail_lane_t *lane)
 {
-    const mrail_engine_t *engine = world.engine;
+    const mrail_engine_t *engine = env.engine;
 
     FUZZ_CHECK(lane->index < engine->config.max_qps, "index");
     FUZZ_CHECK(lane->credits <= MRAIL_AM_CREDITS_MAX, "credits");
@@ -149,7 +148,7 @@ static void each_peer(void (*func)(mrail_peer_t *peer))
     mrail_peer_t *peer, *tmp;
 
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each_safe(peer, tmp, &world.engine->buckets[i],
+        mrail_list_for_each_safe(peer, tmp, &env.engine->buckets[i],
                                  mrail_peer_t, list) {
             func(peer);
         }
@@ -159,12 +158,12 @@ static void each_peer(void (*func)(mrail_peer_t *peer))
 FUZZ_UNTRACED
 static void check_all(void)
 {
-    const mrail_engine_t *engine = world.engine;
+    const mrail_engine_t *engine = env.engine;
 
     each_peer(check_peer);
-    FUZZ_CHECK(engine->num_peers <= WORLD_PEERS + world.believed, "%u peers",
+    FUZZ_CHECK(engine->num_peers <= ENV_PEERS + env.believed, "%u peers",
                engine->num_peers);
-    FUZZ_CHECK(world.delivered <= world.injected, "out of nothing");
+    FUZZ_CHECK(env.delivered <= env.injected, "out of nothing");
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         FUZZ_CHECK(engine->rails[i].srq_used <= engine->rails[i].srq_depth,
                    "shared queue");
@@ -181,7 +180,8 @@ static void peer_end(mrail_peer_t *peer)
 FUZZ_UNTRACED
 static void peer_drop(mrail_peer_t *peer)
 {
-    FUZZ_CHECK(mrail_list_empty(&peer->ops) && mrail_list_empty(&peer->syncs) &&
+    FUZZ_CHECK(mrail_list_empty(&peer->ops) &&
+                   mrail_list_empty(&peer->flushes_pending) &&
                    mrail_list_empty(&peer->unacked),
                "a failed peer has work");
     mrail_list_del(&peer->work);
@@ -192,7 +192,7 @@ static void peer_drop(mrail_peer_t *peer)
 
         if (lane != NULL) {
             mrail_list_del(&lane->ack_list);
-            mrail_lane_destroy_qp(world.engine, lane);
+            mrail_lane_destroy_qp(env.engine, lane);
             free(lane);
         }
     }
@@ -200,29 +200,29 @@ static void peer_drop(mrail_peer_t *peer)
 }
 
 FUZZ_UNTRACED
-void world_end(void)
+void env_end(void)
 {
-    mrail_engine_t *engine = world.engine;
+    mrail_engine_t *engine = env.engine;
 
     check_all();
     fake_fail_in = 0;
     each_peer(peer_end);
     for (unsigned i = 0; i < 8; ++i) {
         fake_complete_all(engine, IBV_WC_WR_FLUSH_ERR);
-        mrail_iface_progress(world.iface);
+        mrail_iface_progress(env.iface);
         mrail_ctl_run(engine, fake_now_ns);
     }
-    for (unsigned i = 0; i < world.num_comps; ++i) {
-        FUZZ_CHECK(world.comps[i] == 1, "operation %u completed %u times", i,
-                   world.comps[i]);
+    for (unsigned i = 0; i < env.num_comps; ++i) {
+        FUZZ_CHECK(env.comps[i] == 1, "operation %u completed %u times", i,
+                   env.comps[i]);
     }
-    for (unsigned i = 0; i < WORLD_PEERS; ++i) {
-        if (world.eps[i] != NULL) {
-            mrail_ep_destroy(world.eps[i]);
-            world.eps[i] = NULL;
+    for (unsigned i = 0; i < ENV_PEERS; ++i) {
+        if (env.eps[i] != NULL) {
+            mrail_ep_destroy(env.eps[i]);
+            env.eps[i] = NULL;
         }
     }
-    FUZZ_CHECK(mrail_list_empty(&world.iface->inbox), "inbox");
+    FUZZ_CHECK(mrail_list_empty(&env.iface->inbox), "inbox");
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         fake_srq_clear(engine->rails[i].srq);
         fake_cq_clear(engine->rails[i].cq);
@@ -243,18 +243,19 @@ void world_end(void)
     engine->scan_ns = 0;
     engine->grown = 0;
     FUZZ_CHECK((engine->num_qps == 0) && (engine->sq_entries == 0), "QPs");
-    FUZZ_CHECK(
-        (engine->ops.num_used == 0) && (engine->chunks.num_used == 0) &&
-            (engine->syncs.num_used == 0) && (engine->groups.num_used == 0) &&
-            (engine->tx_small.num_used == 0) && (engine->tx_big.num_used == 0),
-        "something was not given back");
+    FUZZ_CHECK((engine->ops.num_used == 0) && (engine->chunks.num_used == 0) &&
+                   (engine->flushes_pending.num_used == 0) &&
+                   (engine->groups.num_used == 0) &&
+                   (engine->tx_small.num_used == 0) &&
+                   (engine->tx_big.num_used == 0),
+               "something was not given back");
 }
 
 /* ---- control messages ---- */
 
 static mrail_peer_t *known_peer(unsigned i)
 {
-    return mrail_peer_find(world.engine, peer_id(i));
+    return mrail_peer_find(env.engine, peer_id(i));
 }
 
 static mrail_lane_t *any_lane(mrail_peer_t *peer, uint8_t choice)
@@ -308,7 +309,7 @@ static void fill_body(fuzz_in_t *in, mrail_ctl_msg_t *msg, mrail_peer_t *peer)
 
 static unsigned count_lanes(void)
 {
-    return world.engine->num_lanes + world.engine->num_qps * 1000;
+    return env.engine->num_lanes + env.engine->num_qps * 1000;
 }
 
 /* Where the receiver's cookie is in a message: docs/wire.md. */
@@ -316,8 +317,8 @@ static unsigned count_lanes(void)
 
 static void receive(const void *data, size_t length)
 {
-    unsigned peers = world.engine->num_peers, lanes = count_lanes();
-    uint64_t cookie = htobe64(world.engine->cookie);
+    unsigned peers = env.engine->num_peers, lanes = count_lanes();
+    uint64_t cookie = htobe64(env.engine->cookie);
     int believed = (length >= COOKIE_AT + sizeof(cookie)) &&
                    (memcmp((const uint8_t *)data + COOKIE_AT, &cookie,
                            sizeof(cookie)) == 0);
@@ -325,20 +326,20 @@ static void receive(const void *data, size_t length)
 
     FUZZ_CHECK(alone != NULL, "no memory");
     mrail_copy(alone, data, length);
-    world.believed += (unsigned)believed;
-    mrail_ctl_receive(world.engine, &world.engine->rails[0], alone, length);
+    env.believed += (unsigned)believed;
+    mrail_ctl_receive(env.engine, &env.engine->rails[0], alone, length);
     free(alone);
-    FUZZ_CHECK(believed || ((peers == world.engine->num_peers) &&
+    FUZZ_CHECK(believed || ((peers == env.engine->num_peers) &&
                             (lanes == count_lanes())),
                "believed without the cookie");
-    fake_reap(world.engine);
+    fake_reap(env.engine);
 }
 
-void world_ctl_message(void)
+void env_ctl_message(void)
 {
-    fuzz_in_t *in = &world.in;
+    fuzz_in_t *in = &env.in;
     uint8_t who = fuzz_u8(in), buf[MRAIL_CTL_MAX_SIZE];
-    unsigned i = who % WORLD_PEERS;
+    unsigned i = who % ENV_PEERS;
     mrail_peer_t *peer = known_peer(i);
     mrail_ctl_msg_t msg;
     int length;
@@ -347,7 +348,7 @@ void world_ctl_message(void)
     msg.type = fuzz_u8(in) % (MRAIL_CTL_LAST + 1);
     msg.src_id = peer_id(i);
     msg.src_cookie = peer_cookie(i) ^ ((who & 0x10) ? 1 : 0);
-    msg.dst_cookie = world.engine->cookie ^ ((who & 0x20) ? 1 : 0);
+    msg.dst_cookie = env.engine->cookie ^ ((who & 0x20) ? 1 : 0);
     msg.src_rail = (who & 0x40) ? fuzz_u8(in) & 0xf : 0;
     msg.seq = ((who & 4) && (peer != NULL)) ? peer->probe_request : who & 8;
     fill_body(in, &msg, peer);
@@ -368,19 +369,19 @@ void world_ctl_message(void)
     check_all();
 }
 
-void world_ctl_raw(void)
+void env_ctl_raw(void)
 {
     uint8_t buf[256] = {0};
-    size_t length = fuzz_bytes(&world.in, buf, fuzz_u8(&world.in));
+    size_t length = fuzz_bytes(&env.in, buf, fuzz_u8(&env.in));
 
     receive(buf, length);
 }
 
 /* ---- messages on lanes ---- */
 
-void world_am_message(void)
+void env_am_message(void)
 {
-    fuzz_in_t *in = &world.in;
+    fuzz_in_t *in = &env.in;
     uint8_t which = fuzz_u8(in), how = fuzz_u8(in);
     mrail_peer_t *peer = known_peer(which % 2);
     mrail_lane_t *lane = any_lane(peer, (which >> 1) & 3), *other;
@@ -409,11 +410,11 @@ void world_am_message(void)
     if (which == 0xff) { /* anything at all */
         length = (uint32_t)fuzz_bytes(in, &msg, fuzz_u8(in));
     }
-    world.injected += (unsigned)fake_deliver(
+    env.injected += (unsigned)fake_deliver(
         lane->qp, &msg, MRAIL_MIN(length, sizeof(msg)),
         (which == 0xfe) ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS);
     if (how & 8) {
-        mrail_iface_progress(world.iface);
+        mrail_iface_progress(env.iface);
         check_all();
     }
 }
@@ -425,12 +426,12 @@ static void make_ep(unsigned i, uint8_t choice)
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
     mrail_wire_device_addr_t d = {.num_rails = 2,
                                   .subnet = (0xffffull << 32) | (10u << 24)};
-    mrail_wire_iface_addr_t a = {.iface = world.iface->id,
+    mrail_wire_iface_addr_t a = {.iface = env.iface->id,
                                  .ud_qpn = 0x88,
                                  .id = peer_id(i),
                                  .cookie = peer_cookie(i)};
 
-    if (world.eps[i] != NULL) {
+    if (env.eps[i] != NULL) {
         return;
     }
     d.gid[10] = d.gid[11] = 0xff;
@@ -439,22 +440,22 @@ static void make_ep(unsigned i, uint8_t choice)
     mrail_device_addr_encode(&d, device);
     mrail_iface_addr_encode(&a, iface);
     if (choice == 0x7f) {
-        fuzz_bytes(&world.in, device, 4);
-        fuzz_bytes(&world.in, iface, 8);
+        fuzz_bytes(&env.in, device, 4);
+        fuzz_bytes(&env.in, iface, 8);
     }
-    if (mrail_addr_is_reachable(world.engine, device, iface)) {
-        mrail_ep_create(world.iface, device, iface, NULL, &world.eps[i]);
+    if (mrail_addr_is_reachable(env.engine, device, iface)) {
+        mrail_ep_create(env.iface, device, iface, NULL, &env.eps[i]);
     }
 }
 
 static unsigned *next_comp(void)
 {
-    return &world.comps[world.num_comps];
+    return &env.comps[env.num_comps];
 }
 
 static size_t pack(void *dest, void *arg)
 {
-    size_t most = world.engine->config.seg_size - sizeof(mrail_data_hdr_t);
+    size_t most = env.engine->config.seg_size - sizeof(mrail_data_hdr_t);
     size_t length = MRAIL_MIN(*(uint8_t *)arg * 2u, most);
 
     memset(dest, 0x77, length);
@@ -464,14 +465,14 @@ static size_t pack(void *dest, void *arg)
 /* An operation that returns -EINPROGRESS will complete. */
 static void count_comp(int ret)
 {
-    world.num_comps += (ret == -EINPROGRESS);
+    env.num_comps += (ret == -EINPROGRESS);
 }
 
 static void use_ep(mrail_ep_t *ep, uint8_t choice)
 {
-    mrail_iov_t iov = {user_memory, choice * 32u, world.mem};
+    mrail_iov_t iov = {user_memory, choice * 32u, env.mem};
 
-    if (world.num_comps + 1 >= MRAIL_ARRAY_SIZE(world.comps)) {
+    if (env.num_comps + 1 >= MRAIL_ARRAY_SIZE(env.comps)) {
         return;
     }
     switch (choice & 7) {
@@ -483,14 +484,14 @@ static void use_ep(mrail_ep_t *ep, uint8_t choice)
         break;
     case 2:
         count_comp(
-            mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, world.rkey, next_comp()));
+            mrail_ep_put_zcopy(ep, &iov, 1, 0x5000, env.rkey, next_comp()));
         break;
     case 3:
         count_comp(
-            mrail_ep_get_zcopy(ep, &iov, 1, 0x5000, world.rkey, next_comp()));
+            mrail_ep_get_zcopy(ep, &iov, 1, 0x5000, env.rkey, next_comp()));
         break;
     case 4:
-        mrail_ep_put_short(ep, user_memory, choice, 0x5000, world.rkey);
+        mrail_ep_put_short(ep, user_memory, choice, 0x5000, env.rkey);
         break;
     case 5:
         count_comp(mrail_ep_flush(ep, next_comp()));
@@ -503,20 +504,20 @@ static void use_ep(mrail_ep_t *ep, uint8_t choice)
     }
 }
 
-void world_do_something(void)
+void env_do_something(void)
 {
-    fuzz_in_t *in = &world.in;
+    fuzz_in_t *in = &env.in;
     uint8_t what = fuzz_u8(in), choice = fuzz_u8(in);
-    mrail_engine_t *engine = world.engine;
+    mrail_engine_t *engine = env.engine;
 
     switch (what % 8) {
     case 0:
-        make_ep((what >> 3) % WORLD_PEERS, choice);
+        make_ep((what >> 3) % ENV_PEERS, choice);
         break;
     case 1:
     case 2:
-        if (world.eps[(what >> 3) % WORLD_PEERS] != NULL) {
-            use_ep(world.eps[(what >> 3) % WORLD_PEERS], choice);
+        if (env.eps[(what >> 3) % ENV_PEERS] != NULL) {
+            use_ep(env.eps[(what >> 3) % ENV_PEERS], choice);
         }
         break;
     case 3:
@@ -533,7 +534,7 @@ void world_do_something(void)
                                            : IBV_WC_SUCCESS);
         break;
     default:
-        mrail_iface_progress(world.iface);
+        mrail_iface_progress(env.iface);
         check_all();
     }
 }
@@ -544,8 +545,8 @@ static void say(mrail_ctl_msg_t *msg, unsigned peer)
 {
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
 
-    receive(buf, fake_encode(world.engine, msg, peer_id(peer),
-                             peer_cookie(peer), buf));
+    receive(buf, fake_encode(env.engine, msg, peer_id(peer), peer_cookie(peer),
+                             buf));
 }
 
 static void connect_peer(unsigned peer)
@@ -568,7 +569,7 @@ static void connect_peer(unsigned peer)
     make_ep(peer, 0);
 }
 
-void world_connect(void)
+void env_connect(void)
 {
     connect_peer(0);
     connect_peer(1);

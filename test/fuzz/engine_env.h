@@ -15,13 +15,13 @@
 
 #include <endian.h>
 
-#define WORLD_PEERS 4 /* ids that messages come from; the last is our own */
+#define ENV_PEERS 4 /* ids that messages come from; the last is our own */
 
 typedef struct engine_env {
     fuzz_in_t in;
     mrail_engine_t *engine;
     mrail_iface_t *iface;
-    mrail_ep_t *eps[WORLD_PEERS];
+    mrail_ep_t *eps[ENV_PEERS];
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
     unsigned believed;  /* control messages with our cookie */
@@ -29,21 +29,21 @@ typedef struct engine_env {
     unsigned delivered; /* AMs that it handed to the iface */
     unsigned num_comps;
     unsigned comps[256]; /* how often each completed */
-} engine_world_t;
+} engine_env_t;
 
-extern engine_world_t world;
+extern engine_env_t env;
 
 /* The engine is opened once; each input starts with no peer and no lane. */
-void world_start(const uint8_t *data, size_t size);
-void world_end(void);
+void env_start(const uint8_t *data, size_t size);
+void env_end(void);
 
 /* Two lanes up to each of the first two peers, as after a real exchange. */
-void world_connect(void);
+void env_connect(void);
 
 /* One command; 0 to 3 weigh which. */
-void world_ctl_message(void);
-void world_ctl_raw(void);
-void world_am_message(void);
-void world_do_something(void);
+void env_ctl_message(void);
+void env_ctl_raw(void);
+void env_am_message(void);
+void env_do_something(void);
 
 #endif

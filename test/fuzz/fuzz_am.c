@@ -8,19 +8,19 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    world_start(data, size);
-    world_connect();
-    while (fuzz_left(&world.in) != 0) {
-        uint8_t what = fuzz_u8(&world.in) % 16;
+    env_start(data, size);
+    env_connect();
+    while (fuzz_left(&env.in) != 0) {
+        uint8_t what = fuzz_u8(&env.in) % 16;
 
         if (what == 0) {
-            world_ctl_message();
+            env_ctl_message();
         } else if (what < 10) {
-            world_am_message();
+            env_am_message();
         } else {
-            world_do_something();
+            env_do_something();
         }
     }
-    world_end();
+    env_end();
     return 0;
 }

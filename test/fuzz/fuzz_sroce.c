@@ -58,7 +58,7 @@ static uint8_t *region(unsigned i)
 
 enum { ID_FREE, ID_POSTED, ID_UNSIGNALLED, ID_DONE };
 
-typedef struct world {
+typedef struct network {
     fuzz_in_t in;
     sroce_dev_t *dev;
     sroce_pd_t *pd, *other_pd;
@@ -74,9 +74,9 @@ typedef struct world {
     uint8_t id_state[MAX_IDS];
     uint8_t id_qp[MAX_IDS]; /* NUM_QPS: on the SRQ */
     sroce_txrun_t run;
-} world_t;
+} net_t;
 
-static world_t w;
+static net_t w;
 
 static void on_cq(void *arg, void *user)
 {
@@ -226,7 +226,7 @@ static void region_register(unsigned i)
 }
 
 FUZZ_UNTRACED
-static void world_init(const uint8_t *data, size_t size)
+static void net_init(const uint8_t *data, size_t size)
 {
     sroce_dev_params_t params = {.ip = htobe32(0x0a000001),
                                  .qpn_base = 2,
@@ -238,7 +238,7 @@ static void world_init(const uint8_t *data, size_t size)
     struct ibv_srq_attr srq = {.max_wr = MAX_WR, .max_sge = 2};
     uint8_t settings;
 
-    memset(&w, 0, offsetof(world_t, run));
+    memset(&w, 0, offsetof(net_t, run));
     w.in = (fuzz_in_t){data, data + size};
     settings = fuzz_u8(&w.in);
     w.icrc = settings & 1;
@@ -607,15 +607,15 @@ static void pull(fuzz_in_t *in)
     n = sroce_qp_pull(qp, w.now_ns, max, pkts, &w.run);
     FUZZ_CHECK((n == w.run.num_pkts) && (n <= pkts) && (w.run.length <= max) &&
                    (w.run.iov_count <= SROCE_RUN_IOV) &&
-                   (w.run.shm_pool_used <= SROCE_RUN_SHM_POOL),
+                   (w.run.scratch_used <= SROCE_RUN_SCRATCH),
                "a run over its limits");
     for (unsigned i = 0; (n != 0) && (i < w.run.iov_count); ++i) {
         const struct iovec *iov = &w.run.iov[i];
         const uint8_t *p = iov->iov_base;
 
         sum += iov->iov_len;
-        FUZZ_CHECK(((p >= w.run.arena) &&
-                    (p + iov->iov_len <= w.run.arena + SROCE_RUN_SHM_POOL)) ||
+        FUZZ_CHECK(((p >= w.run.scratch) &&
+                    (p + iov->iov_len <= w.run.scratch + SROCE_RUN_SCRATCH)) ||
                        in_region(p, iov->iov_len) ||
                        in_ring(qp, p, iov->iov_len),
                    "sends what is not registered");
@@ -757,7 +757,7 @@ static void finish(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    world_init(data, size);
+    net_init(data, size);
     while ((fuzz_left(&w.in) != 0) && (w.num_ids < MAX_IDS)) {
         command(&w.in);
         check_queues();

@@ -29,7 +29,7 @@ static void *get(size_t num, size_t size)
 static int lp_add(lp_problem_t *p, const mrail_plan_demand_t *d,
                   unsigned *flow_of, unsigned max_columns)
 {
-    const world_t *w = p->world;
+    const machine_t *w = p->machine;
     path_t *paths = &p->path[p->num_columns];
     int count = paths_of(w, d, paths);
     unsigned *flow = &flow_of[2 * ((size_t)d->from * w->num_ranks + d->to) +
@@ -47,14 +47,14 @@ static int lp_add(lp_problem_t *p, const mrail_plan_demand_t *d,
     return p->num_columns <= max_columns;
 }
 
-lp_problem_t *lp_create(const world_t *w, unsigned max_columns)
+lp_problem_t *lp_create(const machine_t *w, unsigned max_columns)
 {
     lp_problem_t *p = get(1, sizeof(*p));
     unsigned *flow_of =
         get(2 * (size_t)w->num_ranks * w->num_ranks, sizeof(*flow_of));
     int fits = 1;
 
-    p->world = w;
+    p->machine = w;
     p->bytes = get(w->num_demands, sizeof(*p->bytes));
     p->first = get(w->num_demands + 1, sizeof(*p->first));
     p->path = get(max_columns + PATHS_MAX, sizeof(*p->path));
@@ -84,7 +84,7 @@ void lp_destroy(lp_problem_t *p)
 
 static double congestion_of(const lp_problem_t *p, const double *part)
 {
-    double *load = get(paths_num_links(p->world), sizeof(*load));
+    double *load = get(paths_num_links(p->machine), sizeof(*load));
     double most = 0;
 
     for (unsigned k = 0; k < p->num_flows; ++k) {
@@ -92,7 +92,8 @@ static double congestion_of(const lp_problem_t *p, const double *part)
             for (unsigned i = 0; i < p->path[j].num_links; ++i) {
                 uint32_t e = p->path[j].link[i];
 
-                load[e] += p->bytes[k] * part[j] / paths_capacity(p->world, e);
+                load[e] +=
+                    p->bytes[k] * part[j] / paths_capacity(p->machine, e);
                 most = MRAIL_MAX(most, load[e]);
             }
         }
@@ -155,7 +156,7 @@ static double shortest(const lp_problem_t *p, double relay, const double *price)
             for (unsigned i = 0; i < p->path[j].num_links; ++i) {
                 uint32_t e = p->path[j].link[i];
 
-                length += price[e] / paths_capacity(p->world, e);
+                length += price[e] / paths_capacity(p->machine, e);
             }
             least = MRAIL_MIN(least, length);
         }
@@ -200,7 +201,7 @@ static void add_column(program_t *g, const lp_problem_t *p, unsigned k,
             g->row[e] = glp_add_rows(g->glp, 1);
         }
         g->index[count] = g->row[e];
-        g->value[count++] = p->bytes[k] / paths_capacity(p->world, e) / unit;
+        g->value[count++] = p->bytes[k] / paths_capacity(p->machine, e) / unit;
     }
     glp_set_mat_col(g->glp, column, count - 1, g->index, g->value);
     glp_set_col_bnds(g->glp, column, GLP_LO, 0, 0);
@@ -210,9 +211,9 @@ static program_t open_program(const lp_problem_t *p, double unit)
 {
     program_t g = {.glp = glp_create_prob()};
 
-    g.row = get(paths_num_links(p->world), sizeof(*g.row));
-    g.index = get(paths_num_links(p->world) + 8, sizeof(*g.index));
-    g.value = get(paths_num_links(p->world) + 8, sizeof(*g.value));
+    g.row = get(paths_num_links(p->machine), sizeof(*g.row));
+    g.index = get(paths_num_links(p->machine) + 8, sizeof(*g.index));
+    g.value = get(paths_num_links(p->machine) + 8, sizeof(*g.value));
     glp_set_obj_dir(g.glp, GLP_MIN);
     glp_add_rows(g.glp, (int)p->num_flows);
     for (unsigned k = 0; k < p->num_flows; ++k) {
@@ -258,7 +259,7 @@ static void read_program(const program_t *g, const lp_problem_t *p,
         part[j] = glp_get_col_prim(g->glp, (int)j + 1);
     }
     make_add_up(p, part);
-    for (unsigned e = 0; e < paths_num_links(p->world); ++e) {
+    for (unsigned e = 0; e < paths_num_links(p->machine); ++e) {
         double dual =
             (g->row[e] != 0) ? -glp_get_row_dual(g->glp, g->row[e]) : 0;
 
@@ -277,7 +278,7 @@ static int is_wide(const lp_range_t *range, double unit)
 /* The division of the least congestion that was found; the caller frees it. */
 static double *spread(const lp_problem_t *p, lp_range_t *range)
 {
-    unsigned num_links = paths_num_links(p->world);
+    unsigned num_links = paths_num_links(p->machine);
     double *part = equal_division(p);
     double *price = get(num_links, sizeof(*price));
     double unit = congestion_of(p, part);
@@ -336,7 +337,7 @@ static void keep_within(const lp_problem_t *p, double *part,
 
 lp_range_t lp_relayed(const lp_problem_t *p, double limit)
 {
-    unsigned num_links = paths_num_links(p->world);
+    unsigned num_links = paths_num_links(p->machine);
     lp_range_t range = {0}, ignored;
     double total = 0, *part, *price, *spare;
     program_t g;

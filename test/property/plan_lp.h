@@ -15,7 +15,7 @@
 /* The bytes between each pair of ranks, with small demands separate, and their
  * paths. */
 typedef struct lp_problem {
-    const world_t *world;
+    const machine_t *machine;
     unsigned num_flows, num_columns;
     double *bytes;   /* of each flow */
     unsigned *first; /* its first path; num_flows + 1 of them */
@@ -30,7 +30,7 @@ typedef struct lp_range {
 
 /* NULL: there are more than max_columns paths.  All demands have one at least,
  * or are not planned. */
-lp_problem_t *lp_create(const world_t *world, unsigned max_columns);
+lp_problem_t *lp_create(const machine_t *machine, unsigned max_columns);
 void lp_destroy(lp_problem_t *problem);
 
 /* Seconds. */

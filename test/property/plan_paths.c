@@ -4,7 +4,7 @@
 #include <assert.h>
 
 /* First index of each kind of link, in the order of mrail_plan_link_kind_t. */
-static uint32_t first_of(const world_t *w, unsigned kind)
+static uint32_t first_of(const machine_t *w, unsigned kind)
 {
     const uint32_t count[] = {w->num_nodes * w->num_rails,
                               w->num_nodes * w->num_rails,
@@ -21,12 +21,12 @@ static uint32_t first_of(const world_t *w, unsigned kind)
     return first;
 }
 
-uint32_t paths_num_links(const world_t *w)
+uint32_t paths_num_links(const machine_t *w)
 {
     return first_of(w, MRAIL_PLAN_SWITCH_DOWN + 1);
 }
 
-uint32_t paths_link(const world_t *w, mrail_plan_link_kind_t kind, unsigned a,
+uint32_t paths_link(const machine_t *w, mrail_plan_link_kind_t kind, unsigned a,
                     unsigned b)
 {
     unsigned width = (kind == MRAIL_PLAN_GPU_LINK)    ? w->num_ranks
@@ -36,7 +36,7 @@ uint32_t paths_link(const world_t *w, mrail_plan_link_kind_t kind, unsigned a,
     return first_of(w, kind) + a * width + b;
 }
 
-double paths_capacity(const world_t *w, uint32_t link)
+double paths_capacity(const machine_t *w, uint32_t link)
 {
     unsigned kind = MRAIL_PLAN_SWITCH_DOWN, rails = w->num_rails;
 
@@ -63,7 +63,7 @@ double paths_capacity(const world_t *w, uint32_t link)
 }
 
 /* 0: there is no such link that works. */
-static int take(const world_t *w, path_t *path, mrail_plan_link_kind_t kind,
+static int take(const machine_t *w, path_t *path, mrail_plan_link_kind_t kind,
                 unsigned a, unsigned b)
 {
     uint32_t link = paths_link(w, kind, a, b);
@@ -73,14 +73,14 @@ static int take(const world_t *w, path_t *path, mrail_plan_link_kind_t kind,
     return paths_capacity(w, link) > 0;
 }
 
-static int are_linked(const world_t *w, unsigned from, unsigned to)
+static int are_linked(const machine_t *w, unsigned from, unsigned to)
 {
     return (w->node[from] == w->node[to]) &&
            ((w->link[from][to] > 0) || ((w->up[from] > 0) && (w->up[to] > 0)));
 }
 
 /* From one GPU to another one of its node. */
-static int hop(const world_t *w, path_t *path, unsigned from, unsigned to)
+static int hop(const machine_t *w, path_t *path, unsigned from, unsigned to)
 {
     if (!are_linked(w, from, to)) {
         return 0;
@@ -101,7 +101,7 @@ static path_t no_path(void)
 }
 
 /* The rank that reaches the rail for this rank: itself, a relay, or none. */
-static unsigned port_of(const world_t *w, unsigned rank, unsigned rail)
+static unsigned port_of(const machine_t *w, unsigned rank, unsigned rail)
 {
     if ((w->rail[rank] == MRAIL_PLAN_NONE) || (w->rail[rank] == rail)) {
         return rank;
@@ -114,7 +114,7 @@ static unsigned port_of(const world_t *w, unsigned rank, unsigned rail)
     return MRAIL_PLAN_NONE;
 }
 
-static int through_fabric(const world_t *w, path_t *path, unsigned from,
+static int through_fabric(const machine_t *w, path_t *path, unsigned from,
                           unsigned to)
 {
     unsigned a = w->pod[from], b = w->pod[to];
@@ -128,7 +128,7 @@ static int through_fabric(const world_t *w, path_t *path, unsigned from,
            take(w, path, MRAIL_PLAN_RAIL_IN, to, path->rail_in);
 }
 
-static int by_rail(const world_t *w, const mrail_plan_demand_t *d,
+static int by_rail(const machine_t *w, const mrail_plan_demand_t *d,
                    unsigned rail, path_t *path)
 {
     unsigned out = port_of(w, d->from, rail), in = port_of(w, d->to, rail);
@@ -151,7 +151,7 @@ static int by_rail(const world_t *w, const mrail_plan_demand_t *d,
            ((in == d->to) || hop(w, path, in, d->to));
 }
 
-static int by_spine(const world_t *w, const mrail_plan_demand_t *d,
+static int by_spine(const machine_t *w, const mrail_plan_demand_t *d,
                     path_t *path)
 {
     *path = no_path();
@@ -163,7 +163,7 @@ static int by_spine(const world_t *w, const mrail_plan_demand_t *d,
            through_fabric(w, path, w->node[d->from], w->node[d->to]);
 }
 
-static unsigned over_rails(const world_t *w, const mrail_plan_demand_t *d,
+static unsigned over_rails(const machine_t *w, const mrail_plan_demand_t *d,
                            path_t *paths)
 {
     unsigned count = 0;
@@ -175,7 +175,7 @@ static unsigned over_rails(const world_t *w, const mrail_plan_demand_t *d,
 }
 
 /* The direct link, if there is one, and ranks that relay. */
-static unsigned within_node(const world_t *w, const mrail_plan_demand_t *d,
+static unsigned within_node(const machine_t *w, const mrail_plan_demand_t *d,
                             path_t *paths)
 {
     unsigned count = 0;
@@ -208,13 +208,13 @@ static void fewest_first(path_t *paths, unsigned count)
     }
 }
 
-uint64_t paths_relay_above(const world_t *w)
+uint64_t paths_relay_above(const machine_t *w)
 {
     return (w->options.relay_above == UINT64_MAX) ? 1000000
                                                   : w->options.relay_above;
 }
 
-int paths_of(const world_t *w, const mrail_plan_demand_t *d, path_t *paths)
+int paths_of(const machine_t *w, const mrail_plan_demand_t *d, path_t *paths)
 {
     unsigned count, few = 0;
 
@@ -240,7 +240,7 @@ int paths_of(const world_t *w, const mrail_plan_demand_t *d, path_t *paths)
     return (int)few;
 }
 
-int paths_alone(const world_t *w, const mrail_plan_demand_t *d,
+int paths_alone(const machine_t *w, const mrail_plan_demand_t *d,
                 const path_t *paths, int count)
 {
     int few = 0, own = -1;

@@ -23,23 +23,23 @@ typedef struct path {
 } path_t;
 
 /* Demands of more bytes may take all of them. */
-uint64_t paths_relay_above(const world_t *world);
+uint64_t paths_relay_above(const machine_t *machine);
 
 /* How many paths; 0: it cannot be sent; PATHS_NOT_PLANNED: it need not be
  * planned. Those of fewer relays come first, and of as many those by lower
  * rails (ranks that relay). */
-int paths_of(const world_t *world, const mrail_plan_demand_t *demand,
+int paths_of(const machine_t *machine, const mrail_plan_demand_t *demand,
              path_t *paths);
 
 /* Which of these the demand would take alone: mrail_plan_compare(). */
-int paths_alone(const world_t *world, const mrail_plan_demand_t *demand,
+int paths_alone(const machine_t *machine, const mrail_plan_demand_t *demand,
                 const path_t *paths, int count);
 
 /* Numbers of links, of things that are not there, too: those have capacity 0;
  * what has no limit has no number. */
-uint32_t paths_num_links(const world_t *world);
-uint32_t paths_link(const world_t *world, mrail_plan_link_kind_t kind,
+uint32_t paths_num_links(const machine_t *machine);
+uint32_t paths_link(const machine_t *machine, mrail_plan_link_kind_t kind,
                     unsigned a, unsigned b);
-double paths_capacity(const world_t *world, uint32_t link);
+double paths_capacity(const machine_t *machine, uint32_t link);
 
 #endif

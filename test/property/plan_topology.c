@@ -4,17 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static unsigned below(world_t *w, unsigned bound)
+static unsigned below(machine_t *w, unsigned bound)
 {
     return mrail_rng_below(&w->rng, bound);
 }
 
-static int one_in(world_t *w, unsigned many)
+static int one_in(machine_t *w, unsigned many)
 {
     return below(w, many) == 0;
 }
 
-static unsigned between(world_t *w, unsigned least, unsigned most)
+static unsigned between(machine_t *w, unsigned least, unsigned most)
 {
     return least + below(w, most - least + 1);
 }
@@ -22,7 +22,7 @@ static unsigned between(world_t *w, unsigned least, unsigned most)
 /* ---- the machine -----------------------------------------------------------
  */
 
-static void make_size(world_t *w)
+static void make_size(machine_t *w)
 {
     unsigned class = below(w, 100);
 
@@ -45,7 +45,7 @@ static void make_size(world_t *w)
 }
 
 /* From 1 MB/s to 1 TB/s, each power of ten as often as any other. */
-static double any_speed(world_t *w)
+static double any_speed(machine_t *w)
 {
     double speed = 1e5 * (double)between(w, 10, 100);
 
@@ -56,7 +56,7 @@ static double any_speed(world_t *w)
 }
 
 /* A port's capacity: all alike, alike for a rail, like others, or any. */
-static double port(world_t *w, unsigned kind, unsigned rail)
+static double port(machine_t *w, unsigned kind, unsigned rail)
 {
     static const double unequal[] = {25e9, 12.5e9, 6.25e9, 6.25e9};
 
@@ -75,7 +75,7 @@ static double port(world_t *w, unsigned kind, unsigned rail)
     }
 }
 
-static void make_rails(world_t *w)
+static void make_rails(machine_t *w)
 {
     unsigned kind = below(w, 7);
     unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* of a hundred */
@@ -100,7 +100,7 @@ static void make_rails(world_t *w)
 
 /* Ranks of a node: one for each rail, or more or fewer; or free ones; or both.
  */
-static unsigned make_node_ranks(world_t *w, unsigned kind, unsigned *rails)
+static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
 {
     unsigned count = 0;
 
@@ -113,7 +113,7 @@ static unsigned make_node_ranks(world_t *w, unsigned kind, unsigned *rails)
     count = between(w, 1,
                     (w->num_rails < 4)
                         ? 4
-                        : MRAIL_MIN(w->num_rails + 2, WORLD_MAX_PER_NODE));
+                        : MRAIL_MIN(w->num_rails + 2, MACHINE_MAX_PER_NODE));
     for (unsigned i = 0; i < count; ++i) {
         int is_free = (kind == 1) || ((kind == 3) && one_in(w, 3));
 
@@ -123,14 +123,14 @@ static unsigned make_node_ranks(world_t *w, unsigned kind, unsigned *rails)
 }
 
 /* In any order: rank numbers of a node need not follow each other. */
-static void make_ranks(world_t *w)
+static void make_ranks(machine_t *w)
 {
     unsigned kind = (w->many || (below(w, 10) < 6)) ? 0 : between(w, 1, 3);
     int shuffled = one_in(w, 3);
 
     w->num_ranks = 0;
     for (unsigned node = 0; node < w->num_nodes; ++node) {
-        unsigned rails[WORLD_MAX_PER_NODE];
+        unsigned rails[MACHINE_MAX_PER_NODE];
         unsigned count = make_node_ranks(w, kind, rails);
 
         for (unsigned i = 0; i < count; ++i) {
@@ -148,7 +148,7 @@ static void make_ranks(world_t *w)
     }
 }
 
-static void make_mesh(world_t *w, unsigned node)
+static void make_mesh(machine_t *w, unsigned node)
 {
     unsigned missing = one_in(w, 2) ? 0 : between(w, 1, 40);
     int alike = one_in(w, 2), slow = one_in(w, 4), any = one_in(w, 8);
@@ -167,7 +167,7 @@ static void make_mesh(world_t *w, unsigned node)
     }
 }
 
-static void make_switch(world_t *w, unsigned node)
+static void make_switch(machine_t *w, unsigned node)
 {
     int holes = !w->many && one_in(w, 4), slow = !w->many && one_in(w, 4);
     int alike = w->many ? !one_in(w, 20) : one_in(w, 2);
@@ -182,7 +182,7 @@ static void make_switch(world_t *w, unsigned node)
     }
 }
 
-static void make_gpus(world_t *w)
+static void make_gpus(machine_t *w)
 {
     /* None, mesh, switch, one or another. */
     static const unsigned kinds[] = {0, 1, 1, 1, 1, 2, 2, 3, 3, 3};
@@ -204,12 +204,12 @@ static void make_gpus(world_t *w)
     }
 }
 
-static void make_leaf_groups(world_t *w)
+static void make_leaf_groups(machine_t *w)
 {
     int alike = one_in(w, 2);
 
     w->num_leaf_groups =
-        one_in(w, 2) ? 1 : between(w, 1, WORLD_MAX_LEAF_GROUPS);
+        one_in(w, 2) ? 1 : between(w, 1, MACHINE_MAX_LEAF_GROUPS);
     for (unsigned node = 0; node < w->num_nodes; ++node) {
         w->pod[node] = alike ? node * w->num_leaf_groups / w->num_nodes
                              : below(w, w->num_leaf_groups);
@@ -232,16 +232,16 @@ static void make_leaf_groups(world_t *w)
 /* ---- the exchange ----------------------------------------------------------
  */
 
-static void add(world_t *w, unsigned from, unsigned to, double bytes)
+static void add(machine_t *w, unsigned from, unsigned to, double bytes)
 {
-    if (w->num_demands < WORLD_MAX_DEMANDS) {
+    if (w->num_demands < MACHINE_MAX_DEMANDS) {
         w->demands[w->num_demands++] = (mrail_plan_demand_t){
             .from = from, .to = to, .bytes = (uint64_t)bytes};
     }
 }
 
 /* One number at a time: arguments are evaluated in any order. */
-static void add_any(world_t *w, double bytes)
+static void add_any(machine_t *w, double bytes)
 {
     unsigned from = below(w, w->num_ranks);
     unsigned to = below(w, w->num_ranks);
@@ -250,7 +250,7 @@ static void add_any(world_t *w, double bytes)
 }
 
 /* A size to begin with: most are worth a relay. */
-static double any_size(world_t *w)
+static double any_size(machine_t *w)
 {
     switch (below(w, 12)) {
     case 0:
@@ -268,7 +268,7 @@ static double any_size(world_t *w)
 
 /* Each to all: a part of it goes to one, which is the one half way round, or
  * rank 0 for everybody. */
-static void want_hotspot(world_t *w)
+static void want_hotspot(machine_t *w)
 {
     double part = 0.1 * between(w, 1, 9), bytes = any_size(w);
     unsigned n = w->num_ranks, step = (n > 40) ? between(w, 2, n / 8) : 1;
@@ -287,7 +287,7 @@ static void want_hotspot(world_t *w)
     }
 }
 
-static void want_zipf(world_t *w)
+static void want_zipf(machine_t *w)
 {
     unsigned count = between(w, 1, (w->many ? 1 : 4) * w->num_ranks);
     double bytes = any_size(w) * 10;
@@ -300,7 +300,7 @@ static void want_zipf(world_t *w)
 }
 
 /* Tokens of each rank to k of the experts, one at each rank; some are liked. */
-static void want_moe(world_t *w)
+static void want_moe(machine_t *w)
 {
     unsigned n = w->num_ranks, top = between(w, 1, 4);
     unsigned liked = between(w, 1, 1 + n / 4), groups = between(w, 1, 6);
@@ -317,7 +317,7 @@ static void want_moe(world_t *w)
 }
 
 /* A ring of rows; what is at its seam is many times more. */
-static void want_stencil(world_t *w)
+static void want_stencil(machine_t *w)
 {
     unsigned n = w->num_ranks, row = between(w, 1, 1 + n / 2);
     double bytes = any_size(w), seam = between(w, 2, 20);
@@ -334,7 +334,7 @@ static void want_stencil(world_t *w)
     }
 }
 
-static void want_few(world_t *w)
+static void want_few(machine_t *w)
 {
     unsigned n = w->num_ranks, few = between(w, 1, 1 + n / 6);
     double bytes = any_size(w);
@@ -347,7 +347,7 @@ static void want_few(world_t *w)
     }
 }
 
-static void want_any(world_t *w)
+static void want_any(machine_t *w)
 {
     unsigned count = between(w, 1, (w->many ? 1 : 3) * w->num_ranks);
 
@@ -358,7 +358,7 @@ static void want_any(world_t *w)
 }
 
 /* Nothing, to oneself, twice, one byte, as much as may be relayed just not. */
-static void want_odd(world_t *w)
+static void want_odd(machine_t *w)
 {
     static const double odd[] = {0, 1, 2, 999999, 1e6, 1000001, 65536};
 
@@ -376,12 +376,12 @@ static void want_odd(world_t *w)
 }
 
 /* Each demand many times, as large, or in parts. */
-static void multiply_demands(world_t *w)
+static void multiply_demands(machine_t *w)
 {
     unsigned count = w->num_demands, copies;
     int in_parts = one_in(w, 2);
 
-    copies = (count == 0) ? 0 : WORLD_MAX_DEMANDS / count;
+    copies = (count == 0) ? 0 : MACHINE_MAX_DEMANDS / count;
     for (unsigned i = 0; i < count; ++i) {
         double bytes = (double)w->demands[i].bytes / (in_parts ? copies : 1);
 
@@ -392,9 +392,9 @@ static void multiply_demands(world_t *w)
     }
 }
 
-static void make_demands(world_t *w)
+static void make_demands(machine_t *w)
 {
-    static void (*const want[])(world_t *) = {
+    static void (*const want[])(machine_t *) = {
         want_any, want_zipf, want_hotspot, want_moe, want_stencil, want_few};
 
     w->num_demands = 0;
@@ -413,7 +413,7 @@ static void make_demands(world_t *w)
     }
 }
 
-static void make_options(world_t *w)
+static void make_options(machine_t *w)
 {
     w->options = MRAIL_PLAN_DEFAULTS;
     if (one_in(w, 6)) {
@@ -427,7 +427,7 @@ static void make_options(world_t *w)
     }
 }
 
-void world_make(world_t *w, uint64_t seed)
+void machine_make(machine_t *w, uint64_t seed)
 {
     w->seed = seed;
     mrail_rng_init(&w->rng, seed);
@@ -444,7 +444,7 @@ void world_make(world_t *w, uint64_t seed)
     make_demands(w);
 }
 
-void world_copy_demands(world_t *w)
+void machine_copy_demands(machine_t *w)
 {
     mrail_plan_demand_t *copy = w->room[w->demands == w->room[0]];
 
@@ -452,13 +452,13 @@ void world_copy_demands(world_t *w)
     w->demands = copy;
 }
 
-void world_other_demands(world_t *w)
+void machine_other_demands(machine_t *w)
 {
     w->demands = w->room[w->demands == w->room[0]];
     make_demands(w);
 }
 
-void world_keep(world_t *w, const uint8_t *keep)
+void machine_keep(machine_t *w, const uint8_t *keep)
 {
     unsigned kept = 0;
 
@@ -473,7 +473,7 @@ void world_keep(world_t *w, const uint8_t *keep)
 /* ---- as the planner is told ------------------------------------------------
  */
 
-static void must(const world_t *w, int ret, const char *what)
+static void must(const machine_t *w, int ret, const char *what)
 {
     if (ret != 0) {
         printf("not ok - plan: seed %llu: %s is refused: %d\n",
@@ -483,7 +483,8 @@ static void must(const world_t *w, int ret, const char *what)
     }
 }
 
-static void tell_node(const world_t *w, mrail_plan_topo_t *topo, unsigned node)
+static void tell_node(const machine_t *w, mrail_plan_topo_t *topo,
+                      unsigned node)
 {
     must(w, mrail_plan_topo_set_leaf_group(topo, node, w->pod[node]), "a pod");
     for (unsigned rail = 0; rail < w->num_rails; ++rail) {
@@ -494,7 +495,7 @@ static void tell_node(const world_t *w, mrail_plan_topo_t *topo, unsigned node)
     }
 }
 
-static void tell_uplinks(const world_t *w, mrail_plan_topo_t *topo,
+static void tell_uplinks(const machine_t *w, mrail_plan_topo_t *topo,
                          unsigned pod)
 {
     for (unsigned rail = 0; rail < w->num_rails; ++rail) {
@@ -509,7 +510,7 @@ static void tell_uplinks(const world_t *w, mrail_plan_topo_t *topo,
     }
 }
 
-static void tell_gpu(const world_t *w, mrail_plan_topo_t *topo, unsigned rank)
+static void tell_gpu(const machine_t *w, mrail_plan_topo_t *topo, unsigned rank)
 {
     if (w->up[rank] > 0) {
         must(w,
@@ -529,7 +530,7 @@ static unsigned nth(unsigned i, unsigned count, int backwards)
     return backwards ? count - 1 - i : i;
 }
 
-mrail_plan_topo_t *world_build(const world_t *w, int backwards)
+mrail_plan_topo_t *machine_build(const machine_t *w, int backwards)
 {
     mrail_plan_topo_t *topo;
 

@@ -15,7 +15,7 @@
 
 /* ---- bytes ---- */
 
-static uint64_t bytes_key(const world_t *topology, uint32_t from, uint32_t to,
+static uint64_t bytes_key(const model_t *topology, uint32_t from, uint32_t to,
                           uint32_t num)
 {
     return mrail_mix64(((uint64_t)num << 32 | from << 16 | to) + 1) +
@@ -51,7 +51,7 @@ static int bytes_each(uint64_t key, uint64_t offset, char *data, size_t length,
     return is_same;
 }
 
-static size_t bytes_length(const world_t *topology, size_t length)
+static size_t bytes_length(const model_t *topology, size_t length)
 {
     return topology->is_stamped ? MRAIL_MIN(length, 8) : length;
 }
@@ -59,7 +59,7 @@ static size_t bytes_length(const world_t *topology, size_t length)
 /* ---- what the ranks do ---- */
 
 /* The number of the one that the rank is in. */
-static unsigned exchange_of(const world_t *topology, uint32_t rank)
+static unsigned exchange_of(const model_t *topology, uint32_t rank)
 {
     return (topology->s.counts[rank].begun - 1) % topology->num_exchanges;
 }
@@ -75,8 +75,8 @@ static int take_error(int *error)
 static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
                    size_t length)
 {
-    world_rank_t *rank = arg;
-    world_t *topology = rank->topology;
+    model_rank_t *rank = arg;
+    model_t *topology = rank->topology;
 
     bytes_each(bytes_key(topology, rank->rank, to,
                          topology->s.counts[rank->rank].begun - 1),
@@ -85,11 +85,11 @@ static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
 }
 
 /* The flow of which [offset, offset + length) is a chunk. */
-static void mark_chunk(world_t *topology, uint32_t from, uint32_t to,
+static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
                        uint64_t offset, size_t length)
 {
     unsigned num = exchange_of(topology, to);
-    const world_exchange_t *exchange = &topology->exchanges[num];
+    const model_exchange_t *exchange = &topology->exchanges[num];
     size_t chunk = topology->arenas[0].shape.chunk;
 
     for (unsigned i = 0; i < exchange->num_flows; ++i) {
@@ -113,8 +113,8 @@ static void mark_chunk(world_t *topology, uint32_t from, uint32_t to,
 static int do_drain(void *arg, uint32_t from, uint64_t offset, const void *slot,
                     size_t length)
 {
-    world_rank_t *rank = arg;
-    world_t *topology = rank->topology;
+    model_rank_t *rank = arg;
+    model_t *topology = rank->topology;
     int ret = take_error(&rank->drain_error);
 
     if (ret == 0) {
@@ -127,17 +127,17 @@ static int do_drain(void *arg, uint32_t from, uint64_t offset, const void *slot,
     return ret;
 }
 
-static void *add_request(world_rank_t *rank, int kind, uint32_t from,
+static void *add_request(model_rank_t *rank, int kind, uint32_t from,
                          uint32_t to, const void *buffer, size_t length)
 {
-    world_state_t *s = &rank->topology->s;
-    world_request_t *request = s->requests[rank->rank];
+    model_state_t *s = &rank->topology->s;
+    model_request_t *request = s->requests[rank->rank];
 
     while (request->is_used) {
         ++request;
-        assert_true(request < &s->requests[rank->rank][WORLD_REQUESTS]);
+        assert_true(request < &s->requests[rank->rank][MODEL_REQUESTS]);
     }
-    *request = (world_request_t){
+    *request = (model_request_t){
         .buffer = (void *)buffer,
         .length = (uint32_t)length,
         .order = s->channels[from][to].posted[kind]++,
@@ -152,14 +152,14 @@ static void *add_request(world_rank_t *rank, int kind, uint32_t from,
 static int do_send(void *arg, uint32_t to, const void *buffer, size_t length,
                    void **request_p)
 {
-    world_rank_t *rank = arg;
+    model_rank_t *rank = arg;
     int ret = take_error(&rank->send_error);
 
     if (ret == 0) {
         assert_int_not_equal(rank->topology->node_of[rank->rank],
                              rank->topology->node_of[to]);
         *request_p =
-            add_request(rank, WORLD_SEND, rank->rank, to, buffer, length);
+            add_request(rank, MODEL_SEND, rank->rank, to, buffer, length);
     }
     return ret;
 }
@@ -167,20 +167,20 @@ static int do_send(void *arg, uint32_t to, const void *buffer, size_t length,
 static int do_recv(void *arg, uint32_t from, void *buffer, size_t length,
                    void **request_p)
 {
-    world_rank_t *rank = arg;
+    model_rank_t *rank = arg;
     int ret = take_error(&rank->recv_error);
 
     if (ret == 0) {
         *request_p =
-            add_request(rank, WORLD_RECV, from, rank->rank, buffer, length);
+            add_request(rank, MODEL_RECV, from, rank->rank, buffer, length);
     }
     return ret;
 }
 
 static int do_test(void *arg, void *request, size_t *length_p)
 {
-    world_rank_t *rank = arg;
-    world_request_t *found = request;
+    model_rank_t *rank = arg;
+    model_request_t *found = request;
     int ret = take_error(&rank->test_error);
 
     if (ret != 0) {
@@ -195,7 +195,7 @@ static int do_test(void *arg, void *request, size_t *length_p)
     return 1;
 }
 
-const mrail_relay_ops_t world_ops = {
+const mrail_relay_ops_t model_ops = {
     .fill = do_fill,
     .drain = do_drain,
     .send = do_send,
@@ -205,11 +205,11 @@ const mrail_relay_ops_t world_ops = {
 
 /* ---- the network ---- */
 
-static world_request_t *find_request(world_t *topology, uint32_t rank, int kind,
+static model_request_t *find_request(model_t *topology, uint32_t rank, int kind,
                                      uint32_t from, uint32_t to)
 {
-    for (unsigned i = 0; i < WORLD_REQUESTS; ++i) {
-        world_request_t *request = &topology->s.requests[rank][i];
+    for (unsigned i = 0; i < MODEL_REQUESTS; ++i) {
+        model_request_t *request = &topology->s.requests[rank][i];
 
         if (request->is_used && (request->kind == kind) &&
             (request->from == from) && (request->to == to) &&
@@ -221,18 +221,18 @@ static world_request_t *find_request(world_t *topology, uint32_t rank, int kind,
     return NULL;
 }
 
-int world_deliver(world_t *topology, uint32_t from, uint32_t to)
+int model_deliver(model_t *topology, uint32_t from, uint32_t to)
 {
-    world_channel_t *channel = &topology->s.channels[from][to];
-    world_request_t *send, *recv;
+    model_channel_t *channel = &topology->s.channels[from][to];
+    model_request_t *send, *recv;
     size_t length;
 
-    if ((channel->delivered >= channel->posted[WORLD_SEND]) ||
-        (channel->delivered >= channel->posted[WORLD_RECV])) {
+    if ((channel->delivered >= channel->posted[MODEL_SEND]) ||
+        (channel->delivered >= channel->posted[MODEL_RECV])) {
         return 0;
     }
-    send = find_request(topology, from, WORLD_SEND, from, to);
-    recv = find_request(topology, to, WORLD_RECV, from, to);
+    send = find_request(topology, from, MODEL_SEND, from, to);
+    recv = find_request(topology, to, MODEL_RECV, from, to);
     assert_true(send->length <= recv->length);
     length = topology->is_stamped ? MRAIL_RELAY_HEADER + 8u : send->length;
     memcpy(recv->buffer, send->buffer, length);
@@ -242,13 +242,13 @@ int world_deliver(world_t *topology, uint32_t from, uint32_t to)
     return 1;
 }
 
-unsigned world_deliver_all(world_t *topology)
+unsigned model_deliver_all(model_t *topology)
 {
     unsigned count = 0;
 
     for (uint32_t from = 0; from < topology->num_ranks; ++from) {
         for (uint32_t to = 0; to < topology->num_ranks; ++to) {
-            while (world_deliver(topology, from, to)) {
+            while (model_deliver(topology, from, to)) {
                 ++count;
             }
         }
@@ -256,7 +256,7 @@ unsigned world_deliver_all(world_t *topology)
     return count;
 }
 
-/* ---- the world ---- */
+/* ---- the model ---- */
 
 static void shm_pool_init(mrail_relay_shm_pool_t *arena,
                           const mrail_relay_shape_t *shape)
@@ -271,7 +271,7 @@ static void shm_pool_init(mrail_relay_shm_pool_t *arena,
     memset(arena->base, 0, layout.pages);
 }
 
-void world_place(world_t *topology, const unsigned *per_node)
+void model_place(model_t *topology, const unsigned *per_node)
 {
     for (unsigned n = 0; per_node[n] != 0; ++n) {
         for (unsigned i = 0; i < per_node[n]; ++i) {
@@ -284,7 +284,7 @@ void world_place(world_t *topology, const unsigned *per_node)
     }
 }
 
-void world_init(world_t *topology, size_t chunk, unsigned out_slots,
+void model_init(model_t *topology, size_t chunk, unsigned out_slots,
                 unsigned in_slots)
 {
     for (unsigned n = 0; n < topology->num_nodes; ++n) {
@@ -304,13 +304,13 @@ void world_init(world_t *topology, size_t chunk, unsigned out_slots,
         topology->ranks[r].rank = r;
         assert_int_equal(
             mrail_relay_create(&topology->arenas[n], topology->num_ranks,
-                               topology->locals[n], r, &world_ops,
+                               topology->locals[n], r, &model_ops,
                                &topology->ranks[r], &topology->ranks[r].relay),
             0);
     }
 }
 
-void world_cleanup(world_t *topology)
+void model_cleanup(model_t *topology)
 {
     for (uint32_t r = 0; r < topology->num_ranks; ++r) {
         mrail_relay_destroy(topology->ranks[r].relay);
@@ -320,9 +320,9 @@ void world_cleanup(world_t *topology)
     }
 }
 
-int world_begin(world_t *topology, uint32_t rank)
+int model_begin(model_t *topology, uint32_t rank)
 {
-    const world_exchange_t *exchange =
+    const model_exchange_t *exchange =
         &topology->exchanges[topology->s.counts[rank].begun %
                              topology->num_exchanges];
     int ret = mrail_relay_begin(topology->ranks[rank].relay, exchange->hash,
@@ -334,9 +334,9 @@ int world_begin(world_t *topology, uint32_t rank)
     return ret;
 }
 
-int world_end(world_t *topology, uint32_t rank)
+int model_end(model_t *topology, uint32_t rank)
 {
-    const world_exchange_t *exchange;
+    const model_exchange_t *exchange;
     size_t chunk = topology->arenas[0].shape.chunk;
     unsigned num;
 
@@ -361,7 +361,7 @@ int world_end(world_t *topology, uint32_t rank)
     return 1;
 }
 
-void world_check_idle(const world_t *topology)
+void model_check_idle(const model_t *topology)
 {
     for (uint32_t r = 0; r < topology->num_ranks; ++r) {
         mrail_relay_t *relay = topology->ranks[r].relay;
@@ -380,7 +380,7 @@ void world_check_idle(const world_t *topology)
     }
 }
 
-void world_run(world_t *topology, uint32_t num)
+void model_run(model_t *topology, uint32_t num)
 {
     for (unsigned round = 0; round < MAX_ITERATIONS; ++round) {
         unsigned num_ready = 0;
@@ -388,22 +388,22 @@ void world_run(world_t *topology, uint32_t num)
         for (uint32_t r = 0; r < topology->num_ranks; ++r) {
             if ((topology->s.counts[r].begun == topology->s.counts[r].ended) &&
                 (topology->s.counts[r].begun < num)) {
-                assert_int_equal(world_begin(topology, r), 0);
+                assert_int_equal(model_begin(topology, r), 0);
             }
             assert_true(mrail_relay_progress(topology->ranks[r].relay) >= 0);
-            world_end(topology, r);
+            model_end(topology, r);
             num_ready += (topology->s.counts[r].ended >= num);
         }
-        world_deliver_all(topology);
+        model_deliver_all(topology);
         if (num_ready == topology->num_ranks) {
-            world_check_idle(topology);
+            model_check_idle(topology);
             return;
         }
     }
     fail_msg("it hangs");
 }
 
-unsigned world_num_bare(const world_t *topology, uint32_t rank)
+unsigned model_num_bare(const model_t *topology, uint32_t rank)
 {
     const mrail_relay_t *relay = topology->ranks[rank].relay;
     unsigned count = 0;
@@ -415,9 +415,9 @@ unsigned world_num_bare(const world_t *topology, uint32_t rank)
     return count;
 }
 
-unsigned world_min_in_slots(const world_t *topology)
+unsigned model_min_in_slots(const model_t *topology)
 {
-    unsigned channels[WORLD_RANKS], count = 1;
+    unsigned channels[MODEL_RANKS], count = 1;
 
     for (unsigned i = 0; i < topology->num_exchanges; ++i) {
         assert_int_equal(mrail_relay_channels(topology->exchanges[i].flows,
@@ -432,13 +432,13 @@ unsigned world_min_in_slots(const world_t *topology)
     return count;
 }
 
-void world_add(world_t *topology, unsigned num, uint32_t from,
+void model_add(model_t *topology, unsigned num, uint32_t from,
                uint32_t relay_out, uint32_t relay_in, uint32_t to,
                uint64_t offset, uint64_t bytes)
 {
-    world_exchange_t *exchange = &topology->exchanges[num];
+    model_exchange_t *exchange = &topology->exchanges[num];
 
-    assert_true(exchange->num_flows < WORLD_FLOWS);
+    assert_true(exchange->num_flows < MODEL_FLOWS);
     exchange->flows[exchange->num_flows++] = (mrail_relay_flow_t){
         .from = from,
         .to = to,

@@ -266,7 +266,7 @@ static int is_quiet(const side_t *side, const side_t *other)
     return (mrail_list_empty(&side->engine->work) ||
             (other->dead && has_path_to_try(peer))) &&
            mrail_evict_is_idle(peer) && mrail_list_empty(&peer->ops) &&
-           mrail_list_empty(&peer->syncs) && !peer->recovering &&
+           mrail_list_empty(&peer->flushes_pending) && !peer->recovering &&
            (peer->failed == 0);
 }
 
@@ -274,8 +274,8 @@ static int waits_for_peer(const side_t *side)
 {
     const mrail_peer_t *peer = (side->ep == NULL) ? NULL : peer_of(side);
 
-    return (peer != NULL) &&
-           (!mrail_list_empty(&peer->ops) || !mrail_list_empty(&peer->syncs));
+    return (peer != NULL) && (!mrail_list_empty(&peer->ops) ||
+                              !mrail_list_empty(&peer->flushes_pending));
 }
 
 /* The peer's messages, one by one: what it may send, has sent, is told. */

@@ -74,7 +74,7 @@ static unsigned relay_of(unsigned node, unsigned rail)
     return node * w.per + rail;
 }
 
-/* ---- worlds ---- */
+/* ---- machines ---- */
 
 /* Between each two ranks of a node, `least` to `most` GB/s. */
 static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)

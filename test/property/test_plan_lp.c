@@ -49,7 +49,7 @@
  * node beyond those that may have links in pairs. */
 static const uint64_t seldom[] = {3352, 4158, 6414, 6603, 4811};
 
-static world_t w;
+static machine_t w;
 static const char *which; /* plan */
 static unsigned num_unreachable, num_rough;
 #ifdef HAVE_GLPK
@@ -392,7 +392,7 @@ static int make(mrail_plan_t *plan, uint64_t stamp)
 
 static mrail_plan_t *create(int backwards)
 {
-    mrail_plan_topo_t *topo = world_build(&w, backwards);
+    mrail_plan_topo_t *topo = machine_build(&w, backwards);
     mrail_plan_t *plan;
 
     CHECK(mrail_plan_create(topo, &w.options, &plan) == 0, "no plan");
@@ -456,7 +456,7 @@ static unsigned find_unreachable(uint8_t *keep)
 /* Takes the others away, after they have been refused. */
 static void check_unreachable(mrail_plan_t *plan)
 {
-    static uint8_t keep[WORLD_MAX_DEMANDS];
+    static uint8_t keep[MACHINE_MAX_DEMANDS];
     const mrail_plan_summary_t before = summary_of(plan);
     mrail_plan_summary_t after;
     char why[200] = "";
@@ -478,7 +478,7 @@ static void check_unreachable(mrail_plan_t *plan)
               (before.num_pieces == after.num_pieces) &&
               (before.congestion == after.congestion),
           "a demand without a path has changed the plan");
-    world_keep(&w, keep);
+    machine_keep(&w, keep);
 }
 
 /* Some demands are a tenth more or less, one is a byte more: 0 if there is
@@ -487,7 +487,7 @@ static int change_demands(mrail_rng_t *rng)
 {
     mrail_plan_demand_t *last = NULL;
 
-    world_copy_demands(&w);
+    machine_copy_demands(&w);
     for (unsigned i = 0; i < w.num_demands; ++i) {
         mrail_plan_demand_t *d = &w.demands[i];
         path_t paths[PATHS_MAX];
@@ -533,7 +533,7 @@ static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
     mrail_plan_t *fresh = create(0);
 
     which = "third";
-    world_other_demands(&w);
+    machine_other_demands(&w);
     check_unreachable(plan);
     make(plan, 3);
     check_plan(plan);
@@ -550,7 +550,7 @@ static void run_seed(uint64_t seed)
     mrail_plan_t *plan, *other;
 
     which = "first";
-    world_make(&w, seed);
+    machine_make(&w, seed);
     plan = create((int)(seed & 1));
     other = create(!(seed & 1));
     check_unreachable(plan);

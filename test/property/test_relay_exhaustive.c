@@ -34,7 +34,7 @@
 #define STAMP 8u
 #define MAX_REQUESTS 6u /* of a rank, under way */
 
-static world_t w;
+static model_t w;
 
 /* The parts of a state. */
 static struct {
@@ -88,7 +88,7 @@ static void find_blocks(void)
         add_block(w.s.seen[i], w.exchanges[i].num_flows * sizeof(uint64_t));
     }
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
-        add_block(w.s.requests[r], MAX_REQUESTS * sizeof(world_request_t));
+        add_block(w.s.requests[r], MAX_REQUESTS * sizeof(model_request_t));
         add_block(&w.s.counts[r], sizeof(w.s.counts[r]));
         add_block(w.s.channels[r], w.num_ranks * sizeof(*w.s.channels[r]));
         add_relay(w.ranks[r].relay);
@@ -253,14 +253,14 @@ static int act_rank(uint32_t rank, unsigned kind)
             (w.s.counts[rank].ended == num_exchanges)) {
             return 0;
         }
-        assert_int_equal(world_begin(&w, rank), 0);
-        world_end(&w, rank);
+        assert_int_equal(model_begin(&w, rank), 0);
+        model_end(&w, rank);
         return 1;
     }
     ret = mrail_relay_step(w.ranks[rank].relay, kind);
     assert_true(ret >= 0);
     if (ret > 0) {
-        world_end(&w, rank);
+        model_end(&w, rank);
     }
     return ret;
 }
@@ -274,7 +274,7 @@ static int act(unsigned action)
         return act_rank(action / NUM_RANK_ACTIONS, action % NUM_RANK_ACTIONS);
     }
     action -= of_ranks;
-    return world_deliver(&w, action / w.num_ranks, action % w.num_ranks);
+    return model_deliver(&w, action / w.num_ranks, action % w.num_ranks);
 }
 
 /* ---- the search ---- */
@@ -340,7 +340,7 @@ static void check_end(void)
         print_stuck();
         fail_msg("a state without a way on");
     }
-    world_check_idle(&w);
+    model_check_idle(&w);
 }
 
 /* From the state that all is in; which is put back as often as it takes. */
@@ -394,7 +394,7 @@ typedef struct flow {
 
 typedef struct relay_case {
     const char *name;
-    unsigned per_node[WORLD_NODES + 1];
+    unsigned per_node[MODEL_NODES + 1];
     unsigned out_slots, in_slots; /* 0: as few as may be */
     uint32_t exchanges;           /* in a row */
     int is_full;                  /* only with MRAIL_TEST_FULL */
@@ -554,13 +554,13 @@ static void make_case(const relay_case_t *c)
 {
     memset(&w, 0, sizeof(w));
     w.is_stamped = 1;
-    world_place(&w, c->per_node);
+    model_place(&w, c->per_node);
     for (const flow_t *f = c->flows; f->chunks > 0; ++f) {
-        world_add(&w, 0, f->from, f->relay_out, f->relay_in, f->to, 100,
+        model_add(&w, 0, f->from, f->relay_out, f->relay_in, f->to, 100,
                   (f->chunks - 1) * CHUNK + 10 + f->from);
     }
-    world_init(&w, CHUNK, c->out_slots,
-               c->in_slots ? c->in_slots : world_min_in_slots(&w));
+    model_init(&w, CHUNK, c->out_slots,
+               c->in_slots ? c->in_slots : model_min_in_slots(&w));
 }
 
 static void run_case(void **state)
@@ -569,7 +569,7 @@ static void run_case(void **state)
 
     make_case(c);
     /* Then all memory is there that an exchange takes. */
-    world_run(&w, 1);
+    model_run(&w, 1);
     num_exchanges = 1 + c->exchanges;
     find_blocks();
     forget();
@@ -578,7 +578,7 @@ static void run_case(void **state)
                   deepest);
     assert_true(num_seen > deepest);
     forget_search();
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 int main(void)

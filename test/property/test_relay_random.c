@@ -35,10 +35,10 @@
 #define EXCHANGES 3u
 #define MAX_ACTIONS 4000000u
 
-static world_t w;
+static model_t w;
 static mrail_rng_t rng;
 /* Of 1000: how willingly a rank does its part. */
-static uint32_t eager[WORLD_RANKS];
+static uint32_t eager[MODEL_RANKS];
 static uint32_t eager_net;
 
 static uint32_t below(uint32_t bound)
@@ -72,8 +72,8 @@ static uint64_t random_bytes(void)
 /* Pairs' flows lie one after the other in the demand, with gaps. */
 static void random_exchange(unsigned num, uint64_t hash)
 {
-    uint64_t offset[WORLD_RANKS][WORLD_RANKS] = {{0}};
-    unsigned count = below(WORLD_FLOWS + 1);
+    uint64_t offset[MODEL_RANKS][MODEL_RANKS] = {{0}};
+    unsigned count = below(MODEL_FLOWS + 1);
 
     w.exchanges[num].hash = hash;
     w.num_exchanges = num + 1;
@@ -83,7 +83,7 @@ static void random_exchange(unsigned num, uint64_t hash)
         uint64_t bytes = random_bytes();
 
         offset[from][to] += (below(3) == 0) ? below(10000) : 0;
-        world_add(&w, num, from, is_far ? random_relay(from) : MRAIL_RELAY_NONE,
+        model_add(&w, num, from, is_far ? random_relay(from) : MRAIL_RELAY_NONE,
                   is_far ? random_relay(to) : MRAIL_RELAY_NONE, to,
                   offset[from][to], bytes);
         offset[from][to] += bytes;
@@ -92,22 +92,22 @@ static void random_exchange(unsigned num, uint64_t hash)
 
 static void random_world(uint64_t seed)
 {
-    unsigned per_node[WORLD_NODES + 1] = {0};
+    unsigned per_node[MODEL_NODES + 1] = {0};
     unsigned num_nodes, least, most;
 
     memset(&w, 0, sizeof(w));
     mrail_rng_init(&rng, seed);
-    num_nodes = 1 + below(WORLD_NODES);
+    num_nodes = 1 + below(MODEL_NODES);
     for (unsigned n = 0; n < num_nodes; ++n) {
-        per_node[n] = 1 + below(WORLD_PER_NODE);
+        per_node[n] = 1 + below(MODEL_PER_NODE);
     }
-    world_place(&w, per_node);
+    model_place(&w, per_node);
     for (unsigned i = 0; i < EXCHANGES; ++i) {
         random_exchange(i, (seed % 2) ? seed : seed + i);
     }
-    least = world_min_in_slots(&w);
+    least = model_min_in_slots(&w);
     most = MRAIL_MAX(least, MAX_SLOTS);
-    world_init(&w, CHUNK, (seed % 3) ? 1 + below(MAX_SLOTS) : 1,
+    model_init(&w, CHUNK, (seed % 3) ? 1 + below(MAX_SLOTS) : 1,
                (seed % 3) ? least + below(most - least + 1) : least);
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
         eager[r] = below(4) ? 1000 : 10 + below(200);
@@ -122,16 +122,16 @@ static void act(uint32_t rank)
 
     if (w.s.counts[rank].begun == w.s.counts[rank].ended) {
         if (w.s.counts[rank].begun < EXCHANGES) {
-            assert_int_equal(world_begin(&w, rank), 0);
+            assert_int_equal(model_begin(&w, rank), 0);
         }
         return;
     }
     ret = below(2) ? mrail_relay_progress(relay)
                    : mrail_relay_step(relay, below(MRAIL_RELAY_NUM_STEPS));
     assert_true(ret >= 0);
-    assert_true(relay->num_posted + world_num_bare(&w, rank) <=
+    assert_true(relay->num_posted + model_num_bare(&w, rank) <=
                 relay->shape.in_slots);
-    world_end(&w, rank);
+    model_end(&w, rank);
 }
 
 /* Something from a random rank, if there is anything. */
@@ -140,7 +140,7 @@ static void deliver(void)
     uint32_t from = below(w.num_ranks), to = below(w.num_ranks);
 
     for (uint32_t i = 0; i < w.num_ranks; ++i) {
-        if (world_deliver(&w, from, (to + i) % w.num_ranks)) {
+        if (model_deliver(&w, from, (to + i) % w.num_ranks)) {
             return;
         }
     }
@@ -173,9 +173,9 @@ static int run_seed(uint64_t seed)
         }
     }
     if (i < MAX_ACTIONS) {
-        world_check_idle(&w);
+        model_check_idle(&w);
     }
-    world_cleanup(&w);
+    model_cleanup(&w);
     return i < MAX_ACTIONS;
 }
 

@@ -24,7 +24,7 @@
 #define NONE MRAIL_RELAY_NONE
 #define EXCHANGES 50u
 
-static world_t w;
+static model_t w;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int locked_send(void *arg, uint32_t to, const void *buffer,
@@ -33,7 +33,7 @@ static int locked_send(void *arg, uint32_t to, const void *buffer,
     int ret;
 
     pthread_mutex_lock(&lock);
-    ret = world_ops.send(arg, to, buffer, length, request_p);
+    ret = model_ops.send(arg, to, buffer, length, request_p);
     pthread_mutex_unlock(&lock);
     return ret;
 }
@@ -44,7 +44,7 @@ static int locked_recv(void *arg, uint32_t from, void *buffer, size_t length,
     int ret;
 
     pthread_mutex_lock(&lock);
-    ret = world_ops.recv(arg, from, buffer, length, request_p);
+    ret = model_ops.recv(arg, from, buffer, length, request_p);
     pthread_mutex_unlock(&lock);
     return ret;
 }
@@ -54,7 +54,7 @@ static int locked_test(void *arg, void *request, size_t *length_p)
     int ret;
 
     pthread_mutex_lock(&lock);
-    ret = world_ops.test(arg, request, length_p);
+    ret = model_ops.test(arg, request, length_p);
     pthread_mutex_unlock(&lock);
     return ret;
 }
@@ -65,7 +65,7 @@ static void run_network(void)
 {
     if (w.num_nodes > 1) {
         pthread_mutex_lock(&lock);
-        world_deliver_all(&w);
+        model_deliver_all(&w);
         pthread_mutex_unlock(&lock);
     }
     sched_yield();
@@ -75,11 +75,11 @@ static void run_network(void)
  * only. */
 static void *run_rank(void *arg)
 {
-    world_rank_t *rank = arg;
+    model_rank_t *rank = arg;
     int ret;
 
     for (unsigned i = 0; i < EXCHANGES; ++i) {
-        if (world_begin(&w, rank->rank) != 0) {
+        if (model_begin(&w, rank->rank) != 0) {
             abort();
         }
         do {
@@ -90,14 +90,14 @@ static void *run_rank(void *arg)
             if (ret == 0) {
                 run_network();
             }
-        } while (!world_end(&w, rank->rank));
+        } while (!model_end(&w, rank->rank));
     }
     return NULL;
 }
 
 static void run_all(void)
 {
-    pthread_t threads[WORLD_RANKS];
+    pthread_t threads[MODEL_RANKS];
 
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
         w.ranks[r].relay->ops.send = locked_send;
@@ -113,8 +113,8 @@ static void run_all(void)
     }
     /* A rank that finished first has not reclaimed buffers that others sent for
      * it. */
-    world_check_idle(&w);
-    world_cleanup(&w);
+    model_check_idle(&w);
+    model_cleanup(&w);
 }
 
 /* Nothing goes back but the slot that comes free. */
@@ -123,9 +123,9 @@ static void test_one_way(void **state)
     static const unsigned per_node[] = {2, 0};
 
     memset(&w, 0, sizeof(w));
-    world_place(&w, per_node);
-    world_add(&w, 0, 0, NONE, NONE, 1, 0, 60 * CHUNK);
-    world_init(&w, CHUNK, 1, 1);
+    model_place(&w, per_node);
+    model_add(&w, 0, 0, NONE, NONE, 1, 0, 60 * CHUNK);
+    model_init(&w, CHUNK, 1, 1);
     run_all();
 }
 
@@ -134,11 +134,11 @@ static void test_within_node(void **state)
     static const unsigned per_node[] = {4, 0};
 
     memset(&w, 0, sizeof(w));
-    world_place(&w, per_node);
+    model_place(&w, per_node);
     for (uint32_t i = 0; i < 16; ++i) {
-        world_add(&w, 0, i / 4, NONE, NONE, i % 4, 0, (1 + i) * 3000);
+        model_add(&w, 0, i / 4, NONE, NONE, i % 4, 0, (1 + i) * 3000);
     }
-    world_init(&w, CHUNK, 2, 1);
+    model_init(&w, CHUNK, 2, 1);
     run_all();
 }
 
@@ -147,14 +147,14 @@ static void test_two_nodes(void **state)
     static const unsigned per_node[] = {3, 2, 0};
 
     memset(&w, 0, sizeof(w));
-    world_place(&w, per_node);
-    world_add(&w, 0, 0, 1, 4, 3, 0, 20000);
-    world_add(&w, 0, 1, 0, NONE, 3, 0, 20000);
-    world_add(&w, 0, 2, NONE, 3, 4, 0, 20000);
-    world_add(&w, 0, 3, 4, 1, 0, 0, 20000);
-    world_add(&w, 0, 4, NONE, 2, 1, 0, 20000);
-    world_add(&w, 0, 4, NONE, NONE, 3, 0, 20000);
-    world_init(&w, CHUNK, 2, 3);
+    model_place(&w, per_node);
+    model_add(&w, 0, 0, 1, 4, 3, 0, 20000);
+    model_add(&w, 0, 1, 0, NONE, 3, 0, 20000);
+    model_add(&w, 0, 2, NONE, 3, 4, 0, 20000);
+    model_add(&w, 0, 3, 4, 1, 0, 0, 20000);
+    model_add(&w, 0, 4, NONE, 2, 1, 0, 20000);
+    model_add(&w, 0, 4, NONE, NONE, 3, 0, 20000);
+    model_init(&w, CHUNK, 2, 3);
     run_all();
 }
 

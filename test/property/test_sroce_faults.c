@@ -60,10 +60,10 @@ typedef struct flow {
 } flow_t;
 
 typedef struct trial {
-    world_t w;
+    net_t w;
     ending_t ending;
     unsigned num_flows;
-    flow_t flows[2 * WORLD_MAX_QPS];
+    flow_t flows[2 * NET_MAX_QPS];
     unsigned srq_posted[2];
     unsigned srq_total[2];
     uint32_t recv_base[2];
@@ -161,10 +161,10 @@ static void make_flow(trial_t *t, unsigned n, unsigned num_ops)
 
         make_op(t, f, i, &counter);
         if (op->opcode == IBV_WR_RDMA_READ) {
-            world_fill(far_mem + at, op->tag, op->length);
+            net_fill(far_mem + at, op->tag, op->length);
             memset(near_mem + at, UNTOUCHED, SLOT);
         } else {
-            world_fill(near_mem + at, op->tag, op->length);
+            net_fill(near_mem + at, op->tag, op->length);
             memset(far_mem + at, UNTOUCHED, SLOT);
         }
     }
@@ -177,7 +177,7 @@ static void make_flow(trial_t *t, unsigned n, unsigned num_ops)
 static void post_op(trial_t *t, flow_t *f)
 {
     op_t *op = &f->ops[f->posted];
-    world_side_t *s = &t->w.side[f->side], *far = &t->w.side[!f->side];
+    net_side_t *s = &t->w.side[f->side], *far = &t->w.side[!f->side];
     uint32_t at = slot_of(f, f->posted), half = (uint32_t)t->w.p.mem_bytes / 2;
     uint32_t length = is_atomic(op) ? 8 : op->length, cut;
     struct ibv_send_wr wr = {.wr_id = f->posted,
@@ -226,7 +226,7 @@ static void post_recv(trial_t *t, flow_t *f)
     if (!t->w.p.use_srq) {
         off += (uint32_t)(f - t->flows) / 2 * MAX_OPS * SLOT;
     }
-    if (world_recv(&t->w, side, f->qp, off, off, MAX_LENGTH) == 0) {
+    if (net_recv(&t->w, side, f->qp, off, off, MAX_LENGTH) == 0) {
         memset(t->w.side[side].mem + off, UNTOUCHED, SLOT);
         ++f->recv_posted;
         ++t->srq_posted[side];
@@ -269,13 +269,12 @@ static void check_op(trial_t *t, flow_t *f, unsigned i)
 
     switch (op->opcode) {
     case IBV_WR_RDMA_READ:
-        assert_int_equal(world_match(near_mem, op->tag, op->length),
-                         op->length);
+        assert_int_equal(net_match(near_mem, op->tag, op->length), op->length);
         check_untouched(near_mem, op->length, SLOT);
         break;
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
-        assert_int_equal(world_match(far_mem, op->tag, op->length), op->length);
+        assert_int_equal(net_match(far_mem, op->tag, op->length), op->length);
         check_untouched(far_mem, op->length, SLOT - 8);
         /* A duplicate that is executed again would bring the old data. */
         memset(far_mem, OVERWRITTEN, op->length);
@@ -370,7 +369,7 @@ static void recv_done(trial_t *t, int side, const struct ibv_wc *wc)
         check_untouched(mem, 0, SLOT);
     } else {
         assert_int_equal(wc->opcode, IBV_WC_RECV);
-        assert_int_equal(world_match(mem, op->tag, op->length), op->length);
+        assert_int_equal(net_match(mem, op->tag, op->length), op->length);
         check_untouched(mem, op->length, SLOT);
     }
     if (op->opcode != IBV_WR_SEND) {
@@ -411,7 +410,7 @@ static void trial_break(trial_t *t)
         sroce_sim_port_set(t->w.sim, 0, 0);
     } else if (t->ending == END_QP_ERROR) {
         for (unsigned q = 0; q < t->w.p.num_qps; ++q) {
-            world_qp_to(t->w.side[0].qp[q], IBV_QPS_ERR);
+            net_qp_to(t->w.side[0].qp[q], IBV_QPS_ERR);
         }
     }
 }
@@ -449,7 +448,7 @@ static void inject_spoofed(trial_t *t)
                      length);
 }
 
-static void random_link(trial_t *t, world_params_t *p, mrail_rng_t *rng)
+static void random_link(trial_t *t, net_params_t *p, mrail_rng_t *rng)
 {
     uint32_t bad = mrail_rng_below(rng, 3); /* 0: a clean network */
 
@@ -469,7 +468,7 @@ static void random_link(trial_t *t, world_params_t *p, mrail_rng_t *rng)
 static void trial_make(trial_t *t, ending_t ending, uint64_t seed)
 {
     mrail_rng_t rng;
-    world_params_t p = {.seed = seed};
+    net_params_t p = {.seed = seed};
     unsigned num_ops;
 
     memset(t, 0, sizeof(*t));
@@ -492,7 +491,7 @@ static void trial_make(trial_t *t, ending_t ending, uint64_t seed)
     t->num_flows = 2 * p.num_qps;
     t->recv_base[0] = t->recv_base[1] = t->num_flows * num_ops * SLOT;
     p.mem_bytes = 2ull * (t->recv_base[0] + p.num_qps * MAX_OPS * SLOT);
-    world_init(&t->w, &p);
+    net_init(&t->w, &p);
     for (unsigned n = 0; n < t->num_flows; ++n) {
         make_flow(t, n, num_ops);
     }
@@ -506,7 +505,7 @@ static void trial_finish(trial_t *t)
 {
     uint32_t half = (uint32_t)t->w.p.mem_bytes / 2;
 
-    world_settle(&t->w);
+    net_settle(&t->w);
     poll_all(t);
     for (unsigned n = 0; n < t->num_flows; ++n) {
         flow_t *f = &t->flows[n];
@@ -564,22 +563,22 @@ static void trial_run(trial_t *t, ending_t ending, uint64_t seed)
     }
     /* All posted work is done; receives may remain. */
     trial_finish(t);
-    world_cleanup(&t->w);
+    net_cleanup(&t->w);
 }
 
 static void run_seeds(const char *name, ending_t ending, unsigned count)
 {
     static trial_t t;
-    uint64_t first = world_first_seed();
+    uint64_t first = net_first_seed();
     char replay[64];
 
     snprintf(replay, sizeof(replay), "MRAIL_TEST_NAME=%s test_sroce_faults",
              name);
-    for (uint64_t i = 0; i < world_num_seeds(count); ++i) {
-        world_announce(replay, first + i);
+    for (uint64_t i = 0; i < net_num_seeds(count); ++i) {
+        net_announce(replay, first + i);
         trial_run(&t, ending, first + i);
     }
-    world_announce(NULL, 0);
+    net_announce(NULL, 0);
 }
 
 static void test_faults(void **state)

@@ -167,13 +167,13 @@ static mrail_ns_t metered_delay(const metered_point_t *points, unsigned window,
 }
 
 static void metered_shape(const metered_point_t *points, unsigned window,
-                          metered_result_t *verdict)
+                          metered_result_t *result)
 {
     double low = HUGE_VAL;
     int down = 0;
 
-    verdict->dips = 0;
-    verdict->rise = 0;
+    result->dips = 0;
+    result->rise = 0;
     for (unsigned i = 0; i < METERED_POINTS; ++i) {
         const metered_point_t *point = &points[i];
         double part = point->rate[window] / METERED_RATE;
@@ -183,32 +183,32 @@ static void metered_shape(const metered_point_t *points, unsigned window,
             continue;
         }
         low = MRAIL_MIN(low, part);
-        verdict->rise = MRAIL_MAX(verdict->rise, part - low);
+        result->rise = MRAIL_MAX(result->rise, part - low);
         if (!down && (part < 0.5)) {
             down = 1;
         } else if (down && (part > 0.65)) {
             down = 0;
-            ++verdict->dips;
+            ++result->dips;
         }
     }
 }
 
 void metered_check(const metered_point_t *points, unsigned window,
-                   metered_result_t *verdict)
+                   metered_result_t *result)
 {
     double unused;
 
     metered_distance(points, window, METERED_ARRIVE_NS / 2, METERED_ARRIVE_NS,
-                     &verdict->worst, &verdict->square);
+                     &result->worst, &result->square);
     metered_distance(points, window, METERED_LEAVE_NS - METERED_ARRIVE_NS / 2,
-                     METERED_LEAVE_NS, &verdict->stable_worst, &unused);
-    verdict->alarms = 0;
+                     METERED_LEAVE_NS, &result->stable_worst, &unused);
+    result->alarms = 0;
     for (unsigned i = 0; i < METERED_POINTS; ++i) {
-        verdict->alarms += (points[i].at_ns > METERED_ARRIVE_NS / 2) &&
-                           (points[i].at_ns <= METERED_ARRIVE_NS) &&
-                           (points[i].rate[window] < 0.75 * METERED_RATE);
+        result->alarms += (points[i].at_ns > METERED_ARRIVE_NS / 2) &&
+                          (points[i].at_ns <= METERED_ARRIVE_NS) &&
+                          (points[i].rate[window] < 0.75 * METERED_RATE);
     }
-    verdict->seen_ns = metered_delay(points, window, METERED_ARRIVE_NS, 1);
-    verdict->gone_ns = metered_delay(points, window, METERED_LEAVE_NS, 0);
-    metered_shape(points, window, verdict);
+    result->seen_ns = metered_delay(points, window, METERED_ARRIVE_NS, 1);
+    result->gone_ns = metered_delay(points, window, METERED_LEAVE_NS, 0);
+    metered_shape(points, window, result);
 }

@@ -74,6 +74,6 @@ typedef struct metered_result {
 } metered_result_t;
 
 void metered_check(const metered_point_t *points, unsigned window,
-                   metered_result_t *verdict);
+                   metered_result_t *result);
 
 #endif

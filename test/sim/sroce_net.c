@@ -12,7 +12,7 @@
 
 /* ---- Set-up ---- */
 
-static void set_defaults(world_params_t *p)
+static void set_defaults(net_params_t *p)
 {
     p->mtu = p->mtu ? p->mtu : IBV_MTU_1024;
     p->type = p->type ? p->type : IBV_QPT_RC;
@@ -32,16 +32,16 @@ static void set_defaults(world_params_t *p)
     }
 }
 
-static void side_init(world_t *w, int side)
+static void side_init(net_t *w, int side)
 {
-    world_side_t *s = &w->side[side];
+    net_side_t *s = &w->side[side];
     sroce_dev_params_t dp = {.max_mtu = IBV_MTU_4096,
                              .icrc_tx = w->p.icrc,
                              .icrc_rx = w->p.icrc,
                              .window_pkts = w->p.window_pkts,
                              .probe_ns = w->p.probe_ns};
     struct ibv_srq_attr sa = {.max_wr = w->p.max_wr, .max_sge = 4};
-    size_t total = w->p.mem_bytes + 2 * WORLD_GUARD;
+    size_t total = w->p.mem_bytes + 2 * NET_GUARD;
 
     assert_int_equal(sroce_sim_node_add(w->sim, dp), side);
     s->dev = sroce_sim_dev(w->sim, (unsigned)side);
@@ -53,17 +53,17 @@ static void side_init(world_t *w, int side)
     }
     s->alloc = aligned_alloc(4096, (total + 4095) & ~4095ull);
     assert_non_null(s->alloc);
-    memset(s->alloc, WORLD_GUARD_BYTE, total);
-    s->mem = s->alloc + WORLD_GUARD;
+    memset(s->alloc, NET_GUARD_BYTE, total);
+    s->mem = s->alloc + NET_GUARD;
     assert_int_equal(sroce_mr_create(s->pd, s->mem, w->p.mem_bytes,
                                      (uintptr_t)s->mem, ACCESS, &s->mr),
                      0);
     s->key = sroce_mr_key(s->mr);
 }
 
-sroce_qp_t *world_qp_create(world_t *w, int side)
+sroce_qp_t *net_qp_create(net_t *w, int side)
 {
-    world_side_t *s = &w->side[side];
+    net_side_t *s = &w->side[side];
     sroce_qp_params_t qpp = {.type = w->p.type,
                              .send_cq = s->scq,
                              .recv_cq = s->rcq,
@@ -81,7 +81,7 @@ sroce_qp_t *world_qp_create(world_t *w, int side)
     return qp;
 }
 
-struct ibv_qp_attr world_rtr_attr(const world_t *w, int side, uint32_t dest)
+struct ibv_qp_attr net_rtr_attr(const net_t *w, int side, uint32_t dest)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
@@ -101,10 +101,10 @@ struct ibv_qp_attr world_rtr_attr(const world_t *w, int side, uint32_t dest)
     return attr;
 }
 
-static void ud_connect(world_t *w, int side, sroce_qp_t *qp)
+static void ud_connect(net_t *w, int side, sroce_qp_t *qp)
 {
     struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = WORLD_QKEY};
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = NET_QKEY};
 
     assert_int_equal(sroce_qp_modify(qp, &attr,
                                      IBV_QP_STATE | IBV_QP_PKEY_INDEX |
@@ -118,7 +118,7 @@ static void ud_connect(world_t *w, int side, sroce_qp_t *qp)
                      0);
 }
 
-void world_qp_connect(world_t *w, int side, sroce_qp_t *qp, uint32_t dest)
+void net_qp_connect(net_t *w, int side, sroce_qp_t *qp, uint32_t dest)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ACCESS};
@@ -127,26 +127,26 @@ void world_qp_connect(world_t *w, int side, sroce_qp_t *qp, uint32_t dest)
         ud_connect(w, side, qp);
         return;
     }
-    assert_int_equal(sroce_qp_modify(qp, &attr, WORLD_RC_INIT), 0);
-    attr = world_rtr_attr(w, side, dest);
-    assert_int_equal(sroce_qp_modify(qp, &attr, WORLD_RC_RTR), 0);
+    assert_int_equal(sroce_qp_modify(qp, &attr, NET_RC_INIT), 0);
+    attr = net_rtr_attr(w, side, dest);
+    assert_int_equal(sroce_qp_modify(qp, &attr, NET_RC_RTR), 0);
     attr.qp_state = IBV_QPS_RTS;
     attr.sq_psn = w->p.psn[side];
     attr.max_rd_atomic = w->p.max_rd_atomic;
     attr.retry_cnt = w->p.retry_cnt;
     attr.rnr_retry = w->p.rnr_retry;
     attr.timeout = w->p.timeout;
-    assert_int_equal(sroce_qp_modify(qp, &attr, WORLD_RC_RTS), 0);
+    assert_int_equal(sroce_qp_modify(qp, &attr, NET_RC_RTS), 0);
 }
 
-void world_qp_to(sroce_qp_t *qp, enum ibv_qp_state state)
+void net_qp_to(sroce_qp_t *qp, enum ibv_qp_state state)
 {
     struct ibv_qp_attr attr = {.qp_state = state};
 
     assert_int_equal(sroce_qp_modify(qp, &attr, IBV_QP_STATE), 0);
 }
 
-void world_init(world_t *w, const world_params_t *params)
+void net_init(net_t *w, const net_params_t *params)
 {
     memset(w, 0, sizeof(*w));
     w->p = *params;
@@ -157,22 +157,22 @@ void world_init(world_t *w, const world_params_t *params)
     for (int side = 0; side < 2; ++side) {
         side_init(w, side);
         for (unsigned i = 0; i < w->p.num_qps; ++i) {
-            w->side[side].qp[i] = world_qp_create(w, side);
+            w->side[side].qp[i] = net_qp_create(w, side);
         }
     }
     for (int side = 0; side < 2; ++side) {
         for (unsigned i = 0; i < w->p.num_qps; ++i) {
-            world_qp_connect(w, side, w->side[side].qp[i],
-                             sroce_qp_num(w->side[!side].qp[i]));
+            net_qp_connect(w, side, w->side[side].qp[i],
+                           sroce_qp_num(w->side[!side].qp[i]));
         }
     }
 }
 
-void world_cleanup(world_t *w)
+void net_cleanup(net_t *w)
 {
-    world_check_guards(w);
+    net_check_guards(w);
     for (int side = 0; side < 2; ++side) {
-        world_side_t *s = &w->side[side];
+        net_side_t *s = &w->side[side];
 
         for (unsigned i = 0; i < w->p.num_qps; ++i) {
             if (s->qp[i] != NULL) {
@@ -191,25 +191,25 @@ void world_cleanup(world_t *w)
     sroce_sim_destroy(w->sim);
 }
 
-void world_check_guards(const world_t *w)
+void net_check_guards(const net_t *w)
 {
     for (int side = 0; side < 2; ++side) {
         const uint8_t *low = w->side[side].alloc;
         const uint8_t *high = w->side[side].mem + w->p.mem_bytes;
 
-        for (uint32_t i = 0; i < WORLD_GUARD; ++i) {
-            assert_int_equal(low[i], WORLD_GUARD_BYTE);
-            assert_int_equal(high[i], WORLD_GUARD_BYTE);
+        for (uint32_t i = 0; i < NET_GUARD; ++i) {
+            assert_int_equal(low[i], NET_GUARD_BYTE);
+            assert_int_equal(high[i], NET_GUARD_BYTE);
         }
     }
 }
 
 /* ---- Work ---- */
 
-int world_recv(world_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
-               uint32_t length)
+int net_recv(net_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
+             uint32_t length)
 {
-    world_side_t *s = &w->side[side];
+    net_side_t *s = &w->side[side];
     struct ibv_sge sge = {(uintptr_t)s->mem + off, length, s->key};
     struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};
     struct ibv_recv_wr *bad;
@@ -218,11 +218,11 @@ int world_recv(world_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
                             : sroce_qp_post_recv(s->qp[qp], &wr, &bad);
 }
 
-int world_send(world_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
-               unsigned flags, uint64_t wr_id, uint32_t off, uint32_t length,
-               uint32_t remote_off)
+int net_send(net_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
+             unsigned flags, uint64_t wr_id, uint32_t off, uint32_t length,
+             uint32_t remote_off)
 {
-    world_side_t *s = &w->side[side], *peer = &w->side[!side];
+    net_side_t *s = &w->side[side], *peer = &w->side[!side];
     struct ibv_sge sge = {(uintptr_t)s->mem + off, length, s->key};
     struct ibv_send_wr wr = {.wr_id = wr_id,
                              .sg_list = &sge,
@@ -240,7 +240,7 @@ int world_send(world_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
     return ret;
 }
 
-struct ibv_wc world_wait(world_t *w, sroce_cq_t *cq)
+struct ibv_wc net_wait(net_t *w, sroce_cq_t *cq)
 {
     struct ibv_wc wc;
 
@@ -253,16 +253,16 @@ struct ibv_wc world_wait(world_t *w, sroce_cq_t *cq)
     return wc;
 }
 
-void world_expect(world_t *w, sroce_cq_t *cq, uint64_t wr_id,
-                  enum ibv_wc_status status)
+void net_expect(net_t *w, sroce_cq_t *cq, uint64_t wr_id,
+                enum ibv_wc_status status)
 {
-    struct ibv_wc wc = world_wait(w, cq);
+    struct ibv_wc wc = net_wait(w, cq);
 
     assert_int_equal(wc.wr_id, wr_id);
     assert_int_equal(wc.status, status);
 }
 
-void world_settle(world_t *w)
+void net_settle(net_t *w)
 {
     mrail_ns_t until = sroce_sim_now(w->sim) + 100 * MRAIL_NS_PER_SEC;
 
@@ -272,7 +272,7 @@ void world_settle(world_t *w)
     }
 }
 
-int world_saw_event(world_t *w, enum ibv_event_type type, const void *user)
+int net_saw_event(net_t *w, enum ibv_event_type type, const void *user)
 {
     sroce_sim_event_t event;
     int saw = 0;
@@ -285,31 +285,31 @@ int world_saw_event(world_t *w, enum ibv_event_type type, const void *user)
 
 /* ---- Data and seeds ---- */
 
-void world_fill(uint8_t *p, uint32_t tag, uint32_t length)
+void net_fill(uint8_t *p, uint32_t tag, uint32_t length)
 {
     for (uint32_t i = 0; i < length; ++i) {
-        p[i] = world_byte(tag, i);
+        p[i] = net_byte(tag, i);
     }
 }
 
-uint32_t world_match(const uint8_t *p, uint32_t tag, uint32_t length)
+uint32_t net_match(const uint8_t *p, uint32_t tag, uint32_t length)
 {
     uint32_t i = 0;
 
-    while ((i < length) && (p[i] == world_byte(tag, i))) {
+    while ((i < length) && (p[i] == net_byte(tag, i))) {
         ++i;
     }
     return i;
 }
 
-uint64_t world_first_seed(void)
+uint64_t net_first_seed(void)
 {
     const char *seed = getenv("MRAIL_TEST_SEED");
 
     return (seed != NULL) ? strtoull(seed, NULL, 0) : 1;
 }
 
-unsigned world_num_seeds(unsigned count)
+unsigned net_num_seeds(unsigned count)
 {
     const char *seeds = getenv("MRAIL_TEST_SEEDS");
 
@@ -328,7 +328,7 @@ static void print_replay(void)
     }
 }
 
-void world_announce(const char *test, uint64_t seed)
+void net_announce(const char *test, uint64_t seed)
 {
     static int registered;
 

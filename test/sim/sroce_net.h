@@ -14,12 +14,12 @@
 #include "base/seq.h"
 #include "softroce/sim/sim.h"
 
-#define WORLD_GUARD 4096
-#define WORLD_GUARD_BYTE 0xc5
-#define WORLD_MAX_QPS 8
-#define WORLD_QKEY 0x1234
+#define NET_GUARD 4096
+#define NET_GUARD_BYTE 0xc5
+#define NET_MAX_QPS 8
+#define NET_QKEY 0x1234
 
-typedef struct world_params {
+typedef struct net_params {
     uint64_t seed;
     enum ibv_mtu mtu;      /* 0: 1024 */
     enum ibv_qp_type type; /* 0: RC */
@@ -40,9 +40,9 @@ typedef struct world_params {
     uint32_t psn[2];     /* first PSN of each side; 0: from the seed */
     uint32_t flow_label;
     sroce_sim_link_t link;
-} world_params_t;
+} net_params_t;
 
-typedef struct world_side {
+typedef struct net_side {
     sroce_dev_t *dev;
     sroce_pd_t *pd;
     sroce_cq_t *scq;
@@ -52,64 +52,64 @@ typedef struct world_side {
     uint8_t *mem;
     sroce_mr_t *mr;
     uint32_t key;
-    sroce_qp_t *qp[WORLD_MAX_QPS];
-} world_side_t;
+    sroce_qp_t *qp[NET_MAX_QPS];
+} net_side_t;
 
-typedef struct world {
-    world_params_t p;
+typedef struct network {
+    net_params_t p;
     sroce_sim_t *sim;
-    world_side_t side[2];
-} world_t;
+    net_side_t side[2];
+} net_t;
 
 /* Two connected nodes in RTS. */
-void world_init(world_t *w, const world_params_t *params);
-void world_cleanup(world_t *w);
+void net_init(net_t *w, const net_params_t *params);
+void net_cleanup(net_t *w);
 /* Guards are whole. */
-void world_check_guards(const world_t *w);
+void net_check_guards(const net_t *w);
 
-struct ibv_qp_attr world_rtr_attr(const world_t *w, int side, uint32_t dest);
-#define WORLD_RC_INIT                                                          \
+struct ibv_qp_attr net_rtr_attr(const net_t *w, int side, uint32_t dest);
+#define NET_RC_INIT                                                            \
     (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-#define WORLD_RC_RTR                                                           \
+#define NET_RC_RTR                                                             \
     (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |            \
      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
-#define WORLD_RC_RTS                                                           \
+#define NET_RC_RTS                                                             \
     (IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |                  \
      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT)
 
-sroce_qp_t *world_qp_create(world_t *w, int side);
-void world_qp_connect(world_t *w, int side, sroce_qp_t *qp, uint32_t dest);
-void world_qp_to(sroce_qp_t *qp, enum ibv_qp_state state);
+sroce_qp_t *net_qp_create(net_t *w, int side);
+void net_qp_connect(net_t *w, int side, sroce_qp_t *qp, uint32_t dest);
+void net_qp_to(sroce_qp_t *qp, enum ibv_qp_state state);
 
 /* One SGE in the side's memory. */
-int world_recv(world_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
-               uint32_t length);
+int net_recv(net_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
+             uint32_t length);
 /* remote_off is an offset in the other side's memory. */
-int world_send(world_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
-               unsigned flags, uint64_t wr_id, uint32_t off, uint32_t length,
-               uint32_t remote_off);
+int net_send(net_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
+             unsigned flags, uint64_t wr_id, uint32_t off, uint32_t length,
+             uint32_t remote_off);
 /* Runs until a completion is there; fails the test if none comes. */
-struct ibv_wc world_wait(world_t *w, sroce_cq_t *cq);
-void world_expect(world_t *w, sroce_cq_t *cq, uint64_t wr_id,
-                  enum ibv_wc_status status);
+struct ibv_wc net_wait(net_t *w, sroce_cq_t *cq);
+void net_expect(net_t *w, sroce_cq_t *cq, uint64_t wr_id,
+                enum ibv_wc_status status);
 /* Runs until nothing is left to happen, at most for 100 virtual seconds. */
-void world_settle(world_t *w);
+void net_settle(net_t *w);
 /* 1 if the event is among those raised (others are thrown away). */
-int world_saw_event(world_t *w, enum ibv_event_type type, const void *user);
+int net_saw_event(net_t *w, enum ibv_event_type type, const void *user);
 /* The byte at `i` of pattern `tag`. */
-static inline uint8_t world_byte(uint32_t tag, uint32_t i)
+static inline uint8_t net_byte(uint32_t tag, uint32_t i)
 {
     return (uint8_t)mrail_mix64(((uint64_t)tag << 32) | (i / 8)) ^
            (uint8_t)(i * 37);
 }
-void world_fill(uint8_t *p, uint32_t tag, uint32_t length);
+void net_fill(uint8_t *p, uint32_t tag, uint32_t length);
 /* Offset of the first wrong byte, or `length`. */
-uint32_t world_match(const uint8_t *p, uint32_t tag, uint32_t length);
+uint32_t net_match(const uint8_t *p, uint32_t tag, uint32_t length);
 
 /* Seeds to run: MRAIL_TEST_SEED=N (only that one) or 1..count. */
-uint64_t world_first_seed(void);
-unsigned world_num_seeds(unsigned count);
+uint64_t net_first_seed(void);
+unsigned net_num_seeds(unsigned count);
 /* Says how to replay; call when a seed starts. */
-void world_announce(const char *test, uint64_t seed);
+void net_announce(const char *test, uint64_t seed);
 
 #endif

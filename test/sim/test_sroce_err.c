@@ -10,7 +10,7 @@
 
 #define SIG IBV_SEND_SIGNALED
 
-static const sroce_counters_t *cnt(const world_t *w, int side)
+static const sroce_counters_t *cnt(const net_t *w, int side)
 {
     return sroce_dev_counters(w->side[side].dev);
 }
@@ -20,40 +20,40 @@ static const sroce_counters_t *cnt(const world_t *w, int side)
 static void test_retry_exceeded(void **state)
 {
     /* timeout 10: 4.194304 ms, five tries. */
-    world_params_t p = {
+    net_params_t p = {
         .timeout = 10, .retry_cnt = 4, .link = {.delay_ns = 1000}};
     mrail_ns_t start, t = 4194304;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     sroce_sim_port_set(w.sim, 1, 0);
     start = sroce_sim_now(w.sim);
-    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 100, 0);
-    world_send(&w, 0, 0, IBV_WR_RDMA_READ, 0, 2, 0, 100, 0);
-    world_recv(&w, 0, 0, 3, 0, 100);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
+    net_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 100, 0);
+    net_send(&w, 0, 0, IBV_WR_RDMA_READ, 0, 2, 0, 100, 0);
+    net_recv(&w, 0, 0, 3, 0, 100);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
     assert_in_range(sroce_sim_now(w.sim) - start, 5 * t, 5 * t + 100000);
-    world_expect(&w, w.side[0].scq, 2, IBV_WC_WR_FLUSH_ERR);
-    world_expect(&w, w.side[0].rcq, 3, IBV_WC_WR_FLUSH_ERR);
+    net_expect(&w, w.side[0].scq, 2, IBV_WC_WR_FLUSH_ERR);
+    net_expect(&w, w.side[0].rcq, 3, IBV_WC_WR_FLUSH_ERR);
     assert_int_equal(cnt(&w, 0)->timeouts, 5);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 /* An owner that was away does not find its retries used up. */
 static void test_late_timers(void **state)
 {
-    world_params_t p = {.timeout = 10,
-                        .retry_cnt = 255,
-                        .probe_ns = MRAIL_NS_NEVER,
-                        .link = {.delay_ns = 1000}};
+    net_params_t p = {.timeout = 10,
+                      .retry_cnt = 255,
+                      .probe_ns = MRAIL_NS_NEVER,
+                      .link = {.delay_ns = 1000}};
     sroce_txrun_t run;
     mrail_ns_t now;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     now = sroce_sim_now(w.sim);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 100, 0);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 100, 0);
     assert_int_equal(sroce_qp_pull(w.side[0].qp[0], now, 65000, 1, &run), 1);
     for (int i = 0; i < 3; ++i) {
         now += 200 * MRAIL_NS_PER_MS;
@@ -62,25 +62,25 @@ static void test_late_timers(void **state)
     }
     now += 200 * MRAIL_NS_PER_MS;
     sroce_dev_timers(w.side[0].dev, now);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
-    world_cleanup(&w);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_RETRY_EXC_ERR);
+    net_cleanup(&w);
 }
 
 static void test_port_back_in_time(void **state)
 {
-    world_params_t p = {.timeout = 10, .link = {.delay_ns = 1000}};
-    world_t w;
+    net_params_t p = {.timeout = 10, .link = {.delay_ns = 1000}};
+    net_t w;
 
-    world_init(&w, &p);
-    world_fill(w.side[0].mem, 1, 100000);
+    net_init(&w, &p);
+    net_fill(w.side[0].mem, 1, 100000);
     sroce_sim_port_set(w.sim, 1, 0);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 100000, 0);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 100000, 0);
     sroce_sim_run(w.sim, sroce_sim_now(w.sim) + 20 * MRAIL_NS_PER_MS);
     sroce_sim_port_set(w.sim, 1, 1);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
-    assert_int_equal(world_match(w.side[1].mem, 1, 100000), 100000);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(net_match(w.side[1].mem, 1, 100000), 100000);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 typedef struct remote_error {
@@ -96,14 +96,14 @@ typedef struct remote_error {
 
 static void check_remote_error(const remote_error_t *e)
 {
-    world_params_t p = {.link = {.delay_ns = 1000}};
+    net_params_t p = {.link = {.delay_ns = 1000}};
     struct ibv_send_wr wr = {.wr_id = 1, .num_sge = 1, .opcode = e->opcode};
     struct ibv_send_wr *bad;
     struct ibv_sge sge;
-    world_side_t *a, *b;
-    world_t w;
+    net_side_t *a, *b;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     a = &w.side[0];
     b = &w.side[1];
     sge = (struct ibv_sge){(uintptr_t)a->mem, e->length, a->key};
@@ -112,23 +112,23 @@ static void check_remote_error(const remote_error_t *e)
     wr.wr.rdma.rkey = b->key ^ e->key_xor;
     memset(a->mem, 0x5a, e->length);
     if (e->recv_length != 0) {
-        world_recv(&w, 1, 0, 9, 0, e->recv_length);
-        world_recv(&w, 1, 0, 10, 0, e->recv_length);
+        net_recv(&w, 1, 0, 9, 0, e->recv_length);
+        net_recv(&w, 1, 0, 10, 0, e->recv_length);
     }
     assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), 0);
-    world_send(&w, 0, 0, IBV_WR_SEND, 0, 2, 0, 8, 0);
-    world_expect(&w, a->scq, 1, e->status);
-    world_expect(&w, a->scq, 2, IBV_WC_WR_FLUSH_ERR);
+    net_send(&w, 0, 0, IBV_WR_SEND, 0, 2, 0, 8, 0);
+    net_expect(&w, a->scq, 1, e->status);
+    net_expect(&w, a->scq, 2, IBV_WC_WR_FLUSH_ERR);
     if (e->recv_status != IBV_WC_SUCCESS) {
-        world_expect(&w, b->rcq, 9, e->recv_status);
-        world_expect(&w, b->rcq, 10, IBV_WC_WR_FLUSH_ERR);
+        net_expect(&w, b->rcq, 9, e->recv_status);
+        net_expect(&w, b->rcq, 10, IBV_WC_WR_FLUSH_ERR);
     }
     assert_int_equal(sroce_qp_state(b->qp[0]), IBV_QPS_ERR);
     /* An event tells where no completion does. */
-    assert_int_equal(world_saw_event(&w, e->event, b) != 0,
+    assert_int_equal(net_saw_event(&w, e->event, b) != 0,
                      e->recv_status == IBV_WC_SUCCESS);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 static void test_remote_errors(void **state)
@@ -158,45 +158,45 @@ static void test_remote_errors(void **state)
 /* A receive whose memory is not registered: remote operation error. */
 static void test_recv_protection(void **state)
 {
-    world_params_t p = {.link = {.delay_ns = 1000}};
-    world_t w;
+    net_params_t p = {.link = {.delay_ns = 1000}};
+    net_t w;
 
-    world_init(&w, &p);
-    world_recv(&w, 1, 0, 9, (1 << 20) - 100, 200);
-    world_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 200, 0);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_REM_OP_ERR);
-    world_expect(&w, w.side[1].rcq, 9, IBV_WC_LOC_PROT_ERR);
-    world_cleanup(&w);
+    net_init(&w, &p);
+    net_recv(&w, 1, 0, 9, (1 << 20) - 100, 200);
+    net_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 200, 0);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_REM_OP_ERR);
+    net_expect(&w, w.side[1].rcq, 9, IBV_WC_LOC_PROT_ERR);
+    net_cleanup(&w);
 }
 
 /* A bad lkey fails after what was posted before it. */
 static void test_local_protection(void **state)
 {
-    world_params_t p = {.link = {.delay_ns = 1000}};
-    world_t w;
+    net_params_t p = {.link = {.delay_ns = 1000}};
+    net_t w;
 
-    world_init(&w, &p);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 5000, 0);
-    world_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 2, 5000, 5000, 0);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, (1 << 20) - 8, 9, 0);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 4, 0, 8, 0);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
-    world_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
-    world_expect(&w, w.side[0].scq, 3, IBV_WC_LOC_PROT_ERR);
-    world_expect(&w, w.side[0].scq, 4, IBV_WC_WR_FLUSH_ERR);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_init(&w, &p);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 5000, 0);
+    net_send(&w, 0, 0, IBV_WR_RDMA_READ, SIG, 2, 5000, 5000, 0);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, (1 << 20) - 8, 9, 0);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 4, 0, 8, 0);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
+    net_expect(&w, w.side[0].scq, 3, IBV_WC_LOC_PROT_ERR);
+    net_expect(&w, w.side[0].scq, 4, IBV_WC_WR_FLUSH_ERR);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 /* Keys of destroyed regions are refused and do not come back soon. */
 static void test_stale_key(void **state)
 {
-    world_params_t p = {.link = {.delay_ns = 1000}};
-    world_side_t *b;
+    net_params_t p = {.link = {.delay_ns = 1000}};
+    net_side_t *b;
     uint32_t old;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     b = &w.side[1];
     old = b->key;
     for (int i = 0; i < 200; ++i) {
@@ -208,9 +208,9 @@ static void test_stale_key(void **state)
             0);
         assert_int_not_equal(sroce_mr_key(b->mr), old);
     }
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_REM_ACCESS_ERR);
-    world_cleanup(&w);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_REM_ACCESS_ERR);
+    net_cleanup(&w);
 }
 
 /* ---- Foreign packets ---- */
@@ -223,64 +223,64 @@ static void put_packet(uint8_t *p, uint8_t opcode, uint32_t qpn, uint32_t psn)
 
 static void test_drops_are_counted(void **state)
 {
-    world_params_t p = {.psn = {100, 200}, .link = {.delay_ns = 1000}};
+    net_params_t p = {.psn = {100, 200}, .link = {.delay_ns = 1000}};
     uint32_t ip, qpn;
     uint8_t pkt[64];
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     ip = sroce_sim_ip(w.sim, 0);
     qpn = sroce_qp_num(w.side[1].qp[0]);
     put_packet(pkt, SROCE_OP_SEND_ONLY, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 15);
-    world_settle(&w);
+    net_settle(&w);
     assert_int_equal(cnt(&w, 1)->drop_length, 1);
     sroce_sim_inject(w.sim, 1, ip + 1, 0xc000, pkt, 16);
-    world_settle(&w);
+    net_settle(&w);
     assert_int_equal(cnt(&w, 1)->drop_source, 1);
     put_packet(pkt, 0x3f, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
     put_packet(pkt, SROCE_OP_UD_SEND, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 24);
-    world_settle(&w);
+    net_settle(&w);
     assert_int_equal(cnt(&w, 1)->drop_opcode, 2);
     put_packet(pkt, SROCE_OP_SEND_ONLY, qpn + 1, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
-    world_settle(&w);
+    net_settle(&w);
     assert_int_equal(cnt(&w, 1)->drop_qpn, 1);
     put_packet(pkt, SROCE_OP_SEND_ONLY, qpn, 100);
     pkt[1] |= 1; /* transport version */
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
-    world_settle(&w);
+    net_settle(&w);
     assert_int_equal(cnt(&w, 1)->drop_header, 1);
     put_packet(pkt, SROCE_OP_WRITE_ONLY, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 31);
-    world_settle(&w);
+    net_settle(&w);
     assert_int_equal(cnt(&w, 1)->drop_length, 2);
     put_packet(pkt, SROCE_OP_ACK, qpn, 777);
     pkt[12] = SROCE_SYN_ACK;
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 20);
-    world_settle(&w);
+    net_settle(&w);
     assert_int_equal(cnt(&w, 1)->drop_psn, 1);
     assert_int_equal(sroce_qp_state(w.side[1].qp[0]), IBV_QPS_RTS);
-    world_cleanup(&w);
+    net_cleanup(&w);
 }
 
 static void test_icrc_refused(void **state)
 {
-    world_params_t p = {.icrc = 1,
-                        .timeout = 10,
-                        .link = {.delay_ns = 1000, .corrupt_ppm = 200000}};
-    world_t w;
+    net_params_t p = {.icrc = 1,
+                      .timeout = 10,
+                      .link = {.delay_ns = 1000, .corrupt_ppm = 200000}};
+    net_t w;
 
-    world_init(&w, &p);
-    world_fill(w.side[0].mem, 3, 200000);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 200000, 0);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
-    assert_int_equal(world_match(w.side[1].mem, 3, 200000), 200000);
+    net_init(&w, &p);
+    net_fill(w.side[0].mem, 3, 200000);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 1, 0, 200000, 0);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(net_match(w.side[1].mem, 3, 200000), 200000);
     assert_true(cnt(&w, 1)->drop_icrc > 10);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 int main(void)

@@ -8,44 +8,44 @@
 #define MSG 65536u
 
 /* Bytes per virtual second of back-to-back messages. */
-static double goodput(const world_params_t *p, enum ibv_wr_opcode opcode,
+static double goodput(const net_params_t *p, enum ibv_wr_opcode opcode,
                       unsigned messages)
 {
     unsigned posted = 0, done = 0;
     mrail_ns_t start;
     double seconds;
-    world_t w;
+    net_t w;
 
-    world_init(&w, p);
+    net_init(&w, p);
     start = sroce_sim_now(w.sim);
     while (done < messages) {
         struct ibv_wc wc;
 
         while ((posted < messages) && (posted - done < 16)) {
-            assert_int_equal(world_send(&w, 0, 0, opcode, IBV_SEND_SIGNALED,
-                                        posted++, 0, MSG, 0),
+            assert_int_equal(net_send(&w, 0, 0, opcode, IBV_SEND_SIGNALED,
+                                      posted++, 0, MSG, 0),
                              0);
         }
-        wc = world_wait(&w, w.side[0].scq);
+        wc = net_wait(&w, w.side[0].scq);
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
         assert_int_equal(wc.wr_id, done);
         ++done;
     }
     seconds = (double)(sroce_sim_now(w.sim) - start) / MRAIL_NS_PER_SEC;
-    world_settle(&w);
-    world_cleanup(&w);
+    net_settle(&w);
+    net_cleanup(&w);
     return (double)messages * MSG / seconds;
 }
 
-static world_params_t lossy(uint32_t loss_ppm)
+static net_params_t lossy(uint32_t loss_ppm)
 {
     /* A software rail: 3 GB/s, 30 us each way, the usual timeout of 67 ms. */
-    world_params_t p = {.seed = 5,
-                        .mtu = IBV_MTU_4096,
-                        .timeout = 14,
-                        .link = {.delay_ns = 30000,
-                                 .rate_Bps = 3000000000,
-                                 .loss_ppm = loss_ppm}};
+    net_params_t p = {.seed = 5,
+                      .mtu = IBV_MTU_4096,
+                      .timeout = 14,
+                      .link = {.delay_ns = 30000,
+                               .rate_Bps = 3000000000,
+                               .loss_ppm = loss_ppm}};
 
     return p;
 }
@@ -53,7 +53,7 @@ static world_params_t lossy(uint32_t loss_ppm)
 static void check_goodput(enum ibv_wr_opcode opcode, uint32_t loss_ppm,
                           double at_least)
 {
-    world_params_t p = lossy(loss_ppm);
+    net_params_t p = lossy(loss_ppm);
     double got = goodput(&p, opcode, 2000);
 
     print_message("opcode %d, loss %u ppm: %.0f MB/s\n", opcode, loss_ppm,
@@ -77,49 +77,49 @@ static void test_read_goodput(void **state)
 /* A lost last packet costs a probe, not the local ACK timeout. */
 static void test_probe_saves_the_timeout(void **state)
 {
-    world_params_t p = lossy(10000);
+    net_params_t p = lossy(10000);
     mrail_ns_t start, worst = 0;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     for (unsigned i = 0; i < 3000; ++i) {
         start = sroce_sim_now(w.sim);
-        world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8, 0);
-        world_expect(&w, w.side[0].scq, i, IBV_WC_SUCCESS);
+        net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8, 0);
+        net_expect(&w, w.side[0].scq, i, IBV_WC_SUCCESS);
         worst = MRAIL_MAX(worst, sroce_sim_now(w.sim) - start);
     }
     print_message("worst latency of one packet at 1 %% loss: %.1f ms\n",
                   (double)worst / 1e6);
     assert_true(worst < 20 * MRAIL_NS_PER_MS);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 /* Many PSNs in one message, over the wrap, with losses on the way. */
 static void test_large_messages(void **state)
 {
     const uint32_t length = 12u << 20;
-    world_params_t p = lossy(200);
-    world_side_t *a, *b;
-    world_t w;
+    net_params_t p = lossy(200);
+    net_side_t *a, *b;
+    net_t w;
 
     p.mtu = IBV_MTU_256;
     p.mem_bytes = 2u * length;
     p.psn[0] = 0xffff00;
-    world_init(&w, &p);
+    net_init(&w, &p);
     a = &w.side[0];
     b = &w.side[1];
-    world_fill(a->mem, 1, length);
-    world_fill(b->mem + length, 2, length);
-    world_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 1, 0, length, 0);
-    world_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 2, length, length,
-               length);
-    world_expect(&w, a->scq, 1, IBV_WC_SUCCESS);
-    world_expect(&w, a->scq, 2, IBV_WC_SUCCESS);
-    assert_int_equal(world_match(b->mem, 1, length), length);
-    assert_int_equal(world_match(a->mem + length, 2, length), length);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_fill(a->mem, 1, length);
+    net_fill(b->mem + length, 2, length);
+    net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 1, 0, length, 0);
+    net_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 2, length, length,
+             length);
+    net_expect(&w, a->scq, 1, IBV_WC_SUCCESS);
+    net_expect(&w, a->scq, 2, IBV_WC_SUCCESS);
+    assert_int_equal(net_match(b->mem, 1, length), length);
+    assert_int_equal(net_match(a->mem + length, 2, length), length);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 /* Drops the third packet of node 1, once. */
@@ -139,20 +139,20 @@ static int drop_third(void *arg, unsigned from, unsigned to, uint8_t *data,
  * timeout may expire while responses arrive. */
 static void test_read_lost_early(void **state)
 {
-    world_params_t p = {.link = {.delay_ns = 1000}};
+    net_params_t p = {.link = {.delay_ns = 1000}};
     const uint32_t length = 400000; /* 0.4 s; 8 x 4.2 ms is no answer */
     unsigned count = 0;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     sroce_sim_link(w.sim, 1, 0)->rate_Bps = 1000000;
     sroce_sim_filter(w.sim, drop_third, &count);
-    world_fill(w.side[1].mem, 5, length);
-    world_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 1, 0, length, 0);
-    world_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
-    assert_int_equal(world_match(w.side[0].mem, 5, length), length);
-    world_settle(&w);
-    world_cleanup(&w);
+    net_fill(w.side[1].mem, 5, length);
+    net_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 1, 0, length, 0);
+    net_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(net_match(w.side[0].mem, 5, length), length);
+    net_settle(&w);
+    net_cleanup(&w);
 }
 
 int main(void)

@@ -13,19 +13,18 @@
 #define US MRAIL_NS_PER_US
 
 typedef struct play {
-    world_t w;
+    net_t w;
     sroce_fault_script_t *script;
     mrail_ns_t start;
     unsigned next_id;
 } play_t;
 
 /* Two nodes, one rail each. */
-static void play_start(play_t *p, const world_params_t *params,
-                       const char *text)
+static void play_start(play_t *p, const net_params_t *params, const char *text)
 {
     char why[SROCE_FAULT_WHY_MAX];
 
-    world_init(&p->w, params);
+    net_init(&p->w, params);
     p->next_id = 0;
     if ((sroce_fault_script_parse("t", text, strlen(text), &p->script, why,
                                   sizeof(why)) != 0) ||
@@ -38,7 +37,7 @@ static void play_start(play_t *p, const world_params_t *params,
 
 static void play_stop(play_t *p)
 {
-    world_cleanup(&p->w);
+    net_cleanup(&p->w);
     sroce_fault_script_destroy(p->script);
 }
 
@@ -55,8 +54,8 @@ static const sroce_counters_t *counters(const play_t *p, unsigned node)
 static void post(play_t *p, int side, enum ibv_wr_opcode opcode,
                  uint32_t length)
 {
-    assert_int_equal(world_send(&p->w, side, 0, opcode, IBV_SEND_SIGNALED,
-                                p->next_id++, 0, length, 0),
+    assert_int_equal(net_send(&p->w, side, 0, opcode, IBV_SEND_SIGNALED,
+                              p->next_id++, 0, length, 0),
                      0);
 }
 
@@ -68,25 +67,25 @@ static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
     struct ibv_wc wc;
 
     post(p, side, IBV_WR_RDMA_WRITE, length);
-    wc = world_wait(&p->w, p->w.side[side].scq);
+    wc = net_wait(&p->w, p->w.side[side].scq);
     assert_int_equal(wc.status, status);
     return sroce_sim_now(p->w.sim) - begun;
 }
 
 /* 10 us each way, 4.2 ms to a timeout, 7 retries, no probes. */
-static world_params_t calm(void)
+static net_params_t calm(void)
 {
-    world_params_t p = {.seed = 3,
-                        .icrc = 1,
-                        .probe_ns = MRAIL_NS_NEVER,
-                        .link = {.delay_ns = 10 * US}};
+    net_params_t p = {.seed = 3,
+                      .icrc = 1,
+                      .probe_ns = MRAIL_NS_NEVER,
+                      .link = {.delay_ns = 10 * US}};
 
     return p;
 }
 
 static void test_down(void **state)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     sroce_sim_event_t event;
     play_t p;
 
@@ -119,14 +118,14 @@ static void test_blackhole(void **state)
         {"at 0s node 1 blackhole both", 0}, {"at 0s node 1 drop_acks", 1}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
-        world_params_t params = calm();
+        net_params_t params = calm();
         sroce_sim_event_t event;
         play_t p;
 
         play_start(&p, &params, cases[i].text);
-        world_fill(p.w.side[0].mem, 7, 1000);
+        net_fill(p.w.side[0].mem, 7, 1000);
         write_takes(&p, 0, 1000, IBV_WC_RETRY_EXC_ERR);
-        assert_int_equal(world_match(p.w.side[1].mem, 7, 1000) == 1000,
+        assert_int_equal(net_match(p.w.side[1].mem, 7, 1000) == 1000,
                          cases[i].arrives);
         assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 0);
         play_stop(&p);
@@ -136,7 +135,7 @@ static void test_blackhole(void **state)
 /* Mute answers nothing, but its own requests go out and are answered. */
 static void test_drop_acks_still_probes(void **state)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     play_t p;
 
     play_start(&p, &params, "at 0s for 50ms node 1 drop_acks");
@@ -148,30 +147,30 @@ static void test_drop_acks_still_probes(void **state)
 /* Acknowledged at once, seen later; at the end of its `for`, at once. */
 static void test_write_delay(void **state)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     play_t p;
 
     play_start(&p, &params,
                "at 0s for 50ms node 1 write_delay 5ms\n"
                "at 60ms node 1 write_delay 5ms\n"
                "at 63ms clear");
-    world_fill(p.w.side[0].mem, 7, 1000);
+    net_fill(p.w.side[0].mem, 7, 1000);
     assert_true(write_takes(&p, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
-    assert_int_equal(world_match(p.w.side[1].mem, 7, 1000), 0);
+    assert_int_equal(net_match(p.w.side[1].mem, 7, 1000), 0);
     play_until(&p, 10 * MS);
-    assert_int_equal(world_match(p.w.side[1].mem, 7, 1000), 1000);
+    assert_int_equal(net_match(p.w.side[1].mem, 7, 1000), 1000);
     play_until(&p, 60 * MS);
-    world_fill(p.w.side[0].mem, 8, 1000);
+    net_fill(p.w.side[0].mem, 8, 1000);
     assert_true(write_takes(&p, 0, 1000, IBV_WC_SUCCESS) < 1 * MS);
-    assert_int_equal(world_match(p.w.side[1].mem, 8, 1000), 0);
+    assert_int_equal(net_match(p.w.side[1].mem, 8, 1000), 0);
     play_until(&p, 63 * MS);
-    assert_int_equal(world_match(p.w.side[1].mem, 8, 1000), 1000);
+    assert_int_equal(net_match(p.w.side[1].mem, 8, 1000), 1000);
     play_stop(&p);
 }
 
 static void test_pause(void **state)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     mrail_ns_t takes;
     play_t p;
 
@@ -185,7 +184,7 @@ static void test_pause(void **state)
     assert_int_equal(counters(&p, 1)->rx_pkts, 0);
     takes = sroce_sim_now(p.w.sim) - (p.start + 1 * MS);
     takes += write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
-    assert_int_equal(world_wait(&p.w, p.w.side[0].scq).status, IBV_WC_SUCCESS);
+    assert_int_equal(net_wait(&p.w, p.w.side[0].scq).status, IBV_WC_SUCCESS);
     /* Waited at the paused port, and went on at once. */
     assert_int_equal(takes, 20 * MS + 10 * US);
     play_until(&p, 30 * MS);
@@ -199,7 +198,7 @@ static void test_pause(void **state)
 
 static void test_delay(void **state)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     play_t p;
 
     play_start(&p, &params, "at 0s for 10ms node 1 delay 100us");
@@ -211,7 +210,7 @@ static void test_delay(void **state)
 
 static void test_rate(void **state)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     mrail_ns_t takes;
     play_t p;
 
@@ -234,16 +233,16 @@ static void test_rate(void **state)
 static void storm(const char *text, sroce_counters_t *from,
                   sroce_counters_t *to)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     play_t p;
 
     params.max_wr = 512;
     play_start(&p, &params, text);
-    world_fill(p.w.side[0].mem, 9, 4000);
+    net_fill(p.w.side[0].mem, 9, 4000);
     for (unsigned i = 0; i < 300; ++i) {
         write_takes(&p, 0, 4000, IBV_WC_SUCCESS);
     }
-    assert_int_equal(world_match(p.w.side[1].mem, 9, 4000), 4000);
+    assert_int_equal(net_match(p.w.side[1].mem, 9, 4000), 4000);
     *from = *counters(&p, 0);
     *to = *counters(&p, 1);
     play_stop(&p);
@@ -267,7 +266,7 @@ static void test_rng(void **state)
 
 static void test_error_qp(void **state)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     unsigned failed[2] = {0, 0};
     sroce_sim_event_t event;
     play_t p;
@@ -289,10 +288,10 @@ static void test_error_qp(void **state)
     assert_int_equal(failed[0], 2);
     /* Work in flight is flushed. */
     play_until(&p, 4990 * US);
-    assert_int_equal(world_send(&p.w, 0, 0, IBV_WR_RDMA_WRITE,
-                                IBV_SEND_SIGNALED, 77, 0, 100, 0),
+    assert_int_equal(net_send(&p.w, 0, 0, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED,
+                              77, 0, 100, 0),
                      0);
-    world_expect(&p.w, p.w.side[0].scq, 77, IBV_WC_WR_FLUSH_ERR);
+    net_expect(&p.w, p.w.side[0].scq, 77, IBV_WC_WR_FLUSH_ERR);
     for (unsigned i = 0; i < 6; ++i) {
         assert_int_equal(sroce_qp_state(p.w.side[0].qp[i]), IBV_QPS_ERR);
     }
@@ -306,14 +305,14 @@ static void test_triggers(void **state)
                                         "at byte 3100 node 0 blackhole tx"};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(texts); ++i) {
-        world_params_t params = calm();
+        net_params_t params = calm();
         play_t p;
 
         play_start(&p, &params, texts[i]);
-        world_fill(p.w.side[0].mem, 4, 5000);
+        net_fill(p.w.side[0].mem, 4, 5000);
         write_takes(&p, 0, 5000, IBV_WC_RETRY_EXC_ERR);
         assert_int_equal(counters(&p, 1)->rx_pkts, 3);
-        assert_int_equal(world_match(p.w.side[1].mem, 4, 5000), 3 * 1024);
+        assert_int_equal(net_match(p.w.side[1].mem, 4, 5000), 3 * 1024);
         play_stop(&p);
     }
 }
@@ -332,7 +331,7 @@ static const char random_text[] =
 
 static uint64_t trace_of(uint64_t seed, uint64_t script_seed)
 {
-    world_params_t params = calm();
+    net_params_t params = calm();
     char text[512];
     uint64_t trace;
     play_t p;
@@ -340,11 +339,11 @@ static uint64_t trace_of(uint64_t seed, uint64_t script_seed)
     params.seed = seed;
     snprintf(text, sizeof(text), random_text, (unsigned long long)script_seed);
     play_start(&p, &params, text);
-    world_fill(p.w.side[0].mem, 5, 9000);
+    net_fill(p.w.side[0].mem, 5, 9000);
     for (unsigned i = 0; i < 60; ++i) {
         write_takes(&p, 0, 9000, IBV_WC_SUCCESS);
     }
-    assert_int_equal(world_match(p.w.side[1].mem, 5, 9000), 9000);
+    assert_int_equal(net_match(p.w.side[1].mem, 5, 9000), 9000);
     trace = sroce_sim_trace(p.w.sim);
     play_stop(&p);
     return trace;
@@ -352,12 +351,12 @@ static uint64_t trace_of(uint64_t seed, uint64_t script_seed)
 
 static void test_replays(void **state)
 {
-    uint64_t first = world_first_seed(), last = 0;
+    uint64_t first = net_first_seed(), last = 0;
 
-    for (uint64_t seed = first; seed < first + world_num_seeds(20); ++seed) {
+    for (uint64_t seed = first; seed < first + net_num_seeds(20); ++seed) {
         uint64_t trace;
 
-        world_announce("test_sroce_script", seed);
+        net_announce("test_sroce_script", seed);
         trace = trace_of(7, seed);
         assert_true(trace_of(7, seed) == trace);
         /* Another seed of the script, or of the simulation, is another run. */

@@ -242,13 +242,13 @@ static void test_data_path(void **state)
     }
 }
 
-static void judge(unsigned seed, metered_result_t *verdict)
+static void judge(unsigned seed, metered_result_t *result)
 {
     metered_point_t points[METERED_POINTS];
 
     metered_run(seed, points);
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
-        metered_check(points, i, &verdict[i]);
+        metered_check(points, i, &result[i]);
     }
 }
 
@@ -258,17 +258,17 @@ static void test_noise(void **state)
     unsigned alarms = 0;
 
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_result_t verdict[METERED_WINDOWS];
+        metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, verdict);
-        check(seed, verdict[METERED_W8].worst < 0.106);
-        check(seed, verdict[METERED_W32].worst < 0.025);
-        check(seed, verdict[METERED_W8].stable_worst < 0.051 / 2);
-        check(seed, verdict[METERED_W32].stable_worst < 0.013 / 2);
+        judge(seed, result);
+        check(seed, result[METERED_W8].worst < 0.106);
+        check(seed, result[METERED_W32].worst < 0.025);
+        check(seed, result[METERED_W8].stable_worst < 0.051 / 2);
+        check(seed, result[METERED_W32].stable_worst < 0.013 / 2);
         for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
-            square[i] += verdict[i].square;
+            square[i] += result[i].square;
         }
-        alarms += verdict[METERED_W1].alarms;
+        alarms += result[METERED_W1].alarms;
     }
     assert_true(square[METERED_W1] > 8 * 8 * square[METERED_W8]);
     assert_true(square[METERED_W8] > 3 * 3 * square[METERED_W32]);
@@ -278,39 +278,39 @@ static void test_noise(void **state)
 static void test_arrival(void **state)
 {
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_result_t verdict[METERED_WINDOWS];
+        metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, verdict);
-        check(seed, verdict[METERED_W8].alarms == 0);
-        check(seed, verdict[METERED_W8].seen_ns <= 2 * METERED_SAMPLE_NS);
-        check(seed, verdict[METERED_W32].alarms == 0);
-        check(seed, verdict[METERED_W32].seen_ns >= 2 * METERED_SAMPLE_NS);
-        check(seed, verdict[METERED_W32].seen_ns != MRAIL_NS_NEVER);
+        judge(seed, result);
+        check(seed, result[METERED_W8].alarms == 0);
+        check(seed, result[METERED_W8].seen_ns <= 2 * METERED_SAMPLE_NS);
+        check(seed, result[METERED_W32].alarms == 0);
+        check(seed, result[METERED_W32].seen_ns >= 2 * METERED_SAMPLE_NS);
+        check(seed, result[METERED_W32].seen_ns != MRAIL_NS_NEVER);
     }
 }
 
 static void test_bursts(void **state)
 {
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_result_t verdict[METERED_WINDOWS];
+        metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, verdict);
-        check(seed, verdict[METERED_W8].dips == METERED_BURSTS);
-        check(seed, verdict[METERED_W8].rise > 0.21);
-        check(seed, verdict[METERED_W32].dips == 0);
-        check(seed, verdict[METERED_W32].rise < 0.57 - 0.44);
+        judge(seed, result);
+        check(seed, result[METERED_W8].dips == METERED_BURSTS);
+        check(seed, result[METERED_W8].rise > 0.21);
+        check(seed, result[METERED_W32].dips == 0);
+        check(seed, result[METERED_W32].rise < 0.57 - 0.44);
     }
 }
 
 static void test_leave(void **state)
 {
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
-        metered_result_t verdict[METERED_WINDOWS];
+        metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, verdict);
-        check(seed, verdict[METERED_W8].gone_ns <= 2 * METERED_SAMPLE_NS);
-        check(seed, verdict[METERED_W32].gone_ns >= 3 * METERED_SAMPLE_NS);
-        check(seed, verdict[METERED_W32].gone_ns != MRAIL_NS_NEVER);
+        judge(seed, result);
+        check(seed, result[METERED_W8].gone_ns <= 2 * METERED_SAMPLE_NS);
+        check(seed, result[METERED_W32].gone_ns >= 3 * METERED_SAMPLE_NS);
+        check(seed, result[METERED_W32].gone_ns != MRAIL_NS_NEVER);
     }
 }
 

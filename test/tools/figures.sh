@@ -63,7 +63,7 @@ got=$(figure more - 3 /dev/null)
 is 'no peer' null "$(member "$got" ratio)"
 is 'no peer: a value to reach' true "$(member "$got" ok)"
 got=$(figure more - - "$tmp/full")
-is 'no target, no verdict' null "$(member "$got" ok)"
+is 'no target, no result' null "$(member "$got" ok)"
 got=$(figure more 0.01 - "$tmp/peer")
 is 'median of an even number' 25 "$(member "$(echo "$got" | head -n 1)" \
     peer_value)"

@@ -1,4 +1,4 @@
-/* The data path's guard: an owner that pays nothing, a thread that borrows, and
+/* The data path's data_lock: an owner that pays nothing, a thread that borrows, and
  * callers that share.  What they count together is no atomic. */
 #include "config.h"
 #include "rail/data_lock.h"
@@ -13,7 +13,7 @@
 #define BORROWS 3000u
 
 typedef struct shared {
-    mrail_data_lock_t guard;
+    mrail_data_lock_t data_lock;
     uint64_t count;
     int inside; /* must be alone */
     int overlaps;
@@ -50,12 +50,12 @@ static void *call(void *arg)
     while (!__atomic_load_n(&shared->stop, __ATOMIC_RELAXED)) {
         int token;
 
-        if (mrail_data_lock_is_wanted(&shared->guard)) {
+        if (mrail_data_lock_is_wanted(&shared->data_lock)) {
             sched_yield();
         }
-        token = mrail_data_lock_enter(&shared->guard);
+        token = mrail_data_lock_enter(&shared->data_lock);
         count_one(shared);
-        mrail_data_lock_leave(&shared->guard, token);
+        mrail_data_lock_leave(&shared->data_lock, token);
         __atomic_store_n(&shared->calls, ++calls, __ATOMIC_RELAXED);
     }
     return (void *)(uintptr_t)calls;
@@ -64,9 +64,9 @@ static void *call(void *arg)
 static void borrow(shared_t *shared)
 {
     for (unsigned i = 0; i < BORROWS; ++i) {
-        mrail_data_lock_borrow(&shared->guard);
+        mrail_data_lock_borrow(&shared->data_lock);
         count_one(shared);
-        mrail_data_lock_give_back(&shared->guard);
+        mrail_data_lock_give_back(&shared->data_lock);
         if (i % 3 == 0) {
             let_call(shared);
         }
@@ -79,18 +79,18 @@ static void test_borrow(void **state)
     pthread_t owner;
     void *calls;
 
-    mrail_data_lock_init(&shared.guard);
-    if (mrail_data_lock_is_shared(&shared.guard)) {
+    mrail_data_lock_init(&shared.data_lock);
+    if (mrail_data_lock_is_shared(&shared.data_lock)) {
         skip(); /* no membarrier(2) here */
     }
     assert_int_equal(pthread_create(&owner, NULL, call, &shared), 0);
     borrow(&shared);
-    assert_false(mrail_data_lock_is_shared(&shared.guard));
+    assert_false(mrail_data_lock_is_shared(&shared.data_lock));
     __atomic_store_n(&shared.stop, 1, __ATOMIC_RELAXED);
     pthread_join(owner, &calls);
     assert_int_equal(shared.count, (uintptr_t)calls + BORROWS);
     assert_int_equal(shared.overlaps, 0);
-    mrail_data_lock_cleanup(&shared.guard);
+    mrail_data_lock_cleanup(&shared.data_lock);
 }
 
 /* A second caller arrives between two borrowings, or in the middle of one. */
@@ -101,29 +101,29 @@ static void test_borrow_and_share(void **state)
         pthread_t first, second;
         void *calls[2];
 
-        mrail_data_lock_init(&shared.guard);
+        mrail_data_lock_init(&shared.data_lock);
         assert_int_equal(pthread_create(&first, NULL, call, &shared), 0);
-        mrail_data_lock_borrow(&shared.guard);
+        mrail_data_lock_borrow(&shared.data_lock);
         count_one(&shared);
         if (round % 2) {
-            mrail_data_lock_share(&shared.guard);
+            mrail_data_lock_share(&shared.data_lock);
         }
-        mrail_data_lock_give_back(&shared.guard);
-        mrail_data_lock_share(&shared.guard);
+        mrail_data_lock_give_back(&shared.data_lock);
+        mrail_data_lock_share(&shared.data_lock);
         assert_int_equal(pthread_create(&second, NULL, call, &shared), 0);
         for (unsigned i = 0; i < 20; ++i) {
-            mrail_data_lock_borrow(&shared.guard);
+            mrail_data_lock_borrow(&shared.data_lock);
             count_one(&shared);
-            mrail_data_lock_give_back(&shared.guard);
+            mrail_data_lock_give_back(&shared.data_lock);
         }
-        assert_true(mrail_data_lock_is_shared(&shared.guard));
+        assert_true(mrail_data_lock_is_shared(&shared.data_lock));
         __atomic_store_n(&shared.stop, 1, __ATOMIC_RELAXED);
         pthread_join(first, &calls[0]);
         pthread_join(second, &calls[1]);
         assert_int_equal(shared.count,
                          (uintptr_t)calls[0] + (uintptr_t)calls[1] + 21);
         assert_int_equal(shared.overlaps, 0);
-        mrail_data_lock_cleanup(&shared.guard);
+        mrail_data_lock_cleanup(&shared.data_lock);
     }
 }
 

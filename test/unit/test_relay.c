@@ -22,7 +22,7 @@
 #define NONE MRAIL_RELAY_NONE
 #define ENOUGH 50u
 
-static world_t w;
+static model_t w;
 
 static mrail_relay_t *relay_of(uint32_t rank)
 {
@@ -43,7 +43,7 @@ static void place(void)
     static const unsigned per_node[] = {3, 2, 0};
 
     memset(&w, 0, sizeof(w));
-    world_place(&w, per_node);
+    model_place(&w, per_node);
     w.exchanges[0].hash = w.exchanges[1].hash = 42;
 }
 
@@ -52,14 +52,14 @@ static void make_one(uint32_t relay_out, uint32_t relay_in, uint32_t to,
                      uint64_t bytes)
 {
     place();
-    world_add(&w, 0, 0, relay_out, relay_in, to, 1000, bytes);
-    world_init(&w, CHUNK, 2, 2);
+    model_add(&w, 0, 0, relay_out, relay_in, to, 1000, bytes);
+    model_init(&w, CHUNK, 2, 2);
 }
 
 static void begin_all(void)
 {
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
-        assert_int_equal(world_begin(&w, r), 0);
+        assert_int_equal(model_begin(&w, r), 0);
     }
 }
 
@@ -100,27 +100,27 @@ static void test_within_node(void **state)
     assert_true(mrail_relay_done(relay_of(0)));
     assert_int_equal(num_used(0), 1);
     progress(1);
-    assert_true(world_end(&w, 1));
+    assert_true(model_end(&w, 1));
     assert_int_equal(stats_of(0).filled, 2 * CHUNK + 5);
     assert_int_equal(stats_of(0).sent, 0);
     assert_int_equal(stats_of(0).chunks, 3);
     assert_int_equal(stats_of(1).drained, 2 * CHUNK + 5);
-    world_check_idle(&w);
-    world_cleanup(&w);
+    model_check_idle(&w);
+    model_cleanup(&w);
 }
 
 static void test_to_oneself(void **state)
 {
     make_one(NONE, NONE, 0, 3 * CHUNK);
-    world_run(&w, 1);
+    model_run(&w, 1);
     assert_int_equal(stats_of(0).drained, 3 * CHUNK);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* The last chunk is shorter on the network, too; an end of a send frees its slot. */
 static void test_direct(void **state)
 {
-    const world_request_t *sends = w.s.requests[0];
+    const model_request_t *sends = w.s.requests[0];
 
     make_one(NONE, NONE, 3, CHUNK + 5);
     begin_all();
@@ -131,18 +131,18 @@ static void test_direct(void **state)
     assert_int_equal(num_used(0), 2);
     assert_false(mrail_relay_done(relay_of(0)));
     progress(3);
-    assert_true(world_deliver(&w, 0, 3));
+    assert_true(model_deliver(&w, 0, 3));
     progress(0);
     assert_int_equal(num_used(0), 1);
     assert_int_equal(stats_of(0).sent, CHUNK);
-    assert_true(world_deliver(&w, 0, 3));
+    assert_true(model_deliver(&w, 0, 3));
     progress(0);
     assert_true(mrail_relay_done(relay_of(0)));
     progress(3);
-    assert_true(world_end(&w, 3));
+    assert_true(model_end(&w, 3));
     assert_int_equal(stats_of(3).received, CHUNK + 5);
-    world_check_idle(&w);
-    world_cleanup(&w);
+    model_check_idle(&w);
+    model_cleanup(&w);
 }
 
 /* The sender is done when all is handed over; its slots come free later. */
@@ -156,11 +156,11 @@ static void test_relay_out(void **state)
     assert_false(mrail_relay_done(relay_of(1)));
     progress(1);
     assert_int_equal(w.s.requests[1][0].to, 3);
-    assert_int_equal(w.s.channels[1][3].posted[WORLD_SEND], 2);
+    assert_int_equal(w.s.channels[1][3].posted[MODEL_SEND], 2);
     assert_int_equal(num_used(0), 2);
     assert_int_equal(num_used(1), 0);
     progress(3);
-    world_deliver_all(&w);
+    model_deliver_all(&w);
     assert_int_equal(num_used(0), 2);
     progress(1);
     assert_int_equal(num_used(0), 0);
@@ -168,8 +168,8 @@ static void test_relay_out(void **state)
     assert_int_equal(stats_of(1).sent, 2 * CHUNK);
     assert_int_equal(stats_of(1).chunks, 2);
     progress(3);
-    assert_true(world_end(&w, 3));
-    world_cleanup(&w);
+    assert_true(model_end(&w, 3));
+    model_cleanup(&w);
 }
 
 /* What relay_in has received is in its own slots until the receiver comes. */
@@ -180,7 +180,7 @@ static void test_relay_in(void **state)
     for (unsigned i = 0; i < 3; ++i) {
         progress(0);
         progress(4);
-        world_deliver_all(&w);
+        model_deliver_all(&w);
     }
     assert_int_equal(w.s.channels[0][4].delivered, 2);
     assert_int_equal(num_used(4), 2);
@@ -189,27 +189,27 @@ static void test_relay_in(void **state)
     assert_int_equal(num_used(4), 0);
     assert_false(mrail_relay_done(relay_of(3)));
     progress(4);
-    world_deliver_all(&w);
+    model_deliver_all(&w);
     progress(0);
     progress(4);
     assert_true(mrail_relay_done(relay_of(4)));
     assert_int_equal(stats_of(4).received, 3 * CHUNK);
     assert_int_equal(stats_of(4).drained, 0);
     progress(3);
-    assert_true(world_end(&w, 3));
-    world_check_idle(&w);
-    world_cleanup(&w);
+    assert_true(model_end(&w, 3));
+    model_check_idle(&w);
+    model_cleanup(&w);
 }
 
 static void test_both_relays(void **state)
 {
     make_one(2, 4, 3, 7 * CHUNK + 1);
-    world_run(&w, 1);
+    model_run(&w, 1);
     assert_int_equal(stats_of(2).sent, 7 * CHUNK + 1);
     assert_int_equal(stats_of(4).received, 7 * CHUNK + 1);
     assert_int_equal(stats_of(3).drained, 7 * CHUNK + 1);
     assert_int_equal(stats_of(1).chunks, 0);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* Chunk by chunk, from the first receiver behind oneself on. */
@@ -219,9 +219,9 @@ static void test_turns(void **state)
     mrail_relay_t *relay;
 
     place();
-    world_add(&w, 0, 1, NONE, NONE, 0, 0, 4 * CHUNK);
-    world_add(&w, 0, 1, NONE, NONE, 2, 0, 3 * CHUNK);
-    world_init(&w, CHUNK, 7, 1);
+    model_add(&w, 0, 1, NONE, NONE, 0, 0, 4 * CHUNK);
+    model_add(&w, 0, 1, NONE, NONE, 2, 0, 3 * CHUNK);
+    model_init(&w, CHUNK, 7, 1);
     begin_all();
     progress(1);
     relay = relay_of(1);
@@ -233,35 +233,35 @@ static void test_turns(void **state)
                sizeof(header));
         assert_int_equal(header.to, turns[i]);
     }
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* Slots are shared evenly between channels; the more has to come, the sooner. */
 static void test_fair_share(void **state)
 {
     place();
-    world_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
-    world_add(&w, 0, 1, NONE, NONE, 3, 0, 9 * CHUNK);
-    world_add(&w, 0, 2, NONE, NONE, 3, 0, 1 * CHUNK);
-    world_init(&w, CHUNK, 1, 7);
+    model_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
+    model_add(&w, 0, 1, NONE, NONE, 3, 0, 9 * CHUNK);
+    model_add(&w, 0, 2, NONE, NONE, 3, 0, 1 * CHUNK);
+    model_init(&w, CHUNK, 1, 7);
     begin_all();
     progress(3);
-    assert_int_equal(w.s.channels[0][3].posted[WORLD_RECV], 2);
-    assert_int_equal(w.s.channels[1][3].posted[WORLD_RECV], 4);
-    assert_int_equal(w.s.channels[2][3].posted[WORLD_RECV], 1);
-    world_run(&w, 1);
-    world_cleanup(&w);
+    assert_int_equal(w.s.channels[0][3].posted[MODEL_RECV], 2);
+    assert_int_equal(w.s.channels[1][3].posted[MODEL_RECV], 4);
+    assert_int_equal(w.s.channels[2][3].posted[MODEL_RECV], 1);
+    model_run(&w, 1);
+    model_cleanup(&w);
     place();
-    world_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
-    world_add(&w, 0, 1, NONE, NONE, 3, 0, 9 * CHUNK);
-    world_init(&w, CHUNK, 1, 3);
+    model_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
+    model_add(&w, 0, 1, NONE, NONE, 3, 0, 9 * CHUNK);
+    model_init(&w, CHUNK, 1, 3);
     begin_all();
     assert_int_equal(mrail_relay_step_post(relay_of(3)), 1);
-    assert_int_equal(w.s.channels[1][3].posted[WORLD_RECV], 1);
+    assert_int_equal(w.s.channels[1][3].posted[MODEL_RECV], 1);
     progress(3);
-    assert_int_equal(w.s.channels[0][3].posted[WORLD_RECV], 1);
-    assert_int_equal(w.s.channels[1][3].posted[WORLD_RECV], 2);
-    world_cleanup(&w);
+    assert_int_equal(w.s.channels[0][3].posted[MODEL_RECV], 1);
+    assert_int_equal(w.s.channels[1][3].posted[MODEL_RECV], 2);
+    model_cleanup(&w);
 }
 
 /* A channel's only slot is not given to another, whatever that has to come. */
@@ -270,30 +270,30 @@ static void test_reserve(void **state)
     mrail_relay_t *relay;
 
     place();
-    world_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
-    world_add(&w, 0, 1, NONE, 3, 4, 0, 9 * CHUNK);
-    world_init(&w, CHUNK, 2, 2);
+    model_add(&w, 0, 0, NONE, NONE, 3, 0, 2 * CHUNK);
+    model_add(&w, 0, 1, NONE, 3, 4, 0, 9 * CHUNK);
+    model_init(&w, CHUNK, 2, 2);
     begin_all();
     relay = relay_of(3);
     progress(3);
     progress(0);
     progress(1);
-    assert_true(world_deliver(&w, 0, 3));
-    assert_true(world_deliver(&w, 1, 3));
+    assert_true(model_deliver(&w, 0, 3));
+    assert_true(model_deliver(&w, 1, 3));
     assert_int_equal(mrail_relay_step_received(relay), 1);
     assert_int_equal(mrail_relay_step_received(relay), 1);
-    assert_int_equal(world_num_bare(&w, 3), 2);
+    assert_int_equal(model_num_bare(&w, 3), 2);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(mrail_relay_step_post(relay), 0);
     /* The chunk for rank 4 is in the other buffer and arrives. */
     assert_int_equal(relay->num_posted, 1);
-    assert_int_equal(world_num_bare(&w, 3), 1);
+    assert_int_equal(model_num_bare(&w, 3), 1);
     progress(4);
     assert_int_equal(mrail_relay_step_post(relay), 1);
     assert_int_equal(relay->num_posted, 2);
-    assert_int_equal(world_num_bare(&w, 3), 0);
-    world_run(&w, 1);
-    world_cleanup(&w);
+    assert_int_equal(model_num_bare(&w, 3), 0);
+    model_run(&w, 1);
+    model_cleanup(&w);
 }
 
 /* ---- what is expected ---- */
@@ -378,7 +378,7 @@ static void test_lies_within_node(void **state)
         progress(0);
         tell(out_slot(0, 0), &lies[i]);
         refuses(1);
-        world_cleanup(&w);
+        model_cleanup(&w);
     }
 }
 
@@ -390,8 +390,8 @@ static void test_lies_to_relay_out(void **state)
         progress(0);
         tell(out_slot(0, 0), &lies[i]);
         refuses(1);
-        assert_int_equal(w.s.channels[1][4].posted[WORLD_SEND], 0);
-        world_cleanup(&w);
+        assert_int_equal(w.s.channels[1][4].posted[MODEL_SEND], 0);
+        model_cleanup(&w);
     }
 }
 
@@ -404,9 +404,9 @@ static void test_lies_over_network(void **state)
         progress(1);
         tell(out_slot(0, 0), &lies[i]);
         progress((i % 2) ? 4 : 3);
-        world_deliver_all(&w);
+        model_deliver_all(&w);
         refuses((i % 2) ? 4 : 3);
-        world_cleanup(&w);
+        model_cleanup(&w);
     }
 }
 
@@ -417,12 +417,12 @@ static void test_lies_of_relay_in(void **state)
         begin_all();
         progress(0);
         progress(4);
-        world_deliver_all(&w);
+        model_deliver_all(&w);
         progress(4);
         tell(mrail_relay_slot_payload(relay_of(4), relay_of(4)->me, 2),
              &lies[i]);
         refuses(3);
-        world_cleanup(&w);
+        model_cleanup(&w);
     }
 }
 
@@ -437,7 +437,7 @@ static void test_chunk_twice(void **state)
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
     tell(out_slot(0, 1), &again);
     assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* A chunk behind the flow's last one, instead of another flow's. */
@@ -446,9 +446,9 @@ static void test_chunk_too_many(void **state)
     mrail_relay_header_t header;
 
     place();
-    world_add(&w, 0, 0, NONE, NONE, 1, 0, 5);
-    world_add(&w, 0, 0, NONE, NONE, 1, 10 * CHUNK, CHUNK);
-    world_init(&w, CHUNK, 2, 1);
+    model_add(&w, 0, 0, NONE, NONE, 1, 0, 5);
+    model_add(&w, 0, 0, NONE, NONE, 1, 10 * CHUNK, CHUNK);
+    model_init(&w, CHUNK, 2, 1);
     begin_all();
     progress(0);
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
@@ -457,7 +457,7 @@ static void test_chunk_too_many(void **state)
     memcpy(out_slot(0, 1) - sizeof(header), &header, sizeof(header));
     assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
     assert_int_equal(stats_of(1).drained, 5);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* Message and header say different lengths; or there is no header. */
@@ -471,9 +471,9 @@ static void test_message_lengths(void **state)
         progress(0);
         progress(3);
         w.s.requests[0][0].length = lengths[i];
-        world_deliver_all(&w);
+        model_deliver_all(&w);
         refuses(3);
-        world_cleanup(&w);
+        model_cleanup(&w);
     }
 }
 
@@ -483,9 +483,9 @@ static void test_wrong_way(void **state)
     mrail_relay_header_t *headers[2];
 
     place();
-    world_add(&w, 0, 0, NONE, NONE, 3, 0, CHUNK);
-    world_add(&w, 0, 1, NONE, NONE, 3, 0, CHUNK);
-    world_init(&w, CHUNK, 1, 2);
+    model_add(&w, 0, 0, NONE, NONE, 3, 0, CHUNK);
+    model_add(&w, 0, 1, NONE, NONE, 3, 0, CHUNK);
+    model_init(&w, CHUNK, 1, 2);
     begin_all();
     progress(0);
     progress(1);
@@ -493,9 +493,9 @@ static void test_wrong_way(void **state)
     headers[1] = (mrail_relay_header_t *)(out_slot(1, 0) - MRAIL_RELAY_HEADER);
     memcpy(headers[0], headers[1], sizeof(*headers[0]));
     progress(3);
-    world_deliver_all(&w);
+    model_deliver_all(&w);
     refuses(3);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* ---- exchange after exchange ---- */
@@ -504,47 +504,47 @@ static void test_wrong_way(void **state)
 static void test_early_chunks(void **state)
 {
     place();
-    world_add(&w, 0, 0, 2, NONE, 3, 0, CHUNK);
-    world_add(&w, 0, 0, NONE, NONE, 1, 0, CHUNK);
-    world_add(&w, 1, 0, NONE, NONE, 1, 0, 2 * CHUNK);
-    world_init(&w, CHUNK, 4, 1);
-    assert_int_equal(world_begin(&w, 0), 0);
+    model_add(&w, 0, 0, 2, NONE, 3, 0, CHUNK);
+    model_add(&w, 0, 0, NONE, NONE, 1, 0, CHUNK);
+    model_add(&w, 1, 0, NONE, NONE, 1, 0, 2 * CHUNK);
+    model_init(&w, CHUNK, 4, 1);
+    assert_int_equal(model_begin(&w, 0), 0);
     progress(0);
-    assert_true(world_end(&w, 0));
-    assert_int_equal(world_begin(&w, 0), 0);
+    assert_true(model_end(&w, 0));
+    assert_int_equal(model_begin(&w, 0), 0);
     progress(0);
     assert_int_equal(num_used(0), 4);
-    assert_true(world_end(&w, 0));
-    assert_int_equal(world_begin(&w, 1), 0);
+    assert_true(model_end(&w, 0));
+    assert_int_equal(model_begin(&w, 1), 0);
     progress(1);
     assert_int_equal(num_used(0), 3);
-    assert_true(world_end(&w, 1));
-    world_run(&w, 2);
-    world_cleanup(&w);
+    assert_true(model_end(&w, 1));
+    model_run(&w, 2);
+    model_cleanup(&w);
 }
 
 static void test_thousand_exchanges(void **state)
 {
     place();
-    world_add(&w, 0, 0, 1, 4, 3, 0, 3 * CHUNK + 7);
-    world_add(&w, 0, 0, NONE, NONE, 2, 0, 2 * CHUNK);
-    world_add(&w, 0, 3, 4, 2, 0, 0, 2 * CHUNK);
-    world_add(&w, 0, 4, NONE, NONE, 1, 0, 1);
-    world_add(&w, 1, 4, NONE, NONE, 3, 0, 5);
-    world_add(&w, 1, 2, 0, NONE, 4, 0, 2 * CHUNK);
-    world_init(&w, CHUNK, 1, 1);
-    world_run(&w, 1000);
+    model_add(&w, 0, 0, 1, 4, 3, 0, 3 * CHUNK + 7);
+    model_add(&w, 0, 0, NONE, NONE, 2, 0, 2 * CHUNK);
+    model_add(&w, 0, 3, 4, 2, 0, 0, 2 * CHUNK);
+    model_add(&w, 0, 4, NONE, NONE, 1, 0, 1);
+    model_add(&w, 1, 4, NONE, NONE, 3, 0, 5);
+    model_add(&w, 1, 2, 0, NONE, 4, 0, 2 * CHUNK);
+    model_init(&w, CHUNK, 1, 1);
+    model_run(&w, 1000);
     assert_int_equal(stats_of(0).filled, 500 * (5 * CHUNK + 7));
     assert_int_equal(stats_of(3).drained, 500 * (3 * CHUNK + 7 + 5));
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 static void test_nothing_to_do(void **state)
 {
     place();
-    world_add(&w, 0, 0, NONE, NONE, 3, 0, 0);
-    world_add(&w, 0, 77, 99, 99, 100, 5, 0);
-    world_init(&w, CHUNK, 1, 1);
+    model_add(&w, 0, 0, NONE, NONE, 3, 0, 0);
+    model_add(&w, 0, 77, 99, 99, 100, 5, 0);
+    model_init(&w, CHUNK, 1, 1);
     assert_true(mrail_relay_done(relay_of(0)));
     assert_int_equal(mrail_relay_progress(relay_of(0)), 0);
     begin_all();
@@ -552,7 +552,7 @@ static void test_nothing_to_do(void **state)
     assert_int_equal(mrail_relay_progress(relay_of(0)), 0);
     assert_int_equal(mrail_relay_begin(relay_of(0), 1, NULL, 0), 0);
     assert_true(mrail_relay_done(relay_of(0)));
-    world_cleanup(&w);
+    model_cleanup(&w);
     mrail_relay_destroy(NULL);
 }
 
@@ -575,7 +575,7 @@ static int begin_flow(uint32_t rank, uint32_t from, uint32_t relay_out,
 static void test_impossible_flows(void **state)
 {
     place();
-    world_init(&w, CHUNK, 1, 1);
+    model_init(&w, CHUNK, 1, 1);
     assert_int_equal(begin_flow(0, 0, NONE, NONE, 5, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 5, NONE, NONE, 0, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, 5, NONE, 3, 0, 1), -EINVAL);
@@ -601,7 +601,7 @@ static void test_impossible_flows(void **state)
     /* Not its concern. */
     assert_int_equal(begin_flow(2, 0, NONE, 1, 3, 0, 1), 0);
     assert_true(mrail_relay_done(relay_of(2)));
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 static void test_overlap(void **state)
@@ -613,14 +613,14 @@ static void test_overlap(void **state)
     };
 
     place();
-    world_init(&w, CHUNK, 1, 3);
+    model_init(&w, CHUNK, 1, 3);
     assert_int_equal(mrail_relay_begin(relay_of(0), 1, flows, 3), -EINVAL);
     assert_int_equal(mrail_relay_begin(relay_of(3), 1, flows, 3), -EINVAL);
     flows[2].bytes = 100;
     assert_int_equal(mrail_relay_begin(relay_of(0), 1, flows, 3), 0);
     assert_int_equal(mrail_relay_begin(relay_of(3), 1, flows, 3), 0);
     assert_int_equal(mrail_relay_begin(relay_of(3), 1, flows, 3), -EBUSY);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 static void test_too_many_channels(void **state)
@@ -628,25 +628,25 @@ static void test_too_many_channels(void **state)
     unsigned channels[5];
 
     place();
-    world_add(&w, 0, 0, NONE, NONE, 3, 0, CHUNK);
-    world_add(&w, 0, 1, NONE, NONE, 3, 0, CHUNK);
-    world_add(&w, 0, 2, NONE, 3, 4, 0, CHUNK);
-    world_add(&w, 0, 0, 1, 3, 4, 0, CHUNK);
-    world_add(&w, 0, 4, NONE, NONE, 3, 0, CHUNK);
-    world_add(&w, 0, 2, NONE, 4, 3, 0, 0);
-    world_init(&w, CHUNK, 1, 2);
+    model_add(&w, 0, 0, NONE, NONE, 3, 0, CHUNK);
+    model_add(&w, 0, 1, NONE, NONE, 3, 0, CHUNK);
+    model_add(&w, 0, 2, NONE, 3, 4, 0, CHUNK);
+    model_add(&w, 0, 0, 1, 3, 4, 0, CHUNK);
+    model_add(&w, 0, 4, NONE, NONE, 3, 0, CHUNK);
+    model_add(&w, 0, 2, NONE, 4, 3, 0, 0);
+    model_init(&w, CHUNK, 1, 2);
     assert_int_equal(mrail_relay_channels(w.exchanges[0].flows,
                                           w.exchanges[0].num_flows, w.node_of,
                                           5, channels),
                      0);
     assert_int_equal(channels[3], 3);
     assert_int_equal(channels[0] + channels[1] + channels[2] + channels[4], 0);
-    assert_int_equal(world_begin(&w, 3), -ENOSPC);
+    assert_int_equal(model_begin(&w, 3), -ENOSPC);
     assert_true(mrail_relay_done(relay_of(3)));
     w.exchanges[0].flows[2].bytes = 0;
-    assert_int_equal(world_begin(&w, 3), 0);
-    world_run(&w, 1);
-    world_cleanup(&w);
+    assert_int_equal(model_begin(&w, 3), 0);
+    model_run(&w, 1);
+    model_cleanup(&w);
 }
 
 static void test_impossible_relays(void **state)
@@ -657,31 +657,31 @@ static void test_impossible_relays(void **state)
     mrail_relay_t *relay = NULL;
 
     place();
-    world_init(&w, CHUNK, 1, 1);
+    model_init(&w, CHUNK, 1, 1);
     arena = w.arenas[0];
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 3, &world_ops, NULL, &relay),
+        mrail_relay_create(&arena, 5, good, 3, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 5, twice, 0, &world_ops, NULL, &relay),
+        mrail_relay_create(&arena, 5, twice, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 5, far, 0, &world_ops, NULL, &relay),
+        mrail_relay_create(&arena, 5, far, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 0, good, 0, &world_ops, NULL, &relay),
+        mrail_relay_create(&arena, 0, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
     arena.shape.chunk = 1;
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL, &relay),
+        mrail_relay_create(&arena, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
     arena = w.arenas[0];
     arena.size -= 1;
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 0, &world_ops, NULL, &relay),
+        mrail_relay_create(&arena, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_null(relay);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* ---- allocations that fail ---- */
@@ -725,7 +725,7 @@ static void test_no_memory(void **state)
     make_one(1, 4, 3, 2 * CHUNK);
     for (i = 1; ret == -ENOMEM; ++i) {
         fail_at = i;
-        ret = mrail_relay_create(&w.arenas[0], 5, w.locals[0], 0, &world_ops,
+        ret = mrail_relay_create(&w.arenas[0], 5, w.locals[0], 0, &model_ops,
                                  NULL, &relay);
     }
     assert_int_equal(ret, 0);
@@ -733,7 +733,7 @@ static void test_no_memory(void **state)
     mrail_relay_destroy(relay);
     for (i = 1, ret = -ENOMEM; ret == -ENOMEM; ++i) {
         fail_at = i;
-        ret = world_begin(&w, 0);
+        ret = model_begin(&w, 0);
         assert_int_equal(mrail_relay_done(relay_of(0)), ret != 0);
     }
     assert_int_equal(ret, 0);
@@ -743,7 +743,7 @@ static void test_no_memory(void **state)
         mrail_relay_channels(w.exchanges[0].flows, 1, w.node_of, 5, channels),
         -ENOMEM);
     fail_at = 0;
-    world_run(&w, 1);
+    model_run(&w, 1);
     /* The earlier buffer is used again. */
     fail_at = 1;
     begin_all();
@@ -751,12 +751,12 @@ static void test_no_memory(void **state)
         for (uint32_t r = 0; r < 5; ++r) {
             progress(r);
         }
-        world_deliver_all(&w);
+        model_deliver_all(&w);
     }
     assert_int_equal(fail_at, 1);
     fail_at = 0;
-    world_run(&w, 2);
-    world_cleanup(&w);
+    model_run(&w, 2);
+    model_cleanup(&w);
 }
 
 /* ---- errors of operations ---- */
@@ -771,13 +771,13 @@ static void fails_with(uint32_t rank, int error)
             ret = mrail_relay_progress(relay_of(r));
             assert_true((ret >= 0) || (r == rank));
         }
-        world_deliver_all(&w);
+        model_deliver_all(&w);
     }
     assert_int_equal(ret, error);
     assert_int_equal(mrail_relay_progress(relay_of(rank)), error);
     assert_int_equal(mrail_relay_begin(relay_of(rank), 1, NULL, 0), error);
     assert_false(mrail_relay_done(relay_of(rank)));
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 static void test_errors(void **state)
@@ -832,7 +832,7 @@ static void test_hostile_slots(void **state)
         begin_all();
         hand_over(0, 1, slots[i]);
         refuses(1);
-        world_cleanup(&w);
+        model_cleanup(&w);
     }
 }
 
@@ -847,7 +847,7 @@ static void test_hostile_in_slot(void **state)
     relay_of(0)->locals[1].num_pushed = 0;
     hand_over(0, 1, 2);
     refuses(1);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* The same slot while it is being sent, though it says to be the next chunk. */
@@ -862,7 +862,7 @@ static void test_hostile_slot_twice(void **state)
     tell(out_slot(0, 0), &next);
     hand_over(0, 1, 0);
     refuses(1);
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 /* Somebody says that slots are free which are not: this rank knows better of what it
@@ -872,9 +872,9 @@ static void test_hostile_states(void **state)
     mrail_relay_t *relay;
 
     place();
-    world_add(&w, 0, 0, NONE, NONE, 3, 0, 9 * CHUNK);
-    world_add(&w, 0, 3, NONE, NONE, 0, 0, 9 * CHUNK);
-    world_init(&w, CHUNK, 2, 2);
+    model_add(&w, 0, 0, NONE, NONE, 3, 0, 9 * CHUNK);
+    model_add(&w, 0, 3, NONE, NONE, 0, 0, 9 * CHUNK);
+    model_init(&w, CHUNK, 2, 2);
     begin_all();
     relay = relay_of(0);
     assert_int_equal(mrail_relay_step_post(relay), 1);
@@ -886,10 +886,10 @@ static void test_hostile_states(void **state)
         mrail_relay_state_free(mrail_relay_slot_state(relay, relay->me, slot));
     }
     progress(0);
-    assert_int_equal(w.s.channels[0][3].posted[WORLD_SEND], 2);
-    assert_int_equal(w.s.channels[3][0].posted[WORLD_RECV], 2);
-    world_run(&w, 1);
-    world_cleanup(&w);
+    assert_int_equal(w.s.channels[0][3].posted[MODEL_SEND], 2);
+    assert_int_equal(w.s.channels[3][0].posted[MODEL_RECV], 2);
+    model_run(&w, 1);
+    model_cleanup(&w);
 }
 
 static unsigned num_garbage;
@@ -937,11 +937,11 @@ static void scribble_seed(uint64_t seed)
 
     mrail_rng_init(&rng, seed);
     place();
-    world_add(&w, 0, 0, 1, 4, 3, 0, 5 * CHUNK + 7);
-    world_add(&w, 0, 1, 2, NONE, 4, 0, 5 * CHUNK);
-    world_add(&w, 0, 2, NONE, NONE, 1, 0, 5 * CHUNK);
-    world_add(&w, 0, 3, 4, 2, 0, 0, 5 * CHUNK);
-    world_init(&w, CHUNK, 2, 2);
+    model_add(&w, 0, 0, 1, 4, 3, 0, 5 * CHUNK + 7);
+    model_add(&w, 0, 1, 2, NONE, 4, 0, 5 * CHUNK);
+    model_add(&w, 0, 2, NONE, NONE, 1, 0, 5 * CHUNK);
+    model_add(&w, 0, 3, 4, 2, 0, 0, 5 * CHUNK);
+    model_init(&w, CHUNK, 2, 2);
     for (uint32_t r = 0; r < 5; ++r) {
         relay_of(r)->ops.drain = look;
     }
@@ -953,9 +953,9 @@ static void scribble_seed(uint64_t seed)
         if (mrail_rng_below(&rng, 4) == 0) {
             scribble(&rng);
         }
-        world_deliver(&w, mrail_rng_below(&rng, 5), mrail_rng_below(&rng, 5));
+        model_deliver(&w, mrail_rng_below(&rng, 5), mrail_rng_below(&rng, 5));
     }
-    world_cleanup(&w);
+    model_cleanup(&w);
 }
 
 static void test_hostile_scribbles(void **state)

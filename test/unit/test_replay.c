@@ -195,17 +195,17 @@ static void test_hunger_of_the_smallest_window(void **state)
     second = peer_of(0)->lanes[1];
     send_all(ep);
     assert_int_equal(second->am_sent, 4 - MRAIL_RESEND_CREDITS);
-    assert_true(second->hungry);
-    assert_false(first->hungry);
+    assert_true(second->credit_blocked);
+    assert_false(first->credit_blocked);
     /* Said once, with the next message there. */
     acknowledge(1, 0, 20);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
-    assert_false(second->hungry);
+    assert_false(second->credit_blocked);
     /* The other one is the smaller now. */
     send_all(ep);
     assert_true(first->am_sent < second->am_sent);
-    assert_true(first->hungry);
-    assert_false(second->hungry);
+    assert_true(first->credit_blocked);
+    assert_false(second->credit_blocked);
 }
 
 int main(int argc, char **argv)

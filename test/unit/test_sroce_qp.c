@@ -148,86 +148,86 @@ static void test_every_move(void **state)
 /* A refused move changes nothing. */
 static void test_bad_values(void **state)
 {
-    world_params_t p = {.num_qps = 1};
+    net_params_t p = {.num_qps = 1};
     struct ibv_qp_attr good, bad, now;
     sroce_qp_t *qp;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
-    qp = world_qp_create(&w, 0);
+    net_init(&w, &p);
+    qp = net_qp_create(&w, 0);
     bad = (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 2};
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_INIT), EINVAL);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_INIT), EINVAL);
     bad.port_num = 1;
     bad.pkey_index = 1;
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_INIT), EINVAL);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_INIT), EINVAL);
     bad.pkey_index = 0;
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_INIT), 0);
-    good = world_rtr_attr(&w, 0, 5);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_INIT), 0);
+    good = net_rtr_attr(&w, 0, 5);
     bad = good;
     bad.path_mtu = (enum ibv_mtu)6;
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_RTR), EINVAL);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_RTR), EINVAL);
     bad = good;
     bad.dest_qp_num = 1 << 24;
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_RTR), EINVAL);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_RTR), EINVAL);
     bad = good;
     bad.ah_attr.grh.dgid.raw[10] = 0; /* not IPv4-mapped */
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_RTR), EINVAL);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_RTR), EINVAL);
     bad = good;
     bad.ah_attr.is_global = 0;
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_RTR), EINVAL);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_RTR), EINVAL);
     bad = good;
     bad.max_dest_rd_atomic = SROCE_MAX_RD_ATOMIC + 1;
-    assert_int_equal(sroce_qp_modify(qp, &bad, WORLD_RC_RTR), EINVAL);
+    assert_int_equal(sroce_qp_modify(qp, &bad, NET_RC_RTR), EINVAL);
     sroce_qp_query(qp, &now);
     assert_int_equal(now.qp_state, IBV_QPS_INIT);
     assert_int_equal(now.dest_qp_num, 0);
-    assert_int_equal(sroce_qp_modify(qp, &good, WORLD_RC_RTR), 0);
+    assert_int_equal(sroce_qp_modify(qp, &good, NET_RC_RTR), 0);
     sroce_qp_query(qp, &now);
     assert_int_equal(now.qp_state, IBV_QPS_RTR);
     assert_int_equal(now.dest_qp_num, 5);
     assert_int_equal(now.rq_psn, good.rq_psn);
     assert_int_equal(now.path_mtu, IBV_MTU_1024);
     sroce_sim_qp_destroy(w.sim, 0, qp);
-    world_cleanup(&w);
+    net_cleanup(&w);
 }
 
 static void test_posting_by_state(void **state)
 {
-    world_params_t p = {.num_qps = 1};
+    net_params_t p = {.num_qps = 1};
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad_send;
     struct ibv_recv_wr rwr = {.wr_id = 4}, *bad_recv;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
     sroce_qp_t *qp;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
-    qp = world_qp_create(&w, 0);
+    net_init(&w, &p);
+    qp = net_qp_create(&w, 0);
     assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), EINVAL);
     assert_ptr_equal(bad_send, &wr);
     assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), EINVAL);
-    assert_int_equal(sroce_qp_modify(qp, &attr, WORLD_RC_INIT), 0);
+    assert_int_equal(sroce_qp_modify(qp, &attr, NET_RC_INIT), 0);
     assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), 0);
     assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), EINVAL);
-    world_qp_to(qp, IBV_QPS_ERR);
-    world_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
+    net_qp_to(qp, IBV_QPS_ERR);
+    net_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
     /* In ERR all work is taken and flushed. */
     wr.wr_id = 9;
     assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), 0);
     assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), 0);
-    world_expect(&w, w.side[0].scq, 9, IBV_WC_WR_FLUSH_ERR);
-    world_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
+    net_expect(&w, w.side[0].scq, 9, IBV_WC_WR_FLUSH_ERR);
+    net_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
     sroce_sim_qp_destroy(w.sim, 0, qp);
-    world_cleanup(&w);
+    net_cleanup(&w);
 }
 
 static void test_bad_work(void **state)
 {
-    world_params_t p = {.num_qps = 1};
+    net_params_t p = {.num_qps = 1};
     struct ibv_sge sge[5] = {{0}};
     struct ibv_send_wr wr = {.sg_list = sge}, second = {.wr_id = 2}, *bad;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     wr.opcode = IBV_WR_SEND_WITH_INV;
     assert_int_equal(sroce_qp_post_send(w.side[0].qp[0], &wr, &bad), EINVAL);
     wr.opcode = IBV_WR_SEND;
@@ -250,9 +250,9 @@ static void test_bad_work(void **state)
     second.opcode = (enum ibv_wr_opcode)77;
     assert_int_equal(sroce_qp_post_send(w.side[0].qp[0], &wr, &bad), EINVAL);
     assert_ptr_equal(bad, &second);
-    world_qp_to(w.side[0].qp[0], IBV_QPS_ERR);
-    world_expect(&w, w.side[0].scq, 0, IBV_WC_WR_FLUSH_ERR);
-    world_cleanup(&w);
+    net_qp_to(w.side[0].qp[0], IBV_QPS_ERR);
+    net_expect(&w, w.side[0].scq, 0, IBV_WC_WR_FLUSH_ERR);
+    net_cleanup(&w);
 }
 
 static void test_limits(void **state)
@@ -305,13 +305,13 @@ static void test_limits(void **state)
 
 static void test_keys(void **state)
 {
-    world_params_t p = {.num_qps = 1};
+    net_params_t p = {.num_qps = 1};
     sroce_mr_t *mr;
-    world_side_t *s;
-    world_t w;
+    net_side_t *s;
+    net_t w;
     int rw = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     s = &w.side[0];
     assert_int_equal(
         sroce_mr_create(s->pd, s->mem, 100, 0, IBV_ACCESS_REMOTE_WRITE, &mr),
@@ -334,7 +334,7 @@ static void test_keys(void **state)
     assert_null(sroce_mr_find(s->dev, s->pd, UINT32_MAX, 0x1000, 1, rw));
     assert_null(sroce_mr_find(s->dev, NULL, mr->key, 0x1000, 1, rw));
     assert_int_equal(sroce_mr_destroy(mr), 0);
-    world_cleanup(&w);
+    net_cleanup(&w);
 }
 
 /* Keys of a device with a secret: none can be told from another's, and they
@@ -380,17 +380,17 @@ static void test_secret_keys(void **state)
 /* Resizing keeps what waits; a destroyed QP leaves nothing in its CQs. */
 static void test_cq_contents(void **state)
 {
-    world_params_t p = {.num_qps = 2, .cqe = 16, .link = {.delay_ns = 1000}};
+    net_params_t p = {.num_qps = 2, .cqe = 16, .link = {.delay_ns = 1000}};
     sroce_cq_t *cq;
     struct ibv_wc wc;
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     cq = w.side[0].scq;
     for (uint64_t i = 0; i < 8; ++i) {
-        world_send(&w, 0, i & 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8,
-                   0);
-        world_settle(&w);
+        net_send(&w, 0, i & 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8,
+                 0);
+        net_settle(&w);
     }
     assert_int_equal(sroce_cq_poll(cq, 1, &wc), 1);
     assert_int_equal(wc.wr_id, 0);
@@ -400,37 +400,37 @@ static void test_cq_contents(void **state)
     sroce_sim_qp_destroy(w.sim, 0, w.side[0].qp[0]);
     w.side[0].qp[0] = NULL;
     for (uint64_t i = 1; i < 8; i += 2) {
-        world_expect(&w, cq, i, IBV_WC_SUCCESS);
+        net_expect(&w, cq, i, IBV_WC_SUCCESS);
     }
     assert_int_equal(sroce_cq_pending(cq), 0);
-    world_cleanup(&w);
+    net_cleanup(&w);
 }
 
 static void test_srq_resize(void **state)
 {
-    world_params_t p = {
+    net_params_t p = {
         .num_qps = 1, .use_srq = 1, .max_wr = 8, .link = {.delay_ns = 1000}};
     struct ibv_srq_attr attr = {.max_wr = 4};
-    world_t w;
+    net_t w;
 
-    world_init(&w, &p);
+    net_init(&w, &p);
     for (uint64_t i = 0; i < 8; ++i) {
-        assert_int_equal(world_recv(&w, 1, 0, i, 0, 64), 0);
+        assert_int_equal(net_recv(&w, 1, 0, i, 0, 64), 0);
     }
-    assert_int_equal(world_recv(&w, 1, 0, 8, 0, 64), ENOMEM);
+    assert_int_equal(net_recv(&w, 1, 0, 8, 0, 64), ENOMEM);
     assert_int_equal(sroce_srq_modify(w.side[1].srq, &attr, IBV_SRQ_MAX_WR),
                      EINVAL);
     attr.max_wr = 100;
     assert_int_equal(sroce_srq_modify(w.side[1].srq, &attr, IBV_SRQ_MAX_WR), 0);
-    assert_int_equal(world_recv(&w, 1, 0, 8, 0, 64), 0);
+    assert_int_equal(net_recv(&w, 1, 0, 8, 0, 64), 0);
     for (uint64_t i = 0; i < 9; ++i) {
-        world_send(&w, 0, 0, IBV_WR_SEND, 0, i, 0, 8, 0);
-        world_expect(&w, w.side[1].rcq, i, IBV_WC_SUCCESS);
+        net_send(&w, 0, 0, IBV_WR_SEND, 0, i, 0, 8, 0);
+        net_expect(&w, w.side[1].rcq, i, IBV_WC_SUCCESS);
     }
     attr.srq_limit = 101;
     assert_int_equal(sroce_srq_modify(w.side[1].srq, &attr, IBV_SRQ_LIMIT),
                      EINVAL);
-    world_cleanup(&w);
+    net_cleanup(&w);
 }
 
 /* The heap against a plain list: set, lower, delete, in any order. */

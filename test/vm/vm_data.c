@@ -441,7 +441,7 @@ static void ud_connect(data_t *d)
 /* ---- in order ---- */
 
 /* Afterwards both ends know both results; the end with a name prints them. */
-static void verdict(data_t *d, const char *what, int from, double seconds)
+static void result(data_t *d, const char *what, int from, double seconds)
 {
     char theirs[sizeof(d->why)];
     const char *why;
@@ -473,7 +473,7 @@ static void each_size(data_t *d, const char *what, transfer_func_t transfer,
                 transfer(d, active, sizes[i], 1000 * i + (uint32_t)from);
             }
         }
-        verdict(d, what, from, vm_now_s() - began);
+        result(d, what, from, vm_now_s() - began);
     }
 }
 

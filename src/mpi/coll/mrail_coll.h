@@ -126,7 +126,7 @@ typedef struct mca_coll_mrail_module {
     int has_shm_pool;
     char shm_pool_name
         [MRAIL_RELAY_NAME_SIZE]; /* "": unlinked, or created by another rank */
-    mrail_relay_shm_pool_t arena;
+    mrail_relay_shm_pool_t shm_pool;
     mrail_relay_t *relay; /* NULL: no relay was needed yet */
 } mca_coll_mrail_module_t;
 OBJ_CLASS_DECLARATION(mca_coll_mrail_module_t);

@@ -45,7 +45,7 @@ static void release(mca_coll_mrail_module_t *module)
     mrail_relay_destroy(module->relay);
     module->relay = NULL;
     if (module->has_shm_pool) {
-        mrail_relay_shm_pool_detach(&module->arena);
+        mrail_relay_shm_pool_detach(&module->shm_pool);
         module->has_shm_pool = 0;
     }
     mca_coll_mrail_schedule_destroy(module->schedule);
@@ -266,7 +266,7 @@ static void name_fill(mca_coll_mrail_op_t *op, void *mine)
         shape_of(module->topology, &shape)) {
         module->has_shm_pool =
             mrail_relay_shm_pool_create(&shape, module->shm_pool_name,
-                                        &module->arena) == 0;
+                                        &module->shm_pool) == 0;
         if (!module->has_shm_pool) {
             module->shm_pool_name[0] = '\0';
         }
@@ -284,13 +284,13 @@ static int attach(mca_coll_mrail_module_t *module)
     if (!module->has_shm_pool && name[0] != '\0' &&
         shape_of(topology, &shape)) {
         module->has_shm_pool =
-            mrail_relay_shm_pool_attach(&shape, name, &module->arena) == 0;
+            mrail_relay_shm_pool_attach(&shape, name, &module->shm_pool) == 0;
     }
     if (!module->has_shm_pool) {
         return -ENOMEM;
     }
     return mrail_relay_create(
-        &module->arena, topology->num_ranks, topology->local, topology->self,
+        &module->shm_pool, topology->num_ranks, topology->local, topology->self,
         &mca_coll_mrail_relay_ops, module, &module->relay);
 }
 

@@ -364,7 +364,7 @@ typedef struct sroce_tx {
     unsigned max_pkts;
     int closed;        /* a shorter packet came: nothing may follow */
     uint32_t mark_iov; /* where the packet begun starts */
-    uint32_t mark_shm_pool;
+    uint32_t mark_scratch;
 } sroce_tx_t;
 
 /* The next request packet of a QP. */
@@ -391,7 +391,7 @@ static inline uint32_t sroce_pkt_bytes(const sroce_op_t *op,
 /* May a packet of `bytes` to this destination join the run? */
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos);
-/* Starts a packet: room for its header in the arena. */
+/* Starts a packet: room for its header in the scratch. */
 uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes);
 /* Payload from memory (copied when small) or from an SGE list. */
 void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes);

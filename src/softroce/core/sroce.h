@@ -163,7 +163,7 @@ uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 #define SROCE_RUN_PKTS 64     /* the kernel's UDP_MAX_SEGMENTS */
 #define SROCE_RUN_BYTES 65000 /* UDP payload of a run at most */
 #define SROCE_RUN_IOV 256
-#define SROCE_RUN_SHM_POOL 8192
+#define SROCE_RUN_SCRATCH 8192
 
 /*
  * A run: packets of one QP to one destination from one source port. Each has
@@ -180,9 +180,9 @@ typedef struct sroce_txrun {
     uint16_t seg_bytes; /* UDP payload of each packet (BTH .. ICRC) */
     uint32_t length;    /* UDP payload of all */
     uint32_t iov_count;
-    uint32_t shm_pool_used;
+    uint32_t scratch_used;
     struct iovec iov[SROCE_RUN_IOV];
-    uint8_t arena[SROCE_RUN_SHM_POOL]; /* headers, trailers, small payloads */
+    uint8_t scratch[SROCE_RUN_SCRATCH]; /* headers, trailers, small payloads */
 } sroce_txrun_t;
 
 typedef struct sroce_txinfo {

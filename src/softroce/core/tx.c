@@ -35,34 +35,33 @@ int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
            (dst_ip == run->dst_ip) && (sport == run->sport) &&
            (tos == run->tos) &&
            (run->iov_count + SROCE_MAX_SGE + 2 <= SROCE_RUN_IOV) &&
-           (run->shm_pool_used + SROCE_HDR_MAX + SROCE_TRAILER_MAX <=
-            SROCE_RUN_SHM_POOL);
+           (run->scratch_used + SROCE_HDR_MAX + SROCE_TRAILER_MAX <=
+            SROCE_RUN_SCRATCH);
 }
 
 uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes)
 {
     sroce_txrun_t *run = tx->run;
-    uint8_t *hdr = run->arena + run->shm_pool_used;
+    uint8_t *hdr = run->scratch + run->scratch_used;
 
     tx->mark_iov = run->iov_count;
-    tx->mark_shm_pool = run->shm_pool_used;
+    tx->mark_scratch = run->scratch_used;
     run->iov[run->iov_count].iov_base = hdr;
     run->iov[run->iov_count++].iov_len = hdr_bytes;
-    run->shm_pool_used += hdr_bytes;
+    run->scratch_used += hdr_bytes;
     return hdr;
 }
 
 void sroce_tx_abort(sroce_tx_t *tx)
 {
     tx->run->iov_count = tx->mark_iov;
-    tx->run->shm_pool_used = tx->mark_shm_pool;
+    tx->run->scratch_used = tx->mark_scratch;
 }
 
 static int tx_copies(const sroce_txrun_t *run, uint32_t bytes)
 {
     return (bytes <= COPY_MAX) &&
-           (run->shm_pool_used + bytes + SROCE_TRAILER_MAX <=
-            SROCE_RUN_SHM_POOL);
+           (run->scratch_used + bytes + SROCE_TRAILER_MAX <= SROCE_RUN_SCRATCH);
 }
 
 void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes)
@@ -70,8 +69,8 @@ void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes)
     sroce_txrun_t *run = tx->run;
 
     if (tx_copies(run, bytes)) {
-        memcpy(run->arena + run->shm_pool_used, src, bytes);
-        run->shm_pool_used += bytes;
+        memcpy(run->scratch + run->scratch_used, src, bytes);
+        run->scratch_used += bytes;
         run->iov[run->iov_count - 1].iov_len += bytes;
     } else {
         run->iov[run->iov_count].iov_base = (void *)(uintptr_t)src;
@@ -97,21 +96,21 @@ int sroce_tx_payload_sg(sroce_tx_t *tx, const sroce_qp_t *qp,
         return 0;
     }
     for (int i = 0; i < n; ++i) {
-        memcpy(run->arena + run->shm_pool_used, iov[i].iov_base,
+        memcpy(run->scratch + run->scratch_used, iov[i].iov_base,
                iov[i].iov_len);
-        run->shm_pool_used += (uint32_t)iov[i].iov_len;
+        run->scratch_used += (uint32_t)iov[i].iov_len;
     }
     run->iov[run->iov_count - 1].iov_len += bytes;
     return 0;
 }
 
 /* Pad and ICRC, contiguous with the packet's last bytes where those are in
- * the arena. */
+ * the scratch. */
 static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
                        uint32_t pad, uint32_t dst_ip, uint16_t sport)
 {
     sroce_txrun_t *run = tx->run;
-    uint8_t *trailer = run->arena + run->shm_pool_used;
+    uint8_t *trailer = run->scratch + run->scratch_used;
     struct iovec *last = &run->iov[run->iov_count - 1];
     uint32_t icrc = 0;
 
@@ -132,7 +131,7 @@ static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
         trailer[pad + i] = (uint8_t)(icrc >> (8 * i));
     }
     last->iov_len += SROCE_ICRC_BYTES;
-    run->shm_pool_used += pad + SROCE_ICRC_BYTES;
+    run->scratch_used += pad + SROCE_ICRC_BYTES;
 }
 
 /* A trailer and the header after it lie side by side: one iovec. */
@@ -271,7 +270,7 @@ unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
     run->num_pkts = 0;
     run->length = 0;
     run->iov_count = 0;
-    run->shm_pool_used = 0;
+    run->scratch_used = 0;
     if (MRAIL_UNLIKELY(!tx_may_send(qp))) {
         return 0;
     }

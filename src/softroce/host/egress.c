@@ -54,43 +54,43 @@ static void egress_out(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
 
 sroce_host_batch_t *sroce_egress_batch_create(const sroce_egress_load_t *load)
 {
-    sroce_host_batch_t *parcel = malloc(sizeof(*parcel) + load->length);
+    sroce_host_batch_t *batch = malloc(sizeof(*batch) + load->length);
     uint8_t *p;
 
-    if (parcel == NULL) {
+    if (batch == NULL) {
         return NULL;
     }
-    mrail_list_init(&parcel->list);
-    parcel->due_ns = 0;
-    parcel->dst_ip = load->dst_ip;
-    parcel->dest_dev = load->dest_dev;
-    parcel->dest_slot = load->dest_slot;
-    parcel->sport = load->sport;
-    parcel->tos = load->tos;
-    parcel->num_pkts = load->num_pkts;
-    parcel->seg_bytes = load->seg_bytes;
-    parcel->length = load->length;
-    p = parcel->data;
+    mrail_list_init(&batch->list);
+    batch->due_ns = 0;
+    batch->dst_ip = load->dst_ip;
+    batch->dest_dev = load->dest_dev;
+    batch->dest_slot = load->dest_slot;
+    batch->sport = load->sport;
+    batch->tos = load->tos;
+    batch->num_pkts = load->num_pkts;
+    batch->seg_bytes = load->seg_bytes;
+    batch->length = load->length;
+    p = batch->data;
     for (unsigned i = 0; i < load->iov_count; ++i) {
         memcpy(p, load->iov[i].iov_base, load->iov[i].iov_len);
         p += load->iov[i].iov_len;
     }
-    return parcel;
+    return batch;
 }
 
-static void egress_batch_load(const sroce_host_batch_t *parcel,
+static void egress_batch_load(const sroce_host_batch_t *batch,
                               struct iovec *iov, sroce_egress_load_t *load)
 {
-    iov->iov_base = (void *)parcel->data;
-    iov->iov_len = parcel->length;
-    *load = (sroce_egress_load_t){.dst_ip = parcel->dst_ip,
-                                  .dest_dev = parcel->dest_dev,
-                                  .dest_slot = parcel->dest_slot,
-                                  .sport = parcel->sport,
-                                  .tos = parcel->tos,
-                                  .num_pkts = parcel->num_pkts,
-                                  .seg_bytes = parcel->seg_bytes,
-                                  .length = parcel->length,
+    iov->iov_base = (void *)batch->data;
+    iov->iov_len = batch->length;
+    *load = (sroce_egress_load_t){.dst_ip = batch->dst_ip,
+                                  .dest_dev = batch->dest_dev,
+                                  .dest_slot = batch->dest_slot,
+                                  .sport = batch->sport,
+                                  .tos = batch->tos,
+                                  .num_pkts = batch->num_pkts,
+                                  .seg_bytes = batch->seg_bytes,
+                                  .length = batch->length,
                                   .iov = iov,
                                   .iov_count = 1};
 }
@@ -126,27 +126,27 @@ static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
 
 /* The remaining packets of a batch keep their order. */
 static void egress_batch_filter(sroce_host_ctx_t *ctx,
-                                sroce_host_batch_t *parcel,
+                                sroce_host_batch_t *batch,
                                 const egress_faults_t *f)
 {
     uint32_t kept = 0;
     uint16_t num = 0;
 
-    for (uint32_t pos = 0; pos < parcel->length; pos += parcel->seg_bytes) {
-        uint32_t length = MRAIL_MIN(parcel->seg_bytes, parcel->length - pos);
+    for (uint32_t pos = 0; pos < batch->length; pos += batch->seg_bytes) {
+        uint32_t length = MRAIL_MIN(batch->seg_bytes, batch->length - pos);
 
-        if (!egress_packet(ctx, f, parcel->data + pos, length)) {
+        if (!egress_packet(ctx, f, batch->data + pos, length)) {
             continue;
         }
-        memmove(parcel->data + kept, parcel->data + pos, length);
+        memmove(batch->data + kept, batch->data + pos, length);
         kept += length;
         ++num;
     }
-    parcel->length = kept;
-    parcel->num_pkts = num;
+    batch->length = kept;
+    batch->num_pkts = num;
 }
 
-static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel)
+static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
 {
     mrail_list_t *pos = &ctx->delayed;
 
@@ -154,11 +154,11 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel)
      * another destination's, comes before. */
     while ((pos->prev != &ctx->delayed) &&
            (mrail_list_entry(pos->prev, sroce_host_batch_t, list)->due_ns >
-            parcel->due_ns)) {
+            batch->due_ns)) {
         pos = pos->prev;
     }
-    mrail_list_insert_before(pos, &parcel->list);
-    ctx->delayed_bytes += parcel->length;
+    mrail_list_insert_before(pos, &batch->list);
+    ctx->delayed_bytes += batch->length;
 }
 
 /* Splits a batch whose packets may be duplicated or delayed: each becomes a
@@ -181,25 +181,25 @@ static void egress_scatter(sroce_host_ctx_t *ctx,
         }
         while (copies-- > 0) {
             sroce_egress_load_t one = *rest;
-            sroce_host_batch_t *parcel;
+            sroce_host_batch_t *batch;
 
             one.num_pkts = 1;
             one.length = (uint32_t)iov.iov_len;
             one.seg_bytes = (uint16_t)iov.iov_len;
             one.iov = &iov;
-            parcel = sroce_egress_batch_create(&one);
-            if (parcel == NULL) {
+            batch = sroce_egress_batch_create(&one);
+            if (batch == NULL) {
                 sroce_host_count(ctx, SROCE_CNT_DROP_DELAY, 1);
                 continue;
             }
-            parcel->due_ns = due_ns;
+            batch->due_ns = due_ns;
             if (mrail_rng_hit(&ctx->rng, f->reorder_ppm)) {
                 sroce_host_count(ctx, SROCE_CNT_FAULT_REORDER, 1);
-                parcel->due_ns +=
+                batch->due_ns +=
                     (1 + mrail_rng_below(&ctx->rng, f->reorder_us)) *
                     MRAIL_NS_PER_US;
             }
-            egress_delay_add(ctx, parcel);
+            egress_delay_add(ctx, batch);
         }
     }
 }
@@ -211,20 +211,20 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
 {
     int scatters = (f->dup_ppm | f->reorder_ppm) != 0;
     int waits = scatters || (f->delay_us != 0);
-    sroce_host_batch_t *parcel = sroce_egress_batch_create(load);
+    sroce_host_batch_t *batch = sroce_egress_batch_create(load);
     mrail_ns_t due_ns = now_ns + f->delay_us * MRAIL_NS_PER_US;
     sroce_egress_load_t rest;
     struct iovec iov;
     int64_t lost;
 
-    if ((parcel == NULL) ||
+    if ((batch == NULL) ||
         (ctx->delayed_bytes + load->length > EGRESS_DELAY_MAX_BYTES)) {
         sroce_egress_drop(ctx, load, SROCE_CNT_DROP_DELAY, has_credit);
-        free(parcel);
+        free(batch);
         return;
     }
-    egress_batch_filter(ctx, parcel, f);
-    egress_batch_load(parcel, &iov, &rest);
+    egress_batch_filter(ctx, batch, f);
+    egress_batch_load(batch, &iov, &rest);
     /* A batch in the delay line has no credit. It takes credit when it leaves;
      * otherwise a long delay would occupy the receiver's whole buffer. */
     lost = sroce_host_credit(load->length, load->num_pkts);
@@ -240,14 +240,14 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
         sroce_credit_settle(ctx);
     }
     if (waits && !scatters && (rest.num_pkts != 0)) {
-        parcel->due_ns = due_ns;
-        egress_delay_add(ctx, parcel);
+        batch->due_ns = due_ns;
+        egress_delay_add(ctx, batch);
         return;
     }
     if (scatters) {
         egress_scatter(ctx, &rest, f, due_ns);
     }
-    free(parcel);
+    free(batch);
     if (scatters) {
         sroce_egress_delayed(ctx, now_ns);
     }
@@ -314,44 +314,44 @@ void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
 
 /* Takes credit for a batch. 1 and *load_p; 0: later; -1: no receiver. */
 static int egress_batch_take(sroce_host_ctx_t *ctx,
-                             const sroce_host_batch_t *parcel,
-                             struct iovec *iov, sroce_egress_load_t *load_p)
+                             const sroce_host_batch_t *batch, struct iovec *iov,
+                             sroce_egress_load_t *load_p)
 {
     int64_t credit;
     unsigned got;
 
-    egress_batch_load(parcel, iov, load_p);
-    if (parcel->dest_dev < 0) {
+    egress_batch_load(batch, iov, load_p);
+    if (batch->dest_dev < 0) {
         return 1;
     }
-    if (!sroce_egress_dest_lives(parcel->dest_dev, parcel->dest_slot)) {
+    if (!sroce_egress_dest_lives(batch->dest_dev, batch->dest_slot)) {
         sroce_egress_drop(ctx, load_p, SROCE_CNT_DROP_NO_PEER, 0);
         return -1;
     }
-    got = sroce_credit_take(ctx, parcel->dest_dev, parcel->dest_slot,
-                            parcel->seg_bytes, parcel->num_pkts);
-    credit = sroce_host_credit(got * parcel->seg_bytes, got);
-    if (got < parcel->num_pkts) {
-        sroce_credit_return(parcel->dest_dev, parcel->dest_slot, credit);
+    got = sroce_credit_take(ctx, batch->dest_dev, batch->dest_slot,
+                            batch->seg_bytes, batch->num_pkts);
+    credit = sroce_host_credit(got * batch->seg_bytes, got);
+    if (got < batch->num_pkts) {
+        sroce_credit_return(batch->dest_dev, batch->dest_slot, credit);
         sroce_credit_settle(ctx);
         return 0;
     }
     /* Charged as full packets; the last one's difference goes back. */
-    sroce_credit_return(
-        parcel->dest_dev, parcel->dest_slot,
-        credit - sroce_host_credit(parcel->length, parcel->num_pkts));
+    sroce_credit_return(batch->dest_dev, batch->dest_slot,
+                        credit -
+                            sroce_host_credit(batch->length, batch->num_pkts));
     return 1;
 }
 
-int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel,
+int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch,
                             mrail_ns_t now_ns)
 {
     struct iovec iov;
     sroce_egress_load_t load;
-    int got = egress_batch_take(ctx, parcel, &iov, &load);
+    int got = egress_batch_take(ctx, batch, &iov, &load);
 
     if (got > 0) {
-        sroce_egress_send(ctx, &load, parcel->dest_dev >= 0, now_ns);
+        sroce_egress_send(ctx, &load, batch->dest_dev >= 0, now_ns);
     }
     return got != 0;
 }
@@ -359,25 +359,25 @@ int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel,
 void sroce_egress_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     while (!mrail_list_empty(&ctx->delayed)) {
-        sroce_host_batch_t *parcel =
+        sroce_host_batch_t *batch =
             mrail_list_head(&ctx->delayed, sroce_host_batch_t, list);
         sroce_egress_load_t load;
         struct iovec iov;
         int got;
 
-        if (parcel->due_ns > now_ns) {
+        if (batch->due_ns > now_ns) {
             return;
         }
-        got = egress_batch_take(ctx, parcel, &iov, &load);
+        got = egress_batch_take(ctx, batch, &iov, &load);
         if (got == 0) {
             return;
         }
         if (got > 0) {
-            egress_out(ctx, &load, parcel->dest_dev >= 0);
+            egress_out(ctx, &load, batch->dest_dev >= 0);
         }
-        mrail_list_del(&parcel->list);
-        ctx->delayed_bytes -= MRAIL_MIN(ctx->delayed_bytes, parcel->length);
-        free(parcel);
+        mrail_list_del(&batch->list);
+        ctx->delayed_bytes -= MRAIL_MIN(ctx->delayed_bytes, batch->length);
+        free(batch);
     }
 }
 

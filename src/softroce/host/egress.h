@@ -40,7 +40,7 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
 sroce_host_batch_t *sroce_egress_batch_create(const sroce_egress_load_t *load);
 /* Sends it if its destination has credit for all of it; 0: not now.  The
  * caller keeps it. */
-int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *parcel,
+int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch,
                             mrail_ns_t now_ns);
 /* Sends the due part of the delay line. */
 void sroce_egress_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);

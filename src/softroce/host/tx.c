@@ -404,10 +404,10 @@ mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx)
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx)
 {
     while (!mrail_list_empty(&ctx->delayed)) {
-        sroce_host_batch_t *parcel =
+        sroce_host_batch_t *batch =
             mrail_list_head(&ctx->delayed, sroce_host_batch_t, list);
 
-        mrail_list_del(&parcel->list);
-        free(parcel);
+        mrail_list_del(&batch->list);
+        free(batch);
     }
 }
