@@ -314,10 +314,8 @@ static _Noreturn void start_ranks(const bench_t *bench)
         mrail_tool_usage(VERB, "how many ranks? Give -np N, or start it with "
                                "mrail run -np N -- mrail bench ...");
     }
-    mrail_tool_installed("libexec/mrail/mrail-run",
-                         MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
-    mrail_tool_installed("libexec/mrail/mrail-bench",
-                         MRAIL_PKGLIBEXECDIR "/mrail-bench", self,
+    mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
+    mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-bench", self,
                          sizeof(self));
     mrail_tool_args_add(&args, "run");
     for (unsigned i = 0; i < bench->run.count; ++i) {

@@ -1,6 +1,7 @@
 /* Skewed MPI_Alltoallv, timed and checked. */
 #include "config.h"
 #include "tools/bench.h"
+#include "tools/tool.h"
 
 #include "base/util.h"
 #include "tools/bench_coll.h"
@@ -195,16 +196,17 @@ static void print_result(const mrail_bench_options_t *options,
         rate = 0;
     }
     if (options->json) {
-        printf("{\"what\": \"alltoallv\", \"transport\": \"%s\", "
-               "\"ranks\": %d, \"size\": %llu, \"hotspot\": %g, "
+        printf("{\"what\": \"alltoallv\", \"transport\": ");
+        mrail_tool_json_string(stdout, transport);
+        printf(", \"ranks\": %d, \"size\": %llu, \"hotspot\": %g, "
                "\"pattern\": \"%s\", \"iterations\": %u, "
                "\"median_s\": %.9g, \"best_s\": %.9g, \"worst_s\": %.9g, "
                "\"bytes_per_s\": %.6g, "
                "\"planned\": %s, \"relayed\": %s, \"planning_overhead\": %s, "
                "\"cpu_load\": %.3f, \"data_ok\": %s}\n",
-               transport, ranks, (unsigned long long)size, hotspot,
-               pattern_text(skew), result->num_times, median_s,
-               result->times_s[0], result->times_s[result->num_times - 1], rate,
+               ranks, (unsigned long long)size, hotspot, pattern_text(skew),
+               result->num_times, median_s, result->times_s[0],
+               result->times_s[result->num_times - 1], rate,
                share_text(shares->planned, 1, planned),
                share_text(shares->relayed, 1, relayed),
                share_text(shares->overhead, 1, overhead),

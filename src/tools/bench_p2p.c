@@ -6,6 +6,7 @@
  */
 #include "config.h"
 #include "tools/bench.h"
+#include "tools/tool.h"
 
 #include "base/util.h"
 
@@ -174,14 +175,16 @@ static void print_result(const mrail_bench_options_t *options,
 
     mrail_bench_transport(transport, sizeof(transport));
     if (options->json) {
-        printf("{\"what\": \"p2p\", \"transport\": \"%s\", \"ranks\": %d, "
+        printf("{\"what\": \"p2p\", \"transport\": ");
+        mrail_tool_json_string(stdout, transport);
+        printf(", \"ranks\": %d, "
                "\"size\": %zu, \"hotspot\": 0, \"iterations\": %u, "
                "\"window\": %u, \"median_s\": %.9g, \"bytes_per_s\": %.6g, "
                "\"messages_per_s\": %.6g, \"cpu_load\": %.3f, "
                "\"data_ok\": %s}\n",
-               transport, pair->ranks, pair->size, latency->num_times,
-               pair->window, median_s, rate, pairs / message_s,
-               mrail_bench_load(bandwidth), ok ? "true" : "false");
+               pair->ranks, pair->size, latency->num_times, pair->window,
+               median_s, rate, pairs / message_s, mrail_bench_load(bandwidth),
+               ok ? "true" : "false");
     } else {
         printf("%12zu %12.2f %12.1f %12.0f %6.0f %%  %s\n", pair->size,
                median_s * 1e6, rate / 1e6, pairs / message_s,

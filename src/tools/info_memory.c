@@ -8,13 +8,14 @@
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB (1024.0 * 1024.0)
-#define MAX_FILE 65536
+#define MAX_FILE ((size_t)64 << 20)
 
 typedef struct share {
     double pools, queues, tables, qps; /* bytes; number */
@@ -38,23 +39,48 @@ static double number_in(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : -1;
 }
 
+/* A whole file, and the caller frees it; NULL: it cannot be read, or it has
+ * more than MAX_FILE bytes.  A lane takes some 115 bytes of text. */
+static char *read_text(const char *path, size_t *length_p)
+{
+    FILE *file = fopen(path, "r");
+    size_t size = 65536, length = 0;
+    char *text = NULL;
+
+    if (file == NULL) {
+        return NULL;
+    }
+    do {
+        size *= 2;
+        text = realloc(text, size);
+        if (text == NULL) {
+            mrail_tool_fail(MRAIL_INFO_VERB, "out of memory");
+        }
+        length += fread(text + length, 1, size - length, file);
+    } while (length == size && size <= MAX_FILE);
+    fclose(file);
+    if (length > MAX_FILE) {
+        free(text);
+        return NULL;
+    }
+    *length_p = length;
+    return text;
+}
+
 /* 0, or -EINVAL if that is no statistics file. */
 static int read_share(const char *path, share_t *share_p)
 {
-    static char text[MAX_FILE];
-    FILE *file = fopen(path, "r");
+    size_t length = 0;
+    char *text = read_text(path, &length);
     const cJSON *memory;
     share_t share;
     cJSON *json;
-    size_t length;
 
-    if (file == NULL) {
+    if (text == NULL) {
         return -EINVAL;
     }
-    length = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
-    text[length] = '\0';
-    json = cJSON_Parse(text);
+    json = cJSON_ParseWithLength(text, length);
+    free(text);
     memory = cJSON_GetObjectItemCaseSensitive(json, "memory");
     share.pools = number_in(memory, "pools");
     share.queues = number_in(memory, "queues");
@@ -116,8 +142,7 @@ static void plan_job(const mrail_tool_args_t *run, const char *dir,
 {
     char bench[MRAIL_TOOL_PATH_MAX];
 
-    mrail_tool_installed("libexec/mrail/mrail-bench",
-                         MRAIL_PKGLIBEXECDIR "/mrail-bench", bench,
+    mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-bench", bench,
                          sizeof(bench));
     mrail_tool_args_add(args, "run");
     for (unsigned i = 0; i < run->count; ++i) {
@@ -144,8 +169,9 @@ static int run_job(const mrail_tool_args_t *args)
     int status;
     pid_t pid;
 
-    mrail_tool_installed("libexec/mrail/mrail-run",
-                         MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
+    mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
+    /* With SIGCHLD ignored, which a caller may leave, waitpid() has no status. */
+    signal(SIGCHLD, SIG_DFL);
     pid = fork();
     if (pid == 0) {
         dup2(STDERR_FILENO, STDOUT_FILENO);

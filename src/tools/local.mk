@@ -5,6 +5,7 @@ TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
     -DMRAIL_NONE_DIR='"$(pkglibdir)/none"'
 
 noinst_LTLIBRARIES += libmrail-tool.la
+libmrail_tool_la_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
     src/tools/mpirun_cmd.c src/tools/mpirun_cmd.h \
     src/tools/demand.c src/tools/demand.h \

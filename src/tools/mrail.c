@@ -99,8 +99,7 @@ int main(int argc, char **argv)
 {
     char dir[MRAIL_TOOL_PATH_MAX];
 
-    mrail_tool_installed("libexec/mrail", MRAIL_PKGLIBEXECDIR, dir,
-                         sizeof(dir));
+    mrail_tool_installed(MRAIL_PKGLIBEXECDIR, dir, sizeof(dir));
     if (argc < 2) {
         print_help(dir, stderr);
         return MRAIL_TOOL_USAGE;

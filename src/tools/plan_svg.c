@@ -256,8 +256,8 @@ static void draw_cell(const map_t *map, const cell_t *cell, unsigned panel,
     unsigned space = (map->height > 6) ? 1 : 0;
 
     plan_link_name(&cell->link, name, sizeof(name));
-    plan_time_text(cell->load[0], before, sizeof(before));
-    plan_time_text(cell->load[1], after, sizeof(after));
+    plan_time_text(plan_link_load_before(&cell->link), before, sizeof(before));
+    plan_time_text(plan_link_load(&cell->link), after, sizeof(after));
     fprintf(map->stream,
             "<rect x=\"%u\" y=\"%u\" width=\"%u\" height=\"%u\" fill=\"", x, y,
             map->cell_width - space, map->height - space);

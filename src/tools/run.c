@@ -325,15 +325,11 @@ int main(int argc, char **argv)
 
     parse_args(&run, argv);
     complete_options(&run);
-    mrail_tool_installed("bin/mrail", MRAIL_BINDIR "/mrail", mrail,
-                         sizeof(mrail));
-    mrail_tool_installed("libexec/mrail/rank-rail",
-                         MRAIL_PKGLIBEXECDIR "/rank-rail", rank_rail,
+    mrail_tool_installed(MRAIL_BINDIR "/mrail", mrail, sizeof(mrail));
+    mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/rank-rail", rank_rail,
                          sizeof(rank_rail));
-    mrail_tool_installed("lib/mrail/openmpi", MRAIL_OMPI_DIR, components,
-                         sizeof(components));
-    mrail_tool_installed("lib/mrail/none", MRAIL_NONE_DIR, no_components,
-                         sizeof(no_components));
+    mrail_tool_installed(MRAIL_OMPI_DIR, components, sizeof(components));
+    mrail_tool_installed(MRAIL_NONE_DIR, no_components, sizeof(no_components));
     mrail_run_plan(&run.options, &paths, getenv, &args);
     if (run.print) {
         mrail_tool_args_print(&args, stdout);

@@ -148,6 +148,12 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
     return 0;
 }
 
+/* "delay=1ms" is the action of scripts, "delay=1000" the older setting. */
+static int soft_ctl_is_number(const char *value)
+{
+    return value[strspn(value, "0123456789")] == '\0';
+}
+
 static int soft_ctl_apply(sroce_session_dev_t *dev, uint32_t flags,
                           const char *action)
 {
@@ -156,7 +162,9 @@ static int soft_ctl_apply(sroce_session_dev_t *dev, uint32_t flags,
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(ctl_settings); ++i) {
         if ((action[length] == '=') &&
             (strlen(ctl_settings[i].name) == length) &&
-            (strncmp(ctl_settings[i].name, action, length) == 0)) {
+            (strncmp(ctl_settings[i].name, action, length) == 0) &&
+            ((strcmp(ctl_settings[i].name, "delay") != 0) ||
+             soft_ctl_is_number(action + length + 1))) {
             return soft_ctl_set(dev, i, action + length + 1);
         }
     }

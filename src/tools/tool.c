@@ -222,48 +222,96 @@ void mrail_tool_own_dir(char *dir, size_t size)
     snprintf(dir, size, ".");
 }
 
-/* 1 if `dir` ended in `tail`, which is cut off then. */
-static int cut_tail(char *dir, const char *tail)
+int mrail_tool_moved(const char *own_dir, const char *configured,
+                     const char *target, char *path, size_t size)
 {
-    size_t dir_length = strlen(dir);
-    size_t length = strlen(tail);
+    const char *last = strrchr(configured, '/');
+    size_t same = 0, tail, own = strlen(own_dir);
+    int length;
 
-    if (dir_length <= length || strcmp(dir + dir_length - length, tail) != 0) {
-        return 0;
+    /* The folders that both configured paths share, but never all of
+     * `configured`: its last folder shows that the tree is an installation. */
+    for (size_t i = 0;
+         last != NULL && configured + i <= last && configured[i] == target[i];
+         ++i) {
+        same = (configured[i] == '/') ? i : same;
     }
-    dir[dir_length - length] = '\0';
-    return 1;
+    tail = strlen(configured + same);
+    if (own < tail || strcmp(own_dir + own - tail, configured + same) != 0) {
+        return -ENOENT;
+    }
+    length = snprintf(path, size, "%.*s%s", (int)(own - tail), own_dir,
+                      target + same);
+    return (length > 0 && (size_t)length < size) ? 0 : -ENOENT;
 }
 
-void mrail_tool_installed(const char *relative, const char *fallback,
-                          char *path, size_t size)
+void mrail_tool_installed(const char *target, char *path, size_t size)
 {
+    static const char *const places[] = {MRAIL_BINDIR, MRAIL_PKGLIBEXECDIR};
     char dir[MRAIL_TOOL_PATH_MAX];
 
     mrail_tool_own_dir(dir, sizeof(dir));
-    if (cut_tail(dir, "/bin") || cut_tail(dir, "/libexec/mrail")) {
-        int length = snprintf(path, size, "%s/%s", dir, relative);
-
-        if (length > 0 && (size_t)length < size && access(path, F_OK) == 0) {
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(places); ++i) {
+        if (mrail_tool_moved(dir, places[i], target, path, size) == 0 &&
+            access(path, F_OK) == 0) {
             return;
         }
     }
-    snprintf(path, size, "%s", fallback);
+    snprintf(path, size, "%s", target);
+}
+
+/* Bytes of the UTF-8 character (RFC 3629) at `text`; 0: it is none. */
+static size_t utf8_length(const unsigned char *text)
+{
+    /* By first byte: the range of the second one, and how many there are. */
+    static const struct {
+        unsigned char first, last, low, high;
+        size_t length;
+    } forms[] = {{0x00, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2},
+                 {0xe0, 0xe0, 0xa0, 0xbf, 3}, {0xe1, 0xec, 0x80, 0xbf, 3},
+                 {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+                 {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4},
+                 {0xf4, 0xf4, 0x80, 0x8f, 4}};
+    unsigned f = 0;
+
+    while (text[0] < forms[f].first || text[0] > forms[f].last) {
+        if (++f == MRAIL_ARRAY_SIZE(forms)) {
+            return 0;
+        }
+    }
+    if (forms[f].length == 1) {
+        return 1;
+    }
+    if (text[1] < forms[f].low || text[1] > forms[f].high) {
+        return 0;
+    }
+    for (size_t i = 2; i < forms[f].length; ++i) {
+        if (text[i] < 0x80 || text[i] > 0xbf) {
+            return 0;
+        }
+    }
+    return forms[f].length;
 }
 
 void mrail_tool_json_string(FILE *stream, const char *text)
 {
-    fputc('"', stream);
-    for (; *text != '\0'; ++text) {
-        unsigned char c = (unsigned char)*text;
+    const unsigned char *p = (const unsigned char *)text;
 
-        if (c == '"' || c == '\\') {
-            fprintf(stream, "\\%c", c);
-        } else if (c < 0x20) {
-            fprintf(stream, "\\u%04x", c);
+    fputc('"', stream);
+    while (*p != '\0') {
+        size_t length = utf8_length(p);
+
+        if (length == 0) {
+            fputs("\\ufffd", stream);
+            length = 1;
+        } else if (*p == '"' || *p == '\\') {
+            fprintf(stream, "\\%c", *p);
+        } else if (*p < 0x20) {
+            fprintf(stream, "\\u%04x", *p);
         } else {
-            fputc(c, stream);
+            fwrite(p, 1, length, stream);
         }
+        p += length;
     }
     fputc('"', stream);
 }

@@ -55,16 +55,18 @@ int mrail_tool_parse_ppm(const char *text, uint32_t *ppm_p);
 /* Folder of the running program, without links; "." if it cannot be read. */
 void mrail_tool_own_dir(char *dir, size_t size);
 
-/*
- * Absolute path of a file of the installation that `own_dir` belongs to:
- * `relative` to the prefix if <prefix> can be told from own_dir (its parent
- * for bin, the one above for libexec/mrail) and the file exists there, else
- * `fallback`.  The first form lets a moved or staged tree work.
- */
-void mrail_tool_installed(const char *relative, const char *fallback,
-                          char *path, size_t size);
+/* `target`, a configured path, in a tree that was moved or staged as a whole:
+ * a program of the folder `configured` now is in `own_dir`.  The parts that the
+ * two configured paths do not share stay as they are.  0; -ENOENT: own_dir does
+ * not end as `configured` does, or the path is too long. */
+int mrail_tool_moved(const char *own_dir, const char *configured,
+                     const char *target, char *path, size_t size);
 
-/* A JSON string with its quotes. */
+/* Absolute path of a file of the installation that the running program belongs
+ * to: mrail_tool_moved() if it exists there, else `target` as configured. */
+void mrail_tool_installed(const char *target, char *path, size_t size);
+
+/* A JSON string with its quotes; U+FFFD for each byte that is not UTF-8. */
 void mrail_tool_json_string(FILE *stream, const char *text);
 
 /* 1 if the word is -h or --help. */

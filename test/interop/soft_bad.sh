@@ -58,6 +58,10 @@ expect 0 "" $SOFT ctl $s --rail 2 write_delay=700us
 expect 0 "soft2 .* 700us " $SOFT status $s
 expect 0 '"soft2".*"write_delay_us": 700' $SOFT status $s --json
 expect 0 "" $SOFT ctl $s write_delay=0us
+expect 0 "" $SOFT ctl $s --rail 2 delay=1ms
+expect 0 '"soft2".*"delay_us": 1000,' $SOFT status $s --json
+expect 0 "" $SOFT ctl $s delay=0
+expect 2 "'1x' is not a time" $SOFT ctl $s delay=1x
 expect 2 "rails 0 to 3" $SOFT ctl $s --rail 4 down
 expect 1 "has 1 nodes x 4 rails" $SOFT $s --rails 2 -- true
 expect 1 "made with other rates" $SOFT $s --rate 5M -- true

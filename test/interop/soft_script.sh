@@ -168,6 +168,11 @@ timeout 20 $SOFT --session $SESSION --script "$TMP/late" -- \
     >"$TMP/out" 2>&1 || { fail "a command"; cat "$TMP/out"; }
 grep -q '"write_delay_us": 5000' "$TMP/out" || fail "no write_delay beside a command"
 healthy "the end of a script with write_delay"
+# A caller may have left SIGCHLD ignored.
+echo 'at 0s write_delay 5ms' >"$TMP/late"
+timeout 20 env --ignore-signal=CHLD $SOFT --session $SESSION \
+    --script "$TMP/late" -- true >"$TMP/out" 2>&1 ||
+    { fail "a script with SIGCHLD ignored"; cat "$TMP/out"; }
 report "write_delay"
 
 # Delay: 4 x 2 ms for a round trip, each packet meets both ends.

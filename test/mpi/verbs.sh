@@ -58,6 +58,30 @@ expect 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
 expect 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
 expect 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
 expect 'run without a command' 2 'no command' "$mrail" run -np 2
+# A copy of mrail info beside a mrail run that writes what it is told to.
+fake=$tmp/moved/libexec/mrail
+mkdir -p "$fake"
+cp "$libexec/mrail-info" "$fake"
+cat >"$fake/mrail-run" <<'END'
+#!/bin/sh
+for word; do
+    case $word in UCX_MRAIL_STATS_FILE=*/%p) dir=${word#*=} ;; esac
+done
+awk 'BEGIN {
+    printf "{\"lanes\": ["
+    for (i = 0; i < 3000; ++i) {
+        printf "%s{\"qpn\": %d, \"state\": \"up\", \"sport\": 49152}",
+            i ? ", " : "", i
+    }
+    print "], \"memory\": {\"pools\": 1, \"queues\": 2, \"tables\": 3}, \"qps\": 4}"
+}' >"${dir%/*}/1"
+END
+chmod +x "$fake/mrail-run"
+expect 'info --memory reads large statistics files' 0 \
+    '^.?"ranks": 1, "least": .*"total": 6, "qps": 4' \
+    "$fake/mrail-info" --memory --json
+expect 'info --memory with SIGCHLD ignored' 0 '"ranks": 1' \
+    env --ignore-signal=CHLD "$fake/mrail-info" --memory --json
 expect 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
 expect 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true

@@ -234,6 +234,24 @@ expect 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern incast:size=1m --svg "$tmp/large.svg"
 judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
+# Many ranks share a cell; each title has the loads of the link that it names.
+printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 64 single-rail\nswitch * 450GB\n' \
+    >"$tmp/shared"
+expect 'a drawing of shared cells' 0 '^congestion ' --topo "$tmp/shared" \
+    --pattern moe:tokens=100 --links --svg "$tmp/shared.svg"
+grep -o '<title>[^<]*' "$tmp/shared.svg" |
+    sed 's/<title>//; s/: \(.*\) before, \(.*\) after$/|\1|\2/' |
+    sort -u >"$tmp/titles"
+wrong=0
+while IFS='|' read -r link before after; do
+    grep -qE "^$link +$before( #*)? +$after( #*)?\$" "$tmp/out" ||
+        wrong=$((wrong + 1))
+done <"$tmp/titles"
+if [ -s "$tmp/titles" ] && [ $wrong = 0 ]; then
+    good '... titles: loads of the link that they name'
+else
+    bad '... titles: loads of the link that they name' "$wrong are not"
+fi
 expect 'a drawing that cannot be written' 1 'mrail plan: .*none/x.svg: No such' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --svg "$tmp/none/x.svg"
 if [ -c /dev/full ]; then

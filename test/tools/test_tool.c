@@ -255,6 +255,70 @@ static void test_run_keys_are_whole(void **state)
     free(text);
 }
 
+static void check_moved(const char *own, const char *configured,
+                        const char *target, const char *want)
+{
+    char path[64] = "";
+    int ret = mrail_tool_moved(own, configured, target, path, sizeof(path));
+
+    if (want == NULL) {
+        assert_int_equal(ret, -ENOENT);
+        return;
+    }
+    assert_int_equal(ret, 0);
+    assert_string_equal(path, want);
+}
+
+static void test_moved_trees(void **state)
+{
+    check_moved("/new/bin", "/usr/bin", "/usr/lib/mrail/openmpi",
+                "/new/lib/mrail/openmpi");
+    check_moved("/new/libexec/mrail", "/usr/libexec/mrail",
+                "/usr/lib64/mrail/openmpi", "/new/lib64/mrail/openmpi");
+    check_moved("/new/libexec/mrail", "/usr/libexec/mrail",
+                "/usr/lib/x86_64-linux-gnu/mrail/none",
+                "/new/lib/x86_64-linux-gnu/mrail/none");
+    check_moved("/stage/usr/libexec/mrail", "/usr/libexec/mrail",
+                "/usr/bin/mrail", "/stage/usr/bin/mrail");
+    /* The same folder, and not a folder of that name elsewhere. */
+    check_moved("/new/libexec/mrail", "/usr/libexec/mrail",
+                "/usr/libexec/mrail/mrail-run", "/new/libexec/mrail/mrail-run");
+    check_moved("/home/build", "/usr/libexec/mrail",
+                "/usr/libexec/mrail/mrail-run", NULL);
+    check_moved("/new/sbin", "/usr/bin", "/usr/lib/mrail", NULL);
+    check_moved("/new/xbin", "/usr/bin", "/usr/lib/mrail", NULL);
+    check_moved("/a/folder/whose/name/is/long/so/that/it/does/not/fit/bin",
+                "/usr/bin", "/usr/lib/mrail/openmpi", NULL);
+}
+
+static void check_json(const char *text, const char *want)
+{
+    char *got = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&got, &size);
+
+    assert_non_null(stream);
+    mrail_tool_json_string(stream, text);
+    fclose(stream);
+    assert_string_equal(got, want);
+    free(got);
+}
+
+/* Whatever the bytes, the string is JSON in UTF-8. */
+static void test_json_strings(void **state)
+{
+    check_json("a\"b\\c\n", "\"a\\\"b\\\\c\\u000a\"");
+    check_json("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80",
+               "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\"");
+    /* A byte alone, a start without its end, too long, a surrogate, too
+     * large. */
+    check_json("\xff|\x80", "\"\\ufffd|\\ufffd\"");
+    check_json("\xe2\x82", "\"\\ufffd\\ufffd\"");
+    check_json("\xc0\xaf", "\"\\ufffd\\ufffd\"");
+    check_json("\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"");
+    check_json("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +331,8 @@ int main(void)
         cmocka_unit_test(test_run_leaves_the_users_own),
         cmocka_unit_test(test_run_leaves_the_environment),
         cmocka_unit_test(test_run_keys_are_whole),
+        cmocka_unit_test(test_moved_trees),
+        cmocka_unit_test(test_json_strings),
     };
 
     return cmocka_run_group_tests_name("tool", tests, NULL, NULL);
