@@ -20,95 +20,96 @@ static int is_option(const char *word, const char *name)
     return word[0] == '-' && strcmp(word + 1, name) == 0;
 }
 
+/* Options of mpirun: with two values, with one, without. */
+static const char *const two_values[] = {"mca", "gmca", "omca", "pmixmca",
+                                         "prtemca"};
+static const char *const one_value[] = {"x",
+                                        "H",
+                                        "host",
+                                        "hostfile",
+                                        "machinefile",
+                                        "default-hostfile",
+                                        "rankfile",
+                                        "rf",
+                                        "map-by",
+                                        "rank-by",
+                                        "bind-to",
+                                        "N",
+                                        "npernode",
+                                        "npersocket",
+                                        "npernuma",
+                                        "ppr",
+                                        "cpus-per-proc",
+                                        "cpus-per-rank",
+                                        "cpu-set",
+                                        "cpu-list",
+                                        "slot-list",
+                                        "wdir",
+                                        "wd",
+                                        "path",
+                                        "prefix",
+                                        "output-filename",
+                                        "output",
+                                        "timeout",
+                                        "stdin",
+                                        "xml-file",
+                                        "report-uri",
+                                        "personality",
+                                        "launch-agent",
+                                        "server-wait-time",
+                                        "max-restarts",
+                                        "tune",
+                                        "am",
+                                        "preload-files",
+                                        "max-vm-size",
+                                        "dvm",
+                                        "hnp",
+                                        "forward-signals",
+                                        "xterm",
+                                        "display",
+                                        "runtime-options",
+                                        "ompi-server"};
+static const char *const no_value[] = {"oversubscribe",
+                                       "nooversubscribe",
+                                       "use-hwthread-cpus",
+                                       "tag-output",
+                                       "timestamp-output",
+                                       "report-bindings",
+                                       "display-map",
+                                       "display-allocation",
+                                       "allow-run-as-root",
+                                       "nolocal",
+                                       "v",
+                                       "verbose",
+                                       "q",
+                                       "quiet",
+                                       "bynode",
+                                       "byslot",
+                                       "bycore",
+                                       "merge-stderr-to-stdout",
+                                       "get-stack-traces",
+                                       "report-child-jobs-separately",
+                                       "enable-recovery",
+                                       "do-not-launch",
+                                       "leave-session-attached",
+                                       "noprefix",
+                                       "novm",
+                                       "pernode"};
+
 int mrail_run_num_values(const char *word)
 {
-    static const char *const pairs[] = {"mca", "gmca", "omca", "pmixmca",
-                                        "prtemca"};
-    static const char *const singles[] = {"x",
-                                          "H",
-                                          "host",
-                                          "hostfile",
-                                          "machinefile",
-                                          "default-hostfile",
-                                          "rankfile",
-                                          "rf",
-                                          "map-by",
-                                          "rank-by",
-                                          "bind-to",
-                                          "N",
-                                          "npernode",
-                                          "npersocket",
-                                          "npernuma",
-                                          "ppr",
-                                          "cpus-per-proc",
-                                          "cpus-per-rank",
-                                          "cpu-set",
-                                          "cpu-list",
-                                          "slot-list",
-                                          "wdir",
-                                          "wd",
-                                          "path",
-                                          "prefix",
-                                          "output-filename",
-                                          "output",
-                                          "timeout",
-                                          "stdin",
-                                          "xml-file",
-                                          "report-uri",
-                                          "personality",
-                                          "launch-agent",
-                                          "server-wait-time",
-                                          "max-restarts",
-                                          "tune",
-                                          "am",
-                                          "preload-files",
-                                          "max-vm-size",
-                                          "dvm",
-                                          "hnp",
-                                          "forward-signals",
-                                          "xterm",
-                                          "display",
-                                          "runtime-options",
-                                          "ompi-server"};
-    static const char *const flags[] = {"oversubscribe",
-                                        "nooversubscribe",
-                                        "use-hwthread-cpus",
-                                        "tag-output",
-                                        "timestamp-output",
-                                        "report-bindings",
-                                        "display-map",
-                                        "display-allocation",
-                                        "allow-run-as-root",
-                                        "nolocal",
-                                        "v",
-                                        "verbose",
-                                        "q",
-                                        "quiet",
-                                        "bynode",
-                                        "byslot",
-                                        "bycore",
-                                        "merge-stderr-to-stdout",
-                                        "get-stack-traces",
-                                        "report-child-jobs-separately",
-                                        "enable-recovery",
-                                        "do-not-launch",
-                                        "leave-session-attached",
-                                        "noprefix",
-                                        "novm",
-                                        "pernode"};
-
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(pairs); ++i) {
-        if (is_option(word, pairs[i])) {
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(two_values); ++i) {
+        if (is_option(word, two_values[i])) {
             return 2;
         }
     }
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(singles); ++i) {
-        if (is_option(word, singles[i])) {
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(one_value); ++i) {
+        if (is_option(word, one_value[i])) {
             return 1;
         }
     }
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(flags); ++i) {
-        if (is_option(word, flags[i])) {
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(no_value); ++i) {
+        if (is_option(word, no_value[i])) {
             return 0;
         }
     }
