@@ -93,7 +93,7 @@ static void print_rail_json(const mrail_rail_attr_t *attr,
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
     printf(
         ", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
-        "\"rate_bits_per_s\": %llu, \"measured_bits_per_s\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
+        "\"rate_bits_per_s\": %llu, \"current_bits_per_s\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
         "\"numa_node\": %d, \"cpus\": \"%s\", \"max_inline\": %u, "
         "\"port_control\": ",
         gid, attr->gid_index, attr->mtu, (unsigned long long)attr->rate_bps,

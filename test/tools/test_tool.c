@@ -304,7 +304,7 @@ static void check_json(const char *text, const char *want)
     free(got);
 }
 
-/* Whatever the bytes, the string is JSON in UTF-8. */
+/* Any bytes become a JSON string in UTF-8. */
 static void test_json_strings(void **state)
 {
     check_json("a\"b\\c\n", "\"a\\\"b\\\\c\\u000a\"");

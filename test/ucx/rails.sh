@@ -26,5 +26,5 @@ timeout 60 "$abs_top_builddir/mrail-soft" --session "$session-info" \
     --rails 4 --rate "$rates" -- "$abs_top_builddir/mrail-info" --json \
     >"$tmp/json" 2>&1
 expect 'mrail info --json, too' "$tmp/json" \
-    '"soft3".*"rate_bits_per_s": 100000000000, "measured_bits_per_s": 3200000000,'
+    '"soft3".*"rate_bits_per_s": 100000000000, "current_bits_per_s": 3200000000,'
 exit $failed
