@@ -97,7 +97,7 @@
       "and 'mrail info --events', in a file that only this user can read.")   \
     X(TELEMETRY_DIR, "/dev/shm", STRING, telemetry_dir,                       \
       "Directory of the telemetry file. It should be a tmpfs.\n"              \
-      "'mrail top' and 'mrail info --events' read the same variable.")                           \
+      "'mrail top' and 'mrail info --events' read the same variable.")        \
     X(STATS_FILE, "", STRING, stats_file,                                     \
       "File that receives counters, memory use and lanes (device, QP number,\n" \
       "UDP source port) as JSON when the transport closes.\n"                 \
