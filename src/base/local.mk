@@ -4,6 +4,7 @@ libmrail_base_la_SOURCES = \
     src/base/clock.c src/base/clock.h \
     src/base/codec.h \
     src/base/grow.h \
+    src/base/launch.h \
     src/base/list.h \
     src/base/log.c src/base/log.h \
     src/base/pool.c src/base/pool.h \

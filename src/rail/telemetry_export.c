@@ -5,6 +5,7 @@
  * Control lock held; for mrail_telemetry_export() the data-path lock, too.
  */
 #include "config.h"
+#include "base/launch.h"
 #include "rail/engine.h"
 #include "telemetry/page.h"
 
@@ -14,32 +15,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first of these that is set; NULL if none is. */
-static const char *export_env(const char *const *names)
-{
-    const char *value = NULL;
-
-    for (; (value == NULL) && (*names != NULL); ++names) {
-        value = getenv(*names);
-    }
-    return value;
-}
-
-/* Which job, and who in it, as launchers tell. */
+/* The job, and the rank of this process in it, as launchers tell. */
 static void export_job(mrail_page_t *page)
 {
-    static const char *const jobs[] = {"PMIX_NAMESPACE", "SLURM_JOB_ID",
-                                       "PMI_JOBID", NULL};
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK",
-                                        "PMI_RANK", "SLURM_PROCID", NULL};
-    const char *job = export_env(jobs);
-    const char *rank = export_env(ranks);
+    mrail_launch_t launch = mrail_launch_read(getenv);
 
-    if (job != NULL) {
-        snprintf(page->job, sizeof(page->job), "%s", job);
+    if (launch.job != NULL) {
+        snprintf(page->job, sizeof(page->job), "%s", launch.job);
     }
-    if (rank != NULL) {
-        page->rank = atoi(rank);
+    if (launch.rank >= 0) {
+        page->rank = (int)launch.rank;
     }
     snprintf(page->program, sizeof(page->program), "%s",
              program_invocation_short_name);

@@ -4,6 +4,10 @@
  */
 #include "config.h"
 #include "tools/bench.h"
+
+#include "base/launch.h"
+#include "tools/number.h"
+#include "tools/options.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -14,36 +18,7 @@
 
 #define VERB "bench"
 #define MAX_SIZE ((uint64_t)1 << 31)
-
-static const char help_text[] =
-    "Usage: mrail bench alltoallv|p2p [-np N] [RUN OPTION...] [OPTION...]\n"
-    "       mrail run -np N [...] -- mrail bench alltoallv|p2p [OPTION...]\n"
-    "\n"
-    "Times MPI and checks every byte of every iteration, outside the timed\n"
-    "part. Run options are those of mrail run, and so of mpirun.\n"
-    "\n"
-    "alltoallv: each rank sends SIZE bytes in all to the others.\n"
-    "  --hotspot F,...    the fraction F (0 to 1) of it to rank + P/2, the\n"
-    "                     rest evenly; without it, or 'even': all evenly.\n"
-    "                     Several in turn\n"
-    "  --dst WHERE        with --hotspot, the receiver of that fraction: shift\n"
-    "                     (rank + P/2), single (rank 0), or both, one after the\n"
-    "                     other (shift)\n"
-    "p2p: rank r of the lower half and rank r + P/2, P even: half a round\n"
-    "  trip, and a one-way stream.\n"
-    "  --window N         messages under way in the stream (64); fewer where\n"
-    "                     a window would pass 256 MiB\n"
-    "Both:\n"
-    "  --sizes LIST       bytes, comma-separated, suffixes k, m, g\n"
-    "  --iterations N     timed (10)\n"
-    "  --small-iterations N\n"
-    "                     of sizes up to 8 KB (as --iterations), whose times\n"
-    "                     vary more\n"
-    "  --warmup N         before them (2)\n"
-    "  --json             one object per size, on one line each\n"
-    "  -h, --help         this text\n"
-    "\n"
-    "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n";
+#define MAX_COUNT 1000000
 
 typedef int (*area_func_t)(const mrail_bench_options_t *options);
 
@@ -59,103 +34,45 @@ static const area_t areas[] = {
     {"p2p", mrail_bench_p2p, "8,1k,8k,64k,1m,4m", 1},
 };
 
+/* In the order of the words of --dst. */
+typedef enum bench_dst {
+    DST_SHIFT,
+    DST_SINGLE,
+    DST_BOTH,
+    DST_NONE
+} bench_dst_t;
+
 typedef struct bench {
     const area_t *area;
     mrail_bench_options_t options;
     mrail_tool_args_t run; /* for `mrail run`, if anything is given */
     mrail_tool_args_t own; /* the rest, in order */
-    int run_last;          /* index of the last unknown word, or 0 */
+    const char *last_run;  /* the last word for `mrail run`, or NULL */
     unsigned np;           /* 0: not given */
     int soft;              /* --soft is given: there is a default for np */
-    const char *hotspots;  /* NULL: not given */
-    const char *dst;       /* NULL: not given */
+    const char *sizes, *hotspots; /* NULL: not given */
+    unsigned dst;                 /* bench_dst_t */
 } bench_t;
 
-static void parse_sizes(mrail_bench_options_t *options, const char *list)
+static void parse_sizes(bench_t *bench)
 {
-    char word[32];
+    mrail_bench_options_t *options = &bench->options;
+    const char *list =
+        (bench->sizes != NULL) ? bench->sizes : bench->area->sizes;
+    int ret = mrail_number_sizes(list, MAX_SIZE - 1, options->sizes,
+                                 MRAIL_BENCH_MAX_SIZES, &options->num_sizes);
 
-    options->num_sizes = 0;
-    for (const char *p = list;; ++p) {
-        size_t length = strcspn(p, ",");
-        uint64_t *size_p = &options->sizes[options->num_sizes];
-
-        if (options->num_sizes == MRAIL_BENCH_MAX_SIZES) {
-            mrail_tool_usage(VERB, "--sizes: at most %u sizes",
-                             MRAIL_BENCH_MAX_SIZES);
-        }
-        snprintf(word, sizeof(word), "%.*s", (int)length, p);
-        if (length >= sizeof(word) ||
-            mrail_tool_parse_size(word, MAX_SIZE - 1, size_p) < 0) {
-            mrail_tool_usage(VERB,
-                             "--sizes %s: '%s' is not a size below 2g "
-                             "(digits, then k, m or g)",
-                             list, word);
-        }
-        ++options->num_sizes;
-        p += length;
-        if (*p == '\0') {
-            return;
-        }
+    if (ret == -ENOSPC) {
+        mrail_tool_usage(VERB, "--sizes %s: at most %u sizes", list,
+                         MRAIL_BENCH_MAX_SIZES);
     }
-}
-
-static unsigned parse_count(const char *name, const char *text, unsigned min)
-{
-    uint64_t value;
-
-    if (mrail_tool_parse_uint(text, min, 1000000, &value) < 0) {
-        mrail_tool_usage(VERB, "%s %s: a number from %u to 1000000 is wanted",
-                         name, text, min);
+    if (ret != 0) {
+        mrail_tool_usage(VERB,
+                         "--sizes %s: expected sizes below 2g (digits, then k, "
+                         "m or g) or ranges FIRST:LAST:FACTOR, with commas "
+                         "between them",
+                         list);
     }
-    return (unsigned)value;
-}
-
-/* The value of option argv[*i_p]: behind '=' or the next word. */
-static const char *value_of(char **argv, int *i_p, const char *name)
-{
-    size_t length = strlen(name);
-
-    if (argv[*i_p][length] == '=') {
-        return argv[*i_p] + length + 1;
-    }
-    if (argv[*i_p + 1] == NULL) {
-        mrail_tool_usage(VERB, "%s wants a value", name);
-    }
-    return argv[++*i_p];
-}
-
-static int is_named(const char *word, const char *name)
-{
-    size_t length = strlen(name);
-
-    return strncmp(word, name, length) == 0 &&
-           (word[length] == '\0' || word[length] == '=');
-}
-
-/* 1 if argv[*i_p] says how many ranks there are. */
-static int parse_np(bench_t *bench, char **argv, int *i_p)
-{
-    static const char *const names[] = {"-np", "--np", "-n", "--n", "-c"};
-
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(names); ++i) {
-        if (strcmp(argv[*i_p], names[i]) == 0) {
-            bench->np = parse_count("-np", value_of(argv, i_p, "-np"), 1);
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* Passes an unknown argument to `mrail run`, which separates mpirun's: an
- * option, or the word behind one. */
-static void take_for_run(bench_t *bench, char **argv, int i)
-{
-    if (argv[i][0] != '-' && bench->run_last != i - 1) {
-        mrail_tool_usage(VERB, "unknown argument '%s'", argv[i]);
-    }
-    bench->run_last = i;
-    bench->soft |= is_named(argv[i], "--soft");
 }
 
 static void add_skew(mrail_bench_options_t *options, uint32_t hotspot_ppm,
@@ -178,21 +95,22 @@ static void parse_hotspot(bench_t *bench, const char *text)
         add_skew(options, MRAIL_DEMAND_UNIFORM, MRAIL_DEMAND_SHIFT);
         return;
     }
-    if (mrail_tool_parse_ppm(text, &hotspot_ppm) < 0) {
-        mrail_tool_usage(VERB,
-                         "--hotspot %s: a fraction from 0 to 1 with at "
-                         "most six decimals is wanted, or 'even'",
-                         text);
+    if (mrail_number_ppm(text, &hotspot_ppm) < 0) {
+        mrail_tool_usage(
+            VERB,
+            "--hotspot %s: expected a fraction from 0 to 1 with at "
+            "most six decimals, or 'even'",
+            text);
     }
-    if (strcmp(bench->dst, "single") != 0) {
+    if (bench->dst != DST_SINGLE) {
         add_skew(options, hotspot_ppm, MRAIL_DEMAND_SHIFT);
     }
-    if (strcmp(bench->dst, "shift") != 0) {
+    if (bench->dst != DST_SHIFT) {
         add_skew(options, hotspot_ppm, MRAIL_DEMAND_SINGLE);
     }
 }
 
-/* When it is known to whom. */
+/* After all options: --dst may come behind --hotspot. */
 static void parse_hotspots(bench_t *bench)
 {
     char word[32];
@@ -209,97 +127,119 @@ static void parse_hotspots(bench_t *bench)
     }
 }
 
-/* 1 if argv[*i_p] was an option of ours. */
-static int parse_own_option(bench_t *bench, char **argv, int *i_p)
+/* A word for `mrail run`, which separates mpirun's: an option, or the word behind
+ * one. */
+static unsigned take_for_run(void *target, char **argv)
 {
-    mrail_bench_options_t *options = &bench->options;
-    const char *word = argv[*i_p];
+    bench_t *bench = target;
 
-    if (is_named(word, "--sizes")) {
-        parse_sizes(options, value_of(argv, i_p, "--sizes"));
-    } else if (is_named(word, "--iterations")) {
-        options->iterations =
-            parse_count("--iterations", value_of(argv, i_p, "--iterations"), 1);
-    } else if (is_named(word, "--small-iterations")) {
-        options->small_iterations = parse_count(
-            "--small-iterations", value_of(argv, i_p, "--small-iterations"), 1);
-    } else if (is_named(word, "--warmup")) {
-        options->warmup =
-            parse_count("--warmup", value_of(argv, i_p, "--warmup"), 0);
-    } else if (is_named(word, "--window")) {
-        options->window =
-            parse_count("--window", value_of(argv, i_p, "--window"), 1);
-    } else if (is_named(word, "--hotspot")) {
-        bench->hotspots = value_of(argv, i_p, "--hotspot");
-    } else if (is_named(word, "--dst")) {
-        bench->dst = value_of(argv, i_p, "--dst");
-    } else if (strcmp(word, "--json") == 0) {
-        options->json = 1;
-    } else if (strcmp(word, "--self-test-corrupt") == 0) {
-        options->corrupt = 1;
-    } else {
+    for (unsigned i = 0; bench->area == NULL && i < MRAIL_ARRAY_SIZE(areas);
+         ++i) {
+        if (strcmp(argv[0], areas[i].name) == 0) {
+            bench->area = &areas[i];
+            return 1;
+        }
+    }
+    if (argv[0][0] != '-' && bench->last_run != argv[-1]) {
+        if (bench->area == NULL) {
+            mrail_tool_usage(VERB, "unknown area '%s': alltoallv or p2p?",
+                             argv[0]);
+        }
         return 0;
     }
+    bench->last_run = argv[0];
+    bench->soft |= strncmp(argv[0], "--soft", strlen("--soft")) == 0;
+    mrail_tool_args_add(&bench->run, argv[0]);
     return 1;
 }
 
-/* --dst may come before --hotspot, so this runs after all options. */
-static void check_dst(bench_t *bench)
+#define FIELD(_name) offsetof(bench_t, _name)
+
+/* The ranks get our own options, but not their number. */
+static void keep_for_ranks(void *target, const mrail_option_t *option,
+                           char *const *words, unsigned num)
 {
-    if (bench->dst == NULL) {
-        bench->dst = "shift";
-        return;
-    }
-    if (strcmp(bench->dst, "shift") != 0 && strcmp(bench->dst, "single") != 0 &&
-        strcmp(bench->dst, "both") != 0) {
-        mrail_tool_usage(VERB, "--dst %s: shift, single or both is wanted",
-                         bench->dst);
-    }
-    if (bench->hotspots == NULL) {
-        mrail_tool_usage(VERB, "--dst is about --hotspot F: give that, too");
+    bench_t *bench = target;
+
+    for (unsigned i = 0; option->offset != FIELD(np) && i < num; ++i) {
+        mrail_tool_args_add(&bench->own, words[i]);
     }
 }
 
-static void parse_args(bench_t *bench, int argc, char **argv)
+#define OPTION(_name) offsetof(bench_t, options._name)
+
+static const mrail_option_t bench_options[] = {
+    {.type = MRAIL_OPTION_HEADING,
+     .help = "alltoallv: each rank sends SIZE bytes in all to the others."},
+    {"--hotspot", "F,...",
+     "the fraction F (0 to 1) of it to rank + P/2, the rest evenly; without it, "
+     "or 'even': all evenly. Several are measured one after the other",
+     MRAIL_OPTION_TEXT, FIELD(hotspots), 0, 0, NULL},
+    {"--dst", "shift|single|both",
+     "with --hotspot, the receiver of that fraction: shift (rank + P/2), single "
+     "(rank 0), or both, one after the other (shift)",
+     MRAIL_OPTION_CHOICE, FIELD(dst), 0, 0, NULL},
+    {.type = MRAIL_OPTION_HEADING,
+     .help = "p2p: rank r of the lower half and rank r + P/2, P even: half a "
+             "round\n  trip, and a stream."},
+    {"--window", "N",
+     "messages in flight in the stream (64); fewer if a window would exceed 256 "
+     "MiB",
+     MRAIL_OPTION_UNSIGNED, OPTION(window), 1, MAX_COUNT, NULL},
+    {"--bidirectional", NULL,
+     "the stream goes both ways at once; its rate counts both",
+     MRAIL_OPTION_FLAG, OPTION(bidirectional), 0, 0, NULL},
+    {.type = MRAIL_OPTION_HEADING, .help = "Both:"},
+    {"--sizes", "LIST",
+     "bytes, comma-separated, with k, m or g (KiB, MiB, GiB); FIRST:LAST:FACTOR "
+     "is a range: 1:64m:2",
+     MRAIL_OPTION_TEXT, FIELD(sizes), 0, 0, NULL},
+    {"--iterations", "N", "timed iterations (10)", MRAIL_OPTION_UNSIGNED,
+     OPTION(iterations), 1, MAX_COUNT, NULL},
+    {"--small-iterations", "N",
+     "those of sizes up to 8 KiB (as --iterations), whose times vary more",
+     MRAIL_OPTION_UNSIGNED, OPTION(small_iterations), 1, MAX_COUNT, NULL},
+    {"--warmup", "N", "iterations before the timed ones (2)",
+     MRAIL_OPTION_UNSIGNED, OPTION(warmup), 0, MAX_COUNT, NULL},
+    {"-np|--np|-n|--n|-c", "N", "number of ranks to start",
+     MRAIL_OPTION_UNSIGNED, FIELD(np), 1, 1000000, NULL},
+    {"--json", NULL, "one object per size, on one line each", MRAIL_OPTION_FLAG,
+     OPTION(json), 0, 0, NULL},
+    {"--self-test-corrupt", NULL, NULL, MRAIL_OPTION_FLAG, OPTION(corrupt), 0,
+     0, NULL},
+    {.names = NULL}};
+
+static const char *const synopsis[] = {
+    "alltoallv|p2p [-np N] [RUN OPTION...] [OPTION...]", NULL};
+
+static const mrail_command_t command = {
+    .verb = VERB,
+    .synopsis = synopsis,
+    .about =
+        "Times MPI and checks every byte of every iteration, outside the timed\n"
+        "part. Run options are those of mrail run, and so of mpirun. Under mpirun,\n"
+        "mrail run or srun it is one of the ranks.\n",
+    .options = bench_options,
+    .epilog = "Exit status: 0 done, 1 wrong data or failure, 2 usage.\n",
+    .other = take_for_run,
+    .took = keep_for_ranks};
+
+static void parse_args(bench_t *bench, char **argv)
 {
-    for (int i = 1; i < argc; ++i) {
-        mrail_tool_version(argv[i]);
-        if (mrail_tool_is_help(argv[i])) {
-            fputs(help_text, stdout);
-            exit(0);
-        }
-    }
-    for (unsigned i = 0; argc > 1 && i < MRAIL_ARRAY_SIZE(areas); ++i) {
-        if (strcmp(argv[1], areas[i].name) == 0) {
-            bench->area = &areas[i];
-        }
-    }
+    mrail_options_parse(&command, argv, bench);
     if (bench->area == NULL) {
         mrail_tool_usage(VERB, "which area: alltoallv or p2p?");
     }
-    parse_sizes(&bench->options, bench->area->sizes);
-    for (int i = 2; i < argc; ++i) {
-        int first = i;
-
-        mrail_tool_args_t *args = &bench->own;
-
-        if (!parse_own_option(bench, argv, &i)) {
-            if (!parse_np(bench, argv, &i)) {
-                take_for_run(bench, argv, i);
-            }
-            args = &bench->run;
-        }
-        for (int j = first; j <= i; ++j) {
-            mrail_tool_args_add(args, argv[j]);
-        }
-    }
     if (bench->area->pairs && bench->np % 2 != 0) {
         mrail_tool_usage(VERB,
-                         "-np %u: p2p wants pairs, an even number of "
-                         "ranks",
+                         "-np %u: p2p needs pairs, an even number of ranks",
                          bench->np);
     }
-    check_dst(bench);
+    if (bench->dst != DST_NONE && bench->hotspots == NULL) {
+        mrail_tool_usage(VERB, "--dst belongs to --hotspot F: give that, too");
+    }
+    parse_sizes(bench);
+    bench->dst = (bench->dst == DST_NONE) ? DST_SHIFT : bench->dst;
     bench->hotspots = (bench->hotspots != NULL) ? bench->hotspots : "even";
     parse_hotspots(bench);
 }
@@ -318,6 +258,10 @@ static _Noreturn void start_ranks(const bench_t *bench)
     mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-bench", self,
                          sizeof(self));
     mrail_tool_args_add(&args, "run");
+    if (bench->np > 0) {
+        mrail_tool_args_add(&args, "-np");
+        mrail_tool_args_addf(&args, "%u", bench->np);
+    }
     for (unsigned i = 0; i < bench->run.count; ++i) {
         mrail_tool_args_add(&args, bench->run.items[i]);
     }
@@ -333,11 +277,12 @@ static _Noreturn void start_ranks(const bench_t *bench)
 
 int main(int argc, char **argv)
 {
-    bench_t bench = {.options = {.iterations = 10, .warmup = 2, .window = 64}};
+    bench_t bench = {.options = {.iterations = 10, .warmup = 2, .window = 64},
+                     .dst = DST_NONE};
     int wrong;
 
-    parse_args(&bench, argc, argv);
-    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL) {
+    parse_args(&bench, argv);
+    if (!mrail_launch_read(getenv).is_mpi) {
         start_ranks(&bench);
     }
     if (bench.run.count > 0) {

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MRAIL_BENCH_MAX_SIZES 64
+#define MRAIL_BENCH_MAX_SIZES 256
 #define MRAIL_BENCH_MAX_SKEWS 32
 
 typedef struct mrail_bench_skew {
@@ -27,7 +27,8 @@ typedef struct mrail_bench_options {
     unsigned warmup;
     mrail_bench_skew_t skews[MRAIL_BENCH_MAX_SKEWS]; /* alltoallv; in turn */
     unsigned num_skews;
-    unsigned window; /* messages under way; p2p */
+    unsigned window;   /* messages in flight; p2p */
+    int bidirectional; /* the stream goes both ways; p2p */
     int json;
     int corrupt; /* 1: flip a byte after the exchange, to test the check */
 } mrail_bench_options_t;
@@ -47,7 +48,8 @@ void mrail_bench_print_iterations(const mrail_bench_options_t *options);
 
 /* Results of one size, over all ranks. */
 typedef struct mrail_bench_result {
-    double *times_s; /* of each iteration, the slowest rank's */
+    double
+        *times_s; /* of each iteration, the slowest rank's; sorted at the end */
     unsigned num_times;
     double cpu_s;  /* processor time of all ranks in the timed parts */
     double wall_s; /* sum of times_s */
@@ -60,6 +62,10 @@ void *mrail_bench_allocate(size_t size);
 /* Middle of the values (mean of the two middle ones); sorts them.
  * count >= 1. */
 double mrail_bench_median(double *values, unsigned count);
+
+/* The smallest value that at least `percent` (1 to 100) of all values do not
+ * exceed: the nearest-rank method. Sorts them. count >= 1. */
+double mrail_bench_percentile(double *values, unsigned count, unsigned percent);
 
 /* The bytes of one message, different for every (seed, offset): length bytes.
  * check: offset of the first wrong byte, or length. */

@@ -1,7 +1,7 @@
 /* Skewed MPI_Alltoallv, timed and checked. */
 #include "config.h"
 #include "tools/bench.h"
-#include "tools/tool.h"
+#include "tools/json.h"
 
 #include "base/util.h"
 #include "tools/bench_coll.h"
@@ -157,18 +157,23 @@ static shares_t shares_of(const exchange_t *ex,
                                       : 0};
 }
 
-/* A share as JSON has it, or in a column. */
-static const char *share_text(double share, int json, char text[16])
+/* A share in a column; "-" if it is not known. */
+static const char *share_text(double share, char text[16])
 {
     if (share < 0) {
-        return json ? "null" : "-";
+        return "-";
     }
-    if (json) {
-        snprintf(text, 16, "%.4f", share);
-    } else {
-        snprintf(text, 16, "%.1f %%", share * 100);
-    }
+    snprintf(text, 16, "%.1f %%", share * 100);
     return text;
+}
+
+static void json_share(mrail_json_t *json, const char *key, double share)
+{
+    if (share < 0) {
+        mrail_json_null(json, key);
+    } else {
+        mrail_json_fixed(json, key, share, 4);
+    }
 }
 
 static const char *pattern_text(const mrail_bench_skew_t *skew)
@@ -179,46 +184,92 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
     return (skew->pattern == MRAIL_DEMAND_SINGLE) ? "single" : "shift";
 }
 
+/* Times of a size. A rank sends nothing to itself, so the bus bandwidth, by the
+ * definition of nccl-tests, is what it sends by the time. */
+typedef struct figures {
+    double median_s, p50_s, p99_s, best_s, worst_s;
+    double bytes_per_s, bus_bytes_per_s; /* of all ranks; of one */
+} figures_t;
+
+static figures_t figures_of(mrail_bench_result_t *result, int ranks,
+                            uint64_t size)
+{
+    double *times_s = result->times_s;
+    unsigned num = result->num_times;
+    figures_t figures = {.median_s = mrail_bench_median(times_s, num),
+                         .p50_s = mrail_bench_percentile(times_s, num, 50),
+                         .p99_s = mrail_bench_percentile(times_s, num, 99),
+                         .best_s = times_s[0],
+                         .worst_s = times_s[num - 1]};
+
+    if (ranks > 1) {
+        figures.bus_bytes_per_s = (double)size / figures.median_s;
+        figures.bytes_per_s = figures.bus_bytes_per_s * ranks;
+    }
+    return figures;
+}
+
+static void print_json(const mrail_bench_skew_t *skew, int ranks, uint64_t size,
+                       const mrail_bench_result_t *result,
+                       const figures_t *figures, const shares_t *shares)
+{
+    mrail_json_t json = mrail_json_to(stdout);
+    char transport[256];
+
+    mrail_bench_transport(transport, sizeof(transport));
+    mrail_json_object(&json, NULL);
+    mrail_json_string(&json, "what", "alltoallv");
+    mrail_json_string(&json, "transport", transport);
+    mrail_json_int(&json, "ranks", ranks);
+    mrail_json_uint(&json, "size", size);
+    mrail_json_real(&json, "hotspot",
+                    (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM)
+                        ? 0
+                        : skew->hotspot_ppm / 1e6,
+                    6);
+    mrail_json_string(&json, "pattern", pattern_text(skew));
+    mrail_json_uint(&json, "iterations", result->num_times);
+    mrail_json_real(&json, "median_s", figures->median_s, 9);
+    mrail_json_real(&json, "p50_s", figures->p50_s, 9);
+    mrail_json_real(&json, "p99_s", figures->p99_s, 9);
+    mrail_json_real(&json, "best_s", figures->best_s, 9);
+    mrail_json_real(&json, "worst_s", figures->worst_s, 9);
+    mrail_json_real(&json, "bytes_per_s", figures->bytes_per_s, 6);
+    mrail_json_real(&json, "bus_bytes_per_s", figures->bus_bytes_per_s, 6);
+    json_share(&json, "planned", shares->planned);
+    json_share(&json, "relayed", shares->relayed);
+    json_share(&json, "planning_overhead", shares->overhead);
+    mrail_json_fixed(&json, "cpu_load", mrail_bench_load(result), 3);
+    mrail_json_bool(&json, "data_ok", result->data_ok);
+    mrail_json_object_end(&json);
+    mrail_json_end(&json);
+}
+
+static void print_row(uint64_t size, const mrail_bench_result_t *result,
+                      const figures_t *figures, const shares_t *shares)
+{
+    char planned[16], relayed[16], overhead[16];
+
+    printf("%12llu %11.1f %10.1f %10.1f %9.1f %8s %8s %8s %5.0f %%  %s\n",
+           (unsigned long long)size, figures->median_s * 1e6,
+           figures->p99_s * 1e6, figures->bytes_per_s / 1e6,
+           figures->bus_bytes_per_s / 1e6, share_text(shares->planned, planned),
+           share_text(shares->relayed, relayed),
+           share_text(shares->overhead, overhead),
+           mrail_bench_load(result) * 100, result->data_ok ? "ok" : "WRONG");
+}
+
 static void print_result(const mrail_bench_options_t *options,
                          const mrail_bench_skew_t *skew, int ranks,
                          uint64_t size, mrail_bench_result_t *result,
                          const shares_t *shares)
 {
-    double median_s = mrail_bench_median(result->times_s, result->num_times);
-    double rate = (double)size * ranks / median_s;
-    double hotspot = (skew->hotspot_ppm == MRAIL_DEMAND_UNIFORM)
-                         ? 0
-                         : skew->hotspot_ppm / 1e6;
-    char transport[256], planned[16], relayed[16], overhead[16];
+    figures_t figures = figures_of(result, ranks, size);
 
-    mrail_bench_transport(transport, sizeof(transport));
-    if (ranks == 1) {
-        rate = 0;
-    }
     if (options->json) {
-        printf("{\"what\": \"alltoallv\", \"transport\": ");
-        mrail_tool_json_string(stdout, transport);
-        printf(", \"ranks\": %d, \"size\": %llu, \"hotspot\": %g, "
-               "\"pattern\": \"%s\", \"iterations\": %u, "
-               "\"median_s\": %.9g, \"best_s\": %.9g, \"worst_s\": %.9g, "
-               "\"bytes_per_s\": %.6g, "
-               "\"planned\": %s, \"relayed\": %s, \"planning_overhead\": %s, "
-               "\"cpu_load\": %.3f, \"data_ok\": %s}\n",
-               ranks, (unsigned long long)size, hotspot, pattern_text(skew),
-               result->num_times, median_s, result->times_s[0],
-               result->times_s[result->num_times - 1], rate,
-               share_text(shares->planned, 1, planned),
-               share_text(shares->relayed, 1, relayed),
-               share_text(shares->overhead, 1, overhead),
-               mrail_bench_load(result), result->data_ok ? "true" : "false");
+        print_json(skew, ranks, size, result, &figures, shares);
     } else {
-        printf("%12llu %12.1f %12.1f %8s %8s %8s %6.0f %%  %s\n",
-               (unsigned long long)size, median_s * 1e6, rate / 1e6,
-               share_text(shares->planned, 0, planned),
-               share_text(shares->relayed, 0, relayed),
-               share_text(shares->overhead, 0, overhead),
-               mrail_bench_load(result) * 100,
-               result->data_ok ? "ok" : "WRONG");
+        print_row(size, result, &figures, shares);
     }
     fflush(stdout);
 }
@@ -239,8 +290,9 @@ static void print_header(const mrail_bench_options_t *options,
                (skew->pattern == MRAIL_DEMAND_SINGLE) ? "rank 0"
                                                       : "rank + P/2");
     }
-    printf("# %10s %12s %12s %8s %8s %8s %8s  %s\n", "bytes/rank", "time us",
-           "MB/s, all", "planned", "relayed", "planning", "cpu", "data");
+    printf("# %10s %11s %10s %10s %9s %8s %8s %8s %7s  %s\n", "bytes/rank",
+           "time us", "p99 us", "MB/s, all", "MB/s, bus", "planned", "relayed",
+           "planning", "cpu", "data");
 }
 
 /* 1 if the data of this size was wrong anywhere. */

@@ -33,11 +33,19 @@ double mrail_bench_median(double *values, unsigned count)
     return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
+double mrail_bench_percentile(double *values, unsigned count, unsigned percent)
+{
+    uint64_t rank = MRAIL_DIV_ROUND_UP((uint64_t)count * percent, 100);
+
+    qsort(values, count, sizeof(*values), compare_doubles);
+    return values[MRAIL_MAX(rank, 1) - 1];
+}
+
 void mrail_bench_print_iterations(const mrail_bench_options_t *options)
 {
     printf(", median of %u", options->iterations);
     if (options->small_iterations != 0) {
-        printf(" (%u up to 8 KB)", options->small_iterations);
+        printf(" (%u up to 8 KiB)", options->small_iterations);
     }
 }
 

@@ -1,12 +1,12 @@
 /*
  * Messages between pairs of ranks, timed and checked: rank r of the lower half
- * with rank r + P/2.  Two figures for each size: half a round trip of one
- * message (a ping-pong over distinct buffers) and a one-way stream with a
- * window of messages under way.
+ * with rank r + P/2. Two figures for each size: half a round trip of one message
+ * (a ping-pong over distinct buffers), and the rate of a stream with a window of
+ * messages in flight, one way or both ways.
  */
 #include "config.h"
 #include "tools/bench.h"
-#include "tools/tool.h"
+#include "tools/json.h"
 
 #include "base/util.h"
 
@@ -24,8 +24,9 @@ typedef struct pair {
     unsigned window; /* messages of one round */
     unsigned phase;  /* makes the data of each kernel its own */
     size_t size;
-    char *send, *recv; /* window messages each */
-    MPI_Request *requests;
+    char *send, *recv;     /* window messages each */
+    MPI_Request *requests; /* 2 * window */
+    double *halves; /* window of them: half of each round trip, seconds */
 } pair_t;
 
 static uint64_t message_seed(const pair_t *pair, int from, int to,
@@ -65,7 +66,7 @@ static int check_window(const pair_t *pair, unsigned round)
 /* Seconds of half a round trip, as the lower rank sees it. */
 static double ping_pong(const pair_t *pair)
 {
-    double start_s = MPI_Wtime();
+    double start_s = MPI_Wtime(), last_s = start_s, now_s;
     int size = (int)pair->size;
 
     for (unsigned i = 0; i < pair->window; ++i) {
@@ -81,8 +82,11 @@ static double ping_pong(const pair_t *pair)
                      MPI_STATUS_IGNORE);
             MPI_Send(send, size, MPI_BYTE, pair->peer, 1, MPI_COMM_WORLD);
         }
+        now_s = MPI_Wtime();
+        pair->halves[i] = (now_s - last_s) / 2;
+        last_s = now_s;
     }
-    return (MPI_Wtime() - start_s) / (2.0 * pair->window);
+    return (last_s - start_s) / (2.0 * pair->window);
 }
 
 /* Seconds of one message of a full window, with the receiver's answer. */
@@ -111,11 +115,37 @@ static double stream(const pair_t *pair)
     return (MPI_Wtime() - start_s) / pair->window;
 }
 
-typedef double (*kernel_func_t)(const pair_t *pair);
+/* Seconds of one message of two full windows, one in each direction. */
+static double both_ways(const pair_t *pair)
+{
+    double start_s = MPI_Wtime();
+    int size = (int)pair->size;
 
-/* One round: fill, time, check.  `both`: both ranks receive. */
+    for (unsigned i = 0; i < pair->window; ++i) {
+        MPI_Irecv(pair->recv + i * pair->size, size, MPI_BYTE, pair->peer, 2,
+                  MPI_COMM_WORLD, &pair->requests[2 * i]);
+        MPI_Isend(pair->send + i * pair->size, size, MPI_BYTE, pair->peer, 2,
+                  MPI_COMM_WORLD, &pair->requests[2 * i + 1]);
+    }
+    MPI_Waitall((int)(2 * pair->window), pair->requests, MPI_STATUSES_IGNORE);
+    return (MPI_Wtime() - start_s) / (2.0 * pair->window);
+}
+
+/* `both`: both ranks receive; `times`: messages of a round, in windows. */
+typedef struct kernel {
+    double (*func)(const pair_t *pair);
+    int both;
+    unsigned times;
+} kernel_t;
+
+static const kernel_t kernels[] = {
+    {ping_pong, 1, 2}, {stream, 0, 1}, {both_ways, 1, 2}};
+
+enum { PING_PONG, STREAM, BOTH_WAYS };
+
+/* One round: fill, time, check. `halves` gets those of a ping-pong. */
 static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
-                      kernel_func_t kernel, int both, unsigned round,
+                      const kernel_t *kernel, unsigned round,
                       mrail_bench_result_t *result)
 {
     double time_s, slowest_s, cpu_s;
@@ -123,37 +153,45 @@ static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
     fill_window(pair, round);
     MPI_Barrier(MPI_COMM_WORLD);
     cpu_s = mrail_bench_cpu_now();
-    time_s = kernel(pair);
+    time_s = kernel->func(pair);
     cpu_s = mrail_bench_cpu_now() - cpu_s;
     if (options->corrupt && !pair->lower && pair->size > 0) {
         pair->recv[pair->size / 2] ^= 1;
     }
-    if (both || !pair->lower) {
+    if (kernel->both || !pair->lower) {
         result->data_ok &= check_window(pair, round);
     }
     MPI_Allreduce(&time_s, &slowest_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     if (round >= options->warmup) {
         result->times_s[result->num_times++] = slowest_s;
-        result->wall_s += slowest_s * pair->window * (both ? 2 : 1);
+        result->wall_s += slowest_s * pair->window * kernel->times;
         result->cpu_s += cpu_s;
     }
 }
 
-/* All rounds of one kernel; data_ok and cpu_s over all ranks. */
-static void run_kernel(const pair_t *pair, const mrail_bench_options_t *options,
-                       kernel_func_t kernel, int both,
+/* All rounds of one kernel; data_ok and cpu_s over all ranks. `halves` gets half
+ * of each timed round trip; NULL: they are not wanted. */
+static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
+                       const kernel_t *kernel, double *halves,
                        mrail_bench_result_t *result)
 {
     unsigned timed = mrail_bench_iterations(options, pair->size);
     unsigned total = options->warmup + timed;
+    double *scratch =
+        mrail_bench_allocate(pair->window * sizeof(*pair->halves));
     double cpu_s;
     int ok;
 
     result->data_ok = 1;
     result->times_s = mrail_bench_allocate(timed * sizeof(double));
     for (unsigned i = 0; i < total; ++i) {
-        one_round(pair, options, kernel, both, i, result);
+        pair->halves =
+            (halves != NULL && i >= options->warmup)
+                ? halves + (size_t)(i - options->warmup) * pair->window
+                : scratch;
+        one_round(pair, options, kernel, i, result);
     }
+    free(scratch);
     MPI_Allreduce(&result->cpu_s, &cpu_s, 1, MPI_DOUBLE, MPI_SUM,
                   MPI_COMM_WORLD);
     MPI_Allreduce(&result->data_ok, &ok, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -161,34 +199,83 @@ static void run_kernel(const pair_t *pair, const mrail_bench_options_t *options,
     result->data_ok = ok;
 }
 
-static void print_result(const mrail_bench_options_t *options,
-                         const pair_t *pair, mrail_bench_result_t *latency,
-                         mrail_bench_result_t *bandwidth)
+/* What a size gives. */
+typedef struct figures {
+    mrail_bench_result_t latency, bandwidth;
+    double p50_s, p99_s; /* of half round trips, each by itself, all pairs */
+} figures_t;
+
+/* Collective; the percentiles are of use on rank 0. */
+static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
+                        figures_t *figures)
 {
-    double median_s = mrail_bench_median(latency->times_s, latency->num_times);
-    double message_s =
-        mrail_bench_median(bandwidth->times_s, bandwidth->num_times);
-    int pairs = pair->ranks / 2;
-    double rate = (double)pair->size * pairs / message_s;
-    int ok = latency->data_ok && bandwidth->data_ok;
+    unsigned num = mrail_bench_iterations(options, pair->size) * pair->window;
+    unsigned all = num * (unsigned)pair->ranks / 2;
+    double *halves = mrail_bench_allocate(num * sizeof(*halves));
+    double *gathered =
+        mrail_bench_allocate(2 * (size_t)all * sizeof(*gathered));
+
+    run_kernel(pair, options, &kernels[PING_PONG], halves, &figures->latency);
+    /* The lower ranks' come first: each of them starts its round trips. */
+    MPI_Gather(halves, (int)num, MPI_DOUBLE, gathered, (int)num, MPI_DOUBLE, 0,
+               MPI_COMM_WORLD);
+    if (pair->rank == 0) {
+        figures->p50_s = mrail_bench_percentile(gathered, all, 50);
+        figures->p99_s = mrail_bench_percentile(gathered, all, 99);
+    }
+    free(gathered);
+    free(halves);
+}
+
+static void print_json(const mrail_bench_options_t *options, const pair_t *pair,
+                       const figures_t *figures, double median_s,
+                       double messages_per_s, const char *transport)
+{
+    mrail_json_t json = mrail_json_to(stdout);
+
+    mrail_json_object(&json, NULL);
+    mrail_json_string(&json, "what", "p2p");
+    mrail_json_string(&json, "transport", transport);
+    mrail_json_int(&json, "ranks", pair->ranks);
+    mrail_json_uint(&json, "size", pair->size);
+    mrail_json_uint(&json, "hotspot", 0);
+    mrail_json_uint(&json, "iterations", figures->latency.num_times);
+    mrail_json_uint(&json, "window", pair->window);
+    mrail_json_bool(&json, "bidirectional", options->bidirectional);
+    mrail_json_real(&json, "median_s", median_s, 9);
+    mrail_json_real(&json, "p50_s", figures->p50_s, 9);
+    mrail_json_real(&json, "p99_s", figures->p99_s, 9);
+    mrail_json_real(&json, "bytes_per_s", (double)pair->size * messages_per_s,
+                    6);
+    mrail_json_real(&json, "messages_per_s", messages_per_s, 6);
+    mrail_json_fixed(&json, "cpu_load", mrail_bench_load(&figures->bandwidth),
+                     3);
+    mrail_json_bool(&json, "data_ok",
+                    figures->latency.data_ok && figures->bandwidth.data_ok);
+    mrail_json_object_end(&json);
+    mrail_json_end(&json);
+}
+
+static void print_result(const mrail_bench_options_t *options,
+                         const pair_t *pair, figures_t *figures)
+{
+    double median_s = mrail_bench_median(figures->latency.times_s,
+                                         figures->latency.num_times);
+    double message_s = mrail_bench_median(figures->bandwidth.times_s,
+                                          figures->bandwidth.num_times);
+    double messages_per_s = pair->ranks / 2 / message_s;
+    int ok = figures->latency.data_ok && figures->bandwidth.data_ok;
     char transport[256];
 
     mrail_bench_transport(transport, sizeof(transport));
     if (options->json) {
-        printf("{\"what\": \"p2p\", \"transport\": ");
-        mrail_tool_json_string(stdout, transport);
-        printf(", \"ranks\": %d, "
-               "\"size\": %zu, \"hotspot\": 0, \"iterations\": %u, "
-               "\"window\": %u, \"median_s\": %.9g, \"bytes_per_s\": %.6g, "
-               "\"messages_per_s\": %.6g, \"cpu_load\": %.3f, "
-               "\"data_ok\": %s}\n",
-               pair->ranks, pair->size, latency->num_times, pair->window,
-               median_s, rate, pairs / message_s, mrail_bench_load(bandwidth),
-               ok ? "true" : "false");
+        print_json(options, pair, figures, median_s, messages_per_s, transport);
     } else {
-        printf("%12zu %12.2f %12.1f %12.0f %6.0f %%  %s\n", pair->size,
-               median_s * 1e6, rate / 1e6, pairs / message_s,
-               mrail_bench_load(bandwidth) * 100, ok ? "ok" : "WRONG");
+        printf("%12zu %12.2f %10.2f %12.1f %12.0f %6.0f %%  %s\n", pair->size,
+               median_s * 1e6, figures->p99_s * 1e6,
+               (double)pair->size * messages_per_s / 1e6, messages_per_s,
+               mrail_bench_load(&figures->bandwidth) * 100,
+               ok ? "ok" : "WRONG");
     }
     fflush(stdout);
 }
@@ -198,50 +285,50 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
     char transport[256];
 
     mrail_bench_transport(transport, sizeof(transport));
-    printf("# messages between %d pairs of ranks, %s", ranks / 2, transport);
+    printf("# messages between %d pairs of ranks%s, %s", ranks / 2,
+           options->bidirectional ? ", stream both ways" : "", transport);
     mrail_bench_print_iterations(options);
     putchar('\n');
-    printf("# %10s %12s %12s %12s %8s  %s\n", "bytes", "1/2 rtt us",
-           "MB/s, all", "messages/s", "cpu", "data");
+    printf("# %10s %12s %10s %12s %12s %8s  %s\n", "bytes", "1/2 rtt us",
+           "p99 us", "MB/s, all", "messages/s", "cpu", "data");
+}
+
+/* Messages of a window: few enough for `bytes` in all, but one at least. */
+static unsigned window_of(uint64_t size, uint64_t bytes, unsigned wanted)
+{
+    return (unsigned)MRAIL_MAX(MRAIL_MIN(bytes / MRAIL_MAX(size, 1), wanted),
+                               1);
 }
 
 static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
                       uint64_t size)
 {
-    mrail_bench_result_t latency = {0}, bandwidth = {0};
-    unsigned window;
-    size_t bytes;
-    int ok;
+    unsigned window = window_of(size, MEMORY_MAX, options->window);
+    figures_t figures = {.p50_s = 0};
+    size_t bytes = (size_t)size * window;
 
     pair->size = (size_t)size;
-    pair->window = options->window;
-    if (size * pair->window > MEMORY_MAX) {
-        pair->window = (unsigned)MRAIL_MAX(MEMORY_MAX / size, 1);
-    }
-    bytes = pair->size * pair->window;
     pair->send = mrail_bench_allocate(bytes);
     pair->recv = mrail_bench_allocate(bytes);
-    pair->requests =
-        mrail_bench_allocate(pair->window * sizeof(*pair->requests));
+    pair->requests = mrail_bench_allocate(2 * window * sizeof(*pair->requests));
     /* A round trip of a large message needs no company to be timed well. */
-    window = pair->window;
     pair->phase = 0;
-    pair->window = (unsigned)MRAIL_MAX(
-        MRAIL_MIN(PINGS_MAX / MRAIL_MAX(size, 1), window), 1);
-    run_kernel(pair, options, ping_pong, 1, &latency);
+    pair->window = window_of(size, PINGS_MAX, window);
+    run_latency(pair, options, &figures);
     pair->phase = 1;
     pair->window = window;
-    run_kernel(pair, options, stream, 0, &bandwidth);
-    ok = latency.data_ok && bandwidth.data_ok;
+    run_kernel(pair, options,
+               &kernels[options->bidirectional ? BOTH_WAYS : STREAM], NULL,
+               &figures.bandwidth);
     if (pair->rank == 0) {
-        print_result(options, pair, &latency, &bandwidth);
+        print_result(options, pair, &figures);
     }
-    free(latency.times_s);
-    free(bandwidth.times_s);
+    free(figures.latency.times_s);
+    free(figures.bandwidth.times_s);
     free(pair->send);
     free(pair->recv);
     free(pair->requests);
-    return !ok;
+    return !(figures.latency.data_ok && figures.bandwidth.data_ok);
 }
 
 int mrail_bench_p2p(const mrail_bench_options_t *options)
@@ -256,7 +343,7 @@ int mrail_bench_p2p(const mrail_bench_options_t *options)
     if (pair.ranks % 2 != 0) {
         if (pair.rank == 0) {
             fprintf(stderr,
-                    "mrail bench: p2p wants pairs, an even number of "
+                    "mrail bench: p2p needs pairs, an even number of "
                     "ranks, not %d\n",
                     pair.ranks);
         }

@@ -2,93 +2,99 @@
 #include "config.h"
 #include "tools/info.h"
 
+#include "tools/options.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-static const char help_text[] =
-    "Usage: mrail info [--json]\n"
-    "       mrail info --memory [--json] [RUN OPTION...]\n"
-    "       mrail info --events [--dir DIR] [--job NAME] [--json]\n"
-    "\n"
-    "Shows the rails that UCX_MRAIL_* and this machine give: addresses, leaf,\n"
-    "rate, NUMA node, the UDP source ports of the lanes and how they are set;\n"
-    "and which ports are no rails, and why.\n"
-    "\n"
-    "  --memory  runs a job and shows what the transport takes in each rank:\n"
-    "            buffers, queues, tables. Options of mrail run say which job;\n"
-    "            without any it is -np 32 --soft 2x4\n"
-    "  --events  what has happened to the rails of this user's processes on\n"
-    "            this machine, those that run and those that were killed\n"
-    "  --dir DIR   with --events: the folder of the telemetry pages instead of\n"
-    "            UCX_MRAIL_TELEMETRY_DIR (/dev/shm)\n"
-    "  --job NAME  with --events: only the processes of this job\n"
-    "  --json    one object\n"
-    "  -h, --help  this text\n"
-    "\n"
-    "Exit status: 0 done, 1 no rail or failure, 2 usage.\n";
+typedef struct info_options {
+    mrail_tool_args_t run; /* options of mrail run */
+    int json, memory, events;
+    const char *dir, *job;
+} info_options_t;
 
-/* The value of "--name VALUE" or "--name=VALUE" at argv[*i_p]; NULL: it is
- * another word. */
-static const char *info_value(char **argv, int *i_p, const char *name)
+#define FIELD(_name) offsetof(info_options_t, _name)
+
+static const mrail_option_t info_options[] = {
+    {"--memory", NULL,
+     "runs a job and shows the memory of the transport in each rank: buffers, "
+     "queues, tables. Options of mrail run say which job; without any it is -np "
+     "32 --soft 2x4",
+     MRAIL_OPTION_FLAG, FIELD(memory), 0, 0, NULL},
+    {"--events", NULL,
+     "the events of the rails of this user's processes on this machine, also "
+     "of processes that were killed",
+     MRAIL_OPTION_FLAG, FIELD(events), 0, 0, NULL},
+    {"--dir", "DIR",
+     "with --events: the folder of the telemetry pages instead of "
+     "UCX_MRAIL_TELEMETRY_DIR (/dev/shm)",
+     MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
+    {"--job", "NAME", "with --events: only the processes of this job",
+     MRAIL_OPTION_TEXT, FIELD(job), 0, 0, NULL},
+    {"--json", NULL, "one object", MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
+    {.names = NULL}};
+
+static const char *const synopsis[] = {
+    "[--json]", "--memory [--json] [RUN OPTION...]",
+    "--events [--dir DIR] [--job NAME] [--json]", NULL};
+
+static unsigned take_for_run(void *target, char **argv)
 {
-    const char *value = mrail_tool_option(argv, i_p, name);
+    info_options_t *options = target;
 
-    if (value == mrail_tool_no_value) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "%s wants a value", name);
+    mrail_tool_args_add(&options->run, argv[0]);
+    return 1;
+}
+
+static const mrail_command_t command = {
+    .verb = MRAIL_INFO_VERB,
+    .synopsis = synopsis,
+    .about =
+        "Shows the rails that UCX_MRAIL_* and this machine give: addresses, leaf,\n"
+        "rate, NUMA node, the UDP source ports of the lanes and how they are set;\n"
+        "and which ports are no rails, and why.\n",
+    .options = info_options,
+    .epilog = "Exit status: 0 done, 1 no rail or failure, 2 usage.\n",
+    .other = take_for_run};
+
+static void check_options(const info_options_t *options)
+{
+    if (options->events && options->memory) {
+        mrail_tool_usage(MRAIL_INFO_VERB, "--events and --memory are two "
+                                          "reports: ask for one");
     }
-    return value;
+    if (!options->events && (options->dir != NULL || options->job != NULL)) {
+        mrail_tool_usage(MRAIL_INFO_VERB, "--dir and --job belong to --events: "
+                                          "give that, too");
+    }
+    if (!options->memory && options->run.count > 0) {
+        mrail_tool_usage(MRAIL_INFO_VERB, "unknown argument '%s'",
+                         options->run.items[0]);
+    }
+}
+
+static int report_memory(info_options_t *options)
+{
+    static const char *const words[] = {"-np", "32", "--soft", "2x4"};
+
+    if (options->run.count == 0) {
+        for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(words); ++i) {
+            mrail_tool_args_add(&options->run, words[i]);
+        }
+    }
+    return mrail_info_memory(&options->run, options->json);
 }
 
 int main(int argc, char **argv)
 {
-    mrail_tool_args_t run = {0};
-    int json = 0, memory = 0, events = 0;
-    const char *dir = NULL, *job = NULL, *value;
+    info_options_t options = {.json = 0};
 
-    for (int i = 1; i < argc; ++i) {
-        mrail_tool_version(argv[i]);
-        if (mrail_tool_is_help(argv[i])) {
-            fputs(help_text, stdout);
-            return 0;
-        }
-        if (strcmp(argv[i], "--json") == 0) {
-            json = 1;
-        } else if (strcmp(argv[i], "--memory") == 0) {
-            memory = 1;
-        } else if (strcmp(argv[i], "--events") == 0) {
-            events = 1;
-        } else if ((value = info_value(argv, &i, "--dir")) != NULL) {
-            dir = value;
-        } else if ((value = info_value(argv, &i, "--job")) != NULL) {
-            job = value;
-        } else if (strcmp(argv[i], "--") == 0) {
-            mrail_tool_usage(MRAIL_INFO_VERB, "the command is chosen by "
-                                              "--memory: leave out '--'");
-        } else {
-            mrail_tool_args_add(&run, argv[i]);
-        }
+    mrail_options_parse(&command, argv, &options);
+    check_options(&options);
+    if (options.memory) {
+        return report_memory(&options);
     }
-    if (events && memory) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "--events and --memory are two "
-                                          "reports: ask for one");
-    }
-    if (!events && (dir != NULL || job != NULL)) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "--dir and --job are about --events: "
-                                          "give that, too");
-    }
-    if (!memory) {
-        if (run.count > 0) {
-            mrail_tool_usage(MRAIL_INFO_VERB, "unknown argument '%s'",
-                             run.items[0]);
-        }
-        return events ? mrail_info_events(dir, job, json)
-                      : mrail_info_rails(json);
-    }
-    if (run.count == 0) {
-        mrail_tool_args_add(&run, "-np");
-        mrail_tool_args_add(&run, "32");
-        mrail_tool_args_add(&run, "--soft");
-        mrail_tool_args_add(&run, "2x4");
-    }
-    return mrail_info_memory(&run, json);
+    return options.events
+               ? mrail_info_events(options.dir, options.job, options.json)
+               : mrail_info_rails(options.json);
 }

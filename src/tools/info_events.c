@@ -2,6 +2,8 @@
  * also of those that were killed. */
 #include "config.h"
 #include "tools/info.h"
+
+#include "tools/json.h"
 #include "tools/pages.h"
 
 #include <stdlib.h>
@@ -16,15 +18,30 @@ static void events_print(const pages_event_t *event)
            (event->page->job[0] != '\0') ? " " : "", who, event->event->text);
 }
 
-static void events_json(const pages_event_t *event, int first)
+static void events_json(const pages_t *pages, const pages_event_t *events,
+                        unsigned count)
 {
-    printf("%s\n  {\"time_s\": %.6f, \"job\": ", first ? "" : ",",
-           (double)event->event->time_ns / 1e9);
-    mrail_tool_json_string(stdout, event->page->job);
-    printf(", \"rank\": %d, \"pid\": %u, \"text\": ", event->page->rank,
-           event->page->head.pid);
-    mrail_tool_json_string(stdout, event->event->text);
-    printf("}");
+    mrail_json_t json = mrail_json_to(stdout);
+
+    mrail_json_object(&json, NULL);
+    mrail_json_uint(&json, "processes", pages->count);
+    mrail_json_array(&json, "events");
+    for (unsigned i = 0; i < count; ++i) {
+        const mrail_page_t *page = events[i].page;
+
+        mrail_json_newline(&json);
+        mrail_json_object(&json, NULL);
+        mrail_json_fixed(&json, "time_s",
+                         (double)events[i].event->time_ns / 1e9, 6);
+        mrail_json_string(&json, "job", page->job);
+        mrail_json_int(&json, "rank", page->rank);
+        mrail_json_uint(&json, "pid", page->head.pid);
+        mrail_json_string(&json, "text", events[i].event->text);
+        mrail_json_object_end(&json);
+    }
+    mrail_json_array_end(&json);
+    mrail_json_object_end(&json);
+    mrail_json_end(&json);
 }
 
 int mrail_info_events(const char *dir, const char *job, int json)
@@ -36,20 +53,13 @@ int mrail_info_events(const char *dir, const char *job, int json)
     pages_read(&pages, MRAIL_INFO_VERB, pages_dir(dir), job, 1);
     count = pages_events(&pages, MRAIL_INFO_VERB, &events);
     if (json) {
-        printf("{\"processes\": %u, \"events\": [", pages.count);
-    }
-    for (unsigned i = 0; i < count; ++i) {
-        if (json) {
-            events_json(&events[i], i == 0);
-        } else {
-            events_print(&events[i]);
-        }
-    }
-    if (json) {
-        printf("]}\n");
+        events_json(&pages, events, count);
     } else if (count == 0) {
         fprintf(stderr, "mrail info: %u processes with telemetry, no event\n",
                 pages.count);
+    }
+    for (unsigned i = 0; !json && i < count; ++i) {
+        events_print(&events[i]);
     }
     free(events);
     pages_cleanup(&pages);

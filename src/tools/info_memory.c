@@ -5,6 +5,8 @@
 #include "config.h"
 #include "tools/info.h"
 
+#include "tools/json.h"
+
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
@@ -192,25 +194,42 @@ static void print_share(const char *name, const share_t *share, double ranks)
            share->qps / ranks);
 }
 
-static void print_json_share(const char *name, const share_t *share,
-                             double ranks)
+static void print_json_share(mrail_json_t *json, const char *name,
+                             const share_t *share, double ranks)
 {
-    printf("\"%s\": {\"pools\": %.0f, \"queues\": %.0f, \"tables\": %.0f, "
-           "\"total\": %.0f, \"qps\": %.0f}",
-           name, share->pools / ranks, share->queues / ranks,
-           share->tables / ranks, total_of(share) / ranks, share->qps / ranks);
+    const struct {
+        const char *key;
+        double value;
+    } members[] = {{"pools", share->pools},
+                   {"queues", share->queues},
+                   {"tables", share->tables},
+                   {"total", total_of(share)},
+                   {"qps", share->qps}};
+
+    mrail_json_object(json, name);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(members); ++i) {
+        mrail_json_fixed(json, members[i].key, members[i].value / ranks, 0);
+    }
+    mrail_json_object_end(json);
+}
+
+static void print_json(const shares_t *shares)
+{
+    mrail_json_t json = mrail_json_to(stdout);
+
+    mrail_json_object(&json, NULL);
+    mrail_json_uint(&json, "ranks", shares->ranks);
+    print_json_share(&json, "least", &shares->least, 1);
+    print_json_share(&json, "mean", &shares->sum, shares->ranks);
+    print_json_share(&json, "most", &shares->most, 1);
+    mrail_json_object_end(&json);
+    mrail_json_end(&json);
 }
 
 static void print_shares(const shares_t *shares, int json)
 {
     if (json) {
-        printf("{\"ranks\": %u, ", shares->ranks);
-        print_json_share("least", &shares->least, 1);
-        printf(", ");
-        print_json_share("mean", &shares->sum, shares->ranks);
-        printf(", ");
-        print_json_share("most", &shares->most, 1);
-        printf("}\n");
+        print_json(shares);
         return;
     }
     printf("memory of the transport in each of %u ranks, MiB\n", shares->ranks);

@@ -4,6 +4,7 @@
 
 #include "orchestrator/ports.h"
 #include "rail/mrail.h"
+#include "tools/json.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -73,50 +74,57 @@ static unsigned shown_lanes(const mrail_config_t *config)
     return MRAIL_MIN(config->lanes_per_rail, MAX_LANES_SHOWN);
 }
 
-static void print_rail_json(const mrail_rail_attr_t *attr,
+static void print_rail_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
                             const mrail_config_t *config)
 {
     char gid[INET6_ADDRSTRLEN] = "", leaf[LEAF_TEXT_MAX], cpus[256];
 
-    printf("{\"device\": ");
-    mrail_tool_json_string(stdout, attr->device);
-    printf(", \"port\": %u, \"selected\": %s", attr->port,
-           attr->selected ? "true" : "false");
+    mrail_json_string(json, "device", attr->device);
+    mrail_json_uint(json, "port", attr->port);
+    mrail_json_bool(json, "selected", attr->selected);
     if (!attr->selected) {
-        printf(", \"reason\": ");
-        mrail_tool_json_string(stdout, attr->reason);
-        printf("}");
+        mrail_json_string(json, "reason", attr->reason);
         return;
     }
     mrail_gid_text(attr->gid, gid, sizeof(gid));
     leaf_text(attr, leaf, sizeof(leaf));
     node_cpus(attr->numa_node, cpus, sizeof(cpus));
-    printf(
-        ", \"gid\": \"%s\", \"gid_index\": %d, \"mtu\": %u, "
-        "\"rate_bits_per_s\": %llu, \"current_bits_per_s\": %llu, \"leaf\": \"%s\", \"nic_index\": %u, "
-        "\"numa_node\": %d, \"cpus\": \"%s\", \"max_inline\": %u, "
-        "\"port_control\": ",
-        gid, attr->gid_index, attr->mtu, (unsigned long long)attr->rate_bps,
-        (unsigned long long)attr->speed_bps, leaf, attr->nic_index,
-        attr->numa_node, cpus, attr->max_inline);
-    mrail_tool_json_string(stdout, attr->port_control);
-    printf(", \"source_ports\": [");
+    mrail_json_string(json, "gid", gid);
+    mrail_json_int(json, "gid_index", attr->gid_index);
+    mrail_json_uint(json, "mtu", attr->mtu);
+    mrail_json_uint(json, "rate_bits_per_s", attr->rate_bps);
+    mrail_json_uint(json, "current_bits_per_s", attr->speed_bps);
+    mrail_json_string(json, "leaf", leaf);
+    mrail_json_uint(json, "nic_index", attr->nic_index);
+    mrail_json_int(json, "numa_node", attr->numa_node);
+    mrail_json_string(json, "cpus", cpus);
+    mrail_json_uint(json, "max_inline", attr->max_inline);
+    mrail_json_string(json, "port_control", attr->port_control);
+    mrail_json_array(json, "source_ports");
     for (unsigned i = 0; i < shown_lanes(config); ++i) {
-        printf("%s%u", (i > 0) ? ", " : "",
-               mrail_ports_lane(config->uplinks, attr->nic_index,
-                                config->lanes_per_rail, i));
+        mrail_json_uint(json, NULL,
+                        mrail_ports_lane(config->uplinks, attr->nic_index,
+                                         config->lanes_per_rail, i));
     }
-    printf("]}");
+    mrail_json_array_end(json);
 }
 
 static void print_json(const scan_t *scan, const mrail_config_t *config)
 {
-    printf("{\"rails\": [");
+    mrail_json_t json = mrail_json_to(stdout);
+
+    mrail_json_object(&json, NULL);
+    mrail_json_array(&json, "rails");
     for (unsigned i = 0; i < scan->count; ++i) {
-        printf("%s", (i > 0) ? ",\n  " : "\n  ");
-        print_rail_json(&scan->attrs[i], config);
+        mrail_json_newline(&json);
+        mrail_json_object(&json, NULL);
+        print_rail_json(&json, &scan->attrs[i], config);
+        mrail_json_object_end(&json);
     }
-    printf("\n]}\n");
+    mrail_json_newline(&json);
+    mrail_json_array_end(&json);
+    mrail_json_object_end(&json);
+    mrail_json_end(&json);
 }
 
 static const char *plural(unsigned count)

@@ -7,6 +7,9 @@ TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
 noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
+    src/tools/json.c src/tools/json.h \
+    src/tools/number.c src/tools/number.h \
+    src/tools/options.c src/tools/options.h \
     src/tools/mpirun_cmd.c src/tools/mpirun_cmd.h \
     src/tools/demand.c src/tools/demand.h \
     src/tools/rates.c src/tools/rates.h \
@@ -48,6 +51,7 @@ mrail_soft_SOURCES = \
     src/softroce/host/session.c src/softroce/host/session.h \
     src/tools/soft.c src/tools/soft.h \
     src/tools/soft_ctl.c \
+    src/tools/soft_status.c \
     src/tools/soft_run.c \
     src/tools/soft_script.c src/tools/soft_script.h
 mrail_soft_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/src/tools \

@@ -60,10 +60,22 @@ static void list_verbs(const char *dir, FILE *stream)
     free(entries);
 }
 
+static void list_names(const char *dir)
+{
+    struct dirent **entries;
+    int count = scandir(dir, &entries, is_verb, alphasort);
+
+    for (int i = 0; i < count; ++i) {
+        const char *verb = entries[i]->d_name + strlen(PREFIX);
+
+        printf("%s\t%s\n", verb, summary_of(verb));
+    }
+}
+
 static void print_help(const char *dir, FILE *stream)
 {
     fputs("Usage: mrail VERB [ARGUMENT...]\n"
-          "       mrail help VERB\n"
+          "       mrail help VERB...\n"
           "       mrail --version\n\n"
           "Many RDMA rails as one, for UCX and Open MPI.  Verbs:\n",
           stream);
@@ -95,6 +107,18 @@ static int run_verb(const char *dir, char **argv)
     return MRAIL_TOOL_USAGE;
 }
 
+/* `mrail help soft ctl` is `mrail soft ctl --help`. */
+static int help_on(const char *dir, char **words)
+{
+    mrail_tool_args_t args = {0};
+
+    for (; *words != NULL; ++words) {
+        mrail_tool_args_add(&args, *words);
+    }
+    mrail_tool_args_add(&args, "--help");
+    return run_verb(dir, args.items);
+}
+
 int main(int argc, char **argv)
 {
     char dir[MRAIL_TOOL_PATH_MAX];
@@ -105,16 +129,21 @@ int main(int argc, char **argv)
         return MRAIL_TOOL_USAGE;
     }
     if (strcmp(argv[1], "help") == 0 && argc > 2) {
-        char help[] = "--help";
-        char *words[] = {argv[2], help, NULL};
-
-        return run_verb(dir, words);
+        return help_on(dir, argv + 2);
     }
-    if (mrail_tool_is_help(argv[1]) || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0 ||
+        strcmp(argv[1], "-h") == 0) {
         print_help(dir, stdout);
         return 0;
     }
-    mrail_tool_version(argv[1]);
+    if (strcmp(argv[1], "--version") == 0) {
+        puts(PACKAGE_STRING);
+        return 0;
+    }
+    if (strcmp(argv[1], "--list-verbs") == 0) { /* for the completions */
+        list_names(dir);
+        return 0;
+    }
     if (argv[1][0] == '-') {
         fprintf(stderr, "mrail: unknown option '%s'\nTry: mrail --help\n",
                 argv[1]);

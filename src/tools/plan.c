@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "tools/plan_demand.h"
+#include "tools/options.h"
 #include "tools/plan_text.h"
 #include "tools/tool.h"
 
@@ -18,39 +19,6 @@
 #define MIN_GAP_PPM 1000
 #define MAX_REPEAT 1000
 #define WHY_MAX 512
-
-static const char help_text[] =
-    "Usage: mrail plan --topo FILE|this --demand FILE [OPTION...]\n"
-    "       mrail plan --topo FILE|this --pattern SPEC [--seed N] [OPTION...]\n"
-    "\n"
-    "Plans which bytes of an exchange go over which rails and relays, so that\n"
-    "the most loaded link carries as little as possible, and shows what that\n"
-    "gains, with a proof of how near the least it is.\n"
-    "\n"
-    "  --topo FILE         nodes, rails, ranks, links: see mrail-plan(1);\n"
-    "                      'this': this node, as hwloc sees it; '-': stdin\n"
-    "  --demand FILE       lines FROM TO BYTES; '-': stdin\n"
-    "  --pattern SPEC      instead: KIND or KIND:SETTING=VALUE,...\n"
-    "  --seed N            of the pattern (1)\n"
-    "  --gap G             above the least congestion, 0.001 to 1 (0.02)\n"
-    "  --relay-threshold SIZE\n"
-    "                      only larger demands take relays that they do not\n"
-    "                      need (1 MB)\n"
-    "  --repeat N          plan N times from nothing, for the time (1)\n"
-    "  --links             all links, not only the most loaded ones\n"
-    "  --pieces            the pieces of each demand\n"
-    "  --json              one object, with all links\n"
-    "  --svg FILE          a drawing of the loads before and after\n"
-    "  --save-topo FILE    the topology as text, for --topo\n"
-    "  --save-demand FILE  the demands as text, for --demand\n"
-    "  -h, --help          this text\n"
-    "\n"
-    "Patterns, with their defaults:\n";
-
-static const char help_end[] =
-    "\n"
-    "Exit status: 0 done, 1 there is no plan or failure, 2 usage, also of a\n"
-    "file.\n";
 
 typedef struct options {
     const char *topo, *demand, *pattern, *svg, *save_topo, *save_demand;
@@ -67,127 +35,67 @@ static void say_line(void *arg, const char *line)
     fprintf(arg, "%s\n", line);
 }
 
-static _Noreturn void print_help(void)
+static void help_on_patterns(FILE *stream)
 {
-    fputs(help_text, stdout);
-    plan_demand_help(say_line, stdout);
-    fputs(help_end, stdout);
-    exit(0);
+    fputs("\nPatterns, with their defaults:\n", stream);
+    plan_demand_help(say_line, stream);
 }
 
-static void take_number(const char *name, const char *text, uint64_t min,
-                        uint64_t max, uint64_t *value_p)
-{
-    if (mrail_tool_parse_uint(text, min, max, value_p) != 0) {
-        mrail_tool_usage(PLAN_VERB,
-                         "%s %s: a number from %llu to %llu is "
-                         "wanted",
-                         name, text, (unsigned long long)min,
-                         (unsigned long long)max);
-    }
-}
+#define FIELD(_name) offsetof(options_t, _name)
 
-static void take_gap(options_t *options, const char *text)
-{
-    if (mrail_tool_parse_ppm(text, &options->gap_ppm) != 0 ||
-        options->gap_ppm < MIN_GAP_PPM) {
-        mrail_tool_usage(PLAN_VERB,
-                         "--gap %s: a fraction from 0.001 to 1 with "
-                         "at most six decimals is wanted",
-                         text);
-    }
-}
+static const mrail_option_t table[] = {
+    {"--topo", "FILE",
+     "nodes, rails, ranks, links: see mrail-plan(1); 'this': this node, as "
+     "hwloc sees it; '-': stdin",
+     MRAIL_OPTION_TEXT, FIELD(topo), 0, 0, NULL},
+    {"--demand", "FILE", "lines FROM TO BYTES; '-': stdin", MRAIL_OPTION_TEXT,
+     FIELD(demand), 0, 0, NULL},
+    {"--pattern", "SPEC", "instead: KIND or KIND:SETTING=VALUE,...",
+     MRAIL_OPTION_TEXT, FIELD(pattern), 0, 0, NULL},
+    {"--seed", "N", "seed of the pattern (1)", MRAIL_OPTION_UINT64, FIELD(seed),
+     0, UINT64_MAX, NULL},
+    {"--gap", "G",
+     "above the least congestion, as a fraction, 0.001 to 1 (0.02)",
+     MRAIL_OPTION_PPM, FIELD(gap_ppm), MIN_GAP_PPM, 0, NULL},
+    {"--relay-threshold", "SIZE",
+     "only larger demands take relays that they do not need (1m)",
+     MRAIL_OPTION_SIZE, FIELD(relay_threshold), 0, (uint64_t)1 << 62, NULL},
+    {"--repeat", "N", "plan N times from nothing, for the time (1)",
+     MRAIL_OPTION_UNSIGNED, FIELD(repeat), 1, MAX_REPEAT, NULL},
+    {"--links", NULL, "all links, not only the most loaded ones",
+     MRAIL_OPTION_FLAG, FIELD(links), 0, 0, NULL},
+    {"--pieces", NULL, "the pieces of each demand", MRAIL_OPTION_FLAG,
+     FIELD(pieces), 0, 0, NULL},
+    {"--json", NULL, "one object, with all links", MRAIL_OPTION_FLAG,
+     FIELD(json), 0, 0, NULL},
+    {"--svg", "FILE", "a drawing of the loads before and after",
+     MRAIL_OPTION_TEXT, FIELD(svg), 0, 0, NULL},
+    {"--save-topo", "FILE", "the topology as text, for --topo",
+     MRAIL_OPTION_TEXT, FIELD(save_topo), 0, 0, NULL},
+    {"--save-demand", "FILE", "the demands as text, for --demand",
+     MRAIL_OPTION_TEXT, FIELD(save_demand), 0, 0, NULL},
+    {.names = NULL}};
 
-/* Those with a value; 0: it is none of them. */
-static int take_value(options_t *options, const char *name, const char *value)
-{
-    uint64_t number;
+static const char *const synopsis[] = {
+    "--topo FILE|this --demand FILE [OPTION...]",
+    "--topo FILE|this --pattern SPEC [--seed N] [OPTION...]", NULL};
 
-    if (strcmp(name, "--topo") == 0) {
-        options->topo = value;
-    } else if (strcmp(name, "--demand") == 0) {
-        options->demand = value;
-    } else if (strcmp(name, "--pattern") == 0) {
-        options->pattern = value;
-    } else if (strcmp(name, "--svg") == 0) {
-        options->svg = value;
-    } else if (strcmp(name, "--save-demand") == 0) {
-        options->save_demand = value;
-    } else if (strcmp(name, "--save-topo") == 0) {
-        options->save_topo = value;
-    } else if (strcmp(name, "--seed") == 0) {
-        take_number(name, value, 0, UINT64_MAX, &options->seed);
-    } else if (strcmp(name, "--repeat") == 0) {
-        take_number(name, value, 1, MAX_REPEAT, &number);
-        options->repeat = (unsigned)number;
-    } else if (strcmp(name, "--gap") == 0) {
-        take_gap(options, value);
-    } else if (mrail_tool_parse_size(value, (uint64_t)1 << 62,
-                                     &options->relay_threshold) != 0) {
-        mrail_tool_usage(PLAN_VERB,
-                         "%s %s: bytes are wanted: digits, then k, "
-                         "m or g",
-                         name, value);
-    }
-    return 1;
-}
-
-static int is_flag(options_t *options, const char *word)
-{
-    const struct {
-        const char *name;
-        int *flag;
-    } flags[] = {{"--json", &options->json},
-                 {"--links", &options->links},
-                 {"--pieces", &options->pieces}};
-
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(flags); ++i) {
-        if (strcmp(word, flags[i].name) == 0) {
-            *flags[i].flag = 1;
-            return 1;
-        }
-    }
-    return 0;
-}
-
-/* "--name VALUE" or "--name=VALUE" at *i_p; 0: no such option. */
-static int is_valued(options_t *options, char **argv, int *i_p)
-{
-    static const char *const names[] = {
-        "--topo",        "--demand", "--pattern", "--svg", "--save-topo",
-        "--save-demand", "--seed",   "--repeat",  "--gap", "--relay-threshold"};
-    const char *word = argv[*i_p];
-
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(names); ++i) {
-        size_t length = strlen(names[i]);
-
-        if (strncmp(word, names[i], length) != 0) {
-            continue;
-        }
-        if (word[length] == '=') {
-            return take_value(options, names[i], word + length + 1);
-        }
-        if (word[length] == '\0') {
-            if (argv[*i_p + 1] == NULL) {
-                mrail_tool_usage(PLAN_VERB, "%s wants a value", word);
-            }
-            return take_value(options, names[i], argv[++*i_p]);
-        }
-    }
-    return 0;
-}
+static const mrail_command_t command = {
+    .verb = PLAN_VERB,
+    .synopsis = synopsis,
+    .about =
+        "Plans which bytes of an exchange go over which rails and relays, so that\n"
+        "the most loaded link carries as little as possible. Shows what the plan\n"
+        "gains, with a proof of how near the least it is.\n",
+    .options = table,
+    .more = help_on_patterns,
+    .epilog =
+        "Exit status: 0 done, 1 there is no plan or failure, 2 usage, also of a\n"
+        "file.\n"};
 
 static void parse_options(options_t *options, char **argv)
 {
-    for (int i = 1; argv[i] != NULL; ++i) {
-        mrail_tool_version(argv[i]);
-        if (mrail_tool_is_help(argv[i])) {
-            print_help();
-        }
-        if (!is_flag(options, argv[i]) && !is_valued(options, argv, &i)) {
-            mrail_tool_usage(PLAN_VERB, "unknown argument '%s'", argv[i]);
-        }
-    }
+    mrail_options_parse(&command, argv, options);
     if (options->topo == NULL) {
         mrail_tool_usage(PLAN_VERB, "which topology? Give --topo FILE, or "
                                     "--topo this");

@@ -3,6 +3,7 @@
 #include "tools/plan_demand.h"
 
 #include "base/util.h"
+#include "tools/number.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -89,11 +90,10 @@ static int read_ppm(const char *text, uint64_t max, uint64_t *value_p)
     }
     mrail_copy(digits, text, length);
     digits[length] = '\0';
-    ret = (length == 0)
-              ? 0
-              : mrail_tool_parse_uint(digits, 0, max / PLAN_PPM, &whole);
+    ret = (length == 0) ? 0
+                        : mrail_number_uint(digits, 0, max / PLAN_PPM, &whole);
     if (ret == 0 && point != NULL) {
-        ret = mrail_tool_parse_ppm(point, &part);
+        ret = mrail_number_ppm(point, &part);
     }
     if (ret != 0 || whole * PLAN_PPM + part > max) {
         return -EINVAL;
@@ -113,14 +113,14 @@ static int read_value(const setting_t *setting, const char *text,
     switch (setting->kind) {
     case VALUE_COUNT:
         snprintf(wanted, size, "a number from %llu to %llu", min, max);
-        ret = mrail_tool_parse_uint(text, min, max, &value);
+        ret = mrail_number_uint(text, min, max, &value);
         break;
     case VALUE_SIZE:
         snprintf(wanted, size,
                  "bytes from %llu to %llu: digits, then k, m or "
                  "g",
                  min, max);
-        ret = mrail_tool_parse_size(text, max, &value);
+        ret = mrail_number_size(text, max, &value);
         ret = (ret == 0 && value < min) ? -ERANGE : ret;
         break;
     case VALUE_PPM:

@@ -2,30 +2,31 @@
 #include "config.h"
 #include "tools/plan_verb.h"
 
-#include "tools/tool.h"
+#include "base/util.h"
+#include "tools/json.h"
 
 #define EXACT 9007199254740992.0 /* whole numbers below are doubles */
 
 /* Bytes are whole numbers where a double says so exactly. */
-static void print_number(const char *key, double value)
+static void print_number(mrail_json_t *json, const char *key, double value)
 {
     if (value < EXACT && value == (double)(uint64_t)value) {
-        printf("\"%s\": %llu", key, (unsigned long long)value);
+        mrail_json_uint(json, key, (uint64_t)value);
     } else {
-        printf("\"%s\": %.17g", key, value);
+        mrail_json_real(json, key, value, 17);
     }
 }
 
-static void print_index(const char *key, uint32_t value)
+static void print_index(mrail_json_t *json, const char *key, uint32_t value)
 {
     if (value == MRAIL_PLAN_NONE) {
-        printf(", \"%s\": null", key);
+        mrail_json_null(json, key);
     } else {
-        printf(", \"%s\": %u", key, value);
+        mrail_json_uint(json, key, value);
     }
 }
 
-static void print_link(const mrail_plan_link_t *link)
+static void print_link(mrail_json_t *json, const mrail_plan_link_t *link)
 {
     static const struct {
         const char *kind, *a, *b;
@@ -38,70 +39,90 @@ static void print_link(const mrail_plan_link_t *link)
         [MRAIL_PLAN_SWITCH_UP] = {"switch_up", "rank", NULL},
         [MRAIL_PLAN_SWITCH_DOWN] = {"switch_down", "rank", NULL}};
 
-    printf("{\"kind\": \"%s\", \"%s\": %u", forms[link->kind].kind,
-           forms[link->kind].a, link->a);
+    mrail_json_object(json, NULL);
+    mrail_json_string(json, "kind", forms[link->kind].kind);
+    mrail_json_uint(json, forms[link->kind].a, link->a);
     if (forms[link->kind].b != NULL) {
-        printf(", \"%s\": %u", forms[link->kind].b, link->b);
+        mrail_json_uint(json, forms[link->kind].b, link->b);
     }
-    printf(", ");
-    print_number("bytes_per_s", link->capacity);
-    printf(", ");
-    print_number("bytes", link->bytes);
-    printf(", ");
-    print_number("bytes_before", link->bytes_before);
-    printf(", \"load_s\": %.9g, \"load_before_s\": %.9g}", plan_link_load(link),
-           plan_link_load_before(link));
+    print_number(json, "bytes_per_s", link->capacity);
+    print_number(json, "bytes", link->bytes);
+    print_number(json, "bytes_before", link->bytes_before);
+    mrail_json_real(json, "load_s", plan_link_load(link), 9);
+    mrail_json_real(json, "load_before_s", plan_link_load_before(link), 9);
+    mrail_json_object_end(json);
 }
 
-static void print_links(const plan_run_t *run)
+static void print_links(mrail_json_t *json, const plan_run_t *run)
 {
     unsigned num = mrail_plan_num_links(run->plan);
 
-    printf(",\n \"links\": [");
+    mrail_json_newline(json);
+    mrail_json_array(json, "links");
     for (unsigned i = 0; i < num; ++i) {
         mrail_plan_link_t link;
 
         mrail_plan_link(run->plan, i, &link);
-        printf("%s\n  ", (i > 0) ? "," : "");
-        print_link(&link);
+        mrail_json_newline(json);
+        print_link(json, &link);
     }
-    printf("]");
+    mrail_json_array_end(json);
 }
 
-static void print_demand(const plan_run_t *run, size_t i)
+static void print_demand(mrail_json_t *json, const plan_run_t *run, size_t i)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
     const mrail_plan_demand_t *demand = &run->demands[i];
     unsigned num = mrail_plan_pieces(run->plan, i, pieces);
 
-    printf("{\"from\": %u, \"to\": %u, \"bytes\": %llu, \"pieces\": [",
-           demand->from, demand->to, (unsigned long long)demand->bytes);
+    mrail_json_object(json, NULL);
+    mrail_json_uint(json, "from", demand->from);
+    mrail_json_uint(json, "to", demand->to);
+    mrail_json_uint(json, "bytes", demand->bytes);
+    mrail_json_array(json, "pieces");
     for (unsigned p = 0; p < num; ++p) {
-        const mrail_plan_piece_t *piece = &pieces[p];
-
-        printf("%s{\"offset\": %llu, \"bytes\": %llu", (p > 0) ? ", " : "",
-               (unsigned long long)piece->offset,
-               (unsigned long long)piece->bytes);
-        print_index("relay_out", piece->relay_out);
-        print_index("relay_in", piece->relay_in);
-        print_index("rail_out", piece->rail_out);
-        print_index("rail_in", piece->rail_in);
-        printf("}");
+        mrail_json_object(json, NULL);
+        mrail_json_uint(json, "offset", pieces[p].offset);
+        mrail_json_uint(json, "bytes", pieces[p].bytes);
+        print_index(json, "relay_out", pieces[p].relay_out);
+        print_index(json, "relay_in", pieces[p].relay_in);
+        print_index(json, "rail_out", pieces[p].rail_out);
+        print_index(json, "rail_in", pieces[p].rail_in);
+        mrail_json_object_end(json);
     }
-    printf("]}");
+    mrail_json_array_end(json);
+    mrail_json_object_end(json);
 }
 
-static void print_demands(const plan_run_t *run)
+static void print_demands(mrail_json_t *json, const plan_run_t *run)
 {
-    printf(",\n \"plan\": [");
+    mrail_json_newline(json);
+    mrail_json_array(json, "plan");
     for (size_t i = 0; i < run->num_demands; ++i) {
-        printf("%s\n  ", (i > 0) ? "," : "");
-        print_demand(run, i);
+        mrail_json_newline(json);
+        print_demand(json, run, i);
     }
-    printf("]");
+    mrail_json_array_end(json);
 }
 
-static void print_summary(const plan_run_t *run)
+static void print_input(mrail_json_t *json, const plan_run_t *run)
+{
+    mrail_json_string(json, "topology", run->topo_name);
+    mrail_json_newline(json);
+    mrail_json_uint(json, "nodes", mrail_plan_topo_num_nodes(run->topo));
+    mrail_json_newline(json);
+    mrail_json_uint(json, "rails", mrail_plan_topo_num_rails(run->topo));
+    mrail_json_newline(json);
+    mrail_json_uint(json, "ranks", mrail_plan_topo_num_ranks(run->topo));
+    mrail_json_newline(json);
+    mrail_json_string(json, "demand", run->demand_name);
+    mrail_json_newline(json);
+    mrail_json_uint(json, "seed", run->seed);
+    mrail_json_newline(json);
+    mrail_json_uint(json, "num_demands", run->num_demands);
+}
+
+static void print_sums(mrail_json_t *json, const plan_run_t *run)
 {
     const mrail_plan_summary_t *s = &run->summary;
     const struct {
@@ -114,37 +135,57 @@ static void print_summary(const plan_run_t *run)
                 {"relayed_bound_bytes", s->relayed_bound}};
 
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(sums); ++i) {
-        printf(",\n ");
-        print_number(sums[i].key, sums[i].bytes);
+        mrail_json_newline(json);
+        print_number(json, sums[i].key, sums[i].bytes);
     }
-    printf(",\n \"congestion_s\": %.17g,\n \"congestion_before_s\": %.17g,\n "
-           "\"congestion_bound_s\": %.17g,\n \"congestion_limit_s\": %.17g,\n "
-           "\"gap\": %.9g,\n \"wanted_gap\": %.9g",
-           s->congestion, s->congestion_before, s->congestion_bound, s->limit,
-           plan_gap(s->congestion, s->congestion_bound), run->wanted_gap);
-    printf(",\n \"num_pieces\": %llu,\n \"rounds\": %u,\n "
-           "\"relay_iterations\": %u,\n \"plan_s\": %.9g,\n \"repeat\": %u,\n "
-           "\"hash\": \"%016llx\"",
-           (unsigned long long)s->num_pieces, s->rounds, s->relay_iterations,
-           run->plan_s, run->repeat, (unsigned long long)s->hash);
+}
+
+static void print_summary(mrail_json_t *json, const plan_run_t *run)
+{
+    const mrail_plan_summary_t *s = &run->summary;
+    const struct {
+        const char *key;
+        double value;
+        int digits;
+    } reals[] = {{"congestion_s", s->congestion, 17},
+                 {"congestion_before_s", s->congestion_before, 17},
+                 {"congestion_bound_s", s->congestion_bound, 17},
+                 {"congestion_limit_s", s->limit, 17},
+                 {"gap", plan_gap(s->congestion, s->congestion_bound), 9},
+                 {"wanted_gap", run->wanted_gap, 9}};
+    char hash[20];
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(reals); ++i) {
+        mrail_json_newline(json);
+        mrail_json_real(json, reals[i].key, reals[i].value, reals[i].digits);
+    }
+    snprintf(hash, sizeof(hash), "%016llx", (unsigned long long)s->hash);
+    mrail_json_newline(json);
+    mrail_json_uint(json, "num_pieces", s->num_pieces);
+    mrail_json_newline(json);
+    mrail_json_uint(json, "rounds", s->rounds);
+    mrail_json_newline(json);
+    mrail_json_uint(json, "relay_iterations", s->relay_iterations);
+    mrail_json_newline(json);
+    mrail_json_real(json, "plan_s", run->plan_s, 9);
+    mrail_json_newline(json);
+    mrail_json_uint(json, "repeat", run->repeat);
+    mrail_json_newline(json);
+    mrail_json_string(json, "hash", hash);
 }
 
 void plan_show_json(const plan_run_t *run)
 {
-    printf("{\"topology\": ");
-    mrail_tool_json_string(stdout, run->topo_name);
-    printf(",\n \"nodes\": %u,\n \"rails\": %u,\n \"ranks\": %u,\n "
-           "\"demand\": ",
-           mrail_plan_topo_num_nodes(run->topo),
-           mrail_plan_topo_num_rails(run->topo),
-           mrail_plan_topo_num_ranks(run->topo));
-    mrail_tool_json_string(stdout, run->demand_name);
-    printf(",\n \"seed\": %llu,\n \"num_demands\": %zu",
-           (unsigned long long)run->seed, run->num_demands);
-    print_summary(run);
-    print_links(run);
+    mrail_json_t json = mrail_json_to(stdout);
+
+    mrail_json_object(&json, NULL);
+    print_input(&json, run);
+    print_sums(&json, run);
+    print_summary(&json, run);
+    print_links(&json, run);
     if (run->with_pieces) {
-        print_demands(run);
+        print_demands(&json, run);
     }
-    printf("}\n");
+    mrail_json_object_end(&json);
+    mrail_json_end(&json);
 }

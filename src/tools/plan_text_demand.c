@@ -3,6 +3,7 @@
 #include "tools/plan_text.h"
 
 #include "tools/plan_words.h"
+#include "tools/number.h"
 #include "tools/tool.h"
 
 #include "base/util.h"
@@ -123,7 +124,7 @@ static int add_parts(reader_t *reader, const plan_list_t *from,
 
 static int read_bytes(plan_line_t *line, const char *word, uint64_t *bytes_p)
 {
-    int ret = mrail_tool_parse_size(word, PLAN_TEXT_MAX_TOTAL, bytes_p);
+    int ret = mrail_number_size(word, PLAN_TEXT_MAX_TOTAL, bytes_p);
 
     if (ret == -ERANGE) {
         return plan_words_fail(line,

@@ -1,7 +1,7 @@
 #include "config.h"
 #include "tools/plan_words.h"
 
-#include "tools/tool.h"
+#include "tools/number.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@ int plan_words_count(plan_line_t *line, const char *word, const char *what,
 {
     uint64_t value;
 
-    if (mrail_tool_parse_uint(word, min, max, &value) != 0) {
+    if (mrail_number_uint(word, min, max, &value) != 0) {
         return plan_words_fail(line,
                                "%s: '%.40s' is not a number from %u to "
                                "%u",
@@ -36,81 +36,21 @@ int plan_words_count(plan_line_t *line, const char *word, const char *what,
 /* ---- Capacities ---- */
 
 /* In bits, so that all capacities are whole numbers. */
-static const struct {
-    const char *name;
-    uint64_t bits;
-} units[] = {
-    {"B", 8},
-    {"kB", 8000},
-    {"MB", 8000000},
-    {"GB", 8000000000},
-    {"TB", 8000000000000},
-    {"b", 1},
-    {"kb", 1000},
-    {"Mb", 1000000},
-    {"Gb", 1000000000},
-    {"Tb", 1000000000000},
-};
-
 #define MIN_BITS UINT64_C(8000)
 #define MAX_BITS UINT64_C(8000000000000000)
-
-/* Digits at *p_p, cut off at `most`, and 10^(their number). */
-static uint64_t take_digits(const char **p_p, uint64_t most, uint64_t *scale_p)
-{
-    uint64_t value = 0;
-    const char *p = *p_p;
-
-    for (*scale_p = 1; *p >= '0' && *p <= '9'; ++p) {
-        value = MRAIL_MIN(value * 10 + (uint64_t)(*p - '0'), most);
-        *scale_p = MRAIL_MIN(*scale_p * 10, UINT64_C(10000000));
-    }
-    *p_p = p;
-    return value;
-}
-
-/* Bits per second of "2.5GB"; 0 or -EINVAL, not a number with a unit. */
-static int read_bits(const char *word, uint64_t *bits_p, int *too_fine_p)
-{
-    uint64_t whole, part = 0, scale, unit = 0;
-
-    if (*word < '0' || *word > '9') {
-        return -EINVAL;
-    }
-    whole = take_digits(&word, MAX_BITS + 1, &scale);
-    scale = 1;
-    if (*word == '.') {
-        ++word;
-        part = take_digits(&word, 9999999, &scale);
-        if (scale == 1) {
-            return -EINVAL;
-        }
-    }
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(units); ++i) {
-        unit = (strcmp(units[i].name, word) == 0) ? units[i].bits : unit;
-    }
-    if (unit == 0) {
-        return -EINVAL;
-    }
-    /* Six digits at most: part * unit < 8e18. */
-    *too_fine_p = scale > 1000000 || part * unit % scale != 0;
-    *bits_p = (whole > MAX_BITS / unit)
-                  ? MAX_BITS + 1
-                  : whole * unit + (*too_fine_p ? 0 : part * unit / scale);
-    return 0;
-}
 
 int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
                         double *capacity_p)
 {
-    int too_fine = 0;
     uint64_t bits;
+    int ret;
 
     if (none != NULL && strcmp(word, none) == 0) {
         *capacity_p = 0;
         return 0;
     }
-    if (read_bits(word, &bits, &too_fine) != 0) {
+    ret = mrail_number_rate(word, 0, MIN_BITS, MAX_BITS, &bits);
+    if (ret == -EINVAL) {
         return plan_words_fail(line,
                                "'%.40s' is no capacity: 50GB (bytes per "
                                "second) or 400Gb (bits), with k, M, G or "
@@ -118,19 +58,18 @@ int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
                                word, (none != NULL) ? "; or " : "",
                                (none != NULL) ? none : "");
     }
-    if (too_fine) {
+    if (ret == -EDOM) {
         return plan_words_fail(line,
                                "'%.40s' is too fine: whole bits per "
                                "second, at most six digits behind the "
                                "point",
                                word);
     }
-    if (bits < MIN_BITS || bits > MAX_BITS) {
+    if (ret == -ERANGE) {
         return plan_words_fail(line,
-                               "'%.40s' is too %s: from 1kB to 1000TB "
+                               "'%.40s' is out of range: from 1kB to 1000TB "
                                "per second%s%s",
-                               word, (bits < MIN_BITS) ? "small" : "large",
-                               (none != NULL) ? "; or " : "",
+                               word, (none != NULL) ? "; or " : "",
                                (none != NULL) ? none : "");
     }
     *capacity_p = (double)bits / 8;
@@ -184,7 +123,7 @@ static int read_part(plan_line_t *line, char *part, const char *what,
     }
     for (unsigned i = 0; i < 2; ++i) {
         const char *number = (i == 0 || dash == NULL) ? part : dash + 1;
-        int ret = mrail_tool_parse_uint(number, 0, count - 1, &ends[i]);
+        int ret = mrail_number_uint(number, 0, count - 1, &ends[i]);
 
         if (ret == -ERANGE) {
             return plan_words_fail(line,

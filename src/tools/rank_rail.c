@@ -4,9 +4,12 @@
  *
  *   rank-rail mrail|stock NODES DEVICE,DEVICE,... -- CMD [ARG...]
  *
- * NODES > 0: emulated nodes, ranks in blocks; 0: mpirun's local ranks.
+ * NODES > 0: emulated nodes, ranks in blocks; 0: the launcher's local
+ * ranks.
  */
 #include "config.h"
+#include "base/launch.h"
+#include "tools/number.h"
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -16,31 +19,29 @@
 
 #define VERB "run"
 
-static uint64_t rank_variable(const char *name)
+static _Noreturn void no_rank(void)
 {
-    const char *text = getenv(name);
-    uint64_t value;
-
-    if (text == NULL ||
-        mrail_tool_parse_uint(text, 0, UINT32_MAX, &value) < 0) {
-        mrail_tool_fail(VERB,
-                        "--bind-rails: %s is not set: was this started "
-                        "by mpirun?",
-                        name);
-    }
-    return value;
+    mrail_tool_fail(VERB, "--bind-rails: no launcher has set the rank of this "
+                          "process (mpirun, srun): was it started by one?");
 }
 
 /* Index of this rank among the ranks of its node. */
 static uint64_t local_rank(uint64_t nodes)
 {
+    mrail_launch_t launch = mrail_launch_read(getenv);
     uint64_t rank, size, node, first;
 
     if (nodes == 0) {
-        return rank_variable("OMPI_COMM_WORLD_LOCAL_RANK");
+        if (launch.local_rank < 0) {
+            no_rank();
+        }
+        return (uint64_t)launch.local_rank;
     }
-    rank = rank_variable("OMPI_COMM_WORLD_RANK");
-    size = rank_variable("OMPI_COMM_WORLD_SIZE");
+    if (launch.rank < 0 || launch.size <= 0) {
+        no_rank();
+    }
+    rank = (uint64_t)launch.rank;
+    size = (uint64_t)launch.size;
     node = rank * nodes / size; /* as mrail soft places ranks */
     first = MRAIL_DIV_ROUND_UP(node * size, nodes);
     return rank - first;
@@ -67,7 +68,7 @@ int main(int argc, char **argv)
     uint64_t nodes;
 
     if (argc < 6 || strcmp(argv[4], "--") != 0 ||
-        mrail_tool_parse_uint(argv[2], 0, UINT32_MAX, &nodes) < 0) {
+        mrail_number_uint(argv[2], 0, UINT32_MAX, &nodes) < 0) {
         fputs("usage: rank-rail mrail|stock NODES DEVICE,... -- CMD\n", stderr);
         return MRAIL_TOOL_USAGE;
     }

@@ -2,66 +2,45 @@
 #include "tools/rates.h"
 
 #include "base/util.h"
+#include "tools/number.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static int parse_rate(const char *text, uint64_t *rate_bps_p)
-{
-    static const char units[] = "KMG";
-    double value, factor = 1;
-    const char *unit;
-    char *end;
+#define MIN_BYTES UINT64_C(1000)
+#define MAX_BYTES UINT64_C(1000000000000)
 
-    if (strcmp(text, "max") == 0) {
-        *rate_bps_p = 0;
-        return 0;
-    }
-    errno = 0;
-    value = strtod(text, &end);
-    if (end == text || errno != 0 || !(value >= 0)) {
-        return -EINVAL;
-    }
-    if (*end != '\0') {
-        unit = strchr(units, *end);
-        if (unit == NULL || end[1] != '\0') {
-            return -EINVAL;
-        }
-        for (const char *u = units; u <= unit; ++u) {
-            factor *= 1000;
-        }
-    }
-    value *= factor;
-    if (value < 1000 || value > 1e12) {
-        return -ERANGE;
-    }
-    *rate_bps_p = (uint64_t)value;
-    return 0;
-}
-
-int mrail_rate_parse(const char *text, uint64_t *rate_bps_p, char *why,
+int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
                      size_t size)
 {
-    int ret = parse_rate(text, rate_bps_p);
+    uint64_t bits;
+    int ret;
 
-    if (ret == -ERANGE) {
+    if (strcmp(text, "max") == 0) {
+        *bytes_per_s_p = 0;
+        return 0;
+    }
+    ret = mrail_number_rate(text, 8, 8 * MIN_BYTES, 8 * MAX_BYTES, &bits);
+    if (ret == 0) {
+        *bytes_per_s_p = bits / 8;
+    } else if (ret == -ERANGE) {
         snprintf(why, size,
-                 "rate '%s': a rail needs between 1K and 1000G bytes per "
-                 "second; to stop it use 'mrail soft ctl down'",
+                 "rate '%s': a rail needs between 1kB/s and 1000GB/s; to stop "
+                 "it use 'mrail soft ctl down'",
                  text);
-    } else if (ret != 0) {
+    } else {
         snprintf(why, size,
-                 "rate '%s' is not a number with K, M or G (bytes per "
-                 "second) nor 'max'",
+                 "rate '%s': expected bytes or bits per second, such as "
+                 "100MB/s or 800Mb/s (100M is 100MB/s), or 'max'",
                  text);
+        ret = -EINVAL;
     }
     return ret;
 }
 
-int mrail_rates_parse(const char *list, unsigned num_rails, uint64_t *rates_bps,
-                      char *why, size_t size)
+int mrail_rates_parse(const char *list, unsigned num_rails,
+                      uint64_t *rates_bytes_per_s, char *why, size_t size)
 {
     unsigned count = 1, n = 0;
     char word[32];
@@ -84,14 +63,14 @@ int mrail_rates_parse(const char *list, unsigned num_rails, uint64_t *rates_bps,
         snprintf(word, sizeof(word), "%.*s%s",
                  (int)MRAIL_MIN(length, sizeof(word) - 5), p,
                  (length > sizeof(word) - 5) ? "..." : "");
-        ret = mrail_rate_parse(word, &rates_bps[n], why, size);
+        ret = mrail_rate_parse(word, &rates_bytes_per_s[n], why, size);
         if (ret != 0) {
             return ret;
         }
         p += length + 1;
     }
     for (; n < num_rails; ++n) {
-        rates_bps[n] = rates_bps[0];
+        rates_bytes_per_s[n] = rates_bytes_per_s[0];
     }
     return 0;
 }

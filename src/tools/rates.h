@@ -8,15 +8,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* "100M", "2.5G", "max" (no cap: 0) in bytes per second, decimal units.  0; or
- * -EINVAL (not one of these) or -ERANGE (zero, below 1000, above 1e12) with
- * the sentence that says so in `why`. */
-int mrail_rate_parse(const char *text, uint64_t *rate_bps_p, char *why,
+/* "100MB/s", "800Mb/s", "100M" (bytes), "max" (no limit: 0), with powers of
+ * 1000, into bytes per second. 0; or -EINVAL (not one of these) or -ERANGE (below
+ * 1 kB/s, above 1000 GB/s) with the sentence that says so in `why`. */
+int mrail_rate_parse(const char *text, uint64_t *bytes_per_s_p, char *why,
                      size_t size);
 
 /* "A" for all of `num_rails` rails or "A,B,..." with one for each, into
- * rates_bps[num_rails].  0 or as above; outputs are written in any case. */
-int mrail_rates_parse(const char *list, unsigned num_rails, uint64_t *rates_bps,
-                      char *why, size_t size);
+ * rates_bytes_per_s[num_rails]. 0 or as above; outputs are written in any
+ * case. */
+int mrail_rates_parse(const char *list, unsigned num_rails,
+                      uint64_t *rates_bytes_per_s, char *why, size_t size);
 
 #endif

@@ -4,8 +4,10 @@
  */
 #include "config.h"
 #include "rail/mrail.h"
-#include "tools/rates.h"
 #include "tools/mpirun_cmd.h"
+#include "tools/number.h"
+#include "tools/options.h"
+#include "tools/rates.h"
 #include "tools/soft_file.h"
 #include "tools/tool.h"
 
@@ -17,34 +19,6 @@
 #include <unistd.h>
 
 #define VERB "run"
-
-static const char help_text[] =
-    "Usage: mrail run [-np N] [OPTION...] [MPIRUN OPTION...] [--] CMD [ARG...]\n"
-    "\n"
-    "Runs CMD under mpirun with mrail as its only network transport.\n"
-    "CMD begins at the first word that is neither an option nor the value of\n"
-    "one, or after --; from there on nothing is changed. Other options go to\n"
-    "mpirun; an unknown one that has a value needs the --. What you set yourself (--mca KEY, -x NAME, UCX_* and OMPI_MCA_*\n"
-    "variables) is not set again.\n"
-    "\n"
-    "  -np N                 number of ranks\n"
-    "  --soft NODESxRAILS    on software rails: that many emulated nodes on\n"
-    "                        this machine (ranks in blocks), each with that\n"
-    "                        many rails; needs no NIC. Default for -np: NODES;\n"
-    "                        with fewer ranks some nodes are empty\n"
-    "  --rate LIST           rates of the software rails, as in mrail soft\n"
-    "  --script FILE         faults of the software rails while the job runs,\n"
-    "                        as in mrail soft\n"
-    "  --session NAME        name of the software rails, to share or steer\n"
-    "                        them; default: one that is unique to this job\n"
-    "  --bind-rails[=A,B]    each rank of a node sees one rail only: soft0,\n"
-    "                        soft1, ... or the devices A,B, in turn\n"
-    "  --stock[=all|=1]      stock UCX instead of mrail, on all rails with\n"
-    "                        its best settings (default) or on one rail\n"
-    "  --print               show the mpirun command, do not run it\n"
-    "  -h, --help            this text\n"
-    "\n"
-    "Exit status: that of mpirun; 1 it could not start, 2 usage.\n";
 
 typedef struct run {
     mrail_run_options_t options;
@@ -59,70 +33,47 @@ static unsigned parse_count(const char *option, const char *text, unsigned max)
 {
     uint64_t value;
 
-    if (mrail_tool_parse_uint(text, 1, max, &value) < 0) {
-        mrail_tool_usage(VERB, "%s %s: a number from 1 to %u is wanted", option,
+    if (mrail_number_uint(text, 1, max, &value) < 0) {
+        mrail_tool_usage(VERB, "%s %s: expected a number from 1 to %u", option,
                          text, max);
     }
     return (unsigned)value;
 }
 
-static void parse_soft(mrail_run_options_t *options, const char *text)
+static void take_soft(void *target, const char *text)
 {
-    char nodes[16];
+    mrail_run_options_t *options = &((run_t *)target)->options;
     const char *x = strchr(text, 'x');
+    char nodes[16];
 
     if (x == NULL || (size_t)(x - text) >= sizeof(nodes)) {
         mrail_tool_usage(
-            VERB, "--soft %s: NODESxRAILS is wanted, for example 2x4", text);
+            VERB, "--soft %s: expected NODESxRAILS, for example 2x4", text);
     }
     snprintf(nodes, sizeof(nodes), "%.*s", (int)(x - text), text);
     options->nodes = parse_count("--soft", nodes, MRAIL_RUN_MAX_NODES);
     options->rails = parse_count("--soft", x + 1, MRAIL_RUN_MAX_RAILS);
 }
 
-static void parse_stock(mrail_run_options_t *options, const char *text)
+static void take_stock(void *target, const char *text)
 {
+    mrail_run_options_t *options = &((run_t *)target)->options;
+
     if (text == NULL || strcmp(text, "all") == 0) {
         options->stock = MRAIL_RUN_STOCK_ALL;
     } else if (strcmp(text, "1") == 0) {
         options->stock = MRAIL_RUN_STOCK_ONE;
     } else {
-        mrail_tool_usage(VERB, "--stock=%s: '1' or 'all' is wanted", text);
+        mrail_tool_usage(VERB, "--stock=%s: expected 1 or all", text);
     }
 }
 
-/* If argv[*i_p] is `name`, "name value" or "name=value", the value. */
-static const char *option_value(char **argv, int *i_p, const char *name)
+static void take_bind_rails(void *target, const char *text)
 {
-    size_t length = strlen(name);
-    const char *word = argv[*i_p];
+    run_t *run = target;
 
-    if (strncmp(word, name, length) != 0) {
-        return NULL;
-    }
-    if (word[length] == '=') {
-        return word + length + 1;
-    }
-    if (word[length] != '\0') {
-        return NULL;
-    }
-    if (argv[*i_p + 1] == NULL || strcmp(argv[*i_p + 1], "--") == 0) {
-        mrail_tool_usage(VERB, "%s wants a value", name);
-    }
-    return argv[++*i_p];
-}
-
-/* "--name" or "--name=value": 1, with *value_p NULL or the value. */
-static int option_flag(const char *word, const char *name, const char **value_p)
-{
-    size_t length = strlen(name);
-
-    if (strncmp(word, name, length) != 0 ||
-        (word[length] != '\0' && word[length] != '=')) {
-        return 0;
-    }
-    *value_p = (word[length] == '=') ? word + length + 1 : NULL;
-    return 1;
+    run->bind = 1;
+    run->options.devices = text;
 }
 
 static int has_separator(char **argv)
@@ -135,72 +86,84 @@ static int has_separator(char **argv)
 
 /* An option of mpirun with its values.  The words after an unknown option are
  * its values if "--" shows where the command begins. */
-static void take_for_mpirun(run_t *run, char **argv, int *i_p)
+static unsigned take_for_mpirun(void *target, char **argv)
 {
-    int values = mrail_run_num_values(argv[*i_p]);
-    int is_open = values < 0 && has_separator(argv + *i_p);
+    run_t *run = target;
+    int values, is_open;
+    unsigned taken = 1;
 
-    mrail_tool_args_add(&run->user, argv[*i_p]);
-    while (argv[*i_p + 1] != NULL && strcmp(argv[*i_p + 1], "--") != 0 &&
-           (values > 0 || (is_open && argv[*i_p + 1][0] != '-'))) {
-        mrail_tool_args_add(&run->user, argv[++*i_p]);
+    if (argv[0][0] != '-') {
+        return 0; /* the command begins */
+    }
+    values = mrail_run_num_values(argv[0]);
+    is_open = values < 0 && has_separator(argv);
+    mrail_tool_args_add(&run->user, argv[0]);
+    while (argv[taken] != NULL && strcmp(argv[taken], "--") != 0 &&
+           (values > 0 || (is_open && argv[taken][0] != '-'))) {
+        mrail_tool_args_add(&run->user, argv[taken++]);
         --values;
     }
+    return taken;
 }
 
-static void parse_word(run_t *run, char **argv, int *i_p)
-{
-    static const char *const np_names[] = {"-np", "--np", "-n", "--n", "-c"};
-    mrail_run_options_t *options = &run->options;
-    const char *value;
+#define FIELD(_name) offsetof(run_t, _name)
 
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(np_names); ++i) {
-        if (strcmp(argv[*i_p], np_names[i]) == 0) {
-            value = option_value(argv, i_p, np_names[i]);
-            options->np = parse_count("-np", value, 1000000);
-            return;
-        }
-    }
-    if ((value = option_value(argv, i_p, "--soft")) != NULL) {
-        parse_soft(options, value);
-    } else if ((value = option_value(argv, i_p, "--rate")) != NULL) {
-        options->rate = value;
-    } else if ((value = option_value(argv, i_p, "--script")) != NULL) {
-        options->script = value;
-    } else if ((value = option_value(argv, i_p, "--session")) != NULL) {
-        options->session = value;
-    } else if (option_flag(argv[*i_p], "--bind-rails", &value)) {
-        run->bind = 1;
-        options->devices = value;
-    } else if (option_flag(argv[*i_p], "--stock", &value)) {
-        parse_stock(options, value);
-    } else if (strcmp(argv[*i_p], "--print") == 0) {
-        run->print = 1;
-    } else if (mrail_tool_is_help(argv[*i_p])) {
-        fputs(help_text, stdout);
-        exit(0);
-    } else {
-        take_for_mpirun(run, argv, i_p);
-    }
-}
+static const mrail_option_t run_options[] = {
+    {"-np|--np|-n|--n|-c", "N", "number of ranks", MRAIL_OPTION_UNSIGNED,
+     FIELD(options.np), 1, 1000000, NULL},
+    {"--soft", "NODESxRAILS",
+     "software rails: that many emulated nodes on this machine (ranks in "
+     "blocks), each with that many rails; needs no NIC. Default for -np: "
+     "NODES; with fewer ranks some nodes are empty",
+     MRAIL_OPTION_CALL, 0, 0, 0, take_soft},
+    {"--rate", "LIST",
+     "rates of the software rails: one for all or one for each, such as "
+     "100MB/s or 800Mb/s,400Mb/s; max: no limit",
+     MRAIL_OPTION_TEXT, FIELD(options.rate), 0, 0, NULL},
+    {"--script", "FILE",
+     "faults of the software rails while the job runs, as in mrail soft",
+     MRAIL_OPTION_TEXT, FIELD(options.script), 0, 0, NULL},
+    {"--session", "NAME",
+     "name of the software rails, to share or steer them; default: one that "
+     "is unique to this job",
+     MRAIL_OPTION_TEXT, FIELD(options.session), 0, 0, NULL},
+    {"--bind-rails", "[=A,B]",
+     "each rank of a node sees one rail only: soft0, soft1, ... or the devices "
+     "A,B, in turn",
+     MRAIL_OPTION_CALL, 0, 0, 0, take_bind_rails},
+    {"--stock", "[=all|1]",
+     "stock UCX instead of mrail, on all rails with its best settings "
+     "(default) or on one rail",
+     MRAIL_OPTION_CALL, 0, 0, 0, take_stock},
+    {"--print", NULL, "show the mpirun command, do not run it",
+     MRAIL_OPTION_FLAG, FIELD(print), 0, 0, NULL},
+    {.names = NULL}};
+
+static const char *const synopsis[] = {
+    "[-np N] [OPTION...] [MPIRUN OPTION...] [--] CMD [ARG...]", NULL};
+
+static const mrail_command_t command = {
+    .verb = VERB,
+    .synopsis = synopsis,
+    .about =
+        "Runs CMD under mpirun with mrail as its only network transport.\n"
+        "CMD begins at the first word that is neither an option nor the value\n"
+        "of one, or after --; from there on nothing is changed. Other options\n"
+        "go to mpirun; an unknown one that has a value needs the --. Settings of\n"
+        "yours (--mca KEY, -x NAME, UCX_* and OMPI_MCA_* variables) stay.\n",
+    .options = run_options,
+    .epilog = "Exit status: that of mpirun; 1 it could not start, 2 usage.\n",
+    .other = take_for_mpirun,
+    .operands = 1};
 
 static void parse_args(run_t *run, char **argv)
 {
-    int i;
+    int first = mrail_options_parse(&command, argv, run);
 
-    for (i = 1;
-         argv[i] != NULL && argv[i][0] == '-' && strcmp(argv[i], "--") != 0;
-         ++i) {
-        mrail_tool_version(argv[i]);
-        parse_word(run, argv, &i);
-    }
-    if (argv[i] != NULL && strcmp(argv[i], "--") == 0) {
-        ++i;
-    }
-    if (argv[i] == NULL) {
+    if (argv[first] == NULL) {
         mrail_tool_usage(VERB, "no command: it comes after the options");
     }
-    run->options.command = (const char *const *)(argv + i);
+    run->options.command = (const char *const *)(argv + first);
     run->options.user = (const char *const *)run->user.items;
     run->options.num_user = run->user.count;
 }
@@ -228,7 +191,7 @@ static void check_script(const mrail_run_options_t *options)
 /* What `mrail soft` would refuse in every rank is refused here, once. */
 static void check_soft(const mrail_run_options_t *options)
 {
-    uint64_t rates_bps[MRAIL_RUN_MAX_RAILS];
+    uint64_t rates[MRAIL_RUN_MAX_RAILS];
     char why[256];
 
     if (options->nodes * options->rails > MRAIL_RUN_MAX_DEVS) {
@@ -239,7 +202,7 @@ static void check_soft(const mrail_run_options_t *options)
         check_script(options);
     }
     if (options->rate != NULL &&
-        mrail_rates_parse(options->rate, options->rails, rates_bps, why,
+        mrail_rates_parse(options->rate, options->rails, rates, why,
                           sizeof(why)) != 0) {
         mrail_tool_usage(VERB, "%s", why);
     }
@@ -258,7 +221,7 @@ static void complete_options(run_t *run)
                                    "software rails: give --soft too");
         }
         if (run->bind && options->devices == NULL) {
-            mrail_tool_usage(VERB, "--bind-rails on real NICs wants their "
+            mrail_tool_usage(VERB, "--bind-rails on real NICs needs their "
                                    "names: --bind-rails=DEV,DEV,...");
         }
         return;

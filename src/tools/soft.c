@@ -1,12 +1,11 @@
 /* mrail soft: entry point and what the verbs share. */
 #include "config.h"
 #include "soft.h"
-#include "tools/rates.h"
+#include "tools/tool.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -23,45 +22,14 @@ void soft_complain(const char *fmt, ...)
     fputc('\n', stderr);
 }
 
-int soft_take_rate(const char *text, uint64_t *rate_bps_p)
+void soft_take_session(const char *verb, const char *name)
 {
-    char why[SOFT_WHY_MAX];
-    int ret = mrail_rate_parse(text, rate_bps_p, why, sizeof(why));
-
-    if (ret != 0) {
-        soft_complain("%s", why);
+    if (sroce_session_name_check(name) != 0) {
+        mrail_tool_usage(verb,
+                         "session name '%s': 1 to %d letters, digits, '-', '_' "
+                         "or '.' are allowed, not '.' first",
+                         name, SROCE_SESSION_NAME_MAX);
     }
-    return ret;
-}
-
-int soft_parse_number(const char *what, const char *text, unsigned long min,
-                      unsigned long max, unsigned long *value_p)
-{
-    unsigned long value;
-    char *end;
-
-    errno = 0;
-    value = strtoul(text, &end, 10);
-    if ((end == text) || (*end != '\0') || (errno != 0) || (*text == '-') ||
-        (value < min) || (value > max)) {
-        soft_complain("%s '%s' is not a number from %lu to %lu", what, text,
-                      min, max);
-        return -EINVAL;
-    }
-    *value_p = value;
-    return 0;
-}
-
-int soft_take_session(const char *name)
-{
-    int ret = sroce_session_name_check(name);
-
-    if (ret != 0) {
-        soft_complain("session name '%s': 1 to %d letters, digits, '-', '_' "
-                      "or '.' are allowed, not '.' first",
-                      name, SROCE_SESSION_NAME_MAX);
-    }
-    return ret;
 }
 
 int soft_connect(const char *name, sroce_daemon_op_t kind)
@@ -121,10 +89,10 @@ int soft_open(const char *name, sroce_session_t **session_p)
 int main(int argc, char **argv)
 {
     if ((argc > 1) && (strcmp(argv[1], "ctl") == 0)) {
-        return soft_main_ctl(argc - 1, argv + 1);
+        return soft_main_ctl(argv + 1);
     }
     if ((argc > 1) && (strcmp(argv[1], "status") == 0)) {
-        return soft_main_status(argc - 1, argv + 1);
+        return soft_main_status(argv + 1);
     }
-    return soft_main_run(argc, argv);
+    return soft_main_run(argv);
 }

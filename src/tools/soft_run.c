@@ -3,12 +3,15 @@
 #include "soft.h"
 #include "soft_script.h"
 #include "softroce/host/daemon.h"
+#include "base/launch.h"
+#include "tools/number.h"
+#include "tools/options.h"
 #include "tools/rates.h"
+#include "tools/tool.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,194 +22,156 @@
 #include <unistd.h>
 
 #define SOFT_LIBRARY "libmrail-softroce.so"
+#define DEFAULT_RAILS 4
+#define NODE_OF_RANK UINT_MAX
 #define SOFT_JOIN_TRIES 30
 #define SOFT_END_MS 300 /* a session daemon ends sooner when it is alone */
 
 typedef struct soft_run {
     sroce_session_params_t params;
-    const char *rates; /* as typed; NULL: not given */
-    int given_nodes, given_rails, given_icrc, given_mtu;
-    long node;          /* -1: from the MPI environment */
+    const char *rates;     /* as typed; NULL: not given */
+    unsigned nodes, rails; /* 0: not given */
+    int given_icrc, given_mtu;
+    unsigned node;      /* NODE_OF_RANK: from the launcher's variables */
     const char *script; /* a file; NULL: none */
 } soft_run_t;
 
-static const char usage[] =
-    "Usage: mrail soft [OPTION...] -- CMD [ARG...]\n"
-    "       mrail soft ctl ...      change rates, port state, loss, delay\n"
-    "       mrail soft status ...   rails, rates, processes, counters\n"
-    "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
-    "machine's own: no NIC, no root.\n"
-    "  --rails N        rails (devices) per node, 1 to 16 (4)\n"
-    "  --nodes M        emulated nodes, 1 to 254 (1); nodes x rails <= 256\n"
-    "  --node K         the node CMD runs on, from 0 (by blocks from the rank\n"
-    "                   under mpirun; else 0)\n"
-    "  --rate LIST      bytes per second and direction: one for all rails or\n"
-    "                   one for each, as 200M,100M,50M,50M; max: no cap (max)\n"
-    "  --icrc on|off    compute and check packet checksums (off)\n"
-    "  --mtu BYTES      largest path MTU: 256, 512, 1024, 2048, 4096 (4096)\n"
-    "  --base A.B       addresses A.B.<rail+1>.<node+1> (127.S, S by name)\n"
-    "  --seed N         of the random loss (1)\n"
-    "  --script FILE    faults while CMD runs; mrail soft ctl --help has the\n"
-    "                   language.  Under mpirun rank 0 brings it\n"
-    "  --session NAME   sessions of one name share rails and rates (default)\n"
-    "  --help           this text; also: mrail soft ctl --help\n"
-    "The session is made if it is not there and ends with its last process\n"
-    "(0.2 s later; until then a command that fits joins it).\n"
-    "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n";
-
-static int soft_run_rates(soft_run_t *run)
+static void soft_run_mtu(void *target, const char *text)
 {
-    char why[SOFT_WHY_MAX];
+    soft_run_t *run = target;
+    uint64_t mtu;
 
-    if ((run->rates == NULL) ||
-        (mrail_rates_parse(run->rates, run->params.num_rails,
-                           run->params.rate_bytes_per_s, why,
-                           sizeof(why)) == 0)) {
-        return 0;
+    if ((mrail_number_uint(text, 256, 4096, &mtu) != 0) ||
+        ((mtu & (mtu - 1)) != 0)) {
+        mrail_tool_usage(
+            SOFT_VERB, "--mtu %s: expected 256, 512, 1024, 2048 or 4096", text);
     }
-    soft_complain("%s", why);
-    return -EINVAL;
-}
-
-static int soft_run_mtu(soft_run_t *run, const char *text)
-{
-    unsigned long mtu;
-
-    if (soft_parse_number("--mtu", text, 256, 4096, &mtu) != 0) {
-        return -EINVAL;
-    }
-    if ((mtu & (mtu - 1)) != 0) {
-        soft_complain("--mtu '%s' is not one of 256, 512, 1024, 2048, 4096",
-                      text);
-        return -EINVAL;
-    }
-    run->params.mtu = (unsigned)mtu;
+    run->params.mtu = (uint32_t)mtu;
     run->given_mtu = 1;
-    return 0;
 }
 
-static int soft_run_base(soft_run_t *run, const char *text)
+/* "127.7": the first two numbers of an IPv4 address. */
+static void soft_run_base(void *target, const char *text)
 {
-    unsigned a, b;
-    char rest;
+    soft_run_t *run = target;
+    const char *dot = strchr(text, '.');
+    uint64_t a, b;
+    char first[8];
 
-    if ((sscanf(text, "%u.%u%c", &a, &b, &rest) != 2) || (a == 0) ||
-        (a > 223) || (b > 255)) {
-        soft_complain("--base '%s' is not the first two numbers of an IPv4 "
-                      "address, as 127.7",
-                      text);
-        return -EINVAL;
+    snprintf(first, sizeof(first), "%.*s",
+             (dot != NULL) ? (int)MRAIL_MIN(dot - text, 7) : 0, text);
+    if ((mrail_number_uint(first, 1, 223, &a) != 0) ||
+        (mrail_number_uint(dot + 1, 0, 255, &b) != 0)) {
+        mrail_tool_usage(SOFT_VERB,
+                         "--base %s: expected the first two numbers of an IPv4 "
+                         "address, such as 127.7",
+                         text);
     }
-    run->params.base_addr = (a << 24) | (b << 16);
-    return 0;
+    run->params.base_addr = (uint32_t)((a << 24) | (b << 16));
 }
 
-static int soft_run_icrc(soft_run_t *run, const char *text)
+static void soft_run_icrc(void *target, const char *text)
 {
+    soft_run_t *run = target;
+
     if (strcmp(text, "on") == 0) {
         run->params.flags |= SROCE_SESSION_F_ICRC;
     } else if (strcmp(text, "off") != 0) {
-        soft_complain("--icrc '%s' is neither on nor off", text);
-        return -EINVAL;
+        mrail_tool_usage(SOFT_VERB, "--icrc %s: expected on or off", text);
     }
     run->given_icrc = 1;
-    return 0;
 }
 
-static int soft_run_option(soft_run_t *run, int option, char *text)
+static void soft_run_script(void *target, const char *text)
 {
-    sroce_session_params_t *params = &run->params;
-    unsigned long value;
-    int ret;
+    if (strcmp(text, "-") == 0) {
+        mrail_tool_usage(SOFT_VERB, "--script -: standard input is the "
+                                    "command's; give a file");
+    }
+    ((soft_run_t *)target)->script = text;
+}
 
-    switch (option) {
-    case 'r':
-        ret = soft_parse_number("--rails", text, 1, SROCE_SESSION_MAX_RAILS,
-                                &value);
-        params->num_rails = run->given_rails = (ret == 0) ? (int)value : 0;
-        return ret;
-    case 'n':
-        ret = soft_parse_number("--nodes", text, 1, SROCE_SESSION_MAX_NODES,
-                                &value);
-        params->num_nodes = run->given_nodes = (ret == 0) ? (int)value : 0;
-        return ret;
-    case 'k':
-        ret = soft_parse_number("--node", text, 0, SROCE_SESSION_MAX_NODES - 1,
-                                &value);
-        run->node = (ret == 0) ? (long)value : -1;
-        return ret;
-    case 'R':
-        run->rates = text;
-        return 0;
-    case 'i':
-        return soft_run_icrc(run, text);
-    case 'm':
-        return soft_run_mtu(run, text);
-    case 'b':
-        return soft_run_base(run, text);
-    case 'S':
-        ret = soft_parse_number("--seed", text, 0, ULONG_MAX, &value);
-        params->seed = (ret == 0) ? value : 0;
-        return ret;
-    case 's':
-        params->name = text;
-        return soft_take_session(text);
-    case 'f':
-        run->script = text;
-        if (strcmp(text, "-") == 0) {
-            soft_complain("--script -: standard input is the command's; give "
-                          "a file");
-            return -EINVAL;
-        }
-        return 0;
-    default:
-        return -EINVAL;
+#define FIELD(_name) offsetof(soft_run_t, _name)
+
+static const mrail_option_t soft_run_options[] = {
+    {"--rails", "N", "rails (devices) per node, 1 to 16 (4)",
+     MRAIL_OPTION_UNSIGNED, FIELD(rails), 1, SROCE_SESSION_MAX_RAILS, NULL},
+    {"--nodes", "M", "emulated nodes, 1 to 254 (1); nodes x rails <= 256",
+     MRAIL_OPTION_UNSIGNED, FIELD(nodes), 1, SROCE_SESSION_MAX_NODES, NULL},
+    {"--node", "K",
+     "the node of CMD, from 0 (by blocks from the rank under mpirun and srun; "
+     "else 0)",
+     MRAIL_OPTION_UNSIGNED, FIELD(node), 0, SROCE_SESSION_MAX_NODES - 1, NULL},
+    {"--rate", "LIST",
+     "rate of each direction, one for all rails or one for each, such as "
+     "200MB/s or 1600Mb/s,800Mb/s (200M is 200MB/s); max: no limit (max)",
+     MRAIL_OPTION_TEXT, FIELD(rates), 0, 0, NULL},
+    {"--icrc", "on|off", "compute and check packet checksums (off)",
+     MRAIL_OPTION_CALL, 0, 0, 0, soft_run_icrc},
+    {"--mtu", "BYTES", "largest path MTU: 256, 512, 1024, 2048, 4096 (4096)",
+     MRAIL_OPTION_CALL, 0, 0, 0, soft_run_mtu},
+    {"--base", "A.B", "addresses A.B.<rail+1>.<node+1> (127.S, S by name)",
+     MRAIL_OPTION_CALL, 0, 0, 0, soft_run_base},
+    {"--seed", "N", "seed of the random loss (1)", MRAIL_OPTION_UINT64,
+     FIELD(params.seed), 0, UINT64_MAX, NULL},
+    {"--script", "FILE",
+     "faults while CMD runs; mrail soft ctl --help has the language. Of several "
+     "ranks, rank 0 plays it",
+     MRAIL_OPTION_CALL, 0, 0, 0, soft_run_script},
+    {"--session", "NAME",
+     "sessions of one name share rails and rates (default)", MRAIL_OPTION_TEXT,
+     FIELD(params.name), 0, 0, NULL},
+    {.names = NULL}};
+
+static const char *const synopsis[] = {
+    "[OPTION...] -- CMD [ARG...]",
+    "ctl ...      change rates, port state, loss, delay",
+    "status ...   rails, rates, processes, counters", NULL};
+
+static const mrail_command_t command = {
+    .verb = SOFT_VERB,
+    .synopsis = synopsis,
+    .about =
+        "Runs CMD with software RoCEv2 devices soft0, soft1, ... in place of the\n"
+        "machine's own: no NIC, no root.\n",
+    .options = soft_run_options,
+    .epilog =
+        "The session is made if it is not there and ends with its last process\n"
+        "(0.2 s later; until then a command that fits joins it).\n"
+        "Exit status: that of CMD; 126, 127 it cannot run, 1 no rails, 2 usage.\n",
+    .operands = 1};
+
+static void soft_run_rates(soft_run_t *run)
+{
+    char why[SOFT_WHY_MAX];
+
+    if ((run->rates != NULL) &&
+        (mrail_rates_parse(run->rates, run->params.num_rails,
+                           run->params.rate_bytes_per_s, why,
+                           sizeof(why)) != 0)) {
+        mrail_tool_usage(SOFT_VERB, "%s", why);
     }
 }
 
-/* 0: go on; else exit status + 1. */
-static int soft_run_parse(int argc, char **argv, soft_run_t *run)
+/* Index in argv of the command. */
+static int soft_run_parse(char **argv, soft_run_t *run)
 {
-    static const struct option options[] = {
-        {"rails", 1, NULL, 'r'},   {"nodes", 1, NULL, 'n'},
-        {"node", 1, NULL, 'k'},    {"rate", 1, NULL, 'R'},
-        {"icrc", 1, NULL, 'i'},    {"mtu", 1, NULL, 'm'},
-        {"base", 1, NULL, 'b'},    {"seed", 1, NULL, 'S'},
-        {"session", 1, NULL, 's'}, {"script", 1, NULL, 'f'},
-        {"help", 0, NULL, 'h'},    {"version", 0, NULL, 'V'},
-        {NULL, 0, NULL, 0}};
-    int option;
+    int first = mrail_options_parse(&command, argv, run);
 
-    while ((option = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
-        if (option == 'V') {
-            puts(PACKAGE_STRING);
-            return 1;
-        }
-        if (option == 'h') {
-            fputs(usage, stdout);
-            return 1;
-        }
-        if (soft_run_option(run, option, optarg) != 0) {
-            fputs("Try: mrail soft --help\n", stderr);
-            return SOFT_EXIT_USAGE + 1;
-        }
+    if (argv[first] == NULL) {
+        mrail_tool_usage(SOFT_VERB, "no command: it comes after the options");
     }
-    if (optind == argc) {
-        fputs(usage, stderr);
-        return SOFT_EXIT_USAGE + 1;
-    }
+    soft_take_session(SOFT_VERB, run->params.name);
+    run->params.num_rails = (run->rails != 0) ? run->rails : DEFAULT_RAILS;
+    run->params.num_nodes = (run->nodes != 0) ? run->nodes : 1;
     if (run->params.num_nodes * run->params.num_rails >
         SROCE_SESSION_MAX_DEVS) {
-        soft_complain("%u nodes x %u rails are more than %d devices",
-                      run->params.num_nodes, run->params.num_rails,
-                      SROCE_SESSION_MAX_DEVS);
-        return SOFT_EXIT_USAGE + 1;
+        mrail_tool_usage(SOFT_VERB, "%u nodes x %u rails: more than %d devices",
+                         run->params.num_nodes, run->params.num_rails,
+                         SROCE_SESSION_MAX_DEVS);
     }
-    if (soft_run_rates(run) != 0) {
-        fputs("Try: mrail soft --help\n", stderr);
-        return SOFT_EXIT_USAGE + 1;
-    }
-    return 0;
+    soft_run_rates(run);
+    return first;
 }
 
 /* In the grandchild: everything of the caller's is let go of. */
@@ -294,8 +259,9 @@ static int soft_run_create(soft_run_t *run)
                       "nodes x %u rails need; see --base",
                       run->params.num_nodes, run->params.num_rails);
     } else if (ret == -EADDRINUSE) {
-        soft_complain("UDP port 4791 of the addresses is in use by another "
-                      "program or session; see --base");
+        soft_complain(
+            "UDP port 4791 or 4792 of the addresses is in use by another "
+            "program or session; see --base");
     } else {
         soft_complain("cannot make session '%s' in /dev/shm: %s", name,
                       strerror(-ret));
@@ -340,8 +306,8 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     const sroce_session_params_t *params = &run->params;
     unsigned rails = MRAIL_MIN(session->num_rails, params->num_rails);
 
-    if ((run->given_nodes && (session->num_nodes != params->num_nodes)) ||
-        (run->given_rails && (session->num_rails != params->num_rails))) {
+    if (((run->nodes != 0) && (session->num_nodes != params->num_nodes)) ||
+        ((run->rails != 0) && (session->num_rails != params->num_rails))) {
         snprintf(why, size,
                  "session '%s' has %u nodes x %u rails, not %u x %u; end its "
                  "jobs or choose another --session",
@@ -413,17 +379,17 @@ static int soft_run_enter(soft_run_t *run, int *conn_p,
 /* Ranks by blocks: rank * nodes / size. */
 static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
 {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    mrail_launch_t launch = mrail_launch_read(getenv);
 
-    if (run->node < 0) {
+    if (run->node == NODE_OF_RANK) {
         run->node = 0;
-        if ((rank != NULL) && (size != NULL) && (atol(size) > 0)) {
-            run->node = atol(rank) * (long)session->num_nodes / atol(size);
+        if ((launch.rank >= 0) && (launch.rank < launch.size)) {
+            run->node = (unsigned)(launch.rank * (long)session->num_nodes /
+                                   launch.size);
         }
     }
-    if ((run->node < 0) || (run->node >= (long)session->num_nodes)) {
-        soft_complain("node %ld: session '%s' has nodes 0 to %u", run->node,
+    if (run->node >= session->num_nodes) {
+        soft_complain("node %u: session '%s' has nodes 0 to %u", run->node,
                       session->name, session->num_nodes - 1);
         return -EINVAL;
     }
@@ -483,7 +449,7 @@ static int soft_run_environment(const soft_run_t *run)
                  before ? before : "") < 0) {
         return -ENOMEM;
     }
-    snprintf(number, sizeof(number), "%ld", run->node);
+    snprintf(number, sizeof(number), "%u", run->node);
     setenv("LD_PRELOAD", preload, 1);
     setenv("MRAIL_SOFT", run->params.name, 1);
     setenv("MRAIL_SOFT_NODE", number, 1);
@@ -491,33 +457,23 @@ static int soft_run_environment(const soft_run_t *run)
     return 0;
 }
 
-/* Of many ranks the first one brings the script. */
+/* Of several ranks the first one plays the script. */
 static int soft_run_script_is_mine(const soft_run_t *run)
 {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-
-    return (run->script != NULL) &&
-           ((rank == NULL) || (strcmp(rank, "0") == 0));
+    return (run->script != NULL) && (mrail_launch_read(getenv).rank <= 0);
 }
 
-int soft_main_run(int argc, char **argv)
+int soft_main_run(char **argv)
 {
     soft_run_t run = {.params = {.name = SOFT_DEFAULT_SESSION,
-                                 .num_nodes = 1,
-                                 .num_rails = 4,
                                  .mtu = SROCE_SESSION_DEFAULT_MTU,
                                  .seed = 1},
-                      .node = -1};
-    static char name[] = "mrail soft"; /* getopt's messages begin with it */
+                      .node = NODE_OF_RANK};
     sroce_fault_script_t *script = NULL;
     sroce_session_t *session;
-    int ret, conn;
+    int first, conn, ret;
 
-    argv[0] = name;
-    ret = soft_run_parse(argc, argv, &run);
-    if (ret != 0) {
-        return ret - 1;
-    }
+    first = soft_run_parse(argv, &run);
     if (soft_run_script_is_mine(&run) &&
         (soft_script_read(run.script, &script) != 0)) {
         return SOFT_EXIT_USAGE;
@@ -534,8 +490,8 @@ int soft_main_run(int argc, char **argv)
     }
     /* CMD and its children keep the session by keeping this descriptor. */
     fcntl(conn, F_SETFD, 0);
-    execvp(argv[optind], argv + optind);
+    execvp(argv[first], argv + first);
     ret = errno;
-    soft_complain("cannot run '%s': %s", argv[optind], strerror(ret));
+    soft_complain("cannot run '%s': %s", argv[first], strerror(ret));
     return (ret == ENOENT) ? 127 : 126;
 }

@@ -2,6 +2,8 @@
  * rings. */
 #include "config.h"
 #include "base/clock.h"
+#include "tools/json.h"
+#include "tools/options.h"
 #include "tools/pages.h"
 #include "tools/tool.h"
 
@@ -13,31 +15,6 @@
 
 #define VERB "top"
 #define LAST_EVENTS 8
-
-static const char help_text[] =
-    "Usage: mrail top [--interval S] [--count N] [--job NAME] [--json]\n"
-    "       mrail top --clean\n"
-    "\n"
-    "Shows what each rail of this user's processes on this machine carries:\n"
-    "\n"
-    "  LANES    queue pairs that are up        MB/S   over the interval\n"
-    "  OF       what the port can do           OUT    bytes under way\n"
-    "  STALLED  share of the time in which work was outstanding on a lane and\n"
-    "           nothing came back: the network, or the other end\n"
-    "  IDLE     ... in which nothing was posted, while others had work\n"
-    "\n"
-    "and the last events. A process that was killed is shown as ended.\n"
-    "\n"
-    "  --interval S  seconds between two samples, 0.1 to 3600 (1)\n"
-    "  --count N     samples, then end (on a terminal: go on; else 1)\n"
-    "  --job NAME    only the processes of this job\n"
-    "  --json        an object for each sample\n"
-    "  --dir DIR     folder of the telemetry pages, instead of\n"
-    "                UCX_MRAIL_TELEMETRY_DIR (" MRAIL_PAGE_DIR ")\n"
-    "  --clean       remove what processes that were killed have left\n"
-    "  -h, --help    this text\n"
-    "\n"
-    "Exit status: 0 done, 1 no process to show or failure, 2 usage.\n";
 
 typedef struct top {
     const char *dir;
@@ -176,79 +153,93 @@ static void top_print(const top_t *top, const pages_t *before,
 
 /* ---- as JSON ---- */
 
-static void top_json_rails(const pages_t *before, const mrail_page_t *now)
+static void top_json_rails(mrail_json_t *json, const pages_t *before,
+                           const mrail_page_t *now)
 {
-    printf(", \"rails\": [");
+    mrail_json_array(json, "rails");
     for (unsigned i = 0; i < now->num_rails; ++i) {
         const mrail_page_rail_t *rail = &now->rails[i];
         top_rail_t what = top_rail(pages_find(before, now), now, i);
 
-        printf("%s{\"device\": ", (i == 0) ? "" : ", ");
-        mrail_tool_json_string(stdout, rail->device);
-        printf(", \"port\": %u, \"lanes\": %u, \"bytes\": %llu, "
-               "\"bytes_per_s\": %.0f, \"nominal_bytes_per_s\": %llu, "
-               "\"outstanding\": %llu, \"stalled\": %.3f, \"idle\": %.3f}",
-               rail->port, rail->num_lanes, (unsigned long long)rail->bytes,
-               what.bytes_per_s, (unsigned long long)rail->nominal,
-               (unsigned long long)what.outstanding, what.stalled, what.idle);
+        mrail_json_object(json, NULL);
+        mrail_json_string(json, "device", rail->device);
+        mrail_json_uint(json, "port", rail->port);
+        mrail_json_uint(json, "lanes", rail->num_lanes);
+        mrail_json_uint(json, "bytes", rail->bytes);
+        mrail_json_fixed(json, "bytes_per_s", what.bytes_per_s, 0);
+        mrail_json_uint(json, "nominal_bytes_per_s", rail->nominal);
+        mrail_json_uint(json, "outstanding", what.outstanding);
+        mrail_json_fixed(json, "stalled", what.stalled, 3);
+        mrail_json_fixed(json, "idle", what.idle, 3);
+        mrail_json_object_end(json);
     }
-    printf("]");
+    mrail_json_array_end(json);
 }
 
-static void top_json_lanes(const mrail_page_t *now)
+static void top_json_lanes(mrail_json_t *json, const mrail_page_t *now)
 {
-    printf(", \"lanes\": [");
+    char peer[20];
+
+    mrail_json_array(json, "lanes");
     for (unsigned i = 0; i < now->num_lanes; ++i) {
         const mrail_page_lane_t *lane = &now->lanes[i];
 
-        printf("%s{\"peer\": \"%016llx\", \"lane\": %u, \"rail\": %u, "
-               "\"sport\": %u, \"state\": ",
-               (i == 0) ? "" : ", ", (unsigned long long)lane->peer, lane->slot,
-               lane->rail, lane->sport);
-        mrail_tool_json_string(stdout, lane->state);
-        printf(", \"bytes\": %llu, \"window_bytes_per_s\": %llu, "
-               "\"outstanding\": %llu, \"posted_s\": %.6f, \"done_s\": %.6f, "
-               "\"stalled_s\": %.3f, \"idle_s\": %.3f}",
-               (unsigned long long)lane->bytes, (unsigned long long)lane->rate,
-               (unsigned long long)lane->outstanding,
-               (double)lane->posted_ns / 1e9, (double)lane->done_ns / 1e9,
-               (double)lane->stalled_ns / 1e9, (double)lane->idle_ns / 1e9);
+        snprintf(peer, sizeof(peer), "%016llx", (unsigned long long)lane->peer);
+        mrail_json_object(json, NULL);
+        mrail_json_string(json, "peer", peer);
+        mrail_json_uint(json, "lane", lane->slot);
+        mrail_json_uint(json, "rail", lane->rail);
+        mrail_json_uint(json, "sport", lane->sport);
+        mrail_json_string(json, "state", lane->state);
+        mrail_json_uint(json, "bytes", lane->bytes);
+        mrail_json_uint(json, "window_bytes_per_s", lane->rate);
+        mrail_json_uint(json, "outstanding", lane->outstanding);
+        mrail_json_fixed(json, "posted_s", (double)lane->posted_ns / 1e9, 6);
+        mrail_json_fixed(json, "done_s", (double)lane->done_ns / 1e9, 6);
+        mrail_json_fixed(json, "stalled_s", (double)lane->stalled_ns / 1e9, 3);
+        mrail_json_fixed(json, "idle_s", (double)lane->idle_ns / 1e9, 3);
+        mrail_json_object_end(json);
     }
-    printf("], \"lanes_not_shown\": %u", now->more_lanes);
+    mrail_json_array_end(json);
+    mrail_json_uint(json, "lanes_not_shown", now->more_lanes);
 }
 
-static void top_json_counters(const mrail_page_t *now)
+static void top_json_process(mrail_json_t *json, const pages_t *before,
+                             const pages_item_t *item)
 {
-    printf(", \"counters\": {");
-    for (unsigned i = 0; i < now->num_counters; ++i) {
-        printf("%s", (i == 0) ? "" : ", ");
-        mrail_tool_json_string(stdout, now->counters[i].name);
-        printf(": %llu", (unsigned long long)now->counters[i].value);
+    const mrail_page_t *page = item->page;
+
+    mrail_json_object(json, NULL);
+    mrail_json_string(json, "job", page->job);
+    mrail_json_int(json, "rank", page->rank);
+    mrail_json_uint(json, "pid", page->head.pid);
+    mrail_json_string(json, "program", page->program);
+    mrail_json_bool(json, "alive", item->alive);
+    mrail_json_fixed(json, "start_s", (double)page->start_ns / 1e9, 6);
+    mrail_json_fixed(json, "update_s", (double)page->update_ns / 1e9, 6);
+    top_json_rails(json, before, page);
+    top_json_lanes(json, page);
+    mrail_json_object(json, "counters");
+    for (unsigned i = 0; i < page->num_counters; ++i) {
+        mrail_json_uint(json, page->counters[i].name, page->counters[i].value);
     }
-    printf("}");
+    mrail_json_object_end(json);
+    mrail_json_object_end(json);
 }
 
 static void top_json(const pages_t *before, const pages_t *now)
 {
-    printf("{\"time_s\": %.3f, \"processes\": [",
-           (double)mrail_page_now() / 1e9);
-    for (unsigned i = 0; i < now->count; ++i) {
-        const mrail_page_t *page = now->items[i].page;
+    mrail_json_t json = mrail_json_to(stdout);
 
-        printf("%s{\"job\": ", (i == 0) ? "" : ", ");
-        mrail_tool_json_string(stdout, page->job);
-        printf(", \"rank\": %d, \"pid\": %u, \"program\": ", page->rank,
-               page->head.pid);
-        mrail_tool_json_string(stdout, page->program);
-        printf(", \"alive\": %s, \"start_s\": %.6f, \"update_s\": %.6f",
-               now->items[i].alive ? "true" : "false",
-               (double)page->start_ns / 1e9, (double)page->update_ns / 1e9);
-        top_json_rails(before, page);
-        top_json_lanes(page);
-        top_json_counters(page);
-        printf("}");
+    mrail_json_object(&json, NULL);
+    mrail_json_fixed(&json, "time_s", (double)mrail_page_now() / 1e9, 3);
+    mrail_json_array(&json, "processes");
+    for (unsigned i = 0; i < now->count; ++i) {
+        top_json_process(&json, before, &now->items[i]);
     }
-    printf("]}\n");
+    mrail_json_array_end(&json);
+    mrail_json_object_end(&json);
+    mrail_json_end(&json);
     fflush(stdout);
 }
 
@@ -304,62 +295,50 @@ static int top_clean(const top_t *top)
     return 0;
 }
 
-/* The value of "--name VALUE" or "--name=VALUE" at argv[*i_p]; NULL: it is
- * another word. */
-static const char *top_value(char **argv, int *i_p, const char *name)
-{
-    const char *value = mrail_tool_option(argv, i_p, name);
+#define FIELD(_name) offsetof(top_t, _name)
 
-    if (value == mrail_tool_no_value) {
-        mrail_tool_usage(VERB, "%s needs a value", name);
-    }
-    return value;
-}
+static const mrail_option_t top_options[] = {
+    {"--interval", "TIME", "between two samples, 0.1 to 3600 seconds (1)",
+     MRAIL_OPTION_SECONDS, FIELD(interval_s), 100, 3600000, NULL},
+    {"--count", "N", "samples, then end (on a terminal: go on; else 1)",
+     MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
+    {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
+     FIELD(job), 0, 0, NULL},
+    {"--json", NULL, "an object for each sample", MRAIL_OPTION_FLAG,
+     FIELD(json), 0, 0, NULL},
+    {"--dir", "DIR",
+     "folder of the telemetry pages, instead of UCX_MRAIL_TELEMETRY_DIR "
+     "(" MRAIL_PAGE_DIR ")",
+     MRAIL_OPTION_TEXT, FIELD(dir), 0, 0, NULL},
+    {"--clean", NULL, "remove the pages of processes that were killed",
+     MRAIL_OPTION_FLAG, FIELD(clean), 0, 0, NULL},
+    {.names = NULL}};
 
-static double top_interval(const char *text)
-{
-    char *end;
-    double value = strtod(text, &end);
+static const char *const synopsis[] = {
+    "[--interval TIME] [--count N] [--job NAME] [--json]", "--clean", NULL};
 
-    if ((end == text) || (*end != '\0') || !(value >= 0.1) || (value > 3600)) {
-        mrail_tool_usage(VERB, "--interval '%s': expected 0.1 to 3600 seconds",
-                         text);
-    }
-    return value;
-}
+static const mrail_command_t command = {
+    .verb = VERB,
+    .synopsis = synopsis,
+    .about =
+        "Shows what each rail of this user's processes on this machine carries:\n"
+        "\n"
+        "  LANES    queue pairs that are up        MB/S   over the interval\n"
+        "  OF       what the port can do           OUT    bytes in flight\n"
+        "  STALLED  share of the time in which work was outstanding on a lane and\n"
+        "           nothing came back: the network, or the other end\n"
+        "  IDLE     ... in which nothing was posted, while others had work\n"
+        "\n"
+        "and the last events. A process that was killed is shown as ended.\n",
+    .options = top_options,
+    .epilog =
+        "Exit status: 0 done, 1 no process to show or failure, 2 usage.\n"};
 
 int main(int argc, char **argv)
 {
     top_t top = {.interval_s = 1, .count = isatty(STDOUT_FILENO) ? 0 : 1};
-    const char *text;
 
-    for (int i = 1; i < argc; ++i) {
-        mrail_tool_version(argv[i]);
-        if (mrail_tool_is_help(argv[i])) {
-            fputs(help_text, stdout);
-            return 0;
-        }
-        if (strcmp(argv[i], "--json") == 0) {
-            top.json = 1;
-        } else if (strcmp(argv[i], "--clean") == 0) {
-            top.clean = 1;
-        } else if ((text = top_value(argv, &i, "--interval")) != NULL) {
-            top.interval_s = top_interval(text);
-        } else if ((text = top_value(argv, &i, "--count")) != NULL) {
-            if (mrail_tool_parse_uint(text, 1, UINT32_MAX, &top.count) != 0) {
-                mrail_tool_usage(VERB,
-                                 "--count '%s': expected a number of "
-                                 "samples",
-                                 text);
-            }
-        } else if ((text = top_value(argv, &i, "--job")) != NULL) {
-            top.job = text;
-        } else if ((text = top_value(argv, &i, "--dir")) != NULL) {
-            top.dir = text;
-        } else {
-            mrail_tool_usage(VERB, "unknown argument '%s'", argv[i]);
-        }
-    }
+    mrail_options_parse(&command, argv, &top);
     top.dir = pages_dir(top.dir);
     return top.clean ? top_clean(&top) : top_run(&top);
 }

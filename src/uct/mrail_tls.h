@@ -5,6 +5,8 @@
 #ifndef UCT_MRAIL_TLS_H
 #define UCT_MRAIL_TLS_H
 
+#include "base/launch.h"
+
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +64,7 @@ static inline int uct_mrail_net_devices_exclude(const char *device)
  * one line. */
 static inline int uct_mrail_is_speaker(void)
 {
-    const char *rank = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
-
-    return rank == NULL || strcmp(rank, "0") == 0;
+    return mrail_launch_read(getenv).local_rank <= 0;
 }
 
 #endif

@@ -21,4 +21,13 @@ TESTS += test_tool
 test_tool_SOURCES = test/tools/test_tool.c
 test_tool_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_tool_LDADD = libmrail-tool.la $(TEST_LIBS)
+
+check_PROGRAMS += test_number test_json
+TESTS += test_number test_json
+test_number_SOURCES = test/tools/test_number.c
+test_number_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_number_LDADD = libmrail-tool.la $(TEST_LIBS)
+test_json_SOURCES = test/tools/test_json.c
+test_json_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)
+test_json_LDADD = libmrail-tool.la $(CJSON_LIBS) $(TEST_LIBS)
 endif

@@ -1,5 +1,5 @@
-/* Numbers from the command line, and the command of `mrail run`:
- * src/tools/tool.c, src/tools/mpirun_cmd.c. */
+/* Places of the installation and the command of `mrail run`: src/tools/tool.c,
+ * src/tools/mpirun_cmd.c. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -13,72 +13,6 @@
 
 #include "tools/mpirun_cmd.h"
 #include "tools/tool.h"
-
-static void test_uint(void **state)
-{
-    uint64_t value = 77;
-
-    assert_int_equal(mrail_tool_parse_uint("12", 1, 12, &value), 0);
-    assert_int_equal(value, 12);
-    value = 77;
-    assert_int_equal(mrail_tool_parse_uint("13", 1, 12, &value), -ERANGE);
-    assert_int_equal(mrail_tool_parse_uint("0", 1, 12, &value), -ERANGE);
-    assert_int_equal(mrail_tool_parse_uint("", 0, 12, &value), -EINVAL);
-    assert_int_equal(mrail_tool_parse_uint("-1", 0, 12, &value), -EINVAL);
-    assert_int_equal(mrail_tool_parse_uint(" 1", 0, 12, &value), -EINVAL);
-    assert_int_equal(mrail_tool_parse_uint("1x", 0, 12, &value), -EINVAL);
-    assert_int_equal(
-        mrail_tool_parse_uint("18446744073709551616", 0, UINT64_MAX, &value),
-        -ERANGE);
-    assert_int_equal(value, 77);
-    assert_int_equal(
-        mrail_tool_parse_uint("18446744073709551615", 0, UINT64_MAX, &value),
-        0);
-    assert_true(value == UINT64_MAX);
-}
-
-static void test_size(void **state)
-{
-    uint64_t value = 77;
-
-    assert_int_equal(mrail_tool_parse_size("0", 100, &value), 0);
-    assert_int_equal(value, 0);
-    assert_int_equal(mrail_tool_parse_size("3K", 4096, &value), 0);
-    assert_int_equal(value, 3072);
-    assert_int_equal(mrail_tool_parse_size("5m", 1 << 30, &value), 0);
-    assert_int_equal(value, 5 << 20);
-    assert_int_equal(mrail_tool_parse_size("1g", 1 << 30, &value), 0);
-    assert_int_equal(value, 1 << 30);
-    assert_int_equal(mrail_tool_parse_size("2g", 1 << 30, &value), -ERANGE);
-    assert_int_equal(
-        mrail_tool_parse_size("99999999999999g", UINT64_MAX, &value), -ERANGE);
-    assert_int_equal(mrail_tool_parse_size("4kb", 1 << 30, &value), -EINVAL);
-    assert_int_equal(mrail_tool_parse_size("k", 1 << 30, &value), -EINVAL);
-    assert_int_equal(value, 1 << 30);
-}
-
-static void test_ppm(void **state)
-{
-    uint32_t ppm = 77;
-
-    assert_int_equal(mrail_tool_parse_ppm("0.7", &ppm), 0);
-    assert_int_equal(ppm, 700000);
-    assert_int_equal(mrail_tool_parse_ppm(".000001", &ppm), 0);
-    assert_int_equal(ppm, 1);
-    assert_int_equal(mrail_tool_parse_ppm("1", &ppm), 0);
-    assert_int_equal(ppm, 1000000);
-    assert_int_equal(mrail_tool_parse_ppm("1.0", &ppm), 0);
-    assert_int_equal(mrail_tool_parse_ppm("0", &ppm), 0);
-    assert_int_equal(ppm, 0);
-    assert_int_equal(mrail_tool_parse_ppm("1.1", &ppm), -ERANGE);
-    assert_int_equal(mrail_tool_parse_ppm("2", &ppm), -ERANGE);
-    assert_int_equal(mrail_tool_parse_ppm("0.1234567", &ppm), -EINVAL);
-    assert_int_equal(mrail_tool_parse_ppm("-0.1", &ppm), -EINVAL);
-    assert_int_equal(mrail_tool_parse_ppm("0.5x", &ppm), -EINVAL);
-    assert_int_equal(mrail_tool_parse_ppm("", &ppm), -EINVAL);
-    assert_int_equal(mrail_tool_parse_ppm(".", &ppm), -EINVAL);
-    assert_int_equal(ppm, 0);
-}
 
 static const char *environment; /* the one variable that is set, or NULL */
 
@@ -291,40 +225,9 @@ static void test_moved_trees(void **state)
                 "/usr/bin", "/usr/lib/mrail/openmpi", NULL);
 }
 
-static void check_json(const char *text, const char *want)
-{
-    char *got = NULL;
-    size_t size;
-    FILE *stream = open_memstream(&got, &size);
-
-    assert_non_null(stream);
-    mrail_tool_json_string(stream, text);
-    fclose(stream);
-    assert_string_equal(got, want);
-    free(got);
-}
-
-/* Any bytes become a JSON string in UTF-8. */
-static void test_json_strings(void **state)
-{
-    check_json("a\"b\\c\n", "\"a\\\"b\\\\c\\u000a\"");
-    check_json("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80",
-               "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\"");
-    /* A byte alone, a start without its end, too long, a surrogate, too
-     * large. */
-    check_json("\xff|\x80", "\"\\ufffd|\\ufffd\"");
-    check_json("\xe2\x82", "\"\\ufffd\\ufffd\"");
-    check_json("\xc0\xaf", "\"\\ufffd\\ufffd\"");
-    check_json("\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\"");
-    check_json("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uint),
-        cmocka_unit_test(test_size),
-        cmocka_unit_test(test_ppm),
         cmocka_unit_test(test_run_on_nics),
         cmocka_unit_test(test_run_on_software_rails),
         cmocka_unit_test(test_run_on_prrte),
@@ -332,7 +235,6 @@ int main(void)
         cmocka_unit_test(test_run_leaves_the_environment),
         cmocka_unit_test(test_run_keys_are_whole),
         cmocka_unit_test(test_moved_trees),
-        cmocka_unit_test(test_json_strings),
     };
 
     return cmocka_run_group_tests_name("tool", tests, NULL, NULL);

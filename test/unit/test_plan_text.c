@@ -301,7 +301,7 @@ static const struct {
     {SIZED "rail 0 0 50G", "t:3: '50G' is no capacity"},
     {SIZED "rail 0 0 50gb", "t:3: '50gb' is no capacity"},
     {SIZED "rail 0 0 GB", "t:3: 'GB' is no capacity"},
-    {SIZED "rail 0 0 .5GB", "t:3: '.5GB' is no capacity"},
+    {SIZED "rail 0 0 .GB", "t:3: '.GB' is no capacity"},
     {SIZED "rail 0 0 5.GB", "t:3: '5.GB' is no capacity"},
     {SIZED "rail 0 0 1.2.3GB", "t:3: '1.2.3GB' is no capacity"},
     {SIZED "rail 0 0 -5GB", "t:3: '-5GB' is no capacity"},
@@ -310,23 +310,23 @@ static const struct {
     {SIZED "rail 0 0 infGB", "t:3: 'infGB' is no capacity"},
     {SIZED "rail 0 0 nanGB", "t:3: 'nanGB' is no capacity"},
     {SIZED "rail 0 0 none", "t:3: 'none' is no capacity"},
-    {SIZED "rail 0 0 0GB", "t:3: '0GB' is too small: from 1kB to 1000TB per "
+    {SIZED "rail 0 0 0GB", "t:3: '0GB' is out of range: from 1kB to 1000TB per "
                            "second; or dead"},
-    {SIZED "rail 0 0 999B", "t:3: '999B' is too small"},
-    {SIZED "rail 0 0 7.999kb", "t:3: '7.999kb' is too small"},
-    {SIZED "rail 0 0 1000.000001TB", "t:3: '1000.000001TB' is too large"},
-    {SIZED "rail 0 0 1001TB", "t:3: '1001TB' is too large"},
+    {SIZED "rail 0 0 999B", "t:3: '999B' is out of range"},
+    {SIZED "rail 0 0 7.999kb", "t:3: '7.999kb' is out of range"},
+    {SIZED "rail 0 0 1000.000001TB", "t:3: '1000.000001TB' is out of range"},
+    {SIZED "rail 0 0 1001TB", "t:3: '1001TB' is out of range"},
     {SIZED "rail 0 0 99999999999999999999999B", "t:3: '99999999999999999999999B"
-                                                "' is too large"},
+                                                "' is out of range"},
     /* 2^64 bits and a little more. */
-    {SIZED "rail 0 0 2305843010GB", "t:3: '2305843010GB' is too large"},
+    {SIZED "rail 0 0 2305843010GB", "t:3: '2305843010GB' is out of range"},
     {SIZED "rail 0 0 18446744073709551616GB", "t:3: '18446744073709551616GB' "
                                               "is too large"},
     {SIZED "rail 0 0 1.0000001GB", "t:3: '1.0000001GB' is too fine: whole bi"},
     {SIZED "rail 0 0 1000.5b", "t:3: '1000.5b' is too fine"},
     {SIZED "rail 0 0 dead 1GB", "t:3: dead in one direction only: write dead"},
     {SIZED "rail 0 0 1GB dead", "t:3: dead in one direction only"},
-    {SIZED "rail 0 0 1GB 0GB", "t:3: '0GB' is too small"},
+    {SIZED "rail 0 0 1GB 0GB", "t:3: '0GB' is out of range"},
     {SIZED "rail 0 0 1GB\nrail 0 0 2GB",
      "t:4: this leaves nothing of line 3: one of the two is too much"},
     {SIZED "rail 0-1 0 1GB\nrail 0 0 2GB\n# x\nrail 1 0 2GB",
@@ -363,8 +363,9 @@ static const struct {
     {RANKED "switch * 1GB\nlink 3 4 1GB", "t:5: node 1 has a switch since"},
     {RANKED "switch 1 1GB\nswitch 1 1GB", "t:5: this leaves nothing of line 4"},
     {RANKED "switch 1 dead", "t:4: 'dead' is no capacity"},
-    {RANKED "switch 1 1GB 0GB", "t:4: '0GB' is too small: from 1kB to 1000TB "
-                                "per second"},
+    {RANKED "switch 1 1GB 0GB",
+     "t:4: '0GB' is out of range: from 1kB to 1000TB "
+     "per second"},
     {SIZED "switch 1 1GB", "t:3: no node of '1' has a rank: 'ranks' goes fi"},
     {SIZED "link 0 1 1GB", "t:3: there are no ranks yet: 'ranks' goes first"},
     {RANKED "link 0 6 1GB", "t:4: there is no rank 6: they are 0 to 5"},

@@ -21,6 +21,7 @@
 
 #include <mpi.h>
 
+#include "base/launch.h"
 #include "base/util.h"
 #include "uct/mrail_shim.h"
 #include "uct/mrail_tls.h"
@@ -121,14 +122,17 @@ static uct_mrail_shim_on_loss_func_t on_loss;
 
 static void peer_lost(const char *peer, const char *error)
 {
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    char host[256] = "?";
+    long rank = mrail_launch_read(getenv).rank;
+    char host[256] = "?", who[32] = "?";
 
     (void)gethostname(host, sizeof(host) - 1);
+    if (rank >= 0) {
+        snprintf(who, sizeof(who), "%ld", rank);
+    }
     fprintf(
         stderr,
         "mrail: rank %s on %s lost a peer for good (%s), %s; the job ends\n",
-        (rank != NULL) ? rank : "?", host, error, peer);
+        who, host, error, peer);
     if (is_initialized) {
         PMPI_Abort(MPI_COMM_WORLD, 1);
     }

@@ -1,0 +1,44 @@
+/*
+ * Numbers as users type them: counts, sizes, fractions, times, rates, and
+ * ranges of sizes. Every verb of `mrail` reads its numbers here.
+ *
+ * Pure: text in, value out. All functions return 0, -EINVAL (the text is not of
+ * this form) or -ERANGE (it is, but out of bounds). *value_p is written on
+ * success only.
+ */
+#ifndef MRAIL_TOOLS_NUMBER_H
+#define MRAIL_TOOLS_NUMBER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Decimal digits only, min <= value <= max. */
+int mrail_number_uint(const char *text, uint64_t min, uint64_t max,
+                      uint64_t *value_p);
+
+/* Bytes: digits and an optional k, m, g or t, alone or as KiB, MiB, GiB, TiB,
+ * in any case. The units are powers of 1024. */
+int mrail_number_size(const char *text, uint64_t max, uint64_t *value_p);
+
+/* A fraction from 0 to 1, "0.7", exactly, in millionths: at most six digits
+ * after the point. */
+int mrail_number_ppm(const char *text, uint32_t *ppm_p);
+
+/* Seconds: "2", "0.5", "500ms", "20us", "2s", "1m" (minutes). */
+int mrail_number_seconds(const char *text, double min, double max,
+                         double *seconds_p);
+
+/* Bits per second, exactly: "100MB/s", "2.5GB" (bytes), "400Gb/s", "400Gb"
+ * (bits), with k, M, G, T as powers of 1000. `bare` is the value in bits of a
+ * number without B or b, as in "100M": 8 for bytes, 0 to refuse it.
+ * -EDOM: not a whole number of bits, or more than six digits after the point. */
+int mrail_number_rate(const char *text, unsigned bare, uint64_t min,
+                      uint64_t max, uint64_t *bits_per_s_p);
+
+/* Sizes: comma-separated "SIZE" and "FIRST:LAST:FACTOR", which stands for FIRST,
+ * FIRST*FACTOR, ... up to LAST, FACTOR 2 to 1024 and 2 if it is left out. Writes
+ * at most `room` sizes. -ENOSPC: there are more. */
+int mrail_number_sizes(const char *list, uint64_t max, uint64_t *sizes,
+                       unsigned room, unsigned *num_p);
+
+#endif
