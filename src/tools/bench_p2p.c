@@ -1,8 +1,8 @@
 /*
  * Messages between pairs of ranks, timed and checked: rank r of the lower half
- * with rank r + P/2. Two figures for each size: half a round trip of one message
- * (a ping-pong over distinct buffers), and the rate of a stream with a window of
- * messages in flight, one way or both ways.
+ * with rank r + P/2. Each size has two figures. One is half a round trip of one
+ * message, by a ping-pong over distinct buffers. The other is the rate of a
+ * stream with a window of messages in flight, one way or both ways.
  */
 #include "config.h"
 #include "tools/bench.h"
@@ -199,7 +199,7 @@ static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
     result->data_ok = ok;
 }
 
-/* What a size gives. */
+/* The results of one size. */
 typedef struct figures {
     mrail_bench_result_t latency, bandwidth;
     double p50_s, p99_s; /* of half round trips, each by itself, all pairs */

@@ -89,3 +89,17 @@ pkglibexec_PROGRAMS += mrail-top
 mrail_top_SOURCES = src/tools/top.c src/tools/pages.c src/tools/pages.h
 mrail_top_LDADD = libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-top.1
+
+# Completions, which ask the verbs for their words.
+bashcompdir = $(datarootdir)/bash-completion/completions
+zshcompdir = $(datarootdir)/zsh/site-functions
+EXTRA_DIST += src/tools/completion/mrail.bash src/tools/completion/_mrail
+dist_zshcomp_DATA = src/tools/completion/_mrail
+install-data-local: install-bash-completion
+install-bash-completion:
+	$(MKDIR_P) "$(DESTDIR)$(bashcompdir)"
+	$(INSTALL_DATA) "$(srcdir)/src/tools/completion/mrail.bash" \
+	    "$(DESTDIR)$(bashcompdir)/mrail"
+uninstall-local: uninstall-bash-completion
+uninstall-bash-completion:
+	rm -f "$(DESTDIR)$(bashcompdir)/mrail"

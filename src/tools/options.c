@@ -87,27 +87,29 @@ static void print_wrapped(FILE *stream, const char *text, size_t at,
     fputc('\n', stream);
 }
 
-static void print_option(FILE *stream, const mrail_option_t *option)
+void mrail_options_row(FILE *stream, const char *name, const char *help)
 {
-    /* A short name and its long one are both worth showing. */
-    size_t first = strcspn(option->names, "|");
-    int length;
+    int length = fprintf(stream, "  %s", name);
 
-    if (option->names[first] == '|' && first == 2) {
-        length = fprintf(stream, "  %.*s, %s", (int)first, option->names,
-                         option->names + first + 1);
-    } else {
-        length = fprintf(stream, "  %.*s", (int)first, option->names);
-    }
-    if (option->value != NULL) {
-        length += fprintf(stream, "%s%s", is_optional(option) ? "" : " ",
-                          option->value);
-    }
     if (length > HELP_COLUMN - 2) {
         fputc('\n', stream);
         length = 0;
     }
-    print_wrapped(stream, option->help, (size_t)length, HELP_COLUMN);
+    print_wrapped(stream, help, (size_t)length, HELP_COLUMN);
+}
+
+static void print_option(FILE *stream, const mrail_option_t *option)
+{
+    const char *value = (option->value != NULL) ? option->value : "";
+    size_t first = strcspn(option->names, "|");
+    char name[80];
+
+    /* A short name and its long one are both worth showing. */
+    snprintf(name, sizeof(name), "%.*s%s%s%s%s", (int)first, option->names,
+             (first == 2) ? ", " : "",
+             (first == 2) ? option->names + first + 1 : "",
+             (*value == '\0' || *value == '[') ? "" : " ", value);
+    mrail_options_row(stream, name, option->help);
 }
 
 static void print_options(FILE *stream, const mrail_option_t *options)

@@ -70,6 +70,9 @@ typedef struct mrail_command {
 int mrail_options_parse(const mrail_command_t *command, char **argv,
                         void *target);
 
+/* A row of a help text: a name and its explanation, wrapped. */
+void mrail_options_row(FILE *stream, const char *name, const char *help);
+
 /* The help text, as --help prints it. */
 void mrail_options_help(const mrail_command_t *command, FILE *stream);
 

@@ -138,16 +138,16 @@ static void soft_ctl_help(FILE *stream)
 {
     static const char words[] =
         "\nActions:\n"
-        "  rate=RATE            the rate of both directions: 100MB/s, 800Mb/s, max\n"
-        "  egress=RATE          that of what the rail sends\n"
-        "  ingress=RATE         that of what the rail receives\n"
-        "  loss=PPM             packets lost of a million, in both directions\n"
-        "  delay=US             microseconds added, in both directions\n"
+        "  rate=RATE           the rate of both directions: 100MB/s, 800Mb/s, max\n"
+        "  egress=RATE         that of what the rail sends\n"
+        "  ingress=RATE        that of what the rail receives\n"
+        "  loss=PPM            packets lost of a million, in both directions\n"
+        "  delay=US            microseconds added, in both directions\n"
         "and those of scripts, their values after '=': drop=1%, delay=1ms,\n"
         "reorder=1%,200us.\n"
         "\nLines of a script:\n"
         "  # comment\n"
-        "  seed N               of the random numbers, first of all\n"
+        "  seed N              of the random numbers, first of all\n"
         "  at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST] "
         "ACTION\n"
         "WHEN is a time from the start (10ms), 'packet N' or 'byte N' (64k) that\n"
@@ -158,7 +158,7 @@ static void soft_ctl_help(FILE *stream)
     for (const sroce_fault_action_def_t *a = sroce_fault_action_defs;
          a->name != NULL; ++a) {
         snprintf(name, sizeof(name), "%s %s", a->name, a->syntax);
-        fprintf(stream, "  %-20s %s\n", name, a->help);
+        mrail_options_row(stream, name, a->help);
     }
 }
 

@@ -317,22 +317,22 @@ refused 'no demands' 'which demands\?' --topo "$mesh"
 refused 'two demands' 'demands come from one' --topo "$mesh" \
     --demand "$tmp/hot" --pattern uniform
 refused 'stdin twice' 'stdin is one file' --topo - --demand -
-refused 'an unknown option' "unknown argument '--fast'" --fast
+refused 'an unknown option' "unknown option '--fast'" --fast
 refused 'a stray word' "unknown argument 'fast'" --topo "$mesh" fast
-refused 'an option without its value' '--svg wants a value' --svg
+refused 'an option without its value' '--svg needs a value' --svg
 refused 'no such topology' '.*/none: No such file' --topo "$tmp/none" \
     --pattern uniform
 refused 'a folder' '.*: Is a directory' --topo "$tmp" --pattern uniform
 refused 'no such demands' '.*/none: No such file' --topo "$mesh" \
     --demand "$tmp/none"
 for gap in 0 0.0009 1.1 -1 x 0.0000001 ''; do
-    refused "--gap '$gap'" "--gap $gap: a fraction from 0.001 to 1" \
+    refused "--gap '$gap'" "--gap $gap: expected a fraction from 0.001 to 1" \
         --topo "$mesh" --pattern uniform --gap "$gap"
 done
-refused '--repeat 0' '--repeat 0: a number from 1 to 1000' --repeat 0
-refused '--seed -1' '--seed -1: a number from 0 to 18446744073709551615' \
+refused '--repeat 0' '--repeat 0: expected a number from 1 to 1000' --repeat 0
+refused '--seed -1' '--seed -1: expected a number from 0 to 18446744073709551615' \
     --seed -1
-refused '--relay-threshold much' '--relay-threshold much: bytes are wanted' \
+refused '--relay-threshold much' '--relay-threshold much: expected bytes' \
     --relay-threshold much
 refused 'an unknown pattern' "--pattern zip: 'zip' is no pattern; there are" \
     --topo "$mesh" --pattern zip
@@ -350,7 +350,7 @@ another node|rail 2 0 1GB|there is no node 2: they are 0 to 1
 another rail|rail 0 4 1GB|there is no rail 4
 another rank|link 0 8 1GB|there is no rank 8
 no unit|rail 0 0 50|'50' is no capacity
-a capacity of zero|rail 0 0 0GB|'0GB' is too small
+a capacity of zero|rail 0 0 0GB|'0GB' is out of range
 a negative capacity|rail 0 0 -1GB|'-1GB' is no capacity
 an endless capacity|rail 0 0 inf|'inf' is no capacity
 END

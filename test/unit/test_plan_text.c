@@ -321,7 +321,7 @@ static const struct {
     /* 2^64 bits and a little more. */
     {SIZED "rail 0 0 2305843010GB", "t:3: '2305843010GB' is out of range"},
     {SIZED "rail 0 0 18446744073709551616GB", "t:3: '18446744073709551616GB' "
-                                              "is too large"},
+                                              "is out of range"},
     {SIZED "rail 0 0 1.0000001GB", "t:3: '1.0000001GB' is too fine: whole bi"},
     {SIZED "rail 0 0 1000.5b", "t:3: '1000.5b' is too fine"},
     {SIZED "rail 0 0 dead 1GB", "t:3: dead in one direction only: write dead"},

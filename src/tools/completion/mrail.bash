@@ -1,0 +1,68 @@
+# Completion of mrail for bash. The words come from the verbs themselves
+# (`mrail --list-verbs`, `mrail VERB --list-options`), so they are always those
+# of the installed version.
+# shellcheck shell=bash
+
+# The words before the current one that name the verb: "top", "soft ctl".
+_mrail_verb()
+{
+    local word=${COMP_WORDS[1]-}
+
+    if [[ $word == soft && ${COMP_WORDS[2]-} =~ ^(ctl|status)$ &&
+        $COMP_CWORD -gt 2 ]]; then
+        word="soft ${COMP_WORDS[2]}"
+    fi
+    echo "$word"
+}
+
+_mrail_options()
+{
+    # shellcheck disable=SC2086 # "soft ctl" is two words
+    command mrail $1 --list-options 2>/dev/null
+}
+
+# The value that the option $2 of verb $1 takes: "FILE", "a|b", or nothing.
+_mrail_value()
+{
+    local names value
+
+    while IFS=$'\t' read -r names value _; do
+        if [[ "|$names|" == *"|$2|"* && $value != \[* ]]; then
+            echo "$value"
+            return
+        fi
+    done < <(_mrail_options "$1")
+}
+
+_mrail()
+{
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+    local verb value
+
+    COMPREPLY=()
+    if [[ $COMP_CWORD == 1 ]]; then
+        mapfile -t COMPREPLY < <(compgen -W \
+            "help --help --version $(command mrail --list-verbs | cut -f 1)" \
+            -- "$current")
+        return
+    fi
+    verb=$(_mrail_verb)
+    [[ $verb != help ]] || verb=
+    value=$(_mrail_value "$verb" "$previous")
+    if [[ $value == *'|'* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "${value//|/ }" -- "$current")
+    elif [[ -n $value && $value != *FILE* && $value != DIR ]]; then
+        return
+    elif [[ -z $value && $current == -* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W \
+            "$(_mrail_options "$verb" | cut -f 1 | tr '|' ' ')" -- "$current")
+    elif [[ $verb == soft && $COMP_CWORD == 2 ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'ctl status' -- "$current")
+    elif [[ $verb == bench && $COMP_CWORD == 2 ]]; then
+        mapfile -t COMPREPLY < <(compgen -W 'alltoallv p2p' -- "$current")
+    else
+        mapfile -t COMPREPLY < <(compgen -f -- "$current")
+    fi
+}
+
+complete -o filenames -F _mrail mrail

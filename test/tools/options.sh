@@ -1,0 +1,180 @@
+#!/bin/sh
+# The options of every verb: the text of --help, the manual page and the
+# completions name the same ones, and what is wrong is refused with status 2.
+set -u
+build=${abs_top_builddir:-$PWD}
+src=${abs_top_srcdir:-$(dirname "$0")/../..}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+failed=0
+
+ok()
+{
+    echo "ok - $1"
+}
+
+not_ok()
+{
+    echo "not ok - $1: $2"
+    failed=1
+}
+
+# verb WORD...: runs it from the build tree.
+verb()
+{
+    program=$build/mrail-$1
+    shift
+    timeout 20 "$program" "$@" </dev/null
+}
+
+# refused NAME PATTERN VERB WORD...
+refused()
+{
+    name=$1
+    pattern=$2
+    shift 2
+    verb "$@" >"$tmp/out" 2>"$tmp/err"
+    status=$?
+    if [ $status != 2 ]; then
+        not_ok "$name" "exit status $status"
+    elif ! grep -q -e "$pattern" "$tmp/err"; then
+        not_ok "$name" "no line with '$pattern': $(head -n 1 "$tmp/err")"
+    elif ! grep -q "^Try: mrail .*--help$" "$tmp/err"; then
+        not_ok "$name" "no line that says how to get help"
+    elif [ -s "$tmp/out" ]; then
+        not_ok "$name" "it wrote to stdout"
+    else
+        ok "$name"
+    fi
+}
+
+# in_man NAME PAGE: the options of $tmp/list are in the manual page.
+in_man()
+{
+    grep -o 'Fl -[a-z-]*' "$2" | sed 's/^Fl -/--/' | sort -u >"$tmp/man"
+    missing=$(cut -f 1 "$tmp/list" | tr '|' '\n' | grep '^--' |
+        grep -vxE -e '--(help|version|np|n)' | sort -u |
+        comm -23 - "$tmp/man" | paste -sd ' ')
+    if [ -z "$missing" ]; then
+        ok "$1: the manual page has all options"
+    else
+        not_ok "$1: the manual page has all options" "it lacks $missing"
+    fi
+}
+
+for words in run bench info top plan soft 'soft ctl' 'soft status'; do
+    # shellcheck disable=SC2086 # words are wanted
+    set -- $words
+    page=$src/src/tools/man/mrail-$1.1
+    if [ ! -x "$build/mrail-$1" ]; then
+        echo "ok - $words # SKIP it is not built"
+        continue
+    fi
+    verb "$@" --help >"$tmp/help" 2>"$tmp/err"
+    status=$?
+    verb "$@" -h >"$tmp/h" 2>>"$tmp/err"
+    if [ $status = 0 ] && cmp -s "$tmp/help" "$tmp/h" && [ ! -s "$tmp/err" ] &&
+        grep -q "^Usage: mrail $words" "$tmp/help" &&
+        grep -q '^Exit status: ' "$tmp/help"; then
+        ok "$words: --help and -h"
+    else
+        not_ok "$words: --help and -h" "status $status; $(head -n 2 "$tmp/help")"
+    fi
+    wide=$(awk 'length > 79' "$tmp/help")
+    if [ -z "$wide" ]; then
+        ok "$words: --help fits 79 columns"
+    else
+        not_ok "$words: --help fits 79 columns" "$wide"
+    fi
+    verb "$@" --list-options >"$tmp/list"
+    missing=$(cut -f 1 "$tmp/list" | cut -d '|' -f 1 |
+        while read -r option; do
+            grep -q -e "^  .*$option" "$tmp/help" || echo "$option"
+        done)
+    if [ -s "$tmp/list" ] && [ -z "$missing" ]; then
+        ok "$words: --help shows what the completions offer"
+    else
+        not_ok "$words: --help shows what the completions offer" "$missing"
+    fi
+    in_man "$words" "$page"
+    case $(verb "$@" --version) in
+    'mrail '[0-9]*) ok "$words: --version" ;;
+    *) not_ok "$words: --version" "$(verb "$@" --version)" ;;
+    esac
+    # run and bench give mpirun what they do not know.
+    [ "$words" = run ] || [ "$words" = bench ] ||
+        refused "$words: an unknown option" "unknown" "$@" --no-such-option
+done
+
+refused 'a value that is missing' '--rate needs a value: --rate LIST' run --rate
+refused 'a value that is missing before --' '--rate needs a value' \
+    run --rate -- true
+refused 'a flag with a value' '--print takes no value' run --print=yes true
+refused 'a number that is too large' 'expected a number from 1 to 1000000' \
+    run -np 1000001 true
+refused 'a strange time' 'expected a time from 0.1 to 3600 seconds' \
+    top --interval 2h
+refused 'a word that nobody takes' "unknown argument 'word'" top word
+
+# Completions ask the verbs themselves. `mrail` of a build tree would ask the
+# installed ones.
+cat >"$tmp/mrail" <<END
+#!/bin/sh
+case \$1 in
+--list-verbs) printf 'bench\tx\nplan\tx\nsoft\tx\ntop\tx\n' ;;
+*) verb=\$1; shift; exec "$build/mrail-\$verb" "\$@" ;;
+esac
+END
+chmod +x "$tmp/mrail"
+completions_of()
+{
+    PATH=$tmp:$PATH bash --norc -c '
+        . "$1"
+        shift
+        COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1))
+        _mrail
+        printf "%s\n" "${COMPREPLY[@]}"' - "$src/src/tools/completion/mrail.bash" \
+        "$@" 2>&1 | sort
+}
+
+# completed NAME EXPECTED WORD...: among the offered words.
+completed()
+{
+    name=$1
+    expected=$2
+    shift 2
+    completions_of "$@" >"$tmp/words"
+    if grep -qxF -e "$expected" "$tmp/words"; then
+        ok "$name"
+    else
+        not_ok "$name" "no $expected in: $(paste -sd ' ' "$tmp/words")"
+    fi
+}
+
+if command -v bash >/dev/null 2>&1; then
+    completed 'bash completes an option' --interval mrail top --int
+    completed 'bash completes a choice' single mrail bench --dst s
+    completed 'bash completes a word of soft' status mrail soft sta
+    completed 'bash completes an option of soft ctl' --rail mrail soft ctl --ra
+    completed 'bash completes a file' "$src/README.md" \
+        mrail plan --topo "$src/READ"
+    if completions_of mrail top --int | grep -q -e --json; then
+        not_ok 'bash offers only what fits' 'it offers --json, too'
+    else
+        ok 'bash offers only what fits'
+    fi
+else
+    echo "ok - completion of bash # SKIP bash is not installed"
+fi
+
+if command -v zsh >/dev/null 2>&1; then
+    if zsh -n "$src/src/tools/completion/_mrail"; then
+        ok 'zsh reads its completion'
+    else
+        not_ok 'zsh reads its completion' 'syntax'
+    fi
+else
+    echo "ok - completion of zsh # SKIP zsh is not installed"
+fi
+exit $failed
