@@ -16,7 +16,7 @@ s="--session $SESSION"
 expect 0 Usage $SOFT --help
 expect 0 Usage $SOFT ctl --help
 expect 0 Usage $SOFT status --help
-expect 2 Usage $SOFT
+expect 2 "no command" $SOFT
 expect 2 "mrail soft: .*--frob" $SOFT --frob -- true
 expect 2 "unknown argument" $SOFT status extra
 expect 2 "rate '0'" $SOFT $s --rate 0 -- true
@@ -24,8 +24,8 @@ expect 2 "rate '12x'" $SOFT $s --rate 12x -- true
 expect 2 "2 rates for 4 rails" $SOFT $s --rails 4 --rate 1M,2M -- true
 expect 2 "from 1 to 16" $SOFT $s --rails 17 -- true
 expect 2 "more than 256 devices" $SOFT $s --rails 16 --nodes 100 -- true
-expect 2 "neither on nor off" $SOFT $s --icrc maybe -- true
-expect 2 "not one of 256" $SOFT $s --mtu 1500 -- true
+expect 2 "expected on or off" $SOFT $s --icrc maybe -- true
+expect 2 "expected 256, 512" $SOFT $s --mtu 1500 -- true
 expect 2 "session name" $SOFT --session ../x -- true
 expect 1 "nodes 0 to 0" $SOFT $s --node 3 -- true
 [ "$(cat /proc/sys/net/ipv4/ip_nonlocal_bind)" = 1 ] ||
