@@ -27,9 +27,11 @@ static const struct {
     const char *value;
     mrail_param_type_t type;
     size_t offset;
+    const char *help;
 } params[] = {
 #define MRAIL_PARAM_ENTRY(_name, _default, _type, _field, _help)               \
-    {#_name, _default, MRAIL_PARAM_##_type, offsetof(mrail_config_t, _field)},
+    {#_name, _default, MRAIL_PARAM_##_type, offsetof(mrail_config_t, _field),  \
+     _help},
     MRAIL_PARAMS(MRAIL_PARAM_ENTRY)
 #undef MRAIL_PARAM_ENTRY
 };
@@ -206,6 +208,27 @@ int mrail_config_from_env(mrail_config_t *config)
         return -EINVAL;
     }
     return 0;
+}
+
+void mrail_config_each(void (*func)(void *arg, const mrail_param_info_t *info),
+                       void *arg)
+{
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(params); ++i) {
+        mrail_param_info_t info = {.default_value = params[i].value,
+                                   .type = param_types[params[i].type].expected,
+                                   .help = params[i].help};
+        char name[64];
+
+        snprintf(name, sizeof(name), "%s%s", MRAIL_PARAM_PREFIX,
+                 params[i].name);
+        info.name = name;
+        info.value = getenv(name);
+        info.is_set = (info.value != NULL);
+        if (!info.is_set) {
+            info.value = info.default_value;
+        }
+        func(arg, &info);
+    }
 }
 
 void mrail_config_cleanup(mrail_config_t *config)

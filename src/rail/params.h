@@ -150,6 +150,21 @@ int mrail_config_set(mrail_config_t *config, const char *name,
  * neither the engine nor the transport knows. `nearest` is the most similar
  * known name, without UCX_MRAIL_, or NULL. UCX reports in every process that
  * such variables are unused, but suggests no name. */
+/* A parameter as users see it. */
+typedef struct mrail_param_info {
+    const char *name;  /* "UCX_MRAIL_TIMEOUT" */
+    const char *value; /* as it holds: of the environment, or the default */
+    const char *default_value;
+    const char *type; /* "a whole number", in words */
+    const char *help; /* lines */
+    int is_set;       /* in the environment */
+} mrail_param_info_t;
+
+/* Calls func for each parameter of the table, in its order. Values are not
+ * checked: mrail_config_from_env() does that. */
+void mrail_config_each(void (*func)(void *arg, const mrail_param_info_t *info),
+                       void *arg);
+
 typedef void (*mrail_config_unknown_func_t)(void *arg, const char *name,
                                             const char *nearest);
 void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,

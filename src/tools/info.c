@@ -9,13 +9,16 @@
 
 typedef struct info_options {
     mrail_tool_args_t run; /* options of mrail run */
-    int json, memory, events;
+    int json, memory, events, config;
     const char *dir, *job;
 } info_options_t;
 
 #define FIELD(_name) offsetof(info_options_t, _name)
 
 static const mrail_option_t info_options[] = {
+    {"--config", NULL,
+     "the parameters of the transport (UCX_MRAIL_*): value, default, meaning",
+     MRAIL_OPTION_FLAG, FIELD(config), 0, 0, NULL},
     {"--memory", NULL,
      "runs a job and shows the memory of the transport in each rank: buffers, "
      "queues, tables. Options of mrail run say which job; without any it is -np "
@@ -35,7 +38,7 @@ static const mrail_option_t info_options[] = {
     {.names = NULL}};
 
 static const char *const synopsis[] = {
-    "[--json]", "--memory [--json] [RUN OPTION...]",
+    "[--json]", "--config [--json]", "--memory [--json] [RUN OPTION...]",
     "--events [--dir DIR] [--job NAME] [--json]", NULL};
 
 static unsigned take_for_run(void *target, char **argv)
@@ -59,9 +62,9 @@ static const mrail_command_t command = {
 
 static void check_options(const info_options_t *options)
 {
-    if (options->events && options->memory) {
-        mrail_tool_usage(MRAIL_INFO_VERB, "--events and --memory are two "
-                                          "reports: ask for one");
+    if (options->events + options->memory + options->config > 1) {
+        mrail_tool_usage(MRAIL_INFO_VERB, "--config, --memory and --events are "
+                                          "different reports: ask for one");
     }
     if (!options->events && (options->dir != NULL || options->job != NULL)) {
         mrail_tool_usage(MRAIL_INFO_VERB, "--dir and --job belong to --events: "
@@ -91,6 +94,9 @@ int main(int argc, char **argv)
 
     mrail_options_parse(&command, argv, &options);
     check_options(&options);
+    if (options.config) {
+        return mrail_info_config(options.json);
+    }
     if (options.memory) {
         return report_memory(&options);
     }

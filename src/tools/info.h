@@ -18,4 +18,10 @@ int mrail_info_memory(const mrail_tool_args_t *run, int json);
  * `dir` NULL: pages_dir(); `job` NULL: all jobs. Returns an exit status. */
 int mrail_info_events(const char *dir, const char *job, int json);
 
+/* Reports. Exit statuses. */
+int mrail_info_config(int json);
+
+/* Says on stderr which UCX_MRAIL_* variables of the environment do not exist. */
+void mrail_info_unknown_variables(void);
+
 #endif

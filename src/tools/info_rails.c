@@ -195,6 +195,11 @@ static void warn_unknown(void *arg, const char *name, const char *nearest)
     fputc('\n', stderr);
 }
 
+void mrail_info_unknown_variables(void)
+{
+    mrail_config_unknown(environ, warn_unknown, NULL);
+}
+
 int mrail_info_rails(int json)
 {
     scan_t *scan = calloc(1, sizeof(*scan));
@@ -209,7 +214,7 @@ int mrail_info_rails(int json)
         free(scan);
         return MRAIL_TOOL_FAILED; /* said by the parser */
     }
-    mrail_config_unknown(environ, warn_unknown, NULL);
+    mrail_info_unknown_variables();
     rails = mrail_rail_discover(&config, remember, scan);
     if (rails >= 0) {
         if (json) {

@@ -60,6 +60,7 @@ mrail_soft_LDADD = libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
+    src/tools/info_config.c \
     src/tools/info_rails.c src/tools/info_memory.c src/tools/info_events.c \
     src/tools/pages.c src/tools/pages.h
 mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
@@ -86,8 +87,13 @@ mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
 dist_man_MANS += src/tools/man/mrail-plan.1
 
 pkglibexec_PROGRAMS += mrail-top
-mrail_top_SOURCES = src/tools/top.c src/tools/pages.c src/tools/pages.h
-mrail_top_LDADD = libmrail-telemetry.la libmrail-tool.la
+noinst_LTLIBRARIES += libmrail-top.la
+libmrail_top_la_SOURCES = src/tools/pages.c src/tools/pages.h \
+    src/tools/top_json.c src/tools/top_rows.c src/tools/top_rows.h \
+    src/tools/top_show.h src/tools/top_table.c
+mrail_top_SOURCES = src/tools/top.c \
+    src/tools/top_screen.c src/tools/top_screen.h
+mrail_top_LDADD = libmrail-top.la libmrail-telemetry.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-top.1
 
 # Completions, which ask the verbs for their words.

@@ -210,6 +210,33 @@ int mrail_number_rate(const char *text, unsigned bare, uint64_t min,
     return 0;
 }
 
+int mrail_number_in_list(const char *list, uint64_t value)
+{
+    int found = 0;
+
+    for (;; ++list) {
+        uint64_t first, last;
+
+        if (read_digits(&list, &first) != 0) {
+            return -EINVAL;
+        }
+        last = first;
+        if (*list == '-') {
+            ++list;
+            if (read_digits(&list, &last) != 0 || last < first) {
+                return -EINVAL;
+            }
+        }
+        found |= (first <= value && value <= last);
+        if (*list == '\0') {
+            return found;
+        }
+        if (*list != ',') {
+            return -EINVAL;
+        }
+    }
+}
+
 /* ---- Lists of sizes ---- */
 
 typedef struct size_range {

@@ -1,11 +1,12 @@
 /* mrail top: what the rails of this user's processes do, from their telemetry
- * rings. */
+ * pages. Options, samples, and the terminal's keys. */
 #include "config.h"
-#include "base/clock.h"
-#include "tools/json.h"
+#include "tools/number.h"
 #include "tools/options.h"
 #include "tools/pages.h"
 #include "tools/tool.h"
+#include "tools/top_screen.h"
+#include "tools/top_show.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -14,236 +15,19 @@
 #include <unistd.h>
 
 #define VERB "top"
-#define LAST_EVENTS 8
 
 typedef struct top {
     const char *dir;
     const char *job;
     double interval_s;
     uint64_t count; /* 0: for ever */
+    top_filter_t filter;
+    unsigned order; /* top_order_t */
     int json;
     int clean;
 } top_t;
 
-/* ---- what two samples tell ---- */
-
-typedef struct top_rail {
-    double bytes_per_s;
-    double stalled; /* mean share of its lanes' time */
-    double idle;
-    uint64_t outstanding;
-} top_rail_t;
-
-static const mrail_page_lane_t *top_find_lane(const mrail_page_t *page,
-                                              const mrail_page_lane_t *lane)
-{
-    for (unsigned i = 0; i < page->num_lanes; ++i) {
-        const mrail_page_lane_t *other = &page->lanes[i];
-
-        if ((other->peer == lane->peer) && (other->slot == lane->slot)) {
-            return other;
-        }
-    }
-    return NULL;
-}
-
-/* Of counters that may have begun anew. */
-static double top_since(uint64_t before, uint64_t now)
-{
-    return (now > before) ? (double)(now - before) : 0;
-}
-
-/* `before`: NULL or the same process's earlier sample. */
-static top_rail_t top_rail(const mrail_page_t *before, const mrail_page_t *now,
-                           unsigned index)
-{
-    const mrail_page_lane_t *lane, *old;
-    double elapsed_ns =
-        (before != NULL) ? top_since(before->update_ns, now->update_ns) : 0;
-    top_rail_t rail = {0};
-    unsigned lanes = 0;
-
-    for (unsigned i = 0; i < now->num_lanes; ++i) {
-        lane = &now->lanes[i];
-        old = (before != NULL) ? top_find_lane(before, lane) : NULL;
-        if (lane->rail == index) {
-            rail.outstanding += lane->outstanding;
-            if (old != NULL) {
-                ++lanes;
-                rail.stalled += top_since(old->stalled_ns, lane->stalled_ns);
-                rail.idle += top_since(old->idle_ns, lane->idle_ns);
-            }
-        }
-    }
-    if (elapsed_ns > 0) {
-        rail.bytes_per_s =
-            top_since(before->rails[index].bytes, now->rails[index].bytes) *
-            MRAIL_NS_PER_SEC / elapsed_ns;
-        rail.stalled /= elapsed_ns * MRAIL_MAX(lanes, 1u);
-        rail.idle /= elapsed_ns * MRAIL_MAX(lanes, 1u);
-    }
-    return rail;
-}
-
-/* ---- as a table ---- */
-
-static void top_print_process(const pages_t *before, const pages_item_t *item)
-{
-    const mrail_page_t *now = item->page;
-    char who[PAGES_WHO];
-
-    pages_who(who, sizeof(who), now);
-    for (unsigned i = 0; i < now->num_rails; ++i) {
-        const mrail_page_rail_t *rail = &now->rails[i];
-        top_rail_t what = top_rail(pages_find(before, now), now, i);
-        char device[48];
-
-        snprintf(device, sizeof(device), "%s:%u", rail->device, rail->port);
-        printf("%-10s %8u %-14.14s %-12s %5u %8.1f %7.0f %6.0f%% %5.0f%% %9llu"
-               "%s\n",
-               (i == 0) ? who : "", now->head.pid, (i == 0) ? now->program : "",
-               device, rail->num_lanes, what.bytes_per_s / 1e6,
-               (double)rail->nominal / 1e6, what.stalled * 100, what.idle * 100,
-               (unsigned long long)what.outstanding,
-               item->alive ? "" : "  ended");
-    }
-}
-
-static void top_print_events(const pages_t *pages)
-{
-    pages_event_t *events;
-    unsigned count = pages_events(pages, VERB, &events);
-    char when[PAGES_TIME], who[PAGES_WHO];
-
-    if (count > 0) {
-        printf("\nlast events (all: mrail info --events)\n");
-    }
-    for (unsigned i = (count > LAST_EVENTS) ? count - LAST_EVENTS : 0;
-         i < count; ++i) {
-        pages_time(when, sizeof(when), events[i].event->time_ns);
-        pages_who(who, sizeof(who), events[i].page);
-        printf("%s  %-10s %s\n", when, who, events[i].event->text);
-    }
-    free(events);
-}
-
-static void top_print(const top_t *top, const pages_t *before,
-                      const pages_t *now)
-{
-    const char *job = NULL;
-
-    if (isatty(STDOUT_FILENO) && (top->count != 1)) {
-        fputs("\033[H\033[2J", stdout);
-    }
-    for (unsigned i = 0; i < now->count; ++i) {
-        const pages_item_t *item = &now->items[i];
-
-        if ((job == NULL) || (strcmp(job, item->page->job) != 0)) {
-            job = item->page->job;
-            printf("%sjob %s\n%-10s %8s %-14s %-12s %5s %8s %7s %7s %6s %9s\n",
-                   (i == 0) ? "" : "\n", (job[0] != '\0') ? job : "(none)",
-                   "WHO", "PID", "PROGRAM", "RAIL", "LANES", "MB/S", "OF",
-                   "STALLED", "IDLE", "OUT");
-        }
-        top_print_process(before, item);
-    }
-    top_print_events(now);
-    fflush(stdout);
-}
-
-/* ---- as JSON ---- */
-
-static void top_json_rails(mrail_json_t *json, const pages_t *before,
-                           const mrail_page_t *now)
-{
-    mrail_json_array(json, "rails");
-    for (unsigned i = 0; i < now->num_rails; ++i) {
-        const mrail_page_rail_t *rail = &now->rails[i];
-        top_rail_t what = top_rail(pages_find(before, now), now, i);
-
-        mrail_json_object(json, NULL);
-        mrail_json_string(json, "device", rail->device);
-        mrail_json_uint(json, "port", rail->port);
-        mrail_json_uint(json, "lanes", rail->num_lanes);
-        mrail_json_uint(json, "bytes", rail->bytes);
-        mrail_json_fixed(json, "bytes_per_s", what.bytes_per_s, 0);
-        mrail_json_uint(json, "nominal_bytes_per_s", rail->nominal);
-        mrail_json_uint(json, "outstanding", what.outstanding);
-        mrail_json_fixed(json, "stalled", what.stalled, 3);
-        mrail_json_fixed(json, "idle", what.idle, 3);
-        mrail_json_object_end(json);
-    }
-    mrail_json_array_end(json);
-}
-
-static void top_json_lanes(mrail_json_t *json, const mrail_page_t *now)
-{
-    char peer[20];
-
-    mrail_json_array(json, "lanes");
-    for (unsigned i = 0; i < now->num_lanes; ++i) {
-        const mrail_page_lane_t *lane = &now->lanes[i];
-
-        snprintf(peer, sizeof(peer), "%016llx", (unsigned long long)lane->peer);
-        mrail_json_object(json, NULL);
-        mrail_json_string(json, "peer", peer);
-        mrail_json_uint(json, "lane", lane->slot);
-        mrail_json_uint(json, "rail", lane->rail);
-        mrail_json_uint(json, "sport", lane->sport);
-        mrail_json_string(json, "state", lane->state);
-        mrail_json_uint(json, "bytes", lane->bytes);
-        mrail_json_uint(json, "window_bytes_per_s", lane->rate);
-        mrail_json_uint(json, "outstanding", lane->outstanding);
-        mrail_json_fixed(json, "posted_s", (double)lane->posted_ns / 1e9, 6);
-        mrail_json_fixed(json, "done_s", (double)lane->done_ns / 1e9, 6);
-        mrail_json_fixed(json, "stalled_s", (double)lane->stalled_ns / 1e9, 3);
-        mrail_json_fixed(json, "idle_s", (double)lane->idle_ns / 1e9, 3);
-        mrail_json_object_end(json);
-    }
-    mrail_json_array_end(json);
-    mrail_json_uint(json, "lanes_not_shown", now->more_lanes);
-}
-
-static void top_json_process(mrail_json_t *json, const pages_t *before,
-                             const pages_item_t *item)
-{
-    const mrail_page_t *page = item->page;
-
-    mrail_json_object(json, NULL);
-    mrail_json_string(json, "job", page->job);
-    mrail_json_int(json, "rank", page->rank);
-    mrail_json_uint(json, "pid", page->head.pid);
-    mrail_json_string(json, "program", page->program);
-    mrail_json_bool(json, "alive", item->alive);
-    mrail_json_fixed(json, "start_s", (double)page->start_ns / 1e9, 6);
-    mrail_json_fixed(json, "update_s", (double)page->update_ns / 1e9, 6);
-    top_json_rails(json, before, page);
-    top_json_lanes(json, page);
-    mrail_json_object(json, "counters");
-    for (unsigned i = 0; i < page->num_counters; ++i) {
-        mrail_json_uint(json, page->counters[i].name, page->counters[i].value);
-    }
-    mrail_json_object_end(json);
-    mrail_json_object_end(json);
-}
-
-static void top_json(const pages_t *before, const pages_t *now)
-{
-    mrail_json_t json = mrail_json_to(stdout);
-
-    mrail_json_object(&json, NULL);
-    mrail_json_fixed(&json, "time_s", (double)mrail_page_now() / 1e9, 3);
-    mrail_json_array(&json, "processes");
-    for (unsigned i = 0; i < now->count; ++i) {
-        top_json_process(&json, before, &now->items[i]);
-    }
-    mrail_json_array_end(&json);
-    mrail_json_object_end(&json);
-    mrail_json_end(&json);
-    fflush(stdout);
-}
-
-/* ---- samples ---- */
+/* ---- Samples ---- */
 
 static void top_sleep(double seconds)
 {
@@ -256,9 +40,95 @@ static void top_sleep(double seconds)
     }
 }
 
-static int top_run(const top_t *top)
+static void top_print(const top_t *top, const pages_t *before,
+                      const pages_t *now)
 {
-    pages_t before, now;
+    if (top->json) {
+        top_json(before, now, &top->filter);
+    } else {
+        top_table(stdout, before, now, &top->filter, top->order);
+    }
+    fflush(stdout);
+}
+
+/* One sample after the other, as text that scrolls. */
+static void top_scroll(const top_t *top, pages_t *before)
+{
+    pages_t now;
+
+    for (uint64_t i = 0; (top->count == 0) || (i < top->count); ++i) {
+        top_sleep(top->interval_s);
+        pages_read(&now, VERB, top->dir, top->job, 0);
+        top_print(top, before, &now);
+        pages_cleanup(before);
+        *before = now;
+    }
+}
+
+/* ---- On a terminal ---- */
+
+static void top_draw(const top_t *top, const pages_t *before,
+                     const pages_t *now, unsigned *page_p)
+{
+    fputs("\033[H\033[2J", stdout);
+    top_screenful(stdout, before, now, &top->filter, top->order,
+                  top_screen_rows(), page_p);
+    fflush(stdout);
+}
+
+/* 0: go on; -1: end. */
+static int top_key(top_t *top, int key, unsigned *page_p)
+{
+    switch (key) {
+    case 'q':
+    case -1:
+        return -1;
+    case ' ':
+    case 'n':
+        ++*page_p;
+        return 0;
+    case 'b':
+    case 'p':
+        *page_p -= (*page_p > 0);
+        return 0;
+    case 's':
+        top->order = (top->order + 1) % TOP_ORDER_NUM;
+        *page_p = 0;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* Keys act at once, on the samples that are there. */
+static void top_screen(top_t *top, pages_t *before)
+{
+    unsigned page = 0;
+    int is_ending = 0;
+    uint64_t taken = 0;
+    pages_t now;
+
+    pages_read(&now, VERB, top->dir, top->job, 0);
+    while (!is_ending && ((top->count == 0) || (taken <= top->count))) {
+        double left_s = top->interval_s;
+
+        while (!is_ending && (left_s > 0)) {
+            top_draw(top, before, &now, &page);
+            is_ending = top_key(top, top_screen_key(&left_s), &page);
+        }
+        pages_cleanup(before);
+        *before = now;
+        pages_read(&now, VERB, top->dir, top->job, 0);
+        ++taken;
+    }
+    pages_cleanup(&now);
+    top_screen_close();
+    putchar('\n');
+}
+
+static int top_run(top_t *top)
+{
+    pages_t before;
 
     pages_read(&before, VERB, top->dir, top->job, 1);
     if (before.count == 0) {
@@ -269,16 +139,10 @@ static int top_run(const top_t *top)
                 (top->job != NULL) ? top->job : "", top->dir);
         return MRAIL_TOOL_FAILED;
     }
-    for (uint64_t i = 0; (top->count == 0) || (i < top->count); ++i) {
-        top_sleep(top->interval_s);
-        pages_read(&now, VERB, top->dir, top->job, 0);
-        if (top->json) {
-            top_json(&before, &now);
-        } else {
-            top_print(top, &before, &now);
-        }
-        pages_cleanup(&before);
-        before = now;
+    if (!top->json && (top->count != 1) && top_screen_open()) {
+        top_screen(top, &before);
+    } else {
+        top_scroll(top, &before);
     }
     pages_cleanup(&before);
     return 0;
@@ -295,6 +159,15 @@ static int top_clean(const top_t *top)
     return 0;
 }
 
+static void top_take_ranks(void *target, const char *text)
+{
+    if (mrail_number_in_list(text, 0) < 0) {
+        mrail_tool_usage(VERB, "--rank %s: expected a list such as 0,4-7",
+                         text);
+    }
+    ((top_t *)target)->filter.ranks = text;
+}
+
 #define FIELD(_name) offsetof(top_t, _name)
 
 static const mrail_option_t top_options[] = {
@@ -304,6 +177,16 @@ static const mrail_option_t top_options[] = {
      MRAIL_OPTION_UINT64, FIELD(count), 1, UINT32_MAX, NULL},
     {"--job", "NAME", "only the processes of this job", MRAIL_OPTION_TEXT,
      FIELD(job), 0, 0, NULL},
+    {"--rank", "LIST", "only these ranks: 0,4-7", MRAIL_OPTION_CALL, 0, 0, 0,
+     top_take_ranks},
+    {"--rail", "PATTERN", "only rails of this name: mlx5_0, 'mlx5_*', mlx5_0:1",
+     MRAIL_OPTION_TEXT, FIELD(filter.rail), 0, 0, NULL},
+    {"--program", "PATTERN", "only processes of this program",
+     MRAIL_OPTION_TEXT, FIELD(filter.program), 0, 0, NULL},
+    {"--sort", TOP_ORDERS,
+     "order within a job: by rank, or the largest first of MB/S, STALLED, IDLE "
+     "or OUT (rank)",
+     MRAIL_OPTION_CHOICE, FIELD(order), 0, 0, NULL},
     {"--json", NULL, "an object for each sample", MRAIL_OPTION_FLAG,
      FIELD(json), 0, 0, NULL},
     {"--dir", "DIR",
@@ -315,7 +198,8 @@ static const mrail_option_t top_options[] = {
     {.names = NULL}};
 
 static const char *const synopsis[] = {
-    "[--interval TIME] [--count N] [--job NAME] [--json]", "--clean", NULL};
+    "[--interval TIME] [--count N] [--sort ORDER] [FILTER...] [--json]",
+    "--clean", NULL};
 
 static const mrail_command_t command = {
     .verb = VERB,
@@ -329,7 +213,9 @@ static const mrail_command_t command = {
         "           nothing came back: the network, or the other end\n"
         "  IDLE     ... in which nothing was posted, while others had work\n"
         "\n"
-        "and the last events. A process that was killed is shown as ended.\n",
+        "and the last events. A process that was killed is shown as ended. On a\n"
+        "terminal it shows a page at a time: space and b turn pages, s changes the\n"
+        "order, q ends it. --job, --rank, --rail and --program are filters.\n",
     .options = top_options,
     .epilog =
         "Exit status: 0 done, 1 no process to show or failure, 2 usage.\n"};

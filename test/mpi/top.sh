@@ -39,9 +39,9 @@ is()
 pages=$tmp/pages
 mkdir "$pages"
 export UCX_MRAIL_TELEMETRY_DIR="$pages"
-start a 12
+start a 22
 first=$!
-start b 12
+start b 22
 second=$!
 under_way a
 under_way b
@@ -66,6 +66,17 @@ is 'one job of them' 2 "$(of_ours "$tmp/one")"
 "$mrail" top >"$tmp/table" 2>&1 || true
 is 'as a table: a line for each rail of each process' 16 \
     "$(grep -cE ' soft[0-3]:1 +[0-9]+ ' "$tmp/table" || true)"
+"$mrail" top --rank 1 --rail soft2 --sort rate >"$tmp/table" 2>&1 || true
+is 'filters: one rail of one rank of each job' 2 \
+    "$(grep -cE '^rank 1 .* soft2:1 ' "$tmp/table" || true)"
+is 'filters: nothing else' 2 "$(grep -c ' soft[0-9]:1 ' "$tmp/table" || true)"
+"$mrail" top --rail soft3 --json >"$tmp/one" 2>&1 || true
+is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
+if command -v python3 >/dev/null; then
+    python3 "$here/top_screen.py" "$mrail" || failed=1
+else
+    echo 'skip - a terminal: python3 is not installed'
+fi
 
 "$mrail" soft ctl --session "$session-a" --rail 1 down >"$tmp/ctl" 2>&1 ||
     not_ok 'mrail soft ctl' "$(tail -n 1 "$tmp/ctl")"

@@ -106,6 +106,30 @@ for words in run bench info top plan soft 'soft ctl' 'soft status'; do
         refused "$words: an unknown option" "unknown" "$@" --no-such-option
 done
 
+# The parameters of the transport.
+UCX_MRAIL_TIMEOUT=2s verb info --config >"$tmp/config" 2>&1
+if grep -q '^UCX_MRAIL_TIMEOUT=2s$' "$tmp/config" &&
+    grep -q '; default 1s; set in the environment$' "$tmp/config"; then
+    ok 'info --config shows what is set'
+else
+    not_ok 'info --config shows what is set' "$(head -n 3 "$tmp/config")"
+fi
+missing=$(sed -n 's/^    X(\([A-Z_]*\), .*/UCX_MRAIL_\1/p' \
+    "$src/src/rail/params.h" | while read -r name; do
+    grep -q "^$name=" "$tmp/config" || echo "$name"
+done)
+if [ -z "$missing" ] && [ "$(grep -c '^UCX_MRAIL_' "$tmp/config")" -gt 20 ]; then
+    ok 'info --config shows all parameters'
+else
+    not_ok 'info --config shows all parameters' "not $missing"
+fi
+if UCX_MRAIL_TIMEOUT=x verb info --config >"$tmp/out" 2>&1; then
+    not_ok 'info --config refuses what the transport refuses' 'exit status 0'
+else
+    ok 'info --config refuses what the transport refuses'
+fi
+refused 'two reports at once' 'ask for one' info --config --memory
+
 refused 'a value that is missing' '--rate needs a value: --rate LIST' run --rate
 refused 'a value that is missing before --' '--rate needs a value' \
     run --rate -- true
