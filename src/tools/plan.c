@@ -326,6 +326,7 @@ static double plan_repeatedly(const plan_run_t *run)
             free(times);
             fail_plan(run, (why[0] != '\0') ? why : strerror(-ret));
         }
+        mrail_tool_progress(PLAN_VERB, i + 1, run->repeat, "plans");
     }
     qsort(times, run->repeat, sizeof(*times), compare_times);
     median = (times[(run->repeat - 1) / 2] + times[run->repeat / 2]) / 2;

@@ -60,11 +60,11 @@ void plan_time_text(double seconds, char *text, size_t size)
 
 void plan_bytes_text(double bytes, char *text, size_t size)
 {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     unsigned i = 0;
 
-    while (i + 1 < MRAIL_ARRAY_SIZE(units) && bytes >= 1000) {
-        bytes /= 1000;
+    while (i + 1 < MRAIL_ARRAY_SIZE(units) && bytes >= 1024) {
+        bytes /= 1024;
         ++i;
     }
     snprintf(text, size, (i == 0) ? "%.0f %s" : "%.1f %s", bytes, units[i]);

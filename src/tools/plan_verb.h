@@ -46,7 +46,7 @@ void plan_link_name(const mrail_plan_link_t *link, char *text, size_t size);
 double plan_link_load(const mrail_plan_link_t *link);
 double plan_link_load_before(const mrail_plan_link_t *link);
 
-/* "4.32 ms", "268.4 MB" (powers of 1000). */
+/* "4.32 ms", "256.0 MiB". */
 void plan_time_text(double seconds, char *text, size_t size);
 void plan_bytes_text(double bytes, char *text, size_t size);
 

@@ -142,7 +142,7 @@ static void soft_status_rate(uint64_t bytes_per_s, char *text, size_t max)
     if (bytes_per_s == 0) {
         snprintf(text, max, "max");
     } else {
-        snprintf(text, max, "%.6gM", (double)bytes_per_s / 1e6);
+        snprintf(text, max, "%.6gMB", (double)bytes_per_s / 1e6);
     }
 }
 
@@ -163,7 +163,7 @@ static void soft_status_table(const sroce_session_t *session)
            session->mtu);
     printf("%4s %-7s %-15s %-4s %9s %9s %6s %7s %7s %5s %12s %12s %8s\n",
            "node", "device", "address", "port", "egress/s", "ingress/s", "loss",
-           "delay", "wdelay", "procs", "tx MB", "rx MB", "dropped");
+           "delay", "wdelay", "procs", "tx MiB", "rx MiB", "dropped");
     for (unsigned i = 0; i < sroce_session_num_devs(session); ++i) {
         const sroce_session_dev_t *dev = &session->devs[i];
         struct in_addr addr = {.s_addr = dev->addr};
@@ -183,8 +183,8 @@ static void soft_status_table(const sroce_session_t *session)
                dev->node, dev->rail, inet_ntoa(addr), soft_status_port(dev),
                egress, ingress, dev->loss_ppm, dev->delay_us,
                dev->write_delay_us, procs,
-               (double)totals[SROCE_CNT_TX_BYTES] / 1e6,
-               (double)totals[SROCE_CNT_RX_BYTES] / 1e6, dropped);
+               (double)totals[SROCE_CNT_TX_BYTES] / 0x1p20,
+               (double)totals[SROCE_CNT_RX_BYTES] / 0x1p20, dropped);
     }
 }
 

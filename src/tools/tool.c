@@ -1,6 +1,8 @@
 #include "config.h"
 #include "tools/tool.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -106,6 +108,27 @@ void mrail_tool_fail(const char *verb, const char *fmt, ...)
     va_end(ap);
     fputc('\n', stderr);
     exit(MRAIL_TOOL_FAILED);
+}
+
+void mrail_tool_progress(const char *verb, unsigned done, unsigned total,
+                         const char *what)
+{
+    static mrail_ns_t next_ns;
+    static int is_shown;
+    mrail_ns_t now_ns = mrail_clock_now();
+
+    if (next_ns == 0) {
+        next_ns = now_ns + 2 * MRAIL_NS_PER_SEC;
+    }
+    if (done == total) {
+        fputs(is_shown ? "\r\033[K" : "", stderr);
+        next_ns = 0;
+        is_shown = 0;
+    } else if (now_ns >= next_ns && isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\rmrail %s: %u of %u %s", verb, done, total, what);
+        next_ns = now_ns + MRAIL_NS_PER_SEC;
+        is_shown = 1;
+    }
 }
 
 void mrail_tool_own_dir(char *dir, size_t size)

@@ -39,6 +39,12 @@ _Noreturn void mrail_tool_usage(const char *verb, const char *fmt, ...)
 _Noreturn void mrail_tool_fail(const char *verb, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 
+/* Says on a terminal's stderr how far a long task is, at most once a second and
+ * not in its first two seconds: "mrail VERB: DONE of TOTAL WHAT". With done ==
+ * total it removes the line. Not thread-safe. */
+void mrail_tool_progress(const char *verb, unsigned done, unsigned total,
+                         const char *what);
+
 /* Folder of the running program, without links; "." if it cannot be read. */
 void mrail_tool_own_dir(char *dir, size_t size);
 

@@ -198,8 +198,8 @@ static const mrail_option_t top_options[] = {
     {.names = NULL}};
 
 static const char *const synopsis[] = {
-    "[--interval TIME] [--count N] [--sort ORDER] [FILTER...] [--json]",
-    "--clean", NULL};
+    "[--interval TIME] [--count N] [--sort ORDER] [FILTER...]",
+    "--json [--interval TIME] [--count N] [FILTER...]", "--clean", NULL};
 
 static const mrail_command_t command = {
     .verb = VERB,

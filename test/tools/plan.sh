@@ -97,13 +97,13 @@ END
 
 # ---- the table ----
 
-expect 'the table' 0 '^2 nodes, 4 rails, 8 ranks; [0-9.]+ MB in 16 demands$' \
+expect 'the table' 0 '^2 nodes, 4 rails, 8 ranks; [0-9.]+ MiB in 16 demands$' \
     --topo "$tmp/mesh" --demand "$tmp/hot"
 says '... congestion before and after' \
     '^congestion +[0-9.]+ ms before, [0-9.]+ ms after: [2-3]\.[0-9]+ times'
 says '... the bound, and the gap' \
     '^bound +[0-9.]+ ms, gap [0-2]\.[0-9]+ % \(at most 2\.00 % wanted\)$'
-says '... what is relayed' '^relayed +[0-9.]+ [MG]B, bound [0-9.]+ [MG]B, gap'
+says '... what is relayed' '^relayed +[0-9.]+ [MG]iB, bound [0-9.]+ [MG]iB, gap'
 says '... pieces' '^pieces +[0-9]+ of 16 demands$'
 says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ rounds and [0-9]+ for'
 says '... a link with bars' \
@@ -126,7 +126,7 @@ expect 'the table: a median' 0 '^planning +[0-9.]+ [mu]?s \(median\)' \
 printf '0 4 256m\n1 5 1k\n' >"$tmp/tiny"
 expect 'a link that carries little has a bar' 0 \
     '^node 0 rail 1 out +0\.02 us # +' --topo "$tmp/mesh" --demand "$tmp/tiny"
-expect 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MB, ' \
+expect 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MiB, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold 255m
 expect '... one that is not large enough does not' 0 '^relayed +0 B, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold=256m
@@ -134,7 +134,7 @@ for links in 'pairwise * 100GB' 'switch * 450GB'; do
     printf 'nodes 8\nrails 8\nrail * * 50GB\nranks * 8 single-rail\n%s\n' "$links" \
         >"$tmp/large"
     expect "two levels have no bound for relayed bytes: ${links%% *}" 0 \
-        '^relayed +[0-9.]+ [MG]B, no bound; ' \
+        '^relayed +[0-9.]+ [MG]iB, no bound; ' \
         --topo "$tmp/large" --pattern uniform --relay-threshold 0
 done
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 2 single-rail\npairwise * 100GB\n' \
@@ -145,7 +145,7 @@ for pattern in uniform moe; do
         --topo "$tmp/small" --pattern $pattern
     says '... whole' '^pieces +12 of 12 demands$'
     says '... with the fewest relays' \
-        '^relayed +[0-9.]+ MB, bound [0-9.]+ MB, gap 0\.00 %'
+        '^relayed +[0-9.]+ MiB, bound [0-9.]+ MiB, gap 0\.00 %'
 done
 expect 'a node without links: its traffic is not planned' 0 \
     '^planned are 0 B: no limit is known' \
