@@ -1,6 +1,7 @@
 /*
- * mrail bench: options, then one area.  Under mpirun it is a rank; started by
- * hand with -np it starts itself through `mrail run`.
+ * mrail bench: reads the options and runs one area. Under mpirun or srun the
+ * process is a rank. Started by hand with -np, it starts its ranks through
+ * `mrail run`.
  */
 #include "config.h"
 #include "tools/bench.h"
@@ -127,8 +128,8 @@ static void parse_hotspots(bench_t *bench)
     }
 }
 
-/* A word for `mrail run`, which separates mpirun's: an option, or the word behind
- * one. */
+/* Takes a word for `mrail run`: an unknown option, or the word after one.
+ * `mrail run` finds mpirun's options among them. */
 static unsigned take_for_run(void *target, char **argv)
 {
     bench_t *bench = target;

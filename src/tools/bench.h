@@ -1,6 +1,6 @@
 /*
- * mrail bench: what its areas share.  MPI programs; every byte of every
- * iteration is checked, outside the timed part.
+ * mrail bench: shared by its areas. The areas are MPI programs that check every
+ * byte of every iteration, outside the timed part.
  */
 #ifndef MRAIL_TOOLS_BENCH_H
 #define MRAIL_TOOLS_BENCH_H
@@ -78,15 +78,15 @@ uint64_t mrail_bench_seed(unsigned from, unsigned to, uint64_t iteration);
 /* Processor time of this process, seconds. */
 double mrail_bench_cpu_now(void);
 
-/* Share of this machine's processors that a result kept busy, 0 to 1.  All
- * ranks are taken to be on this machine. */
+/* Fraction of this machine's processors that a result kept busy, 0 to 1. All
+ * ranks count as running on this machine. */
 double mrail_bench_load(const mrail_bench_result_t *result);
 
-/* The carrier of messages, from the environment of an Open MPI rank: "mrail",
- * "ucx:<UCX_TLS>", or "ompi:<pml>". */
+/* The transport that carries messages, by the environment of an Open MPI rank:
+ * "mrail", "ucx:<UCX_TLS>", or "ompi:<pml>". */
 void mrail_bench_transport(char *name, size_t size);
 
-/* The areas.  Called on all ranks between MPI_Init and MPI_Finalize; 0, or 1
+/* The areas. Call them on all ranks between MPI_Init and MPI_Finalize. 0, or 1
  * if data was wrong. */
 int mrail_bench_alltoallv(const mrail_bench_options_t *options);
 int mrail_bench_p2p(const mrail_bench_options_t *options);

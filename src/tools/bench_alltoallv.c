@@ -35,7 +35,8 @@ static int offsets_of(const int *counts, int ranks, int *offsets,
     return 0;
 }
 
-/* Counts and buffers for one size; -1 if they do not fit MPI's int. */
+/* Fills counts and allocates buffers for one size. -1: they do not fit an
+ * int. */
 static int exchange_init(exchange_t *ex, const mrail_bench_skew_t *skew,
                          uint64_t size)
 {
@@ -121,14 +122,14 @@ static void one_iteration(exchange_t *ex, const mrail_bench_options_t *options,
     }
 }
 
-/* What coll/mrail did in the timed iterations, over all ranks; shares from 0 to
- * 1, below 0 if it is not there. */
+/* The work of coll/mrail in the timed iterations, over all ranks, as fractions
+ * from 0 to 1. Below 0: the component is not loaded. */
 typedef struct shares {
     double planned, relayed; /* of the bytes sent */
     double overhead;         /* agreement, planning included, of the time */
 } shares_t;
 
-/* Collective; of use on rank 0. */
+/* Collective. The result is valid on rank 0 only. */
 static shares_t shares_of(const exchange_t *ex,
                           const mrail_bench_result_t *result,
                           const mrail_bench_coll_t *coll,
@@ -184,8 +185,8 @@ static const char *pattern_text(const mrail_bench_skew_t *skew)
     return (skew->pattern == MRAIL_DEMAND_SINGLE) ? "single" : "shift";
 }
 
-/* Times of a size. A rank sends nothing to itself, so the bus bandwidth, by the
- * definition of nccl-tests, is what it sends by the time. */
+/* Times of one size. A rank sends nothing to itself, so the bus bandwidth (as
+ * nccl-tests define it) is the bytes that it sends divided by the time. */
 typedef struct figures {
     double median_s, p50_s, p99_s, best_s, worst_s;
     double bytes_per_s, bus_bytes_per_s; /* of all ranks; of one */

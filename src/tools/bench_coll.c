@@ -41,7 +41,7 @@ static int find_counter(const char *name)
     return -1;
 }
 
-/* 1 if there is a handle now. */
+/* 1: the counter has a handle now. */
 static int open_counter(mrail_bench_coll_t *coll, unsigned counter)
 {
     int index = find_counter(names[counter]), count = 0;

@@ -1,6 +1,5 @@
 /*
- * Counters of the component coll/mrail, read through MPI_T. Without that
- * component there are none.
+ * Counters of the component coll/mrail, read through MPI_T.
  */
 #ifndef MRAIL_TOOLS_BENCH_COLL_H
 #define MRAIL_TOOLS_BENCH_COLL_H
@@ -29,14 +28,14 @@ typedef struct mrail_bench_coll {
 } mrail_bench_coll_t;
 
 /*
- * Finds the counters by their names.  After MPI_Init; _close before
- * MPI_Finalize.  The caller owns the memory and sees to it that one thread at
- * a time is here.  Source: MPI 3.1, section 14.3.
+ * Finds the counters by name. Call it after MPI_Init, and _close before
+ * MPI_Finalize. The caller owns the memory and calls from one thread at a time.
+ * Source: MPI 3.1, section 14.3.
  */
 void mrail_bench_coll_open(mrail_bench_coll_t *coll);
 void mrail_bench_coll_close(mrail_bench_coll_t *coll);
 
-/* All of them as they stand; zeros if they are not there. */
+/* Reads all counters; zeros if the component is not loaded. */
 void mrail_bench_coll_read(const mrail_bench_coll_t *coll,
                            uint64_t values[MRAIL_BENCH_COLL_NUM]);
 

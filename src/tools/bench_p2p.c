@@ -26,7 +26,7 @@ typedef struct pair {
     size_t size;
     char *send, *recv;     /* window messages each */
     MPI_Request *requests; /* 2 * window */
-    double *halves; /* window of them: half of each round trip, seconds */
+    double *halves; /* half of each round trip, seconds; `window` values */
 } pair_t;
 
 static uint64_t message_seed(const pair_t *pair, int from, int to,
@@ -143,7 +143,7 @@ static const kernel_t kernels[] = {
 
 enum { PING_PONG, STREAM, BOTH_WAYS };
 
-/* One round: fill, time, check. `halves` gets those of a ping-pong. */
+/* One round: fill, time, check. */
 static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
                       const kernel_t *kernel, unsigned round,
                       mrail_bench_result_t *result)
@@ -169,8 +169,8 @@ static void one_round(const pair_t *pair, const mrail_bench_options_t *options,
     }
 }
 
-/* All rounds of one kernel; data_ok and cpu_s over all ranks. `halves` gets half
- * of each timed round trip; NULL: they are not wanted. */
+/* All rounds of one kernel. data_ok and cpu_s are over all ranks. `halves`
+ * receives half of each timed round trip, unless it is NULL. */
 static void run_kernel(pair_t *pair, const mrail_bench_options_t *options,
                        const kernel_t *kernel, double *halves,
                        mrail_bench_result_t *result)
@@ -205,7 +205,7 @@ typedef struct figures {
     double p50_s, p99_s; /* of half round trips, each by itself, all pairs */
 } figures_t;
 
-/* Collective; the percentiles are of use on rank 0. */
+/* Collective. The percentiles are valid on rank 0 only. */
 static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
                         figures_t *figures)
 {
@@ -216,7 +216,7 @@ static void run_latency(pair_t *pair, const mrail_bench_options_t *options,
         mrail_bench_allocate(2 * (size_t)all * sizeof(*gathered));
 
     run_kernel(pair, options, &kernels[PING_PONG], halves, &figures->latency);
-    /* The lower ranks' come first: each of them starts its round trips. */
+    /* Only the lower ranks start round trips, and their values come first. */
     MPI_Gather(halves, (int)num, MPI_DOUBLE, gathered, (int)num, MPI_DOUBLE, 0,
                MPI_COMM_WORLD);
     if (pair->rank == 0) {
@@ -293,7 +293,7 @@ static void print_header(const mrail_bench_options_t *options, int ranks)
            "p99 us", "MB/s, all", "messages/s", "cpu", "data");
 }
 
-/* Messages of a window: few enough for `bytes` in all, but one at least. */
+/* Number of messages in a window of at most `bytes` bytes; at least 1. */
 static unsigned window_of(uint64_t size, uint64_t bytes, unsigned wanted)
 {
     return (unsigned)MRAIL_MAX(MRAIL_MIN(bytes / MRAIL_MAX(size, 1), wanted),
@@ -311,7 +311,7 @@ static int bench_size(pair_t *pair, const mrail_bench_options_t *options,
     pair->send = mrail_bench_allocate(bytes);
     pair->recv = mrail_bench_allocate(bytes);
     pair->requests = mrail_bench_allocate(2 * window * sizeof(*pair->requests));
-    /* A round trip of a large message needs no company to be timed well. */
+    /* One round trip of a large message is long enough to be timed well. */
     pair->phase = 0;
     pair->window = window_of(size, PINGS_MAX, window);
     run_latency(pair, options, &figures);

@@ -3,7 +3,8 @@
 
 #define PPM 1000000u
 
-/* `total` evenly over all ranks but `rank` and `hot` (hot == rank: none). */
+/* Spreads `total` evenly over all ranks except `rank` and `hot` (hot == rank:
+ * no hot rank). */
 static void spread(unsigned ranks, unsigned rank, unsigned hot, uint64_t total,
                    uint64_t *bytes)
 {

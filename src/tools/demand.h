@@ -1,6 +1,6 @@
 /*
- * Demands of the alltoallv benchmark: how many bytes each rank sends to each
- * other.  Pure; every rank computes the same.
+ * Demands of the alltoallv benchmark: the bytes from each rank to each other
+ * rank. Pure: every rank computes the same.
  */
 #ifndef MRAIL_TOOLS_DEMAND_H
 #define MRAIL_TOOLS_DEMAND_H

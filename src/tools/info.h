@@ -1,4 +1,4 @@
-/* mrail info: what its reports share. */
+/* mrail info: its reports. */
 #ifndef MRAIL_TOOLS_INFO_H
 #define MRAIL_TOOLS_INFO_H
 
@@ -6,19 +6,20 @@
 
 #define MRAIL_INFO_VERB "info"
 
-/* The rails of this process, and what is no rail and why.  An exit status:
- * 0, or 1 if there is none or the configuration is bad. */
+/* Shows the rails of this process, and the ports that are no rails with the
+ * reason. Exit status: 0, or 1 if there is no rail or the configuration is
+ * bad. */
 int mrail_info_rails(int json);
 
-/* Runs a job through `mrail run` with `run` in front of its "--" and shows
- * what the transport takes in each of its ranks.  An exit status. */
+/* Runs a job through `mrail run` with the options `run` and shows the memory of
+ * the transport in each rank. Returns an exit status. */
 int mrail_info_memory(const mrail_tool_args_t *run, int json);
 
 /* Prints the events in the telemetry pages of this user's processes, by time.
  * `dir` NULL: pages_dir(); `job` NULL: all jobs. Returns an exit status. */
 int mrail_info_events(const char *dir, const char *job, int json);
 
-/* Reports. Exit statuses. */
+/* Shows the parameters of the transport. Returns an exit status. */
 int mrail_info_config(int json);
 
 /* Says on stderr which UCX_MRAIL_* variables of the environment do not exist. */

@@ -1,6 +1,6 @@
 /*
- * mrail info --memory: a job whose ranks write what the transport took
- * (UCX_MRAIL_STATS_FILE), and the sum of it.
+ * mrail info --memory: runs a job whose ranks write their memory use
+ * (UCX_MRAIL_STATS_FILE), and sums the files up.
  */
 #include "config.h"
 #include "tools/info.h"
@@ -41,8 +41,8 @@ static double number_in(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : -1;
 }
 
-/* A whole file, and the caller frees it; NULL: it cannot be read, or it has
- * more than MAX_FILE bytes.  A lane takes some 115 bytes of text. */
+/* Reads a whole file, which the caller frees. NULL: it cannot be read, or it
+ * has more than MAX_FILE bytes. A lane takes some 115 bytes of text. */
 static char *read_text(const char *path, size_t *length_p)
 {
     FILE *file = fopen(path, "r");
@@ -69,7 +69,7 @@ static char *read_text(const char *path, size_t *length_p)
     return text;
 }
 
-/* 0, or -EINVAL if that is no statistics file. */
+/* 0, or -EINVAL if the file is no statistics file. */
 static int read_share(const char *path, share_t *share_p)
 {
     size_t length = 0;
@@ -172,7 +172,8 @@ static int run_job(const mrail_tool_args_t *args)
     pid_t pid;
 
     mrail_tool_installed(MRAIL_PKGLIBEXECDIR "/mrail-run", run, sizeof(run));
-    /* With SIGCHLD ignored, which a caller may leave, waitpid() has no status. */
+    /* A caller may leave SIGCHLD ignored; waitpid() would return no status
+     * then. */
     signal(SIGCHLD, SIG_DFL);
     pid = fork();
     if (pid == 0) {

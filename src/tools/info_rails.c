@@ -36,7 +36,8 @@ static void leaf_text(const mrail_rail_attr_t *attr, char *text, size_t size)
     char address[INET6_ADDRSTRLEN] = "";
     unsigned at = 0;
 
-    /* An IPv4 leaf is the lower half of a mapped address: scan.c. */
+    /* An IPv4 leaf is the lower half of a mapped address
+     * (src/rail/discovery.c). */
     if ((attr->subnet >> 32) == 0xffff) {
         at = 8;
     }

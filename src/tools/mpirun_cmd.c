@@ -158,10 +158,10 @@ static void add_mca(plan_t *plan, const char *key, const char *value)
     mrail_tool_args_add(plan->args, value);
 }
 
-/* A variable for all ranks.  One that is set in the environment already is
- * exported as it is: mpirun gives remote ranks only what -x names.  Processes
- * that a rank spawns have mpirun's own environment: 4.1 puts there what -x
- * names, 5.0 does not. */
+/* Sets a variable for all ranks. A variable of the environment is exported with
+ * its value, because mpirun gives remote ranks only what -x names. Processes
+ * that a rank spawns get mpirun's own environment. mpirun of Open MPI 4.1 adds
+ * the -x variables to it, 5.0 does not. */
 static void add_env(plan_t *plan, const char *name, const char *value)
 {
     if (user_has(plan, "x", name)) {
@@ -191,16 +191,15 @@ static void plan_common(plan_t *plan)
 
 #define COMPONENT_PATH "mca_base_component_path"
 
-/* mpirun of 5.0 hands a component path that it is told on to PMIx, unless PMIx
- * has one, and PMIx complains in every process of what it does not know.  So it
- * is given one more folder to look in, where nothing is.  Not an empty path:
- * mpirun writes it on the command line of its daemons without quotes. */
+/* mpirun of 5.0 passes its component path on to PMIx, unless PMIx has a path of
+ * its own. PMIx then complains in every process about components that it does
+ * not know. So PMIx gets a path of its own: an empty folder. An empty path does
+ * not work, because mpirun writes it on its daemons' command line unquoted. */
 static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
 {
     char path[MRAIL_TOOL_PATH_MAX + 64];
 
-    /* A folder that does not exist ends Open MPI's search: the user's comes
-     * last. */
+    /* The user's folder comes last: one that does not exist ends the search. */
     snprintf(path, sizeof(path), "SYSTEM_DEFAULT:%s:USER_DEFAULT",
              paths->components);
     add_mca(plan, COMPONENT_PATH, path);
@@ -215,20 +214,20 @@ static void plan_components(plan_t *plan, const mrail_run_paths_t *paths)
 static void plan_mrail(plan_t *plan, const mrail_run_paths_t *paths)
 {
     plan_components(plan, paths);
-    /* Shared memory would bypass the rails of emulated nodes: they are all on
-     * this machine. */
+    /* Emulated nodes share this machine: shared memory would bypass the
+     * rails. */
     add_env(plan, "UCX_TLS",
             (plan->options->nodes > 0) ? "mrail,self" : "mrail,self,sm");
 }
 
-/* The fastest settings of those that were tried: docs/tuning.md. */
+/* The fastest settings of those tried (docs/tuning.md). */
 static void plan_stock(plan_t *plan)
 {
     const mrail_run_options_t *options = plan->options;
     unsigned rails = (options->nodes > 0) ? options->rails : STOCK_MAX_RAILS;
     char value[16];
 
-    /* On mrail the hook sets these, once the transport is there. */
+    /* With mrail the hook component sets these when the transport is loaded. */
     add_mca(plan, "btl", "^openib,uct,ofi,vader,sm");
     add_mca(plan, "osc", "^rdma,pt2pt");
     add_env(plan, "UCX_TLS", (options->nodes > 0) ? "rc_v,self" : "rc,self,sm");

@@ -1,7 +1,6 @@
 /*
- * The mpirun command of `mrail run`, built from its options: a pure function
- * of its arguments, so that it can be tested word by word.  Starting it is
- * run.c's.
+ * The mpirun command of `mrail run`: a pure function of the options, so that
+ * tests can compare it word by word. run.c starts it.
  */
 #ifndef MRAIL_TOOLS_MPIRUN_CMD_H
 #define MRAIL_TOOLS_MPIRUN_CMD_H
@@ -33,7 +32,7 @@ typedef struct mrail_run_options {
     mrail_run_stock_t stock;
 } mrail_run_options_t;
 
-/* Where things lie. */
+/* Paths of the installation. */
 typedef struct mrail_run_paths {
     const char *mrail;         /* path of the mrail command */
     const char *rank_rail;     /* gives each rank its rail */
@@ -42,14 +41,14 @@ typedef struct mrail_run_paths {
                                   see run_plan.c; NULL: an earlier mpirun */
 } mrail_run_paths_t;
 
-/* How many words after this option of mpirun are its values: 0 to 2; -1 for
- * an option that is not known here. */
+/* Number of values of this option of mpirun: 0 to 2; -1: the option is
+ * unknown. */
 int mrail_run_num_values(const char *word);
 
-/* The command's first words may be NAME=VALUE, variables of mpirun itself, as in
- * a shell.  Options of the user win: what they set (--mca KEY, -x NAME,
- * --bind-to) or what getenv_func (getenv in real life) finds set (UCX_*,
- * OMPI_MCA_*) is not set again. */
+/* Builds the command. Its first words may be NAME=VALUE, variables of mpirun
+ * itself, as in a shell. The user's settings win: options (--mca KEY, -x NAME,
+ * --bind-to) and variables that getenv_func finds (UCX_*, OMPI_MCA_*) are not
+ * set again. */
 void mrail_run_plan(const mrail_run_options_t *options,
                     const mrail_run_paths_t *paths,
                     char *(*getenv_func)(const char *name),

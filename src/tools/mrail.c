@@ -1,7 +1,7 @@
 /*
- * The mrail command: `mrail VERB ...` becomes the program mrail-VERB in this
- * installation's libexec directory. It knows one line of description for each
- * verb, and nothing else of it.
+ * The mrail command: `mrail VERB ...` becomes the program mrail-VERB in the
+ * libexec directory of this installation. All that it knows of a verb is one
+ * line of description.
  */
 #include "config.h"
 #include "tools/tool.h"

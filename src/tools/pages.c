@@ -33,7 +33,7 @@ static void pages_visit(const char *path, void *arg)
 
     if ((verdict != MRAIL_PAGE_ALIVE) && (verdict != MRAIL_PAGE_ENDED)) {
         free(page);
-        /* Its process ended meanwhile, in good order. */
+        /* GONE: the process ended normally after the folder was read. */
         if (verdict != MRAIL_PAGE_GONE) {
             ++pages->refused;
             if (reading->complain) {

@@ -147,7 +147,7 @@ static char *read_stream(FILE *file, size_t *length_p)
     return text;
 }
 
-/* All of a file, which the caller frees. */
+/* Reads a whole file, which the caller frees. */
 static char *read_file(const char *path, size_t *length_p)
 {
     FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
@@ -173,7 +173,7 @@ static char *read_file(const char *path, size_t *length_p)
     return text;
 }
 
-/* An error in a text is a usage error, every other one a failure. */
+/* An error in a text is a usage error; any other one is a failure. */
 static void judge(int ret, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
@@ -184,7 +184,7 @@ static void judge(int ret, const char *why)
     }
 }
 
-/* The text, too, which the caller frees. */
+/* Reads the topology and its text; the caller frees the text. */
 static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
 {
     mrail_plan_topo_t *topo = NULL;
@@ -287,7 +287,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* There is no plan.  A sentence about a demand says which line of the file it is of. */
+/* There is no plan. A message about a demand names its line in the file. */
 static void fail_plan(const plan_run_t *run, const char *why)
 {
     size_t i = run->num_demands;
@@ -304,7 +304,7 @@ static void fail_plan(const plan_run_t *run, const char *why)
     mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run->topo_name), why);
 }
 
-/* Each time from nothing, so that all give the same plan. */
+/* Forgets the plan each time, so that all runs give the same plan. */
 static double plan_repeatedly(const plan_run_t *run)
 {
     double *times = calloc(run->repeat, sizeof(*times)), median;

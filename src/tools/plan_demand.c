@@ -29,12 +29,12 @@ typedef struct maker {
 typedef struct kind_ops {
     /* Before the first row; 0 or -errno with maker->why.  NULL: nothing. */
     int (*prepare)(maker_t *maker);
-    /* Fills maker->row, which is zero; what it says of the sender itself does
-     * not count. */
+    /* Fills maker->row, which is zero. The entry of the sender itself is
+     * ignored. */
     void (*fill)(maker_t *maker, unsigned from);
 } kind_ops_t;
 
-/* 0 to num - 1 in an order that the seed says. */
+/* 0 to num - 1 in an order drawn from the seed. */
 static void shuffle(uint32_t *order, unsigned num, uint64_t seed)
 {
     mrail_rng_t rng;
@@ -67,7 +67,7 @@ static void fill_hotspot(maker_t *maker, unsigned from)
 
 /* ---- zipf ---- */
 
-/* The i-th in the seed's order has the i-th weight. */
+/* The i-th rank of the seed's order has the i-th weight. */
 static int prepare_zipf(maker_t *maker)
 {
     uint64_t *sorted = malloc(maker->num_ranks * sizeof(*sorted));
@@ -84,8 +84,8 @@ static int prepare_zipf(maker_t *maker)
     return 0;
 }
 
-/* By weight, rounded down; the bytes that are left, fewer than ranks, go to
- * those that follow the sender, one each. */
+/* By weight, rounded down. The remaining bytes, fewer than ranks, go one each
+ * to the ranks that follow the sender. */
 static void fill_zipf(maker_t *maker, unsigned from)
 {
     uint64_t size = maker->pattern->size, left = size, sum = 0;
@@ -167,8 +167,8 @@ static int has_expert(const unsigned *chosen, unsigned num, unsigned expert)
     return 0;
 }
 
-/* One that is not chosen yet: as drawn, but who draws only what it has takes
- * the most popular of the others after a while. */
+/* Draws an expert that the token does not have yet. After many draws without
+ * success it takes the most popular one that is left. */
 static unsigned choose_expert(const maker_t *maker, mrail_rng_t *rng,
                               const unsigned *chosen, unsigned num)
 {
@@ -189,7 +189,7 @@ static unsigned choose_expert(const maker_t *maker, mrail_rng_t *rng,
 
 #define MAX_K 64u
 
-/* Experts are spread over the ranks in blocks.  A token goes once to a rank,
+/* Experts are spread over the ranks in blocks. A token goes to a rank once,
  * however many of its experts are there. */
 static void fill_moe(maker_t *maker, unsigned from)
 {
@@ -216,8 +216,8 @@ static void fill_moe(maker_t *maker, unsigned from)
 
 /* ---- stencil ---- */
 
-/* Ranks in rows that are as long as the largest divisor up to the root says:
- * 12 are 3 rows of 4; one row in one dimension. */
+/* The length of a row: the smallest divisor not below the square root. So 12
+ * ranks are 3 rows of 4; in one dimension there is one row. */
 static unsigned row_length(const maker_t *maker)
 {
     unsigned rows = 1;
@@ -231,7 +231,7 @@ static unsigned row_length(const maker_t *maker)
     return maker->num_ranks / rows;
 }
 
-/* In one dimension the ends, in two the frame. */
+/* The ends in one dimension, the frame in two. */
 static int at_rim(unsigned rank, unsigned length, unsigned rows)
 {
     unsigned x = rank % length, y = rank / length;
@@ -239,7 +239,7 @@ static int at_rim(unsigned rank, unsigned length, unsigned rows)
     return x == 0 || x == length - 1 || (rows > 1 && (y == 0 || y == rows - 1));
 }
 
-/* Neighbours, without an end that meets the beginning. */
+/* Neighbours; the grid does not wrap around. */
 static void fill_stencil(maker_t *maker, unsigned from)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
@@ -269,7 +269,7 @@ static void fill_stencil(maker_t *maker, unsigned from)
 
 /* ---- incast ---- */
 
-/* The first of the seed's order receive, the next ones send. */
+/* The first ranks of the seed's order receive, the next ones send. */
 static int prepare_incast(maker_t *maker)
 {
     const plan_demand_pattern_t *pattern = maker->pattern;
@@ -322,7 +322,7 @@ static const kind_ops_t kinds[PLAN_DEMAND_NUM_KINDS] = {
 
 /* ---- all rows ---- */
 
-/* Takes the row over, and leaves it zero. */
+/* Appends the row to the demands and clears it. */
 static int take_row(maker_t *maker, unsigned from)
 {
     if (maker->room - maker->num < maker->num_ranks) {

@@ -1,4 +1,4 @@
-/* How kinds of demand are written: plan_demand_parse(). */
+/* The text form of a demand pattern: plan_demand_parse(). */
 #include "config.h"
 #include "tools/plan_demand.h"
 
@@ -74,8 +74,8 @@ static uint64_t *field_of(plan_demand_pattern_t *pattern,
     return (uint64_t *)((char *)pattern + setting->offset);
 }
 
-/* "0.7", "1", ".5" in millionths; more than six digits behind the point are no
- * number of ours. */
+/* "0.7", "1", ".5" in millionths. More than six digits after the point are
+ * refused. */
 static int read_ppm(const char *text, uint64_t max, uint64_t *value_p)
 {
     const char *point = strchr(text, '.');
@@ -102,7 +102,7 @@ static int read_ppm(const char *text, uint64_t max, uint64_t *value_p)
     return 0;
 }
 
-/* 0, or -EINVAL and what it should have been. */
+/* 0, or -EINVAL and the expected form. */
 static int read_value(const setting_t *setting, const char *text,
                       uint64_t *value_p, char *wanted, size_t size)
 {

@@ -1,4 +1,4 @@
-/* mrail plan --json: one object; manual page mrail-plan(1). */
+/* mrail plan --json: one object, described in mrail-plan(1). */
 #include "config.h"
 #include "tools/plan_verb.h"
 
@@ -7,7 +7,7 @@
 
 #define EXACT 9007199254740992.0 /* whole numbers below are doubles */
 
-/* Bytes are whole numbers where a double says so exactly. */
+/* Bytes are printed as whole numbers where a double is exact. */
 static void print_number(mrail_json_t *json, const char *key, double value)
 {
     if (value < EXACT && value == (double)(uint64_t)value) {

@@ -1,9 +1,9 @@
 /*
- * mrail plan --topo this: the node that it runs on, through hwloc.  Rails are
- * the RDMA devices in the order of their names, GPUs what hwloc calls so; near
- * is who shares the deepest part of the machine: a PCI bridge before a
- * processor package.  Links between GPUs and other nodes are not looked for: the
- * text, by --save-topo, is where to say them; its lines are for all nodes.
+ * mrail plan --topo this: this node, through hwloc. Rails are the RDMA devices,
+ * sorted by name. GPUs are the devices that hwloc lists as GPUs. The nearest
+ * rail of a GPU shares the deepest part of the machine with it: a PCI bridge
+ * comes before a processor package. GPU links and other nodes are not detected:
+ * save the text with --save-topo and add them. Its lines are for all nodes.
  */
 #include "config.h"
 #include "tools/plan_verb.h"
@@ -48,7 +48,7 @@ static int is_osdev(hwloc_obj_t object, hwloc_obj_osdev_type_t type)
     return object->attr->osdev.type == type && object->name != NULL;
 }
 
-/* More than the planner takes are left out, with the number said. */
+/* Rails above the planner's limit are left out, and a message says how many. */
 static void find_rails(machine_t *machine, unsigned *all_p)
 {
     hwloc_obj_t object = NULL;
@@ -68,7 +68,8 @@ static void find_rails(machine_t *machine, unsigned *all_p)
 
 /* ---- Capacities ---- */
 
-/* Gb/s that the port's driver says: "400 Gb/sec (4X NDR)"; 0: nothing. */
+/* The rate of the port by its driver, Gb/s: "400 Gb/sec (4X NDR)". 0:
+ * unknown. */
 static double port_rate(const char *device)
 {
     char path[160];
@@ -87,8 +88,8 @@ static double port_rate(const char *device)
     return gbps;
 }
 
-/* Gb/s of a rail: its port's, or that of its place on PCI; 0: unknown.  A
- * machine out of a file (HWLOC_XMLFILE) has no ports here. */
+/* The rate of a rail, Gb/s: that of its port, or of its PCI slot. 0: unknown. A
+ * machine read from a file (HWLOC_XMLFILE) has no ports. */
 static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
 {
     double gbps = hwloc_topology_is_thissystem(machine->hwloc)
@@ -104,7 +105,7 @@ static double rail_rate(const machine_t *machine, hwloc_obj_t rail)
 
 /* ---- Ranks ---- */
 
-/* How far it is from an object up to one that both share. */
+/* Distance from an object up to the first one that both share. */
 static unsigned distance(hwloc_obj_t from, hwloc_obj_t to)
 {
     unsigned steps = 0;
@@ -119,7 +120,7 @@ static unsigned distance(hwloc_obj_t from, hwloc_obj_t to)
     return steps;
 }
 
-/* The nearest rail; of those that are as near the one with the fewest ranks. */
+/* The nearest rail; among equally near ones, the rail with the fewest ranks. */
 static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
 {
     unsigned best = 0;
@@ -137,7 +138,8 @@ static unsigned nearest_rail(machine_t *machine, hwloc_obj_t gpu)
     return best;
 }
 
-/* One PCI device may have several names, "cuda0" and "nvml0": the first. */
+/* A PCI device may have several names, "cuda0" and "nvml0": the first
+ * counts. */
 static int is_gpu(hwloc_obj_t object, hwloc_obj_t last_device)
 {
     return (is_osdev(object, HWLOC_OBJ_OSDEV_GPU) ||

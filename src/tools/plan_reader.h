@@ -1,6 +1,6 @@
 /*
- * A topology while it is read: what the readers of its lines share
- * (plan_text.c, plan_text_gpu.c).
+ * The state of a topology while its text is read: shared by plan_text.c and
+ * plan_text_gpu.c.
  */
 #ifndef MRAIL_TOOLS_PLAN_READER_H
 #define MRAIL_TOOLS_PLAN_READER_H
@@ -8,7 +8,7 @@
 #include "orchestrator/plan.h"
 #include "tools/plan_words.h"
 
-/* Line numbers are 0 where no line has said it. */
+/* Line numbers are 0 until a line has set the value. */
 typedef struct plan_reader_node {
     unsigned group, group_line;
     unsigned pairwise_line, switch_line; /* pairwise: or link */
@@ -17,7 +17,7 @@ typedef struct plan_reader_node {
 } plan_reader_node_t;
 
 typedef struct plan_reader_rank {
-    unsigned node, index; /* in its node */
+    unsigned node, index; /* index: within its node */
 } plan_reader_rank_t;
 
 /* The text read so far. Arrays are allocated when their sizes are known. */
@@ -33,22 +33,25 @@ typedef struct plan_reader {
     unsigned *rail_lines;      /* by node and rail */
     unsigned *uplink_lines;    /* by group and rail */
     unsigned *link_lines;      /* by sender and the receiver's index */
-    unsigned *left;            /* by line: of how much it is still right */
-    unsigned lost; /* a line to which the present one left nothing */
+    unsigned *left;            /* by line: number of values that the line still
+                                * determines */
+    unsigned lost; /* a line of which the present line has overridden
+                    * everything */
 } plan_reader_t;
 
 #define PLAN_FAIL(_reader, ...) plan_words_fail((_reader)->line, __VA_ARGS__)
 
-/* A result of the planner's, which has no sentences of its own. */
+/* Turns a result of the planner, which has no sentences, into one. */
 int plan_reader_told(plan_reader_t *reader, int ret);
 
-/* The present line is right about one thing more, and *owner_p no longer. */
+/* The present line now determines one more value, and line *owner_p one
+ * less. */
 void plan_reader_claim(plan_reader_t *reader, unsigned *owner_p);
 
 int plan_reader_nodes(plan_reader_t *reader, const char *word,
                       plan_list_t *nodes);
 
-/* One for both directions, or two: words[0] and perhaps words[1]. */
+/* Reads one capacity for both directions, or two: words[0] and words[1]. */
 int plan_reader_capacities(plan_reader_t *reader, char *const *words,
                            const char *none, double *out_p, double *in_p);
 

@@ -91,7 +91,7 @@ static int compare_rows(const void *a, const void *b)
                                 : (x->index > y->index) - (x->index < y->index);
 }
 
-/* `width`: of the bar, at least. */
+/* `width`: the least width of the bar. */
 static void print_load(double load, double most, int width)
 {
     unsigned length =
@@ -127,7 +127,7 @@ static void print_rows(const row_t *rows, unsigned num, const plan_run_t *run)
     }
 }
 
-/* Those that carry something, the most loaded ones first. */
+/* Links that carry bytes, the most loaded first. */
 static void print_links(const plan_run_t *run)
 {
     unsigned count = mrail_plan_num_links(run->plan), num = 0;
@@ -213,7 +213,7 @@ static void print_head(const plan_run_t *run)
     }
 }
 
-/* Two levels have no bound for it. */
+/* Plans of two levels have no bound. */
 static void print_relayed(const mrail_plan_summary_t *s)
 {
     char text[3][PLAN_SHORT_TEXT];

@@ -1,8 +1,8 @@
 /*
- * mrail plan --svg: two heat maps side by side, before and after.  A row for
- * each node: its rails out and in, and its GPU links by rank, out and in (of a
- * rank's links the most loaded one); below a row for each leaf group: its uplinks.
- * Each cell says its link and load when it is pointed at.
+ * mrail plan --svg: two heat maps side by side, before and after. Each node has
+ * a row: its rails out and in, and its GPU links by rank, out and in (the most
+ * loaded link of the rank). Below, each leaf group has a row: its uplinks. The
+ * title of a cell names its link and load.
  */
 #include "config.h"
 #include "tools/plan_verb.h"
@@ -26,7 +26,7 @@ typedef enum group {
     NUM_GROUPS
 } group_t;
 
-/* A cell of the map: the link of it that is loaded most. */
+/* A cell of the map shows the most loaded of its links. */
 typedef struct cell {
     mrail_plan_link_t link;
     double load[2]; /* before, after */
@@ -54,7 +54,7 @@ static unsigned group_cells(const map_t *map, group_t group)
     return (group <= GROUP_RAIL_IN) ? map->num_rails : map->rank_cells;
 }
 
-/* Its first column. */
+/* The first column of a group. */
 static unsigned group_at(const map_t *map, group_t group)
 {
     unsigned at = 0;
@@ -127,7 +127,7 @@ static int is_uplink(const mrail_plan_link_t *link)
            link->kind == MRAIL_PLAN_UPLINK_DOWN;
 }
 
-/* How many rows and columns there are. */
+/* Counts rows and columns. */
 static void map_size(map_t *map)
 {
     const plan_run_t *run = map->run;
@@ -186,7 +186,7 @@ static void map_init(map_t *map, const plan_run_t *run, FILE *stream)
 
 /* ---- Drawing ---- */
 
-/* What XML takes: names may have any bytes. */
+/* Writes text for XML: names may have any bytes. */
 static void print_text(FILE *stream, const char *text)
 {
     for (; *text != '\0'; ++text) {
@@ -200,7 +200,7 @@ static void print_text(FILE *stream, const char *text)
     }
 }
 
-/* Light to dark, so that it reads without colours, too. */
+/* From light to dark, so that the map is readable without colours. */
 static void print_colour(FILE *stream, double share)
 {
     static const unsigned char stops[][3] = {
@@ -217,7 +217,7 @@ static void print_colour(FILE *stream, double share)
     }
 }
 
-/* From the beginning of a panel. */
+/* Offset from the beginning of a panel. */
 static unsigned group_x(const map_t *map, unsigned group)
 {
     unsigned x = LABEL;
@@ -242,7 +242,7 @@ static unsigned column_x(const map_t *map, unsigned panel, group_t group,
            at * map->cell_width;
 }
 
-/* Pods are a bit below the nodes. */
+/* Leaf groups are a little below the nodes. */
 static unsigned row_y(const map_t *map, unsigned row)
 {
     return HEAD + row * map->height +
@@ -272,7 +272,7 @@ static void draw_row(const map_t *map, unsigned panel, unsigned row)
     unsigned y = row_y(map, row);
     int is_group = row >= map->num_nodes;
 
-    /* As many labels as there is room for. */
+    /* Labels only as many rows as there is room for. */
     if (map->height >= 9 || row % MRAIL_DIV_ROUND_UP(9, map->height) == 0) {
         fprintf(map->stream,
                 "<text x=\"%u\" y=\"%u\" class=\"s\">%s %u</text>\n",

@@ -1,7 +1,6 @@
 /*
- * Topologies as text.  Everything that can be said is checked here, with the
- * line that says it; the planner then has nothing left to refuse but for want
- * of memory.
+ * Topologies as text. Every rule is checked here and named with its line, so
+ * the planner refuses a topology only for want of memory.
  */
 #include "config.h"
 #include "tools/plan_text.h"
@@ -180,7 +179,7 @@ static int read_group(plan_reader_t *reader)
     return plan_reader_told(reader, ret);
 }
 
-/* Is there a node in it? */
+/* 1 if a node belongs to the group. */
 static int has_group(const plan_reader_t *reader, unsigned group)
 {
     unsigned n = 0;
@@ -191,7 +190,8 @@ static int has_group(const plan_reader_t *reader, unsigned group)
     return n < reader->num_nodes;
 }
 
-/* Leaf groups with nodes; '*' means those, a number without a node is refused. */
+/* Leaf groups with nodes: '*' means all of them; a group without nodes is
+ * refused. */
 static int group_list(plan_reader_t *reader, const char *word,
                       plan_list_t *groups)
 {
@@ -272,7 +272,8 @@ static int read_uplink(plan_reader_t *reader)
 
 /* ---- Ranks ---- */
 
-/* Rails of the ranks that a line adds: how the i-th of a node is bound. */
+/* Rails of the ranks that a line adds: the binding of the i-th rank of a
+ * node. */
 typedef struct binding {
     enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
     plan_list_t rails;
@@ -403,7 +404,7 @@ static const struct {
     {"cross_rail", "", 0, 0, read_cross_rail},
 };
 
-/* Behind the last line. */
+/* After the last line. */
 static int check_end(plan_reader_t *reader)
 {
     if (reader->topo == NULL) {
@@ -430,7 +431,7 @@ static int unknown(plan_reader_t *reader)
                      reader->line->words[0], known);
 }
 
-/* The number and order of words; which verb it is. */
+/* Checks the number and order of words, and finds the verb of the line. */
 static int find_verb(plan_reader_t *reader, unsigned *verb_p)
 {
     const plan_line_t *line = reader->line;

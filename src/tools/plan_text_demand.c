@@ -19,9 +19,9 @@ typedef struct entry {
     unsigned next; /* of the same list; 0: the last one */
 } entry_t;
 
-/* Entries are in lists: one for each sender that is named alone, so that a
- * long text of single pairs is not searched for every sender; and one for the
- * rest. */
+/* Entries are in lists: one list for each sender that a line names alone, and
+ * one for all others. So a long text of single pairs is not searched for every
+ * sender. */
 typedef struct reader {
     unsigned num_ranks;
     unsigned *alone; /* first entry, by sender; 0: none */
@@ -36,7 +36,7 @@ typedef struct reader {
     size_t num_demands, demand_room;
 } reader_t;
 
-/* Makes room for one more than `num`. */
+/* Makes room for one more item than `num`. */
 static int grow(void **items_p, size_t num, size_t *room_p, size_t item_size)
 {
     size_t room = (*room_p == 0) ? 64 : 2 * *room_p;
@@ -74,7 +74,7 @@ static int add_entry(reader_t *reader, const entry_t *entry)
 
 /* ---- Lines ---- */
 
-/* Pairs of ranks, but for those of a rank with itself. */
+/* Pairs of two different ranks. */
 static uint64_t pairs_of(const entry_t *entry)
 {
     uint64_t num_from = entry->last_from - entry->first_from + 1;
@@ -85,7 +85,7 @@ static uint64_t pairs_of(const entry_t *entry)
     return num_from * num_to - ((first <= last) ? last - first + 1 : 0);
 }
 
-/* Counts what it asks for, of at most 2^62 in all, and no more than that. */
+/* Adds the bytes of the entry; the sum must not exceed 2^62. */
 static int add_total(reader_t *reader, const entry_t *entry)
 {
     uint64_t bytes;

@@ -12,7 +12,7 @@ static unsigned *link_line(const plan_reader_t *reader, unsigned from,
                                reader->ranks[to].index];
 }
 
-/* A node has links in pairs or a switch, and the first of it ends the ranks. */
+/* A node has pairwise links or a switch; the first such line ends the ranks. */
 static int begin_gpu(plan_reader_t *reader, unsigned node, int is_switch)
 {
     unsigned other = is_switch ? reader->nodes[node].pairwise_line
@@ -124,7 +124,8 @@ static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
     return 0;
 }
 
-/* '*' and lists may hold the rank itself; a line of nothing else is wrong. */
+/* '*' and lists may contain the rank itself; a line of nothing else is
+ * refused. */
 int plan_reader_link(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;

@@ -26,17 +26,18 @@ typedef struct plan_line {
     char why[256];
 } plan_line_t;
 
-/* A line that has words; then once more with line->num == 0, behind the last
- * one.  0, or -EINVAL with line->why written, or -ENOMEM: no more lines. */
+/* Called for each line that has words, then once with line->num == 0 after the
+ * last one. Returns 0; -EINVAL with line->why written, or -ENOMEM, ends the
+ * calls. */
 typedef int (*plan_line_func_t)(plan_line_t *line, void *arg);
 
-/* Cuts a text into lines for `func`.  0; -EINVAL or -ENOMEM, and
- * "NAME:LINE: sentence" in `why`; of a long name only the end is in it. */
+/* Splits a text into lines for `func`. 0; -EINVAL or -ENOMEM with "NAME:LINE:
+ * sentence" in `why`. A long name is shortened to its end. */
 int plan_words_each(const char *name, const char *text, size_t length,
                     size_t max_bytes, plan_line_func_t func, void *arg,
                     char *why, size_t size);
 
-/* Writes line->why.  -EINVAL. */
+/* Writes line->why. Returns -EINVAL. */
 int plan_words_fail(plan_line_t *line, const char *fmt, ...) MRAIL_PRINTF(2, 3);
 
 /* Decimal digits only, min to max.  0 or -EINVAL: "nodes: '0' ...". */
@@ -44,7 +45,7 @@ int plan_words_count(plan_line_t *line, const char *word, const char *what,
                      unsigned min, unsigned max, unsigned *value_p);
 
 /* "50GB" (bytes per second) or "400Gb" (bits), k, M, G or T, powers of 1000,
- * 1kB to 1000TB, exactly; 0 for the word `none` unless that is NULL.  0 or
+ * 1kB to 1000TB, exactly. The word `none` is 0, unless `none` is NULL. 0 or
  * -EINVAL. */
 int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
                         double *capacity_p);
@@ -56,8 +57,8 @@ typedef struct plan_list {
     unsigned first[PLAN_LIST_MAX], last[PLAN_LIST_MAX];
 } plan_list_t;
 
-/* Numbers below `count` (> 0) of things called `what`, in the order of the
- * text; none twice.  0 or -EINVAL. */
+/* Reads numbers below `count` (> 0) of things called `what`, in the order of
+ * the text, each at most once. 0 or -EINVAL. */
 int plan_words_list(plan_line_t *line, const char *word, const char *what,
                     unsigned count, plan_list_t *list);
 

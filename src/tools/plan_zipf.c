@@ -1,8 +1,8 @@
 /*
- * Powers with integers.  pow(), exp() and log() of a C library may differ in
- * the last bit from machine to machine, and one bit decides which expert a
- * token goes to; so n^-s is 2^-(s log2 n), and both halves are made of integer
- * squares and square roots here.
+ * Powers by integers. The pow(), exp() and log() of C libraries differ in the
+ * last bit from machine to machine, and one bit decides which expert a token
+ * goes to. So n^-s is computed as 2^-(s log2 n), with integer squares and
+ * square roots for both halves.
  */
 #include "config.h"
 #include "tools/plan_demand.h"
@@ -11,7 +11,7 @@ typedef unsigned __int128 wide_t;
 
 #define ONE62 ((uint64_t)1 << 62)
 
-/* log2(n) in units of 2^-32, n >= 1: squaring doubles the logarithm, so each
+/* log2(n) in units of 2^-32, n >= 1. Squaring doubles the logarithm, so each
  * square gives the next bit. */
 static uint64_t log2_of(uint32_t n)
 {

@@ -47,7 +47,8 @@ static uint64_t local_rank(uint64_t nodes)
     return rank - first;
 }
 
-/* Word number index modulo their count out of "a,b,c", into name. */
+/* Writes word number `index` (modulo the number of words) of "a,b,c" to
+ * `name`. */
 static void pick_device(const char *list, uint64_t index, char *name,
                         size_t size)
 {

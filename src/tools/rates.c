@@ -59,7 +59,7 @@ int mrail_rates_parse(const char *list, unsigned num_rails,
         size_t length = strcspn(p, ",");
         int ret;
 
-        /* A longer one is cut, and the dots make sure that it is refused. */
+        /* A long word is cut; the dots make the parser refuse it. */
         snprintf(word, sizeof(word), "%.*s%s",
                  (int)MRAIL_MIN(length, sizeof(word) - 5), p,
                  (length > sizeof(word) - 5) ? "..." : "");

@@ -1,6 +1,6 @@
 /*
- * mrail run: mpirun with everything set.  Reads the options, lets run_plan.c
- * make the command, and starts it.
+ * mrail run: reads the options, lets mpirun_cmd.c build the mpirun command, and
+ * starts it.
  */
 #include "config.h"
 #include "rail/mrail.h"
@@ -84,8 +84,8 @@ static int has_separator(char **argv)
     return *argv != NULL;
 }
 
-/* An option of mpirun with its values.  The words after an unknown option are
- * its values if "--" shows where the command begins. */
+/* Takes an option of mpirun with its values. The words after an unknown option
+ * are its values if a "--" shows where the command begins. */
 static unsigned take_for_mpirun(void *target, char **argv)
 {
     run_t *run = target;
@@ -168,7 +168,7 @@ static void parse_args(run_t *run, char **argv)
     run->options.num_user = run->user.count;
 }
 
-/* Rank 0 will read it again: a pipe would not do. */
+/* The script must be a file: rank 0 reads it again. */
 static void check_script(const mrail_run_options_t *options)
 {
     char why[SOFT_FILE_WHY_MAX];
@@ -181,14 +181,14 @@ static void check_script(const mrail_run_options_t *options)
     if (!S_ISREG(st.st_mode)) {
         mrail_tool_usage(VERB, "--script %s: not a file", options->script);
     }
-    /* A session that has a name may be there, with checksums. */
+    /* A named session may exist already, with checksums on. */
     if (soft_file_check(options->script, options->nodes, options->rails,
                         options->session != NULL, why, sizeof(why)) != 0) {
         mrail_tool_usage(VERB, "%s", why);
     }
 }
 
-/* What `mrail soft` would refuse in every rank is refused here, once. */
+/* Refuses once what `mrail soft` would refuse in every rank. */
 static void check_soft(const mrail_run_options_t *options)
 {
     uint64_t rates[MRAIL_RUN_MAX_RAILS];
@@ -208,7 +208,7 @@ static void check_soft(const mrail_run_options_t *options)
     }
 }
 
-/* Options that only make sense together; fills in names. */
+/* Checks options that need each other, and fills in names. */
 static void complete_options(run_t *run)
 {
     mrail_run_options_t *options = &run->options;
@@ -241,7 +241,7 @@ static void complete_options(run_t *run)
     }
 }
 
-/* The words that come first are variables: run_plan.h. */
+/* The first words are variables: see mpirun_cmd.h. */
 static _Noreturn void exec_mpirun(char **argv)
 {
     for (; strchr(argv[0], '=') != NULL; ++argv) {
@@ -256,8 +256,8 @@ static void ignore_rail(void *arg, const mrail_rail_attr_t *attr)
 {
 }
 
-/* The job may run on other nodes, so this is no error; but a first try on a
- * machine without a NIC would otherwise run over something else in silence. */
+/* A warning, since the job may run on other nodes. Without it, a first try on a
+ * machine without a NIC would run over another transport in silence. */
 static void warn_without_rail(const mrail_run_options_t *options)
 {
     mrail_config_t config;

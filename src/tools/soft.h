@@ -1,6 +1,6 @@
 /*
- * mrail soft: what its three verbs (run a command, ctl, status) share.
- * Exit statuses: 0, 1 it failed, 2 usage; of a command that ran, its own.
+ * mrail soft: shared by running a command, ctl and status. Exit statuses: 0; 1
+ * failure; 2 usage; the command's own if one ran.
  */
 #ifndef MRAIL_TOOLS_SOFT_H
 #define MRAIL_TOOLS_SOFT_H
@@ -22,7 +22,7 @@ void soft_complain(const char *fmt, ...) MRAIL_PRINTF(1, 2);
 /* Ends the process with a usage error of the verb if the name is wrong. */
 void soft_take_session(const char *verb, const char *name);
 
-/* Opens a session; complains when that does not work. */
+/* Opens a session; prints a message on failure. */
 int soft_open(const char *name, sroce_session_t **session_p);
 
 /* A connection to the session daemon, which may be starting or ending. -errno:

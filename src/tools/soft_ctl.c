@@ -40,7 +40,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
         return -EINVAL;
     }
     strcpy(text, action);
-    words[0] = text; /* if there is nothing but separators */
+    words[0] = text; /* for an action of separators only */
     for (char *p = strtok_r(text, "=,", &save);
          (p != NULL) && (num < MRAIL_ARRAY_SIZE(words));
          p = strtok_r(NULL, "=,", &save)) {
@@ -65,7 +65,7 @@ static int soft_ctl_fault(sroce_session_dev_t *dev, uint32_t flags,
 
 #define CTL_FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Settings with plain numbers, as ctl had them before there were scripts. */
+/* Settings with plain numbers; scripts have them as actions with units. */
 static const struct {
     const char *name;
     size_t rates[2];   /* fields of 64 bits; 0: none */
@@ -111,7 +111,7 @@ static int soft_ctl_set(sroce_session_dev_t *dev, unsigned index,
     return 0;
 }
 
-/* "delay=1ms" is the action of scripts, "delay=1000" the older setting. */
+/* "delay=1ms" is an action of scripts, "delay=1000" a setting. */
 static int soft_ctl_is_number(const char *value)
 {
     return value[strspn(value, "0123456789")] == '\0';
@@ -184,7 +184,7 @@ static int soft_ctl_all(sroce_session_t *session, const soft_ctl_t *ctl,
 {
     static sroce_session_dev_t scratch;
 
-    /* All or nothing: the actions are tried on a copy first. */
+    /* All or nothing: a copy of a device takes the actions first. */
     for (char **action = actions; *action != NULL; ++action) {
         if (soft_ctl_apply(&scratch, session->flags, *action) != 0) {
             return SOFT_EXIT_USAGE;
@@ -232,7 +232,7 @@ static const char *const synopsis[] = {
     "[--session NAME] [--node K] [--rail R] ACTION ...",
     "[--session NAME] --script FILE", NULL};
 
-/* Options may come behind an action. */
+/* Options may follow an action. */
 static unsigned soft_ctl_word(void *target, char **argv)
 {
     if (argv[0][0] == '-') {

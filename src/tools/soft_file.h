@@ -1,7 +1,7 @@
 /*
- * Fault scripts from files: read by `mrail soft`, and looked at by `mrail run`
- * before it starts a process; that one knows no more of software rails than
- * what is here.
+ * Fault scripts in files. `mrail soft` plays them, and `mrail run` checks them
+ * before it starts a process. `mrail run` needs nothing else of the software
+ * rails.
  */
 #ifndef MRAIL_TOOLS_SOFT_FILE_H
 #define MRAIL_TOOLS_SOFT_FILE_H
@@ -12,15 +12,16 @@ struct sroce_fault_script;
 
 #define SOFT_FILE_WHY_MAX 512 /* bytes of a sentence */
 
-/* Reads a file, "-" is standard input.  0, or -errno and the sentence. */
+/* Reads a file; "-" is standard input. 0, or -errno and a sentence in `why`. */
 int soft_file_read(const char *path, struct sroce_fault_script **script_p,
                    char *why, size_t size);
 
-/* Do such rails have all that the script asks for?  Results as above. */
+/* Checks that rails of this size have all devices of the script. Results as
+ * above. */
 int soft_file_fit(const struct sroce_fault_script *script, unsigned num_nodes,
                   unsigned num_rails, int has_icrc, char *why, size_t size);
 
-/* Both. */
+/* Reads and checks a file. */
 int soft_file_check(const char *path, unsigned num_nodes, unsigned num_rails,
                     int has_icrc, char *why, size_t size);
 

@@ -153,7 +153,7 @@ static void soft_run_rates(soft_run_t *run)
     }
 }
 
-/* Index in argv of the command. */
+/* Returns the index of the command in argv. */
 static int soft_run_parse(char **argv, soft_run_t *run)
 {
     int first = mrail_options_parse(&command, argv, run);
@@ -174,7 +174,7 @@ static int soft_run_parse(char **argv, soft_run_t *run)
     return first;
 }
 
-/* In the grandchild: everything of the caller's is let go of. */
+/* Runs in the grandchild: closes everything that it has from the caller. */
 static void soft_daemon_child(const char *name,
                               const sroce_session_hold_t *hold, int ready_fd)
 {
@@ -189,7 +189,8 @@ static void soft_daemon_child(const char *name,
     if (chdir("/") != 0) {
         _exit(1);
     }
-    /* 3 and 4: what holds the session, 5: the pipe, nothing else. */
+    /* Descriptors 3 and 4 hold the session, 5 is the pipe; there is nothing
+     * else. */
     copy.file_fd = fcntl(hold->file_fd, F_DUPFD_CLOEXEC, 6);
     copy.base_fd = fcntl(hold->base_fd, F_DUPFD_CLOEXEC, 6);
     ready_fd = fcntl(ready_fd, F_DUPFD_CLOEXEC, 6);
@@ -202,7 +203,7 @@ static void soft_daemon_child(const char *name,
     _exit(sroce_daemon_run(name, &copy, 5));
 }
 
-/* Starts the session daemon as nobody's child and waits until it listens. */
+/* Starts the session daemon without a parent and waits until it listens. */
 static int soft_daemon_start(const char *name, const sroce_session_hold_t *hold)
 {
     int pipe_fds[2], ret = 0;
@@ -252,7 +253,7 @@ static int soft_run_create(soft_run_t *run)
         return ret;
     }
     if (ret == -EEXIST) {
-        return 0; /* somebody was quicker */
+        return 0; /* another process was faster */
     }
     if (ret == -EADDRNOTAVAIL) {
         soft_complain("this machine has not all of the addresses that %u "
@@ -269,14 +270,15 @@ static int soft_run_create(soft_run_t *run)
     return ret;
 }
 
-/* A held connection to the session daemon, or -1 after a complaint. */
+/* A connection to the session daemon that holds the session, or -1 after a
+ * message. */
 static int soft_run_join(soft_run_t *run)
 {
     const char *name = run->params.name;
     sroce_session_t *session;
     int conn;
 
-    /* One that somebody else has made may end before we hold it. */
+    /* Another process's session may end before this process holds it. */
     for (unsigned i = 0; i < SOFT_JOIN_TRIES; ++i) {
         conn = soft_connect(name, SROCE_DAEMON_HOLD);
         if (conn >= 0) {
@@ -286,7 +288,7 @@ static int soft_run_join(soft_run_t *run)
             break;
         }
         if (conn != -ENOENT) {
-            soft_open(name, &session); /* says why not */
+            soft_open(name, &session); /* prints the reason */
             return -1;
         }
         if (soft_run_create(run) != 0) {
@@ -335,7 +337,7 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
                  session->mtu);
         return -EINVAL;
     }
-    /* Rates given again are no news; others are a misunderstanding. */
+    /* The same rates are no conflict; other rates are a mistake. */
     for (unsigned rail = 0; (run->rates != NULL) && (rail < rails); ++rail) {
         if (session->devs[rail].first_rate_bytes_per_s !=
             params->rate_bytes_per_s[rail]) {
@@ -349,9 +351,9 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     return 0;
 }
 
-/* Joins the session, or makes it; *conn_p holds it.  One that does not fit may
- * be that of a command which has just ended, and be gone in a moment: so a
- * second look is taken. */
+/* Joins the session, or makes it; *conn_p holds it. A session that does not fit
+ * may belong to a command that has just ended. So a second try follows a moment
+ * later. */
 static int soft_run_enter(soft_run_t *run, int *conn_p,
                           sroce_session_t **session_p)
 {
@@ -396,8 +398,8 @@ static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
     return 0;
 }
 
-/* The library's place relative to this program: as installed (also when the
- * whole tree was moved), or in the build tree. */
+/* Path of the library relative to this program: as installed, also in a moved
+ * tree, or in the build tree. */
 static int soft_run_library(char *path, size_t max)
 {
     static const char libexec[] = PKGLIBEXECDIR, lib[] = PKGLIBDIR;
@@ -416,7 +418,8 @@ static int soft_run_library(char *path, size_t max)
     if (access(path, R_OK) == 0) {
         return 0;
     }
-    /* Moved: what both configured directories have in common is replaced. */
+    /* The tree was moved: replaces the part that both configured folders
+     * share. */
     while ((libexec[same] != '\0') && (libexec[same] == lib[same])) {
         ++same;
     }

@@ -20,12 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How often the rails' counters are looked at, if a step waits for them. */
+/* Interval at which a step that waits for counters reads them. */
 #define SCRIPT_COUNT_NS MRAIL_NS_PER_MS
 
 /* Answers of the process beside a command about its start. */
 #define SCRIPT_READY_YES "y"
-#define SCRIPT_READY_NO "n" /* it has complained */
+#define SCRIPT_READY_NO "n" /* after a message */
 
 typedef struct script_run {
     sroce_session_t *session;
@@ -36,7 +36,7 @@ typedef struct script_run {
     int conn;     /* to the session daemon; ends with the session */
     int job_fd;   /* a pidfd: ends with the job; -1: there is none */
     int ready_fd; /* gets a SCRIPT_READY_* byte; -1: nobody asks */
-    int changed;  /* processes are to be told */
+    int changed;  /* the session's processes need a notification */
     struct {
         uint64_t packets;
         uint64_t bytes;
@@ -139,7 +139,7 @@ static void script_release(sroce_session_t *session)
     atomic_compare_exchange_strong(&session->script_pid, &own, 0);
 }
 
-/* Tells the session's processes what has changed. */
+/* Notifies the session's processes of a change. */
 static void script_notify(script_run_t *run)
 {
     sroce_daemon_msg_t msg = {.op = SROCE_DAEMON_NOTIFY};
@@ -208,7 +208,7 @@ static void script_finish(script_run_t *run)
     close(run->conn);
 }
 
-/* Until then there is nothing to do. */
+/* Time until the next step is due. */
 static mrail_ns_t script_pause_ns(const script_run_t *run, mrail_ns_t now_ns)
 {
     mrail_ns_t next_ns = sroce_fault_timeline_next(run->tl);
@@ -254,7 +254,7 @@ static void script_ready(script_run_t *run, const char *byte)
     }
 }
 
-/* One look at time and counters. */
+/* Does what is due by time and counters. */
 static script_end_t script_round(script_run_t *run, const sigset_t *mask)
 {
     mrail_ns_t now_ns = mrail_clock_now() - run->start_ns;
@@ -277,7 +277,7 @@ static script_end_t script_loop(script_run_t *run)
     sigset_t stops, mask;
     script_end_t end;
 
-    /* They come in ppoll() only, so none is missed. */
+    /* Signals arrive in ppoll() only, so none is missed. */
     sigemptyset(&stops);
     sigaddset(&stops, SIGINT);
     sigaddset(&stops, SIGTERM);
@@ -330,7 +330,7 @@ static void script_undo(script_run_t *run)
     script_notify(run);
 }
 
-/* In the grandchild: nothing of the caller's stays open but stderr. */
+/* Runs in the grandchild: only stderr of the caller stays open. */
 static _Noreturn void script_child(script_run_t *run)
 {
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -341,7 +341,8 @@ static _Noreturn void script_child(script_run_t *run)
     if ((null_fd < 0) || (dup2(null_fd, 0) < 0) || (dup2(null_fd, 1) < 0)) {
         _exit(1);
     }
-    /* Above those that it may hit, then down: 3 the pipe, 4 the job. */
+    /* Moves the descriptors up, out of the way, then down: 3 the pipe, 4 the
+     * job. */
     run->ready_fd = fcntl(run->ready_fd, F_DUPFD_CLOEXEC, 5);
     run->job_fd = fcntl(run->job_fd, F_DUPFD_CLOEXEC, 5);
     if ((dup2(run->ready_fd, 3) < 0) || (dup2(run->job_fd, 4) < 0)) {
@@ -380,7 +381,7 @@ int soft_script_spawn(sroce_session_t *session,
     run.ready_fd = pipe_fds[1];
     pid = fork();
     if (pid == 0) {
-        /* Nobody's child: the command does not expect one. */
+        /* The process has no parent: the command does not expect a child. */
         pid = fork();
         if (pid == 0) {
             script_child(&run);
@@ -389,7 +390,7 @@ int soft_script_spawn(sroce_session_t *session,
     }
     close(pipe_fds[1]);
     close(run.job_fd);
-    /* ECHILD: the caller left SIGCHLD ignored.  The byte tells the result. */
+    /* ECHILD: the caller ignores SIGCHLD. The byte tells the result. */
     if ((pid < 0) || (waitpid(pid, NULL, 0) < 0 && errno != ECHILD) ||
         (read(pipe_fds[0], &byte, 1) != 1)) {
         soft_complain("the script was not started");

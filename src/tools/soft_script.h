@@ -1,6 +1,6 @@
 /*
- * mrail soft: fault scripts on the rails of a session, in real time.  Functions
- * complain themselves and return 0 or -errno.
+ * mrail soft: fault scripts on the rails of a session, in real time. Functions
+ * print their own messages and return 0 or -errno.
  */
 #ifndef MRAIL_TOOLS_SOFT_SCRIPT_H
 #define MRAIL_TOOLS_SOFT_SCRIPT_H
@@ -10,16 +10,17 @@
 
 /* Reads a file, "-" is standard input. */
 int soft_script_read(const char *path, sroce_fault_script_t **script_p);
-/* Has the session all that the script asks for? */
+/* Checks that the session has all devices of the script. */
 int soft_script_fit(const sroce_fault_script_t *script,
                     const sroce_session_t *session);
-/* For `mrail soft ctl`: plays it to its end; the exit status. */
+/* For `mrail soft ctl`: plays the script to its end and returns the exit
+ * status. */
 int soft_script_play(sroce_session_t *session,
                      const sroce_fault_script_t *script);
 /*
- * For `mrail soft -- CMD`: a process that plays it beside this one, which is
- * about to become CMD.  What is due at the start is done on return.  When this
- * process ends, the rails are as they were before, and the other one ends too.
+ * For `mrail soft -- CMD`: starts a process that plays the script beside this
+ * one, which then becomes CMD. Actions that are due at the start are done on
+ * return. When CMD ends, the other process restores the rails and ends, too.
  */
 int soft_script_spawn(sroce_session_t *session,
                       const sroce_fault_script_t *script);

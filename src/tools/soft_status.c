@@ -35,7 +35,7 @@ static void soft_status_core(mrail_json_t *json, const sroce_session_dev_t *dev)
     mrail_json_object_end(json);
 }
 
-/* Packets that the protocol refused, for whatever reason. */
+/* Packets that the protocol refused, for any reason. */
 static uint64_t soft_status_core_drops(const sroce_session_dev_t *dev)
 {
     uint64_t total = 0;

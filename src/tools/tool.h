@@ -16,8 +16,8 @@
 #define MRAIL_TOOL_USAGE 2
 #define MRAIL_TOOL_PATH_MAX 4096
 
-/* A list of words, ended by NULL, as execv() takes it.  Zero-initialised is
- * empty.  Words are copied.  Running out of memory ends the process. */
+/* A list of words that ends with NULL, for execv(). Zero-initialised, it is
+ * empty. Words are copied. A lack of memory ends the process. */
 typedef struct mrail_tool_args {
     char **items;
     unsigned count;
@@ -48,10 +48,11 @@ void mrail_tool_progress(const char *verb, unsigned done, unsigned total,
 /* Folder of the running program, without links; "." if it cannot be read. */
 void mrail_tool_own_dir(char *dir, size_t size);
 
-/* `target`, a configured path, in a tree that was moved or staged as a whole:
- * a program of the folder `configured` now is in `own_dir`.  The parts that the
- * two configured paths do not share stay as they are.  0; -ENOENT: own_dir does
- * not end as `configured` does, or the path is too long. */
+/* Maps `target`, a configured path, into a tree that was moved or staged as a
+ * whole. A program of the configured folder `configured` now is in `own_dir`.
+ * The parts that the two configured paths do not share stay as they are. 0;
+ * -ENOENT: own_dir does not end as `configured` does, or the path is too
+ * long. */
 int mrail_tool_moved(const char *own_dir, const char *configured,
                      const char *target, char *path, size_t size);
 
