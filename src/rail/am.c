@@ -43,7 +43,7 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
     rx->lane = NULL;
     rx->hdr = (mrail_data_hdr_t *)((char *)rx + MRAIL_RX_HEADROOM);
     rx->sge.addr = (uintptr_t)rx->hdr;
-    /* Though the buffer is rounded up: what is longer is the device's to refuse. */
+    /* The buffer is rounded up; the device refuses a longer message. */
     rx->sge.length = (uint32_t)engine->config.seg_size;
     rx->sge.lkey = lkey;
     rx->wr.wr_id = (uintptr_t)rx | MRAIL_WR_RECV;
@@ -53,7 +53,7 @@ int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
     return -ibv_post_srq_recv(rail->srq, &rx->wr, &bad);
 }
 
-/* The lane owes its peer a message. */
+/* The lane owes its peer a reply. */
 static void mrail_am_add_pending_ack(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (mrail_list_empty(&lane->ack_list) && !lane->out) {
@@ -70,15 +70,16 @@ void mrail_am_add_pending_reply(mrail_peer_t *peer)
 
 void mrail_am_restored(mrail_lane_t *lane)
 {
-    /* One without credits has none to tell of, and its peer no buffer. */
+    /* A lane without credits has no updates to send and no buffer at the
+     * peer. */
     if (lane->am_lane) {
         mrail_am_add_pending_ack(lane->peer->engine, lane);
     }
 }
 
-/* A credit update is due at half a window, or slightly more, so that at most
- * two updates are unread. It is due at once if the peer has no credit left: its
- * last message fills a gap before messages that occupy all other credits. */
+/* A credit update is due at half a window or slightly more, so that at most two
+ * updates are unread. It is due at once if the peer has no credit left: its
+ * last message may fill a gap before messages that occupy all other credits. */
 static int mrail_am_has_credit_update(const mrail_lane_t *lane)
 {
     unsigned news = (uint16_t)(lane->am_granted - lane->am_advertised);
@@ -96,7 +97,7 @@ void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
     engine->num_repost[rail] = 0;
     batch[count - 1]->wr.next = NULL;
     if (ibv_post_srq_recv(engine->rails[rail].srq, &batch[0]->wr, &bad) != 0) {
-        /* Cannot happen with as many buffers as the SRQ was made for. */
+        /* Cannot happen: the SRQ has room for all buffers. */
         mrail_error("%s: the shared receive queue refused a buffer",
                     engine->rails[rail].attr.device);
         return;
@@ -132,8 +133,8 @@ void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx)
     }
 }
 
-/* As above, for a message that took no credit: its buffer is one of the few kept
- * for such, and does not wait for others. */
+/* The same for a message that took no credit. Its buffer is one of the few
+ * reserved ones and returns at once. */
 static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 {
     unsigned rail = rx->rail->index;
@@ -146,9 +147,9 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 /* ---- sending ---- */
 
 /*
- * The last credit is kept for what is sent again: it must arrive before messages
- * that may hold all the others.  A message before which all are on the same lane
- * may take it, as it waits for none on a lane that may fail without its own.
+ * The last credit is reserved for resent messages: a resent message must arrive
+ * before messages that may hold all other credits. A message may take it if all
+ * messages before it are on the same lane.
  */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
@@ -162,7 +163,7 @@ static int mrail_am_lane_usable(const mrail_lane_t *lane)
     return mrail_lane_sq_free(lane) != 0;
 }
 
-/* The lane on which `length` bytes would be through first. */
+/* The lane that would finish `length` bytes first. */
 static mrail_lane_t *mrail_am_spread(mrail_peer_t *peer, size_t length)
 {
     mrail_lane_t *best = NULL;
@@ -209,7 +210,7 @@ static void mrail_am_hunger(mrail_peer_t *peer)
     }
 }
 
-/* A lane for an AM of `length` bytes; NULL with *ret_p: -EAGAIN, -errno. */
+/* A lane for an AM of `length` bytes. NULL with *ret_p: -EAGAIN or -errno. */
 static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
 {
     mrail_peer_t *peer = ep->peer;
@@ -245,7 +246,8 @@ static mrail_lane_t *mrail_am_lane(mrail_ep_t *ep, size_t length, int *ret_p)
     return lane;
 }
 
-/* As above, when nothing is in the way; who must not wait goes home. */
+/* The fast path: the primary lane if nothing prevents it. Messages that must
+ * not wait also use the primary lane. */
 static inline mrail_lane_t *mrail_am_primary(mrail_ep_t *ep, size_t length,
                                              int *ret_p)
 {
@@ -272,7 +274,7 @@ static void mrail_am_fill_header(mrail_data_hdr_t *hdr, mrail_lane_t *lane,
     hdr->reserved = 0;
 }
 
-/* Puts a message whose header is ready on the lane. */
+/* Posts a message whose header is complete on the lane. */
 static MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
 {
     struct ibv_sge sge = {
@@ -293,7 +295,8 @@ static MRAIL_INLINE void mrail_am_post(mrail_lane_t *lane, mrail_tx_t *tx)
     }
 }
 
-/* From here on the message is the stream's; a post error is a lane event. */
+/* From here on the message belongs to the stream; a post error is a lane
+ * event. */
 static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
                             uint8_t am_id, size_t length)
 {
@@ -319,7 +322,7 @@ static void mrail_am_commit(mrail_ep_t *ep, mrail_lane_t *lane, mrail_tx_t *tx,
     mrail_list_add_tail(&peer->unacked, &tx->list);
 
     mrail_am_post(lane, tx);
-    /* Behind the post, and the engine found anew: fewer registers to keep. */
+    /* After the post; loading the engine again keeps fewer registers alive. */
     engine = lane->peer->engine;
     ++engine->counters.am_sent;
     mrail_stall_wake(engine);
@@ -382,7 +385,7 @@ ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
     length = pack(tx->hdr + 1, arg);
     total = sizeof(mrail_data_hdr_t) + length;
     if (total <= MRAIL_TX_SMALL_AREA) {
-        /* Large buffers are few: do not keep one for a small message. */
+        /* Large buffers are few: a small message must not keep one. */
         small = mrail_tx_get(&engine->tx_small);
         if (small != NULL) {
             memcpy(small->hdr + 1, tx->hdr + 1, length);
@@ -403,7 +406,7 @@ out:
 
 /* ---- acknowledgements ---- */
 
-/* A SEND with nothing but a data header: 0, -EAGAIN if the queue is full. */
+/* A SEND with only a data header: 0, or -EAGAIN if the queue is full. */
 static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
 {
     mrail_data_hdr_t hdr = {0};
@@ -428,8 +431,8 @@ static int mrail_am_post_ack(mrail_lane_t *lane, uint8_t flags)
     return 0;
 }
 
-/* Asks for an acknowledgement if somebody waits for one and none is on its way:
- * 0, -EAGAIN if the send queue is full. */
+/* Requests an acknowledgement if a flush waits and no request is pending: 0, or
+ * -EAGAIN if the send queue is full. */
 static int mrail_am_post_ack_request(mrail_peer_t *peer)
 {
     int ret;
@@ -450,9 +453,9 @@ void mrail_am_request_ack(mrail_peer_t *peer)
     mrail_am_post_ack_request(peer);
 }
 
-/* The peer's window is too small for what it has to say.  Twice as much, while
- * there is memory for it; an equal part of `most` credits is kept for every
- * peer, so that the first ones do not get ahead of the others. */
+/* The peer's window is too small for its messages. Doubles it while there is
+ * memory; an equal part of `most` credits is reserved for every peer, so that
+ * early peers do not starve later ones. */
 static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
                           unsigned most)
 {
@@ -476,17 +479,16 @@ static void mrail_am_grow(mrail_engine_t *engine, mrail_lane_t *lane,
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Nothing waits for a message that was posted before the lane is up, if the
- * lane ends then. The peer may use the lane before its LANE_READY arrives
- * here. */
+/* Nothing waits for a message on a lane that is not up, if that lane ends. The
+ * peer may use the lane before its LANE_READY arrives here. */
 static int mrail_am_may_post(const mrail_lane_t *lane)
 {
     return (mrail_peer_num_up(lane->peer) != 0) &&
            (lane->peer->seen_mask & (1ull << lane->slot));
 }
 
-/* Says what the lane owes: 0, or -EAGAIN: later, because it is not up yet, its
- * send queue is full or the peer's question cannot be answered yet. */
+/* Sends the lane's replies: 0, or -EAGAIN if the lane is not up, its send queue
+ * is full, or the peer's request cannot be answered yet. */
 static int mrail_am_send_pending_acks(mrail_engine_t *engine,
                                       mrail_lane_t *lane)
 {
@@ -503,8 +505,8 @@ static int mrail_am_send_pending_acks(mrail_engine_t *engine,
         }
         peer->ack_due = 0;
     } else if (mrail_am_has_credit_update(lane)) {
-        /* A larger window needs such messages less often: pleasant, while who
-         * has to wait needs one. */
+        /* A larger window needs fewer such messages. It helps, but only a
+         * credit-blocked sender needs it. */
         if (++lane->news == MRAIL_AM_CREDIT_UPDATE_GROW) {
             lane->news = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
@@ -529,7 +531,7 @@ void mrail_am_send_acks(mrail_engine_t *engine)
     }
 }
 
-/* The message is the peer's now, or nobody's. */
+/* The message belongs to the peer now, or to nobody. */
 static inline void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx)
 {
     mrail_list_del(&tx->list);
@@ -540,7 +542,7 @@ static inline void mrail_am_invalidate(mrail_peer_t *peer, mrail_tx_t *tx)
 
 static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
 {
-    /* Nothing before tx_acked, nothing that was not sent. */
+    /* Refuses numbers before tx_acked and numbers that were not sent. */
     if ((ack == peer->tx_acked) || mrail_seq32_before(ack, peer->tx_acked) ||
         mrail_seq32_before(peer->tx_next, ack)) {
         return;
@@ -554,7 +556,7 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
     }
     peer->tx_acked = ack;
     if (mrail_seq32_before(peer->ack_wanted, ack)) {
-        peer->ack_wanted = ack; /* stays near, or it would wrap */
+        peer->ack_wanted = ack; /* keeps up, or the number would wrap */
     }
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);
@@ -598,9 +600,9 @@ void mrail_am_take_lost(mrail_lane_t *lane)
     }
 }
 
-/* All messages before the first one to be sent again, of those that may still be
- * missing, are on the lane, and arrive there first.  What was on a lane that has
- * failed, and is not to be sent again, has arrived. */
+/* 1 if all earlier messages that may still be missing are on this lane, where
+ * they arrive first. Messages of a failed lane that are not resent have
+ * arrived. */
 static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -617,9 +619,9 @@ static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
     return 1;
 }
 
-/* Any lane with a credit: the one that is kept for this, too, if what takes it is
- * delivered as soon as it arrives and so gives it back.  Else the lane would be
- * of no use when the other fails on which those before it are. */
+/* A lane with a credit for a resent message. The reserved credit may be used if
+ * the message is delivered on arrival, which returns the credit. Otherwise the
+ * lane would be useless if the lane of earlier messages failed. */
 static mrail_lane_t *mrail_am_resend_lane(mrail_peer_t *peer,
                                           const mrail_tx_t *tx)
 {
@@ -680,8 +682,9 @@ void mrail_am_fail(mrail_peer_t *peer)
 
 /* ---- receiving ---- */
 
-/* A copy, as the iface may not call for long, and others need
- * the buffer and the credit.  The message itself, if there is no room. */
+/* Copies the message, because the iface may not call for long and other ifaces
+ * need the buffer and the credit. Without room, the inbox keeps the message
+ * itself. */
 static mrail_rx_t *mrail_inbox_copy(mrail_iface_t *iface, mrail_rx_t *rx)
 {
     size_t length = sizeof(*rx->hdr) + rx->length;
@@ -745,8 +748,8 @@ static void mrail_am_deliver(mrail_engine_t *engine, mrail_rx_t *rx)
     }
 }
 
-/* Ahead of its turn: wait in order.  The buffer stays taken, so the sender's
- * credits bound what can be held for one peer. */
+/* A message ahead of its turn waits in order. It keeps its buffer, so the
+ * sender's credits bound the held messages of a peer. */
 static void mrail_am_hold(mrail_engine_t *engine, mrail_peer_t *peer,
                           mrail_rx_t *rx, uint32_t seq)
 {
@@ -795,7 +798,7 @@ static void mrail_am_accept(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* The lane that a received header belongs to; NULL: not one of ours. */
+/* The lane of a received header. NULL: the header names no lane of ours. */
 static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
                                         const mrail_data_hdr_t *hdr,
                                         const struct ibv_wc *wc)
@@ -808,8 +811,8 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
         return NULL;
     }
     lane = __atomic_load_n(&engine->lanes[index], __ATOMIC_ACQUIRE);
-    /* Not lane->qp->qp_num: a header may name any lane, also one whose QP the
-     * control side is just destroying. */
+    /* Not lane->qp->qp_num: a header may name any lane, even one whose QP the
+     * control thread is destroying. */
     if ((lane == NULL) ||
         (__atomic_load_n(&lane->qpn, __ATOMIC_RELAXED) != wc->qp_num) ||
         (lane->rx_tag != hdr->tag)) {
@@ -818,8 +821,8 @@ static mrail_lane_t *mrail_am_find_lane(mrail_engine_t *engine,
     return lane;
 }
 
-/* Takes one of the lane's credits.  0: the peer has none left and sends all the
- * same; it would take the buffers of others. */
+/* Takes one of the lane's credits. 0: the peer sent without a credit and would
+ * take buffers of other peers. */
 static int mrail_am_take_credit(mrail_engine_t *engine, mrail_lane_t *lane)
 {
     if (MRAIL_UNLIKELY(lane->am_received == lane->am_granted)) {
@@ -842,13 +845,13 @@ static void mrail_am_take_ack(mrail_engine_t *engine, mrail_lane_t *lane,
     mrail_am_acked(lane->peer, be32toh(hdr->ack));
     if (MRAIL_UNLIKELY(hdr->flags & MRAIL_DATA_ACK_REP)) {
         lane->peer->ack_requested = 0;
-        mrail_am_add_pending_ack(engine, lane); /* another question may wait */
+        mrail_am_add_pending_ack(engine, lane); /* another request may wait */
     }
     if (hdr->flags & MRAIL_DATA_ACK_REQ) {
         lane->peer->ack_due = 1;
         lane->peer->ack_due_seq = be32toh(hdr->seq);
-        /* The lane may be out of use by now; else it will do, also one that is
-         * not known to be up yet. */
+        /* The lane may be out of use by now. Any other lane will do, also one
+         * that is not known to be up yet. */
         if (lane->out) {
             mrail_peer_activate(lane->peer);
         } else {
@@ -864,7 +867,7 @@ void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
 
     rx->lane = NULL;
     if (MRAIL_UNLIKELY(wc->status != IBV_WC_SUCCESS)) {
-        /* A QP of an SRQ that went to error gives back what it held. */
+        /* An SRQ's QP in the error state returned what it held. */
         ++engine->counters.cqe_errors;
         mrail_rx_release_free(engine, rx);
         return;

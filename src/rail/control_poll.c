@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* Between two looks at lanes that are being given up, and at all the others. */
+/* Interval of checks of failed lanes, and of all other lanes. */
 #define MRAIL_CONTROL_FAILOVER (1 * MRAIL_NS_PER_MS)
-/* ... and between two updates of the telemetry ring. */
+/* Interval of updates of the telemetry page. */
 #define MRAIL_CONTROL_PUBLISH (100 * MRAIL_NS_PER_MS)
 #define MRAIL_CONTROL_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
-/* A timer that is later than this means that the process or its machine was
- * stopped. A longer halt counts as this long; otherwise a thread that is always
- * late would wait for ever. */
+/* A timer later than this shows that the process or its machine was suspended.
+ * A longer halt counts as this long; otherwise a thread that is always late
+ * would wait for ever. */
 #define MRAIL_CONTROL_LATE (250 * MRAIL_NS_PER_MS)
 
 /* ---- halts ---- */
@@ -53,9 +53,9 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
     while (ibv_get_cq_event(rail->ud_channel, &cq, &context) == 0) {
         ibv_ack_cq_events(cq, 1);
     }
-    /* Arm first, then look: what arrives in between is not missed. */
+    /* Arm first, then poll: no datagram in between is missed. */
     ibv_req_notify_cq(rail->ud_cq, 0);
-    /* A flood must not keep timers waiting, nor who wants the lock. */
+    /* A flood must delay neither timers nor threads that want the lock. */
     do {
         mrail_control_wake(engine, timers);
         pthread_mutex_lock(&engine->ctl_lock);
@@ -80,7 +80,7 @@ static mrail_lane_t *mrail_control_find_lane(mrail_engine_t *engine,
     return NULL;
 }
 
-/* Of which QP an event tells; 0 for none. */
+/* The serial number of the event's QP; 0: none. */
 static uint64_t mrail_control_qp_serial(const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -103,14 +103,14 @@ static void mrail_control_port_event(mrail_engine_t *engine, mrail_rail_t *rail,
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_DOWN, now_ns);
         return;
     }
-    /* An address comes back with its interface, or a little later. */
+    /* An address returns with its interface, or a little later. */
     mrail_paths_readdress(engine, rail);
     if (type == IBV_EVENT_PORT_ACTIVE) {
         mrail_paths_port(engine, rail, MRAIL_HEALTH_PORT_UP, now_ns);
     }
 }
 
-/* The event has been acknowledged: its element may be gone but for the port. */
+/* The event is acknowledged: its element may be gone, except for the port. */
 static void mrail_control_event(mrail_engine_t *engine, mrail_rail_t *rail,
                                 const struct ibv_async_event *event,
                                 uint64_t qp_serial)
@@ -160,8 +160,8 @@ void mrail_control_async(mrail_engine_t *engine, mrail_rail_t *rail)
 
     while (ibv_get_async_event(rail->ctx, &event) == 0) {
         qp_serial = mrail_control_qp_serial(&event);
-        /* Before the lock is asked for: ibv_destroy_qp() of who has it waits
-         * for this acknowledgement. */
+        /* Before the lock: a thread in ibv_destroy_qp() that holds the lock
+         * waits for this acknowledgement. */
         ibv_ack_async_event(&event);
         pthread_mutex_lock(&engine->ctl_lock);
         mrail_control_event(engine, rail, &event, qp_serial);
@@ -213,8 +213,8 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
     mrail_data_ctl_unlock(engine);
 }
 
-/* A process that computes still looks after its lanes, gives them up, and
- * answers for them; the time of the next look. */
+/* Serves the lanes of a process that computes: detects failures and answers
+ * peers. Returns the time of the next call. */
 static mrail_ns_t mrail_control_lanes(mrail_engine_t *engine, mrail_ns_t now_ns,
                                       mrail_control_timers_t *timers)
 {
@@ -268,7 +268,7 @@ mrail_ns_t mrail_control_run(mrail_engine_t *engine,
     lanes_ns = mrail_control_lanes(engine, now_ns, timers);
     timers->due_ns = MRAIL_MIN(ctl_ns, lanes_ns);
     if (ctl_ns != MRAIL_NS_NEVER) {
-        /* Something is waited for: look often enough to tell a halt from it. */
+        /* A timer is pending: wake often enough to tell a halt from it. */
         timers->due_ns = MRAIL_MIN(timers->due_ns, now_ns + MRAIL_NS_PER_SEC);
     }
     return timers->due_ns;

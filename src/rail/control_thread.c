@@ -31,8 +31,8 @@ static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
                : 0;
 }
 
-/* A device that is gone says so without end (Linux, ib_uverbs_event_poll(): EPOLLERR
- * once its queue is closed).  What it had to say has been read. */
+/* A lost device signals EPOLLERR without end once its queue is closed (Linux,
+ * ib_uverbs_event_poll()). Its events have been read. */
 static void mrail_control_thread_leave(mrail_engine_t *engine, int fd,
                                        const struct epoll_event *event)
 {
@@ -146,7 +146,7 @@ int mrail_control_thread_start(mrail_engine_t *engine)
     if (ret != 0) {
         goto err_close;
     }
-    /* The application's signals are not ours to take. */
+    /* The application's signals must not run here. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     ret = -pthread_create(&engine->thread, NULL, mrail_control_thread_main,

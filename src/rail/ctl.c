@@ -1,12 +1,12 @@
 /*
- * The control protocol: what a peer and its lanes need next, and when it is
- * due.  ctl_request.c asks for lanes, ctl_send.c makes the messages, ctl_recv.c acts
- * on those that come.
- * Runs on the control thread, under the control lock.
+ * The control protocol: the next messages of a peer and its lanes, and their
+ * deadlines. ctl_request.c requests lanes, ctl_send.c builds messages, and
+ * ctl_recv.c handles received ones. It runs on the control thread, under the
+ * control lock.
  *
- * Every exchange is a request that its sender repeats until the answer is
- * there, and whose handling twice does no harm.  When two peers request the
- * same lane at once, the one with the lower id is the initiator.
+ * Every exchange is a request that the sender repeats until the answer arrives.
+ * Handling a request twice is harmless. When two peers request the same lane at
+ * once, the peer with the lower id is the initiator.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -18,7 +18,7 @@
 
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
-#define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS) /* for all of them */
+#define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS) /* for all peers */
 #define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)       /* between later RETIREs */
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
@@ -128,14 +128,14 @@ void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause)
     if ((path->health.state == MRAIL_HEALTH_RETIRED) ||
         (path->health.state == MRAIL_HEALTH_PROBING)) {
         lane->validation = MRAIL_PATH_VALIDATION_WANTED;
-        mrail_evict_request(lane); /* the data path begins with it */
+        mrail_evict_request(lane); /* the data path starts it */
         mrail_control_thread_wake(peer->engine);
     } else {
         mrail_ctl_lane_join(lane);
     }
 }
 
-/* A peer that was never connected may just be starting. */
+/* A peer that was never connected may still be starting. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
 {
     mrail_ns_t dead_ns = mrail_config_ns(peer->engine->config.peer_timeout_s);
@@ -143,7 +143,7 @@ mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer)
     return peer->based ? dead_ns : MRAIL_MAX(dead_ns, MRAIL_CTL_FIRST);
 }
 
-/* Repeats that take so long. */
+/* Number of repeats that take the peer timeout. */
 static unsigned mrail_ctl_repeats(const mrail_peer_t *peer)
 {
     return (unsigned)(mrail_ctl_peer_timeout(peer) / MRAIL_CTL_RTO_MAX) + 5;
@@ -160,9 +160,9 @@ void mrail_ctl_reap_lane(mrail_lane_t *lane)
     mrail_evict_request(lane);
 }
 
-/* The lane is drained here.  The peer may be computing, and is asked for as long
- * as it lives: its control thread says so.  If that is silent, too, the peer has
- * failed, which gives the QP back. */
+/* The lane is drained at this end. The peer may compute for long; its control
+ * thread shows that it lives. If that is silent, too, the peer fails, which
+ * frees the QP. */
 static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->reap) {
@@ -191,8 +191,9 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
-/* The peer does not answer for a further lane: it may not have it, if we took a
- * late repetition of a request that was refused.  If it has, it says so. */
+/* The peer does not answer for a further lane. It may not have the lane, if
+ * this end accepted a late repeat of a refused request. If it has the lane, it
+ * says so. */
 static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     lane->evict_local = 1;
@@ -205,7 +206,8 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
 
 void mrail_ctl_give_up(mrail_peer_t *peer)
 {
-    if (peer->reconnect_cause != NULL) { /* it is there, and has answered */
+    if (peer->reconnect_cause != NULL) { /* the peer is there and has
+                                          * answered */
         mrail_error("peer %016llx cannot be connected on any of %u rails: %s",
                     (unsigned long long)peer->id, peer->num_pairs,
                     peer->reconnect_cause);
@@ -255,7 +257,7 @@ static mrail_ns_t mrail_ctl_run_unreachable(mrail_peer_t *peer,
     return peer->unreachable_ns + mrail_ctl_peer_timeout(peer);
 }
 
-/* The lane has failed: the peer shall close it, too, and say what it has. */
+/* The lane has failed: the peer must close its end and report what arrived. */
 static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->confirmed) {
@@ -279,7 +281,7 @@ static mrail_ns_t mrail_ctl_run_closing(mrail_lane_t *lane, mrail_ns_t now_ns)
     return lane->deadline_ns;
 }
 
-/* Nobody answers for a lane that is asked for, or wants one that was granted. */
+/* A requested lane has no answer, or a granted lane no LANE_READY. */
 static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
                                            mrail_ns_t now_ns)
 {
@@ -288,7 +290,8 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
     if ((lane->state == MRAIL_LANE_ACCEPTING) && !is_first) {
         return mrail_ctl_run_unwanted(lane, now_ns);
     }
-    if (lane->state == MRAIL_LANE_ACCEPTING) { /* nor do we, yet */
+    if (lane->state == MRAIL_LANE_ACCEPTING) { /* this end has no answer,
+                                                * either */
         mrail_ctl_peer_failed(lane->peer, -ETIMEDOUT);
     } else if (is_first) {
         mrail_ctl_give_up(lane->peer);
@@ -298,9 +301,9 @@ static mrail_ns_t mrail_ctl_run_unanswered(mrail_lane_t *lane,
     return MRAIL_NS_NEVER;
 }
 
-/* A peer that missed the answer to its HELLO takes no request for a lane.  So
- * each repeated request follows a HELLO.  One HELLO per request suffices: more
- * would take all send buffers that come back.  0 or -errno. */
+/* A peer that missed the answer to its HELLO ignores lane requests. So each
+ * repeated request follows a HELLO, and only one: more would use up the send
+ * buffers. 0 or -errno. */
 static int mrail_ctl_greet(mrail_lane_t *lane)
 {
     int ret;
@@ -314,7 +317,7 @@ static int mrail_ctl_greet(mrail_lane_t *lane)
     return ret;
 }
 
-/* Sends what is due for one lane; returns its next deadline. */
+/* Sends due messages of one lane; returns its next deadline. */
 static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->state == MRAIL_LANE_CLOSING) {
@@ -384,7 +387,7 @@ static mrail_ns_t mrail_ctl_run_hello(mrail_peer_t *peer, mrail_ns_t now_ns)
     }
     peer->engine->counters.ctl_resent += (peer->tries != 0);
     ++peer->tries;
-    /* Some rails that its address names may be dead: soon over each. */
+    /* Some rails of its address may be dead: skip each one soon. */
     waits = peer->tries - MRAIL_MIN(peer->tries, peer->num_boots);
     peer->deadline_ns = now_ns + mrail_ctl_rto(waits);
     return peer->deadline_ns;
@@ -425,7 +428,7 @@ static mrail_ns_t mrail_ctl_run_peer(mrail_peer_t *peer, mrail_ns_t now_ns)
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_ACQUIRE) != 0) {
         /* Its lanes fail on the data path (mrail_peer_try_end()), which may be
-         * in the middle of closing one, and waits for the lock. */
+         * closing one just now and wait for this lock. */
         peer->state = MRAIL_PEER_GONE;
         return MRAIL_NS_NEVER;
     }
@@ -494,8 +497,8 @@ void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
     }
 }
 
-/* There is no answer, so over every pair: some may be dead.  Stops at
- * `until_ns`: a device may give no send buffer back. */
+/* BYE has no answer, so it goes over every pair: some may be dead. Stops at
+ * `until_ns`, because a device may return no send buffers. */
 static void mrail_ctl_say_bye(mrail_peer_t *peer, mrail_ns_t until_ns)
 {
     mrail_engine_t *engine = peer->engine;
@@ -507,7 +510,7 @@ static void mrail_ctl_say_bye(mrail_peer_t *peer, mrail_ns_t until_ns)
             sched_yield();
         }
         for (unsigned k = 0; k < engine->num_rails; ++k) {
-            /* Gives the send buffers back; nothing is answered now. */
+            /* Returns send buffers; datagrams are not answered any more. */
             mrail_rail_ud_reap(&engine->rails[k]);
         }
     }
@@ -521,7 +524,7 @@ void mrail_ctl_bye(mrail_engine_t *engine)
     pthread_mutex_lock(&engine->ctl_lock);
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            /* One that we gave up may live, and shall not wait for us. */
+            /* A peer that was given up may live, and must not wait for us. */
             if ((peer->num_pairs == 0) || (peer->id == engine->id) ||
                 (peer->failed == -ESHUTDOWN)) {
                 continue;

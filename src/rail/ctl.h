@@ -7,37 +7,36 @@
 
 #include "rail/engine.h"
 
-/* ---- ctl_send.c ----------------------------------------------------------
- * All return 0 or -errno.  -EAGAIN: no send buffer is free, nothing was sent.
- */
+/* ---- ctl_send.c: 0 or -errno; -EAGAIN: no free send buffer, nothing sent
+ * ---- */
 
-/* Sends to a known peer.  `way` varies the pair of rails, so that repeats do
+/* Sends to a known peer. `way` selects the pair of rails, so that repeats do
  * not depend on one rail. */
 int mrail_ctl_send_by(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
-/* The same; if that pair has no send buffer, over the next one that has. */
+/* The same; if that pair has no send buffer, the next pair with one is used. */
 int mrail_ctl_send(mrail_peer_t *peer, unsigned way, mrail_ctl_msg_t *msg);
 /* A message without a body. */
 int mrail_ctl_send_plain(mrail_peer_t *peer, mrail_ctl_type_t type,
                          uint32_t seq, unsigned way);
-/* HELLO to the bootstrap rail of a peer that is not known yet; to one that is,
- * over its rails in turn. */
+/* HELLO to the bootstrap rail of an unknown peer, or over all rails of a known
+ * peer in rotation. */
 int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way);
-/* A question about the lane: repeats take other rails in turn. */
+/* A request for the lane. Repeats rotate over the rails. */
 int mrail_ctl_send_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
-/* ... or an answer, which takes the way that the question came. */
+/* A reply for the lane. It takes the rails of the request. */
 int mrail_ctl_reply_lane(mrail_lane_t *lane, mrail_ctl_type_t type);
 int mrail_ctl_send_refuse(mrail_peer_t *peer, unsigned slot, uint32_t seq,
                           mrail_ctl_reason_t reason);
-/* That life of the lane has no end here. */
+/* This end has no such epoch of the lane. */
 int mrail_ctl_send_fail(mrail_peer_t *peer, unsigned slot, uint16_t epoch);
-/* Nothing of that life of the lane is left here. */
+/* This end is done with that epoch of the lane. */
 int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
                            uint32_t seq, uint16_t received);
-/* PROBE or PROBE_REP over the path of a slot, from the UDP source port that its
- * lanes have (0: any). */
+/* PROBE or PROBE_REP over the path of a slot, from the UDP source port of its
+ * lanes (0: any). */
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
                         unsigned slot, uint16_t sport);
-/* Forgets the address handles of the rail, or all (NULL). */
+/* Drops the address handles of the rail, or all (NULL). */
 void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
                           mrail_ctl_type_t type);
@@ -47,21 +46,21 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
 void mrail_paths_init(mrail_peer_t *peer);
 void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns);
-/* ... on every path that uses the rail. */
+/* Reports a port event to every path that uses the rail. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns);
-/* The table of the rail's port has changed: new address handles, if the GID has
- * another index now. */
+/* The GID table of the rail's port has changed: makes new address handles if
+ * the GID has moved. */
 void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail);
-/* Before any lane has been up, another pair of rails comes first: what is known
- * of paths goes with their rails. */
+/* Moves slot 0 to another pair of rails before any lane was up. The state of a
+ * path stays with its rails. */
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base);
-/* The pair that slots are counted from, if this slot is on these rails. */
+/* The base pair for which this slot is on these rails. */
 unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                           unsigned local, unsigned remote);
-/* A PROBE has been answered: 0 if it is none of ours. */
+/* A PROBE was answered. 0: the answer belongs to no probe. */
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns);
-/* Whether a lane may be asked for on the path. */
+/* 1 if a lane may be requested on the path. */
 int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 /* Performs due work; returns the next deadline. */
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
@@ -70,66 +69,68 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_TRIES 60 /* about 30 s */
-/* A message without a send buffer is sent at the next event or after this. */
+/* Interval at which a message without a send buffer is tried again. */
 #define MRAIL_CTL_NO_BUFFER (1 * MRAIL_NS_PER_MS)
 
-/* Until the next repeat, after so many. */
+/* Time until the next repeat, after `tries` repeats. */
 mrail_ns_t mrail_ctl_rto(unsigned tries);
-/* How long nothing may lead to the peer. */
+/* Time without any path after which the peer fails. */
 mrail_ns_t mrail_ctl_peer_timeout(const mrail_peer_t *peer);
-/* Nothing leads to the peer, and did not for that long. */
+/* No path has led to the peer for that time: fails it. */
 void mrail_ctl_give_up(mrail_peer_t *peer);
-/* The peer's rails are known: which of ours meets which of its. */
+/* Learns the peer's rails and pairs them with ours. */
 void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg);
-/* Both ends count slots from this pair, from now on. */
+/* Both ends agree on the base pair from now on. */
 void mrail_ctl_agree_base(mrail_peer_t *peer, unsigned base);
-/* The lane is connected.  On a path that had failed it has to carry a READ first
- * (mrail_failover_validate()): datagrams may get through where requests do not. */
+/* The lane is connected. On a path that had failed, it must first complete a
+ * READ (mrail_failover_validate()): datagrams may get through where requests do
+ * not. */
 void mrail_ctl_lane_up(mrail_lane_t *lane, const char *cause);
-/* The lane's bit tells the data path that it may use it. */
+/* Sets the lane's bit: the data path may use it. */
 void mrail_ctl_lane_join(mrail_lane_t *lane);
-/* The data path buries the lane. */
+/* Asks the data path to reap the lane. */
 void mrail_ctl_reap_lane(mrail_lane_t *lane);
 
-/* ---- ctl_request.c: asking for lanes ---- */
+/* ---- ctl_request.c: lane requests ---- */
 
-/* Whether the peer has no other lane for messages, nor one that is on its way:
- * it cannot go without this one. */
+/* 1 if the peer has no other lane for messages, up or requested: the peer
+ * depends on this lane. */
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
-/* The lane of a slot, made if there is none; NULL: no budget or memory. */
+/* The lane of a slot, created if needed. NULL: no budget or memory. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
-/* From here on completions of its QP find the lane, so it may be released only
+/* Lists the lane: completions of its QP now find it, so it may be released only
  * under the data-path lock. */
 void mrail_ctl_list_lane(mrail_lane_t *lane);
-/* Makes the QP a lane that can be received on: 0 or -errno. */
+/* Connects the QP, which can then receive: 0 or -errno. */
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote);
-/* A peer in this very process, or the process itself: no messages needed.
+/* Connects a peer in this process, or the process itself, without messages.
  * -EAGAIN: there is no room for its lane yet. */
 int mrail_ctl_connect_self(mrail_peer_t *peer);
-/* The slot whose turn to be asked for is the k-th. */
+/* The k-th slot in the order of requests. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k);
-/* Asks for the lane of a slot, if it is wanted and not there: the time to look
- * again. */
+/* Requests the lane of a slot if it is wanted and missing. Returns the time of
+ * the next call. */
 mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
                                        mrail_ns_t now_ns);
-/* After a while the next large transfer may ask again: the time of that. */
+/* Lets a later large transfer request refused lanes again. Returns that
+ * time. */
 mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns);
-/* A request that was never answered with a lane that connects: it is over. */
+/* Drops a request that no lane followed. */
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause);
-/* Nothing came of the request for a lane: it is asked for again, with a new
- * number, and the first one of all over the next pair of rails. */
+/* The lane request failed. It is repeated with a new epoch; the first lane of
+ * all moves to the next pair of rails. */
 void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause);
-/* The device does not connect the QP: its port has just gone, or the QP has
- * failed.  The peer has its end, and is told like of any lane that fails; the
- * first one of all is asked for anew. */
+/* The device cannot connect the QP: its port has gone, or the QP has failed.
+ * The peer, which has its end, learns of a failed lane. The first lane of all
+ * is requested anew. */
 void mrail_ctl_not_connected(mrail_lane_t *lane);
-/* The peer has no lane for us, now or ever, by its reason and in words. */
+/* The peer grants no lane, now or ever; `reason` and the text say why. */
 void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason,
                            const char *why);
-/* There is no budget for the lane now: the peer goes without it for a while. */
+/* There is no budget for the lane now: the peer does without it for a while. */
 void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot);
-/* A lane that cannot be: the peer goes without it, or fails if it is the
- * first one. */
+/* The lane is impossible: the peer does without it, or fails if it is the first
+ * one. */
 void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Control messages that arrive: is it to be believed, and what follows from
- * it.  A message without our cookie, or from a peer whose cookie differs from
- * the one known, is dropped and counted.
+ * Received control messages: validation, and their effects. A message without
+ * our cookie, or with another cookie than the known one of its peer, is dropped
+ * and counted.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -17,17 +17,17 @@ static void mrail_ctl_on_hello(mrail_engine_t *engine, mrail_peer_t *peer,
 
     mrail_ctl_fill_hello(engine, &reply, MRAIL_CTL_HELLO_REP);
     reply.seq = msg->seq;
-    /* It asks over one rail only, which may lead here and not back. */
+    /* The peer asks over one rail, which may lead here but not back. */
     mrail_ctl_send(peer, peer->reply_way + peer->hellos++, &reply);
 }
 
-/* That it is there is all that it says: see mrail_ctl_teaches(). */
+/* HELLO_REP tells only that the peer exists: see mrail_ctl_teaches(). */
 static void mrail_ctl_on_hello_rep(mrail_engine_t *engine, mrail_peer_t *peer,
                                    const mrail_ctl_msg_t *msg)
 {
 }
 
-/* The pair that the initiator counts slots from. */
+/* The base pair of the initiator. */
 static unsigned mrail_ctl_base_of(const mrail_peer_t *peer,
                                   const mrail_wire_lane_t *wire)
 {
@@ -61,7 +61,7 @@ static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
     }
 
 err:
-    /* Without a QP that works there is nothing to ask or to answer for. */
+    /* Without a working QP there is nothing to request or to answer for. */
     if (lane->state != MRAIL_LANE_IDLE) {
         mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "no QP");
     }
@@ -69,8 +69,8 @@ err:
     return MRAIL_REASON_RESOURCES;
 }
 
-/* A late repeat of a refused request is refused again, and one for a lane that
- * has ended starts no new lane: the peer would not know about it. */
+/* A late repeat of a refused request is refused again. A late repeat for an
+ * ended lane starts no new lane: the peer would not know of it. */
 static int mrail_ctl_is_handled(const mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -99,8 +99,8 @@ static void mrail_ctl_refuse_request(mrail_peer_t *peer,
     mrail_ctl_send_refuse(peer, msg->lane.slot, msg->seq, reason);
 }
 
-/* Not now.  A first lane is waited for, the others are for when there is room.
- */
+/* Postpones the lane. A first lane is awaited, further lanes are requested
+ * again when there is room. */
 static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 {
     mrail_ctl_refuse_request(peer, msg,
@@ -109,8 +109,8 @@ static void mrail_ctl_put_off(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
                                  : MRAIL_REASON_QP_BUDGET);
 }
 
-/* There is no budget for the lane; a first one is told to wait, if there can be
- * room for it. */
+/* There is no budget for the lane. A peer is told to wait for a first lane if
+ * there may be room for it later. */
 static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
                                   const mrail_ctl_msg_t *msg)
 {
@@ -126,7 +126,7 @@ static void mrail_ctl_refuse_lane(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_ctl_refuse_request(peer, msg, reason);
 }
 
-/* A request for a lane that has none of ours under way. */
+/* A request for a lane that this end has not requested. */
 static void mrail_ctl_take_request(mrail_engine_t *engine, mrail_lane_t *lane,
                                    const mrail_ctl_msg_t *msg)
 {
@@ -152,7 +152,7 @@ static void mrail_ctl_new_request(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* ... for one that is there: repeated, or a new one in its place. */
+/* A request for an existing lane: a repeat, or a new lane in its place. */
 static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
                                      const mrail_ctl_msg_t *msg)
 {
@@ -160,7 +160,7 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
         mrail_ctl_reply_lane(lane, MRAIL_CTL_LANE_REP);
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
-        /* We took a request that the peer had given up. */
+        /* This end accepted a request that the peer had given up. */
         mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
         mrail_ctl_reap_lane(lane);
         mrail_ctl_put_off(lane->peer, msg);
@@ -169,9 +169,9 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
     }
 }
 
-/* ... for one that is about to go.  The peer has buried the lane; or this is a
- * late request of an earlier life, and it uses the lane: its answer to RETIRE
- * tells. */
+/* A request for a lane that is about to go. Either the peer has reaped the
+ * lane, or this is a late request of an earlier epoch and the peer uses the
+ * lane. The answer to RETIRE tells. */
 static void mrail_ctl_early_request(mrail_lane_t *lane,
                                     const mrail_ctl_msg_t *msg)
 {
@@ -180,11 +180,11 @@ static void mrail_ctl_early_request(mrail_lane_t *lane,
     mrail_ctl_put_off(lane->peer, msg);
 }
 
-/* A peer that requests a further lane has had a first one up, though its
+/* A peer that requests a further lane has had a first lane up, though its
  * LANE_READY may be lost, so its base pair is agreed. The request says nothing
  * about a first lane that is being set up now, which may be a later one. Our
- * own request for a first lane would be refused, and may occupy the resources
- * that this lane needs. */
+ * own request for a first lane would be refused and may occupy resources that
+ * this lane needs. */
 static void mrail_ctl_take_base(mrail_peer_t *peer,
                                 const mrail_wire_lane_t *wire)
 {
@@ -232,8 +232,8 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     } else if ((lane->state != MRAIL_LANE_CONNECTING) || lane->half) {
         ++engine->counters.ctl_unexpected;
     } else if (engine->id >= peer->id) {
-        /* Of two requests that cross, the one of the lower id holds, and the
-         * other side answers it. */
+        /* Of two requests that cross, that of the lower id holds, and the other
+         * end answers it. */
         mrail_ctl_take_request(engine, lane, msg);
     }
 }
@@ -246,8 +246,9 @@ static int mrail_ctl_is_prev_epoch(const mrail_peer_t *peer,
     return past->known && (past->epoch == msg->lane.epoch);
 }
 
-/* An answer to a request that was given up here, when the peer had taken it: it
- * waits for us, and when we took one of its own instead, both do. */
+/* An answer to a request that this end gave up after the peer had accepted it.
+ * The peer waits; if this end accepted the peer's own request instead, both
+ * wait. */
 static int mrail_ctl_is_given_up(const mrail_lane_t *lane,
                                  const mrail_ctl_msg_t *msg)
 {
@@ -262,7 +263,7 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
     if (mrail_ctl_is_prev_epoch(peer, msg)) {
-        ++engine->counters.ctl_unexpected; /* a late one: that life is over */
+        ++engine->counters.ctl_unexpected; /* late: that epoch is over */
         return;
     }
     if (mrail_ctl_is_given_up(lane, msg)) {
@@ -275,7 +276,7 @@ static void mrail_ctl_on_lane_rep(mrail_engine_t *engine, mrail_peer_t *peer,
         return;
     }
     if (lane->half) {
-        return; /* a repeated answer is not to try again with half a QP */
+        return; /* a repeated answer must not use half a QP again */
     }
     if (lane->state == MRAIL_LANE_CONNECTING) {
         if (mrail_ctl_connect(lane, &msg->lane) != 0) {
@@ -325,13 +326,13 @@ static void mrail_ctl_on_probe_rep(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* A lane that was let go of here, and that the peer uses. */
+/* A lane that this end released and the peer uses. */
 static void mrail_ctl_restore(mrail_lane_t *lane)
 {
     lane->evict_local = lane->evict_forced = 0;
     lane->last_read = 0;
     mrail_ctl_lane_up(lane, "the peer uses it");
-    mrail_evict_request(lane); /* the data path takes it over, in any case */
+    mrail_evict_request(lane); /* in any case the data path takes it over */
 }
 
 static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
@@ -348,13 +349,14 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     mrail_lane_t *lane = (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
 
     if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
-        ++engine->counters.ctl_unexpected; /* half a lane is being closed */
+        ++engine->counters.ctl_unexpected; /* a half-connected lane is being
+                                            * closed */
     } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->evict_local &&
                !lane->evict_remote && !lane->reap) {
         mrail_ctl_restore(lane);
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
                (reason == MRAIL_REASON_WAIT)) {
-        lane->tries = 1; /* somebody is there: no reason to give up */
+        lane->tries = 1; /* the peer is there: no reason to give up */
         peer->unreachable_ns = peer->based ? peer->unreachable_ns : 0;
     } else if (lane->state == MRAIL_LANE_CONNECTING) {
         mrail_ctl_not_granted(
@@ -365,8 +367,8 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* The peer has let go of a lane.  What was once refused stays refused: a late
- * repetition must not take a lane that the peer uses again. */
+/* The peer released a lane. A refused release stays refused: a late repeat must
+ * not take a lane that the peer uses again. */
 static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
                                 const mrail_ctl_msg_t *msg)
 {
@@ -400,7 +402,7 @@ static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_evict_request(lane);
         return;
     }
-    /* Let go of here, too: both are done. */
+    /* This end released it, too: both are done. */
     mrail_ctl_send_confirm(peer, msg->lane.slot, msg->lane.epoch, msg->seq, 0);
     if (!lane->reap) {
         mrail_ctl_reap_lane(lane);
@@ -426,8 +428,8 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
     }
 }
 
-/* The peer's end of a lane has failed.  Ours is closed, too, before it is told
- * what we have; if that life of it is over, it is told again. */
+/* The peer's end of a lane has failed. This end is closed, too, before the
+ * reply tells what arrived. If that epoch is over, the reply is repeated. */
 static void mrail_ctl_on_fail(mrail_engine_t *engine, mrail_peer_t *peer,
                               const mrail_ctl_msg_t *msg)
 {
@@ -481,7 +483,7 @@ typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
 
 static const struct {
     mrail_ctl_handler_t handler;
-    int any_peer;  /* also from one that is not known yet */
+    int any_peer;  /* also from an unknown peer */
     int lane_body; /* its slot must be in range */
 } ctl_handlers[MRAIL_CTL_LAST] = {
     [MRAIL_CTL_HELLO] = {mrail_ctl_on_hello, 1, 0},
@@ -499,7 +501,7 @@ static const struct {
     [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
 };
 
-/* The peer that sent the message; NULL: not to be believed. */
+/* The peer that sent the message. NULL: the message is not valid. */
 static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
                                          const mrail_ctl_msg_t *msg)
 {
@@ -523,7 +525,7 @@ static mrail_peer_t *mrail_ctl_find_peer(mrail_engine_t *engine,
     return peer;
 }
 
-/* Tells of the peer's rails, which answers may need already. */
+/* Takes the peer's rails from the message; replies may need them already. */
 static int mrail_ctl_teaches(const mrail_peer_t *peer,
                              const mrail_ctl_msg_t *msg)
 {
@@ -532,7 +534,7 @@ static int mrail_ctl_teaches(const mrail_peer_t *peer,
             (peer->state == MRAIL_PEER_HELLO));
 }
 
-/* Answers take the way that the question came. */
+/* Replies take the rails of the request. */
 static void mrail_ctl_find_way(mrail_peer_t *peer, const mrail_rail_t *rail,
                                unsigned src_rail)
 {
@@ -583,7 +585,7 @@ void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
         mrail_ctl_learn(peer, &msg);
     }
     mrail_ctl_find_way(peer, rail, msg.src_rail);
-    if (rail->port_down) { /* or it came before that */
+    if (rail->port_down) { /* or the probe was sent before that */
         __atomic_store_n(&rail->port_down, !mrail_rail_is_up(rail),
                          __ATOMIC_RELAXED);
     }

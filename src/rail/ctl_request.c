@@ -1,6 +1,6 @@
 /*
- * Asking for lanes: which are wanted, over which rails, and what follows when
- * there is no room, no QP, or no answer that helps.
+ * Lane requests: the wanted lanes, their rails, and the handling of missing
+ * room, missing QPs and useless answers.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -13,9 +13,9 @@
 
 #define MRAIL_CTL_RETRY                                                        \
     (200 * MRAIL_NS_PER_MS)      /* after "no room", on average */
-#define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms: then it is said */
+#define MRAIL_CTL_ROOM_TRIES 250 /* of 20 ms, before it is logged */
 
-/* ---- places for them ---- */
+/* ---- budget ---- */
 
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
 {
@@ -32,8 +32,8 @@ int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot)
     return 1;
 }
 
-/* A quarter of the budget is kept for the first lanes of peers that are still
- * to come: those must not have to wait until somebody gives up another. */
+/* A quarter of the budget is reserved for the first lanes of later peers: these
+ * must not wait until another lane is evicted. */
 static int mrail_ctl_has_budget(mrail_engine_t *engine, int first)
 {
     unsigned used = engine->num_lanes - engine->num_lane_free;
@@ -81,7 +81,7 @@ void mrail_ctl_list_lane(mrail_lane_t *lane)
 int mrail_ctl_connect(mrail_lane_t *lane, const mrail_wire_lane_t *remote)
 {
     mrail_peer_t *peer = lane->peer;
-    int ret = -EIO; /* a lost rail gives nothing back */
+    int ret = -EIO; /* a lost rail returns nothing */
 
     if (!lane->rail->fatal) {
         ret = mrail_lane_connect(peer->engine, lane, remote,
@@ -148,8 +148,8 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     return 0;
 }
 
-/* Lives of lanes are told apart by it, when messages are late: a chosen one comes
- * again after 32768 requests, and is never one of the peer's choice. */
+/* Epochs distinguish lanes when messages are late. An epoch of ours repeats
+ * after 32768 requests and is never one of the peer's choice. */
 static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -158,7 +158,7 @@ static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
     return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
 }
 
-/* Opens the QP of a lane and asks the peer for its own.  0 or -errno. */
+/* Opens the QP of a lane and requests its other end. 0 or -errno. */
 static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
 {
     mrail_engine_t *engine = peer->engine;
@@ -190,7 +190,7 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
                    strerror(-ret));
         return (ret == -EAGAIN) ? -EIO : ret;
     }
-    /* Rotated by peer, so that peers with one lane use all chunks. */
+    /* Rotated by peer, so that peers with one lane use all segments. */
     lane->sport = mrail_ports_lane(engine->config.uplinks, rail->attr.nic_index,
                                    engine->config.lanes_per_rail,
                                    slot / peer->num_pairs + peer->rotation);
@@ -208,7 +208,7 @@ void mrail_ctl_refused(mrail_peer_t *peer, unsigned slot, const char *why)
     if (peer->based) {
         mrail_path_event(peer, slot, MRAIL_HEALTH_REFUSED, mrail_clock_now());
         if (peer->paths[slot].health.state == MRAIL_HEALTH_RETIRED) {
-            return; /* it has been there, and may come back */
+            return; /* the lane was up, and may return */
         }
     }
     peer->refused_mask |= 1ull << slot;
@@ -227,7 +227,7 @@ void mrail_ctl_no_room(mrail_peer_t *peer, unsigned slot)
     mrail_debug("peer %016llx: no room for lane %u now",
                 (unsigned long long)peer->id, slot);
     peer->no_room_mask |= 1ull << slot;
-    /* Two that have no room for each other's requests must not ask in step. */
+    /* Random, so that two ends without room do not ask in step. */
     peer->retry_ns = mrail_clock_now() + MRAIL_CTL_RETRY / 2 +
                      mrail_rng_next(&peer->engine->rng) % MRAIL_CTL_RETRY;
     mrail_ctl_work(peer);
@@ -247,7 +247,7 @@ mrail_ns_t mrail_ctl_run_retry(mrail_peer_t *peer, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-/* The first lane of all needs not wait for a path: any other will do. */
+/* The first lane of all does not wait for one path: any other will do. */
 static void mrail_ctl_find_base(mrail_peer_t *peer)
 {
     for (unsigned slot = 1; slot < peer->num_pairs; ++slot) {
@@ -270,8 +270,8 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
         return MRAIL_NS_NEVER;
     }
     if (!peer->based && ((slot != 0) || !mrail_ctl_is_first(peer, slot))) {
-        return MRAIL_NS_NEVER; /* the first lane settles which pair comes first,
-                                  and the peer may have asked for one */
+        return MRAIL_NS_NEVER; /* the first lane decides the base pair, and the
+                                * peer may have requested one */
     }
     if (!peer->based && !mrail_path_is_open(peer, slot)) {
         mrail_ctl_find_base(peer);
@@ -292,8 +292,8 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
     return MRAIL_NS_NEVER;
 }
 
-/* Over each pair of rails without delay; then later each time, or both ends
- * would do nothing else. */
+/* Tries each pair of rails without delay, then with growing delays; otherwise
+ * both ends would do nothing else. */
 static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 {
     unsigned round = ++peer->reconnects / peer->num_pairs;
@@ -320,7 +320,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         peer->reconnect_cause = cause;
         peer->reconnect_ns =
             (peer->reconnects == 1) ? now_ns : peer->reconnect_ns;
-        /* Not by unreachable_ns: it may be told to wait in between, each time. */
+        /* unreachable_ns does not count here: the peer may ask us to wait. */
         if ((peer->reconnects >= MRAIL_CTL_TRIES) &&
             (now_ns >= peer->reconnect_ns + mrail_ctl_peer_timeout(peer))) {
             mrail_ctl_give_up(peer);
@@ -328,7 +328,7 @@ void mrail_ctl_reconnect(mrail_lane_t *lane, const char *cause)
         }
         mrail_paths_rebase(peer, (peer->base + 1) % peer->num_pairs);
     }
-    /* A late request of the peer is not to take its place. */
+    /* A late request of the peer must not take its place. */
     (void)mrail_ctl_poll_lane_request(peer, slot, now_ns);
     lane = peer->lanes[slot];
     if ((lane != NULL) && (lane->state == MRAIL_LANE_CONNECTING)) {
@@ -369,7 +369,7 @@ void mrail_ctl_not_granted(mrail_lane_t *lane, unsigned reason, const char *why)
 }
 
 /* If resources suffice for some lanes only, lanes for messages come first, in
- * rotation: a lane that fails repeatedly, although probes pass, must not keep
+ * rotation. A lane that fails repeatedly although its probes pass must not keep
  * the others from being tried. */
 unsigned mrail_ctl_turn(const mrail_peer_t *peer, unsigned k)
 {

@@ -1,10 +1,10 @@
 /*
- * Control messages on their way out: which rail, which address handle, what is
- * in them.  Nothing is repeated here: see ctl.c.
+ * Control messages to send: the rail, the address handle and the content. ctl.c
+ * decides about repeats.
  *
- * All functions that send return 0 or -errno.  -EAGAIN says that no send buffer
- * is free and that nothing was sent.  This is no try: the caller sends the
- * message later.  Any other error counts as a lost datagram.
+ * All functions that send return 0 or -errno. -EAGAIN: no send buffer is free
+ * and nothing was sent. This does not count as a try: the caller sends the
+ * message later. Any other error counts as a lost datagram.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -64,7 +64,7 @@ void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail)
     }
 }
 
-/* Over a pair of rails, with the address handle that is kept for it. */
+/* Sends over a pair of rails, with the address handle kept for it. */
 static int mrail_ctl_send_pair(mrail_peer_t *peer, unsigned index,
                                struct ibv_ah **ah, uint16_t sport,
                                mrail_ctl_msg_t *msg)
@@ -116,7 +116,7 @@ void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
     }
 }
 
-/* To a peer of which only the address is known. */
+/* Sends to a peer of which only the address is known. */
 static int mrail_ctl_send_first(mrail_peer_t *peer, unsigned way,
                                 mrail_ctl_msg_t *msg)
 {
@@ -157,7 +157,7 @@ int mrail_ctl_send_hello(mrail_peer_t *peer, unsigned way)
 
     mrail_ctl_fill_hello(peer->engine, &msg, MRAIL_CTL_HELLO);
     msg.seq = peer->request;
-    if (peer->num_pairs != 0) { /* it is known here, but may not know us */
+    if (peer->num_pairs != 0) { /* known here, but it may not know us */
         return mrail_ctl_send(peer, way, &msg);
     }
     for (unsigned k = 0; (ret == -EAGAIN) && (k < peer->engine->num_rails);

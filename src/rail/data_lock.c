@@ -19,8 +19,8 @@ void mrail_data_lock_init(mrail_data_lock_t *guard)
     guard->busy = 0;
     guard->waiting = 0;
     pthread_mutex_init(&guard->lock, NULL);
-    /* Without the system call (seccomp, old kernels) there is no cheap way to
-     * take the bias back: share from the start. */
+    /* Without membarrier(2) (seccomp, old kernels) the bias cannot be revoked
+     * cheaply: share the lock from the start. */
     guard->shared =
         (mrail_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0)
             ? MRAIL_DATA_LOCK_SHARED
@@ -32,7 +32,7 @@ void mrail_data_lock_cleanup(mrail_data_lock_t *guard)
     pthread_mutex_destroy(&guard->lock);
 }
 
-/* When it returns, no owner is inside without the mutex, nor will be. */
+/* On return, no owner is inside without the mutex, and none will be. */
 static void mrail_data_lock_revoke(mrail_data_lock_t *guard, int reason)
 {
     if (__atomic_fetch_or(&guard->shared, reason, __ATOMIC_SEQ_CST) &
@@ -64,8 +64,8 @@ void mrail_data_lock_borrow(mrail_data_lock_t *guard)
 
 void mrail_data_lock_give_back(mrail_data_lock_t *guard)
 {
-    /* An owner that waits for the mutex, or has it, leaves by it, too: nobody
-     * else can enter without it before the next time. */
+    /* An owner that waits for the mutex, or has it, leaves through it. Nobody
+     * enters without it before the next time. */
     __atomic_fetch_and(&guard->shared, ~MRAIL_DATA_LOCK_BORROWED,
                        __ATOMIC_RELEASE);
     pthread_mutex_unlock(&guard->lock);

@@ -1,4 +1,4 @@
-/* Finds the ports that can be rails, and says why the others cannot. */
+/* Finds the ports that can be rails, and tells why other ports cannot. */
 #include "config.h"
 #include "rail/mrail.h"
 
@@ -178,8 +178,8 @@ static uint64_t mrail_port_rate(const struct ibv_port_attr *port)
     return (uint64_t)mbps * width * 1000000ull;
 }
 
-/* Units of 100 Mb/s.  Newer rdma-core's; older ones, Debian 12's among them, have
- * none, so it is no name to link with. */
+/* Units of 100 Mb/s. Older versions of rdma-core, such as Debian 12's, lack the
+ * function, so it is looked up at run time. */
 typedef int (*mrail_port_speed_func_t)(struct ibv_context *context,
                                        uint32_t port_num, uint64_t *speed);
 
@@ -216,7 +216,7 @@ static int mrail_numa_node(struct ibv_device *device)
     return node;
 }
 
-/* Whether the user's list names the port; all do when there is no list. */
+/* 1 if the user's list names the port, or if there is no list. */
 static int mrail_discovery_wanted(mrail_discovery_t *scan, const char *device,
                                   unsigned port)
 {
@@ -245,9 +245,9 @@ static const char *mrail_discovery_check(mrail_discovery_t *scan,
     if (ibv_query_port(ctx, (uint8_t)attr->port, &port) != 0) {
         return "the port cannot be queried";
     }
-    /* Two numbers.  The first feeds the scheduler and the bandwidth that UCX is
-     * told of, from which UCX takes its protocol thresholds: it is constant, and
-     * the same for all ports of a kind.  The second is for who plans traffic. */
+    /* There are two rates. The scheduler and UCX's bandwidth estimate use the
+     * first, from which UCX derives protocol thresholds. It is constant and
+     * equal for all ports of a kind. The planner uses the second. */
     attr->rate_bps = mrail_port_rate(&port);
     attr->speed_bps = mrail_discovery_speed(ctx, attr->port);
     attr->mtu = 128u << port.active_mtu;

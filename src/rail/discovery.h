@@ -1,4 +1,4 @@
-/* Parts of the port scan. */
+/* Parts of device discovery. */
 #ifndef MRAIL_RAIL_DISCOVERY_H
 #define MRAIL_RAIL_DISCOVERY_H
 
@@ -8,17 +8,17 @@
 /*
  * The leaf of a GID, comparable between nodes, and its host part.
  * configured_bits: UCX_MRAIL_SUBNET_BITS, -1 for automatic; netmask_bits: of
- * the network interface, 0 if unknown.  Returns the prefix length used.
+ * the network interface, 0 if unknown. Returns the prefix length used.
  */
 unsigned mrail_discovery_subnet(const uint8_t gid[16], int configured_bits,
                                 unsigned netmask_bits, uint64_t *subnet_p,
                                 unsigned *host_p);
 
-/* Where the port's table has the RoCEv2 GID now; -1: nowhere. */
+/* The present index of the RoCEv2 GID in the port's table; -1: none. */
 int mrail_discovery_find_gid(struct ibv_context *ctx, unsigned port,
                              int table_length, const uint8_t gid[16]);
 
-/* Bits per second that the port says it can do now; 0: it says nothing. */
+/* Bits per second that the port reports now; 0: unknown. */
 uint64_t mrail_discovery_speed(struct ibv_context *ctx, unsigned port);
 
 #endif

@@ -31,11 +31,10 @@
 #define MRAIL_REPOST_BATCH 8
 #define MRAIL_AM_CREDITS_MAX 512 /* of a lane whose peer uses them up */
 #define MRAIL_AM_CREDIT_UPDATE_GROW                                            \
-    8                       /* messages with nothing but credits: enlarge
-                                    the window */
-#define MRAIL_GROWN_MAX 512 /* buffers of a process for such lanes */
+    8                       /* credit-only messages before the window grows */
+#define MRAIL_GROWN_MAX 512 /* buffers of a process for grown windows */
 
-/* Things that may repeat per packet: counted, shown by mrail info. */
+/* Events that may repeat per packet: counted, shown by mrail info. */
 /* clang-format off */
 #define MRAIL_COUNTERS(X)                                                     \
     X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
@@ -53,22 +52,22 @@ typedef struct mrail_counters {
 #undef MRAIL_COUNTER_FIELD
 } mrail_counters_t;
 
-/* Bytes of messages that an iface has on the heap until it calls again.  Beyond
- * that they keep their receive buffers, and so their sender's credits. */
+/* Bytes of messages that an idle iface keeps on the heap. Further messages keep
+ * their receive buffers, and so the credits of their senders. */
 #define MRAIL_INBOX_BYTES (64ul << 20)
 
 /* The events that wake a sleeping iface; see wakeup.c. */
 typedef enum mrail_armed {
     MRAIL_ARMED_NOT, /* it does not sleep */
-    MRAIL_ARMED_OWN, /* for what is its own */
-    MRAIL_ARMED_ANY  /* ... and for whatever may make room to send */
+    MRAIL_ARMED_OWN, /* for events of its own */
+    MRAIL_ARMED_ANY  /* ... and for everything that may make room to send */
 } mrail_armed_t;
 
 struct mrail_iface {
     mrail_engine_t *engine;
     mrail_iface_params_t params;
-    uint16_t id; /* what peers call it; its place is id modulo
-                           MRAIL_MAX_IFACES */
+    uint16_t id; /* its number for peers; its place is id modulo
+                  * MRAIL_MAX_IFACES */
     int depth;   /* nested entries by callbacks */
     int token;   /* of the data-path lock */
     mrail_list_t eps;
@@ -77,11 +76,12 @@ struct mrail_iface {
     mrail_list_t done;   /* mrail_done_t for this iface */
     unsigned num_called; /* callbacks made */
 
-    int epoll_fd;          /* -1: nobody asked for it */
+    int epoll_fd;          /* -1: not requested */
     int wake_fd;           /* eventfd in it */
-    mrail_armed_t armed;   /* atomic: who makes news shall write wake_fd */
+    mrail_armed_t armed;   /* atomic: the thread that causes an event writes
+                            * wake_fd */
     unsigned seen_changes; /* engine->num_changes at the last progress */
-    uint64_t seen_events;  /* engine->total_events after it */
+    uint64_t seen_events;  /* engine->total_events at that time */
 };
 
 struct mrail_ep {
@@ -95,9 +95,9 @@ struct mrail_ep {
     int told;   /* ep_failed() has been called */
 };
 
-/* Of one that has failed: what its operations return.  Its user is told by the callback
- * first: an MPI library ends the job at the first error, and it is the callback that
- * says why. */
+/* The result of operations on a failed endpoint. The callback runs first: an
+ * MPI library ends the job at the first error, and the callback has the
+ * reason. */
 static inline int mrail_ep_error(const mrail_ep_t *ep)
 {
     return ep->told ? ep->failed : -EAGAIN;
@@ -118,11 +118,11 @@ struct mrail_engine {
     /* ---- data ---- */
     mrail_data_lock_t data_lock;
     mrail_iface_t *ifaces[MRAIL_MAX_IFACES];
-    uint16_t next_iface[MRAIL_MAX_IFACES]; /* id of the next one at a place */
+    uint16_t next_iface[MRAIL_MAX_IFACES]; /* next id at each place */
     unsigned num_ifaces;
     mrail_iface_t *current; /* iface whose callbacks may be called now */
-    int poll_requested;     /* atomic: the control thread shall poll, because
-                               a peer's flush waits */
+    int poll_requested;     /* atomic: a peer's flush waits, so the control
+                             * thread must poll */
     int ctl_held;           /* the data path holds ctl_lock: see
                                mrail_data_ctl_lock() */
     mrail_pool_t tx_small;
@@ -131,32 +131,30 @@ struct mrail_engine {
     mrail_pool_t chunks;
     mrail_pool_t flushes_pending;
     mrail_pool_t groups;
-    mrail_list_t active; /* peers to look at in progress */
-    unsigned nesting;    /* calls that are going through them */
+    mrail_list_t active; /* peers that progress must visit */
+    unsigned nesting;    /* nested progress calls that visit them */
     mrail_fair_share_t
-        shares[MRAIL_FLOWS];  /* of rails, where peers that have work
-                               reach different ones; see yield.c ... */
-    mrail_ns_t fair_share_ns; /* ... to be looked at again then */
-    mrail_list_t acks;        /* lanes that owe an answer */
+        shares[MRAIL_FLOWS];  /* of rails, while busy peers reach different
+                               * rails; see throttle.c ... */
+    mrail_ns_t fair_share_ns; /* ... time of the next division */
+    mrail_list_t acks;        /* lanes that owe a reply */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_counters_t counters; /* ctl_* by the control side, else by data */
     unsigned num_events;       /* of this progress call */
     uint64_t total_events;     /* ever */
-    unsigned
-        num_dead; /* peers that have failed; set under the data-path lock with
-                               the control lock held */
-    unsigned num_recovering;  /* peers; atomic */
-    int stall_checking;       /* the control thread looks at lanes; atomic */
-    unsigned quiescent_ticks; /* looks in a row with nothing under way */
-    mrail_ns_t stall_ns;      /* of the last look */
-    int version_warned;       /* atomic */
+    unsigned num_dead;         /* failed peers; set under both locks */
+    unsigned num_recovering;   /* peers; atomic */
+    int stall_checking;        /* atomic: the control thread checks lanes */
+    unsigned quiescent_ticks;  /* consecutive checks with nothing in flight */
+    mrail_ns_t stall_ns;       /* time of the last check */
+    int version_warned;        /* atomic */
 
     /* ---- both ---- */
-    mrail_lane_t **lanes; /* [max_qps]; set with release, cleared inside the
-                             guard with the control lock held */
-    int error_pending;    /* atomic: some peer has failed, or shall let go of
-                             a lane */
+    mrail_lane_t **lanes; /* [max_qps]; set with release, cleared under both
+                           * locks */
+    int error_pending;    /* atomic: some peer has failed, or a lane must be
+                           * evicted */
     unsigned num_changes; /* atomic: lanes that came up, peers that failed */
 
     /* ---- control ---- */
@@ -165,15 +163,15 @@ struct mrail_engine {
     mrail_list_t work; /* peers with something to send or to wait for */
     unsigned num_peers;
     unsigned num_lanes;  /* entries of `lanes` ever used */
-    uint16_t *lane_free; /* ... of them, free again */
+    uint16_t *lane_free; /* ... that are free again */
     unsigned num_lane_free;
-    mrail_ns_t scan_ns; /* when lanes were last looked at, to take back */
+    mrail_ns_t scan_ns; /* time of the last search for lanes to evict */
     unsigned num_qps;
     uint64_t qp_serial; /* of the last QP made */
     size_t sq_entries;  /* of all QPs */
     unsigned grown;     /* receive buffers beyond the first windows */
     uint32_t ctl_seq;
-    uint16_t epoch;     /* of the last lane that was asked for, halved */
+    uint16_t epoch;     /* last requested lane epoch, halved */
     unsigned next_base; /* rotates the rail of first lanes */
     int budget_warned;
     struct mrail_page_file *page; /* telemetry; NULL: there is none */
@@ -183,21 +181,21 @@ struct mrail_engine {
     int stop; /* atomic */
 };
 
-/* An engine of one's own; mrail_engine_open() shares one. */
+/* Creates an engine that is not shared; mrail_engine_open() shares one. */
 int mrail_engine_create(const mrail_config_t *config,
                         mrail_engine_t **engine_p);
 void mrail_engine_destroy(mrail_engine_t *engine);
 
-/* mrail_rails_now() of that engine.  The caller serialises. */
+/* mrail_rails_now() of that engine. The caller serialises. */
 unsigned mrail_engine_rails(mrail_engine_t *engine, mrail_rail_now_t *rails);
 
-/* Prepares a new receive buffer, that the header follows, and gives it to its
+/* Prepares a new receive buffer, whose header follows, and posts it to its
  * rail's SRQ: 0 or -errno. */
 int mrail_rx_start(mrail_engine_t *engine, mrail_rail_t *rail, mrail_rx_t *rx,
                    uint32_t lkey);
 
-/* Gives a used receive buffer back to its SRQ, in batches; when it is there,
- * the lane's peer may send one more AM. */
+/* Returns a used receive buffer to its SRQ, in batches. The lane's peer then
+ * has one more credit. */
 void mrail_rx_release(mrail_engine_t *engine, mrail_rx_t *rx);
 
 /* Takes the first message out of the inbox; mrail_inbox_release() ends it. */
@@ -212,9 +210,9 @@ static inline void mrail_rx_flush(mrail_engine_t *engine, unsigned rail)
     }
 }
 
-/* A lane's QP has failed: an event, on the data path. */
+/* A lane's QP has failed: a lane event, on the data path. */
 void mrail_lane_error(mrail_lane_t *lane, const char *cause);
-/* The peer, or who uses it, has broken a rule: no lane will do better. */
+/* The peer, or its user, has broken a rule: no other lane would help. */
 void mrail_peer_error(mrail_peer_t *peer, const char *cause);
 
 /* Entry of every public data call of an iface; nests. */
@@ -232,8 +230,9 @@ static inline void mrail_iface_leave(mrail_iface_t *iface)
     }
 }
 
-/* ctl_lock, taken under the data-path lock.  Between the two no completion may run: the
- * user's callback may need the lock, and mrail_done_finish() asserts it. */
+/* Takes ctl_lock under the data-path lock. No completion may run before the
+ * unlock: the user's callback may need the lock, and mrail_done_finish()
+ * asserts that it is not held. */
 static inline void mrail_data_ctl_lock(mrail_engine_t *engine)
 {
     pthread_mutex_lock(&engine->ctl_lock);
@@ -246,7 +245,7 @@ static inline void mrail_data_ctl_unlock(mrail_engine_t *engine)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* NULL: it is gone; who has its place now has another id. */
+/* NULL: the iface is gone; an iface at its place has another id. */
 static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
                                               uint16_t id)
 {
@@ -255,17 +254,17 @@ static inline mrail_iface_t *mrail_iface_find(const mrail_engine_t *engine,
     return ((iface != NULL) && (iface->id == id)) ? iface : NULL;
 }
 
-/* One round over the CQs; callbacks only for `current`. */
+/* Polls all CQs once. Callbacks run for `current` only. */
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current);
 
-/* ---- retire.c ---- */
-/* A lane for which there is no budget is wanted: asks for some back that have
- * not been used for long.  `hard`: it is a peer's first one, also for some that
- * have.  0: there are none.  Control lock. */
+/* ---- evict.c ---- */
+/* A lane is wanted, and the budget is used up: requests the return of lanes
+ * that were not used for long. `hard`: the lane is a peer's first one, so
+ * recently used lanes count, too. 0: there are none. Control lock. */
 int mrail_evict_make_room(mrail_engine_t *engine, int hard);
-/* The data path shall let go of the lane, if it is idle.  Control lock. */
+/* The data path shall release the lane if it is idle. Control lock. */
 void mrail_evict_request(mrail_lane_t *lane);
-/* Data path: goes on with the lanes that are asked for. */
+/* Data path: continues with the lanes to be evicted. */
 void mrail_evict_check(mrail_peer_t *peer, mrail_ns_t now_ns);
 static inline int mrail_evict_is_idle(const mrail_peer_t *peer)
 {
@@ -277,23 +276,23 @@ static inline int mrail_evict_is_idle(const mrail_peer_t *peer)
 /* The lane failed, or must be given up. Under the data-path lock or the control
  * lock. */
 void mrail_failover_request(mrail_lane_t *lane, const char *cause);
-/* The rail's device is gone: so are all of its lanes.  Control lock held. */
+/* The rail's device is gone, and so are all of its lanes. Control lock held. */
 void mrail_failover_rail(mrail_engine_t *engine, mrail_rail_t *rail,
                          const char *cause);
-/* The same for rails with a completion queue that cannot be polled. */
+/* The same for rails with a failed completion queue. */
 void mrail_failover_check_rails(mrail_engine_t *engine);
-/* Under the data-path lock, with the control lock: begins with what was asked for. */
+/* Starts the failover of requested lanes. Under both locks. */
 void mrail_failover_start(mrail_peer_t *peer);
-/* Data path: goes on, while the peer is recovering. */
+/* Data path: continues the failover while the peer is recovering. */
 void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns);
-/* Data path, with the control lock: goes on with the lane's validation; 1 while there
- * is one. */
+/* Data path, with the control lock: continues the lane's path validation.
+ * Returns 1 while it runs. */
 int mrail_failover_validate(mrail_lane_t *lane, mrail_ns_t now_ns);
-/* Nothing is left to replay, or the peer is gone. */
+/* Replay is complete, or the peer is gone. */
 void mrail_failover_end(mrail_peer_t *peer);
 
-/* ---- watch.c ---- */
-/* Something is sent: begins to look at lanes. */
+/* ---- stall_detect.c ---- */
+/* Starts stall detection: something was sent. */
 void mrail_stall_begin(mrail_engine_t *engine);
 static inline void mrail_stall_wake(mrail_engine_t *engine)
 {
@@ -306,12 +305,12 @@ static inline void mrail_stall_wake(mrail_engine_t *engine)
 void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns);
 void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
 
-/* ---- yield.c.  Data path, for large operations. ---- */
-/* Looks again at who has work for which rails. */
+/* ---- throttle.c: data path, large operations ---- */
+/* Divides the rails among busy peers anew. */
 void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns);
-/* Takes lanes out of what is usable whose rail others need more. */
+/* Marks lanes unusable whose rails other peers need more. */
 void mrail_throttle_mark(mrail_peer_t *peer, const mrail_fair_share_t *shares);
-/* The peer's share of rails in the direction of its work; NULL: they are free. */
+/* The fair shares of the peer's direction; NULL: all rails are free. */
 static inline mrail_fair_share_t *mrail_throttle_shares(mrail_peer_t *peer)
 {
     mrail_fair_share_t *shares = &peer->engine->shares[peer->share_direction];
@@ -322,14 +321,14 @@ static inline mrail_fair_share_t *mrail_throttle_shares(mrail_peer_t *peer)
                : NULL;
 }
 
-/* ---- publish.c ---- */
+/* ---- telemetry_export.c ---- */
 void mrail_telemetry_export_open(mrail_engine_t *engine);
 void mrail_telemetry_export_close(mrail_engine_t *engine);
 void mrail_telemetry_export(mrail_engine_t *engine);
 
-/* ---- wakeup.c.  Under the data-path lock or under the control lock. ---- */
+/* ---- wakeup.c: under the data-path lock or the control lock ---- */
 void mrail_wakeup_signal(mrail_iface_t *iface);
-/* All ifaces that sleep for `least` or more. */
+/* Signals all ifaces that sleep for `least` or more. */
 void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least);
 void mrail_wakeup_close(mrail_iface_t *iface);
 
@@ -340,20 +339,20 @@ void mrail_control_thread_wake(mrail_engine_t *engine);
 
 void mrail_ctl_receive(void *arg, mrail_rail_t *rail, const void *data,
                        size_t length);
-/* Sends what is due; returns the time of the next deadline. */
+/* Sends due messages; returns the next deadline. */
 mrail_ns_t mrail_ctl_run(mrail_engine_t *engine, mrail_ns_t now_ns);
-/* This process did not run for so long, until now: peers are waited for that much
- * longer.  Guard and control lock held. */
+/* This process was suspended for so long, until now: deadlines of peers move by
+ * that time. Data-path lock and control lock held. */
 void mrail_ctl_suspended(mrail_engine_t *engine, mrail_ns_t suspended_ns,
                          mrail_ns_t now_ns);
 void mrail_ctl_bye(mrail_engine_t *engine);
-/* Says, once, that the QPs are used up.  Control lock held. */
+/* Logs once that the QP budget is used up. Control lock held. */
 void mrail_ctl_budget(mrail_engine_t *engine);
-/* The control thread shall look at the peer when it next wakes up.  Control
- * lock held. */
+/* The control thread shall visit the peer when it next wakes up. Control lock
+ * held. */
 void mrail_ctl_work(mrail_peer_t *peer);
-/* Starts a liveness check of the peer's control thread; no answer is a failure.
- * Control lock held. */
+/* Starts a liveness check of the peer's control thread; the peer fails without
+ * an answer. Control lock held. */
 void mrail_ctl_probe(mrail_peer_t *peer);
 void mrail_ctl_peer_failed(mrail_peer_t *peer, int status);
 

@@ -8,13 +8,12 @@
 
 struct mrail_mem {
     mrail_engine_t *engine;
-    uint16_t generation; /* of the registration: differs when an address is
-                            registered again */
+    uint16_t generation; /* differs when an address is registered again */
     struct ibv_mr *mr[MRAIL_MAX_RAILS];
 };
 
-/* As mrail_mem_reg() without remote access: the engine's own memory has
- * pointers in it, so no peer may reach it, however well it guesses a key. */
+/* Like mrail_mem_reg(), without remote access. The engine's own memory contains
+ * pointers, so no peer may reach it, even with a guessed key. */
 int mrail_mem_reg_own(mrail_engine_t *engine, void *address, size_t length,
                       mrail_mem_t **mem_p);
 

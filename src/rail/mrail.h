@@ -58,11 +58,11 @@ typedef struct mrail_rail_attr {
     uint8_t gid[16];  /* valid if selected */
     int gid_index;
     unsigned mtu;         /* bytes of payload per packet */
-    uint64_t rate_bps;    /* bits per second, of the port by its width; what is
-                           planned with */
-    uint64_t speed_bps;   /* bits per second that the port says it can do now */
+    uint64_t rate_bps;    /* bits per second, by the port's width; the planner
+                           * uses it */
+    uint64_t speed_bps;   /* bits per second that the port reports now */
     uint64_t subnet;      /* rails with equal subnets reach each other */
-    unsigned subnet_bits; /* of the address, that make the subnet */
+    unsigned subnet_bits; /* leading bits of the address that form the subnet */
     unsigned nic_index;   /* for the choice of source ports */
     int numa_node;        /* -1: unknown */
     char port_control[32]; /* how a QP's source port is set */
@@ -75,9 +75,9 @@ void mrail_gid_text(const uint8_t gid[16], char *text, size_t size);
 typedef void (*mrail_rail_func_t)(void *arg, const mrail_rail_attr_t *attr);
 
 /*
- * Calls `func` for every port of every verbs device with what `config` makes
- * of it.  Opens nothing for longer than the call.  Returns the number of
- * selected rails, or -EINVAL (after one error line) if config->devices names
+ * Calls `func` for every port of every verbs device, with the result of
+ * `config` for it. Opens nothing for longer than the call. Returns the number
+ * of selected rails, or -EINVAL (after one error line) if config->devices names
  * a port that does not exist or is not active.
  */
 int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
@@ -86,10 +86,10 @@ int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
 /* ---- engine ---- */
 
 /*
- * Opens the engine of this process, or takes one more reference on it; the
- * configuration of the first opener holds.  -ENODEV: no rail (one warning
- * says what was looked at); -EINVAL: bad configuration; -ENOMEM: also when
- * the locked-memory limit is too small (the error line says so).
+ * Opens the engine of this process, or takes one more reference on it. The
+ * configuration of the first opener holds. -ENODEV: no rail (one warning says
+ * why); -EINVAL: bad configuration; -ENOMEM: also when the locked-memory limit
+ * is too small (the error line says so).
  */
 int mrail_engine_open(const mrail_config_t *config, mrail_engine_t **engine_p);
 void mrail_engine_close(mrail_engine_t *engine);
@@ -112,23 +112,23 @@ void mrail_engine_query(const mrail_engine_t *engine,
 void mrail_engine_rail_query(const mrail_engine_t *engine, unsigned index,
                              mrail_rail_attr_t *attr_p);
 
-/* A rail as it is now.  Rates are bytes per second. */
+/* The present state of a rail. Rates are bytes per second. */
 typedef struct mrail_rail_now {
     uint64_t subnet;
     uint8_t gid[16];
     char device[64];
-    uint64_t speed;    /* that the port can do */
-    uint64_t live_in;  /* that this process has been seen to get lately, when it
-                          was busy; 0: nothing is known */
-    uint64_t live_out; /* ... to send */
+    uint64_t speed;    /* capacity of the port */
+    uint64_t live_in;  /* rate that this process measured lately while it was
+                        * busy receiving; 0: unknown */
+    uint64_t live_out; /* the same for sending */
     int is_up;         /* 0: its port is down, or its device is gone */
 } mrail_rail_now_t;
 
 /*
- * The rails of this process's engine, by rising subnet, at most MRAIL_MAX_RAILS;
- * how many; 0 if no engine is open.  Any thread but inside mrail_engine_open()
- * and mrail_engine_close(), for which it waits.  `speed` asks the device, at most
- * every 100 ms.
+ * Fills in the rails of this process's engine, sorted by subnet, at most
+ * MRAIL_MAX_RAILS. Returns their number; 0 if no engine is open. Any thread may
+ * call, but not inside mrail_engine_open() and mrail_engine_close(), for which
+ * the call waits. `speed` queries the device, at most every 100 ms.
  */
 unsigned mrail_rails_now(mrail_rail_now_t *rails);
 
@@ -144,7 +144,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p);
 
 /* ---- memory ---- */
 
-/* Registers on every rail; remote read and write are allowed.  -ENOMEM,
+/* Registers memory on every rail and allows remote reads and writes. -ENOMEM,
  * -EFAULT, ... of ibv_reg_mr(3), with nothing left registered. */
 int mrail_mem_reg(mrail_engine_t *engine, void *address, size_t length,
                   mrail_mem_t **mem_p);
@@ -161,13 +161,13 @@ void mrail_rkey_release(mrail_rkey_t *rkey);
 
 typedef struct mrail_iface_params {
     void *arg; /* first argument of the callbacks */
-    /* An active message arrived; `data` is valid during the call only. */
+    /* An active message arrived. `data` is valid during the call only. */
     void (*am)(void *arg, uint8_t am_id, void *data, size_t length);
-    /* An operation that returned -EINPROGRESS ended; status 0 or -errno.
-     * `comp` is what the caller gave. */
+    /* An operation that returned -EINPROGRESS ended, with status 0 or -errno.
+     * `comp` is the caller's argument. */
     void (*complete)(void *arg, void *comp, int status);
-    /* No lane can reach the endpoint's peer any more; mrail_ep_describe() tells
-     * which, and why.  Called once per ep.  May be NULL. */
+    /* No lane reaches the endpoint's peer any more; mrail_ep_describe() names
+     * the peer and the reason. Called once per endpoint. May be NULL. */
     void (*ep_failed)(void *arg, mrail_ep_t *ep, int status);
 } mrail_iface_params_t;
 
@@ -175,22 +175,21 @@ int mrail_iface_create(mrail_engine_t *engine,
                        const mrail_iface_params_t *params,
                        mrail_iface_t **iface_p);
 
-/* Endpoints must have been destroyed.  Nothing is called afterwards. */
+/* Destroy the endpoints first. No callback runs afterwards. */
 void mrail_iface_destroy(mrail_iface_t *iface);
 
-/* Moves everything forward; returns the number of events handled, 0 if
- * nothing happened. */
+/* Makes progress on everything. Returns the number of events handled. */
 unsigned mrail_iface_progress(mrail_iface_t *iface);
 
 /*
- * A file descriptor that is readable when an armed iface has something to do;
- * it is the iface's, and not to be read.  0 or -errno (descriptors, memory).
+ * A file descriptor that becomes readable when an armed iface has work. It
+ * belongs to the iface; do not read from it. 0 or -errno (descriptors, memory).
  */
 int mrail_iface_event_fd(mrail_iface_t *iface, int *fd_p);
 
-/* 0: armed, the caller may sleep until the descriptor is readable, then call
- * mrail_iface_progress().  -EBUSY: progress first.  wants_room: somebody also
- * waits for -EAGAIN to pass.  -EINVAL: without a descriptor. */
+/* 0: armed; the caller may sleep until the descriptor is readable, then call
+ * mrail_iface_progress(). -EBUSY: call progress first. wants_room: the caller
+ * also waits for -EAGAIN to pass. -EINVAL: there is no descriptor. */
 int mrail_iface_arm(mrail_iface_t *iface, int wants_room);
 
 /* Addresses are opaque bytes of fixed length for this engine. */
@@ -199,41 +198,42 @@ size_t mrail_device_addr_size(const mrail_engine_t *engine);
 void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer);
 void mrail_device_addr_pack(const mrail_engine_t *engine, void *buffer);
 
-/* 1 if an endpoint to that address can be made; 0 if the address is of another
- * version of mrail (one warning names both).  Rails of different leaves are
- * taken to be routed, so they are no reason. */
+/* 1 if an endpoint to that address can be made. 0 if the address is of another
+ * version of mrail (one warning names both). Different leaves are no reason:
+ * the network between them may be routed. */
 int mrail_addr_is_reachable(mrail_engine_t *engine, const void *device_addr,
                             const void *iface_addr);
 
 /* ---- endpoints ---- */
 
-/* Returns at once; operations give -EAGAIN until the first lane is up. */
+/* Returns at once. Operations return -EAGAIN until the first lane is up. */
 int mrail_ep_create(mrail_iface_t *iface, const void *device_addr,
                     const void *iface_addr, void *user, mrail_ep_t **ep_p);
 void mrail_ep_destroy(mrail_ep_t *ep);
 void *mrail_ep_user(const mrail_ep_t *ep);
 
 /*
- * Active messages: one ordered stream per endpoint, each delivered once.
- * header_length + length <= attr.max_am_short; header may be NULL if 0.
- * 0 (sent: buffers may be reused), -EAGAIN, or why the peer was given up.
+ * Active messages: one ordered stream per endpoint, each message delivered
+ * once. header_length + length <= attr.max_am_short; header may be NULL if 0. 0
+ * (sent: buffers may be reused), -EAGAIN, or the reason why the peer was given
+ * up.
  */
 int mrail_ep_am_short(mrail_ep_t *ep, uint8_t am_id, const void *header,
                       unsigned header_length, const void *payload,
                       unsigned length);
 
-/* `pack` writes at most attr.max_am_bcopy bytes to `dest` and returns how
- * many; it is called only when the message will be sent.  Returns the packed
- * length, -EAGAIN, or why the peer was given up. */
+/* `pack` writes at most attr.max_am_bcopy bytes to `dest` and returns their
+ * number. It is called only if the message will be sent. Returns the packed
+ * length, -EAGAIN, or the reason why the peer was given up. */
 typedef size_t (*mrail_pack_func_t)(void *dest, void *arg);
 ptrdiff_t mrail_ep_am_bcopy(mrail_ep_t *ep, uint8_t am_id,
                             mrail_pack_func_t pack, void *arg);
 
 /*
- * Remote memory access.  Order between operations only across a fence.
- * Buffered forms return 0 or the packed length; the others -EINPROGRESS.
- * Every length >= 0 is legal; comp may be NULL.  The key must live until the
- * operation completes; buffered forms that have returned need it no more.
+ * Remote memory access. Only a fence orders operations. Buffered forms return 0
+ * or the packed length; the others return -EINPROGRESS. Every length >= 0 is
+ * legal; comp may be NULL. The key must live until the operation completes;
+ * buffered forms release it when they return.
  */
 int mrail_ep_put_short(mrail_ep_t *ep, const void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
@@ -242,8 +242,8 @@ ptrdiff_t mrail_ep_put_bcopy(mrail_ep_t *ep, mrail_pack_func_t pack, void *arg,
 int mrail_ep_put_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
-/* Blocks until the data is here (progress without callbacks meanwhile); length
- * at most attr.max_bcopy. */
+/* Blocks until the data has arrived, with progress but without callbacks.
+ * length is at most attr.max_bcopy. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey);
 typedef void (*mrail_unpack_func_t)(void *arg, const void *data, size_t length);
@@ -254,13 +254,13 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                        unsigned iov_count, uint64_t remote_address,
                        const mrail_rkey_t *rkey, void *comp);
 
-/* Later operations of the ep (iface: of all its eps) become visible at the
- * target after all earlier PUTs, over all rails.  0. */
+/* Later operations of the endpoint (iface: of all its endpoints) become visible
+ * at the target after all earlier PUTs, over all rails. Returns 0. */
 int mrail_ep_fence(mrail_ep_t *ep);
 int mrail_iface_fence(mrail_iface_t *iface);
 
-/* 0: everything sent earlier is complete at the target.  -EINPROGRESS: `comp`
- * will complete then (if comp is NULL: ask again).  -EAGAIN. */
+/* 0: all earlier operations are complete at the target. -EINPROGRESS: `comp`
+ * completes then (if comp is NULL: call again). -EAGAIN. */
 int mrail_ep_flush(mrail_ep_t *ep, void *comp);
 int mrail_iface_flush(mrail_iface_t *iface, void *comp);
 
@@ -268,13 +268,14 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp);
  * ep_failed() follows. 0 or -EAGAIN. */
 int mrail_ep_check(mrail_ep_t *ep);
 
-/* The peer, the rails to it, and what was last heard of each: "peer
- * 39bd8761f41345db at 192.0.2.1: soft0:1 (port down), soft1:1 (probes lost)". */
+/* Describes the peer, the rails to it, and the last event of each: "peer
+ * 39bd8761f41345db at 192.0.2.1: soft0:1 (port down), soft1:1 (probes
+ * lost)". */
 void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size);
 
-/* Nothing more can be started on the endpoint (-ECANCELED) and ep_failed() is
- * not called for it.  What is under way goes on: its memory belongs to the
- * devices until they give it back. */
+/* New operations on the endpoint fail with -ECANCELED, and ep_failed() is not
+ * called for it. Operations in flight continue: the devices own their memory
+ * until they complete. */
 void mrail_ep_cancel(mrail_ep_t *ep);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * Which rail of one engine talks to which rail of another.  Pure.
+ * Pairs the rails of two engines. Pure.
  *
- * Rails match by subnet (leaf), not by ordinal: inside a subnet with n local
- * and m remote rails there are max(n, m) pairs, the smaller side reused in
- * turn.  When no subnet is common, the network between them is assumed to be
- * routed and all rails form one group.  Both ends compute the same list, with
- * the sides exchanged.
+ * Rails pair by subnet (leaf), not by number. Within a subnet, n local and m
+ * remote rails form max(n, m) pairs; the smaller side is reused in rotation. If
+ * no subnet is common, the network between the engines is assumed to be routed,
+ * and all rails form one group. Both ends compute the same list, with the sides
+ * exchanged.
  */
 #ifndef MRAIL_RAIL_PAIRING_H
 #define MRAIL_RAIL_PAIRING_H
@@ -26,11 +26,10 @@ unsigned mrail_rails_pair(const uint64_t *local_subnets, unsigned num_local,
                           mrail_rail_pair_t *pairs);
 
 /*
- * The rail pair of the n-th try (n from 0) of a first message to a peer of
- * which some rails are known. Paired rails come first, in rotation, starting
- * with those of remote rail 0. After MRAIL_MAX(pairs, 4) tries every second try
- * takes any pair, because unpaired rails may be routed. Counts as above, and
- * not 0.
+ * The pair of rails for try n (from 0) of a first message to a peer with some
+ * known rails. Paired rails come first, in rotation, starting with those of
+ * remote rail 0. After MRAIL_MAX(pairs, 4) tries every second try takes any
+ * pair, because unpaired rails may be routed. Counts as above, and not 0.
  */
 mrail_rail_pair_t mrail_rails_try(const uint64_t *local_subnets,
                                   unsigned num_local,

@@ -131,18 +131,18 @@ static inline mrail_ns_t mrail_config_ns(double seconds)
  * 4.096 us * 2^n is at least TIMEOUT. */
 unsigned mrail_config_qp_timeout(const mrail_config_t *config);
 
-/* A copy with strings of its own: 0, or -ENOMEM after which only
+/* Copies the configuration with its strings. 0, or -ENOMEM; after that only
  * mrail_config_cleanup() may be called on `dst`. */
 int mrail_config_copy(mrail_config_t *dst, const mrail_config_t *src);
 
-/* Defaults, then UCX_MRAIL_* from the environment.  0, or -EINVAL after one
- * error line that names the variable, its value and what would be right.
- * Strings are owned by `config`. */
+/* Reads defaults, then UCX_MRAIL_* from the environment. 0, or -EINVAL after
+ * one error line with the variable, its value and the expected form. `config`
+ * owns its strings. */
 int mrail_config_from_env(mrail_config_t *config);
 void mrail_config_cleanup(mrail_config_t *config);
 
-/* One parameter by its name without UCX_MRAIL_, as typed.  0; -ENOENT: no such
- * parameter; -EINVAL after one error line, with the field as it was. */
+/* Sets one parameter by its name without UCX_MRAIL_. 0; -ENOENT: no such
+ * parameter; -EINVAL after one error line, with the field unchanged. */
 int mrail_config_set(mrail_config_t *config, const char *name,
                      const char *text);
 
@@ -153,7 +153,7 @@ int mrail_config_set(mrail_config_t *config, const char *name,
 /* A parameter as users see it. */
 typedef struct mrail_param_info {
     const char *name;  /* "UCX_MRAIL_TIMEOUT" */
-    const char *value; /* as it holds: of the environment, or the default */
+    const char *value; /* of the environment, or the default */
     const char *default_value;
     const char *type; /* "a whole number", in words */
     const char *help; /* lines */
