@@ -1,8 +1,7 @@
 /*
  * The data-path lock. While the process has one iface, whose user serialises
  * its calls, entering costs two plain stores. The creation of a second iface
- * turns the lock into a mutex for good. The
- * creator raises `shared`, forces a
+ * turns the lock into a mutex for good. The creator raises `shared`, forces a
  * barrier on every running thread (membarrier(2)), and waits until the first
  * owner is outside.
  *
@@ -21,11 +20,11 @@
 #include <pthread.h>
 
 #define MRAIL_DATA_LOCK_SHARED 1   /* for good: there are several callers */
-#define MRAIL_DATA_LOCK_BORROWED 2 /* the control thread is in, or waits */
+#define MRAIL_DATA_LOCK_BORROWED 2 /* the control thread is inside, or waits */
 
 typedef struct mrail_data_lock {
-    int busy;   /* the single owner is inside; written by it only */
-    int shared; /* 0, or why the mutex is taken: MRAIL_DATA_LOCK_*; atomic */
+    int busy;   /* the single owner is inside; only the owner writes it */
+    int shared; /* 0, or the reason for the mutex: MRAIL_DATA_LOCK_*; atomic */
     pthread_mutex_t lock; /* when shared */
     unsigned waiting;     /* threads that want the mutex; atomic */
 } mrail_data_lock_t;
@@ -33,15 +32,16 @@ typedef struct mrail_data_lock {
 void mrail_data_lock_init(mrail_data_lock_t *guard);
 void mrail_data_lock_cleanup(mrail_data_lock_t *guard);
 
-/* From now on the mutex is taken.  Not to be called from under the data-path lock. */
+/* From now on the mutex is taken. Must not be called under the data-path
+ * lock. */
 void mrail_data_lock_share(mrail_data_lock_t *guard);
 
-/* Enters, though this thread is not the owner; one thread at a time. */
+/* Enters, although this thread is not the owner; one thread at a time. */
 void mrail_data_lock_borrow(mrail_data_lock_t *guard);
 /* Leaves; the owner needs no mutex any more. */
 void mrail_data_lock_give_back(mrail_data_lock_t *guard);
 
-/* ThreadSanitizer knows no membarrier(2): it gets the full order. */
+/* ThreadSanitizer does not know membarrier(2): it gets the full order. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define __SANITIZE_THREAD__ 1
@@ -78,9 +78,9 @@ static inline int mrail_data_lock_is_shared(const mrail_data_lock_t *guard)
     return MRAIL_UNLIKELY(__atomic_load_n(&guard->shared, __ATOMIC_RELAXED));
 }
 
-/* 1 if another thread waits to enter.  A mutex is not fair: a thread that
- * polls in a loop takes it again before the one that it woke has run, for
- * seconds; so who only polls asks this first, and stands back. */
+/* 1 if another thread waits to enter. A mutex is not fair: a thread that polls
+ * in a loop takes it again, for seconds, before the thread that it woke has
+ * run. So a thread that only polls calls this first and yields. */
 static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *guard)
 {
     return mrail_data_lock_is_shared(guard) &&

@@ -1,4 +1,4 @@
-/* The process's one engine: opening, closing, what it says of itself. */
+/* The engine of the process: open, close, queries. */
 #include "config.h"
 #include "rail/engine.h"
 
@@ -21,7 +21,7 @@ _Static_assert(sizeof(mrail_tx_t) <= MRAIL_TX_META, "tx descriptor grew");
 _Static_assert(sizeof(mrail_rx_t) <= MRAIL_RX_HEADROOM, "rx descriptor grew");
 _Static_assert(sizeof(mrail_data_hdr_t) == 24, "wire format");
 
-/* Registers a chunk and writes into each element what never changes. */
+/* Registers a chunk of buffers and writes the constant parts of each. */
 static int mrail_tx_chunk_init(mrail_engine_t *engine, mrail_pool_t *pool,
                                void *base, size_t length, void **priv_p)
 {
@@ -197,7 +197,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
     mrail_pool_cleanup(&engine->flushes_pending);
     mrail_pool_cleanup(&engine->groups);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        /* The SRQ goes with its rail; its buffers may be freed then. */
+        /* The SRQ goes with its rail; then its buffers can be freed. */
         ibv_destroy_srq(engine->rails[i].srq);
         engine->rails[i].srq = NULL;
         mrail_rail_free_buffers(&engine->rails[i]);
@@ -220,8 +220,8 @@ static void mrail_engine_free(mrail_engine_t *engine)
     free(engine);
 }
 
-/* Without send buffers of each size every operation would be told to come back
- * later, for ever: that they can be had is settled here. */
+/* Allocates the first send buffers of each size. Without them every operation
+ * would return -EAGAIN for ever. */
 static int mrail_engine_first_buffers(mrail_engine_t *engine)
 {
     mrail_pool_t *const pools[] = {&engine->tx_small, &engine->tx_big};
@@ -241,9 +241,9 @@ static int mrail_engine_first_buffers(mrail_engine_t *engine)
 }
 
 /* A child of fork() must not take pages away that a device reads and writes.
- * Kernels before 5.12 need this call, before any registration, and the
- * variable, or huge pages cannot be registered.  Later ones need neither.
- * Source: ibv_fork_init(3). */
+ * Kernels before 5.12 need this call before any registration, and the variable
+ * for registrations of huge pages. Later kernels need neither. Source:
+ * ibv_fork_init(3). */
 static void mrail_engine_allow_fork(void)
 {
     int ret;
@@ -373,7 +373,7 @@ void mrail_engine_query(const mrail_engine_t *engine,
     memset(attr_p, 0, sizeof(*attr_p));
     attr_p->num_rails = engine->num_rails;
     for (unsigned i = 0; i < engine->num_rails; ++i) {
-        /* 1/32: what RoCEv2 headers take of a 4 KB packet, and a little. */
+        /* 1/32: RoCEv2 headers of a 4 KB packet, and a small margin. */
         attr_p->bandwidth +=
             (double)engine->rails[i].attr.rate_bps / 8 * 31 / 32;
     }
@@ -444,8 +444,8 @@ unsigned mrail_rails_now(mrail_rail_now_t *rails)
     return count;
 }
 
-/* Bytes of a work queue entry and of a completion, as common NICs have them;
- * verbs tells only the depths. */
+/* Bytes of a work queue entry and of a completion on common NICs; verbs reports
+ * only the depths. */
 #define MRAIL_SQ_ENTRY 192
 #define MRAIL_CQ_ENTRY 64
 #define MRAIL_RQ_ENTRY 32
@@ -492,8 +492,8 @@ static void mrail_stats_path(char *path, size_t size, const char *pattern)
     }
 }
 
-/* Each lane that has a QP, on a line of its own: who looks at packets finds by
- * the QP number of which port they should be. */
+/* One line for each lane with a QP: a packet capture shows the QP number, and
+ * this line shows the port where its packets belong. */
 static void mrail_stats_lane(FILE *file, const mrail_lane_t *lane,
                              unsigned count)
 {

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every peer needs a QP; the process itself only if it sends to itself here,
- * which it mostly leaves to another transport.  Control lock held. */
+/* Every peer needs a QP. The process itself needs one only if it sends to
+ * itself here; usually another transport does that. Control lock held. */
 static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
 {
     unsigned peers = engine->num_peers - engine->num_dead;
@@ -21,8 +21,8 @@ static int mrail_ep_has_budget(mrail_engine_t *engine, uint64_t id)
     return (id == engine->id) || (peers < engine->config.max_qps);
 }
 
-/* The subnet that makes a rail of the peer meet one of ours, if there is one:
- * its address does not say how many bits make it. */
+/* A subnet that lets a rail of the peer pair with one of ours, if there is one.
+ * The peer's address does not tell how many bits form its subnet. */
 static uint64_t mrail_ep_boot_subnet(const mrail_engine_t *engine,
                                      const uint8_t gid[16])
 {
@@ -55,10 +55,9 @@ static void mrail_ep_learn_boots(mrail_peer_t *peer,
     peer->num_boots = 1 + iface->num_more;
 }
 
-/* The peer behind an address; control lock held.  A peer that said goodbye
- * has a new id when it comes back, so an old entry is never reused.  -EDQUOT:
- * no QP for it; saying so when the endpoint is made lets the caller fail in the
- * open. */
+/* The peer behind an address; control lock held. A peer that said BYE returns
+ * with a new id, so an old entry is never reused. -EDQUOT: there is no QP for
+ * the peer; reported here, the caller can fail with a clear error. */
 static int mrail_ep_find_peer(mrail_engine_t *engine,
                               const mrail_wire_device_addr_t *device,
                               const mrail_wire_iface_addr_t *iface,

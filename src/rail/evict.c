@@ -1,16 +1,15 @@
 /*
- * Taking lanes back.
+ * Eviction of lanes.
  *
- * When the budget of QPs is used up and a lane is wanted, lanes beyond the
- * peers' first ones are given up, least recently used first.  Both ends have to
- * let go: a lane on which nothing is under way here is taken out of use and
- * drained; then the peer is asked (RETIRE) and does the same (CONFIRM), or uses
- * it and keeps it (REFUSE).  Only when both are done with it is the QP
- * destroyed, so no request of either ever meets a QP that is gone.
+ * When the QP budget is used up and a lane is wanted, the peers' further lanes
+ * are given up, least recently used first. Both ends must agree. An idle lane
+ * is taken out of use at this end and drained. Then the peer is asked (RETIRE).
+ * It does the same (CONFIRM), or it uses the lane and keeps it (REFUSE). The QP
+ * is destroyed when both ends are done, so no request ever meets a missing QP.
  *
- * The control side chooses, asks and answers; the data path decides whether a
- * lane is idle, and buries it.  A process that does not call into the library
- * decides nothing: its lanes stay until it does.
+ * The control thread chooses, asks and answers. The data path decides whether a
+ * lane is idle, and reaps it. The lanes of a process that does not call the
+ * library stay until it does.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -18,8 +17,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define MRAIL_EVICT_SCAN (100 * MRAIL_NS_PER_MS) /* between two looks */
-#define MRAIL_RETIRE_BATCH 4 /* lanes that one look asks for */
+#define MRAIL_EVICT_SCAN (100 * MRAIL_NS_PER_MS) /* between two searches */
+#define MRAIL_RETIRE_BATCH 4 /* lanes that one search asks for */
 
 /* ---- control side ---- */
 
@@ -33,7 +32,7 @@ void mrail_evict_request(mrail_lane_t *lane)
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
 }
 
-/* The better one to give up of two; NULL is none. */
+/* The better one of two lanes to evict; NULL is none. */
 static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
 {
     if ((a == NULL) || (b == NULL)) {
@@ -43,9 +42,9 @@ static mrail_lane_t *mrail_evict_older(mrail_lane_t *a, mrail_lane_t *b)
 }
 
 typedef struct mrail_evict_scan {
-    mrail_lane_t *lane;   /* the best to give up */
-    unsigned num_further; /* lanes that could be */
-    unsigned num_forced;  /* ... of them that have to go already */
+    mrail_lane_t *lane;   /* the best lane to evict */
+    unsigned num_further; /* evictable lanes */
+    unsigned num_forced;  /* ... of which some must go already */
 } mrail_evict_scan_t;
 
 static void mrail_evict_scan_peer(mrail_peer_t *peer, int hard, int first,
@@ -88,7 +87,7 @@ static mrail_evict_scan_t mrail_evict_scan(mrail_engine_t *engine, int hard,
     for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
-                continue; /* it gives all of its lanes back */
+                continue; /* the peer returns all of its lanes */
             }
             mrail_evict_scan_peer(peer, hard, first, &scan);
         }
@@ -107,8 +106,8 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
     }
     engine->scan_ns = now_ns;
     do {
-        /* A lane that the first pass found in use is not idle in the next
-         * one. */
+        /* The first pass marks lanes as idle; one in use is not idle in the
+         * second pass. */
         scan = mrail_evict_scan(engine, hard, pass == 0);
         if ((scan.lane == NULL) || (pass == MRAIL_RETIRE_BATCH) ||
             (hard && (scan.num_forced != 0))) {
@@ -137,7 +136,7 @@ static int mrail_list_has_lane(const mrail_list_t *list,
     return 0;
 }
 
-/* Messages of the lane that wait to be delivered keep its buffers. */
+/* 1 if messages of the lane wait for delivery: they keep its buffers. */
 static int mrail_lane_has_messages(mrail_engine_t *engine,
                                    const mrail_lane_t *lane)
 {
@@ -152,13 +151,13 @@ static int mrail_lane_has_messages(mrail_engine_t *engine,
     return mrail_list_has_lane(&lane->peer->hold, lane);
 }
 
-/* The peer's messages would have no way. */
+/* 1 if the peer's messages would have no other lane. */
 static int mrail_lane_is_last(const mrail_lane_t *lane)
 {
     return lane->am_lane && (lane->peer->num_am == 1);
 }
 
-/* `reading`: bytes under way that are our own last READ. */
+/* `reading`: bytes in flight of our own last READ. */
 static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -170,7 +169,7 @@ static int mrail_lane_in_use(const mrail_lane_t *lane, uint64_t reading)
            mrail_lane_has_messages(peer->engine, lane);
 }
 
-/* Two that must go are not to leave their work to each other. */
+/* 1 if another lane can take over. Lanes that must go do not count. */
 static int mrail_lane_has_successor(const mrail_lane_t *lane)
 {
     const mrail_peer_t *peer = lane->peer;
@@ -189,15 +188,15 @@ static void mrail_evict_done(mrail_lane_t *lane)
                        __ATOMIC_RELEASE);
 }
 
-/* The lane is used: it stays; or, where it must go, it takes no more work. */
+/* The lane is in use: it stays, or, if it must go, it takes no new work. */
 static void mrail_evict_keep(mrail_lane_t *lane)
 {
     if (lane->am_inflight != 0) {
-        /* A peer that has nothing to say need not acknowledge; next time. */
+        /* A peer without messages sends no acknowledgement: request one. */
         mrail_am_request_ack(lane->peer);
     }
     if (lane->evict_forced && !mrail_lane_is_last(lane)) {
-        /* But for work that no other lane can do. */
+        /* Except for work that no other lane can do. */
         lane->leaving = mrail_lane_has_successor(lane) ||
                         (mrail_list_empty(&lane->peer->uncut) &&
                          mrail_list_empty(&lane->peer->redo));
@@ -206,7 +205,7 @@ static void mrail_evict_keep(mrail_lane_t *lane)
     if (lane->evict_remote) {
         if (mrail_ctl_send_refuse(lane->peer, lane->slot, lane->peer_request,
                                   MRAIL_REASON_IN_USE) == -EAGAIN) {
-            return; /* no send buffer: at the next look */
+            return; /* no send buffer: try again at the next check */
         }
         lane->evict_remote = 0;
         lane->has_refused = 1;
@@ -218,8 +217,8 @@ static void mrail_evict_keep(mrail_lane_t *lane)
     lane->evict_local = lane->evict_forced = lane->leaving = 0;
 }
 
-/* Takes the lane out of use, or keeps it; to be called again while its bit is
- * in evict_mask. */
+/* Takes the lane out of use, or keeps it. Call it again while its bit is in
+ * evict_mask. */
 static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -228,7 +227,7 @@ static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     lane->last_read &= (lane->sched.inflight != 0);
     if (mrail_lane_in_use(lane, lane->last_read ? sizeof(uint64_t) : 0)) {
         mrail_evict_keep(lane);
-    } else if (peer->dirty_mask & bit) { /* seen to be there, then idle */
+    } else if (peer->dirty_mask & bit) { /* visible there, then idle */
         lane->last_read = (mrail_rma_post_read(lane, NULL, now_ns) == 0);
     } else if (!lane->last_read) {
         __atomic_fetch_and(&peer->up_mask, ~bit, __ATOMIC_RELEASE);
@@ -240,7 +239,7 @@ static void mrail_evict_leave(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Unsignalled requests may be incomplete: a last, signalled request follows
+/* Unsignalled requests may be incomplete: a final, signalled request follows
  * them. */
 static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -262,9 +261,9 @@ static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_control_thread_wake(peer->engine);
 }
 
-/* The peer's last messages on the lane may still be in the CQ; a device that
- * destroys their QP takes them, and their buffers, away.  It may have sent them
- * after the lane was let go of here, and they may wait for another iface. */
+/* The peer's last messages on the lane may still be in the CQ, or wait for
+ * another iface. Destroying the QP would take these messages and their buffers
+ * away. */
 static void mrail_evict_reap(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -279,10 +278,10 @@ static void mrail_evict_reap(mrail_lane_t *lane)
     mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "retired");
     ++engine->counters.lanes_evicted;
     mrail_lane_release(engine, lane);
-    /* The next large transfer asks for it again. */
+    /* The next large transfer requests the lane again. */
     peer->requested_slots = 1;
     __atomic_store_n(&peer->expand_wanted, 0, __ATOMIC_RELAXED);
-    mrail_ctl_work(peer); /* the peer may have asked for a new one already */
+    mrail_ctl_work(peer); /* the peer may have requested a new one already */
 }
 
 static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
@@ -295,9 +294,9 @@ static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
         mrail_evict_drain(lane, now_ns);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
                mrail_failover_validate(lane, now_ns)) {
-        /* Looked at again. */
+        /* The lane is checked again. */
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_UP)) {
-        /* It may just have come back, and be asked for again. */
+        /* The lane may just have come back, and be evicted again. */
         (void)mrail_peer_num_up(peer);
         if (lane->evict_local || lane->evict_remote) {
             mrail_evict_leave(lane, now_ns);

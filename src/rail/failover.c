@@ -1,16 +1,17 @@
 /*
- * Giving up a lane that has failed, and sending again what it had not carried
- * over; docs/failover.md has the protocol and its invariants.
+ * Failover: gives up a failed lane and resends what it did not carry.
+ * docs/failover.md has the protocol and its invariants.
  *
- * Either end may begin.  Its QP goes to error, so that nothing arrives on it
- * any more; the device gives back all requests and the receive buffers; then
- * the end answers the peer's FAIL with what had arrived (CONFIRM).  Only when
- * both are through is anything sent again, over any lane: so nothing of the old
- * lane can arrive after what replaces it.  The lane's place is free for a new
- * life then.
+ * Either end may begin. It moves its QP to the error state, so that nothing
+ * arrives any more, and the device returns all requests and receive buffers.
+ * Then the end answers the peer's FAIL with the number of messages that arrived
+ * (CONFIRM). Only when both ends are done is anything resent, over any lane. So
+ * nothing of the old lane can arrive after its replacement. The lane's place is
+ * then free for a new epoch.
  *
- * The control side asks, by fail_mask; all else runs under the data-path lock with the
- * control lock: on the data path or, if that is away, on the control thread.
+ * The control thread requests a failover by fail_mask. The rest runs under the
+ * data-path lock and the control lock: on the data path or, while the process
+ * computes, on the control thread.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -18,10 +19,10 @@
 #include <errno.h>
 #include <string.h>
 
-/* From a QP's error on, until its completions are taken to be all there: for
- * devices that do not say when they are. */
+/* Time after a QP's error until its completions count as complete, for devices
+ * that do not report the last one. */
 #define MRAIL_CLOSE_GRACE (10 * MRAIL_NS_PER_MS)
-/* A lane on a path that had failed has so long to carry one READ. */
+/* Time for a lane on a path that had failed to complete one READ. */
 #define MRAIL_PATH_VALIDATION_LIMIT (1 * MRAIL_NS_PER_SEC)
 
 void mrail_failover_request(mrail_lane_t *lane, const char *cause)
@@ -32,7 +33,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
     mrail_log_level_t level = MRAIL_LOG_WARN;
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
-        return; /* all of its lanes are being ended */
+        return; /* all of its lanes are ending */
     }
     if (!MRAIL_FAILOVER) {
         mrail_peer_error(peer, cause);
@@ -82,7 +83,7 @@ void mrail_failover_check_rails(mrail_engine_t *engine)
     }
 }
 
-/* Nothing new is sent before what is missing: that is a fence, too, and its own
+/* Nothing new may overtake missing data. A fence must wait, too: its ordered
  * lane may be the one that failed. */
 static void mrail_failover_barrier(mrail_peer_t *peer)
 {
@@ -120,7 +121,7 @@ static void mrail_failover_close(mrail_lane_t *lane)
     peer->closing_mask &= ~bit;
     peer->broken_mask |= bit;
     lane->out = 1;
-    mrail_list_del(&lane->ack_list); /* an answer takes another way */
+    mrail_list_del(&lane->ack_list); /* a reply takes another lane */
     ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
     lane->close_ns = mrail_clock_now();
     lane->request = ++peer->engine->ctl_seq;
@@ -142,8 +143,8 @@ void mrail_failover_start(mrail_peer_t *peer)
     }
 }
 
-/* A device that is gone gives nothing back; without its QP it reads and writes
- * nothing for the lane, either. */
+/* A lost device returns nothing. Without its QP it does not read or write for
+ * the lane, either. */
 static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if ((now_ns < lane->close_ns + MRAIL_CLOSE_GRACE) ||
@@ -156,7 +157,7 @@ static int mrail_failover_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
     return 1;
 }
 
-/* Whether the device has given all back, and all of it was looked at. */
+/* 1 if the device has returned everything and all completions were handled. */
 static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->rail->fatal) {
@@ -169,8 +170,8 @@ static int mrail_failover_is_drained(mrail_lane_t *lane, mrail_ns_t now_ns)
            !mrail_rail_fetch(lane->rail);
 }
 
-/* Messages that arrived on the lane and wait stay here, but return no credit.
- * Their buffers are missing from the SRQ until they are released. */
+/* Messages that wait for delivery stay, but return no credit to the lane. Their
+ * buffers are missing from the SRQ until they are released. */
 static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
 {
     mrail_rx_t *rx;
@@ -184,7 +185,7 @@ static void mrail_failover_disown(const mrail_list_t *list, mrail_lane_t *lane)
     }
 }
 
-/* Both ends are through with the lane. */
+/* Both ends are done with the lane. */
 static void mrail_failover_complete(mrail_lane_t *lane)
 {
     mrail_peer_t *peer = lane->peer;
@@ -199,8 +200,9 @@ static void mrail_failover_complete(mrail_lane_t *lane)
             mrail_failover_disown(&engine->ifaces[i]->inbox, lane);
         }
     }
-    /* An ACK_REQ, or its answer, may have been lost: not before the peer has
-     * closed its end, or the next answer may be lost there, too. */
+    /* An ACK_REQ or its answer may be lost. The request is repeated only now,
+     * when the peer has closed its end, or its answer might be lost there,
+     * too. */
     peer->ack_requested = 0;
     peer->broken_mask &= ~(1ull << lane->slot);
     peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
@@ -215,7 +217,7 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_peer_t *peer = lane->peer;
 
     if (!lane->closed && mrail_failover_is_drained(lane, now_ns)) {
-        /* Without a send buffer for the answer: at the next look. */
+        /* Without a send buffer for the answer: try again at the next check. */
         lane->closed = !lane->asked ||
                        (mrail_ctl_send_confirm(peer, lane->slot, lane->epoch,
                                                lane->peer_request,
@@ -226,7 +228,7 @@ static void mrail_failover_step(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* No operation: it waits for none, and no fence or flush for it. */
+/* The READ belongs to no operation, so no fence or flush waits for it. */
 static int mrail_failover_post_validation(mrail_lane_t *lane)
 {
     struct ibv_sge sge = {

@@ -5,13 +5,13 @@
 
 #include <string.h>
 
-/* ---- the division ---- */
+/* ---- division ---- */
 
 #define FAIR_SHARE_ROUNDS 48
-/* A rail is worth at most so many times more after a round. */
+/* Largest growth of a rail's weight in one iteration. */
 #define FAIR_SHARE_STEP 8.0
 
-/* Each set over its rails, by what they give and what they are worth. */
+/* Spreads each class over its rails by their rates and weights. */
 static void fair_share_spread(mrail_fair_share_class_t *sets,
                               unsigned num_classes, const double *rate,
                               const double *worth, unsigned num_rails,
@@ -72,7 +72,7 @@ double mrail_fair_share_divide(mrail_fair_share_class_t *sets,
     return fair_share_longest(busy_s, num_rails);
 }
 
-/* ---- turns ---- */
+/* ---- periods ---- */
 
 void mrail_fair_share_begin(mrail_fair_share_t *shares, mrail_ns_t now_ns)
 {
@@ -87,7 +87,7 @@ void mrail_fair_share_begin(mrail_fair_share_t *shares, mrail_ns_t now_ns)
     }
 }
 
-/* The place of a set, or of one that has had no peer for two turns. */
+/* The entry of a class, or that of a class without a peer for two periods. */
 static unsigned fair_share_place(mrail_fair_share_t *shares, uint32_t rails)
 {
     unsigned place = MRAIL_FAIR_SHARE_NONE;
@@ -130,7 +130,7 @@ static int fair_share_has(const mrail_fair_share_class_t *set, unsigned rail)
     return (set->peers != 0) && ((set->rails >> rail) & 1);
 }
 
-/* A rail that some set reaches gives nobody knows what. */
+/* 1 if the rates of all rails of some class are known. */
 static int fair_share_is_known(const mrail_fair_share_t *shares,
                                const mrail_fair_share_rail_t *rails,
                                unsigned num_rails)
@@ -145,8 +145,8 @@ static int fair_share_is_known(const mrail_fair_share_t *shares,
     return 1;
 }
 
-/* The class that needs the rail most, per peer; none if only one class uses
- * it. */
+/* The class that needs the rail most, per peer; none if only one class uses the
+ * rail. */
 static unsigned shares_bottleneck_class(const mrail_fair_share_t *shares,
                                         unsigned rail)
 {
@@ -167,7 +167,7 @@ static unsigned shares_bottleneck_class(const mrail_fair_share_t *shares,
     return (count > 1) ? bottleneck : MRAIL_FAIR_SHARE_NONE;
 }
 
-/* ---- holding back ---- */
+/* ---- throttling ---- */
 
 static void fair_share_watch(mrail_fair_share_seen_t *seen,
                              const mrail_fair_share_rail_t *rail,
@@ -178,7 +178,7 @@ static void fair_share_watch(mrail_fair_share_seen_t *seen,
     seen->done = rail->done;
 }
 
-/* It has been watched for long enough to tell something. */
+/* 1 if the rail was measured for long enough. */
 static int fair_share_has_seen(const mrail_fair_share_seen_t *seen,
                                const mrail_fair_share_rail_t *rail,
                                mrail_ns_t now_ns)
@@ -198,7 +198,7 @@ static void fair_share_let_go(mrail_fair_share_seen_t *seen, mrail_ns_t now_ns)
     seen->pause_ns = MRAIL_MIN(3 * seen->pause_ns, MRAIL_FAIR_SHARE_PAUSE_MAX);
 }
 
-/* Bytes per second while nobody was held back, or more. */
+/* The rate is at least that of the time without throttling. */
 static void fair_share_compare(mrail_fair_share_seen_t *seen, double rate,
                                mrail_ns_t now_ns)
 {
@@ -219,7 +219,7 @@ static void fair_share_compare(mrail_fair_share_seen_t *seen, double rate,
     }
 }
 
-/* Several sets have work for the rail. */
+/* Measures a rail for which several classes have work. */
 static void fair_share_look(mrail_fair_share_seen_t *seen,
                             const mrail_fair_share_rail_t *rail,
                             mrail_ns_t now_ns)
@@ -244,7 +244,7 @@ static void fair_share_look(mrail_fair_share_seen_t *seen,
     seen->shared_ns = now_ns;
 }
 
-/* ---- turns, at their end ---- */
+/* ---- end of a period ---- */
 
 static void fair_share_hold(mrail_fair_share_t *shares, unsigned r,
                             const mrail_fair_share_rail_t *rail)
@@ -264,7 +264,7 @@ static void fair_share_hold(mrail_fair_share_t *shares, unsigned r,
     }
 }
 
-/* Several sets have work, and it is known what their rails give. */
+/* 1 if several classes have work and the rates of their rails are known. */
 static int fair_share_is_active(const mrail_fair_share_t *shares,
                                 const mrail_fair_share_rail_t *rails,
                                 unsigned num_rails)

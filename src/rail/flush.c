@@ -2,12 +2,14 @@
  * Flush and fence.
  *
  * Data that one NIC has acknowledged may become visible later than a message
- * that arrives through another.  So "complete at the target" takes three
- * steps: every earlier operation has its completion; on every lane that has
- * written since, a READ follows the writes on the same QP and pushes them out;
- * and active messages are acknowledged by the peer's software.  A fence needs
- * the first two, and nothing may be posted before they are done - except messages
- * on one lane that is alone in having work, where the QP's own order suffices.
+ * that arrives through another NIC. So "complete at the target" takes three
+ * steps. Every earlier operation has its completion. On every lane that has
+ * written since, a READ on the same QP follows the writes and pushes them out.
+ * The software of the peer has acknowledged the active messages.
+ *
+ * A fence needs the first two steps, and nothing may be posted before they are
+ * done. The exception is messages on the only lane with work, where the QP
+ * keeps the order.
  */
 #include "config.h"
 #include "rail/ctl.h"
@@ -15,12 +17,12 @@
 
 #include <errno.h>
 
-/* A peer that polls acknowledges sooner than the first.  A datagram may be lost,
- * hence the second: time between POLLs. */
+/* Delay of the first POLL, within which a polling peer acknowledges, and
+ * interval of repeats, since a datagram may be lost. */
 #define MRAIL_FLUSH_POLL_FIRST (5 * MRAIL_NS_PER_MS)
 #define MRAIL_FLUSH_POLL_AGAIN (25 * MRAIL_NS_PER_MS)
 
-/* READs that have not come back are among the operations. */
+/* READs in flight count as operations. */
 static int mrail_rma_idle(const mrail_peer_t *peer)
 {
     return mrail_list_empty(&peer->ops) && (peer->dirty_mask == 0);
@@ -76,16 +78,16 @@ static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *sync,
     mrail_pool_put(&peer->engine->flushes_pending, sync);
 }
 
-/* Whether all operations up to op_id are complete. */
+/* 1 if all operations up to op_id are complete. */
 static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
 {
     return mrail_list_empty(&peer->ops) ||
            (mrail_list_head(&peer->ops, mrail_op_t, list)->id > op_id);
 }
 
-/* A peer that computes does not poll its lanes, so it does not see the ACK_REQ.
- * A POLL wakes its control thread, which polls and acknowledges.  No answer is
- * no failure: a debugger may have stopped the process. */
+/* A computing peer does not poll its lanes, so it does not see the ACK_REQ. A
+ * POLL wakes its control thread, which polls and acknowledges. Silence is no
+ * failure: a debugger may have stopped the process. */
 static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *sync,
                                   mrail_ns_t now_ns)
 {
@@ -128,7 +130,7 @@ static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *sync,
     return 1;
 }
 
-/* The first that is complete; NULL: none. */
+/* The first complete flush; NULL: none. */
 static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {
@@ -142,8 +144,8 @@ static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
     return NULL;
 }
 
-/* From the start after each: the completion of one may fence or flush the
- * peer, and so end up here again and finish any of the others. */
+/* Starts from the beginning after each completion: a completion may fence or
+ * flush the peer, come here again, and finish any other flush. */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
     mrail_flush_t *sync;
@@ -188,7 +190,7 @@ void mrail_flush_fail(mrail_peer_t *peer, int status)
 
 /* ---- fence ---- */
 
-/* The one lane with work, if there is exactly one, and it is in use. */
+/* The only lane with work, if there is exactly one and it is in use. */
 static mrail_lane_t *mrail_peer_only_lane(mrail_peer_t *peer)
 {
     mrail_lane_t *only = NULL;
@@ -212,7 +214,7 @@ static int mrail_peer_has_gets(const mrail_peer_t *peer)
 {
     const mrail_op_t *op;
 
-    /* A GET that is still under way may be overtaken by a later PUT. */
+    /* A later PUT may overtake a GET in flight. */
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
         if (op->kind == MRAIL_OP_GET) {
             return 1;
@@ -237,7 +239,7 @@ static int mrail_peer_fence(mrail_peer_t *peer)
     ++peer->engine->counters.fences;
     if (mrail_peer_has_gets(peer) || !mrail_list_empty(&peer->uncut)) {
         peer->ordered_lane_closed =
-            1; /* not even the lane of an earlier fence */
+            1; /* not even the ordered lane of an earlier fence */
     } else if (peer->num_fences == 0) {
         peer->ordered_lane = mrail_peer_only_lane(peer);
         if (peer->ordered_lane != NULL) {
@@ -313,12 +315,13 @@ static mrail_flush_group_t *mrail_group_get(mrail_iface_t *iface, void *comp)
         group->done.kind = MRAIL_DONE_FLUSH;
         group->done.status = 0;
         mrail_list_init(&group->done.list);
-        group->count = 1; /* the caller's, so that it does not end too soon */
+        group->count = 1; /* held by the caller, so that it does not end too
+                           * soon */
     }
     return group;
 }
 
-/* Ends the caller's hold on the group.  Without members it never existed. */
+/* Ends the caller's hold on the group. A group without members is dropped. */
 static int mrail_group_close(mrail_iface_t *iface, mrail_flush_group_t *group,
                              int members)
 {
@@ -333,8 +336,8 @@ static int mrail_group_close(mrail_iface_t *iface, mrail_flush_group_t *group,
     return -EINPROGRESS;
 }
 
-/* Whether a flush that is under way covers everything sent so far: then one
- * who only polls needs no other. */
+/* 1 if a pending flush covers everything sent so far. A caller that only polls
+ * then needs no other flush. */
 static int mrail_peer_is_flushing(const mrail_peer_t *peer)
 {
     const mrail_flush_t *last;
@@ -400,8 +403,8 @@ int mrail_iface_flush(mrail_iface_t *iface, void *comp)
         mrail_pool_put(&iface->engine->groups, group);
         goto out;
     }
-    /* Out of memory half way: the members already added will finish without
-     * anybody waiting for them; the caller asks again. */
+    /* Out of memory: nobody waits for the members that were already added. They
+     * finish by themselves, and the caller tries again. */
     if (ret < 0) {
         group->done.comp = NULL;
         mrail_group_close(iface, group, members);

@@ -8,11 +8,11 @@ typedef enum mrail_health_timer {
     TIMER_KEEP,
     TIMER_OFF,
     TIMER_GRACE,   /* of the port */
-    TIMER_PROBE,   /* the next one, or the first */
-    TIMER_AGAIN,   /* one more has been lost */
-    TIMER_BACKOFF, /* a longer one each time that it was up in between */
-    TIMER_RETRY,   /* it does not answer: later each time */
-    TIMER_SOON,    /* it may answer now: once its rest is over */
+    TIMER_PROBE,   /* the next probe, or the first */
+    TIMER_AGAIN,   /* another probe was lost */
+    TIMER_BACKOFF, /* longer after each time that the path was up */
+    TIMER_RETRY,   /* no answer: later each time */
+    TIMER_SOON,    /* may answer now: at the end of the back-off */
 } mrail_health_timer_t;
 
 typedef struct mrail_health_move {
@@ -39,7 +39,7 @@ static const mrail_health_move_t
                 [MRAIL_HEALTH_QP_STALLED] = MOVE(RETIRED, RETIRE, BACKOFF),
                 [MRAIL_HEALTH_CQE_ERROR] = MOVE(RETIRED, RETIRE, BACKOFF),
                 [MRAIL_HEALTH_CLOSED] = MOVE(RETIRED, RETIRE, BACKOFF),
-                [MRAIL_HEALTH_PROBE_REPLY] = STAY(UP), /* a late one */
+                [MRAIL_HEALTH_PROBE_REPLY] = STAY(UP), /* late */
             },
         [MRAIL_HEALTH_SUSPECT] =
             {
@@ -81,7 +81,8 @@ static const mrail_health_move_t
                 [MRAIL_HEALTH_CLOSED] = STAY(RETIRED),
                 [MRAIL_HEALTH_PROBE_REPLY] = STAY(RETIRED),
                 [MRAIL_HEALTH_TIMEOUT] = MOVE(PROBING, PROBE, PROBE),
-                [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF), /* its wish */
+                [MRAIL_HEALTH_RESTORED] = MOVE(UP, RESUME, OFF), /* a new QP was
+                                                                  * requested */
             },
         [MRAIL_HEALTH_PROBING] =
             {
@@ -106,7 +107,7 @@ void mrail_health_init(mrail_health_t *health, mrail_ns_t now_ns)
     };
 }
 
-/* The n-th, from 1. */
+/* The n-th back-off, from 1. */
 static mrail_ns_t mrail_health_backoff(const mrail_health_params_t *params,
                                        unsigned n)
 {
@@ -130,7 +131,7 @@ static void mrail_health_set_timer(mrail_health_t *health,
         health->due_ns = MRAIL_NS_NEVER;
         break;
     case TIMER_GRACE:
-        /* The port's own word: there is nothing to ask. */
+        /* The port reported it itself: no probe is needed. */
         health->lost = params->probes - 1;
         health->due_ns = now_ns + params->grace_ns;
         break;

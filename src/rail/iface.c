@@ -1,4 +1,4 @@
-/* Ifaces: entry of the callers, their inboxes, progress over the CQs. */
+/* Ifaces: entry of the callers, inboxes, and progress over the CQs. */
 #include "config.h"
 #include "rail/engine.h"
 
@@ -75,7 +75,7 @@ void mrail_lane_error(mrail_lane_t *lane, const char *cause)
 {
     mrail_peer_t *peer = lane->peer;
 
-    /* The rest of what a lane had comes back when it is given up already. */
+    /* Further completions of a lane that is already given up are ignored. */
     if (!(peer->broken_mask & (1ull << lane->slot)) &&
         !__atomic_load_n(&peer->failed, __ATOMIC_RELAXED)) {
         mrail_failover_request(lane, cause);
@@ -83,7 +83,7 @@ void mrail_lane_error(mrail_lane_t *lane, const char *cause)
 }
 
 /* Errors that another lane would repeat. "Local QP operation error" is not one:
- * rdma_rxe reports it when it finds no route. */
+ * rdma_rxe reports it if it finds no route. */
 static int mrail_status_is_final(enum ibv_wc_status status)
 {
     switch (status) {
@@ -132,8 +132,9 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
     }
 }
 
-/* One of many rails that has been quiet for this many polls is looked at in
- * only one of eight: an empty poll costs, and a small message uses one rail. */
+/* Of several rails, one without completions for this many polls is polled only
+ * every eighth time. An empty poll costs time, and a small message uses one
+ * rail. */
 #define MRAIL_RAIL_QUIET 512
 
 static int mrail_rail_skip(mrail_rail_t *rail, int only)
@@ -145,7 +146,7 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
            ((++rail->idle & 7) != 0);
 }
 
-/* No completions arrive from this rail any more: the next check gives it up. */
+/* This rail delivers no completions any more: the next check fails it over. */
 static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 {
     if (!__atomic_exchange_n(&rail->cq_bad, 1, __ATOMIC_RELAXED)) {
@@ -153,8 +154,8 @@ static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
     }
 }
 
-/* A callback may poll again: then the inner call goes on with the batch of the
- * outer one, and no completion is seen before an earlier one. */
+/* A callback may poll again. The inner call then continues with the batch of
+ * the outer one, so completions stay in order. */
 static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
                                        mrail_ns_t *now_ns)
 {
@@ -169,8 +170,8 @@ static unsigned mrail_engine_poll_rail(mrail_engine_t *engine, unsigned index,
                 mrail_engine_cq_error(engine, rail);
             }
             ++rail->idle;
-            /* Less than a batch goes back when there is nothing better to
-             * do. */
+            /* A partial batch of buffers is posted when there is no other
+             * work. */
             mrail_rx_flush(engine, index);
             return 0;
         }
@@ -227,7 +228,7 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
     mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
         if ((ep->failed != 0) && !ep->told && (ep->peer->dead == 2)) {
             ep->told = 1;
-            /* A regular goodbye is no failure. */
+            /* A regular BYE is no failure. */
             if ((iface->params.ep_failed != NULL) &&
                 (ep->failed != -ESHUTDOWN)) {
                 iface->params.ep_failed(iface->params.arg, ep, ep->failed);
@@ -236,8 +237,8 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
     }
 }
 
-/* Calls ep_failed before the operations fail: an MPI library ends the job at
- * the first failed operation, and the callback has the reason. */
+/* ep_failed runs before the operations fail: an MPI library ends the job at the
+ * first failed operation, and the callback has the reason. */
 static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
 {
     if (mrail_peer_try_end(peer)) {
@@ -248,12 +249,12 @@ static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
     }
 }
 
-/* `inside`: a callback polls, and its message's lane must not go. */
+/* `inside`: a callback polls, and the lane of its message must stay. */
 static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
                                int inside)
 {
     mrail_peer_t *peer, *tmp;
-    /* A callback may poll again; the outer call's `tmp` must stay listed. */
+    /* A callback may poll again; `tmp` of the outer call must stay listed. */
     int outermost = (engine->nesting++ == 0);
 
     if (*now_ns == 0) {
@@ -293,7 +294,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
 unsigned mrail_engine_poll(mrail_engine_t *engine, mrail_iface_t *current)
 {
     mrail_iface_t *outer = engine->current;
-    mrail_ns_t now_ns = 0; /* read once, and only if somebody needs it */
+    mrail_ns_t now_ns = 0; /* read once, and only if needed */
 
     engine->current = current;
     engine->num_events = 0;
@@ -375,8 +376,8 @@ unsigned mrail_iface_progress(mrail_iface_t *iface)
         mrail_iface_tell_failed(iface);
     }
     iface->seen_events = engine->total_events;
-    /* UCP expects that nothing happens on an iface without endpoints but what
-     * it is told of: what others of this process do is none of it. */
+    /* UCP expects no events on an iface without endpoints, except its own.
+     * Events of other ifaces of this process do not count. */
     if (mrail_list_empty(&iface->eps)) {
         count = iface->num_called - called;
     }
@@ -407,8 +408,8 @@ int mrail_iface_create(mrail_engine_t *engine,
     others = engine->num_ifaces++;
     pthread_mutex_unlock(&engine->ctl_lock);
     if (others != 0) {
-        /* Waits for who is under the data-path lock, and may want the control lock
-         * there. */
+        /* Waits for a thread under the data-path lock, which may want the
+         * control lock there. */
         mrail_data_lock_share(&engine->data_lock);
     }
     pthread_mutex_lock(&engine->ctl_lock);
@@ -432,7 +433,7 @@ int mrail_iface_create(mrail_engine_t *engine,
     return 0;
 }
 
-/* Nobody is to be told about what is still under way. */
+/* Pending operations of the iface complete without a callback. */
 static void mrail_iface_invalidate(mrail_iface_t *iface, mrail_peer_t *peer)
 {
     mrail_flush_t *sync;
@@ -494,8 +495,8 @@ size_t mrail_device_addr_size(const mrail_engine_t *engine)
     return MRAIL_DEVICE_ADDR_SIZE;
 }
 
-/* The rail on which first messages reach this engine: rotates over processes
- * so that not all of a node's hellos meet on its first rail. */
+/* The rail that receives first messages. It rotates over the processes of a
+ * node, so that their HELLOs do not all arrive on the first rail. */
 static unsigned mrail_boot_rail(const mrail_engine_t *engine)
 {
     return (unsigned)(engine->id % engine->num_rails);
@@ -511,7 +512,7 @@ void mrail_iface_addr_pack(const mrail_iface_t *iface, void *buffer)
         .cookie = engine->cookie,
     };
 
-    /* The same whenever it is asked for, so rails that are down, too. */
+    /* The address is constant, so it includes rails that are down. */
     addr.num_more = MRAIL_MIN(engine->num_rails - 1, MRAIL_ADDR_MORE_IPV4);
     for (unsigned i = 0; i < addr.num_more; ++i) {
         const mrail_rail_t *rail =

@@ -13,7 +13,7 @@
 
 static const struct {
     const char *name;
-    unsigned from; /* bits of the states that may precede */
+    unsigned from; /* bits of the possible previous states */
 } lane_states[MRAIL_LANE_STATES] = {
 #define FROM(_s) (1u << MRAIL_LANE_##_s)
     [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
@@ -72,12 +72,12 @@ int mrail_lane_post(mrail_lane_t *lane, struct ibv_send_wr *wr)
     if (wr->send_flags & IBV_SEND_SIGNALED) {
         lane->unsignalled = 0;
     }
-    ++lane->sq_posted; /* the marker names the place before */
+    ++lane->sq_posted; /* the marker names the position before it */
     ret = ibv_post_send(lane->qp, wr, &bad);
     return MRAIL_LIKELY(ret == 0) ? 0 : -ret;
 }
 
-/* Makes `count` receive buffers and gives them to the rail's SRQ. */
+/* Makes `count` receive buffers and posts them to the rail's SRQ. */
 static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
                                    unsigned count)
 {
@@ -102,7 +102,7 @@ static int mrail_lane_make_buffers(mrail_engine_t *engine, mrail_rail_t *rail,
         mrail_rail_explain(rail->attr.device, count * stride, errno);
         goto err_free_base;
     }
-    /* From here on the device may hold some: the chunk stays. */
+    /* From here on the device may hold some buffers: the chunk stays. */
     chunk->next = rail->chunks;
     rail->chunks = chunk;
     for (unsigned i = 0; i < count; ++i) {
@@ -147,8 +147,8 @@ static unsigned mrail_lane_reserve(void)
 }
 
 /* Slots [0, pairs) carry active messages: slot 0 with full credits, the others
- * with a quarter.  Nobody takes more than a sixteenth of what is left in the
- * rail's SRQ, so that a small one, too, has room for many peers. */
+ * with a quarter. A lane takes at most a sixteenth of the free part of the
+ * rail's SRQ, so that a small SRQ has room for many peers. */
 static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
                                    unsigned num_pairs)
 {
@@ -173,7 +173,8 @@ static void mrail_lane_set_credits(mrail_engine_t *engine, mrail_lane_t *lane,
     lane->am_received = 0;
 }
 
-/* Chunks are few and large: lanes without active messages need less. */
+/* Chunks are few and large: lanes without active messages need fewer
+ * entries. */
 static unsigned mrail_lane_tx_depth(const mrail_engine_t *engine,
                                     const mrail_lane_t *lane)
 {

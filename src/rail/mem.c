@@ -10,8 +10,8 @@
 
 #define MRAIL_RKEY_SIZE(_n) (4 + 4 * (size_t)(_n))
 
-/* Flags that are no constants would make verbs.h call another function than
- * ibv_reg_mr(), for bits that we do not use. */
+/* With flags that are not constants, verbs.h would call another function than
+ * ibv_reg_mr(), for bits that are not used here. */
 static struct ibv_mr *mrail_mem_reg_rail(struct ibv_pd *pd, void *address,
                                          size_t length, int remote)
 {

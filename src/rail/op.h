@@ -1,7 +1,7 @@
 /*
- * Work under way: active messages until they are acknowledged (mrail_tx_t),
- * RMA operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and
- * fences (mrail_flush_t).  Data path only.
+ * Work in flight: active messages until they are acknowledged (mrail_tx_t), RMA
+ * operations (mrail_op_t) and their chunks (mrail_chunk_t), flushes and fences
+ * (mrail_flush_t). Data path only.
  */
 #ifndef MRAIL_RAIL_OP_H
 #define MRAIL_RAIL_OP_H
@@ -17,13 +17,13 @@ typedef enum mrail_done_kind {
 typedef struct mrail_done {
     mrail_list_t list; /* iface->done */
     mrail_iface_t *iface;
-    void *comp; /* NULL: nobody asked */
+    void *comp; /* NULL: the caller wants no callback */
     int status;
     mrail_done_kind_t kind;
 } mrail_done_t;
 
-/* An active message, kept until the peer has acknowledged it, so that it can
- * be sent again through another rail. */
+/* An active message, kept until the peer has acknowledged it, so that it can be
+ * resent over another rail. */
 typedef struct mrail_tx {
     mrail_list_t list;  /* peer->unacked */
     mrail_list_t again; /* peer->resend, if its lane failed before it arrived */
@@ -42,7 +42,7 @@ typedef enum mrail_op_kind {
     MRAIL_OP_VISIBLE
 } mrail_op_kind_t;
 
-/* A place in an operation's memory. */
+/* A position in an operation's memory. */
 typedef struct mrail_cursor {
     unsigned index; /* of the iov */
     size_t offset;  /* in it, bytes */
@@ -55,26 +55,26 @@ typedef struct mrail_op {
     mrail_peer_t *peer;
     uint64_t id;
     mrail_op_kind_t kind;
-    int whole;        /* one lane takes it all */
+    int whole;        /* one lane carries all of it */
     unsigned pending; /* chunks posted and not complete */
     size_t left;      /* bytes not posted */
     unsigned iov_count;
     mrail_cursor_t cursor; /* first byte not posted */
     mrail_iov_t iov[MRAIL_MAX_IOV];
     uint64_t remote_address;  /* of its first byte */
-    struct mrail_flush *sync; /* that waits for it, or NULL */
+    struct mrail_flush *sync; /* the flush that waits for it, or NULL */
     const mrail_rkey_t *rkey;
-    mrail_rkey_t own_rkey; /* of a buffered form that has to wait */
+    mrail_rkey_t own_rkey; /* key of a buffered form that has to wait */
     mrail_tx_t *bounce;    /* buffer of the bcopy forms */
     mrail_unpack_func_t unpack;
     void *unpack_arg;
     size_t length;
 } mrail_op_t;
 
-/* A piece of an operation that one work request carries. */
+/* The part of an operation that one work request carries. */
 typedef struct mrail_chunk {
-    mrail_list_t list; /* lane->flying; or, if that failed, lane->lost, then
-                          peer->redo or peer->arrived */
+    mrail_list_t list; /* lane->flying; on failure lane->lost, then peer->redo
+                        * or peer->arrived */
     mrail_op_t *op;
     mrail_lane_t *lane;
     uint32_t sq_index; /* lane->sq_posted after it */
@@ -94,17 +94,17 @@ typedef struct mrail_flush_group {
     unsigned count; /* members not finished */
 } mrail_flush_group_t;
 
-/* Finished when AMs before am_seq are acknowledged, operations up to op_id
- * are complete, and what they wrote is visible on every rail. */
+/* Complete when AMs before am_seq are acknowledged, operations up to op_id are
+ * complete, and their writes are visible on every rail. */
 typedef struct mrail_flush {
     mrail_list_t list; /* peer->flushes_pending */
     mrail_flush_kind_t kind;
-    int last_stage;  /* all bytes are there; but can they be seen? */
-    uint64_t unseen; /* slots on which a READ is still to be posted for that */
-    unsigned reads;  /* ... has been, and has not come back */
+    int last_stage;  /* all bytes arrived; visibility is still open */
+    uint64_t unseen; /* slots that still need a READ for visibility */
+    unsigned reads;  /* ... READs in flight */
     uint32_t am_seq;
     uint64_t op_id;
-    mrail_ns_t poll_ns; /* next POLL to the peer; 0: not waiting for it yet */
+    mrail_ns_t poll_ns; /* next POLL to the peer; 0: not waiting yet */
     unsigned num_polls; /* POLLs sent; selects the rail pair of the next */
     mrail_flush_group_t *group; /* NULL for a fence */
 } mrail_flush_t;
@@ -113,49 +113,49 @@ typedef struct mrail_flush {
 void mrail_am_recv(mrail_engine_t *engine, mrail_rx_t *rx,
                    const struct ibv_wc *wc);
 void mrail_am_request_ack(mrail_peer_t *peer);
-/* The lane was out of use: says what became free meanwhile. */
+/* The lane is in use again: reports what became free meanwhile. */
 void mrail_am_restored(mrail_lane_t *lane);
-/* The answer that is due goes over the lane that is the first one now. */
+/* A pending answer moves to the lane that is the first one now. */
 void mrail_am_add_pending_reply(mrail_peer_t *peer);
 void mrail_am_send_acks(mrail_engine_t *engine);
 void mrail_am_fail(mrail_peer_t *peer);
-/* Moves undelivered messages of the lane to the peer, for replay. */
+/* Moves undelivered messages of the lane to the peer, for resending. */
 void mrail_am_take_lost(mrail_lane_t *lane);
-/* Sends again, as far as there are credits. */
+/* Resends messages as far as there are credits. */
 void mrail_am_resend(mrail_peer_t *peer);
 
 /* ---- rma.c ---- */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns);
-/* A READ that makes what the lane wrote visible, for `sync` or nobody: 0 or
+/* A READ that makes the lane's writes visible, for `sync` or nobody: 0 or
  * -EAGAIN. */
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
                         mrail_ns_t now_ns);
-/* Posts a READ on every lane whose WRITEs cannot be known to be seen: 1 if all are
- * out. */
+/* Posts a READ on every lane with writes of unknown visibility: 1 if all are
+ * posted. */
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
                            mrail_ns_t now_ns);
-/* The lane's device gives nothing back any more: all of it has come back undone. */
+/* The lane's device returns nothing any more: all requests count as undone. */
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns);
-/* Moves undelivered chunks of the lane to the peer, for replay. */
+/* Moves undelivered chunks of the lane to the peer, for resending. */
 void mrail_rma_take_lost(mrail_lane_t *lane);
-/* Finishes what mrail_rma_take_lost() found at the peer.  Completions run: no
- * lock may be held. */
+/* Completes operations that mrail_rma_take_lost() found at the peer. Callbacks
+ * run: no lock may be held. */
 void mrail_rma_finish_arrived(mrail_peer_t *peer);
-/* Posts what is to be done anew, as far as there is room. */
+/* Posts resent chunks as far as there is room. */
 void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_fail(mrail_peer_t *peer, int status);
 void mrail_op_release(mrail_op_t *op);
 
-/* ---- sync.c ---- */
+/* ---- flush.c ---- */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_flush_fail(mrail_peer_t *peer, int status);
-/* One reason less to post nothing. */
+/* One reason less to hold posts back. */
 void mrail_flush_open(mrail_peer_t *peer);
-/* A lane failed: what is written again has to be made visible again. */
+/* A lane failed: rewritten data needs a new visibility READ. */
 void mrail_flush_again(mrail_peer_t *peer);
-/* The first fence that nothing behind it may pass; NULL: none, or the lane that
- * it is pinned to keeps the order. */
+/* The first fence that nothing may pass; NULL: none, or its ordered lane keeps
+ * the order. */
 const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer);
 
 /* ---- tx buffers (am.c) ---- */
@@ -163,8 +163,8 @@ mrail_tx_t *mrail_tx_get(mrail_pool_t *pool);
 void mrail_tx_put(mrail_tx_t *tx);
 
 /* ---- iface.c ---- */
-/* Completes now if `done`'s iface is in progress, else when it is.  The control
- * lock is not held. */
+/* Completes now if the iface of `done` is in progress, else in its next
+ * progress call. The control lock must not be held. */
 void mrail_done_finish(mrail_engine_t *engine, mrail_done_t *done, int status);
 
 #endif

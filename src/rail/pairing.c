@@ -3,7 +3,7 @@
 
 #include "rail/mrail.h"
 
-/* Indices of the rails in `subnet`, or of all if any != 0. */
+/* Indices of the rails in `subnet`, or of all rails if `any` is set. */
 static unsigned mrail_rails_in(const uint64_t *subnets, unsigned count,
                                uint64_t subnet, int any, uint8_t *out)
 {
@@ -39,7 +39,7 @@ static unsigned mrail_rails_pair_group(const uint64_t *local,
 }
 
 /* The smallest subnet above `last` among the local rails; 0 if there is none.
- * Going by value gives both ends the same order. */
+ * The order by value is the same at both ends. */
 static int mrail_next_subnet(const uint64_t *subnets, unsigned count,
                              const uint64_t *last, uint64_t *next_p)
 {

@@ -123,7 +123,7 @@ static int mrail_parse_bool(const char *text, void *field)
     return -EINVAL;
 }
 
-/* As UCX's times: a decimal number and a unit; seconds without a unit. */
+/* Like UCX's times: a decimal number and a unit; seconds without a unit. */
 static int mrail_parse_time(const char *text, void *field)
 {
     static const struct {
@@ -274,10 +274,10 @@ unsigned mrail_config_qp_timeout(const mrail_config_t *config)
 /* ---- names that do not exist ---- */
 
 #define MRAIL_PARAM_NAME_MAX 32
-#define MRAIL_PARAM_FAR 3u /* edits from here on make another word */
+#define MRAIL_PARAM_FAR 3u /* from so many edits on it is another word */
 
-/* The transport's other variables: src/uct/mrail_config.c, and what UCX adds to
- * every transport.  test/ucx/info.sh compares. */
+/* The transport's other variables: src/uct/mrail_config.c, and those that UCX
+ * adds to every transport. test/ucx/info.sh compares. */
 static const char *const transport_params[] = {
     "RCACHE",
     "RCACHE_MEM_PRIO",

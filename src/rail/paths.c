@@ -17,9 +17,9 @@ static const mrail_health_params_t path_params = {
     .backoff_max_ns = 10 * MRAIL_NS_PER_SEC,
     .quiescent_ns = 10 * MRAIL_NS_PER_SEC,
 };
-/* An answer speaks for the peer for so long. */
+/* Time for which an answer proves that the peer is reachable. */
 #define MRAIL_PATH_FRESH (1 * MRAIL_NS_PER_SEC)
-/* A path is tried so many times, about, before a peer that none leads to is given up. */
+/* Tries per path, about, before a peer without any path fails. */
 #define MRAIL_PATH_UNREACHABLE_TRIES 16
 
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
@@ -94,7 +94,7 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
     }
 }
 
-/* Some path but this is known to lead to the peer. */
+/* 1 if another path is known to lead to the peer. */
 static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
                                     mrail_ns_t now_ns)
 {
@@ -111,8 +111,8 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
     return 0;
 }
 
-/* A lane that is alone has nobody beside it to tell a dead path from a peer that
- * is silent: rails without a lane are asked. */
+/* A single lane cannot distinguish a dead path from a silent peer: probes rails
+ * without a lane. */
 static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot)
 {
     for (unsigned i = 0; i < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS); ++i) {
@@ -134,7 +134,7 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
 
     if ((event == MRAIL_HEALTH_TIMEOUT) ||
         (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
-        cause = path->cause; /* why there is a deadline at all */
+        cause = path->cause; /* the reason of the deadline */
     } else if (((path->health.state != before) &&
                 (before != MRAIL_HEALTH_DOWN)) ||
                (event == MRAIL_HEALTH_PORT_DOWN)) {
@@ -177,8 +177,8 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot)
            ((path->health.state == MRAIL_HEALTH_UP) || path->restore);
 }
 
-/* Rests are for paths that have others beside them: with none left they would last
- * until the peer is given up. */
+/* Ends the back-off of a path if no other path is left. Otherwise it would last
+ * until the peer fails. */
 static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
                                 mrail_ns_t now_ns)
 {
@@ -192,8 +192,8 @@ static void mrail_path_expedite(mrail_peer_t *peer, mrail_path_t *path,
     }
 }
 
-/* The time of a probe begins when it is sent.  A path with its port down is
- * judged without one. */
+/* The time of a probe starts when it is sent. A path whose port is down needs
+ * no probe. */
 static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
                                  mrail_ns_t now_ns)
 {
@@ -257,7 +257,8 @@ unsigned mrail_paths_base(const mrail_peer_t *peer, unsigned slot,
                    peer->num_pairs;
         }
     }
-    return peer->base; /* a pair that we would not take: no reason to refuse */
+    return peer->base; /* a pair that this end would not choose: no reason to
+                        * refuse */
 }
 
 void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
@@ -275,7 +276,7 @@ void mrail_paths_rebase(mrail_peer_t *peer, unsigned base)
         }
     }
     peer->base = base;
-    /* The same rails, as they are counted now. */
+    /* The same rails, by their new number. */
     peer->reply_way = (peer->reply_way + count - shift) % count;
 }
 
@@ -293,7 +294,7 @@ void mrail_paths_readdress(mrail_engine_t *engine, mrail_rail_t *rail)
     }
 }
 
-/* A port of ours went down, or came up. */
+/* A port of ours went down or came up. */
 void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
@@ -309,7 +310,7 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                     rail->index) {
                     continue;
                 }
-                if (rail->port_down) { /* an answer may be on its way in */
+                if (rail->port_down) { /* an answer may be on its way */
                     peer->paths[slot].asked = peer->paths[slot].blocked = 0;
                 }
                 mrail_path_event(peer, slot, event, now_ns);

@@ -110,9 +110,9 @@ void mrail_peer_activate(mrail_peer_t *peer)
     }
 }
 
-/* The devices may still read from or write to the memory of what is under
- * way until every work request has come back; one that is gone gives none back, and
- * its QPs go before the operations end. */
+/* 1 if the devices have returned all work requests: until then they may read or
+ * write the memory of pending operations. A lost device returns nothing; its
+ * QPs end before the operations do. */
 static int mrail_peer_drained(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
@@ -126,8 +126,8 @@ static int mrail_peer_drained(const mrail_peer_t *peer)
     return 1;
 }
 
-/* To a QP in error: when this last request comes back, so have all before it,
- * also those that completed without a signal. */
+/* For a QP in error: when this final request completes, all requests before it
+ * are complete, also unsignalled successful ones. */
 void mrail_lane_drain(mrail_lane_t *lane)
 {
     struct ibv_send_wr wr = {
@@ -137,11 +137,11 @@ void mrail_lane_drain(mrail_lane_t *lane)
     };
 
     if (lane->drained || lane->rail->fatal || (mrail_lane_sq_free(lane) == 0)) {
-        return; /* no room: when something has come back */
+        return; /* no room: try again after a completion */
     }
     lane->drained = 1;
     if (mrail_lane_post(lane, &wr) != 0) {
-        /* A device that takes no request in this state has none either. */
+        /* A device that takes no request in this state has none, either. */
         lane->sq_done = lane->sq_posted;
     }
 }
@@ -161,12 +161,12 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     mrail_ep_t *ep;
 
     mrail_peer_refresh(peer);
-    /* Those let go of, but not drained, count as well. */
+    /* Released lanes that are not drained count as well. */
     peer->seen_mask |= peer->closing_mask | peer->broken_mask;
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         const mrail_lane_t *lane = peer->lanes[slot];
 
-        /* Also a suspect one, whatever the control side calls it by now. */
+        /* Also a suspect lane, whatever its state on the control side. */
         if ((lane != NULL) && (lane->qp != NULL) &&
             ((lane->state == MRAIL_LANE_UP) ||
              (lane->sq_posted != lane->sq_done))) {
@@ -187,7 +187,7 @@ void mrail_peer_start_fail(mrail_peer_t *peer, int status)
     }
 }
 
-/* Its QPs are others' now.  The device has given all back. */
+/* The QPs go to others now. The devices have returned everything. */
 static void mrail_peer_end_lanes(mrail_peer_t *peer)
 {
     mrail_engine_t *engine = peer->engine;
@@ -214,7 +214,7 @@ static void mrail_peer_end_lanes(mrail_peer_t *peer)
     mrail_data_ctl_unlock(engine);
 }
 
-/* Completions that would be lost if the device destroyed the QP. */
+/* 1 if destroying the QP would lose completions. */
 static int mrail_peer_has_completions(const mrail_peer_t *peer)
 {
     for (unsigned i = 0; i < peer->engine->num_rails; ++i) {

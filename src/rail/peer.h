@@ -1,7 +1,6 @@
 /*
- * A peer process: its rails, the lanes to it, and the streams and operations
- * that travel on them.  Peers live until the engine closes; endpoints of all
- * ifaces share them.
+ * A peer process: its rails, its lanes, and its streams and operations. Peers
+ * live until the engine closes; endpoints of all ifaces share them.
  */
 #ifndef MRAIL_RAIL_PEER_H
 #define MRAIL_RAIL_PEER_H
@@ -20,8 +19,8 @@ typedef enum mrail_peer_state {
     MRAIL_PEER_GONE   /* said BYE, or given up */
 } mrail_peer_state_t;
 
-/* The last life of a lane that has ended, for a peer that has not heard of it, and
- * for what is late. */
+/* The last epoch of a lane that has ended, for late messages and for a peer
+ * that has not heard of it. */
 typedef struct mrail_prev_epoch {
     uint8_t known;
     uint16_t epoch;
@@ -31,15 +30,16 @@ typedef struct mrail_prev_epoch {
 typedef struct mrail_path {
     mrail_health_t health;
     uint32_t probe;    /* sequence number of the last one ... */
-    uint8_t asked;     /* ... if there was one */
-    uint8_t blocked;   /* the next one waits for a send buffer */
+    uint8_t asked;     /* ... if the peer asked for it */
+    uint8_t blocked;   /* the next probe waits for a send buffer */
     uint16_t sport;    /* UDP source port of its last lane; 0: there was none */
     struct ibv_ah *ah; /* of probes, or NULL; for this ... */
     uint16_t ah_sport; /* ... port ... */
     unsigned ah_pair;  /* ... and pair of rails */
-    unsigned stalls;   /* that were none: it answered ... */
-    mrail_ns_t stall_ns; /* ... the last one */
-    uint8_t restore;     /* a lane may be asked for, though it is not up */
+    unsigned stalls;   /* stalls that an answer disproved ... */
+    mrail_ns_t stall_ns; /* ... time of the last one */
+    uint8_t restore;     /* a lane may be requested, though the path is not
+                          * up */
     const char *cause;   /* the last event that was no deadline */
 } mrail_path_t;
 
@@ -47,18 +47,18 @@ typedef struct mrail_path {
 typedef struct mrail_boot {
     mrail_wire_boot_t to;
     uint64_t subnet;
-    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each of ours; or NULL */
+    struct ibv_ah *ah[MRAIL_MAX_RAILS]; /* from each of our rails; or NULL */
 } mrail_boot_t;
 
 struct mrail_peer {
     mrail_engine_t *engine;
     uint64_t id;
-    uint64_t cookie;   /* proves to the peer that we know its address */
+    uint64_t cookie;   /* proves to the peer that this end knows its address */
     mrail_list_t list; /* a bucket of engine->buckets; control lock */
 
     /* ---- control: under the control lock ---- */
     mrail_peer_state_t state;
-    unsigned num_boots; /* 0: no address of it is known here */
+    unsigned num_boots; /* 0: no address is known */
     mrail_boot_t boots[1 + MRAIL_ADDR_MORE_IPV4];
     unsigned num_rails;
     mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
@@ -66,30 +66,32 @@ struct mrail_peer {
     mrail_rail_pair_t pairs[MRAIL_MAX_PAIRS];
     struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
     unsigned base;            /* pair of slot 0 */
-    int based;                /* ... both ends agree on it: it has been up */
+    int based;                /* ... both ends agree on it: it was up */
     unsigned rotation;        /* of source ports: number of the peer */
     unsigned num_slots;       /* lanes wanted in total; 0: none yet */
     unsigned requested_slots; /* 0, 1 or num_slots */
-    unsigned turn;            /* pair whose lane is asked for first */
-    uint64_t refused_mask;    /* slots that shall not be asked for again */
+    unsigned turn;            /* pair whose lane is requested first */
+    uint64_t refused_mask;    /* slots that must not be requested again */
     uint64_t no_room_mask;    /* ... nor these, before retry_ns */
     uint64_t handled_mask;    /* slots with an entry in `settled` */
     uint32_t settled[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that was
-                               taken or refused; none before it counts */
+                                        * accepted or refused; earlier ones are
+                                        * ignored */
     mrail_prev_epoch_t prev_epochs[MRAIL_MAX_SLOTS];
     mrail_path_t paths[MRAIL_MAX_SLOTS];
     mrail_ns_t answer_ns;      /* of the last probe that was answered */
-    mrail_ns_t moved_ns;       /* some lane was last seen to move */
-    mrail_ns_t unreachable_ns; /* no lane can be used since then; 0: one can, or
-                               was not wanted yet */
-    uint64_t kept_posted; /* work requests of all lanes, when KEEPALIVE last
-                               looked */
-    unsigned reply_way;   /* that leads back to who sent the message at hand */
-    unsigned hellos;      /* of the peer, answered */
-    unsigned reconnects;  /* lanes asked for anew since one came up ... */
-    mrail_ns_t reconnect_ns; /* ... of them, when it was the first time ... */
+    mrail_ns_t moved_ns;       /* time when some lane last moved */
+    mrail_ns_t unreachable_ns; /* no lane is usable since then; 0: one is, or
+                                * none was wanted yet */
+    uint64_t kept_posted; /* work requests of all lanes at the last KEEPALIVE
+                           * check */
+    unsigned reply_way;   /* pair that leads back to the sender of the
+                           * message */
+    unsigned hellos;      /* HELLOs of the peer, answered */
+    unsigned reconnects;  /* lane requests repeated since a lane came up ... */
+    mrail_ns_t reconnect_ns; /* ... time of the first ... */
     const char
-        *reconnect_cause; /* ... and why the last time, before any was up */
+        *reconnect_cause; /* ... and reason of the last, before any was up */
     mrail_ns_t retry_ns;
     mrail_list_t work; /* engine->work while a message is due */
     uint32_t request;
@@ -103,10 +105,10 @@ struct mrail_peer {
     mrail_lane_t *lanes[MRAIL_MAX_SLOTS]; /* set before the bit in up_mask */
     uint64_t up_mask;                     /* atomic: slots that are UP */
     int failed;                           /* atomic: 0 or -errno */
-    uint64_t evict_mask; /* atomic: slots that the data path shall let go of;
-                             it clears them */
-    uint64_t fail_mask;  /* atomic: slots whose lane failed, or must be given
-                          * up; the progress thread clears them */
+    uint64_t evict_mask; /* atomic: slots that the data path must evict; it
+                          * clears them */
+    uint64_t fail_mask;  /* atomic: slots whose lane failed or must be given up;
+                          * the progress thread clears them */
     int expand_wanted;   /* atomic: the data path has asked for all lanes */
     mrail_rkey_t flush_rkey; /* of the peer's flush pages */
 
@@ -117,30 +119,27 @@ struct mrail_peer {
     mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
     mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
     int connect_wanted;                         /* the request has been made */
-    uint64_t
-        dirty_mask; /* slots with WRITEs behind which no READ was posted, */
-    uint64_t
-        reading_mask; /* ... with READs that have not come back; whether they
-                               are in use or not */
-    uint64_t closing_mask; /* slots let go of, but not drained */
+    uint64_t dirty_mask;   /* slots with WRITEs without a READ behind them, */
+    uint64_t reading_mask; /* ... with READs in flight, in use or not */
+    uint64_t closing_mask; /* slots released, but not drained */
     uint64_t broken_mask;  /* slots whose lane is being given up */
     int recovering;        /* a lane failed and its replay is incomplete: acts
                             * as a fence */
     mrail_list_t resend;   /* mrail_tx_t.again of such lanes, by seq */
     mrail_list_t redo;     /* mrail_chunk_t likewise, by operation */
-    mrail_list_t arrived;  /* ... of them, known to be at the peer: to be
-                               finished without the control lock */
-    mrail_lane_t detached; /* the lane of AMs that arrived on one of those */
+    mrail_list_t arrived;  /* ... those known to be at the peer; completed
+                            * without the control lock */
+    mrail_lane_t detached; /* the lane of AMs that arrived on such lanes */
     /* Lanes with such chunks, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
     int dead; /* 1: failing, waits for the devices; 2: failed */
     mrail_list_t eps;
 
     uint32_t tx_next;     /* sequence number of the next AM */
-    uint32_t tx_acked;    /* all before are at the peer */
+    uint32_t tx_acked;    /* all earlier ones are at the peer */
     mrail_list_t unacked; /* mrail_tx_t in order */
     uint64_t am_inflight; /* bytes of them */
-    uint32_t ack_wanted;  /* somebody waits until tx_acked is there */
+    uint32_t ack_wanted;  /* a flush waits until tx_acked reaches it */
     int ack_requested;    /* an ACK_REQ has no answer yet */
     int ack_due;          /* an ACK_REQ waits for its answer ... */
     uint32_t ack_due_seq; /* ... until all before this have arrived */
@@ -149,23 +148,23 @@ struct mrail_peer {
 
     uint64_t op_next;   /* id of the next RMA operation, from 1 */
     mrail_list_t ops;   /* mrail_op_t not complete, by id */
-    mrail_list_t uncut; /* those of them with bytes not posted yet */
-    size_t uncut_bytes; /* of them all */
-    uint8_t share;      /* its set in engine->shares[share_direction] ... */
+    mrail_list_t uncut; /* ... with bytes not posted yet */
+    size_t uncut_bytes; /* sum over these */
+    uint8_t share;      /* its class in engine->shares[share_direction] ... */
     uint8_t share_direction;
-    unsigned share_period; /* ... in this turn */
+    unsigned share_period; /* ... in this period */
     mrail_list_t
         flushes_pending; /* mrail_flush_t: flushes and fences, in order */
     unsigned num_fences; /* fences among them: nothing may be posted */
-    mrail_lane_t *ordered_lane; /* ... but on this lane, if not NULL */
+    mrail_lane_t *ordered_lane; /* ... except on this lane, if not NULL */
     int ordered_lane_closed;    /* ... and then not even messages */
     mrail_list_t active; /* engine->active while progress must look here */
 };
 
-/* Takes over lanes that came up since the last look.  Data path. */
+/* Takes over lanes that came up since the last call. Data path. */
 void mrail_peer_refresh(mrail_peer_t *peer);
 
-/* Lanes in use right now; asks for the first one if there is none. */
+/* Lanes in use now; requests the first one if there is none. */
 static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
 {
     if (MRAIL_UNLIKELY(__atomic_load_n(&peer->up_mask, __ATOMIC_ACQUIRE) !=
@@ -175,24 +174,25 @@ static inline unsigned mrail_peer_num_up(mrail_peer_t *peer)
     return peer->num_up;
 }
 
-/* Looks a peer up by id; with `create` makes it.  Control lock held. */
+/* Finds a peer by id; with `create` creates it. Control lock held. */
 mrail_peer_t *mrail_peer_find(mrail_engine_t *engine, uint64_t id);
 mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id);
 void mrail_peer_free(mrail_peer_t *peer);
 
-/* Data path: asks the control thread for the first lane, or for all. */
+/* Data path: requests the first lane, or all lanes, from the control thread. */
 void mrail_peer_request_lanes(mrail_peer_t *peer, int all);
 
-/* Makes progress look at the peer until it has nothing to wait for. */
+/* Progress visits the peer until it has nothing to wait for. */
 void mrail_peer_activate(mrail_peer_t *peer);
 
-/* Data path: nothing more is sent to the peer.  Calls nobody, so the control
- * lock may be held. */
+/* Data path: nothing more is sent to the peer. Calls no callback, so the
+ * control lock may be held. */
 void mrail_peer_start_fail(mrail_peer_t *peer, int status);
-/* Until peer->dead is 2: 1 once, when the devices have given all back. */
+/* Call it until peer->dead is 2. Returns 1 once, when the devices have returned
+ * everything. */
 int mrail_peer_try_end(mrail_peer_t *peer);
-/* ... then: everything under way fails with `status`.  Completions run: no lock
- * may be held. */
+/* Then everything pending fails with `status`. Callbacks run: no lock may be
+ * held. */
 void mrail_peer_fail(mrail_peer_t *peer, int status);
 
 #endif

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #define MRAIL_UD_SLOT (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)
-#define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC) /* no send buffer came back */
+#define MRAIL_UD_STUCK (1 * MRAIL_NS_PER_SEC) /* no buffer returned */
 
 static struct ibv_context *mrail_rail_open_device(const char *name)
 {
@@ -45,7 +45,7 @@ void mrail_rail_explain(const char *device, size_t length, int error)
     }
 }
 
-/* Page-aligned memory, registered.  The caller frees both. */
+/* Page-aligned, registered memory. The caller frees both. */
 static struct ibv_mr *mrail_rail_alloc(mrail_rail_t *rail, size_t length,
                                        int access, void **buffer_p)
 {
@@ -178,7 +178,8 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
         return -errno;
     }
     rail->srq_depth = srq_init.attr.max_wr; /* may be more than asked for */
-    /* Beside every receive; the other half is for markers and flushed sends. */
+    /* Besides every receive; the other half is for markers and flushed
+     * sends. */
     rail->max_chunks = MRAIL_CHUNKS_MIN;
     if ((unsigned)rail->cq->cqe > rail->srq_depth) {
         rail->max_chunks = MRAIL_MAX(
@@ -190,7 +191,7 @@ static int mrail_rail_open_shared(mrail_rail_t *rail)
     return (rail->flush_mr == NULL) ? -errno : 0;
 }
 
-/* The most inline data that the device takes, of what we would use. */
+/* The largest inline size that the device takes, up to our need. */
 static int mrail_rail_probe_inline(mrail_rail_t *rail,
                                    const mrail_config_t *config)
 {
@@ -360,7 +361,7 @@ int mrail_rail_find_gid(mrail_rail_t *rail)
     index = mrail_discovery_find_gid(rail->ctx, rail->attr.port,
                                      port.gid_tbl_len, rail->attr.gid);
     if ((index < 0) || (index == rail->attr.gid_index)) {
-        return 0; /* it may be on its way */
+        return 0; /* the event may be on its way */
     }
     mrail_debug("%s:%u: the GID has moved from index %d to %d",
                 rail->attr.device, rail->attr.port, rail->attr.gid_index,
@@ -397,15 +398,15 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
     return ibv_create_ah(rail->pd, &attr);
 }
 
-/* Polls one batch of completions.  Datagrams are kept: their answers need send
- * buffers, too.  0: there are no completions. */
+/* Polls one batch of completions. Datagrams are kept, because their answers
+ * need send buffers. 0: there are no completions. */
 static int mrail_rail_ud_fetch(mrail_rail_t *rail)
 {
     struct ibv_wc wc[MRAIL_UD_BATCH];
     int n;
 
     if (rail->ud_num_held > MRAIL_UD_RX) {
-        return 0; /* the device has no more receive buffers */
+        return 0; /* the device has no receive buffers left */
     }
     n = ibv_poll_cq(rail->ud_cq, MRAIL_UD_BATCH, wc);
     if (MRAIL_UNLIKELY(n < 0)) {
@@ -428,7 +429,7 @@ static int mrail_rail_ud_fetch(mrail_rail_t *rail)
     return n > 0;
 }
 
-/* No send buffer is free, and the device may still give one back. */
+/* 1 if no send buffer is free and the device may still return one. */
 static int mrail_rail_ud_is_full(mrail_rail_t *rail)
 {
     mrail_ns_t now_ns;
@@ -467,7 +468,7 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
     if (mrail_rail_ud_is_full(rail)) {
         return -EAGAIN;
     }
-    /* Completions come in order, so the slots are free in order as well. */
+    /* Completions come in order, so the slots are free in order, too. */
     if (rail->ud_tx_pending == MRAIL_UD_TX) {
         return -EIO;
     }
@@ -481,10 +482,10 @@ int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
 }
 
 /*
- * A QP in the error state returns every receive at once: posting them again
- * would loop for ever. Some devices treat a datagram longer than the receive as
- * an error of the QP, so an external host may be the cause. Datagrams in
- * transit are lost, as UD permits.
+ * A QP in the error state returns every receive at once, so posting again would
+ * loop for ever. Some devices treat a datagram longer than the buffer as an
+ * error of the QP, so an external host may be the cause. Datagrams in transit
+ * are lost, as UD permits.
  */
 static void mrail_rail_ud_restart(mrail_rail_t *rail)
 {
@@ -507,8 +508,8 @@ static void mrail_rail_ud_restart(mrail_rail_t *rail)
                 strerror(-ret));
 }
 
-/* Hands the oldest kept datagram to `func`, unless that is NULL, and its buffer
- * to the device.  Returns the number of calls. */
+/* Passes the oldest kept datagram to `func`, unless it is NULL, and its buffer
+ * to the device. Returns the number of calls. */
 static unsigned mrail_rail_ud_take(mrail_rail_t *rail, mrail_ud_func_t func,
                                    void *arg)
 {

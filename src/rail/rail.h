@@ -1,9 +1,9 @@
 /*
- * A rail: one port of one verbs device, opened, with what all its lanes share
- * (PD, CQ, SRQ) and the UD QP of the control channel.
+ * A rail: one port of one verbs device, opened, with the resources that its
+ * lanes share (PD, CQ, SRQ) and the UD QP of the control channel.
  *
- * The CQ and the SRQ belong to the data path; the UD QP, its CQ and the
- * address handles to the control thread.
+ * The CQ and the SRQ belong to the data path; the UD QP, its CQ and the address
+ * handles to the control thread.
  */
 #ifndef MRAIL_RAIL_RAIL_H
 #define MRAIL_RAIL_RAIL_H
@@ -18,16 +18,16 @@
 #define MRAIL_UD_QKEY 0x6d724c21
 #define MRAIL_UD_GRH 40   /* bytes before every received datagram */
 #define MRAIL_UD_RX 256   /* receive buffers of the control channel */
-#define MRAIL_UD_TX 64    /* send buffers of it */
-#define MRAIL_UD_BATCH 16 /* completions of it that are polled at once */
+#define MRAIL_UD_TX 64    /* send buffers of the control channel */
+#define MRAIL_UD_BATCH 16 /* its completions polled at once */
 #define MRAIL_SRQ_DEPTH                                                        \
-    4096                    /* receive buffers of all lanes of a rail that
-                                 are asked for */
+    4096                    /* receive buffers of all lanes of a rail, as
+                             * requested from the device */
 #define MRAIL_CQ_DEPTH 8192 /* receives + signalled sends */
 #define MRAIL_POLL_BATCH 16
 #define MRAIL_CHUNKS_MIN 64 /* of PUTs and GETs, posted on a rail */
 
-/* Directions of what we ask for. */
+/* Directions of operations. */
 typedef enum mrail_flow {
     MRAIL_FLOW_IN,
     MRAIL_FLOW_OUT,
@@ -41,7 +41,7 @@ typedef struct mrail_rx_chunk {
     void *base;
 } mrail_rx_chunk_t;
 
-/* A datagram that has arrived, and that nobody has looked at. */
+/* A received datagram that was not handled yet. */
 typedef struct mrail_ud_recv {
     uint32_t slot;   /* of its receive buffer */
     uint32_t length; /* with the GRH */
@@ -52,38 +52,38 @@ typedef struct mrail_rail {
     mrail_rail_attr_t attr;
     struct ibv_context *ctx;
     struct ibv_pd *pd;
-    struct ibv_comp_channel *channel; /* of cq, for who sleeps */
+    struct ibv_comp_channel *channel; /* of cq, for sleepers */
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     unsigned srq_depth;       /* buffers that the device takes */
     unsigned srq_used;        /* buffers made for it; control lock */
-    unsigned srq_spare;       /* ... of them that no lane counts on */
-    unsigned srq_back;        /* atomic: more of those, given back meanwhile */
-    mrail_rx_chunk_t *chunks; /* all of them: a device offers no way to take
-                                 buffers back from a SRQ */
-    int port_down; /* the port says so; control lock, atomic for who only
-                             asks */
-    int fatal;     /* the device is gone, for good; the same */
-    uint64_t
-        speed_bps; /* that the port can do; engine_lock, attr has the first */
-    mrail_ns_t speed_ns; /* it was asked for; the same */
+    unsigned srq_spare;       /* ... that no lane counts on */
+    unsigned srq_back;        /* atomic: more of those, returned meanwhile */
+    mrail_rx_chunk_t *chunks; /* all chunks: a device cannot take buffers back
+                               * from an SRQ */
+    int port_down; /* reported by the port; control lock, atomic for readers
+                    * without it */
+    int fatal;     /* the device is lost for good; likewise */
+    uint64_t speed_bps; /* capacity of the port; engine_lock, attr has the first
+                    * value */
+    mrail_ns_t speed_ns; /* time of that query; likewise */
     int has_lanes;       /* atomic: there may be completions */
     int cq_bad;          /* atomic: a completion queue cannot be polled */
-    int failing;         /* atomic: the user was told of a lane that failed, and
-                             none has come up since */
-    unsigned idle;       /* data: polls in a row that found nothing */
-    struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all looked at */
-    unsigned num_wc;                    /* ... of them */
-    unsigned next_wc;                   /* ... first one to look at */
-    unsigned num_chunks; /* data: chunks that the CQ has not returned */
-    /* data, but for what mrail_tele_flow_live() reads: PUTs out, GETs in */
+    int failing;         /* atomic: the user knows of a failed lane, and none
+                          * has come up since */
+    unsigned idle;       /* data: polls in a row without completions */
+    struct ibv_wc wc[MRAIL_POLL_BATCH]; /* data: polled, not all handled */
+    unsigned num_wc;                    /* ... their number */
+    unsigned next_wc;                   /* ... the first one to handle */
+    unsigned num_chunks;                /* data: chunks in flight */
+    /* data, except for mrail_tele_flow_live(): PUTs out, GETs in */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
-    uint64_t carried;    /* control: bytes, by lanes that have ended */
-    unsigned max_chunks; /* ... at most, so that it cannot overflow */
+    uint64_t carried;    /* control: bytes of ended lanes */
+    unsigned max_chunks; /* ... limit that keeps the CQ from overflowing */
     unsigned max_rd_atomic;
     enum ibv_mtu mtu;
 
-    /* 8 bytes that peers READ to flush, 8 that our own such READs write */
+    /* 8 bytes that peers READ for a flush, 8 that our own READs write */
     uint64_t *flush_page;
     struct ibv_mr *flush_mr;
 
@@ -92,28 +92,28 @@ typedef struct mrail_rail {
     struct ibv_qp *ud_qp;
     uint8_t *ud_buffers; /* MRAIL_UD_RX receive, then MRAIL_UD_TX send */
     struct ibv_mr *ud_mr;
-    /* Control lock, all of these. */
+    /* All under the control lock. */
     unsigned ud_tx_next;
     unsigned ud_tx_pending;
-    mrail_ns_t ud_full_ns; /* all send buffers are with the device since then;
-                              0: some are not */
+    mrail_ns_t ud_full_ns; /* the device has all send buffers since then; 0: it
+                            * has not */
     int ud_failed;         /* the QP is in error */
-    /* Polled while a send buffer was looked for. */
+    /* Datagrams polled during a search for a send buffer. */
     mrail_ud_recv_t ud_held[MRAIL_UD_RX + MRAIL_UD_BATCH];
     unsigned ud_held_first;
     unsigned ud_num_held;
 } mrail_rail_t;
 
-/* Opens what `attr` (selected by the scan) names. */
+/* Opens the port of `attr` (selected by discovery). */
 int mrail_rail_open(mrail_rail_t *rail, unsigned index,
                     const mrail_rail_attr_t *attr,
                     const mrail_config_t *config);
 void mrail_rail_close(mrail_rail_t *rail);
 
-/* Frees all receive buffers.  The SRQ is gone. */
+/* Frees all receive buffers. The SRQ must be gone. */
 void mrail_rail_free_buffers(mrail_rail_t *rail);
 
-/* Buffers in the SRQ that no lane counts on.  Control lock. */
+/* Buffers in the SRQ that no lane counts on. Control lock. */
 static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
 {
     rail->srq_spare +=
@@ -121,53 +121,52 @@ static inline unsigned mrail_rail_spare(mrail_rail_t *rail)
     return rail->srq_spare;
 }
 
-/* One error line about a failed registration, if the locked-memory limit can
- * be the reason. */
+/* Logs one error line about a failed registration if the locked-memory limit
+ * may be the reason. */
 void mrail_rail_explain(const char *device, size_t length, int error);
 
-/* Data path: 1 if there are completions to look at, in rail->wc. */
+/* Data path: 1 if rail->wc has completions to handle. */
 int mrail_rail_fetch(mrail_rail_t *rail);
 
 /* Fills in the rail's part of a HELLO. */
 void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire);
 
 /* An address handle for the control channel, with the UDP source port of a lane
- * or, if `sport` is 0, one of its own; NULL with errno. */
+ * or, if `sport` is 0, a port of its own. NULL with errno. */
 struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
                                     const mrail_config_t *config,
                                     const uint8_t gid[16], uint16_t sport);
 
-/* Asks the device for speed_bps; it stays as it is if there is no answer. */
+/* Queries speed_bps from the device; without an answer it stays. */
 void mrail_rail_query_speed(mrail_rail_t *rail);
 
 /* The present state of the port, as the device reports it. */
 int mrail_rail_is_up(const mrail_rail_t *rail);
 
-/* A port that comes back may have its GID at another index: 1 if it has, and new
- * address handles and QPs are wanted.  Control lock. */
+/* A port that comes back may have its GID at another index. 1 if so: address
+ * handles and QPs must be made anew. Control lock. */
 int mrail_rail_find_gid(mrail_rail_t *rail);
 
-/* Fills what both AHs and connected QPs need to reach `gid`. */
+/* Fills in the part that AHs and connected QPs need to reach `gid`. */
 void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
                         const uint8_t gid[16], uint32_t flow_label,
                         struct ibv_ah_attr *ah);
 
-/* Control channel.  Control lock held.  -EAGAIN: no send buffer is free, and
- * nothing was sent; the channel has an event when one comes back.  -EIO: none
- * has come back for a second, and the datagram counts as lost. */
+/* Control channel. Control lock held. -EAGAIN: no send buffer is free, and
+ * nothing was sent; the channel has an event when one returns. -EIO: none has
+ * returned for a second, and the datagram counts as lost. */
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length);
 
-/* Calls `func` for each datagram that is there, but not for many more than
- * MRAIL_UD_ROUND, and for none while there is no send buffer for its answer;
- * returns their number. */
+/* Calls `func` for each received datagram, up to about MRAIL_UD_ROUND, and for
+ * none while there is no send buffer for an answer. Returns their number. */
 #define MRAIL_UD_ROUND 64
 typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
                                 size_t length);
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,
                             void *arg);
 
-/* As above, at the end: what arrives is thrown away. */
+/* The same while closing: datagrams are discarded. */
 void mrail_rail_ud_reap(mrail_rail_t *rail);
 
 #endif

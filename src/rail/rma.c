@@ -1,11 +1,11 @@
 /*
- * PUT and GET: operations, cut into chunks that the lanes pull.
+ * PUT and GET: operations, split into chunks that the lanes pull.
  *
- * Invariants.  An operation is on peer->ops from acceptance to completion, and
- * on peer->uncut while it has bytes that no lane has taken.  Every chunk is
- * signalled, so that each lane's load and speed are known.  One that comes back
- * undone stays on its operation's count: its lane's, then its peer's books have
- * it until another lane has carried it over, or the peer fails.
+ * Invariants. An operation is on peer->ops from acceptance to completion, and
+ * on peer->uncut while no lane has taken some of its bytes. Every chunk is
+ * signalled, so that each lane's load and rate are known. A chunk that comes
+ * back undone stays counted in its operation. The lane, then the peer, lists it
+ * until another lane has carried it or the peer fails.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -35,7 +35,7 @@ void mrail_op_release(mrail_op_t *op)
     mrail_pool_put(&op->peer->engine->ops, op);
 }
 
-/* Puts the operation on the peer's books.  Cannot fail. */
+/* Accepts the operation for its peer. Cannot fail. */
 static void mrail_op_accept(mrail_op_t *op, size_t length)
 {
     mrail_peer_t *peer = op->peer;
@@ -63,7 +63,7 @@ static void mrail_op_finish(mrail_op_t *op, int status)
     mrail_done_finish(engine, &op->done, status);
 }
 
-/* 0, or why nothing may be posted to the ep's peer. */
+/* 0, or the reason why nothing may be posted to the peer. */
 static int mrail_rma_ready(mrail_ep_t *ep)
 {
     mrail_peer_t *peer = ep->peer;
@@ -76,9 +76,8 @@ static int mrail_rma_ready(mrail_ep_t *ep)
         return -EAGAIN;
     }
     /* Not even on the ordered lane of a fence. If that lane fails, the engine
-     * must know whether the operations before the fence arrived, and a PUT
-     * behind the fence would not show it, although the peer may have seen
-     * it. */
+     * must know whether the operations before the fence arrived. A PUT after
+     * the fence would not show it, although the peer may have seen the PUT. */
     if (MRAIL_UNLIKELY(peer->num_fences != 0)) {
         return -EAGAIN;
     }
@@ -123,7 +122,7 @@ static int mrail_chunk_is_measured(const mrail_chunk_t *chunk)
     return MRAIL_TELEMETRY && (chunk->length >= MRAIL_TELE_LARGE);
 }
 
-/* The live bandwidth of the rail is measured with large chunks. */
+/* Large chunks measure the live bandwidth of the rail. */
 static void mrail_chunk_record_post(const mrail_chunk_t *chunk)
 {
     mrail_lane_t *lane = chunk->lane;
@@ -148,8 +147,8 @@ static void mrail_chunk_record_done(const mrail_chunk_t *chunk, size_t moved,
                          rail->num_wc == MRAIL_POLL_BATCH);
 }
 
-/* Puts the chunk on the lane, its bytes beginning at the cursor: 0, or -EAGAIN:
- * the lane failed, and nothing happened. */
+/* Posts the chunk on the lane, its bytes starting at the cursor: 0, or -EAGAIN
+ * if the lane failed and nothing happened. */
 static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
                             mrail_cursor_t *cursor, mrail_ns_t now_ns)
 {
@@ -196,8 +195,8 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
     return 0;
 }
 
-/* 0, or -EAGAIN: no memory for a chunk, or the lane failed; the operation
- * is as it was. */
+/* 0, or -EAGAIN without memory or on a failed lane; the operation is
+ * unchanged. */
 static int mrail_chunk_post(mrail_op_t *op, mrail_lane_t *lane, size_t length,
                             mrail_ns_t now_ns)
 {
@@ -234,7 +233,7 @@ static void mrail_rma_mark_usable(mrail_peer_t *peer)
     }
 }
 
-/* Posts the operation on one lane: 1 if there was room. */
+/* Posts the whole operation on one lane: 1 if there was room. */
 static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
@@ -251,7 +250,8 @@ static int mrail_op_pump_whole(mrail_op_t *op, mrail_ns_t now_ns)
     return 1;
 }
 
-/* Posts what the lanes have room for of one that is cut: 1 if all of it. */
+/* Posts as many chunks as the lanes have room for: 1 if the operation is
+ * completely posted. */
 static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = op->peer;
@@ -354,11 +354,11 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
         return;
     }
     /* Unposted work waits until all rails were polled: a good choice needs the
-     * loads of all lanes. */
+     * load of all lanes. */
     mrail_chunk_finish(chunk);
 }
 
-/* ---- once more ---- */
+/* ---- resending ---- */
 
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -368,7 +368,7 @@ void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* In the order of their operations: what a fence bars comes last. */
+/* Sorted by operation: work behind a fence comes last. */
 static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_chunk_t *chunk)
 {
     mrail_list_t *pos = &peer->redo;
@@ -381,7 +381,7 @@ static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_chunk_t *chunk)
     mrail_list_insert_before(pos, &chunk->list);
 }
 
-/* A READ's data may be lost, though the peer has seen it. */
+/* The data of a READ may be lost, though the peer has seen the request. */
 static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
 {
     return (chunk->op->kind == MRAIL_OP_VISIBLE) ||
@@ -390,10 +390,9 @@ static int mrail_chunk_has_arrived(const mrail_chunk_t *chunk)
 }
 
 /*
- * The peer's QP takes nothing any more: so what was written through it can be
- * seen, and what may not have been can be written again.  But not what is known
- * to be there because a later message is: the peer may use the memory for
- * something else since it has that.
+ * The peer's QP takes nothing any more. So written data is visible, and other
+ * data can be written again. The exception is data that a later message proves
+ * to be there: the peer may use that memory for something else since then.
  */
 void mrail_rma_take_lost(mrail_lane_t *lane)
 {
@@ -411,7 +410,7 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
     lane->peer->dirty_mask &= ~(1ull << lane->slot);
 }
 
-/* A completion may end the peer, whose mrail_rma_fail() empties the list. */
+/* A completion may end the peer, and its mrail_rma_fail() empties the list. */
 void mrail_rma_finish_arrived(mrail_peer_t *peer)
 {
     while (!mrail_list_empty(&peer->arrived)) {
@@ -490,7 +489,7 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
         mrail_pool_put(&engine->ops, op);
         return -EAGAIN;
     }
-    /* No operation of a caller's: who waits for it counts it. */
+    /* The operation belongs to no caller; the flush that waits counts it. */
     op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
     if (sync != NULL) {
@@ -503,7 +502,8 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
     return 0;
 }
 
-/* Neither in use nor at its end: it is held, and will be the one or the other. */
+/* 1 if the lane is neither in use nor ended: it is held and will become one of
+ * these. */
 static int mrail_lane_is_away(const mrail_lane_t *lane)
 {
     return (lane != NULL) &&
@@ -515,10 +515,11 @@ static int mrail_lane_is_away(const mrail_lane_t *lane)
 int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
                            mrail_ns_t now_ns)
 {
-    (void)mrail_peer_num_up(peer); /* as it is now */
+    (void)mrail_peer_num_up(peer); /* the present number */
     if (!sync->last_stage) {
         sync->last_stage = 1;
-        /* Also where others have posted one: it does not tell this one. */
+        /* Also slots where another flush has posted a READ: its completion is
+         * not reported here. */
         sync->unseen = peer->dirty_mask | peer->reading_mask;
     }
     for (unsigned slot = 0; (sync->unseen != 0) && (slot < MRAIL_MAX_SLOTS);
@@ -533,7 +534,7 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
             (mrail_rma_post_read(lane, sync, now_ns) != 0)) {
             continue;
         }
-        sync->unseen &= ~bit; /* what has ended was drained, or closed */
+        sync->unseen &= ~bit; /* an ended lane was drained or closed */
     }
     return sync->unseen == 0;
 }
@@ -637,7 +638,7 @@ int mrail_ep_get_zcopy(mrail_ep_t *ep, const mrail_iov_t *iov,
                            rkey, comp);
 }
 
-/* An operation through a registered buffer of ours; NULL with *ret_p. */
+/* An operation through a registered buffer of the engine; NULL with *ret_p. */
 static mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
                                     mrail_pool_t *pool, void *comp, int *ret_p)
 {
@@ -651,7 +652,8 @@ static mrail_op_t *mrail_rma_bounce(mrail_ep_t *ep, mrail_op_kind_t kind,
     }
     *ret_p = -EAGAIN;
     if (MRAIL_UNLIKELY(!mrail_list_empty(&ep->peer->uncut))) {
-        return NULL; /* the lanes are full: no more buffers for what waits */
+        return NULL; /* the lanes are full: no more buffers for waiting
+                      * operations */
     }
     tx = mrail_tx_get(pool);
     if (tx == NULL) {
@@ -685,7 +687,7 @@ static void mrail_rma_submit_bounce(mrail_op_t *op, size_t length,
     mrail_op_accept(op, length);
     mrail_rma_pump(op->peer, mrail_clock_now());
     if (MRAIL_UNLIKELY(op->left != 0)) {
-        /* The caller may release its key as soon as we return. */
+        /* The caller may release its key as soon as the call returns. */
         op->own_rkey = *rkey;
         op->rkey = &op->own_rkey;
     }
@@ -780,8 +782,8 @@ static void mrail_get_short_unpack(void *arg, const void *data, size_t length)
     get->done = 1;
 }
 
-/* The device's rules make this wait short: one round trip.  Messages that
- * arrive meanwhile wait in the inbox, for callbacks are not allowed here. */
+/* The UCT interface requires this wait, which is one round trip. Messages that
+ * arrive meanwhile wait in the inbox: callbacks are not allowed here. */
 int mrail_ep_get_short(mrail_ep_t *ep, void *buffer, unsigned length,
                        uint64_t remote_address, const mrail_rkey_t *rkey)
 {

@@ -3,7 +3,7 @@
 
 #include "base/util.h"
 
-/* Measured rate, or what the measured lanes give on average, or nominal. */
+/* The measured rate, or the mean of the measured lanes, or the nominal rate. */
 static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
 {
     uint64_t rate = mrail_tele_window_rate(&lane->meter);
@@ -14,7 +14,7 @@ static double mrail_sched_rate(const mrail_sched_lane_t *lane, double mean)
     return (mean > 0) ? mean : (double)lane->nominal;
 }
 
-/* Mean of the measured rates; 0 if nothing has been measured. */
+/* Mean of the measured rates; 0 if nothing was measured. */
 static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
                                     unsigned count)
 {
@@ -30,8 +30,8 @@ static double mrail_sched_mean_rate(mrail_sched_lane_t *const *lanes,
     return (n == 0) ? 0 : (sum / n);
 }
 
-/* Bytes under way that are not through yet: of the oldest chunk, which takes
- * about MRAIL_SCHED_CHUNK_NS, a part is. */
+/* Bytes in flight that are not done yet. Part of the oldest chunk, which takes
+ * about MRAIL_SCHED_CHUNK_NS, is done. */
 static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
                                   mrail_ns_t now_ns)
 {
@@ -44,8 +44,8 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
     return MRAIL_MAX((double)lane->inflight - served, 0.0);
 }
 
-/* left: bytes that are still to come to this lane.  They are cut into equal
- * pieces, so that all lanes end together. */
+/* left: bytes that this lane will still get. They are split into equal chunks,
+ * so that all lanes end together. */
 static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
                                 double left, size_t limit, size_t even,
                                 const mrail_sched_params_t *params)
@@ -65,7 +65,7 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     if (lane->meter.sums.count == 0) {
         target = MRAIL_SCHED_CHUNK_LOW;
     } else {
-        /* Its part of it may be a little more than an equal one. */
+        /* A part may be a little larger than an equal one. */
         target = rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC;
         target = MRAIL_MAX(target, (double)even * MRAIL_SCHED_EQUAL_RATES);
     }
@@ -77,8 +77,8 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     } else {
         chunk = MRAIL_SCHED_CHUNK_MIN;
     }
-    /* Whole packets of the largest MTU; but equal parts are equal, and begin
-     * where a PCIe payload does. */
+    /* Whole packets of the largest MTU. Equal parts stay equal and start at a
+     * PCIe payload boundary. */
     grain = (even != 0) ? 512 : 4096;
     return MRAIL_MIN((chunk + grain - 1) & ~(grain - 1), limit);
 }
@@ -102,9 +102,9 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
 }
 
 typedef struct mrail_sched_total {
-    double mean;    /* bytes/s, of those measured */
-    double scale;   /* rate over nominal rate of each, where they count as
-                      alike; else 0 */
+    double mean;    /* bytes/s, of the measured lanes */
+    double scale;   /* rate over nominal rate of each, where rates count as
+                     * equal; else 0 */
     double rate;    /* bytes/s, of all lanes that take part */
     double backlog; /* bytes */
     size_t even;    /* params->even, if it holds for these lanes */
@@ -115,9 +115,8 @@ static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
     return lane->usable || (lane->inflight != 0);
 }
 
-/* Measured rates of lanes on rails that others use, too, differ by chance, from
- * one moment to the next.  Who has one chunk for each of them would have some
- * end before the others.  Returns total->scale. */
+/* Measured rates of lanes on shared rails vary by chance from moment to moment.
+ * With one chunk per lane, some lanes would end early. Returns total->scale. */
 static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                                 unsigned count)
 {
@@ -145,7 +144,7 @@ static double mrail_sched_scale(mrail_sched_lane_t *const *lanes,
                : 0;
 }
 
-/* Even the least chunk takes longer than one should. */
+/* 1 if even the smallest chunk takes too long. */
 static int mrail_sched_is_slow(double rate)
 {
     return rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC <
@@ -221,9 +220,9 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
     if (best < 0) {
         return -1;
     }
-    /* When would everything be done if all lanes were kept busy?  A lane that
-     * would finish later than that waits for a faster one, unless it has been
-     * idle for as long as the chunk takes: then the others are not moving. */
+    /* The time to finish everything with all lanes busy. A lane that would
+     * finish later waits for a faster one, unless it has been idle for the time
+     * of a chunk: then the other lanes do not move. */
     all_s = work / total.rate;
     if ((best_s > all_s + best_slack_s) && (total.backlog > 0) &&
         ((double)(now_ns - lanes[best]->meter.sums.last_ns) <

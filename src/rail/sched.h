@@ -1,10 +1,10 @@
 /*
- * Which lane takes the next chunk.  Pure: lanes are described by numbers,
+ * Selects the lane of the next chunk. Pure: lanes are described by numbers,
  * time is an argument.
  *
- * Work is pulled: nothing is assigned to a lane before it has window space, so
- * a lane that finishes early takes what a lagging lane has not started.  Near
- * the end of the work a slow lane is left idle if it would finish last.
+ * Lanes pull work: nothing is assigned to a lane before it has window space. So
+ * a lane that finishes early takes work that a lagging lane has not started.
+ * Near the end of the work a slow lane stays idle if it would finish last.
  */
 #ifndef MRAIL_RAIL_SCHED_H
 #define MRAIL_RAIL_SCHED_H
@@ -17,8 +17,9 @@ typedef struct mrail_sched_lane {
     mrail_tele_window_t meter; /* measured throughput */
     uint64_t nominal;          /* bytes/s, of the port, shared by its lanes */
     uint64_t inflight;         /* bytes posted and not completed */
-    mrail_ns_t since_ns;       /* the oldest of them are served since then */
-    uint64_t refill;           /* bytes: the least window; see ..._done() */
+    mrail_ns_t since_ns;       /* start of service of the oldest of these
+                                * bytes */
+    uint64_t refill;           /* bytes: the smallest window; see ..._done() */
     int usable;                /* may take a chunk now */
 } mrail_sched_lane_t;
 
@@ -29,37 +30,38 @@ typedef struct mrail_sched_params {
     int alone;     /* the peer will never have another lane */
 } mrail_sched_params_t;
 
-/* Automatic chunks: the time that one should take, bounds in bytes, and the
- * least that a lane is given when its share of the work is smaller. */
+/* Automatic chunk size: the time of a chunk, its bounds in bytes, and the
+ * minimum for a lane with a smaller part of the work. */
 #define MRAIL_SCHED_CHUNK_NS (1 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_CHUNK_LOW (64u << 10)
 #define MRAIL_SCHED_CHUNK_MAX (1u << 20)
 #define MRAIL_SCHED_CHUNK_MIN (16u << 10)
-/* The only lane shares its work with nobody: cuts cost, and bring nothing but a sample
- * of what the rail gives (telemetry/capacity.h).  So there are few. */
+/* A single lane shares its work with nobody. Splitting costs time, and its only
+ * use is a sample of the rail's rate (telemetry/capacity.h). So chunks are
+ * few. */
 #define MRAIL_SCHED_CHUNK_ALONE (16u << 20)
 #define MRAIL_SCHED_ALONE_NS (10 * MRAIL_NS_PER_MS)
-/* An operation that is small for its lanes is given to each of them at once:
- * see mrail_sched_equal_split(). */
+/* An operation that is small for its lanes is split equally over all of them:
+ * see mrail_sched_equal_split(). The larger limit holds for slow lanes, on which
+ * the smallest chunk takes too long. */
 #define MRAIL_SCHED_EQUAL_SPLIT_MAX (256u << 10)
-#define MRAIL_SCHED_EQUAL_SPLIT_SLOW                                           \
-    (1u << 20) /* where the least chunk takes too long,
-                                            and parts of this size many ms */
-/* Lanes whose measured rates differ by no more are taken for equally fast. */
+#define MRAIL_SCHED_EQUAL_SPLIT_SLOW (1u << 20)
+/* Lanes whose measured rates differ by at most this factor count as equally
+ * fast. */
 #define MRAIL_SCHED_EQUAL_RATES 1.25
-/* Work that an automatic window holds: enough to bridge the time in which a
- * process is not scheduled, little enough that a lane which stalls holds back
- * no more.  At least two chunks, more for a lane that ran dry, at most
- * MRAIL_SCHED_WINDOW_MAX bytes. */
+/* Work of an automatic window. It bridges the time in which a process is not
+ * scheduled, and a stalled lane holds back no more than this. At least two
+ * chunks, more for a lane that ran dry, at most MRAIL_SCHED_WINDOW_MAX
+ * bytes. */
 #define MRAIL_SCHED_WINDOW_NS (10 * MRAIL_NS_PER_MS)
 #define MRAIL_SCHED_WINDOW_MAX (32u << 20)
 
 /*
  * Reports a successful chunk that is large enough to measure; inflight and
- * since_ns exclude it. A lane that is found empty could have taken more. The
- * time when it became empty is unknown, so its measured rate is too low, and a
- * window from that rate would leave it empty for longer each time. So the
- * window doubles until the lane is found busy again.
+ * since_ns exclude it. An empty lane could have taken more. The time when it
+ * became empty is unknown, so its measured rate is too low, and a window from
+ * that rate would leave it empty for longer each time. So the window doubles
+ * until the lane is found busy again.
  */
 static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
                                     mrail_ns_t post_ns, mrail_ns_t now_ns)
@@ -69,10 +71,10 @@ static inline void mrail_sched_done(mrail_sched_lane_t *lane, size_t length,
 }
 
 /*
- * Bytes of an equal part of an operation for each of `count` lanes, if the
- * operation is so small that a lane takes its part in one chunk; else 0. If
- * many operations share a rail, each is slow, and the rest that remains when
- * one lane ends early costs as much as the whole. Equal parts end together.
+ * Bytes of an equal part of an operation for each of `count` lanes, if a lane
+ * can take its part in one chunk; else 0. If many operations share a rail, each
+ * one is slow, and the remainder when one lane ends early costs as much as the
+ * whole. Equal parts end together.
  */
 static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 {
@@ -82,19 +84,20 @@ static inline size_t mrail_sched_equal_split(size_t length, unsigned count)
 }
 
 /*
- * Picks among lanes[0..count) for the next piece of an operation.  limit > 0:
- * its bytes that are not cut yet; queued >= limit: those of all operations that
- * wait, so that the end of one is not taken for the end of the work.  Returns
- * the index and the bytes to cut in *segment_p (1..limit), or -1: wait for a
- * completion (only when some lane has work in flight, or none is usable).
+ * Picks among lanes[0..count) for the next chunk of an operation. limit > 0:
+ * its bytes that are not split yet. queued >= limit: those of all waiting
+ * operations, so that the end of one operation does not look like the end of
+ * the work. Returns the index and the size in *segment_p (1..limit), or -1:
+ * wait for a completion (only if some lane has work in flight, or none is
+ * usable).
  */
 int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
                      size_t limit, size_t queued,
                      const mrail_sched_params_t *params, mrail_ns_t now_ns,
                      size_t *segment_p);
 
-/* The usable lane on which `length` bytes, kept whole, finish first; ties go
- * to the first.  -1: none is usable. */
+/* The usable lane that finishes an unsplit chunk of `length` bytes first; ties
+ * go to the first lane. -1: none is usable. */
 int mrail_sched_pick_whole(mrail_sched_lane_t *const *lanes, unsigned count,
                            size_t length);
 

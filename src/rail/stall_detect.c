@@ -23,13 +23,13 @@
 
 #define STALL_STILL 3u /* ticks without a completion that are suspicious */
 #define STALL_STILL_MAX 96u
-#define STALL_ASK 40u   /* ... after which other lanes are asked, */
-#define STALL_STUCK 48u /* ... and the lane is stuck, if they answer */
-#define STALL_FRESH 8u  /* they have moved within so many */
+#define STALL_ASK 40u   /* ... after which other lanes are checked, */
+#define STALL_STUCK 48u /* ... and the lane is stuck if they answer */
+#define STALL_FRESH 8u  /* ticks for which a completion counts as recent */
 #define STALL_FORGET (1 * MRAIL_NS_PER_SEC) /* since the last suspicion */
-#define STALL_CALM 8 /* ticks with nothing under way that end the watch */
+#define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
 
-/* Messages that may be at the peer, or nowhere: 1 if there are some. */
+/* Messages without a known fate, at the peer or lost: 1 if there are some. */
 static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     int quiet = (lane->stall_am == lane->am_sent);
@@ -45,7 +45,7 @@ static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
     return 1;
 }
 
-/* A drop in throughput is the network's only if something was outstanding. */
+/* The network causes a drop in throughput only while work is outstanding. */
 static void mrail_stall_account(mrail_lane_t *lane, int moved,
                                 mrail_ns_t elapsed_ns)
 {
@@ -62,7 +62,7 @@ static int mrail_stall_is_usable(const mrail_lane_t *lane)
            (lane->validation == MRAIL_PATH_VALIDATION_NONE);
 }
 
-/* Lanes with nothing to do do not move. */
+/* Idle lanes have no completions of their own. */
 static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -77,7 +77,7 @@ static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* It has stood still for lane->still ticks. */
+/* No completion for lane->still ticks. */
 static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -91,14 +91,14 @@ static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STALLED, now_ns);
     } else if ((lane->still == (STALL_STILL << path->stalls)) ||
                ((lane->still % STALL_STILL_MAX) == 0)) {
-        /* One that is slow, not dead, is given more time at each. */
+        /* A slow path that answers gets more time after each suspicion. */
         path->stalls += ((STALL_STILL << path->stalls) < STALL_STILL_MAX);
         path->stall_ns = now_ns;
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);
     }
 }
 
-/* 1 if anything is under way. */
+/* 1 if anything is in flight. */
 static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
                             mrail_ns_t elapsed_ns)
 {
@@ -213,7 +213,7 @@ void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
     engine->quiescent_ticks = busy ? 0 : engine->quiescent_ticks + 1;
     if (engine->quiescent_ticks == STALL_CALM) {
         engine->quiescent_ticks = 0;
-        engine->stall_ns = 0; /* nobody looks for a while */
+        engine->stall_ns = 0; /* checks pause for a while */
         __atomic_store_n(&engine->stall_checking, 0, __ATOMIC_RELAXED);
     }
 }

@@ -73,7 +73,8 @@ static void export_rails(const mrail_engine_t *engine, mrail_page_t *page)
     }
 }
 
-/* Of the process's clock, as one that others have, too. */
+/* Converts a time of the process's clock to a clock that all processes
+ * share. */
 static uint64_t export_time(mrail_ns_t at_ns, uint64_t offset_ns)
 {
     return (at_ns == 0) ? 0 : at_ns + offset_ns;

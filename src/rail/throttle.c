@@ -20,7 +20,7 @@ static uint32_t throttle_rails(const mrail_peer_t *peer)
     return rails;
 }
 
-/* The operation that waits, if it is one that is cut. */
+/* The waiting operation, if it is split into chunks. */
 static const mrail_op_t *throttle_op(const mrail_peer_t *peer)
 {
     const mrail_op_t *op;
@@ -87,8 +87,8 @@ static int throttle_has_under_way(const mrail_peer_t *peer)
     return 0;
 }
 
-/* But for one that has nothing under way: a process may sleep until something
- * completes, and nothing of others need come after this. */
+/* A peer with nothing in flight is not throttled: its process may sleep until a
+ * completion, and no other completion may follow. */
 void mrail_throttle_mark(mrail_peer_t *peer, const mrail_fair_share_t *shares)
 {
     if (!throttle_has_under_way(peer)) {

@@ -1,14 +1,14 @@
 /*
  * Sleeping until an event: the event file descriptor of an iface.
  *
- * The descriptor is an epoll set of the rails' completion channels, for events
- * of devices, and of an eventfd, for events inside
- * the process. Examples: a lane came up,
- * a peer failed, another iface's progress took a completion of this iface from
- * a CQ. The thread that causes such an event signals the armed ifaces.
- * mrail_iface_arm() first sets the flag and then checks, so no event is lost.
- * Arming consumes the devices' events from the channels that all ifaces share;
- * if there was one, the other ifaces are signalled, too.
+ * The descriptor is an epoll set. It contains the rails' completion channels,
+ * for events of devices, and an eventfd, for events inside the process.
+ * Examples of these: a lane came up, a peer failed, another iface's progress
+ * took a completion of this iface from a CQ. The thread that causes such an
+ * event signals the armed ifaces. mrail_iface_arm() first sets the flag and
+ * then checks, so no event is lost. Arming consumes the devices' events from
+ * the channels that all ifaces share; if there was one, the other ifaces are
+ * signalled, too.
  */
 #include "config.h"
 #include "rail/engine.h"
@@ -98,8 +98,8 @@ void mrail_wakeup_all(mrail_engine_t *engine, mrail_armed_t least)
     }
 }
 
-/* Makes the rail's next completion an event.  1: there is one already; it stays
- * in the rail's batch. */
+/* Makes the rail's next completion an event. 1: there is a completion already;
+ * it stays in the rail's batch. */
 static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
 {
     struct ibv_cq *cq;
@@ -109,12 +109,13 @@ static int mrail_wakeup_arm_rail(mrail_rail_t *rail)
         ibv_ack_cq_events(cq, 1);
     }
     if (ibv_req_notify_cq(rail->cq, 0) != 0) {
-        return 1; /* who cannot be woken must not sleep */
+        return 1; /* without a wakeup the caller must not sleep */
     }
     return mrail_rail_fetch(rail);
 }
 
-/* Events since the iface's last progress that are reported only once. */
+/* 1: since the iface's last progress, an event happened that is reported
+ * once. */
 static int mrail_wakeup_has_events(mrail_iface_t *iface, mrail_armed_t wish)
 {
     const mrail_engine_t *engine = iface->engine;
@@ -147,8 +148,8 @@ int mrail_iface_arm(mrail_iface_t *iface, int wants_room)
     if (busy || mrail_wakeup_has_events(iface, wish)) {
         __atomic_store_n(&iface->armed, MRAIL_ARMED_NOT, __ATOMIC_SEQ_CST);
         if (busy) {
-            /* The event was for all who sleep, and so are the completions;
-             * whether this iface's caller comes back for them is its affair. */
+            /* The event was for all sleepers, and so are the completions. The
+             * caller of this iface may not come back for them. */
             mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
         }
         busy = 1;

@@ -17,11 +17,11 @@
 
 typedef enum mrail_data_type {
     MRAIL_DATA_AM = 1,  /* an active message; takes one credit */
-    MRAIL_DATA_ACK = 2, /* nothing but ack and credit; takes none */
+    MRAIL_DATA_ACK = 2, /* only ack and credit; takes none */
 } mrail_data_type_t;
 
 enum {
-    MRAIL_DATA_ACK_REQ = 1 << 0, /* answer once all before seq have arrived */
+    MRAIL_DATA_ACK_REQ = 1 << 0, /* answer when all before seq have arrived */
     MRAIL_DATA_ACK_REP = 1 << 1, /* answers an ACK_REQ */
     MRAIL_DATA_CREDIT_BLOCKED = 1 << 2, /* the sender had to wait for credits */
 };
@@ -36,21 +36,21 @@ typedef struct mrail_data_hdr {
     union {
         struct {
             uint16_t lane;  /* the receiver's index of the lane */
-            uint16_t epoch; /* of the lane: what an older life of it sent is
-                               known */
+            uint16_t epoch; /* of the lane; identifies late messages of an
+                             * earlier epoch */
         };
-        uint32_t tag; /* both, as they lie in memory */
+        uint32_t tag; /* both, in memory order */
     };
     uint32_t seq;    /* AM: number in the peer's stream; ACK: next to send */
-    uint32_t ack;    /* next number that the sender expects: all before are
-                        here */
+    uint32_t ack;    /* next number expected by the sender: all earlier ones
+                      * have arrived */
     uint16_t credit; /* AMs that the receiver may have sent on this lane in
-                        total, modulo 2^16 */
+                      * total, modulo 2^16 */
     uint16_t iface;  /* AM: the receiver's index of the iface */
     uint32_t reserved;
 } __attribute__((packed)) mrail_data_hdr_t;
 
-/* The tag that the headers of a lane have. */
+/* The tag of all headers of a lane. */
 static inline uint32_t mrail_data_tag(uint16_t lane, uint16_t epoch)
 {
     mrail_data_hdr_t hdr;
@@ -65,7 +65,7 @@ static inline uint32_t mrail_data_tag(uint16_t lane, uint16_t epoch)
 #define MRAIL_CTL_MAX_SIZE 1024 /* bytes: fits any RoCE MTU above 512 */
 
 typedef enum mrail_ctl_type {
-    MRAIL_CTL_HELLO = 1, /* here are my rails; answer with yours */
+    MRAIL_CTL_HELLO = 1, /* the sender's rails; answered with the receiver's */
     MRAIL_CTL_HELLO_REP = 2,
     MRAIL_CTL_LANE_REQ = 3,   /* connect this QP */
     MRAIL_CTL_LANE_REP = 4,   /* connected to that one */
@@ -73,8 +73,8 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_PROBE = 6,      /* liveness check over this path */
     MRAIL_CTL_PROBE_REP = 7,
     MRAIL_CTL_RETIRE = 8,  /* request to take the lane out of use */
-    MRAIL_CTL_CONFIRM = 9, /* ... or FAIL: and this had arrived on it */
-    MRAIL_CTL_FAIL = 10,   /* this lane has failed: close it, too */
+    MRAIL_CTL_CONFIRM = 9, /* ... or FAIL: so much had arrived on it */
+    MRAIL_CTL_FAIL = 10,   /* the lane has failed: close it, too */
     MRAIL_CTL_REFUSE = 11, /* a request cannot be met: reason */
     MRAIL_CTL_BYE = 12,    /* this engine closes */
     MRAIL_CTL_POLL = 13,   /* poll your lanes: a flush waits for them */
@@ -84,10 +84,10 @@ typedef enum mrail_ctl_type {
 typedef enum mrail_ctl_reason {
     MRAIL_REASON_NONE = 0,
     MRAIL_REASON_QP_BUDGET = 1, /* MAX_QPS reached there */
-    MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer, or what
-                                   came of the request is over: ask anew */
+    MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer, or the
+                                 * request's lane has ended: request anew */
     MRAIL_REASON_NO_RAIL = 3,   /* the named rail does not exist there */
-    MRAIL_REASON_IN_USE = 4,    /* RETIRE: the lane is used there */
+    MRAIL_REASON_IN_USE = 4,    /* RETIRE: the peer uses the lane */
     MRAIL_REASON_WAIT = 5       /* LANE_REQ: room is being made, ask again */
 } mrail_ctl_reason_t;
 
@@ -107,14 +107,14 @@ typedef struct mrail_wire_lane {
     uint16_t index; /* the sender's index, for data headers */
     uint16_t epoch;
     uint16_t credits; /* AMs that the receiver of this may send at first;
-                           RETIRE: 1: not to be refused */
+                       * RETIRE: 1: must not be refused */
     uint16_t sport;   /* UDP source port of both directions */
     uint8_t src_rail; /* the sender's rail */
     uint8_t dst_rail; /* the receiver's rail */
     uint32_t qpn;     /* 24 bits */
     uint32_t psn;     /* 24 bits */
-    uint32_t am_seq;  /* CONFIRM of a lane that failed: how many AMs had
-                           arrived on it, modulo 2^16 */
+    uint32_t am_seq;  /* CONFIRM of a failed lane: number of AMs that had
+                       * arrived on it, modulo 2^16 */
     uint64_t marker;  /* reserved, likewise */
 } mrail_wire_lane_t;
 
@@ -122,7 +122,7 @@ typedef struct mrail_ctl_msg {
     mrail_ctl_type_t type;
     uint8_t src_rail;    /* rail that sends this message */
     uint32_t seq;        /* of the request; a reply repeats it */
-    uint64_t dst_cookie; /* what the receiver's address said */
+    uint64_t dst_cookie; /* from the receiver's address */
     uint64_t src_cookie;
     uint64_t src_id;
     union {
@@ -146,8 +146,8 @@ typedef struct mrail_ctl_msg {
 /* Bytes written, or -ENOSPC. */
 int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size);
 
-/* 0; -EPROTONOSUPPORT: another version; -EPROTO: not a message of ours,
- * truncated, or a field out of range.  *msg is valid only after 0. */
+/* 0; -EPROTONOSUPPORT: another version; -EPROTO: no message of ours, truncated,
+ * or a field out of range. *msg is valid only after 0. */
 int mrail_ctl_decode(mrail_ctl_msg_t *msg, const void *buf, size_t length);
 
 const char *mrail_ctl_type_name(unsigned type);
@@ -169,7 +169,7 @@ typedef struct mrail_wire_device_addr {
     uint64_t subnet;
 } mrail_wire_device_addr_t;
 
-/* ... or, as that may have died, another one. */
+/* ... or another rail, as the first may have died. */
 typedef struct mrail_wire_boot {
     uint8_t gid[16];
     uint32_t ud_qpn;
@@ -185,8 +185,8 @@ typedef struct mrail_wire_iface_addr {
 } mrail_wire_iface_addr_t;
 
 void mrail_device_addr_encode(const mrail_wire_device_addr_t *addr, void *buf);
-/* Leaves out what there is no room for: all but MRAIL_ADDR_MORE of `more`,
- * unless all are mapped IPv4 addresses. */
+/* Leaves out entries without room: all but MRAIL_ADDR_MORE of `more`, unless
+ * all are mapped IPv4 addresses. */
 void mrail_iface_addr_encode(const mrail_wire_iface_addr_t *addr, void *buf);
 
 /* 0, or -EPROTONOSUPPORT with the other side's version in *version_p. */
