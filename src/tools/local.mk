@@ -20,7 +20,9 @@ bin_PROGRAMS += mrail
 mrail_SOURCES = src/tools/mrail.c
 mrail_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_LDADD = libmrail-tool.la
-dist_man_MANS += src/tools/man/mrail.1 src/tools/man/mrail-soft.1
+dist_man_MANS += src/tools/man/mrail.1 src/tools/man/mrail-soft.1 \
+    src/tools/man/mrail-script.5 src/tools/man/mrail-telemetry.5 \
+    src/tools/man/mrail.7
 
 pkglibexec_PROGRAMS += mrail-run rank-rail
 mrail_run_SOURCES = src/tools/run.c
@@ -84,7 +86,8 @@ mrail_plan_SOURCES = src/tools/plan.c src/tools/plan_verb.h \
     src/tools/plan_local.c
 mrail_plan_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
-dist_man_MANS += src/tools/man/mrail-plan.1
+dist_man_MANS += src/tools/man/mrail-plan.1 \
+    src/tools/man/mrail-topology.5 src/tools/man/mrail-demand.5
 
 pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la
