@@ -2,12 +2,28 @@
 EXTRA_DIST += \
     .ci/run \
     contrib/bench \
-    contrib/bench-gap.awk \
-    contrib/bench-planned.sh \
-    contrib/bench-row.awk \
-    contrib/bench-sample.awk \
-    contrib/bench.awk \
-    contrib/callgrind.awk \
+    contrib/bench_tools/__init__.py \
+    contrib/bench_tools/cli.py \
+    contrib/bench_tools/counts.py \
+    contrib/bench_tools/exchange_areas.py \
+    contrib/bench_tools/figure.py \
+    contrib/bench_tools/message_areas.py \
+    contrib/bench_tools/other_areas.py \
+    contrib/bench_tools/pages/alltoallv.md.in \
+    contrib/bench_tools/pages/failover.md.in \
+    contrib/bench_tools/pages/overhead.md.in \
+    contrib/bench_tools/pages/p2p.md.in \
+    contrib/bench_tools/pages/planner.md.in \
+    contrib/bench_tools/pages/softroce.md.in \
+    contrib/bench_tools/pages/vm.md.in \
+    contrib/bench_tools/pages/window.md.in \
+    contrib/bench_tools/record.py \
+    contrib/bench_tools/runner.py \
+    contrib/bench_tools/samples.py \
+    contrib/bench_tools/stats.py \
+    contrib/bench_tools/svg.py \
+    contrib/bench_tools/try_report.py \
+    contrib/bench_tools/window_picture.py \
     .codespellrc .shellcheckrc \
     contrib/check \
     contrib/check-links \
@@ -23,14 +39,11 @@ EXTRA_DIST += \
     contrib/debian/rules \
     contrib/debian/source/format \
     contrib/fuzz \
-    contrib/json.awk \
     contrib/lib.sh \
-    contrib/links.awk \
     contrib/package \
     contrib/setup \
     contrib/suppressions/tsan-mpi.txt \
     contrib/tally \
     contrib/try \
-    contrib/try.awk \
     contrib/vm \
     contrib/check-layers

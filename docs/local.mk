@@ -4,6 +4,7 @@
 nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/alltoallv.md \
     docs/architecture.md \
+    docs/benchmarks.md \
     docs/configuration.md \
     docs/contributing.md \
     docs/decisions/0001-data-path-lock.md \
@@ -30,17 +31,25 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/glossary.md \
     docs/images/parts.svg \
     docs/images/results.svg \
+    docs/images/window.svg \
     docs/loading.md \
     docs/planner.md \
     docs/references.md \
     docs/results/alltoallv.md \
     docs/results/data/README.md \
+    docs/results/data/alltoallv.json \
+    docs/results/data/failover.json \
+    docs/results/data/overhead.json \
+    docs/results/data/planner.json \
     docs/results/data/readme-alltoallv.json \
-    docs/results/data/readme-failover.json \
+    docs/results/data/window-series.json \
+    docs/results/data/window.json \
     docs/results/failover.md \
+    docs/results/overhead.md \
     docs/results/planner.md \
     docs/results/testing.md \
     docs/results/tuning.md \
+    docs/results/window.md \
     docs/security.md \
     docs/softroce.md \
     docs/telemetry.md \

@@ -4,7 +4,7 @@
  * rails that divide evenly between busy lanes. Each far node has rails of its
  * own, as fast or slower, some of them dead.
  *
- *   by hand    the case of contrib/bench-planned.sh: close to the least time
+ *   by hand    the pair of `contrib/bench alltoallv`: close to the least time
  *   seeds      random topologies: earlier on average than without fair shares,
  *              and hardly later in the worst case. (Later is possible: the
  *              division does not know that a far end is slower than its rails.)

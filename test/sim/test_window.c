@@ -45,7 +45,7 @@
     do {                                                                       \
         if (!(condition)) {                                                    \
             fail_msg("seed %u: not " #condition ": see build/window_figure "   \
-                     "%u FILE.svg",                                            \
+                     "%u",                                                     \
                      seed, seed);                                              \
         }                                                                      \
     } while (0)

@@ -5,7 +5,8 @@ TOOL_SCRIPT_TESTS = test/tools/check-layers.sh test/tools/tally.sh \
     test/tools/readme-figure.sh test/tools/configure.sh test/tools/build.sh
 EXTRA_DIST += $(TOOL_SCRIPT_TESTS) test/tools/package.sh \
     test/tools/distributed.sh \
-    test/tools/node.xml test/tools/plan_check.py
+    test/tools/node.xml test/tools/plan_check.py test/tools/test_bench_tools.py \
+    test/tools/test_bench_figures.py test/tools/bench_lines.py
 TESTS += $(TOOL_SCRIPT_TESTS)
 
 if HAVE_CMOCKA

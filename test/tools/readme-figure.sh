@@ -39,15 +39,15 @@ else
     not_ok 'other data give another picture' 'it is the same'
 fi
 
-# refuses NAME SED-EXPRESSION
+# refuses NAME SED-EXPRESSION [OPTION FILE WHY]
 refuses()
 {
-    sed "$2" "$data/readme-alltoallv.json" >"$tmp/bad.json"
-    if "$top/contrib/figures.py" --alltoallv "$tmp/bad.json" -o - \
+    sed "$2" "$data/${4-readme-alltoallv.json}" >"$tmp/bad.json"
+    if "$top/contrib/figures.py" "${3---alltoallv}" "$tmp/bad.json" -o - \
         >"$tmp/drawn" 2>"$tmp/err"; then
         not_ok "refuses $1" 'it drew a picture'
-    elif [ -s "$tmp/drawn" ] || ! grep -q 'figures.py: no valid run' "$tmp/err"
-    then
+    elif [ -s "$tmp/drawn" ] ||
+        ! grep -q "figures.py: ${5-no valid run}" "$tmp/err"; then
         not_ok "refuses $1" "$(tail -n 1 "$tmp/err")"
     else
         ok "refuses $1"
@@ -55,4 +55,20 @@ refuses()
 }
 refuses 'a run with wrong data' 's/"data_ok": true/"data_ok": false/'
 refuses 'a transport without runs' 's/"mrail, 4 rails"/"another"/'
+refuses 'failover data without a pause' 's/: longest pause//' --failover \
+    failover.json 'the failover data has no pause'
+
+# The list that contrib/bench writes is as good as recorded data.
+python3 - "$data/failover.json" >"$tmp/list.json" <<'END'
+import json, sys
+with open(sys.argv[1], encoding='utf-8') as file:
+    print(json.dumps(json.load(file)['figures']))
+END
+if "$top/contrib/figures.py" --failover "$tmp/list.json" -o - >"$tmp/drawn" &&
+    [ "$(grep -c 'class="own"' "$tmp/drawn")" = \
+        "$(grep -c 'class="own"' "$top/docs/images/results.svg")" ]; then
+    ok 'a list of figures gives the same bars'
+else
+    not_ok 'a list of figures gives the same bars' 'it does not'
+fi
 exit $failed

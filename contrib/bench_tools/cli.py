@@ -1,0 +1,258 @@
+"""The command contrib/bench."""
+import argparse
+import json
+import os
+import signal
+import sys
+
+from . import exchange_areas, message_areas, other_areas, record, runner
+from . import window_picture
+
+AREAS = {area.name: area for module in (message_areas, exchange_areas,
+                                        other_areas) for area in module.AREAS}
+DEFAULT = ('softroce', 'p2p', 'alltoallv')
+# These run programs of the build folder, not the installed command.
+WITHOUT_COMMAND = {'window', 'planner'}
+LEAST_RUNS = 5
+RESULTS = runner.TOP / 'docs' / 'results'
+SERIES = 'window-series.json'
+HELP = '''Usage: contrib/bench [--runs N] [--with-ucx-src=DIR] [--record] [AREA ...]
+       contrib/bench --render [--check]
+
+Sets up, builds, and measures. Areas: softroce (two minutes), p2p (five to nine),
+alltoallv (eight to ten) (default: these three), failover (seven minutes: at least
+20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
+window (seconds, in virtual time; also draws build/bench/window.svg), planner
+(seconds), readme (two minutes: the data of README.md's figure). These are times
+with five runs on two idle processors. The time left is shown while it runs.
+
+Prints a table and writes build/bench/AREA.json: a list of objects with what,
+value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,
+ratio_of_medians), target, ok, p50 and p99 (of single measurements, where they
+are known), planned (share of bytes), section (of the page), cpu_load, runs (the
+single measurements of value). Each value is the median of N runs (5, at least 5;
+fewer where instructions are counted); the runs of a figure and of its baseline
+are interleaved. Where there are six such pairs or more, the ratio is the median
+of their ratios, and [LOW, HIGH] its 95 % interval.
+
+  --runs N             runs of each figure
+  --with-ucx-src=DIR   a source tree of UCX, as for contrib/setup
+  --record             also writes docs/results/data/AREA.json with the machine,
+                       the date, the commit and the versions, and renders
+  --render             without measuring: writes docs/results/AREA.md and the
+                       figure of README.md from the recorded data
+  --check              with --render: writes nothing, names what is not current
+
+Exit status: 0 measured (also where a target was missed), 1 something failed or is
+not current, 2 usage.
+'''
+# The lock of the tree stays open as a descriptor, through exec.
+PREPARE = '''set -eu
+. "$(dirname -- "$0")/lib.sh"
+setup_arg=$1
+shift
+"$top/contrib/setup" ${setup_arg:+"$setup_arg"}
+build_all
+note_load
+exec "$@"'''
+PREPARED = '--prepared'
+
+
+def usage_error(words):
+    print(f'contrib/bench: {words}\nTry: contrib/bench --help', file=sys.stderr)
+    sys.exit(2)
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors are one line and a hint."""
+
+    def error(self, message):
+        usage_error(message)
+
+
+def parse(arguments):
+    """The options.  A wrong one ends the program with status 2."""
+    parser = Parser(prog='contrib/bench', add_help=False, allow_abbrev=False)
+    parser.add_argument('-h', '--help', action='store_true')
+    parser.add_argument('--runs', default=str(LEAST_RUNS))
+    parser.add_argument('--with-ucx-src', default='')
+    parser.add_argument('--record', action='store_true')
+    parser.add_argument('--render', action='store_true')
+    parser.add_argument('--check', action='store_true')
+    parser.add_argument(PREPARED, action='store_true')
+    parser.add_argument('areas', nargs='*')
+    options = parser.parse_intermixed_args(arguments)
+    if not options.runs.isdigit():
+        usage_error(f'--runs {options.runs}: not a number')
+    options.runs = int(options.runs)
+    if options.runs < LEAST_RUNS:
+        usage_error(f'--runs {options.runs}: at least {LEAST_RUNS} are wanted')
+    for area in options.areas:
+        if area not in AREAS:
+            usage_error(f"unknown argument '{area}'")
+    if options.render and (options.areas or options.record):
+        usage_error('--render takes no area and does not measure')
+    if options.check and not options.render:
+        usage_error('--check belongs to --render')
+    options.areas = options.areas or list(DEFAULT)
+    return options
+
+
+def prepare(options, arguments):
+    """Sets up and builds by lib.sh, which then starts this program again."""
+    setup = f'--with-ucx-src={options.with_ucx_src}' if options.with_ucx_src \
+        else ''
+    program = str(runner.TOP / 'contrib' / 'bench')
+    sys.stdout.flush()
+    os.execvp('sh', ['sh', '-c', PREPARE, program, setup, sys.executable, program,
+                     PREPARED, *arguments])
+
+
+def check_installed(areas):
+    """Ends the program if a part that the areas need was not built."""
+    if set(areas) <= WITHOUT_COMMAND:
+        return
+    for verb in ('soft', 'bench'):
+        path = runner.STAGE / 'libexec' / 'mrail' / f'mrail-{verb}'
+        if not path.exists():
+            sys.exit(f'contrib/bench: mrail {verb} was not built: see '
+                     'build/log/configure.log')
+
+
+def draw_window(bench):
+    """build/bench/window.svg, of the first seed."""
+    series = bench.dir / 'series.json'
+    if not series.exists():
+        return
+    data = json.loads(series.read_text(encoding='ascii'))
+    path = runner.BUILD / 'bench' / 'window.svg'
+    path.write_text(window_picture.draw(data), encoding='utf-8')
+    bench.say(f'written: {path.relative_to(runner.TOP)}')
+
+
+def record_area(bench, area, runs, results=RESULTS):
+    """Writes the data of an area that was measured without a failure."""
+    head = record.circumstances(runner.TOP, runner.cpu_model(), os.cpu_count())
+    name = area
+    if area == 'readme':
+        name, text = 'readme-alltoallv', readme_json(readme_head(bench, head),
+                                                     bench.raw)
+    else:
+        data = {'area': area,
+                'command': f'contrib/bench --runs {runs} {area}', **head,
+                'runs': runs_of(bench.figures), 'figures': bench.figures}
+        if bench.observations:
+            data['observations'] = bench.observations
+        text = record.as_json(data)
+    (results / 'data' / f'{name}.json').write_text(text, encoding='utf-8')
+    if area == 'window':
+        series = (bench.dir / 'series.json').read_text(encoding='ascii')
+        (results / 'data' / SERIES).write_text(series, encoding='ascii')
+    bench.say(f'recorded: docs/results/data/{name}.json')
+
+
+def readme_head(bench, head):
+    """The keys of readme-alltoallv.json beside its runs."""
+    versions = [f'{name} {version}' for name, version
+                in head['versions'].items()]
+    return {'what': 'alltoallv',
+            'setup': '8 ranks on 2 emulated nodes with 4 software rails of 100 '
+                     f'MB/s each; {bench.runs} interleaved jobs',
+            'versions': ', '.join([*versions, head['system'], head['machine']]),
+            'date': head['date'], 'commit': head['commit'],
+            'command': 'contrib/bench readme'}
+
+
+def runs_of(figures):
+    """The run counts of an area, as words: '5', or '2 to 41'."""
+    counts = sorted({len(figure['runs']) for figure in figures})
+    if len(counts) == 1:
+        return str(counts[0])
+    return f'{counts[0]} to {counts[-1]}'
+
+
+def readme_json(head, runs):
+    """The text of readme-alltoallv.json: one run on each line."""
+    keys = [f' {json.dumps(key)}: {json.dumps(value)}'
+            for key, value in head.items()]
+    rows = ',\n'.join('  ' + json.dumps(run) for run in runs)
+    return '{\n' + ',\n'.join(keys) + f',\n "runs": [\n{rows}\n ]\n}}\n'
+
+
+def pictures():
+    """{path: text} of the figure of README.md and that of the window."""
+    import figures  # contrib/figures.py; its folder is in the search path
+    data, images = RESULTS / 'data', runner.TOP / 'docs' / 'images'
+    return {
+        images / 'results.svg': figures.draw(
+            figures.load(data / 'readme-alltoallv.json'),
+            figures.load(data / 'failover.json')),
+        images / 'window.svg': window_picture.draw(figures.load(data / SERIES)),
+    }
+
+
+def render(check):
+    """Writes all pages, or with `check` names those that are not current.
+
+    Returns whether something is not current.
+    """
+    stale = False
+    listed = (runner.TOP / 'docs' / 'local.mk').read_text(encoding='utf-8')
+    for path, text in {**record.render(RESULTS), **pictures()}.items():
+        name = path.relative_to(runner.TOP)
+        old = path.read_text(encoding='utf-8') if path.exists() else None
+        if str(name) not in listed:
+            stale = check or stale
+            print(f'{name} is not listed in docs/local.mk')
+        if old == text:
+            continue
+        if check:
+            stale = True
+            print(f'{name} is not current: run contrib/bench --render')
+        else:
+            path.write_text(text, encoding='utf-8')
+            print(f'written: {name}')
+    return stale
+
+
+def measure(options):
+    """Measures the areas.  Returns the exit status."""
+    check_installed(options.areas)
+    bench = runner.Bench(options.runs)
+    some_failed = False
+    for name in options.areas:
+        bench.failed = False
+        bench.measure(AREAS[name])
+        if name == 'window':
+            draw_window(bench)
+        if bench.failed:
+            some_failed = True
+            if options.record:
+                bench.say(f'{name} is not recorded: something failed')
+        elif options.record:
+            record_area(bench, name, options.runs)
+    if options.record:
+        render(False)
+    if some_failed:
+        print('something failed: see the lines above')
+    return 1 if some_failed else 0
+
+
+def main(arguments):
+    options = parse(arguments)
+    if options.help:
+        print(HELP, end='')
+        return 0
+    if options.render:
+        return 1 if render(options.check) else 0
+    if not options.prepared:
+        prepare(options, arguments)
+    os.environ['LC_ALL'] = 'C'
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # An exception ends the jobs, too.  They have sessions of their own.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    try:
+        return measure(options)
+    except KeyboardInterrupt:
+        print('contrib/bench: interrupted', file=sys.stderr)
+        return 130

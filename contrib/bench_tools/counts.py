@@ -1,0 +1,77 @@
+"""Instructions per message or call, counted by callgrind.
+
+Counts do not vary as times do, so a few runs are enough.
+"""
+import shutil
+
+from . import samples
+from .figure import Figure, Sample
+from .runner import BUILD, MRAIL, Turn
+
+DEVICE = 'libmrail-softroce'
+# Connecting takes polls of unknown number.  Many messages drown them.
+MESSAGES = (2000, 42000)
+CALLS = 325  # of which 5 have an agreement round
+SKIPPED = 'skipped, valgrind or ucx_perftest is not installed'
+# The software device is preloaded; the transport comes after it.
+PRELOADED = 'export LD_PRELOAD="$LD_PRELOAD:$0"; exec "$@"'
+# The main thread of rank 0 is counted, from call to return.
+RANK_0 = '''[ "$OMPI_COMM_WORLD_RANK" != 0 ] || exec valgrind \\
+    --tool=callgrind --separate-threads=yes --fair-sched=try \\
+    --toggle-collect=run_counted --callgrind-out-file="$0" "$@"
+exec "$@"'''
+
+
+def can_count():
+    return bool(shutil.which('valgrind') and shutil.which('ucx_perftest'))
+
+
+def version_shim(stage):
+    """The file that loads the transport, of an installation."""
+    return next(stage.rglob('libuct_mrail.so.0'))
+
+
+def count_messages(bench, name, at, tls, shim):
+    """Instructions of an 8-byte message: samples NAME.outside and NAME.all.
+
+    One process sends to itself, so that no wait is counted.
+    """
+    for messages in MESSAGES:
+        bench.run(
+            [MRAIL, 'soft', '--session', f'bench-{bench.id}-cg', '--rails', '1',
+             '--', 'sh', '-c', PRELOADED, shim, 'valgrind', '--fair-sched=try',
+             '--tool=callgrind', '--separate-threads=yes',
+             f'--callgrind-out-file={bench.dir}/cg.{messages}', 'ucx_perftest',
+             '-l', '-f', '-t', 'tag_bw', '-s', '8', '-w', '1000', '-n',
+             str(messages)],
+            limit_s=300, env={'UCX_TLS': tls, 'UCX_NET_DEVICES': 'all'})
+    texts = [bench.text(f'cg.{messages}-01') for messages in MESSAGES]
+    add(bench, name, at,
+        samples.instructions(texts, DEVICE, MESSAGES[1] - MESSAGES[0]))
+
+
+def add(bench, name, at, costs):
+    for part, cost in zip(('outside', 'all'), costs):
+        bench.add(f'{name}.{part}', Sample(round(cost, 1)), at)
+
+
+def count_calls(bench, name, at, options):
+    """Instructions of MPI_Alltoallv: samples NAME.outside and NAME.all."""
+    bench.run(
+        [MRAIL, 'run', '-np', '8', '--soft', '2x4', '--mca',
+         'mpi_yield_when_idle', '1', *options, '--', 'sh', '-c', RANK_0,
+         f'{bench.dir}/cg', BUILD / 'mpi_calls', '140', str(CALLS), '1024'])
+    add(bench, name, at,
+        samples.instructions([bench.text('cg-01')], DEVICE, CALLS))
+
+
+def message_turn(bench, name, tls, shim):
+    return Turn(name, lambda at: count_messages(bench, name, at, tls, shim))
+
+
+def figures(what, own, other, baseline, ratio=None, ratio_all=None):
+    """Two rows: without and with the software device."""
+    return [Figure(what, '', 'less', f'{own}.outside', f'{other}.outside',
+                   baseline, ratio),
+            Figure('... and with the software device', '', 'less', f'{own}.all',
+                   f'{other}.all', baseline, ratio_all)]

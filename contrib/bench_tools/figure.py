@@ -1,0 +1,186 @@
+"""A figure of contrib/bench: samples, JSON object, row of the table."""
+import json
+from typing import NamedTuple, Optional
+
+from . import stats
+
+
+class Sample(NamedTuple):
+    """One measurement.
+
+    value: in the unit of its figure.  cpu_load: busy share of the machine, 0
+    to 1.  p50, p99: of the single measurements behind the value, where they are
+    known.
+    """
+    value: float
+    cpu_load: float = 0.0
+    p50: Optional[float] = None
+    p99: Optional[float] = None
+
+
+class Figure(NamedTuple):
+    """A row of the table: names of its samples, its baseline and target.
+
+    better: 'more' or 'less'.  own, other: names of samples; other None:
+    without a baseline.  ratio, value: targets, None for none.  planned: the
+    name of samples that have the share of planned bytes.  wanted: the number
+    of samples, None for all rounds.
+    """
+    what: str
+    unit: str
+    better: str
+    own: str
+    other: Optional[str] = None
+    baseline: Optional[str] = None
+    ratio: Optional[float] = None
+    value: Optional[float] = None
+    planned: Optional[str] = None
+    wanted: Optional[int] = None
+    section: Optional[str] = None
+
+
+# Two figures that reach the same limit differ by less than a thousandth,
+# either way.  A target of "as good as the baseline" allows that.
+LEVEL_SLACK = 0.001
+# At most so many pairs have no 95 % interval.
+FEW_PAIRS = 5
+
+HEADER = '%-44s %9s %-7s %9s %6s %6s  %s' % (
+    'figure', 'value', 'unit', 'baseline', 'ratio', 'cpu', 'target')
+
+
+def significant(value, digits=5):
+    """The value with so many significant digits, as a number for JSON."""
+    rounded = float(f'{value:.{digits}g}')
+    return int(rounded) if rounded.is_integer() else rounded
+
+
+def reaches(better, value, target):
+    """Whether the value is at least the target ('less': at most)."""
+    if better not in ('more', 'less'):
+        raise ValueError(f"'{better}' is neither more nor less")
+    return value <= target if better == 'less' else value >= target
+
+
+def target_of(figure, value, ratio):
+    """(text, reached) of a figure's targets; (None, None) without one.
+
+    ratio: None where it could not be measured; a target for it is then missed.
+    """
+    sign = '<=' if figure.better == 'less' else '>='
+    words, reached = [], True
+    if figure.ratio is not None:
+        slack = LEVEL_SLACK if figure.ratio == 1 else 0
+        bound = figure.ratio + (slack if figure.better == 'less' else -slack)
+        words.append(f'{sign} {figure.ratio:.2f} x baseline')
+        reached = ratio is not None and reaches(figure.better, ratio, bound)
+    if figure.value is not None:
+        words.append(f'{sign} {figure.value:g} {figure.unit}'.rstrip())
+        reached = reached and reaches(figure.better, value, figure.value)
+    return (', '.join(words), reached) if words else (None, None)
+
+
+def compare(own, other):
+    """(keys, ratio): the keys that compare two lists of samples, and the ratio
+    as it is before it is rounded.
+
+    Both lists are in the order of rounds.  With enough pairs of runs the ratio
+    is the median of theirs, with its 95 % interval; else it is that of the
+    medians.  Raises ValueError where a run of the baseline is 0.
+    """
+    values = [sample.value for sample in own]
+    others = [sample.value for sample in other]
+    baseline_value = stats.median(others)
+    if baseline_value == 0:
+        raise ValueError('the median of the baseline is 0')
+    ratio = of_medians = stats.median(values) / baseline_value
+    result = {'baseline_value': significant(baseline_value),
+              'ratio': round(of_medians, 3)}
+    if len(values) == len(others) and len(values) > FEW_PAIRS:
+        ratios = stats.paired_ratios(values, others)
+        low, high = stats.median_interval(ratios)
+        ratio = stats.median(ratios)
+        result['ratio'] = round(ratio, 3)
+        result['ratio_low'] = round(low, 3)
+        result['ratio_high'] = round(high, 3)
+        result['ratio_of_medians'] = round(of_medians, 3)
+    return result, ratio
+
+
+def spread(own):
+    """p50 and p99 of single measurements: medians over the runs."""
+    result = {}
+    for name in ('p50', 'p99'):
+        values = [getattr(sample, name) for sample in own]
+        if values and None not in values:
+            result[name] = significant(stats.median(values))
+    return result
+
+
+def evaluate(figure, own, other, wanted, planned=()):
+    """(object, complaint): the JSON object, and why it is not complete.
+
+    own, other: samples; planned: shares.  wanted: how many there must be;
+    fewer never reach a target.  The complaint is None if all is there; the
+    object is None if nothing is.
+    """
+    if not own:
+        return None, f'{figure.what}: no measurement of {wanted}'
+    complaint = None
+    if len(own) < wanted or (figure.other and len(other) < wanted):
+        complaint = (f'{figure.what}: {len(own)} and {len(other)} of {wanted} '
+                     'measurements')
+    value = stats.median([sample.value for sample in own])
+    result = {'what': figure.what, 'value': significant(value),
+              'unit': figure.unit, 'baseline': None, 'baseline_value': None,
+              'ratio': None}
+    ratio = None
+    if other:
+        result['baseline'] = figure.baseline
+        try:
+            keys, ratio = compare(own, other)
+            result.update(keys)
+        except ValueError as error:
+            complaint = f'{figure.what}: {error}'
+    text, reached = target_of(figure, value, ratio)
+    result['target'] = text
+    result['ok'] = None if text is None else reached and complaint is None
+    result.update(spread(own))
+    if planned:
+        result['planned'] = round(sum(planned) / len(planned), 3)
+    if figure.section is not None:
+        result['section'] = figure.section
+    loads = [sample.cpu_load for sample in own]
+    result['cpu_load'] = round(stats.median(loads), 2)
+    result['runs'] = [significant(sample.value) for sample in own]
+    return result, complaint
+
+
+def number(value, digits=None):
+    """A number of the table: '-' for None."""
+    if value is None:
+        return '-'
+    return f'{value:.5g}' if digits is None else f'{value:.{digits}f}'
+
+
+def row(figure):
+    """The row of the table of one JSON object."""
+    words = []
+    if figure['ok'] is not None:
+        words.append('reached' if figure['ok'] else 'MISSED')
+    if 'ratio_low' in figure:
+        words.append(f"[{figure['ratio_low']:.3f}, {figure['ratio_high']:.3f}]")
+    if 'p99' in figure:
+        words.append(f"p50 {figure['p50']:g}, p99 {figure['p99']:g}")
+    if 'planned' in figure:
+        words.append(f"planned {figure['planned'] * 100:.0f} %")
+    return '%-44s %9s %-7s %9s %6s %5.0f%%  %s %s' % (
+        figure['what'], number(figure['value']), figure['unit'],
+        number(figure['baseline_value']), number(figure['ratio'], 3),
+        figure['cpu_load'] * 100, figure['target'] or '', ' '.join(words))
+
+
+def as_list(figures):
+    """The JSON text of build/bench/AREA.json: one object on each line."""
+    lines = ',\n'.join('  ' + json.dumps(figure) for figure in figures)
+    return f'[\n{lines}\n]\n' if figures else '[\n]\n'

@@ -1,0 +1,237 @@
+"""The areas of messages between two processes: softroce, p2p, overhead."""
+import time
+
+from . import counts, samples
+from .figure import Figure, Sample
+from .runner import (BUILD, MRAIL, TOP, Area, Block, Turn, end, load_since,
+                     processors)
+
+STOCK = 'stock UCX, 1 rail'
+STOCK_4 = 'stock UCX, 4 rails'
+STOCK_SETTINGS = (
+    'baseline settings: UCX_TLS=rc_v,self, UCX_RNDV_SCHEME=get_zcopy,',
+    'UCX_RNDV_THRESH=64k, UCX_MAX_RNDV_RAILS and UCX_MAX_EAGER_RAILS = number '
+    'of rails')
+# Single jobs on rails without a cap differ by a third, with the placement on
+# cores.  There are more of them, and they are longer.
+MANY = 8
+
+# name, options of `mrail run`, size, iterations, title, target ratio and MB/s
+P2P_LARGE = (
+    ('equal4m', '--soft 2x4 --rate 100M', '4m', 5,
+     '4 rails of 100 MB/s, 4m', 1.00, 380),
+    ('equal16m', '--soft 2x4 --rate 100M', '16m', 5,
+     '4 rails of 100 MB/s, 16m', 1.00, 380),
+    ('unequal', '--soft 2x4 --rate 200M,100M,50M,50M', '4m', 5,
+     'rails of 200, 100, 50, 50 MB/s, 4m', 1.00, 380),
+)
+
+
+def p2p(bench, options, mrail=MRAIL):
+    """The objects of one job of two ranks."""
+    return bench.objects(mrail, 'bench', 'p2p', '-np', '2', *options.split())
+
+
+def bandwidth_turns(bench, name, options, size, iterations):
+    """A job of mrail and one of stock UCX."""
+    own = (f'--sizes {size} --iterations {iterations} --warmup 1 '
+           '--window 16')
+
+    def measure(job, extra):
+        return lambda at: bench.pick(f'{name}.{job}', at,
+                                     p2p(bench, f'{options}{extra} {own}'),
+                                     'bytes_per_s', 1e-6)
+    return [Turn('mrail', measure('mrail', '')),
+            Turn('stock', measure('stock', ' --stock'))]
+
+
+def small_turn(bench, job, extra='', mrail=MRAIL):
+    """Latency and rate of 8-byte messages."""
+    def measure(at):
+        found = p2p(bench, f'--soft 2x1{extra} --sizes 8 --iterations 500', mrail)
+        bench.pick(f'latency.{job}', at, found, 'median_s', 1e6)
+        bench.pick(f'rate.{job}', at, found, 'messages_per_s', 1e-3)
+    return Turn(job, measure)
+
+
+def p2p_blocks(bench):
+    blocks = []
+    for name, options, size, iterations, title, ratio, value in P2P_LARGE:
+        blocks.append(Block(
+            bandwidth_turns(bench, name, options, size, iterations),
+            [Figure(title, 'MB/s', 'more', f'{name}.mrail', f'{name}.stock',
+                    STOCK_4, ratio, value)], section='Four rails'))
+    many = MANY * bench.runs + 1
+    blocks.append(Block(
+        bandwidth_turns(bench, 'uncapped', '--soft 2x1', '4m', 20),
+        [Figure('1 rail, no cap, 4m', 'MB/s', 'more', 'uncapped.mrail',
+                'uncapped.stock', STOCK, 1.00)], many, 'One rail'))
+    blocks.append(Block(
+        [small_turn(bench, 'mrail'), small_turn(bench, 'stock', ' --stock')],
+        [Figure('1 rail, no cap, 8 bytes, half a round trip', 'us', 'less',
+                'latency.mrail', 'latency.stock', STOCK, 1.05),
+         Figure('1 rail, no cap, 8 bytes, message rate', 'k/s', 'more',
+                'rate.mrail', 'rate.stock', STOCK, 1.00)], many, 'One rail'))
+    blocks.append(instruction_block(bench))
+    return blocks
+
+
+def instruction_block(bench):
+    section = 'Instructions of a message'
+    if not counts.can_count():
+        return Block([], section=section,
+                     note=f'instructions per message: {counts.SKIPPED}')
+    shim = counts.version_shim(BUILD / 'stage')
+    return Block(
+        [counts.message_turn(bench, 'mrail', 'mrail', shim),
+         counts.message_turn(bench, 'stock', 'rc_v', shim)],
+        counts.figures('instructions per 8-byte message, UCX', 'mrail', 'stock',
+                       'stock UCX'), 2, section)
+
+
+BARE = BUILD / 'bare'
+BARE_OPTIONS = ('--disable-failover', '--disable-telemetry')
+
+
+def build_bare(bench):
+    """The same tree without failover and telemetry."""
+    script = '''set -eu
+. "$(dirname -- "$0")/lib.sh"
+bare=$1
+shift
+mkdir -p "$bare"
+cd "$bare"
+# shellcheck disable=SC2046 # words are wanted
+[ -f Makefile ] || "$top/configure" $(configure_args) --prefix="$bare/stage" "$@"
+make -j"$jobs"
+make install'''
+    bench.run(['sh', '-c', script, TOP / 'contrib' / 'bench', BARE,
+               *BARE_OPTIONS], limit_s=1800, err=None)
+
+
+def large_turn(bench, job, mrail):
+    def measure(at):
+        found = p2p(bench, '--soft 2x4 --rate 100M --sizes 1m --iterations 20 '
+                    '--window 16', mrail)
+        bench.pick(f'large.{job}', at, found, 'bytes_per_s', 1e-6)
+    return Turn(f'large {job}', measure)
+
+
+def overhead_blocks(bench):
+    """Costs of failover and telemetry without a failure."""
+    build_bare(bench)
+    bare_mrail = BARE / 'stage' / 'bin' / 'mrail'
+    section = 'Instructions of a message'
+    if counts.can_count():
+        # A poll more or less is a hundredth, too.
+        counted = Block(
+            [counts.message_turn(bench, 'own', 'mrail',
+                                 counts.version_shim(BUILD / 'stage')),
+             counts.message_turn(bench, 'bare', 'mrail',
+                                 counts.version_shim(BARE / 'stage'))],
+            counts.figures('instructions per 8-byte message, UCX', 'own', 'bare',
+                           'without', 1.01, 1.01),
+            max(bench.asked_runs, 9), section)
+    else:
+        counted = Block([], section=section,
+                        note=f'instructions per message: {counts.SKIPPED}')
+    timed = Block(
+        [small_turn(bench, 'own'), small_turn(bench, 'bare', mrail=bare_mrail),
+         large_turn(bench, 'own', MRAIL), large_turn(bench, 'bare', bare_mrail)],
+        [Figure('8 bytes, half a round trip', 'us', 'less', 'latency.own',
+                'latency.bare', 'without'),
+         Figure('8 bytes, message rate', 'k/s', 'more', 'rate.own',
+                'rate.bare', 'without'),
+         Figure('1m, 4 rails of 100 MB/s', 'MB/s', 'more', 'large.own',
+                'large.bare', 'without')], section='Time')
+    return [counted, timed]
+
+
+# Of perftest's table, in a session of its own: a session lives a moment longer
+# than its processes, and keeps the settings that it was made with.
+SET_LOSS = '''"$0" soft ctl --session "$1" loss="$2" || exit 1
+shift 2
+exec "$@"'''
+PERFTEST_LIMIT_S = 60
+CONNECT_TRIES = 20
+
+
+def perftest(bench, name, at, program, options, loss_ppm=0):
+    """One sample in GB/s of 64 KB messages between two nodes."""
+    session = f'bench-{bench.id}-{at}-{name}'
+    test = [program, '-d', 'soft0', '-F', '-s', '65536', '-D', '1',
+            '--report_gbits']
+
+    def side(node, command):
+        return [MRAIL, 'soft', '--session', session, '--nodes', '2', '--rails',
+                '1', '--node', str(node), *options, '--', *command]
+    before = processors()
+    server = bench.start(side(0, ['sh', '-c', SET_LOSS, MRAIL, session,
+                                  str(loss_ppm), *test]), 'server', None)
+    try:
+        text = connect(bench, side(1, [*test, '127.0.0.1']))
+    finally:
+        end(server)
+    rate = samples.perftest_rate(text)
+    bench.add(name, Sample(round(rate, 3), load_since(before)), at)
+
+
+def connect(bench, command):
+    """The client's output; the first tries come before the server listens."""
+    for tries in range(CONNECT_TRIES + 1):
+        try:
+            return bench.run(command, PERFTEST_LIMIT_S, err=None)
+        except ValueError:
+            if tries == CONNECT_TRIES:
+                raise
+            time.sleep(0.2)
+    return ''
+
+
+def udp_limit(bench, at):
+    """One sample in GB/s of plain UDP, without a protocol."""
+    before = processors()
+    rate = float(bench.run([BUILD / 'udp_limit', '1']))
+    bench.add('limit', Sample(rate, load_since(before)), at)
+
+
+def softroce_blocks(bench):
+    def turn(program, icrc):
+        name = f'{program}.{icrc}'
+        return Turn(name, lambda at: perftest(bench, name, at, program,
+                                              ('--icrc', icrc)))
+
+    def pair(program):
+        return [turn(program, 'off'), turn(program, 'on')]
+
+    def on(program, ratio=None):
+        return Figure(f'{program}, ICRC on', 'GB/s', 'more', f'{program}.on',
+                      f'{program}.off', 'ICRC off', ratio)
+    # The speed of a shared machine changes within seconds.  The case with a
+    # target has more runs, interleaved with the limit.
+    write = 'ib_write_bw'
+    blocks = [Block(
+        [Turn('plain UDP', lambda at: udp_limit(bench, at)), *pair(write)],
+        [Figure('plain UDP, the same bursts', 'GB/s', 'more', 'limit'),
+         Figure(f'{write}, ICRC off', 'GB/s', 'more', f'{write}.off', 'limit',
+                'plain UDP', None, 3), on(write, 0.70)], 2 * bench.runs + 1)]
+    for program in ('ib_send_bw', 'ib_read_bw'):
+        blocks.append(Block(
+            pair(program),
+            [Figure(f'{program}, ICRC off', 'GB/s', 'more', f'{program}.off',
+                    f'{program}.on', 'ICRC on'), on(program)]))
+    loss = Turn('loss', lambda at: perftest(bench, 'loss', at, write, (), 10000))
+    blocks.append(Block([loss], [Figure(
+        'ib_write_bw, 1 % of packets lost', 'GB/s', 'more', 'loss', None, None,
+        None, 0.1)]))
+    return blocks
+
+
+AREAS = (
+    Area('softroce', 'perftest, 64 KB, one rail without a cap, two processes',
+         softroce_blocks),
+    Area('p2p', 'MPI messages between two nodes; baseline: stock UCX rc_v',
+         p2p_blocks, STOCK_SETTINGS),
+    Area('overhead', 'nothing fails; baseline: the same tree with '
+         + ' '.join(BARE_OPTIONS), overhead_blocks, least_runs=31),
+)

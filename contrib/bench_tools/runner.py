@@ -1,0 +1,337 @@
+"""Runs of programs for contrib/bench: time limits, interleaving, progress."""
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import Callable, NamedTuple, Optional
+
+from . import figure, samples
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+BUILD = TOP / 'build'
+STAGE = BUILD / 'stage'
+MRAIL = STAGE / 'bin' / 'mrail'
+GRACE_S = 10        # from the signal that ends a job to the one that kills it
+QUIET_S = 30        # between lines of progress
+# A job with stock UCX frees more than a GB.  A virtual machine returns that to
+# its host 2 s later, and then stands still for 30 ms of every 100, for half a
+# second.
+CALM_S = 3
+
+
+class Turn(NamedTuple):
+    """One job of a round: its name, and measure(round), which adds samples.
+
+    rounds: the job takes part in so many rounds only; None for all.
+    """
+    name: str
+    measure: Callable[[int], None]
+    rounds: Optional[int] = None
+
+
+def interleaved(turns, rounds):
+    """(round, turn) in their order; in every other round backwards.
+
+    So the jobs of a pair follow each other, no job is always the first one,
+    and most neighbours are of one kind.
+    """
+    for i in range(rounds):
+        for turn in reversed(turns) if i % 2 else turns:
+            if turn.rounds is None or i < turn.rounds:
+                yield i, turn
+
+
+def in_words(seconds):
+    """A duration for a reader: '40 s', '3 min'."""
+    if seconds < 90:
+        return f'{max(seconds, 1):.0f} s'
+    return f'{seconds / 60:.0f} min'
+
+
+class Block(NamedTuple):
+    """Jobs that are interleaved, and the figures made of them.
+
+    rounds: None for --runs.  figures: a list, or a function of the Bench that
+    returns one, after the jobs.  section: the part of the page that the
+    figures belong to.  note: printed before the jobs.
+    """
+    turns: list
+    figures: object = ()
+    rounds: Optional[int] = None
+    section: Optional[str] = None
+    note: Optional[str] = None
+
+    def jobs(self, runs):
+        return sum(1 for _ in interleaved(
+            self.turns, runs if self.rounds is None else self.rounds))
+
+
+class Area(NamedTuple):
+    """An area: its title, and blocks(bench), which prepares its blocks.
+
+    least_runs: single areas need more than five.
+    """
+    name: str
+    title: str
+    blocks: Callable
+    notes: tuple = ()
+    least_runs: int = 5
+
+
+class Progress:
+    """Jobs that are done, and an estimate of the time left.
+
+    It prints to stderr, so that the table stays clean.
+    """
+
+    def __init__(self, out=sys.stderr, clock=time.monotonic):
+        self.out, self.clock = out, clock
+        self.start = self.shown = clock()
+        self.done = self.total = 0
+        self.area = ''
+
+    def begin(self, area, total):
+        self.area, self.total, self.done = area, total, 0
+        self.start = self.shown = self.clock()
+
+    def step(self):
+        """One job more.  Shows a line if the last one is old."""
+        self.done += 1
+        now = self.clock()
+        if self.done < self.total and now - self.shown >= QUIET_S:
+            self.shown = now
+            print(self.line(now), file=self.out, flush=True)
+
+    def line(self, now):
+        """Jobs so far and the time left, by the mean time of a job so far."""
+        each = (now - self.start) / max(self.done, 1)
+        left = in_words(each * (self.total - self.done))
+        return f'{self.area}: {self.done} of {self.total} jobs, about {left} left'
+
+
+def end(process):
+    """Ends a process and all of its process group, which is its own."""
+    try:
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            os.killpg(process.pid, sign)
+            limit = time.monotonic() + GRACE_S
+            while time.monotonic() < limit:
+                process.poll()
+                os.killpg(process.pid, 0)  # raises if nobody is left
+                time.sleep(0.01)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def processors():
+    """(busy, all): jiffies of this machine's processors.  Source: proc(5)."""
+    with open('/proc/stat', encoding='ascii') as file:
+        user, nice, system, idle, iowait, irq, softirq = map(
+            int, file.readline().split()[1:8])
+    busy = user + nice + system + irq + softirq
+    return busy, busy + idle + iowait
+
+
+def load_since(before):
+    """The busy share since an earlier result of processors()."""
+    busy, total = (b - a for a, b in zip(before, processors()))
+    return busy / total if total else 0.0
+
+
+class Bench:
+    """What areas share: samples, figures, failures, jobs with a limit."""
+
+    def __init__(self, runs, out=sys.stdout):
+        self.runs = self.asked_runs = runs
+        self.out = out
+        self.id = os.getpid()
+        self.failed = False
+        self.progress = Progress()
+        self.was_stock = False
+        self.area, self.dir = None, None
+        self.samples, self.shares, self.figures = {}, {}, []
+        self.observations = []
+        self.section = None
+        self.rounds = runs
+
+    def say(self, words=''):
+        print(words, file=self.out, flush=True)
+
+    def fail(self, why, detail=''):
+        """A failure is printed, and makes the exit status 1."""
+        self.failed = True
+        self.say(f'failed: {why}')
+        for line in detail.splitlines():
+            self.say(line)
+
+    def begin(self, area):
+        """The area has no samples and no figures; its jobs will follow."""
+        self.area, self.dir = area, BUILD / 'bench' / area
+        self.dir.mkdir(parents=True, exist_ok=True)
+        for old in self.dir.iterdir():
+            if old.is_file():
+                old.unlink()
+        self.samples, self.shares, self.figures = {}, {}, []
+        self.observations = []
+        self.section = None
+
+    def measure(self, area):
+        """Measures an area, prints its table, and writes its JSON list."""
+        self.begin(area.name)
+        self.say(f'{area.name}: {area.title}')
+        for note in area.notes:
+            self.say(note)
+        self.runs = max(self.asked_runs, area.least_runs)
+        try:
+            blocks = area.blocks(self)
+        except (ValueError, OSError) as error:
+            self.fail(f'{area.name}: {error}')
+            return
+        self.progress.begin(area.name,
+                            sum(block.jobs(self.runs) for block in blocks))
+        self.say(figure.HEADER)
+        for block in blocks:
+            self.section = block.section
+            if block.note:
+                self.say(block.note)
+            self.interleave(block.turns, block.rounds)
+            made = block.figures
+            self.show(*(made(self) if callable(made) else made))
+        self.finish()
+
+    def add(self, name, sample, at):
+        """One sample of a name, of round `at`."""
+        self.samples.setdefault(name, {})[at] = sample
+
+    def interleave(self, turns, rounds=None):
+        """Measures the jobs of all rounds; figures of these come next."""
+        self.rounds = self.runs if rounds is None else rounds
+        for at, turn in interleaved(turns, self.rounds):
+            try:
+                turn.measure(at)
+            except (ValueError, OSError) as error:
+                self.fail(f'{self.area}, {turn.name}: {error}')
+            self.progress.step()
+
+    def paired(self, own, other):
+        """The samples of two names, in the order of rounds.
+
+        Where only one of the two was measured in a round, the pair is left
+        out, so that each value has its own neighbour.
+        """
+        own = self.samples.get(own, {})
+        if other is None:
+            return [own[at] for at in sorted(own)], []
+        other = self.samples.get(other, {})
+        both = sorted(set(own) & set(other))
+        return [own[at] for at in both], [other[at] for at in both]
+
+    def show(self, *figures):
+        """Evaluates figures, and prints a row of the table for each."""
+        for item in figures:
+            if item.section is None:
+                item = item._replace(section=self.section)
+            own, other = self.paired(item.own, item.other)
+            wanted = self.rounds if item.wanted is None else item.wanted
+            result, complaint = figure.evaluate(
+                item, own, other, wanted, self.shares.get(item.planned, ()))
+            if complaint is not None:
+                self.fail(complaint)
+            if result is not None:
+                self.figures.append(result)
+                self.say(figure.row(result))
+
+    def observe(self, words):
+        """A sentence that no figure can say; --record keeps it."""
+        self.observations.append(words)
+        self.say(words)
+
+    def finish(self):
+        """Writes the area's JSON list."""
+        path = BUILD / 'bench' / f'{self.area}.json'
+        path.write_text(figure.as_list(self.figures), encoding='utf-8')
+        self.say(f'written: {path.relative_to(TOP)}')
+        self.say()
+
+    def calm(self, command):
+        """Waits until the memory of a job with stock UCX has gone back."""
+        is_stock = any(str(word).startswith('--stock') for word in command)
+        if self.was_stock and not is_stock:
+            time.sleep(CALM_S)
+        self.was_stock = is_stock
+
+    def start(self, command, out='out', err='err', env=None):
+        """A process with its output in files of the area.
+
+        err: a name of its own, or None to have both in `out`.
+        """
+        with contextlib.ExitStack() as files:
+            stdout = files.enter_context(open(self.dir / out, 'wb'))
+            stderr = subprocess.STDOUT
+            if err is not None:
+                stderr = files.enter_context(open(self.dir / err, 'wb'))
+            return subprocess.Popen(
+                [str(word) for word in command], stdin=subprocess.DEVNULL,
+                stdout=stdout, stderr=stderr,
+                env=dict(os.environ, **(env or {})), start_new_session=True,
+                close_fds=False)
+
+    def wait(self, process, limit_s):
+        """The exit status; None after the time limit, when the job was ended."""
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            end(process)
+            return None
+        except BaseException:
+            end(process)
+            raise
+
+    def text(self, name):
+        return (self.dir / name).read_text(encoding='utf-8', errors='replace')
+
+    def run(self, command, limit_s=120, env=None, err='err'):
+        """What a command printed.  Raises ValueError if it failed."""
+        self.calm(command)
+        process = self.start(command, err=err, env=env)
+        status = self.wait(process, limit_s)
+        if status != 0:
+            why = f'no end after {limit_s} s' if status is None \
+                else f'exit status {status}'
+            said = self.text(err or 'out').splitlines()[:10]
+            line = ' '.join(map(str, command))
+            raise ValueError('\n'.join([f'{why}: {line}'] + said))
+        return self.text('out')
+
+    def pick(self, name, at, objects, field, scale=1.0, **skew):
+        """A sample out of `mrail bench`'s objects; see samples.pick_object()."""
+        try:
+            item = samples.pick_object(objects, **skew)
+            self.add(name, samples.sample_of(item, field, scale), at)
+        except ValueError as error:
+            self.fail(f'{name}: {error}')
+
+    def share(self, name, objects, **skew):
+        """The planned share of an exchange; shares are averaged, not paired."""
+        try:
+            item = samples.pick_object(objects, **skew)
+            sample = samples.sample_of(item, 'planned')
+            self.shares.setdefault(name, []).append(sample.value)
+        except ValueError as error:
+            self.fail(f'{name}: {error}')
+
+    def objects(self, *command):
+        """The objects of a run of `mrail bench ... --json`."""
+        return samples.bench_objects(self.run([*command, '--json']))
+
+
+def cpu_model():
+    """The processor as /proc/cpuinfo names it."""
+    with open('/proc/cpuinfo', encoding='utf-8') as file:
+        match = re.search(r'^model name\s*: (.+)$', file.read(), re.M)
+    return match.group(1) if match else 'unknown processor'

@@ -1,0 +1,98 @@
+"""Statistics of contrib/bench.
+
+Pure functions over lists of numbers.  They read no file and no clock.
+"""
+import math
+import statistics
+
+
+def median(values):
+    """The median; the mean of the middle two for an even number of values.
+
+    values: at least one finite number, in any order and any unit.
+    Raises ValueError for none, or for one that is not finite.
+    """
+    check_values(values)
+    return statistics.median(values)
+
+
+def check_values(values):
+    """Raises ValueError unless there is a value and all are finite."""
+    if not values:
+        raise ValueError('no values')
+    if not all(math.isfinite(value) for value in values):
+        raise ValueError('a value is not finite')
+
+
+def percentile(values, percent):
+    """The least value that is not below `percent` per cent of all values.
+
+    percent: in (0, 100].  The result is one of the values (nearest rank), so
+    no interpolation invents a tail.  Raises ValueError as median() does.
+    """
+    check_values(values)
+    if not 0 < percent <= 100:
+        raise ValueError(f'{percent} is no percentage above 0')
+    rank = math.ceil(percent / 100 * len(values))
+    return sorted(values)[rank - 1]
+
+
+def binomial_half_cdf(successes, trials):
+    """P(X <= successes) for X ~ Binomial(trials, 1/2), exactly rounded.
+
+    successes: below 0 gives 0.  trials: at least 0.
+    """
+    ways = sum(math.comb(trials, i) for i in range(successes + 1))
+    return ways / 2 ** trials
+
+
+def interval_rank(count, confidence=0.95):
+    """The rank k of the confidence interval of a median, or 0 for none.
+
+    The interval reaches from the k-th smallest of `count` values to the k-th
+    largest.  It contains the median of the distribution with a probability of
+    1 - 2 P(Binomial(count, 1/2) < k), and k is the largest rank for which that
+    is at least `confidence`.  Nothing is assumed of the distribution but
+    independent values.  Ranks exist from 6 values on for 95 %.
+
+    Source: [Order] 7.1.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f'{confidence} is no confidence between 0 and 1')
+    rank = 0
+    while binomial_half_cdf(rank, count) <= (1 - confidence) / 2:
+        rank += 1
+    return rank
+
+
+def coverage(count, rank):
+    """The probability that the interval of interval_rank() has the median."""
+    return 1 - 2 * binomial_half_cdf(rank - 1, count)
+
+
+def median_interval(values, confidence=0.95):
+    """(low, high) of the median by interval_rank(), or None for too few
+    values.
+
+    Raises ValueError as median() does.
+    """
+    check_values(values)
+    rank = interval_rank(len(values), confidence)
+    if rank == 0:
+        return None
+    ordered = sorted(values)
+    return ordered[rank - 1], ordered[-rank]
+
+
+def paired_ratios(own, other):
+    """own[i] / other[i] for each pair of runs.
+
+    The speed of a shared machine changes within seconds.  The two runs of a
+    pair follow each other, so their ratio is steadier than either of them.
+    Raises ValueError for lists of different lengths or a zero in `other`.
+    """
+    if len(own) != len(other):
+        raise ValueError(f'{len(own)} and {len(other)} runs are no pairs')
+    if 0 in other:
+        raise ValueError('a run of the baseline is 0')
+    return [a / b for a, b in zip(own, other)]

@@ -1,0 +1,476 @@
+"""Tests of contrib/bench_tools: jobs, areas, pages, drawings, contrib/try.
+
+    python3 test/tools/test_bench_tools.py [CLASS.test_NAME ...]
+
+Prints one line "ok - NAME" or "not ok - NAME: WHY" per test.  The name of a
+test is the first line of its docstring.
+"""
+import io
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+import xml.etree.ElementTree
+
+sys.dont_write_bytecode = True
+
+from bench_lines import FULL, OWN, TOP, TWENTY, evaluated, main  # noqa: E402
+from bench_tools import (cli, exchange_areas, other_areas, record, runner,
+                         svg, try_report, window_picture)
+from bench_tools.figure import Figure, Sample
+
+
+def bench_in(folder):
+    """A Bench whose files are in a temporary folder, and that prints nothing."""
+    bench = runner.Bench(5, out=io.StringIO())
+    bench.area, bench.dir = 'area', pathlib.Path(folder)
+    bench.progress = runner.Progress(out=io.StringIO())
+    return bench
+
+
+class Runs(unittest.TestCase):
+    def test_interleaved(self):
+        """rounds: in their order, and in every other round backwards"""
+        turns = [runner.Turn(name, None) for name in 'abc']
+        order = [turn.name for _, turn in runner.interleaved(turns, 3)]
+        self.assertEqual(''.join(order), 'abccbaabc')
+
+    def test_limited_turn(self):
+        """rounds: a job that takes part in the first ones only"""
+        turns = [runner.Turn('a', None), runner.Turn('b', None, 2)]
+        order = [(at, turn.name) for at, turn in runner.interleaved(turns, 4)]
+        self.assertEqual(order, [(0, 'a'), (0, 'b'), (1, 'b'), (1, 'a'),
+                                 (2, 'a'), (3, 'a')])
+        self.assertEqual(runner.Block(turns).jobs(4), 6)
+
+    def test_pairs_by_round(self):
+        """a job that fails once takes its pair along, no other"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+
+            def own(at):
+                if at == 2:
+                    raise ValueError('it broke')
+                bench.add('own', Sample(10 * at), at)
+
+            def other(at):
+                if at == 4:
+                    raise OSError('so did this')
+                bench.add('other', Sample(at), at)
+            bench.interleave([runner.Turn('own', own),
+                              runner.Turn('other', other)], 6)
+            own_samples, others = bench.paired('own', 'other')
+        self.assertTrue(bench.failed)
+        self.assertIn('it broke', bench.out.getvalue())
+        self.assertEqual([sample.value for sample in own_samples],
+                         [0, 10, 30, 50])
+        self.assertEqual([sample.value for sample in others], [0, 1, 3, 5])
+
+    def test_too_few_fail(self):
+        """a figure with too few measurements makes the exit status 1"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            for at in range(4):
+                bench.add('own', Sample(1), at)
+            bench.show(Figure('w', 'u', 'more', 'own', value=1))
+        self.assertTrue(bench.failed)
+        self.assertIs(bench.figures[0]['ok'], False)
+
+    def test_limit(self):
+        """a time limit ends a job and the processes that it started"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            script = 'sleep 60 & echo $!; wait'
+            with self.assertRaisesRegex(ValueError, 'no end after 1 s'):
+                bench.run(['sh', '-c', script], limit_s=1)
+            child = int(bench.text('out'))
+        # A zombie has ended, too.
+        state = pathlib.Path(f'/proc/{child}/stat')
+        if state.exists():
+            self.assertIn(') Z', state.read_text())
+
+    def test_status(self):
+        """a job that fails is an error with its first lines"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            with self.assertRaisesRegex(ValueError, 'exit status 3.*\nno rail'):
+                bench.run(['sh', '-c', 'echo no rail >&2; exit 3'])
+            self.assertEqual(bench.run(['echo', 'fine']), 'fine\n')
+
+    def test_wrong_pick(self):
+        """a wrong result of one case leaves the others"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            found = [{'size': 1, 'pattern': 'uniform', 'median_s': 2,
+                      'data_ok': True}]
+            bench.pick('a', 0, found, 'median_s', 1, size='1', hotspot=0)
+            bench.pick('b', 0, found, 'median_s', 1, size='64k', hotspot=0)
+        self.assertEqual(list(bench.samples), ['a'])
+        self.assertTrue(bench.failed)
+
+    def test_time_left(self):
+        """progress: the time left follows the mean time of a job"""
+        clock = iter([0, 0, 10, 40, 45])
+        out = io.StringIO()
+        progress = runner.Progress(out, lambda: next(clock))
+        progress.begin('p2p', 10)
+        progress.step()
+        self.assertEqual(out.getvalue(), '')
+        progress.step()
+        self.assertEqual(out.getvalue(), 'p2p: 2 of 10 jobs, about 3 min left\n')
+        progress.step()
+        self.assertEqual(len(out.getvalue().splitlines()), 1)
+        self.assertEqual([runner.in_words(s) for s in (0.2, 89, 90, 600)],
+                         ['1 s', '89 s', '2 min', '10 min'])
+
+    def test_processors(self):
+        """the load of this machine is a share"""
+        before = runner.processors()
+        self.assertLessEqual(before[0], before[1])
+        self.assertTrue(0 <= runner.load_since(before) <= 1)
+
+
+class Areas(unittest.TestCase):
+    def test_cases(self):
+        """alltoallv: an even exchange has no destination, so one row"""
+        cases = exchange_areas.cases((0, 0.5), ('1k', '4m'))
+        self.assertEqual([case.name for case in cases], [
+            '0,shift,1k', '0,shift,4m', '0.5,shift,1k', '0.5,shift,4m',
+            '0.5,single,1k', '0.5,single,4m'])
+        self.assertEqual([case.title for case in cases[1:5:3]],
+                         ['evenly', '0.5 to rank 0'])
+
+    def test_better(self):
+        """alltoallv: the baseline is the algorithm with the higher median"""
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(folder)
+            for at, rate in enumerate((1, 5, 9)):
+                bench.add('x.linear', Sample(rate), at)
+            for at, rate in enumerate((6, 7)):
+                bench.add('x.pairwise', Sample(rate), at)
+            self.assertEqual(exchange_areas.better_algorithm(bench, 'x'),
+                             'pairwise')
+            self.assertEqual(exchange_areas.better_algorithm(bench, 'y'),
+                             'linear')
+
+    def test_least(self):
+        """alltoallv: the least time of a pair and others"""
+        self.assertEqual(exchange_areas.least_s(200, 200), 1)
+        self.assertEqual(exchange_areas.least_s(0, 400), 2)
+
+    def test_growth(self):
+        """planner: time for a demand, where both are known"""
+        got = other_areas.per_demand({
+            'a.cold': 6, 'a.slowest': 9, 'a.demands': 3, 'b.demands': 3})
+        self.assertEqual(got, {'a.cold.each': 2000, 'a.slowest.each': 3000})
+
+    def test_names(self):
+        """areas: the names that the help text lists"""
+        for name in cli.AREAS:
+            self.assertRegex(cli.HELP, rf'\b{name}\b')
+        self.assertEqual(sorted(cli.AREAS), [
+            'alltoallv', 'failover', 'overhead', 'p2p', 'planner', 'readme',
+            'softroce', 'vm', 'window'])
+        for name in set(cli.AREAS) - {'readme'}:
+            self.assertTrue((record.PAGES / f'{name}.md.in').exists(), name)
+
+
+def command(*arguments):
+    """contrib/bench with arguments that measure nothing."""
+    return subprocess.run(
+        [sys.executable, str(TOP / 'contrib' / 'bench'), *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False,
+        universal_newlines=True)
+
+
+class Command(unittest.TestCase):
+    def test_help(self):
+        """contrib/bench --help: usage, areas and status"""
+        for option in ('--help', '-h'):
+            done = command(option)
+            self.assertEqual(done.returncode, 0)
+            self.assertTrue(done.stdout.startswith('Usage: contrib/bench'))
+
+    def test_usage(self):
+        """contrib/bench: a wrong argument is status 2 and one line"""
+        for arguments, why in (
+                (('--runs', '4'), 'at least 5'), (('--runs', 'x'), 'not a number'),
+                (('--runs',), '--runs'), (('nowhere',), "'nowhere'"),
+                (('--nothing',), '--nothing'), (('--check',), '--render'),
+                (('--render', 'p2p'), 'no area'),
+                (('--render', '--record'), 'does not measure')):
+            done = command(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertIn(why, done.stderr)
+            self.assertEqual(done.stdout, '')
+
+    def test_default(self):
+        """contrib/bench: the areas without an argument, and several ones"""
+        self.assertEqual(cli.parse([]).areas, ['softroce', 'p2p', 'alltoallv'])
+        options = cli.parse(['window', '--runs', '9', 'planner'])
+        self.assertEqual((options.areas, options.runs),
+                         (['window', 'planner'], 9))
+
+
+def recorded(**changes):
+    data = {'area': 'x', 'command': 'contrib/bench x', 'date': '2026-01-02',
+            'commit': 'abc', 'machine': 'm', 'versions': {'UCX': '1.13.1'},
+            'runs': '5', 'figures': [
+                evaluated(OWN, FULL, ratio=1.6), evaluated(TWENTY, [10] * 20)]}
+    data['figures'] = [item for item, _ in data['figures']]
+    return {**data, **changes}
+
+
+TEMPLATE = '# X\n\nText.\n\n@recorded@\n\n@figures@\n\n@missed@\n'
+
+
+class Pages(unittest.TestCase):
+    def test_page(self):
+        """pages: circumstances, absolute values, ratio, interval and result"""
+        text = record.page('x', recorded(), TEMPLATE)
+        for words in ('2026-01-02', 'abc', 'UCX 1.13.1', '| w | 3 u | p | 2 u | '
+                      '1.500 |  | >= 1.60 x baseline | **missed** |',
+                      '| w | 20.5 u | p | 10 u | 2.050 | 1.600 to 2.500 |'):
+            self.assertIn(words, text)
+        self.assertTrue(text.startswith('# X\n\n<!-- Generated'))
+
+    def test_missed(self):
+        """pages: a missed target is said in words"""
+        text = record.page('x', recorded(), TEMPLATE)
+        self.assertIn('Missed: 1 of 1 targets.', text)
+        self.assertIn('- w: 3 u, 1.500 x baseline; the target is >= 1.60 x '
+                      'baseline.', text)
+        reached = [evaluated(OWN, FULL, ratio=1)[0]]
+        text = record.page('x', recorded(figures=reached), TEMPLATE)
+        self.assertIn('The only target was reached.', text)
+
+    def test_names(self):
+        """pages: a missed target of a row that continues another has a name"""
+        figures = [evaluated(OWN)[0], dict(evaluated(OWN, value=9)[0],
+                                           what='... again')]
+        self.assertIn('- w: again: 3 u', '\n'.join(record.missed(figures)))
+
+    def test_sections(self):
+        """pages: each section has its table, and none is lost"""
+        figures = [dict(evaluated(OWN)[0], section='One')]
+        self.assertRaises(ValueError, record.page, 'x',
+                          recorded(figures=figures), TEMPLATE)
+        text = record.page('x', recorded(figures=figures),
+                           '# X\n\n@figures One@\n\n@figures Two@\n')
+        self.assertIn('| w | 3 u |', text)
+        self.assertIn('Not recorded.', text)
+
+    def test_unknown_line(self):
+        """pages: an unknown line of a template is refused"""
+        self.assertRaises(ValueError, record.page, 'x', recorded(),
+                          '# X\n\n@figure@\n')
+
+    def test_columns(self):
+        """pages: a column that no figure fills is left out"""
+        head = record.table([evaluated(OWN)[0]])[0]
+        self.assertEqual(head, '| figure | value |')
+
+    def test_data(self):
+        """data: written and read again, it is the same"""
+        data = recorded()
+        self.assertEqual(json.loads(record.as_json(data)), data)
+        self.assertEqual(len(record.as_json(data).splitlines()),
+                         len(data) - 1 + len(data['figures']) + 4)
+
+    def test_record(self):
+        """record: an area's data has where, when and what was measured"""
+        with tempfile.TemporaryDirectory() as folder:
+            results = pathlib.Path(folder)
+            (results / 'data').mkdir()
+            bench = bench_in(folder)
+            bench.figures = recorded()['figures']
+            bench.observe('the baseline hangs')
+            cli.record_area(bench, 'softroce', 7, results)
+            data = json.loads((results / 'data' / 'softroce.json').read_text())
+            pages = record.render(results)
+        for key in ('date', 'commit', 'machine', 'system', 'versions'):
+            self.assertTrue(data[key], key)
+        self.assertEqual(data['command'], 'contrib/bench --runs 7 softroce')
+        self.assertEqual(data['runs'], '5 to 20')
+        self.assertEqual(data['observations'], ['the baseline hangs'])
+        self.assertEqual(sorted(data['versions']), ['Open MPI', 'UCX'])
+        self.assertEqual([path.name for path in pages], ['softroce.md'])
+
+    def test_commit(self):
+        """record: a commit of a tree with changes has a plus"""
+        for status, want in ((' M README.md\n', 'abc123+'), ('', 'abc123')):
+            def run(command, status=status, **_):
+                said = status if 'status' in command else 'abc123\n'
+                return subprocess.CompletedProcess(command, 0, said)
+            with unittest.mock.patch.object(record.subprocess, 'run', run):
+                self.assertEqual(record.commit_of(TOP), want)
+
+    def test_current(self):
+        """record: the committed pages and pictures are of the committed data"""
+        done = command('--render', '--check')
+        self.assertEqual((done.returncode, done.stdout), (0, ''))
+
+    def test_stale(self):
+        """record: a page that another hand changed is named"""
+        with tempfile.TemporaryDirectory() as folder:
+            tree = pathlib.Path(folder)
+            for name in ('contrib', 'docs'):
+                subprocess.run(['cp', '-R', str(TOP / name), folder], check=True)
+            page = tree / 'docs' / 'results' / 'planner.md'
+            subprocess.run(['chmod', '-R', 'u+w', folder], check=True)
+            page.write_text(page.read_text() + 'more\n')
+            check = [sys.executable, str(tree / 'contrib' / 'bench'), '--render']
+            done = subprocess.run([*check, '--check'], stdout=subprocess.PIPE,
+                                  check=False, universal_newlines=True)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('docs/results/planner.md is not current', done.stdout)
+            subprocess.run(check, stdout=subprocess.PIPE, check=True)
+            self.assertEqual(page.read_text(), (
+                TOP / 'docs' / 'results' / 'planner.md').read_text())
+
+
+WINDOW = {
+    'seed': 1, 'rate_gbps': 400, 'segment_bytes': 65536, 'sample_us': 10,
+    'poll_min_us': 0.2, 'poll_max_us': 1, 'arrive_us': 100, 'stable_us': 260,
+    'leave_us': 400, 'end_us': 500, 'truth': [[0, 400], [100, 100], [260, 200]],
+    'series': {'1': [[10, 900.5], [20, 300]], '8': [[10, 400]], '32': [[10, 400]]}}
+
+
+class Drawings(unittest.TestCase):
+    def test_well_formed(self):
+        """drawing: well-formed XML, whatever the text"""
+        drawing = svg.Drawing(400)
+        drawing.text(10, 20, 'a < b & "c"', 'note')
+        drawing.bar(10, 30, 0, 'own')
+        root = xml.etree.ElementTree.fromstring(drawing.svg(50, 'x > y & z'))
+        texts = [item.text for item in root.iter() if item.tag.endswith('text')]
+        self.assertEqual(texts, ['a < b & "c"'])
+
+    def test_width(self):
+        """drawing: text that could leave it is an error, on both sides"""
+        drawing = svg.Drawing(100)
+        drawing.text(0, 10, 'short')
+        self.assertRaises(ValueError, drawing.text, 0, 10, 'w' * 20)
+        self.assertRaises(ValueError, drawing.text, 80, 10, 'short')
+        self.assertRaises(ValueError, drawing.text, 20, 10, 'short', '', 'end')
+        self.assertRaises(ValueError, drawing.text, 5, 10, 'short', '', 'middle')
+
+    def test_measure(self):
+        """drawing: a text is as wide as its letters, wider in bold and large"""
+        self.assertAlmostEqual(svg.text_width('mm', 10), 19.6)
+        self.assertEqual(svg.text_width(''), 0)
+        self.assertGreater(svg.text_width('a', bold=True), svg.text_width('a'))
+        self.assertGreaterEqual(svg.text_width('ß'), svg.text_width('a'))
+
+    def test_colors(self):
+        """drawing: each colour has a dark one, behind a media query"""
+        sheet = svg.style()
+        light, dark = sheet.split('@media (prefers-color-scheme: dark)')
+        for name in [*svg.STROKES, *(set(svg.FILLS) - {'text'}), 'card']:
+            self.assertRegex(light, rf'\.{name} {{ (fill|stroke)')
+            self.assertRegex(dark, rf'\.{name} {{ (fill|stroke)')
+        self.assertEqual(sheet.count('{'), sheet.count('}'))
+
+    def test_scale(self):
+        """drawing: a scale maps its ends, and what is beyond them"""
+        scale = svg.Scale(0, 10, 100, 0)
+        self.assertEqual([scale(value) for value in (0, 5, 10, 20)],
+                         [100, 50, 0, -100])
+        self.assertRaises(ValueError, svg.Scale, 1, 1, 0, 10)
+
+    def test_window(self):
+        """window: a sample above the scale is a triangle"""
+        text = window_picture.draw(WINDOW)
+        xml.etree.ElementTree.fromstring(text)
+        panels = text[text.index('W = 32'):]
+        self.assertEqual(len(re.findall('<polygon[^>]*series1', panels)), 1)
+        self.assertEqual(len(re.findall('<circle[^>]*series1', panels)), 1)
+
+
+def try_object(transport='mrail', data_ok=True, size=65536, rate=4e8):
+    return json.dumps({'transport': transport, 'size': size, 'median_s': 0.01,
+                       'bytes_per_s': rate, 'cpu_load': 0.9, 'data_ok': data_ok})
+
+
+def try_rows(mrail, **others):
+    texts = {'stock1': try_object('ucx:rc_v,self', rate=1e8),
+             'stock4': try_object('ucx:rc_v,self', rate=2e8), 'mrail': mrail}
+    return try_report.rows('t', {**texts, **others}, try_report.JOBS)
+
+
+def status(node_bytes):
+    return {'devices': [{'node': node, 'rail': 0, 'tx_bytes': tx, 'rx_bytes': rx}
+                      for node, (tx, rx) in enumerate(node_bytes)]}
+
+
+class Try(unittest.TestCase):
+    def test_good(self):
+        """try: all good"""
+        lines, good = try_rows(try_object())
+        self.assertTrue(good)
+        self.assertEqual(len(lines), 3)
+        self.assertRegex(lines[2], r'^t +64  mrail, 4 rails +10\.00 +400\.0 +2\.00 '
+                         r'+90 %  data ok$')
+
+    def test_wrong(self):
+        """try: wrong data"""
+        lines, good = try_rows(try_object(data_ok=False))
+        self.assertFalse(good)
+        self.assertIn('WRONG DATA', lines[2])
+
+    def test_carrier(self):
+        """try: carried by another transport"""
+        lines, good = try_rows(try_object('ompi:^ucx'))
+        self.assertFalse(good)
+        self.assertIn('this was carried by ompi:^ucx, not by mrail', lines[3])
+
+    def test_none(self):
+        """try: no result"""
+        lines, good = try_rows('')
+        self.assertFalse(good)
+        self.assertTrue(lines[2].endswith('no result'))
+        self.assertFalse(try_rows('', stock1='', stock4='')[1])
+
+    def test_other_size(self):
+        """try: a size that one transport lacks is no result"""
+        both = try_object() + '\n' + try_object(size=1048576)
+        lines, good = try_rows(both)
+        self.assertFalse(good)
+        self.assertEqual(len(lines), 6)
+
+    def test_links(self):
+        """try: what each rail carried, for each exchange"""
+        lines = try_report.links(2, ('a', status([(4e6, 2e6), (0, 0)])),
+                                 ('b', status([(2e6, 2e6), (2e6, 2e6)])))
+        self.assertEqual(len(lines), 5)
+        self.assertEqual(lines[1].split(), ['node', '0', 'rail', '0', 'out', '2.0',
+                                            '#' * 24, '1.0', '#' * 12])
+        self.assertEqual(lines[2].split()[5:], ['0.0', '1.0', '#' * 12])
+
+    def test_links_differ(self):
+        """try: jobs with other rails, or none, cannot be compared"""
+        for left, right in (([], []), ([(1, 1)], [(1, 1), (1, 1)])):
+            self.assertRaises(ValueError, try_report.links, 1,
+                              ('a', status(left)), ('b', status(right)))
+
+    def test_program(self):
+        """try: the program's exit status follows the results"""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (('x.stock', try_object('ucx:rc_v')),
+                               ('x.mrail', try_object())):
+                (pathlib.Path(folder) / name).write_text(text)
+            program = [sys.executable, try_report.__file__, 'rows',
+                       '--single-rail', 't', f'{folder}/x.stock']
+            for path, want in (('x.mrail', 0), ('x.stock', 1), ('absent', 1)):
+                done = subprocess.run([*program, f'{folder}/{path}'], check=False,
+                                      stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE)
+                self.assertEqual(done.returncode, want, path)
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
