@@ -231,6 +231,7 @@ void mrail_plan_destroy(mrail_plan_t *plan); /* NULL: no effect */
  * sentence is cut to why_size; `why` may be NULL if why_size is 0.
  *
  *   -EINVAL        a rank of a demand does not exist
+ *   -ENOSPC        there are 2^32 - 1 demands or more
  *   -EOVERFLOW     the sum of all bytes exceeds 2^62
  *   -EHOSTUNREACH  a demand has no path
  */

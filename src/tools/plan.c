@@ -45,11 +45,11 @@ static void help_on_patterns(FILE *stream)
 
 static const mrail_option_t table[] = {
     {"--topo", "FILE",
-     "nodes, rails, ranks, links: see mrail-plan(1); 'this': this node, as "
-     "hwloc sees it; '-': stdin",
+     "nodes, rails, ranks, links: see mrail-topology(5); 'this': this node, "
+     "as hwloc sees it; '-': stdin",
      MRAIL_OPTION_TEXT, FIELD(topo), 0, 0, NULL},
-    {"--demand", "FILE", "lines FROM TO BYTES; '-': stdin", MRAIL_OPTION_TEXT,
-     FIELD(demand), 0, 0, NULL},
+    {"--demand", "FILE", "lines FROM TO BYTES: see mrail-demand(5); '-': stdin",
+     MRAIL_OPTION_TEXT, FIELD(demand), 0, 0, NULL},
     {"--pattern", "SPEC", "instead: KIND or KIND:SETTING=VALUE,...",
      MRAIL_OPTION_TEXT, FIELD(pattern), 0, 0, NULL},
     {"--seed", "N", "seed of the pattern (1)", MRAIL_OPTION_UINT64, FIELD(seed),
@@ -58,7 +58,7 @@ static const mrail_option_t table[] = {
      "above the least congestion, as a fraction, 0.001 to 1 (0.02)",
      MRAIL_OPTION_PPM, FIELD(gap_ppm), MIN_GAP_PPM, 0, NULL},
     {"--relay-threshold", "SIZE",
-     "only larger demands take relays that they do not need (1m)",
+     "only larger demands take relays that they do not need (1000000)",
      MRAIL_OPTION_SIZE, FIELD(relay_threshold), 0, (uint64_t)1 << 62, NULL},
     {"--repeat", "N", "plan N times from nothing, for the time (1)",
      MRAIL_OPTION_UNSIGNED, FIELD(repeat), 1, MAX_REPEAT, NULL},
