@@ -1,6 +1,8 @@
 #!/bin/sh
 # The manual pages: each verb and file format has one, with the sections that
-# readers look for; cross references exist; samples are what the parsers take.
+# readers look for. References, options of examples, JSON members, variables and
+# words of the parsers are in step with the programs. Samples are what the
+# parsers take.
 set -u
 build=${abs_top_builddir:-$PWD}
 src=${abs_top_srcdir:-$(dirname "$0")/../..}
@@ -23,71 +25,114 @@ not_ok()
 # check NAME WHY COMMAND...
 check()
 {
-    name=$1
-    why=$2
+    check_name=$1
+    check_why=$2
     shift 2
     if "$@" >"$tmp/out" 2>&1; then
-        ok "$name"
+        ok "$check_name"
     else
-        not_ok "$name" "$why: $(head -n 3 "$tmp/out" | paste -sd ' ')"
+        not_ok "$check_name" "$check_why: $(head -n 3 "$tmp/out" | paste -sd ' ')"
     fi
 }
 
-pages=$(find "$src/src" -name '*.[1357]' -path '*mrail*' | sort)
-
-has_sections()
+# none NAME: stdin lists findings, and must be empty.
+none()
 {
-    for section in NAME DESCRIPTION EXAMPLES 'SEE ALSO'; do
-        grep -qx ".Sh $section" "$1" || echo "no section $section"
-    done
-    case $1 in
-    *.1 | *.3) grep -qx '.Sh SYNOPSIS' "$1" || echo 'no section SYNOPSIS' ;;
-    esac
-    case $1 in
-    *.1)
-        for section in ENVIRONMENT 'EXIT STATUS'; do
-            grep -qx ".Sh $section" "$1" || echo "no section $section"
-        done ;;
-    esac
+    findings=$(paste -sd ';' -)
+    if [ -z "$findings" ]; then
+        ok "$1"
+    else
+        not_ok "$1" "$findings"
+    fi
 }
 
-# References to pages of ours that do not exist.
+# at_least NAME MINIMUM FILE: so many lines, or the test has lost its subject.
+at_least()
+{
+    lines=$(wc -l <"$3")
+    [ "$lines" -ge "$2" ] || not_ok "$1" "only $lines found"
+}
+
+# ---- Sections, references, installation ----
+
+sections()
+{
+    wanted='NAME DESCRIPTION EXAMPLES SEE_ALSO'
+    case $1 in
+    *.1) wanted="$wanted SYNOPSIS OPTIONS ENVIRONMENT EXIT_STATUS" ;;
+    *.3) wanted="$wanted SYNOPSIS RETURN_VALUES ERRORS" ;;
+    *.5) wanted="$wanted DIAGNOSTICS" ;;
+    *.7) wanted="$wanted ENVIRONMENT FILES" ;;
+    esac
+    for section in $wanted; do
+        section=$(echo "$section" | tr _ ' ')
+        grep -qx ".Sh $section" "$1" || echo "no section $section"
+    done
+    # The last section is the one with the references.
+    [ "$(grep '^\.Sh' "$1" | tail -n 1)" = '.Sh SEE ALSO' ] ||
+        echo 'SEE ALSO is not the last section'
+}
+
+# The title, the name and the file agree.
+title()
+{
+    page=$(basename "$1")
+    number=${page##*.}
+    upper=$(echo "${page%.*}" | tr '[:lower:]' '[:upper:]')
+    grep -qx ".Dt $upper $number" "$1" || echo "no line .Dt $upper $number"
+    grep -qx ".Nm ${page%.*}" "$1" || echo "no line .Nm ${page%.*}"
+    grep -qE '^\.Dd (January|February|March|April|May|June|July|August|September|October|November|December) [0-9]{1,2}, 20[0-9]{2}$' \
+        "$1" || echo 'no date .Dd MONTH DAY, YEAR'
+}
+
+# References to pages of ours that do not exist, and to the page itself.
 bad_references()
 {
-    sed -n 's/^\.Xr \(mrail[a-z-]*\) \([1-9]\).*/\1.\2/p' "$1" | sort -u |
-        while read -r page; do
-            echo "$pages" | grep -q "/$page\$" || echo "no $page"
+    sed -n 's/^\.\(It \)\{0,1\}Xr \(mrail[a-z-]*\) \([1-9]\).*/\2.\3/p' "$1" |
+        sort -u | while read -r page; do
+            grep -q "/$page\$" "$tmp/pages" || echo "no $page"
+            [ "$page" != "$(basename "$1")" ] || echo "it refers to itself"
         done
 }
 
-for page in $pages; do
+find "$src/src" -name '*.[1357]' -path '*mrail*' | sort >"$tmp/pages"
+at_least 'the pages are found' 13 "$tmp/pages"
+cat "$src"/src/*/local.mk | sed -e ':a' -e '/\\$/N' -e 's/\\\n//' -e 'ta' |
+    grep '^dist_man_MANS' >"$tmp/installed"
+while read -r page; do
     name=$(basename "$page")
-    has_sections "$page" >"$tmp/sections"
-    check "$name: sections" "$(paste -sd ' ' "$tmp/sections")" \
-        test ! -s "$tmp/sections"
-    bad_references "$page" >"$tmp/references"
-    check "$name: references" "$(paste -sd ' ' "$tmp/references")" \
-        test ! -s "$tmp/references"
-done
+    { sections "$page"; title "$page"; } | none "$name: sections and title"
+    bad_references "$page" | none "$name: references"
+    check "$name is installed" 'it is in no dist_man_MANS' \
+        grep -qwF -- "${page#"$src"/}" "$tmp/installed"
+done <"$tmp/pages"
 
 for program in "$build"/mrail-*; do
     name=$(basename "$program")
     case $name in *.*) continue ;; esac
     [ -f "$program" ] || continue
     check "$name has a page" 'there is none' test -f "$man/$name.1"
+    verb=${name#mrail-}
+    check "mrail.1 refers to $name" 'it does not' \
+        grep -q "^\.Xr $name 1" "$man/mrail.1"
+    check "mrail.1 lists $verb" 'it does not' \
+        grep -qx "\.It Cm $verb" "$man/mrail.1"
 done
 
+# ---- Layout ----
+
 if command -v mandoc >/dev/null 2>&1; then
-    for page in $pages; do
-        # Its own index of pages is none of ours.
-        mandoc -Tlint -Wwarning "$page" 2>&1 | grep -v 'mandoc\.db' \
-            >"$tmp/lint"
-        check "$(basename "$page"): mandoc" "$(head -n 1 "$tmp/lint")" \
-            test ! -s "$tmp/lint"
-    done
+    while read -r page; do
+        # The index of installed pages is none of ours.
+        mandoc -Tlint -Wstyle "$page" 2>&1 |
+            grep -v 'mandoc\.db\|referenced manual not found' | head -n 3 |
+            none "$(basename "$page"): mandoc"
+    done <"$tmp/pages"
 else
-    echo 'skip - layout: mandoc is not installed'
+    echo 'ok - layout of the pages # SKIP mandoc is not installed'
 fi
+
+# ---- Samples ----
 
 # samples PAGE: its literal displays, each into a file $tmp/sample-N.
 samples()
@@ -96,24 +141,183 @@ samples()
     awk -v dir="$tmp" '
         /^\.Bd -literal/ { file = dir "/sample-" ++n; next }
         /^\.Ed/ { file = ""; next }
-        file != "" { gsub(/\\e/, "\\"); print >file }' "$1"
+        file != "" { gsub(/\\e/, "\\"); print >file }' "$man/$1"
 }
 
-samples "$man/mrail-topology.5"
-check 'mrail-topology.5 has samples' 'fewer than two' test -f "$tmp/sample-2"
-for sample in "$tmp"/sample-*; do
-    check "a topology of mrail-topology.5 ($(basename "$sample"))" \
-        'it is refused' "$build/mrail-plan" --topo "$sample" --pattern uniform
-done
-cp "$tmp/sample-1" "$tmp/topology"
-samples "$man/mrail-demand.5"
-check 'the demands of mrail-demand.5' 'they are refused' \
-    "$build/mrail-plan" --topo "$tmp/topology" --demand "$tmp/sample-1"
-samples "$man/mrail-plan.1"
-check 'the topology of mrail-plan.1' 'it is refused' \
-    "$build/mrail-plan" --topo "$tmp/sample-1" --pattern moe:skew=1.2
-samples "$man/mrail-script.5"
-check 'the script of mrail-script.5' 'it is refused' \
+# each PAGE MINIMUM COMMAND...: the command takes every sample, its last word.
+each()
+{
+    page=$1
+    minimum=$2
+    shift 2
+    samples "$page"
+    count=0
+    for sample in "$tmp"/sample-*; do
+        [ -f "$sample" ] || break
+        count=$((count + 1))
+        check "$page: sample $count" 'it is refused' "$@" "$sample"
+    done
+    [ "$count" -ge "$minimum" ] ||
+        not_ok "$page has samples" "$count, not $minimum"
+}
+
+takes_topology()
+{
+    "$build/mrail-plan" --pattern uniform --topo "$1"
+}
+
+takes_demand()
+{
+    "$build/mrail-plan" --topo "$tmp/topology" --demand "$1"
+}
+
+takes_script()
+{
     timeout 30 "$build/mrail-soft" --session "test-man-$$" --nodes 2 --rails 4 \
-    --script "$tmp/sample-1" -- true
+        --script "$1" -- true
+}
+
+samples mrail-plan.1
+mv "$tmp/sample-1" "$tmp/topology"
+check 'mrail-plan.1: its topology' 'it is refused' takes_topology "$tmp/topology"
+each mrail-topology.5 2 takes_topology
+each mrail-demand.5 2 takes_demand
+each mrail-script.5 2 takes_script
+for page in mrail.7 mrail-telemetry.5; do
+    each "$page" 1 sh -n
+done
+
+# ---- Words of the parsers ----
+
+# in_page PAGE PREFIX: each line of stdin is an item or a word of the page.
+in_page()
+{
+    while read -r word; do
+        grep -qE -e "^\.(It )?(.* )?Cm (.* )?$word( |\$)" "$man/$1" ||
+            echo "no '$word'"
+    done
+}
+
+# A message with the known words, after a colon or "there are" and "there is".
+words_of()
+{
+    sed -n "s/^.*$1//p" | tr ',' '\n' | sed -e 's/=VALUE//' -e 's/ //g' |
+        grep -x '[a-z_]*'
+}
+
+echo unknown >"$tmp/unknown"
+"$build/mrail-plan" --pattern uniform --topo "$tmp/unknown" 2>&1 |
+    words_of 'begins no line:' >"$tmp/words"
+at_least 'the statements of a topology' 11 "$tmp/words"
+in_page mrail-topology.5 <"$tmp/words" |
+    none 'mrail-topology.5 has every statement'
+
+"$build/mrail-plan" --topo "$tmp/topology" --pattern unknown 2>&1 |
+    words_of 'there are' >"$tmp/kinds"
+at_least 'the patterns' 6 "$tmp/kinds"
+while read -r kind; do
+    echo "$kind"
+    "$build/mrail-plan" --topo "$tmp/topology" --pattern "$kind:unknown=1" \
+        2>&1 | words_of 'there \(are\|is\)'
+done <"$tmp/kinds" >"$tmp/words"
+at_least 'the settings of patterns' 18 "$tmp/words"
+in_page mrail-plan.1 <"$tmp/words" |
+    none 'mrail-plan.1 has every pattern and setting'
+
+echo 'at 0s unknown' >"$tmp/unknown"
+"$build/mrail-soft" --session "test-man-$$" --script "$tmp/unknown" -- true \
+    2>&1 | words_of 'is not an action:' >"$tmp/words"
+at_least 'the actions of a script' 14 "$tmp/words"
+in_page mrail-script.5 <"$tmp/words" | none 'mrail-script.5 has every action'
+
+"$build/mrail-soft" ctl --help | sed -n 's/^  \([a-z]*\)=[A-Z]* .*/\1/p' \
+    >"$tmp/words"
+at_least 'the actions of mrail soft ctl' 5 "$tmp/words"
+in_page mrail-soft.1 <"$tmp/words" |
+    none 'mrail-soft.1 has every action of ctl'
+
+# ---- Options of the examples ----
+
+# Command lines of a page, one a row, up to the command that they start.
+commands_of()
+{
+    awk '/^\.Dl / { print substr($0, 5) }
+        /^\.Bd -literal/ { display = 1; next }
+        /^\.Ed/ { display = 0 }
+        display' "$1" | tr '|' '\n' | sed -e 's/\\-/-/g' -e 's/ -- .*//' |
+        sed -n 's/^.*mrail \([a-z]\{1,\} .*\)/\1/p'
+}
+
+bad_options()
+{
+    commands_of "$1" | while read -r verb rest; do
+        [ -x "$build/mrail-$verb" ] || continue
+        sub=
+        case "$verb $rest" in
+        'soft ctl'* | 'soft status'*) sub=${rest%% *} ;;
+        'bench '* | 'info '*) "$build/mrail-run" --list-options ;;
+        esac >"$tmp/options"
+        "$build/mrail-$verb" ${sub:+"$sub"} --list-options >>"$tmp/options"
+        for word in $rest; do
+            case $word in
+            --map-by) ;; # of mpirun
+            --[a-z]*)
+                cut -f 1 "$tmp/options" | tr '|' '\n' |
+                    grep -qxF -e "${word%%=*}" || echo "mrail $verb $word" ;;
+            esac
+        done
+    done
+}
+
+while read -r page; do
+    commands_of "$page"
+done <"$tmp/pages" >"$tmp/commands"
+at_least 'the examples of commands' 25 "$tmp/commands"
+while read -r page; do
+    bad_options "$page" | none "$(basename "$page"): options of the examples"
+done <"$tmp/pages"
+
+# ---- Members of JSON ----
+
+# members PAGE MINIMUM: the names on stdin are in the page.
+members()
+{
+    sort -u >"$tmp/members"
+    at_least "the members of $1" "$2" "$tmp/members"
+    in_page "$1" <"$tmp/members" | none "$1 has every member of its JSON"
+}
+
+names_of_output()
+{
+    grep -oE '"[a-z_0-9]+":' | tr -d '":'
+}
+
+names_of_source()
+{
+    sed -n 's/.*mrail_json_[a-z_]*([^"]*"\([a-z_0-9]*\)".*/\1/p' "$@"
+}
+
+"$build/mrail-plan" --topo "$tmp/topology" --pattern hotspot --pieces --json |
+    names_of_output | members mrail-plan.1 40
+# The page has examples of the counters only.
+"$build/mrail-soft" --session "test-man-$$" --rails 1 -- \
+    "$build/mrail-soft" status --json | sed 's/"protocol": {[^}]*}/"protocol":/' |
+    names_of_output | members mrail-soft.1 30
+{
+    names_of_source "$src"/src/tools/info*.c
+    "$build/mrail-soft" --session "test-man-$$" --rails 1 -- \
+        "$build/mrail-info" --json | names_of_output
+} | members mrail-info.1 25
+names_of_source "$src"/src/tools/bench*.c | members mrail-bench.1 15
+names_of_source "$src/src/tools/top_json.c" | members mrail-top.1 25
+
+# ---- Variables ----
+
+grep -rhoE 'getenv\("[A-Za-z_]+"\)' "$src/src" | cut -d '"' -f 2 | sort -u \
+    >"$tmp/variables"
+at_least 'the variables' 6 "$tmp/variables"
+while read -r variable; do
+    xargs grep -lw -- "$variable" <"$tmp/pages" >/dev/null ||
+        echo "no page has $variable"
+done <"$tmp/variables" | none 'every variable is in a page'
 exit $failed

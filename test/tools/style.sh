@@ -54,6 +54,39 @@ finds 'a word that is not in the glossary, in a script' check-prose word.sh \
 printf '.Dd today\nThe message is to be sent.\n' >"$tmp/page.1"
 finds 'a construction, in a manual page' check-prose page.1 "'is to be'"
 
+cat >"$tmp/macros.1" <<'END'
+.Dd today
+.Sh DESCRIPTION
+The sender posts one message after another one to
+.Ar receiver ,
+and then waits for the acknowledgement
+.Pq of each message
+that it has posted with
+.Fl -flag
+before the next message is posted to the same
+.Ar receiver .
+END
+finds 'a sentence with macros that is too long' check-prose macros.1 \
+    ':3: 3[0-9] words in a sentence'
+cat >"$tmp/good.1" <<'END'
+.Dd today
+.Sh SYNOPSIS
+.Nm x
+.Op Fl -who Ar only
+.Sh EXAMPLES
+The sender waits:
+.Bd -literal
+Who only waits sends nothing.
+.Ed
+.Sh DIAGNOSTICS
+.Bl -diag
+.It Who only waits sends nothing.
+The peer has no credit.
+.El
+END
+passes 'examples and messages of a manual page are left alone' \
+    check-prose good.1
+
 cat >"$tmp/good.c" <<'END'
 /* The sender waits for credit.  "What now" is a string below. */
 const char *text = "Who only waits sends nothing. keeper";
