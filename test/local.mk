@@ -67,10 +67,10 @@ print-check-timing:
 	@for test in $(TIMING_TESTS); do echo $$test; done
 .PHONY: check-timing print-check print-installcheck print-check-timing
 
-# Tests run one at a time, with make -j as well: some want an answer within
-# milliseconds.  The rule takes effect only in the make that runs them, which
-# has this goal; building goes on in parallel.  (The blanks keep automake from
-# taking the lines for its own conditionals.)
- ifneq ($(filter $(TEST_SUITE_LOG),$(MAKECMDGOALS)),)
+# make -j check is safe: its tests depend on no other's time, names or files.  Timing
+# tests and MPI jobs run one at a time, with make -j as well.  The rule takes effect only
+# in the make that runs them, which has these goals; building goes on in parallel.  (The
+# blanks keep automake from taking the lines for its own conditionals.)
+ ifneq ($(filter installcheck.log timing.log,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
  endif

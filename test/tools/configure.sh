@@ -1,6 +1,6 @@
 #!/bin/sh
 # configure: a UCX configured for release is accepted, a UCX without sources is
-# not, the summary says what is built, and make -j runs the tests one by one.
+# not, the summary says what is built, and make -j keeps timing tests alone.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -67,7 +67,7 @@ succeeded 'configure --with-verbs=DIR'
 ! says 'UCX transport' && true
 succeeded 'configure --quiet prints no summary'
 
-# ---- make -j check ----
+# ---- make -j ----
 
 # In the place of a test: fails if another one runs.
 cat >"$tmp/alone" <<'END'
@@ -80,10 +80,13 @@ END
 chmod +x "$tmp/alone"
 some=$(make -s --no-print-directory -C "$tmp/without" print-check |
     grep '^test/tools/.*\.sh$' | paste -sd ' ')
-make -C "$tmp/without" -j4 check-TESTS check_PROGRAMS= check_LTLIBRARIES= \
-    SH_LOG_COMPILER="$tmp/alone" TESTS="$some" >"$tmp/out" 2>&1 </dev/null &&
-    grep -q '^# PASS: *[1-9]' "$tmp/out" && true
-succeeded 'make -j4 check runs one test at a time'
+for log in timing.log installcheck.log; do
+    make -C "$tmp/without" -j4 check-TESTS check_PROGRAMS= \
+        check_LTLIBRARIES= TEST_SUITE_LOG=$log SH_LOG_COMPILER="$tmp/alone" \
+        TESTS="$some" >"$tmp/out" 2>&1 </dev/null &&
+        grep -q '^# PASS: *[1-9]' "$tmp/out" && true
+    succeeded "make -j4 runs one test at a time: ${log%.log}"
+done
 
 # ---- UCX ----
 
