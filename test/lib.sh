@@ -81,7 +81,7 @@ finish()
 # excerpt FILE: its last lines, as a diagnostic.
 excerpt()
 {
-    tail -n 40 "$1" | sed 's/^/#   | /'
+    tail -n 40 "$1" 2>/dev/null | sed 's/^/#   | /'
 }
 
 # results FILE [PREFIX]: the result lines that a program wrote are this script's, with
