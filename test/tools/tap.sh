@@ -90,6 +90,17 @@ lines=$(program 0 'words')
 counted 'a program without results' fail \
     "$(script "run_program '' '$lines'" finish)"
 
+# ---- programs with a sanitizer ----
+
+# A program whose results are good, and a report beside them.
+mkdir "$tmp/reports"
+printf 'echo "SUMMARY: race in /a/src/b.c" >"%s"\necho "ok - x"\n' \
+    "$tmp/reports/report.1" >"$tmp/racing"
+counted 'a report of a sanitizer' 'pass fail' \
+    "$top/test/sanitized.sh" "$tmp/reports" /src/ sh "$tmp/racing"
+counted 'a report of code that is not instrumented' 'pass pass' \
+    "$top/test/sanitized.sh" "$tmp/reports" /other/ sh "$tmp/racing"
+
 # ---- programs under make check ----
 
 run=$top/test/program.sh
