@@ -3,6 +3,7 @@
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
+[ "$HAVE_CMOCKA" = yes ] || skip_all 'configure found no cmocka'
 need_built test_uct
 export CMOCKA_MESSAGE_OUTPUT=TAP MRAIL_UCT_PATH="$shim"
 
