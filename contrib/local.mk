@@ -41,9 +41,9 @@ EXTRA_DIST += \
     contrib/fuzz \
     contrib/lib.sh \
     contrib/package \
+    contrib/results.awk \
     contrib/setup \
     contrib/suppressions/tsan-mpi.txt \
-    contrib/tally \
     contrib/try \
     contrib/vm \
     contrib/check-layers

@@ -1,4 +1,5 @@
-# Every test program is listed here; `make check` builds and runs them all.
+# Every test is listed in TESTS (make check), TIMING_TESTS (make check-timing) or
+# INSTALLED_TESTS (make installcheck).
 # A folder of tests describes itself in its own local.mk.
 TEST_LIBS = libmrail-base.la $(CMOCKA_LIBS)
 
@@ -16,33 +17,60 @@ include test/vm/local.mk
 include test/model/local.mk
 include test/bench/local.mk
 
-# Scripts have rules for their logs by suffix, so that `make check TESTS=...` and
-# installcheck can run scripts that are not in TESTS.
-TEST_EXTENSIONS = .sh
+# All tests write TAP; automake's driver counts their results.  Scripts end in ".sh".
+# Programs that need software rails end in ".rail": on-rails.sh runs them.  All other
+# programs need nothing.  Each kind has a rule for its logs, so that make check TESTS=...,
+# check-timing and installcheck can run tests that are not in TESTS.
+TEST_EXTENSIONS = .sh .rail
+LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) \
+    $(top_srcdir)/build-aux/tap-driver.sh
+SH_LOG_DRIVER = $(LOG_DRIVER)
+RAIL_LOG_DRIVER = $(LOG_DRIVER)
+AM_LOG_DRIVER_FLAGS = --merge
+AM_SH_LOG_DRIVER_FLAGS = --merge
+AM_RAIL_LOG_DRIVER_FLAGS = --merge
+LOG_COMPILER = $(SHELL) $(top_srcdir)/test/program.sh
+RAIL_LOG_COMPILER = $(SHELL) $(top_srcdir)/test/rail/on-rails.sh
+EXTRA_DIST += test/lib.sh test/program.sh test/sanitized.sh
 
 # Tests of an installation: MRAIL_TEST_LIMIT_S is the time of one script.
 # INSTALLED_TESTS=test/mpi/p2p.sh on the command line runs a single one.
+INSTALLED_ENVIRONMENT = MRAIL="$(DESTDIR)$(bindir)/mrail" \
+    MRAIL_BUILD="$(abs_builddir)" MRAIL_LIBEXECDIR="$(DESTDIR)$(pkglibexecdir)" \
+    MRAIL_MANDIR="$(DESTDIR)$(mandir)"
 installcheck-local:
-	MRAIL="$(DESTDIR)$(bindir)/mrail" MRAIL_BUILD="$(abs_builddir)" \
-	MRAIL_LIBEXECDIR="$(DESTDIR)$(pkglibexecdir)" \
-	MRAIL_MANDIR="$(DESTDIR)$(mandir)" \
+	$(INSTALLED_ENVIRONMENT) \
 	    $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(INSTALLED_TESTS)" \
 	    TEST_SUITE_LOG=installcheck.log \
 	    SH_LOG_COMPILER="timeout -k 20 $${MRAIL_TEST_LIMIT_S:-240}"
-CLEANFILES += installcheck.log $(INSTALLED_TESTS:.sh=.log) \
-    $(INSTALLED_TESTS:.sh=.trs)
+
+# Tests whose result depends on time.  Nothing else may run beside them.
+check-timing: all
+	$(MAKE) $(AM_MAKEFLAGS) $(check_PROGRAMS) $(check_LTLIBRARIES)
+	$(INSTALLED_ENVIRONMENT) \
+	    $(MAKE) $(AM_MAKEFLAGS) check-TESTS TESTS="$(TIMING_TESTS)" \
+	    TEST_SUITE_LOG=timing.log \
+	    SH_LOG_COMPILER="timeout -k 20 $${MRAIL_TEST_LIMIT_S:-240}"
+
+CLEANFILES += installcheck.log timing.log
+mostlyclean-local:
+	for test in $(INSTALLED_TESTS) $(TIMING_TESTS); do \
+	    rm -f "$${test%.*}.log" "$${test%.*}.trs"; \
+	done
 
 # Names of the tests that a goal runs, one per line: for contrib/check.
 print-check:
 	@for test in $(TESTS); do echo $$test; done
 print-installcheck:
 	@for test in $(INSTALLED_TESTS); do echo $$test; done
-.PHONY: print-check print-installcheck
+print-check-timing:
+	@for test in $(TIMING_TESTS); do echo $$test; done
+.PHONY: check-timing print-check print-installcheck print-check-timing
 
-# Tests run one at a time, with make -j as well: some want an answer within
-# milliseconds.  The rule takes effect only in the make that runs them, which
-# has this goal; building goes on in parallel.  (The blanks keep automake from
-# taking the lines for its own conditionals.)
- ifneq ($(filter $(TEST_SUITE_LOG),$(MAKECMDGOALS)),)
+# make -j check is safe: its tests depend on no other's time, names or files.  Timing
+# tests and MPI jobs run one at a time, with make -j as well.  The rule takes effect only
+# in the make that runs them, which has these goals; building goes on in parallel.  (The
+# blanks keep automake from taking the lines for its own conditionals.)
+ ifneq ($(filter installcheck.log timing.log,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
  endif

@@ -101,19 +101,21 @@ endif
 SOFT_TESTS = \
     test/interop/soft_bad.sh \
     test/interop/soft_credit.sh \
-    test/interop/soft_faults.sh \
     test/interop/soft_kill.sh \
     test/interop/soft_mpi.sh \
     test/interop/soft_objects.sh \
-    test/interop/soft_perftest.sh \
     test/interop/soft_pyverbs.sh \
-    test/interop/soft_script.sh \
     test/interop/soft_stress.sh \
     test/interop/soft_tshark.sh \
     test/interop/soft_ucx.sh \
     test/interop/soft_verbs.sh
+SOFT_TIMING_TESTS = \
+    test/interop/soft_faults.sh \
+    test/interop/soft_perftest.sh \
+    test/interop/soft_script.sh
 TESTS += $(SOFT_TESTS)
-EXTRA_DIST += $(SOFT_TESTS) test/interop/soft_lib.sh \
+TIMING_TESTS += $(SOFT_TIMING_TESTS)
+EXTRA_DIST += $(SOFT_TESTS) $(SOFT_TIMING_TESTS) test/interop/soft_lib.sh \
     test/interop/verbs/capture.py \
     test/interop/verbs/device.py \
     test/interop/verbs/errors.py \

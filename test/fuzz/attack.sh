@@ -2,57 +2,47 @@
 # A job on software rails and an attacker on the same network, in a network
 # namespace of its own.  attacker.c has the attacks, docs/security.md their limits.
 set -eu
-if [ ! -x ./attacker ] || [ ! -x ./attack_job ]; then
-    echo "attacker and attack_job are not built"
-    exit 77
-fi
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need_built mrail-soft attacker attack_job
 if [ "${1-}" != inside ]; then
-    command -v unshare >/dev/null 2>&1 || { echo "no unshare"; exit 77; }
-    command -v ip >/dev/null 2>&1 || { echo "no ip (iproute2)"; exit 77; }
-    if ! unshare -Urn ip link set lo up 2>/dev/null; then
-        echo "no network namespace here: unshare -Urn is not permitted"
-        exit 77
-    fi
-    exec unshare -Urn "$0" inside
+    need unshare ip
+    unshare -Urn ip link set lo up 2>/dev/null ||
+        skip_all 'no network namespace here: unshare -Urn is not permitted'
+    status=0
+    unshare -Urn "$0" inside || status=$?
+    exit $status
 fi
 # One packet at a time: the attacker sees, and replays, what is on a wire, and not
 # the runs that the stack cuts later.
-ip link set lo up gso_max_segs 1
+ip link set lo up gso_max_segs 1 || skip_all 'ip link cannot set gso_max_segs'
 seconds=5
 [ -z "${MRAIL_TEST_FULL-}" ] || seconds=30
 export MRAIL_ATTACK_SECONDS=$seconds
-export MRAIL_TEST_SOFT="$PWD/mrail-soft"
-log=$(mktemp)
-trap 'kill "$attacker" 2>/dev/null || true; rm -f "$log"' EXIT
-./attacker $((seconds + 3)) >"$log" 2>&1 &
+export MRAIL_TEST_SOFT="$soft"
+"$build/attacker" $((seconds + 3)) >"$tmp/attacker" 2>&1 &
 attacker=$!
-status=0
 # shellcheck disable=SC2016 # the inner shell's
-"$MRAIL_TEST_SOFT" --session "attack-$$" --nodes 2 --rails 2 --node 0 \
+run_program '' "$soft" --session "$session" --nodes 2 --rails 2 --node 0 \
     --icrc "${MRAIL_ATTACK_ICRC-off}" \
-    -- sh -c './attack_job; status=$?
+    -- sh -c '"$1"; status=$?
         "$MRAIL_TEST_SOFT" status --session "$MRAIL_SOFT" --json >"$0"
-        exit $status' "$log.json" || status=$?
+        exit $status' "$tmp/status" "$build/attack_job"
+status=0
 wait "$attacker" || status=$?
-cat "$log"
-# Sum of a counter over all devices.
-counter()
-{
-    grep -o "\"$1\": [0-9]*" "$log.json" | awk '{ n += $2 } END { print n + 0 }'
-}
+sed 's/^/# /' "$tmp/attacker"
+is 'the attacker goes on to its end' 0 $status
 for name in drop_source rx_dup; do
-    n=$(counter $name)
+    n=$(json_sum $name "$tmp/status")
     if [ "$n" -gt 0 ]; then
-        echo "ok - $name counts: $n"
+        ok "$name counts"
     else
-        echo "not ok - $name counts: it is 0"
-        head -c 2000 "$log.json"
-        status=1
+        not_ok "$name counts" 'it is 0' "$tmp/status"
     fi
+    printf '# %s %s\n' $name "$n"
 done
 for name in drop_qpn drop_length drop_header drop_opcode rx_stale ooo \
     timeouts drop_kernel drop_misrouted drop_short; do
-    printf '# %s %s\n' $name "$(counter $name)"
+    printf '# %s %s\n' $name "$(json_sum $name "$tmp/status")"
 done
-rm -f "$log.json"
-exit "$status"
+finish

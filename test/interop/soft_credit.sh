@@ -13,4 +13,5 @@ drops=$(kernel_drops)
 [ "$(counter drop_kernel)" = 0 ] || fail "drop_kernel: $(counter drop_kernel)"
 release
 gone
+report 'the kernel drops none of many single packets'
 finish

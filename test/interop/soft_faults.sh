@@ -3,26 +3,30 @@
 # (with events), rates; the data stays right.
 . "$(dirname "$0")/soft_lib.sh"
 
-ctl() { $SOFT ctl --session $SESSION "$@" || fail "ctl $*"; }
+ctl() { $soft ctl --session $session "$@" || fail "ctl $*"; }
 storm() { soft ./soft_stress --procs 3 --rails 2 "$@" || fail "soft_stress $*"; }
 
 SOFT_OPTIONS="--rails 2"
 hold
-soft ./soft_events $SOFT || fail "port events"
+soft ./soft_events $soft || fail "port events"
+report 'port events'
 ctl loss=10000
 storm --seconds 1 --op write
 storm --seconds 1 --op send
 storm --seconds 1 --op read
 [ "$(counter drop_loss)" -gt 10 ] || fail "no packet was lost"
+report 'loss: the data stays right'
 ctl loss=0 delay=2000
 storm --seconds 1
 ctl delay=0
+report 'delay: the data stays right'
 # Both ports down for 0.4 s: everything stands still, then goes on.
-soft ./soft_stress --procs 3 --rails 2 --seconds 3 >"$TMP/out" 2>&1 &
+soft ./soft_stress --procs 3 --rails 2 --seconds 3 >"$tmp/out" 2>&1 &
 job=$!
 sleep 1; ctl --rail 0 down; sleep 0.4; ctl --rail 0 up
-wait $job || { fail "port down and up"; cat "$TMP/out"; }
+wait $job || { fail "port down and up"; show "$tmp/out"; }
 [ "$(counter drop_down)" -gt 0 ] || fail "nothing was discarded while down"
+report 'ports down and up: the job goes on'
 
 # Rates: what two processes of a rail move together stays under it, and a
 # change takes effect while they run.
@@ -31,9 +35,10 @@ before=$(counter rx_bytes) start=$(date +%s%N)
 storm --procs 3 --rails 1 --seconds 2
 bytes=$(($(counter rx_bytes) - before)) ns=$(($(date +%s%N) - start))
 rate=$((bytes * 1000 / (ns / 1000000)))
-say "40 MB/s cap: $((rate / 1000)) kB/s over the whole run"
+echo "# 40 MB/s cap: $((rate / 1000)) kB/s over the whole run"
 [ $rate -le 41000000 ] || fail "40 MB/s rail carried $rate bytes per second"
 ctl rate=max
 release
 gone
+report 'a rate: no more than that, at once'
 finish

@@ -7,10 +7,10 @@ SOFT_OPTIONS="--nodes 2 --rails 2"
 hold
 # A third of the processes kills itself half way.
 soft ./soft_stress --procs 9 --nodes 2 --rails 2 --kill 3 --seconds 2 \
-    >"$TMP/out" 2>&1 || { fail "survivors"; cat "$TMP/out"; }
-cat "$TMP/out"
+    >"$tmp/out" 2>&1 || { fail "survivors"; show "$tmp/out"; }
+show "$tmp/out"
 # Joins, exits and kills beside a long job that must not notice.
-soft ./soft_stress --procs 4 --nodes 2 --rails 2 --seconds 3 >"$TMP/long" 2>&1 &
+soft ./soft_stress --procs 4 --nodes 2 --rails 2 --seconds 3 >"$tmp/long" 2>&1 &
 long=$!
 for _ in 1 2; do
     soft ./soft_stress --procs 6 --nodes 2 --rails 2 --kill 3 --seconds 0.5 \
@@ -18,25 +18,27 @@ for _ in 1 2; do
     soft ./soft_stress --procs 3 --nodes 2 --rails 2 --seconds 0.3 --calm \
         >/dev/null 2>&1 || fail "a job beside the long one"
 done
-wait $long || { fail "the long job"; cat "$TMP/long"; }
-cat "$TMP/long"
+wait $long || { fail "the long job"; show "$tmp/long"; }
+show "$tmp/long"
 lost=$(counter drop_misrouted)
 [ "$lost" = 0 ] || fail "$lost packets came to the wrong process"
+report 'processes that are killed: the others go on, and get their packets'
 # The session daemon has them back when it comes to run.
-slots_free() { status >"$TMP/slots" && ! grep -q '"processes": [1-9]' "$TMP/slots"; }
-await slots_free || fail "dead processes still have slots"
+slots_free() { status >"$tmp/slots" && ! grep -q '"processes": [1-9]' "$tmp/slots"; }
+await 3 slots_free || fail "dead processes still have slots"
 release
 gone
+report 'processes that are killed: nothing is left behind'
 
 # Kill everything at once, the session daemon with it.
-SESSION=$SESSION-k
+session=$session-k
 hold
-soft ./soft_stress --procs 4 --seconds 2 >"$TMP/alone" 2>&1 &
+soft ./soft_stress --procs 4 --seconds 2 >"$tmp/alone" 2>&1 &
 alone=$!
 sleep 0.7
 for p in /proc/[0-9]*; do
     [ "$(cat "$p/comm" 2>/dev/null)" = mrail-softkeep ] || continue
-    if grep -q "mrail-soft.$(id -u).$SESSION\$" "$p/maps" 2>/dev/null; then
+    if grep -q "mrail-soft.$(id -u).$session\$" "$p/maps" 2>/dev/null; then
         kill -9 "${p#/proc/}"
         killed=1
     fi
@@ -45,13 +47,14 @@ done
 # The kernel closes the session daemon's files when it gets to it.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.2
-    timeout 5 $SOFT status --session $SESSION >/dev/null 2>&1 || break
+    timeout 5 $soft status --session $session >/dev/null 2>&1 || break
 done
-timeout 5 $SOFT status --session $SESSION >/dev/null 2>&1 &&
+timeout 5 $soft status --session $session >/dev/null 2>&1 &&
     fail "a session without a session daemon is shown"
 release
-wait $alone || { fail "a job without a session daemon"; cat "$TMP/alone"; }
+wait $alone || { fail "a job without a session daemon"; show "$tmp/alone"; }
 # The name can be used again at once.
 soft ./soft_stress --procs 2 --seconds 0.2 >/dev/null || fail "new session"
 gone
+report 'a session daemon that is killed'
 finish

@@ -3,10 +3,9 @@
 # and many ranks; no packet may be dropped by the kernel.
 . "$(dirname "$0")/soft_lib.sh"
 . ./test/ucx/env.sh
-[ "$HAVE_MPICC" = yes ] || skip "configure found no Open MPI to build with"
+[ "$HAVE_MPICC" = yes ] || skip_all "configure found no Open MPI to build with"
 need mpirun
-[ -x ./soft_alltoall ] || { fail "soft_alltoall was not built"; finish; }
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+need_built soft_alltoall
 export UCX_WARN_UNUSED_ENV_VARS=n
 
 job() { # ranks, soft options, devices, arguments
@@ -16,14 +15,15 @@ job() { # ranks, soft options, devices, arguments
         --mca btl ^openib,vader,tcp --mca osc ^ucx --mca pml_ucx_tls any \
         --mca pml_ucx_devices any -x UCX_TLS=rc_v,self \
         -x UCX_NET_DEVICES="$devices" \
-        $SOFT --session $SESSION $options -- ./soft_alltoall "$@" \
-        >"$TMP/out" 2>&1 || { fail "$np ranks, $options"; tail "$TMP/out"; }
-    grep -q 'data ok' "$TMP/out" || fail "$np ranks, $options: data"
+        $soft --session $session $options -- ./soft_alltoall "$@" \
+        >"$tmp/out" 2>&1 || { fail "$np ranks, $options"; show "$tmp/out"; }
+    grep -q 'data ok' "$tmp/out" || fail "$np ranks, $options: data"
 }
 
 four=soft0:1,soft1:1,soft2:1,soft3:1
 job 4 "--nodes 2 --rails 4" $four 200000 5
 gone
+report 'four ranks, four devices, two nodes'
 # 32 ranks start slowly on two cores, on any transport: in the long tier.
 ranks=8
 [ -n "${MRAIL_TEST_FULL:-}" ] && ranks=32
@@ -34,4 +34,5 @@ drops=$(($(counter drop_kernel) + $(kernel_drops)))
 [ "$drops" = 0 ] || fail "$drops packets dropped by the kernel"
 release
 gone
+report "$ranks ranks, one device: no packet dropped by the kernel"
 finish

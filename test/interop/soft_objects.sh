@@ -6,6 +6,8 @@
 # shellcheck source=test/interop/soft_lib.sh
 . "$(dirname "$0")/soft_lib.sh"
 
-soft ./soft_objects || FAILED=1
+soft ./soft_objects >"$tmp/out" 2>&1 || fail "soft_objects: exit status $?"
+results "$tmp/out"
 gone
-exit $FAILED
+report 'soft_objects ends well'
+finish

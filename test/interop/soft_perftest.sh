@@ -49,7 +49,7 @@ good_rows() {
 
 # perftest measures its clock's rate first; where the machine does not let it run
 # evenly it says so, and has no unit for its figures: 0 in every row.
-has_clock() { ! grep -q 'Correlation coefficient' "$TMP/client"; }
+has_clock() { ! grep -q 'Correlation coefficient' "$tmp/client"; }
 
 # The sizes that a command line measures, and how often.
 sizes_of() {
@@ -65,47 +65,40 @@ sizes_of() {
 
 # try PROGRAM ARGUMENTS: one combination.
 try() {
-    local bytes least failed=$FAILED n sizes why
+    local bytes least n sizes why
     n=$(sed -E 's/.* -n ([0-9]+).*/\1/' <<<" $* ")
     sizes=$(sizes_of "$@")
-    counters >"$TMP/before"
-    FAILED=0
+    counters >"$tmp/before"
     for _ in 1 2 3; do
         pair "$@" -F -x 0 -p "$p" -d soft0
         has_clock && break
     done
-    why=$(good_rows "$TMP/client" "$sizes" "$n") || fail "$why"
+    why=$(good_rows "$tmp/client" "$sizes" "$n") || fail "$why"
     least=$(awk -v n="$n" '{for (i = 1; i <= NF; ++i) s += $i}
         END {printf "%.0f\n", s * n}' <<<"$sizes")
-    counters >"$TMP/after"
-    bytes=$(($(value "$TMP/after" tx_bytes) - $(value "$TMP/before" tx_bytes)))
+    counters >"$tmp/after"
+    bytes=$(($(value "$tmp/after" tx_bytes) - $(value "$tmp/before" tx_bytes)))
     [ "$bytes" -ge "$least" ] ||
         fail "the device sent $bytes bytes, not $least"
-    [ "$(troubles "$TMP/before")" = "$(troubles "$TMP/after")" ] ||
-        fail "$(diff "$TMP/before" "$TMP/after" | tr '\n' ' ')"
-    if [ $FAILED = 0 ]; then
-        say "ok - $*"
-        FAILED=$failed
-    else
-        say "not ok - $*: see above"
-    fi
+    [ "$(troubles "$tmp/before")" = "$(troubles "$tmp/after")" ] ||
+        fail "$(diff "$tmp/before" "$tmp/after" | tr '\n' ' ')"
+    report "$*"
 }
 
 # refuse PROGRAM ARGUMENTS: the device has no such thing: a message and an
 # exit status, no signal.
 refuse() {
-    soft "$@" -F -x 0 -p "$p" -d soft0 >"$TMP/server" 2>&1 &
+    soft "$@" -F -x 0 -p "$p" -d soft0 >"$tmp/server" 2>&1 &
     server=$!
     sleep 0.5
-    soft "$@" -F -x 0 -p "$p" -d soft0 127.0.0.1 >"$TMP/client" 2>&1
+    soft "$@" -F -x 0 -p "$p" -d soft0 127.0.0.1 >"$tmp/client" 2>&1
     status=$?
     kill $server 2>/dev/null
     wait $server 2>/dev/null
     if [ $status = 0 ] || [ $status -ge 124 ]; then
-        say "not ok - $* is refused: exit status $status"
-        FAILED=1
+        not_ok "$* is refused" "exit status $status"
     else
-        say "ok - $* is refused"
+        ok "$* is refused"
     fi
 }
 
@@ -187,8 +180,9 @@ fi
 for kind in UC XRC DC; do refuse ib_send_bw -s 64 -n 10 -c $kind; done
 release
 gone
+report 'the session ends'
 
-SESSION=$SESSION-icrc SOFT_OPTIONS="--icrc on"
+session=$session-icrc SOFT_OPTIONS="--icrc on"
 hold
 each <<'END'
 ib_write_bw -s 65536 -n 200
@@ -199,4 +193,5 @@ ib_send_bw -s 2048 -n 200 -c UD
 END
 release
 gone
-exit $FAILED
+report 'the session with ICRC ends'
+finish

@@ -6,17 +6,18 @@
 . "$(dirname "$0")/soft_lib.sh"
 # Debian's package is for the system's interpreter.
 python=${PYTHON3:-/usr/bin/python3}
-[ -x "$python" ] || skip "$python is not installed"
+[ -x "$python" ] || skip_all "$python is not installed"
 "$python" -c 'import pyverbs.qp' 2>/dev/null ||
-    skip "python3-pyverbs is not installed"
+    skip_all "python3-pyverbs is not installed"
 
 folder=$(dirname "$0")/verbs
 for name in device objects moves traffic errors; do
     # The compiled form of vlib.py has no place in a source tree.
-    PYTHONDONTWRITEBYTECODE=1 soft "$python" "$folder/$name.py"
-    status=$?
-    [ $status -le 1 ] || echo "not ok - $name.py: exit status $status"
-    [ $status = 0 ] || FAILED=1
+    PYTHONDONTWRITEBYTECODE=1 soft "$python" "$folder/$name.py" \
+        >"$tmp/out" 2>&1 || fail "$name.py: exit status $?"
+    results "$tmp/out"
+    report "$name.py ends well"
 done
 gone
-exit $FAILED
+report 'the session ends'
+finish

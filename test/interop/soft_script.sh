@@ -8,28 +8,14 @@
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_rc_pingpong
 
-# report NAME: of what failed since the last report.
-reported=0
-report() {
-    if [ $FAILED = 0 ]; then
-        say "ok - $1"
-    else
-        say "not ok - $1: see above"
-        reported=1
-        FAILED=0
-    fi
-}
-
-# play LINE...: a script, to its end; what it prints is in $TMP/script.
+# play LINE...: a script, to its end; what it prints is in $tmp/script.
 play() {
     printf '%s\n' "$@" |
-        timeout 30 $SOFT ctl --session $SESSION --script - >"$TMP/script" 2>&1
+        timeout 30 $soft ctl --session $session --script - >"$tmp/script" 2>&1
 }
 
 # Sum over the rails of a counter of the protocol.
-protocol() {
-    status | grep -o "\"$1\": [0-9]*" | awk '{n += $2} END {printf "%.0f\n", n}'
-}
+protocol() { status | json_sum "$1"; }
 
 shows() { status 2>/dev/null | grep -q "$1"; }
 says() { grep -q "$1" "$2" 2>/dev/null; }
@@ -37,8 +23,8 @@ says() { grep -q "$1" "$2" 2>/dev/null; }
 # Every rail is as it was made, at once or a moment later.
 ILL='"up": false|_ppm": [1-9]|delay_us": [1-9]|write_delay_us": [1-9]|gress_bytes_per_s": [1-9]'
 ILL="$ILL|\"(pause|drop_acks|blackhole_[tr]x)\": true"
-is_healthy() { status >"$TMP/healthy" && ! grep -qE "$ILL" "$TMP/healthy"; }
-healthy() { await is_healthy || fail "$1: $(grep -oE "$ILL" "$TMP/healthy")"; }
+is_healthy() { status >"$tmp/healthy" && ! grep -qE "$ILL" "$tmp/healthy"; }
+healthy() { await 3 is_healthy || fail "$1: $(grep -oE "$ILL" "$tmp/healthy")"; }
 
 # Waits until more is sent than so far.
 sent=0
@@ -47,10 +33,10 @@ await_traffic() {
         sleep 0.1
         [ "$(counter tx_packets)" -le $((sent + 50)) ] || return 0
     done
-    say "the job sends nothing yet"
+    echo "# the job sends nothing yet"
 }
 
-storm() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$TMP/storm" 2>&1; }
+storm() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$tmp/storm" 2>&1; }
 
 # try_during ACTION COUNTER: how far the counter moves under a job with all
 # data checked, of which 0.3 s have the fault; in $moved.
@@ -59,8 +45,8 @@ try_during() {
     storm --seconds 1 &
     job=$!
     await_traffic
-    play "at 0s for 300ms rail 0 $1" || { fail "$1"; cat "$TMP/script"; }
-    wait $job || { fail "a job under $1"; cat "$TMP/storm"; }
+    play "at 0s for 300ms rail 0 $1" || { fail "$1"; show "$tmp/script"; }
+    wait $job || { fail "a job under $1"; show "$tmp/storm"; }
     moved=$(($(protocol "$2") - before))
     [ "$moved" -gt 0 ]
 }
@@ -70,8 +56,8 @@ try_during() {
 during() {
     try_during "$@" || try_during "$@" || try_during "$@" ||
         fail "$1: $2 did not move"
-    grep -q "over: at 0s for 300ms rail 0 $1" "$TMP/script" ||
-        { fail "$1: the end is not shown"; cat "$TMP/script"; }
+    grep -q "over: at 0s for 300ms rail 0 $1" "$tmp/script" ||
+        { fail "$1: the end is not shown"; show "$tmp/script"; }
     healthy "$1"
     report "$1: $2 $moved, the job goes on, undone"
 }
@@ -96,17 +82,17 @@ during 'rate 30M' wait_rate
 
 # The other rail is not touched: no packet there is lost.
 sent=$(counter tx_packets)
-soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$TMP/storm" 2>&1 &
+soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$tmp/storm" 2>&1 &
 job=$!
 await_traffic
 play 'at 0s for 200ms rail 1 blackhole both' || fail "rail 1"
 wait $job || fail "a job on two rails"
-status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$TMP/0"
+status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$tmp/0"
 play 'at 0s for 10ms rail 1 blackhole both'
-status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$TMP/1"
+status | grep '"rail": 0' | grep -o '"drop_blackhole": [0-9]*' >"$tmp/1"
 status | grep '"rail": 1' | grep -q '"drop_blackhole": [1-9]' ||
     fail "rail 1 lost nothing"
-cmp -s "$TMP/0" "$TMP/1" || fail "rail 0 lost something"
+cmp -s "$tmp/0" "$tmp/1" || fail "rail 0 lost something"
 report "only the target is hit"
 
 # Losses so far, without short packets.
@@ -120,7 +106,7 @@ sent=$(counter tx_packets)
 storm --seconds 2 &
 job=$!
 await_traffic
-play 'at 0s pause' || { fail "the script"; cat "$TMP/script"; }
+play 'at 0s pause' || { fail "the script"; show "$tmp/script"; }
 shows '"pause": true' || fail "no pause"
 sleep 0.3 # who is in the middle of it ends its round
 # A packet that comes from elsewhere waits, too.
@@ -133,8 +119,8 @@ sleep 0.2
 [ "$(counter rx_packets)" = "$moved" ] || fail "received while paused"
 [ "$(counter tx_packets)" = "$sent" ] || fail "sent while paused"
 [ "$(counter drop_short)" = "$short" ] || fail "taken while paused"
-play 'at 0s clear' || { fail "the script"; cat "$TMP/script"; }
-wait $job || { fail "a job under pause"; cat "$TMP/storm"; }
+play 'at 0s clear' || { fail "the script"; show "$tmp/script"; }
+wait $job || { fail "a job under pause"; show "$tmp/storm"; }
 [ "$(counter drop_short)" -gt "$short" ] || fail "lost while paused"
 [ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
 [ "$lost" = "$(drops)" ] || fail "packets were lost"
@@ -154,125 +140,125 @@ report "rate"
 
 # A late WRITE: shown while it lasts, undone by `for`, clear and the end.
 play 'at 0s rail 0 write_delay 3ms' 'at 20ms for 20ms rail 0 write_delay 5ms' ||
-    { fail "write_delay"; cat "$TMP/script"; }
+    { fail "write_delay"; show "$tmp/script"; }
 shows '"write_delay_us": 3000' || fail "write_delay is not shown, or for is not undone"
 play 'at 0s clear'
 shows '"write_delay_us": [1-9]' && fail "clear leaves write_delay"
-$SOFT ctl --session $SESSION write_delay=700us || fail "ctl write_delay"
+$soft ctl --session $session write_delay=700us || fail "ctl write_delay"
 shows '"write_delay_us": 700' || fail "ctl: write_delay is not shown"
-$SOFT ctl --session $SESSION clear || fail "clear"
+$soft ctl --session $session clear || fail "clear"
 shows '"write_delay_us": [1-9]' && fail "clear leaves what ctl did"
-echo 'at 0s write_delay 5ms' >"$TMP/late"
-timeout 20 $SOFT --session $SESSION --script "$TMP/late" -- \
-    sh -c "sleep 0.3; $SOFT status --session $SESSION --json" \
-    >"$TMP/out" 2>&1 || { fail "a command"; cat "$TMP/out"; }
-grep -q '"write_delay_us": 5000' "$TMP/out" || fail "no write_delay beside a command"
+echo 'at 0s write_delay 5ms' >"$tmp/late"
+timeout 20 $soft --session $session --script "$tmp/late" -- \
+    sh -c "sleep 0.3; $soft status --session $session --json" \
+    >"$tmp/out" 2>&1 || { fail "a command"; show "$tmp/out"; }
+grep -q '"write_delay_us": 5000' "$tmp/out" || fail "no write_delay beside a command"
 healthy "the end of a script with write_delay"
 # A caller may have left SIGCHLD ignored.
-echo 'at 0s write_delay 5ms' >"$TMP/late"
-timeout 20 env --ignore-signal=CHLD $SOFT --session $SESSION \
-    --script "$TMP/late" -- true >"$TMP/out" 2>&1 ||
-    { fail "a script with SIGCHLD ignored"; cat "$TMP/out"; }
+echo 'at 0s write_delay 5ms' >"$tmp/late"
+timeout 20 env --ignore-signal=CHLD $soft --session $session \
+    --script "$tmp/late" -- true >"$tmp/out" 2>&1 ||
+    { fail "a script with SIGCHLD ignored"; show "$tmp/out"; }
 report "write_delay"
 
 # Delay: 4 x 2 ms for a round trip, each packet meets both ends.
 play 'at 0s rail 0 delay 2ms'
 pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
-us=$(grep -o '[0-9.]* usec/iter' "$TMP/client" | cut -d. -f1)
+us=$(grep -o '[0-9.]* usec/iter' "$tmp/client" | cut -d. -f1)
 [ "${us:-0}" -ge 8000 ] || fail "a round trip of ${us:-?} us"
 play 'at 0s clear'
 pair ibv_rc_pingpong -p $p -d soft0 -g 0 -n 20
-us=$(grep -o '[0-9.]* usec/iter' "$TMP/client" | cut -d. -f1)
+us=$(grep -o '[0-9.]* usec/iter' "$tmp/client" | cut -d. -f1)
 [ "${us:-9999}" -lt 8000 ] || fail "a round trip of ${us:-?} us after clear"
 report "delay"
 
 # For good: the program fails, with the error of a peer that does not answer.
 for action in 'blackhole tx' 'blackhole rx' drop_acks down; do
     play "at 0s rail 0 $action"
-    timeout 20 $SOFT --session $SESSION -- \
-        ibv_rc_pingpong -p $p -d soft0 -g 0 >"$TMP/server" 2>&1 &
+    timeout 20 $soft --session $session -- \
+        ibv_rc_pingpong -p $p -d soft0 -g 0 >"$tmp/server" 2>&1 &
     server=$!
     await_listener
-    timeout 20 $SOFT --session $SESSION -- \
-        ibv_rc_pingpong -p $p -d soft0 -g 0 127.0.0.1 >"$TMP/client" 2>&1
+    timeout 20 $soft --session $session -- \
+        ibv_rc_pingpong -p $p -d soft0 -g 0 127.0.0.1 >"$tmp/client" 2>&1
     got=$?
     kill $server 2>/dev/null
     wait $server 2>/dev/null
     { [ $got != 0 ] && [ $got != 124 ]; } || fail "$action: exit status $got"
-    grep -q 'transport retry counter exceeded' "$TMP/client" "$TMP/server" ||
-        { fail "$action: no such error"; cat "$TMP/client"; }
+    grep -q 'transport retry counter exceeded' "$tmp/client" "$tmp/server" ||
+        { fail "$action: no such error"; show "$tmp/client"; }
     play 'at 0s clear'
     pair ibv_rc_pingpong -p $p -d soft0 -g 0
     report "$action for good: programs fail, after clear they do not"
 done
 
 # Queue pairs.
-echo 'at 0s node 0 rail 0 qp_error 3' >"$TMP/third"
-echo 'at 0s node 0 rail 0 qp_error' >"$TMP/all"
-soft ./soft_errqp 7 2 "$SOFT ctl --script $TMP/third >/dev/null" ||
+echo 'at 0s node 0 rail 0 qp_error 3' >"$tmp/third"
+echo 'at 0s node 0 rail 0 qp_error' >"$tmp/all"
+soft ./soft_errqp 7 2 "$soft ctl --script $tmp/third >/dev/null" ||
     fail "every third"
-soft ./soft_errqp 5 5 "$SOFT ctl --script $TMP/all >/dev/null" || fail "all"
-soft ./soft_errqp 5 0 "$SOFT ctl --rail 1 qp_error" || fail "another rail's"
+soft ./soft_errqp 5 5 "$soft ctl --script $tmp/all >/dev/null" || fail "all"
+soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "another rail's"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
 report "qp_error"
 
 # Packets and bytes: of this job, not of what was sent before.
 storm --seconds 0.3
 printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
-    'at byte 2M for 50ms rail 0 blackhole tx' >"$TMP/counts"
-timeout 20 $SOFT ctl --session $SESSION --script "$TMP/counts" \
-    >"$TMP/script" 2>&1 &
+    'at byte 2M for 50ms rail 0 blackhole tx' >"$tmp/counts"
+timeout 20 $soft ctl --session $session --script "$tmp/counts" \
+    >"$tmp/script" 2>&1 &
 player=$!
-await says '2 steps' "$TMP/script"
+await 3 says '2 steps' "$tmp/script"
 sleep 0.1
-grep -q 'packet 200' "$TMP/script" && fail "it did not wait"
+grep -q 'packet 200' "$tmp/script" && fail "it did not wait"
 before=$(counter drop_blackhole)
-storm --seconds 1.5 || { fail "a job"; cat "$TMP/storm"; }
-wait $player || { fail "the script"; cat "$TMP/script"; }
+storm --seconds 1.5 || { fail "a job"; show "$tmp/storm"; }
+wait $player || { fail "the script"; show "$tmp/script"; }
 [ "$(counter drop_blackhole)" -gt "$before" ] || fail "nothing happened"
-[ "$(grep -c '(node 0 rail 0)$' "$TMP/script")" = 4 ] ||
-    { fail "not four lines"; cat "$TMP/script"; }
+[ "$(grep -c '(node 0 rail 0)$' "$tmp/script")" = 4 ] ||
+    { fail "not four lines"; show "$tmp/script"; }
 healthy counts
 report "packet and byte"
 
 # One at a time; an interrupt leaves the rails as they are, and says so.
 echo 'at 0s down
-at 60s up' >"$TMP/long"
-$SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/player" 2>&1 &
+at 60s up' >"$tmp/long"
+$soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &
 player=$!
-await says '0s down' "$TMP/player"
+await 3 says '0s down' "$tmp/player"
 busy() { # says so, and no more
     { grep -q "plays a script already: process $player\$" "$1" &&
         [ "$(wc -l <"$1")" = 1 ]; } ||
         { fail "no sentence about the other one"; cat "$1"; }
 }
 play 'at 0s up' && fail "two scripts at once"
-busy "$TMP/script"
-$SOFT --session $SESSION --script "$TMP/long" -- touch "$TMP/ran" \
-    >"$TMP/script" 2>&1
+busy "$tmp/script"
+$soft --session $session --script "$tmp/long" -- touch "$tmp/ran" \
+    >"$tmp/script" 2>&1
 [ $? = 1 ] || fail "exit status of a job with a second script"
-busy "$TMP/script"
-[ ! -e "$TMP/ran" ] || fail "a command was run beside another's script"
+busy "$tmp/script"
+[ ! -e "$tmp/ran" ] || fail "a command was run beside another's script"
 kill -INT $player
 wait $player
 [ $? = 1 ] || fail "exit status after an interrupt"
-grep -q 'the rails stay as they are' "$TMP/player" ||
-    { fail "no sentence"; cat "$TMP/player"; }
+grep -q 'the rails stay as they are' "$tmp/player" ||
+    { fail "no sentence"; show "$tmp/player"; }
 status | grep -q '"up": false' || fail "the interrupt healed"
-$SOFT ctl --session $SESSION clear
+$soft ctl --session $session clear
 healthy interrupt
 # Killed, it does not block the next one.
-$SOFT ctl --session $SESSION --script "$TMP/long" >"$TMP/player" 2>&1 &
+$soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &
 player=$!
-await says '0s down' "$TMP/player"
+await 3 says '0s down' "$tmp/player"
 { kill -9 $player; wait $player; } 2>/dev/null
-play 'at 0s clear' || { fail "after a killed one"; cat "$TMP/script"; }
+play 'at 0s clear' || { fail "after a killed one"; show "$tmp/script"; }
 report "one script at a time, interrupt, kill"
 
 # Only those of this test's session: others may run, too.
 no_player() {
     for comm in $(grep -ls '^mrail-softfault' /proc/[0-9]*/comm); do
-        grep -q "mrail-soft.$(id -u).$SESSION\$" "${comm%comm}maps" \
+        grep -q "mrail-soft.$(id -u).$session\$" "${comm%comm}maps" \
             2>/dev/null && return 1
     done
     return 0
@@ -281,23 +267,23 @@ no_player() {
 # Beside a command: at work before it, gone with it, its exit status.
 echo 'at 0s rail 1 down
 at 1s rail 0 drop 1%
-at 60s up' >"$TMP/long"
-timeout 20 $SOFT --session $SESSION --script "$TMP/long" -- sh -c \
-    "$SOFT status --session $SESSION --json; sleep 1.5
-     $SOFT status --session $SESSION --json; exit 7" \
-    >"$TMP/out" 2>"$TMP/err"
+at 60s up' >"$tmp/long"
+timeout 20 $soft --session $session --script "$tmp/long" -- sh -c \
+    "$soft status --session $session --json; sleep 1.5
+     $soft status --session $session --json; exit 7" \
+    >"$tmp/out" 2>"$tmp/err"
 got=$?
 [ $got = 7 ] || fail "exit status $got, not 7"
-[ "$(grep -c '"up": false' "$TMP/out")" = 2 ] || fail "rail 1 was not down"
-[ "$(grep -c '"loss_ppm": 10000' "$TMP/out")" = 1 ] || fail "no loss"
-grep -q 'at 1s rail 0 drop 1%' "$TMP/err" ||
-    { fail "steps are not shown"; cat "$TMP/err"; }
+[ "$(grep -c '"up": false' "$tmp/out")" = 2 ] || fail "rail 1 was not down"
+[ "$(grep -c '"loss_ppm": 10000' "$tmp/out")" = 1 ] || fail "no loss"
+grep -q 'at 1s rail 0 drop 1%' "$tmp/err" ||
+    { fail "steps are not shown"; show "$tmp/err"; }
 healthy "the command's end"
-await no_player || fail "its process is left"
+await 3 no_player || fail "its process is left"
 # Killed, too.
-$SOFT --session $SESSION --script "$TMP/long" -- sleep 60 2>/dev/null &
+$soft --session $session --script "$tmp/long" -- sleep 60 2>/dev/null &
 job=$!
-await shows '"up": false' || fail "rail 1 was not down"
+await 3 shows '"up": false' || fail "rail 1 was not down"
 no_player && fail "no process plays it"
 kill -9 $job
 wait $job 2>/dev/null
@@ -308,21 +294,21 @@ report "beside a command"
 release
 gone
 hold
-timeout 20 $SOFT ctl --session $SESSION --script "$TMP/long" \
-    >"$TMP/script" 2>&1 &
+timeout 20 $soft ctl --session $session --script "$tmp/long" \
+    >"$tmp/script" 2>&1 &
 player=$!
-await says '0s rail 1 down' "$TMP/script"
+await 3 says '0s rail 1 down' "$tmp/script"
 release
 gone
 wait $player
 [ $? = 1 ] || fail "exit status after the session"
-grep -q 'ended before the script' "$TMP/script" ||
-    { fail "no sentence"; cat "$TMP/script"; }
-echo 'at 0s for 5ms every 10ms down' >"$TMP/long"
-timeout 20 $SOFT --session $SESSION --rails 1 --script "$TMP/long" \
+grep -q 'ended before the script' "$tmp/script" ||
+    { fail "no sentence"; show "$tmp/script"; }
+echo 'at 0s for 5ms every 10ms down' >"$tmp/long"
+timeout 20 $soft --session $session --rails 1 --script "$tmp/long" \
     -- sleep 0.3 2>/dev/null || fail "a script that never ends"
 gone
-await no_player || fail "its process is left"
+await 3 no_player || fail "its process is left"
 report "the session's end"
 
 # Bad input: one sentence with file and line, status 2, nothing done.
@@ -331,14 +317,14 @@ hold
 bad() { # words, line...
     words=$1
     shift
-    printf '%s\n' "$@" >"$TMP/bad"
-    for how in "ctl --session $SESSION --script $TMP/bad" \
-        "--session $SESSION --script $TMP/bad -- touch $TMP/ran"; do
-        timeout 10 $SOFT $how >"$TMP/out" 2>&1
+    printf '%s\n' "$@" >"$tmp/bad"
+    for how in "ctl --session $session --script $tmp/bad" \
+        "--session $session --script $tmp/bad -- touch $tmp/ran"; do
+        timeout 10 $soft $how >"$tmp/out" 2>&1
         got=$?
         [ $got = 2 ] || fail "$how: exit status $got"
-        { [ "$(wc -l <"$TMP/out")" = 1 ] && grep -q "$words" "$TMP/out"; } ||
-            { fail "says not '$words'"; cat "$TMP/out"; }
+        { [ "$(wc -l <"$tmp/out")" = 1 ] && grep -q "$words" "$tmp/out"; } ||
+            { fail "says not '$words'"; show "$tmp/out"; }
     done
     healthy "$*"
 }
@@ -351,38 +337,30 @@ bad "bad:1: '1.5' is too large for a probability" 'at 0s drop 1.5'
 bad "bad:1: '99999999999s' is too large" 'at 99999999999s down'
 bad "bad:2: 'corrupt' wants a session with --icrc on" 'at 0s down' \
     'at 1ms corrupt 1%'
-[ ! -e "$TMP/ran" ] || fail "a command was run"
-expect() { # status, words, arguments
-    want=$1 words=$2
-    shift 2
-    timeout 10 $SOFT "$@" >"$TMP/out" 2>&1 </dev/null
-    got=$?
-    [ $got = "$want" ] || fail "$*: exit status $got, not $want"
-    grep -q -- "$words" "$TMP/out" || { fail "$*: says not '$words'"; cat "$TMP/out"; }
-}
-expect 2 'No such file' ctl --session $SESSION --script "$TMP/none"
-expect 2 'Is a directory' ctl --session $SESSION --script "$TMP"
-expect 2 'in the script' ctl --session $SESSION --script "$TMP/long" down
-expect 2 'in the script' ctl --session $SESSION --rail 1 --script "$TMP/long"
-expect 2 "standard input is the command's" --session $SESSION --script - -- true
-expect 2 "'corrupt' wants" ctl --session $SESSION corrupt=1%
-expect 2 'is not a probability[^;]*$' ctl --session $SESSION drop=much
-expect 2 'is not an action:.* also egress' ctl --session $SESSION sideways
-expect 2 'is not an action:.* also egress' ctl --session $SESSION =
+[ ! -e "$tmp/ran" ] || fail "a command was run"
+gives 2 'No such file' $soft ctl --session $session --script "$tmp/none"
+gives 2 'Is a directory' $soft ctl --session $session --script "$tmp"
+gives 2 'in the script' $soft ctl --session $session --script "$tmp/long" down
+gives 2 'in the script' $soft ctl --session $session --rail 1 --script "$tmp/long"
+gives 2 "standard input is the command's" $soft --session $session --script - -- true
+gives 2 "'corrupt' wants" $soft ctl --session $session corrupt=1%
+gives 2 'is not a probability[^;]*$' $soft ctl --session $session drop=much
+gives 2 'is not an action:.* also egress' $soft ctl --session $session sideways
+gives 2 'is not an action:.* also egress' $soft ctl --session $session =
 long=$(printf '%0200d' 0)
-expect 2 "'drop=0.010*...' is too long for an action" \
-    ctl --session $SESSION "drop=0.01$long"
-mkdir -p "$TMP/$long/$long"
-echo 'at 0s down sideways' >"$TMP/$long/$long/drill"
-expect 2 "drill:1: 'sideways' is one word too many: down" \
-    ctl --session $SESSION --script "$TMP/$long/$long/drill"
-expect 2 "drill1': No such file" \
-    ctl --session $SESSION --script "$TMP/$long/$long/drill1"
-expect 0 '0 steps' ctl --session $SESSION --script -
-expect 1 'no session' ctl --session $SESSION-x --script "$TMP/long"
+gives 2 "'drop=0.010*...' is too long for an action" $soft \
+    ctl --session $session "drop=0.01$long"
+mkdir -p "$tmp/$long/$long"
+echo 'at 0s down sideways' >"$tmp/$long/$long/drill"
+gives 2 "drill:1: 'sideways' is one word too many: down" $soft \
+    ctl --session $session --script "$tmp/$long/$long/drill"
+gives 2 "drill1': No such file" $soft \
+    ctl --session $session --script "$tmp/$long/$long/drill1"
+gives 0 '0 steps' $soft ctl --session $session --script -
+gives 1 'no session' $soft ctl --session $session-x --script "$tmp/long"
 healthy "bad input"
 report "bad input"
 release
 gone
-[ $FAILED = 0 ] || reported=1
-exit $reported
+report 'the session ends'
+finish

@@ -13,13 +13,15 @@ storm --procs 4 --nodes 2 --rails 4 --op read --seconds 0.7 --calm
 storm --procs 8 --nodes 2 --size 64 --depth 16 --op send --seconds 0.7
 storm --procs 32 --nodes 2 --rails 4 --seconds 2
 storm --procs 32 --nodes 2 --one --seconds 1
-$SOFT ctl --session $SESSION rate=50M
+report "all-to-all of each operation: the data is right"
+$soft ctl --session $session rate=50M
 storm --procs 8 --nodes 2 --rails 2 --one --seconds 1
 drops=$(($(counter drop_kernel) + $(kernel_drops)))
 [ "$drops" = 0 ] || fail "$drops packets dropped by the kernel"
 sent=$(counter tx_packets) got=$(counter rx_packets)
-say "packets sent $sent, received $got"
+echo "# packets sent $sent, received $got"
 [ "$sent" -gt 10000 ] || fail "hardly anything was sent"
 release
 gone
+report 'the kernel drops nothing'
 finish

@@ -14,26 +14,27 @@ folder=$(dirname "$0")/verbs
 inside() {
     local i
     # More than one segment is too many: the kernel segments before the tap.
-    ip link set lo up gso_max_segs 1 || skip "ip link cannot set gso_max_segs"
-    dumpcap -q -i lo -f 'udp port 4791' -w "$TMP/packets" 2>"$TMP/dumpcap" &
+    ip link set lo up gso_max_segs 1 || skip_all "ip link cannot set gso_max_segs"
+    dumpcap -q -i lo -f 'udp port 4791' -w "$tmp/packets" 2>"$tmp/dumpcap" &
     capture=$!
     for ((i = 0; i < 100; ++i)); do
-        grep -q '^File:' "$TMP/dumpcap" && break
+        grep -q '^File:' "$tmp/dumpcap" && break
         kill -0 $capture 2>/dev/null ||
-            skip "dumpcap: $(head -1 "$TMP/dumpcap")"
+            bail_out "dumpcap: $(head -1 "$tmp/dumpcap")"
         sleep 0.1
     done
     sleep 0.2
     SOFT_OPTIONS='--icrc on'
-    PYTHONDONTWRITEBYTECODE=1 MRAIL_TEST_SOFT=$SOFT \
-        soft "$python" "$folder/capture.py" run "$TMP/expected" ||
+    PYTHONDONTWRITEBYTECODE=1 MRAIL_TEST_SOFT=$soft \
+        soft "$python" "$folder/capture.py" run "$tmp/expected" ||
         fail "capture.py run: exit status $?"
     sleep 0.5
     kill -INT $capture
     wait $capture
     dissect
     gone
-    exit $FAILED
+    report 'capture and session end'
+    finish
 }
 
 # The payload is nobody's protocol; tshark would guess one.
@@ -43,13 +44,15 @@ dissect() {
         args="$args -e $field"
     done
     # HOME: what a user has set or switched off does not count here.
-    HOME=$TMP XDG_CONFIG_HOME=$TMP \
-        tshark -r "$TMP/packets" --disable-protocol rpcordma \
+    HOME=$tmp XDG_CONFIG_HOME=$tmp \
+        tshark -r "$tmp/packets" --disable-protocol rpcordma \
         --disable-protocol smb_direct --disable-protocol iser \
-        -T fields $args >"$TMP/seen" 2>"$TMP/tshark" ||
-        fail "tshark: exit status $?: $(tail -1 "$TMP/tshark")"
+        -T fields $args >"$tmp/seen" 2>"$tmp/tshark" ||
+        fail "tshark: exit status $?: $(tail -1 "$tmp/tshark")"
     PYTHONDONTWRITEBYTECODE=1 "$python" "$folder/capture.py" check \
-        "$TMP/expected" "$TMP/seen" || FAILED=1
+        "$tmp/expected" "$tmp/seen" >"$tmp/out" 2>&1 ||
+        fail "capture.py check: exit status $?"
+    results "$tmp/out"
 }
 
 if [ "${1:-}" = inside ]; then
@@ -57,7 +60,7 @@ if [ "${1:-}" = inside ]; then
 fi
 need tshark dumpcap unshare ip
 "$python" -c 'import pyverbs.qp' 2>/dev/null ||
-    skip "python3-pyverbs is not installed"
-unshare -Urn true 2>/dev/null || skip "no user namespaces (unshare -Urn)"
+    skip_all "python3-pyverbs is not installed"
+unshare -Urn true 2>/dev/null || skip_all "no user namespaces (unshare -Urn)"
 timeout 100 unshare -Urn "$0" inside
 exit

@@ -4,7 +4,7 @@
 need ucx_perftest ucx_info
 
 export UCX_WARN_UNUSED_ENV_VARS=n UCX_LOG_LEVEL=error
-soft ucx_info -d | grep -q 'Transport: rc_verbs' || skip "this UCX has no ib"
+soft ucx_info -d | grep -q 'Transport: rc_verbs' || skip_all "this UCX has no ib"
 
 # A ucx_perftest that was built with MPI (Debian 13) would take itself for a job
 # of one rank.
@@ -13,13 +13,14 @@ ucx_perftest -h 2>/dev/null </dev/null | grep -q '^ *-P <0|1>' && no_mpi=yes
 export OMPI_MCA_pml=ob1
 
 ucx_pair() {
-    soft ucx_perftest ${no_mpi:+-P 0} -p $p "$@" >"$TMP/server" 2>&1 &
+    soft ucx_perftest ${no_mpi:+-P 0} -p $p "$@" >"$tmp/server" 2>&1 &
     server=$!
     await_listener
     soft ucx_perftest ${no_mpi:+-P 0} -p $p 127.0.0.1 "$@" \
-        >"$TMP/client" 2>&1 ||
-        { fail "$UCX_TLS $UCX_NET_DEVICES $*"; tail -5 "$TMP/client"; }
+        >"$tmp/client" 2>&1 ||
+        { fail "$UCX_TLS $UCX_NET_DEVICES $*"; show "$tmp/client"; }
     wait $server || fail "$UCX_TLS $*: server"
+    report "$UCX_TLS, $UCX_NET_DEVICES: $*"
 }
 
 one=soft0:1 four=soft0:1,soft1:1,soft2:1,soft3:1

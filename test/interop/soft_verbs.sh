@@ -8,38 +8,26 @@
 need ibv_devinfo ibv_rc_pingpong ibv_ud_pingpong ibv_srq_pingpong \
     ibv_devices ibv_asyncwatch ibv_uc_pingpong ibv_xsrq_pingpong
 
-# report NAME: of what failed since the last report.
-reported=0
-report() {
-    if [ $FAILED = 0 ]; then
-        say "ok - $1"
-    else
-        say "not ok - $1: see above"
-        reported=1
-        FAILED=0
-    fi
-}
-
 # refused PROGRAM...: it says so and ends, by itself.
 refused() {
-    soft "$@" >"$TMP/out" 2>&1
+    soft "$@" >"$tmp/out" 2>&1
     status=$?
     # 255 is exit(-1); a signal is 128 and more, running out of time 124.
     if [ $status = 0 ] || { [ $status -ge 124 ] && [ $status != 255 ]; } ||
-        [ ! -s "$TMP/out" ]; then
+        [ ! -s "$tmp/out" ]; then
         fail "$*: exit status $status"
-        cat "$TMP/out"
+        show "$tmp/out"
     fi
 }
 
 n=$(soft ibv_devinfo | grep -c 'hca_id:.soft[0-3]$')
 [ "$n" = 4 ] || fail "ibv_devinfo shows $n devices, not 4"
 soft ibv_devinfo -v -d soft3 | grep -q 'RoCE v2' || fail "no RoCE v2 GID"
-soft ibv_devinfo -v -d soft3 >"$TMP/info"
+soft ibv_devinfo -v -d soft3 >"$tmp/info"
 for line in 'state: *PORT_ACTIVE' 'link_layer: *Ethernet' 'max_qp: *[1-9]' \
     'atomic_cap: *ATOMIC_HCA' 'max_mtu: *4096' 'phys_port_cnt: *1$' \
     'GID\[ *0\]: *::ffff:127' 'SRQ_RESIZE' 'PORT_ACTIVE_EVENT'; do
-    tr -s '\t' ' ' <"$TMP/info" | grep -q "$line" ||
+    tr -s '\t' ' ' <"$tmp/info" | grep -q "$line" ||
         fail "ibv_devinfo -v has no '$line'"
 done
 refused ibv_devinfo -d soft9
@@ -57,28 +45,28 @@ report "ibv_xsrq_pingpong is refused"
 
 # Port events, and nothing else, until it is ended.
 hold
-timeout 40 $SOFT --session $SESSION -- stdbuf -o0 ibv_asyncwatch -d soft1 \
-    >"$TMP/watch" 2>&1 &
+timeout 40 $soft --session $session -- stdbuf -o0 ibv_asyncwatch -d soft1 \
+    >"$tmp/watch" 2>&1 &
 watch=$!
 for _ in 1 2 3 4 5 6 7 8 9 10; do
-    grep -q 'async event FD' "$TMP/watch" && break
+    grep -q 'async event FD' "$tmp/watch" && break
     sleep 0.1
 done
 for state in down up; do
-    $SOFT ctl --session $SESSION --rail 1 $state
+    $soft ctl --session $session --rail 1 $state
     sleep 0.2
 done
 kill $watch
 wait $watch 2>/dev/null
-grep -q 'event_type.*(10), port 1$' "$TMP/watch" || fail "no port error"
-grep -q 'event_type.*(9), port 1$' "$TMP/watch" || fail "no port active"
-[ "$(grep -c event_type "$TMP/watch")" = 2 ] || fail "other events"
-[ $FAILED = 0 ] || cat "$TMP/watch"
+grep -q 'event_type.*(10), port 1$' "$tmp/watch" || fail "no port error"
+grep -q 'event_type.*(9), port 1$' "$tmp/watch" || fail "no port active"
+[ "$(grep -c event_type "$tmp/watch")" = 2 ] || fail "other events"
+[ $unmet = 0 ] || show "$tmp/watch"
 release
 gone
 report ibv_asyncwatch
 for icrc in off on; do
-    SESSION=t$$-$icrc
+    session=t$$-$icrc
     SOFT_OPTIONS="--icrc $icrc"
     pair ibv_rc_pingpong -p $p -d soft0 -g 0 -c
     pair ibv_rc_pingpong -p $p -d soft1 -g 0 -e -n 200 -s 100000
@@ -90,4 +78,4 @@ for icrc in off on; do
     gone
     report "pingpong of RC, UD and SRQ, ICRC $icrc"
 done
-exit $reported
+finish

@@ -17,4 +17,4 @@ finds 'the count of what arrived' -DNO_COUNT
 finds 'the closing of both ends' -DNO_CONFIRM
 finds 'the evidence for WRITEs' -DNO_EVIDENCE
 finds 'the fence' -DNO_FENCE
-exit $failed
+finish

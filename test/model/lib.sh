@@ -1,17 +1,15 @@
 # shellcheck shell=sh disable=SC2034
 # Sourced by the scripts of this folder: models checked exhaustively with spin.
 # NAME.sh is about NAME.pml.
-command -v spin >/dev/null 2>&1 || { echo "no spin"; exit 77; }
-name=$(basename -- "$0" .sh)
-model=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)/$name.pml
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need spin
+model=$top/test/model/$(basename -- "$0" .sh).pml
 cc=${CC:-cc}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
 
-# check OPTION...: compiles the model with these and runs it; its report is in
+# explore OPTION...: compiles the model with these and runs it; its report is in
 # $tmp/out.
-check()
+explore()
 {
     rm -rf "$tmp/run"
     mkdir "$tmp/run"
@@ -28,15 +26,13 @@ holds()
 {
     name=$1
     shift
-    check "$@" || true
+    explore "$@" || true
     if grep -q 'errors: 0$' "$tmp/out" &&
         ! grep -qE 'out of memory|search depth too small|not completed' \
             "$tmp/out"; then
-        echo "ok - $name: $(awk '/states, stored/ { print $1 }' "$tmp/out") states"
+        ok "$name: $(awk '/states, stored/ { print $1 }' "$tmp/out") states"
     else
-        tail -n 20 "$tmp/out"
-        echo "not ok - $name: not all states were seen, or one is wrong"
-        failed=1
+        not_ok "$name" 'not all states were seen, or one is wrong' "$tmp/out"
     fi
 }
 
@@ -45,12 +41,10 @@ finds()
 {
     name=$1
     shift
-    check "$@" || true
+    explore "$@" || true
     if grep -qE 'assertion violated' "$tmp/out"; then
-        echo "ok - without $name: $(sed -n 's/^pan:1: //p' "$tmp/out" | head -n 1)"
+        ok "without $name: $(sed -n 's/^pan:1: //p' "$tmp/out" | head -n 1)"
     else
-        tail -n 20 "$tmp/out"
-        echo "not ok - without $name: the model does not notice"
-        failed=1
+        not_ok "without $name" 'the model does not notice' "$tmp/out"
     fi
 }

@@ -13,13 +13,12 @@ launch 8 --bind-rails -- sh -c \
 got=$(sort -n "$tmp/rails" | cut -d ' ' -f 2 | paste -sd ' ')
 want='soft0 soft1 soft2 soft3 soft0 soft1 soft2 soft3'
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
-    echo 'skip - ranks get rails by turns: not through mrail run'
+    skip 'ranks get rails by turns' 'not through mrail run'
 elif [ "$got" = "$want" ]; then
     ok 'ranks get rails by turns'
 else
-    cat "$tmp/err"
-    not_ok 'ranks get rails by turns' "they got $got"
+    not_ok 'ranks get rails by turns' "they got $got" "$tmp/err"
 fi
 MRAIL_TEST_RUN="${MRAIL_TEST_RUN-} --bind-rails"
 run 'one rail per rank' 8 "$build/mpi_exchange"
-exit $failed
+finish

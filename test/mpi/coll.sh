@@ -6,4 +6,4 @@ set -eu
 require_env mpi_coll
 
 run 'coll ends well' 8 "$build/mpi_coll"
-exit $failed
+finish

@@ -87,8 +87,8 @@ trouble()
     status=0
     wait $job || status=$?
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
-        head -n 20 "$tmp/out"
-        not_ok "$name: the job goes on, all data is right" "exit status $status"
+        not_ok "$name: the job goes on, all data is right" "exit status $status" \
+            "$tmp/out"
     else
         ok "$name: the job goes on, all data is right"
     fi
@@ -121,8 +121,7 @@ given_up
 if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
     ok 'the rail, the peer and the cause are named'
 else
-    head -n 20 "$tmp/out"
-    not_ok 'the rail, the peer and the cause are named' 'no such line'
+    not_ok 'the rail, the peer and the cause are named' 'no such line' "$tmp/out"
 fi
 trouble 'a rail that swallows packets' swallow
 given_up
@@ -132,8 +131,7 @@ if grep -q 'soft2:1: lane .*(nothing comes back, on other lanes it does)' \
     "$tmp/out"; then
     ok 'it does not wait for the timers of the NIC'
 else
-    head -n 20 "$tmp/out"
-    not_ok 'it does not wait for the timers of the NIC' 'no such line'
+    not_ok 'it does not wait for the timers of the NIC' 'no such line' "$tmp/out"
 fi
 trouble 'all ports but one' all_but_one
 given_up
@@ -158,10 +156,9 @@ for try in 1 2 3 4; do
     launch 2 --script "$tmp/script" -- timeout 90 "$build/mpi_exchange" \
         --seconds 1 --bytes 300000 >"$tmp/out" 2>&1 || :
     if ! grep -q '^ok - ' "$tmp/out"; then
-        head -n 20 "$tmp/out"
-        not_ok 'three of four rails dead from the start' "job $try fails"
+        not_ok 'three of four rails dead from the start' "job $try fails" "$tmp/out"
     fi
 done
 [ $failed != 0 ] || ok 'three of four rails dead from the start, four jobs'
 nothing_left 'failover'
-exit $failed
+finish

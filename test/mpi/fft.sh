@@ -10,8 +10,8 @@ sums=$(grep '^spectrum ' "$tmp/out" || true)
 tcp=$(mpirun --oversubscribe -np 8 --mca pml ob1 --mca btl tcp,self \
     --mca btl_tcp_if_include lo "$build/mpi_fft" 2>/dev/null |
     grep '^spectrum ' || true)
-echo "here: $sums"
-echo "tcp:  $tcp"
+echo "# here: $sums"
+echo "# tcp:  $tcp"
 if [ -z "$tcp" ]; then
     not_ok 'the same numbers as over tcp' 'the run over tcp gave no numbers'
 elif [ "$sums" = "$tcp" ]; then
@@ -19,4 +19,4 @@ elif [ "$sums" = "$tcp" ]; then
 else
     not_ok 'the same numbers as over tcp' 'the checksums above differ'
 fi
-exit $failed
+finish

@@ -5,11 +5,17 @@ set -eu
 . "$(dirname -- "$0")/lib.sh"
 require_env mpi_exchange
 
+no_orphans()
+{
+    orphans=$(processes "$token" | paste -sd ' ')
+    [ -z "$orphans" ]
+}
+
 # after_death NAME BEGUN STATUS TOKEN
 after_death()
 {
     took=$(seconds_since "$2")
-    echo "$1: exit status $3 after $took s"
+    echo "# $1: exit status $3 after $took s"
     if [ "$3" = 0 ] || [ "$3" = 124 ]; then
         not_ok "$1: the job ends" "exit status $3"
     elif [ "$took" -gt 15 ]; then
@@ -17,12 +23,8 @@ after_death()
     else
         ok "$1: the job ends within seconds"
     fi
-    for try in 1 2 3 4 5 6 7 8 9 10; do
-        orphans=$(processes "$4" | paste -sd ' ')
-        [ -n "$orphans" ] || break
-        sleep 0.5
-    done
-    if [ -z "$orphans" ]; then
+    token=$4
+    if await 5 no_orphans; then
         ok "$1: no orphan processes"
     else
         not_ok "$1: no orphan processes" "still there: $orphans"
@@ -61,10 +63,10 @@ signal_mpirun()
 
 signal_mpirun 'a job that is told to end' TERM
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
-    echo "skip - a killed mpirun: Open MPI's own shared memory stays"
-    exit $failed
+    skip 'a killed mpirun' "Open MPI's own shared memory stays"
+    finish
 fi
 # Open MPI's session folder stays: let it be under ours.
 export TMPDIR="$tmp"
 signal_mpirun 'a killed mpirun' KILL
-exit $failed
+finish

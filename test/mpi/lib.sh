@@ -1,8 +1,7 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts here.  Each runs MPI programs on software rails and
-# prints "ok - NAME", "not ok - NAME: WHY" or "skip - NAME: WHY" lines.
+# Sourced by the scripts here: what test/lib.sh has, and MPI jobs on software rails.
 #
-# MRAIL                 the front door (default: build/stage/bin/mrail)
+# MRAIL                 the command (default: build/stage/bin/mrail)
 # MRAIL_BUILD           where the programs are (default: build)
 # MRAIL_LIBEXECDIR      where the verbs are, and MRAIL_MANDIR, where their manual
 #                       pages are (default: those of build/stage)
@@ -10,21 +9,13 @@
 # MRAIL_TEST_MPIRUN     instead: options for plain mpirun, for example
 #                       "--mca pml ob1", to try the programs themselves
 
-export LC_ALL=C # awk's numbers
-here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
-build=${MRAIL_BUILD:-$here/../../build}
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 mrail=${MRAIL:-$build/stage/bin/mrail}
 libexec=${MRAIL_LIBEXECDIR:-$build/stage/libexec/mrail}
 man=${MRAIL_MANDIR:-$build/stage/share/man}
 topology=${MRAIL_TEST_SOFT:-2x4}
-session=mpitest-$$
-failed=0
-
-if [ "$(id -u)" = 0 ]; then
-    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-fi
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
+[ -x "$mrail" ] || bail_out "no $mrail: make install goes first"
 
 # launch NP [option...] -- COMMAND...; with become=exec in a subshell, the
 # subshell becomes the launcher.
@@ -44,31 +35,21 @@ launch()
     fi
 }
 
-ok()
-{
-    echo "ok - $1"
-}
-
-not_ok()
-{
-    echo "not ok - $1: $2"
-    failed=1
-}
-
-# The whole script is skipped if a ground or a program is absent.
+# require_env PROGRAM...: of MPI.  Programs that configure has no libraries for are an
+# absent environment; others that are missing are not.
 require_env()
 {
-    if [ -z "${MRAIL_TEST_MPIRUN-}" ] &&
-        [ ! -x "$libexec/mrail-soft" ]; then
-        echo "software rails are not built (no mrail-soft in $libexec)"
-        exit 77
+    if [ -z "${MRAIL_TEST_MPIRUN-}" ] && [ ! -x "$libexec/mrail-soft" ]; then
+        bail_out "no mrail-soft in $libexec"
     fi
+    have=$(sed -n "s/^HAVE_MPICC='\(.*\)'/\1/p" "$build/test/ucx/env.sh")
+    [ $# = 0 ] || [ "$have" = yes ] ||
+        skip_all 'configure found no Open MPI to build with'
     for program in "$@"; do
-        if [ ! -x "$build/$program" ]; then
-            echo "$program is not built (is Open MPI's, or FFTW-MPI's," \
-                "development package installed?)"
-            exit 77
-        fi
+        [ -x "$build/$program" ] || case $program in
+        mpi_fft) skip_all 'configure found no FFTW-MPI' ;;
+        *) bail_out "$program is not built in $build" ;;
+        esac
     done
 }
 
@@ -84,15 +65,12 @@ run()
     mkdir "$tmp/stats"
     UCX_MRAIL_STATS_FILE=$tmp/stats/%p \
         launch "$np" -- "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
-    grep -E '^(not )?ok - ' "$tmp/out" || true
+    results "$tmp/out"
     if [ $status != 0 ]; then
-        grep -vE '^(not )?ok - ' "$tmp/out" | head -n 20
-        head -n 40 "$tmp/err"
-        not_ok "$name" "exit status $status"
+        not_ok "$name" "exit status $status" "$tmp/err"
     elif [ -s "$tmp/err" ]; then
-        head -n 40 "$tmp/err"
-        not_ok "$name" "unexpected lines on stderr"
-    elif ! grep -q '^ok - ' "$tmp/out"; then
+        not_ok "$name" "unexpected lines on stderr" "$tmp/err"
+    elif ! has_results "$tmp/out"; then
         not_ok "$name" "it printed no result"
     else
         carried_by_mrail "$name" "$np"
@@ -116,11 +94,10 @@ carried_by_mrail()
 }
 
 # Names in /dev/shm that are this user's, except other sessions' of software
-# rails: those come and go while other tests run.
-# Telemetry is there to be read when a rank was killed; top.sh looks at it.
+# rails and other jobs' telemetry pages: those come and go while other tests run.
 shm_names()
 {
-    find /dev/shm -maxdepth 1 -user "$(id -u)" ! -name "mrail-telemetry.*" \
+    find /dev/shm -maxdepth 1 -user "$(id -u)" ! -name 'mrail-t*' \
         \( -name "*$session*" -o ! -name 'mrail-soft.*' \) | sort
 }
 shm_names >"$tmp/shm.before"
@@ -139,30 +116,21 @@ shm_left()
     ' "$tmp/shm.mapped" "$tmp/shm.new" | paste -sd ' '
 }
 
+none_left()
+{
+    left=$(shm_left)
+    [ -z "$left" ]
+}
+
 # nothing_left NAME: of this script's jobs nothing is in /dev/shm, at the
 # latest three seconds from now.
 nothing_left()
 {
-    for try in 1 2 3 4 5 6; do
-        left=$(shm_left)
-        [ -n "$left" ] || break
-        sleep 0.5
-    done
-    if [ -z "$left" ]; then
+    if await 3 none_left; then
         ok "$1: no shared memory is left"
     else
         not_ok "$1: no shared memory is left" "$left"
     fi
-}
-
-# processes TOKEN: ids of processes whose command line has TOKEN.
-processes()
-{
-    for dir in /proc/[0-9]*; do
-        tr '\0' ' ' 2>/dev/null <"$dir/cmdline" | grep -qF -- "$1" &&
-            [ "${dir#/proc/}" != $$ ] && echo "${dir#/proc/}"
-    done 2>/dev/null
-    return 0
 }
 
 # seconds_since START
@@ -171,12 +139,12 @@ seconds_since()
     echo $(($(date +%s) - $1))
 }
 
-# Waits until mpi_exchange has said in $tmp/out that it is under way.
+# await_under_way [FILE [PATTERN]]: until the job says in FILE that it is under way.
+# A job that never is has no test.
 await_under_way()
 {
-    tries=0
-    while ! grep -q 'under way' "$tmp/out" && [ $tries -lt 300 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
+    await 60 grep -q "${2-under way}" "${1-$tmp/out}" || {
+        excerpt "${1-$tmp/out}"
+        bail_out 'the job is not under way after 60 s'
+    }
 }

@@ -9,8 +9,10 @@ INSTALLED_TESTS = test/mpi/p2p.sh test/mpi/coll.sh \
     test/mpi/unreachable.sh test/mpi/suspended.sh test/mpi/readme.sh \
     test/mpi/planned.sh test/mpi/planned-life.sh \
     test/mpi/planned-views.sh test/mpi/planned-end.sh \
-    test/mpi/planned-scarce.sh test/mpi/pair.sh
-EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/lib.sh test/mpi/top_screen.py
+    test/mpi/planned-scarce.sh
+TIMING_TESTS += test/mpi/pair.sh
+EXTRA_DIST += $(INSTALLED_TESTS) test/mpi/pair.sh test/mpi/lib.sh \
+    test/mpi/four-ranks.sh test/mpi/top_screen.py
 
 MPI_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/mpi
 MPI_TEST_CFLAGS = $(AM_CFLAGS) $(MPI_CFLAGS)

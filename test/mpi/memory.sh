@@ -11,10 +11,9 @@ status=0
     >"$tmp/out" 2>"$tmp/err" || status=$?
 most=$(sed -n 's/.*"most": {[^}]*"total": \([0-9]*\).*/\1/p' "$tmp/out")
 ranks=$(sed -n 's/^{"ranks": \([0-9]*\),.*/\1/p' "$tmp/out")
-cat "$tmp/out"
+excerpt "$tmp/out"
 if [ $status != 0 ]; then
-    tail -n 20 "$tmp/err"
-    not_ok 'mrail info --memory' "exit status $status"
+    not_ok 'mrail info --memory' "exit status $status" "$tmp/err"
 elif [ "$ranks" != 32 ]; then
     not_ok 'mrail info --memory' "$ranks ranks reported, not 32"
 else
@@ -25,4 +24,4 @@ else
         not_ok "each of 32 ranks takes less than $limit bytes" "one takes $most"
     fi
 fi
-exit $failed
+finish

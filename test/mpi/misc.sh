@@ -24,4 +24,4 @@ if [ -z "${MRAIL_TEST_MPIRUN-}${MRAIL_TEST_RUN-}" ]; then
     }
 fi
 run 'dynamic processes' 4 "$build/mpi_misc" spawn
-exit $failed
+finish

@@ -24,7 +24,6 @@ if "$mrail" bench alltoallv -np 4 --soft 2x4 --session "$session" \
         not_ok "$name" "a rank had ${lanes:-no} lanes, not 12 for 3 peers"
     fi
 else
-    head -n 20 "$tmp/err"
-    not_ok "$name" 'mrail bench failed'
+    not_ok "$name" 'mrail bench failed' "$tmp/err"
 fi
-exit $failed
+finish

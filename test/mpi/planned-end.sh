@@ -15,13 +15,14 @@ soon_s=$((dead_s + 8)) # start and end of a job on a busy machine
 options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
     -x UCX_MRAIL_KEEPALIVE_INTERVAL=1"
 number=0
+base=$session
 
 # start WHAT: a job in the middle of it.
 start()
 {
     : >"$tmp/out"
     number=$((number + 1))
-    session=mpitest-$$-$number # one lives a moment longer than its processes
+    session=$base-$number # one lives a moment longer than its processes
     token=planned-end-$$-$number
     # shellcheck disable=SC2086 # words are wanted
     launch 8 $options -- "$build/mpi_planned_end" "$1" $token \
@@ -41,15 +42,10 @@ played()
         not_ok "$name: the rail goes" "$(tail -n 1 "$tmp/ctl")"
 }
 
-# shellcheck disable=SC2034 # try
-orphans()
+no_orphans()
 {
-    for try in 1 2 3 4 5 6 7 8 9 10; do
-        left=$(processes "$token" | paste -sd ' ')
-        [ -n "$left" ] || return 0
-        sleep 0.3
-    done
-    not_ok "$name: no process is left" "$left"
+    left=$(processes "$token" | paste -sd ' ')
+    [ -z "$left" ]
 }
 
 # ends NAME WHAT CAUSE LINE
@@ -66,17 +62,15 @@ ends()
         grep -q '^ok - what was before it passed relays' "$tmp/out"; then
         ok "$name: the job ends"
     else
-        head -n 20 "$tmp/out"
-        not_ok "$name: the job ends" "exit status $status after $took s"
+        not_ok "$name: the job ends" "exit status $status after $took s" "$tmp/out"
     fi
     if grep -qE "mrail: rank [0-7] on .* lost a peer for good .*peer [0-9a-f]+ at [0-9.]+: soft[0-3]:1 \\($3\\); the job ends\$" \
         "$tmp/out"; then
         ok "$name: it says which peer, which rail, why"
     else
-        grep 'mrail' "$tmp/out" | head -n 20
-        not_ok "$name: it says which peer, which rail, why" 'no such line'
+        not_ok "$name: it says which peer, which rail, why" 'no such line' "$tmp/out"
     fi
-    orphans
+    await 3 no_orphans || not_ok "$name: no process is left" "$left"
     nothing_left "$name" # the next job would remove what a killed one has left
 }
 
@@ -93,8 +87,8 @@ goes_on()
         grep -q '^ok - every byte of it came' "$tmp/out"; then
         ok "$name: the job goes on, every byte is right"
     else
-        head -n 20 "$tmp/out"
-        not_ok "$name: the job goes on, every byte is right" "exit status $status"
+        not_ok "$name: the job goes on, every byte is right" "exit status $status" \
+            "$tmp/out"
     fi
 }
 
@@ -110,4 +104,4 @@ goes_on 'a relay of others hears nothing for a second' relay \
     'at 0ms for 1s node 0 rail 2 blackhole rx'
 goes_on 'a port is down for a second while ranks agree' agree \
     'at 0ms for 1s node 1 rail 2 down'
-exit $failed
+finish

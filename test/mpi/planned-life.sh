@@ -24,10 +24,9 @@ tolerant()
     shift 2
     status=0
     launch "$np" -- "$@" >"$tmp/out" 2>&1 || status=$?
-    grep -E '^(not )?ok - ' "$tmp/out" || true
+    results "$tmp/out"
     if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
-        grep -v 'script:' "$tmp/out" | head -n 20
-        not_ok "$name" "exit status $status"
+        not_ok "$name" "exit status $status" "$tmp/out"
     fi
 }
 
@@ -75,7 +74,7 @@ at 300ms for 100ms every 900ms rail 2 down
 at 350ms for 200ms every 1100ms node 1 rail 3 blackhole both
 END_SCRIPT
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
-    echo 'skip - rails that die: not through mrail run'
+    skip 'rails that die' 'not through mrail run'
 else
     MRAIL_TEST_RUN="$options $small --rate 100M --script $tmp/script"
     tolerant 'rails that die' 8 "$build/mpi_planned" --seeds $seeds
@@ -88,24 +87,20 @@ fi
 # Somebody else's stream on a rail, into the node that rank 5 is on: the plan
 # takes what is left of it.  Only reads tell what a rail gives; UCX 1.18 would send
 # large messages as eager fragments over rails that are as slow as these.
-session=life-$$
+session=$session-life
 foreign=
-"$mrail" soft --session $session --nodes 2 --rails 4 --rate 20M -- sleep 100 \
+"$mrail" soft --session "$session" --nodes 2 --rails 4 --rate 20M -- sleep 100 \
     >"$tmp/hold" 2>&1 </dev/null &
 holder=$!
-i=0
-until "$mrail" soft status --session $session >"$tmp/status" 2>&1; do
-    [ $i -lt 50 ] || break
-    sleep 0.1
-    i=$((i + 1))
-done
-"$mrail" run -np 2 --soft 2x4 --session $session --rate 20M \
+await 10 "$mrail" soft status --session "$session" >"$tmp/status" 2>&1 ||
+    bail_out "session $session did not start"
+"$mrail" run -np 2 --soft 2x4 --session "$session" --rate 20M \
     -x UCX_MRAIL_DEVICES=soft1 -- "$build/mpi_stream" "$tmp/points" 12 1048576 \
     >"$tmp/foreign" 2>&1 </dev/null &
 foreign=$!
 sleep 1
 status=0
-"$mrail" bench alltoallv -np 8 --soft 2x4 --session $session --rate 20M \
+"$mrail" bench alltoallv -np 8 --soft 2x4 --session "$session" --rate 20M \
     --bind-rails --hotspot 0.7 --sizes 4m --iterations 10 --json \
     --mca coll_mrail_verbose 2 >"$tmp/out" 2>&1 </dev/null || status=$?
 wait $foreign || status=1
@@ -118,11 +113,9 @@ if [ $status = 0 ] && grep -q '"data_ok": true' "$tmp/out" &&
     ! grep '"relayed": 0,' "$tmp/out"; then
     ok 'a rail that carries what others send is given less'
 else
-    grep -v 'gives' "$tmp/out" | head -n 10
-    grep 'rank 5' "$tmp/out" | head -n 5
-    tail -n 3 "$tmp/foreign"
+    excerpt "$tmp/foreign"
     not_ok 'a rail that carries what others send is given less' \
-        "exit status $status"
+        "exit status $status" "$tmp/out"
 fi
 nothing_left 'exchanges'
-exit $failed
+finish

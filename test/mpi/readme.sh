@@ -6,7 +6,7 @@ set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 require_env
-readme=$here/../../README.md
+readme=$top/README.md
 iterations=50 # of 180
 
 # The commands under the heading, a line each.
@@ -20,9 +20,9 @@ awk '
         -e "s|--session demo|--session $session|" \
         -e "s|--iterations 180|--iterations $iterations|" >"$tmp/commands"
 if [ "$(wc -l <"$tmp/commands")" != 3 ]; then
-    cat "$tmp/commands"
-    not_ok 'the README: three commands' "$(wc -l <"$tmp/commands") are there"
-    exit $failed
+    not_ok 'the README: three commands' "$(wc -l <"$tmp/commands") are there" \
+        "$tmp/commands"
+    finish
 fi
 nth()
 {
@@ -32,11 +32,7 @@ nth()
 : >"$tmp/out"
 sh -c "exec $(nth 1)" >"$tmp/out" 2>&1 &
 job=$!
-tries=0
-until grep -q 'data$' "$tmp/out" || [ $tries -ge 300 ]; do
-    tries=$((tries + 1))
-    sleep 0.1
-done
+await_under_way "$tmp/out" 'data$'
 sleep 1
 sh -c "$(nth 2)" >"$tmp/ctl" 2>&1 || not_ok 'the port goes' "$(cat "$tmp/ctl")"
 sleep 1
@@ -50,12 +46,7 @@ wait $job || status=$?
 # says NAME FILE WORDS
 says()
 {
-    if grep -qE "$3" "$tmp/$2"; then
-        ok "$1"
-    else
-        tail -n 20 "$tmp/$2"
-        not_ok "$1" "no line with '$3'"
-    fi
+    expect "$1" "$tmp/$2" "$3"
 }
 if [ $status = 0 ]; then
     ok 'the README: the job goes on to its end'
@@ -71,7 +62,7 @@ says 'the README: mrail info --events what happened' events 'soft1.*port'
 nothing_left 'the README'
 
 # block N: the commands of section N of getting-started, in a folder of their own.
-started=$here/../../docs/getting-started.md
+started=$top/docs/getting-started.md
 block()
 {
     awk -v section="## $1. " '
@@ -82,7 +73,7 @@ block()
     status=0
     (cd "$tmp" && PATH="$(dirname -- "$mrail"):$PATH" sh -eu "block$1") \
         >"$tmp/out$1" 2>"$tmp/err$1" || status=$?
-    [ $status = 0 ] || cat "$tmp/err$1"
+    [ $status = 0 ] || excerpt "$tmp/err$1"
 }
 block 3
 says 'getting-started: the program runs' out3 '^sum of ranks: 6$'
@@ -95,4 +86,4 @@ block 6
 says 'getting-started: the job survives the fault script' out6 ' ok$'
 says 'getting-started: it names the failed rail' out6 'soft1:1: lane .*fails'
 nothing_left 'getting-started'
-exit $failed
+finish

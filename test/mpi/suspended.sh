@@ -35,18 +35,18 @@ each()
         sleep 0.2
     done
 }
-trap 'each CONT; rm -rf "$tmp"' EXIT # none is left stopped
+trap 'each CONT; tap_cleanup' EXIT # none is left stopped
 each STOP
 sleep 7
 each CONT
-trap 'rm -rf "$tmp"' EXIT
+trap tap_cleanup EXIT
 status=0
 wait $job || status=$?
 if [ $status = 0 ] && grep -q '^ok - everybody with everybody' "$tmp/out"; then
     ok 'a job that was stopped for seven seconds goes on'
 else
-    tail -n 8 "$tmp/out"
-    not_ok 'a job that was stopped for seven seconds goes on' "exit status $status"
+    not_ok 'a job that was stopped for seven seconds goes on' "exit status $status" \
+        "$tmp/out"
 fi
 nothing_left 'a job that was stopped'
-exit $failed
+finish

@@ -6,4 +6,4 @@ set -eu
 require_env mpi_threads
 
 run 'threads ends well' 4 "$build/mpi_threads"
-exit $failed
+finish

@@ -17,34 +17,14 @@ start()
         timeout 60 "$build/mpi_exchange" --seconds "$2" --bytes 3000000 \
         >"$tmp/out$1" 2>&1 &
 }
-under_way()
-{
-    tries=0
-    until grep -q 'under way' "$tmp/out$1" 2>/dev/null || [ $tries -ge 300 ]; do
-        tries=$((tries + 1))
-        sleep 0.1
-    done
-}
-# is NAME WANTED GOT
-is()
-{
-    if [ "$2" = "$3" ]; then
-        ok "$1"
-    else
-        not_ok "$1" "wanted $2, got $3"
-    fi
-}
 
-# Pages of this test only: other sessions of this user have theirs in /dev/shm.
-pages=$tmp/pages
-mkdir "$pages"
-export UCX_MRAIL_TELEMETRY_DIR="$pages"
+pages=$UCX_MRAIL_TELEMETRY_DIR
 start a 22
 first=$!
 start b 22
 second=$!
-under_way a
-under_way b
+await_under_way "$tmp/outa"
+await_under_way "$tmp/outb"
 "$mrail" top --json --count 1 >"$tmp/top" 2>"$tmp/err" || true
 is 'two jobs: four processes' 4 "$(of_ours "$tmp/top")"
 tr '{' '\n' <"$tmp/top" | sed -n \
@@ -73,9 +53,9 @@ is 'filters: nothing else' 2 "$(grep -c ' soft[0-9]:1 ' "$tmp/table" || true)"
 "$mrail" top --rail soft3 --json >"$tmp/one" 2>&1 || true
 is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
 if command -v python3 >/dev/null; then
-    python3 "$here/top_screen.py" "$mrail" || failed=1
+    run_program '' python3 "$top/test/mpi/top_screen.py" "$mrail"
 else
-    echo 'skip - a terminal: python3 is not installed'
+    skip 'a terminal' 'python3 is not installed'
 fi
 
 "$mrail" soft ctl --session "$session-a" --rail 1 down >"$tmp/ctl" 2>&1 ||
@@ -120,8 +100,7 @@ wait $second || status=$?
 if [ $status = 0 ] && grep -q '^ok - ' "$tmp/outb"; then
     ok 'the other job goes on, all data is right'
 else
-    tail -n 5 "$tmp/outb"
-    not_ok 'the other job goes on, all data is right' "exit status $status"
+    not_ok 'the other job goes on, all data is right' "exit status $status" "$tmp/outb"
 fi
 "$mrail" info --events >"$tmp/events" 2>&1
 "$mrail" info --events --json >"$tmp/events.json" 2>&1
@@ -155,4 +134,4 @@ else
 fi
 rm -f "$ring"
 nothing_left 'telemetry'
-exit $failed
+finish

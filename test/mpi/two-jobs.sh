@@ -14,8 +14,7 @@ check_job()
     if [ $status = 0 ] && grep -q '^ok - ' "$3"; then
         ok "$1"
     else
-        head -n 20 "$3"
-        not_ok "$1" "exit status $status"
+        not_ok "$1" "exit status $status" "$3"
     fi
 }
 
@@ -35,4 +34,4 @@ both()
 both 'two jobs on rails of their own' "$session-a" "$session-b"
 both 'two jobs on the same rails' "$session" "$session"
 nothing_left 'two jobs'
-exit $failed
+finish

@@ -5,36 +5,12 @@ set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
 
-# expect NAME STATUS PATTERN COMMAND...: exit status, and a line of its output
-# (stdout or stderr) that matches.
-expect()
-{
-    name=$1
-    want=$2
-    pattern=$3
-    shift 3
-    status=0
-    "$@" >"$tmp/out" 2>&1 </dev/null || status=$?
-    if [ "$want" = bad ] && [ $status != 0 ]; then
-        want=$status # as mpirun has it: 1 or 213
-    fi
-    if [ $status != "$want" ]; then
-        head -n 20 "$tmp/out"
-        not_ok "$name" "exit status $status, not $want"
-    elif ! grep -qE -- "$pattern" "$tmp/out"; then
-        head -n 20 "$tmp/out"
-        not_ok "$name" "no line matches '$pattern'"
-    else
-        ok "$name"
-    fi
-}
-
 for verb in $(cd "$libexec" && ls -d mrail-*); do
     verb=${verb#mrail-}
-    expect "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
-    expect "mrail $verb -h" 0 '^[Uu]sage: mrail' "$mrail" "$verb" -h
-    expect "mrail $verb --version" 0 '^mrail [0-9]' "$mrail" "$verb" --version
-    expect "mrail help $verb" 0 "^[Uu]sage: mrail $verb" "$mrail" help "$verb"
+    expect_run "mrail $verb --help" 0 '^[Uu]sage: mrail' "$mrail" "$verb" --help
+    expect_run "mrail $verb -h" 0 '^[Uu]sage: mrail' "$mrail" "$verb" -h
+    expect_run "mrail $verb --version" 0 '^mrail [0-9]' "$mrail" "$verb" --version
+    expect_run "mrail help $verb" 0 "^[Uu]sage: mrail $verb" "$mrail" help "$verb"
     if [ -f "$man/man1/mrail-$verb.1" ]; then
         ok "mrail $verb has a manual page"
     else
@@ -45,19 +21,18 @@ for verb in $(cd "$libexec" && ls -d mrail-*); do
             "$man/man1/mrail-$verb.1" >"$tmp/out" 2>&1; then
             ok "manual page of mrail $verb"
         else
-            head "$tmp/out"
-            not_ok "manual page of mrail $verb" 'mandoc complains'
+            not_ok "manual page of mrail $verb" 'mandoc complains' "$tmp/out"
         fi
     else
-        echo "skip - manual page of mrail $verb: mandoc is not installed"
+        skip "manual page of mrail $verb" "mandoc is not installed"
     fi
 done
-expect 'mrail --help' 0 '^Usage: mrail VERB' "$mrail" --help
-expect 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
-expect 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
-expect 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
-expect 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
-expect 'run without a command' 2 'no command' "$mrail" run -np 2
+expect_run 'mrail --help' 0 '^Usage: mrail VERB' "$mrail" --help
+expect_run 'mrail --version' 0 '^mrail [0-9]' "$mrail" --version
+expect_run 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
+expect_run 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
+expect_run 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
+expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
 # A copy of mrail info beside a mrail run that writes what it is told to.
 fake=$tmp/moved/libexec/mrail
 mkdir -p "$fake"
@@ -77,29 +52,29 @@ awk 'BEGIN {
 }' >"${dir%/*}/1"
 END
 chmod +x "$fake/mrail-run"
-expect 'info --memory reads large statistics files' 0 \
+expect_run 'info --memory reads large statistics files' 0 \
     '^.?"ranks": 1, "least": .*"total": 6, "qps": 4' \
     "$fake/mrail-info" --memory --json
-expect 'info --memory with SIGCHLD ignored' 0 '"ranks": 1' \
+expect_run 'info --memory with SIGCHLD ignored' 0 '"ranks": 1' \
     env --ignore-signal=CHLD "$fake/mrail-info" --memory --json
-expect 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
-expect 'run on a strange topology' 2 'NODESxRAILS' \
+expect_run 'run with no ranks' 2 'from 1 to' "$mrail" run -np 0 -- true
+expect_run 'run on a strange topology' 2 'NODESxRAILS' \
     "$mrail" run --soft 2by4 -- true
-expect 'help of an unknown verb' 2 "no verb 'fly'" "$mrail" help fly
+expect_run 'help of an unknown verb' 2 "no verb 'fly'" "$mrail" help fly
 # shellcheck disable=SC2016 # the inner shell expands
-expect 'run with fewer ranks than nodes: node 0 has it' 0 '^0 of 1$' \
+expect_run 'run with fewer ranks than nodes: node 0 has it' 0 '^0 of 1$' \
     "$mrail" run -np 1 --soft 2x4 -- sh -c \
     'echo $MRAIL_SOFT_NODE of $OMPI_COMM_WORLD_SIZE'
-expect 'run without --' 0 ' -x A=b --mca pml ob1 --oversubscribe .*-- app -x y$' \
+expect_run 'run without --' 0 ' -x A=b --mca pml ob1 --oversubscribe .*-- app -x y$' \
     "$mrail" run -np 2 -x A=b --mca pml ob1 --oversubscribe --soft 2x1 --print \
     app -x y
-expect 'run without --: a -- of the command stays' 0 '-- app -- y$' \
+expect_run 'run without --: a -- of the command stays' 0 '-- app -- y$' \
     "$mrail" run -np 2 --soft 2x1 --tag-output --print app -- y
-expect 'run: values of an unknown option, with --' 0 ' --frob 1 .*-- app$' \
+expect_run 'run: values of an unknown option, with --' 0 ' --frob 1 .*-- app$' \
     "$mrail" run --soft 2x1 --print --frob 1 -- app
-expect 'run: a value is missing' 2 'no command' "$mrail" run -x
+expect_run 'run: a value is missing' 2 'no command' "$mrail" run -x
 for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
-    expect "run with --rate $rate" 2 "^mrail run: .*rate" \
+    expect_run "run with --rate $rate" 2 "^mrail run: .*rate" \
         "$mrail" run --soft 2x2 "--rate=$rate" -- true
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
         ok "run says once what is wrong with --rate $rate"
@@ -109,7 +84,7 @@ for rate in 0 0M fast 12x 1M,2M,3M -5M "1M," 2000G; do
 done
 while IFS='|' read -r what line; do
     printf '%s\n' "$line" >"$tmp/script"
-    expect "run with a script that has $what" 2 "^mrail run: .*$tmp/script:1: " \
+    expect_run "run with a script that has $what" 2 "^mrail run: .*$tmp/script:1: " \
         "$mrail" run --soft 2x2 --script "$tmp/script" -- true
     if [ "$(wc -l <"$tmp/out")" = 2 ]; then
         ok "run says once what is wrong with $what"
@@ -123,51 +98,51 @@ another rail|at 0s rail 2 down
 another node|at 0s node 0,2 down
 damage without checksums|at 0s corrupt 1%
 END
-expect 'run with a script that is not there' 2 'none: No such file' \
+expect_run 'run with a script that is not there' 2 'none: No such file' \
     "$mrail" run --soft 2x2 --script "$tmp/none" -- true
-expect 'run with a folder for a script' 2 'not a file' \
+expect_run 'run with a folder for a script' 2 'not a file' \
     "$mrail" run --soft 2x2 --script "$tmp" -- true
-expect 'run with a script and no software rails' 2 'give --soft too' \
+expect_run 'run with a script and no software rails' 2 'give --soft too' \
     "$mrail" run --script "$tmp/script" -- true
-expect 'run with too many devices' 2 'more than 256 devices' \
+expect_run 'run with too many devices' 2 'more than 256 devices' \
     "$mrail" run --soft 100x16 -- true
-expect 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \
+expect_run 'run leaves the command alone' 0 "-- prog -np 'a b'\$" \
     "$mrail" run -np 2 --soft 2x1 --print -- prog -np 'a b'
 # shellcheck disable=SC2016 # the inner shell expands
-expect 'run leaves -x UCX_TLS alone' 0 '^1$' \
+expect_run 'run leaves -x UCX_TLS alone' 0 '^1$' \
     sh -c '"$0" run --soft 2x1 --print -x UCX_TLS=tcp -- a |
         grep -o UCX_TLS= | wc -l' "$mrail"
 # shellcheck disable=SC2016 # the inner shell expands
-expect 'run leaves --mca pml alone' 0 '^1$' \
+expect_run 'run leaves --mca pml alone' 0 '^1$' \
     sh -c '"$0" run --soft 2x1 --print --mca pml ob1 -- a |
         grep -o "mca pml " | wc -l' "$mrail"
-expect 'run binds ranks to rails' 0 'rank-rail mrail 2 soft0,soft1 -- a$' \
+expect_run 'run binds ranks to rails' 0 'rank-rail mrail 2 soft0,soft1 -- a$' \
     "$mrail" run --soft 2x2 --bind-rails --print -- a
-expect 'run for the peer' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
+expect_run 'run for the peer' 0 'UCX_TLS=rc_v,self.*UCX_MAX_RNDV_RAILS=4' \
     "$mrail" run --soft 2x4 --stock --print -- a
 
 [ -x "$libexec/mrail-bench" ] || exit $failed
-expect 'bench without ranks' 2 'how many ranks' "$mrail" bench alltoallv
-expect 'bench with a strange size' 2 'expected sizes below 2g' \
+expect_run 'bench without ranks' 2 'how many ranks' "$mrail" bench alltoallv
+expect_run 'bench with a strange size' 2 'expected sizes below 2g' \
     "$mrail" bench p2p --sizes 12q
-expect 'bench with a strange hotspot' 2 'a fraction' \
+expect_run 'bench with a strange hotspot' 2 'a fraction' \
     "$mrail" bench alltoallv --hotspot 1.5
-expect 'bench with a strange hotspot among others' 2 "--hotspot x: expected a fraction" \
+expect_run 'bench with a strange hotspot among others' 2 "--hotspot x: expected a fraction" \
     "$mrail" bench alltoallv --hotspot even,0.5,x
-expect 'bench --dst alone' 2 'give that, too' \
+expect_run 'bench --dst alone' 2 'give that, too' \
     "$mrail" bench alltoallv --dst single
-expect 'bench --dst with another word' 2 '--dst pairs: expected one of shift.single.both' \
+expect_run 'bench --dst with another word' 2 '--dst pairs: expected one of shift.single.both' \
     "$mrail" bench alltoallv --hotspot 0.5 --dst pairs
 
-expect 'bench p2p with an odd number of ranks' 2 'p2p needs pairs' \
+expect_run 'bench p2p with an odd number of ranks' 2 'p2p needs pairs' \
     "$mrail" bench p2p -np 3
-expect 'bench with a stray word' 2 "unknown argument 'fast'" \
+expect_run 'bench with a stray word' 2 "unknown argument 'fast'" \
     "$mrail" bench p2p --sizes 8 -np 2 fast
-expect 'bench gives mpirun its options' 0 \
+expect_run 'bench gives mpirun its options' 0 \
     ' --tag-output -x A=b --allow-run-as-root .*mrail-bench p2p --sizes 8$' \
     "$mrail" bench p2p -n 2 --tag-output -x A=b --sizes 8 --soft 2x2 \
     --allow-run-as-root --print
-expect 'bench names an option that nobody knows' bad '-frob' \
+expect_run 'bench names an option that nobody knows' bad '-frob' \
     "$mrail" bench p2p --soft 2x1 --frob
 
 plain="mpirun --oversubscribe --mca pml ob1 -np 4 $mrail bench"
@@ -176,39 +151,39 @@ object="$object \"size\": 1000, \"hotspot\": [0-9.]+, .*\"median_s\": [0-9]"
 object="$object.*\"bytes_per_s\": [0-9].*\"data_ok\": true\}\$"
 # shellcheck disable=SC2086 # words are wanted
 {
-    expect 'bench alltoallv --json' 0 "$object" \
+    expect_run 'bench alltoallv --json' 0 "$object" \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --json
-    expect 'bench alltoallv --json without coll/mrail' 0 \
+    expect_run 'bench alltoallv --json without coll/mrail' 0 \
         '"planned": null, "relayed": null, "planning_overhead": null, "cpu_load"' \
         $plain alltoallv --sizes 1000 --json
-    expect 'bench alltoallv without coll/mrail' 0 \
+    expect_run 'bench alltoallv without coll/mrail' 0 \
         '^ +1000 +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +- +- +- +[0-9]+ %  ok$' \
         $plain alltoallv --sizes 1000
-    expect 'bench alltoallv --dst single --json' 0 '"pattern": "single"' \
+    expect_run 'bench alltoallv --dst single --json' 0 '"pattern": "single"' \
         $plain alltoallv --sizes 1000 --hotspot 0.7 --dst single --json
     # shellcheck disable=SC2016 # the inner shell expands
-    expect 'bench alltoallv --dst both --json' 0 \
+    expect_run 'bench alltoallv --dst both --json' 0 \
         '^0 uniform 0.5 shift 0.5 single 0.9 shift 0.9 single$' sh -c '"$@" |
             sed -n "s/.*hotspot\": \([0-9.]*\), \"pattern\": \"\([a-z]*\).*/\1 \2/p" |
             paste -sd " "' sh $plain alltoallv --sizes 1000 \
         --hotspot even,0.5,0.9 --dst=both --json
     # shellcheck disable=SC2016
-    expect 'bench --small-iterations, of sizes up to 8 KB' 0 \
+    expect_run 'bench --small-iterations, of sizes up to 8 KB' 0 \
         '^alltoallv 8192 5 alltoallv 8193 3 p2p 8192 5 p2p 8193 3$' sh -c '
             for area in alltoallv p2p; do
                 "$@" $area --sizes 8192,8193 --iterations 3 \
                     --small-iterations 5 --json
             done | sed -n "s/.*what\": \"\([a-z0-9]*\).*size\": \([0-9]*\).*iterations\": \([0-9]*\).*/\1 \2 \3/p" |
             paste -sd " "' sh $plain
-    expect 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
-    expect 'bench p2p in an odd job' 1 'an even number of ranks, not 3' \
+    expect_run 'bench p2p --json' 0 "$object" $plain p2p --sizes 1000 --json
+    expect_run 'bench p2p in an odd job' 1 'an even number of ranks, not 3' \
         ${plain% -np*} -np 3 "$mrail" bench p2p --sizes 1000
-    expect 'bench as a rank takes no option of mpirun' 2 \
+    expect_run 'bench as a rank takes no option of mpirun' 2 \
         'tag-output is no option of a rank' \
         $plain alltoallv --sizes 1000 --tag-output
-    expect 'bench alltoallv sees a wrong byte' 1 '"data_ok": false' \
+    expect_run 'bench alltoallv sees a wrong byte' 1 '"data_ok": false' \
         $plain alltoallv --sizes 1000 --json --self-test-corrupt
-    expect 'bench p2p sees a wrong byte' 1 '"data_ok": false' \
+    expect_run 'bench p2p sees a wrong byte' 1 '"data_ok": false' \
         $plain p2p --sizes 1000 --json --self-test-corrupt
 }
-exit $failed
+finish

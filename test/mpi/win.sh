@@ -19,4 +19,4 @@ for threads in single multiple; do
             "mrail put $put bytes, not 1200000 or more"
     fi
 done
-exit $failed
+finish

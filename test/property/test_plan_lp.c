@@ -565,7 +565,7 @@ static void run_seed(uint64_t seed)
     mrail_plan_destroy(other);
 }
 
-static int report(unsigned long long count)
+static void report(unsigned long long count)
 {
 #ifdef HAVE_GLPK
     printf("ok - plan: %llu seeds, %u plans judged, %u with too many paths, %u "
@@ -577,13 +577,11 @@ static int report(unsigned long long count)
            worst_congestion, (unsigned long long)worst_congestion_seed,
            worst_bound, worst_relayed, (unsigned long long)worst_relayed_seed,
            worst_relayed_bound, num_loose);
-    return 0;
 #else
     printf("ok - plan: %llu seeds, what it says of itself\n"
-           "skip - plan against linear programs: configure found no GLPK "
+           "ok - plan against linear programs # SKIP configure found no GLPK "
            "(libglpk-dev)\n",
            count);
-    return 77;
 #endif
 }
 
@@ -597,6 +595,11 @@ int main(void)
                      : (getenv("MRAIL_TEST_FULL") != NULL) ? SEEDS_FULL
                                                            : SEEDS;
 
+#ifdef HAVE_GLPK
+    printf("1..1\n");
+#else
+    printf("1..2\n");
+#endif
     for (uint64_t i = 0; i < count; ++i) {
         run_seed(first + i);
     }
@@ -604,5 +607,6 @@ int main(void)
         run_seed(seldom[i]);
         ++count;
     }
-    return report(count);
+    report(count);
+    return 0;
 }

@@ -2,49 +2,38 @@
 # A /dev/shm without room for telemetry: the processes say so in a sentence, and
 # all else works.
 set -u
-soft=$PWD/mrail-soft
-[ -x "$soft" ] || { echo "mrail-soft is not built"; exit 77; }
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need_built mrail-soft rail_goodbye
+rm -rf "$UCX_MRAIL_TELEMETRY_DIR"
+unset UCX_MRAIL_TELEMETRY_DIR # the default, /dev/shm
 if [ "${1-}" != inside ]; then
-    command -v unshare >/dev/null 2>&1 || { echo "no unshare"; exit 77; }
-    if ! unshare -Urm sh -c 'mount -t tmpfs -o size=1m none /dev/shm' \
-        2>/dev/null; then
-        echo "no mount namespace here: unshare -Urm is not permitted"
-        exit 77
-    fi
-    exec unshare -Urm "$0" inside
+    need unshare
+    unshare -Urm sh -c 'mount -t tmpfs -o size=1m none /dev/shm' 2>/dev/null ||
+        skip_all 'no mount namespace here: unshare -Urm is not permitted'
+    unshare -Urm "$0" inside
+    exit
 fi
 
-out=test-full-shm.$$
-trap 'rm -f "$out"' EXIT
-mount -t tmpfs -o size=400k none /dev/shm || exit 1
-if ! "$soft" --session full-shm --nodes 2 --rails 4 -- true >"$out" 2>&1 &&
-    grep -q "cannot make session 'full-shm'.*No space left" "$out" &&
+mount -t tmpfs -o size=400k none /dev/shm || bail_out 'no small /dev/shm'
+if ! "$soft" --session full-shm --nodes 2 --rails 4 -- true >"$tmp/out" 2>&1 &&
+    grep -q "cannot make session 'full-shm'.*No space left" "$tmp/out" &&
     [ -z "$(ls /dev/shm)" ]; then
-    echo "ok - no room for software rails: a sentence, and nothing is left"
+    ok 'no room for software rails: a sentence, and nothing is left'
 else
-    echo "not ok - no room for software rails: $(cat "$out" && ls /dev/shm)"
-    exit 1
+    not_ok 'no room for software rails: a sentence, and nothing is left' \
+        "left: $(ls /dev/shm)" "$tmp/out"
 fi
-mount -t tmpfs -o size=2m none /dev/shm || exit 1
+mount -t tmpfs -o size=2m none /dev/shm || bail_out 'no small /dev/shm'
 export MRAIL_TEST_SOFT="$soft"
 # The session has its file; then somebody takes the rest.
 # shellcheck disable=SC2016
-"$soft" --session full-shm --nodes 2 --rails 4 --node 0 -- sh -c '
+run_program 'a full /dev/shm: ' "$soft" --session full-shm --nodes 2 --rails 4 \
+    --node 0 -- sh -c '
     head -c 4000000 /dev/zero >/dev/shm/filler 2>/dev/null
     df --output=avail /dev/shm | tail -n 1
-    exec "$0"' "$PWD/rail_goodbye" >"$out" 2>&1
-status=$?
-cat "$out"
-if [ $status = 0 ] && grep -q '^ok - all processes end well' "$out"; then
-    echo "ok - a full /dev/shm: the job goes on"
-else
-    echo "not ok - a full /dev/shm: the job goes on: exit status $status"
-fi
-if grep -q 'telemetry is off: .*No space left on device' "$out"
-then
-    echo "ok - a full /dev/shm: a sentence"
-else
-    echo "not ok - a full /dev/shm: a sentence: there is none"
-    status=1
-fi
-exit $status
+    exec "$0"' "$build/rail_goodbye"
+expect 'a full /dev/shm: the job goes on' "$tmp/out" '^ok - all processes end well'
+expect 'a full /dev/shm: a sentence' "$tmp/out" \
+    'telemetry is off: .*No space left on device'
+finish

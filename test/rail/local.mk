@@ -1,44 +1,58 @@
-# Tests of the engine over software rails, several processes each.
-RAIL_JOBS = rail_quiet rail_many rail_blocked rail_spoof rail_threads \
-    rail_fence rail_open rail_fair_share rail_backlog rail_stale rail_cq \
-    rail_nested rail_callback rail_evict rail_harden rail_starve rail_goodbye \
-    rail_errors rail_unreachable rail_live rail_unpolled rail_busy_flush
-check_PROGRAMS += $(RAIL_JOBS)
+# Tests of the engine over software rails, several processes each.  A program that ends
+# in ".rail" is a test; on-rails.sh has a table of their sessions and settings.
+RAIL_JOBS = test/rail/backlog.rail test/rail/callback.rail test/rail/cq.rail \
+    test/rail/fence.rail test/rail/harden.rail test/rail/nested.rail \
+    test/rail/spoof.rail test/rail/stale.rail test/rail/starve.rail \
+    test/rail/threads.rail test/rail/unpolled.rail
+RAIL_TIMING_JOBS = test/rail/blocked.rail test/rail/busy-flush.rail test/rail/evict.rail \
+    test/rail/fair-share.rail test/rail/live.rail test/rail/many.rail \
+    test/rail/quiet.rail test/rail/unreachable.rail
+check_PROGRAMS += $(RAIL_JOBS) $(RAIL_TIMING_JOBS) rail_open rail_goodbye rail_errors
 check_LTLIBRARIES += libtest-job.la
 libtest_job_la_SOURCES = test/rail/job.c test/rail/job.h
 libtest_job_la_LIBADD = libmrail-rail.la
-rail_quiet_SOURCES = test/rail/rail_quiet.c
-rail_quiet_LDADD = libtest-job.la
-rail_many_SOURCES = test/rail/rail_many.c
-rail_many_LDADD = libtest-job.la
-rail_blocked_SOURCES = test/rail/rail_blocked.c
-rail_blocked_LDADD = libtest-job.la
-rail_threads_SOURCES = test/rail/rail_threads.c
-rail_threads_LDADD = libtest-job.la -lpthread
-rail_fair_share_SOURCES = test/rail/rail_fair_share.c
-rail_fair_share_LDADD = libtest-job.la -lpthread
-rail_backlog_SOURCES = test/rail/rail_backlog.c
-rail_backlog_LDADD = libtest-job.la
-rail_stale_SOURCES = test/rail/rail_stale.c
-rail_stale_LDADD = libtest-job.la
-rail_callback_SOURCES = test/rail/rail_callback.c
-rail_callback_LDADD = libtest-job.la
-rail_unpolled_SOURCES = test/rail/rail_unpolled.c
-rail_unpolled_LDADD = libtest-job.la
-rail_busy_flush_SOURCES = test/rail/rail_busy_flush.c
-rail_busy_flush_LDADD = libtest-job.la
-rail_nested_SOURCES = test/rail/rail_nested.c
-rail_nested_LDADD = libtest-job.la
-rail_evict_SOURCES = test/rail/rail_evict.c
-rail_evict_LDADD = libtest-job.la
-rail_starve_SOURCES = test/rail/rail_starve.c
-rail_starve_LDADD = libtest-job.la
+test_rail_quiet_rail_SOURCES = test/rail/rail_quiet.c
+test_rail_quiet_rail_LDADD = libtest-job.la
+test_rail_many_rail_SOURCES = test/rail/rail_many.c
+test_rail_many_rail_LDADD = libtest-job.la
+test_rail_blocked_rail_SOURCES = test/rail/rail_blocked.c
+test_rail_blocked_rail_LDADD = libtest-job.la
+test_rail_threads_rail_SOURCES = test/rail/rail_threads.c
+test_rail_threads_rail_LDADD = libtest-job.la -lpthread
+test_rail_fair_share_rail_SOURCES = test/rail/rail_fair_share.c
+test_rail_fair_share_rail_LDADD = libtest-job.la -lpthread
+test_rail_backlog_rail_SOURCES = test/rail/rail_backlog.c
+test_rail_backlog_rail_LDADD = libtest-job.la
+test_rail_stale_rail_SOURCES = test/rail/rail_stale.c
+test_rail_stale_rail_LDADD = libtest-job.la
+test_rail_callback_rail_SOURCES = test/rail/rail_callback.c
+test_rail_callback_rail_LDADD = libtest-job.la
+test_rail_unpolled_rail_SOURCES = test/rail/rail_unpolled.c
+test_rail_unpolled_rail_LDADD = libtest-job.la
+test_rail_busy_flush_rail_SOURCES = test/rail/rail_busy_flush.c
+test_rail_busy_flush_rail_LDADD = libtest-job.la
+test_rail_nested_rail_SOURCES = test/rail/rail_nested.c
+test_rail_nested_rail_LDADD = libtest-job.la
+test_rail_evict_rail_SOURCES = test/rail/rail_evict.c
+test_rail_evict_rail_LDADD = libtest-job.la
+test_rail_starve_rail_SOURCES = test/rail/rail_starve.c
+test_rail_starve_rail_LDADD = libtest-job.la
+test_rail_cq_rail_SOURCES = test/rail/rail_cq.c
+test_rail_cq_rail_LDADD = libtest-job.la
+test_rail_harden_rail_SOURCES = test/rail/rail_harden.c
+test_rail_harden_rail_LDADD = libtest-job.la
+test_rail_unreachable_rail_SOURCES = test/rail/rail_unreachable.c
+test_rail_unreachable_rail_LDADD = libtest-job.la
+test_rail_live_rail_SOURCES = test/rail/rail_live.c
+test_rail_live_rail_LDADD = libtest-job.la
+test_rail_fence_rail_SOURCES = test/rail/rail_fence.c
+test_rail_fence_rail_LDADD = libtest-job.la
+test_rail_spoof_rail_SOURCES = test/rail/rail_spoof.c
+test_rail_spoof_rail_LDADD = libtest-job.la
 rail_goodbye_SOURCES = test/rail/rail_goodbye.c
 rail_goodbye_LDADD = libtest-job.la
-rail_cq_SOURCES = test/rail/rail_cq.c
-rail_cq_LDADD = libtest-job.la
-rail_harden_SOURCES = test/rail/rail_harden.c
-rail_harden_LDADD = libtest-job.la
+rail_errors_SOURCES = test/rail/rail_errors.c
+rail_errors_LDADD = libtest-job.la
 rail_open_SOURCES = test/rail/rail_open.c
 rail_open_LDADD = libmrail-rail.la
 # A module: -rpath makes libtool build it shared.
@@ -60,23 +74,8 @@ check_LTLIBRARIES += libtest-errors.la
 libtest_errors_la_SOURCES = test/rail/error_shim.c
 libtest_errors_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_errors_la_LIBADD = $(IBVERBS_LIBS) -ldl
-rail_errors_SOURCES = test/rail/rail_errors.c
-rail_errors_LDADD = libtest-job.la
-rail_unreachable_SOURCES = test/rail/rail_unreachable.c
-rail_unreachable_LDADD = libtest-job.la
-rail_live_SOURCES = test/rail/rail_live.c
-rail_live_LDADD = libtest-job.la
-rail_fence_SOURCES = test/rail/rail_fence.c
-rail_fence_LDADD = libtest-job.la
-rail_spoof_SOURCES = test/rail/rail_spoof.c
-rail_spoof_LDADD = libtest-job.la
-RAIL_JOB_FILES = test/rail/quiet.sh test/rail/many.sh test/rail/blocked.sh \
-    test/rail/spoof.sh test/rail/threads.sh test/rail/fence.sh test/rail/trouble.sh \
-    test/rail/fair-share.sh test/rail/backlog.sh test/rail/stale.sh \
-    test/rail/small-srq.sh test/rail/cq.sh test/rail/nested.sh \
-    test/rail/unpolled.sh test/rail/busy-flush.sh \
-    test/rail/callback.sh test/rail/evict.sh test/rail/harden.sh \
-    test/rail/starve.sh test/rail/slow-events.sh test/rail/full-shm.sh \
-    test/rail/errors.sh test/rail/unreachable.sh test/rail/live.sh
-TESTS += $(RAIL_JOB_FILES)
-EXTRA_DIST += $(RAIL_JOB_FILES) test/rail/on-rails.sh
+RAIL_SCRIPT_TESTS = test/rail/trouble.sh test/rail/slow-events.sh \
+    test/rail/full-shm.sh test/rail/errors.sh
+TESTS += $(RAIL_JOBS) $(RAIL_SCRIPT_TESTS)
+TIMING_TESTS += $(RAIL_TIMING_JOBS) test/rail/small-srq.sh
+EXTRA_DIST += $(RAIL_SCRIPT_TESTS) test/rail/small-srq.sh test/rail/on-rails.sh

@@ -1,12 +1,43 @@
 #!/bin/sh
-# Runs a test program of this folder on software rails: 2 nodes x 4 rails.
-# usage: on-rails.sh PROGRAM [mrail-soft option...]
+# Runs a test program of test/rail or test/stress on software rails: automake's
+# LOG_COMPILER for tests that end in ".rail".
+# usage: on-rails.sh PROGRAM
 set -eu
-program=$1
-shift
-name=$(basename "$program")
-soft=$(dirname "$program")/mrail-soft
-[ -x "$soft" ] || { echo "mrail-soft is not built"; exit 77; }
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need_built mrail-soft
 export MRAIL_TEST_SOFT="$soft"
-exec "$soft" --session "test-$name-$$" --nodes 2 --rails 4 --node 0 "$@" \
-    -- "$program"
+program=$1
+session=t$$-$(basename -- "$program" .rail)
+
+# run PREFIX [OPTION of mrail soft...]
+run()
+{
+    prefix=$1
+    shift
+    run_program "$prefix" "$soft" --session "$session" --nodes 2 --rails 4 \
+        --node 0 "$@" -- "$program"
+}
+
+# Sessions other than 2 nodes x 4 rails, and settings other than the defaults.
+case $(basename -- "$program" .rail) in
+busy-flush)
+    run ''
+    # With nothing else that makes the control thread poll.
+    export UCX_MRAIL_TELEMETRY=n UCX_MRAIL_KEEPALIVE_INTERVAL=inf
+    run 'nothing else polls: '
+    ;;
+callback)
+    export UCX_MRAIL_TX_QUEUE_LEN=16 UCX_MRAIL_AM_CREDITS=64
+    run ''
+    ;;
+cq | harden) run '' --rails 1 ;;
+fence | threads)
+    export UCX_MRAIL_LANES_PER_RAIL=3
+    run ''
+    ;;
+live) run '' --nodes 3 --rails 2 --rate 40M ;;
+stress) run '' --icrc on --rate 40M ;; # slow enough that a script can hit
+*) run '' ;;
+esac
+finish

@@ -9,9 +9,8 @@ test_stress_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/sim
 test_stress_LDADD = libmrail-rail.la libsroce-sim.la
 
 # ... and on live rails.
-check_PROGRAMS += rail_stress
-TESTS += test/stress/stress.sh
-EXTRA_DIST += test/stress/stress.sh
-rail_stress_SOURCES = test/stress/rail_stress.c test/stress/random_script.c \
+check_PROGRAMS += test/stress/stress.rail
+TESTS += test/stress/stress.rail
+test_stress_stress_rail_SOURCES = test/stress/rail_stress.c test/stress/random_script.c \
     test/stress/transfer.c
-rail_stress_LDADD = libtest-job.la
+test_stress_stress_rail_LDADD = libtest-job.la

@@ -229,7 +229,8 @@ static int run_seed(uint64_t seed)
     bad = job_run(2, node_of, 2 * LIMIT_S, stress_job);
     if (bad != 0) {
         printf("# seed %llu, %s, the script:\n%s"
-               "# to replay: MRAIL_TEST_SEED=%llu test/stress/stress.sh\n",
+               "# to replay: MRAIL_TEST_SEED=%llu make check "
+               "TESTS=test/stress/stress.rail\n",
                (unsigned long long)seed, random_script_names[storm.kind],
                storm.text, (unsigned long long)seed);
     }

@@ -2,10 +2,8 @@
 # contrib/lib.sh: the tree is configured again when a package that configure
 # looks for was installed since, and not otherwise.
 set -eu
-top=$(CDPATH='' cd -- "${srcdir:-.}" && pwd)
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 unset MAKEFLAGS MFLAGS MAKELEVEL MRAIL_HOLDS_TREE
 
 # A tree whose configure counts how often it runs, and which installs nothing
@@ -55,11 +53,10 @@ builds()
 {
     if PATH=$tmp/bin:$PATH "$tree/contrib/user" >"$tmp/out" 2>&1 &&
         [ "$(wc -l <"$tree/configured")" = "$2" ]; then
-        echo "ok - $1"
+        ok "$1"
     else
-        tail -n 5 "$tmp/out"
-        echo "not ok - $1: configure ran $(wc -l <"$tree/configured") times"
-        failed=1
+        not_ok "$1" "configure ran $(wc -l <"$tree/configured") times" \
+            "$tmp/out"
     fi
 }
 
@@ -85,10 +82,5 @@ for package in $(grep -o '\blib[a-z0-9-]*-dev\b' "$top/contrib/setup"); do
     *) unknown="$unknown $package" ;;
     esac
 done
-if [ -z "$unknown" ]; then
-    echo 'ok - every library of contrib/setup is looked at'
-else
-    echo "not ok - every library of contrib/setup is looked at: not$unknown"
-    failed=1
-fi
-exit $failed
+is 'every library of contrib/setup is looked at' '' "$unknown"
+finish

@@ -1,17 +1,10 @@
 #!/bin/sh
 # The walls hold in this tree, and contrib/check-layers sees every kind of breach.
 set -eu
-top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 
-if "$top/contrib/check-layers" "$top"; then
-    echo "ok - this tree"
-else
-    echo "not ok - this tree: see the lines above"
-    failed=1
-fi
+check 'this tree' "$top/contrib/check-layers" "$top"
 
 # breach NAME FILE LINE: contrib/check-layers must refuse a tree with that line.
 breach()
@@ -19,14 +12,7 @@ breach()
     rm -rf "$tmp/src" "$tmp/test"
     mkdir -p "$tmp/src" "$tmp/test" "$tmp/$(dirname "$2")"
     printf '/* line 1 */\n%s\n' "$3" >"$tmp/$2"
-    status=0
-    "$top/contrib/check-layers" "$tmp" >"$tmp/out" || status=$?
-    if [ $status = 1 ] && grep -q "^$2:2: " "$tmp/out"; then
-        echo "ok - sees $1"
-    else
-        echo "not ok - sees $1: exit status $status for $2: $3"
-        failed=1
-    fi
+    expect_run "sees $1" 1 "^$2:2: " "$top/contrib/check-layers" "$tmp"
 }
 
 # harmless NAME FILE LINE: must be accepted.
@@ -35,12 +21,7 @@ harmless()
     rm -rf "$tmp/src" "$tmp/test"
     mkdir -p "$tmp/src" "$tmp/test" "$tmp/$(dirname "$2")"
     printf '/* line 1 */\n%s\n' "$3" >"$tmp/$2"
-    if "$top/contrib/check-layers" "$tmp" >"$tmp/out"; then
-        echo "ok - accepts $1"
-    else
-        echo "not ok - accepts $1: $(head -n 1 "$tmp/out")"
-        failed=1
-    fi
+    check "accepts $1" "$top/contrib/check-layers" "$tmp"
 }
 
 breach 'verbs called in uct' src/uct/a.c '    ibv_post_send(qp, wr, &bad);'
@@ -80,4 +61,4 @@ harmless 'softroce in mrail soft' src/tools/soft.c \
 harmless 'our own uct header in mpi' src/mpi/hook/a.c \
     '#include "uct/mrail_shim.h"'
 harmless 'own header' src/rail/a.c '#include "rail/mrail.h"'
-exit $failed
+finish

@@ -1,28 +1,13 @@
 #!/bin/sh
 # configure: a UCX configured for release is accepted, a UCX without sources is
-# not, the summary says what is built, and make -j runs the tests one by one.
+# not, the summary says what is built, and make -j keeps timing tests alone.
 set -eu
-top=$(CDPATH='' cd -- "${srcdir:-.}" && pwd)
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091,SC2153
 . ./test/ucx/env.sh
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
 # Not as a part of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
-
-# result NAME: 0 after what was tried, or not.
-result()
-{
-    status=$?
-    if [ $status = 0 ]; then
-        echo "ok - $1"
-    else
-        tail -n 5 "$tmp/out"
-        echo "not ok - $1: see above"
-        failed=1
-    fi
-}
 
 # configures FOLDER ARGUMENT...: the cache saves what UCX has no part in.
 configures()
@@ -53,20 +38,20 @@ says()
 # ---- without UCX ----
 
 configures without --without-ucx --without-ompi && true
-result 'configure --without-ucx'
+succeeded 'configure --without-ucx'
 says 'UCX transport' 'no: --without-ucx' && says 'Open MPI' 'no: --without' &&
     says 'hook/mrail' 'no: ' && says 'coll/mrail' 'no: ' && true
-result 'the summary names what is left out'
+succeeded 'the summary names what is left out'
 for part in 'mrail bench' cJSON hwloc 'unit tests' 'planner check' \
     'FFT test' documents; do
     says "$part" '[^ ]' && true
-    result "the summary has a line: $part"
+    succeeded "the summary has a line: $part"
 done
 # ---- libibverbs from a prefix ----
 
 refused 'no include/infiniband' verbs --without-ucx --with-verbs="$tmp/none" &&
     true
-result 'configure --with-verbs=DIR without the header'
+succeeded 'configure --with-verbs=DIR without the header'
 mkdir -p "$tmp/rdma/include" "$tmp/rdma/lib"
 header=$(echo '#include <infiniband/verbs.h>' | ${CC:-cc} -M -xc - |
     grep -o '[^ ]*/infiniband/verbs\.h')
@@ -78,11 +63,11 @@ configures verbs --quiet --without-ucx --without-ompi \
     grep -q "^IBVERBS_LIBS = -L$tmp/rdma/lib " "$tmp/verbs/Makefile" &&
     grep -q "^VERBS_CPPFLAGS = -I$tmp/rdma/include\$" "$tmp/verbs/Makefile" &&
     true
-result 'configure --with-verbs=DIR'
+succeeded 'configure --with-verbs=DIR'
 ! says 'UCX transport' && true
-result 'configure --quiet prints no summary'
+succeeded 'configure --quiet prints no summary'
 
-# ---- make -j check ----
+# ---- make -j ----
 
 # In the place of a test: fails if another one runs.
 cat >"$tmp/alone" <<'END'
@@ -90,24 +75,27 @@ cat >"$tmp/alone" <<'END'
 mkdir "$0.lock" || exit 99
 sleep 0.3
 rmdir "$0.lock"
+printf '1..1\nok 1 - alone\n'
 END
 chmod +x "$tmp/alone"
 some=$(make -s --no-print-directory -C "$tmp/without" print-check |
     grep '^test/tools/.*\.sh$' | paste -sd ' ')
-make -C "$tmp/without" -j4 check-TESTS check_PROGRAMS= check_LTLIBRARIES= \
-    SH_LOG_COMPILER="$tmp/alone" TESTS="$some" >"$tmp/out" 2>&1 </dev/null &&
-    grep -q '^# PASS: *[1-9]' "$tmp/out" && true
-result 'make -j4 check runs one test at a time'
+for log in timing.log installcheck.log; do
+    make -C "$tmp/without" -j4 check-TESTS check_PROGRAMS= \
+        check_LTLIBRARIES= TEST_SUITE_LOG=$log SH_LOG_COMPILER="$tmp/alone" \
+        TESTS="$some" >"$tmp/out" 2>&1 </dev/null &&
+        grep -q '^# PASS: *[1-9]' "$tmp/out" && true
+    succeeded "make -j4 runs one test at a time: ${log%.log}"
+done
 
 # ---- UCX ----
 
 if [ -z "$UCX_VERSION" ]; then
-    echo 'skip - a UCX for release: this tree was configured without UCX'
-    exit $failed
+    skip_all 'this tree was configured without UCX'
 fi
 refused 'needs private headers .*--without-ucx' nosource --with-ucx-src=no &&
     true
-result 'configure without the sources of UCX'
+succeeded 'configure without the sources of UCX'
 
 # fake_ucx FILTER: a ucx_info with the output of the real one, but the build
 # configuration passes the filter.
@@ -157,19 +145,19 @@ END
 # A release prints the macros that are defined, and this one is not.
 fake_ucx "sed -e /ENABLE_ASSERT/d -e '/ENABLE_PARAMS_CHECK/s/1/0/'"
 with_fake_ucx configures release && true
-result 'configure with a UCX for release'
+succeeded 'configure with a UCX for release'
 says 'UCX transport' 'UCX .*assertions: no' && true
-result 'the summary says that it has no assertions'
+succeeded 'the summary says that it has no assertions'
 asserts "$tmp/release" 0 && true
-result 'its headers have no assertions'
+succeeded 'its headers have no assertions'
 grep -q 'ENABLE_PARAMS_CHECK  *0' "$tmp/release/ucx/config.h" && true
-result 'its other settings are taken as they are'
+succeeded 'its other settings are taken as they are'
 
 has=$("$UCX_BINDIR/ucx_info" -b | grep -c '^#define ENABLE_ASSERT ') || true
 asserts . "$has" && true
-result "this tree's UCX has assertions or not, as ucx_info -b says"
+succeeded "this tree's UCX has assertions or not, as ucx_info -b says"
 
 fake_ucx 'head -n 1'
 with_fake_ucx "refused does.not.print.how.UCX.was.configured" broken && true
-result 'configure with a UCX that does not say how it was configured'
-exit $failed
+succeeded 'configure with a UCX that does not say how it was configured'
+finish

@@ -4,41 +4,15 @@
 # words of the parsers are in step with the programs. Samples are what the
 # parsers take.
 set -u
-build=${abs_top_builddir:-$PWD}
-src=${abs_top_srcdir:-$(dirname "$0")/../..}
-man=$src/src/tools/man
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+src=$top
+man=$top/src/tools/man
 
-ok()
-{
-    echo "ok - $1"
-}
-
-not_ok()
-{
-    echo "not ok - $1: $2"
-    failed=1
-}
-
-# check NAME WHY COMMAND...
-check()
-{
-    check_name=$1
-    check_why=$2
-    shift 2
-    if "$@" >"$tmp/out" 2>&1; then
-        ok "$check_name"
-    else
-        not_ok "$check_name" "$check_why: $(head -n 3 "$tmp/out" | paste -sd ' ')"
-    fi
-}
-
-# none NAME: stdin lists findings, and must be empty.
+# none NAME: the findings in $tmp/findings, which must be empty.
 none()
 {
-    findings=$(paste -sd ';' -)
+    findings=$(paste -sd ';' "$tmp/findings")
     if [ -z "$findings" ]; then
         ok "$1"
     else
@@ -101,9 +75,11 @@ cat "$src"/src/*/local.mk | sed -e ':a' -e '/\\$/N' -e 's/\\\n//' -e 'ta' |
     grep '^dist_man_MANS' >"$tmp/installed"
 while read -r page; do
     name=$(basename "$page")
-    { sections "$page"; title "$page"; } | none "$name: sections and title"
-    bad_references "$page" | none "$name: references"
-    check "$name is installed" 'it is in no dist_man_MANS' \
+    { sections "$page"; title "$page"; } >"$tmp/findings"
+    none "$name: sections and title"
+    bad_references "$page" >"$tmp/findings"
+    none "$name: references"
+    check "$name is installed" \
         grep -qwF -- "${page#"$src"/}" "$tmp/installed"
 done <"$tmp/pages"
 
@@ -111,11 +87,11 @@ for program in "$build"/mrail-*; do
     name=$(basename "$program")
     case $name in *.*) continue ;; esac
     [ -f "$program" ] || continue
-    check "$name has a page" 'there is none' test -f "$man/$name.1"
+    check "$name has a page" test -f "$man/$name.1"
     verb=${name#mrail-}
-    check "mrail.1 refers to $name" 'it does not' \
+    check "mrail.1 refers to $name" \
         grep -q "^\.Xr $name 1" "$man/mrail.1"
-    check "mrail.1 lists $verb" 'it does not' \
+    check "mrail.1 lists $verb" \
         grep -qx "\.It Cm $verb" "$man/mrail.1"
 done
 
@@ -125,11 +101,12 @@ if command -v mandoc >/dev/null 2>&1; then
     while read -r page; do
         # The index of installed pages is none of ours.
         mandoc -Tlint -Wstyle "$page" 2>&1 |
-            grep -v 'mandoc\.db\|referenced manual not found' | head -n 3 |
-            none "$(basename "$page"): mandoc"
+            grep -v 'mandoc\.db\|referenced manual not found' |
+            head -n 3 >"$tmp/findings"
+        none "$(basename "$page"): mandoc"
     done <"$tmp/pages"
 else
-    echo 'ok - layout of the pages # SKIP mandoc is not installed'
+    skip 'layout of the pages' 'mandoc is not installed'
 fi
 
 # ---- Samples ----
@@ -155,7 +132,7 @@ each()
     for sample in "$tmp"/sample-*; do
         [ -f "$sample" ] || break
         count=$((count + 1))
-        check "$page: sample $count" 'it is refused' "$@" "$sample"
+        check "$page: sample $count" "$@" "$sample"
     done
     [ "$count" -ge "$minimum" ] ||
         not_ok "$page has samples" "$count, not $minimum"
@@ -179,7 +156,7 @@ takes_script()
 
 samples mrail-plan.1
 mv "$tmp/sample-1" "$tmp/topology"
-check 'mrail-plan.1: its topology' 'it is refused' takes_topology "$tmp/topology"
+check 'mrail-plan.1: its topology' takes_topology "$tmp/topology"
 each mrail-topology.5 2 takes_topology
 each mrail-demand.5 2 takes_demand
 each mrail-script.5 2 takes_script
@@ -209,8 +186,8 @@ echo unknown >"$tmp/unknown"
 "$build/mrail-plan" --pattern uniform --topo "$tmp/unknown" 2>&1 |
     words_of 'begins no line:' >"$tmp/words"
 at_least 'the statements of a topology' 11 "$tmp/words"
-in_page mrail-topology.5 <"$tmp/words" |
-    none 'mrail-topology.5 has every statement'
+in_page mrail-topology.5 <"$tmp/words" >"$tmp/findings"
+none 'mrail-topology.5 has every statement'
 
 "$build/mrail-plan" --topo "$tmp/topology" --pattern unknown 2>&1 |
     words_of 'there are' >"$tmp/kinds"
@@ -221,20 +198,21 @@ while read -r kind; do
         2>&1 | words_of 'there \(are\|is\)'
 done <"$tmp/kinds" >"$tmp/words"
 at_least 'the settings of patterns' 18 "$tmp/words"
-in_page mrail-plan.1 <"$tmp/words" |
-    none 'mrail-plan.1 has every pattern and setting'
+in_page mrail-plan.1 <"$tmp/words" >"$tmp/findings"
+none 'mrail-plan.1 has every pattern and setting'
 
 echo 'at 0s unknown' >"$tmp/unknown"
 "$build/mrail-soft" --session "test-man-$$" --script "$tmp/unknown" -- true \
     2>&1 | words_of 'is not an action:' >"$tmp/words"
 at_least 'the actions of a script' 14 "$tmp/words"
-in_page mrail-script.5 <"$tmp/words" | none 'mrail-script.5 has every action'
+in_page mrail-script.5 <"$tmp/words" >"$tmp/findings"
+none 'mrail-script.5 has every action'
 
 "$build/mrail-soft" ctl --help | sed -n 's/^  \([a-z]*\)=[A-Z]* .*/\1/p' \
     >"$tmp/words"
 at_least 'the actions of mrail soft ctl' 5 "$tmp/words"
-in_page mrail-soft.1 <"$tmp/words" |
-    none 'mrail-soft.1 has every action of ctl'
+in_page mrail-soft.1 <"$tmp/words" >"$tmp/findings"
+none 'mrail-soft.1 has every action of ctl'
 
 # ---- Options of the examples ----
 
@@ -274,17 +252,19 @@ while read -r page; do
 done <"$tmp/pages" >"$tmp/commands"
 at_least 'the examples of commands' 25 "$tmp/commands"
 while read -r page; do
-    bad_options "$page" | none "$(basename "$page"): options of the examples"
+    bad_options "$page" >"$tmp/findings"
+    none "$(basename "$page"): options of the examples"
 done <"$tmp/pages"
 
 # ---- Members of JSON ----
 
-# members PAGE MINIMUM: the names on stdin are in the page.
+# members PAGE MINIMUM: the names in $tmp/names are in the page.
 members()
 {
-    sort -u >"$tmp/members"
+    sort -u "$tmp/names" >"$tmp/members"
     at_least "the members of $1" "$2" "$tmp/members"
-    in_page "$1" <"$tmp/members" | none "$1 has every member of its JSON"
+    in_page "$1" <"$tmp/members" >"$tmp/findings"
+    none "$1 has every member of its JSON"
 }
 
 names_of_output()
@@ -298,18 +278,23 @@ names_of_source()
 }
 
 "$build/mrail-plan" --topo "$tmp/topology" --pattern hotspot --pieces --json |
-    names_of_output | members mrail-plan.1 40
+    names_of_output >"$tmp/names"
+members mrail-plan.1 40
 # The page has examples of the counters only.
 "$build/mrail-soft" --session "test-man-$$" --rails 1 -- \
     "$build/mrail-soft" status --json | sed 's/"protocol": {[^}]*}/"protocol":/' |
-    names_of_output | members mrail-soft.1 30
+    names_of_output >"$tmp/names"
+members mrail-soft.1 30
 {
     names_of_source "$src"/src/tools/info*.c
     "$build/mrail-soft" --session "test-man-$$" --rails 1 -- \
         "$build/mrail-info" --json | names_of_output
-} | members mrail-info.1 25
-names_of_source "$src"/src/tools/bench*.c | members mrail-bench.1 15
-names_of_source "$src/src/tools/top_json.c" | members mrail-top.1 25
+} >"$tmp/names"
+members mrail-info.1 25
+names_of_source "$src"/src/tools/bench*.c >"$tmp/names"
+members mrail-bench.1 15
+names_of_source "$src/src/tools/top_json.c" >"$tmp/names"
+members mrail-top.1 25
 
 # ---- Variables ----
 
@@ -319,5 +304,6 @@ at_least 'the variables' 6 "$tmp/variables"
 while read -r variable; do
     xargs grep -lw -- "$variable" <"$tmp/pages" >/dev/null ||
         echo "no page has $variable"
-done <"$tmp/variables" | none 'every variable is in a page'
-exit $failed
+done <"$tmp/variables" >"$tmp/findings"
+none 'every variable is in a page'
+finish

@@ -3,27 +3,14 @@
 # contrib/check-messages notices one that they have not.
 # shellcheck disable=SC2016 # backquotes of Markdown
 set -eu
-top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
-if ! command -v python3 >/dev/null; then
-    echo 'python3 is not installed'
-    exit 77
-fi
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need python3
 
-# expect STATUS NAME WORDS FOLDER: its exit status, and words that it prints.
-expect()
+# finds STATUS NAME WORDS FOLDER: its exit status, and words that it prints.
+finds()
 {
-    status=0
-    "$top/contrib/check-messages" "$4" >"$tmp/out" 2>&1 || status=$?
-    if [ $status = "$1" ] && grep -q "$3" "$tmp/out"; then
-        echo "ok - $2"
-    else
-        head -n 20 "$tmp/out"
-        echo "not ok - $2: exit status $status"
-        failed=1
-    fi
+    expect_run "$2" "$1" "$3" "$top/contrib/check-messages" "$4"
 }
 
 # tree ROW SOURCE: a tree with one row in the document, and one source.
@@ -36,26 +23,26 @@ tree()
     printf '%s\n' "$2" >"$tmp/tree/src/a.c"
 }
 
-expect 0 'this tree' 'messages are in the sources' "$top"
+finds 0 'this tree' 'messages are in the sources' "$top"
 
 tree '| `the port is not active` | x |' 'f("the port is not active");'
-expect 0 'a message of one literal' '^1 messages' "$tmp/tree"
+finds 0 'a message of one literal' '^1 messages' "$tmp/tree"
 tree '| `peer ... cannot be reached on any of` | x |' \
     'f("peer %016llx cannot be "
        "reached on any of %u rails", id);'
-expect 0 'a message of two literals, with a number' '^1 messages' "$tmp/tree"
+finds 0 'a message of two literals, with a number' '^1 messages' "$tmp/tree"
 tree '| `size ... bytes of` | x |' 'f("size %" PRIu64 " bytes of x", n);'
-expect 0 'a macro between literals' '^1 messages' "$tmp/tree"
+finds 0 'a macro between literals' '^1 messages' "$tmp/tree"
 
 tree '| `the port is not alive` | x |' 'f("the port is not active");'
-expect 1 'sees a message that was reworded' \
+finds 1 'sees a message that was reworded' \
     'troubleshooting.md:3: .*nearest: "the port is not active"' "$tmp/tree"
 tree '| `the port is not active` | x |' '/* "the port is not active" */'
-expect 1 'sees a message that is in a comment only' 'cannot be read' "$tmp/tree"
+finds 1 'sees a message that is in a comment only' 'cannot be read' "$tmp/tree"
 tree '| `the port is not active` | x |' 'f("the port is", "not active");'
-expect 1 'does not join what a comma separates' 'no message' "$tmp/tree"
+finds 1 'does not join what a comma separates' 'no message' "$tmp/tree"
 tree '| `port` | x |' 'f("the port is not active");'
-expect 1 'sees a quotation that would match anything' 'too short' "$tmp/tree"
+finds 1 'sees a quotation that would match anything' 'too short' "$tmp/tree"
 tree '| no message | x |' 'f("the port is not active");'
-expect 1 'sees a document without messages' 'cannot be read' "$tmp/tree"
-exit $failed
+finds 1 'sees a document without messages' 'cannot be read' "$tmp/tree"
+finish

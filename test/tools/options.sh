@@ -2,22 +2,8 @@
 # The options of every verb: the text of --help, the manual page and the
 # completions name the same ones, and what is wrong is refused with status 2.
 set -u
-build=${abs_top_builddir:-$PWD}
-src=${abs_top_srcdir:-$(dirname "$0")/../..}
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
-
-ok()
-{
-    echo "ok - $1"
-}
-
-not_ok()
-{
-    echo "not ok - $1: $2"
-    failed=1
-}
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 
 # verb WORD...: runs it from the build tree.
 verb()
@@ -65,9 +51,9 @@ in_man()
 for words in run bench info top plan soft 'soft ctl' 'soft status'; do
     # shellcheck disable=SC2086 # words are wanted
     set -- $words
-    page=$src/src/tools/man/mrail-$1.1
+    page=$top/src/tools/man/mrail-$1.1
     if [ ! -x "$build/mrail-$1" ]; then
-        echo "ok - $words # SKIP it is not built"
+        skip "$words" 'it is not built'
         continue
     fi
     verb "$@" --help >"$tmp/help" 2>"$tmp/err"
@@ -115,7 +101,7 @@ else
     not_ok 'info --config shows what is set' "$(head -n 3 "$tmp/config")"
 fi
 missing=$(sed -n 's/^    X(\([A-Z_]*\), .*/UCX_MRAIL_\1/p' \
-    "$src/src/rail/params.h" | while read -r name; do
+    "$top/src/rail/params.h" | while read -r name; do
     grep -q "^$name=" "$tmp/config" || echo "$name"
 done)
 if [ -z "$missing" ] && [ "$(grep -c '^UCX_MRAIL_' "$tmp/config")" -gt 20 ]; then
@@ -158,7 +144,7 @@ completions_of()
         COMP_WORDS=("$@")
         COMP_CWORD=$(($# - 1))
         _mrail
-        printf "%s\n" "${COMPREPLY[@]}"' - "$src/src/tools/completion/mrail.bash" \
+        printf "%s\n" "${COMPREPLY[@]}"' - "$top/src/tools/completion/mrail.bash" \
         "$@" 2>&1 | sort
 }
 
@@ -181,24 +167,24 @@ if command -v bash >/dev/null 2>&1; then
     completed 'bash completes a choice' single mrail bench --dst s
     completed 'bash completes a word of soft' status mrail soft sta
     completed 'bash completes an option of soft ctl' --rail mrail soft ctl --ra
-    completed 'bash completes a file' "$src/README.md" \
-        mrail plan --topo "$src/READ"
+    completed 'bash completes a file' "$top/README.md" \
+        mrail plan --topo "$top/READ"
     if completions_of mrail top --int | grep -q -e --json; then
         not_ok 'bash offers only what fits' 'it offers --json, too'
     else
         ok 'bash offers only what fits'
     fi
 else
-    echo "ok - completion of bash # SKIP bash is not installed"
+    skip 'completion of bash' 'bash is not installed'
 fi
 
 if command -v zsh >/dev/null 2>&1; then
-    if zsh -n "$src/src/tools/completion/_mrail"; then
+    if zsh -n "$top/src/tools/completion/_mrail"; then
         ok 'zsh reads its completion'
     else
         not_ok 'zsh reads its completion' 'syntax'
     fi
 else
-    echo "ok - completion of zsh # SKIP zsh is not installed"
+    skip 'completion of zsh' 'zsh is not installed'
 fi
-exit $failed
+finish

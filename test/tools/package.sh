@@ -2,29 +2,11 @@
 # The Debian package: it is built, unpacks into a root of its own, has what a
 # user needs, and leaves nothing.  Part of the long tier: see contrib/check.
 set -eu
-top=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 
-judge()
-{
-    name=$1
-    shift
-    if "$@" >"$tmp/log" 2>&1; then
-        echo "ok - $name"
-    else
-        echo "not ok - $name: $*"
-        sed 's/^/    | /' "$tmp/log" | tail -n 20
-        failed=1
-    fi
-}
-
-if ! command -v dh >/dev/null || ! command -v dpkg >/dev/null; then
-    echo 'debhelper is not installed'
-    exit 77
-fi
-judge 'the package is built' "$top/contrib/package"
+need dh dpkg
+check 'the package is built' "$top/contrib/package"
 package=$(ls "$top"/build/package/mrail_*.deb)
 root=$tmp/root
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
@@ -79,24 +61,24 @@ left()
     [ ! -s "$tmp/left" ]
 }
 
-judge 'it installs' into_root -i "$package"
-judge 'it has all that make install makes' complete
+check 'it installs' into_root -i "$package"
+check 'it has all that make install makes' complete
 for file in usr/bin/mrail mrail/mrail-uct.so doc/mrail/README.md \
     doc/mrail/docs/loading.md doc/mrail/copyright ucx/libuct_mrail.so.0 \
     mrail/libmrail-softroce.so man1/mrail-run.1.gz; do
-    judge "it has $file" has "$file"
+    check "it has $file" has "$file"
 done
-judge 'Open MPI finds the hook component' hook_resolves
-judge 'the front door opens' "$root/usr/bin/mrail" --version
-judge 'it depends on this UCX and no other' \
+check 'Open MPI finds the hook component' hook_resolves
+check 'the front door opens' "$root/usr/bin/mrail" --version
+check 'it depends on this UCX and no other' \
     depends_on 'libucx0 (>= .*libucx0 (<< '
-judge 'it depends on this Open MPI and no other' \
+check 'it depends on this Open MPI and no other' \
     depends_on 'libopenmpi[0-9]* (>= [^|]*), libopenmpi[0-9]* (<< '
-judge 'programs linked with the planner depend on it' \
+check 'programs linked with the planner depend on it' \
     holds shlibs '^libmrail-plan 0 mrail '
-judge 'no program is linked with the transport' \
+check 'no program is linked with the transport' \
     sh -c '! dpkg-deb -I "$0" shlibs | grep -v libmrail-plan' "$package"
-judge 'the linker is told of the planner' holds triggers ldconfig
-judge 'it is purged' into_root -P mrail
-judge 'nothing is left' left
-exit $failed
+check 'the linker is told of the planner' holds triggers ldconfig
+check 'it is purged' into_root -P mrail
+check 'nothing is left' left
+finish

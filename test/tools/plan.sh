@@ -2,72 +2,39 @@
 # mrail plan, as a user types it: the table, JSON and the drawing, this node as
 # hwloc has it, and what is wrong with options and files.
 set -eu
-top=$(CDPATH='' cd -- "${srcdir:-$(dirname -- "$0")/../..}" && pwd)
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 here=$top/test/tools
-plan=$PWD/mrail-plan
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+plan=$build/mrail-plan
 
-good()
-{
-    echo "ok - $1"
-}
-
-bad()
-{
-    head -n 20 "$tmp/out"
-    echo "not ok - $1: $2"
-    failed=1
-}
-
-# expect NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
+# plans NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
 # (stdout or stderr) that matches.
-expect()
+plans()
 {
-    name=$1
-    want=$2
-    pattern=$3
+    name=$1 want=$2 pattern=$3
     shift 3
-    status=0
-    "$plan" "$@" >"$tmp/out" 2>&1 </dev/null || status=$?
-    if [ $status != "$want" ]; then
-        bad "$name" "exit status $status, not $want"
-    elif ! grep -qE -- "$pattern" "$tmp/out"; then
-        bad "$name" "no line matches '$pattern'"
-    else
-        good "$name"
-    fi
+    expect_run "$name" "$want" "$pattern" "$plan" "$@"
 }
 
-# says NAME PATTERN: the output of the last expect has this line, too.
+# says NAME PATTERN: the output of the last command has this line, too.
 says()
 {
-    if grep -qE -- "$2" "$tmp/out"; then
-        good "$1"
-    else
-        bad "$1" "no line matches '$2'"
-    fi
+    expect "$1" "$tmp/out" "$2"
 }
 
-# judged NAME FILE...: the check of judge.py with that name.
+# judged NAME FILE...: the check of plan_check.py with that name.
 judged()
 {
     if [ "$python" = no ]; then
-        echo "skip - $1: there is no python3"
-    elif python3 "$here/plan_check.py" "$@" >"$tmp/out" 2>&1; then
-        good "$1"
+        skip "$1" 'python3 is not installed'
     else
-        bad "$1" 'see above'
+        check "$1" python3 "$here/plan_check.py" "$@"
     fi
 }
 
 python=no
 ! command -v python3 >/dev/null || python=yes
-[ -x "$plan" ] || {
-    echo "not ok - mrail-plan is not built in $PWD"
-    exit 1
-}
+need_built mrail-plan
 
 cat >"$tmp/mesh" <<'END'
 # two nodes, four rails, a dead one
@@ -97,7 +64,7 @@ END
 
 # ---- the table ----
 
-expect 'the table' 0 '^2 nodes, 4 rails, 8 ranks; [0-9.]+ MiB in 16 demands$' \
+plans 'the table' 0 '^2 nodes, 4 rails, 8 ranks; [0-9.]+ MiB in 16 demands$' \
     --topo "$tmp/mesh" --demand "$tmp/hot"
 says '... congestion before and after' \
     '^congestion +[0-9.]+ ms before, [0-9.]+ ms after: [2-3]\.[0-9]+ times'
@@ -109,45 +76,41 @@ says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ rounds and [0-9]+ for'
 says '... a link with bars' \
     '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12}$'
 says '... that there are more links' '^[0-9]+ more carry something: --links$'
-expect 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
+plans 'the table: all links' 0 '^link rank [0-9] to [0-9] ' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --links
-if grep -q 'more carry' "$tmp/out"; then
-    bad '... really all' 'it says that there are more'
-else
-    good '... really all'
-fi
-expect 'the table: pieces' 0 '^0 to 4, 268435456 bytes$' \
+expect_none '... really all' "$tmp/out" 'more carry'
+plans 'the table: pieces' 0 '^0 to 4, 268435456 bytes$' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --pieces
 says '... with relays' \
     '^    offset [0-9]+ +[0-9]+ bytes, relay 1, rail 1, relay 5$'
 says '... without' '^    offset 0 +[0-9]+ bytes, rail 0$'
-expect 'the table: a median' 0 '^planning +[0-9.]+ [mu]?s \(median\)' \
+plans 'the table: a median' 0 '^planning +[0-9.]+ [mu]?s \(median\)' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --repeat 5
 printf '0 4 256m\n1 5 1k\n' >"$tmp/tiny"
-expect 'a link that carries little has a bar' 0 \
+plans 'a link that carries little has a bar' 0 \
     '^node 0 rail 1 out +0\.02 us # +' --topo "$tmp/mesh" --demand "$tmp/tiny"
-expect 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MiB, ' \
+plans 'a large demand takes relays' 0 '^relayed +[1-9][0-9.]* MiB, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold 255m
-expect '... one that is not large enough does not' 0 '^relayed +0 B, ' \
+plans '... one that is not large enough does not' 0 '^relayed +0 B, ' \
     --topo "$tmp/mesh" --demand "$tmp/one" --relay-threshold=256m
 for links in 'pairwise * 100GB' 'switch * 450GB'; do
     printf 'nodes 8\nrails 8\nrail * * 50GB\nranks * 8 single-rail\n%s\n' "$links" \
         >"$tmp/large"
-    expect "two levels have no bound for relayed bytes: ${links%% *}" 0 \
+    plans "two levels have no bound for relayed bytes: ${links%% *}" 0 \
         '^relayed +[0-9.]+ [MG]iB, no bound; ' \
         --topo "$tmp/large" --pattern uniform --relay-threshold 0
 done
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 2 single-rail\npairwise * 100GB\n' \
     >"$tmp/small"
 for pattern in uniform moe; do
-    expect "who is within the limit keeps the first path: $pattern" 0 \
+    plans "who is within the limit keeps the first path: $pattern" 0 \
         '^congestion .*: 1\.00 times as quick$' \
         --topo "$tmp/small" --pattern $pattern
     says '... whole' '^pieces +12 of 12 demands$'
     says '... with the fewest relays' \
         '^relayed +[0-9.]+ MiB, bound [0-9.]+ MiB, gap 0\.00 %'
 done
-expect 'a node without links: its traffic is not planned' 0 \
+plans 'a node without links: its traffic is not planned' 0 \
     '^planned are 0 B: no limit is known' \
     --topo "$tmp/alone" --pattern uniform
 
@@ -157,7 +120,7 @@ json()
 {
     name=$1
     shift
-    expect "$name" 0 '^\{"topology": "' --json "$@"
+    plans "$name" 0 '^\{"topology": "' --json "$@"
     cp "$tmp/out" "$tmp/json"
 }
 
@@ -188,56 +151,56 @@ set -- --topo "$tmp/mesh" --pattern moe:tokens=100 --gap 0.005
 first=$(hash_of "$@" --seed 3)
 : >"$tmp/out"
 if [ -n "$first" ] && [ "$first" = "$(hash_of "$@" --seed 3 --repeat 4)" ]; then
-    good 'the same plan each time'
+    ok 'the same plan each time'
 else
-    bad 'the same plan each time' "not $first"
+    not_ok 'the same plan each time' "not $first" "$tmp/out"
 fi
 if [ "$first" != "$(hash_of "$@" --seed 4)" ]; then
-    good 'another seed, other demands'
+    ok 'another seed, other demands'
 else
-    bad 'another seed, other demands' 'it is the same plan'
+    not_ok 'another seed, other demands' 'it is the same plan' "$tmp/out"
 fi
 
 # ---- what is written and read again ----
 
-expect 'demands and topology are written' 0 '^congestion ' \
+plans 'demands and topology are written' 0 '^congestion ' \
     --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9 \
     --save-demand "$tmp/saved" --save-topo "$tmp/saved.topo"
 if cmp -s "$tmp/mesh" "$tmp/saved.topo" &&
     [ "$(wc -l <"$tmp/saved")" = 56 ] &&
     [ "$(hash_of --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9)" = \
         "$(hash_of --topo "$tmp/saved.topo" --demand "$tmp/saved")" ]; then
-    good 'what was written gives the same plan'
+    ok 'what was written gives the same plan'
 else
-    bad 'what was written gives the same plan' 'it does not'
+    not_ok 'what was written gives the same plan' 'it does not' "$tmp/out"
 fi
 if "$plan" --topo - --demand "$tmp/hot" <"$tmp/mesh" >"$tmp/out" 2>&1 &&
     "$plan" --topo "$tmp/mesh" --demand - <"$tmp/hot" >>"$tmp/out" 2>&1 &&
     [ "$(grep -c '^congestion ' "$tmp/out")" = 2 ]; then
-    good 'from standard input'
+    ok 'from standard input'
 else
-    bad 'from standard input' 'no plan'
+    not_ok 'from standard input' 'no plan' "$tmp/out"
 fi
 
 # ---- drawings ----
 
-expect 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
+plans 'a drawing' 0 '^congestion ' --topo "$tmp/mesh" --demand "$tmp/hot" \
     --svg "$tmp/mesh.svg"
 # 16 rail ends but 2 dead ones, 8 + 8 ranks' links; twice, and the legend.
 judged 'a drawing: cells, titles, legend' svg "$tmp/mesh.svg" $((2 * (14 + 16)))
-expect 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
+plans 'a drawing of groups' 0 '^congestion ' --topo "$tmp/groups" \
     --pattern uniform --svg "$tmp/groups.svg"
 judged 'a drawing of groups: with uplinks' svg "$tmp/groups.svg" \
     $((2 * (16 + 16 + 8)))
 printf 'nodes 64\nrails 8\nrail * * 50GB\nranks * 8 multi-rail\n' >"$tmp/large"
-expect 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
+plans 'a large drawing' 0 '^congestion ' --topo "$tmp/large" \
     --pattern incast:size=1m --svg "$tmp/large.svg"
 judged 'a large drawing: a cell for each rail' svg "$tmp/large.svg" \
     $((2 * 64 * 16))
 # Many ranks share a cell; each title has the loads of the link that it names.
 printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 64 single-rail\nswitch * 450GB\n' \
     >"$tmp/shared"
-expect 'a drawing of shared cells' 0 '^congestion ' --topo "$tmp/shared" \
+plans 'a drawing of shared cells' 0 '^congestion ' --topo "$tmp/shared" \
     --pattern moe:tokens=100 --links --svg "$tmp/shared.svg"
 grep -o '<title>[^<]*' "$tmp/shared.svg" |
     sed 's/<title>//; s/: \(.*\) before, \(.*\) after$/|\1|\2/' |
@@ -248,17 +211,17 @@ while IFS='|' read -r link before after; do
         wrong=$((wrong + 1))
 done <"$tmp/titles"
 if [ -s "$tmp/titles" ] && [ $wrong = 0 ]; then
-    good '... titles: loads of the link that they name'
+    ok '... titles: loads of the link that they name'
 else
-    bad '... titles: loads of the link that they name' "$wrong are not"
+    not_ok '... titles: loads of the link that they name' "$wrong are not" "$tmp/out"
 fi
-expect 'a drawing that cannot be written' 1 'mrail plan: .*none/x.svg: No such' \
+plans 'a drawing that cannot be written' 1 'mrail plan: .*none/x.svg: No such' \
     --topo "$tmp/mesh" --demand "$tmp/hot" --svg "$tmp/none/x.svg"
 if [ -c /dev/full ]; then
-    expect 'a disk that is full' 1 'mrail plan: /dev/full: No space' \
+    plans 'a disk that is full' 1 'mrail plan: /dev/full: No space' \
         --topo "$tmp/mesh" --demand "$tmp/hot" --svg /dev/full
 else
-    echo 'skip - a disk that is full: there is no /dev/full'
+    skip 'a disk that is full' 'there is no /dev/full'
 fi
 
 # ---- this node ----
@@ -266,7 +229,7 @@ fi
 export HWLOC_XMLFILE="$here/node.xml"
 if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
     >"$tmp/out" 2>&1; then
-    good 'this node: a plan'
+    ok 'this node: a plan'
     cp "$tmp/this" "$tmp/out"
     says 'this node: rails in the order of names' '^rail \* 0 200.000Gb # mlx5_0$'
     says '... with the speed of their place' '^rail \* 3 400.000Gb # mlx5_3$'
@@ -274,27 +237,27 @@ if "$plan" --topo this --pattern uniform --save-topo "$tmp/this" \
         '^ranks \* 4 1,0,2,3 # cuda0 cuda1 cuda2 cuda3$'
     { sed 's/^nodes 1$/nodes 3/' "$tmp/this" && echo 'pairwise * 100GB'; } \
         >"$tmp/these"
-    expect 'three such nodes' 0 '^3 nodes, 4 rails, 12 ranks' \
+    plans 'three such nodes' 0 '^3 nodes, 4 rails, 12 ranks' \
         --topo "$tmp/these" --pattern stencil:dims=1
     grep -v 'name="[cn][uv]' "$here/node.xml" >"$tmp/no-gpu.xml"
     HWLOC_XMLFILE=$tmp/no-gpu.xml
-    expect 'this node without a GPU' 0 '^1 nodes, 4 rails, 4 ranks' \
+    plans 'this node without a GPU' 0 '^1 nodes, 4 rails, 4 ranks' \
         --topo this --pattern uniform
     grep -v 'name="mlx5' "$here/node.xml" >"$tmp/no-nic.xml"
     HWLOC_XMLFILE=$tmp/no-nic.xml
-    expect 'this node without an RDMA device' 1 \
+    plans 'this node without an RDMA device' 1 \
         'plan: --topo this: this machine has no RDMA device: give --topo FILE' \
         --topo this --pattern uniform
 elif grep -q 'built without hwloc' "$tmp/out"; then
-    echo 'skip - this node: built without hwloc'
+    skip 'this node' 'built without hwloc'
 else
-    bad 'this node: a plan' 'none'
+    not_ok 'this node: a plan' 'none' "$tmp/out"
 fi
 unset HWLOC_XMLFILE
 
 # ---- what is wrong ----
 
-expect '--help' 0 '^Usage: mrail plan --topo FILE' --help
+plans '--help' 0 '^Usage: mrail plan --topo FILE' --help
 says '--help has the patterns' '^    zipf:exponent=1.2,size=16m$'
 # refused NAME PATTERN ARGUMENT...: status 2, a sentence, and where to look.
 refused()
@@ -302,12 +265,12 @@ refused()
     name=$1
     pattern=$2
     shift 2
-    expect "$name" 2 "^mrail plan: $pattern" "$@"
+    plans "$name" 2 "^mrail plan: $pattern" "$@"
     if [ "$(wc -l <"$tmp/out")" = 2 ] &&
         [ "$(tail -n 1 "$tmp/out")" = 'Try: mrail plan --help' ]; then
-        good "$name: said once"
+        ok "$name: said once"
     else
-        bad "$name: said once" 'it says more, or less'
+        not_ok "$name: said once" 'it says more, or less' "$tmp/out"
     fi
 }
 
@@ -367,12 +330,12 @@ END
 printf 'nodes 2\nrails 2\nrail * 0 1GB\nranks 0 1 0\nranks 1 1 1\n' \
     >"$tmp/apart"
 printf 'nodes 2\nrails 1\nranks * 1 multi-rail\n' >"$tmp/dead"
-expect 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
+plans 'nothing is up' 1 '^mrail plan: .*/dead: no rail is up, and there is' \
     --topo "$tmp/dead" --pattern uniform
-expect 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
+plans 'no path' 1 '^mrail plan: .*/apart: .*rank' --topo "$tmp/apart" \
     --pattern uniform
 printf '# one that is not it\n1 0 0\n\n0-1 0,1 4k # this\n0 1 1m\n' >"$tmp/far"
-expect 'no path, by the line of a file' 1 \
+plans 'no path, by the line of a file' 1 \
     '^mrail plan: .*/far:4: demand 0, rank 0 to rank 1, 1052672 bytes: no rail' \
     --topo "$tmp/apart" --demand "$tmp/far"
-exit $failed
+finish

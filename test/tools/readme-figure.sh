@@ -2,26 +2,10 @@
 # docs/images/results.svg is what contrib/figures.py draws from the recorded data,
 # and data that is wrong or absent gives no picture.
 set -eu
-top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
-if ! command -v python3 >/dev/null; then
-    echo 'python3 is not installed'
-    exit 77
-fi
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need python3
 data=$top/docs/results/data
-
-ok()
-{
-    echo "ok - $1"
-}
-
-not_ok()
-{
-    echo "not ok - $1: $2"
-    failed=1
-}
 
 if "$top/contrib/figures.py" -o - >"$tmp/drawn" &&
     cmp -s "$tmp/drawn" "$top/docs/images/results.svg"; then
@@ -71,4 +55,4 @@ if "$top/contrib/figures.py" --failover "$tmp/list.json" -o - >"$tmp/drawn" &&
 else
     not_ok 'a list of figures gives the same bars' 'it does not'
 fi
-exit $failed
+finish

@@ -1,39 +1,21 @@
 #!/bin/sh
 # contrib/check-prose and contrib/check-links find what they are for, and only that.
 set -eu
-top=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
-tmp=$(mktemp -d)
-trap 'rm -rf "$tmp"' EXIT
-failed=0
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 
-command -v python3 >/dev/null 2>&1 || {
-    echo 'skip - language and links: python3 is not installed'
-    exit 0
-}
+need python3
 
 # finds NAME CHECKER FILE PATTERN: the checker names line and reason.
 finds()
 {
-    if "$top/contrib/$2" "$tmp/$3" >"$tmp/out" 2>/dev/null; then
-        echo "not ok - $1: exit status 0"
-        failed=1
-    elif grep -q -- "$4" "$tmp/out"; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1: no line '$4' in: $(cat "$tmp/out")"
-        failed=1
-    fi
+    expect_run "$1" 1 "$4" "$top/contrib/$2" "$tmp/$3"
 }
 
 # passes NAME CHECKER FILE
 passes()
 {
-    if "$top/contrib/$2" "$tmp/$3" >"$tmp/out" 2>&1; then
-        echo "ok - $1"
-    else
-        echo "not ok - $1: $(cat "$tmp/out")"
-        failed=1
-    fi
+    check "$1" "$top/contrib/$2" "$tmp/$3"
 }
 
 long='The sender posts one message after another one to the receiver and then'
@@ -105,4 +87,4 @@ finds 'a link to no file' check-links file.md ':3: no such file: nowhere.md'
 printf '# One\n\n[a](links.md#two)\n' >"$tmp/anchor.md"
 finds 'a link to no heading' check-links anchor.md ':3: no such heading'
 
-exit $failed
+finish

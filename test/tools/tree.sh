@@ -2,24 +2,8 @@
 # contrib/: one script at a time works in a tree's build/, and a tree whose path
 # the autotools cannot build in is refused before anything starts.
 set -eu
-top=$(CDPATH='' cd -- "${srcdir:-.}" && pwd)
-tmp=$(mktemp -d)
-holder=
-trap '[ -z "$holder" ] || kill "$holder" 2>/dev/null; rm -rf "$tmp"' EXIT
-failed=0
-
-# result NAME: 0 after what was tried, or not.
-result()
-{
-    status=$?
-    if [ $status = 0 ]; then
-        echo "ok - $1"
-    else
-        head -n 5 "$tmp/out"
-        echo "not ok - $1: see above"
-        failed=1
-    fi
-}
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
 
 # refused SENTENCE COMMAND...
 refused()
@@ -38,7 +22,7 @@ cp -r "$top/contrib" "$tmp/a tree/contrib"
 for script in setup check package; do
     refused 'has a space' "$tmp/a tree/contrib/$script" &&
         [ ! -e "$tmp/a tree/build" ] && true
-    result "contrib/$script in a path with a space"
+    succeeded "contrib/$script in a path with a space"
 done
 
 # ---- two at once ----
@@ -72,26 +56,26 @@ begin()
 unset MRAIL_HOLDS_TREE
 begin "$tree/contrib/user"
 [ "$line" = held ] && true
-result 'what a script starts may work in its tree'
+succeeded 'what a script starts may work in its tree'
 for script in user setup check package; do
     refused "in use by contrib/holder (process $holder, since [0-9:]*)" \
         "$tree/contrib/$script" && true
-    result "contrib/$script while another script works in the tree"
+    succeeded "contrib/$script while another script works in the tree"
 done
 [ ! -e "$tree/build/check" ] && true
-result 'what was refused has touched nothing'
+succeeded 'what was refused has touched nothing'
 
 echo end >"$tmp/end"
 wait "$holder" && holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
-result 'when it has ended'
+succeeded 'when it has ended'
 
 begin
 kill -KILL "$holder"
 wait "$holder" 2>/dev/null || true
 holder=
 "$tree/contrib/user" >"$tmp/out" 2>&1 && true
-result 'when it was killed'
+succeeded 'when it was killed'
 
 # Processes that a killed script started may still write: they hold the lock.
 cat >"$tree/contrib/parent" <<'END'
@@ -110,7 +94,7 @@ kill -KILL "$holder"
 wait "$holder" 2>/dev/null || true
 holder=$child
 refused "running as process $child:" "$tree/contrib/user" && true
-result 'what a killed script has started is named'
+succeeded 'what a killed script has started is named'
 echo end >"$tmp/end"
 holder=
 tries=0
@@ -119,5 +103,5 @@ while ! "$tree/contrib/user" >"$tmp/out" 2>&1 && [ $tries -lt 50 ]; do
     sleep 0.1
 done
 [ $tries -lt 50 ] && true
-result '... and when that has ended'
-exit $failed
+succeeded '... and when that has ended'
+finish

@@ -2,15 +2,14 @@
 # What ucx_info shows of the transport, and the line that it says when it will
 # not be used.
 # shellcheck source=test/ucx/common.sh
-. "${srcdir:-.}/test/ucx/common.sh"
+. "$(dirname -- "$0")/common.sh"
 
 # info LOG ARGS...: ucx_info on one node with four rails.
 info()
 {
     log=$1
     shift
-    on_rails 1 4 0 sh -c '
-        LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+    on_rails 1 4 0 sh -c "$behind_device" "$shim" \
         "$ucx_info" "$@" >"$log" 2>&1 </dev/null
 }
 
@@ -27,7 +26,7 @@ expect_quiet 'ucx_info -d says nothing bad' "$tmp/d"
 
 info "$tmp/cf" -cf
 for param in $(sed -n 's/^    X(\([A-Z_]*\),.*/\1/p' \
-    "$abs_top_srcdir/src/rail/params.h"); do
+    "$top/src/rail/params.h"); do
     expect "ucx_info -cf shows UCX_MRAIL_$param" "$tmp/cf" "^UCX_MRAIL_$param="
 done
 case $UCX_VERSION in
@@ -40,11 +39,11 @@ esac
 # Every variable that UCX shows is one that mrail info knows.
 # shellcheck disable=SC2046 # words are wanted
 on_rails 1 4 0 env $(sed -n 's/^\(UCX_MRAIL_[A-Z_]*=[^ ]*\)$/\1/p' "$tmp/cf") \
-    "$abs_top_builddir/mrail-info" >"$tmp/known" 2>&1
+    "$build/mrail-info" >"$tmp/known" 2>&1
 expect 'mrail info takes all of UCX_MRAIL_* of ucx_info -cf' "$tmp/known" \
     '^4 rails'
 expect_none 'mrail info knows all of them' "$tmp/known" 'no variable'
-UCX_MRAIL_DEVICE=soft0 on_rails 1 4 0 "$abs_top_builddir/mrail-info" \
+UCX_MRAIL_DEVICE=soft0 on_rails 1 4 0 "$build/mrail-info" \
     >"$tmp/unknown" 2>&1
 expect 'mrail info names a variable that does not exist' "$tmp/unknown" \
     'no variable UCX_MRAIL_DEVICE; is UCX_MRAIL_DEVICES meant?'
@@ -106,15 +105,15 @@ expect_none 'UCX_NET_DEVICES is fine when nobody asks for mrail' \
 
 # Without software rails this machine may have no RDMA port at all.
 if [ -d /sys/class/infiniband ] && [ -n "$(ls /sys/class/infiniband)" ]; then
-    echo 'skip - no rails: this machine has RDMA devices'
+    skip 'no rails' 'this machine has RDMA devices'
 else
-    with_transport env UCX_TLS=mrail,self "$ucx_info" -d -t mrail \
+    UCX_TLS=mrail,self LD_PRELOAD="$shim" "$ucx_info" -d -t mrail \
         >"$tmp/none" 2>&1
     expect_count 'no rails: one line says so' "$tmp/none" \
         'names mrail, but this node has no rail' 1
     expect_none 'no rails: no transport' "$tmp/none" 'Transport: mrail$'
-    with_transport "$ucx_info" -d -t mrail >"$tmp/silent" 2>&1
+    LD_PRELOAD="$shim" "$ucx_info" -d -t mrail >"$tmp/silent" 2>&1
     expect_none 'no rails: silent when nobody asks for mrail' \
-        "$tmp/silent" 'mrail.*rail\|ERROR'
+        "$tmp/silent" 'mrail.*rail|ERROR'
 fi
-exit $failed
+finish

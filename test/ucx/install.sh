@@ -2,13 +2,13 @@
 # make install: what goes where, what is printed, pkg-config; make uninstall
 # takes everything back.
 # shellcheck source=test/ucx/common.sh
-. "${srcdir:-.}/test/ucx/common.sh"
+. "$(dirname -- "$0")/common.sh"
 
 dest=$tmp/dest
 # Not as a part of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
-make -C "$abs_top_builddir" install DESTDIR="$dest" >"$tmp/install" 2>&1 ||
-    not_ok 'make install with DESTDIR' "it failed" "$tmp/install"
+make -C "$build" install DESTDIR="$dest" >"$tmp/install" 2>&1 ||
+    bail_out "make install with DESTDIR: $(tail -n 1 "$tmp/install")"
 
 # has NAME FILE: FILE (from the prefix's parent) was installed.
 has()
@@ -44,14 +44,10 @@ fi
 docs=$(dirname "$(find "$dest" -path '*/doc/*' -name LICENSE)")
 absent=
 for doc in LICENSE NEWS.md README.md \
-    $(cd "$abs_top_srcdir" && find docs -type f ! -name '*.mk' ! -name '*~'); do
+    $(cd "$top" && find docs -type f ! -name '*.mk' ! -name '*~'); do
     [ -f "$docs/$doc" ] || absent="$absent $doc"
 done
-if [ -z "$absent" ]; then
-    ok 'every document is installed'
-else
-    not_ok 'every document is installed' "not in docs/local.mk:$absent"
-fi
+is 'every document is installed, by docs/local.mk' '' "$absent"
 
 if command -v pkg-config >/dev/null; then
     PKG_CONFIG_PATH=$(dirname "$(find "$dest" -name mrail.pc)")
@@ -118,14 +114,14 @@ END
     expect "the manual's example plans" "$tmp/out" \
         '^0 to 2: [0-9]* bytes on rail 1$'
 else
-    echo 'skip - pkg-config: it is not installed'
+    skip 'pkg-config' 'it is not installed'
 fi
 
 # Folders that are this package's own.
 find "$dest" ! -type d \( -name mrail-uct.so -o -name mca_hook_mrail.so -o -name plan.h \
     -o -name mrail-soft -o -path '*/doc/*' \) -exec dirname {} + |
     sort -u >"$tmp/folders"
-make -C "$abs_top_builddir" uninstall DESTDIR="$dest" >"$tmp/uninstall" 2>&1
+make -C "$build" uninstall DESTDIR="$dest" >"$tmp/uninstall" 2>&1
 left=$(find "$dest" ! -type d | head)
 if [ -z "$left" ]; then
     ok 'make uninstall leaves nothing'
@@ -140,4 +136,4 @@ if [ -s "$tmp/folders" ] && [ -z "$left" ]; then
 else
     not_ok 'make uninstall leaves none of its own folders' "$left"
 fi
-exit $failed
+finish

@@ -1,13 +1,13 @@
 #!/bin/sh
 # How the transport comes into a process, and what keeps it out.
 # shellcheck source=test/ucx/common.sh
-. "${srcdir:-.}/test/ucx/common.sh"
+. "$(dirname -- "$0")/common.sh"
 
 other=$libs/other_ucx.so
 
 # ---- any program: LD_PRELOAD ----
 
-on_rails 1 2 0 env UCX_TLS=mrail,self LD_PRELOAD="$other:$guard" \
+on_rails 1 2 0 env UCX_TLS=mrail,self LD_PRELOAD="$other:$shim" \
     "$ucx_info" -d -t mrail >"$tmp/log" 2>&1
 status=$?
 expect_count 'another UCX: one sentence names both versions' "$tmp/log" \
@@ -18,11 +18,11 @@ if [ $status = 0 ]; then
 else
     not_ok 'another UCX: the process lives' "exit status $status" "$tmp/log"
 fi
-LD_PRELOAD="$other:$guard" "$ucx_info" -v >"$tmp/log" 2>&1
+LD_PRELOAD="$other:$shim" "$ucx_info" -v >"$tmp/log" 2>&1
 expect_none 'another UCX: silent when nobody asks for mrail' "$tmp/log" mrail
 
 mkdir "$tmp/copy"
-cp "$guard" "$tmp/copy/libuct_mrail.so.0"
+cp "$shim" "$tmp/copy/libuct_mrail.so.0"
 LD_PRELOAD="$tmp/copy/libuct_mrail.so.0" UCX_TLS=mrail,self "$ucx_info" -v \
     >"$tmp/log" 2>&1
 expect_count 'a missing transport file is named' "$tmp/log" \
@@ -30,7 +30,7 @@ expect_count 'a missing transport file is named' "$tmp/log" \
 cp "$libs/mrail-uct.so" "$tmp/copy"
 on_rails 1 2 0 sh -c '
     LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0:$1; shift; exec "$@"' \
-    "$guard" "$tmp/copy/libuct_mrail.so.0" "$ucx_info" -d -t mrail \
+    "$shim" "$tmp/copy/libuct_mrail.so.0" "$ucx_info" -d -t mrail \
     >"$tmp/log" 2>&1
 expect_count 'two copies in a process: one transport' "$tmp/log" \
     'Transport: mrail$' 1
@@ -46,9 +46,8 @@ fi
 
 # ---- Open MPI: the hook ----
 
-if [ -z "$MPIRUN" ] || [ ! -x "$abs_top_builddir/mpi_sendrecv" ]; then
-    echo 'skip - hook: built without Open MPI'
-    exit $failed
+if [ -z "$MPIRUN" ] || [ ! -x "$build/mpi_sendrecv" ]; then
+    skip_all 'built without Open MPI'
 fi
 
 seconds=0
@@ -66,8 +65,8 @@ job()
     shift
     # shellcheck disable=SC2086 # words are wanted
     timeout 60 "$MPIRUN" --oversubscribe -np 2 $to_mpirun "$@" \
-        "$abs_top_builddir/mrail-soft" --session "$session-mpi" \
-        --nodes 2 --rails 2 -- "$abs_top_builddir/mpi_sendrecv" "$seconds" \
+        "$build/mrail-soft" --session "$session-mpi" \
+        --nodes 2 --rails 2 -- "$build/mpi_sendrecv" "$seconds" \
         >"$log" 2>&1
     status=$?
 }
@@ -77,7 +76,7 @@ expect 'UCX_TLS alone: the job runs' "$tmp/log" '^ring ok'
 expect 'UCX_TLS alone: messages travel by mrail' "$tmp/log" \
     'mrail/mrail:1'
 expect_none 'UCX_TLS alone: nothing else is on the wire' "$tmp/log" \
-    'tcp/\|sysv/\|posix/\|cma/'
+    'tcp/|sysv/|posix/|cma/'
 
 job "$tmp/log" --mca pml ucx -x UCX_TLS=mrail,self -x LD_PRELOAD="$other"
 expect_count 'another UCX: one sentence a node' "$tmp/log" \
@@ -113,22 +112,22 @@ job "$tmp/log" -x UCX_TLS=mrail,self &
 job=$!
 # The rails go down when the job has them and is under way: by its packets, as a
 # busy machine takes its time.
-tries=0
-until "$abs_top_builddir/mrail-soft" status --session "$session-mpi" --json \
-    2>&1 | grep -q '"tx_packets": [0-9]\{4\}' ||
-    [ $((tries += 1)) -gt 200 ]; do
-    sleep 0.1
-done
-"$abs_top_builddir/mrail-soft" ctl --session "$session-mpi" down
+is_under_way()
+{
+    "$soft" status --session "$session-mpi" --json 2>&1 |
+        grep -q '"tx_packets": [0-9]\{4\}'
+}
+await 20 is_under_way || bail_out 'the job is not under way after 20 s'
+"$build/mrail-soft" ctl --session "$session-mpi" down
 start=$(date +%s)
 wait $job
 took=$(($(date +%s) - start))
 expect 'all rails down: one line says why the job ends' "$tmp/log" \
-    'mrail: rank [01] on .* lost a peer for good .*, peer [0-9a-f]* at 127[0-9.]*: soft[01]:1 ([a-z ]*), soft[01]:1 ([a-z ]*); the job ends'
+    'mrail: rank [01] on .* lost a peer for good .*, peer [0-9a-f]* at 127[0-9.]*: soft[01]:1 \([a-z ]*\), soft[01]:1 \([a-z ]*\); the job ends'
 expect 'all rails down: it names the cause' "$tmp/log" \
-    'lost a peer for good .*soft[01]:1 (\(port down\|requests failed\))'
+    'lost a peer for good .*soft[01]:1 \((port down|requests failed)\)'
 expect_none 'all rails down: it says of no rail that it was not used' \
-    "$tmp/log" 'lost a peer for good .*(never used)'
+    "$tmp/log" 'lost a peer for good .*\(never used\)'
 if [ $took -lt 25 ]; then
     ok 'all rails down: the job ends within seconds'
 else
@@ -136,4 +135,4 @@ else
         "$tmp/log"
 fi
 expect_none 'all rails down: nothing pretends success' "$tmp/log" '^ring ok'
-exit $failed
+finish

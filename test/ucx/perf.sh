@@ -2,7 +2,7 @@
 # ucx_perftest between two emulated nodes with four rails: every kind of
 # operation of UCP, with nothing but mrail on the wire.
 # shellcheck source=test/ucx/common.sh
-. "${srcdir:-.}/test/ucx/common.sh"
+. "$(dirname -- "$0")/common.sh"
 
 port=$((10000 + $$ % 20000)) # the kernel itself hands out ports from 32768 on
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
@@ -20,8 +20,7 @@ side()
 {
     node_=$1 log_=$2
     shift 2
-    on_rails 2 4 "$node_" sh -c '
-        LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+    on_rails 2 4 "$node_" sh -c "$behind_device" "$shim" \
         "$ucx_perftest" ${no_mpi:+-P 0} -p "$port" -f -w 10 "$@" \
         >"$log_" 2>&1 </dev/null
 }
@@ -37,18 +36,6 @@ next_port()
     done
 }
 
-# Until somebody listens on $port, five seconds at most.
-await_listener()
-{
-    tries=0
-    while [ $tries -lt 100 ] && ! grep -q \
-        "^ *[0-9]*: [0-9A-F]*:$hex [0-9A-F]*:0000 0A" /proc/net/tcp \
-        /proc/net/tcp6; do
-        sleep 0.05
-        tries=$((tries + 1))
-    done
-}
-
 # pair NAME ARGS...
 pair()
 {
@@ -57,7 +44,7 @@ pair()
     next_port
     side 0 "$tmp/server" "$@" &
     server=$!
-    await_listener
+    await 5 listens "$port" || excerpt "$tmp/server"
     side 1 "$tmp/client" 127.0.0.1 "$@"
     wait "$server"
     status=$?
@@ -83,8 +70,7 @@ uct()
 refused()
 {
     for test in "$@"; do
-        on_rails 2 4 0 sh -c '
-            LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+        on_rails 2 4 0 sh -c "$behind_device" "$shim" \
             "$ucx_perftest" ${no_mpi:+-P 0} -l -f -d mrail:1 -x mrail \
             -t "$test" -s 8 -n 10 >"$tmp/refused" 2>&1 </dev/null &&
             echo "exit status 0" >"$tmp/refused"
@@ -97,8 +83,7 @@ alone()
 {
     name=$1
     shift
-    UCX_TLS=mrail on_rails 2 4 0 sh -c '
-        LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
+    UCX_TLS=mrail on_rails 2 4 0 sh -c "$behind_device" "$shim" \
         "$ucx_perftest" ${no_mpi:+-P 0} -l -f -w 10 "$@" \
         >"$tmp/alone" 2>&1 </dev/null
     status=$?
@@ -166,4 +151,4 @@ pair 'new protocols: tag latency' -t tag_lat -s 8 -n 300
 pair 'new protocols: tag bandwidth, 1 MB' -t tag_bw -s 1048576 -n 30
 pair 'new protocols: put, 1 MB' -t ucp_put_bw -s 1048576 -n 30
 pair 'new protocols: get, 1 MB' -t ucp_get -s 1048576 -n 30
-exit $failed
+finish

@@ -1,30 +1,27 @@
 #!/bin/sh
 # The list of rails for another library of the process, and mrail info.
 # shellcheck source=test/ucx/common.sh
-. "${srcdir:-.}/test/ucx/common.sh"
+. "$(dirname -- "$0")/common.sh"
 
 rates='100M,200M,300M,400M'
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
-export MRAIL_TEST_SOFT="$abs_top_builddir/mrail-soft"
-# shellcheck disable=SC2016
-timeout 60 "$abs_top_builddir/mrail-soft" --session "$session" --nodes 2 \
-    --rails 4 --rate "$rates" --node 0 -- sh -c '
-    LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
-    "$abs_top_builddir/ucp_rails" >"$tmp/out" 2>&1 </dev/null
+export MRAIL_TEST_SOFT="$build/mrail-soft"
+timeout 60 "$build/mrail-soft" --session "$session" --nodes 2 \
+    --rails 4 --rate "$rates" --node 0 -- sh -c "$behind_device" "$shim" \
+    "$build/ucp_rails" >"$tmp/out" 2>&1 </dev/null
 status=$?
-grep -E '^(not )?ok - ' "$tmp/out"
-if [ $status != 0 ]; then
-    not_ok 'the rails of a process' "exit status $status" "$tmp/out"
-fi
+results "$tmp/out"
+[ $status = 0 ] || not_ok 'the rails of a process' "exit status $status"
+has_results "$tmp/out" || not_ok 'the rails of a process' 'it wrote no result'
 expect_quiet 'the rails of a process: nothing is said' "$tmp/out"
 
-timeout 60 "$abs_top_builddir/mrail-soft" --session "$session-info" \
-    --rails 4 --rate "$rates" -- "$abs_top_builddir/mrail-info" >"$tmp/info" 2>&1
+timeout 60 "$build/mrail-soft" --session "$session-info" \
+    --rails 4 --rate "$rates" -- "$build/mrail-info" >"$tmp/info" 2>&1
 expect 'mrail info shows what a port can do' "$tmp/info" \
     '^soft2:1 .* 2\.4  127\.'
-timeout 60 "$abs_top_builddir/mrail-soft" --session "$session-info" \
-    --rails 4 --rate "$rates" -- "$abs_top_builddir/mrail-info" --json \
+timeout 60 "$build/mrail-soft" --session "$session-info" \
+    --rails 4 --rate "$rates" -- "$build/mrail-info" --json \
     >"$tmp/json" 2>&1
 expect 'mrail info --json, too' "$tmp/json" \
     '"soft3".*"rate_bits_per_s": 100000000000, "current_bits_per_s": 3200000000,'
-exit $failed
+finish

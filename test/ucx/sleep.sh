@@ -1,19 +1,17 @@
 #!/bin/sh
 # UCX's wakeup mode, and several UCX contexts in one process.
 # shellcheck source=test/ucx/common.sh
-. "${srcdir:-.}/test/ucx/common.sh"
+. "$(dirname -- "$0")/common.sh"
 
 export UCX_TLS=mrail,self UCX_LOG_LEVEL=warn
 UCX_MRAIL_STATS_FILE=$tmp/stats.%p
 export UCX_MRAIL_STATS_FILE
-on_rails 1 4 0 sh -c '
-    LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"' "$guard" \
-    "$abs_top_builddir/ucp_sleep" >"$tmp/out" 2>&1 </dev/null
+on_rails 1 4 0 sh -c "$behind_device" "$shim" \
+    "$build/ucp_sleep" >"$tmp/out" 2>&1 </dev/null
 status=$?
-grep -E '^(not )?ok - ' "$tmp/out"
-if [ $status != 0 ]; then
-    not_ok 'workers that sleep' "exit status $status" "$tmp/out"
-fi
+results "$tmp/out"
+[ $status = 0 ] || not_ok 'workers that sleep' "exit status $status"
+has_results "$tmp/out" || not_ok 'workers that sleep' 'it wrote no result'
 expect_quiet 'workers that sleep: nothing is said' "$tmp/out"
 
 # Two contexts share one peer and its four rails.
@@ -26,4 +24,4 @@ if [ "$lanes" = "$((4 * ${UCX_MRAIL_LANES_PER_RAIL:-1}))" ]; then
 else
     not_ok 'two contexts share their lanes' "QPs: $lanes" "$tmp/stats"
 fi
-exit $failed
+finish

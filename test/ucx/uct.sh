@@ -1,41 +1,44 @@
 #!/bin/sh
 # test_uct on 1, 4, 8 and 16 rails.
 # shellcheck source=test/ucx/common.sh
-. "${srcdir:-.}/test/ucx/common.sh"
+. "$(dirname -- "$0")/common.sh"
 
-# uct RAILS [FILTER]: prints cmocka's report.
+[ "$HAVE_CMOCKA" = yes ] || skip_all 'configure found no cmocka'
+need_built test_uct
+export CMOCKA_MESSAGE_OUTPUT=TAP MRAIL_UCT_PATH="$shim"
+
+# uct WHAT RAILS [FILTER]: cmocka's results; WHAT names the settings.
 uct()
 {
-    rails_=$1
-    shift
-    echo "# $rails_ rails"
-    MRAIL_UCT_PATH=$guard timeout 200 "$abs_top_builddir/mrail-soft" \
-        --session "$session-$rails_" --nodes 2 --rails "$rails_" --node 0 -- \
-        "$abs_top_builddir/test_uct" "$@" 2>&1 || failed=1
+    what=$1 rails=$2
+    shift 2
+    run_program "$rails rails$what: " "$top/test/program.sh" timeout 200 "$soft" \
+        --session "$session-$rails" --nodes 2 --rails "$rails" --node 0 -- \
+        "$build/test_uct" "$@"
 }
 
-uct 4
+uct '' 4
 UCX_MRAIL_RCACHE=n
 export UCX_MRAIL_RCACHE
-uct 4 'test_*re*ed'
+uct ', no registration cache' 4 'test_*re*ed'
 unset UCX_MRAIL_RCACHE
-uct 1
+uct '' 1
 
 # The send queue, not the credits, is what runs out first.
 UCX_MRAIL_AM_CREDITS=256 UCX_MRAIL_TX_QUEUE_LEN=16
 export UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
-uct 2 'test_am_in_order'
-uct 2 'test_pending*'
+uct ', a short send queue' 2 'test_am_in_order'
+uct ', a short send queue' 2 'test_pending*'
 unset UCX_MRAIL_AM_CREDITS UCX_MRAIL_TX_QUEUE_LEN
 
 # One NIC's packets come late: what arrives by another must not overtake them
 # where a fence stands between.
-on_rails 2 4 0 sh -c '
-    "$1" ctl --session "$2" --rail 2 delay=300 &&
-    MRAIL_UCT_PATH=$3 exec "$4" test_fence_orders_visibility' sh \
-    "$abs_top_builddir/mrail-soft" "$session" "$guard" \
-    "$abs_top_builddir/test_uct" 2>&1 || failed=1
-uct 8 test_addresses_fit
-uct 16 test_addresses_fit
-uct 16 test_zcopy_sizes
-exit $failed
+# shellcheck disable=SC2016 # the inner shell's
+run_program '4 rails, one late: ' on_rails 2 4 0 sh -c '
+    "$0" ctl --session "$1" --rail 2 delay=300 &&
+    exec "$2" test_fence_orders_visibility' \
+    "$soft" "$session" "$build/test_uct"
+uct '' 8 test_addresses_fit
+uct '' 16 test_addresses_fit
+uct '' 16 test_zcopy_sizes
+finish

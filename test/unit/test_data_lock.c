@@ -81,7 +81,8 @@ static void test_borrow(void **state)
 
     mrail_data_lock_init(&shared.data_lock);
     if (mrail_data_lock_is_shared(&shared.data_lock)) {
-        skip(); /* no membarrier(2) here */
+        print_message("there is no membarrier(2) here\n");
+        skip();
     }
     assert_int_equal(pthread_create(&owner, NULL, call, &shared), 0);
     borrow(&shared);

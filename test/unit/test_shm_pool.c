@@ -244,7 +244,8 @@ static void test_modes(void **state)
 static void test_other_user(void **state)
 {
     if (geteuid() != 0) {
-        skip(); /* nobody else can give a file away */
+        print_message("only root can give a file away\n");
+        skip();
     }
     create();
     assert_int_equal(chown(path, 12345, (gid_t)-1), 0);
@@ -343,7 +344,8 @@ static void test_too_large(void **state)
 
     assert_int_equal(statvfs(MRAIL_RELAY_DIR, &fs), 0);
     if ((sizeof(size_t) < 8) || (fs.f_blocks == 0)) {
-        skip(); /* it would take all memory that there is */
+        print_message("the pool would take all memory that there is\n");
+        skip();
     }
     assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &arena),
                      -ENOSPC);

@@ -12,4 +12,4 @@ checked_job alltoallv 90 4 -- "$stage/bin/mrail" bench alltoallv \
 checked_job p2p 90 2 -- "$stage/bin/mrail" bench p2p \
     --sizes 8,8k,64k,4m --iterations 2 --warmup 0 --window 2
 checked_job semantics 90 2 -- "$build/mpi_coll"
-exit $failed
+finish

@@ -18,13 +18,13 @@ pair()
     if await 10 listens $port &&
         timeout 20 "$name" -d rxe1 -x 1 -F -p $port "$@" 127.0.0.1 \
             >"$log/$name" 2>&1 && wait $server; then
-        good "$name on the kernel's devices"
-        awk 'NF >= 4 && $1 + 0 > 0 { print "        " $0 }' "$log/$name"
+        ok "$name on the kernel's devices"
+        awk 'NF >= 4 && $1 + 0 > 0 { print "# " $0 }' "$log/$name"
     else
-        bad "$name on the kernel's devices" "$(last "$log/$name")"
+        not_ok "$name on the kernel's devices" "$(last "$log/$name")"
     fi
 }
 
 pair ib_write_bw -s 65536 -n 200
 pair ib_send_lat -s 64 -n 300
-exit $failed
+finish

@@ -14,7 +14,7 @@ watch()
         2>"$log/wire$1.err" &
     eval "wire$1=$!"
     await 5 grep -q ready "$log/wire$1" ||
-        bad 'capture' "$(last "$log/wire$1.err")"
+        not_ok 'capture' "$(last "$log/wire$1.err")"
 }
 
 watch 1 h1 h2
@@ -100,4 +100,4 @@ for leaf in 1 2; do
     result "the uplinks of leaf $leaf carry their ports and nothing else" \
         "$(head -n 1 "$log/wrong$leaf")" [ ! -s "$log/wrong$leaf" ]
 done
-exit $failed
+finish

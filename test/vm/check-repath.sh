@@ -39,4 +39,4 @@ paste -d ' ' "$log/before" "$log/after" | awk '{
     }'
 result 'each uplink carried a part' \
     "$(cat "$log/before"), then $(cat "$log/after")" [ $? = 0 ]
-exit $failed
+finish

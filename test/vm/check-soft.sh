@@ -67,8 +67,8 @@ data()
         --name "soft and kernel, $data_name" --sl 2 >"$log/$data_name.soft" \
         2>"$log/$data_name.err" || data_status=$?
     end $data_rxe
-    grep -E '^(not )?ok - ' "$log/$data_name.soft"
-    [ $data_status = 0 ] || bad "soft and kernel, $data_name" \
+    results "$log/$data_name.soft"
+    [ $data_status = 0 ] || not_ok "soft and kernel, $data_name" \
         "exit status $data_status: $(last "$log/$data_name.err");$(
             last "$log/$data_name.rxe")"
 }
@@ -96,9 +96,9 @@ port=$((port + 1))
 if ends pingpong "timeout 30 ibv_rc_pingpong -d rxew -g 1 -p $port" \
     "await 10 listens $port && soft ibv_rc_pingpong -d soft0 -g 0 -p $port \
         10.99.1.2"; then
-    good 'ibv_rc_pingpong, soft to kernel'
+    ok 'ibv_rc_pingpong, soft to kernel'
 else
-    bad 'ibv_rc_pingpong, soft to kernel' "$(last "$log/pingpong.client")"
+    not_ok 'ibv_rc_pingpong, soft to kernel' "$(last "$log/pingpong.client")"
 fi
 for program in ib_write_bw ib_read_bw; do
     settings='-s 4096 -n 200'
@@ -109,19 +109,19 @@ for program in ib_write_bw ib_read_bw; do
     if ends $program-kernel "timeout 30 $program -d rxew -x 1 $options" \
         "await 10 listens $port && soft $program -d soft0 -x 0 $options \
             10.99.1.2"; then
-        good "$program, server on the kernel's device"
+        ok "$program, server on the kernel's device"
     else
-        bad "$program, server on the kernel's device" \
+        not_ok "$program, server on the kernel's device" \
             "$(last "$log/$program-kernel.client")"
     fi
     port=$((port + 1))
     options="-F -p $port $settings"
     if ends $program-soft "soft $program -d soft0 -x 0 $options" \
-        "await 10 listens $port soft && \
+        "await 10 listens_in soft $port && \
             timeout 30 $program -d rxew -x 1 $options 10.99.1.1"; then
-        good "$program, server on the software device"
+        ok "$program, server on the software device"
     else
-        bad "$program, server on the software device" \
+        not_ok "$program, server on the software device" \
             "$(last "$log/$program-soft.client")"
     fi
 done
@@ -152,4 +152,4 @@ end $other
 result 'without ICRCs the kernel takes nothing' \
     "$(last "$log/off")$(last "$log/off.err")" \
     grep -q 'retry counter exceeded' "$log/off.err"
-exit $failed
+finish

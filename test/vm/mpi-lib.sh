@@ -36,15 +36,15 @@ checked_job()
 {
     status=0
     job "$@" || status=$?
-    grep -E '^(not )?ok - ' "$log/$1.out" || true
+    results "$log/$1.out"
     count=$(cat "$log/$1.stats"/*.json 2>/dev/null | grep -c '"counters"')
     if [ $status != 0 ]; then
-        bad "$1" "exit status $status: $(last "$log/$1.err")"
+        not_ok "$1" "exit status $status: $(last "$log/$1.err")"
     elif [ -s "$log/$1.err" ]; then
-        bad "$1" "on stderr: $(last "$log/$1.err")"
+        not_ok "$1" "on stderr: $(last "$log/$1.err")"
     elif [ "$count" != "$3" ]; then
-        bad "$1" "$count of $3 ranks left mrail's counters"
+        not_ok "$1" "$count of $3 ranks left mrail's counters"
     else
-        good "$1: mrail carried all ranks"
+        ok "$1: mrail carried all ranks"
     fi
 }

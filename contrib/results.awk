@@ -1,0 +1,44 @@
+# Prints the results of a test, which automake's TAP driver wrote, as lines "KIND <TAB>
+# PROGRAM <TAB> REASON".  Kinds are pass, fail and skip.
+#
+# usage: awk -v test=NAME -v program=NAME -f results.awk TEST.trs TEST.log
+# test: the name that the driver was given; program: the one to print.
+#
+# Counts are those of TEST.trs; TEST.log has names and reasons.  The bad exit status of a
+# program with a failure is no second failure.
+function add(kind, why)
+{
+    printf "%s\t%s\t%s\n", kind, program, why
+}
+
+FILENAME ~ /\.trs$/ {
+    if ($1 != ":test-result:") next
+    ++all
+    if ($2 == "PASS") {
+        add("pass", "")
+    } else {
+        ++others
+        bad = bad || ($2 != "SKIP" && $2 != "ERROR")
+    }
+    next
+}
+
+$1 ~ /^(FAIL|XPASS|XFAIL|ERROR|SKIP):$/ && $2 == test {
+    ++named
+    kind = $1
+    sub(/^[A-Z]*: [^ ]* *(- )?([0-9]+ (- )?)?/, "")
+    if (kind == "SKIP:") {
+        sub(/ # SKIP /, ": ")
+        add("skip", $0)
+    } else if (kind != "ERROR:" || !bad || !/^exited with status/) {
+        add("fail", $0)
+    }
+}
+
+END {
+    if (!all) {
+        add("fail", "no result: it never ran to its end")
+    } else if (named < others) {
+        add("fail", "see its log")
+    }
+}

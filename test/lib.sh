@@ -1,0 +1,319 @@
+# shellcheck shell=sh disable=SC2034
+# Sourced by every shell test: results in TAP (testanything.org), which automake's
+# driver counts, and what many tests need.  POSIX sh, also inside the virtual machine.
+#
+#   ok NAME                   a check holds
+#   not_ok NAME WHY [LOG]     it does not; the end of LOG follows
+#   skip NAME WHY             a tool or an environment is absent: WHY names it
+#   skip_all WHY              the same for the whole script
+#   bail_out WHY              the set-up fails, which is a failure
+#   finish                    the plan; the exit status says whether all is well
+#
+# The caller may set top (the source tree) and build (the build tree) first.  Sets
+# also: tmp (a folder of this script's own), session (a name for software rails),
+# soft (mrail-soft of the build tree), failed.
+
+set -u
+export LC_ALL=C # awk's numbers
+top=${top:-$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)}
+if [ -z "${build-}" ]; then
+    build=$top/build
+    [ ! -f config.status ] || build=$PWD
+    build=${MRAIL_BUILD:-$build}
+fi
+soft=$build/mrail-soft
+session=$(basename -- "$0" .sh)
+session=t$$-$(printf '%.20s' "$session")
+failed=0
+tap_count=0
+
+# Open MPI refuses to run as root unless told twice.
+if [ "$(id -u)" = 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+# ---- results ----
+
+ok()
+{
+    tap_count=$((tap_count + 1))
+    echo "ok $tap_count - $1"
+}
+
+not_ok()
+{
+    tap_count=$((tap_count + 1))
+    failed=1
+    echo "not ok $tap_count - $1: $2"
+    [ $# -lt 3 ] || excerpt "$3"
+}
+
+skip()
+{
+    tap_count=$((tap_count + 1))
+    echo "ok $tap_count - $1 # SKIP $2"
+}
+
+skip_all()
+{
+    if [ "$tap_count" = 0 ]; then
+        echo "1..0 # SKIP $1"
+        exit 0
+    fi
+    skip 'all that follows' "$1"
+    finish
+}
+
+bail_out()
+{
+    echo "Bail out! $1"
+    exit 1
+}
+
+# A script without a result tests nothing: that is no pass.
+finish()
+{
+    [ "$tap_count" -gt 0 ] || bail_out 'no check has a result'
+    echo "1..$tap_count"
+    exit "$failed"
+}
+
+# excerpt FILE: its last lines, as a diagnostic.
+excerpt()
+{
+    tail -n 40 "$1" 2>/dev/null | sed 's/^/#   | /'
+}
+
+# results FILE [PREFIX]: the result lines that a program wrote are this script's, with
+# PREFIX before their names; its other lines are diagnostics.
+results()
+{
+    while IFS= read -r tap_line; do
+        case $tap_line in
+        'ok '*) tap_result "${tap_line#ok }" "${2-}" '' ;;
+        'not ok '*) tap_result "${tap_line#not ok }" "${2-}" 'not ' ;;
+        'Bail out!'*) bail_out "${tap_line#Bail out! }" ;;
+        1..[0-9]*) ;;
+        '#'* | '') printf '%s\n' "$tap_line" ;;
+        *) printf '# %s\n' "$tap_line" ;;
+        esac
+    done <"$1"
+}
+
+# tap_result TEXT PREFIX NOT: the number in TEXT is the program's.
+tap_result()
+{
+    tap_name=${1#"${1%%[!0-9]*}"}
+    tap_name=${tap_name# }
+    tap_count=$((tap_count + 1))
+    [ -z "$3" ] || failed=1
+    echo "${3}ok $tap_count - $2${tap_name#- }"
+}
+
+# has_results FILE: a program wrote at least one that is good.
+has_results()
+{
+    grep -q '^ok ' "$1"
+}
+
+# run_program PREFIX COMMAND...: a program that writes results, and ends well.
+run_program()
+{
+    tap_prefix=$1
+    shift
+    tap_status=0
+    "$@" >"$tmp/out" 2>&1 </dev/null || tap_status=$?
+    results "$tmp/out" "$tap_prefix"
+    if [ $tap_status != 0 ]; then
+        not_ok "${tap_prefix}the program ends well" "exit status $tap_status"
+    elif ! has_results "$tmp/out"; then
+        not_ok "${tap_prefix}the program ends well" 'it wrote no result'
+    fi
+}
+
+# ---- checks ----
+
+# succeeded NAME: by the exit status of the command before it.  With "set -e" that
+# command is a list that ends with "&& true".  The log is $tmp/out.
+succeeded()
+{
+    tap_status=$?
+    if [ $tap_status = 0 ]; then
+        ok "$1"
+    else
+        not_ok "$1" "exit status $tap_status" "$tmp/out"
+    fi
+}
+
+# check NAME COMMAND...: the command succeeds.  Its output is in $tmp/out.
+check()
+{
+    tap_name=$1
+    shift
+    tap_status=0
+    "$@" >"$tmp/out" 2>&1 </dev/null || tap_status=$?
+    if [ $tap_status = 0 ]; then
+        ok "$tap_name"
+    else
+        not_ok "$tap_name" "exit status $tap_status of: $*" "$tmp/out"
+    fi
+}
+
+# is NAME WANTED GOT
+is()
+{
+    if [ "$2" = "$3" ]; then
+        ok "$1"
+    else
+        not_ok "$1" "wanted '$2', got '$3'"
+    fi
+}
+
+# expect NAME LOG PATTERN: LOG has a line that matches (extended expression).
+expect()
+{
+    if grep -qE -e "$3" "$2"; then
+        ok "$1"
+    else
+        not_ok "$1" "no line with '$3'" "$2"
+    fi
+}
+
+# expect_none NAME LOG PATTERN
+expect_none()
+{
+    if grep -qE -e "$3" "$2"; then
+        not_ok "$1" "there is '$3'" "$2"
+    else
+        ok "$1"
+    fi
+}
+
+# expect_count NAME LOG PATTERN N: exactly N lines.
+expect_count()
+{
+    tap_lines=$(grep -cE -e "$3" "$2" || true)
+    if [ "$tap_lines" = "$4" ]; then
+        ok "$1"
+    else
+        not_ok "$1" "$tap_lines lines with '$3', not $4" "$2"
+    fi
+}
+
+# expect_run NAME STATUS PATTERN COMMAND...: its exit status, and a line of its output
+# (in $tmp/out) that matches, if PATTERN is not empty.  STATUS "bad" is any but 0 and
+# those of a timeout.
+expect_run()
+{
+    tap_name=$1 tap_want=$2 tap_pattern=$3
+    shift 3
+    tap_status=0
+    "$@" >"$tmp/out" 2>&1 </dev/null || tap_status=$?
+    case $tap_want$tap_status in
+    bad0 | bad124 | bad137) ;;
+    bad*) tap_want=$tap_status ;;
+    esac
+    if [ "$tap_status" != "$tap_want" ]; then
+        not_ok "$tap_name" "exit status $tap_status, not $tap_want" "$tmp/out"
+    elif [ -n "$tap_pattern" ] && ! grep -qE -e "$tap_pattern" "$tmp/out"; then
+        not_ok "$tap_name" "no line with '$tap_pattern'" "$tmp/out"
+    else
+        ok "$tap_name"
+    fi
+}
+
+# ---- set-up and waiting ----
+
+# need TOOL...: programs that others made.
+need()
+{
+    for tap_tool in "$@"; do
+        command -v "$tap_tool" >/dev/null 2>&1 ||
+            skip_all "$tap_tool is not installed"
+    done
+}
+
+# need_built PROGRAM...: programs of this tree, which every build has.
+need_built()
+{
+    for tap_tool in "$@"; do
+        [ -x "$build/$tap_tool" ] ||
+            bail_out "$tap_tool is not built in $build"
+    done
+}
+
+# await SECONDS COMMAND...: until the command succeeds; 1 if it does not in time.
+await()
+{
+    tap_tries=$(($1 * 20))
+    shift
+    while ! "$@"; do
+        [ "$tap_tries" -gt 0 ] || return 1
+        tap_tries=$((tap_tries - 1))
+        sleep 0.05
+    done
+}
+
+# listens PORT: a process of this network namespace listens on the TCP port.
+listens()
+{
+    grep -qE "^ *[0-9]+: [0-9A-F]+:$(printf '%04X' "$1") [0-9A-F]+:0000 0A" \
+        /proc/net/tcp /proc/net/tcp6 2>/dev/null
+}
+
+# processes TOKEN: ids of processes whose command line has TOKEN.
+processes()
+{
+    for tap_dir in /proc/[0-9]*; do
+        tr '\0' ' ' 2>/dev/null <"$tap_dir/cmdline" | grep -qF -- "$1" &&
+            [ "${tap_dir#/proc/}" != $$ ] && echo "${tap_dir#/proc/}"
+    done 2>/dev/null
+    return 0
+}
+
+# json_sum NAME [FILE...]: the sum of all members with that name; of stdin by default.
+json_sum()
+{
+    tap_name=$1
+    shift
+    cat "$@" | grep -o "\"$tap_name\": [0-9]*" |
+        awk '{ n += $2 } END { printf "%.0f\n", n }'
+}
+
+# ---- software rails ----
+
+# on_rails NODES RAILS NODE COMMAND...: on software rails, limited in time.
+on_rails()
+{
+    tap_nodes=$1 tap_rails=$2 tap_node=$3
+    shift 3
+    timeout 60 "$soft" --session "$session" --nodes "$tap_nodes" \
+        --rails "$tap_rails" --node "$tap_node" -- "$@"
+}
+
+# For sh -c: a command with a library preloaded, before or behind the software device.
+# shellcheck disable=SC2016 # the inner shell's
+before_device='LD_PRELOAD=$0:$LD_PRELOAD exec "$@"'
+# shellcheck disable=SC2016
+behind_device='LD_PRELOAD=${LD_PRELOAD:+$LD_PRELOAD:}$0 exec "$@"'
+
+# ---- the end ----
+
+# Processes that this script started, and its folders.
+tap_cleanup()
+{
+    jobs -p >"$tmp/jobs" 2>/dev/null
+    while read -r tap_job; do
+        kill "$tap_job" 2>/dev/null || true
+    done <"$tmp/jobs"
+    rm -rf "$tmp" "$tap_pages"
+}
+
+tap_pages=
+tmp=$(mktemp -d) || bail_out 'no temporary folder'
+trap tap_cleanup EXIT
+trap 'exit 143' HUP INT TERM
+# Telemetry pages of this script's jobs only.  They are memory, as by default.
+tap_pages=$(mktemp -d /dev/shm/mrail-test.XXXXXX) ||
+    bail_out 'no folder in /dev/shm'
+export UCX_MRAIL_TELEMETRY_DIR="$tap_pages"

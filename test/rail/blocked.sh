@@ -1,2 +1,0 @@
-#!/bin/sh
-exec "$srcdir/test/rail/on-rails.sh" "$PWD/rail_blocked"

@@ -1,0 +1,17 @@
+#!/bin/sh
+# Runs a test of a tree that is built with a sanitizer, for contrib/check.  Each summary
+# with PATTERN in the reports of the sanitizer is a failure, even if the test passes.
+# usage: sanitized.sh REPORTS PATTERN COMMAND...
+set -eu
+top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+# shellcheck source=test/lib.sh
+. "$top/test/lib.sh"
+reports=$1 pattern=$2
+shift 2
+rm -f "$reports"/*
+run_program '' "$@"
+cat "$reports"/report* 2>/dev/null | sed -n "s,^SUMMARY.*$pattern.*,&,p" |
+    sort -u >"$tmp/found"
+is 'the sanitizer reports nothing' '' "$(head -n 1 "$tmp/found")"
+excerpt "$tmp/found"
+finish

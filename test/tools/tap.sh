@@ -1,0 +1,128 @@
+#!/bin/sh
+# The counts of contrib/check: a crash, a set-up that fails, a lost log or a bad exit
+# status never passes, and a skip is a skip.
+set -eu
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+mkdir -p "$tmp/a/b"
+
+# counted NAME KINDS COMMAND...: the kinds of the results, by automake's driver and
+# contrib/results.awk.
+counted()
+{
+    name=$1 want=$2
+    shift 2
+    sh "$top/build-aux/tap-driver.sh" --test-name one --merge \
+        --log-file "$tmp/one.log" --trs-file "$tmp/one.trs" -- "$@" \
+        >"$tmp/out" 2>&1 </dev/null || true
+    awk -v test=one -v program=one -f "$top/contrib/results.awk" \
+        "$tmp/one.trs" "$tmp/one.log" >"$tmp/kinds"
+    is "$name" "$want" "$(cut -f 1 "$tmp/kinds" | paste -sd ' ')"
+}
+
+# reason NAME WORDS: of the last result of the last command.
+reason()
+{
+    is "$1" "$2" "$(tail -n 1 "$tmp/kinds" | cut -f 3)"
+}
+
+# script LINE...: a shell test; prints its path.
+script()
+{
+    {
+        printf '#!/bin/sh\ntop=%s\n. "$top/test/lib.sh"\n' "'$top'"
+        printf '%s\n' "$@"
+    } >"$tmp/a/b/script.sh"
+    chmod +x "$tmp/a/b/script.sh"
+    echo "$tmp/a/b/script.sh"
+}
+
+# program STATUS LINE...: one that writes the lines; prints its path.
+program()
+{
+    {
+        printf '#!/bin/sh\ncat <<"END_LINES"\n'
+        status=$1
+        shift
+        printf '%s\n' "$@"
+        printf 'END_LINES\nexit %s\n' "$status"
+    } >"$tmp/program"
+    chmod +x "$tmp/program"
+    echo "$tmp/program"
+}
+
+# ---- scripts ----
+
+counted 'two results' 'pass pass' "$(script 'ok a' 'ok b' finish)"
+counted 'a failure counts once, with its exit status' 'pass fail' \
+    "$(script 'ok a' 'not_ok b "it broke"' finish)"
+reason '... and has its reason' 'b: it broke'
+counted 'a skip is no pass' 'pass skip' \
+    "$(script 'ok a' 'skip b "no tool"' finish)"
+reason '... and has its reason' 'b: no tool'
+counted 'a script that is skipped' skip "$(script 'skip_all "no tool"')"
+reason '... and its reason' 'no tool'
+counted 'the rest of a script is skipped' 'pass skip' \
+    "$(script 'ok a' 'skip_all "no tool"')"
+counted 'a set-up that fails' 'pass fail' \
+    "$(script 'ok a' 'bail_out "no session"')"
+reason '... and its reason' 'Bail out! no session'
+counted 'a program of this tree that is not built' fail \
+    "$(script 'need_built no-such-program')"
+counted 'a script without a result' fail "$(script finish)"
+counted 'a script that ends before its plan' 'pass fail' \
+    "$(script 'ok a' 'exit 0')"
+counted 'a script that is killed' 'pass fail fail' \
+    "$(script 'ok a' 'kill -KILL $$')"
+
+# ---- programs whose results a script takes over ----
+
+lines=$(program 0 'ok - x' 'words' 'ok 7 - y # SKIP no tool' '1..2')
+counted 'the results of a program' 'pass pass skip' \
+    "$(script 'ok a' "run_program '' '$lines'" finish)"
+lines=$(program 1 'ok - x' 'not ok - y: it broke')
+counted 'a failed one' 'pass fail fail' "$(script "run_program p: '$lines'" finish)"
+lines=$(program 139 'ok - x')
+counted 'a program that crashes' 'pass fail' \
+    "$(script "run_program '' '$lines'" finish)"
+reason '... and its reason' 'the program ends well: exit status 139'
+lines=$(program 0 'words')
+counted 'a program without results' fail \
+    "$(script "run_program '' '$lines'" finish)"
+
+# ---- programs with a sanitizer ----
+
+# A program whose results are good, and a report beside them.
+mkdir "$tmp/reports"
+printf 'echo "SUMMARY: race in /a/src/b.c" >"%s"\necho "ok - x"\n' \
+    "$tmp/reports/report.1" >"$tmp/racing"
+counted 'a report of a sanitizer' 'pass fail' \
+    "$top/test/sanitized.sh" "$tmp/reports" /src/ sh "$tmp/racing"
+counted 'a report of code that is not instrumented' 'pass pass' \
+    "$top/test/sanitized.sh" "$tmp/reports" /other/ sh "$tmp/racing"
+
+# ---- programs under make check ----
+
+run=$top/test/program.sh
+counted 'a cmocka program' 'pass pass' \
+    "$run" "$(program 0 1..2 'ok 1 - a' 'ok 2 - b')"
+counted 'a skip of cmocka 1.1.5' 'pass skip' \
+    "$run" "$(program 0 1..2 'ok 1 - a' 'no root' 'not ok 2 # SKIP b')"
+reason '... and its reason' 'b: no root'
+counted 'a skip of later releases' 'skip' \
+    "$run" "$(program 0 1..1 'no root' 'ok 1 # SKIP b')"
+counted 'a failed one' 'pass fail' \
+    "$run" "$(program 1 1..2 'ok 1 - a' 'not ok 2 - b')"
+counted 'a crash in the middle' 'pass fail fail' \
+    "$run" "$(program 139 1..3 'ok 1 - a')"
+counted 'an early end' 'pass fail' "$run" "$(program 0 1..3 'ok 1 - a')"
+counted 'good results and a bad exit status' 'pass fail' \
+    "$run" "$(program 23 1..1 'ok 1 - a')"
+reason '... and its reason' 'exited with status 23'
+counted 'a program without TAP' fail "$run" "$(program 0 words)"
+
+: >"$tmp/one.log"
+: >"$tmp/one.trs"
+is 'a test that left nothing' 'fail' "$(awk -v test=one -v program=one \
+    -f "$top/contrib/results.awk" "$tmp/one.trs" "$tmp/one.log" | cut -f 1)"
+finish
