@@ -1,12 +1,12 @@
 /*
- * WRITEs that are acknowledged before they are visible, as behind a real NIC:
- * the acknowledgement and the posted writes into host memory take different
+ * Delayed WRITEs become visible after their acknowledgement. Real NICs behave
+ * so: posted writes to host memory and the acknowledgement take different
  * paths.
  *
- * The write delay of the device postpones the placement. A later write of the
- * same device pushes earlier ones out: a completion, which is a write into host
- * memory, too, and a READ or atomic, which must not overtake them. Nothing
- * orders two devices; a multi-rail transport must do that.
+ * The write delay of the device postpones placement. A later write to host
+ * memory by the same device places all earlier WRITEs first: a completion is
+ * one. So does a READ or atomic, because it must not overtake WRITEs. Nothing
+ * orders two devices: a multi-rail transport must do that.
  */
 #include "config.h"
 #include "softroce/core/core.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As much as may wait; beyond it the oldest is placed early. */
+/* Limit of queued bytes. Beyond it the oldest WRITE is placed early. */
 #define SROCE_DELAYED_WRITE_MAX_BYTES (16u << 20)
 
 struct sroce_delayed_write {
