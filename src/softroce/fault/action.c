@@ -93,7 +93,8 @@ static int is_digit(char c)
     return (c >= '0') && (c <= '9');
 }
 
-/* Digits at *p_p; -ERANGE: more than fit.  *scale_p: 10^digits. */
+/* Reads digits from *p_p. *scale_p is 10^digits. -ERANGE: the value
+ * overflows. */
 static int read_digits(const char **p_p, uint64_t *value_p, uint64_t *scale_p)
 {
     const char *p = *p_p;
@@ -116,7 +117,7 @@ static int read_digits(const char **p_p, uint64_t *value_p, uint64_t *scale_p)
     return ret;
 }
 
-/* 0, -EINVAL, -ERANGE (too large), -EDOM (too fine). */
+/* 0, -EINVAL, -ERANGE (too large), -EDOM (finer than the unit's resolution). */
 static int read_number(const fault_unit_t *unit, const char *word,
                        uint64_t *value_p)
 {
@@ -174,7 +175,7 @@ int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
     return -EINVAL;
 }
 
-/* ---- Values by kind ---- */
+/* ---- Values, by kind ---- */
 
 typedef int (*read_func_t)(char *const *words, unsigned num,
                            sroce_fault_action_t *fault, char *why, size_t size);
