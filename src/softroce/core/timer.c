@@ -1,7 +1,7 @@
 /*
  * One timer per QP, in a binary heap. Keys are lazy: the deadline of a QP may
- * be later than its key, because acknowledgements postpone it often. When such
- * a key expires, the QP returns to the heap with its deadline.
+ * be later than its key, because acknowledgements postpone it often. When the
+ * key expires, the QP returns to the heap with its deadline.
  */
 #include "config.h"
 

@@ -1,12 +1,12 @@
 /*
- * Progress.  The application's own thread does the work while it polls; one
- * control thread per process does it for devices whose application is away
+ * Progress. While the application polls, its own thread does the work. One
+ * control thread per process serves the devices whose application is absent
  * (computing, blocked on a completion channel, or only a target of others).
  *
- * Each context counts the application's rounds.  The control thread looks at
- * the counts once a millisecond while any moves, and arms the receive sockets
- * of those that stood still in its epoll set: these are served at once.  When
- * none moves it sleeps without a timeout but for timers of the protocol.
+ * Each context counts the application's rounds. The control thread reads the
+ * counts every millisecond while any of them changes. It adds the receive
+ * sockets of idle contexts to its epoll set and serves them at once. If no
+ * count changes, it sleeps until a packet or a protocol timer.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -24,14 +24,14 @@
 #include <unistd.h>
 
 #define PROGRESS_RX_MESSAGES 8
-/* Without announced credit (peers outside of the session have none) the socket
- * is still looked at every so many rounds. */
+/* Peers outside of the session announce no credit. So the socket is read every
+ * so many rounds in any case. */
 #define PROGRESS_RX_EVERY 32
 #define SERVICE_WATCH_NS (1 * MRAIL_NS_PER_MS)
-/* The application is in there just now. */
+/* Pause after the application holds the lock. */
 #define SERVICE_BUSY_NS (50 * MRAIL_NS_PER_US)
-/* Polls after arming a completion queue by which the application shows that it
- * does not mean to block (one is usual before blocking). */
+/* After this many polls since it armed a CQ, the application does not intend to
+ * block. One poll is usual before blocking. */
 #define SERVICE_ARMED_POLLS 16
 #define SERVICE_ROUNDS 64
 #define SERVICE_SPIN_NS (50 * MRAIL_NS_PER_US)
@@ -57,7 +57,7 @@ static void sroce_take_changed_settings(sroce_host_ctx_t *ctx,
     }
 }
 
-/* Settings that the protocol core must be told about. */
+/* Passes changed settings to the protocol core. */
 static void sroce_take_settings(sroce_host_ctx_t *ctx)
 {
     uint32_t settings_gen =
@@ -97,14 +97,14 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
     return num;
 }
 
-/* ---- Service thread ---- */
+/* ---- Control thread ---- */
 
-/* helper thread only */
-static int service_blind; /* this round: sleep without looking at sockets */
+/* Used by the control thread only. */
+static int service_blind; /* sleep without the epoll set in this round */
 static int service_kicked =
-    1; /* the session daemon's connection may have something */
-static int service_active; /* the last round took packets in */
-static int service_spins;  /* this round is not after a sleep */
+    1; /* the connection to the session daemon may be readable */
+static int service_active; /* the last round received packets */
+static int service_spins;  /* this round does not follow a sleep */
 
 void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
 {
@@ -116,8 +116,8 @@ void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
     }
 }
 
-/* The application armed a completion queue: it may block now, and what comes
- * must be served without waiting for our next look. */
+/* The application armed a CQ and may block now. Packets must be served without
+ * waiting for the next round of the control thread. */
 void sroce_service_arm(sroce_host_ctx_t *ctx)
 {
     ctx->armed = SERVICE_ARMED_POLLS;
@@ -127,7 +127,8 @@ void sroce_service_arm(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Works for one context if its application is away; when to come back. */
+/* Serves one context if its application is absent. Returns the time of the next
+ * call. */
 static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
 {
     uint64_t app_rounds =
@@ -140,7 +141,8 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
         return mrail_clock_now() + SERVICE_WATCH_NS;
     }
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
-        /* Not away.  Its socket may be readable: do not let that wake us. */
+        /* The application is present. Its socket may be readable: this must not
+         * wake the control thread. */
         service_blind = 1;
         return mrail_clock_now() + SERVICE_BUSY_NS;
     }
@@ -154,7 +156,8 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
     }
     ctx->seen_rounds = app_rounds;
     if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
-        /* Its socket stays readable: do not let that wake us. */
+        /* The socket of a paused rail may stay readable: this must not wake the
+         * control thread. */
         sroce_service_watch(ctx, 0);
         sroce_progress(ctx);
         pthread_mutex_unlock(&ctx->lock);
@@ -163,7 +166,7 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
     sroce_service_watch(ctx, 1);
     do {
         if (!service_spins) {
-            ctx->rx_skipped = PROGRESS_RX_EVERY; /* look at the socket */
+            ctx->rx_skipped = PROGRESS_RX_EVERY; /* read the socket */
         }
         num = sroce_progress(ctx);
         service_active |= (num != 0);
@@ -175,7 +178,7 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
     return MRAIL_MIN(deadline_ns, tx_ns);
 }
 
-/* One look at every context; when to look again. */
+/* Serves all contexts. Returns the time of the next round. */
 static mrail_ns_t sroce_service_round(void)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER;
@@ -195,7 +198,7 @@ static mrail_ns_t sroce_service_round(void)
     return next_ns;
 }
 
-/* Sleeps until something arrives at a watched socket, or until at_ns. */
+/* Sleeps until a watched socket is readable, or until at_ns. */
 static void sroce_service_sleep(mrail_ns_t at_ns)
 {
     mrail_ns_t now_ns = mrail_clock_now();
@@ -206,8 +209,8 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     uint64_t count;
     int num;
 
-    /* Never without a pause: a mutex is not fair, and the application may be
-     * waiting for one of ours. */
+    /* Always pause: a mutex is not fair, and the application may be waiting for
+     * one that this thread released. */
     sleep_ns = MRAIL_MIN(sleep_ns, SERVICE_MAX_NS);
     sleep_ns = MRAIL_MAX(sleep_ns, SERVICE_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
@@ -228,14 +231,14 @@ static void sroce_service_sleep(mrail_ns_t at_ns)
     }
 }
 
-/* A yield that takes longer than what some other processes are given in turn: the
- * processors are busy with what does not yield.  On Linux 6.18 who yields among such was
- * seen to wait for 4 s (beside 16 loops on two processors); peers would take a process
- * for dead that answers nobody for so long.  So for a while it sleeps instead. */
+/* A yield that takes this long means that other processes occupy the cores and
+ * do not yield. On Linux 6.18, beside 16 busy loops on two cores, a yield took
+ * up to 4 s. Peers would consider this process dead. So the thread sleeps
+ * instead for SERVICE_YIELD_REST_NS. */
 #define SERVICE_YIELD_LONG_NS (20 * MRAIL_NS_PER_MS)
 #define SERVICE_YIELD_REST_NS (1 * MRAIL_NS_PER_SEC)
 
-/* Returns until when it is better not to yield again. */
+/* Yields. Returns the time before which the thread should not yield again. */
 static mrail_ns_t sroce_service_yield(mrail_ns_t now_ns)
 {
     mrail_ns_t then_ns;
@@ -262,8 +265,8 @@ static void *sroce_service_main(void *arg)
         if (service_active) {
             active_ns = now_ns;
         }
-        /* More packets mostly follow: sleeping between the packets of a
-         * transfer would cost more. */
+        /* More packets usually follow: a sleep between the packets of a
+         * transfer would cost more than the yield. */
         service_spins =
             (now_ns - active_ns < SERVICE_SPIN_NS) && (now_ns >= backoff_ns);
         if (service_spins) {
@@ -304,7 +307,7 @@ int sroce_service_start(void)
     if (ret != 0) {
         return ret;
     }
-    /* The application's signals are the application's. */
+    /* Signals are for the threads of the application. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
     pthread_attr_init(&attr);
@@ -342,7 +345,7 @@ int sroce_service_add(sroce_host_ctx_t *ctx)
     return ret;
 }
 
-/* Times that a lock is tried which another thread, that goes on, may hold. */
+/* Limit of attempts to take a lock that another running thread may hold. */
 #define EXIT_TRIES 1000
 
 static int sroce_exit_lock(pthread_mutex_t *lock)
@@ -356,8 +359,9 @@ static int sroce_exit_lock(pthread_mutex_t *lock)
     return 0;
 }
 
-/* A process that ends without closing its devices has not exported its counters
- * since the helper thread last found the application absent, perhaps never. */
+/* Exports the counters of a process that exits without closing its devices. The
+ * last export was when the control thread found the application absent, perhaps
+ * never. */
 __attribute__((destructor)) static void sroce_exit_publish(void)
 {
     sroce_host_ctx_t *ctx;

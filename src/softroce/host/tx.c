@@ -1,14 +1,16 @@
 /*
- * When a queue pair may send.  Before a run of packets is pulled from the core
+ * Decides when a queue pair may send. Before it pulls a run of packets from the
+ * core
  *
- *   1. its bytes are reserved at this device's egress and at the destination's
- *      ingress rate (rate.h): this gives the time at which it may leave;
- *   2. then socket-buffer credit of the destination process is taken, as much
- *      as there is, at least for one packet.
+ *   1. it reserves the bytes at the egress rate of this device and at the
+ *      ingress rate of the destination (rate.h), which yields the departure
+ *      time;
+ *   2. it takes socket-buffer credit of the destination process, for at least
+ *      one packet.
  *
- * So nothing is sent that could overflow a socket, and nothing is pulled that
- * cannot be sent.  A UD packet names its destination only after it was pulled:
- * it is kept as a copy when there is no credit.
+ * So no packet can overflow a socket, and every pulled packet can be sent. The
+ * destination of a UD packet is known only after the pull: without credit, a
+ * copy of the packet waits.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -19,21 +21,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A queue pair that found no credit retries after a part of the time it has
- * waited. That is soon while the receiver works, and rarely when many wait and retries
- * would take the core from the receiver. */
+/* A queue pair without credit retries after a fraction of the time that it has
+ * waited. While the receiver works, that is soon. With many waiting senders it
+ * is rare, because retries would take the core from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
-/* Most time to send what a queue pair that is destroyed has left. */
+/* Limit of the time to send what a destroyed queue pair still has queued. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
-/* Runs of one round, so that receiving gets its turn. */
+/* Limit of runs per round, so that the round ends and receiving continues. */
 #define TX_RUNS_PER_ROUND 8
 
 typedef enum tx_result {
-    TX_SENT, /* ask again */
+    TX_SENT, /* call again */
     TX_IDLE, /* nothing to send */
-    TX_WAIT  /* not before qp->wake_ns */
+    TX_WAIT  /* wait until qp->wake_ns */
 } tx_result_t;
 
 static unsigned tx_slot_of(uint32_t qpn)
@@ -41,7 +43,7 @@ static unsigned tx_slot_of(uint32_t qpn)
     return (qpn & 0xffffff) >> SROCE_SESSION_QPN_BITS;
 }
 
-/* ---- A queue pair's turn ---- */
+/* ---- One turn of a queue pair ---- */
 
 static void tx_place(sroce_host_qp_t *qp, sroce_host_qp_place_t place)
 {
@@ -86,7 +88,7 @@ static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
     }
 }
 
-/* Reserves `bytes` in both directions; when they may leave. */
+/* Reserves `bytes` in both directions. Returns the departure time. */
 static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
                              mrail_ns_t now_ns)
 {
@@ -105,7 +107,7 @@ static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
     return at_ns;
 }
 
-/* Most bytes of a batch, at least one packet. */
+/* Maximum bytes of a batch; at least one packet. */
 static uint32_t tx_batch(const sroce_host_qp_t *qp, const sroce_txinfo_t *info)
 {
     sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
@@ -133,7 +135,8 @@ static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
                                   .iov_count = run->iov_count};
 }
 
-/* RC: the destination is known before.  *sent_p: bytes that left the core. */
+/* RC: the destination is known before the pull. *sent_p: bytes of pulled
+ * packets. */
 static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               uint32_t max_bytes, mrail_ns_t now_ns,
                               uint32_t *sent_p)
@@ -148,8 +151,8 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if ((qp->dest_dev < 0) &&
         (sroce_host.session->flags & SROCE_SESSION_F_ICRC)) {
-        /* A burst is cut into packets by the stack or the NIC, which number
-         * them; the ICRC covers that IPv4 identification. */
+        /* The kernel or the NIC splits a burst and numbers its packets. The
+         * ICRC covers that IPv4 identification. */
         num = 1;
     }
     if (inside) {
@@ -163,7 +166,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
     if (inside) {
-        /* There may be fewer, or shorter ones. */
+        /* The run may have fewer or shorter packets than the credit covers. */
         sroce_credit_return(
             qp->dest_dev, slot,
             sroce_host_credit(num * info->next_bytes, num) -
@@ -183,7 +186,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     return TX_SENT;
 }
 
-/* UD: one packet; its destination is in the packet. */
+/* UD: one packet, which names its destination. */
 static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               mrail_ns_t now_ns, uint32_t *sent_p)
 {
@@ -228,8 +231,8 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                : tx_pull_rc(qp, info, max_bytes, now_ns, sent_p);
 }
 
-/* An acknowledgement (or another small packet) overtakes the batch for which
- * the queue pair waits. */
+/* A small packet, such as an acknowledgement, overtakes the batch for which the
+ * queue pair waits. */
 static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {
@@ -308,8 +311,8 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
     mrail_ns_t until_ns = mrail_clock_now() + TX_FINISH_NS;
     mrail_ns_t now_ns;
 
-    /* A NIC acknowledges by itself; here a peer would find nobody when the
-     * application destroys the queue pair right after its last completion. */
+    /* A NIC sends acknowledgements by itself. Here the application may destroy
+     * the queue pair right after its last completion, before they are sent. */
     while ((qp->place != SROCE_QP_IDLE) &&
            ((now_ns = mrail_clock_now()) < until_ns)) {
         qp->ctx->look_again = 1;
@@ -328,8 +331,8 @@ void sroce_tx_remove(sroce_host_qp_t *qp)
     qp->held = NULL;
 }
 
-/* Those whose time has come go to the ready; after a receive the others may
- * have acknowledgements to send, so they look too. */
+/* Moves queue pairs whose time has come to `ready`. After a receive, moves all:
+ * they may have acknowledgements to send. */
 static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     sroce_host_qp_t *qp, *tmp;
