@@ -167,7 +167,7 @@ static void test_base_is_taken(void **state)
 
 /* ---- Session daemon ---- */
 
-static int keeper_start(void **state)
+static int daemon_start(void **state)
 {
     static world_t world;
     sroce_session_hold_t hold;
@@ -191,7 +191,7 @@ static int keeper_start(void **state)
     return 0;
 }
 
-static int keeper_end(void **state)
+static int daemon_end(void **state)
 {
     world_t *world = *state;
 
@@ -357,7 +357,7 @@ static void test_no_socket(void **state)
 }
 
 #define DAEMON_TEST(_name)                                                     \
-    cmocka_unit_test_setup_teardown(_name, keeper_start, keeper_end)
+    cmocka_unit_test_setup_teardown(_name, daemon_start, daemon_end)
 
 int main(void)
 {

@@ -48,7 +48,7 @@ void sroce_comp_fail(sroce_qp_t *qp, enum ibv_wc_status status)
     }
 }
 
-void sroce_comp_settle(sroce_qp_t *qp)
+void sroce_comp_tail_moved(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
 
@@ -219,7 +219,7 @@ static int comp_ack(sroce_qp_t *qp, const sroce_rx_t *rx)
                (syndrome <= SROCE_SYN_NAK_OP)) {
         comp_nak(qp, psn, syndrome);
     }
-    sroce_comp_settle(qp);
+    sroce_comp_tail_moved(qp);
     return 1;
 }
 
@@ -273,7 +273,7 @@ static void comp_read_progress(sroce_qp_t *qp, mrail_ns_t now_ns, int done)
         comp_read_done(qp);
     }
     sroce_req_progress(qp, 1, now_ns);
-    sroce_comp_settle(qp);
+    sroce_comp_tail_moved(qp);
 }
 
 static int comp_read_data(sroce_qp_t *qp, const sroce_rx_t *rx)

@@ -188,7 +188,7 @@ typedef struct sroce_req {
     uint8_t failed;        /* the WQE at fail_idx cannot be sent */
     uint8_t drained_event; /* SQ_DRAINED is due */
     uint8_t probes;        /* probes sent since progress */
-    uint8_t late;          /* late timeouts since progress */
+    uint8_t late_timeouts; /* late timeouts since progress */
     uint8_t probe_due;
     uint8_t rtt_active;
     enum ibv_wc_status fail_status;
@@ -300,9 +300,9 @@ struct sroce_dev {
 /* ---- Delayed WRITEs (delayed_write.c) ---- */
 
 /* 1: the WRITE is queued. 0: out of memory, the caller places it now. */
-int sroce_delayed_write_write(sroce_dev_t *dev, const sroce_pd_t *pd,
-                              uint32_t rkey, uint64_t addr, const void *data,
-                              uint32_t length, mrail_ns_t now_ns);
+int sroce_delayed_write_add(sroce_dev_t *dev, const sroce_pd_t *pd,
+                            uint32_t rkey, uint64_t addr, const void *data,
+                            uint32_t length, mrail_ns_t now_ns);
 void sroce_delayed_write_place_all(sroce_dev_t *dev);
 void sroce_delayed_write_place_due(sroce_dev_t *dev, mrail_ns_t now_ns);
 mrail_ns_t sroce_delayed_write_deadline(const sroce_dev_t *dev);
@@ -446,7 +446,7 @@ void sroce_comp_wqe(sroce_qp_t *qp, enum ibv_wc_status status);
 void sroce_comp_fail(sroce_qp_t *qp, enum ibv_wc_status status);
 /* Follows a move of tail. Reports a failed WQE, or raises SQ_DRAINED, if tail
  * has reached it. */
-void sroce_comp_settle(sroce_qp_t *qp);
+void sroce_comp_tail_moved(sroce_qp_t *qp);
 
 /* ---- Responder (resp.c) ---- */
 

@@ -376,7 +376,7 @@ static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }
-        sroce_comp_settle(qp);
+        sroce_comp_tail_moved(qp);
     }
 }
 

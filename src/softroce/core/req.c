@@ -26,7 +26,7 @@
  * times in a row. NICs do not need this rule.
  */
 #define LATE_NS (50 * MRAIL_NS_PER_MS)
-#define MAX_DELAYED_WRITES 3
+#define MAX_LATE_TIMEOUTS 3
 
 /* ---- Choice of the next packet ---- */
 
@@ -209,7 +209,7 @@ static int req_payload(sroce_qp_t *qp, sroce_tx_t *tx,
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }
-        sroce_comp_settle(qp);
+        sroce_comp_tail_moved(qp);
     }
     return ret;
 }
@@ -400,7 +400,7 @@ void sroce_req_progress(sroce_qp_t *qp, uint32_t pkts, mrail_ns_t now_ns)
     req->retry_left = qp->attr.retry_cnt;
     req->rnr_left = qp->attr.rnr_retry;
     req->probes = 0;
-    req->late = 0;
+    req->late_timeouts = 0;
     req->gap_seen = 0;
     req_rtt_sample(req, now_ns);
     if (req->recovering &&
@@ -481,8 +481,8 @@ static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
         return;
     }
     if ((late_ns > LATE_NS) && (late_ns > (ACK_TIMER_NS << qp->attr.timeout)) &&
-        (req->late < MAX_DELAYED_WRITES)) {
-        ++req->late;
+        (req->late_timeouts < MAX_LATE_TIMEOUTS)) {
+        ++req->late_timeouts;
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }

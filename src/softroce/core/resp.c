@@ -242,8 +242,8 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
             return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
         }
         if (MRAIL_LIKELY(qp->dev->write_delay_ns == 0) ||
-            !sroce_delayed_write_write(qp->dev, qp->pd, resp->rkey, resp->addr,
-                                       rx->payload, n, rx->now_ns)) {
+            !sroce_delayed_write_add(qp->dev, qp->pd, resp->rkey, resp->addr,
+                                     rx->payload, n, rx->now_ns)) {
             memcpy(to, rx->payload, n);
         }
     }

@@ -17,7 +17,7 @@
 
 /* The packets are in the socket: from now on the receiver returns their
  * credit. */
-void sroce_credit_settle(sroce_host_ctx_t *ctx)
+void sroce_credit_commit(sroce_host_ctx_t *ctx)
 {
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
@@ -55,7 +55,7 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
         got = tx_credit_packets(limit - MRAIL_MAX(held, (int64_t)0), seg_bytes,
                                 num);
         if (got == 0) {
-            sroce_credit_settle(ctx);
+            sroce_credit_commit(ctx);
             return 0;
         }
         ctx->slot->pend_dev = (uint32_t)dest_dev;

@@ -127,18 +127,18 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
     slot->rx_limit = sroce_net_rx_limit(ctx->rx_fd);
     slot->rx_held = 0;
     slot->state = SROCE_SLOT_LIVE;
-    return sroce_service_add(ctx);
+    return sroce_control_add(ctx);
 }
 
-void sroce_host_ctx_publish(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
+void sroce_host_ctx_export(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     const uint64_t *now = (const uint64_t *)sroce_dev_counters(ctx->core);
     uint32_t drops;
 
-    if (now_ns - ctx->published_ns < CTX_EXPORT_NS) {
+    if (now_ns - ctx->exported_ns < CTX_EXPORT_NS) {
         return;
     }
-    ctx->published_ns = now_ns;
+    ctx->exported_ns = now_ns;
     drops = sroce_net_drops(ctx);
     sroce_host_count(ctx, SROCE_CNT_DROP_KERNEL, drops - ctx->kernel_drops);
     ctx->kernel_drops = drops;
@@ -201,13 +201,13 @@ err_free:
 
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
 {
-    sroce_service_forget(ctx);
+    sroce_control_remove(ctx);
     sroce_egress_finish(ctx);
     /* Senders see this state and stop. Then the slot returns to the session
      * daemon. */
     ctx->slot->state = SROCE_SLOT_JOINING;
-    ctx->published_ns = 0;
-    sroce_host_ctx_publish(ctx, mrail_clock_now());
+    ctx->exported_ns = 0;
+    sroce_host_ctx_export(ctx, mrail_clock_now());
     close(ctx->rx_fd);
     sroce_host_leave(ctx->dev_index, ctx->slot_index);
     sroce_tx_cleanup(ctx);

@@ -31,7 +31,7 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     if (has_credit) {
         sroce_credit_return(load->dest_dev, load->dest_slot,
                             sroce_host_credit(load->length, load->num_pkts));
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
     }
 }
 
@@ -47,7 +47,7 @@ static void egress_out(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
         return;
     }
     if (has_credit) {
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
     }
     sroce_host_count(ctx, SROCE_CNT_TX_PACKETS, load->num_pkts);
     sroce_host_count(ctx, SROCE_CNT_TX_BYTES, load->length);
@@ -239,7 +239,7 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
     if (!waits && (rest.num_pkts != 0)) {
         egress_out(ctx, &rest, has_credit);
     } else if (has_credit) {
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
     }
     if (waits && !scatters && (rest.num_pkts != 0)) {
         batch->due_ns = due_ns;
@@ -335,7 +335,7 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
     credit = sroce_host_credit(got * batch->seg_bytes, got);
     if (got < batch->num_pkts) {
         sroce_credit_return(batch->dest_dev, batch->dest_slot, credit);
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
         return 0;
     }
     /* Credit was taken for full packets. Return the excess of the last one. */

@@ -110,7 +110,7 @@ uint64_t sroce_rail_fault_get(const sroce_session_dev_t *const_dev,
 void sroce_rail_fault_do(sroce_session_dev_t *dev,
                          const sroce_fault_action_t *fault)
 {
-    int heals = sroce_fault_is_clear(fault);
+    int is_clear = sroce_fault_is_clear(fault);
 
     if (sroce_fault_is_once(fault)) {
         sroce_rail_fault_set(dev, SROCE_FAULT_ERROR_QP, fault->value);
@@ -119,10 +119,10 @@ void sroce_rail_fault_do(sroce_session_dev_t *dev,
     for (int s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
         sroce_fault_setting_t setting = (sroce_fault_setting_t)s;
 
-        if (heals || (fault->settings & SROCE_FAULT_BIT(s))) {
+        if (is_clear || (fault->settings & SROCE_FAULT_BIT(s))) {
             sroce_rail_fault_set(dev, setting,
-                                 heals ? healthy_value(dev, setting)
-                                       : fault->value);
+                                 is_clear ? healthy_value(dev, setting)
+                                          : fault->value);
         }
     }
 }

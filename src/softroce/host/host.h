@@ -115,10 +115,10 @@ typedef struct sroce_host_qp {
     mrail_list_t list; /* in the list of `place` */
     sroce_host_qp_place_t place;
     mrail_ns_t wake_ns;
-    uint32_t dest_qpn;    /* RC: the peer's; 0: not connected */
-    uint32_t grant_bytes; /* bytes reserved at the rates; 0: none */
-    mrail_ns_t grant_ns;  /* departure time of the reservation */
-    uint64_t poll_epoch;  /* poll that `posts` counts from, see verbs_ops.c */
+    uint32_t dest_qpn;       /* RC: the peer's; 0: not connected */
+    uint32_t reserved_bytes; /* bytes reserved at the rates; 0: none */
+    mrail_ns_t departure_ns; /* departure time of the reservation */
+    uint64_t poll_epoch; /* poll that `posts` counts from, see verbs_ops.c */
     unsigned posts;
     mrail_ns_t credit_since_ns; /* start of the wait for credit; 0: none */
     int backlogged;             /* the last batch left work behind */
@@ -195,7 +195,7 @@ struct sroce_host_ctx {
     mrail_list_t sport_lru; /* most recently used first */
     unsigned num_sports;
     mrail_rng_t rng;
-    mrail_ns_t published_ns;
+    mrail_ns_t exported_ns;
     uint64_t core_base[SROCE_CORE_CNT_MAX]; /* counts of the slot's previous
                                              * owners */
     sroce_txrun_t run;
@@ -306,7 +306,7 @@ sroce_host_ctx_t *sroce_host_lock(struct ibv_context *context);
 void sroce_host_unlock(sroce_host_ctx_t *ctx);
 /* Exports the counters of core and socket to shared memory, where `mrail soft
  * status` reads them. At most every 10 ms. */
-void sroce_host_ctx_publish(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
+void sroce_host_ctx_export(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx); /* verbs_ops.c */
 /* verbs_dev.c: port attributes, truncated to the caller's version. */
 int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
@@ -335,7 +335,7 @@ void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 /* Takes credit for up to `num` packets of `seg_bytes` at a process of the
  * session. Returns their number n. The credit is sroce_host_credit() of a run
  * of n packets, which suffices for any part of the run. The slot records the
- * credit as unsent until settle or return. */
+ * credit as unsent until commit or return. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
@@ -347,7 +347,7 @@ unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
 /* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
 /* The packets are in the socket: the receiver returns the remaining credit. */
-void sroce_credit_settle(sroce_host_ctx_t *ctx);
+void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
 /* Restarts the random numbers with the seed of the session or of a script. */
 void sroce_host_ctx_seed(sroce_host_ctx_t *ctx);
@@ -368,12 +368,12 @@ void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 /* One round in the caller's thread; ctx->lock is held. Returns the number of
  * received batches. */
 unsigned sroce_progress(sroce_host_ctx_t *ctx);
-int sroce_service_start(void); /* proc->lock is held; starts once */
-void sroce_service_wake(void);
-void sroce_service_watch(sroce_host_ctx_t *ctx, int watch);
-void sroce_service_arm(sroce_host_ctx_t *ctx);    /* ctx->lock is held */
-int sroce_service_add(sroce_host_ctx_t *ctx);     /* after initialisation */
-void sroce_service_forget(sroce_host_ctx_t *ctx); /* before the close */
+int sroce_control_start(void); /* proc->lock is held; starts once */
+void sroce_control_wake(void);
+void sroce_control_watch(sroce_host_ctx_t *ctx, int watch);
+void sroce_control_arm(sroce_host_ctx_t *ctx);    /* ctx->lock is held */
+int sroce_control_add(sroce_host_ctx_t *ctx);     /* after initialisation */
+void sroce_control_remove(sroce_host_ctx_t *ctx); /* before the close */
 
 /* ---- events.c ---- */
 void sroce_event_cq(void *arg, void *cq_user);

@@ -161,7 +161,7 @@ void sroce_host_read_daemon(void)
 
 /* Sends a request, with a descriptor or -1, and receives its reply.
  * Notifications may come in between. proc->lock is held. */
-static int sroce_host_ask(sroce_daemon_msg_t *msg, int send_fd, int *fd_p)
+static int sroce_host_request(sroce_daemon_msg_t *msg, int send_fd, int *fd_p)
 {
     sroce_daemon_msg_t reply = {0};
     int ret;
@@ -201,7 +201,7 @@ static int sroce_host_connect(void)
         return conn;
     }
     sroce_host.conn = conn;
-    return sroce_service_start();
+    return sroce_control_start();
 }
 
 static void sroce_host_explain_join(int error)
@@ -246,7 +246,7 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
                 : "cannot bind the device's address on this machine");
     }
     /* Without a descriptor, BOUND returns the slot to the session daemon. */
-    status = sroce_host_ask(&bound, *fd_p, NULL);
+    status = sroce_host_request(&bound, *fd_p, NULL);
     if ((ret == 0) && (status != 0)) {
         close(*fd_p);
         *fd_p = -1;
@@ -263,7 +263,7 @@ static int sroce_host_lost_socket(const sroce_daemon_msg_t *msg)
     sroce_daemon_msg_t leave = {
         .op = SROCE_DAEMON_LEAVE, .dev = msg->dev, .slot = msg->slot};
 
-    sroce_host_ask(&leave, -1, NULL);
+    sroce_host_request(&leave, -1, NULL);
     sroce_host_complain("this process has no file descriptor left for a "
                         "device; raise 'ulimit -n'");
     return -EMFILE;
@@ -280,7 +280,7 @@ int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p)
         goto out;
     }
     *fd_p = -1;
-    ret = sroce_host_ask(&msg, -1, fd_p);
+    ret = sroce_host_request(&msg, -1, fd_p);
     if (ret != 0) {
         sroce_host_explain_join(ret);
         goto out;
@@ -301,6 +301,6 @@ void sroce_host_leave(unsigned dev_index, unsigned slot)
         .op = SROCE_DAEMON_LEAVE, .dev = dev_index, .slot = slot};
 
     pthread_mutex_lock(&sroce_host.lock);
-    sroce_host_ask(&msg, -1, NULL);
+    sroce_host_request(&msg, -1, NULL);
     pthread_mutex_unlock(&sroce_host.lock);
 }

@@ -144,7 +144,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     sroce_host_ctx_t *ctx = qp->ctx;
     unsigned slot = tx_slot_of(qp->dest_qpn);
     unsigned num = MRAIL_DIV_ROUND_UP(max_bytes, info->next_bytes);
-    int inside =
+    int in_session =
         (qp->dest_dev >= 0) && sroce_egress_dest_lives(qp->dest_dev, slot);
     sroce_egress_load_t load;
 
@@ -155,7 +155,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
          * ICRC covers that IPv4 identification. */
         num = 1;
     }
-    if (inside) {
+    if (in_session) {
         num = sroce_credit_take_turn(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {
             return tx_wait_credit(qp, now_ns);
@@ -165,7 +165,7 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.length = 0;
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
-    if (inside) {
+    if (in_session) {
         /* The run may have fewer or shorter packets than the credit covers. */
         sroce_credit_return(
             qp->dest_dev, slot,
@@ -174,14 +174,14 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     }
     *sent_p = ctx->run.length;
     if (ctx->run.num_pkts == 0) {
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
         return TX_SENT;
     }
     tx_run_load(qp, slot, &ctx->run, &load);
-    if ((qp->dest_dev >= 0) && !inside) {
+    if ((qp->dest_dev >= 0) && !in_session) {
         sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
     } else {
-        sroce_egress_send(ctx, &load, inside, now_ns);
+        sroce_egress_send(ctx, &load, in_session, now_ns);
     }
     return TX_SENT;
 }
@@ -193,7 +193,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     sroce_host_ctx_t *ctx = qp->ctx;
     sroce_egress_load_t load;
     unsigned slot;
-    int inside;
+    int in_session;
 
     ctx->run.length = 0;
     if (sroce_qp_pull(qp->core, now_ns, info->next_bytes, 1, &ctx->run) == 0) {
@@ -204,12 +204,12 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     slot = tx_slot_of(
         sroce_rx_dest_qpn(ctx->run.iov[0].iov_base, ctx->run.length));
     tx_run_load(qp, slot, &ctx->run, &load);
-    inside = (qp->dest_dev >= 0);
-    if (inside && !sroce_egress_dest_lives(qp->dest_dev, slot)) {
+    in_session = (qp->dest_dev >= 0);
+    if (in_session && !sroce_egress_dest_lives(qp->dest_dev, slot)) {
         sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
         return TX_SENT;
     }
-    if (inside &&
+    if (in_session &&
         (sroce_credit_take(ctx, qp->dest_dev, slot, load.length, 1) == 0)) {
         qp->held = sroce_egress_batch_create(&load);
         if (qp->held == NULL) {
@@ -218,7 +218,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         }
         return tx_wait_credit(qp, now_ns);
     }
-    sroce_egress_send(ctx, &load, inside, now_ns);
+    sroce_egress_send(ctx, &load, in_session, now_ns);
     return TX_SENT;
 }
 
@@ -243,7 +243,7 @@ static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
     if ((info->next_bytes > SROCE_RATE_SMALL_BYTES) ||
         !sroce_rate_small_ready(&qp->ctx->sdev->egress, now_ns) ||
         ((dest != NULL) && !sroce_rate_small_ready(&dest->ingress, now_ns))) {
-        qp->wake_ns = qp->grant_ns;
+        qp->wake_ns = qp->departure_ns;
         return TX_WAIT;
     }
     tx_reserve(qp, info->next_bytes, now_ns);
@@ -257,7 +257,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
     sroce_host_ctx_t *ctx = qp->ctx;
     sroce_txinfo_t info;
     tx_result_t result;
-    uint32_t granted, sent = 0;
+    uint32_t max_bytes, sent = 0;
 
     if (MRAIL_UNLIKELY(qp->held != NULL)) {
         if (!sroce_egress_batch_send(ctx, qp->held, now_ns)) {
@@ -267,9 +267,9 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
         qp->held = NULL;
     }
     if (!sroce_qp_peek(qp->core, now_ns, &info)) {
-        if (qp->grant_bytes != 0) {
-            tx_refund(qp, qp->grant_bytes);
-            qp->grant_bytes = 0;
+        if (qp->reserved_bytes != 0) {
+            tx_refund(qp, qp->reserved_bytes);
+            qp->reserved_bytes = 0;
         }
         qp->backlogged = 0;
         return TX_IDLE;
@@ -278,22 +278,22 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
         qp->dest_ip = info.dst_ip;
         qp->dest_dev = sroce_session_find(sroce_host.session, info.dst_ip);
     }
-    if (qp->grant_bytes == 0) {
-        qp->grant_bytes = tx_batch(qp, &info);
-        qp->grant_ns = tx_reserve(qp, qp->grant_bytes, now_ns);
-        if (qp->grant_ns > now_ns) {
-            return tx_wait(qp, SROCE_CNT_WAIT_RATE, qp->grant_ns);
+    if (qp->reserved_bytes == 0) {
+        qp->reserved_bytes = tx_batch(qp, &info);
+        qp->departure_ns = tx_reserve(qp, qp->reserved_bytes, now_ns);
+        if (qp->departure_ns > now_ns) {
+            return tx_wait(qp, SROCE_CNT_WAIT_RATE, qp->departure_ns);
         }
-    } else if (qp->grant_ns > now_ns) {
+    } else if (qp->departure_ns > now_ns) {
         return tx_turn_small(qp, &info, now_ns);
     }
-    granted = MRAIL_MAX(qp->grant_bytes, info.next_bytes);
-    result = tx_pull(qp, &info, granted, now_ns, &sent);
+    max_bytes = MRAIL_MAX(qp->reserved_bytes, info.next_bytes);
+    result = tx_pull(qp, &info, max_bytes, now_ns, &sent);
     if (result == TX_SENT || (sent != 0)) {
-        if (sent < qp->grant_bytes) {
-            tx_refund(qp, qp->grant_bytes - sent);
+        if (sent < qp->reserved_bytes) {
+            tx_refund(qp, qp->reserved_bytes - sent);
         }
-        qp->grant_bytes = 0;
+        qp->reserved_bytes = 0;
         qp->backlogged = 1;
     }
     return result;
@@ -323,9 +323,9 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
 void sroce_tx_remove(sroce_host_qp_t *qp)
 {
     tx_place(qp, SROCE_QP_IDLE);
-    if (qp->grant_bytes != 0) {
-        tx_refund(qp, qp->grant_bytes);
-        qp->grant_bytes = 0;
+    if (qp->reserved_bytes != 0) {
+        tx_refund(qp, qp->reserved_bytes);
+        qp->reserved_bytes = 0;
     }
     free(qp->held);
     qp->held = NULL;

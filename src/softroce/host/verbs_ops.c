@@ -89,7 +89,7 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
     }
     pthread_mutex_lock(&cq->ctx->lock);
     sroce_cq_arm(cq->core, solicited_only);
-    sroce_service_arm(cq->ctx);
+    sroce_control_arm(cq->ctx);
     pthread_mutex_unlock(&cq->ctx->lock);
     return 0;
 }

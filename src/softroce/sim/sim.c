@@ -322,7 +322,7 @@ static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
     }
 }
 
-static void node_forget(sim_node_t *node, const sroce_qp_t *qp)
+static void node_run_list_remove(sim_node_t *node, const sroce_qp_t *qp)
 {
     for (uint32_t i = 0; i < node->num_active; ++i) {
         if (node->active[i] == qp) {
@@ -333,7 +333,7 @@ static void node_forget(sim_node_t *node, const sroce_qp_t *qp)
 
 void sroce_sim_qp_destroy(sroce_sim_t *sim, unsigned node, sroce_qp_t *qp)
 {
-    node_forget(&sim->nodes[node], qp);
+    node_run_list_remove(&sim->nodes[node], qp);
     sroce_qp_destroy(qp);
 }
 
