@@ -195,7 +195,7 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
     must(!mrail_plan_create(world.topo, NULL, &plan), "a plan");
     for (unsigned i = 0; i < repeat; ++i) {
         list[i] = list_demands(&world);
-        mrail_plan_forget(plan);
+        mrail_plan_discard_warm_start(plan);
         begin = now_us();
         must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
                               sizeof(why)),
@@ -247,7 +247,7 @@ static double measure_machine(unsigned nodes, kind_t kind, unsigned seed,
     (void)list_demands(&world);
     must(!mrail_plan_create(world.topo, NULL, &plan), "a plan");
     for (unsigned i = 0; i < repeat; ++i) {
-        mrail_plan_forget(plan);
+        mrail_plan_discard_warm_start(plan);
         begin = now_us();
         must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
                               sizeof(why)),

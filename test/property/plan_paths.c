@@ -210,8 +210,9 @@ static void fewest_first(path_t *paths, unsigned count)
 
 uint64_t paths_relay_above(const machine_t *w)
 {
-    return (w->options.relay_above == UINT64_MAX) ? 1000000
-                                                  : w->options.relay_above;
+    return (w->options.relay_threshold == UINT64_MAX)
+               ? 1000000
+               : w->options.relay_threshold;
 }
 
 int paths_of(const machine_t *w, const mrail_plan_demand_t *d, path_t *paths)

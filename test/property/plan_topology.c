@@ -420,7 +420,7 @@ static void make_options(machine_t *w)
         w->options.gap = one_in(w, 2) ? 0.01 : 0.1;
     }
     if (one_in(w, 6)) {
-        w->options.relay_above = one_in(w, 2) ? 0 : UINT64_MAX - 1;
+        w->options.relay_threshold = one_in(w, 2) ? 0 : UINT64_MAX - 1;
     }
     if (one_in(w, 6)) {
         w->options.min_piece = one_in(w, 2) ? 0 : 1 << 20;

@@ -24,7 +24,7 @@
 #define MAX_NODES 24
 #define MAX_RAILS 8
 #define MAX_RANKS (MAX_NODES * MAX_RAILS)
-#define SMALL 1000000u /* the default of relay_above */
+#define SMALL 1000000u /* the default of relay_threshold */
 #define ROUNDING 1e-5
 #define NOTHING 1e-4 /* of all bytes: relays that are as good as none */
 #define GAP 0.02     /* likewise */
@@ -530,7 +530,7 @@ static double contended_beside_at_once(unsigned seed, unsigned *contended_p)
         mrail_plan_destroy(plan);
         mrail_plan_topo_destroy(topo);
     }
-    *contended_p += (summary[0].rounds + summary[0].relay_iterations == 0);
+    *contended_p += (summary[0].iterations + summary[0].relay_iterations == 0);
     for (unsigned i = 0; i < 2; ++i) {
         assert_true(summary[i].congestion_bound <=
                     summary[1 - i].congestion * (1 + ROUNDING));
@@ -574,7 +574,7 @@ static void test_narrow_pairs(void **state)
 
     for (unsigned seed = 1; seed <= seeds; ++seed) {
         const mrail_plan_options_t options = {
-            .gap = 1, .relay_above = SMALL, .min_piece = below(2) * 65536};
+            .gap = 1, .relay_threshold = SMALL, .min_piece = below(2) * 65536};
         mrail_plan_summary_t summary;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
@@ -673,7 +673,7 @@ static void test_bounds(void **state)
 {
     double best[NUM_PATTERNS] = {0};
     const mrail_plan_options_t options = {
-        .gap = 1, .relay_above = SMALL, .min_piece = 65536};
+        .gap = 1, .relay_threshold = SMALL, .min_piece = 65536};
 
     w.is_paired = 1;
     for (unsigned seed = 1; seed <= 12 * NUM_PATTERNS; ++seed) {

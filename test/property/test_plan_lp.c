@@ -339,10 +339,9 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
           s->relayed_bound, within.most, limit);
     CHECK(s->relayed <= least.most * (1 + relayed_gap + 0.02) + rounding,
           "relayed %.0f, %.4f %% of %.0f bytes; least %.0f, bound %.0f; %u and "
-          "%u "
-          "rounds",
+          "%u iterations",
           s->relayed, 100 * s->relayed / s->bytes, s->bytes, least.most,
-          s->relayed_bound, s->rounds, s->relay_iterations);
+          s->relayed_bound, s->iterations, s->relay_iterations);
     num_loose += s->relayed > s->relayed_bound * (1 + relayed_gap) + rounding;
     if (least.most > 20 * rounding) {
         remember(&worst_relayed, &worst_relayed_seed, s->relayed / least.most);
@@ -537,7 +536,7 @@ static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
     check_unreachable(plan);
     make(plan, 3);
     check_plan(plan);
-    mrail_plan_forget(other);
+    mrail_plan_discard_warm_start(other);
     make(other, 0);
     make(fresh, 0);
     CHECK(summary_of(other).hash == summary_of(fresh).hash,

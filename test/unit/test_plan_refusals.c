@@ -98,7 +98,7 @@ static void test_forget(void **state)
     assert_int_equal(mrail_plan_make(plan, one, 1, 7, NULL, 0), 0);
     first = summary_of(plan).hash;
     assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
-    mrail_plan_forget(plan);
+    mrail_plan_discard_warm_start(plan);
     assert_int_equal(mrail_plan_make(plan, one, 1, 8, NULL, 0), 0);
     assert_true(summary_of(plan).hash == first);
     mrail_plan_destroy(plan);

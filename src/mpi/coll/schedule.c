@@ -161,7 +161,7 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule, const uint64_t *words)
         return ret;
     }
     options.gap = GAP;
-    options.relay_above = schedule->topology->params.relay_threshold;
+    options.relay_threshold = schedule->topology->params.relay_threshold;
     options.min_piece = schedule->topology->params.relay_chunk_size;
     return mrail_plan_create(schedule->topo, &options, &schedule->plan);
 }
