@@ -59,7 +59,7 @@ static void add_relay(mrail_relay_t *relay)
     size_t num_local = relay->shape.num_local;
 
     add_block(relay, sizeof(*relay));
-    add_block(relay->parts, relay->max_parts * sizeof(*relay->parts));
+    add_block(relay->hops, relay->max_hops * sizeof(*relay->hops));
     add_block(relay->outs, relay->max_outs * sizeof(*relay->outs));
     add_block(relay->ins, relay->shape.in_slots * sizeof(*relay->ins));
     add_block(relay->locals, num_local * sizeof(*relay->locals));

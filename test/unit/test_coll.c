@@ -357,8 +357,9 @@ static void draw_words(job_t *job, mrail_rng_t *rng)
     }
 }
 
-static const mca_coll_mrail_slice_t *
-find_slice(const mca_coll_mrail_slice_t *schedule, size_t count, uint32_t peer)
+static const mca_coll_mrail_schedule_entry_t *
+find_entry(const mca_coll_mrail_schedule_entry_t *schedule, size_t count,
+           uint32_t peer)
 {
     for (size_t i = 0; i < count; ++i) {
         if (schedule[i].peer == peer) {
@@ -396,10 +397,10 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
     const mca_coll_mrail_schedule_t *receiver = job->schedule[to];
     uint64_t bytes = words_of(job, from)[MCA_COLL_MRAIL_RECORD_WORDS + to];
     uint64_t at = 0, covered = 0;
-    const mca_coll_mrail_slice_t *send =
-        find_slice(sender->sends, sender->num_sends, to);
-    const mca_coll_mrail_slice_t *recv =
-        find_slice(receiver->recvs, receiver->num_recvs, from);
+    const mca_coll_mrail_schedule_entry_t *send =
+        find_entry(sender->sends, sender->num_sends, to);
+    const mca_coll_mrail_schedule_entry_t *recv =
+        find_entry(receiver->recvs, receiver->num_recvs, from);
     int has_gaps = (words_of(job, from)[0] & MCA_COLL_MRAIL_GAPS_OUT) ||
                    (words_of(job, to)[0] & MCA_COLL_MRAIL_GAPS_IN);
 
@@ -518,7 +519,7 @@ static void test_what_is_no_plan(void **state)
     }
     assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
                      0);
-    mca_coll_mrail_schedule_forget(job.schedule[0]);
+    mca_coll_mrail_schedule_discard_warm_start(job.schedule[0]);
     assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     job_cleanup(&job);
 }
@@ -560,14 +561,14 @@ static void test_views_of_a_rail(void **state)
 /* Bytes that rank 0 sends straight to rank 4, out of 40 MB, beside nothing else. */
 static uint64_t direct_of(job_t *job)
 {
-    const mca_coll_mrail_slice_t *send;
+    const mca_coll_mrail_schedule_entry_t *send;
 
     for (unsigned i = 0; i < job->num_ranks; ++i) {
         assert_int_equal(
             mca_coll_mrail_schedule_make(job->schedule[i], job->words), 0);
     }
     check_job(job);
-    send = find_slice(job->schedule[0]->sends, job->schedule[0]->num_sends, 4);
+    send = find_entry(job->schedule[0]->sends, job->schedule[0]->num_sends, 4);
     return (send != NULL) ? send->bytes : 0;
 }
 

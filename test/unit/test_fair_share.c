@@ -17,7 +17,7 @@
 #define SEEDS 20000
 
 typedef struct {
-    mrail_fair_share_class_t set[MAX_SETS];
+    mrail_fair_share_class_t class[MAX_SETS];
     unsigned num_classes;
     double rate[MAX_RAILS];
     unsigned num_rails;
@@ -35,9 +35,9 @@ static void draw(case_t *c, uint64_t seed)
         c->rate[r] = 25e6 * (1 + mrail_rng_below(&rng, 8));
     }
     for (unsigned i = 0; i < c->num_classes; ++i) {
-        c->set[i].rails = 1 + mrail_rng_below(&rng, (1u << c->num_rails) - 1);
-        c->set[i].peers = 1;
-        c->set[i].bytes = 1e6 * mrail_rng_below(&rng, 100);
+        c->class[i].rails = 1 + mrail_rng_below(&rng, (1u << c->num_rails) - 1);
+        c->class[i].peers = 1;
+        c->class[i].bytes = 1e6 * mrail_rng_below(&rng, 100);
     }
 }
 
@@ -54,7 +54,7 @@ static double least(const case_t *c)
             rate += ((some >> r) & 1) ? c->rate[r] : 0;
         }
         for (unsigned i = 0; i < c->num_classes; ++i) {
-            bytes += (c->set[i].rails & ~some) ? 0 : c->set[i].bytes;
+            bytes += (c->class[i].rails & ~some) ? 0 : c->class[i].bytes;
         }
         worst_s = MRAIL_MAX(worst_s, bytes / rate);
     }
@@ -68,16 +68,16 @@ static void check_parts(const case_t *c, uint64_t seed)
         double sum = 0;
 
         for (unsigned r = 0; r < c->num_rails; ++r) {
-            if (!((c->set[i].rails >> r) & 1) && (c->set[i].part[r] != 0)) {
+            if (!((c->class[i].rails >> r) & 1) && (c->class[i].part[r] != 0)) {
                 fail_msg("seed %u: set %u has no rail %u", (unsigned)seed, i,
                          r);
             }
-            sum += c->set[i].part[r];
+            sum += c->class[i].part[r];
         }
-        if ((sum < c->set[i].bytes * 0.999999 - 1) ||
-            (sum > c->set[i].bytes * 1.000001 + 1)) {
+        if ((sum < c->class[i].bytes * 0.999999 - 1) ||
+            (sum > c->class[i].bytes * 1.000001 + 1)) {
             fail_msg("seed %u: set %u: %.0f of %.0f bytes", (unsigned)seed, i,
-                     sum, c->set[i].bytes);
+                     sum, c->class[i].bytes);
         }
     }
 }
@@ -91,8 +91,8 @@ static void test_divide(void **state)
         case_t c;
 
         draw(&c, seed);
-        time_s =
-            mrail_fair_share_divide(c.set, c.num_classes, c.rate, c.num_rails);
+        time_s = mrail_fair_share_divide(c.class, c.num_classes, c.rate,
+                                         c.num_rails);
         least_s = least(&c);
         check_parts(&c, seed);
         if ((time_s > least_s * 1.03) || (time_s < least_s * 0.999999)) {
@@ -110,7 +110,7 @@ static void test_divide(void **state)
 #define SOME 0xdu /* rail 1 is not among them */
 
 typedef struct {
-    mrail_fair_share_t shares;
+    mrail_fair_share_t fair_share;
     mrail_fair_share_rail_t rails[4];
     mrail_ns_t now_ns;
     unsigned all, some; /* places */
@@ -138,14 +138,14 @@ static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
             t->rails[r].moved += (uint64_t)((double)rates[r] * part * 0.002);
             t->rails[r].done += 10;
         }
-        mrail_fair_share_begin(&t->shares, t->now_ns);
+        mrail_fair_share_begin(&t->fair_share, t->now_ns);
         for (unsigned i = 0; (all != 0) && (i < 3); ++i) {
-            t->all = mrail_fair_share_add(&t->shares, ALL, all);
+            t->all = mrail_fair_share_add(&t->fair_share, ALL, all);
         }
         for (unsigned i = 0; (some != 0) && (i < 4); ++i) {
-            t->some = mrail_fair_share_add(&t->shares, SOME, some);
+            t->some = mrail_fair_share_add(&t->fair_share, SOME, some);
         }
-        mrail_fair_share_classtle(&t->shares, t->rails, 4);
+        mrail_fair_share_end(&t->fair_share, t->rails, 4);
     }
 }
 
@@ -157,10 +157,10 @@ static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
     uint64_t posted = 0;
 
     for (uint64_t at = 0; at < bytes; at += chunk) {
-        mrail_fair_share_post(&t->shares, t->some, rail, chunk);
-        while (mrail_fair_share_may(&t->shares, t->all, rail) &&
+        mrail_fair_share_post(&t->fair_share, t->some, rail, chunk);
+        while (mrail_fair_share_may(&t->fair_share, t->all, rail) &&
                (posted < 16 * bytes)) {
-            mrail_fair_share_post(&t->shares, t->all, rail, chunk);
+            mrail_fair_share_post(&t->fair_share, t->all, rail, chunk);
             posted += chunk;
         }
     }
@@ -176,9 +176,9 @@ static void test_equal_rates(void **state)
 
     turns_init(&t);
     turns_run(&t, LONG, 1, 10000000, 0);
-    assert_int_equal(t.shares.active, 0);
+    assert_int_equal(t.fair_share.active, 0);
     turns_run(&t, LONG, 1, 0, 10000000);
-    assert_int_equal(t.shares.active, 0);
+    assert_int_equal(t.fair_share.active, 0);
 }
 
 /* As long as it is not known what rails give, nobody is. */
@@ -189,7 +189,7 @@ static void test_unknown(void **state)
     turns_init(&t);
     t.rails[2].rate = 0;
     turns_run(&t, LONG, 1, 10000000, 10000000);
-    assert_int_equal(t.shares.active, 0);
+    assert_int_equal(t.fair_share.active, 0);
 }
 
 /* 44.8 MB for three rails, 33.6 for all: who reaches rail 1 has 14 of 58.8 MB
@@ -201,14 +201,14 @@ static void test_held(void **state)
 
     turns_init(&t);
     turns_run(&t, 1, 1, 11200000, 11200000);
-    assert_true(t.shares.ratio[t.all][0] <
+    assert_true(t.fair_share.ratio[t.all][0] <
                 0); /* first a look at what it moves */
     turns_run(&t, LONG, 1, 11200000, 11200000);
-    assert_int_equal(t.shares.active, 1);
+    assert_int_equal(t.fair_share.active, 1);
     for (unsigned r = 0; r < 4; ++r) {
-        assert_true(t.shares.ratio[t.some][r] < 0);
+        assert_true(t.fair_share.ratio[t.some][r] < 0);
     }
-    assert_true(t.shares.ratio[t.all][1] < 0);
+    assert_true(t.fair_share.ratio[t.all][1] < 0);
     for (unsigned r = 0; r < 4; r += (r == 0) ? 2 : 1) {
         part = turns_post(&t, r, 64 << 20) / (64 << 20);
         if ((part < 0.30) || (part > 0.33)) {
@@ -224,8 +224,8 @@ static void test_incast(void **state)
 
     turns_init(&t);
     turns_run(&t, LONG, 1, 11200000, 500000);
-    assert_true(t.shares.ratio[t.all][0] < 0);
-    assert_true(t.shares.ratio[t.some][0] >= 0);
+    assert_true(t.fair_share.ratio[t.all][0] < 0);
+    assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
 
 /* A rail that would idle is let go, for longer each time. */
@@ -236,12 +236,12 @@ static void test_let_go(void **state)
 
     turns_init(&t);
     turns_run(&t, LONG, 1, 11200000, 11200000);
-    assert_true(t.shares.ratio[t.all][0] >= 0);
+    assert_true(t.fair_share.ratio[t.all][0] >= 0);
     for (unsigned i = 0; i < 1000; ++i) {
-        int is_held = (t.shares.ratio[t.all][0] >= 0);
+        int is_held = (t.fair_share.ratio[t.all][0] >= 0);
 
         turns_run(&t, 1, is_held ? 0.5 : 1, 11200000, 11200000);
-        held += (t.shares.ratio[t.all][0] >= 0);
+        held += (t.fair_share.ratio[t.all][0] >= 0);
     }
     if ((held < 3) || (held > 100)) {
         fail_msg("held back in %u of 1000 turns", held);
@@ -251,7 +251,7 @@ static void test_let_go(void **state)
     held = 0;
     for (unsigned i = 0; i < 100; ++i) {
         turns_run(&t, 1, 1, 11200000, 11200000);
-        held += (t.shares.ratio[t.all][0] >= 0);
+        held += (t.fair_share.ratio[t.all][0] >= 0);
     }
     assert_int_equal(held, 100);
 }
@@ -267,8 +267,8 @@ static void test_least(void **state)
     turns_run(&t, LONG, 1, 100000, 44800000);
     for (unsigned i = 0; i < 500; ++i) {
         turns_run(&t, 1, 1, 100000, 44800000);
-        while (mrail_fair_share_may(&t.shares, t.all, 0)) {
-            mrail_fair_share_post(&t.shares, t.all, 0, 65536);
+        while (mrail_fair_share_may(&t.fair_share, t.all, 0)) {
+            mrail_fair_share_post(&t.fair_share, t.all, 0, 65536);
             posted += 65536;
         }
     }
@@ -285,18 +285,19 @@ static void test_too_many(void **state)
     turns_init(&t);
     for (unsigned period = 0; period < 50; ++period) {
         t.now_ns += MRAIL_FAIR_SHARE_PERIOD_NS;
-        mrail_fair_share_begin(&t.shares, t.now_ns);
+        mrail_fair_share_begin(&t.fair_share, t.now_ns);
         for (unsigned rails = 1; rails < 16; ++rails) {
-            unsigned place = mrail_fair_share_add(&t.shares, rails, 1000000);
+            unsigned place =
+                mrail_fair_share_add(&t.fair_share, rails, 1000000);
 
             assert_true((place < MRAIL_FAIR_SHARE_CLASSES) ||
                         (place == MRAIL_FAIR_SHARE_NONE));
         }
-        mrail_fair_share_classtle(&t.shares, t.rails, 4);
-        assert_int_equal(t.shares.active, 0);
+        mrail_fair_share_end(&t.fair_share, t.rails, 4);
+        assert_int_equal(t.fair_share.active, 0);
     }
     turns_run(&t, LONG, 1, 11200000, 11200000);
-    assert_int_equal(t.shares.active, 1);
+    assert_int_equal(t.fair_share.active, 1);
 }
 
 int main(void)

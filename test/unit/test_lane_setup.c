@@ -560,11 +560,11 @@ static void test_told_before_anything_fails(void **state)
     mrail_ctl_peer_failed(peer_of(0), -ETIMEDOUT);
     mrail_iface_progress(ifaces[0]); /* what was sent is still under way */
     assert_int_equal(peer_of(0)->dead, 1);
-    assert_false(ep->told);
+    assert_false(ep->failure_reported);
     assert_int_equal(send_something(ep), -EAGAIN);
     assert_int_equal(put_something(ep), -EAGAIN);
     progress();
-    assert_true(ep->told);
+    assert_true(ep->failure_reported);
     assert_int_equal(send_something(ep), -ETIMEDOUT);
     assert_int_equal(put_something(ep), -ETIMEDOUT);
 }

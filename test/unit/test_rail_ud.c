@@ -52,7 +52,7 @@ static void test_flood(void **state)
 
     result = mrail_rail_ud_poll(&rail, on_datagram, &count);
     assert_int_equal(result, count);
-    assert_in_range(count, MRAIL_UD_ROUND, 2 * MRAIL_UD_ROUND);
+    assert_in_range(count, MRAIL_UD_RECV_MAX, 2 * MRAIL_UD_RECV_MAX);
 }
 
 /* ---- send buffers ---- */

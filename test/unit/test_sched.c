@@ -254,7 +254,7 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
                       size_t *part)
 {
     const mrail_sched_params_t params = {
-        .even = mrail_sched_equal_split(length, count),
+        .equal_split = mrail_sched_equal_split(length, count),
     };
     size_t left = length, chunk;
     model_t m;

@@ -85,19 +85,19 @@ static void run(unsigned count)
  * tokens are used up. */
 static unsigned usable(other_t *other)
 {
-    mrail_fair_share_t *shares = mrail_throttle_shares(&other->peer);
+    mrail_fair_share_t *fair_share = mrail_throttle_fair_share(&other->peer);
     unsigned mask = 0;
 
     for (unsigned i = 0; i < other->peer.num_up; ++i) {
         other->peer.up[i]->sched.usable = 1;
     }
-    if (shares != NULL) {
+    if (fair_share != NULL) {
         for (unsigned i = 0; i < other->peer.num_up; ++i) {
             unsigned r = other->peer.up[i]->rail->index;
 
-            mrail_fair_share_post(shares, other->peer.share, r, 1 << 30);
+            mrail_fair_share_post(fair_share, other->peer.share, r, 1 << 30);
         }
-        mrail_throttle_mark(&other->peer, shares);
+        mrail_throttle_mark(&other->peer, fair_share);
     }
     for (unsigned r = 0; r < RAILS; ++r) {
         mask |= (unsigned)other->lane[r].sched.usable << r;
@@ -122,15 +122,15 @@ static void test_directions(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_PUT, 1);
     run(TURNS);
-    assert_null(mrail_throttle_shares(&others[0].peer));
-    assert_null(mrail_throttle_shares(&others[1].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[1].peer));
 }
 
 static void test_same_rails(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, RAILS);
     run(TURNS);
-    assert_null(mrail_throttle_shares(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
 /* Nobody yields to one that has nothing left, or only what is not cut. */
@@ -157,11 +157,11 @@ static void test_between(void **state)
     run(TURNS);
     mrail_list_del(&others[0].peer.active);
     run(1);
-    assert_null(mrail_throttle_shares(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
     mrail_peer_activate(&others[0].peer);
-    assert_null(mrail_throttle_shares(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
     run(1);
-    assert_non_null(mrail_throttle_shares(&others[0].peer));
+    assert_non_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
 /* A completion wakes a sleeping iface. */
