@@ -1,6 +1,6 @@
 /*
- * The table of fault actions on a rail. The parser (script.c), the help text
- * and the list in the manual page come from this table. Implementations (the
+ * The table of fault actions on a rail. The parser (script.c) and the help text
+ * come from this table. mrail-script(5) has the same list. Implementations (the
  * simulator and live software rails) have one function or field for each
  * sroce_fault_setting_t; they do not see actions.
  *
