@@ -149,7 +149,7 @@ static int mrail_rail_skip(mrail_rail_t *rail, int only)
 /* This rail delivers no completions any more: the next check fails it over. */
 static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 {
-    if (!__atomic_exchange_n(&rail->cq_bad, 1, __ATOMIC_RELAXED)) {
+    if (!__atomic_exchange_n(&rail->cq_failed, 1, __ATOMIC_RELAXED)) {
         __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
     }
 }

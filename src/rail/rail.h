@@ -68,7 +68,7 @@ typedef struct mrail_rail {
                     * value */
     mrail_ns_t speed_ns; /* time of that query; likewise */
     int has_lanes;       /* atomic: there may be completions */
-    int cq_bad;          /* atomic: a completion queue cannot be polled */
+    int cq_failed;       /* atomic: a completion queue cannot be polled */
     int failing;         /* atomic: the user knows of a failed lane, and none
                           * has come up since */
     unsigned idle;       /* data: polls in a row without completions */

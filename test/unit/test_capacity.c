@@ -94,7 +94,7 @@ static void test_doubt(void **state)
 }
 
 /* Peer 2 has what peer 1 had: from then on it is known to be able to. */
-static void test_whose(void **state)
+static void test_peer_of_highest_sample(void **state)
 {
     see(100, 1, 0);
     see(98, 2, 0);
@@ -111,7 +111,7 @@ static void test_whose(void **state)
     assert_true(see(50, 0, 0) == 100);
 }
 
-static void test_forgets(void **state)
+static void test_expires(void **state)
 {
     see(100, 1, 0);
     at_ns += MRAIL_TELE_EXPIRE_NS - 10 * MS;
@@ -383,7 +383,7 @@ static void test_peer_slows_down(void **state)
 
 /* A process that looks when all is long done, whether it posts before it looks
  * or behind it. */
-static void test_late_looks(void **state)
+static void test_late_polls(void **state)
 {
     for (unsigned i = 0; i < 3; ++i) {
         link_start(NULL);
@@ -400,7 +400,7 @@ static void test_late_looks(void **state)
 }
 
 /* Late, but there is work for longer. */
-static void test_rare_looks(void **state)
+static void test_rare_polls(void **state)
 {
     lanes(1, 12); /* 3 MB: 3 ms */
     l.look_ns = 2 * MS;
@@ -660,16 +660,16 @@ int main(void)
         BY_HAND(test_noise),
         BY_HAND(test_down),
         BY_HAND(test_doubt),
-        BY_HAND(test_whose),
-        BY_HAND(test_forgets),
+        BY_HAND(test_peer_of_highest_sample),
+        BY_HAND(test_expires),
         ON_LINK(test_steady),
         ON_LINK(test_foreign_load),
         ON_LINK(test_load_that_flickers),
         ON_LINK(test_idle),
         ON_LINK(test_slow_peer),
         ON_LINK(test_peer_slows_down),
-        ON_LINK(test_late_looks),
-        ON_LINK(test_rare_looks),
+        ON_LINK(test_late_polls),
+        ON_LINK(test_rare_polls),
         ON_LINK(test_latency),
         ON_LINK(test_latency_in_between),
         ON_LINK(test_not_all_the_time),

@@ -22,7 +22,8 @@
 /* ---- mode ---- */
 
 /* How many of `calls` calls asked, each of which had something to plan or not. */
-static unsigned asked(mca_coll_mrail_mode_t *mode, unsigned calls, int is_large)
+static unsigned agreement_rounds(mca_coll_mrail_mode_t *mode, unsigned calls,
+                                 int is_large)
 {
     unsigned count = 0;
 
@@ -35,43 +36,43 @@ static unsigned asked(mca_coll_mrail_mode_t *mode, unsigned calls, int is_large)
     return count;
 }
 
-static void test_small_calls_seldom_ask(void **state)
+static void test_small_calls_seldom_agree(void **state)
 {
     mca_coll_mrail_mode_t mode;
 
     mca_coll_mrail_mode_init(&mode);
     /* Calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
-    assert_int_equal(asked(&mode, 135, 0), 8);
-    assert_int_equal(asked(&mode, 65 * 100, 0), 100);
+    assert_int_equal(agreement_rounds(&mode, 135, 0), 8);
+    assert_int_equal(agreement_rounds(&mode, 65 * 100, 0), 100);
     assert_true(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
-static void test_large_calls_ask(void **state)
+static void test_large_calls_agree(void **state)
 {
     mca_coll_mrail_mode_t mode;
 
     mca_coll_mrail_mode_init(&mode);
-    assert_int_equal(asked(&mode, 1000, 1), 1000);
+    assert_int_equal(agreement_rounds(&mode, 1000, 1), 1000);
     /* Small ones between them do not make them go without. */
     for (unsigned i = 0; i < 100; ++i) {
-        assert_int_equal(asked(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
+        assert_int_equal(agreement_rounds(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
                          MCA_COLL_MRAIL_PATIENCE);
-        assert_int_equal(asked(&mode, 1, 1), 1);
+        assert_int_equal(agreement_rounds(&mode, 1, 1), 1);
     }
 }
 
-static void test_large_calls_are_noticed(void **state)
+static void test_large_calls_are_detected(void **state)
 {
     mca_coll_mrail_mode_t mode;
     unsigned missed = 0;
 
     mca_coll_mrail_mode_init(&mode);
-    asked(&mode, 10000, 0);
-    while (!asked(&mode, 1, 1)) {
+    agreement_rounds(&mode, 10000, 0);
+    while (!agreement_rounds(&mode, 1, 1)) {
         ++missed;
     }
     assert_true(missed <= MCA_COLL_MRAIL_MAX_PERIOD);
-    assert_int_equal(asked(&mode, 100, 1), 100);
+    assert_int_equal(agreement_rounds(&mode, 100, 1), 100);
     assert_false(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
@@ -141,7 +142,7 @@ static const char *refusal(const mca_coll_mrail_rank_entry_t *entries,
     return why;
 }
 
-static void test_who_is_where(void **state)
+static void test_rank_places(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[12];
     mca_coll_mrail_topology_t *topology;
@@ -168,7 +169,7 @@ static void test_who_is_where(void **state)
     mca_coll_mrail_topology_destroy(topology);
 }
 
-static void test_who_cannot_be_helped(void **state)
+static void test_unsupported_topologies(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
 
@@ -238,7 +239,7 @@ static void test_share_of_the_rails(void **state)
 }
 
 /* Conditions that all ranks must evaluate identically. */
-static void test_who_goes_without_steps(void **state)
+static void test_inflight_limit_conditions(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
 
@@ -479,7 +480,7 @@ static uint64_t run_seed(uint64_t seed)
     return relayed;
 }
 
-static void test_all_bytes_go_once(void **state)
+static void test_all_bytes_are_sent_once(void **state)
 {
     uint64_t relayed = 0;
 
@@ -492,7 +493,7 @@ static void test_all_bytes_go_once(void **state)
 
 /* Words change in one place: there is no plan of them until it is made; after one that
  * cannot be, neither. */
-static void test_what_is_no_plan(void **state)
+static void test_no_plan(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
     mrail_rng_t rng;
@@ -617,18 +618,18 @@ static void test_version_is_that_of_the_planner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_calls_seldom_ask),
-        cmocka_unit_test(test_large_calls_ask),
-        cmocka_unit_test(test_large_calls_are_noticed),
+        cmocka_unit_test(test_small_calls_seldom_agree),
+        cmocka_unit_test(test_large_calls_agree),
+        cmocka_unit_test(test_large_calls_are_detected),
         cmocka_unit_test(test_states_stay_equal),
-        cmocka_unit_test(test_who_is_where),
-        cmocka_unit_test(test_who_cannot_be_helped),
+        cmocka_unit_test(test_rank_places),
+        cmocka_unit_test(test_unsupported_topologies),
         cmocka_unit_test(test_too_many_rails),
         cmocka_unit_test(test_share_of_the_rails),
-        cmocka_unit_test(test_who_goes_without_steps),
+        cmocka_unit_test(test_inflight_limit_conditions),
         cmocka_unit_test(test_inflight_limit),
-        cmocka_unit_test(test_all_bytes_go_once),
-        cmocka_unit_test(test_what_is_no_plan),
+        cmocka_unit_test(test_all_bytes_are_sent_once),
+        cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_views_of_a_rail),
         cmocka_unit_test(test_live_capacities),
         cmocka_unit_test(test_version_is_that_of_the_planner),

@@ -165,7 +165,7 @@ static void test_probe_waits_for_a_buffer(void **state)
 }
 
 /* It moves again meanwhile: there is nothing to ask. */
-static void test_probe_that_nobody_needs(void **state)
+static void test_unneeded_probe(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -347,7 +347,7 @@ static void test_retire_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_RETIRE), 1);
 }
 
-static void test_sign_of_life_waits_for_a_buffer(void **state)
+static void test_keepalive_waits_for_a_buffer(void **state)
 {
     start(64);
     connect_lanes(0, 1);
@@ -362,7 +362,7 @@ static void test_sign_of_life_waits_for_a_buffer(void **state)
 }
 
 /* Nobody waits for ever for a device that gives no send buffer back. */
-static void test_dead_device_gives_the_peer_up(void **state)
+static void test_dead_device_fails_the_peer(void **state)
 {
     start(64);
     fill_all();
@@ -382,7 +382,7 @@ int main(int argc, char **argv)
         TEST(test_slow_device_condemns_no_path),
         TEST(test_quick_device_sends_all),
         TEST(test_probe_waits_for_a_buffer),
-        TEST(test_probe_that_nobody_needs),
+        TEST(test_unneeded_probe),
         TEST(test_dead_device_is_condemned),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),
@@ -392,8 +392,8 @@ int main(int argc, char **argv)
         TEST(test_fail_waits_for_a_buffer),
         TEST(test_confirm_waits_for_a_buffer),
         TEST(test_retire_waits_for_a_buffer),
-        TEST(test_sign_of_life_waits_for_a_buffer),
-        TEST(test_dead_device_gives_the_peer_up),
+        TEST(test_keepalive_waits_for_a_buffer),
+        TEST(test_dead_device_fails_the_peer),
     };
 
     if (argc > 1) {

@@ -91,7 +91,7 @@ static void test_batch_keeps_lane(void **state)
 
 /* A lane that comes back, and is asked for again before the data path has
  * looked: it is in use, so it stays, and the data path has it. */
-static void test_restored_and_asked(void **state)
+static void test_restored_and_requested(void **state)
 {
     mrail_lane_t *lane;
     uint32_t seq;
@@ -145,7 +145,7 @@ static void test_callback_keeps_lane(void **state)
 }
 
 /* Credits that became free while the lane was out of use. */
-static void test_restored_tells_credits(void **state)
+static void test_restored_lane_advertises_credits(void **state)
 {
     mrail_lane_t *lane;
     uint32_t seq;
@@ -209,7 +209,7 @@ static void test_self(void **state)
 }
 
 /* The lanes of a peer that left become available. */
-static void test_gone_gives_room(void **state)
+static void test_departed_peer_frees_lanes(void **state)
 {
     start(4);
     connect_lanes(0, 3);
@@ -343,7 +343,7 @@ static mrail_lane_t *must_go(unsigned slot)
     return lane;
 }
 
-static void test_only_lane_takes_what_is_uncut(void **state)
+static void test_only_lane_takes_unsplit_work(void **state)
 {
     mrail_peer_t *peer;
     mrail_lane_t *lane;
@@ -386,7 +386,7 @@ static void test_only_lane_leaves(void **state)
 }
 
 /* More than it has room for is to be done again, from lanes that failed. */
-static void test_only_lane_takes_what_is_redone(void **state)
+static void test_only_lane_takes_replayed_work(void **state)
 {
     mrail_peer_t *peer;
     mrail_lane_t *lane;
@@ -450,7 +450,7 @@ static void test_one_of_two_leaves(void **state)
 }
 
 /* ... which must go, too: one of them does what is left. */
-static void test_one_of_two_that_must_go_stays(void **state)
+static void test_one_of_two_evicted_stays(void **state)
 {
     mrail_peer_t *peer;
 
@@ -554,21 +554,21 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_agreed),
         TEST(test_used_is_not_idle),
-        TEST(test_restored_tells_credits),
-        TEST(test_restored_and_asked),
+        TEST(test_restored_lane_advertises_credits),
+        TEST(test_restored_and_requested),
         TEST(test_self),
-        TEST(test_gone_gives_room),
+        TEST(test_departed_peer_frees_lanes),
         TEST(test_inbox_keeps_no_lane),
         TEST(test_full_inbox_keeps_lane),
         TEST(test_batch_keeps_lane),
         TEST(test_callback_keeps_lane),
         TEST(test_silent_peer),
         TEST(test_slow_peer),
-        TEST(test_only_lane_takes_what_is_uncut),
-        TEST(test_only_lane_takes_what_is_redone),
+        TEST(test_only_lane_takes_unsplit_work),
+        TEST(test_only_lane_takes_replayed_work),
         TEST(test_only_lane_leaves),
         TEST(test_one_of_two_leaves),
-        TEST(test_one_of_two_that_must_go_stays),
+        TEST(test_one_of_two_evicted_stays),
         TEST(test_last_for_messages_stays),
         TEST(test_last_for_messages_is_refused),
         TEST(test_one_of_two_for_messages_stays),

@@ -152,7 +152,7 @@ static void end_peer(void)
     assert_int_equal(peer_of(0)->up_mask, 0);
 }
 
-static void test_leaves_when_a_lane_is_settled(void **state)
+static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
 {
     mrail_ctl_msg_t msg;
     const mrail_lane_t *lane;
@@ -178,7 +178,7 @@ static void let_go_of_slot_1(void)
     assert_int_equal(peer_of(0)->closing_mask, 2);
 }
 
-static void test_leaves_when_a_lane_is_drained(void **state)
+static void test_leaves_when_lane_is_drained(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -189,7 +189,7 @@ static void test_leaves_when_a_lane_is_drained(void **state)
 
 /* Nothing is known of the bytes that the failed lane had: a flush of a peer
  * that leaves is no success. */
-static void test_leaves_when_a_flush_waits(void **state)
+static void test_leaves_when_flush_waits(void **state)
 {
     mrail_ep_t *ep;
 
@@ -209,7 +209,7 @@ static void test_leaves_when_a_flush_waits(void **state)
 }
 
 /* A callback ends the peer between two looks of one progress call. */
-static void test_callback_ends_the_peer_that_lets_go(void **state)
+static void test_callback_ends_leaving_peer(void **state)
 {
     mrail_ep_t *ep;
 
@@ -234,10 +234,10 @@ int main(int argc, char **argv)
         TEST(test_completion_creates_an_endpoint),
         TEST(test_completion_sends_to_a_new_peer),
         TEST(test_completion_ends_the_peer),
-        TEST(test_leaves_when_a_lane_is_settled),
-        TEST(test_leaves_when_a_lane_is_drained),
-        TEST(test_leaves_when_a_flush_waits),
-        TEST(test_callback_ends_the_peer_that_lets_go),
+        TEST(test_leaves_when_lane_is_drained_at_both_ends),
+        TEST(test_leaves_when_lane_is_drained),
+        TEST(test_leaves_when_flush_waits),
+        TEST(test_callback_ends_leaving_peer),
     };
 
     if (argc > 1) {

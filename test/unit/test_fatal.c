@@ -115,25 +115,25 @@ static void test_cq_cannot_be_polled(void **state)
 {
     mrail_peer_t *peer = busy();
 
-    fake_bad_cq = peer->lanes[1]->rail->cq;
+    fake_failing_cq = peer->lanes[1]->rail->cq;
     work_without(peer->lanes[1]->rail);
     others_work(peer);
 }
 
 static void ud_poll(mrail_rail_t *rail)
 {
-    mrail_control_timers_t duty;
+    mrail_control_timers_t timers;
 
-    mrail_control_init(&duty, engine);
-    mrail_control_ud(engine, rail, &duty);
-    (void)mrail_control_run(engine, &duty);
+    mrail_control_init(&timers, engine);
+    mrail_control_ud(engine, rail, &timers);
+    (void)mrail_control_run(engine, &timers);
 }
 
 static void test_ud_cq_cannot_be_polled(void **state)
 {
     mrail_peer_t *peer = busy();
 
-    fake_bad_cq = peer->lanes[1]->rail->ud_cq;
+    fake_failing_cq = peer->lanes[1]->rail->ud_cq;
     ud_poll(peer->lanes[1]->rail);
     others_work(peer);
 }
@@ -183,7 +183,7 @@ static void test_no_lane_joins(void **state)
     assert_int_not_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
 
-static void test_not_asked_again(void **state)
+static void test_not_requested_again(void **state)
 {
     mrail_peer_t *peer = busy();
     mrail_lane_t *lane = peer->lanes[1];
@@ -281,7 +281,7 @@ int main(int argc, char **argv)
         TEST(test_cq_error),
         TEST(test_srq_error),
         TEST(test_no_lane_joins),
-        TEST(test_not_asked_again),
+        TEST(test_not_requested_again),
         TEST(test_last_one),
         TEST(test_peer_leaves),
         TEST(test_peer_has_left),

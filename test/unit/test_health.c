@@ -91,7 +91,7 @@ static void test_port_down_retires(void **state)
 
 /* A completion may stem from before the port failed. Only a port event, or the
  * answer to a later probe, counts. */
-static void test_port_down_is_not_forgotten(void **state)
+static void test_port_down_persists(void **state)
 {
     mrail_health_t health;
     unsigned count;
@@ -213,16 +213,16 @@ static void test_returning_port_is_not_kept_waiting(void **state)
 
 static void test_flapping_is_damped(void **state)
 {
-    static const unsigned rests[] = {100, 200, 400, 800, 1600, 1600};
+    static const unsigned backoff_ms[] = {100, 200, 400, 800, 1600, 1600};
     mrail_health_t health;
     uint64_t ms = 0;
 
     mrail_health_init(&health, 0);
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(rests); ++i) {
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(backoff_ms); ++i) {
         at(&health, MRAIL_HEALTH_CQE_ERROR, ms);
         at(&health, MRAIL_HEALTH_PORT_UP, ms + 1); /* makes no difference */
-        assert_int_equal(health.due_ns, (ms + rests[i]) * MS);
-        ms += rests[i];
+        assert_int_equal(health.due_ns, (ms + backoff_ms[i]) * MS);
+        ms += backoff_ms[i];
         at(&health, MRAIL_HEALTH_TIMEOUT, ms);
         at(&health, MRAIL_HEALTH_PROBE_REPLY, ms);
         at(&health, MRAIL_HEALTH_RESTORED, ms);
@@ -234,7 +234,7 @@ static void test_flapping_is_damped(void **state)
 }
 
 /* Without another path the back-off is shorter. */
-static void test_hurry(void **state)
+static void test_single_path_backs_off_less(void **state)
 {
     mrail_health_t health;
 
@@ -308,7 +308,7 @@ int main(void)
         cmocka_unit_test(test_error_retires),
         cmocka_unit_test(test_short_flap_retires_nothing),
         cmocka_unit_test(test_port_down_retires),
-        cmocka_unit_test(test_port_down_is_not_forgotten),
+        cmocka_unit_test(test_port_down_persists),
         cmocka_unit_test(test_port_down_alone),
         cmocka_unit_test(test_stuck_retires),
         cmocka_unit_test(test_stall_needs_probes),
@@ -316,7 +316,7 @@ int main(void)
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_returning_port_is_not_kept_waiting),
         cmocka_unit_test(test_flapping_is_damped),
-        cmocka_unit_test(test_hurry),
+        cmocka_unit_test(test_single_path_backs_off_less),
         cmocka_unit_test(test_random_walks),
     };
 

@@ -39,7 +39,7 @@ static void test_late_repeat(void **state)
 
 /* One that the peer had given up, for ours that crossed it, is taken when it
  * comes at last; then the peer asks anew. */
-static void test_given_up(void **state)
+static void test_abandoned_request(void **state)
 {
     start(64);
     connect_lanes(0, 1);
@@ -53,7 +53,7 @@ static void test_given_up(void **state)
 }
 
 /* A whole life comes again, late. */
-static void test_second_life(void **state)
+static void test_repeated_epoch(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -107,7 +107,7 @@ static void test_lane_not_wanted(void **state)
 }
 
 /* A late request of an earlier life of the lane: the peer uses this one. */
-static void test_earlier_life(void **state)
+static void test_earlier_epoch(void **state)
 {
     mrail_lane_t *lane;
     uint32_t seq;
@@ -131,7 +131,7 @@ static void test_earlier_life(void **state)
 }
 
 /* A peer that has reaped the lane confirms at once, and gets a new lane. */
-static void test_next_life(void **state)
+static void test_next_epoch(void **state)
 {
     uint32_t seq;
 
@@ -182,10 +182,10 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_late_repeat),     TEST(test_given_up),
-        TEST(test_second_life),     TEST(test_first_is_not_ready),
-        TEST(test_lane_not_wanted), TEST(test_earlier_life),
-        TEST(test_next_life),       TEST(test_epochs),
+        TEST(test_late_repeat),     TEST(test_abandoned_request),
+        TEST(test_repeated_epoch),  TEST(test_first_is_not_ready),
+        TEST(test_lane_not_wanted), TEST(test_earlier_epoch),
+        TEST(test_next_epoch),      TEST(test_epochs),
     };
 
     if (argc > 1) {

@@ -63,7 +63,7 @@ static void answer(const mrail_ctl_msg_t *req, unsigned rail)
 
 /* ---- the way of answers ---- */
 
-static void test_ready_takes_the_way_of_its_question(void **state)
+static void test_ready_uses_pair_of_request(void **state)
 {
     const mrail_ctl_msg_t *req = ask_first();
 
@@ -77,7 +77,7 @@ static void test_ready_takes_the_way_of_its_question(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_READY)->src_rail, 0);
 }
 
-static void test_repeated_answer_takes_the_way_of_its_question(void **state)
+static void test_repeated_reply_uses_pair_of_request(void **state)
 {
     mrail_ctl_msg_t msg;
 
@@ -97,7 +97,7 @@ static void test_repeated_answer_takes_the_way_of_its_question(void **state)
 
 /* The request settles which rails come first, before it is refused: whichever
  * call of the device fails. */
-static void test_refusal_takes_the_way_of_its_question(void **state)
+static void test_refusal_uses_pair_of_request(void **state)
 {
     unsigned refused = 0, rebased = 0, base;
     mrail_ctl_msg_t msg;
@@ -128,7 +128,7 @@ static void test_refusal_takes_the_way_of_its_question(void **state)
 }
 
 /* ... whichever rail it is heard over: it may have come before that. */
-static void test_port_that_is_down_takes_no_lane(void **state)
+static void test_down_port_accepts_no_lane(void **state)
 {
     mrail_ctl_msg_t msg;
 
@@ -157,7 +157,7 @@ static void test_port_that_is_down_takes_no_lane(void **state)
 
 /* An end that had a lane keeps its base pair. A request that counts from
  * another pair would take the place of another lane. */
-static void test_pair_that_both_count_from_stays(void **state)
+static void test_agreed_base_pair_stays(void **state)
 {
     mrail_ctl_msg_t msg;
     unsigned base;
@@ -179,7 +179,7 @@ static void test_pair_that_both_count_from_stays(void **state)
 
 /* Only who had a first lane asks for others: ours is not waited for, and its
  * place is free. */
-static void test_first_request_gives_way(void **state)
+static void test_further_request_replaces_first(void **state)
 {
     mrail_ctl_msg_t msg;
     unsigned base;
@@ -198,7 +198,7 @@ static void test_first_request_gives_way(void **state)
     assert_int_equal(peer_of(0)->base, 1 - base);
 }
 
-static void test_hello_is_answered_where_it_came_from(void **state)
+static void test_hello_reply_uses_same_rail(void **state)
 {
     mrail_ctl_msg_t msg;
 
@@ -214,7 +214,7 @@ static void test_hello_is_answered_where_it_came_from(void **state)
 
 /* A peer with receive buffers of another size gets an answer, so that it
  * detects the difference, too. No lane is opened. */
-static void test_hello_with_other_segments(void **state)
+static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
     for (unsigned who = 0; who < 3; ++who) {
@@ -232,7 +232,7 @@ static void test_hello_with_other_segments(void **state)
 /* ---- hellos ---- */
 
 /* Our answer to its own may be lost: then it knows nothing of us. */
-static void test_hello_beside_a_repeated_request(void **state)
+static void test_hello_with_repeated_request(void **state)
 {
     (void)ask_first();
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
@@ -246,7 +246,7 @@ static void test_hello_beside_a_repeated_request(void **state)
     }
 }
 
-static void test_no_hello_beside_a_further_request(void **state)
+static void test_no_hello_with_further_request(void **state)
 {
     (void)ask_second();
     run_control(500 * MRAIL_NS_PER_MS);
@@ -374,7 +374,7 @@ static void test_further_lane_half_connected(void **state)
 
 /* ---- the peer does not grant it ---- */
 
-static void test_first_lane_refused_is_asked_anew(void **state)
+static void test_refused_first_lane_is_requested_again(void **state)
 {
     const mrail_ctl_msg_t *req = ask_first();
     uint32_t seq = req->seq;
@@ -458,7 +458,7 @@ static void test_first_lane_never_connected(void **state)
 }
 
 /* A requester that was told to wait waits. */
-static void test_first_lane_put_off_for_long(void **state)
+static void test_first_lane_deferred_for_long(void **state)
 {
     mrail_ctl_msg_t req = *ask_first();
 
@@ -473,7 +473,7 @@ static void test_first_lane_put_off_for_long(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
 }
 
-static void test_further_lane_refused_is_asked_later(void **state)
+static void test_refused_further_lane_is_requested_later(void **state)
 {
     const mrail_ctl_msg_t *req = ask_second();
 
@@ -499,7 +499,7 @@ static void assert_told(uint16_t epoch, unsigned rail)
 }
 
 /* The peer took a request that is not ours any more. */
-static void test_answer_to_what_was_given_up(void **state)
+static void test_reply_to_abandoned_request(void **state)
 {
     mrail_ctl_msg_t rep;
 
@@ -549,7 +549,7 @@ static int put_something(mrail_ep_t *ep)
 
 /* While a peer's lanes are drained nobody has been told who it was.  An MPI library
  * would end the job at the error of what it begins meanwhile. */
-static void test_told_before_anything_fails(void **state)
+static void test_failure_is_reported_first(void **state)
 {
     mrail_ep_t *ep;
 
@@ -634,7 +634,7 @@ static void test_further_never_answered(void **state)
 }
 
 /* A peer that shall say whether it is there has as long as any other. */
-static void test_asked_whether_it_is_there(void **state)
+static void test_liveness_check_has_full_timeout(void **state)
 {
     mrail_ep_t *ep;
 
@@ -654,7 +654,7 @@ static void test_asked_whether_it_is_there(void **state)
 }
 
 /* There is no answer to it, and any rail may be dead. */
-static void test_goodbye_takes_every_pair(void **state)
+static void test_bye_uses_every_pair(void **state)
 {
     unsigned rails = 0;
 
@@ -673,7 +673,7 @@ static void test_goodbye_takes_every_pair(void **state)
 
 /* The peer would close a lane that was let go of in good order, and think ill of
  * its path. */
-static void test_late_answer_of_an_ended_life(void **state)
+static void test_late_reply_of_earlier_epoch(void **state)
 {
     mrail_ctl_msg_t rep = answer_to(ask_second());
 
@@ -716,7 +716,7 @@ static void only_without_messages(void)
     sent.num_msgs = 0;
 }
 
-static void test_lane_without_messages_is_dark(void **state)
+static void test_peer_without_message_lane_times_out(void **state)
 {
     only_without_messages();
     pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing);
@@ -727,7 +727,7 @@ static void test_lane_without_messages_is_dark(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-static void test_lane_without_messages_asks_for_others(void **state)
+static void test_peer_without_message_lane_requests_others(void **state)
 {
     unsigned seen = 0, slots = 0;
 
@@ -753,39 +753,39 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_ready_takes_the_way_of_its_question),
-        TEST(test_repeated_answer_takes_the_way_of_its_question),
-        TEST(test_refusal_takes_the_way_of_its_question),
-        TEST(test_port_that_is_down_takes_no_lane),
-        TEST(test_pair_that_both_count_from_stays),
-        TEST(test_first_request_gives_way),
-        TEST(test_hello_is_answered_where_it_came_from),
-        TEST(test_hello_with_other_segments),
-        TEST(test_hello_beside_a_repeated_request),
-        TEST(test_no_hello_beside_a_further_request),
+        TEST(test_ready_uses_pair_of_request),
+        TEST(test_repeated_reply_uses_pair_of_request),
+        TEST(test_refusal_uses_pair_of_request),
+        TEST(test_down_port_accepts_no_lane),
+        TEST(test_agreed_base_pair_stays),
+        TEST(test_further_request_replaces_first),
+        TEST(test_hello_reply_uses_same_rail),
+        TEST(test_hello_with_other_segment_size),
+        TEST(test_hello_with_repeated_request),
+        TEST(test_no_hello_with_further_request),
         TEST(test_hello_tries_any_rail),
         TEST(test_hello_takes_each_rail_of_the_address),
         TEST(test_first_lane_not_connected),
         TEST(test_first_lane_half_connected),
         TEST(test_further_lane_not_connected),
         TEST(test_further_lane_half_connected),
-        TEST(test_first_lane_refused_is_asked_anew),
+        TEST(test_refused_first_lane_is_requested_again),
         TEST(test_first_lane_refused_for_long),
         TEST(test_first_lane_never_connected),
-        TEST(test_first_lane_put_off_for_long),
-        TEST(test_further_lane_refused_is_asked_later),
-        TEST(test_told_before_anything_fails),
-        TEST(test_answer_to_what_was_given_up),
+        TEST(test_first_lane_deferred_for_long),
+        TEST(test_refused_further_lane_is_requested_later),
+        TEST(test_failure_is_reported_first),
+        TEST(test_reply_to_abandoned_request),
         TEST(test_peer_fails_a_first_request),
         TEST(test_peer_fails_a_further_request),
         TEST(test_never_connected),
         TEST(test_further_never_answered),
-        TEST(test_asked_whether_it_is_there),
-        TEST(test_goodbye_takes_every_pair),
-        TEST(test_late_answer_of_an_ended_life),
+        TEST(test_liveness_check_has_full_timeout),
+        TEST(test_bye_uses_every_pair),
+        TEST(test_late_reply_of_earlier_epoch),
         TEST(test_not_wanted),
-        TEST(test_lane_without_messages_is_dark),
-        TEST(test_lane_without_messages_asks_for_others),
+        TEST(test_peer_without_message_lane_times_out),
+        TEST(test_peer_without_message_lane_requests_others),
     };
 
     if (argc > 1) {

@@ -13,7 +13,7 @@
 
 #include "rail/ctl.h"
 
-#define TRIAL (1 * MRAIL_NS_PER_SEC) /* the READ may take so long */
+#define VALIDATION_NS (1 * MRAIL_NS_PER_SEC) /* the READ may take so long */
 
 static mrail_health_state_t health(unsigned slot)
 {
@@ -44,7 +44,7 @@ static mrail_lane_t *connect_anew(void)
 }
 
 /* There is nothing to be doubted. */
-static void test_first_life_needs_none(void **state)
+static void test_first_epoch_needs_none(void **state)
 {
     start(64);
     say_hello(0);
@@ -104,7 +104,7 @@ static void test_read_does_not_come_back(void **state)
     mrail_lane_t *lane = connect_anew();
 
     look();
-    run_control(TRIAL - 1);
+    run_control(VALIDATION_NS - 1);
     look();
     assert_int_equal(lane->state, MRAIL_LANE_UP);
     assert_int_equal(peer_of(0)->up_mask, 2);
@@ -115,7 +115,7 @@ static void test_read_does_not_come_back(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
 }
 
-static void test_read_is_not_taken(void **state)
+static void test_read_is_not_posted(void **state)
 {
     mrail_lane_t *lane = connect_anew();
 
@@ -128,7 +128,7 @@ static void test_read_is_not_taken(void **state)
 
 /* A lane that is tried is none that work could take: the peer is dark, and others
  * are asked for. */
-static void test_tried_lane_is_no_way(void **state)
+static void test_lane_under_validation_carries_no_work(void **state)
 {
     mrail_peer_t *peer;
 
@@ -151,7 +151,7 @@ static void test_tried_lane_is_no_way(void **state)
 
 /* ---- turns ---- */
 
-static void test_turn_passes_on(void **state)
+static void test_turn_rotates(void **state)
 {
     mrail_peer_t *peer;
 
@@ -170,7 +170,7 @@ static void test_turn_passes_on(void **state)
 }
 
 /* There is room for one lane; both are wanted, and one has just failed. */
-static void test_other_is_asked_for_first(void **state)
+static void test_other_pair_is_requested_first(void **state)
 {
     mrail_peer_t *peer;
     unsigned before;
@@ -195,11 +195,15 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_first_life_needs_none),      TEST(test_used_after_a_read),
-        TEST(test_flush_does_not_wait_for_it), TEST(test_read_fails),
-        TEST(test_read_does_not_come_back),    TEST(test_read_is_not_taken),
-        TEST(test_tried_lane_is_no_way),       TEST(test_turn_passes_on),
-        TEST(test_other_is_asked_for_first),
+        TEST(test_first_epoch_needs_none),
+        TEST(test_used_after_a_read),
+        TEST(test_flush_does_not_wait_for_it),
+        TEST(test_read_fails),
+        TEST(test_read_does_not_come_back),
+        TEST(test_read_is_not_posted),
+        TEST(test_lane_under_validation_carries_no_work),
+        TEST(test_turn_rotates),
+        TEST(test_other_pair_is_requested_first),
     };
 
     if (argc > 1) {

@@ -29,7 +29,7 @@ static void probe(unsigned slot)
     assert_int_equal(last(MRAIL_CTL_PROBE)->path.slot, slot);
 }
 
-static void test_probe_takes_the_port(void **state)
+static void test_probe_uses_source_port(void **state)
 {
     const mrail_lane_t *lane;
 
@@ -51,7 +51,7 @@ static void ask(uint16_t slot, uint16_t sport, uint32_t seq)
     assert_int_equal(last(MRAIL_CTL_PROBE_REP)->seq, seq);
 }
 
-static void test_answer_takes_the_port(void **state)
+static void test_probe_reply_uses_source_port(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -153,7 +153,7 @@ static void test_health_goes_with_the_rails(void **state)
 }
 
 /* An answer that was under way when the port went down says nothing of it. */
-static void test_answer_from_before(void **state)
+static void test_stale_probe_reply(void **state)
 {
     uint32_t seq;
 
@@ -258,7 +258,7 @@ static void alone_and_stalled(void)
 }
 
 /* The peer is there: it is the path. */
-static void test_alone_other_rail_answers(void **state)
+static void test_single_lane_other_rail_replies(void **state)
 {
     alone_and_stalled();
     answer_probes(30 * MRAIL_NS_PER_MS, 1u << 1);
@@ -270,7 +270,7 @@ static void test_alone_other_rail_answers(void **state)
 }
 
 /* The peer may be silent: nothing is held against the path. */
-static void test_alone_nobody_answers(void **state)
+static void test_single_lane_without_reply(void **state)
 {
     alone_and_stalled();
     answer_probes(2 * MRAIL_NS_PER_SEC, 0);
@@ -284,7 +284,7 @@ static void test_alone_nobody_answers(void **state)
 }
 
 /* A lane beside it tells as much, and is not in need of questions. */
-static void test_not_alone(void **state)
+static void test_several_lanes(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -299,17 +299,17 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_probe_takes_the_port),
-        TEST(test_answer_takes_the_port),
+        TEST(test_probe_uses_source_port),
+        TEST(test_probe_reply_uses_source_port),
         TEST(test_any_path_is_answered),
         TEST(test_gid_has_moved),
         TEST(test_health_goes_with_the_rails),
-        TEST(test_answer_from_before),
+        TEST(test_stale_probe_reply),
         TEST(test_describes_rails),
         TEST(test_first_lane_takes_an_open_path),
-        TEST(test_alone_other_rail_answers),
-        TEST(test_alone_nobody_answers),
-        TEST(test_not_alone),
+        TEST(test_single_lane_other_rail_replies),
+        TEST(test_single_lane_without_reply),
+        TEST(test_several_lanes),
     };
 
     if (argc > 1) {

@@ -209,17 +209,17 @@ static void test_uplinks_not_set(void **state)
 }
 
 /* Two multi-rail ranks of a node without GPU links. */
-static void test_loop(void **state)
+static void test_hairpin(void **state)
 {
-    for (int loop = 0; loop < 2; ++loop) {
+    for (int hairpin = 0; hairpin < 2; ++hairpin) {
         mrail_plan_topo_t *topo = free_ranks(1, 2);
         mrail_plan_t *plan;
 
         assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), 0);
-        mrail_plan_topo_set_hairpin(topo, loop);
+        mrail_plan_topo_set_hairpin(topo, hairpin);
         plan = plan_one(topo, 0, 1, 2000000000ull);
-        assert_near(summary_of(plan).bytes, loop ? 2 * G : 0, 0);
-        if (loop) {
+        assert_near(summary_of(plan).bytes, hairpin ? 2 * G : 0, 0);
+        if (hairpin) {
             assert_congestion(plan, 1);
         } else {
             assert_near(summary_of(plan).congestion, 0, 0);
@@ -229,7 +229,7 @@ static void test_loop(void **state)
 }
 
 /* Bound to different rails, and nobody could relay. */
-static void test_cross(void **state)
+static void test_cross_rail(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 2, 0);
     mrail_plan_piece_t piece[MRAIL_PLAN_MAX_PIECES];
@@ -248,7 +248,7 @@ static void test_cross(void **state)
 }
 
 /* Also within a node: out of the one's rail, back into the other one's. */
-static void test_cross_in_a_loop(void **state)
+static void test_cross_rail_hairpin(void **state)
 {
     mrail_plan_topo_t *topo = bound(1, 2, 0);
     mrail_plan_t *plan;
@@ -389,9 +389,9 @@ int main(void)
         cmocka_unit_test(test_within_a_node),
         cmocka_unit_test(test_uplinks),
         cmocka_unit_test(test_uplinks_not_set),
-        cmocka_unit_test(test_loop),
-        cmocka_unit_test(test_cross),
-        cmocka_unit_test(test_cross_in_a_loop),
+        cmocka_unit_test(test_hairpin),
+        cmocka_unit_test(test_cross_rail),
+        cmocka_unit_test(test_cross_rail_hairpin),
         cmocka_unit_test(test_unequal_rails),
         cmocka_unit_test(test_small_demand),
         cmocka_unit_test(test_scale),

@@ -61,7 +61,7 @@ static const mrail_plan_demand_t one[] = {{0, 4, 4000000000ull}};
 static const mrail_plan_demand_t two[] = {{0, 5, 3000000000ull},
                                           {1, 4, 70000000}};
 
-static void test_stamp(void **state)
+static void test_generation(void **state)
 {
     static const mrail_plan_demand_t bad[] = {{0, 99, 5}};
     mrail_plan_t *plan = plan_of(bound(2, 4, 3 * G));
@@ -90,7 +90,7 @@ static void test_stamp(void **state)
     mrail_plan_destroy(plan);
 }
 
-static void test_forget(void **state)
+static void test_discard_warm_start(void **state)
 {
     mrail_plan_t *plan = plan_of(bound(2, 4, 3 * G));
     uint64_t first;
@@ -357,8 +357,8 @@ static void test_every_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stamp),
-        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_discard_warm_start),
         cmocka_unit_test(test_topo_refuses),
         cmocka_unit_test(test_refusals_leave_no_trace),
         cmocka_unit_test(test_limits),

@@ -185,7 +185,7 @@ static void test_links(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-static void test_pods(void **state)
+static void test_leaf_groups(void **state)
 {
     mrail_plan_topo_t *topo =
         topo_of("nodes 4\nrails 2\nrail * * 1GB\nranks * 1 multi-rail\n"
@@ -255,7 +255,7 @@ static void test_flags(void **state)
 static const struct {
     const char *text;
     const char *why; /* begins with */
-} bad_topos[] = {
+} invalid_topos[] = {
     {"", "t:1: the text ends without a line 'nodes N'"},
     {"# nothing\n\n", "t:3: the text ends without a line 'nodes N'"},
     {"rails 2", "t:1: the text ends without a line 'nodes N'"},
@@ -424,9 +424,9 @@ static void refuse_topo(const char *text, size_t length, const char *why)
 
 static void test_topos_refused(void **state)
 {
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad_topos); ++i) {
-        refuse_topo(bad_topos[i].text, strlen(bad_topos[i].text),
-                    bad_topos[i].why);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(invalid_topos); ++i) {
+        refuse_topo(invalid_topos[i].text, strlen(invalid_topos[i].text),
+                    invalid_topos[i].why);
     }
     refuse_topo("nodes 1\nra\0ils 1", 16, "t:2: byte 0 is no text");
 }
@@ -633,7 +633,7 @@ static void test_no_demands(void **state)
 
 static const struct {
     const char *text, *why;
-} bad_demands[] = {
+} invalid_demands[] = {
     {"0 1", "d:1: too few words: FROM TO BYTES"},
     {"0 1 2 3", "d:1: too many words: FROM TO BYTES"},
     {"\n\n4 0 1", "d:3: there is no rank 4: they are 0 to 3"},
@@ -683,8 +683,8 @@ static void test_demands_refused(void **state)
 {
     mrail_plan_demand_t *demands = NULL;
 
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad_demands); ++i) {
-        refuse_demands(bad_demands[i].text, 4, bad_demands[i].why);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(invalid_demands); ++i) {
+        refuse_demands(invalid_demands[i].text, 4, invalid_demands[i].why);
     }
     /* Just as much as is possible. */
     assert_int_equal(demands_of("0 1 4611686018427387903\n1 0 1", 2, &demands),
@@ -817,7 +817,7 @@ int main(void)
         cmocka_unit_test(test_capacities),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_links),
-        cmocka_unit_test(test_pods),
+        cmocka_unit_test(test_leaf_groups),
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_topos_refused),
         cmocka_unit_test(test_long_lists),

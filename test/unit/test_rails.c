@@ -119,7 +119,7 @@ static void test_speed(void **state)
     /* What UCX and the scheduler were told is another number. */
     assert_int_equal(engine->rails[0].attr.rate_bps, rate_bps);
     assert_int_not_equal(rate_bps, 10 * 8 * GBPS);
-    fake_ports_good();
+    fake_ports_reset();
 }
 
 /* Two lanes, each on a rail of its own. */

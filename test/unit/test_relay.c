@@ -653,32 +653,32 @@ static void test_impossible_relays(void **state)
 {
     static const uint32_t good[] = {0, 1, 2}, twice[] = {0, 1, 1},
                           far[] = {0, 1, 5};
-    mrail_relay_shm_pool_t arena;
+    mrail_relay_shm_pool_t pool;
     mrail_relay_t *relay = NULL;
 
     place();
     model_init(&w, CHUNK, 1, 1);
-    arena = w.arenas[0];
+    pool = w.arenas[0];
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 3, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, good, 3, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 5, twice, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, twice, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 5, far, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, far, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 0, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 0, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
-    arena.shape.chunk = 1;
+    pool.shape.chunk = 1;
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
-    arena = w.arenas[0];
-    arena.size -= 1;
+    pool = w.arenas[0];
+    pool.size -= 1;
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_null(relay);
     model_cleanup(&w);

@@ -181,7 +181,7 @@ static void send_all(mrail_ep_t *ep)
 
 /* A credit-blocked sender asks on the lane with the smallest window, one at a
  * time. */
-static void test_hunger_of_the_smallest_window(void **state)
+static void test_credit_blocked_on_smallest_window(void **state)
 {
     const mrail_lane_t *first, *second;
     mrail_ep_t *ep;
@@ -217,7 +217,7 @@ int main(int argc, char **argv)
         TEST(test_last_credit_behind_the_first),
         TEST(test_last_credit_behind_an_arrival),
         TEST(test_buffer_without_credit_goes_back_at_once),
-        TEST(test_hunger_of_the_smallest_window),
+        TEST(test_credit_blocked_on_smallest_window),
     };
 
     if (argc > 1) {

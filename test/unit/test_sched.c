@@ -280,7 +280,7 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
  * differ by more do, and who is faster gets its part in pieces. */
 static void test_equal_parts(void **state)
 {
-    const double alike[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
+    const double equal_rates[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
     const double slower[] = {4e6, 4e6, 4e6, 2e6};
     const double quick[] = {4e6, 4e6, 4e6, 9e6};
     const double alone[] = {100e6, 98e6, 102e6, 99e6};
@@ -288,7 +288,7 @@ static void test_equal_parts(void **state)
     size_t part[4];
 
     for (unsigned k = 0; k < MRAIL_ARRAY_SIZE(lengths); ++k) {
-        assert_true(cut_evenly(alike, 4, lengths[k], part));
+        assert_true(cut_evenly(equal_rates, 4, lengths[k], part));
         for (unsigned i = 0; i < 4; ++i) {
             assert_true((part[i] <= lengths[k] / 4 + 512) &&
                         (part[i] + 4 * 512 >= lengths[k] / 4));
@@ -301,7 +301,7 @@ static void test_equal_parts(void **state)
     assert_false(cut_evenly(slower, 4, 2 << 20, part));
     assert_false(cut_evenly(alone, 4, 2 << 20, part));
     assert_true(cut_evenly(alone, 4, 1 << 20, part));
-    assert_false(cut_evenly(alike, 4, (4 << 20) + 1, part));
+    assert_false(cut_evenly(equal_rates, 4, (4 << 20) + 1, part));
 
     assert_int_equal(mrail_sched_equal_split(4 << 20, 4), 1 << 20);
     assert_int_equal(mrail_sched_equal_split((4 << 20) + 1, 4), 0);

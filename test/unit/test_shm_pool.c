@@ -30,7 +30,7 @@
 static const mrail_relay_shape_t small = {
     .num_local = 3, .out_slots = 2, .in_slots = 3, .chunk = 8192};
 
-static mrail_relay_shm_pool_t arena, other;
+static mrail_relay_shm_pool_t pool, other;
 static char name[MRAIL_RELAY_NAME_SIZE];
 static char path[128];
 
@@ -62,7 +62,7 @@ static int is_there(void)
 
 static void create(void)
 {
-    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &arena), 0);
+    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &pool), 0);
     snprintf(path, sizeof(path), "%s/%s", MRAIL_RELAY_DIR, name);
 }
 
@@ -71,7 +71,7 @@ static void destroy(void)
     assert_true(is_there());
     mrail_relay_shm_pool_unlink(name);
     assert_false(is_there());
-    mrail_relay_shm_pool_detach(&arena);
+    mrail_relay_shm_pool_detach(&pool);
 }
 
 static int attach(void)
@@ -83,8 +83,7 @@ static void refuse_shape(mrail_relay_shape_t shape)
 {
     memset(name, 'x', sizeof(name));
     assert_int_equal(mrail_relay_shm_pool_size(&shape), 0);
-    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &arena),
-                     -EINVAL);
+    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -EINVAL);
     assert_int_equal(name[0], 'x');
     create();
     assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
@@ -167,15 +166,15 @@ static void test_shared(void **state)
     assert_int_equal(st.st_size, mrail_relay_shm_pool_size(&small));
     assert_true((uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size);
     assert_int_equal(attach(), 0);
-    assert_int_equal(other.size, arena.size);
+    assert_int_equal(other.size, pool.size);
     assert_int_equal((uintptr_t)other.base % 4096, 0);
-    strcpy((char *)arena.base + arena.size - 8, "here");
-    assert_string_equal((char *)other.base + arena.size - 8, "here");
+    strcpy((char *)pool.base + pool.size - 8, "here");
+    assert_string_equal((char *)other.base + pool.size - 8, "here");
     mrail_relay_shm_pool_unlink(name);
     assert_false(is_there());
-    assert_string_equal((char *)other.base + arena.size - 8, "here");
+    assert_string_equal((char *)other.base + pool.size - 8, "here");
     mrail_relay_shm_pool_detach(&other);
-    mrail_relay_shm_pool_detach(&arena);
+    mrail_relay_shm_pool_detach(&pool);
 }
 
 static void test_unlinked(void **state)
@@ -184,8 +183,8 @@ static void test_unlinked(void **state)
     mrail_relay_shm_pool_unlink(name);
     assert_int_equal(attach(), -ENOENT);
     mrail_relay_shm_pool_unlink(name);
-    mrail_relay_shm_pool_detach(&arena);
-    assert_null(arena.base);
+    mrail_relay_shm_pool_detach(&pool);
+    assert_null(pool.base);
 }
 
 static void test_names(void **state)
@@ -255,14 +254,14 @@ static void test_other_user(void **state)
 static void test_other_length(void **state)
 {
     create();
-    assert_int_equal(truncate(path, (off_t)arena.size - 4096), 0);
+    assert_int_equal(truncate(path, (off_t)pool.size - 4096), 0);
     assert_int_equal(attach(), -EINVAL);
-    assert_int_equal(truncate(path, (off_t)arena.size + 1), 0);
+    assert_int_equal(truncate(path, (off_t)pool.size + 1), 0);
     assert_int_equal(attach(), -EINVAL);
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(attach(), -EINVAL);
     /* Of the right length, but nothing is in it. */
-    assert_int_equal(truncate(path, (off_t)arena.size), 0);
+    assert_int_equal(truncate(path, (off_t)pool.size), 0);
     assert_int_equal(attach(), -EINVAL);
     destroy();
 }
@@ -275,7 +274,7 @@ static void test_other_shape(void **state)
     create();
     shape.out_slots = 3;
     shape.in_slots = 2;
-    assert_int_equal(mrail_relay_shm_pool_size(&shape), arena.size);
+    assert_int_equal(mrail_relay_shm_pool_size(&shape), pool.size);
     assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
                      -EINVAL);
     shape = small;
@@ -283,9 +282,9 @@ static void test_other_shape(void **state)
     assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
                      -EINVAL);
     for (unsigned i = 0; i < 40; ++i) { /* each byte of its head */
-        ((char *)arena.base)[i] ^= 1;
+        ((char *)pool.base)[i] ^= 1;
         assert_int_equal(attach(), -EINVAL);
-        ((char *)arena.base)[i] ^= 1;
+        ((char *)pool.base)[i] ^= 1;
     }
     assert_int_equal(attach(), 0);
     mrail_relay_shm_pool_detach(&other);
@@ -325,7 +324,7 @@ static void test_full(void **state)
     limit.rlim_cur = 8192;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     memset(name, 'x', sizeof(name));
-    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &arena), -EFBIG);
+    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &pool), -EFBIG);
     assert_int_equal(name[0], 'x');
     assert_int_equal(count(), before_count);
     umask(mask);
@@ -345,8 +344,7 @@ static void test_too_large(void **state)
     if ((sizeof(size_t) < 8) || (fs.f_blocks == 0)) {
         skip(); /* it would take all memory that there is */
     }
-    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &arena),
-                     -ENOSPC);
+    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -ENOSPC);
 }
 
 /* A process was killed before it unlinked its pool: the next creator unlinks

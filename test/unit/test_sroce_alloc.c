@@ -138,7 +138,7 @@ static void test_every_allocation(void **state)
     assert_true(n > 12);
 }
 
-static void test_bad_device(void **state)
+static void test_invalid_device(void **state)
 {
     sroce_dev_params_t bad = params;
     sroce_dev_t *dev;
@@ -160,7 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_allocation),
-        cmocka_unit_test(test_bad_device),
+        cmocka_unit_test(test_invalid_device),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,7 +146,7 @@ static void test_every_move(void **state)
 }
 
 /* A refused move changes nothing. */
-static void test_bad_values(void **state)
+static void test_invalid_values(void **state)
 {
     net_params_t p = {.num_qps = 1};
     struct ibv_qp_attr good, bad, now;
@@ -194,33 +194,33 @@ static void test_bad_values(void **state)
 static void test_posting_by_state(void **state)
 {
     net_params_t p = {.num_qps = 1};
-    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad_send;
-    struct ibv_recv_wr rwr = {.wr_id = 4}, *bad_recv;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *invalid_send;
+    struct ibv_recv_wr rwr = {.wr_id = 4}, *invalid_recv;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
     sroce_qp_t *qp;
     net_t w;
 
     net_init(&w, &p);
     qp = net_qp_create(&w, 0);
-    assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), EINVAL);
-    assert_ptr_equal(bad_send, &wr);
-    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), EINVAL);
+    assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), EINVAL);
+    assert_ptr_equal(invalid_send, &wr);
+    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &invalid_recv), EINVAL);
     assert_int_equal(sroce_qp_modify(qp, &attr, NET_RC_INIT), 0);
-    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), 0);
-    assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), EINVAL);
+    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &invalid_recv), 0);
+    assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), EINVAL);
     net_qp_to(qp, IBV_QPS_ERR);
     net_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
     /* In ERR all work is taken and flushed. */
     wr.wr_id = 9;
-    assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), 0);
-    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), 0);
+    assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), 0);
+    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &invalid_recv), 0);
     net_expect(&w, w.side[0].scq, 9, IBV_WC_WR_FLUSH_ERR);
     net_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
     sroce_sim_qp_destroy(w.sim, 0, qp);
     net_cleanup(&w);
 }
 
-static void test_bad_work(void **state)
+static void test_invalid_requests(void **state)
 {
     net_params_t p = {.num_qps = 1};
     struct ibv_sge sge[5] = {{0}};
@@ -390,7 +390,7 @@ static void test_cq_contents(void **state)
     for (uint64_t i = 0; i < 8; ++i) {
         net_send(&w, 0, i & 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8,
                  0);
-        net_settle(&w);
+        net_run_until_idle(&w);
     }
     assert_int_equal(sroce_cq_poll(cq, 1, &wc), 1);
     assert_int_equal(wc.wr_id, 0);
@@ -473,9 +473,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_move),
-        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_invalid_values),
         cmocka_unit_test(test_posting_by_state),
-        cmocka_unit_test(test_bad_work),
+        cmocka_unit_test(test_invalid_requests),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_secret_keys),

@@ -87,7 +87,7 @@ static unsigned begin_busy(void)
     return busy_slot();
 }
 
-static void test_nothing_under_way(void **state)
+static void test_nothing_in_flight(void **state)
 {
     begin();
     tick(TICK);
@@ -99,7 +99,7 @@ static void test_nothing_under_way(void **state)
     end();
 }
 
-static void test_nothing_comes_back(void **state)
+static void test_no_completion(void **state)
 {
     unsigned busy;
 
@@ -114,7 +114,7 @@ static void test_nothing_comes_back(void **state)
 }
 
 /* It is suspected meanwhile; the time goes on. */
-static void test_nothing_comes_back_for_long(void **state)
+static void test_no_completion_for_long(void **state)
 {
     unsigned busy;
 
@@ -131,7 +131,7 @@ static void test_nothing_comes_back_for_long(void **state)
 
 /* More than the lanes have room for: something comes back between two looks, and
  * something is under way at each. */
-static void test_it_moves(void **state)
+static void test_progress(void **state)
 {
     begin();
     put(sizeof(memory));
@@ -151,7 +151,7 @@ static void test_it_moves(void **state)
 }
 
 /* All came back since the last look: of that time nothing is known. */
-static void test_it_came_back(void **state)
+static void test_all_completed(void **state)
 {
     unsigned busy;
 
@@ -188,7 +188,7 @@ static void test_messages(void **state)
 }
 
 /* When nobody has looked, nothing is known of the time. */
-static void test_after_a_calm(void **state)
+static void test_after_a_pause(void **state)
 {
     mrail_ns_t idle_ns;
 
@@ -253,7 +253,7 @@ static void move_for(unsigned busy, unsigned ticks)
 
 /* One that is slow is given more time at each, and less again when it was not
  * slow for a while. */
-static void test_suspicion_is_forgotten(void **state)
+static void test_suspicion_expires(void **state)
 {
     unsigned busy;
 
@@ -323,7 +323,7 @@ static void test_not_stuck_alone(void **state)
 }
 
 /* A WRITE that is complete, but may not be seen yet, on a lane that is held. */
-static void test_flush_beside_a_held_lane(void **state)
+static void test_flush_with_held_lane(void **state)
 {
     mrail_ep_t *ep;
     unsigned busy;
@@ -363,7 +363,7 @@ static void test_flush_beside_a_held_lane(void **state)
 }
 
 /* ... or that is being closed: when both ends have, it can be seen. */
-static void test_flush_beside_a_closing_lane(void **state)
+static void test_flush_with_closing_lane(void **state)
 {
     mrail_ep_t *ep;
     unsigned busy;
@@ -418,18 +418,18 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_nothing_under_way),
-        TEST(test_nothing_comes_back),
-        TEST(test_nothing_comes_back_for_long),
-        TEST(test_it_moves),
-        TEST(test_it_came_back),
+        TEST(test_nothing_in_flight),
+        TEST(test_no_completion),
+        TEST(test_no_completion_for_long),
+        TEST(test_progress),
+        TEST(test_all_completed),
         TEST(test_messages),
-        TEST(test_after_a_calm),
-        TEST(test_suspicion_is_forgotten),
+        TEST(test_after_a_pause),
+        TEST(test_suspicion_expires),
         TEST(test_stuck),
         TEST(test_not_stuck_alone),
-        TEST(test_flush_beside_a_held_lane),
-        TEST(test_flush_beside_a_closing_lane),
+        TEST(test_flush_with_held_lane),
+        TEST(test_flush_with_closing_lane),
         TEST(test_flush_behind_another_read),
     };
 

@@ -105,7 +105,7 @@ static unsigned usable(other_t *other)
     return mask;
 }
 
-static void test_yields(void **state)
+static void test_throttles(void **state)
 {
     static const mrail_op_kind_t kinds[] = {MRAIL_OP_GET, MRAIL_OP_PUT};
 
@@ -151,7 +151,7 @@ static void test_no_work(void **state)
 }
 
 /* One that came between two turns is free until the next. */
-static void test_between(void **state)
+static void test_between_periods(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
     run(TURNS);
@@ -165,7 +165,7 @@ static void test_between(void **state)
 }
 
 /* A completion wakes a sleeping iface. */
-static void test_nothing_under_way(void **state)
+static void test_nothing_in_flight(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
     run(TURNS);
@@ -178,12 +178,12 @@ static void test_nothing_under_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_yields),
+        cmocka_unit_test(test_throttles),
         cmocka_unit_test(test_directions),
         cmocka_unit_test(test_same_rails),
         cmocka_unit_test(test_no_work),
-        cmocka_unit_test(test_between),
-        cmocka_unit_test(test_nothing_under_way),
+        cmocka_unit_test(test_between_periods),
+        cmocka_unit_test(test_nothing_in_flight),
     };
 
     return cmocka_run_group_tests_name("yield", tests, NULL, NULL);
