@@ -21,7 +21,7 @@
 
 /* ---- mode ---- */
 
-/* How many of `calls` calls asked, each of which had something to plan or not. */
+/* Number of agreement rounds in `calls` calls. */
 static unsigned agreement_rounds(mca_coll_mrail_mode_t *mode, unsigned calls,
                                  int is_large)
 {
@@ -53,7 +53,7 @@ static void test_large_calls_agree(void **state)
 
     mca_coll_mrail_mode_init(&mode);
     assert_int_equal(agreement_rounds(&mode, 1000, 1), 1000);
-    /* Small ones between them do not make them go without. */
+    /* Small calls in between do not stop agreement rounds. */
     for (unsigned i = 0; i < 100; ++i) {
         assert_int_equal(agreement_rounds(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
                          MCA_COLL_MRAIL_PATIENCE);
@@ -76,7 +76,7 @@ static void test_large_calls_are_detected(void **state)
     assert_false(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
-/* A rank that has nothing large hears of it from the others. */
+/* A rank without a large demand learns of it from other ranks. */
 static void test_states_stay_equal(void **state)
 {
     mca_coll_mrail_mode_t modes[3];
@@ -102,9 +102,9 @@ static void test_states_stay_equal(void **state)
     }
 }
 
-/* ---- world ---- */
+/* ---- topology ---- */
 
-/* Ranks in blocks over nodes, each bound to a rail in turn. */
+/* Ranks in blocks over nodes; ranks take rails round-robin. */
 static void fill_rank_entries(mca_coll_mrail_rank_entry_t *entries,
                               unsigned nodes, unsigned ranks_per_node,
                               unsigned rails)
@@ -149,7 +149,7 @@ static void test_rank_places(void **state)
     const char *why;
 
     fill_rank_entries(entries, 3, 4, 3);
-    entries[11].leaf[0] = 20; /* a leaf of its own, below the others */
+    entries[11].leaf[0] = 20; /* a leaf of its own */
     entries[1].node = entries[11].node;
     assert_int_equal(
         mca_coll_mrail_topology_create(entries, 12, 1, &topology, &why), 0);
@@ -179,7 +179,7 @@ static void test_unsupported_topologies(void **state)
     entries[5].version = 6;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "versions"));
-    entries[7].version = entries[6].version = 0; /* alike, but nobody's */
+    entries[7].version = entries[6].version = 0; /* equal, but not valid */
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
     fill_rank_entries(entries, 2, 4, 4);
@@ -213,7 +213,7 @@ static void test_too_many_rails(void **state)
     assert_string_equal(refusal(entries, 2 * UCT_MRAIL_MAX_RAILS), "");
 }
 
-/* ---- pace ---- */
+/* ---- in-flight limit ---- */
 
 static void test_share_of_the_rails(void **state)
 {
@@ -224,15 +224,16 @@ static void test_share_of_the_rails(void **state)
         entries[i].num_rails = 4;
         entries[i].speed = 400000000;
         entries[i].params.inflight_us =
-            (i == 0) ? 2000 : 77; /* that of rank 0 counts */
+            (i == 0) ? 2000 : 77; /* only rank 0's value counts */
     }
     entries[7].speed = 200000000;
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 0), 200000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 7), 100000);
-    entries[6].node = entries[0].node; /* 5 ranks there, 3 here */
+    entries[6].node = entries[0].node; /* 5 ranks on that node, 3 on the
+                                        * other */
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 6), 160000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 4), 266666);
-    entries[2].speed = 0; /* who knows nothing still is one of them */
+    entries[2].speed = 0; /* a rank with unknown rate counts as a rank */
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 2), 1);
     entries[2].speed = UINT64_MAX;
     assert_true(mca_coll_mrail_inflight_bytes(entries, 8, 2) > 1ull << 50);
@@ -267,7 +268,7 @@ static uint64_t window_of(uint64_t one, uint64_t others, uint64_t in)
         mca_coll_mrail_load_add(&loads[0], (i == 2) ? one : others);
         mca_coll_mrail_load_add(&loads[1], in);
     }
-    /* Both ways alike. */
+    /* The directions are symmetric. */
     assert_int_equal(
         mca_coll_mrail_inflight_window(200000, &loads[0], &loads[1]),
         mca_coll_mrail_inflight_window(200000, &loads[1], &loads[0]));
@@ -278,12 +279,12 @@ static void test_inflight_limit(void **state)
 {
     assert_int_equal(window_of(0, 0, 0), 200000);
     assert_int_equal(window_of(150000, 150000, 150000), 200000);
-    /* Long ones are not: 2.1 MB. */
+    /* Long exchanges have no window: 2.1 MB. */
     assert_int_equal(window_of(300000, 300000, 300000), UINT64_MAX);
-    /* One message of much more than the others. */
+    /* One message is much larger than the others. */
     assert_int_equal(window_of(200000, 120000, 130000), 200000);
     assert_int_equal(window_of(500000, 80000, 140000), UINT64_MAX);
-    /* Much more one way than the other. */
+    /* Much more in one direction than in the other. */
     assert_int_equal(window_of(100000, 100000, 60000), 200000);
     assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }
@@ -390,8 +391,8 @@ static void check_relay(const mca_coll_mrail_topology_t *topology,
     }
 }
 
-/* All bytes of a pair, each once: straight or in flows.  What is straight is what
- * both ends say that it is. */
+/* All bytes of a pair take the direct path or a flow, each once. Both ends
+ * agree on the direct part. */
 static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_schedule_t *sender = job->schedule[from];
@@ -444,8 +445,8 @@ static void check_job(job_t *job)
     }
 }
 
-/* As many ranks make a plan each; from the second one on they begin where the last
- * ended. */
+/* Each rank makes a plan, several times. Later plans start from the previous
+ * one. */
 static uint64_t run_seed(uint64_t seed)
 {
     mca_coll_mrail_rank_entry_t entries[MAX_RANKS];
@@ -491,8 +492,8 @@ static void test_all_bytes_are_sent_once(void **state)
     assert_true(relayed > 1000000000u);
 }
 
-/* Words change in one place: there is no plan of them until it is made; after one that
- * cannot be, neither. */
+/* Changed records have no plan until one is made. After a failure there is none
+ * either. */
 static void test_no_plan(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -512,7 +513,8 @@ static void test_no_plan(void **state)
     assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
     for (unsigned i = 0; i < 4; ++i) {
-        set_rail(words_of(&job, i), 0); /* no rail of the first node is up */
+        set_rail(words_of(&job, i), 0); /* all rails of the first node are
+                                         * down */
     }
     assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.words) < 0);
     for (unsigned i = 0; i < 4; ++i) {
@@ -525,7 +527,7 @@ static void test_no_plan(void **state)
     job_cleanup(&job);
 }
 
-/* Ranks see a rail differently: what the one that thinks the least of it says. */
+/* Ranks have different views of a rail: the lowest one counts. */
 static void test_views_of_a_rail(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -543,8 +545,7 @@ static void test_views_of_a_rail(void **state)
     assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
                      0);
     hash = job.schedule[0]->hash;
-    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] =
-        0; /* bound to the rail of rank 0 */
+    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] = 0; /* on the rail of rank 0 */
     for (unsigned i = 0; i < 8; ++i) {
         assert_int_equal(
             mca_coll_mrail_schedule_make(job.schedule[i], job.words), 0);
@@ -554,12 +555,13 @@ static void test_views_of_a_rail(void **state)
     for (size_t i = 0; i < job.schedule[0]->num_sends; ++i) {
         uint32_t peer = job.schedule[0]->sends[i].peer;
 
-        assert_true(peer < 4); /* nothing goes out over it */
+        assert_true(peer < 4); /* this rail carries nothing */
     }
     job_cleanup(&job);
 }
 
-/* Bytes that rank 0 sends straight to rank 4, out of 40 MB, beside nothing else. */
+/* Bytes on the direct path from rank 0 to rank 4, of a single demand of 40
+ * MB. */
 static uint64_t direct_of(job_t *job)
 {
     const mca_coll_mrail_schedule_entry_t *send;
@@ -588,19 +590,19 @@ static void test_live_capacities(void **state)
     }
     words_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* Half of the rail each, for both are busy: it is a whole one. */
+    /* Half of the rail for each of two busy ranks: the whole rail. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* A quarter each: somebody else has the other half.  33 : 67. */
+    /* A quarter each: other traffic has the other half. 33 : 67. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* The other way does not matter. */
+    /* The other direction does not matter. */
     words_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     words_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* At the receiver's end it does. */
+    /* At the receiver it does. */
     words_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
     words_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);

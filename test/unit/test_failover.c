@@ -1,6 +1,6 @@
 /*
- * The end of a failed lane: the completions of its segments run without a lock,
- * and the peer may leave at the same moment.
+ * The end of a failed lane. Completions of its chunks run without a lock, and
+ * the peer may leave at the same time.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -51,8 +51,8 @@ static void put(mrail_ep_t *ep)
 
 /* ---- completions ---- */
 
-/* PUTs and a message behind them on the only lane, which fails.  The device
- * gives the PUTs back undone. */
+/* PUTs and a message after them on the only lane, which fails. The device
+ * flushes the PUTs. */
 static void lose_puts(unsigned count)
 {
     mrail_ep_t *ep;
@@ -79,7 +79,7 @@ static void create_endpoint(void)
     assert_non_null(ep_to(1));
 }
 
-/* The message has arrived, so the PUT before it has, too. */
+/* The message has arrived, so the PUT before it has arrived, too. */
 static void test_completion_creates_an_endpoint(void **state)
 {
     lose_puts(1);
@@ -118,7 +118,8 @@ static void leave_and_progress(void)
     progress();
 }
 
-/* The callback of the first ends the peer: the second completes once. */
+/* The callback of the first completion ends the peer. The second one completes
+ * once. */
 static void test_completion_ends_the_peer(void **state)
 {
     lose_puts(2);
@@ -134,7 +135,7 @@ static void test_completion_ends_the_peer(void **state)
 
 /* ---- the peer leaves ---- */
 
-/* The control thread has heard the peer leave.  The data path has not looked
+/* The control thread has processed the peer's BYE. The data path has not run
  * since: it waited for the lock. */
 static void leave_unseen(void)
 {
@@ -187,8 +188,8 @@ static void test_leaves_when_lane_is_drained(void **state)
     end_peer();
 }
 
-/* Nothing is known of the bytes that the failed lane had: a flush of a peer
- * that leaves is no success. */
+/* The fate of the failed lane's bytes is unknown: a flush of a peer that leaves
+ * fails. */
 static void test_leaves_when_flush_waits(void **state)
 {
     mrail_ep_t *ep;
@@ -208,7 +209,7 @@ static void test_leaves_when_flush_waits(void **state)
     release_memory();
 }
 
-/* A callback ends the peer between two looks of one progress call. */
+/* A callback ends the peer between two visits in one progress call. */
 static void test_callback_ends_leaving_peer(void **state)
 {
     mrail_ep_t *ep;

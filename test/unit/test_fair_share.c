@@ -1,4 +1,4 @@
-/* Throttling on rails: the division against the optimum, and periods. */
+/* Throttling on rails: the division compared with the optimum, and periods. */
 #include "config.h"
 #include "rail/fair_share.h"
 
@@ -41,8 +41,9 @@ static void draw(case_t *c, uint64_t seed)
     }
 }
 
-/* For some rails, those who reach no others need so long: the worst of these is
- * the least time (the condition of Gale for a flow). */
+/* Minimum time. Each subset of rails limits the peers that reach no other
+ * rails; the maximum over the subsets is the minimum (Gale's condition for a
+ * flow). */
 static double least(const case_t *c)
 {
     double worst_s = 0;
@@ -61,7 +62,7 @@ static double least(const case_t *c)
     return worst_s;
 }
 
-/* Each set's bytes are on its own rails, all of them. */
+/* All bytes of a class are on its own rails. */
 static void check_parts(const case_t *c, uint64_t seed)
 {
     for (unsigned i = 0; i < c->num_classes; ++i) {
@@ -104,7 +105,7 @@ static void test_divide(void **state)
     assert_true(sum / SEEDS < 1.001);
 }
 
-/* ---- turns ---- */
+/* ---- periods ---- */
 
 #define ALL 0xfu
 #define SOME 0xdu /* rail 1 is not among them */
@@ -113,7 +114,7 @@ typedef struct {
     mrail_fair_share_t fair_share;
     mrail_fair_share_rail_t rails[4];
     mrail_ns_t now_ns;
-    unsigned all, some; /* places */
+    unsigned all, some; /* classes */
 } turns_t;
 
 static const uint64_t rates[] = {200000000, 100000000, 50000000, 50000000};
@@ -127,8 +128,8 @@ static void turns_init(turns_t *t)
     }
 }
 
-/* Turns in which the rails move that part of their rates, for peers that reach
- * all and peers that reach some, with so many bytes each. */
+/* Runs `count` periods. The rails move `part` of their rates, for peers that
+ * reach all and peers that reach some rails, with these queued bytes. */
 static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
                       uint64_t some)
 {
@@ -149,8 +150,8 @@ static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
     }
 }
 
-/* Bytes that a set may post on the rail, in chunks, for so many of the other.
- */
+/* Bytes that one class may post on the rail, in chunks, per `bytes` of the
+ * other. */
 static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
 {
     const uint64_t chunk = 65536;
@@ -167,9 +168,9 @@ static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
     return (double)posted;
 }
 
-#define LONG 25 /* turns: more than a look */
+#define LONG 25 /* periods: longer than a measurement */
 
-/* Nobody is held back who reaches what all others reach. */
+/* Peers that reach the same rails are never throttled. */
 static void test_equal_rates(void **state)
 {
     turns_t t;
@@ -181,7 +182,7 @@ static void test_equal_rates(void **state)
     assert_int_equal(t.fair_share.active, 0);
 }
 
-/* As long as it is not known what rails give, nobody is. */
+/* Without known rates, no class is throttled. */
 static void test_unknown(void **state)
 {
     turns_t t;
@@ -192,8 +193,8 @@ static void test_unknown(void **state)
     assert_int_equal(t.fair_share.active, 0);
 }
 
-/* 44.8 MB for three rails, 33.6 for all: who reaches rail 1 has 14 of 58.8 MB
- * on the others, so 14 for each 44.8 that the owners have. */
+/* 44.8 MB for three rails, 33.6 MB for all four. The class that reaches rail 1
+ * has 14 of 58.8 MB on each other rail: 14 for 44.8 of the bottleneck class. */
 static void test_held(void **state)
 {
     turns_t t;
@@ -202,7 +203,7 @@ static void test_held(void **state)
     turns_init(&t);
     turns_run(&t, 1, 1, 11200000, 11200000);
     assert_true(t.fair_share.ratio[t.all][0] <
-                0); /* first a look at what it moves */
+                0); /* first the rail is measured */
     turns_run(&t, LONG, 1, 11200000, 11200000);
     assert_int_equal(t.fair_share.active, 1);
     for (unsigned r = 0; r < 4; ++r) {
@@ -217,7 +218,7 @@ static void test_held(void **state)
     }
 }
 
-/* Those who reach fewer rails have less to do there than their part. */
+/* Peers with fewer rails have less work there than their fair share. */
 static void test_incast(void **state)
 {
     turns_t t;
@@ -228,7 +229,7 @@ static void test_incast(void **state)
     assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
 
-/* A rail that would idle is let go, for longer each time. */
+/* A rail that would idle is released, for longer each time. */
 static void test_let_go(void **state)
 {
     unsigned held = 0;
@@ -246,7 +247,7 @@ static void test_let_go(void **state)
     if ((held < 3) || (held > 100)) {
         fail_msg("held back in %u of 1000 turns", held);
     }
-    /* When it can be filled, they are held back again. */
+    /* When it can be filled, the class is throttled again. */
     turns_run(&t, 1200, 1, 11200000, 11200000);
     held = 0;
     for (unsigned i = 0; i < 100; ++i) {
@@ -276,8 +277,8 @@ static void test_least(void **state)
     assert_true(posted < 2 * MRAIL_FAIR_SHARE_LEAST * 200e6 * 1.0);
 }
 
-/* More sets than there are places: nobody is held back, nothing is written
- * where it must not; when they are fewer again, all is well. */
+/* With more classes than entries, no class is throttled and nothing is written
+ * out of bounds. With fewer classes it works again. */
 static void test_too_many(void **state)
 {
     turns_t t;

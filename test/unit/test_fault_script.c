@@ -1,4 +1,4 @@
-/* Fault scripts: what is read, what is refused and how, and the timeline. */
+/* Fault scripts: accepted and refused text, and the timeline. */
 #include "config.h"
 #include "softroce/fault/timeline.h"
 
@@ -27,7 +27,7 @@ static sroce_fault_script_t *parse(const char *text)
     return script;
 }
 
-/* ---- What is read ---- */
+/* ---- Accepted ---- */
 
 static void test_actions(void **state)
 {
@@ -86,7 +86,7 @@ static void test_actions(void **state)
         seen |= cases[i].settings;
         sroce_fault_script_destroy(script);
     }
-    /* A setting that was added has its case here. */
+    /* A new setting needs a case here. */
     assert_int_equal(seen, (1u << SROCE_FAULT_NUM) - 1);
 }
 
@@ -132,11 +132,11 @@ static void test_clauses(void **state)
     sroce_fault_script_destroy(script);
 }
 
-/* ---- What is refused ---- */
+/* ---- Refused ---- */
 
 static const struct {
     const char *text;
-    const char *why; /* begins with */
+    const char *why; /* start of the message */
 } bad[] = {
     {"at", "t:1: the line ends where a time (10ms), 'packet N'"},
     {"at 1ms", "t:1: the line ends where an action"},
@@ -149,7 +149,7 @@ static const struct {
     {"at 0.00000000001s down", "t:1: '0.00000000001s' is too fine for a"},
     {"at 99999999999999999999s down", "t:1: '99999999999999999999s' is too "
                                       "large for a time"},
-    /* 2^64 ns and a little. */
+    /* 2^64 ns and a little more. */
     {"at 18446744074s down", "t:1: '18446744074s' is too large"},
     {"at 0.5000000000s down", "t:1: '0.5000000000s' is too fine"},
     {"at 86401s down", "t:1: '86401s' is too large"},
@@ -223,7 +223,7 @@ static void expect_error(const char *text, size_t length, const char *why)
     assert_int_equal(
         sroce_fault_script_parse("t", text, length, &script, got, sizeof(got)),
         -EINVAL);
-    assert_ptr_equal(script, &script); /* nothing is given out */
+    assert_ptr_equal(script, &script); /* nothing is returned */
     if (strncmp(got, why, strlen(why)) != 0) {
         fail_msg("'%s': says '%s', not '%s'", text, got, why);
     }
@@ -237,7 +237,7 @@ static void test_refused(void **state)
     expect_error("\nat 1ms do\0wn", 13, "t:2: byte 0 is no text");
 }
 
-/* A long path leaves room for the sentence: its end names the file. */
+/* A long path leaves room for the message: only its end is shown. */
 static void test_long_name(void **state)
 {
     sroce_fault_script_t *script;
@@ -330,7 +330,7 @@ static void rails_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
         r->errors[dev] += (unsigned)value;
         return;
     }
-    /* Only what changes is told. */
+    /* Only changes are reported. */
     assert_true(r->now[dev][setting] != value);
     r->now[dev][setting] = value;
     ++r->changes;
@@ -394,7 +394,7 @@ static void test_for_is_undone(void **state)
     rails_stop(&r);
 }
 
-/* Steps that overlap: the latest begun wins, and the one before shows again. */
+/* Steps that overlap: the latest one wins, then the one before it reappears. */
 static void test_overlap(void **state)
 {
     rails_t r = {0};
@@ -435,7 +435,7 @@ static void test_every(void **state)
     assert_true(sroce_fault_timeline_done(r.tl));
     rails_stop(&r);
 
-    /* Late looks lose nothing. */
+    /* Late calls lose nothing. */
     memset(&r, 0, sizeof(r));
     rails_start(&r, "at 1ms for 1ms every 4ms rail 1 down");
     assert_int_equal(sroce_fault_timeline_run(r.tl, 9 * MS), 10 * MS);
@@ -484,7 +484,8 @@ static void test_counts(void **state)
     sroce_fault_timeline_sent(r.tl, 2, 0, 1u << 20, 7 * MS);
     assert_int_equal(r.errors[2], 4);
     assert_false(sroce_fault_timeline_counts(r.tl));
-    assert_false(sroce_fault_timeline_done(r.tl)); /* rail 1 drops acks yet */
+    assert_false(sroce_fault_timeline_done(r.tl)); /* rail 1 still drops
+                                                    * acknowledgements */
     sroce_fault_timeline_run(r.tl, 8 * MS);
     assert_int_equal(r.now[1][SROCE_FAULT_DROP_ACKS], 0);
     assert_true(sroce_fault_timeline_done(r.tl));
@@ -503,9 +504,10 @@ static void test_clear(void **state)
     sroce_fault_timeline_run(r.tl, 3 * MS);
     assert_int_equal(r.now[0][SROCE_FAULT_DOWN], 0);
     assert_int_equal(r.now[0][SROCE_FAULT_DROP], 0);
-    assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 777); /* as it was made */
+    assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 777); /* the value at
+                                                          * creation */
     assert_int_equal(r.now[1][SROCE_FAULT_DROP], 1000000);
-    /* The `for` of what was healed is gone with it. */
+    /* clear ended the `for`, too. */
     assert_true(sroce_fault_timeline_done(r.tl));
     sroce_fault_timeline_restore(r.tl);
     assert_int_equal(r.now[0][SROCE_FAULT_EGRESS], 5000);
@@ -531,7 +533,8 @@ static void test_same_instant(void **state)
 
 /* ---- Out of memory ---- */
 
-static unsigned allocations_left; /* before one fails; 0: none does */
+static unsigned allocations_left; /* allocations before a failure; 0: none
+                                   * fails */
 
 static int fails(void)
 {
@@ -567,7 +570,7 @@ char *__wrap_strdup(const char *text)
     return fails() ? NULL : __real_strdup(text);
 }
 
-/* Every allocation fails once: it is said, and nothing is given out. */
+/* Every allocation fails once: parsing reports it and returns nothing. */
 static void test_no_memory(void **state)
 {
     static const char text[] = "at 1ms down\nat 2ms up\nat 3ms clear\n";

@@ -1,8 +1,7 @@
 /*
- * Lane requests that are not granted at once: the rails of requests and
- * answers, a device that does not connect a QP, a refusing peer, and the time
- * of giving up. Two rails make two pairs: the rail of a message is its
- * src_rail.
+ * Lane requests that do not succeed at once. They cover the rails of requests
+ * and replies, a device that does not connect a QP, a refusing peer, and time
+ * limits. Two rails make two pairs: src_rail is the rail of a message.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -19,7 +18,7 @@
 #define FAIL_RTR 1
 #define FAIL_RTS 2
 
-/* The peer is known, and a first lane is asked for. */
+/* The peer is known, and a first lane is requested. */
 static const mrail_ctl_msg_t *ask_first(void)
 {
     start(64);
@@ -31,7 +30,7 @@ static const mrail_ctl_msg_t *ask_first(void)
     return last(MRAIL_CTL_LANE_REQ);
 }
 
-/* The first one is there, the second is asked for. */
+/* The first lane is up, the second one is requested. */
 static const mrail_ctl_msg_t *ask_second(void)
 {
     start(64);
@@ -42,7 +41,7 @@ static const mrail_ctl_msg_t *ask_second(void)
     return last(MRAIL_CTL_LANE_REQ);
 }
 
-/* The peer's answer to a LANE_REQ, over the rail. */
+/* The peer's reply to a LANE_REQ, over the given rail. */
 static mrail_ctl_msg_t answer_to(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t msg;
@@ -61,7 +60,7 @@ static void answer(const mrail_ctl_msg_t *req, unsigned rail)
     say_on(0, rail, &msg);
 }
 
-/* ---- the way of answers ---- */
+/* ---- rails of replies ---- */
 
 static void test_ready_uses_pair_of_request(void **state)
 {
@@ -95,8 +94,8 @@ static void test_repeated_reply_uses_pair_of_request(void **state)
     }
 }
 
-/* The request settles which rails come first, before it is refused: whichever
- * call of the device fails. */
+/* The request decides the order of rails before it is refused, whichever call
+ * of the device fails. */
 static void test_refusal_uses_pair_of_request(void **state)
 {
     unsigned refused = 0, rebased = 0, base;
@@ -127,7 +126,7 @@ static void test_refusal_uses_pair_of_request(void **state)
     assert_true(refused >= 4);
 }
 
-/* ... whichever rail it is heard over: it may have come before that. */
+/* The request may come over another rail, before the port went down. */
 static void test_down_port_accepts_no_lane(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -149,7 +148,7 @@ static void test_down_port_accepts_no_lane(void **state)
     msg.seq = 11;
     hear(0, 1, &msg);
     assert_null(peer_of(0)->lanes[0]);
-    fake_ports[1].state = IBV_PORT_ACTIVE; /* nobody has said so yet */
+    fake_ports[1].state = IBV_PORT_ACTIVE; /* not reported yet */
     msg.seq = 12;
     hear(0, 1, &msg);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
@@ -166,7 +165,8 @@ static void test_agreed_base_pair_stays(void **state)
     connect_lanes(0, 1);
     base = peer_of(0)->base;
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
-    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base; /* it is slot 0's */
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base; /* the pair of slot
+                                                            * 0 */
     hear(0, 0, &msg);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
@@ -177,8 +177,8 @@ static void test_agreed_base_pair_stays(void **state)
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
 }
 
-/* Only who had a first lane asks for others: ours is not waited for, and its
- * place is free. */
+/* Only an end that had a first lane requests further ones. So the first lane of
+ * this end is abandoned, and its slot is free. */
 static void test_further_request_replaces_first(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -229,9 +229,10 @@ static void test_hello_with_other_segment_size(void **state)
     }
 }
 
-/* ---- hellos ---- */
+/* ---- HELLO ---- */
 
-/* Our answer to its own may be lost: then it knows nothing of us. */
+/* The reply to the peer's HELLO may be lost: then the peer does not know this
+ * end. */
 static void test_hello_with_repeated_request(void **state)
 {
     (void)ask_first();
@@ -254,8 +255,8 @@ static void test_no_hello_with_further_request(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
 }
 
-/* The rail in the subnet of the peer's address may not lead there: from the
- * fifth on, every other one takes any. */
+/* The rail in the subnet of the peer's address may not reach it. From the fifth
+ * try on, every other one takes any rail. */
 static void test_hello_tries_any_rail(void **state)
 {
     unsigned seen = 0;
@@ -276,8 +277,8 @@ static void test_hello_tries_any_rail(void **state)
     assert_int_equal(seen, 3);
 }
 
-/* The rail that a peer's address names first may be dead: the others it names are
- * tried as soon as an answer is late. */
+/* The first rail of a peer's address may be down. The others are tried as soon
+ * as a reply is late. */
 static void test_hello_takes_each_rail_of_the_address(void **state)
 {
     start(64);
@@ -337,12 +338,13 @@ static void further_not_connected(unsigned fail_in)
     say(0, &rep);
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
-    /* Nothing that the peer says of it counts, before it is closed. */
+    /* Messages of the peer about the lane do not count before it is closed. */
     say(0, &rep);
     refuse(0, 1, rep.seq, MRAIL_REASON_RESOURCES);
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 40, 9);
     say_lane(0, MRAIL_CTL_FAIL, 1, 39, rep.lane.epoch);
-    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39); /* nothing is here */
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39); /* nothing has
+                                                         * arrived */
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
     assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
     assert_int_equal(lane->epoch, rep.lane.epoch);
@@ -353,7 +355,7 @@ static void further_not_connected(unsigned fail_in)
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, rep.lane.epoch);
     progress();
-    /* The peer asks once more what has arrived. */
+    /* The peer asks again what has arrived. */
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
     say(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);
@@ -372,7 +374,7 @@ static void test_further_lane_half_connected(void **state)
     further_not_connected(FAIL_RTS);
 }
 
-/* ---- the peer does not grant it ---- */
+/* ---- the peer refuses ---- */
 
 static void test_refused_first_lane_is_requested_again(void **state)
 {
@@ -390,7 +392,7 @@ static void test_refused_first_lane_is_requested_again(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
 }
 
-/* Time passes; requests get this answer.  How many LANE_REQs were sent. */
+/* Lets time pass; requests get this reply. Returns the number of LANE_REQs. */
 static unsigned pass_time(mrail_ns_t how_long,
                           void (*reply)(const mrail_ctl_msg_t *))
 {
@@ -421,7 +423,7 @@ static void reply_no_resources(const mrail_ctl_msg_t *req)
     refuse(0, req->lane.slot, req->seq, MRAIL_REASON_RESOURCES);
 }
 
-/* ... for half a minute, without flooding the peer with requests. */
+/* The same for half a minute, without a flood of requests. */
 static void test_first_lane_refused_for_long(void **state)
 {
     unsigned count;
@@ -434,7 +436,8 @@ static void test_first_lane_refused_for_long(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* The peer buries what it took first, and says so; then ours fails again. */
+/* The peer reaps the lane that it accepted, and reports it. Then this end fails
+ * again. */
 static void reply_wait_and_fail(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t rep = answer_to(req);
@@ -457,7 +460,7 @@ static void test_first_lane_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* A requester that was told to wait waits. */
+/* A requester with a deferred request waits. */
 static void test_first_lane_deferred_for_long(void **state)
 {
     mrail_ctl_msg_t req = *ask_first();
@@ -487,7 +490,7 @@ static void test_refused_further_lane_is_requested_later(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 1);
 }
 
-/* ---- given up ---- */
+/* ---- abandoned requests ---- */
 
 static void assert_told(uint16_t epoch, unsigned rail)
 {
@@ -498,7 +501,7 @@ static void assert_told(uint16_t epoch, unsigned rail)
     sent.num_msgs = 0;
 }
 
-/* The peer took a request that is not ours any more. */
+/* The peer accepted an abandoned request. */
 static void test_reply_to_abandoned_request(void **state)
 {
     mrail_ctl_msg_t rep;
@@ -509,13 +512,13 @@ static void test_reply_to_abandoned_request(void **state)
     fake_lane_msg(&rep, MRAIL_CTL_LANE_REP, 1, 99, 7);
     say_on(0, 1, &rep);
     assert_told(7, 1);
-    /* ... and has a lane of its own here, that both would wait for. */
+    /* The peer has a lane of its own here, for which both would wait. */
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     say_on(0, 0, &rep);
     assert_told(7, 0);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->lanes[1]->epoch, 8);
-    /* Not of one that is used. */
+    /* No report about a lane in use. */
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 21, 8);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
     sent.num_msgs = 0;
@@ -547,8 +550,8 @@ static int put_something(mrail_ep_t *ep)
     return ret;
 }
 
-/* While a peer's lanes are drained nobody has been told who it was.  An MPI library
- * would end the job at the error of what it begins meanwhile. */
+/* The failure is not reported while a peer's lanes are drained. An MPI library
+ * would end the job at the error of operations that it starts meanwhile. */
 static void test_failure_is_reported_first(void **state)
 {
     mrail_ep_t *ep;
@@ -558,7 +561,8 @@ static void test_failure_is_reported_first(void **state)
     ep = ep_to(0);
     assert_int_equal(send_something(ep), 0);
     mrail_ctl_peer_failed(peer_of(0), -ETIMEDOUT);
-    mrail_iface_progress(ifaces[0]); /* what was sent is still under way */
+    mrail_iface_progress(ifaces[0]); /* earlier operations are still in
+                                      * flight */
     assert_int_equal(peer_of(0)->dead, 1);
     assert_false(ep->failure_reported);
     assert_int_equal(send_something(ep), -EAGAIN);
@@ -569,7 +573,7 @@ static void test_failure_is_reported_first(void **state)
     assert_int_equal(put_something(ep), -ETIMEDOUT);
 }
 
-/* The peer took ours, and its end has failed: nothing would come of it. */
+/* The peer accepted the lane, and its end has failed. */
 static void peer_end_has_failed(const mrail_ctl_msg_t *request)
 {
     mrail_ctl_msg_t first = *request, msg;
@@ -603,7 +607,7 @@ static void test_peer_fails_a_further_request(void **state)
     peer_end_has_failed(ask_second());
 }
 
-/* ---- dark ---- */
+/* ---- no reply ---- */
 
 static void reply_nothing(const mrail_ctl_msg_t *req)
 {
@@ -624,7 +628,7 @@ static void test_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-/* A further lane that nobody answers for: others carry the work. */
+/* The peer never replies about a further lane: other lanes carry the work. */
 static void test_further_never_answered(void **state)
 {
     (void)ask_second();
@@ -633,7 +637,7 @@ static void test_further_never_answered(void **state)
     assert_int_equal(peer_of(0)->up_mask, 1);
 }
 
-/* A peer that shall say whether it is there has as long as any other. */
+/* A peer in the liveness check gets the full time limit. */
 static void test_liveness_check_has_full_timeout(void **state)
 {
     mrail_ep_t *ep;
@@ -653,7 +657,7 @@ static void test_liveness_check_has_full_timeout(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-/* There is no answer to it, and any rail may be dead. */
+/* BYE has no reply, and any rail may be down. */
 static void test_bye_uses_every_pair(void **state)
 {
     unsigned rails = 0;
@@ -671,8 +675,8 @@ static void test_bye_uses_every_pair(void **state)
     assert_int_equal(rails, 3);
 }
 
-/* The peer would close a lane that was let go of in good order, and think ill of
- * its path. */
+/* Without the epoch, the peer would fail a lane that was closed in good order,
+ * and suspect its path. */
 static void test_late_reply_of_earlier_epoch(void **state)
 {
     mrail_ctl_msg_t rep = answer_to(ask_second());
@@ -686,12 +690,12 @@ static void test_late_reply_of_earlier_epoch(void **state)
     sent.num_msgs = 0;
     say_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
-    rep.lane.epoch += 2; /* one that was given up */
+    rep.lane.epoch += 2; /* an abandoned one */
     say_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
-/* Nobody here wants a lane: no reason to give a peer up. */
+/* This end wants no lane: that does not fail the peer. */
 static void test_not_wanted(void **state)
 {
     start(64);
@@ -703,7 +707,7 @@ static void test_not_wanted(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* Only the lane of slot 2 is left, which carries no messages. */
+/* Leaves only the lane of slot 2, which carries no messages. */
 static void only_without_messages(void)
 {
     start(64);

@@ -34,7 +34,7 @@ static mrail_relay_shm_pool_t pool, other;
 static char name[MRAIL_RELAY_NAME_SIZE];
 static char path[128];
 
-/* Marks the pools of this test by a mask that no other process uses. */
+/* A mask that no other process uses marks the pools of this test. */
 #define MASK 0200
 
 static int count(void)
@@ -141,7 +141,7 @@ static void test_layout(void **state)
     free(base);
 }
 
-/* The largest of all is a size, on 64 bits. */
+/* The largest shape has a valid size, on 64 bits. */
 static void test_largest(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -243,7 +243,7 @@ static void test_modes(void **state)
 static void test_other_user(void **state)
 {
     if (geteuid() != 0) {
-        skip(); /* nobody else can give a file away */
+        skip(); /* only root can change the owner of a file */
     }
     create();
     assert_int_equal(chown(path, 12345, (gid_t)-1), 0);
@@ -260,13 +260,13 @@ static void test_other_length(void **state)
     assert_int_equal(attach(), -EINVAL);
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(attach(), -EINVAL);
-    /* Of the right length, but nothing is in it. */
+    /* The right length, but no content. */
     assert_int_equal(truncate(path, (off_t)pool.size), 0);
     assert_int_equal(attach(), -EINVAL);
     destroy();
 }
 
-/* Of the same length, too. */
+/* The same length, too. */
 static void test_other_shape(void **state)
 {
     mrail_relay_shape_t shape = small;
@@ -281,7 +281,7 @@ static void test_other_shape(void **state)
     shape.chunk *= 2;
     assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
                      -EINVAL);
-    for (unsigned i = 0; i < 40; ++i) { /* each byte of its head */
+    for (unsigned i = 0; i < 40; ++i) { /* each byte of the header */
         ((char *)pool.base)[i] ^= 1;
         assert_int_equal(attach(), -EINVAL);
         ((char *)pool.base)[i] ^= 1;
@@ -311,7 +311,7 @@ static void test_no_file(void **state)
     destroy();
 }
 
-/* No room, as far as a process can have none to itself. */
+/* A full file system, as far as a process can have its own. */
 static void test_full(void **state)
 {
     struct rlimit before, limit;
@@ -332,7 +332,7 @@ static void test_full(void **state)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* More than any /dev/shm has: at once, and not when it is written to. */
+/* More than any /dev/shm holds: refused at creation, not at the first write. */
 static void test_too_large(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -342,7 +342,7 @@ static void test_too_large(void **state)
 
     assert_int_equal(statvfs(MRAIL_RELAY_DIR, &fs), 0);
     if ((sizeof(size_t) < 8) || (fs.f_blocks == 0)) {
-        skip(); /* it would take all memory that there is */
+        skip(); /* it would take all memory */
     }
     assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -ENOSPC);
 }

@@ -1,5 +1,5 @@
-/* Who yields, of peers with lanes and operations: an engine that is not opened.
- */
+/* Throttling of peers with lanes and operations, on an engine that is not
+ * opened. */
 #include "config.h"
 #include "rail/engine.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define RAILS 4
-#define TURNS 30 /* longer than a look */
+#define TURNS 30 /* longer than a measurement */
 #define BYTES 11200000
 
 typedef struct {
@@ -63,7 +63,7 @@ static void world_init(mrail_op_kind_t first, mrail_op_kind_t second,
     other_init(&others[1], without, second);
 }
 
-/* Turns in which all rails move 100 MB/s, in both directions. */
+/* Runs periods in which all rails move 100 MB/s in both directions. */
 static void run(unsigned count)
 {
     for (; count != 0; --count) {
@@ -81,8 +81,8 @@ static void run(unsigned count)
     }
 }
 
-/* Bit r: the lane of rail r may be used, when so much has been posted that
- * tokens are used up. */
+/* Bit r: the lane of rail r may be used after enough posts to spend all
+ * tokens. */
 static unsigned usable(other_t *other)
 {
     mrail_fair_share_t *fair_share = mrail_throttle_fair_share(&other->peer);
@@ -133,7 +133,7 @@ static void test_same_rails(void **state)
     assert_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
-/* Nobody yields to one that has nothing left, or only what is not cut. */
+/* A peer without work, or with only undivided work, throttles no other peer. */
 static void test_no_work(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
@@ -150,7 +150,8 @@ static void test_no_work(void **state)
     assert_int_equal(usable(&others[0]), 0xf);
 }
 
-/* One that came between two turns is free until the next. */
+/* A peer that arrives between two periods is not throttled until the next
+ * one. */
 static void test_between_periods(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
