@@ -46,14 +46,14 @@ static const struct {
     double dual_max; /* for the actual number of links of a slot, or for any */
     int is_by_depth;
     double least_part; /* of a demand, on a lane */
-} stages[FLOWS_NUM_STAGES] = {
-    [FLOWS_STAGE_SPREAD] = {.step = 0.6, .momentum = 0.75, .dual_max = 30},
-    [FLOWS_STAGE_SHORTEN] = {.step = 0.8,
+} phase_params[FLOWS_NUM_PHASES] = {
+    [FLOWS_PHASE_BALANCE] = {.step = 0.6, .momentum = 0.75, .dual_max = 30},
+    [FLOWS_PHASE_SHORTEN] = {.step = 0.8,
                              .momentum = 0.8,
                              .dual_max = 70,
                              .is_by_depth = 1,
                              .least_part = 1e-3},
-    [FLOWS_STAGE_FIT] = {.step = 0.6, .momentum = 0.75, .dual_max = 70},
+    [FLOWS_PHASE_FIT] = {.step = 0.6, .momentum = 0.75, .dual_max = 70},
 };
 
 /* ---- iteration ---- */
@@ -62,8 +62,8 @@ static const struct {
  * `link`. The compiler knows the number of links. */
 #define EACH_SLOT(flows, most_links, statement)                                \
     for (uint32_t row = 0; row < (flows)->num_rows; ++row) {                   \
-        uint32_t s = (flows)->rows[row] * (flows)->phases.width;               \
-        uint32_t end = s + (flows)->phases.width;                              \
+        uint32_t s = (flows)->rows[row] * (flows)->kernels.width;              \
+        uint32_t end = s + (flows)->kernels.width;                             \
         const uint32_t *link =                                                 \
             &(flows)->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];           \
                                                                                \
@@ -114,7 +114,7 @@ static MRAIL_INLINE void flows_add(double *sums, const uint32_t *link,
                                    unsigned count, uint32_t slot, double bytes)
 {
     for (unsigned i = 0; i < count; ++i) {
-        sums[link[i] * MRAIL_PHASES_VECTOR + slot % MRAIL_PHASES_VECTOR] +=
+        sums[link[i] * MRAIL_KERNELS_VECTOR + slot % MRAIL_KERNELS_VECTOR] +=
             bytes;
     }
 }
@@ -124,7 +124,7 @@ static void flows_set_factors(mrail_flows_t *flows)
     const double *factor = flows->factor, *weight = flows->slot_weight;
     double *slot = flows->slot_factor;
 
-    mrail_phases_exp(flows->link_room, flows->price, flows->factor);
+    mrail_kernels_exp(flows->link_room, flows->dual, flows->factor);
     EACH_SLOT_OF(flows,
                  slot[s] = weight[s] * flows_product(factor, link, num_links))
 }
@@ -135,21 +135,21 @@ void mrail_flows_add_loads(mrail_flows_t *flows)
     const double *bytes = flows->slot_load;
 
     memset(sums, 0,
-           (size_t)flows->link_room * MRAIL_PHASES_VECTOR * sizeof(*sums));
+           (size_t)flows->link_room * MRAIL_KERNELS_VECTOR * sizeof(*sums));
     for (uint32_t e = 0; (flows->base != NULL) && (e < flows->links.num_links);
          ++e) {
-        sums[e * MRAIL_PHASES_VECTOR] = flows->base[e];
+        sums[e * MRAIL_KERNELS_VECTOR] = flows->base[e];
     }
     EACH_SLOT_OF(flows, flows_add(sums, link, num_links, s, bytes[s]))
     for (uint32_t e = 0; e < flows->link_room;
-         ++e, sums += MRAIL_PHASES_VECTOR) {
+         ++e, sums += MRAIL_KERNELS_VECTOR) {
         flows->load[e] =
             ((sums[0] + sums[2]) + (sums[1] + sums[3])) * flows->per_byte[e];
     }
     flows->trial_relayed =
         flows->has_relays
-            ? mrail_phases_dot(flows->num_slots, flows->slot_relays,
-                               flows->slot_load)
+            ? mrail_kernels_dot(flows->num_slots, flows->slot_relays,
+                                flows->slot_load)
             : 0;
 }
 
@@ -159,12 +159,12 @@ void mrail_flows_divide(mrail_flows_t *flows)
 {
     flows_set_factors(flows);
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_phases_divide(&flows->phases,
-                        flows->is_first          ? MRAIL_PHASES_NO_SUM
-                        : flows->num_summed == 0 ? MRAIL_PHASES_SET_SUM
-                                                 : MRAIL_PHASES_ADD_SUM,
-                        flows->slot_factor, flows->trial, flows->sum,
-                        flows->slot_load);
+    mrail_kernels_divide(&flows->kernels,
+                         flows->is_first          ? MRAIL_KERNELS_NO_SUM
+                         : flows->num_summed == 0 ? MRAIL_KERNELS_SET_SUM
+                                                  : MRAIL_KERNELS_ADD_SUM,
+                         flows->slot_factor, flows->trial, flows->sum,
+                         flows->slot_load);
     mrail_flows_add_loads(flows);
     if (flows->is_first) {
         flows->is_first = 0;
@@ -177,7 +177,7 @@ void mrail_flows_divide(mrail_flows_t *flows)
     ++flows->num_summed;
 }
 
-void mrail_flows_forget_sum(mrail_flows_t *flows)
+void mrail_flows_reset_sum(mrail_flows_t *flows)
 {
     memset(flows->sum_load, 0,
            flows->links.num_links * sizeof(*flows->sum_load));
@@ -201,29 +201,29 @@ void mrail_flows_try_mean(mrail_flows_t *flows)
         flows->load[e] = flows->sum_load[e] * part;
     }
     flows->trial_relayed = flows->sum_relayed * part;
-    mrail_flows_forget_sum(flows);
+    mrail_flows_reset_sum(flows);
 }
 
 mrail_flows_lanes_t mrail_flows_lanes(mrail_flows_t *flows, uint32_t k)
 {
-    const uint32_t *row = &flows->phases.row[2 * (size_t)k];
+    const uint32_t *row = &flows->kernels.row[2 * (size_t)k];
 
     return (mrail_flows_lanes_t){
-        .out = row[0] * flows->phases.width,
-        .in = row[1] * flows->phases.width,
-        .bytes = &flows->bytes[(size_t)k * flows->phases.width]};
+        .out = row[0] * flows->kernels.width,
+        .in = row[1] * flows->kernels.width,
+        .bytes = &flows->bytes[(size_t)k * flows->kernels.width]};
 }
 
 void mrail_flows_load_bytes(mrail_flows_t *flows)
 {
     memset(flows->slot_load, 0, flows->num_slots * sizeof(*flows->slot_load));
-    mrail_phases_load(&flows->phases, flows->bytes, flows->slot_load);
+    mrail_kernels_load(&flows->kernels, flows->bytes, flows->slot_load);
     mrail_flows_add_loads(flows);
 }
 
 double mrail_flows_trial_congestion(const mrail_flows_t *flows)
 {
-    return mrail_phases_most(flows->link_room, flows->load);
+    return mrail_kernels_most(flows->link_room, flows->load);
 }
 
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
@@ -237,31 +237,31 @@ void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion)
 static void flows_halve_duals(mrail_flows_t *flows)
 {
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->price[e] *= 0.5;
-        flows->since[e] = flows->price[e];
+        flows->dual[e] *= 0.5;
+        flows->since[e] = flows->dual[e];
     }
 }
 
 /* 0; or 1: a price is above the highest one. */
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target)
 {
-    const mrail_phases_step_t step = {.per_target = 1 / target,
-                                      .least = LEAST_LOAD,
-                                      .most = MOST_LOAD,
-                                      .step = stages[flows->stage].step,
-                                      .momentum =
-                                          stages[flows->stage].momentum};
+    const mrail_kernels_step_t step = {.per_target = 1 / target,
+                                       .least = LEAST_LOAD,
+                                       .most = MOST_LOAD,
+                                       .step = phase_params[flows->phase].step,
+                                       .momentum =
+                                           phase_params[flows->phase].momentum};
 
-    return mrail_phases_raise(flows->link_room, &step, flows->load,
-                              flows->price,
-                              flows->rise) > mrail_flows_dual_max(flows);
+    return mrail_kernels_raise(flows->link_room, &step, flows->load,
+                               flows->dual,
+                               flows->rise) > mrail_flows_dual_max(flows);
 }
 
 double mrail_flows_dual_max(const mrail_flows_t *flows)
 {
-    double most = stages[flows->stage].dual_max;
+    double most = phase_params[flows->phase].dual_max;
 
-    return stages[flows->stage].is_by_depth
+    return phase_params[flows->phase].is_by_depth
                ? most * MRAIL_FLOWS_SLOT_LINKS / MRAIL_MAX(flows->depth, 1u)
                : most;
 }
@@ -279,12 +279,12 @@ double mrail_flows_shortest(mrail_flows_t *flows, double per_relay)
                                       ? relays[s] * per_relay +
                                             flows_sum(length, link, num_links)
                                       : MRAIL_FLOWS_CLOSED)
-    return mrail_phases_shortest(&flows->phases, slot);
+    return mrail_kernels_shortest(&flows->kernels, slot);
 }
 
 double mrail_flows_volume(const mrail_flows_t *flows)
 {
-    return mrail_phases_dot(flows->link_room, flows->width, flows->length);
+    return mrail_kernels_dot(flows->link_room, flows->width, flows->length);
 }
 
 /* Computes the bound of the current lengths. Stores the lengths if it is the
@@ -338,9 +338,9 @@ static void flows_prove_by_rises(mrail_flows_t *flows)
     double most = 0;
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        flows->length[e] = MRAIL_MAX(flows->price[e] - flows->since[e], 0.0);
+        flows->length[e] = MRAIL_MAX(flows->dual[e] - flows->since[e], 0.0);
         most = MRAIL_MAX(most, flows->length[e]);
-        flows->since[e] = flows->price[e];
+        flows->since[e] = flows->dual[e];
     }
     mrail_flows_prove(flows);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
@@ -353,14 +353,14 @@ static void flows_prove_by_rises(mrail_flows_t *flows)
 
 void mrail_flows_begin_iterations(mrail_flows_t *flows)
 {
-    memcpy(flows->since, flows->price,
+    memcpy(flows->since, flows->dual,
            flows->links.num_links * sizeof(*flows->since));
     memset(flows->rise, 0, flows->links.num_links * sizeof(*flows->rise));
-    mrail_flows_forget_sum(flows);
+    mrail_flows_reset_sum(flows);
     flows->is_first = 1;
 }
 
-void mrail_flows_begin(mrail_flows_t *flows, unsigned stage,
+void mrail_flows_begin(mrail_flows_t *flows, unsigned phase,
                        double relay_factor)
 {
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
@@ -371,16 +371,16 @@ void mrail_flows_begin(mrail_flows_t *flows, unsigned stage,
         }
         flows->slot_weight[s] = weight;
     }
-    flows->stage = stage;
-    flows->phases.least_part = stages[stage].least_part;
-    flows->price = flows->prices[stage];
+    flows->phase = phase;
+    flows->kernels.least_part = phase_params[phase].least_part;
+    flows->dual = flows->duals[phase];
     mrail_flows_begin_iterations(flows);
 }
 
 /* Iteration of the next check. */
-unsigned mrail_flows_after(unsigned round)
+unsigned mrail_flows_after(unsigned iteration)
 {
-    return round + MRAIL_MAX(LOOK_ITERATIONS, round / LOOK_PART);
+    return iteration + MRAIL_MAX(LOOK_ITERATIONS, iteration / LOOK_PART);
 }
 
 /* Smaller one of this iteration's congestion and `best` (0: none yet). */
@@ -408,7 +408,7 @@ static int flows_is_within(const mrail_flows_t *flows, double gap)
 }
 
 /* Moves a small excess over the acceptable congestion to lanes with room. */
-static void flows_relieve_spread(mrail_flows_t *flows, double gap)
+static void flows_relieve_balance(mrail_flows_t *flows, double gap)
 {
     double limit = flows->bound * (1 + RELIEVED * gap);
 
@@ -429,38 +429,38 @@ static void flows_prove_by_powers(mrail_flows_t *flows, double gap)
     }
 }
 
-unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
-                            unsigned max_iterations)
+unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
+                             unsigned max_iterations)
 {
     unsigned look = LOOK_ITERATIONS;
     double best = 0;
 
-    mrail_flows_begin(flows, FLOWS_STAGE_SPREAD, 1);
+    mrail_flows_begin(flows, FLOWS_PHASE_BALANCE, 1);
     flows->congestion = 0;
     mrail_flows_prove_first(flows);
-    for (unsigned round = 1; round <= max_iterations; ++round) {
+    for (unsigned iteration = 1; iteration <= max_iterations; ++iteration) {
         mrail_flows_divide(flows);
         best = flows_keep_less_loaded(flows, best);
-        if (round == 1) {
+        if (iteration == 1) {
             flows_prove_by_powers(flows, gap);
         }
         if (flows_is_within(flows, gap)) {
-            return round;
+            return iteration;
         }
         if (mrail_flows_raise_duals(flows, flows_target(flows, best, gap))) {
             flows_halve_duals(flows); /* rises prove bounds, prices do not */
         }
-        if (round == look) {
+        if (iteration == look) {
             flows_prove_by_rises(flows);
             mrail_flows_try_mean(flows);
             best = flows_keep_less_loaded(flows, best);
-            look = mrail_flows_after(round);
-        } else if (round > 1) {
+            look = mrail_flows_after(iteration);
+        } else if (iteration > 1) {
             continue;
         }
-        flows_relieve_spread(flows, gap);
+        flows_relieve_balance(flows, gap);
         if (flows_is_within(flows, gap)) {
-            return round;
+            return iteration;
         }
     }
     return max_iterations;
@@ -481,17 +481,17 @@ static double flows_relieve_near(mrail_flows_t *flows, double limit)
 /* The mask of each demand holds its weights. */
 static void flows_begin_fit(mrail_flows_t *flows)
 {
-    mrail_flows_begin(flows, FLOWS_STAGE_FIT, 1);
+    mrail_flows_begin(flows, FLOWS_PHASE_FIT, 1);
     for (uint32_t s = 0; s < flows->num_slots; ++s) {
         flows->slot_weight[s] = flows->slot_open[s] ? 1 : 0;
     }
 }
 
-int mrail_flows_settle(mrail_flows_t *flows, double limit)
+int mrail_flows_repair(mrail_flows_t *flows, double limit)
 {
     double congestion;
 
-    mrail_flows_reset_duals(flows, FLOWS_STAGE_FIT);
+    mrail_flows_reset_duals(flows, FLOWS_PHASE_FIT);
     flows_begin_fit(flows);
     mrail_flows_divide(flows);
     mrail_flows_relieve(flows, limit * FLOWS_WITHIN);
@@ -509,31 +509,31 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit, unsigned max_iterations)
     unsigned look = LOOK_ITERATIONS;
 
     flows_begin_fit(flows);
-    for (unsigned round = 1; round <= max_iterations; ++round) {
+    for (unsigned iteration = 1; iteration <= max_iterations; ++iteration) {
         double congestion;
 
         mrail_flows_divide(flows);
         congestion = mrail_flows_trial_congestion(flows);
-        if ((congestion > limit) && (round == look)) {
+        if ((congestion > limit) && (iteration == look)) {
             mrail_flows_try_mean(flows);
             congestion = flows_relieve_near(flows, limit);
-            look = mrail_flows_after(round);
+            look = mrail_flows_after(iteration);
         }
         if (congestion <= limit) {
             mrail_flows_keep_trial(flows, congestion);
-            return (int)round;
+            return (int)iteration;
         }
         if (mrail_flows_raise_duals(flows, limit * FLOWS_AIM)) {
             break;
         }
     }
-    mrail_flows_reset_duals(flows, FLOWS_STAGE_FIT);
+    mrail_flows_reset_duals(flows, FLOWS_PHASE_FIT);
     return -ERANGE;
 }
 
 uint32_t mrail_flows_stride(const mrail_flows_t *flows)
 {
-    return flows->phases.width;
+    return flows->kernels.width;
 }
 
 const double *mrail_flows_bytes(const mrail_flows_t *flows)

@@ -1,6 +1,6 @@
 /*
  * Divides demands over their paths so that the congestion is minimal, with a
- * proved lower bound. A second stage minimizes the relayed bytes within that
+ * proved lower bound. Phase 2 minimizes the relayed bytes within that
  * congestion.
  *
  * A path is an out part and an in part: lane r of the demand's out row, then
@@ -38,7 +38,7 @@
  * (flows_repair.c) moves the excess of links to lanes with room, demand by
  * demand. The full links then give better prices.
  *
- * The second stage is the same ascent with the congestion as the target and
+ * Phase 2 is the same ascent with the congestion as the target and
  * smaller weights: each relay of a path multiplies the weight by a constant
  * factor. Lagrangian duality gives its bound. It is the least sum of relays and
  * prices over the demands, less the prices times the capacities.
@@ -75,7 +75,7 @@ typedef struct mrail_flows_links {
     /* Number of the cut set of each link, or MRAIL_FLOWS_NO_LINK. NULL: no
      * sets. */
     const uint32_t *set;
-    uint32_t num_classes;
+    uint32_t num_sets;
     /* Parent of each link, or MRAIL_FLOWS_NO_LINK. Bytes of a parent pass one
      * of the links that name it. */
     const uint32_t *parent;
@@ -90,7 +90,7 @@ typedef struct mrail_flows_problem {
     const uint32_t *lanes; /* by demand, bits. At least one lane is open in both
                             * rows. No path contains a link twice. */
     const double *demand;  /* bytes of each, > 0 */
-    /* For mrail_flows_fit() and mrail_flows_settle(); otherwise NULL. */
+    /* For mrail_flows_fit() and mrail_flows_repair(); otherwise NULL. */
     const double *base;   /* bytes of other demands, by link */
     const double *weight; /* Weights by demand and lane, mrail_flows_stride()
                           * apart, in place of those from link capacities. 0:
@@ -112,13 +112,13 @@ void mrail_flows_destroy(mrail_flows_t *flows);
 int mrail_flows_load(mrail_flows_t *flows,
                      const mrail_flows_problem_t *problem);
 /* Resets all prices to 0. */
-void mrail_flows_forget(mrail_flows_t *flows);
+void mrail_flows_reset(mrail_flows_t *flows);
 
 /* Phase 1. Divides until the congestion is proved to be at most 1 + gap (> 0)
  * times the minimum, or for max_iterations (> 0). Returns the number of
  * iterations. */
-unsigned mrail_flows_spread(mrail_flows_t *flows, double gap,
-                            unsigned max_iterations);
+unsigned mrail_flows_balance(mrail_flows_t *flows, double gap,
+                             unsigned max_iterations);
 
 /* Phase 2. Reduces the relayed bytes within a congestion of `limit`. The goal
  * is 1 + gap (> 0) times the proved minimum, plus 1/10000 of all bytes. Returns
@@ -145,7 +145,7 @@ int mrail_flows_fit(mrail_flows_t *flows, double limit,
 /* Divides by the weights, then moves the excess over `limit` to lanes with
  * room, fewest relays first. 0; or -ERANGE: that fails, and the last division
  * stays. Proves nothing. */
-int mrail_flows_settle(mrail_flows_t *flows, double limit);
+int mrail_flows_repair(mrail_flows_t *flows, double limit);
 
 /* Merges parts below `least` bytes into one lane of their demand, for fewer
  * pieces. The congestion stays within `limit`, and the number of relays does

@@ -4,7 +4,7 @@
 
 #include "flows.h"
 #include "rail_masks.h"
-#include "phases.h"
+#include "kernels.h"
 
 #include <stddef.h>
 
@@ -12,17 +12,17 @@
 #define MRAIL_FLOWS_CLOSED 1e300
 
 enum {
-    FLOWS_STAGE_SPREAD,
-    FLOWS_STAGE_SHORTEN,
-    FLOWS_STAGE_FIT,
-    FLOWS_NUM_STAGES
+    FLOWS_PHASE_BALANCE,
+    FLOWS_PHASE_SHORTEN,
+    FLOWS_PHASE_FIT,
+    FLOWS_NUM_PHASES
 };
 
 /* Index num_links is the absent link, with no price, length or load. Further
  * copies of it pad arrays of links to link_room. */
 struct mrail_flows {
     mrail_flows_links_t links;
-    mrail_phases_t phases;
+    mrail_kernels_t kernels;
     double widest;          /* largest capacity of a link */
     uint32_t link_room;     /* links with padding, for vectors */
     unsigned depth;         /* largest number of links of a slot */
@@ -63,12 +63,12 @@ struct mrail_flows {
     double *slot_factor; /* with prices; in proofs: lengths; in repairs 1: above
                           * the limit */
     double *slot_load;   /* bytes of this iteration */
-    unsigned stage;
-    double *prices[FLOWS_NUM_STAGES]; /* by link; one allocation with other
+    unsigned phase;
+    double *duals[FLOWS_NUM_PHASES];  /* by link; one allocation with other
                                     * arrays */
     double *per_byte;                 /* by link: seconds */
     double *width;                    /* by link: capacity */
-    double *price;                    /* by link: dual price in this stage */
+    double *dual;                     /* by link: dual price in this phase */
     double *factor;                   /* e^-price */
     double *load;                     /* seconds */
     double *sums;                     /* by link: partial sums of bytes */
@@ -112,20 +112,20 @@ void mrail_flows_load_bytes(mrail_flows_t *flows);
 /* Margin for rounding that moves leave. */
 #define FLOWS_WITHIN (1 - 1e-9)
 
-/* Functions of flows.c for flows_search.c: start of a stage, with weights
+/* Functions of flows.c for flows_search.c: start of a phase, with weights
  * multiplied by relay_factor per relay; start of the iterations; reset of the
  * sum; one iteration; its congestion; the mean of the iterations in its place;
  * storing it as the best. */
-void mrail_flows_begin(mrail_flows_t *flows, unsigned stage,
+void mrail_flows_begin(mrail_flows_t *flows, unsigned phase,
                        double relay_factor);
 void mrail_flows_begin_iterations(mrail_flows_t *flows);
-void mrail_flows_forget_sum(mrail_flows_t *flows);
+void mrail_flows_reset_sum(mrail_flows_t *flows);
 void mrail_flows_divide(mrail_flows_t *flows);
 double mrail_flows_trial_congestion(const mrail_flows_t *flows);
 void mrail_flows_try_mean(mrail_flows_t *flows);
 void mrail_flows_keep_trial(mrail_flows_t *flows, double congestion);
 /* Iteration of the next check. */
-unsigned mrail_flows_after(unsigned round);
+unsigned mrail_flows_after(unsigned iteration);
 /* 1: a price exceeds the maximum. */
 int mrail_flows_raise_duals(mrail_flows_t *flows, double target);
 double mrail_flows_dual_max(const mrail_flows_t *flows);
@@ -156,6 +156,6 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit);
 void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
                             double per_relay, double most);
 
-void mrail_flows_reset_duals(mrail_flows_t *flows, unsigned stage);
+void mrail_flows_reset_duals(mrail_flows_t *flows, unsigned phase);
 
 #endif

@@ -22,21 +22,21 @@ static double *flows_take(double **next_p, size_t count)
 
 static int flows_allocate_links(mrail_flows_t *flows)
 {
-    size_t links = MRAIL_PHASES_VECTOR *
+    size_t links = MRAIL_KERNELS_VECTOR *
                    MRAIL_DIV_ROUND_UP((size_t)flows->links.num_links + 1,
-                                      MRAIL_PHASES_VECTOR);
-    size_t sets = flows->links.num_classes;
-    double *next =
-        calloc((10 + MRAIL_PHASES_VECTOR + FLOWS_NUM_STAGES) * links + 2 * sets,
-               sizeof(*next));
+                                      MRAIL_KERNELS_VECTOR);
+    size_t sets = flows->links.num_sets;
+    double *next = calloc(
+        (10 + MRAIL_KERNELS_VECTOR + FLOWS_NUM_PHASES) * links + 2 * sets,
+        sizeof(*next));
 
-    flows->prices[0] = next;
+    flows->duals[0] = next;
     flows->link_room = (uint32_t)links;
     if (next == NULL) {
         return -ENOMEM;
     }
-    for (unsigned stage = 0; stage < FLOWS_NUM_STAGES; ++stage) {
-        flows->prices[stage] = flows_take(&next, links);
+    for (unsigned phase = 0; phase < FLOWS_NUM_PHASES; ++phase) {
+        flows->duals[phase] = flows_take(&next, links);
     }
     flows->per_byte = flows_take(&next, links);
     flows->width = flows_take(&next, links);
@@ -45,7 +45,7 @@ static int flows_allocate_links(mrail_flows_t *flows)
     flows->set_capacity = flows_take(&next, sets);
     flows->factor = flows_take(&next, links);
     flows->load = flows_take(&next, links);
-    flows->sums = flows_take(&next, links * MRAIL_PHASES_VECTOR);
+    flows->sums = flows_take(&next, links * MRAIL_KERNELS_VECTOR);
     flows->length = flows_take(&next, links);
     flows->proof = flows_take(&next, links);
     flows->since = flows_take(&next, links);
@@ -92,7 +92,7 @@ static int flows_allocate_slots(mrail_flows_t *flows, uint32_t num_slots)
     flows->link_slots = malloc((size_t)num_slots * MRAIL_FLOWS_SLOT_LINKS *
                                sizeof(*flows->link_slots));
     flows->slot_open = malloc(2 * (size_t)num_slots);
-    if ((flows_allocate_rows(flows, num_slots / flows->phases.width) != 0) ||
+    if ((flows_allocate_rows(flows, num_slots / flows->kernels.width) != 0) ||
         (next == NULL) || (flows->slot_link == NULL) ||
         (flows->link_slots == NULL) || (flows->slot_open == NULL)) {
         return -ENOMEM;
@@ -112,7 +112,7 @@ static int flows_allocate_bytes(mrail_flows_t *flows, size_t num_bytes)
 {
     double *next = malloc(3 * num_bytes * sizeof(*next));
 
-    size_t demands = num_bytes / flows->phases.width;
+    size_t demands = num_bytes / flows->kernels.width;
 
     free(flows->all_bytes);
     free(flows->mask);
@@ -193,7 +193,7 @@ static int flows_is_cut(const mrail_flows_t *flows, uint32_t s, uint32_t set)
 /* Sets that cut all open lanes of a row, among those of one lane. */
 static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 {
-    uint32_t first = row * flows->phases.width, open = flows->row_open[row];
+    uint32_t first = row * flows->kernels.width, open = flows->row_open[row];
     uint32_t *sets = &flows->row_set[(size_t)row * FLOWS_ROW_SETS], count = 0;
     const uint32_t *link;
 
@@ -224,7 +224,7 @@ static void flows_set_row_sets(mrail_flows_t *flows, uint32_t row)
 /* Lanes by relays, and links that several lanes share. */
 static void flows_set_row_lanes(mrail_flows_t *flows, uint32_t row)
 {
-    uint32_t first = row * flows->phases.width;
+    uint32_t first = row * flows->kernels.width;
     uint32_t *relays = &flows->row_relays[(size_t)row * FLOWS_ROW_RELAYS];
 
     memset(relays, 0, FLOWS_ROW_RELAYS * sizeof(*relays));
@@ -280,7 +280,7 @@ static void flows_set_link_slots(mrail_flows_t *flows)
 static void flows_set_slots(mrail_flows_t *flows,
                             const mrail_flows_slot_t *slot)
 {
-    uint32_t lanes = flows->links.num_lanes, width = flows->phases.width;
+    uint32_t lanes = flows->links.num_lanes, width = flows->kernels.width;
 
     for (uint32_t s = flows->slots_set; s < flows->num_slots; ++s) {
         uint32_t row = s / width, lane = s % width;
@@ -306,13 +306,13 @@ static void flows_set_slots(mrail_flows_t *flows,
  * use one mask. */
 static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
 {
-    uint32_t rows = flows->num_slots / flows->phases.width;
-    const uint32_t *row = flows->phases.row;
+    uint32_t rows = flows->num_slots / flows->kernels.width;
+    const uint32_t *row = flows->kernels.row;
     int is_masked = 0;
 
     memset(flows->row_taken, 0, rows * sizeof(*flows->row_taken));
     memset(flows->row_bytes, 0, rows * sizeof(*flows->row_bytes));
-    for (uint32_t k = 0; k < flows->phases.num_demands; ++k, row += 2) {
+    for (uint32_t k = 0; k < flows->kernels.num_demands; ++k, row += 2) {
         uint32_t common = flows->row_open[row[0]] & flows->row_open[row[1]];
         uint32_t open = common & lanes[k];
 
@@ -322,8 +322,8 @@ static int flows_set_demands(mrail_flows_t *flows, const uint32_t *lanes)
         flows->mask[k] = (open != common) ? lanes[k] : ALL_LANES;
         flows->row_taken[row[0]] |= open;
         flows->row_taken[row[1]] |= open;
-        flows->row_bytes[row[0]] += flows->phases.demand[k];
-        flows->row_bytes[row[1]] += flows->phases.demand[k];
+        flows->row_bytes[row[0]] += flows->kernels.demand[k];
+        flows->row_bytes[row[1]] += flows->kernels.demand[k];
     }
     flows->num_rows = 0;
     for (uint32_t i = 0; i < rows; ++i) {
@@ -344,7 +344,7 @@ static void flows_mark_taken(mrail_flows_t *flows)
     for (uint32_t i = 0; i < flows->num_rows; ++i) {
         uint32_t row = flows->rows[i], lanes = flows->row_taken[row];
         const uint32_t *link =
-            &flows->slot_link[(size_t)row * flows->phases.width *
+            &flows->slot_link[(size_t)row * flows->kernels.width *
                               MRAIL_FLOWS_SLOT_LINKS];
 
         if (flows->row_set[(size_t)row * FLOWS_ROW_SETS] ==
@@ -384,7 +384,7 @@ static void flows_add_capacities(mrail_flows_t *flows)
 
 double mrail_flows_cut_bound(mrail_flows_t *flows)
 {
-    uint32_t sets = flows->links.num_classes;
+    uint32_t sets = flows->links.num_sets;
     double bound = 0;
 
     memset(flows->set_bytes, 0, 2 * (size_t)sets * sizeof(*flows->set_bytes));
@@ -421,9 +421,9 @@ int mrail_flows_create(const mrail_flows_links_t *links,
         return -ENOMEM;
     }
     flows->links = *links;
-    flows->phases.width =
-        MRAIL_PHASES_VECTOR *
-        MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_PHASES_VECTOR);
+    flows->kernels.width =
+        MRAIL_KERNELS_VECTOR *
+        MRAIL_DIV_ROUND_UP(links->num_lanes, MRAIL_KERNELS_VECTOR);
     if (flows_allocate_links(flows) != 0) {
         mrail_flows_destroy(flows);
         return -ENOMEM;
@@ -445,30 +445,30 @@ int mrail_flows_create(const mrail_flows_links_t *links,
 /* Each demand has a mask of its own with its weights. */
 static void flows_set_weight(mrail_flows_t *flows, const double *weight)
 {
-    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
         flows->mask[k] = k;
     }
-    flows->phases.mask = flows->mask;
-    flows->phases.mask_factor = weight;
-    flows->phases.mask_length = NULL;
+    flows->kernels.mask = flows->mask;
+    flows->kernels.mask_factor = weight;
+    flows->kernels.mask_length = NULL;
 }
 
 /* Sets the allowed lanes for the passes; no masks if all lanes are allowed. */
 static int flows_set_masks(mrail_flows_t *flows,
                            const mrail_flows_problem_t *problem)
 {
-    uint32_t last = 0, number = 0, width = flows->phases.width;
+    uint32_t last = 0, number = 0, width = flows->kernels.width;
     int is_masked = flows_set_demands(flows, problem->lanes);
 
     if (problem->weight != NULL) {
         flows_set_weight(flows, problem->weight);
         return 0;
     }
-    flows->phases.mask = NULL;
+    flows->kernels.mask = NULL;
     if (!is_masked) {
         return 0;
     }
-    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
         uint32_t lanes = flows->mask[k];
 
         if ((lanes != last) &&
@@ -494,20 +494,20 @@ static int flows_set_masks(mrail_flows_t *flows,
         }
         flows->rail_masks_set = flows->masks.num;
     }
-    flows->phases.mask = flows->mask;
-    flows->phases.mask_factor = flows->mask_lanes;
-    flows->phases.mask_length =
+    flows->kernels.mask = flows->mask;
+    flows->kernels.mask_factor = flows->mask_lanes;
+    flows->kernels.mask_length =
         flows->mask_lanes + (size_t)flows->rail_masks_set * width;
     return 0;
 }
 
 int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
 {
-    flows->num_slots = problem->num_rows * flows->phases.width;
-    flows->num_bytes = (size_t)problem->num_demands * flows->phases.width;
-    flows->phases.num_demands = problem->num_demands;
-    flows->phases.row = problem->row;
-    flows->phases.demand = problem->demand;
+    flows->num_slots = problem->num_rows * flows->kernels.width;
+    flows->num_bytes = (size_t)problem->num_demands * flows->kernels.width;
+    flows->kernels.num_demands = problem->num_demands;
+    flows->kernels.row = problem->row;
+    flows->kernels.demand = problem->demand;
     flows->base = problem->base;
     flows->bound = 0;
     if (((flows->num_slots > flows->slots_room) &&
@@ -521,21 +521,21 @@ int mrail_flows_load(mrail_flows_t *flows, const mrail_flows_problem_t *problem)
         return 0;
     }
 err_none:
-    flows->phases.num_demands = flows->num_slots = flows->num_rows = 0;
+    flows->kernels.num_demands = flows->num_slots = flows->num_rows = 0;
     flows->num_bytes = 0;
     return -ENOMEM;
 }
 
-void mrail_flows_reset_duals(mrail_flows_t *flows, unsigned stage)
+void mrail_flows_reset_duals(mrail_flows_t *flows, unsigned phase)
 {
-    memset(flows->prices[stage], 0,
-           flows->links.num_links * sizeof(*flows->prices[stage]));
+    memset(flows->duals[phase], 0,
+           flows->links.num_links * sizeof(*flows->duals[phase]));
 }
 
-void mrail_flows_forget(mrail_flows_t *flows)
+void mrail_flows_reset(mrail_flows_t *flows)
 {
-    for (unsigned stage = 0; stage < FLOWS_NUM_STAGES; ++stage) {
-        mrail_flows_reset_duals(flows, stage);
+    for (unsigned phase = 0; phase < FLOWS_NUM_PHASES; ++phase) {
+        mrail_flows_reset_duals(flows, phase);
     }
     memset(flows->proof, 0, flows->link_room * sizeof(*flows->proof));
 }
@@ -553,6 +553,6 @@ void mrail_flows_destroy(mrail_flows_t *flows)
     free(flows->link_first);
     free(flows->row_open);
     free(flows->row_bytes);
-    free(flows->prices[0]);
+    free(flows->duals[0]);
     free(flows);
 }

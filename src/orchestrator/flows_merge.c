@@ -44,13 +44,13 @@ static uint32_t flows_best_lane(mrail_flows_t *flows,
     double fewest = 4, least = 0;
     uint32_t best = 0;
 
-    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
+    for (uint32_t lane = 0; lane < flows->kernels.width; ++lane) {
         if (lanes->bytes[lane] > 0) {
             fewest = MRAIL_MIN(fewest, flows_lane_relays(flows, lanes, lane));
         }
     }
     *load_p = -1;
-    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
+    for (uint32_t lane = 0; lane < flows->kernels.width; ++lane) {
         if ((lanes->bytes[lane] <= 0) ||
             (flows_lane_relays(flows, lanes, lane) > fewest)) {
             continue;
@@ -69,11 +69,11 @@ static void flows_merge_lanes(mrail_flows_t *flows,
                               const mrail_flows_lanes_t *lanes, double least,
                               double limit)
 {
-    double small[MRAIL_PHASES_MAX_WIDTH] = {0}, sum = 0, load;
+    double small[MRAIL_KERNELS_MAX_WIDTH] = {0}, sum = 0, load;
     unsigned num_small = 0;
     uint32_t best;
 
-    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
+    for (uint32_t lane = 0; lane < flows->kernels.width; ++lane) {
         if ((lanes->bytes[lane] > 0) && (lanes->bytes[lane] < least)) {
             small[lane] = lanes->bytes[lane];
             sum += small[lane];
@@ -86,13 +86,13 @@ static void flows_merge_lanes(mrail_flows_t *flows,
     }
     best = flows_best_lane(flows, lanes, sum, &load);
     if (load > limit) {
-        for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
+        for (uint32_t lane = 0; lane < flows->kernels.width; ++lane) {
             (void)flows_add_to_lane(flows, lanes, lane, small[lane]);
         }
         return;
     }
     (void)flows_add_to_lane(flows, lanes, best, sum);
-    for (uint32_t lane = 0; lane < flows->phases.width; ++lane) {
+    for (uint32_t lane = 0; lane < flows->kernels.width; ++lane) {
         lanes->bytes[lane] -= small[lane]; /* equal numbers: exactly 0 */
     }
     lanes->bytes[best] += sum;
@@ -101,17 +101,18 @@ static void flows_merge_lanes(mrail_flows_t *flows,
 static uint32_t flows_next_small(const mrail_flows_t *flows, double least,
                                  uint32_t first)
 {
-    return mrail_phases_find_small(&flows->phases, flows->bytes, least, first);
+    return mrail_kernels_find_small(&flows->kernels, flows->bytes, least,
+                                    first);
 }
 
 void mrail_flows_merge(mrail_flows_t *flows, double least, double limit)
 {
     uint32_t k = flows_next_small(flows, least, 0);
 
-    if (k < flows->phases.num_demands) {
+    if (k < flows->kernels.num_demands) {
         mrail_flows_load_bytes(flows);
     }
-    for (; k < flows->phases.num_demands;
+    for (; k < flows->kernels.num_demands;
          k = flows_next_small(flows, least, k + 1)) {
         mrail_flows_lanes_t lanes = mrail_flows_lanes(flows, k);
 

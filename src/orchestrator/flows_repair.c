@@ -20,7 +20,7 @@
 #define ROUNDING_TOLERANCE 1e-9
 /* Phases over all demands until the prices of full links have converged
  * enough. */
-#define VALUE_PHASES 4
+#define VALUE_ITERATIONS 4
 /* Lengths that differ by less, in relays, are equal. */
 #define COST_TOLERANCE 1e-6
 
@@ -42,7 +42,7 @@ static void repair_mark_slot(mrail_flows_t *flows, uint32_t s)
 {
     const uint32_t *link =
         &flows->slot_link[(size_t)s * MRAIL_FLOWS_SLOT_LINKS];
-    uint32_t row = s / flows->phases.width, lane = s % flows->phases.width;
+    uint32_t row = s / flows->kernels.width, lane = s % flows->kernels.width;
     uint32_t is_over = 0, is_shut = 0;
 
     for (unsigned i = 0; i < flows->depth; ++i) {
@@ -80,7 +80,7 @@ static void repair_begin(repair_t *repair, mrail_flows_t *flows, double limit)
 /* Marks all slots; moves update the marks. */
 static void repair_mark_all(mrail_flows_t *flows)
 {
-    size_t rows = flows->slots_set / flows->phases.width;
+    size_t rows = flows->slots_set / flows->kernels.width;
 
     memset(flows->slot_factor, 0,
            flows->slots_set * sizeof(*flows->slot_factor));
@@ -105,13 +105,13 @@ static void repair_end(const repair_t *repair)
 static MRAIL_INLINE void repair_turn_to(repair_t *repair, uint32_t k)
 {
     mrail_flows_t *flows = repair->flows;
-    size_t width = flows->phases.width;
-    const uint32_t *row = &flows->phases.row[2 * (size_t)k];
+    size_t width = flows->kernels.width;
+    const uint32_t *row = &flows->kernels.row[2 * (size_t)k];
 
     repair->row_out = row[0];
     repair->row_in = row[1];
-    repair->first_out = row[0] * flows->phases.width;
-    repair->first_in = row[1] * flows->phases.width;
+    repair->first_out = row[0] * flows->kernels.width;
+    repair->first_in = row[1] * flows->kernels.width;
     repair->out = &flows->slot_link[row[0] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->in = &flows->slot_link[row[1] * width * MRAIL_FLOWS_SLOT_LINKS];
     repair->open = flows->open[k];
@@ -302,10 +302,10 @@ static uint32_t repair_relieve_first(repair_t *repair)
     const double *is_over = flows->slot_factor;
     uint32_t k, count = 0;
 
-    for (k = mrail_phases_find_over(&flows->phases, flows->trial, is_over, 0);
-         k < flows->phases.num_demands;
-         k = mrail_phases_find_over(&flows->phases, flows->trial, is_over,
-                                    k + 1)) {
+    for (k = mrail_kernels_find_over(&flows->kernels, flows->trial, is_over, 0);
+         k < flows->kernels.num_demands;
+         k = mrail_kernels_find_over(&flows->kernels, flows->trial, is_over,
+                                     k + 1)) {
         repair_turn_to(repair, k);
         if (repair_relieve(repair, MOST_FEWER, 0)) {
             flows->over[count++] = k;
@@ -335,7 +335,7 @@ void mrail_flows_relieve(mrail_flows_t *flows, double limit)
     uint32_t count;
 
     repair_begin(&repair, flows, limit);
-    if (mrail_phases_most(flows->link_room, flows->excess) > 0) {
+    if (mrail_kernels_most(flows->link_room, flows->excess) > 0) {
         repair_mark_all(flows);
         count = repair_relieve_first(&repair);
         for (int extra = 1; (extra <= most_extra) && (count > 0); ++extra) {
@@ -351,7 +351,7 @@ void mrail_flows_remove_relays(mrail_flows_t *flows, double limit)
 
     repair_begin(&repair, flows, limit);
     repair_mark_all(flows);
-    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
+    for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
         repair_turn_to(&repair, k);
         for (uint32_t lanes = repair.open; lanes != 0; lanes &= lanes - 1) {
             uint32_t from = (uint32_t)__builtin_ctz(lanes);
@@ -418,9 +418,9 @@ static void repair_lengthen(const repair_t *repair, uint32_t lane, double by,
  * price of the full links. 1: a length rose. */
 static int repair_value(const repair_t *repair, double per_relay, double most)
 {
-    double length[MRAIL_PHASES_MAX_WIDTH], longest = 0;
+    double length[MRAIL_KERNELS_MAX_WIDTH], longest = 0;
     double free_length = MRAIL_FLOWS_CLOSED;
-    unsigned full[MRAIL_PHASES_MAX_WIDTH];
+    unsigned full[MRAIL_KERNELS_MAX_WIDTH];
     int is_over = 0, is_changed = 0;
 
     for (uint32_t lanes = repair->open; lanes != 0; lanes &= lanes - 1) {
@@ -457,9 +457,10 @@ void mrail_flows_value_full(mrail_flows_t *flows, double *bytes, double limit,
     repair_t repair = {.flows = flows, .limit = limit, .all_bytes = bytes};
     int is_changed = 1;
 
-    for (unsigned pass = 0; is_changed && (pass < VALUE_PHASES); ++pass) {
+    for (unsigned iteration = 0; is_changed && (iteration < VALUE_ITERATIONS);
+         ++iteration) {
         is_changed = 0;
-        for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
+        for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
             repair_turn_to(&repair, k);
             is_changed |= repair_value(&repair, per_relay, most);
         }

@@ -32,9 +32,9 @@
 
 static double flows_exp(double x)
 {
-    double v[MRAIL_PHASES_VECTOR] = {x};
+    double v[MRAIL_KERNELS_VECTOR] = {x};
 
-    mrail_phases_exp(MRAIL_PHASES_VECTOR, v, v);
+    mrail_kernels_exp(MRAIL_KERNELS_VECTOR, v, v);
     return v[0];
 }
 
@@ -51,12 +51,12 @@ static void flows_prove_relayed(mrail_flows_t *flows, double limit)
  * converge to these, except for the small shares on costly paths. */
 static void flows_prove_by_duals(mrail_flows_t *flows, double limit)
 {
-    memcpy(flows->length, flows->price,
+    memcpy(flows->length, flows->dual,
            flows->links.num_links * sizeof(*flows->length));
     flows_prove_relayed(flows, limit);
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
         flows->length[e] =
-            RELAY_COST * (double)(unsigned)(flows->price[e] / RELAY_COST + 0.5);
+            RELAY_COST * (double)(unsigned)(flows->dual[e] / RELAY_COST + 0.5);
     }
     flows_prove_relayed(flows, limit);
 }
@@ -132,8 +132,8 @@ static double flows_total(const mrail_flows_t *flows)
 {
     double total = 0;
 
-    for (uint32_t k = 0; k < flows->phases.num_demands; ++k) {
-        total += flows->phases.demand[k];
+    for (uint32_t k = 0; k < flows->kernels.num_demands; ++k) {
+        total += flows->kernels.demand[k];
     }
     return total;
 }
@@ -144,8 +144,8 @@ static void flows_cap_duals(mrail_flows_t *flows)
     double most = mrail_flows_dual_max(flows);
 
     for (uint32_t e = 0; e < flows->links.num_links; ++e) {
-        if (flows->price[e] > most) {
-            flows->price[e] = most;
+        if (flows->dual[e] > most) {
+            flows->dual[e] = most;
             flows->rise[e] = 0;
         }
     }
@@ -162,23 +162,23 @@ static int flows_is_found(const mrail_flows_t *flows,
 static void flows_update_duals(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->relayed_bound;
-    size_t size = flows->link_room * sizeof(*flows->price);
+    size_t size = flows->link_room * sizeof(*flows->dual);
 
-    memcpy(flows->length, flows->price, size);
+    memcpy(flows->length, flows->dual, size);
     mrail_flows_value_full(flows, search->is_kept ? flows->bytes : flows->trial,
                            search->limit * FLOWS_WITHIN, RELAY_COST,
                            PART_OF_MOST * mrail_flows_dual_max(flows));
     flows_prove_relayed(flows, search->limit);
     if (flows->relayed_bound > before) {
-        memcpy(flows->price, flows->length, size);
+        memcpy(flows->dual, flows->length, size);
         memset(flows->rise, 0, size);
-        mrail_flows_forget_sum(flows);
+        mrail_flows_reset_sum(flows);
         search->has_jumped = 1;
     }
 }
 
 /* Excess that repair cannot move indicates a cut: the limit was too low. */
-static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
+static void flows_raise_limit(mrail_flows_t *flows, flows_search_t *search)
 {
     double before = flows->bound;
 
@@ -194,7 +194,7 @@ static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
     if (flows->bound > before) {
         search->limit = flows->bound * (1 + search->limit_gap);
         search->has_jumped = 1;
-        mrail_flows_reset_duals(flows, flows->stage);
+        mrail_flows_reset_duals(flows, flows->phase);
         mrail_flows_begin_iterations(flows);
         flows->relayed_bound = search->least;
     }
@@ -202,13 +202,13 @@ static void flows_warm_start_again(mrail_flows_t *flows, flows_search_t *search)
 
 /* Checks the last iterations. 1: the search is complete. */
 static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
-                              unsigned round)
+                              unsigned iteration)
 {
     search->has_jumped = 0;
-    if ((round > 1) || search->is_warm) {
+    if ((iteration > 1) || search->is_warm) {
         flows_prove_by_duals(flows, search->limit);
     }
-    if (round > 1) {
+    if (iteration > 1) {
         mrail_flows_try_mean(flows);
         flows_keep_less_relayed(flows, search->limit);
         search->aim = flows_lower_aim(flows, search->limit, search->aim);
@@ -229,7 +229,7 @@ static int flows_look_relayed(mrail_flows_t *flows, flows_search_t *search,
         return 1;
     }
     if (flows->congestion == 0) {
-        flows_warm_start_again(flows, search);
+        flows_raise_limit(flows, search);
     }
     if (!search->has_jumped && !search->is_plain) {
         flows_update_duals(flows, search);
@@ -254,8 +254,8 @@ static void flows_begin_plain(mrail_flows_t *flows, flows_search_t *search)
 {
     search->is_plain = 1;
     search->aim = FLOWS_AIM;
-    flows->phases.least_part = 0;
-    mrail_flows_reset_duals(flows, flows->stage);
+    flows->kernels.least_part = 0;
+    mrail_flows_reset_duals(flows, flows->phase);
     mrail_flows_begin_iterations(flows);
 }
 
@@ -264,12 +264,12 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
                              unsigned max_iterations)
 {
     unsigned look = 1;
-    double dearest;
+    double dual_max;
 
-    mrail_flows_begin(flows, FLOWS_STAGE_SHORTEN, flows_exp(RELAY_COST));
-    dearest = mrail_phases_most(flows->link_room, flows->price);
-    search->is_warm = dearest > 0;
-    if (dearest > mrail_flows_dual_max(flows)) {
+    mrail_flows_begin(flows, FLOWS_PHASE_SHORTEN, flows_exp(RELAY_COST));
+    dual_max = mrail_kernels_most(flows->link_room, flows->dual);
+    search->is_warm = dual_max > 0;
+    if (dual_max > mrail_flows_dual_max(flows)) {
         flows_cap_duals(flows); /* paths may have more links now */
     }
     search->aim = FLOWS_AIM;
@@ -280,27 +280,28 @@ static unsigned flows_search(mrail_flows_t *flows, flows_search_t *search,
     if ((flows->congestion > 0) && !flows_is_found(flows, search)) {
         flows_remove_relays_best(flows, search);
     }
-    for (unsigned round = 1; round <= max_iterations; ++round) {
+    for (unsigned iteration = 1; iteration <= max_iterations; ++iteration) {
         mrail_flows_divide(flows);
         flows_keep_less_relayed(flows, search->limit);
         if (flows_is_found(flows, search)) {
-            return round;
+            return iteration;
         }
         if (mrail_flows_raise_duals(flows, search->limit * search->aim)) {
             flows_cap_duals(flows);
         }
-        if (round == look) {
-            if (flows_look_relayed(flows, search, round)) {
-                return round;
+        if (iteration == look) {
+            if (flows_look_relayed(flows, search, iteration)) {
+                return iteration;
             }
-            look = search->has_jumped ? round + 1 : mrail_flows_after(round);
+            look = search->has_jumped ? iteration + 1
+                                      : mrail_flows_after(iteration);
         }
-        if ((round == search->tries) && (flows->congestion == 0)) {
+        if ((iteration == search->tries) && (flows->congestion == 0)) {
             return 0;
         }
-        if (round == PLAIN_ITERATION) {
+        if (iteration == PLAIN_ITERATION) {
             flows_begin_plain(flows, search);
-            look = mrail_flows_after(round);
+            look = mrail_flows_after(iteration);
         }
     }
     flows_remove_relays_best(flows, search);
@@ -313,20 +314,20 @@ unsigned mrail_flows_warm_start(mrail_flows_t *flows, double gap,
 {
     flows_search_t search = {
         .gap = relayed_gap, .limit_gap = gap, .tries = tries};
-    unsigned rounds;
+    unsigned iterations;
 
     flows->congestion = 0;
     flows->relayed = NO_DIVISION;
     mrail_flows_prove_first(flows);
     search.limit = flows->bound * (1 + gap);
-    rounds =
+    iterations =
         (search.limit > 0) ? flows_search(flows, &search, max_iterations) : 0;
-    if (rounds == 0) {
-        mrail_flows_reset_duals(flows, FLOWS_STAGE_SHORTEN);
+    if (iterations == 0) {
+        mrail_flows_reset_duals(flows, FLOWS_PHASE_SHORTEN);
         return 0;
     }
     *limit_p = search.limit;
-    return rounds;
+    return iterations;
 }
 
 unsigned mrail_flows_shorten(mrail_flows_t *flows, double limit, double gap,

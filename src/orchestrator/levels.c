@@ -13,7 +13,7 @@
 #define MAX_ITERATIONS 4000
 #define MAX_FIT_ITERATIONS 400
 /* Parts of the gap: for the first division, and for all but rounding. */
-#define PART_SPREAD 0.6
+#define PART_BALANCE 0.6
 #define PART_LIMIT 0.95
 /* Least weight of a rail for a demand, also of rails that neither end owns. */
 #define LEAST_WEIGHT 0.002
@@ -106,8 +106,8 @@ static int levels_divide_rails(mrail_levels_t *levels,
     if (ret != 0) {
         return ret;
     }
-    summary->rounds =
-        mrail_flows_spread(levels->flows, gap * PART_SPREAD, MAX_ITERATIONS);
+    summary->iterations =
+        mrail_flows_balance(levels->flows, gap * PART_BALANCE, MAX_ITERATIONS);
     summary->congestion_bound = mrail_flows_bound(levels->flows);
     summary->limit = summary->congestion_bound * (1 + gap * PART_LIMIT);
     levels_weigh(levels);
@@ -247,7 +247,7 @@ static void levels_expand(mrail_levels_t *levels, uint32_t pair)
             .from_rail = levels->places[demand->from].rail,
             .to_rail = levels->places[demand->to].rail,
             .bytes = demand->bytes,
-            .is_small = demand->bytes <= levels->options.relay_above};
+            .is_small = demand->bytes <= levels->options.relay_threshold};
     }
     for (uint32_t rail = 0; rail < rails; ++rail) {
         room[rail] =

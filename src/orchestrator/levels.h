@@ -32,7 +32,7 @@ int mrail_levels_create(const mrail_plan_topo_t *topo,
                         const mrail_plan_options_t *options,
                         mrail_levels_t **levels_p);
 void mrail_levels_destroy(mrail_levels_t *levels);
-void mrail_levels_forget(mrail_levels_t *levels);
+void mrail_levels_reset(mrail_levels_t *levels);
 
 /* 0 and the summary, where congestion and relayed are upper bounds. -ENOMEM.
  * -ERANGE: plan all ranks at once; also for invalid demands. */

@@ -99,7 +99,7 @@ levels_add_lame(mrail_levels_t *levels, uint32_t g,
     for (; demand < end; ++demand) {
         uint32_t rail = levels->places[demand->to].rail;
 
-        if (demand->bytes <= levels->options.relay_above) {
+        if (demand->bytes <= levels->options.relay_threshold) {
             uint32_t own = levels->places[demand->from].rail;
             uint32_t lanes =
                 mrail_water_fill_fewest(levels->groups[g].lanes, own, rail);
@@ -127,7 +127,7 @@ static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
     const mrail_plan_demand_t *end =
         begin + MRAIL_MIN(levels->num_demands - first, MAX_RUN);
     const levels_place_t *places = levels->places;
-    const uint64_t relay_above = levels->options.relay_above;
+    const uint64_t relay_threshold = levels->options.relay_threshold;
     const uint32_t from = begin->from, num_ranks = levels->num_ranks;
     const uint32_t to_node = places[begin->to].node, stride = levels->stride;
     const uint32_t lanes = levels->groups[g].lanes;
@@ -151,7 +151,7 @@ static MRAIL_INLINE size_t levels_add_run(mrail_levels_t *levels, uint32_t g,
             break;
         }
         rail = places[to].rail;
-        small_mask = -(uint64_t)(bytes <= relay_above);
+        small_mask = -(uint64_t)(bytes <= relay_threshold);
         total += bytes;
         small += bytes & small_mask;
         if (in_pairs) {

@@ -133,7 +133,7 @@ static int levels_create_flows(mrail_levels_t *levels,
         .num_lanes = levels->num_rails,
         .set = mrail_routes_sets(levels->routes),
         .parent = mrail_routes_parents(levels->routes),
-        .num_classes = mrail_routes_num_sets(levels->routes)};
+        .num_sets = mrail_routes_num_sets(levels->routes)};
     ret = mrail_flows_create(&links, &levels->flows);
     levels->stride = (ret == 0) ? mrail_flows_stride(levels->flows) : 0;
     return ret;
@@ -208,7 +208,7 @@ void mrail_levels_destroy(mrail_levels_t *levels)
     free(levels);
 }
 
-void mrail_levels_forget(mrail_levels_t *levels)
+void mrail_levels_reset(mrail_levels_t *levels)
 {
-    mrail_flows_forget(levels->flows);
+    mrail_flows_reset(levels->flows);
 }

@@ -17,7 +17,7 @@ libmrail_planner_la_SOURCES = \
     src/orchestrator/levels_add.c src/orchestrator/levels_create.c \
     src/orchestrator/levels_gpu.c src/orchestrator/levels_internal.h \
     src/orchestrator/rail_masks.c src/orchestrator/rail_masks.h \
-    src/orchestrator/phases.c src/orchestrator/phases.h \
+    src/orchestrator/kernels.c src/orchestrator/kernels.h \
     src/orchestrator/plan.c src/orchestrator/plan.h \
     src/orchestrator/plan_query.c src/orchestrator/plan_create.c \
     src/orchestrator/plan_contended.c src/orchestrator/plan_internal.h \

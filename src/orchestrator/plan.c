@@ -81,7 +81,8 @@ static int plan_make_group(mrail_plan_t *plan,
 
     *group_p = MRAIL_PLAN_NONE;
     ret = mrail_routes_find(plan->routes, demand->from, demand->to,
-                            demand->bytes <= plan->options.relay_above, &route);
+                            demand->bytes <= plan->options.relay_threshold,
+                            &route);
     if (ret > 0) {
         ret = mrail_plan_add_group(plan, &route, group_p);
     }
@@ -137,7 +138,7 @@ static int plan_refuse(int ret, const mrail_plan_demand_t *demand, size_t i,
 }
 
 /* Resets the entries of node pairs that have a group. */
-static void plan_forget_shared(mrail_plan_t *plan)
+static void plan_reset_shared(mrail_plan_t *plan)
 {
     size_t nodes = plan->num_nodes;
 
@@ -244,12 +245,12 @@ static int plan_warm_start(mrail_plan_t *plan, unsigned tries)
 }
 
 /* 1: the congestion is within the gap. */
-static int plan_spread(mrail_plan_t *plan, unsigned max_iterations)
+static int plan_balance(mrail_plan_t *plan, unsigned max_iterations)
 {
     mrail_plan_summary_t *summary = &plan->next.summary;
     double gap = plan->options.gap * PART_LIMIT;
 
-    summary->rounds = mrail_flows_spread(plan->flows, gap, max_iterations);
+    summary->iterations = mrail_flows_balance(plan->flows, gap, max_iterations);
     summary->limit = MRAIL_MAX(mrail_flows_congestion(plan->flows),
                                mrail_flows_bound(plan->flows) * (1 + gap));
     return mrail_flows_congestion(plan->flows) <=
@@ -263,13 +264,13 @@ static void plan_divide(mrail_plan_t *plan)
     int has_relays = mrail_routes_has_relays(plan->routes);
 
     if (!plan_warm_start(plan, FIRST_TRIES)) {
-        int is_spread = plan_spread(plan, 1);
+        int is_balanced = plan_balance(plan, 1);
 
-        if (!is_spread && !plan_warm_start(plan, TRIES)) {
-            is_spread = 1;
-            (void)plan_spread(plan, MAX_ITERATIONS);
+        if (!is_balanced && !plan_warm_start(plan, TRIES)) {
+            is_balanced = 1;
+            (void)plan_balance(plan, MAX_ITERATIONS);
         }
-        if (is_spread && has_relays) {
+        if (is_balanced && has_relays) {
             summary->relay_iterations = mrail_flows_shorten(
                 plan->flows, summary->limit, plan->options.relayed_gap,
                 MAX_RELAY_ITERATIONS);
@@ -432,7 +433,7 @@ static int plan_divide_groups(mrail_plan_t *plan, char *why, size_t why_size)
 
     if (ret == 0) {
         ret = plan_group(plan, why, why_size);
-        plan_forget_shared(plan);
+        plan_reset_shared(plan);
     }
     if ((ret == 0) && (next->num_groups > 0)) {
         ret = plan_load(plan);
@@ -486,13 +487,13 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
     return ret;
 }
 
-void mrail_plan_forget(mrail_plan_t *plan)
+void mrail_plan_discard_warm_start(mrail_plan_t *plan)
 {
     plan->generation = 0;
-    mrail_flows_forget(plan->flows);
+    mrail_flows_reset(plan->flows);
     for (unsigned i = 0; i < 2; ++i) {
         if (plan->levels[i] != NULL) {
-            mrail_levels_forget(plan->levels[i]);
+            mrail_levels_reset(plan->levels[i]);
         }
     }
 }

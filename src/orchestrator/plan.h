@@ -137,7 +137,7 @@ typedef struct mrail_plan_options {
     double relayed_gap;
     /* Bytes; larger demands may take more relays than necessary.
      * UINT64_MAX: 1 MB (1e6). */
-    uint64_t relay_above;
+    uint64_t relay_threshold;
     /* Bytes; smaller pieces are avoided where the gap allows it.
      * UINT64_MAX: 64 KiB. */
     uint64_t min_piece;
@@ -146,7 +146,7 @@ typedef struct mrail_plan_options {
 #define MRAIL_PLAN_DEFAULTS                                                    \
     (mrail_plan_options_t)                                                     \
     {                                                                          \
-        .relay_above = UINT64_MAX, .min_piece = UINT64_MAX                     \
+        .relay_threshold = UINT64_MAX, .min_piece = UINT64_MAX                 \
     }
 
 /* Bytes of a demand on one path. */
@@ -183,7 +183,7 @@ typedef struct mrail_plan_summary {
     double congestion_before, direct_bytes;
     uint64_t num_pieces;
     uint64_t hash; /* of the whole plan */
-    unsigned rounds, relay_iterations;
+    unsigned iterations, relay_iterations;
 } mrail_plan_summary_t;
 
 typedef enum mrail_plan_link_kind {
@@ -241,7 +241,7 @@ int mrail_plan_make(mrail_plan_t *plan, const mrail_plan_demand_t *demands,
 
 /* Discards the start values that the last plan left. The next plan is made as
  * if it were the first. */
-void mrail_plan_forget(mrail_plan_t *plan);
+void mrail_plan_discard_warm_start(mrail_plan_t *plan);
 
 /* Gets the pieces of demand i < num_demands, by rising offset and without gaps.
  * Returns their number; 0 if the demand is not planned. `pieces` has room for

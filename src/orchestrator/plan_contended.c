@@ -88,9 +88,9 @@ static int contended_place_direct(mrail_plan_t *plan)
         digest += mrail_digest_demand(demand, i);
         next->group_of[i] = MRAIL_PLAN_NONE;
         if ((demand->bytes > 0) && (demand->from != demand->to)) {
-            ret = mrail_routes_find(plan->routes, demand->from, demand->to,
-                                    demand->bytes <= plan->options.relay_above,
-                                    &direct->route);
+            ret = mrail_routes_find(
+                plan->routes, demand->from, demand->to,
+                demand->bytes <= plan->options.relay_threshold, &direct->route);
         }
         if (ret < 0) {
             return -ERANGE;
@@ -123,10 +123,10 @@ static int contended_place_direct(mrail_plan_t *plan)
 static double contended_bound(const mrail_plan_t *plan)
 {
     const uint32_t *sets = mrail_routes_sets(plan->routes);
-    uint32_t num_classes = mrail_routes_num_sets(plan->routes);
+    uint32_t num_sets = mrail_routes_num_sets(plan->routes);
     double bound = 0;
 
-    for (uint32_t set = 0; set < num_classes; ++set) {
+    for (uint32_t set = 0; set < num_sets; ++set) {
         plan->set_sums[2 * set] = plan->set_sums[2 * set + 1] = 0;
     }
     for (uint32_t e = 0; e < mrail_routes_num_links(plan->routes); ++e) {
@@ -135,7 +135,7 @@ static double contended_bound(const mrail_plan_t *plan)
             plan->set_sums[2 * sets[e] + 1] += plan->capacity[e];
         }
     }
-    for (uint32_t set = 0; set < num_classes; ++set) {
+    for (uint32_t set = 0; set < num_sets; ++set) {
         if (plan->set_sums[2 * set + 1] > 0) {
             bound = MRAIL_MAX(bound, plan->set_sums[2 * set] /
                                          plan->set_sums[2 * set + 1]);
@@ -278,7 +278,7 @@ static int contended_divide(mrail_plan_t *plan, double limit)
     if (ret != 0) {
         return ret;
     }
-    if (mrail_flows_settle(plan->flows, limit) != 0) {
+    if (mrail_flows_repair(plan->flows, limit) != 0) {
         ret = mrail_flows_fit(plan->flows, limit, MAX_FIT_ITERATIONS);
     }
     if (ret < 0) {

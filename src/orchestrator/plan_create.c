@@ -28,8 +28,8 @@ static int plan_set_options(mrail_plan_t *plan,
 
     o.gap = (o.gap == 0) ? DEFAULT_GAP : o.gap;
     o.relayed_gap = (o.relayed_gap == 0) ? DEFAULT_RELAYED_GAP : o.relayed_gap;
-    o.relay_above =
-        (o.relay_above == UINT64_MAX) ? DEFAULT_RELAY_ABOVE : o.relay_above;
+    o.relay_threshold = (o.relay_threshold == UINT64_MAX) ? DEFAULT_RELAY_ABOVE
+                                                          : o.relay_threshold;
     o.min_piece = (o.min_piece == UINT64_MAX) ? DEFAULT_MIN_PIECE : o.min_piece;
     plan->options = o;
     return (plan_is_gap(o.gap) && plan_is_gap(o.relayed_gap)) ? 0 : -EINVAL;
@@ -106,13 +106,13 @@ static int plan_allocate(mrail_plan_t *plan, const mrail_plan_topo_t *topo)
     for (size_t i = 0; i < links; ++i) {
         plan->capacity[i] = mrail_routes_links(plan->routes)[i].capacity;
     }
-    flows_links = (mrail_flows_links_t){
-        .num_links = (uint32_t)links,
-        .capacity = plan->capacity,
-        .num_lanes = mrail_routes_num_lanes(plan->routes),
-        .set = mrail_routes_sets(plan->routes),
-        .parent = mrail_routes_parents(plan->routes),
-        .num_classes = mrail_routes_num_sets(plan->routes)};
+    flows_links =
+        (mrail_flows_links_t){.num_links = (uint32_t)links,
+                              .capacity = plan->capacity,
+                              .num_lanes = mrail_routes_num_lanes(plan->routes),
+                              .set = mrail_routes_sets(plan->routes),
+                              .parent = mrail_routes_parents(plan->routes),
+                              .num_sets = mrail_routes_num_sets(plan->routes)};
     return mrail_flows_create(&flows_links, &plan->flows);
 }
 
@@ -158,7 +158,7 @@ int mrail_plan_create(const mrail_plan_topo_t *topo,
     return 0;
 }
 
-static void plan_multi_rail_division(plan_division_t *division)
+static void plan_free_division(plan_division_t *division)
 {
     free(division->start);
     free(division->group_of);
@@ -174,8 +174,8 @@ void mrail_plan_destroy(mrail_plan_t *plan)
     if (plan == NULL) {
         return;
     }
-    plan_multi_rail_division(&plan->now);
-    plan_multi_rail_division(&plan->next);
+    plan_free_division(&plan->now);
+    plan_free_division(&plan->next);
     if (plan->flows != NULL) {
         mrail_flows_destroy(plan->flows);
     }

@@ -35,7 +35,7 @@ static int plan_stretch_levels(const mrail_plan_t *plan, size_t i,
 
     if ((demand->bytes == 0) || (demand->from == demand->to) ||
         (mrail_routes_find(plan->routes, demand->from, demand->to,
-                           demand->bytes <= plan->options.relay_above,
+                           demand->bytes <= plan->options.relay_threshold,
                            &span->route) <= 0)) {
         return 0;
     }
@@ -68,7 +68,7 @@ static int plan_span(const mrail_plan_t *plan, size_t i, plan_span_t *span)
 
         *span = (plan_span_t){.end = demand->bytes};
         (void)mrail_routes_find(plan->routes, demand->from, demand->to,
-                                demand->bytes <= plan->options.relay_above,
+                                demand->bytes <= plan->options.relay_threshold,
                                 &span->route);
         plan_span_direct(plan, demand, span);
         return 1;

@@ -15,7 +15,11 @@
 enum { OUT, IN, NUM_DIRECTIONS };
 enum { NEAR, FAR, NUM_DISTANCES };
 
-typedef enum routes_kind { KIND_RAILS, KIND_MESH, KIND_SWITCH } routes_kind_t;
+typedef enum routes_kind {
+    KIND_RAILS,
+    KIND_PAIRWISE,
+    KIND_SWITCH
+} routes_kind_t;
 
 /* Open lanes by number of relays. */
 typedef struct routes_row {
@@ -443,7 +447,7 @@ static void routes_add_node_rows(mrail_routes_t *routes, uint32_t rank)
             routes_open(routes, r->node_row[way], 0, 0,
                         (way == OUT) ? &r->up : &r->down, 1);
         } else if (node->is_pairwise && (r->place < MRAIL_PLAN_MAX_PAIRWISE)) {
-            r->node_row[way] = routes_add_row(routes, KIND_MESH);
+            r->node_row[way] = routes_add_row(routes, KIND_PAIRWISE);
             routes_open_pairwise(routes, r->node_row[way], way, rank);
         }
     }
@@ -657,7 +661,7 @@ void mrail_routes_explain(const mrail_routes_t *routes, uint32_t from,
                 routes->relays[b->node * routes->num_rails + lane];
         }
         break;
-    case KIND_MESH:
+    case KIND_PAIRWISE:
         if (lane != b->place) {
             piece->relay_out = routes->nodes[a->node].by_place[lane];
         }

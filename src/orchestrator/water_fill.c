@@ -77,13 +77,13 @@ static void water_fill_put_small(water_fill_t *fill, uint32_t i)
     uint32_t lanes = mrail_water_fill_fewest(fill->lanes, demand->from_rail,
                                              demand->to_rail);
     unsigned count = (unsigned)__builtin_popcount(lanes);
-    double alike[MRAIL_PLAN_MAX_RAILS];
+    double equal[MRAIL_PLAN_MAX_RAILS];
     uint64_t end[MRAIL_PLAN_MAX_RAILS];
 
     for (unsigned k = 0; k < count; ++k) {
-        alike[k] = 1;
+        equal[k] = 1;
     }
-    mrail_cuts_make(demand->bytes, UINT64_MAX, count, alike, end);
+    mrail_cuts_make(demand->bytes, UINT64_MAX, count, equal, end);
     for (unsigned k = 0; k < count; ++k, lanes &= lanes - 1) {
         water_fill_bytes(fill, i)[__builtin_ctz(lanes)] =
             mrail_cuts_bytes(end, k);

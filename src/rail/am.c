@@ -82,10 +82,10 @@ void mrail_am_restored(mrail_lane_t *lane)
  * last message may fill a gap before messages that occupy all other credits. */
 static int mrail_am_has_credit_update(const mrail_lane_t *lane)
 {
-    unsigned news = (uint16_t)(lane->am_granted - lane->am_advertised);
+    unsigned unadvertised = (uint16_t)(lane->am_granted - lane->am_advertised);
 
-    return (news >= (lane->credits + 1) / 2) ||
-           ((news != 0) && (lane->am_received == lane->am_advertised));
+    return (unadvertised >= (lane->credits + 1) / 2) ||
+           ((unadvertised != 0) && (lane->am_received == lane->am_advertised));
 }
 
 void mrail_rx_repost(mrail_engine_t *engine, unsigned rail)
@@ -507,8 +507,8 @@ static int mrail_am_send_pending_acks(mrail_engine_t *engine,
     } else if (mrail_am_has_credit_update(lane)) {
         /* A larger window needs fewer such messages. It helps, but only a
          * credit-blocked sender needs it. */
-        if (++lane->news == MRAIL_AM_CREDIT_UPDATE_GROW) {
-            lane->news = 0;
+        if (++lane->credit_updates == MRAIL_AM_CREDIT_UPDATE_GROW) {
+            lane->credit_updates = 0;
             mrail_am_grow(engine, lane, MRAIL_AM_CREDITS_MAX / 2);
         }
         if (mrail_am_post_ack(lane, 0) != 0) {

@@ -9,8 +9,8 @@
 /* Interval of checks of failed lanes, and of all other lanes. */
 #define MRAIL_CONTROL_FAILOVER (1 * MRAIL_NS_PER_MS)
 /* Interval of updates of the telemetry page. */
-#define MRAIL_CONTROL_PUBLISH (100 * MRAIL_NS_PER_MS)
-#define MRAIL_CONTROL_PUBLISH_IDLE (1 * MRAIL_NS_PER_SEC)
+#define MRAIL_CONTROL_EXPORT_NS (100 * MRAIL_NS_PER_MS)
+#define MRAIL_CONTROL_EXPORT_IDLE_NS (1 * MRAIL_NS_PER_SEC)
 /* A timer later than this shows that the process or its machine was suspended.
  * A longer halt counts as this long; otherwise a thread that is always late
  * would wait for ever. */
@@ -60,11 +60,11 @@ void mrail_control_ud(mrail_engine_t *engine, mrail_rail_t *rail,
         mrail_control_wake(engine, timers);
         pthread_mutex_lock(&engine->ctl_lock);
         count = mrail_rail_ud_poll(rail, mrail_ctl_receive, engine);
-        if (count >= MRAIL_UD_ROUND) {
+        if (count >= MRAIL_UD_RECV_MAX) {
             mrail_ctl_run(engine, mrail_clock_now());
         }
         pthread_mutex_unlock(&engine->ctl_lock);
-    } while ((count >= MRAIL_UD_ROUND) &&
+    } while ((count >= MRAIL_UD_RECV_MAX) &&
              !__atomic_load_n(&engine->stop, __ATOMIC_ACQUIRE));
 }
 
@@ -207,8 +207,8 @@ static void mrail_control_look(mrail_engine_t *engine, mrail_ns_t now_ns,
     if (now_ns >= timers->export_ns) {
         mrail_telemetry_export(engine);
         timers->export_ns = now_ns + (mrail_control_is_watching(engine)
-                                          ? MRAIL_CONTROL_PUBLISH
-                                          : MRAIL_CONTROL_PUBLISH_IDLE);
+                                          ? MRAIL_CONTROL_EXPORT_NS
+                                          : MRAIL_CONTROL_EXPORT_IDLE_NS);
     }
     mrail_data_ctl_unlock(engine);
 }

@@ -77,7 +77,7 @@ static int mrail_ctl_is_handled(const mrail_peer_t *peer,
     unsigned slot = msg->lane.slot;
 
     return ((peer->handled_mask >> slot) & 1) &&
-           !mrail_seq32_before(peer->settled[slot], msg->seq);
+           !mrail_seq32_before(peer->handled_seq[slot], msg->seq);
 }
 
 static void mrail_ctl_mark_handled(mrail_peer_t *peer,
@@ -85,7 +85,7 @@ static void mrail_ctl_mark_handled(mrail_peer_t *peer,
 {
     if (!mrail_ctl_is_handled(peer, msg)) {
         peer->handled_mask |= 1ull << msg->lane.slot;
-        peer->settled[msg->lane.slot] = msg->seq;
+        peer->handled_seq[msg->lane.slot] = msg->seq;
     }
 }
 

@@ -296,9 +296,9 @@ mrail_ns_t mrail_ctl_poll_lane_request(mrail_peer_t *peer, unsigned slot,
  * both ends would do nothing else. */
 static mrail_ns_t mrail_ctl_reconnect_delay(mrail_peer_t *peer)
 {
-    unsigned round = ++peer->reconnects / peer->num_pairs;
+    unsigned attempt = ++peer->reconnects / peer->num_pairs;
 
-    return (round == 0) ? 0 : mrail_ctl_rto(round - 1);
+    return (attempt == 0) ? 0 : mrail_ctl_rto(attempt - 1);
 }
 
 void mrail_ctl_drop_request(mrail_lane_t *lane, const char *cause)

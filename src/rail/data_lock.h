@@ -25,21 +25,21 @@
 typedef struct mrail_data_lock {
     int busy;   /* the single owner is inside; only the owner writes it */
     int shared; /* 0, or the reason for the mutex: MRAIL_DATA_LOCK_*; atomic */
-    pthread_mutex_t lock; /* when shared */
-    unsigned waiting;     /* threads that want the mutex; atomic */
+    pthread_mutex_t mutex; /* when shared */
+    unsigned waiting;      /* threads that want the mutex; atomic */
 } mrail_data_lock_t;
 
-void mrail_data_lock_init(mrail_data_lock_t *guard);
-void mrail_data_lock_cleanup(mrail_data_lock_t *guard);
+void mrail_data_lock_init(mrail_data_lock_t *lock);
+void mrail_data_lock_cleanup(mrail_data_lock_t *lock);
 
 /* From now on the mutex is taken. Must not be called under the data-path
  * lock. */
-void mrail_data_lock_share(mrail_data_lock_t *guard);
+void mrail_data_lock_share(mrail_data_lock_t *lock);
 
 /* Enters, although this thread is not the owner; one thread at a time. */
-void mrail_data_lock_borrow(mrail_data_lock_t *guard);
+void mrail_data_lock_borrow(mrail_data_lock_t *lock);
 /* Leaves; the owner needs no mutex any more. */
-void mrail_data_lock_give_back(mrail_data_lock_t *guard);
+void mrail_data_lock_give_back(mrail_data_lock_t *lock);
 
 /* ThreadSanitizer does not know membarrier(2): it gets the full order. */
 #if defined(__has_feature)
@@ -56,43 +56,43 @@ void mrail_data_lock_give_back(mrail_data_lock_t *guard);
 #endif
 
 /* Returns a token for mrail_data_lock_leave().  Does not nest. */
-static inline int mrail_data_lock_enter(mrail_data_lock_t *guard)
+static inline int mrail_data_lock_enter(mrail_data_lock_t *lock)
 {
-    if (MRAIL_LIKELY(!__atomic_load_n(&guard->shared, __ATOMIC_RELAXED))) {
-        __atomic_store_n(&guard->busy, 1, MRAIL_DATA_LOCK_STORE);
+    if (MRAIL_LIKELY(!__atomic_load_n(&lock->shared, __ATOMIC_RELAXED))) {
+        __atomic_store_n(&lock->busy, 1, MRAIL_DATA_LOCK_STORE);
         __atomic_signal_fence(__ATOMIC_SEQ_CST);
         if (MRAIL_LIKELY(
-                !__atomic_load_n(&guard->shared, MRAIL_DATA_LOCK_LOAD))) {
+                !__atomic_load_n(&lock->shared, MRAIL_DATA_LOCK_LOAD))) {
             return 1;
         }
-        __atomic_store_n(&guard->busy, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&lock->busy, 0, __ATOMIC_RELEASE);
     }
-    __atomic_add_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
-    pthread_mutex_lock(&guard->lock);
-    __atomic_sub_fetch(&guard->waiting, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&lock->waiting, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&lock->mutex);
+    __atomic_sub_fetch(&lock->waiting, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
-static inline int mrail_data_lock_is_shared(const mrail_data_lock_t *guard)
+static inline int mrail_data_lock_is_shared(const mrail_data_lock_t *lock)
 {
-    return MRAIL_UNLIKELY(__atomic_load_n(&guard->shared, __ATOMIC_RELAXED));
+    return MRAIL_UNLIKELY(__atomic_load_n(&lock->shared, __ATOMIC_RELAXED));
 }
 
 /* 1 if another thread waits to enter. A mutex is not fair: a thread that polls
  * in a loop takes it again, for seconds, before the thread that it woke has
  * run. So a thread that only polls calls this first and yields. */
-static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *guard)
+static inline int mrail_data_lock_is_wanted(const mrail_data_lock_t *lock)
 {
-    return mrail_data_lock_is_shared(guard) &&
-           __atomic_load_n(&guard->waiting, __ATOMIC_RELAXED) != 0;
+    return mrail_data_lock_is_shared(lock) &&
+           __atomic_load_n(&lock->waiting, __ATOMIC_RELAXED) != 0;
 }
 
-static inline void mrail_data_lock_leave(mrail_data_lock_t *guard, int token)
+static inline void mrail_data_lock_leave(mrail_data_lock_t *lock, int token)
 {
     if (MRAIL_LIKELY(token)) {
-        __atomic_store_n(&guard->busy, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&lock->busy, 0, __ATOMIC_RELEASE);
     } else {
-        pthread_mutex_unlock(&guard->lock);
+        pthread_mutex_unlock(&lock->mutex);
     }
 }
 

@@ -217,24 +217,24 @@ static int mrail_numa_node(struct ibv_device *device)
 }
 
 /* 1 if the user's list names the port, or if there is no list. */
-static int mrail_discovery_wanted(mrail_discovery_t *scan, const char *device,
-                                  unsigned port)
+static int mrail_discovery_wanted(mrail_discovery_t *discovery,
+                                  const char *device, unsigned port)
 {
-    int wanted = (scan->num_requested == 0);
+    int wanted = (discovery->num_requested == 0);
     char full[96];
 
     snprintf(full, sizeof(full), "%s:%u", device, port);
-    for (unsigned i = 0; i < scan->num_requested; ++i) {
-        if ((strcmp(scan->want[i], full) == 0) ||
-            ((strcmp(scan->want[i], device) == 0))) {
-            scan->seen[i] = 1;
+    for (unsigned i = 0; i < discovery->num_requested; ++i) {
+        if ((strcmp(discovery->want[i], full) == 0) ||
+            ((strcmp(discovery->want[i], device) == 0))) {
+            discovery->seen[i] = 1;
             wanted = 1;
         }
     }
     return wanted;
 }
 
-static const char *mrail_discovery_check(mrail_discovery_t *scan,
+static const char *mrail_discovery_check(mrail_discovery_t *discovery,
                                          struct ibv_context *ctx,
                                          mrail_rail_attr_t *attr)
 {
@@ -258,28 +258,28 @@ static const char *mrail_discovery_check(mrail_discovery_t *scan,
         return "the link layer is not Ethernet (RoCEv2)";
     }
     attr->gid_index = mrail_gid_find(ctx, attr->port, port.gid_tbl_len,
-                                     scan->config->gid_index, &entry);
+                                     discovery->config->gid_index, &entry);
     if (attr->gid_index < 0) {
-        return (scan->config->gid_index >= 0)
+        return (discovery->config->gid_index >= 0)
                    ? "UCX_MRAIL_GID_INDEX is no routable RoCEv2 GID there"
                    : "the port has no routable RoCEv2 GID";
     }
     memcpy(attr->gid, entry.gid.raw, sizeof(attr->gid));
     attr->subnet_bits = mrail_discovery_subnet(
-        attr->gid, scan->config->subnet_bits,
+        attr->gid, discovery->config->subnet_bits,
         mrail_gid_is_ipv4(attr->gid)
             ? mrail_netmask_bits(((uint32_t)attr->gid[12] << 24) |
                                  ((uint32_t)attr->gid[13] << 16) |
                                  ((uint32_t)attr->gid[14] << 8) | attr->gid[15])
             : 0,
         &attr->subnet, &host);
-    attr->nic_index = (scan->config->nic_index >= 0)
-                          ? (unsigned)scan->config->nic_index
+    attr->nic_index = (discovery->config->nic_index >= 0)
+                          ? (unsigned)discovery->config->nic_index
                           : host;
     return NULL;
 }
 
-static void mrail_discovery_port(mrail_discovery_t *scan,
+static void mrail_discovery_port(mrail_discovery_t *discovery,
                                  struct ibv_device *device,
                                  struct ibv_context *ctx, unsigned port)
 {
@@ -293,29 +293,29 @@ static void mrail_discovery_port(mrail_discovery_t *scan,
              "flow label at connect");
     attr.numa_node = mrail_numa_node(device);
 
-    wanted = mrail_discovery_wanted(scan, attr.device, port);
-    reason = mrail_discovery_check(scan, ctx, &attr);
+    wanted = mrail_discovery_wanted(discovery, attr.device, port);
+    reason = mrail_discovery_check(discovery, ctx, &attr);
     if (reason == NULL) {
         if (!wanted) {
             reason = "not in UCX_MRAIL_DEVICES";
-        } else if (scan->num_selected >= MRAIL_MAX_RAILS) {
+        } else if (discovery->num_selected >= MRAIL_MAX_RAILS) {
             reason = "more rails than an engine can have";
         }
-    } else if (wanted && (scan->num_requested != 0)) {
+    } else if (wanted && (discovery->num_requested != 0)) {
         mrail_error("UCX_MRAIL_DEVICES: %s:%u cannot be a rail: %s",
                     attr.device, port, reason);
-        scan->num_selected = MRAIL_MAX_RAILS + 1;
+        discovery->num_selected = MRAIL_MAX_RAILS + 1;
     }
     if (reason != NULL) {
         snprintf(attr.reason, sizeof(attr.reason), "%s", reason);
     } else {
         attr.selected = 1;
-        ++scan->num_selected;
+        ++discovery->num_selected;
     }
-    scan->func(scan->arg, &attr);
+    discovery->func(discovery->arg, &attr);
 }
 
-static void mrail_discovery_device(mrail_discovery_t *scan,
+static void mrail_discovery_device(mrail_discovery_t *discovery,
                                    struct ibv_device *device)
 {
     mrail_rail_attr_t attr = {.port = 0, .gid_index = -1, .numa_node = -1};
@@ -327,10 +327,10 @@ static void mrail_discovery_device(mrail_discovery_t *scan,
                  ibv_get_device_name(device));
         snprintf(attr.reason, sizeof(attr.reason),
                  "the device cannot be opened: %s", strerror(errno));
-        scan->func(scan->arg, &attr);
+        discovery->func(discovery->arg, &attr);
     } else {
         for (unsigned port = 1; port <= device_attr.phys_port_cnt; ++port) {
-            mrail_discovery_port(scan, device, ctx, port);
+            mrail_discovery_port(discovery, device, ctx, port);
         }
     }
     if (ctx != NULL) {
@@ -338,28 +338,28 @@ static void mrail_discovery_device(mrail_discovery_t *scan,
     }
 }
 
-static int mrail_discovery_parse(mrail_discovery_t *scan)
+static int mrail_discovery_parse(mrail_discovery_t *discovery)
 {
     char *save, *name;
 
-    if ((scan->config->devices == NULL) ||
-        (strcmp(scan->config->devices, "all") == 0)) {
+    if ((discovery->config->devices == NULL) ||
+        (strcmp(discovery->config->devices, "all") == 0)) {
         return 0;
     }
-    scan->names = strdup(scan->config->devices);
-    if (scan->names == NULL) {
+    discovery->names = strdup(discovery->config->devices);
+    if (discovery->names == NULL) {
         return -ENOMEM;
     }
-    for (name = strtok_r(scan->names, ", ", &save); name != NULL;
+    for (name = strtok_r(discovery->names, ", ", &save); name != NULL;
          name = strtok_r(NULL, ", ", &save)) {
-        if (scan->num_requested == MRAIL_ARRAY_SIZE(scan->want)) {
+        if (discovery->num_requested == MRAIL_ARRAY_SIZE(discovery->want)) {
             mrail_error("UCX_MRAIL_DEVICES: more than %zu entries",
-                        MRAIL_ARRAY_SIZE(scan->want));
+                        MRAIL_ARRAY_SIZE(discovery->want));
             return -EINVAL;
         }
-        scan->want[scan->num_requested++] = name;
+        discovery->want[discovery->num_requested++] = name;
     }
-    if (scan->num_requested == 0) {
+    if (discovery->num_requested == 0) {
         mrail_error("UCX_MRAIL_DEVICES is empty: expected 'all' or a list of "
                     "device[:port]");
         return -EINVAL;
@@ -367,14 +367,14 @@ static int mrail_discovery_parse(mrail_discovery_t *scan)
     return 0;
 }
 
-static int mrail_discovery_check_seen(const mrail_discovery_t *scan,
+static int mrail_discovery_check_seen(const mrail_discovery_t *discovery,
                                       struct ibv_device **devices, int count)
 {
-    for (unsigned i = 0; i < scan->num_requested; ++i) {
+    for (unsigned i = 0; i < discovery->num_requested; ++i) {
         char have[512] = "none";
         size_t used = 0;
 
-        if (scan->seen[i]) {
+        if (discovery->seen[i]) {
             continue;
         }
         for (int k = 0; (k < count) && (used < sizeof(have)); ++k) {
@@ -384,7 +384,7 @@ static int mrail_discovery_check_seen(const mrail_discovery_t *scan,
         }
         mrail_error("UCX_MRAIL_DEVICES: there is no port '%s'; devices here: "
                     "%s",
-                    scan->want[i], have);
+                    discovery->want[i], have);
         return -EINVAL;
     }
     return 0;
@@ -393,28 +393,28 @@ static int mrail_discovery_check_seen(const mrail_discovery_t *scan,
 int mrail_rail_discover(const mrail_config_t *config, mrail_rail_func_t func,
                         void *arg)
 {
-    mrail_discovery_t scan = {.config = config, .func = func, .arg = arg};
+    mrail_discovery_t discovery = {.config = config, .func = func, .arg = arg};
     struct ibv_device **devices = NULL;
     int count = 0, ret;
 
-    ret = mrail_discovery_parse(&scan);
+    ret = mrail_discovery_parse(&discovery);
     if (ret != 0) {
         goto out;
     }
     devices = ibv_get_device_list(&count);
     for (int i = 0; (devices != NULL) && (i < count); ++i) {
-        mrail_discovery_device(&scan, devices[i]);
+        mrail_discovery_device(&discovery, devices[i]);
     }
-    ret = mrail_discovery_check_seen(&scan, devices, count);
-    if ((ret == 0) && (scan.num_selected > MRAIL_MAX_RAILS)) {
+    ret = mrail_discovery_check_seen(&discovery, devices, count);
+    if ((ret == 0) && (discovery.num_selected > MRAIL_MAX_RAILS)) {
         ret = -EINVAL;
     }
 out:
     if (devices != NULL) {
         ibv_free_device_list(devices);
     }
-    free(scan.names);
-    return (ret != 0) ? ret : (int)scan.num_selected;
+    free(discovery.names);
+    return (ret != 0) ? ret : (int)discovery.num_selected;
 }
 
 void mrail_gid_text(const uint8_t gid[16], char *text, size_t size)

@@ -85,7 +85,7 @@ static void mrail_engine_init_pools(mrail_engine_t *engine)
     } plain[] = {
         {&engine->ops, sizeof(mrail_op_t), 64},
         {&engine->chunks, sizeof(mrail_chunk_t), 256},
-        {&engine->flushes_pending, sizeof(mrail_flush_t), 64},
+        {&engine->flush_pool, sizeof(mrail_flush_t), 64},
         {&engine->groups, sizeof(mrail_flush_group_t), 32},
     };
 
@@ -115,40 +115,40 @@ typedef struct mrail_open_discovery {
 
 static void mrail_open_discovery_port(void *arg, const mrail_rail_attr_t *attr)
 {
-    mrail_open_discovery_t *scan = arg;
+    mrail_open_discovery_t *discovery = arg;
     int n;
 
     if (attr->selected) {
-        scan->attr[scan->count++] = *attr;
+        discovery->attr[discovery->count++] = *attr;
         return;
     }
-    n = snprintf(scan->rejected + scan->rejected_length,
-                 sizeof(scan->rejected) - scan->rejected_length, "%s%s:%u (%s)",
-                 (scan->rejected_length == 0) ? "" : ", ", attr->device,
-                 attr->port, attr->reason);
-    if ((n > 0) &&
-        (scan->rejected_length + (size_t)n < sizeof(scan->rejected))) {
-        scan->rejected_length += (size_t)n;
+    n = snprintf(discovery->rejected + discovery->rejected_length,
+                 sizeof(discovery->rejected) - discovery->rejected_length,
+                 "%s%s:%u (%s)", (discovery->rejected_length == 0) ? "" : ", ",
+                 attr->device, attr->port, attr->reason);
+    if ((n > 0) && (discovery->rejected_length + (size_t)n <
+                    sizeof(discovery->rejected))) {
+        discovery->rejected_length += (size_t)n;
     }
 }
 
 static int mrail_engine_open_rails(mrail_engine_t *engine)
 {
-    mrail_open_discovery_t scan = {.count = 0};
-    int ret =
-        mrail_rail_discover(&engine->config, mrail_open_discovery_port, &scan);
+    mrail_open_discovery_t discovery = {.count = 0};
+    int ret = mrail_rail_discover(&engine->config, mrail_open_discovery_port,
+                                  &discovery);
 
     if (ret < 0) {
         return ret;
     }
-    if (scan.count == 0) {
+    if (discovery.count == 0) {
         mrail_warn("no rail: %s; see 'mrail info'",
-                   (scan.rejected_length == 0) ? "there is no RDMA device"
-                                               : scan.rejected);
+                   (discovery.rejected_length == 0) ? "there is no RDMA device"
+                                                    : discovery.rejected);
         return -ENODEV;
     }
-    for (unsigned i = 0; i < scan.count; ++i) {
-        ret = mrail_rail_open(&engine->rails[i], i, &scan.attr[i],
+    for (unsigned i = 0; i < discovery.count; ++i) {
+        ret = mrail_rail_open(&engine->rails[i], i, &discovery.attr[i],
                               &engine->config);
         if (ret != 0) {
             return ret;
@@ -194,7 +194,7 @@ static void mrail_engine_free(mrail_engine_t *engine)
     mrail_pool_cleanup(&engine->tx_big);
     mrail_pool_cleanup(&engine->ops);
     mrail_pool_cleanup(&engine->chunks);
-    mrail_pool_cleanup(&engine->flushes_pending);
+    mrail_pool_cleanup(&engine->flush_pool);
     mrail_pool_cleanup(&engine->groups);
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         /* The SRQ goes with its rail; then its buffers can be freed. */
@@ -460,7 +460,7 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
         mrail_pool_bytes(&engine->tx_small) + mrail_pool_bytes(&engine->tx_big);
     memory_p->tables =
         mrail_pool_bytes(&engine->ops) + mrail_pool_bytes(&engine->chunks) +
-        mrail_pool_bytes(&engine->flushes_pending) +
+        mrail_pool_bytes(&engine->flush_pool) +
         mrail_pool_bytes(&engine->groups) +
         engine->num_peers * sizeof(mrail_peer_t) +
         engine->num_lanes * sizeof(mrail_lane_t) +

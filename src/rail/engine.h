@@ -91,8 +91,8 @@ struct mrail_ep {
     mrail_peer_t *peer;
     void *user;
     uint16_t remote_iface;
-    int failed; /* 0 or -errno */
-    int told;   /* ep_failed() has been called */
+    int failed;           /* 0 or -errno */
+    int failure_reported; /* ep_failed() has been called */
 };
 
 /* The result of operations on a failed endpoint. The callback runs first: an
@@ -100,7 +100,7 @@ struct mrail_ep {
  * reason. */
 static inline int mrail_ep_error(const mrail_ep_t *ep)
 {
-    return ep->told ? ep->failed : -EAGAIN;
+    return ep->failure_reported ? ep->failed : -EAGAIN;
 }
 
 struct mrail_engine {
@@ -129,15 +129,15 @@ struct mrail_engine {
     mrail_pool_t tx_big;
     mrail_pool_t ops;
     mrail_pool_t chunks;
-    mrail_pool_t flushes_pending;
+    mrail_pool_t flush_pool;
     mrail_pool_t groups;
     mrail_list_t active; /* peers that progress must visit */
     unsigned nesting;    /* nested progress calls that visit them */
     mrail_fair_share_t
-        shares[MRAIL_FLOWS];  /* of rails, while busy peers reach different
+        fair_share[MRAIL_FLOWS]; /* of rails, while busy peers reach different
                                * rails; see throttle.c ... */
-    mrail_ns_t fair_share_ns; /* ... time of the next division */
-    mrail_list_t acks;        /* lanes that owe a reply */
+    mrail_ns_t fair_share_ns;    /* ... time of the next division */
+    mrail_list_t acks;           /* lanes that owe a reply */
     mrail_rx_t *repost[MRAIL_MAX_RAILS][MRAIL_REPOST_BATCH];
     unsigned num_repost[MRAIL_MAX_RAILS];
     mrail_counters_t counters; /* ctl_* by the control side, else by data */
@@ -309,15 +309,17 @@ void mrail_stall_keepalive(mrail_engine_t *engine, mrail_ns_t now_ns);
 /* Divides the rails among busy peers anew. */
 void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns);
 /* Marks lanes unusable whose rails other peers need more. */
-void mrail_throttle_mark(mrail_peer_t *peer, const mrail_fair_share_t *shares);
+void mrail_throttle_mark(mrail_peer_t *peer,
+                         const mrail_fair_share_t *fair_share);
 /* The fair shares of the peer's direction; NULL: all rails are free. */
-static inline mrail_fair_share_t *mrail_throttle_shares(mrail_peer_t *peer)
+static inline mrail_fair_share_t *mrail_throttle_fair_share(mrail_peer_t *peer)
 {
-    mrail_fair_share_t *shares = &peer->engine->shares[peer->share_direction];
+    mrail_fair_share_t *fair_share =
+        &peer->engine->fair_share[peer->share_direction];
 
-    return (MRAIL_UNLIKELY(shares->active) &&
-            (peer->share_period == shares->period))
-               ? shares
+    return (MRAIL_UNLIKELY(fair_share->active) &&
+            (peer->share_period == fair_share->period))
+               ? fair_share
                : NULL;
 }
 

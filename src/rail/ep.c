@@ -169,7 +169,7 @@ void mrail_ep_cancel(mrail_ep_t *ep)
     mrail_iface_enter(ep->iface);
     if (ep->failed == 0) {
         ep->failed = -ECANCELED;
-        ep->told = 1;
+        ep->failure_reported = 1;
     }
     mrail_iface_leave(ep->iface);
 }

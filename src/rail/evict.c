@@ -99,7 +99,7 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
 {
     mrail_ns_t now_ns = mrail_clock_now();
     mrail_evict_scan_t scan;
-    int pass = 0;
+    int num_evicted = 0;
 
     if (!hard && (now_ns < engine->scan_ns + MRAIL_EVICT_SCAN)) {
         return 1;
@@ -108,15 +108,15 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
     do {
         /* The first pass marks lanes as idle; one in use is not idle in the
          * second pass. */
-        scan = mrail_evict_scan(engine, hard, pass == 0);
-        if ((scan.lane == NULL) || (pass == MRAIL_RETIRE_BATCH) ||
+        scan = mrail_evict_scan(engine, hard, num_evicted == 0);
+        if ((scan.lane == NULL) || (num_evicted == MRAIL_RETIRE_BATCH) ||
             (hard && (scan.num_forced != 0))) {
             break;
         }
         scan.lane->evict_local = 1;
         scan.lane->evict_forced = (uint8_t)hard;
         mrail_evict_request(scan.lane);
-        ++pass;
+        ++num_evicted;
     } while (!hard);
     return scan.num_further != 0;
 }

@@ -76,7 +76,7 @@ void mrail_failover_check_rails(mrail_engine_t *engine)
     for (unsigned i = 0; i < engine->num_rails; ++i) {
         mrail_rail_t *rail = &engine->rails[i];
 
-        if (__atomic_load_n(&rail->cq_bad, __ATOMIC_RELAXED)) {
+        if (__atomic_load_n(&rail->cq_failed, __ATOMIC_RELAXED)) {
             mrail_failover_rail(engine, rail,
                                 "a completion queue cannot be polled");
         }

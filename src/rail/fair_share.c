@@ -7,28 +7,29 @@
 
 /* ---- division ---- */
 
-#define FAIR_SHARE_ROUNDS 48
+#define FAIR_SHARE_ITERATIONS 48
 /* Largest growth of a rail's weight in one iteration. */
 #define FAIR_SHARE_STEP 8.0
 
 /* Spreads each class over its rails by their rates and weights. */
-static void fair_share_spread(mrail_fair_share_class_t *sets,
-                              unsigned num_classes, const double *rate,
-                              const double *worth, unsigned num_rails,
-                              double *busy_s)
+static void fair_share_distribute(mrail_fair_share_class_t *classes,
+                                  unsigned num_classes, const double *rate,
+                                  const double *weight, unsigned num_rails,
+                                  double *busy_s)
 {
     memset(busy_s, 0, num_rails * sizeof(*busy_s));
     for (unsigned i = 0; i < num_classes; ++i) {
-        mrail_fair_share_class_t *set = &sets[i];
+        mrail_fair_share_class_t *class = &classes[i];
         double sum = 0;
 
         for (unsigned r = 0; r < num_rails; ++r) {
-            set->part[r] = ((set->rails >> r) & 1) ? rate[r] * worth[r] : 0;
-            sum += set->part[r];
+            class->part[r] =
+                ((class->rails >> r) & 1) ? rate[r] * weight[r] : 0;
+            sum += class->part[r];
         }
         for (unsigned r = 0; (sum > 0) && (r < num_rails); ++r) {
-            set->part[r] *= set->bytes / sum;
-            busy_s[r] += (rate[r] > 0) ? set->part[r] / rate[r] : 0;
+            class->part[r] *= class->bytes / sum;
+            busy_s[r] += (rate[r] > 0) ? class->part[r] / rate[r] : 0;
         }
     }
 }
@@ -49,95 +50,99 @@ static double fair_share_longest(const double *busy_s, unsigned num_rails)
  * busy if no class can use both it and a busier one. Source: iterative
  * proportional fitting, Deming and Stephan 1940.
  */
-double mrail_fair_share_divide(mrail_fair_share_class_t *sets,
+double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,
                                unsigned num_rails)
 {
-    double worth[MRAIL_FAIR_SHARE_RAILS], busy_s[MRAIL_FAIR_SHARE_RAILS];
+    double weight[MRAIL_FAIR_SHARE_RAILS], busy_s[MRAIL_FAIR_SHARE_RAILS];
     double longest_s;
 
     for (unsigned r = 0; r < num_rails; ++r) {
-        worth[r] = 1;
+        weight[r] = 1;
     }
-    fair_share_spread(sets, num_classes, rate, worth, num_rails, busy_s);
-    for (unsigned round = 0; round < FAIR_SHARE_ROUNDS; ++round) {
+    fair_share_distribute(classes, num_classes, rate, weight, num_rails,
+                          busy_s);
+    for (unsigned iteration = 0; iteration < FAIR_SHARE_ITERATIONS;
+         ++iteration) {
         longest_s = fair_share_longest(busy_s, num_rails);
         for (unsigned r = 0; r < num_rails; ++r) {
             if (busy_s[r] > 0) {
-                worth[r] *= MRAIL_MIN(longest_s / busy_s[r], FAIR_SHARE_STEP);
+                weight[r] *= MRAIL_MIN(longest_s / busy_s[r], FAIR_SHARE_STEP);
             }
         }
-        fair_share_spread(sets, num_classes, rate, worth, num_rails, busy_s);
+        fair_share_distribute(classes, num_classes, rate, weight, num_rails,
+                              busy_s);
     }
     return fair_share_longest(busy_s, num_rails);
 }
 
 /* ---- periods ---- */
 
-void mrail_fair_share_begin(mrail_fair_share_t *shares, mrail_ns_t now_ns)
+void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns)
 {
-    ++shares->period;
-    shares->passed_ns =
-        MRAIL_MIN(now_ns - shares->period_ns, 2 * MRAIL_FAIR_SHARE_PERIOD_NS);
-    shares->period_ns = now_ns;
-    shares->overflow = 0;
+    ++fair_share->period;
+    fair_share->passed_ns = MRAIL_MIN(now_ns - fair_share->period_ns,
+                                      2 * MRAIL_FAIR_SHARE_PERIOD_NS);
+    fair_share->period_ns = now_ns;
+    fair_share->overflow = 0;
     for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
-        shares->set[i].peers = 0;
-        shares->set[i].bytes = 0;
+        fair_share->class[i].peers = 0;
+        fair_share->class[i].bytes = 0;
     }
 }
 
 /* The entry of a class, or that of a class without a peer for two periods. */
-static unsigned fair_share_place(mrail_fair_share_t *shares, uint32_t rails)
+static unsigned fair_share_place(mrail_fair_share_t *fair_share, uint32_t rails)
 {
     unsigned place = MRAIL_FAIR_SHARE_NONE;
 
     for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
-        if (shares->set[i].rails == rails) {
+        if (fair_share->class[i].rails == rails) {
             return i;
         }
         if ((place == MRAIL_FAIR_SHARE_NONE) &&
-            ((shares->set[i].rails == 0) ||
-             (shares->period - shares->last[i] > 1))) {
+            ((fair_share->class[i].rails == 0) ||
+             (fair_share->period - fair_share->last[i] > 1))) {
             place = i;
         }
     }
     if (place != MRAIL_FAIR_SHARE_NONE) {
-        memset(&shares->set[place], 0, sizeof(shares->set[place]));
-        memset(shares->token[place], 0, sizeof(shares->token[place]));
-        shares->set[place].rails = rails;
+        memset(&fair_share->class[place], 0, sizeof(fair_share->class[place]));
+        memset(fair_share->token[place], 0, sizeof(fair_share->token[place]));
+        fair_share->class[place].rails = rails;
     }
     return place;
 }
 
-unsigned mrail_fair_share_add(mrail_fair_share_t *shares, uint32_t rails,
+unsigned mrail_fair_share_add(mrail_fair_share_t *fair_share, uint32_t rails,
                               uint64_t bytes)
 {
-    unsigned place = fair_share_place(shares, rails);
+    unsigned place = fair_share_place(fair_share, rails);
 
     if (place == MRAIL_FAIR_SHARE_NONE) {
-        ++shares->overflow;
+        ++fair_share->overflow;
         return place;
     }
-    shares->last[place] = shares->period;
-    ++shares->set[place].peers;
-    shares->set[place].bytes += (double)bytes;
+    fair_share->last[place] = fair_share->period;
+    ++fair_share->class[place].peers;
+    fair_share->class[place].bytes += (double)bytes;
     return place;
 }
 
-static int fair_share_has(const mrail_fair_share_class_t *set, unsigned rail)
+static int fair_share_has(const mrail_fair_share_class_t *class, unsigned rail)
 {
-    return (set->peers != 0) && ((set->rails >> rail) & 1);
+    return (class->peers != 0) && ((class->rails >> rail) & 1);
 }
 
 /* 1 if the rates of all rails of some class are known. */
-static int fair_share_is_known(const mrail_fair_share_t *shares,
+static int fair_share_is_known(const mrail_fair_share_t *fair_share,
                                const mrail_fair_share_rail_t *rails,
                                unsigned num_rails)
 {
     for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
         for (unsigned r = 0; r < num_rails; ++r) {
-            if (fair_share_has(&shares->set[i], r) && (rails[r].rate == 0)) {
+            if (fair_share_has(&fair_share->class[i], r) &&
+                (rails[r].rate == 0)) {
                 return 0;
             }
         }
@@ -147,19 +152,19 @@ static int fair_share_is_known(const mrail_fair_share_t *shares,
 
 /* The class that needs the rail most, per peer; none if only one class uses the
  * rail. */
-static unsigned shares_bottleneck_class(const mrail_fair_share_t *shares,
-                                        unsigned rail)
+static unsigned
+fair_share_bottleneck_class(const mrail_fair_share_t *fair_share, unsigned rail)
 {
     unsigned bottleneck = MRAIL_FAIR_SHARE_NONE, count = 0;
     double most = -1;
 
     for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
-        const mrail_fair_share_class_t *set = &shares->set[i];
+        const mrail_fair_share_class_t *class = &fair_share->class[i];
 
-        if (fair_share_has(set, rail)) {
+        if (fair_share_has(class, rail)) {
             ++count;
-            if (set->part[rail] / set->peers > most) {
-                most = set->part[rail] / set->peers;
+            if (class->part[rail] / class->peers > most) {
+                most = class->part[rail] / class->peers;
                 bottleneck = i;
             }
         }
@@ -246,39 +251,39 @@ static void fair_share_look(mrail_fair_share_seen_t *seen,
 
 /* ---- end of a period ---- */
 
-static void fair_share_hold(mrail_fair_share_t *shares, unsigned r,
+static void fair_share_hold(mrail_fair_share_t *fair_share, unsigned r,
                             const mrail_fair_share_rail_t *rail)
 {
-    unsigned bottleneck = shares->seen[r].bottleneck;
+    unsigned bottleneck = fair_share->seen[r].bottleneck;
     double least = MRAIL_FAIR_SHARE_LEAST * (double)rail->rate *
-                   (double)shares->passed_ns / MRAIL_NS_PER_SEC;
+                   (double)fair_share->passed_ns / MRAIL_NS_PER_SEC;
 
     for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
-        if (fair_share_has(&shares->set[i], r) && (i != bottleneck)) {
-            shares->ratio[i][r] =
-                shares->set[i].part[r] /
-                MRAIL_MAX(shares->set[bottleneck].part[r], 1.0);
-            shares->token[i][r] =
-                MRAIL_MIN(shares->token[i][r] + least, MRAIL_FAIR_SHARE_KEEP);
+        if (fair_share_has(&fair_share->class[i], r) && (i != bottleneck)) {
+            fair_share->ratio[i][r] =
+                fair_share->class[i].part[r] /
+                MRAIL_MAX(fair_share->class[bottleneck].part[r], 1.0);
+            fair_share->token[i][r] = MRAIL_MIN(fair_share->token[i][r] + least,
+                                                MRAIL_FAIR_SHARE_KEEP);
         }
     }
 }
 
 /* 1 if several classes have work and the rates of their rails are known. */
-static int fair_share_is_active(const mrail_fair_share_t *shares,
+static int fair_share_is_active(const mrail_fair_share_t *fair_share,
                                 const mrail_fair_share_rail_t *rails,
                                 unsigned num_rails)
 {
-    unsigned sets = 0;
+    unsigned classes = 0;
 
     for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
-        sets += (shares->set[i].peers != 0);
+        classes += (fair_share->class[i].peers != 0);
     }
-    return (sets > 1) && (shares->overflow == 0) &&
-           fair_share_is_known(shares, rails, num_rails);
+    return (classes > 1) && (fair_share->overflow == 0) &&
+           fair_share_is_known(fair_share, rails, num_rails);
 }
 
-static void fair_share_divide(mrail_fair_share_t *shares,
+static void fair_share_divide(mrail_fair_share_t *fair_share,
                               const mrail_fair_share_rail_t *rails,
                               unsigned num_rails)
 {
@@ -287,52 +292,54 @@ static void fair_share_divide(mrail_fair_share_t *shares,
     for (unsigned r = 0; r < num_rails; ++r) {
         rate[r] = (double)rails[r].rate;
     }
-    mrail_fair_share_divide(shares->set, MRAIL_FAIR_SHARE_CLASSES, rate,
+    mrail_fair_share_divide(fair_share->class, MRAIL_FAIR_SHARE_CLASSES, rate,
                             num_rails);
 }
 
-void mrail_fair_share_classtle(mrail_fair_share_t *shares,
-                               const mrail_fair_share_rail_t *rails,
-                               unsigned num_rails)
+void mrail_fair_share_end(mrail_fair_share_t *fair_share,
+                          const mrail_fair_share_rail_t *rails,
+                          unsigned num_rails)
 {
-    shares->active = fair_share_is_active(shares, rails, num_rails);
-    if (shares->active) {
-        fair_share_divide(shares, rails, num_rails);
+    fair_share->active = fair_share_is_active(fair_share, rails, num_rails);
+    if (fair_share->active) {
+        fair_share_divide(fair_share, rails, num_rails);
     }
     for (unsigned r = 0; r < num_rails; ++r) {
-        mrail_fair_share_seen_t *seen = &shares->seen[r];
+        mrail_fair_share_seen_t *seen = &fair_share->seen[r];
 
         for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
-            shares->ratio[i][r] = -1;
+            fair_share->ratio[i][r] = -1;
         }
-        seen->bottleneck = shares->active ? shares_bottleneck_class(shares, r)
-                                          : MRAIL_FAIR_SHARE_NONE;
+        seen->bottleneck = fair_share->active
+                               ? fair_share_bottleneck_class(fair_share, r)
+                               : MRAIL_FAIR_SHARE_NONE;
         if (seen->bottleneck == MRAIL_FAIR_SHARE_NONE) {
             seen->is_shared = 0;
             continue;
         }
-        fair_share_look(seen, &rails[r], shares->period_ns);
+        fair_share_look(seen, &rails[r], fair_share->period_ns);
         if (seen->is_held) {
-            fair_share_hold(shares, r, &rails[r]);
+            fair_share_hold(fair_share, r, &rails[r]);
         }
     }
 }
 
-void mrail_fair_share_post(mrail_fair_share_t *shares, unsigned set,
+void mrail_fair_share_post(mrail_fair_share_t *fair_share, unsigned class,
                            unsigned rail, uint64_t bytes)
 {
-    if (shares->ratio[set][rail] >= 0) {
-        shares->token[set][rail] -= (double)bytes;
+    if (fair_share->ratio[class][rail] >= 0) {
+        fair_share->token[class][rail] -= (double)bytes;
         return;
     }
-    if (shares->seen[rail].bottleneck != set) {
+    if (fair_share->seen[rail].bottleneck != class) {
         return;
     }
     for (unsigned i = 0; i < MRAIL_FAIR_SHARE_CLASSES; ++i) {
-        if (shares->ratio[i][rail] >= 0) {
-            shares->token[i][rail] = MRAIL_MIN(
-                shares->token[i][rail] + shares->ratio[i][rail] * (double)bytes,
-                MRAIL_FAIR_SHARE_KEEP);
+        if (fair_share->ratio[i][rail] >= 0) {
+            fair_share->token[i][rail] =
+                MRAIL_MIN(fair_share->token[i][rail] +
+                              fair_share->ratio[i][rail] * (double)bytes,
+                          MRAIL_FAIR_SHARE_KEEP);
         }
     }
 }

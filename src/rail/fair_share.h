@@ -66,7 +66,7 @@ typedef struct mrail_fair_share_class {
  * equally. rate[0..num_rails): bytes per second, above 0 for every rail of a
  * class. Returns the time of the busiest rail in seconds.
  */
-double mrail_fair_share_divide(mrail_fair_share_class_t *sets,
+double mrail_fair_share_divide(mrail_fair_share_class_t *classes,
                                unsigned num_classes, const double *rate,
                                unsigned num_rails);
 
@@ -102,7 +102,7 @@ typedef struct mrail_fair_share {
     mrail_ns_t period_ns; /* its start */
     mrail_ns_t passed_ns; /* ... time since the previous one */
     unsigned overflow;    /* classes without an entry in this period */
-    mrail_fair_share_class_t set[MRAIL_FAIR_SHARE_CLASSES];
+    mrail_fair_share_class_t class[MRAIL_FAIR_SHARE_CLASSES];
     unsigned
         last[MRAIL_FAIR_SHARE_CLASSES]; /* period in which the class last had a
                                          * peer */
@@ -114,23 +114,24 @@ typedef struct mrail_fair_share {
 } mrail_fair_share_t;
 
 /* A period: begin, add each peer with queued bytes, divide. */
-void mrail_fair_share_begin(mrail_fair_share_t *shares, mrail_ns_t now_ns);
+void mrail_fair_share_begin(mrail_fair_share_t *fair_share, mrail_ns_t now_ns);
 /* Returns its class, or MRAIL_FAIR_SHARE_NONE: too many differ. */
-unsigned mrail_fair_share_add(mrail_fair_share_t *shares, uint32_t rails,
+unsigned mrail_fair_share_add(mrail_fair_share_t *fair_share, uint32_t rails,
                               uint64_t bytes);
-void mrail_fair_share_classtle(mrail_fair_share_t *shares,
-                               const mrail_fair_share_rail_t *rails,
-                               unsigned num_rails);
+void mrail_fair_share_end(mrail_fair_share_t *fair_share,
+                          const mrail_fair_share_rail_t *rails,
+                          unsigned num_rails);
 
 /* 1 if a peer of the class may post on the rail now. */
-static inline int mrail_fair_share_may(const mrail_fair_share_t *shares,
-                                       unsigned set, unsigned rail)
+static inline int mrail_fair_share_may(const mrail_fair_share_t *fair_share,
+                                       unsigned class, unsigned rail)
 {
-    return (shares->ratio[set][rail] < 0) || (shares->token[set][rail] >= 0);
+    return (fair_share->ratio[class][rail] < 0) ||
+           (fair_share->token[class][rail] >= 0);
 }
 
 /* Reports a post of a peer of the class. */
-void mrail_fair_share_post(mrail_fair_share_t *shares, unsigned set,
+void mrail_fair_share_post(mrail_fair_share_t *fair_share, unsigned class,
                            unsigned rail, uint64_t bytes);
 
 #endif

@@ -32,23 +32,23 @@ static mrail_flush_t *mrail_flush_add(mrail_peer_t *peer,
                                       mrail_flush_kind_t kind,
                                       mrail_flush_group_t *group)
 {
-    mrail_flush_t *sync = mrail_pool_get(&peer->engine->flushes_pending);
+    mrail_flush_t *flush = mrail_pool_get(&peer->engine->flush_pool);
 
-    if (sync == NULL) {
+    if (flush == NULL) {
         return NULL;
     }
-    sync->kind = kind;
-    sync->last_stage = 0;
-    sync->unseen = 0;
-    sync->reads = 0;
-    sync->am_seq = peer->tx_next;
-    sync->op_id = peer->op_next - 1;
-    sync->poll_ns = 0;
-    sync->num_polls = 0;
-    sync->group = group;
-    mrail_list_add_tail(&peer->flushes_pending, &sync->list);
+    flush->kind = kind;
+    flush->last_stage = 0;
+    flush->unseen = 0;
+    flush->reads = 0;
+    flush->am_seq = peer->tx_next;
+    flush->op_id = peer->op_next - 1;
+    flush->poll_ns = 0;
+    flush->num_polls = 0;
+    flush->group = group;
+    mrail_list_add_tail(&peer->flushes_pending, &flush->list);
     mrail_peer_activate(peer);
-    return sync;
+    return flush;
 }
 
 void mrail_flush_open(mrail_peer_t *peer)
@@ -59,13 +59,13 @@ void mrail_flush_open(mrail_peer_t *peer)
     }
 }
 
-static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *sync,
+static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *flush,
                                int status)
 {
-    mrail_flush_group_t *group = sync->group;
+    mrail_flush_group_t *group = flush->group;
 
-    mrail_list_del(&sync->list);
-    if (sync->kind == MRAIL_FLUSH_KIND_FENCE) {
+    mrail_list_del(&flush->list);
+    if (flush->kind == MRAIL_FLUSH_KIND_FENCE) {
         mrail_flush_open(peer);
     } else {
         if (status != 0) {
@@ -75,7 +75,7 @@ static void mrail_flush_finish(mrail_peer_t *peer, mrail_flush_t *sync,
             mrail_done_finish(peer->engine, &group->done, group->done.status);
         }
     }
-    mrail_pool_put(&peer->engine->flushes_pending, sync);
+    mrail_pool_put(&peer->engine->flush_pool, flush);
 }
 
 /* 1 if all operations up to op_id are complete. */
@@ -88,43 +88,43 @@ static int mrail_flush_ops_done(const mrail_peer_t *peer, uint64_t op_id)
 /* A computing peer does not poll its lanes, so it does not see the ACK_REQ. A
  * POLL wakes its control thread, which polls and acknowledges. Silence is no
  * failure: a debugger may have stopped the process. */
-static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *sync,
+static void mrail_flush_poll_peer(mrail_peer_t *peer, mrail_flush_t *flush,
                                   mrail_ns_t now_ns)
 {
     mrail_engine_t *engine = peer->engine;
 
-    if (sync->poll_ns == 0) {
-        sync->poll_ns = now_ns + MRAIL_FLUSH_POLL_FIRST;
+    if (flush->poll_ns == 0) {
+        flush->poll_ns = now_ns + MRAIL_FLUSH_POLL_FIRST;
     }
-    if ((now_ns < sync->poll_ns) || engine->ctl_held) {
+    if ((now_ns < flush->poll_ns) || engine->ctl_held) {
         return;
     }
-    sync->poll_ns = now_ns + MRAIL_FLUSH_POLL_AGAIN;
+    flush->poll_ns = now_ns + MRAIL_FLUSH_POLL_AGAIN;
     mrail_data_ctl_lock(engine);
     if (peer->state == MRAIL_PEER_KNOWN) {
         (void)mrail_ctl_send_plain(peer, MRAIL_CTL_POLL, ++engine->ctl_seq,
-                                   sync->num_polls++);
+                                   flush->num_polls++);
     }
     mrail_data_ctl_unlock(engine);
 }
 
-static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *sync,
+static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *flush,
                             mrail_ns_t now_ns)
 {
-    if (!mrail_flush_ops_done(peer, sync->op_id)) {
+    if (!mrail_flush_ops_done(peer, flush->op_id)) {
         return 0;
     }
-    if ((!sync->last_stage || (sync->unseen != 0)) &&
-        !mrail_rma_post_visible(peer, sync, now_ns)) {
+    if ((!flush->last_stage || (flush->unseen != 0)) &&
+        !mrail_rma_post_visible(peer, flush, now_ns)) {
         return 0;
     }
-    if (sync->reads != 0) {
+    if (flush->reads != 0) {
         return 0;
     }
-    if ((sync->kind == MRAIL_FLUSH_KIND_FLUSH) &&
-        mrail_seq32_before(peer->tx_acked, sync->am_seq)) {
+    if ((flush->kind == MRAIL_FLUSH_KIND_FLUSH) &&
+        mrail_seq32_before(peer->tx_acked, flush->am_seq)) {
         mrail_am_request_ack(peer);
-        mrail_flush_poll_peer(peer, sync, now_ns);
+        mrail_flush_poll_peer(peer, flush, now_ns);
         return 0;
     }
     return 1;
@@ -134,11 +134,11 @@ static int mrail_flush_step(mrail_peer_t *peer, mrail_flush_t *sync,
 static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
                                             mrail_ns_t now_ns)
 {
-    mrail_flush_t *sync;
+    mrail_flush_t *flush;
 
-    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
-        if (mrail_flush_step(peer, sync, now_ns)) {
-            return sync;
+    mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
+        if (mrail_flush_step(peer, flush, now_ns)) {
+            return flush;
         }
     }
     return NULL;
@@ -148,32 +148,32 @@ static mrail_flush_t *mrail_flush_next_done(mrail_peer_t *peer,
  * flush the peer, come here again, and finish any other flush. */
 void mrail_flush_check(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    mrail_flush_t *sync;
+    mrail_flush_t *flush;
 
-    while ((sync = mrail_flush_next_done(peer, now_ns)) != NULL) {
-        mrail_flush_finish(peer, sync, 0);
+    while ((flush = mrail_flush_next_done(peer, now_ns)) != NULL) {
+        mrail_flush_finish(peer, flush, 0);
     }
 }
 
 void mrail_flush_again(mrail_peer_t *peer)
 {
-    mrail_flush_t *sync;
+    mrail_flush_t *flush;
 
-    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
-        sync->last_stage = 0;
+    mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
+        flush->last_stage = 0;
     }
 }
 
 const mrail_flush_t *mrail_flush_barrier(const mrail_peer_t *peer)
 {
-    const mrail_flush_t *sync;
+    const mrail_flush_t *flush;
 
     if (peer->ordered_lane != NULL) {
         return NULL;
     }
-    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
-        if (sync->kind == MRAIL_FLUSH_KIND_FENCE) {
-            return sync;
+    mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
+        if (flush->kind == MRAIL_FLUSH_KIND_FENCE) {
+            return flush;
         }
     }
     return NULL;
@@ -226,14 +226,14 @@ static int mrail_peer_has_gets(const mrail_peer_t *peer)
 static int mrail_peer_fence(mrail_peer_t *peer)
 {
     mrail_ns_t now_ns;
-    mrail_flush_t *sync;
+    mrail_flush_t *flush;
 
     if (mrail_rma_idle(peer) || peer->dead) {
         return 0;
     }
     now_ns = mrail_clock_now();
-    sync = mrail_flush_add(peer, MRAIL_FLUSH_KIND_FENCE, NULL);
-    if (sync == NULL) {
+    flush = mrail_flush_add(peer, MRAIL_FLUSH_KIND_FENCE, NULL);
+    if (flush == NULL) {
         return -EAGAIN;
     }
     ++peer->engine->counters.fences;
@@ -243,7 +243,7 @@ static int mrail_peer_fence(mrail_peer_t *peer)
     } else if (peer->num_fences == 0) {
         peer->ordered_lane = mrail_peer_only_lane(peer);
         if (peer->ordered_lane != NULL) {
-            (void)mrail_rma_post_visible(peer, sync, now_ns);
+            (void)mrail_rma_post_visible(peer, flush, now_ns);
         }
     }
     ++peer->num_fences;
@@ -288,18 +288,18 @@ static int mrail_peer_is_flushed(mrail_peer_t *peer)
 /* Adds the peer to the group: 0 (nothing to wait for), 1 or -EAGAIN. */
 static int mrail_peer_flush(mrail_peer_t *peer, mrail_flush_group_t *group)
 {
-    mrail_flush_t *sync;
+    mrail_flush_t *flush;
 
     if (mrail_peer_is_flushed(peer)) {
         return 0;
     }
-    sync = mrail_flush_add(peer, MRAIL_FLUSH_KIND_FLUSH, group);
-    if (sync == NULL) {
+    flush = mrail_flush_add(peer, MRAIL_FLUSH_KIND_FLUSH, group);
+    if (flush == NULL) {
         return -EAGAIN;
     }
     ++group->count;
     ++peer->engine->counters.flushes;
-    if (mrail_seq32_before(peer->tx_acked, sync->am_seq)) {
+    if (mrail_seq32_before(peer->tx_acked, flush->am_seq)) {
         mrail_am_request_ack(peer);
     }
     return 1;

@@ -135,21 +135,21 @@ static void mrail_engine_send_done(mrail_engine_t *engine,
 /* Of several rails, one without completions for this many polls is polled only
  * every eighth time. An empty poll costs time, and a small message uses one
  * rail. */
-#define MRAIL_RAIL_QUIET 512
+#define MRAIL_RAIL_IDLE_POLLS 512
 
 static int mrail_rail_skip(mrail_rail_t *rail, int only)
 {
     if (!__atomic_load_n(&rail->has_lanes, __ATOMIC_RELAXED)) {
         return 1;
     }
-    return (rail->idle >= MRAIL_RAIL_QUIET) && !only &&
+    return (rail->idle >= MRAIL_RAIL_IDLE_POLLS) && !only &&
            ((++rail->idle & 7) != 0);
 }
 
 /* This rail delivers no completions any more: the next check fails it over. */
 static void mrail_engine_cq_error(mrail_engine_t *engine, mrail_rail_t *rail)
 {
-    if (!__atomic_exchange_n(&rail->cq_bad, 1, __ATOMIC_RELAXED)) {
+    if (!__atomic_exchange_n(&rail->cq_failed, 1, __ATOMIC_RELAXED)) {
         __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
     }
 }
@@ -226,8 +226,9 @@ static void mrail_iface_tell_failed(mrail_iface_t *iface)
     mrail_ep_t *ep, *tmp;
 
     mrail_list_for_each_safe(ep, tmp, &iface->eps, mrail_ep_t, list) {
-        if ((ep->failed != 0) && !ep->told && (ep->peer->dead == 2)) {
-            ep->told = 1;
+        if ((ep->failed != 0) && !ep->failure_reported &&
+            (ep->peer->dead == 2)) {
+            ep->failure_reported = 1;
             /* A regular BYE is no failure. */
             if ((iface->params.ep_failed != NULL) &&
                 (ep->failed != -ESHUTDOWN)) {
@@ -249,9 +250,9 @@ static void mrail_engine_end_peer(mrail_engine_t *engine, mrail_peer_t *peer)
     }
 }
 
-/* `inside`: a callback polls, and the lane of its message must stay. */
+/* in_callback: a callback polls, and the lane of its message must stay. */
 static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
-                               int inside)
+                               int in_callback)
 {
     mrail_peer_t *peer, *tmp;
     /* A callback may poll again; `tmp` of the outer call must stay listed. */
@@ -268,7 +269,8 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
             }
             continue;
         }
-        if (MRAIL_FAILOVER && MRAIL_UNLIKELY(peer->recovering) && !inside) {
+        if (MRAIL_FAILOVER && MRAIL_UNLIKELY(peer->recovering) &&
+            !in_callback) {
             mrail_failover_run(peer, *now_ns);
         }
         if (MRAIL_UNLIKELY(peer->ack_due)) {
@@ -278,7 +280,7 @@ static void mrail_engine_visit(mrail_engine_t *engine, mrail_ns_t *now_ns,
         if (!mrail_list_empty(&peer->flushes_pending)) {
             mrail_flush_check(peer, *now_ns);
         }
-        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !inside &&
+        if (MRAIL_UNLIKELY(!mrail_evict_is_idle(peer)) && !in_callback &&
             !peer->dead) { /* a completion may just have ended it */
             mrail_evict_check(peer, *now_ns);
         }
@@ -436,7 +438,7 @@ int mrail_iface_create(mrail_engine_t *engine,
 /* Pending operations of the iface complete without a callback. */
 static void mrail_iface_invalidate(mrail_iface_t *iface, mrail_peer_t *peer)
 {
-    mrail_flush_t *sync;
+    mrail_flush_t *flush;
     mrail_op_t *op;
 
     mrail_list_for_each(op, &peer->ops, mrail_op_t, list) {
@@ -445,9 +447,9 @@ static void mrail_iface_invalidate(mrail_iface_t *iface, mrail_peer_t *peer)
             op->unpack = NULL;
         }
     }
-    mrail_list_for_each(sync, &peer->flushes_pending, mrail_flush_t, list) {
-        if ((sync->group != NULL) && (sync->group->done.iface == iface)) {
-            sync->group->done.iface = NULL;
+    mrail_list_for_each(flush, &peer->flushes_pending, mrail_flush_t, list) {
+        if ((flush->group != NULL) && (flush->group->done.iface == iface)) {
+            flush->group->done.iface = NULL;
         }
     }
 }

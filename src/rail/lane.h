@@ -88,7 +88,7 @@ struct mrail_lane {
     uint16_t reads;              /* data: visibility READs in flight */
     uint8_t credit_blocked;      /* data: a message had to wait for credits */
     uint8_t am_lane;             /* carries active messages */
-    uint8_t news;                /* data: credit-only messages */
+    uint8_t credit_updates;      /* data: credit-only messages */
     uint8_t out;                 /* data: taken out of use */
     uint8_t leaving;             /* data: takes no new work, to be taken out */
     uint8_t drained;             /* data: the last request of a QP in error is

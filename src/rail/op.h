@@ -61,8 +61,8 @@ typedef struct mrail_op {
     unsigned iov_count;
     mrail_cursor_t cursor; /* first byte not posted */
     mrail_iov_t iov[MRAIL_MAX_IOV];
-    uint64_t remote_address;  /* of its first byte */
-    struct mrail_flush *sync; /* the flush that waits for it, or NULL */
+    uint64_t remote_address;   /* of its first byte */
+    struct mrail_flush *flush; /* the flush that waits for it, or NULL */
     const mrail_rkey_t *rkey;
     mrail_rkey_t own_rkey; /* key of a buffered form that has to wait */
     mrail_tx_t *bounce;    /* buffer of the bcopy forms */
@@ -129,11 +129,11 @@ void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns);
 /* A READ that makes the lane's writes visible, for `sync` or nobody: 0 or
  * -EAGAIN. */
-int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
                         mrail_ns_t now_ns);
 /* Posts a READ on every lane with writes of unknown visibility: 1 if all are
  * posted. */
-int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
                            mrail_ns_t now_ns);
 /* The lane's device returns nothing any more: all requests count as undone. */
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns);

@@ -73,8 +73,8 @@ struct mrail_peer {
     unsigned turn;            /* pair whose lane is requested first */
     uint64_t refused_mask;    /* slots that must not be requested again */
     uint64_t no_room_mask;    /* ... nor these, before retry_ns */
-    uint64_t handled_mask;    /* slots with an entry in `settled` */
-    uint32_t settled[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that was
+    uint64_t handled_mask;    /* slots with an entry in handled_seq */
+    uint32_t handled_seq[MRAIL_MAX_SLOTS]; /* the peer's last LANE_REQ that was
                                         * accepted or refused; earlier ones are
                                         * ignored */
     mrail_prev_epoch_t prev_epochs[MRAIL_MAX_SLOTS];

@@ -265,7 +265,7 @@ int mrail_rail_fetch(mrail_rail_t *rail)
         rail->next_wc = 0;
         rail->num_wc = (n > 0) ? (unsigned)n : 0;
         if (MRAIL_UNLIKELY(n < 0)) {
-            __atomic_store_n(&rail->cq_bad, 1, __ATOMIC_RELAXED);
+            __atomic_store_n(&rail->cq_failed, 1, __ATOMIC_RELAXED);
         }
     }
     return rail->next_wc != rail->num_wc;
@@ -410,7 +410,7 @@ static int mrail_rail_ud_fetch(mrail_rail_t *rail)
     }
     n = ibv_poll_cq(rail->ud_cq, MRAIL_UD_BATCH, wc);
     if (MRAIL_UNLIKELY(n < 0)) {
-        __atomic_store_n(&rail->cq_bad, 1, __ATOMIC_RELAXED);
+        __atomic_store_n(&rail->cq_failed, 1, __ATOMIC_RELAXED);
     }
     for (int i = 0; i < n; ++i) {
         unsigned slot = (unsigned)wc[i].wr_id;
@@ -534,7 +534,7 @@ unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func, void *arg)
     unsigned count = 0;
 
     while ((func == NULL) ||
-           ((count < MRAIL_UD_ROUND) && !mrail_rail_ud_is_full(rail))) {
+           ((count < MRAIL_UD_RECV_MAX) && !mrail_rail_ud_is_full(rail))) {
         if (rail->ud_num_held != 0) {
             count += mrail_rail_ud_take(rail, func, arg);
         } else if (!mrail_rail_ud_fetch(rail)) {

@@ -68,7 +68,7 @@ typedef struct mrail_rail {
                     * value */
     mrail_ns_t speed_ns; /* time of that query; likewise */
     int has_lanes;       /* atomic: there may be completions */
-    int cq_bad;          /* atomic: a completion queue cannot be polled */
+    int cq_failed;       /* atomic: a completion queue cannot be polled */
     int failing;         /* atomic: the user knows of a failed lane, and none
                           * has come up since */
     unsigned idle;       /* data: polls in a row without completions */
@@ -158,9 +158,10 @@ void mrail_rail_fill_ah(const mrail_rail_t *rail, const mrail_config_t *config,
 int mrail_rail_ud_send(mrail_rail_t *rail, struct ibv_ah *ah, uint32_t qpn,
                        const void *data, size_t length);
 
-/* Calls `func` for each received datagram, up to about MRAIL_UD_ROUND, and for
- * none while there is no send buffer for an answer. Returns their number. */
-#define MRAIL_UD_ROUND 64
+/* Calls `func` for each received datagram, up to about MRAIL_UD_RECV_MAX, and
+ * for none while there is no send buffer for an answer. Returns their
+ * number. */
+#define MRAIL_UD_RECV_MAX 64
 typedef void (*mrail_ud_func_t)(void *arg, mrail_rail_t *rail, const void *data,
                                 size_t length);
 unsigned mrail_rail_ud_poll(mrail_rail_t *rail, mrail_ud_func_t func,

@@ -52,8 +52,8 @@ static void mrail_op_finish(mrail_op_t *op, int status)
     mrail_engine_t *engine = op->peer->engine;
 
     mrail_list_del(&op->list);
-    if (op->sync != NULL) {
-        --op->sync->reads;
+    if (op->flush != NULL) {
+        --op->flush->reads;
     }
     if (op->kind == MRAIL_OP_GET) {
         engine->counters.get_bytes += op->length;
@@ -261,22 +261,22 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
                      ? 0
                      : config->rma_chunk_size,
         .window = (config->window == MRAIL_SIZE_AUTO) ? 0 : config->window,
-        .even = mrail_sched_equal_split(op->length, peer->num_up),
+        .equal_split = mrail_sched_equal_split(op->length, peer->num_up),
         .alone = (peer->num_slots == 1),
     };
-    mrail_fair_share_t *shares;
+    mrail_fair_share_t *fair_share;
 
     if (MRAIL_TELEMETRY && (now_ns >= peer->engine->fair_share_ns)) {
         mrail_throttle_turn(peer->engine, now_ns);
     }
-    shares = mrail_throttle_shares(peer);
+    fair_share = mrail_throttle_fair_share(peer);
     while (op->left != 0) {
         size_t length = op->left;
         int index;
 
         mrail_rma_mark_usable(peer);
-        if (shares != NULL) {
-            mrail_throttle_mark(peer, shares);
+        if (fair_share != NULL) {
+            mrail_throttle_mark(peer, fair_share);
         }
         index = mrail_sched_pick(peer->sched, peer->num_up, op->left,
                                  peer->uncut_bytes, &params, now_ns, &length);
@@ -285,8 +285,8 @@ static int mrail_op_pump_cut(mrail_op_t *op, mrail_ns_t now_ns)
             return 0;
         }
         peer->uncut_bytes -= length;
-        if (shares != NULL) {
-            mrail_fair_share_post(shares, peer->share,
+        if (fair_share != NULL) {
+            mrail_fair_share_post(fair_share, peer->share,
                                   peer->up[index]->rail->index, length);
         }
     }
@@ -458,7 +458,7 @@ void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns)
 
 /* ---- visibility ---- */
 
-int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
+int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
                         mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
@@ -492,9 +492,9 @@ int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *sync,
     /* The operation belongs to no caller; the flush that waits counts it. */
     op->id = peer->op_next;
     mrail_list_add_tail(&peer->ops, &op->list);
-    if (sync != NULL) {
-        op->sync = sync;
-        ++sync->reads;
+    if (flush != NULL) {
+        op->flush = flush;
+        ++flush->reads;
     }
     ++lane->reads;
     peer->dirty_mask &= ~(1ull << lane->slot);
@@ -512,31 +512,31 @@ static int mrail_lane_is_away(const mrail_lane_t *lane)
              !(lane->peer->seen_mask & (1ull << lane->slot))));
 }
 
-int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *sync,
+int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
                            mrail_ns_t now_ns)
 {
     (void)mrail_peer_num_up(peer); /* the present number */
-    if (!sync->last_stage) {
-        sync->last_stage = 1;
+    if (!flush->last_stage) {
+        flush->last_stage = 1;
         /* Also slots where another flush has posted a READ: its completion is
          * not reported here. */
-        sync->unseen = peer->dirty_mask | peer->reading_mask;
+        flush->unseen = peer->dirty_mask | peer->reading_mask;
     }
-    for (unsigned slot = 0; (sync->unseen != 0) && (slot < MRAIL_MAX_SLOTS);
+    for (unsigned slot = 0; (flush->unseen != 0) && (slot < MRAIL_MAX_SLOTS);
          ++slot) {
         uint64_t bit = 1ull << slot;
         mrail_lane_t *lane = peer->lanes[slot];
 
-        if (!(sync->unseen & bit) || mrail_lane_is_away(lane)) {
+        if (!(flush->unseen & bit) || mrail_lane_is_away(lane)) {
             continue;
         }
         if ((lane != NULL) && (lane->state == MRAIL_LANE_UP) &&
-            (mrail_rma_post_read(lane, sync, now_ns) != 0)) {
+            (mrail_rma_post_read(lane, flush, now_ns) != 0)) {
             continue;
         }
-        sync->unseen &= ~bit; /* an ended lane was drained or closed */
+        flush->unseen &= ~bit; /* an ended lane was drained or closed */
     }
-    return sync->unseen == 0;
+    return flush->unseen == 0;
 }
 
 static void mrail_rma_drop(mrail_engine_t *engine, mrail_list_t *chunks)

@@ -47,7 +47,7 @@ static double mrail_sched_backlog(const mrail_sched_lane_t *lane, double rate,
 /* left: bytes that this lane will still get. They are split into equal chunks,
  * so that all lanes end together. */
 static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
-                                double left, size_t limit, size_t even,
+                                double left, size_t limit, size_t equal_split,
                                 const mrail_sched_params_t *params)
 {
     double target, pieces;
@@ -67,7 +67,8 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     } else {
         /* A part may be a little larger than an equal one. */
         target = rate * MRAIL_SCHED_CHUNK_NS / MRAIL_NS_PER_SEC;
-        target = MRAIL_MAX(target, (double)even * MRAIL_SCHED_EQUAL_RATES);
+        target =
+            MRAIL_MAX(target, (double)equal_split * MRAIL_SCHED_EQUAL_RATES);
     }
     target = MRAIL_MIN(MRAIL_MAX(target, MRAIL_SCHED_CHUNK_LOW),
                        MRAIL_SCHED_CHUNK_MAX);
@@ -79,7 +80,7 @@ static size_t mrail_sched_chunk(const mrail_sched_lane_t *lane, double rate,
     }
     /* Whole packets of the largest MTU. Equal parts stay equal and start at a
      * PCIe payload boundary. */
-    grain = (even != 0) ? 512 : 4096;
+    grain = (equal_split != 0) ? 512 : 4096;
     return MRAIL_MIN((chunk + grain - 1) & ~(grain - 1), limit);
 }
 
@@ -102,12 +103,12 @@ static size_t mrail_sched_window(const mrail_sched_lane_t *lane, double rate,
 }
 
 typedef struct mrail_sched_total {
-    double mean;    /* bytes/s, of the measured lanes */
-    double scale;   /* rate over nominal rate of each, where rates count as
+    double mean;        /* bytes/s, of the measured lanes */
+    double scale;       /* rate over nominal rate of each, where rates count as
                      * equal; else 0 */
-    double rate;    /* bytes/s, of all lanes that take part */
-    double backlog; /* bytes */
-    size_t even;    /* params->even, if it holds for these lanes */
+    double rate;        /* bytes/s, of all lanes that take part */
+    double backlog;     /* bytes */
+    size_t equal_split; /* params->even, if it holds for these lanes */
 } mrail_sched_total_t;
 
 static int mrail_sched_takes_part(const mrail_sched_lane_t *lane)
@@ -163,11 +164,12 @@ static void mrail_sched_sum(mrail_sched_lane_t *const *lanes, unsigned count,
                             mrail_ns_t now_ns, mrail_sched_total_t *total)
 {
     total->mean = mrail_sched_mean_rate(lanes, count);
-    total->scale = (params->even != 0) ? mrail_sched_scale(lanes, count) : 0;
-    total->even = params->even;
-    if ((params->even > MRAIL_SCHED_EQUAL_SPLIT_MAX) &&
+    total->scale =
+        (params->equal_split != 0) ? mrail_sched_scale(lanes, count) : 0;
+    total->equal_split = params->equal_split;
+    if ((params->equal_split > MRAIL_SCHED_EQUAL_SPLIT_MAX) &&
         ((total->scale <= 0) || !mrail_sched_is_slow(total->mean))) {
-        total->even = 0;
+        total->equal_split = 0;
         total->scale = 0;
     }
     total->rate = 0;
@@ -204,7 +206,7 @@ int mrail_sched_pick(mrail_sched_lane_t *const *lanes, unsigned count,
         }
         chunk =
             mrail_sched_chunk(lane, rate, work * rate / total.rate - backlog,
-                              limit, total.even, params);
+                              limit, total.equal_split, params);
         window = mrail_sched_window(lane, rate, chunk, params);
         if ((lane->inflight != 0) && (lane->inflight + chunk > window)) {
             continue;

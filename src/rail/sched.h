@@ -24,10 +24,10 @@ typedef struct mrail_sched_lane {
 } mrail_sched_lane_t;
 
 typedef struct mrail_sched_params {
-    size_t chunk;  /* bytes; 0: from the measured rate */
-    size_t window; /* bytes; 0: from the measured rate */
-    size_t even;   /* bytes; see mrail_sched_equal_split() */
-    int alone;     /* the peer will never have another lane */
+    size_t chunk;       /* bytes; 0: from the measured rate */
+    size_t window;      /* bytes; 0: from the measured rate */
+    size_t equal_split; /* bytes; see mrail_sched_equal_split() */
+    int alone;          /* the peer will never have another lane */
 } mrail_sched_params_t;
 
 /* Automatic chunk size: the time of a chunk, its bounds in bytes, and the

@@ -23,22 +23,22 @@
 
 #define STALL_STILL 3u /* ticks without a completion that are suspicious */
 #define STALL_STILL_MAX 96u
-#define STALL_ASK 40u   /* ... after which other lanes are checked, */
-#define STALL_STUCK 48u /* ... and the lane is stuck if they answer */
-#define STALL_FRESH 8u  /* ticks for which a completion counts as recent */
-#define STALL_FORGET (1 * MRAIL_NS_PER_SEC) /* since the last suspicion */
+#define STALL_COMPARE 40u /* ... after which other lanes are checked, */
+#define STALL_STUCK 48u   /* ... and the lane is stuck if they answer */
+#define STALL_FRESH 8u    /* ticks for which a completion counts as recent */
+#define STALL_RESET_NS (1 * MRAIL_NS_PER_SEC) /* since the last suspicion */
 #define STALL_CALM 8 /* ticks with nothing in flight that end the checks */
 
 /* Messages without a known fate, at the peer or lost: 1 if there are some. */
 static int mrail_stall_ping(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    int quiet = (lane->stall_am == lane->am_sent);
+    int is_unchanged = (lane->stall_am == lane->am_sent);
 
     lane->stall_am = lane->am_sent;
     if ((lane->am_inflight == 0) || (lane->pinged_am == lane->am_sent)) {
         return 0;
     }
-    if (quiet && !lane->last_read &&
+    if (is_unchanged && !lane->last_read &&
         (mrail_rma_post_read(lane, NULL, now_ns) == 0)) {
         lane->pinged_am = lane->am_sent;
     }
@@ -83,7 +83,7 @@ static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
     mrail_peer_t *peer = lane->peer;
     mrail_path_t *path = &peer->paths[lane->slot];
 
-    if ((lane->still % STALL_STILL_MAX) == STALL_ASK) {
+    if ((lane->still % STALL_STILL_MAX) == STALL_COMPARE) {
         mrail_stall_probe_others(lane, now_ns);
     }
     if ((lane->still >= STALL_STUCK) &&
@@ -113,7 +113,7 @@ static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
     lane->stall_done = lane->sq_done;
     if (moved) {
         lane->peer->moved_ns = now_ns;
-        if (now_ns >= path->stall_ns + STALL_FORGET) {
+        if (now_ns >= path->stall_ns + STALL_RESET_NS) {
             path->stalls = 0;
         }
     }

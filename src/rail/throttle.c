@@ -40,14 +40,14 @@ static void throttle_add(mrail_engine_t *engine, mrail_peer_t *peer)
     if (op != NULL) {
         flow = (op->kind == MRAIL_OP_PUT) ? MRAIL_FLOW_OUT : MRAIL_FLOW_IN;
         peer->share_direction = (uint8_t)flow;
-        peer->share_period = engine->shares[flow].period;
+        peer->share_period = engine->fair_share[flow].period;
         peer->share = (uint8_t)mrail_fair_share_add(
-            &engine->shares[flow], throttle_rails(peer), peer->uncut_bytes);
+            &engine->fair_share[flow], throttle_rails(peer), peer->uncut_bytes);
     }
 }
 
-static void throttle_settle(mrail_engine_t *engine, mrail_flow_t flow,
-                            mrail_ns_t now_ns)
+static void throttle_end_period(mrail_engine_t *engine, mrail_flow_t flow,
+                                mrail_ns_t now_ns)
 {
     mrail_fair_share_rail_t rails[MRAIL_MAX_RAILS];
 
@@ -58,7 +58,7 @@ static void throttle_settle(mrail_engine_t *engine, mrail_flow_t flow,
         rails[i].moved = seen->moved;
         rails[i].done = seen->done;
     }
-    mrail_fair_share_classtle(&engine->shares[flow], rails, engine->num_rails);
+    mrail_fair_share_end(&engine->fair_share[flow], rails, engine->num_rails);
 }
 
 void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns)
@@ -67,13 +67,13 @@ void mrail_throttle_turn(mrail_engine_t *engine, mrail_ns_t now_ns)
 
     engine->fair_share_ns = now_ns + MRAIL_FAIR_SHARE_PERIOD_NS;
     for (unsigned flow = 0; flow < MRAIL_FLOWS; ++flow) {
-        mrail_fair_share_begin(&engine->shares[flow], now_ns);
+        mrail_fair_share_begin(&engine->fair_share[flow], now_ns);
     }
     mrail_list_for_each(peer, &engine->active, mrail_peer_t, active) {
         throttle_add(engine, peer);
     }
     for (unsigned flow = 0; flow < MRAIL_FLOWS; ++flow) {
-        throttle_settle(engine, (mrail_flow_t)flow, now_ns);
+        throttle_end_period(engine, (mrail_flow_t)flow, now_ns);
     }
 }
 
@@ -89,7 +89,8 @@ static int throttle_has_under_way(const mrail_peer_t *peer)
 
 /* A peer with nothing in flight is not throttled: its process may sleep until a
  * completion, and no other completion may follow. */
-void mrail_throttle_mark(mrail_peer_t *peer, const mrail_fair_share_t *shares)
+void mrail_throttle_mark(mrail_peer_t *peer,
+                         const mrail_fair_share_t *fair_share)
 {
     if (!throttle_has_under_way(peer)) {
         return;
@@ -97,7 +98,7 @@ void mrail_throttle_mark(mrail_peer_t *peer, const mrail_fair_share_t *shares)
     for (unsigned i = 0; i < peer->num_up; ++i) {
         mrail_lane_t *lane = peer->up[i];
 
-        if (!mrail_fair_share_may(shares, peer->share, lane->rail->index)) {
+        if (!mrail_fair_share_may(fair_share, peer->share, lane->rail->index)) {
             lane->sched.usable = 0;
         }
     }

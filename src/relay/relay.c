@@ -122,7 +122,7 @@ void mrail_relay_destroy(mrail_relay_t *relay)
 {
     if (relay != NULL) {
         free(relay->outs);
-        free(relay->parts);
+        free(relay->hops);
         free(relay->in_of);
         free(relay->out_of);
         free(relay->local_of);

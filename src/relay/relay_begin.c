@@ -82,7 +82,7 @@ static int flow_is_mine(const mrail_relay_t *relay,
 
 static int flows_count(const mrail_relay_t *relay,
                        const mrail_relay_flow_t *flows, size_t num_flows,
-                       size_t *num_parts_p)
+                       size_t *num_hops_p)
 {
     size_t count = 0;
 
@@ -97,16 +97,16 @@ static int flows_count(const mrail_relay_t *relay,
             ++count;
         }
     }
-    *num_parts_p = count;
+    *num_hops_p = count;
     return 0;
 }
 
-/* ---- parts ---- */
+/* ---- hops ---- */
 
 static int by_place(const void *a, const void *b)
 {
-    const mrail_relay_flow_t *x = &((const mrail_relay_flow_part_t *)a)->flow;
-    const mrail_relay_flow_t *y = &((const mrail_relay_flow_part_t *)b)->flow;
+    const mrail_relay_flow_t *x = &((const mrail_relay_hop_t *)a)->flow;
+    const mrail_relay_flow_t *y = &((const mrail_relay_hop_t *)b)->flow;
 
     if (x->from != y->from) {
         return (x->from < y->from) ? -1 : 1;
@@ -117,21 +117,21 @@ static int by_place(const void *a, const void *b)
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-static int parts_overlap(const mrail_relay_flow_part_t *first,
-                         const mrail_relay_flow_part_t *second)
+static int hops_overlap(const mrail_relay_hop_t *first,
+                        const mrail_relay_hop_t *second)
 {
     return (first->flow.from == second->flow.from) &&
            (first->flow.to == second->flow.to) &&
            (second->flow.offset - first->flow.offset < first->flow.bytes);
 }
 
-static void part_init(const mrail_relay_t *relay, mrail_relay_flow_part_t *part,
-                      const mrail_relay_flow_t *flow)
+static void hop_init(const mrail_relay_t *relay, mrail_relay_hop_t *hop,
+                     const mrail_relay_flow_t *flow)
 {
     uint32_t path[MAX_PATH];
     unsigned length = flow_path(flow, path);
 
-    *part = (mrail_relay_flow_part_t){
+    *hop = (mrail_relay_hop_t){
         .flow = *flow,
         .prev = MRAIL_RELAY_NONE,
         .next = MRAIL_RELAY_NONE,
@@ -139,28 +139,28 @@ static void part_init(const mrail_relay_t *relay, mrail_relay_flow_part_t *part,
     };
     for (unsigned i = 0; i + 1 < length; ++i) {
         if (path[i] == relay->self) {
-            part->next = path[i + 1];
+            hop->next = path[i + 1];
         }
         if (path[i + 1] == relay->self) {
-            part->prev = path[i];
+            hop->prev = path[i];
         }
     }
 }
 
-static int parts_init(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
-                      size_t num_flows)
+static int hops_init(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
+                     size_t num_flows)
 {
-    relay->num_parts = 0;
+    relay->num_hops = 0;
     for (size_t i = 0; i < num_flows; ++i) {
         if (flow_is_mine(relay, &flows[i])) {
-            part_init(relay, &relay->parts[relay->num_parts++], &flows[i]);
+            hop_init(relay, &relay->hops[relay->num_hops++], &flows[i]);
         }
     }
-    if (relay->num_parts > 1) {
-        qsort(relay->parts, relay->num_parts, sizeof(*relay->parts), by_place);
+    if (relay->num_hops > 1) {
+        qsort(relay->hops, relay->num_hops, sizeof(*relay->hops), by_place);
     }
-    for (size_t i = 1; i < relay->num_parts; ++i) {
-        if (parts_overlap(&relay->parts[i - 1], &relay->parts[i])) {
+    for (size_t i = 1; i < relay->num_hops; ++i) {
+        if (hops_overlap(&relay->hops[i - 1], &relay->hops[i])) {
             return -EINVAL;
         }
     }
@@ -169,23 +169,22 @@ static int parts_init(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
 
 /* ---- channels ---- */
 
-static void part_set_out(mrail_relay_t *relay, mrail_relay_flow_part_t *part)
+static void hop_set_out(mrail_relay_t *relay, mrail_relay_hop_t *hop)
 {
-    uint32_t *out = &relay->out_of[part->next];
+    uint32_t *out = &relay->out_of[hop->next];
 
     if (*out == MRAIL_RELAY_NONE) {
         *out = relay->num_outs++;
-        relay->outs[*out].rank = part->next;
+        relay->outs[*out].rank = hop->next;
         mrail_list_init(&relay->outs[*out].sends);
     }
-    part->out = *out;
+    hop->out = *out;
 }
 
 /* 0: no in-slot is left for another channel. */
-static int part_set_in(mrail_relay_t *relay,
-                       const mrail_relay_flow_part_t *part)
+static int hop_set_in(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
 {
-    uint32_t *in = &relay->in_of[part->prev];
+    uint32_t *in = &relay->in_of[hop->prev];
     mrail_relay_in_t *channel;
 
     if (*in == MRAIL_RELAY_NONE) {
@@ -194,11 +193,11 @@ static int part_set_in(mrail_relay_t *relay,
         }
         *in = relay->num_ins++;
         channel = &relay->ins[*in];
-        *channel = (mrail_relay_in_t){.rank = part->prev};
+        *channel = (mrail_relay_in_t){.rank = hop->prev};
         mrail_list_init(&channel->receives);
     }
     channel = &relay->ins[*in];
-    channel->num_left += mrail_relay_chunks(relay, &part->flow);
+    channel->num_left += mrail_relay_chunks(relay, &hop->flow);
     channel->num_to_post = channel->num_left;
     return 1;
 }
@@ -209,14 +208,14 @@ static int channels_init(mrail_relay_t *relay)
     int is_room = 1;
 
     relay->num_outs = relay->num_ins = 0;
-    for (size_t i = 0; i < relay->num_parts; ++i) {
-        mrail_relay_flow_part_t *part = &relay->parts[i];
+    for (size_t i = 0; i < relay->num_hops; ++i) {
+        mrail_relay_hop_t *hop = &relay->hops[i];
 
-        if ((part->next != MRAIL_RELAY_NONE) && !is_local(relay, part->next)) {
-            part_set_out(relay, part);
+        if ((hop->next != MRAIL_RELAY_NONE) && !is_local(relay, hop->next)) {
+            hop_set_out(relay, hop);
         }
-        if ((part->prev != MRAIL_RELAY_NONE) && !is_local(relay, part->prev)) {
-            is_room = is_room && part_set_in(relay, part);
+        if ((hop->prev != MRAIL_RELAY_NONE) && !is_local(relay, hop->prev)) {
+            is_room = is_room && hop_set_in(relay, hop);
         }
     }
     for (uint32_t i = 0; i < relay->num_outs; ++i) {
@@ -230,11 +229,10 @@ static int channels_init(mrail_relay_t *relay)
 
 /* ---- commit: no failure from here on ---- */
 
-static void count_to_pop(mrail_relay_t *relay,
-                         const mrail_relay_flow_part_t *part)
+static void count_to_pop(mrail_relay_t *relay, const mrail_relay_hop_t *hop)
 {
-    mrail_relay_local_t *local = &relay->locals[relay->local_of[part->prev]];
-    uint64_t chunks = mrail_relay_chunks(relay, &part->flow);
+    mrail_relay_local_t *local = &relay->locals[relay->local_of[hop->prev]];
+    uint64_t chunks = mrail_relay_chunks(relay, &hop->flow);
 
     if (local->num_left == 0) {
         mrail_list_add_tail(&relay->popping, &local->node);
@@ -250,14 +248,14 @@ static void list_senders(mrail_relay_t *relay)
     mrail_list_t before; /* flows to lower ranks, at the end of the list */
 
     mrail_list_init(&before);
-    for (size_t i = 0; i < relay->num_parts; ++i) {
-        mrail_relay_flow_part_t *part = &relay->parts[i];
+    for (size_t i = 0; i < relay->num_hops; ++i) {
+        mrail_relay_hop_t *hop = &relay->hops[i];
 
-        if (part->flow.from == relay->self) {
-            relay->num_to_fill += mrail_relay_chunks(relay, &part->flow);
-            mrail_list_add_tail((part->flow.to > relay->self) ? &relay->senders
-                                                              : &before,
-                                &part->node);
+        if (hop->flow.from == relay->self) {
+            relay->num_to_fill += mrail_relay_chunks(relay, &hop->flow);
+            mrail_list_add_tail((hop->flow.to > relay->self) ? &relay->senders
+                                                             : &before,
+                                &hop->node);
         }
     }
     while (!mrail_list_empty(&before)) {
@@ -273,11 +271,11 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
     relay->hash = hash;
     ++relay->exchange;
     list_senders(relay);
-    for (size_t i = 0; i < relay->num_parts; ++i) {
-        const mrail_relay_flow_part_t *part = &relay->parts[i];
+    for (size_t i = 0; i < relay->num_hops; ++i) {
+        const mrail_relay_hop_t *hop = &relay->hops[i];
 
-        if ((part->prev != MRAIL_RELAY_NONE) && is_local(relay, part->prev)) {
-            count_to_pop(relay, part);
+        if ((hop->prev != MRAIL_RELAY_NONE) && is_local(relay, hop->prev)) {
+            count_to_pop(relay, hop);
         }
     }
     for (uint32_t i = 0; i < relay->num_ins; ++i) {
@@ -287,20 +285,20 @@ static void commit(mrail_relay_t *relay, uint64_t hash)
     relay->num_to_post = relay->num_to_receive;
 }
 
-static int make_room(mrail_relay_t *relay, size_t num_parts)
+static int make_room(mrail_relay_t *relay, size_t num_hops)
 {
-    if (num_parts > relay->max_parts) {
-        if (!mrail_grow(&relay->parts, num_parts, sizeof(*relay->parts))) {
+    if (num_hops > relay->max_hops) {
+        if (!mrail_grow(&relay->hops, num_hops, sizeof(*relay->hops))) {
             return -ENOMEM;
         }
-        relay->max_parts = num_parts;
+        relay->max_hops = num_hops;
     }
     /* A flow has at most one next rank. */
-    if (num_parts > relay->max_outs) {
-        if (!mrail_grow(&relay->outs, num_parts, sizeof(*relay->outs))) {
+    if (num_hops > relay->max_outs) {
+        if (!mrail_grow(&relay->outs, num_hops, sizeof(*relay->outs))) {
             return -ENOMEM;
         }
-        relay->max_outs = num_parts;
+        relay->max_outs = num_hops;
     }
     return 0;
 }
@@ -308,7 +306,7 @@ static int make_room(mrail_relay_t *relay, size_t num_parts)
 int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
                         size_t num_flows)
 {
-    size_t num_parts;
+    size_t num_hops;
     int ret;
 
     if (relay->error != 0) {
@@ -317,12 +315,12 @@ int mrail_relay_reserve(mrail_relay_t *relay, const mrail_relay_flow_t *flows,
     if (!mrail_relay_done(relay)) {
         return -EBUSY;
     }
-    ret = flows_count(relay, flows, num_flows, &num_parts);
+    ret = flows_count(relay, flows, num_flows, &num_hops);
     if (ret == 0) {
-        ret = make_room(relay, num_parts);
+        ret = make_room(relay, num_hops);
     }
     if (ret == 0) {
-        ret = parts_init(relay, flows, num_flows);
+        ret = hops_init(relay, flows, num_flows);
     }
     return (ret == 0) ? channels_init(relay) : ret;
 }

@@ -48,15 +48,15 @@ typedef struct mrail_relay_header {
 _Static_assert(sizeof(mrail_relay_header_t) == MRAIL_RELAY_HEADER,
                "the header is as long as relay.h says");
 
-/* State of a flow that passes this rank. */
-typedef struct mrail_relay_flow_part {
+/* This rank as a hop of a flow. */
+typedef struct mrail_relay_hop {
     mrail_list_t node; /* on relay->senders while chunks are left to fill */
     mrail_relay_flow_t flow;
     uint64_t num_filled; /* chunks */
     uint64_t num_seen;   /* chunks, in any other role */
     uint32_t prev, next; /* ranks before and after this one; or NONE */
     uint32_t out;        /* index in outs; NONE: `next` is on this node */
-} mrail_relay_flow_part_t;
+} mrail_relay_hop_t;
 
 /* A rank to which this one sends over the network in this exchange. */
 typedef struct mrail_relay_out {
@@ -112,9 +112,9 @@ struct mrail_relay {
     /* ---- this exchange ---- */
     int error; /* permanent */
     uint64_t hash;
-    uint64_t exchange;              /* number of exchanges begun */
-    mrail_relay_flow_part_t *parts; /* by from, to, offset */
-    size_t num_parts, max_parts;
+    uint64_t exchange;       /* number of exchanges begun */
+    mrail_relay_hop_t *hops; /* by from, to, offset */
+    size_t num_hops, max_hops;
     mrail_relay_out_t *outs;
     uint32_t num_outs;
     size_t max_outs;
@@ -166,7 +166,7 @@ int mrail_relay_drain(mrail_relay_t *relay, const mrail_relay_header_t *header,
  * original. */
 int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
                        mrail_relay_header_t *header_p,
-                       mrail_relay_flow_part_t **part_p);
+                       mrail_relay_hop_t **hop_p);
 
 /* Number of chunks of a flow, and bytes of chunk `num`. */
 static inline uint64_t mrail_relay_chunks(const mrail_relay_t *relay,

@@ -9,14 +9,14 @@
 /* ---- header check ---- */
 
 /* Last flow of this pair that starts at or before `offset`. */
-static mrail_relay_flow_part_t *find_part(const mrail_relay_t *relay,
-                                          const mrail_relay_header_t *header)
+static mrail_relay_hop_t *find_hop(const mrail_relay_t *relay,
+                                   const mrail_relay_header_t *header)
 {
-    size_t first = 0, count = relay->num_parts;
+    size_t first = 0, count = relay->num_hops;
 
     while (count > 0) {
         size_t half = count / 2;
-        const mrail_relay_flow_t *flow = &relay->parts[first + half].flow;
+        const mrail_relay_flow_t *flow = &relay->hops[first + half].flow;
         int is_behind =
             (flow->from != header->from) ? (flow->from > header->from)
             : (flow->to != header->to)   ? (flow->to > header->to)
@@ -29,7 +29,7 @@ static mrail_relay_flow_part_t *find_part(const mrail_relay_t *relay,
             count -= half + 1;
         }
     }
-    return (first == 0) ? NULL : &relay->parts[first - 1];
+    return (first == 0) ? NULL : &relay->hops[first - 1];
 }
 
 static int is_of_exchange(const mrail_relay_t *relay,
@@ -40,16 +40,16 @@ static int is_of_exchange(const mrail_relay_t *relay,
            (header->exchange == relay->exchange);
 }
 
-static int is_next_of_part(const mrail_relay_t *relay,
-                           const mrail_relay_flow_part_t *part, uint32_t prev,
-                           const mrail_relay_header_t *header)
+static int is_next_of_hop(const mrail_relay_t *relay,
+                          const mrail_relay_hop_t *hop, uint32_t prev,
+                          const mrail_relay_header_t *header)
 {
-    const mrail_relay_flow_t *flow = &part->flow;
-    uint64_t num = part->num_seen;
+    const mrail_relay_flow_t *flow = &hop->flow;
+    uint64_t num = hop->num_seen;
 
     return (flow->from == header->from) && (flow->to == header->to) &&
            (flow->relay_out == header->relay_out) &&
-           (flow->relay_in == header->relay_in) && (part->prev == prev) &&
+           (flow->relay_in == header->relay_in) && (hop->prev == prev) &&
            (num < mrail_relay_chunks(relay, flow)) &&
            (header->offset == flow->offset + num * relay->shape.chunk) &&
            (header->length == mrail_relay_length(relay, flow, num));
@@ -57,22 +57,22 @@ static int is_next_of_part(const mrail_relay_t *relay,
 
 int mrail_relay_accept(mrail_relay_t *relay, const void *payload, uint32_t prev,
                        mrail_relay_header_t *header_p,
-                       mrail_relay_flow_part_t **part_p)
+                       mrail_relay_hop_t **hop_p)
 {
-    mrail_relay_flow_part_t *part;
+    mrail_relay_hop_t *hop;
 
     memcpy(header_p, (const char *)payload - sizeof(*header_p),
            sizeof(*header_p));
     if (!is_of_exchange(relay, header_p)) {
         return -EPROTO;
     }
-    part = find_part(relay, header_p);
-    if ((part == NULL) || !is_next_of_part(relay, part, prev, header_p)) {
+    hop = find_hop(relay, header_p);
+    if ((hop == NULL) || !is_next_of_hop(relay, hop, prev, header_p)) {
         return -EPROTO;
     }
-    ++part->num_seen;
+    ++hop->num_seen;
     ++relay->stats.chunks;
-    *part_p = part;
+    *hop_p = hop;
     return 0;
 }
 
@@ -186,14 +186,14 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
 {
     const char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
     mrail_relay_header_t header;
-    mrail_relay_flow_part_t *part;
+    mrail_relay_hop_t *hop;
     int ret;
 
     /* A shorter message would leave an older header in the slot. */
     if (length < MRAIL_RELAY_HEADER) {
         return -EPROTO;
     }
-    ret = mrail_relay_accept(relay, payload, prev, &header, &part);
+    ret = mrail_relay_accept(relay, payload, prev, &header, &hop);
     if (ret != 0) {
         return ret;
     }
@@ -201,10 +201,10 @@ static int take_received(mrail_relay_t *relay, uint32_t prev, uint32_t slot,
         return -EPROTO;
     }
     relay->stats.received += header.length;
-    if (part->flow.to == relay->self) {
+    if (hop->flow.to == relay->self) {
         return mrail_relay_drain(relay, &header, relay->me, slot);
     }
-    mrail_relay_push_slot(relay, relay->local_of[part->next], slot);
+    mrail_relay_push_slot(relay, relay->local_of[hop->next], slot);
     return 0;
 }
 
@@ -240,20 +240,20 @@ int mrail_relay_step_received(mrail_relay_t *relay)
 
 /* As relay_out, sends the slot of another rank of the node. A correct rank
  * never pushes a slot that is being sent. */
-static int pass_on(mrail_relay_t *relay, const mrail_relay_flow_part_t *part,
+static int forward(mrail_relay_t *relay, const mrail_relay_hop_t *hop,
                    uint32_t owner, uint32_t slot, uint32_t length)
 {
     if ((slot >= relay->shape.out_slots) ||
         mrail_relay_send_of(relay, owner, slot)->is_busy) {
         return -EPROTO;
     }
-    return mrail_relay_send(relay, part->out, owner, slot, length);
+    return mrail_relay_send(relay, hop->out, owner, slot, length);
 }
 
 static int take_popped(mrail_relay_t *relay, uint32_t owner, uint32_t slot)
 {
     mrail_relay_header_t header;
-    mrail_relay_flow_part_t *part;
+    mrail_relay_hop_t *hop;
     int ret;
 
     if (slot >= relay->layout.slots) {
@@ -261,14 +261,14 @@ static int take_popped(mrail_relay_t *relay, uint32_t owner, uint32_t slot)
     }
     ret =
         mrail_relay_accept(relay, mrail_relay_slot_payload(relay, owner, slot),
-                           relay->locals[owner].rank, &header, &part);
+                           relay->locals[owner].rank, &header, &hop);
     if (ret != 0) {
         return ret;
     }
-    if (part->flow.to == relay->self) {
+    if (hop->flow.to == relay->self) {
         return mrail_relay_drain(relay, &header, owner, slot);
     }
-    return pass_on(relay, part, owner, slot, header.length);
+    return forward(relay, hop, owner, slot, header.length);
 }
 
 int mrail_relay_step_pop(mrail_relay_t *relay)

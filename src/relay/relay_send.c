@@ -40,48 +40,48 @@ static void write_header(const mrail_relay_t *relay,
 
 /* The next call serves another flow, so no destination waits for the last byte
  * of another. */
-static void count_filled(mrail_relay_t *relay, mrail_relay_flow_part_t *part,
+static void count_filled(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                          uint32_t length)
 {
-    mrail_list_del(&part->node);
-    if (++part->num_filled < mrail_relay_chunks(relay, &part->flow)) {
-        mrail_list_add_tail(&relay->senders, &part->node);
+    mrail_list_del(&hop->node);
+    if (++hop->num_filled < mrail_relay_chunks(relay, &hop->flow)) {
+        mrail_list_add_tail(&relay->senders, &hop->node);
     }
     --relay->num_to_fill;
     ++relay->stats.chunks;
     relay->stats.filled += length;
 }
 
-static int fill_slot(mrail_relay_t *relay, mrail_relay_flow_part_t *part,
+static int fill_slot(mrail_relay_t *relay, mrail_relay_hop_t *hop,
                      uint32_t slot)
 {
     char *payload = mrail_relay_slot_payload(relay, relay->me, slot);
-    uint64_t num = part->num_filled;
-    uint32_t length = mrail_relay_length(relay, &part->flow, num);
+    uint64_t num = hop->num_filled;
+    uint32_t length = mrail_relay_length(relay, &hop->flow, num);
     int ret;
 
-    write_header(relay, &part->flow, num, payload);
-    ret = relay->ops.fill(relay->arg, part->flow.to,
-                          part->flow.offset + num * relay->shape.chunk, payload,
+    write_header(relay, &hop->flow, num, payload);
+    ret = relay->ops.fill(relay->arg, hop->flow.to,
+                          hop->flow.offset + num * relay->shape.chunk, payload,
                           length);
     if (ret != 0) {
         return ret;
     }
     mrail_relay_state_use(mrail_relay_slot_state(relay, relay->me, slot));
-    if (part->out == MRAIL_RELAY_NONE) {
-        mrail_relay_push_slot(relay, relay->local_of[part->next], slot);
+    if (hop->out == MRAIL_RELAY_NONE) {
+        mrail_relay_push_slot(relay, relay->local_of[hop->next], slot);
     } else {
-        ret = mrail_relay_send(relay, part->out, relay->me, slot, length);
+        ret = mrail_relay_send(relay, hop->out, relay->me, slot, length);
     }
     if (ret == 0) {
-        count_filled(relay, part, length);
+        count_filled(relay, hop, length);
     }
     return ret;
 }
 
 int mrail_relay_step_fill(mrail_relay_t *relay)
 {
-    mrail_relay_flow_part_t *part;
+    mrail_relay_hop_t *hop;
     uint32_t slot;
     int ret;
 
@@ -95,8 +95,8 @@ int mrail_relay_step_fill(mrail_relay_t *relay)
         return 0;
     }
     relay->is_short_out = 0;
-    part = mrail_list_head(&relay->senders, mrail_relay_flow_part_t, node);
-    ret = fill_slot(relay, part, slot);
+    hop = mrail_list_head(&relay->senders, mrail_relay_hop_t, node);
+    ret = fill_slot(relay, hop, slot);
     return (ret == 0) ? 1 : ret;
 }
 

@@ -13,7 +13,7 @@ static uint64_t round_up(uint64_t size, uint64_t to)
     return (size + to - 1) / to * to;
 }
 
-static int shape_is_good(const mrail_relay_shape_t *shape)
+static int shape_is_valid(const mrail_relay_shape_t *shape)
 {
     return (shape->num_local >= 1) &&
            (shape->num_local <= MRAIL_RELAY_MAX_LOCAL) &&
@@ -32,7 +32,7 @@ int mrail_relay_layout(const mrail_relay_shape_t *shape,
     uint64_t states, rings, pages, size, all;
     uint32_t slots, ring_size = MRAIL_RELAY_LINE / sizeof(mrail_relay_entry_t);
 
-    if (!shape_is_good(shape)) {
+    if (!shape_is_valid(shape)) {
         return -EINVAL;
     }
     slots = shape->out_slots + shape->in_slots;

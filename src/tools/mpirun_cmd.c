@@ -264,7 +264,7 @@ static void plan_ranks(plan_t *plan)
     if (plan->options->nodes == 0) {
         return;
     }
-    /* Emulated nodes: more ranks than cores, each with a helper thread. */
+    /* Emulated nodes: more ranks than cores, each with a control thread. */
     if (!user_has(plan, "oversubscribe", NULL)) {
         mrail_tool_args_add(plan->args, "--oversubscribe");
     }

@@ -317,7 +317,7 @@ static double plan_repeatedly(const plan_run_t *run)
         mrail_ns_t begun_ns;
         int ret;
 
-        mrail_plan_forget(run->plan);
+        mrail_plan_discard_warm_start(run->plan);
         begun_ns = mrail_clock_now();
         ret = mrail_plan_make(run->plan, run->demands, run->num_demands, 0, why,
                               sizeof(why));
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
     parse_options(&options, argv);
     run_init(&run, &options);
     plan_options.gap = run.wanted_gap;
-    plan_options.relay_above = options.relay_threshold;
+    plan_options.relay_threshold = options.relay_threshold;
     ret = mrail_plan_create(run.topo, &plan_options, &run.plan);
     if (ret != 0) {
         mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run.topo_name),

@@ -163,7 +163,7 @@ static void print_summary(mrail_json_t *json, const plan_run_t *run)
     mrail_json_newline(json);
     mrail_json_uint(json, "num_pieces", s->num_pieces);
     mrail_json_newline(json);
-    mrail_json_uint(json, "rounds", s->rounds);
+    mrail_json_uint(json, "iterations", s->iterations);
     mrail_json_newline(json);
     mrail_json_uint(json, "relay_iterations", s->relay_iterations);
     mrail_json_newline(json);

@@ -250,8 +250,8 @@ static void print_figures(const plan_run_t *run)
     print_relayed(s);
     printf("%-12s %12llu of %zu demands\n", "pieces",
            (unsigned long long)s->num_pieces, run->num_demands);
-    printf("%-12s %12s%s, %u rounds and %u for relays\n", "planning", text[3],
-           (run->repeat > 1) ? " (median)" : "", s->rounds,
+    printf("%-12s %12s%s, %u iterations and %u for relays\n", "planning",
+           text[3], (run->repeat > 1) ? " (median)" : "", s->iterations,
            s->relay_iterations);
     printf("%-12s %016llx\n", "plan", (unsigned long long)s->hash);
 }

@@ -26,17 +26,17 @@
 #define RAIL 50e9
 #define MACHINES 9
 
-typedef enum kind { FREE, MESH, SWITCH, NARROW, CROSS } kind_t;
+typedef enum kind { MULTI_RAIL, PAIRWISE, SWITCH, NARROW, CROSS_RAIL } kind_t;
 static const char *const kind_names[] = {"free", "mesh", "switch", "narrow",
                                          "cross"};
 
-typedef struct world {
+typedef struct machine {
     mrail_plan_topo_t *topo;
     mrail_plan_demand_t *demands;
     size_t num_demands;
     uint64_t *counts; /* by from, to */
     unsigned ranks;
-} world_t;
+} machine_t;
 
 static void must(int ok, const char *what)
 {
@@ -67,73 +67,75 @@ static double median(double *values, unsigned count)
     return values[count / 2];
 }
 
-static void add_links(world_t *world, unsigned rails, kind_t kind)
+static void add_links(machine_t *machine, unsigned rails, kind_t kind)
 {
-    for (unsigned i = 0; i < world->ranks; ++i) {
+    for (unsigned i = 0; i < machine->ranks; ++i) {
         unsigned first = i / rails * rails;
 
-        int is_paired = (kind == MESH) || (kind == NARROW);
+        int is_paired = (kind == PAIRWISE) || (kind == NARROW);
 
         for (unsigned j = first; is_paired && (j < first + rails); ++j) {
-            must((i == j) ||
-                     !mrail_plan_topo_set_link(world->topo, i, j,
-                                               (kind == MESH) ? 100e9 : RAIL),
+            must((i == j) || !mrail_plan_topo_set_link(
+                                 machine->topo, i, j,
+                                 (kind == PAIRWISE) ? 100e9 : RAIL),
                  "a link");
         }
-        must(((kind != SWITCH) && (kind != CROSS)) ||
-                 !mrail_plan_topo_set_switch(world->topo, i, 450e9, 450e9),
+        must(((kind != SWITCH) && (kind != CROSS_RAIL)) ||
+                 !mrail_plan_topo_set_switch(machine->topo, i, 450e9, 450e9),
              "a switch");
     }
-    mrail_plan_topo_set_cross_rail(world->topo, kind == CROSS);
+    mrail_plan_topo_set_cross_rail(machine->topo, kind == CROSS_RAIL);
 }
 
 /* As many ranks per node as rails. */
-static void make_topo(world_t *world, unsigned nodes, unsigned rails,
+static void make_topo(machine_t *machine, unsigned nodes, unsigned rails,
                       kind_t kind, int is_worn, unsigned seed)
 {
     double uplink = 0.6 * RAIL * nodes / 4;
     mrail_rng_t rng;
 
     mrail_rng_init(&rng, seed);
-    world->ranks = nodes * rails;
-    must(!mrail_plan_topo_create(nodes, rails, &world->topo), "a topology");
+    machine->ranks = nodes * rails;
+    must(!mrail_plan_topo_create(nodes, rails, &machine->topo), "a topology");
     for (unsigned i = 0; i < nodes * rails; ++i) {
         double capacity =
             (is_worn && (mrail_rng_below(&rng, 20) == 0)) ? 0 : RAIL;
 
-        must(!mrail_plan_topo_set_rail(world->topo, i / rails, i % rails,
+        must(!mrail_plan_topo_set_rail(machine->topo, i / rails, i % rails,
                                        capacity, capacity) &&
-                 !mrail_plan_topo_add_rank(world->topo, i / rails,
-                                           (kind == FREE) ? MRAIL_PLAN_NONE
-                                                          : i % rails),
+                 !mrail_plan_topo_add_rank(
+                     machine->topo, i / rails,
+                     (kind == MULTI_RAIL) ? MRAIL_PLAN_NONE : i % rails),
              "a rail");
     }
-    is_worn = is_worn && (kind != CROSS);
+    is_worn = is_worn && (kind != CROSS_RAIL);
     for (unsigned i = 0; is_worn && (i < nodes); ++i) {
-        must(!mrail_plan_topo_set_leaf_group(world->topo, i, i * 4 / nodes),
+        must(!mrail_plan_topo_set_leaf_group(machine->topo, i, i * 4 / nodes),
              "a pod");
     }
     for (unsigned i = 0; is_worn && (i < 4 * rails); ++i) {
-        must(!mrail_plan_topo_set_uplink(world->topo, i / rails, i % rails,
+        must(!mrail_plan_topo_set_uplink(machine->topo, i / rails, i % rails,
                                          uplink, uplink),
              "an uplink");
     }
-    add_links(world, rails, kind);
+    add_links(machine, rails, kind);
 }
 
 /* The list of demands from counts: how long that takes, in us. */
-static double list_demands(world_t *world)
+static double list_demands(machine_t *machine)
 {
     double begin = now_us();
 
-    world->num_demands = 0;
-    for (unsigned from = 0; from < world->ranks; ++from) {
-        for (unsigned to = 0; to < world->ranks; ++to) {
-            uint64_t bytes = world->counts[(size_t)from * world->ranks + to];
+    machine->num_demands = 0;
+    for (unsigned from = 0; from < machine->ranks; ++from) {
+        for (unsigned to = 0; to < machine->ranks; ++to) {
+            uint64_t bytes =
+                machine->counts[(size_t)from * machine->ranks + to];
 
             if ((bytes > 0) && (from != to)) {
-                world->demands[world->num_demands++] = (mrail_plan_demand_t){
-                    .from = from, .to = to, .bytes = bytes};
+                machine->demands[machine->num_demands++] =
+                    (mrail_plan_demand_t){
+                        .from = from, .to = to, .bytes = bytes};
             }
         }
     }
@@ -141,21 +143,21 @@ static double list_demands(world_t *world)
 }
 
 /* Neighbours in a ring; or everybody, 8 KB to 8 MB. */
-static void make_counts(world_t *world, int is_stencil)
+static void make_counts(machine_t *machine, int is_stencil)
 {
-    size_t size = (size_t)world->ranks * world->ranks;
+    size_t size = (size_t)machine->ranks * machine->ranks;
     mrail_rng_t rng;
 
     mrail_rng_init(&rng, 2);
-    world->counts = calloc(size, sizeof(*world->counts));
-    world->demands = calloc(size, sizeof(*world->demands));
-    must(world->counts && world->demands, "memory");
-    for (unsigned from = 0; from < world->ranks; ++from) {
-        for (unsigned to = 0; to < world->ranks; ++to) {
-            int is_next = ((from + 1) % world->ranks == to) ||
-                          ((to + 1) % world->ranks == from);
+    machine->counts = calloc(size, sizeof(*machine->counts));
+    machine->demands = calloc(size, sizeof(*machine->demands));
+    must(machine->counts && machine->demands, "memory");
+    for (unsigned from = 0; from < machine->ranks; ++from) {
+        for (unsigned to = 0; to < machine->ranks; ++to) {
+            int is_next = ((from + 1) % machine->ranks == to) ||
+                          ((to + 1) % machine->ranks == from);
 
-            world->counts[(size_t)from * world->ranks + to] =
+            machine->counts[(size_t)from * machine->ranks + to] =
                 is_stencil ? (is_next ? 16000000 : 0)
                            : 8000u * (1 + mrail_rng_below(&rng, 1000));
         }
@@ -163,14 +165,14 @@ static void make_counts(world_t *world, int is_stencil)
 }
 
 /* Of rank 0: microseconds. */
-static double list_pieces(const mrail_plan_t *plan, const world_t *world)
+static double list_pieces(const mrail_plan_t *plan, const machine_t *machine)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
     double begin = now_us(), took;
     unsigned count = 0;
 
-    for (size_t i = 0; i < world->num_demands; ++i) {
-        if ((world->demands[i].from == 0) || (world->demands[i].to == 0)) {
+    for (size_t i = 0; i < machine->num_demands; ++i) {
+        if ((machine->demands[i].from == 0) || (machine->demands[i].to == 0)) {
             count += mrail_plan_pieces(plan, i, pieces);
         }
     }
@@ -185,33 +187,33 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
     double *cold = calloc(4 * repeat, sizeof(*cold)), *warm = cold + repeat;
     double *list = warm + repeat, *own = list + repeat, begin, unchanged;
     mrail_plan_summary_t summary;
-    world_t world = {0};
+    machine_t machine = {0};
     mrail_plan_t *plan;
     char why[256] = "";
 
     must(cold != NULL, "memory");
-    make_topo(&world, nodes, rails, kind, is_worn, 1);
-    make_counts(&world, is_stencil);
-    must(!mrail_plan_create(world.topo, NULL, &plan), "a plan");
+    make_topo(&machine, nodes, rails, kind, is_worn, 1);
+    make_counts(&machine, is_stencil);
+    must(!mrail_plan_create(machine.topo, NULL, &plan), "a plan");
     for (unsigned i = 0; i < repeat; ++i) {
-        list[i] = list_demands(&world);
-        mrail_plan_forget(plan);
+        list[i] = list_demands(&machine);
+        mrail_plan_discard_warm_start(plan);
         begin = now_us();
-        must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
-                              sizeof(why)),
+        must(!mrail_plan_make(plan, machine.demands, machine.num_demands, 0,
+                              why, sizeof(why)),
              why);
         cold[i] = now_us() - begin;
-        own[i] = list_pieces(plan, &world);
+        own[i] = list_pieces(plan, &machine);
         begin = now_us();
-        must(!mrail_plan_make(plan, world.demands, world.num_demands, 1 + i,
+        must(!mrail_plan_make(plan, machine.demands, machine.num_demands, 1 + i,
                               why, sizeof(why)),
              why);
         warm[i] = now_us() - begin;
     }
     begin = now_us();
     for (unsigned i = 0; i < 1000; ++i) {
-        must(!mrail_plan_make(plan, world.demands, world.num_demands, repeat,
-                              why, sizeof(why)),
+        must(!mrail_plan_make(plan, machine.demands, machine.num_demands,
+                              repeat, why, sizeof(why)),
              why);
     }
     unchanged = (now_us() - begin) / 1000;
@@ -222,13 +224,13 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
     printf("%s.%s.list %.3f\n", name, kind_names[kind], median(list, repeat));
     printf("%s.%s.own %.3f\n", name, kind_names[kind], median(own, repeat));
     printf("%s.%s.unchanged %.4f\n", name, kind_names[kind], unchanged);
-    printf("%s.%s.demands %zu\n", name, kind_names[kind], world.num_demands);
+    printf("%s.%s.demands %zu\n", name, kind_names[kind], machine.num_demands);
     printf("%s.%s.gap %.4f\n", name, kind_names[kind],
            100 * (summary.congestion / summary.congestion_bound - 1));
     mrail_plan_destroy(plan);
-    mrail_plan_topo_destroy(world.topo);
-    free(world.counts);
-    free(world.demands);
+    mrail_plan_topo_destroy(machine.topo);
+    free(machine.counts);
+    free(machine.demands);
     free(cold);
 }
 
@@ -237,29 +239,29 @@ static double measure_machine(unsigned nodes, kind_t kind, unsigned seed,
                               unsigned repeat, size_t *num_demands_p)
 {
     double *cold = calloc(repeat, sizeof(*cold)), begin, middle;
-    world_t world = {0};
+    machine_t machine = {0};
     mrail_plan_t *plan;
     char why[256] = "";
 
     must(cold != NULL, "memory");
-    make_topo(&world, nodes, 8, kind, 1, seed);
-    make_counts(&world, 0);
-    (void)list_demands(&world);
-    must(!mrail_plan_create(world.topo, NULL, &plan), "a plan");
+    make_topo(&machine, nodes, 8, kind, 1, seed);
+    make_counts(&machine, 0);
+    (void)list_demands(&machine);
+    must(!mrail_plan_create(machine.topo, NULL, &plan), "a plan");
     for (unsigned i = 0; i < repeat; ++i) {
-        mrail_plan_forget(plan);
+        mrail_plan_discard_warm_start(plan);
         begin = now_us();
-        must(!mrail_plan_make(plan, world.demands, world.num_demands, 0, why,
-                              sizeof(why)),
+        must(!mrail_plan_make(plan, machine.demands, machine.num_demands, 0,
+                              why, sizeof(why)),
              why);
         cold[i] = now_us() - begin;
     }
     middle = median(cold, repeat);
-    *num_demands_p = world.num_demands;
+    *num_demands_p = machine.num_demands;
     mrail_plan_destroy(plan);
-    mrail_plan_topo_destroy(world.topo);
-    free(world.counts);
-    free(world.demands);
+    mrail_plan_topo_destroy(machine.topo);
+    free(machine.counts);
+    free(machine.demands);
     free(cold);
     return middle;
 }
@@ -280,16 +282,16 @@ static void measure_growth(unsigned nodes, kind_t kind, unsigned repeat)
 
 int main(void)
 {
-    for (kind_t kind = FREE; kind <= SWITCH; ++kind) {
+    for (kind_t kind = MULTI_RAIL; kind <= SWITCH; ++kind) {
         measure("2x4.stencil", 2, 4, kind, 0, 1, 2001);
         measure("2x4.dense", 2, 4, kind, 0, 0, 2001);
     }
-    for (kind_t kind = MESH; kind <= SWITCH; ++kind) {
+    for (kind_t kind = PAIRWISE; kind <= SWITCH; ++kind) {
         for (unsigned nodes = 2; nodes <= 64; nodes *= 2) {
             measure_growth(nodes, kind, (nodes < 16) ? 51 : 15);
         }
     }
-    for (kind_t kind = FREE; kind <= CROSS; ++kind) {
+    for (kind_t kind = MULTI_RAIL; kind <= CROSS_RAIL; ++kind) {
         measure("64x8.first", 64, 8, kind, 1, 0, (kind <= SWITCH) ? 31 : 5);
     }
     return 0;

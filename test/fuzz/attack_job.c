@@ -30,8 +30,8 @@ typedef struct attacked {
     uint64_t address[RANKS];
     uint8_t *source;
     mrail_mem_t *source_mem;
-    uint32_t told[RANKS]; /* bytes that the peer has written: to check */
-    uint32_t told_round[RANKS];
+    uint32_t written[RANKS]; /* bytes that the peer has written: to check */
+    uint32_t written_round[RANKS];
     uint32_t answered; /* peers that found this round right */
     uint32_t round;
     uint32_t wrong; /* bytes of peers that were wrong */
@@ -79,8 +79,8 @@ static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
     }
     memcpy(&note, data, sizeof(note));
     if ((am_id & 3) == AM_WRITTEN) {
-        a->told[from] = note.length;
-        a->told_round[from] = note.round;
+        a->written[from] = note.length;
+        a->written_round[from] = note.round;
     } else {
         a->answered += (note.round == a->round);
     }
@@ -104,13 +104,13 @@ static void send_note(attacked_t *a, unsigned to, unsigned kind, uint32_t round,
 static void check_told(attacked_t *a)
 {
     for (unsigned from = 0; from < RANKS; ++from) {
-        uint32_t length = a->told[from], round = a->told_round[from];
+        uint32_t length = a->written[from], round = a->written_round[from];
         const uint8_t *slot = slot_of(a, from);
 
         if (length == 0) {
             continue;
         }
-        a->told[from] = 0;
+        a->written[from] = 0;
         for (uint32_t i = 0; i < length; ++i) {
             a->wrong += (slot[i] != pattern(from, a->job->rank, round, i));
         }
@@ -222,7 +222,7 @@ static int touched(const attacked_t *a)
     return 0;
 }
 
-static int judge(attacked_t *a)
+static int check_attack(attacked_t *a)
 {
     mrail_engine_t *engine = a->job->engine;
     const mrail_counters_t *c = &engine->counters;
@@ -285,7 +285,7 @@ static int attacked_job(job_t *job)
         mrail_iface_progress(job->iface);
         check_told(&a);
     }
-    bad |= judge(&a);
+    bad |= check_attack(&a);
     job_close(job);
     return bad;
 }

@@ -244,7 +244,7 @@ void env_end(void)
     engine->grown = 0;
     FUZZ_CHECK((engine->num_qps == 0) && (engine->sq_entries == 0), "QPs");
     FUZZ_CHECK((engine->ops.num_used == 0) && (engine->chunks.num_used == 0) &&
-                   (engine->flushes_pending.num_used == 0) &&
+                   (engine->flush_pool.num_used == 0) &&
                    (engine->groups.num_used == 0) &&
                    (engine->tx_small.num_used == 0) &&
                    (engine->tx_big.num_used == 0),

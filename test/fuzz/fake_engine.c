@@ -35,10 +35,10 @@ static void no_log(mrail_log_level_t level, const char *file, unsigned line,
 void fake_engine_quiet(void)
 {
     mrail_log_set(no_log, MRAIL_LOG_ERROR);
-    fake_ports_good();
+    fake_ports_reset();
     fake_fail_in = 0;
     fake_ud_hold = 0;
-    fake_bad_cq = NULL;
+    fake_failing_cq = NULL;
     fake_async_event = NULL;
     fake_now_ns = MRAIL_NS_PER_SEC;
 }

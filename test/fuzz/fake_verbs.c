@@ -55,7 +55,7 @@ fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
 int fake_ud_hold;
 int fake_fork_safe;
-const struct ibv_cq *fake_bad_cq;
+const struct ibv_cq *fake_failing_cq;
 const struct ibv_async_event *fake_async_event;
 void (*fake_on_destroy)(struct ibv_qp *qp);
 
@@ -75,7 +75,7 @@ static int fails(void)
     return (fake_fail_in != 0) && (--fake_fail_in == 0);
 }
 
-void fake_ports_good(void)
+void fake_ports_reset(void)
 {
     memset(fake_ports, 0, sizeof(fake_ports));
     for (int i = 0; i < FAKE_DEVICES; ++i) {
@@ -111,7 +111,7 @@ static int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
     fake_cq_t *cq = (fake_cq_t *)ibv_cq;
     int i;
 
-    if (ibv_cq == fake_bad_cq) {
+    if (ibv_cq == fake_failing_cq) {
         return -1;
     }
     for (i = 0; (i < n) && (cq->tail != cq->head); ++i) {

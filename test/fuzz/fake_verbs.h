@@ -30,7 +30,7 @@ extern unsigned fake_fail_in;
 
 /* A completion queue that ibv_poll_cq() fails for, and an asynchronous event
  * that ibv_get_async_event() gives once; NULL: none. */
-extern const struct ibv_cq *fake_bad_cq;
+extern const struct ibv_cq *fake_failing_cq;
 extern const struct ibv_async_event *fake_async_event;
 
 /* ibv_fork_init() was called, and nothing had been registered before. */
@@ -40,7 +40,7 @@ extern int fake_fork_safe;
 extern int fake_ud_hold;
 
 /* Ports as they should be: device i has 10.0.i.1. */
-void fake_ports_good(void);
+void fake_ports_reset(void);
 
 /* The attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);

@@ -63,7 +63,7 @@ static char *next_line(fuzz_in_t *in)
 
 static void any_ports(fuzz_in_t *in)
 {
-    fake_ports_good();
+    fake_ports_reset();
     fake_num_devices = fuzz_u8(in) % (FAKE_DEVICES + 1);
     for (int i = 0; i < fake_num_devices; ++i) {
         fake_port_t *port = &fake_ports[i];

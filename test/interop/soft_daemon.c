@@ -167,7 +167,7 @@ static void test_base_is_taken(void **state)
 
 /* ---- Session daemon ---- */
 
-static int keeper_start(void **state)
+static int daemon_start(void **state)
 {
     static world_t world;
     sroce_session_hold_t hold;
@@ -191,7 +191,7 @@ static int keeper_start(void **state)
     return 0;
 }
 
-static int keeper_end(void **state)
+static int daemon_end(void **state)
 {
     world_t *world = *state;
 
@@ -209,7 +209,7 @@ static int connect_user(const world_t *world)
     return conn;
 }
 
-static void ask(int conn, sroce_daemon_op_t op, unsigned dev, unsigned slot)
+static void request(int conn, sroce_daemon_op_t op, unsigned dev, unsigned slot)
 {
     sroce_daemon_msg_t msg = {.op = op, .dev = dev, .slot = slot};
 
@@ -235,7 +235,7 @@ static sroce_daemon_msg_t answer(int conn, sroce_daemon_op_t op, int *fd_p)
 
 static sroce_daemon_msg_t join(int conn, unsigned dev, int *fd_p)
 {
-    ask(conn, SROCE_DAEMON_JOIN, dev, 0);
+    request(conn, SROCE_DAEMON_JOIN, dev, 0);
     return answer(conn, SROCE_DAEMON_JOIN, fd_p);
 }
 
@@ -265,14 +265,14 @@ static void test_stopped_process(void **state)
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
     assert_int_equal(hand_in(other, 1, 0).status, 0);
-    ask(other, SROCE_DAEMON_NOTIFY, 0, 0);
+    request(other, SROCE_DAEMON_NOTIFY, 0, 0);
     assert_int_equal(answer(third, SROCE_DAEMON_NOTIFY, NULL).op,
                      SROCE_DAEMON_NOTIFY);
-    ask(other, SROCE_DAEMON_LEAVE, 1, 0);
+    request(other, SROCE_DAEMON_LEAVE, 1, 0);
     assert_int_equal(answer(other, SROCE_DAEMON_LEAVE, NULL).op,
                      SROCE_DAEMON_LEAVE);
     /* The same device: in the order of the kernel's array, so it waits ... */
-    ask(third, SROCE_DAEMON_JOIN, 0, 0);
+    request(third, SROCE_DAEMON_JOIN, 0, 0);
     assert_int_equal(answer(third, SROCE_DAEMON_JOIN, &fd).op, 0);
     /* ... until the first goes on, */
     assert_int_equal(hand_in(stopped, 0, 0).op, SROCE_DAEMON_BOUND);
@@ -281,7 +281,7 @@ static void test_stopped_process(void **state)
     assert_int_equal(msg.status, 0);
     assert_int_equal(msg.slot, 1);
     /* or ends. */
-    ask(other, SROCE_DAEMON_JOIN, 0, 0);
+    request(other, SROCE_DAEMON_JOIN, 0, 0);
     close(third);
     msg = answer(other, SROCE_DAEMON_JOIN, &fd);
     assert_int_equal(msg.status, 0);
@@ -297,7 +297,7 @@ static void test_stopped_for_long(void **state)
     int stopped = connect_user(*state), other = connect_user(*state), fd = -1;
     sroce_daemon_msg_t msg = join(stopped, 0, &fd);
 
-    ask(other, SROCE_DAEMON_JOIN, 0, 0);
+    request(other, SROCE_DAEMON_JOIN, 0, 0);
     for (int i = 0; (i < 4) && (msg.status == 0); ++i) {
         msg = answer(other, SROCE_DAEMON_JOIN, &fd);
     }
@@ -331,7 +331,7 @@ static void test_lost_descriptor(void **state)
     assert_int_equal(join(other, 1, &fd).status, 0);
     assert_int_equal(hand_in(other, 1, 0).status, 0);
     /* A slot whose socket is here can still be given out. */
-    ask(first, SROCE_DAEMON_LEAVE, 0, 0);
+    request(first, SROCE_DAEMON_LEAVE, 0, 0);
     assert_int_equal(answer(first, SROCE_DAEMON_LEAVE, NULL).status, 0);
     msg = join(other, 0, &fd);
     assert_int_equal(msg.status, 0);
@@ -348,7 +348,7 @@ static void test_no_socket(void **state)
     int first = connect_user(*state), fd = -1;
 
     assert_int_equal(join(first, 0, &fd).slot, 0);
-    ask(first, SROCE_DAEMON_BOUND, 0, 0);
+    request(first, SROCE_DAEMON_BOUND, 0, 0);
     assert_int_equal(answer(first, SROCE_DAEMON_BOUND, NULL).op,
                      SROCE_DAEMON_BOUND);
     assert_int_equal(join(first, 0, &fd).slot, 0);
@@ -357,7 +357,7 @@ static void test_no_socket(void **state)
 }
 
 #define DAEMON_TEST(_name)                                                     \
-    cmocka_unit_test_setup_teardown(_name, keeper_start, keeper_end)
+    cmocka_unit_test_setup_teardown(_name, daemon_start, daemon_end)
 
 int main(void)
 {

@@ -49,7 +49,7 @@ static void closed_with_everything_in_use(void)
 
 /* ---- Lists of work requests ---- */
 
-static void first_bad_request_is_told(void)
+static void first_invalid_request_is_reported(void)
 {
     struct ibv_sge good = {0}, good_b, many[3];
     struct ibv_send_wr s[3], *bad_s = NULL;
@@ -198,7 +198,7 @@ int main(void)
     setvbuf(stdout, NULL, _IOLBF, 0);
     objects_in_use_stay();
     closed_with_everything_in_use();
-    first_bad_request_is_told();
+    first_invalid_request_is_reported();
     channel_tests();
     async_tests();
     the_way_back_of_a_datagram();

@@ -62,19 +62,19 @@ static void test_persistent(void)
 #if MPI_VERSION >= 4
 static void test_partitioned(void)
 {
-    enum { PARTS = 5 };
+    enum { PIECES = 5 };
     char *in = mt_alloc(LENGTH), *out = mt_alloc(LENGTH);
     MPI_Request requests[2];
     int ok = 1;
 
-    MPI_Precv_init(in, PARTS, LENGTH / PARTS, MPI_BYTE, at(-1), 4,
+    MPI_Precv_init(in, PIECES, LENGTH / PIECES, MPI_BYTE, at(-1), 4,
                    MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
-    MPI_Psend_init(out, PARTS, LENGTH / PARTS, MPI_BYTE, at(1), 4,
+    MPI_Psend_init(out, PIECES, LENGTH / PIECES, MPI_BYTE, at(1), 4,
                    MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
     for (int round = 0; round < ROUNDS; ++round) {
         mt_fill(out, LENGTH, mt_seed(me, at(1), (uint64_t)round));
         MPI_Startall(2, requests);
-        for (int part = PARTS - 1; part >= 0; --part) {
+        for (int part = PIECES - 1; part >= 0; --part) {
             MPI_Pready(part, requests[1]);
         }
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);

@@ -132,7 +132,7 @@ static void test_sizes(int number)
 enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
 
 /* All have little for each other; one has much for rank 1, if `large`. */
-static void trade_quiet(trade_t *trade, int large)
+static void trade_backed_off(trade_t *trade, int large)
 {
     int size = mt_size(MPI_COMM_WORLD);
     uint64_t *bytes = mt_alloc(sizeof(*bytes) * (size_t)(size * size));
@@ -160,7 +160,7 @@ static uint64_t planned_calls(const mrail_bench_coll_t *coll)
 }
 
 /* The other ranks do not know, and do not ask at each call any more. */
-static void test_quiet(int number)
+static void test_backed_off(int number)
 {
     mrail_bench_coll_t coll;
     uint64_t quiet, all;
@@ -168,14 +168,14 @@ static void test_quiet(int number)
     int ok = 1;
 
     mrail_bench_coll_open(&coll);
-    trade_quiet(&trade, 0);
+    trade_backed_off(&trade, 0);
     for (int i = 0; i < number; ++i) {
         ok &= trade_all(&trade, (uint64_t)i);
     }
     trade_cleanup(&trade);
     quiet = planned_calls(&coll);
     mt_result("little to send: nothing is planned", ok && quiet == 0);
-    trade_quiet(&trade, 1);
+    trade_backed_off(&trade, 1);
     for (int i = 0; i < LARGE_CALLS; ++i) {
         ok &= trade_all(&trade, (uint64_t)(number + i));
     }
@@ -630,7 +630,7 @@ int main(int argc, char **argv)
         int level;
     } tests[] = {
         {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},
-        {"quiet", test_quiet, 200, MPI_THREAD_MULTIPLE},
+        {"quiet", test_backed_off, 200, MPI_THREAD_MULTIPLE},
         {"threads", test_threads, 10, MPI_THREAD_MULTIPLE},
         {"freed", test_freed, 10, MPI_THREAD_MULTIPLE},
         {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},

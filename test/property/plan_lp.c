@@ -143,7 +143,8 @@ static double *equal_division(const lp_problem_t *p)
 
 /* Sum over the demands of bytes times the shortest path: as long as it has
  * relays (each counts `relay`), and its links' prices per capacity. */
-static double shortest(const lp_problem_t *p, double relay, const double *price)
+static double shortest(const lp_problem_t *p, double relay,
+                       const double *dual_price)
 {
     double sum = 0;
 
@@ -156,7 +157,7 @@ static double shortest(const lp_problem_t *p, double relay, const double *price)
             for (unsigned i = 0; i < p->path[j].num_links; ++i) {
                 uint32_t e = p->path[j].link[i];
 
-                length += price[e] / paths_capacity(p->machine, e);
+                length += dual_price[e] / paths_capacity(p->machine, e);
             }
             least = MRAIL_MIN(least, length);
         }
@@ -165,12 +166,12 @@ static double shortest(const lp_problem_t *p, double relay, const double *price)
     return sum;
 }
 
-static double sum_of(const double *price, unsigned count)
+static double sum_of(const double *dual_price, unsigned count)
 {
     double sum = 0;
 
     for (unsigned i = 0; i < count; ++i) {
-        sum += price[i];
+        sum += dual_price[i];
     }
     return sum;
 }
@@ -253,7 +254,7 @@ static void solve(program_t *g, int exact)
 
 /* Reads the solution: parts, and dual values of the links. */
 static void read_program(const program_t *g, const lp_problem_t *p,
-                         double *part, double *price)
+                         double *part, double *dual_price)
 {
     for (unsigned j = 0; j < p->num_columns; ++j) {
         part[j] = glp_get_col_prim(g->glp, (int)j + 1);
@@ -263,7 +264,7 @@ static void read_program(const program_t *g, const lp_problem_t *p,
         double dual =
             (g->row[e] != 0) ? -glp_get_row_dual(g->glp, g->row[e]) : 0;
 
-        price[e] = MRAIL_MAX(dual, 0);
+        dual_price[e] = MRAIL_MAX(dual, 0);
     }
 }
 
@@ -280,7 +281,7 @@ static double *spread(const lp_problem_t *p, lp_range_t *range)
 {
     unsigned num_links = paths_num_links(p->machine);
     double *part = equal_division(p);
-    double *price = get(num_links, sizeof(*price));
+    double *dual_price = get(num_links, sizeof(*dual_price));
     double unit = congestion_of(p, part);
     program_t g = open_program(p, unit);
     int column = glp_add_cols(g.glp, 1), count = 0;
@@ -299,17 +300,17 @@ static double *spread(const lp_problem_t *p, lp_range_t *range)
         double sum;
 
         solve(&g, exact);
-        read_program(&g, p, part, price);
-        sum = sum_of(price, num_links);
+        read_program(&g, p, part, dual_price);
+        sum = sum_of(dual_price, num_links);
         range->exact = exact;
         range->most = congestion_of(p, part);
-        range->least = (sum > 0) ? shortest(p, 0, price) / sum : 0;
+        range->least = (sum > 0) ? shortest(p, 0, dual_price) / sum : 0;
         if (!is_wide(range, range->most) || (p->num_columns > MAX_EXACT)) {
             break;
         }
     }
     close_program(&g);
-    free(price);
+    free(dual_price);
     return part;
 }
 
@@ -339,7 +340,7 @@ lp_range_t lp_relayed(const lp_problem_t *p, double limit)
 {
     unsigned num_links = paths_num_links(p->machine);
     lp_range_t range = {0}, ignored;
-    double total = 0, *part, *price, *spare;
+    double total = 0, *part, *dual_price, *spare;
     program_t g;
 
     if (p->num_columns == 0) {
@@ -349,7 +350,7 @@ lp_range_t lp_relayed(const lp_problem_t *p, double limit)
         total += p->bytes[k];
     }
     part = get(p->num_columns, sizeof(*part));
-    price = get(num_links, sizeof(*price));
+    dual_price = get(num_links, sizeof(*dual_price));
     spare = spread(p, &ignored);
     g = open_program(p, limit);
     for (unsigned e = 0; e < num_links; ++e) {
@@ -365,14 +366,15 @@ lp_range_t lp_relayed(const lp_problem_t *p, double limit)
     }
     for (int exact = 0; exact < 2; ++exact) {
         solve(&g, exact);
-        read_program(&g, p, part, price);
+        read_program(&g, p, part, dual_price);
         keep_within(p, part, spare, limit);
         range.exact = exact;
         range.most = relayed_by(p, part);
         for (unsigned e = 0; e < num_links; ++e) {
-            price[e] *= total / limit;
+            dual_price[e] *= total / limit;
         }
-        range.least = shortest(p, 1, price) - limit * sum_of(price, num_links);
+        range.least =
+            shortest(p, 1, dual_price) - limit * sum_of(dual_price, num_links);
         range.least = MRAIL_MAX(range.least, 0);
         if (!is_wide(&range, total) || (p->num_columns > MAX_EXACT)) {
             break;
@@ -380,7 +382,7 @@ lp_range_t lp_relayed(const lp_problem_t *p, double limit)
     }
     close_program(&g);
     free(part);
-    free(price);
+    free(dual_price);
     free(spare);
     return range;
 }

@@ -117,7 +117,7 @@ static unsigned port_of(const machine_t *w, unsigned rank, unsigned rail)
 static int through_fabric(const machine_t *w, path_t *path, unsigned from,
                           unsigned to)
 {
-    unsigned a = w->pod[from], b = w->pod[to];
+    unsigned a = w->leaf_group[from], b = w->leaf_group[to];
     int spine = (a != b) || (path->rail_out != path->rail_in);
 
     return take(w, path, MRAIL_PLAN_RAIL_OUT, from, path->rail_out) &&
@@ -157,7 +157,7 @@ static int by_spine(const machine_t *w, const mrail_plan_demand_t *d,
     *path = no_path();
     path->rail_out = w->rail[d->from];
     path->rail_in = w->rail[d->to];
-    return w->cross && (path->rail_out != MRAIL_PLAN_NONE) &&
+    return w->cross_rail && (path->rail_out != MRAIL_PLAN_NONE) &&
            (path->rail_in != MRAIL_PLAN_NONE) &&
            (path->rail_out != path->rail_in) &&
            through_fabric(w, path, w->node[d->from], w->node[d->to]);
@@ -210,8 +210,9 @@ static void fewest_first(path_t *paths, unsigned count)
 
 uint64_t paths_relay_above(const machine_t *w)
 {
-    return (w->options.relay_above == UINT64_MAX) ? 1000000
-                                                  : w->options.relay_above;
+    return (w->options.relay_threshold == UINT64_MAX)
+               ? 1000000
+               : w->options.relay_threshold;
 }
 
 int paths_of(const machine_t *w, const mrail_plan_demand_t *d, path_t *paths)
@@ -222,7 +223,7 @@ int paths_of(const machine_t *w, const mrail_plan_demand_t *d, path_t *paths)
         return PATHS_NOT_PLANNED;
     }
     if ((w->node[d->from] != w->node[d->to]) ||
-        (w->loop && !are_linked(w, d->from, d->to))) {
+        (w->hairpin && !are_linked(w, d->from, d->to))) {
         count = over_rails(w, d, paths);
     } else {
         count = within_node(w, d, paths);

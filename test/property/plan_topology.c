@@ -148,10 +148,10 @@ static void make_ranks(machine_t *w)
     }
 }
 
-static void make_mesh(machine_t *w, unsigned node)
+static void make_pairwise(machine_t *w, unsigned node)
 {
     unsigned missing = one_in(w, 2) ? 0 : between(w, 1, 40);
-    int alike = one_in(w, 2), slow = one_in(w, 4), any = one_in(w, 8);
+    int equal = one_in(w, 2), slow = one_in(w, 4), any = one_in(w, 8);
 
     for (unsigned from = 0; from < w->num_ranks; ++from) {
         for (unsigned to = 0; to < w->num_ranks; ++to) {
@@ -161,7 +161,7 @@ static void make_mesh(machine_t *w, unsigned node)
             }
             w->link[from][to] =
                 any ? any_speed(w)
-                    : (alike ? 150e9 : 1e9 * (double)between(w, 5, 200)) *
+                    : (equal ? 150e9 : 1e9 * (double)between(w, 5, 200)) *
                           (slow ? 0.05 : 1);
         }
     }
@@ -170,15 +170,15 @@ static void make_mesh(machine_t *w, unsigned node)
 static void make_switch(machine_t *w, unsigned node)
 {
     int holes = !w->many && one_in(w, 4), slow = !w->many && one_in(w, 4);
-    int alike = w->many ? !one_in(w, 20) : one_in(w, 2);
+    int equal = w->many ? !one_in(w, 20) : one_in(w, 2);
 
     for (unsigned rank = 0; rank < w->num_ranks; ++rank) {
         if ((w->node[rank] != node) || (holes && one_in(w, 4))) {
             continue;
         }
-        w->up[rank] = (alike ? 450e9 : 1e9 * (double)between(w, 5, 500)) *
+        w->up[rank] = (equal ? 450e9 : 1e9 * (double)between(w, 5, 500)) *
                       (slow ? 0.02 : 1);
-        w->down[rank] = alike ? w->up[rank] : 1e9 * (double)between(w, 5, 500);
+        w->down[rank] = equal ? w->up[rank] : 1e9 * (double)between(w, 5, 500);
     }
 }
 
@@ -197,7 +197,7 @@ static void make_gpus(machine_t *w)
         unsigned is = (kind == 3) ? below(w, 3) : kind;
 
         if (is == 1) {
-            make_mesh(w, node);
+            make_pairwise(w, node);
         } else if (is == 2) {
             make_switch(w, node);
         }
@@ -206,24 +206,25 @@ static void make_gpus(machine_t *w)
 
 static void make_leaf_groups(machine_t *w)
 {
-    int alike = one_in(w, 2);
+    int equal = one_in(w, 2);
 
     w->num_leaf_groups =
         one_in(w, 2) ? 1 : between(w, 1, MACHINE_MAX_LEAF_GROUPS);
     for (unsigned node = 0; node < w->num_nodes; ++node) {
-        w->pod[node] = alike ? node * w->num_leaf_groups / w->num_nodes
-                             : below(w, w->num_leaf_groups);
+        w->leaf_group[node] = equal ? node * w->num_leaf_groups / w->num_nodes
+                                    : below(w, w->num_leaf_groups);
     }
-    for (unsigned pod = 0; pod < w->num_leaf_groups; ++pod) {
+    for (unsigned leaf_group = 0; leaf_group < w->num_leaf_groups;
+         ++leaf_group) {
         unsigned dead = one_in(w, 2) ? 0 : 10;
 
         int set = !one_in(w, 3), some = one_in(w, 4);
 
         for (unsigned rail = 0; rail < w->num_rails; ++rail) {
-            w->has_uplinks[pod][rail] = set && (!some || one_in(w, 2));
-            w->uplink_up[pod][rail] =
+            w->has_uplinks[leaf_group][rail] = set && (!some || one_in(w, 2));
+            w->uplink_up[leaf_group][rail] =
                 (below(w, 100) < dead) ? 0 : 1e9 * between(w, 5, 100);
-            w->uplink_down[pod][rail] =
+            w->uplink_down[leaf_group][rail] =
                 (below(w, 100) < dead) ? 0 : 1e9 * between(w, 5, 100);
         }
     }
@@ -420,7 +421,7 @@ static void make_options(machine_t *w)
         w->options.gap = one_in(w, 2) ? 0.01 : 0.1;
     }
     if (one_in(w, 6)) {
-        w->options.relay_above = one_in(w, 2) ? 0 : UINT64_MAX - 1;
+        w->options.relay_threshold = one_in(w, 2) ? 0 : UINT64_MAX - 1;
     }
     if (one_in(w, 6)) {
         w->options.min_piece = one_in(w, 2) ? 0 : 1 << 20;
@@ -437,8 +438,8 @@ void machine_make(machine_t *w, uint64_t seed)
     make_ranks(w);
     make_gpus(w);
     make_leaf_groups(w);
-    w->loop = one_in(w, 2);
-    w->cross = one_in(w, 3);
+    w->hairpin = one_in(w, 2);
+    w->cross_rail = one_in(w, 3);
     make_options(w);
     w->demands = w->room[0];
     make_demands(w);
@@ -486,7 +487,8 @@ static void must(const machine_t *w, int ret, const char *what)
 static void tell_node(const machine_t *w, mrail_plan_topo_t *topo,
                       unsigned node)
 {
-    must(w, mrail_plan_topo_set_leaf_group(topo, node, w->pod[node]), "a pod");
+    must(w, mrail_plan_topo_set_leaf_group(topo, node, w->leaf_group[node]),
+         "a pod");
     for (unsigned rail = 0; rail < w->num_rails; ++rail) {
         must(w,
              mrail_plan_topo_set_rail(topo, node, rail, w->out[node][rail],
@@ -496,16 +498,16 @@ static void tell_node(const machine_t *w, mrail_plan_topo_t *topo,
 }
 
 static void tell_uplinks(const machine_t *w, mrail_plan_topo_t *topo,
-                         unsigned pod)
+                         unsigned leaf_group)
 {
     for (unsigned rail = 0; rail < w->num_rails; ++rail) {
-        if (!w->has_uplinks[pod][rail]) {
+        if (!w->has_uplinks[leaf_group][rail]) {
             continue;
         }
         must(w,
-             mrail_plan_topo_set_uplink(topo, pod, rail,
-                                        w->uplink_up[pod][rail],
-                                        w->uplink_down[pod][rail]),
+             mrail_plan_topo_set_uplink(topo, leaf_group, rail,
+                                        w->uplink_up[leaf_group][rail],
+                                        w->uplink_down[leaf_group][rail]),
              "an uplink");
     }
 }
@@ -549,7 +551,7 @@ mrail_plan_topo_t *machine_build(const machine_t *w, int backwards)
     for (unsigned i = 0; i < w->num_ranks; ++i) {
         tell_gpu(w, topo, nth(i, w->num_ranks, backwards));
     }
-    mrail_plan_topo_set_hairpin(topo, w->loop);
-    mrail_plan_topo_set_cross_rail(topo, w->cross);
+    mrail_plan_topo_set_hairpin(topo, w->hairpin);
+    mrail_plan_topo_set_cross_rail(topo, w->cross_rail);
     return topo;
 }

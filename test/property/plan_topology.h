@@ -30,12 +30,12 @@ typedef struct machine {
     unsigned rail[MACHINE_MAX_RANKS]; /* or MRAIL_PLAN_NONE */
     double link[MACHINE_MAX_RANKS][MACHINE_MAX_RANKS];
     double up[MACHINE_MAX_RANKS], down[MACHINE_MAX_RANKS]; /* the switch's */
-    unsigned pod[MACHINE_MAX_NODES];
+    unsigned leaf_group[MACHINE_MAX_NODES];
     /* 0: as many as are needed */
     int has_uplinks[MACHINE_MAX_LEAF_GROUPS][MACHINE_MAX_RAILS];
     double uplink_up[MACHINE_MAX_LEAF_GROUPS][MACHINE_MAX_RAILS];
     double uplink_down[MACHINE_MAX_LEAF_GROUPS][MACHINE_MAX_RAILS];
-    int loop, cross;
+    int hairpin, cross_rail;
     int many; /* demands */
     mrail_plan_options_t options;
     const char *pattern; /* of the demands */

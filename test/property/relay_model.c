@@ -258,17 +258,17 @@ unsigned model_deliver_all(model_t *topology)
 
 /* ---- the model ---- */
 
-static void shm_pool_init(mrail_relay_shm_pool_t *arena,
+static void shm_pool_init(mrail_relay_shm_pool_t *pool,
                           const mrail_relay_shape_t *shape)
 {
     mrail_relay_layout_t layout;
 
     assert_int_equal(mrail_relay_layout(shape, &layout), 0);
-    arena->shape = *shape;
-    arena->size = mrail_relay_shm_pool_size(shape);
-    arena->base = aligned_alloc(PAGE, arena->size);
-    assert_non_null(arena->base);
-    memset(arena->base, 0, layout.pages);
+    pool->shape = *shape;
+    pool->size = mrail_relay_shm_pool_size(shape);
+    pool->base = aligned_alloc(PAGE, pool->size);
+    assert_non_null(pool->base);
+    memset(pool->base, 0, layout.pages);
 }
 
 void model_place(model_t *topology, const unsigned *per_node)

@@ -56,7 +56,7 @@ typedef struct {
     uint64_t moved;
     mrail_ns_t start_ns;
     mrail_ns_t end_ns;
-    unsigned set;
+    unsigned class;
     uint16_t large[MAX_RAILS];
     lane_t lane[MAX_RAILS];
 } peer_t;
@@ -68,7 +68,7 @@ typedef struct {
     mrail_ns_t busy_ns;               /* others have 2/3 of ours until then */
     peer_t peer[MAX_PEERS];
     mrail_tele_flow_t flow[MAX_RAILS];
-    mrail_fair_share_t shares;
+    mrail_fair_share_t fair_share;
     mrail_ns_t period_ns;
     mrail_ns_t now_ns;
     mrail_ns_t away_ns; /* the process is off its core until then */
@@ -234,21 +234,21 @@ static void turn(world_t *w)
     mrail_fair_share_rail_t rails[MAX_RAILS];
 
     w->period_ns = w->now_ns + MRAIL_FAIR_SHARE_PERIOD_NS;
-    mrail_fair_share_begin(&w->shares, w->now_ns);
+    mrail_fair_share_begin(&w->fair_share, w->now_ns);
     for (unsigned p = 0; p < w->num_peers; ++p) {
         peer_t *peer = &w->peer[p];
 
-        peer->set =
-            has_work(w, peer)
-                ? mrail_fair_share_add(&w->shares, reach(w, peer), peer->bytes)
-                : MRAIL_FAIR_SHARE_NONE;
+        peer->class = has_work(w, peer)
+                          ? mrail_fair_share_add(&w->fair_share, reach(w, peer),
+                                                 peer->bytes)
+                          : MRAIL_FAIR_SHARE_NONE;
     }
     for (unsigned r = 0; r < w->num_rails; ++r) {
         rails[r].rate = mrail_tele_flow_live(&w->flow[r], w->now_ns);
         rails[r].moved = w->flow[r].moved;
         rails[r].done = w->flow[r].done;
     }
-    mrail_fair_share_classtle(&w->shares, rails, w->num_rails);
+    mrail_fair_share_end(&w->fair_share, rails, w->num_rails);
 }
 
 static void pump(world_t *w, peer_t *peer)
@@ -260,8 +260,8 @@ static void pump(world_t *w, peer_t *peer)
     int index;
 
     while (has_work(w, peer)) {
-        int shared = w->shared && w->shares.active &&
-                     (peer->set != MRAIL_FAIR_SHARE_NONE);
+        int shared = w->shared && w->fair_share.active &&
+                     (peer->class != MRAIL_FAIR_SHARE_NONE);
 
         count = 0;
         for (unsigned r = 0; r < w->num_rails; ++r) {
@@ -270,7 +270,8 @@ static void pump(world_t *w, peer_t *peer)
                 lanes[count++] = &peer->lane[r].sched;
                 peer->lane[r].sched.usable =
                     (peer->lane[r].count < MAX_SEGS) &&
-                    (!shared || mrail_fair_share_may(&w->shares, peer->set, r));
+                    (!shared ||
+                     mrail_fair_share_may(&w->fair_share, peer->class, r));
             }
         }
         index = mrail_sched_pick(lanes, count, peer->bytes, peer->bytes,
@@ -280,7 +281,8 @@ static void pump(world_t *w, peer_t *peer)
         }
         post(w, peer, rail[index], length);
         if (shared) {
-            mrail_fair_share_post(&w->shares, peer->set, rail[index], length);
+            mrail_fair_share_post(&w->fair_share, peer->class, rail[index],
+                                  length);
         }
     }
 }

@@ -25,7 +25,7 @@
 #define MAX_LANES MAX_RAILS
 #define MAX_ROWS (MAX_DEMANDS + 1)
 #define GAP 0.01
-#define ROUNDS 50000
+#define ITERATIONS 50000
 /* Of what test_same_everywhere() divides: gcc, x86-64, -O2.  It changes when the
  * arithmetic does. */
 #define GOLDEN 0xa84c901d388614a2ull
@@ -328,7 +328,7 @@ static mrail_flows_t *spread(void)
 {
     mrail_flows_t *flows = created();
 
-    (void)mrail_flows_spread(flows, GAP, ROUNDS);
+    (void)mrail_flows_balance(flows, GAP, ITERATIONS);
     check_division(flows);
     return flows;
 }
@@ -439,17 +439,17 @@ static void test_again(void **state)
 
         make(seed, &s);
         flows = created();
-        first += mrail_flows_spread(flows, GAP, ROUNDS);
+        first += mrail_flows_balance(flows, GAP, ITERATIONS);
         for (unsigned k = 0; k < w.problem.num_demands; ++k) {
             w.demand[k] *= 0.5 + (double)below(10) / 1000;
         }
         assert_int_equal(mrail_flows_load(flows, &w.problem), 0);
-        again += mrail_flows_spread(flows, GAP, ROUNDS);
+        again += mrail_flows_balance(flows, GAP, ITERATIONS);
         check_division(flows);
         check_bound(mrail_flows_bound(flows));
         mrail_flows_destroy(flows);
     }
-    print_message("%u rounds, %u again\n", first, again);
+    print_message("%u iterations, %u again\n", first, again);
     assert_true(again * 4 < first);
 }
 
@@ -506,17 +506,17 @@ static void test_paths_get_longer(void **state)
     add_path(&count, &links[4], 1, 1);
     add_demand(1e9, count);
     flows = created();
-    (void)mrail_flows_spread(flows, GAP, 1);
+    (void)mrail_flows_balance(flows, GAP, 1);
     (void)mrail_flows_shorten(flows, 1, GAP, 1);
     for (unsigned e = 0; e < 8; ++e) {
-        flows->price[e] = mrail_flows_dual_max(flows);
+        flows->dual[e] = mrail_flows_dual_max(flows);
     }
     count = 0;
     add_path(&count, &links[0], 4, 0);
     add_path(&count, &links[4], 4, 1);
     add_demand(1e9, count);
     assert_int_equal(mrail_flows_load(flows, &w.problem), 0);
-    (void)mrail_flows_spread(flows, GAP, 1);
+    (void)mrail_flows_balance(flows, GAP, 1);
     (void)mrail_flows_shorten(flows, 2, 1e-3, 1);
     for (unsigned i = 0; i < num_bytes(flows); ++i) {
         sum += flows->trial[i];
@@ -534,7 +534,7 @@ static void make_sets(const shape_t *s)
         w.parent[e] = MRAIL_FLOWS_NO_LINK;
     }
     w.links.set = w.set;
-    w.links.num_classes = 2 * s->nodes;
+    w.links.num_sets = 2 * s->nodes;
     w.links.parent = w.parent;
 }
 
@@ -565,7 +565,7 @@ static void test_warm_start(void **state)
                         mrail_flows_relayed(flows) * (1 + 1e-9));
         } else {
             assert_true(limit == -1);
-            (void)mrail_flows_spread(flows, GAP, ROUNDS);
+            (void)mrail_flows_balance(flows, GAP, ITERATIONS);
             check_division(flows);
         }
         check_bound(mrail_flows_bound(flows));
@@ -591,7 +591,7 @@ static void test_parents(void **state)
     add_demand(2e9, count);
     make_sets(&(shape_t){.nodes = 0});
     w.set[0] = 0;
-    w.links.num_classes = 1;
+    w.links.num_sets = 1;
     w.parent[1] = w.parent[2] = 0;
     flows = created();
     assert_int_equal(mrail_flows_warm_start(flows, GAP, GAP, 1, 1, &limit), 1);
@@ -612,7 +612,7 @@ static void test_room_at_the_other_end(void **state)
 
     begin(3);
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_classes = 1;
+    w.links.num_sets = 1;
     for (unsigned lane = 0; lane < MAX_LANES; ++lane) {
         *slot_of(0, lane) = no_links(lane >= 3);
     }
@@ -655,7 +655,7 @@ static void test_full_and_shared(void **state)
     begin(NUM_LINKS);
     memcpy(w.capacity, capacity, sizeof(capacity));
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_classes = 1;
+    w.links.num_sets = 1;
     w.problem.num_rows = 2; /* ways in: a cut; without links */
     for (unsigned lane = 0; lane < MAX_LANES; ++lane) {
         *slot_of(0, lane) = no_links(lane >= 3);
@@ -710,26 +710,27 @@ static double bound_of_two(const unsigned *left, const unsigned *right,
  * them, and the narrower one counts, wherever its links are named. */
 static void test_sets(void **state)
 {
-    unsigned rounds;
+    unsigned iterations;
 
     begin(2);
     w.capacity[0] = w.capacity[1] = 1e9;
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_classes = 1;
+    w.links.num_sets = 1;
     w.set[0] = 0;
-    assert_true(bound_of_two((unsigned[]){0}, (unsigned[]){1}, 1, &rounds) <=
-                1 + 1e-9);
+    assert_true(bound_of_two((unsigned[]){0}, (unsigned[]){1}, 1,
+                             &iterations) <= 1 + 1e-9);
 
     begin(4);
     w.capacity[0] = w.capacity[1] = 1e9;
     w.capacity[2] = w.capacity[3] = 5e8;
     make_sets(&(shape_t){.nodes = 0});
-    w.links.num_classes = 2;
+    w.links.num_sets = 2;
     w.set[0] = w.set[1] = 0;
     w.set[2] = w.set[3] = 1;
     assert_true(is_near(
-        bound_of_two((unsigned[]){0, 2}, (unsigned[]){3, 1}, 2, &rounds), 2));
-    assert_int_equal(rounds, 1);
+        bound_of_two((unsigned[]){0, 2}, (unsigned[]){3, 1}, 2, &iterations),
+        2));
+    assert_int_equal(iterations, 1);
 }
 
 /* Lanes that a demand must not take, although the rows of others have them. */
@@ -860,7 +861,7 @@ static void test_same_everywhere(void **state)
             sum = digest(sum, mrail_flows_congestion(flows));
             sum = digest(sum, mrail_flows_relayed_bound(flows));
         }
-        (void)mrail_flows_spread(flows, GAP, 500);
+        (void)mrail_flows_balance(flows, GAP, 500);
         sum = digest(sum, mrail_flows_bound(flows));
         (void)mrail_flows_shorten(flows, mrail_flows_congestion(flows) * 1.01,
                                   GAP, 200);

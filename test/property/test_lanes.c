@@ -284,7 +284,7 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
     const mrail_engine_t *engine = lane->peer->engine;
     unsigned rail = lane->rail->index;
     uint16_t granted = lane->am_granted;
-    unsigned news = (uint16_t)(granted - lane->am_advertised);
+    unsigned unadvertised = (uint16_t)(granted - lane->am_advertised);
 
     for (unsigned i = 0; i < engine->num_repost[rail]; ++i) {
         granted += (engine->repost[rail][i]->lane == lane);
@@ -297,9 +297,10 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
           "lane %u: %u messages of %u, may send %u of %u", lane->slot,
           lane->am_received, other->am_sent, other->am_limit,
           lane->am_advertised);
-    CHECK((news == 0) || ((news < (lane->credits + 1) / 2) &&
-                          (lane->am_received != lane->am_advertised)),
-          "lane %u: the peer is not told of %u credits", lane->slot, news);
+    CHECK((unadvertised == 0) || ((unadvertised < (lane->credits + 1) / 2) &&
+                                  (lane->am_received != lane->am_advertised)),
+          "lane %u: the peer is not told of %u credits", lane->slot,
+          unadvertised);
 }
 
 /* Each buffer is posted, or about to be, and some lane's, or spare. */
@@ -414,7 +415,7 @@ static void run_step(mrail_ns_t step_ns)
 }
 
 /* Delivers all late messages; nothing is lost from here on. */
-static void settle(void)
+static void run_until_idle(void)
 {
     side_t *left = &w.side[0]; /* the other may be dead */
     mrail_ns_t end_ns = fake_now_ns + SETTLE_NS;
@@ -477,11 +478,11 @@ static void run_seed(uint64_t seed)
         }
         w.side[1].dead |= (w.step == dies);
     }
-    settle();
+    run_until_idle();
     num_rnr += w.num_rnr;
     if (!w.side[0].dead && !w.side[1].dead) {
         send_again();
-        settle();
+        run_until_idle();
     }
     check_end();
     pair_close();

@@ -24,7 +24,7 @@
 #define MAX_NODES 24
 #define MAX_RAILS 8
 #define MAX_RANKS (MAX_NODES * MAX_RAILS)
-#define SMALL 1000000u /* the default of relay_above */
+#define SMALL 1000000u /* the default of relay_threshold */
 #define ROUNDING 1e-5
 #define NOTHING 1e-4 /* of all bytes: relays that are as good as none */
 #define GAP 0.02     /* likewise */
@@ -91,9 +91,10 @@ static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
 /* Ranks of a node are bound to its rails in rotation. GPU links go to a switch
  * unless they are pairwise. `is_free` adds a multi-rail rank without demands:
  * that topology is planned undivided. */
-static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
+static mrail_plan_topo_t *make_topo(unsigned dead, unsigned leaf_groups,
+                                    int is_free)
 {
-    double uplink = 0.6 * 50e9 * w.nodes / (pods ? pods : 1);
+    double uplink = 0.6 * 50e9 * w.nodes / (leaf_groups ? leaf_groups : 1);
     mrail_plan_topo_t *topo;
 
     assert_int_equal(mrail_plan_topo_create(w.nodes, w.rails, &topo), 0);
@@ -113,11 +114,12 @@ static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
         }
     }
     mrail_plan_topo_set_cross_rail(topo, w.has_cross_rail);
-    for (unsigned i = 0; pods && (i < w.nodes); ++i) {
+    for (unsigned i = 0; leaf_groups && (i < w.nodes); ++i) {
         assert_int_equal(
-            mrail_plan_topo_set_leaf_group(topo, i, i * pods / w.nodes), 0);
+            mrail_plan_topo_set_leaf_group(topo, i, i * leaf_groups / w.nodes),
+            0);
     }
-    for (unsigned i = 0; i < pods * w.rails; ++i) {
+    for (unsigned i = 0; i < leaf_groups * w.rails; ++i) {
         assert_int_equal(mrail_plan_topo_set_uplink(
                              topo, i / w.rails, i % w.rails, uplink, uplink),
                          0);
@@ -131,7 +133,7 @@ static mrail_plan_topo_t *make_topo(unsigned dead, unsigned pods, int is_free)
 enum {
     RANDOM,
     HOT,
-    ALIKE,
+    EQUAL,
     ONE_RAIL,
     LAME_SENDERS,
     LAME_RECEIVERS,
@@ -418,7 +420,7 @@ static mrail_plan_t *made(const mrail_plan_topo_t *topo,
 /* ---- tests ---- */
 
 /* A plan in two levels, if it can be, and what it relays beside a plan at once. */
-static double beside_at_once(unsigned seed, int is_paired,
+static double compare_levels(unsigned seed, int is_paired,
                              unsigned *in_levels_p)
 {
     double relayed[2];
@@ -427,16 +429,16 @@ static double beside_at_once(unsigned seed, int is_paired,
         mrail_plan_summary_t summary;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
-        unsigned dead, pods;
+        unsigned dead, leaf_groups;
 
         mrail_rng_init(&w.rng, seed);
         set_size(8 + below(MAX_NODES - 7), MAX_RAILS, MAX_RAILS);
         w.is_paired = is_paired;
         dead = below(3) * 4;
-        pods = below(2) * 2;
+        leaf_groups = below(2) * 2;
         make_demands(seed % 3);
         mrail_rng_init(&w.rng, seed);
-        topo = make_topo(dead, pods, (int)is_free);
+        topo = make_topo(dead, leaf_groups, (int)is_free);
         if (is_paired) {
             link_pairs(topo, 64, 64);
         }
@@ -458,7 +460,7 @@ static void random_kind(int is_paired)
     double most = 0;
 
     for (unsigned seed = 1; seed <= seeds; ++seed) {
-        double ratio = beside_at_once(seed, is_paired, &in_levels);
+        double ratio = compare_levels(seed, is_paired, &in_levels);
 
         most = MRAIL_MAX(most, ratio);
     }
@@ -496,7 +498,7 @@ static void kill_rails(mrail_plan_topo_t *topo)
 /* Divides only contended demands beside the fixed others. The result is within
  * the gap, reported loads are right, and as few bytes are relayed as when all
  * demands are divided. */
-static double contended_beside_at_once(unsigned seed, unsigned *contended_p)
+static double compare_contended(unsigned seed, unsigned *contended_p)
 {
     mrail_plan_summary_t summary[2];
 
@@ -530,7 +532,7 @@ static double contended_beside_at_once(unsigned seed, unsigned *contended_p)
         mrail_plan_destroy(plan);
         mrail_plan_topo_destroy(topo);
     }
-    *contended_p += (summary[0].rounds + summary[0].relay_iterations == 0);
+    *contended_p += (summary[0].iterations + summary[0].relay_iterations == 0);
     for (unsigned i = 0; i < 2; ++i) {
         assert_true(summary[i].congestion_bound <=
                     summary[1 - i].congestion * (1 + ROUNDING));
@@ -546,12 +548,12 @@ static double contended_beside_at_once(unsigned seed, unsigned *contended_p)
 static void test_contended(void **state)
 {
     unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 200 : 60,
-             crowded = 0;
+             contended = 0;
     double most = 0;
 
     w.has_cross_rail = 1;
     for (unsigned seed = 1; seed <= seeds; ++seed) {
-        double ratio = contended_beside_at_once(seed, &crowded);
+        double ratio = compare_contended(seed, &contended);
 
         most = MRAIL_MAX(most, ratio);
     }
@@ -560,8 +562,8 @@ static void test_contended(void **state)
     print_message(
         "%u of %u of them alone; relayed at most %.3f of what a plan at once "
         "relays\n",
-        crowded, seeds, most);
-    assert_true(crowded * 12 >= seeds * 5);
+        contended, seeds, most);
+    assert_true(contended * 12 >= seeds * 5);
     assert_true(most <= 1.04);
 }
 
@@ -574,7 +576,7 @@ static void test_narrow_pairs(void **state)
 
     for (unsigned seed = 1; seed <= seeds; ++seed) {
         const mrail_plan_options_t options = {
-            .gap = 1, .relay_above = SMALL, .min_piece = below(2) * 65536};
+            .gap = 1, .relay_threshold = SMALL, .min_piece = below(2) * 65536};
         mrail_plan_summary_t summary;
         mrail_plan_topo_t *topo;
         mrail_plan_t *plan;
@@ -673,7 +675,7 @@ static void test_bounds(void **state)
 {
     double best[NUM_PATTERNS] = {0};
     const mrail_plan_options_t options = {
-        .gap = 1, .relay_above = SMALL, .min_piece = 65536};
+        .gap = 1, .relay_threshold = SMALL, .min_piece = 65536};
 
     w.is_paired = 1;
     for (unsigned seed = 1; seed <= 12 * NUM_PATTERNS; ++seed) {
@@ -719,7 +721,7 @@ static void test_missing_pair(void **state)
     mrail_rng_init(&w.rng, 1);
     set_size(8, MAX_RAILS, MAX_RAILS);
     w.is_paired = 1;
-    make_demands(ALIKE);
+    make_demands(EQUAL);
     topo = make_topo(0, 0, 0);
     link_pairs(topo, 64, 64);
     assert_int_equal(mrail_plan_topo_set_link(topo, 8, 9, 0), 0);
@@ -741,7 +743,7 @@ static void test_full_switch(void **state)
 
     mrail_rng_init(&w.rng, 1);
     set_size(20, MAX_RAILS, MAX_RAILS);
-    make_demands(ALIKE);
+    make_demands(EQUAL);
     topo = make_topo(0, 0, 0);
     for (unsigned i = 0; i < w.ranks; ++i) {
         assert_int_equal(mrail_plan_topo_set_switch(topo, i, 60e9, 60e9), 0);

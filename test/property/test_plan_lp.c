@@ -87,19 +87,19 @@ static double gap_of(double wanted, double otherwise)
  */
 
 /* By link: paths_num_links(). */
-typedef struct tally {
+typedef struct stats {
     double *bytes, *before;
     unsigned *pieces;
     double congestion, congestion_before;
     double rounding; /* seconds: a byte more for each piece on a link */
     double relayed, total, direct;
     uint64_t num_pieces;
-} tally_t;
+} stats_t;
 
-static tally_t tally_open(void)
+static stats_t stats_open(void)
 {
     uint32_t count = paths_num_links(&w);
-    tally_t t = {.bytes = calloc(count, sizeof(*t.bytes)),
+    stats_t t = {.bytes = calloc(count, sizeof(*t.bytes)),
                  .before = calloc(count, sizeof(*t.before)),
                  .pieces = calloc(count, sizeof(*t.pieces))};
 
@@ -107,7 +107,7 @@ static tally_t tally_open(void)
     return t;
 }
 
-static void tally_close(tally_t *t)
+static void stats_close(stats_t *t)
 {
     free(t->bytes);
     free(t->before);
@@ -122,7 +122,7 @@ static int is_on(const mrail_plan_piece_t *piece, const path_t *path)
            (piece->rail_in == path->rail_in);
 }
 
-static void add_piece(tally_t *t, unsigned i, const mrail_plan_piece_t *piece,
+static void add_piece(stats_t *t, unsigned i, const mrail_plan_piece_t *piece,
                       path_t *paths, int count, int alone)
 {
     int k = 0;
@@ -146,7 +146,7 @@ static void add_piece(tally_t *t, unsigned i, const mrail_plan_piece_t *piece,
     ++t->num_pieces;
 }
 
-static void add_demand(tally_t *t, const mrail_plan_t *plan, unsigned i)
+static void add_demand(stats_t *t, const mrail_plan_t *plan, unsigned i)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
     path_t paths[PATHS_MAX];
@@ -179,9 +179,9 @@ static void add_demand(tally_t *t, const mrail_plan_t *plan, unsigned i)
     t->total += (double)offset;
 }
 
-static tally_t tally_of(const mrail_plan_t *plan)
+static stats_t stats_of(const mrail_plan_t *plan)
 {
-    tally_t t = tally_open();
+    stats_t t = stats_open();
 
     for (unsigned i = 0; i < w.num_demands; ++i) {
         add_demand(&t, plan, i);
@@ -202,7 +202,7 @@ static tally_t tally_of(const mrail_plan_t *plan)
 /* ---- what the plan says of itself ------------------------------------------
  */
 
-static void check_link(const tally_t *t, const mrail_plan_link_t *link,
+static void check_link(const stats_t *t, const mrail_plan_link_t *link,
                        uint8_t *seen)
 {
     uint32_t e;
@@ -226,7 +226,7 @@ static void check_link(const tally_t *t, const mrail_plan_link_t *link,
           (int)link->kind, link->a, link->b, link->bytes_before, t->before[e]);
 }
 
-static void check_links(const mrail_plan_t *plan, const tally_t *t)
+static void check_links(const mrail_plan_t *plan, const stats_t *t)
 {
     uint8_t *seen = calloc(paths_num_links(&w), 1);
 
@@ -252,7 +252,7 @@ static mrail_plan_summary_t summary_of(const mrail_plan_t *plan)
     return s;
 }
 
-static void check_summary(const mrail_plan_t *plan, const tally_t *t)
+static void check_summary(const mrail_plan_t *plan, const stats_t *t)
 {
     const mrail_plan_summary_t s = summary_of(plan);
     double gap = gap_of(w.options.gap, DEFAULT_GAP);
@@ -294,7 +294,7 @@ static void remember(double *worst, uint64_t *seed, double ratio)
     }
 }
 
-static void check_congestion(const mrail_plan_summary_t *s, const tally_t *t,
+static void check_congestion(const mrail_plan_summary_t *s, const stats_t *t,
                              const lp_range_t *best)
 {
     double gap = gap_of(w.options.gap, DEFAULT_GAP);
@@ -339,10 +339,9 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
           s->relayed_bound, within.most, limit);
     CHECK(s->relayed <= least.most * (1 + relayed_gap + 0.02) + rounding,
           "relayed %.0f, %.4f %% of %.0f bytes; least %.0f, bound %.0f; %u and "
-          "%u "
-          "rounds",
+          "%u iterations",
           s->relayed, 100 * s->relayed / s->bytes, s->bytes, least.most,
-          s->relayed_bound, s->rounds, s->relay_iterations);
+          s->relayed_bound, s->iterations, s->relay_iterations);
     num_loose += s->relayed > s->relayed_bound * (1 + relayed_gap) + rounding;
     if (least.most > 20 * rounding) {
         remember(&worst_relayed, &worst_relayed_seed, s->relayed / least.most);
@@ -350,7 +349,7 @@ static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
     }
 }
 
-static void judge(const mrail_plan_t *plan, const tally_t *t)
+static void check_figures(const mrail_plan_t *plan, const stats_t *t)
 {
     const mrail_plan_summary_t s = summary_of(plan);
     lp_problem_t *lp = lp_create(&w, MAX_COLUMNS);
@@ -371,7 +370,7 @@ static void judge(const mrail_plan_t *plan, const tally_t *t)
 
 #else
 
-static void judge(const mrail_plan_t *plan, const tally_t *t)
+static void check_figures(const mrail_plan_t *plan, const stats_t *t)
 {
 }
 
@@ -380,10 +379,10 @@ static void judge(const mrail_plan_t *plan, const tally_t *t)
 /* ---- one seed --------------------------------------------------------------
  */
 
-static int make(mrail_plan_t *plan, uint64_t stamp)
+static int make(mrail_plan_t *plan, uint64_t generation)
 {
     char why[200] = "";
-    int ret = mrail_plan_make(plan, w.demands, w.num_demands, stamp, why,
+    int ret = mrail_plan_make(plan, w.demands, w.num_demands, generation, why,
                               sizeof(why));
 
     CHECK(ret == 0, "refused: %d, %s", ret, why);
@@ -403,7 +402,7 @@ static mrail_plan_t *create(int backwards)
 static void check_plan(mrail_plan_t *plan)
 {
     const mrail_plan_summary_t rough = summary_of(plan);
-    tally_t t = tally_of(plan);
+    stats_t t = stats_of(plan);
 
     CHECK(
         (rough.congestion + t.rounding >= t.congestion) &&
@@ -420,8 +419,8 @@ static void check_plan(mrail_plan_t *plan)
     mrail_plan_compare(plan);
     check_summary(plan, &t);
     check_links(plan, &t);
-    judge(plan, &t);
-    tally_close(&t);
+    check_figures(plan, &t);
+    stats_close(&t);
 }
 
 /* Is this number in the sentence, and not as a part of a longer one? */
@@ -537,7 +536,7 @@ static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
     check_unreachable(plan);
     make(plan, 3);
     check_plan(plan);
-    mrail_plan_forget(other);
+    mrail_plan_discard_warm_start(other);
     make(other, 0);
     make(fresh, 0);
     CHECK(summary_of(other).hash == summary_of(fresh).hash,

@@ -31,7 +31,7 @@
 #define CHUNK 4096u
 #define NONE MRAIL_RELAY_NONE
 #define MAX_BLOCKS 256u
-#define STAMP 8u
+#define TAG_BYTES 8u
 #define MAX_REQUESTS 6u /* of a rank, under way */
 
 static model_t w;
@@ -59,7 +59,7 @@ static void add_relay(mrail_relay_t *relay)
     size_t num_local = relay->shape.num_local;
 
     add_block(relay, sizeof(*relay));
-    add_block(relay->parts, relay->max_parts * sizeof(*relay->parts));
+    add_block(relay->hops, relay->max_hops * sizeof(*relay->hops));
     add_block(relay->outs, relay->max_outs * sizeof(*relay->outs));
     add_block(relay->ins, relay->shape.in_slots * sizeof(*relay->ins));
     add_block(relay->locals, num_local * sizeof(*relay->locals));
@@ -70,7 +70,7 @@ static void add_relay(mrail_relay_t *relay)
     for (uint32_t slot = 0; slot < relay->layout.slots; ++slot) {
         add_block(mrail_relay_slot_payload(relay, relay->me, slot) -
                       MRAIL_RELAY_HEADER,
-                  MRAIL_RELAY_HEADER + STAMP);
+                  MRAIL_RELAY_HEADER + TAG_BYTES);
     }
     if (relay->me == 0) {
         add_block((char *)relay->base + relay->layout.states,
@@ -122,7 +122,7 @@ static void restore(const char *from)
 /* ---- what makes no difference is taken out of a state ---- */
 
 /* Entries that were taken out, and what lies in slots that are free. */
-static void forget_relay(mrail_relay_t *relay)
+static void reset_relay(mrail_relay_t *relay)
 {
     memset(&relay->stats, 0, sizeof(relay->stats));
     relay->is_short_out = relay->is_short_in = 0;
@@ -138,12 +138,12 @@ static void forget_relay(mrail_relay_t *relay)
                 mrail_relay_slot_state(relay, relay->me, slot))) {
             memset(mrail_relay_slot_payload(relay, relay->me, slot) -
                        MRAIL_RELAY_HEADER,
-                   0, MRAIL_RELAY_HEADER + STAMP);
+                   0, MRAIL_RELAY_HEADER + TAG_BYTES);
         }
     }
 }
 
-static void forget_ring(mrail_relay_t *from, mrail_relay_t *to)
+static void reset_ring(mrail_relay_t *from, mrail_relay_t *to)
 {
     mrail_relay_entry_t *ring = mrail_relay_ring(
         &from->layout, from->base, from->shape.num_local, from->me, to->me);
@@ -158,13 +158,13 @@ static void forget_ring(mrail_relay_t *from, mrail_relay_t *to)
     }
 }
 
-static void forget(void)
+static void reset(void)
 {
     for (uint32_t a = 0; a < w.num_ranks; ++a) {
-        forget_relay(w.ranks[a].relay);
+        reset_relay(w.ranks[a].relay);
         for (uint32_t b = 0; b < w.num_ranks; ++b) {
             if (w.node_of[a] == w.node_of[b]) {
-                forget_ring(w.ranks[a].relay, w.ranks[b].relay);
+                reset_ring(w.ranks[a].relay, w.ranks[b].relay);
             }
         }
     }
@@ -364,7 +364,7 @@ static void search(void)
         }
         ++level->num_done;
         check_requests();
-        forget();
+        reset();
         if (seen_add(hash_state())) {
             push_level();
         } else {
@@ -373,7 +373,7 @@ static void search(void)
     }
 }
 
-static void forget_search(void)
+static void reset_search(void)
 {
     for (size_t i = 0; i < max_levels; ++i) {
         free(levels[i].state);
@@ -572,12 +572,12 @@ static void run_case(void **state)
     model_run(&w, 1);
     num_exchanges = 1 + c->exchanges;
     find_blocks();
-    forget();
+    reset();
     search();
     print_message("%s: %zu states, %zu steps at most\n", c->name, num_seen,
                   deepest);
     assert_true(num_seen > deepest);
-    forget_search();
+    reset_search();
     model_cleanup(&w);
 }
 

@@ -505,7 +505,7 @@ static void trial_finish(trial_t *t)
 {
     uint32_t half = (uint32_t)t->w.p.mem_bytes / 2;
 
-    net_settle(&t->w);
+    net_run_until_idle(&t->w);
     poll_all(t);
     for (unsigned n = 0; n < t->num_flows; ++n) {
         flow_t *f = &t->flows[n];

@@ -12,22 +12,22 @@
 
 static uint64_t memory = 0x6d7261696c;
 
-typedef struct inside {
+typedef struct callback {
     mrail_rkey_t *rkey;
     uint64_t value;
     int ret;
     int called;
-} inside_t;
+} callback_t;
 
 static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
 {
-    inside_t *inside = job->arg;
+    callback_t *callback = job->arg;
 
     if ((job->rank == 0) && (am_id == 1)) {
-        inside->called = 1;
-        inside->ret = mrail_ep_get_short(job_ep(job, 1), &inside->value,
-                                         sizeof(inside->value),
-                                         (uintptr_t)&memory, inside->rkey);
+        callback->called = 1;
+        callback->ret = mrail_ep_get_short(job_ep(job, 1), &callback->value,
+                                           sizeof(callback->value),
+                                           (uintptr_t)&memory, callback->rkey);
     }
 }
 
@@ -42,7 +42,7 @@ static void send(job_t *job, unsigned rank, uint8_t am_id)
 static int source(job_t *job)
 {
     mrail_ns_t end = mrail_clock_now() + 5 * MRAIL_NS_PER_SEC;
-    inside_t *inside = job->arg;
+    callback_t *callback = job->arg;
     uint8_t byte = 0;
     unsigned sent = 0;
 
@@ -51,31 +51,31 @@ static int source(job_t *job)
         ++sent;
     }
     usleep(200000); /* behind it, what the send queue waits for */
-    while (!inside->called && (mrail_clock_now() < end)) {
+    while (!callback->called && (mrail_clock_now() < end)) {
         mrail_iface_progress(job->iface);
     }
     printf("# %u sent before the queue was full\n", sent);
-    return job_say((inside->ret == 0) && (inside->value == memory),
+    return job_say((callback->ret == 0) && (callback->value == memory),
                    "a callback reads while the send queue is full",
-                   "%d, value %llx", inside->ret,
-                   (unsigned long long)inside->value);
+                   "%d, value %llx", callback->ret,
+                   (unsigned long long)callback->value);
 }
 
-static int inside_job(job_t *job)
+static int callback_job(job_t *job)
 {
-    inside_t inside = {.ret = -1};
+    callback_t callback = {.ret = -1};
     mrail_mem_t *mem;
     int bad = 0;
 
     job->am = on_am;
-    job->arg = &inside;
+    job->arg = &callback;
     if ((job_open(job) != 0) ||
         (mrail_mem_reg(job->engine, &memory, sizeof(memory), &mem) != 0)) {
         return 1;
     }
     mrail_rkey_pack(mem, &job->shared->word[job->rank * 8]);
     job_barrier(job, 0);
-    if (mrail_rkey_unpack(&job->shared->word[8], &inside.rkey) != 0) {
+    if (mrail_rkey_unpack(&job->shared->word[8], &callback.rkey) != 0) {
         return 1;
     }
     send(job, 1 - job->rank, 0); /* connects */
@@ -87,7 +87,7 @@ static int inside_job(job_t *job)
         bad = source(job);
     }
     job_barrier(job, 1);
-    mrail_rkey_release(inside.rkey);
+    mrail_rkey_release(callback.rkey);
     job_close(job);
     return bad;
 }
@@ -99,7 +99,7 @@ static unsigned node(unsigned rank)
 
 int main(void)
 {
-    int bad = job_run(2, node, 15, inside_job);
+    int bad = job_run(2, node, 15, callback_job);
 
     return job_say(bad == 0, "both processes end well", "%d did not", bad);
 }

@@ -21,7 +21,7 @@
 
 /* Of shared->word: the number of rounds, once the first process knows it; marks
  * that a process has seen; its memory: address and key. */
-#define WORD_ROUNDS 0
+#define WORD_ITERATIONS 0
 #define WORD_SEEN(rank) (1 + (rank))
 #define WORD_MEMORY(rank) (8 + 24 * (rank))
 
@@ -185,7 +185,7 @@ static int is_enough(const job_t *job, const mrail_ep_t *ep)
  * needs its next mark to get to the end of a round. */
 static int stream(job_t *job)
 {
-    uint64_t *rounds = &job->shared->word[WORD_ROUNDS], last;
+    uint64_t *rounds = &job->shared->word[WORD_ITERATIONS], last;
     mrail_ns_t end = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     mrail_ep_t *ep = job_ep(job, !job->rank);
     side_t *side = job->arg;
@@ -206,7 +206,7 @@ static int stream(job_t *job)
     return job_flush(job, ep);
 }
 
-static int judge(job_t *job)
+static int check_results(job_t *job)
 {
     const mrail_counters_t *c = &job->engine->counters;
     const side_t *side = job->arg;
@@ -250,7 +250,7 @@ static int errors_job(job_t *job)
     }
     bad = stream(job);
     job_barrier(job, 1);
-    bad |= judge(job);
+    bad |= check_results(job);
     job_close(job);
     return bad;
 }

@@ -145,7 +145,7 @@ static int victim_serve(job_t *job)
     return received < 200;
 }
 
-static int victim_judge(job_t *job)
+static int victim_check(job_t *job)
 {
     const mrail_counters_t *c = &job->engine->counters;
     uint64_t dropped = count_dropped(job);
@@ -178,7 +178,7 @@ static int spoof_job(job_t *job)
     switch (job->rank) {
     case 0: /* the victim */
         bad = victim_serve(job);
-        bad |= victim_judge(job);
+        bad |= victim_check(job);
         bad |= job_say(received == 200, "the real peer is served",
                        "%u of 200 messages", received);
         break;

@@ -197,7 +197,7 @@ void check_flushed(side_t *side, uint32_t ops, uint32_t sent)
     }
 }
 
-static void forget_unseen(side_t *side, const struct ibv_qp *qp)
+static void discard_unseen(side_t *side, const struct ibv_qp *qp)
 {
     for (unsigned i = 0; i < side->num_unseen; ++i) {
         if (side->unseen[i].qp == qp) {
@@ -227,7 +227,7 @@ static void carry(const request_t *r, side_t *from, side_t *to)
     uint64_t op = (r->remote_address - PUT_ADDRESS(0)) / PUT_SIZE;
 
     if (r->opcode == IBV_WR_RDMA_READ) {
-        forget_unseen(from, r->qp);
+        discard_unseen(from, r->qp);
     }
     if (r->remote_address < PUT_ADDRESS(0)) {
         return; /* a READ that makes WRITEs visible */
@@ -275,7 +275,7 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
         if (!there) {
             return IBV_WC_RNR_RETRY_EXC_ERR; /* stands for: tried again */
         }
-        forget_unseen(from, r->qp);
+        discard_unseen(from, r->qp);
     }
     return IBV_WC_SUCCESS;
 }
@@ -342,7 +342,7 @@ static void run_datagrams(void)
 void pair_break(mrail_lane_t *lane, side_t *from)
 {
     struct ibv_qp *qp = lane->qp;
-    int arrives = 1, told = 0;
+    int arrives = 1, reported = 0;
 
     for (unsigned i = 0; i < w.num_requests;) {
         request_t *r = &w.requests[i];
@@ -355,10 +355,10 @@ void pair_break(mrail_lane_t *lane, side_t *from)
                   (deliver_request(r, from) == IBV_WC_SUCCESS);
         fake_complete(qp, r->wr_id, IBV_WC_RETRY_EXC_ERR);
         drop_request(i);
-        told = 1;
+        reported = 1;
     }
     qp->state = IBV_QPS_ERR;
-    if (!told) {
+    if (!reported) {
         mrail_failover_request(lane, "an event of the device");
     }
 }
@@ -373,7 +373,7 @@ static void on_destroy(struct ibv_qp *qp)
     }
     lane = lane_of(qp, &side);
     if (lane != NULL) {
-        forget_unseen(side, qp);
+        discard_unseen(side, qp);
     }
     for (unsigned i = 0; i < w.num_requests;) {
         if (w.requests[i].qp != qp) {

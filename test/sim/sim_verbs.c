@@ -330,7 +330,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 }
 
 /* Events of a QP that goes are nobody's any more. */
-static void forget_events(sim_device_t *dev, const sim_qp_t *qp)
+static void discard_events(sim_device_t *dev, const sim_qp_t *qp)
 {
     unsigned kept = dev->tail;
 
@@ -535,7 +535,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv_qp)
     sim_device_t *dev = device_of(ibv_qp->context);
 
     sroce_sim_qp_destroy(world.sim, dev->node, qp->core);
-    forget_events(dev, qp);
+    discard_events(dev, qp);
     free(qp);
     return 0;
 }

@@ -262,7 +262,7 @@ void net_expect(net_t *w, sroce_cq_t *cq, uint64_t wr_id,
     assert_int_equal(wc.status, status);
 }
 
-void net_settle(net_t *w)
+void net_run_until_idle(net_t *w)
 {
     mrail_ns_t until = sroce_sim_now(w->sim) + 100 * MRAIL_NS_PER_SEC;
 

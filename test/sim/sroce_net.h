@@ -93,7 +93,7 @@ struct ibv_wc net_wait(net_t *w, sroce_cq_t *cq);
 void net_expect(net_t *w, sroce_cq_t *cq, uint64_t wr_id,
                 enum ibv_wc_status status);
 /* Runs until nothing is left to happen, at most for 100 virtual seconds. */
-void net_settle(net_t *w);
+void net_run_until_idle(net_t *w);
 /* 1 if the event is among those raised (others are thrown away). */
 int net_saw_event(net_t *w, enum ibv_event_type type, const void *user);
 /* The byte at `i` of pattern `tag`. */

@@ -36,7 +36,7 @@ static void test_retry_exceeded(void **state)
     net_expect(&w, w.side[0].scq, 2, IBV_WC_WR_FLUSH_ERR);
     net_expect(&w, w.side[0].rcq, 3, IBV_WC_WR_FLUSH_ERR);
     assert_int_equal(cnt(&w, 0)->timeouts, 5);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -79,7 +79,7 @@ static void test_port_back_in_time(void **state)
     sroce_sim_port_set(w.sim, 1, 1);
     net_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
     assert_int_equal(net_match(w.side[1].mem, 1, 100000), 100000);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -127,7 +127,7 @@ static void check_remote_error(const remote_error_t *e)
     /* An event tells where no completion does. */
     assert_int_equal(net_saw_event(&w, e->event, b) != 0,
                      e->recv_status == IBV_WC_SUCCESS);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -184,7 +184,7 @@ static void test_local_protection(void **state)
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
     net_expect(&w, w.side[0].scq, 3, IBV_WC_LOC_PROT_ERR);
     net_expect(&w, w.side[0].scq, 4, IBV_WC_WR_FLUSH_ERR);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -233,34 +233,34 @@ static void test_drops_are_counted(void **state)
     qpn = sroce_qp_num(w.side[1].qp[0]);
     put_packet(pkt, SROCE_OP_SEND_ONLY, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 15);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_length, 1);
     sroce_sim_inject(w.sim, 1, ip + 1, 0xc000, pkt, 16);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_source, 1);
     put_packet(pkt, 0x3f, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
     put_packet(pkt, SROCE_OP_UD_SEND, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 24);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_opcode, 2);
     put_packet(pkt, SROCE_OP_SEND_ONLY, qpn + 1, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_qpn, 1);
     put_packet(pkt, SROCE_OP_SEND_ONLY, qpn, 100);
     pkt[1] |= 1; /* transport version */
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 16);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_header, 1);
     put_packet(pkt, SROCE_OP_WRITE_ONLY, qpn, 100);
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 31);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_length, 2);
     put_packet(pkt, SROCE_OP_ACK, qpn, 777);
     pkt[12] = SROCE_SYN_ACK;
     sroce_sim_inject(w.sim, 1, ip, 0xc000, pkt, 20);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_psn, 1);
     assert_int_equal(sroce_qp_state(w.side[1].qp[0]), IBV_QPS_RTS);
     net_cleanup(&w);
@@ -279,7 +279,7 @@ static void test_icrc_refused(void **state)
     net_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
     assert_int_equal(net_match(w.side[1].mem, 3, 200000), 200000);
     assert_true(cnt(&w, 1)->drop_icrc > 10);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 

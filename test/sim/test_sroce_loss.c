@@ -32,7 +32,7 @@ static double goodput(const net_params_t *p, enum ibv_wr_opcode opcode,
         ++done;
     }
     seconds = (double)(sroce_sim_now(w.sim) - start) / MRAIL_NS_PER_SEC;
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
     return (double)messages * MSG / seconds;
 }
@@ -91,7 +91,7 @@ static void test_probe_saves_the_timeout(void **state)
     print_message("worst latency of one packet at 1 %% loss: %.1f ms\n",
                   (double)worst / 1e6);
     assert_true(worst < 20 * MRAIL_NS_PER_MS);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -118,7 +118,7 @@ static void test_large_messages(void **state)
     net_expect(&w, a->scq, 2, IBV_WC_SUCCESS);
     assert_int_equal(net_match(b->mem, 1, length), length);
     assert_int_equal(net_match(a->mem + length, 2, length), length);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -151,7 +151,7 @@ static void test_read_lost_early(void **state)
     net_send(&w, 0, 0, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED, 1, 0, length, 0);
     net_expect(&w, w.side[0].scq, 1, IBV_WC_SUCCESS);
     assert_int_equal(net_match(w.side[0].mem, 5, length), length);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 

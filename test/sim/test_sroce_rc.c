@@ -74,7 +74,7 @@ static void check_opcodes(const net_params_t *params, uint32_t length)
     assert_int_equal(wc.opcode, IBV_WC_RDMA_READ);
     assert_int_equal(wc.byte_len, length);
     assert_int_equal(net_match(a->mem, 4, length), length);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -180,7 +180,7 @@ static void test_inline_and_sge(void **state)
     assert_string_equal((char *)b->mem + 8192, "inline");
     sge[0].length = 65;
     assert_int_equal(sroce_qp_post_send(a->qp[0], &wr, &bad), EINVAL);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -200,7 +200,7 @@ static void test_queues_overflow(void **state)
     assert_int_equal(net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0),
                      ENOMEM);
     assert_int_equal(net_recv(&w, 0, 0, 1, 0, 8), ENOMEM);
-    net_settle(&w);
+    net_run_until_idle(&w);
     /* Unsignaled work leaves no completion but frees its place. */
     assert_int_equal(sroce_cq_pending(w.side[0].scq), 0);
     assert_int_equal(net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 2, 0, 8, 0), 0);
@@ -218,7 +218,7 @@ static void test_cq_overrun(void **state)
     for (uint64_t i = 0; i < 10; ++i) {
         net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, i, 0, 8, 0);
     }
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_true(net_saw_event(&w, IBV_EVENT_CQ_ERR, &w.side[0].scq));
     assert_int_equal(sroce_cq_poll(w.side[0].scq, 16, wc), 8);
     assert_int_equal(wc[7].wr_id, 7);
@@ -238,17 +238,17 @@ static void test_cq_notify(void **state)
     }
     sroce_cq_arm(b->rcq, 1);
     net_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 8, 0);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(sroce_sim_cq_events(w.sim, 1), 0);
     net_send(&w, 0, 0, IBV_WR_SEND, IBV_SEND_SOLICITED, 1, 0, 8, 0);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(sroce_sim_cq_events(w.sim, 1), 1);
     net_send(&w, 0, 0, IBV_WR_SEND, IBV_SEND_SOLICITED, 1, 0, 8, 0);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(sroce_sim_cq_events(w.sim, 1), 1); /* not armed */
     sroce_cq_arm(b->rcq, 0);
     net_send(&w, 0, 0, IBV_WR_SEND, 0, 1, 0, 8, 0);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(sroce_sim_cq_events(w.sim, 1), 2);
     net_cleanup(&w);
 }
@@ -324,12 +324,12 @@ static void test_srq(void **state)
     for (unsigned q = 0; q < 4; ++q) {
         net_send(&w, 0, q, IBV_WR_SEND, SIG, q, 0, 4000, 0);
     }
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(sroce_cq_pending(b->rcq), 4);
     assert_false(net_saw_event(&w, IBV_EVENT_SRQ_LIMIT_REACHED, &b->srq));
     net_send(&w, 0, 0, IBV_WR_SEND, SIG, 1, 0, 8, 0);
     net_send(&w, 0, 0, IBV_WR_SEND, SIG, 1, 0, 8, 0);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_true(net_saw_event(&w, IBV_EVENT_SRQ_LIMIT_REACHED, &b->srq));
     sroce_srq_query(b->srq, &attr);
     assert_int_equal(attr.srq_limit, 0);
@@ -399,7 +399,7 @@ static void test_every_single_loss(void **state)
             assert_int_equal(net_match(w.side[1].mem + 40000, 1, 10000), 10000);
             assert_int_equal(net_match(w.side[1].mem, 2, 3000), 3000);
             net_expect(&w, w.side[1].rcq, 9, IBV_WC_SUCCESS);
-            net_settle(&w);
+            net_run_until_idle(&w);
             assert_int_equal(sroce_cq_pending(w.side[1].rcq), 0);
             net_cleanup(&w);
         }
@@ -434,7 +434,7 @@ static void test_urgent(void **state)
     net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 4, 0, 4096, 0);
     assert_true(sroce_qp_urgent(qp));
     net_expect(&w, w.side[0].scq, 4, IBV_WC_SUCCESS);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_false(sroce_qp_peek(qp, sroce_sim_now(w.sim), &(sroce_txinfo_t){0}));
     net_cleanup(&w);
 }
@@ -460,7 +460,7 @@ static void test_turns(void **state)
     /* All these packets are lost; it comes right. */
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
     net_expect(&w, w.side[1].scq, 1, IBV_WC_SUCCESS);
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 
@@ -488,14 +488,14 @@ static void test_sqd_moves_port(void **state)
         0);
     sroce_qp_query(qp, &attr);
     assert_int_equal(attr.sq_draining, 1);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_true(net_saw_event(&w, IBV_EVENT_SQ_DRAINED, &w.side[0]));
     sroce_qp_query(qp, &attr);
     assert_int_equal(attr.sq_draining, 0);
     assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);
     /* New work waits. */
     assert_int_equal(net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 4, 0, 8, 0), 0);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_in_range(sroce_cq_pending(w.side[0].scq), 1, 3);
     attr = net_rtr_attr(&w, 0, 0);
     attr.ah_attr.grh.flow_label = 0x4321;
@@ -506,7 +506,7 @@ static void test_sqd_moves_port(void **state)
     for (uint64_t i = 0; i < 5; ++i) {
         net_expect(&w, w.side[0].scq, i, IBV_WC_SUCCESS);
     }
-    net_settle(&w);
+    net_run_until_idle(&w);
     net_cleanup(&w);
 }
 

@@ -230,8 +230,8 @@ static void test_rate(void **state)
 }
 
 /* Runs `text` under many WRITEs that all succeed, and returns the counters. */
-static void storm(const char *text, sroce_counters_t *from,
-                  sroce_counters_t *to)
+static void send_with_faults(const char *text, sroce_counters_t *from,
+                             sroce_counters_t *to)
 {
     net_params_t params = calm();
     play_t p;
@@ -252,15 +252,15 @@ static void test_rng(void **state)
 {
     sroce_counters_t from, to;
 
-    storm("at 0s clear", &from, &to);
+    send_with_faults("at 0s clear", &from, &to);
     assert_int_equal(from.tx_retrans + to.ooo + to.rx_dup + to.drop_icrc, 0);
-    storm("at 0s node 0 drop 2%", &from, &to);
+    send_with_faults("at 0s node 0 drop 2%", &from, &to);
     assert_true((from.tx_retrans > 0) && (to.drop_icrc == 0));
-    storm("at 0s node 1 duplicate 10%", &from, &to);
+    send_with_faults("at 0s node 1 duplicate 10%", &from, &to);
     assert_true((to.rx_dup > 50) && (from.timeouts == 0));
-    storm("at 0s node 0 reorder 5% 50us", &from, &to);
+    send_with_faults("at 0s node 0 reorder 5% 50us", &from, &to);
     assert_true((to.ooo > 0) && (to.drop_icrc == 0));
-    storm("at 0s node 1 corrupt 3%", &from, &to);
+    send_with_faults("at 0s node 1 corrupt 3%", &from, &to);
     assert_true((to.drop_icrc > 10) && (from.tx_retrans > 0));
 }
 

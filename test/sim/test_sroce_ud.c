@@ -74,12 +74,12 @@ static void test_ud(void **state)
     assert_int_equal(ud_send(&w, &ah, NET_QKEY, 4097), EINVAL);
     /* Dropped and counted: no receive, wrong Q_Key, too long. */
     ud_send(&w, &ah, NET_QKEY, 8);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_no_wqe, 1);
     net_recv(&w, 1, 0, 6, 0, 40 + 8);
     ud_send(&w, &ah, NET_QKEY + 1, 8);
     ud_send(&w, &ah, NET_QKEY, 9);
-    net_settle(&w);
+    net_run_until_idle(&w);
     assert_int_equal(cnt(&w, 1)->drop_qkey, 1);
     assert_int_equal(cnt(&w, 1)->drop_too_long, 1);
     ud_send(&w, &ah, NET_QKEY, 8);

@@ -200,7 +200,7 @@ static void test_batches(void **state)
 }
 
 /* Also of a batch only the last W count: it is forgotten after W others. */
-static void test_batch_is_forgotten(void **state)
+static void test_batch_leaves_the_window(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
         unsigned size = metered_size[i];
@@ -323,7 +323,7 @@ int main(void)
         cmocka_unit_test(test_stalled_gap),
         cmocka_unit_test(test_mixed_gap),
         cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_batch_is_forgotten),
+        cmocka_unit_test(test_batch_leaves_the_window),
         cmocka_unit_test(test_data_path),
         cmocka_unit_test(test_noise),
         cmocka_unit_test(test_arrival),

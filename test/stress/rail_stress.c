@@ -43,7 +43,7 @@ static struct {
     char text[RANDOM_SCRIPT_MAX];
     char file[64];
     weather_t *weather; /* shared with the processes */
-} storm;
+} stress;
 
 _Static_assert(2 * sizeof(transfer_address_t) <= OVER * sizeof(uint64_t),
                "the addresses fit");
@@ -61,14 +61,14 @@ static int open_transfer(job_t *job, transfer_t **t_p)
 
     if (ret == 0) {
         config.stripe_thresh = 8192;
-        config.lanes_per_rail = 1 + storm.seed % 2;
+        config.lanes_per_rail = 1 + stress.seed % 2;
         ret = mrail_engine_open(&config, &job->engine);
         mrail_config_cleanup(&config);
     }
     if (ret != 0) {
         return ret;
     }
-    t = *t_p = transfer_create(job->engine, storm.seed, job->rank);
+    t = *t_p = transfer_create(job->engine, stress.seed, job->rank);
     if (t == NULL) {
         return -ENOMEM;
     }
@@ -82,19 +82,19 @@ static transfer_state_t exchange(job_t *job, transfer_t *t)
 {
     mrail_ns_t end_ns = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
     transfer_state_t state = TRANSFER_RUNS;
-    int told = 0;
+    int reported = 0;
     mrail_rng_t rng;
 
-    mrail_rng_init(&rng, storm.seed * 2 + job->rank);
+    mrail_rng_init(&rng, stress.seed * 2 + job->rank);
     while ((__atomic_load_n(&job->shared->word[OVER], __ATOMIC_ACQUIRE) < 2) &&
            (mrail_clock_now() < end_ns) && (transfer_wrong(t) == NULL)) {
         state = transfer_step(t);
-        if ((state != TRANSFER_RUNS) && !told) {
-            told = 1;
+        if ((state != TRANSFER_RUNS) && !reported) {
+            reported = 1;
             __atomic_add_fetch(&job->shared->word[OVER], 1, __ATOMIC_ACQ_REL);
         }
         if (mrail_rng_below(&rng, 2000) == 0) {
-            usleep(mrail_rng_below(&rng, storm.span_us)); /* it computes */
+            usleep(mrail_rng_below(&rng, stress.span_us)); /* it computes */
         } else {
             sched_yield();
         }
@@ -110,9 +110,9 @@ static transfer_state_t exchange(job_t *job, transfer_t *t)
 
 static void count_weather(const mrail_counters_t *counters)
 {
-    __atomic_add_fetch(&storm.weather->lanes_failed, counters->lanes_failed,
+    __atomic_add_fetch(&stress.weather->lanes_failed, counters->lanes_failed,
                        __ATOMIC_RELAXED);
-    __atomic_add_fetch(&storm.weather->again,
+    __atomic_add_fetch(&stress.weather->again,
                        counters->am_replayed + counters->rma_replayed,
                        __ATOMIC_RELAXED);
 }
@@ -142,15 +142,15 @@ static int ended_well(int status)
 }
 
 /* The script's player; nothing of the script is left behind. */
-static int stop(pid_t player)
+static int stop(pid_t injector)
 {
     int status, bad = 0;
 
-    if (waitpid(player, &status, WNOHANG) == player) {
+    if (waitpid(injector, &status, WNOHANG) == injector) {
         bad = !ended_well(status);
     } else {
-        kill(player, SIGKILL);
-        waitpid(player, &status, 0);
+        kill(injector, SIGKILL);
+        waitpid(injector, &status, 0);
     }
     if (waitpid(ctl("clear", NULL), &status, 0) > 0) {
         bad |= !ended_well(status);
@@ -164,7 +164,7 @@ static int stress_job(job_t *job)
     const char *why;
     char text[256];
     transfer_t *t = NULL;
-    pid_t player = 0;
+    pid_t injector = 0;
     int ret = open_transfer(job, &t);
 
     if (ret != 0) {
@@ -172,12 +172,12 @@ static int stress_job(job_t *job)
         return 1;
     }
     if (job->rank == 0) {
-        player = ctl("--script", storm.file);
+        injector = ctl("--script", stress.file);
     }
     state = exchange(job, t);
     transfer_look(t);
     why = transfer_wrong(t);
-    if ((job->rank == 0) && (stop(player) != 0) && (why == NULL)) {
+    if ((job->rank == 0) && (stop(injector) != 0) && (why == NULL)) {
         why = "the script was not played";
     }
     if (why == NULL) {
@@ -203,12 +203,12 @@ static unsigned node_of(unsigned rank)
 
 static int write_script(void)
 {
-    FILE *file = fopen(storm.file, "w");
+    FILE *file = fopen(stress.file, "w");
 
     if (file == NULL) {
         return -errno;
     }
-    fputs(storm.text, file);
+    fputs(stress.text, file);
     return (fclose(file) == 0) ? 0 : -errno;
 }
 
@@ -217,12 +217,12 @@ static int run_seed(uint64_t seed)
     mrail_rng_t rng;
     int bad;
 
-    storm.seed = seed;
+    stress.seed = seed;
     mrail_rng_init(&rng, mrail_mix64(~seed));
-    storm.kind = (mrail_rng_below(&rng, 4) == 0) ? RANDOM_SCRIPT_SURVIVOR
-                                                 : RANDOM_SCRIPT_PASSES;
-    storm.span_us = 2000u << mrail_rng_below(&rng, 6);
-    random_script(seed, storm.kind, NUM_RAILS, storm.span_us, storm.text);
+    stress.kind = (mrail_rng_below(&rng, 4) == 0) ? RANDOM_SCRIPT_SURVIVOR
+                                                  : RANDOM_SCRIPT_PASSES;
+    stress.span_us = 2000u << mrail_rng_below(&rng, 6);
+    random_script(seed, stress.kind, NUM_RAILS, stress.span_us, stress.text);
     if (write_script() != 0) {
         return -1;
     }
@@ -231,8 +231,8 @@ static int run_seed(uint64_t seed)
         printf("# seed %llu, %s, the script:\n%s"
                "# to replay: MRAIL_TEST_SEED=%llu make check "
                "TESTS=test/stress/stress.rail\n",
-               (unsigned long long)seed, random_script_names[storm.kind],
-               storm.text, (unsigned long long)seed);
+               (unsigned long long)seed, random_script_names[stress.kind],
+               stress.text, (unsigned long long)seed);
     }
     return bad;
 }
@@ -252,16 +252,16 @@ int main(void)
     uint64_t bad = 0;
     char name[160];
 
-    storm.weather = mmap(NULL, sizeof(*storm.weather), PROT_READ | PROT_WRITE,
-                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (storm.weather == MAP_FAILED) {
+    stress.weather = mmap(NULL, sizeof(*stress.weather), PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (stress.weather == MAP_FAILED) {
         return 1;
     }
-    snprintf(storm.file, sizeof(storm.file), "storm.%d.fault", (int)getpid());
+    snprintf(stress.file, sizeof(stress.file), "storm.%d.fault", (int)getpid());
     for (uint64_t i = 0; i < count; ++i) {
         bad += (run_seed(first + i) != 0);
     }
-    unlink(storm.file);
+    unlink(stress.file);
     snprintf(name, sizeof(name),
              "live storm: %llu transfers, seeds %llu to %llu",
              (unsigned long long)count, (unsigned long long)first,
@@ -271,10 +271,10 @@ int main(void)
     if (!one) {
         snprintf(name, sizeof(name),
                  "the weather was bad: %llu lanes failed, %llu requests again",
-                 (unsigned long long)storm.weather->lanes_failed,
-                 (unsigned long long)storm.weather->again);
-        bad |= (unsigned)job_say((storm.weather->lanes_failed >= count / 4) &&
-                                     (storm.weather->again != 0),
+                 (unsigned long long)stress.weather->lanes_failed,
+                 (unsigned long long)stress.weather->again);
+        bad |= (unsigned)job_say((stress.weather->lanes_failed >= count / 4) &&
+                                     (stress.weather->again != 0),
                                  name, "it was not");
     }
     return bad != 0;

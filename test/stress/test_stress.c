@@ -36,12 +36,12 @@
 typedef struct process {
     mrail_engine_t *engine;
     transfer_t *transfer;
-    mrail_control_timers_t duty;
-    mrail_ns_t duty_ns; /* its control thread runs next */
-    mrail_ns_t app_ns;  /* it looks at the transfer next */
-    mrail_ns_t busy_ns; /* it computes until then */
-    mrail_ns_t stop_ns; /* it is stopped from then on, its NICs are not ... */
-    mrail_ns_t cont_ns; /* ... until then */
+    mrail_control_timers_t timers;
+    mrail_ns_t timers_ns; /* its control thread runs next */
+    mrail_ns_t app_ns;    /* it looks at the transfer next */
+    mrail_ns_t busy_ns;   /* it computes until then */
+    mrail_ns_t stop_ns;   /* it is stopped from then on, its NICs are not ... */
+    mrail_ns_t cont_ns;   /* ... until then */
     transfer_state_t state;
 } process_t;
 
@@ -114,7 +114,7 @@ void mrail_control_thread_wake(mrail_engine_t *engine)
 {
     for (unsigned i = 0; i < 2; ++i) {
         if (s.process[i].engine == engine) {
-            s.process[i].duty_ns = 0;
+            s.process[i].timers_ns = 0;
         }
     }
 }
@@ -183,7 +183,7 @@ static void open_process(unsigned side)
     p->engine->next_base = below(4);
     p->engine->epoch = (uint16_t)below(65536);
     mrail_rng_init(&p->engine->rng, s.seed * 2 + side);
-    mrail_control_init(&p->duty, p->engine);
+    mrail_control_init(&p->timers, p->engine);
     p->transfer = transfer_create(p->engine, s.seed, side);
     if (p->transfer == NULL) {
         fail("no transfer");
@@ -265,19 +265,20 @@ static void notice(process_t *p)
               sim_verbs_has_event(p->engine->rails[i].ctx);
     }
     if (is) {
-        p->duty_ns = MRAIL_MIN(p->duty_ns, mrail_clock_now() + late_ns);
+        p->timers_ns = MRAIL_MIN(p->timers_ns, mrail_clock_now() + late_ns);
     }
 }
 
 static void serve(process_t *p)
 {
     for (unsigned i = 0; i < p->engine->num_rails; ++i) {
-        mrail_control_ud(p->engine, &p->engine->rails[i], &p->duty);
+        mrail_control_ud(p->engine, &p->engine->rails[i], &p->timers);
         mrail_control_async(p->engine, &p->engine->rails[i]);
     }
-    p->duty_ns = MRAIL_NS_NEVER;
-    p->duty_ns = MRAIL_MIN(p->duty_ns, mrail_control_run(p->engine, &p->duty));
-    p->duty_ns = MRAIL_MAX(p->duty_ns, mrail_clock_now() + 1000);
+    p->timers_ns = MRAIL_NS_NEVER;
+    p->timers_ns =
+        MRAIL_MIN(p->timers_ns, mrail_control_run(p->engine, &p->timers));
+    p->timers_ns = MRAIL_MAX(p->timers_ns, mrail_clock_now() + 1000);
 }
 
 /* It looks at the transfer whenever something has happened, but when it
@@ -305,7 +306,7 @@ static int is_stopped(const process_t *p)
 
 static mrail_ns_t next_of(const process_t *p)
 {
-    mrail_ns_t next_ns = MRAIL_MIN(p->duty_ns, p->app_ns);
+    mrail_ns_t next_ns = MRAIL_MIN(p->timers_ns, p->app_ns);
 
     return is_stopped(p) ? MRAIL_MAX(next_ns, p->cont_ns) : next_ns;
 }
@@ -318,7 +319,7 @@ static void run_process(process_t *p, int happened)
         return;
     }
     notice(p);
-    if (now_ns >= p->duty_ns) {
+    if (now_ns >= p->timers_ns) {
         serve(p);
         happened = 1;
     }

@@ -50,7 +50,7 @@ typedef struct op {
     unsigned begun;
     unsigned completed;
     int failed;
-    int told; /* its bytes were seen at the other end */
+    int reported; /* its bytes were seen at the other end */
 } op_t;
 
 typedef enum message_kind {
@@ -283,11 +283,11 @@ static void check_there(transfer_t *t, unsigned index)
     op_t *op = &t->theirs[index];
     size_t at;
 
-    if ((index >= t->num_theirs) || !is_put(op) || op->told) {
+    if ((index >= t->num_theirs) || !is_put(op) || op->reported) {
         wrong(t, "PUT %u is told of, of which there is none", index);
         return;
     }
-    op->told = 1;
+    op->reported = 1;
     at = differs(t, area(t, TARGET) + op->offset, !t->side, SOURCE, op->offset,
                  op->length);
     if (at != op->length) {
@@ -505,7 +505,7 @@ static int is_open(const transfer_t *t, unsigned index, size_t at)
     for (unsigned i = 0; i < count; ++i) {
         const op_t *op = &ops[i];
 
-        if (((index == TARGET) ? is_put(op) && !op->told
+        if (((index == TARGET) ? is_put(op) && !op->reported
                                : is_get(op) && op->failed) &&
             (at >= op->offset) && (at < op->offset + (size_t)op->length)) {
             return area(t, index)[at] == pattern(t, !t->side, from, at);
@@ -548,7 +548,8 @@ void transfer_look(transfer_t *t)
     }
     for (unsigned i = 0; i < t->num_theirs; ++i) {
         messages += (unsigned)is_message(&t->theirs[i]);
-        if (t->last_received && is_put(&t->theirs[i]) && !t->theirs[i].told) {
+        if (t->last_received && is_put(&t->theirs[i]) &&
+            !t->theirs[i].reported) {
             wrong(t, "PUT %u was never told of", i);
         }
     }

@@ -72,7 +72,7 @@ says '... the bound, and the gap' \
     '^bound +[0-9.]+ ms, gap [0-2]\.[0-9]+ % \(at most 2\.00 % wanted\)$'
 says '... what is relayed' '^relayed +[0-9.]+ [MG]iB, bound [0-9.]+ [MG]iB, gap'
 says '... pieces' '^pieces +[0-9]+ of 16 demands$'
-says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ rounds and [0-9]+ for'
+says '... the time' '^planning +[0-9.]+ [mu]?s, [0-9]+ iterations and [0-9]+ for'
 says '... a link with bars' \
     '^node 0 rail 0 out +[0-9.]+ ms #{20} +[0-9.]+ ms #{3,12}$'
 says '... that there are more links' '^[0-9]+ more carry something: --links$'

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "tools/demand.h"
 
-static void test_pairs(void **state)
+static void test_shift(void **state)
 {
     uint64_t row[8];
 
@@ -104,7 +104,7 @@ static void test_rows_are_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_shift),
         cmocka_unit_test(test_one),
         cmocka_unit_test(test_uniform_and_odd_bytes),
         cmocka_unit_test(test_extremes),

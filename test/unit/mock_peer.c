@@ -250,7 +250,8 @@ void break_lanes(unsigned who, unsigned count)
     for (unsigned slot = 0; slot < count; ++slot) {
         assert_int_equal(peer_of(who)->lanes[slot]->state, MRAIL_LANE_CLOSING);
     }
-    run_control(20 * MRAIL_NS_PER_MS); /* its device has given all back */
+    run_control(20 * MRAIL_NS_PER_MS); /* the device has returned all
+                                        * requests */
     progress();
 }
 

@@ -1,21 +1,21 @@
 /*
- * An engine on fake verbs, and peers that the test plays, step by step.  The
- * control messages and data headers that the engine sends are caught at the
- * device.
+ * An engine on fake verbs, and peers whose messages the test writes step by
+ * step. The fake device catches control messages and data headers of the
+ * engine.
  */
 #ifndef MRAIL_TEST_MOCK_PEER_H
 #define MRAIL_TEST_MOCK_PEER_H
 
 #include "test/fuzz/fake_engine.h"
 
-#define PEER 0x1000ull /* id of the first */
+#define PEER 0x1000ull /* id of the first peer */
 #define COOKIE 0xc00c1eull
-#define LANES 4 /* to a peer: two rails x two */
+#define LANES 4 /* per peer: two rails x two */
 #define SENT_MAX 4096
 
 #define COMPLETIONS_MAX 256
 
-/* Operations and flushes that have completed, in order. */
+/* Completed operations and flushes, in order. */
 typedef struct completions {
     int status[COMPLETIONS_MAX];
     unsigned count;
@@ -26,7 +26,7 @@ typedef struct sent {
     unsigned num_msgs;
     uint16_t credit[64]; /* of the last header, by lane index */
     unsigned num_reads;
-    const struct ibv_qp *read_qp; /* of the last one */
+    const struct ibv_qp *read_qp; /* QP of the last READ */
     int (*post)(struct ibv_qp *qp, struct ibv_send_wr *wr,
                 struct ibv_send_wr **bad);
 } sent_t;
@@ -45,37 +45,38 @@ void run_control(mrail_ns_t after_ns);
 
 mrail_peer_t *peer_of(unsigned who);
 void say(unsigned who, mrail_ctl_msg_t *msg);
-/* Over a pair of rails other than the first; the same, with no time for what is
- * due then. */
+/* Sends over a given pair of rails. The other function skips the timers that
+ * are due afterwards. */
 void say_on(unsigned who, unsigned rail, mrail_ctl_msg_t *msg);
 void hear(unsigned who, unsigned rail, mrail_ctl_msg_t *msg);
 void say_hello(unsigned who);
 void say_lane(unsigned who, mrail_ctl_type_t type, unsigned slot, uint32_t seq,
               uint16_t epoch);
 void refuse(unsigned who, unsigned slot, uint32_t seq, unsigned reason);
-/* A message of the peer on the lane of a slot, for an iface. */
+/* Delivers a message of the peer on the lane of a slot, for an iface. */
 void message(unsigned who, unsigned slot, unsigned iface);
 
-/* The last message of that type; NULL: none. */
+/* The last message of that type. NULL: none. */
 const mrail_ctl_msg_t *last(mrail_ctl_type_t type);
 unsigned count_sent(mrail_ctl_type_t type);
 
-/* This side wants so many lanes to the peer, which is known; an endpoint there,
- * until the test ends. */
+/* Requests `count` lanes to a known peer, and an endpoint there until the test
+ * ends. */
 void want(unsigned who, unsigned count);
 mrail_ep_t *ep_to(unsigned who);
-/* ... to an address that names so many of its rails. */
+/* The same, with an address that names only `named` of the peer's rails. */
 mrail_ep_t *ep_to_rails(unsigned who, unsigned named);
 
-/* With its first `count` lanes up. */
+/* Connects the first `count` lanes to a peer. */
 void connect_lanes(unsigned who, unsigned count);
-/* The first `count` of its lanes fail, and are drained here; then the peer says
- * what had arrived on one, whose place is free. */
+/* The first `count` lanes of the peer fail and are drained at this end. Then
+ * the peer reports what arrived on a lane, and its slot is free. */
 void break_lanes(unsigned who, unsigned count);
 void confirm_broken(unsigned who, unsigned slot, uint16_t arrived);
-/* The peer lets go of all that it was asked for. */
+/* The peer confirms all RETIREs. */
 void confirm_all(unsigned who);
-/* Slot 1 is let go of here, and the peer has been asked: the request. */
+/* Slot 1 is drained at this end and the peer has a RETIRE. Returns its sequence
+ * number. */
 uint32_t let_go(unsigned who);
 
 #endif

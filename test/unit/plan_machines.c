@@ -20,8 +20,7 @@ void set_rails(mrail_plan_topo_t *topo, double capacity)
     }
 }
 
-/* A rank for each rail of each node, by node; links in pairs of `gpu`, if > 0.
- */
+/* One rank per rail of each node, by node. Pairwise links of `gpu` if > 0. */
 mrail_plan_topo_t *bound(unsigned nodes, unsigned rails, double gpu)
 {
     mrail_plan_topo_t *topo;
@@ -52,7 +51,7 @@ mrail_plan_topo_t *switched(unsigned nodes, unsigned rails, double up)
     return topo;
 }
 
-/* One rank a node, which reaches all rails. */
+/* One rank per node, which reaches all rails. */
 mrail_plan_topo_t *free_ranks(unsigned nodes, unsigned rails)
 {
     mrail_plan_topo_t *topo;
@@ -114,18 +113,19 @@ void assert_near(double is, double wanted, double part)
     }
 }
 
-/* The least congestion is known. */
+/* The minimum congestion is known. */
 mrail_plan_summary_t assert_congestion(const mrail_plan_t *plan, double least)
 {
     mrail_plan_summary_t s = summary_of(plan);
 
     assert_true(s.congestion_bound <= least * (1 + 1e-9));
-    assert_true(s.congestion >= least * (1 - 1e-6)); /* whole bytes */
+    assert_true(s.congestion >= least * (1 - 1e-6)); /* pieces are whole
+                                                      * bytes */
     assert_true(s.congestion <= least * (1 + GAP) * (1 + 1e-6));
     return s;
 }
 
-/* Plans one demand on a machine of its own: the plan is still there. */
+/* Plans one demand on a new topology. The plan stays. */
 mrail_plan_t *plan_one(mrail_plan_topo_t *topo, uint32_t from, uint32_t to,
                        uint64_t bytes)
 {

@@ -62,22 +62,23 @@ static void test_noise(void **state)
     }
 }
 
-/* Three windows in a row, of several peers or of the one that had more. */
+/* Three windows in a row lower the estimate, of several peers or of the peer
+ * that had the highest sample. */
 static void test_down(void **state)
 {
     see(100, 1, 0);
-    assert_true(see(80, 1, 0) == 100); /* it began in this one */
+    assert_true(see(80, 1, 0) == 100); /* the first window of the three */
     assert_true(see(60, 0, 1) == 100);
-    assert_true(see(55, 1, 0) == 60); /* the best of the others */
+    assert_true(see(55, 1, 0) == 60); /* the best of the other windows */
     see(40, 0, 1);
     see(40, 0, 1);
     assert_true(see(58, 1, 0) > 59);
     see(40, 0, 1);
-    assert_true(see(40, 0, 1) > 59); /* they were not in a row */
+    assert_true(see(40, 0, 1) > 59); /* the windows are not consecutive */
     assert_true(see(40, 0, 1) == 40);
 }
 
-/* Others may be slow themselves: for a quarter of a second. */
+/* For a quarter of a second, a low rate may be the fault of a slow peer. */
 static void test_doubt(void **state)
 {
     see(100, 1, 0);
@@ -86,22 +87,22 @@ static void test_doubt(void **state)
     }
     assert_true(see(45, 2, 0) == 50);
     see(100, 1, 0);
-    for (unsigned i = 0; i < 100; ++i) { /* the better one, now and then */
+    for (unsigned i = 0; i < 100; ++i) { /* a better window now and then */
         double live = see((i % 20) ? 50 : 100, (i % 20) ? 2 : 1, 0);
 
         assert_true((i == 0) || (live > 70));
     }
 }
 
-/* Peer 2 has what peer 1 had: from then on it is known to be able to. */
-static void test_whose(void **state)
+/* Peer 2 reaches the rate of peer 1, so it takes over the highest sample. */
+static void test_peer_of_highest_sample(void **state)
 {
     see(100, 1, 0);
     see(98, 2, 0);
     see(50, 2, 0);
     see(50, 2, 0);
     assert_true(see(50, 2, 0) == 50);
-    see(25, 0, 0); /* some of each, one after the other */
+    see(25, 0, 0); /* windows of both peers, alternately */
     see(25, 0, 0);
     assert_true(see(25, 0, 0) == 50);
     fresh(NULL);
@@ -111,7 +112,7 @@ static void test_whose(void **state)
     assert_true(see(50, 0, 0) == 100);
 }
 
-static void test_forgets(void **state)
+static void test_expires(void **state)
 {
     see(100, 1, 0);
     at_ns += MRAIL_TELE_EXPIRE_NS - 10 * MS;
@@ -127,26 +128,27 @@ static void test_forgets(void **state)
 
 typedef struct lane {
     uint64_t peer;
-    double limit;        /* bytes per second, of the peer; 0: none */
-    unsigned depth;      /* segments kept under way; 0: none */
-    double served;       /* bytes of the oldest that is not through */
-    unsigned num_posted; /* under way, ... */
-    unsigned num_ready;  /* ... of them, through, but not seen */
+    double limit;        /* bytes per second of the peer; 0: none */
+    unsigned depth;      /* segments kept in flight; 0: none */
+    double served;       /* bytes served of the oldest segment */
+    unsigned num_posted; /* segments in flight, ... */
+    unsigned num_ready;  /* ... and how many of them are complete but not
+                          * polled */
     uint16_t count;
 } lane_t;
 
 typedef struct link {
     mrail_tele_flow_t flow;
     lane_t lanes[LANES_MAX];
-    uint16_t peers[LANES_MAX + 1]; /* by peer */
+    uint16_t peers[LANES_MAX + 1]; /* chunks in flight, by peer */
     unsigned num_lanes;
     double rate;
     double segment;     /* bytes */
-    mrail_ns_t look_ns; /* time between looks */
+    mrail_ns_t look_ns; /* time between polls */
     mrail_ns_t next_ns;
     mrail_ns_t now_ns;
-    int posts_first; /* before it looks */
-    unsigned batch;  /* of completions that one look sees */
+    int posts_first; /* posts before it polls */
+    unsigned batch;  /* completions per poll */
 } link_t;
 
 static link_t l;
@@ -171,7 +173,8 @@ static int link_start(void **state)
     return 0;
 }
 
-/* Each lane gets as much as the others, and what they cannot take. */
+/* Lanes share the link equally; what a limited lane cannot take goes to the
+ * others. */
 static void link_serve(void)
 {
     double left = l.rate * STEP / MRAIL_NS_PER_SEC;
@@ -260,7 +263,7 @@ static double live(void)
     return (double)mrail_tele_flow_live(&l.flow, l.now_ns) / RATE;
 }
 
-/* The lowest and highest that is shown meanwhile. */
+/* Lowest and highest estimate in the meantime. */
 typedef struct range {
     double low, high;
 } range_t;
@@ -349,8 +352,8 @@ static void test_idle(void **state)
     assert_true(live() == 0);
 }
 
-/* A peer that is slow lowers nothing while another gets more beside it, or got
- * more a moment ago; alone for long, it is all that is known. */
+/* A slow peer does not lower the estimate while another peer gets more, or got
+ * more recently. Alone for long, it does. */
 static void test_slow_peer(void **state)
 {
     lanes(2, 4);
@@ -371,7 +374,8 @@ static void test_slow_peer(void **state)
     assert_near(live(), 1, 0.1);
 }
 
-/* The peer that had more gets less: nothing else was tried, so it counts. */
+/* The peer with the highest sample gets less. No other peer was tried, so it
+ * counts. */
 static void test_peer_slows_down(void **state)
 {
     lanes(1, 4);
@@ -381,9 +385,9 @@ static void test_peer_slows_down(void **state)
     assert_near(live(), 0.25, 0.1);
 }
 
-/* A process that looks when all is long done, whether it posts before it looks
- * or behind it. */
-static void test_late_looks(void **state)
+/* A process that polls when all segments are complete, and posts before or
+ * after the poll. */
+static void test_late_polls(void **state)
 {
     for (unsigned i = 0; i < 3; ++i) {
         link_start(NULL);
@@ -399,8 +403,8 @@ static void test_late_looks(void **state)
     }
 }
 
-/* Late, but there is work for longer. */
-static void test_rare_looks(void **state)
+/* Late polls, with work for longer. */
+static void test_rare_polls(void **state)
 {
     lanes(1, 12); /* 3 MB: 3 ms */
     l.look_ns = 2 * MS;
@@ -408,8 +412,8 @@ static void test_rare_looks(void **state)
     assert_near(run(200 * MS).low, 1, 0.08);
 }
 
-/* Few bytes under way wait for answers, not for the rail: here, the link that is
- * slow stands for the latency. */
+/* With few bytes in flight, latency is the limit, not the rail. The slow link
+ * stands for latency. */
 static void test_latency(void **state)
 {
     l.segment = 8192;
@@ -425,10 +429,10 @@ static void test_latency(void **state)
     lanes(1, 2);
     assert_near(run(500 * MS).low, 1, 0.08);
     run(600 * MS);
-    assert_true(live() == 0); /* it keeps nothing alive, either */
+    assert_true(live() == 0); /* it does not keep the estimate alive either */
 }
 
-/* In between they are passed over. */
+/* Such intervals within others are skipped. */
 static void test_latency_in_between(void **state)
 {
     for (unsigned i = 0; i < 50; ++i) {
@@ -448,7 +452,7 @@ static void test_latency_in_between(void **state)
     assert_near(live(), 1, 0.1);
 }
 
-/* All stop, and nobody looks before they are through. */
+/* All lanes stop, and no poll comes before they are complete. */
 static void stop_unseen(void)
 {
     l.next_ns = l.now_ns + 8 * MS;
@@ -456,7 +460,8 @@ static void stop_unseen(void)
     run(10 * MS);
 }
 
-/* Peer 3 had all of it; now others are tried, whose fault it may be. */
+/* Peer 3 had the whole rate. Then other peers get less, possibly by their
+ * fault. */
 static void begin_doubt(unsigned who)
 {
     lanes(3, 0);
@@ -467,7 +472,8 @@ static void begin_doubt(unsigned who)
     run(6 * MS);
 }
 
-/* Not both all the time: the second runs dry at each of its segments. */
+/* The lanes are not saturated together: the second one runs dry at each
+ * segment. */
 static void test_not_all_the_time(void **state)
 {
     for (unsigned i = 0; i < 2; ++i) {
@@ -493,21 +499,21 @@ static void test_lanes_of_one_peer(void **state)
     assert_near(run(200 * MS).low, 1, 0.08);
     l.lanes[1].depth = 0;
     run(40 * MS);
-    l.lanes[1].peer = 2; /* the same, of two */
+    l.lanes[1].peer = 2; /* the same, with two peers */
     l.lanes[1].depth = 4;
     run(100 * MS);
     assert_near(live(), 0.25, 0.1);
 }
 
-/* A window of runs: several peers in the one, one in the other; or this one, then
- * that one. */
+/* A window of several runs: several peers in one run and one peer in the other,
+ * or different peers. */
 static void test_runs_of_others(void **state)
 {
     begin_doubt(3);
     l.lanes[0].limit = l.lanes[1].limit = RATE / 8;
     l.segment = 65536;
     for (unsigned i = 0; i < 7; ++i) {
-        lanes(1, 6); /* ends the window that the rest of the doubt began */
+        lanes(1, 6); /* ends the window that began earlier */
         run(7 * MS);
         stop_unseen();
         lanes(2, 6);
@@ -528,7 +534,7 @@ static void test_runs_of_others(void **state)
     }
 }
 
-/* ... or, without a pause, in one run. */
+/* The same in one run, without a pause. */
 static void test_one_after_the_other(void **state)
 {
     begin_doubt(1);
@@ -564,7 +570,7 @@ static void test_short_runs(void **state)
     assert_true(live() == 0);
 }
 
-/* One after the other they begin, and at one time they end: no rate. */
+/* Lanes that start one after the other and end together yield no rate. */
 static void test_lanes_that_meet(void **state)
 {
     l.segment = 1 << 20;
@@ -588,7 +594,7 @@ static void test_long_segments(void **state)
     assert_near(live(), 0.1, 0.05);
 }
 
-/* All was posted at the beginning. */
+/* All work was posted at the start. */
 static void test_only_drains(void **state)
 {
     lanes(1, 60);
@@ -598,7 +604,7 @@ static void test_only_drains(void **state)
     assert_near(live(), 1, 0.05);
 }
 
-/* Steps of an exchange, with pauses. */
+/* Steps of an exchange, with pauses between them. */
 static void test_bursts(void **state)
 {
     for (unsigned i = 0; i < 100; ++i) {
@@ -612,7 +618,7 @@ static void test_bursts(void **state)
     }
 }
 
-/* One segment on each of many lanes: all come back at about one time, which is no
+/* One segment on each of many lanes: all complete together, which yields no
  * rate. */
 static void test_all_at_once(void **state)
 {
@@ -631,7 +637,7 @@ static void test_failures(void **state)
 
     lanes(2, 4);
     run(100 * MS);
-    /* Of a lane that fails, with nothing moved. */
+    /* Segments of a lane that fails, without bytes. */
     for (unsigned i = 0; i < 100; ++i) {
         mrail_tele_flow_post(&l.flow, &count, &peer, 1000000, l.now_ns);
     }
@@ -660,16 +666,16 @@ int main(void)
         BY_HAND(test_noise),
         BY_HAND(test_down),
         BY_HAND(test_doubt),
-        BY_HAND(test_whose),
-        BY_HAND(test_forgets),
+        BY_HAND(test_peer_of_highest_sample),
+        BY_HAND(test_expires),
         ON_LINK(test_steady),
         ON_LINK(test_foreign_load),
         ON_LINK(test_load_that_flickers),
         ON_LINK(test_idle),
         ON_LINK(test_slow_peer),
         ON_LINK(test_peer_slows_down),
-        ON_LINK(test_late_looks),
-        ON_LINK(test_rare_looks),
+        ON_LINK(test_late_polls),
+        ON_LINK(test_rare_polls),
         ON_LINK(test_latency),
         ON_LINK(test_latency_in_between),
         ON_LINK(test_not_all_the_time),

@@ -21,8 +21,9 @@
 
 /* ---- mode ---- */
 
-/* How many of `calls` calls asked, each of which had something to plan or not. */
-static unsigned asked(mca_coll_mrail_mode_t *mode, unsigned calls, int is_large)
+/* Number of agreement rounds in `calls` calls. */
+static unsigned agreement_rounds(mca_coll_mrail_mode_t *mode, unsigned calls,
+                                 int is_large)
 {
     unsigned count = 0;
 
@@ -35,47 +36,47 @@ static unsigned asked(mca_coll_mrail_mode_t *mode, unsigned calls, int is_large)
     return count;
 }
 
-static void test_small_calls_seldom_ask(void **state)
+static void test_small_calls_seldom_agree(void **state)
 {
     mca_coll_mrail_mode_t mode;
 
     mca_coll_mrail_mode_init(&mode);
     /* Calls 1, 3, 6, 11, 20, 37, 70, 135, ... */
-    assert_int_equal(asked(&mode, 135, 0), 8);
-    assert_int_equal(asked(&mode, 65 * 100, 0), 100);
+    assert_int_equal(agreement_rounds(&mode, 135, 0), 8);
+    assert_int_equal(agreement_rounds(&mode, 65 * 100, 0), 100);
     assert_true(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
-static void test_large_calls_ask(void **state)
+static void test_large_calls_agree(void **state)
 {
     mca_coll_mrail_mode_t mode;
 
     mca_coll_mrail_mode_init(&mode);
-    assert_int_equal(asked(&mode, 1000, 1), 1000);
-    /* Small ones between them do not make them go without. */
+    assert_int_equal(agreement_rounds(&mode, 1000, 1), 1000);
+    /* Small calls in between do not stop agreement rounds. */
     for (unsigned i = 0; i < 100; ++i) {
-        assert_int_equal(asked(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
+        assert_int_equal(agreement_rounds(&mode, MCA_COLL_MRAIL_PATIENCE, 0),
                          MCA_COLL_MRAIL_PATIENCE);
-        assert_int_equal(asked(&mode, 1, 1), 1);
+        assert_int_equal(agreement_rounds(&mode, 1, 1), 1);
     }
 }
 
-static void test_large_calls_are_noticed(void **state)
+static void test_large_calls_are_detected(void **state)
 {
     mca_coll_mrail_mode_t mode;
     unsigned missed = 0;
 
     mca_coll_mrail_mode_init(&mode);
-    asked(&mode, 10000, 0);
-    while (!asked(&mode, 1, 1)) {
+    agreement_rounds(&mode, 10000, 0);
+    while (!agreement_rounds(&mode, 1, 1)) {
         ++missed;
     }
     assert_true(missed <= MCA_COLL_MRAIL_MAX_PERIOD);
-    assert_int_equal(asked(&mode, 100, 1), 100);
+    assert_int_equal(agreement_rounds(&mode, 100, 1), 100);
     assert_false(mca_coll_mrail_mode_is_backed_off(&mode));
 }
 
-/* A rank that has nothing large hears of it from the others. */
+/* A rank without a large demand learns of it from other ranks. */
 static void test_states_stay_equal(void **state)
 {
     mca_coll_mrail_mode_t modes[3];
@@ -101,9 +102,9 @@ static void test_states_stay_equal(void **state)
     }
 }
 
-/* ---- world ---- */
+/* ---- topology ---- */
 
-/* Ranks in blocks over nodes, each bound to a rail in turn. */
+/* Ranks in blocks over nodes; ranks take rails round-robin. */
 static void fill_rank_entries(mca_coll_mrail_rank_entry_t *entries,
                               unsigned nodes, unsigned ranks_per_node,
                               unsigned rails)
@@ -141,14 +142,14 @@ static const char *refusal(const mca_coll_mrail_rank_entry_t *entries,
     return why;
 }
 
-static void test_who_is_where(void **state)
+static void test_rank_places(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[12];
     mca_coll_mrail_topology_t *topology;
     const char *why;
 
     fill_rank_entries(entries, 3, 4, 3);
-    entries[11].leaf[0] = 20; /* a leaf of its own, below the others */
+    entries[11].leaf[0] = 20; /* a leaf of its own */
     entries[1].node = entries[11].node;
     assert_int_equal(
         mca_coll_mrail_topology_create(entries, 12, 1, &topology, &why), 0);
@@ -168,7 +169,7 @@ static void test_who_is_where(void **state)
     mca_coll_mrail_topology_destroy(topology);
 }
 
-static void test_who_cannot_be_helped(void **state)
+static void test_unsupported_topologies(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
 
@@ -178,7 +179,7 @@ static void test_who_cannot_be_helped(void **state)
     entries[5].version = 6;
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "versions"));
-    entries[7].version = entries[6].version = 0; /* alike, but nobody's */
+    entries[7].version = entries[6].version = 0; /* equal, but not valid */
     assert_non_null(
         strstr(mca_coll_mrail_rank_entries_differ(entries, 8), "memory"));
     fill_rank_entries(entries, 2, 4, 4);
@@ -212,7 +213,7 @@ static void test_too_many_rails(void **state)
     assert_string_equal(refusal(entries, 2 * UCT_MRAIL_MAX_RAILS), "");
 }
 
-/* ---- pace ---- */
+/* ---- in-flight limit ---- */
 
 static void test_share_of_the_rails(void **state)
 {
@@ -223,22 +224,23 @@ static void test_share_of_the_rails(void **state)
         entries[i].num_rails = 4;
         entries[i].speed = 400000000;
         entries[i].params.inflight_us =
-            (i == 0) ? 2000 : 77; /* that of rank 0 counts */
+            (i == 0) ? 2000 : 77; /* only rank 0's value counts */
     }
     entries[7].speed = 200000000;
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 0), 200000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 7), 100000);
-    entries[6].node = entries[0].node; /* 5 ranks there, 3 here */
+    entries[6].node = entries[0].node; /* 5 ranks on that node, 3 on the
+                                        * other */
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 6), 160000);
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 4), 266666);
-    entries[2].speed = 0; /* who knows nothing still is one of them */
+    entries[2].speed = 0; /* a rank with unknown rate counts as a rank */
     assert_int_equal(mca_coll_mrail_inflight_bytes(entries, 8, 2), 1);
     entries[2].speed = UINT64_MAX;
     assert_true(mca_coll_mrail_inflight_bytes(entries, 8, 2) > 1ull << 50);
 }
 
 /* Conditions that all ranks must evaluate identically. */
-static void test_who_goes_without_steps(void **state)
+static void test_inflight_limit_conditions(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
 
@@ -266,7 +268,7 @@ static uint64_t window_of(uint64_t one, uint64_t others, uint64_t in)
         mca_coll_mrail_load_add(&loads[0], (i == 2) ? one : others);
         mca_coll_mrail_load_add(&loads[1], in);
     }
-    /* Both ways alike. */
+    /* The directions are symmetric. */
     assert_int_equal(
         mca_coll_mrail_inflight_window(200000, &loads[0], &loads[1]),
         mca_coll_mrail_inflight_window(200000, &loads[1], &loads[0]));
@@ -277,12 +279,12 @@ static void test_inflight_limit(void **state)
 {
     assert_int_equal(window_of(0, 0, 0), 200000);
     assert_int_equal(window_of(150000, 150000, 150000), 200000);
-    /* Long ones are not: 2.1 MB. */
+    /* Long exchanges have no window: 2.1 MB. */
     assert_int_equal(window_of(300000, 300000, 300000), UINT64_MAX);
-    /* One message of much more than the others. */
+    /* One message is much larger than the others. */
     assert_int_equal(window_of(200000, 120000, 130000), 200000);
     assert_int_equal(window_of(500000, 80000, 140000), UINT64_MAX);
-    /* Much more one way than the other. */
+    /* Much more in one direction than in the other. */
     assert_int_equal(window_of(100000, 100000, 60000), 200000);
     assert_int_equal(window_of(100000, 100000, 40000), UINT64_MAX);
 }
@@ -357,8 +359,9 @@ static void draw_words(job_t *job, mrail_rng_t *rng)
     }
 }
 
-static const mca_coll_mrail_slice_t *
-find_slice(const mca_coll_mrail_slice_t *schedule, size_t count, uint32_t peer)
+static const mca_coll_mrail_schedule_entry_t *
+find_entry(const mca_coll_mrail_schedule_entry_t *schedule, size_t count,
+           uint32_t peer)
 {
     for (size_t i = 0; i < count; ++i) {
         if (schedule[i].peer == peer) {
@@ -388,18 +391,18 @@ static void check_relay(const mca_coll_mrail_topology_t *topology,
     }
 }
 
-/* All bytes of a pair, each once: straight or in flows.  What is straight is what
- * both ends say that it is. */
+/* All bytes of a pair take the direct path or a flow, each once. Both ends
+ * agree on the direct part. */
 static void check_pair(job_t *job, uint32_t from, uint32_t to)
 {
     const mca_coll_mrail_schedule_t *sender = job->schedule[from];
     const mca_coll_mrail_schedule_t *receiver = job->schedule[to];
     uint64_t bytes = words_of(job, from)[MCA_COLL_MRAIL_RECORD_WORDS + to];
     uint64_t at = 0, covered = 0;
-    const mca_coll_mrail_slice_t *send =
-        find_slice(sender->sends, sender->num_sends, to);
-    const mca_coll_mrail_slice_t *recv =
-        find_slice(receiver->recvs, receiver->num_recvs, from);
+    const mca_coll_mrail_schedule_entry_t *send =
+        find_entry(sender->sends, sender->num_sends, to);
+    const mca_coll_mrail_schedule_entry_t *recv =
+        find_entry(receiver->recvs, receiver->num_recvs, from);
     int has_gaps = (words_of(job, from)[0] & MCA_COLL_MRAIL_GAPS_OUT) ||
                    (words_of(job, to)[0] & MCA_COLL_MRAIL_GAPS_IN);
 
@@ -442,8 +445,8 @@ static void check_job(job_t *job)
     }
 }
 
-/* As many ranks make a plan each; from the second one on they begin where the last
- * ended. */
+/* Each rank makes a plan, several times. Later plans start from the previous
+ * one. */
 static uint64_t run_seed(uint64_t seed)
 {
     mca_coll_mrail_rank_entry_t entries[MAX_RANKS];
@@ -478,7 +481,7 @@ static uint64_t run_seed(uint64_t seed)
     return relayed;
 }
 
-static void test_all_bytes_go_once(void **state)
+static void test_all_bytes_are_sent_once(void **state)
 {
     uint64_t relayed = 0;
 
@@ -489,9 +492,9 @@ static void test_all_bytes_go_once(void **state)
     assert_true(relayed > 1000000000u);
 }
 
-/* Words change in one place: there is no plan of them until it is made; after one that
- * cannot be, neither. */
-static void test_what_is_no_plan(void **state)
+/* Changed records have no plan until one is made. After a failure there is none
+ * either. */
+static void test_no_plan(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
     mrail_rng_t rng;
@@ -510,7 +513,8 @@ static void test_what_is_no_plan(void **state)
     assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     words_of(&job, 3)[MCA_COLL_MRAIL_RECORD_WORDS] = 1;
     for (unsigned i = 0; i < 4; ++i) {
-        set_rail(words_of(&job, i), 0); /* no rail of the first node is up */
+        set_rail(words_of(&job, i), 0); /* all rails of the first node are
+                                         * down */
     }
     assert_true(mca_coll_mrail_schedule_make(job.schedule[0], job.words) < 0);
     for (unsigned i = 0; i < 4; ++i) {
@@ -518,12 +522,12 @@ static void test_what_is_no_plan(void **state)
     }
     assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
                      0);
-    mca_coll_mrail_schedule_forget(job.schedule[0]);
+    mca_coll_mrail_schedule_discard_warm_start(job.schedule[0]);
     assert_false(mca_coll_mrail_schedule_fit(job.schedule[0], job.words));
     job_cleanup(&job);
 }
 
-/* Ranks see a rail differently: what the one that thinks the least of it says. */
+/* Ranks have different views of a rail: the lowest one counts. */
 static void test_views_of_a_rail(void **state)
 {
     mca_coll_mrail_rank_entry_t entries[8];
@@ -541,8 +545,7 @@ static void test_views_of_a_rail(void **state)
     assert_int_equal(mca_coll_mrail_schedule_make(job.schedule[0], job.words),
                      0);
     hash = job.schedule[0]->hash;
-    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] =
-        0; /* bound to the rail of rank 0 */
+    words_of(&job, 2)[MCA_COLL_MRAIL_PORT] = 0; /* on the rail of rank 0 */
     for (unsigned i = 0; i < 8; ++i) {
         assert_int_equal(
             mca_coll_mrail_schedule_make(job.schedule[i], job.words), 0);
@@ -552,22 +555,23 @@ static void test_views_of_a_rail(void **state)
     for (size_t i = 0; i < job.schedule[0]->num_sends; ++i) {
         uint32_t peer = job.schedule[0]->sends[i].peer;
 
-        assert_true(peer < 4); /* nothing goes out over it */
+        assert_true(peer < 4); /* this rail carries nothing */
     }
     job_cleanup(&job);
 }
 
-/* Bytes that rank 0 sends straight to rank 4, out of 40 MB, beside nothing else. */
+/* Bytes on the direct path from rank 0 to rank 4, of a single demand of 40
+ * MB. */
 static uint64_t direct_of(job_t *job)
 {
-    const mca_coll_mrail_slice_t *send;
+    const mca_coll_mrail_schedule_entry_t *send;
 
     for (unsigned i = 0; i < job->num_ranks; ++i) {
         assert_int_equal(
             mca_coll_mrail_schedule_make(job->schedule[i], job->words), 0);
     }
     check_job(job);
-    send = find_slice(job->schedule[0]->sends, job->schedule[0]->num_sends, 4);
+    send = find_entry(job->schedule[0]->sends, job->schedule[0]->num_sends, 4);
     return (send != NULL) ? send->bytes : 0;
 }
 
@@ -586,19 +590,19 @@ static void test_live_capacities(void **state)
     }
     words_of(&job, 0)[MCA_COLL_MRAIL_RECORD_WORDS + 4] = 40000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* Half of the rail each, for both are busy: it is a whole one. */
+    /* Half of the rail for each of two busy ranks: the whole rail. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 50000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 50000000;
     assert_in_range(direct_of(&job), 19500000, 20500000);
-    /* A quarter each: somebody else has the other half.  33 : 67. */
+    /* A quarter each: other traffic has the other half. 33 : 67. */
     words_of(&job, 0)[MCA_COLL_MRAIL_OUT] = 25000000;
     words_of(&job, 2)[MCA_COLL_MRAIL_OUT] = 25000000;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* The other way does not matter. */
+    /* The other direction does not matter. */
     words_of(&job, 0)[MCA_COLL_MRAIL_IN] = 1;
     words_of(&job, 2)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 12800000, 13900000);
-    /* At the receiver's end it does. */
+    /* At the receiver it does. */
     words_of(&job, 4)[MCA_COLL_MRAIL_IN] = 10000000;
     words_of(&job, 6)[MCA_COLL_MRAIL_IN] = 1;
     assert_in_range(direct_of(&job), 3000000, 4100000);
@@ -616,18 +620,18 @@ static void test_version_is_that_of_the_planner(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_calls_seldom_ask),
-        cmocka_unit_test(test_large_calls_ask),
-        cmocka_unit_test(test_large_calls_are_noticed),
+        cmocka_unit_test(test_small_calls_seldom_agree),
+        cmocka_unit_test(test_large_calls_agree),
+        cmocka_unit_test(test_large_calls_are_detected),
         cmocka_unit_test(test_states_stay_equal),
-        cmocka_unit_test(test_who_is_where),
-        cmocka_unit_test(test_who_cannot_be_helped),
+        cmocka_unit_test(test_rank_places),
+        cmocka_unit_test(test_unsupported_topologies),
         cmocka_unit_test(test_too_many_rails),
         cmocka_unit_test(test_share_of_the_rails),
-        cmocka_unit_test(test_who_goes_without_steps),
+        cmocka_unit_test(test_inflight_limit_conditions),
         cmocka_unit_test(test_inflight_limit),
-        cmocka_unit_test(test_all_bytes_go_once),
-        cmocka_unit_test(test_what_is_no_plan),
+        cmocka_unit_test(test_all_bytes_are_sent_once),
+        cmocka_unit_test(test_no_plan),
         cmocka_unit_test(test_views_of_a_rail),
         cmocka_unit_test(test_live_capacities),
         cmocka_unit_test(test_version_is_that_of_the_planner),

@@ -1,7 +1,6 @@
 /*
- * Control messages when a rail has no send buffer for them: they leave later or
- * over another rail.  Until then they count neither as tries nor as lost
- * probes.
+ * Control messages on a rail without a send buffer. They leave later or over
+ * another rail. Until then they count neither as tries nor as lost probes.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -15,9 +14,9 @@
 #include <cmocka.h>
 
 #define PEERS 40
-#define ROUND (20 * MRAIL_NS_PER_MS) /* between two probes, or two tries */
+#define ROUND (20 * MRAIL_NS_PER_MS) /* between two probes or two tries */
 
-/* The device is done with so many of a rail's datagrams. */
+/* The device completes `count` datagrams of a rail. */
 static void send_some(unsigned rail, unsigned count)
 {
     while ((count-- != 0) &&
@@ -33,7 +32,7 @@ static void send_all(void)
     }
 }
 
-/* Datagrams that the device keeps take all send buffers of the rail. */
+/* Takes all send buffers of the rail: the device keeps the datagrams. */
 static void fill(unsigned index)
 {
     mrail_rail_t *rail = &engine->rails[index];
@@ -73,7 +72,7 @@ static mrail_health_state_t health(unsigned who, unsigned slot)
 
 /* ---- many peers ---- */
 
-/* Each peer answers at once all that was sent since the last call. */
+/* Each peer replies at once to all messages since the last call. */
 static unsigned answer(unsigned *seen)
 {
     unsigned count = 0;
@@ -90,8 +89,8 @@ static unsigned answer(unsigned *seen)
     return count;
 }
 
-/* A pause of the process makes all lanes suspect at once, and the device sends
- * only two datagrams of a rail in a round. */
+/* A pause of the process makes all lanes suspect at once. The device sends only
+ * two datagrams of a rail per round. */
 static void test_slow_device_condemns_no_path(void **state)
 {
     unsigned seen, answered = 0;
@@ -117,11 +116,11 @@ static void test_slow_device_condemns_no_path(void **state)
     for (unsigned i = 0; i < PEERS * LANES; ++i) {
         assert_int_equal(health(i / LANES, i % LANES), MRAIL_HEALTH_UP);
     }
-    assert_int_equal(answered, PEERS * LANES); /* each was asked once */
+    assert_int_equal(answered, PEERS * LANES); /* one probe each */
     send_all();
 }
 
-/* One that is quick: send buffers that came back are used at once. */
+/* On a fast device, completed send buffers are reused at once. */
 static void test_quick_device_sends_all(void **state)
 {
     unsigned seen;
@@ -139,7 +138,7 @@ static void test_quick_device_sends_all(void **state)
 
 /* ---- probes ---- */
 
-/* Its time begins when it leaves. */
+/* The time limit of a probe starts when it leaves. */
 static void test_probe_waits_for_a_buffer(void **state)
 {
     start(64);
@@ -164,8 +163,8 @@ static void test_probe_waits_for_a_buffer(void **state)
     assert_int_equal(engine->counters.lanes_failed, 0);
 }
 
-/* It moves again meanwhile: there is nothing to ask. */
-static void test_probe_that_nobody_needs(void **state)
+/* The lane progresses in the meantime: the probe is not needed any more. */
+static void test_unneeded_probe(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -179,7 +178,7 @@ static void test_probe_that_nobody_needs(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_PROBE), 0);
 }
 
-/* A device that gives nothing back for longer is no reason to wait. */
+/* A device that completes nothing for longer is not waited for. */
 static void test_dead_device_is_condemned(void **state)
 {
     start(64);
@@ -202,7 +201,7 @@ static size_t pack(void *dest, void *arg)
     return 8;
 }
 
-/* So many rounds pass without a send buffer. */
+/* Lets `count` rounds pass without a send buffer. */
 static void wait_rounds(unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {
@@ -256,8 +255,7 @@ static void test_lane_request_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), 1);
 }
 
-/* A repeated request follows one HELLO, not one for each buffer that comes
- * back. */
+/* A repeated request follows one HELLO, not one HELLO per completed buffer. */
 static void test_one_buffer_at_a_time(void **state)
 {
     start(64);
@@ -304,7 +302,7 @@ static void test_fail_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
-/* The peer's question is answered once, and late, not lost. */
+/* The reply to the peer is late, but neither lost nor repeated. */
 static void test_confirm_waits_for_a_buffer(void **state)
 {
     mrail_ctl_msg_t msg;
@@ -347,7 +345,7 @@ static void test_retire_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_RETIRE), 1);
 }
 
-static void test_sign_of_life_waits_for_a_buffer(void **state)
+static void test_keepalive_waits_for_a_buffer(void **state)
 {
     start(64);
     connect_lanes(0, 1);
@@ -361,8 +359,8 @@ static void test_sign_of_life_waits_for_a_buffer(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_PROBE), 1);
 }
 
-/* Nobody waits for ever for a device that gives no send buffer back. */
-static void test_dead_device_gives_the_peer_up(void **state)
+/* A device that never completes a send buffer fails the peer in the end. */
+static void test_dead_device_fails_the_peer(void **state)
 {
     start(64);
     fill_all();
@@ -382,7 +380,7 @@ int main(int argc, char **argv)
         TEST(test_slow_device_condemns_no_path),
         TEST(test_quick_device_sends_all),
         TEST(test_probe_waits_for_a_buffer),
-        TEST(test_probe_that_nobody_needs),
+        TEST(test_unneeded_probe),
         TEST(test_dead_device_is_condemned),
         TEST(test_hello_waits_for_a_buffer),
         TEST(test_hello_goes_over_the_other_rail),
@@ -392,8 +390,8 @@ int main(int argc, char **argv)
         TEST(test_fail_waits_for_a_buffer),
         TEST(test_confirm_waits_for_a_buffer),
         TEST(test_retire_waits_for_a_buffer),
-        TEST(test_sign_of_life_waits_for_a_buffer),
-        TEST(test_dead_device_gives_the_peer_up),
+        TEST(test_keepalive_waits_for_a_buffer),
+        TEST(test_dead_device_fails_the_peer),
     };
 
     if (argc > 1) {

@@ -1,5 +1,6 @@
-/* The data path's data_lock: an owner that pays nothing, a thread that borrows, and
- * callers that share.  What they count together is no atomic. */
+/* The data-path lock: an owner without cost, a thread that borrows the lock,
+ * and callers that share it. All of them increment a counter that is not
+ * atomic. */
 #include "config.h"
 #include "rail/data_lock.h"
 
@@ -15,7 +16,7 @@
 typedef struct shared {
     mrail_data_lock_t data_lock;
     uint64_t count;
-    int inside; /* must be alone */
+    int inside; /* threads that hold the lock; at most 1 */
     int overlaps;
     int stop;       /* atomic */
     uint64_t calls; /* of the first caller; atomic */
@@ -25,14 +26,14 @@ static void count_one(shared_t *shared)
 {
     shared->overlaps += (shared->inside++ != 0);
     ++shared->count;
-    /* Now and then for longer than a barrier takes. */
+    /* Sometimes longer than a barrier. */
     for (volatile int i = (shared->count % 32 == 0) ? 20000 : 20; i > 0; --i) {
     }
     --shared->inside;
 }
 
-/* Until the first caller has been in and out again, so that it is met in all
- * places. */
+/* Lets the first caller leave and enter again, so that the other thread meets
+ * it in all places. */
 static void let_call(const shared_t *shared)
 {
     uint64_t calls = __atomic_load_n(&shared->calls, __ATOMIC_RELAXED);
@@ -45,7 +46,8 @@ static void let_call(const shared_t *shared)
 static void *call(void *arg)
 {
     shared_t *shared = arg;
-    uint64_t calls = 0; /* our own; of two, either's do to see that it moves */
+    uint64_t calls = 0; /* calls of this thread; of two threads, either one's
+                         * calls show progress */
 
     while (!__atomic_load_n(&shared->stop, __ATOMIC_RELAXED)) {
         int token;
@@ -94,7 +96,7 @@ static void test_borrow(void **state)
     mrail_data_lock_cleanup(&shared.data_lock);
 }
 
-/* A second caller arrives between two borrowings, or in the middle of one. */
+/* A second caller arrives between two borrowings, or during one. */
 static void test_borrow_and_share(void **state)
 {
     for (unsigned round = 0; round < 20; ++round) {

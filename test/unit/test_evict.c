@@ -1,4 +1,4 @@
-/* Taking lanes back, step by step. */
+/* Eviction of lanes, step by step. */
 #include "config.h"
 #include "mock_peer.h"
 
@@ -23,8 +23,8 @@ static void test_agreed(void **state)
     assert_int_equal(engine->counters.lanes_evicted, 1);
 }
 
-/* The peer used the lane until it confirmed; its message waits for an iface
- * that does not call, as a copy. */
+/* The peer used the lane until it confirmed. A copy of its message waits for an
+ * iface that does not poll. */
 static void test_inbox_keeps_no_lane(void **state)
 {
     uint32_t seq;
@@ -44,7 +44,7 @@ static void test_inbox_keeps_no_lane(void **state)
     assert_int_equal(ifaces[1]->inbox_bytes, 0);
 }
 
-/* An inbox with no room for another copy has the message itself. */
+/* An inbox without room for another copy keeps the message itself. */
 static void test_full_inbox_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -66,7 +66,7 @@ static void test_full_inbox_keeps_lane(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* ... or its buffer for others, to go back together. */
+/* The same for a buffer that waits to be reposted with others. */
 static void test_batch_keeps_lane(void **state)
 {
     uint32_t seq;
@@ -89,9 +89,9 @@ static void test_batch_keeps_lane(void **state)
     }
 }
 
-/* A lane that comes back, and is asked for again before the data path has
- * looked: it is in use, so it stays, and the data path has it. */
-static void test_restored_and_asked(void **state)
+/* A lane is restored and requested again before the data path has run. It is in
+ * use, so it stays. */
+static void test_restored_and_requested(void **state)
 {
     mrail_lane_t *lane;
     uint32_t seq;
@@ -113,7 +113,7 @@ static void test_restored_and_asked(void **state)
 
 static int lane_is_there;
 
-/* No assertion here: it would leave with the guard taken. */
+/* No assertion here: it would leave with the lock held. */
 static void lane_goes(void)
 {
     mrail_peer_t *peer = peer_of(0);
@@ -131,7 +131,7 @@ static void lane_goes(void)
     lane_is_there = (peer->lanes[1] != NULL);
 }
 
-/* A callback that polls, while its message's lane is taken back. */
+/* A callback polls while the lane of its message is evicted. */
 static void test_callback_keeps_lane(void **state)
 {
     start(64);
@@ -144,8 +144,8 @@ static void test_callback_keeps_lane(void **state)
     progress();
 }
 
-/* Credits that became free while the lane was out of use. */
-static void test_restored_tells_credits(void **state)
+/* Credits became free while the lane was out of use. */
+static void test_restored_lane_advertises_credits(void **state)
 {
     mrail_lane_t *lane;
     uint32_t seq;
@@ -162,11 +162,11 @@ static void test_restored_tells_credits(void **state)
     assert_int_equal(lane->state, MRAIL_LANE_UP);
     progress();
     progress();
-    /* The peer has used all that it knows of. */
+    /* The peer has used all advertised credits. */
     assert_int_equal(sent.credit[lane->index], 2 * lane->credits);
 }
 
-/* Lanes used since the last look are not asked for. */
+/* Lanes used since the last scan are not evicted. */
 static void test_used_is_not_idle(void **state)
 {
     mrail_peer_t *peer;
@@ -183,7 +183,7 @@ static void test_used_is_not_idle(void **state)
     assert_int_equal(peer->evict_mask, 1u << 1);
 }
 
-/* The process itself, as any other peer, gets a lane that is idle. */
+/* The process itself gets an idle lane, as any other peer. */
 static void test_self(void **state)
 {
     uint8_t device[MRAIL_DEVICE_ADDR_SIZE], iface[MRAIL_IFACE_ADDR_SIZE];
@@ -208,8 +208,8 @@ static void test_self(void **state)
     mrail_ep_destroy(ep);
 }
 
-/* The lanes of a peer that left become available. */
-static void test_gone_gives_room(void **state)
+/* The lanes of a departed peer become available. */
+static void test_departed_peer_frees_lanes(void **state)
 {
     start(4);
     connect_lanes(0, 3);
@@ -228,7 +228,7 @@ static void test_gone_gives_room(void **state)
     }
 }
 
-/* Time passes; the peer answers the liveness check, or does not. */
+/* Lets time pass. The peer answers the liveness check if `lives`. */
 static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;
@@ -247,8 +247,7 @@ static void wait_for_peer(unsigned who, mrail_ns_t how_long, int lives)
     }
 }
 
-/* A peer that died without a word is not asked for a lane for ever, and its QPs
- * are others' then. */
+/* A peer that died silently is not asked for ever. Its QPs become available. */
 static void test_silent_peer(void **state)
 {
     start(64);
@@ -263,8 +262,8 @@ static void test_silent_peer(void **state)
     assert_int_equal(sent.num_msgs, 0);
 }
 
-/* One that computes for minutes lives, keeps what it may use, and is not asked
- * twice a second all the time. */
+/* A peer that computes for minutes stays connected and keeps its lanes. It is
+ * not asked twice a second all the time. */
 static void test_slow_peer(void **state)
 {
     mrail_lane_t *lane;
@@ -285,11 +284,11 @@ static void test_slow_peer(void **state)
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
     progress();
     assert_int_equal(lane->state, MRAIL_LANE_UP);
-    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0); /* nothing is asked now */
+    wait_for_peer(0, 60 * MRAIL_NS_PER_SEC, 0); /* no request now */
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* ---- a lane that must go, and is the only one ---- */
+/* ---- the only lane is evicted ---- */
 
 static uint8_t memory[8 << 20];
 static mrail_mem_t *mem;
@@ -318,7 +317,7 @@ static void put(mrail_ep_t *ep, size_t length)
                      -EINPROGRESS);
 }
 
-/* The lane of slot 2, which carries no messages, is up, and then alone. */
+/* Leaves only the lane of slot 2, which carries no messages. */
 static void leave_lane_2(void)
 {
     say_lane(0, MRAIL_CTL_LANE_REQ, 2, 12, 5);
@@ -330,7 +329,7 @@ static void leave_lane_2(void)
     assert_int_equal(peer_of(0)->up_mask, 1u << 2);
 }
 
-/* The lane shall go, for a first lane of others. */
+/* Forces eviction of the lane, for a first lane of another peer. */
 static mrail_lane_t *must_go(unsigned slot)
 {
     mrail_lane_t *lane = peer_of(0)->lanes[slot];
@@ -343,7 +342,7 @@ static mrail_lane_t *must_go(unsigned slot)
     return lane;
 }
 
-static void test_only_lane_takes_what_is_uncut(void **state)
+static void test_only_lane_takes_unsplit_work(void **state)
 {
     mrail_peer_t *peer;
     mrail_lane_t *lane;
@@ -365,7 +364,7 @@ static void test_only_lane_takes_what_is_uncut(void **state)
     drop_key();
 }
 
-/* ... with nothing left but what is under way, it leaves. */
+/* With only work in flight, the lane leaves. */
 static void test_only_lane_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -385,8 +384,8 @@ static void test_only_lane_leaves(void **state)
     drop_key();
 }
 
-/* More than it has room for is to be done again, from lanes that failed. */
-static void test_only_lane_takes_what_is_redone(void **state)
+/* Failed lanes left more to replay than the lane has room for. */
+static void test_only_lane_takes_replayed_work(void **state)
 {
     mrail_peer_t *peer;
     mrail_lane_t *lane;
@@ -432,7 +431,7 @@ static void test_only_lane_takes_what_is_redone(void **state)
     drop_key();
 }
 
-/* Another one is there: what is left to do is for that. */
+/* Another lane exists: it takes the rest. */
 static void test_one_of_two_leaves(void **state)
 {
     mrail_lane_t *lane;
@@ -449,8 +448,8 @@ static void test_one_of_two_leaves(void **state)
     drop_key();
 }
 
-/* ... which must go, too: one of them does what is left. */
-static void test_one_of_two_that_must_go_stays(void **state)
+/* Both lanes are evicted: one of them takes the rest. */
+static void test_one_of_two_evicted_stays(void **state)
 {
     mrail_peer_t *peer;
 
@@ -496,7 +495,7 @@ static void assert_stays(unsigned slot)
     assert_int_equal(peer->num_am, 1);
 }
 
-/* Lane 1 is the only one for messages; lane 2 could take all else. */
+/* Only lane 1 carries messages; lane 2 could take all other work. */
 static void leave_lanes_1_and_2(void)
 {
     start(64);
@@ -517,7 +516,7 @@ static void test_last_for_messages_stays(void **state)
     assert_int_equal(engine->counters.lanes_kept, 1);
 }
 
-/* ... also when the peer asks for it. */
+/* The same when the peer requests the eviction. */
 static void test_last_for_messages_is_refused(void **state)
 {
     leave_lanes_1_and_2();
@@ -528,7 +527,8 @@ static void test_last_for_messages_is_refused(void **state)
                      MRAIL_REASON_IN_USE);
 }
 
-/* Both are asked for at once: when the first has gone, the other is the last. */
+/* Both evictions are requested at once. When the first lane has gone, the other
+ * is the last. */
 static void test_one_of_two_for_messages_stays(void **state)
 {
     mrail_peer_t *peer;
@@ -554,21 +554,21 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(test_agreed),
         TEST(test_used_is_not_idle),
-        TEST(test_restored_tells_credits),
-        TEST(test_restored_and_asked),
+        TEST(test_restored_lane_advertises_credits),
+        TEST(test_restored_and_requested),
         TEST(test_self),
-        TEST(test_gone_gives_room),
+        TEST(test_departed_peer_frees_lanes),
         TEST(test_inbox_keeps_no_lane),
         TEST(test_full_inbox_keeps_lane),
         TEST(test_batch_keeps_lane),
         TEST(test_callback_keeps_lane),
         TEST(test_silent_peer),
         TEST(test_slow_peer),
-        TEST(test_only_lane_takes_what_is_uncut),
-        TEST(test_only_lane_takes_what_is_redone),
+        TEST(test_only_lane_takes_unsplit_work),
+        TEST(test_only_lane_takes_replayed_work),
         TEST(test_only_lane_leaves),
         TEST(test_one_of_two_leaves),
-        TEST(test_one_of_two_that_must_go_stays),
+        TEST(test_one_of_two_evicted_stays),
         TEST(test_last_for_messages_stays),
         TEST(test_last_for_messages_is_refused),
         TEST(test_one_of_two_for_messages_stays),

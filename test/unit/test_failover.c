@@ -1,6 +1,6 @@
 /*
- * The end of a failed lane: the completions of its segments run without a lock,
- * and the peer may leave at the same moment.
+ * The end of a failed lane. Completions of its chunks run without a lock, and
+ * the peer may leave at the same time.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -51,8 +51,8 @@ static void put(mrail_ep_t *ep)
 
 /* ---- completions ---- */
 
-/* PUTs and a message behind them on the only lane, which fails.  The device
- * gives the PUTs back undone. */
+/* PUTs and a message after them on the only lane, which fails. The device
+ * flushes the PUTs. */
 static void lose_puts(unsigned count)
 {
     mrail_ep_t *ep;
@@ -79,7 +79,7 @@ static void create_endpoint(void)
     assert_non_null(ep_to(1));
 }
 
-/* The message has arrived, so the PUT before it has, too. */
+/* The message has arrived, so the PUT before it has arrived, too. */
 static void test_completion_creates_an_endpoint(void **state)
 {
     lose_puts(1);
@@ -118,7 +118,8 @@ static void leave_and_progress(void)
     progress();
 }
 
-/* The callback of the first ends the peer: the second completes once. */
+/* The callback of the first completion ends the peer. The second one completes
+ * once. */
 static void test_completion_ends_the_peer(void **state)
 {
     lose_puts(2);
@@ -134,7 +135,7 @@ static void test_completion_ends_the_peer(void **state)
 
 /* ---- the peer leaves ---- */
 
-/* The control thread has heard the peer leave.  The data path has not looked
+/* The control thread has processed the peer's BYE. The data path has not run
  * since: it waited for the lock. */
 static void leave_unseen(void)
 {
@@ -152,7 +153,7 @@ static void end_peer(void)
     assert_int_equal(peer_of(0)->up_mask, 0);
 }
 
-static void test_leaves_when_a_lane_is_settled(void **state)
+static void test_leaves_when_lane_is_drained_at_both_ends(void **state)
 {
     mrail_ctl_msg_t msg;
     const mrail_lane_t *lane;
@@ -178,7 +179,7 @@ static void let_go_of_slot_1(void)
     assert_int_equal(peer_of(0)->closing_mask, 2);
 }
 
-static void test_leaves_when_a_lane_is_drained(void **state)
+static void test_leaves_when_lane_is_drained(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -187,9 +188,9 @@ static void test_leaves_when_a_lane_is_drained(void **state)
     end_peer();
 }
 
-/* Nothing is known of the bytes that the failed lane had: a flush of a peer
- * that leaves is no success. */
-static void test_leaves_when_a_flush_waits(void **state)
+/* The fate of the failed lane's bytes is unknown: a flush of a peer that leaves
+ * fails. */
+static void test_leaves_when_flush_waits(void **state)
 {
     mrail_ep_t *ep;
 
@@ -208,8 +209,8 @@ static void test_leaves_when_a_flush_waits(void **state)
     release_memory();
 }
 
-/* A callback ends the peer between two looks of one progress call. */
-static void test_callback_ends_the_peer_that_lets_go(void **state)
+/* A callback ends the peer between two visits in one progress call. */
+static void test_callback_ends_leaving_peer(void **state)
 {
     mrail_ep_t *ep;
 
@@ -234,10 +235,10 @@ int main(int argc, char **argv)
         TEST(test_completion_creates_an_endpoint),
         TEST(test_completion_sends_to_a_new_peer),
         TEST(test_completion_ends_the_peer),
-        TEST(test_leaves_when_a_lane_is_settled),
-        TEST(test_leaves_when_a_lane_is_drained),
-        TEST(test_leaves_when_a_flush_waits),
-        TEST(test_callback_ends_the_peer_that_lets_go),
+        TEST(test_leaves_when_lane_is_drained_at_both_ends),
+        TEST(test_leaves_when_lane_is_drained),
+        TEST(test_leaves_when_flush_waits),
+        TEST(test_callback_ends_leaving_peer),
     };
 
     if (argc > 1) {

@@ -1,4 +1,4 @@
-/* Throttling on rails: the division against the optimum, and periods. */
+/* Throttling on rails: the division compared with the optimum, and periods. */
 #include "config.h"
 #include "rail/fair_share.h"
 
@@ -17,7 +17,7 @@
 #define SEEDS 20000
 
 typedef struct {
-    mrail_fair_share_class_t set[MAX_SETS];
+    mrail_fair_share_class_t class[MAX_SETS];
     unsigned num_classes;
     double rate[MAX_RAILS];
     unsigned num_rails;
@@ -35,14 +35,15 @@ static void draw(case_t *c, uint64_t seed)
         c->rate[r] = 25e6 * (1 + mrail_rng_below(&rng, 8));
     }
     for (unsigned i = 0; i < c->num_classes; ++i) {
-        c->set[i].rails = 1 + mrail_rng_below(&rng, (1u << c->num_rails) - 1);
-        c->set[i].peers = 1;
-        c->set[i].bytes = 1e6 * mrail_rng_below(&rng, 100);
+        c->class[i].rails = 1 + mrail_rng_below(&rng, (1u << c->num_rails) - 1);
+        c->class[i].peers = 1;
+        c->class[i].bytes = 1e6 * mrail_rng_below(&rng, 100);
     }
 }
 
-/* For some rails, those who reach no others need so long: the worst of these is
- * the least time (the condition of Gale for a flow). */
+/* Minimum time. Each subset of rails limits the peers that reach no other
+ * rails; the maximum over the subsets is the minimum (Gale's condition for a
+ * flow). */
 static double least(const case_t *c)
 {
     double worst_s = 0;
@@ -54,30 +55,30 @@ static double least(const case_t *c)
             rate += ((some >> r) & 1) ? c->rate[r] : 0;
         }
         for (unsigned i = 0; i < c->num_classes; ++i) {
-            bytes += (c->set[i].rails & ~some) ? 0 : c->set[i].bytes;
+            bytes += (c->class[i].rails & ~some) ? 0 : c->class[i].bytes;
         }
         worst_s = MRAIL_MAX(worst_s, bytes / rate);
     }
     return worst_s;
 }
 
-/* Each set's bytes are on its own rails, all of them. */
+/* All bytes of a class are on its own rails. */
 static void check_parts(const case_t *c, uint64_t seed)
 {
     for (unsigned i = 0; i < c->num_classes; ++i) {
         double sum = 0;
 
         for (unsigned r = 0; r < c->num_rails; ++r) {
-            if (!((c->set[i].rails >> r) & 1) && (c->set[i].part[r] != 0)) {
+            if (!((c->class[i].rails >> r) & 1) && (c->class[i].part[r] != 0)) {
                 fail_msg("seed %u: set %u has no rail %u", (unsigned)seed, i,
                          r);
             }
-            sum += c->set[i].part[r];
+            sum += c->class[i].part[r];
         }
-        if ((sum < c->set[i].bytes * 0.999999 - 1) ||
-            (sum > c->set[i].bytes * 1.000001 + 1)) {
+        if ((sum < c->class[i].bytes * 0.999999 - 1) ||
+            (sum > c->class[i].bytes * 1.000001 + 1)) {
             fail_msg("seed %u: set %u: %.0f of %.0f bytes", (unsigned)seed, i,
-                     sum, c->set[i].bytes);
+                     sum, c->class[i].bytes);
         }
     }
 }
@@ -91,8 +92,8 @@ static void test_divide(void **state)
         case_t c;
 
         draw(&c, seed);
-        time_s =
-            mrail_fair_share_divide(c.set, c.num_classes, c.rate, c.num_rails);
+        time_s = mrail_fair_share_divide(c.class, c.num_classes, c.rate,
+                                         c.num_rails);
         least_s = least(&c);
         check_parts(&c, seed);
         if ((time_s > least_s * 1.03) || (time_s < least_s * 0.999999)) {
@@ -104,16 +105,16 @@ static void test_divide(void **state)
     assert_true(sum / SEEDS < 1.001);
 }
 
-/* ---- turns ---- */
+/* ---- periods ---- */
 
 #define ALL 0xfu
 #define SOME 0xdu /* rail 1 is not among them */
 
 typedef struct {
-    mrail_fair_share_t shares;
+    mrail_fair_share_t fair_share;
     mrail_fair_share_rail_t rails[4];
     mrail_ns_t now_ns;
-    unsigned all, some; /* places */
+    unsigned all, some; /* classes */
 } turns_t;
 
 static const uint64_t rates[] = {200000000, 100000000, 50000000, 50000000};
@@ -127,8 +128,8 @@ static void turns_init(turns_t *t)
     }
 }
 
-/* Turns in which the rails move that part of their rates, for peers that reach
- * all and peers that reach some, with so many bytes each. */
+/* Runs `count` periods. The rails move `part` of their rates, for peers that
+ * reach all and peers that reach some rails, with these queued bytes. */
 static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
                       uint64_t some)
 {
@@ -138,50 +139,50 @@ static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
             t->rails[r].moved += (uint64_t)((double)rates[r] * part * 0.002);
             t->rails[r].done += 10;
         }
-        mrail_fair_share_begin(&t->shares, t->now_ns);
+        mrail_fair_share_begin(&t->fair_share, t->now_ns);
         for (unsigned i = 0; (all != 0) && (i < 3); ++i) {
-            t->all = mrail_fair_share_add(&t->shares, ALL, all);
+            t->all = mrail_fair_share_add(&t->fair_share, ALL, all);
         }
         for (unsigned i = 0; (some != 0) && (i < 4); ++i) {
-            t->some = mrail_fair_share_add(&t->shares, SOME, some);
+            t->some = mrail_fair_share_add(&t->fair_share, SOME, some);
         }
-        mrail_fair_share_classtle(&t->shares, t->rails, 4);
+        mrail_fair_share_end(&t->fair_share, t->rails, 4);
     }
 }
 
-/* Bytes that a set may post on the rail, in chunks, for so many of the other.
- */
+/* Bytes that one class may post on the rail, in chunks, per `bytes` of the
+ * other. */
 static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
 {
     const uint64_t chunk = 65536;
     uint64_t posted = 0;
 
     for (uint64_t at = 0; at < bytes; at += chunk) {
-        mrail_fair_share_post(&t->shares, t->some, rail, chunk);
-        while (mrail_fair_share_may(&t->shares, t->all, rail) &&
+        mrail_fair_share_post(&t->fair_share, t->some, rail, chunk);
+        while (mrail_fair_share_may(&t->fair_share, t->all, rail) &&
                (posted < 16 * bytes)) {
-            mrail_fair_share_post(&t->shares, t->all, rail, chunk);
+            mrail_fair_share_post(&t->fair_share, t->all, rail, chunk);
             posted += chunk;
         }
     }
     return (double)posted;
 }
 
-#define LONG 25 /* turns: more than a look */
+#define LONG 25 /* periods: longer than a measurement */
 
-/* Nobody is held back who reaches what all others reach. */
+/* Peers that reach the same rails are never throttled. */
 static void test_equal_rates(void **state)
 {
     turns_t t;
 
     turns_init(&t);
     turns_run(&t, LONG, 1, 10000000, 0);
-    assert_int_equal(t.shares.active, 0);
+    assert_int_equal(t.fair_share.active, 0);
     turns_run(&t, LONG, 1, 0, 10000000);
-    assert_int_equal(t.shares.active, 0);
+    assert_int_equal(t.fair_share.active, 0);
 }
 
-/* As long as it is not known what rails give, nobody is. */
+/* Without known rates, no class is throttled. */
 static void test_unknown(void **state)
 {
     turns_t t;
@@ -189,11 +190,11 @@ static void test_unknown(void **state)
     turns_init(&t);
     t.rails[2].rate = 0;
     turns_run(&t, LONG, 1, 10000000, 10000000);
-    assert_int_equal(t.shares.active, 0);
+    assert_int_equal(t.fair_share.active, 0);
 }
 
-/* 44.8 MB for three rails, 33.6 for all: who reaches rail 1 has 14 of 58.8 MB
- * on the others, so 14 for each 44.8 that the owners have. */
+/* 44.8 MB for three rails, 33.6 MB for all four. The class that reaches rail 1
+ * has 14 of 58.8 MB on each other rail: 14 for 44.8 of the bottleneck class. */
 static void test_held(void **state)
 {
     turns_t t;
@@ -201,14 +202,14 @@ static void test_held(void **state)
 
     turns_init(&t);
     turns_run(&t, 1, 1, 11200000, 11200000);
-    assert_true(t.shares.ratio[t.all][0] <
-                0); /* first a look at what it moves */
+    assert_true(t.fair_share.ratio[t.all][0] <
+                0); /* first the rail is measured */
     turns_run(&t, LONG, 1, 11200000, 11200000);
-    assert_int_equal(t.shares.active, 1);
+    assert_int_equal(t.fair_share.active, 1);
     for (unsigned r = 0; r < 4; ++r) {
-        assert_true(t.shares.ratio[t.some][r] < 0);
+        assert_true(t.fair_share.ratio[t.some][r] < 0);
     }
-    assert_true(t.shares.ratio[t.all][1] < 0);
+    assert_true(t.fair_share.ratio[t.all][1] < 0);
     for (unsigned r = 0; r < 4; r += (r == 0) ? 2 : 1) {
         part = turns_post(&t, r, 64 << 20) / (64 << 20);
         if ((part < 0.30) || (part > 0.33)) {
@@ -217,18 +218,18 @@ static void test_held(void **state)
     }
 }
 
-/* Those who reach fewer rails have less to do there than their part. */
+/* Peers with fewer rails have less work there than their fair share. */
 static void test_incast(void **state)
 {
     turns_t t;
 
     turns_init(&t);
     turns_run(&t, LONG, 1, 11200000, 500000);
-    assert_true(t.shares.ratio[t.all][0] < 0);
-    assert_true(t.shares.ratio[t.some][0] >= 0);
+    assert_true(t.fair_share.ratio[t.all][0] < 0);
+    assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
 
-/* A rail that would idle is let go, for longer each time. */
+/* A rail that would idle is released, for longer each time. */
 static void test_let_go(void **state)
 {
     unsigned held = 0;
@@ -236,22 +237,22 @@ static void test_let_go(void **state)
 
     turns_init(&t);
     turns_run(&t, LONG, 1, 11200000, 11200000);
-    assert_true(t.shares.ratio[t.all][0] >= 0);
+    assert_true(t.fair_share.ratio[t.all][0] >= 0);
     for (unsigned i = 0; i < 1000; ++i) {
-        int is_held = (t.shares.ratio[t.all][0] >= 0);
+        int is_held = (t.fair_share.ratio[t.all][0] >= 0);
 
         turns_run(&t, 1, is_held ? 0.5 : 1, 11200000, 11200000);
-        held += (t.shares.ratio[t.all][0] >= 0);
+        held += (t.fair_share.ratio[t.all][0] >= 0);
     }
     if ((held < 3) || (held > 100)) {
         fail_msg("held back in %u of 1000 turns", held);
     }
-    /* When it can be filled, they are held back again. */
+    /* When it can be filled, the class is throttled again. */
     turns_run(&t, 1200, 1, 11200000, 11200000);
     held = 0;
     for (unsigned i = 0; i < 100; ++i) {
         turns_run(&t, 1, 1, 11200000, 11200000);
-        held += (t.shares.ratio[t.all][0] >= 0);
+        held += (t.fair_share.ratio[t.all][0] >= 0);
     }
     assert_int_equal(held, 100);
 }
@@ -267,8 +268,8 @@ static void test_least(void **state)
     turns_run(&t, LONG, 1, 100000, 44800000);
     for (unsigned i = 0; i < 500; ++i) {
         turns_run(&t, 1, 1, 100000, 44800000);
-        while (mrail_fair_share_may(&t.shares, t.all, 0)) {
-            mrail_fair_share_post(&t.shares, t.all, 0, 65536);
+        while (mrail_fair_share_may(&t.fair_share, t.all, 0)) {
+            mrail_fair_share_post(&t.fair_share, t.all, 0, 65536);
             posted += 65536;
         }
     }
@@ -276,8 +277,8 @@ static void test_least(void **state)
     assert_true(posted < 2 * MRAIL_FAIR_SHARE_LEAST * 200e6 * 1.0);
 }
 
-/* More sets than there are places: nobody is held back, nothing is written
- * where it must not; when they are fewer again, all is well. */
+/* With more classes than entries, no class is throttled and nothing is written
+ * out of bounds. With fewer classes it works again. */
 static void test_too_many(void **state)
 {
     turns_t t;
@@ -285,18 +286,19 @@ static void test_too_many(void **state)
     turns_init(&t);
     for (unsigned period = 0; period < 50; ++period) {
         t.now_ns += MRAIL_FAIR_SHARE_PERIOD_NS;
-        mrail_fair_share_begin(&t.shares, t.now_ns);
+        mrail_fair_share_begin(&t.fair_share, t.now_ns);
         for (unsigned rails = 1; rails < 16; ++rails) {
-            unsigned place = mrail_fair_share_add(&t.shares, rails, 1000000);
+            unsigned place =
+                mrail_fair_share_add(&t.fair_share, rails, 1000000);
 
             assert_true((place < MRAIL_FAIR_SHARE_CLASSES) ||
                         (place == MRAIL_FAIR_SHARE_NONE));
         }
-        mrail_fair_share_classtle(&t.shares, t.rails, 4);
-        assert_int_equal(t.shares.active, 0);
+        mrail_fair_share_end(&t.fair_share, t.rails, 4);
+        assert_int_equal(t.fair_share.active, 0);
     }
     turns_run(&t, LONG, 1, 11200000, 11200000);
-    assert_int_equal(t.shares.active, 1);
+    assert_int_equal(t.fair_share.active, 1);
 }
 
 int main(void)

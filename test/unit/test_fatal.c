@@ -1,7 +1,7 @@
 /*
- * A device that is gone (IBV_EVENT_DEVICE_FATAL) gives no request back: the
- * other rails take the work all the same, and nothing is asked of it again.  A
- * rail whose completion queue or shared receive queue fails is as good as gone.
+ * A lost device (IBV_EVENT_DEVICE_FATAL) returns no request. The other rails
+ * take the work, and no further call uses the device. A rail whose completion
+ * queue or shared receive queue fails is treated as lost.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -20,7 +20,7 @@ static uint8_t memory[1 << 16];
 static mrail_mem_t *mem;
 static mrail_rkey_t *rkey;
 
-/* The device of the lane completes nothing; the others do. */
+/* The lane's device completes nothing; the others do. */
 static void work_without(const mrail_rail_t *gone)
 {
     for (unsigned i = 0; i < 4; ++i) {
@@ -40,7 +40,7 @@ static void lose(mrail_rail_t *rail)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Two lanes, both with PUTs under way. */
+/* Two lanes with PUTs in flight. */
 static mrail_peer_t *busy(void)
 {
     uint8_t packed[4 + 4 * MRAIL_MAX_RAILS];
@@ -75,7 +75,7 @@ static void end(void)
     mrail_mem_dereg(mem);
 }
 
-/* ... after it is lost. */
+/* The same after the loss. */
 static void others_work(mrail_peer_t *peer)
 {
     mrail_lane_t *lane = peer->lanes[1];
@@ -85,7 +85,7 @@ static void others_work(mrail_peer_t *peer)
     work_without(rail);
     assert_int_equal(rail->fatal, 1);
     assert_int_equal(lane->state, MRAIL_LANE_CLOSING);
-    assert_int_equal(lane->closed, 0); /* what was done may just be arriving */
+    assert_int_equal(lane->closed, 0); /* earlier bytes may just be arriving */
     assert_non_null(lane->qp);
     run_control(20 * MRAIL_NS_PER_MS);
     work_without(rail);
@@ -110,30 +110,30 @@ static void test_others_take_its_work(void **state)
     others_work(peer);
 }
 
-/* ibv_poll_cq() < 0: nothing that was posted will ever come back. */
+/* ibv_poll_cq() < 0: no posted request ever completes. */
 static void test_cq_cannot_be_polled(void **state)
 {
     mrail_peer_t *peer = busy();
 
-    fake_bad_cq = peer->lanes[1]->rail->cq;
+    fake_failing_cq = peer->lanes[1]->rail->cq;
     work_without(peer->lanes[1]->rail);
     others_work(peer);
 }
 
 static void ud_poll(mrail_rail_t *rail)
 {
-    mrail_control_timers_t duty;
+    mrail_control_timers_t timers;
 
-    mrail_control_init(&duty, engine);
-    mrail_control_ud(engine, rail, &duty);
-    (void)mrail_control_run(engine, &duty);
+    mrail_control_init(&timers, engine);
+    mrail_control_ud(engine, rail, &timers);
+    (void)mrail_control_run(engine, &timers);
 }
 
 static void test_ud_cq_cannot_be_polled(void **state)
 {
     mrail_peer_t *peer = busy();
 
-    fake_bad_cq = peer->lanes[1]->rail->ud_cq;
+    fake_failing_cq = peer->lanes[1]->rail->ud_cq;
     ud_poll(peer->lanes[1]->rail);
     others_work(peer);
 }
@@ -165,8 +165,8 @@ static void test_srq_error(void **state)
     others_work(peer);
 }
 
-/* The peer's answer comes after its rail is lost: the device may still connect
- * a QP, but nothing would come back. */
+/* The peer's reply comes after the loss of its rail. The device may still
+ * connect a QP, but nothing would complete. */
 static void test_no_lane_joins(void **state)
 {
     mrail_rail_t *rail;
@@ -183,7 +183,7 @@ static void test_no_lane_joins(void **state)
     assert_int_not_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
 
-static void test_not_asked_again(void **state)
+static void test_not_requested_again(void **state)
 {
     mrail_peer_t *peer = busy();
     mrail_lane_t *lane = peer->lanes[1];
@@ -214,7 +214,7 @@ static void test_not_asked_again(void **state)
     end();
 }
 
-/* It was the last: what is under way fails, and does not wait for it. */
+/* The last lane: operations in flight fail at once. */
 static void test_last_one(void **state)
 {
     mrail_peer_t *peer = busy();
@@ -265,7 +265,7 @@ static void test_peer_leaves(void **state)
     leave(1);
 }
 
-/* ... or has them, and then is gone. */
+/* The same, and then the device is lost. */
 static void test_peer_has_left(void **state)
 {
     leave(0);
@@ -281,7 +281,7 @@ int main(int argc, char **argv)
         TEST(test_cq_error),
         TEST(test_srq_error),
         TEST(test_no_lane_joins),
-        TEST(test_not_asked_again),
+        TEST(test_not_requested_again),
         TEST(test_last_one),
         TEST(test_peer_leaves),
         TEST(test_peer_has_left),

@@ -1,4 +1,5 @@
-/* The table of moves of src/rail/health.c, and what no sequence may do. */
+/* The transition table of src/rail/health.c, and invariants of all
+ * sequences. */
 #include "config.h"
 #include "rail/health.h"
 
@@ -28,7 +29,7 @@ static mrail_health_action_t at(mrail_health_t *health,
     return mrail_health_event(health, &params, event, ms * MS);
 }
 
-/* Lets deadlines pass up to `ms`; the last action. */
+/* Lets deadlines pass up to `ms`. Returns the last action. */
 static mrail_health_action_t wait(mrail_health_t *health, uint64_t ms,
                                   int others_answer, unsigned *count_p)
 {
@@ -54,7 +55,7 @@ static void test_error_retires(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
                      MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
-    /* The rest of its requests, the peer's notice: nothing new. */
+    /* Further flushed requests and the peer's notice change nothing. */
     assert_int_equal(at(&health, MRAIL_HEALTH_CQE_ERROR, 5),
                      MRAIL_HEALTH_NOTHING);
     assert_int_equal(at(&health, MRAIL_HEALTH_CLOSED, 6), MRAIL_HEALTH_NOTHING);
@@ -91,13 +92,13 @@ static void test_port_down_retires(void **state)
 
 /* A completion may stem from before the port failed. Only a port event, or the
  * answer to a later probe, counts. */
-static void test_port_down_is_not_forgotten(void **state)
+static void test_port_down_persists(void **state)
 {
     mrail_health_t health;
     unsigned count;
 
     mrail_health_init(&health, 0);
-    at(&health, MRAIL_HEALTH_STALLED, 9); /* also when it was suspect */
+    at(&health, MRAIL_HEALTH_STALLED, 9); /* also from the suspect state */
     at(&health, MRAIL_HEALTH_PORT_DOWN, 10);
     assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 11),
                      MRAIL_HEALTH_NOTHING);
@@ -105,7 +106,7 @@ static void test_port_down_is_not_forgotten(void **state)
     assert_int_equal(wait(&health, 12, 1, &count), MRAIL_HEALTH_RETIRE);
 }
 
-/* Nobody else answers: it is asked, and may be there again. */
+/* No path answers: this one is probed and may recover. */
 static void test_port_down_alone(void **state)
 {
     mrail_health_t health;
@@ -147,7 +148,7 @@ static void test_stall_needs_probes(void **state)
     assert_int_equal(at(&health, MRAIL_HEALTH_STALLED, 100),
                      MRAIL_HEALTH_PROBE);
     assert_int_equal(wait(&health, 159, 1, &count), MRAIL_HEALTH_PROBE);
-    assert_int_equal(count, 2); /* the first is lost, and the second */
+    assert_int_equal(count, 2); /* the first and the second one are lost */
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
     assert_int_equal(wait(&health, 160, 1, &count), MRAIL_HEALTH_RETIRE);
     assert_int_equal(health.state, MRAIL_HEALTH_RETIRED);
@@ -159,13 +160,13 @@ static void test_congestion_retires_nothing(void **state)
     unsigned count;
 
     mrail_health_init(&health, 0);
-    /* Nobody answers, for a minute. */
+    /* No probe is answered for a minute. */
     at(&health, MRAIL_HEALTH_STALLED, 100);
     assert_int_equal(wait(&health, 60000, 0, &count), MRAIL_HEALTH_PROBE);
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
     assert_int_equal(at(&health, MRAIL_HEALTH_PROGRESS, 60001),
                      MRAIL_HEALTH_RESUME);
-    /* The count begins anew. */
+    /* The count starts anew. */
     at(&health, MRAIL_HEALTH_STALLED, 60100);
     wait(&health, 60159, 1, &count);
     assert_int_equal(health.state, MRAIL_HEALTH_SUSPECT);
@@ -194,8 +195,8 @@ static void test_comes_back(void **state)
     assert_int_equal(health.due_ns, MRAIL_NS_NEVER);
 }
 
-/* A port that has been down for an hour is in use soon after it came back; until
- * then probes grow rare. */
+/* A port that was down for an hour is in use soon after it returns. Until then
+ * probes become rare. */
 static void test_returning_port_is_not_kept_waiting(void **state)
 {
     mrail_health_t health;
@@ -205,7 +206,7 @@ static void test_returning_port_is_not_kept_waiting(void **state)
     at(&health, MRAIL_HEALTH_CQE_ERROR, 0);
     wait(&health, 3600000, 1, &count);
     assert_true(count < 3600000 / 1600 * 4 + 100);
-    at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000); /* if it was probing */
+    at(&health, MRAIL_HEALTH_PORT_DOWN, 3600000); /* also while it is probed */
     assert_int_equal(at(&health, MRAIL_HEALTH_PORT_UP, 3600100),
                      MRAIL_HEALTH_NOTHING);
     assert_int_equal(health.due_ns, 3600100 * MS);
@@ -213,28 +214,28 @@ static void test_returning_port_is_not_kept_waiting(void **state)
 
 static void test_flapping_is_damped(void **state)
 {
-    static const unsigned rests[] = {100, 200, 400, 800, 1600, 1600};
+    static const unsigned backoff_ms[] = {100, 200, 400, 800, 1600, 1600};
     mrail_health_t health;
     uint64_t ms = 0;
 
     mrail_health_init(&health, 0);
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(rests); ++i) {
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(backoff_ms); ++i) {
         at(&health, MRAIL_HEALTH_CQE_ERROR, ms);
         at(&health, MRAIL_HEALTH_PORT_UP, ms + 1); /* makes no difference */
-        assert_int_equal(health.due_ns, (ms + rests[i]) * MS);
-        ms += rests[i];
+        assert_int_equal(health.due_ns, (ms + backoff_ms[i]) * MS);
+        ms += backoff_ms[i];
         at(&health, MRAIL_HEALTH_TIMEOUT, ms);
         at(&health, MRAIL_HEALTH_PROBE_REPLY, ms);
         at(&health, MRAIL_HEALTH_RESTORED, ms);
     }
-    /* Calm: short again. */
+    /* After a calm period the back-off is short again. */
     ms += 10000;
     at(&health, MRAIL_HEALTH_CQE_ERROR, ms);
     assert_int_equal(health.due_ns, (ms + 100) * MS);
 }
 
 /* Without another path the back-off is shorter. */
-static void test_hurry(void **state)
+static void test_single_path_backs_off_less(void **state)
 {
     mrail_health_t health;
 
@@ -253,11 +254,11 @@ static void test_hurry(void **state)
     assert_int_equal(health.due_ns, 5300 * MS);
     mrail_health_expedite(&health, 5400 * MS);
     assert_int_equal(health.due_ns, 5300 * MS);
-    at(&health, MRAIL_HEALTH_PORT_UP, 5350); /* the rest is over */
+    at(&health, MRAIL_HEALTH_PORT_UP, 5350); /* the back-off has ended */
     assert_int_equal(health.due_ns, 5350 * MS);
 }
 
-/* Any events in any order. */
+/* Random events in random order. */
 static void test_random_walks(void **state)
 {
     for (uint64_t seed = 1; seed <= 2000; ++seed) {
@@ -280,7 +281,7 @@ static void test_random_walks(void **state)
 
             ms += mrail_rng_next(&rng) % 50;
             action = at(&health, event, ms);
-            /* The QP is given up once for each that there is. */
+            /* Each QP is retired once. */
             if (action == MRAIL_HEALTH_RETIRE) {
                 assert_true(connected && evidence);
                 connected = 0;
@@ -289,12 +290,13 @@ static void test_random_walks(void **state)
                 connected = 1;
             }
             assert_true(connected == (health.state <= MRAIL_HEALTH_DOWN));
-            /* New work goes to it, or does not, as it was told. */
+            /* New work depends on the reported state. */
             if ((before == MRAIL_HEALTH_UP) !=
                 (health.state == MRAIL_HEALTH_UP)) {
                 assert_true(action != MRAIL_HEALTH_NOTHING);
             }
-            /* Nothing waits for ever, but for an answer to RESTORE. */
+            /* Every state has a deadline, except the wait for the answer to
+             * RESTORE. */
             assert_true((health.due_ns != MRAIL_NS_NEVER) ||
                         (health.state == MRAIL_HEALTH_UP) ||
                         (health.state == MRAIL_HEALTH_PROBING));
@@ -308,7 +310,7 @@ int main(void)
         cmocka_unit_test(test_error_retires),
         cmocka_unit_test(test_short_flap_retires_nothing),
         cmocka_unit_test(test_port_down_retires),
-        cmocka_unit_test(test_port_down_is_not_forgotten),
+        cmocka_unit_test(test_port_down_persists),
         cmocka_unit_test(test_port_down_alone),
         cmocka_unit_test(test_stuck_retires),
         cmocka_unit_test(test_stall_needs_probes),
@@ -316,7 +318,7 @@ int main(void)
         cmocka_unit_test(test_comes_back),
         cmocka_unit_test(test_returning_port_is_not_kept_waiting),
         cmocka_unit_test(test_flapping_is_damped),
-        cmocka_unit_test(test_hurry),
+        cmocka_unit_test(test_single_path_backs_off_less),
         cmocka_unit_test(test_random_walks),
     };
 

@@ -1,4 +1,4 @@
-/* Requests for lanes that are late, repeated or given up. */
+/* Late, repeated and abandoned requests for lanes. */
 #include "config.h"
 #include "mock_peer.h"
 
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* A request that was refused is repeated, late, and then there is room: the
- * peer knows nothing of it any more, and gets the lane when it asks anew. */
+/* A refused request is repeated late, when a lane is available. The peer has
+ * forgotten it and gets the lane with a new request. */
 static void test_late_repeat(void **state)
 {
     start(4);
@@ -24,12 +24,12 @@ static void test_late_repeat(void **state)
     assert_int_equal(last(MRAIL_CTL_REFUSE)->seq, 21);
     (void)let_go(0);
     confirm_all(0);
-    assert_null(peer_of(0)->lanes[2]); /* it was asked for, too */
+    assert_null(peer_of(0)->lanes[2]); /* it was requested, too */
     sent.num_msgs = 0;
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     assert_null(peer_of(1)->lanes[1]);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    /* Not for want of room: a new request is welcome. */
+    /* Not for lack of resources: a new request is welcome. */
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
     say_lane(1, MRAIL_CTL_LANE_REQ, 1, 22, 9);
@@ -37,9 +37,9 @@ static void test_late_repeat(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 22);
 }
 
-/* One that the peer had given up, for ours that crossed it, is taken when it
- * comes at last; then the peer asks anew. */
-static void test_given_up(void **state)
+/* The peer abandoned its request for one of this end that crossed it. The late
+ * request is accepted; then the peer sends a new one. */
+static void test_abandoned_request(void **state)
 {
     start(64);
     connect_lanes(0, 1);
@@ -52,8 +52,8 @@ static void test_given_up(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REP)->seq, 23);
 }
 
-/* A whole life comes again, late. */
-static void test_second_life(void **state)
+/* All messages of an epoch arrive again, late. */
+static void test_repeated_epoch(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -66,14 +66,15 @@ static void test_second_life(void **state)
     assert_null(peer_of(0)->lanes[1]);
 }
 
-/* Others are asked for by whom had a first lane up: that may have failed, and the
- * one under way be a later one.  Only LANE_READY tells that it is up. */
+/* An end requests further lanes only after a first lane was up. That one may
+ * have failed, and the pending one may be a later one. Only LANE_READY proves
+ * that it is up. */
 static void test_first_is_not_ready(void **state)
 {
     start(64);
     say_hello(0);
     say_lane(0, MRAIL_CTL_LANE_REQ, 0, 12, 5);
-    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6); /* asked for before */
+    say_lane(0, MRAIL_CTL_LANE_REQ, 1, 11, 6); /* requested before */
     say_lane(0, MRAIL_CTL_LANE_REQ, 3, 13, 7); /* ... or after it */
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 11, 6);
     progress();
@@ -87,8 +88,8 @@ static void test_first_is_not_ready(void **state)
     assert_int_equal(peer_of(0)->up[0]->slot, 0);
 }
 
-/* The peer has asked for a lane, and says no more about it: no reason to give the
- * peer up. */
+/* The peer requested a lane and stays silent afterwards. That does not fail the
+ * peer. */
 static void test_lane_not_wanted(void **state)
 {
     start(64);
@@ -106,8 +107,8 @@ static void test_lane_not_wanted(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* A late request of an earlier life of the lane: the peer uses this one. */
-static void test_earlier_life(void **state)
+/* A late request of an earlier epoch: the peer uses the present one. */
+static void test_earlier_epoch(void **state)
 {
     mrail_lane_t *lane;
     uint32_t seq;
@@ -130,8 +131,8 @@ static void test_earlier_life(void **state)
     assert_int_equal(lane->state, MRAIL_LANE_UP);
 }
 
-/* A peer that has reaped the lane confirms at once, and gets a new lane. */
-static void test_next_life(void **state)
+/* A peer that has reaped the lane confirms at once and gets a new lane. */
+static void test_next_epoch(void **state)
 {
     uint32_t seq;
 
@@ -141,7 +142,7 @@ static void test_next_life(void **state)
     sent.num_msgs = 0;
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    assert_non_null(last(MRAIL_CTL_RETIRE)); /* asked again, not later */
+    assert_non_null(last(MRAIL_CTL_RETIRE)); /* asked again at once */
     assert_int_equal(last(MRAIL_CTL_RETIRE)->seq, seq);
     say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
@@ -152,7 +153,7 @@ static void test_next_life(void **state)
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
 }
 
-/* Epochs tell the lives of a lane apart, so they do not repeat soon. */
+/* Epochs distinguish successive QPs of a lane, so they do not repeat soon. */
 static void test_epochs(void **state)
 {
     static uint8_t seen[65536];
@@ -165,7 +166,7 @@ static void test_epochs(void **state)
     for (unsigned i = 0; i < 2000; ++i) {
         const mrail_ctl_msg_t *req;
 
-        run_control(500 * MRAIL_NS_PER_MS); /* there may be room again */
+        run_control(500 * MRAIL_NS_PER_MS); /* a lane may be available again */
         sent.num_msgs = 0;
         peer->requested_slots = 2;
         mrail_ctl_work(peer);
@@ -182,10 +183,10 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_late_repeat),     TEST(test_given_up),
-        TEST(test_second_life),     TEST(test_first_is_not_ready),
-        TEST(test_lane_not_wanted), TEST(test_earlier_life),
-        TEST(test_next_life),       TEST(test_epochs),
+        TEST(test_late_repeat),     TEST(test_abandoned_request),
+        TEST(test_repeated_epoch),  TEST(test_first_is_not_ready),
+        TEST(test_lane_not_wanted), TEST(test_earlier_epoch),
+        TEST(test_next_epoch),      TEST(test_epochs),
     };
 
     if (argc > 1) {

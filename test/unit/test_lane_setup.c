@@ -1,8 +1,7 @@
 /*
- * Lane requests that are not granted at once: the rails of requests and
- * answers, a device that does not connect a QP, a refusing peer, and the time
- * of giving up. Two rails make two pairs: the rail of a message is its
- * src_rail.
+ * Lane requests that do not succeed at once. They cover the rails of requests
+ * and replies, a device that does not connect a QP, a refusing peer, and time
+ * limits. Two rails make two pairs: src_rail is the rail of a message.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -19,7 +18,7 @@
 #define FAIL_RTR 1
 #define FAIL_RTS 2
 
-/* The peer is known, and a first lane is asked for. */
+/* The peer is known, and a first lane is requested. */
 static const mrail_ctl_msg_t *ask_first(void)
 {
     start(64);
@@ -31,7 +30,7 @@ static const mrail_ctl_msg_t *ask_first(void)
     return last(MRAIL_CTL_LANE_REQ);
 }
 
-/* The first one is there, the second is asked for. */
+/* The first lane is up, the second one is requested. */
 static const mrail_ctl_msg_t *ask_second(void)
 {
     start(64);
@@ -42,7 +41,7 @@ static const mrail_ctl_msg_t *ask_second(void)
     return last(MRAIL_CTL_LANE_REQ);
 }
 
-/* The peer's answer to a LANE_REQ, over the rail. */
+/* The peer's reply to a LANE_REQ, over the given rail. */
 static mrail_ctl_msg_t answer_to(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t msg;
@@ -61,9 +60,9 @@ static void answer(const mrail_ctl_msg_t *req, unsigned rail)
     say_on(0, rail, &msg);
 }
 
-/* ---- the way of answers ---- */
+/* ---- rails of replies ---- */
 
-static void test_ready_takes_the_way_of_its_question(void **state)
+static void test_ready_uses_pair_of_request(void **state)
 {
     const mrail_ctl_msg_t *req = ask_first();
 
@@ -77,7 +76,7 @@ static void test_ready_takes_the_way_of_its_question(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_READY)->src_rail, 0);
 }
 
-static void test_repeated_answer_takes_the_way_of_its_question(void **state)
+static void test_repeated_reply_uses_pair_of_request(void **state)
 {
     mrail_ctl_msg_t msg;
 
@@ -95,9 +94,9 @@ static void test_repeated_answer_takes_the_way_of_its_question(void **state)
     }
 }
 
-/* The request settles which rails come first, before it is refused: whichever
- * call of the device fails. */
-static void test_refusal_takes_the_way_of_its_question(void **state)
+/* The request decides the order of rails before it is refused, whichever call
+ * of the device fails. */
+static void test_refusal_uses_pair_of_request(void **state)
 {
     unsigned refused = 0, rebased = 0, base;
     mrail_ctl_msg_t msg;
@@ -127,8 +126,8 @@ static void test_refusal_takes_the_way_of_its_question(void **state)
     assert_true(refused >= 4);
 }
 
-/* ... whichever rail it is heard over: it may have come before that. */
-static void test_port_that_is_down_takes_no_lane(void **state)
+/* The request may come over another rail, before the port went down. */
+static void test_down_port_accepts_no_lane(void **state)
 {
     mrail_ctl_msg_t msg;
 
@@ -149,7 +148,7 @@ static void test_port_that_is_down_takes_no_lane(void **state)
     msg.seq = 11;
     hear(0, 1, &msg);
     assert_null(peer_of(0)->lanes[0]);
-    fake_ports[1].state = IBV_PORT_ACTIVE; /* nobody has said so yet */
+    fake_ports[1].state = IBV_PORT_ACTIVE; /* not reported yet */
     msg.seq = 12;
     hear(0, 1, &msg);
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_ACCEPTING);
@@ -157,7 +156,7 @@ static void test_port_that_is_down_takes_no_lane(void **state)
 
 /* An end that had a lane keeps its base pair. A request that counts from
  * another pair would take the place of another lane. */
-static void test_pair_that_both_count_from_stays(void **state)
+static void test_agreed_base_pair_stays(void **state)
 {
     mrail_ctl_msg_t msg;
     unsigned base;
@@ -166,7 +165,8 @@ static void test_pair_that_both_count_from_stays(void **state)
     connect_lanes(0, 1);
     base = peer_of(0)->base;
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 1, 50, 7);
-    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base; /* it is slot 0's */
+    msg.lane.src_rail = msg.lane.dst_rail = (uint8_t)base; /* the pair of slot
+                                                            * 0 */
     hear(0, 0, &msg);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
                      MRAIL_REASON_RESOURCES);
@@ -177,9 +177,9 @@ static void test_pair_that_both_count_from_stays(void **state)
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
 }
 
-/* Only who had a first lane asks for others: ours is not waited for, and its
- * place is free. */
-static void test_first_request_gives_way(void **state)
+/* Only an end that had a first lane requests further ones. So the first lane of
+ * this end is abandoned, and its slot is free. */
+static void test_further_request_replaces_first(void **state)
 {
     mrail_ctl_msg_t msg;
     unsigned base;
@@ -198,7 +198,7 @@ static void test_first_request_gives_way(void **state)
     assert_int_equal(peer_of(0)->base, 1 - base);
 }
 
-static void test_hello_is_answered_where_it_came_from(void **state)
+static void test_hello_reply_uses_same_rail(void **state)
 {
     mrail_ctl_msg_t msg;
 
@@ -214,7 +214,7 @@ static void test_hello_is_answered_where_it_came_from(void **state)
 
 /* A peer with receive buffers of another size gets an answer, so that it
  * detects the difference, too. No lane is opened. */
-static void test_hello_with_other_segments(void **state)
+static void test_hello_with_other_segment_size(void **state)
 {
     start(64);
     for (unsigned who = 0; who < 3; ++who) {
@@ -229,10 +229,11 @@ static void test_hello_with_other_segments(void **state)
     }
 }
 
-/* ---- hellos ---- */
+/* ---- HELLO ---- */
 
-/* Our answer to its own may be lost: then it knows nothing of us. */
-static void test_hello_beside_a_repeated_request(void **state)
+/* The reply to the peer's HELLO may be lost: then the peer does not know this
+ * end. */
+static void test_hello_with_repeated_request(void **state)
 {
     (void)ask_first();
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
@@ -246,7 +247,7 @@ static void test_hello_beside_a_repeated_request(void **state)
     }
 }
 
-static void test_no_hello_beside_a_further_request(void **state)
+static void test_no_hello_with_further_request(void **state)
 {
     (void)ask_second();
     run_control(500 * MRAIL_NS_PER_MS);
@@ -254,8 +255,8 @@ static void test_no_hello_beside_a_further_request(void **state)
     assert_int_equal(count_sent(MRAIL_CTL_HELLO), 0);
 }
 
-/* The rail in the subnet of the peer's address may not lead there: from the
- * fifth on, every other one takes any. */
+/* The rail in the subnet of the peer's address may not reach it. From the fifth
+ * try on, every other one takes any rail. */
 static void test_hello_tries_any_rail(void **state)
 {
     unsigned seen = 0;
@@ -276,8 +277,8 @@ static void test_hello_tries_any_rail(void **state)
     assert_int_equal(seen, 3);
 }
 
-/* The rail that a peer's address names first may be dead: the others it names are
- * tried as soon as an answer is late. */
+/* The first rail of a peer's address may be down. The others are tried as soon
+ * as a reply is late. */
 static void test_hello_takes_each_rail_of_the_address(void **state)
 {
     start(64);
@@ -337,12 +338,13 @@ static void further_not_connected(unsigned fail_in)
     say(0, &rep);
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
-    /* Nothing that the peer says of it counts, before it is closed. */
+    /* Messages of the peer about the lane do not count before it is closed. */
     say(0, &rep);
     refuse(0, 1, rep.seq, MRAIL_REASON_RESOURCES);
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 40, 9);
     say_lane(0, MRAIL_CTL_FAIL, 1, 39, rep.lane.epoch);
-    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39); /* nothing is here */
+    assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 39); /* nothing has
+                                                         * arrived */
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
     assert_int_equal(lane->state, MRAIL_LANE_CONNECTING);
     assert_int_equal(lane->epoch, rep.lane.epoch);
@@ -353,7 +355,7 @@ static void further_not_connected(unsigned fail_in)
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.epoch, rep.lane.epoch);
     progress();
-    /* The peer asks once more what has arrived. */
+    /* The peer asks again what has arrived. */
     fake_lane_msg(&msg, MRAIL_CTL_FAIL, 1, 41, rep.lane.epoch);
     say(0, &msg);
     assert_int_equal(last(MRAIL_CTL_CONFIRM)->seq, 41);
@@ -372,9 +374,9 @@ static void test_further_lane_half_connected(void **state)
     further_not_connected(FAIL_RTS);
 }
 
-/* ---- the peer does not grant it ---- */
+/* ---- the peer refuses ---- */
 
-static void test_first_lane_refused_is_asked_anew(void **state)
+static void test_refused_first_lane_is_requested_again(void **state)
 {
     const mrail_ctl_msg_t *req = ask_first();
     uint32_t seq = req->seq;
@@ -390,7 +392,7 @@ static void test_first_lane_refused_is_asked_anew(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
 }
 
-/* Time passes; requests get this answer.  How many LANE_REQs were sent. */
+/* Lets time pass; requests get this reply. Returns the number of LANE_REQs. */
 static unsigned pass_time(mrail_ns_t how_long,
                           void (*reply)(const mrail_ctl_msg_t *))
 {
@@ -421,7 +423,7 @@ static void reply_no_resources(const mrail_ctl_msg_t *req)
     refuse(0, req->lane.slot, req->seq, MRAIL_REASON_RESOURCES);
 }
 
-/* ... for half a minute, without flooding the peer with requests. */
+/* The same for half a minute, without a flood of requests. */
 static void test_first_lane_refused_for_long(void **state)
 {
     unsigned count;
@@ -434,7 +436,8 @@ static void test_first_lane_refused_for_long(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* The peer buries what it took first, and says so; then ours fails again. */
+/* The peer reaps the lane that it accepted, and reports it. Then this end fails
+ * again. */
 static void reply_wait_and_fail(const mrail_ctl_msg_t *req)
 {
     mrail_ctl_msg_t rep = answer_to(req);
@@ -457,8 +460,8 @@ static void test_first_lane_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ECONNREFUSED);
 }
 
-/* A requester that was told to wait waits. */
-static void test_first_lane_put_off_for_long(void **state)
+/* A requester with a deferred request waits. */
+static void test_first_lane_deferred_for_long(void **state)
 {
     mrail_ctl_msg_t req = *ask_first();
 
@@ -473,7 +476,7 @@ static void test_first_lane_put_off_for_long(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_UP);
 }
 
-static void test_further_lane_refused_is_asked_later(void **state)
+static void test_refused_further_lane_is_requested_later(void **state)
 {
     const mrail_ctl_msg_t *req = ask_second();
 
@@ -487,7 +490,7 @@ static void test_further_lane_refused_is_asked_later(void **state)
     assert_int_equal(last(MRAIL_CTL_LANE_REQ)->lane.slot, 1);
 }
 
-/* ---- given up ---- */
+/* ---- abandoned requests ---- */
 
 static void assert_told(uint16_t epoch, unsigned rail)
 {
@@ -498,8 +501,8 @@ static void assert_told(uint16_t epoch, unsigned rail)
     sent.num_msgs = 0;
 }
 
-/* The peer took a request that is not ours any more. */
-static void test_answer_to_what_was_given_up(void **state)
+/* The peer accepted an abandoned request. */
+static void test_reply_to_abandoned_request(void **state)
 {
     mrail_ctl_msg_t rep;
 
@@ -509,13 +512,13 @@ static void test_answer_to_what_was_given_up(void **state)
     fake_lane_msg(&rep, MRAIL_CTL_LANE_REP, 1, 99, 7);
     say_on(0, 1, &rep);
     assert_told(7, 1);
-    /* ... and has a lane of its own here, that both would wait for. */
+    /* The peer has a lane of its own here, for which both would wait. */
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     say_on(0, 0, &rep);
     assert_told(7, 0);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->lanes[1]->epoch, 8);
-    /* Not of one that is used. */
+    /* No report about a lane in use. */
     say_lane(0, MRAIL_CTL_LANE_READY, 1, 21, 8);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_UP);
     sent.num_msgs = 0;
@@ -547,9 +550,9 @@ static int put_something(mrail_ep_t *ep)
     return ret;
 }
 
-/* While a peer's lanes are drained nobody has been told who it was.  An MPI library
- * would end the job at the error of what it begins meanwhile. */
-static void test_told_before_anything_fails(void **state)
+/* The failure is not reported while a peer's lanes are drained. An MPI library
+ * would end the job at the error of operations that it starts meanwhile. */
+static void test_failure_is_reported_first(void **state)
 {
     mrail_ep_t *ep;
 
@@ -558,18 +561,19 @@ static void test_told_before_anything_fails(void **state)
     ep = ep_to(0);
     assert_int_equal(send_something(ep), 0);
     mrail_ctl_peer_failed(peer_of(0), -ETIMEDOUT);
-    mrail_iface_progress(ifaces[0]); /* what was sent is still under way */
+    mrail_iface_progress(ifaces[0]); /* earlier operations are still in
+                                      * flight */
     assert_int_equal(peer_of(0)->dead, 1);
-    assert_false(ep->told);
+    assert_false(ep->failure_reported);
     assert_int_equal(send_something(ep), -EAGAIN);
     assert_int_equal(put_something(ep), -EAGAIN);
     progress();
-    assert_true(ep->told);
+    assert_true(ep->failure_reported);
     assert_int_equal(send_something(ep), -ETIMEDOUT);
     assert_int_equal(put_something(ep), -ETIMEDOUT);
 }
 
-/* The peer took ours, and its end has failed: nothing would come of it. */
+/* The peer accepted the lane, and its end has failed. */
 static void peer_end_has_failed(const mrail_ctl_msg_t *request)
 {
     mrail_ctl_msg_t first = *request, msg;
@@ -603,7 +607,7 @@ static void test_peer_fails_a_further_request(void **state)
     peer_end_has_failed(ask_second());
 }
 
-/* ---- dark ---- */
+/* ---- no reply ---- */
 
 static void reply_nothing(const mrail_ctl_msg_t *req)
 {
@@ -624,7 +628,7 @@ static void test_never_connected(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-/* A further lane that nobody answers for: others carry the work. */
+/* The peer never replies about a further lane: other lanes carry the work. */
 static void test_further_never_answered(void **state)
 {
     (void)ask_second();
@@ -633,8 +637,8 @@ static void test_further_never_answered(void **state)
     assert_int_equal(peer_of(0)->up_mask, 1);
 }
 
-/* A peer that shall say whether it is there has as long as any other. */
-static void test_asked_whether_it_is_there(void **state)
+/* A peer in the liveness check gets the full time limit. */
+static void test_liveness_check_has_full_timeout(void **state)
 {
     mrail_ep_t *ep;
 
@@ -653,8 +657,8 @@ static void test_asked_whether_it_is_there(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-/* There is no answer to it, and any rail may be dead. */
-static void test_goodbye_takes_every_pair(void **state)
+/* BYE has no reply, and any rail may be down. */
+static void test_bye_uses_every_pair(void **state)
 {
     unsigned rails = 0;
 
@@ -671,9 +675,9 @@ static void test_goodbye_takes_every_pair(void **state)
     assert_int_equal(rails, 3);
 }
 
-/* The peer would close a lane that was let go of in good order, and think ill of
- * its path. */
-static void test_late_answer_of_an_ended_life(void **state)
+/* Without the epoch, the peer would fail a lane that was closed in good order,
+ * and suspect its path. */
+static void test_late_reply_of_earlier_epoch(void **state)
 {
     mrail_ctl_msg_t rep = answer_to(ask_second());
 
@@ -686,12 +690,12 @@ static void test_late_answer_of_an_ended_life(void **state)
     sent.num_msgs = 0;
     say_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 0);
-    rep.lane.epoch += 2; /* one that was given up */
+    rep.lane.epoch += 2; /* an abandoned one */
     say_on(0, 0, &rep);
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
 }
 
-/* Nobody here wants a lane: no reason to give a peer up. */
+/* This end wants no lane: that does not fail the peer. */
 static void test_not_wanted(void **state)
 {
     start(64);
@@ -703,7 +707,7 @@ static void test_not_wanted(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* Only the lane of slot 2 is left, which carries no messages. */
+/* Leaves only the lane of slot 2, which carries no messages. */
 static void only_without_messages(void)
 {
     start(64);
@@ -716,7 +720,7 @@ static void only_without_messages(void)
     sent.num_msgs = 0;
 }
 
-static void test_lane_without_messages_is_dark(void **state)
+static void test_peer_without_message_lane_times_out(void **state)
 {
     only_without_messages();
     pass_time(9 * MRAIL_NS_PER_SEC, reply_nothing);
@@ -727,7 +731,7 @@ static void test_lane_without_messages_is_dark(void **state)
     assert_int_equal(peer_of(0)->failed, -ETIMEDOUT);
 }
 
-static void test_lane_without_messages_asks_for_others(void **state)
+static void test_peer_without_message_lane_requests_others(void **state)
 {
     unsigned seen = 0, slots = 0;
 
@@ -753,39 +757,39 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_ready_takes_the_way_of_its_question),
-        TEST(test_repeated_answer_takes_the_way_of_its_question),
-        TEST(test_refusal_takes_the_way_of_its_question),
-        TEST(test_port_that_is_down_takes_no_lane),
-        TEST(test_pair_that_both_count_from_stays),
-        TEST(test_first_request_gives_way),
-        TEST(test_hello_is_answered_where_it_came_from),
-        TEST(test_hello_with_other_segments),
-        TEST(test_hello_beside_a_repeated_request),
-        TEST(test_no_hello_beside_a_further_request),
+        TEST(test_ready_uses_pair_of_request),
+        TEST(test_repeated_reply_uses_pair_of_request),
+        TEST(test_refusal_uses_pair_of_request),
+        TEST(test_down_port_accepts_no_lane),
+        TEST(test_agreed_base_pair_stays),
+        TEST(test_further_request_replaces_first),
+        TEST(test_hello_reply_uses_same_rail),
+        TEST(test_hello_with_other_segment_size),
+        TEST(test_hello_with_repeated_request),
+        TEST(test_no_hello_with_further_request),
         TEST(test_hello_tries_any_rail),
         TEST(test_hello_takes_each_rail_of_the_address),
         TEST(test_first_lane_not_connected),
         TEST(test_first_lane_half_connected),
         TEST(test_further_lane_not_connected),
         TEST(test_further_lane_half_connected),
-        TEST(test_first_lane_refused_is_asked_anew),
+        TEST(test_refused_first_lane_is_requested_again),
         TEST(test_first_lane_refused_for_long),
         TEST(test_first_lane_never_connected),
-        TEST(test_first_lane_put_off_for_long),
-        TEST(test_further_lane_refused_is_asked_later),
-        TEST(test_told_before_anything_fails),
-        TEST(test_answer_to_what_was_given_up),
+        TEST(test_first_lane_deferred_for_long),
+        TEST(test_refused_further_lane_is_requested_later),
+        TEST(test_failure_is_reported_first),
+        TEST(test_reply_to_abandoned_request),
         TEST(test_peer_fails_a_first_request),
         TEST(test_peer_fails_a_further_request),
         TEST(test_never_connected),
         TEST(test_further_never_answered),
-        TEST(test_asked_whether_it_is_there),
-        TEST(test_goodbye_takes_every_pair),
-        TEST(test_late_answer_of_an_ended_life),
+        TEST(test_liveness_check_has_full_timeout),
+        TEST(test_bye_uses_every_pair),
+        TEST(test_late_reply_of_earlier_epoch),
         TEST(test_not_wanted),
-        TEST(test_lane_without_messages_is_dark),
-        TEST(test_lane_without_messages_asks_for_others),
+        TEST(test_peer_without_message_lane_times_out),
+        TEST(test_peer_without_message_lane_requests_others),
     };
 
     if (argc > 1) {

@@ -132,7 +132,8 @@ static void test_text(void **state)
 
 /* ---- processes ---- */
 
-/* A child that makes a ring, writes `writes` times (0: for ever) and waits. */
+/* A child that creates a page, writes `writes` times (0: for ever) and
+ * waits. */
 static pid_t child(unsigned writes, char *name, size_t size)
 {
     int ready[2];
@@ -193,8 +194,7 @@ static void test_killed(void **state)
     assert_string_equal(got.events[0].text, "write 1");
 }
 
-/* A process that has forked ends.  Its child lives on, and never heard of
- * mrail. */
+/* A process ends after fork(). Its child lives on and does not use mrail. */
 static void test_child_of_the_ended(void **state)
 {
     char name[128], byte = 0;
@@ -214,7 +214,7 @@ static void test_child_of_the_ended(void **state)
             close(stay[1]);
             (void)!write(ready[1], &byte, 1);
             (void)!read(stay[0], &byte, 1); /* until the test ends */
-            mrail_page_remove(file);        /* no file of this process */
+            mrail_page_remove(file);        /* not a file of this process */
             (void)!write(ready[1], &byte, 1);
             _exit(0);
         }
@@ -235,7 +235,7 @@ static void test_child_of_the_ended(void **state)
     close(ready[1]);
 }
 
-/* A copy that mixes two updates would have lanes that differ. */
+/* A copy that mixes two updates would have different lanes. */
 static void test_copies_hold_together(void **state)
 {
     char name[128], text[32];
@@ -243,7 +243,7 @@ static void test_copies_hold_together(void **state)
     uint64_t last = 0, changes = 0, torn = 0, copies;
     mrail_ns_t end_ns = mrail_clock_now() + 30 * MRAIL_NS_PER_SEC;
 
-    /* On a busy machine the writer may have to wait for its turn. */
+    /* On a busy machine the writer may have to wait for a core. */
     for (copies = 0;
          (copies < COPIES) || ((changes <= 10) && (mrail_clock_now() < end_ns));
          ++copies) {
@@ -252,7 +252,7 @@ static void test_copies_hold_together(void **state)
         assert_int_equal(mrail_page_read(name, &got), MRAIL_PAGE_ALIVE);
         k = got.counters[0].value;
         if (got.head.begun != got.head.done) {
-            ++torn; /* none of its tries met a pause of the writer's */
+            ++torn; /* no try met a pause of the writer */
             continue;
         }
         for (unsigned lane = 0; lane < MRAIL_PAGE_LANES; ++lane) {
@@ -280,7 +280,7 @@ static void test_clean(void **state)
 
     kill_child(pid);
     other = child(1, alive, sizeof(alive));
-    /* The young one is left by who just starts. */
+    /* A new file may belong to a process that is just starting. */
     assert_int_equal(mrail_page_clean(dir, MRAIL_PAGE_KEEP_S), 0);
     assert_int_equal(count(), 3);
     assert_int_equal(mrail_page_clean(dir, 0), 1);
@@ -311,7 +311,7 @@ static void test_keeps_few(void **state)
     mrail_page_remove(file);
 }
 
-/* ---- what else may be there ---- */
+/* ---- other files ---- */
 
 static void put_file(const void *data, size_t size)
 {
@@ -322,7 +322,7 @@ static void put_file(const void *data, size_t size)
     close(fd);
 }
 
-/* A whole ring, as a file that nobody holds. */
+/* A complete page in a file without a process. */
 static void put_whole(mrail_page_t *page)
 {
     mrail_page_file_t *file = create();
@@ -360,7 +360,7 @@ static void test_other_versions(void **state)
     ++page.head.version;
     put_file(&page, sizeof(page));
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_OTHER);
-    /* ... which may be shorter. */
+    /* A shorter file. */
     put_file(&page, sizeof(page) / 2);
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_OTHER);
     --page.head.version;
@@ -380,7 +380,8 @@ static void test_no_file(void **state)
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_GONE);
     assert_int_equal(mrail_page_clean(dir, 0), 0);
     unlink(path);
-    assert_int_equal(mkfifo(path, 0600), 0); /* nobody waits for a writer */
+    assert_int_equal(mkfifo(path, 0600), 0); /* opening it must not wait for a
+                                              * writer */
     assert_int_equal(mrail_page_read(path, &got), MRAIL_PAGE_BROKEN);
     assert_int_equal(mrail_page_clean(dir, 0), 0);
 }
@@ -408,7 +409,7 @@ static void test_foreign(void **state)
     assert_int_equal(WEXITSTATUS(status), MRAIL_PAGE_FOREIGN);
 }
 
-/* Any bytes: numbers in range, text that a terminal does not obey. */
+/* Random bytes: numbers stay in range, and text has no control characters. */
 static void test_any_bytes(void **state)
 {
     static mrail_page_t page;
@@ -444,7 +445,7 @@ static void test_any_bytes(void **state)
     }
 }
 
-/* ---- a file system that gives no room, and a file that is cut ---- */
+/* ---- a full file system, and a truncated file ---- */
 
 static void test_no_room(void **state)
 {

@@ -1,4 +1,4 @@
-/* Rail matching, subnets, parameters: the pure parts of src/rail. */
+/* Rail pairing, subnets, parameters: the pure parts of src/rail. */
 #include "config.h"
 #include "rail/pairing.h"
 
@@ -50,7 +50,8 @@ static void test_no_common_subnet_is_routed(void **state)
     assert_int_equal(mrail_rails_pair(local, 1, remote, 0, pairs), 0);
 }
 
-/* Rail 0 of the address first; then the others, before any is tried again. */
+/* Rail 0 of the address first; then each other rail once, before any
+ * repeats. */
 static void test_first_tries(void **state)
 {
     const uint64_t local[] = {10, 20, 30, 40}, remote[] = {30, 40, 10};
@@ -101,7 +102,7 @@ static void test_tries_reach_every_pair(void **state)
     }
 }
 
-/* Both ends compute the same list, sides exchanged, for any input. */
+/* Both ends compute the same list, with sides exchanged, for any input. */
 static void test_symmetric(void **state)
 {
     mrail_rng_t rng;
@@ -148,25 +149,26 @@ static void test_subnets(void **state)
     uint64_t subnet, subnet2;
     unsigned host;
 
-    /* A loopback address has a prefix of 8: every rail would be one leaf. */
+    /* A loopback address has a prefix of 8, so all rails would be on one
+     * leaf. */
     ipv4_gid(gid, 127, 9, 3, 2);
     assert_int_equal(mrail_discovery_subnet(gid, -1, 8, &subnet, &host), 24);
     assert_int_equal(host, 2);
     ipv4_gid(other, 127, 9, 4, 2);
     mrail_discovery_subnet(other, -1, 8, &subnet2, &host);
     assert_true(subnet != subnet2);
-    /* A real prefix is believed. */
+    /* An actual prefix is used. */
     mrail_discovery_subnet(gid, -1, 16, &subnet, &host);
     mrail_discovery_subnet(other, -1, 16, &subnet2, &host);
     assert_true(subnet == subnet2);
     assert_int_equal(host, 4 * 256 + 2);
-    /* The configuration wins. */
+    /* The configuration has precedence. */
     assert_int_equal(mrail_discovery_subnet(gid, 32, 16, &subnet, &host), 32);
     assert_int_equal(host, 0);
     mrail_discovery_subnet(gid, 0, 16, &subnet, &host);
     mrail_discovery_subnet(other, 0, 16, &subnet2, &host);
     assert_true(subnet == subnet2);
-    /* IPv6: the upper half. */
+    /* IPv6: the upper half is the subnet. */
     memset(gid, 0xfd, sizeof(gid));
     memcpy(other, gid, sizeof(gid));
     other[15] = 7;
@@ -186,7 +188,7 @@ static void keep_line(mrail_log_level_t level, const char *file, unsigned line,
     strncpy(last_line, text, sizeof(last_line) - 1);
 }
 
-/* Times as UCX writes them; the exponent of the verbs timeout rounds up. */
+/* Times in the format of UCX; the exponent of the verbs timeout rounds up. */
 static void check_times(void)
 {
     static const struct {
@@ -266,7 +268,7 @@ static void test_params(void **state)
         setenv(bad[i].name, bad[i].value, 1);
         assert_int_equal(mrail_config_from_env(&config), -EINVAL);
         unsetenv(bad[i].name);
-        /* The sentence names the variable and what would be right. */
+        /* The message names the variable and a valid value. */
         assert_non_null(strstr(last_line, bad[i].name));
         assert_non_null(strstr(last_line, "expected"));
     }

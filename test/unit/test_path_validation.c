@@ -1,7 +1,7 @@
 /*
- * A lane on a path that had failed carries one READ before it is used
- * (docs/decisions/0009-path-validation-by-read.md); and where there is room
- * for some lanes only, whose turn it is after one has failed.
+ * A lane on a path that had failed carries one READ before other work
+ * (docs/decisions/0009-path-validation-by-read.md). And the order of requests
+ * if only some lanes are available after a failure.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -13,14 +13,14 @@
 
 #include "rail/ctl.h"
 
-#define TRIAL (1 * MRAIL_NS_PER_SEC) /* the READ may take so long */
+#define VALIDATION_NS (1 * MRAIL_NS_PER_SEC) /* time limit of the READ */
 
 static mrail_health_state_t health(unsigned slot)
 {
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* The data path looks; the device completes nothing. */
+/* The data path runs; the device completes nothing. */
 static void look(void)
 {
     for (unsigned i = 0; i < 4; ++i) {
@@ -28,7 +28,7 @@ static void look(void)
     }
 }
 
-/* Lanes 0 and 1 are up; lane 0 fails, and is connected anew. */
+/* Lanes 0 and 1 are up; lane 0 fails and is connected again. */
 static mrail_lane_t *connect_anew(void)
 {
     start(64);
@@ -43,8 +43,8 @@ static mrail_lane_t *connect_anew(void)
     return peer_of(0)->lanes[0];
 }
 
-/* There is nothing to be doubted. */
-static void test_first_life_needs_none(void **state)
+/* The path has not failed before. */
+static void test_first_epoch_needs_none(void **state)
 {
     start(64);
     say_hello(0);
@@ -73,10 +73,10 @@ static void test_used_after_a_read(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     assert_int_equal(mrail_peer_num_up(peer_of(0)), 2);
     assert_int_equal(lane->validation, MRAIL_PATH_VALIDATION_NONE);
-    assert_int_equal(peer_of(0)->paths[0].stalls, 0); /* suspected anew */
+    assert_int_equal(peer_of(0)->paths[0].stalls, 0); /* a new suspicion */
 }
 
-/* Nobody waits for it but the lane. */
+/* Only the lane waits for the READ. */
 static void test_flush_does_not_wait_for_it(void **state)
 {
     (void)connect_anew();
@@ -98,13 +98,13 @@ static void test_read_fails(void **state)
     assert_int_equal(peer_of(0)->failed, 0);
 }
 
-/* A device whose timers do not end, or end late. */
+/* A device whose timers end late or never. */
 static void test_read_does_not_come_back(void **state)
 {
     mrail_lane_t *lane = connect_anew();
 
     look();
-    run_control(TRIAL - 1);
+    run_control(VALIDATION_NS - 1);
     look();
     assert_int_equal(lane->state, MRAIL_LANE_UP);
     assert_int_equal(peer_of(0)->up_mask, 2);
@@ -115,7 +115,7 @@ static void test_read_does_not_come_back(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
 }
 
-static void test_read_is_not_taken(void **state)
+static void test_read_is_not_posted(void **state)
 {
     mrail_lane_t *lane = connect_anew();
 
@@ -126,9 +126,9 @@ static void test_read_is_not_taken(void **state)
     assert_int_equal(peer_of(0)->up_mask, 2);
 }
 
-/* A lane that is tried is none that work could take: the peer is dark, and others
- * are asked for. */
-static void test_tried_lane_is_no_way(void **state)
+/* A lane under validation takes no work: the peer is unreachable, and other
+ * lanes are requested. */
+static void test_lane_under_validation_carries_no_work(void **state)
 {
     mrail_peer_t *peer;
 
@@ -149,9 +149,9 @@ static void test_tried_lane_is_no_way(void **state)
     assert_int_equal(peer->unreachable_ns, 0);
 }
 
-/* ---- turns ---- */
+/* ---- order of requests ---- */
 
-static void test_turn_passes_on(void **state)
+static void test_turn_rotates(void **state)
 {
     mrail_peer_t *peer;
 
@@ -164,13 +164,13 @@ static void test_turn_passes_on(void **state)
     break_lanes(0, 1);
     assert_int_equal(mrail_ctl_turn(peer, 0), 1);
     assert_int_equal(mrail_ctl_turn(peer, 1), 0);
-    /* Those that carry no messages stay behind them. */
+    /* Lanes without messages come later. */
     assert_int_equal(mrail_ctl_turn(peer, 2), 2);
     assert_int_equal(mrail_ctl_turn(peer, 3), 3);
 }
 
-/* There is room for one lane; both are wanted, and one has just failed. */
-static void test_other_is_asked_for_first(void **state)
+/* One lane is available. Both are wanted, and one has just failed. */
+static void test_other_pair_is_requested_first(void **state)
 {
     mrail_peer_t *peer;
     unsigned before;
@@ -182,8 +182,8 @@ static void test_other_is_asked_for_first(void **state)
     confirm_broken(0, 0, 0);
     before = count_sent(MRAIL_CTL_LANE_REQ);
     peer->requested_slots = 2;
-    peer->no_room_mask = 0;     /* there was none until now */
-    peer->paths[0].restore = 1; /* its probes get through */
+    peer->no_room_mask = 0;     /* none was available until now */
+    peer->paths[0].restore = 1; /* its probes are answered */
     mrail_ctl_work(peer);
     run_control(0);
     assert_int_equal(count_sent(MRAIL_CTL_LANE_REQ), before + 1);
@@ -195,11 +195,15 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_first_life_needs_none),      TEST(test_used_after_a_read),
-        TEST(test_flush_does_not_wait_for_it), TEST(test_read_fails),
-        TEST(test_read_does_not_come_back),    TEST(test_read_is_not_taken),
-        TEST(test_tried_lane_is_no_way),       TEST(test_turn_passes_on),
-        TEST(test_other_is_asked_for_first),
+        TEST(test_first_epoch_needs_none),
+        TEST(test_used_after_a_read),
+        TEST(test_flush_does_not_wait_for_it),
+        TEST(test_read_fails),
+        TEST(test_read_does_not_come_back),
+        TEST(test_read_is_not_posted),
+        TEST(test_lane_under_validation_carries_no_work),
+        TEST(test_turn_rotates),
+        TEST(test_other_pair_is_requested_first),
     };
 
     if (argc > 1) {

@@ -1,6 +1,6 @@
 /*
- * Probes take the path of the lanes; a port comes back with another table;
- * paths before the first lane, and beside the only one.
+ * Probes take the path of the lanes. A port returns with another GID table.
+ * Paths before the first lane, and next to a single lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -29,7 +29,7 @@ static void probe(unsigned slot)
     assert_int_equal(last(MRAIL_CTL_PROBE)->path.slot, slot);
 }
 
-static void test_probe_takes_the_port(void **state)
+static void test_probe_uses_source_port(void **state)
 {
     const mrail_lane_t *lane;
 
@@ -51,7 +51,7 @@ static void ask(uint16_t slot, uint16_t sport, uint32_t seq)
     assert_int_equal(last(MRAIL_CTL_PROBE_REP)->seq, seq);
 }
 
-static void test_answer_takes_the_port(void **state)
+static void test_probe_reply_uses_source_port(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -87,7 +87,7 @@ static void test_gid_has_moved(void **state)
     pair = peer_of(0)->pair_ah[peer_of(0)->base];
     assert_non_null(pair);
 
-    /* Not there yet: nothing changes. */
+    /* The GID is missing: nothing changes. */
     fake_ports[0].num_gids = 0;
     mrail_paths_readdress(engine, &engine->rails[0]);
     assert_int_equal(engine->rails[0].attr.gid_index, 0);
@@ -120,7 +120,7 @@ static void port_down(unsigned rail)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* ---- the first lane of all ---- */
+/* ---- the first lane ---- */
 
 /* Health belongs to the rails of a path. Another lane number has these rails
  * after the peer has chosen its base pair first. */
@@ -138,7 +138,7 @@ static void test_health_goes_with_the_rails(void **state)
     assert_non_null(ah);
     fake_lane_msg(&msg, MRAIL_CTL_LANE_REQ, 0, 10, 5);
     msg.lane.src_rail = msg.lane.dst_rail = 1;
-    engine->rails[1].port_down = 0; /* or the request is refused */
+    engine->rails[1].port_down = 0; /* otherwise the request is refused */
     hear(0, 0, &msg);
     assert_int_equal(peer_of(0)->base, 1);
     assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
@@ -152,8 +152,8 @@ static void test_health_goes_with_the_rails(void **state)
     assert_string_equal(peer_of(0)->paths[3].cause, "nothing comes back");
 }
 
-/* An answer that was under way when the port went down says nothing of it. */
-static void test_answer_from_before(void **state)
+/* A reply in flight when the port went down proves nothing about the path. */
+static void test_stale_probe_reply(void **state)
 {
     uint32_t seq;
 
@@ -169,7 +169,7 @@ static void test_answer_from_before(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
 }
 
-/* The description of rails for a lost peer: the present state, not the past. */
+/* The description of rails of a lost peer has their present state. */
 static void test_describes_rails(void **state)
 {
     char text[512];
@@ -186,7 +186,8 @@ static void test_describes_rails(void **state)
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     mrail_ep_describe(ep, text, sizeof(text));
     assert_non_null(strstr(text, "(no fault known)"));
-    assert_non_null(strstr(text, "(no answer)")); /* the other was asked, too */
+    assert_non_null(strstr(text, "(no answer)")); /* the other one was probed,
+                                                   * too */
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
     port_down(1 - peer_of(0)->lanes[0]->rail->index);
     mrail_ep_describe(ep, text, sizeof(text));
@@ -194,7 +195,7 @@ static void test_describes_rails(void **state)
     assert_non_null(strstr(text, "(port down)"));
 }
 
-/* It waits for no path: any other will do. */
+/* The first lane does not wait for a path: any other one will do. */
 static void test_first_lane_takes_an_open_path(void **state)
 {
     start(64);
@@ -210,9 +211,9 @@ static void test_first_lane_takes_an_open_path(void **state)
     assert_int_not_equal(health(1), MRAIL_HEALTH_UP);
 }
 
-/* ---- a lane that is alone ---- */
+/* ---- a single lane ---- */
 
-/* Time passes; probes of the slots in the mask are answered. */
+/* Lets time pass; probes of the slots in the mask are answered. */
 static void answer_probes(mrail_ns_t how_long, unsigned slots)
 {
     mrail_ns_t end_ns = fake_now_ns + how_long;
@@ -257,8 +258,8 @@ static void alone_and_stalled(void)
     assert_int_equal(probes(1), 1);
 }
 
-/* The peer is there: it is the path. */
-static void test_alone_other_rail_answers(void **state)
+/* The peer is alive, so the path is at fault. */
+static void test_single_lane_other_rail_replies(void **state)
 {
     alone_and_stalled();
     answer_probes(30 * MRAIL_NS_PER_MS, 1u << 1);
@@ -269,13 +270,13 @@ static void test_alone_other_rail_answers(void **state)
     assert_int_equal(peer_of(0)->lanes[0]->state, MRAIL_LANE_CLOSING);
 }
 
-/* The peer may be silent: nothing is held against the path. */
-static void test_alone_nobody_answers(void **state)
+/* The peer may be silent: the path is not blamed. */
+static void test_single_lane_without_reply(void **state)
 {
     alone_and_stalled();
     answer_probes(2 * MRAIL_NS_PER_SEC, 0);
     assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
-    assert_in_range(probes(1), 50, 110); /* asked each time */
+    assert_in_range(probes(1), 50, 110); /* probed each time */
     answer_probes(30 * MRAIL_NS_PER_MS, 1u << 0);
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     progress();
@@ -283,8 +284,8 @@ static void test_alone_nobody_answers(void **state)
     assert_int_equal(peer_of(0)->up_mask, 1);
 }
 
-/* A lane beside it tells as much, and is not in need of questions. */
-static void test_not_alone(void **state)
+/* Another lane gives the same evidence without probes. */
+static void test_several_lanes(void **state)
 {
     start(64);
     connect_lanes(0, 2);
@@ -299,17 +300,17 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_probe_takes_the_port),
-        TEST(test_answer_takes_the_port),
+        TEST(test_probe_uses_source_port),
+        TEST(test_probe_reply_uses_source_port),
         TEST(test_any_path_is_answered),
         TEST(test_gid_has_moved),
         TEST(test_health_goes_with_the_rails),
-        TEST(test_answer_from_before),
+        TEST(test_stale_probe_reply),
         TEST(test_describes_rails),
         TEST(test_first_lane_takes_an_open_path),
-        TEST(test_alone_other_rail_answers),
-        TEST(test_alone_nobody_answers),
-        TEST(test_not_alone),
+        TEST(test_single_lane_other_rail_replies),
+        TEST(test_single_lane_without_reply),
+        TEST(test_several_lanes),
     };
 
     if (argc > 1) {

@@ -1,7 +1,7 @@
 /*
- * src/orchestrator/plan.h: examples that can be worked out by hand, and what
- * does not matter to a plan.  Random machines are judged by
- * test/property/test_plan_lp.c, what is refused by test_plan_refusals.c.
+ * src/orchestrator/plan.h: small examples with known results, and properties
+ * that must not influence a plan. test/property/test_plan_lp.c checks random
+ * topologies, test_plan_refusals.c refused input.
  */
 #include "config.h"
 #include "plan_machines.h"
@@ -14,11 +14,11 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* ---- by hand ---------------------------------------------------------------
- */
+/* ---- known results
+ * --------------------------------------------------------- */
 
-/* 4 GB over four rails of 1 GB/s; all but those of the own rail pass two
- * relays. */
+/* 4 GB over four rails of 1 GB/s; all bytes except those of the own rail pass
+ * two relays. */
 static void test_hot_pair(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 4, 4000000000ull);
@@ -44,7 +44,7 @@ static void test_hot_pair(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The example of docs/planner.md, worked out there. */
+/* The example of docs/planner.md. */
 static void test_page(void **state)
 {
     const mrail_plan_demand_t demands[] = {{0, 2, 12000000}, {1, 3, 4000000}};
@@ -91,8 +91,7 @@ static void test_dead_rail(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Its own rail is dead at the other end: a relay at each, by a rail or another.
- */
+/* The own rail is down at the other end: one relay at either end. */
 static void test_own_rail_dead(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 2, 100 * G);
@@ -110,8 +109,7 @@ static void test_own_rail_dead(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* From rail 0 to rail 1: by either with one relay, by rails 2 and 3 with two.
- */
+/* From rail 0 to rail 1: one relay at either end, two over rails 2 and 3. */
 static void test_relay_at_an_end(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 5, 4000000000ull);
@@ -129,7 +127,7 @@ static void test_relay_at_an_end(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* All that relays take goes up one link. */
+/* All relayed bytes share one link up. */
 static void test_switch(void **state)
 {
     mrail_plan_t *plan = plan_one(switched(2, 4, 1.5 * G), 0, 4, 4000000000ull);
@@ -146,7 +144,7 @@ static void test_switch(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Within a node: 1 GB/s directly, 1 by each of two others. */
+/* Within a node: 1 GB/s directly, 1 GB/s over each of two other ranks. */
 static void test_within_a_node(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(1, 4, G), 0, 1, 3000000000ull);
@@ -191,12 +189,14 @@ static void test_uplinks(void **state)
     plan = plan_one(two_leaf_groups(0.5 * G, 0), 0, 1, 2500000000ull);
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
-    plan = plan_one(two_leaf_groups(0, 0), 0, 2, 4000000000ull); /* one pod */
+    plan = plan_one(two_leaf_groups(0, 0), 0, 2, 4000000000ull); /* one leaf
+                                                                  * group */
     assert_congestion(plan, 1);
     mrail_plan_destroy(plan);
 }
 
-/* The way back is another pod's up and down, which were not set: no limit. */
+/* The reverse direction uses the uplinks of the other leaf group, which were
+ * not set: no limit. */
 static void test_uplinks_not_set(void **state)
 {
     mrail_plan_topo_t *topo = free_ranks(2, 4);
@@ -209,17 +209,17 @@ static void test_uplinks_not_set(void **state)
 }
 
 /* Two multi-rail ranks of a node without GPU links. */
-static void test_loop(void **state)
+static void test_hairpin(void **state)
 {
-    for (int loop = 0; loop < 2; ++loop) {
+    for (int hairpin = 0; hairpin < 2; ++hairpin) {
         mrail_plan_topo_t *topo = free_ranks(1, 2);
         mrail_plan_t *plan;
 
         assert_int_equal(mrail_plan_topo_add_rank(topo, 0, NONE), 0);
-        mrail_plan_topo_set_hairpin(topo, loop);
+        mrail_plan_topo_set_hairpin(topo, hairpin);
         plan = plan_one(topo, 0, 1, 2000000000ull);
-        assert_near(summary_of(plan).bytes, loop ? 2 * G : 0, 0);
-        if (loop) {
+        assert_near(summary_of(plan).bytes, hairpin ? 2 * G : 0, 0);
+        if (hairpin) {
             assert_congestion(plan, 1);
         } else {
             assert_near(summary_of(plan).congestion, 0, 0);
@@ -228,8 +228,8 @@ static void test_loop(void **state)
     }
 }
 
-/* Bound to different rails, and nobody could relay. */
-static void test_cross(void **state)
+/* On different rails, and no rank can relay. */
+static void test_cross_rail(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 2, 0);
     mrail_plan_piece_t piece[MRAIL_PLAN_MAX_PIECES];
@@ -247,8 +247,8 @@ static void test_cross(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* Also within a node: out of the one's rail, back into the other one's. */
-static void test_cross_in_a_loop(void **state)
+/* Also within a node: out of one rail and into the other. */
+static void test_cross_rail_hairpin(void **state)
 {
     mrail_plan_topo_t *topo = bound(1, 2, 0);
     mrail_plan_t *plan;
@@ -283,7 +283,7 @@ static void test_unequal_rails(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* 1 MB stays where it is, a byte more does not. */
+/* 1 MB stays on the direct path, a byte more does not. */
 static void test_small_demand(void **state)
 {
     mrail_plan_t *plan = plan_one(bound(2, 4, 100 * G), 0, 4, 1000000);
@@ -303,8 +303,8 @@ static void test_small_demand(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- what does not matter --------------------------------------------------
- */
+/* ---- no influence
+ * ---------------------------------------------------------- */
 
 static void test_scale(void **state)
 {
@@ -349,7 +349,7 @@ static void test_nothing_to_plan(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* The same machine, told in two orders. */
+/* The same topology, built in two orders. */
 static void test_order_of_calls(void **state)
 {
     static const mrail_plan_demand_t demands[] = {{0, 3, 500000000},
@@ -389,9 +389,9 @@ int main(void)
         cmocka_unit_test(test_within_a_node),
         cmocka_unit_test(test_uplinks),
         cmocka_unit_test(test_uplinks_not_set),
-        cmocka_unit_test(test_loop),
-        cmocka_unit_test(test_cross),
-        cmocka_unit_test(test_cross_in_a_loop),
+        cmocka_unit_test(test_hairpin),
+        cmocka_unit_test(test_cross_rail),
+        cmocka_unit_test(test_cross_rail_hairpin),
         cmocka_unit_test(test_unequal_rails),
         cmocka_unit_test(test_small_demand),
         cmocka_unit_test(test_scale),

@@ -1,4 +1,4 @@
-/* Demands by rules: sums, shapes, and the same on every machine. */
+/* Demand patterns: sums, shapes, and equal results on every machine. */
 #include "config.h"
 #include "tools/plan_demand.h"
 
@@ -16,7 +16,7 @@
 
 #define MAX_RANKS 64
 
-/* Demands as a matrix. */
+/* A demand matrix. */
 typedef struct matrix {
     unsigned num_ranks;
     uint64_t bytes[MAX_RANKS][MAX_RANKS];
@@ -49,7 +49,7 @@ static size_t make(const char *spec, unsigned num_ranks, uint64_t seed,
     return num;
 }
 
-/* Every demand is in order, unique, not empty, and to another rank. */
+/* Demands are ordered, unique, not empty, and for another rank. */
 static void make_matrix(matrix_t *matrix, const char *spec, unsigned num_ranks,
                         uint64_t seed)
 {
@@ -94,7 +94,7 @@ static uint64_t column_sum(const matrix_t *matrix, unsigned to)
     return sum;
 }
 
-/* Of the rank that receives most, as a share of the mean in thousandths. */
+/* Bytes of the rank that receives most, in thousandths of the mean. */
 static uint64_t peak(const matrix_t *matrix)
 {
     uint64_t most = 0, all = 0;
@@ -106,9 +106,9 @@ static uint64_t peak(const matrix_t *matrix)
     return most * 1000 * matrix->num_ranks / all;
 }
 
-/* ---- Rules ---- */
+/* ---- Patterns ---- */
 
-/* Each rank sends just its size; nothing is lost by rounding. */
+/* Each rank sends exactly its size; rounding loses nothing. */
 static void test_sums(void **state)
 {
     static const char *const specs[] = {
@@ -169,7 +169,7 @@ static void test_one_rank(void **state)
     }
 }
 
-/* Powers of whole and half exponents are known; all fall. */
+/* Powers with whole and half exponents are known; weights decrease. */
 static void test_zipf_weights(void **state)
 {
     const uint64_t one = (uint64_t)1 << 40;
@@ -188,7 +188,7 @@ static void test_zipf_weights(void **state)
                 power *= i + 1;
             }
             off = (double)w[i] * power / (double)one - 1;
-            /* One more is cut off where few bits are left. */
+            /* Beyond this, one more is cut off. */
             assert_true(w[i] >= 1);
             assert_true(w[i] < (1u << 20) || (off < 1e-6 && off > -1e-6));
         }
@@ -208,7 +208,8 @@ static void test_zipf_weights(void **state)
     }
 }
 
-/* More exponent, more for the most popular; the seed says who that is. */
+/* A larger exponent gives more to the most popular rank; the seed selects
+ * it. */
 static void test_skew(void **state)
 {
     static const char *const values[] = {"0", "0.4", "0.8", "1.2", "2"};
@@ -232,7 +233,7 @@ static void test_skew(void **state)
             }
             last = peak(&m);
         }
-        /* 1000 would be even. */
+        /* 1000 is the mean. */
         assert_true(last > 3000);
     }
 }
@@ -241,18 +242,18 @@ static void test_moe(void **state)
 {
     matrix_t m;
 
-    /* As many experts as a token takes: each rank gets each token once. */
+    /* As many experts as a token uses: each rank gets each token once. */
     make_matrix(&m, "moe:k=8,experts=8,tokens=10,hidden=100,skew=3", 8, 3);
     for (unsigned from = 0; from < 8; ++from) {
         for (unsigned to = 0; to < 8; ++to) {
             assert_int_equal(m.bytes[from][to], (from == to) ? 0 : 1000);
         }
     }
-    /* Two experts of one rank: the token goes there once. */
+    /* Two experts on one rank: the token goes there once. */
     make_matrix(&m, "moe:k=4,experts=4,tokens=10,hidden=100", 2, 3);
     assert_int_equal(m.bytes[0][1], 1000);
     assert_int_equal(m.bytes[1][0], 1000);
-    /* One expert a token: all tokens are somewhere, here or with others. */
+    /* One expert per token: every token has a place. */
     make_matrix(&m, "moe:k=1,tokens=1000,hidden=1k,skew=0", 8, 3);
     for (unsigned from = 0; from < 8; ++from) {
         uint64_t sum = row_sum(&m, from);
@@ -318,7 +319,7 @@ static void test_incast(void **state)
     assert_int_equal(sending, 13);
 }
 
-/* ---- The same everywhere ---- */
+/* ---- Equal on all machines ---- */
 
 static uint64_t digest(const char *spec, unsigned num_ranks, uint64_t seed)
 {
@@ -373,7 +374,7 @@ static void test_seeds(void **state)
     }
 }
 
-/* ---- What is typed ---- */
+/* ---- Text ---- */
 
 static void test_parse(void **state)
 {
@@ -504,8 +505,8 @@ static void test_make_refused(void **state)
     }
 }
 
-/* Each kind and each setting is in the help text, and what it shows as the
- * defaults is what the kind alone means. */
+/* The help text has each pattern and parameter. Its defaults are those of the
+ * bare pattern. */
 static void check_help(void *arg, const char *line)
 {
     unsigned *kinds = arg;
@@ -517,7 +518,7 @@ static void check_help(void *arg, const char *line)
     }
     snprintf(spec, sizeof(spec), "%s", line + strspn(line, " "));
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(spec, ":"), spec);
-    /* A value without a number of its own appears as "=N". */
+    /* A value without a number appears as "=N". */
     while ((n = strstr(spec, "=N")) != NULL) {
         char *begin = n;
 
@@ -550,7 +551,7 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t num, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 
-static unsigned countdown; /* the allocation that fails; 0: none */
+static unsigned countdown; /* countdown to the failing allocation; 0: none */
 
 static int fails(void)
 {

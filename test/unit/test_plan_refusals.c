@@ -1,6 +1,6 @@
 /*
- * src/orchestrator/plan.h: what is refused, and what that leaves alone; stamps;
- * every allocation failing once.
+ * src/orchestrator/plan.h: refused input and its effects, generations, and a
+ * failure of every allocation.
  */
 #include "config.h"
 #include "plan_machines.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Linked with --wrap: only calls from the planner and from here come by. */
+/* Linked with --wrap: only calls of the planner and of this test come here. */
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
@@ -27,7 +27,7 @@ void *__wrap_calloc(size_t num, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
 
-static unsigned countdown; /* the allocation that fails; 0: none */
+static unsigned countdown; /* countdown to the failing allocation; 0: none */
 
 static int fails(void)
 {
@@ -54,14 +54,14 @@ void *__wrap_aligned_alloc(size_t align, size_t size)
     return fails() ? NULL : __real_aligned_alloc(align, size);
 }
 
-/* ---- stamps ----------------------------------------------------------------
- */
+/* ---- generations
+ * ----------------------------------------------------------- */
 
 static const mrail_plan_demand_t one[] = {{0, 4, 4000000000ull}};
 static const mrail_plan_demand_t two[] = {{0, 5, 3000000000ull},
                                           {1, 4, 70000000}};
 
-static void test_stamp(void **state)
+static void test_generation(void **state)
 {
     static const mrail_plan_demand_t bad[] = {{0, 99, 5}};
     mrail_plan_t *plan = plan_of(bound(2, 4, 3 * G));
@@ -75,7 +75,7 @@ static void test_stamp(void **state)
     assert_int_equal(mrail_plan_make(plan, bad, 1, 8, NULL, 0), -EINVAL);
     assert_true(summary_of(plan).hash == hash);
     assert_int_equal(mrail_plan_make(plan, two, 2, 7, NULL, 0), 0);
-    assert_true(summary_of(plan).hash == hash); /* 8 did not succeed */
+    assert_true(summary_of(plan).hash == hash); /* 8 failed */
     assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
     assert_true(summary_of(plan).hash != hash);
     assert_int_equal(mrail_plan_make(plan, one, 1, 0, NULL, 0), 0);
@@ -90,7 +90,7 @@ static void test_stamp(void **state)
     mrail_plan_destroy(plan);
 }
 
-static void test_forget(void **state)
+static void test_discard_warm_start(void **state)
 {
     mrail_plan_t *plan = plan_of(bound(2, 4, 3 * G));
     uint64_t first;
@@ -98,14 +98,14 @@ static void test_forget(void **state)
     assert_int_equal(mrail_plan_make(plan, one, 1, 7, NULL, 0), 0);
     first = summary_of(plan).hash;
     assert_int_equal(mrail_plan_make(plan, two, 2, 8, NULL, 0), 0);
-    mrail_plan_forget(plan);
+    mrail_plan_discard_warm_start(plan);
     assert_int_equal(mrail_plan_make(plan, one, 1, 8, NULL, 0), 0);
     assert_true(summary_of(plan).hash == first);
     mrail_plan_destroy(plan);
 }
 
-/* ---- what is refused -------------------------------------------------------
- */
+/* ---- refused input
+ * --------------------------------------------------------- */
 
 static void test_topo_refuses(void **state)
 {
@@ -150,7 +150,7 @@ static void test_topo_refuses(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* All of that has changed nothing: as a machine that was not asked. */
+/* The refused calls changed nothing. */
 static void test_refusals_leave_no_trace(void **state)
 {
     mrail_plan_topo_t *topo = bound(2, 4, 3 * G);
@@ -170,7 +170,7 @@ static void test_refusals_leave_no_trace(void **state)
     mrail_plan_destroy(other);
 }
 
-/* Links in pairs, or a switch: not both; as many as there may be. */
+/* Pairwise links or a switch, not both; up to the maximum. */
 static void test_limits(void **state)
 {
     mrail_plan_topo_t *topo = switched(1, 4, G);
@@ -259,7 +259,7 @@ static void test_make_refuses(void **state)
     make(plan, one, 1);
     assert_refused(plan, too_much, 3, -EOVERFLOW, "");
     assert_refused(plan, wraps, 3, -EOVERFLOW, "");
-    make(plan, too_much, 2); /* 2^62 is not too much */
+    make(plan, too_much, 2); /* 2^62 is allowed */
     assert_true(summary_of(plan).bytes == 0x1p62);
     mrail_plan_destroy(plan);
 }
@@ -276,10 +276,10 @@ static void test_self_needs_no_path(void **state)
     mrail_plan_destroy(plan);
 }
 
-/* ---- every allocation fails once -------------------------------------------
- */
+/* ---- every allocation fails once
+ * ------------------------------------------- */
 
-/* Again and again until it succeeds; what fails must have changed nothing. */
+/* Repeats until it succeeds. Failures must change nothing. */
 #define UNTIL(_call)                                                           \
     do {                                                                       \
         int _ret = (_call);                                                    \
@@ -310,7 +310,7 @@ static mrail_plan_topo_t *stubborn_topo(void)
     return topo;
 }
 
-/* The hash of the last plan: a failure between does not show in it. */
+/* Hash of the last plan: an earlier failure has no influence. */
 static uint64_t plan_all(unsigned fail_at)
 {
     mrail_plan_demand_t many[56];
@@ -357,8 +357,8 @@ static void test_every_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stamp),
-        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_generation),
+        cmocka_unit_test(test_discard_warm_start),
         cmocka_unit_test(test_topo_refuses),
         cmocka_unit_test(test_refusals_leave_no_trace),
         cmocka_unit_test(test_limits),

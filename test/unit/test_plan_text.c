@@ -1,4 +1,4 @@
-/* Topologies and demands as text: what is read, what is refused and how. */
+/* Topologies and demands as text: accepted and refused. */
 #include "config.h"
 #include "tools/plan_text.h"
 
@@ -27,7 +27,7 @@ static mrail_plan_topo_t *topo_of(const char *text)
 
 /* ---- Topologies ---- */
 
-/* A link that must be there once. */
+/* A link that must exist once. */
 static mrail_plan_link_t link_of(const mrail_plan_t *plan,
                                  mrail_plan_link_kind_t kind, unsigned a,
                                  unsigned b)
@@ -50,7 +50,7 @@ static mrail_plan_link_t link_of(const mrail_plan_t *plan,
     return found;
 }
 
-/* Bytes per second; 0: dead or not there. */
+/* Bytes per second. 0: down or absent. */
 static double capacity_of(const mrail_plan_topo_t *topo,
                           mrail_plan_link_kind_t kind, unsigned a, unsigned b)
 {
@@ -145,7 +145,7 @@ static void test_ranks(void **state)
                 {1, 2},
                 {1, 0},
                 {1, 2},
-                /* The fifth of its node: single-rail goes on counting. */
+                /* The fifth rank of its node: rails repeat. */
                 {1, 1},
                 {1, 2}};
     mrail_plan_topo_t *topo = topo_of("nodes 3\nrails 3\n"
@@ -185,7 +185,7 @@ static void test_links(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-static void test_pods(void **state)
+static void test_leaf_groups(void **state)
 {
     mrail_plan_topo_t *topo =
         topo_of("nodes 4\nrails 2\nrail * * 1GB\nranks * 1 multi-rail\n"
@@ -199,12 +199,12 @@ static void test_pods(void **state)
     ASSERT_CAPACITY(topo, UPLINK_UP, 0, 1, 400e9);
     ASSERT_CAPACITY(topo, UPLINK_DOWN, 9, 0, 400e9);
     ASSERT_CAPACITY(topo, UPLINK_UP, 9, 1, 0);
-    /* Nobody is there. */
+    /* There is no such leaf group. */
     ASSERT_CAPACITY(topo, UPLINK_UP, 5, 0, 0);
     mrail_plan_topo_destroy(topo);
 }
 
-/* Is there a plan for rank 0 to 1?  0 or an error; bytes that are planned. */
+/* Plans rank 0 to rank 1. 0 or an error; bytes_p: planned bytes. */
 static int plan_one(const char *text, double *bytes_p)
 {
     mrail_plan_demand_t demand = {0, 1, 1000};
@@ -247,15 +247,15 @@ static void test_flags(void **state)
     assert_true(bytes == 1000);
 }
 
-/* ---- Topologies that are refused ---- */
+/* ---- Refused topologies ---- */
 
 #define SIZED "nodes 2\nrails 4\n"
 #define RANKED SIZED "ranks * 3 single-rail\n"
 
 static const struct {
     const char *text;
-    const char *why; /* begins with */
-} bad_topos[] = {
+    const char *why; /* start of the message */
+} invalid_topos[] = {
     {"", "t:1: the text ends without a line 'nodes N'"},
     {"# nothing\n\n", "t:3: the text ends without a line 'nodes N'"},
     {"rails 2", "t:1: the text ends without a line 'nodes N'"},
@@ -416,7 +416,7 @@ static void refuse_topo(const char *text, size_t length, const char *why)
 
     assert_int_equal(plan_text_topo("t", text, length, &topo, got, sizeof(got)),
                      -EINVAL);
-    assert_ptr_equal(topo, &topo); /* nothing is given out */
+    assert_ptr_equal(topo, &topo); /* nothing is returned */
     if (strncmp(got, why, strlen(why)) != 0) {
         fail_msg("'%s': says '%s', not '%s'", text, got, why);
     }
@@ -424,9 +424,9 @@ static void refuse_topo(const char *text, size_t length, const char *why)
 
 static void test_topos_refused(void **state)
 {
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad_topos); ++i) {
-        refuse_topo(bad_topos[i].text, strlen(bad_topos[i].text),
-                    bad_topos[i].why);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(invalid_topos); ++i) {
+        refuse_topo(invalid_topos[i].text, strlen(invalid_topos[i].text),
+                    invalid_topos[i].why);
     }
     refuse_topo("nodes 1\nra\0ils 1", 16, "t:2: byte 0 is no text");
 }
@@ -444,7 +444,7 @@ static void test_long_lists(void **state)
                 "parts: write two lines");
 }
 
-/* Of a long name only its end is said, so that the sentence fits. */
+/* Messages show only the end of a long name, so that the text fits. */
 static void test_long_name(void **state)
 {
     char name[600], why[PLAN_TEXT_WHY_MAX];
@@ -465,9 +465,9 @@ static void test_long_name(void **state)
     assert_string_equal(why + 95, "/topo:1: too few words: FROM TO BYTES");
 }
 
-/* ---- Topologies: there and back ---- */
+/* ---- Topologies: round trip ---- */
 
-/* The links of a topology as text that says the same. */
+/* Writes the links of a topology as equivalent text. */
 static void write_topo(const mrail_plan_topo_t *topo, FILE *stream)
 {
     static const char *const forms[] = {[MRAIL_PLAN_RAIL_OUT] = "rail",
@@ -532,7 +532,7 @@ static void same_links(const mrail_plan_topo_t *a, const mrail_plan_topo_t *b)
     mrail_plan_destroy(plan_b);
 }
 
-/* Random topologies of one pod: read, written by their links, read again. */
+/* Random topologies of one leaf group: read, written, read again. */
 static void test_there_and_back(void **state)
 {
     mrail_rng_t rng;
@@ -603,7 +603,7 @@ static void test_demands(void **state)
                             "1 3 0m\n",
                             4, &demands);
 
-    /* '1 * 3' goes to 3, too. */
+    /* '1 * 3' includes rank 3. */
     assert_int_equal(num, MRAIL_ARRAY_SIZE(want) + 1);
     for (unsigned i = 0, w = 0; i < num; ++i) {
         if (demands[i].from == 1 && demands[i].to == 3) {
@@ -626,14 +626,14 @@ static void test_no_demands(void **state)
     assert_null(demands);
     assert_int_equal(demands_of("# none\n0 1 0\n", 2, &demands), 0);
     assert_null(demands);
-    /* One rank alone has nobody to send to. */
+    /* A single rank has no receiver. */
     assert_int_equal(demands_of("* * 5\n0 0 5", 1, &demands), 0);
     assert_null(demands);
 }
 
 static const struct {
     const char *text, *why;
-} bad_demands[] = {
+} invalid_demands[] = {
     {"0 1", "d:1: too few words: FROM TO BYTES"},
     {"0 1 2 3", "d:1: too many words: FROM TO BYTES"},
     {"\n\n4 0 1", "d:3: there is no rank 4: they are 0 to 3"},
@@ -683,17 +683,17 @@ static void test_demands_refused(void **state)
 {
     mrail_plan_demand_t *demands = NULL;
 
-    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(bad_demands); ++i) {
-        refuse_demands(bad_demands[i].text, 4, bad_demands[i].why);
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(invalid_demands); ++i) {
+        refuse_demands(invalid_demands[i].text, 4, invalid_demands[i].why);
     }
-    /* Just as much as is possible. */
+    /* The largest possible sum. */
     assert_int_equal(demands_of("0 1 4611686018427387903\n1 0 1", 2, &demands),
                      2);
     free(demands);
     refuse_demands("* * 1", 4098, "d:1: more than 16777216 pairs of ranks");
 }
 
-/* Any list of pairs, in any order and in parts: sums by rising pairs. */
+/* Demands in any order and in pieces: sums in rising order of pairs. */
 static void test_sums(void **state)
 {
     mrail_rng_t rng;
@@ -741,7 +741,7 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t num, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 
-static unsigned countdown; /* the allocation that fails; 0: none */
+static unsigned countdown; /* countdown to the failing allocation; 0: none */
 
 static int fails(void)
 {
@@ -763,7 +763,8 @@ void *__wrap_realloc(void *p, size_t size)
     return fails() ? NULL : __real_realloc(p, size);
 }
 
-/* Every allocation fails once: it is said, nothing is given out or lost. */
+/* Every allocation fails once: reading reports it, returns nothing and leaks
+ * nothing. */
 static void test_every_allocation(void **state)
 {
     static const char topo_text[] = RANKED "rail * * 1GB\nleaf_group 1 1\n"
@@ -817,7 +818,7 @@ int main(void)
         cmocka_unit_test(test_capacities),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_links),
-        cmocka_unit_test(test_pods),
+        cmocka_unit_test(test_leaf_groups),
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_topos_refused),
         cmocka_unit_test(test_long_lists),

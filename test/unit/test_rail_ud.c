@@ -1,6 +1,6 @@
 /*
- * The control channel's receive loop on a device that never runs dry, and its
- * send buffers on a device that keeps them.
+ * The receive loop of the control channel on a device that always has
+ * datagrams, and its send buffers on a device that keeps them.
  */
 #include "config.h"
 #include "rail/rail.h"
@@ -14,7 +14,8 @@
 
 static unsigned polled;
 
-/* A flood: there is always another batch.  An end, or the test would never. */
+/* A flood: another batch is always ready. It ends some time, or the test would
+ * not. */
 static int flood_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
     for (int i = 0; i < n; ++i) {
@@ -52,7 +53,7 @@ static void test_flood(void **state)
 
     result = mrail_rail_ud_poll(&rail, on_datagram, &count);
     assert_int_equal(result, count);
-    assert_in_range(count, MRAIL_UD_ROUND, 2 * MRAIL_UD_ROUND);
+    assert_in_range(count, MRAIL_UD_RECV_MAX, 2 * MRAIL_UD_RECV_MAX);
 }
 
 /* ---- send buffers ---- */
@@ -60,7 +61,7 @@ static void test_flood(void **state)
 static struct ibv_wc ready[MRAIL_UD_RX + MRAIL_UD_TX]; /* completions */
 static unsigned num_ready, first_ready;
 static unsigned num_sent, num_posted;
-static unsigned answers; /* that each datagram gets */
+static unsigned answers; /* replies to each datagram */
 
 static int ready_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
@@ -107,7 +108,7 @@ static int send_one(mrail_rail_t *rail)
     return mrail_rail_ud_send(rail, NULL, 1, "", 1);
 }
 
-/* All send buffers are with the device. */
+/* The device has all send buffers. */
 static mrail_rail_t *full_rail(world_t *world)
 {
     mrail_rail_t *rail = &world->rail;
@@ -139,7 +140,7 @@ static void on_question(void *arg, mrail_rail_t *rail, const void *data,
     }
 }
 
-/* The datagram before it in the queue is not lost, and not seen twice. */
+/* An earlier datagram in the queue is neither lost nor processed twice. */
 static void test_send_takes_a_buffer_back(void **state)
 {
     static world_t world;
@@ -159,7 +160,7 @@ static void test_send_takes_a_buffer_back(void **state)
     assert_int_equal(count, 1);
 }
 
-/* A question waits until there is a buffer for its answer. */
+/* A request waits until a buffer for its reply is available. */
 static void test_questions_wait(void **state)
 {
     static world_t world;
@@ -177,13 +178,13 @@ static void test_questions_wait(void **state)
     assert_int_equal(mrail_rail_ud_poll(rail, on_question, &count), 3);
     assert_int_equal(num_posted, 3);
     assert_int_equal(num_sent, MRAIL_UD_TX + 3);
-    /* At the end nobody answers. */
+    /* At the end, no reply is sent. */
     mrail_rail_ud_reap(rail);
     assert_int_equal(num_posted, MRAIL_UD_RX);
     assert_int_equal(count, 3);
 }
 
-/* A device that is gone does not make anybody wait. */
+/* A lost device blocks no caller. */
 static void test_device_is_gone(void **state)
 {
     static world_t world;

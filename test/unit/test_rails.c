@@ -1,6 +1,6 @@
 /*
- * The list of rails of this process: order, speeds, states. Also: every large
- * chunk is counted, whatever its result.
+ * The list of rails of this process: order, speeds, states. Also: the counters
+ * include every large chunk, whatever its result.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -28,7 +28,7 @@ static void ask(void)
     assert_int_equal(mrail_rails_now(rails), NUM_RAILS);
 }
 
-/* The first test: as the process starts. */
+/* The first test, in the state of a new process. */
 static void test_no_engine(void **state)
 {
     assert_int_equal(mrail_rails_now(rails), 0);
@@ -92,14 +92,15 @@ static void test_is_up(void **state)
     assert_true(rails[1].is_up && !rails[0].is_up);
 }
 
-/* Ports are asked every 100 ms; what they do not answer is as it was. */
+/* Port queries come every 100 ms. Fields that a port does not answer keep their
+ * value. */
 static void test_speed(void **state)
 {
     uint64_t rate_bps;
 
     start(64);
     rate_bps = engine->rails[0].attr.rate_bps;
-    fake_ports[0].active_speed = 4; /* 10 Gb/s a lane */
+    fake_ports[0].active_speed = 4; /* 10 Gb/s per lane of the link */
     fake_ports[0].active_width = 1;
     ask();
     assert_int_equal(rails[0].speed, 10 * GBPS);
@@ -116,13 +117,13 @@ static void test_speed(void **state)
     ask();
     assert_int_equal(fake_fail_in, 0);
     assert_int_equal(rails[0].speed, 5 * GBPS / 2);
-    /* What UCX and the scheduler were told is another number. */
+    /* UCX and the scheduler have another rate. */
     assert_int_equal(engine->rails[0].attr.rate_bps, rate_bps);
     assert_int_not_equal(rate_bps, 10 * 8 * GBPS);
-    fake_ports_good();
+    fake_ports_reset();
 }
 
-/* Two lanes, each on a rail of its own. */
+/* Two lanes on different rails. */
 static void connect_two(void)
 {
     uint8_t packed[256];
@@ -224,7 +225,7 @@ static void test_broken_lane(void **state)
     finish();
 }
 
-/* One segment comes back every half a millisecond, on each rail in turn. */
+/* One segment completes every half millisecond, alternately on each rail. */
 static void test_live(void **state)
 {
     uint64_t bytes = 0, before;

@@ -1,7 +1,7 @@
 /*
- * src/relay: each role for itself; what is refused, and that nothing of it is
- * written; chunks of the next exchange that come early; slots that are used again
- * and again; errors of every operation; what no rank of the node would write.
+ * src/relay: each role separately; refused chunks, which must not be written;
+ * early chunks of the next exchange; reuse of slots; errors of every operation;
+ * corrupt shared memory.
  */
 #include "config.h"
 #include "../property/relay_model.h"
@@ -47,7 +47,7 @@ static void place(void)
     w.exchanges[0].hash = w.exchanges[1].hash = 42;
 }
 
-/* One flow from 0 over these. */
+/* One flow from rank 0 over these relays. */
 static void make_one(uint32_t relay_out, uint32_t relay_in, uint32_t to,
                      uint64_t bytes)
 {
@@ -63,7 +63,7 @@ static void begin_all(void)
     }
 }
 
-/* Until there is nothing left for this rank to do alone. */
+/* Runs until this rank can do nothing more by itself. */
 static void progress(uint32_t rank)
 {
     for (unsigned i = 0; i < ENOUGH; ++i) {
@@ -117,7 +117,8 @@ static void test_to_oneself(void **state)
     model_cleanup(&w);
 }
 
-/* The last chunk is shorter on the network, too; an end of a send frees its slot. */
+/* The last chunk is shorter on the network, too. The end of a send frees its
+ * slot. */
 static void test_direct(void **state)
 {
     const model_request_t *sends = w.s.requests[0];
@@ -145,7 +146,7 @@ static void test_direct(void **state)
     model_cleanup(&w);
 }
 
-/* The sender is done when all is handed over; its slots come free later. */
+/* The sender is done when all slots are handed over. They become free later. */
 static void test_relay_out(void **state)
 {
     make_one(1, NONE, 3, 2 * CHUNK);
@@ -172,7 +173,8 @@ static void test_relay_out(void **state)
     model_cleanup(&w);
 }
 
-/* What relay_in has received is in its own slots until the receiver comes. */
+/* Chunks received by relay_in stay in its own slots until the receiver takes
+ * them. */
 static void test_relay_in(void **state)
 {
     make_one(NONE, 4, 3, 3 * CHUNK);
@@ -212,7 +214,7 @@ static void test_both_relays(void **state)
     model_cleanup(&w);
 }
 
-/* Chunk by chunk, from the first receiver behind oneself on. */
+/* One chunk per receiver in turn, starting with the next rank. */
 static void test_turns(void **state)
 {
     static const uint32_t turns[] = {2, 0, 2, 0, 2, 0, 0};
@@ -236,7 +238,7 @@ static void test_turns(void **state)
     model_cleanup(&w);
 }
 
-/* Slots are shared evenly between channels; the more has to come, the sooner. */
+/* Channels share slots in proportion to their remaining chunks. */
 static void test_fair_share(void **state)
 {
     place();
@@ -264,7 +266,7 @@ static void test_fair_share(void **state)
     model_cleanup(&w);
 }
 
-/* A channel's only slot is not given to another, whatever that has to come. */
+/* A channel's reserved slot does not go to another channel. */
 static void test_reserve(void **state)
 {
     mrail_relay_t *relay;
@@ -296,10 +298,10 @@ static void test_reserve(void **state)
     model_cleanup(&w);
 }
 
-/* ---- what is expected ---- */
+/* ---- accepted headers ---- */
 
 typedef struct lie {
-    size_t at; /* in the header */
+    size_t at; /* offset in the header */
     uint64_t add;
     size_t size;
 } lie_t;
@@ -339,7 +341,7 @@ static const lie_t lies[] = {
     LIE(length, -5 - (int)MRAIL_RELAY_HEADER),
 };
 
-/* In the header in front of a payload. */
+/* Writes the wrong value into the header before a payload. */
 static void tell(char *payload, const lie_t *lie)
 {
     char *at = payload - MRAIL_RELAY_HEADER + lie->at;
@@ -350,7 +352,7 @@ static void tell(char *payload, const lie_t *lie)
     memcpy(at, &value, lie->size);
 }
 
-/* A rank that finds this in a slot says so, at once and ever after. */
+/* A rank that finds this header in a slot fails, at once and permanently. */
 static void refuses(uint32_t rank)
 {
     int ret = 0;
@@ -426,7 +428,7 @@ static void test_lies_of_relay_in(void **state)
     }
 }
 
-/* The second chunk twice; it may be somewhere, but not there again. */
+/* The second chunk twice: a chunk must not repeat. */
 static void test_chunk_twice(void **state)
 {
     static const lie_t again = LIE(offset, -(int)CHUNK);
@@ -440,7 +442,7 @@ static void test_chunk_twice(void **state)
     model_cleanup(&w);
 }
 
-/* A chunk behind the flow's last one, instead of another flow's. */
+/* A chunk after the last one of a flow, in place of another flow's chunk. */
 static void test_chunk_too_many(void **state)
 {
     mrail_relay_header_t header;
@@ -460,7 +462,7 @@ static void test_chunk_too_many(void **state)
     model_cleanup(&w);
 }
 
-/* Message and header say different lengths; or there is no header. */
+/* Message and header have different lengths, or there is no header. */
 static void test_message_lengths(void **state)
 {
     static const uint32_t lengths[] = {0, 1, 63, 64, 64 + CHUNK - 1};
@@ -477,7 +479,7 @@ static void test_message_lengths(void **state)
     }
 }
 
-/* A header that is right, but of a flow that takes another way to here. */
+/* A correct header of a flow that takes another path. */
 static void test_wrong_way(void **state)
 {
     mrail_relay_header_t *headers[2];
@@ -498,9 +500,9 @@ static void test_wrong_way(void **state)
     model_cleanup(&w);
 }
 
-/* ---- exchange after exchange ---- */
+/* ---- consecutive exchanges ---- */
 
-/* Rank 0 is in the next exchange while 1 and 2 have not even begun this one. */
+/* Rank 0 is in the next exchange before ranks 1 and 2 have begun this one. */
 static void test_early_chunks(void **state)
 {
     place();
@@ -556,7 +558,7 @@ static void test_nothing_to_do(void **state)
     mrail_relay_destroy(NULL);
 }
 
-/* ---- what cannot be begun ---- */
+/* ---- refused flows ---- */
 
 static int begin_flow(uint32_t rank, uint32_t from, uint32_t relay_out,
                       uint32_t relay_in, uint32_t to, uint64_t offset,
@@ -580,7 +582,7 @@ static void test_impossible_flows(void **state)
     assert_int_equal(begin_flow(0, 5, NONE, NONE, 0, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, 5, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, NONE, 5, 3, 0, 1), -EINVAL);
-    /* A relay that is an end, or of the other node. */
+    /* A relay that is an end, or is on the other node. */
     assert_int_equal(begin_flow(0, 0, 0, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(3, 0, NONE, 3, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, 4, NONE, 3, 0, 1), -EINVAL);
@@ -588,7 +590,7 @@ static void test_impossible_flows(void **state)
     assert_int_equal(begin_flow(3, 0, 4, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(4, 0, 4, NONE, 3, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(1, 0, NONE, 1, 3, 0, 1), -EINVAL);
-    /* Relays within a node; of ranks of which neither is of this one. */
+    /* Relays of a flow within a node: of this node or of the other one. */
     assert_int_equal(begin_flow(0, 0, 1, NONE, 2, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 0, NONE, 1, 2, 0, 1), -EINVAL);
     assert_int_equal(begin_flow(0, 3, 0, NONE, 4, 0, 1), -EINVAL);
@@ -598,7 +600,7 @@ static void test_impossible_flows(void **state)
                      -EINVAL);
     assert_true(mrail_relay_done(relay_of(0)));
     assert_int_equal(mrail_relay_progress(relay_of(0)), 0);
-    /* Not its concern. */
+    /* A flow that does not pass this rank. */
     assert_int_equal(begin_flow(2, 0, NONE, 1, 3, 0, 1), 0);
     assert_true(mrail_relay_done(relay_of(2)));
     model_cleanup(&w);
@@ -653,32 +655,32 @@ static void test_impossible_relays(void **state)
 {
     static const uint32_t good[] = {0, 1, 2}, twice[] = {0, 1, 1},
                           far[] = {0, 1, 5};
-    mrail_relay_shm_pool_t arena;
+    mrail_relay_shm_pool_t pool;
     mrail_relay_t *relay = NULL;
 
     place();
     model_init(&w, CHUNK, 1, 1);
-    arena = w.arenas[0];
+    pool = w.arenas[0];
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 3, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, good, 3, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 5, twice, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, twice, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 5, far, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, far, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_int_equal(
-        mrail_relay_create(&arena, 0, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 0, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
-    arena.shape.chunk = 1;
+    pool.shape.chunk = 1;
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
-    arena = w.arenas[0];
-    arena.size -= 1;
+    pool = w.arenas[0];
+    pool.size -= 1;
     assert_int_equal(
-        mrail_relay_create(&arena, 5, good, 0, &model_ops, NULL, &relay),
+        mrail_relay_create(&pool, 5, good, 0, &model_ops, NULL, &relay),
         -EINVAL);
     assert_null(relay);
     model_cleanup(&w);
@@ -715,7 +717,7 @@ void *__wrap_realloc(void *old, size_t size)
     return fails() ? NULL : __real_realloc(old, size);
 }
 
-/* Each allocation of these once; nothing has happened then. */
+/* Each allocation fails once, without effect. */
 static void test_no_memory(void **state)
 {
     mrail_relay_t *relay = NULL;
@@ -744,7 +746,7 @@ static void test_no_memory(void **state)
         -ENOMEM);
     fail_at = 0;
     model_run(&w, 1);
-    /* The earlier buffer is used again. */
+    /* The earlier buffer is reused. */
     fail_at = 1;
     begin_all();
     for (unsigned round = 0; round < ENOUGH; ++round) {
@@ -761,7 +763,7 @@ static void test_no_memory(void **state)
 
 /* ---- errors of operations ---- */
 
-/* Rank `rank` fails at once with what its operation said. */
+/* Rank `rank` fails at once with the error of its operation. */
 static void fails_with(uint32_t rank, int error)
 {
     int ret = 0;
@@ -816,7 +818,7 @@ static void test_errors(void **state)
     fails_with(3, -EFAULT);
 }
 
-/* ---- what no rank of the node would write ---- */
+/* ---- corrupt shared memory ---- */
 
 static void hand_over(uint32_t from, uint32_t to, uint32_t slot)
 {
@@ -836,7 +838,7 @@ static void test_hostile_slots(void **state)
     }
 }
 
-/* An in-slot, of which its owner receives and does not send. */
+/* An in-slot: its owner receives into it and never sends from it. */
 static void test_hostile_in_slot(void **state)
 {
     make_one(1, NONE, 3, 2 * CHUNK);
@@ -850,7 +852,7 @@ static void test_hostile_in_slot(void **state)
     model_cleanup(&w);
 }
 
-/* The same slot while it is being sent, though it says to be the next chunk. */
+/* The same slot during its send, with the header of the next chunk. */
 static void test_hostile_slot_twice(void **state)
 {
     static const lie_t next = LIE(offset, CHUNK);
@@ -865,8 +867,7 @@ static void test_hostile_slot_twice(void **state)
     model_cleanup(&w);
 }
 
-/* Somebody says that slots are free which are not: this rank knows better of what it
- * sends and receives itself. */
+/* Slots in use are marked free: this rank knows its own sends and receives. */
 static void test_hostile_states(void **state)
 {
     mrail_relay_t *relay;
@@ -894,7 +895,7 @@ static void test_hostile_states(void **state)
 
 static unsigned num_garbage;
 
-/* Of garbage that looks right there may be some: all that counts is where it is. */
+/* Some random bytes may look valid: only their place matters. */
 static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
                 size_t length)
 {
@@ -907,7 +908,7 @@ static int look(void *arg, uint32_t from, uint64_t offset, const void *slot,
     return 0;
 }
 
-/* Anything anywhere, but in what the others keep to themselves. */
+/* Random bytes anywhere, except in private memory of other ranks. */
 static void scribble(mrail_rng_t *rng)
 {
     const mrail_relay_t *relay = relay_of(0);

@@ -1,6 +1,6 @@
 /*
  * Replay after lanes failed, and the credit that is reserved for it. Two
- * messages: the first on lane 0, the second on lane 1.
+ * messages: the first one on lane 0, the second one on lane 1.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -22,7 +22,7 @@ static size_t pack(void *dest, void *arg)
     return LENGTH;
 }
 
-/* The peer asks for the lane of a slot, and has so many buffers for it. */
+/* The peer requests the lane of a slot and grants so many credits. */
 static void connect_lane(unsigned slot, uint32_t seq, uint16_t credits)
 {
     mrail_ctl_msg_t msg;
@@ -35,7 +35,7 @@ static void connect_lane(unsigned slot, uint32_t seq, uint16_t credits)
     progress();
 }
 
-/* The lane on which the n-th message that is not acknowledged is. */
+/* The lane of the n-th unacknowledged message. */
 static const mrail_lane_t *lane_of(unsigned n)
 {
     const mrail_tx_t *tx;
@@ -64,7 +64,8 @@ static void send_two(uint16_t credits)
     progress();
 }
 
-/* Its message acknowledges the first `ack`, and allows so many on a lane. */
+/* A message of the peer acknowledges the first `ack` messages and grants
+ * credits on a lane. */
 static void deliver_ack(unsigned slot, uint32_t ack, uint16_t credit)
 {
     mrail_lane_t *lane = peer_of(0)->lanes[slot];
@@ -83,8 +84,8 @@ static void acknowledge(unsigned slot, uint32_t ack, uint16_t credit)
     progress();
 }
 
-/* The first one may be missing, too: its lane is not settled.  The one credit
- * is for it. */
+/* The first message may be missing, too: its lane is not drained. The only
+ * credit is reserved for it. */
 static void test_last_credit_waits_for_the_first(void **state)
 {
     mrail_lane_t *lane;
@@ -108,7 +109,7 @@ static void test_last_credit_waits_for_the_first(void **state)
     assert_int_equal(peer_of(0)->recovering, 0);
 }
 
-/* With more than that, it need not wait. */
+/* With more credits, the second message need not wait. */
 static void test_other_credits_do_not_wait(void **state)
 {
     send_two(8);
@@ -119,7 +120,7 @@ static void test_other_credits_do_not_wait(void **state)
     assert_int_equal(mrail_lane_credits(peer_of(0)->lanes[1]), 1);
 }
 
-/* The first one is on the lane that takes the second: nothing waits. */
+/* The first message is on the lane that takes the second one: nothing waits. */
 static void test_last_credit_behind_the_first(void **state)
 {
     mrail_lane_t *lane;
@@ -136,7 +137,7 @@ static void test_last_credit_behind_the_first(void **state)
     assert_int_equal(mrail_lane_credits(lane), 0);
 }
 
-/* The first one has arrived, though its lane has failed. */
+/* The first message has arrived, though its lane has failed. */
 static void test_last_credit_behind_an_arrival(void **state)
 {
     mrail_lane_t *lane;
@@ -152,8 +153,8 @@ static void test_last_credit_behind_an_arrival(void **state)
     assert_int_equal(mrail_lane_credits(lane), 0);
 }
 
-/* Of those for messages that take no credit there are only a few: the next one
- * must find a buffer, also when all of the peer's credits are used. */
+/* There are few buffers for messages without credit. The next one must find a
+ * buffer, even when all credits of the peer are used. */
 static void test_buffer_without_credit_goes_back_at_once(void **state)
 {
     unsigned rail;
@@ -163,7 +164,7 @@ static void test_buffer_without_credit_goes_back_at_once(void **state)
     rail = peer_of(0)->lanes[0]->rail->index;
     message(0, 0, 0);
     mrail_iface_progress(ifaces[0]);
-    assert_int_equal(engine->num_repost[rail], 1); /* waits for others */
+    assert_int_equal(engine->num_repost[rail], 1); /* waits for more */
     deliver_ack(0, 0, 8);
     mrail_iface_progress(ifaces[0]);
     assert_int_equal(engine->num_repost[rail], 0);
@@ -179,9 +180,9 @@ static void send_all(mrail_ep_t *ep)
     assert_int_equal(ret, -EAGAIN);
 }
 
-/* A credit-blocked sender asks on the lane with the smallest window, one at a
- * time. */
-static void test_hunger_of_the_smallest_window(void **state)
+/* A credit-blocked sender asks on the lane with the smallest window, one lane
+ * at a time. */
+static void test_credit_blocked_on_smallest_window(void **state)
 {
     const mrail_lane_t *first, *second;
     mrail_ep_t *ep;
@@ -197,11 +198,11 @@ static void test_hunger_of_the_smallest_window(void **state)
     assert_int_equal(second->am_sent, 4 - MRAIL_RESEND_CREDITS);
     assert_true(second->credit_blocked);
     assert_false(first->credit_blocked);
-    /* Said once, with the next message there. */
+    /* Reported once, with the next message on that lane. */
     acknowledge(1, 0, 20);
     assert_int_equal(mrail_ep_am_bcopy(ep, 1, pack, NULL), LENGTH);
     assert_false(second->credit_blocked);
-    /* The other one is the smaller now. */
+    /* The other lane has the smaller window now. */
     send_all(ep);
     assert_true(first->am_sent < second->am_sent);
     assert_true(first->credit_blocked);
@@ -217,7 +218,7 @@ int main(int argc, char **argv)
         TEST(test_last_credit_behind_the_first),
         TEST(test_last_credit_behind_an_arrival),
         TEST(test_buffer_without_credit_goes_back_at_once),
-        TEST(test_hunger_of_the_smallest_window),
+        TEST(test_credit_blocked_on_smallest_window),
     };
 
     if (argc > 1) {

@@ -1,4 +1,4 @@
-/* The chunk scheduler in virtual time: how near to the ideal is it? */
+/* The chunk scheduler in virtual time, compared with the ideal time. */
 #include "config.h"
 #include "rail/sched.h"
 
@@ -15,7 +15,7 @@
 #define MAX_LANES 8
 #define MAX_SEGS 512
 
-/* Lanes that each serve one chunk after the other at a fixed rate. */
+/* Lanes that serve chunks one after the other at a fixed rate. */
 typedef struct {
     mrail_sched_lane_t lane[MAX_LANES];
     mrail_sched_lane_t *ptr[MAX_LANES];
@@ -30,8 +30,8 @@ typedef struct {
     uint64_t sent[MAX_LANES];
     unsigned chunks;
     mrail_ns_t now_ns;
-    uint32_t poll_ns;   /* polls are up to this far apart; 0: they never stop */
-    uint32_t stall_ppm; /* this part of them is 1 ms later and up to 10 more */
+    uint32_t poll_ns;   /* maximum time between polls; 0: continuous */
+    uint32_t stall_ppm; /* polls in ppm that are 1 to 11 ms late */
     mrail_rng_t rng;
 } model_t;
 
@@ -69,8 +69,7 @@ static void model_post(model_t *m, unsigned i, size_t length)
     ++m->chunks;
 }
 
-/* The lane whose oldest chunk is the next to complete; MAX_LANES: nothing
- * will ever complete. */
+/* The lane whose oldest chunk completes next. MAX_LANES: none will complete. */
 static unsigned model_next(const model_t *m)
 {
     unsigned best = MAX_LANES;
@@ -95,8 +94,8 @@ static void model_complete(model_t *m, unsigned best)
             --m->num_queued[best] * sizeof(m->queue[best][0]));
 }
 
-/* Advances to the first poll that sees a completion, and takes all that it
- * sees; 0 if there will be none. */
+/* Advances to the first poll that sees completions, and processes them. 0:
+ * there will be none. */
 static int model_step(model_t *m)
 {
     unsigned next = model_next(m);
@@ -157,7 +156,7 @@ static void check_efficiency(const double *rates, unsigned count, size_t total,
     for (unsigned i = 0; i < count; ++i) {
         sum += rates[i];
     }
-    model_transfer(&m, 8 << 20); /* the speeds are measured */
+    model_transfer(&m, 8 << 20); /* measures the rates */
     ideal = (double)total / sum * 1e9;
     reached = ideal / (double)model_transfer(&m, total);
     if (reached < wanted) {
@@ -200,7 +199,7 @@ static void test_random_rates(void **state)
     }
 }
 
-/* Mean over seeds, of the sum of the rates. */
+/* Mean over seeds, relative to the sum of the rates. */
 static void check_polls(uint32_t poll_ns, uint32_t stall_ppm, double wanted)
 {
     const double rates[] = {200e6, 100e6, 50e6, 50e6};
@@ -225,8 +224,8 @@ static void check_polls(uint32_t poll_ns, uint32_t stall_ppm, double wanted)
     }
 }
 
-/* A process that is not scheduled for a while finds more completions than its
- * window has samples.  Lanes have work for about as long: little is lost. */
+/* After a pause of the process, a poll finds more completions than the window
+ * has samples. Lanes have work for about as long: little is lost. */
 static void test_stalls(void **state)
 {
     check_polls(100000, 1000, 0.98);
@@ -236,7 +235,7 @@ static void test_stalls(void **state)
 /*
  * Polls are rarer than a window is long, so only the work until the lane ran
  * dry is visible. With uniform polls up to p ms apart, lanes with 10 ms of work
- * are busy for a part of 20 / p - 100 / p^2. That is 0.89 for 15 ms and 0.56 for
+ * are busy for a part of 20 / p - 100 / p^2. That is 0.89 for 15 ms, and 0.56 for
  * 30 ms.
  * A tenth is reserved for start and end.
  */
@@ -248,13 +247,13 @@ static void test_rare_polls(void **state)
     check_polls(30000000, 0, 0.46);
 }
 
-/* An operation of `length` bytes on idle lanes whose rates were measured: one
- * chunk for each, by their number in part[]; 0: it was cut otherwise. */
+/* An operation of `length` bytes on idle lanes with measured rates: one chunk
+ * for each, sizes in part[]. 0: another split. */
 static int cut_evenly(const double *rates, unsigned count, size_t length,
                       size_t *part)
 {
     const mrail_sched_params_t params = {
-        .even = mrail_sched_equal_split(length, count),
+        .equal_split = mrail_sched_equal_split(length, count),
     };
     size_t left = length, chunk;
     model_t m;
@@ -276,11 +275,11 @@ static int cut_evenly(const double *rates, unsigned count, size_t length,
     return 1;
 }
 
-/* Measured rates that differ by chance do not make parts unequal; those that
- * differ by more do, and who is faster gets its part in pieces. */
+/* Random differences of measured rates do not change the equal split. Larger
+ * ones do, and a faster lane gets its part in several chunks. */
 static void test_equal_parts(void **state)
 {
-    const double alike[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
+    const double equal_rates[] = {3.6e6, 4.1e6, 3.8e6, 4.4e6};
     const double slower[] = {4e6, 4e6, 4e6, 2e6};
     const double quick[] = {4e6, 4e6, 4e6, 9e6};
     const double alone[] = {100e6, 98e6, 102e6, 99e6};
@@ -288,7 +287,7 @@ static void test_equal_parts(void **state)
     size_t part[4];
 
     for (unsigned k = 0; k < MRAIL_ARRAY_SIZE(lengths); ++k) {
-        assert_true(cut_evenly(alike, 4, lengths[k], part));
+        assert_true(cut_evenly(equal_rates, 4, lengths[k], part));
         for (unsigned i = 0; i < 4; ++i) {
             assert_true((part[i] <= lengths[k] / 4 + 512) &&
                         (part[i] + 4 * 512 >= lengths[k] / 4));
@@ -297,18 +296,18 @@ static void test_equal_parts(void **state)
     assert_true(cut_evenly(slower, 4, 700000, part));
     assert_in_range(part[3], 90000, 110000); /* a seventh */
     assert_false(cut_evenly(quick, 4, 700000, part));
-    /* Large ones, only where lanes are slow, and alike. */
+    /* Large operations only on lanes with slow and equal rates. */
     assert_false(cut_evenly(slower, 4, 2 << 20, part));
     assert_false(cut_evenly(alone, 4, 2 << 20, part));
     assert_true(cut_evenly(alone, 4, 1 << 20, part));
-    assert_false(cut_evenly(alike, 4, (4 << 20) + 1, part));
+    assert_false(cut_evenly(equal_rates, 4, (4 << 20) + 1, part));
 
     assert_int_equal(mrail_sched_equal_split(4 << 20, 4), 1 << 20);
     assert_int_equal(mrail_sched_equal_split((4 << 20) + 1, 4), 0);
     assert_int_equal(mrail_sched_equal_split(5, 4), 2);
 }
 
-/* A lane that stops: the others do all that it has not started. */
+/* A lane stops: the others take all that it has not started. */
 static void test_lagging_lane(void **state)
 {
     const double rates[] = {100e6, 100e6, 100e6, 100e6};
@@ -333,12 +332,12 @@ static void test_lagging_lane(void **state)
         }
     }
     stuck = m.sent[2];
-    /* At most a window at the earlier speed. */
+    /* At most a window at the earlier rate. */
     assert_true(stuck <=
                 100e6 * MRAIL_SCHED_WINDOW_NS / 1e9 + MRAIL_SCHED_CHUNK_MAX);
 }
 
-/* Nothing is gained by cutting for a lane that has no second. */
+/* Splitting is useless for a single lane. */
 static void test_only_lane(void **state)
 {
     const double rate = 1e9;

@@ -30,11 +30,11 @@
 static const mrail_relay_shape_t small = {
     .num_local = 3, .out_slots = 2, .in_slots = 3, .chunk = 8192};
 
-static mrail_relay_shm_pool_t arena, other;
+static mrail_relay_shm_pool_t pool, other;
 static char name[MRAIL_RELAY_NAME_SIZE];
 static char path[128];
 
-/* Marks the pools of this test by a mask that no other process uses. */
+/* A mask that no other process uses marks the pools of this test. */
 #define MASK 0200
 
 static int count(void)
@@ -62,7 +62,7 @@ static int is_there(void)
 
 static void create(void)
 {
-    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &arena), 0);
+    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &pool), 0);
     snprintf(path, sizeof(path), "%s/%s", MRAIL_RELAY_DIR, name);
 }
 
@@ -71,7 +71,7 @@ static void destroy(void)
     assert_true(is_there());
     mrail_relay_shm_pool_unlink(name);
     assert_false(is_there());
-    mrail_relay_shm_pool_detach(&arena);
+    mrail_relay_shm_pool_detach(&pool);
 }
 
 static int attach(void)
@@ -83,8 +83,7 @@ static void refuse_shape(mrail_relay_shape_t shape)
 {
     memset(name, 'x', sizeof(name));
     assert_int_equal(mrail_relay_shm_pool_size(&shape), 0);
-    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &arena),
-                     -EINVAL);
+    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -EINVAL);
     assert_int_equal(name[0], 'x');
     create();
     assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
@@ -142,7 +141,7 @@ static void test_layout(void **state)
     free(base);
 }
 
-/* The largest of all is a size, on 64 bits. */
+/* The largest shape has a valid size, on 64 bits. */
 static void test_largest(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -167,15 +166,15 @@ static void test_shared(void **state)
     assert_int_equal(st.st_size, mrail_relay_shm_pool_size(&small));
     assert_true((uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size);
     assert_int_equal(attach(), 0);
-    assert_int_equal(other.size, arena.size);
+    assert_int_equal(other.size, pool.size);
     assert_int_equal((uintptr_t)other.base % 4096, 0);
-    strcpy((char *)arena.base + arena.size - 8, "here");
-    assert_string_equal((char *)other.base + arena.size - 8, "here");
+    strcpy((char *)pool.base + pool.size - 8, "here");
+    assert_string_equal((char *)other.base + pool.size - 8, "here");
     mrail_relay_shm_pool_unlink(name);
     assert_false(is_there());
-    assert_string_equal((char *)other.base + arena.size - 8, "here");
+    assert_string_equal((char *)other.base + pool.size - 8, "here");
     mrail_relay_shm_pool_detach(&other);
-    mrail_relay_shm_pool_detach(&arena);
+    mrail_relay_shm_pool_detach(&pool);
 }
 
 static void test_unlinked(void **state)
@@ -184,8 +183,8 @@ static void test_unlinked(void **state)
     mrail_relay_shm_pool_unlink(name);
     assert_int_equal(attach(), -ENOENT);
     mrail_relay_shm_pool_unlink(name);
-    mrail_relay_shm_pool_detach(&arena);
-    assert_null(arena.base);
+    mrail_relay_shm_pool_detach(&pool);
+    assert_null(pool.base);
 }
 
 static void test_names(void **state)
@@ -256,19 +255,19 @@ static void test_other_user(void **state)
 static void test_other_length(void **state)
 {
     create();
-    assert_int_equal(truncate(path, (off_t)arena.size - 4096), 0);
+    assert_int_equal(truncate(path, (off_t)pool.size - 4096), 0);
     assert_int_equal(attach(), -EINVAL);
-    assert_int_equal(truncate(path, (off_t)arena.size + 1), 0);
+    assert_int_equal(truncate(path, (off_t)pool.size + 1), 0);
     assert_int_equal(attach(), -EINVAL);
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(attach(), -EINVAL);
-    /* Of the right length, but nothing is in it. */
-    assert_int_equal(truncate(path, (off_t)arena.size), 0);
+    /* The right length, but no content. */
+    assert_int_equal(truncate(path, (off_t)pool.size), 0);
     assert_int_equal(attach(), -EINVAL);
     destroy();
 }
 
-/* Of the same length, too. */
+/* The same length, too. */
 static void test_other_shape(void **state)
 {
     mrail_relay_shape_t shape = small;
@@ -276,17 +275,17 @@ static void test_other_shape(void **state)
     create();
     shape.out_slots = 3;
     shape.in_slots = 2;
-    assert_int_equal(mrail_relay_shm_pool_size(&shape), arena.size);
+    assert_int_equal(mrail_relay_shm_pool_size(&shape), pool.size);
     assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
                      -EINVAL);
     shape = small;
     shape.chunk *= 2;
     assert_int_equal(mrail_relay_shm_pool_attach(&shape, name, &other),
                      -EINVAL);
-    for (unsigned i = 0; i < 40; ++i) { /* each byte of its head */
-        ((char *)arena.base)[i] ^= 1;
+    for (unsigned i = 0; i < 40; ++i) { /* each byte of the header */
+        ((char *)pool.base)[i] ^= 1;
         assert_int_equal(attach(), -EINVAL);
-        ((char *)arena.base)[i] ^= 1;
+        ((char *)pool.base)[i] ^= 1;
     }
     assert_int_equal(attach(), 0);
     mrail_relay_shm_pool_detach(&other);
@@ -313,7 +312,7 @@ static void test_no_file(void **state)
     destroy();
 }
 
-/* No room, as far as a process can have none to itself. */
+/* A full file system, as far as a process can have its own. */
 static void test_full(void **state)
 {
     struct rlimit before, limit;
@@ -326,7 +325,7 @@ static void test_full(void **state)
     limit.rlim_cur = 8192;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     memset(name, 'x', sizeof(name));
-    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &arena), -EFBIG);
+    assert_int_equal(mrail_relay_shm_pool_create(&small, name, &pool), -EFBIG);
     assert_int_equal(name[0], 'x');
     assert_int_equal(count(), before_count);
     umask(mask);
@@ -334,7 +333,7 @@ static void test_full(void **state)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* More than any /dev/shm has: at once, and not when it is written to. */
+/* More than any /dev/shm holds: refused at creation, not at the first write. */
 static void test_too_large(void **state)
 {
     mrail_relay_shape_t shape = {MRAIL_RELAY_MAX_LOCAL, MRAIL_RELAY_MAX_SLOTS,
@@ -347,8 +346,7 @@ static void test_too_large(void **state)
         print_message("the pool would take all memory that there is\n");
         skip();
     }
-    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &arena),
-                     -ENOSPC);
+    assert_int_equal(mrail_relay_shm_pool_create(&shape, name, &pool), -ENOSPC);
 }
 
 /* A process was killed before it unlinked its pool: the next creator unlinks

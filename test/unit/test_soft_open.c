@@ -1,5 +1,5 @@
-/* The functions in front of libc's open(): the mode goes on only where a file
- * may be made.  dlsym() is wrapped, so that libc's functions are ours. */
+/* Replacements of libc's open(): they pass the mode on only if a file may be
+ * created. dlsym() is wrapped and returns functions of this test. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static int record_openat(int dir, const char *path, int flags, ...)
 {
     va_list ap;
 
-    va_start(ap, flags); /* fakefs.c always hands on a mode */
+    va_start(ap, flags); /* fakefs.c always passes a mode */
     mode_seen = va_arg(ap, mode_t);
     va_end(ap);
     return (int)syscall(SYS_openat, dir, path, flags, mode_seen);
@@ -55,7 +55,7 @@ void *__wrap_dlsym(void *handle, const char *name)
                                            : __real_dlsym(handle, name);
 }
 
-/* As a caller whose third argument register has something else in it. */
+/* A caller with another value in the third argument register. */
 static mode_t mode_of(int flags)
 {
     int (*volatile plain)(const char *, int, ...) = open;
@@ -84,7 +84,8 @@ static mode_t mode_of(int flags)
 static void test_mode(void **state)
 {
     assert_int_equal(mode_of(O_RDWR | O_TMPFILE), 0640);
-    assert_int_equal(mode_of(O_RDWR | O_CREAT), 0640); /* a folder: refused */
+    assert_int_equal(mode_of(O_RDWR | O_CREAT), 0640); /* a directory:
+                                                        * refused */
 }
 
 static void test_no_mode(void **state)

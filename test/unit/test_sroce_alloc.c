@@ -1,4 +1,4 @@
-/* Every allocation of the core fails once: no leak, no half-made object. */
+/* Every allocation of the core fails once: no leak, no partial object. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include "softroce/core/sroce.h"
 
-/* Linked with --wrap: only calls from the core and from here come by. */
+/* Linked with --wrap: only calls of the core and of this test come here. */
 void *__real_calloc(size_t num, size_t size);
 void *__real_realloc(void *p, size_t size);
 void *__real_aligned_alloc(size_t align, size_t size);
@@ -19,7 +19,7 @@ void *__wrap_calloc(size_t num, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 void *__wrap_aligned_alloc(size_t align, size_t size);
 
-static unsigned countdown; /* the allocation that fails; 0: none */
+static unsigned countdown; /* countdown to the failing allocation; 0: none */
 
 static int fails(void)
 {
@@ -59,8 +59,8 @@ static const sroce_dev_params_t params = {
     .max_mtu = IBV_MTU_1024,
     .ops = {no_cq_event, no_async_event, no_qp_active, NULL}};
 
-/* 0 if all could be made, ENOMEM if something could not: then nothing of the
- * failed object is left and the others can be destroyed. */
+/* 0 if all objects were created. ENOMEM if one was not: then it leaves nothing,
+ * and the others can be destroyed. */
 static int make_everything(void)
 {
     struct ibv_srq_attr sa = {.max_wr = 16, .max_sge = 1};
@@ -129,7 +129,7 @@ static void test_every_allocation(void **state)
         countdown = n;
         ret = make_everything();
         if (countdown != 0) {
-            assert_int_equal(ret, 0); /* none was left to fail */
+            assert_int_equal(ret, 0); /* no allocation was left to fail */
             break;
         }
         assert_int_equal(ret, ENOMEM);
@@ -138,7 +138,7 @@ static void test_every_allocation(void **state)
     assert_true(n > 12);
 }
 
-static void test_bad_device(void **state)
+static void test_invalid_device(void **state)
 {
     sroce_dev_params_t bad = params;
     sroce_dev_t *dev;
@@ -160,7 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_allocation),
-        cmocka_unit_test(test_bad_device),
+        cmocka_unit_test(test_invalid_device),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

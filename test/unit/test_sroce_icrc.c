@@ -14,7 +14,7 @@
 #include "softroce/core/icrc.h"
 #include "softroce/core/sroce.h"
 
-/* Straight from the definition. */
+/* By the definition. */
 static uint32_t crc_bitwise(uint32_t crc, const uint8_t *p, size_t length)
 {
     while (length-- > 0) {
@@ -28,7 +28,7 @@ static uint32_t crc_bitwise(uint32_t crc, const uint8_t *p, size_t length)
 
 static void test_check_value(void **state)
 {
-    /* The usual check value of CRC-32: "123456789" gives 0xCBF43926. */
+    /* Check value of CRC-32: "123456789" gives 0xCBF43926. */
     assert_int_equal(~sroce_crc32(~0u, "123456789", 9), 0xcbf43926u);
 }
 
@@ -60,7 +60,7 @@ static void test_powers(void **state)
 
         assert_int_equal(sroce_crc32_mul(12345, on),
                          crc_bitwise(12345, zeros, n));
-        /* And back: x^-n. */
+        /* The inverse: x^-n. */
         assert_int_equal(
             sroce_crc32_mul(on, sroce_crc32_x_pow(UINT32_MAX - 8 * n)),
             1u << 31);
@@ -85,7 +85,7 @@ static void test_incremental(void **state)
     }
 }
 
-/* The pseudo packet of the specification, written out and run bit by bit. */
+/* The pseudo packet of the specification, bit by bit. */
 static uint32_t icrc_by_definition(uint16_t ip_id, uint32_t src, uint32_t dst,
                                    uint16_t sport, const uint8_t *bth,
                                    uint32_t length)
@@ -139,8 +139,8 @@ static void test_icrc(void **state)
     }
 }
 
-/* A fixed vector.  The code that gave it was compared with packets captured
- * from ConnectX NICs, which agree in all four bytes. */
+/* A fixed vector. Packets captured from ConnectX NICs agree with this code in
+ * all four bytes. */
 static void test_icrc_vector(void **state)
 {
     static const uint8_t pkt[] = {0x04, 0x40, 0xff, 0xff, 0x00, 0x00, 0x00,
@@ -174,7 +174,8 @@ static void test_any_id(void **state)
 
         assert_true(
             sroce_icrc_any_id(icrc, src, dst, 50000, length + 4, &iov, 1));
-        /* The source port is covered; so is every byte but the masked one. */
+        /* The ICRC covers the source port and every byte except the masked
+         * one. */
         assert_false(
             sroce_icrc_any_id(icrc, src, dst, 50001, length + 4, &iov, 1));
         pkt[at] ^= (uint8_t)(1 + mrail_rng_below(&rng, 255));

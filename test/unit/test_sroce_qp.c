@@ -1,4 +1,5 @@
-/* QP moves, attributes, limits; CQs, SRQs and keys at their edges. */
+/* QP state transitions, attributes, limits; edge cases of CQs, SRQs and
+ * keys. */
 #include "config.h"
 
 #include "sroce_net.h"
@@ -32,7 +33,7 @@ static const int all_masks[] = {IBV_QP_CUR_STATE,
                                 IBV_QP_CAP,
                                 IBV_QP_DEST_QPN};
 
-/* A required attribute, and one that is not allowed. */
+/* A required attribute, and an illegal one. */
 typedef struct move {
     enum ibv_qp_state from;
     enum ibv_qp_state to;
@@ -117,7 +118,8 @@ static void check_every_move(enum ibv_qp_type type)
                 check_legal(type, m);
                 continue;
             }
-            /* To RESET and ERR always, else never, whatever is given. */
+            /* RESET and ERR are always legal. Others never are, whatever the
+             * attributes. */
             for (unsigned bits = 0; bits < 2000; ++bits) {
                 int mask = IBV_QP_STATE | (int)(mrail_mix64(bits) & 0x1fffff);
                 int ok = (to == IBV_QPS_RESET) || (to == IBV_QPS_ERR);
@@ -145,8 +147,8 @@ static void test_every_move(void **state)
                      EINVAL);
 }
 
-/* A refused move changes nothing. */
-static void test_bad_values(void **state)
+/* A refused transition changes nothing. */
+static void test_invalid_values(void **state)
 {
     net_params_t p = {.num_qps = 1};
     struct ibv_qp_attr good, bad, now;
@@ -194,33 +196,33 @@ static void test_bad_values(void **state)
 static void test_posting_by_state(void **state)
 {
     net_params_t p = {.num_qps = 1};
-    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad_send;
-    struct ibv_recv_wr rwr = {.wr_id = 4}, *bad_recv;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *invalid_send;
+    struct ibv_recv_wr rwr = {.wr_id = 4}, *invalid_recv;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
     sroce_qp_t *qp;
     net_t w;
 
     net_init(&w, &p);
     qp = net_qp_create(&w, 0);
-    assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), EINVAL);
-    assert_ptr_equal(bad_send, &wr);
-    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), EINVAL);
+    assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), EINVAL);
+    assert_ptr_equal(invalid_send, &wr);
+    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &invalid_recv), EINVAL);
     assert_int_equal(sroce_qp_modify(qp, &attr, NET_RC_INIT), 0);
-    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), 0);
-    assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), EINVAL);
+    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &invalid_recv), 0);
+    assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), EINVAL);
     net_qp_to(qp, IBV_QPS_ERR);
     net_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
-    /* In ERR all work is taken and flushed. */
+    /* In ERR all work is accepted and flushed. */
     wr.wr_id = 9;
-    assert_int_equal(sroce_qp_post_send(qp, &wr, &bad_send), 0);
-    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &bad_recv), 0);
+    assert_int_equal(sroce_qp_post_send(qp, &wr, &invalid_send), 0);
+    assert_int_equal(sroce_qp_post_recv(qp, &rwr, &invalid_recv), 0);
     net_expect(&w, w.side[0].scq, 9, IBV_WC_WR_FLUSH_ERR);
     net_expect(&w, w.side[0].rcq, 4, IBV_WC_WR_FLUSH_ERR);
     sroce_sim_qp_destroy(w.sim, 0, qp);
     net_cleanup(&w);
 }
 
-static void test_bad_work(void **state)
+static void test_invalid_requests(void **state)
 {
     net_params_t p = {.num_qps = 1};
     struct ibv_sge sge[5] = {{0}};
@@ -243,7 +245,7 @@ static void test_bad_work(void **state)
     wr.num_sge = 1;
     sge[0].length = 7;
     assert_int_equal(sroce_qp_post_send(w.side[0].qp[0], &wr, &bad), EINVAL);
-    /* The first of a list goes, the second is named. */
+    /* The first request is posted, the second one is returned in bad_wr. */
     wr.opcode = IBV_WR_SEND;
     wr.num_sge = 0;
     wr.next = &second;
@@ -337,8 +339,8 @@ static void test_keys(void **state)
     net_cleanup(&w);
 }
 
-/* Keys of a device with a secret: none can be told from another's, and they
- * work, grow and rest as others do. */
+/* With a secret, no key reveals another one. Keys work, grow and are reused
+ * late, as without. */
 static void test_secret_keys(void **state)
 {
     sroce_dev_params_t dp = {.max_mtu = IBV_MTU_1024, .qpn_count = 4};
@@ -361,7 +363,7 @@ static void test_secret_keys(void **state)
             assert_ptr_equal(sroce_mr_find(dev, pd, key[node][i], 0, 100, 0),
                              mem);
             assert_true((node == 0) || (key[0][i] != key[1][i]));
-            /* Not the next one after one that is known. */
+            /* Not the successor of a known key. */
             assert_true((i < 3) ||
                         (key[node][i] - key[node][i - 1] !=
                          key[node][i - 1] - key[node][i - 2]) ||
@@ -377,7 +379,7 @@ static void test_secret_keys(void **state)
     sroce_sim_destroy(sim);
 }
 
-/* Resizing keeps what waits; a destroyed QP leaves nothing in its CQs. */
+/* A resize keeps pending completions. A destroyed QP leaves none in its CQs. */
 static void test_cq_contents(void **state)
 {
     net_params_t p = {.num_qps = 2, .cqe = 16, .link = {.delay_ns = 1000}};
@@ -390,7 +392,7 @@ static void test_cq_contents(void **state)
     for (uint64_t i = 0; i < 8; ++i) {
         net_send(&w, 0, i & 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, i, 0, 8,
                  0);
-        net_settle(&w);
+        net_run_until_idle(&w);
     }
     assert_int_equal(sroce_cq_poll(cq, 1, &wc), 1);
     assert_int_equal(wc.wr_id, 0);
@@ -433,7 +435,7 @@ static void test_srq_resize(void **state)
     net_cleanup(&w);
 }
 
-/* The heap against a plain list: set, lower, delete, in any order. */
+/* The heap compared with a list: set, lower, delete, in random order. */
 static void test_timer_heap(void **state)
 {
     enum { NUM = 300 };
@@ -457,7 +459,7 @@ static void test_timer_heap(void **state)
             sroce_timer_del(&qps[i]);
             want[i] = MRAIL_NS_NEVER;
         } else {
-            /* A later deadline is found out when the key comes up. */
+            /* A later deadline takes effect when the key expires. */
             sroce_timer_set(&qps[i], ns);
             want[i] = MRAIL_MIN(want[i], ns);
         }
@@ -473,9 +475,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_move),
-        cmocka_unit_test(test_bad_values),
+        cmocka_unit_test(test_invalid_values),
         cmocka_unit_test(test_posting_by_state),
-        cmocka_unit_test(test_bad_work),
+        cmocka_unit_test(test_invalid_requests),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_secret_keys),

@@ -1,4 +1,4 @@
-/* Shared rates of software rails: what a change of the rate must not do. */
+/* Shared rates of software rails: effects of a rate change. */
 #include "config.h"
 #include "softroce/host/rate.h"
 
@@ -11,8 +11,8 @@
 
 #define NOW (1000 * MRAIL_NS_PER_SEC)
 
-/* Reserved without a cap, given back under one: the bucket was never used, and
- * its time must not run below zero, which is the far future. */
+/* Reserved without a limit, returned with one. The limiter was never used: its
+ * time must not go below zero, which would be the far future. */
 static void test_refund_of_uncapped(void **state)
 {
     sroce_bucket_t bucket;

@@ -1,7 +1,7 @@
 /*
- * Time in which nothing was under way, and in which something was and nothing came
- * back (watch.c): a drop in throughput is the network's only in the second.  When
- * that makes a path suspect, and when it ends its lane.
+ * Idle time and stalled time (stall_detect.c). Only in the second case does the
+ * network cause a drop in throughput. Also: when a stall makes a path suspect,
+ * and when it retires its lane.
  */
 #include "config.h"
 #include "mock_peer.h"
@@ -34,7 +34,7 @@ static void tick(mrail_ns_t after_ns)
     pthread_mutex_unlock(&engine->ctl_lock);
 }
 
-/* Two lanes that were looked at just now. */
+/* Two lanes after a tick. */
 static void begin(void)
 {
     uint8_t packed[256];
@@ -51,7 +51,7 @@ static void begin(void)
     assert_int_equal(lane_of(0)->stalled_ns, 0);
 }
 
-/* ... with what is under way. */
+/* Ends the test with its work in flight. */
 static void end(void)
 {
     for (unsigned i = 0; (i < 1000) && !mrail_list_empty(&peer_of(0)->ops);
@@ -71,7 +71,7 @@ static void put(size_t length)
                      -EINPROGRESS);
 }
 
-/* The one that a small PUT has taken, and the other. */
+/* The slot that a small PUT uses; and the other one. */
 static unsigned busy_slot(void)
 {
     assert_true((lane_of(0)->sched.inflight != 0) !=
@@ -79,7 +79,7 @@ static unsigned busy_slot(void)
     return (lane_of(0)->sched.inflight == 0);
 }
 
-/* A small PUT is under way: the slot that has it. */
+/* Starts a small PUT. Returns its slot. */
 static unsigned begin_busy(void)
 {
     begin();
@@ -87,7 +87,7 @@ static unsigned begin_busy(void)
     return busy_slot();
 }
 
-static void test_nothing_under_way(void **state)
+static void test_nothing_in_flight(void **state)
 {
     begin();
     tick(TICK);
@@ -99,7 +99,7 @@ static void test_nothing_under_way(void **state)
     end();
 }
 
-static void test_nothing_comes_back(void **state)
+static void test_no_completion(void **state)
 {
     unsigned busy;
 
@@ -113,8 +113,8 @@ static void test_nothing_comes_back(void **state)
     end();
 }
 
-/* It is suspected meanwhile; the time goes on. */
-static void test_nothing_comes_back_for_long(void **state)
+/* The path becomes suspect meanwhile; stalled time continues. */
+static void test_no_completion_for_long(void **state)
 {
     unsigned busy;
 
@@ -129,9 +129,9 @@ static void test_nothing_comes_back_for_long(void **state)
     end();
 }
 
-/* More than the lanes have room for: something comes back between two looks, and
- * something is under way at each. */
-static void test_it_moves(void **state)
+/* More work than the lanes have room for: each interval has completions, and
+ * each tick has work in flight. */
+static void test_progress(void **state)
 {
     begin();
     put(sizeof(memory));
@@ -150,8 +150,8 @@ static void test_it_moves(void **state)
     end();
 }
 
-/* All came back since the last look: of that time nothing is known. */
-static void test_it_came_back(void **state)
+/* All completed since the last tick: that interval is unknown. */
+static void test_all_completed(void **state)
 {
     unsigned busy;
 
@@ -165,8 +165,8 @@ static void test_it_came_back(void **state)
     assert_in_range(lane_of(busy)->idle_ns, TICK, 2 * TICK);
 }
 
-/* A message's send has no completion, and a peer that has nothing to say need not
- * acknowledge it: neither.  The READ behind it tells. */
+/* The send of a message has no completion, and a peer with nothing to send need
+ * not acknowledge it: neither idle nor stalled. The READ after it decides. */
 static void test_messages(void **state)
 {
     int byte = 1;
@@ -187,8 +187,8 @@ static void test_messages(void **state)
     end();
 }
 
-/* When nobody has looked, nothing is known of the time. */
-static void test_after_a_calm(void **state)
+/* Without ticks, the time is unknown. */
+static void test_after_a_pause(void **state)
 {
     mrail_ns_t idle_ns;
 
@@ -196,7 +196,7 @@ static void test_after_a_calm(void **state)
     for (unsigned i = 0; (i < 20) && engine->stall_checking; ++i) {
         tick(TICK);
     }
-    assert_int_equal(engine->stall_checking, 0); /* nobody looks any more */
+    assert_int_equal(engine->stall_checking, 0); /* ticks have stopped */
     idle_ns = lane_of(0)->idle_ns;
     put(64);
     assert_int_equal(engine->stall_checking, 1);
@@ -213,7 +213,7 @@ static mrail_health_state_t health(unsigned slot)
     return peer_of(0)->paths[slot].health.state;
 }
 
-/* Ticks until the lane is suspect; its probe is answered. */
+/* Ticks until the lane is suspect. Its probe is answered. */
 static unsigned ticks_to_suspicion(unsigned slot)
 {
     for (unsigned i = 1; i < 200; ++i) {
@@ -235,8 +235,8 @@ static void complete_on(const mrail_lane_t *lane)
     mrail_iface_progress(ifaces[0]);
 }
 
-/* Segments come back one by one: something is under way at each look, and none of
- * them is long. */
+/* Chunks complete one by one: each tick has work in flight, and no chunk is
+ * long. */
 static void move_for(unsigned busy, unsigned ticks)
 {
     mrail_ep_t *ep = ep_to(0);
@@ -251,9 +251,9 @@ static void move_for(unsigned busy, unsigned ticks)
     }
 }
 
-/* One that is slow is given more time at each, and less again when it was not
- * slow for a while. */
-static void test_suspicion_is_forgotten(void **state)
+/* A slow path gets more time after each suspicion. After a while without stalls
+ * it gets less again. */
+static void test_suspicion_expires(void **state)
 {
     unsigned busy;
 
@@ -268,8 +268,8 @@ static void test_suspicion_is_forgotten(void **state)
     end();
 }
 
-/* Datagrams are answered, its requests are not, those of the other lane are: that
- * had nothing to do, and gets a READ. */
+/* Datagrams are answered, requests of this lane are not. The other lane is idle
+ * and gets a READ, which completes. */
 static void test_stuck(void **state)
 {
     unsigned busy, ticks = 0;
@@ -302,7 +302,7 @@ static void test_stuck(void **state)
     end();
 }
 
-/* Nobody gets an answer to a request: no lane is worse than another. */
+/* No request completes: no lane is worse than another. */
 static void test_not_stuck_alone(void **state)
 {
     unsigned busy, suspected = 0;
@@ -322,8 +322,8 @@ static void test_not_stuck_alone(void **state)
     end();
 }
 
-/* A WRITE that is complete, but may not be seen yet, on a lane that is held. */
-static void test_flush_beside_a_held_lane(void **state)
+/* A completed WRITE that may not be visible yet, on a lane that is held. */
+static void test_flush_with_held_lane(void **state)
 {
     mrail_ep_t *ep;
     unsigned busy;
@@ -347,7 +347,7 @@ static void test_flush_beside_a_held_lane(void **state)
     assert_int_equal(sent.num_reads, 0);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
                               .seq = peer_of(0)->paths[busy].probe});
-    if (health(busy) != MRAIL_HEALTH_UP) { /* an answer from before */
+    if (health(busy) != MRAIL_HEALTH_UP) { /* a reply from before */
         pthread_mutex_lock(&engine->ctl_lock);
         mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PROBE_REPLY,
                          fake_now_ns);
@@ -362,8 +362,9 @@ static void test_flush_beside_a_held_lane(void **state)
     end();
 }
 
-/* ... or that is being closed: when both ends have, it can be seen. */
-static void test_flush_beside_a_closing_lane(void **state)
+/* The same on a lane that is being closed. Once closed at both ends, it is
+ * visible. */
+static void test_flush_with_closing_lane(void **state)
 {
     mrail_ep_t *ep;
     unsigned busy;
@@ -388,8 +389,8 @@ static void test_flush_beside_a_closing_lane(void **state)
     end();
 }
 
-/* One flush has posted the READ; another one, or what polls, must not be through
- * before it has come back. */
+/* One flush has posted the READ. Another flush, or polling, must not complete
+ * before the READ. */
 static void test_flush_behind_another_read(void **state)
 {
     mrail_ep_t *ep;
@@ -418,18 +419,18 @@ int main(int argc, char **argv)
 {
 #define TEST(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_nothing_under_way),
-        TEST(test_nothing_comes_back),
-        TEST(test_nothing_comes_back_for_long),
-        TEST(test_it_moves),
-        TEST(test_it_came_back),
+        TEST(test_nothing_in_flight),
+        TEST(test_no_completion),
+        TEST(test_no_completion_for_long),
+        TEST(test_progress),
+        TEST(test_all_completed),
         TEST(test_messages),
-        TEST(test_after_a_calm),
-        TEST(test_suspicion_is_forgotten),
+        TEST(test_after_a_pause),
+        TEST(test_suspicion_expires),
         TEST(test_stuck),
         TEST(test_not_stuck_alone),
-        TEST(test_flush_beside_a_held_lane),
-        TEST(test_flush_beside_a_closing_lane),
+        TEST(test_flush_with_held_lane),
+        TEST(test_flush_with_closing_lane),
         TEST(test_flush_behind_another_read),
     };
 

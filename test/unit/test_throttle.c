@@ -1,5 +1,5 @@
-/* Who yields, of peers with lanes and operations: an engine that is not opened.
- */
+/* Throttling of peers with lanes and operations, on an engine that is not
+ * opened. */
 #include "config.h"
 #include "rail/engine.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define RAILS 4
-#define TURNS 30 /* longer than a look */
+#define TURNS 30 /* longer than a measurement */
 #define BYTES 11200000
 
 typedef struct {
@@ -63,7 +63,7 @@ static void world_init(mrail_op_kind_t first, mrail_op_kind_t second,
     other_init(&others[1], without, second);
 }
 
-/* Turns in which all rails move 100 MB/s, in both directions. */
+/* Runs periods in which all rails move 100 MB/s in both directions. */
 static void run(unsigned count)
 {
     for (; count != 0; --count) {
@@ -81,23 +81,23 @@ static void run(unsigned count)
     }
 }
 
-/* Bit r: the lane of rail r may be used, when so much has been posted that
- * tokens are used up. */
+/* Bit r: the lane of rail r may be used after enough posts to spend all
+ * tokens. */
 static unsigned usable(other_t *other)
 {
-    mrail_fair_share_t *shares = mrail_throttle_shares(&other->peer);
+    mrail_fair_share_t *fair_share = mrail_throttle_fair_share(&other->peer);
     unsigned mask = 0;
 
     for (unsigned i = 0; i < other->peer.num_up; ++i) {
         other->peer.up[i]->sched.usable = 1;
     }
-    if (shares != NULL) {
+    if (fair_share != NULL) {
         for (unsigned i = 0; i < other->peer.num_up; ++i) {
             unsigned r = other->peer.up[i]->rail->index;
 
-            mrail_fair_share_post(shares, other->peer.share, r, 1 << 30);
+            mrail_fair_share_post(fair_share, other->peer.share, r, 1 << 30);
         }
-        mrail_throttle_mark(&other->peer, shares);
+        mrail_throttle_mark(&other->peer, fair_share);
     }
     for (unsigned r = 0; r < RAILS; ++r) {
         mask |= (unsigned)other->lane[r].sched.usable << r;
@@ -105,7 +105,7 @@ static unsigned usable(other_t *other)
     return mask;
 }
 
-static void test_yields(void **state)
+static void test_throttles(void **state)
 {
     static const mrail_op_kind_t kinds[] = {MRAIL_OP_GET, MRAIL_OP_PUT};
 
@@ -122,18 +122,18 @@ static void test_directions(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_PUT, 1);
     run(TURNS);
-    assert_null(mrail_throttle_shares(&others[0].peer));
-    assert_null(mrail_throttle_shares(&others[1].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[1].peer));
 }
 
 static void test_same_rails(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, RAILS);
     run(TURNS);
-    assert_null(mrail_throttle_shares(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
-/* Nobody yields to one that has nothing left, or only what is not cut. */
+/* A peer without work, or with only undivided work, throttles no other peer. */
 static void test_no_work(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
@@ -150,22 +150,23 @@ static void test_no_work(void **state)
     assert_int_equal(usable(&others[0]), 0xf);
 }
 
-/* One that came between two turns is free until the next. */
-static void test_between(void **state)
+/* A peer that arrives between two periods is not throttled until the next
+ * one. */
+static void test_between_periods(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
     run(TURNS);
     mrail_list_del(&others[0].peer.active);
     run(1);
-    assert_null(mrail_throttle_shares(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
     mrail_peer_activate(&others[0].peer);
-    assert_null(mrail_throttle_shares(&others[0].peer));
+    assert_null(mrail_throttle_fair_share(&others[0].peer));
     run(1);
-    assert_non_null(mrail_throttle_shares(&others[0].peer));
+    assert_non_null(mrail_throttle_fair_share(&others[0].peer));
 }
 
 /* A completion wakes a sleeping iface. */
-static void test_nothing_under_way(void **state)
+static void test_nothing_in_flight(void **state)
 {
     world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
     run(TURNS);
@@ -178,12 +179,12 @@ static void test_nothing_under_way(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_yields),
+        cmocka_unit_test(test_throttles),
         cmocka_unit_test(test_directions),
         cmocka_unit_test(test_same_rails),
         cmocka_unit_test(test_no_work),
-        cmocka_unit_test(test_between),
-        cmocka_unit_test(test_nothing_under_way),
+        cmocka_unit_test(test_between_periods),
+        cmocka_unit_test(test_nothing_in_flight),
     };
 
     return cmocka_run_group_tests_name("yield", tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Codecs of src/rail/wire.h: round trips, bounds, and what is refused. */
+/* Codecs of src/rail/wire.h: round trips, bounds, and refused input. */
 #include "config.h"
 #include "rail/wire.h"
 
@@ -128,7 +128,7 @@ static void test_fields_out_of_range(void **state)
     assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)length), -EPROTO);
 
     fill_hello(&in, 2);
-    in.src_rail = 2; /* a rail that the table does not have */
+    in.src_rail = 2; /* a rail that is not in the table */
     length = mrail_ctl_encode(&in, buf, sizeof(buf));
     assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)length), -EPROTO);
 
@@ -165,7 +165,7 @@ static void test_random_bytes(void **state)
         for (size_t i = 0; i < length; ++i) {
             buf[i] = (uint8_t)mrail_rng_next(&rng);
         }
-        if (length > 3) { /* get past the magic, most of the time */
+        if (length > 3) { /* mostly pass the check of the magic number */
             buf[0] = 0x6d;
             buf[1] = 0x52;
             buf[2] = MRAIL_WIRE_VERSION;
@@ -222,7 +222,7 @@ static void fill_more(mrail_wire_iface_addr_t *addr, unsigned count, int ipv4)
     }
 }
 
-/* Five rails more fit with mapped IPv4 addresses, two with others. */
+/* Five more rails fit with mapped IPv4 addresses, two with others. */
 static void test_address_names_further_rails(void **state)
 {
     uint8_t buf[MRAIL_IFACE_ADDR_SIZE];

@@ -158,7 +158,7 @@ static void finish(data_t *d, enum ibv_wc_opcode opcode, uint32_t bytes)
 {
     struct ibv_wc wc;
 
-    vm_cq_good(&d->pair, &wc);
+    vm_cq_wait_success(&d->pair, &wc);
     if (wc.opcode != opcode) {
         wrong(d, "%u bytes: completion opcode %d, not %d", bytes, wc.opcode,
               opcode);
@@ -192,7 +192,7 @@ static void do_send(data_t *d, int active, uint32_t bytes, uint32_t seed)
     clear_target(d, bytes);
     post_recv(d, d->target + GUARD, bytes);
     vm_pair_step(&d->pair);
-    vm_cq_good(&d->pair, &wc);
+    vm_cq_wait_success(&d->pair, &wc);
     if ((wc.byte_len != bytes) || (wc.opcode != IBV_WC_RECV)) {
         wrong(d, "%u bytes: received %u", bytes, wc.byte_len);
     }
@@ -233,7 +233,7 @@ static void do_write_imm(data_t *d, int active, uint32_t bytes, uint32_t seed)
     clear_target(d, bytes);
     post_recv(d, NULL, 0);
     vm_pair_step(&d->pair);
-    vm_cq_good(&d->pair, &wc);
+    vm_cq_wait_success(&d->pair, &wc);
     if ((wc.opcode != IBV_WC_RECV_RDMA_WITH_IMM) || (wc.byte_len != bytes) ||
         !(wc.wc_flags & IBV_WC_WITH_IMM) ||
         (wc.imm_data != htonl(IMM + seed))) {
@@ -284,7 +284,7 @@ static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
              &wr);
     }
     for (uint32_t i = 0; i < RUN; ++i) {
-        vm_cq_good(&d->pair, &wc);
+        vm_cq_wait_success(&d->pair, &wc);
         if (!active && (wc.byte_len != run_bytes(i))) {
             wrong(d, "message %u of a run has %u bytes, not %u", i, wc.byte_len,
                   run_bytes(i));
@@ -405,7 +405,7 @@ static void do_datagram(data_t *d, int active, uint32_t bytes, uint32_t seed)
     clear_target(d, bytes + GRH);
     post_recv(d, d->target + GUARD, bytes + GRH);
     vm_pair_step(&d->pair);
-    vm_cq_good(&d->pair, &wc);
+    vm_cq_wait_success(&d->pair, &wc);
     if ((wc.byte_len != bytes + GRH) || (wc.src_qp != d->theirs.qpn) ||
         (wc.imm_data != htonl(IMM + seed))) {
         wrong(d, "%u bytes: received %u of QP %u, immediate 0x%x", bytes,

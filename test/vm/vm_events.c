@@ -100,8 +100,8 @@ static void qp_listens(vm_pair_t *pair, struct ibv_qp *qp)
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     struct ibv_wc wc;
 
-    vm_cq_good(pair, &wc); /* one message, and no more */
-    vm_pair_step(pair);    /* its acknowledgement is through */
+    vm_cq_wait_success(pair, &wc); /* one message, and no more */
+    vm_pair_step(pair);            /* its acknowledgement is through */
     if (ibv_modify_qp(qp, &attr, IBV_QP_STATE) != 0) {
         vm_die("RTS to ERR is refused");
     }
@@ -117,7 +117,7 @@ static void qp_connects(vm_pair_t *pair, struct ibv_qp *qp)
     struct ibv_wc wc;
 
     post_send(qp);
-    vm_cq_good(pair, &wc);
+    vm_cq_wait_success(pair, &wc);
     vm_pair_step(pair);
     vm_pair_step(pair);
     began = vm_now_s();

@@ -255,7 +255,7 @@ int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc)
     }
 }
 
-void vm_cq_good(vm_pair_t *pair, struct ibv_wc *wc)
+void vm_cq_wait_success(vm_pair_t *pair, struct ibv_wc *wc)
 {
     if (!vm_cq_wait(pair, PATIENCE_S, wc)) {
         vm_die("no completion within %d s", PATIENCE_S);

@@ -61,6 +61,6 @@ void vm_ah_fill(const vm_pair_t *pair, const union ibv_gid *gid,
 /* The next completion; 0 after `seconds` without one. */
 int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc);
 /* ... which must be a success. */
-void vm_cq_good(vm_pair_t *pair, struct ibv_wc *wc);
+void vm_cq_wait_success(vm_pair_t *pair, struct ibv_wc *wc);
 
 #endif

@@ -140,7 +140,7 @@ static void receive(repath_t *r)
         if ((i % PER_PORT == PER_PORT / 2) && (i > PER_PORT)) {
             move(r, r->ports[i / PER_PORT]);
         }
-        vm_cq_good(&r->pair, &wc);
+        vm_cq_wait_success(&r->pair, &wc);
         check(r->memory + (size_t)(i % SLOTS) * BYTES, i);
         if (i + SLOTS < all) {
             post_recv(r, i + SLOTS);
@@ -158,7 +158,7 @@ static void await_sent(repath_t *r, uint32_t *done, uint32_t until)
     struct ibv_wc wc;
 
     for (; *done < until; ++*done) {
-        vm_cq_good(&r->pair, &wc);
+        vm_cq_wait_success(&r->pair, &wc);
     }
 }
 

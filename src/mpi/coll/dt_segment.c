@@ -9,21 +9,21 @@
 #include <errno.h>
 #include <stdlib.h>
 
-void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *part,
+void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
                                     const void *buffer, size_t count,
                                     ompi_datatype_t *type)
 {
     size_t size = 0;
 
     ompi_datatype_type_size(type, &size);
-    part->buffer = (char *)buffer;
-    part->count = count;
-    part->type = type;
-    part->bytes = (uint64_t)count * size;
-    part->first = NULL;
-    if (part->bytes > 0 && opal_datatype_is_contiguous_memory_layout(
-                               &type->super, (int32_t)MRAIL_MIN(count, 2))) {
-        part->first = part->buffer + type->super.true_lb;
+    segment->buffer = (char *)buffer;
+    segment->count = count;
+    segment->type = type;
+    segment->bytes = (uint64_t)count * size;
+    segment->first = NULL;
+    if (segment->bytes > 0 && opal_datatype_is_contiguous_memory_layout(
+                                  &type->super, (int32_t)MRAIL_MIN(count, 2))) {
+        segment->first = segment->buffer + type->super.true_lb;
     }
 }
 
@@ -33,18 +33,18 @@ void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *part,
 #define MAX_PIECE (16u << 20)
 
 /* Creates a convertor of the segment; the caller destructs it. */
-static int prepare(const mca_coll_mrail_dt_segment_t *part, int is_pack,
+static int prepare(const mca_coll_mrail_dt_segment_t *segment, int is_pack,
                    opal_convertor_t *convertor)
 {
     int ret;
 
     OBJ_CONSTRUCT(convertor, opal_convertor_t);
     ret = is_pack ? opal_convertor_copy_and_prepare_for_send(
-                        ompi_mpi_local_convertor, &part->type->super,
-                        part->count, part->buffer, 0, convertor)
+                        ompi_mpi_local_convertor, &segment->type->super,
+                        segment->count, segment->buffer, 0, convertor)
                   : opal_convertor_copy_and_prepare_for_recv(
-                        ompi_mpi_local_convertor, &part->type->super,
-                        part->count, part->buffer, 0, convertor);
+                        ompi_mpi_local_convertor, &segment->type->super,
+                        segment->count, segment->buffer, 0, convertor);
     return (ret == OPAL_SUCCESS) ? 0 : -EIO;
 }
 
@@ -84,18 +84,18 @@ static int pack_some(opal_convertor_t *convertor, uint64_t offset, void *to,
     return 0;
 }
 
-int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *part,
+int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
                                    uint64_t offset, void *to, size_t length)
 {
     opal_convertor_t convertor;
     size_t done;
     int ret;
 
-    if (part->first != NULL) {
-        memcpy(to, part->first + offset, length);
+    if (segment->first != NULL) {
+        memcpy(to, segment->first + offset, length);
         return 0;
     }
-    ret = prepare(part, 1, &convertor);
+    ret = prepare(segment, 1, &convertor);
     while (ret == 0 && length > 0) {
         ret = pack_some(&convertor, offset, to, length, &done);
         if (ret == 0) {
@@ -108,14 +108,14 @@ int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *part,
     return ret;
 }
 
-static int unpack_whole(const mca_coll_mrail_dt_segment_t *part,
+static int unpack_whole(const mca_coll_mrail_dt_segment_t *segment,
                         uint64_t offset, const void *from, size_t length)
 {
     opal_convertor_t convertor;
     size_t position = offset, done = length;
     struct iovec iov = {.iov_base = (void *)from, .iov_len = length};
     uint32_t count = 1;
-    int ret = prepare(part, 0, &convertor);
+    int ret = prepare(segment, 0, &convertor);
 
     if (ret == 0 &&
         (opal_convertor_set_position(&convertor, &position) != OPAL_SUCCESS ||
@@ -130,12 +130,12 @@ static int unpack_whole(const mca_coll_mrail_dt_segment_t *part,
 
 /* Offset of the element that contains byte `offset`. The convertor is a packing
  * one. */
-static int element_of(const mca_coll_mrail_dt_segment_t *part, uint64_t offset,
-                      uint64_t *first_p)
+static int element_of(const mca_coll_mrail_dt_segment_t *segment,
+                      uint64_t offset, uint64_t *first_p)
 {
     opal_convertor_t convertor;
     size_t position = offset;
-    int ret = prepare(part, 1, &convertor);
+    int ret = prepare(segment, 1, &convertor);
 
     if (ret == 0 &&
         (opal_convertor_set_position(&convertor, &position) != OPAL_SUCCESS ||
@@ -150,16 +150,16 @@ static int element_of(const mca_coll_mrail_dt_segment_t *part, uint64_t offset,
 /* Writes bytes of an element that is cut: reads, changes and writes the whole
  * element. The convertor of Open MPI 4.1 writes beyond its own temporary when
  * it unpacks a part of an element of more than 16 bytes. */
-static int unpack_cut(const mca_coll_mrail_dt_segment_t *part, uint64_t first,
-                      uint64_t offset, const void *from, size_t length,
-                      size_t *done_p)
+static int unpack_cut(const mca_coll_mrail_dt_segment_t *segment,
+                      uint64_t first, uint64_t offset, const void *from,
+                      size_t length, size_t *done_p)
 {
     char scratch[SCRATCH];
     opal_convertor_t convertor;
     size_t position = first, whole = SCRATCH;
     struct iovec iov = {.iov_base = scratch, .iov_len = SCRATCH};
     uint32_t count = 1;
-    int ret = prepare(part, 1, &convertor);
+    int ret = prepare(segment, 1, &convertor);
 
     if (ret == 0 &&
         (opal_convertor_set_position(&convertor, &position) != OPAL_SUCCESS ||
@@ -174,20 +174,20 @@ static int unpack_cut(const mca_coll_mrail_dt_segment_t *part, uint64_t first,
     }
     *done_p = MRAIL_MIN(length, whole - (offset - first));
     memcpy(scratch + (offset - first), from, *done_p);
-    return unpack_whole(part, first, scratch, whole);
+    return unpack_whole(segment, first, scratch, whole);
 }
 
 /* Order: the cut element at the start, whole elements, the cut element at the
  * end. */
-static int unpack_gaps(const mca_coll_mrail_dt_segment_t *part, uint64_t offset,
-                       const char *from, size_t length)
+static int unpack_gaps(const mca_coll_mrail_dt_segment_t *segment,
+                       uint64_t offset, const char *from, size_t length)
 {
     uint64_t end = offset + length, first;
     size_t done;
-    int ret = element_of(part, offset, &first);
+    int ret = element_of(segment, offset, &first);
 
     if (ret == 0 && first < offset) {
-        ret = unpack_cut(part, first, offset, from, length, &done);
+        ret = unpack_cut(segment, first, offset, from, length, &done);
         if (ret == 0) {
             from += done;
             offset += done;
@@ -196,31 +196,31 @@ static int unpack_gaps(const mca_coll_mrail_dt_segment_t *part, uint64_t offset,
     if (ret < 0 || offset == end) {
         return ret;
     }
-    ret = element_of(part, end, &first);
+    ret = element_of(segment, end, &first);
     if (ret == 0 && first > offset) {
-        ret = unpack_whole(part, offset, from, first - offset);
+        ret = unpack_whole(segment, offset, from, first - offset);
         from += first - offset;
         offset = first;
     }
     if (ret == 0 && offset < end) {
-        ret = unpack_cut(part, offset, offset, from, end - offset, &done);
+        ret = unpack_cut(segment, offset, offset, from, end - offset, &done);
     }
     return ret;
 }
 
-int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *part,
+int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
                                      uint64_t offset, const void *from,
                                      size_t length)
 {
-    if (offset >= part->bytes) {
+    if (offset >= segment->bytes) {
         return 0;
     }
-    length = MRAIL_MIN(length, part->bytes - offset);
-    if (part->first != NULL) {
-        memcpy(part->first + offset, from, length);
+    length = MRAIL_MIN(length, segment->bytes - offset);
+    if (segment->first != NULL) {
+        memcpy(segment->first + offset, from, length);
         return 0;
     }
-    return unpack_gaps(part, offset, from, length);
+    return unpack_gaps(segment, offset, from, length);
 }
 
 /* Copies between two segments with gaps. Each step searches both from their

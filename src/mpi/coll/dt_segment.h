@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct mca_coll_mrail_part {
+typedef struct mca_coll_mrail_dt_segment {
     char *buffer; /* as passed to MPI: the type's lower bound may differ */
     size_t count;
     ompi_datatype_t *type;
@@ -22,15 +22,15 @@ typedef struct mca_coll_mrail_part {
     char *first; /* first byte, or NULL if the data has gaps */
 } mca_coll_mrail_dt_segment_t;
 
-void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *part,
+void mca_coll_mrail_dt_segment_init(mca_coll_mrail_dt_segment_t *segment,
                                     const void *buffer, size_t count,
                                     ompi_datatype_t *type);
 
 /* Packs bytes [offset, offset + length), which must exist. 0 or -EIO. */
-int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *part,
+int mca_coll_mrail_dt_segment_pack(const mca_coll_mrail_dt_segment_t *segment,
                                    uint64_t offset, void *to, size_t length);
 /* The inverse; bytes beyond the segment are dropped. */
-int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *part,
+int mca_coll_mrail_dt_segment_unpack(const mca_coll_mrail_dt_segment_t *segment,
                                      uint64_t offset, const void *from,
                                      size_t length);
 

@@ -94,9 +94,9 @@ typedef struct mca_coll_mrail_module {
                                  * is known */
     const char *away; /* reason why no later call is served; NULL: calls are
                        * served */
-    const char
-        *settled; /* `away` as of the last agreement round of a blocking call:
-                   * equal at all ranks, where `away` may not be equal yet */
+    /* `away` as of the last agreement round of a blocking call: equal at all
+     * ranks, where `away` may not be equal yet. */
+    const char *agreed_away;
     uint64_t inflight_bytes; /* see inflight.h; 0: no limit */
     ompi_request_t *
         *requests;    /* of mrail_coll_pairwise.c; used if inflight_bytes is not
@@ -149,7 +149,7 @@ void mca_coll_mrail_tell(const mca_coll_mrail_module_t *module,
 typedef enum mca_coll_mrail_step {
     MCA_COLL_MRAIL_KNOW,     /* the rank entries */
     MCA_COLL_MRAIL_READY,    /* all ranks have memory for the next steps */
-    MCA_COLL_MRAIL_LOOK,     /* vote: does any rank have a large demand? */
+    MCA_COLL_MRAIL_VOTE,     /* does any rank have a large demand? */
     MCA_COLL_MRAIL_RECORD,   /* agreement round: the records */
     MCA_COLL_MRAIL_NAME,     /* name of the node's shared-memory pool */
     MCA_COLL_MRAIL_SHARED,   /* all ranks have attached it */
@@ -204,7 +204,7 @@ int mca_coll_mrail_op_post(mca_coll_mrail_op_t *op, const void *sbuf);
 int mca_coll_mrail_op_wait(mca_coll_mrail_op_t *op);
 
 /* Frees the ops of a module that is going away; none is in progress. */
-void mca_coll_mrail_ops_forget(mca_coll_mrail_module_t *module);
+void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module);
 /* Frees all ops when the component closes. */
 void mca_coll_mrail_ops_close(void);
 
@@ -220,7 +220,7 @@ typedef struct mca_coll_mrail_step_ops {
 
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_know;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_ready;
-extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_look;
+extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_record;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_name;
 extern const mca_coll_mrail_step_ops_t mca_coll_mrail_step_shared;

@@ -24,7 +24,7 @@ static uint64_t view(uint64_t last, double live, double port)
 }
 
 /* Reads the port rate and the measured bandwidth of this rank's rail. */
-static void look_at_rail(mca_coll_mrail_module_t *module)
+static void read_rail(mca_coll_mrail_module_t *module)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
     uint64_t *words = module->rail, last[MCA_COLL_MRAIL_RECORD_WORDS];
@@ -54,12 +54,12 @@ static void look_at_rail(mca_coll_mrail_module_t *module)
 
 /* ---- vote ---- */
 
-static size_t look_size(const mca_coll_mrail_op_t *op)
+static size_t vote_size(const mca_coll_mrail_op_t *op)
 {
     return sizeof(uint64_t);
 }
 
-static void look_fill(mca_coll_mrail_op_t *op, void *mine)
+static void vote_fill(mca_coll_mrail_op_t *op, void *mine)
 {
     uint64_t wanted = op->module->mode.wanted != 0;
 
@@ -77,7 +77,7 @@ static uint64_t bytes_for_others(const mca_coll_mrail_op_t *op)
     return bytes;
 }
 
-static mca_coll_mrail_step_t look_take(mca_coll_mrail_op_t *op)
+static mca_coll_mrail_step_t vote_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
 
@@ -96,19 +96,20 @@ static mca_coll_mrail_step_t look_take(mca_coll_mrail_op_t *op)
     return mca_coll_mrail_pass(op);
 }
 
-const mca_coll_mrail_step_ops_t mca_coll_mrail_step_look = {
-    .size = look_size,
-    .fill = look_fill,
-    .take = look_take,
+const mca_coll_mrail_step_ops_t mca_coll_mrail_step_vote = {
+    .size = vote_size,
+    .fill = vote_fill,
+    .take = vote_take,
     .is_sparing = 1,
 };
 
 /* ---- records ---- */
 
-static int have_gaps(const mca_coll_mrail_dt_segment_t *parts, unsigned count)
+static int have_gaps(const mca_coll_mrail_dt_segment_t *segments,
+                     unsigned count)
 {
     for (unsigned i = 0; i < count; ++i) {
-        if (parts[i].bytes > 0 && parts[i].first == NULL) {
+        if (segments[i].bytes > 0 && segments[i].first == NULL) {
             return 1;
         }
     }
@@ -126,7 +127,7 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
     const mca_coll_mrail_topology_t *topology = module->topology;
     uint64_t *words = mine;
 
-    look_at_rail(module);
+    read_rail(module);
     memcpy(words, module->rail, sizeof(module->rail));
     words[0] = op->flags;
     words[0] |=
@@ -143,52 +144,53 @@ static void record_fill(mca_coll_mrail_op_t *op, void *mine)
 }
 
 /* The combined result of all records, equal at all ranks. */
-typedef struct answer {
+typedef struct agreement {
     int any_cannot, any_wanted;
     uint64_t largest; /* largest demand between two ranks */
     uint64_t mine;    /* bytes from this rank to others */
-} vote_t;
+} agreement_t;
 
-static vote_t read_words(const mca_coll_mrail_module_t *module)
+static agreement_t read_records(const mca_coll_mrail_module_t *module)
 {
     const mca_coll_mrail_topology_t *topology = module->topology;
     size_t stride = mca_coll_mrail_record_words(topology);
-    vote_t answer = {0};
+    agreement_t agreement = {0};
 
     for (unsigned from = 0; from < topology->num_ranks; ++from) {
         uint64_t *words = module->words + from * stride;
 
         memcpy(words, mca_coll_mrail_gather_block(&module->gather, from),
                stride * sizeof(*words));
-        answer.any_cannot |= (words[0] & MCA_COLL_MRAIL_CANNOT) != 0;
-        answer.any_wanted |= (words[0] & MCA_COLL_MRAIL_WANTED) != 0;
+        agreement.any_cannot |= (words[0] & MCA_COLL_MRAIL_CANNOT) != 0;
+        agreement.any_wanted |= (words[0] & MCA_COLL_MRAIL_WANTED) != 0;
         for (unsigned to = 0; to < topology->num_ranks; ++to) {
             uint64_t bytes = words[MCA_COLL_MRAIL_RECORD_WORDS + to];
 
             if (to != from) {
-                answer.largest = MRAIL_MAX(answer.largest, bytes);
-                answer.mine += (from == topology->self) ? bytes : 0;
+                agreement.largest = MRAIL_MAX(agreement.largest, bytes);
+                agreement.mine += (from == topology->self) ? bytes : 0;
             }
         }
         /* This flag does not influence a plan. */
         words[0] &= ~(uint64_t)MCA_COLL_MRAIL_WANTED;
     }
-    return answer;
+    return agreement;
 }
 
 static mca_coll_mrail_step_t record_take(mca_coll_mrail_op_t *op)
 {
     mca_coll_mrail_module_t *module = op->module;
-    vote_t answer = read_words(module);
-    int is_large = answer.largest > module->relay_threshold;
+    agreement_t agreement = read_records(module);
+    int is_large = agreement.largest > module->relay_threshold;
 
     if (op->is_blocking) {
-        mca_coll_mrail_mode_vote(&module->mode, answer.any_wanted || is_large);
+        mca_coll_mrail_mode_vote(&module->mode,
+                                 agreement.any_wanted || is_large);
     }
     MCA_COLL_MRAIL_COUNT(calls, 1);
-    MCA_COLL_MRAIL_COUNT(bytes, answer.mine);
-    if (answer.any_cannot || !is_large) {
-        if (answer.any_cannot && mca_coll_mrail_settings.verbose > 1) {
+    MCA_COLL_MRAIL_COUNT(bytes, agreement.mine);
+    if (agreement.any_cannot || !is_large) {
+        if (agreement.any_cannot && mca_coll_mrail_settings.verbose > 1) {
             mca_coll_mrail_tell(
                 module, "left to Open MPI",
                 "a rank's buffers are in the memory of a GPU, or "
@@ -230,7 +232,7 @@ mca_coll_mrail_step_t mca_coll_mrail_make_plan(mca_coll_mrail_op_t *op)
                                   schedule->num_flows);
     }
     if (ret < 0) {
-        mca_coll_mrail_schedule_forget(schedule);
+        mca_coll_mrail_schedule_discard_warm_start(schedule);
     }
     MCA_COLL_MRAIL_COUNT(plan_ns, mrail_clock_now() - from_ns);
     return MCA_COLL_MRAIL_AGREE;
@@ -262,7 +264,7 @@ static mca_coll_mrail_step_t agree_take(mca_coll_mrail_op_t *op)
     for (unsigned i = 0; i < gather->num_ranks; ++i) {
         memcpy(&hash, mca_coll_mrail_gather_block(gather, i), sizeof(hash));
         if (hash != first || hash == 0) {
-            mca_coll_mrail_schedule_forget(module->schedule);
+            mca_coll_mrail_schedule_discard_warm_start(module->schedule);
             if (mca_coll_mrail_settings.verbose > 1) {
                 mca_coll_mrail_tell(module, "left to Open MPI",
                                     "ranks made different plans, or none");

@@ -84,39 +84,39 @@ const mrail_relay_ops_t mca_coll_mrail_relay_ops = {
 /* ---- direct path ---- */
 
 static void post_recv(mca_coll_mrail_op_t *op,
-                      const mca_coll_mrail_slice_t *slice)
+                      const mca_coll_mrail_schedule_entry_t *entry)
 {
-    const mca_coll_mrail_dt_segment_t *part = &op->recvs[slice->peer];
+    const mca_coll_mrail_dt_segment_t *segment = &op->recvs[entry->peer];
     ompi_request_t **request_p = &op->requests[op->num_requests];
-    uint64_t offset = MRAIL_MIN(slice->offset, part->bytes);
-    uint64_t bytes = MRAIL_MIN(slice->bytes, part->bytes - offset);
+    uint64_t offset = MRAIL_MIN(entry->offset, segment->bytes);
+    uint64_t bytes = MRAIL_MIN(entry->bytes, segment->bytes - offset);
     int tag = mca_coll_mrail_op_tag_direct(op), ret;
 
-    ret = slice->is_whole
-              ? MCA_PML_CALL(irecv(part->buffer, part->count, part->type,
-                                   (int)slice->peer, tag, op->module->comm,
-                                   request_p))
-              : MCA_PML_CALL(irecv(part->first + offset, bytes, MPI_BYTE,
-                                   (int)slice->peer, tag, op->module->comm,
+    ret = entry->is_whole
+              ? MCA_PML_CALL(irecv(segment->buffer, segment->count,
+                                   segment->type, (int)entry->peer, tag,
+                                   op->module->comm, request_p))
+              : MCA_PML_CALL(irecv(segment->first + offset, bytes, MPI_BYTE,
+                                   (int)entry->peer, tag, op->module->comm,
                                    request_p));
     op->num_requests += ret == OMPI_SUCCESS;
     op->ret = (op->ret == OMPI_SUCCESS) ? ret : op->ret;
 }
 
 static void post_send(mca_coll_mrail_op_t *op,
-                      const mca_coll_mrail_slice_t *slice)
+                      const mca_coll_mrail_schedule_entry_t *entry)
 {
-    const mca_coll_mrail_dt_segment_t *part = &op->sends[slice->peer];
+    const mca_coll_mrail_dt_segment_t *segment = &op->sends[entry->peer];
     ompi_request_t **request_p = &op->requests[op->num_requests];
     int tag = mca_coll_mrail_op_tag_direct(op), ret;
 
-    ret = slice->is_whole
-              ? MCA_PML_CALL(isend(part->buffer, part->count, part->type,
-                                   (int)slice->peer, tag,
+    ret = entry->is_whole
+              ? MCA_PML_CALL(isend(segment->buffer, segment->count,
+                                   segment->type, (int)entry->peer, tag,
                                    MCA_PML_BASE_SEND_STANDARD, op->module->comm,
                                    request_p))
-              : MCA_PML_CALL(isend(part->first + slice->offset, slice->bytes,
-                                   MPI_BYTE, (int)slice->peer, tag,
+              : MCA_PML_CALL(isend(segment->first + entry->offset, entry->bytes,
+                                   MPI_BYTE, (int)entry->peer, tag,
                                    MCA_PML_BASE_SEND_STANDARD, op->module->comm,
                                    request_p));
     op->num_requests += ret == OMPI_SUCCESS;
@@ -145,18 +145,18 @@ static void post_all(mca_coll_mrail_op_t *op)
 {
     unsigned ranks = (unsigned)ompi_comm_size(op->module->comm);
     unsigned self = (unsigned)ompi_comm_rank(op->module->comm);
-    mca_coll_mrail_slice_t slice = {.is_whole = 1};
+    mca_coll_mrail_schedule_entry_t entry = {.is_whole = 1};
 
     for (unsigned i = 1; i < ranks; ++i) {
-        slice.peer = (self + ranks - i) % ranks;
-        if (op->recvs[slice.peer].bytes > 0) {
-            post_recv(op, &slice);
+        entry.peer = (self + ranks - i) % ranks;
+        if (op->recvs[entry.peer].bytes > 0) {
+            post_recv(op, &entry);
         }
     }
     for (unsigned i = 1; i < ranks; ++i) {
-        slice.peer = (self + i) % ranks;
-        if (op->sends[slice.peer].bytes > 0) {
-            post_send(op, &slice);
+        entry.peer = (self + i) % ranks;
+        if (op->sends[entry.peer].bytes > 0) {
+            post_send(op, &entry);
         }
     }
 }
@@ -169,10 +169,10 @@ static int copy_self(mca_coll_mrail_op_t *op)
 
     if (op->sends[self].bytes > 0 && (op->flags & MCA_COLL_MRAIL_CANNOT)) {
         /* Device memory: UCX knows how to copy it. */
-        mca_coll_mrail_slice_t slice = {.peer = self, .is_whole = 1};
+        mca_coll_mrail_schedule_entry_t entry = {.peer = self, .is_whole = 1};
 
-        post_recv(op, &slice);
-        post_send(op, &slice);
+        post_recv(op, &entry);
+        post_send(op, &entry);
         return OMPI_SUCCESS;
     }
     return mca_coll_mrail_copy_code(

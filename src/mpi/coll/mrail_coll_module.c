@@ -43,7 +43,7 @@ static int serve(mca_coll_mrail_op_t *op, const void *sbuf)
     if (ret == OMPI_SUCCESS) {
         ret = mca_coll_mrail_op_wait(op);
     }
-    module->settled = module->away;
+    module->agreed_away = module->away;
     return ret;
 }
 
@@ -206,10 +206,11 @@ static int is_large_w(const mca_coll_mrail_module_t *module,
     return 0;
 }
 
-static void part_init_w(mca_coll_mrail_dt_segment_t *part, const void *buffer,
-                        int disp, int count, struct ompi_datatype_t *type)
+static void segment_init_w(mca_coll_mrail_dt_segment_t *segment,
+                           const void *buffer, int disp, int count,
+                           struct ompi_datatype_t *type)
 {
-    mca_coll_mrail_dt_segment_init(part, (const char *)buffer + disp,
+    mca_coll_mrail_dt_segment_init(segment, (const char *)buffer + disp,
                                    (size_t)count,
                                    (count == 0) ? &ompi_mpi_byte.dt : type);
 }
@@ -219,12 +220,12 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
     int size = ompi_comm_size(op->module->comm);
 
     for (int i = 0; i < size; ++i) {
-        part_init_w(&op->recvs[i], args->rbuf, args->rdisps[i],
-                    args->rcounts[i], args->rdtypes[i]);
+        segment_init_w(&op->recvs[i], args->rbuf, args->rdisps[i],
+                       args->rcounts[i], args->rdtypes[i]);
     }
     for (int i = 0; i < size && args->sbuf != MPI_IN_PLACE; ++i) {
-        part_init_w(&op->sends[i], args->sbuf, args->sdisps[i],
-                    args->scounts[i], args->sdtypes[i]);
+        segment_init_w(&op->sends[i], args->sbuf, args->sdisps[i],
+                       args->scounts[i], args->sdtypes[i]);
     }
 }
 
@@ -238,7 +239,7 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
         mca_coll_mrail_op_t *op;                                               \
         int ret = MCA_COLL_MRAIL_PASS;                                         \
                                                                                \
-        if ((module)->settled == NULL) {                                       \
+        if ((module)->agreed_away == NULL) {                                   \
             ret = enter(module, large(module, &args), &op);                    \
         }                                                                      \
         if (ret == OMPI_SUCCESS) {                                             \
@@ -258,7 +259,7 @@ static void fill_w(mca_coll_mrail_op_t *op, const args_w_t *args)
         mca_coll_mrail_op_t *op;                                               \
         int ret;                                                               \
                                                                                \
-        if (module->settled != NULL) {                                         \
+        if (module->agreed_away != NULL) {                                     \
             return module->name(__VA_ARGS__, comm, request,                    \
                                 module->name##_module);                        \
         }                                                                      \
@@ -283,7 +284,7 @@ static int coll_alltoallv(const void *sbuf, const int *scounts,
 
     SERVE(module, is_large_v, fill_v);
     /* Settled: all ranks know. */
-    if (module->settled != NULL && module->inflight_bytes > 0 &&
+    if (module->agreed_away != NULL && module->inflight_bytes > 0 &&
         sbuf != MPI_IN_PLACE) {
         mca_coll_mrail_side_t out, in;
 
@@ -447,7 +448,7 @@ static void release(mca_coll_base_module_t *module)
 
 static void module_destruct(mca_coll_mrail_module_t *module)
 {
-    mca_coll_mrail_ops_forget(module);
+    mca_coll_mrail_ops_free(module);
     if (module->spare != NULL) {
         OBJ_RELEASE(module->spare);
     }

@@ -23,7 +23,7 @@
 static const mca_coll_mrail_step_ops_t *const steps[] = {
     [MCA_COLL_MRAIL_KNOW] = &mca_coll_mrail_step_know,
     [MCA_COLL_MRAIL_READY] = &mca_coll_mrail_step_ready,
-    [MCA_COLL_MRAIL_LOOK] = &mca_coll_mrail_step_look,
+    [MCA_COLL_MRAIL_VOTE] = &mca_coll_mrail_step_vote,
     [MCA_COLL_MRAIL_RECORD] = &mca_coll_mrail_step_record,
     [MCA_COLL_MRAIL_NAME] = &mca_coll_mrail_step_name,
     [MCA_COLL_MRAIL_SHARED] = &mca_coll_mrail_step_shared,
@@ -58,7 +58,7 @@ static mca_coll_mrail_step_t first_step(mca_coll_mrail_op_t *op)
     }
     return (op->is_blocking &&
             mca_coll_mrail_mode_is_backed_off(&op->module->mode))
-               ? MCA_COLL_MRAIL_LOOK
+               ? MCA_COLL_MRAIL_VOTE
                : MCA_COLL_MRAIL_RECORD;
 }
 
@@ -226,7 +226,7 @@ static void activate(mca_coll_mrail_module_t *module)
     unlock(&active_lock);
 }
 
-void mca_coll_mrail_ops_forget(mca_coll_mrail_module_t *module)
+void mca_coll_mrail_ops_free(mca_coll_mrail_module_t *module)
 {
     lock_active();
     if (!mrail_list_empty(&module->active)) {
@@ -363,11 +363,11 @@ static int copy_in_place(mca_coll_mrail_op_t *op, int is_device)
     }
     op->copy = malloc(total + 1);
     for (unsigned i = 0; i < ranks && op->copy != NULL && ret == 0; ++i) {
-        mca_coll_mrail_dt_segment_t part = op->recvs[i];
-        uint64_t bytes = (i != self) ? part.bytes : 0;
+        mca_coll_mrail_dt_segment_t segment = op->recvs[i];
+        uint64_t bytes = (i != self) ? segment.bytes : 0;
 
-        part.first = is_device ? NULL : part.first;
-        ret = mca_coll_mrail_dt_segment_pack(&part, 0, op->copy + at, bytes);
+        segment.first = is_device ? NULL : segment.first;
+        ret = mca_coll_mrail_dt_segment_pack(&segment, 0, op->copy + at, bytes);
         mca_coll_mrail_dt_segment_init(&op->sends[i], op->copy + at, bytes,
                                        &ompi_mpi_byte.dt);
         at += bytes;
@@ -398,13 +398,14 @@ static int next_tag(mca_coll_mrail_module_t *module)
 }
 
 static int any_device(const mca_coll_mrail_module_t *module,
-                      const mca_coll_mrail_dt_segment_t *parts)
+                      const mca_coll_mrail_dt_segment_t *segments)
 {
     for (int i = 0; i < ompi_comm_size(module->comm); ++i) {
-        const mca_coll_mrail_dt_segment_t *part = &parts[i];
+        const mca_coll_mrail_dt_segment_t *segment = &segments[i];
 
-        if (part->bytes > 0 && mca_coll_mrail_is_device(
-                                   part->buffer + part->type->super.true_lb)) {
+        if (segment->bytes > 0 &&
+            mca_coll_mrail_is_device(segment->buffer +
+                                     segment->type->super.true_lb)) {
             return 1;
         }
     }

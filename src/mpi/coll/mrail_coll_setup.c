@@ -28,7 +28,7 @@ int mca_coll_mrail_setup_init(mca_coll_mrail_module_t *module)
                                       MRAIL_MAX(words, MRAIL_RELAY_NAME_SIZE));
 }
 
-static void forget_name(mca_coll_mrail_module_t *module)
+static void unlink_shm_pool(mca_coll_mrail_module_t *module)
 {
     if (module->shm_pool_name[0] != '\0') {
         mrail_relay_shm_pool_unlink(module->shm_pool_name);
@@ -41,7 +41,7 @@ static void release(mca_coll_mrail_module_t *module)
 {
     free(module->entries);
     module->entries = NULL;
-    forget_name(module);
+    unlink_shm_pool(module);
     mrail_relay_destroy(module->relay);
     module->relay = NULL;
     if (module->has_shm_pool) {
@@ -310,7 +310,7 @@ static mca_coll_mrail_step_t shared_take(mca_coll_mrail_op_t *op)
 {
     mrail_relay_shape_t shape;
 
-    forget_name(op->module);
+    unlink_shm_pool(op->module);
     if (!shape_of(op->module->topology, &shape)) {
         return mca_coll_mrail_step_aside(
             op,

@@ -161,7 +161,7 @@ static int need_plan(mca_coll_mrail_schedule_t *schedule, const uint64_t *words)
         return ret;
     }
     options.gap = GAP;
-    options.relay_above = schedule->topology->params.relay_threshold;
+    options.relay_threshold = schedule->topology->params.relay_threshold;
     options.min_piece = schedule->topology->params.relay_chunk_size;
     return mrail_plan_create(schedule->topo, &options, &schedule->plan);
 }
@@ -199,15 +199,15 @@ static void add_direct(mca_coll_mrail_schedule_t *schedule,
                        const mrail_plan_demand_t *demand, uint64_t offset,
                        uint64_t bytes)
 {
-    mca_coll_mrail_slice_t slice = {
+    mca_coll_mrail_schedule_entry_t entry = {
         .offset = offset, .bytes = bytes, .is_whole = bytes == demand->bytes};
 
     if (demand->from == schedule->topology->self) {
-        slice.peer = demand->to;
-        schedule->sends[schedule->num_sends++] = slice;
+        entry.peer = demand->to;
+        schedule->sends[schedule->num_sends++] = entry;
     } else if (demand->to == schedule->topology->self) {
-        slice.peer = demand->from;
-        schedule->recvs[schedule->num_recvs++] = slice;
+        entry.peer = demand->from;
+        schedule->recvs[schedule->num_recvs++] = entry;
     }
 }
 
@@ -333,11 +333,12 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
     return 0;
 
 err_plan:
-    mca_coll_mrail_schedule_forget(schedule);
+    mca_coll_mrail_schedule_discard_warm_start(schedule);
     return ret;
 }
 
-void mca_coll_mrail_schedule_forget(mca_coll_mrail_schedule_t *schedule)
+void mca_coll_mrail_schedule_discard_warm_start(
+    mca_coll_mrail_schedule_t *schedule)
 {
     mrail_plan_destroy(schedule->plan);
     schedule->plan = NULL;

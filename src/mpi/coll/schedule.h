@@ -33,11 +33,11 @@
 #define MCA_COLL_MRAIL_IN 3u
 #define MCA_COLL_MRAIL_RECORD_WORDS 4u /* before the demands */
 
-typedef struct mca_coll_mrail_slice {
+typedef struct mca_coll_mrail_schedule_entry {
     uint32_t peer;
     int is_whole;           /* the whole message between the two ranks */
     uint64_t offset, bytes; /* within the message; bytes > 0 */
-} mca_coll_mrail_slice_t;
+} mca_coll_mrail_schedule_entry_t;
 
 typedef struct mca_coll_mrail_schedule {
     const mca_coll_mrail_topology_t *topology;
@@ -47,7 +47,7 @@ typedef struct mca_coll_mrail_schedule {
     mrail_plan_t *plan;
     mrail_plan_demand_t *demands;
     size_t num_demands;
-    mca_coll_mrail_slice_t *sends,
+    mca_coll_mrail_schedule_entry_t *sends,
         *recvs; /* direct, of this rank; at most one for each peer */
     size_t num_sends, num_recvs;
     mrail_relay_flow_t *flows; /* of all ranks */
@@ -89,7 +89,8 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
                                  const uint64_t *words);
 
 /* Drops the warm start: ranks have different plans, and all start anew. */
-void mca_coll_mrail_schedule_forget(mca_coll_mrail_schedule_t *schedule);
+void mca_coll_mrail_schedule_discard_warm_start(
+    mca_coll_mrail_schedule_t *schedule);
 
 /* Fingerprint of the planner's results on this machine. Processes with
  * different values cannot plan together. 0: failed. */

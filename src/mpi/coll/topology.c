@@ -160,8 +160,8 @@ static const char *refuse(const mca_coll_mrail_rank_entry_t *entries,
     return NULL;
 }
 
-static int world_init(mca_coll_mrail_topology_t *topology,
-                      const mca_coll_mrail_rank_entry_t *entries)
+static int topology_fill(mca_coll_mrail_topology_t *topology,
+                         const mca_coll_mrail_rank_entry_t *entries)
 {
     size_t num_ranks = topology->num_ranks;
 
@@ -196,7 +196,7 @@ int mca_coll_mrail_topology_create(const mca_coll_mrail_rank_entry_t *entries,
     }
     topology->num_ranks = num_ranks;
     topology->self = self;
-    ret = world_init(topology, entries);
+    ret = topology_fill(topology, entries);
     if (ret < 0) {
         goto err_topology;
     }

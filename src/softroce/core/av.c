@@ -1,4 +1,5 @@
-/* Addresses of paths: from verbs' terms to IPv4, TOS and source port. */
+/* Address vectors: conversion from verbs attributes to IPv4 address, TOS and
+ * source port. */
 #include "config.h"
 
 #include "softroce/core/core.h"

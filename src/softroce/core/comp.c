@@ -1,11 +1,10 @@
 /*
- * The completer: what comes back to the requester (ACK, NAK, READ data, atomic
- * results) and the completions that follow.
+ * The completer processes responses to the requester: ACK, NAK, READ data and
+ * atomic results. It completes work requests.
  *
- * Invariant: work requests complete in order, each once; psn_una is the PSN
- * of the oldest one that has not been answered.
- * Source: IBA 9.7.5 (acknowledgement), 9.7.6.1.4 (implied NAK), 9.9.2
- * (requester errors).
+ * Invariant: each work request completes once, in order. psn_una is the PSN of
+ * the oldest unacknowledged packet. Source: IBA 9.7.5 (acknowledgement),
+ * 9.7.6.1.4 (implied NAK), 9.9.2 (requester errors).
  */
 #include "config.h"
 
@@ -49,7 +48,7 @@ void sroce_comp_fail(sroce_qp_t *qp, enum ibv_wc_status status)
     }
 }
 
-void sroce_comp_settle(sroce_qp_t *qp)
+void sroce_comp_tail_moved(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
 
@@ -63,12 +62,13 @@ void sroce_comp_settle(sroce_qp_t *qp)
     }
 }
 
-/* Frees the READ or atomic at tail. */
+/* Completes and frees the READ or atomic at tail. */
 static void comp_read_done(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
 
-    /* After going back it may not have been sent again yet. */
+    /* After a seek back, tail == cur means that it has not been sent again
+     * yet. */
     if (req->tail != req->cur) {
         --req->rd_out;
     }
@@ -78,8 +78,8 @@ static void comp_read_done(sroce_qp_t *qp)
 }
 
 /*
- * Everything up to, not with, `psn` has been received by the peer: completes
- * what that completes.  Stops at a READ or atomic, which need their answers.
+ * The peer has received all PSNs before `psn`. Completes the SENDs and WRITEs
+ * before it. Stops at a READ or atomic, because only a response completes it.
  */
 static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
 {
@@ -100,7 +100,8 @@ static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
             break;
         }
         req->psn_una = end;
-        /* cur may be behind after going back; progress() seeks. */
+        /* After a seek back, cur may be at tail. sroce_req_progress() sets
+         * psn_next. */
         if (req->tail == req->cur) {
             req->cur_off = 0;
             ++req->cur;
@@ -113,7 +114,7 @@ static void comp_until(sroce_qp_t *qp, uint32_t psn, mrail_ns_t now_ns)
     }
 }
 
-/* The peer has sent answers that did not arrive: ask again, once. */
+/* Responses of the peer were lost. Requests them again, once per psn_una. */
 static void comp_gap(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
@@ -174,8 +175,8 @@ static void comp_nak(sroce_qp_t *qp, uint32_t psn, uint8_t syndrome)
     } else if (syndrome == SROCE_SYN_NAK_OP) {
         status = IBV_WC_REM_OP_ERR;
     }
-    /* READs before it whose answers were lost: the peer's QP is in error and
-     * will not send them again. */
+    /* Responses to READs before `psn` were lost. The peer's QP is in error and
+     * does not send them again. */
     while (req->tail != req->alloc) {
         const sroce_swqe_t *wqe = sroce_req_wqe(req, req->tail);
 
@@ -195,7 +196,8 @@ static int comp_ack(sroce_qp_t *qp, const sroce_rx_t *rx)
     uint32_t psn = rx->bth.psn, end;
     int kind = SROCE_SYN_KIND(syndrome);
 
-    /* An ACK names the last PSN that arrived, a NAK the one that did not. */
+    /* The PSN of an ACK is the last one received, that of a NAK the first one
+     * not received. */
     end = mrail_psn_add(psn, kind == SROCE_SYN_KIND_ACK);
     if (mrail_psn_diff(end, req->psn_una) < 0) {
         ++qp->dev->cnt.rx_stale;
@@ -217,13 +219,13 @@ static int comp_ack(sroce_qp_t *qp, const sroce_rx_t *rx)
                (syndrome <= SROCE_SYN_NAK_OP)) {
         comp_nak(qp, psn, syndrome);
     }
-    sroce_comp_settle(qp);
+    sroce_comp_tail_moved(qp);
     return 1;
 }
 
 /*
- * An answer to a READ or atomic has come: finds its WQE, which must be at tail
- * once the sends and writes before it are completed.  NULL: not wanted.
+ * Finds the WQE of a READ or atomic response. SENDs and WRITEs before it
+ * complete first, then the WQE is at tail. NULL: drop the response.
  */
 static sroce_swqe_t *comp_find_read(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
@@ -241,8 +243,8 @@ static sroce_swqe_t *comp_find_read(sroce_qp_t *qp, const sroce_rx_t *rx)
     comp_until(qp, rx->bth.psn, rx->now_ns);
     if (req->psn_una != rx->bth.psn) {
         comp_gap(qp);
-        /* The peer is busy answering; it comes to our new request when it is
-         * through with the old one. */
+        /* The peer still sends responses to the old request. It serves the
+         * repeated request afterwards, so the ACK timer restarts. */
         if ((req->ack_ns != MRAIL_NS_NEVER) &&
             (req->psn_next != req->psn_una)) {
             sroce_req_set_ack_timer(qp, rx->now_ns);
@@ -271,7 +273,7 @@ static void comp_read_progress(sroce_qp_t *qp, mrail_ns_t now_ns, int done)
         comp_read_done(qp);
     }
     sroce_req_progress(qp, 1, now_ns);
-    sroce_comp_settle(qp);
+    sroce_comp_tail_moved(qp);
 }
 
 static int comp_read_data(sroce_qp_t *qp, const sroce_rx_t *rx)

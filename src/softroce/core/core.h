@@ -1,13 +1,13 @@
 /*
- * Internal interface of the core: the objects' contents, and the calls between
- * requester (req.c), completer (comp.c), responder (resp.c) and datagrams
- * (ud.c). Not for the owner of a device.
+ * Internal interface of the core: the contents of the objects, and the calls
+ * between requester (req.c), completer (comp.c), responder (resp.c) and
+ * datagrams (ud.c). The owner of a device uses sroce.h instead.
  *
  *   post_send -> sq ring -> req.c -> pull          rx -> resp.c -> rq, memory
  *                 ^                                        |
  *                 +---- comp.c <- rx (ACK, READ data)      +-> pull (ACK, data)
  *
- * Ring indexes run freely (uint32_t) and are masked when used.
+ * Ring indexes are free-running (uint32_t) and are masked at each access.
  */
 #ifndef SROCE_CORE_CORE_H
 #define SROCE_CORE_CORE_H
@@ -41,13 +41,14 @@ typedef struct sroce_mr_slot {
     uint8_t generation;
 } sroce_mr_slot_t;
 
-/* Address of [addr, addr + length) under `key`, NULL if it may not be used. */
+/* Address of [addr, addr + length) under `key`. NULL: the key does not allow
+ * the access. */
 static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
                                      const sroce_pd_t *pd, uint32_t key,
                                      uint64_t addr, uint64_t length,
                                      int access);
 
-/* Where one is in a list of SGEs. */
+/* Position in an SGE list. */
 typedef struct sroce_sgcur {
     uint32_t idx;
     uint32_t off;
@@ -78,7 +79,7 @@ typedef struct sroce_rwqe {
     uint64_t wr_id;
     uint32_t num_sge;
     uint32_t length;
-    struct ibv_sge sge[]; /* ring's max_sge */
+    struct ibv_sge sge[]; /* up to max_sge of the ring */
 } sroce_rwqe_t;
 
 typedef struct sroce_rq {
@@ -106,21 +107,21 @@ struct sroce_srq {
     sroce_pd_t *pd;
     void *user;
     sroce_rq_t rq;
-    uint32_t limit; /* 0: not armed */
+    uint32_t limit; /* 0: disarmed */
     unsigned users;
 };
 
 /* ---- Queue pair ---- */
 
-/* A send work request as queued. */
+/* A queued send work request. */
 typedef struct sroce_swqe {
     uint64_t wr_id;
     uint64_t remote_addr;
     uint32_t rkey;
     uint32_t length;
-    uint32_t first_psn; /* valid once idx < req.alloc */
+    uint32_t first_psn; /* valid if idx is before req.alloc */
     uint32_t num_pkts;  /* PSNs */
-    uint32_t imm;       /* as on the wire */
+    uint32_t imm;       /* in network byte order */
     uint8_t opcode;     /* enum ibv_wr_opcode */
     uint8_t flags;      /* enum ibv_send_flags */
     uint8_t num_sge;    /* 0 with inline data */
@@ -138,7 +139,7 @@ typedef struct sroce_swqe {
             uint8_t tos;
         } ud;
     };
-    struct ibv_sge sge[]; /* or the inline bytes */
+    struct ibv_sge sge[]; /* or the inline data */
 } sroce_swqe_t;
 
 enum { SROCE_WK_SEND, SROCE_WK_WRITE, SROCE_WK_READ, SROCE_WK_ATOMIC };
@@ -146,12 +147,12 @@ enum { SROCE_WK_SEND, SROCE_WK_WRITE, SROCE_WK_READ, SROCE_WK_ATOMIC };
 /*
  * Requester.      tail <= cur <= alloc <= head
  *
- *  ring  ..|acked|  sent, not acked  |cur: being sent|  never sent  |..
+ * ring  ..|acked|  sent, not acked  |cur: being sent|  never sent  |..
  *          ^tail                      ^cur            ^alloc         ^head
- *  PSN     una                        psn_next        psn_alloc
+ * PSN     una                        psn_next        psn_alloc
  *
- * After a loss cur and psn_next go back (req_seek); alloc, psn_alloc and
- * psn_max (first PSN that never was on the wire) do not.
+ * psn_max is the first PSN that was never sent. After a loss req_seek() moves
+ * cur and psn_next back; alloc, psn_alloc and psn_max stay.
  */
 typedef struct sroce_req {
     uint8_t *ring;
@@ -164,30 +165,30 @@ typedef struct sroce_req {
     uint32_t alloc;
     uint32_t cur;
     uint32_t tail;
-    uint32_t cur_off; /* bytes of *cur sent (READ: skipped) */
+    uint32_t cur_off; /* bytes of *cur sent; READ: bytes skipped */
     sroce_sgcur_t cur_sg;
     uint32_t psn_una;
     uint32_t psn_next;
     uint32_t psn_alloc;
     uint32_t psn_max;
     uint32_t rd_out;       /* READs and atomics in [tail, cur) */
-    uint32_t rd_psns;      /* PSNs that they still wait for */
-    uint32_t window;       /* packets in flight at most; adapts to loss */
+    uint32_t rd_psns;      /* PSNs of their missing responses */
+    uint32_t window;       /* limit of packets in flight; adapts to loss */
     uint32_t window_acked; /* packets acknowledged towards window growth */
     uint32_t since_ackreq; /* packets since the last AckReq */
-    uint32_t read_off;     /* READ at tail: bytes that arrived */
+    uint32_t read_off;     /* bytes received for the READ at tail */
     sroce_sgcur_t read_sg;
-    uint32_t gap_psn;     /* una for which a READ was asked again */
-    uint32_t recover_psn; /* the window shrinks once until una gets here */
+    uint32_t gap_psn;     /* psn_una of the last repeated READ request */
+    uint32_t recover_psn; /* no second shrink until psn_una is here */
     uint8_t gap_seen;
-    uint8_t rnr_wait; /* timers.rnr_ns runs */
+    uint8_t rnr_wait; /* 1 until rnr_ns */
     uint8_t retry_left;
     uint8_t rnr_left;
     uint8_t recovering;
     uint8_t failed;        /* the WQE at fail_idx cannot be sent */
     uint8_t drained_event; /* SQ_DRAINED is due */
-    uint8_t probes;        /* since progress */
-    uint8_t late;          /* timeouts forgiven since progress */
+    uint8_t probes;        /* probes sent since progress */
+    uint8_t late_timeouts; /* late timeouts since progress */
     uint8_t probe_due;
     uint8_t rtt_active;
     enum ibv_wc_status fail_status;
@@ -200,47 +201,48 @@ typedef struct sroce_req {
     mrail_ns_t probe_ns; /* tail probe, MRAIL_NS_NEVER: off */
 } sroce_req_t;
 
-/* State of a READ or atomic that is needed to answer it, possibly again. */
+/* A READ or atomic of the peer: the state for its response, and for a repeated
+ * response. */
 typedef struct sroce_rdres {
     uint32_t psn; /* of the first response */
     uint32_t num_pkts;
     uint8_t atomic;
-    uint8_t pending; /* responses wait to be pulled */
-    uint8_t again;   /* they were all pulled before */
+    uint8_t pending; /* a response is due */
+    uint8_t again;   /* the response was sent completely before */
     uint32_t rkey;
-    uint32_t cur_psn;  /* of the answer being sent: next packet */
-    uint32_t cur_left; /* packets of it to come */
+    uint32_t cur_psn;  /* PSN of the next response packet */
+    uint32_t cur_left; /* response packets left */
     uint32_t cur_total;
-    uint64_t addr;   /* next byte */
-    uint32_t length; /* bytes to come */
-    uint64_t value;  /* atomic: what was there before */
+    uint64_t addr;   /* of the next byte */
+    uint32_t length; /* bytes left */
+    uint64_t value;  /* atomic: the original value */
 } sroce_rdres_t;
 
 enum { SROCE_MSG_NONE, SROCE_MSG_SEND, SROCE_MSG_WRITE };
 
 typedef struct sroce_resp {
-    uint32_t epsn; /* next expected */
+    uint32_t epsn; /* next expected PSN */
     uint32_t msn;
-    uint32_t ack_psn; /* NAK: its PSN; ACK: epsn - 1 when it is built */
-    uint8_t ack_due;  /* an ACK or NAK waits to be pulled */
-    uint8_t ack_late; /* it was passed over once: goes first */
+    uint32_t ack_psn; /* PSN of a NAK; an ACK uses epsn - 1 */
+    uint8_t ack_due;  /* an ACK or NAK is due */
+    uint8_t ack_late; /* the last run had no room: send it first */
     uint8_t syndrome;
-    uint8_t nak_sent; /* sequence or RNR NAK is out for epsn */
-    uint8_t fatal;    /* QP is in error, the NAK still has to leave */
-    uint8_t msg;      /* SROCE_MSG_*: a message is half-way */
-    uint8_t have_wqe; /* wqe below is taken */
+    uint8_t nak_sent; /* a sequence or RNR NAK was sent for epsn */
+    uint8_t fatal;    /* QP is in error, its NAK is still due */
+    uint8_t msg;      /* SROCE_MSG_*: the message in progress */
+    uint8_t have_wqe; /* a receive WQE is taken: see wqe_sge */
     uint8_t comm_est; /* IBV_EVENT_COMM_EST was raised */
-    uint32_t ooo_psn; /* highest PSN that came too early */
-    uint32_t rkey;    /* WRITE half-way */
+    uint32_t ooo_psn; /* highest PSN received ahead of epsn */
+    uint32_t rkey;    /* of the WRITE in progress */
     uint64_t addr;
     uint32_t left;
     uint32_t bytes; /* of the message so far */
     sroce_sgcur_t sg;
-    uint32_t rd_head;  /* ring of rd: next to use */
+    uint32_t rd_head;  /* next free entry of ring rd */
     uint32_t rd_count; /* valid entries before rd_head */
     uint32_t rd_pending;
     sroce_rdres_t rd[SROCE_MAX_RD_ATOMIC];
-    uint64_t wr_id; /* the receive taken */
+    uint64_t wr_id; /* of the taken receive WQE */
     uint32_t wqe_num_sge;
     uint32_t wqe_length;
     struct ibv_sge wqe_sge[SROCE_MAX_SGE];
@@ -256,8 +258,8 @@ struct sroce_qp {
     enum ibv_qp_state state;
     uint8_t mtu_shift;
     uint8_t sq_sig_all;
-    uint8_t active;   /* announced by ops.qp_active */
-    uint8_t req_turn; /* requests go before READ responses in the next run */
+    uint8_t active;   /* ops.qp_active was called */
+    uint8_t req_turn; /* the next run starts with requests, not responses */
     int access;
     sroce_av_t av;
     uint16_t sport; /* of av */
@@ -265,9 +267,9 @@ struct sroce_qp {
     sroce_cq_t *recv_cq;
     sroce_srq_t *srq;
     struct ibv_qp_cap cap;
-    struct ibv_qp_attr attr; /* what modify got, for query */
-    uint32_t timer_slot;     /* in dev->timers + 1; 0: none */
-    mrail_ns_t timer_ns;     /* heap key: at or before the real deadline */
+    struct ibv_qp_attr attr; /* of sroce_qp_modify(), for query */
+    uint32_t timer_slot;     /* index in dev->timers + 1; 0: none */
+    mrail_ns_t timer_ns;     /* heap key; the deadline may be later */
     sroce_req_t req;
     sroce_resp_t resp;
     sroce_rq_t rq;
@@ -284,23 +286,23 @@ struct sroce_dev {
     sroce_mr_slot_t *mrs;
     uint32_t num_mrs;
     uint32_t key_mask;
-    uint32_t mr_free_head; /* FIFO of free slots, so that keys rest */
+    uint32_t mr_free_head; /* FIFO of free slots: delays reuse of keys */
     uint32_t mr_free_tail;
     sroce_qp_t **timers; /* binary heap by timer_ns */
     uint32_t num_timers;
     uint32_t max_timers;
-    mrail_ns_t write_delay_ns; /* see late.c; 0: WRITEs are placed at once */
-    sroce_delayed_write_t *delayed_write_head; /* by due_ns */
+    mrail_ns_t write_delay_ns; /* 0: WRITEs are placed at once */
+    sroce_delayed_write_t *delayed_write_head; /* in order of due_ns */
     sroce_delayed_write_t *delayed_write_tail;
     uint64_t delayed_write_bytes;
 };
 
-/* ---- WRITEs that are placed late (late.c) ---- */
+/* ---- Delayed WRITEs (delayed_write.c) ---- */
 
-/* 1: it will be placed; 0: no memory, the caller places it now. */
-int sroce_delayed_write_write(sroce_dev_t *dev, const sroce_pd_t *pd,
-                              uint32_t rkey, uint64_t addr, const void *data,
-                              uint32_t length, mrail_ns_t now_ns);
+/* 1: the WRITE is queued. 0: out of memory, the caller places it now. */
+int sroce_delayed_write_add(sroce_dev_t *dev, const sroce_pd_t *pd,
+                            uint32_t rkey, uint64_t addr, const void *data,
+                            uint32_t length, mrail_ns_t now_ns);
 void sroce_delayed_write_place_all(sroce_dev_t *dev);
 void sroce_delayed_write_place_due(sroce_dev_t *dev, mrail_ns_t now_ns);
 mrail_ns_t sroce_delayed_write_deadline(const sroce_dev_t *dev);
@@ -328,24 +330,25 @@ static inline uint8_t *sroce_mr_find(const sroce_dev_t *dev,
 }
 
 /*
- * The next `length` bytes of an SGE list as iovecs.  Number of them; -EACCES:
- * a key does not allow it; -ENOBUFS: more than `max`.  *cur moves on success.
+ * Makes iovecs of the next `length` bytes of an SGE list. Returns their number
+ * and advances *cur. Errors: -EACCES (a key does not allow it), -ENOBUFS (more
+ * than `max` iovecs are needed).
  */
 int sroce_sg_iov(const sroce_qp_t *qp, const struct ibv_sge *sge,
                  uint32_t num_sge, sroce_sgcur_t *cur, uint32_t length,
                  struct iovec *iov, unsigned max);
-/* Copies into an SGE list whose keys are of `pd`.  0, -EACCES, -EMSGSIZE (the
- * list is too short). */
+/* Copies into an SGE list with keys of `pd`. 0, -EACCES, or -EMSGSIZE if the
+ * list is too short. */
 int sroce_sg_scatter(const sroce_pd_t *pd, const struct ibv_sge *sge,
                      uint32_t num_sge, sroce_sgcur_t *cur, const void *src,
                      uint32_t length);
-/* The cursor at byte `off`. */
+/* Sets *cur to byte `off`. */
 void sroce_sg_seek(const struct ibv_sge *sge, uint32_t num_sge,
                    sroce_sgcur_t *cur, uint32_t off);
 
 /* ---- Packets in and out ---- */
 
-/* A received packet after the checks of dev.c. */
+/* A received packet that passed the checks of dev.c. */
 typedef struct sroce_rx {
     const sroce_rxpkt_t *pkt;
     const sroce_op_t *op;
@@ -356,14 +359,14 @@ typedef struct sroce_rx {
     mrail_ns_t now_ns;
 } sroce_rx_t;
 
-/* A run being filled. */
+/* A run under construction. */
 typedef struct sroce_tx {
     sroce_txrun_t *run;
     mrail_ns_t now_ns;
     uint32_t max_bytes;
     unsigned max_pkts;
-    int closed;        /* a shorter packet came: nothing may follow */
-    uint32_t mark_iov; /* where the packet begun starts */
+    int closed;        /* the last packet was shorter: the run is complete */
+    uint32_t mark_iov; /* first iovec of the current packet */
     uint32_t mark_scratch;
 } sroce_tx_t;
 
@@ -388,19 +391,19 @@ static inline uint32_t sroce_pkt_bytes(const sroce_op_t *op,
            SROCE_ICRC_BYTES;
 }
 
-/* May a packet of `bytes` to this destination join the run? */
+/* 1 if a packet of `bytes` to this destination can join the run. */
 int sroce_tx_fits(const sroce_tx_t *tx, uint32_t bytes, uint32_t dst_ip,
                   uint16_t sport, uint8_t tos);
-/* Starts a packet: room for its header in the scratch. */
+/* Starts a packet. Returns the place of its header in the scratch memory. */
 uint8_t *sroce_tx_begin(sroce_tx_t *tx, uint32_t hdr_bytes);
-/* Payload from memory (copied when small) or from an SGE list. */
+/* Adds payload from memory (small payload is copied) or from an SGE list. */
 void sroce_tx_payload(sroce_tx_t *tx, const void *src, uint32_t bytes);
 int sroce_tx_payload_sg(sroce_tx_t *tx, const sroce_qp_t *qp,
                         const struct ibv_sge *sge, uint32_t num_sge,
                         sroce_sgcur_t *cur, uint32_t bytes);
-/* Forgets the packet begun. */
+/* Discards the current packet. */
 void sroce_tx_abort(sroce_tx_t *tx);
-/* Pad, ICRC, accounting. */
+/* Completes the current packet: padding, ICRC, counters. */
 void sroce_tx_end(sroce_tx_t *tx, sroce_dev_t *dev, uint32_t bytes,
                   uint32_t payload_bytes, uint32_t dst_ip, uint16_t sport,
                   uint8_t tos);
@@ -415,20 +418,22 @@ static inline sroce_swqe_t *sroce_req_wqe(const sroce_req_t *req, uint32_t idx)
 
 int sroce_req_init(sroce_req_t *req, struct ibv_qp_cap *cap);
 void sroce_req_reset(sroce_qp_t *qp);
-/* 1 and *next_p if a request packet could be sent now. */
+/* 1 and *next_p if a request packet can be sent now, else 0. */
 int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p);
-/* Appends it: 1, or 0 if it does not fit or the WQE failed. */
+/* Appends the request packet. 0: it does not fit, or the WQE failed. */
 int sroce_req_send(sroce_qp_t *qp, sroce_tx_t *tx, const sroce_txreq_t *next);
-/* Goes (back or on) to `psn`. */
+/* Moves cur and psn_next, back or forward, to `psn`. */
 void sroce_req_seek(sroce_qp_t *qp, uint32_t psn);
-/* Sends the last packet again, with AckReq: the responder tells what it has. */
+/* Schedules the last packet again, with AckReq. The reply shows which packets
+ * the responder has. */
 void sroce_req_probe(sroce_qp_t *qp);
-/* A loss was seen: shrink the window once per round. */
+/* Reports a loss. The window shrinks once per round trip. */
 void sroce_req_shrink(sroce_qp_t *qp);
-/* Something was acknowledged: retries, timers, window. */
+/* The peer acknowledged `pkts` packets: resets retry counters, restarts timers
+ * and grows the window. */
 void sroce_req_progress(sroce_qp_t *qp, uint32_t pkts, mrail_ns_t now_ns);
 void sroce_req_set_ack_timer(sroce_qp_t *qp, mrail_ns_t now_ns);
-/* Runs what is due; the next deadline. */
+/* Runs expired timers. Returns the next deadline. */
 mrail_ns_t sroce_req_timer(sroce_qp_t *qp, mrail_ns_t now_ns);
 mrail_ns_t sroce_req_deadline(const sroce_qp_t *qp);
 
@@ -437,25 +442,26 @@ mrail_ns_t sroce_req_deadline(const sroce_qp_t *qp);
 int sroce_comp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 /* Completes the WQE at tail and frees it. */
 void sroce_comp_wqe(sroce_qp_t *qp, enum ibv_wc_status status);
-/* The WQE at tail failed: it completes so, the QP goes to error. */
+/* Completes the WQE at tail with an error; the QP enters the error state. */
 void sroce_comp_fail(sroce_qp_t *qp, enum ibv_wc_status status);
-/* After tail moved: raises a failure or SQ_DRAINED that waited for it. */
-void sroce_comp_settle(sroce_qp_t *qp);
+/* Follows a move of tail. Reports a failed WQE, or raises SQ_DRAINED, if tail
+ * has reached it. */
+void sroce_comp_tail_moved(sroce_qp_t *qp);
 
 /* ---- Responder (resp.c) ---- */
 
 int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 void sroce_resp_reset(sroce_qp_t *qp);
-/* Bytes of the next READ or atomic response; 0: none waits. */
+/* UDP bytes of the next response packet. A response must be due. */
 uint32_t sroce_resp_next_bytes(sroce_qp_t *qp);
-/* About what is left of that response, at most SROCE_RUN_BYTES. */
+/* Approximate rest of that response, at most SROCE_RUN_BYTES. */
 uint32_t sroce_resp_run_bytes(sroce_qp_t *qp);
 int sroce_resp_send(sroce_qp_t *qp, sroce_tx_t *tx);
 int sroce_resp_send_ack(sroce_qp_t *qp, sroce_tx_t *tx);
 #define SROCE_ACK_BYTES (SROCE_BTH_BYTES + SROCE_AETH_BYTES + SROCE_ICRC_BYTES)
-/* Takes a receive into qp->resp: 1, or 0 if there is none. */
+/* Moves a receive WQE into qp->resp. 0: the receive queue is empty. */
 int sroce_resp_take_wqe(sroce_qp_t *qp);
-/* Copies into that receive; as sroce_sg_scatter(). */
+/* Copies into the taken receive WQE. Returns as sroce_sg_scatter(). */
 int sroce_resp_scatter(sroce_qp_t *qp, const void *src, uint32_t length);
 void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
                           enum ibv_wc_opcode opcode, enum ibv_wc_status status,
@@ -467,20 +473,21 @@ int sroce_ud_rx(sroce_qp_t *qp, sroce_rx_t *rx);
 
 /* ---- QP (qp.c), timers (timer.c) ---- */
 
-/* To IBV_QPS_ERR: everything queued completes as flushed. */
+/* Enters IBV_QPS_ERR. All queued work requests complete as flushed. */
 void sroce_qp_error(sroce_qp_t *qp);
-/* To IBV_QPS_SQE (UD): the send queue completes as flushed. */
+/* Enters IBV_QPS_SQE (UD). The send queue completes as flushed. */
 void sroce_qp_sq_error(sroce_qp_t *qp);
-/* Announces the QP if it has something to send. */
+/* Calls ops.qp_active if the QP has something to send. */
 void sroce_qp_notify(sroce_qp_t *qp);
 void sroce_qp_event(sroce_qp_t *qp, enum ibv_event_type type);
 
 int sroce_timer_reserve(sroce_dev_t *dev, uint32_t count);
-/* The QP's deadline is now at `ns`; a later one is noticed when it fires. */
+/* Sets the deadline of the QP. A later deadline takes effect when the old one
+ * expires. */
 void sroce_timer_set(sroce_qp_t *qp, mrail_ns_t ns);
 void sroce_timer_del(sroce_qp_t *qp);
 
-/* ---- Moves (qp_moves.c) ---- */
+/* ---- State transitions (qp_moves.c) ---- */
 
 /* 0 or EINVAL. */
 int sroce_qp_move_check(enum ibv_qp_type type, enum ibv_qp_state from,

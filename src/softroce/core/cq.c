@@ -1,6 +1,6 @@
 /*
- * Completion queues: a ring of ibv_wc that the owner's poll_cq drains.
- * A completion that does not fit is lost, IBV_EVENT_CQ_ERR is raised once.
+ * Completion queues: rings of ibv_wc that the owner polls. A full ring drops
+ * new completions and raises IBV_EVENT_CQ_ERR once.
  */
 #include "config.h"
 

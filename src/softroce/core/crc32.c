@@ -1,6 +1,6 @@
 /*
- * CRC-32 (reflected 0x04C11DB7): the CRC of a buffer is ISA-L's, the arithmetic
- * on CRCs is here.
+ * CRC-32 (reflected 0x04C11DB7). ISA-L computes the CRC of a buffer; this file
+ * has the polynomial arithmetic.
  */
 #include "config.h"
 
@@ -36,6 +36,6 @@ uint32_t sroce_crc32_x_pow(uint32_t n)
 
 uint32_t sroce_crc32(uint32_t crc, const void *buf, size_t length)
 {
-    /* The library inverts before and after. */
+    /* The library inverts the CRC before and after. */
     return ~crc32_gzip_refl(~crc, buf, length);
 }

@@ -1,4 +1,4 @@
-/* CRC-32 (reflected 0x04C11DB7), and its arithmetic. */
+/* CRC-32 (reflected 0x04C11DB7) and its polynomial arithmetic. */
 #ifndef SROCE_CORE_CRC32_H
 #define SROCE_CORE_CRC32_H
 
@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 /*
- * CRC-32 of `buf`, after what gave `crc`.  No initial or final inversion.  Any
- * thread.
+ * Continues the CRC `crc` over `buf`, without initial or final inversion. Any
+ * thread may call it.
  */
 uint32_t sroce_crc32(uint32_t crc, const void *buf, size_t length);
 
-/* a * b mod P.  Polynomials are bit-reflected: x^0 is the highest bit. */
+/* a * b mod P. Polynomials are bit-reflected: x^0 is the highest bit. */
 uint32_t sroce_crc32_mul(uint32_t a, uint32_t b);
-/* x^n mod P.  x^-n is x^(UINT32_MAX - n): P is primitive. */
+/* x^n mod P. Because P is primitive, x^-n is x^(UINT32_MAX - n). */
 uint32_t sroce_crc32_x_pow(uint32_t n);
 
 #endif

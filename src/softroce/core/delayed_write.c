@@ -1,12 +1,12 @@
 /*
- * WRITEs that are acknowledged before they are visible, as behind a real NIC:
- * the acknowledgement and the posted writes into host memory take different
+ * Delayed WRITEs become visible after their acknowledgement. Real NICs behave
+ * so: posted writes to host memory and the acknowledgement take different
  * paths.
  *
- * The write delay of the device postpones the placement. A later write of the
- * same device pushes earlier ones out: a completion, which is a write into host
- * memory, too, and a READ or atomic, which must not overtake them. Nothing
- * orders two devices; a multi-rail transport must do that.
+ * The write delay of the device postpones placement. A later write to host
+ * memory by the same device places all earlier WRITEs first: a completion is
+ * one. So does a READ or atomic, because it must not overtake WRITEs. Nothing
+ * orders two devices: a multi-rail transport must do that.
  */
 #include "config.h"
 #include "softroce/core/core.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As much as may wait; beyond it the oldest is placed early. */
+/* Limit of queued bytes. Beyond it the oldest WRITE is placed early. */
 #define SROCE_DELAYED_WRITE_MAX_BYTES (16u << 20)
 
 struct sroce_delayed_write {
@@ -29,16 +29,16 @@ struct sroce_delayed_write {
 
 static void delayed_write_place_first(sroce_dev_t *dev)
 {
-    sroce_delayed_write_t *late = dev->delayed_write_head;
-    uint8_t *to = sroce_mr_find(dev, late->pd, late->rkey, late->addr,
-                                late->length, IBV_ACCESS_REMOTE_WRITE);
+    sroce_delayed_write_t *entry = dev->delayed_write_head;
+    uint8_t *to = sroce_mr_find(dev, entry->pd, entry->rkey, entry->addr,
+                                entry->length, IBV_ACCESS_REMOTE_WRITE);
 
     if (to != NULL) {
-        memcpy(to, late->data, late->length);
+        memcpy(to, entry->data, entry->length);
     }
-    dev->delayed_write_head = late->next;
-    dev->delayed_write_bytes -= late->length;
-    free(late);
+    dev->delayed_write_head = entry->next;
+    dev->delayed_write_bytes -= entry->length;
+    free(entry);
 }
 
 void sroce_delayed_write_place_all(sroce_dev_t *dev)
@@ -62,32 +62,32 @@ mrail_ns_t sroce_delayed_write_deadline(const sroce_dev_t *dev)
                                              : dev->delayed_write_head->due_ns;
 }
 
-int sroce_delayed_write_write(sroce_dev_t *dev, const sroce_pd_t *pd,
-                              uint32_t rkey, uint64_t addr, const void *data,
-                              uint32_t length, mrail_ns_t now_ns)
+int sroce_delayed_write_add(sroce_dev_t *dev, const sroce_pd_t *pd,
+                            uint32_t rkey, uint64_t addr, const void *data,
+                            uint32_t length, mrail_ns_t now_ns)
 {
-    sroce_delayed_write_t *late = malloc(sizeof(*late) + length);
+    sroce_delayed_write_t *entry = malloc(sizeof(*entry) + length);
 
-    if (late == NULL) {
+    if (entry == NULL) {
         sroce_delayed_write_place_all(dev);
         return 0;
     }
     while (dev->delayed_write_bytes + length > SROCE_DELAYED_WRITE_MAX_BYTES) {
         delayed_write_place_first(dev);
     }
-    late->next = NULL;
-    late->pd = pd;
-    late->due_ns = now_ns + dev->write_delay_ns;
-    late->addr = addr;
-    late->rkey = rkey;
-    late->length = length;
-    memcpy(late->data, data, length);
+    entry->next = NULL;
+    entry->pd = pd;
+    entry->due_ns = now_ns + dev->write_delay_ns;
+    entry->addr = addr;
+    entry->rkey = rkey;
+    entry->length = length;
+    memcpy(entry->data, data, length);
     if (dev->delayed_write_head == NULL) {
-        dev->delayed_write_head = late;
+        dev->delayed_write_head = entry;
     } else {
-        dev->delayed_write_tail->next = late;
+        dev->delayed_write_tail->next = entry;
     }
-    dev->delayed_write_tail = late;
+    dev->delayed_write_tail = entry;
     dev->delayed_write_bytes += length;
     return 1;
 }

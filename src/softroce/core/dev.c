@@ -1,6 +1,6 @@
 /*
- * A device: tables, and the checks that every received packet passes before a
- * QP sees it.
+ * A device: its tables, and the checks of a received packet before a QP
+ * processes it.
  */
 #include "config.h"
 
@@ -93,7 +93,7 @@ static int rx_parse(sroce_dev_t *dev, sroce_rx_t *rx)
         ++dev->cnt.drop_opcode;
         return 0;
     }
-    /* The high bit of a P_Key is membership; limited members may send. */
+    /* The high bit of a P_Key is full membership. Limited members may send. */
     if ((rx->bth.tver != 0) || ((rx->bth.pkey & 0x7fff) != 0x7fff)) {
         ++dev->cnt.drop_header;
         return 0;
@@ -131,7 +131,7 @@ static int rx_icrc_ok(sroce_dev_t *dev, const sroce_rxpkt_t *pkt)
                                     pkt->length, &iov, 1));
 }
 
-/* The states in which a QP takes requests and responses. */
+/* 1 if the state of the QP allows a request or response. */
 static int rx_state_ok(const sroce_qp_t *qp, int response)
 {
     switch (qp->state) {

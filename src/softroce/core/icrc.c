@@ -11,9 +11,9 @@
 
 #include <arpa/inet.h>
 
-/* CRC of the masked local route header, eight bytes of ones, from ~0. */
+/* CRC, from ~0, of the masked local route header: eight 0xff bytes. */
 #define LRH_CRC 0xdebb20e3u
-/* x^(-8 * 2^i) mod P: what takes a CRC back over 2^i zero bytes. */
+/* x^(-8 * 2^i) mod P: multiplication takes a CRC back over 2^i zero bytes. */
 #define BACK_BITS 13
 static uint32_t back[BACK_BITS];
 
@@ -24,7 +24,7 @@ __attribute__((constructor)) static void icrc_init(void)
     }
 }
 
-/* IPv4, UDP and BTH as the ICRC sees them: what routers change is ones. */
+/* IPv4, UDP and BTH as the ICRC covers them: mutable fields are all ones. */
 static uint32_t icrc_headers(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                              uint16_t sport, uint32_t udp_bytes,
                              const uint8_t *bth)
@@ -70,7 +70,7 @@ uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
                        uint16_t sport, uint32_t udp_bytes,
                        const struct iovec *iov, unsigned iov_count)
 {
-    /* The BTH is whole in the first element. */
+    /* The first iovec contains the whole BTH. */
     const uint8_t *bth = iov[0].iov_base;
     uint32_t crc = icrc_headers(ip_id, src_ip, dst_ip, sport, udp_bytes, bth);
 
@@ -83,10 +83,11 @@ uint32_t sroce_icrc_id(uint16_t ip_id, uint32_t src_ip, uint32_t dst_ip,
 }
 
 /*
- * CRCs are linear: the difference to the ICRC of identification 0 is what the
- * identification and the flags alone make of a register of zeros, taken on over
- * the zeros behind them.  Taken back over those, and over the three bytes
- * themselves, it is these three bytes, and nothing above them.
+ * CRCs are linear. A packet with another identification differs only in three
+ * bytes: identification and flags. Its ICRC differs from that of identification
+ * 0 by the CRC of these three bytes, from register 0, and of the zeros behind
+ * them. The inverse step over the zeros and over the three bytes yields the
+ * bytes themselves. Nothing else may remain.
  */
 int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
                       uint16_t sport, uint32_t udp_bytes,
@@ -94,8 +95,8 @@ int sroce_icrc_any_id(uint32_t icrc, uint32_t src_ip, uint32_t dst_ip,
 {
     uint32_t diff =
         icrc ^ sroce_icrc(src_ip, dst_ip, sport, udp_bytes, iov, iov_count);
-    /* From the identification to the end: without the 4 bytes before it, the
-     * UDP header instead of the ICRC. */
+    /* Bytes from the identification to the end. The 4 bytes before it drop out,
+     * the UDP header takes the place of the ICRC. */
     uint32_t bytes = 16 + 8 + udp_bytes - SROCE_ICRC_BYTES;
 
     for (int i = 0; (diff != 0) && (bytes != 0); ++i, bytes >>= 1) {

@@ -1,8 +1,8 @@
 /*
- * Protection domains, memory regions and lists of SGEs.
+ * Protection domains, memory regions and SGE lists.
  *
- * Invariant: every byte that the core reads or writes for a QP was found by
- * sroce_mr_find() in the same call.
+ * Invariant: the core accesses memory for a QP only at addresses that
+ * sroce_mr_find() returned in the same call.
  */
 #include "config.h"
 
@@ -51,7 +51,8 @@ static void mr_slot_free(sroce_dev_t *dev, uint32_t idx)
     dev->mr_free_tail = idx;
 }
 
-/* The owner of one key knows the mask, but not the bits of other slots. */
+/* The first generation of a slot is secret. The holder of one key can derive
+ * the mask, but not the generations of other slots. */
 static uint8_t mr_first_generation(const sroce_dev_t *dev, uint32_t idx)
 {
     uint64_t secret = dev->params.key_secret;

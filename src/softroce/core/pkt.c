@@ -18,7 +18,7 @@
 #define IMM SROCE_IMM_BYTES
 #define DETH SROCE_DETH_BYTES
 
-/* Source: IBA table 38; SEND with invalidate (0x16, 0x17) is not offered. */
+/* Source: IBA table 38. SEND with invalidate (0x16, 0x17) is not supported. */
 const sroce_op_t sroce_ops[256] = {
     [SROCE_OP_SEND_FIRST] = {S | F, BTH},
     [SROCE_OP_SEND_MIDDLE] = {S, BTH},

@@ -1,5 +1,5 @@
 /*
- * RoCEv2 transport headers: opcode table, codec, AETH syndromes.  No state.
+ * RoCEv2 transport headers: opcode table, codec, AETH syndromes. No state.
  *
  * Source: IBA 9.2 (BTH, table 38 of opcodes), 9.3 (extended headers), 9.7.5.2
  * (AETH), table 45 (RNR NAK timer).
@@ -52,15 +52,15 @@ enum {
     SROCE_OP_UD_SEND_IMM = 0x65
 };
 
-/* Properties of an opcode's packets (sroce_op_t.flags). */
+/* sroce_op_t.flags: properties of the packets of an opcode. */
 enum {
     SROCE_OPF_VALID = 0x0001,
     SROCE_OPF_UD = 0x0002,
     SROCE_OPF_RESPONSE = 0x0004,
     SROCE_OPF_SEND = 0x0008,
     SROCE_OPF_WRITE = 0x0010,
-    SROCE_OPF_FIRST = 0x0020, /* starts a message */
-    SROCE_OPF_LAST = 0x0040,  /* ends a message (ONLY: both) */
+    SROCE_OPF_FIRST = 0x0020, /* first packet of a message */
+    SROCE_OPF_LAST = 0x0040,  /* last packet of a message (ONLY: both) */
     SROCE_OPF_IMM = 0x0080,
     SROCE_OPF_READ = 0x0100,
     SROCE_OPF_ATOMIC = 0x0200,
@@ -69,12 +69,12 @@ enum {
 
 typedef struct sroce_op {
     uint16_t flags;    /* SROCE_OPF_* */
-    uint8_t hdr_bytes; /* BTH and extended headers */
+    uint8_t hdr_bytes; /* BTH plus extended headers */
 } sroce_op_t;
 
 extern const sroce_op_t sroce_ops[256];
 
-/* AETH syndrome. */
+/* Syndromes of the AETH. */
 #define SROCE_SYN_ACK 0x1f /* ACK, no credit information */
 #define SROCE_SYN_RNR 0x20 /* | timer code */
 #define SROCE_SYN_NAK_SEQ 0x60
@@ -86,7 +86,7 @@ extern const sroce_op_t sroce_ops[256];
 #define SROCE_SYN_KIND_RNR 1
 #define SROCE_SYN_KIND_NAK 3
 
-/* How long a requester waits after an RNR NAK with this timer code (0..31). */
+/* Wait of a requester after an RNR NAK, by timer code (0..31). */
 extern const uint32_t sroce_rnr_timer_us[32];
 
 typedef struct sroce_bth {
@@ -128,7 +128,7 @@ static inline void sroce_put64(uint8_t *p, uint64_t v)
     memcpy(p, &v, sizeof(v));
 }
 
-/* `p` has at least SROCE_BTH_BYTES. */
+/* Decodes a BTH. `p` has at least SROCE_BTH_BYTES. */
 static inline void sroce_bth_get(const uint8_t *p, sroce_bth_t *bth)
 {
     uint32_t w1 = sroce_get32(p + 4), w2 = sroce_get32(p + 8);
@@ -143,7 +143,8 @@ static inline void sroce_bth_get(const uint8_t *p, sroce_bth_t *bth)
     bth->psn = w2 & MRAIL_PSN_MASK;
 }
 
-/* Migration state bit set: "migrated", as every kernel driver sends. */
+/* Encodes a BTH. The migration bit is set ("migrated"), as in kernel
+ * drivers. */
 static inline void sroce_bth_put(uint8_t *p, uint8_t opcode, int solicited,
                                  unsigned pad, uint32_t qpn, int ack_req,
                                  uint32_t psn)
@@ -174,7 +175,7 @@ static inline uint32_t sroce_mtu_bytes(enum ibv_mtu mtu)
     return 128u << mtu;
 }
 
-/* Packets of a message of `length` bytes: at least one. */
+/* Number of packets of a message of `length` bytes, at least one. */
 static inline uint32_t sroce_num_pkts(uint32_t length, unsigned mtu_shift)
 {
     return (length == 0)

@@ -1,6 +1,7 @@
 /*
- * The send queue: memory, and work requests into it.  A request that is taken
- * is whole: what can be checked without a packet was checked.
+ * The send queue: its memory, and posting of work requests. Posting checks all
+ * that can be checked without a packet. A request that fails a check is not
+ * posted.
  */
 #include "config.h"
 
@@ -45,9 +46,9 @@ void sroce_req_reset(sroce_qp_t *qp)
     req->ack_ns = req->probe_ns = req->rnr_ns = MRAIL_NS_NEVER;
 }
 
-/* Kinds of work requests, by QP type and opcode. */
+/* Kind of a work request + 1, by QP type and opcode. 0: illegal. */
 static const int8_t wr_kind[2][IBV_WR_ATOMIC_FETCH_AND_ADD + 1] = {
-    /* RC; + 1, so that 0 is illegal */
+    /* RC */
     {[IBV_WR_SEND] = SROCE_WK_SEND + 1,
      [IBV_WR_SEND_WITH_IMM] = SROCE_WK_SEND + 1,
      [IBV_WR_RDMA_WRITE] = SROCE_WK_WRITE + 1,
@@ -106,7 +107,7 @@ static int post_ud(sroce_qp_t *qp, sroce_swqe_t *wqe,
     wqe->ud.dst_ip = ah->av.ip;
     wqe->ud.tos = ah->av.tos;
     wqe->ud.qpn = wr->wr.ud.remote_qpn & 0xffffff;
-    /* IBA 10.2.5: the high bit asks for the QP's own Q_Key. */
+    /* IBA 10.2.5: the high bit selects the Q_Key of the QP. */
     wqe->ud.qkey =
         (wr->wr.ud.remote_qkey >> 31) ? qp->attr.qkey : wr->wr.ud.remote_qkey;
     wqe->ud.sport = sroce_av_sport(&ah->av, qp->qpn, wqe->ud.qpn);

@@ -1,4 +1,4 @@
-/* Queue pairs: life, attributes, error and flush. */
+/* Queue pairs: creation, attributes, errors and flush. */
 #include "config.h"
 
 #include "softroce/core/core.h"
@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* ---- Life ---- */
+/* ---- Creation and destruction ---- */
 
 static int qp_number(sroce_dev_t *dev, uint32_t *idx_p)
 {
@@ -14,7 +14,7 @@ static int qp_number(sroce_dev_t *dev, uint32_t *idx_p)
         uint32_t idx = (dev->next_qp + n) % dev->params.qpn_count;
 
         if (dev->qps[idx] == NULL) {
-            /* A number rests as long as it can. */
+            /* A QPN is reused as late as possible. */
             dev->next_qp = idx + 1;
             *idx_p = idx;
             return 0;
@@ -355,7 +355,7 @@ unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth)
     return num;
 }
 
-/* Effects of a state change besides its attributes. */
+/* Effects of a state transition, except for its attributes. */
 static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
                      const struct ibv_qp_attr *attr, int mask)
 {
@@ -376,7 +376,7 @@ static void qp_enter(sroce_qp_t *qp, enum ibv_qp_state to,
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }
-        sroce_comp_settle(qp);
+        sroce_comp_tail_moved(qp);
     }
 }
 

@@ -1,4 +1,4 @@
-/* The legal state moves of a QP, as data. */
+/* The legal state transitions of a QP, as tables. */
 #include "config.h"
 
 #include "softroce/core/core.h"
@@ -8,8 +8,8 @@
 #define NUM_STATES (IBV_QPS_ERR + 1)
 
 typedef struct qp_move {
-    int need; /* attributes that must be given; 0: illegal move */
-    int may;  /* that may be given */
+    int need; /* required attributes; 0: illegal transition */
+    int may;  /* optional attributes */
 } qp_move_t;
 
 #define ST IBV_QP_STATE
@@ -17,12 +17,12 @@ typedef struct qp_move {
 #define PATH                                                                   \
     (IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_ALT_PATH |            \
      IBV_QP_PATH_MIG_STATE)
-/* From any state. */
+/* Legal from every state. */
 #define ANY_RESET [IBV_QPS_RESET] = {ST, 0}
 #define ANY_ERR [IBV_QPS_ERR] = {ST, 0}
 
-/* Source: IBA 11.2.5.2 table 96, ibv_modify_qp(3), IBV_QPT_RC.  CUR only where
- * the state can change behind the caller's back. */
+/* Source: IBA 11.2.5.2 table 96, ibv_modify_qp(3), IBV_QPT_RC. IBV_QP_CUR_STATE
+ * is legal only where the QP can change its state by itself. */
 static const qp_move_t rc_moves[NUM_STATES][NUM_STATES] = {
     [IBV_QPS_RESET] = {ANY_RESET, ANY_ERR,
                        [IBV_QPS_INIT] = {ST | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -56,7 +56,7 @@ static const qp_move_t rc_moves[NUM_STATES][NUM_STATES] = {
     [IBV_QPS_ERR] = {ANY_RESET, ANY_ERR},
 };
 
-/* As above, IBV_QPT_UD. */
+/* Source: as rc_moves, IBV_QPT_UD. */
 static const qp_move_t ud_moves[NUM_STATES][NUM_STATES] = {
     [IBV_QPS_RESET] = {ANY_RESET, ANY_ERR,
                        [IBV_QPS_INIT] = {ST | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -89,7 +89,7 @@ int sroce_qp_move_check(enum ibv_qp_type type, enum ibv_qp_state from,
         return EINVAL;
     }
     move = (type == IBV_QPT_RC) ? &rc_moves[from][to] : &ud_moves[from][to];
-    /* IBV_QP_STATE may be left out where the state stays as it is. */
+    /* IBV_QP_STATE is optional if the state stays. */
     if (from == to) {
         attr_mask |= IBV_QP_STATE;
     }

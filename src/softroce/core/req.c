@@ -1,6 +1,7 @@
 /*
- * The requester: what of the send queue may be sent now, the packets, and
- * going back after a loss.  Posting is post.c's, acknowledgements are comp.c's.
+ * The requester chooses the next packet of the send queue, builds it, and goes
+ * back after a loss. post.c fills the send queue; comp.c processes
+ * acknowledgements.
  *
  * Invariant: tail <= cur <= alloc <= head; psn_una <= psn_next <= psn_max.
  * Source: IBA 9.7.3 (RC requester), 9.7.6 (timers and retries).
@@ -10,34 +11,38 @@
 #include "softroce/core/core.h"
 
 #define WINDOW_MIN 4
-#define WINDOW_GROW 8       /* one packet more per this many acknowledged */
-#define ACKREQ_PKTS 16      /* AckReq at least this often */
-#define MAX_PSNS (1u << 22) /* outstanding; half of what comparisons allow */
+#define WINDOW_GROW                                                            \
+    8                  /* acknowledged packets per packet of window
+                             * growth */
+#define ACKREQ_PKTS 16 /* packets between AckReqs, at most */
+#define MAX_PSNS                                                               \
+    (1u << 22) /* outstanding; half of the range of PSN
+                             * comparison */
 #define MAX_PROBES 3
 #define ACK_TIMER_NS 4096ull /* IBA 9.7.6.1.3: 4.096 us * 2^timeout */
 /*
- * A timer that expires this late means that the core was busy, most likely for
- * the peer, too. The timer restarts, a few times in a row. A NIC does not need
- * this.
+ * A timer that expires this late means that the process had no CPU time. The
+ * peer probably had none either. The timer restarts, at most MAX_LATE_TIMEOUTS
+ * times in a row. NICs do not need this rule.
  */
 #define LATE_NS (50 * MRAIL_NS_PER_MS)
-#define MAX_DELAYED_WRITES 3
+#define MAX_LATE_TIMEOUTS 3
 
-/* ---- What may be sent ---- */
+/* ---- Choice of the next packet ---- */
 
 static uint32_t req_in_flight(const sroce_req_t *req)
 {
     return (uint32_t)mrail_psn_diff(req->psn_next, req->psn_una) - req->rd_psns;
 }
 
-/* Limits for a WQE whose first packet would be next. */
+/* 1 if the limits of the QP allow the first packet of this WQE. */
 static int req_may_start(const sroce_qp_t *qp, const sroce_swqe_t *wqe)
 {
     const sroce_req_t *req = &qp->req;
     uint32_t out;
 
     if ((qp->state != IBV_QPS_RTS) && (req->cur == req->alloc)) {
-        return 0; /* draining: nothing new */
+        return 0; /* SQ drain: no new WQE */
     }
     if ((wqe->flags & IBV_SEND_FENCE) && (req->rd_out != 0)) {
         return 0;
@@ -75,7 +80,7 @@ static void req_describe(const sroce_qp_t *qp, sroce_swqe_t *wqe,
                              : SROCE_OP_FETCH_ADD;
     } else {
         next_p->opcode = req_opcode[wqe->kind][qp->req.cur_off == 0][last];
-        /* The opcode with immediate data is the one after. */
+        /* The opcode with immediate data follows the one without. */
         next_p->opcode += last && ((wqe->opcode == IBV_WR_SEND_WITH_IMM) ||
                                    (wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM));
         next_p->payload_bytes = MRAIL_MIN(left, mtu);
@@ -131,9 +136,9 @@ int sroce_req_next(sroce_qp_t *qp, sroce_txreq_t *next_p)
 /* ---- Packets ---- */
 
 /*
- * An acknowledgement is asked for where the requester would wait for it: at
- * the end of what is queued, when the window is about to be full, and now and
- * then.
+ * 1 if the packet must request an acknowledgement. The requester asks where it
+ * would otherwise wait: on the last queued packet and before the window is
+ * full. It also asks every ACKREQ_PKTS packets.
  */
 static int req_wants_ack(const sroce_qp_t *qp, const sroce_txreq_t *next)
 {
@@ -200,11 +205,11 @@ static int req_payload(sroce_qp_t *qp, sroce_tx_t *tx,
         qp->req.failed = 1;
         qp->req.fail_status = IBV_WC_LOC_PROT_ERR;
         qp->req.fail_idx = qp->req.cur;
-        /* Earlier requests must be acknowledged first. */
+        /* The fence waits until the peer has acknowledged earlier requests. */
         if (qp->type == IBV_QPT_RC) {
             sroce_req_probe(qp);
         }
-        sroce_comp_settle(qp);
+        sroce_comp_tail_moved(qp);
     }
     return ret;
 }
@@ -240,7 +245,7 @@ static void req_advance(sroce_qp_t *qp, const sroce_txreq_t *next)
         req->psn_max = req->psn_next;
     } else {
         ++qp->dev->cnt.tx_retrans;
-        req->rtt_active = 0; /* Karn: ambiguous */
+        req->rtt_active = 0; /* Karn: ambiguous sample */
     }
     if (wqe->kind >= SROCE_WK_READ) {
         ++req->rd_out;
@@ -321,7 +326,8 @@ int sroce_req_send(sroce_qp_t *qp, sroce_tx_t *tx, const sroce_txreq_t *next)
 
 /* ---- Losses ---- */
 
-/* READs and atomics in [tail, cur), and the PSNs they wait for. */
+/* Recounts the READs and atomics in [tail, cur) and the PSNs of their missing
+ * responses. */
 static void req_count_reads(sroce_qp_t *qp)
 {
     sroce_req_t *req = &qp->req;
@@ -394,7 +400,7 @@ void sroce_req_progress(sroce_qp_t *qp, uint32_t pkts, mrail_ns_t now_ns)
     req->retry_left = qp->attr.retry_cnt;
     req->rnr_left = qp->attr.rnr_retry;
     req->probes = 0;
-    req->late = 0;
+    req->late_timeouts = 0;
     req->gap_seen = 0;
     req_rtt_sample(req, now_ns);
     if (req->recovering &&
@@ -456,7 +462,7 @@ void sroce_req_probe(sroce_qp_t *qp)
     }
     wqe = sroce_req_wqe(req, (req->cur_off != 0) ? req->cur : req->cur - 1);
     if (wqe->kind >= SROCE_WK_READ) {
-        return; /* asking again would send all the data again */
+        return; /* a repeated READ request repeats all its data */
     }
     ++qp->dev->cnt.probes;
     sroce_req_seek(qp, last);
@@ -469,13 +475,14 @@ static void req_timeout(sroce_qp_t *qp, mrail_ns_t now_ns)
     mrail_ns_t late_ns = now_ns - req->ack_ns;
 
     if (req->psn_next == req->psn_una) {
-        /* Nothing was sent again since: the owner held us back. */
+        /* No packet is outstanding: the owner has not pulled the repeated
+         * packets yet. */
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }
     if ((late_ns > LATE_NS) && (late_ns > (ACK_TIMER_NS << qp->attr.timeout)) &&
-        (req->late < MAX_DELAYED_WRITES)) {
-        ++req->late;
+        (req->late_timeouts < MAX_LATE_TIMEOUTS)) {
+        ++req->late_timeouts;
         sroce_req_set_ack_timer(qp, now_ns);
         return;
     }

@@ -1,9 +1,8 @@
 /*
- * The responder: requests of the peer are executed in PSN order, each once;
- * acknowledgements, READ data and atomic results wait here to be pulled.
+ * The responder executes each request of the peer once, in PSN order. It queues
+ * acknowledgements, READ data and atomic results until the owner pulls them.
  *
- * Invariant: nothing of a packet touches memory before all of the packet's
- * checks have passed.
+ * Invariant: a packet changes memory only after all its checks have passed.
  * Source: IBA 9.7.4 (RC responder), 9.7.5.1 (duplicates), 9.9.3 (responder
  * errors).
  */
@@ -87,7 +86,7 @@ void sroce_resp_recv_done(sroce_qp_t *qp, const sroce_rx_t *rx,
 
 static void resp_ack(sroce_qp_t *qp)
 {
-    /* A NAK that waits says as much. */
+    /* A NAK that is due also acknowledges all earlier requests. */
     if (!qp->resp.ack_due) {
         qp->resp.ack_due = 1;
         qp->resp.syndrome = SROCE_SYN_ACK;
@@ -102,7 +101,8 @@ static void resp_nak(sroce_qp_t *qp, uint8_t syndrome, uint32_t psn)
     qp->resp.nak_sent = 1;
 }
 
-/* The request at epsn is refused for good: the QP goes to error, a NAK out. */
+/* Refuses the request at epsn for good: sends a NAK, the QP enters the error
+ * state. */
 static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
 {
     resp_nak(qp, syndrome, qp->resp.epsn);
@@ -112,7 +112,8 @@ static int resp_refuse(sroce_qp_t *qp, uint8_t syndrome)
     return 0;
 }
 
-/* The same where no receive tells the application: an event does. */
+/* resp_refuse() for errors that no receive completion reports. An event tells
+ * the application. */
 static int resp_fatal(sroce_qp_t *qp, uint8_t syndrome)
 {
     sroce_qp_event(qp, (syndrome == SROCE_SYN_NAK_ACCESS)
@@ -136,7 +137,7 @@ static int resp_rnr(sroce_qp_t *qp)
     return 0;
 }
 
-/* The request at epsn was executed. */
+/* Advances epsn after execution of the request. */
 static int resp_done(sroce_qp_t *qp, const sroce_rx_t *rx, uint32_t psns)
 {
     qp->resp.epsn = mrail_psn_add(qp->resp.epsn, psns);
@@ -148,7 +149,7 @@ static int resp_done(sroce_qp_t *qp, const sroce_rx_t *rx, uint32_t psns)
 
 /* ---- SEND, WRITE ---- */
 
-/* Does the payload's length fit the packet's place in a message? */
+/* 1 if the payload length is legal for this opcode. */
 static int resp_length_ok(const sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     uint32_t mtu = 1u << qp->mtu_shift;
@@ -190,7 +191,7 @@ static int resp_send_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     return resp_done(qp, rx, 1);
 }
 
-/* Takes the RETH of a message's first packet; 0: refused. */
+/* Reads the RETH of the first packet. 0: the request is refused. */
 static int resp_write_start(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -221,7 +222,8 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
     uint32_t n = rx->payload_bytes;
     uint8_t *to;
 
-    /* Before anything is executed: a packet after an RNR NAK comes again. */
+    /* This check comes first, because the peer repeats a packet after an RNR
+     * NAK. */
     if ((rx->op->flags & SROCE_OPF_IMM) && !resp->have_wqe &&
         !sroce_resp_take_wqe(qp)) {
         return resp_rnr(qp);
@@ -240,8 +242,8 @@ static int resp_write_msg(sroce_qp_t *qp, const sroce_rx_t *rx)
             return resp_fatal(qp, SROCE_SYN_NAK_ACCESS);
         }
         if (MRAIL_LIKELY(qp->dev->write_delay_ns == 0) ||
-            !sroce_delayed_write_write(qp->dev, qp->pd, resp->rkey, resp->addr,
-                                       rx->payload, n, rx->now_ns)) {
+            !sroce_delayed_write_add(qp->dev, qp->pd, resp->rkey, resp->addr,
+                                     rx->payload, n, rx->now_ns)) {
             memcpy(to, rx->payload, n);
         }
     }
@@ -268,8 +270,8 @@ static sroce_rdres_t *resp_rd_at(sroce_resp_t *resp, uint32_t i)
                      SROCE_MAX_RD_ATOMIC];
 }
 
-/* The peer would not have sent a new request if it still waited for the
- * oldest repeated answer. */
+/* Cancels the oldest repeated response. A new request proves that the peer does
+ * not wait for it any more. */
 static int resp_rd_cancel(sroce_resp_t *resp)
 {
     for (uint32_t i = 0; i < resp->rd_count; ++i) {
@@ -284,8 +286,8 @@ static int resp_rd_cancel(sroce_resp_t *resp)
     return 0;
 }
 
-/* A new entry; the oldest one makes room.  NULL: the peer has more
- * outstanding than it may. */
+/* Allocates an entry and evicts the oldest one. NULL: the peer exceeds the
+ * limit of outstanding READs and atomics. */
 static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -303,7 +305,7 @@ static sroce_rdres_t *resp_rd_new(sroce_qp_t *qp)
     }
     memset(rd, 0, sizeof(*rd));
     sroce_delayed_write_place_all(
-        qp->dev); /* a READ pushes earlier WRITEs out */
+        qp->dev); /* a READ places earlier WRITEs first */
     rd->pending = 1;
     ++resp->rd_pending;
     rd->psn = rd->cur_psn = resp->epsn;
@@ -417,8 +419,8 @@ static void resp_rd_again(sroce_qp_t *qp, sroce_rdres_t *rd,
     rd->pending = 1;
 }
 
-/* A request from before epsn: answered again, not executed again (a READ is
- * read again). */
+/* Handles a request before epsn. The response is sent again; only READs are
+ * executed again. */
 static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -442,8 +444,8 @@ static int resp_duplicate(sroce_qp_t *qp, const sroce_rx_t *rx)
     return 1;
 }
 
-/* A request from after epsn: something was lost.  One NAK, and another when
- * the peer is seen to repeat itself without filling the gap. */
+/* Handles a request after epsn: packets were lost. Sends one NAK, and another
+ * if the peer repeats packets without filling the gap. */
 static int resp_early(sroce_qp_t *qp, const sroce_rx_t *rx)
 {
     sroce_resp_t *resp = &qp->resp;
@@ -465,7 +467,7 @@ static int resp_early(sroce_qp_t *qp, const sroce_rx_t *rx)
     return 0;
 }
 
-/* SEND and WRITE packets must continue the message that is half-way. */
+/* 1 if a SEND or WRITE packet continues the message in progress. */
 static int resp_sequence_ok(const sroce_resp_t *resp, uint16_t flags)
 {
     if (flags & SROCE_OPF_FIRST) {
@@ -490,8 +492,7 @@ int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx)
     }
     if (MRAIL_UNLIKELY(resp->nak_sent)) {
         resp->nak_sent = 0;
-        /* A NAK that has not left yet is no longer true; what it would have
-         * acknowledged still is. */
+        /* The gap is closed: a NAK that is due becomes an ACK. */
         resp->syndrome = SROCE_SYN_ACK;
     }
     if (!resp_sequence_ok(resp, flags) ||
@@ -508,7 +509,7 @@ int sroce_resp_rx(sroce_qp_t *qp, sroce_rx_t *rx)
                                     : resp_atomic_msg(qp, rx);
 }
 
-/* ---- Answers out ---- */
+/* ---- Responses ---- */
 
 static sroce_rdres_t *resp_rd_first(sroce_resp_t *resp)
 {
@@ -552,7 +553,7 @@ uint32_t sroce_resp_run_bytes(sroce_qp_t *qp)
     return (uint32_t)MRAIL_MIN(bytes, SROCE_RUN_BYTES);
 }
 
-/* The request's memory is gone: it is refused after all. */
+/* Refuses a pending READ: its memory was deregistered in the meantime. */
 static int resp_rd_refuse(sroce_qp_t *qp, sroce_rdres_t *rd)
 {
     rd->pending = 0;

@@ -1,17 +1,18 @@
 /*
- * sroce: a RoCEv2 device as a library.  The protocol of one verbs context:
- * queue pairs, completion queues, shared receive queues, memory keys.
+ * sroce: a RoCEv2 device as a library. A device implements the protocol of one
+ * verbs context: queue pairs, completion queues, shared receive queues, memory
+ * keys.
  *
- * No I/O, clock, lock, thread, log or environment inside.  The owner (host/ or
- * sim/) hands in packets (sroce_dev_rx) and time, pulls packets out
- * (sroce_qp_peek, sroce_qp_pull), and is told of events (sroce_dev_ops_t).
- * The owner serialises all calls on one device and its objects; different
- * devices are independent.  Callbacks run inside the call that caused them and
- * must not call back into the core, except for sroce_*_user() and
+ * The library has no I/O, clock, lock, thread, log or environment. The owner
+ * (host/ or sim/) passes in packets (sroce_dev_rx) and the time, and pulls
+ * packets (sroce_qp_peek, sroce_qp_pull). Callbacks report events
+ * (sroce_dev_ops_t). The owner serialises all calls on one device and its
+ * objects; different devices are independent. Callbacks run inside the call
+ * that caused them. They must not call the core, except for sroce_*_user() and
  * sroce_qp_num().
  *
- * Functions that return int return 0 or a positive errno value, as verbs do.
- * IPv4 addresses are in network byte order, everything else in host order.
+ * Functions of type int return 0 or a positive errno value, as verbs do. IPv4
+ * addresses are in network byte order, all else in host byte order.
  *
  * Source: InfiniBand Architecture Specification volume 1 (IBA), release 1.4,
  * chapters 9 to 11, and its annexes A16 and A17 (RoCE, RoCEv2).
@@ -32,7 +33,7 @@
 #define SROCE_MAX_WR 16384
 #define SROCE_MAX_CQE (1u << 20)
 #define SROCE_MAX_RD_ATOMIC 16
-#define SROCE_MAX_MSG (1u << 30) /* so that a message has < 2^23 PSNs */
+#define SROCE_MAX_MSG (1u << 30) /* a message has < 2^23 PSNs */
 #define SROCE_GRH_BYTES 40
 #define SROCE_WC_SL_IPV4 2 /* wc.sl of UD receives; user libraries read it */
 
@@ -45,7 +46,7 @@ typedef struct sroce_qp sroce_qp_t;
 
 /* ---- Counters ---- */
 
-/* X(name, what it counts).  `mrail soft status` prints them by name. */
+/* X(name, meaning). `mrail soft status` prints the counters by name. */
 #define SROCE_COUNTERS(X)                                                      \
     X(tx_pkts, "packets pulled")                                               \
     X(tx_bytes, "UDP payload bytes pulled")                                    \
@@ -85,61 +86,61 @@ typedef struct sroce_counters {
 /* ---- Device ---- */
 
 typedef struct sroce_dev_ops {
-    /* An armed CQ got a completion; it is disarmed now. */
+    /* An armed CQ received a completion. The CQ is disarmed before the call. */
     void (*cq_event)(void *arg, void *cq_user);
-    /* `user` is that of the QP, CQ or SRQ which `type` is about. */
+    /* `user` is the one of the QP, CQ or SRQ of the event. */
     void (*async_event)(void *arg, enum ibv_event_type type, void *user);
-    /* The QP has something to send.  Called once; not again before
-     * sroce_qp_peek() returned 0 for it.  A QP that is destroyed may have been
-     * announced: the owner takes it off its run list itself. */
+    /* The QP has something to send. The next call comes only after
+     * sroce_qp_peek() returned 0 for the QP. The owner removes a QP that it
+     * destroys from its own run list. */
     void (*qp_active)(void *arg, sroce_qp_t *qp, void *qp_user);
     void *arg;
 } sroce_dev_ops_t;
 
 typedef struct sroce_dev_params {
-    uint32_t ip;          /* our IPv4 address (for the ICRC) */
+    uint32_t ip;          /* IPv4 address of the device (for the ICRC) */
     uint32_t qpn_base;    /* QPNs are qpn_base .. qpn_base + qpn_count - 1, */
     uint32_t qpn_count;   /* 2 <= qpn_base, all below 2^24 */
-    int icrc_tx;          /* compute the ICRC; else the trailer is zero */
-    int icrc_rx;          /* check it (see SROCE_RX_ANY_ID) */
-    enum ibv_mtu max_mtu; /* of the port: path MTU and UD datagrams */
-    uint32_t window_pkts; /* most unacknowledged packets of a QP; 0: 256 */
-    mrail_ns_t probe_ns;  /* least time before a tail probe; 0: 2 ms;
-                            * MRAIL_NS_NEVER: no probes */
-    uint64_t key_secret;  /* an unpredictable number, so that memory keys
-                            * cannot be guessed by who has seen none; 0: keys
-                            * count from 0 */
+    int icrc_tx;          /* compute the ICRC; 0: the trailer is zero */
+    int icrc_rx;          /* check the ICRC (see SROCE_RX_ANY_ID) */
+    enum ibv_mtu max_mtu; /* of the port: limits path MTU and UD payload */
+    uint32_t window_pkts; /* limit of unacknowledged packets of a QP; 0: 256 */
+    mrail_ns_t probe_ns;  /* minimum time before a tail probe; 0: 2 ms;
+                           * MRAIL_NS_NEVER: no probes */
+    uint64_t key_secret;  /* unpredictable number. A process that has seen no
+                           * key cannot guess one. 0: keys count from 0 */
     sroce_dev_ops_t ops;
 } sroce_dev_params_t;
 
-/* EINVAL (a bad parameter), ENOMEM. */
+/* EINVAL (an illegal parameter) or ENOMEM. */
 int sroce_dev_create(const sroce_dev_params_t *params, sroce_dev_t **dev_p);
-/* Its QPs end with it.  Other objects that were not destroyed before are lost
- * memory, and must not be touched any more. */
+/* Destroys the QPs as well. The owner destroys all other objects first. Objects
+ * that it leaves are leaked and must not be used. */
 void sroce_dev_destroy(sroce_dev_t *dev);
-/* WRITEs received from now on become visible `write_delay_ns` after they have been
- * acknowledged, or before the device's next completion, READ or atomic: what a
- * NIC's posted writes may do.  0: at once. */
+/* Later WRITEs become visible `write_delay_ns` after their acknowledgement, or
+ * before the next completion, READ or atomic of the device. Posted writes of a
+ * NIC may behave so. 0: at once. */
 void sroce_dev_set_write_delay(sroce_dev_t *dev, mrail_ns_t write_delay_ns);
 const sroce_counters_t *sroce_dev_counters(const sroce_dev_t *dev);
-/* The owner may add to them (single-threaded rule as above). */
+/* Counters that the owner may add to. The owner serialises, as above. */
 sroce_counters_t *sroce_dev_counters_rw(sroce_dev_t *dev);
 
 /*
- * Runs timers that have expired by `now_ns`.  Returns when to call again, or
- * MRAIL_NS_NEVER.  O(1) when none has expired, O(log timers) for each that has.
+ * Runs the timers that have expired by `now_ns`. Returns the time of the next
+ * call, or MRAIL_NS_NEVER. O(1) if none has expired, else O(log timers) for
+ * each.
  */
 mrail_ns_t sroce_dev_timers(sroce_dev_t *dev, mrail_ns_t now_ns);
-/* The same deadline, runs nothing. */
+/* Returns the same deadline without running timers. */
 mrail_ns_t sroce_dev_deadline(const sroce_dev_t *dev);
 
 /* ---- Receive ---- */
 
-/* The IP identification and DF flag are unknown: the ICRC must fit some. */
+/* IP identification and DF flag are unknown: the ICRC may fit any of them. */
 #define SROCE_RX_ANY_ID 0x1
 
 typedef struct sroce_rxpkt {
-    const uint8_t *data; /* from the BTH up to and with the ICRC */
+    const uint8_t *data; /* from the BTH to the ICRC, both included */
     uint32_t length;
     uint32_t src_ip;
     uint32_t dst_ip; /* 0: the device's own */
@@ -149,19 +150,19 @@ typedef struct sroce_rxpkt {
 } sroce_rxpkt_t;
 
 /*
- * Takes one packet in; `data` need not outlive the call.  Nothing in it is
- * trusted.  1 if it was used, 0 if it was dropped (a counter says why).
- * A receive batch should be taken in whole before pulling: acknowledgements
- * coalesce.
+ * Processes one received packet. The core trusts nothing in it and keeps no
+ * pointer to `data`. Returns 1 if the packet was used, 0 if it was dropped (a
+ * counter has the reason). The owner passes in a whole receive batch before it
+ * pulls: acknowledgements then coalesce.
  */
 int sroce_dev_rx(sroce_dev_t *dev, const sroce_rxpkt_t *pkt, mrail_ns_t now_ns);
-/* Destination QPN of a packet (for demultiplexing), UINT32_MAX: too short. */
+/* Destination QPN of a packet, for demultiplexing. UINT32_MAX: too short. */
 uint32_t sroce_rx_dest_qpn(const uint8_t *data, size_t length);
 
 /* ---- Transmit ---- */
 
-#define SROCE_RUN_PKTS 64     /* the kernel's UDP_MAX_SEGMENTS */
-#define SROCE_RUN_BYTES 65000 /* UDP payload of a run at most */
+#define SROCE_RUN_PKTS 64     /* UDP_MAX_SEGMENTS of the kernel */
+#define SROCE_RUN_BYTES 65000 /* maximum UDP payload of a run */
 #define SROCE_RUN_IOV 256
 #define SROCE_RUN_SCRATCH 8192
 
@@ -178,7 +179,7 @@ typedef struct sroce_txrun {
     uint8_t tos;
     uint16_t num_pkts;
     uint16_t seg_bytes; /* UDP payload of each packet (BTH .. ICRC) */
-    uint32_t length;    /* UDP payload of all */
+    uint32_t length;    /* UDP payload of the run */
     uint32_t iov_count;
     uint32_t scratch_used;
     struct iovec iov[SROCE_RUN_IOV];
@@ -188,28 +189,29 @@ typedef struct sroce_txrun {
 typedef struct sroce_txinfo {
     uint32_t dst_ip;
     uint32_t next_bytes; /* UDP payload of the next packet */
-    uint32_t run_bytes;  /* about what the next run could have, >= next_bytes;
-                          * may be more than the run then has */
-    int only_ack;        /* only an acknowledgement waits: pulling it may be
-                          * put off for some microseconds, it then shares a
-                          * run with the next request */
+    uint32_t run_bytes;  /* estimate for the next run, >= next_bytes; the run
+                          * may be shorter */
+    int only_ack;        /* only an acknowledgement is due. A delay of some
+                          * microseconds lets it share a run with the next
+                          * request */
 } sroce_txinfo_t;
 
-/* 1 and *info_p if the QP could send now, else 0: qp_active will be called. */
+/* 1 and *info_p if the QP can send now. 0: qp_active announces the next
+ * packet. */
 int sroce_qp_peek(sroce_qp_t *qp, mrail_ns_t now_ns, sroce_txinfo_t *info_p);
 
 /*
- * Should what was just posted be sent at once?  0: acknowledgements are under
- * way that bring the owner back, and too little is queued for a good run; it
- * may wait for the next progress call, which then sends it as one run.
+ * 1 if the owner should send the posted requests at once. 0: too little is
+ * queued for a good run, and pending acknowledgements bring the owner back. The
+ * next progress call then sends all of it as one run.
  */
 int sroce_qp_urgent(const sroce_qp_t *qp);
 
 /*
- * Commits the next packets of the QP to *run, at most `max_bytes` of UDP
- * payload and `max_pkts` packets (a limit below one packet gives none).
- * Returns run->num_pkts, 0 if there is nothing to send.  Acknowledgements and
- * READ responses come out of here too, before requests.
+ * Moves the next packets of the QP to *run, at most `max_bytes` of UDP payload
+ * and `max_pkts` packets. A limit below one packet yields none. Returns
+ * run->num_pkts, 0 if nothing can be sent. Acknowledgements and READ responses
+ * are part of the run.
  */
 unsigned sroce_qp_pull(sroce_qp_t *qp, mrail_ns_t now_ns, uint32_t max_bytes,
                        unsigned max_pkts, sroce_txrun_t *run);
@@ -224,19 +226,20 @@ typedef struct sroce_av {
 } sroce_av_t;
 
 /*
- * What wr.ud.ah must point at: the owner embeds it as its ibv_ah.
- * Only `av` is read, at the time of posting.
+ * wr.ud.ah must point to one. The owner embeds it as the `ah` of its own
+ * object. Posting reads only `av`.
  */
 typedef struct sroce_ah {
     struct ibv_ah ibv;
     sroce_av_t av;
 } sroce_ah_t;
 
-/* EINVAL: no GRH, a port or source GID that is not there, or dgid is not an
+/* EINVAL: no GRH, an unknown port or source GID, or a dgid that is not an
  * IPv4-mapped unicast address. */
 int sroce_av_init(sroce_av_t *av, const struct ibv_ah_attr *attr);
-/* Source port of the path, 0xC000..0xFFFF.  Source: RoCEv2 annex A17.9.1 and
- * what kernel drivers do: 0xC000 | ((fl & 0x3FFF) ^ (fl >> 14)). */
+/* Source port of the path, 0xC000..0xFFFF:
+ *   0xC000 | ((fl & 0x3FFF) ^ (fl >> 14))
+ * Source: RoCEv2 annex A17.9.1; kernel drivers do the same. */
 uint16_t sroce_av_sport(const sroce_av_t *av, uint32_t qpn, uint32_t dest_qpn);
 
 /* ---- Protection domains, memory ---- */
@@ -246,43 +249,47 @@ int sroce_pd_create(sroce_dev_t *dev, sroce_pd_t **pd_p);
 int sroce_pd_destroy(sroce_pd_t *pd);
 
 /*
- * access: IBV_ACCESS_*; remote write or atomic without local write is EINVAL.
- * `iova` is the address by which keys refer to `addr`.  The key has an index
- * and a generation: a key of a destroyed MR does not come back soon.
+ * `access` is IBV_ACCESS_*. EINVAL: remote write or atomic without local write.
+ * Keys refer to `addr` by the address `iova`. A key consists of an index and a
+ * generation, so that the key of a destroyed MR does not return soon.
  */
 int sroce_mr_create(sroce_pd_t *pd, void *addr, size_t length, uint64_t iova,
                     int access, sroce_mr_t **mr_p);
 int sroce_mr_destroy(sroce_mr_t *mr);
-/* lkey and rkey are the same. */
+/* The lkey, which equals the rkey. */
 uint32_t sroce_mr_key(const sroce_mr_t *mr);
 
 /* ---- Completion queues ---- */
 
-/* At least `cqe` entries, 1 <= cqe <= SROCE_MAX_CQE. */
+/* The CQ holds at least `cqe` entries, 1 <= cqe <= SROCE_MAX_CQE. */
 int sroce_cq_create(sroce_dev_t *dev, unsigned cqe, void *user,
                     sroce_cq_t **cq_p);
 /* EBUSY while a QP uses it. */
 int sroce_cq_destroy(sroce_cq_t *cq);
-/* EINVAL: more completions are waiting than would fit. */
+/* EINVAL: the pending completions do not fit. */
 int sroce_cq_resize(sroce_cq_t *cq, unsigned cqe);
-/* Takes up to n completions, oldest first; how many.  As ibv_poll_cq. */
+/* Removes up to n completions, oldest first. Returns their number, as
+ * ibv_poll_cq. */
 int sroce_cq_poll(sroce_cq_t *cq, int n, struct ibv_wc *wc);
-/* cq_event at the next completion (or the next solicited or failed one). */
+/* Requests one cq_event, at the next completion or, with solicited_only, at the
+ * next solicited or failed one. */
 void sroce_cq_arm(sroce_cq_t *cq, int solicited_only);
-unsigned sroce_cq_depth(const sroce_cq_t *cq);   /* entries it can hold */
-unsigned sroce_cq_pending(const sroce_cq_t *cq); /* waiting to be polled */
+unsigned sroce_cq_depth(const sroce_cq_t *cq);   /* capacity in entries */
+unsigned sroce_cq_pending(const sroce_cq_t *cq); /* unpolled entries */
 
 /* ---- Shared receive queues ---- */
 
-/* attr->max_wr and max_sge may be raised to what was made. */
+/* Raises attr->max_wr and max_sge to the allocated values. */
 int sroce_srq_create(sroce_pd_t *pd, struct ibv_srq_attr *attr, void *user,
                      sroce_srq_t **srq_p);
-/* IBV_SRQ_LIMIT; IBV_SRQ_MAX_WR: EINVAL below what is posted. */
+/* IBV_SRQ_LIMIT and IBV_SRQ_MAX_WR. EINVAL: max_wr is below the posted
+ * number. */
 int sroce_srq_modify(sroce_srq_t *srq, const struct ibv_srq_attr *attr,
                      int attr_mask);
 void sroce_srq_query(const sroce_srq_t *srq, struct ibv_srq_attr *attr);
 int sroce_srq_destroy(sroce_srq_t *srq); /* EBUSY while a QP uses it */
-/* As ibv_post_srq_recv: ENOMEM (full), EINVAL; *bad_wr the first not taken. */
+/* As ibv_post_srq_recv: ENOMEM (full) or EINVAL; *bad_wr is the first WR that
+ * was not posted. */
 int sroce_srq_post_recv(sroce_srq_t *srq, struct ibv_recv_wr *wr,
                         struct ibv_recv_wr **bad_wr);
 
@@ -293,7 +300,7 @@ typedef struct sroce_qp_params {
     sroce_cq_t *send_cq;
     sroce_cq_t *recv_cq;
     sroce_srq_t *srq;      /* or NULL */
-    struct ibv_qp_cap cap; /* in: wanted; out: what was made */
+    struct ibv_qp_cap cap; /* in: requested; out: allocated */
     int sq_sig_all;
     void *user;
 } sroce_qp_params_t;
@@ -301,26 +308,28 @@ typedef struct sroce_qp_params {
 /* EINVAL (type, caps), EOPNOTSUPP, ENOMEM (memory or QPNs). */
 int sroce_qp_create(sroce_pd_t *pd, sroce_qp_params_t *params,
                     sroce_qp_t **qp_p);
-/* Its completions leave the CQs, as with the usual drivers. */
+/* Removes completions of the QP from its CQs, as kernel drivers do. */
 void sroce_qp_destroy(sroce_qp_t *qp);
 
-/* EINVAL: move or attributes illegal (qp_moves.c), value out of range. */
+/* EINVAL: illegal transition or attributes (qp_moves.c), or a value out of
+ * range. */
 int sroce_qp_modify(sroce_qp_t *qp, const struct ibv_qp_attr *attr,
                     int attr_mask);
-/* All attributes, whatever the mask would be. */
+/* Returns all attributes; there is no mask. */
 void sroce_qp_query(const sroce_qp_t *qp, struct ibv_qp_attr *attr);
 
-/* As ibv_post_send: EINVAL, ENOMEM (queue full); *bad_wr the first not taken.
- * Opcodes: RC: SEND, SEND_WITH_IMM, RDMA_WRITE, RDMA_WRITE_WITH_IMM,
- * RDMA_READ, ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD; UD: the two SENDs. */
+/* As ibv_post_send: EINVAL or ENOMEM (queue full); *bad_wr is the first WR that
+ * was not posted. Opcodes: RC: SEND, SEND_WITH_IMM, RDMA_WRITE,
+ * RDMA_WRITE_WITH_IMM, RDMA_READ, ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD; UD:
+ * SEND and SEND_WITH_IMM. */
 int sroce_qp_post_send(sroce_qp_t *qp, struct ibv_send_wr *wr,
                        struct ibv_send_wr **bad_wr);
 int sroce_qp_post_recv(sroce_qp_t *qp, struct ibv_recv_wr *wr,
                        struct ibv_recv_wr **bad_wr);
 
-/* As by a fatal error of the device: every n-th queue pair (n >= 1) that is in
- * use, neither reset nor in error, goes to error with IBV_EVENT_QP_FATAL.  How
- * many did. */
+/* Simulates a fatal device error: every n-th QP in use (n >= 1) enters the
+ * error state with IBV_EVENT_QP_FATAL. QPs in reset or error do not count.
+ * Returns the number of failed QPs. */
 unsigned sroce_dev_fail_qps(sroce_dev_t *dev, uint32_t nth);
 
 uint32_t sroce_qp_num(const sroce_qp_t *qp);
@@ -328,15 +337,15 @@ enum ibv_qp_state sroce_qp_state(const sroce_qp_t *qp);
 void *sroce_qp_user(const sroce_qp_t *qp);
 void *sroce_cq_user(const sroce_cq_t *cq);
 void *sroce_srq_user(const sroce_srq_t *srq);
-/* Finds a QP by number, NULL if there is none. */
+/* QP by number. NULL: there is none. */
 sroce_qp_t *sroce_dev_qp(const sroce_dev_t *dev, uint32_t qpn);
 
 /* ---- ICRC ---- */
 
 /*
- * ICRC of a RoCEv2 packet over IPv4 with DF set and identification 0: `iov`
- * holds BTH .. pad (`udp_bytes` - 4 in all), udp_bytes is the UDP payload with
- * the ICRC.  To be put on the wire least significant byte first.
+ * ICRC of a RoCEv2 packet over IPv4 with DF set and identification 0. `iov`
+ * holds the bytes from BTH to pad (`udp_bytes` - 4). udp_bytes is the UDP
+ * payload with the ICRC. The wire order is least significant byte first.
  * Source: IBA annex A17.3.3 (RoCEv2 ICRC), 7.8.1.
  */
 uint32_t sroce_icrc(uint32_t src_ip, uint32_t dst_ip, uint16_t sport,

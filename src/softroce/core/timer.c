@@ -1,7 +1,7 @@
 /*
- * One timer per QP in a binary heap.  Keys are lazy: a QP's real deadline may
- * be later than its key (acknowledgements push it out all the time); then the
- * QP is put back when the key comes up.
+ * One timer per QP, in a binary heap. Keys are lazy: the deadline of a QP may
+ * be later than its key, because acknowledgements postpone it often. When the
+ * key expires, the QP returns to the heap with its deadline.
  */
 #include "config.h"
 

@@ -1,21 +1,19 @@
 /*
- * Runs of packets: what one sendmsg() with UDP_SEGMENT takes, and the pull
- * that fills them from a QP's three sources: READ and atomic responses,
- * requests, acknowledgements.
+ * Runs of packets. One sendmsg() with UDP_SEGMENT sends a run. A QP fills it
+ * from three sources: READ and atomic responses, requests, acknowledgements.
  *
- * Responses and requests take turns at being first, so that neither waits for
- * all of the other.  An acknowledgement goes last, where it may share the run
- * with requests (it is shorter than most); if it did not fit it goes first the
- * next time.
+ * Responses and requests alternate at the head of the run, so that neither
+ * starves. An acknowledgement is short and goes last, where it may share a run
+ * with requests. If it does not fit, it goes first in the next run.
  */
 #include "config.h"
 
 #include "softroce/core/core.h"
 
-/* Payload up to this size is copied into the scratch memory: fewer iovecs cost
- * less. */
+/* Smaller payload is copied into the scratch memory, because it costs less than
+ * an iovec. */
 #define COPY_MAX 256
-/* Queued work of this many requests, or one this long, is worth a run. */
+/* A queue of this many requests, or with one this long, is worth a run. */
 #define RUN_WQES 16
 #define RUN_WQE_BYTES 2048
 
@@ -104,8 +102,8 @@ int sroce_tx_payload_sg(sroce_tx_t *tx, const sroce_qp_t *qp,
     return 0;
 }
 
-/* Pad and ICRC, contiguous with the packet's last bytes where those are in
- * the scratch. */
+/* Adds pad and ICRC. They extend the last iovec if it ends in the scratch
+ * memory. */
 static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
                        uint32_t pad, uint32_t dst_ip, uint16_t sport)
 {
@@ -134,7 +132,8 @@ static void tx_trailer(sroce_tx_t *tx, const sroce_dev_t *dev, uint32_t bytes,
     run->scratch_used += pad + SROCE_ICRC_BYTES;
 }
 
-/* A trailer and the header after it lie side by side: one iovec. */
+/* Merges a header with the trailer before it into one iovec if they are
+ * adjacent. */
 static void tx_merge(sroce_tx_t *tx)
 {
     sroce_txrun_t *run = tx->run;
@@ -187,7 +186,7 @@ static int tx_may_send(const sroce_qp_t *qp)
            qp->resp.fatal;
 }
 
-/* About what a run of requests could have, from the packet at hand on. */
+/* Estimates the bytes of a run of requests from this packet on. */
 static uint32_t tx_run_bytes(const sroce_qp_t *qp, const sroce_txreq_t *next)
 {
     const sroce_req_t *req = &qp->req;

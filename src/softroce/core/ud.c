@@ -1,17 +1,17 @@
 /*
- * Incoming datagrams: Q_Key, the 40 bytes of GRH, the receive.
+ * Received datagrams: Q_Key check, the 40-byte GRH area, the receive.
  *
  * A datagram that is too long for its receive is dropped and counted, and the
- * receive stays: an external host must not be able to stop a UD QP. Source: IBA
- * 9.6.1.4 (Q_Key), 11.4.2.1; annex A17.4.5.2 (IPv4 header in the last 20 bytes
- * of the GRH area).
+ * receive stays posted. Otherwise an external host could stop a UD QP. Source:
+ * IBA 9.6.1.4 (Q_Key), 11.4.2.1; annex A17.4.5.2 (IPv4 header in the last 20
+ * bytes of the GRH area).
  */
 #include "config.h"
 
 #include "softroce/core/core.h"
 
-/* Fills in the known fields of the IPv4 header: version, TOS, length, protocol,
- * addresses. */
+/* Builds the GRH area with the known IPv4 fields: version, TOS, length,
+ * protocol, addresses. */
 static void ud_grh(const sroce_qp_t *qp, const sroce_rx_t *rx, uint8_t *grh)
 {
     uint32_t dst =
@@ -31,7 +31,7 @@ static void ud_grh(const sroce_qp_t *qp, const sroce_rx_t *rx, uint8_t *grh)
     memcpy(ip + 16, &dst, 4);
 }
 
-/* The next receive's length, 0: there is none. */
+/* Length of the next receive. 0: the queue is empty. */
 static int ud_peek_length(const sroce_qp_t *qp, uint32_t *length_p)
 {
     const sroce_rq_t *rq = (qp->srq != NULL) ? &qp->srq->rq : &qp->rq;

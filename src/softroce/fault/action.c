@@ -16,10 +16,10 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
     {"up", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DOWN), 0,
      "the port comes up, with its event"},
     {"drop", "P", SROCE_FAULT_KIND_PPM, BIT(SROCE_FAULT_DROP), 0,
-     "packets are lost with probability P, 0 to 1 or 1%"},
+     "packets are lost with probability P, 0 to 1 or as 1%"},
     {"blackhole", "tx|rx|both", SROCE_FAULT_KIND_SIDE,
      BIT(SROCE_FAULT_BLACKHOLE_TX) | BIT(SROCE_FAULT_BLACKHOLE_RX), 1,
-     "all packets sent or received are lost, without an event"},
+     "all sent or received packets are lost, without an event"},
     {"pause", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_PAUSE), 1,
      "nothing is sent or received, and nothing is lost"},
     {"delay", "T", SROCE_FAULT_KIND_TIME, BIT(SROCE_FAULT_DELAY), 0,
@@ -27,18 +27,20 @@ const sroce_fault_action_def_t sroce_fault_action_defs[] = {
     {"duplicate", "P", SROCE_FAULT_KIND_PPM, BIT(SROCE_FAULT_DUPLICATE), 0,
      "packets arrive twice with probability P"},
     {"reorder", "P [T]", SROCE_FAULT_KIND_REORDER, BIT(SROCE_FAULT_REORDER), 0,
-     "packets are held back by up to T (100us); others overtake them"},
+     "packets are delayed by up to T (100us) with probability P; later "
+     "ones overtake them"},
     {"corrupt", "P", SROCE_FAULT_KIND_PPM, BIT(SROCE_FAULT_CORRUPT), 0,
      "one to four bits of a packet flip; needs --icrc on"},
     {"rate", "B", SROCE_FAULT_KIND_RATE,
      BIT(SROCE_FAULT_EGRESS) | BIT(SROCE_FAULT_INGRESS), 0,
-     "bytes per second in each direction, such as 100M, or max"},
+     "limit of each direction, bytes per second, such as 100M, or max"},
     {"drop_acks", "", SROCE_FAULT_KIND_FIXED, BIT(SROCE_FAULT_DROP_ACKS), 1,
-     "requests are executed, but none is acknowledged"},
+     "requests are executed, but no acknowledgement is sent"},
     {"write_delay", "T", SROCE_FAULT_KIND_TIME, BIT(SROCE_FAULT_WRITE_DELAY), 0,
-     "a WRITE is acknowledged at once and visible T later, at most 10s"},
+     "a WRITE is acknowledged at once and becomes visible T later, at most "
+     "10s"},
     {"qp_error", "[N]", SROCE_FAULT_KIND_NTH, BIT(SROCE_FAULT_ERROR_QP), 0,
-     "all queue pairs, or every N-th one, fail with IBV_EVENT_QP_FATAL"},
+     "all queue pairs, or every N-th, fail with IBV_EVENT_QP_FATAL"},
     {"clear", "", SROCE_FAULT_KIND_FIXED, 0, 0,
      "restores the state in which the rail was created"},
     {NULL, NULL, SROCE_FAULT_KIND_FIXED, 0, 0, NULL}};
@@ -93,7 +95,8 @@ static int is_digit(char c)
     return (c >= '0') && (c <= '9');
 }
 
-/* Digits at *p_p; -ERANGE: more than fit.  *scale_p: 10^digits. */
+/* Reads digits from *p_p. *scale_p is 10^digits. -ERANGE: the value
+ * overflows. */
 static int read_digits(const char **p_p, uint64_t *value_p, uint64_t *scale_p)
 {
     const char *p = *p_p;
@@ -116,7 +119,7 @@ static int read_digits(const char **p_p, uint64_t *value_p, uint64_t *scale_p)
     return ret;
 }
 
-/* 0, -EINVAL, -ERANGE (too large), -EDOM (too fine). */
+/* 0, -EINVAL, -ERANGE (too large), -EDOM (finer than the unit's resolution). */
 static int read_number(const fault_unit_t *unit, const char *word,
                        uint64_t *value_p)
 {
@@ -174,7 +177,7 @@ int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
     return -EINVAL;
 }
 
-/* ---- Values by kind ---- */
+/* ---- Values, by kind ---- */
 
 typedef int (*read_func_t)(char *const *words, unsigned num,
                            sroce_fault_action_t *fault, char *why, size_t size);

@@ -1,8 +1,8 @@
 /*
- * The table of fault actions on a rail. The parser (script.c), the help text
- * and the list in the manual page are made from it. An implementation (the
- * simulator, live software rails) knows settings only: one function or field
- * for each sroce_fault_setting_t.
+ * The table of fault actions on a rail. The parser (script.c) and the help text
+ * come from this table. mrail-script(5) has the same list. Implementations (the
+ * simulator and live software rails) have one function or field for each
+ * sroce_fault_setting_t; they do not see actions.
  *
  * Pure: text in, numbers out.
  */
@@ -12,21 +12,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of a rail. Each has a value at all times, except the last: it
- * happens once. */
+/* Settings of a rail. Each has a value at all times, except for the last, which
+ * is an event. */
 typedef enum sroce_fault_setting {
     SROCE_FAULT_DOWN,         /* 1: the port is down */
     SROCE_FAULT_DROP,         /* ppm */
-    SROCE_FAULT_BLACKHOLE_TX, /* 1: what is sent vanishes, without an event */
-    SROCE_FAULT_BLACKHOLE_RX, /* 1: the same for what is received */
-    SROCE_FAULT_PAUSE,        /* 1: nothing moves, nothing is lost */
+    SROCE_FAULT_BLACKHOLE_TX, /* 1: sent packets are lost, without an event */
+    SROCE_FAULT_BLACKHOLE_RX, /* 1: the same for received packets */
+    SROCE_FAULT_PAUSE,        /* 1: packets wait; none is lost */
     SROCE_FAULT_DELAY,        /* microseconds */
     SROCE_FAULT_DUPLICATE,    /* ppm */
     SROCE_FAULT_REORDER,      /* ppm, and sroce_fault_span_us() */
     SROCE_FAULT_CORRUPT,      /* ppm */
     SROCE_FAULT_EGRESS,       /* bytes per second, 0: no cap */
     SROCE_FAULT_INGRESS,
-    SROCE_FAULT_DROP_ACKS,   /* 1: requests are taken, none is answered */
+    SROCE_FAULT_DROP_ACKS,   /* 1: requests are executed, responses are lost */
     SROCE_FAULT_WRITE_DELAY, /* microseconds */
     SROCE_FAULT_NUM_STATES,
     SROCE_FAULT_ERROR_QP = SROCE_FAULT_NUM_STATES, /* every n-th QP */
@@ -35,9 +35,9 @@ typedef enum sroce_fault_setting {
 
 #define SROCE_FAULT_BIT(_setting) (1u << (_setting))
 #define SROCE_FAULT_ALL_STATES (SROCE_FAULT_BIT(SROCE_FAULT_NUM_STATES) - 1)
-#define SROCE_FAULT_MAX_US 10000000u /* of a delay or a span */
+#define SROCE_FAULT_MAX_US 10000000u /* limit of a delay or a span */
 
-/* A value of SROCE_FAULT_REORDER: how many, and how far at most. */
+/* A value of SROCE_FAULT_REORDER: probability and maximum delay. */
 static inline uint64_t sroce_fault_reorder(uint32_t ppm, uint32_t span_us)
 {
     return ((uint64_t)span_us << 32) | ppm;
@@ -54,7 +54,7 @@ static inline uint32_t sroce_fault_span_us(uint64_t value)
 }
 
 typedef enum sroce_fault_kind {
-    SROCE_FAULT_KIND_FIXED,   /* no value is typed */
+    SROCE_FAULT_KIND_FIXED,   /* without a value */
     SROCE_FAULT_KIND_PPM,     /* 0.01, 1% */
     SROCE_FAULT_KIND_SIDE,    /* tx, rx, both */
     SROCE_FAULT_KIND_TIME,    /* 20us */
@@ -66,25 +66,25 @@ typedef enum sroce_fault_kind {
 
 typedef struct sroce_fault_action_def {
     const char *name;
-    const char *syntax; /* of the value, "" */
+    const char *syntax; /* of the value; "": none */
     sroce_fault_kind_t kind;
-    uint32_t settings; /* SROCE_FAULT_BIT()s; 0: clear, all of them */
+    uint32_t settings; /* SROCE_FAULT_BIT()s; 0: clear resets all */
     uint64_t value;    /* KIND_FIXED */
     const char *help;
 } sroce_fault_action_def_t;
 
-/* Ends with a NULL name. */
+/* The last entry has the name NULL. */
 extern const sroce_fault_action_def_t sroce_fault_action_defs[];
 
 /* An action with its value. */
 typedef struct sroce_fault_action {
     const sroce_fault_action_def_t *action;
-    uint32_t settings; /* of the action's; 0: clear */
+    uint32_t settings; /* as of the action; 0: clear */
     uint64_t value;
 } sroce_fault_action_t;
 
-/* Reads words[0], the action's name, and its values: 0; -ENOENT, there is no
- * such action, or -EINVAL with the sentence in `why` and fault_p untouched. */
+/* Reads the action's name words[0] and its values. 0; -ENOENT if there is no
+ * such action; -EINVAL with a message in `why` and fault_p untouched. */
 int sroce_fault_action_read(char *const *words, unsigned num_words,
                             sroce_fault_action_t *fault_p, char *why,
                             size_t size);
@@ -99,7 +99,7 @@ static inline int sroce_fault_is_once(const sroce_fault_action_t *fault)
     return fault->settings == SROCE_FAULT_BIT(SROCE_FAULT_ERROR_QP);
 }
 
-/* ---- Numbers as they are typed ---- */
+/* ---- Numbers as a user writes them ---- */
 
 typedef enum sroce_fault_quantity {
     SROCE_FAULT_Q_NS,    /* a time, in ns */
@@ -112,7 +112,8 @@ typedef enum sroce_fault_quantity {
     SROCE_FAULT_Q_NUM
 } sroce_fault_quantity_t;
 
-/* Exact, no rounding, no locale: 0, or -EINVAL and the sentence. */
+/* Reads a number exactly, without rounding or locale. 0, or -EINVAL and a
+ * message. */
 int sroce_fault_number_read(sroce_fault_quantity_t quantity, const char *word,
                             uint64_t *value_p, char *why, size_t size);
 

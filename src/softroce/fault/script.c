@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One line being read. */
+/* A line during parsing. */
 typedef struct line {
     char *words[SROCE_FAULT_MAX_WORDS + 1]; /* ends with NULL */
     unsigned num;
     unsigned at; /* next word */
     sroce_fault_step_t *step;
-    unsigned seen; /* clauses, by bit */
-    char why[256]; /* the sentence, "" while all is well */
+    unsigned seen; /* clauses found, by bit */
+    char why[256]; /* error message; "": none */
 } line_t;
 
 static int fail(line_t *line, const char *fmt, ...) MRAIL_PRINTF(2, 3);
@@ -31,8 +31,8 @@ static int fail(line_t *line, const char *fmt, ...)
     return -EINVAL;
 }
 
-/* The next word, or NULL after a sentence that says what it should have been.
- */
+/* The next word. NULL: the line ends; the message says that `what` is
+ * missing. */
 static char *next_word(line_t *line, const char *what)
 {
     if (line->at == line->num) {
@@ -149,7 +149,7 @@ static int clause_rail(line_t *line)
     return read_list(line, "a rail, a list as 0,2 or *", &line->step->rails);
 }
 
-/* Clauses between the time and the action, each once. */
+/* Clauses between the time and the action. Each may occur once. */
 static const struct {
     const char *name;
     int (*read)(line_t *line);
@@ -159,7 +159,7 @@ static const struct {
                {"node", clause_node},
                {"rail", clause_rail}};
 
-/* 1: the next word was a clause; 0: it is not; -EINVAL. */
+/* 1: a clause was read; 0: the next word is not a clause; -EINVAL. */
 static int read_clause(line_t *line)
 {
     for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(clauses); ++i) {
@@ -179,7 +179,7 @@ static int read_clause(line_t *line)
 
 /* ---- Lines ---- */
 
-/* Checks that the parts of a step fit together. */
+/* Checks rules that involve several clauses. */
 static int check_step(line_t *line)
 {
     const sroce_fault_step_t *step = line->step;
@@ -257,7 +257,7 @@ static int read_seed(line_t *line, sroce_fault_script_t *script)
                       line->words[line->at]);
 }
 
-/* A place for one more step, zeroed. */
+/* Adds a zeroed step. */
 static sroce_fault_step_t *new_step(sroce_fault_script_t *script)
 {
     sroce_fault_step_t *steps = script->steps;
@@ -274,8 +274,9 @@ static sroce_fault_step_t *new_step(sroce_fault_script_t *script)
     return &steps[n];
 }
 
-/* Cuts at blanks and at '#'; the words are joined by single blanks in `text`,
- * which has room for that, and line->words are copies in `cut`. */
+/* Splits `cut` at blanks and drops a comment. line->words point into `cut`.
+ * `text` receives the words joined by single blanks; it must be as long as
+ * `cut`. */
 static int cut_line(line_t *line, char *cut, char *text)
 {
     char *save = NULL;
@@ -294,8 +295,7 @@ static int cut_line(line_t *line, char *cut, char *text)
     return 0;
 }
 
-/* One line of the script; `cut` is changed.  0, -EINVAL (line->why), -ENOMEM.
- */
+/* Parses one line and modifies `cut`. 0, -EINVAL (line->why) or -ENOMEM. */
 static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
                      char *text, unsigned number)
 {
@@ -333,7 +333,7 @@ static int read_line(sroce_fault_script_t *script, line_t *line, char *cut,
     return 0;
 }
 
-/* Lines of `cut` (ends with a zero byte), their texts into script->words. */
+/* Parses the lines of `cut`, a string. script->words receives their texts. */
 static int read_lines(sroce_fault_script_t *script, char *cut, char *why,
                       size_t size)
 {
@@ -428,7 +428,7 @@ err:
     return ret;
 }
 
-/* ---- Against a set of rails ---- */
+/* ---- Check against a set of rails ---- */
 
 int sroce_fault_script_check(const sroce_fault_script_t *script,
                              unsigned num_nodes, unsigned num_rails, char *why,

@@ -1,17 +1,18 @@
 /*
- * Fault scripts: text in, steps out.  The same text drives the simulator in
- * virtual time and live software rails (docs/softroce.md, "Fault scripts").
+ * Fault scripts: a parser from text to steps. The same text drives the
+ * simulator in virtual time and live software rails (docs/softroce.md, "Fault
+ * scripts").
  *
  *   # comment
  *   seed N
  *   at WHEN [for TIME] [every PERIOD [times N]] [node LIST] [rail LIST]
  *           ACTION [VALUE]
  *
- * WHEN is a time from the start, or `packet N` or `byte N`: when the target has
- * sent so much, each of its rails for itself.  PERIOD is in the unit of WHEN.
- * LIST is * or 0,2,3.  Actions: action.h.
+ * WHEN is a time from the start, `packet N` or `byte N`. Packets and bytes are
+ * those that a target rail has sent, counted for each rail. PERIOD has the unit
+ * of WHEN. LIST is * or 0,2,3. ACTION: action.h.
  *
- * Pure: no file, no clock.  Nothing of a script with an error is given out.
+ * Pure: no file, no clock. A script with an error yields no steps.
  */
 #ifndef MRAIL_SROCE_FAULT_SCRIPT_H
 #define MRAIL_SROCE_FAULT_SCRIPT_H
@@ -26,7 +27,7 @@
 #define SROCE_FAULT_DEFAULT_SEED 1
 #define SROCE_FAULT_MIN_EVERY_NS (10 * MRAIL_NS_PER_US)
 #define SROCE_FAULT_WHY_MAX 384
-#define SROCE_FAULT_NAME_MAX 100 /* of it, the script's name */
+#define SROCE_FAULT_NAME_MAX 100 /* limit of the script's name in messages */
 
 typedef enum sroce_fault_when {
     SROCE_FAULT_AT_TIME,
@@ -36,18 +37,18 @@ typedef enum sroce_fault_when {
 
 typedef struct sroce_fault_list {
     uint64_t bits[SROCE_FAULT_MAX_INDEX / 64];
-    int all;          /* *, or nothing was said */
-    unsigned largest; /* if not all */
+    int all;          /* 1: * or no list */
+    unsigned largest; /* largest index; valid if not all */
 } sroce_fault_list_t;
 
 typedef struct sroce_fault_step {
     unsigned line;
-    const char *text; /* the line without comment and spare blanks */
+    const char *text; /* the line without comment and extra blanks */
     sroce_fault_when_t when;
-    uint64_t at;       /* ns, packets or bytes */
+    uint64_t at;       /* time in ns, packets or bytes */
     uint64_t every;    /* the same unit; 0: once */
-    uint64_t times;    /* with every; 0: without end */
-    mrail_ns_t for_ns; /* 0: not undone */
+    uint64_t times;    /* with every; 0: no limit */
+    mrail_ns_t for_ns; /* 0: until another step */
     sroce_fault_list_t nodes;
     sroce_fault_list_t rails;
     sroce_fault_action_t fault;
@@ -55,33 +56,34 @@ typedef struct sroce_fault_step {
 
 typedef struct sroce_fault_script {
     char *name;
-    char *words; /* what the steps' texts point into */
+    char *words; /* storage of the steps' texts */
     uint64_t seed;
     int seed_given;
     unsigned num_steps;
-    sroce_fault_step_t *steps; /* in the order of the file */
+    sroce_fault_step_t *steps; /* in file order */
 } sroce_fault_script_t;
 
-/* The name of a file in messages: the end of a long path, so that a message
- * fits in SROCE_FAULT_WHY_MAX bytes. */
+/* The file name for messages: the end of a long path, so that a message fits
+ * into SROCE_FAULT_WHY_MAX bytes. */
 const char *sroce_fault_short_name(const char *path);
 
 /*
- * Reads `length` bytes of text; `name` is for messages.
- * 0; -EINVAL with "NAME:LINE: what is wrong and what was expected" in `why`;
- * -ENOMEM, `why` says so too.
+ * Parses `length` bytes of text; `name` is for messages. 0; -EINVAL with
+ * "NAME:LINE: what is wrong and what was expected" in `why`; -ENOMEM, also with
+ * a message in `why`.
  */
 int sroce_fault_script_parse(const char *name, const char *text, size_t length,
                              sroce_fault_script_t **script_p, char *why,
                              size_t size);
 void sroce_fault_script_destroy(sroce_fault_script_t *script);
 
-/* Is there everything that it names?  0, or -EINVAL and the sentence. */
+/* Checks that the nodes and rails of the script exist. 0, or -EINVAL and a
+ * message. */
 int sroce_fault_script_check(const sroce_fault_script_t *script,
                              unsigned num_nodes, unsigned num_rails, char *why,
                              size_t size);
 
-/* The first step that sets any of these settings, or NULL. */
+/* The first step that sets one of these settings, or NULL. */
 const sroce_fault_step_t *
 sroce_fault_script_uses(const sroce_fault_script_t *script, uint32_t settings);
 

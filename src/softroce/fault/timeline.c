@@ -5,19 +5,19 @@
 
 #include <stdlib.h>
 
-/* A setting of a rail that no `for` will undo. */
+/* The value of a setting below all steps with `for`. */
 typedef struct fault_base {
-    uint64_t first; /* before the script */
+    uint64_t first; /* value before the script */
     uint64_t value;
-    uint64_t seq;     /* when it came into force, 0: before the script */
-    uint64_t current; /* what was applied last */
+    uint64_t seq;     /* sequence number of its step, 0: before the script */
+    uint64_t current; /* last applied value */
 } fault_base_t;
 
-/* A step on a rail. */
+/* The state of a step on one rail. */
 typedef struct fault_cell {
-    uint64_t next;     /* packets or bytes; UINT64_MAX: none */
-    uint64_t left;     /* how often yet; 0: without end */
-    mrail_ns_t end_ns; /* of its `for`; MRAIL_NS_NEVER: not in force */
+    uint64_t next;     /* packets or bytes; UINT64_MAX: never */
+    uint64_t left;     /* repetitions left; 0: no limit */
+    mrail_ns_t end_ns; /* end of its `for`; MRAIL_NS_NEVER: not active */
     uint64_t seq;
 } fault_cell_t;
 
@@ -27,10 +27,10 @@ struct sroce_fault_timeline {
     unsigned num_rails;
     unsigned num_devs;
     uint64_t seq;
-    mrail_ns_t next_ns;  /* least of all below */
-    uint64_t counting;   /* cells that wait for a packet or byte */
-    mrail_ns_t *at_ns;   /* [step]: next begin; MRAIL_NS_NEVER: none */
-    uint64_t *left;      /* [step]: as of a cell */
+    mrail_ns_t next_ns;  /* minimum of all at_ns and end_ns */
+    uint64_t counting;   /* cells that wait for a packet or byte count */
+    mrail_ns_t *at_ns;   /* [step]: next start; MRAIL_NS_NEVER: none */
+    uint64_t *left;      /* [step]: repetitions left, as in a cell */
     fault_cell_t *cells; /* [step * num_devs + dev] */
     fault_base_t *bases; /* [dev * NUM_STATES + setting] */
 };
@@ -54,7 +54,7 @@ static int hits(const sroce_fault_timeline_t *tl,
            sroce_fault_list_has(&step->rails, dev % tl->num_rails);
 }
 
-/* ---- What is in force ---- */
+/* ---- Active values ---- */
 
 static void apply(sroce_fault_timeline_t *tl, unsigned dev, unsigned setting,
                   uint64_t value)
@@ -67,7 +67,7 @@ static void apply(sroce_fault_timeline_t *tl, unsigned dev, unsigned setting,
     }
 }
 
-/* The latest begun wins. */
+/* Applies the value of the latest active step. */
 static void refresh(sroce_fault_timeline_t *tl, unsigned dev, uint32_t settings)
 {
     for (unsigned s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
@@ -156,7 +156,7 @@ static void find_next(sroce_fault_timeline_t *tl)
     }
 }
 
-/* All rails at which the step's `for` is over at this time. */
+/* Ends the step on all rails where its `for` ends at this time. */
 static void end_step(sroce_fault_timeline_t *tl, unsigned index,
                      mrail_ns_t at_ns)
 {
@@ -206,8 +206,8 @@ mrail_ns_t sroce_fault_timeline_run(sroce_fault_timeline_t *tl,
     while (tl->next_ns <= now_ns) {
         mrail_ns_t at_ns = tl->next_ns;
 
-        /* Steps that end come first, so that the order of `for 5ms` and a step
-         * 5 ms later does not matter. */
+        /* Ends come before starts: in a script, `for 5ms` and a step 5 ms later
+         * may stand in either order. */
         for (unsigned i = 0; i < tl->script->num_steps; ++i) {
             end_step(tl, i, at_ns);
         }
@@ -228,8 +228,8 @@ mrail_ns_t sroce_fault_timeline_next(const sroce_fault_timeline_t *tl)
 
 /* ---- Packets and bytes ---- */
 
-/* A cell whose count was reached: however many periods have passed at once, the
- * action is one. */
+/* Starts a step that waits for a count. Periods that passed in the meantime
+ * start it only once. */
 static void begin_counted(sroce_fault_timeline_t *tl, unsigned index,
                           unsigned dev, uint64_t sent, mrail_ns_t now_ns)
 {
@@ -263,7 +263,7 @@ mrail_ns_t sroce_fault_timeline_sent(sroce_fault_timeline_t *tl, unsigned dev,
         const sroce_fault_step_t *step = &tl->script->steps[i];
         uint64_t sent = (step->when == SROCE_FAULT_AT_PACKET) ? packets : bytes;
 
-        /* UINT64_MAX in cells of other steps. */
+        /* Cells of other steps have UINT64_MAX. */
         if (cell_of(tl, i, dev)->next <= sent) {
             begin_counted(tl, i, dev, sent, now_ns);
             any = 1;
@@ -285,7 +285,7 @@ int sroce_fault_timeline_done(const sroce_fault_timeline_t *tl)
     return (tl->next_ns == MRAIL_NS_NEVER) && (tl->counting == 0);
 }
 
-/* ---- Life ---- */
+/* ---- Creation, end ---- */
 
 void sroce_fault_timeline_restore(sroce_fault_timeline_t *tl)
 {

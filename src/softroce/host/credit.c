@@ -1,26 +1,29 @@
 /*
- * Socket-buffer credit: what senders may have on the way to a process, so that
- * its socket never overflows.  One counter per process in shared memory:
- * senders add before they send, the receiver takes off what it has read.
+ * Socket-buffer credit limits the data in flight to a process, so that its
+ * receive socket never overflows. Each process has one counter in shared
+ * memory: senders add before they send, the receiver subtracts what it has
+ * read.
  */
 #include "config.h"
 #include "softroce/host/host.h"
 
 #include "softroce/host/rate.h"
 
-/* A sender that has waited so long for credit goes before others, as long as
- * it asks at least every TX_TURN_BEAT_NS (it may be killed, or not run). */
+/* After this wait for credit, a sender has priority over others. It keeps the
+ * priority while it asks at least every TX_TURN_BEAT_NS: it may be killed or
+ * not scheduled. */
 #define TX_TURN_NS (50 * MRAIL_NS_PER_MS)
 #define TX_TURN_BEAT_NS (1 * MRAIL_NS_PER_MS)
 
-/* The packets are in the socket: their credit is the receiver's to return. */
-void sroce_credit_settle(sroce_host_ctx_t *ctx)
+/* The packets are in the socket: from now on the receiver returns their
+ * credit. */
+void sroce_credit_commit(sroce_host_ctx_t *ctx)
 {
     atomic_store_explicit(&ctx->slot->pend_bytes, 0, memory_order_release);
 }
 
-/* How many packets of `seg_bytes` may go.  Room for two in a run is room for
- * one alone, if the run should get no longer. */
+/* Number of packets of `seg_bytes` that fit. A packet sent alone costs more
+ * than one in a run, so room for two in a run counts as room for one alone. */
 static unsigned tx_credit_packets(int64_t room, uint32_t seg_bytes,
                                   unsigned num)
 {
@@ -32,8 +35,8 @@ static unsigned tx_credit_packets(int64_t room, uint32_t seg_bytes,
     return room >= sroce_host_credit(seg_bytes, 1);
 }
 
-/* Takes credit for up to `num` packets of `seg_bytes`; returns their number.
- * The credit is recorded, in case this process is killed. */
+/* Takes credit for up to `num` packets of `seg_bytes` and returns their number.
+ * The slot records the credit, because this process may be killed. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes, unsigned num)
 {
@@ -42,8 +45,8 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
     int64_t limit = slot->rx_limit, credit;
     unsigned got;
 
-    /* The last quarter is for acknowledgements and their like: data of many
-     * senders must not hold up the answers that let them go on. */
+    /* The last quarter is reserved for small packets: data of many senders must
+     * not block the acknowledgements that they wait for. */
     if (seg_bytes > SROCE_RATE_SMALL_BYTES) {
         limit -= limit / 4;
     }
@@ -52,7 +55,7 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
         got = tx_credit_packets(limit - MRAIL_MAX(held, (int64_t)0), seg_bytes,
                                 num);
         if (got == 0) {
-            sroce_credit_settle(ctx);
+            sroce_credit_commit(ctx);
             return 0;
         }
         ctx->slot->pend_dev = (uint32_t)dest_dev;
@@ -65,9 +68,9 @@ unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
 }
 
 /*
- * The sender with priority when credit is short. Otherwise the process that
- * runs when the receiver reads would take it all, and with more processes than
- * cores some would starve. A sender that has waited TX_TURN_NS goes first, and
+ * The priority of a waiting sender. Without it, the process that happens to run
+ * when the receiver reads takes all credit. With more processes than cores,
+ * other processes starve. A sender that has waited TX_TURN_NS goes first, and
  * the others wait as long as it keeps asking.
  */
 static uint64_t tx_turn_id(const sroce_host_ctx_t *ctx)
@@ -124,7 +127,7 @@ void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes)
         &sroce_host_session_dev(dest_dev)->slots[dest_slot].rx_held, bytes);
 }
 
-/* Credit for up to `num` packets; small ones do not queue for their turn. */
+/* Small packets do not wait for their turn. */
 unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
                                 uint32_t seg_bytes, unsigned num,
                                 mrail_ns_t now_ns)

@@ -8,8 +8,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* Queue pair numbers of a slot that was given out again start elsewhere, so
- * that late packets for its previous owner find no queue pair. */
+/* The QPN range of a reused slot starts elsewhere, so that late packets for the
+ * previous owner meet no QP. */
 #define CTX_QPN_STRIDE 1021u
 #define CTX_QPN_COUNT 65000u
 #define CTX_EXPORT_NS (10 * MRAIL_NS_PER_MS)
@@ -51,7 +51,8 @@ static int sroce_ctx_core_create(sroce_host_ctx_t *ctx)
         .icrc_tx = icrc,
         .icrc_rx = icrc,
         .max_mtu = sroce_ctx_mtu(session),
-        /* Longer than a time slice: on few cores the peer may not run. */
+        /* Longer than a time slice: with few cores, the peer may not be
+         * running. */
         .probe_ns = CTX_PROBE_NS,
         .ops = {.cq_event = sroce_event_cq,
                 .async_event = sroce_event_async,
@@ -90,7 +91,7 @@ static void sroce_ctx_init(sroce_host_ctx_t *ctx, sroce_host_dev_t *dev)
     sroce_host_ctx_set_ops(ctx);
 }
 
-/* Drops datagrams that an earlier owner of the slot left in the socket. */
+/* Discards datagrams for a previous owner of the slot. */
 static void sroce_ctx_drain(int fd)
 {
     char byte;
@@ -121,23 +122,23 @@ static int sroce_ctx_go_live(sroce_host_ctx_t *ctx)
     for (unsigned i = 0; i < CTX_CORE_COUNTERS; ++i) {
         ctx->core_base[i] = slot->core[i];
     }
-    ctx->kernel_drops = sroce_net_drops(ctx); /* a former owner's */
+    ctx->kernel_drops = sroce_net_drops(ctx); /* of previous owners */
     sroce_ctx_drain(ctx->rx_fd);
     slot->rx_limit = sroce_net_rx_limit(ctx->rx_fd);
     slot->rx_held = 0;
     slot->state = SROCE_SLOT_LIVE;
-    return sroce_service_add(ctx);
+    return sroce_control_add(ctx);
 }
 
-void sroce_host_ctx_publish(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
+void sroce_host_ctx_export(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     const uint64_t *now = (const uint64_t *)sroce_dev_counters(ctx->core);
     uint32_t drops;
 
-    if (now_ns - ctx->published_ns < CTX_EXPORT_NS) {
+    if (now_ns - ctx->exported_ns < CTX_EXPORT_NS) {
         return;
     }
-    ctx->published_ns = now_ns;
+    ctx->exported_ns = now_ns;
     drops = sroce_net_drops(ctx);
     sroce_host_count(ctx, SROCE_CNT_DROP_KERNEL, drops - ctx->kernel_drops);
     ctx->kernel_drops = drops;
@@ -200,12 +201,13 @@ err_free:
 
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx)
 {
-    sroce_service_forget(ctx);
+    sroce_control_remove(ctx);
     sroce_egress_finish(ctx);
-    /* Nobody sends to us any more; then the slot is the session daemon's again. */
+    /* Senders see this state and stop. Then the slot returns to the session
+     * daemon. */
     ctx->slot->state = SROCE_SLOT_JOINING;
-    ctx->published_ns = 0;
-    sroce_host_ctx_publish(ctx, mrail_clock_now());
+    ctx->exported_ns = 0;
+    sroce_host_ctx_export(ctx, mrail_clock_now());
     close(ctx->rx_fd);
     sroce_host_leave(ctx->dev_index, ctx->slot_index);
     sroce_tx_cleanup(ctx);

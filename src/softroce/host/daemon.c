@@ -16,20 +16,20 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Nobody holds the session for this long: it ends. */
+/* The session ends when no process has held it for this long. */
 #define DAEMON_GRACE_MS 200
-/* A process that needs a new socket waits so long for one that is making its
- * own on the same device, and may be stopped. */
+/* Limit of the wait for another process that is making its socket on the same
+ * device. That process may be stopped. */
 #define DAEMON_JOIN_LIMIT_NS (5 * MRAIL_NS_PER_SEC)
 
 typedef struct sroce_daemon_conn {
     mrail_list_t list;
     int fd;
-    int pidfd; /* -1: not a user, or the kernel has none */
+    int pidfd; /* -1: not a user, or no pidfd support */
     int32_t pid;
-    int kind; /* 0 before its first message */
+    int kind; /* 0 before the first message */
     unsigned poll_index;
-    int waits_dev; /* its join waits for another one's socket, -1: none */
+    int waits_dev; /* device of a waiting join; -1: none */
     mrail_ns_t waits_until_ns;
 } sroce_daemon_conn_t;
 
@@ -38,15 +38,15 @@ typedef struct sroce_daemon {
     int listen_fd;
     mrail_list_t conns;
     unsigned num_conns;
-    unsigned num_watchers; /* of these */
-    mrail_ns_t alone_ns;   /* only watchers are left since then; 0: others */
-    /* [dev * SROCE_SESSION_SLOTS + slot]: our duplicate, -1 before its time */
+    unsigned num_watchers; /* connections of kind WATCH */
+    mrail_ns_t alone_ns;   /* only watchers are left since; 0: others exist */
+    /* [dev * SROCE_SESSION_SLOTS + slot]: the daemon's duplicate, or -1 */
     int *sockets;
     unsigned *num_sockets; /* [dev] */
-    uint8_t *broken;       /* [dev]: the order is lost, no further sockets */
-    /* [dev]: makes the socket of slot num_sockets[dev]; NULL: none */
+    uint8_t *broken;       /* [dev]: order of sockets unknown, no new sockets */
+    /* [dev]: connection that makes socket num_sockets[dev]; NULL: none */
     sroce_daemon_conn_t **makers;
-    sroce_daemon_conn_t **owners; /* as sockets; NULL: slot is free */
+    sroce_daemon_conn_t **owners; /* index as sockets; NULL: slot is free */
     struct pollfd *pollfds;
     unsigned max_pollfds;
 } sroce_daemon_t;
@@ -58,7 +58,7 @@ static void sroce_daemon_on_signal(int sig)
     daemon_stop = 1;
 }
 
-/* Returns the reservations of the dead process; never below zero. */
+/* Returns the reservations of a dead process. The counter stays >= 0. */
 static void sroce_daemon_reclaim(sroce_session_t *session, sroce_slot_t *slot)
 {
     int64_t bytes = atomic_exchange(&slot->pend_bytes, 0);
@@ -99,7 +99,7 @@ static void sroce_daemon_conn_close(sroce_daemon_t *daemon,
                                    i % SROCE_SESSION_SLOTS);
         }
     }
-    /* A socket that it was making is gone together with its maker. */
+    /* A socket that this process was making was closed with the process. */
     for (unsigned dev = 0; dev < num; ++dev) {
         if (daemon->makers[dev] == conn) {
             daemon->makers[dev] = NULL;
@@ -156,7 +156,7 @@ static int sroce_daemon_welcome(sroce_daemon_t *daemon,
     return sroce_daemon_send(conn->fd, &reply, -1);
 }
 
-/* The answer to a join that gets no slot. */
+/* Replies to a JOIN that gets no slot. */
 static int sroce_daemon_refuse(sroce_daemon_conn_t *conn, unsigned dev,
                                int status)
 {
@@ -187,8 +187,8 @@ static int sroce_daemon_give(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     return sroce_daemon_send(conn->fd, &reply, fd);
 }
 
-/* One process at a time makes a socket of a device, or the kernel's order
- * would not be ours.  0: answered, or it waits. */
+/* Only one process at a time may make a socket of a device. Otherwise the order
+ * of the kernel's array is unknown. 0: replied, or the join waits. */
 static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                              unsigned dev)
 {
@@ -220,8 +220,8 @@ static int sroce_daemon_join(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
     return 0;
 }
 
-/* The new socket is at the end of the kernel's array by now, or there is
- * none: in both cases the order is as we count it. */
+/* The new socket is now at the end of the kernel's array, or no socket was
+ * made. In both cases the order of the array is known. */
 static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
                               const sroce_daemon_msg_t *msg, int fd)
 {
@@ -244,8 +244,8 @@ static int sroce_daemon_bound(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn,
         sroce_daemon_free_slot(daemon, msg->dev, msg->slot);
     }
     if ((fd < 0) && msg->has_fd) {
-        /* At our limit of descriptors the kernel dropped it: the socket is in
-         * its array for a time that nobody here can see. */
+        /* The daemon has reached its descriptor limit, and the kernel dropped
+         * the socket. It stays in the kernel's array for an unknown time. */
         daemon->broken[msg->dev] = 1;
         reply.status = -EMFILE;
     }
@@ -274,7 +274,7 @@ static void sroce_daemon_notify(sroce_daemon_t *daemon)
 
     mrail_list_for_each(conn, &daemon->conns, sroce_daemon_conn_t, list) {
         if (conn->kind == SROCE_DAEMON_USER) {
-            /* A full queue means that it has kicks to read already. */
+            /* A full queue holds notifications already. */
             (void)!send(conn->fd, &msg, sizeof(msg),
                         MSG_NOSIGNAL | MSG_DONTWAIT);
         }
@@ -295,7 +295,7 @@ static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
         return sroce_daemon_bound(daemon, conn, &msg, fd);
     }
     if (fd >= 0) {
-        close(fd); /* no other message has one */
+        close(fd); /* only BOUND has a descriptor */
     }
     switch (msg.op) {
     case SROCE_DAEMON_HOLD:
@@ -314,7 +314,7 @@ static int sroce_daemon_serve(sroce_daemon_t *daemon, sroce_daemon_conn_t *conn)
     }
 }
 
-/* Joins that wait: a socket may have come or a slot be free by now. */
+/* Retries the waiting joins: a socket or a slot may be available now. */
 static void sroce_daemon_resume(sroce_daemon_t *daemon)
 {
     sroce_daemon_conn_t *conn, *tmp;
@@ -365,7 +365,7 @@ static int sroce_daemon_fill_pollfds(sroce_daemon_t *daemon)
     return (int)n;
 }
 
-/* How long until `end_ns`, in ms rounded up. */
+/* Time until `end_ns`, in ms, rounded up. */
 static int sroce_daemon_ms_until(mrail_ns_t end_ns)
 {
     mrail_ns_t now_ns = mrail_clock_now();
@@ -375,7 +375,7 @@ static int sroce_daemon_ms_until(mrail_ns_t end_ns)
                : 0;
 }
 
-/* How long the session may last yet without news, ms; -1: for ever. */
+/* Time until an idle session ends, in ms. -1: the session is in use. */
 static int sroce_daemon_grace(sroce_daemon_t *daemon)
 {
     if (daemon->num_conns != daemon->num_watchers) {
@@ -389,7 +389,7 @@ static int sroce_daemon_grace(sroce_daemon_t *daemon)
                                  DAEMON_GRACE_MS * MRAIL_NS_PER_MS);
 }
 
-/* When the first waiting join is refused, ms; -1: none waits. */
+/* Time until the first waiting join times out, in ms. -1: none waits. */
 static int sroce_daemon_join_limit(const sroce_daemon_t *daemon)
 {
     mrail_ns_t end_ns = MRAIL_NS_NEVER;
@@ -421,7 +421,7 @@ static void sroce_daemon_serve_all(sroce_daemon_t *daemon)
     }
 }
 
-/* 1: go on, 0: nobody holds the session any more. */
+/* 0: no process holds the session any more. */
 static int sroce_daemon_round(sroce_daemon_t *daemon)
 {
     int grace_ms = sroce_daemon_grace(daemon);
@@ -520,8 +520,8 @@ int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
     close(ready_fd);
     while (!daemon_stop && sroce_daemon_round(&daemon)) {
     }
-    /* A client that connected in this moment gets no answer and starts over:
-     * the names must be gone by then. */
+    /* The names disappear before the socket closes. A client that connects now
+     * gets no reply and starts over. */
     sroce_session_unlink(name);
     close(daemon.listen_fd);
     sroce_session_hold_close(hold);

@@ -6,7 +6,7 @@
  * Reason: all processes of a device receive on one UDP port. The kernel selects
  * the socket by an index into an array, and moves the last socket into the gap
  * when one closes. An exit or a kill would renumber other processes' sockets,
- * in an order that nobody can observe afterwards. With a duplicate in the
+ * in an order that no process can observe afterwards. With a duplicate in the
  * daemon no socket ever closes: the slot number equals the index for the life
  * of the session, and the selector program stays. A free slot is reused
  * together with its socket.
@@ -28,45 +28,46 @@
 #include "softroce/host/session.h"
 
 typedef enum sroce_daemon_op {
-    SROCE_DAEMON_HOLD = 1, /* keeps the session alive until the last copy of
-                            * the connection is closed */
-    SROCE_DAEMON_USER,  /* the same, and: slots belong to the sending process */
-    SROCE_DAEMON_JOIN,  /* dev: give me a slot */
-    SROCE_DAEMON_BOUND, /* dev, slot, with the new socket; or without, if there
-                         * is none */
-    SROCE_DAEMON_LEAVE, /* dev, slot */
-    SROCE_DAEMON_NOTIFY, /* in: tell everybody; out: settings changed */
-    SROCE_DAEMON_WATCH   /* as HOLD, but keeps nothing alive: it ends with the
-                         * session */
+    SROCE_DAEMON_HOLD = 1, /* keeps the session alive until the last copy of the
+                            * connection is closed */
+    SROCE_DAEMON_USER,     /* as HOLD; slots belong to the sending process */
+    SROCE_DAEMON_JOIN,     /* dev: request a slot */
+    SROCE_DAEMON_BOUND,    /* dev, slot, with the new socket; without: there is
+                         * none */
+    SROCE_DAEMON_LEAVE,    /* dev, slot */
+    SROCE_DAEMON_NOTIFY,   /* in: notify all users; out: settings changed */
+    SROCE_DAEMON_WATCH     /* ends with the session, which it does not keep
+                          * alive */
 } sroce_daemon_op_t;
 
 typedef struct sroce_daemon_msg {
     uint32_t op;
     uint32_t dev;
     uint32_t slot;
-    /* In replies: 0 or -errno.  Of a JOIN: -ENOSPC, no free slot; -EMFILE, the
-     * session daemon lost a socket (of a BOUND: this one) to its limit of descriptors;
-     * -ETIMEDOUT, another process did not finish its own join. */
+    /* Replies: 0 or -errno. JOIN: -ENOSPC (no free slot), -EMFILE (the session
+     * daemon lost a socket to its descriptor limit), -ETIMEDOUT (another
+     * process did not finish its own join). BOUND: -EMFILE (the daemon lost
+     * this socket). */
     int32_t status;
-    /* A descriptor was sent with the message.  The kernel drops it where the
-     * receiver is at its limit of descriptors. */
+    /* 1: a descriptor came with the message. The kernel drops it if the
+     * receiver has reached its descriptor limit. */
     uint32_t has_fd;
 } sroce_daemon_msg_t;
 
 /*
- * Server.  Runs until nobody holds the session (200 ms of grace); takes over
- * what `hold` has.  ready_fd gets one byte when connections are accepted and is
- * closed.  Returns an exit status.
+ * Server. Runs until the session has been unused for 200 ms, then closes
+ * `hold`. When it accepts connections, it writes one byte to ready_fd and
+ * closes it. Returns an exit status.
  */
 int sroce_daemon_run(const char *name, const sroce_session_hold_t *hold,
                      int ready_fd);
 
-/* Client.  A connected, welcomed descriptor or -errno (-ENOENT,
- * -ECONNREFUSED: no session daemon there, or one that is about to end). */
+/* Client. Returns a descriptor of an accepted connection or -errno. -ENOENT,
+ * -ECONNREFUSED: no session daemon, or one that is ending. */
 int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind);
 
-/* Sends and receives one message; fd_p (or NULL) gets a descriptor or -1.
- * 0 or -errno; -EPIPE: the session daemon is gone. */
+/* Send and receive one message. fd_p (or NULL) receives a descriptor or -1. 0
+ * or -errno; -EPIPE: the session daemon is gone. */
 int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd);
 int sroce_daemon_recv(int conn, sroce_daemon_msg_t *msg, int *fd_p, int flags);
 

@@ -38,8 +38,8 @@ int sroce_daemon_send(int conn, const sroce_daemon_msg_t *msg, int fd)
     return 0;
 }
 
-/* The one descriptor that a message may have; -1: none.  The room for one has
- * room for two (CMSG_SPACE is rounded up): what is not wanted is closed. */
+/* Takes the descriptor of a message; -1: none. CMSG_SPACE rounds up, so the
+ * buffer has room for two: a pair is closed. */
 static int sroce_daemon_take_fd(struct msghdr *mh)
 {
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(mh);
@@ -121,7 +121,7 @@ int sroce_daemon_connect(const char *name, sroce_daemon_op_t kind)
         ret = sroce_daemon_recv(conn, &msg, NULL, 0);
     }
     if (ret != 0) {
-        /* It closed the door between our connect and its reply. */
+        /* The daemon ended between connect() and its reply. */
         ret = (ret == -EPIPE) ? -ECONNREFUSED : ret;
         goto err_close;
     }

@@ -8,10 +8,10 @@
 #include <time.h>
 
 #define EGRESS_DELAY_MAX_BYTES (64u << 20)
-/* Most time that a closing device waits for its delay line; the rest leaves
+/* Limit of the wait for the delay line when a device closes. The rest leaves
  * early. */
 #define EGRESS_FINISH_NS (100 * MRAIL_NS_PER_MS)
-#define EGRESS_FLIPS 4 /* bits of a damaged packet, at most */
+#define EGRESS_FLIPS 4 /* flipped bits of a packet, at most */
 
 /* Faults that both ends of a path apply to packets. */
 typedef struct egress_faults {
@@ -31,11 +31,12 @@ void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
     if (has_credit) {
         sroce_credit_return(load->dest_dev, load->dest_slot,
                             sroce_host_credit(load->length, load->num_pkts));
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
     }
 }
 
-/* Sends with the credit that was taken for it (none outside). */
+/* Sends packets with the credit that the caller took. External hosts have
+ * none. */
 static void egress_out(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        int has_credit)
 {
@@ -46,7 +47,7 @@ static void egress_out(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
         return;
     }
     if (has_credit) {
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
     }
     sroce_host_count(ctx, SROCE_CNT_TX_PACKETS, load->num_pkts);
     sroce_host_count(ctx, SROCE_CNT_TX_BYTES, load->length);
@@ -95,7 +96,7 @@ static void egress_batch_load(const sroce_host_batch_t *batch,
                                   .iov_count = 1};
 }
 
-/* A packet's way through the dice.  1: it goes on. */
+/* Applies random faults to a packet. 0: the packet is lost. */
 static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
                          uint8_t *data, uint32_t length)
 {
@@ -113,7 +114,7 @@ static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
 
         sroce_host_count(ctx, SROCE_CNT_FAULT_CORRUPT, 1);
         while (flips-- > 0) {
-            /* Not where it goes to: that is the network's. */
+            /* Corruption spares the BTH: it has the destination. */
             uint32_t bit =
                 8 * SROCE_BTH_BYTES +
                 mrail_rng_below(&ctx->rng, 8 * (length - SROCE_BTH_BYTES));
@@ -124,7 +125,8 @@ static int egress_packet(sroce_host_ctx_t *ctx, const egress_faults_t *f,
     return 1;
 }
 
-/* The remaining packets of a batch keep their order. */
+/* Applies faults to the packets of a batch. The remaining packets keep their
+ * order. */
 static void egress_batch_filter(sroce_host_ctx_t *ctx,
                                 sroce_host_batch_t *batch,
                                 const egress_faults_t *f)
@@ -150,8 +152,8 @@ static void egress_delay_add(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch)
 {
     mrail_list_t *pos = &ctx->delayed;
 
-    /* Nearly always the last: only a setting that was just lowered, or
-     * another destination's, comes before. */
+    /* The place is nearly always the end. It is earlier only after the delay
+     * was lowered, or with several destinations. */
     while ((pos->prev != &ctx->delayed) &&
            (mrail_list_entry(pos->prev, sroce_host_batch_t, list)->due_ns >
             batch->due_ns)) {
@@ -237,7 +239,7 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
     if (!waits && (rest.num_pkts != 0)) {
         egress_out(ctx, &rest, has_credit);
     } else if (has_credit) {
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
     }
     if (waits && !scatters && (rest.num_pkts != 0)) {
         batch->due_ns = due_ns;
@@ -253,7 +255,7 @@ static void egress_disturb(sroce_host_ctx_t *ctx,
     }
 }
 
-/* Adds what one end does. */
+/* Adds the faults of one end of the path. */
 static void egress_gather(egress_faults_t *f, const sroce_session_dev_t *dev,
                           uint32_t mask)
 {
@@ -271,7 +273,7 @@ static void egress_gather(egress_faults_t *f, const sroce_session_dev_t *dev,
     }
 }
 
-/* The slow half of sroce_egress_send(). */
+/* sroce_egress_send() on a path with faults. */
 static void egress_send_faulty(sroce_host_ctx_t *ctx,
                                const sroce_egress_load_t *load, int has_credit,
                                mrail_ns_t now_ns)
@@ -333,10 +335,10 @@ static int egress_batch_take(sroce_host_ctx_t *ctx,
     credit = sroce_host_credit(got * batch->seg_bytes, got);
     if (got < batch->num_pkts) {
         sroce_credit_return(batch->dest_dev, batch->dest_slot, credit);
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
         return 0;
     }
-    /* Charged as full packets; the last one's difference goes back. */
+    /* Credit was taken for full packets. Return the excess of the last one. */
     sroce_credit_return(batch->dest_dev, batch->dest_slot,
                         credit -
                             sroce_host_credit(batch->length, batch->num_pkts));

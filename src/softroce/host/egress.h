@@ -10,7 +10,7 @@
 
 #include "softroce/host/host.h"
 
-/* The data to send: header of a run of the core, or of a batch. */
+/* The data to send: a run of the core, or a batch. */
 typedef struct sroce_egress_load {
     uint32_t dst_ip;
     int dest_dev;
@@ -30,21 +30,21 @@ static inline int sroce_egress_dest_lives(int dest_dev, unsigned dest_slot)
            SROCE_SLOT_LIVE;
 }
 
-/* Sends with the credit that was taken for it (none outside), unless a fault
- * has another idea. */
+/* Sends packets with the credit that the caller took, unless a fault
+ * intervenes. External hosts have no credit. */
 void sroce_egress_send(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        int has_credit, mrail_ns_t now_ns);
 void sroce_egress_drop(sroce_host_ctx_t *ctx, const sroce_egress_load_t *load,
                        sroce_counter_t reason, int has_credit);
-/* A copy that can wait; NULL: out of memory. */
+/* Copies the packets. NULL: out of memory. */
 sroce_host_batch_t *sroce_egress_batch_create(const sroce_egress_load_t *load);
-/* Sends it if its destination has credit for all of it; 0: not now.  The
- * caller keeps it. */
+/* Sends the batch if credit for all of it is available. 0: try again later. The
+ * caller keeps the batch. */
 int sroce_egress_batch_send(sroce_host_ctx_t *ctx, sroce_host_batch_t *batch,
                             mrail_ns_t now_ns);
-/* Sends the due part of the delay line. */
+/* Sends the due packets of the delay line. */
 void sroce_egress_delayed(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
-/* Before the device is closed: what is on its way arrives all the same. */
+/* Sends all packets of the delay line before the device closes. */
 void sroce_egress_finish(sroce_host_ctx_t *ctx);
 
 #endif

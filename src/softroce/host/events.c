@@ -1,6 +1,6 @@
 /*
- * Completion channels and asynchronous events.  Both are pipes, so that the
- * descriptors can be polled and made non-blocking as those of real devices.
+ * Completion channels and asynchronous events. Both are pipes: as with real
+ * devices, an application can poll the descriptors and make them non-blocking.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -35,8 +35,8 @@ void sroce_event_cq(void *arg, void *cq_user)
         return;
     }
     channel = MRAIL_CONTAINER_OF(cq->ibv.channel, sroce_host_channel_t, ibv);
-    /* The pipe holds 8192 events; more completion queues than that on one
-     * channel, all armed and unread, would lose one. */
+    /* The pipe holds 8192 events. An event is lost only if more armed CQs share
+     * the channel and the application reads none. */
     (void)!write(channel->write_fd, &cq, sizeof(cq));
 }
 
@@ -46,7 +46,7 @@ static void sroce_event_put(sroce_host_ctx_t *ctx,
     (void)!write(ctx->async_write_fd, event, sizeof(*event));
 }
 
-/* Core callback. */
+/* Core callback: writes an asynchronous event into the pipe. */
 void sroce_event_async(void *arg, enum ibv_event_type type, void *user)
 {
     struct ibv_async_event event;
@@ -89,9 +89,9 @@ void sroce_event_check_port(sroce_host_ctx_t *ctx)
     }
 }
 
-/* Takes the records out of a pipe for which keep() says 0; the rest stays in
- * order.  Writers are held off by ctx->lock; a reader at the same time would
- * be a use after destroy. */
+/* Removes the records for which keep() returns 0; the others stay in order. The
+ * caller holds ctx->lock, which excludes writers. A concurrent reader would be
+ * a use after destroy. */
 static void sroce_event_filter(int read_fd, int write_fd, size_t size,
                                int (*keep)(const void *record, const void *arg),
                                const void *arg)
@@ -153,8 +153,9 @@ void sroce_event_invalidate_cq(sroce_host_cq_t *cq)
                        sroce_event_keep_cq, cq);
 }
 
-/* Events of an object that is destroyed: unread ones go, and those that were
- * read must be acknowledged first, as the manual says. */
+/* Removes the unread events of an object that is being destroyed. Then waits
+ * until the application has acknowledged those that it read, as
+ * ibv_get_async_event(3) requires. */
 void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
                             unsigned *reported, uint32_t *acked)
 {
@@ -167,9 +168,9 @@ void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
 }
 
 /*
- * Reads one record with ctx->lock held, so that the object it names cannot be
- * destroyed before the event is counted at it.  Waits as the descriptor says,
- * but without the lock.  0 with the lock held, or -1 without it.
+ * Reads one record and returns 0 with ctx->lock held. Without the lock, the
+ * object could be destroyed before its event is counted. Blocks, without the
+ * lock, if the descriptor is blocking. -1: error, the lock is not held.
  */
 static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
                             size_t size)
@@ -182,7 +183,8 @@ static int sroce_event_read(sroce_host_ctx_t *ctx, int fd, void *record,
             return -1;
         }
         pthread_mutex_lock(&ctx->lock);
-        /* Another reader may have been quicker: only we read now. */
+        /* Another reader may have been faster. Under the lock there is only
+         * one. */
         if ((poll(&pollfd, 1, 0) == 1) &&
             (read(fd, record, size) == (ssize_t)size)) {
             return 0;
@@ -219,7 +221,7 @@ void sroce_event_ack_cq(sroce_host_cq_t *cq, unsigned num)
     pthread_mutex_unlock(&cq->ctx->lock);
 }
 
-/* The counters of the object that an event is about. */
+/* Event counters of the object that the event names. */
 static void sroce_event_counters(sroce_host_ctx_t *ctx,
                                  const struct ibv_async_event *event,
                                  unsigned **reported_p, uint32_t **acked_p)
@@ -267,8 +269,8 @@ int sroce_event_get_async(sroce_host_ctx_t *ctx, struct ibv_async_event *event)
     return 0;
 }
 
-/* The event does not say its device where it is about a port: those need no
- * waiting, so they are not counted back. */
+/* Port events are not counted. They do not name a device, and no object waits
+ * for their acknowledgement. */
 void sroce_event_ack_async(struct ibv_async_event *event)
 {
     sroce_host_ctx_t *ctx;

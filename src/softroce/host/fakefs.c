@@ -1,9 +1,10 @@
 /*
  * Files that programs read besides libibverbs. UCX's InfiniBand module opens
- * the character device /dev/infiniband/uverbsN, and reads the type and network
- * device of GIDs from sysfs (without the type it assumes RoCE version 1).
+ * the character device /dev/infiniband/uverbsN. It reads the type and network
+ * device of GIDs from sysfs; without the type it assumes RoCE version 1.
  *
- * Only these names are served, only in a session; everything else goes to libc.
+ * This file serves only these names, and only in a session. libc handles all
+ * others.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -39,7 +40,7 @@ typedef int (*fakefs_openat_func_t)(int, const char *, int, ...);
 int __xstat(int version, const char *path, struct stat *st);
 int __xstat64(int version, const char *path, struct stat64 *st);
 
-/* N of "<prefix>N<suffix>" if it is one of our devices, else -1. */
+/* N, if `path` is "<prefix>N<suffix>" of a software device, else -1. */
 static int fakefs_match(const char *path, const char *prefix,
                         const char *suffix)
 {
@@ -62,8 +63,8 @@ static int fakefs_match(const char *path, const char *prefix,
 
 static int fakefs_device(const char *path)
 {
-    /* The first comparison decides nearly always, before anything is set
-     * up: open() may run very early in a process. */
+    /* The first comparison usually decides, before initialisation: open() may
+     * run very early in a process. */
     return (path == NULL) ? -1
                           : fakefs_match(path, "/dev/infiniband/uverbs", "");
 }
@@ -76,7 +77,7 @@ static void fakefs_fill_stat(int device, struct stat *st)
     st->st_rdev = makedev(FAKEFS_UVERBS_MAJOR, 192 + (unsigned)device);
 }
 
-/* A descriptor that reads `text`, or -1 and errno. */
+/* A descriptor of a file with `text`, or -1 and errno. */
 static int fakefs_text(const char *text)
 {
     int fd = memfd_create("mrail-soft", MFD_CLOEXEC);
@@ -93,7 +94,7 @@ static int fakefs_text(const char *text)
     return fd;
 }
 
-/* 1: *fd_p is the answer. */
+/* 1: *fd_p is the result of open(). */
 static int fakefs_open(const char *path, int *fd_p)
 {
     static const char sysfs[] = "/sys/class/infiniband/soft";
@@ -138,7 +139,7 @@ MRAIL_EXPORT int stat64(const char *path, struct stat64 *st)
     return FAKEFS_REAL(fakefs_stat_func_t, "stat64")(path, (struct stat *)st);
 }
 
-/* The stat() of programs that were built against older C libraries. */
+/* stat() of programs that were linked with older C libraries. */
 MRAIL_EXPORT int __xstat(int version, const char *path, struct stat *st)
 {
     int device = fakefs_device(path);
@@ -170,8 +171,8 @@ MRAIL_EXPORT int access(const char *path, int mode)
     return FAKEFS_REAL(fakefs_access_func_t, "access")(path, mode);
 }
 
-/* The mode is there only if a file may be made.  O_TMPFILE has the bit of
- * O_DIRECTORY in it. */
+/* open() has a mode argument only if it may create a file. O_TMPFILE includes
+ * the bit of O_DIRECTORY. */
 #define FAKEFS_MODE(_flags, _mode)                                             \
     do {                                                                       \
         if (((_flags)&O_CREAT) || (((_flags)&O_TMPFILE) == O_TMPFILE)) {       \

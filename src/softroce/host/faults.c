@@ -3,10 +3,10 @@
 
 #include "base/util.h"
 
-#define NONE 0 /* at offset 0 is a constant, no setting */
+#define NONE 0 /* no field: a constant is at offset 0 */
 #define FIELD(_name) offsetof(sroce_session_dev_t, _name)
 
-/* Where a setting lives: a number, a second one, a rate, a bit of `faults`. */
+/* Fields of a setting: number, span, rate, bit of `faults`. */
 static const struct {
     size_t number;
     size_t span_us;
@@ -69,7 +69,7 @@ void sroce_rail_fault_set(sroce_session_dev_t *dev,
     if (places[setting].span_us != NONE) {
         *word_of(dev, places[setting].span_us) = sroce_fault_span_us(value);
     }
-    /* The bit last: who sees it looks at the numbers. */
+    /* The bit comes last: the packet path reads the numbers after it. */
     if (sroce_fault_ppm(value) != 0) {
         atomic_fetch_or(&dev->faults, places[setting].bit);
     } else {
@@ -110,7 +110,7 @@ uint64_t sroce_rail_fault_get(const sroce_session_dev_t *const_dev,
 void sroce_rail_fault_do(sroce_session_dev_t *dev,
                          const sroce_fault_action_t *fault)
 {
-    int heals = sroce_fault_is_clear(fault);
+    int is_clear = sroce_fault_is_clear(fault);
 
     if (sroce_fault_is_once(fault)) {
         sroce_rail_fault_set(dev, SROCE_FAULT_ERROR_QP, fault->value);
@@ -119,10 +119,10 @@ void sroce_rail_fault_do(sroce_session_dev_t *dev,
     for (int s = 0; s < SROCE_FAULT_NUM_STATES; ++s) {
         sroce_fault_setting_t setting = (sroce_fault_setting_t)s;
 
-        if (heals || (fault->settings & SROCE_FAULT_BIT(s))) {
+        if (is_clear || (fault->settings & SROCE_FAULT_BIT(s))) {
             sroce_rail_fault_set(dev, setting,
-                                 heals ? healthy_value(dev, setting)
-                                       : fault->value);
+                                 is_clear ? healthy_value(dev, setting)
+                                          : fault->value);
         }
     }
 }
@@ -142,7 +142,7 @@ void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,
         const sroce_slot_t *slot = &dev->slots[i];
 
         if (slot->generation == 0) {
-            break; /* the lowest free one is given out: no later one was */
+            break; /* slots are used in order: all later ones are unused */
         }
         *packets_p += atomic_load_explicit(
             &slot->counters[SROCE_CNT_TX_PACKETS], memory_order_relaxed);

@@ -1,7 +1,7 @@
 /*
  * Faults of live software rails: the settings of fault/action.h in a session's
- * shared memory.  Any process of the session may call; jobs see the change when
- * they next look (at once after a kick of the session daemon).
+ * shared memory. Any process of the session may call. Jobs notice a change at
+ * their next look, or at once after a notification by the session daemon.
  */
 #ifndef MRAIL_SROCE_FAULTS_H
 #define MRAIL_SROCE_FAULTS_H
@@ -11,16 +11,16 @@
 
 void sroce_rail_fault_set(sroce_session_dev_t *dev,
                           sroce_fault_setting_t setting, uint64_t value);
-/* healthy: not what it is, but what the rail was made with. */
+/* Current value. With healthy != 0: the value at the rail's creation. */
 uint64_t sroce_rail_fault_get(const sroce_session_dev_t *dev,
                               sroce_fault_setting_t setting, int healthy);
-/* Executes an action of the table: all of its settings. */
+/* Executes an action of the table: sets all of its settings. */
 void sroce_rail_fault_do(sroce_session_dev_t *dev,
                          const sroce_fault_action_t *fault);
 /* Restarts the random numbers of all processes on the rail with this seed. */
 void sroce_rail_fault_seed(sroce_session_dev_t *dev, uint64_t seed);
 
-/* Totals that the rail's processes have sent. */
+/* Total traffic sent by all processes on the rail. */
 void sroce_rail_sent(const sroce_session_dev_t *dev, uint64_t *packets_p,
                      uint64_t *bytes_p);
 

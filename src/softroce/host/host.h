@@ -1,22 +1,21 @@
 /*
- * The rim of the software device: what an opened device is made of, and which
- * file does what.
+ * The software device: an opened device, and an index of the files.
  *
- *   proc.c    the process: session, device list, control thread's life
+ *   proc.c    the process: session, device list, fork
  *   ctx.c     opening and closing a device: slot, sockets, core
- *   net.c     sockets: runs out, batches in, source-port cache
+ *   net.c     sockets: sends runs, receives batches, caches source ports
  *   tx.c      when a queue pair may send: rates
- *   door.c    what leaves: port state, loss, delay and other faults
+ *   egress.c  port state, loss, delay and other faults of sent packets
  *   credit.c  receive-buffer credit of other processes
  *   progress.c  one round of receive, timers, transmit; the control thread
  *   events.c  completion channels, async events
- *   verbs_*.c the functions of libibverbs that are put in front
- *   fakefs.c  the device files and sysfs files that UCX looks at
+ *   verbs_*.c the functions of libibverbs that this library replaces
+ *   fakefs.c  the device files and sysfs files that UCX reads
  *
- * Locking: one mutex per opened device (ctx->lock) around the core, its
- * objects, the sockets and lists of this context.  Never two of them at once.
- * proc->lock protects the list of contexts and the session daemon's connection; it is
- * taken before a ctx->lock, never after.
+ * Locking: one mutex per opened device (ctx->lock) protects the core, its
+ * objects, the sockets and lists of this context. No thread holds two of them.
+ * proc->lock protects the list of contexts and the connection to the session
+ * daemon. Lock order: proc->lock before ctx->lock.
  */
 #ifndef MRAIL_SROCE_HOST_H
 #define MRAIL_SROCE_HOST_H
@@ -38,20 +37,21 @@
  * by default. External hosts have no credit: their data in flight must fit
  * (rdma_rxe: 512 KB of a queue pair, and all of a READ). */
 #define SROCE_HOST_RCVBUF (4 << 20)
-/* Kernel memory of a packet in a run beside its bytes (sk_buff, head); measured as
- * 768 for a small one, so this is on the safe side. */
+/* Kernel memory of a packet in a run, in addition to its bytes (sk_buff, head).
+ * The measured value is 768 for a small packet; this one is on the safe
+ * side. */
 #define SROCE_HOST_PKT_OVERHEAD 832
-/* A packet that is sent alone lies in one piece: its bytes, headers and the
- * end of the head, rounded up to a power of two, and the sk_buff.  Measured:
- * 3700 bytes take 4352, 3800 take 8448. */
+/* A packet that is sent alone is one allocation plus the sk_buff. The
+ * allocation holds its bytes, headers and the end of the head, rounded up to a
+ * power of two. Measured: 3700 bytes take 4352, 3800 take 8448. */
 #define SROCE_HOST_ALONE_HEAD 400
 #define SROCE_HOST_ALONE_SKB 256
 #define SROCE_HOST_RX_BYTES 65536
 
 typedef struct sroce_host_ctx sroce_host_ctx_t;
 
-/* One device of the list; ibv_device is followed by a NULL pointer, which
- * mlx5dv_is_supported() takes for the driver's operations. */
+/* One device of the list. A NULL pointer follows ibv_device, because
+ * mlx5dv_is_supported() reads the driver's operations there. */
 typedef struct sroce_host_dev {
     struct ibv_device ibv;
     void *no_driver_ops;
@@ -60,20 +60,20 @@ typedef struct sroce_host_dev {
 } sroce_host_dev_t;
 
 typedef struct sroce_host_proc {
-    int enabled; /* MRAIL_SOFT was set and the session is open */
+    int enabled; /* MRAIL_SOFT is set: real devices are hidden */
     sroce_session_t *session;
     unsigned node;
     unsigned num_devs;
     sroce_host_dev_t devs[SROCE_SESSION_MAX_RAILS];
     pthread_mutex_t lock;
-    mrail_list_t ctxs; /* of sroce_host_ctx_t.list */
-    int conn;          /* to the session daemon, -1: not yet or lost */
+    mrail_list_t ctxs; /* list of sroce_host_ctx_t */
+    int conn;          /* to the session daemon; -1: none or lost */
     int daemon_lost;
-    pid_t pid; /* of this process, kept right across fork */
+    pid_t pid; /* of this process, updated after fork */
     pthread_t thread;
     int thread_runs;
     int epoll_fd;
-    int wake_fd; /* eventfd: makes the control thread look */
+    int wake_fd; /* eventfd: wakes the control thread */
 } sroce_host_proc_t;
 
 extern sroce_host_proc_t sroce_host;
@@ -86,7 +86,7 @@ typedef struct sroce_host_sport {
     int fd;
 } sroce_host_sport_t;
 
-/* A copy of a run: in the delay line, or waiting for credit. */
+/* A copy of a run, in the delay line or waiting for credit. */
 typedef struct sroce_host_batch {
     mrail_list_t list;
     mrail_ns_t due_ns;
@@ -101,7 +101,7 @@ typedef struct sroce_host_batch {
     uint8_t data[];
 } sroce_host_batch_t;
 
-/* Where a queue pair is in the sending order. */
+/* The list that a queue pair is on. */
 typedef enum sroce_host_qp_place {
     SROCE_QP_IDLE,  /* on no list */
     SROCE_QP_READY, /* ctx->ready */
@@ -112,21 +112,21 @@ typedef struct sroce_host_qp {
     struct ibv_qp ibv;
     sroce_qp_t *core;
     sroce_host_ctx_t *ctx;
-    mrail_list_t list; /* of place */
+    mrail_list_t list; /* in the list of `place` */
     sroce_host_qp_place_t place;
     mrail_ns_t wake_ns;
-    uint32_t dest_qpn;    /* RC: the peer's; 0: not connected */
-    uint32_t grant_bytes; /* reserved at the rates, 0: nothing */
-    mrail_ns_t grant_ns;  /* when they may leave */
-    uint64_t poll_epoch;  /* of the posts that are counted, see verbs_ops.c */
+    uint32_t dest_qpn;       /* RC: the peer's; 0: not connected */
+    uint32_t reserved_bytes; /* bytes reserved at the rates; 0: none */
+    mrail_ns_t departure_ns; /* departure time of the reservation */
+    uint64_t poll_epoch; /* poll that `posts` counts from, see verbs_ops.c */
     unsigned posts;
-    mrail_ns_t credit_since_ns; /* waits for credit since then, 0: does not */
-    int backlogged;             /* had more to send since its last batch */
-    uint32_t dest_ip;           /* that dest_dev was looked up for */
+    mrail_ns_t credit_since_ns; /* start of the wait for credit; 0: none */
+    int backlogged;             /* the last batch left work behind */
+    uint32_t dest_ip;           /* address of dest_dev */
     int dest_dev;               /* device index, -1: outside of the session */
     sroce_host_batch_t *held;   /* UD: a packet that waits for credit */
     unsigned events_reported;   /* async events read by the application */
-    int sq_sig_all;             /* as it was created, for ibv_query_qp() */
+    int sq_sig_all;             /* creation attribute, for ibv_query_qp() */
 } sroce_host_qp_t;
 
 typedef struct sroce_host_cq {
@@ -164,7 +164,7 @@ struct sroce_host_ctx {
     sroce_host_dev_t *dev;
     sroce_session_dev_t *sdev;
     sroce_slot_t *slot;
-    pid_t pid;           /* that opened it: a forked child must not touch it */
+    pid_t pid;           /* process that opened it; children must not use it */
     unsigned dev_index;  /* in the session */
     unsigned slot_index; /* on the device */
     sroce_dev_t *core;
@@ -174,45 +174,46 @@ struct sroce_host_ctx {
     /* Receive. */
     int rx_fd;
     uint8_t *rx_buf;
-    uint32_t write_delay_us; /* as the core was told */
-    uint32_t settings_gen;   /* sdev's, as last looked at; so the next two */
+    uint32_t write_delay_us; /* value in the core */
+    uint32_t settings_gen;   /* last value of sdev; also the next two */
     uint32_t seeds;
     uint64_t error_qp;
-    unsigned rx_skipped; /* rounds since the socket was looked at */
+    unsigned rx_skipped; /* rounds since the last read of the socket */
     uint32_t kernel_drops;
-    int64_t held_seen;        /* rx_held that did not change */
-    mrail_ns_t held_since_ns; /* since then, with an empty socket */
+    int64_t held_seen;        /* last value of rx_held */
+    mrail_ns_t held_since_ns; /* held_seen unchanged, socket empty since then */
 
     /* Transmit. */
     mrail_list_t ready;
     mrail_list_t waiting;
-    mrail_ns_t next_wake_ns; /* least wake_ns of the waiting */
-    int worked;     /* packets came or went since this was last cleared */
-    int look_again; /* something arrived: the waiting may have small packets */
+    mrail_ns_t next_wake_ns; /* minimum wake_ns in `waiting` */
+    int worked;     /* packets were sent or received since the last reset */
+    int look_again; /* packets arrived: QPs in `waiting` may have small ones */
     mrail_list_t delayed; /* of sroce_host_batch_t, by due_ns */
     size_t delayed_bytes;
     sroce_host_sport_t *sports[SROCE_HOST_SPORT_BUCKETS];
     mrail_list_t sport_lru; /* most recently used first */
     unsigned num_sports;
     mrail_rng_t rng;
-    mrail_ns_t published_ns;
-    uint64_t core_base[SROCE_CORE_CNT_MAX]; /* of the slot's former owners */
+    mrail_ns_t exported_ns;
+    uint64_t core_base[SROCE_CORE_CNT_MAX]; /* counts of the slot's previous
+                                             * owners */
     sroce_txrun_t run;
 
-    uint64_t poll_epoch; /* +1 with each poll */
+    uint64_t poll_epoch; /* number of polls */
 
-    /* Read by the helper thread. */
-    _Atomic uint64_t app_rounds; /* the application's progress calls */
+    /* Read by the control thread. */
+    _Atomic uint64_t app_rounds; /* progress calls of the application */
     uint64_t seen_rounds;
-    /* Written with ctx->lock; the control thread peeks without. */
+    /* Written with ctx->lock held; the control thread reads them without. */
     _Atomic int watched; /* rx_fd is armed in the epoll set */
-    _Atomic int armed;   /* polls for which an armed CQ still counts */
+    _Atomic int armed;   /* polls left until an armed CQ no longer counts */
     int port_down;       /* as last reported by an async event */
     int async_write_fd;
     unsigned async_reported; /* port events read */
     uint32_t async_acked;
 
-    struct verbs_context verbs; /* the application's ibv_context is inside */
+    struct verbs_context verbs; /* contains the application's ibv_context */
 };
 
 static inline sroce_host_ctx_t *sroce_host_ctx(struct ibv_context *context)
@@ -246,21 +247,21 @@ static inline sroce_session_dev_t *sroce_host_session_dev(int dest_dev)
     return (dest_dev < 0) ? NULL : &sroce_host.session->devs[dest_dev];
 }
 
-/* In a forked child the contexts of the parent are dead. */
+/* 0 in a forked child: contexts of the parent are unusable there. */
 static inline int sroce_host_is_mine(const sroce_host_ctx_t *ctx)
 {
     return MRAIL_LIKELY(ctx->pid == sroce_host.pid);
 }
 
-/* Nothing is sent or received now; nothing may be lost by it. */
+/* A paused rail neither sends nor receives, and loses nothing. */
 static inline int sroce_host_is_paused(const sroce_host_ctx_t *ctx)
 {
     return (atomic_load_explicit(&ctx->sdev->faults, memory_order_relaxed) &
             SROCE_RAIL_PAUSE) != 0;
 }
 
-/* Cost of a run of packets (`length` UDP payload bytes in all) in the receive
- * buffer; equal at sender and receiver. */
+/* Receive-buffer cost of a run of packets with `length` bytes of UDP payload.
+ * The sender and the receiver compute the same value. */
 static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 {
     int64_t credit = length + (int64_t)num_pkts * SROCE_HOST_PKT_OVERHEAD;
@@ -278,7 +279,7 @@ static inline int64_t sroce_host_credit(uint32_t length, uint32_t num_pkts)
 static inline void sroce_host_count(sroce_host_ctx_t *ctx,
                                     sroce_counter_t counter, uint64_t n)
 {
-    /* Only the owner of the slot writes: no locked instruction is needed. */
+    /* Only the owner of the slot writes: an atomic add is not needed. */
     _Atomic uint64_t *c = &ctx->slot->counters[counter];
 
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
@@ -287,101 +288,103 @@ static inline void sroce_host_count(sroce_host_ctx_t *ctx,
 
 /* ---- proc.c ---- */
 
-/* Opens the session on the first call.  1: the software devices are what the
- * program sees; 0: the library is inert. */
+/* Opens the session on the first call. 1: the program sees software devices
+ * only; 0: the library is inert. */
 int sroce_host_enabled(void);
-/* A slot on the device: 0 and its number and receive socket (bound), or
- * -errno after a line on stderr. */
+/* Acquires a slot on the device. 0 with its number and bound receive socket, or
+ * -errno after a message on stderr. */
 int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p);
 void sroce_host_leave(unsigned dev_index, unsigned slot);
-/* Reads what the session daemon has to say.  proc->lock is held. */
+/* Processes pending messages of the session daemon. proc->lock is held. */
 void sroce_host_read_daemon(void);
 
 /* ---- ctx.c ---- */
 struct ibv_context *sroce_host_ctx_open(sroce_host_dev_t *dev);
 void sroce_host_ctx_close(sroce_host_ctx_t *ctx);
-/* Locks the context of an object; NULL and errno in a forked child. */
+/* Locks the context of an object. NULL and errno in a forked child. */
 sroce_host_ctx_t *sroce_host_lock(struct ibv_context *context);
 void sroce_host_unlock(sroce_host_ctx_t *ctx);
-/* The core's and the socket's counters to where `mrail soft status` sees them;
- * unless it was done a moment ago. */
-void sroce_host_ctx_publish(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
+/* Exports the counters of core and socket to shared memory, where `mrail soft
+ * status` reads them. At most every 10 ms. */
+void sroce_host_ctx_export(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
 void sroce_host_ctx_set_ops(sroce_host_ctx_t *ctx); /* verbs_ops.c */
-/* verbs_dev.c: the port attributes of any version's length. */
+/* verbs_dev.c: port attributes, truncated to the caller's version. */
 int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
                             struct ibv_port_attr *port_attr, size_t length);
 
 /* ---- net.c; ctx->lock is held ---- */
-int sroce_net_bind_rx(uint32_t addr, int *fd_p); /* joins the port's group */
+int sroce_net_bind_rx(uint32_t addr, int *fd_p); /* joins the SO_REUSEPORT
+                                                  * group */
 int sroce_net_attach_selector(int fd);
 int64_t sroce_net_rx_limit(int fd);
-/* Reads and hands over what has arrived, at most `max` messages; how many. */
+/* Reads up to `max` messages and passes them to the core. Returns their
+ * number. */
 unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns);
-/* 0, or -errno: the kernel did not take the packets, and they are lost as on a
- * wire.  -EAGAIN is no exception (a full send buffer, off the loopback
- * interface only): the caller does not keep what it sends. */
+/* 0, or -errno: the kernel did not accept the packets. They are lost, as on a
+ * wire, even after -EAGAIN (a full send buffer, which the loopback interface
+ * never has): the caller keeps no copy. */
 int sroce_net_send(sroce_host_ctx_t *ctx, uint32_t dst_ip, uint16_t sport,
                    uint8_t tos, uint16_t seg_bytes, uint16_t num_pkts,
                    const struct iovec *iov, unsigned iov_count);
-/* Number of packets that the kernel dropped at the receive socket, by
- * SO_MEMINFO. */
+/* Packets that the kernel has dropped at the receive socket (SO_MEMINFO). */
 uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx);
 void sroce_net_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- credit.c; ctx->lock is held ---- */
 
-/* Credit for up to `num` packets of `seg_bytes` at a process of the session;
- * how many it got.  It is what sroce_host_credit() says of a run of so many,
- * and enough for any part of it.  On record as not sent until settled or
- * returned. */
+/* Takes credit for up to `num` packets of `seg_bytes` at a process of the
+ * session. Returns their number n. The credit is sroce_host_credit() of a run
+ * of n packets, which suffices for any part of the run. The slot records the
+ * credit as unsent until commit or return. */
 unsigned sroce_credit_take(sroce_host_ctx_t *ctx, int dest_dev,
                            unsigned dest_slot, uint32_t seg_bytes,
                            unsigned num);
-/* The same for a queue pair, which waits for its turn if credit is short.
- * Small packets do not. */
+/* The same for a queue pair, which waits for its turn if credit is short. Small
+ * packets do not wait. */
 unsigned sroce_credit_take_turn(sroce_host_qp_t *qp, unsigned dest_slot,
                                 uint32_t seg_bytes, unsigned num,
                                 mrail_ns_t now_ns);
-/* Credit (see sroce_host_credit) that is not used after all. */
+/* Returns unused credit (see sroce_host_credit). */
 void sroce_credit_return(int dest_dev, unsigned dest_slot, int64_t bytes);
-/* The rest is in the socket: its credit is the receiver's to return. */
-void sroce_credit_settle(sroce_host_ctx_t *ctx);
+/* The packets are in the socket: the receiver returns the remaining credit. */
+void sroce_credit_commit(sroce_host_ctx_t *ctx);
 
-/* Restarts the context's random numbers with the seed of the session or of a
- * script. */
+/* Restarts the random numbers with the seed of the session or of a script. */
 void sroce_host_ctx_seed(sroce_host_ctx_t *ctx);
 
 /* ---- tx.c; ctx->lock is held ---- */
 void sroce_tx_activate(sroce_host_qp_t *qp);
-/* Sends the queue pair's pending acknowledgement of completed work first, if
- * possible within a moment. */
+/* Sends pending acknowledgements of the queue pair, if possible within 500
+ * us. */
 void sroce_tx_finish(sroce_host_qp_t *qp);
-void sroce_tx_remove(sroce_host_qp_t *qp); /* before it is destroyed */
+void sroce_tx_remove(sroce_host_qp_t *qp); /* before destruction */
 void sroce_tx_round(sroce_host_ctx_t *ctx, mrail_ns_t now_ns);
-/* When a round could send more, MRAIL_NS_NEVER: not before something comes. */
+/* Time of the next packet; MRAIL_NS_NEVER: only a received packet changes
+ * that. */
 mrail_ns_t sroce_tx_deadline(const sroce_host_ctx_t *ctx);
 void sroce_tx_cleanup(sroce_host_ctx_t *ctx);
 
 /* ---- progress.c ---- */
-/* One round in the caller's thread; ctx->lock is held.  Receive batches. */
+/* One round in the caller's thread; ctx->lock is held. Returns the number of
+ * received batches. */
 unsigned sroce_progress(sroce_host_ctx_t *ctx);
-int sroce_service_start(void); /* proc->lock is held; once */
-void sroce_service_wake(void);
-void sroce_service_watch(sroce_host_ctx_t *ctx, int watch);
-void sroce_service_arm(sroce_host_ctx_t *ctx);    /* ctx->lock is held */
-int sroce_service_add(sroce_host_ctx_t *ctx);     /* when it is complete */
-void sroce_service_forget(sroce_host_ctx_t *ctx); /* before it is closed */
+int sroce_control_start(void); /* proc->lock is held; starts once */
+void sroce_control_wake(void);
+void sroce_control_watch(sroce_host_ctx_t *ctx, int watch);
+void sroce_control_arm(sroce_host_ctx_t *ctx);    /* ctx->lock is held */
+int sroce_control_add(sroce_host_ctx_t *ctx);     /* after initialisation */
+void sroce_control_remove(sroce_host_ctx_t *ctx); /* before the close */
 
 /* ---- events.c ---- */
 void sroce_event_cq(void *arg, void *cq_user);
 void sroce_event_async(void *arg, enum ibv_event_type type, void *user);
-/* Port state against what was last reported; ctx->lock is held. */
+/* Raises a port event if the state has changed. ctx->lock is held. */
 void sroce_event_check_port(sroce_host_ctx_t *ctx);
 void sroce_event_invalidate_cq(sroce_host_cq_t *cq);
 void sroce_event_invalidate(sroce_host_ctx_t *ctx, void *object,
                             unsigned *reported, uint32_t *acked);
 int sroce_event_pipe(int *read_fd_p, int *write_fd_p);
-/* As the verbs of these names: 0, or -1 and errno. */
+/* As the verbs of the same names: 0, or -1 and errno. */
 int sroce_event_get_cq(struct ibv_comp_channel *channel, struct ibv_cq **cq_p,
                        void **cq_context_p);
 void sroce_event_ack_cq(sroce_host_cq_t *cq, unsigned num);

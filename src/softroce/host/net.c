@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* As in linux/udp.h, which clashes with netinet/udp.h. */
+/* From linux/udp.h, which conflicts with netinet/udp.h. */
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -19,7 +19,7 @@
 #define UDP_GRO 104
 #endif
 
-/* Offset of the destination QPN's 24 bits (under a reserved byte) in a BTH. */
+/* Offset of the word with the destination QPN (low 24 bits) in a BTH. */
 #define BTH_DEST_QPN 4
 #define NET_RESTORE_NS (2 * MRAIL_NS_PER_SEC)
 
@@ -41,7 +41,7 @@ static int sroce_net_socket(uint32_t addr, uint16_t port, int *fd_p)
         return -errno;
     }
     ret = sroce_net_set(fd, SOL_SOCKET, SO_REUSEPORT, 1);
-    /* DF, and so identification 0, which the ICRC covers. */
+    /* DF makes the identification 0; the ICRC covers it. */
     if (ret == 0) {
         ret = sroce_net_set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
     }
@@ -58,8 +58,8 @@ static int sroce_net_socket(uint32_t addr, uint16_t port, int *fd_p)
 
 int sroce_net_attach_selector(int fd)
 {
-    /* return (dest_qpn >> QPN_BITS): the slot, which is the index of its
-     * socket in the group (daemon.h). */
+    /* return (dest_qpn >> QPN_BITS): the slot. It is the index of the socket in
+     * the group (daemon.h). */
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, BTH_DEST_QPN),
         BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xffffff),
@@ -84,7 +84,7 @@ int sroce_net_bind_rx(uint32_t addr, int *fd_p)
     sroce_net_set(*fd_p, SOL_SOCKET, SO_RCVBUF, SROCE_HOST_RCVBUF);
     sroce_net_set(*fd_p, IPPROTO_IP, IP_RECVTOS, 1);
     sroce_net_set(*fd_p, IPPROTO_UDP, UDP_GRO, 1);
-    /* Replaces the group's program by the same one: no gap. */
+    /* Replaces the group's program by an equal one, without a gap. */
     ret = sroce_net_attach_selector(*fd_p);
     if (ret != 0) {
         close(*fd_p);
@@ -98,7 +98,7 @@ int64_t sroce_net_rx_limit(int fd)
     socklen_t length = sizeof(granted);
 
     getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length);
-    /* The kernel gives back what was read in lumps of up to a quarter. */
+    /* The kernel returns consumed memory late, in steps of up to a quarter. */
     return (int64_t)granted * 3 / 4;
 }
 
@@ -144,7 +144,7 @@ static int sroce_net_sport_open(sroce_host_ctx_t *ctx, uint16_t port)
         free(sport);
         return ret;
     }
-    /* Nobody sends to these ports; what comes is not read. */
+    /* No sender uses these ports; the socket is never read. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_RCVBUF, 1);
     sport->port = port;
     sport->next = *bucket;
@@ -287,8 +287,9 @@ static int sroce_net_read(sroce_host_ctx_t *ctx, sroce_net_batch_t *batch)
     return 0;
 }
 
-/* Credit that the sender took for this batch goes back.  Never below zero:
- * what came from outside, or was reclaimed meanwhile, had none. */
+/* Returns the credit of a received batch. The counter stays >= 0: packets of
+ * external hosts have no credit, and that of a dead sender may be reclaimed
+ * already. */
 static void sroce_net_return_credit(sroce_host_ctx_t *ctx, int64_t bytes)
 {
     _Atomic int64_t *held = &ctx->slot->rx_held;
@@ -324,7 +325,7 @@ static void sroce_net_deliver(sroce_host_ctx_t *ctx,
                                                  : SROCE_CNT_DROP_MISROUTED,
                              1);
         } else {
-            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts what it drops */
+            sroce_dev_rx(ctx->core, &pkt, now_ns); /* counts dropped packets */
         }
     }
     sroce_host_count(ctx, SROCE_CNT_RX_PACKETS, num);
@@ -350,10 +351,10 @@ uint32_t sroce_net_drops(const sroce_host_ctx_t *ctx)
 }
 
 /*
- * The socket is empty.  Credit that is held all the same belongs to senders
- * that are just sending; if nothing changes for long, it was lost (a packet
- * that the kernel dropped, a process killed at the wrong instruction), and
- * would be missing for ever.
+ * The socket is empty. Credit that is still held belongs to packets between the
+ * reservation and the socket. Credit that does not change for NET_RESTORE_NS
+ * was lost and is restored. Causes: a packet that the kernel dropped, or a
+ * sender killed between two instructions.
  */
 static void sroce_net_restore_credit(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
@@ -374,7 +375,7 @@ unsigned sroce_net_rx(sroce_host_ctx_t *ctx, unsigned max, mrail_ns_t now_ns)
     unsigned num = 0;
 
     if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
-        ctx->held_since_ns = now_ns; /* its credit is not lost */
+        ctx->held_since_ns = now_ns; /* a paused rail loses no credit */
         return 0;
     }
     while ((num < max) && (sroce_net_read(ctx, &batch) == 0)) {

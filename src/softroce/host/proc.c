@@ -23,8 +23,8 @@ static void sroce_host_complain(const char *what)
     fprintf(stderr, "mrail soft: %s\n", what);
 }
 
-/* The forked child has no control thread, and its parent's contexts, slots and
- * connection are not its own: it starts afresh, and frees nothing of them. */
+/* A forked child has no control thread. Contexts, slots and connection belong
+ * to its parent: the child frees none of them and starts afresh. */
 static void sroce_host_after_fork(void)
 {
     pthread_mutex_init(&sroce_host.lock, NULL);
@@ -89,8 +89,8 @@ static void sroce_host_init(void)
     if ((name == NULL) || (name[0] == '\0')) {
         return;
     }
-    /* From here on the machine's own devices are hidden, also after an error:
-     * a job must not land on other rails than it asked for. */
+    /* From here on the real devices are hidden, even after an error: a job must
+     * not use other rails than it asked for. */
     sroce_host.enabled = 1;
     if (sroce_session_name_check(name) != 0) {
         sroce_host_complain("MRAIL_SOFT is not the name of a session");
@@ -123,7 +123,7 @@ int sroce_host_enabled(void)
     return sroce_host.enabled;
 }
 
-/* Ports may have changed: the contexts look for themselves. */
+/* Settings have changed: checks the port state of every context. */
 static void sroce_host_on_notify(void)
 {
     sroce_host_ctx_t *ctx;
@@ -159,9 +159,9 @@ void sroce_host_read_daemon(void)
     }
 }
 
-/* One question, with a descriptor or -1, and its answer; kicks may come in
- * between.  proc->lock is held. */
-static int sroce_host_ask(sroce_daemon_msg_t *msg, int send_fd, int *fd_p)
+/* Sends a request, with a descriptor or -1, and receives its reply.
+ * Notifications may come in between. proc->lock is held. */
+static int sroce_host_request(sroce_daemon_msg_t *msg, int send_fd, int *fd_p)
 {
     sroce_daemon_msg_t reply = {0};
     int ret;
@@ -201,7 +201,7 @@ static int sroce_host_connect(void)
         return conn;
     }
     sroce_host.conn = conn;
-    return sroce_service_start();
+    return sroce_control_start();
 }
 
 static void sroce_host_explain_join(int error)
@@ -227,8 +227,8 @@ static void sroce_host_explain_join(int error)
     }
 }
 
-/* A slot that nobody had before needs its socket: we make it (it must be in
- * our network namespace) and the session daemon keeps a copy. */
+/* Makes the socket of a slot that is used for the first time. It must be in the
+ * network namespace of this process. The session daemon keeps a copy. */
 static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
 {
     sroce_daemon_msg_t bound = {
@@ -245,8 +245,8 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
                   "program"
                 : "cannot bind the device's address on this machine");
     }
-    /* Without a descriptor the session daemon takes the slot back. */
-    status = sroce_host_ask(&bound, *fd_p, NULL);
+    /* Without a descriptor, BOUND returns the slot to the session daemon. */
+    status = sroce_host_request(&bound, *fd_p, NULL);
     if ((ret == 0) && (status != 0)) {
         close(*fd_p);
         *fd_p = -1;
@@ -256,13 +256,14 @@ static int sroce_host_make_socket(const sroce_daemon_msg_t *msg, int *fd_p)
     return ret;
 }
 
-/* The slot's socket did not fit into this process: the slot goes back. */
+/* This process has no descriptor left for the slot's socket. Returns the
+ * slot. */
 static int sroce_host_lost_socket(const sroce_daemon_msg_t *msg)
 {
     sroce_daemon_msg_t leave = {
         .op = SROCE_DAEMON_LEAVE, .dev = msg->dev, .slot = msg->slot};
 
-    sroce_host_ask(&leave, -1, NULL);
+    sroce_host_request(&leave, -1, NULL);
     sroce_host_complain("this process has no file descriptor left for a "
                         "device; raise 'ulimit -n'");
     return -EMFILE;
@@ -279,7 +280,7 @@ int sroce_host_join(unsigned dev_index, unsigned *slot_p, int *fd_p)
         goto out;
     }
     *fd_p = -1;
-    ret = sroce_host_ask(&msg, -1, fd_p);
+    ret = sroce_host_request(&msg, -1, fd_p);
     if (ret != 0) {
         sroce_host_explain_join(ret);
         goto out;
@@ -300,6 +301,6 @@ void sroce_host_leave(unsigned dev_index, unsigned slot)
         .op = SROCE_DAEMON_LEAVE, .dev = dev_index, .slot = slot};
 
     pthread_mutex_lock(&sroce_host.lock);
-    sroce_host_ask(&msg, -1, NULL);
+    sroce_host_request(&msg, -1, NULL);
     pthread_mutex_unlock(&sroce_host.lock);
 }

@@ -1,12 +1,12 @@
 /*
- * Progress.  The application's own thread does the work while it polls; one
- * control thread per process does it for devices whose application is away
+ * Progress. While the application polls, its own thread does the work. One
+ * control thread per process serves the devices whose application is absent
  * (computing, blocked on a completion channel, or only a target of others).
  *
- * Each context counts the application's rounds.  The control thread looks at
- * the counts once a millisecond while any moves, and arms the receive sockets
- * of those that stood still in its epoll set: these are served at once.  When
- * none moves it sleeps without a timeout but for timers of the protocol.
+ * Each context counts the application's rounds. The control thread reads the
+ * counts every millisecond while any of them changes. It adds the receive
+ * sockets of idle contexts to its epoll set and serves them at once. If no
+ * count changes, it sleeps until a packet or a protocol timer.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -24,21 +24,21 @@
 #include <unistd.h>
 
 #define PROGRESS_RX_MESSAGES 8
-/* Without announced credit (peers outside of the session have none) the socket
- * is still looked at every so many rounds. */
+/* Peers outside of the session announce no credit. So the socket is read every
+ * so many rounds in any case. */
 #define PROGRESS_RX_EVERY 32
-#define SERVICE_WATCH_NS (1 * MRAIL_NS_PER_MS)
-/* The application is in there just now. */
-#define SERVICE_BUSY_NS (50 * MRAIL_NS_PER_US)
-/* Polls after arming a completion queue by which the application shows that it
- * does not mean to block (one is usual before blocking). */
-#define SERVICE_ARMED_POLLS 16
-#define SERVICE_ROUNDS 64
-#define SERVICE_SPIN_NS (50 * MRAIL_NS_PER_US)
-#define SERVICE_PAUSE_NS (10 * MRAIL_NS_PER_US)
-#define SERVICE_MAX_NS (1000 * MRAIL_NS_PER_MS)
-#define SERVICE_EVENTS 16
-#define SERVICE_STACK (256 * 1024)
+#define CONTROL_WATCH_NS (1 * MRAIL_NS_PER_MS)
+/* Pause after the application holds the lock. */
+#define CONTROL_BUSY_NS (50 * MRAIL_NS_PER_US)
+/* After this many polls since it armed a CQ, the application does not intend to
+ * block. One poll is usual before blocking. */
+#define CONTROL_ARMED_POLLS 16
+#define CONTROL_ROUNDS 64
+#define CONTROL_SPIN_NS (50 * MRAIL_NS_PER_US)
+#define CONTROL_PAUSE_NS (10 * MRAIL_NS_PER_US)
+#define CONTROL_MAX_NS (1000 * MRAIL_NS_PER_MS)
+#define CONTROL_EVENTS 16
+#define CONTROL_STACK (256 * 1024)
 
 /* Applies settings that changed since settings_gen. */
 static void sroce_take_changed_settings(sroce_host_ctx_t *ctx,
@@ -57,7 +57,7 @@ static void sroce_take_changed_settings(sroce_host_ctx_t *ctx,
     }
 }
 
-/* Settings that the protocol core must be told about. */
+/* Passes changed settings to the protocol core. */
 static void sroce_take_settings(sroce_host_ctx_t *ctx)
 {
     uint32_t settings_gen =
@@ -97,16 +97,16 @@ unsigned sroce_progress(sroce_host_ctx_t *ctx)
     return num;
 }
 
-/* ---- Service thread ---- */
+/* ---- Control thread ---- */
 
-/* helper thread only */
-static int service_blind; /* this round: sleep without looking at sockets */
-static int service_kicked =
-    1; /* the session daemon's connection may have something */
-static int service_active; /* the last round took packets in */
-static int service_spins;  /* this round is not after a sleep */
+/* Used by the control thread only. */
+static int control_no_epoll; /* sleep without the epoll set in this round */
+static int control_is_notified =
+    1; /* the connection to the session daemon may be readable */
+static int control_has_received; /* the last round received packets */
+static int control_is_spinning;  /* this round does not follow a sleep */
 
-void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
+void sroce_control_watch(sroce_host_ctx_t *ctx, int watch)
 {
     struct epoll_event event = {.events = watch ? EPOLLIN : 0, .data.ptr = ctx};
 
@@ -116,19 +116,20 @@ void sroce_service_watch(sroce_host_ctx_t *ctx, int watch)
     }
 }
 
-/* The application armed a completion queue: it may block now, and what comes
- * must be served without waiting for our next look. */
-void sroce_service_arm(sroce_host_ctx_t *ctx)
+/* The application armed a CQ and may block now. Packets must be served without
+ * waiting for the next round of the control thread. */
+void sroce_control_arm(sroce_host_ctx_t *ctx)
 {
-    ctx->armed = SERVICE_ARMED_POLLS;
-    sroce_service_watch(ctx, 1);
+    ctx->armed = CONTROL_ARMED_POLLS;
+    sroce_control_watch(ctx, 1);
     if (sroce_tx_deadline(ctx) != MRAIL_NS_NEVER) {
-        sroce_service_wake();
+        sroce_control_wake();
     }
 }
 
-/* Works for one context if its application is away; when to come back. */
-static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
+/* Serves one context if its application is absent. Returns the time of the next
+ * call. */
+static mrail_ns_t sroce_control_serve(sroce_host_ctx_t *ctx)
 {
     uint64_t app_rounds =
         atomic_load_explicit(&ctx->app_rounds, memory_order_relaxed);
@@ -137,57 +138,59 @@ static mrail_ns_t sroce_service_serve(sroce_host_ctx_t *ctx)
 
     if ((app_rounds != ctx->seen_rounds) && !ctx->armed && !ctx->watched) {
         ctx->seen_rounds = app_rounds;
-        return mrail_clock_now() + SERVICE_WATCH_NS;
+        return mrail_clock_now() + CONTROL_WATCH_NS;
     }
     if (pthread_mutex_trylock(&ctx->lock) != 0) {
-        /* Not away.  Its socket may be readable: do not let that wake us. */
-        service_blind = 1;
-        return mrail_clock_now() + SERVICE_BUSY_NS;
+        /* The application is present. Its socket may be readable: this must not
+         * wake the control thread. */
+        control_no_epoll = 1;
+        return mrail_clock_now() + CONTROL_BUSY_NS;
     }
     sroce_event_check_port(ctx);
-    sroce_host_ctx_publish(ctx, mrail_clock_now());
+    sroce_host_ctx_export(ctx, mrail_clock_now());
     if ((app_rounds != ctx->seen_rounds) && !ctx->armed) {
         ctx->seen_rounds = app_rounds;
-        sroce_service_watch(ctx, 0);
+        sroce_control_watch(ctx, 0);
         pthread_mutex_unlock(&ctx->lock);
-        return mrail_clock_now() + SERVICE_WATCH_NS;
+        return mrail_clock_now() + CONTROL_WATCH_NS;
     }
     ctx->seen_rounds = app_rounds;
     if (MRAIL_UNLIKELY(sroce_host_is_paused(ctx))) {
-        /* Its socket stays readable: do not let that wake us. */
-        sroce_service_watch(ctx, 0);
+        /* The socket of a paused rail may stay readable: this must not wake the
+         * control thread. */
+        sroce_control_watch(ctx, 0);
         sroce_progress(ctx);
         pthread_mutex_unlock(&ctx->lock);
-        return mrail_clock_now() + SERVICE_WATCH_NS;
+        return mrail_clock_now() + CONTROL_WATCH_NS;
     }
-    sroce_service_watch(ctx, 1);
+    sroce_control_watch(ctx, 1);
     do {
-        if (!service_spins) {
-            ctx->rx_skipped = PROGRESS_RX_EVERY; /* look at the socket */
+        if (!control_is_spinning) {
+            ctx->rx_skipped = PROGRESS_RX_EVERY; /* read the socket */
         }
         num = sroce_progress(ctx);
-        service_active |= (num != 0);
+        control_has_received |= (num != 0);
     } while (((num != 0) || !mrail_list_empty(&ctx->ready)) &&
-             (++rounds < SERVICE_ROUNDS));
+             (++rounds < CONTROL_ROUNDS));
     deadline_ns = sroce_dev_deadline(ctx->core);
     tx_ns = sroce_tx_deadline(ctx);
     pthread_mutex_unlock(&ctx->lock);
     return MRAIL_MIN(deadline_ns, tx_ns);
 }
 
-/* One look at every context; when to look again. */
-static mrail_ns_t sroce_service_round(void)
+/* Serves all contexts. Returns the time of the next round. */
+static mrail_ns_t sroce_control_round(void)
 {
     mrail_ns_t next_ns = MRAIL_NS_NEVER;
     sroce_host_ctx_t *ctx;
 
     pthread_mutex_lock(&sroce_host.lock);
-    if (service_kicked) {
-        service_kicked = 0;
+    if (control_is_notified) {
+        control_is_notified = 0;
         sroce_host_read_daemon();
     }
     mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
-        mrail_ns_t at_ns = sroce_service_serve(ctx);
+        mrail_ns_t at_ns = sroce_control_serve(ctx);
 
         next_ns = MRAIL_MIN(next_ns, at_ns);
     }
@@ -195,59 +198,59 @@ static mrail_ns_t sroce_service_round(void)
     return next_ns;
 }
 
-/* Sleeps until something arrives at a watched socket, or until at_ns. */
-static void sroce_service_sleep(mrail_ns_t at_ns)
+/* Sleeps until a watched socket is readable, or until at_ns. */
+static void sroce_control_sleep(mrail_ns_t at_ns)
 {
     mrail_ns_t now_ns = mrail_clock_now();
     mrail_ns_t sleep_ns = (at_ns > now_ns) ? at_ns - now_ns : 0;
     struct timespec ts;
     struct pollfd pollfd = {.fd = sroce_host.epoll_fd, .events = POLLIN};
-    struct epoll_event events[SERVICE_EVENTS];
+    struct epoll_event events[CONTROL_EVENTS];
     uint64_t count;
     int num;
 
-    /* Never without a pause: a mutex is not fair, and the application may be
-     * waiting for one of ours. */
-    sleep_ns = MRAIL_MIN(sleep_ns, SERVICE_MAX_NS);
-    sleep_ns = MRAIL_MAX(sleep_ns, SERVICE_PAUSE_NS);
+    /* Always pause: a mutex is not fair, and the application may be waiting for
+     * one that this thread released. */
+    sleep_ns = MRAIL_MIN(sleep_ns, CONTROL_MAX_NS);
+    sleep_ns = MRAIL_MAX(sleep_ns, CONTROL_PAUSE_NS);
     ts.tv_sec = (time_t)(sleep_ns / MRAIL_NS_PER_SEC);
     ts.tv_nsec = (long)(sleep_ns % MRAIL_NS_PER_SEC);
-    if (service_blind) {
+    if (control_no_epoll) {
         nanosleep(&ts, NULL);
         return;
     }
     if (ppoll(&pollfd, 1, &ts, NULL) <= 0) {
         return;
     }
-    num = epoll_wait(sroce_host.epoll_fd, events, SERVICE_EVENTS, 0);
+    num = epoll_wait(sroce_host.epoll_fd, events, CONTROL_EVENTS, 0);
     for (int i = 0; i < num; ++i) {
         if (events[i].data.ptr == NULL) {
-            service_kicked = 1;
+            control_is_notified = 1;
             (void)!read(sroce_host.wake_fd, &count, sizeof(count));
         }
     }
 }
 
-/* A yield that takes longer than what some other processes are given in turn: the
- * processors are busy with what does not yield.  On Linux 6.18 who yields among such was
- * seen to wait for 4 s (beside 16 loops on two processors); peers would take a process
- * for dead that answers nobody for so long.  So for a while it sleeps instead. */
-#define SERVICE_YIELD_LONG_NS (20 * MRAIL_NS_PER_MS)
-#define SERVICE_YIELD_REST_NS (1 * MRAIL_NS_PER_SEC)
+/* A yield that takes this long means that other processes occupy the cores and
+ * do not yield. On Linux 6.18, beside 16 busy loops on two cores, a yield took
+ * up to 4 s. Peers would consider this process dead. So the thread sleeps
+ * instead for CONTROL_YIELD_BACKOFF_NS. */
+#define CONTROL_YIELD_LONG_NS (20 * MRAIL_NS_PER_MS)
+#define CONTROL_YIELD_BACKOFF_NS (1 * MRAIL_NS_PER_SEC)
 
-/* Returns until when it is better not to yield again. */
-static mrail_ns_t sroce_service_yield(mrail_ns_t now_ns)
+/* Yields. Returns the time before which the thread should not yield again. */
+static mrail_ns_t sroce_control_yield(mrail_ns_t now_ns)
 {
     mrail_ns_t then_ns;
 
     sched_yield();
     then_ns = mrail_clock_now();
-    return (then_ns - now_ns > SERVICE_YIELD_LONG_NS)
-               ? then_ns + SERVICE_YIELD_REST_NS
+    return (then_ns - now_ns > CONTROL_YIELD_LONG_NS)
+               ? then_ns + CONTROL_YIELD_BACKOFF_NS
                : 0;
 }
 
-static void *sroce_service_main(void *arg)
+static void *sroce_control_main(void *arg)
 {
     mrail_ns_t active_ns = 0, backoff_ns = 0;
 
@@ -256,26 +259,26 @@ static void *sroce_service_main(void *arg)
     for (;;) {
         mrail_ns_t at_ns, now_ns;
 
-        service_active = service_blind = 0;
-        at_ns = sroce_service_round();
+        control_has_received = control_no_epoll = 0;
+        at_ns = sroce_control_round();
         now_ns = mrail_clock_now();
-        if (service_active) {
+        if (control_has_received) {
             active_ns = now_ns;
         }
-        /* More packets mostly follow: sleeping between the packets of a
-         * transfer would cost more. */
-        service_spins =
-            (now_ns - active_ns < SERVICE_SPIN_NS) && (now_ns >= backoff_ns);
-        if (service_spins) {
-            backoff_ns = sroce_service_yield(now_ns);
+        /* More packets usually follow: a sleep between the packets of a
+         * transfer would cost more than the yield. */
+        control_is_spinning =
+            (now_ns - active_ns < CONTROL_SPIN_NS) && (now_ns >= backoff_ns);
+        if (control_is_spinning) {
+            backoff_ns = sroce_control_yield(now_ns);
         } else {
-            sroce_service_sleep(at_ns);
+            sroce_control_sleep(at_ns);
         }
     }
     return NULL;
 }
 
-static int sroce_service_fds(void)
+static int sroce_control_fds(void)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
 
@@ -291,7 +294,7 @@ static int sroce_service_fds(void)
     return 0;
 }
 
-int sroce_service_start(void)
+int sroce_control_start(void)
 {
     sigset_t all, old;
     pthread_attr_t attr;
@@ -300,31 +303,31 @@ int sroce_service_start(void)
     if (sroce_host.thread_runs) {
         return 0;
     }
-    ret = sroce_service_fds();
+    ret = sroce_control_fds();
     if (ret != 0) {
         return ret;
     }
-    /* The application's signals are the application's. */
+    /* Signals are for the threads of the application. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &old);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_attr_setstacksize(&attr, SERVICE_STACK);
-    ret = -pthread_create(&sroce_host.thread, &attr, sroce_service_main, NULL);
+    pthread_attr_setstacksize(&attr, CONTROL_STACK);
+    ret = -pthread_create(&sroce_host.thread, &attr, sroce_control_main, NULL);
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     sroce_host.thread_runs = (ret == 0);
     return ret;
 }
 
-void sroce_service_wake(void)
+void sroce_control_wake(void)
 {
     const uint64_t one = 1;
 
     (void)!write(sroce_host.wake_fd, &one, sizeof(one));
 }
 
-int sroce_service_add(sroce_host_ctx_t *ctx)
+int sroce_control_add(sroce_host_ctx_t *ctx)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = ctx};
     int ret = 0;
@@ -338,11 +341,11 @@ int sroce_service_add(sroce_host_ctx_t *ctx)
         mrail_list_add_tail(&sroce_host.ctxs, &ctx->list);
     }
     pthread_mutex_unlock(&sroce_host.lock);
-    sroce_service_wake();
+    sroce_control_wake();
     return ret;
 }
 
-/* Times that a lock is tried which another thread, that goes on, may hold. */
+/* Limit of attempts to take a lock that another running thread may hold. */
 #define EXIT_TRIES 1000
 
 static int sroce_exit_lock(pthread_mutex_t *lock)
@@ -356,9 +359,10 @@ static int sroce_exit_lock(pthread_mutex_t *lock)
     return 0;
 }
 
-/* A process that ends without closing its devices has not exported its counters
- * since the helper thread last found the application absent, perhaps never. */
-__attribute__((destructor)) static void sroce_exit_publish(void)
+/* Exports the counters of a process that exits without closing its devices. The
+ * last export was when the control thread found the application absent, perhaps
+ * never. */
+__attribute__((destructor)) static void sroce_exit_export(void)
 {
     sroce_host_ctx_t *ctx;
 
@@ -367,15 +371,15 @@ __attribute__((destructor)) static void sroce_exit_publish(void)
     }
     mrail_list_for_each(ctx, &sroce_host.ctxs, sroce_host_ctx_t, list) {
         if (sroce_host_is_mine(ctx) && sroce_exit_lock(&ctx->lock)) {
-            ctx->published_ns = 0;
-            sroce_host_ctx_publish(ctx, mrail_clock_now());
+            ctx->exported_ns = 0;
+            sroce_host_ctx_export(ctx, mrail_clock_now());
             pthread_mutex_unlock(&ctx->lock);
         }
     }
     pthread_mutex_unlock(&sroce_host.lock);
 }
 
-void sroce_service_forget(sroce_host_ctx_t *ctx)
+void sroce_control_remove(sroce_host_ctx_t *ctx)
 {
     pthread_mutex_lock(&sroce_host.lock);
     mrail_list_del(&ctx->list);

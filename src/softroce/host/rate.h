@@ -1,12 +1,12 @@
 /*
- * Rates that all processes of a device share without a lock.
+ * Rate limiters that all processes of a device share without a lock.
  *
  * A rate limiter is the time at which the next byte may leave (the theoretical
  * arrival time of GCRA). A sender *reserves*: it adds the cost of its batch and
  * gets the earlier value, which is its departure time. So senders depart in the
  * order of their requests, each with one batch reserved at a time. That is fair
  * for any number of senders and polling rates. The reservation of a killed
- * process is a moment of time that passes.
+ * process expires with its time.
  *
  * An idle limiter saves up at most SROCE_RATE_IDLE_NS. A sender with constant
  * work that was late, because the kernel did not run it, may catch up on
@@ -27,7 +27,7 @@
 
 #define SROCE_RATE_IDLE_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_LATE_NS (10 * MRAIL_NS_PER_MS)
-/* A batch takes at most about this long, but is at least one packet. */
+/* Maximum duration of a batch of more than one packet. */
 #define SROCE_RATE_BATCH_NS (200 * MRAIL_NS_PER_US)
 #define SROCE_RATE_SMALL_BYTES 512
 
@@ -37,7 +37,7 @@ static inline uint64_t sroce_rate_cost(uint64_t rate_bytes_per_s,
     return (uint64_t)bytes * (64 * MRAIL_NS_PER_SEC) / rate_bytes_per_s;
 }
 
-/* Adds a cost to one time; returns the one before, in ns. */
+/* Adds a cost to a departure time. Returns the earlier value in ns. */
 static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
                                             uint64_t cost, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
@@ -52,8 +52,8 @@ static inline mrail_ns_t sroce_rate_advance(_Atomic uint64_t *tat_p,
     return from / 64;
 }
 
-/* Reserves `bytes`; returns when they may leave, 0: at once.  depth_ns: one of
- * the two above. */
+/* Reserves `bytes` and returns their departure time, 0: at once. depth_ns is
+ * SROCE_RATE_IDLE_NS or SROCE_RATE_LATE_NS. */
 static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
                                             uint32_t bytes, mrail_ns_t depth_ns,
                                             mrail_ns_t now_ns)
@@ -74,7 +74,7 @@ static inline mrail_ns_t sroce_rate_reserve(sroce_bucket_t *bucket,
     return at_ns;
 }
 
-/* Could a small packet leave at once? */
+/* 1 if a small packet can leave at once. */
 static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
                                          mrail_ns_t now_ns)
 {
@@ -82,8 +82,8 @@ static inline int sroce_rate_small_ready(const sroce_bucket_t *bucket,
            (bucket->small_tat <= now_ns * 64);
 }
 
-/* Bytes that were reserved and not sent.  The rate may be another one by now:
- * what was reserved without a cap is more than a fresh bucket has. */
+/* Returns reserved bytes that were not sent. The rate may have changed since:
+ * bytes reserved without a limit may exceed what a new limiter has. */
 static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
 {
     uint64_t rate_bytes_per_s =
@@ -100,7 +100,7 @@ static inline void sroce_rate_refund(sroce_bucket_t *bucket, uint32_t bytes)
     }
 }
 
-/* Most bytes that a batch should have, `max` without a cap. */
+/* Maximum bytes of a batch, `max` without a rate limit. */
 static inline uint32_t sroce_rate_batch(const sroce_bucket_t *bucket,
                                         uint32_t max)
 {

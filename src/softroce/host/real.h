@@ -1,10 +1,10 @@
 /*
- * The libibverbs behind us.  Every function that is put in front begins with
+ * Access to the real libibverbs. Every replaced function begins with
  *
  *     SROCE_PASS(ibv_alloc_pd, context);
  *
- * which, when no session was asked for, returns what the real function
- * returns: the library is inert then.
+ * Without a session, it returns the result of the real function: the library is
+ * inert.
  */
 #ifndef MRAIL_SROCE_REAL_H
 #define MRAIL_SROCE_REAL_H

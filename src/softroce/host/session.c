@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #define ROCE_UDP_PORT 4791
-/* How long to wait for a base that a caller has named: the grace of a session
- * that ends, and as much again. */
+/* The wait for a given base takes at most BASE_TRIES pauses. That is twice the
+ * grace time of a session that ends, and a margin. */
 #define BASE_PAUSE_NS 5000000
 #define BASE_TRIES 100
 
@@ -70,7 +70,8 @@ size_t sroce_session_size(unsigned num_nodes, unsigned num_rails)
            (size_t)num_nodes * num_rails * sizeof(sroce_session_dev_t);
 }
 
-/* A socket without SO_REUSEPORT: it binds only where no other socket is. */
+/* Binds a socket without SO_REUSEPORT: EADDRINUSE if any other socket is
+ * bound. */
 static int sroce_session_bind(uint32_t addr, uint16_t port, int *fd_p)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
@@ -91,7 +92,7 @@ static int sroce_session_bind(uint32_t addr, uint16_t port, int *fd_p)
     return 0;
 }
 
-/* Can this machine bind the address, and is its RoCE port unused? */
+/* 0 if this machine has the address and no socket uses its RoCE port. */
 static int sroce_session_addr_free(uint32_t addr)
 {
     int fd;
@@ -147,8 +148,8 @@ static int sroce_session_take_base(const sroce_session_params_t *params,
     return 0;
 }
 
-/* A base that the caller has named.  Its holder may be about to end, or about
- * to make the session of this very name. */
+/* Takes the base that the caller gave. The session that holds it may be ending.
+ * Or another process is creating the session of this name. */
 static int sroce_session_await_base(const sroce_session_params_t *params,
                                     const char *path, int *fd_p)
 {
@@ -167,7 +168,7 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
     }
 }
 
-/* The base of the name's hash, or the next one that is free. */
+/* Takes the base of the name's hash, or the next free one. */
 static int sroce_session_pick_base(const sroce_session_params_t *params,
                                    const char *path, uint32_t *base_p,
                                    int *fd_p)
@@ -219,7 +220,7 @@ static void sroce_session_fill(sroce_session_t *session, size_t size,
     session->ready = 1;
 }
 
-/* The file under its name; *fd_p holds its exclusive lock. */
+/* Creates the file under its name. *fd_p holds its exclusive lock. */
 static int sroce_session_make_file(const sroce_session_params_t *params,
                                    uint32_t base, const char *path, int *fd_p)
 {
@@ -233,8 +234,8 @@ static int sroce_session_make_file(const sroce_session_params_t *params,
     if (fd < 0) {
         return -errno;
     }
-    /* Every page now: on a full file system a missing page is a signal in the
-     * process that touches it. */
+    /* Allocates all pages. On a full file system, a missing page would raise
+     * SIGBUS in the process that touches it. */
     ret = -posix_fallocate(fd, 0, (off_t)size);
     if ((ret == 0) && (flock(fd, LOCK_EX) != 0)) {
         ret = -errno;
@@ -249,7 +250,7 @@ static int sroce_session_make_file(const sroce_session_params_t *params,
     }
     sroce_session_fill(session, size, base, params);
     munmap(session, size);
-    /* link() refuses an existing name: of two creators one wins. */
+    /* link() fails if the name exists: only one of two creators succeeds. */
     if (link(tmp, path) != 0) {
         ret = -errno;
         goto err_close;
@@ -315,8 +316,8 @@ int sroce_session_check(const sroce_session_t *session, size_t size)
     return 0;
 }
 
-/* Removes what a killed session daemon left.  The caller holds the lock of the file in
- * `st`; the path may name a newer one by now, which is left alone. */
+/* Removes the files of a killed session daemon. The caller holds the lock of
+ * the file in `st`. If the path names a newer file, both stay. */
 static void sroce_session_reap(const char *name, const char *path,
                                const struct stat *st)
 {
@@ -349,7 +350,7 @@ int sroce_session_open(const char *name, sroce_session_t **session_p)
         ((st.st_mode & 077) != 0)) {
         goto err_close;
     }
-    /* The session daemon holds the exclusive lock for as long as it lives. */
+    /* A live session daemon holds the exclusive lock. */
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
         sroce_session_reap(name, path, &st);
         ret = -ENOENT;

@@ -26,48 +26,48 @@
 #define SROCE_SESSION_MAX_RAILS 16
 #define SROCE_SESSION_MAX_NODES 254
 #define SROCE_SESSION_MAX_DEVS 256
-/* Processes that can have a device open at once: the top bits of a queue pair
- * number say which process it belongs to. */
+/* Processes that can have a device open at the same time. The top bits of a QPN
+ * select the process. */
 #define SROCE_SESSION_SLOT_BITS 7
 #define SROCE_SESSION_SLOTS (1 << SROCE_SESSION_SLOT_BITS)
 #define SROCE_SESSION_QPN_BITS (24 - SROCE_SESSION_SLOT_BITS)
 
 #define SROCE_SESSION_DEFAULT_MTU 4096
-/* UDP port of the socket that shows a session's base to be taken: outside of
- * the source ports and of the kernel's ephemeral ports. */
+/* UDP port of the socket that marks a session's base as taken. It is outside of
+ * the source port range and of the kernel's ephemeral ports. */
 #define SROCE_SESSION_BASE_PORT 4792
 
-/* Flags of a session; they hold for all of its life. */
+/* Flags of a session. They never change. */
 #define SROCE_SESSION_F_ICRC 0x1u /* compute and check real ICRCs */
 
 typedef enum sroce_slot_state {
-    SROCE_SLOT_FREE,    /* nobody; the session daemon may give it out */
-    SROCE_SLOT_JOINING, /* given out, not receiving yet */
+    SROCE_SLOT_FREE,    /* available to the session daemon */
+    SROCE_SLOT_JOINING, /* assigned, not receiving yet */
     SROCE_SLOT_LIVE     /* receives packets */
 } sroce_slot_state_t;
 
-/* Counted by the process that owns the slot; never reset while the session
- * lives, so a sum over slots never goes back. */
+/* The owner of the slot counts. Counters are never reset during a session, so a
+ * sum over slots never decreases. */
 typedef enum sroce_counter {
     SROCE_CNT_TX_PACKETS,
     SROCE_CNT_TX_BYTES,
     SROCE_CNT_RX_PACKETS,
     SROCE_CNT_RX_BYTES,
-    SROCE_CNT_DROP_LOSS,      /* by the session's loss setting */
+    SROCE_CNT_DROP_LOSS,      /* by the loss setting */
     SROCE_CNT_DROP_DOWN,      /* port down, here or at the destination */
-    SROCE_CNT_DROP_BLACKHOLE, /* by a fault, as the next */
-    SROCE_CNT_DROP_ACKS,      /* answers that were not sent */
+    SROCE_CNT_DROP_BLACKHOLE, /* by a blackhole fault */
+    SROCE_CNT_DROP_ACKS,      /* responses lost by drop_acks */
     SROCE_CNT_DROP_NO_PEER,   /* no process behind the destination QPN */
-    SROCE_CNT_DROP_SHORT,     /* no destination QPN in it */
+    SROCE_CNT_DROP_SHORT,     /* shorter than a destination QPN */
     SROCE_CNT_DROP_MISROUTED, /* for a QPN of another process */
     SROCE_CNT_DROP_DELAY,     /* delay line full */
-    SROCE_CNT_DROP_SEND,      /* the kernel refused to send */
+    SROCE_CNT_DROP_SEND,      /* the kernel refused the packets */
     SROCE_CNT_DROP_KERNEL,    /* receive socket overflow (SO_MEMINFO) */
-    SROCE_CNT_WAIT_RATE,      /* sends that waited for a rate */
-    SROCE_CNT_WAIT_CREDIT,    /* sends that waited for socket buffer */
+    SROCE_CNT_WAIT_RATE,      /* sends delayed by a rate */
+    SROCE_CNT_WAIT_CREDIT,    /* sends delayed by socket-buffer credit */
     SROCE_CNT_FAULT_DUP,      /* packets sent twice */
-    SROCE_CNT_FAULT_REORDER,  /* held back */
-    SROCE_CNT_FAULT_CORRUPT,  /* damaged */
+    SROCE_CNT_FAULT_REORDER,  /* packets delayed for reordering */
+    SROCE_CNT_FAULT_CORRUPT,  /* corrupted packets */
     SROCE_CNT_FAULT_QP,       /* queue pairs moved to error */
     SROCE_CNT_NUM
 } sroce_counter_t;
@@ -76,8 +76,8 @@ typedef enum sroce_counter {
 
 extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 
-/* Bits of sroce_session_dev_t.faults: what the packet path has to look for.
- * Those with a number beside them are set while it is not zero. */
+/* Bits of sroce_session_dev_t.faults, which the packet path tests. A fault with
+ * a value has its bit set while the value is not zero. */
 #define SROCE_RAIL_BLACKHOLE_TX 0x01u
 #define SROCE_RAIL_BLACKHOLE_RX 0x02u
 #define SROCE_RAIL_PAUSE 0x04u
@@ -85,7 +85,7 @@ extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 #define SROCE_RAIL_DUPLICATE 0x10u
 #define SROCE_RAIL_REORDER 0x20u
 #define SROCE_RAIL_CORRUPT 0x40u
-/* Those that also meet what others send to the rail, at the sender. */
+/* Faults that senders also apply to packets towards the rail. */
 #define SROCE_RAIL_BOTH_ENDS                                                   \
     (SROCE_RAIL_DUPLICATE | SROCE_RAIL_REORDER | SROCE_RAIL_CORRUPT)
 
@@ -93,32 +93,32 @@ extern const char *const sroce_counter_names[SROCE_CNT_NUM];
 typedef struct sroce_slot {
     /* Read by senders; written by the session daemon and the owner. */
     _Alignas(64) _Atomic uint32_t state; /* sroce_slot_state_t */
-    _Atomic uint32_t generation;         /* +1 each time it is given out */
+    _Atomic uint32_t generation;         /* +1 at each assignment */
     _Atomic int32_t pid;
-    /* Socket-buffer bytes that senders reserved and the owner has not read
-     * yet.  Added by senders before they send, taken off by the owner. */
+    /* Socket-buffer bytes that senders have reserved and the owner has not read
+     * yet. Senders add before they send, the owner subtracts. */
     _Alignas(64) _Atomic int64_t rx_held;
-    _Atomic int64_t rx_limit; /* senders keep rx_held at or below it */
-    /* The sender that has waited longest for credit: since when (us) << 16 |
-     * who; 0: nobody.  It shows by the beat that it still wants it. */
+    _Atomic int64_t rx_limit; /* limit of rx_held */
+    /* The sender that has waited longest for credit: (start of the wait in us)
+     * << 16 | sender, 0: none. The sender refreshes the beat while it waits. */
     _Atomic uint64_t waiter;
     _Atomic uint64_t waiter_beat_ns;
-    /* Bytes that this process reserved at another slot and has perhaps not
-     * sent. The daemon returns them if the process dies. bytes == 0: none. */
+    /* Bytes that this process reserved at another slot and may not have sent.
+     * The daemon returns them if the process dies. pend_bytes == 0: none. */
     _Alignas(64) _Atomic uint32_t pend_bytes;
     _Atomic uint32_t pend_dev;
     _Atomic uint32_t pend_slot;
     _Alignas(64) _Atomic uint64_t counters[SROCE_CNT_NUM];
-    /* The protocol core's, in the order of SROCE_COUNTERS; copied here now and
-     * then. */
+    /* Counters of the protocol core, in the order of SROCE_COUNTERS. Copied at
+     * intervals. */
     _Atomic uint64_t core[SROCE_CORE_CNT_MAX];
 } sroce_slot_t;
 
 /* A rate shared by all processes of a device: see rate.h. */
 typedef struct sroce_bucket {
-    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no cap */
-    _Atomic uint64_t tat;       /* next departure, clock units of rate.h */
-    _Atomic uint64_t small_tat; /* the same for small packets only */
+    _Alignas(64) _Atomic uint64_t rate_bytes_per_s; /* 0: no limit */
+    _Atomic uint64_t tat;       /* next departure, in units of rate.h */
+    _Atomic uint64_t small_tat; /* next departure, small packets only */
 } sroce_bucket_t;
 
 typedef struct sroce_session_dev {
@@ -126,21 +126,22 @@ typedef struct sroce_session_dev {
     uint32_t rail; /* constant */
     uint32_t addr; /* IPv4 address, network order; constant */
     uint32_t reserved;
-    uint64_t first_rate_bytes_per_s;    /* what it was made with; constant */
+    uint64_t first_rate_bytes_per_s;    /* rate at creation; constant */
     _Alignas(64) _Atomic uint32_t down; /* 0: the port is up */
-    _Atomic uint32_t loss_ppm; /* of packets sent and received, 0..1000000 */
-    _Atomic uint32_t delay_us; /* added to packets sent and received */
-    _Atomic uint32_t write_delay_us; /* WRITEs are seen so much later */
+    _Atomic uint32_t loss_ppm; /* of sent and received packets, 0..1000000 */
+    _Atomic uint32_t delay_us; /* added to sent and received packets */
+    _Atomic uint32_t write_delay_us; /* delay before WRITEs become visible */
     _Atomic uint32_t faults;         /* SROCE_RAIL_*; 0: none */
     _Atomic uint32_t dup_ppm;
     _Atomic uint32_t reorder_ppm;
-    _Atomic uint32_t reorder_us; /* held back by up to so much */
+    _Atomic uint32_t reorder_us; /* maximum extra delay */
     _Atomic uint32_t corrupt_ppm;
-    /* +1 after one of the next was changed: processes look at them. */
+    /* +1 after a change of one of the next three. */
     _Atomic uint32_t settings_gen;
     _Atomic uint32_t seeds;    /* number of restarts of the random numbers */
-    _Atomic uint64_t error_qp; /* times it was asked for << 32 | every n-th */
-    _Atomic uint64_t seed;     /* of the random numbers; 0: the session's */
+    _Atomic uint64_t error_qp; /* number of requests << 32 | every n-th */
+    _Atomic uint64_t seed;     /* of the random numbers; 0: the session's
+                                * seed */
     sroce_bucket_t egress;
     sroce_bucket_t ingress;
     sroce_slot_t slots[SROCE_SESSION_SLOTS];
@@ -149,7 +150,7 @@ typedef struct sroce_session_dev {
 typedef struct sroce_session {
     uint64_t magic;
     uint32_t version;
-    uint32_t ready; /* 1: filled in */
+    uint32_t ready; /* 1: all fields are valid */
     uint64_t size;  /* of the file */
     uint32_t uid;
     uint32_t flags; /* SROCE_SESSION_F_* */
@@ -157,13 +158,13 @@ typedef struct sroce_session {
     uint32_t num_rails;
     uint32_t mtu; /* largest path MTU of the ports, bytes: 256..4096 */
     uint32_t slots_per_dev;
-    uint64_t seed;              /* of the loss setting */
-    _Atomic int32_t script_pid; /* the process that plays a script, 0: none */
+    uint64_t seed;              /* of random faults */
+    _Atomic int32_t script_pid; /* process that runs a fault script; 0: none */
     char name[SROCE_SESSION_NAME_MAX + 1];
     sroce_session_dev_t devs[]; /* [node * num_rails + rail] */
 } sroce_session_t;
 
-/* What `mrail soft` was asked for. */
+/* Parameters of a new session, from `mrail soft`. */
 typedef struct sroce_session_params {
     const char *name;
     unsigned num_nodes;
@@ -171,18 +172,18 @@ typedef struct sroce_session_params {
     unsigned mtu;
     uint32_t flags;
     uint64_t seed;
-    /* Both directions of rail r on every node, bytes per second; 0: no cap */
+    /* Both directions of rail r on every node, bytes per second; 0: no limit */
     uint64_t rate_bytes_per_s[SROCE_SESSION_MAX_RAILS];
-    /* First octets of the addresses: rail r of node k is base + (r+1, k+1).
-     * 0: 127.S with S from the name, the next free one if it is in use. */
-    uint32_t base_addr; /* host order, low 16 bits 0 */
+    /* First octets of the addresses: rail r of node k is base + (r+1, k+1). 0:
+     * 127.S with S from a hash of the name, or the next free S. */
+    uint32_t base_addr; /* host byte order, low 16 bits 0 */
 } sroce_session_params_t;
 
-/* 0, or -EINVAL: a name is 1..40 of letters, digits, '-', '_', '.', and does
- * not start with '.'. */
+/* 0, or -EINVAL. A name has 1..40 letters, digits, '-', '_', '.', and does not
+ * start with '.'. */
 int sroce_session_name_check(const char *name);
 
-/* Path of the session's file, or with suffix ".sock" of its socket. */
+/* Path of the session's file, or of its socket with suffix ".sock". */
 void sroce_session_path(const char *name, const char *suffix, char *path,
                         size_t max);
 
@@ -191,37 +192,40 @@ size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
 /* Holds the addresses of a session; the kernel releases both with their
  * process. */
 typedef struct sroce_session_hold {
-    int file_fd; /* the exclusive lock of the session's file */
-    int base_fd; /* the addresses: no other session gets the same base */
+    int file_fd; /* exclusive lock of the session's file */
+    int base_fd; /* socket that reserves the addresses */
 } sroce_session_hold_t;
 
 /*
- * Creates the file under its final name, filled in and marked ready.
- * hold_p receives two open descriptors: the session lives as long as a process
- * holds the first, and owns its addresses as long as a process holds the
- * second.  0; -EEXIST: a session of this name exists, or a given base belongs
- * to one that is just being made (the caller may open it); -EADDRINUSE: a
- * given base, or every base, is taken; another -errno.  After an error nothing
- * is left behind.
+ * Creates the file under its final name, with all fields valid. hold_p receives
+ * two open descriptors. The session lives while a process has the first one
+ * open, and owns its addresses while a process has the second one open. Errors
+ * leave nothing behind:
+ * - -EEXIST: a session of this name exists, or the session that owns the given
+ *   base is just being created (the caller may open it);
+ * - -EADDRINUSE: the given base, or every base, is taken;
+ * - another -errno.
  */
 int sroce_session_create(const sroce_session_params_t *params,
                          sroce_session_hold_t *hold_p);
 void sroce_session_hold_close(const sroce_session_hold_t *hold);
 
 /*
- * Maps an existing session.  Everything that others rely on is checked: owner,
- * mode, magic, version, size, topology.  0; -ENOENT: none, or left behind by a
- * session daemon that is gone (it is removed); -ESTALE: another version;
- * -EACCES: not ours; -EINVAL: damaged.
+ * Maps an existing session after checks of owner, mode, magic, version, size
+ * and topology. Errors:
+ * - -ENOENT: no session, or the files of a dead session daemon (now removed);
+ * - -ESTALE: another version;
+ * - -EACCES: another user's session;
+ * - -EINVAL: damaged.
  */
 int sroce_session_open(const char *name, sroce_session_t **session_p);
 void sroce_session_close(sroce_session_t *session);
 
-/* Is what lies in a file of `size` bytes, at least the header, a session?  0;
- * -ESTALE: of another version; -EINVAL: damaged. */
+/* Checks the content of a file of `size` bytes, at least the header. 0;
+ * -ESTALE: another version; -EINVAL: damaged. */
 int sroce_session_check(const sroce_session_t *session, size_t size);
 
-/* Removes file and socket.  Only the session daemon and the reaper call it. */
+/* Removes file and socket. Only the session daemon and the reaper call this. */
 void sroce_session_unlink(const char *name);
 
 static inline sroce_session_dev_t *
@@ -241,7 +245,7 @@ static inline unsigned sroce_session_dev_index(const sroce_session_t *session,
     return (unsigned)(dev - session->devs);
 }
 
-/* Index of the device with this address (network order), or -1. */
+/* Index of the device with this address (network byte order), or -1. */
 int sroce_session_find(const sroce_session_t *session, uint32_t addr);
 
 #endif

@@ -1,14 +1,16 @@
 /*
- * When a queue pair may send.  Before a run of packets is pulled from the core
+ * Decides when a queue pair may send. Before it pulls a run of packets from the
+ * core
  *
- *   1. its bytes are reserved at this device's egress and at the destination's
- *      ingress rate (rate.h): this gives the time at which it may leave;
- *   2. then socket-buffer credit of the destination process is taken, as much
- *      as there is, at least for one packet.
+ *   1. it reserves the bytes at the egress rate of this device and at the
+ *      ingress rate of the destination (rate.h), which yields the departure
+ *      time;
+ *   2. it takes socket-buffer credit of the destination process, for at least
+ *      one packet.
  *
- * So nothing is sent that could overflow a socket, and nothing is pulled that
- * cannot be sent.  A UD packet names its destination only after it was pulled:
- * it is kept as a copy when there is no credit.
+ * So no packet can overflow a socket, and every pulled packet can be sent. The
+ * destination of a UD packet is known only after the pull: without credit, a
+ * copy of the packet waits.
  */
 #include "config.h"
 #include "softroce/host/host.h"
@@ -19,21 +21,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A queue pair that found no credit retries after a part of the time it has
- * waited. That is soon while the receiver works, and rarely when many wait and retries
- * would take the core from the receiver. */
+/* A queue pair without credit retries after a fraction of the time that it has
+ * waited. While the receiver works, that is soon. With many waiting senders it
+ * is rare, because retries would take the core from the receiver. */
 #define TX_CREDIT_RETRY_PART 8
 #define TX_CREDIT_RETRY_NS (5 * MRAIL_NS_PER_US)
 #define TX_CREDIT_RETRY_MAX_NS (250 * MRAIL_NS_PER_US)
-/* Most time to send what a queue pair that is destroyed has left. */
+/* Limit of the time to send what a destroyed queue pair still has queued. */
 #define TX_FINISH_NS (500 * MRAIL_NS_PER_US)
-/* Runs of one round, so that receiving gets its turn. */
+/* Limit of runs per round, so that the round ends and receiving continues. */
 #define TX_RUNS_PER_ROUND 8
 
 typedef enum tx_result {
-    TX_SENT, /* ask again */
+    TX_SENT, /* call again */
     TX_IDLE, /* nothing to send */
-    TX_WAIT  /* not before qp->wake_ns */
+    TX_WAIT  /* wait until qp->wake_ns */
 } tx_result_t;
 
 static unsigned tx_slot_of(uint32_t qpn)
@@ -41,7 +43,7 @@ static unsigned tx_slot_of(uint32_t qpn)
     return (qpn & 0xffffff) >> SROCE_SESSION_QPN_BITS;
 }
 
-/* ---- A queue pair's turn ---- */
+/* ---- One turn of a queue pair ---- */
 
 static void tx_place(sroce_host_qp_t *qp, sroce_host_qp_place_t place)
 {
@@ -86,7 +88,7 @@ static void tx_refund(sroce_host_qp_t *qp, uint32_t bytes)
     }
 }
 
-/* Reserves `bytes` in both directions; when they may leave. */
+/* Reserves `bytes` in both directions. Returns the departure time. */
 static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
                              mrail_ns_t now_ns)
 {
@@ -105,7 +107,7 @@ static mrail_ns_t tx_reserve(sroce_host_qp_t *qp, uint32_t bytes,
     return at_ns;
 }
 
-/* Most bytes of a batch, at least one packet. */
+/* Maximum bytes of a batch; at least one packet. */
 static uint32_t tx_batch(const sroce_host_qp_t *qp, const sroce_txinfo_t *info)
 {
     sroce_session_dev_t *dest = sroce_host_session_dev(qp->dest_dev);
@@ -133,7 +135,8 @@ static void tx_run_load(const sroce_host_qp_t *qp, unsigned dest_slot,
                                   .iov_count = run->iov_count};
 }
 
-/* RC: the destination is known before.  *sent_p: bytes that left the core. */
+/* RC: the destination is known before the pull. *sent_p: bytes of pulled
+ * packets. */
 static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               uint32_t max_bytes, mrail_ns_t now_ns,
                               uint32_t *sent_p)
@@ -141,18 +144,18 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     sroce_host_ctx_t *ctx = qp->ctx;
     unsigned slot = tx_slot_of(qp->dest_qpn);
     unsigned num = MRAIL_DIV_ROUND_UP(max_bytes, info->next_bytes);
-    int inside =
+    int in_session =
         (qp->dest_dev >= 0) && sroce_egress_dest_lives(qp->dest_dev, slot);
     sroce_egress_load_t load;
 
     num = MRAIL_MIN(num, SROCE_RUN_PKTS);
     if ((qp->dest_dev < 0) &&
         (sroce_host.session->flags & SROCE_SESSION_F_ICRC)) {
-        /* A burst is cut into packets by the stack or the NIC, which number
-         * them; the ICRC covers that IPv4 identification. */
+        /* The kernel or the NIC splits a burst and numbers its packets. The
+         * ICRC covers that IPv4 identification. */
         num = 1;
     }
-    if (inside) {
+    if (in_session) {
         num = sroce_credit_take_turn(qp, slot, info->next_bytes, num, now_ns);
         if (num == 0) {
             return tx_wait_credit(qp, now_ns);
@@ -162,8 +165,8 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     ctx->run.length = 0;
     ctx->run.num_pkts = 0;
     sroce_qp_pull(qp->core, now_ns, max_bytes, num, &ctx->run);
-    if (inside) {
-        /* There may be fewer, or shorter ones. */
+    if (in_session) {
+        /* The run may have fewer or shorter packets than the credit covers. */
         sroce_credit_return(
             qp->dest_dev, slot,
             sroce_host_credit(num * info->next_bytes, num) -
@@ -171,26 +174,26 @@ static tx_result_t tx_pull_rc(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     }
     *sent_p = ctx->run.length;
     if (ctx->run.num_pkts == 0) {
-        sroce_credit_settle(ctx);
+        sroce_credit_commit(ctx);
         return TX_SENT;
     }
     tx_run_load(qp, slot, &ctx->run, &load);
-    if ((qp->dest_dev >= 0) && !inside) {
+    if ((qp->dest_dev >= 0) && !in_session) {
         sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
     } else {
-        sroce_egress_send(ctx, &load, inside, now_ns);
+        sroce_egress_send(ctx, &load, in_session, now_ns);
     }
     return TX_SENT;
 }
 
-/* UD: one packet; its destination is in the packet. */
+/* UD: one packet, which names its destination. */
 static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                               mrail_ns_t now_ns, uint32_t *sent_p)
 {
     sroce_host_ctx_t *ctx = qp->ctx;
     sroce_egress_load_t load;
     unsigned slot;
-    int inside;
+    int in_session;
 
     ctx->run.length = 0;
     if (sroce_qp_pull(qp->core, now_ns, info->next_bytes, 1, &ctx->run) == 0) {
@@ -201,12 +204,12 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
     slot = tx_slot_of(
         sroce_rx_dest_qpn(ctx->run.iov[0].iov_base, ctx->run.length));
     tx_run_load(qp, slot, &ctx->run, &load);
-    inside = (qp->dest_dev >= 0);
-    if (inside && !sroce_egress_dest_lives(qp->dest_dev, slot)) {
+    in_session = (qp->dest_dev >= 0);
+    if (in_session && !sroce_egress_dest_lives(qp->dest_dev, slot)) {
         sroce_egress_drop(ctx, &load, SROCE_CNT_DROP_NO_PEER, 0);
         return TX_SENT;
     }
-    if (inside &&
+    if (in_session &&
         (sroce_credit_take(ctx, qp->dest_dev, slot, load.length, 1) == 0)) {
         qp->held = sroce_egress_batch_create(&load);
         if (qp->held == NULL) {
@@ -215,7 +218,7 @@ static tx_result_t tx_pull_ud(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
         }
         return tx_wait_credit(qp, now_ns);
     }
-    sroce_egress_send(ctx, &load, inside, now_ns);
+    sroce_egress_send(ctx, &load, in_session, now_ns);
     return TX_SENT;
 }
 
@@ -228,8 +231,8 @@ static tx_result_t tx_pull(sroce_host_qp_t *qp, const sroce_txinfo_t *info,
                : tx_pull_rc(qp, info, max_bytes, now_ns, sent_p);
 }
 
-/* An acknowledgement (or another small packet) overtakes the batch for which
- * the queue pair waits. */
+/* A small packet, such as an acknowledgement, overtakes the batch for which the
+ * queue pair waits. */
 static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
                                  const sroce_txinfo_t *info, mrail_ns_t now_ns)
 {
@@ -240,7 +243,7 @@ static tx_result_t tx_turn_small(sroce_host_qp_t *qp,
     if ((info->next_bytes > SROCE_RATE_SMALL_BYTES) ||
         !sroce_rate_small_ready(&qp->ctx->sdev->egress, now_ns) ||
         ((dest != NULL) && !sroce_rate_small_ready(&dest->ingress, now_ns))) {
-        qp->wake_ns = qp->grant_ns;
+        qp->wake_ns = qp->departure_ns;
         return TX_WAIT;
     }
     tx_reserve(qp, info->next_bytes, now_ns);
@@ -254,7 +257,7 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
     sroce_host_ctx_t *ctx = qp->ctx;
     sroce_txinfo_t info;
     tx_result_t result;
-    uint32_t granted, sent = 0;
+    uint32_t max_bytes, sent = 0;
 
     if (MRAIL_UNLIKELY(qp->held != NULL)) {
         if (!sroce_egress_batch_send(ctx, qp->held, now_ns)) {
@@ -264,9 +267,9 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
         qp->held = NULL;
     }
     if (!sroce_qp_peek(qp->core, now_ns, &info)) {
-        if (qp->grant_bytes != 0) {
-            tx_refund(qp, qp->grant_bytes);
-            qp->grant_bytes = 0;
+        if (qp->reserved_bytes != 0) {
+            tx_refund(qp, qp->reserved_bytes);
+            qp->reserved_bytes = 0;
         }
         qp->backlogged = 0;
         return TX_IDLE;
@@ -275,22 +278,22 @@ static tx_result_t tx_turn(sroce_host_qp_t *qp, mrail_ns_t now_ns)
         qp->dest_ip = info.dst_ip;
         qp->dest_dev = sroce_session_find(sroce_host.session, info.dst_ip);
     }
-    if (qp->grant_bytes == 0) {
-        qp->grant_bytes = tx_batch(qp, &info);
-        qp->grant_ns = tx_reserve(qp, qp->grant_bytes, now_ns);
-        if (qp->grant_ns > now_ns) {
-            return tx_wait(qp, SROCE_CNT_WAIT_RATE, qp->grant_ns);
+    if (qp->reserved_bytes == 0) {
+        qp->reserved_bytes = tx_batch(qp, &info);
+        qp->departure_ns = tx_reserve(qp, qp->reserved_bytes, now_ns);
+        if (qp->departure_ns > now_ns) {
+            return tx_wait(qp, SROCE_CNT_WAIT_RATE, qp->departure_ns);
         }
-    } else if (qp->grant_ns > now_ns) {
+    } else if (qp->departure_ns > now_ns) {
         return tx_turn_small(qp, &info, now_ns);
     }
-    granted = MRAIL_MAX(qp->grant_bytes, info.next_bytes);
-    result = tx_pull(qp, &info, granted, now_ns, &sent);
+    max_bytes = MRAIL_MAX(qp->reserved_bytes, info.next_bytes);
+    result = tx_pull(qp, &info, max_bytes, now_ns, &sent);
     if (result == TX_SENT || (sent != 0)) {
-        if (sent < qp->grant_bytes) {
-            tx_refund(qp, qp->grant_bytes - sent);
+        if (sent < qp->reserved_bytes) {
+            tx_refund(qp, qp->reserved_bytes - sent);
         }
-        qp->grant_bytes = 0;
+        qp->reserved_bytes = 0;
         qp->backlogged = 1;
     }
     return result;
@@ -308,8 +311,8 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
     mrail_ns_t until_ns = mrail_clock_now() + TX_FINISH_NS;
     mrail_ns_t now_ns;
 
-    /* A NIC acknowledges by itself; here a peer would find nobody when the
-     * application destroys the queue pair right after its last completion. */
+    /* A NIC sends acknowledgements by itself. Here the application may destroy
+     * the queue pair right after its last completion, before they are sent. */
     while ((qp->place != SROCE_QP_IDLE) &&
            ((now_ns = mrail_clock_now()) < until_ns)) {
         qp->ctx->look_again = 1;
@@ -320,16 +323,16 @@ void sroce_tx_finish(sroce_host_qp_t *qp)
 void sroce_tx_remove(sroce_host_qp_t *qp)
 {
     tx_place(qp, SROCE_QP_IDLE);
-    if (qp->grant_bytes != 0) {
-        tx_refund(qp, qp->grant_bytes);
-        qp->grant_bytes = 0;
+    if (qp->reserved_bytes != 0) {
+        tx_refund(qp, qp->reserved_bytes);
+        qp->reserved_bytes = 0;
     }
     free(qp->held);
     qp->held = NULL;
 }
 
-/* Those whose time has come go to the ready; after a receive the others may
- * have acknowledgements to send, so they look too. */
+/* Moves queue pairs whose time has come to `ready`. After a receive, moves all:
+ * they may have acknowledgements to send. */
 static void tx_wake(sroce_host_ctx_t *ctx, mrail_ns_t now_ns)
 {
     sroce_host_qp_t *qp, *tmp;

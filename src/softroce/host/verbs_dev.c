@@ -1,4 +1,4 @@
-/* libibverbs put in front: devices, ports, GIDs. */
+/* Replacement of libibverbs: devices, ports, GIDs. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"
@@ -13,7 +13,8 @@
 #undef ibv_query_port
 #undef ibv_get_device_list
 
-/* Private to libibverbs, but ibv_devinfo calls it.  Source: driver.h */
+/* Private to libibverbs, but ibv_devinfo calls it. Source: driver.h of
+ * rdma-core. */
 enum ibv_gid_type_sysfs {
     IBV_GID_TYPE_SYSFS_IB_ROCE_V1,
     IBV_GID_TYPE_SYSFS_ROCE_V2,
@@ -23,10 +24,10 @@ int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num,
 int ibv_query_port_speed(struct ibv_context *context, uint32_t port_num,
                          uint64_t *speed);
 
-#define DEV_SPEED_EDR 32 /* 25 Gb/s a lane */
+#define DEV_SPEED_EDR 32 /* 25 Gb/s per lane of the link */
 #define DEV_WIDTH_4X 2
 #define DEV_SPEED_UNIT 12500000 /* bytes per second: 100 Mb/s */
-#define DEV_SPEED_UNCAPPED 1000 /* of those: 4 x 25 Gb/s */
+#define DEV_SPEED_UNCAPPED 1000 /* in these units: 4 x 25 Gb/s */
 #define DEV_PHYS_DISABLED 3
 #define DEV_PHYS_LINK_UP 5
 #define DEV_DEFAULT_PKEY 0xffff
@@ -165,8 +166,8 @@ static void sroce_dev_port(const sroce_host_ctx_t *ctx,
     attr->link_layer = IBV_LINK_LAYER_ETHERNET;
 }
 
-/* The exported function fills the structure of the first versions, which ends
- * before port_cap_flags2; newer programs use the context's operation. */
+/* Programs built with old headers have a structure that ends before
+ * port_cap_flags2. Newer programs use the context's operation. */
 MRAIL_EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port_num,
                                 struct _compat_ibv_port_attr *port_attr)
 {
@@ -195,8 +196,8 @@ int sroce_dev_op_query_port(struct ibv_context *context, uint8_t port_num,
     return 0;
 }
 
-/* The slower of its two directions, as it is now; the cap may change while jobs
- * run, without an event, as a switch's does. */
+/* The lower rate of both directions. As with a switch, it may change while jobs
+ * run, without an event. */
 static uint64_t sroce_dev_speed(const sroce_session_dev_t *sdev)
 {
     uint64_t egress = sdev->egress.rate_bytes_per_s;
@@ -341,7 +342,7 @@ MRAIL_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *context,
     return 0;
 }
 
-/* A child starts afresh (proc.c), and registration pins nothing. */
+/* A child starts afresh (proc.c), and registration does not pin memory. */
 MRAIL_EXPORT int ibv_fork_init(void)
 {
     SROCE_PASS(ibv_fork_init);

@@ -1,4 +1,4 @@
-/* libibverbs put in front: protection domains, memory, completion queues. */
+/* Replacement of libibverbs: protection domains, memory, completion queues. */
 #include "config.h"
 #include "softroce/host/host.h"
 #include "softroce/host/real.h"
@@ -12,13 +12,14 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/* Only newer headers declare these. */
+/* Older headers do not declare these. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access);
 
 /*
- * Objects of another process: a kernel would know them, nobody does here.  The
- * functions of libibverbs would look for a driver in our context.
+ * Import of other processes' objects: not supported, because no kernel knows
+ * them. The functions of libibverbs would look for a driver in the software
+ * context.
  */
 
 MRAIL_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context,
@@ -44,7 +45,7 @@ MRAIL_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context,
     return NULL;
 }
 
-/* Nothing was imported, so there is nothing to give back. */
+/* Import always fails, so there is nothing to release. */
 
 MRAIL_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
@@ -121,8 +122,8 @@ MRAIL_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND |  \
      IBV_ACCESS_ZERO_BASED)
 
-/* A device would pin the memory, so it has to be there.  A mapping is looked
- * for without touching its pages: this call has no other effect. */
+/* A device would pin the memory, so it must be mapped. msync(MS_ASYNC) checks
+ * that without touching the pages or any other effect. */
 static int obj_mr_check(void *addr, size_t length, int access)
 {
     uintptr_t start = (uintptr_t)addr & ~(uintptr_t)(getpagesize() - 1);
@@ -146,7 +147,8 @@ static struct ibv_mr *obj_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     sroce_host_ctx_t *ctx;
     int ret;
 
-    /* Hints: relaxed ordering, huge pages.  Without them we do the same. */
+    /* Relaxed ordering and huge pages are hints: they make no difference
+     * here. */
     access &= ~(int)IBV_ACCESS_OPTIONAL_RANGE & ~IBV_ACCESS_HUGETLB;
     ret = obj_mr_check(addr, length, access);
     if (ret != 0) {

@@ -1,4 +1,4 @@
-/* The context's operations: the data path of a device. */
+/* Data-path operations of a context. */
 #include "config.h"
 #include "softroce/host/host.h"
 
@@ -6,11 +6,11 @@
 #include <sched.h>
 #include <string.h>
 
-/* An application that found nothing to do so many times in a row lets others
- * run: with more ranks than cores the one it waits for may not be running. */
+/* After this many empty polls in a row, the thread yields. With more ranks than
+ * cores, the peer that it waits for may not be running. */
 #define OPS_EMPTY_POLLS 20
-/* Rounds of one poll while packets come and go, and complete nothing yet: a
- * transfer does not wait for the application's next look. */
+/* Rounds of one poll while packets move and no work completes, so that a
+ * transfer does not wait for the application's next poll. */
 #define OPS_POLL_ROUNDS 4
 
 #define OPS_EAGER_POSTS 4
@@ -89,16 +89,16 @@ static int ops_req_notify_cq(struct ibv_cq *ibv_cq, int solicited_only)
     }
     pthread_mutex_lock(&cq->ctx->lock);
     sroce_cq_arm(cq->core, solicited_only);
-    sroce_service_arm(cq->ctx);
+    sroce_control_arm(cq->ctx);
     pthread_mutex_unlock(&cq->ctx->lock);
     return 0;
 }
 
 /*
- * Does this post go out at once?  The first few since the last poll do, and
- * large ones; a longer burst of small ones is collected, since up to 64 packets
- * of one size leave in one system call.  What is collected leaves with the
- * next poll, or by the control thread within about a millisecond.
+ * 1 if the post must be sent at once: the first few posts since the last poll,
+ * and large ones. A longer burst of small posts is collected, because one
+ * system call sends up to 64 packets of one size. The next poll sends them, or
+ * the control thread within about a millisecond.
  */
 static int ops_send_now(sroce_host_qp_t *qp, const struct ibv_send_wr *wr)
 {

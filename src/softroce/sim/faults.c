@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define WIRE_BYTES 28 /* IPv4 and UDP headers, as links count them */
+#define WIRE_BYTES 28 /* IPv4 and UDP headers, as in link rates */
 
 typedef struct fault_node {
     uint64_t now[SROCE_FAULT_NUM_STATES]; /* by setting */
@@ -30,7 +30,7 @@ struct sroce_sim_faults {
 static uint64_t faults_get(void *arg, unsigned dev,
                            sroce_fault_setting_t setting, int healthy)
 {
-    return 0; /* a simulated rail starts healthy, its links without a cap */
+    return 0; /* a healthy simulated rail has no faults and no rate limit */
 }
 
 static void faults_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
@@ -54,7 +54,7 @@ static void faults_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
 
 /* ---- Packets ---- */
 
-/* Both ends of a way add to it. */
+/* The sum of both rails: each end of the path adds its faults. */
 static uint32_t both_ppm(const fault_node_t *from, const fault_node_t *to,
                          sroce_fault_setting_t setting)
 {
@@ -74,7 +74,7 @@ static mrail_ns_t pass_rate(mrail_ns_t *free_ns, uint64_t rate_bytes_per_s,
     return at_ns;
 }
 
-/* Does the sender's end keep it? */
+/* 1 if the sender's rail loses the packet. */
 static int swallows(sroce_sim_faults_t *faults, const fault_node_t *from,
                     const uint8_t *data)
 {
@@ -143,7 +143,7 @@ void sroce_sim_faults_packet(sroce_sim_faults_t *faults, unsigned from_id,
     *fate_p = fate;
 }
 
-/* ---- The rest ---- */
+/* ---- Queries, creation ---- */
 
 int sroce_sim_faults_is_paused(const sroce_sim_faults_t *faults, unsigned node)
 {

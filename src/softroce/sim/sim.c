@@ -13,9 +13,9 @@
 #define QPN_RANGE 4096
 
 typedef struct sim_pkt {
-    struct sim_pkt *next; /* held */
+    struct sim_pkt *next; /* list of held packets */
     mrail_ns_t at_ns;
-    uint64_t seq; /* of equal times: first in, first out */
+    uint64_t seq; /* keeps FIFO order at equal times */
     uint32_t src_ip;
     uint16_t sport;
     uint8_t tos;
@@ -31,10 +31,10 @@ typedef struct sim_node {
     uint32_t ip;
     int up;
     unsigned cq_events;
-    sroce_qp_t **active; /* run list, first in first out */
+    sroce_qp_t **active; /* run list, FIFO */
     uint32_t num_active;
     uint32_t max_active;
-    sim_pkt_t *held; /* came while it was paused, first in first out */
+    sim_pkt_t *held; /* packets that arrived during a pause, FIFO */
     sim_pkt_t **held_end;
 } sim_node_t;
 
@@ -61,7 +61,7 @@ struct sroce_sim {
     sroce_txrun_t run;
 };
 
-/* ---- Packets under way: a heap by time ---- */
+/* ---- Packets in flight: a heap by time ---- */
 
 static int pkt_before(const sim_pkt_t *a, const sim_pkt_t *b)
 {
@@ -76,7 +76,7 @@ static void heap_push(sroce_sim_t *sim, sim_pkt_t *pkt)
         sim->max_pkts = 2 * sim->max_pkts + 64;
         sim->heap = realloc(sim->heap, sim->max_pkts * sizeof(*sim->heap));
         if (sim->heap == NULL) {
-            abort(); /* a simulation without memory says nothing */
+            abort(); /* without memory a simulation has no result */
         }
     }
     while ((i > 0) && pkt_before(pkt, sim->heap[(i - 1) / 2])) {
@@ -138,7 +138,7 @@ void sroce_sim_inject(sroce_sim_t *sim, unsigned to, uint32_t src_ip,
 
 /* ---- Links ---- */
 
-/* late_ns: a script holds it back so long, and others overtake. */
+/* late_ns: extra delay by a script, with reordering. */
 static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
                           sim_pkt_t *pkt, const sroce_sim_fate_t *fate,
                           mrail_ns_t late_ns)
@@ -166,7 +166,7 @@ static void link_schedule(sroce_sim_t *sim, unsigned from, unsigned to,
     heap_push(sim, pkt);
 }
 
-/* One to four bits from byte `first` on. */
+/* Flips one to four bits from byte `first` on. */
 static void pkt_flip(sim_pkt_t *pkt, uint32_t first, mrail_rng_t *rng)
 {
     uint32_t flips = 1 + mrail_rng_below(rng, 4);
@@ -235,7 +235,7 @@ static int node_by_ip(const sroce_sim_t *sim, uint32_t ip)
     return -1;
 }
 
-/* Cuts a run into its packets, as the kernel does. */
+/* Splits a run into packets, as the kernel does. */
 static void node_send_run(sroce_sim_t *sim, sim_node_t *node)
 {
     static uint8_t flat[SROCE_RUN_BYTES];
@@ -249,7 +249,7 @@ static void node_send_run(sroce_sim_t *sim, sim_node_t *node)
     }
     if ((length != run->length) ||
         (MRAIL_DIV_ROUND_UP(length, run->seg_bytes) != run->num_pkts)) {
-        abort(); /* the run would not go through UDP_SEGMENT */
+        abort(); /* UDP_SEGMENT would not split it so */
     }
     for (; (to >= 0) && (at < length); at += run->seg_bytes) {
         link_send(sim, node, (unsigned)to, flat + at,
@@ -295,7 +295,7 @@ static int node_is_paused(const sroce_sim_t *sim, unsigned id)
     return (sim->faults != NULL) && sroce_sim_faults_is_paused(sim->faults, id);
 }
 
-/* Gives each active QP turns until none has anything to send. */
+/* Serves the active QPs round-robin until none has anything to send. */
 static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
 {
     uint32_t i = 0;
@@ -314,7 +314,7 @@ static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
                           1 + mrail_rng_below(&sim->rng, SROCE_RUN_PKTS),
                           &sim->run) != 0) {
             if (info.next_bytes > sim->run.length) {
-                abort(); /* a reservation would have been too small */
+                abort(); /* next_bytes promised more than the run has */
             }
             node_send_run(sim, node);
         }
@@ -322,7 +322,7 @@ static void node_transmit(sroce_sim_t *sim, sim_node_t *node)
     }
 }
 
-static void node_forget(sim_node_t *node, const sroce_qp_t *qp)
+static void node_run_list_remove(sim_node_t *node, const sroce_qp_t *qp)
 {
     for (uint32_t i = 0; i < node->num_active; ++i) {
         if (node->active[i] == qp) {
@@ -333,7 +333,7 @@ static void node_forget(sim_node_t *node, const sroce_qp_t *qp)
 
 void sroce_sim_qp_destroy(sroce_sim_t *sim, unsigned node, sroce_qp_t *qp)
 {
-    node_forget(&sim->nodes[node], qp);
+    node_run_list_remove(&sim->nodes[node], qp);
     sroce_qp_destroy(qp);
 }
 
@@ -381,7 +381,7 @@ static void sim_trace(sroce_sim_t *sim, const sim_pkt_t *pkt)
         mrail_mix64(sim->trace ^ pkt->length ^ ((uint64_t)pkt->to << 32));
 }
 
-/* Does the port take packets in just now?  A paused one keeps them. */
+/* 1 if the node receives the packet now. A paused node holds it. */
 static int node_takes(sroce_sim_t *sim, sim_node_t *node, sim_pkt_t *pkt)
 {
     if (node_is_paused(sim, node->id)) {
@@ -413,7 +413,7 @@ static void sim_deliver(sroce_sim_t *sim)
         if (!node_takes(sim, node, pkt)) {
             continue;
         }
-        /* A copy of just this length, so that ASan sees a read past it. */
+        /* A copy of exactly this length: ASan finds reads past the end. */
         exact = malloc(pkt->length + (pkt->length == 0));
         if (exact == NULL) {
             abort();
@@ -515,7 +515,8 @@ static void node_resume(void *arg, unsigned id)
 
     for (pkt = node->held; pkt != NULL; pkt = next) {
         next = pkt->next;
-        heap_push(sim, pkt); /* its time is over: it comes before others */
+        heap_push(sim, pkt); /* its time is in the past: it precedes all
+                              * others */
     }
     node->held = NULL;
     node->held_end = &node->held;
@@ -563,7 +564,7 @@ uint64_t sroce_sim_trace(const sroce_sim_t *sim)
     return sim->trace;
 }
 
-/* ---- The rest ---- */
+/* ---- Creation, queries ---- */
 
 sroce_sim_t *sroce_sim_create(uint64_t seed)
 {

@@ -1,5 +1,5 @@
 #include "config.h"
-#include "phases.h"
+#include "kernels.h"
 
 #include "base/util.h"
 
@@ -19,7 +19,7 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 #define LESSER(a, b) CHOSEN(a, <, b)
 #define GREATER(a, b) CHOSEN(a, >, b)
 
-/* The compiler knows the number of rounds and must unroll the loop. */
+/* The compiler knows the number of iterations and must unroll the loop. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("unroll")
 #else
@@ -35,7 +35,7 @@ typedef int64_t mask_t __attribute__((vector_size(32), aligned(8)));
 /* Loads of a row's slots, while consecutive demands share the row. In memory,
  * each demand would wait for the store of the one before. */
 typedef struct held {
-    vec_t load[MRAIL_PHASES_MAX_WIDTH / MRAIL_PHASES_VECTOR];
+    vec_t load[MRAIL_KERNELS_MAX_WIDTH / MRAIL_KERNELS_VECTOR];
     vec_t *at; /* NULL: none yet */
 } held_t;
 
@@ -61,13 +61,13 @@ static MRAIL_INLINE void let_go(const held_t *held, unsigned num_vecs)
     }
 }
 
-static MRAIL_INLINE void divide(const mrail_phases_t *phases, unsigned num_vecs,
-                                int is_masked, mrail_phases_sum_t what,
-                                const double *factor, double *bytes,
-                                double *sum, double *load)
+static MRAIL_INLINE void divide(const mrail_kernels_t *kernels,
+                                unsigned num_vecs, int is_masked,
+                                mrail_kernels_sum_t what, const double *factor,
+                                double *bytes, double *sum, double *load)
 {
-    const unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
-    const uint32_t *row = phases->row, num_demands = phases->num_demands;
+    const unsigned width = num_vecs * MRAIL_KERNELS_VECTOR;
+    const uint32_t *row = kernels->row, num_demands = kernels->num_demands;
     held_t held = {.at = NULL};
 
     for (uint32_t k = 0; k < num_demands; ++k, row += 2) {
@@ -77,7 +77,7 @@ static MRAIL_INLINE void divide(const mrail_phases_t *phases, unsigned num_vecs,
         vec_t *load_in = (vec_t *)&load[in];
         vec_t *bytes_of = (vec_t *)&bytes[(size_t)k * width];
         vec_t *sum_of = (vec_t *)&sum[(size_t)k * width];
-        vec_t part[MRAIL_PHASES_MAX_WIDTH / MRAIL_PHASES_VECTOR];
+        vec_t part[MRAIL_KERNELS_MAX_WIDTH / MRAIL_KERNELS_VECTOR];
         vec_t total = {0}, kept = {0};
         double least, per_weight;
 
@@ -85,27 +85,27 @@ static MRAIL_INLINE void divide(const mrail_phases_t *phases, unsigned num_vecs,
         {
             part[v] = factor_out[v] * factor_in[v];
             if (is_masked) {
-                part[v] *= *(const vec_t *)&phases
-                                ->mask_factor[(size_t)phases->mask[k] * width +
-                                              v * MRAIL_PHASES_VECTOR];
+                part[v] *= *(const vec_t *)&kernels
+                                ->mask_factor[(size_t)kernels->mask[k] * width +
+                                              v * MRAIL_KERNELS_VECTOR];
             }
             total = total + part[v];
         }
-        least = phases->least_part * SUM_OF(total);
+        least = kernels->least_part * SUM_OF(total);
         EACH_VECTOR(v, num_vecs)
         {
             part[v] = (vec_t)((part[v] >= least) & (mask_t)part[v]);
             kept = kept + part[v];
         }
-        per_weight = phases->demand[k] / SUM_OF(kept);
+        per_weight = kernels->demand[k] / SUM_OF(kept);
         hold(&held, num_vecs, (vec_t *)&load[out]);
         EACH_VECTOR(v, num_vecs)
         {
             part[v] *= per_weight;
             bytes_of[v] = part[v];
-            if (what == MRAIL_PHASES_SET_SUM) {
+            if (what == MRAIL_KERNELS_SET_SUM) {
                 sum_of[v] = part[v];
-            } else if (what == MRAIL_PHASES_ADD_SUM) {
+            } else if (what == MRAIL_KERNELS_ADD_SUM) {
                 sum_of[v] += part[v];
             }
             held.load[v] += part[v];
@@ -115,12 +115,12 @@ static MRAIL_INLINE void divide(const mrail_phases_t *phases, unsigned num_vecs,
     let_go(&held, num_vecs);
 }
 
-static MRAIL_INLINE void load_rows(const mrail_phases_t *phases,
+static MRAIL_INLINE void load_rows(const mrail_kernels_t *kernels,
                                    unsigned num_vecs, const double *bytes,
                                    double *load)
 {
-    const unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
-    const uint32_t *row = phases->row, num_demands = phases->num_demands;
+    const unsigned width = num_vecs * MRAIL_KERNELS_VECTOR;
+    const uint32_t *row = kernels->row, num_demands = kernels->num_demands;
     held_t held = {.at = NULL};
 
     for (uint32_t k = 0; k < num_demands; ++k, row += 2, bytes += width) {
@@ -136,14 +136,14 @@ static MRAIL_INLINE void load_rows(const mrail_phases_t *phases,
     let_go(&held, num_vecs);
 }
 
-static MRAIL_INLINE uint32_t find_small(const mrail_phases_t *phases,
+static MRAIL_INLINE uint32_t find_small(const mrail_kernels_t *kernels,
                                         unsigned num_vecs, const double *bytes,
                                         double least, uint32_t first)
 {
-    unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    unsigned width = num_vecs * MRAIL_KERNELS_VECTOR;
     uint32_t k = first;
 
-    for (; k < phases->num_demands; ++k) {
+    for (; k < kernels->num_demands; ++k) {
         const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
         mask_t small = {0};
 
@@ -157,20 +157,20 @@ static MRAIL_INLINE uint32_t find_small(const mrail_phases_t *phases,
     return k;
 }
 
-static MRAIL_INLINE uint32_t find_over(const mrail_phases_t *phases,
+static MRAIL_INLINE uint32_t find_over(const mrail_kernels_t *kernels,
                                        unsigned num_vecs, const double *bytes,
                                        const double *excess, uint32_t first)
 {
-    unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    unsigned width = num_vecs * MRAIL_KERNELS_VECTOR;
     uint32_t k = first;
 
-    for (; k < phases->num_demands; ++k) {
+    for (; k < kernels->num_demands; ++k) {
         const vec_t *lane = (const vec_t *)&bytes[(size_t)k * width];
         const vec_t *out =
-            (const vec_t *)&excess[(size_t)phases->row[2 * (size_t)k] * width];
+            (const vec_t *)&excess[(size_t)kernels->row[2 * (size_t)k] * width];
         const vec_t *in =
             (const vec_t
-                 *)&excess[(size_t)phases->row[2 * (size_t)k + 1] * width];
+                 *)&excess[(size_t)kernels->row[2 * (size_t)k + 1] * width];
         mask_t over = {0};
 
         for (unsigned v = 0; v < num_vecs; ++v) {
@@ -183,28 +183,28 @@ static MRAIL_INLINE uint32_t find_over(const mrail_phases_t *phases,
     return k;
 }
 
-static MRAIL_INLINE double shortest(const mrail_phases_t *phases,
+static MRAIL_INLINE double shortest(const mrail_kernels_t *kernels,
                                     unsigned num_vecs, int is_masked,
                                     const double *length)
 {
-    unsigned width = num_vecs * MRAIL_PHASES_VECTOR;
+    unsigned width = num_vecs * MRAIL_KERNELS_VECTOR;
     double total = 0;
 
-    for (uint32_t k = 0; k < phases->num_demands; ++k) {
+    for (uint32_t k = 0; k < kernels->num_demands; ++k) {
         const vec_t *out =
-            (const vec_t *)&length[(size_t)phases->row[2 * (size_t)k] * width];
+            (const vec_t *)&length[(size_t)kernels->row[2 * (size_t)k] * width];
         const vec_t *in =
             (const vec_t
-                 *)&length[(size_t)phases->row[2 * (size_t)k + 1] * width];
+                 *)&length[(size_t)kernels->row[2 * (size_t)k + 1] * width];
         vec_t least = {0};
 
         for (unsigned v = 0; v < num_vecs; ++v) {
             vec_t other = out[v] + in[v];
 
             if (is_masked) {
-                other += *(const vec_t *)&phases
-                              ->mask_length[(size_t)phases->mask[k] * width +
-                                            v * MRAIL_PHASES_VECTOR];
+                other += *(const vec_t *)&kernels
+                              ->mask_length[(size_t)kernels->mask[k] * width +
+                                            v * MRAIL_KERNELS_VECTOR];
             }
             if (v == 0) {
                 least = other;
@@ -212,15 +212,15 @@ static MRAIL_INLINE double shortest(const mrail_phases_t *phases,
                 least = LESSER(other, least);
             }
         }
-        total += phases->demand[k] * MRAIL_MIN(MRAIL_MIN(least[0], least[2]),
-                                               MRAIL_MIN(least[1], least[3]));
+        total += kernels->demand[k] * MRAIL_MIN(MRAIL_MIN(least[0], least[2]),
+                                                MRAIL_MIN(least[1], least[3]));
     }
     return total;
 }
 
 static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
 {
-    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+    for (uint32_t i = 0; i < count; i += MRAIL_KERNELS_VECTOR) {
         vec_t v = 1.0 / (1.0 + *(const vec_t *)&x[i] * (1.0 / 1024.0));
 
         for (unsigned k = 0; k < 10; ++k) {
@@ -240,17 +240,17 @@ static MRAIL_INLINE void exp_of(uint32_t count, const double *x, double *exp)
     MRAIL_MAX(MRAIL_MAX((v)[0], (v)[2]), MRAIL_MAX((v)[1], (v)[3]))
 
 static MRAIL_INLINE double raise_all(uint32_t count,
-                                     const mrail_phases_step_t *step,
-                                     const double *load, double *price,
+                                     const mrail_kernels_step_t *step,
+                                     const double *load, double *dual,
                                      double *rise)
 {
     const vec_t floor = ALL(step->least);
     const vec_t top = ALL(step->most), zero = ALL(0);
     vec_t most = zero;
 
-    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+    for (uint32_t i = 0; i < count; i += MRAIL_KERNELS_VECTOR) {
         vec_t over = *(const vec_t *)&load[i] * step->per_target;
-        vec_t old = *(vec_t *)&price[i], next;
+        vec_t old = *(vec_t *)&dual[i], next;
 
         over = LESSER(over, top);
         over = GREATER(over, floor);
@@ -258,7 +258,7 @@ static MRAIL_INLINE double raise_all(uint32_t count,
                *(vec_t *)&rise[i] * step->momentum;
         next = GREATER(next, zero);
         *(vec_t *)&rise[i] = next - old;
-        *(vec_t *)&price[i] = next;
+        *(vec_t *)&dual[i] = next;
         most = GREATER(next, most);
     }
     return MOST_OF(most);
@@ -268,7 +268,7 @@ static MRAIL_INLINE double most_of_all(uint32_t count, const double *value)
 {
     vec_t most = ALL(0);
 
-    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+    for (uint32_t i = 0; i < count; i += MRAIL_KERNELS_VECTOR) {
         most = GREATER(*(const vec_t *)&value[i], most);
     }
     return MOST_OF(most);
@@ -278,7 +278,7 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
 {
     vec_t total = ALL(0);
 
-    for (uint32_t i = 0; i < count; i += MRAIL_PHASES_VECTOR) {
+    for (uint32_t i = 0; i < count; i += MRAIL_KERNELS_VECTOR) {
         total = total + *(const vec_t *)&a[i] * *(const vec_t *)&b[i];
     }
     return SUM_OF(total);
@@ -288,7 +288,7 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
  * with or without masks. Both are compile-time constants: `num_vecs` and
  * `is_masked`. */
 #define BY_WIDTH(masked, call)                                                 \
-    switch (phases->width / MRAIL_PHASES_VECTOR) {                             \
+    switch (kernels->width / MRAIL_KERNELS_VECTOR) {                           \
     case 1: {                                                                  \
         enum { num_vecs = 1, is_masked = (masked) };                           \
         call;                                                                  \
@@ -316,7 +316,7 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
     }                                                                          \
     }
 #define BY_KIND(call)                                                          \
-    if (phases->mask != NULL) {                                                \
+    if (kernels->mask != NULL) {                                               \
         BY_WIDTH(1, call)                                                      \
     } else {                                                                   \
         BY_WIDTH(0, call)                                                      \
@@ -339,50 +339,50 @@ static MRAIL_INLINE double dot(uint32_t count, const double *a, const double *b)
 #endif
 
 TWIN(void, divide_by_kind,
-     (const mrail_phases_t *phases, mrail_phases_sum_t what,
+     (const mrail_kernels_t *kernels, mrail_kernels_sum_t what,
       const double *factor, double *bytes, double *sum, double *load),
      {
-         if (what == MRAIL_PHASES_NO_SUM) {
-             BY_KIND(divide(phases, num_vecs, is_masked, MRAIL_PHASES_NO_SUM,
+         if (what == MRAIL_KERNELS_NO_SUM) {
+             BY_KIND(divide(kernels, num_vecs, is_masked, MRAIL_KERNELS_NO_SUM,
                             factor, bytes, sum, load))
-         } else if (what == MRAIL_PHASES_SET_SUM) {
-             BY_KIND(divide(phases, num_vecs, is_masked, MRAIL_PHASES_SET_SUM,
+         } else if (what == MRAIL_KERNELS_SET_SUM) {
+             BY_KIND(divide(kernels, num_vecs, is_masked, MRAIL_KERNELS_SET_SUM,
                             factor, bytes, sum, load))
          } else {
-             BY_KIND(divide(phases, num_vecs, is_masked, MRAIL_PHASES_ADD_SUM,
+             BY_KIND(divide(kernels, num_vecs, is_masked, MRAIL_KERNELS_ADD_SUM,
                             factor, bytes, sum, load))
          }
      })
 
 TWIN(void, load_by_kind,
-     (const mrail_phases_t *phases, const double *bytes, double *load),
-     {BY_WIDTH(0, load_rows(phases, num_vecs, bytes, load))})
+     (const mrail_kernels_t *kernels, const double *bytes, double *load),
+     {BY_WIDTH(0, load_rows(kernels, num_vecs, bytes, load))})
 
 TWIN(uint32_t, small_by_width,
-     (const mrail_phases_t *phases, const double *bytes, double least,
+     (const mrail_kernels_t *kernels, const double *bytes, double least,
       uint32_t first),
      {
          uint32_t found;
 
-         BY_WIDTH(0, found = find_small(phases, num_vecs, bytes, least, first))
+         BY_WIDTH(0, found = find_small(kernels, num_vecs, bytes, least, first))
          return found;
      })
 
 TWIN(uint32_t, over_by_width,
-     (const mrail_phases_t *phases, const double *bytes, const double *excess,
+     (const mrail_kernels_t *kernels, const double *bytes, const double *excess,
       uint32_t first),
      {
          uint32_t found;
 
-         BY_WIDTH(0, found = find_over(phases, num_vecs, bytes, excess, first))
+         BY_WIDTH(0, found = find_over(kernels, num_vecs, bytes, excess, first))
          return found;
      })
 
 TWIN(double, shortest_by_kind,
-     (const mrail_phases_t *phases, const double *length), {
+     (const mrail_kernels_t *kernels, const double *length), {
          double total;
 
-         BY_KIND(total = shortest(phases, num_vecs, is_masked, length))
+         BY_KIND(total = shortest(kernels, num_vecs, is_masked, length))
          return total;
      })
 
@@ -390,9 +390,9 @@ TWIN(void, exp_twin, (uint32_t count, const double *x, double *exp),
      { exp_of(count, x, exp); })
 
 TWIN(double, raise_twin,
-     (uint32_t count, const mrail_phases_step_t *step, const double *load,
-      double *price, double *rise),
-     { return raise_all(count, step, load, price, rise); })
+     (uint32_t count, const mrail_kernels_step_t *step, const double *load,
+      double *dual, double *rise),
+     { return raise_all(count, step, load, dual, rise); })
 
 TWIN(double, most_twin, (uint32_t count, const double *value),
      { return most_of_all(count, value); })
@@ -400,72 +400,73 @@ TWIN(double, most_twin, (uint32_t count, const double *value),
 TWIN(double, dot_twin, (uint32_t count, const double *a, const double *b),
      { return dot(count, a, b); })
 
-static void phases_check(const mrail_phases_t *phases)
+static void kernels_check(const mrail_kernels_t *kernels)
 {
-    assert(phases->width >= MRAIL_PHASES_VECTOR);
-    assert(phases->width <= MRAIL_PHASES_MAX_WIDTH);
-    assert(phases->width % MRAIL_PHASES_VECTOR == 0);
-    (void)phases;
+    assert(kernels->width >= MRAIL_KERNELS_VECTOR);
+    assert(kernels->width <= MRAIL_KERNELS_MAX_WIDTH);
+    assert(kernels->width % MRAIL_KERNELS_VECTOR == 0);
+    (void)kernels;
 }
 
-void mrail_phases_divide(const mrail_phases_t *phases, mrail_phases_sum_t what,
-                         const double *factor, double *bytes, double *sum,
-                         double *load)
+void mrail_kernels_divide(const mrail_kernels_t *kernels,
+                          mrail_kernels_sum_t what, const double *factor,
+                          double *bytes, double *sum, double *load)
 {
-    phases_check(phases);
-    CALL(divide_by_kind, phases, what, factor, bytes, sum, load);
+    kernels_check(kernels);
+    CALL(divide_by_kind, kernels, what, factor, bytes, sum, load);
 }
 
-void mrail_phases_load(const mrail_phases_t *phases, const double *bytes,
-                       double *load)
+void mrail_kernels_load(const mrail_kernels_t *kernels, const double *bytes,
+                        double *load)
 {
-    phases_check(phases);
-    CALL(load_by_kind, phases, bytes, load);
+    kernels_check(kernels);
+    CALL(load_by_kind, kernels, bytes, load);
 }
 
-double mrail_phases_shortest(const mrail_phases_t *phases, const double *length)
+double mrail_kernels_shortest(const mrail_kernels_t *kernels,
+                              const double *length)
 {
-    phases_check(phases);
-    return CALL(shortest_by_kind, phases, length);
+    kernels_check(kernels);
+    return CALL(shortest_by_kind, kernels, length);
 }
 
-uint32_t mrail_phases_find_small(const mrail_phases_t *phases,
-                                 const double *bytes, double least,
+uint32_t mrail_kernels_find_small(const mrail_kernels_t *kernels,
+                                  const double *bytes, double least,
+                                  uint32_t first)
+{
+    kernels_check(kernels);
+    return CALL(small_by_width, kernels, bytes, least, first);
+}
+
+uint32_t mrail_kernels_find_over(const mrail_kernels_t *kernels,
+                                 const double *bytes, const double *excess,
                                  uint32_t first)
 {
-    phases_check(phases);
-    return CALL(small_by_width, phases, bytes, least, first);
+    kernels_check(kernels);
+    return CALL(over_by_width, kernels, bytes, excess, first);
 }
 
-uint32_t mrail_phases_find_over(const mrail_phases_t *phases,
-                                const double *bytes, const double *excess,
-                                uint32_t first)
+void mrail_kernels_exp(uint32_t count, const double *x, double *exp)
 {
-    phases_check(phases);
-    return CALL(over_by_width, phases, bytes, excess, first);
-}
-
-void mrail_phases_exp(uint32_t count, const double *x, double *exp)
-{
-    assert(count % MRAIL_PHASES_VECTOR == 0);
+    assert(count % MRAIL_KERNELS_VECTOR == 0);
     CALL(exp_twin, count, x, exp);
 }
 
-double mrail_phases_raise(uint32_t count, const mrail_phases_step_t *step,
-                          const double *load, double *price, double *rise)
+double mrail_kernels_raise(uint32_t count, const mrail_kernels_step_t *step,
+                           const double *load, double *dual, double *rise)
 {
-    assert(count % MRAIL_PHASES_VECTOR == 0);
-    return CALL(raise_twin, count, step, load, price, rise);
+    assert(count % MRAIL_KERNELS_VECTOR == 0);
+    return CALL(raise_twin, count, step, load, dual, rise);
 }
 
-double mrail_phases_most(uint32_t count, const double *value)
+double mrail_kernels_most(uint32_t count, const double *value)
 {
-    assert(count % MRAIL_PHASES_VECTOR == 0);
+    assert(count % MRAIL_KERNELS_VECTOR == 0);
     return CALL(most_twin, count, value);
 }
 
-double mrail_phases_dot(uint32_t count, const double *a, const double *b)
+double mrail_kernels_dot(uint32_t count, const double *a, const double *b)
 {
-    assert(count % MRAIL_PHASES_VECTOR == 0);
+    assert(count % MRAIL_KERNELS_VECTOR == 0);
     return CALL(dot_twin, count, a, b);
 }
