@@ -73,7 +73,7 @@ counted 'a script without a result' fail "$(script finish)"
 counted 'a script that ends before its plan' 'pass fail' \
     "$(script 'ok a' 'exit 0')"
 counted 'a script that is killed' 'pass fail fail' \
-    "$(script 'ok a' 'kill -KILL $$')"
+    "$(script 'ok a' tap_cleanup 'kill -KILL $$')"
 
 # ---- programs whose results a script takes over ----
 
