@@ -22,7 +22,8 @@ def result(name, holds, why):
     if holds:
         print(f"ok - {name}")
     else:
-        print(f"not ok - {name}: {why!r}")
+        reason = str(why).replace("\n", " | ")
+        print(f"not ok - {name}: {reason}")
         failed = 1
 
 
@@ -36,7 +37,10 @@ def last_screen(fd, seconds):
                 data += os.read(fd, 65536)
             except OSError:
                 break
-    return data.decode(errors="replace").replace("\r", "").split(CLEAR)[-1]
+    screens = data.decode(errors="replace").replace("\r", "").split(CLEAR)
+    # The last one may be on its way.
+    whole = [screen for screen in screens if screen.endswith("q: quit")]
+    return whole[-1] if whole else ""
 
 
 def settings(fd):
