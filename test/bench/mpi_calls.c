@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAP_NS 4000000 /* enough for seven ranks on one processor */
+#define NAP_NS 4000000 /* enough for seven ranks on one core */
 
 static int is_patient;
 
@@ -34,7 +34,7 @@ static int take_nap(void)
     return nanosleep(&nap, NULL);
 }
 
-/* In place of the C library's, for all libraries of the process. */
+/* Replaces the C library's function for all libraries of the process. */
 __attribute__((visibility("default"))) int sched_yield(void)
 {
     return is_patient ? take_nap() : (int)syscall(SYS_sched_yield);
@@ -85,7 +85,7 @@ static void run(const calls_t *calls, int number)
     }
 }
 
-/* callgrind knows it by its name. */
+/* callgrind finds it by its name. */
 __attribute__((noinline)) void run_counted(const calls_t *calls, int number);
 void run_counted(const calls_t *calls, int number)
 {

@@ -1,13 +1,13 @@
 /*
- * A stream that tells when it stands still: "TIME BYTES" for each message (or
- * exchange) that is there, TIME in seconds since the epoch.  All data is looked
- * at.  The script that runs it disturbs the rails meanwhile.
+ * A stream that shows when it stalls. It prints "TIME BYTES" for each received
+ * message or exchange, TIME in seconds since the epoch, and checks all data.
+ * The script disturbs the rails meanwhile.
  *
  * Usage: mpi_stream FILE SECONDS BYTES [alltoallv]
  *
- * From rank 0 to the last rank, messages of BYTES, or from all to all, BYTES from
- * each to each.  The last rank makes FILE, empty, when the first message is there,
- * and writes it at the end: after SECONDS, or when FILE.end is there.
+ * Messages of BYTES from rank 0 to the last rank, or exchanges with BYTES
+ * between any two ranks. The last rank creates FILE, empty, at the first
+ * message. It writes FILE at the end: after SECONDS, or when FILE.end exists.
  */
 #include "config.h"
 
@@ -54,7 +54,7 @@ static int write_points(const points_t *points, size_t bytes)
     return fclose(file) != 0;
 }
 
-/* Time is over; rank 0 decides. */
+/* 1 when the time is over; rank 0 decides. */
 static int is_over(double start_s)
 {
     char end[4096];
@@ -98,7 +98,7 @@ static void add_point(points_t *points)
     }
 }
 
-/* Of WINDOW messages under way, number n is the n'th since the start. */
+/* Of WINDOW messages in flight, number n is the n-th since the start. */
 static void stream(size_t words, points_t *points)
 {
     MPI_Request requests[WINDOW];
@@ -120,7 +120,7 @@ static void stream(size_t words, points_t *points)
             if (rank == 0) {
                 fill(buffer, words, count);
                 if (is_over(start_s)) {
-                    buffer[0] = UINT64_MAX; /* the last one */
+                    buffer[0] = UINT64_MAX; /* marks the last message */
                     last = count;
                 }
                 MPI_Isend(buffer, (int)words, MPI_UINT64_T, size - 1, 1,
@@ -145,7 +145,7 @@ static void stream(size_t words, points_t *points)
         ++done;
     }
     for (uint64_t i = done + 1; (rank != 0) && (i < count); ++i) {
-        MPI_Cancel(&requests[i % WINDOW]); /* asked for, and never sent */
+        MPI_Cancel(&requests[i % WINDOW]); /* requested, but never sent */
         MPI_Wait(&requests[i % WINDOW], MPI_STATUS_IGNORE);
     }
     for (unsigned i = 0; i < WINDOW; ++i) {
@@ -164,7 +164,7 @@ static uint64_t pair_seed(uint64_t round, int from, int to, int size)
     return round * 1000003 + (uint64_t)(from * size + to);
 }
 
-/* Of ROUNDS exchanges under way, number n is the n'th since the start. */
+/* Of ROUNDS exchanges in flight, number n is the n-th since the start. */
 static void exchange(size_t words, points_t *points)
 {
     round_t rounds[ROUNDS];
@@ -178,7 +178,8 @@ static void exchange(size_t words, points_t *points)
     counts = malloc((size_t)size * sizeof(int));
     places = malloc((size_t)size * sizeof(int));
     for (int i = 0; i < size; ++i) {
-        counts[i] = (i == rank) ? 0 : (int)words; /* that is no rail's work */
+        counts[i] = (i == rank) ? 0 : (int)words; /* a message to itself uses no
+                                                   * rail */
         places[i] = i * (int)words;
     }
     for (unsigned i = 0; i < ROUNDS; ++i) {

@@ -34,7 +34,7 @@ typedef struct machine {
     mrail_plan_topo_t *topo;
     mrail_plan_demand_t *demands;
     size_t num_demands;
-    uint64_t *counts; /* by from, to */
+    uint64_t *counts; /* [from][to] */
     unsigned ranks;
 } machine_t;
 
@@ -121,7 +121,7 @@ static void make_topo(machine_t *machine, unsigned nodes, unsigned rails,
     add_links(machine, rails, kind);
 }
 
-/* The list of demands from counts: how long that takes, in us. */
+/* Lists the demands of `counts`. Returns the time in us. */
 static double list_demands(machine_t *machine)
 {
     double begin = now_us();
@@ -142,7 +142,7 @@ static double list_demands(machine_t *machine)
     return now_us() - begin;
 }
 
-/* Neighbours in a ring; or everybody, 8 KB to 8 MB. */
+/* Neighbours in a ring; or all ranks, 8 KB to 8 MB. */
 static void make_counts(machine_t *machine, int is_stencil)
 {
     size_t size = (size_t)machine->ranks * machine->ranks;
@@ -164,7 +164,7 @@ static void make_counts(machine_t *machine, int is_stencil)
     }
 }
 
-/* Of rank 0: microseconds. */
+/* Time for the pieces of rank 0, in us. */
 static double list_pieces(const mrail_plan_t *plan, const machine_t *machine)
 {
     mrail_plan_piece_t pieces[MRAIL_PLAN_MAX_PIECES];
@@ -234,7 +234,7 @@ static void measure(const char *name, unsigned nodes, unsigned rails,
     free(cold);
 }
 
-/* Of one machine: microseconds. */
+/* Time of one topology, in us. */
 static double measure_machine(unsigned nodes, kind_t kind, unsigned seed,
                               unsigned repeat, size_t *num_demands_p)
 {

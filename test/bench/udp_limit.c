@@ -29,7 +29,7 @@
 #define HEADERS 16 /* BTH and ICRC */
 #define FIRST_EXTRA 16
 #define PACKETS 16
-#define WINDOW 3 /* messages: what 208 KB hold */
+#define WINDOW 3 /* messages that fit into 208 KB */
 #define LOST_S 0.2
 
 typedef struct side {
@@ -59,7 +59,7 @@ static void side_open(side_t *side)
     }
 }
 
-/* Counts payload and answers each message with how many there were. */
+/* Counts payload and replies to each message with the count. */
 static void receive(const side_t *own, const side_t *other)
 {
     static char buf[65536], user[65536];
@@ -109,7 +109,7 @@ static int send_burst(const side_t *own, const side_t *other, char *buf,
     return sendmsg(own->fd, &msg, 0) == (ssize_t)iov.iov_len ? 0 : -1;
 }
 
-/* GB/s of payload that was answered. */
+/* GB/s of acknowledged payload. */
 static double send_for(const side_t *own, const side_t *other, double seconds)
 {
     static char buf[65536];

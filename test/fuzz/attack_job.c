@@ -20,21 +20,22 @@
 #define SLOT (128u << 10) /* bytes that one peer may write */
 #define GUARD (64u << 10)
 #define GUARD_BYTE 0xc5
-#define WORDS 4 /* of the shared page, for each rank */
+#define WORDS 4 /* of the shared page, per rank */
 
 typedef struct attacked {
     job_t *job;
-    uint8_t *memory; /* guard, RANKS slots with guards behind, secret, guard */
+    uint8_t *memory; /* guard, RANKS slots each followed by a guard, secret,
+                      * guard */
     mrail_mem_t *mem, *secret_mem;
     mrail_rkey_t *rkey[RANKS];
     uint64_t address[RANKS];
     uint8_t *source;
     mrail_mem_t *source_mem;
-    uint32_t written[RANKS]; /* bytes that the peer has written: to check */
+    uint32_t written[RANKS]; /* bytes written by the peer, to be checked */
     uint32_t written_round[RANKS];
-    uint32_t answered; /* peers that found this round right */
+    uint32_t answered; /* peers that confirmed this round */
     uint32_t round;
-    uint32_t wrong; /* bytes of peers that were wrong */
+    uint32_t wrong; /* wrong bytes of peers */
 } attacked_t;
 
 typedef struct note {
@@ -66,7 +67,8 @@ static uint8_t pattern(uint32_t from, uint32_t to, uint32_t round, uint32_t i)
 
 /* ---- messages ---- */
 
-/* The rank that wrote is the am_id's upper part: endpoints are not named. */
+/* The upper part of the am_id is the sender's rank, because endpoints have no
+ * names. */
 static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
 {
     attacked_t *a = job->arg;
@@ -100,7 +102,7 @@ static void send_note(attacked_t *a, unsigned to, unsigned kind, uint32_t round,
     a->wrong += (ret != 0);
 }
 
-/* Checks the data that a peer announced, and answers. */
+/* Checks the data that a peer announced, and replies. */
 static void check_told(attacked_t *a)
 {
     for (unsigned from = 0; from < RANKS; ++from) {
@@ -141,7 +143,7 @@ static void write_to(attacked_t *a, unsigned to, uint32_t length)
     send_note(a, to, AM_WRITTEN, a->round, length);
 }
 
-/* 0, or 1: the peers do not answer. */
+/* 0, or 1: peers do not reply. */
 static int one_round(attacked_t *a, mrail_rng_t *rng)
 {
     mrail_ns_t end = mrail_clock_now() + 30 * MRAIL_NS_PER_SEC;
@@ -164,7 +166,7 @@ static int one_round(attacked_t *a, mrail_rng_t *rng)
     return 0;
 }
 
-/* ---- set-up, judgement ---- */
+/* ---- set-up, results ---- */
 
 static int prepare(attacked_t *a)
 {
@@ -201,7 +203,7 @@ static int prepare(attacked_t *a)
     return 0;
 }
 
-/* Guards, the slot that is nobody's (our own), the secret. */
+/* 1 if guard bytes, this rank's own slot or the secret have changed. */
 static int touched(const attacked_t *a)
 {
     const uint8_t *p = a->memory;
@@ -212,7 +214,7 @@ static int touched(const attacked_t *a)
         size_t slot = (at < GUARD) ? RANKS : (at - GUARD) / (SLOT + GUARD);
 
         if ((slot < RANKS) && (slot != a->job->rank) && (in < SLOT)) {
-            at += SLOT; /* a peer's */
+            at += SLOT; /* a peer's slot */
             continue;
         }
         if (p[at++] != GUARD_BYTE) {
@@ -279,7 +281,7 @@ static int attacked_job(job_t *job)
     while (!bad && (mrail_clock_now() < end)) {
         bad = one_round(&a, &rng);
     }
-    /* The others may still be in a round. */
+    /* Other ranks may still be in a round. */
     __atomic_add_fetch(&job->shared->word[63], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&job->shared->word[63], __ATOMIC_ACQUIRE) < RANKS) {
         mrail_iface_progress(job->iface);

@@ -34,9 +34,11 @@
 #define KEPT 4096
 #define MAX_PACKET 4400
 #define HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
-#define OLD_NS (200 * MRAIL_NS_PER_MS) /* before that it is no replay yet */
+#define OLD_NS (200 * MRAIL_NS_PER_MS) /* younger packets are not replayed */
 #define BTH 12
-#define OUR_ID 0x0bad /* of the IP header: what we sent is not kept */
+#define OUR_ID                                                                 \
+    0x0bad /* marks own packets in the IP header: they are not
+                       * captured */
 #define OP_WRITE_ONLY 0x0a
 #define OP_UD_SEND 0x64
 #define UD_HEADERS 20 /* BTH, DETH */
@@ -55,7 +57,7 @@ static const char *const kind_names[KINDS] = {
     "replayed",       "cut",   "changed", "from elsewhere", "control",
     "cookie guessed", "blind", "garbage"};
 
-static packet_t *kept; /* a ring */
+static packet_t *kept; /* ring of captured packets */
 static unsigned num_kept, next_kept;
 static uint64_t sent[KINDS];
 static mrail_rng_t rng;
@@ -71,11 +73,13 @@ static void keep(const uint8_t *data, size_t length, mrail_ns_t now_ns)
         (ip->protocol != IPPROTO_UDP) || (ntohs(udp->dest) != ROCE_PORT)) {
         return;
     }
-    /* Control messages are rare, and worth more: one place in four. */
+    /* Control messages are rare and valuable: they get a quarter of the
+     * ring. */
     if ((data[HEADERS] != OP_UD_SEND) && (next_kept % 4 == 0)) {
         next_kept = (next_kept + 1) % KEPT;
     }
-    /* A busy job would replace all before any is old enough. */
+    /* Otherwise a busy job would replace all packets before they are old
+     * enough. */
     if ((kept[next_kept].length != 0) &&
         (now_ns - kept[next_kept].at_ns < 10 * OLD_NS)) {
         return;
@@ -120,7 +124,7 @@ static void send_packet(packet_t *p)
     uint8_t *bth = p->data + HEADERS;
     struct iovec iov = {bth, payload - 4};
 
-    /* The ICRC is no secret: mostly it is right. */
+    /* The ICRC is no secret: it is mostly right. */
     if ((payload >= BTH + 4) && (mrail_rng_below(&rng, 8) != 0)) {
         crc = sroce_icrc(ip->saddr, ip->daddr, ntohs(udp_of(p)->source),
                          payload, &iov, 1);
@@ -141,12 +145,12 @@ static void set_length(packet_t *p, uint32_t payload)
     p->length = (uint32_t)HEADERS + payload;
     ip->id = htons(OUR_ID);
     ip->tot_len = htons((uint16_t)p->length);
-    ip->check = 0; /* the kernel's */
+    ip->check = 0; /* set by the kernel */
     udp->len = htons((uint16_t)(sizeof(*udp) + payload));
     udp->check = 0; /* none */
 }
 
-/* An old packet; 0: there is none yet. */
+/* Picks an old packet. 0: there is none yet. */
 static int pick(packet_t *p, mrail_ns_t now_ns)
 {
     for (unsigned i = 0; i < 8; ++i) {
@@ -168,8 +172,8 @@ static void put_random(uint8_t *to, unsigned bytes)
     }
 }
 
-/* Anything but the PSN, and not so that it becomes an answer: who may change
- * those has no need to guess. */
+/* Changes anything except the PSN, and makes no response of it. An attacker
+ * that could choose these would not need to guess. */
 static void change(packet_t *p)
 {
     uint8_t *bth = p->data + HEADERS;
@@ -212,7 +216,7 @@ static void forge_control(packet_t *p, int whole)
     uint32_t payload = p->length - (uint32_t)HEADERS;
     uint32_t qkey = htonl(UD_QKEY);
 
-    /* Else to the same address, to any queue pair with a low number. */
+    /* Otherwise to the same address, and to a QP with a low number. */
     if ((bth[0] != OP_UD_SEND) || (payload < UD_HEADERS + 40)) {
         payload = UD_HEADERS + 40;
         bth[0] = OP_UD_SEND;
@@ -247,7 +251,7 @@ static int attack_once(mrail_ns_t now_ns)
         set_length(&p, mrail_rng_below(&rng, p.length - (uint32_t)HEADERS));
         break;
     case CHANGE:
-        /* With the cookie of somebody else's message one is believed. */
+        /* A message with the cookie of another sender is accepted. */
         if (p.data[HEADERS] == OP_UD_SEND) {
             forge_control(&p, 0);
         } else {

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <ifaddrs.h>
 
-/* As in the programs that define them: see docs of verbs.h. */
+/* As in programs that define these functions: see verbs.h. */
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_get_device_list
@@ -35,7 +35,7 @@ typedef struct fake_cq {
     struct ibv_cq cq;
     struct ibv_wc ring[RING];
     uint32_t head, tail;
-    fake_send_t sends[RING]; /* signalled, not complete */
+    fake_send_t sends[RING]; /* signaled, not complete */
     uint32_t send_head, send_tail;
 } fake_cq_t;
 
@@ -146,8 +146,8 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 {
     fake_cq_t *cq = (fake_cq_t *)qp->send_cq;
 
-    /* The engine takes a device that refuses a request of a QP in error to
-     * have none left. */
+    /* The engine treats a device that refuses a request of a QP in error as one
+     * without requests. */
     if ((qp->state != IBV_QPS_ERR) && fails()) {
         *bad_wr = wr;
         return ENOMEM;
@@ -178,7 +178,7 @@ static int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 static int fake_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
                           struct ibv_recv_wr **bad_wr)
 {
-    return 0; /* datagrams are handed to the engine directly */
+    return 0; /* the engine gets datagrams directly */
 }
 
 FUZZ_UNTRACED
@@ -326,7 +326,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     return fails() ? EIO : 0;
 }
 
-/* As with an rdma-core that has none.  The real one is not to get our context. */
+/* As in an rdma-core without it. The real function must not see this
+ * context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)
@@ -363,7 +364,7 @@ int _ibv_query_gid_ex(struct ibv_context *ctx, uint32_t num, uint32_t index,
     return 0;
 }
 
-/* The interfaces of the machine that runs the test do not matter. */
+/* Hides the interfaces of the test machine. */
 int getifaddrs(struct ifaddrs **list)
 {
     *list = NULL;
@@ -464,14 +465,14 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return mr;
 }
 
-/* Once anything is registered it is too late. */
+/* After a registration it is too late. */
 int ibv_fork_init(void)
 {
     fake_fork_safe = (next_key == first_key);
     return fake_fork_safe ? 0 : EINVAL;
 }
 
-/* verbs.h makes ibv_reg_mr() this one if the access flags are no constant. */
+/* verbs.h maps ibv_reg_mr() to this if the access flags are not constant. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access)
 {
@@ -489,7 +490,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
     fake_ah_t *ah;
 
     if (attr->grh.dgid.raw[12] >= 224) {
-        errno = EINVAL; /* as the software device */
+        errno = EINVAL; /* as the software device does */
         return NULL;
     }
     ah = object(sizeof(*ah));
@@ -538,7 +539,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
         fake_on_destroy(qp);
     }
     mrail_list_del(&((fake_qp_t *)qp)->list);
-    /* Its completions leave the CQ: nobody asks for them any more. */
+    /* Its completions leave the CQ. */
     free(qp);
     return 0;
 }

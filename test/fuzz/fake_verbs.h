@@ -1,7 +1,7 @@
 /*
- * Verbs without a device: what src/rail calls of libibverbs, as one process's
- * memory.  Nothing is sent; a test completes sends and delivers receives
- * itself.  One world, not for threads.
+ * Verbs without a device: the functions of libibverbs that src/rail calls, in
+ * plain memory. Nothing is sent; a test completes sends and delivers receives.
+ * One set of devices, one thread.
  */
 #ifndef MRAIL_TEST_FAKE_VERBS_H
 #define MRAIL_TEST_FAKE_VERBS_H
@@ -22,49 +22,49 @@ typedef struct fake_port {
     struct ibv_gid_entry gids[FAKE_MAX_GIDS];
 } fake_port_t;
 
-/* How many devices there are, and what their one port says. */
+/* Number of devices, and the attributes of their ports. */
 extern int fake_num_devices;
 extern fake_port_t fake_ports[FAKE_DEVICES];
-/* Calls to come of which the last fails: 0 none, 1 the next one, ... */
+/* Countdown to a failing call: 0 none, 1 the next one, ... */
 extern unsigned fake_fail_in;
 
-/* A completion queue that ibv_poll_cq() fails for, and an asynchronous event
- * that ibv_get_async_event() gives once; NULL: none. */
+/* A CQ for which ibv_poll_cq() fails, and an event that ibv_get_async_event()
+ * returns once. NULL: none. */
 extern const struct ibv_cq *fake_failing_cq;
 extern const struct ibv_async_event *fake_async_event;
 
-/* ibv_fork_init() was called, and nothing had been registered before. */
+/* ibv_fork_init() was called before any registration. */
 extern int fake_fork_safe;
 
-/* Datagrams that are sent stay with the device: a test completes them. */
+/* The device keeps sent datagrams until the test completes them. */
 extern int fake_ud_hold;
 
-/* Ports as they should be: device i has 10.0.i.1. */
+/* Resets the ports: active, device i has address 10.0.i.1. */
 void fake_ports_reset(void);
 
 /* The attributes of the address handle. */
 const struct ibv_ah_attr *fake_ah_attr(const struct ibv_ah *ah);
 
-/* Completes the oldest signalled send (or one flushed by a QP in error) of the
- * CQ with `status`: 0 if there is none. */
+/* Completes the oldest signaled send of the CQ (or one flushed by a QP in
+ * error) with `status`. 0: there is none. */
 int fake_complete_send(struct ibv_cq *cq, enum ibv_wc_status status);
 
-/* The completion of one send of `qp`. */
+/* Completes one send of `qp`. */
 void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
                    enum ibv_wc_status status);
 
-/* The QP of that number, NULL if there is none; the one that it is connected
- * to, 0 if it is not. */
+/* The QP of that number or NULL; and the number of its connected QP, 0 if
+ * none. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
 
-/* Completions of `qp` that nobody has polled. */
+/* Unpolled completions of `qp`. */
 unsigned fake_num_completions(const struct ibv_qp *qp);
 
-/* Receives that are posted, and that nothing has arrived in. */
+/* Posted receives without a message. */
 unsigned fake_num_receives(const struct ibv_srq *srq);
 
-/* Called before a QP goes; NULL: nobody. */
+/* Called before the destruction of a QP. May be NULL. */
 extern void (*fake_on_destroy)(struct ibv_qp *qp);
 
 /* Delivers a message on `qp` to the oldest receive of its SRQ; 0 if there is
@@ -72,7 +72,7 @@ extern void (*fake_on_destroy)(struct ibv_qp *qp);
 int fake_deliver(struct ibv_qp *qp, const void *data, uint32_t length,
                  enum ibv_wc_status status);
 
-/* The SRQ and the CQ forget all they have. */
+/* Removes all entries of the SRQ and the CQ. */
 void fake_srq_clear(struct ibv_srq *srq);
 void fake_cq_clear(struct ibv_cq *cq);
 

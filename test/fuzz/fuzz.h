@@ -17,15 +17,15 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Checks that compare much: their comparisons are nothing to steer by, and
- * following them would take half of the time. */
+/* Checks with many comparisons: the fuzzer ignores these, which would not guide
+ * it and would take half of the time. */
 #ifdef __clang__
 #define FUZZ_UNTRACED __attribute__((no_sanitize("coverage")))
 #else
 #define FUZZ_UNTRACED
 #endif
 
-/* An invariant; what does not hold is a finding. */
+/* An invariant. A violation is a finding. */
 #define FUZZ_CHECK(_cond, ...)                                                 \
     do {                                                                       \
         if (MRAIL_UNLIKELY(!(_cond))) {                                        \
@@ -46,7 +46,8 @@ static inline size_t fuzz_left(const fuzz_in_t *in)
     return (size_t)(in->end - in->p);
 }
 
-/* Up to `length` bytes; what is missing reads as zeros.  How many came. */
+/* Reads up to `length` bytes; missing ones are zero. Returns the number
+ * read. */
 static inline size_t fuzz_bytes(fuzz_in_t *in, void *to, size_t length)
 {
     size_t n = MRAIL_MIN(length, fuzz_left(in));

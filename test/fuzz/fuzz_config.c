@@ -43,7 +43,7 @@ static void on_unknown(void *arg, const char *name, const char *nearest)
     FUZZ_CHECK(strncmp(name, "UCX_MRAIL_", 10) == 0, "%s", name);
 }
 
-/* The next line as a string of its own, NULL at the end. */
+/* The next line as a separate string; NULL at the end. */
 static char *next_line(fuzz_in_t *in)
 {
     const uint8_t *end = memchr(in->p, '\n', fuzz_left(in));
@@ -107,7 +107,7 @@ static void take_params(fuzz_in_t *in, int names)
     any_ports(in);
     while ((line = next_line(in)) != NULL) {
         value = strchr(line, '=');
-        if (names) { /* each is compared with all */
+        if (names) { /* each is compared with all others */
             take_name(line);
         } else if (value != NULL) {
             *value++ = '\0';
@@ -143,7 +143,7 @@ static void take_rates(fuzz_in_t *in)
                                                (rates[i] <= 1000000000000)),
                            "rate %u of '%s'", i, line);
             }
-            /* Longer than any rate, and than the room for one. */
+            /* Longer than any rate, and longer than the buffer for one. */
             for (const char *p = line; *p != '\0'; p += (*p == ',')) {
                 size_t length = strcspn(p, ",");
 

@@ -1,7 +1,7 @@
 /*
- * Control messages, as they arrive on the UD queue pairs, into an engine in
- * whatever state earlier messages, timers, the program and failures of the
- * device have brought its peers and lanes.  See engine_env.h.
+ * Control messages, as they arrive on the UD queue pairs. Earlier messages,
+ * timers, the program and device failures determine the state of the engine.
+ * See engine_env.h.
  */
 #include "config.h"
 #include "engine_env.h"

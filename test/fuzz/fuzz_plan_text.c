@@ -1,9 +1,10 @@
 /*
- * What `mrail plan` reads, as a user may write it: any bytes, taken for a
- * topology, for demands and for a pattern.
+ * Input of `mrail plan`: random bytes as a topology, as demands and as a
+ * pattern.
  *
- * Checked besides crashes: a refusal names place and reason and gives nothing
- * out; what is taken is in range, in order, and reads back the same.
+ * Invariants: an error names place and reason, and nothing is returned.
+ * Accepted input is in range and in order, and its text form reads back the
+ * same.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -33,7 +34,7 @@ static void check_links(const mrail_plan_topo_t *topo)
     int ret = mrail_plan_create(topo, NULL, &plan);
 
     if (ret == -EINVAL) {
-        return; /* nothing is up */
+        return; /* no link is up */
     }
     FUZZ_CHECK(ret == 0, "%d", ret);
     for (unsigned i = 0; i < mrail_plan_num_links(plan); ++i) {
@@ -80,7 +81,7 @@ static void check_topo(const char *text, size_t size)
 
 /* ---- Demands ---- */
 
-/* In order, something, to somebody else. */
+/* In order, not empty, and for another rank. */
 static void check_order(const mrail_plan_demand_t *demands, size_t num)
 {
     uint64_t total = 0;
@@ -161,7 +162,7 @@ static void check_pattern(const char *text, size_t size)
         FUZZ_CHECK(strchr(why, ' ') != NULL, "says '%s'", why);
         return;
     }
-    /* As many tokens as there may be take seconds. */
+    /* The maximum number of tokens would take seconds. */
     pattern.tokens = MRAIL_MIN(pattern.tokens, 16u);
     pattern.experts = MRAIL_MIN(pattern.experts, 256u);
     ret = plan_demand_make(&pattern, RANKS, size, &demands, &num, why,

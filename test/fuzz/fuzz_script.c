@@ -1,10 +1,10 @@
 /*
- * Fault scripts as a user may write them: any bytes.  What is taken is played
- * on two nodes of two rails, with times and counters out of the input's end.
+ * Fault scripts from users: random bytes. An accepted script runs on two nodes
+ * of two rails, with times and counters from the end of the input.
  *
- * Checked besides crashes: a refusal names file and line and gives nothing out;
- * what is taken is in range and reads back the same; values that go out are
- * those of steps or of the rails; in the end everything can be put back.
+ * Invariants: an error names file and line, and nothing is returned. Accepted
+ * input is in range and reads back the same. Applied values are those of steps
+ * or of the rails. At the end everything can be restored.
  */
 #include "config.h"
 #include "fuzz.h"
@@ -113,7 +113,7 @@ static void check_same(const sroce_fault_step_t *step)
     sroce_fault_script_destroy(again);
 }
 
-/* Looks are as far apart as the shortest period allows in bounded time. */
+/* Calls are as far apart as the shortest period allows in bounded time. */
 static void play(const sroce_fault_script_t *script, fuzz_in_t *in)
 {
     fuzz_rails_t rails = {.script = script};

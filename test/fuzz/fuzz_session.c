@@ -45,7 +45,7 @@ static void take_file(fuzz_in_t *in)
     session->slots_per_dev = SROCE_SESSION_SLOTS;
     memcpy(session->name, "x", 2);
     head = (uint8_t *)session;
-    while (fuzz_left(in) > 12) { /* changes of it: where, what */
+    while (fuzz_left(in) > 12) { /* changes of the file: offset, value */
         size_t at = fuzz_u16(in) % sizeof(*session);
 
         length = MRAIL_MIN(1u + fuzz_u8(in) % 48u, sizeof(*session) - at);
@@ -70,7 +70,7 @@ static void take_file(fuzz_in_t *in)
 
 /* ---- session daemon ---- */
 
-/* Sends raw bytes with descriptors, as any process of the user could. */
+/* Sends raw bytes with descriptors, as any process of the user can. */
 static void send_raw(const void *data, size_t length, unsigned num_fds)
 {
     struct iovec iov = {(void *)(uintptr_t)data, length};
@@ -118,7 +118,7 @@ static void take_message(fuzz_in_t *in)
         FUZZ_CHECK(0, "socketpair: %s", strerror(errno));
     }
     if (length == 0) {
-        return; /* as the end of the connection */
+        return; /* as at the end of the connection */
     }
     before = lowest_fd();
     send_raw(data, length, how & 3);

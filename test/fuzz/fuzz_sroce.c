@@ -43,8 +43,8 @@ enum { ALL, READ_ONLY, LOCAL, NEVER, ATOMIC, NUM_REGIONS };
 static const int accesses[NUM_REGIONS] = {
     [ALL] = RW | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
     [READ_ONLY] = IBV_ACCESS_REMOTE_READ,
-    [LOCAL] = IBV_ACCESS_LOCAL_WRITE, /* receives and READs go there */
-    [NEVER] = IBV_ACCESS_LOCAL_WRITE, /* no work request names it */
+    [LOCAL] = IBV_ACCESS_LOCAL_WRITE, /* for receives and READs */
+    [NEVER] = IBV_ACCESS_LOCAL_WRITE, /* used by no work request */
     [ATOMIC] = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
 };
 
@@ -190,7 +190,7 @@ static void qp_to(sroce_qp_t *qp, enum ibv_qp_state to, uint8_t kind)
     int ret = sroce_qp_modify(qp, &attr, qp_mask(qp, to));
 
     if ((ret == 0) && (to == IBV_QPS_RESET)) {
-        /* Drops the queue. */
+        /* Flushes the queue. */
         for (uint32_t i = 0; i < w.num_ids; ++i) {
             if ((w.qp[w.id_qp[i] % NUM_QPS] == qp) && (w.id_qp[i] < NUM_QPS) &&
                 (w.id_state[i] != ID_DONE)) {
@@ -200,7 +200,7 @@ static void qp_to(sroce_qp_t *qp, enum ibv_qp_state to, uint8_t kind)
     }
 }
 
-/* By legal moves from RESET to one of the states. */
+/* Moves a QP from RESET to one of the states, by legal transitions. */
 static void qp_start(sroce_qp_t *qp, uint8_t state, uint8_t kind)
 {
     static const enum ibv_qp_state way[] = {IBV_QPS_INIT, IBV_QPS_RTR,
@@ -267,7 +267,7 @@ static void net_init(const uint8_t *data, size_t size)
         };
 
         FUZZ_CHECK(sroce_qp_create(w.pd, &qpp, &w.qp[i]) == 0, "qp");
-        /* Mostly RTS; the settings byte asks for others. */
+        /* Mostly RTS; the settings byte selects others. */
         qp_start(w.qp[i], (settings & (2 << i)) ? fuzz_u8(&w.in) % 7 : 3,
                  (settings & 0x20) ? fuzz_u8(&w.in) : 0);
     }
@@ -319,7 +319,7 @@ static uint32_t any_length(fuzz_in_t *in)
     return (choice < MRAIL_ARRAY_SIZE(lengths)) ? lengths[choice] : choice * 4u;
 }
 
-/* Memory of our own: never NEVER, at times with a key that is wrong. */
+/* Local memory: never NEVER, sometimes with a wrong key. */
 static struct ibv_sge any_sge(fuzz_in_t *in, uint32_t length)
 {
     uint8_t choice = fuzz_u8(in);
@@ -374,7 +374,7 @@ static void post_send(fuzz_in_t *in)
         wr.wr.rdma.remote_addr = fuzz_u8(in);
     }
     wr.wr_id = new_id(qp, (wr.send_flags & IBV_SEND_SIGNALED) != 0);
-    /* In ERR it completes as flushed inside of the call. */
+    /* In ERR it completes as flushed during the call. */
     ++w.num_ids;
     if (sroce_qp_post_send(w.qp[qp], &wr, &bad) != 0) {
         w.id_state[wr.wr_id] = ID_DONE;
@@ -401,7 +401,7 @@ static void post_recv(fuzz_in_t *in)
     }
 }
 
-/* ---- packets in ---- */
+/* ---- received packets ---- */
 
 static const uint8_t opcodes[] = {
     SROCE_OP_SEND_FIRST,     SROCE_OP_SEND_MIDDLE,  SROCE_OP_SEND_LAST,
@@ -450,7 +450,8 @@ static void any_remote(fuzz_in_t *in, uint8_t *to, uint32_t length)
         addr += (uint64_t)(int64_t)(int16_t)fuzz_u16(in);
         break;
     case 3:
-        addr += REGION - length + fuzz_u8(in) % 8 - 4; /* at its end */
+        addr += REGION - length + fuzz_u8(in) % 8 - 4; /* at the end of the
+                                                        * region */
         break;
     default:
         addr += (choice >> 6) * 8u;
@@ -533,7 +534,7 @@ static void packet(fuzz_in_t *in)
     uint32_t payload = 0, length, pad;
 
     if ((choice & 8) && (op_choice & 0x80)) {
-        opcode = fuzz_u8(in); /* any, also one that does not exist */
+        opcode = fuzz_u8(in); /* any opcode, also an undefined one */
         op = &sroce_ops[opcode];
     }
     if (op->flags & SROCE_OPF_PAYLOAD) {
@@ -548,7 +549,7 @@ static void packet(fuzz_in_t *in)
              pad + SROCE_ICRC_BYTES;
     memset(pkt + MRAIL_MAX(op->hdr_bytes, (uint8_t)SROCE_BTH_BYTES), 0xee,
            payload);
-    if (choice & 0x80) { /* cut, or other header bits */
+    if (choice & 0x80) { /* truncated, or other header bits */
         uint8_t how = fuzz_u8(in);
 
         if (how & 0x80) {
@@ -572,7 +573,7 @@ static void raw_packet(fuzz_in_t *in)
     rx(pkt, length, choice);
 }
 
-/* ---- packets out ---- */
+/* ---- sent packets ---- */
 
 FUZZ_UNTRACED
 static int in_region(const uint8_t *p, size_t n)
@@ -585,7 +586,7 @@ static int in_region(const uint8_t *p, size_t n)
     return 0;
 }
 
-/* Inline data is in the queue pair's ring. */
+/* 1: inline data in the ring of the queue pair. */
 static int in_ring(const sroce_qp_t *qp, const uint8_t *p, size_t n)
 {
     return (p >= qp->req.ring) &&
@@ -659,8 +660,8 @@ static void set_things(fuzz_in_t *in)
     }
 }
 
-/* What core.h says of the send queue; nothing is acknowledged that was not
- * sent. */
+/* Invariants of the send queue from core.h. Only sent packets are
+ * acknowledged. */
 FUZZ_UNTRACED
 static void check_queues(void)
 {
@@ -723,8 +724,8 @@ static void command(fuzz_in_t *in)
     }
 }
 
-/* Everything that was signalled has completed once the QPs are in error;
- * receives of an SRQ stay. */
+/* All signaled work has completed once the QPs are in error; receives of an SRQ
+ * stay. */
 FUZZ_UNTRACED
 static void finish(void)
 {

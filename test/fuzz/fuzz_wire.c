@@ -12,7 +12,7 @@
 #include "rail/discovery.h"
 #include "rail/wire.h"
 
-/* The bytes alone in memory: what reads past them is seen. */
+/* A copy of exactly this size: reads past the end are detected. */
 static uint8_t *alone(const fuzz_in_t *in, size_t size)
 {
     uint8_t *copy = calloc(1, MRAIL_MAX(size, (size_t)1));

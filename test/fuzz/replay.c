@@ -30,11 +30,11 @@ typedef struct input {
 static input_t *corpus;
 static unsigned num_inputs;
 static const char *target;
-/* For the signal handler: what runs now. */
+/* For the signal handler: the present input. */
 static const uint8_t *volatile running;
 static volatile size_t running_size;
 
-/* Called by the sanitizers before they end the process; absent without them. */
+/* The sanitizers call it before they end the process. Absent without them. */
 void __sanitizer_set_death_callback(void (*callback)(void))
     __attribute__((weak));
 
@@ -102,7 +102,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* In the order of the names, so that the seed says all. */
+/* In order of names, so that the seed determines everything. */
 static int load_corpus(const char *dir)
 {
     struct dirent *entry;
@@ -154,18 +154,18 @@ static void change_once(mrail_rng_t *rng, input_t *in)
             in->data[at] ^= (uint8_t)(1u << mrail_rng_below(rng, 8));
         }
         break;
-    case 3: /* cut out */
+    case 3: /* a cut */
         memmove(in->data + at, in->data + at + n, in->size - at - n);
         in->size -= n;
         break;
-    case 4: /* the end of another one */
+    case 4: /* the end of another input */
         other = &corpus[mrail_rng_below(rng, num_inputs)];
         if (at < other->size) {
             memcpy(in->data + at, other->data + at, other->size - at);
             in->size = other->size;
         }
         break;
-    case 5: /* twice */
+    case 5: /* a repetition */
         n = (uint32_t)MRAIL_MIN(in->size - at, (sizeof(in->data) - in->size));
         memmove(in->data + at + n, in->data + at, in->size - at);
         in->size += n;
@@ -186,7 +186,8 @@ static void mutate(uint64_t seed, unsigned long count)
         while (changes-- > 0) {
             change_once(&rng, &in);
         }
-        /* A copy of just this size: the sanitizer sees what is read past. */
+        /* A copy of exactly this size: the sanitizer detects reads past the
+         * end. */
         uint8_t *copy = malloc(in.size + 1);
 
         if (copy != NULL) {

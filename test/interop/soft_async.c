@@ -1,4 +1,4 @@
-/* Asynchronous events.  Source: ibv_get_async_event(3); IBA 11.6.3. */
+/* Asynchronous events. Source: ibv_get_async_event(3); IBA 11.6.3. */
 #include "soft_pair.h"
 
 static void events_of_a_queue_pair(void)
@@ -10,17 +10,18 @@ static void events_of_a_queue_pair(void)
     EXPECT(drain(&a, 0) == 0);
     EXPECT(to_state(&a, IBV_QPS_RTS) == 0);
     EXPECT(to_state(&a, IBV_QPS_SQD) == 0);
-    EXPECT(!readable(a.ctx->async_fd, QUIET_MS)); /* nobody asked */
+    EXPECT(!readable(a.ctx->async_fd, QUIET_MS)); /* no notification was
+                                                   * requested */
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
     EXPECT(async_comes(&b, IBV_EVENT_QP_LAST_WQE_REACHED));
-    EXPECT(to_state(&b, IBV_QPS_ERR) == 0); /* it was there */
+    EXPECT(to_state(&b, IBV_QPS_ERR) == 0); /* it was in that state */
     EXPECT(!readable(b.ctx->async_fd, QUIET_MS));
     EXPECT(to_state(&b, IBV_QPS_RESET) == 0);
     pair_close();
     OK();
 }
 
-/* The peer speaks before this end is in RTS. */
+/* The peer sends before this end is in RTS. */
 static void communication_established(void)
 {
     struct ibv_qp_attr at = {.qp_state = IBV_QPS_INIT,
@@ -54,7 +55,7 @@ static void communication_established(void)
     OK();
 }
 
-/* A WRITE with a wrong key: nothing else tells the owner of the memory. */
+/* A WRITE with a wrong key: only an event tells the owner of the memory. */
 static void refused_access_is_an_event(void)
 {
     struct ibv_sge sge;
@@ -97,7 +98,7 @@ static void unsupported_operation_is_an_event(void)
     OK();
 }
 
-/* A receive that failed is told by its completion, and by that only. */
+/* A failed receive has a completion, and no event. */
 static void a_failed_receive_is_no_event(void)
 {
     struct ibv_sge sge;
@@ -105,7 +106,8 @@ static void a_failed_receive_is_no_event(void)
     struct ibv_wc wc;
 
     pair_open(IBV_QPT_RC, 0);
-    sge = (struct ibv_sge){(uintptr_t)b.mem, 4, b.mr->lkey}; /* 8 come */
+    sge = (struct ibv_sge){(uintptr_t)b.mem, 4, b.mr->lkey}; /* 8 bytes
+                                                              * arrive */
     EXPECT(ibv_post_recv(b.qp, &wr, &bad) == 0);
     EXPECT(post_send(&a, 1, 0) == 0);
     EXPECT(wait_wc(a.scq, &wc) == IBV_WC_REM_INV_REQ_ERR);

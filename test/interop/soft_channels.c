@@ -1,6 +1,7 @@
 /*
- * Completion channels: when a queue tells, to whom, and what a destroy waits
- * for.  Source: ibv_get_cq_event(3), ibv_req_notify_cq(3).
+ * Completion channels: when a CQ raises an event, on which channel, and the
+ * conditions of its destruction. Source: ibv_get_cq_event(3),
+ * ibv_req_notify_cq(3).
  */
 #include "soft_pair.h"
 
@@ -46,7 +47,7 @@ static void armed_once_tells_once(void)
     OK();
 }
 
-/* The completion that was there before does not count. */
+/* Earlier completions raise no event. */
 static void only_new_completions_tell(void)
 {
     struct ibv_wc wc;
@@ -77,7 +78,7 @@ static void solicited_only(void)
     EXPECT(readable(b.channel->fd, WAIT_MS));
     EXPECT(ibv_get_cq_event(b.channel, &cq, &context) == 0);
     ibv_ack_cq_events(cq, 1);
-    /* A failed completion is solicited too. */
+    /* A failed completion counts as solicited, too. */
     EXPECT(ibv_req_notify_cq(b.rcq, 1) == 0);
     EXPECT(post_recv(&b, 1) == 0);
     EXPECT(to_state(&b, IBV_QPS_ERR) == 0);
@@ -86,7 +87,8 @@ static void solicited_only(void)
     OK();
 }
 
-/* Armed for any completion, a request for solicited ones takes nothing back. */
+/* If the CQ is armed for any completion, a request for solicited ones keeps
+ * that. */
 static void solicited_does_not_disarm(void)
 {
     pair_open(IBV_QPT_RC, 0);
@@ -155,7 +157,7 @@ static void armed_without_a_channel(void)
     a.qp = qp;
     EXPECT(ibv_req_notify_cq(cq, 0) == 0);
     EXPECT(to_state(&a, IBV_QPS_ERR) == 0);
-    EXPECT(post_recv(&a, 9) == 0); /* is flushed */
+    EXPECT(post_recv(&a, 9) == 0); /* flushed */
     EXPECT((wait_wc(cq, &wc) == IBV_WC_WR_FLUSH_ERR) && (wc.wr_id == 9));
     EXPECT(ibv_destroy_qp(qp) == 0);
     a.qp = NULL;
@@ -164,7 +166,7 @@ static void armed_without_a_channel(void)
     OK();
 }
 
-/* Requests under way are dropped; the peer's queue pair lives on. */
+/* Requests in flight are dropped; the peer's queue pair continues. */
 static void destroyed_with_requests_under_way(void)
 {
     struct ibv_qp_attr at;
@@ -183,7 +185,7 @@ static void destroyed_with_requests_under_way(void)
     OK();
 }
 
-/* An event that nobody has read goes with its queue. */
+/* Destruction of a CQ discards its unread events. */
 static void unread_events_go_with_the_queue(void)
 {
     pair_open(IBV_QPT_RC, 0);
@@ -207,7 +209,7 @@ static void *sleep_and_send(void *arg)
     return arg;
 }
 
-/* Nobody polls: the one that waits is woken all the same. */
+/* No thread polls: a thread that waits on the channel is woken. */
 static void a_waiting_thread_is_woken(void)
 {
     struct ibv_wc wc;

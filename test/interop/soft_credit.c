@@ -1,7 +1,8 @@
 /*
- * A receiver that is stopped, and senders of many single packets: what is on
- * the way must fit into its socket, whatever the kernel takes for each.
- * usage: soft_credit (in a session); the script looks at the kernel's drops.
+ * A stopped receiver and senders of many single packets. Packets in flight
+ * must fit into its socket, whatever memory the kernel uses for each.
+ *
+ * usage: soft_credit (in a session); the script checks the kernel's drop counter
  */
 #include <infiniband/verbs.h>
 #include <signal.h>
@@ -14,7 +15,7 @@
 
 #define QPS 400
 #define BIG 4096
-#define SMALL 200 /* these may use the quarter that is kept for them */
+#define SMALL 200 /* small packets may use the reserved quarter */
 #define HOLD_MS 100
 #define WAIT_MS 20000
 
@@ -66,7 +67,7 @@ static void connect_one(struct ibv_qp *qp, uint32_t peer,
                              .path_mtu = IBV_MTU_4096,
                              .dest_qp_num = peer,
                              .min_rnr_timer = 1,
-                             .timeout = 20, /* 4 s: nothing is repeated */
+                             .timeout = 20, /* 4 s: no retransmission */
                              .retry_cnt = 7,
                              .rnr_retry = 7};
 

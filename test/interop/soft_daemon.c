@@ -1,6 +1,6 @@
-/* Sessions and their session daemon, without a device: addresses of sessions whose
- * names hash alike, descriptors that are lost, a process that stops half way
- * through a join. */
+/* Sessions and their session daemon, without a device: addresses of sessions
+ * whose names have equal hashes, lost descriptors, a process that stops in the
+ * middle of a join. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -24,12 +24,12 @@
 
 #include "softroce/host/daemon.h"
 
-#define WAIT_MS 2500 /* less than a join waits for another process */
+#define WAIT_MS 2500 /* shorter than the wait of a join for another process */
 
 typedef struct world {
     char name[SROCE_SESSION_NAME_MAX + 1];
     sroce_session_params_t params;
-    pid_t pid; /* the session daemon's */
+    pid_t pid; /* of the session daemon */
 } world_t;
 
 static void params_fill(sroce_session_params_t *params, const char *name)
@@ -82,7 +82,7 @@ static void end(const char *name, const sroce_session_hold_t *hold)
     sroce_session_hold_close(hold);
 }
 
-/* 60 names on 254 bases: without the lock two of them share one in all but
+/* 60 names on 254 bases: without the lock, two of them share a base in all but
  * one of a thousand runs. */
 static void test_bases_differ(void **state)
 {
@@ -131,8 +131,8 @@ static void test_base_comes_back(void **state)
     end(name, &hold);
 }
 
-/* A program of any user on a base: another one is taken, a given one refused
- * with nothing left behind. */
+/* A program of any user occupies a base. Another base is taken. A given base is
+ * refused, and nothing is left behind. */
 static void test_base_is_taken(void **state)
 {
     struct sockaddr_in sin = {.sin_family = AF_INET,
@@ -147,7 +147,7 @@ static void test_base_is_taken(void **state)
     addr = create(name, 0, &hold);
     end(name, &hold);
     sin.sin_addr.s_addr = htonl(addr);
-    /* However it was bound. */
+    /* Its socket options make no difference. */
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     assert_int_equal(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
@@ -160,7 +160,7 @@ static void test_base_is_taken(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
     close(fd);
     assert_int_equal(create(name, params.base_addr, &hold), addr);
-    /* The name's own session holds the base: it may be opened. */
+    /* The session of this name holds the base: it may be opened. */
     assert_int_equal(sroce_session_create(&params, &hold), -EEXIST);
     end(name, &hold);
 }
@@ -216,7 +216,7 @@ static void request(int conn, sroce_daemon_op_t op, unsigned dev, unsigned slot)
     assert_int_equal(sroce_daemon_send(conn, &msg, -1), 0);
 }
 
-/* The answer of this kind, or an op of 0 if none comes. */
+/* The reply of this kind; op is 0 if none comes. */
 static sroce_daemon_msg_t answer(int conn, sroce_daemon_op_t op, int *fd_p)
 {
     sroce_daemon_msg_t msg = {0};
@@ -239,7 +239,7 @@ static sroce_daemon_msg_t join(int conn, unsigned dev, int *fd_p)
     return answer(conn, SROCE_DAEMON_JOIN, fd_p);
 }
 
-/* Hands in some descriptor for the slot. */
+/* Sends some descriptor for the slot. */
 static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
 {
     sroce_daemon_msg_t msg = {
@@ -251,7 +251,7 @@ static sroce_daemon_msg_t hand_in(int conn, unsigned dev, unsigned slot)
     return answer(conn, SROCE_DAEMON_BOUND, NULL);
 }
 
-/* While a process is stopped half way, all others get their answers. */
+/* While a process is stopped in a join, all others get replies. */
 static void test_stopped_process(void **state)
 {
     int stopped = connect_user(*state), other = connect_user(*state);
@@ -260,7 +260,7 @@ static void test_stopped_process(void **state)
 
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
-    assert_int_equal(fd, -1); /* it has to make the socket, and does not */
+    assert_int_equal(fd, -1); /* it should make the socket, and does not */
     msg = join(other, 1, &fd);
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
     assert_int_equal(msg.status, 0);
@@ -271,10 +271,11 @@ static void test_stopped_process(void **state)
     request(other, SROCE_DAEMON_LEAVE, 1, 0);
     assert_int_equal(answer(other, SROCE_DAEMON_LEAVE, NULL).op,
                      SROCE_DAEMON_LEAVE);
-    /* The same device: in the order of the kernel's array, so it waits ... */
+    /* The same device: the order of the kernel's array requires it to wait
+     * ... */
     request(third, SROCE_DAEMON_JOIN, 0, 0);
     assert_int_equal(answer(third, SROCE_DAEMON_JOIN, &fd).op, 0);
-    /* ... until the first goes on, */
+    /* ... until the first process continues */
     assert_int_equal(hand_in(stopped, 0, 0).op, SROCE_DAEMON_BOUND);
     msg = answer(third, SROCE_DAEMON_JOIN, &fd);
     assert_int_equal(msg.op, SROCE_DAEMON_JOIN);
@@ -291,7 +292,7 @@ static void test_stopped_process(void **state)
     close(other);
 }
 
-/* A join that waits in vain is refused, and the device goes on afterwards. */
+/* A join that waits too long is refused. Then the device is usable again. */
 static void test_stopped_for_long(void **state)
 {
     int stopped = connect_user(*state), other = connect_user(*state), fd = -1;
@@ -311,8 +312,8 @@ static void test_stopped_for_long(void **state)
     close(other);
 }
 
-/* The kernel dropped a descriptor in transit: its sender is told, and no later
- * process index is given out in the wrong order. */
+/* The kernel dropped a descriptor in transit. Its sender gets an error, and
+ * later slots are still assigned in the right order. */
 static void test_lost_descriptor(void **state)
 {
     sroce_daemon_msg_t bound = {
@@ -330,7 +331,7 @@ static void test_lost_descriptor(void **state)
     assert_int_equal(join(other, 0, &fd).status, -EMFILE);
     assert_int_equal(join(other, 1, &fd).status, 0);
     assert_int_equal(hand_in(other, 1, 0).status, 0);
-    /* A slot whose socket is here can still be given out. */
+    /* A slot with a known socket is still available. */
     request(first, SROCE_DAEMON_LEAVE, 0, 0);
     assert_int_equal(answer(first, SROCE_DAEMON_LEAVE, NULL).status, 0);
     msg = join(other, 0, &fd);
@@ -342,7 +343,7 @@ static void test_lost_descriptor(void **state)
     close(other);
 }
 
-/* A socket that could not be made gives the slot back. */
+/* A process that cannot make a socket returns the slot. */
 static void test_no_socket(void **state)
 {
     int first = connect_user(*state), fd = -1;

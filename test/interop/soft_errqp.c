@@ -1,8 +1,9 @@
 /*
- * Queue pairs that fail as by a fatal error of the device, seen by a program
- * that waits: IBV_EVENT_QP_FATAL for each, its state, its receives flushed; the
- * others are left alone.
- * usage: soft_errqp QPS EXPECTED COMMAND   (in the session; COMMAND is started)
+ * Queue pairs that fail as after a fatal device error, in a program that
+ * waits. Each raises IBV_EVENT_QP_FATAL, is in the error state, and flushes
+ * its receives. Other queue pairs are unchanged.
+ *
+ * usage: soft_errqp QPS EXPECTED COMMAND (in a session; starts COMMAND)
  */
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -12,7 +13,7 @@
 
 #define MAX_QPS 64
 #define LIMIT_MS 2000
-#define QUIET_MS 200 /* without a further event */
+#define QUIET_MS 200 /* time without a further event */
 
 static struct ibv_qp *qps[MAX_QPS];
 static int fatal[MAX_QPS];

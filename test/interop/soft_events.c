@@ -1,7 +1,8 @@
 /*
- * Port events: `mrail soft ctl down` and `up` reach a process that waits, and
- * one that computes, within milliseconds; ibv_query_port agrees.
- * usage: soft_events MRAIL_SOFT_PROGRAM (in the session)
+ * Port events: `mrail soft ctl down` and `up` reach a waiting process and a
+ * computing one within milliseconds. ibv_query_port() agrees.
+ *
+ * usage: soft_events MRAIL_SOFT_PROGRAM (in a session)
  */
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LIMIT_MS 200 /* a loaded machine; a few ms on an idle one */
+#define LIMIT_MS 200 /* for a loaded machine; a few ms on an idle one */
 
 static double now_ms(void)
 {

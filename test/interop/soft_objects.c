@@ -1,8 +1,9 @@
 /*
  * Objects that pyverbs does not cover: objects in use, lists of work requests,
  * the return path of a datagram, fork. soft_channels.c covers completion
- * channels, soft_async.c asynchronous events. usage: soft_objects (in a
- * session); prints "ok - NAME" lines.
+ * channels, soft_async.c asynchronous events.
+ *
+ * usage: soft_objects (in a session); prints "ok - NAME" lines
  *
  * Source: the manual pages ibv_post_send(3), ibv_fork_init(3),
  * ibv_create_ah_from_wc(3).
@@ -32,7 +33,8 @@ static void objects_in_use_stay(void)
     OK();
 }
 
-/* ibv_close_device(3) does not release what was made: it may leak, no more. */
+/* ibv_close_device(3) does not release objects. It may leak, and nothing
+ * worse. */
 static void closed_with_everything_in_use(void)
 {
     pair_open(IBV_QPT_RC, 1);
@@ -72,20 +74,20 @@ static void first_invalid_request_is_reported(void)
                                     &good, 1};
     }
     r[1].sg_list = s[1].sg_list = many;
-    r[1].num_sge = s[1].num_sge = 3; /* 2 is the most */
+    r[1].num_sge = s[1].num_sge = 3; /* the maximum is 2 */
     EXPECT(ibv_post_recv(a.qp, r, &bad_r) == EINVAL);
     EXPECT(bad_r == &r[1]);
     r[0].sg_list = &good_b;
     bad_r = NULL;
     EXPECT(ibv_post_srq_recv(b.srq, r, &bad_r) == EINVAL);
     EXPECT(bad_r == &r[1]);
-    EXPECT(ibv_post_recv(b.qp, r, &bad_r) == EINVAL); /* it has an SRQ */
+    EXPECT(ibv_post_recv(b.qp, r, &bad_r) == EINVAL); /* the QP has an SRQ */
     EXPECT(bad_r == &r[0]);
     EXPECT(ibv_post_send(a.qp, s, &bad_s) == EINVAL);
     EXPECT(bad_s == &s[1]);
     EXPECT((wait_wc(a.scq, &wc) == IBV_WC_SUCCESS) && (wc.wr_id == 0));
     EXPECT((wait_wc(b.rcq, &wc) == IBV_WC_SUCCESS) && (wc.wr_id == 0));
-    EXPECT(ibv_poll_cq(a.scq, 1, &wc) == 0); /* the third was not taken */
+    EXPECT(ibv_poll_cq(a.scq, 1, &wc) == 0); /* the third one was not posted */
     pair_close();
     OK();
 }
@@ -141,7 +143,7 @@ static void the_way_back_of_a_datagram(void)
 
 /* ---- Fork ---- */
 
-/* In the child: the parent's objects do nothing, and own ones work. */
+/* In the child, the parent's objects have no effect, and new ones work. */
 static int child_lives(void)
 {
     struct ibv_wc wc;
@@ -151,7 +153,7 @@ static int child_lives(void)
         (ibv_req_notify_cq(a.scq, 0) == 0) || (ibv_alloc_pd(a.ctx) != NULL)) {
         return 1;
     }
-    /* As a library that cleans up at exit. */
+    /* Like a library that cleans up at exit. */
     if ((ibv_destroy_qp(a.qp) != 0) || (ibv_dereg_mr(a.mr) != 0) ||
         (ibv_destroy_cq(a.scq) != 0) || (ibv_dealloc_pd(a.pd) != 0) ||
         (ibv_close_device(a.ctx) != 0)) {

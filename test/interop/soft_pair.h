@@ -1,6 +1,6 @@
 /*
- * Two ends of a queue pair in one process, for the parts of soft_objects.  A
- * test is a function that prints "ok - NAME", or says what is wrong.
+ * Two ends of a queue pair in one process, for the files of soft_objects. A
+ * test is a function that prints "ok - NAME" or an error.
  */
 #ifndef MRAIL_TEST_SOFT_PAIR_H
 #define MRAIL_TEST_SOFT_PAIR_H
@@ -21,7 +21,7 @@
 
 extern int failures;
 
-/* In a test function: says what is wrong and leaves it. */
+/* In a test function: prints the failed condition and returns. */
 #define EXPECT(_cond)                                                          \
     do {                                                                       \
         if (!(_cond)) {                                                        \
@@ -33,12 +33,12 @@ extern int failures;
     } while (0)
 #define OK() printf("ok - %s\n", __func__)
 
-/* One end: a context of its own. */
+/* One end, with its own context. */
 typedef struct end {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
-    struct ibv_cq *scq, *rcq; /* both report to the channel */
+    struct ibv_cq *scq, *rcq; /* both have the channel */
     struct ibv_srq *srq;      /* or NULL */
     struct ibv_qp *qp;
     struct ibv_mr *mr;
@@ -50,20 +50,20 @@ extern end_t a, b;
 
 void pair_open(enum ibv_qp_type type, int use_srq);
 void pair_close(void);
-/* One completion; its status, -1: none came. */
+/* Waits for one completion. Returns its status; -1: none came. */
 int wait_wc(struct ibv_cq *cq, struct ibv_wc *wc);
 int post_recv(end_t *e, uint64_t wr_id);
 int post_send(end_t *e, uint64_t wr_id, unsigned flags);
-/* A SEND from a to b that completes at both ends. */
+/* Sends from a to b. 1 if the SEND completes at both ends. */
 int carries(unsigned flags);
 void nonblocking(int fd);
 int readable(int fd, int ms);
-/* An event of this type and of this object comes; acknowledged. */
+/* Waits for an event of this type and object, and acknowledges it. */
 int async_comes(end_t *e, enum ibv_event_type type);
 int to_state(end_t *e, enum ibv_qp_state state);
 int drain(end_t *e, int notify);
 
-/* soft_channels.c, soft_async.c: all their tests. */
+/* All tests of soft_channels.c and soft_async.c. */
 void channel_tests(void);
 void async_tests(void);
 

@@ -1,4 +1,4 @@
-/* Opens device 0 as often as the argument says; 0 if all opens succeed. */
+/* Opens device 0 as often as the argument says. 0 if all opens succeed. */
 #include <infiniband/verbs.h>
 #include <stdlib.h>
 

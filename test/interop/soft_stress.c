@@ -1,15 +1,15 @@
 /*
- * Many processes, all-to-all, in one program: the load under which the
- * software rails are tested.  Forks N processes, connects each with each over
- * every rail (one RC queue pair per peer and rail) and lets them send for a
- * while.  Data is checked by the receiver or, for READ, by the reader.
+ * Many processes, all-to-all, in one program: the load test of software rails.
+ * Forks N processes, connects each pair over every rail (one RC queue pair per
+ * peer and rail) and sends for a while. The receiver checks the data; for READ,
+ * the reader.
  *
  * Prints one line: procs=.. ops=.. bytes=.. MBps=.. min=.. max=.. bad=.. err=..
- * where min and max are the least and most bytes that a process moved.
- * Exit status 0: all went well; 1: bad data, an error, or nothing moved.
+ * where min and max are the least and most bytes that a process moved. Exit
+ * status 0: success; 1: wrong data, an error, or nothing moved.
  *
- * --kill K: K processes kill themselves with SIGKILL half way; operations
- * towards them fail, all others must go on.
+ * --kill K: K processes kill themselves with SIGKILL half way. Operations
+ * towards them fail, all others must continue.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -40,7 +40,7 @@ typedef struct shared {
     _Atomic int done;
     _Atomic uint64_t ops[MAX_PROCS];
     _Atomic uint64_t bad[MAX_PROCS];
-    _Atomic uint64_t err[MAX_PROCS];    /* failed towards a live process */
+    _Atomic uint64_t err[MAX_PROCS];    /* failures towards a live process */
     _Atomic uint64_t late[MAX_PROCS];   /* operations after the kill */
     _Atomic uint64_t gap_us[MAX_PROCS]; /* longest time without completion */
     union ibv_gid gid[MAX_PROCS][MAX_RAILS];
@@ -72,7 +72,7 @@ typedef struct rail {
 static shared_t *shared;
 static int me;
 static rail_t rails[MAX_RAILS];
-static uint8_t *memory; /* [peer][rail]: what goes out, then what comes in */
+static uint8_t *memory; /* [peer][rail]: sent data, then received data */
 
 static double now(void)
 {
@@ -221,7 +221,8 @@ static void connect_qp(int r, int peer)
         die("to RTR");
     }
     attr.qp_state = IBV_QPS_RTS;
-    /* Long: with many processes on few cores a peer answers when it runs. */
+    /* Long: with many processes on few cores, a peer replies when it gets a
+     * core. */
     attr.timeout = opt.kill ? 16 : 18; /* 268 ms, 1.07 s */
     attr.retry_cnt = 6;
     attr.rnr_retry = 7;
@@ -370,7 +371,7 @@ static void run(void)
                 me, outstanding());
         atomic_fetch_add(&shared->err[me], 1);
     }
-    /* A process that is ready first still answers the others. */
+    /* A process that has finished still replies to the others. */
     atomic_fetch_add(&shared->done, 1);
     while ((shared->done < opt.procs - opt.kill) && (now() < end) &&
            !shared->failed) {
@@ -378,7 +379,7 @@ static void run(void)
     }
 }
 
-/* Data of WRITEs is looked at when nobody writes any more. */
+/* The data of WRITEs are checked when all writers have finished. */
 static void check_all(void)
 {
     for (int peer = 0; peer < opt.procs; ++peer) {

@@ -1,6 +1,7 @@
 /*
- * A CUDA driver as far as coll/mrail asks one: LD_PRELOAD it as libcuda.so.1.  Of the
- * rank that FAKE_CUDA names (or "all") every pointer is one to device memory.
+ * The functions of a CUDA driver that coll/mrail calls. LD_PRELOAD it as
+ * libcuda.so.1. FAKE_CUDA names a rank, or "all": its pointers all refer to
+ * device memory.
  */
 #include "config.h"
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Bytes from rank `from` to rank `to` in a round: every rank can tell. */
+/* Bytes from rank `from` to rank `to` in a round, known to every rank. */
 static int round_count(int from, int to, unsigned round)
 {
     uint64_t x = mt_seed(from, to, 1000 + round);
@@ -44,7 +44,7 @@ static void plan_init(plan_t *plan, MPI_Comm comm, unsigned round)
     for (int i = 0; i < size; ++i) {
         plan->send_counts[i] = round_count(rank, i, round);
         plan->recv_counts[i] = round_count(i, rank, round);
-        /* Gaps, and the order of ranks is not the order in memory. */
+        /* Gaps, and an order in memory that is not the order of ranks. */
         plan->send_offsets[size - 1 - i] = 0;
     }
     for (int i = size - 1; i >= 0; --i) {
@@ -64,7 +64,7 @@ static void plan_init(plan_t *plan, MPI_Comm comm, unsigned round)
     }
 }
 
-/* Data right, and the gaps between untouched. */
+/* 1 if the data are right and the gaps between them unchanged. */
 static int plan_check(const plan_t *plan, MPI_Comm comm, unsigned round)
 {
     int rank = mt_rank(comm), size = mt_size(comm);
@@ -143,7 +143,7 @@ static void test_in_place(void)
     for (int i = 0; i < size * N; ++i) {
         ok &= (data[i] == i / N * 1000000 + rank * N + i % N);
     }
-    /* In place, a pair's counts must be equal both ways. */
+    /* In place, a pair's counts are equal in both directions. */
     for (int i = 0; i < size; ++i) {
         counts[i] = (i + rank) % 7 * 100;
         offsets[i] = i * N;
@@ -172,8 +172,8 @@ static void test_in_place(void)
     mt_result("MPI_IN_PLACE", ok);
 }
 
-/* A column of a matrix to its neighbour, as a column, as a block of rows and
- * as plain words. */
+/* A column of a matrix for the neighbour: as a column, as a block of rows and
+ * as single words. */
 static void test_vector(void)
 {
     enum { ROWS = 700, COLUMNS = 300 };
@@ -231,7 +231,7 @@ static MPI_Datatype particle_type(void)
     return whole;
 }
 
-/* Structs with holes through alltoallv: counts are in elements. */
+/* Structs with gaps through alltoallv: counts are in elements. */
 static void test_struct_alltoallv(void)
 {
     enum { EACH = 2000 };
@@ -269,7 +269,7 @@ static void test_struct_alltoallv(void)
     mt_result("alltoallv of structs with holes", ok);
 }
 
-/* A distributed transpose by alltoallw and subarrays. */
+/* A distributed transpose with alltoallw and subarrays. */
 static void test_alltoallw(void)
 {
     enum { EDGE = 48 };
@@ -314,8 +314,8 @@ static void test_alltoallw(void)
     mt_result("alltoallw of subarrays", ok);
 }
 
-/* Exchanges on the world, on its halves and on a reversed copy, all at once,
- * with messages between them. */
+/* Concurrent exchanges on MPI_COMM_WORLD, on its halves and on a reversed copy,
+ * with messages in between. */
 static void test_communicators(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);

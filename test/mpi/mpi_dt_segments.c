@@ -1,7 +1,7 @@
 /*
- * Bytes of datatypes from any position, to and from: packed and unpacked in pieces as
- * they come it is as if all at once.  One process; Open MPI's convertor does the work,
- * and has limits that parts.c goes around.
+ * Access to the bytes of datatypes from any offset: packing and unpacking in
+ * pieces gives the same result as in one call. One process. Open MPI's
+ * convertor has limits that dt_segment.c works around.
  */
 #include "config.h"
 #include "mpi/coll/dt_segment.h"
@@ -30,8 +30,8 @@ static void make_types(MPI_Datatype types[MAX_TYPES])
     }
 }
 
-/* 1: the bytes from `at` on are alike; but for those that pad a long double (as in the
- * ABI of x86-64), if told so, which Open MPI 5.0 does not pack. */
+/* 1: the bytes from `at` on are equal. Optionally ignores the padding of a long
+ * double (ABI of x86-64), which Open MPI 5.0 does not pack. */
 static int is_same(const char *left, const char *right, size_t at,
                    size_t length, int padded)
 {
@@ -43,7 +43,7 @@ static int is_same(const char *left, const char *right, size_t at,
     return 1;
 }
 
-/* 1: all pieces of `whole` are what packing them says. */
+/* 1: all pieces match `whole`, the packed data. */
 static int check_pack(const mca_coll_mrail_dt_segment_t *part,
                       const char *whole, int padded, mrail_rng_t *rng)
 {
@@ -60,7 +60,7 @@ static int check_pack(const mca_coll_mrail_dt_segment_t *part,
     return ok;
 }
 
-/* Pieces in any order. */
+/* Unpacks pieces in any order. */
 static int check_unpack(mca_coll_mrail_dt_segment_t *part, const char *whole,
                         const char *wanted, char *memory, size_t size,
                         int padded, mrail_rng_t *rng)
@@ -119,7 +119,7 @@ static int check_type(MPI_Datatype type, int padded, mrail_rng_t *rng)
     return ok;
 }
 
-/* From one type to another one, more than a piece. */
+/* Copies from one type to another, more than one piece. */
 static int check_copy(MPI_Datatype from_type, MPI_Datatype to_type)
 {
     enum { ITEMS = 77 * 120 };

@@ -1,7 +1,7 @@
 /*
- * One-sided communication, the rest of it: post-start-complete-wait, exclusive
- * and shared locks, accumulate in its forms, requests, derived datatypes,
- * windows of every kind.
+ * More of one-sided communication: post-start-complete-wait, exclusive and
+ * shared locks, forms of accumulate, requests, derived datatypes, all kinds of
+ * windows.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -17,7 +17,7 @@ static int at(int step)
     return (me + size + step) % size;
 }
 
-/* Everybody exposes its window to both neighbours and puts to both. */
+/* All ranks expose their windows to both neighbours and put to both. */
 static void test_pscw(void)
 {
     int ranks[2] = {at(-1), at(1)}, ok = 1;
@@ -37,7 +37,7 @@ static void test_pscw(void)
         for (int i = 0; i < 2; ++i) {
             mt_fill(out + i * LARGE, (size_t)length,
                     mt_seed(me, ranks[i], (uint64_t)round));
-            /* The left neighbour sees me at its right. */
+            /* This rank is the right neighbour of its left neighbour. */
             MPI_Put(out + i * LARGE, length, MPI_BYTE, ranks[i],
                     (1 - i) * (MPI_Aint)LARGE, length, MPI_BYTE, win);
         }
@@ -55,7 +55,7 @@ static void test_pscw(void)
     mt_result("post, start, complete, wait", ok);
 }
 
-/* Read, change and write under an exclusive lock: no update is lost. */
+/* Read, modify and write under an exclusive lock: no update is lost. */
 static void test_exclusive(void)
 {
     enum { EACH = 25 };
@@ -89,7 +89,8 @@ static void test_exclusive(void)
     mt_result("exclusive locks", ok);
 }
 
-/* The same cells from everybody at once, in several types and operations. */
+/* All ranks update the same cells at once, with several types and
+ * operations. */
 static void test_accumulate(void)
 {
     int32_t *memory, *ones = mt_alloc(CELLS * sizeof(*ones));
@@ -153,7 +154,7 @@ static void test_fetching(void)
         ok &= (memory[i] == me * 1000.0 + i + 0.5);
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    /* One rank after the other swaps its number in. */
+    /* The ranks swap in their numbers one after the other. */
     memcpy(memory, &(int64_t){0}, sizeof(int64_t));
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, win);

@@ -1,9 +1,12 @@
 /*
- * Start, exchange, finish: a few rounds in which everybody talks to everybody.
- * With "--die-at N" the last rank kills itself in round N of many, with
- * "--seconds N" the rounds go on for that long; rank 0 says "under way" after
- * the first.  "--until FILE": until that is there, and a few more; a minute at
- * the most.  "--bytes N": up to so many from each to each (6000).
+ * Start, exchange, finish: a few rounds in which each rank sends to all others.
+ *
+ *   --die-at N    the last rank kills itself in round N of many
+ *   --seconds N   rounds continue for that long; rank 0 says "under way" after
+ *                 the first one
+ *   --until FILE  rounds continue until FILE exists, and a few more; at most a
+ *                 minute
+ *   --bytes N     up to N bytes between two ranks (6000)
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -12,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of up to `most` bytes from each to each. */
+/* One round with up to `most` bytes between two ranks. */
 static int exchange(int round, int most)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);

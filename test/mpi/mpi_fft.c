@@ -20,7 +20,7 @@ static double input(ptrdiff_t i, int part)
            0.5;
 }
 
-/* Sum over all ranks of a hash of each double with its place. */
+/* Sum over all ranks of a hash of each double and its index. */
 static uint64_t checksum(const fftw_complex *data, ptrdiff_t first,
                          ptrdiff_t count)
 {

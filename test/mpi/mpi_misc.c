@@ -1,7 +1,7 @@
 /*
- * What MPI offers beside: split by node, persistent and partitioned requests,
- * matched probes, counts beyond 2^31 bytes, dynamic processes.  "big" as an
- * argument: only the large messages; "spawn": only the dynamic processes.
+ * Other parts of MPI: split by node, persistent and partitioned requests,
+ * matched probes, counts beyond 2^31 bytes, dynamic processes. Argument "big":
+ * only the large messages; "spawn": only the dynamic processes.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -126,7 +126,7 @@ static void test_probes(void)
     mt_result("matched probes, synchronous sends", ok);
 }
 
-/* Words, for mt_fill() takes its time over 2 GiB; the rest as it does. */
+/* By words, because mt_fill() is slow for 2 GiB; the rest like mt_fill(). */
 static void fill_big(char *buffer, size_t length, uint64_t seed)
 {
     uint64_t *words = (uint64_t *)buffer;
@@ -198,7 +198,7 @@ static void test_big(void)
     free(buffer);
 }
 
-/* The children send what the parents expect, and the other way. */
+/* The children send the data that the parents expect, and vice versa. */
 static int talk(MPI_Comm inter, int is_child)
 {
     char *in = mt_alloc(LENGTH), *out = mt_alloc(LENGTH);

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The upper half of a huge transfer must not cost minutes: its check reads
- * every byte all the same. */
+/* The upper half of a huge transfer is filled fast; the check still reads every
+ * byte. */
 static const size_t sizes[] = {
     0,      1,      2,       7,       8,       63,      64,       65,
     127,    200,    255,     256,     1000,    1023,    1024,     1025,
@@ -19,7 +19,8 @@ static const size_t sizes[] = {
     262144, 262145, 1048575, 1048576, 1048579, 4194304, 16777216, 16777259,
 };
 
-/* Every rank sends to the rank half way round and receives from the other. */
+/* Every rank sends to the rank halfway round and receives from its
+ * counterpart. */
 static void test_sizes(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -46,7 +47,7 @@ static void test_sizes(void)
     mt_result("messages of 0 B to 16 MB", ok);
 }
 
-/* One pair only: 256 MB each way need room. */
+/* One pair only: 256 MB per direction need memory. */
 static void test_huge(void)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -73,8 +74,8 @@ static void test_huge(void)
     mt_result("256 MB there and back", ok);
 }
 
-/* Messages that arrive before their receives, of both protocols; the same tag
- * must keep its order, other tags may be taken in any order. */
+/* Messages arrive before their receives, with both protocols. Messages of one
+ * tag keep their order; different tags may be received in any order. */
 static void test_unexpected(void)
 {
     enum { COUNT = 120, MAX = 40000 };
@@ -112,7 +113,7 @@ static void test_unexpected(void)
     mt_result("unexpected messages and tag order", ok);
 }
 
-/* Everybody sends to rank 0, which takes from any source and probes first. */
+/* All ranks send to rank 0, which probes and receives from any source. */
 static void test_any_source(void)
 {
     enum { COUNT = 20 };
@@ -195,7 +196,7 @@ static void test_persistent(void)
     mt_result("persistent requests", ok);
 }
 
-/* A mapping at a wanted place; NULL lets the kernel choose. */
+/* Maps memory at a given address; NULL lets the kernel choose. */
 static char *map_at(char *wanted, size_t length)
 {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | (wanted ? MAP_FIXED : 0);
@@ -234,7 +235,7 @@ static void test_remap(void)
     mt_result("memory unmapped, mapped again and sent again", ok);
 }
 
-/* The same through malloc: large blocks come from mmap and go back at once. */
+/* The same with malloc(): large blocks come from mmap() and return at once. */
 static void test_free_again(void)
 {
     const size_t length = (size_t)3 << 20;

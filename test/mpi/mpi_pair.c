@@ -1,17 +1,18 @@
 /*
- * A hot pair streams large messages one way while all others exchange: who gets
- * how much?  The last rank of the first half sends to the last rank of all; the
- * others send to each other's halves, both ways.  With "--no-others" and
- * "--no-pair" one of the two stands by.
+ * A hot pair streams large messages in one direction while all other ranks
+ * exchange data. The program shows how much bandwidth each gets. The last rank
+ * of the first half sends to the last rank of all. The others send to the
+ * opposite half, in both directions. With "--no-others" or "--no-pair" one of
+ * the two is idle.
  *
  * Usage: mpi_pair SECONDS [--no-others] [--no-pair]
  *
- * Rank 0 says "under way", and at the end, for each second from the first on
- * that both were under way,
+ * Rank 0 says "under way", and at the end, for each second in which both ran,
  *
  *     second N: pair MB/s, others MB/s
  *
- * as received in the second half (in all of them, from the first half).
+ * The rates are those of receivers in the second half (in all of them, from the
+ * first half).
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -21,10 +22,12 @@
 
 #define PAIR_BYTES (16 << 20)
 #define OTHER_BYTES (2 << 20)
-#define SLOTS 2     /* messages of the pair under way */
-#define SAMPLE 4093 /* of so many bytes one is looked at */
+#define SLOTS 2     /* messages of the pair in flight */
+#define SAMPLE 4093 /* the check reads one byte in so many */
 #define MAX_SECONDS 60
-#define TICKS 20 /* of a second: what came between two is spread over both */
+#define TICKS                                                                  \
+    20 /* per second: bytes received between two ticks are divided
+                  * over both */
 
 typedef struct job {
     int rank, size, half;
@@ -54,7 +57,7 @@ static void fill(unsigned char *buffer, size_t length, uint64_t seed)
     }
 }
 
-/* Looks at the samples and paints them over. */
+/* Checks the samples and overwrites them. */
 static int check(unsigned char *buffer, size_t length, uint64_t seed)
 {
     int ok = 1;
@@ -66,7 +69,7 @@ static int check(unsigned char *buffer, size_t length, uint64_t seed)
     return ok;
 }
 
-/* They came evenly from `from_s` on until now. */
+/* Counts bytes that arrived evenly from `from_s` until now. */
 static void count(job_t *job, double from_s, double bytes)
 {
     double to = (now_s() - job->start_s) * TICKS;
@@ -134,7 +137,8 @@ static void receive_stream(job_t *job)
     }
 }
 
-/* All others of the other half, at once; a new message when one is there. */
+/* Exchanges with all other ranks of the opposite half at once. Each complete
+ * message is followed by another. */
 static void exchange(job_t *job, MPI_Comm others)
 {
     int far = (job->rank < job->half) ? job->half : 0;

@@ -1,13 +1,13 @@
 /*
- * Exchanges drawn from seeds: any call, communicator, counts, displacements
- * and datatypes; every byte is checked, in gaps and around the buffers, too.
+ * Exchanges drawn from seeds: random call, communicator, counts, displacements
+ * and datatypes. Every byte is checked, also in gaps and around the buffers.
  *
  *   --seeds A-B       (1-20)
- *   --relays          coll/mrail is there, and relayed something
+ *   --relays          coll/mrail must have relayed something
  *   --paced           ... and held messages back for earlier ones
- *   --large-self      large messages of ranks to themselves, too
+ *   --large-self      also large messages of ranks to themselves
  *   --break WHERE     data, gap or send: rank 0 changes a byte after each
- *                     exchange; it has to be found
+ *                     exchange, which the check must find
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -34,7 +34,7 @@ static void set_alarm(uint64_t seed)
     mt_hangs_after(SEED_S, what);
 }
 
-/* Those that live as long as the job. */
+/* Communicators for the whole job. */
 typedef struct comms {
     MPI_Comm dup, parity, reversed;
 } comms_t;
@@ -63,7 +63,7 @@ static MPI_Comm draw_comm(const comms_t *comms, mrail_rng_t *rng, int *own_p)
     }
 }
 
-/* One after the other, or several on their way at once; again with other data
+/* Exchanges one after the other, or several at once; repeated with other data
  * in the same places. */
 static int run_exchanges(MPI_Comm comm, mrail_rng_t *rng, uint64_t seed)
 {
@@ -128,7 +128,7 @@ static int run_seed(const comms_t *comms, uint64_t seed)
     return ok;
 }
 
-/* What coll/mrail says of itself is possible, and it did what it was to. */
+/* The counters of coll/mrail are possible, and it did the requested work. */
 static void check_counters(const mrail_bench_coll_t *coll, int relays,
                            int paced)
 {

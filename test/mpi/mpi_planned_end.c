@@ -1,16 +1,15 @@
 /*
- * Planned exchanges under which a rail goes, for a while or for good: the
- * script that runs this takes it when rank 0 has said "under way".
+ * Planned exchanges during which a rail fails, temporarily or permanently. The
+ * script takes the rail down when rank 0 has said "under way".
  *
  *   mpi_planned_end agree|exchange|relay
  *
- * agree      rank 3 comes seconds late: all others wait for what it has to send
- * exchange   all send, most of it to rank 0
- * relay      rank 0 sends to rank P/2, and nobody else has anything: all others
- *            only pass on
+ *   agree      rank 3 arrives seconds late: all others wait for its record
+ *   exchange   all ranks send, mostly to rank 0
+ *   relay      rank 0 sends to rank P/2; all other ranks only relay
  *
- * Eight ranks, each bound to a rail of its node.  If it gets to the end, every
- * byte was right; else the job has ended itself.
+ * Eight ranks, one per rail and node. If the program ends normally, every byte
+ * was right. Otherwise the job has ended itself.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -24,7 +23,7 @@ enum {
     LATE_RANK = 3,
     LATE_S = 2,
     HANGS_S = 60,
-    FIRST_BYTES = 2 << 20, /* a small one, before */
+    FIRST_BYTES = 2 << 20, /* a small exchange first */
     RELAY_BYTES = 192 << 20,
     ALL_BYTES = 48 << 20
 };
@@ -85,7 +84,7 @@ static void trade_do(const trade_t *trade)
                   MPI_COMM_WORLD);
 }
 
-/* 1: all that was to come has.  The trade is gone. */
+/* 1: all data have arrived, and the trade is freed. */
 static int trade_end(trade_t *trade)
 {
     int ok = 1;
@@ -101,7 +100,7 @@ static int trade_end(trade_t *trade)
     return ok;
 }
 
-/* Relays are at work, also where a rank has nothing of its own. */
+/* 1: relays are used, also on ranks without bytes of their own. */
 static int passes_relays(demand_t demand)
 {
     uint64_t own[MRAIL_BENCH_COLL_NUM], all[MRAIL_BENCH_COLL_NUM];

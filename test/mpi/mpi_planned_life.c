@@ -20,7 +20,7 @@
 
 enum { TEST_S = 200 };
 
-/* Bytes with gaps between them; kept for many calls. */
+/* Bytes with gaps between them; used for many calls. */
 typedef struct trade {
     MPI_Comm comm;
     planned_side_t send, recv;
@@ -98,7 +98,7 @@ static int trade_all(trade_t *trade, uint64_t message)
            planned_side_check(&trade->send, "sent");
 }
 
-/* ---- one rank has much, others little or nothing ---- */
+/* ---- one rank has many bytes, others few or none ---- */
 
 static void test_sizes(int number)
 {
@@ -127,11 +127,12 @@ static void test_sizes(int number)
     mt_result("one rank sends much, others little or nothing", ok);
 }
 
-/* ---- nothing for long, then something ---- */
+/* ---- small calls for long, then large ones ---- */
 
 enum { SMALL = 100, LARGE = 1500000, LARGE_FROM = 5, LARGE_CALLS = 70 };
 
-/* All have little for each other; one has much for rank 1, if `large`. */
+/* All ranks have few bytes for each other; one has many for rank 1, if
+ * `large`. */
 static void trade_backed_off(trade_t *trade, int large)
 {
     int size = mt_size(MPI_COMM_WORLD);
@@ -159,7 +160,8 @@ static uint64_t planned_calls(const mrail_bench_coll_t *coll)
     return counted(coll, MRAIL_BENCH_COLL_PLANNED_CALLS);
 }
 
-/* The other ranks do not know, and do not ask at each call any more. */
+/* The other ranks do not know, and hold an agreement round only in some
+ * calls. */
 static void test_backed_off(int number)
 {
     mrail_bench_coll_t coll;
@@ -190,7 +192,7 @@ static void test_backed_off(int number)
 
 typedef struct worker {
     pthread_t thread;
-    MPI_Comm comm; /* its own */
+    MPI_Comm comm; /* of this thread */
     int index, number, frees, ok;
 } worker_t;
 
@@ -252,7 +254,7 @@ static void test_freed(int number)
               run_workers(number, 1));
 }
 
-/* ---- what is left behind ---- */
+/* ---- leaks ---- */
 
 typedef struct holdings {
     long heap, resident, maps, shared, files;
@@ -273,7 +275,7 @@ static long count_lines(const char *path, const char *with)
     return num;
 }
 
-/* Collective: what is under way still takes memory. */
+/* Collective: operations in flight still use memory. */
 static holdings_t holdings(void)
 {
     struct mallinfo2 info;
@@ -308,7 +310,7 @@ static holdings_t holdings(void)
 typedef struct growth {
     const char *what;
     int quarter;
-    int grew; /* in each so far */
+    int grew; /* in each quarter so far */
     holdings_t before;
 } growth_t;
 
@@ -323,7 +325,8 @@ static void growth_add(growth_t *growth, int is_last)
     const holdings_t *before = &growth->before;
     holdings_t now = holdings();
 
-    /* In 12 communicators this sees 5 KB each, in 500 calls 136 bytes. */
+    /* The limit detects 5 KB per communicator in 12, or 136 bytes per call in
+     * 500. */
     growth->grew &= now.heap - before->heap >= 60000 + 16L * growth->quarter ||
                     now.resident - before->resident >= 3000000 ||
                     now.maps - before->maps >= 8 ||
@@ -339,7 +342,7 @@ static void growth_add(growth_t *growth, int is_last)
     }
 }
 
-/* Before thing i, of 4 * quarter. */
+/* Called before repetition i of 4 * quarter. */
 static void growth_look(growth_t *growth, int i)
 {
     if (i > growth->quarter && i % growth->quarter == 0) {
@@ -357,7 +360,7 @@ static int growth_end(growth_t *growth)
     return !growth->grew;
 }
 
-enum { KINDS = 6 }; /* of demands; more than one so that plans change */
+enum { KINDS = 6 }; /* of demands; several, so that plans change */
 
 static void test_calls(int number)
 {
@@ -403,13 +406,12 @@ static void test_comms(int number)
     mt_result("many communicators leave nothing behind", ok);
 }
 
-/* ---- counts that do not fit each other ---- */
+/* ---- counts that do not match ---- */
 
-/* Rank 1 sends `sent` bytes to rank 0, which has room for `room`, all others
- * 100 to each other.  Rank 0 has an error or not, and nothing is written
- * where no room is. */
-/* Rank 1 sends so many bytes to rank 0, which has room for so many; all other pairs
- * have `others`.  After an error, with `again`, comes the same with counts that match. */
+/* Rank 1 sends `sent` bytes to rank 0, which has room for `room`. All other
+ * pairs send `others` bytes. Rank 0 may report an error, and nothing is written
+ * beyond its room. With `again`, an error is followed by the same exchange with
+ * matching counts. */
 static int mismatched(int sent, int room, int others, int again)
 {
     enum { GAP = 200000 };
@@ -440,7 +442,7 @@ static int mismatched(int sent, int room, int others, int again)
         int odd = (rank == 0 && i == 1);
         int good = odd ? MRAIL_MIN(sent, room) : others;
 
-        /* With an error nobody knows what has come. */
+        /* After an error, the received data are undefined. */
         if (class == MPI_SUCCESS) {
             ok &= mt_check(to + i * step, (size_t)good, mt_seed(i, rank, 9));
         }
@@ -450,7 +452,7 @@ static int mismatched(int sent, int room, int others, int again)
     }
     /* A rank that receives more than its buffer holds may report an error, and
      * other ranks may see one. */
-    /* Open MPI's own exchange says MPI_ERR_OTHER. */
+    /* Open MPI's own exchange returns MPI_ERR_OTHER. */
     if (class != MPI_SUCCESS && (sent <= room || (class != MPI_ERR_TRUNCATE &&
                                                   class != MPI_ERR_OTHER))) {
         fprintf(stderr, "rank %d: an error of class %d\n", rank, class);
@@ -469,8 +471,8 @@ static int mismatched(int sent, int room, int others, int again)
         worst = MPI_SUCCESS;
     }
     if (worst == MPI_SUCCESS) {
-        /* With an error, something may be on its way still: Open MPI's own
-         * exchange returns before it is over. */
+        /* After an error, operations may still be in flight: Open MPI's own
+         * exchange returns before they end. */
         MPI_Comm_free(&comm);
         free(counts);
         free(from);
@@ -493,10 +495,10 @@ static void test_mismatch(int number)
               mismatched(1500000, 700000, 100, 0));
 }
 
-/* ---- few messages at a time ---- */
+/* ---- in-flight limit ---- */
 
-/* To each as much, but for a half; some ranks have more, so that not all decide to wait,
- * and not all are as far. */
+/* Equal bytes for all, with random differences of up to a half. Some ranks have
+ * more, so that ranks differ in waiting and progress. */
 static void test_limited(int number)
 {
     int size = mt_size(MPI_COMM_WORLD), ok = 1;
@@ -585,7 +587,7 @@ static int exchange_megas(const int *megas)
     }
     MPI_Type_contiguous(MEGA, MPI_BYTE, &mega);
     MPI_Type_commit(&mega);
-    /* Ranks that touch new pages, or check, do not serve their rails. */
+    /* Ranks that touch new pages, or check data, do not poll. */
     memset(recv, 0x5a, (size_t)recv_sum * MEGA);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Alltoallv(send, counts, displs, mega, recv, recv_counts, recv_displs,
@@ -611,7 +613,8 @@ static void test_large(int number)
 
     (void)number;
     for (int i = 0; i < size * size; ++i) {
-        megas[i] = (i == size / 2) ? 2200 : 1; /* rank 0 to the other node */
+        megas[i] = (i == size / 2) ? 2200 : 1; /* from rank 0 to the other
+                                                * node */
     }
     mt_result("a pair beyond 2 GiB", exchange_megas(megas));
     for (int i = 0; i < size * size; ++i) {
@@ -626,7 +629,7 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*func)(int number);
-        int number; /* unless another one is given */
+        int number; /* default */
         int level;
     } tests[] = {
         {"sizes", test_sizes, 8, MPI_THREAD_MULTIPLE},
@@ -636,8 +639,8 @@ int main(int argc, char **argv)
         {"calls", test_calls, 2000, MPI_THREAD_MULTIPLE},
         {"comms", test_comms, 100, MPI_THREAD_MULTIPLE},
         {"paced", test_limited, 100, MPI_THREAD_MULTIPLE},
-        /* With threads, Open MPI 4.1.4 waits for ever where a message that was
-         * cut off had come before it began to wait. */
+        /* With threads, Open MPI 4.1.4 hangs if a truncated message arrived
+         * before the wait. */
         {"mismatch", test_mismatch, 20, MPI_THREAD_SINGLE},
         {"large", test_large, 0, MPI_THREAD_MULTIPLE},
     };

@@ -1,13 +1,14 @@
 /*
- * One rank cannot have what coll/mrail needs: memory of its own, the node's shared
- * memory, a plan.  All ranks find out, and nobody goes by a plan or over relays then:
- * every byte comes by the direct path.  Or MPI says at that rank that there is no memory.
+ * One rank cannot get resources that coll/mrail needs: its own memory, the
+ * node's shared memory, or a plan. All ranks learn of it. Then no rank uses a
+ * plan or relays, and every byte takes the direct path. Otherwise MPI at that
+ * rank reports an out-of-memory error.
  *
  *   LD_PRELOAD=libtest-scarce.so mpi_scarce RANK FIRST
  *
- * For n = FIRST, FIRST + 1, ...: a new communicator, exchanges on it, and the n-th thing
- * that the rank asks for is refused; until it asks for less than that.  An error of MPI
- * ends the job, after a line that says at which n.
+ * For n = FIRST, FIRST + 1, ...: exchanges on a new communicator, with the
+ * rank's n-th request refused, until the rank makes fewer than n requests. An
+ * error of MPI ends the job after a line with n.
  */
 #include "config.h"
 #include "mpi_test.h"
@@ -30,7 +31,7 @@ typedef enum how { PLAIN, IN_PLACE, LATER } how_t;
 
 typedef struct call {
     how_t how;
-    int hot; /* of what each rank sends half goes there; -1: to rank + P/2 */
+    int hot; /* half of the bytes of each rank go there; -1: to rank + P/2 */
 } call_t;
 
 static const call_t calls[] = {
@@ -51,7 +52,7 @@ typedef struct side {
     char *buffer;
 } side_t;
 
-/* Full of what this rank sends. */
+/* Filled with the data that this rank sends. */
 static void side_init(side_t *side, const call_t *call, int is_out)
 {
     int total = 0;
@@ -77,7 +78,7 @@ static void side_cleanup(side_t *side)
     free(side->buffer);
 }
 
-/* An error code, or -1: a byte is wrong. */
+/* An MPI error code, or -1: a byte is wrong. */
 static int exchange(MPI_Comm comm, const call_t *call)
 {
     const void *send;
@@ -124,7 +125,7 @@ static uint64_t num_planned(void)
     return values[MRAIL_BENCH_COLL_PLANNED_CALLS];
 }
 
-/* How many calls went by a plan. */
+/* Number of planned calls. */
 static unsigned all_calls(unsigned n)
 {
     char text[MPI_MAX_ERROR_STRING];

@@ -1,8 +1,8 @@
 /*
- * Shared by the MPI test programs: data that differs for every message and
- * position, and results that all ranks agree on. Rank 0 prints one line "ok -
- * NAME" or "not ok
- * - NAME: WHY" for each test. Every rank with wrong data says so on stderr.
+ * Shared by the MPI test programs: data that differ for every message and
+ * position, and results that all ranks agree on. Rank 0 prints one line per
+ * test, "ok - NAME" or "not ok - NAME: WHY". Every rank with wrong data reports
+ * it on stderr.
  */
 #ifndef MRAIL_TEST_MPI_TEST_H
 #define MRAIL_TEST_MPI_TEST_H
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int mt_failures; /* of tests, the same on all ranks */
+static int mt_failures; /* failed tests, equal on all ranks */
 static char mt_timeout_text[128];
 
 static inline int mt_rank(MPI_Comm comm)
@@ -45,7 +45,7 @@ static inline void mt_on_timeout(int signal)
     _exit((written < 0) ? 2 : 1);
 }
 
-/* This rank ends, and says "WHAT hangs", unless this is called again by then. */
+/* Ends this rank with "WHAT hangs" unless it is called again in time. */
 static inline void mt_hangs_after(unsigned seconds, const char *what)
 {
     snprintf(mt_timeout_text, sizeof(mt_timeout_text), "%s hangs\n", what);
@@ -81,7 +81,7 @@ static inline void mt_fill(void *buffer, size_t length, uint64_t seed)
     }
 }
 
-/* 1 if the bytes are right; else says where not. */
+/* 1 if the bytes are right; else prints the first wrong one. */
 static inline int mt_check(const void *buffer, size_t length, uint64_t seed)
 {
     const unsigned char *bytes = buffer;

@@ -1,7 +1,6 @@
 /*
- * MPI_THREAD_MULTIPLE: four threads per rank, each with a communicator of its
- * own for collectives and all on one communicator for messages, told apart by
- * tags.
+ * MPI_THREAD_MULTIPLE: four threads per rank. Each has a communicator for
+ * collectives. All share one communicator for messages, with different tags.
  */
 #include "config.h"
 #include "mpi_test.h"

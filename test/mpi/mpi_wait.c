@@ -1,6 +1,6 @@
 /*
  * Rank 0 waits in MPI_Recv for rank 1, which computes outside of MPI for
- * --seconds before it sends: it lives, and says nothing.
+ * --seconds before it sends: it is alive and silent.
  */
 #include "mpi_test.h"
 

@@ -1,16 +1,15 @@
 /*
  * One-sided communication: put, get, accumulate and fetch-and-op, between
- * fences and under a passive lock, on memory of the program's own and on
- * memory that MPI allocates.  "multiple" as an argument asks for
- * MPI_THREAD_MULTIPLE.
+ * fences and under a passive lock. The window's memory belongs to the program
+ * or comes from MPI. Argument "multiple": MPI_THREAD_MULTIPLE.
  */
 #include "config.h"
 #include "mpi_test.h"
 
 #include <string.h>
 
-/* Where things lie in a window: a counter, a block that the previous rank
- * puts here, a block that the next rank gets. */
+/* Layout of a window: a counter, a block for puts of the previous rank, a block
+ * for gets of the next rank. */
 enum { COUNTER_SIZE = 8, BLOCK = 300000, SIZE = COUNTER_SIZE + 2 * BLOCK };
 
 static int neighbour(int step)
@@ -24,7 +23,7 @@ static void clear(char *memory, MPI_Win win)
 {
     int rank = mt_rank(MPI_COMM_WORLD);
 
-    /* For osc/sm a window's owner is one writer of many. */
+    /* With osc/sm, the owner of a window is one of many writers. */
     MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
     memset(memory, 0, SIZE);
     mt_fill(memory + COUNTER_SIZE + BLOCK, BLOCK, mt_seed(rank, rank, 2));
@@ -32,7 +31,8 @@ static void clear(char *memory, MPI_Win win)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Put to the next, get from the previous, add to the first, between fences. */
+/* Puts to the next rank, gets from the previous one, adds to the first one,
+ * between fences. */
 static int fenced(const char *memory, MPI_Win win)
 {
     int rank = mt_rank(MPI_COMM_WORLD), size = mt_size(MPI_COMM_WORLD);
@@ -57,7 +57,7 @@ static int fenced(const char *memory, MPI_Win win)
     return ok;
 }
 
-/* Everybody takes numbers from one counter: none twice, none left out. */
+/* All ranks take numbers from one counter: none repeats, none is missing. */
 static int counted(MPI_Win win)
 {
     enum { EACH = 20 };

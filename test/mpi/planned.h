@@ -1,5 +1,5 @@
 /*
- * Parts of mpi_planned: datatypes with known bytes (planned_type.c), demands
+ * Modules of mpi_planned: datatypes with known bytes (planned_type.c), demands
  * (planned_demand.c), buffers with expected content (planned_side.c), and a
  * complete call (planned_exchange.c). The expectations come from the MPI
  * standard alone: the test never asks MPI for the position of a byte.
@@ -20,9 +20,9 @@ typedef struct planned_segment {
 
 typedef struct planned_type {
     MPI_Datatype mpi;
-    long lb, extent;             /* items follow each other at this distance */
+    long lb, extent;             /* extent: distance between items */
     long size;                   /* data bytes of an item */
-    long first, last;            /* bytes that it touches: [first, last) */
+    long first, last;            /* touched bytes: [first, last) */
     planned_segment_t *segments; /* in the order of the data */
     unsigned num;
 } planned_type_t;
@@ -31,16 +31,16 @@ typedef enum planned_base {
     PLANNED_BYTE,
     PLANNED_INT,
     PLANNED_DOUBLE,
-    PLANNED_RECORD, /* a struct with holes */
+    PLANNED_RECORD, /* a struct with gaps */
     PLANNED_NUM_BASES
 } planned_base_t;
 
-/* Element of a kind; its size alone. */
+/* A basic element of a kind; only its size is set. */
 planned_type_t planned_type_base(planned_base_t base);
 long planned_type_base_size(planned_base_t base);
 
-/* A type of some shape with base elements in it, a divisor of `unit`: 1, 12 or
- * 960.  Committed; the caller cleans it up. */
+/* A type of random shape. It contains `unit` basic elements or a divisor of
+ * that number; `unit` is 1, 12 or 960. Committed; the caller frees it. */
 planned_type_t planned_type_draw(mrail_rng_t *rng, planned_base_t base,
                                  unsigned unit);
 
@@ -50,52 +50,52 @@ planned_type_t planned_type_column(planned_base_t base, unsigned rows,
                                    long columns);
 void planned_type_cleanup(planned_type_t *type);
 
-/* `count` items at `memory` from data that lies without gaps. */
+/* Writes `count` items at `memory` from contiguous data. */
 void planned_type_unpack(const planned_type_t *type, long count,
                          const char *data, char *memory);
 
-/* bytes[from * ranks + to], each below 1.6 MB, all together at most `most`;
- * symmetric if so asked, all the same if `even`. */
+/* bytes[from * ranks + to], each below 1.6 MB, at most `most` in total.
+ * `symmetric`: equal in both directions; `even`: equal for all pairs. */
 void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
                          uint64_t most, uint64_t *bytes);
 
 /* The sends of a rank to all others, or its receives. */
 typedef struct planned_side {
     int num;               /* peers */
-    planned_type_t *types; /* one for all, or one for each if `each` */
+    planned_type_t *types; /* one for all peers, or one per peer if `each` */
     int each;
-    MPI_Datatype *mpi_types; /* of each peer */
+    MPI_Datatype *mpi_types; /* by peer */
     int *counts, *displs;
     long *starts; /* bytes from `base` to the first item's origin */
     char *memory, *base;
-    char *wanted;  /* a copy of `memory` as it has to be */
+    char *wanted;  /* the expected content of `memory` */
     size_t length; /* of both */
 } planned_side_t;
 
 typedef enum planned_place {
-    PLANNED_BLOCKS, /* alltoall: one after the other */
+    PLANNED_BLOCKS, /* alltoall: consecutive */
     PLANNED_ITEMS,  /* alltoallv: displacements in items */
-    PLANNED_BYTES   /* alltoallw: in bytes, a type for each */
+    PLANNED_BYTES   /* alltoallw: in bytes, one type per peer */
 } planned_place_t;
 
-/* units[i] of `unit` base elements are for, or from, peer i. */
+/* units[i] of `unit` basic elements are for, or from, peer i. */
 void planned_side_init(planned_side_t *side, mrail_rng_t *rng, int num,
                        planned_place_t place, planned_base_t base,
                        unsigned unit, const long *units);
 void planned_side_cleanup(planned_side_t *side);
 
-/* Guard bytes everywhere, in both. */
+/* Fills both with guard bytes. */
 void planned_side_clear(planned_side_t *side);
 
-/* Puts message `seed` for (from) peer i into the wanted copy; `now` also into
- * the buffer itself. */
+/* Puts message `seed` for (from) peer i into the expected content; with `now`,
+ * also into the buffer itself. */
 void planned_side_put(planned_side_t *side, int i, uint64_t seed, int now);
 
-/* 1 if every byte is as it has to be; else says which is not. */
+/* 1 if every byte is right; else prints the first wrong one. */
 int planned_side_check(const planned_side_t *side, const char *what);
 
-/* Offset in `memory` of a byte that is data (of peer i), or in a gap; -1 if
- * there is none: for tests of the test. */
+/* Offset in `memory` of a data byte (of peer i), or of a byte in a gap. -1:
+ * there is none. For tests of the test. */
 long planned_side_data_at(const planned_side_t *side, int i);
 long planned_side_gap_at(const planned_side_t *side);
 
@@ -114,9 +114,9 @@ typedef struct planned_exchange {
 } planned_exchange_t;
 
 /*
- * All that the ranks have to agree on comes from `rng`, the rest from a
- * generator of this rank's own.  nonblocking: at any rate; large_self: also
- * large messages of ranks to themselves.
+ * Values that the ranks share come from `rng`, others from a generator of this
+ * rank. nonblocking: only nonblocking calls; large_self: also large messages of
+ * ranks to themselves.
  */
 void planned_exchange_init(planned_exchange_t *ex, mrail_rng_t *rng,
                            MPI_Comm comm, int nonblocking, int large_self);
@@ -125,17 +125,17 @@ void planned_exchange_cleanup(planned_exchange_t *ex);
 /* Fills the send buffers and the expected content. */
 void planned_exchange_fill(planned_exchange_t *ex, uint64_t message);
 
-/* The call; `request` is what to wait for, or MPI_REQUEST_NULL. */
+/* Starts the call. `request` is its request, or MPI_REQUEST_NULL. */
 void planned_exchange_start(planned_exchange_t *ex);
 
-/* Afterwards: 1 if every byte is right. */
+/* After the call: 1 if every byte is right. */
 int planned_exchange_check(planned_exchange_t *ex);
 
 /* Bytes from this rank to others. */
 uint64_t planned_exchange_bytes(const planned_exchange_t *ex);
 
-/* Changes a byte of what came ("data"), of a gap or of what was sent ("send").
- * Returns 0 if there is none. */
+/* Changes a byte of received data ("data"), of a gap, or of sent data ("send").
+ * 0: there is none. */
 int planned_exchange_break(planned_exchange_t *ex, const char *where);
 
 #endif

@@ -7,7 +7,7 @@
 
 #define HOT 1600000u
 
-/* Of all magnitudes; the large ones are rare. */
+/* A size of any magnitude; large ones are rare. */
 static uint64_t any_size(mrail_rng_t *rng)
 {
     switch (mrail_rng_below(rng, 8)) {
@@ -36,7 +36,7 @@ static void fill_all(mrail_rng_t *rng, int ranks, uint32_t most,
     }
 }
 
-/* As much to each, but for a half. */
+/* Equal sizes, with random differences of up to a half. */
 static void fill_evenly(mrail_rng_t *rng, int ranks, uint64_t *bytes)
 {
     uint32_t least = 1u << (4 + mrail_rng_below(rng, 13));
@@ -46,7 +46,7 @@ static void fill_evenly(mrail_rng_t *rng, int ranks, uint64_t *bytes)
     }
 }
 
-/* Some rows or some columns have nothing. */
+/* Empties some rows or some columns. */
 static void clear_some(mrail_rng_t *rng, int ranks, int columns,
                        uint64_t *bytes)
 {
@@ -61,7 +61,7 @@ static void clear_some(mrail_rng_t *rng, int ranks, int columns,
     }
 }
 
-/* The rest small; a pair, a receiver or a sender that is hot. */
+/* Small sizes, with a hot pair, a hot receiver or a hot sender. */
 static void make_hot(mrail_rng_t *rng, int ranks, int kind, uint64_t *bytes)
 {
     int hot = (int)mrail_rng_below(rng, (uint32_t)ranks);
@@ -113,11 +113,11 @@ void planned_demand_draw(mrail_rng_t *rng, int ranks, int symmetric, int even,
         fill_all(rng, ranks, 1u << (4 + mrail_rng_below(rng, 15)), bytes);
     } else if (kind < 16) {
         fill_evenly(rng, ranks, bytes);
-    } else if (kind < 17) { /* nobody to anybody else */
+    } else if (kind < 17) { /* no demands between different ranks */
         for (int i = 0; i < ranks; ++i) {
             bytes[i * ranks + i] = any_size(rng);
         }
-    } /* else: nothing at all */
+    } /* else: no demands */
     if (even) {
         bytes[0] = 1 + bytes[ranks * ranks - 1] % 40000;
     }

@@ -1,4 +1,5 @@
-/* Buffers of a rank, where each peer's data is in them, and guards around. */
+/* Buffers of a rank: the place of each peer's data, and guard bytes around
+ * it. */
 #include "config.h"
 #include "planned.h"
 
@@ -14,7 +15,7 @@ static const planned_type_t *type_of(const planned_side_t *side, int i)
     return &side->types[side->each ? i : 0];
 }
 
-/* As mt_fill(), by words. */
+/* Like mt_fill(), by words. */
 static void fill(char *bytes, size_t length, uint64_t seed)
 {
     for (size_t i = 0; i < length; i += 8) {
@@ -86,8 +87,8 @@ static void place(planned_side_t *side, mrail_rng_t *rng, planned_place_t place,
     }
 }
 
-/* Displacements from some peer's place, so that some are negative; those of
- * peers without data are anything. */
+/* Displacements relative to a peer's place, so that some are negative. Peers
+ * without data have random ones. */
 static void set_displs(planned_side_t *side, mrail_rng_t *rng,
                        planned_place_t place)
 {

@@ -1,6 +1,6 @@
 /*
- * Datatypes made in two ways at once: by MPI's constructors, and as a list of
- * the bytes they stand for.
+ * Datatypes in two forms: made with MPI's constructors, and as a list of their
+ * bytes.
  */
 #include "config.h"
 #include "planned.h"
@@ -39,7 +39,7 @@ static void add(planned_type_t *type, long at, long length)
     type->segments[type->num++] = (planned_segment_t){at, length};
 }
 
-/* `count` of `old`, the first one's origin at `at`. */
+/* Adds `count` items of `old`, the first one with its origin at `at`. */
 static void add_block(planned_type_t *type, const planned_type_t *old, long at,
                       unsigned count)
 {
@@ -62,7 +62,8 @@ static void bounds(planned_type_t *type, long lb, long ub)
     type->extent = ub - lb;
 }
 
-/* Is MPI of the same opinion?  Else the test is wrong, or MPI. */
+/* Commits the type. A different size or extent in MPI is an error of the test
+ * or of MPI. */
 static void commit(planned_type_t *type)
 {
     MPI_Aint lb, extent;
@@ -156,7 +157,7 @@ static planned_type_t indexed(mrail_rng_t *rng, const planned_type_t *base,
         place += (long)(length + mrail_rng_below(rng, 3));
         left -= length;
     }
-    for (unsigned i = blocks; i > 1; --i) { /* Fisher and Yates */
+    for (unsigned i = blocks; i > 1; --i) { /* Fisher-Yates shuffle */
         unsigned other = mrail_rng_below(rng, i);
         int length = lengths[other], where = at[other];
 
@@ -175,7 +176,7 @@ static planned_type_t indexed(mrail_rng_t *rng, const planned_type_t *base,
     return type;
 }
 
-/* The second part lies before the origin, and before the first one. */
+/* The second field lies before the origin, and before the first one. */
 static planned_type_t structure(mrail_rng_t *rng, const planned_type_t *base,
                                 unsigned num)
 {

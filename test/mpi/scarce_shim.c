@@ -1,6 +1,7 @@
 /*
- * LD_PRELOAD it: of what coll/mrail asks the system for (memory, its own or shared, and
- * the file of that) one thing is refused, the n-th after mpi_scarce says so.
+ * LD_PRELOAD it: refuses one of the requests of coll/mrail to the system, the
+ * n-th after scarce_arm(). Requests are for memory, private or shared, and for
+ * the file of shared memory.
  */
 #include "config.h"
 #include "scarce_shim.h"
@@ -17,7 +18,7 @@
 #define COMPONENT "mca_coll_mrail.so"
 #define PUBLIC __attribute__((visibility("default")))
 
-/* glibc's own, which need no dlsym(): that may allocate. */
+/* glibc's own functions: dlsym() is avoided, because it may allocate. */
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *old, size_t size);
@@ -57,7 +58,7 @@ PUBLIC unsigned scarce_disarm(void)
     return num_seen;
 }
 
-/* Whether what `caller` asks for is not to be had. */
+/* 1 if the request of `caller` must fail. */
 static int is_refused(const void *caller)
 {
     uintptr_t from = __atomic_load_n(&first, __ATOMIC_ACQUIRE);

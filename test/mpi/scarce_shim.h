@@ -1,12 +1,12 @@
-/* What mpi_scarce calls of the shim, if that is there: by dlsym(). */
+/* Functions of the shim that mpi_scarce calls, if it is loaded: by dlsym(). */
 #ifndef MRAIL_TEST_SCARCE_SHIM_H
 #define MRAIL_TEST_SCARCE_SHIM_H
 
-/* Counts from 0 again; the n-th thing, from 1 on, is refused.  0: there is no coll/mrail
- * in the process. */
+/* Restarts the count; the n-th request, from 1 on, fails. 0: coll/mrail is not
+ * loaded. */
 int scarce_arm(unsigned n);
 
-/* Nothing is refused or counted any more; how many things were asked for. */
+/* Stops refusing and counting. Returns the number of requests. */
 unsigned scarce_disarm(void);
 
 #endif

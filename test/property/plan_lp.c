@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Wider than this, relatively, the ends of a range are looked at with exact
- * arithmetic. */
+/* If the ends of a range differ more than this, relatively, exact arithmetic is
+ * used. */
 #define NEAR_ENOUGH 1e-6
-/* Rationals of more columns take too long. */
+/* Exact arithmetic with more columns takes too long. */
 #define MAX_EXACT 1500
 
 static void *get(size_t num, size_t size)
@@ -25,7 +25,7 @@ static void *get(size_t num, size_t size)
     return p;
 }
 
-/* Demands with the same ends and the same paths are one flow. */
+/* Demands with equal ends and paths form one flow. */
 static int lp_add(lp_problem_t *p, const mrail_plan_demand_t *d,
                   unsigned *flow_of, unsigned max_columns)
 {
@@ -79,8 +79,8 @@ void lp_destroy(lp_problem_t *p)
     }
 }
 
-/* ---- divisions: the part of its demand that each path takes ----------------
- */
+/* ---- divisions: the part of its demand on each path
+ * ------------------------- */
 
 static double congestion_of(const lp_problem_t *p, const double *part)
 {
@@ -138,11 +138,12 @@ static double *equal_division(const lp_problem_t *p)
     return part;
 }
 
-/* ---- what no division is below, for any prices -----------------------------
- */
+/* ---- lower bounds, for any dual prices
+ * -------------------------------------- */
 
-/* Sum over the demands of bytes times the shortest path: as long as it has
- * relays (each counts `relay`), and its links' prices per capacity. */
+/* Sum over the demands of bytes times the shortest path. The length of a path
+ * is its number of relays times `relay`, plus price per capacity of its
+ * links. */
 static double shortest(const lp_problem_t *p, double relay,
                        const double *dual_price)
 {
@@ -179,11 +180,11 @@ static double sum_of(const double *dual_price, unsigned count)
 /* ---- GLPK ------------------------------------------------------------------
  */
 
-/* One program: a row for each demand (the parts add up to 1), then one for each
- * link that somebody may use: its load in `unit` seconds. */
+/* A linear program: one row per demand (its parts add up to 1), then one row
+ * per used link (its load in `unit` seconds). */
 typedef struct program {
     glp_prob *glp;
-    int *row; /* of each link; 0: nobody's */
+    int *row; /* row of each link; 0: unused */
     int *index;
     double *value;
 } program_t;
@@ -273,10 +274,10 @@ static int is_wide(const lp_range_t *range, double unit)
     return range->most - range->least > NEAR_ENOUGH * unit;
 }
 
-/* ---- the two questions -----------------------------------------------------
- */
+/* ---- the two programs
+ * ------------------------------------------------------- */
 
-/* The division of the least congestion that was found; the caller frees it. */
+/* The best division that was found. The caller frees it. */
 static double *spread(const lp_problem_t *p, lp_range_t *range)
 {
     unsigned num_links = paths_num_links(p->machine);
@@ -324,7 +325,8 @@ lp_range_t lp_congestion(const lp_problem_t *p)
     return range;
 }
 
-/* As much of `spare`, which is within the limit, as brings `part` there. */
+/* Mixes `part` with `spare`, which is within the limit, until it is within the
+ * limit, too. */
 static void keep_within(const lp_problem_t *p, double *part,
                         const double *spare, double limit)
 {

@@ -12,31 +12,31 @@
 
 #include "plan_paths.h"
 
-/* The bytes between each pair of ranks, with small demands separate, and their
- * paths. */
+/* The bytes between each pair of ranks and their paths. Small demands are
+ * separate. */
 typedef struct lp_problem {
     const machine_t *machine;
     unsigned num_flows, num_columns;
-    double *bytes;   /* of each flow */
-    unsigned *first; /* its first path; num_flows + 1 of them */
+    double *bytes;   /* by flow */
+    unsigned *first; /* by flow, and the end: index of its first path */
     path_t *path;
 } lp_problem_t;
 
-/* Where the optimum is. */
+/* Interval that contains the optimum. */
 typedef struct lp_range {
     double least, most;
-    int exact; /* exact arithmetic was needed */
+    int exact; /* exact arithmetic was necessary */
 } lp_range_t;
 
-/* NULL: there are more than max_columns paths.  All demands have one at least,
- * or are not planned. */
+/* NULL: more than max_columns paths. Each demand has a path, or is not
+ * planned. */
 lp_problem_t *lp_create(const machine_t *machine, unsigned max_columns);
 void lp_destroy(lp_problem_t *problem);
 
 /* Seconds. */
 lp_range_t lp_congestion(const lp_problem_t *problem);
-/* Bytes times relays, with a congestion of `limit`, which is not below
- * lp_congestion().most. */
+/* Minimum of bytes times relays, with a congestion of at most `limit`. The
+ * limit is not below lp_congestion().most. */
 lp_range_t lp_relayed(const lp_problem_t *problem, double limit);
 
 #endif

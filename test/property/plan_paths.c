@@ -62,7 +62,7 @@ double paths_capacity(const machine_t *w, uint32_t link)
     }
 }
 
-/* 0: there is no such link that works. */
+/* Adds a link to the path. 0: the link does not exist or is down. */
 static int take(const machine_t *w, path_t *path, mrail_plan_link_kind_t kind,
                 unsigned a, unsigned b)
 {
@@ -79,7 +79,7 @@ static int are_linked(const machine_t *w, unsigned from, unsigned to)
            ((w->link[from][to] > 0) || ((w->up[from] > 0) && (w->up[to] > 0)));
 }
 
-/* From one GPU to another one of its node. */
+/* Adds the links from one GPU of a node to another. */
 static int hop(const machine_t *w, path_t *path, unsigned from, unsigned to)
 {
     if (!are_linked(w, from, to)) {
@@ -100,7 +100,7 @@ static path_t no_path(void)
                     .rail_in = MRAIL_PLAN_NONE};
 }
 
-/* The rank that reaches the rail for this rank: itself, a relay, or none. */
+/* The rank at the rail's port: this rank, a relay, or none. */
 static unsigned port_of(const machine_t *w, unsigned rank, unsigned rail)
 {
     if ((w->rail[rank] == MRAIL_PLAN_NONE) || (w->rail[rank] == rail)) {
@@ -174,7 +174,7 @@ static unsigned over_rails(const machine_t *w, const mrail_plan_demand_t *d,
     return count + (unsigned)by_spine(w, d, &paths[count]);
 }
 
-/* The direct link, if there is one, and ranks that relay. */
+/* The direct link, if there is one, and relays. */
 static unsigned within_node(const machine_t *w, const mrail_plan_demand_t *d,
                             path_t *paths)
 {

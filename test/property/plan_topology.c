@@ -19,8 +19,8 @@ static unsigned between(machine_t *w, unsigned least, unsigned most)
     return least + below(w, most - least + 1);
 }
 
-/* ---- the machine -----------------------------------------------------------
- */
+/* ---- the topology
+ * ---------------------------------------------------------- */
 
 static void make_size(machine_t *w)
 {
@@ -44,7 +44,7 @@ static void make_size(machine_t *w)
     }
 }
 
-/* From 1 MB/s to 1 TB/s, each power of ten as often as any other. */
+/* From 1 MB/s to 1 TB/s, uniform in the logarithm. */
 static double any_speed(machine_t *w)
 {
     double speed = 1e5 * (double)between(w, 10, 100);
@@ -55,7 +55,7 @@ static double any_speed(machine_t *w)
     return speed;
 }
 
-/* A port's capacity: all alike, alike for a rail, like others, or any. */
+/* Capacity of a port: equal for all, equal per rail, like others, or random. */
 static double port(machine_t *w, unsigned kind, unsigned rail)
 {
     static const double unequal[] = {25e9, 12.5e9, 6.25e9, 6.25e9};
@@ -78,10 +78,11 @@ static double port(machine_t *w, unsigned kind, unsigned rail)
 static void make_rails(machine_t *w)
 {
     unsigned kind = below(w, 7);
-    unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* of a hundred */
+    unsigned dead = one_in(w, 2) ? 0 : between(w, 1, 20); /* per cent */
 
     for (unsigned node = 0; node < w->num_nodes; ++node) {
-        int lost = one_in(w, 60); /* no rail of it works, one way or both */
+        int lost = one_in(w, 60); /* all ports of the node are down, in one or
+                                   * both directions */
         unsigned ways = between(w, 1, 3);
 
         for (unsigned rail = 0; rail < w->num_rails; ++rail) {
@@ -98,8 +99,8 @@ static void make_rails(machine_t *w)
     }
 }
 
-/* Ranks of a node: one for each rail, or more or fewer; or free ones; or both.
- */
+/* Ranks of a node: one per rail, more or fewer, multi-rail ranks, or a
+ * mixture. */
 static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
 {
     unsigned count = 0;
@@ -122,7 +123,7 @@ static unsigned make_node_ranks(machine_t *w, unsigned kind, unsigned *rails)
     return count;
 }
 
-/* In any order: rank numbers of a node need not follow each other. */
+/* Ranks of a node need not have consecutive numbers. */
 static void make_ranks(machine_t *w)
 {
     unsigned kind = (w->many || (below(w, 10) < 6)) ? 0 : between(w, 1, 3);
@@ -184,7 +185,7 @@ static void make_switch(machine_t *w, unsigned node)
 
 static void make_gpus(machine_t *w)
 {
-    /* None, mesh, switch, one or another. */
+    /* None, pairwise, switch, or mixed. */
     static const unsigned kinds[] = {0, 1, 1, 1, 1, 2, 2, 3, 3, 3};
     unsigned kind = (w->many && !one_in(w, 4))
                         ? 2
@@ -241,7 +242,8 @@ static void add(machine_t *w, unsigned from, unsigned to, double bytes)
     }
 }
 
-/* One number at a time: arguments are evaluated in any order. */
+/* One random number per statement, because the order of argument evaluation is
+ * undefined. */
 static void add_any(machine_t *w, double bytes)
 {
     unsigned from = below(w, w->num_ranks);
@@ -250,7 +252,7 @@ static void add_any(machine_t *w, double bytes)
     add(w, from, to, bytes);
 }
 
-/* A size to begin with: most are worth a relay. */
+/* A base size. Most demands of this size justify a relay. */
 static double any_size(machine_t *w)
 {
     switch (below(w, 12)) {
@@ -267,8 +269,8 @@ static double any_size(machine_t *w)
     }
 }
 
-/* Each to all: a part of it goes to one, which is the one half way round, or
- * rank 0 for everybody. */
+/* All ranks send to all. A part of the bytes goes to one rank: halfway round,
+ * or rank 0. */
 static void want_hotspot(machine_t *w)
 {
     double part = 0.1 * between(w, 1, 9), bytes = any_size(w);
@@ -300,7 +302,8 @@ static void want_zipf(machine_t *w)
     }
 }
 
-/* Tokens of each rank to k of the experts, one at each rank; some are liked. */
+/* Tokens of each rank for k of the experts, one expert per rank; some are
+ * popular. */
 static void want_moe(machine_t *w)
 {
     unsigned n = w->num_ranks, top = between(w, 1, 4);
@@ -317,7 +320,7 @@ static void want_moe(machine_t *w)
     }
 }
 
-/* A ring of rows; what is at its seam is many times more. */
+/* A ring of rows; demands at its seam are many times larger. */
 static void want_stencil(machine_t *w)
 {
     unsigned n = w->num_ranks, row = between(w, 1, 1 + n / 2);
@@ -358,7 +361,8 @@ static void want_any(machine_t *w)
     }
 }
 
-/* Nothing, to oneself, twice, one byte, as much as may be relayed just not. */
+/* Empty demands, demands to itself, repeated ones, one byte, and the largest
+ * demand that may not be relayed. */
 static void want_odd(machine_t *w)
 {
     static const double odd[] = {0, 1, 2, 999999, 1e6, 1000001, 65536};
@@ -376,7 +380,7 @@ static void want_odd(machine_t *w)
     }
 }
 
-/* Each demand many times, as large, or in parts. */
+/* Each demand many times, at full size or divided. */
 static void multiply_demands(machine_t *w)
 {
     unsigned count = w->num_demands, copies;
@@ -471,8 +475,8 @@ void machine_keep(machine_t *w, const uint8_t *keep)
     w->num_demands = kept;
 }
 
-/* ---- as the planner is told ------------------------------------------------
- */
+/* ---- the planner's topology
+ * ------------------------------------------------ */
 
 static void must(const machine_t *w, int ret, const char *what)
 {

@@ -22,13 +22,13 @@ static uint64_t bytes_key(const model_t *topology, uint32_t from, uint32_t to,
            topology->exchanges[num % topology->num_exchanges].hash;
 }
 
-/* Eight bytes at a multiple of eight. */
+/* Eight bytes at an offset that is a multiple of eight. */
 static uint64_t bytes_at(uint64_t key, uint64_t offset)
 {
     return mrail_mix64(key + offset / 8);
 }
 
-/* Of the demand's bytes [offset, offset + length): written or compared. */
+/* Writes or compares the demand's bytes [offset, offset + length). */
 static int bytes_each(uint64_t key, uint64_t offset, char *data, size_t length,
                       int is_write)
 {
@@ -56,9 +56,9 @@ static size_t bytes_length(const model_t *topology, size_t length)
     return topology->is_stamped ? MRAIL_MIN(length, 8) : length;
 }
 
-/* ---- what the ranks do ---- */
+/* ---- the ranks ---- */
 
-/* The number of the one that the rank is in. */
+/* Number of the exchange that the rank is in. */
 static unsigned exchange_of(const model_t *topology, uint32_t rank)
 {
     return (topology->s.counts[rank].begun - 1) % topology->num_exchanges;
@@ -84,7 +84,7 @@ static int do_fill(void *arg, uint32_t to, uint64_t offset, void *slot,
     return take_error(&rank->fill_error);
 }
 
-/* The flow of which [offset, offset + length) is a chunk. */
+/* Marks [offset, offset + length), a chunk of a flow. */
 static void mark_chunk(model_t *topology, uint32_t from, uint32_t to,
                        uint64_t offset, size_t length)
 {

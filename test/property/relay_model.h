@@ -19,15 +19,15 @@
 #define MODEL_PER_NODE 5u
 #define MODEL_RANKS (MODEL_NODES * MODEL_PER_NODE)
 #define MODEL_FLOWS 32u
-#define MODEL_REQUESTS 64u /* of a rank, under way */
+#define MODEL_REQUESTS 64u /* in flight per rank */
 #define MODEL_EXCHANGES 4u
 
 enum { MODEL_SEND, MODEL_RECV, MODEL_KINDS };
 
 typedef struct model_request {
     void *buffer;
-    uint32_t length; /* of the buffer, then of what came */
-    uint32_t order;  /* on its channel, of its kind */
+    uint32_t length; /* of the buffer, then of the received message */
+    uint32_t order;  /* number on its channel, by kind */
     uint8_t kind, from, to;
     uint8_t is_used, is_done;
 } model_request_t;
@@ -45,29 +45,29 @@ typedef struct model_rank {
     struct topology *topology;
     uint32_t rank;
     mrail_relay_t *relay;
-    /* Result of the next operation, instead of executing it. */
+    /* Result of the next operation, in place of its execution. */
     int fill_error, drain_error, send_error, recv_error, test_error;
 } model_rank_t;
 
-/* Messages, since the beginning. */
+/* Numbers of messages since the start. */
 typedef struct model_channel {
     uint32_t posted[MODEL_KINDS];
     uint32_t delivered;
     uint32_t none;
 } model_channel_t;
 
-/* A rank's exchanges. */
+/* Numbers of exchanges of a rank. */
 typedef struct model_count {
     uint32_t begun, ended;
 } model_count_t;
 
-/* The mutable state, without relays and pools: copied to go back in a
- * search. */
+/* The mutable state without relays and pools. A search copies it to go back. */
 typedef struct model_state {
     model_channel_t channels[MODEL_RANKS][MODEL_RANKS];
     uint64_t seen[MODEL_EXCHANGES][MODEL_FLOWS]; /* chunks drained */
     model_count_t counts[MODEL_RANKS];
-    /* Of each rank on its own: who is first makes no difference then. */
+    /* Separate for each rank, so that the order of ranks makes no
+     * difference. */
     model_request_t requests[MODEL_RANKS][MODEL_REQUESTS];
 } model_state_t;
 
@@ -78,39 +78,40 @@ typedef struct topology {
     mrail_relay_shm_pool_t arenas[MODEL_NODES];
     model_rank_t ranks[MODEL_RANKS];
     model_exchange_t exchanges[MODEL_EXCHANGES];
-    unsigned num_exchanges; /* it begins anew behind the last */
-    int is_stamped; /* only the first 8 bytes of a chunk are written and looked at */
+    unsigned num_exchanges; /* restarts after the last one */
+    int is_stamped;         /* only the first 8 bytes of a chunk are written and
+                     * checked */
     model_state_t s;
 } model_t;
 
-/* First, of a zeroed model.  per_node[n]: ranks of node n, which are numbered one
- * after the other; 0 ends it. */
+/* The first call for a zeroed model. per_node[n] is the number of ranks of node
+ * n, which have consecutive numbers; 0 ends the list. */
 void model_place(model_t *topology, const unsigned *per_node);
 /* Creates pools and relays. */
 void model_init(model_t *topology, size_t chunk, unsigned out_slots,
                 unsigned in_slots);
 void model_cleanup(model_t *topology);
 
-/* Rank begins its next exchange. */
+/* The rank begins its next exchange. */
 int model_begin(model_t *topology, uint32_t rank);
 
-/* 1: the last exchange that the rank began has ended there, with all its bytes. */
+/* 1: the rank has completed its last exchange, with all bytes. */
 int model_end(model_t *topology, uint32_t rank);
 
-/* 1: the next message from `from` to `to` has arrived. */
+/* 1: the next message from `from` to `to` was delivered. */
 int model_deliver(model_t *topology, uint32_t from, uint32_t to);
 
-/* Everything that can be delivered; how much. */
+/* Delivers all that can be delivered. Returns the number of messages. */
 unsigned model_deliver_all(model_t *topology);
 
 /* All slots are free and all rings empty. */
 void model_check_idle(const model_t *topology);
 
-/* Steps and deliveries in turn until every rank has ended `num` exchanges; asserts
- * that this comes. */
+/* Alternates steps and deliveries until every rank has ended `num` exchanges.
+ * Fails the test if that does not happen. */
 void model_run(model_t *topology, uint32_t num);
 
-/* Channels into the rank that have chunks to post, but none under way. */
+/* Channels into the rank with chunks to post and no posted receive. */
 unsigned model_num_bare(const model_t *topology, uint32_t rank);
 
 /* in_slots that these exchanges need. */

@@ -35,8 +35,10 @@
 #define STEP_NS (100 * MRAIL_NS_PER_US)
 #define LIMIT_NS (60 * MRAIL_NS_PER_SEC)
 #define SEEDS 1000
-#define WORST 1.04 /* no seed takes longer, of the time without shares ... */
-#define WORSE 1.02 /* ... and one of 200 longer than this */
+#define WORST                                                                  \
+    1.04           /* limit of every seed, relative to the time without fair
+                    * shares ... */
+#define WORSE 1.02 /* ... and of all but one in 200 */
 
 typedef struct {
     mrail_sched_lane_t sched;
@@ -46,13 +48,13 @@ typedef struct {
         mrail_ns_t post_ns;
     } seg[MAX_SEGS]; /* a ring */
     unsigned first, count;
-    double rate; /* of this step */
+    double rate; /* in this step */
     uint16_t large;
 } lane_t;
 
 typedef struct {
     unsigned node;
-    uint64_t bytes; /* that wait */
+    uint64_t bytes; /* waiting */
     uint64_t moved;
     mrail_ns_t start_ns;
     mrail_ns_t end_ns;
@@ -63,16 +65,17 @@ typedef struct {
 
 typedef struct {
     unsigned num_rails, num_peers, num_nodes;
-    double rate[MAX_RAILS];           /* of ours; bytes per second */
-    double far[MAX_NODES][MAX_RAILS]; /* of theirs; 0: dead */
-    mrail_ns_t busy_ns;               /* others have 2/3 of ours until then */
+    double rate[MAX_RAILS];           /* bytes per second of the local rails */
+    double far[MAX_NODES][MAX_RAILS]; /* of the far node's rails; 0: down */
+    mrail_ns_t busy_ns;               /* other traffic has 2/3 of the local
+                                       * rails until then */
     peer_t peer[MAX_PEERS];
     mrail_tele_flow_t flow[MAX_RAILS];
     mrail_fair_share_t fair_share;
     mrail_ns_t period_ns;
     mrail_ns_t now_ns;
-    mrail_ns_t away_ns; /* the process is off its core until then */
-    int shared;         /* the shares hold */
+    mrail_ns_t away_ns; /* the process has no core until then */
+    int shared;         /* fair shares are in use */
     mrail_rng_t rng;
 } world_t;
 
@@ -88,7 +91,7 @@ static uint32_t reach(const world_t *w, const peer_t *peer)
 
 /* ---- the rails ---- */
 
-/* A resource: ours or a far node's rail. */
+/* A resource: a local rail, or one of a far node. */
 static unsigned resource(const world_t *w, const peer_t *peer, unsigned r,
                          int is_far)
 {
@@ -122,8 +125,8 @@ static void fill_begin(world_t *w, fill_t *fill)
     }
 }
 
-/* All lanes alike, until a resource is used up: its lanes have what they have.
- * 0: there was none. */
+/* Raises all lanes equally until a resource is full, which fixes its lanes. 0:
+ * no lane is left. */
 static int fill_round(world_t *w, fill_t *fill)
 {
     unsigned tight = NUM_RESOURCES;
@@ -354,7 +357,7 @@ static double transfer(world_t *w, const uint64_t *bytes,
     return 0;
 }
 
-/* 3 peers of a node whose rails are all alive, 4 of one that lacks rail 1. */
+/* 3 peers on a node with all rails, 4 on a node without rail 1. */
 static void world_case(world_t *w, int shared)
 {
     static const double rates[] = {200e6, 100e6, 50e6, 50e6};
@@ -373,7 +376,8 @@ static void world_case(world_t *w, int shared)
     world_ready(w);
 }
 
-/* Of the least time, the second transfer; the first shows what rails give. */
+/* Time of the second transfer relative to the minimum. The first one measures
+ * the rates. */
 static double run_case(int shared)
 {
     const uint64_t bytes[] = {11200000, 11200000, 11200000, 11200000,
@@ -394,7 +398,7 @@ static void test_case(void **state)
     }
 }
 
-/* ---- random machines ---- */
+/* ---- random topologies ---- */
 
 static void draw(world_t *w, uint64_t seed, int shared)
 {
@@ -425,7 +429,7 @@ static void draw(world_t *w, uint64_t seed, int shared)
     world_ready(w);
 }
 
-/* The sum of three transfers, of which the second begins beside others'. */
+/* Sum of three transfers; the second one begins during others. */
 static double run_seed(uint64_t seed, int shared)
 {
     uint64_t bytes[MAX_PEERS];
@@ -486,8 +490,8 @@ static void test_seeds(void **state)
 
 /* ---- no idling ---- */
 
-/* Bytes for who reaches all rails in 2 s, beside one whose far end gives a
- * tenth of the only rail it has. */
+/* Bytes in 2 s for the peers that reach all rails, next to a peer with one rail
+ * whose far end has a tenth of the rate. */
 static double run_slow(int shared)
 {
     const uint64_t bytes[] = {1ull << 40, 1ull << 40};

@@ -1,8 +1,7 @@
 /*
- * src/orchestrator/flows.c: what it divides adds up, what it proves holds for any
- * other division, and both come within what was wanted of each other; over nodes
- * with unequal and dead rails, with and without links between GPUs.  And the same
- * bits, however it was compiled.
+ * src/orchestrator/flows.c: divisions are complete, bounds hold for any
+ * division, and the two meet within the gap. Topologies have unequal and dead
+ * rails, with and without GPU links. Results are equal for every compiler.
  */
 #include "config.h"
 #include "orchestrator/flows_internal.h"
@@ -26,12 +25,12 @@
 #define MAX_ROWS (MAX_DEMANDS + 1)
 #define GAP 0.01
 #define ITERATIONS 50000
-/* Of what test_same_everywhere() divides: gcc, x86-64, -O2.  It changes when the
- * arithmetic does. */
+/* Digest of the divisions of test_same_everywhere() with gcc, x86-64, -O2. It
+ * changes with the arithmetic. */
 #define GOLDEN 0xa84c901d388614a2ull
 
-/* Each demand has a row of its own for its ways out; all share one for ways in,
- * which has no links: row 0. */
+/* Each demand has an out row of its own. All share one in row without links:
+ * row 0. */
 static struct {
     mrail_flows_links_t links;
     mrail_flows_problem_t problem;
@@ -81,7 +80,7 @@ static void begin(unsigned num_links)
     }
 }
 
-/* Of the demand that is being made. */
+/* Adds a path to the demand under construction. */
 static void add_path(unsigned *count, const unsigned *links, unsigned num_links,
                      unsigned relays)
 {
@@ -101,7 +100,7 @@ static void add_demand(double bytes, unsigned count)
     unsigned k = w.problem.num_demands;
 
     if (count == 0) {
-        return; /* no way there: nothing that could be divided */
+        return; /* no path, so nothing to divide */
     }
     assert_true(k < MAX_DEMANDS);
     for (unsigned lane = count; lane < MAX_LANES; ++lane) {
@@ -136,8 +135,8 @@ static mrail_flows_t *created(void)
 
 typedef struct shape {
     unsigned nodes, rails;
-    int gpus;      /* as many per node as rails, each beside one */
-    unsigned dead; /* rails, of a hundred */
+    int gpus;      /* as many per node as rails, one for each */
+    unsigned dead; /* dead rails, per cent */
     int unequal;
 } shape_t;
 
@@ -183,7 +182,7 @@ static void add_pair(const shape_t *s, const uint8_t *dead, unsigned a,
     add_demand(bytes, count);
 }
 
-/* Everybody sends to everybody on other nodes, over rails that match. */
+/* All ranks send to all other nodes, over equal rails. */
 static void make(uint64_t seed, const shape_t *s)
 {
     uint8_t dead[MAX_NODES * MAX_RAILS];
@@ -221,9 +220,9 @@ static shape_t random_shape(uint64_t seed)
     return s;
 }
 
-/* ---- judges ---- */
+/* ---- checks ---- */
 
-/* Bytes by demand, lane: with or without what fills them up. */
+/* `bytes` is by demand and lane, with or without padding. */
 static double congestion_of(const double *bytes, unsigned stride)
 {
     double load[MAX_LINKS] = {0}, most = 0;
@@ -291,7 +290,7 @@ static void check_division(const mrail_flows_t *flows)
                 mrail_flows_congestion(flows) * (1 + 1e-9));
 }
 
-/* Any other division, at random, and ever more of it where it was good. */
+/* Tries other divisions: random ones, and variations of the best ones. */
 static void check_bound(double bound)
 {
     static double best[MAX_DEMANDS * MAX_LANES], other[MAX_DEMANDS * MAX_LANES];
@@ -353,8 +352,8 @@ static void test_one_demand(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* With all rails alike no node can be done before what it has to send, or to
- * receive, has gone over all of its rails; and all can be done by then. */
+/* With equal rails, no node can finish before its bytes have passed all of its
+ * rails, and all nodes can finish then. */
 static void test_nodes_equal(void **state)
 {
     for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -381,7 +380,8 @@ static void test_nodes_equal(void **state)
     }
 }
 
-/* A demand that has one path only, and another one that shall keep out of it. */
+/* A demand with one path only, and another demand that should avoid that
+ * path. */
 static void test_makes_room(void **state)
 {
     static const unsigned narrow[] = {0}, wide[] = {1};
@@ -453,8 +453,8 @@ static void test_again(void **state)
     assert_true(again * 4 < first);
 }
 
-/* Within a little more than the least congestion, as little is relayed as is proved,
- * for nearly all; and what is proved holds for the first division, too. */
+/* Within a congestion a little above the minimum, relayed bytes reach the bound
+ * in nearly all cases. The bound also holds for the division of phase 1. */
 static void test_shorten(void **state)
 {
     unsigned count = 0, near = 0;
@@ -489,8 +489,9 @@ static void test_shorten(void **state)
     assert_true(near * 100 >= count * 97);
 }
 
-/* Prices may be higher where paths have fewer links; with more of them than last time,
- * e^-price of all links of a path is still a number. */
+/* Prices may be higher if paths have fewer links. If paths have more links in
+ * the next problem, e^-price over all links of a path must stay a normal
+ * number. */
 static void test_paths_get_longer(void **state)
 {
     static const unsigned links[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -525,7 +526,7 @@ static void test_paths_get_longer(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* Sets: the ports out of a node, and into it. */
+/* Cut sets: the ports out of a node, and into it. */
 static void make_sets(const shape_t *s)
 {
     for (unsigned e = 0; e < w.links.num_links; ++e) {
@@ -600,9 +601,10 @@ static void test_parents(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* Three lanes without links out, and a link of 1 GB/s in, each; all of them are
- * a cut. Two demands of half a GB have one lane only; what a third one has
- * there in the first round goes to the lane that has room at its other end. */
+/* Three lanes without out links, and with one in link of 1 GB/s each; the links
+ * are a cut. Two demands of 0.5 GB have one lane only. In the first iteration a
+ * third demand is there, too; its bytes move to the lane with room at the other
+ * end. */
 static void test_room_at_the_other_end(void **state)
 {
     static const uint32_t lanes[] = {1, 7, 2};
@@ -639,9 +641,9 @@ static void test_room_at_the_other_end(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* The same; all that the second one sends goes through one link more, which
- * another demand that was moved before has filled to the limit: that makes no
- * lane of them any fuller. */
+/* The same. In addition, all bytes of the second demand pass one more link. An
+ * earlier move filled that link to the limit: moves within it do not raise its
+ * load. */
 static void test_full_and_shared(void **state)
 {
     enum { SHARED = 3, NARROW, WIDE, NUM_LINKS };
@@ -656,7 +658,7 @@ static void test_full_and_shared(void **state)
     memcpy(w.capacity, capacity, sizeof(capacity));
     make_sets(&(shape_t){.nodes = 0});
     w.links.num_sets = 1;
-    w.problem.num_rows = 2; /* ways in: a cut; without links */
+    w.problem.num_rows = 2; /* in rows: a cut, without links */
     for (unsigned lane = 0; lane < MAX_LANES; ++lane) {
         *slot_of(0, lane) = no_links(lane >= 3);
         *slot_of(1, lane) = no_links(lane < 3);
@@ -687,8 +689,7 @@ static void test_full_and_shared(void **state)
     mrail_flows_destroy(flows);
 }
 
-/* What guesses, and what is proved at first, of two lanes of 1 GB/s for 2 GB.
- */
+/* The start and first bound of two lanes of 1 GB/s for 2 GB. */
 static double bound_of_two(const unsigned *left, const unsigned *right,
                            unsigned num_links, unsigned *iterations_p)
 {
@@ -706,8 +707,8 @@ static double bound_of_two(const unsigned *left, const unsigned *right,
     return bound;
 }
 
-/* A set is a cut only if there is no way around it; a row may cross two of
- * them, and the narrower one counts, wherever its links are named. */
+/* A set is a cut only if no path avoids it. If two sets cut a row, the narrower
+ * one counts, in any order of links. */
 static void test_sets(void **state)
 {
     unsigned iterations;
@@ -733,7 +734,7 @@ static void test_sets(void **state)
     assert_int_equal(iterations, 1);
 }
 
-/* Lanes that a demand must not take, although the rows of others have them. */
+/* Lanes that a demand must not take although its rows have them. */
 static void test_rail_masks(void **state)
 {
     for (uint64_t seed = 1; seed <= 100; ++seed) {
@@ -831,7 +832,7 @@ static void test_scale(void **state)
     }
 }
 
-/* FNV-1a, by value: the same whatever the order of bytes in memory is. */
+/* FNV-1a over values: independent of the byte order. */
 static uint64_t digest(uint64_t sum, double value)
 {
     uint64_t bits;
@@ -843,7 +844,7 @@ static uint64_t digest(uint64_t sum, double value)
     return sum;
 }
 
-/* Ranks plan for themselves, and have to plan alike: so has every compiler, at any
+/* Ranks plan separately and need equal plans, from every compiler and at every
  * level of optimisation. */
 static void test_same_everywhere(void **state)
 {

@@ -27,7 +27,7 @@
 
 #define SEEDS 1000
 #ifdef TEST_SANITIZED
-#define SEEDS_FULL SEEDS /* many times slower, and there is one thread */
+#define SEEDS_FULL SEEDS /* many times slower, with a single thread */
 #else
 #define SEEDS_FULL 30000
 #endif
@@ -47,7 +47,7 @@ static uint64_t num_flushes, num_sent, num_rnr;
 
 typedef struct message {
     uint32_t seq;
-    uint32_t fenced; /* the sender's operations that a fence put before it */
+    uint32_t fenced; /* the sender's operations before the last fence */
 } message_t;
 
 static void on_am(void *arg, uint8_t am_id, void *data, size_t length)
@@ -100,7 +100,7 @@ static void count_op(side_t *side, int ret)
     side->num_ops += (ret == -EINPROGRESS);
 }
 
-/* As the engine takes one back for which it has a better use. */
+/* Evicts a lane, as the engine does when another peer needs it. */
 static void take_back(side_t *side)
 {
     mrail_peer_t *peer = peer_of(side);
@@ -157,7 +157,7 @@ static void use_flush(side_t *side)
     uint32_t op = side->num_ops;
     int ret = mrail_ep_flush(side->ep, &side->done[op]);
 
-    if (ret == 0) { /* at once */
+    if (ret == 0) { /* complete at once */
         check_flushed(side, op, side->sent);
     }
     side->flush[op] = (ret == -EINPROGRESS) ? side->sent + 1 : 0;
@@ -165,7 +165,7 @@ static void use_flush(side_t *side)
     count_op(side, ret);
 }
 
-/* Operations behind the fence become visible after those before it. */
+/* Operations after the fence become visible after those before it. */
 static void use_fence(side_t *side)
 {
     if (mrail_ep_fence(side->ep) == 0) {
@@ -208,7 +208,7 @@ static void act(side_t *side, side_t *other)
     }
 }
 
-/* ---- what must hold ---- */
+/* ---- invariants ---- */
 
 static void check_table(const mrail_engine_t *engine)
 {
@@ -245,7 +245,7 @@ static void check_indices(const side_t *side)
     }
 }
 
-/* A path that does not answer is tried again now and then, for ever. */
+/* A path without replies is probed now and then, for ever. */
 static int has_path_to_try(const mrail_peer_t *peer)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
@@ -278,7 +278,7 @@ static int waits_for_peer(const side_t *side)
                               !mrail_list_empty(&peer->flushes_pending));
 }
 
-/* The peer's messages, one by one: what it may send, has sent, is told. */
+/* Checks, for the peer's messages: limit, sent, advertised. */
 static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
 {
     const mrail_engine_t *engine = lane->peer->engine;
@@ -303,7 +303,7 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
           unadvertised);
 }
 
-/* Each buffer is posted, or about to be, and some lane's, or spare. */
+/* Each buffer is posted or about to be, and belongs to a lane or is spare. */
 static void check_buffers(const mrail_engine_t *engine, mrail_rail_t *rail)
 {
     unsigned batch = engine->num_repost[rail->index];
@@ -417,7 +417,7 @@ static void run_step(mrail_ns_t step_ns)
 /* Delivers all late messages; nothing is lost from here on. */
 static void run_until_idle(void)
 {
-    side_t *left = &w.side[0]; /* the other may be dead */
+    side_t *left = &w.side[0]; /* the other side may be dead */
     mrail_ns_t end_ns = fake_now_ns + SETTLE_NS;
     unsigned quiet = 0;
 
@@ -439,8 +439,8 @@ static void run_until_idle(void)
     }
 }
 
-/* All that lanes have buffers for, to one that does not look: no lane fails any
- * more, so none is missing ("no buffer for a message"). */
+/* Sends as many messages as lanes have buffers, to a side that does not poll.
+ * No lane fails any more, so no buffer may be missing. */
 static void send_again(void)
 {
     w.breaks = 0;

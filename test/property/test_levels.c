@@ -26,22 +26,23 @@
 #define MAX_RANKS (MAX_NODES * MAX_RAILS)
 #define SMALL 1000000u /* the default of relay_threshold */
 #define ROUNDING 1e-5
-#define NOTHING 1e-4 /* of all bytes: relays that are as good as none */
-#define GAP 0.02     /* likewise */
+#define NOTHING 1e-4 /* of all bytes: relays below this do not count */
+#define GAP 0.02     /* the default */
 
 static struct {
     unsigned nodes, rails, ranks,
-        per; /* ranks per node: as many as rails, or more */
+        per; /* ranks per node: one per rail, or more */
     uint8_t is_up[MAX_NODES * MAX_RAILS];
     mrail_plan_demand_t demand[MAX_RANKS * MAX_RANKS];
     size_t num_demands;
-    int is_paired;      /* GPUs of a node are linked in pairs */
-    int has_cross_rail; /* from rail to rail through the spine */
+    int is_paired;      /* pairwise GPU links within a node */
+    int has_cross_rail; /* paths between rails through the spine */
     double link[MAX_RANKS * 4 +
-                MAX_RAILS * MAX_NODES * 2]; /* bytes, by the test */
-    double pair
-        [MAX_RANKS]
-        [MRAIL_PLAN_MAX_PAIRWISE]; /* likewise, by sender, place of the receiver */
+                MAX_RAILS * MAX_NODES * 2]; /* bytes, computed by the test */
+    double
+        pair[MAX_RANKS]
+            [MRAIL_PLAN_MAX_PAIRWISE]; /* the same, by sender and place of the
+                                    * receiver */
     mrail_rng_t rng;
 } w;
 
@@ -74,9 +75,9 @@ static unsigned relay_of(unsigned node, unsigned rail)
     return node * w.per + rail;
 }
 
-/* ---- machines ---- */
+/* ---- topologies ---- */
 
-/* Between each two ranks of a node, `least` to `most` GB/s. */
+/* Links all ranks of a node pairwise, with `least` to `most` GB/s. */
 static void link_pairs(mrail_plan_topo_t *topo, unsigned least, unsigned most)
 {
     for (unsigned i = 0; i < w.ranks * w.per; ++i) {
@@ -141,13 +142,13 @@ enum {
     NUM_PATTERNS
 };
 
-/* Whether the rail of this rank is dead. */
+/* 1 if the rail of this rank is dead. */
 static int is_lame(unsigned rank)
 {
     return !w.is_up[node_of(rank) * w.rails + rail_of(rank)];
 }
 
-/* Of what one rank sends to one rail, or gets from one, because own rails are dead. */
+/* Bytes between one rank and one rail, in the patterns with dead own rails. */
 static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to,
                            int is_small)
 {
@@ -161,14 +162,14 @@ static uint64_t lame_bytes(unsigned pattern, unsigned from, unsigned to,
         return (turn == 2) ? 200000 : 0;
     }
     if (to ==
-        from + (w.nodes - 1) * w.per) { /* of the first node: without relays */
+        from + (w.nodes - 1) * w.per) { /* on the first node: without relays */
         return 10000000000;
     }
     return is_wanted ? (is_small ? SMALL : 30000000) : 0;
 }
 
-/* Random sizes, some small; a hot receiver far away; all alike; to one rail, much or
- * little; and the above. */
+/* Random sizes, some small; a hot receiver on another node; equal sizes; one
+ * rail with much or little; and patterns with dead rails. */
 static void make_demands(unsigned pattern)
 {
     int is_small = (int)below(2);
@@ -197,7 +198,7 @@ static void make_demands(unsigned pattern)
     }
 }
 
-/* ---- judges ---- */
+/* ---- checks ---- */
 
 static double *switch_bytes(unsigned rank, int is_down)
 {
@@ -232,7 +233,7 @@ static void check_cross(const mrail_plan_demand_t *d,
     *rail_bytes(to, piece->rail_in, 1) += (double)piece->bytes;
 }
 
-/* How many relays a path over this rail takes; the path has to be there. */
+/* Number of relays of a path over this rail. The path must exist. */
 static unsigned check_piece(const mrail_plan_demand_t *d,
                             const mrail_plan_piece_t *piece)
 {
@@ -348,13 +349,13 @@ static void check_links(const mrail_plan_t *plan)
             assert_true(is_near(w.pair[link.a][link.b % w.per], link.bytes));
             break;
         default:
-            break; /* uplinks: sums of rails, which were looked at */
+            break; /* uplinks: sums of rails, which were checked */
         }
     }
 }
 
-/* Walks through all pieces: what was said of rails and uplinks before was
- * right, but for halves of small demands, which are whole bytes by now. */
+/* Compares all pieces with the reported loads of rails and uplinks. Halves of
+ * small demands may differ, because pieces are whole bytes. */
 static void compare(mrail_plan_t *plan)
 {
     unsigned count = mrail_plan_num_links(plan);
@@ -379,7 +380,7 @@ static void compare(mrail_plan_t *plan)
     free(before);
 }
 
-/* Gives the summary after a look at all of it. */
+/* Checks all of the plan and returns its summary. */
 static mrail_plan_summary_t check_plan(mrail_plan_t *plan, double gap)
 {
     mrail_plan_summary_t before, after;
@@ -419,7 +420,7 @@ static mrail_plan_t *made(const mrail_plan_topo_t *topo,
 
 /* ---- tests ---- */
 
-/* A plan in two levels, if it can be, and what it relays beside a plan at once. */
+/* Relayed bytes of a plan in two levels, relative to an undivided plan. */
 static double compare_levels(unsigned seed, int is_paired,
                              unsigned *in_levels_p)
 {
@@ -481,7 +482,7 @@ static void test_random_pairs(void **state)
     random_kind(1);
 }
 
-/* In one of two nodes, one rail. */
+/* One dead rail in one of two nodes. */
 static void kill_rails(mrail_plan_topo_t *topo)
 {
     for (unsigned node = 1; node < w.nodes - 1; ++node) {
@@ -495,7 +496,7 @@ static void kill_rails(mrail_plan_topo_t *topo)
     }
 }
 
-/* Divides only contended demands beside the fixed others. The result is within
+/* Divides only contended demands around the fixed others. The result is within
  * the gap, reported loads are right, and as few bytes are relayed as when all
  * demands are divided. */
 static double compare_contended(unsigned seed, unsigned *contended_p)
@@ -567,8 +568,8 @@ static void test_contended(void **state)
     assert_true(most <= 1.04);
 }
 
-/* Links in pairs that are the narrowest: what is said of them holds, whatever the
- * second level does.  With a gap that leaves room for them. */
+/* Pairwise links are the bottleneck. Their bounds hold for every level-2
+ * division, with a gap that leaves room for them. */
 static void test_narrow_pairs(void **state)
 {
     unsigned seeds = (getenv("MRAIL_TEST_FULL") != NULL) ? 400 : 40;
@@ -695,8 +696,8 @@ static void test_bounds(void **state)
         link_pairs(topo, 1, 1);
         make_demands(seed % NUM_PATTERNS);
         assert_int_equal(mrail_levels_create(topo, &options, &levels), 0);
-        /* The bounds of links do not depend on whether links are too full.
-         * Otherwise all demands are divided, which was checked. */
+        /* Bounds of links must not depend on full links. Otherwise all demands
+         * are divided, which was checked. */
         ret = mrail_levels_divide(levels, w.demand, w.num_demands, &summary);
         assert_true((ret == 0) || (levels->expanded != MRAIL_PLAN_NONE));
         check_pairs(levels);
@@ -706,13 +707,13 @@ static void test_bounds(void **state)
         mrail_plan_topo_destroy(topo);
     }
     w.is_paired = 0;
-    /* As tight as can be where only one rank uses the link. */
+    /* Exact where only one rank uses the link. */
     for (unsigned pattern = LAME_SENDERS; pattern < NUM_PATTERNS; ++pattern) {
         assert_true(best[pattern] > 0.95);
     }
 }
 
-/* One pair of GPUs without a link: it is planned at once. */
+/* A missing pairwise link: the demands are planned in one level. */
 static void test_missing_pair(void **state)
 {
     mrail_plan_topo_t *topo;
@@ -735,7 +736,7 @@ static void test_missing_pair(void **state)
     w.is_paired = 0;
 }
 
-/* Links to the switch that cannot take it: it is planned at once, within the gap. */
+/* Links to the switch are too slow: one level, within the gap. */
 static void test_full_switch(void **state)
 {
     mrail_plan_topo_t *topo;
@@ -754,7 +755,7 @@ static void test_full_switch(void **state)
     mrail_plan_topo_destroy(topo);
 }
 
-/* The plan that was there stays when the next one is refused. */
+/* A refused plan leaves the previous one in place. */
 static void test_refused(void **state)
 {
     mrail_plan_summary_t before, after;
@@ -809,15 +810,16 @@ static void check_water_fill(const uint64_t *room, int is_bounded,
     assert_true((end[10] == 4) || (end[10] == 5));
 }
 
-/* By hand: what matches first, then what has an own rail, then the rest. */
+/* A known result: first matching rails, then own rails, then the rest. */
 static void test_water_fill(void **state)
 {
-    /* 60 of rail 0 and 30 of rail 2 match; rail 1 has more room for the first demand
-     * than rail 0, which takes the rest of it; 10 of rail 0 are left for the third, a
-     * quarter of its room. */
+    /* 60 of rail 0 and 30 of rail 2 match. Rail 1 has more room for the first
+     * demand than rail 0, which takes the rest. 10 of rail 0 are left for the
+     * third demand, a quarter of its room. */
     static const uint64_t room[3] = {100, 90, 30};
     static const uint64_t all[3][3] = {{30, 90, 0}, {60, 0, 0}, {10, 0, 30}};
-    /* That would leave 20 of 40: halves first, 38 and 60 of rail 0 and 1, then 22. */
+    /* 20 of 40 would remain. So halves first, 38 and 60 of rails 0 and 1, then
+     * 22. */
     static const uint64_t less[3] = {98, 92, 30};
     static const uint64_t halves[3][3] = {{38, 82, 0}, {60, 0, 0}, {0, 10, 30}};
 

@@ -1,21 +1,20 @@
 /*
- * src/orchestrator/plan.h, judged by what it promises only: random machines and
- * exchanges (plan_topology.h), the paths that there are (plan_paths.h) and two
- * linear programs (plan_lp.h).  Whatever the seed:
+ * src/orchestrator/plan.h, checked against its specification only: random
+ * topologies and exchanges (plan_topology.h), their paths (plan_paths.h) and
+ * two linear programs (plan_lp.h). For every seed:
  *
- *   a demand without a path is refused by name, and nothing has changed;
- *   the pieces of a demand add up to it, each takes a path that there is, no two
- *   take the same;
- *   what the plan says of itself and of its links is what its pieces come to;
- *   its congestion is within the gap of the least one, its bound not above it;
- *   what it relays is near the least within that congestion, and that bound not
- *   above, either;
- *   the same demands give the same plan, however the topology was told and what
- *   was planned before forgetting; others another one;
- *   all of that once more when it begins where the last plan ended.
+ * - A demand without a path is refused by name, without effect.
+ * - The pieces of a demand cover it, each on an existing path of its own.
+ * - The reported loads of the plan and its links are those of its pieces.
+ * - The congestion is within the gap of the minimum; its bound is not above it.
+ * - Relayed bytes are near the minimum within that congestion; so is their
+ *   bound.
+ * - Equal demands give equal plans, for any order of the topology's construction
+ *   and after any earlier plan that was discarded. Other demands give other plans.
+ * - All of that also holds for a plan that starts from the previous one.
  *
- * MRAIL_TEST_SEED=N replays one.  Without GLPK the programs are left out, which
- * makes this a test that was skipped.
+ * MRAIL_TEST_SEED=N replays one seed. Without GLPK the programs are left out,
+ * and the test counts as skipped.
  */
 #include "config.h"
 #include "plan_paths.h"
@@ -39,18 +38,18 @@
 #define NEAR 1e-9
 #define DEFAULT_GAP 0.02
 #define DEFAULT_RELAYED_GAP 0.03
-/* The best division may be at the limit to the last bit; what it relays is
- * looked for this far above. */
+/* The best division may be exactly at the limit. The search for its relayed
+ * bytes allows this much more. */
 #define ABOVE_BEST 1e-5
-/* Of all bytes. */
+/* Part of all bytes that does not count. */
 #define NEXT_TO_NOTHING 1e-4
 
-/* Once each of these failed: prices that stayed behind at the highest one; ranks of a
- * node beyond those that may have links in pairs. */
+/* Seeds that once failed: prices stuck at the maximum; more ranks per node than
+ * pairwise links allow. */
 static const uint64_t seldom[] = {3352, 4158, 6414, 6603, 4811};
 
 static machine_t w;
-static const char *which; /* plan */
+static const char *which; /* name of the plan */
 static unsigned num_unreachable, num_rough;
 #ifdef HAVE_GLPK
 static unsigned num_judged, num_too_many, num_loose;
@@ -83,15 +82,15 @@ static double gap_of(double wanted, double otherwise)
     return (wanted == 0) ? otherwise : wanted;
 }
 
-/* ---- what the pieces come to -----------------------------------------------
- */
+/* ---- sums over pieces
+ * ------------------------------------------------------ */
 
 /* By link: paths_num_links(). */
 typedef struct stats {
     double *bytes, *before;
     unsigned *pieces;
     double congestion, congestion_before;
-    double rounding; /* seconds: a byte more for each piece on a link */
+    double rounding; /* seconds: one byte per piece on a link */
     double relayed, total, direct;
     uint64_t num_pieces;
 } stats_t;
@@ -142,7 +141,7 @@ static void add_piece(stats_t *t, unsigned i, const mrail_plan_piece_t *piece,
     }
     t->relayed += (double)piece->bytes * paths[k].num_relays;
     t->direct += (k == alone) ? (double)piece->bytes : 0;
-    paths[k].relay_out = w.num_ranks; /* nobody's: not again */
+    paths[k].relay_out = w.num_ranks; /* marks the path as used */
     ++t->num_pieces;
 }
 
@@ -199,8 +198,8 @@ static stats_t stats_of(const mrail_plan_t *plan)
     return t;
 }
 
-/* ---- what the plan says of itself ------------------------------------------
- */
+/* ---- the reported values
+ * --------------------------------------------------- */
 
 static void check_link(const stats_t *t, const mrail_plan_link_t *link,
                        uint8_t *seen)
@@ -318,9 +317,8 @@ static void check_congestion(const mrail_plan_summary_t *s, const stats_t *t,
     }
 }
 
-/* Whole bytes move each piece by less than one, which passes two relays at
- * most; and where next to nothing must be relayed, next to nothing is near
- * enough. */
+/* Rounding to whole bytes moves less than one byte per piece, over two relays
+ * at most. A tiny minimum needs only a tiny result. */
 static void check_relayed(const lp_problem_t *lp, const mrail_plan_summary_t *s,
                           const lp_range_t *best)
 {
@@ -423,7 +421,7 @@ static void check_plan(mrail_plan_t *plan)
     stats_close(&t);
 }
 
-/* Is this number in the sentence, and not as a part of a longer one? */
+/* 1 if this number is in the message, and not a part of another number. */
 static int has_number(const char *text, unsigned number)
 {
     char *end;
@@ -438,7 +436,7 @@ static int has_number(const char *text, unsigned number)
     return 0;
 }
 
-/* Which demands have a path: the number of those that have none. */
+/* Marks demands that have a path. Returns the number of the others. */
 static unsigned find_unreachable(uint8_t *keep)
 {
     unsigned missing = 0;
@@ -452,7 +450,7 @@ static unsigned find_unreachable(uint8_t *keep)
     return missing;
 }
 
-/* Takes the others away, after they have been refused. */
+/* Removes demands without a path, after they were refused. */
 static void check_unreachable(mrail_plan_t *plan)
 {
     static uint8_t keep[MACHINE_MAX_DEMANDS];
@@ -480,8 +478,7 @@ static void check_unreachable(mrail_plan_t *plan)
     machine_keep(&w, keep);
 }
 
-/* Some demands are a tenth more or less, one is a byte more: 0 if there is
- * none. */
+/* Changes some demands by a tenth and one by a byte. 0: there is no demand. */
 static int change_demands(mrail_rng_t *rng)
 {
     mrail_plan_demand_t *last = NULL;
@@ -505,7 +502,7 @@ static int change_demands(mrail_rng_t *rng)
     return last != NULL;
 }
 
-/* A little is different, and it begins where it has ended. */
+/* Changes a few demands and plans from the last plan. */
 static void change_a_little(mrail_plan_t *plan, mrail_plan_t *other)
 {
     uint64_t hash = summary_of(plan).hash;
@@ -526,7 +523,7 @@ static void change_a_little(mrail_plan_t *plan, mrail_plan_t *other)
           "the same calls, another plan");
 }
 
-/* All is different; and the same when the past is forgotten. */
+/* Changes all demands, and discards the warm start. */
 static void change_all(mrail_plan_t *plan, mrail_plan_t *other)
 {
     mrail_plan_t *fresh = create(0);

@@ -1,5 +1,5 @@
-/* Source ports: src/orchestrator/ports.c.  Examples, then properties over
- * every number of uplinks. */
+/* Source ports: src/orchestrator/ports.c. Examples, then properties over every
+ * number of uplinks. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -14,8 +14,8 @@
 #include "base/util.h"
 #include "orchestrator/ports.h"
 
-/* The paper's testbed: 8 uplinks, its access list starts at these ports
- * (CTCCL, section 4.1). */
+/* The paper's testbed: 8 uplinks; its access list starts at these ports
+ * ([CTCCL] 4.1). */
 static void test_paper_example(void **state)
 {
     uint16_t first, last;
@@ -32,7 +32,7 @@ static void test_paper_example(void **state)
     assert_int_equal(mrail_ports_lane(8, 2, 4, 0), 49152);
 }
 
-/* Formula (3) literally, wherever uplinks divides 0x4000. */
+/* Formula (3) literally, where the number of uplinks divides 0x4000. */
 static void test_equals_the_paper(void **state)
 {
     for (unsigned uplinks = 1; uplinks <= 256; uplinks *= 2) {
@@ -67,8 +67,8 @@ static void test_segments_tile(void **state)
     }
 }
 
-/* Lanes of a leaf whose number is a multiple of the uplinks fill every segment
- * equally; otherwise no two segments differ by more than one. */
+/* If the number of lanes of a leaf is a multiple of the uplinks, they fill
+ * every segment equally. Otherwise segments differ by at most one lane. */
 static void test_equal_spread(void **state)
 {
     for (unsigned uplinks = 1; uplinks <= 256; ++uplinks) {
@@ -94,7 +94,7 @@ static void test_equal_spread(void **state)
     }
 }
 
-/* NIC indices far from zero (host parts of addresses) wrap nowhere. */
+/* Large NIC indices (host parts of addresses) do not overflow. */
 static void test_large_nic_index(void **state)
 {
     assert_int_equal(mrail_ports_lane(3, UINT32_MAX, 32, 31),
@@ -184,7 +184,8 @@ static void test_flow_labels(void **state)
         assert_in_range(label, 1, 0xFFFFF);
         assert_int_equal(mrail_ports_from_flow_label(label), sport);
     }
-    /* Any label: in the range, and the upper bits of the word do not count. */
+    /* For any label, the port is in the range, and the upper bits of the word
+     * do not count. */
     mrail_rng_init(&rng, 7);
     for (unsigned i = 0; i < 100000; ++i) {
         uint32_t label = 1 + mrail_rng_below(&rng, 0xFFFFF);

@@ -1,16 +1,16 @@
 /*
- * src/relay: all interleavings of the steps of a few ranks with few slots, and of
- * what the network delivers.  Wherever something is still to come, some step can be
- * made; where nothing is, all chunks have come once, with their bytes, all slots are
- * free and all rings are empty.  Every step gets an exchange further, so that a way
- * without an end there is not.
+ * src/relay: all interleavings of the steps of a few ranks with few slots, and
+ * of the deliveries of the network. While chunks are left, some step is
+ * possible. At the end all chunks have arrived once with their bytes, all slots
+ * are free and all rings are empty. Every step advances an exchange, so no
+ * sequence is endless.
  *
- * Depth first, from states that were not seen before; a state is put back by copying
- * what it consists of to where it was.  Kinds of step come in any order, of which
- * mrail_relay_progress() takes some.
+ * Depth-first search from new states. Going back copies a state to its place.
+ * Kinds of steps come in any order; mrail_relay_progress() uses some of these
+ * orders.
  *
- * MRAIL_TEST_FULL=1 adds larger cases: minutes (not with sanitizers: there is one thread,
- * and under TSan they take more than half an hour).
+ * MRAIL_TEST_FULL=1 adds larger cases: minutes (not with sanitizers: there is
+ * one thread, and TSan needs more than half an hour).
  */
 #include "config.h"
 #include "relay_model.h"
@@ -32,18 +32,18 @@
 #define NONE MRAIL_RELAY_NONE
 #define MAX_BLOCKS 256u
 #define TAG_BYTES 8u
-#define MAX_REQUESTS 6u /* of a rank, under way */
+#define MAX_REQUESTS 6u /* in flight per rank */
 
 static model_t w;
 
-/* The parts of a state. */
+/* Memory blocks of a state. */
 static struct {
     char *at;
     size_t size;
 } blocks[MAX_BLOCKS];
 static unsigned num_blocks;
 static size_t state_size;
-static uint32_t num_exchanges; /* that each rank has to end */
+static uint32_t num_exchanges; /* exchanges of each rank */
 
 static void add_block(void *at, size_t size)
 {
@@ -95,7 +95,7 @@ static void find_blocks(void)
     }
 }
 
-/* None is where we would not look. */
+/* All requests are within the searched ones. */
 static void check_requests(void)
 {
     for (uint32_t r = 0; r < w.num_ranks; ++r) {
@@ -119,9 +119,10 @@ static void restore(const char *from)
     }
 }
 
-/* ---- what makes no difference is taken out of a state ---- */
+/* ---- normalisation of a state ---- */
 
-/* Entries that were taken out, and what lies in slots that are free. */
+/* Clears removed entries and the content of free slots, which make no
+ * difference. */
 static void reset_relay(mrail_relay_t *relay)
 {
     memset(&relay->stats, 0, sizeof(relay->stats));
@@ -170,10 +171,10 @@ static void reset(void)
     }
 }
 
-/* ---- states that were seen ---- */
+/* ---- known states ---- */
 
 static uint64_t *seen;
-static size_t num_seen, max_seen; /* a power of two */
+static size_t num_seen, max_seen; /* max_seen: a power of two */
 
 static uint64_t hash_state(void)
 {
@@ -218,7 +219,7 @@ static void seen_grow(void)
     free(old);
 }
 
-/* 1: it is new. */
+/* 1: the state is new. */
 static int seen_add(uint64_t hash)
 {
     if (2 * num_seen >= max_seen) {
@@ -235,7 +236,7 @@ static int seen_add(uint64_t hash)
     return 1;
 }
 
-/* ---- what can be done ---- */
+/* ---- actions ---- */
 
 #define NUM_RANK_ACTIONS (MRAIL_RELAY_NUM_STEPS + 1)
 
@@ -265,7 +266,7 @@ static int act_rank(uint32_t rank, unsigned kind)
     return ret;
 }
 
-/* 1; 0: it is not possible in this state, which is as it was but for counters. */
+/* 1: done. 0: impossible in this state, which then differs only in counters. */
 static int act(unsigned action)
 {
     unsigned of_ranks = w.num_ranks * NUM_RANK_ACTIONS;
@@ -328,7 +329,7 @@ static void push_level(void)
     deepest = MRAIL_MAX(deepest, num_levels);
 }
 
-/* Nothing can be done: then all must be. */
+/* No action is possible: the exchanges must be complete. */
 static void check_end(void)
 {
     int is_end = 1;
@@ -343,7 +344,7 @@ static void check_end(void)
     model_check_idle(&w);
 }
 
-/* From the state that all is in; which is put back as often as it takes. */
+/* Searches from the present state, and restores it as often as necessary. */
 static void search(void)
 {
     push_level();
@@ -395,10 +396,10 @@ typedef struct flow {
 typedef struct relay_case {
     const char *name;
     unsigned per_node[MODEL_NODES + 1];
-    unsigned out_slots, in_slots; /* 0: as few as may be */
-    uint32_t exchanges;           /* in a row */
+    unsigned out_slots, in_slots; /* 0: minimum */
+    uint32_t exchanges;           /* consecutive */
     int is_full;                  /* only with MRAIL_TEST_FULL */
-    flow_t flows[8];              /* 0 chunks: no more */
+    flow_t flows[8];              /* 0 chunks: end of the list */
 } relay_case_t;
 
 static const relay_case_t cases[] = {
@@ -514,8 +515,8 @@ static const relay_case_t cases[] = {
       {1, NONE, NONE, 0, 1},
       {2, NONE, NONE, 0, 2},
       {2, NONE, NONE, 1, 1}}},
-    /* Each sender begins with the receiver to which the other has more to send: who
-     * gives both slots to that one waits for ever. */
+    /* Each sender starts with the receiver that gets more from the other one. A
+     * rank that gave both slots to that receiver would wait for ever. */
     {"two senders, two receivers crosswise",
      {1, 1, 1, 1},
      1,
@@ -568,7 +569,7 @@ static void run_case(void **state)
     const relay_case_t *c = *state;
 
     make_case(c);
-    /* Then all memory is there that an exchange takes. */
+    /* Afterwards all memory of an exchange is allocated. */
     model_run(&w, 1);
     num_exchanges = 1 + c->exchanges;
     find_blocks();
@@ -590,7 +591,7 @@ int main(void)
     int is_full = getenv("MRAIL_TEST_FULL") != NULL;
 #endif
 
-    memset(tests, 0, sizeof(tests)); /* cmocka passes over what is not set */
+    memset(tests, 0, sizeof(tests)); /* cmocka skips empty entries */
     for (size_t i = 0; i < MRAIL_ARRAY_SIZE(cases); ++i) {
         if (cases[i].is_full && !is_full) {
             continue;

@@ -1,10 +1,11 @@
 /*
- * src/relay: exchanges of random ranks of random nodes over random relays, in random
- * order.  Ranks come late and go on early, receives are posted late, messages take
- * their time; every byte is looked at, and three exchanges end within a bound.
+ * src/relay: exchanges of random ranks of random nodes over random relays, in
+ * random order. Ranks arrive late and leave early, receives are posted late,
+ * messages are slow. The test checks every byte, and three exchanges end within
+ * a bound.
  *
- * MRAIL_TEST_SEED=N runs one seed; MRAIL_TEST_FULL=1 fifty times as many, under a
- * sanitizer four times.
+ * MRAIL_TEST_SEED=N runs one seed. MRAIL_TEST_FULL=1 runs fifty times as many
+ * seeds, four times as many under a sanitizer.
  */
 #include "config.h"
 #include "relay_model.h"
@@ -25,7 +26,7 @@
 
 #define SEEDS 2000u
 #ifdef TEST_SANITIZED
-#define FULL_SEEDS 8000u /* several times slower, and there are three tiers */
+#define FULL_SEEDS 8000u /* several times slower, in three tiers */
 #else
 #define FULL_SEEDS 100000u
 #endif
@@ -37,7 +38,7 @@
 
 static model_t w;
 static mrail_rng_t rng;
-/* Of 1000: how willingly a rank does its part. */
+/* Probability in 1/1000 that a rank acts. */
 static uint32_t eager[MODEL_RANKS];
 static uint32_t eager_net;
 
@@ -46,7 +47,7 @@ static uint32_t below(uint32_t bound)
     return mrail_rng_below(&rng, bound);
 }
 
-/* Some rank of the node of `rank` that is not it; or none. */
+/* A random other rank of the node of `rank`, or none. */
 static uint32_t random_relay(uint32_t rank)
 {
     uint32_t node = w.node_of[rank];
@@ -69,7 +70,7 @@ static uint64_t random_bytes(void)
     }
 }
 
-/* Pairs' flows lie one after the other in the demand, with gaps. */
+/* The flows of a pair follow one another in the demand, with gaps. */
 static void random_exchange(unsigned num, uint64_t hash)
 {
     uint64_t offset[MODEL_RANKS][MODEL_RANKS] = {{0}};
@@ -134,7 +135,7 @@ static void act(uint32_t rank)
     model_end(&w, rank);
 }
 
-/* Something from a random rank, if there is anything. */
+/* Delivers a message to a random rank, if there is one. */
 static void deliver(void)
 {
     uint32_t from = below(w.num_ranks), to = below(w.num_ranks);
@@ -156,7 +157,7 @@ static int has_ended(void)
     return 1;
 }
 
-/* 0: it hung. */
+/* 0: the exchange hung. */
 static int run_seed(uint64_t seed)
 {
     unsigned i;
@@ -179,7 +180,7 @@ static int run_seed(uint64_t seed)
     return i < MAX_ACTIONS;
 }
 
-static uint64_t running; /* seed */
+static uint64_t running; /* the present seed */
 
 static void test_seeds(void **state)
 {

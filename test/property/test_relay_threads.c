@@ -117,7 +117,7 @@ static void run_all(void)
     model_cleanup(&w);
 }
 
-/* Nothing goes back but the slot that comes free. */
+/* Only free slots go back. */
 static void test_one_way(void **state)
 {
     static const unsigned per_node[] = {2, 0};

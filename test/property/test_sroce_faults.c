@@ -71,7 +71,7 @@ typedef struct trial {
     uint32_t mutate_ppm; /* END_GARBAGE */
 } trial_t;
 
-/* ---- Making one up ---- */
+/* ---- Random set-up ---- */
 
 static uint32_t below(trial_t *t, uint32_t n)
 {
@@ -139,8 +139,8 @@ static int is_atomic(const op_t *op)
 }
 
 /*
- * Slots: initiator's own data at slot, the target's at slot + half of the
- * memory; receives have slots of their own.
+ * Slots: the initiator's data is at `slot`, the target's at slot + half of the
+ * memory. Receives have slots of their own.
  */
 static void make_flow(trial_t *t, unsigned n, unsigned num_ops)
 {
@@ -168,7 +168,7 @@ static void make_flow(trial_t *t, unsigned n, unsigned num_ops)
             memset(far_mem + at, UNTOUCHED, SLOT);
         }
     }
-    /* The flow's counter for atomics is the end of its first slot. */
+    /* The flow's counter for atomics is the last 8 bytes of its first slot. */
     memset(far_mem + slot_of(f, 0) + SLOT - 8, 0, 8);
 }
 
@@ -216,7 +216,7 @@ static void post_op(trial_t *t, flow_t *f)
     }
 }
 
-/* Receives of flow f land at the side opposite to it. */
+/* Receives of flow f belong to the opposite side. */
 static void post_recv(trial_t *t, flow_t *f)
 {
     int side = !f->side;
@@ -258,7 +258,7 @@ static void check_untouched(const uint8_t *p, uint32_t from, uint32_t to)
     }
 }
 
-/* Operation i of the flow is complete: its bytes must be where they belong. */
+/* Checks the bytes of operation i, which is complete. */
 static void check_op(trial_t *t, flow_t *f, unsigned i)
 {
     const op_t *op = &f->ops[i];
@@ -276,7 +276,7 @@ static void check_op(trial_t *t, flow_t *f, unsigned i)
     case IBV_WR_RDMA_WRITE_WITH_IMM:
         assert_int_equal(net_match(far_mem, op->tag, op->length), op->length);
         check_untouched(far_mem, op->length, SLOT - 8);
-        /* A duplicate that is executed again would bring the old data. */
+        /* A repeated execution would restore the old data. */
         memset(far_mem, OVERWRITTEN, op->length);
         break;
     case IBV_WR_ATOMIC_CMP_AND_SWP:
@@ -312,7 +312,7 @@ static void send_failed(trial_t *t, flow_t *f, const struct ibv_wc *wc)
     }
     if (f->failed++ == 0) {
         f->first_error = wc->status;
-        /* Unsignaled work before it succeeded, silently. */
+        /* Unsignaled work before it succeeded without a completion. */
     } else {
         assert_true((wc->status == IBV_WC_WR_FLUSH_ERR) ||
                     (t->ending == END_GARBAGE));
@@ -349,7 +349,7 @@ static void recv_done(trial_t *t, int side, const struct ibv_wc *wc)
     const uint8_t *mem = t->w.side[side].mem + wc->wr_id;
     const op_t *op;
 
-    f = &t->flows[2 * f->qp + (unsigned)!side]; /* who sent it */
+    f = &t->flows[2 * f->qp + (unsigned)!side]; /* its sender */
     ++f->recv_done;
     if (wc->status != IBV_WC_SUCCESS) {
         assert_int_not_equal(t->ending, END_WELL);
@@ -415,7 +415,7 @@ static void trial_break(trial_t *t)
     }
 }
 
-/* Forges headers: opcode, PSN, lengths, addresses, anything. */
+/* Forges headers: opcode, PSN, lengths, addresses. */
 static int garbage_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
                           uint32_t length)
 {
@@ -431,7 +431,7 @@ static int garbage_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
     return 0;
 }
 
-/* An external host sends a packet that resembles one of our QPs' packets. */
+/* An external host sends a packet that imitates one of the QPs. */
 static void inject_spoofed(trial_t *t)
 {
     unsigned side = below(t, 2), qp = below(t, t->w.p.num_qps);
@@ -484,7 +484,7 @@ static void trial_make(trial_t *t, ending_t ending, uint64_t seed)
     p.max_rd_atomic = (uint8_t)(1 + mrail_rng_below(&rng, 8));
     p.window_pkts = 4u << mrail_rng_below(&rng, 7);
     p.probe_ns = mrail_rng_below(&rng, 2) ? 100000 : MRAIL_NS_NEVER;
-    /* Close to the wrap now and then. */
+    /* Sometimes close to the wrap. */
     p.psn[0] = mrail_rng_below(&rng, 2) ? 0xffffe0 : 0;
     random_link(t, &p, &rng);
     num_ops = 10 + mrail_rng_below(&rng, 40);
@@ -561,7 +561,7 @@ static void trial_run(trial_t *t, ending_t ending, uint64_t seed)
                      (unsigned long long)seed);
         }
     }
-    /* All posted work is done; receives may remain. */
+    /* All posted work is complete; receives may remain. */
     trial_finish(t);
     net_cleanup(&t->w);
 }

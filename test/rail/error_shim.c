@@ -1,19 +1,19 @@
 /*
- * In front of a verbs library, real or software: turns completions of a device
- * into errors, as if its NIC had given a queue pair up.
+ * Interposed before a verbs library, real or software: turns completions of a
+ * device into errors, as a NIC does when it gives up a queue pair.
  *
- * MRAIL_TEST_ERROR_DEVICE   its name; without it nothing happens
- * MRAIL_TEST_ERROR_AFTER    the request to fail of those that a process gets
- *                           back from an RC QP of it (100); its QP is the one
- * MRAIL_TEST_ERROR_TIMES    so often, counted anew each time (1)
- * MRAIL_TEST_ERROR_STATUS   values of ibv_wc_status, taken in turn: "12,2"
- *                           (12, retry counter exceeded)
- * MRAIL_TEST_ERROR_LOG      a file that gets a line for each
+ * MRAIL_TEST_ERROR_DEVICE   name of the device; without it nothing happens
+ * MRAIL_TEST_ERROR_AFTER    number of the failing request among the completed
+ *                           ones on RC QPs of the device (100); its QP fails
+ * MRAIL_TEST_ERROR_TIMES    number of errors; the count restarts each time (1)
+ * MRAIL_TEST_ERROR_STATUS   values of ibv_wc_status, one after the other:
+ *                           "12,2" (12, retry counter exceeded)
+ * MRAIL_TEST_ERROR_LOG      file that receives a line per error
  *
- * The QP really goes to error, so that its peer meets silence; what it gives
- * back afterwards is flushed, if it had been carried out, too.  Of a completion
- * in error only wr_id, status and qp_num mean anything (ibv_poll_cq(3)): the
- * rest is filled with rubbish.  Receives are left as they are.
+ * The QP really enters the error state, so that its peer meets silence. Later
+ * requests complete as flushed, even if they were executed. In a completion
+ * with error only wr_id, status and qp_num are valid (ibv_poll_cq(3)): the rest
+ * is random. Receives are unchanged.
  */
 #include "config.h"
 
@@ -39,7 +39,7 @@ typedef struct shim_qp {
 
 static struct {
     pthread_mutex_t lock;
-    poll_cq_func_t poll; /* the device's */
+    poll_cq_func_t poll; /* the device's function */
     shim_qp_t qps[SHIM_MAX_QPS];
     unsigned done;  /* requests since the last error */
     unsigned times; /* errors so far */
@@ -63,7 +63,7 @@ static unsigned shim_number(const char *name, unsigned otherwise)
     return (text != NULL) ? (unsigned)strtoul(text, NULL, 0) : otherwise;
 }
 
-/* Of the error that is to come: the last one named is for all further. */
+/* Status of the next error. The last value repeats. */
 static enum ibv_wc_status shim_status(void)
 {
     const char *text = getenv("MRAIL_TEST_ERROR_STATUS"), *next;
@@ -121,7 +121,7 @@ static void shim_say(const shim_qp_t *entry, enum ibv_wc_status status)
     }
 }
 
-/* A request that succeeded. */
+/* Processes a request that succeeded. */
 static void shim_look(shim_qp_t *entry, struct ibv_wc *wc)
 {
     enum ibv_wc_status status = shim_status();
@@ -170,7 +170,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 
     if ((ctx != NULL) && shim_is_chosen(device)) {
         pthread_mutex_lock(&shim.lock);
-        shim.poll = ctx->ops.poll_cq; /* one driver's: the same each time */
+        shim.poll = ctx->ops.poll_cq; /* one driver: always the same function */
         ctx->ops.poll_cq = shim_poll;
         pthread_mutex_unlock(&shim.lock);
     }

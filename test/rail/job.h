@@ -1,6 +1,6 @@
 /*
- * A little job: N processes of one program on software rails, which share a
- * page for addresses and barriers.  The engine is opened in each of them.
+ * A small job: N processes of one program on software rails, which share a page
+ * for addresses and barriers. Each process opens the engine.
  */
 #ifndef MRAIL_TEST_JOB_H
 #define MRAIL_TEST_JOB_H
@@ -30,42 +30,42 @@ typedef struct job {
     void (*am)(struct job *job, uint8_t am_id, const void *data, size_t length);
     /* An operation's `comp` is an unsigned that counts completions. */
     unsigned completed; /* one such counter, for the test */
-    unsigned failed;    /* completions with another status than 0 */
+    unsigned failed;    /* completions with an error status */
     void *arg;
 } job_t;
 
 /*
- * Runs `func` in `size` processes, each on the emulated node that `node` gives
- * for its rank (NULL: node 0), within limit_s seconds.  Returns how many of
- * them failed or were killed.
+ * Runs `func` in `size` processes for at most limit_s seconds. `node` gives the
+ * emulated node of a rank (NULL: node 0). Returns the number of processes that
+ * failed or were killed.
  */
 typedef int (*job_func_t)(job_t *job);
 int job_run(unsigned size, unsigned (*node)(unsigned rank), unsigned limit_s,
             job_func_t func);
 
-/* In a process: opens the engine and an iface, tells the others where. */
+/* In a process: opens the engine and an iface, and shares their addresses. */
 int job_open(job_t *job);
 void job_close(job_t *job);
 mrail_ep_t *job_ep(job_t *job, unsigned rank);
 
-/* Waits for all processes; with `progress`, the iface is served meanwhile. */
+/* Waits for all processes. `progress`: polls the iface meanwhile. */
 void job_barrier(job_t *job, int progress);
 
-/* Progress until *counter >= wanted or the deadline: 0 or -1. */
+/* Polls until *counter >= wanted (0) or the deadline (-1). */
 int job_wait(job_t *job, const unsigned *counter, unsigned wanted,
              unsigned limit_s);
 
 /* Flushes the endpoint. */
 int job_flush(job_t *job, mrail_ep_t *ep);
 
-/* "ok - NAME" or "not ok - NAME: WHY"; returns 0 if good. */
+/* Prints "ok - NAME" or "not ok - NAME: WHY". Returns 0 if good. */
 int job_say(int good, const char *name, const char *why, ...)
     MRAIL_PRINTF(3, 4);
 
-/* Sum over all rails of the session's counter `name`; -1 if it cannot be read. */
+/* Sum of the session's counter `name` over all rails. -1: it cannot be read. */
 long job_soft_count(const char *name);
 
-/* mrail soft ctl with these words; 0 or its exit status. */
+/* Runs mrail soft ctl with these words. Returns its exit status. */
 int job_soft_ctl(const char *words);
 
 #endif

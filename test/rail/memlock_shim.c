@@ -1,7 +1,7 @@
 /*
- * In front of a verbs library: registrations count against RLIMIT_MEMLOCK and
- * fail with ENOMEM beyond it, as the kernel does for a user without
- * CAP_IPC_LOCK.  Software rails pin nothing, and root may pin everything.
+ * Interposed before a verbs library: registrations count against RLIMIT_MEMLOCK
+ * and fail with ENOMEM beyond it, as the kernel does for a user without
+ * CAP_IPC_LOCK. Software rails pin nothing, and root may pin everything.
  */
 #include "config.h"
 

@@ -1,7 +1,6 @@
 /*
- * Buffered PUTs faster than the rails carry them: the caller is told to wait
- * (-EAGAIN) before this process's buffers outgrow the bar of 32 MB, and all
- * bytes arrive.
+ * Buffered PUTs faster than the rails. The call returns -EAGAIN before the
+ * buffers of this process exceed the limit of 32 MB, and all bytes arrive.
  */
 #include "config.h"
 #include "job.h"

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PEERS 4 /* rank 1 is the one that is cut off */
+#define PEERS 4 /* rank 1 is cut off */
 #define BYTES 6000
 
 typedef struct sink {
@@ -41,7 +41,7 @@ static size_t pack(void *dest, void *arg)
     return BYTES;
 }
 
-/* Sends until word 0 is set; returns how many. */
+/* Sends until word 0 is set. Returns the number of messages. */
 static unsigned stream(job_t *job)
 {
     mrail_ep_t *ep = job_ep(job, 0);
@@ -58,7 +58,7 @@ static unsigned stream(job_t *job)
     return words[1];
 }
 
-/* Serves the iface for a time: what each peer's stream gained meanwhile. */
+/* Polls the iface for `ms`. Returns the progress of each peer's stream. */
 static void serve(job_t *job, unsigned ms, unsigned *gain)
 {
     mrail_ns_t end = mrail_clock_now() + ms * MRAIL_NS_PER_MS;
@@ -91,14 +91,14 @@ static int receive(job_t *job)
     unsigned before[PEERS + 1] = {0}, during[PEERS + 1] = {0};
     int bad;
 
-    /* All connected, all flowing. */
+    /* All peers are connected and sending. */
     while (least_of_others(before) < 10) {
         serve(job, 100, before);
     }
-    /* Node 1's four rails swallow everything that they send or get. */
+    /* Node 1's four rails lose all packets in both directions. */
     bad = (job_soft_ctl("--node 1 loss=1000000") != 0);
     serve(job, 50, before);
-    /* Far less than what makes a QP give up; more on a busy machine. */
+    /* Much shorter than the time until a QP fails; longer on a busy machine. */
     for (int i = 0; (i < 10) && (least_of_others(during) < 10); ++i) {
         serve(job, 250, during);
     }

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define COMPUTE_S 5
-/* Far below the computation and the telemetry's second, far above the time that
- * a thread needs to wake up on a busy machine. */
+/* Far below the computation and the telemetry's second, far above the wakeup
+ * time of a thread on a busy machine. */
 #define LIMIT_NS (300 * MRAIL_NS_PER_MS)
 #define ROUNDS 3
 
@@ -34,7 +34,8 @@ static void send_one(job_t *job, mrail_ep_t *ep)
     job_flush(job, ep);
 }
 
-/* Flushes at different phases of the peer's timers; the longest time. */
+/* Flushes at different phases of the peer's timers. Returns the longest
+ * time. */
 static mrail_ns_t longest_flush(job_t *job, mrail_ep_t *ep)
 {
     mrail_ns_t longest = 0, start;

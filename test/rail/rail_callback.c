@@ -1,7 +1,7 @@
 /*
- * A message's callback reads from the peer with get_short while the send queue
- * is full, and what empties it has been polled but not looked at yet: the read
- * comes back.
+ * A message's callback calls get_short while the send queue is full. The
+ * completions that would empty it have been polled but not processed. The GET
+ * must complete.
  */
 #include "config.h"
 #include "job.h"
@@ -46,11 +46,11 @@ static int source(job_t *job)
     uint8_t byte = 0;
     unsigned sent = 0;
 
-    usleep(200000); /* the peer's message is in the queue, and stays there */
+    usleep(200000); /* the peer's message is in the queue and stays there */
     while (mrail_ep_am_short(job_ep(job, 1), 2, NULL, 0, &byte, 1) == 0) {
         ++sent;
     }
-    usleep(200000); /* behind it, what the send queue waits for */
+    usleep(200000); /* after it, the completions that the send queue needs */
     while (!callback->called && (mrail_clock_now() < end)) {
         mrail_iface_progress(job->iface);
     }

@@ -1,6 +1,6 @@
 /*
- * One process writes to many peers and does not look at its completions for a
- * while: none is lost, all writes are complete in the end.
+ * A process writes to many peers without polling for a while. No completion is
+ * lost, and all WRITEs complete.
  */
 #include "config.h"
 #include "job.h"
@@ -48,7 +48,7 @@ static int source(job_t *job)
             posted += (ret == -EINPROGRESS);
         }
     }
-    sleep(2); /* the rails work on */
+    sleep(2); /* the rails continue */
     ret = job_wait(job, &job->completed, wanted + posted, 20);
     printf("# %u writes accepted, %u complete, %u failed\n", posted,
            job->completed - wanted, job->failed);

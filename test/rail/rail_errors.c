@@ -3,7 +3,7 @@
  * error_shim.c turns completions of one process's rail into errors. Nothing is
  * lost, duplicated or reordered, and the lane recovers.
  *
- * usage: rail_errors [both]: of both processes'
+ * usage: rail_errors [both]: errors in both processes
  */
 #include "config.h"
 #include "job.h"
@@ -16,11 +16,11 @@
 #include <string.h>
 
 #define BYTES (256u << 10)
-#define PUTS 8 /* under way */
+#define PUTS 8 /* in flight */
 #define LIMIT_S 25
 
-/* Of shared->word: the number of rounds, once the first process knows it; marks
- * that a process has seen; its memory: address and key. */
+/* Words of the shared page: the number of rounds, once the first process has
+ * decided; marks seen by a process; its memory: address and key. */
 #define WORD_ITERATIONS 0
 #define WORD_SEEN(rank) (1 + (rank))
 #define WORD_MEMORY(rank) (8 + 24 * (rank))
@@ -33,16 +33,16 @@ typedef struct mark {
 } mark_t;
 
 typedef struct side {
-    uint8_t *source; /* what is PUT */
-    uint8_t *target; /* where the other end PUTs */
-    uint8_t *back;   /* what a GET fetches of it */
+    uint8_t *source; /* source of PUTs */
+    uint8_t *target; /* target of the peer's PUTs */
+    uint8_t *back;   /* result of GETs */
     mrail_mem_t *mem[3];
     mrail_rkey_t *rkey;
-    uint64_t remote; /* the other end's target */
-    unsigned rounds; /* of ours */
-    unsigned marks;  /* of the other end's, seen */
+    uint64_t remote; /* the peer's target */
+    unsigned rounds; /* of this process */
+    unsigned marks;  /* of the peer, seen here */
     unsigned wrong;
-    int enough; /* has failed, and all lanes were there again */
+    int enough; /* 1: lanes failed, and all are up again */
 } side_t;
 
 static uint8_t byte_at(uint32_t value, size_t i)
@@ -67,7 +67,7 @@ static int differs(const uint8_t *memory, uint32_t value)
     return wrong;
 }
 
-/* Behind a fence: what was PUT before is there. */
+/* The message follows a fence: the data of earlier PUTs are visible. */
 static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
 {
     side_t *side = job->arg;
@@ -116,7 +116,7 @@ static void put_all(job_t *job, mrail_ep_t *ep)
     }
 }
 
-/* A GET returns what was PUT. */
+/* A GET returns the data of the PUTs. */
 static int get_all(job_t *job, mrail_ep_t *ep, uint32_t value)
 {
     side_t *side = job->arg;
@@ -134,8 +134,8 @@ static int get_all(job_t *job, mrail_ep_t *ep, uint32_t value)
     return 0;
 }
 
-/* The other end has seen so many of our marks; it looks at its target then,
- * which the next round changes. */
+/* Waits until the peer has seen `marks` marks. It then checks its target, which
+ * the next round changes. */
 static int await_seen(job_t *job, unsigned marks)
 {
     const uint64_t *seen = &job->shared->word[WORD_SEEN(!job->rank)];
@@ -181,8 +181,8 @@ static int is_enough(const job_t *job, const mrail_ep_t *ep)
            (ep->peer->num_up != 0) && (ep->peer->num_up == ep->peer->num_slots);
 }
 
-/* Until there were errors enough: the first process says so, and each other
- * needs its next mark to get to the end of a round. */
+/* Runs until there were enough errors. The first process decides; the other one
+ * needs its next mark to finish a round. */
 static int stream(job_t *job)
 {
     uint64_t *rounds = &job->shared->word[WORD_ITERATIONS], last;

@@ -1,9 +1,8 @@
 /*
- * The budget of QPs.  A process with 64 peers gives lanes beyond the first ones
- * to those that it sends to, and takes them back from those that it does not;
- * both ends let go.  Then eight processes with too few QPs each send to each
- * other in bursts: lanes come and go, some are refused, and every byte and
- * every message arrives, in order.
+ * The budget of QPs. A process with 64 peers gives further lanes to the peers
+ * that it sends to, and evicts those of idle peers; both ends close them. Then
+ * eight processes with too few QPs send to each other in bursts. Lanes come and
+ * go, some are refused, and every byte and message arrives in order.
  */
 #include "config.h"
 #include "job.h"
@@ -30,7 +29,7 @@ static uint8_t pattern(uint32_t seed, size_t i)
     return (uint8_t)(seed * 31 + i * 7 + (i >> 9));
 }
 
-/* ---- memory that others write to ---- */
+/* ---- memory that peers write to ---- */
 
 /* Words 8 + 6 * rank: address, then the packed key. */
 static uint64_t *place(job_t *job, unsigned rank)
@@ -84,7 +83,8 @@ static unsigned num_qps(job_t *job)
 
 /* ---- one process with 64 peers ---- */
 
-/* Until `ep` has all its lanes, or for PHASE_S: the most QPs seen. */
+/* Runs until `ep` has all its lanes, or for PHASE_S. Returns the maximum of
+ * QPs. */
 static unsigned hub_phase(job_t *job, mrail_ep_t *ep, unsigned target,
                           const mrail_iov_t *iov)
 {
@@ -156,7 +156,8 @@ static int spoke(job_t *job, const uint8_t *memory)
               job_say(0, "data of the hub", "rank %u: %zu wrong bytes",
                       job->rank, wrong);
     }
-    /* The first one has none but its first lane, when the last one has all. */
+    /* The first peer has only its first lane when the last one has all
+     * lanes. */
     if (job->rank == 1) {
         bad |= job_say((job->engine->counters.lanes_evicted == 3) &&
                            (num_qps(job) == 1),
@@ -195,7 +196,7 @@ static int hub_job(job_t *job)
     return bad;
 }
 
-/* ---- eight processes, all with all ---- */
+/* ---- eight processes, each with all others ---- */
 
 typedef struct check {
     uint32_t from;
@@ -211,7 +212,7 @@ typedef struct burst {
 } burst_t;
 
 typedef struct mixed {
-    uint8_t *memory; /* a part for each sender */
+    uint8_t *memory; /* one block per sender */
     unsigned next[MIXED];
     unsigned num_checks;
     unsigned wrong;

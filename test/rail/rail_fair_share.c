@@ -1,6 +1,6 @@
 /*
- * A second iface is made on one thread while another is busy in calls that
- * need the control side: neither waits for the other for ever.
+ * One thread creates a second iface while another thread is in calls that need
+ * the control lock. Neither may wait for ever.
  */
 #include "config.h"
 #include "job.h"

@@ -21,7 +21,7 @@ typedef enum order { ORDER_NONE, ORDER_FENCE, ORDER_FLUSH, ORDERS } order_t;
 
 typedef struct target {
     uint8_t *memory;
-    unsigned stale[ORDERS]; /* messages that came before their data */
+    unsigned stale[ORDERS]; /* messages that arrived before their data */
     unsigned rounds;
 } target_t;
 
@@ -75,7 +75,7 @@ static void one_round(job_t *job, mrail_ep_t *ep, const mrail_iov_t *iov,
     while (mrail_ep_am_short(ep, 1, NULL, 0, &mark, sizeof(mark)) == -EAGAIN) {
         mrail_iface_progress(job->iface);
     }
-    /* The receiver looks before the next round changes the data. */
+    /* The receiver checks before the next round changes the data. */
     while (__atomic_load_n(&job->shared->word[2], __ATOMIC_ACQUIRE) != value) {
         if (mrail_iface_progress(job->iface) == 0) {
             sched_yield();
@@ -95,12 +95,13 @@ static int source(job_t *job)
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
-    do { /* until there are lanes on all rails */
+    do { /* until all rails have lanes */
         put(job, ep, &iov, rkey, 1);
     } while ((ep->peer->num_up == 0) ||
              (ep->peer->num_up < ep->peer->num_slots));
     job_flush(job, ep);
-    /* Not the rail of the messages: they push what came before on theirs. */
+    /* Not on the rail of the messages: they push earlier WRITEs out on their
+     * rail. */
     snprintf(words, sizeof(words), "--node 1 --rail %u write_delay=30000us",
              (ep->peer->up[0]->rail->index + 2) % 4);
     if (job_soft_ctl(words) != 0) {
@@ -110,7 +111,7 @@ static int source(job_t *job)
         for (order_t order = ORDER_NONE; order < ORDERS; ++order) {
             value = 1 + (value % 200);
             one_round(job, ep, &iov, rkey, order, value);
-            /* Late WRITEs of this round must not land on the next one's. */
+            /* Late WRITEs of this round must not hit the next one. */
             job_flush(job, ep);
         }
     }

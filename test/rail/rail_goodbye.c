@@ -1,6 +1,6 @@
 /*
- * Peers that go while one stays: their lanes end, with the events of their QPs
- * on the way or already read by the control thread.
+ * Peers leave while one process stays. Their lanes end while events of their
+ * QPs are pending, or already read by the control thread.
  */
 #include "config.h"
 #include "job.h"
@@ -61,7 +61,8 @@ static int goodbye(job_t *job)
         job_close(job);
         return bad;
     }
-    job_barrier(job, 1); /* that of job_close(): then they go */
+    job_barrier(job, 1); /* matches the barrier in job_close(); then they
+                          * leave */
     bad = host(job);
     mrail_iface_destroy(job->iface);
     mrail_engine_close(job->engine);

@@ -1,7 +1,7 @@
 /*
- * Two attacks of a peer or an external host: putting the QP of the control
- * channel into the error state, and writing to the engine's send buffers with a
- * guessed key.
+ * Two attacks by a peer or an external host. The first one puts the QP of the
+ * control channel into the error state. The second one writes to the engine's
+ * send buffers with a guessed key.
  */
 #include "config.h"
 #include "job.h"
@@ -26,7 +26,7 @@ static void no_log(mrail_log_level_t level, const char *file, unsigned line,
 {
 }
 
-/* All control queue pairs of this process: as if a device had given them up. */
+/* Breaks all control QPs of this process, as a failing device would. */
 static void break_control(job_t *job)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -48,7 +48,7 @@ static int victim(job_t *job)
     memset(tx->hdr, 0x11, 64);
     mrail_rkey_pack(tx->mem, &job->shared->word[8]);
     job->shared->word[1] = (uintptr_t)tx->hdr;
-    job_barrier(job, 1); /* broken, the key is known */
+    job_barrier(job, 1); /* broken, and the key is known */
     bad = job_say(job_wait(job, &received, 1, 20) == 0,
                   "a control channel in error is set up again",
                   "no message within 20 s");
@@ -83,7 +83,7 @@ static int attacker(job_t *job)
         (mrail_rkey_unpack(&job->shared->word[8], &rkey) != 0)) {
         return 1;
     }
-    mrail_log_set(no_log, MRAIL_LOG_ERROR); /* the lane fails, and says so */
+    mrail_log_set(no_log, MRAIL_LOG_ERROR); /* the lane fails with a message */
     iov.buffer = data;
     iov.length = 64;
     ret = mrail_ep_put_zcopy(job_ep(job, 0), &iov, 1, job->shared->word[1],

@@ -18,7 +18,7 @@
 
 #define RATE 40e6 /* bytes per second: --rate of live.sh */
 #define BYTES (1u << 20)
-#define PUTS 4 /* under way to each peer */
+#define PUTS 4 /* in flight per peer */
 #define RANKS 5
 #define FOREIGN 3
 #define LIMIT_S 10
@@ -52,7 +52,7 @@ static void phase_set(job_t *job, phase_t phase)
     __atomic_store_n(&job->shared->word[0], (uint64_t)phase, __ATOMIC_RELEASE);
 }
 
-/* Nobody who waits takes the processors from those that measure. */
+/* Sleeps, so that waiting processes leave the cores to those that measure. */
 static void rest(void)
 {
     const struct timespec ts = {.tv_nsec = 2000000};
@@ -99,8 +99,8 @@ static void stream_close(stream_t *s)
     free(s->iov.buffer);
 }
 
-/* Load on the rails of rank 0, for at most LIMIT_S, until both give as much as
- * wanted, in parts of RATE: 0, and what they gave last in `live`. */
+/* Loads the rails of rank 0 until both carry `wanted` parts of RATE, for at
+ * most LIMIT_S. 0, and the last values in `live`. */
 static int load(stream_t *streams, unsigned count, int is_read,
                 const double low[2], const double high[2], double live[2])
 {

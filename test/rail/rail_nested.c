@@ -1,6 +1,6 @@
 /*
- * A flush's completion writes and fences again while the engine is
- * still going through the flushes of that peer: each completes once.
+ * A flush's completion writes and fences again while the engine iterates over
+ * the flushes of that peer. Each completes once.
  */
 #include "config.h"
 #include "job.h"
@@ -16,8 +16,8 @@ typedef struct nest {
     job_t *job;
     mrail_ep_t *ep;
     mrail_rkey_t *rkey;
-    unsigned left;     /* completions of this round that ask for more */
-    unsigned nested;   /* fences made by completions */
+    unsigned left;     /* nested operations left in this round */
+    unsigned nested;   /* fences from completions */
     unsigned finished; /* completions */
 } nest_t;
 

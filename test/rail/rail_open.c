@@ -1,4 +1,4 @@
-/* Opens and closes the engine; exit status 0, or 3 if it cannot be opened. */
+/* Opens and closes the engine. Exit status 0, or 3 if it cannot be opened. */
 #include "config.h"
 #include "rail/mrail.h"
 

@@ -20,12 +20,12 @@
 #define LIMIT_MS 10.0
 #define LATE_MS 250.0
 #define CONNECTS 5
-#define PROBE_WAKES 5   /* threads to wake, where an echo has two */
-#define CONNECT_TIMES 3 /* as long as with a peer that polls */
+#define PROBE_WAKES 5   /* threads to wake; an echo has two */
+#define CONNECT_TIMES 3 /* relative to a peer that polls */
 
-static int echo_fds[2]; /* to the thread that answers */
-static int peer_polls;  /* it does not compute */
-static double *took_ms; /* shared: the last connect */
+static int echo_fds[2]; /* to the thread that replies */
+static int peer_polls;  /* 1: the peer polls, 0: it computes */
+static double *took_ms; /* shared: time of the last connect */
 
 static int compare(const void *a, const void *b)
 {
@@ -44,8 +44,8 @@ static void *answer(void *arg)
     return NULL;
 }
 
-/* Time to wake a thread of the peer now, measured by a polling process, as for
- * the library. */
+/* Time to wake a thread of the peer, measured by a polling process, as in the
+ * library. */
 static double echo_ms(job_t *job)
 {
     mrail_ns_t start = mrail_clock_now();
@@ -63,7 +63,7 @@ static double limit_ms(double least_ms, double times, double ms)
     return (times * ms > least_ms) ? times * ms : least_ms;
 }
 
-/* Word 0 ends the computation. */
+/* Computes until word 0 is set. */
 static void compute(job_t *job)
 {
     volatile double x = 1;
@@ -101,7 +101,7 @@ static int connect_job(job_t *job)
         return 1;
     }
     if (job->rank == 0) {
-        usleep(100000); /* the other one is computing by now */
+        usleep(100000); /* the peer computes by now */
         *took_ms = connect_ms(job);
         __atomic_store_n(&job->shared->word[0], 1, __ATOMIC_RELEASE);
     } else {
@@ -111,7 +111,7 @@ static int connect_job(job_t *job)
     return 0;
 }
 
-/* The median with a peer that computes and with one that polls. */
+/* Medians with a peer that computes and with one that polls. */
 static int connect_both(void)
 {
     double ms[2][CONNECTS], limit;
@@ -169,7 +169,7 @@ static int probe_and_say(job_t *job)
     bad = job_say(ms[10] <= limit,
                   "a peer that computes for 10 s answers probes in 10 ms",
                   "median %.2f ms of %.2f", ms[10], limit);
-    /* A socket that nobody looked at was found a second later. */
+    /* Without a wakeup, the socket would be read a second later. */
     limit = limit_ms(LATE_MS, PROBE_WAKES, echo[19]);
     return bad | job_say(ms[19] <= limit, "no answer to a probe is forgotten",
                          "one took %.2f ms of %.2f", ms[19], limit);

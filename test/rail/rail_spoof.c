@@ -1,7 +1,7 @@
 /*
- * Control messages from somebody who does not know the cookie, truncated,
- * corrupted or of another version: dropped, counted, and the victim goes on
- * serving its real peer.
+ * Control messages without the right cookie, truncated, corrupted or of another
+ * version. The victim drops and counts them, and continues to serve its real
+ * peer.
  */
 #include "config.h"
 #include "job.h"
@@ -23,8 +23,8 @@ static void on_am(job_t *job, uint8_t am_id, const void *data, size_t length)
     ++received;
 }
 
-/* Sends through the first rail's UD QP, past the engine; its control thread
- * is kept out by the lock. */
+/* Sends through the first rail's UD QP without the engine. The lock keeps the
+ * control thread out. */
 static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
                     const void *data, size_t length)
 {
@@ -42,7 +42,7 @@ static int send_raw(job_t *job, struct ibv_ah *ah, uint32_t qpn,
     return ret;
 }
 
-/* The kinds of forgery; each must be refused. */
+/* Makes a forged message of one kind. The victim must refuse all of them. */
 static size_t forge(mrail_rng_t *rng, const mrail_wire_iface_addr_t *victim,
                     unsigned kind, uint8_t *buf)
 {
@@ -72,7 +72,7 @@ static size_t forge(mrail_rng_t *rng, const mrail_wire_iface_addr_t *victim,
     case 2: /* another version */
         buf[2] += 1 + (uint8_t)mrail_rng_below(rng, 200);
         break;
-    case 3: /* noise */
+    case 3: /* random bytes */
         length = 1 + mrail_rng_below(rng, MRAIL_CTL_MAX_SIZE);
         for (size_t i = 0; i < length; ++i) {
             buf[i] = (uint8_t)mrail_rng_next(rng);
@@ -99,8 +99,8 @@ static int attack(job_t *job)
         return 1;
     }
     mrail_rng_init(&rng, 7);
-    /* A UD queue that overflows drops before anybody looks: go on until the
-     * victim has judged enough. */
+    /* A full UD queue drops messages unseen: continue until the victim has
+     * checked enough. */
     for (unsigned i = 0;
          (i < 10 * FORGED) &&
          (__atomic_load_n(&job->shared->word[1], __ATOMIC_ACQUIRE) < FORGED);
@@ -130,7 +130,7 @@ static uint64_t count_dropped(job_t *job)
     return sum;
 }
 
-/* Serves until the real peer has sent all. */
+/* Polls until the real peer has sent all. */
 static int victim_serve(job_t *job)
 {
     mrail_ns_t end = mrail_clock_now() + 60 * MRAIL_NS_PER_SEC;

@@ -1,6 +1,6 @@
 /*
- * Late and unrequested input: messages for an iface whose place another one has
- * taken, and answers to probes that were never sent. A peer that the progress
+ * Late and unrequested input: messages for an iface whose slot another one has
+ * taken, and replies to probes that were never sent. A peer that the progress
  * thread has given up is also released by the control thread.
  */
 #include "config.h"
@@ -13,7 +13,7 @@
 
 #define LIMIT_S 20
 
-/* Words of the shared page: what the sides tell each other. */
+/* Words of the shared page: state of the test. */
 enum { STEP, FIRST_GOT };
 
 static unsigned second_got; /* messages that reached the second iface */
@@ -70,7 +70,7 @@ static int make_iface(job_t *job,
     return mrail_iface_create(job->engine, &params, iface_p);
 }
 
-/* Rank 0 makes an iface, replaces it by another, and looks who gets what. */
+/* Rank 0 creates an iface, replaces it by another, and checks the receivers. */
 static int target(job_t *job)
 {
     const mrail_counters_t *counters = &job->engine->counters;
@@ -81,7 +81,7 @@ static int target(job_t *job)
     if (make_iface(job, on_first, &iface) != 0) {
         return 1;
     }
-    /* Rank 2 is not there: its place holds the second iface's address. */
+    /* Rank 2 does not exist: its entry holds the second iface's address. */
     mrail_iface_addr_pack(iface, job->shared->iface_addr[2]);
     memcpy(job->shared->device_addr[2], job->shared->device_addr[0],
            sizeof(job->shared->device_addr[0]));
@@ -131,7 +131,7 @@ static mrail_peer_t *only_peer(job_t *job)
     return NULL;
 }
 
-/* As if the peer had answered a probe; control lock held. */
+/* Delivers a reply to a probe; control lock held. */
 static void forge_answer(job_t *job, const mrail_peer_t *peer, uint32_t seq)
 {
     const mrail_ctl_msg_t msg = {.type = MRAIL_CTL_PROBE_REP,

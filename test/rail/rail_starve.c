@@ -1,7 +1,7 @@
 /*
- * A first lane when the budget is full of further ones.  A process that never
- * stops sending to one peer over all its lanes still connects the others; and
- * so does one whose full peer computes for long.
+ * A first lane while the budget is full of further lanes. A process that sends
+ * to one peer over all its lanes without pause still connects to the others. So
+ * does a process whose full peer computes for long.
  */
 #include "config.h"
 #include "job.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define RANKS 5
-#define QPS 4 /* of rank 0: one for each peer */
+#define QPS 4 /* of rank 0: one per peer */
 #define BYTES (1u << 20)
 #define DEPTH 8
 #define LIMIT_S 15

@@ -23,11 +23,12 @@ typedef struct worker {
     pthread_t self;
     mrail_iface_t *iface;
     mrail_ep_t *ep;
-    unsigned next; /* number of the message expected */
+    unsigned next; /* next expected message */
     unsigned wrong;
     unsigned done; /* completions */
     unsigned failed;
-    uint8_t *memory; /* BLOCK bytes for the peer's PUTs, then BLOCK of ours */
+    uint8_t *memory; /* BLOCK bytes for the peer's PUTs, then BLOCK of this
+                      * worker */
     mrail_mem_t *mem;
     mrail_rkey_t *rkey;
 } worker_t;
@@ -126,7 +127,7 @@ static void *work(void *arg)
     while (w->next < MESSAGES) {
         progress(w);
     }
-    /* The peer's last operations may still need us. */
+    /* The peer's last operations may still need this process. */
     __atomic_add_fetch(&w->job->shared->word[0], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&w->job->shared->word[0], __ATOMIC_ACQUIRE) <
            2 * THREADS) {

@@ -1,7 +1,7 @@
 /*
- * An iface that is not polled keeps nothing from another iface of its process:
- * 5,000 messages for it are sent, and then one for the other, which arrives.
- * Once the iface is polled, it gets everything, once and in order.
+ * An iface that is not polled must not block another iface of its process.
+ * 5,000 messages for it are sent, and then one for the other iface, which
+ * arrives. Once the iface is polled, it gets everything, once and in order.
  */
 #include "config.h"
 #include "job.h"
@@ -16,11 +16,12 @@
 #define LIMIT_S 10
 
 typedef struct unpolled {
-    unsigned next;  /* number of the message that is due */
-    unsigned wrong; /* messages out of order or with other bytes */
+    unsigned next;  /* next expected message */
+    unsigned wrong; /* messages out of order or with wrong bytes */
 } unpolled_t;
 
-/* Short, middle and long ones: one lane carries the first, all the last. */
+/* Short, medium and long messages: one lane carries the short ones, all lanes
+ * the long ones. */
 static size_t length_of(unsigned number)
 {
     static const size_t lengths[] = {8, 64, 700, LONGEST};

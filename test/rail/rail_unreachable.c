@@ -1,7 +1,6 @@
 /*
- * All rails go down under a stream of PUTs, where the NICs would try for
- * minutes: the operations fail after UCX_MRAIL_PEER_TIMEOUT all the same, each
- * once.
+ * All rails go down during a stream of PUTs, and the NICs would retry for
+ * minutes. Each operation fails once, after UCX_MRAIL_PEER_TIMEOUT.
  */
 #include "config.h"
 #include "job.h"
@@ -42,8 +41,8 @@ static int source(job_t *job)
             began = mrail_clock_now();
         }
     } while ((ret == -EAGAIN) || ((ret == -EINPROGRESS) && !job->failed));
-    /* All may have been through before the rails went: then it is the next one
-     * that waits, and is refused. */
+    /* All operations may have completed before the rails went down. Then the
+     * next one waits and is refused. */
     refused = (ret != 0) && (ret != -EAGAIN) && (ret != -EINPROGRESS);
     job_wait(job, &job->completed, posted, 2);
     took = (mrail_clock_now() - began) / MRAIL_NS_PER_MS;
@@ -94,7 +93,7 @@ int main(void)
     int bad;
 
     setenv("UCX_MRAIL_PEER_TIMEOUT", "1", 1);
-    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* 34 s, seven times */
+    setenv("UCX_MRAIL_TIMEOUT", "34s", 1); /* 34 s, seven retries */
     bad = job_run(2, node, 25, dark_job);
     return job_say(bad == 0, "both processes end well", "%d did not", bad);
 }

@@ -1,6 +1,6 @@
 /*
- * In front of a verbs library: a device whose shared receive queues hold no
- * more than MRAIL_TEST_SRQ_WR requests.
+ * Interposed before a verbs library: a device whose shared receive queues hold
+ * at most MRAIL_TEST_SRQ_WR requests.
  */
 #include "config.h"
 

@@ -81,7 +81,7 @@ static void send_datagram(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
     }
 }
 
-/* Behind what its QP has sent before. */
+/* Sends after all earlier requests of the QP. */
 static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
     request_t *r = &w.requests[w.num_requests];
@@ -90,7 +90,7 @@ static void send_request(struct ibv_qp *qp, const struct ibv_send_wr *wr)
     memset(r, 0, offsetof(request_t, data));
     r->qp = qp;
     r->at_ns = fake_now_ns + below(2000000);
-    if (below(50) == 0) { /* the device had to repeat it */
+    if (below(50) == 0) { /* the device repeated the request */
         r->at_ns += (mrail_ns_t)below(70) * MRAIL_NS_PER_MS;
     }
     for (unsigned i = 0; i + 1 < w.num_requests; ++i) {
@@ -221,7 +221,7 @@ static void add_unseen(side_t *side, const struct ibv_qp *qp, uint32_t op)
     unseen->first = MRAIL_MIN(unseen->first, op);
 }
 
-/* The device writes to the peer's memory, or reads it into its own. */
+/* The device writes to the peer's memory or reads from it. */
 static void carry(const request_t *r, side_t *from, side_t *to)
 {
     uint64_t op = (r->remote_address - PUT_ADDRESS(0)) / PUT_SIZE;
@@ -247,7 +247,7 @@ static void carry(const request_t *r, side_t *from, side_t *to)
     from->carried[op] += r->length;
 }
 
-/* Executes the request: the status of its completion. */
+/* Executes the request. Returns the status of its completion. */
 static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
 {
     side_t *to = &w.side[from == &w.side[0]];
@@ -273,7 +273,8 @@ static enum ibv_wc_status deliver_request(const request_t *r, side_t *from)
 
         CHECK(there || w.breaks, "no buffer for a message");
         if (!there) {
-            return IBV_WC_RNR_RETRY_EXC_ERR; /* stands for: tried again */
+            return IBV_WC_RNR_RETRY_EXC_ERR; /* this status stands for a
+                                              * retry */
         }
         discard_unseen(from, r->qp);
     }
@@ -388,7 +389,7 @@ static void on_destroy(struct ibv_qp *qp)
           "a QP goes, and takes completions with it");
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
 {
@@ -410,7 +411,7 @@ static void open_side(unsigned i, const mrail_iface_params_t *callbacks)
     side->engine->id = 1 + (i ^ (w.seed & 1));
     side->engine->cookie = 0xc00c1e00 + i;
     side->engine->next_base = below(4);
-    side->engine->ctl_seq = below(3) * 100; /* they look much alike */
+    side->engine->ctl_seq = below(3) * 100; /* similar on both sides */
     side->engine->epoch = (uint16_t)below(65536);
     mrail_rng_init(&side->engine->rng, w.seed * 2 + i);
     CHECK(mrail_iface_create(side->engine, &params, &side->iface) == 0,

@@ -1,6 +1,6 @@
 /*
- * Two engines over fake verbs and what is between them: datagrams that are
- * lost, doubled and late, and requests that arrive in order or meet a dead
+ * Two engines over fake verbs and the network between them: datagrams that are
+ * lost, duplicated and late, and requests that arrive in order or meet a dead
  * process. In virtual time; one pair at a time.
  */
 #ifndef MRAIL_TEST_ENGINE_PAIR_H
@@ -16,14 +16,14 @@
 #define MAX_OPS 4096
 #define MAX_UNSEEN 64 /* QPs at a time */
 #define PUT_SIZE (1u << 20)
-/* Remote address of a side's operation: the world knows it by that. */
+/* Remote address of a side's operation; it identifies the operation. */
 #define PUT_ADDRESS(_op) ((1ull << 56) + (uint64_t)(_op)*PUT_SIZE)
 
-/* WRITEs that have arrived through a QP, and nothing behind them yet that would
- * make them visible. */
+/* WRITEs that have arrived through a QP and are not visible yet: no later
+ * request has followed. */
 typedef struct unseen {
     const struct ibv_qp *qp;
-    uint32_t first; /* operation among them */
+    uint32_t first; /* the first of these operations */
 } unseen_t;
 
 typedef struct side {
@@ -31,21 +31,21 @@ typedef struct side {
     mrail_iface_t *iface;
     mrail_ep_t *ep;
     mrail_mem_t *mem;
-    mrail_rkey_t *rkey; /* of the other's memory */
-    int dead;           /* its process is gone */
-    mrail_ns_t busy_ns; /* it computes until then */
+    mrail_rkey_t *rkey; /* of the peer's memory */
+    int dead;           /* the process has died */
+    mrail_ns_t busy_ns; /* the process computes until then */
     uint32_t sent;
     uint32_t received;
     unsigned num_ops;
-    uint8_t done[MAX_OPS];     /* how often each completed */
+    uint8_t done[MAX_OPS];     /* completions of each operation */
     uint32_t length[MAX_OPS];  /* bytes of a PUT or GET */
-    uint32_t carried[MAX_OPS]; /* ... that a device has written or read */
-    uint32_t behind[MAX_OPS];  /* operations that a fence put before it */
+    uint32_t carried[MAX_OPS]; /* bytes that a device has written or read */
+    uint32_t behind[MAX_OPS];  /* operations before its fence */
     uint32_t fenced;           /* operations before the last fence */
-    uint32_t passed; /* ... of the other side, as what came behind it tells */
-    uint32_t flush[MAX_OPS]; /* of one that is a flush: messages before it, and
-                                one more */
-    uint32_t flushed;        /* operations before a flush that is over */
+    uint32_t passed; /* the same of the other side, as later requests show */
+    uint32_t flush[MAX_OPS]; /* by flush operation: messages before it, plus
+                              * one */
+    uint32_t flushed;        /* operations before a completed flush */
     unseen_t unseen[MAX_UNSEEN];
     unsigned num_unseen;
 } side_t;
@@ -58,16 +58,16 @@ typedef struct datagram {
     uint8_t data[MRAIL_CTL_MAX_SIZE];
 } datagram_t;
 
-/* Posted to an RC QP, not there yet. */
+/* A request on an RC QP that has not arrived. */
 typedef struct request {
     struct ibv_qp *qp;
     mrail_ns_t at_ns;
     uint64_t wr_id;
     enum ibv_wr_opcode opcode;
     int signalled;
-    int waited; /* there was no buffer for it at first */
+    int waited; /* 1: it found no buffer at first */
     uint64_t remote_address;
-    uint32_t length;    /* bytes of the data, in all */
+    uint32_t length;    /* bytes of all data */
     uint8_t data[1024]; /* of a SEND */
 } request_t;
 
@@ -76,8 +76,8 @@ typedef struct world {
     mrail_rng_t rng;
     side_t side[2];
     uint32_t loss_ppm, dup_ppm, late_ppm;
-    int breaks;       /* lanes fail */
-    uint64_t num_rnr; /* messages that had to wait for a buffer */
+    int breaks;       /* 1: lanes fail */
+    uint64_t num_rnr; /* messages that waited for a buffer */
     unsigned step;
     unsigned num_datagrams;
     unsigned num_requests;
@@ -86,9 +86,9 @@ typedef struct world {
 } world_t;
 
 extern world_t w;
-extern uint8_t pair_memory[PUT_SIZE]; /* registered at both */
+extern uint8_t pair_memory[PUT_SIZE]; /* registered on both sides */
 
-/* An invariant: says at which seed it does not hold, and ends the program. */
+/* An invariant. A violation prints the seed and ends the program. */
 #define CHECK(_cond, ...)                                                      \
     do {                                                                       \
         if (!(_cond)) {                                                        \
@@ -102,30 +102,33 @@ extern uint8_t pair_memory[PUT_SIZE]; /* registered at both */
         }                                                                      \
     } while (0)
 
-/* Engines, hooked into the devices; the callbacks get their side. */
+/* Creates the engines and hooks them into the devices. Callbacks get their
+ * side. */
 void pair_open(uint64_t seed, const mrail_iface_params_t *callbacks);
 void pair_close(void);
 
-/* Time passes, and what is due arrives. */
+/* Advances the time and delivers requests that are due. */
 void pair_advance(mrail_ns_t step_ns);
 
-/* The lane's QP fails: what is under way on it has arrived up to some request,
- * but comes back undone; if nothing is, the device says so. */
+/* The lane's QP fails. Requests in flight up to a random one have arrived, but
+ * all complete with an error. Without requests in flight, the device raises an
+ * event. */
 void pair_break(mrail_lane_t *lane, side_t *from);
 
-/* All bytes of the operation are there. */
+/* Checks that all bytes of the operation have arrived. */
 void check_carried(const side_t *side, uint32_t op);
-/* ... of the first `fenced` ones: something that a fence put behind them is
- * seen. */
+/* The same for the first `fenced` operations, when an operation after the fence
+ * is visible. */
 void check_fenced(const side_t *from, side_t *to, uint32_t fenced);
-/* ... and what of them was written can be seen: a READ or a message has come
- * behind it on the same QP, or the other's end of that takes nothing more. */
+/* Checks that the writes among the first `ops` operations are visible: a READ
+ * or a message followed on the same QP, or the other end of the QP is
+ * closed. */
 void check_seen(const side_t *from, uint32_t ops);
-/* A flush behind `ops` operations and `sent` messages is over. */
+/* A flush after `ops` operations and `sent` messages has completed. */
 void check_flushed(side_t *side, uint32_t ops, uint32_t sent);
 
 uint32_t below(uint32_t bound);
-/* The other, as this side knows it; NULL: not at all. */
+/* The other side's peer object. NULL: unknown. */
 mrail_peer_t *peer_of(const side_t *side);
 int has_failed(const side_t *side);
 

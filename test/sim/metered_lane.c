@@ -18,9 +18,10 @@ typedef struct {
     } window[METERED_WINDOWS];
     mrail_tele_window_t meter;
     mrail_rng_t rng;
-    mrail_ns_t post_ns[METERED_DEPTH]; /* of those under way, from `first` */
+    mrail_ns_t post_ns[METERED_DEPTH]; /* of chunks in flight, from `first`
+                                        * on */
     unsigned first;
-    double end_ns; /* when the first of them is served */
+    double end_ns; /* end of service of the first one */
 } metered_lane_t;
 
 double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)
@@ -44,7 +45,7 @@ double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p)
     return 1;
 }
 
-/* When is a chunk through whose service begins at from_ns? */
+/* End of service of a chunk whose service starts at from_ns. */
 static double metered_serve(double from_ns)
 {
     double left = METERED_SEGMENT;
@@ -63,7 +64,7 @@ static double metered_serve(double from_ns)
     }
 }
 
-/* Bytes per second that the port gives the lane from from_ns to to_ns. */
+/* Mean rate of the lane from from_ns to to_ns, in bytes per second. */
 static double metered_truth(mrail_ns_t from_ns, mrail_ns_t to_ns)
 {
     double sum = 0;
@@ -79,7 +80,7 @@ static double metered_truth(mrail_ns_t from_ns, mrail_ns_t to_ns)
     return METERED_RATE * sum / (double)(to_ns - from_ns);
 }
 
-/* Sees what has ended, and posts as much again. */
+/* Processes completions and posts as many chunks. */
 static void metered_poll(metered_lane_t *lane, mrail_ns_t now_ns)
 {
     while (lane->end_ns <= (double)now_ns) {
@@ -151,7 +152,8 @@ static void metered_distance(const metered_point_t *points, unsigned window,
     *square_p = square / count;
 }
 
-/* From after_ns to the first sample on the given side of three quarters. */
+/* Time from after_ns to the first sample on the given side of three
+ * quarters. */
 static mrail_ns_t metered_delay(const metered_point_t *points, unsigned window,
                                 mrail_ns_t after_ns, int below)
 {

@@ -1,12 +1,12 @@
 /*
  * One lane of 400 Gb/s in virtual time, measured by windows of 1, 8 and 32
- * chunks, while another flow comes and goes: the situation of ICCL 4.4,
+ * chunks, while another flow comes and goes: the situation of [ICCL] 4.4,
  * figure 15.
  *
  * The paper gives the rate, the series (every 10 us), the windows, the arrival
- * at 100 us, and that the lane "converges to a lower and stable throughput".
- * It does not say what the moments before that look like, how large a message
- * is, or how completion times spread.  Ours:
+ * at 100 us, and that the lane "converges to a lower and stable throughput". It
+ * does not give the course before that, the message size, or the spread of
+ * completion times. This test assumes:
  *
  *   0 .. 100 us    the lane has the port alone
  *   100 .. 260 us  the other flow in bursts: four times, 20 us with a quarter
@@ -14,13 +14,13 @@
  *   260 .. 400 us  both have half
  *   400 .. 500 us  the other flow has ended
  *
- * Chunks of 64 KiB, posted back to back, 32 always under way.  At the full
- * rate each takes 1.3 us, so about one window of 8 ends per 10 us, and its
- * length in time is that of a sample; the window of 32 is longer than a burst
- * and its pause.  A chunk ends when its last byte was served and is seen by
- * the next poll; polls are 0.2 to 1 us apart.  That is the noise: what was seen
- * late makes one chunk look slow, and the next one fast.  When the polls are,
- * and where in a chunk the disturbance falls, comes from the seed.
+ * Chunks of 64 KiB are posted back to back; 32 are always in flight. At the
+ * full rate each takes 1.3 us, so about one window of 8 ends per 10 us, as long
+ * as a sample. The window of 32 is longer than a burst and its pause. A chunk
+ * ends when its last byte was served, and the next poll reports it. Polls are
+ * 0.2 to 1 us apart. They cause the noise: a late poll makes one chunk look
+ * slow and the next one fast. The seed determines the polls, and where in a
+ * chunk the disturbance falls.
  */
 #ifndef TEST_SIM_METERED_LANE_H
 #define TEST_SIM_METERED_LANE_H
@@ -46,30 +46,32 @@ enum { METERED_W1, METERED_W8, METERED_W32, METERED_WINDOWS };
 
 extern const unsigned metered_size[METERED_WINDOWS];
 
-/* Rates that a reader of the windows sees at at_ns, in bytes/s. */
+/* Rates of the windows at at_ns, in bytes/s. */
 typedef struct metered_point {
     mrail_ns_t at_ns;
-    double truth; /* what the port gave the lane in the last 10 us */
+    double truth; /* rate of the lane in the last 10 us */
     double rate[METERED_WINDOWS];
-    double meter; /* of mrail_tele_window_t, which the data path uses */
+    double meter; /* of mrail_tele_window_t, as in the data path */
 } metered_point_t;
 
-/* The lane's share of the port at `now_ns`, and until when it is that. */
+/* The lane's share of the port at `now_ns`, and the end of that share. */
 double metered_share(mrail_ns_t now_ns, mrail_ns_t *until_ns_p);
 
-/* points[METERED_POINTS]: at 10, 20, ... 500 us.  The same seed, the same
+/* points[METERED_POINTS]: at 10, 20, ... 500 us. Equal seeds give equal
  * points. */
 void metered_run(uint64_t seed, metered_point_t *points);
 
-/* Of the series of one window; all but delays in parts of METERED_RATE. */
+/* Results of one window. All but delays are parts of METERED_RATE. */
 typedef struct metered_result {
-    double worst;        /* largest distance to the truth, 50 to 100 us */
-    double square;       /* mean square of it */
-    unsigned alarms;     /* of those samples, below three quarters */
+    double worst;        /* largest distance from the truth, 50 to 100 us */
+    double square;       /* mean square of this distance */
+    unsigned alarms;     /* these samples below three quarters */
     mrail_ns_t seen_ns;  /* from the arrival to a sample below three quarters */
-    mrail_ns_t gone_ns;  /* from the leave to one above them */
-    unsigned dips;       /* below 0.5 and then above 0.65: arrival to leave */
-    double rise;         /* above the lowest before it, the same time */
+    mrail_ns_t gone_ns;  /* from the end to a sample above three quarters */
+    unsigned dips;       /* falls below 0.5 that then rise above 0.65, during
+                          * the other flow */
+    double rise;         /* largest rise above an earlier minimum, during the
+                          * other flow */
     double stable_worst; /* as worst, 350 to 400 us */
 } metered_result_t;
 

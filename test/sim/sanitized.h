@@ -1,5 +1,5 @@
-/* Whether a sanitizer makes everything many times slower: gcc says so by macros,
- * clang by features. */
+/* SANITIZED: a sanitizer makes the program many times slower. gcc defines
+ * macros, clang has features. */
 #ifndef MRAIL_TEST_SANITIZED_H
 #define MRAIL_TEST_SANITIZED_H
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As in the programs that define them: see docs of verbs.h. */
+/* As in programs that define these functions: see verbs.h. */
 #undef ibv_query_port
 #undef ibv_reg_mr
 #undef ibv_get_device_list
@@ -26,7 +26,7 @@ typedef struct sim_qp {
 
 typedef struct sim_event {
     enum ibv_event_type type;
-    sim_qp_t *qp; /* NULL: about the port */
+    sim_qp_t *qp; /* NULL: a port event */
 } sim_event_t;
 
 typedef struct sim_device {
@@ -79,7 +79,7 @@ static void *object(size_t size)
     void *p = calloc(1, size);
 
     if (p == NULL) {
-        abort(); /* a simulation without memory says nothing */
+        abort(); /* without memory a simulation has no result */
     }
     return p;
 }
@@ -94,7 +94,7 @@ static int made(void *p, int ret)
     return ret == 0;
 }
 
-/* ---- the world ---- */
+/* ---- the network ---- */
 
 static void add_device(unsigned node, unsigned rail)
 {
@@ -152,7 +152,7 @@ mrail_ns_t mrail_clock_now(void)
     return sroce_sim_now(world.sim);
 }
 
-/* The interfaces of the machine that runs the test do not matter. */
+/* Hides the interfaces of the test machine. */
 int getifaddrs(struct ifaddrs **list)
 {
     *list = NULL;
@@ -245,7 +245,8 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr)
     return 0;
 }
 
-/* As with an rdma-core that has none.  The real one is not to get our context. */
+/* As in an rdma-core without it. The real function must not see this
+ * context. */
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num,
                          uint64_t *speed);
 int ibv_query_port_speed(struct ibv_context *ctx, uint32_t num, uint64_t *speed)
@@ -282,7 +283,7 @@ int _ibv_query_gid_ex(struct ibv_context *ctx, uint32_t num, uint32_t index,
 
 /* ---- events ---- */
 
-/* Each device gets its own, from the one queue of the simulation. */
+/* Sorts the events of the simulation's queue by device. */
 static void sort_events(void)
 {
     sroce_sim_event_t event;
@@ -291,7 +292,7 @@ static void sort_events(void)
         sim_device_t *dev = &world.devices[event.node];
 
         if (dev->head - dev->tail == MAX_EVENTS) {
-            abort(); /* nobody asks for them */
+            abort(); /* no device wants them */
         }
         dev->events[dev->head++ % MAX_EVENTS] =
             (sim_event_t){event.type, event.user};
@@ -329,7 +330,7 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 {
 }
 
-/* Events of a QP that goes are nobody's any more. */
+/* Discards the events of a destroyed QP. */
 static void discard_events(sim_device_t *dev, const sim_qp_t *qp)
 {
     unsigned kept = dev->tail;
@@ -410,7 +411,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
     return &mr->ibv;
 }
 
-/* verbs.h makes ibv_reg_mr() this one if the access flags are no constant. */
+/* verbs.h maps ibv_reg_mr() to this if the access flags are not constant. */
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
                                 uint64_t iova, unsigned int access)
 {

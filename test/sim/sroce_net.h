@@ -64,7 +64,7 @@ typedef struct network {
 /* Two connected nodes in RTS. */
 void net_init(net_t *w, const net_params_t *params);
 void net_cleanup(net_t *w);
-/* Guards are whole. */
+/* Checks that the guard bytes are unchanged. */
 void net_check_guards(const net_t *w);
 
 struct ibv_qp_attr net_rtr_attr(const net_t *w, int side, uint32_t dest);
@@ -88,13 +88,13 @@ int net_recv(net_t *w, int side, unsigned qp, uint64_t wr_id, uint32_t off,
 int net_send(net_t *w, int side, unsigned qp, enum ibv_wr_opcode opcode,
              unsigned flags, uint64_t wr_id, uint32_t off, uint32_t length,
              uint32_t remote_off);
-/* Runs until a completion is there; fails the test if none comes. */
+/* Runs until a completion arrives. Fails the test if none does. */
 struct ibv_wc net_wait(net_t *w, sroce_cq_t *cq);
 void net_expect(net_t *w, sroce_cq_t *cq, uint64_t wr_id,
                 enum ibv_wc_status status);
-/* Runs until nothing is left to happen, at most for 100 virtual seconds. */
+/* Runs until no event is left, at most for 100 virtual seconds. */
 void net_run_until_idle(net_t *w);
-/* 1 if the event is among those raised (others are thrown away). */
+/* 1 if this event was raised. Discards all others. */
 int net_saw_event(net_t *w, enum ibv_event_type type, const void *user);
 /* The byte at `i` of pattern `tag`. */
 static inline uint8_t net_byte(uint32_t tag, uint32_t i)
@@ -109,7 +109,7 @@ uint32_t net_match(const uint8_t *p, uint32_t tag, uint32_t length);
 /* Seeds to run: MRAIL_TEST_SEED=N (only that one) or 1..count. */
 uint64_t net_first_seed(void);
 unsigned net_num_seeds(unsigned count);
-/* Says how to replay; call when a seed starts. */
+/* Prints how to replay a seed. Call it when the seed starts. */
 void net_announce(const char *test, uint64_t seed);
 
 #endif

@@ -1,4 +1,4 @@
-/* Requests that fail and packets that are dropped, in virtual time. */
+/* Failing requests and dropped packets, in virtual time. */
 #include "config.h"
 
 #include "sroce_net.h"
@@ -40,7 +40,7 @@ static void test_retry_exceeded(void **state)
     net_cleanup(&w);
 }
 
-/* An owner that was away does not find its retries used up. */
+/* A pause of the owner does not use up its retries. */
 static void test_late_timers(void **state)
 {
     net_params_t p = {.timeout = 10,
@@ -90,7 +90,7 @@ typedef struct remote_error {
     uint32_t length;
     uint32_t recv_length; /* 0: none */
     enum ibv_wc_status status;
-    enum ibv_wc_status recv_status; /* SUCCESS: none expected */
+    enum ibv_wc_status recv_status; /* SUCCESS: no completion */
     enum ibv_event_type event;
 } remote_error_t;
 
@@ -124,7 +124,7 @@ static void check_remote_error(const remote_error_t *e)
         net_expect(&w, b->rcq, 10, IBV_WC_WR_FLUSH_ERR);
     }
     assert_int_equal(sroce_qp_state(b->qp[0]), IBV_QPS_ERR);
-    /* An event tells where no completion does. */
+    /* An event reports errors without a completion. */
     assert_int_equal(net_saw_event(&w, e->event, b) != 0,
                      e->recv_status == IBV_WC_SUCCESS);
     net_run_until_idle(&w);
@@ -155,7 +155,7 @@ static void test_remote_errors(void **state)
     }
 }
 
-/* A receive whose memory is not registered: remote operation error. */
+/* A receive in unregistered memory: remote operation error. */
 static void test_recv_protection(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -169,7 +169,7 @@ static void test_recv_protection(void **state)
     net_cleanup(&w);
 }
 
-/* A bad lkey fails after what was posted before it. */
+/* An invalid lkey fails after all earlier work. */
 static void test_local_protection(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
@@ -213,7 +213,7 @@ static void test_stale_key(void **state)
     net_cleanup(&w);
 }
 
-/* ---- Foreign packets ---- */
+/* ---- Invalid packets ---- */
 
 static void put_packet(uint8_t *p, uint8_t opcode, uint32_t qpn, uint32_t psn)
 {

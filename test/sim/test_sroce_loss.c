@@ -39,7 +39,8 @@ static double goodput(const net_params_t *p, enum ibv_wr_opcode opcode,
 
 static net_params_t lossy(uint32_t loss_ppm)
 {
-    /* A software rail: 3 GB/s, 30 us each way, the usual timeout of 67 ms. */
+    /* A software rail: 3 GB/s, 30 us per direction, the usual timeout of 67
+     * ms. */
     net_params_t p = {.seed = 5,
                       .mtu = IBV_MTU_4096,
                       .timeout = 14,
@@ -95,7 +96,7 @@ static void test_probe_saves_the_timeout(void **state)
     net_cleanup(&w);
 }
 
-/* Many PSNs in one message, over the wrap, with losses on the way. */
+/* Many PSNs in one message, over the wrap, with losses. */
 static void test_large_messages(void **state)
 {
     const uint32_t length = 12u << 20;
@@ -140,7 +141,7 @@ static int drop_third(void *arg, unsigned from, unsigned to, uint8_t *data,
 static void test_read_lost_early(void **state)
 {
     net_params_t p = {.link = {.delay_ns = 1000}};
-    const uint32_t length = 400000; /* 0.4 s; 8 x 4.2 ms is no answer */
+    const uint32_t length = 400000; /* 0.4 s; 8 x 4.2 ms would not suffice */
     unsigned count = 0;
     net_t w;
 

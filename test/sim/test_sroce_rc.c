@@ -137,7 +137,7 @@ static void test_atomics(void **state)
     net_expect(&w, w.side[0].scq, 0, IBV_WC_SUCCESS);
     assert_int_equal(*result, 99);
     assert_int_equal(*target, 99);
-    /* Not on eight bytes: refused by the responder. */
+    /* Not aligned to eight bytes: the responder refuses it. */
     assert_int_equal(post_atomic(&w, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 60, 0),
                      0);
     net_expect(&w, w.side[0].scq, 0, IBV_WC_REM_INV_REQ_ERR);
@@ -201,7 +201,7 @@ static void test_queues_overflow(void **state)
                      ENOMEM);
     assert_int_equal(net_recv(&w, 0, 0, 1, 0, 8), ENOMEM);
     net_run_until_idle(&w);
-    /* Unsignaled work leaves no completion but frees its place. */
+    /* Unsignaled work leaves no completion but frees its WQE. */
     assert_int_equal(sroce_cq_pending(w.side[0].scq), 0);
     assert_int_equal(net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, SIG, 2, 0, 8, 0), 0);
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
@@ -374,7 +374,7 @@ static int drop_filter(void *arg, unsigned from, unsigned to, uint8_t *data,
     return (from == d->from) && (d->count++ == d->nth);
 }
 
-/* Any single loss in either direction is repaired, and quickly. */
+/* Any single loss in either direction is repaired quickly. */
 static void test_every_single_loss(void **state)
 {
     for (unsigned from = 0; from < 2; ++from) {
@@ -417,7 +417,7 @@ static void test_urgent(void **state)
     net_init(&w, &p);
     qp = w.side[0].qp[0];
     net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 1, 0, 8, 0);
-    assert_true(sroce_qp_urgent(qp)); /* nothing is on its way */
+    assert_true(sroce_qp_urgent(qp)); /* nothing is in flight */
     assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
                      1);
     net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 2, 0, 8, 0);
@@ -426,7 +426,7 @@ static void test_urgent(void **state)
         net_send(&w, 0, 0, IBV_WR_RDMA_WRITE, 0, 3, 0, 8, 0);
     }
     assert_true(sroce_qp_urgent(qp));
-    /* They leave as one run: equal packets side by side. */
+    /* They leave as one run of equal packets. */
     assert_int_equal(sroce_qp_pull(qp, sroce_sim_now(w.sim), 65000, 64, &run),
                      16);
     assert_int_equal(run.seg_bytes * 16, run.length);
@@ -439,7 +439,7 @@ static void test_urgent(void **state)
     net_cleanup(&w);
 }
 
-/* A long READ by the peer and our own requests take turns. */
+/* A long READ of the peer alternates with requests of this side. */
 static void test_turns(void **state)
 {
     net_params_t p = {.mtu = IBV_MTU_4096, .link = {.delay_ns = 1000}};
@@ -457,7 +457,7 @@ static void test_turns(void **state)
         responses += (run.scratch[0] >= SROCE_OP_READ_FIRST);
     }
     assert_int_equal(responses, 4);
-    /* All these packets are lost; it comes right. */
+    /* All these packets are lost and repeated. */
     net_expect(&w, w.side[0].scq, 2, IBV_WC_SUCCESS);
     net_expect(&w, w.side[1].scq, 1, IBV_WC_SUCCESS);
     net_run_until_idle(&w);

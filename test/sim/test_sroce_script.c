@@ -1,6 +1,6 @@
 /*
- * Fault scripts in virtual time: what each action does to traffic, that `for`
- * undoes it, triggers by packet and byte, and that a script replays exactly.
+ * Fault scripts in virtual time: the effect of each action on traffic, the end
+ * of `for`, triggers by packet and byte, and exact replay.
  */
 #include "config.h"
 
@@ -59,7 +59,7 @@ static void post(play_t *p, int side, enum ibv_wr_opcode opcode,
                      0);
 }
 
-/* One WRITE by `side`: how long it takes, and its status. */
+/* Executes one WRITE of `side`. Returns its time and checks its status. */
 static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
                               enum ibv_wc_status status)
 {
@@ -72,7 +72,7 @@ static mrail_ns_t write_takes(play_t *p, int side, uint32_t length,
     return sroce_sim_now(p->w.sim) - begun;
 }
 
-/* 10 us each way, 4.2 ms to a timeout, 7 retries, no probes. */
+/* 10 us per direction, 4.2 ms timeout, 7 retries, no probes. */
 static net_params_t calm(void)
 {
     net_params_t p = {.seed = 3,
@@ -94,7 +94,7 @@ static void test_down(void **state)
     assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
     assert_int_equal(event.node, 1);
     assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
-    /* Lost until the port is back, then the timer brings it. */
+    /* Lost until the port returns; then a timeout repeats it. */
     assert_true(write_takes(&p, 0, 100, IBV_WC_SUCCESS) >= 9 * MS);
     assert_true(sroce_sim_now(p.w.sim) < p.start + 20 * MS);
     assert_int_equal(sroce_sim_event_get(p.w.sim, &event), 1);
@@ -105,8 +105,8 @@ static void test_down(void **state)
     play_stop(&p);
 }
 
-/* One way only, and no event: the data arrive, their acknowledgement does not.
- */
+/* One direction only, without an event: data arrive, acknowledgements do
+ * not. */
 static void test_blackhole(void **state)
 {
     static const struct {
@@ -132,7 +132,8 @@ static void test_blackhole(void **state)
     }
 }
 
-/* Mute answers nothing, but its own requests go out and are answered. */
+/* With drop_acks a node acknowledges nothing, but its own requests are
+ * answered. */
 static void test_drop_acks_still_probes(void **state)
 {
     net_params_t params = calm();
@@ -144,7 +145,7 @@ static void test_drop_acks_still_probes(void **state)
     play_stop(&p);
 }
 
-/* Acknowledged at once, seen later; at the end of its `for`, at once. */
+/* Acknowledged at once, visible later; at once after the end of `for`. */
 static void test_write_delay(void **state)
 {
     net_params_t params = calm();
@@ -185,7 +186,7 @@ static void test_pause(void **state)
     takes = sroce_sim_now(p.w.sim) - (p.start + 1 * MS);
     takes += write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
     assert_int_equal(net_wait(&p.w, p.w.side[0].scq).status, IBV_WC_SUCCESS);
-    /* Waited at the paused port, and went on at once. */
+    /* The WRITE waited at the paused port and continued at once. */
     assert_int_equal(takes, 20 * MS + 10 * US);
     play_until(&p, 30 * MS);
     takes = write_takes(&p, 0, 5000, IBV_WC_SUCCESS);
@@ -229,7 +230,8 @@ static void test_rate(void **state)
     play_stop(&p);
 }
 
-/* Runs `text` under many WRITEs that all succeed, and returns the counters. */
+/* Runs script `text` during many WRITEs, which all succeed. Returns the
+ * counters. */
 static void send_with_faults(const char *text, sroce_counters_t *from,
                              sroce_counters_t *to)
 {
@@ -298,7 +300,7 @@ static void test_error_qp(void **state)
     play_stop(&p);
 }
 
-/* The N-th packet still goes, the next one does not; `byte` likewise. */
+/* The N-th packet is still sent, the next one is not; the same for `byte`. */
 static void test_triggers(void **state)
 {
     static const char *const texts[] = {"at packet 3 node 0 blackhole tx",
@@ -317,7 +319,7 @@ static void test_triggers(void **state)
     }
 }
 
-/* ---- The same text plays the same ---- */
+/* ---- Replay ---- */
 
 static const char random_text[] =
     "seed %llu\n"
@@ -359,7 +361,8 @@ static void test_replays(void **state)
         net_announce("test_sroce_script", seed);
         trace = trace_of(7, seed);
         assert_true(trace_of(7, seed) == trace);
-        /* Another seed of the script, or of the simulation, is another run. */
+        /* Another seed of the script, or of the simulation, gives another
+         * run. */
         assert_true(trace != last);
         assert_true(trace_of(8, seed) != trace);
         last = trace;

@@ -1,32 +1,33 @@
 /*
- * The throughput window: by hand, and on a 400 Gb/s lane in virtual time that
- * another flow disturbs at 100 us (metered_lane.h), over many seeds.
+ * The throughput window: small cases, and a 400 Gb/s lane in virtual time with
+ * another flow from 100 us on (metered_lane.h), over many seeds.
  *
- * Where the limits come from.  Let s be the time of a chunk at the rate that
- * holds, J the longest time between polls (1 us).  While a lane has work, the
- * busy time of each chunk begins at the end of the chunk before.  The times of a
- * window add up to the time from one completion to the W-th after it: W * s, with
- * an error below J, however late the polls in between.  So:
+ * Origin of the limits. Let s be the time of a chunk at the present rate, and J
+ * the longest time between polls (1 us). While a lane has work, the busy time
+ * of each chunk begins at the end of the chunk before. The times of a window
+ * add up to the time from one completion to the W-th after it: W * s, with an
+ * error below J, for any polls in between. So:
  *
  *   noise        A rate is off by at most a part J / (W * s - J): at the full
  *                rate (s = 1.31 us) 0.106 for W = 8, 0.025 for W = 32; at half
- *                of it 0.051 and 0.013.  Noise is as 1 / W: at W = 1 it is at
- *                least 8 times that of W = 8 (more: 1 / x is convex), and W = 1
- *                raises false alarms (below three quarters of the rate).
- *   arrival      The last completion seen is at most s + J old.  At a quarter
- *                of the rate that is 6.3 us: by the second sample, 20 us, a
- *                window of 8 holds 13.7 us of the new rate, and its own rate
- *                is below 0.54.  A window of 32 takes 41.9 us, and three
- *                quarters of its rate need 14 us more, so 18.6 us of the new
- *                rate: it says nothing in the first sample.
- *   bursts       At the end of a burst W = 8 is below 0.48 (of the first, 10 us
- *                later: below 0.5); at the end of a pause all of it is of the
- *                pause: above 0.69.  So it falls below 0.5 and rises above 0.65
- *                once for each burst, by 0.21.  A window of 32 holds two whole
- *                bursts and pauses; of another one it holds at most a burst or
- *                a pause too much, 10 us in 84: 0.44 to 0.57.  It never rises
- *                by more than the difference, never above 0.65: one step.
- *   leave        20 us later a window of 8 is all of the full rate.  One of 32
+ *                of it 0.051 and 0.013. Noise is proportional to 1 / W: at
+ *                W = 1 it is at least 8 times that of W = 8 (more: 1 / x is
+ *                convex), and W = 1 raises false alarms (below three quarters
+ *                of the rate).
+ *   arrival      The last completion is at most s + J old. At a quarter of the
+ *                rate that is 6.3 us. In the second sample, at 20 us, a window
+ *                of 8 contains 13.7 us of the new rate, and its own rate is below
+ *                0.54. A window of 32 takes 41.9 us, and three quarters of its
+ *                rate need 14 us more, so 18.6 us of the new rate: the first
+ *                sample shows nothing.
+ *   bursts       At the end of a burst W = 8 is below 0.48 (after the first one,
+ *                10 us later: below 0.5). At the end of a pause it contains only
+ *                the pause: above 0.69. So it falls below 0.5 and rises above
+ *                0.65 once per burst, by 0.21. A window of 32 contains two whole
+ *                bursts and pauses, and at most one burst or pause more, 10 us in
+ *                84: 0.44 to 0.57. It never rises by more than the difference and
+ *                never above 0.65: one step.
+ *   leave        20 us later a window of 8 contains only the full rate. One of 32
  *                is above three quarters after 27 us, in the third sample.
  */
 #include "config.h"
@@ -50,7 +51,7 @@
         }                                                                      \
     } while (0)
 
-/* ---- by hand ---- */
+/* ---- small cases ---- */
 
 #define BYTES 100000
 #define SERVE_NS 1000ull /* 100 GB/s */
@@ -75,7 +76,7 @@ static uint64_t hand_rate(const hand_t *hand)
     return mrail_tele_sums_rate(&hand->sums);
 }
 
-/* `count` segments posted at once, then each takes serve_ns. */
+/* Posts `count` segments at once; then each takes serve_ns. */
 static void hand_serve(hand_t *hand, unsigned count, mrail_ns_t serve_ns)
 {
     mrail_ns_t post_ns = hand->now_ns;
@@ -103,7 +104,7 @@ static void test_steady(void **state)
     }
 }
 
-/* It is over the last W segments, neither more nor fewer. */
+/* The window contains exactly the last W segments. */
 static void test_size(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -124,7 +125,7 @@ static void test_size(void **state)
     }
 }
 
-/* Nothing posted: as if the time had not been. */
+/* Idle time does not count. */
 static void test_idle_gap(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -142,7 +143,8 @@ static void test_idle_gap(void **state)
     }
 }
 
-/* Work outstanding and nothing completes: all of it counts, for W segments. */
+/* Work in flight without completions: all of the time counts, for W
+ * segments. */
 static void test_stalled_gap(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -164,7 +166,7 @@ static void test_stalled_gap(void **state)
     }
 }
 
-/* Some of the time nothing was posted, some of it the work waited. */
+/* Idle time first, then stalled time. */
 static void test_mixed_gap(void **state)
 {
     hand_t hand;
@@ -176,9 +178,8 @@ static void test_mixed_gap(void **state)
     assert_int_equal(hand_rate(&hand), FULL * 8 / 12);
 }
 
-/* A poll brings up to 16 completions, which all have its time: more than a
- * window, from a process that was not scheduled.  The lane is as fast as ever.
- */
+/* After a pause of the process, a poll returns up to 16 completions at one
+ * time, more than a window. The rate of the lane is unchanged. */
 static void test_batches(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {
@@ -199,7 +200,8 @@ static void test_batches(void **state)
     }
 }
 
-/* Also of a batch only the last W count: it is forgotten after W others. */
+/* Only the last W completions of a batch count. It leaves the window after W
+ * others. */
 static void test_batch_leaves_the_window(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {

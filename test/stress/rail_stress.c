@@ -2,8 +2,8 @@
  * Exchanges (transfer.h) between two processes on live software rails, each
  * under a random fault script (random_script.h) of its own.
  *
- * MRAIL_TEST_SEED=N replays one, as far as time lets it; MRAIL_TEST_SEEDS=N says
- * how many.
+ * MRAIL_TEST_SEED=N replays one, as far as timing allows. MRAIL_TEST_SEEDS=N
+ * sets the number of seeds.
  */
 #include "config.h"
 #include "random_script.h"
@@ -24,16 +24,16 @@
 #include <unistd.h>
 
 #define SEEDS 20
-#define NUM_RAILS 4 /* as on-rails.sh makes them */
+#define NUM_RAILS 4 /* as on-rails.sh creates them */
 #define LIMIT_S 60
 #define SETTLE_NS (30 * MRAIL_NS_PER_MS)
 
-/* Words of the shared page: addresses, then who is through. */
+/* Words of the shared page: addresses, then completion flags. */
 enum { ADDRESS = 0, OVER = 60 };
 
 typedef struct weather {
     uint64_t lanes_failed;
-    uint64_t again; /* requests */
+    uint64_t again; /* replayed requests */
 } weather_t;
 
 static struct {
@@ -77,7 +77,7 @@ static int open_transfer(job_t *job, transfer_t **t_p)
     return transfer_connect(t, address_of(job, !job->rank));
 }
 
-/* Both go on until both are through: the other may want an answer yet. */
+/* Both sides continue until both have ended: the peer may need a reply. */
 static transfer_state_t exchange(job_t *job, transfer_t *t)
 {
     mrail_ns_t end_ns = mrail_clock_now() + LIMIT_S * MRAIL_NS_PER_SEC;
@@ -94,7 +94,8 @@ static transfer_state_t exchange(job_t *job, transfer_t *t)
             __atomic_add_fetch(&job->shared->word[OVER], 1, __ATOMIC_ACQ_REL);
         }
         if (mrail_rng_below(&rng, 2000) == 0) {
-            usleep(mrail_rng_below(&rng, stress.span_us)); /* it computes */
+            usleep(mrail_rng_below(&rng, stress.span_us)); /* the process
+                                                            * computes */
         } else {
             sched_yield();
         }
@@ -117,7 +118,7 @@ static void count_weather(const mrail_counters_t *counters)
                        __ATOMIC_RELAXED);
 }
 
-/* mrail soft ctl with one or two words: its process. */
+/* Starts mrail soft ctl with one or two words. Returns its process. */
 static pid_t ctl(const char *word, const char *next)
 {
     const char *soft = getenv("MRAIL_TEST_SOFT");
@@ -141,7 +142,7 @@ static int ended_well(int status)
     return WIFEXITED(status) && (WEXITSTATUS(status) == 0);
 }
 
-/* The script's player; nothing of the script is left behind. */
+/* Ends the fault script. Its faults must be undone. */
 static int stop(pid_t injector)
 {
     int status, bad = 0;

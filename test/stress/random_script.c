@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define MAX_LINES 12
-#define LASTING 10 /* spans that something lasts, at most */
+#define LASTING 10 /* maximum duration, in spans */
 
 const char *const random_script_names[RANDOM_SCRIPT_KINDS] = {
     [RANDOM_SCRIPT_PASSES] = "passes",
@@ -19,8 +19,8 @@ const char *const random_script_names[RANDOM_SCRIPT_KINDS] = {
 };
 
 typedef struct line {
-    uint32_t at_us; /* 0: when so many packets or bytes have been sent */
-    unsigned order; /* among those of equal times */
+    uint32_t at_us; /* 0: after a number of packets or bytes */
+    unsigned order; /* keeps the order of equal times */
     char text[128];
     size_t length;
 } line_t;
@@ -33,7 +33,7 @@ typedef struct writer {
 
 static void add(writer_t *w, const char *format, ...) MRAIL_PRINTF(2, 3);
 
-/* To the last line. */
+/* Appends to the last line. */
 static void add(writer_t *w, const char *format, ...)
 {
     line_t *line = &w->lines[w->num_lines - 1];
@@ -57,7 +57,7 @@ static uint32_t below(writer_t *w, uint32_t bound)
     return mrail_rng_below(&w->rng, bound);
 }
 
-/* Disturbs a rail: traffic still passes. */
+/* Disturbs a rail; traffic still passes. */
 static void shake(writer_t *w)
 {
     switch (below(w, 6)) {
@@ -130,7 +130,7 @@ static void line_that_passes(writer_t *w, unsigned num_rails, uint32_t span_us)
     unsigned what = below(w, 10);
 
     begin_random(w, span_us);
-    if (what == 0) { /* it happens once, and is over */
+    if (what == 0) { /* a single event */
         where_random(w, num_rails);
         add(w, "qp_error %u", 1 + below(w, 3));
     } else {

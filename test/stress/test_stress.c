@@ -1,10 +1,11 @@
 /*
  * Exchanges (transfer.h) between two whole engines on simulated rails, in
- * virtual time, under random fault scripts (random_script.h): nothing is lost,
- * doubled, changed or late, and nothing hangs.
+ * virtual time, under random fault scripts (random_script.h). Nothing is lost,
+ * duplicated, changed or late, and nothing hangs.
  *
- * MRAIL_TEST_SEED=N replays one, MRAIL_TEST_SEEDS=N and MRAIL_TEST_FIRST=N say
- * how many, from which one on; MRAIL_TEST_TRACE shows script and log.
+ * MRAIL_TEST_SEED=N replays one. MRAIL_TEST_SEEDS=N and MRAIL_TEST_FIRST=N set
+ * the number of seeds and the first one. MRAIL_TEST_TRACE prints script and
+ * log.
  */
 #include "config.h"
 #include "test/sim/sanitized.h"
@@ -37,10 +38,11 @@ typedef struct process {
     mrail_engine_t *engine;
     transfer_t *transfer;
     mrail_control_timers_t timers;
-    mrail_ns_t timers_ns; /* its control thread runs next */
-    mrail_ns_t app_ns;    /* it looks at the transfer next */
+    mrail_ns_t timers_ns; /* next run of its control thread */
+    mrail_ns_t app_ns;    /* next step of the transfer */
     mrail_ns_t busy_ns;   /* it computes until then */
-    mrail_ns_t stop_ns;   /* it is stopped from then on, its NICs are not ... */
+    mrail_ns_t stop_ns;   /* the process is stopped from then on, its NICs are
+                           * not ... */
     mrail_ns_t cont_ns;   /* ... until then */
     transfer_state_t state;
 } process_t;
@@ -57,7 +59,7 @@ static struct {
     process_t process[2];
 } s;
 
-/* Numbers only: workers' are added up. */
+/* Only numbers: the sums over all workers. */
 typedef struct totals {
     uint64_t transfers[RANDOM_SCRIPT_KINDS];
     uint64_t given_up;
@@ -97,7 +99,7 @@ static void fail(const char *what)
     _Exit(1);
 }
 
-/* ---- what is outside of the engine ---- */
+/* ---- outside of the engine ---- */
 
 int mrail_control_thread_start(mrail_engine_t *engine)
 {
@@ -109,7 +111,7 @@ void mrail_control_thread_stop(mrail_engine_t *engine)
     mrail_ctl_bye(engine);
 }
 
-/* The loop below looks at once after whatever may have asked for it. */
+/* The main loop runs after every possible request for it. */
 void mrail_control_thread_wake(mrail_engine_t *engine)
 {
     for (unsigned i = 0; i < 2; ++i) {
@@ -190,8 +192,9 @@ static void open_process(unsigned side)
     }
 }
 
-/* Both are stopped, one after the other, and go on; one alone would be given up for
- * dead after a while.  By random numbers of its own. */
+/* Stops both processes, one after the other, and continues them. A single
+ * stopped one would be given up after a while. Has random numbers of its
+ * own. */
 static void choose_stop(void)
 {
     mrail_ns_t from_ns = mrail_clock_now(), for_ns;
@@ -253,7 +256,7 @@ static void close_process(process_t *p)
     p->engine = NULL;
 }
 
-/* Events for the control thread, which may notice them late. */
+/* Events for the control thread, which may handle them late. */
 static void notice(process_t *p)
 {
     mrail_ns_t late_ns =
@@ -281,8 +284,7 @@ static void serve(process_t *p)
     p->timers_ns = MRAIL_MAX(p->timers_ns, mrail_clock_now() + 1000);
 }
 
-/* It looks at the transfer whenever something has happened, but when it
- * computes. */
+/* Steps the transfer after every event, unless the process computes. */
 static void look(process_t *p)
 {
     mrail_ns_t now_ns = mrail_clock_now();
@@ -332,7 +334,7 @@ static void run_process(process_t *p, int happened)
     }
 }
 
-/* The next thing that happens, at the latest at `until_ns`. */
+/* The next event, at the latest at `until_ns`. */
 static void run_step(mrail_ns_t until_ns)
 {
     int happened;
@@ -364,8 +366,8 @@ static int is_over(const process_t *p)
     return p->state != TRANSFER_RUNS;
 }
 
-/* An address names one rail: if that goes at either end before anything has got
- * through, nobody knows of the others. */
+/* An address names one rail. If that fails at either end before anything has
+ * arrived, the other rails are unknown. */
 static int have_met(void)
 {
     int met = 0;
@@ -433,7 +435,7 @@ static void run_share(uint64_t first, uint64_t end, uint64_t step)
     }
 }
 
-/* In so many processes: 0, or some failed, and have said why. */
+/* Runs `jobs` worker processes. 0, or some of them failed with a message. */
 static int run_workers(uint64_t first, uint64_t count, unsigned jobs,
                        totals_t *totals)
 {

@@ -18,25 +18,25 @@
 #define SHORT_MAX 128 /* bytes of a message's data */
 #define BUFFERED_MAX 4096
 
-/* Areas of a side's memory, each behind a guard. */
+/* Areas of a side's memory, each with guard bytes before it. */
 enum {
-    SOURCE,  /* what its PUTs carry, each once */
-    TARGET,  /* what the peer's PUTs write */
-    FETCHED, /* what its GETs bring */
-    STORE,   /* what the peer's GETs read */
+    SOURCE,  /* data of its PUTs, used once */
+    TARGET,  /* target of the peer's PUTs */
+    FETCHED, /* results of its GETs */
+    STORE,   /* source of the peer's GETs */
     NUM_AREAS
 };
 
-/* The value of bytes without an owner. */
+/* Value of bytes that belong to no operation. */
 #define PAINT(_area) ((uint8_t)(0xd0 + (_area)))
 #define GUARD_PAINT 0xc5
 
 typedef enum op_kind {
-    OP_SHORT,        /* a message */
+    OP_SHORT,        /* a short message */
     OP_BUFFERED,     /* a longer one */
-    OP_PUT,          /* told of when complete */
-    OP_PUT_FENCED,   /* told of behind a fence */
-    OP_PUT_BUFFERED, /* likewise */
+    OP_PUT,          /* reported when complete */
+    OP_PUT_FENCED,   /* reported after a fence */
+    OP_PUT_BUFFERED, /* also after a fence */
     OP_GET,
     OP_GET_BUFFERED,
     OP_FLUSH,
@@ -50,20 +50,20 @@ typedef struct op {
     unsigned begun;
     unsigned completed;
     int failed;
-    int reported; /* its bytes were seen at the other end */
+    int reported; /* its bytes were checked at the other end */
 } op_t;
 
 typedef enum message_kind {
     MESSAGE_DATA,  /* `op` and its pattern */
-    MESSAGE_THERE, /* the bytes of PUT `op` are there */
-    MESSAGE_LAST   /* of `op` ones, before it */
+    MESSAGE_THERE, /* report: the bytes of PUT `op` are visible */
+    MESSAGE_LAST   /* the last message; `op` messages came before it */
 } message_kind_t;
 
 typedef struct message {
     uint32_t seq;
     uint16_t kind;
     uint16_t op;
-    uint32_t length; /* of the data behind */
+    uint32_t length; /* of the data that follow */
 } message_t;
 
 struct transfer {
@@ -78,20 +78,21 @@ struct transfer {
     uint8_t *memory;
     uint64_t peer_memory;
     op_t mine[MAX_OPS];
-    op_t theirs[MAX_OPS]; /* as the peer plans them */
+    op_t theirs[MAX_OPS]; /* the peer's operations, by the same plan */
     unsigned num_mine;
     unsigned num_theirs;
-    unsigned next; /* operation to begin */
+    unsigned next; /* next operation to start */
     unsigned under_way;
-    uint16_t tell[MAX_OPS]; /* PUTs to tell of */
+    uint16_t tell[MAX_OPS]; /* PUTs to report */
     unsigned num_tell, next_tell;
-    unsigned data_got; /* of theirs, to find the next message's operation */
+    unsigned data_got; /* received messages of the peer; identifies the next
+                        * one's operation */
     uint32_t sent;
     uint32_t received;
     int last_sent;
     int last_received;
     int given_up;
-    int refused; /* why an operation failed, or was not begun */
+    int refused; /* error of an operation that failed or was not started */
     uint64_t bytes;
     char wrong[256];
 };
@@ -111,8 +112,8 @@ static void wrong(transfer_t *t, const char *format, ...)
 
 /* ---- bytes ---- */
 
-/* Eight bytes from 8 * i on of what belongs to `what` of a side: none is that of
- * a painted one. */
+/* Eight bytes at 8 * i of the pattern of `what` of a side. They differ from
+ * painted bytes. */
 static uint64_t pattern8(const transfer_t *t, unsigned side, unsigned what,
                          uint64_t i)
 {
@@ -141,7 +142,7 @@ static void fill(const transfer_t *t, uint8_t *p, unsigned side, unsigned what,
     }
 }
 
-/* The first byte that is another; `length`: none. */
+/* Offset of the first wrong byte; `length`: none. */
 static size_t differs(const transfer_t *t, const uint8_t *p, unsigned side,
                       unsigned what, uint64_t offset, size_t length)
 {
@@ -188,7 +189,7 @@ static int is_message(const op_t *op)
     return (op->kind == OP_SHORT) || (op->kind == OP_BUFFERED);
 }
 
-/* Mostly small ones. */
+/* Mostly small lengths. */
 static uint32_t random_length(mrail_rng_t *rng, uint32_t most)
 {
     return mrail_rng_below(rng, 1 + (most >> mrail_rng_below(rng, 8)));
@@ -246,7 +247,7 @@ static size_t write_message(void *dest, void *arg)
     return sizeof(out->head) + out->head.length;
 }
 
-/* 1: it is sent. */
+/* 1: sent. */
 static int send_message(transfer_t *t, message_kind_t kind, uint32_t op,
                         uint32_t length)
 {
@@ -424,7 +425,7 @@ static int begin_rma(transfer_t *t, op_t *op)
     }
 }
 
-/* 1: it is under way, or over. */
+/* 1: in flight or complete. */
 static int begin(transfer_t *t, op_t *op)
 {
     int ret;
@@ -492,10 +493,10 @@ transfer_state_t transfer_step(transfer_t *t)
                : TRANSFER_RUNS;
 }
 
-/* ---- the end ---- */
+/* ---- the end of the exchange ---- */
 
-/* May byte `at` of the area still be what an operation that failed, or was not
- * told of, has brought? */
+/* 1 if byte `at` of the area may come from an operation that failed or was not
+ * reported. */
 static int is_open(const transfer_t *t, unsigned index, size_t at)
 {
     const op_t *ops = (index == TARGET) ? t->theirs : t->mine;
@@ -584,7 +585,7 @@ uint64_t transfer_bytes(const transfer_t *t)
     return t->bytes;
 }
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
 static int make_memory(transfer_t *t)
 {

@@ -34,34 +34,34 @@ typedef struct transfer_address {
 typedef enum transfer_state {
     TRANSFER_RUNS,
     TRANSFER_DONE,   /* all sent and received */
-    TRANSFER_FAILED, /* the peer was given up, nothing is under way */
+    TRANSFER_FAILED, /* the peer was given up, nothing is in flight */
 } transfer_state_t;
 
 typedef struct transfer transfer_t;
 
-/* Both ends have the same seed, and are side 0 and 1.  NULL: no memory, or the
- * engine says why. */
+/* Both ends use the same seed and are side 0 and 1. NULL: out of memory, or the
+ * engine reports an error. */
 transfer_t *transfer_create(mrail_engine_t *engine, uint64_t seed,
                             unsigned side);
 void transfer_destroy(transfer_t *t);
 
 void transfer_address(const transfer_t *t, transfer_address_t *address);
-/* 0 or what mrail_ep_create() and mrail_rkey_unpack() say. */
+/* Result of mrail_ep_create() or mrail_rkey_unpack(). */
 int transfer_connect(transfer_t *t, const transfer_address_t *peer);
 
-/* Progress, then starts what can be. */
+/* Polls, then starts as many operations as possible. */
 transfer_state_t transfer_step(transfer_t *t);
 
-/* At the end, when nothing can come any more: looks at all memory. */
+/* Checks all memory at the end, when nothing can arrive any more. */
 void transfer_look(transfer_t *t);
 
-/* The first thing that was not as it must be; NULL: none. */
+/* The first violation. NULL: none. */
 const char *transfer_wrong(const transfer_t *t);
 
-/* How far it is, for who wonders why it does not end. */
+/* Describes the progress of an exchange that does not end. */
 void transfer_describe(const transfer_t *t, char *text, size_t size);
 
-/* Bytes of messages, PUTs and GETs that this side began. */
+/* Bytes of messages, PUTs and GETs that this side started. */
 uint64_t transfer_bytes(const transfer_t *t);
 
 #endif

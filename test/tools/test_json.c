@@ -1,4 +1,4 @@
-/* The JSON of `mrail`: src/tools/json.c, read back by cJSON. */
+/* The JSON of `mrail`: src/tools/json.c, parsed by cJSON. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -37,8 +37,8 @@ static void test_json_strings(void **state)
     check_json("a\"b\\c\n", "\"a\\\"b\\\\c\\u000a\"");
     check_json("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80",
                "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\"");
-    /* A byte alone, a start without its end, too long, a surrogate, too
-     * large. */
+    /* A stray byte, an incomplete sequence, an overlong one, a surrogate, and a
+     * too large value. */
     check_json("\xff|\x80", "\"\\ufffd|\\ufffd\"");
     check_json("\xe2\x82", "\"\\ufffd\\ufffd\"");
     check_json("\xc0\xaf", "\"\\ufffd\\ufffd\"");
@@ -155,8 +155,8 @@ static unsigned count_values(const cJSON *json)
     return count;
 }
 
-/* Any values in any nesting: a parser that is not ours takes the text and finds
- * as many values. */
+/* Random nested values: an independent parser accepts the text and finds the
+ * same number of values. */
 static void test_parsed_by_a_library(void **state)
 {
     for (unsigned seed = 1; seed <= 2000; ++seed) {

@@ -1,4 +1,4 @@
-/* Numbers as users type them: src/tools/number.c; a rank's place from the
+/* Numbers as users write them: src/tools/number.c; a rank's place from the
  * launcher's variables: src/base/launch.h. */
 #include "config.h"
 
@@ -203,7 +203,8 @@ static void test_size_lists(void **state)
     check_sizes("3g", -ERANGE, 0, NULL);
 }
 
-/* Any range of any factor: as a loop with a product that cannot overflow. */
+/* Random ranges and factors, compared with a loop whose product cannot
+ * overflow. */
 static void test_size_ranges_random(void **state)
 {
     for (uint64_t seed = 1; seed <= 2000; ++seed) {

@@ -1,5 +1,5 @@
-/* mrail top: rows and screens of made-up telemetry pages: src/tools/top_rows.c,
- * src/tools/top_table.c. */
+/* mrail top: rows and screens of artificial telemetry pages:
+ * src/tools/top_rows.c, src/tools/top_table.c. */
 #include "config.h"
 
 #include <setjmp.h>

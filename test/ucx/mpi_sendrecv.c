@@ -14,7 +14,7 @@
 
 static char *out, *in;
 
-/* Wrong bytes of one round. */
+/* Number of wrong bytes in one round. */
 static int round_trip(int rank, int size)
 {
     int from = (rank + size - 1) % size;

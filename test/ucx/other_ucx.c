@@ -1,5 +1,5 @@
 /*
- * Put in front of UCX, it makes a process believe that another UCX is loaded.
+ * Interposed before UCX: makes a process believe that another UCX is loaded.
  */
 #include "config.h"
 

@@ -141,7 +141,7 @@ static void test_addresses_fit(void **state)
     assert_in_range(side.attr.device_addr_len, 1, 31);
 }
 
-/* ---- trouble ---- */
+/* ---- errors ---- */
 
 static void test_ep_check(void **state)
 {
@@ -165,7 +165,7 @@ static void test_key_of_another_version(void **state)
     assert_true(uct_rkey_unpack(side.component, key, &bundle) < 0);
 }
 
-/* An address that cannot be of this version is unreachable, no crash. */
+/* An address of another version is unreachable; no crash. */
 static void test_address_of_another_version(void **state)
 {
     uint8_t device[SIDE_ADDR_MAX], iface[SIDE_ADDR_MAX];
@@ -177,13 +177,13 @@ static void test_address_of_another_version(void **state)
         uct_iface_get_address(side.iface, (uct_iface_addr_t *)iface), UCS_OK);
     assert_true(uct_iface_is_reachable(side.iface, (uct_device_addr_t *)device,
                                        (uct_iface_addr_t *)iface));
-    device[0] ^= 0xff; /* every address begins with its version */
+    device[0] ^= 0xff; /* every address starts with its version */
     assert_false(uct_iface_is_reachable(side.iface, (uct_device_addr_t *)device,
                                         (uct_iface_addr_t *)iface));
 }
 
-/* Last: the peer is killed.  The error handler is called once, operations
- * that are under way end with an error, later ones fail. */
+/* The last test: the peer is killed. The error handler is called once,
+ * operations in flight end with an error, later ones fail. */
 static void test_peer_killed(void **state)
 {
     enum { SIZE = 4 << 20, PUTS = 8 };

@@ -134,7 +134,7 @@ static ucs_status_t send_pending(uct_pending_req_t *req)
     return UCS_OK;
 }
 
-/* Until there is no room: the peer does not look. */
+/* Sends until there are no resources: the peer does not poll. */
 static void fill_up(void)
 {
     seq_message_t message = {0, 1000};
@@ -168,7 +168,8 @@ void test_pending_keeps_order(void **state)
         assert_int_equal(uct_ep_pending_add(side.ep, &pending[i].super, 0),
                          UCS_OK);
     }
-    /* No later message may pass those that wait, room or no room. */
+    /* No later message may overtake pending ones, whether there are resources
+     * or not. */
     late.seq = next_seq;
     assert_int_equal(uct_ep_am_bcopy(side.ep, SIDE_AM_SEQ, pack_seq, &late, 0),
                      UCS_ERR_NO_RESOURCE);
@@ -191,7 +192,7 @@ static void count_purged(uct_pending_req_t *req, void *arg)
 
 typedef struct passing {
     uct_pending_req_t super;
-    uct_ep_h ep; /* another one, which has a request of its own */
+    uct_ep_h ep; /* another endpoint, with a request of its own */
     ucs_status_t status;
     int ran;
 } passing_t;
@@ -210,8 +211,8 @@ static ucs_status_t never(uct_pending_req_t *req)
     return UCS_ERR_NO_RESOURCE;
 }
 
-/* A request of one endpoint, when its turn comes, may not pass those that wait
- * on another. */
+/* When a request of one endpoint is dispatched, it must not overtake pending
+ * requests of another endpoint. */
 void test_pending_of_two(void **state)
 {
     static uint8_t device_addr[SIDE_ADDR_MAX], iface_addr[SIDE_ADDR_MAX];

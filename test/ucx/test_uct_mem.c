@@ -1,5 +1,5 @@
 /*
- * Registered memory that is unmapped, and mapped again at the same address.
+ * Registered memory that is unmapped and mapped again at the same address.
  */
 #include "config.h"
 #include "uct_tests.h"
@@ -9,10 +9,10 @@
 #include <sys/mman.h>
 
 /*
- * A software device reads memory by its virtual address and would deliver new
- * bytes through a stale registration too; a NIC would not.  So these tests
- * also look at the packed key, which names the registration: after an unmap it
- * must be another one.
+ * A software device reads memory by its virtual address. So it would deliver
+ * new bytes through a stale registration; a NIC would not. These tests also
+ * compare the packed key, which identifies the registration: after an unmap it
+ * must differ.
  */
 typedef struct packed_key {
     uint8_t bytes[SIDE_RKEY_MAX];
@@ -44,7 +44,7 @@ void test_cache_keeps_registration(void **state)
 }
 #endif
 
-/* Same address, new pages: a registration from before must not be used. */
+/* Same address, new pages: an earlier registration must not be used. */
 void test_source_remapped(void **state)
 {
     enum { SIZE = 1 << 20 };

@@ -132,7 +132,7 @@ void test_zero_length(void **state)
     remote_release(&remote);
 }
 
-/* Blocks that lie apart, and empty ones, become one remote range. */
+/* Separate blocks, and empty ones, become one remote range. */
 void test_iov_with_stride(void **state)
 {
     enum { BLOCK = 1000, STRIDE = 3000, BLOCKS = 3 };
@@ -203,7 +203,7 @@ void test_fence_orders_visibility(void **state)
                                       &check.offset, sizeof(check) - 8));
         assert_int_equal(status, UCS_OK);
         finish(status_of_put, &done);
-        do { /* the peer must have looked before the next round writes */
+        do { /* the peer must check before the next round writes */
             stats = (side_message_t){.op = SIDE_OP_STATS};
             assert_int_equal(side_ask(&side, &stats), 0);
         } while (stats.arg[2] < i + 1);
@@ -237,7 +237,7 @@ void test_iface_flush(void **state)
     RETRY(status, uct_iface_flush(side.iface, 0, &done.super));
     finish(status, &done);
     assert_int_equal(ask(SIDE_OP_CHECK, 77, 0, SIZE), 1);
-    /* Without a completion: ask until it is done. */
+    /* Without a completion: repeat until done. */
     PROGRESS_UNTIL(uct_iface_flush(side.iface, 0, NULL) == UCS_OK);
     PROGRESS_UNTIL(uct_ep_flush(side.ep, 0, NULL) == UCS_OK);
     uct_md_mem_dereg(side.md, memh);
@@ -245,7 +245,8 @@ void test_iface_flush(void **state)
     free(buffer);
 }
 
-/* A completion that other operations share is counted down once for each. */
+/* A completion that several operations share is counted down once per
+ * operation. */
 void test_shared_completion(void **state)
 {
     enum { PUTS = 8, SIZE = 200000 };

@@ -18,7 +18,7 @@
 #include <time.h>
 
 #define NUM_RAILS 4
-#define UNIT 12500000.0 /* bytes per second: what ports count in */
+#define UNIT 12500000.0 /* bytes per second: unit of port rates */
 #define WAIT_S 10
 
 static uct_mrail_rails_func_t ask;
@@ -74,7 +74,7 @@ static void pause_ms(long ms)
     nanosleep(&ts, NULL);
 }
 
-/* Until the rail is as wanted; 0 if it does not become so. */
+/* Waits until the rail has these values. 0: it does not reach them. */
 static int becomes(unsigned index, double speed, int is_up)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
@@ -151,7 +151,7 @@ static void *ask_on(void *arg)
     return NULL;
 }
 
-/* Another thread asks while the engine comes and goes. */
+/* Another thread queries while the engine is created and destroyed. */
 static void check_end(void)
 {
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];

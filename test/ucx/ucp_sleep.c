@@ -1,7 +1,7 @@
 /*
- * Two processes whose UCX workers sleep until something happens, and two UCX
- * contexts in each: nobody polls, nothing is missed, and all contexts of a
- * process share its lanes.  Prints "ok - NAME" lines.
+ * Two processes whose UCX workers sleep until an event, and two UCX contexts in
+ * each. No process polls, no event is missed, and all contexts of a process
+ * share its lanes. Prints "ok - NAME" lines.
  */
 #include "config.h"
 
@@ -36,7 +36,7 @@ static int num_failed;
 static port_t ports[NUM_CONTEXTS];
 static unsigned num_sleeps;
 
-/* The parent says what both have found. */
+/* The parent reports the results of both. */
 static void result(const char *name, int good, const char *format, ...)
 {
     va_list list;
@@ -71,7 +71,7 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* Of all threads of the process. */
+/* CPU time of all threads of the process. */
 static double cpu_s(void)
 {
     struct rusage usage;
@@ -121,7 +121,7 @@ static void port_connect(port_t *port, int fd)
     must(ucp_ep_create(port->worker, &params, &port->ep), "ucp_ep_create");
 }
 
-/* Sleeps as ucp_worker_arm(3) says, until the request is complete. */
+/* Sleeps as ucp_worker_arm(3) describes, until the request is complete. */
 static void finish(port_t *port, ucs_status_ptr_t request, const char *what)
 {
     struct pollfd event = {.fd = port->fd, .events = POLLIN};
@@ -164,7 +164,7 @@ static ucs_status_ptr_t post_recv(port_t *port, void *buffer, size_t length)
     return ucp_tag_recv_nbx(port->worker, buffer, length, 1, ~0ull, &no_param);
 }
 
-/* Both wait here for each other, asleep. */
+/* Both processes wait here for each other, asleep. */
 static void meet(port_t *port)
 {
     char in, out = 1;
@@ -257,7 +257,7 @@ static void test_many(port_t *port)
            wrong);
 }
 
-/* Nothing to do, and armed: it sleeps. */
+/* Progresses until nothing is left, arms, and sleeps. */
 static void fall_asleep(port_t *port)
 {
     do {
@@ -266,7 +266,8 @@ static void fall_asleep(port_t *port)
     } while (ucp_worker_arm(port->worker) == UCS_ERR_BUSY);
 }
 
-/* The second context's messages are polled by the first, which is busy. */
+/* The first context polls and so receives the second context's
+ * messages. */
 static void test_taken_by_other(void)
 {
     struct pollfd event = {.fd = ports[1].fd, .events = POLLIN};
@@ -285,7 +286,7 @@ static void test_taken_by_other(void)
         fall_asleep(&ports[1]);
         begun = now_s();
         while (!woken && (now_s() - begun < 2)) {
-            /* Arming takes the event off the channel that they share. */
+            /* Arming consumes the event of the channel that they share. */
             if (ucp_worker_progress(ports[0].worker) == 0) {
                 (void)ucp_worker_arm(ports[0].worker);
             }
@@ -301,8 +302,9 @@ static void test_taken_by_other(void)
     }
 }
 
-/* Both sleep; the first arms again when it is woken, which takes the event off
- * the channel, and then does something else.  Is the second woken, too? */
+/* Both contexts sleep. The first one is woken and arms again, which consumes
+ * the event of the channel, and then does not poll. The second one must be
+ * woken, too. */
 static int steal_and_wait(void)
 {
     struct pollfd first = {.fd = ports[0].fd, .events = POLLIN};
@@ -340,7 +342,7 @@ static void test_stolen(void)
     }
 }
 
-/* The same, where the second waits for room to send. */
+/* The same, where the second context waits for send resources. */
 static void test_room_stolen(void)
 {
     enum { COUNT = 2000 };
@@ -382,8 +384,8 @@ static void test_room_stolen(void)
     }
 }
 
-/* Nobody goes before the other has been told that everything is here, and who
- * has nothing left to do still answers. */
+/* A process leaves only when the other one knows that all data have arrived.
+ * Until then it continues to reply. */
 static void leave_together(int fd)
 {
     struct pollfd event = {.fd = fd, .events = POLLIN};

@@ -86,8 +86,8 @@ static int open_md(side_t *side)
     unsigned count;
     ucs_status_t status;
 
-    /* Not by LD_PRELOAD, which would load it into every helper process too,
-     * and those are not built with the sanitizers that it may need. */
+    /* Not by LD_PRELOAD: that would load it into every helper process, and
+     * those are not built with the sanitizers that it may need. */
     if (getenv("MRAIL_UCT_PATH") != NULL &&
         dlopen(getenv("MRAIL_UCT_PATH"), RTLD_NOW) == NULL) {
         fprintf(stderr, "%s\n", dlerror());
@@ -194,7 +194,7 @@ void side_close(side_t *side)
     close(side->fd);
 }
 
-/* ---- orders ---- */
+/* ---- commands ---- */
 
 static int map_buffer(side_t *side, size_t size, void *where)
 {
@@ -264,7 +264,7 @@ static int obey(side_t *side, side_message_t *message)
 
 /* ---- addresses ---- */
 
-/* Both addresses, one after the other, into data. */
+/* Packs both addresses, one after the other, into `data`. */
 static int pack_address(side_t *side, side_message_t *message)
 {
     size_t device = side->attr.device_addr_len;
@@ -347,7 +347,7 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-/* 1: a message; 0: nothing yet; -1: the other process is gone. */
+/* 1: a message; 0: nothing yet; -1: the other process has ended. */
 static int receive(side_t *side, side_message_t *message)
 {
     ssize_t ret = recv(side->fd, message, sizeof(*message), MSG_DONTWAIT);
@@ -384,7 +384,7 @@ int side_serve(side_t *side)
         }
         ret = receive(side, &message);
         if (ret < 0) {
-            return 1; /* the test is gone */
+            return 1; /* the test has ended */
         }
         if (ret == 0) {
             continue;

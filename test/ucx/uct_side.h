@@ -1,6 +1,6 @@
 /*
  * One side of a UCT test: the opened transport, and the peer process that
- * obeys orders over a socket.  Public UCT only.
+ * executes commands from a socket. Public UCT only.
  */
 #ifndef TEST_UCX_UCT_SIDE_H
 #define TEST_UCX_UCT_SIDE_H
@@ -14,9 +14,9 @@
 #define SIDE_RKEY_MAX 1024
 #define SIDE_ADDR_MAX 256
 
-/* A sequence number, then a pattern of that seed. */
+/* A sequence number, then a pattern with that seed. */
 #define SIDE_AM_SEQ 1
-/* A side_check_t: is the pattern in your buffer now? */
+/* A side_check_t: is the pattern in the receiver's buffer now? */
 #define SIDE_AM_CHECK 2
 
 typedef struct side {
@@ -34,7 +34,7 @@ typedef struct side {
     int num_lost; /* calls of the error handler */
     ucs_status_t lost_status;
 
-    /* the buffer that the other side reads and writes */
+    /* the other side reads and writes it */
     uint8_t *buffer;
     size_t size;
     uct_mem_h memh;
@@ -43,7 +43,7 @@ typedef struct side {
     uint64_t num_seq;      /* SIDE_AM_SEQ, in order */
     uint64_t num_disorder; /* wrong number or wrong bytes */
     uint64_t num_checks;
-    uint64_t num_wrong; /* SIDE_AM_CHECK that did not find the pattern */
+    uint64_t num_wrong; /* SIDE_AM_CHECK without the pattern */
 } side_t;
 
 typedef struct side_check {
@@ -51,18 +51,19 @@ typedef struct side_check {
 } side_check_t;
 
 typedef enum side_op {
-    SIDE_OP_HELLO,  /* addresses; answered likewise */
-    SIDE_OP_BUFFER, /* arg 0: size; answer: address, packed key */
-    SIDE_OP_REMAP,  /* the buffer is unmapped and mapped again, same address */
+    SIDE_OP_HELLO,  /* addresses; the reply, too */
+    SIDE_OP_BUFFER, /* arg 0: size; reply: address, packed key */
+    SIDE_OP_REMAP,  /* unmaps the buffer and maps it again at the same
+                     * address */
     SIDE_OP_FILL,   /* seed, offset, length */
-    SIDE_OP_CHECK, /* seed, offset, length; answer: 1 if the pattern is there */
-    SIDE_OP_STATS, /* answer: num_seq, num_disorder, num_checks, num_wrong */
-    SIDE_OP_PAUSE, /* arg 0: milliseconds without progress */
+    SIDE_OP_CHECK,  /* seed, offset, length; reply: 1 if the pattern is there */
+    SIDE_OP_STATS,  /* reply: num_seq, num_disorder, num_checks, num_wrong */
+    SIDE_OP_PAUSE,  /* arg 0: milliseconds without progress */
     SIDE_OP_QUIT,
 } side_op_t;
 
 typedef struct side_message {
-    uint32_t op; /* side_op_t; UINT32_MAX: the order failed */
+    uint32_t op; /* side_op_t; UINT32_MAX: the command failed */
     uint32_t length;
     uint64_t arg[4];
     uint8_t data[SIDE_RKEY_MAX];
@@ -79,19 +80,19 @@ void side_fill(uint8_t *buffer, uint64_t seed, uint64_t offset, size_t length);
 int side_has(const uint8_t *buffer, uint64_t seed, uint64_t offset,
              size_t length);
 
-/* Opens component, md, worker and iface; 0, or -1 after a line on stderr. */
+/* Opens component, md, worker and iface. 0, or -1 after a message on stderr. */
 int side_open(side_t *side);
 void side_close(side_t *side);
 
-/* Starts this program as the peer, on emulated node 1; sets side->fd. */
+/* Starts this program as the peer on emulated node 1, and sets side->fd. */
 int side_spawn(side_t *side, const char *program);
 /* The peer's loop: executes commands until SIDE_OP_QUIT. */
 int side_serve(side_t *side);
 
-/* Sends an order and moves our worker until the answer is here; -1: none. */
+/* Sends a command and progresses the worker until the reply. -1: none. */
 int side_ask(side_t *side, side_message_t *message);
 
-/* Creates side->ep to the peer, and the peer's to us. */
+/* Creates endpoints in both directions. */
 int side_connect(side_t *side);
 
 #endif

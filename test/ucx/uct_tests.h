@@ -14,24 +14,24 @@
 
 #include <cmocka.h>
 
-/* Before UCP had a cache of registrations, the md had to have one. */
+/* Before UCP had a registration cache, the md needed one. */
 #define UCT_HAS_MD_RCACHE                                                      \
     (!HAVE_UCT_MD_ATTR_V2_T_CACHE_MEM_TYPES && HAVE_UCX_MD_RCACHE)
 
 extern side_t side;
 
-/* An order to the peer that must be obeyed; argument 0 of the answer. */
+/* A command that the peer must execute. Returns argument 0 of the reply. */
 uint64_t ask(side_op_t op, uint64_t a, uint64_t b, uint64_t c);
 
 /* ---- the peer's buffer ---- */
 
 typedef struct remote {
     uint64_t address;
-    uint64_t key_hash; /* names the registration */
+    uint64_t key_hash; /* identifies the registration */
     uct_rkey_bundle_t rkey;
 } remote_t;
 
-/* SIDE_OP_BUFFER or SIDE_OP_REMAP. */
+/* `op` is SIDE_OP_BUFFER or SIDE_OP_REMAP. */
 void remote_take(side_op_t op, uint64_t size, remote_t *remote);
 void remote_release(remote_t *remote);
 
@@ -55,22 +55,23 @@ void done_init(done_t *done, int count);
         }                                                                      \
     } while (0)
 
-/* Repeats an operation while there is no room. */
+/* Repeats an operation while resources are missing. */
 #define RETRY(_status, _operation)                                             \
     PROGRESS_UNTIL(((_status) = (_operation)) != UCS_ERR_NO_RESOURCE)
 
-/* Ends an operation with `done`: at once, or by its completion. */
+/* Ends an operation with `done`: at once, or with its completion. */
 void finish(ucs_status_t status, done_t *done);
 void flush_ep(void);
 
-/* Registers for all access, or fails the test. */
+/* Registers for all access; fails the test otherwise. */
 uct_mem_h reg(void *buffer, size_t length);
 
-/* PUT or GET of the whole buffer, to its end; `offset` in the peer's. */
+/* PUT or GET of the whole buffer, until complete; `offset` in the peer's
+ * buffer. */
 void zcopy(int is_put, uint8_t *buffer, uct_mem_h memh, size_t length,
            const remote_t *remote, uint64_t offset);
 
-/* The next message of the sequence that the peer checks. */
+/* Sends the next message of the sequence that the peer checks. */
 void send_bcopy(size_t length);
 void expect_messages(void);
 

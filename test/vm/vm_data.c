@@ -22,27 +22,27 @@
 #include <string.h>
 
 #define MAX_BYTES (16u << 20)
-#define GUARD 64 /* bytes before and after a message that stay as they are */
+#define GUARD 64 /* bytes before and after a message that must not change */
 #define GUARD_BYTE 0xa5
 #define GRH 40
 #define QKEY 0x1234567
 #define IMM 0xcafe0000u
-#define RUN 32 /* messages of a run under way */
+#define RUN 32 /* messages of a run in flight */
 #define RUN_BYTES 9001
 
 typedef struct data {
     vm_pair_t pair;
     struct ibv_qp *qp;
     vm_end_t theirs;
-    uint8_t *source;   /* what this end sends or is READ from */
-    uint8_t *target;   /* what it receives, between guards */
-    struct ibv_mr *mr; /* of both: source first */
+    uint8_t *source;   /* sent by this end, or READ from it */
+    uint8_t *target;   /* received by this end, between guards */
+    struct ibv_mr *mr; /* of both, source first */
     size_t area;       /* of each */
     const char *name;
     uint32_t min, max;
     int ud, sl;
     uint8_t timeout; /* local ACK timeout exponent */
-    char why[200];   /* empty: all was right at this end */
+    char why[200];   /* empty: no error at this end */
 } data_t;
 
 typedef void (*transfer_func_t)(data_t *d, int active, uint32_t bytes,
@@ -175,7 +175,7 @@ static uint64_t their_target(const data_t *d)
     return d->theirs.addr + d->area + GUARD;
 }
 
-/* ---- operations: what each end does for one size ---- */
+/* ---- operations: both ends, for one size ---- */
 
 static void do_send(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
@@ -266,7 +266,7 @@ static uint32_t run_bytes(uint32_t i)
     return 1 + i * 283 % RUN_BYTES;
 }
 
-/* Many SENDs under way: order, and a loss in the middle. */
+/* Many SENDs in flight: order, and a loss in the middle. */
 static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
     struct ibv_send_wr wr = {0};
@@ -296,7 +296,7 @@ static void do_run(data_t *d, int active, uint32_t bytes, uint32_t seed)
     (void)bytes;
 }
 
-/* One atomic; what was there before. */
+/* Executes one atomic. Returns the original value. */
 static uint64_t atomic_one(data_t *d, enum ibv_wr_opcode opcode,
                            uint64_t compare_add, uint64_t swap)
 {
@@ -315,7 +315,7 @@ static uint64_t atomic_one(data_t *d, enum ibv_wr_opcode opcode,
     return before;
 }
 
-/* FAA over the carry of 32 bits; CSWAP that does and that does not. */
+/* FAA with a carry beyond 32 bits; a CSWAP that succeeds and one that fails. */
 static void do_atomic(data_t *d, int active, uint32_t bytes, uint32_t seed)
 {
     const uint64_t start = 0xfffffff0ull, add = 0x100000003ull;
@@ -354,7 +354,7 @@ static void do_atomic(data_t *d, int active, uint32_t bytes, uint32_t seed)
 
 /* ---- datagrams ---- */
 
-/* Source: IBA annex A17.4: of an IPv4 packet the header is in the last 20 of
+/* Source: IBA annex A17.4: the header of an IPv4 packet is in the last 20 of
  * the 40 bytes. */
 static void check_grh(data_t *d, const struct ibv_wc *wc)
 {
@@ -438,9 +438,9 @@ static void ud_connect(data_t *d)
     }
 }
 
-/* ---- in order ---- */
+/* ---- results ---- */
 
-/* Afterwards both ends know both results; the end with a name prints them. */
+/* Afterwards both ends have both results; the end with a name prints them. */
 static void result(data_t *d, const char *what, int from, double seconds)
 {
     char theirs[sizeof(d->why)];
@@ -499,7 +499,7 @@ static void check_rc(data_t *d)
         each_size(d, ops[i].what, ops[i].transfer, sizes,
                   sizeof(sizes) / sizeof(sizes[0]));
     }
-    if (d->min == 0) { /* have sizes of their own */
+    if (d->min == 0) { /* these have sizes of their own */
         each_size(d, "32 SENDs under way", do_run, once, 3);
         each_size(d, "atomics", do_atomic, once, 1);
     }

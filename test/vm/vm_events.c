@@ -76,7 +76,8 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp)
     return attr.qp_state;
 }
 
-/* `first` is what ended the queue pair; the other `rest` are flushed. */
+/* `first` is the status that ended the queue pair; the other `rest` are
+ * flushed. */
 static void expect_flushed(vm_pair_t *pair, struct ibv_qp *qp, unsigned rest)
 {
     struct ibv_wc wc;
@@ -100,8 +101,8 @@ static void qp_listens(vm_pair_t *pair, struct ibv_qp *qp)
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     struct ibv_wc wc;
 
-    vm_cq_wait_success(pair, &wc); /* one message, and no more */
-    vm_pair_step(pair);            /* its acknowledgement is through */
+    vm_cq_wait_success(pair, &wc); /* exactly one message */
+    vm_pair_step(pair);            /* its acknowledgement has arrived */
     if (ibv_modify_qp(qp, &attr, IBV_QP_STATE) != 0) {
         vm_die("RTS to ERR is refused");
     }
@@ -165,8 +166,8 @@ static void path_connects(vm_pair_t *pair, struct ibv_qp *qp)
         usleep(1000);
         post_send(qp);
     }
-    /* 6.1: retries exceeded, or a local error (no route); 6.12 may flush all,
-     * the first one too. */
+    /* Linux 6.1: retries exceeded, or a local error (no route). 6.12 may flush
+     * all requests, including the first one. */
     if (wc.status == IBV_WC_SUCCESS) {
         vm_die("no error within 30 s");
     }

@@ -23,15 +23,15 @@ typedef struct vm_end {
 typedef struct vm_pair {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
-    struct ibv_cq *cq; /* of all queue pairs */
+    struct ibv_cq *cq; /* for all queue pairs */
     struct ibv_port_attr port;
-    union ibv_gid gid; /* the first RoCEv2 one of an IPv4 address */
+    union ibv_gid gid; /* the first RoCEv2 GID of an IPv4 address */
     int gid_index;
     int sock;
-    int second; /* 0: the end that listens; 1: the one that connects */
+    int second; /* 0: the end that listens; 1: the end that connects */
 } vm_pair_t;
 
-/* How a queue pair goes to its peer. */
+/* Parameters of a connection. */
 typedef struct vm_path {
     uint32_t flow_label;
     uint8_t timeout; /* local ACK timeout exponent */
@@ -40,27 +40,27 @@ typedef struct vm_path {
 
 void vm_die(const char *fmt, ...)
     __attribute__((format(printf, 1, 2), noreturn));
-/* Monotonic. */
+/* Monotonic time. */
 double vm_now_s(void);
 
 void vm_pair_open(vm_pair_t *pair, const char *device);
-/* host NULL: listens for the other. */
+/* host NULL: listens for the other end. */
 void vm_pair_meet(vm_pair_t *pair, const char *host, const char *port);
-/* Sends `size` bytes and takes as many from the other end. */
+/* Exchanges `size` bytes with the other end. */
 void vm_pair_swap(vm_pair_t *pair, const void *mine, void *theirs, size_t size);
 void vm_pair_step(vm_pair_t *pair);
 
 struct ibv_qp *vm_qp_create(vm_pair_t *pair, enum ibv_qp_type type,
                             unsigned depth);
-/* RC: to INIT, swap of ends, RTR, RTS.  *theirs_p: the other end. */
+/* RC: to INIT, exchange of addresses, RTR, RTS. *theirs_p: the other end. */
 void vm_qp_connect(vm_pair_t *pair, struct ibv_qp *qp, const struct ibv_mr *mr,
                    const vm_path_t *path, vm_end_t *theirs_p);
 void vm_ah_fill(const vm_pair_t *pair, const union ibv_gid *gid,
                 uint32_t flow_label, struct ibv_ah_attr *ah);
 
-/* The next completion; 0 after `seconds` without one. */
+/* The next completion. 0: none for `seconds`. */
 int vm_cq_wait(vm_pair_t *pair, double seconds, struct ibv_wc *wc);
-/* ... which must be a success. */
+/* The same; the completion must be a success. */
 void vm_cq_wait_success(vm_pair_t *pair, struct ibv_wc *wc);
 
 #endif

@@ -63,7 +63,8 @@ static uint32_t label_of(const char *port)
     return (uint32_t)strtoul(port, NULL, 0) & 0x3fff;
 }
 
-/* Reports what a queue pair does not allow, and waits until it has drained. */
+/* Moves the queue pair to another port. Waits until it has drained, and reports
+ * unsupported steps. */
 static void move(repath_t *r, const char *port)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD,
@@ -86,7 +87,7 @@ static void move(repath_t *r, const char *port)
     }
     ibv_ack_async_event(&event);
     vm_ah_fill(&r->pair, &r->theirs.gid, label_of(port), &attr.ah_attr);
-    /* Not with IBV_QP_STATE: to rdma_rxe of 6.12 that is one more drain. */
+    /* Without IBV_QP_STATE: rdma_rxe of 6.12 treats that as another drain. */
     ret = ibv_modify_qp(r->qp, &attr, IBV_QP_AV);
     if (ret != 0) {
         vm_die("a new path in SQD: %s", strerror(ret));
@@ -136,7 +137,7 @@ static void receive(repath_t *r)
     struct ibv_wc wc;
 
     for (uint32_t i = 0; i < all; ++i) {
-        /* As the sender does, in the middle of its port. */
+        /* Like the sender, in the middle of a port. */
         if ((i % PER_PORT == PER_PORT / 2) && (i > PER_PORT)) {
             move(r, r->ports[i / PER_PORT]);
         }
@@ -162,9 +163,9 @@ static void await_sent(repath_t *r, uint32_t *done, uint32_t until)
     }
 }
 
-/* The last of a port are made first and then posted at once, so that the queue is
- * full when it is told to drain.  Where its last answer came just then,
- * rdma_rxe was seen to make no event. */
+/* The last messages of a port are prepared and then posted at once, so that the
+ * queue is full when the drain starts. If its last acknowledgement arrives at
+ * that moment, rdma_rxe may raise no event. */
 static void transmit(repath_t *r)
 {
     uint32_t all = r->num_ports * PER_PORT, done = 0, end;

@@ -163,7 +163,7 @@ static int icrc_matches(const uint8_t *frame, uint32_t length)
 
 static void check_icrc(uint8_t *frame, uint32_t length, uint32_t src)
 {
-    /* The UDP length: a short frame on a real wire is padded. */
+    /* The UDP length, because short frames are padded on a real wire. */
     uint32_t end = ETH + 20 + get16(frame + ETH + 20 + 4);
     source_t *source = source_of(src);
 
