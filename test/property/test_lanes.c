@@ -38,7 +38,7 @@
  * few buffers for such requests may run out. More than one in this many
  * messages is an error. */
 #define RNR_RARE 10000
-#define SETTLE_NS (400 * MRAIL_NS_PER_SEC)
+#define DRAIN_NS (400 * MRAIL_NS_PER_SEC)
 
 static uint64_t num_retired, num_kept, num_rma, num_failed, num_again;
 static uint64_t num_flushes, num_sent, num_rnr;
@@ -418,7 +418,7 @@ static void run_step(mrail_ns_t step_ns)
 static void run_until_idle(void)
 {
     side_t *left = &w.side[0]; /* the other side may be dead */
-    mrail_ns_t end_ns = fake_now_ns + SETTLE_NS;
+    mrail_ns_t end_ns = fake_now_ns + DRAIN_NS;
     unsigned quiet = 0;
 
     w.loss_ppm = w.dup_ppm = w.late_ppm = 0;

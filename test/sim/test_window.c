@@ -244,7 +244,7 @@ static void test_data_path(void **state)
     }
 }
 
-static void judge(unsigned seed, metered_result_t *result)
+static void run_seed(unsigned seed, metered_result_t *result)
 {
     metered_point_t points[METERED_POINTS];
 
@@ -262,7 +262,7 @@ static void test_noise(void **state)
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
         metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, result);
+        run_seed(seed, result);
         check(seed, result[METERED_W8].worst < 0.106);
         check(seed, result[METERED_W32].worst < 0.025);
         check(seed, result[METERED_W8].stable_worst < 0.051 / 2);
@@ -282,7 +282,7 @@ static void test_arrival(void **state)
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
         metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, result);
+        run_seed(seed, result);
         check(seed, result[METERED_W8].alarms == 0);
         check(seed, result[METERED_W8].seen_ns <= 2 * METERED_SAMPLE_NS);
         check(seed, result[METERED_W32].alarms == 0);
@@ -296,7 +296,7 @@ static void test_bursts(void **state)
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
         metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, result);
+        run_seed(seed, result);
         check(seed, result[METERED_W8].dips == METERED_BURSTS);
         check(seed, result[METERED_W8].rise > 0.21);
         check(seed, result[METERED_W32].dips == 0);
@@ -309,7 +309,7 @@ static void test_leave(void **state)
     for (unsigned seed = 1; seed <= SEEDS; ++seed) {
         metered_result_t result[METERED_WINDOWS];
 
-        judge(seed, result);
+        run_seed(seed, result);
         check(seed, result[METERED_W8].gone_ns <= 2 * METERED_SAMPLE_NS);
         check(seed, result[METERED_W32].gone_ns >= 3 * METERED_SAMPLE_NS);
         check(seed, result[METERED_W32].gone_ns != MRAIL_NS_NEVER);

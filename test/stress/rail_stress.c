@@ -26,7 +26,7 @@
 #define SEEDS 20
 #define NUM_RAILS 4 /* as on-rails.sh creates them */
 #define LIMIT_S 60
-#define SETTLE_NS (30 * MRAIL_NS_PER_MS)
+#define DRAIN_NS (30 * MRAIL_NS_PER_MS)
 
 /* Words of the shared page: addresses, then completion flags. */
 enum { ADDRESS = 0, OVER = 60 };
@@ -101,7 +101,7 @@ static transfer_state_t exchange(job_t *job, transfer_t *t)
         }
     }
     /* Late packets arrive now. */
-    end_ns = mrail_clock_now() + SETTLE_NS;
+    end_ns = mrail_clock_now() + DRAIN_NS;
     while (mrail_clock_now() < end_ns) {
         transfer_step(t);
         usleep(500);

@@ -30,7 +30,7 @@
 #define SEEDS_FULL 100000
 #endif
 #define LIMIT_NS (200 * MRAIL_NS_PER_SEC) /* of virtual time */
-#define SETTLE_NS (3 * MRAIL_NS_PER_SEC)
+#define DRAIN_NS (3 * MRAIL_NS_PER_SEC)
 #define MAX_RAILS 4
 #define MAX_JOBS 16u
 
@@ -399,7 +399,7 @@ static void run_seed(uint64_t seed)
         }
     }
     /* Late packets arrive now. */
-    run_until(mrail_clock_now() + SETTLE_NS);
+    run_until(mrail_clock_now() + DRAIN_NS);
     for (unsigned i = 0; i < 2; ++i) {
         transfer_look(s.process[i].transfer);
         if (transfer_wrong(s.process[i].transfer) != NULL) {
