@@ -309,10 +309,10 @@ void mrail_page_event(mrail_page_file_t *file, const char *format, ...)
 
 static const char *const status_texts[] = {
     [MRAIL_PAGE_ALIVE] = "its process runs",
-    [MRAIL_PAGE_ENDED] = "its process ended without taking leave",
+    [MRAIL_PAGE_ENDED] = "its process was killed",
     [MRAIL_PAGE_FOREIGN] = "it belongs to another user",
     [MRAIL_PAGE_OTHER] = "it was written by another version of mrail",
-    [MRAIL_PAGE_BROKEN] = "it is not a telemetry ring, or not all of one",
+    [MRAIL_PAGE_BROKEN] = "it is not a telemetry page, or only a part",
     [MRAIL_PAGE_GONE] = "it cannot be opened",
 };
 

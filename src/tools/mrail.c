@@ -19,12 +19,12 @@ static const struct {
     const char *verb;
     const char *summary;
 } summaries[] = {
-    {"bench", "validated benchmarks: alltoallv, p2p"},
-    {"info", "rails, addresses, port control, affinity; memory; events"},
-    {"plan", "which bytes over which rails: plans, bounds, drawings"},
-    {"run", "mpirun with everything set, on NICs or on software rails"},
-    {"soft", "run a program on software rails; change them while it runs"},
-    {"top", "what the rails of running jobs carry, and what happened to them"},
+    {"bench", "validated benchmarks of MPI: alltoallv, p2p"},
+    {"info", "show rails, parameters, memory and events"},
+    {"plan", "plan an exchange and show what the plan gains"},
+    {"run", "run an MPI program over mrail, on NICs or software rails"},
+    {"soft", "run a program on software rails, and change them"},
+    {"top", "show the traffic and the events of running jobs"},
 };
 
 static const char *summary_of(const char *verb)

@@ -29,16 +29,16 @@ static void pages_visit(const char *path, void *arg)
     pages_reading_t *reading = arg;
     pages_t *pages = reading->pages;
     mrail_page_t *page = pages_grow(reading->verb, NULL, sizeof(*page));
-    mrail_page_status_t verdict = mrail_page_read(path, page);
+    mrail_page_status_t status = mrail_page_read(path, page);
 
-    if ((verdict != MRAIL_PAGE_ALIVE) && (verdict != MRAIL_PAGE_ENDED)) {
+    if ((status != MRAIL_PAGE_ALIVE) && (status != MRAIL_PAGE_ENDED)) {
         free(page);
         /* GONE: the process ended normally after the folder was read. */
-        if (verdict != MRAIL_PAGE_GONE) {
+        if (status != MRAIL_PAGE_GONE) {
             ++pages->refused;
             if (reading->complain) {
                 fprintf(stderr, "mrail %s: %s: %s\n", reading->verb, path,
-                        mrail_page_status_text(verdict));
+                        mrail_page_status_text(status));
             }
         }
         return;
@@ -50,7 +50,7 @@ static void pages_visit(const char *path, void *arg)
     pages->items = pages_grow(reading->verb, pages->items,
                               (pages->count + 1) * sizeof(*pages->items));
     pages->items[pages->count++] =
-        (pages_item_t){.page = page, .alive = (verdict == MRAIL_PAGE_ALIVE)};
+        (pages_item_t){.page = page, .alive = (status == MRAIL_PAGE_ALIVE)};
 }
 
 static int pages_order(const void *a, const void *b)

@@ -174,7 +174,7 @@ static char *read_file(const char *path, size_t *length_p)
 }
 
 /* An error in a text is a usage error; any other one is a failure. */
-static void judge(int ret, const char *why)
+static void end_on_error(int ret, const char *why)
 {
     if (ret == -EINVAL || ret == -ENOSPC) {
         mrail_tool_usage(PLAN_VERB, "%s", why);
@@ -193,7 +193,7 @@ static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
     int ret;
 
     if (strcmp(path, "this") == 0) {
-        judge(plan_this_node(&text, why, sizeof(why)), why);
+        end_on_error(plan_this_node(&text, why, sizeof(why)), why);
         length = strlen(text);
     } else {
         text = read_file(path, &length);
@@ -202,7 +202,7 @@ static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
     if (ret != 0) {
         free(text);
     }
-    judge(ret, why);
+    end_on_error(ret, why);
     *text_p = text;
     return topo;
 }
@@ -221,7 +221,7 @@ static mrail_plan_demand_t *demands_of_file(plan_run_t *run, const char *path,
     if (ret != 0) {
         free(run->demand_text);
     }
-    judge(ret, why);
+    end_on_error(ret, why);
     return demands;
 }
 
@@ -241,7 +241,7 @@ demands_of_pattern(const options_t *options, unsigned num_ranks, size_t *num_p)
     if (ret == -EINVAL || ret == -ENOSPC) {
         mrail_tool_usage(PLAN_VERB, "--pattern %s: %s", options->pattern, why);
     }
-    judge(ret, why);
+    end_on_error(ret, why);
     return demands;
 }
 

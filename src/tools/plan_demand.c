@@ -232,7 +232,7 @@ static unsigned row_length(const maker_t *maker)
 }
 
 /* The ends in one dimension, the frame in two. */
-static int at_rim(unsigned rank, unsigned length, unsigned rows)
+static int at_boundary(unsigned rank, unsigned length, unsigned rows)
 {
     unsigned x = rank % length, y = rank / length;
 
@@ -260,10 +260,11 @@ static void fill_stencil(maker_t *maker, unsigned from)
         next[num++] = from + length;
     }
     for (unsigned i = 0; i < num; ++i) {
-        maker->row[next[i]] = pattern->size * ((at_rim(from, length, rows) ||
-                                                at_rim(next[i], length, rows))
-                                                   ? pattern->boundary
-                                                   : 1);
+        maker->row[next[i]] =
+            pattern->size * ((at_boundary(from, length, rows) ||
+                              at_boundary(next[i], length, rows))
+                                 ? pattern->boundary
+                                 : 1);
     }
 }
 

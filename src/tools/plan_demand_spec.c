@@ -56,7 +56,7 @@ static const struct {
           {"experts", VALUE_COUNT, FIELD(experts), 0, 1, 65536}}},
     [PLAN_DEMAND_STENCIL] =
         {"stencil",
-         "to neighbours in a line or a grid, more at its rim",
+         "to neighbours in a line or a grid, more at its boundary",
          {{"dims", VALUE_COUNT, FIELD(dims), 2, 1, 2},
           {"boundary", VALUE_COUNT, FIELD(boundary), 4, 1, 1000},
           {"size", VALUE_SIZE, FIELD(size), 16u << 20, 1, UINT64_C(1) << 34}}},

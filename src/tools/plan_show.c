@@ -241,7 +241,7 @@ static void print_figures(const plan_run_t *run)
     plan_time_text(s->congestion, text[1], sizeof(text[1]));
     plan_time_text(s->congestion_bound, text[2], sizeof(text[2]));
     plan_time_text(run->plan_s, text[3], sizeof(text[3]));
-    printf("\n%-12s %12s before, %s after: %.2f times as quick\n", "congestion",
+    printf("\n%-12s %12s before, %s after: %.2f times as fast\n", "congestion",
            text[0], text[1],
            (s->congestion > 0) ? s->congestion_before / s->congestion : 1);
     printf("%-12s %12s, gap %.2f %% (at most %.2f %% wanted%s)\n", "bound",

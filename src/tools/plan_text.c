@@ -32,9 +32,9 @@ void plan_reader_claim(plan_reader_t *reader, unsigned *owner_p)
 }
 
 static unsigned *by_rail(const plan_reader_t *reader, unsigned *lines,
-                         unsigned node_or_pod, unsigned rail)
+                         unsigned node_or_group, unsigned rail)
 {
-    return &lines[node_or_pod * reader->num_rails + rail];
+    return &lines[node_or_group * reader->num_rails + rail];
 }
 
 /* ---- Capacities ---- */

@@ -126,11 +126,11 @@ fi
 ring=$pages/mrail-telemetry.$(id -u).0.$$
 echo 'this is none' >"$ring"
 "$mrail" info --events >"$tmp/none" 2>&1 || true
-if grep -q "$ring: it is not a telemetry ring, or not all of one" "$tmp/none"
+if grep -q "$ring: it is not a telemetry page, or only a part" "$tmp/none"
 then
-    ok 'a file that is no ring: a sentence that names it'
+    ok 'a file that is no page: a sentence that names it'
 else
-    not_ok 'a file that is no ring: a sentence that names it' "$(cat "$tmp/none")"
+    not_ok 'a file that is no page: a sentence that names it' "$(cat "$tmp/none")"
 fi
 rm -f "$ring"
 nothing_left 'telemetry'

@@ -104,7 +104,7 @@ printf 'nodes 2\nrails 2\nrail * * 50GB\nranks * 2 single-rail\npairwise * 100GB
     >"$tmp/small"
 for pattern in uniform moe; do
     plans "who is within the limit keeps the first path: $pattern" 0 \
-        '^congestion .*: 1\.00 times as quick$' \
+        '^congestion .*: 1\.00 times as fast$' \
         --topo "$tmp/small" --pattern $pattern
     says '... whole' '^pieces +12 of 12 demands$'
     says '... with the fewest relays' \
