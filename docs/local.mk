@@ -25,6 +25,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0016-a-plan-is-for-all-ranks-or-none.md \
     docs/decisions/0017-flush-and-busy-peers.md \
     docs/decisions/0018-crc-by-isa-l.md \
+    docs/decisions/0019-json-is-written-as-a-stream.md \
     docs/deployment.md \
     docs/failover.md \
     docs/getting-started.md \

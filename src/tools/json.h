@@ -4,7 +4,7 @@
  * A tree in memory, as a JSON library builds it, costs some hundred bytes a
  * value: too much for the pieces of a large plan. Its numbers are doubles, and
  * byte counters of long jobs pass 2^53. Members are separated by ", ", a key and
- * its value by ": ", so that a line is easy to search.
+ * its value by ": ", so that a line is easy to search. docs/decisions/0019.
  *
  * Not thread-safe: one writer, one thread. Errors of the stream stay in it.
  */
