@@ -4,10 +4,13 @@ libmrail_base_la_SOURCES = \
     src/base/clock.c src/base/clock.h \
     src/base/codec.h \
     src/base/grow.h \
+    src/base/json.c src/base/json.h \
     src/base/launch.h \
     src/base/list.h \
     src/base/log.c src/base/log.h \
+    src/base/number.c src/base/number.h \
     src/base/pool.c src/base/pool.h \
     src/base/rng.h \
     src/base/seq.h \
+    src/base/text.c src/base/text.h \
     src/base/util.h

@@ -7,7 +7,7 @@
 #include "tools/bench.h"
 
 #include "base/launch.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/options.h"
 #include "tools/tool.h"
 

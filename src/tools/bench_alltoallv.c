@@ -1,7 +1,7 @@
 /* Skewed MPI_Alltoallv, timed and checked. */
 #include "config.h"
 #include "tools/bench.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 #include "base/util.h"
 #include "tools/bench_coll.h"

@@ -6,7 +6,7 @@
  */
 #include "config.h"
 #include "tools/bench.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 #include "base/util.h"
 

@@ -3,7 +3,7 @@
 #include "tools/info.h"
 
 #include "rail/params.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 #include <string.h>
 #include <unistd.h>

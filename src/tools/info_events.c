@@ -3,7 +3,7 @@
 #include "config.h"
 #include "tools/info.h"
 
-#include "tools/json.h"
+#include "base/json.h"
 #include "tools/pages.h"
 
 #include <stdlib.h>

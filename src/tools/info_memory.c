@@ -5,7 +5,7 @@
 #include "config.h"
 #include "tools/info.h"
 
-#include "tools/json.h"
+#include "base/json.h"
 
 #include <cjson/cJSON.h>
 #include <dirent.h>

@@ -4,7 +4,7 @@
 
 #include "orchestrator/ports.h"
 #include "rail/mrail.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>

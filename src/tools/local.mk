@@ -7,8 +7,6 @@ TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
 noinst_LTLIBRARIES += libmrail-tool.la
 libmrail_tool_la_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 libmrail_tool_la_SOURCES = src/tools/tool.c src/tools/tool.h \
-    src/tools/json.c src/tools/json.h \
-    src/tools/number.c src/tools/number.h \
     src/tools/options.c src/tools/options.h \
     src/tools/mpirun_cmd.c src/tools/mpirun_cmd.h \
     src/tools/demand.c src/tools/demand.h \
@@ -73,7 +71,6 @@ dist_man_MANS += src/tools/man/mrail-info.1
 # mrail plan: the planner by hand.
 noinst_LTLIBRARIES += libmrail-plan-text.la
 libmrail_plan_text_la_SOURCES = \
-    src/tools/plan_words.c src/tools/plan_words.h \
     src/tools/plan_text.c src/tools/plan_text.h src/tools/plan_reader.h \
     src/tools/plan_text_demand.c src/tools/plan_text_gpu.c \
     src/tools/plan_demand.c src/tools/plan_demand.h \

@@ -2,7 +2,7 @@
 #include "tools/options.h"
 
 #include "base/util.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/tool.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #include "tools/plan_verb.h"
 
 #include "base/util.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 #define EXACT 9007199254740992.0 /* whole numbers below are doubles */
 

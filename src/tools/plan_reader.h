@@ -6,7 +6,7 @@
 #define MRAIL_TOOLS_PLAN_READER_H
 
 #include "orchestrator/plan.h"
-#include "tools/plan_words.h"
+#include "base/text.h"
 
 /* Line numbers are 0 until a line has set the value. */
 typedef struct plan_reader_node {
@@ -23,7 +23,7 @@ typedef struct plan_reader_rank {
 /* The text read so far. Arrays are allocated when their sizes are known. */
 typedef struct plan_reader {
     mrail_plan_topo_t *topo; /* once nodes and rails are known */
-    plan_line_t *line;       /* being read */
+    mrail_text_line_t *line; /* being read */
     unsigned num_nodes, num_rails, num_ranks;
     unsigned nodes_line, rails_line, hairpin_line, cross_rail_line;
     unsigned gpu_line;    /* of the first pairwise, link or switch */
@@ -39,7 +39,7 @@ typedef struct plan_reader {
                     * everything */
 } plan_reader_t;
 
-#define PLAN_FAIL(_reader, ...) plan_words_fail((_reader)->line, __VA_ARGS__)
+#define PLAN_FAIL(_reader, ...) mrail_text_fail((_reader)->line, __VA_ARGS__)
 
 /* Turns a result of the planner, which has no sentences, into one. */
 int plan_reader_told(plan_reader_t *reader, int ret);
@@ -49,7 +49,7 @@ int plan_reader_told(plan_reader_t *reader, int ret);
 void plan_reader_claim(plan_reader_t *reader, unsigned *owner_p);
 
 int plan_reader_nodes(plan_reader_t *reader, const char *word,
-                      plan_list_t *nodes);
+                      mrail_text_list_t *nodes);
 
 /* Reads one capacity for both directions, or two: words[0] and words[1]. */
 int plan_reader_capacities(plan_reader_t *reader, char *const *words,

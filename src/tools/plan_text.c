@@ -42,11 +42,11 @@ static unsigned *by_rail(const plan_reader_t *reader, unsigned *lines,
 int plan_reader_capacities(plan_reader_t *reader, char *const *words,
                            const char *none, double *out_p, double *in_p)
 {
-    int ret = plan_words_capacity(reader->line, words[0], none, out_p);
+    int ret = mrail_text_capacity(reader->line, words[0], none, out_p);
 
     *in_p = *out_p;
     if (ret == 0 && words[1] != NULL) {
-        ret = plan_words_capacity(reader->line, words[1], none, in_p);
+        ret = mrail_text_capacity(reader->line, words[1], none, in_p);
     }
     if (ret == 0 && (*out_p == 0) != (*in_p == 0)) {
         return PLAN_FAIL(reader,
@@ -80,7 +80,7 @@ static int begin(plan_reader_t *reader)
 static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
                      unsigned *value_p)
 {
-    plan_line_t *line = reader->line;
+    mrail_text_line_t *line = reader->line;
     int ret;
 
     if (*line_p != 0) {
@@ -88,7 +88,7 @@ static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
                          line->words[0], *line_p);
     }
     ret =
-        plan_words_count(line, line->words[1], line->words[0], 1, max, value_p);
+        mrail_text_count(line, line->words[1], line->words[0], 1, max, value_p);
     if (ret != 0) {
         return ret;
     }
@@ -112,23 +112,23 @@ static int read_rails(plan_reader_t *reader)
 /* ---- Rails, groups, uplinks ---- */
 
 int plan_reader_nodes(plan_reader_t *reader, const char *word,
-                      plan_list_t *nodes)
+                      mrail_text_list_t *nodes)
 {
-    return plan_words_list(reader->line, word, "node", reader->num_nodes,
+    return mrail_text_list(reader->line, word, "node", reader->num_nodes,
                            nodes);
 }
 
 static int rail_list(plan_reader_t *reader, const char *word,
-                     plan_list_t *rails)
+                     mrail_text_list_t *rails)
 {
-    return plan_words_list(reader->line, word, "rail", reader->num_rails,
+    return mrail_text_list(reader->line, word, "rail", reader->num_rails,
                            rails);
 }
 
 static int read_rail(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
-    plan_list_t nodes, rails;
+    mrail_text_list_t nodes, rails;
     double out, in;
     int ret = 0;
 
@@ -137,9 +137,9 @@ static int read_rail(plan_reader_t *reader)
         plan_reader_capacities(reader, words + 3, "dead", &out, &in) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH(&nodes, n)
+    MRAIL_TEXT_LIST_EACH(&nodes, n)
     {
-        PLAN_LIST_EACH(&rails, r)
+        MRAIL_TEXT_LIST_EACH(&rails, r)
         {
             if (ret == 0) {
                 ret = mrail_plan_topo_set_rail(reader->topo, n, r, out, in);
@@ -154,7 +154,7 @@ static int read_rail(plan_reader_t *reader)
 static int read_group(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
-    plan_list_t nodes;
+    mrail_text_list_t nodes;
     unsigned group;
     int ret = 0;
 
@@ -164,11 +164,11 @@ static int read_group(plan_reader_t *reader)
                          reader->uplink_line);
     }
     if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
-        plan_words_count(reader->line, words[2], "leaf group", 0,
+        mrail_text_count(reader->line, words[2], "leaf group", 0,
                          MRAIL_PLAN_MAX_NODES - 1, &group) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH(&nodes, n)
+    MRAIL_TEXT_LIST_EACH(&nodes, n)
     {
         if (ret == 0) {
             ret = mrail_plan_topo_set_leaf_group(reader->topo, n, group);
@@ -193,21 +193,21 @@ static int has_group(const plan_reader_t *reader, unsigned group)
 /* Leaf groups with nodes: '*' means all of them; a group without nodes is
  * refused. */
 static int group_list(plan_reader_t *reader, const char *word,
-                      plan_list_t *groups)
+                      mrail_text_list_t *groups)
 {
     unsigned most = 0;
 
     for (unsigned n = 0; n < reader->num_nodes; ++n) {
         most = MRAIL_MAX(most, reader->nodes[n].group);
     }
-    if (plan_words_list(reader->line, word, "leaf group", most + 1, groups) !=
+    if (mrail_text_list(reader->line, word, "leaf group", most + 1, groups) !=
         0) {
         return -EINVAL;
     }
     if (strcmp(word, "*") == 0) {
         return 0;
     }
-    PLAN_LIST_EACH(groups, group)
+    MRAIL_TEXT_LIST_EACH(groups, group)
     {
         if (!has_group(reader, group)) {
             return PLAN_FAIL(
@@ -221,9 +221,9 @@ static int group_list(plan_reader_t *reader, const char *word,
 }
 
 static int set_uplinks(plan_reader_t *reader, unsigned group,
-                       const plan_list_t *rails, double up, double down)
+                       const mrail_text_list_t *rails, double up, double down)
 {
-    PLAN_LIST_EACH(rails, r)
+    MRAIL_TEXT_LIST_EACH(rails, r)
     {
         int ret = mrail_plan_topo_set_uplink(reader->topo, group, r, up, down);
 
@@ -239,7 +239,7 @@ static int set_uplinks(plan_reader_t *reader, unsigned group,
 static int read_uplink(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
-    plan_list_t groups, rails;
+    mrail_text_list_t groups, rails;
     double up, down;
     int ret = 0;
 
@@ -260,7 +260,7 @@ static int read_uplink(plan_reader_t *reader)
     for (unsigned n = 0; n < reader->num_nodes && ret == 0; ++n) {
         unsigned group = reader->nodes[n].group;
 
-        if (plan_list_has(&groups, group) &&
+        if (mrail_text_list_has(&groups, group) &&
             *by_rail(reader, reader->uplink_lines, group, rails.first[0]) !=
                 reader->line->number) {
             ret = set_uplinks(reader, group, &rails, up, down);
@@ -276,7 +276,7 @@ static int read_uplink(plan_reader_t *reader)
  * node. */
 typedef struct binding {
     enum { SINGLE_RAIL, MULTI_RAIL, LISTED } how;
-    plan_list_t rails;
+    mrail_text_list_t rails;
 } binding_t;
 
 static int read_binding(plan_reader_t *reader, const char *word,
@@ -296,7 +296,7 @@ static int read_binding(plan_reader_t *reader, const char *word,
             word);
     }
     binding->how = LISTED;
-    return plan_words_sequence(reader->line, word, "rail", reader->num_rails,
+    return mrail_text_sequence(reader->line, word, "rail", reader->num_rails,
                                &binding->rails);
 }
 
@@ -326,7 +326,7 @@ static int add_rank(plan_reader_t *reader, unsigned node, unsigned rail)
 static int read_ranks(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
-    plan_list_t nodes;
+    mrail_text_list_t nodes;
     binding_t binding;
     unsigned count;
     int ret = 0;
@@ -338,12 +338,12 @@ static int read_ranks(plan_reader_t *reader)
                          reader->gpu_line);
     }
     if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
-        plan_words_count(reader->line, words[2], "ranks of a node", 1,
+        mrail_text_count(reader->line, words[2], "ranks of a node", 1,
                          MRAIL_PLAN_MAX_RANKS, &count) != 0 ||
         read_binding(reader, words[3], &binding) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH(&nodes, n)
+    MRAIL_TEXT_LIST_EACH(&nodes, n)
     {
         for (unsigned i = 0; i < count && ret == 0; ++i) {
             unsigned rail = reader->nodes[n].num_ranks % reader->num_rails;
@@ -351,8 +351,8 @@ static int read_ranks(plan_reader_t *reader)
             if (binding.how == MULTI_RAIL) {
                 rail = MRAIL_PLAN_NONE;
             } else if (binding.how == LISTED) {
-                rail = plan_list_at(&binding.rails,
-                                    i % plan_list_count(&binding.rails));
+                rail = mrail_text_list_at(
+                    &binding.rails, i % mrail_text_list_count(&binding.rails));
             }
             ret = add_rank(reader, n, rail);
         }
@@ -434,7 +434,7 @@ static int unknown(plan_reader_t *reader)
 /* Checks the number and order of words, and finds the verb of the line. */
 static int find_verb(plan_reader_t *reader, unsigned *verb_p)
 {
-    const plan_line_t *line = reader->line;
+    const mrail_text_line_t *line = reader->line;
     unsigned v = 0;
 
     while (strcmp(verbs[v].name, line->words[0]) != 0) {
@@ -456,7 +456,7 @@ static int find_verb(plan_reader_t *reader, unsigned *verb_p)
     return 0;
 }
 
-static int read_line(plan_line_t *line, void *arg)
+static int read_line(mrail_text_line_t *line, void *arg)
 {
     plan_reader_t *reader = arg;
     unsigned verb = 0;
@@ -506,10 +506,10 @@ int plan_text_topo(const char *name, const char *text, size_t length,
     }
     reader.left = calloc(lines, sizeof(*reader.left));
     if (reader.left == NULL) {
-        snprintf(why, size, "%.*s:1: out of memory", PLAN_NAME_MAX, name);
+        snprintf(why, size, "%.*s:1: out of memory", MRAIL_TEXT_MAX_NAME, name);
         return ret;
     }
-    ret = plan_words_each(name, text, length, PLAN_TEXT_MAX_BYTES, read_line,
+    ret = mrail_text_each(name, text, length, PLAN_TEXT_MAX_BYTES, read_line,
                           &reader, why, size);
     if (ret == 0) {
         *topo_p = reader.topo;

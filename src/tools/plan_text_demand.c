@@ -2,8 +2,8 @@
 #include "config.h"
 #include "tools/plan_text.h"
 
-#include "tools/plan_words.h"
-#include "tools/number.h"
+#include "base/text.h"
+#include "base/number.h"
 #include "tools/tool.h"
 
 #include "base/util.h"
@@ -28,7 +28,7 @@ typedef struct reader {
     unsigned several;
     entry_t *entries; /* [0] is not used */
     size_t num, room;
-    plan_line_t *line;
+    mrail_text_line_t *line;
     /* The sums. */
     uint64_t total;
     uint64_t *row; /* of one sender */
@@ -92,7 +92,7 @@ static int add_total(reader_t *reader, const entry_t *entry)
 
     if (__builtin_mul_overflow(entry->bytes, pairs_of(entry), &bytes) ||
         bytes > PLAN_TEXT_MAX_TOTAL - reader->total) {
-        return plan_words_fail(
+        return mrail_text_fail(
             reader->line, "with this all lines together are more than 2^62 "
                           "bytes");
     }
@@ -100,8 +100,8 @@ static int add_total(reader_t *reader, const entry_t *entry)
     return 0;
 }
 
-static int add_parts(reader_t *reader, const plan_list_t *from,
-                     const plan_list_t *to, uint64_t bytes)
+static int add_parts(reader_t *reader, const mrail_text_list_t *from,
+                     const mrail_text_list_t *to, uint64_t bytes)
 {
     for (unsigned i = 0; i < from->num * to->num; ++i) {
         unsigned f = i / to->num, t = i % to->num;
@@ -122,18 +122,19 @@ static int add_parts(reader_t *reader, const plan_list_t *from,
     return 0;
 }
 
-static int read_bytes(plan_line_t *line, const char *word, uint64_t *bytes_p)
+static int read_bytes(mrail_text_line_t *line, const char *word,
+                      uint64_t *bytes_p)
 {
     int ret = mrail_number_size(word, PLAN_TEXT_MAX_TOTAL, bytes_p);
 
     if (ret == -ERANGE) {
-        return plan_words_fail(line,
+        return mrail_text_fail(line,
                                "'%.40s' is too large: at most 2^62 "
                                "bytes",
                                word);
     }
     return (ret == 0) ? 0
-                      : plan_words_fail(line,
+                      : mrail_text_fail(line,
                                         "'%.40s' is no number of bytes: "
                                         "digits, then k, m or g",
                                         word);
@@ -141,10 +142,10 @@ static int read_bytes(plan_line_t *line, const char *word, uint64_t *bytes_p)
 
 static int sum_rows(reader_t *reader);
 
-static int read_line(plan_line_t *line, void *arg)
+static int read_line(mrail_text_line_t *line, void *arg)
 {
     reader_t *reader = arg;
-    plan_list_t from, to;
+    mrail_text_list_t from, to;
     uint64_t bytes;
 
     reader->line = line;
@@ -152,19 +153,19 @@ static int read_line(plan_line_t *line, void *arg)
         return sum_rows(reader);
     }
     if (line->num != 3) {
-        return plan_words_fail(line, "too %s words: FROM TO BYTES",
+        return mrail_text_fail(line, "too %s words: FROM TO BYTES",
                                (line->num < 3) ? "few" : "many");
     }
-    if (plan_words_list(line, line->words[0], "rank", reader->num_ranks,
+    if (mrail_text_list(line, line->words[0], "rank", reader->num_ranks,
                         &from) != 0 ||
-        plan_words_list(line, line->words[1], "rank", reader->num_ranks, &to) !=
+        mrail_text_list(line, line->words[1], "rank", reader->num_ranks, &to) !=
             0 ||
         read_bytes(line, line->words[2], &bytes) != 0) {
         return -EINVAL;
     }
-    if (reader->num_ranks > 1 && plan_list_count(&from) == 1 &&
-        plan_list_count(&to) == 1 && from.first[0] == to.first[0]) {
-        return plan_words_fail(line,
+    if (reader->num_ranks > 1 && mrail_text_list_count(&from) == 1 &&
+        mrail_text_list_count(&to) == 1 && from.first[0] == to.first[0]) {
+        return mrail_text_fail(line,
                                "rank %u to itself: nothing has to be "
                                "sent",
                                from.first[0]);
@@ -187,7 +188,7 @@ static int add_demand(reader_t *reader, unsigned from, unsigned to)
     int ret;
 
     if (reader->num_demands == PLAN_TEXT_MAX_DEMANDS) {
-        return plan_words_fail(reader->line, "more than %zu pairs of ranks",
+        return mrail_text_fail(reader->line, "more than %zu pairs of ranks",
                                PLAN_TEXT_MAX_DEMANDS);
     }
     ret = grow(&demands, reader->num_demands, &reader->demand_room,
@@ -242,9 +243,9 @@ int plan_text_demands(const char *name, const char *text, size_t length,
     reader.alone = calloc(num_ranks, sizeof(*reader.alone));
     reader.row = calloc(num_ranks, sizeof(*reader.row));
     if (reader.alone == NULL || reader.row == NULL) {
-        snprintf(why, size, "%.*s:1: out of memory", PLAN_NAME_MAX, name);
+        snprintf(why, size, "%.*s:1: out of memory", MRAIL_TEXT_MAX_NAME, name);
     } else {
-        ret = plan_words_each(name, text, length, PLAN_TEXT_MAX_BYTES,
+        ret = mrail_text_each(name, text, length, PLAN_TEXT_MAX_BYTES,
                               read_line, &reader, why, size);
     }
     if (ret == 0) {
@@ -266,19 +267,20 @@ typedef struct finder {
     unsigned number; /* of the line; 0: not yet */
 } finder_t;
 
-static int find_line(plan_line_t *line, void *arg)
+static int find_line(mrail_text_line_t *line, void *arg)
 {
     finder_t *finder = arg;
-    plan_list_t from, to;
+    mrail_text_list_t from, to;
     uint64_t bytes;
 
     if (finder->number == 0 && line->num == 3 &&
-        plan_words_list(line, line->words[0], "rank", finder->num_ranks,
+        mrail_text_list(line, line->words[0], "rank", finder->num_ranks,
                         &from) == 0 &&
-        plan_words_list(line, line->words[1], "rank", finder->num_ranks, &to) ==
+        mrail_text_list(line, line->words[1], "rank", finder->num_ranks, &to) ==
             0 &&
         read_bytes(line, line->words[2], &bytes) == 0 && bytes > 0 &&
-        plan_list_has(&from, finder->from) && plan_list_has(&to, finder->to)) {
+        mrail_text_list_has(&from, finder->from) &&
+        mrail_text_list_has(&to, finder->to)) {
         finder->number = line->number;
     }
     return 0;
@@ -290,7 +292,7 @@ unsigned plan_text_demand_line(const char *text, size_t length,
     finder_t finder = {.num_ranks = num_ranks, .from = from, .to = to};
     char why[PLAN_TEXT_WHY_MAX];
 
-    (void)plan_words_each("", text, length, PLAN_TEXT_MAX_BYTES, find_line,
+    (void)mrail_text_each("", text, length, PLAN_TEXT_MAX_BYTES, find_line,
                           &finder, why, sizeof(why));
     return finder.number;
 }

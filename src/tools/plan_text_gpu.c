@@ -74,15 +74,15 @@ int plan_reader_pairwise(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
     unsigned most = 0;
-    plan_list_t nodes;
+    mrail_text_list_t nodes;
     double capacity;
     int ret = 0;
 
     if (plan_reader_nodes(reader, words[1], &nodes) != 0 ||
-        plan_words_capacity(reader->line, words[2], NULL, &capacity) != 0) {
+        mrail_text_capacity(reader->line, words[2], NULL, &capacity) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH(&nodes, n)
+    MRAIL_TEXT_LIST_EACH(&nodes, n)
     {
         most = MRAIL_MAX(most, reader->nodes[n].num_ranks);
         ret = (ret == 0) ? pairwise_node(reader, n, capacity) : ret;
@@ -129,7 +129,7 @@ static int check_pair(plan_reader_t *reader, unsigned from, unsigned to,
 int plan_reader_link(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
-    plan_list_t from, to;
+    mrail_text_list_t from, to;
     unsigned pairs = 0;
     double capacity;
     int ret = 0;
@@ -137,16 +137,16 @@ int plan_reader_link(plan_reader_t *reader)
     if (reader->num_ranks == 0) {
         return PLAN_FAIL(reader, "there are no ranks yet: 'ranks' goes first");
     }
-    if (plan_words_list(reader->line, words[1], "rank", reader->num_ranks,
+    if (mrail_text_list(reader->line, words[1], "rank", reader->num_ranks,
                         &from) != 0 ||
-        plan_words_list(reader->line, words[2], "rank", reader->num_ranks,
+        mrail_text_list(reader->line, words[2], "rank", reader->num_ranks,
                         &to) != 0 ||
-        plan_words_capacity(reader->line, words[3], "none", &capacity) != 0) {
+        mrail_text_capacity(reader->line, words[3], "none", &capacity) != 0) {
         return -EINVAL;
     }
-    PLAN_LIST_EACH(&from, a)
+    MRAIL_TEXT_LIST_EACH(&from, a)
     {
-        PLAN_LIST_EACH(&to, b)
+        MRAIL_TEXT_LIST_EACH(&to, b)
         {
             if (ret == 0 && a != b) {
                 ret = check_pair(reader, a, b, capacity == 0);
@@ -162,7 +162,7 @@ int plan_reader_link(plan_reader_t *reader)
 int plan_reader_switch(plan_reader_t *reader)
 {
     char *const *words = reader->line->words;
-    plan_list_t nodes;
+    mrail_text_list_t nodes;
     double up, down;
     unsigned count = 0;
     int ret = 0;
@@ -174,7 +174,7 @@ int plan_reader_switch(plan_reader_t *reader)
     for (unsigned rank = 0; rank < reader->num_ranks && ret == 0; ++rank) {
         unsigned node = reader->ranks[rank].node;
 
-        if (!plan_list_has(&nodes, node)) {
+        if (!mrail_text_list_has(&nodes, node)) {
             continue;
         }
         ret = begin_gpu(reader, node, 1);

@@ -9,7 +9,7 @@
  */
 #include "config.h"
 #include "base/launch.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/tool.h"
 
 #include <errno.h>

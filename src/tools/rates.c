@@ -2,7 +2,7 @@
 #include "tools/rates.h"
 
 #include "base/util.h"
-#include "tools/number.h"
+#include "base/number.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "config.h"
 #include "rail/mrail.h"
 #include "tools/mpirun_cmd.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/options.h"
 #include "tools/rates.h"
 #include "tools/soft_file.h"

@@ -4,7 +4,7 @@
 #include "soft_script.h"
 #include "softroce/host/daemon.h"
 #include "base/launch.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/options.h"
 #include "tools/rates.h"
 #include "tools/tool.h"

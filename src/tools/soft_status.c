@@ -3,7 +3,7 @@
 #include "soft.h"
 #include "softroce/core/sroce.h"
 #include "softroce/host/faults.h"
-#include "tools/json.h"
+#include "base/json.h"
 #include "tools/options.h"
 
 #include <arpa/inet.h>

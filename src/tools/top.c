@@ -1,7 +1,7 @@
 /* mrail top: what the rails of this user's processes do, from their telemetry
  * pages. Options, samples, and the terminal's keys. */
 #include "config.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/options.h"
 #include "tools/pages.h"
 #include "tools/tool.h"

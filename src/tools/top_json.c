@@ -2,7 +2,7 @@
 #include "config.h"
 #include "tools/top_show.h"
 
-#include "tools/json.h"
+#include "base/json.h"
 
 #include <stdio.h>
 

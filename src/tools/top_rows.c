@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/tool.h"
 
 #include <fnmatch.h>

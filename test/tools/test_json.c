@@ -1,4 +1,4 @@
-/* The JSON of `mrail`: src/tools/json.c, parsed by cJSON. */
+/* The JSON of `mrail`: src/base/json.c, parsed by cJSON. */
 #include "config.h"
 
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 
 #include "base/rng.h"
 #include "base/util.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 static void check_json(const char *text, const char *want)
 {

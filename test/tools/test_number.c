@@ -1,4 +1,4 @@
-/* Numbers as users write them: src/tools/number.c; a rank's place from the
+/* Numbers as users write them: src/base/number.c; a rank's place from the
  * launcher's variables: src/base/launch.h. */
 #include "config.h"
 
@@ -16,7 +16,7 @@
 #include "base/launch.h"
 #include "base/rng.h"
 #include "base/util.h"
-#include "tools/number.h"
+#include "base/number.h"
 
 static void test_uint(void **state)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/util.h"
-#include "tools/number.h"
+#include "base/number.h"
 #include "tools/top_show.h"
 
 #define RANKS 6

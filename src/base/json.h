@@ -8,8 +8,8 @@
  *
  * Not thread-safe: one writer, one thread. Errors of the stream stay in it.
  */
-#ifndef MRAIL_TOOLS_JSON_H
-#define MRAIL_TOOLS_JSON_H
+#ifndef MRAIL_BASE_JSON_H
+#define MRAIL_BASE_JSON_H
 
 #include <stdint.h>
 #include <stdio.h>

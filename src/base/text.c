@@ -1,14 +1,14 @@
 #include "config.h"
-#include "tools/plan_words.h"
+#include "base/text.h"
 
-#include "tools/number.h"
+#include "base/number.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-int plan_words_fail(plan_line_t *line, const char *fmt, ...)
+int mrail_text_fail(mrail_text_line_t *line, const char *fmt, ...)
 {
     va_list ap;
 
@@ -18,13 +18,14 @@ int plan_words_fail(plan_line_t *line, const char *fmt, ...)
     return -EINVAL;
 }
 
-int plan_words_count(plan_line_t *line, const char *word, const char *what,
-                     unsigned min, unsigned max, unsigned *value_p)
+int mrail_text_count(mrail_text_line_t *line, const char *word,
+                     const char *what, unsigned min, unsigned max,
+                     unsigned *value_p)
 {
     uint64_t value;
 
     if (mrail_number_uint(word, min, max, &value) != 0) {
-        return plan_words_fail(line,
+        return mrail_text_fail(line,
                                "%s: '%.40s' is not a number from %u to "
                                "%u",
                                what, word, min, max);
@@ -39,8 +40,8 @@ int plan_words_count(plan_line_t *line, const char *word, const char *what,
 #define MIN_BITS UINT64_C(8000)
 #define MAX_BITS UINT64_C(8000000000000000)
 
-int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
-                        double *capacity_p)
+int mrail_text_capacity(mrail_text_line_t *line, const char *word,
+                        const char *none, double *capacity_p)
 {
     uint64_t bits;
     int ret;
@@ -51,7 +52,7 @@ int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
     }
     ret = mrail_number_rate(word, 0, MIN_BITS, MAX_BITS, &bits);
     if (ret == -EINVAL) {
-        return plan_words_fail(line,
+        return mrail_text_fail(line,
                                "'%.40s' is no capacity: 50GB (bytes per "
                                "second) or 400Gb (bits), with k, M, G or "
                                "T%s%s",
@@ -59,14 +60,14 @@ int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
                                (none != NULL) ? none : "");
     }
     if (ret == -EDOM) {
-        return plan_words_fail(line,
+        return mrail_text_fail(line,
                                "'%.40s' is too fine: whole bits per "
                                "second, at most six digits behind the "
                                "point",
                                word);
     }
     if (ret == -ERANGE) {
-        return plan_words_fail(line,
+        return mrail_text_fail(line,
                                "'%.40s' is out of range: from 1kB to 1000TB "
                                "per second%s%s",
                                word, (none != NULL) ? "; or " : "",
@@ -78,7 +79,7 @@ int plan_words_capacity(plan_line_t *line, const char *word, const char *none,
 
 /* ---- Lists ---- */
 
-unsigned plan_list_count(const plan_list_t *list)
+unsigned mrail_text_list_count(const mrail_text_list_t *list)
 {
     unsigned count = 0;
 
@@ -88,7 +89,7 @@ unsigned plan_list_count(const plan_list_t *list)
     return count;
 }
 
-unsigned plan_list_at(const plan_list_t *list, unsigned i)
+unsigned mrail_text_list_at(const mrail_text_list_t *list, unsigned i)
 {
     unsigned part = 0;
 
@@ -99,9 +100,9 @@ unsigned plan_list_at(const plan_list_t *list, unsigned i)
     return list->first[part] + i;
 }
 
-unsigned plan_list_from(const plan_list_t *list, unsigned least)
+unsigned mrail_text_list_from(const mrail_text_list_t *list, unsigned least)
 {
-    unsigned found = PLAN_LIST_END;
+    unsigned found = MRAIL_TEXT_LIST_END;
 
     for (unsigned i = 0; i < list->num; ++i) {
         if (list->last[i] >= least) {
@@ -112,7 +113,7 @@ unsigned plan_list_from(const plan_list_t *list, unsigned least)
 }
 
 /* "3" or "0-3", in place. */
-static int read_part(plan_line_t *line, char *part, const char *what,
+static int read_part(mrail_text_line_t *line, char *part, const char *what,
                      unsigned count, unsigned *first_p, unsigned *last_p)
 {
     char *dash = strchr(part, '-');
@@ -126,20 +127,20 @@ static int read_part(plan_line_t *line, char *part, const char *what,
         int ret = mrail_number_uint(number, 0, count - 1, &ends[i]);
 
         if (ret == -ERANGE) {
-            return plan_words_fail(line,
+            return mrail_text_fail(line,
                                    "there is no %s %.20s: they are 0 to "
                                    "%u",
                                    what, number, count - 1);
         }
         if (ret != 0) {
-            return plan_words_fail(line,
+            return mrail_text_fail(line,
                                    "'%.20s' is no number of a %s: a list "
                                    "as 3, 0-3 or 0,2, or * for all",
                                    number, what);
         }
     }
     if (ends[0] > ends[1]) {
-        return plan_words_fail(line,
+        return mrail_text_fail(line,
                                "%ss %llu to %llu: the smaller one goes "
                                "first",
                                what, (unsigned long long)ends[0],
@@ -150,14 +151,14 @@ static int read_part(plan_line_t *line, char *part, const char *what,
     return 0;
 }
 
-static int add_part(plan_line_t *line, plan_list_t *list, const char *what,
-                    unsigned first, unsigned last)
+static int add_part(mrail_text_line_t *line, mrail_text_list_t *list,
+                    const char *what, unsigned first, unsigned last)
 {
-    if (list->num == PLAN_LIST_MAX) {
-        return plan_words_fail(line,
+    if (list->num == MRAIL_TEXT_LIST_MAX) {
+        return mrail_text_fail(line,
                                "a list of %ss with more than %u parts: "
                                "write two lines",
-                               what, PLAN_LIST_MAX);
+                               what, MRAIL_TEXT_LIST_MAX);
     }
     list->first[list->num] = first;
     list->last[list->num] = last;
@@ -165,8 +166,9 @@ static int add_part(plan_line_t *line, plan_list_t *list, const char *what,
     return 0;
 }
 
-int plan_words_sequence(plan_line_t *line, const char *word, const char *what,
-                        unsigned count, plan_list_t *list)
+int mrail_text_sequence(mrail_text_line_t *line, const char *word,
+                        const char *what, unsigned count,
+                        mrail_text_list_t *list)
 {
     char part[48];
 
@@ -179,7 +181,7 @@ int plan_words_sequence(plan_line_t *line, const char *word, const char *what,
         unsigned first = 0, last = 0;
 
         if (length >= sizeof(part)) {
-            return plan_words_fail(line, "'%.20s...' is no number of a %s",
+            return mrail_text_fail(line, "'%.20s...' is no number of a %s",
                                    word, what);
         }
         mrail_copy(part, word, length);
@@ -195,20 +197,20 @@ int plan_words_sequence(plan_line_t *line, const char *word, const char *what,
     }
 }
 
-int plan_words_list(plan_line_t *line, const char *word, const char *what,
-                    unsigned count, plan_list_t *list)
+int mrail_text_list(mrail_text_line_t *line, const char *word, const char *what,
+                    unsigned count, mrail_text_list_t *list)
 {
-    if (plan_words_sequence(line, word, what, count, list) != 0) {
+    if (mrail_text_sequence(line, word, what, count, list) != 0) {
         return -EINVAL;
     }
     for (unsigned i = 0; i < list->num; ++i) {
-        plan_list_t before = *list;
+        mrail_text_list_t before = *list;
         unsigned twice;
 
         before.num = i;
-        twice = plan_list_from(&before, list->first[i]);
+        twice = mrail_text_list_from(&before, list->first[i]);
         if (twice <= list->last[i]) {
-            return plan_words_fail(line, "%s %u comes twice in a list", what,
+            return mrail_text_fail(line, "%s %u comes twice in a list", what,
                                    twice);
         }
     }
@@ -218,7 +220,7 @@ int plan_words_list(plan_line_t *line, const char *word, const char *what,
 /* ---- Lines ---- */
 
 /* Cuts at blanks and at '#', in place. */
-static int cut_line(plan_line_t *line, char *text)
+static int cut_line(mrail_text_line_t *line, char *text)
 {
     char *save = NULL;
 
@@ -226,16 +228,16 @@ static int cut_line(plan_line_t *line, char *text)
         unsigned char c = (unsigned char)*p;
 
         if ((c < ' ' && c != '\t' && c != '\r') || c == 0x7f) {
-            return plan_words_fail(line, "byte %#x is no text", c);
+            return mrail_text_fail(line, "byte %#x is no text", c);
         }
     }
     text[strcspn(text, "#")] = '\0';
     line->num = 0;
     for (char *p = strtok_r(text, " \t\r", &save); p != NULL;
          p = strtok_r(NULL, " \t\r", &save)) {
-        if (line->num == PLAN_WORDS_MAX) {
-            return plan_words_fail(line, "more than %d words in a line",
-                                   PLAN_WORDS_MAX);
+        if (line->num == MRAIL_TEXT_MAX_WORDS) {
+            return mrail_text_fail(line, "more than %d words in a line",
+                                   MRAIL_TEXT_MAX_WORDS);
         }
         line->words[line->num++] = p;
     }
@@ -244,8 +246,8 @@ static int cut_line(plan_line_t *line, char *text)
 }
 
 /* All lines of `text`, which ends with a zero byte, and then the end. */
-static int run_lines(plan_line_t *line, char *text, plan_line_func_t func,
-                     void *arg)
+static int run_lines(mrail_text_line_t *line, char *text,
+                     mrail_text_line_func_t func, void *arg)
 {
     char *end;
     int ret;
@@ -282,24 +284,24 @@ static unsigned line_of(const char *text, const char *zero)
     return number;
 }
 
-int plan_words_each(const char *name, const char *text, size_t length,
-                    size_t max_bytes, plan_line_func_t func, void *arg,
+int mrail_text_each(const char *name, const char *text, size_t length,
+                    size_t max_bytes, mrail_text_line_func_t func, void *arg,
                     char *why, size_t size)
 {
     const char *zero = (length > 0) ? memchr(text, '\0', length) : NULL;
-    plan_line_t line = {.number = 1, .why = ""};
+    mrail_text_line_t line = {.number = 1, .why = ""};
     size_t name_length = strlen(name);
     char *copy = NULL;
     int ret;
 
-    if (name_length > PLAN_NAME_MAX) {
-        name += name_length - PLAN_NAME_MAX;
+    if (name_length > MRAIL_TEXT_MAX_NAME) {
+        name += name_length - MRAIL_TEXT_MAX_NAME;
     }
     if (length > max_bytes) {
-        ret = plan_words_fail(&line, "longer than %zu bytes", max_bytes);
+        ret = mrail_text_fail(&line, "longer than %zu bytes", max_bytes);
     } else if (zero != NULL) {
         line.number = line_of(text, zero);
-        ret = plan_words_fail(&line, "byte 0 is no text");
+        ret = mrail_text_fail(&line, "byte 0 is no text");
     } else if ((copy = malloc(length + 1)) == NULL) {
         ret = -ENOMEM;
     } else {

@@ -1,5 +1,5 @@
 #include "config.h"
-#include "tools/json.h"
+#include "base/json.h"
 
 #include "base/util.h"
 

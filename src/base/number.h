@@ -6,8 +6,8 @@
  * this form) or -ERANGE (it is, but out of bounds). *value_p is written on
  * success only.
  */
-#ifndef MRAIL_TOOLS_NUMBER_H
-#define MRAIL_TOOLS_NUMBER_H
+#ifndef MRAIL_BASE_NUMBER_H
+#define MRAIL_BASE_NUMBER_H
 
 #include <stddef.h>
 #include <stdint.h>

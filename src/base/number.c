@@ -1,5 +1,5 @@
 #include "config.h"
-#include "tools/number.h"
+#include "base/number.h"
 
 #include "base/util.h"
 
