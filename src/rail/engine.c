@@ -3,7 +3,6 @@
 #include "rail/engine.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -478,85 +477,4 @@ void mrail_engine_memory(mrail_engine_t *engine, mrail_memory_t *memory_p)
             (MRAIL_UD_RX + MRAIL_UD_TX) * (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE);
     }
     pthread_mutex_unlock(&engine->ctl_lock);
-}
-
-static void mrail_stats_path(char *path, size_t size, const char *pattern)
-{
-    const char *mark = strstr(pattern, "%p");
-
-    if (mark == NULL) {
-        snprintf(path, size, "%s", pattern);
-    } else {
-        snprintf(path, size, "%.*s%d%s", (int)(mark - pattern), pattern,
-                 (int)getpid(), mark + 2);
-    }
-}
-
-/* One line for each lane with a QP: a packet capture shows the QP number, and
- * this line shows the port where its packets belong. */
-static void mrail_stats_lane(FILE *file, const mrail_lane_t *lane,
-                             unsigned count)
-{
-    fprintf(file,
-            "%s\n{\"peer\": \"%016llx\", \"lane\": %u, "
-            "\"device\": \"%s\", \"port\": %u, \"qpn\": %u, "
-            "\"sport\": %u, \"state\": \"%s\"}",
-            (count == 0) ? "" : ",", (unsigned long long)lane->peer->id,
-            lane->slot, lane->rail->attr.device, lane->rail->attr.port,
-            lane->last_qpn, lane->sport, mrail_lane_state_name(lane->state));
-}
-
-static void mrail_stats_lanes(mrail_engine_t *engine, FILE *file)
-{
-    unsigned count = 0;
-    mrail_peer_t *peer;
-
-    fprintf(file, "\"lanes\": [");
-    for (unsigned i = 0; i < MRAIL_BUCKETS; ++i) {
-        mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
-            for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
-                const mrail_lane_t *lane = peer->lanes[slot];
-
-                if ((lane != NULL) && (lane->last_qpn != 0)) {
-                    mrail_stats_lane(file, lane, count++);
-                }
-            }
-        }
-    }
-    fprintf(file, "],\n");
-}
-
-void mrail_engine_write_stats(mrail_engine_t *engine)
-{
-    const mrail_counters_t *c = &engine->counters;
-    mrail_memory_t memory;
-    char path[4096];
-    FILE *file;
-    int fd;
-
-    if (engine->config.stats_file[0] == '\0') {
-        return;
-    }
-    mrail_stats_path(path, sizeof(path), engine->config.stats_file);
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    file = (fd < 0) ? NULL : fdopen(fd, "w");
-    if (file == NULL) {
-        mrail_warn("UCX_MRAIL_STATS_FILE: cannot write %s: %s", path,
-                   strerror(errno));
-        return;
-    }
-    mrail_engine_memory(engine, &memory);
-    fprintf(file,
-            "{\"pid\": %d, \"rails\": %u, \"memory\": {\"pools\": %zu, "
-            "\"queues\": %zu, \"tables\": %zu}, \"qps\": %u, \"peers\": %u,\n",
-            (int)getpid(), engine->num_rails, memory.pools, memory.queues,
-            memory.tables, memory.num_qps, memory.num_peers);
-    mrail_stats_lanes(engine, file);
-    fprintf(file, "\"counters\": {");
-#define MRAIL_COUNTER_PRINT(_name)                                             \
-    fprintf(file, "\"" #_name "\": %llu, ", (unsigned long long)c->_name);
-    MRAIL_COUNTERS(MRAIL_COUNTER_PRINT)
-#undef MRAIL_COUNTER_PRINT
-    fprintf(file, "\"end\": 0}}\n");
-    fclose(file);
 }

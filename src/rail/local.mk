@@ -25,6 +25,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/rma.c \
     src/rail/discovery.c src/rail/discovery.h \
     src/rail/sched.c src/rail/sched.h \
+    src/rail/stats.c \
     src/rail/control_thread.c \
     src/rail/fair_share.c src/rail/fair_share.h \
     src/rail/flush.c \

@@ -1,0 +1,97 @@
+/*
+ * Rules of a switch that send each segment of RoCEv2 source ports out of one
+ * uplink, in the languages of several switches; and a reader that says whether a
+ * rule set covers the port range. Source: [CTCCL] 3.2 and 4.1.
+ *
+ * The segments are those of orchestrator/ports.h, so rules and lanes agree by
+ * construction. Pure: options in, text out; text in, a report out.
+ */
+#ifndef MRAIL_FABRIC_ACL_H
+#define MRAIL_FABRIC_ACL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define MRAIL_ACL_NO_DSCP 255
+#define MRAIL_ACL_MAX_UPLINKS 256
+
+typedef enum mrail_acl_dialect {
+    MRAIL_ACL_IOS,     /* ACL and route map as in [CTCCL] 4.1 */
+    MRAIL_ACL_EOS,     /* Arista EOS: traffic policy */
+    MRAIL_ACL_SONIC,   /* SONiC: ACL_TABLE and ACL_RULE with redirection, JSON */
+    MRAIL_ACL_NVUE,    /* NVIDIA Cumulus Linux: nv set */
+    MRAIL_ACL_LINUX,   /* iproute2 and nftables, also with FRR: a shell script */
+    MRAIL_ACL_NUM_DIALECTS
+} mrail_acl_dialect_t;
+
+/* What becomes of a segment whose uplink is down. */
+typedef enum mrail_acl_failure {
+    /* Its packets take the ordinary routes (ECMP): nothing is lost, and the
+     * other uplinks carry an uneven load. */
+    MRAIL_ACL_FALL_THROUGH,
+    /* Its packets are dropped: the lanes of the segment fail over, and the other
+     * uplinks carry an equal load. */
+    MRAIL_ACL_DROP
+} mrail_acl_failure_t;
+
+typedef struct mrail_acl_uplink {
+    const char *next_hop; /* IPv4 address of the far end */
+    const char *port;     /* name of the switch port; NULL: not known */
+} mrail_acl_uplink_t;
+
+typedef struct mrail_acl {
+    unsigned num_uplinks; /* 1 to MRAIL_ACL_MAX_UPLINKS */
+    const mrail_acl_uplink_t *uplinks; /* uplink n takes segment n */
+    /*
+     * 1: this switch is a leaf: it divides the whole range by its uplinks.
+     * More: it is a spine of a fabric of three tiers. Each leaf segment (there
+     * are `leaf_uplinks`) is divided by the spine's uplinks.
+     */
+    unsigned leaf_uplinks;
+    unsigned dscp;                /* 0 to 63, or MRAIL_ACL_NO_DSCP */
+    mrail_acl_failure_t failure;
+    const char *name;             /* prefix of lists and maps: "udf" */
+    const char *const *ingress;   /* ports that the rules are applied to */
+    unsigned num_ingress;         /* 0: a placeholder line says where */
+} mrail_acl_t;
+
+/* "ios", "eos", "sonic", "nvue", "linux". */
+const char *mrail_acl_dialect_name(mrail_acl_dialect_t dialect);
+
+/* Checks the options. 0; -EINVAL with a sentence in `why`. */
+int mrail_acl_validate(const mrail_acl_t *acl, char *why, size_t why_size);
+
+/* Writes the rules, or (undo) what removes them. The options are valid. */
+void mrail_acl_write(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
+                     FILE *stream);
+void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
+                          FILE *stream);
+
+/* One rule that was read: ports first to last (inclusive) go to `target`. */
+typedef struct mrail_acl_rule {
+    uint16_t first, last;
+    unsigned line; /* in the text, from 1 */
+    char target[64]; /* next hop, or the name of the port */
+} mrail_acl_rule_t;
+
+typedef struct mrail_acl_report {
+    unsigned num_rules, num_targets;
+    unsigned num_holes, num_overlaps, num_unmapped; /* unmapped: without target */
+    unsigned num_misplaced; /* segments that are not those of ports.h */
+} mrail_acl_report_t;
+
+/*
+ * Reads a rule set back and compares it with the segments of `num_uplinks` (0:
+ * as many as there are targets). Prints one line for each finding, with the line
+ * of the text, to `stream`. `report` is written if the text could be read.
+ * Returns 0: each port of the range goes to one uplink, exactly once; -ERANGE: there
+ * is a hole, an overlap, or another finding; -EINVAL: not this dialect, or
+ * malformed, with a sentence in `why`.
+ */
+int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,
+                    size_t length, unsigned num_uplinks, unsigned leaf_uplinks,
+                    FILE *stream, mrail_acl_report_t *report, char *why,
+                    size_t why_size);
+
+#endif
