@@ -17,11 +17,11 @@
 #define MRAIL_ACL_MAX_UPLINKS 256
 
 typedef enum mrail_acl_dialect {
-    MRAIL_ACL_IOS,     /* ACL and route map as in [CTCCL] 4.1 */
-    MRAIL_ACL_EOS,     /* Arista EOS: traffic policy */
-    MRAIL_ACL_SONIC,   /* SONiC: ACL_TABLE and ACL_RULE with redirection, JSON */
-    MRAIL_ACL_NVUE,    /* NVIDIA Cumulus Linux: nv set */
-    MRAIL_ACL_LINUX,   /* iproute2 and nftables, also with FRR: a shell script */
+    MRAIL_ACL_IOS,   /* ACL and route map as in [CTCCL] 4.1 */
+    MRAIL_ACL_EOS,   /* Arista EOS: traffic policy */
+    MRAIL_ACL_SONIC, /* SONiC: ACL_TABLE and ACL_RULE with redirection, JSON */
+    MRAIL_ACL_NVUE,  /* NVIDIA Cumulus Linux: nv set */
+    MRAIL_ACL_LINUX, /* iproute2 and nftables, also with FRR: a shell script */
     MRAIL_ACL_NUM_DIALECTS
 } mrail_acl_dialect_t;
 
@@ -41,7 +41,7 @@ typedef struct mrail_acl_uplink {
 } mrail_acl_uplink_t;
 
 typedef struct mrail_acl {
-    unsigned num_uplinks; /* 1 to MRAIL_ACL_MAX_UPLINKS */
+    unsigned num_uplinks;              /* 1 to MRAIL_ACL_MAX_UPLINKS */
     const mrail_acl_uplink_t *uplinks; /* uplink n takes segment n */
     /*
      * 1: this switch is a leaf: it divides the whole range by its uplinks.
@@ -49,11 +49,11 @@ typedef struct mrail_acl {
      * are `leaf_uplinks`) is divided by the spine's uplinks.
      */
     unsigned leaf_uplinks;
-    unsigned dscp;                /* 0 to 63, or MRAIL_ACL_NO_DSCP */
+    unsigned dscp; /* 0 to 63, or MRAIL_ACL_NO_DSCP */
     mrail_acl_failure_t failure;
-    const char *name;             /* prefix of lists and maps: "udf" */
-    const char *const *ingress;   /* ports that the rules are applied to */
-    unsigned num_ingress;         /* 0: a placeholder line says where */
+    const char *name;           /* prefix of lists and maps: "udf" */
+    const char *const *ingress; /* ports that the rules are applied to */
+    unsigned num_ingress;       /* 0: a placeholder line says where */
 } mrail_acl_t;
 
 /* "ios", "eos", "sonic", "nvue", "linux". */
@@ -71,13 +71,14 @@ void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
 /* One rule that was read: ports first to last (inclusive) go to `target`. */
 typedef struct mrail_acl_rule {
     uint16_t first, last;
-    unsigned line; /* in the text, from 1 */
+    unsigned line;   /* in the text, from 1 */
     char target[64]; /* next hop, or the name of the port */
 } mrail_acl_rule_t;
 
 typedef struct mrail_acl_report {
     unsigned num_rules, num_targets;
-    unsigned num_holes, num_overlaps, num_unmapped; /* unmapped: without target */
+    unsigned num_holes, num_overlaps,
+        num_unmapped;       /* unmapped: without target */
     unsigned num_misplaced; /* segments that are not those of ports.h */
 } mrail_acl_report_t;
 

@@ -34,11 +34,12 @@ typedef enum mrail_fabric_tier {
 typedef struct mrail_fabric_node {
     char name[MRAIL_FABRIC_MAX_NAME + 1];
     mrail_fabric_tier_t tier;
-    uint32_t place; /* among the nodes of its tier, from 0, in the file's order */
+    uint32_t
+        place; /* among the nodes of its tier, from 0, in the file's order */
     /* Links to the tier above and below, in the file's order. Uplink n of a
      * switch, up[n], takes port segment n. The r-th link of a host is rail r. */
     uint32_t num_up, num_down;
-    const uint32_t *up, *down;
+    uint32_t *up, *down;
 } mrail_fabric_node_t;
 
 typedef struct mrail_fabric_link {
@@ -52,10 +53,10 @@ typedef struct mrail_fabric_link {
 
 typedef struct mrail_fabric {
     uint32_t num_nodes, num_links;
-    const mrail_fabric_node_t *nodes; /* in the file's order */
-    const mrail_fabric_link_t *links;
+    mrail_fabric_node_t *nodes; /* in the file's order */
+    mrail_fabric_link_t *links;
     uint32_t num_of[MRAIL_FABRIC_NUM_TIERS];
-    const uint32_t *of[MRAIL_FABRIC_NUM_TIERS]; /* nodes of a tier, by place */
+    uint32_t *of[MRAIL_FABRIC_NUM_TIERS]; /* nodes of a tier, by place */
 } mrail_fabric_t;
 
 /* "host", "leaf", "spine" or "core". */

@@ -35,14 +35,14 @@ mrail_ethereal_split_t mrail_ethereal_split(uint32_t flows, uint32_t uplinks);
 uint64_t mrail_ethereal_num_pieces(const mrail_ethereal_split_t *split);
 
 typedef struct mrail_ethereal_piece {
-    uint32_t flow;           /* 0 to n - 1 */
-    uint32_t piece, pieces;  /* piece `piece` of `pieces` equal pieces */
-    uint32_t uplink;         /* 0 to s - 1, among the usable ones */
+    uint32_t flow;          /* 0 to n - 1 */
+    uint32_t piece, pieces; /* piece `piece` of `pieces` equal pieces */
+    uint32_t uplink;        /* 0 to s - 1, among the usable ones */
 } mrail_ethereal_piece_t;
 
 /* Piece i < mrail_ethereal_num_pieces(), in the order of flows. */
-mrail_ethereal_piece_t
-mrail_ethereal_piece(const mrail_ethereal_split_t *split, uint64_t i);
+mrail_ethereal_piece_t mrail_ethereal_piece(const mrail_ethereal_split_t *split,
+                                            uint64_t i);
 
 /* The bytes of a piece: from *offset_p on, *length_p long. Pieces of a flow are
  * adjacent, cover it, and differ by at most one byte. */
@@ -55,8 +55,7 @@ typedef struct mrail_ethereal_paths {
     mrail_ns_t bad_until_ns[MRAIL_ETHEREAL_MAX_UPLINKS]; /* 0: good */
 } mrail_ethereal_paths_t;
 
-void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths,
-                               uint32_t uplinks);
+void mrail_ethereal_paths_init(mrail_ethereal_paths_t *paths, uint32_t uplinks);
 
 /* The path failed: it is bad for bad_ns from now on. */
 void mrail_ethereal_path_fail(mrail_ethereal_paths_t *paths, uint32_t uplink,

@@ -2,7 +2,10 @@
 # only, no I/O, no clock.
 noinst_LTLIBRARIES += libmrail-orchestrator.la libmrail-planner.la
 libmrail_orchestrator_la_SOURCES = \
+    src/orchestrator/ethereal.c src/orchestrator/ethereal.h \
+    src/orchestrator/flowlets.c src/orchestrator/flowlets.h \
     src/orchestrator/ports.c src/orchestrator/ports.h
+libmrail_orchestrator_la_LIBADD = -lm
 
 # The planner, for those who look inside (tests); all others take libmrail-plan.
 libmrail_planner_la_SOURCES = \
