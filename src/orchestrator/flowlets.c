@@ -20,11 +20,14 @@ static double density(double z)
     return exp(-0.5 * z * z) / sqrt(2 * M_PI);
 }
 
-/* z with upper_tail(z) == q, 0 < q <= 0.5. Newton's method on the logarithm,
- * which is concave: the iteration approaches z from one side. */
+/*
+ * z with upper_tail(z) == q, 0 < q <= 0.5. Newton's method on the logarithm, which
+ * is concave. The start is above z, because upper_tail(z) <= exp(-z^2/2)/2 (z >= 0), so the
+ * iteration comes down to z and never passes it.
+ */
 static double upper_quantile(double q)
 {
-    double z = 0;
+    double z = sqrt(-2 * log(2 * q));
 
     for (int i = 0; i < 100; ++i) {
         double tail = upper_tail(z);
