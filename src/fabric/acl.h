@@ -25,7 +25,7 @@ typedef enum mrail_acl_dialect {
     MRAIL_ACL_NUM_DIALECTS
 } mrail_acl_dialect_t;
 
-/* What becomes of a segment whose uplink is down. */
+/* The effect of an uplink failure on its segment. */
 typedef enum mrail_acl_failure {
     /* Its packets take the ordinary routes (ECMP): nothing is lost, and the
      * other uplinks carry an uneven load. */

@@ -3,7 +3,7 @@
  *
  * Invariants:
  * - A message stays in peer->unacked until the peer's cumulative acknowledgement
- *   covers it. If its lane fails first, it is also on peer->resend, until another
+ *   covers it. If its lane fails first, it is also on peer->replay_am, until another
  *   lane takes it.
  * - A lane carries at most as many AMs as its receiver has buffers (credits), so
  *   RNR does not occur.
@@ -147,7 +147,7 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
 /* ---- sending ---- */
 
 /*
- * The last credit is reserved for resent messages: a resent message must arrive
+ * The last credit is reserved for replayed messages: a replayed message must arrive
  * before messages that may hold all other credits. A message may take it if all
  * messages before it are on the same lane.
  */
@@ -549,9 +549,9 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
     }
     /* A message that has not arrived cannot be acknowledged, whatever the peer
      * sends. */
-    if (MRAIL_UNLIKELY(!mrail_list_empty(&peer->resend)) &&
+    if (MRAIL_UNLIKELY(!mrail_list_empty(&peer->replay_am)) &&
         mrail_seq32_before(
-            mrail_list_head(&peer->resend, mrail_tx_t, again)->seq, ack)) {
+            mrail_list_head(&peer->replay_am, mrail_tx_t, again)->seq, ack)) {
         return;
     }
     peer->tx_acked = ack;
@@ -570,11 +570,11 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
 
 /* ---- once more ---- */
 
-static void mrail_am_add_resend(mrail_peer_t *peer, mrail_tx_t *tx)
+static void mrail_am_add_replay(mrail_peer_t *peer, mrail_tx_t *tx)
 {
-    mrail_list_t *pos = &peer->resend;
+    mrail_list_t *pos = &peer->replay_am;
 
-    while ((pos->prev != &peer->resend) &&
+    while ((pos->prev != &peer->replay_am) &&
            mrail_seq32_before(
                tx->seq, mrail_list_entry(pos->prev, mrail_tx_t, again)->seq)) {
         pos = pos->prev;
@@ -592,7 +592,7 @@ void mrail_am_take_lost(mrail_lane_t *lane)
             continue;
         }
         if (!mrail_seq16_before(tx->number, lane->peer_has)) {
-            mrail_am_add_resend(peer, tx);
+            mrail_am_add_replay(peer, tx);
         }
         lane->am_inflight -= tx->length;
         peer->detached.am_inflight += tx->length;
@@ -601,7 +601,7 @@ void mrail_am_take_lost(mrail_lane_t *lane)
 }
 
 /* 1 if all earlier messages that may still be missing are on this lane, where
- * they arrive first. Messages of a failed lane that are not resent have
+ * they arrive first. Messages of a failed lane that are not replayed have
  * arrived. */
 static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
 {
@@ -619,10 +619,10 @@ static int mrail_am_is_next_on(const mrail_lane_t *lane, const mrail_tx_t *tx)
     return 1;
 }
 
-/* A lane with a credit for a resent message. The reserved credit may be used if
+/* A lane with a credit for a replayed message. The reserved credit may be used if
  * the message is delivered on arrival, which returns the credit. Otherwise the
  * lane would be useless if the lane of earlier messages failed. */
-static mrail_lane_t *mrail_am_resend_lane(mrail_peer_t *peer,
+static mrail_lane_t *mrail_am_replay_lane(mrail_peer_t *peer,
                                           const mrail_tx_t *tx)
 {
     for (unsigned i = 0; i < peer->num_am; ++i) {
@@ -638,13 +638,14 @@ static mrail_lane_t *mrail_am_resend_lane(mrail_peer_t *peer,
     return NULL;
 }
 
-void mrail_am_resend(mrail_peer_t *peer)
+void mrail_am_replay(mrail_peer_t *peer)
 {
     const mrail_flush_t *barrier = mrail_flush_barrier(peer);
 
-    while (!mrail_list_empty(&peer->resend) && (mrail_peer_num_up(peer) != 0)) {
-        mrail_tx_t *tx = mrail_list_head(&peer->resend, mrail_tx_t, again);
-        mrail_lane_t *lane = mrail_am_resend_lane(peer, tx);
+    while (!mrail_list_empty(&peer->replay_am) &&
+           (mrail_peer_num_up(peer) != 0)) {
+        mrail_tx_t *tx = mrail_list_head(&peer->replay_am, mrail_tx_t, again);
+        mrail_lane_t *lane = mrail_am_replay_lane(peer, tx);
 
         if ((lane == NULL) || ((barrier != NULL) &&
                                !mrail_seq32_before(tx->seq, barrier->am_seq))) {
@@ -664,8 +665,8 @@ void mrail_am_resend(mrail_peer_t *peer)
 
 void mrail_am_fail(mrail_peer_t *peer)
 {
-    while (!mrail_list_empty(&peer->resend)) {
-        mrail_list_del(peer->resend.next);
+    while (!mrail_list_empty(&peer->replay_am)) {
+        mrail_list_del(peer->replay_am.next);
     }
     while (!mrail_list_empty(&peer->unacked)) {
         mrail_tx_t *tx = mrail_list_head(&peer->unacked, mrail_tx_t, list);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 /* epoll data: kind in the upper half, rail in the lower. */
-enum { MRAIL_STALL_WAKE, MRAIL_STALL_UD, MRAIL_STALL_ASYNC };
+enum { MRAIL_WATCH_WAKE, MRAIL_WATCH_UD, MRAIL_WATCH_ASYNC };
 
 static int mrail_control_thread_watch(mrail_engine_t *engine, int fd,
                                       unsigned kind, unsigned rail)
@@ -49,14 +49,14 @@ static void mrail_control_thread_handle(mrail_engine_t *engine,
     uint64_t count;
 
     switch (event->data.u64 >> 32) {
-    case MRAIL_STALL_WAKE:
+    case MRAIL_WATCH_WAKE:
         (void)!read(engine->event_fd, &count, sizeof(count));
         break;
-    case MRAIL_STALL_UD:
+    case MRAIL_WATCH_UD:
         mrail_control_ud(engine, rail, timers);
         mrail_control_thread_leave(engine, rail->ud_channel->fd, event);
         break;
-    case MRAIL_STALL_ASYNC:
+    case MRAIL_WATCH_ASYNC:
         mrail_control_async(engine, rail);
         mrail_control_thread_leave(engine, rail->ctx->async_fd, event);
         break;
@@ -107,7 +107,7 @@ static int mrail_set_nonblock(int fd)
 static int mrail_control_thread_watch_all(mrail_engine_t *engine)
 {
     int ret = mrail_control_thread_watch(engine, engine->event_fd,
-                                         MRAIL_STALL_WAKE, 0);
+                                         MRAIL_WATCH_WAKE, 0);
 
     for (unsigned i = 0; (ret == 0) && (i < engine->num_rails); ++i) {
         mrail_rail_t *rail = &engine->rails[i];
@@ -121,11 +121,11 @@ static int mrail_control_thread_watch_all(mrail_engine_t *engine)
         }
         if (ret == 0) {
             ret = mrail_control_thread_watch(engine, rail->ud_channel->fd,
-                                             MRAIL_STALL_UD, i);
+                                             MRAIL_WATCH_UD, i);
         }
         if (ret == 0) {
             ret = mrail_control_thread_watch(engine, rail->ctx->async_fd,
-                                             MRAIL_STALL_ASYNC, i);
+                                             MRAIL_WATCH_ASYNC, i);
         }
     }
     return ret;

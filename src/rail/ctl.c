@@ -11,6 +11,7 @@
 #include "config.h"
 #include "rail/ctl.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -88,11 +89,14 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
 void mrail_ctl_lane_join(mrail_lane_t *lane)
 {
     mrail_engine_t *engine = lane->peer->engine;
+    char address[INET6_ADDRSTRLEN];
 
     if (__atomic_exchange_n(&lane->rail->failing, 0, __ATOMIC_RELAXED)) {
-        mrail_warn("%s:%u: a lane is up again, to peer %016llx",
+        mrail_gid_text(lane->peer->rails[lane->remote_rail].gid, address,
+                       sizeof(address));
+        mrail_warn("%s:%u: a lane is up again, to peer %016llx at %s",
                    lane->rail->attr.device, lane->rail->attr.port,
-                   (unsigned long long)lane->peer->id);
+                   (unsigned long long)lane->peer->id, address);
     }
     lane->validation = MRAIL_PATH_VALIDATION_NONE;
     lane->peer->paths[lane->slot].stalls = 0;

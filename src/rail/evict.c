@@ -199,7 +199,7 @@ static void mrail_evict_keep(mrail_lane_t *lane)
         /* Except for work that no other lane can do. */
         lane->leaving = mrail_lane_has_successor(lane) ||
                         (mrail_list_empty(&lane->peer->uncut) &&
-                         mrail_list_empty(&lane->peer->redo));
+                         mrail_list_empty(&lane->peer->replay_rma));
         return;
     }
     if (lane->evict_remote) {

@@ -1,11 +1,11 @@
 /*
- * Failover: gives up a failed lane and resends what it did not carry.
+ * Failover: gives up a failed lane and replays what it did not carry.
  * docs/failover.md has the protocol and its invariants.
  *
  * Either end may begin. It moves its QP to the error state, so that nothing
  * arrives any more, and the device returns all requests and receive buffers.
  * Then the end answers the peer's FAIL with the number of messages that arrived
- * (CONFIRM). Only when both ends are done is anything resent, over any lane. So
+ * (CONFIRM). Only when both ends are done is anything replayed, over any lane. So
  * nothing of the old lane can arrive after its replacement. The lane's place is
  * then free for a new epoch.
  *
@@ -16,6 +16,7 @@
 #include "config.h"
 #include "rail/ctl.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
@@ -31,6 +32,7 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
     mrail_engine_t *engine = peer->engine;
     uint64_t bit = 1ull << lane->slot;
     mrail_log_level_t level = MRAIL_LOG_WARN;
+    char address[INET6_ADDRSTRLEN];
 
     if (__atomic_load_n(&peer->failed, __ATOMIC_RELAXED) != 0) {
         return; /* all of its lanes are ending */
@@ -45,10 +47,13 @@ void mrail_failover_request(mrail_lane_t *lane, const char *cause)
     if (__atomic_exchange_n(&lane->rail->failing, 1, __ATOMIC_RELAXED)) {
         level = MRAIL_LOG_DEBUG; /* there may be thousands of lanes */
     }
+    mrail_gid_text(peer->rails[lane->remote_rail].gid, address,
+                   sizeof(address));
     mrail_log(level,
-              "%s:%u: lane %u to peer %016llx fails (%s); others take its work",
+              "%s:%u: lane %u to peer %016llx at %s fails (%s); others take "
+              "its work",
               lane->rail->attr.device, lane->rail->attr.port, lane->slot,
-              (unsigned long long)peer->id, cause);
+              (unsigned long long)peer->id, address, cause);
     __atomic_store_n(&engine->error_pending, 1, __ATOMIC_SEQ_CST);
     mrail_wakeup_all(engine, MRAIL_ARMED_OWN);
     mrail_control_thread_wake(engine);
@@ -293,10 +298,10 @@ void mrail_failover_run(mrail_peer_t *peer, mrail_ns_t now_ns)
     if (peer->dead) {
         return; /* a completion has ended it */
     }
-    mrail_am_resend(peer);
-    mrail_rma_redo(peer, now_ns);
-    if ((peer->broken_mask == 0) && mrail_list_empty(&peer->resend) &&
-        mrail_list_empty(&peer->redo)) {
+    mrail_am_replay(peer);
+    mrail_rma_replay(peer, now_ns);
+    if ((peer->broken_mask == 0) && mrail_list_empty(&peer->replay_am) &&
+        mrail_list_empty(&peer->replay_rma)) {
         mrail_failover_end(peer);
     }
 }

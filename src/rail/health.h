@@ -55,7 +55,7 @@ typedef enum mrail_health_action {
     MRAIL_HEALTH_HOLD,   /* no new work */
     MRAIL_HEALTH_RESUME, /* new work again */
     MRAIL_HEALTH_PROBE,  /* send a probe; if in use: no new work */
-    MRAIL_HEALTH_RETIRE, /* close the QP, tell the peer, resend elsewhere */
+    MRAIL_HEALTH_RETIRE, /* close the QP, tell the peer, replay elsewhere */
     MRAIL_HEALTH_RESTORE /* connect a new QP */
 } mrail_health_action_t;
 

@@ -23,7 +23,7 @@
 #define MRAIL_CREDIT_UPDATE_RESERVE 2
 #define MRAIL_ACK_RESERVE 2
 
-/* Credits of a window that only resent messages may take. */
+/* Credits of a window that only replayed messages may take. */
 #define MRAIL_RESEND_CREDITS 1
 
 typedef enum mrail_lane_state {

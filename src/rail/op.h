@@ -23,11 +23,12 @@ typedef struct mrail_done {
 } mrail_done_t;
 
 /* An active message, kept until the peer has acknowledged it, so that it can be
- * resent over another rail. */
+ * replayed over another rail. */
 typedef struct mrail_tx {
-    mrail_list_t list;  /* peer->unacked */
-    mrail_list_t again; /* peer->resend, if its lane failed before it arrived */
-    mrail_mem_t *mem;   /* registration of this element */
+    mrail_list_t list; /* peer->unacked */
+    mrail_list_t
+        again; /* peer->replay_am, if its lane failed before it arrived */
+    mrail_mem_t *mem; /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;
     uint32_t seq;
@@ -73,7 +74,8 @@ typedef struct mrail_op {
 
 /* The part of an operation that one work request carries. */
 typedef struct mrail_chunk {
-    mrail_list_t list; /* lane->flying; on failure lane->lost, then peer->redo
+    mrail_list_t
+        list; /* lane->flying; on failure lane->lost, then peer->replay_rma
                         * or peer->arrived */
     mrail_op_t *op;
     mrail_lane_t *lane;
@@ -119,15 +121,15 @@ void mrail_am_restored(mrail_lane_t *lane);
 void mrail_am_add_pending_reply(mrail_peer_t *peer);
 void mrail_am_send_acks(mrail_engine_t *engine);
 void mrail_am_fail(mrail_peer_t *peer);
-/* Moves undelivered messages of the lane to the peer, for resending. */
+/* Moves undelivered messages of the lane to the peer, for the replay. */
 void mrail_am_take_lost(mrail_lane_t *lane);
 /* Resends messages as far as there are credits. */
-void mrail_am_resend(mrail_peer_t *peer);
+void mrail_am_replay(mrail_peer_t *peer);
 
 /* ---- rma.c ---- */
 void mrail_rma_pump(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns);
-/* A READ that makes the lane's writes visible, for `sync` or nobody: 0 or
+/* A READ that makes the lane's writes visible, for `flush` (NULL: for none): 0 or
  * -EAGAIN. */
 int mrail_rma_post_read(mrail_lane_t *lane, mrail_flush_t *flush,
                         mrail_ns_t now_ns);
@@ -137,13 +139,13 @@ int mrail_rma_post_visible(mrail_peer_t *peer, mrail_flush_t *flush,
                            mrail_ns_t now_ns);
 /* The lane's device returns nothing any more: all requests count as undone. */
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns);
-/* Moves undelivered chunks of the lane to the peer, for resending. */
+/* Moves undelivered chunks of the lane to the peer, for the replay. */
 void mrail_rma_take_lost(mrail_lane_t *lane);
 /* Completes operations that mrail_rma_take_lost() found at the peer. Callbacks
- * run: no lock may be held. */
+ * run: the data-path lock is the only one that may be held. */
 void mrail_rma_finish_arrived(mrail_peer_t *peer);
-/* Posts resent chunks as far as there is room. */
-void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* Replays chunks as far as there is room. */
+void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns);
 void mrail_rma_fail(mrail_peer_t *peer, int status);
 void mrail_op_release(mrail_op_t *op);
 

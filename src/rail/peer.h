@@ -119,17 +119,17 @@ struct mrail_peer {
     mrail_lane_t *up[MRAIL_MAX_SLOTS]; /* lanes in use, AM lanes first */
     mrail_sched_lane_t *sched[MRAIL_MAX_SLOTS]; /* &up[i]->sched */
     int connect_wanted;                         /* the request has been made */
-    uint64_t dirty_mask;   /* slots with WRITEs without a READ behind them, */
-    uint64_t reading_mask; /* ... with READs in flight, in use or not */
-    uint64_t closing_mask; /* slots released, but not drained */
-    uint64_t broken_mask;  /* slots whose lane is being given up */
-    int recovering;        /* a lane failed and its replay is incomplete: acts
+    uint64_t dirty_mask;     /* slots with WRITEs without a READ behind them, */
+    uint64_t reading_mask;   /* ... with READs in flight, in use or not */
+    uint64_t closing_mask;   /* slots released, but not drained */
+    uint64_t broken_mask;    /* slots whose lane is being given up */
+    int recovering;          /* a lane failed and its replay is incomplete: acts
                             * as a fence */
-    mrail_list_t resend;   /* mrail_tx_t.again of such lanes, by seq */
-    mrail_list_t redo;     /* mrail_chunk_t likewise, by operation */
-    mrail_list_t arrived;  /* ... those known to be at the peer; completed
+    mrail_list_t replay_am;  /* mrail_tx_t.again of such lanes, by seq */
+    mrail_list_t replay_rma; /* mrail_chunk_t likewise, by operation */
+    mrail_list_t arrived;    /* ... those known to be at the peer; completed
                             * without the control lock */
-    mrail_lane_t detached; /* the lane of AMs that arrived on such lanes */
+    mrail_lane_t detached;   /* the lane of AMs that arrived on such lanes */
     /* Lanes with such chunks, for rail->flows. */
     uint16_t large[MRAIL_MAX_RAILS][MRAIL_FLOWS];
     int dead; /* 1: failing, waits for the devices; 2: failed */

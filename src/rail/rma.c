@@ -358,7 +358,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
     mrail_chunk_finish(chunk);
 }
 
-/* ---- resending ---- */
+/* ---- replay ---- */
 
 void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
@@ -369,11 +369,11 @@ void mrail_rma_abandon(mrail_lane_t *lane, mrail_ns_t now_ns)
 }
 
 /* Sorted by operation: work behind a fence comes last. */
-static void mrail_rma_add_redo(mrail_peer_t *peer, mrail_chunk_t *chunk)
+static void mrail_rma_add_replay(mrail_peer_t *peer, mrail_chunk_t *chunk)
 {
-    mrail_list_t *pos = &peer->redo;
+    mrail_list_t *pos = &peer->replay_rma;
 
-    while ((pos->prev != &peer->redo) &&
+    while ((pos->prev != &peer->replay_rma) &&
            (mrail_list_entry(pos->prev, mrail_chunk_t, list)->op->id >
             chunk->op->id)) {
         pos = pos->prev;
@@ -404,7 +404,7 @@ void mrail_rma_take_lost(mrail_lane_t *lane)
         if (mrail_chunk_has_arrived(chunk)) {
             mrail_list_add_tail(&lane->peer->arrived, &chunk->list);
         } else {
-            mrail_rma_add_redo(lane->peer, chunk);
+            mrail_rma_add_replay(lane->peer, chunk);
         }
     }
     lane->peer->dirty_mask &= ~(1ull << lane->slot);
@@ -433,11 +433,12 @@ static mrail_cursor_t mrail_op_seek(const mrail_op_t *op, uint64_t offset)
     return cursor;
 }
 
-void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns)
+void mrail_rma_replay(mrail_peer_t *peer, mrail_ns_t now_ns)
 {
-    while (!mrail_list_empty(&peer->redo) && (mrail_peer_num_up(peer) != 0)) {
+    while (!mrail_list_empty(&peer->replay_rma) &&
+           (mrail_peer_num_up(peer) != 0)) {
         mrail_chunk_t *chunk =
-            mrail_list_head(&peer->redo, mrail_chunk_t, list);
+            mrail_list_head(&peer->replay_rma, mrail_chunk_t, list);
         mrail_cursor_t cursor = mrail_op_seek(chunk->op, chunk->offset);
         int index;
 
@@ -449,7 +450,7 @@ void mrail_rma_redo(mrail_peer_t *peer, mrail_ns_t now_ns)
         }
         mrail_list_del(&chunk->list);
         if (mrail_chunk_send(chunk, peer->up[index], &cursor, now_ns) != 0) {
-            mrail_rma_add_redo(peer, chunk);
+            mrail_rma_add_replay(peer, chunk);
             return;
         }
         ++peer->engine->counters.rma_replayed;
@@ -559,7 +560,7 @@ void mrail_rma_fail(mrail_peer_t *peer, int status)
             mrail_rma_drop(peer->engine, &peer->lanes[slot]->lost);
         }
     }
-    mrail_rma_drop(peer->engine, &peer->redo);
+    mrail_rma_drop(peer->engine, &peer->replay_rma);
     mrail_rma_drop(peer->engine, &peer->arrived);
     while (!mrail_list_empty(&peer->ops)) {
         mrail_op_t *op = mrail_list_head(&peer->ops, mrail_op_t, list);

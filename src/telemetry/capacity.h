@@ -1,8 +1,8 @@
 /*
  * Live bandwidth of one direction of a rail. The estimate drops when other
- * traffic loads the rail or the rail degrades, rises when more is observed, and
- * expires. Pure: times are arguments. The feeder of a flow serialises;
- * mrail_tele_flow_live() may be called by any thread.
+ * traffic loads the rail or the rail degrades, rises when a higher rate is
+ * observed, and expires. Pure: times are arguments. The caller serialises the
+ * updates of a flow; mrail_tele_flow_live() may be called by any thread.
  *
  * Each large chunk is reported when it is posted and when its completion is
  * seen. Only intervals in which the rail was the bottleneck are measured:

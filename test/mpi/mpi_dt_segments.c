@@ -30,7 +30,7 @@ static void make_types(MPI_Datatype types[MAX_TYPES])
     }
 }
 
-/* 1: the bytes from `at` on are equal. Optionally ignores the padding of a long
+/* Returns 1 if the bytes from `at` onward are equal. Optionally ignores the padding of a long
  * double (ABI of x86-64), which Open MPI 5.0 does not pack. */
 static int is_same(const char *left, const char *right, size_t at,
                    size_t length, int padded)

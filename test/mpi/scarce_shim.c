@@ -1,7 +1,7 @@
 /*
- * LD_PRELOAD it: refuses one of the requests of coll/mrail to the system, the
- * n-th after scarce_arm(). Requests are for memory, private or shared, and for
- * the file of shared memory.
+ * A preloaded library that fails the n-th request of coll/mrail to the system after
+ * scarce_arm(). Requests are for memory, private or shared, and for the file of
+ * shared memory.
  */
 #include "config.h"
 #include "scarce_shim.h"

@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034
-# Sourced by the scripts of this folder: what test/lib.sh has, the results of configure,
-# and what UCX says.
+# Sourced by the scripts of this folder.  Provides test/lib.sh, the results of
+# configure, and checks of UCX's log output.
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
 # shellcheck disable=SC1091

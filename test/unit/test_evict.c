@@ -418,7 +418,7 @@ static void test_only_lane_takes_replayed_work(void **state)
     }
     assert_int_equal(peer->up_mask, 1u << 2);
     assert_int_equal(peer->broken_mask, 0);
-    assert_false(mrail_list_empty(&peer->redo));
+    assert_false(mrail_list_empty(&peer->replay_rma));
     assert_true(mrail_list_empty(&peer->uncut));
     lane = must_go(2);
     assert_int_not_equal(lane->sched.inflight, 0);

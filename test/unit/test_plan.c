@@ -1,7 +1,7 @@
 /*
  * src/orchestrator/plan.h: small examples with known results, and properties
  * that must not influence a plan. test/property/test_plan_lp.c checks random
- * topologies, test_plan_refusals.c refused input.
+ * topologies, and test_plan_refusals.c checks that invalid input is refused.
  */
 #include "config.h"
 #include "plan_machines.h"

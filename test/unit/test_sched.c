@@ -233,10 +233,11 @@ static void test_stalls(void **state)
 }
 
 /*
- * Polls are rarer than a window is long, so only the work until the lane ran
- * dry is visible. With uniform polls up to p ms apart, lanes with 10 ms of work
- * are busy for a part of 20 / p - 100 / p^2. That is 0.89 for 15 ms, and 0.56
- * for 30 ms. A tenth is reserved for start and end.
+ * The interval between polls exceeds the window. A poll sees only the work that
+ * was done before the lane ran dry. The interval t is uniform in [0, p] ms, and a
+ * lane has work for 10 ms. The busy fraction is E(min(t, 10)) / E(t), which is
+ * 20 / p - 100 / p^2: 0.89 for 15 ms, and 0.56 for 30 ms. The limits allow 10 %
+ * for start and end.
  */
 static void test_rare_polls(void **state)
 {

@@ -1,9 +1,12 @@
 #!/bin/sh
-# usage: rank.sh COMMAND...: as a rank of an MPI job on two emulated nodes, by
-# halves: the first has hosts 1 and 2 of the fabric, the second 3 and 4.
-# STATS: folder for each rank's counters.  RANK_ERR: what it says on stderr goes
-# there, too: an mpirun that has to end a job may lose the last lines.  ERRORS: the
-# library test/rail/error_shim.c, for the second half's first device.
+# Usage: rank.sh COMMAND...
+# Runs COMMAND as one rank of an MPI job on two emulated nodes.  The lower half of
+# the ranks uses hosts 1 and 2 of the fabric, the upper half hosts 3 and 4.
+#   STATS     folder for the counters of each rank
+#   RANK_ERR  file that also receives the rank's stderr, because mpirun may lose the
+#             last lines when it ends a job
+#   ERRORS    the library test/rail/error_shim.c, for the first device of the upper
+#             half
 if [ $((OMPI_COMM_WORLD_RANK * 2)) -lt "$OMPI_COMM_WORLD_SIZE" ]; then
     one=rxe1 two=rxe2
 else

@@ -129,7 +129,7 @@ static void know_fill(mca_coll_mrail_op_t *op, void *mine)
     uct_mrail_rail_t rails[UCT_MRAIL_MAX_RAILS];
 
     mca_coll_mrail_rank_entry_fill(entry, rails, mca_coll_mrail_rails(rails));
-    entry->version = mca_coll_mrail_schedule_version();
+    entry->version = mca_coll_mrail_schedule_fingerprint();
     entry->has_devices = (uint64_t)mca_coll_mrail_has_devices();
     entry->params = (mca_coll_mrail_params_t){
         .relay_threshold = settings->relay_threshold,

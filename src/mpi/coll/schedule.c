@@ -375,7 +375,7 @@ static int make_sample(mrail_plan_topo_t *topo, mrail_plan_t **plan_p)
                            0);
 }
 
-uint64_t mca_coll_mrail_schedule_version(void)
+uint64_t mca_coll_mrail_schedule_fingerprint(void)
 {
     mrail_plan_topo_t *topo = NULL;
     mrail_plan_t *plan = NULL;

@@ -92,8 +92,8 @@ int mca_coll_mrail_schedule_make(mca_coll_mrail_schedule_t *schedule,
 void mca_coll_mrail_schedule_discard_warm_start(
     mca_coll_mrail_schedule_t *schedule);
 
-/* Fingerprint of the planner's results on this machine. Processes with
- * different values cannot plan together. 0: failed. */
-uint64_t mca_coll_mrail_schedule_version(void);
+/* Hash of the planner's answers to fixed questions on this machine. Processes
+ * with different values cannot plan together. 0: failed. */
+uint64_t mca_coll_mrail_schedule_fingerprint(void);
 
 #endif
