@@ -7,7 +7,8 @@ libmrail_orchestrator_la_SOURCES = \
     src/orchestrator/ports.c src/orchestrator/ports.h
 libmrail_orchestrator_la_LIBADD = -lm
 
-# The planner, for those who look inside (tests); all others take libmrail-plan.
+# The planner with its internals, for tests. Everything else links
+# libmrail-plan.
 libmrail_planner_la_SOURCES = \
     src/orchestrator/cuts.c src/orchestrator/cuts.h \
     src/orchestrator/digest.h \

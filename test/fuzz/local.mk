@@ -1,5 +1,5 @@
-# Hostile input.  Each target is one file; make check replays its corpus and
-# some changes of it, contrib/fuzz links it with libFuzzer.
+# Hostile input. Each target is one file. make check replays its corpus with
+# some mutations; contrib/fuzz links it with libFuzzer.
 FUZZ_TARGETS = fuzz_am fuzz_config fuzz_ctl fuzz_plan_text fuzz_script \
     fuzz_session fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)

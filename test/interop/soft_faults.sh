@@ -1,6 +1,6 @@
 #!/bin/bash
-# What `mrail soft ctl` does to a job that runs: loss, delay, port down and up
-# (with events), rates; the data stays right.
+# Effects of `mrail soft ctl` on a running job: loss, delay, port down and up
+# with events, rates. The data remains right.
 . "$(dirname "$0")/soft_lib.sh"
 
 ctl() { $soft ctl --session $session "$@" || fail "ctl $*"; }
@@ -28,8 +28,8 @@ wait $job || { fail "port down and up"; show "$tmp/out"; }
 [ "$(counter drop_down)" -gt 0 ] || fail "nothing was discarded while down"
 report 'ports down and up: the job goes on'
 
-# Rates: what two processes of a rail move together stays under it, and a
-# change takes effect while they run.
+# Rates: two processes of a rail stay below its rate together. A change takes
+# effect while they run.
 ctl rate=40M
 before=$(counter rx_bytes) start=$(date +%s%N)
 storm --procs 3 --rails 1 --seconds 2

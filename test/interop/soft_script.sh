@@ -8,7 +8,7 @@
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_rc_pingpong
 
-# play LINE...: a script, to its end; what it prints is in $tmp/script.
+# play LINE...: plays a script to its end. The output is in $tmp/script.
 play() {
     printf '%s\n' "$@" |
         timeout 30 $soft ctl --session $session --script - >"$tmp/script" 2>&1
@@ -127,7 +127,7 @@ wait $job || { fail "a job under pause"; show "$tmp/storm"; }
 healthy pause
 report "pause: nothing moves, nothing is lost"
 
-# Rates: what comes through.
+# Rates: the measured throughput.
 play 'at 0s rail 0 rate 20M' || fail "rate"
 before=$(counter rx_bytes) start=$(date +%s%N)
 storm --seconds 1
@@ -202,7 +202,7 @@ soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "another rail's"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
 report "qp_error"
 
-# Packets and bytes: of this job, not of what was sent before.
+# Packets and bytes of this job, without earlier ones.
 storm --seconds 0.3
 printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
     'at byte 2M for 50ms rail 0 blackhole tx' >"$tmp/counts"
@@ -221,7 +221,7 @@ wait $player || { fail "the script"; show "$tmp/script"; }
 healthy counts
 report "packet and byte"
 
-# One at a time; an interrupt leaves the rails as they are, and says so.
+# One script at a time. An interrupt leaves the rails unchanged, with a message.
 echo 'at 0s down
 at 60s up' >"$tmp/long"
 $soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &

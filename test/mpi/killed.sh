@@ -42,7 +42,7 @@ launch 4 -- timeout 60 "$build/mpi_exchange" --die-at 20 $token \
     >"$tmp/out" 2>&1 || status=$?
 after_death 'a killed rank' "$begun" "$status" "$token"
 
-# signal_mpirun NAME SIGNAL: mpirun gets it in the middle of a job.
+# signal_mpirun NAME SIGNAL: sends mpirun the signal in the middle of a job.
 signal_mpirun()
 {
     token=mrail-$2-$$

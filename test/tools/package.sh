@@ -1,6 +1,7 @@
 #!/bin/sh
-# The Debian package: it is built, unpacks into a root of its own, has what a
-# user needs, and leaves nothing.  Part of the long tier: see contrib/check.
+# The Debian package: it is built, unpacks into its own root, has everything
+# that a user needs, and leaves nothing. It is part of the long tier of
+# contrib/check.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

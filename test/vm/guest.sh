@@ -49,7 +49,7 @@ if [ "${shell:-no}" = yes ]; then
     setsid -c sh -i
     off
 fi
-# In the order of what they rest on.
+# In the order of their dependencies.
 for judge in ${checks:-perftest stock mpi ports repath events soft}; do
     say "$judge"
     began=$(cut -d . -f 1 /proc/uptime)
