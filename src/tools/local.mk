@@ -19,7 +19,8 @@ mrail_SOURCES = src/tools/mrail.c
 mrail_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_LDADD = libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail.1 src/tools/man/mrail-soft.1 \
-    src/tools/man/mrail-script.5 src/tools/man/mrail-telemetry.5 \
+    src/tools/man/mrail-fabric.5 src/tools/man/mrail-script.5 \
+    src/tools/man/mrail-telemetry.5 \
     src/tools/man/mrail.7
 
 pkglibexec_PROGRAMS += mrail-run rank-rail

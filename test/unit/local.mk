@@ -128,3 +128,16 @@ test_coll_SOURCES = test/unit/test_coll.c
 test_coll_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_coll_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
 endif
+
+# Fabrics, and how many flowlets a flow needs.
+if HAVE_CMOCKA
+check_PROGRAMS += test_fabric test_flowlets
+TESTS += test_fabric test_flowlets
+test_fabric_SOURCES = test/unit/test_fabric.c
+test_fabric_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_fabric_LDADD = libmrail-fabric.la $(TEST_LIBS)
+test_fabric_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
+test_flowlets_SOURCES = test/unit/test_flowlets.c
+test_flowlets_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_flowlets_LDADD = libmrail-orchestrator.la $(TEST_LIBS) -lm
+endif
