@@ -3,8 +3,8 @@
  * collide on an uplink move to another port.
  *
  * ECMP hashes each lane to an uplink that the host does not know. Lanes that always
- * have work share the uplink equally, so the rate of a lane shows how many lanes
- * collide there: among lanes of one rail, the slowest is on the fullest uplink.
+ * have work share their uplink equally. The rate of a lane therefore shows how many
+ * lanes collide there: the slowest lane of a rail is on the fullest uplink.
  * The controller moves the slowest lane to a random port. Moves stop when rates are
  * equal within a tolerance, and start again only above a larger one.
  *
