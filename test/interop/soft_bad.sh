@@ -61,15 +61,15 @@ gives 1 "has --icrc off" $soft $s --icrc on -- true
 
 # Garbage, and packets of external hosts, are dropped and counted.
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
-soft ./soft_stress --procs 2 --seconds 1.5 >"$tmp/storm" 2>&1 &
-storm=$!
+soft ./soft_stress --procs 2 --seconds 1.5 >"$tmp/stress" 2>&1 &
+stress=$!
 sleep 0.7
 for i in $(seq 50); do
     echo "x" >"/dev/udp/$addr/4791"
     head -c $((RANDOM % 2000 + 1)) /dev/urandom >"/dev/udp/$addr/4791"
     printf '\x06\x40\xff\xff\x00\x00\x00\x0%x' $((i % 8)) >"/dev/udp/$addr/4791"
 done 2>/dev/null
-wait $storm || { fail "garbage disturbed a job"; show "$tmp/storm"; }
+wait $stress || { fail "garbage disturbed a job"; show "$tmp/stress"; }
 short=$(counter drop_short) wrong=$(counter drop_misrouted)
 echo "# garbage: $short too short, $wrong for nobody"
 [ "$short" -gt 0 ] || fail "short packets were not counted"

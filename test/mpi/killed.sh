@@ -61,7 +61,7 @@ signal_mpirun()
     after_death "$1" "$begun" "$status" "$token"
 }
 
-signal_mpirun 'a job that is told to end' TERM
+signal_mpirun 'a job that receives SIGTERM' TERM
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     skip 'a killed mpirun' "Open MPI's own shared memory stays"
     finish

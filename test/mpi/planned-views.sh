@@ -63,7 +63,7 @@ told=$(sed -n 's/.*: rail carries .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
 if [ "$told" -ge 6 ]; then
     ok 'ranks have different views'
 else
-    not_ok 'ranks have different views' "$told of them" "$tmp/out"
+    not_ok 'ranks have different views' "$told ranks" "$tmp/out"
 fi
 MRAIL_TEST_RUN="$options $small --bind-rails"
 for by in $moves; do

@@ -79,7 +79,7 @@ check 'programs linked with the planner depend on it' \
     holds shlibs '^libmrail-plan 0 mrail '
 check 'no program is linked with the transport' \
     sh -c '! dpkg-deb -I "$0" shlibs | grep -v libmrail-plan' "$package"
-check 'the linker is told of the planner' holds triggers ldconfig
+check 'the linker cache gets the planner' holds triggers ldconfig
 check 'it is purged' into_root -P mrail
 check 'nothing is left' left
 finish
