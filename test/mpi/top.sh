@@ -52,6 +52,11 @@ is 'filters: one rail of one rank of each job' 2 \
 is 'filters: nothing else' 2 "$(grep -c ' soft[0-9]:1 ' "$tmp/table" || true)"
 "$mrail" top --rail soft3 --json >"$tmp/one" 2>&1 || true
 is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
+status=0
+"$mrail" top --rank 999 >"$tmp/none" 2>&1 || status=$?
+is 'filters: no rail is left, status 1' 1 $status
+expect 'filters: ... with a sentence' "$tmp/none" \
+    '^mrail top: no rail of [0-9]+ processes matches'
 if command -v python3 >/dev/null; then
     run_program '' python3 "$top/test/mpi/top_screen.py" "$mrail"
 else
