@@ -2,6 +2,7 @@
 TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
     -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
     -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"' \
+    -DMRAIL_FABRIC_DIR='"$(pkgdatadir)/fabrics"' \
     -DMRAIL_NONE_DIR='"$(pkglibdir)/none"'
 
 noinst_LTLIBRARIES += libmrail-tool.la
@@ -86,6 +87,18 @@ mrail_plan_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
 mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
 dist_man_MANS += src/tools/man/mrail-plan.1 \
     src/tools/man/mrail-topology.5 src/tools/man/mrail-demand.5
+
+# mrail simulate: exchanges over a fabric.
+pkglibexec_PROGRAMS += mrail-simulate
+mrail_simulate_SOURCES = src/tools/simulate.c src/tools/simulate_show.c \
+    src/tools/simulate_verb.h
+mrail_simulate_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_simulate_LDADD = libmrail-fabric.la libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-simulate.1
+fabricdir = $(pkgdatadir)/fabrics
+dist_fabric_DATA = contrib/fabrics/ctccl.fabric \
+    contrib/fabrics/ethereal-256.fabric contrib/fabrics/ethereal-512.fabric \
+    contrib/fabrics/paralet-128.fabric contrib/fabrics/paralet-1024.fabric
 
 pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la
