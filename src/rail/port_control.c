@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define SOFTWARE_RAILS "software rails"
-#define LIVE_LABEL 0x1234u /* any label that no lane of the trial has */
+#define LIVE_LABEL 0x1234u /* any label that no lane of the sample has */
 
 /* Source of the rows: kernel 6.1 to 6.12, calls of rdma_flow_label_to_udp_sport()
  * and rdma_get_udp_sport(); rdma_rxe and the software rails were captured. */
@@ -110,9 +110,9 @@ static void find_driver(struct ibv_context *ctx, const char *device,
     }
 }
 
-/* ---- The trial QP ---- */
+/* ---- The sample QP ---- */
 
-typedef struct trial {
+typedef struct sample {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
     struct ibv_cq *cq;
@@ -120,7 +120,7 @@ typedef struct trial {
     unsigned port;
     int gid_index;
     const uint8_t *gid;
-} trial_t;
+} sample_t;
 
 static struct ibv_context *open_device(const char *name)
 {
@@ -139,7 +139,7 @@ static struct ibv_context *open_device(const char *name)
     return ctx;
 }
 
-static int trial_open(trial_t *trial)
+static int sample_open(sample_t *sample)
 {
     struct ibv_qp_init_attr init = {
         .qp_type = IBV_QPT_RC,
@@ -149,62 +149,62 @@ static int trial_open(trial_t *trial)
                 .max_recv_sge = 1},
     };
 
-    trial->pd = ibv_alloc_pd(trial->ctx);
-    trial->cq = ibv_create_cq(trial->ctx, 2, NULL, NULL, 0);
-    if (trial->pd == NULL || trial->cq == NULL) {
+    sample->pd = ibv_alloc_pd(sample->ctx);
+    sample->cq = ibv_create_cq(sample->ctx, 2, NULL, NULL, 0);
+    if (sample->pd == NULL || sample->cq == NULL) {
         return -ENOMEM;
     }
-    init.send_cq = init.recv_cq = trial->cq;
-    trial->qp = ibv_create_qp(trial->pd, &init);
-    return (trial->qp == NULL) ? -ENOMEM : 0;
+    init.send_cq = init.recv_cq = sample->cq;
+    sample->qp = ibv_create_qp(sample->pd, &init);
+    return (sample->qp == NULL) ? -ENOMEM : 0;
 }
 
-static void trial_close(trial_t *trial)
+static void sample_close(sample_t *sample)
 {
-    if (trial->qp != NULL) {
-        ibv_destroy_qp(trial->qp);
+    if (sample->qp != NULL) {
+        ibv_destroy_qp(sample->qp);
     }
-    if (trial->cq != NULL) {
-        ibv_destroy_cq(trial->cq);
+    if (sample->cq != NULL) {
+        ibv_destroy_cq(sample->cq);
     }
-    if (trial->pd != NULL) {
-        ibv_dealloc_pd(trial->pd);
+    if (sample->pd != NULL) {
+        ibv_dealloc_pd(sample->pd);
     }
 }
 
-static void fill_path(const trial_t *trial, uint32_t label,
+static void fill_path(const sample_t *sample, uint32_t label,
                       struct ibv_ah_attr *ah)
 {
     *ah =
-        (struct ibv_ah_attr){.is_global = 1, .port_num = (uint8_t)trial->port};
-    ah->grh.sgid_index = (uint8_t)trial->gid_index;
+        (struct ibv_ah_attr){.is_global = 1, .port_num = (uint8_t)sample->port};
+    ah->grh.sgid_index = (uint8_t)sample->gid_index;
     ah->grh.hop_limit = 64;
     ah->grh.flow_label = label;
-    memcpy(ah->grh.dgid.raw, trial->gid, sizeof(ah->grh.dgid.raw));
+    memcpy(ah->grh.dgid.raw, sample->gid, sizeof(ah->grh.dgid.raw));
 }
 
 /* RESET, INIT, RTR with the label; to itself, so that no peer is needed. */
-static int trial_connect(const trial_t *trial, uint32_t label)
+static int sample_connect(const sample_t *sample, uint32_t label)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 
-    if (ibv_modify_qp(trial->qp, &attr, IBV_QP_STATE) != 0) {
+    if (ibv_modify_qp(sample->qp, &attr, IBV_QP_STATE) != 0) {
         return -EIO;
     }
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
-                                .port_num = (uint8_t)trial->port};
-    if (ibv_modify_qp(trial->qp, &attr,
+                                .port_num = (uint8_t)sample->port};
+    if (ibv_modify_qp(sample->qp, &attr,
                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                           IBV_QP_ACCESS_FLAGS) != 0) {
         return -EIO;
     }
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
                                 .path_mtu = IBV_MTU_1024,
-                                .dest_qp_num = trial->qp->qp_num,
+                                .dest_qp_num = sample->qp->qp_num,
                                 .max_dest_rd_atomic = 1,
                                 .min_rnr_timer = 12};
-    fill_path(trial, label, &attr.ah_attr);
-    return (ibv_modify_qp(trial->qp, &attr,
+    fill_path(sample, label, &attr.ah_attr);
+    return (ibv_modify_qp(sample->qp, &attr,
                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
                               IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                               IBV_QP_MAX_DEST_RD_ATOMIC |
@@ -214,18 +214,18 @@ static int trial_connect(const trial_t *trial, uint32_t label)
 }
 
 /* The flow label that the device has stored; 0: none. */
-static uint32_t stored_label(const trial_t *trial)
+static uint32_t stored_label(const sample_t *sample)
 {
     struct ibv_qp_init_attr init;
     struct ibv_qp_attr attr;
 
-    return (ibv_query_qp(trial->qp, &attr, IBV_QP_AV, &init) == 0 &&
+    return (ibv_query_qp(sample->qp, &attr, IBV_QP_AV, &init) == 0 &&
             attr.ah_attr.is_global)
                ? attr.ah_attr.grh.flow_label
                : 0;
 }
 
-static int to_state(const trial_t *trial, enum ibv_qp_state state)
+static int to_state(const sample_t *sample, enum ibv_qp_state state)
 {
     struct ibv_qp_attr attr = {.qp_state = state,
                                .timeout = 14,
@@ -234,27 +234,27 @@ static int to_state(const trial_t *trial, enum ibv_qp_state state)
                                .max_rd_atomic = 1};
     int mask = IBV_QP_STATE;
 
-    if (state == IBV_QPS_RTS && trial->qp->state == IBV_QPS_RTR) {
+    if (state == IBV_QPS_RTS && sample->qp->state == IBV_QPS_RTR) {
         mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
     }
-    return ibv_modify_qp(trial->qp, &attr, mask);
+    return ibv_modify_qp(sample->qp, &attr, mask);
 }
 
 /* RTS -> SQD -> SQD with a path -> RTS. Source: ibv_modify_qp(3); kernel 6.12
  * allows IBV_QP_AV in SQD only. 1 if the device takes the new label. */
-static int changes_in_sqd(const trial_t *trial)
+static int changes_in_sqd(const sample_t *sample)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
 
-    if (to_state(trial, IBV_QPS_RTS) != 0 ||
-        to_state(trial, IBV_QPS_SQD) != 0) {
+    if (to_state(sample, IBV_QPS_RTS) != 0 ||
+        to_state(sample, IBV_QPS_SQD) != 0) {
         return 0;
     }
-    fill_path(trial, LIVE_LABEL, &attr.ah_attr);
-    return ibv_modify_qp(trial->qp, &attr, IBV_QP_STATE | IBV_QP_AV) == 0 &&
-           to_state(trial, IBV_QPS_RTS) == 0 &&
-           stored_label(trial) == LIVE_LABEL;
+    fill_path(sample, LIVE_LABEL, &attr.ah_attr);
+    return ibv_modify_qp(sample->qp, &attr, IBV_QP_STATE | IBV_QP_AV) == 0 &&
+           to_state(sample, IBV_QPS_RTS) == 0 &&
+           stored_label(sample) == LIVE_LABEL;
 }
 
 /* ---- mlx5 ---- */
@@ -274,7 +274,7 @@ static void *mlx5_symbol(const char *name)
 }
 
 /* mlx5dv_modify_qp_udp_sport(3), mlx5dv_query_qp_lag_port(3); the QP is in RTS. */
-static void try_mlx5(const trial_t *trial, mrail_port_control_t *control)
+static void try_mlx5(const sample_t *sample, mrail_port_control_t *control)
 {
     mlx5_sport_func_t modify_sport;
     mlx5_lag_func_t query_lag;
@@ -283,37 +283,37 @@ static void try_mlx5(const trial_t *trial, mrail_port_control_t *control)
 
     symbol = mlx5_symbol("mlx5dv_modify_qp_udp_sport");
     memcpy(&modify_sport, &symbol, sizeof(symbol));
-    if (symbol != NULL && modify_sport(trial->qp, MRAIL_PORTS_LAST) == 0) {
+    if (symbol != NULL && modify_sport(sample->qp, MRAIL_PORTS_LAST) == 0) {
         control->live = MRAIL_PORT_LIVE_MLX5DV;
     }
     symbol = mlx5_symbol("mlx5dv_query_qp_lag_port");
     memcpy(&query_lag, &symbol, sizeof(symbol));
-    if (symbol != NULL && query_lag(trial->qp, &port, &active) == 0) {
+    if (symbol != NULL && query_lag(sample->qp, &port, &active) == 0) {
         control->lag_port = active;
     }
 }
 
 /* ---- All ---- */
 
-static int run_trial(const trial_t *trial, const uint16_t *asked, unsigned num,
-                     mrail_port_control_t *control)
+static int run_sample(const sample_t *sample, const uint16_t *asked,
+                      unsigned num, mrail_port_control_t *control)
 {
     for (unsigned i = 0; i < num; ++i) {
-        int ret = trial_connect(trial, mrail_ports_flow_label(asked[i]));
+        int ret = sample_connect(sample, mrail_ports_flow_label(asked[i]));
 
         if (ret != 0) {
             return ret;
         }
-        control->got[i] = mrail_ports_from_flow_label(stored_label(trial));
+        control->got[i] = mrail_ports_from_flow_label(stored_label(sample));
     }
-    if (changes_in_sqd(trial)) {
+    if (changes_in_sqd(sample)) {
         control->live = MRAIL_PORT_LIVE_SQD;
     }
     if (strcmp(control->driver, "mlx5_core") == 0 &&
         (control->live == MRAIL_PORT_LIVE_SQD ||
-         (trial_connect(trial, LIVE_LABEL) == 0 &&
-          to_state(trial, IBV_QPS_RTS) == 0))) {
-        try_mlx5(trial, control);
+         (sample_connect(sample, LIVE_LABEL) == 0 &&
+          to_state(sample, IBV_QPS_RTS) == 0))) {
+        try_mlx5(sample, control);
     }
     return 0;
 }
@@ -323,24 +323,25 @@ int mrail_port_control_try(const char *device, unsigned port, int gid_index,
                            unsigned num, mrail_port_control_t *control_p)
 {
     mrail_port_control_t control = {.driver = ""};
-    trial_t trial = {.ctx = open_device(device),
-                     .port = port,
-                     .gid_index = gid_index,
-                     .gid = gid};
+    sample_t sample = {.ctx = open_device(device),
+                       .port = port,
+                       .gid_index = gid_index,
+                       .gid = gid};
     int ret;
 
-    if (trial.ctx == NULL) {
+    if (sample.ctx == NULL) {
         return -ENODEV;
     }
-    find_driver(trial.ctx, device, control.driver, sizeof(control.driver));
+    find_driver(sample.ctx, device, control.driver, sizeof(control.driver));
     control.knowledge = mrail_port_control_driver(control.driver);
-    ret = trial_open(&trial);
+    ret = sample_open(&sample);
     if (ret == 0) {
-        ret = run_trial(&trial, asked,
-                        MRAIL_MIN(num, MRAIL_PORT_CONTROL_MAX_LANES), &control);
+        ret =
+            run_sample(&sample, asked,
+                       MRAIL_MIN(num, MRAIL_PORT_CONTROL_MAX_LANES), &control);
     }
-    trial_close(&trial);
-    ibv_close_device(trial.ctx);
+    sample_close(&sample);
+    ibv_close_device(sample.ctx);
     if (ret == 0) {
         *control_p = control;
     }

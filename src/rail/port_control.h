@@ -1,11 +1,11 @@
 /*
  * How a device controls the UDP source port of a QP, and which port a QP gets that
- * asks for one. Found out by a trial QP, which is connected to itself and sends
+ * asks for one. Found out by a sample QP, which is connected to itself and sends
  * nothing.
  *
  * A source port is set by the flow label when the QP is connected
  * (orchestrator/ports.h). The device stores the label; its driver or hardware computes the port.
- * So the trial shows what the device has stored, and a table of drivers says
+ * So the sample shows what the device has stored, and a table of drivers says
  * whether the port follows from it. Only a packet capture proves the port on the wire.
  */
 #ifndef MRAIL_RAIL_PORT_CONTROL_H
@@ -33,7 +33,7 @@ typedef struct mrail_port_control {
     char driver[32]; /* kernel driver, "software rails", or "" */
     mrail_port_driver_t knowledge;
     mrail_port_live_t live;
-    unsigned lag_port; /* RoCE LAG: physical port of the trial QP; 0: no LAG */
+    unsigned lag_port; /* RoCE LAG: physical port of the sample QP; 0: no LAG */
     uint16_t
         got[MRAIL_PORT_CONTROL_MAX_LANES]; /* 0: the device stores no label */
 } mrail_port_control_t;

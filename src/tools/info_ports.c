@@ -14,7 +14,7 @@
 typedef struct lane_ports {
     unsigned num;
     uint16_t asked[MAX_LANES_SHOWN];
-    int ret; /* of the trial */
+    int ret; /* of the sample QP */
     mrail_port_control_t control;
 } lane_ports_t;
 
