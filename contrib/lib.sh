@@ -4,7 +4,7 @@
 #
 # Callers set -eu first.  Sets: top, build, stage, jobs.
 
-# mawk reads and writes numbers as the locale says: 0.5 would be 0 in many.
+# mawk reads and writes numbers by the locale: in many locales 0.5 would be 0.
 export LC_ALL=C
 
 top=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
@@ -15,7 +15,7 @@ prog=contrib/${0##*/}
 started=$(date +%s)
 load_at_start=$(cut -d ' ' -f 1 /proc/loadavg 2>/dev/null || echo 0)
 
-# Open MPI refuses to run as root unless told twice.
+# Open MPI refuses to run as root unless two variables allow it.
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
@@ -84,8 +84,8 @@ hold_tree()
     export MRAIL_HOLDS_TREE="$build"
 }
 
-# quietly LOG WHAT COMMAND...: runs it with its output in LOG; shows the end
-# of the log only if it fails.
+# quietly LOG WHAT COMMAND...: runs the command with its output in LOG. If it
+# fails, the end of the log is shown.
 quietly()
 {
     quiet_log=$1
@@ -102,8 +102,8 @@ quietly()
     return 1
 }
 
-# Says so if other work will disturb what is going to be measured.  The load
-# before this script built anything: its own compilers are no other work.
+# Prints a note if other work will disturb the measurements. The load is read
+# before this script starts its own compilers.
 note_load()
 {
     echo "$load_at_start" | awk -v cpus="$jobs" '$1 > cpus / 2 {
@@ -112,8 +112,8 @@ note_load()
     }'
 }
 
-# configure_args: what this tree is configured with, one line; also the key
-# that says when to configure again.
+# configure_args: the options of configure for this tree, in one line. A change
+# of the line means that configure must run again.
 configure_args()
 {
     printf '%s' "--prefix=$stage --enable-werror"
@@ -151,7 +151,7 @@ libglpk-dev libucx-dev ucx-utils libopenmpi-dev openmpi-bin libpmix-dev
 libfftw3-dev libfftw3-mpi-dev libclang-rt-dev"
 probed_modules="libibverbs libisal libcjson hwloc cmocka ucx ompi-c pmix fftw3"
 
-# The installed libraries decide what configure finds.
+# The results of configure depend on the installed libraries.
 configure_key()
 {
     configure_args

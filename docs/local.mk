@@ -26,6 +26,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0017-flush-and-busy-peers.md \
     docs/decisions/0018-crc-by-isa-l.md \
     docs/decisions/0019-json-is-written-as-a-stream.md \
+    docs/decisions/0020-ports-by-evidence.md \
     docs/deployment.md \
     docs/failover.md \
     docs/getting-started.md \

@@ -25,8 +25,8 @@ AC_DEFUN([MRAIL_SANITIZERS], [
     AC_SUBST([MRAIL_SAN])
 ])
 
-# --enable-fuzzers: the fuzz targets with libFuzzer instead of replay.c; the
-# compiler must be clang.  Every object says what it covers.
+# --enable-fuzzers links the fuzz targets with libFuzzer instead of replay.c.
+# The compiler must be clang. Every object reports its coverage.
 AC_DEFUN([MRAIL_FUZZERS], [
     AC_ARG_ENABLE([fuzzers], [AS_HELP_STRING([--enable-fuzzers],
         [link the fuzz targets with libFuzzer (clang)])])

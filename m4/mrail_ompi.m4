@@ -100,8 +100,8 @@ AC_DEFUN([MRAIL_CHECK_OMPI_HEADERS], [
         [Where Open MPI keeps its own components])
 ])
 
-# An mpirun that has options for PMIx (5.0) hands Open MPI's component path on
-# to PMIx, which finds neither folders nor files as it wants them.
+# mpirun of Open MPI 5.0 has options for PMIx, and passes the component path on
+# to PMIx. PMIx finds neither the folders nor the file names that it expects.
 AC_DEFUN([MRAIL_CHECK_MPIRUN], [
     AC_MSG_CHECKING([whether mpirun feeds PMIx])
     mpirun_feeds_pmix=0

@@ -1,5 +1,5 @@
-# The last lines of configure: the parts that are built, and what the others
-# lack.  configure --quiet leaves them out.
+# The last lines of configure: the parts that are built, and the missing
+# packages of the others. configure --quiet omits them.
 
 # MRAIL_SUMMARY_LINE(PART, CONDITION, IF-YES, IF-NO)
 m4_define([MRAIL_SUMMARY_LINE], [

@@ -1,8 +1,7 @@
-# Finds the UCX that is installed and its matching private headers, and probes
-# which of the private interfaces this version has.  A probe asks the headers,
-# never a version number: changes are backported and taken back (see
-# docs/loading.md).  Without the headers configure fails, unless it is told
-# --without-ucx: then everything but the transport is built.
+# Finds the installed UCX and its matching private headers, and probes the private
+# interfaces.  A probe compiles against the headers and never compares versions,
+# because changes are backported and reverted (docs/loading.md).  Without the
+# headers configure fails.  With --without-ucx everything but the transport is built.
 #
 # Sets HAVE_UCX (conditional), UCX_VERSION, UCX_CPPFLAGS, UCX_LIBS, UCX_BINDIR,
 # UCX_ASSERT (yes or no) and, for the summary, ucx_where.

@@ -27,7 +27,7 @@ session=t$$-$(printf '%.20s' "$session")
 failed=0
 tap_count=0
 
-# Open MPI refuses to run as root unless told twice.
+# Open MPI refuses to run as root unless two variables allow it.
 if [ "$(id -u)" = 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi

@@ -74,8 +74,8 @@ test_soft_open_LDADD = libmrail-base.la $(CMOCKA_LIBS)
 test_soft_open_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlsym
 endif
 
-# host/: real programs on software rails (test/interop).  They run in the build
-# directory; what a machine lacks is skipped by name.
+# host/: real programs on software rails (test/interop). They run in the build
+# directory. A missing program is skipped by name.
 check_PROGRAMS += soft_stress soft_events soft_processes soft_objects soft_credit \
     soft_errqp
 soft_stress_SOURCES = test/interop/soft_stress.c

@@ -195,9 +195,9 @@ def pair_block(bench):
                'more', 'pair.least', value=0.95)], section='Unequal rails')
 
 
-# Multi-rail ranks: Open MPI serves them; coll/mrail must not slow them down.
-# The algorithms that Open MPI's coll_tuned has for MPI_Alltoallv; the first
-# one is what it takes by itself.
+# Multi-rail ranks: Open MPI serves them, and coll/mrail must not slow them
+# down. The list has the algorithms of coll_tuned for MPI_Alltoallv; the first
+# is its own choice.
 ALGORITHMS = {
     'linear': '--stock',
     'pairwise': '--stock --mca coll_tuned_use_dynamic_rules 1'

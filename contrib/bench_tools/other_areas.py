@@ -13,8 +13,9 @@ STREAM_LIMIT_S = 30
 STOCK_LIMIT_S = 30
 # pattern of mpi_stream ('' for a stream), title, bytes of a message
 PATTERNS = (('', 'stream', 262144), ('alltoallv', 'alltoallv', 1048576))
-# name, title, what is done to the rail and undone, options of the job.  With
-# silent loss no port event comes, and the NIC tries for seconds.
+# Name, title, the command that disturbs the rail and the one that ends it,
+# options of the job. Silent loss causes no port event, and the NIC retries for
+# seconds.
 FAULTS = (
     ('port', 'port down', 'down', 'up', (), 50, 'up'),
     ('silent', 'silent loss', 'loss=1000000', 'loss=0',

@@ -170,7 +170,7 @@ def missed(figures):
                 else f'All {len(targets)} targets were reached.']
     lines = [f'Missed: {len(lost)} of {len(targets)} targets.', '']
     for item in lost:
-        # The target names what is compared: the ratio, the value, or both.
+        # The target names the compared figure: the ratio, the value, or both.
         got = with_unit(item.get('value'), item['unit'])
         if item.get('ratio') is not None and 'baseline' in item['target']:
             got += f", {item['ratio']:.3f} x baseline"

@@ -1,4 +1,4 @@
-# src/base: what every other folder may use.  libc only.
+# src/base: the common base of all folders. libc only.
 noinst_LTLIBRARIES += libmrail-base.la
 libmrail_base_la_SOURCES = \
     src/base/clock.c src/base/clock.h \

@@ -4,10 +4,12 @@ noinst_LTLIBRARIES += libmrail-orchestrator.la libmrail-planner.la
 libmrail_orchestrator_la_SOURCES = \
     src/orchestrator/ethereal.c src/orchestrator/ethereal.h \
     src/orchestrator/flowlets.c src/orchestrator/flowlets.h \
-    src/orchestrator/ports.c src/orchestrator/ports.h
+    src/orchestrator/ports.c src/orchestrator/ports.h \
+    src/orchestrator/repath.c src/orchestrator/repath.h
 libmrail_orchestrator_la_LIBADD = -lm
 
-# The planner, for those who look inside (tests); all others take libmrail-plan.
+# The planner with its internals, for tests. Everything else links
+# libmrail-plan.
 libmrail_planner_la_SOURCES = \
     src/orchestrator/cuts.c src/orchestrator/cuts.h \
     src/orchestrator/digest.h \

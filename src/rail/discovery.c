@@ -289,8 +289,6 @@ static void mrail_discovery_port(mrail_discovery_t *discovery,
 
     snprintf(attr.device, sizeof(attr.device), "%s",
              ibv_get_device_name(device));
-    snprintf(attr.port_control, sizeof(attr.port_control),
-             "flow label at connect");
     attr.numa_node = mrail_numa_node(device);
 
     wanted = mrail_discovery_wanted(discovery, attr.device, port);

@@ -13,6 +13,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/health.c src/rail/health.h \
     src/rail/iface.c \
     src/rail/params.c src/rail/params.h \
+    src/rail/port_control.c src/rail/port_control.h \
     src/rail/lane.c src/rail/lane.h \
     src/rail/pairing.c src/rail/pairing.h \
     src/rail/mem.c src/rail/mem.h \

@@ -65,7 +65,6 @@ typedef struct mrail_rail_attr {
     unsigned subnet_bits; /* leading bits of the address that form the subnet */
     unsigned nic_index;   /* for the choice of source ports */
     int numa_node;        /* -1: unknown */
-    char port_control[32]; /* how a QP's source port is set */
     unsigned max_inline;
 } mrail_rail_attr_t;
 

@@ -1,5 +1,6 @@
-# src/telemetry: windows, and what a process shows of itself.  base only, which
-# who links it links, too: a convenience library in another would be there twice.
+# src/telemetry: windows, and the telemetry page of a process. It includes base
+# only. Programs that link it link base, too: a convenience library inside
+# another one would be linked twice.
 noinst_LTLIBRARIES += libmrail-telemetry.la
 libmrail_telemetry_la_SOURCES = src/telemetry/window.h \
     src/telemetry/capacity.c src/telemetry/capacity.h \

@@ -2,6 +2,8 @@
 #ifndef MRAIL_TOOLS_INFO_H
 #define MRAIL_TOOLS_INFO_H
 
+#include "base/json.h"
+#include "rail/mrail.h"
 #include "tools/tool.h"
 
 #define MRAIL_INFO_VERB "info"
@@ -21,6 +23,13 @@ int mrail_info_events(const char *dir, const char *job, int json);
 
 /* Shows the parameters of the transport. Returns an exit status. */
 int mrail_info_config(int json);
+
+/* Prints the source ports of a rail's lanes, asked for and got: members of the
+ * open object, or lines of the table. */
+void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
+                           const mrail_config_t *config);
+void mrail_info_ports(const mrail_rail_attr_t *attr,
+                      const mrail_config_t *config);
 
 /* Says on stderr which UCX_MRAIL_* variables of the environment do not exist. */
 void mrail_info_unknown_variables(void);

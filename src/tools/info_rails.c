@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #define MAX_PORTS 64 /* of verbs devices, rails or not */
-#define MAX_LANES_SHOWN 32
 #define LEAF_TEXT_MAX (INET6_ADDRSTRLEN + 12)
 
 typedef struct scan {
@@ -70,11 +69,6 @@ static void node_cpus(int node, char *text, size_t size)
     fclose(file);
 }
 
-static unsigned shown_lanes(const mrail_config_t *config)
-{
-    return MRAIL_MIN(config->lanes_per_rail, MAX_LANES_SHOWN);
-}
-
 static void print_rail_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
                             const mrail_config_t *config)
 {
@@ -100,14 +94,7 @@ static void print_rail_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
     mrail_json_int(json, "numa_node", attr->numa_node);
     mrail_json_string(json, "cpus", cpus);
     mrail_json_uint(json, "max_inline", attr->max_inline);
-    mrail_json_string(json, "port_control", attr->port_control);
-    mrail_json_array(json, "source_ports");
-    for (unsigned i = 0; i < shown_lanes(config); ++i) {
-        mrail_json_uint(json, NULL,
-                        mrail_ports_lane(config->uplinks, attr->nic_index,
-                                         config->lanes_per_rail, i));
-    }
-    mrail_json_array_end(json);
+    mrail_info_ports_json(json, attr, config);
 }
 
 static void print_json(const scan_t *scan, const mrail_config_t *config)
@@ -151,12 +138,7 @@ static void print_rail(const mrail_rail_attr_t *attr,
     } else {
         printf("  -\n");
     }
-    printf("    source port%s", plural(shown_lanes(config)));
-    for (unsigned i = 0; i < shown_lanes(config); ++i) {
-        printf(" %u", mrail_ports_lane(config->uplinks, attr->nic_index,
-                                       config->lanes_per_rail, i));
-    }
-    printf(", set by %s\n", attr->port_control);
+    mrail_info_ports(attr, config);
 }
 
 static void print_table(const scan_t *scan, const mrail_config_t *config,

@@ -19,7 +19,8 @@ mrail_SOURCES = src/tools/mrail.c
 mrail_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_LDADD = libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail.1 src/tools/man/mrail-soft.1 \
-    src/tools/man/mrail-script.5 src/tools/man/mrail-telemetry.5 \
+    src/tools/man/mrail-fabric.5 src/tools/man/mrail-script.5 \
+    src/tools/man/mrail-telemetry.5 \
     src/tools/man/mrail.7
 
 pkglibexec_PROGRAMS += mrail-run rank-rail
@@ -60,7 +61,7 @@ mrail_soft_LDADD = libmrail-tool.la
 
 pkglibexec_PROGRAMS += mrail-info
 mrail_info_SOURCES = src/tools/info.c src/tools/info.h \
-    src/tools/info_config.c \
+    src/tools/info_config.c src/tools/info_ports.c \
     src/tools/info_rails.c src/tools/info_memory.c src/tools/info_events.c \
     src/tools/pages.c src/tools/pages.h
 mrail_info_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)

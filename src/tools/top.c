@@ -126,6 +126,16 @@ static void top_screen(top_t *top, pages_t *before)
     putchar('\n');
 }
 
+/* How many rails of the sample the filters let through. */
+static unsigned top_shown(const top_t *top, const pages_t *now)
+{
+    top_row_t *rows;
+    unsigned num = top_rows(NULL, now, &top->filter, top->order, &rows);
+
+    free(rows);
+    return num;
+}
+
 static int top_run(top_t *top)
 {
     pages_t before;
@@ -137,6 +147,14 @@ static int top_run(top_t *top)
                 "must run with UCX_TLS=mrail and UCX_MRAIL_TELEMETRY=y\n",
                 (top->job != NULL) ? "of job " : "of this user",
                 (top->job != NULL) ? top->job : "", top->dir);
+        return MRAIL_TOOL_FAILED;
+    }
+    if (top_shown(top, &before) == 0) {
+        fprintf(stderr,
+                "mrail top: no rail of %u process%s matches --rank, --rail "
+                "and --program\n",
+                before.count, (before.count == 1) ? "" : "es");
+        pages_cleanup(&before);
         return MRAIL_TOOL_FAILED;
     }
     if (!top->json && (top->count != 1) && top_screen_open()) {
@@ -218,7 +236,7 @@ static const mrail_command_t command = {
         "order, q ends it. --job, --rank, --rail and --program are filters.\n",
     .options = top_options,
     .epilog =
-        "Exit status: 0 done, 1 no process to show or failure, 2 usage.\n"};
+        "Exit status: 0 done, 1 no process or rail to show, or failure, 2 usage.\n"};
 
 int main(int argc, char **argv)
 {

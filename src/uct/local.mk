@@ -1,7 +1,7 @@
 # src/uct: the UCX transport.  The only folder that sees UCX's private headers.
 #
-#   libuct_mrail.so.0  what UCX, LD_PRELOAD or the Open MPI hook loads: checks
-#                      the version of UCX, then loads
+#   libuct_mrail.so.0  the version shim, which UCX, LD_PRELOAD or the Open MPI hook
+#                      loads.  It checks the version of UCX, and loads
 #   mrail-uct.so       the transport
 if HAVE_UCX
 AM_DISTCHECK_CONFIGURE_FLAGS = --with-ucx=$(with_ucx) --with-ucx-src=$(UCX_SRC)
@@ -42,7 +42,7 @@ else
 AM_DISTCHECK_CONFIGURE_FLAGS = --without-ucx
 endif
 
-# The last lines of `make install`: where things went and what to type.
+# The last lines of `make install`: the folders of the parts, and the commands.
 install-data-hook: install-notice
 install-notice:
 	@echo

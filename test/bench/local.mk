@@ -1,4 +1,4 @@
-# What contrib/bench measures with, besides the installed programs.
+# Programs that contrib/bench needs besides the installed ones.
 noinst_PROGRAMS += udp_limit
 udp_limit_SOURCES = test/bench/udp_limit.c
 noinst_PROGRAMS += window_figure

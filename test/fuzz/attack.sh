@@ -13,8 +13,8 @@ if [ "${1-}" != inside ]; then
     unshare -Urn "$0" inside || status=$?
     exit $status
 fi
-# One packet at a time: the attacker sees, and replays, what is on a wire, and not
-# the runs that the stack cuts later.
+# One packet at a time: the attacker sees and replays packets as they are on the
+# wire, not the runs that the stack splits later.
 ip link set lo up gso_max_segs 1 || skip_all 'ip link cannot set gso_max_segs'
 seconds=5
 [ -z "${MRAIL_TEST_FULL-}" ] || seconds=30

@@ -55,7 +55,7 @@ static void rails_apply(void *arg, unsigned dev, sroce_fault_setting_t setting,
     FUZZ_CHECK(is_a_value(rails->script, setting, value), "nobody's value");
     ++rails->applied;
     if (setting < SROCE_FAULT_NUM_STATES) {
-        FUZZ_CHECK(rails->now[dev][setting] != value, "told twice");
+        FUZZ_CHECK(rails->now[dev][setting] != value, "reported twice");
         rails->now[dev][setting] = value;
     }
 }

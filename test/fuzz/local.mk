@@ -1,6 +1,6 @@
-# Hostile input.  Each target is one file; make check replays its corpus and
-# some changes of it, contrib/fuzz links it with libFuzzer.
-FUZZ_TARGETS = fuzz_acl fuzz_am fuzz_config fuzz_ctl fuzz_plan_text \
+# Hostile input. Each target is one file. make check replays its corpus with
+# some mutations; contrib/fuzz links it with libFuzzer.
+FUZZ_TARGETS = fuzz_acl fuzz_am fuzz_config fuzz_ctl fuzz_fabric fuzz_plan_text \
     fuzz_script fuzz_session fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)
 check_LTLIBRARIES += libtest-replay.la libtest-verbs.la \
@@ -40,6 +40,9 @@ fuzz_plan_text_SOURCES = test/fuzz/fuzz_plan_text.c
 fuzz_plan_text_LDADD = $(FUZZ_MAIN) libmrail-plan-text.la \
     libmrail-planner.la libmrail-tool.la
 fuzz_plan_text_LDFLAGS = $(FUZZ_LINK)
+fuzz_fabric_SOURCES = test/fuzz/fuzz_fabric.c
+fuzz_fabric_LDADD = $(FUZZ_MAIN) libmrail-fabric.la
+fuzz_fabric_LDFLAGS = $(FUZZ_LINK)
 fuzz_script_SOURCES = test/fuzz/fuzz_script.c
 fuzz_script_LDADD = $(FUZZ_MAIN) libsroce-fault.la
 fuzz_script_LDFLAGS = $(FUZZ_LINK)

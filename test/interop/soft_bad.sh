@@ -1,6 +1,6 @@
 #!/bin/bash
-# Bad input: each gets one clear sentence and the right exit status; nothing is
-# left behind, nothing crashes.
+# Bad input: each case gets one clear sentence and the right exit status.
+# Nothing crashes, and nothing remains.
 . "$(dirname "$0")/soft_lib.sh"
 
 s="--session $session"
@@ -28,7 +28,7 @@ gone
 gives 0 "" $soft $s --base 127.77 -- \
     sh -c "$soft $s --base 127.78 -- true; [ \$? = 1 ]"
 gone
-# A command that has just ended is not in the way of another topology.
+# A command that has just ended does not prevent another topology.
 gives 0 "" $soft $s --rails 2 -- true
 gives 0 "" $soft $s --rails 1 --rate 5M -- true
 gives 0 "" $soft $s --rails 1 --rate 6M -- true
@@ -61,15 +61,15 @@ gives 1 "has --icrc off" $soft $s --icrc on -- true
 
 # Garbage, and packets of external hosts, are dropped and counted.
 addr=$(status | grep -o '127\.[0-9.]*' | head -1)
-soft ./soft_stress --procs 2 --seconds 1.5 >"$tmp/storm" 2>&1 &
-storm=$!
+soft ./soft_stress --procs 2 --seconds 1.5 >"$tmp/stress" 2>&1 &
+stress=$!
 sleep 0.7
 for i in $(seq 50); do
     echo "x" >"/dev/udp/$addr/4791"
     head -c $((RANDOM % 2000 + 1)) /dev/urandom >"/dev/udp/$addr/4791"
     printf '\x06\x40\xff\xff\x00\x00\x00\x0%x' $((i % 8)) >"/dev/udp/$addr/4791"
 done 2>/dev/null
-wait $storm || { fail "garbage disturbed a job"; show "$tmp/storm"; }
+wait $stress || { fail "garbage disturbed a job"; show "$tmp/stress"; }
 short=$(counter drop_short) wrong=$(counter drop_misrouted)
 echo "# garbage: $short too short, $wrong for nobody"
 [ "$short" -gt 0 ] || fail "short packets were not counted"
@@ -84,8 +84,8 @@ soft ./soft_processes 128 || fail "128 opens of one device"
     fail "1024 descriptors are not enough"
 report 'as many processes as a device has slots, and one more'
 
-# A session daemon that runs out of descriptors: the process that it turns away says
-# what to do, and those that have a slot go on.
+# A session daemon without free descriptors: the refused process prints the
+# remedy, and processes with a slot continue.
 full=$session-full
 (ulimit -n 24; exec timeout 30 $soft --session $full -- sleep 30) &
 filler=$!

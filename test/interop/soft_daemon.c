@@ -26,11 +26,11 @@
 
 #define WAIT_MS 2500 /* shorter than the wait of a join for another process */
 
-typedef struct world {
+typedef struct fixture {
     char name[SROCE_SESSION_NAME_MAX + 1];
     sroce_session_params_t params;
     pid_t pid; /* of the session daemon */
-} world_t;
+} fixture_t;
 
 static void params_fill(sroce_session_params_t *params, const char *name)
 {
@@ -169,41 +169,41 @@ static void test_base_is_taken(void **state)
 
 static int daemon_start(void **state)
 {
-    static world_t world;
+    static fixture_t fixture;
     sroce_session_hold_t hold;
     int fds[2];
     char byte;
 
-    own_name(world.name, 103);
-    create(world.name, 0, &hold);
+    own_name(fixture.name, 103);
+    create(fixture.name, 0, &hold);
     assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-    world.pid = fork();
-    assert_true(world.pid >= 0);
-    if (world.pid == 0) {
+    fixture.pid = fork();
+    assert_true(fixture.pid >= 0);
+    if (fixture.pid == 0) {
         close(fds[0]);
-        _exit(sroce_daemon_run(world.name, &hold, fds[1]));
+        _exit(sroce_daemon_run(fixture.name, &hold, fds[1]));
     }
     close(fds[1]);
     sroce_session_hold_close(&hold);
     assert_int_equal(read(fds[0], &byte, 1), 1);
     close(fds[0]);
-    *state = &world;
+    *state = &fixture;
     return 0;
 }
 
 static int daemon_end(void **state)
 {
-    world_t *world = *state;
+    fixture_t *fixture = *state;
 
-    kill(world->pid, SIGTERM);
-    waitpid(world->pid, NULL, 0);
-    sroce_session_unlink(world->name);
+    kill(fixture->pid, SIGTERM);
+    waitpid(fixture->pid, NULL, 0);
+    sroce_session_unlink(fixture->name);
     return 0;
 }
 
-static int connect_user(const world_t *world)
+static int connect_user(const fixture_t *fixture)
 {
-    int conn = sroce_daemon_connect(world->name, SROCE_DAEMON_USER);
+    int conn = sroce_daemon_connect(fixture->name, SROCE_DAEMON_USER);
 
     assert_true(conn >= 0);
     return conn;

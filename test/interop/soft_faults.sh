@@ -1,23 +1,23 @@
 #!/bin/bash
-# What `mrail soft ctl` does to a job that runs: loss, delay, port down and up
-# (with events), rates; the data stays right.
+# Effects of `mrail soft ctl` on a running job: loss, delay, port down and up
+# with events, rates. The data remains right.
 . "$(dirname "$0")/soft_lib.sh"
 
 ctl() { $soft ctl --session $session "$@" || fail "ctl $*"; }
-storm() { soft ./soft_stress --procs 3 --rails 2 "$@" || fail "soft_stress $*"; }
+stress() { soft ./soft_stress --procs 3 --rails 2 "$@" || fail "soft_stress $*"; }
 
 SOFT_OPTIONS="--rails 2"
 hold
 soft ./soft_events $soft || fail "port events"
 report 'port events'
 ctl loss=10000
-storm --seconds 1 --op write
-storm --seconds 1 --op send
-storm --seconds 1 --op read
+stress --seconds 1 --op write
+stress --seconds 1 --op send
+stress --seconds 1 --op read
 [ "$(counter drop_loss)" -gt 10 ] || fail "no packet was lost"
 report 'loss: the data stays right'
 ctl loss=0 delay=2000
-storm --seconds 1
+stress --seconds 1
 ctl delay=0
 report 'delay: the data stays right'
 # Both ports down for 0.4 s: everything stands still, then goes on.
@@ -28,11 +28,11 @@ wait $job || { fail "port down and up"; show "$tmp/out"; }
 [ "$(counter drop_down)" -gt 0 ] || fail "nothing was discarded while down"
 report 'ports down and up: the job goes on'
 
-# Rates: what two processes of a rail move together stays under it, and a
-# change takes effect while they run.
+# Rates: two processes of a rail stay below its rate together. A change takes
+# effect while they run.
 ctl rate=40M
 before=$(counter rx_bytes) start=$(date +%s%N)
-storm --procs 3 --rails 1 --seconds 2
+stress --procs 3 --rails 1 --seconds 2
 bytes=$(($(counter rx_bytes) - before)) ns=$(($(date +%s%N) - start))
 rate=$((bytes * 1000 / (ns / 1000000)))
 echo "# 40 MB/s cap: $((rate / 1000)) kB/s over the whole run"

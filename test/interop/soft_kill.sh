@@ -44,7 +44,7 @@ for p in /proc/[0-9]*; do
     fi
 done
 [ -n "${killed:-}" ] || fail "the session daemon was not found"
-# The kernel closes the session daemon's files when it gets to it.
+# The kernel closes the files of the killed session daemon with a delay.
 for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.2
     timeout 5 $soft status --session $session >/dev/null 2>&1 || break

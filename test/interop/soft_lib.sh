@@ -9,10 +9,10 @@ unmet=0
 
 fail() { echo "# FAILED: $*"; unmet=1 failed=1; }
 
-# show FILE: what a program said, for a failure.
+# show FILE: the output of a program, for a failure.
 show() { excerpt "$1"; }
 
-# report NAME: of what failed since the last report.
+# report NAME: one result for all checks since the last report.
 report() {
     if [ $unmet = 0 ]; then
         ok "$1"
@@ -58,8 +58,9 @@ kernel_drops() {
         '$2 ~ a {n += $NF} END {printf "%.0f\n", n}' /proc/net/udp
 }
 
-# Server and client of a verbs program: pair NAME ARGS...; the client gets
-# 127.0.0.1 at the end.  Output in $tmp/server and $tmp/client.
+# pair NAME ARGS...: server and client of a verbs program. The client gets
+# 127.0.0.1 as its last argument. Their output is in $tmp/server and
+# $tmp/client.
 pair() {
     soft "$@" >"$tmp/server" 2>&1 &
     server=$!

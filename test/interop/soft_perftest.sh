@@ -47,8 +47,8 @@ good_rows() {
         }'
 }
 
-# perftest measures its clock's rate first; where the machine does not let it run
-# evenly it says so, and has no unit for its figures: 0 in every row.
+# perftest first measures the rate of its clock. On a machine that does not run
+# it evenly it prints a warning, and all its figures are 0.
 has_clock() { ! grep -q 'Correlation coefficient' "$tmp/client"; }
 
 # The sizes that a command line measures, and how often.

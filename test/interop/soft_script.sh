@@ -8,7 +8,7 @@
 . "$(dirname "$0")/soft_lib.sh"
 need ibv_rc_pingpong
 
-# play LINE...: a script, to its end; what it prints is in $tmp/script.
+# play LINE...: plays a script to its end. The output is in $tmp/script.
 play() {
     printf '%s\n' "$@" |
         timeout 30 $soft ctl --session $session --script - >"$tmp/script" 2>&1
@@ -36,17 +36,17 @@ await_traffic() {
     echo "# the job sends nothing yet"
 }
 
-storm() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$tmp/storm" 2>&1; }
+stress() { soft ./soft_stress --procs 2 --rails 1 "$@" >"$tmp/stress" 2>&1; }
 
 # try_during ACTION COUNTER: how far the counter moves under a job with all
 # data checked, of which 0.3 s have the fault; in $moved.
 try_during() {
     before=$(protocol "$2") sent=$(counter tx_packets)
-    storm --seconds 1 &
+    stress --seconds 1 &
     job=$!
     await_traffic
     play "at 0s for 300ms rail 0 $1" || { fail "$1"; show "$tmp/script"; }
-    wait $job || { fail "a job under $1"; show "$tmp/storm"; }
+    wait $job || { fail "a job under $1"; show "$tmp/stress"; }
     moved=$(($(protocol "$2") - before))
     [ "$moved" -gt 0 ]
 }
@@ -82,7 +82,7 @@ during 'rate 30M' wait_rate
 
 # The other rail is not touched: no packet there is lost.
 sent=$(counter tx_packets)
-soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$tmp/storm" 2>&1 &
+soft ./soft_stress --procs 2 --rails 2 --seconds 1 >"$tmp/stress" 2>&1 &
 job=$!
 await_traffic
 play 'at 0s for 200ms rail 1 blackhole both' || fail "rail 1"
@@ -103,7 +103,7 @@ drops() {
 
 # Paused: nothing moves, nothing is lost, and then it goes on.
 sent=$(counter tx_packets)
-storm --seconds 2 &
+stress --seconds 2 &
 job=$!
 await_traffic
 play 'at 0s pause' || { fail "the script"; show "$tmp/script"; }
@@ -120,17 +120,17 @@ sleep 0.2
 [ "$(counter tx_packets)" = "$sent" ] || fail "sent while paused"
 [ "$(counter drop_short)" = "$short" ] || fail "taken while paused"
 play 'at 0s clear' || { fail "the script"; show "$tmp/script"; }
-wait $job || { fail "a job under pause"; show "$tmp/storm"; }
+wait $job || { fail "a job under pause"; show "$tmp/stress"; }
 [ "$(counter drop_short)" -gt "$short" ] || fail "lost while paused"
 [ "$(counter rx_packets)" -gt "$moved" ] || fail "stands still after the pause"
 [ "$lost" = "$(drops)" ] || fail "packets were lost"
 healthy pause
 report "pause: nothing moves, nothing is lost"
 
-# Rates: what comes through.
+# Rates: the measured throughput.
 play 'at 0s rail 0 rate 20M' || fail "rate"
 before=$(counter rx_bytes) start=$(date +%s%N)
-storm --seconds 1
+stress --seconds 1
 bytes=$(($(counter rx_bytes) - before)) ns=$(($(date +%s%N) - start))
 [ $((bytes * 1000 / (ns / 1000000))) -le 21000000 ] ||
     fail "20 MB/s rail carried $bytes bytes in $ns ns"
@@ -202,8 +202,8 @@ soft ./soft_errqp 5 0 "$soft ctl --rail 1 qp_error" || fail "another rail's"
 [ "$(counter fault_qp)" = 7 ] || fail "fault_qp is $(counter fault_qp)"
 report "qp_error"
 
-# Packets and bytes: of this job, not of what was sent before.
-storm --seconds 0.3
+# Packets and bytes of this job, without earlier ones.
+stress --seconds 0.3
 printf '%s\n' 'at packet 200 for 50ms rail 0 delay 1ms' \
     'at byte 2M for 50ms rail 0 blackhole tx' >"$tmp/counts"
 timeout 20 $soft ctl --session $session --script "$tmp/counts" \
@@ -213,7 +213,7 @@ await 3 says '2 steps' "$tmp/script"
 sleep 0.1
 grep -q 'packet 200' "$tmp/script" && fail "it did not wait"
 before=$(counter drop_blackhole)
-storm --seconds 1.5 || { fail "a job"; show "$tmp/storm"; }
+stress --seconds 1.5 || { fail "a job"; show "$tmp/stress"; }
 wait $player || { fail "the script"; show "$tmp/script"; }
 [ "$(counter drop_blackhole)" -gt "$before" ] || fail "nothing happened"
 [ "$(grep -c '(node 0 rail 0)$' "$tmp/script")" = 4 ] ||
@@ -221,7 +221,7 @@ wait $player || { fail "the script"; show "$tmp/script"; }
 healthy counts
 report "packet and byte"
 
-# One at a time; an interrupt leaves the rails as they are, and says so.
+# One script at a time. An interrupt leaves the rails unchanged, with a message.
 echo 'at 0s down
 at 60s up' >"$tmp/long"
 $soft ctl --session $session --script "$tmp/long" >"$tmp/player" 2>&1 &

@@ -3,19 +3,19 @@
 # reservation keeps the kernel from dropping anything, with rates and without.
 . "$(dirname "$0")/soft_lib.sh"
 
-storm() { soft ./soft_stress "$@" || fail "soft_stress $*"; }
+stress() { soft ./soft_stress "$@" || fail "soft_stress $*"; }
 
 SOFT_OPTIONS="--nodes 2 --rails 4"
 hold
-storm --procs 4 --nodes 2 --rails 4 --op write --seconds 0.7
-storm --procs 4 --nodes 2 --rails 4 --op send --seconds 0.7
-storm --procs 4 --nodes 2 --rails 4 --op read --seconds 0.7 --calm
-storm --procs 8 --nodes 2 --size 64 --depth 16 --op send --seconds 0.7
-storm --procs 32 --nodes 2 --rails 4 --seconds 2
-storm --procs 32 --nodes 2 --one --seconds 1
+stress --procs 4 --nodes 2 --rails 4 --op write --seconds 0.7
+stress --procs 4 --nodes 2 --rails 4 --op send --seconds 0.7
+stress --procs 4 --nodes 2 --rails 4 --op read --seconds 0.7 --calm
+stress --procs 8 --nodes 2 --size 64 --depth 16 --op send --seconds 0.7
+stress --procs 32 --nodes 2 --rails 4 --seconds 2
+stress --procs 32 --nodes 2 --one --seconds 1
 report "all-to-all of each operation: the data is right"
 $soft ctl --session $session rate=50M
-storm --procs 8 --nodes 2 --rails 2 --one --seconds 1
+stress --procs 8 --nodes 2 --rails 2 --one --seconds 1
 drops=$(($(counter drop_kernel) + $(kernel_drops)))
 [ "$drops" = 0 ] || fail "$drops packets dropped by the kernel"
 sent=$(counter tx_packets) got=$(counter rx_packets)

@@ -43,7 +43,7 @@ dissect() {
     for field in $("$python" "$folder/capture.py" fields); do
         args="$args -e $field"
     done
-    # HOME: what a user has set or switched off does not count here.
+    # HOME: the user's own settings of tshark do not count here.
     HOME=$tmp XDG_CONFIG_HOME=$tmp \
         tshark -r "$tmp/packets" --disable-protocol rpcordma \
         --disable-protocol smb_direct --disable-protocol iser \

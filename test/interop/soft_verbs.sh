@@ -8,7 +8,7 @@
 need ibv_devinfo ibv_rc_pingpong ibv_ud_pingpong ibv_srq_pingpong \
     ibv_devices ibv_asyncwatch ibv_uc_pingpong ibv_xsrq_pingpong
 
-# refused PROGRAM...: it says so and ends, by itself.
+# refused PROGRAM...: the program prints an error and ends by itself.
 refused() {
     soft "$@" >"$tmp/out" 2>&1
     status=$?

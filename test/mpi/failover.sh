@@ -25,7 +25,7 @@ swallow()
     sleep 1.5
     ctl --rail 2 loss=0
 }
-# Datagrams, and so probes, get through; requests arrive, and nobody says so.
+# Requests are lost without a port event. Datagrams, and so probes, get through.
 drop_acks()
 {
     ctl --node 1 --rail 2 drop_acks
@@ -149,8 +149,8 @@ for try in 1 2 3; do
 done
 none_given_up
 
-# Dead from the start, and nobody says so: which rail an address names first is
-# drawn for each process.
+# A rail is dead from the start, without a port event. Each process draws at
+# random which rail its address names first.
 printf 'at 0ms node 1 rail %s blackhole both\n' 0 1 3 >"$tmp/script"
 for try in 1 2 3 4; do
     launch 2 --script "$tmp/script" -- timeout 90 "$build/mpi_exchange" \

@@ -42,7 +42,7 @@ launch 4 -- timeout 60 "$build/mpi_exchange" --die-at 20 $token \
     >"$tmp/out" 2>&1 || status=$?
 after_death 'a killed rank' "$begun" "$status" "$token"
 
-# signal_mpirun NAME SIGNAL: mpirun gets it in the middle of a job.
+# signal_mpirun NAME SIGNAL: sends mpirun the signal in the middle of a job.
 signal_mpirun()
 {
     token=mrail-$2-$$
@@ -61,7 +61,7 @@ signal_mpirun()
     after_death "$1" "$begun" "$status" "$token"
 }
 
-signal_mpirun 'a job that is told to end' TERM
+signal_mpirun 'a job that receives SIGTERM' TERM
 if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
     skip 'a killed mpirun' "Open MPI's own shared memory stays"
     finish

@@ -53,8 +53,8 @@ require_env()
     done
 }
 
-# run NAME NP PROGRAM [argument...]: the program prints its own results; what
-# it says on stderr follows if it failed.
+# run NAME NP PROGRAM [ARGUMENT...]: the program prints its own results. Its
+# stderr follows if it failed.
 run()
 {
     name=$1
@@ -139,8 +139,8 @@ seconds_since()
     echo $(($(date +%s) - $1))
 }
 
-# await_under_way [FILE [PATTERN]]: until the job says in FILE that it is under way.
-# A job that never is has no test.
+# await_under_way [FILE [PATTERN]]: waits until FILE has the line that the job
+# prints when it starts to work. Without that line the test fails.
 await_under_way()
 {
     await 60 grep -q "${2-under way}" "${1-$tmp/out}" || {

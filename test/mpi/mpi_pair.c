@@ -173,7 +173,7 @@ static void exchange(job_t *job, MPI_Comm others)
     free(out);
 }
 
-static void tell(job_t *job)
+static void report(job_t *job)
 {
     int is_pair = (job->rank == job->size - 1);
     double mine[2][MAX_SECONDS] = {{0}}, sum[2][MAX_SECONDS];
@@ -234,7 +234,7 @@ int main(int argc, char **argv)
     } else if (!has(argc, argv, "--no-pair")) {
         (job.rank == job.size - 1) ? receive_stream(&job) : send_stream(&job);
     }
-    tell(&job);
+    report(&job);
     mt_result("the bytes of the pair and of the others", job.ok);
     MPI_Comm_free(&others);
     MPI_Finalize();

@@ -139,7 +139,7 @@ static void check_counters(const mrail_bench_coll_t *coll, int relays,
     MPI_Allreduce(own, all, MRAIL_BENCH_COLL_NUM, MPI_UINT64_T, MPI_SUM,
                   MPI_COMM_WORLD);
     if (relays || paced || there) {
-        mt_result("coll/mrail tells what it did", there);
+        mt_result("coll/mrail reports what it did", there);
         mt_result("... no more than there was",
                   own[MRAIL_BENCH_COLL_BYTES] <= sent &&
                       own[MRAIL_BENCH_COLL_RELAYED_BYTES] <=

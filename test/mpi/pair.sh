@@ -1,8 +1,8 @@
 #!/bin/sh
-# A hot pair's messages move to rails that idle while all others exchange over the
-# two that they are limited to: see mpi_pair.c.  Then one of the idle rails slows
-# down to a half.  What each gets, as a part of what the rails give, is a figure of
-# contrib/bench; here it must only be plain where the pair's bytes went.
+# All ranks but a pair are limited to two rails.  The messages of the pair move to the
+# idle rails (mpi_pair.c).  Then one of the idle rails drops to half its rate.
+# contrib/bench measures the bandwidths.  This test checks only which rails carry the
+# bytes of the pair.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -25,7 +25,7 @@ middle()
         sort -n | sed -n 2p
 }
 
-# gets WHAT MB/s LEAST
+# gets NAME RATE LEAST: the rate in MB/s is at least LEAST.
 gets()
 {
     if echo "${2:-0} $3" | awk '{ exit !($1 >= $2) }'; then
@@ -35,9 +35,9 @@ gets()
     fi
 }
 
-# check_rates WHEN FIRST IDLE: seconds FIRST to FIRST + 2.  The rails that only the
-# pair uses give IDLE MB/s, and the pair must reach most of it.  The others must reach
-# their part if all four senders of a node share the other two rails (150 MB/s).
+# check_rates WHEN FIRST IDLE: seconds FIRST to FIRST + 2.  The rails of the pair have
+# IDLE MB/s together, and the pair must reach most of it.  The other ranks must reach
+# the fair share of four senders per node on the other two rails (150 MB/s).
 check_rates()
 {
     pair=$(middle "$2" 1)

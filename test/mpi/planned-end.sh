@@ -17,7 +17,7 @@ options="--rate 8M --bind-rails -x UCX_MRAIL_PEER_TIMEOUT=$dead_s
 number=0
 base=$session
 
-# start WHAT: a job in the middle of it.
+# start NAME: starts a job, and returns in the middle of it.
 start()
 {
     : >"$tmp/out"
@@ -48,7 +48,7 @@ no_orphans()
     [ -z "$left" ]
 }
 
-# ends NAME WHAT CAUSE LINE
+# ends NAME TITLE CAUSE LINE: the job ends, and its message has CAUSE and LINE.
 ends()
 {
     name=$1
@@ -74,7 +74,7 @@ ends()
     nothing_left "$name" # the next job would remove what a killed one has left
 }
 
-# goes_on NAME WHAT LINE
+# goes_on NAME TITLE LINE: the job ends well, and its output has LINE.
 goes_on()
 {
     name=$1

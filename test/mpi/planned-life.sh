@@ -84,9 +84,9 @@ else
         not_ok '... lanes were given up' 'it says nothing of it'
     fi
 fi
-# Somebody else's stream on a rail, into the node that rank 5 is on: the plan
-# takes what is left of it.  Only reads tell what a rail gives; UCX 1.18 would send
-# large messages as eager fragments over rails that are as slow as these.
+# A foreign stream loads a rail of the node of rank 5: the plan takes the
+# remaining bandwidth. Only reads measure a rail; UCX 1.18 would send large
+# messages as eager fragments over rails as slow as these.
 session=$session-life
 foreign=
 "$mrail" soft --session "$session" --nodes 2 --rails 4 --rate 20M -- sleep 100 \

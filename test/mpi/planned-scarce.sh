@@ -1,7 +1,8 @@
 #!/bin/sh
-# One rank is refused what coll/mrail needs, one thing at a time: memory of its own, the
-# node's shared memory, what a plan is made in.  All ranks go by the direct path then,
-# or MPI says so and the job ends; nobody hangs, no byte is wrong.
+# One request of one rank for a resource of coll/mrail fails: private memory,
+# the shared memory of the node, the memory of a plan. Either all ranks take the
+# direct path, or MPI reports the error and the job ends. No rank hangs, and no
+# byte is wrong.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Ranks whose views of the rails differ, and of what was set: no hang, no wrong byte.
+# Ranks with different views of the rails and of the settings: no hang, no wrong
+# byte.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -62,7 +63,7 @@ told=$(sed -n 's/.*: rail carries .* of \([0-9.]*\)$/\1/p' "$tmp/out" |
 if [ "$told" -ge 6 ]; then
     ok 'ranks have different views'
 else
-    not_ok 'ranks have different views' "$told of them" "$tmp/out"
+    not_ok 'ranks have different views' "$told ranks" "$tmp/out"
 fi
 MRAIL_TEST_RUN="$options $small --bind-rails"
 for by in $moves; do
@@ -86,8 +87,8 @@ at packet 1500 for 100ms every 2000 rail 2 blackhole rx
 at packet 2000 for 200ms every 2000 node 1 rail 3 blackhole tx
 at packet 1800 for 30ms every 2500 node 1 down
 END_SCRIPT
-# On a busy machine the fault injector may be delayed, and a rail stays down longer
-# than the script says: no peer may be given up.
+# On a busy machine the fault injector may be late, and a rail stays down longer
+# than the script says. No peer may be given up.
 MRAIL_TEST_RUN="$options $small --bind-rails --rate 100M --script $tmp/script
     --mca coll_mrail_verbose 2 -x UCX_MRAIL_PEER_TIMEOUT=50"
 session=$session-faults # the one before may still be there, without rates

@@ -31,8 +31,8 @@ exchanges()
     run "$name" "$np" "$build/mpi_planned" "$@"
 }
 
-# The test sees what is wrong, says where, and ends well: mpirun may lose what
-# jobs print that do not.
+# The test program finds wrong bytes, names their place, and ends normally.
+# mpirun may lose the output of jobs that abort.
 topology=2x1
 for where in data gap send; do
     status=0
@@ -63,8 +63,8 @@ exchanges 'free ranks' 2x4 8 "$small" --seeds 1-$last
 exchanges 'free ranks, few messages at a time' 2x4 8 \
     '--mca coll_mrail_inflight_us 4' --seeds 1-$last $paced
 
-# devices NAME WHO: ranks whose pointers all are to device memory; sets $planned to how
-# many calls went by a plan nevertheless.
+# devices NAME RANKS: these ranks have pointers to device memory only. Sets
+# $planned to the number of calls that were planned nevertheless.
 devices()
 {
     name=$1
@@ -98,8 +98,8 @@ if [ "${EXPECT_COLL-yes}" = yes ] && [ -z "${MRAIL_TEST_MPIRUN-}" ]; then
     fi
 fi
 
-# says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1 rank 0 says so of
-# MPI_COMM_WORLD.
+# says NAME TOPOLOGY NP RUN-OPTIONS REGEX: with coll_mrail_verbose 1, rank 0
+# prints a matching line about MPI_COMM_WORLD.
 says()
 {
     name=$1

@@ -43,7 +43,7 @@ sleep 1
 status=0
 wait $job || status=$?
 
-# says NAME FILE WORDS
+# says NAME FILE REGEX: a line of the file matches.
 says()
 {
     expect "$1" "$tmp/$2" "$3"

@@ -52,6 +52,11 @@ is 'filters: one rail of one rank of each job' 2 \
 is 'filters: nothing else' 2 "$(grep -c ' soft[0-9]:1 ' "$tmp/table" || true)"
 "$mrail" top --rail soft3 --json >"$tmp/one" 2>&1 || true
 is 'filters: JSON' 0 "$(grep -c 'soft[012]' "$tmp/one" || true)"
+status=0
+"$mrail" top --rank 999 >"$tmp/none" 2>&1 || status=$?
+is 'filters: no rail is left, status 1' 1 $status
+expect 'filters: ... with a sentence' "$tmp/none" \
+    '^mrail top: no rail of [0-9]+ processes matches'
 if command -v python3 >/dev/null; then
     run_program '' python3 "$top/test/mpi/top_screen.py" "$mrail"
 else
@@ -65,9 +70,9 @@ sleep 1
 if grep -q 'soft1: port error' "$tmp/events" &&
     grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ closing' "$tmp/events" &&
     grep -qE 'path [0-9]+ to peer [0-9a-f]+: .* -> retired' "$tmp/events"; then
-    ok 'a port that goes: port, path and lane are told of'
+    ok 'a port that goes: port, path and lane are listed'
 else
-    not_ok 'a port that goes: port, path and lane are told of' \
+    not_ok 'a port that goes: port, path and lane are listed' \
         "$(tail -n 3 "$tmp/events")"
 fi
 is 'of one job, by --job' "$(grep -c 'port error' "$tmp/events")" \
@@ -80,16 +85,16 @@ is 'of that job only' 1 \
     "$(grep 'port error' "$tmp/events" | cut -d ' ' -f 4 | sort -u | wc -l)"
 
 # The ranks of one job die without a word.
-told=$(grep 'port error' "$tmp/events" | head -n 1 | cut -d ' ' -f 4)
-pids=$(awk -v job="$told" '$1 == job { print $3 }' "$tmp/who")
+job=$(grep 'port error' "$tmp/events" | head -n 1 | cut -d ' ' -f 4)
+pids=$(awk -v job="$job" '$1 == job { print $3 }' "$tmp/who")
 # shellcheck disable=SC2086 # words are wanted
 kill -9 $pids
 wait $first 2>/dev/null || true
-"$mrail" top --job "$told" --json >"$tmp/killed" 2>&1 || true
+"$mrail" top --job "$job" --json >"$tmp/killed" 2>&1 || true
 is 'killed: shown as ended' 2 \
     "$(tr '{' '\n' <"$tmp/killed" | grep -c '"alive": false' || true)"
 "$mrail" info --events >"$tmp/events" 2>&1
-if grep "$told" "$tmp/events" | grep -q 'soft1: port error'; then
+if grep "$job" "$tmp/events" | grep -q 'soft1: port error'; then
     ok 'killed: its events can still be read'
 else
     not_ok 'killed: its events can still be read' "$(tail -n 1 "$tmp/events")"

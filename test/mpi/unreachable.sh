@@ -1,7 +1,8 @@
 #!/bin/sh
-# A rank waits for a message of one that lives, computes and cannot be reached any
-# more: its own ports are well, it has nothing under way, and mpirun sees nothing.  The job ends, and says which peer, which rails, why.
-# With rails that come back in time it goes on.
+# A rank waits for a message of a live peer that computes and cannot be reached
+# any more. The rank's own ports are up, and it has no work under way; mpirun
+# notices nothing. The job ends with a message that names peer, rail and cause.
+# If the rails return in time, it continues.
 set -eu
 # shellcheck source=test/mpi/lib.sh
 . "$(dirname -- "$0")/lib.sh"
@@ -46,7 +47,7 @@ else
 fi
 # -a: prterun of Open MPI 5.0 writes bytes that are no text.
 said=$(grep -a 'mrail: rank 0 on .* lost a peer for good' "$tmp/out" || true)
-# Of the rail that has the lane; on the others there is none, which it says too.
+# The rail that has the lane. The message says that the other rails have none.
 for part in 'peer [0-9a-f]+ at [0-9.]+: ' 'soft0:1 \([a-z ]+\)' \
     'soft3:1 \([a-z ]+\)' \
     'soft[0-3]:1 \((nothing comes back|requests failed)\)' 'the job ends$'; do

@@ -33,7 +33,8 @@ expect_run 'mrail alone' 2 '^Usage: mrail VERB' "$mrail"
 expect_run 'an unknown verb' 2 "no verb 'fly'" "$mrail" fly
 expect_run 'a verb with a path' 2 "no verb '../mrail'" "$mrail" ../mrail
 expect_run 'run without a command' 2 'no command' "$mrail" run -np 2
-# A copy of mrail info beside a mrail run that writes what it is told to.
+# A copy of mrail info beside a stand-in for mrail run that records its
+# arguments.
 fake=$tmp/moved/libexec/mrail
 mkdir -p "$fake"
 cp "$libexec/mrail-info" "$fake"

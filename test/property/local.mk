@@ -8,6 +8,17 @@ test_ports_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
 
 if HAVE_CMOCKA
+check_PROGRAMS += test_ethereal test_repath
+TESTS += test_ethereal test_repath
+test_repath_SOURCES = test/property/test_repath.c
+test_repath_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_repath_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
+test_ethereal_SOURCES = test/property/test_ethereal.c
+test_ethereal_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_ethereal_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
+endif
+
+if HAVE_CMOCKA
 check_PROGRAMS += test_flows
 TESTS += test_flows
 test_flows_SOURCES = test/property/test_flows.c

@@ -18,7 +18,7 @@ static void *get(size_t num, size_t size)
     void *p = calloc(num ? num : 1, size);
 
     if (p == NULL) {
-        printf("not ok - plan: no memory for the judge\n");
+        printf("not ok - plan: no memory for the reference check\n");
         fflush(stdout);
         _Exit(1);
     }
@@ -33,7 +33,7 @@ static int lp_add(lp_problem_t *p, const mrail_plan_demand_t *d,
     path_t *paths = &p->path[p->num_columns];
     int count = paths_of(w, d, paths);
     unsigned *flow = &flow_of[2 * ((size_t)d->from * w->num_ranks + d->to) +
-                              (d->bytes > paths_relay_above(w))];
+                              (d->bytes > paths_relay_threshold(w))];
 
     if (count == PATHS_NOT_PLANNED) {
         return 1;

@@ -208,7 +208,7 @@ static void fewest_first(path_t *paths, unsigned count)
     }
 }
 
-uint64_t paths_relay_above(const machine_t *w)
+uint64_t paths_relay_threshold(const machine_t *w)
 {
     return (w->options.relay_threshold == UINT64_MAX)
                ? 1000000
@@ -232,7 +232,7 @@ int paths_of(const machine_t *w, const mrail_plan_demand_t *d, path_t *paths)
         }
     }
     fewest_first(paths, count);
-    if (d->bytes > paths_relay_above(w)) {
+    if (d->bytes > paths_relay_threshold(w)) {
         return (int)count;
     }
     while ((few < count) && (paths[few].num_relays == paths[0].num_relays)) {

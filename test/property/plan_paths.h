@@ -22,7 +22,7 @@ typedef struct path {
 } path_t;
 
 /* Larger demands may take all paths. */
-uint64_t paths_relay_above(const machine_t *machine);
+uint64_t paths_relay_threshold(const machine_t *machine);
 
 /* Number of paths. 0: there is none; PATHS_NOT_PLANNED: the demand needs no
  * plan. Paths are in order of relays, then of rails (or relay ranks). */

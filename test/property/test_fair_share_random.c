@@ -77,9 +77,9 @@ typedef struct {
     mrail_ns_t away_ns; /* the process has no core until then */
     int shared;         /* fair shares are in use */
     mrail_rng_t rng;
-} world_t;
+} scenario_t;
 
-static uint32_t reach(const world_t *w, const peer_t *peer)
+static uint32_t reach(const scenario_t *w, const peer_t *peer)
 {
     uint32_t rails = 0;
 
@@ -92,7 +92,7 @@ static uint32_t reach(const world_t *w, const peer_t *peer)
 /* ---- the rails ---- */
 
 /* A resource: a local rail, or one of a far node. */
-static unsigned resource(const world_t *w, const peer_t *peer, unsigned r,
+static unsigned resource(const scenario_t *w, const peer_t *peer, unsigned r,
                          int is_far)
 {
     return is_far ? (1 + peer->node) * MAX_RAILS + r : r;
@@ -106,7 +106,7 @@ typedef struct {
     uint8_t open[MAX_PEERS][MAX_RAILS];
 } fill_t;
 
-static void fill_begin(world_t *w, fill_t *fill)
+static void fill_begin(scenario_t *w, fill_t *fill)
 {
     memset(fill, 0, sizeof(*fill));
     for (unsigned r = 0; r < w->num_rails; ++r) {
@@ -127,7 +127,7 @@ static void fill_begin(world_t *w, fill_t *fill)
 
 /* Raises all lanes equally until a resource is full, which fixes its lanes. 0:
  * no lane is left. */
-static int fill_round(world_t *w, fill_t *fill)
+static int fill_round(scenario_t *w, fill_t *fill)
 {
     unsigned tight = NUM_RESOURCES;
     double least = 0;
@@ -171,7 +171,7 @@ static void serve(lane_t *lane)
     }
 }
 
-static void step(world_t *w)
+static void step(scenario_t *w)
 {
     fill_t fill;
 
@@ -188,7 +188,7 @@ static void step(world_t *w)
 
 /* ---- the process, as src/rail/rma.c and yield.c do ---- */
 
-static void post(world_t *w, peer_t *peer, unsigned r, size_t length)
+static void post(scenario_t *w, peer_t *peer, unsigned r, size_t length)
 {
     lane_t *lane = &peer->lane[r];
     unsigned at = (lane->first + lane->count++) % MAX_SEGS;
@@ -206,7 +206,7 @@ static void post(world_t *w, peer_t *peer, unsigned r, size_t length)
                          w->now_ns);
 }
 
-static void complete(world_t *w, unsigned p, unsigned r)
+static void complete(scenario_t *w, unsigned p, unsigned r)
 {
     peer_t *peer = &w->peer[p];
     lane_t *lane = &peer->lane[r];
@@ -227,12 +227,12 @@ static void complete(world_t *w, unsigned p, unsigned r)
     }
 }
 
-static int has_work(const world_t *w, const peer_t *peer)
+static int has_work(const scenario_t *w, const peer_t *peer)
 {
     return (peer->bytes != 0) && (w->now_ns >= peer->start_ns);
 }
 
-static void turn(world_t *w)
+static void turn(scenario_t *w)
 {
     mrail_fair_share_rail_t rails[MAX_RAILS];
 
@@ -254,7 +254,7 @@ static void turn(world_t *w)
     mrail_fair_share_end(&w->fair_share, rails, w->num_rails);
 }
 
-static void pump(world_t *w, peer_t *peer)
+static void pump(scenario_t *w, peer_t *peer)
 {
     const mrail_sched_params_t params = {0};
     mrail_sched_lane_t *lanes[MAX_RAILS];
@@ -291,7 +291,7 @@ static void pump(world_t *w, peer_t *peer)
 }
 
 /* 0: all is done. */
-static int progress(world_t *w)
+static int progress(scenario_t *w)
 {
     unsigned open = 0;
 
@@ -316,7 +316,7 @@ static int progress(world_t *w)
 
 /* ---- transfers ---- */
 
-static void world_init(world_t *w, uint64_t seed, int shared)
+static void world_init(scenario_t *w, uint64_t seed, int shared)
 {
     memset(w, 0, sizeof(*w));
     mrail_rng_init(&w->rng, seed);
@@ -324,7 +324,7 @@ static void world_init(world_t *w, uint64_t seed, int shared)
     w->shared = shared;
 }
 
-static void world_ready(world_t *w)
+static void world_ready(scenario_t *w)
 {
     for (unsigned p = 0; p < w->num_peers; ++p) {
         for (unsigned r = 0; r < w->num_rails; ++r) {
@@ -335,7 +335,7 @@ static void world_ready(world_t *w)
 
 /* Bytes of each peer, that are there so long after the begin; returns seconds.
  */
-static double transfer(world_t *w, const uint64_t *bytes,
+static double transfer(scenario_t *w, const uint64_t *bytes,
                        const mrail_ns_t *late_ns)
 {
     mrail_ns_t begin_ns = w->now_ns;
@@ -358,7 +358,7 @@ static double transfer(world_t *w, const uint64_t *bytes,
 }
 
 /* 3 peers on a node with all rails, 4 on a node without rail 1. */
-static void world_case(world_t *w, int shared)
+static void world_case(scenario_t *w, int shared)
 {
     static const double rates[] = {200e6, 100e6, 50e6, 50e6};
 
@@ -382,7 +382,7 @@ static double run_case(int shared)
 {
     const uint64_t bytes[] = {11200000, 11200000, 11200000, 11200000,
                               11200000, 11200000, 11200000};
-    static world_t w;
+    static scenario_t w;
 
     world_case(&w, shared);
     transfer(&w, bytes, NULL);
@@ -400,7 +400,7 @@ static void test_case(void **state)
 
 /* ---- random topologies ---- */
 
-static void draw(world_t *w, uint64_t seed, int shared)
+static void draw(scenario_t *w, uint64_t seed, int shared)
 {
     static const double slower[] = {1, 1, 1, 0.5, 0.25};
 
@@ -434,7 +434,7 @@ static double run_seed(uint64_t seed, int shared)
 {
     uint64_t bytes[MAX_PEERS];
     mrail_ns_t late_ns[MAX_PEERS];
-    static world_t w;
+    static scenario_t w;
     double sum_s = 0;
     mrail_rng_t rng;
 
@@ -496,7 +496,7 @@ static double run_slow(int shared)
 {
     const uint64_t bytes[] = {1ull << 40, 1ull << 40};
     mrail_ns_t end_ns;
-    static world_t w;
+    static scenario_t w;
 
     world_init(&w, 3, shared);
     w.num_rails = 2;

@@ -299,8 +299,7 @@ static void check_credits(const mrail_lane_t *lane, const mrail_lane_t *other)
           lane->am_advertised);
     CHECK((unadvertised == 0) || ((unadvertised < (lane->credits + 1) / 2) &&
                                   (lane->am_received != lane->am_advertised)),
-          "lane %u: the peer is not told of %u credits", lane->slot,
-          unadvertised);
+          "lane %u: %u credits are not advertised", lane->slot, unadvertised);
 }
 
 /* Each buffer is posted or about to be, and belongs to a lane or is spare. */

@@ -238,7 +238,7 @@ static void check_links(const mrail_plan_t *plan, const stats_t *t)
     }
     for (uint32_t e = 0; e < paths_num_links(&w); ++e) {
         CHECK(seen[e] || ((t->bytes[e] == 0) && (t->before[e] == 0)),
-              "link number %u is used, and not told of", e);
+              "link number %u is used, and not listed", e);
     }
     free(seen);
 }
@@ -554,7 +554,7 @@ static void run_seed(uint64_t seed)
     check_plan(plan);
     make(other, 0);
     CHECK(summary_of(other).hash == summary_of(plan).hash,
-          "told backwards, another plan");
+          "the same demands in reverse order, another plan");
     change_a_little(plan, other);
     change_all(plan, other);
     mrail_plan_destroy(plan);

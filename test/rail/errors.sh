@@ -1,6 +1,6 @@
 #!/bin/sh
 # Completions of a rail become errors under a stream of PUTs, GETs and messages:
-# each kind that another lane can make good, at one end and at both.
+# every error that another lane can repair, at one end and at both.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

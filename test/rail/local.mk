@@ -74,8 +74,12 @@ check_LTLIBRARIES += libtest-errors.la
 libtest_errors_la_SOURCES = test/rail/error_shim.c
 libtest_errors_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
 libtest_errors_la_LIBADD = $(IBVERBS_LIBS) -ldl
-RAIL_SCRIPT_TESTS = test/rail/trouble.sh test/rail/slow-events.sh \
-    test/rail/full-shm.sh test/rail/errors.sh
+check_LTLIBRARIES += libtest-label.la
+libtest_label_la_SOURCES = test/rail/label_shim.c
+libtest_label_la_LDFLAGS = $(libtest_memlock_la_LDFLAGS)
+libtest_label_la_LIBADD = -ldl
+RAIL_SCRIPT_TESTS = test/rail/port-control.sh test/rail/trouble.sh \
+    test/rail/slow-events.sh test/rail/full-shm.sh test/rail/errors.sh
 TESTS += $(RAIL_JOBS) $(RAIL_SCRIPT_TESTS)
 TIMING_TESTS += $(RAIL_TIMING_JOBS) test/rail/small-srq.sh
 EXTRA_DIST += $(RAIL_SCRIPT_TESTS) test/rail/small-srq.sh test/rail/on-rails.sh

@@ -169,7 +169,7 @@ static int measure(job_t *job)
     bad |= say(load(streams, 2, 0, near_low, near_high, live),
                "that ends: it gives its rate again", live);
     bad |= say(load(streams, 2, 1, near_low, near_high, live),
-               "READs tell of the other direction", live);
+               "READs measure the other direction", live);
     bad |= say(load(streams, 1, 0, near_low, near_high, live),
                "with one peer, too", live);
     for (unsigned i = 0; i < 2; ++i) {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Peers go while each asynchronous event lies for 20 ms before it is looked at:
+# Peers leave while each asynchronous event waits 20 ms before it is handled:
 # their lanes end meanwhile.  It takes a few times to have an event just then.
 set -u
 # shellcheck source=test/lib.sh

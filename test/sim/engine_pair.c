@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-world_t w;
+fixture_t w;
 uint8_t pair_memory[PUT_SIZE];
 
 static int (*post_fake)(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -449,7 +449,7 @@ static void log_stdout(mrail_log_level_t level, const char *file, unsigned line,
 
 void pair_open(uint64_t seed, const mrail_iface_params_t *callbacks)
 {
-    memset(&w, 0, offsetof(world_t, datagrams));
+    memset(&w, 0, offsetof(fixture_t, datagrams));
     w.seed = seed;
     mrail_rng_init(&w.rng, seed);
     fake_engine_quiet();

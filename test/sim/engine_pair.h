@@ -71,7 +71,7 @@ typedef struct request {
     uint8_t data[1024]; /* of a SEND */
 } request_t;
 
-typedef struct world {
+typedef struct fixture {
     uint64_t seed;
     mrail_rng_t rng;
     side_t side[2];
@@ -83,9 +83,9 @@ typedef struct world {
     unsigned num_requests;
     datagram_t datagrams[MAX_DATAGRAMS];
     request_t requests[MAX_REQUESTS];
-} world_t;
+} fixture_t;
 
-extern world_t w;
+extern fixture_t w;
 extern uint8_t pair_memory[PUT_SIZE]; /* registered on both sides */
 
 /* An invariant. A violation prints the seed and ends the program. */

@@ -65,7 +65,7 @@ static struct {
     unsigned num_rails;
     unsigned as;
     sim_device_t devices[SROCE_SIM_MAX_NODES];
-} world;
+} verbs_state;
 
 #define CORE_OF(_type, _ibv) (MRAIL_CONTAINER_OF(_ibv, _type, ibv)->core)
 
@@ -103,14 +103,15 @@ static void add_device(unsigned node, unsigned rail)
         .icrc_tx = 1,
         .icrc_rx = 1,
         .max_mtu = IBV_MTU_1024};
-    int id = sroce_sim_node_add(world.sim, params);
-    sim_device_t *dev = &world.devices[node * world.num_rails + rail];
+    int id = sroce_sim_node_add(verbs_state.sim, params);
+    sim_device_t *dev =
+        &verbs_state.devices[node * verbs_state.num_rails + rail];
 
-    if (id != (int)(node * world.num_rails + rail)) {
+    if (id != (int)(node * verbs_state.num_rails + rail)) {
         abort();
     }
     dev->node = (unsigned)id;
-    dev->core = sroce_sim_dev(world.sim, dev->node);
+    dev->core = sroce_sim_dev(verbs_state.sim, dev->node);
     dev->ip = params.ip;
     snprintf(dev->device.name, sizeof(dev->device.name), "sim%u", rail);
 }
@@ -121,35 +122,35 @@ sroce_sim_t *sim_verbs_open(uint64_t seed, unsigned num_nodes,
     const sroce_sim_link_t link = {.delay_ns = LINK_DELAY_NS,
                                    .rate_Bps = LINK_BPS};
 
-    memset(&world, 0, sizeof(world));
-    world.sim = sroce_sim_create(seed);
-    if (world.sim == NULL) {
+    memset(&verbs_state, 0, sizeof(verbs_state));
+    verbs_state.sim = sroce_sim_create(seed);
+    if (verbs_state.sim == NULL) {
         abort();
     }
-    world.num_nodes = num_nodes;
-    world.num_rails = num_rails;
+    verbs_state.num_nodes = num_nodes;
+    verbs_state.num_rails = num_rails;
     for (unsigned node = 0; node < num_nodes; ++node) {
         for (unsigned rail = 0; rail < num_rails; ++rail) {
             add_device(node, rail);
         }
     }
-    sroce_sim_link_all(world.sim, &link);
-    return world.sim;
+    sroce_sim_link_all(verbs_state.sim, &link);
+    return verbs_state.sim;
 }
 
 void sim_verbs_close(void)
 {
-    sroce_sim_destroy(world.sim);
+    sroce_sim_destroy(verbs_state.sim);
 }
 
 void sim_verbs_as(unsigned node)
 {
-    world.as = node;
+    verbs_state.as = node;
 }
 
 mrail_ns_t mrail_clock_now(void)
 {
-    return sroce_sim_now(world.sim);
+    return sroce_sim_now(verbs_state.sim);
 }
 
 /* Hides the interfaces of the test machine. */
@@ -168,12 +169,14 @@ void freeifaddrs(struct ifaddrs *list)
 struct ibv_device **ibv_get_device_list(int *count)
 {
     struct ibv_device **list =
-        object((world.num_rails + 1) * sizeof(struct ibv_device *));
+        object((verbs_state.num_rails + 1) * sizeof(struct ibv_device *));
 
-    for (unsigned i = 0; i < world.num_rails; ++i) {
-        list[i] = &world.devices[world.as * world.num_rails + i].device;
+    for (unsigned i = 0; i < verbs_state.num_rails; ++i) {
+        list[i] =
+            &verbs_state.devices[verbs_state.as * verbs_state.num_rails + i]
+                 .device;
     }
-    *count = (int)world.num_rails;
+    *count = (int)verbs_state.num_rails;
     return list;
 }
 
@@ -288,8 +291,8 @@ static void sort_events(void)
 {
     sroce_sim_event_t event;
 
-    while (sroce_sim_event_get(world.sim, &event)) {
-        sim_device_t *dev = &world.devices[event.node];
+    while (sroce_sim_event_get(verbs_state.sim, &event)) {
+        sim_device_t *dev = &verbs_state.devices[event.node];
 
         if (dev->head - dev->tail == MAX_EVENTS) {
             abort(); /* no device wants them */
@@ -535,7 +538,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv_qp)
     sim_qp_t *qp = MRAIL_CONTAINER_OF(ibv_qp, sim_qp_t, ibv);
     sim_device_t *dev = device_of(ibv_qp->context);
 
-    sroce_sim_qp_destroy(world.sim, dev->node, qp->core);
+    sroce_sim_qp_destroy(verbs_state.sim, dev->node, qp->core);
     discard_events(dev, qp);
     free(qp);
     return 0;

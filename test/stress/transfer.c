@@ -83,8 +83,8 @@ struct transfer {
     unsigned num_theirs;
     unsigned next; /* next operation to start */
     unsigned under_way;
-    uint16_t tell[MAX_OPS]; /* PUTs to report */
-    unsigned num_tell, next_tell;
+    uint16_t report[MAX_OPS]; /* PUTs to report */
+    unsigned num_report, next_report;
     unsigned data_got; /* received messages of the peer; identifies the next
                         * one's operation */
     uint32_t sent;
@@ -285,7 +285,7 @@ static void check_there(transfer_t *t, unsigned index)
     size_t at;
 
     if ((index >= t->num_theirs) || !is_put(op) || op->reported) {
-        wrong(t, "PUT %u is told of, of which there is none", index);
+        wrong(t, "a report of PUT %u, which does not exist", index);
         return;
     }
     op->reported = 1;
@@ -332,9 +332,9 @@ static void on_message(void *arg, uint8_t am_id, void *data, size_t length)
 
 /* ---- operations ---- */
 
-static void tell(transfer_t *t, const op_t *op)
+static void report_put(transfer_t *t, const op_t *op)
 {
-    t->tell[t->num_tell++] = (uint16_t)(op - t->mine);
+    t->report[t->num_report++] = (uint16_t)(op - t->mine);
 }
 
 static void check_fetched(transfer_t *t, const op_t *op)
@@ -368,7 +368,7 @@ static void on_complete(void *arg, void *comp, int status)
     if (is_put(op)) {
         paint(t, SOURCE, op);
         if (op->kind == OP_PUT) {
-            tell(t, op);
+            report_put(t, op);
         }
     } else if (is_get(op)) {
         check_fetched(t, op);
@@ -454,7 +454,7 @@ static int begin(transfer_t *t, op_t *op)
         if (ret != 0) {
             wrong(t, "a fence is refused: %s", strerror(-ret));
         }
-        tell(t, op);
+        report_put(t, op);
     }
     return 1;
 }
@@ -463,9 +463,9 @@ static void send_what_is_due(transfer_t *t)
 {
     unsigned many = 1 + mrail_rng_below(&t->rng, 4);
 
-    while ((t->next_tell < t->num_tell) &&
-           send_message(t, MESSAGE_THERE, t->tell[t->next_tell], 0)) {
-        ++t->next_tell;
+    while ((t->next_report < t->num_report) &&
+           send_message(t, MESSAGE_THERE, t->report[t->next_report], 0)) {
+        ++t->next_report;
     }
     while ((many-- != 0) && (t->next < t->num_mine) &&
            (t->under_way < MAX_UNDER_WAY) && !t->given_up &&
@@ -473,7 +473,7 @@ static void send_what_is_due(transfer_t *t)
         ++t->next;
     }
     if (!t->last_sent && (t->next == t->num_mine) && (t->under_way == 0) &&
-        (t->next_tell == t->num_tell) && !t->given_up) {
+        (t->next_report == t->num_report) && !t->given_up) {
         t->last_sent = send_message(t, MESSAGE_LAST, 0, 0);
     }
 }
@@ -551,7 +551,7 @@ void transfer_look(transfer_t *t)
         messages += (unsigned)is_message(&t->theirs[i]);
         if (t->last_received && is_put(&t->theirs[i]) &&
             !t->theirs[i].reported) {
-            wrong(t, "PUT %u was never told of", i);
+            wrong(t, "PUT %u was never reported", i);
         }
     }
     if (t->last_received && (t->data_got != messages)) {

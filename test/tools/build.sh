@@ -32,7 +32,7 @@ build_all
 END
 chmod +x "$tree/configure" "$tree/contrib/user"
 
-# installed PACKAGE-AND-VERSION...: what this machine has from now on.
+# installed PACKAGE-AND-VERSION...: from now on the machine has these packages.
 installed()
 {
     printf '%s\n' "$@" >"$tmp/packages"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# contrib/debian-chroot: what it refuses, before it makes anything.  That it
-# runs contrib/check in another Debian is tried by hand: docs/testing.md.
+# contrib/debian-chroot: the cases that it refuses before it makes anything.
+# Running contrib/check in another Debian is a manual test: docs/testing.md.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

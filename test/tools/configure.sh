@@ -1,6 +1,7 @@
 #!/bin/sh
-# configure: a UCX configured for release is accepted, a UCX without sources is
-# not, the summary says what is built, and make -j keeps timing tests alone.
+# configure accepts a UCX that was configured for release and refuses a UCX
+# without sources. Its summary lists the parts, and make -j runs timing tests
+# alone.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -9,7 +10,8 @@ set -eu
 # Not as a part of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 
-# configures FOLDER ARGUMENT...: the cache saves what UCX has no part in.
+# configures FOLDER ARGUMENT...: the cache keeps results that do not depend on
+# UCX.
 configures()
 {
     folder=$tmp/$1

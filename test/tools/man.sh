@@ -1,8 +1,7 @@
 #!/bin/sh
-# The manual pages: each verb and file format has one, with the sections that
-# readers look for. References, options of examples, JSON members, variables and
-# words of the parsers are in step with the programs. Samples are what the
-# parsers take.
+# The manual pages: each verb and file format has one, with the usual sections.
+# References, options of examples, JSON members, variables and words of the
+# parsers agree with the programs. The parsers accept the samples.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The options of every verb: the text of --help, the manual page and the
-# completions name the same ones, and what is wrong is refused with status 2.
+# completions name the same ones. A wrong option or value is refused with status
+# 2.
 set -u
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -87,7 +88,7 @@ for words in run bench info top plan soft 'soft ctl' 'soft status'; do
     'mrail '[0-9]*) ok "$words: --version" ;;
     *) not_ok "$words: --version" "$(verb "$@" --version)" ;;
     esac
-    # run and bench give mpirun what they do not know.
+    # run and bench pass unknown options on to mpirun.
     [ "$words" = run ] || [ "$words" = bench ] ||
         refused "$words: an unknown option" "unknown" "$@" --no-such-option
 done

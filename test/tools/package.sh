@@ -1,6 +1,7 @@
 #!/bin/sh
-# The Debian package: it is built, unpacks into a root of its own, has what a
-# user needs, and leaves nothing.  Part of the long tier: see contrib/check.
+# The Debian package: it is built, unpacks into its own root, has everything
+# that a user needs, and leaves nothing. It is part of the long tier of
+# contrib/check.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -78,7 +79,7 @@ check 'programs linked with the planner depend on it' \
     holds shlibs '^libmrail-plan 0 mrail '
 check 'no program is linked with the transport' \
     sh -c '! dpkg-deb -I "$0" shlibs | grep -v libmrail-plan' "$package"
-check 'the linker is told of the planner' holds triggers ldconfig
+check 'the linker cache gets the planner' holds triggers ldconfig
 check 'it is purged' into_root -P mrail
 check 'nothing is left' left
 finish

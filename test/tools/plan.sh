@@ -1,6 +1,6 @@
 #!/bin/sh
-# mrail plan, as a user types it: the table, JSON and the drawing, this node as
-# hwloc has it, and what is wrong with options and files.
+# The command mrail plan: table, JSON, drawing, the topology of this node from
+# hwloc, and wrong options and files.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"
@@ -16,7 +16,7 @@ plans()
     expect_run "$name" "$want" "$pattern" "$plan" "$@"
 }
 
-# says NAME PATTERN: the output of the last command has this line, too.
+# says NAME PATTERN: the output of the last command has a matching line.
 says()
 {
     expect "$1" "$tmp/out" "$2"
@@ -146,7 +146,7 @@ hash_of()
     "$plan" --json "$@" | sed -n 's/.*"hash": "\([0-9a-f]*\)".*/\1/p'
 }
 
-# One that takes many rounds: what begins where another one ended is another.
+# A plan with many iterations: from another warm start, another plan results.
 set -- --topo "$tmp/mesh" --pattern moe:tokens=100 --gap 0.005
 first=$(hash_of "$@" --seed 3)
 : >"$tmp/out"
@@ -161,7 +161,7 @@ else
     not_ok 'another seed, other demands' 'it is the same plan' "$tmp/out"
 fi
 
-# ---- what is written and read again ----
+# ---- saved files, read again ----
 
 plans 'demands and topology are written' 0 '^congestion ' \
     --topo "$tmp/mesh" --pattern zipf:size=1234567 --seed 9 \
@@ -255,7 +255,7 @@ else
 fi
 unset HWLOC_XMLFILE
 
-# ---- what is wrong ----
+# ---- wrong input ----
 
 plans '--help' 0 '^Usage: mrail plan --topo FILE' --help
 says '--help has the patterns' '^    zipf:exponent=1.2,size=16m$'

@@ -1,5 +1,6 @@
 #!/bin/sh
-# contrib/check-prose and contrib/check-links find what they are for, and only that.
+# contrib/check-prose and contrib/check-links find each planted fault, and
+# nothing else.
 set -eu
 # shellcheck source=test/lib.sh
 . "$(dirname -- "$0")/../lib.sh"

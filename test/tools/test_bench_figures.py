@@ -428,7 +428,7 @@ class Streams(unittest.TestCase):
         self.assertAlmostEqual(pause.value, 200, delta=0.01)
         self.assertAlmostEqual(pause.p50, 10, delta=0.01)
         self.assertAlmostEqual(after.value, 0.1, delta=0.002)
-        # From the first message after 3.2 s on; 0.3 s of it are without any.
+        # Messages from 3.2 s on; 0.3 s of this time have none.
         self.assertAlmostEqual(back.value, 0.1 * 1.5 / 1.79, delta=0.002)
 
     def test_earlier_pause(self):

@@ -31,7 +31,8 @@ tree=$tmp/tree
 mkdir -p "$tree"
 cp -r "$top/contrib" "$tree/contrib"
 mkfifo "$tmp/end" "$tmp/begun"
-# Holds the tree, and starts another that may work in it, until told to end.
+# Holds the tree and starts another script that may work in it, until it
+# receives the end.
 cat >"$tree/contrib/holder" <<'END'
 #!/bin/sh
 set -eu

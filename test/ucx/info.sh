@@ -1,6 +1,6 @@
 #!/bin/sh
-# What ucx_info shows of the transport, and the line that it says when it will
-# not be used.
+# The transport in the output of ucx_info, and its message when it will not be
+# used.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 
@@ -58,8 +58,8 @@ else
         "am_bcopy is $bcopy with SEG_SIZE=4k, $bcopy8 without" "$tmp/seg"
 fi
 
-# rendezvous PROCESSES: from how many bytes on UCP would send a message by rendezvous
-# where so many processes share a node; and in $tmp/tag what it does with smaller ones.
+# rendezvous PROCESSES: the size from which UCP would send by rendezvous if that
+# many processes share a node. $tmp/tag has its protocols for smaller messages.
 rendezvous()
 {
     UCX_TLS=mrail UCX_PROTO_ENABLE=y info "$tmp/e" -e -u t -P inter -n "$1" -N "$1"

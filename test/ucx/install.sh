@@ -1,6 +1,6 @@
 #!/bin/sh
-# make install: what goes where, what is printed, pkg-config; make uninstall
-# takes everything back.
+# make install: the folders of all files, the printed commands, pkg-config.  make
+# uninstall removes every file.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# How the transport comes into a process, and what keeps it out.
+# The ways to load the transport into a process, and the reasons not to load it.
 # shellcheck source=test/ucx/common.sh
 . "$(dirname -- "$0")/common.sh"
 

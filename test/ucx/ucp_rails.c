@@ -98,7 +98,7 @@ static void check_names(void)
     unsigned count = ask(rails);
     int good = (count == NUM_RAILS);
 
-    result("all rails are told of", good, "%u", count);
+    result("all rails are listed", good, "%u", count);
     for (unsigned i = 0; good && (i < count); ++i) {
         char name[16];
 

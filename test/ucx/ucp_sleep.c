@@ -378,7 +378,7 @@ static void test_room_stolen(void)
     }
     meet(&ports[1]);
     if (is_parent) {
-        result("room told to another context's arming: woken",
+        result("room reported to another context's arming: woken",
                (missed == 0) && (sleeps != 0), "%u of %u sleeps", missed,
                sleeps);
     }

@@ -145,3 +145,16 @@ test_acl_check_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
 test_acl_check_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_acl_check_LDADD = libmrail-fabric.la $(TEST_LIBS)
 endif
+
+# Fabrics, and how many flowlets a flow needs.
+if HAVE_CMOCKA
+check_PROGRAMS += test_fabric test_flowlets
+TESTS += test_fabric test_flowlets
+test_fabric_SOURCES = test/unit/test_fabric.c
+test_fabric_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_fabric_LDADD = libmrail-fabric.la $(TEST_LIBS)
+test_fabric_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
+test_flowlets_SOURCES = test/unit/test_flowlets.c
+test_flowlets_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_flowlets_LDADD = libmrail-orchestrator.la $(TEST_LIBS) -lm
+endif

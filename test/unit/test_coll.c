@@ -294,7 +294,7 @@ static void test_inflight_limit(void **state)
 /* All ranks of a job. */
 typedef struct job {
     unsigned num_ranks;
-    mca_coll_mrail_topology_t *worlds[MAX_RANKS];
+    mca_coll_mrail_topology_t *topologies[MAX_RANKS];
     mca_coll_mrail_schedule_t *schedule[MAX_RANKS];
     uint64_t words[MAX_RANKS * (MAX_RANKS + MCA_COLL_MRAIL_RECORD_WORDS)];
 } job_t;
@@ -312,12 +312,12 @@ static void job_init(job_t *job, const mca_coll_mrail_rank_entry_t *entries,
     memset(job, 0, sizeof(*job));
     job->num_ranks = num_ranks;
     for (unsigned i = 0; i < num_ranks; ++i) {
-        assert_int_equal(mca_coll_mrail_topology_create(entries, num_ranks, i,
-                                                        &job->worlds[i], &why),
+        assert_int_equal(mca_coll_mrail_topology_create(
+                             entries, num_ranks, i, &job->topologies[i], &why),
                          0);
-        assert_int_equal(
-            mca_coll_mrail_schedule_create(job->worlds[i], &job->schedule[i]),
-            0);
+        assert_int_equal(mca_coll_mrail_schedule_create(job->topologies[i],
+                                                        &job->schedule[i]),
+                         0);
     }
 }
 
@@ -325,7 +325,7 @@ static void job_cleanup(job_t *job)
 {
     for (unsigned i = 0; i < job->num_ranks; ++i) {
         mca_coll_mrail_schedule_destroy(job->schedule[i]);
-        mca_coll_mrail_topology_destroy(job->worlds[i]);
+        mca_coll_mrail_topology_destroy(job->topologies[i]);
     }
 }
 
@@ -423,7 +423,7 @@ static void check_pair(job_t *job, uint32_t from, uint32_t to)
             assert_int_equal(flow->offset, at);
             at += flow->bytes;
             covered += flow->bytes;
-            check_relay(job->worlds[from], flow);
+            check_relay(job->topologies[from], flow);
         }
     }
     assert_int_equal(covered, bytes);

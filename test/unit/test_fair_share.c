@@ -115,11 +115,11 @@ typedef struct {
     mrail_fair_share_rail_t rails[4];
     mrail_ns_t now_ns;
     unsigned all, some; /* classes */
-} turns_t;
+} sharing_t;
 
 static const uint64_t rates[] = {200000000, 100000000, 50000000, 50000000};
 
-static void turns_init(turns_t *t)
+static void sharing_init(sharing_t *t)
 {
     memset(t, 0, sizeof(*t));
     t->now_ns = 5 * MRAIL_NS_PER_SEC;
@@ -130,8 +130,8 @@ static void turns_init(turns_t *t)
 
 /* Runs `count` periods. The rails move `part` of their rates, for peers that
  * reach all and peers that reach some rails, with these queued bytes. */
-static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
-                      uint64_t some)
+static void sharing_run(sharing_t *t, unsigned count, double part, uint64_t all,
+                        uint64_t some)
 {
     for (; count != 0; --count) {
         t->now_ns += MRAIL_FAIR_SHARE_PERIOD_NS;
@@ -152,7 +152,7 @@ static void turns_run(turns_t *t, unsigned count, double part, uint64_t all,
 
 /* Bytes that one class may post on the rail, in chunks, per `bytes` of the
  * other. */
-static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
+static double sharing_post(sharing_t *t, unsigned rail, uint64_t bytes)
 {
     const uint64_t chunk = 65536;
     uint64_t posted = 0;
@@ -173,23 +173,23 @@ static double turns_post(turns_t *t, unsigned rail, uint64_t bytes)
 /* Peers that reach the same rails are never throttled. */
 static void test_equal_rates(void **state)
 {
-    turns_t t;
+    sharing_t t;
 
-    turns_init(&t);
-    turns_run(&t, LONG, 1, 10000000, 0);
+    sharing_init(&t);
+    sharing_run(&t, LONG, 1, 10000000, 0);
     assert_int_equal(t.fair_share.active, 0);
-    turns_run(&t, LONG, 1, 0, 10000000);
+    sharing_run(&t, LONG, 1, 0, 10000000);
     assert_int_equal(t.fair_share.active, 0);
 }
 
 /* Without known rates, no class is throttled. */
 static void test_unknown(void **state)
 {
-    turns_t t;
+    sharing_t t;
 
-    turns_init(&t);
+    sharing_init(&t);
     t.rails[2].rate = 0;
-    turns_run(&t, LONG, 1, 10000000, 10000000);
+    sharing_run(&t, LONG, 1, 10000000, 10000000);
     assert_int_equal(t.fair_share.active, 0);
 }
 
@@ -197,21 +197,21 @@ static void test_unknown(void **state)
  * has 14 of 58.8 MB on each other rail: 14 for 44.8 of the bottleneck class. */
 static void test_held(void **state)
 {
-    turns_t t;
+    sharing_t t;
     double part;
 
-    turns_init(&t);
-    turns_run(&t, 1, 1, 11200000, 11200000);
+    sharing_init(&t);
+    sharing_run(&t, 1, 1, 11200000, 11200000);
     assert_true(t.fair_share.ratio[t.all][0] <
                 0); /* first the rail is measured */
-    turns_run(&t, LONG, 1, 11200000, 11200000);
+    sharing_run(&t, LONG, 1, 11200000, 11200000);
     assert_int_equal(t.fair_share.active, 1);
     for (unsigned r = 0; r < 4; ++r) {
         assert_true(t.fair_share.ratio[t.some][r] < 0);
     }
     assert_true(t.fair_share.ratio[t.all][1] < 0);
     for (unsigned r = 0; r < 4; r += (r == 0) ? 2 : 1) {
-        part = turns_post(&t, r, 64 << 20) / (64 << 20);
+        part = sharing_post(&t, r, 64 << 20) / (64 << 20);
         if ((part < 0.30) || (part > 0.33)) {
             fail_msg("rail %u: %.3f for each byte of the others", r, part);
         }
@@ -221,10 +221,10 @@ static void test_held(void **state)
 /* Peers with fewer rails have less work there than their fair share. */
 static void test_incast(void **state)
 {
-    turns_t t;
+    sharing_t t;
 
-    turns_init(&t);
-    turns_run(&t, LONG, 1, 11200000, 500000);
+    sharing_init(&t);
+    sharing_run(&t, LONG, 1, 11200000, 500000);
     assert_true(t.fair_share.ratio[t.all][0] < 0);
     assert_true(t.fair_share.ratio[t.some][0] >= 0);
 }
@@ -233,25 +233,25 @@ static void test_incast(void **state)
 static void test_let_go(void **state)
 {
     unsigned held = 0;
-    turns_t t;
+    sharing_t t;
 
-    turns_init(&t);
-    turns_run(&t, LONG, 1, 11200000, 11200000);
+    sharing_init(&t);
+    sharing_run(&t, LONG, 1, 11200000, 11200000);
     assert_true(t.fair_share.ratio[t.all][0] >= 0);
     for (unsigned i = 0; i < 1000; ++i) {
         int is_held = (t.fair_share.ratio[t.all][0] >= 0);
 
-        turns_run(&t, 1, is_held ? 0.5 : 1, 11200000, 11200000);
+        sharing_run(&t, 1, is_held ? 0.5 : 1, 11200000, 11200000);
         held += (t.fair_share.ratio[t.all][0] >= 0);
     }
     if ((held < 3) || (held > 100)) {
         fail_msg("held back in %u of 1000 turns", held);
     }
     /* When it can be filled, the class is throttled again. */
-    turns_run(&t, 1200, 1, 11200000, 11200000);
+    sharing_run(&t, 1200, 1, 11200000, 11200000);
     held = 0;
     for (unsigned i = 0; i < 100; ++i) {
-        turns_run(&t, 1, 1, 11200000, 11200000);
+        sharing_run(&t, 1, 1, 11200000, 11200000);
         held += (t.fair_share.ratio[t.all][0] >= 0);
     }
     assert_int_equal(held, 100);
@@ -262,12 +262,12 @@ static void test_let_go(void **state)
 static void test_least(void **state)
 {
     double posted = 0;
-    turns_t t;
+    sharing_t t;
 
-    turns_init(&t);
-    turns_run(&t, LONG, 1, 100000, 44800000);
+    sharing_init(&t);
+    sharing_run(&t, LONG, 1, 100000, 44800000);
     for (unsigned i = 0; i < 500; ++i) {
-        turns_run(&t, 1, 1, 100000, 44800000);
+        sharing_run(&t, 1, 1, 100000, 44800000);
         while (mrail_fair_share_may(&t.fair_share, t.all, 0)) {
             mrail_fair_share_post(&t.fair_share, t.all, 0, 65536);
             posted += 65536;
@@ -281,9 +281,9 @@ static void test_least(void **state)
  * out of bounds. With fewer classes it works again. */
 static void test_too_many(void **state)
 {
-    turns_t t;
+    sharing_t t;
 
-    turns_init(&t);
+    sharing_init(&t);
     for (unsigned period = 0; period < 50; ++period) {
         t.now_ns += MRAIL_FAIR_SHARE_PERIOD_NS;
         mrail_fair_share_begin(&t.fair_share, t.now_ns);
@@ -297,7 +297,7 @@ static void test_too_many(void **state)
         mrail_fair_share_end(&t.fair_share, t.rails, 4);
         assert_int_equal(t.fair_share.active, 0);
     }
-    turns_run(&t, LONG, 1, 11200000, 11200000);
+    sharing_run(&t, LONG, 1, 11200000, 11200000);
     assert_int_equal(t.fair_share.active, 1);
 }
 

@@ -93,7 +93,7 @@ static void complete(uint64_t slot)
         .wr_id = slot, .status = IBV_WC_SUCCESS, .byte_len = MRAIL_UD_GRH + 10};
 }
 
-typedef struct world {
+typedef struct fixture {
     struct ibv_context ctx;
     struct ibv_cq cq;
     struct ibv_qp qp;
@@ -101,7 +101,7 @@ typedef struct world {
     uint8_t buffers[(MRAIL_UD_RX + MRAIL_UD_TX) *
                     (MRAIL_UD_GRH + MRAIL_CTL_MAX_SIZE)];
     mrail_rail_t rail;
-} world_t;
+} fixture_t;
 
 static int send_one(mrail_rail_t *rail)
 {
@@ -109,19 +109,19 @@ static int send_one(mrail_rail_t *rail)
 }
 
 /* The device has all send buffers. */
-static mrail_rail_t *full_rail(world_t *world)
+static mrail_rail_t *full_rail(fixture_t *fixture)
 {
-    mrail_rail_t *rail = &world->rail;
+    mrail_rail_t *rail = &fixture->rail;
 
-    memset(world, 0, sizeof(*world));
-    world->ctx.ops.poll_cq = ready_poll_cq;
-    world->ctx.ops.post_send = count_post_send;
-    world->ctx.ops.post_recv = count_post_recv;
-    world->cq.context = world->qp.context = &world->ctx;
-    *rail = (mrail_rail_t){.ud_cq = &world->cq,
-                           .ud_qp = &world->qp,
-                           .ud_mr = &world->mr,
-                           .ud_buffers = world->buffers};
+    memset(fixture, 0, sizeof(*fixture));
+    fixture->ctx.ops.poll_cq = ready_poll_cq;
+    fixture->ctx.ops.post_send = count_post_send;
+    fixture->ctx.ops.post_recv = count_post_recv;
+    fixture->cq.context = fixture->qp.context = &fixture->ctx;
+    *rail = (mrail_rail_t){.ud_cq = &fixture->cq,
+                           .ud_qp = &fixture->qp,
+                           .ud_mr = &fixture->mr,
+                           .ud_buffers = fixture->buffers};
     num_ready = first_ready = num_sent = num_posted = answers = 0;
     for (unsigned i = 0; i < MRAIL_UD_TX; ++i) {
         assert_int_equal(send_one(rail), 0);
@@ -143,8 +143,8 @@ static void on_question(void *arg, mrail_rail_t *rail, const void *data,
 /* An earlier datagram in the queue is neither lost nor processed twice. */
 static void test_send_takes_a_buffer_back(void **state)
 {
-    static world_t world;
-    mrail_rail_t *rail = full_rail(&world);
+    static fixture_t fixture;
+    mrail_rail_t *rail = full_rail(&fixture);
     unsigned count = 0;
 
     complete(3);
@@ -163,8 +163,8 @@ static void test_send_takes_a_buffer_back(void **state)
 /* A request waits until a buffer for its reply is available. */
 static void test_questions_wait(void **state)
 {
-    static world_t world;
-    mrail_rail_t *rail = full_rail(&world);
+    static fixture_t fixture;
+    mrail_rail_t *rail = full_rail(&fixture);
     unsigned count = 0;
 
     answers = 1;
@@ -187,8 +187,8 @@ static void test_questions_wait(void **state)
 /* A lost device blocks no caller. */
 static void test_device_is_gone(void **state)
 {
-    static world_t world;
-    mrail_rail_t *rail = full_rail(&world);
+    static fixture_t fixture;
+    mrail_rail_t *rail = full_rail(&fixture);
     unsigned count = 0;
 
     complete(0);

@@ -300,11 +300,11 @@ static void test_reserve(void **state)
 
 /* ---- accepted headers ---- */
 
-typedef struct lie {
+typedef struct corruption {
     size_t at; /* offset in the header */
     uint64_t add;
     size_t size;
-} lie_t;
+} corruption_t;
 
 #define LIE(_field, _add)                                                      \
     {                                                                          \
@@ -312,7 +312,7 @@ typedef struct lie {
             sizeof(((mrail_relay_header_t *)NULL)->_field)                     \
     }
 
-static const lie_t lies[] = {
+static const corruption_t corruptions[] = {
     LIE(magic, 1),
     LIE(hash, 1),
     LIE(hash, 1ull << 63),
@@ -342,14 +342,14 @@ static const lie_t lies[] = {
 };
 
 /* Writes the wrong value into the header before a payload. */
-static void tell(char *payload, const lie_t *lie)
+static void corrupt(char *payload, const corruption_t *corruption)
 {
-    char *at = payload - MRAIL_RELAY_HEADER + lie->at;
+    char *at = payload - MRAIL_RELAY_HEADER + corruption->at;
     uint64_t value = 0;
 
-    memcpy(&value, at, lie->size);
-    value += lie->add;
-    memcpy(at, &value, lie->size);
+    memcpy(&value, at, corruption->size);
+    value += corruption->add;
+    memcpy(at, &value, corruption->size);
 }
 
 /* A rank that finds this header in a slot fails, at once and permanently. */
@@ -374,11 +374,11 @@ static char *out_slot(uint32_t rank, uint32_t slot)
 
 static void test_lies_within_node(void **state)
 {
-    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(NONE, NONE, 1, CHUNK + 5);
         begin_all();
         progress(0);
-        tell(out_slot(0, 0), &lies[i]);
+        corrupt(out_slot(0, 0), &corruptions[i]);
         refuses(1);
         model_cleanup(&w);
     }
@@ -386,11 +386,11 @@ static void test_lies_within_node(void **state)
 
 static void test_lies_to_relay_out(void **state)
 {
-    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(1, 4, 3, CHUNK + 5);
         begin_all();
         progress(0);
-        tell(out_slot(0, 0), &lies[i]);
+        corrupt(out_slot(0, 0), &corruptions[i]);
         refuses(1);
         assert_int_equal(w.s.channels[1][4].posted[MODEL_SEND], 0);
         model_cleanup(&w);
@@ -399,12 +399,12 @@ static void test_lies_to_relay_out(void **state)
 
 static void test_lies_over_network(void **state)
 {
-    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(1, (i % 2) ? 4 : NONE, 3, CHUNK + 5);
         begin_all();
         progress(0);
         progress(1);
-        tell(out_slot(0, 0), &lies[i]);
+        corrupt(out_slot(0, 0), &corruptions[i]);
         progress((i % 2) ? 4 : 3);
         model_deliver_all(&w);
         refuses((i % 2) ? 4 : 3);
@@ -414,15 +414,15 @@ static void test_lies_over_network(void **state)
 
 static void test_lies_of_relay_in(void **state)
 {
-    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(lies); ++i) {
+    for (size_t i = 0; i < MRAIL_ARRAY_SIZE(corruptions); ++i) {
         make_one(NONE, 4, 3, CHUNK + 5);
         begin_all();
         progress(0);
         progress(4);
         model_deliver_all(&w);
         progress(4);
-        tell(mrail_relay_slot_payload(relay_of(4), relay_of(4)->me, 2),
-             &lies[i]);
+        corrupt(mrail_relay_slot_payload(relay_of(4), relay_of(4)->me, 2),
+                &corruptions[i]);
         refuses(3);
         model_cleanup(&w);
     }
@@ -431,13 +431,13 @@ static void test_lies_of_relay_in(void **state)
 /* The second chunk twice: a chunk must not repeat. */
 static void test_chunk_twice(void **state)
 {
-    static const lie_t again = LIE(offset, -(int)CHUNK);
+    static const corruption_t again = LIE(offset, -(int)CHUNK);
 
     make_one(NONE, NONE, 1, 2 * CHUNK);
     begin_all();
     progress(0);
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
-    tell(out_slot(0, 1), &again);
+    corrupt(out_slot(0, 1), &again);
     assert_int_equal(mrail_relay_progress(relay_of(1)), -EPROTO);
     model_cleanup(&w);
 }
@@ -855,13 +855,13 @@ static void test_hostile_in_slot(void **state)
 /* The same slot during its send, with the header of the next chunk. */
 static void test_hostile_slot_twice(void **state)
 {
-    static const lie_t next = LIE(offset, CHUNK);
+    static const corruption_t next = LIE(offset, CHUNK);
 
     make_one(1, NONE, 3, 3 * CHUNK);
     begin_all();
     assert_int_equal(mrail_relay_step_fill(relay_of(0)), 1);
     assert_int_equal(mrail_relay_step_pop(relay_of(1)), 1);
-    tell(out_slot(0, 0), &next);
+    corrupt(out_slot(0, 0), &next);
     hand_over(0, 1, 0);
     refuses(1);
     model_cleanup(&w);

@@ -49,8 +49,8 @@ static void other_init(other_t *other, unsigned without, mrail_op_kind_t kind)
     mrail_peer_activate(peer);
 }
 
-static void world_init(mrail_op_kind_t first, mrail_op_kind_t second,
-                       unsigned without)
+static void fixture_init(mrail_op_kind_t first, mrail_op_kind_t second,
+                         unsigned without)
 {
     memset(&engine, 0, sizeof(engine));
     mrail_list_init(&engine.active);
@@ -110,7 +110,7 @@ static void test_throttles(void **state)
     static const mrail_op_kind_t kinds[] = {MRAIL_OP_GET, MRAIL_OP_PUT};
 
     for (unsigned i = 0; i < 2; ++i) {
-        world_init(kinds[i], kinds[i], 1);
+        fixture_init(kinds[i], kinds[i], 1);
         run(TURNS);
         assert_int_equal(usable(&others[0]), 2);
         assert_int_equal(usable(&others[1]), 0xd);
@@ -120,7 +120,7 @@ static void test_throttles(void **state)
 /* The two directions of a rail are independent. */
 static void test_directions(void **state)
 {
-    world_init(MRAIL_OP_GET, MRAIL_OP_PUT, 1);
+    fixture_init(MRAIL_OP_GET, MRAIL_OP_PUT, 1);
     run(TURNS);
     assert_null(mrail_throttle_fair_share(&others[0].peer));
     assert_null(mrail_throttle_fair_share(&others[1].peer));
@@ -128,7 +128,7 @@ static void test_directions(void **state)
 
 static void test_same_rails(void **state)
 {
-    world_init(MRAIL_OP_GET, MRAIL_OP_GET, RAILS);
+    fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, RAILS);
     run(TURNS);
     assert_null(mrail_throttle_fair_share(&others[0].peer));
 }
@@ -136,7 +136,7 @@ static void test_same_rails(void **state)
 /* A peer without work, or with only undivided work, throttles no other peer. */
 static void test_no_work(void **state)
 {
-    world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
+    fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
     run(TURNS);
     assert_int_equal(usable(&others[0]), 2);
     others[1].op.whole = 1;
@@ -154,7 +154,7 @@ static void test_no_work(void **state)
  * one. */
 static void test_between_periods(void **state)
 {
-    world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
+    fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
     run(TURNS);
     mrail_list_del(&others[0].peer.active);
     run(1);
@@ -168,7 +168,7 @@ static void test_between_periods(void **state)
 /* A completion wakes a sleeping iface. */
 static void test_nothing_in_flight(void **state)
 {
-    world_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
+    fixture_init(MRAIL_OP_GET, MRAIL_OP_GET, 1);
     run(TURNS);
     others[0].lane[0].sched.inflight = 0;
     assert_int_equal(usable(&others[0]), 0xf);

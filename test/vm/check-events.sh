@@ -1,6 +1,6 @@
 #!/bin/sh
-# Trouble: a queue pair in error, a host's link down, a spine down; what a
-# program on verbs sees of it, and what an MPI job on the transport does.
+# Failures: a queue pair in error, a host's link down, a spine down. A verbs
+# program sees the events, and an MPI job on the transport continues.
 set -u
 # shellcheck source=test/vm/lib.sh
 . "${top:?}/test/vm/lib.sh"
@@ -19,7 +19,8 @@ result 'link up: a port active event' "seen: $(paste -sd ';' "$log/port")" \
     await 5 grep -qi 'port active' "$log/port"
 end $watcher
 
-# host_back HOST: what went with the link of a host of leaf 1, as fabric.sh had it.
+# host_back HOST: restores the routes and neighbours that the link of a host of
+# leaf 1 lost, as fabric.sh set them.
 host_back()
 {
     own=$(address_of "$1")
@@ -80,8 +81,8 @@ has_sent()
     sum_sent
     [ "$sent" -gt $((sent_before + middle)) ]
 }
-# fault NAME COMMAND...: in the middle of what sends next; $log/NAME.sent tells that
-# it has happened.
+# fault NAME COMMAND...: runs the command in the middle of the next transfer.
+# $log/NAME.sent shows that it ran.
 fault()
 (
     name=$1
@@ -135,7 +136,7 @@ result 'each was a lane given up' \
     grep -qE '"lanes_failed": ([3-9]|[1-9][0-9])' \
     "$log/requests-fail.stats/1.json"
 
-# A rail fails under a job: the other one takes over what it had.
+# A rail fails under a job: the other rail takes over its work.
 fault rail-down ip link set r2 down &
 status=0
 job rail-down 90 2 -- "$build/mpi_exchange" --until "$log/rail-down.sent" \

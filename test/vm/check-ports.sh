@@ -50,8 +50,8 @@ result 'each rank has four lanes, one in each segment of the ports' \
         exit all != 8
     }' "$log/lanes"
 
-# Every packet to a lane has its port, and each lane saw both kinds: requests
-# one way, and what answers them the other.
+# Every packet to a lane has the lane's port. Each lane saw both kinds: requests
+# in one direction, answers in the other.
 awk '
     FNR == NR { port[$1 " " $2] = $3; next }
     $1 == "flow" && $11 == 0 {

@@ -30,7 +30,7 @@ rdma link add rxew type rxe netdev w0
 # credit: let the socket hold that.
 echo 4194304 >/proc/sys/net/core/rmem_max
 
-# soft COMMAND...: on a software rail; ICRC as $icrc says.
+# soft COMMAND...: runs it on a software rail, with ICRC as $icrc says.
 icrc=on
 soft()
 {
@@ -88,7 +88,7 @@ for side in '10.99.1.1 the software device' '10.99.1.2 the kernel'; do
         }'
 done
 ip -n soft link set s0 gso_max_segs 64
-# Bursts; what is small was in the first.
+# Bursts; the first burst had the small ones.
 data 'up to 16 MB' --rc --min 65535 --timeout 15
 
 note 'programs we did not write'

@@ -1,20 +1,21 @@
 #!/bin/sh
-# The machine's fabric: 2 leaves x 4 spines, namespaces leaf1, leaf2, spine1 to
-# spine4; hosts 1 and 2 hang on leaf 1, hosts 3 and 4 on leaf 2.  Host H is the
-# interface rH of the first namespace, with the device rxeH: rdma_rxe looks up
-# its routes there only.  So that packets between two hosts do not take the
-# short way, local addresses are local only for what came in by an interface.
+# The fabric of the virtual machine: 2 leaves x 4 spines in the namespaces leaf1,
+# leaf2, spine1 to spine4.  Hosts 1 and 2 are on leaf 1, hosts 3 and 4 on leaf 2.
+# Host H is the interface rH of the first namespace, with the device rxeH, because
+# rdma_rxe looks up its routes there only.  Local addresses are local only for
+# packets that arrive by an interface.  Otherwise packets between two hosts would
+# stay inside the namespace.
 #
-# A leaf sends UDP source ports 0xC000-0xFFFF in four segments to its four
-# uplinks, the rule that DNLB assumes (src/orchestrator/ports.h); everything
-# else, and what finds its uplink down, takes ECMP.
+# A leaf sends UDP source ports 0xC000-0xFFFF in four segments to its four uplinks,
+# as DNLB assumes (src/orchestrator/ports.h).  All other packets take ECMP, and so
+# do packets whose uplink is down.
 #
-# The commands of a namespace are collected and run by one `ip -batch`, and that
-# is done outside: in software emulation a process is expensive.
+# One `ip -batch` runs all commands of a namespace.  The commands are collected
+# outside the machine, because processes are expensive in software emulation.
 #
-# usage: fabric.sh plan FOLDER       the commands, into the folder
-#        fabric.sh up FOLDER         set up all, as planned
-#        fabric.sh spine S up|down   its links at both leaves; the others are up
+# Usage: fabric.sh plan FOLDER       writes the commands into the folder
+#        fabric.sh up FOLDER         sets up all, as planned
+#        fabric.sh spine S up|down   the links of S at both leaves; the others are up
 #        fabric.sh uplinks LEAF      bytes sent by each uplink, in order
 set -eu
 mtu=4200 # IB MTU 4096 and its headers

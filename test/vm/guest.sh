@@ -49,15 +49,15 @@ if [ "${shell:-no}" = yes ]; then
     setsid -c sh -i
     off
 fi
-# In the order of what they rest on.
-for judge in ${checks:-perftest stock mpi ports repath events soft}; do
-    say "$judge"
+# In the order of their dependencies.
+for check in ${checks:-perftest stock mpi ports repath events soft}; do
+    say "$check"
     began=$(cut -d . -f 1 /proc/uptime)
     status=0
-    timeout -k 5 200 "$top/test/vm/check-$judge.sh" || status=$?
+    timeout -k 5 200 "$top/test/vm/check-$check.sh" || status=$?
     [ $status -le 1 ] ||
-        echo "not ok - $judge runs to its end: exit status $status"
-    echo "        $judge: $(($(cut -d . -f 1 /proc/uptime) - began)) s"
+        echo "not ok - $check runs to its end: exit status $status"
+    echo "        $check: $(($(cut -d . -f 1 /proc/uptime) - began)) s"
 done
 dmesg >/vm/log/dmesg
 if grep -E 'BUG:|WARNING:|Oops|Call Trace' /vm/log/dmesg >/vm/log/oops; then

@@ -38,7 +38,7 @@ result()
     fi
 }
 
-# last FILE: its last line that says something, for a reason.
+# last FILE: the last line with a message, as the reason of a failure.
 last()
 {
     grep -v '^[[:space:]]*$' "$1" 2>/dev/null | tail -n 1 | cut -c 1-160

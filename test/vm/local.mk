@@ -16,6 +16,6 @@ EXTRA_DIST += contrib/vm test/vm/init test/vm/guest.sh test/vm/fabric.sh \
     test/vm/check-ports.sh test/vm/check-repath.sh \
     test/vm/check-events.sh test/vm/check-soft.sh
 
-# What contrib/vm needs besides the installation.
+# Files that contrib/vm needs besides the installation.
 vm-programs: $(VM_HELPERS) mpi_coll mpi_exchange libtest-errors.la
 .PHONY: vm-programs

@@ -156,7 +156,7 @@ def device_ex():
         check('time stamps', attr.completion_timestamp_mask, 0)
 
 
-# ---- What there is not ----
+# ---- Calls that are not supported ----
 
 @test
 def no_extended_cq():

@@ -1,0 +1,84 @@
+/*
+ * Choice of source ports by evidence, for fabrics without port rules: lanes that
+ * collide on an uplink move to another port.
+ *
+ * ECMP hashes each lane to an uplink that the host does not know. Lanes that always
+ * have work share their uplink equally. The rate of a lane therefore shows how many
+ * lanes collide there: the slowest lane of a rail is on the fullest uplink.
+ * The controller moves the slowest lane to a random port. Moves stop when rates are
+ * equal within a tolerance, and start again only above a larger one.
+ *
+ * Lanes that all collide equally have equal rates, too. Then their sum is below the
+ * rate of the rail, and the controller explores: it moves lanes as long as the sum
+ * rises.
+ *
+ * One lane moves at a time. An episode has a limited number of moves; after one
+ * without success the controller backs off, because then paths are not the cause.
+ *
+ * Pure: time, rates and random numbers are arguments. One user at a time.
+ * Related work: flow migration in [Ethereal] 3.3; docs/fabric.md.
+ */
+#ifndef MRAIL_ORCHESTRATOR_REPATH_H
+#define MRAIL_ORCHESTRATOR_REPATH_H
+
+#include "base/clock.h"
+#include "base/rng.h"
+
+#include <stdint.h>
+
+#define MRAIL_REPATH_MAX_LANES 64
+
+typedef struct mrail_repath_params {
+    uint32_t
+        start_ppm;     /* an episode starts when the fastest lane is faster than
+                          * the slowest one by this, e.g. 250000 */
+    uint32_t stop_ppm; /* and ends when it is by no more than this, 120000 */
+    unsigned confirm;  /* consecutive unequal windows before the first move */
+    unsigned settle;   /* windows after a move that do not count */
+    unsigned max_moves; /* of an episode, per lane */
+    unsigned explore;   /* moves of equal lanes in a row that gain nothing */
+    uint32_t full_ppm; /* a rail is fully used from this share of its rate on */
+    mrail_ns_t min_backoff_ns,
+        max_backoff_ns; /* after an episode without success */
+} mrail_repath_params_t;
+
+/* Source of the numbers: docs/decisions/0020-ports-by-evidence.md. */
+extern const mrail_repath_params_t mrail_repath_defaults;
+
+typedef struct mrail_repath {
+    mrail_repath_params_t params;
+    mrail_rng_t rng;
+    unsigned lanes;
+    unsigned unequal;   /* consecutive windows */
+    unsigned settling;  /* windows to ignore */
+    unsigned moves;     /* of this episode; 0: none is under way */
+    unsigned fruitless; /* of them, since the sum of rates last rose */
+    uint64_t
+        best_sum; /* bytes of all lanes in the best window of the episode */
+    mrail_ns_t backoff_ns, quiet_until_ns;
+    uint64_t num_moves, num_episodes, num_failed; /* counters */
+} mrail_repath_t;
+
+/* lanes: 1 to MRAIL_REPATH_MAX_LANES. params NULL: the defaults. */
+void mrail_repath_init(mrail_repath_t *repath,
+                       const mrail_repath_params_t *params, unsigned lanes,
+                       uint64_t seed);
+
+typedef struct mrail_repath_move {
+    unsigned lane;
+    uint16_t sport; /* 0xC000 to 0xFFFF, not that of another lane */
+} mrail_repath_move_t;
+
+/*
+ * A window has ended. bytes[i]: bytes of lane i in the window; sports[i]: its port;
+ * saturated: bit i is set if lane i had work throughout. Other lanes do not
+ * count, and with fewer than two that count nothing is decided. capacity: bytes
+ * that the rail can send in a window; 0: not known, then equal lanes are left
+ * alone. Windows have equal lengths. Returns 1 and the move to make, or 0.
+ */
+int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
+                        const uint64_t *bytes, const uint16_t *sports,
+                        uint64_t saturated, uint64_t capacity,
+                        mrail_repath_move_t *move_p);
+
+#endif

@@ -1,0 +1,100 @@
+/* mrail info: the source ports of a rail's lanes, asked for and got. */
+#include "config.h"
+#include "tools/info.h"
+
+#include "base/json.h"
+#include "orchestrator/ports.h"
+#include "rail/mrail.h"
+#include "rail/port_control.h"
+
+#include <string.h>
+
+#define MAX_LANES_SHOWN 32
+
+typedef struct lane_ports {
+    unsigned num;
+    uint16_t asked[MAX_LANES_SHOWN];
+    int ret; /* of the trial */
+    mrail_port_control_t control;
+} lane_ports_t;
+
+static void try_ports(const mrail_rail_attr_t *attr,
+                      const mrail_config_t *config, lane_ports_t *ports)
+{
+    ports->num = MRAIL_MIN(config->lanes_per_rail, MAX_LANES_SHOWN);
+    for (unsigned i = 0; i < ports->num; ++i) {
+        ports->asked[i] = mrail_ports_lane(config->uplinks, attr->nic_index,
+                                           config->lanes_per_rail, i);
+    }
+    ports->ret = mrail_port_control_try(
+        attr->device, attr->port, attr->gid_index, attr->gid, ports->asked,
+        ports->num, &ports->control);
+}
+
+static void ports_json(mrail_json_t *json, const char *key,
+                       const uint16_t *sports, unsigned num)
+{
+    mrail_json_array(json, key);
+    for (unsigned i = 0; i < num; ++i) {
+        mrail_json_uint(json, NULL, sports[i]);
+    }
+    mrail_json_array_end(json);
+}
+
+void mrail_info_ports_json(mrail_json_t *json, const mrail_rail_attr_t *attr,
+                           const mrail_config_t *config)
+{
+    lane_ports_t ports;
+
+    try_ports(attr, config, &ports);
+    ports_json(json, "source_ports", ports.asked, ports.num);
+    if (ports.ret != 0) {
+        mrail_json_string(json, "port_error", strerror(-ports.ret));
+        return;
+    }
+    ports_json(json, "source_ports_got", ports.control.got, ports.num);
+    mrail_json_string(json, "driver", ports.control.driver);
+    mrail_json_string(json, "port_control",
+                      mrail_port_control_words(&ports.control));
+    mrail_json_string(json, "port_change",
+                      mrail_port_live_words(ports.control.live));
+    if (ports.control.lag_port != 0) {
+        mrail_json_uint(json, "lag_port", ports.control.lag_port);
+    }
+}
+
+static void print_list(const char *label, const uint16_t *sports, unsigned num)
+{
+    printf("    %s", label);
+    for (unsigned i = 0; i < num; ++i) {
+        printf(" %u", sports[i]);
+    }
+}
+
+void mrail_info_ports(const mrail_rail_attr_t *attr,
+                      const mrail_config_t *config)
+{
+    const mrail_port_control_t *control;
+    lane_ports_t ports;
+
+    try_ports(attr, config, &ports);
+    print_list((ports.num == 1) ? "source port" : "source ports", ports.asked,
+               ports.num);
+    if (ports.ret != 0) {
+        printf(", not tried: %s\n", strerror(-ports.ret));
+        return;
+    }
+    control = &ports.control;
+    printf(", %s\n", mrail_port_control_words(control));
+    if (memcmp(control->got, ports.asked, ports.num * sizeof(ports.asked[0])) !=
+        0) {
+        print_list("the device has", control->got, ports.num);
+        printf(" instead (0: a hash)\n");
+    }
+    printf("    a port changes %s", mrail_port_live_words(control->live));
+    if (control->lag_port != 0) {
+        printf("; RoCE LAG: a new QP is on physical port %u",
+               control->lag_port);
+    }
+    printf("\n");
+}
