@@ -316,7 +316,7 @@ static int read_link(fabric_builder_t *builder)
 {
     mrail_text_line_t *line = builder->line;
     name_list_t lower = {0}, upper = {0};
-    uint64_t bytes_per_s, parallel = 1;
+    uint64_t bytes_per_s = 0, parallel = 1;
     int is_block = 0;
     int ret = read_rate(line, line->words[3], &bytes_per_s);
 
