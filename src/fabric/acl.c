@@ -192,6 +192,11 @@ int mrail_acl_validate_dialect(const mrail_acl_t *acl,
                  "only: no DSCP, ports, local prefixes or drop mode");
         return -EINVAL;
     }
+    if (dialect == MRAIL_ACL_NVUE && acl->num_local > ACL_NVUE_MAX_LOCAL) {
+        snprintf(why, why_size, "%u local prefixes: NVUE rules take at most %d",
+                 acl->num_local, ACL_NVUE_MAX_LOCAL);
+        return -EINVAL;
+    }
     while (dialect == MRAIL_ACL_NVUE && marks < acl->num_uplinks) {
         if (acl_nvue_mark(acl, marks) == MRAIL_ACL_NO_DSCP) {
             snprintf(why, why_size,

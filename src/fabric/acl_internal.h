@@ -148,6 +148,8 @@ extern const acl_dialect_t acl_ios, acl_eos, acl_sonic, acl_nvue, acl_linux;
 /* Reads a text of that language. 0, -ENOMEM, or -EINVAL with reader->why. */
 int acl_read(acl_reader_t *reader, mrail_acl_dialect_t dialect, char *text);
 
+#define ACL_NVUE_MAX_LOCAL 100 /* prefixes; a policy has at most 255 rules */
+
 /* Of NVUE: the DSCP that marks uplink `uplink`, or MRAIL_ACL_NO_DSCP if there
  * are not so many. */
 unsigned acl_nvue_mark(const mrail_acl_t *acl, unsigned uplink);

@@ -61,9 +61,12 @@ static void write_acl(const mrail_acl_t *acl, FILE *stream)
     }
 }
 
-/* Rules of the map: local prefixes from 1 on; uplink n from 1 has 1000 + n.
- * Drop mode: the second rule of an uplink, 2000 + n, counts when the first one's
- * next hop is down. */
+/* Rules of the map, which FRR numbers 1 to 700: local prefixes have 1 to
+ * ACL_NVUE_MAX_LOCAL, uplink n from 1 has UPLINK_RULE + n. Drop mode: the second
+ * rule of an uplink, DROP_RULE + n, counts when the first one's next hop is down. */
+#define UPLINK_RULE (ACL_NVUE_MAX_LOCAL + 1)
+#define DROP_RULE (UPLINK_RULE + 100)
+
 static void write_map(const mrail_acl_t *acl, FILE *stream)
 {
     char buffer[ACL_TARGET_MAX];
@@ -87,12 +90,14 @@ static void write_map(const mrail_acl_t *acl, FILE *stream)
                 "nv set router pbr map %s rule %u match dscp %u\n"
                 "nv set router pbr map %s rule %u action nexthop-group %s%u\n",
                 acl->name, u + 1, acl_next_hop(acl, u, buffer), acl->name,
-                1001 + u, mark, acl->name, 1001 + u, acl->name, u + 1);
+                UPLINK_RULE + u + 1, mark, acl->name, UPLINK_RULE + u + 1,
+                acl->name, u + 1);
         if (acl->failure == MRAIL_ACL_DROP) {
             fprintf(stream,
                     "nv set router pbr map %s rule %u match dscp %u\n"
                     "nv set router pbr map %s rule %u action vrf %s_drop\n",
-                    acl->name, 2001 + u, mark, acl->name, 2001 + u, acl->name);
+                    acl->name, DROP_RULE + u + 1, mark, acl->name,
+                    DROP_RULE + u + 1, acl->name);
         }
     }
 }

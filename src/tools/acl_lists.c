@@ -102,9 +102,11 @@ static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
     char *plus = strchr(part, '+');
     char *times = (plus != NULL) ? strchr(plus, 'x') : NULL;
     uint64_t step = 0, num = 1;
+    char whole[ACL_WORD_MAX];
     struct in_addr addr;
     int ret = 0;
 
+    snprintf(whole, sizeof(whole), "%s", part);
     if (plus != NULL) {
         *plus = '\0';
         num = (list->num < uplinks) ? uplinks - list->num : 1;
@@ -118,10 +120,9 @@ static int add_hops(acl_list_t *list, unsigned uplinks, char *part, char *why,
         (times != NULL &&
          mrail_number_uint(times + 1, 1, ACL_LIST_MAX, &num) != 0)) {
         snprintf(why, size,
-                 "'%.20s%s%.20s' is no next hop: ADDRESS, ADDRESS+STEP or "
+                 "'%.40s' is no next hop: ADDRESS, ADDRESS+STEP or "
                  "ADDRESS+STEPxN",
-                 part, (plus != NULL) ? "+" : "",
-                 (plus != NULL) ? plus + 1 : "");
+                 whole);
         return -EINVAL;
     }
     for (; num > 0 && ret == 0; --num) {

@@ -271,7 +271,7 @@ static void test_failure_modes(void **state)
     static const char *const words[] = {
         [MRAIL_ACL_IOS] = "  set interface Null0\n",
         [MRAIL_ACL_EOS] = "ip policy unresolved-nexthop action drop\n",
-        [MRAIL_ACL_NVUE] = "nv set router pbr map udf rule 2002 action vrf "
+        [MRAIL_ACL_NVUE] = "nv set router pbr map udf rule 203 action vrf "
                            "udf_drop\n",
         [MRAIL_ACL_LINUX] = "blackhole default metric 4294967295 table 479102",
     };
