@@ -142,7 +142,7 @@ static void parse_options(options_t *options, char **argv)
 
 /* ---- Rules ---- */
 
-/* What a mrail_acl_t points to. */
+/* The memory behind a mrail_acl_t. */
 typedef struct rules {
     mrail_acl_t acl;
     mrail_acl_uplink_t uplinks[MRAIL_ACL_MAX_UPLINKS];
@@ -239,7 +239,7 @@ static void check_rules(const mrail_acl_t *acl, const options_t *options)
     }
 }
 
-/* What the reader of the rules must know, beside the comments in them. */
+/* Facts that the user must know before the rules are applied. */
 static void warn(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
 {
     const char *note = mrail_acl_failure_note(acl, dialect);

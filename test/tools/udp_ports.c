@@ -17,11 +17,10 @@ static int send_from(const struct sockaddr_in *to, int tos, unsigned port)
     struct sockaddr_in from = {.sin_family = AF_INET,
                                .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    int ok = fd >= 0 &&
-             setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) == 0 &&
-             bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
-             sendto(fd, "x", 1, 0, (const struct sockaddr *)to, sizeof(*to)) ==
-                 1;
+    int ok =
+        fd >= 0 && setsockopt(fd, IPPROTO_IP, IP_TOS, &tos, sizeof(tos)) == 0 &&
+        bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
+        sendto(fd, "x", 1, 0, (const struct sockaddr *)to, sizeof(*to)) == 1;
 
     if (!ok) {
         perror("udp_ports");

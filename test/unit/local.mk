@@ -144,6 +144,7 @@ test_acl_check_SOURCES = test/unit/test_acl_check.c test/unit/acl_texts.c
 test_acl_check_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
 test_acl_check_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_acl_check_LDADD = libmrail-fabric.la $(TEST_LIBS)
+test_acl_check_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
 endif
 
 # Fabrics, and how many flowlets a flow needs.
