@@ -42,13 +42,17 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/alltoallv.json \
     docs/results/data/failover.json \
     docs/results/data/overhead.json \
+    docs/results/data/p2p.json \
     docs/results/data/planner.json \
     docs/results/data/readme-alltoallv.json \
+    docs/results/data/softroce.json \
     docs/results/data/window-series.json \
     docs/results/data/window.json \
     docs/results/failover.md \
     docs/results/overhead.md \
+    docs/results/p2p.md \
     docs/results/planner.md \
+    docs/results/softroce.md \
     docs/results/testing.md \
     docs/results/tuning.md \
     docs/results/window.md \

@@ -7,6 +7,10 @@ libmrail_fabric_la_SOURCES = \
     src/fabric/acl_json.c src/fabric/acl_json.h src/fabric/acl_linux.c \
     src/fabric/acl_list.c src/fabric/acl_nvue.c src/fabric/acl_sonic.c \
     src/fabric/acl_text.c \
+    src/fabric/bundle.c src/fabric/bundle.h \
     src/fabric/fabric.c src/fabric/fabric.h src/fabric/fabric_internal.h \
-    src/fabric/fabric_finish.c src/fabric/fabric_text.c
+    src/fabric/fabric_finish.c src/fabric/fabric_text.c \
+    src/fabric/fluid.c src/fabric/fluid.h \
+    src/fabric/route.c src/fabric/route.h \
+    src/fabric/simulate.c src/fabric/simulate.h
 libmrail_fabric_la_LIBADD = libmrail-orchestrator.la libmrail-base.la

@@ -60,6 +60,35 @@ uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
                       spine * (step / spine_uplinks));
 }
 
+void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
+                                unsigned leaf, unsigned spine,
+                                uint16_t *first_p, uint16_t *last_p)
+{
+    unsigned step = mrail_ports_step(uplinks) / spine_uplinks;
+    uint16_t first, last;
+
+    assert(spine_uplinks >= 1 && spine_uplinks <= mrail_ports_step(uplinks));
+    assert(spine < spine_uplinks);
+    mrail_ports_segment(uplinks, leaf, &first, &last);
+    *first_p = (uint16_t)(first + spine * step);
+    *last_p =
+        (spine == spine_uplinks - 1) ? last : (uint16_t)(*first_p + step - 1);
+}
+
+void mrail_ports_segment_of_nested(unsigned uplinks, unsigned spine_uplinks,
+                                   uint16_t sport, unsigned *leaf_p,
+                                   unsigned *spine_p)
+{
+    unsigned step = mrail_ports_step(uplinks) / spine_uplinks;
+    unsigned leaf = mrail_ports_segment_of(uplinks, sport);
+    uint16_t first, last;
+
+    assert(spine_uplinks >= 1 && spine_uplinks <= mrail_ports_step(uplinks));
+    mrail_ports_segment(uplinks, leaf, &first, &last);
+    *leaf_p = leaf;
+    *spine_p = MRAIL_MIN((sport - first) / step, spine_uplinks - 1);
+}
+
 void mrail_ports_first_lane(uint32_t rotation, unsigned rails, unsigned lanes,
                             unsigned *rail_p, unsigned *lane_p)
 {

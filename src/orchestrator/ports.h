@@ -55,6 +55,20 @@ uint16_t mrail_ports_lane_nested(unsigned uplinks, unsigned spine_uplinks,
                                  unsigned lane);
 
 /*
+ * The inverse: segments of `sport` (0xC000 to 0xFFFF) on the leaf and, inside the
+ * leaf's segment, on the spine. The last segment of each tier includes the
+ * remainder, as the rules of the switches do.
+ */
+void mrail_ports_segment_of_nested(unsigned uplinks, unsigned spine_uplinks,
+                                   uint16_t sport, unsigned *leaf_p,
+                                   unsigned *spine_p);
+
+/* First and last port of segment `spine` of the spine inside segment `leaf`. */
+void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
+                                unsigned leaf, unsigned spine,
+                                uint16_t *first_p, uint16_t *last_p);
+
+/*
  * Rail and lane of a peer's primary lane, the only lane until the first large
  * transfer. Rails rotate fastest, then lanes. Consecutive `rotation` values
  * therefore visit every (rail, lane) equally often and spread single-lane

@@ -1,0 +1,593 @@
+#include "config.h"
+#include "fabric/simulate.h"
+
+#include "base/rng.h"
+#include "base/util.h"
+#include "fabric/bundle.h"
+#include "fabric/fluid.h"
+#include "orchestrator/ethereal.h"
+#include "orchestrator/ports.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define STOCK_PORT 65472 /* UCX's path 0, measured: docs/references.md */
+
+const char *mrail_sim_method_name(mrail_sim_method_t method)
+{
+    static const char *const names[] = {
+        "stock", "ecmp", "mprdma", "paralet", "dnlb", "ethereal", "spray"};
+
+    return names[method];
+}
+
+static mrail_route_mode_t mode_of(const mrail_sim_params_t *params)
+{
+    if (params->method != MRAIL_SIM_DNLB &&
+        params->method != MRAIL_SIM_ETHEREAL) {
+        return MRAIL_ROUTE_ECMP;
+    }
+    return params->drop ? MRAIL_ROUTE_RULES_DROP : MRAIL_ROUTE_RULES;
+}
+
+/* ---- Flows of messages ---- */
+
+/* A flow by its message, so that it can be routed again after a failure. */
+typedef struct sim_flow {
+    uint32_t message;
+    uint16_t sport;
+} sim_flow_t;
+
+typedef struct sim {
+    const mrail_fabric_t *fabric;
+    const mrail_sim_params_t *params;
+    const mrail_sim_message_t *messages;
+    uint32_t num_messages;
+    mrail_rng_t rng;
+    mrail_router_t *router;
+    mrail_bundles_t bundles;
+    mrail_fluid_t *fluid;
+    uint32_t *qps; /* by host link */
+    uint64_t num_flows;
+    /* Of each group: its message and flows, for the second part. */
+    sim_flow_t *flows;
+    size_t flows_room;
+    double carried_s; /* time before the fluid's time 0 */
+} sim_t;
+
+static uint16_t random_port(sim_t *sim)
+{
+    return (uint16_t)(MRAIL_PORTS_FIRST +
+                      mrail_rng_below(&sim->rng, MRAIL_PORTS_COUNT));
+}
+
+/* The segments of a NIC's leaf, and of its spines below cores (else 1). */
+static void tiers_of(const sim_t *sim, uint32_t nic, unsigned *uplinks_p,
+                     unsigned *spine_uplinks_p)
+{
+    const mrail_fabric_t *fabric = sim->fabric;
+    const mrail_fabric_node_t *leaf = &fabric->nodes[fabric->links[nic].upper];
+
+    *uplinks_p = MRAIL_MAX(leaf->num_up, 1);
+    *spine_uplinks_p = 1;
+    if (leaf->num_up != 0) {
+        uint32_t spine = fabric->links[leaf->up[0]].upper;
+
+        *spine_uplinks_p = MRAIL_MAX(fabric->nodes[spine].num_up, 1);
+    }
+}
+
+/* The port of lane `lane` of a NIC, as the transport chooses it. */
+static uint16_t lane_port(const sim_t *sim, uint32_t nic, unsigned lane)
+{
+    unsigned uplinks, spine_uplinks;
+
+    tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    return mrail_ports_lane_nested(uplinks, spine_uplinks,
+                                   sim->fabric->links[nic].addr & 0xff,
+                                   sim->params->lanes, lane);
+}
+
+static int remember_flow(sim_t *sim, uint32_t message, uint16_t sport)
+{
+    if (sim->num_flows == sim->flows_room) {
+        size_t room = MRAIL_MAX(1024, 2 * sim->flows_room);
+        sim_flow_t *flows = realloc(sim->flows, room * sizeof(*flows));
+
+        if (flows == NULL) {
+            return -ENOMEM;
+        }
+        sim->flows = flows;
+        sim->flows_room = room;
+    }
+    sim->flows[sim->num_flows++] =
+        (sim_flow_t){.message = message, .sport = sport};
+    ++sim->qps[sim->messages[message].from];
+    return 0;
+}
+
+/* Spraying: over the bundles between two NICs. */
+static int add_sprayed(sim_t *sim, const mrail_sim_message_t *message)
+{
+    uint32_t links[MRAIL_FLUID_MAX_HOPS], bundle[4];
+    unsigned num = 0, count;
+
+    count = mrail_bundles_route(&sim->bundles, sim->fabric, message->from,
+                                message->to, bundle);
+    links[num++] = MRAIL_ROUTE_UP(message->from);
+    for (unsigned i = 0; i < count; ++i) {
+        links[num++] = 2 * sim->fabric->num_links + bundle[i];
+    }
+    links[num++] = MRAIL_ROUTE_DOWN(message->to);
+    return mrail_fluid_flow_add(sim->fluid, links, num);
+}
+
+static int add_routed(sim_t *sim, const mrail_sim_message_t *message,
+                      uint16_t sport)
+{
+    mrail_route_t route;
+    int ret = mrail_route_find(sim->router, message->from, message->to, sport,
+                               &route);
+
+    return (ret != 0)
+               ? ret
+               : mrail_fluid_flow_add(sim->fluid, route.links, route.num);
+}
+
+/* A flow of the last group. -EHOSTUNREACH: none was added. */
+static int add_flow(sim_t *sim, uint32_t m, uint16_t sport)
+{
+    const mrail_sim_message_t *message = &sim->messages[m];
+
+    return (sim->params->method == MRAIL_SIM_SPRAY)
+               ? add_sprayed(sim, message)
+               : add_routed(sim, message, sport);
+}
+
+/* A group with one new flow. */
+static int add_single(sim_t *sim, uint32_t m, double bytes, uint16_t sport)
+{
+    int64_t group = mrail_fluid_group_add(sim->fluid, bytes);
+    int ret = (group < 0) ? (int)group : remember_flow(sim, m, sport);
+
+    return (ret != 0) ? ret : add_flow(sim, m, sport);
+}
+
+/* A group whose lanes pull. */
+static int add_pulling(sim_t *sim, uint32_t m)
+{
+    int64_t group = mrail_fluid_group_add(sim->fluid, sim->messages[m].bytes);
+    int ret = (group < 0) ? (int)group : 0;
+
+    for (unsigned lane = 0; lane < sim->params->lanes && ret == 0; ++lane) {
+        uint16_t sport = (sim->params->method == MRAIL_SIM_DNLB)
+                             ? lane_port(sim, sim->messages[m].from, lane)
+                             : random_port(sim);
+
+        ret = remember_flow(sim, m, sport);
+        if (ret == 0) {
+            ret = add_flow(sim, m, sport);
+        }
+    }
+    return ret;
+}
+
+static int add_message(sim_t *sim, uint32_t m)
+{
+    double bytes = sim->messages[m].bytes;
+    int ret = 0;
+
+    switch (sim->params->method) {
+    case MRAIL_SIM_STOCK:
+    case MRAIL_SIM_SPRAY:
+        return add_single(sim, m, bytes, STOCK_PORT);
+    case MRAIL_SIM_ECMP:
+        return add_single(sim, m, bytes, random_port(sim));
+    case MRAIL_SIM_MPRDMA:
+        for (unsigned i = 0; i < sim->params->lanes && ret == 0; ++i) {
+            ret = add_single(sim, m, bytes / sim->params->lanes,
+                             random_port(sim));
+        }
+        return ret;
+    default:
+        return add_pulling(sim, m);
+    }
+}
+
+/* ---- Ethereal: batches of equal flows towards a leaf ---- */
+
+/* The port of path `path` of a NIC: leaf segment, and inside it the spine's. */
+static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
+{
+    unsigned uplinks, spine_uplinks;
+    uint16_t first, last;
+
+    tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    mrail_ports_segment_nested(uplinks, spine_uplinks, path % uplinks,
+                               path / uplinks, &first, &last);
+    return first;
+}
+
+static uint32_t target_leaf(const sim_t *sim, uint32_t m)
+{
+    return sim->fabric->links[sim->messages[m].to].upper;
+}
+
+/* Messages order[0] to order[num - 1]: one source, one destination leaf, one size. */
+static int add_batch(sim_t *sim, const uint32_t *order, uint32_t num)
+{
+    uint32_t nic = sim->messages[order[0]].from;
+    unsigned uplinks, spine_uplinks;
+    mrail_ethereal_split_t split;
+    int ret = 0;
+
+    tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    /* Flows inside the rack need no uplink. */
+    if (target_leaf(sim, order[0]) == sim->fabric->links[nic].upper) {
+        uplinks = spine_uplinks = 1;
+    }
+    split = mrail_ethereal_split(num, uplinks * spine_uplinks);
+    for (uint64_t i = 0; i < mrail_ethereal_num_pieces(&split) && ret == 0;
+         ++i) {
+        mrail_ethereal_piece_t piece = mrail_ethereal_piece(&split, i);
+        uint32_t m = order[piece.flow];
+
+        ret = add_single(sim, m, sim->messages[m].bytes / piece.pieces,
+                         path_port(sim, nic, piece.uplink));
+    }
+    return ret;
+}
+
+typedef struct batch_key {
+    uint32_t from, leaf, m;
+    double bytes;
+} batch_key_t;
+
+static int compare_keys(const void *left, const void *right)
+{
+    const batch_key_t *a = left, *b = right;
+
+    if (a->from != b->from) {
+        return (a->from < b->from) ? -1 : 1;
+    }
+    if (a->leaf != b->leaf) {
+        return (a->leaf < b->leaf) ? -1 : 1;
+    }
+    if (a->bytes != b->bytes) {
+        return (a->bytes < b->bytes) ? -1 : 1;
+    }
+    return (a->m < b->m) ? -1 : 1;
+}
+
+static int is_same_batch(const batch_key_t *a, const batch_key_t *b)
+{
+    return a->from == b->from && a->leaf == b->leaf && a->bytes == b->bytes;
+}
+
+static int add_ethereal(sim_t *sim)
+{
+    uint32_t num = sim->num_messages;
+    batch_key_t *keys = malloc((num + 1) * sizeof(*keys));
+    uint32_t *order = malloc((num + 1) * sizeof(*order));
+    int ret = (keys == NULL || order == NULL) ? -ENOMEM : 0;
+
+    for (uint32_t m = 0; m < num && ret == 0; ++m) {
+        keys[m] = (batch_key_t){.from = sim->messages[m].from,
+                                .leaf = target_leaf(sim, m),
+                                .m = m,
+                                .bytes = sim->messages[m].bytes};
+    }
+    if (ret == 0) {
+        qsort(keys, num, sizeof(*keys), compare_keys);
+    }
+    for (uint32_t first = 0, end; first < num && ret == 0; first = end) {
+        for (end = first; end < num && is_same_batch(&keys[first], &keys[end]);
+             ++end) {
+            order[end - first] = keys[end].m;
+        }
+        ret = add_batch(sim, order, end - first);
+    }
+    free(keys);
+    free(order);
+    return ret;
+}
+
+static int add_messages(sim_t *sim)
+{
+    int ret = 0;
+
+    if (sim->params->method == MRAIL_SIM_ETHEREAL) {
+        return add_ethereal(sim);
+    }
+    for (uint32_t m = 0; m < sim->num_messages && ret == 0; ++m) {
+        ret = add_message(sim, m);
+    }
+    return ret;
+}
+
+/* ---- Links ---- */
+
+/* Capacities of directed links, then of bundles. A failed link keeps its own: no
+ * flow takes it. */
+static mrail_fluid_t *create_fluid(const sim_t *sim)
+{
+    const mrail_fabric_t *fabric = sim->fabric;
+    uint32_t num = 2 * fabric->num_links;
+    double *capacity = malloc((num + sim->bundles.num) * sizeof(*capacity));
+    mrail_fluid_t *fluid = NULL;
+
+    if (capacity != NULL) {
+        for (uint32_t i = 0; i < num; ++i) {
+            capacity[i] = (double)fabric->links[i / 2].bytes_per_s;
+        }
+        for (uint32_t i = 0; i < sim->bundles.num; ++i) {
+            /* A leaf without uplinks has an empty bundle, which no flow takes. */
+            capacity[num + i] = MRAIL_MAX(sim->bundles.capacity[i], 1e-300);
+        }
+        fluid = mrail_fluid_create(num + sim->bundles.num, capacity);
+    }
+    free(capacity);
+    return fluid;
+}
+
+/* Adds the bytes of links; those of a bundle are shared by capacity. */
+static void collect_bytes(const sim_t *sim, double *link_bytes)
+{
+    const mrail_fabric_t *fabric = sim->fabric;
+    uint32_t num = 2 * fabric->num_links;
+
+    for (uint32_t i = 0; i < num; ++i) {
+        uint32_t bundle = sim->bundles.of_link[i];
+
+        link_bytes[i] += mrail_fluid_link_bytes(sim->fluid, i);
+        if (bundle != MRAIL_FABRIC_NONE) {
+            link_bytes[i] += mrail_fluid_link_bytes(sim->fluid, num + bundle) *
+                             (double)fabric->links[i / 2].bytes_per_s /
+                             sim->bundles.capacity[bundle];
+        }
+    }
+}
+
+/* ---- Failure ---- */
+
+/* Lanes of a message that have no path now give their bytes to its other lanes. */
+static int is_pulling(mrail_sim_method_t method)
+{
+    return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
+}
+
+/* The flows of one group after the failure; -EHOSTUNREACH: none has a path. */
+static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
+{
+    int64_t group = mrail_fluid_group_add(sim->fluid, bytes);
+    int ret = (group < 0) ? (int)group : 0, num = 0;
+
+    for (size_t f = first; f < end && ret == 0; ++f) {
+        ret = add_flow(sim, sim->flows[f].message, sim->flows[f].sport);
+        num += (ret == 0);
+        ret = (ret == -EHOSTUNREACH) ? 0 : ret;
+    }
+    if (ret == 0 && num == 0) {
+        /* The only flow: it gets another port, as a new lane does. */
+        for (unsigned tries = 0; tries < 64 && num == 0 && ret == 0; ++tries) {
+            ret = add_flow(sim, sim->flows[first].message, random_port(sim));
+            num += (ret == 0);
+            ret = (ret == -EHOSTUNREACH) ? 0 : ret;
+        }
+        ret = (num == 0) ? -EHOSTUNREACH : ret;
+    }
+    return ret;
+}
+
+/* Makes the second part: what remains, on paths without the failed link. */
+static int fail_link(sim_t *sim)
+{
+    unsigned each = is_pulling(sim->params->method) ? sim->params->lanes : 1;
+    mrail_fluid_t *before = sim->fluid;
+    int ret = 0;
+
+    sim->carried_s = sim->params->failure_s;
+    mrail_router_link(sim->router, sim->params->failed_link, 0);
+    if (sim->params->method == MRAIL_SIM_SPRAY) {
+        uint32_t up = MRAIL_ROUTE_UP(sim->params->failed_link);
+        double rate = (double)sim->fabric->links[up / 2].bytes_per_s;
+
+        sim->bundles.capacity[sim->bundles.of_link[up]] -= rate;
+        sim->bundles.capacity[sim->bundles.of_link[up + 1]] -= rate;
+    }
+    sim->fluid = create_fluid(sim);
+    if (sim->fluid == NULL) {
+        sim->fluid = before;
+        return -ENOMEM;
+    }
+    for (uint64_t f = 0; f < sim->num_flows && ret == 0; f += each) {
+        double bytes = mrail_fluid_remaining(before, (uint32_t)(f / each));
+
+        if (bytes > 0) {
+            ret = add_again(sim, bytes, f, f + each);
+        }
+    }
+    mrail_fluid_destroy(before);
+    return ret;
+}
+
+/* ---- A run ---- */
+
+static void collect_times(const sim_t *sim, uint32_t num_groups,
+                          mrail_sim_result_t *result)
+{
+    double first_s = INFINITY;
+
+    for (uint32_t g = 0; g < num_groups; ++g) {
+        first_s = MRAIL_MIN(first_s, mrail_fluid_end(sim->fluid, g));
+    }
+    result->time_s = sim->carried_s + mrail_fluid_makespan(sim->fluid);
+    result->spread_s = result->time_s - sim->carried_s - first_s;
+    result->num_fills += mrail_fluid_num_fills(sim->fluid);
+}
+
+static int run_parts(sim_t *sim, mrail_sim_result_t *result)
+{
+    const mrail_sim_params_t *params = sim->params;
+    int fails = (params->failed_link != MRAIL_FABRIC_NONE);
+    int ret = mrail_fluid_run(sim->fluid, fails ? params->failure_s : INFINITY,
+                              params->quantum_s);
+
+    if (ret != 0) {
+        return ret;
+    }
+    collect_bytes(sim, result->link_bytes);
+    if (fails && mrail_fluid_num_left(sim->fluid) != 0) {
+        result->num_fills += mrail_fluid_num_fills(sim->fluid);
+        ret = fail_link(sim);
+        if (ret == 0) {
+            ret = mrail_fluid_run(sim->fluid, INFINITY, params->quantum_s);
+        }
+        if (ret != 0) {
+            return ret;
+        }
+        collect_bytes(sim, result->link_bytes);
+        if (result->after_bytes != NULL) {
+            collect_bytes(sim, result->after_bytes);
+        }
+    }
+    collect_times(sim, mrail_fluid_num_groups(sim->fluid), result);
+    return 0;
+}
+
+static int sim_init(sim_t *sim)
+{
+    int ret = mrail_bundles_init(&sim->bundles, sim->fabric, NULL);
+
+    if (ret != 0) {
+        return ret;
+    }
+    mrail_rng_init(&sim->rng, sim->params->seed);
+    sim->router = mrail_router_create(sim->fabric, mode_of(sim->params),
+                                      sim->params->seed);
+    sim->qps = calloc(sim->fabric->num_links + 1, sizeof(*sim->qps));
+    sim->fluid = create_fluid(sim);
+    return (sim->router == NULL || sim->qps == NULL || sim->fluid == NULL)
+               ? -ENOMEM
+               : 0;
+}
+
+static void sim_cleanup(sim_t *sim)
+{
+    mrail_bundles_cleanup(&sim->bundles);
+    mrail_router_destroy(sim->router);
+    mrail_fluid_destroy(sim->fluid);
+    free(sim->qps);
+    free(sim->flows);
+}
+
+int mrail_sim_run(const mrail_fabric_t *fabric,
+                  const mrail_sim_params_t *params,
+                  const mrail_sim_message_t *messages, uint32_t num,
+                  mrail_sim_result_t *result)
+{
+    sim_t sim = {.fabric = fabric,
+                 .params = params,
+                 .messages = messages,
+                 .num_messages = num};
+    int ret = sim_init(&sim);
+
+    assert(params->lanes >= 1 && num > 0);
+    result->num_fills = 0;
+    if (ret == 0) {
+        ret = add_messages(&sim);
+    }
+    if (ret == 0) {
+        ret = run_parts(&sim, result);
+    }
+    if (ret == 0) {
+        result->num_flows = sim.num_flows;
+        result->most_qps = 0;
+        for (uint32_t i = 0; i < fabric->num_links; ++i) {
+            result->most_qps = MRAIL_MAX(result->most_qps, sim.qps[i]);
+        }
+    }
+    sim_cleanup(&sim);
+    return ret;
+}
+
+/* ---- Bound and load ---- */
+
+int mrail_sim_bound(const mrail_fabric_t *fabric,
+                    const mrail_sim_message_t *messages, uint32_t num,
+                    double *time_s_p)
+{
+    mrail_bundles_t bundles;
+    double *nics = calloc(2 * (size_t)fabric->num_links + 1, sizeof(*nics));
+    double *cuts, time_s = 0;
+    int ret = mrail_bundles_init(&bundles, fabric, NULL);
+
+    cuts = calloc(bundles.num + 1, sizeof(*cuts));
+    if (ret != 0 || nics == NULL || cuts == NULL) {
+        free(nics);
+        free(cuts);
+        mrail_bundles_cleanup(&bundles);
+        return -ENOMEM;
+    }
+    for (uint32_t m = 0; m < num; ++m) {
+        uint32_t bundle[4];
+        unsigned count = mrail_bundles_route(&bundles, fabric, messages[m].from,
+                                             messages[m].to, bundle);
+
+        nics[MRAIL_ROUTE_UP(messages[m].from)] += messages[m].bytes;
+        nics[MRAIL_ROUTE_DOWN(messages[m].to)] += messages[m].bytes;
+        for (unsigned i = 0; i < count; ++i) {
+            cuts[bundle[i]] += messages[m].bytes;
+        }
+    }
+    for (uint32_t i = 0; i < 2 * fabric->num_links; ++i) {
+        time_s = MRAIL_MAX(time_s,
+                           nics[i] / (double)fabric->links[i / 2].bytes_per_s);
+    }
+    for (uint32_t i = 0; i < bundles.num; ++i) {
+        if (cuts[i] > 0) {
+            time_s = MRAIL_MAX(time_s, cuts[i] / bundles.capacity[i]);
+        }
+    }
+    free(nics);
+    free(cuts);
+    mrail_bundles_cleanup(&bundles);
+    *time_s_p = time_s;
+    return 0;
+}
+
+mrail_sim_load_t mrail_sim_uplinks(const mrail_fabric_t *fabric, uint32_t leaf,
+                                   const double *link_bytes, double time_s,
+                                   uint32_t failed_link)
+{
+    mrail_sim_load_t load = {.least = INFINITY};
+    double squares = 0, variance;
+
+    for (uint32_t i = 0; i < fabric->num_links; ++i) {
+        const mrail_fabric_link_t *link = &fabric->links[i];
+        const mrail_fabric_node_t *lower = &fabric->nodes[link->lower];
+        double used;
+
+        if (lower->tier != MRAIL_FABRIC_LEAF || i == failed_link ||
+            (leaf != MRAIL_FABRIC_NONE && lower->place != leaf)) {
+            continue;
+        }
+        used = link_bytes[MRAIL_ROUTE_UP(i)] /
+               ((double)link->bytes_per_s * time_s);
+        load.mean += used;
+        squares += used * used;
+        load.least = MRAIL_MIN(load.least, used);
+        load.most = MRAIL_MAX(load.most, used);
+        ++load.num;
+    }
+    if (load.num == 0) {
+        return (mrail_sim_load_t){.num = 0};
+    }
+    load.mean /= load.num;
+    variance = MRAIL_MAX(squares / load.num - load.mean * load.mean, 0);
+    load.variance_percent = 1e4 * variance;
+    load.cv = (load.mean > 0) ? sqrt(variance) / load.mean : 0;
+    return load;
+}
