@@ -3,9 +3,13 @@
  * policy routing, as IOS and its relatives have them.
  *
  * The paper's route map matches "udf 1", with a blank, but its lists are named
- * "udf1". [IOS PBR] takes several names in one line, and a name without a list
- * matches every packet. With the blank, the first entry would therefore take all
- * traffic. So the rules name the list, and only acl->as_printed keeps the blank.
+ * "udf1". The statement takes several names, so a switch looks for the lists "udf"
+ * and "1". On IOS a list that does not exist matches every packet: the first entry
+ * would take all traffic. So the rules name the list, and only acl->as_printed
+ * keeps the blank.
+ *
+ * A packet whose next hop is not reachable takes the ordinary routes, unless a
+ * later set statement applies. Source: [IOS PBR]. Drop mode adds Null0.
  */
 #include "config.h"
 #include "fabric/acl_internal.h"

@@ -13,22 +13,24 @@
 #include <errno.h>
 #include <string.h>
 
-#define PROTOCOL 147      /* of rules and routes; no routing daemon has it */
-#define PRIORITY 4790     /* of the first rule; uplink n from 1 has 4790 + n */
-#define MARK 0x47910000u  /* uplink n has MARK + n */
-#define TABLE 479100u     /* uplink n has TABLE + n */
+#define PROTOCOL 147     /* of rules and routes; no routing daemon has it */
+#define PRIORITY 4790    /* of the first rule; uplink n from 1 has 4790 + n */
+#define MARK 0x47910000u /* uplink n has MARK + n */
+#define TABLE 479100u    /* uplink n has TABLE + n */
+#define NFT_TABLE "mrail_acl"
 #define VRF_TABLE 479500u /* VRF n has VRF_TABLE + n */
 
 /* ---- Writer ---- */
 
-static void write_remove(const mrail_acl_t *acl, const char *indent,
-                         FILE *stream)
+/* None of the commands fails if there is nothing to remove. */
+static void write_remove(const char *indent, FILE *stream)
 {
     fprintf(stream,
-            "%snft delete table ip %s 2>/dev/null || :\n"
-            "%sip -4 rule flush protocol %d 2>/dev/null || :\n"
-            "%sip -4 route flush table all protocol %d 2>/dev/null || :\n",
-            indent, acl->name, indent, PROTOCOL, indent, PROTOCOL);
+            "%snft 'add table ip " NFT_TABLE "; delete table ip " NFT_TABLE
+            "'\n"
+            "%sip -4 rule flush protocol %d\n"
+            "%sip -4 route flush table all protocol %d\n",
+            indent, indent, PROTOCOL, indent, PROTOCOL);
 }
 
 static void write_routes(const mrail_acl_t *acl, FILE *stream)
@@ -74,11 +76,10 @@ static void write_rules(const mrail_acl_t *acl, FILE *stream)
 static void write_marks(const mrail_acl_t *acl, FILE *stream)
 {
     fprintf(stream,
-            "table ip %s {\n"
+            "table ip " NFT_TABLE " {\n"
             "    chain prerouting {\n"
             "        type filter hook prerouting priority mangle; policy "
-            "accept;\n",
-            acl->name);
+            "accept;\n");
     for (unsigned i = 0; i < acl->num_ingress; ++i) {
         fprintf(stream, "%s\"%s\"%s", (i == 0) ? "        iifname != { " : ", ",
                 acl->ingress[i],
@@ -114,11 +115,12 @@ static void linux_write(const mrail_acl_t *acl, FILE *stream)
           "remove()\n"
           "{\n",
           stream);
-    write_remove(acl, "    ", stream);
+    write_remove("    ", stream);
     fputs("}\n"
           "remove\n"
           "# Nothing stays if a step fails.\n"
           "trap remove EXIT\n"
+          "trap 'exit 1' HUP INT TERM\n"
           "ip -4 -batch - <<'END'\n",
           stream);
     write_routes(acl, stream);
@@ -128,14 +130,15 @@ static void linux_write(const mrail_acl_t *acl, FILE *stream)
           stream);
     write_marks(acl, stream);
     fputs("END\n"
-          "trap - EXIT\n",
+          "trap - EXIT HUP INT TERM\n",
           stream);
 }
 
 static void linux_undo(const mrail_acl_t *acl, FILE *stream)
 {
-    fputs("#!/bin/sh\n", stream);
-    write_remove(acl, "", stream);
+    (void)acl; /* the rules of any options */
+    fputs("#!/bin/sh\nset -e\n", stream);
+    write_remove("", stream);
 }
 
 static void linux_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)

@@ -13,7 +13,7 @@ DSCP_26=104      # as a TOS byte
 # The namespace of this script becomes the leaf.
 if [ "${1-}" != in-namespace ]; then
     need_built mrail-acl udp_ports
-    need unshare nsenter ip nft
+    need unshare nsenter setpriv ip nft
     for flags in -n -Urn; do
         if unshare "$flags" sh -c 'ip link add leaf0 type veth peer name leaf1 &&
             nft add table ip x' >/dev/null 2>&1; then
@@ -269,6 +269,9 @@ check 'undo' sh "$tmp/rules"
 state >"$tmp/after"
 check '... leaves what was there before' cmp "$tmp/before" "$tmp/after"
 check 'undo without rules' sh "$tmp/rules"
+expect_run 'undo without the right to do it is no success' bad '' \
+    setpriv --bounding-set=-all --inh-caps=-all --no-new-privs \
+    sh "$tmp/rules"
 
 "$build/mrail-acl" --dialect linux --uplinks 3 \
     --next-hops 10.20.1.2,10.20.2.2,172.16.0.1 >"$tmp/rules"

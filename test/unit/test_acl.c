@@ -348,7 +348,7 @@ static void test_undo(void **state)
         [MRAIL_ACL_NVUE] = {"nv unset router pbr map udf\n",
                             "nv unset router nexthop group udf2\n",
                             "nv unset vrf udf_drop\n"},
-        [MRAIL_ACL_LINUX] = {"nft delete table ip udf ", "ip -4 rule flush ",
+        [MRAIL_ACL_LINUX] = {"delete table ip mrail_acl'", "ip -4 rule flush ",
                              "ip -4 route flush "},
     };
     mrail_acl_t acl = acl_test_options(2);
