@@ -184,7 +184,8 @@ static int begin_list(acl_reader_t *reader, const acl_line_t *line)
         reader->block = NO_BLOCK;
         return 0;
     }
-    if (begin(reader, line, LIST, "list") != 0) {
+    reader->block = LIST;
+    if (acl_key(reader, reader->name, "list", line->words[2], NULL) != 0) {
         return -EINVAL;
     }
     return acl_add_arrow(reader, ACL_DECLARES, 0, reader->name, "");

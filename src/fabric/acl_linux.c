@@ -263,7 +263,7 @@ static int read_rule(acl_reader_t *reader, const acl_line_t *line)
     const char *table = value_of(line, "lookup");
     const char *mark = value_of(line, "fwmark");
     const char *order = value_of(line, "priority");
-    unsigned long priority = 0;
+    unsigned long priority = reader->order;
     char from[ACL_KEY_MAX];
     int ret;
 
@@ -309,6 +309,28 @@ static int read_route(acl_reader_t *reader, const acl_line_t *line)
     return acl_add_arrow(reader, ACL_ENDS, 0, from, via);
 }
 
+/* A line of `ip rule`: "PRIORITY: from all fwmark M lookup T" */
+static int read_listed_rule(acl_reader_t *reader, acl_line_t *line)
+{
+    char *priority = line->words[0];
+    unsigned long order;
+
+    priority[strlen(priority) - 1] = '\0';
+    if (acl_number(reader, priority, "priority", UINT32_MAX, &order) != 0) {
+        return -EINVAL;
+    }
+    reader->order = (unsigned)order;
+    return read_rule(reader, line);
+}
+
+static int is_listed_rule(const acl_line_t *line)
+{
+    const char *word = line->words[0];
+
+    return is_port_word(word) && word[strlen(word) - 1] == ':' &&
+           value_of(line, "lookup") != NULL;
+}
+
 static int linux_line(acl_reader_t *reader, acl_line_t *line)
 {
     int is_adding = acl_find_word(line, "add") < line->num ||
@@ -323,10 +345,18 @@ static int linux_line(acl_reader_t *reader, acl_line_t *line)
         acl_find_word(line, "sport") < line->num) {
         return read_nft(reader, line);
     }
+    reader->order = 0;
     if (is_adding && acl_find_word(line, "rule") < line->num) {
         return read_rule(reader, line);
     }
     if (is_adding && acl_find_word(line, "route") < line->num) {
+        return read_route(reader, line);
+    }
+    if (is_listed_rule(line)) {
+        return read_listed_rule(reader, line);
+    }
+    /* A line of `ip route show table all`. Other routes may be many. */
+    if (strcmp(line->words[0], "default") == 0) {
         return read_route(reader, line);
     }
     return 0;

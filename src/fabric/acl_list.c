@@ -196,6 +196,20 @@ static int is_roce_protocol(const char *word)
            strcmp(word, "ip") == 0 || strcmp(word, "ipv4") == 0;
 }
 
+/* Lines of a list that are no entries. */
+static int is_setting(const char *verb)
+{
+    static const char *const settings[] = {"remark", "counters", "statistics",
+                                           "fragments", "dynamic"};
+
+    for (unsigned i = 0; i < MRAIL_ARRAY_SIZE(settings); ++i) {
+        if (verb != NULL && strcmp(verb, settings[i]) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int acl_list_entry(acl_reader_t *reader, acl_line_t *line)
 {
     int has_number = is_number(line->words[0]);
@@ -203,7 +217,7 @@ int acl_list_entry(acl_reader_t *reader, acl_line_t *line)
     unsigned at = has_number ? 2 : 1;
     int denies, ret;
 
-    if (verb != NULL && strcmp(verb, "remark") == 0) {
+    if (is_setting(verb)) {
         return 1;
     }
     denies = verb != NULL && strcmp(verb, "deny") == 0;

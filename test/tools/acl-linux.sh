@@ -259,8 +259,17 @@ reset
 send "$host1" $REMOTE 0 49152 512 32
 is 'a spine of three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
     "$(arrived)"
-check 'the check reads what is in force' "$build/mrail-acl" --dialect linux \
+check 'the check reads the script' "$build/mrail-acl" --dialect linux \
     --check "$tmp/rules" --uplinks 8 --leaf-uplinks 4
+{ nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
+expect_run 'the check reads what is in force' 0 ': 32 rules, 8 uplinks: .*once$' \
+    "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
+    --leaf-uplinks 4
+ip rule del priority 4793
+{ nft list ruleset; ip rule; ip route show table all; } >"$tmp/listed"
+expect_run '... and what is not' 1 ': 4 rules without an uplink$' \
+    "$build/mrail-acl" --dialect linux --check "$tmp/listed" --uplinks 8 \
+    --leaf-uplinks 4
 
 # ---- Undo, and failures of the script ----
 

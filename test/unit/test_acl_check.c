@@ -240,6 +240,7 @@ static void test_hand_written_eos(void **state)
     (void)state;
     is_good(MRAIL_ACL_EOS, 2,
             "ip access-list A\n"
+            "   counters per-entry\n"
             "   permit udp 10.0.0.0/24 range 49152 57343 any eq 4791\n"
             "!\n"
             "class-map type pbr match-any CA\n"
@@ -304,6 +305,34 @@ static void test_hand_written_nvue(void **state)
 }
 
 /* Marks, and rules that match the ports themselves. */
+/* What the commands of a router list. */
+static void test_listed_linux(void **state)
+{
+    (void)state;
+    is_good(MRAIL_ACL_LINUX, 2,
+            "table ip mrail_acl {\n"
+            "\tchain prerouting {\n"
+            "\t\ttype filter hook prerouting priority mangle; policy accept;\n"
+            "\t\tudp dport 4791 udp sport 49152-57343 counter packets 5 bytes "
+            "9 meta mark set 0x47910001\n"
+            "\t\tudp dport 4791 udp sport 57344-65535 ip dscp != 9 counter "
+            "packets 5 bytes 9 meta mark set 0x47910002\n"
+            "\t}\n"
+            "}\n"
+            "0:\tfrom all lookup local\n"
+            "4790:\tfrom all fwmark 0x47910000/0xffff0000 lookup main "
+            "suppress_prefixlength 0 proto 147\n"
+            "4800:\tfrom all fwmark 0x47910001 lookup 479102 proto 147\n"
+            "4791:\tfrom all fwmark 0x47910001 lookup 479101 proto 147\n"
+            "4792:\tfrom all fwmark 0x47910002 lookup 479102 proto 147\n"
+            "32766:\tfrom all lookup main\n"
+            "default via 10.20.1.2 dev up1 table 479101 proto 147\n"
+            "default via 10.20.2.2 dev up2 table 479102 proto 147\n"
+            "blackhole default table 479102 proto 147 metric 4294967295\n"
+            "default via 10.9.9.9 dev eth0\n"
+            "local 10.20.1.1 dev up1 table local proto kernel\n");
+}
+
 static void test_hand_written_linux(void **state)
 {
     (void)state;
@@ -541,6 +570,7 @@ int main(void)
         cmocka_unit_test(test_hand_written_sonic),
         cmocka_unit_test(test_hand_written_nvue),
         cmocka_unit_test(test_hand_written_linux),
+        cmocka_unit_test(test_listed_linux),
         cmocka_unit_test(test_malformed_lists),
         cmocka_unit_test(test_malformed_others),
         cmocka_unit_test(test_wrong_dialect),
