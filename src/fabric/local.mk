@@ -11,6 +11,7 @@ libmrail_fabric_la_SOURCES = \
     src/fabric/fabric.c src/fabric/fabric.h src/fabric/fabric_internal.h \
     src/fabric/fabric_finish.c src/fabric/fabric_text.c \
     src/fabric/fluid.c src/fabric/fluid.h \
+    src/fabric/pattern.c src/fabric/pattern.h \
     src/fabric/route.c src/fabric/route.h \
     src/fabric/simulate.c src/fabric/simulate.h
-libmrail_fabric_la_LIBADD = libmrail-orchestrator.la libmrail-base.la
+libmrail_fabric_la_LIBADD = libmrail-orchestrator.la libmrail-base.la -lm

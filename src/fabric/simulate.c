@@ -198,16 +198,49 @@ static int add_message(sim_t *sim, uint32_t m)
 
 /* ---- Ethereal: batches of equal flows towards a leaf ---- */
 
-/* The port of path `path` of a NIC: leaf segment, and inside it the spine's. */
+static uint32_t gcd(uint32_t a, uint32_t b)
+{
+    return (b == 0) ? a : gcd(b, a % b);
+}
+
+/*
+ * The port of path `path` of a NIC, of lcm(uplinks, spine uplinks) paths: leaf
+ * uplinks and spine uplinks advance together. The spine's start is rotated by leaf,
+ * so that the leaves of a pod together use all uplinks of each spine.
+ */
 static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
 {
-    unsigned uplinks, spine_uplinks;
+    uint32_t leaf = sim->fabric->nodes[sim->fabric->links[nic].upper].place;
+    unsigned uplinks, spine_uplinks, turn;
+    uint32_t leaves = 0;
     uint16_t first, last;
 
     tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    for (uint32_t i = 0; i < sim->fabric->num_of[MRAIL_FABRIC_LEAF]; ++i) {
+        leaves += (sim->bundles.pod[i] == sim->bundles.pod[leaf]);
+    }
+    turn = leaf * MRAIL_MAX(spine_uplinks / leaves, 1u);
     mrail_ports_segment_nested(uplinks, spine_uplinks, path % uplinks,
-                               path / uplinks, &first, &last);
+                               (path + turn) % spine_uplinks, &first, &last);
     return first;
+}
+
+/* How many paths of different uplinks lead from a NIC to a leaf. */
+static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
+{
+    const mrail_fabric_node_t *nodes = sim->fabric->nodes;
+    uint32_t source = sim->fabric->links[nic].upper;
+    unsigned uplinks, spine_uplinks;
+
+    if (source == target) {
+        return 1; /* inside the rack no uplink is needed */
+    }
+    tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    if (sim->bundles.pod[nodes[source].place] ==
+        sim->bundles.pod[nodes[target].place]) {
+        return uplinks;
+    }
+    return uplinks / gcd(uplinks, spine_uplinks) * spine_uplinks;
 }
 
 static uint32_t target_leaf(const sim_t *sim, uint32_t m)
@@ -219,16 +252,10 @@ static uint32_t target_leaf(const sim_t *sim, uint32_t m)
 static int add_batch(sim_t *sim, const uint32_t *order, uint32_t num)
 {
     uint32_t nic = sim->messages[order[0]].from;
-    unsigned uplinks, spine_uplinks;
-    mrail_ethereal_split_t split;
+    mrail_ethereal_split_t split = mrail_ethereal_split(
+        num, num_paths(sim, nic, target_leaf(sim, order[0])));
     int ret = 0;
 
-    tiers_of(sim, nic, &uplinks, &spine_uplinks);
-    /* Flows inside the rack need no uplink. */
-    if (target_leaf(sim, order[0]) == sim->fabric->links[nic].upper) {
-        uplinks = spine_uplinks = 1;
-    }
-    split = mrail_ethereal_split(num, uplinks * spine_uplinks);
     for (uint64_t i = 0; i < mrail_ethereal_num_pieces(&split) && ret == 0;
          ++i) {
         mrail_ethereal_piece_t piece = mrail_ethereal_piece(&split, i);

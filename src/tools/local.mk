@@ -2,6 +2,7 @@
 TOOL_PATHS = -DMRAIL_BINDIR='"$(bindir)"' \
     -DMRAIL_PKGLIBEXECDIR='"$(pkglibexecdir)"' \
     -DMRAIL_OMPI_DIR='"$(pkglibdir)/openmpi"' \
+    -DMRAIL_FABRIC_DIR='"$(pkgdatadir)/fabrics"' \
     -DMRAIL_NONE_DIR='"$(pkglibdir)/none"'
 
 noinst_LTLIBRARIES += libmrail-tool.la
@@ -94,6 +95,18 @@ mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h \
     src/tools/acl_lists.c src/tools/acl_lists.h
 mrail_acl_LDADD = libmrail-fabric.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-acl.1
+
+# mrail simulate: exchanges over a fabric.
+pkglibexec_PROGRAMS += mrail-simulate
+mrail_simulate_SOURCES = src/tools/simulate.c src/tools/simulate_show.c \
+    src/tools/simulate_verb.h
+mrail_simulate_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
+mrail_simulate_LDADD = libmrail-fabric.la libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-simulate.1
+fabricdir = $(pkgdatadir)/fabrics
+dist_fabric_DATA = contrib/fabrics/ctccl.fabric \
+    contrib/fabrics/ethereal-256.fabric contrib/fabrics/ethereal-512.fabric \
+    contrib/fabrics/paralet-128.fabric contrib/fabrics/paralet-1024.fabric
 
 pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la

@@ -24,6 +24,7 @@ static const struct {
     {"info", "show rails, parameters, memory and events"},
     {"plan", "plan an exchange and show what the plan gains"},
     {"run", "run an MPI program over mrail, on NICs or software rails"},
+    {"simulate", "simulate exchanges over a fabric of switches"},
     {"soft", "run a program on software rails, and change them"},
     {"top", "show the traffic and the events of running jobs"},
 };

@@ -114,65 +114,6 @@ static void parse_options(options_t *options, char **argv)
 
 /* ---- Input ---- */
 
-/* The name of a file in messages. */
-static const char *name_of(const char *path)
-{
-    return (strcmp(path, "-") == 0) ? "stdin" : path;
-}
-
-/* Reads the rest of a stream and appends a zero byte, up to slightly more than
- * the limit. NULL: out of memory. */
-static char *read_stream(FILE *file, size_t *length_p)
-{
-    size_t room = 65536, length = 0, got = 1;
-    char *text = malloc(room);
-
-    while (text != NULL && got > 0 && length <= PLAN_TEXT_MAX_BYTES) {
-        got = fread(text + length, 1, room - length - 1, file);
-        length += got;
-        if (length == room - 1) {
-            char *larger = realloc(text, 2 * room);
-
-            if (larger == NULL) {
-                free(text);
-            }
-            text = larger;
-            room *= 2;
-        }
-    }
-    if (text != NULL) {
-        text[length] = '\0';
-    }
-    *length_p = length;
-    return text;
-}
-
-/* Reads a whole file, which the caller frees. */
-static char *read_file(const char *path, size_t *length_p)
-{
-    FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
-    char *text;
-    int error;
-
-    if (file == NULL) {
-        mrail_tool_usage(PLAN_VERB, "%s: %s", path, strerror(errno));
-    }
-    errno = 0;
-    text = read_stream(file, length_p);
-    error = ferror(file) ? errno : 0;
-    if (file != stdin) {
-        fclose(file);
-    }
-    if (error != 0) {
-        free(text);
-        mrail_tool_usage(PLAN_VERB, "%s: %s", name_of(path), strerror(error));
-    }
-    if (text == NULL) {
-        mrail_tool_fail(PLAN_VERB, "%s: out of memory", name_of(path));
-    }
-    return text;
-}
-
 /* An error in a text is a usage error; any other one is a failure. */
 static void end_on_error(int ret, const char *why)
 {
@@ -196,9 +137,10 @@ static mrail_plan_topo_t *read_topo(const char *path, char **text_p)
         end_on_error(plan_this_node(&text, why, sizeof(why)), why);
         length = strlen(text);
     } else {
-        text = read_file(path, &length);
+        text = mrail_tool_read(PLAN_VERB, path, PLAN_TEXT_MAX_BYTES, &length);
     }
-    ret = plan_text_topo(name_of(path), text, length, &topo, why, sizeof(why));
+    ret = plan_text_topo(mrail_tool_file_name(path), text, length, &topo, why,
+                         sizeof(why));
     if (ret != 0) {
         free(text);
     }
@@ -214,10 +156,11 @@ static mrail_plan_demand_t *demands_of_file(plan_run_t *run, const char *path,
     char why[WHY_MAX] = "";
     int ret;
 
-    run->demand_text = read_file(path, &run->demand_length);
-    ret = plan_text_demands(name_of(path), run->demand_text, run->demand_length,
-                            num_ranks, &demands, &run->num_demands, why,
-                            sizeof(why));
+    run->demand_text = mrail_tool_read(PLAN_VERB, path, PLAN_TEXT_MAX_BYTES,
+                                       &run->demand_length);
+    ret = plan_text_demands(mrail_tool_file_name(path), run->demand_text,
+                            run->demand_length, num_ranks, &demands,
+                            &run->num_demands, why, sizeof(why));
     if (ret != 0) {
         free(run->demand_text);
     }
@@ -295,13 +238,14 @@ static void fail_plan(const plan_run_t *run, const char *why)
     if (run->demand_text != NULL && sscanf(why, "demand %zu,", &i) == 1 &&
         i < run->num_demands) {
         mrail_tool_fail(
-            PLAN_VERB, "%s:%u: %s", name_of(run->demand_name),
+            PLAN_VERB, "%s:%u: %s", mrail_tool_file_name(run->demand_name),
             plan_text_demand_line(run->demand_text, run->demand_length,
                                   mrail_plan_topo_num_ranks(run->topo),
                                   run->demands[i].from, run->demands[i].to),
             why);
     }
-    mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run->topo_name), why);
+    mrail_tool_fail(PLAN_VERB, "%s: %s", mrail_tool_file_name(run->topo_name),
+                    why);
 }
 
 /* Forgets the plan each time, so that all runs give the same plan. */
@@ -395,10 +339,10 @@ int main(int argc, char **argv)
     plan_options.relay_threshold = options.relay_threshold;
     ret = mrail_plan_create(run.topo, &plan_options, &run.plan);
     if (ret != 0) {
-        mrail_tool_fail(PLAN_VERB, "%s: %s", name_of(run.topo_name),
-                        (ret == -EINVAL)
-                            ? "no rail is up, and there is no other link"
-                            : strerror(-ret));
+        mrail_tool_fail(
+            PLAN_VERB, "%s: %s", mrail_tool_file_name(run.topo_name),
+            (ret == -EINVAL) ? "no rail is up, and there is no other link"
+                             : strerror(-ret));
     }
     run.plan_s = plan_repeatedly(&run);
     mrail_plan_compare(run.plan);

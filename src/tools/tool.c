@@ -184,3 +184,64 @@ void mrail_tool_installed(const char *target, char *path, size_t size)
     }
     snprintf(path, size, "%s", target);
 }
+
+/* ---- Files ---- */
+
+const char *mrail_tool_file_name(const char *path)
+{
+    return (strcmp(path, "-") == 0) ? "stdin" : path;
+}
+
+/* Reads the rest of a stream and appends a zero byte, up to slightly more than
+ * the limit. NULL: out of memory. */
+static char *read_stream(FILE *file, size_t max, size_t *length_p)
+{
+    size_t room = 65536, length = 0, got = 1;
+    char *text = malloc(room);
+
+    while (text != NULL && got > 0 && length <= max) {
+        got = fread(text + length, 1, room - length - 1, file);
+        length += got;
+        if (length == room - 1) {
+            char *larger = realloc(text, 2 * room);
+
+            if (larger == NULL) {
+                free(text);
+            }
+            text = larger;
+            room *= 2;
+        }
+    }
+    if (text != NULL) {
+        text[length] = '\0';
+    }
+    *length_p = length;
+    return text;
+}
+
+char *mrail_tool_read(const char *verb, const char *path, size_t max,
+                      size_t *length_p)
+{
+    FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
+    char *text;
+    int error;
+
+    if (file == NULL) {
+        mrail_tool_usage(verb, "%s: %s", path, strerror(errno));
+    }
+    errno = 0;
+    text = read_stream(file, max, length_p);
+    error = ferror(file) ? errno : 0;
+    if (file != stdin) {
+        fclose(file);
+    }
+    if (error != 0) {
+        free(text);
+        mrail_tool_usage(verb, "%s: %s", mrail_tool_file_name(path),
+                         strerror(error));
+    }
+    if (text == NULL) {
+        mrail_tool_fail(verb, "%s: out of memory", mrail_tool_file_name(path));
+    }
+    return text;
+}

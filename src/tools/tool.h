@@ -39,6 +39,15 @@ _Noreturn void mrail_tool_usage(const char *verb, const char *fmt, ...)
 _Noreturn void mrail_tool_fail(const char *verb, const char *fmt, ...)
     MRAIL_PRINTF(2, 3);
 
+/* The name of a file in messages: "stdin" for "-". */
+const char *mrail_tool_file_name(const char *path);
+
+/* Reads a file, or stdin for "-", with a zero byte behind it; the caller frees it.
+ * A file that is much longer than `max` is cut, so that its parser refuses it. A file
+ * that cannot be read is a usage error; a lack of memory ends the process, too. */
+char *mrail_tool_read(const char *verb, const char *path, size_t max,
+                      size_t *length_p);
+
 /* Says on a terminal's stderr how far a long task is, at most once a second and
  * not in its first two seconds: "mrail VERB: DONE of TOTAL WHAT". With done ==
  * total it removes the line. Not thread-safe. */

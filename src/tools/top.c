@@ -130,7 +130,7 @@ static void top_screen(top_t *top, pages_t *before)
 static unsigned top_shown(const top_t *top, const pages_t *now)
 {
     top_row_t *rows;
-    unsigned num = top_rows(NULL, now, &top->filter, top->order, &rows);
+    unsigned num = top_rows(now, now, &top->filter, top->order, &rows);
 
     free(rows);
     return num;

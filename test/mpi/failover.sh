@@ -118,7 +118,7 @@ none_given_up()
 
 trouble 'one port' one_port
 given_up
-if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
+if grep -qE 'soft1:1: lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
     ok 'the rail, the peer and the cause are named'
 else
     not_ok 'the rail, the peer and the cause are named' 'no such line' "$tmp/out"

@@ -78,7 +78,7 @@ if [ -n "${MRAIL_TEST_MPIRUN-}" ]; then
 else
     MRAIL_TEST_RUN="$options $small --rate 100M --script $tmp/script"
     tolerant 'rails that die' 8 "$build/mpi_planned" --seeds $seeds
-    if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
+    if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
         ok '... lanes were given up'
     else
         not_ok '... lanes were given up' 'it says nothing of it'

@@ -99,7 +99,7 @@ results "$tmp/out"
 if [ $status != 0 ] || ! grep -q '^ok - ' "$tmp/out"; then
     not_ok 'bound ranks whose rails go and come' "exit status $status" "$tmp/out"
 fi
-if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ fails' "$tmp/out"; then
+if grep -qE 'lane [0-9]+ to peer [0-9a-f]+ at [0-9.]+ fails' "$tmp/out"; then
     ok '... lanes were given up'
 else
     not_ok '... lanes were given up' 'it says nothing of it' "$tmp/out"

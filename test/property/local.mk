@@ -8,8 +8,11 @@ test_ports_LDADD = libmrail-orchestrator.la $(TEST_LIBS)
 endif
 
 if HAVE_CMOCKA
-check_PROGRAMS += test_ethereal test_repath
-TESTS += test_ethereal test_repath
+check_PROGRAMS += test_ethereal test_repath test_fluid
+TESTS += test_ethereal test_repath test_fluid
+test_fluid_SOURCES = test/property/test_fluid.c
+test_fluid_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_fluid_LDADD = libmrail-fabric.la $(TEST_LIBS)
 test_repath_SOURCES = test/property/test_repath.c
 test_repath_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_repath_LDADD = libmrail-orchestrator.la $(TEST_LIBS)

@@ -305,7 +305,7 @@ static void test_hand_written_nvue(void **state)
 }
 
 /* Marks, and rules that match the ports themselves. */
-/* What the commands of a router list. */
+/* The output of a router's commands. */
 static void test_listed_linux(void **state)
 {
     (void)state;

@@ -1,0 +1,54 @@
+/*
+ * Exchanges by name: who sends how much to whom, in phases that follow each other.
+ *
+ *   alltoall       every host to every other host, equally
+ *   ring           host i to host i + 1
+ *   shift:K        host i to host i + K: a permutation
+ *   doubling       recursive doubling: in phase p, host i and host i xor 2^p; hosts
+ *                  must be a power of two
+ *   hotspot:F      alltoallv with skew: the fraction F goes to the first host, the
+ *                  rest to all others equally
+ *
+ * "@even", "@odd" or "@FIRST-LAST" after the name selects hosts, counted from 0:
+ * several jobs on one fabric. Each message is divided equally over the rails that both
+ * hosts have. Pure.
+ */
+#ifndef MRAIL_FABRIC_PATTERN_H
+#define MRAIL_FABRIC_PATTERN_H
+
+#include "fabric/simulate.h"
+
+typedef enum mrail_pattern_kind {
+    MRAIL_PATTERN_ALLTOALL,
+    MRAIL_PATTERN_RING,
+    MRAIL_PATTERN_SHIFT,
+    MRAIL_PATTERN_DOUBLING,
+    MRAIL_PATTERN_HOTSPOT,
+    MRAIL_PATTERN_NUM_KINDS
+} mrail_pattern_kind_t;
+
+typedef struct mrail_pattern {
+    mrail_pattern_kind_t kind;
+    uint32_t shift;             /* of SHIFT */
+    double hot;                 /* of HOTSPOT, 0 to 1 */
+    uint32_t first, last, step; /* hosts, by place */
+} mrail_pattern_t;
+
+/* Reads "NAME[:ARGUMENT][@HOSTS]" for a fabric. 0; -EINVAL with a sentence. */
+int mrail_pattern_parse(const char *text, const mrail_fabric_t *fabric,
+                        mrail_pattern_t *pattern_p, char *why, size_t why_size);
+
+uint32_t mrail_pattern_num_hosts(const mrail_pattern_t *pattern);
+uint32_t mrail_pattern_num_phases(const mrail_pattern_t *pattern);
+
+/*
+ * Appends the messages of a phase; each host sends `bytes` in it. *messages_p has
+ * *num_p messages and grows; the caller frees it. 0; -ENOMEM; -ENODEV: two hosts
+ * that exchange have no common rail.
+ */
+int mrail_pattern_messages(const mrail_pattern_t *pattern,
+                           const mrail_fabric_t *fabric, uint32_t phase,
+                           double bytes, mrail_sim_message_t **messages_p,
+                           uint32_t *num_p);
+
+#endif

@@ -1,0 +1,508 @@
+/* mrail simulate: options, input, runs. The clock is read here only. */
+#include "config.h"
+#include "tools/simulate_verb.h"
+
+#include "base/clock.h"
+#include "base/number.h"
+#include "tools/options.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WHY_MAX 512
+#define DEFAULT_METHODS "ecmp,mprdma,paralet,dnlb,ethereal,spray"
+/* Exact rates up to this many flows; beyond it, rates change QUANTA times in the
+ * least time of the exchange. */
+#define EXACT_FLOWS 20000
+#define QUANTA 1000
+
+typedef struct options {
+    const char *fabric, *patterns, *methods, *lanes, *fail, *svg;
+    uint64_t size, seed;
+    unsigned seeds;
+    int json, drop;
+} options_t;
+
+#define FIELD(_name) offsetof(options_t, _name)
+
+static const mrail_option_t table[] = {
+    {"--pattern", "LIST",
+     "exchanges that run at once (alltoall): alltoall, ring, shift:K, doubling, "
+     "hotspot:F; each with @even, @odd or @FIRST-LAST for a part of the hosts",
+     MRAIL_OPTION_TEXT, FIELD(patterns), 0, 0, NULL},
+    {"--method", "LIST",
+     "ways to choose paths (" DEFAULT_METHODS
+     "): stock, ecmp, mprdma, paralet, "
+     "dnlb, ethereal, spray",
+     MRAIL_OPTION_TEXT, FIELD(methods), 0, 0, NULL},
+    {"--lanes", "LIST",
+     "lanes of mprdma, paralet and dnlb: numbers from 1 to 64 (8)",
+     MRAIL_OPTION_TEXT, FIELD(lanes), 0, 0, NULL},
+    {"--size", "SIZE", "bytes that each host sends in a phase (256m)",
+     MRAIL_OPTION_SIZE, FIELD(size), 0, (uint64_t)1 << 50, NULL},
+    {"--seeds", "N", "runs of methods with random ports, 1 to 1000 (5)",
+     MRAIL_OPTION_UNSIGNED, FIELD(seeds), 1, 1000, NULL},
+    {"--seed", "N", "the first seed (1)", MRAIL_OPTION_UINT64, FIELD(seed), 0,
+     UINT64_MAX - 1000, NULL},
+    {"--fail", "LINK@TIME",
+     "a link fails for good: 'LOWER/N' is uplink N (from 0) of a node, as "
+     "l1/3@50ms",
+     MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
+    {"--drop", NULL,
+     "port rules of a failed uplink drop packets, so that lanes fail over; else "
+     "they fall through to ECMP",
+     MRAIL_OPTION_FLAG, FIELD(drop), 0, 0, NULL},
+    {"--json", NULL, "one object, with the bytes of all links",
+     MRAIL_OPTION_FLAG, FIELD(json), 0, 0, NULL},
+    {"--svg", "FILE", "a drawing of the load of each leaf uplink",
+     MRAIL_OPTION_TEXT, FIELD(svg), 0, 0, NULL},
+    {.names = NULL}};
+
+static void help_on_methods(FILE *stream)
+{
+    fputs("\nMethods:\n", stream);
+    mrail_options_row(stream, "stock",
+                      "one flow, the source port of stock "
+                      "UCX; ECMP");
+    mrail_options_row(stream, "ecmp",
+                      "one flow with a random source port; "
+                      "ECMP");
+    mrail_options_row(stream, "mprdma",
+                      "--lanes equal flows with random "
+                      "ports; ECMP");
+    mrail_options_row(stream, "paralet",
+                      "--lanes flows with random ports that "
+                      "pull from one message; ECMP");
+    mrail_options_row(stream, "dnlb",
+                      "--lanes flows that pull, with mrail's "
+                      "ports; port rules");
+    mrail_options_row(stream, "ethereal",
+                      "whole flows and the fewest pieces, "
+                      "over all uplinks; port rules");
+    mrail_options_row(stream, "spray",
+                      "ideal packet spraying: each message "
+                      "over all paths equally");
+}
+
+/* The fabric may stand before, between or behind options. */
+static unsigned take_fabric(void *target, char **argv)
+{
+    options_t *options = target;
+
+    if (argv[0][0] == '-' && argv[0][1] != '\0') {
+        return 0;
+    }
+    if (options->fabric != NULL) {
+        mrail_tool_usage(SIMULATE_VERB, "one fabric, please: '%s' or '%s'",
+                         options->fabric, argv[0]);
+    }
+    options->fabric = argv[0];
+    return 1;
+}
+
+static const char *const synopsis[] = {"FABRIC [OPTION...]", NULL};
+
+static const mrail_command_t command = {
+    .verb = SIMULATE_VERB,
+    .synopsis = synopsis,
+    .about =
+        "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
+        "shows what ways to choose paths gain: time, load of uplinks, queue pairs.\n"
+        "FABRIC is a file, see mrail-fabric(5), '-' for stdin, or the name of an\n"
+        "installed one: ctccl, ethereal-256, ethereal-512, paralet-128,\n"
+        "paralet-1024.\n",
+    .options = table,
+    .more = help_on_methods,
+    .epilog =
+        "Exit status: 0 done, 1 a message has no path or failure, 2 usage, also "
+        "of a\nfile.\n",
+    .other = take_fabric};
+
+/* ---- Input ---- */
+
+static mrail_fabric_t *read_fabric(const char *name)
+{
+    char path[MRAIL_TOOL_PATH_MAX], target[MRAIL_TOOL_PATH_MAX];
+    char why[WHY_MAX] = "", *text;
+    mrail_fabric_t *fabric;
+    size_t length;
+    int ret;
+
+    snprintf(path, sizeof(path), "%s", name);
+    if (strchr(name, '/') == NULL && strcmp(name, "-") != 0 &&
+        access(name, F_OK) != 0) {
+        snprintf(target, sizeof(target), "%s/%s.fabric", MRAIL_FABRIC_DIR,
+                 name);
+        mrail_tool_installed(target, path, sizeof(path));
+        if (access(path, R_OK) != 0) {
+            mrail_tool_usage(SIMULATE_VERB,
+                             "there is no file '%s', and no fabric of that "
+                             "name in %s",
+                             name, MRAIL_FABRIC_DIR);
+        }
+    }
+    text = mrail_tool_read(SIMULATE_VERB, path, MRAIL_FABRIC_MAX_TEXT, &length);
+    ret = mrail_fabric_parse(mrail_tool_file_name(path), text, length, &fabric,
+                             why, sizeof(why));
+    free(text);
+    if (ret == -EINVAL) {
+        mrail_tool_usage(SIMULATE_VERB, "%s", why);
+    }
+    if (ret != 0) {
+        mrail_tool_fail(SIMULATE_VERB, "%s", why);
+    }
+    return fabric;
+}
+
+/* Calls `take` for each word between commas. */
+static void each_word(const char *list, void (*take)(void *arg, const char *),
+                      void *arg)
+{
+    char *copy = strdup(list), *save = NULL;
+
+    if (copy == NULL) {
+        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+    }
+    for (char *word = strtok_r(copy, ",", &save); word != NULL;
+         word = strtok_r(NULL, ",", &save)) {
+        take(arg, word);
+    }
+    free(copy);
+}
+
+typedef struct input {
+    const mrail_fabric_t *fabric;
+    mrail_pattern_t patterns[SIMULATE_MAX_PATTERNS];
+    unsigned num_patterns;
+    mrail_sim_method_t methods[MRAIL_SIM_NUM_METHODS];
+    unsigned num_methods;
+    unsigned lanes[16];
+    unsigned num_lanes;
+} input_t;
+
+static void take_pattern(void *arg, const char *word)
+{
+    char why[WHY_MAX] = "";
+    input_t *input = arg;
+
+    if (input->num_patterns == SIMULATE_MAX_PATTERNS) {
+        mrail_tool_usage(SIMULATE_VERB, "--pattern: at most %d at once",
+                         SIMULATE_MAX_PATTERNS);
+    }
+    if (mrail_pattern_parse(word, input->fabric,
+                            &input->patterns[input->num_patterns++], why,
+                            sizeof(why)) != 0) {
+        mrail_tool_usage(SIMULATE_VERB, "--pattern: %s", why);
+    }
+}
+
+static void take_method(void *arg, const char *word)
+{
+    input_t *input = arg;
+
+    for (unsigned m = 0; m < MRAIL_SIM_NUM_METHODS; ++m) {
+        if (strcmp(word, mrail_sim_method_name((mrail_sim_method_t)m)) == 0) {
+            for (unsigned i = 0; i < input->num_methods; ++i) {
+                if (input->methods[i] == m) {
+                    mrail_tool_usage(SIMULATE_VERB, "--method: '%s' twice",
+                                     word);
+                }
+            }
+            input->methods[input->num_methods++] = (mrail_sim_method_t)m;
+            return;
+        }
+    }
+    mrail_tool_usage(SIMULATE_VERB,
+                     "--method: '%s' is no method: stock, ecmp, mprdma, "
+                     "paralet, dnlb, ethereal or spray",
+                     word);
+}
+
+static void take_lanes(void *arg, const char *word)
+{
+    input_t *input = arg;
+    uint64_t lanes;
+
+    if (input->num_lanes == MRAIL_ARRAY_SIZE(input->lanes) ||
+        mrail_number_uint(word, 1, 64, &lanes) != 0) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "--lanes: '%s': expected up to %zu numbers from 1 to "
+                         "64",
+                         word, MRAIL_ARRAY_SIZE(input->lanes));
+    }
+    input->lanes[input->num_lanes++] = (unsigned)lanes;
+}
+
+/* "l1/3@50ms" */
+static void read_failure(const options_t *options, simulate_run_t *run)
+{
+    char copy[MRAIL_FABRIC_MAX_NAME + 32], *slash, *at;
+    uint32_t node;
+    uint64_t port;
+
+    run->failed_link = MRAIL_FABRIC_NONE;
+    if (options->fail == NULL) {
+        return;
+    }
+    snprintf(copy, sizeof(copy), "%s", options->fail);
+    at = strrchr(copy, '@');
+    slash = strrchr(copy, '/');
+    if (at == NULL || slash == NULL || slash > at) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "--fail %s: expected NODE/UPLINK@TIME, as l1/3@50ms",
+                         options->fail);
+    }
+    *at = *slash = '\0';
+    node = mrail_fabric_node_find(run->fabric, copy);
+    if (node == MRAIL_FABRIC_NONE ||
+        mrail_number_uint(slash + 1, 0, UINT32_MAX, &port) != 0 ||
+        port >= run->fabric->nodes[node].num_up) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "--fail %s: there is no uplink %s of '%s'",
+                         options->fail, slash + 1, copy);
+    }
+    if (mrail_number_seconds(at + 1, 0, 1e6, &run->failure_s) != 0) {
+        mrail_tool_usage(SIMULATE_VERB, "--fail %s: '%s' is no time",
+                         options->fail, at + 1);
+    }
+    run->failed_link = run->fabric->nodes[node].up[port];
+}
+
+/* ---- Runs ---- */
+
+static int has_lanes(mrail_sim_method_t method)
+{
+    return method == MRAIL_SIM_MPRDMA || method == MRAIL_SIM_PARALET ||
+           method == MRAIL_SIM_DNLB;
+}
+
+static int is_random(mrail_sim_method_t method)
+{
+    return method != MRAIL_SIM_SPRAY && method != MRAIL_SIM_ETHEREAL &&
+           method != MRAIL_SIM_DNLB;
+}
+
+static uint32_t num_phases(const input_t *input)
+{
+    uint32_t phases = 1;
+
+    for (unsigned p = 0; p < input->num_patterns; ++p) {
+        phases =
+            MRAIL_MAX(phases, mrail_pattern_num_phases(&input->patterns[p]));
+    }
+    return phases;
+}
+
+/* All messages of a phase; the caller frees them. */
+static mrail_sim_message_t *phase_messages(const input_t *input, uint32_t phase,
+                                           uint64_t bytes, uint32_t *num_p)
+{
+    mrail_sim_message_t *messages = NULL;
+
+    *num_p = 0;
+    for (unsigned p = 0; p < input->num_patterns; ++p) {
+        int ret =
+            mrail_pattern_messages(&input->patterns[p], input->fabric, phase,
+                                   (double)bytes, &messages, num_p);
+
+        if (ret != 0) {
+            mrail_tool_fail(SIMULATE_VERB, "the messages: %s", strerror(-ret));
+        }
+    }
+    return messages;
+}
+
+static void add_bound(const input_t *input, simulate_run_t *run)
+{
+    for (uint32_t phase = 0; phase < num_phases(input); ++phase) {
+        mrail_sim_message_t *messages;
+        double bound_s = 0;
+        uint32_t num;
+
+        messages = phase_messages(input, phase, run->bytes, &num);
+        if (mrail_sim_bound(run->fabric, messages, num, &bound_s) != 0) {
+            mrail_tool_fail(SIMULATE_VERB, "out of memory");
+        }
+        run->bound_s += bound_s;
+        free(messages);
+    }
+}
+
+/* Time of all phases with one seed; link bytes are added up. */
+static double run_seed(const input_t *input, const simulate_run_t *run,
+                       const options_t *options, simulate_case_t *entry,
+                       uint64_t seed, mrail_sim_result_t *result)
+{
+    double time_s = 0;
+
+    for (uint32_t phase = 0; phase < num_phases(input); ++phase) {
+        mrail_sim_params_t params = {.method = entry->method,
+                                     .lanes = entry->lanes,
+                                     .seed = seed + 7919 * phase,
+                                     .failed_link = run->failed_link,
+                                     .failure_s = run->failure_s,
+                                     .drop = options->drop};
+        mrail_sim_message_t *messages;
+        uint32_t num;
+        int ret;
+
+        messages = phase_messages(input, phase, run->bytes, &num);
+        if ((uint64_t)num * entry->lanes > EXACT_FLOWS) {
+            params.quantum_s = run->bound_s / QUANTA;
+        }
+        ret = mrail_sim_run(run->fabric, &params, messages, num, result);
+        free(messages);
+        if (ret != 0) {
+            mrail_tool_fail(SIMULATE_VERB, "%s: %s",
+                            mrail_sim_method_name(entry->method),
+                            (ret == -EHOSTUNREACH) ? "a message has no path"
+                                                   : strerror(-ret));
+        }
+        time_s += result->time_s;
+        entry->num_flows = MRAIL_MAX(entry->num_flows, result->num_flows);
+        entry->most_qps = MRAIL_MAX(entry->most_qps, result->most_qps);
+    }
+    return time_s;
+}
+
+static void add_load(mrail_sim_load_t *sum, const mrail_sim_load_t *load,
+                     double share)
+{
+    sum->mean += share * load->mean;
+    sum->least += share * load->least;
+    sum->most += share * load->most;
+    sum->cv += share * load->cv;
+    sum->variance_percent += share * load->variance_percent;
+    sum->num = load->num;
+}
+
+static void run_case(const input_t *input, simulate_run_t *run,
+                     const options_t *options, simulate_case_t *entry)
+{
+    size_t num = 2 * (size_t)run->fabric->num_links;
+    mrail_ns_t began_ns = mrail_clock_now();
+
+    for (unsigned s = 0; s < entry->seeds; ++s) {
+        mrail_sim_result_t result = {.link_bytes = calloc(num, sizeof(double)),
+                                     .after_bytes =
+                                         calloc(num, sizeof(double))};
+        mrail_sim_load_t load;
+        double time_s;
+
+        if (result.link_bytes == NULL || result.after_bytes == NULL) {
+            mrail_tool_fail(SIMULATE_VERB, "out of memory");
+        }
+        time_s =
+            run_seed(input, run, options, entry, options->seed + s, &result);
+        entry->time_s += time_s / entry->seeds;
+        entry->least_s = (s == 0) ? time_s : MRAIL_MIN(entry->least_s, time_s);
+        entry->most_s = MRAIL_MAX(entry->most_s, time_s);
+        load = mrail_sim_uplinks(run->fabric, MRAIL_FABRIC_NONE,
+                                 result.link_bytes, time_s, MRAIL_FABRIC_NONE);
+        add_load(&entry->load, &load, 1.0 / entry->seeds);
+        if (run->failed_link != MRAIL_FABRIC_NONE && time_s > run->failure_s) {
+            uint32_t leaf = run->fabric->links[run->failed_link].lower;
+
+            load = mrail_sim_uplinks(
+                run->fabric, run->fabric->nodes[leaf].place, result.after_bytes,
+                time_s - run->failure_s, run->failed_link);
+            add_load(&entry->after, &load, 1.0 / entry->seeds);
+        }
+        free(result.after_bytes);
+        if (s == 0) {
+            entry->link_bytes = result.link_bytes;
+            entry->first_time_s = time_s;
+        } else {
+            free(result.link_bytes);
+        }
+    }
+    entry->seconds = (double)(mrail_clock_now() - began_ns) / 1e9;
+}
+
+static void add_cases(const input_t *input, const options_t *options,
+                      simulate_run_t *run)
+{
+    for (unsigned m = 0; m < input->num_methods; ++m) {
+        unsigned count = has_lanes(input->methods[m]) ? input->num_lanes : 1;
+
+        for (unsigned i = 0; i < count; ++i) {
+            if (run->num_cases == SIMULATE_MAX_CASES) {
+                mrail_tool_usage(SIMULATE_VERB, "more than %d cases",
+                                 SIMULATE_MAX_CASES);
+            }
+            run->cases[run->num_cases++] = (simulate_case_t){
+                .method = input->methods[m],
+                .lanes = has_lanes(input->methods[m]) ? input->lanes[i] : 1,
+                .seeds = is_random(input->methods[m]) ? options->seeds : 1};
+        }
+    }
+}
+
+static void write_svg(const simulate_run_t *run, const char *path)
+{
+    FILE *file = fopen(path, "we");
+
+    if (file == NULL) {
+        mrail_tool_fail(SIMULATE_VERB, "%s: %s", path, strerror(errno));
+    }
+    simulate_svg(run, file);
+    if (fclose(file) != 0) {
+        mrail_tool_fail(SIMULATE_VERB, "%s: %s", path, strerror(errno));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    options_t options = {.patterns = "alltoall",
+                         .methods = DEFAULT_METHODS,
+                         .lanes = "8",
+                         .size = (uint64_t)256 << 20,
+                         .seeds = 5,
+                         .seed = 1};
+    static simulate_run_t run;
+    input_t input = {.num_lanes = 0};
+
+    mrail_options_parse(&command, argv, &options);
+    if (options.fabric == NULL) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "which fabric? Give a file, or a name such as ctccl");
+    }
+    if (options.size == 0) {
+        mrail_tool_usage(SIMULATE_VERB, "--size 0: nothing to send");
+    }
+    run.fabric_name = options.fabric;
+    run.fabric = input.fabric = read_fabric(options.fabric);
+    run.pattern = options.patterns;
+    run.bytes = options.size;
+    each_word(options.patterns, take_pattern, &input);
+    each_word(options.methods, take_method, &input);
+    each_word(options.lanes, take_lanes, &input);
+    if (input.num_patterns == 0 || input.num_methods == 0 ||
+        input.num_lanes == 0) {
+        mrail_tool_usage(SIMULATE_VERB, "an empty list of %s",
+                         (input.num_patterns == 0)  ? "patterns"
+                         : (input.num_methods == 0) ? "methods"
+                                                    : "lanes");
+    }
+    read_failure(&options, &run);
+    add_bound(&input, &run);
+    add_cases(&input, &options, &run);
+    for (unsigned i = 0; i < run.num_cases; ++i) {
+        mrail_tool_progress(SIMULATE_VERB, i, run.num_cases, "cases");
+        run_case(&input, &run, &options, &run.cases[i]);
+    }
+    mrail_tool_progress(SIMULATE_VERB, run.num_cases, run.num_cases, "cases");
+    if (options.json) {
+        simulate_json(&run, stdout);
+    } else {
+        simulate_table(&run, stdout);
+    }
+    if (options.svg != NULL) {
+        write_svg(&run, options.svg);
+    }
+    return 0;
+}

@@ -1,0 +1,51 @@
+/* mrail simulate: what its files share. */
+#ifndef MRAIL_TOOLS_SIMULATE_VERB_H
+#define MRAIL_TOOLS_SIMULATE_VERB_H
+
+#include "fabric/pattern.h"
+#include "fabric/simulate.h"
+
+#include <stdio.h>
+
+#define SIMULATE_VERB "simulate"
+#define SIMULATE_MAX_PATTERNS 8
+#define SIMULATE_MAX_CASES 64
+
+/* A method with a number of lanes, over all seeds. Times in seconds. */
+typedef struct simulate_case {
+    mrail_sim_method_t method;
+    unsigned lanes; /* 1 where the method has none */
+    unsigned seeds;
+    double time_s, least_s,
+        most_s;             /* mean, smallest and largest of the seeds */
+    mrail_sim_load_t load;  /* means over the seeds */
+    mrail_sim_load_t after; /* after the failure; num 0: none */
+    uint64_t num_flows;
+    uint32_t most_qps;
+    double seconds;      /* of this machine */
+    double *link_bytes;  /* of the first seed, by directed link */
+    double first_time_s; /* of the first seed */
+} simulate_case_t;
+
+typedef struct simulate_run {
+    const char *fabric_name;
+    const mrail_fabric_t *fabric;
+    const char *pattern;  /* as typed */
+    uint64_t bytes;       /* that each host sends in a phase */
+    double bound_s;       /* least time by the rates of links */
+    uint32_t failed_link; /* or MRAIL_FABRIC_NONE */
+    double failure_s;
+    simulate_case_t cases[SIMULATE_MAX_CASES];
+    unsigned num_cases;
+} simulate_run_t;
+
+void simulate_table(const simulate_run_t *run, FILE *stream);
+void simulate_json(const simulate_run_t *run, FILE *stream);
+
+/* A drawing: a row of bars for each case, the utilisation of each leaf uplink. */
+void simulate_svg(const simulate_run_t *run, FILE *stream);
+
+/* The time of ideal spraying, if it is a case; else 0. */
+double simulate_spray_s(const simulate_run_t *run);
+
+#endif
