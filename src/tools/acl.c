@@ -20,10 +20,12 @@
 #define WHY_MAX 256
 
 typedef struct options {
-    unsigned dialect; /* MRAIL_ACL_NUM_DIALECTS: not given */
-    unsigned uplinks; /* 0: not given */
-    unsigned leaf_uplinks, dscp, failure;
+    unsigned dialect;      /* MRAIL_ACL_NUM_DIALECTS: not given */
+    unsigned uplinks;      /* 0: not given */
+    unsigned leaf_uplinks; /* 0: not given */
+    unsigned dscp, failure;
     const char *next_hops, *uplink_ports, *ports, *local, *name, *check;
+    const char *fabric, *switch_name;
     int spine_vrf, as_printed, undo, list, json;
 } options_t;
 
@@ -61,6 +63,12 @@ static const mrail_option_t table[] = {
      "this is a leaf)",
      MRAIL_OPTION_UNSIGNED, FIELD(leaf_uplinks), 1, MRAIL_ACL_MAX_UPLINKS,
      NULL},
+    {"--fabric", "FILE",
+     "uplinks, leaf uplinks and local prefixes from a fabric file: see "
+     "mrail-fabric(5); '-': stdin",
+     MRAIL_OPTION_TEXT, FIELD(fabric), 0, 0, NULL},
+    {"--switch", "NAME", "the leaf or spine of that file", MRAIL_OPTION_TEXT,
+     FIELD(switch_name), 0, 0, NULL},
     {"--name", "NAME", "first part of the names of lists and maps (udf)",
      MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
     {"--undo", NULL, "what removes the rules", MRAIL_OPTION_FLAG, FIELD(undo),
@@ -86,8 +94,10 @@ static const mrail_option_t table[] = {
 static const char *const synopsis[] = {
     "--dialect NAME [--uplinks N] [--next-hops LIST] [OPTION...]",
     "--dialect NAME --spine-vrf --uplinks N --ports LIST [--undo]",
+    "--dialect NAME --fabric FILE --switch NAME [OPTION...]",
     "--list [--uplinks N] [--next-hops LIST] [--json]",
-    "--dialect NAME --check FILE [--uplinks N] [--json]", NULL};
+    "--dialect NAME --check FILE [--uplinks N] [--json]",
+    NULL};
 
 static const mrail_command_t command = {
     .verb = ACL_VERB,
@@ -135,8 +145,34 @@ static void parse_options(options_t *options, char **argv)
     if (!options->list && options->dialect == MRAIL_ACL_NUM_DIALECTS) {
         mrail_tool_usage(ACL_VERB, "which switch? Give --dialect NAME");
     }
+    if ((options->fabric == NULL) != (options->switch_name == NULL)) {
+        mrail_tool_usage(ACL_VERB, "--fabric and --switch go together");
+    }
+    if (options->fabric != NULL && options->check != NULL &&
+        strcmp(options->fabric, "-") == 0 && strcmp(options->check, "-") == 0) {
+        mrail_tool_usage(ACL_VERB,
+                         "stdin is one file: the fabric or the rules");
+    }
+    if (options->fabric != NULL &&
+        (options->uplinks != 0 || options->leaf_uplinks != 0)) {
+        mrail_tool_usage(ACL_VERB, "--uplinks and --leaf-uplinks come from the "
+                                   "fabric");
+    }
+}
+
+/* Uplinks, from the first of: the fabric, the options, the environment. */
+static void find_uplinks(options_t *options, acl_switch_t *found)
+{
+    if (options->fabric != NULL) {
+        acl_switch_read(options->fabric, options->switch_name, found);
+        options->uplinks = found->uplinks;
+        options->leaf_uplinks = found->leaf_uplinks;
+    }
     if (options->uplinks == 0) {
         options->uplinks = uplinks_of_environment();
+    }
+    if (options->leaf_uplinks == 0) {
+        options->leaf_uplinks = 1;
     }
 }
 
@@ -199,7 +235,8 @@ static void read_uplinks(rules_t *rules, const options_t *options)
     }
 }
 
-static void read_rules(rules_t *rules, const options_t *options)
+static void read_rules(rules_t *rules, const options_t *options,
+                       const acl_switch_t *found)
 {
     mrail_acl_t *acl = &rules->acl;
 
@@ -219,6 +256,9 @@ static void read_rules(rules_t *rules, const options_t *options)
         read_list("--ports", options->ports, &rules->ports, rules->port_words);
     acl->num_local =
         read_list("--local", options->local, &rules->local, rules->local_words);
+    for (unsigned i = 0; options->local == NULL && i < found->num_local; ++i) {
+        rules->local_words[acl->num_local++] = found->local[i];
+    }
 }
 
 static void check_rules(const mrail_acl_t *acl, const options_t *options)
@@ -274,20 +314,21 @@ static void write_rules(const mrail_acl_t *acl, const options_t *options)
 int main(int argc, char **argv)
 {
     options_t options = {.dialect = MRAIL_ACL_NUM_DIALECTS,
-                         .leaf_uplinks = 1,
                          .dscp = MRAIL_ACL_NO_DSCP,
                          .name = DEFAULT_NAME};
+    static acl_switch_t found;
     static rules_t rules;
     int status = 0;
 
     (void)argc;
     parse_options(&options, argv);
+    find_uplinks(&options, &found);
     if (options.check != NULL) {
         status =
             acl_check_file((mrail_acl_dialect_t)options.dialect, options.check,
                            options.uplinks, options.leaf_uplinks, options.json);
     } else {
-        read_rules(&rules, &options);
+        read_rules(&rules, &options, &found);
         check_rules(&rules.acl, &options);
         write_rules(&rules.acl, &options);
     }

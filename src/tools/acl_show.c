@@ -74,42 +74,6 @@ void acl_show_list(const mrail_acl_t *acl, int is_json)
 
 /* ---- Checks ---- */
 
-/* The rest of a stream, a little more than the limit at most. NULL: no memory. */
-static char *read_stream(FILE *file, size_t *length_p)
-{
-    size_t room = MRAIL_ACL_MAX_TEXT + 1;
-    char *text = malloc(room);
-
-    *length_p = (text != NULL) ? fread(text, 1, room, file) : 0;
-    return text;
-}
-
-/* The whole file; the caller frees it. */
-static char *read_file(const char *path, size_t *length_p)
-{
-    FILE *file = (strcmp(path, "-") == 0) ? stdin : fopen(path, "re");
-    int failed;
-    char *text;
-
-    if (file == NULL) {
-        mrail_tool_usage(ACL_VERB, "%s: %s", path, strerror(errno));
-    }
-    errno = 0;
-    text = read_stream(file, length_p);
-    failed = ferror(file) ? errno : 0;
-    if (file != stdin) {
-        fclose(file);
-    }
-    if (failed != 0) {
-        free(text);
-        mrail_tool_usage(ACL_VERB, "%s: %s", path, strerror(failed));
-    }
-    if (text == NULL) {
-        mrail_tool_fail(ACL_VERB, "%s: out of memory", path);
-    }
-    return text;
-}
-
 /* Findings, in the order of the columns of a report. */
 static const struct {
     const char *member, *one, *many;
@@ -189,9 +153,10 @@ static void write_report(const char *name, mrail_acl_dialect_t dialect,
 int acl_check_file(mrail_acl_dialect_t dialect, const char *path,
                    unsigned uplinks, unsigned leaf_uplinks, int json)
 {
-    const char *name = (strcmp(path, "-") == 0) ? "stdin" : path;
+    const char *name = mrail_tool_file_name(path);
     size_t length, size;
-    char *text = read_file(path, &length), *findings = NULL, why[WHY_MAX] = "";
+    char *text = mrail_tool_read(ACL_VERB, path, MRAIL_ACL_MAX_TEXT, &length),
+         *findings = NULL, why[WHY_MAX] = "";
     FILE *stream = open_memstream(&findings, &size);
     mrail_acl_report_t report;
     int ret = -ENOMEM;

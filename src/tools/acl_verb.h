@@ -6,6 +6,19 @@
 
 #define ACL_VERB "acl"
 
+#define ACL_SWITCH_MAX_LOCAL 1024
+
+/* What a fabric file says of a switch. */
+typedef struct acl_switch {
+    unsigned uplinks, leaf_uplinks;
+    unsigned num_local;
+    char local[ACL_SWITCH_MAX_LOCAL][20]; /* subnets of the leaves below */
+} acl_switch_t;
+
+/* Reads the fabric of mrail-fabric(5). A switch that needs no rules, and a file
+ * with an error, end the process. */
+void acl_switch_read(const char *path, const char *name, acl_switch_t *found);
+
 /* Prints a table, or JSON, of the port segments. */
 void acl_show_list(const mrail_acl_t *acl, int json);
 

@@ -91,7 +91,7 @@ dist_man_MANS += src/tools/man/mrail-plan.1 \
 # mrail acl: rules of switches.
 pkglibexec_PROGRAMS += mrail-acl
 mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h \
-    src/tools/acl_show.c \
+    src/tools/acl_fabric.c src/tools/acl_show.c \
     src/tools/acl_lists.c src/tools/acl_lists.h
 mrail_acl_LDADD = libmrail-fabric.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-acl.1

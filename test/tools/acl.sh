@@ -118,6 +118,59 @@ prints '... with a finding' 1 '"holes": 1, "overlaps": 0' \
     --dialect eos --check "$tmp/bad" --json
 expect '... in words' "$tmp/out" '"ports 63001 to 63487: no rule"'
 
+# ---- A fabric file ----
+
+cat >"$tmp/three.fabric" <<'END'
+host  h[1-8]
+leaf  l[1-4]
+spine s[1-4]
+core  c[1-4]
+link  h[1-8] l[1-4] 1GB block
+link  l[1-2] s[1-2] 1GB x2
+link  l[3-4] s[3-4] 1GB x2
+link  s[1-4] c[1-4] 1GB
+link  s[3-4] c[1-2] 1GB
+END
+fabric="--fabric $tmp/three.fabric"
+# shellcheck disable=SC2086 # words are wanted
+{
+    makes rules --dialect linux $fabric --switch l2 --next-hops 10.9.0.1+2
+    is 'a leaf of a fabric: its uplinks' 4 \
+        "$(grep -c 'udp sport' "$tmp/rules")"
+    expect '... its prefix' "$tmp/rules" 'to 10\.0\.1\.0/24 lookup main'
+    makes rules --dialect linux $fabric --switch s3 --next-hops 10.9.0.1+2
+    is 'a spine: its uplinks in each leaf segment' 24 \
+        "$(grep -c 'udp sport' "$tmp/rules")"
+    is '... the prefixes of its leaves' '10.0.2.0/24 10.0.3.0/24' \
+        "$(sed -n 's/.* to \([0-9./]*\) lookup main.*/\1/p' "$tmp/rules" |
+            paste -sd ' ')"
+    prints '... the check' 0 '24 rules, 6 uplinks: .* exactly once$' \
+        --dialect linux $fabric --switch s3 --check "$tmp/rules"
+    makes rules --dialect linux $fabric --switch l2 --local 10.7.0.0/16
+    is '... --local instead' 1 "$(grep -c ' lookup main' "$tmp/rules")"
+    refused 'a switch that is not there' "three.fabric has no switch 'l9'" \
+        --dialect ios $fabric --switch l9
+    refused 'a host' 'h1 is a host, not a switch' --dialect ios $fabric --switch h1
+    refused 'a core' 'c1 has no uplinks' --dialect ios $fabric --switch c1
+    refused 'a fabric without a switch' 'go together' --dialect ios $fabric
+    refused 'a fabric and uplinks' 'come from the fabric' --dialect ios $fabric \
+        --switch l1 --uplinks 4
+}
+sed '/x2/d' "$tmp/three.fabric" >"$tmp/unequal.fabric"
+cat >>"$tmp/unequal.fabric" <<'END'
+link  l[1-2] s[1-2] 1GB x2
+link  l3 s[3-4] 1GB x2
+link  l4 s[3-4] 1GB x3
+END
+refused 'leaves with other numbers of uplinks below a spine' \
+    's3: leaves l3 and l4 below it have 4 and 6 uplinks' --dialect ios \
+    --fabric "$tmp/unequal.fabric" --switch s3
+refused 'stdin as fabric and rule set' 'stdin is one file' --dialect ios \
+    --fabric - --switch l1 --check -
+echo 'host h[1-2]' >"$tmp/bad.fabric"
+refused 'a fabric file with an error' 'bad.fabric:[0-9]+: ' --dialect ios \
+    --fabric "$tmp/bad.fabric" --switch l1
+
 # ---- Faults in rule sets ----
 
 prints 'a hole' 1 '^ports 63001 to 63487: no rule$' \
