@@ -8,7 +8,7 @@
 
 #define ACL_SWITCH_MAX_LOCAL 1024
 
-/* What a fabric file says of a switch. */
+/* A switch of a fabric file. */
 typedef struct acl_switch {
     unsigned uplinks, leaf_uplinks;
     unsigned num_local;
