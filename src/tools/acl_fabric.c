@@ -32,75 +32,92 @@ static mrail_fabric_t *read_fabric(const char *path)
     return fabric;
 }
 
-/* The leaf's subnet: each NIC of a leaf is in the same /24. */
-static void add_subnet(const mrail_fabric_t *fabric,
-                       const mrail_fabric_node_t *leaf, acl_switch_t *found)
+/* The leaf's subnet: each NIC of a leaf is in the same /24. 0 or -EINVAL. */
+static int add_subnet(const mrail_fabric_t *fabric,
+                      const mrail_fabric_node_t *leaf, acl_switch_t *found,
+                      char *why, size_t size)
 {
     uint32_t addr;
 
     if (leaf->num_down == 0) {
-        return;
+        return 0;
     }
     if (found->num_local == ACL_SWITCH_MAX_LOCAL) {
-        mrail_tool_usage(ACL_VERB, "more than %d leaves below a switch",
-                         ACL_SWITCH_MAX_LOCAL);
+        snprintf(why, size, "more than %d leaves below a switch",
+                 ACL_SWITCH_MAX_LOCAL);
+        return -EINVAL;
     }
     addr = fabric->links[leaf->down[0]].addr;
     snprintf(found->local[found->num_local++], sizeof(found->local[0]),
              "%u.%u.%u.0/24", addr >> 24, (addr >> 16) & 0xff,
              (addr >> 8) & 0xff);
+    return 0;
 }
 
-/* All leaves below a spine divide the range alike, or one rule set cannot do. */
-static void read_spine(const mrail_fabric_t *fabric,
-                       const mrail_fabric_node_t *spine, acl_switch_t *found)
+/* All leaves below a spine must divide the range alike. 0 or -EINVAL. */
+static int read_spine(const mrail_fabric_t *fabric, uint32_t spine,
+                      acl_switch_t *found, char *why, size_t size)
 {
     const mrail_fabric_node_t *before = NULL;
+    int ret = 0;
 
-    for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_LEAF]; ++i) {
+    for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_LEAF] && ret == 0;
+         ++i) {
         uint32_t index = fabric->of[MRAIL_FABRIC_LEAF][i];
         const mrail_fabric_node_t *leaf = &fabric->nodes[index];
 
-        if (!mrail_fabric_is_above(fabric, (uint32_t)(spine - fabric->nodes),
-                                   index)) {
+        if (!mrail_fabric_is_above(fabric, spine, index)) {
             continue;
         }
         if (before != NULL && before->num_up != leaf->num_up) {
-            mrail_tool_usage(ACL_VERB,
-                             "%s: leaves %s and %s below it have %u and %u "
-                             "uplinks, but must have equally many",
-                             spine->name, before->name, leaf->name,
-                             before->num_up, leaf->num_up);
+            snprintf(why, size,
+                     "%s: leaves %s and %s below it have %u and %u uplinks, "
+                     "but must have equally many",
+                     fabric->nodes[spine].name, before->name, leaf->name,
+                     before->num_up, leaf->num_up);
+            return -EINVAL;
         }
         before = leaf;
         found->leaf_uplinks = leaf->num_up;
-        add_subnet(fabric, leaf, found);
+        ret = add_subnet(fabric, leaf, found, why, size);
     }
+    return ret;
+}
+
+static int read_switch(const mrail_fabric_t *fabric, const char *name,
+                       acl_switch_t *found, char *why, size_t size)
+{
+    uint32_t index = mrail_fabric_node_find(fabric, name);
+    const mrail_fabric_node_t *node;
+
+    if (index == MRAIL_FABRIC_NONE) {
+        snprintf(why, size, "the fabric has no switch '%.40s'", name);
+        return -EINVAL;
+    }
+    node = &fabric->nodes[index];
+    if (node->tier == MRAIL_FABRIC_HOST) {
+        snprintf(why, size, "%s is a host, not a switch", name);
+        return -EINVAL;
+    }
+    if (node->num_up == 0) {
+        snprintf(why, size, "%s has no uplinks, so it needs no rules", name);
+        return -EINVAL;
+    }
+    *found = (acl_switch_t){.uplinks = node->num_up, .leaf_uplinks = 1};
+    if (node->tier == MRAIL_FABRIC_LEAF) {
+        return add_subnet(fabric, node, found, why, size);
+    }
+    return read_spine(fabric, index, found, why, size);
 }
 
 void acl_switch_read(const char *path, const char *name, acl_switch_t *found)
 {
     mrail_fabric_t *fabric = read_fabric(path);
-    uint32_t index = mrail_fabric_node_find(fabric, name);
-    const mrail_fabric_node_t *node;
+    char why[WHY_MAX];
+    int ret = read_switch(fabric, name, found, why, sizeof(why));
 
-    if (index == MRAIL_FABRIC_NONE) {
-        mrail_tool_usage(ACL_VERB, "%s has no switch '%.40s'",
-                         mrail_tool_file_name(path), name);
-    }
-    node = &fabric->nodes[index];
-    if (node->tier == MRAIL_FABRIC_HOST) {
-        mrail_tool_usage(ACL_VERB, "%s is a host, not a switch", node->name);
-    }
-    if (node->num_up == 0) {
-        mrail_tool_usage(ACL_VERB, "%s has no uplinks, so it needs no rules",
-                         node->name);
-    }
-    *found = (acl_switch_t){.uplinks = node->num_up, .leaf_uplinks = 1};
-    if (node->tier == MRAIL_FABRIC_LEAF) {
-        add_subnet(fabric, node, found);
-    } else {
-        read_spine(fabric, node, found);
-    }
     mrail_fabric_destroy(fabric);
+    if (ret != 0) {
+        mrail_tool_usage(ACL_VERB, "%s: %s", mrail_tool_file_name(path), why);
+    }
 }

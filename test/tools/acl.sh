@@ -148,7 +148,7 @@ fabric="--fabric $tmp/three.fabric"
         --dialect linux $fabric --switch s3 --check "$tmp/rules"
     makes rules --dialect linux $fabric --switch l2 --local 10.7.0.0/16
     is '... --local instead' 1 "$(grep -c ' lookup main' "$tmp/rules")"
-    refused 'a switch that is not there' "three.fabric has no switch 'l9'" \
+    refused 'a switch that is not there' "three.fabric: the fabric has no switch 'l9'" \
         --dialect ios $fabric --switch l9
     refused 'a host' 'h1 is a host, not a switch' --dialect ios $fabric --switch h1
     refused 'a core' 'c1 has no uplinks' --dialect ios $fabric --switch c1
