@@ -46,7 +46,7 @@ int mrail_port_control_try(const char *device, unsigned port, int gid_index,
                            const uint8_t gid[16], const uint16_t *asked,
                            unsigned num, mrail_port_control_t *control_p);
 
-/* The table's entry of a kernel driver. */
+/* The entry of a kernel driver in the table. */
 mrail_port_driver_t mrail_port_control_driver(const char *driver);
 
 /* A sentence part for users: how ports are set, and what is not certain. */

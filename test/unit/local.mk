@@ -149,8 +149,11 @@ endif
 
 # Fabrics, and how many flowlets a flow needs.
 if HAVE_CMOCKA
-check_PROGRAMS += test_fabric test_flowlets
-TESTS += test_fabric test_flowlets
+check_PROGRAMS += test_fabric test_flowlets test_simulate
+TESTS += test_fabric test_flowlets test_simulate
+test_simulate_SOURCES = test/unit/test_simulate.c
+test_simulate_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_simulate_LDADD = libmrail-fabric.la $(TEST_LIBS)
 test_fabric_SOURCES = test/unit/test_fabric.c
 test_fabric_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_fabric_LDADD = libmrail-fabric.la $(TEST_LIBS)

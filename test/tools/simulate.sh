@@ -1,0 +1,86 @@
+#!/bin/sh
+# The command mrail simulate: table, JSON, drawing, installed fabrics, wrong input.
+set -u
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+need_built mrail-simulate
+fabrics=$top/contrib/fabrics
+
+# simulate NAME STATUS OPTION...: output in $tmp/out, messages in $tmp/err
+simulate()
+{
+    name=$1 wanted=$2
+    shift 2
+    "$build/mrail-simulate" "$@" >"$tmp/out" 2>"$tmp/err"
+    is "$name: exit status" "$wanted" $?
+}
+
+# refused NAME PATTERN OPTION...: status 2, one sentence, no output
+refused()
+{
+    name=$1 pattern=$2
+    shift 2
+    simulate "$name" 2 "$@"
+    expect "$name: the sentence" "$tmp/err" "^mrail simulate: $pattern"
+    is "$name: no output" 0 "$(wc -c <"$tmp/out")"
+}
+
+simulate 'the testbed of CTCCL' 0 "$fabrics/ctccl.fabric" --pattern shift:8 \
+    --lanes 8 --size 64m --seeds 2
+expect 'port rules reach the least time' "$tmp/out" \
+    '^dnlb-8 +1\.342 ms +1\.000 +1\.000 +100\.0% +1\.000 +0\.000%'
+expect 'ECMP does not' "$tmp/out" '^ecmp +[3-6]\.[0-9]+ ms '
+
+simulate 'JSON' 0 --json "$fabrics/ctccl.fabric" --pattern ring@even,ring@odd \
+    --method dnlb --lanes 1,2 --svg "$tmp/loads.svg"
+if command -v python3 >/dev/null; then
+    python3 - "$tmp/out" "$tmp/loads.svg" >"$tmp/read" 2>&1 <<'PY'
+import json, sys, xml.dom.minidom
+run = json.load(open(sys.argv[1]))
+assert [m["lanes"] for m in run["methods"]] == [1, 2]
+for method in run["methods"]:
+    sent = sum(link["up_bytes"] for link in method["links"]
+               if link["lower"][0] in "ab")
+    assert sent == 16 * run["bytes"], sent
+    assert method["time_s"] >= run["bound_s"] * (1 - 1e-9)
+bars = xml.dom.minidom.parse(sys.argv[2]).getElementsByTagName("title")
+assert len(bars) == 2 * 16, len(bars)
+PY
+    is 'JSON and the drawing have every link and byte' 0 $?
+else
+    skip 'JSON and the drawing have every link and byte' 'no python3'
+fi
+
+for file in "$fabrics"/*.fabric; do
+    simulate "$(basename "$file")" 0 "$file" --pattern ring --size 1m \
+        --method spray,ethereal,dnlb --lanes 4
+done
+printf 'host a b\nleaf l\nlink a,b l 1MB\n' >"$tmp/own.fabric"
+simulate 'stdin' 0 - <"$tmp/own.fabric"
+simulate 'an uplink fails, rules drop' 0 "$fabrics/ctccl.fabric" \
+    --pattern shift:8 --size 8g --method dnlb --fail l1/3@50ms --drop
+expect 'the other uplinks are equal' "$tmp/out" \
+    'the other 7 uplinks of the leaf: [0-9.]+% to [0-9.]+%, cv 0\.000%'
+simulate 'no path is left' 1 "$tmp/own.fabric" --method ecmp --size 1g \
+    --fail a/0@1ms
+expect 'no path: the sentence' "$tmp/err" \
+    '^mrail simulate: ecmp: a message has no path'
+
+refused 'no fabric' 'which fabric'
+refused 'an unknown fabric' "there is no file 'nowhere'" nowhere
+refused 'two fabrics' 'one fabric, please' ctccl paralet-128
+printf 'host a b\nleaf l m\nlink a l 1MB\nlink b m 1MB\nlink l m 1MB\n' \
+    >"$tmp/loop.fabric"
+refused 'a loop' '.*loop.fabric:5: .* others make loops' "$tmp/loop.fabric"
+own=$tmp/own.fabric
+refused 'an unknown pattern' "--pattern: 'star' is no pattern" "$own" --pattern star
+refused 'an unknown method' "--method: 'magic' is no method" "$own" --method magic
+refused 'a method twice' "--method: 'dnlb' twice" "$own" --method dnlb,dnlb
+refused 'no lanes' "--lanes: '0'" "$own" --lanes 0
+refused 'too many lanes' "--lanes: '65'" "$own" --lanes 65
+refused 'nothing to send' '--size 0: ' "$own" --size 0
+refused 'a link that is not there' '--fail a/1@1s: there is no uplink 1' \
+    "$own" --fail a/1@1s
+refused 'a link without a time' '--fail a/0: expected' "$own" --fail a/0
+refused 'an empty list' 'an empty list of methods' "$own" --method ,
+finish
