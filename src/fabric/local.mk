@@ -13,5 +13,6 @@ libmrail_fabric_la_SOURCES = \
     src/fabric/fluid.c src/fabric/fluid.h \
     src/fabric/pattern.c src/fabric/pattern.h \
     src/fabric/route.c src/fabric/route.h \
-    src/fabric/simulate.c src/fabric/simulate.h
+    src/fabric/simulate.c src/fabric/simulate.h \
+    src/fabric/simulate_bound.c
 libmrail_fabric_la_LIBADD = libmrail-orchestrator.la libmrail-base.la -lm

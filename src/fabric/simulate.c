@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define MAX_TRIES 1024   /* of ports after a failure */
 #define STOCK_PORT 65472 /* UCX's path 0, measured: docs/references.md */
 
 const char *mrail_sim_method_name(mrail_sim_method_t method)
@@ -55,6 +56,8 @@ typedef struct sim {
     sim_flow_t *flows;
     size_t flows_room;
     double carried_s; /* time before the fluid's time 0 */
+    int has_failed;   /* params->failed_link */
+    uint32_t moved;   /* flows that a failure moved to another path */
 } sim_t;
 
 static uint16_t random_port(sim_t *sim)
@@ -117,7 +120,14 @@ static int add_sprayed(sim_t *sim, const mrail_sim_message_t *message)
     count = mrail_bundles_route(&sim->bundles, sim->fabric, message->from,
                                 message->to, bundle);
     links[num++] = MRAIL_ROUTE_UP(message->from);
+    if (sim->has_failed && (message->from == sim->params->failed_link ||
+                            message->to == sim->params->failed_link)) {
+        return -EHOSTUNREACH;
+    }
     for (unsigned i = 0; i < count; ++i) {
+        if (sim->bundles.capacity[bundle[i]] <= 0) {
+            return -EHOSTUNREACH;
+        }
         links[num++] = 2 * sim->fabric->num_links + bundle[i];
     }
     links[num++] = MRAIL_ROUTE_DOWN(message->to);
@@ -369,7 +379,8 @@ static void collect_bytes(const sim_t *sim, double *link_bytes)
         uint32_t bundle = sim->bundles.of_link[i];
 
         link_bytes[i] += mrail_fluid_link_bytes(sim->fluid, i);
-        if (bundle != MRAIL_FABRIC_NONE) {
+        if (bundle != MRAIL_FABRIC_NONE &&
+            !(sim->has_failed && i / 2 == sim->params->failed_link)) {
             link_bytes[i] += mrail_fluid_link_bytes(sim->fluid, num + bundle) *
                              (double)fabric->links[i / 2].bytes_per_s /
                              sim->bundles.capacity[bundle];
@@ -385,27 +396,41 @@ static int is_pulling(mrail_sim_method_t method)
     return method == MRAIL_SIM_PARALET || method == MRAIL_SIM_DNLB;
 }
 
+/* The next port to try in place of one without a path: Ethereal takes the paths in
+ * turn, other methods take a random port. */
+static uint16_t other_port(sim_t *sim, uint32_t m)
+{
+    return (sim->params->method == MRAIL_SIM_ETHEREAL)
+               ? path_port(sim, sim->messages[m].from, sim->moved++)
+               : random_port(sim);
+}
+
+/* Adds a flow that may have no path; *num_p counts those that have one. */
+static int try_flow(sim_t *sim, uint32_t m, uint16_t sport, unsigned *num_p)
+{
+    int ret = add_flow(sim, m, sport);
+
+    *num_p += (ret == 0);
+    return (ret == -EHOSTUNREACH) ? 0 : ret;
+}
+
 /* The flows of one group after the failure; -EHOSTUNREACH: none has a path. */
 static int add_again(sim_t *sim, double bytes, size_t first, size_t end)
 {
     int64_t group = mrail_fluid_group_add(sim->fluid, bytes);
-    int ret = (group < 0) ? (int)group : 0, num = 0;
+    int ret = (group < 0) ? (int)group : 0;
+    unsigned num = 0;
 
     for (size_t f = first; f < end && ret == 0; ++f) {
-        ret = add_flow(sim, sim->flows[f].message, sim->flows[f].sport);
-        num += (ret == 0);
-        ret = (ret == -EHOSTUNREACH) ? 0 : ret;
+        ret = try_flow(sim, sim->flows[f].message, sim->flows[f].sport, &num);
     }
-    if (ret == 0 && num == 0) {
-        /* The only flow: it gets another port, as a new lane does. */
-        for (unsigned tries = 0; tries < 64 && num == 0 && ret == 0; ++tries) {
-            ret = add_flow(sim, sim->flows[first].message, random_port(sim));
-            num += (ret == 0);
-            ret = (ret == -EHOSTUNREACH) ? 0 : ret;
-        }
-        ret = (num == 0) ? -EHOSTUNREACH : ret;
+    /* The only flow: it gets another port, as a new lane does. */
+    for (unsigned i = 0; i < MAX_TRIES && num == 0 && ret == 0; ++i) {
+        uint32_t m = sim->flows[first].message;
+
+        ret = try_flow(sim, m, other_port(sim, m), &num);
     }
-    return ret;
+    return (ret == 0 && num == 0) ? -EHOSTUNREACH : ret;
 }
 
 /* Makes the second part: what remains, on paths without the failed link. */
@@ -416,8 +441,11 @@ static int fail_link(sim_t *sim)
     int ret = 0;
 
     sim->carried_s = sim->params->failure_s;
+    sim->has_failed = 1;
     mrail_router_link(sim->router, sim->params->failed_link, 0);
-    if (sim->params->method == MRAIL_SIM_SPRAY) {
+    if (sim->params->method == MRAIL_SIM_SPRAY &&
+        sim->bundles.of_link[MRAIL_ROUTE_UP(sim->params->failed_link)] !=
+            MRAIL_FABRIC_NONE) {
         uint32_t up = MRAIL_ROUTE_UP(sim->params->failed_link);
         double rate = (double)sim->fabric->links[up / 2].bytes_per_s;
 
@@ -538,83 +566,4 @@ int mrail_sim_run(const mrail_fabric_t *fabric,
     }
     sim_cleanup(&sim);
     return ret;
-}
-
-/* ---- Bound and load ---- */
-
-int mrail_sim_bound(const mrail_fabric_t *fabric,
-                    const mrail_sim_message_t *messages, uint32_t num,
-                    double *time_s_p)
-{
-    mrail_bundles_t bundles;
-    double *nics = calloc(2 * (size_t)fabric->num_links + 1, sizeof(*nics));
-    double *cuts, time_s = 0;
-    int ret = mrail_bundles_init(&bundles, fabric, NULL);
-
-    cuts = calloc(bundles.num + 1, sizeof(*cuts));
-    if (ret != 0 || nics == NULL || cuts == NULL) {
-        free(nics);
-        free(cuts);
-        mrail_bundles_cleanup(&bundles);
-        return -ENOMEM;
-    }
-    for (uint32_t m = 0; m < num; ++m) {
-        uint32_t bundle[4];
-        unsigned count = mrail_bundles_route(&bundles, fabric, messages[m].from,
-                                             messages[m].to, bundle);
-
-        nics[MRAIL_ROUTE_UP(messages[m].from)] += messages[m].bytes;
-        nics[MRAIL_ROUTE_DOWN(messages[m].to)] += messages[m].bytes;
-        for (unsigned i = 0; i < count; ++i) {
-            cuts[bundle[i]] += messages[m].bytes;
-        }
-    }
-    for (uint32_t i = 0; i < 2 * fabric->num_links; ++i) {
-        time_s = MRAIL_MAX(time_s,
-                           nics[i] / (double)fabric->links[i / 2].bytes_per_s);
-    }
-    for (uint32_t i = 0; i < bundles.num; ++i) {
-        if (cuts[i] > 0) {
-            time_s = MRAIL_MAX(time_s, cuts[i] / bundles.capacity[i]);
-        }
-    }
-    free(nics);
-    free(cuts);
-    mrail_bundles_cleanup(&bundles);
-    *time_s_p = time_s;
-    return 0;
-}
-
-mrail_sim_load_t mrail_sim_uplinks(const mrail_fabric_t *fabric, uint32_t leaf,
-                                   const double *link_bytes, double time_s,
-                                   uint32_t failed_link)
-{
-    mrail_sim_load_t load = {.least = INFINITY};
-    double squares = 0, variance;
-
-    for (uint32_t i = 0; i < fabric->num_links; ++i) {
-        const mrail_fabric_link_t *link = &fabric->links[i];
-        const mrail_fabric_node_t *lower = &fabric->nodes[link->lower];
-        double used;
-
-        if (lower->tier != MRAIL_FABRIC_LEAF || i == failed_link ||
-            (leaf != MRAIL_FABRIC_NONE && lower->place != leaf)) {
-            continue;
-        }
-        used = link_bytes[MRAIL_ROUTE_UP(i)] /
-               ((double)link->bytes_per_s * time_s);
-        load.mean += used;
-        squares += used * used;
-        load.least = MRAIL_MIN(load.least, used);
-        load.most = MRAIL_MAX(load.most, used);
-        ++load.num;
-    }
-    if (load.num == 0) {
-        return (mrail_sim_load_t){.num = 0};
-    }
-    load.mean /= load.num;
-    variance = MRAIL_MAX(squares / load.num - load.mean * load.mean, 0);
-    load.variance_percent = 1e4 * variance;
-    load.cv = (load.mean > 0) ? sqrt(variance) / load.mean : 0;
-    return load;
 }

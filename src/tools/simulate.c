@@ -344,7 +344,8 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
                                      .lanes = entry->lanes,
                                      .seed = seed + 7919 * phase,
                                      .failed_link = run->failed_link,
-                                     .failure_s = run->failure_s,
+                                     .failure_s =
+                                         MRAIL_MAX(run->failure_s - time_s, 0),
                                      .drop = options->drop};
         mrail_sim_message_t *messages;
         uint32_t num;
@@ -380,6 +381,21 @@ static void add_load(mrail_sim_load_t *sum, const mrail_sim_load_t *load,
     sum->num = load->num;
 }
 
+/* The leaf below or above the failed link, by place. All leaves, if the link joins
+ * other tiers. */
+static uint32_t failed_leaf(const simulate_run_t *run)
+{
+    const mrail_fabric_link_t *link = &run->fabric->links[run->failed_link];
+    const mrail_fabric_node_t *lower = &run->fabric->nodes[link->lower];
+    const mrail_fabric_node_t *upper = &run->fabric->nodes[link->upper];
+
+    if (lower->tier == MRAIL_FABRIC_LEAF) {
+        return lower->place;
+    }
+    return (upper->tier == MRAIL_FABRIC_LEAF) ? upper->place
+                                              : MRAIL_FABRIC_NONE;
+}
+
 static void run_case(const input_t *input, simulate_run_t *run,
                      const options_t *options, simulate_case_t *entry)
 {
@@ -405,11 +421,9 @@ static void run_case(const input_t *input, simulate_run_t *run,
                                  result.link_bytes, time_s, MRAIL_FABRIC_NONE);
         add_load(&entry->load, &load, 1.0 / entry->seeds);
         if (run->failed_link != MRAIL_FABRIC_NONE && time_s > run->failure_s) {
-            uint32_t leaf = run->fabric->links[run->failed_link].lower;
-
-            load = mrail_sim_uplinks(
-                run->fabric, run->fabric->nodes[leaf].place, result.after_bytes,
-                time_s - run->failure_s, run->failed_link);
+            load = mrail_sim_uplinks(run->fabric, failed_leaf(run),
+                                     result.after_bytes,
+                                     time_s - run->failure_s, run->failed_link);
             add_load(&entry->after, &load, 1.0 / entry->seeds);
         }
         free(result.after_bytes);

@@ -45,6 +45,22 @@ static void print_time(FILE *stream, double time_s)
     }
 }
 
+static void print_after(const simulate_run_t *run, const mrail_sim_load_t *load,
+                        FILE *stream)
+{
+    const mrail_fabric_link_t *link = &run->fabric->links[run->failed_link];
+    int is_leaf = run->fabric->nodes[link->lower].tier == MRAIL_FABRIC_LEAF;
+
+    fprintf(stream, "%-12s after the failure, ", "");
+    if (is_leaf) {
+        fprintf(stream, "the other %u uplinks of the leaf", load->num);
+    } else {
+        fprintf(stream, "%u leaf uplinks", load->num);
+    }
+    fprintf(stream, ": %.2f%% to %.2f%%, cv %.3f%%\n", load->least * 100,
+            load->most * 100, load->cv * 100);
+}
+
 void simulate_table(const simulate_run_t *run, FILE *stream)
 {
     double spray_s = simulate_spray_s(run);
@@ -81,11 +97,7 @@ void simulate_table(const simulate_run_t *run, FILE *stream)
                 load->variance_percent, entry->most_qps,
                 (unsigned long long)entry->num_flows);
         if (entry->after.num != 0) {
-            fprintf(stream,
-                    "%-12s after the failure, the other %u uplinks of "
-                    "the leaf: %.2f%% to %.2f%%, cv %.3f%%\n",
-                    "", entry->after.num, entry->after.least * 100,
-                    entry->after.most * 100, entry->after.cv * 100);
+            print_after(run, &entry->after, stream);
         }
     }
 }

@@ -95,3 +95,12 @@ test_acl_random_SOURCES = test/property/test_acl_random.c
 test_acl_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_acl_random_LDADD = libmrail-fabric.la $(TEST_LIBS)
 endif
+
+# Exchanges in flow-level simulation.
+if HAVE_CMOCKA
+check_PROGRAMS += test_exchange
+TESTS += test_exchange
+test_exchange_SOURCES = test/property/test_exchange.c
+test_exchange_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_exchange_LDADD = libmrail-fabric.la $(TEST_LIBS) -lm
+endif
