@@ -98,10 +98,11 @@ dist_man_MANS += src/tools/man/mrail-acl.1
 
 # mrail simulate: exchanges over a fabric.
 pkglibexec_PROGRAMS += mrail-simulate
-mrail_simulate_SOURCES = src/tools/simulate.c src/tools/simulate_show.c \
+mrail_simulate_SOURCES = src/tools/simulate.c src/tools/simulate_input.c \
+    src/tools/simulate_plan.c src/tools/simulate_show.c \
     src/tools/simulate_verb.h
 mrail_simulate_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
-mrail_simulate_LDADD = libmrail-fabric.la libmrail-tool.la
+mrail_simulate_LDADD = libmrail-fabric.la $(PLAN_TEXT_LIBS) -lm
 dist_man_MANS += src/tools/man/mrail-simulate.1
 fabricdir = $(pkgdatadir)/fabrics
 dist_fabric_DATA = contrib/fabrics/ctccl.fabric \

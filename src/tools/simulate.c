@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WHY_MAX 512
 #define DEFAULT_METHODS "ecmp,mprdma,paralet,dnlb,ethereal,spray"
@@ -21,7 +20,8 @@
 #define QUANTA 1000
 
 typedef struct options {
-    const char *fabric, *patterns, *methods, *lanes, *fail, *svg;
+    const char *fabric, *patterns, *demand, *demand_pattern, *methods, *lanes,
+        *fail, *svg;
     uint64_t size, seed;
     unsigned seeds;
     int json, drop;
@@ -34,13 +34,19 @@ static const mrail_option_t table[] = {
      "exchanges that run at once (alltoall): alltoall, ring, shift:K, doubling, "
      "hotspot:F; each with @even, @odd or @FIRST-LAST for a part of the hosts",
      MRAIL_OPTION_TEXT, FIELD(patterns), 0, 0, NULL},
+    {"--demand", "FILE",
+     "instead: lines FROM TO BYTES between NICs, see mrail-demand(5)",
+     MRAIL_OPTION_TEXT, FIELD(demand), 0, 0, NULL},
+    {"--demand-pattern", "SPEC",
+     "instead: a pattern of mrail plan between NICs, as moe or zipf:size=64m",
+     MRAIL_OPTION_TEXT, FIELD(demand_pattern), 0, 0, NULL},
     {"--method", "LIST",
      "ways to choose paths (" DEFAULT_METHODS
      "): stock, ecmp, mprdma, paralet, "
-     "dnlb, ethereal, spray",
+     "dnlb, plan, ethereal, spray",
      MRAIL_OPTION_TEXT, FIELD(methods), 0, 0, NULL},
     {"--lanes", "LIST",
-     "lanes of mprdma, paralet and dnlb: numbers from 1 to 64 (8)",
+     "lanes of mprdma, paralet, dnlb and plan: numbers from 1 to 64 (8)",
      MRAIL_OPTION_TEXT, FIELD(lanes), 0, 0, NULL},
     {"--size", "SIZE", "bytes that each host sends in a phase (256m)",
      MRAIL_OPTION_SIZE, FIELD(size), 0, (uint64_t)1 << 50, NULL},
@@ -80,6 +86,9 @@ static void help_on_methods(FILE *stream)
     mrail_options_row(stream, "dnlb",
                       "--lanes flows that pull, with mrail's "
                       "ports; port rules");
+    mrail_options_row(stream, "plan",
+                      "dnlb, after mrail plan has moved messages to other "
+                      "rails");
     mrail_options_row(stream, "ethereal",
                       "whole flows and the fewest pieces, "
                       "over all uplinks; port rules");
@@ -124,40 +133,6 @@ static const mrail_command_t command = {
 
 /* ---- Input ---- */
 
-static mrail_fabric_t *read_fabric(const char *name)
-{
-    char path[MRAIL_TOOL_PATH_MAX], target[MRAIL_TOOL_PATH_MAX];
-    char why[WHY_MAX] = "", *text;
-    mrail_fabric_t *fabric;
-    size_t length;
-    int ret;
-
-    snprintf(path, sizeof(path), "%s", name);
-    if (strchr(name, '/') == NULL && strcmp(name, "-") != 0 &&
-        access(name, F_OK) != 0) {
-        snprintf(target, sizeof(target), "%s/%s.fabric", MRAIL_FABRIC_DIR,
-                 name);
-        mrail_tool_installed(target, path, sizeof(path));
-        if (access(path, R_OK) != 0) {
-            mrail_tool_usage(SIMULATE_VERB,
-                             "there is no file '%s', and no fabric of that "
-                             "name in %s",
-                             name, MRAIL_FABRIC_DIR);
-        }
-    }
-    text = mrail_tool_read(SIMULATE_VERB, path, MRAIL_FABRIC_MAX_TEXT, &length);
-    ret = mrail_fabric_parse(mrail_tool_file_name(path), text, length, &fabric,
-                             why, sizeof(why));
-    free(text);
-    if (ret == -EINVAL) {
-        mrail_tool_usage(SIMULATE_VERB, "%s", why);
-    }
-    if (ret != 0) {
-        mrail_tool_fail(SIMULATE_VERB, "%s", why);
-    }
-    return fabric;
-}
-
 /* Calls `take` for each word between commas. */
 static void each_word(const char *list, void (*take)(void *arg, const char *),
                       void *arg)
@@ -178,7 +153,9 @@ typedef struct input {
     const mrail_fabric_t *fabric;
     mrail_pattern_t patterns[SIMULATE_MAX_PATTERNS];
     unsigned num_patterns;
-    mrail_sim_method_t methods[MRAIL_SIM_NUM_METHODS];
+    mrail_sim_message_t *demands; /* in place of patterns, or NULL */
+    uint32_t num_demands;
+    simulate_case_t methods[MRAIL_SIM_NUM_METHODS + 1];
     unsigned num_methods;
     unsigned lanes[16];
     unsigned num_lanes;
@@ -200,25 +177,35 @@ static void take_pattern(void *arg, const char *word)
     }
 }
 
+static void add_method(input_t *input, const char *word, simulate_case_t entry)
+{
+    for (unsigned i = 0; i < input->num_methods; ++i) {
+        if (strcmp(simulate_method_name(&input->methods[i]), word) == 0) {
+            mrail_tool_usage(SIMULATE_VERB, "--method: '%s' twice", word);
+        }
+    }
+    input->methods[input->num_methods++] = entry;
+}
+
 static void take_method(void *arg, const char *word)
 {
     input_t *input = arg;
 
+    if (strcmp(word, "plan") == 0) {
+        add_method(
+            input, word,
+            (simulate_case_t){.method = MRAIL_SIM_DNLB, .is_planned = 1});
+        return;
+    }
     for (unsigned m = 0; m < MRAIL_SIM_NUM_METHODS; ++m) {
         if (strcmp(word, mrail_sim_method_name((mrail_sim_method_t)m)) == 0) {
-            for (unsigned i = 0; i < input->num_methods; ++i) {
-                if (input->methods[i] == m) {
-                    mrail_tool_usage(SIMULATE_VERB, "--method: '%s' twice",
-                                     word);
-                }
-            }
-            input->methods[input->num_methods++] = (mrail_sim_method_t)m;
+            add_method(input, word, (simulate_case_t){.method = m});
             return;
         }
     }
     mrail_tool_usage(SIMULATE_VERB,
                      "--method: '%s' is no method: stock, ecmp, mprdma, "
-                     "paralet, dnlb, ethereal or spray",
+                     "paralet, dnlb, plan, ethereal or spray",
                      word);
 }
 
@@ -235,41 +222,6 @@ static void take_lanes(void *arg, const char *word)
                          word, MRAIL_ARRAY_SIZE(input->lanes));
     }
     input->lanes[input->num_lanes++] = (unsigned)lanes;
-}
-
-/* "l1/3@50ms" */
-static void read_failure(const options_t *options, simulate_run_t *run)
-{
-    char copy[MRAIL_FABRIC_MAX_NAME + 32], *slash, *at;
-    uint32_t node;
-    uint64_t port;
-
-    run->failed_link = MRAIL_FABRIC_NONE;
-    if (options->fail == NULL) {
-        return;
-    }
-    snprintf(copy, sizeof(copy), "%s", options->fail);
-    at = strrchr(copy, '@');
-    slash = strrchr(copy, '/');
-    if (at == NULL || slash == NULL || slash > at) {
-        mrail_tool_usage(SIMULATE_VERB,
-                         "--fail %s: expected NODE/UPLINK@TIME, as l1/3@50ms",
-                         options->fail);
-    }
-    *at = *slash = '\0';
-    node = mrail_fabric_node_find(run->fabric, copy);
-    if (node == MRAIL_FABRIC_NONE ||
-        mrail_number_uint(slash + 1, 0, UINT32_MAX, &port) != 0 ||
-        port >= run->fabric->nodes[node].num_up) {
-        mrail_tool_usage(SIMULATE_VERB,
-                         "--fail %s: there is no uplink %s of '%s'",
-                         options->fail, slash + 1, copy);
-    }
-    if (mrail_number_seconds(at + 1, 0, 1e6, &run->failure_s) != 0) {
-        mrail_tool_usage(SIMULATE_VERB, "--fail %s: '%s' is no time",
-                         options->fail, at + 1);
-    }
-    run->failed_link = run->fabric->nodes[node].up[port];
 }
 
 /* ---- Runs ---- */
@@ -297,12 +249,28 @@ static uint32_t num_phases(const input_t *input)
     return phases;
 }
 
+static mrail_sim_message_t *copy_demands(const input_t *input, uint32_t *num_p)
+{
+    mrail_sim_message_t *messages =
+        malloc(input->num_demands * sizeof(*messages));
+
+    if (messages == NULL) {
+        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+    }
+    memcpy(messages, input->demands, input->num_demands * sizeof(*messages));
+    *num_p = input->num_demands;
+    return messages;
+}
+
 /* All messages of a phase; the caller frees them. */
 static mrail_sim_message_t *phase_messages(const input_t *input, uint32_t phase,
                                            uint64_t bytes, uint32_t *num_p)
 {
     mrail_sim_message_t *messages = NULL;
 
+    if (input->demands != NULL) {
+        return copy_demands(input, num_p);
+    }
     *num_p = 0;
     for (unsigned p = 0; p < input->num_patterns; ++p) {
         int ret =
@@ -332,6 +300,31 @@ static void add_bound(const input_t *input, simulate_run_t *run)
     }
 }
 
+/* Messages of a phase as the method sends them; the caller frees them. */
+static mrail_sim_message_t *case_messages(const input_t *input,
+                                          const simulate_run_t *run,
+                                          const simulate_case_t *entry,
+                                          uint32_t phase, uint32_t *num_p)
+{
+    mrail_sim_message_t *messages =
+        phase_messages(input, phase, run->bytes, num_p);
+    mrail_sim_message_t *planned = NULL;
+    char why[WHY_MAX] = "";
+    int ret;
+
+    if (!entry->is_planned) {
+        return messages;
+    }
+    ret = simulate_plan(run->fabric, messages, *num_p, &planned, num_p, why,
+                        sizeof(why));
+    if (ret != 0) {
+        mrail_tool_fail(SIMULATE_VERB, "plan: %s",
+                        (why[0] != '\0') ? why : strerror(-ret));
+    }
+    free(messages);
+    return planned;
+}
+
 /* Time of all phases with one seed; link bytes are added up. */
 static double run_seed(const input_t *input, const simulate_run_t *run,
                        const options_t *options, simulate_case_t *entry,
@@ -351,7 +344,7 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
         uint32_t num;
         int ret;
 
-        messages = phase_messages(input, phase, run->bytes, &num);
+        messages = case_messages(input, run, entry, phase, &num);
         if ((uint64_t)num * entry->lanes > EXACT_FLOWS) {
             params.quantum_s = run->bound_s / QUANTA;
         }
@@ -359,7 +352,7 @@ static double run_seed(const input_t *input, const simulate_run_t *run,
         free(messages);
         if (ret != 0) {
             mrail_tool_fail(SIMULATE_VERB, "%s: %s",
-                            mrail_sim_method_name(entry->method),
+                            simulate_method_name(entry),
                             (ret == -EHOSTUNREACH) ? "a message has no path"
                                                    : strerror(-ret));
         }
@@ -441,7 +434,8 @@ static void add_cases(const input_t *input, const options_t *options,
                       simulate_run_t *run)
 {
     for (unsigned m = 0; m < input->num_methods; ++m) {
-        unsigned count = has_lanes(input->methods[m]) ? input->num_lanes : 1;
+        mrail_sim_method_t method = input->methods[m].method;
+        unsigned count = has_lanes(method) ? input->num_lanes : 1;
 
         for (unsigned i = 0; i < count; ++i) {
             if (run->num_cases == SIMULATE_MAX_CASES) {
@@ -449,9 +443,10 @@ static void add_cases(const input_t *input, const options_t *options,
                                  SIMULATE_MAX_CASES);
             }
             run->cases[run->num_cases++] = (simulate_case_t){
-                .method = input->methods[m],
-                .lanes = has_lanes(input->methods[m]) ? input->lanes[i] : 1,
-                .seeds = is_random(input->methods[m]) ? options->seeds : 1};
+                .method = method,
+                .is_planned = input->methods[m].is_planned,
+                .lanes = has_lanes(method) ? input->lanes[i] : 1,
+                .seeds = is_random(method) ? options->seeds : 1};
         }
     }
 }
@@ -469,10 +464,33 @@ static void write_svg(const simulate_run_t *run, const char *path)
     }
 }
 
+/* Patterns, or the demands of a file or of a pattern of `mrail plan`. */
+static void read_exchange(const options_t *options, input_t *input,
+                          simulate_run_t *run)
+{
+    if ((options->patterns != NULL) + (options->demand != NULL) +
+            (options->demand_pattern != NULL) >
+        1) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "one of --pattern, --demand and --demand-pattern");
+    }
+    if (options->demand != NULL || options->demand_pattern != NULL) {
+        run->pattern = (options->demand != NULL)
+                           ? mrail_tool_file_name(options->demand)
+                           : options->demand_pattern;
+        input->demands = simulate_demands(run->fabric, options->demand,
+                                          options->demand_pattern,
+                                          options->seed, &input->num_demands);
+        return;
+    }
+    run->pattern = (options->patterns != NULL) ? options->patterns : "alltoall";
+    run->bytes = options->size;
+    each_word(run->pattern, take_pattern, input);
+}
+
 int main(int argc, char **argv)
 {
-    options_t options = {.patterns = "alltoall",
-                         .methods = DEFAULT_METHODS,
+    options_t options = {.methods = DEFAULT_METHODS,
                          .lanes = "8",
                          .size = (uint64_t)256 << 20,
                          .seeds = 5,
@@ -485,24 +503,28 @@ int main(int argc, char **argv)
         mrail_tool_usage(SIMULATE_VERB,
                          "which fabric? Give a file, or a name such as ctccl");
     }
+    if (options.demand != NULL && strcmp(options.demand, "-") == 0 &&
+        strcmp(options.fabric, "-") == 0) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "stdin is one file: the fabric or the demands");
+    }
     if (options.size == 0) {
         mrail_tool_usage(SIMULATE_VERB, "--size 0: nothing to send");
     }
     run.fabric_name = options.fabric;
-    run.fabric = input.fabric = read_fabric(options.fabric);
-    run.pattern = options.patterns;
-    run.bytes = options.size;
-    each_word(options.patterns, take_pattern, &input);
+    run.fabric = input.fabric = simulate_fabric(options.fabric);
+    read_exchange(&options, &input, &run);
     each_word(options.methods, take_method, &input);
     each_word(options.lanes, take_lanes, &input);
-    if (input.num_patterns == 0 || input.num_methods == 0 ||
+    if (input.num_patterns + input.num_demands == 0 || input.num_methods == 0 ||
         input.num_lanes == 0) {
         mrail_tool_usage(SIMULATE_VERB, "an empty list of %s",
-                         (input.num_patterns == 0)  ? "patterns"
+                         (input.num_patterns + input.num_demands == 0)
+                             ? "patterns"
                          : (input.num_methods == 0) ? "methods"
                                                     : "lanes");
     }
-    read_failure(&options, &run);
+    simulate_failure(options.fail, &run);
     add_bound(&input, &run);
     add_cases(&input, &options, &run);
     for (unsigned i = 0; i < run.num_cases; ++i) {

@@ -18,6 +18,11 @@ double simulate_spray_s(const simulate_run_t *run)
     return 0;
 }
 
+const char *simulate_method_name(const simulate_case_t *entry)
+{
+    return entry->is_planned ? "plan" : mrail_sim_method_name(entry->method);
+}
+
 static void case_name(const simulate_case_t *entry, char *name, size_t size)
 {
     int has_lanes = entry->method == MRAIL_SIM_MPRDMA ||
@@ -25,10 +30,10 @@ static void case_name(const simulate_case_t *entry, char *name, size_t size)
                     entry->method == MRAIL_SIM_DNLB;
 
     if (has_lanes) {
-        snprintf(name, size, "%s-%u", mrail_sim_method_name(entry->method),
+        snprintf(name, size, "%s-%u", simulate_method_name(entry),
                  entry->lanes);
     } else {
-        snprintf(name, size, "%s", mrail_sim_method_name(entry->method));
+        snprintf(name, size, "%s", simulate_method_name(entry));
     }
 }
 
@@ -66,13 +71,16 @@ void simulate_table(const simulate_run_t *run, FILE *stream)
     double spray_s = simulate_spray_s(run);
     const mrail_fabric_t *fabric = run->fabric;
 
-    fprintf(
-        stream,
-        "%u hosts, %u leaves, %u spines, %u cores; %s, %llu bytes "
-        "from each host\nleast time by the rates of links:",
-        fabric->num_of[MRAIL_FABRIC_HOST], fabric->num_of[MRAIL_FABRIC_LEAF],
-        fabric->num_of[MRAIL_FABRIC_SPINE], fabric->num_of[MRAIL_FABRIC_CORE],
-        run->pattern, (unsigned long long)run->bytes);
+    fprintf(stream, "%u hosts, %u leaves, %u spines, %u cores; %s",
+            fabric->num_of[MRAIL_FABRIC_HOST],
+            fabric->num_of[MRAIL_FABRIC_LEAF],
+            fabric->num_of[MRAIL_FABRIC_SPINE],
+            fabric->num_of[MRAIL_FABRIC_CORE], run->pattern);
+    if (run->bytes != 0) {
+        fprintf(stream, ", %llu bytes from each host",
+                (unsigned long long)run->bytes);
+    }
+    fputs("\nleast time by the rates of links:", stream);
     print_time(stream, run->bound_s);
     fprintf(stream, "\n\n%-12s %12s %8s %8s  %7s %8s %8s %9s %6s %9s\n",
             "method", "time", "x bound", "x spray", "uplinks", "max/mean", "cv",
@@ -157,8 +165,7 @@ void simulate_json(const simulate_run_t *run, FILE *stream)
 
         mrail_json_newline(&json);
         mrail_json_object(&json, NULL);
-        mrail_json_string(&json, "method",
-                          mrail_sim_method_name(entry->method));
+        mrail_json_string(&json, "method", simulate_method_name(entry));
         mrail_json_uint(&json, "lanes", entry->lanes);
         mrail_json_uint(&json, "seeds", entry->seeds);
         mrail_json_real(&json, "time_s", entry->time_s, 9);

@@ -5,6 +5,8 @@
 #include "fabric/pattern.h"
 #include "fabric/simulate.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #define SIMULATE_VERB "simulate"
@@ -14,6 +16,7 @@
 /* A method with a number of lanes, over all seeds. Times in seconds. */
 typedef struct simulate_case {
     mrail_sim_method_t method;
+    int is_planned; /* libmrail-plan first moves messages to other rails */
     unsigned lanes; /* 1 where the method has none */
     unsigned seeds;
     double time_s, least_s,
@@ -31,7 +34,7 @@ typedef struct simulate_run {
     const char *fabric_name;
     const mrail_fabric_t *fabric;
     const char *pattern;  /* as typed */
-    uint64_t bytes;       /* that each host sends in a phase */
+    uint64_t bytes;       /* that each host sends in a phase; 0: demands */
     double bound_s;       /* least time by the rates of links */
     uint32_t failed_link; /* or MRAIL_FABRIC_NONE */
     double failure_s;
@@ -45,7 +48,34 @@ void simulate_json(const simulate_run_t *run, FILE *stream);
 /* A drawing: a row of bars for each case, the utilisation of each leaf uplink. */
 void simulate_svg(const simulate_run_t *run, FILE *stream);
 
+/* "plan", or the name of the method. */
+const char *simulate_method_name(const simulate_case_t *entry);
+
 /* The time of ideal spraying, if it is a case; else 0. */
 double simulate_spray_s(const simulate_run_t *run);
+
+/* The fabric of a file, of stdin ("-"), or of the installation. A wrong one ends the
+ * process. */
+mrail_fabric_t *simulate_fabric(const char *name);
+
+/* Reads "l1/3@50ms" into run->failed_link and failure_s; NULL: no failure. */
+void simulate_failure(const char *text, simulate_run_t *run);
+
+/*
+ * Demands of `mrail plan` as messages: from a file, or by a pattern (the other one
+ * is NULL). Each NIC is a rank, in the order of hosts, then of rails. Messages
+ * between NICs of one host take no link and are left out. The caller frees them. A
+ * wrong file or pattern ends the process.
+ */
+mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
+                                      const char *file, const char *pattern,
+                                      uint64_t seed, uint32_t *num_p);
+
+/* The same messages over the rails that libmrail-plan gives them; the caller frees
+ * them. 0; -ENOMEM; or another -errno with a sentence. */
+int simulate_plan(const mrail_fabric_t *fabric,
+                  const mrail_sim_message_t *messages, uint32_t num,
+                  mrail_sim_message_t **planned_p, uint32_t *num_p, char *why,
+                  size_t why_size);
 
 #endif

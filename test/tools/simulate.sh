@@ -51,6 +51,28 @@ else
     skip 'JSON and the drawing have every link and byte' 'no python3'
 fi
 
+# Demands between NICs. One leaf of four hosts with two rails: an incast on rail 0.
+printf 'host h[1-4]\nleaf l[1-2]\nspine s1\nlink h[1-4] l1 1MB\n' >"$tmp/rails"
+printf 'link h[1-4] l2 1MB\nlink l[1-2] s1 8MB\n' >>"$tmp/rails"
+printf '2 0 2m\n4 0 2m\n6 0 1m # a comment\n6 0 1m\n2 3 1g\n' >"$tmp/incast"
+simulate 'demands of a file, with relays' 0 "$tmp/rails" --demand "$tmp/incast" \
+    --method dnlb,plan
+expect 'without relays one NIC is the limit' "$tmp/out" '^dnlb-8 +6\.291 s +1\.000'
+expect 'relays use the other rail' "$tmp/out" '^plan-8 +3\.[12][0-9]+ s +0\.5'
+simulate 'a plan on single-rail hosts is DNLB' 0 "$fabrics/paralet-128.fabric" \
+    --demand-pattern hotspot:size=1m --method dnlb,plan --json
+if command -v python3 >/dev/null; then
+    python3 -c '
+import json, sys
+dnlb, plan = json.load(open(sys.argv[1]))["methods"]
+assert plan["method"] == "plan", plan["method"]
+assert abs(dnlb["time_s"] - plan["time_s"]) < 1e-9 * dnlb["time_s"]
+' "$tmp/out" >"$tmp/read" 2>&1
+    is 'a plan on single-rail hosts: the times' 0 $?
+else
+    skip 'a plan on single-rail hosts: the times' 'no python3'
+fi
+
 for file in "$fabrics"/*.fabric; do
     simulate "$(basename "$file")" 0 "$file" --pattern ring --size 1m \
         --method spray,ethereal,dnlb --lanes 4
@@ -97,5 +119,19 @@ refused 'nothing to send' '--size 0: ' "$own" --size 0
 refused 'a link that is not there' '--fail a/1@1s: there is no uplink 1' \
     "$own" --fail a/1@1s
 refused 'a link without a time' '--fail a/0: expected' "$own" --fail a/0
+refused 'two exchanges' 'one of --pattern, --demand and --demand-pattern' \
+    "$own" --pattern ring --demand "$tmp/incast"
+refused 'a demand file that is not there' '.*none: No such file' "$own" \
+    --demand "$tmp/none"
+printf '0 1 1m\n0 2 1m\n' >"$tmp/beyond"
+refused 'a rank that is not there' '.*beyond:2: ' "$own" --demand "$tmp/beyond"
+refused 'an unknown demand pattern' "--demand-pattern: 'star' is no pattern" \
+    "$own" --demand-pattern star
+printf '0 1 1m\n' >"$tmp/inside"
+refused 'no demand between hosts' '.*inside: no demand leaves its host' \
+    "$tmp/rails" --demand "$tmp/inside"
+refused 'two files from stdin' 'stdin is one file' - --demand -
+printf 'host a b\nleaf l\nlink a l 1MB\n' >"$tmp/unlinked"
+refused 'a host without a rail' ".*unlinked:1: .*'b'" "$tmp/unlinked"
 refused 'an empty list' 'an empty list of methods' "$own" --method ,
 finish

@@ -1,0 +1,187 @@
+/* mrail simulate: the fabric, its failure, and demands of `mrail plan`. */
+#include "config.h"
+#include "tools/simulate_verb.h"
+
+#include "base/number.h"
+#include "tools/plan_demand.h"
+#include "tools/plan_text.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WHY_MAX 512
+
+/* ---- Fabric ---- */
+
+mrail_fabric_t *simulate_fabric(const char *name)
+{
+    char path[MRAIL_TOOL_PATH_MAX], target[MRAIL_TOOL_PATH_MAX];
+    char why[WHY_MAX] = "", *text;
+    mrail_fabric_t *fabric;
+    size_t length;
+    int ret;
+
+    snprintf(path, sizeof(path), "%s", name);
+    if (strchr(name, '/') == NULL && strcmp(name, "-") != 0 &&
+        access(name, F_OK) != 0) {
+        snprintf(target, sizeof(target), "%s/%s.fabric", MRAIL_FABRIC_DIR,
+                 name);
+        mrail_tool_installed(target, path, sizeof(path));
+        if (access(path, R_OK) != 0) {
+            mrail_tool_usage(SIMULATE_VERB,
+                             "there is no file '%s', and no fabric of that "
+                             "name in %s",
+                             name, MRAIL_FABRIC_DIR);
+        }
+    }
+    text = mrail_tool_read(SIMULATE_VERB, path, MRAIL_FABRIC_MAX_TEXT, &length);
+    ret = mrail_fabric_parse(mrail_tool_file_name(path), text, length, &fabric,
+                             why, sizeof(why));
+    free(text);
+    if (ret == -EINVAL) {
+        mrail_tool_usage(SIMULATE_VERB, "%s", why);
+    }
+    if (ret != 0) {
+        mrail_tool_fail(SIMULATE_VERB, "%s", why);
+    }
+    return fabric;
+}
+
+/* ---- Failure ---- */
+
+/* "l1/3@50ms" */
+void simulate_failure(const char *text, simulate_run_t *run)
+{
+    char copy[MRAIL_FABRIC_MAX_NAME + 32], *slash, *at;
+    uint32_t node;
+    uint64_t port;
+
+    run->failed_link = MRAIL_FABRIC_NONE;
+    if (text == NULL) {
+        return;
+    }
+    snprintf(copy, sizeof(copy), "%s", text);
+    at = strrchr(copy, '@');
+    slash = strrchr(copy, '/');
+    if (at == NULL || slash == NULL || slash > at) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "--fail %s: expected NODE/UPLINK@TIME, as l1/3@50ms",
+                         text);
+    }
+    *at = *slash = '\0';
+    node = mrail_fabric_node_find(run->fabric, copy);
+    if (node == MRAIL_FABRIC_NONE ||
+        mrail_number_uint(slash + 1, 0, UINT32_MAX, &port) != 0 ||
+        port >= run->fabric->nodes[node].num_up) {
+        mrail_tool_usage(SIMULATE_VERB,
+                         "--fail %s: there is no uplink %s of '%s'", text,
+                         slash + 1, copy);
+    }
+    if (mrail_number_seconds(at + 1, 0, 1e6, &run->failure_s) != 0) {
+        mrail_tool_usage(SIMULATE_VERB, "--fail %s: '%s' is no time", text,
+                         at + 1);
+    }
+    run->failed_link = run->fabric->nodes[node].up[port];
+}
+
+/* ---- Demands ---- */
+
+/* The NICs by rank; the caller frees them. */
+static uint32_t *nics_of(const mrail_fabric_t *fabric, uint32_t *num_p)
+{
+    uint32_t *nics = malloc((fabric->num_links + 1) * sizeof(*nics));
+    uint32_t num = 0;
+
+    if (nics == NULL) {
+        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+    }
+    for (uint32_t h = 0; h < fabric->num_of[MRAIL_FABRIC_HOST]; ++h) {
+        const mrail_fabric_node_t *host =
+            &fabric->nodes[fabric->of[MRAIL_FABRIC_HOST][h]];
+
+        for (uint32_t r = 0; r < host->num_up; ++r) {
+            nics[num++] = host->up[r];
+        }
+    }
+    *num_p = num;
+    return nics;
+}
+
+static void end_on_error(int ret, const char *pattern, const char *why)
+{
+    if (ret == -EINVAL || ret == -ENOSPC) {
+        mrail_tool_usage(SIMULATE_VERB, "%s%s",
+                         (pattern != NULL) ? "--demand-pattern: " : "", why);
+    }
+    if (ret != 0) {
+        mrail_tool_fail(SIMULATE_VERB, "%s", why);
+    }
+}
+
+static int make_demands(const char *pattern, uint32_t num_nics, uint64_t seed,
+                        mrail_plan_demand_t **demands_p, size_t *num_p,
+                        char *why, size_t size)
+{
+    plan_demand_pattern_t parsed;
+    int ret = plan_demand_parse(pattern, &parsed, why, size);
+
+    return (ret != 0) ? ret
+                      : plan_demand_make(&parsed, num_nics, seed, demands_p,
+                                         num_p, why, size);
+}
+
+static int read_demands(const char *file, uint32_t num_nics,
+                        mrail_plan_demand_t **demands_p, size_t *num_p,
+                        char *why, size_t size)
+{
+    size_t length;
+    char *text =
+        mrail_tool_read(SIMULATE_VERB, file, PLAN_TEXT_MAX_BYTES, &length);
+    int ret = plan_text_demands(mrail_tool_file_name(file), text, length,
+                                num_nics, demands_p, num_p, why, size);
+
+    free(text);
+    return ret;
+}
+
+mrail_sim_message_t *simulate_demands(const mrail_fabric_t *fabric,
+                                      const char *file, const char *pattern,
+                                      uint64_t seed, uint32_t *num_p)
+{
+    mrail_plan_demand_t *demands = NULL;
+    mrail_sim_message_t *messages;
+    char why[PLAN_TEXT_WHY_MAX] = "";
+    uint32_t num_nics, num = 0;
+    size_t count = 0;
+    uint32_t *nics = nics_of(fabric, &num_nics);
+    int ret;
+
+    ret = (file != NULL)
+              ? read_demands(file, num_nics, &demands, &count, why, sizeof(why))
+              : make_demands(pattern, num_nics, seed, &demands, &count, why,
+                             sizeof(why));
+    end_on_error(ret, pattern, why);
+    messages = malloc((count + 1) * sizeof(*messages));
+    if (messages == NULL) {
+        mrail_tool_fail(SIMULATE_VERB, "out of memory");
+    }
+    for (size_t i = 0; i < count; ++i) {
+        uint32_t from = nics[demands[i].from], to = nics[demands[i].to];
+
+        if (fabric->links[from].lower != fabric->links[to].lower) {
+            messages[num++] = (mrail_sim_message_t){
+                .from = from, .to = to, .bytes = (double)demands[i].bytes};
+        }
+    }
+    if (num == 0) {
+        mrail_tool_usage(SIMULATE_VERB, "%s: no demand leaves its host",
+                         (file != NULL) ? mrail_tool_file_name(file) : pattern);
+    }
+    free(demands);
+    free(nics);
+    *num_p = num;
+    return messages;
+}
