@@ -540,5 +540,6 @@ int main(int argc, char **argv)
     if (options.svg != NULL) {
         write_svg(&run, options.svg);
     }
+    free(input.demands);
     return 0;
 }
