@@ -9,10 +9,12 @@ EXTRA_DIST += \
     contrib/bench_tools/figure.py \
     contrib/bench_tools/message_areas.py \
     contrib/bench_tools/other_areas.py \
+    contrib/bench_tools/path_areas.py \
     contrib/bench_tools/pages/alltoallv.md.in \
     contrib/bench_tools/pages/failover.md.in \
     contrib/bench_tools/pages/overhead.md.in \
     contrib/bench_tools/pages/p2p.md.in \
+    contrib/bench_tools/pages/paths.md.in \
     contrib/bench_tools/pages/planner.md.in \
     contrib/bench_tools/pages/softroce.md.in \
     contrib/bench_tools/pages/vm.md.in \

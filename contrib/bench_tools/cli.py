@@ -5,11 +5,12 @@ import os
 import signal
 import sys
 
-from . import exchange_areas, message_areas, other_areas, record, runner
-from . import window_picture
+from . import exchange_areas, message_areas, other_areas, path_areas, record
+from . import runner, window_picture
 
 AREAS = {area.name: area for module in (message_areas, exchange_areas,
-                                        other_areas) for area in module.AREAS}
+                                        other_areas, path_areas)
+         for area in module.AREAS}
 DEFAULT = ('softroce', 'p2p', 'alltoallv')
 # These run programs of the build folder, not the installed command.
 WITHOUT_COMMAND = {'window', 'planner'}
@@ -23,8 +24,9 @@ Sets up, builds, and measures. Areas: softroce (two minutes), p2p (five to nine)
 alltoallv (eight to ten) (default: these three), failover (seven minutes: at least
 20 runs of each), overhead (six minutes: at least 31 of each), vm (minutes a run),
 window (seconds, in virtual time; also draws build/bench/window.svg), planner
-(seconds), readme (two minutes: the data of README.md's figure). These are times
-with five runs on two idle processors. The time left is shown while it runs.
+(seconds), paths (half a minute: the fabrics of the papers, simulated), readme
+(two minutes: the data of README.md's figure). These are times with five runs on
+two idle processors. The time left is shown while it runs.
 
 Prints a table and writes build/bench/AREA.json: a list of objects with what,
 value, unit, baseline, baseline_value, ratio (ratio_low, ratio_high,

@@ -214,6 +214,58 @@ static void test_check(void **state)
     assert_int_equal(mrail_ports_check(8, 2, 0, NULL, 0), -EINVAL);
 }
 
+/* Three tiers: the segments of a spine tile the leaf's segment, the inverse finds
+ * them, and a lane's port is in the segments that its number gives. */
+static void test_nested_segments_tile(void **state)
+{
+    for (unsigned uplinks = 1; uplinks <= 64; ++uplinks) {
+        for (unsigned spine_uplinks = 1; spine_uplinks <= 64;
+             spine_uplinks += 1 + spine_uplinks / 8) {
+            unsigned next = 0xC000;
+
+            for (unsigned leaf = 0; leaf < uplinks; ++leaf) {
+                for (unsigned spine = 0; spine < spine_uplinks; ++spine) {
+                    uint16_t first, last;
+                    unsigned a, b;
+
+                    mrail_ports_segment_nested(uplinks, spine_uplinks, leaf,
+                                               spine, &first, &last);
+                    assert_int_equal(first, next);
+                    next = last + 1u;
+                    mrail_ports_segment_of_nested(uplinks, spine_uplinks, first,
+                                                  &a, &b);
+                    assert_true(a == leaf && b == spine);
+                    mrail_ports_segment_of_nested(uplinks, spine_uplinks, last,
+                                                  &a, &b);
+                    assert_true(a == leaf && b == spine);
+                }
+            }
+            assert_int_equal(next, 0x10000);
+        }
+    }
+}
+
+static void test_nested_lanes(void **state)
+{
+    for (unsigned uplinks = 1; uplinks <= 64; ++uplinks) {
+        for (unsigned spine_uplinks = 1; spine_uplinks <= 32;
+             spine_uplinks *= 2) {
+            for (unsigned flow = 0; flow < 3 * uplinks * spine_uplinks;
+                 flow += 7) {
+                uint16_t sport = mrail_ports_lane_nested(uplinks, spine_uplinks,
+                                                         flow / 4, 4, flow % 4);
+                unsigned leaf, spine;
+
+                mrail_ports_segment_of_nested(uplinks, spine_uplinks, sport,
+                                              &leaf, &spine);
+                assert_int_equal(leaf, flow % uplinks);
+                assert_int_equal(spine, flow / uplinks % spine_uplinks);
+                assert_int_equal(mrail_ports_segment_of(uplinks, sport), leaf);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +273,8 @@ int main(void)
         cmocka_unit_test(test_equals_the_paper),
         cmocka_unit_test(test_segments_tile),
         cmocka_unit_test(test_equal_spread),
+        cmocka_unit_test(test_nested_segments_tile),
+        cmocka_unit_test(test_nested_lanes),
         cmocka_unit_test(test_large_nic_index),
         cmocka_unit_test(test_nested),
         cmocka_unit_test(test_first_lane_visits_all),
