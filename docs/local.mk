@@ -44,6 +44,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/failover.json \
     docs/results/data/overhead.json \
     docs/results/data/p2p.json \
+    docs/results/data/paths.json \
     docs/results/data/planner.json \
     docs/results/data/readme-alltoallv.json \
     docs/results/data/softroce.json \
@@ -52,6 +53,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/failover.md \
     docs/results/overhead.md \
     docs/results/p2p.md \
+    docs/results/paths.md \
     docs/results/planner.md \
     docs/results/softroce.md \
     docs/results/testing.md \
