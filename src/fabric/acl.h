@@ -18,7 +18,7 @@
 
 typedef enum mrail_acl_dialect {
     MRAIL_ACL_IOS,   /* ACL and route map as in [CTCCL] 4.1 */
-    MRAIL_ACL_EOS,   /* Arista EOS: traffic policy */
+    MRAIL_ACL_EOS,   /* Arista EOS: policy map of type pbr */
     MRAIL_ACL_SONIC, /* SONiC: ACL_TABLE and ACL_RULE with redirection, JSON */
     MRAIL_ACL_NVUE,  /* NVIDIA Cumulus Linux: nv set */
     MRAIL_ACL_LINUX, /* iproute2 and nftables, also with FRR: a shell script */
@@ -54,6 +54,12 @@ typedef struct mrail_acl {
     const char *name;           /* prefix of lists and maps: "udf" */
     const char *const *ingress; /* ports that the rules are applied to */
     unsigned num_ingress;       /* 0: a placeholder line says where */
+    /* IPv4 prefixes "10.0.0.0/24" that the switch reaches without its uplinks.
+     * Packets to them take the ordinary routes. */
+    const char *const *local;
+    unsigned num_local;
+    /* IOS only: the lines of [CTCCL] 4.1, as printed, and no other line. */
+    int as_printed;
 } mrail_acl_t;
 
 /* "ios", "eos", "sonic", "nvue", "linux". */
@@ -62,25 +68,53 @@ const char *mrail_acl_dialect_name(mrail_acl_dialect_t dialect);
 /* Checks the options. 0; -EINVAL with a sentence in `why`. */
 int mrail_acl_validate(const mrail_acl_t *acl, char *why, size_t why_size);
 
-/* Writes the rules, or (undo) what removes them. The options are valid. */
+/* The same, and the limits of one language. */
+int mrail_acl_validate_dialect(const mrail_acl_t *acl,
+                               mrail_acl_dialect_t dialect, char *why,
+                               size_t why_size);
+
+/* The same for mrail_acl_write_vrfs(). */
+int mrail_acl_validate_vrfs(const mrail_acl_t *acl, char *why, size_t why_size);
+
+/* A sentence that says how far switches of this kind do not behave as
+ * acl->failure wants; NULL if they do. */
+const char *mrail_acl_failure_note(const mrail_acl_t *acl,
+                                   mrail_acl_dialect_t dialect);
+
+/* Ports of uplink `uplink` in leaf segment `segment` (below acl->leaf_uplinks;
+ * 0 on a leaf), both inclusive. The options are valid. */
+void mrail_acl_range(const mrail_acl_t *acl, unsigned uplink, unsigned segment,
+                     uint16_t *first_p, uint16_t *last_p);
+
+/* Writes the rules, or (undo) what removes them. The options are valid for the
+ * dialect. A next hop that is NULL becomes NEXT_HOP_1, which a switch refuses. */
 void mrail_acl_write(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                      FILE *stream);
 void mrail_acl_write_undo(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
                           FILE *stream);
 
-/* One rule that was read: ports first to last (inclusive) go to `target`. */
-typedef struct mrail_acl_rule {
-    uint16_t first, last;
-    unsigned line;   /* in the text, from 1 */
-    char target[64]; /* next hop, or the name of the port */
-} mrail_acl_rule_t;
+/*
+ * Writes what makes one VRF of each of the `num_uplinks` parallel links between
+ * a spine and its leaves, or (undo) what removes them. acl->ingress has the
+ * spine's ports to its leaves: all links of the first leaf, then of the next.
+ * A packet that comes in by the k-th link of a leaf leaves by the k-th link of
+ * another one. Source: [CTCCL] 4.1, Fig. 5.
+ */
+void mrail_acl_write_vrfs(const mrail_acl_t *acl, mrail_acl_dialect_t dialect,
+                          int undo, FILE *stream);
 
 typedef struct mrail_acl_report {
     unsigned num_rules, num_targets;
-    unsigned num_holes, num_overlaps,
-        num_unmapped;       /* unmapped: without target */
+    unsigned num_holes;     /* ranges of ports without a rule */
+    unsigned num_overlaps;  /* rules with a port of an earlier rule */
+    unsigned num_unmapped;  /* rules without a target */
+    unsigned num_outside;   /* rules with ports below 0xC000 */
     unsigned num_misplaced; /* segments that are not those of ports.h */
+    unsigned num_conflicts; /* rules of another DSCP; names without a list */
 } mrail_acl_report_t;
+
+#define MRAIL_ACL_MAX_TEXT (4u << 20) /* bytes of a rule set */
+#define MRAIL_ACL_MAX_RULES 16384u    /* of a rule set */
 
 /*
  * Reads a rule set back and compares it with the segments of `num_uplinks` (0:
@@ -88,7 +122,7 @@ typedef struct mrail_acl_report {
  * of the text, to `stream`. `report` is written if the text could be read.
  * Returns 0: each port of the range goes to one uplink, exactly once; -ERANGE: there
  * is a hole, an overlap, or another finding; -EINVAL: not this dialect, or
- * malformed, with a sentence in `why`.
+ * malformed, with a sentence in `why`; -ENOMEM.
  */
 int mrail_acl_check(mrail_acl_dialect_t dialect, const char *text,
                     size_t length, unsigned num_uplinks, unsigned leaf_uplinks,

@@ -2,6 +2,11 @@
 # switches, and flows through them.  Pure: base and orchestrator only.
 noinst_LTLIBRARIES += libmrail-fabric.la
 libmrail_fabric_la_SOURCES = \
+    src/fabric/acl.c src/fabric/acl.h src/fabric/acl_check.c \
+    src/fabric/acl_eos.c src/fabric/acl_internal.h src/fabric/acl_ios.c \
+    src/fabric/acl_json.c src/fabric/acl_json.h src/fabric/acl_linux.c \
+    src/fabric/acl_list.c src/fabric/acl_nvue.c src/fabric/acl_sonic.c \
+    src/fabric/acl_text.c \
     src/fabric/bundle.c src/fabric/bundle.h \
     src/fabric/fabric.c src/fabric/fabric.h src/fabric/fabric_internal.h \
     src/fabric/fabric_finish.c src/fabric/fabric_text.c \
@@ -9,4 +14,3 @@ libmrail_fabric_la_SOURCES = \
     src/fabric/route.c src/fabric/route.h \
     src/fabric/simulate.c src/fabric/simulate.h
 libmrail_fabric_la_LIBADD = libmrail-orchestrator.la libmrail-base.la
-EXTRA_DIST += src/fabric/acl.h

@@ -87,6 +87,14 @@ mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
 dist_man_MANS += src/tools/man/mrail-plan.1 \
     src/tools/man/mrail-topology.5 src/tools/man/mrail-demand.5
 
+# mrail acl: rules of switches.
+pkglibexec_PROGRAMS += mrail-acl
+mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h \
+    src/tools/acl_show.c \
+    src/tools/acl_lists.c src/tools/acl_lists.h
+mrail_acl_LDADD = libmrail-fabric.la libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-acl.1
+
 pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la
 libmrail_top_la_SOURCES = src/tools/pages.c src/tools/pages.h \

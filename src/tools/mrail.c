@@ -19,6 +19,7 @@ static const struct {
     const char *verb;
     const char *summary;
 } summaries[] = {
+    {"acl", "switch rules for the segments of source ports"},
     {"bench", "validated benchmarks of MPI: alltoallv, p2p"},
     {"info", "show rails, parameters, memory and events"},
     {"plan", "plan an exchange and show what the plan gains"},

@@ -1,6 +1,6 @@
 # Hostile input. Each target is one file. make check replays its corpus with
 # some mutations; contrib/fuzz links it with libFuzzer.
-FUZZ_TARGETS = fuzz_am fuzz_config fuzz_ctl fuzz_fabric fuzz_plan_text \
+FUZZ_TARGETS = fuzz_acl fuzz_am fuzz_config fuzz_ctl fuzz_fabric fuzz_plan_text \
     fuzz_script fuzz_session fuzz_sroce fuzz_wire
 check_PROGRAMS += $(FUZZ_TARGETS)
 check_LTLIBRARIES += libtest-replay.la libtest-verbs.la \
@@ -19,6 +19,9 @@ libtest_engine_la_SOURCES = test/fuzz/fake_engine.c test/fuzz/fake_engine.h
 libtest_engine_la_LIBADD = libtest-verbs.la libmrail-rail.la
 
 FUZZ_LINK = $(AM_LDFLAGS) $(FUZZ_FLAGS)
+fuzz_acl_SOURCES = test/fuzz/fuzz_acl.c
+fuzz_acl_LDADD = $(FUZZ_MAIN) libmrail-fabric.la
+fuzz_acl_LDFLAGS = $(FUZZ_LINK)
 fuzz_wire_SOURCES = test/fuzz/fuzz_wire.c
 fuzz_wire_LDADD = $(FUZZ_MAIN) libmrail-rail.la
 fuzz_wire_LDFLAGS = $(FUZZ_LINK)

@@ -84,3 +84,11 @@ test_relay_threads_SOURCES = test/property/test_relay_threads.c $(RELAY_WORLD)
 test_relay_threads_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_relay_threads_LDADD = libmrail-relay.la $(TEST_LIBS) -lpthread
 endif
+
+if HAVE_CMOCKA
+check_PROGRAMS += test_acl_random
+TESTS += test_acl_random
+test_acl_random_SOURCES = test/property/test_acl_random.c
+test_acl_random_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_acl_random_LDADD = libmrail-fabric.la $(TEST_LIBS)
+endif

@@ -1,5 +1,6 @@
 # Tests of the tools and of the scripts in contrib/.
-TOOL_SCRIPT_TESTS = test/tools/check-layers.sh \
+TOOL_SCRIPT_TESTS = test/tools/acl.sh test/tools/acl-linux.sh \
+    test/tools/check-layers.sh \
     test/tools/figures.sh test/tools/chroot.sh test/tools/tree.sh \
     test/tools/man.sh test/tools/options.sh test/tools/plan.sh \
     test/tools/style.sh test/tools/messages.sh test/tools/tap.sh \
@@ -37,3 +38,7 @@ test_json_SOURCES = test/tools/test_json.c
 test_json_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS) $(CJSON_CFLAGS)
 test_json_LDADD = libmrail-tool.la $(CJSON_LIBS) $(TEST_LIBS)
 endif
+
+# Of acl-linux.sh.
+check_PROGRAMS += udp_ports
+udp_ports_SOURCES = test/tools/udp_ports.c

@@ -49,11 +49,11 @@ sections()
 # The title, the name and the file agree.
 title()
 {
-    page=$(basename "$1")
-    number=${page##*.}
-    upper=$(echo "${page%.*}" | tr '[:lower:]' '[:upper:]')
+    base=$(basename "$1")
+    number=${base##*.}
+    upper=$(echo "${base%.*}" | tr '[:lower:]' '[:upper:]')
     grep -qx ".Dt $upper $number" "$1" || echo "no line .Dt $upper $number"
-    grep -qx ".Nm ${page%.*}" "$1" || echo "no line .Nm ${page%.*}"
+    grep -qx ".Nm ${base%.*}" "$1" || echo "no line .Nm ${base%.*}"
     grep -qE '^\.Dd (January|February|March|April|May|June|July|August|September|October|November|December) [0-9]{1,2}, 20[0-9]{2}$' \
         "$1" || echo 'no date .Dd MONTH DAY, YEAR'
 }
@@ -280,6 +280,14 @@ names_of_source()
     names_of_output >"$tmp/names"
 members mrail-plan.1 40
 # The page has examples of the counters only.
+{
+    names_of_source "$src/src/tools/acl_show.c"
+    "$build/mrail-acl" --dialect linux --uplinks 2 --next-hops 10.9.0.1+2 \
+        >"$tmp/rules"
+    "$build/mrail-acl" --dialect linux --check "$tmp/rules" --json |
+        names_of_output
+} >"$tmp/names"
+members mrail-acl.1 20
 "$build/mrail-soft" --session "test-man-$$" --rails 1 -- \
     "$build/mrail-soft" status --json | sed 's/"protocol": {[^}]*}/"protocol":/' |
     names_of_output >"$tmp/names"

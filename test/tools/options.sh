@@ -49,7 +49,7 @@ in_man()
     fi
 }
 
-for words in run bench info top plan soft 'soft ctl' 'soft status'; do
+for words in run bench info top plan acl soft 'soft ctl' 'soft status'; do
     # shellcheck disable=SC2086 # words are wanted
     set -- $words
     page=$top/src/tools/man/mrail-$1.1

@@ -129,6 +129,24 @@ test_coll_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
 test_coll_LDADD = libmrail-coll.la $(TEST_LIBS) -lm
 endif
 
+# Switch rules.
+if HAVE_CMOCKA
+ACL_TESTS = test_acl test_acl_check
+check_PROGRAMS += $(ACL_TESTS)
+TESTS += $(ACL_TESTS)
+ACL_TEST_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/unit
+test_acl_SOURCES = test/unit/test_acl.c test/unit/acl_texts.c \
+    test/unit/acl_texts.h
+test_acl_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
+test_acl_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_acl_LDADD = libmrail-fabric.la $(TEST_LIBS)
+test_acl_check_SOURCES = test/unit/test_acl_check.c test/unit/acl_texts.c
+test_acl_check_CPPFLAGS = $(ACL_TEST_CPPFLAGS)
+test_acl_check_CFLAGS = $(AM_CFLAGS) $(CMOCKA_CFLAGS)
+test_acl_check_LDADD = libmrail-fabric.la $(TEST_LIBS)
+test_acl_check_LDFLAGS = $(AM_LDFLAGS) $(ALLOCATIONS_FAIL)
+endif
+
 # Fabrics, and how many flowlets a flow needs.
 if HAVE_CMOCKA
 check_PROGRAMS += test_fabric test_flowlets

@@ -1,0 +1,344 @@
+/*
+ * Rules for a Linux router, also with FRR: nftables marks each segment, and a
+ * routing rule sends the mark to a table with one next hop. Sources: [nft],
+ * [ip-rule].
+ *
+ * Marks, because `ip rule` refuses a port range that ends at 65535. All rules and
+ * routes belong to a routing protocol number of their own, so one command removes
+ * them, also those of an earlier run with more uplinks.
+ */
+#include "config.h"
+#include "fabric/acl_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PROTOCOL 147      /* of rules and routes; no routing daemon has it */
+#define PRIORITY 4790     /* of the first rule; uplink n from 1 has 4790 + n */
+#define MARK 0x47910000u  /* uplink n has MARK + n */
+#define TABLE 479100u     /* uplink n has TABLE + n */
+#define VRF_TABLE 479500u /* VRF n has VRF_TABLE + n */
+
+/* ---- Writer ---- */
+
+static void write_remove(const mrail_acl_t *acl, const char *indent,
+                         FILE *stream)
+{
+    fprintf(stream,
+            "%snft delete table ip %s 2>/dev/null || :\n"
+            "%sip -4 rule flush protocol %d 2>/dev/null || :\n"
+            "%sip -4 route flush table all protocol %d 2>/dev/null || :\n",
+            indent, acl->name, indent, PROTOCOL, indent, PROTOCOL);
+}
+
+static void write_routes(const mrail_acl_t *acl, FILE *stream)
+{
+    char buffer[ACL_TARGET_MAX];
+
+    for (unsigned u = 0; u < acl->num_uplinks; ++u) {
+        fprintf(stream, "route add default via %s",
+                acl_next_hop(acl, u, buffer));
+        if (acl->uplinks[u].port != NULL) {
+            fprintf(stream, " dev %s", acl->uplinks[u].port);
+        }
+        fprintf(stream, " table %u protocol %d\n", TABLE + u + 1, PROTOCOL);
+        if (acl->failure == MRAIL_ACL_DROP) {
+            fprintf(stream,
+                    "route add blackhole default metric 4294967295 table %u "
+                    "protocol %d\n",
+                    TABLE + u + 1, PROTOCOL);
+        }
+    }
+}
+
+/* Before the uplinks: packets to local hosts. */
+static void write_rules(const mrail_acl_t *acl, FILE *stream)
+{
+    for (unsigned i = 0; i < acl->num_local; ++i) {
+        fprintf(stream, "rule add priority %d to %s lookup main protocol %d\n",
+                PRIORITY, acl->local[i], PROTOCOL);
+    }
+    if (acl->num_local == 0) {
+        fprintf(stream,
+                "rule add priority %d fwmark 0x%x/0xffff0000 lookup main "
+                "suppress_prefixlength 0 protocol %d\n",
+                PRIORITY, MARK, PROTOCOL);
+    }
+    for (unsigned u = 0; u < acl->num_uplinks; ++u) {
+        fprintf(stream,
+                "rule add priority %u fwmark 0x%x lookup %u protocol %d\n",
+                PRIORITY + u + 1, MARK + u + 1, TABLE + u + 1, PROTOCOL);
+    }
+}
+
+static void write_marks(const mrail_acl_t *acl, FILE *stream)
+{
+    fprintf(stream,
+            "table ip %s {\n"
+            "    chain prerouting {\n"
+            "        type filter hook prerouting priority mangle; policy "
+            "accept;\n",
+            acl->name);
+    for (unsigned i = 0; i < acl->num_ingress; ++i) {
+        fprintf(stream, "%s\"%s\"%s", (i == 0) ? "        iifname != { " : ", ",
+                acl->ingress[i],
+                (i + 1 == acl->num_ingress) ? " } return\n" : "");
+    }
+    fprintf(stream, "        udp dport != %u return\n", ACL_ROCE_PORT);
+    for (unsigned u = 0; u < acl->num_uplinks; ++u) {
+        for (unsigned s = 0; s < acl->leaf_uplinks; ++s) {
+            uint16_t first, last;
+
+            mrail_acl_range(acl, u, s, &first, &last);
+            fprintf(stream, "        udp dport %u udp sport %u-%u ",
+                    ACL_ROCE_PORT, first, last);
+            if (acl->dscp != MRAIL_ACL_NO_DSCP) {
+                fprintf(stream, "ip dscp %u ", acl->dscp);
+            }
+            fprintf(stream, "counter meta mark set 0x%x\n", MARK + u + 1);
+        }
+    }
+    fputs("    }\n}\n", stream);
+}
+
+static void linux_write(const mrail_acl_t *acl, FILE *stream)
+{
+    fputs("#!/bin/sh\n", stream);
+    acl_write_head(acl, MRAIL_ACL_LINUX, "#", stream);
+    fputs("# The kernel removes routes of a link that is set down: run this "
+          "again when\n"
+          "# it is up. A lost carrier counts as down only with "
+          "net.ipv4.conf.PORT.\n"
+          "# ignore_routes_with_linkdown=1.\n"
+          "set -e\n"
+          "remove()\n"
+          "{\n",
+          stream);
+    write_remove(acl, "    ", stream);
+    fputs("}\n"
+          "remove\n"
+          "# Nothing stays if a step fails.\n"
+          "trap remove EXIT\n"
+          "ip -4 -batch - <<'END'\n",
+          stream);
+    write_routes(acl, stream);
+    write_rules(acl, stream);
+    fputs("END\n"
+          "nft -f - <<'END'\n",
+          stream);
+    write_marks(acl, stream);
+    fputs("END\n"
+          "trap - EXIT\n",
+          stream);
+}
+
+static void linux_undo(const mrail_acl_t *acl, FILE *stream)
+{
+    fputs("#!/bin/sh\n", stream);
+    write_remove(acl, "", stream);
+}
+
+static void linux_vrfs(const mrail_acl_t *acl, int undo, FILE *stream)
+{
+    fputs("#!/bin/sh\n", stream);
+    for (unsigned u = 0; u < acl->num_uplinks; ++u) {
+        fprintf(stream, "ip link delete %s%u 2>/dev/null || :\n", acl->name,
+                u + 1);
+    }
+    if (undo) {
+        return;
+    }
+    fputs("set -e\n", stream);
+    for (unsigned u = 0; u < acl->num_uplinks; ++u) {
+        fprintf(stream,
+                "ip link add %s%u type vrf table %u\n"
+                "ip link set %s%u up\n",
+                acl->name, u + 1, VRF_TABLE + u + 1, acl->name, u + 1);
+    }
+    for (unsigned i = 0; i < acl->num_ingress; ++i) {
+        fprintf(stream, "ip link set %s master %s%u\n", acl->ingress[i],
+                acl->name, i % acl->num_uplinks + 1);
+    }
+}
+
+/* ---- Reader ---- */
+
+/* The word behind `name`, or NULL. */
+static const char *value_of(const acl_line_t *line, const char *name)
+{
+    unsigned at = acl_find_word(line, name);
+
+    return (at < line->num) ? line->words[at + 1] : NULL;
+}
+
+static int is_port_word(const char *word)
+{
+    return word != NULL && strchr("0123456789", word[0]) != NULL;
+}
+
+static int mark_key(acl_reader_t *reader, const char *word,
+                    char key[ACL_KEY_MAX])
+{
+    char number[24];
+    unsigned long mark;
+
+    snprintf(number, sizeof(number), "%.*s", (int)strcspn(word, "/"), word);
+    if (acl_number(reader, number, "mark", UINT32_MAX, &mark) != 0) {
+        return -EINVAL;
+    }
+    snprintf(number, sizeof(number), "%lu", mark);
+    return acl_key(reader, key, "mark", number, NULL);
+}
+
+/* Adds a match for each range of ports behind the word "sport". */
+static int add_ranges(acl_reader_t *reader, const acl_line_t *line,
+                      acl_match_t *match)
+{
+    unsigned at = acl_find_word(line, "sport") + 1;
+    const char *dscp = value_of(line, "dscp");
+    unsigned long value;
+    int ret = 0;
+
+    if (!is_port_word(line->words[at])) {
+        return acl_fail(reader,
+                        "sport: '%.40s' is no port; each segment has a "
+                        "rule of its own here",
+                        (at < line->num) ? line->words[at] : "");
+    }
+    if (is_port_word(dscp)) {
+        if (acl_number(reader, dscp, "dscp", 63, &value) != 0) {
+            return -EINVAL;
+        }
+        match->dscp = (unsigned)value;
+    }
+    for (; ret == 0 && is_port_word(line->words[at]); ++at) {
+        ret = acl_ports(reader, line->words[at], &match->first, &match->last);
+        if (ret == 0) {
+            ret = acl_add_match(reader, match);
+        }
+    }
+    return ret;
+}
+
+/* 1 if the line's destination port can be that of RoCEv2. */
+static int is_roce(acl_reader_t *reader, const acl_line_t *line, int *ret_p)
+{
+    const char *dport = value_of(line, "dport");
+    unsigned first, last;
+
+    *ret_p = 0;
+    if (!is_port_word(dport)) {
+        return dport == NULL;
+    }
+    *ret_p = acl_ports(reader, dport, &first, &last);
+    return *ret_p == 0 && first <= ACL_ROCE_PORT && last >= ACL_ROCE_PORT;
+}
+
+/* nft: "udp dport 4791 udp sport A-B ... meta mark set M" */
+static int read_nft(acl_reader_t *reader, const acl_line_t *line)
+{
+    acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP};
+    const char *mark = value_of(line, "set");
+    int ret;
+
+    if (!is_roce(reader, line, &ret)) {
+        return ret;
+    }
+    if (mark == NULL) {
+        return acl_fail(reader, "mark set: the mark is missing");
+    }
+    if (mark_key(reader, mark, match.key) != 0) {
+        return -EINVAL;
+    }
+    return add_ranges(reader, line, &match);
+}
+
+/* "ip rule add [fwmark M] [sport A-B dport 4791] lookup|table T" */
+static int read_rule(acl_reader_t *reader, const acl_line_t *line)
+{
+    acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP};
+    const char *table = value_of(line, "lookup");
+    const char *mark = value_of(line, "fwmark");
+    const char *order = value_of(line, "priority");
+    unsigned long priority = 0;
+    char from[ACL_KEY_MAX];
+    int ret;
+
+    table = (table != NULL) ? table : value_of(line, "table");
+    order = (order != NULL) ? order : value_of(line, "pref");
+    if (table == NULL || value_of(line, "suppress_prefixlength") != NULL ||
+        value_of(line, "to") != NULL) {
+        return 0; /* for local hosts */
+    }
+    if ((order != NULL &&
+         acl_number(reader, order, "priority", UINT32_MAX, &priority) != 0) ||
+        acl_key(reader, match.key, "table", table, NULL) != 0) {
+        return -EINVAL;
+    }
+    if (value_of(line, "sport") != NULL) {
+        return is_roce(reader, line, &ret) ? add_ranges(reader, line, &match)
+                                           : ret;
+    }
+    if (mark == NULL) {
+        return 0;
+    }
+    if (mark_key(reader, mark, from) != 0) {
+        return -EINVAL;
+    }
+    return acl_add_arrow(reader, ACL_LEADS, (unsigned)priority, from,
+                         match.key);
+}
+
+/* "ip route add|replace ... via A [dev D] table T" */
+static int read_route(acl_reader_t *reader, const acl_line_t *line)
+{
+    const char *table = value_of(line, "table");
+    const char *via = value_of(line, "via");
+    char from[ACL_KEY_MAX];
+
+    via = (via != NULL) ? via : value_of(line, "dev");
+    if (table == NULL || via == NULL) {
+        return 0;
+    }
+    if (acl_key(reader, from, "table", table, NULL) != 0) {
+        return -EINVAL;
+    }
+    return acl_add_arrow(reader, ACL_ENDS, 0, from, via);
+}
+
+static int linux_line(acl_reader_t *reader, acl_line_t *line)
+{
+    int is_adding = acl_find_word(line, "add") < line->num ||
+                    acl_find_word(line, "replace") < line->num ||
+                    acl_find_word(line, "append") < line->num;
+
+    if (line->words[0][0] == '#') {
+        return 0;
+    }
+    if (acl_find_word(line, "mark") < line->num &&
+        acl_find_word(line, "set") < line->num &&
+        acl_find_word(line, "sport") < line->num) {
+        return read_nft(reader, line);
+    }
+    if (is_adding && acl_find_word(line, "rule") < line->num) {
+        return read_rule(reader, line);
+    }
+    if (is_adding && acl_find_word(line, "route") < line->num) {
+        return read_route(reader, line);
+    }
+    return 0;
+}
+
+static int linux_read(acl_reader_t *reader, char *text)
+{
+    reader->kind = "mark";
+    return acl_each_line(reader, text, " \t\r{},;'", linux_line);
+}
+
+const acl_dialect_t acl_linux = {
+    .name = "linux",
+    .write = linux_write,
+    .undo = linux_undo,
+    .vrfs = linux_vrfs,
+    .read = linux_read,
+};

@@ -1,0 +1,224 @@
+/*
+ * Entries of extended access lists, as IOS and EOS have them:
+ *     [SEQUENCE] permit|deny PROTOCOL SOURCE [PORTS] DESTINATION [PORTS] [dscp N]
+ *
+ * Only entries that can match RoCEv2 to any destination count. An entry with a
+ * destination exempts local hosts. Sources are not looked at.
+ */
+#include "config.h"
+#include "fabric/acl_internal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+typedef struct port_set {
+    int is_given; /* there is an operator */
+    int is_named; /* with a name instead of a number: no port of ours */
+    unsigned num;
+    unsigned first[2], last[2];
+} port_set_t;
+
+static int is_number(const char *word)
+{
+    return isdigit((unsigned char)word[0]);
+}
+
+static int read_port(acl_reader_t *reader, const acl_line_t *line, unsigned at,
+                     port_set_t *ports, unsigned long *value_p)
+{
+    *value_p = 0;
+    if (at >= line->num) {
+        return acl_fail(reader, "a port is missing at the end");
+    }
+    if (!is_number(line->words[at])) {
+        ports->is_named = 1;
+        return 0;
+    }
+    return acl_number(reader, line->words[at], "port", UINT16_MAX, value_p);
+}
+
+static void add_ports(port_set_t *ports, long first, long last)
+{
+    if (first <= last) {
+        ports->first[ports->num] = (unsigned)first;
+        ports->last[ports->num] = (unsigned)last;
+        ++ports->num;
+    }
+}
+
+static int read_range(acl_reader_t *reader, const acl_line_t *line,
+                      unsigned *at_p, port_set_t *ports)
+{
+    unsigned long first, last;
+
+    if (read_port(reader, line, *at_p, ports, &first) != 0 ||
+        read_port(reader, line, *at_p + 1, ports, &last) != 0) {
+        return -EINVAL;
+    }
+    if (first > last && !ports->is_named) {
+        return acl_fail(reader, "range %lu %lu: the lower port goes first",
+                        first, last);
+    }
+    add_ports(ports, (long)first, (long)last);
+    *at_p += 2;
+    return 0;
+}
+
+/* "range A B", "eq N", "gt N", "lt N", "neq N" at *at_p, or nothing. */
+static int read_ports(acl_reader_t *reader, const acl_line_t *line,
+                      unsigned *at_p, port_set_t *ports)
+{
+    static const char *const operators[] = {"range", "eq", "gt", "lt", "neq"};
+    unsigned kind = 0;
+    unsigned long value;
+
+    *ports = (port_set_t){.is_given = 1};
+    while (kind < MRAIL_ARRAY_SIZE(operators) &&
+           !ACL_HAS(line, *at_p, operators[kind])) {
+        ++kind;
+    }
+    if (kind == MRAIL_ARRAY_SIZE(operators)) {
+        ports->is_given = 0;
+        add_ports(ports, 0, UINT16_MAX);
+        return 0;
+    }
+    ++*at_p;
+    if (kind == 0) {
+        return read_range(reader, line, at_p, ports);
+    }
+    if (read_port(reader, line, *at_p, ports, &value) != 0) {
+        return -EINVAL;
+    }
+    ++*at_p;
+    if (kind == 1) {
+        add_ports(ports, (long)value, (long)value);
+    }
+    if (kind == 3 || kind == 4) {
+        add_ports(ports, 0, (long)value - 1);
+    }
+    if (kind == 2 || kind == 4) {
+        add_ports(ports, (long)value + 1, UINT16_MAX);
+    }
+    return 0;
+}
+
+/* "any", "host A", "A/LENGTH" or "A WILDCARD" at *at_p. */
+static int read_address(acl_reader_t *reader, const acl_line_t *line,
+                        unsigned *at_p, int *is_any_p)
+{
+    unsigned at = *at_p;
+
+    *is_any_p = 0;
+    if (at >= line->num) {
+        return acl_fail(reader, "an address is missing at the end");
+    }
+    if (strcmp(line->words[at], "any") == 0) {
+        *is_any_p = 1;
+        *at_p += 1;
+    } else if (strchr(line->words[at], '/') != NULL) {
+        *at_p += 1;
+    } else if (at + 1 < line->num && (strcmp(line->words[at], "host") == 0 ||
+                                      acl_is_ipv4(line->words[at]))) {
+        *at_p += 2;
+    } else {
+        return acl_fail(reader,
+                        "'%.40s' is no address: any, host ADDRESS, "
+                        "ADDRESS WILDCARD or PREFIX",
+                        line->words[at]);
+    }
+    return 0;
+}
+
+static int has_roce(const port_set_t *ports)
+{
+    for (unsigned i = 0; i < ports->num; ++i) {
+        if (ports->first[i] <= ACL_ROCE_PORT &&
+            ports->last[i] >= ACL_ROCE_PORT) {
+            return !ports->is_named;
+        }
+    }
+    return 0;
+}
+
+static int read_dscp(acl_reader_t *reader, const acl_line_t *line, unsigned at,
+                     acl_match_t *match)
+{
+    unsigned long value;
+
+    while (at < line->num && strcmp(line->words[at], "dscp") != 0) {
+        ++at;
+    }
+    if (at + 1 >= line->num || !is_number(line->words[at + 1])) {
+        return 0;
+    }
+    if (acl_number(reader, line->words[at + 1], "dscp", 63, &value) != 0) {
+        return -EINVAL;
+    }
+    match->dscp = (unsigned)value;
+    return 0;
+}
+
+/* The entry from its protocol on. 0, -ENOMEM or acl_fail(). */
+static int read_entry(acl_reader_t *reader, const acl_line_t *line, unsigned at,
+                      int denies)
+{
+    acl_match_t match = {.dscp = MRAIL_ACL_NO_DSCP, .denies = denies};
+    int from_any, to_any, ret;
+    port_set_t from, to;
+
+    if (read_address(reader, line, &at, &from_any) != 0 ||
+        read_ports(reader, line, &at, &from) != 0 ||
+        read_address(reader, line, &at, &to_any) != 0 ||
+        read_ports(reader, line, &at, &to) != 0 ||
+        read_dscp(reader, line, at, &match) != 0) {
+        return -EINVAL;
+    }
+    if (!to_any || !has_roce(&to) || from.is_named) {
+        return 0;
+    }
+    match.is_any = !from.is_given;
+    mrail_copy(match.key, reader->name, sizeof(match.key));
+    for (unsigned i = 0; i < from.num; ++i) {
+        match.first = from.first[i];
+        match.last = from.last[i];
+        ret = acl_add_match(reader, &match);
+        if (ret != 0) {
+            return ret;
+        }
+    }
+    return 0;
+}
+
+static int is_roce_protocol(const char *word)
+{
+    return strcmp(word, "udp") == 0 || strcmp(word, "17") == 0 ||
+           strcmp(word, "ip") == 0 || strcmp(word, "ipv4") == 0;
+}
+
+int acl_list_entry(acl_reader_t *reader, acl_line_t *line)
+{
+    int has_number = is_number(line->words[0]);
+    const char *verb = line->words[has_number ? 1 : 0];
+    unsigned at = has_number ? 2 : 1;
+    int denies, ret;
+
+    if (verb != NULL && strcmp(verb, "remark") == 0) {
+        return 1;
+    }
+    denies = verb != NULL && strcmp(verb, "deny") == 0;
+    if (verb == NULL || (!denies && strcmp(verb, "permit") != 0)) {
+        return has_number
+                   ? acl_fail(reader, "'%.40s' is neither permit nor deny",
+                              (verb != NULL) ? verb : "")
+                   : 0;
+    }
+    if (at >= line->num) {
+        return acl_fail(reader, "a protocol is missing at the end");
+    }
+    if (!is_roce_protocol(line->words[at])) {
+        return 1;
+    }
+    ret = read_entry(reader, line, at + 1, denies);
+    return (ret == 0) ? 1 : ret;
+}

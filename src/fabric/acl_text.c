@@ -1,0 +1,248 @@
+/* The reader of rule sets: lines, numbers, matches, and arrows between names. */
+#include "config.h"
+#include "fabric/acl_internal.h"
+
+#include "base/grow.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NAME 63  /* of a name in a text */
+#define MAX_STEPS 4u /* arrows from a match to its target */
+
+int acl_fail(acl_reader_t *reader, const char *fmt, ...)
+{
+    int length =
+        snprintf(reader->why, sizeof(reader->why), "line %u: ", reader->number);
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(reader->why + length, sizeof(reader->why) - (size_t)length, fmt,
+              ap);
+    va_end(ap);
+    return -EINVAL;
+}
+
+/* ---- Lines ---- */
+
+static void cut_words(acl_line_t *line, char *text, const char *separators)
+{
+    char *save = NULL;
+
+    line->num = 0;
+    for (char *word = strtok_r(text, separators, &save);
+         word != NULL && line->num < ACL_MAX_WORDS;
+         word = strtok_r(NULL, separators, &save)) {
+        line->words[line->num++] = word;
+    }
+    line->words[line->num] = NULL;
+}
+
+int acl_each_line(acl_reader_t *reader, char *text, const char *separators,
+                  acl_line_func_t func)
+{
+    acl_line_t line;
+
+    for (reader->number = 1; text != NULL; ++reader->number) {
+        char *end = strchr(text, '\n');
+        int ret = 0;
+
+        if (end != NULL) {
+            *end = '\0';
+        }
+        cut_words(&line, text, separators);
+        if (line.num > 0) {
+            ret = func(reader, &line);
+        }
+        if (ret != 0) {
+            return ret;
+        }
+        text = (end != NULL) ? end + 1 : NULL;
+    }
+    return 0;
+}
+
+int acl_has_words(const acl_line_t *line, unsigned at, const char *const *words,
+                  unsigned num)
+{
+    if (at + num > line->num) {
+        return 0;
+    }
+    for (unsigned i = 0; i < num; ++i) {
+        if (strcmp(line->words[at + i], words[i]) != 0) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+unsigned acl_find_word(const acl_line_t *line, const char *word)
+{
+    unsigned at = 0;
+
+    while (at < line->num && strcmp(line->words[at], word) != 0) {
+        ++at;
+    }
+    return at;
+}
+
+/* ---- Numbers ---- */
+
+int acl_number(acl_reader_t *reader, const char *word, const char *what,
+               unsigned long max, unsigned long *value_p)
+{
+    int is_hex = word[0] == '0' && (word[1] == 'x' || word[1] == 'X');
+    unsigned long value;
+    char *end;
+
+    errno = 0;
+    value = strtoul(word, &end, is_hex ? 16 : 10);
+    if (!isdigit((unsigned char)word[0]) || *end != '\0' || errno != 0 ||
+        value > max) {
+        return acl_fail(reader, "%s: '%.40s' is not a number from 0 to %lu",
+                        what, word, max);
+    }
+    *value_p = value;
+    return 0;
+}
+
+int acl_ports(acl_reader_t *reader, const char *word, unsigned *first_p,
+              unsigned *last_p)
+{
+    size_t length = strcspn(word, "-:");
+    unsigned long first, last;
+    char part[16];
+
+    if (length >= sizeof(part)) {
+        return acl_fail(reader, "'%.40s' is no range of ports", word);
+    }
+    mrail_copy(part, word, length);
+    part[length] = '\0';
+    if (acl_number(reader, part, "port", UINT16_MAX, &first) != 0) {
+        return -EINVAL;
+    }
+    last = first;
+    if (word[length] != '\0' &&
+        acl_number(reader, word + length + 1, "port", UINT16_MAX, &last) != 0) {
+        return -EINVAL;
+    }
+    if (first > last) {
+        return acl_fail(reader, "ports %lu to %lu: the lower one goes first",
+                        first, last);
+    }
+    *first_p = (unsigned)first;
+    *last_p = (unsigned)last;
+    return 0;
+}
+
+/* ---- Matches and arrows ---- */
+
+/* Room for one element more. 0 or -ENOMEM. */
+static int make_room(void *array_p, unsigned num, unsigned *room_p, size_t size)
+{
+    unsigned room = (*room_p == 0) ? 64 : 2 * *room_p;
+
+    if (num < *room_p) {
+        return 0;
+    }
+    if (!mrail_grow(array_p, room, size)) {
+        return -ENOMEM;
+    }
+    *room_p = room;
+    return 0;
+}
+
+int acl_add_match(acl_reader_t *reader, const acl_match_t *match)
+{
+    acl_match_t *added;
+
+    if (reader->num_matches == MRAIL_ACL_MAX_RULES) {
+        return acl_fail(reader, "more than %u rules", MRAIL_ACL_MAX_RULES);
+    }
+    if (make_room(&reader->matches, reader->num_matches, &reader->matches_room,
+                  sizeof(*match)) != 0) {
+        return -ENOMEM;
+    }
+    added = &reader->matches[reader->num_matches++];
+    *added = *match;
+    if (added->line == 0) {
+        added->line = reader->number;
+    }
+    return 0;
+}
+
+int acl_add_arrow(acl_reader_t *reader, acl_arrow_kind_t kind, unsigned order,
+                  const char *from, const char *to)
+{
+    acl_arrow_t *arrow;
+
+    if (reader->num_arrows == ACL_MAX_ARROWS) {
+        return acl_fail(reader, "more than %u names and next hops",
+                        ACL_MAX_ARROWS);
+    }
+    if (kind == ACL_ENDS && strlen(to) >= ACL_TARGET_MAX) {
+        return acl_fail(reader, "'%.40s...' is too long for a next hop", to);
+    }
+    if (make_room(&reader->arrows, reader->num_arrows, &reader->arrows_room,
+                  sizeof(*arrow)) != 0) {
+        return -ENOMEM;
+    }
+    arrow = &reader->arrows[reader->num_arrows++];
+    *arrow =
+        (acl_arrow_t){.kind = kind, .line = reader->number, .order = order};
+    snprintf(arrow->from, sizeof(arrow->from), "%s", from);
+    snprintf(arrow->to, sizeof(arrow->to), "%s", to);
+    return 0;
+}
+
+int acl_key(acl_reader_t *reader, char key[ACL_KEY_MAX], const char *prefix,
+            const char *a, const char *b)
+{
+    if (strlen(a) > MAX_NAME || (b != NULL && strlen(b) > MAX_NAME)) {
+        return acl_fail(reader, "a name has more than %d characters", MAX_NAME);
+    }
+    snprintf(key, ACL_KEY_MAX, "%s:%s%s%s", prefix, a, (b != NULL) ? ":" : "",
+             (b != NULL) ? b : "");
+    return 0;
+}
+
+/* The arrow from `key` that counts, or NULL. */
+static const acl_arrow_t *arrow_of(const acl_reader_t *reader, const char *key)
+{
+    const acl_arrow_t *best = NULL;
+
+    for (unsigned i = 0; i < reader->num_arrows; ++i) {
+        const acl_arrow_t *arrow = &reader->arrows[i];
+
+        if (arrow->kind != ACL_DECLARES && strcmp(arrow->from, key) == 0 &&
+            (best == NULL || arrow->order < best->order)) {
+            best = arrow;
+        }
+    }
+    return best;
+}
+
+void acl_resolve(acl_reader_t *reader)
+{
+    for (unsigned i = 0; i < reader->num_matches; ++i) {
+        acl_match_t *match = &reader->matches[i];
+        const char *key = match->key;
+        const acl_arrow_t *arrow = NULL;
+
+        for (unsigned step = 0; step < MAX_STEPS; ++step) {
+            arrow = arrow_of(reader, key);
+            if (arrow == NULL || arrow->kind == ACL_ENDS) {
+                break;
+            }
+            key = arrow->to;
+        }
+        if (match->target[0] == '\0' && arrow != NULL &&
+            arrow->kind == ACL_ENDS &&
+            strncmp(arrow->to, ACL_NEXT_HOP, strlen(ACL_NEXT_HOP)) != 0) {
+            mrail_copy(match->target, arrow->to, strlen(arrow->to) + 1);
+        }
+    }
+}

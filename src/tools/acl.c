@@ -1,0 +1,298 @@
+/*
+ * mrail acl: rules of switches for the segments of source ports, and the check of
+ * a rule set. Options and output; the rules are those of src/fabric/acl.h.
+ */
+#include "config.h"
+#include "tools/acl_verb.h"
+
+#include "base/number.h"
+#include "tools/acl_lists.h"
+#include "tools/options.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UPLINKS_VARIABLE "UCX_MRAIL_UPLINKS"
+#define DEFAULT_UPLINKS 8 /* as UCX_MRAIL_UPLINKS in src/rail/params.h */
+#define DEFAULT_NAME "udf"
+#define WHY_MAX 256
+
+typedef struct options {
+    unsigned dialect; /* MRAIL_ACL_NUM_DIALECTS: not given */
+    unsigned uplinks; /* 0: not given */
+    unsigned leaf_uplinks, dscp, failure;
+    const char *next_hops, *uplink_ports, *ports, *local, *name, *check;
+    int spine_vrf, as_printed, undo, list, json;
+} options_t;
+
+/* ---- Options ---- */
+
+#define FIELD(_name) offsetof(options_t, _name)
+
+static const mrail_option_t table[] = {
+    {"--dialect", "ios|eos|sonic|nvue|linux", "language of the switch",
+     MRAIL_OPTION_CHOICE, FIELD(dialect), 0, 0, NULL},
+    {"--uplinks", "N",
+     "uplinks of the switch, 1 to 256 (UCX_MRAIL_UPLINKS, or 8)",
+     MRAIL_OPTION_UNSIGNED, FIELD(uplinks), 1, MRAIL_ACL_MAX_UPLINKS, NULL},
+    {"--next-hops", "LIST",
+     "address of the far end of each uplink: A,B,... or FIRST+STEP, also "
+     "FIRST+STEPxN",
+     MRAIL_OPTION_TEXT, FIELD(next_hops), 0, 0, NULL},
+    {"--uplink-ports", "LIST",
+     "ports of the uplinks: swp51,swp52 or swp[51-52]", MRAIL_OPTION_TEXT,
+     FIELD(uplink_ports), 0, 0, NULL},
+    {"--ports", "LIST",
+     "ports to hosts (of a spine: to leaves), to which the rules apply",
+     MRAIL_OPTION_TEXT, FIELD(ports), 0, 0, NULL},
+    {"--local", "LIST",
+     "prefixes below this switch, which do not go up: 10.0.0.0/24",
+     MRAIL_OPTION_TEXT, FIELD(local), 0, 0, NULL},
+    {"--dscp", "N", "only packets with this DSCP, 0 to 63 (all)",
+     MRAIL_OPTION_UNSIGNED, FIELD(dscp), 0, 63, NULL},
+    {"--on-failure", "fall-through|drop",
+     "packets of an uplink that is down: ordinary routes, or drop them so that "
+     "lanes fail over (fall-through)",
+     MRAIL_OPTION_CHOICE, FIELD(failure), 0, 0, NULL},
+    {"--leaf-uplinks", "N",
+     "spine of three tiers: uplinks of a leaf; --uplinks are the spine's (1: "
+     "this is a leaf)",
+     MRAIL_OPTION_UNSIGNED, FIELD(leaf_uplinks), 1, MRAIL_ACL_MAX_UPLINKS,
+     NULL},
+    {"--name", "NAME", "first part of the names of lists and maps (udf)",
+     MRAIL_OPTION_TEXT, FIELD(name), 0, 0, NULL},
+    {"--undo", NULL, "what removes the rules", MRAIL_OPTION_FLAG, FIELD(undo),
+     0, 0, NULL},
+    {"--spine-vrf", NULL,
+     "instead: one VRF for each of the --uplinks links from a leaf to this "
+     "spine; --ports in the order of leaves",
+     MRAIL_OPTION_FLAG, FIELD(spine_vrf), 0, 0, NULL},
+    {"--list", NULL, "instead: a table of segments, uplinks and next hops",
+     MRAIL_OPTION_FLAG, FIELD(list), 0, 0, NULL},
+    {"--check", "FILE",
+     "instead: does this rule set send each port to one uplink, exactly once? "
+     "'-': stdin",
+     MRAIL_OPTION_TEXT, FIELD(check), 0, 0, NULL},
+    {"--json", NULL, "one object, for --list and --check", MRAIL_OPTION_FLAG,
+     FIELD(json), 0, 0, NULL},
+    {"--as-printed", NULL,
+     "ios: the lists and the route map as the CTCCL paper prints them, which "
+     "a switch reads differently",
+     MRAIL_OPTION_FLAG, FIELD(as_printed), 0, 0, NULL},
+    {.names = NULL}};
+
+static const char *const synopsis[] = {
+    "--dialect NAME [--uplinks N] [--next-hops LIST] [OPTION...]",
+    "--dialect NAME --spine-vrf --uplinks N --ports LIST [--undo]",
+    "--list [--uplinks N] [--next-hops LIST] [--json]",
+    "--dialect NAME --check FILE [--uplinks N] [--json]", NULL};
+
+static const mrail_command_t command = {
+    .verb = ACL_VERB,
+    .synopsis = synopsis,
+    .about =
+        "Writes switch rules that send each segment of RoCEv2 source ports out of\n"
+        "one uplink. The segments are those of the lanes. Checks a rule set.\n",
+    .options = table,
+    .epilog =
+        "Exit status: 0 done, 1 --check has findings, or failure, 2 usage, "
+        "also of\na rule set.\n"};
+
+/* The number of uplinks of the lanes, or 0 if the variable is not set. */
+static unsigned uplinks_of_environment(void)
+{
+    const char *text = getenv("UCX_MRAIL_UPLINKS");
+    uint64_t value = 0;
+
+    if (text != NULL &&
+        mrail_number_uint(text, 1, MRAIL_ACL_MAX_UPLINKS, &value) != 0) {
+        mrail_tool_usage(ACL_VERB,
+                         UPLINKS_VARIABLE "=%s: expected a number from 1 to %u",
+                         text, MRAIL_ACL_MAX_UPLINKS);
+    }
+    return (unsigned)value;
+}
+
+static void parse_options(options_t *options, char **argv)
+{
+    unsigned modes;
+
+    mrail_options_parse(&command, argv, options);
+    modes = (options->check != NULL) + (unsigned)options->list +
+            (unsigned)options->spine_vrf;
+    if (modes > 1) {
+        mrail_tool_usage(ACL_VERB,
+                         "--check, --list and --spine-vrf: choose one");
+    }
+    if (options->json && !options->list && options->check == NULL) {
+        mrail_tool_usage(ACL_VERB, "--json goes with --list or --check");
+    }
+    if (options->undo && (options->list || options->check != NULL)) {
+        mrail_tool_usage(ACL_VERB, "--undo does not go with --list or --check");
+    }
+    if (!options->list && options->dialect == MRAIL_ACL_NUM_DIALECTS) {
+        mrail_tool_usage(ACL_VERB, "which switch? Give --dialect NAME");
+    }
+    if (options->uplinks == 0) {
+        options->uplinks = uplinks_of_environment();
+    }
+}
+
+/* ---- Rules ---- */
+
+/* The memory behind a mrail_acl_t. */
+typedef struct rules {
+    mrail_acl_t acl;
+    mrail_acl_uplink_t uplinks[MRAIL_ACL_MAX_UPLINKS];
+    acl_list_t next_hops, uplink_ports, ports, local;
+    const char *port_words[ACL_LIST_MAX], *local_words[ACL_LIST_MAX];
+} rules_t;
+
+/* A comma-separated list and, for the library, its words. */
+static unsigned read_list(const char *option, const char *text,
+                          acl_list_t *list, const char **words)
+{
+    char why[WHY_MAX];
+
+    if (text == NULL) {
+        return 0;
+    }
+    if (acl_list_names(text, list, why, sizeof(why)) != 0) {
+        mrail_tool_usage(ACL_VERB, "%s: %s", option, why);
+    }
+    for (unsigned i = 0; i < list->num; ++i) {
+        words[i] = list->words[i];
+    }
+    return list->num;
+}
+
+static void read_uplinks(rules_t *rules, const options_t *options)
+{
+    unsigned num = rules->acl.num_uplinks;
+    char why[WHY_MAX];
+
+    if (options->next_hops != NULL &&
+        acl_list_next_hops(options->next_hops, num, &rules->next_hops, why,
+                           sizeof(why)) != 0) {
+        mrail_tool_usage(ACL_VERB, "--next-hops: %s", why);
+    }
+    if (options->uplink_ports != NULL) {
+        if (acl_list_names(options->uplink_ports, &rules->uplink_ports, why,
+                           sizeof(why)) != 0) {
+            mrail_tool_usage(ACL_VERB, "--uplink-ports: %s", why);
+        }
+        if (rules->uplink_ports.num != num) {
+            mrail_tool_usage(ACL_VERB,
+                             "--uplink-ports: %u ports, but %u uplinks",
+                             rules->uplink_ports.num, num);
+        }
+    }
+    for (unsigned i = 0; i < num; ++i) {
+        rules->uplinks[i] = (mrail_acl_uplink_t){
+            .next_hop =
+                (options->next_hops != NULL) ? rules->next_hops.words[i] : NULL,
+            .port = (options->uplink_ports != NULL)
+                        ? rules->uplink_ports.words[i]
+                        : NULL};
+    }
+}
+
+static void read_rules(rules_t *rules, const options_t *options)
+{
+    mrail_acl_t *acl = &rules->acl;
+
+    *acl =
+        (mrail_acl_t){.num_uplinks = (options->uplinks != 0) ? options->uplinks
+                                                             : DEFAULT_UPLINKS,
+                      .uplinks = rules->uplinks,
+                      .leaf_uplinks = options->leaf_uplinks,
+                      .dscp = options->dscp,
+                      .failure = (mrail_acl_failure_t)options->failure,
+                      .name = options->name,
+                      .ingress = rules->port_words,
+                      .local = rules->local_words,
+                      .as_printed = options->as_printed};
+    read_uplinks(rules, options);
+    acl->num_ingress =
+        read_list("--ports", options->ports, &rules->ports, rules->port_words);
+    acl->num_local =
+        read_list("--local", options->local, &rules->local, rules->local_words);
+}
+
+static void check_rules(const mrail_acl_t *acl, const options_t *options)
+{
+    char why[WHY_MAX];
+    int ret;
+
+    if (options->list) {
+        ret = mrail_acl_validate(acl, why, sizeof(why));
+    } else if (options->spine_vrf) {
+        ret = mrail_acl_validate_vrfs(acl, why, sizeof(why));
+    } else {
+        ret = mrail_acl_validate_dialect(
+            acl, (mrail_acl_dialect_t)options->dialect, why, sizeof(why));
+    }
+    if (ret != 0) {
+        mrail_tool_usage(ACL_VERB, "%s", why);
+    }
+}
+
+/* Facts that the user must know before the rules are applied. */
+static void warn(const mrail_acl_t *acl, mrail_acl_dialect_t dialect)
+{
+    const char *note = mrail_acl_failure_note(acl, dialect);
+
+    if (acl->uplinks[0].next_hop == NULL) {
+        fprintf(stderr,
+                "mrail acl: no --next-hops: replace NEXT_HOP_1 to "
+                "NEXT_HOP_%u, which a switch refuses\n",
+                acl->num_uplinks);
+    }
+    if (note != NULL) {
+        fprintf(stderr, "mrail acl: --on-failure: %s\n", note);
+    }
+}
+
+static void write_rules(const mrail_acl_t *acl, const options_t *options)
+{
+    mrail_acl_dialect_t dialect = (mrail_acl_dialect_t)options->dialect;
+
+    if (options->list) {
+        acl_show_list(acl, options->json);
+    } else if (options->spine_vrf) {
+        mrail_acl_write_vrfs(acl, dialect, options->undo, stdout);
+    } else if (options->undo) {
+        mrail_acl_write_undo(acl, dialect, stdout);
+    } else {
+        warn(acl, dialect);
+        mrail_acl_write(acl, dialect, stdout);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    options_t options = {.dialect = MRAIL_ACL_NUM_DIALECTS,
+                         .leaf_uplinks = 1,
+                         .dscp = MRAIL_ACL_NO_DSCP,
+                         .name = DEFAULT_NAME};
+    static rules_t rules;
+    int status = 0;
+
+    (void)argc;
+    parse_options(&options, argv);
+    if (options.check != NULL) {
+        status =
+            acl_check_file((mrail_acl_dialect_t)options.dialect, options.check,
+                           options.uplinks, options.leaf_uplinks, options.json);
+    } else {
+        read_rules(&rules, &options);
+        check_rules(&rules.acl, &options);
+        write_rules(&rules.acl, &options);
+    }
+    if (fflush(stdout) != 0) {
+        mrail_tool_fail(ACL_VERB, "stdout: %s", strerror(errno));
+    }
+    return status;
+}

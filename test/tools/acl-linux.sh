@@ -1,0 +1,287 @@
+#!/bin/sh
+# The Linux rules of `mrail acl` in force: a leaf, two hosts and a spine in network
+# namespaces. Datagrams from chosen source ports take the uplinks of their
+# segments. Also: a failed uplink, DSCP, undo, and a script that fails halfway.
+set -u
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+
+UPLINKS=8
+REMOTE=10.99.0.2 # behind the spine
+DSCP_26=104      # as a TOS byte
+
+# The namespace of this script becomes the leaf.
+if [ "${1-}" != in-namespace ]; then
+    need_built mrail-acl udp_ports
+    need unshare nsenter ip nft
+    for flags in -n -Urn; do
+        if unshare "$flags" sh -c 'ip link add leaf0 type veth peer name leaf1 &&
+            nft add table ip x' >/dev/null 2>&1; then
+            unshare "$flags" sh "$0" in-namespace
+            exit
+        fi
+    done
+    skip_all 'network namespaces with veth and nftables are not allowed here'
+fi
+
+# ---- The fabric ----
+
+# namespace NAME: a new network namespace; $holder is a process in it.
+namespace()
+{
+    # shellcheck disable=SC2016 # the inner shell's
+    unshare -n sh -c 'echo inside >"$1"; exec sleep 600' - "$tmp/$1" \
+        >/dev/null 2>&1 &
+    holder=$!
+    await 10 test -s "$tmp/$1" || bail_out "no namespace for $1"
+}
+
+at()
+{
+    at_holder=$1
+    shift
+    nsenter -t "$at_holder" -n -- "$@"
+}
+
+# counter HOLDER NAME MATCH...: counts datagrams to UDP port 4791 that match.
+counter()
+{
+    counter_holder=$1 counter_name=$2
+    shift 2
+    at "$counter_holder" nft "add table ip count
+        add chain ip count in { type filter hook prerouting priority raw; }
+        add counter ip count $counter_name
+        add rule ip count in $* udp dport 4791 counter name $counter_name"
+}
+
+# packets HOLDER NAME: of that counter, since the last call of reset.
+packets()
+{
+    at "$1" nft list counter ip count "$2" |
+        sed -n 's/.*packets \([0-9]*\) .*/\1/p'
+}
+
+reset()
+{
+    at "$spine" nft reset counters >/dev/null
+    at "$host2" nft reset counters >/dev/null
+}
+
+# host NAME HOLDER SUBNET: connects a host to the leaf's port NAME.
+host()
+{
+    ip link add "$1" type veth peer name eth0 netns "$2"
+    ip addr add "$3.1/24" dev "$1"
+    ip link set "$1" up
+    at "$2" ip addr add "$3.2/24" dev eth0
+    at "$2" ip link set eth0 up
+    at "$2" ip link set lo up
+    at "$2" ip route add default via "$3.1"
+}
+
+# uplink N: a link to the spine, which counts what arrives by it.
+uplink()
+{
+    ip link add "up$1" type veth peer name "link$1" netns "$spine"
+    ip addr add "10.20.$1.1/24" dev "up$1"
+    ip link set "up$1" up
+    at "$spine" ip addr add "10.20.$1.2/24" dev "link$1"
+    at "$spine" ip link set "link$1" up
+    counter "$spine" "c$1" iifname "link$1"
+}
+
+set_up()
+{
+    namespace host1
+    host1=$holder
+    namespace host2
+    host2=$holder
+    namespace spine
+    spine=$holder
+    ip link set lo up
+    echo 1 >/proc/sys/net/ipv4/ip_forward
+    # By ports, as ECMP of a switch.
+    echo 1 >/proc/sys/net/ipv4/fib_multipath_hash_policy
+    host h1 "$host1" 10.10.1
+    host h2 "$host2" 10.10.2
+    counter "$host2" local
+    paths=
+    uplink=1
+    while [ $uplink -le $UPLINKS ]; do
+        uplink $uplink
+        hops=${hops:+$hops,}10.20.$uplink.2
+        paths="$paths nexthop via 10.20.$uplink.2"
+        uplink=$((uplink + 1))
+    done
+    ecmp
+}
+
+# The default route over all uplinks.
+ecmp()
+{
+    # shellcheck disable=SC2086 # words are wanted
+    ip route replace default $paths
+}
+
+hops=
+{ set_up; } >"$tmp/set-up" 2>&1 || bail_out "no fabric: $(tail -n 1 "$tmp/set-up")"
+
+# rules OPTION...: the script of these rules is in $tmp/rules.
+rules()
+{
+    "$build/mrail-acl" --dialect linux --uplinks $UPLINKS --next-hops "$hops" \
+        "$@" >"$tmp/rules"
+}
+
+# apply OPTION...
+apply()
+{
+    rules "$@" && sh "$tmp/rules"
+}
+
+# send HOLDER ADDRESS TOS FIRST STEP COUNT
+send()
+{
+    at "$1" "$build/udp_ports" "$2" 4791 "$3" "$4" "$5" "$6"
+}
+
+# arrived: the datagrams of each link at the spine, in a row.
+arrived()
+{
+    link=1
+    while [ $link -le $UPLINKS ]; do
+        printf '%s ' "$(packets "$spine" "c$link")"
+        link=$((link + 1))
+    done
+}
+
+# All but the rules' own counters.
+state()
+{
+    ip rule
+    nft list tables
+    ip -4 route show table all | sort
+}
+
+state >"$tmp/before"
+
+# ---- Segments ----
+
+reset
+send "$host1" $REMOTE 0 49152 32 512
+# shellcheck disable=SC2046 # numbers
+set -- $(arrived)
+total=0
+for number; do total=$((total + number)); done
+is 'without rules, ECMP brings all datagrams to the spine' 512 $total
+
+check 'the rules apply' apply
+reset
+send "$host1" $REMOTE 0 49152 2048 8
+is 'the lanes of 8 uplinks take one each' '1 1 1 1 1 1 1 1 ' "$(arrived)"
+reset
+send "$host1" $REMOTE 0 49152 32 512
+is '512 ports spread evenly' '64 64 64 64 64 64 64 64 ' "$(arrived)"
+reset
+send "$host1" $REMOTE 0 51199 1 2
+send "$host1" $REMOTE 0 65535 1 1
+is 'the ends of segments, and port 65535' '1 1 0 0 0 0 0 1 ' "$(arrived)"
+reset
+send "$host1" 10.10.2.2 0 49152 512 32
+is 'datagrams to a host of the same leaf do not go up' '0 0 0 0 0 0 0 0 ' \
+    "$(arrived)"
+is '... and arrive' 32 "$(packets "$host2" local)"
+
+ip rule >"$tmp/once"
+check 'the rules apply again' sh "$tmp/rules"
+ip rule >"$tmp/twice"
+check '... and are there once' cmp "$tmp/once" "$tmp/twice"
+
+# ---- A failed uplink ----
+
+ip link set up3 down
+reset
+send "$host1" $REMOTE 0 49152 32 512
+# shellcheck disable=SC2046 # numbers
+set -- $(arrived)
+total=0
+for number; do total=$((total + number)); done
+is 'fall-through: the datagrams of a failed uplink arrive' 512 $total
+is '... by other uplinks' 0 "$3"
+ip link set up3 up
+ecmp
+
+apply --on-failure drop
+ip link set up3 down
+reset
+send "$host1" $REMOTE 0 49152 32 512
+is 'drop: they do not, and the others are as before' \
+    '64 64 0 64 64 64 64 64 ' "$(arrived)"
+ip link set up3 up
+ecmp
+check 'after the repair the rules apply again' sh "$tmp/rules"
+reset
+send "$host1" $REMOTE 0 49152 32 512
+is '... for all uplinks' '64 64 64 64 64 64 64 64 ' "$(arrived)"
+
+# ---- Options ----
+
+marked()
+{
+    nft list ruleset | sed -n 's/.*counter packets \([0-9]*\) .*mark set.*/\1/p' |
+        paste -sd ' '
+}
+
+apply --dscp 26
+reset
+send "$host1" $REMOTE $DSCP_26 49152 2048 8
+is 'with a DSCP: its datagrams take their uplinks' '1 1 1 1 1 1 1 1 ' \
+    "$(arrived)"
+send "$host1" $REMOTE 0 49152 2048 8
+is '... and no others' '1 1 1 1 1 1 1 1' "$(marked)"
+apply --ports h2
+send "$host1" $REMOTE 0 49152 2048 8
+is 'with ports: datagrams of other ports are not marked' '0 0 0 0 0 0 0 0' \
+    "$(marked)"
+send "$host2" $REMOTE 0 49152 2048 8
+is '... those of the port are' '1 1 1 1 1 1 1 1' "$(marked)"
+apply --local 10.10.2.0/24
+ip route add 10.99.0.0/24 via 10.20.1.2
+reset
+send "$host1" $REMOTE 0 49152 32 512
+is 'with prefixes: a route to the remote rack does not matter' \
+    '64 64 64 64 64 64 64 64 ' "$(arrived)"
+send "$host1" 10.10.2.2 0 49152 512 32
+is '... and the prefix is local' 32 "$(packets "$host2" local)"
+ip route del 10.99.0.0/24
+apply --leaf-uplinks 4
+reset
+send "$host1" $REMOTE 0 49152 512 32
+is 'a spine of three tiers: parts of four leaf segments' '4 4 4 4 4 4 4 4 ' \
+    "$(arrived)"
+check 'the check reads what is in force' "$build/mrail-acl" --dialect linux \
+    --check "$tmp/rules" --uplinks 8 --leaf-uplinks 4
+
+# ---- Undo, and failures of the script ----
+
+rules --undo
+check 'undo' sh "$tmp/rules"
+state >"$tmp/after"
+check '... leaves what was there before' cmp "$tmp/before" "$tmp/after"
+check 'undo without rules' sh "$tmp/rules"
+
+"$build/mrail-acl" --dialect linux --uplinks 3 \
+    --next-hops 10.20.1.2,10.20.2.2,172.16.0.1 >"$tmp/rules"
+expect_run 'a next hop that is not reachable is refused' bad 'Command failed' \
+    sh "$tmp/rules"
+state >"$tmp/after"
+check '... and nothing is half-applied' cmp "$tmp/before" "$tmp/after"
+apply
+"$build/mrail-acl" --dialect linux --uplinks 2 --next-hops 10.20.1.2,10.20.2.2 \
+    >"$tmp/rules"
+sh "$tmp/rules"
+is 'fewer uplinks than before: no rule is left' 3 \
+    "$(ip rule | grep -c 'proto 147')"
+"$build/mrail-acl" --dialect linux --uplinks 2 >"$tmp/rules" 2>/dev/null
+expect_run 'placeholders are refused' bad NEXT_HOP_1 sh "$tmp/rules"
+finish

@@ -1,0 +1,216 @@
+#!/bin/sh
+# mrail acl, as a user types it: rules of all dialects, their check, the list of
+# segments, and wrong options and rule sets.
+set -eu
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+acl=$build/mrail-acl
+unset UCX_MRAIL_UPLINKS
+
+# prints NAME STATUS PATTERN ARGUMENT...: exit status, and a line of the output
+# (stdout or stderr) that matches.
+prints()
+{
+    name=$1 want=$2 pattern=$3
+    shift 3
+    expect_run "$name" "$want" "$pattern" "$acl" "$@"
+}
+
+# refused NAME PATTERN ARGUMENT...: status 2, a sentence, and no rules.
+refused()
+{
+    name=$1 pattern=$2
+    shift 2
+    status=0
+    "$acl" "$@" >"$tmp/rules" 2>"$tmp/err" </dev/null || status=$?
+    if [ $status != 2 ] || [ -s "$tmp/rules" ]; then
+        not_ok "$name" "exit status $status, $(wc -c <"$tmp/rules") bytes"
+    else
+        expect "$name" "$tmp/err" "^mrail acl: .*$pattern"
+    fi
+}
+
+# makes FILE ARGUMENT...
+makes()
+{
+    file=$1
+    shift
+    "$acl" "$@" >"$tmp/$file" 2>"$tmp/err"
+}
+
+need_built mrail-acl
+hops=10.9.0.1+2
+dialects='ios eos sonic nvue linux'
+
+# ---- Rules, and their check ----
+
+for dialect in $dialects; do
+    makes "$dialect" --dialect $dialect --uplinks 8 --next-hops $hops
+    prints "$dialect: the check of its own rules" 0 \
+        ': 8 rules, 8 uplinks: each port .* goes to one uplink, exactly once$' \
+        --dialect $dialect --check "$tmp/$dialect" --uplinks 8
+    prints "$dialect: ... with as many uplinks as next hops" 0 'exactly once$' \
+        --dialect $dialect --check "$tmp/$dialect"
+    prints "$dialect: ... for other lanes" 1 '6 segments unlike' \
+        --dialect $dialect --check "$tmp/$dialect" --uplinks 6
+    makes undo --dialect $dialect --uplinks 8 --undo
+    check "$dialect: undo has something to say" test -s "$tmp/undo"
+    prints "$dialect: three tiers" 0 '^[^ ]' --dialect $dialect --uplinks 4 \
+        --leaf-uplinks 8 --next-hops $hops
+    prints "$dialect: VRFs of a spine" 0 'udf2' --dialect $dialect \
+        --spine-vrf --uplinks 2 --ports 'p[1-4]'
+done
+check 'linux: the rules are a shell script' sh -n "$tmp/linux"
+if command -v python3 >/dev/null; then
+    check 'sonic: the rules are JSON' python3 -m json.tool "$tmp/sonic"
+    makes patch --dialect sonic --uplinks 8 --undo
+    check 'sonic: undo is JSON' python3 -m json.tool "$tmp/patch"
+else
+    skip 'sonic: the rules are JSON' 'python3 is not installed'
+fi
+
+# The paper: ports 51 to 54 to one spine, 59 to 62 to the other.
+makes paper --dialect ios --uplinks 8 --as-printed \
+    --next-hops 100.98.0.10+4x4,100.98.0.42+4x4
+is 'the paper: the first list' '  10 permit udp any range 49152 51199 any eq 4791' \
+    "$(sed -n 2p "$tmp/paper")"
+is '... the last list' '  10 permit udp any range 63488 65535 any eq 4791' \
+    "$(sed -n 16p "$tmp/paper")"
+is '... next hops' '10 14 18 22 42 46 50 54' \
+    "$(sed -n 's/.*next-hop 100\.98\.0\.//p' "$tmp/paper" | paste -sd ' ')"
+prints '... a switch reads it differently' 1 \
+    "^line 18: there is no access list 'udf'" \
+    --dialect ios --check "$tmp/paper" --uplinks 8
+
+# ---- Uplinks of the lanes ----
+
+prints 'without --uplinks: the default of the lanes' 0 \
+    '^ +8 +63488 +65535 +8 ' --list
+default=$(sed -n 's/^| `UCX_MRAIL_UPLINKS` | number | `\([0-9]*\)`.*/\1/p' \
+    "$top/docs/configuration.md")
+is '... which is the same' "$default" "$("$acl" --list | grep -c '^ *[1-9]')"
+is '... those of UCX_MRAIL_UPLINKS' 3 \
+    "$(UCX_MRAIL_UPLINKS=3 "$acl" --list | grep -c '^ *[1-9]')"
+UCX_MRAIL_UPLINKS=6 prints 'the check has those of UCX_MRAIL_UPLINKS, too' 1 \
+    'segments unlike' --dialect ios --check "$tmp/ios"
+UCX_MRAIL_UPLINKS=0 refused 'UCX_MRAIL_UPLINKS=0' \
+    'UCX_MRAIL_UPLINKS=0: expected a number from 1 to 256' --list
+
+# ---- Messages beside the rules ----
+
+prints 'no next hops' 0 'replace NEXT_HOP_1 to NEXT_HOP_4, which a switch' \
+    --dialect ios --uplinks 4
+makes placeholders --dialect ios --uplinks 4
+prints '... and the check sees it' 1 '4 rules without an uplink' \
+    --dialect ios --check "$tmp/placeholders"
+prints 'a switch that cannot fall through' 0 '^mrail acl: --on-failure: SONiC' \
+    --dialect sonic --next-hops $hops
+
+# ---- JSON ----
+
+prints 'the list as JSON' 0 \
+    '"segment": 2, "first": 57344, "last": 65535, "uplink": 2, "next_hop": "10.9.0.3", "port": "swp52"' \
+    --list --uplinks 2 --next-hops $hops --uplink-ports 'swp[51-52]' --json
+prints 'a check as JSON' 0 '"exactly_once": true, "rules": 8, "uplinks": 8' \
+    --dialect eos --check "$tmp/eos" --json
+sed 's/61440 63487/61440 63000/' "$tmp/eos" >"$tmp/bad"
+prints '... with a finding' 1 '"holes": 1, "overlaps": 0' \
+    --dialect eos --check "$tmp/bad" --json
+expect '... in words' "$tmp/out" '"ports 63001 to 63487: no rule"'
+
+# ---- Faults in rule sets ----
+
+prints 'a hole' 1 '^ports 63001 to 63487: no rule$' \
+    --dialect eos --check "$tmp/bad"
+expect '... counted' "$tmp/out" ': 8 rules, 8 uplinks: 1 hole$'
+sed 's/61440 63487/61440 63500/' "$tmp/ios" >"$tmp/bad"
+prints 'an overlap' 1 '^line [0-9]+: ports 63488 to 63500 also match line [0-9]+$' \
+    --dialect ios --check "$tmp/bad"
+sed '/via 10.9.0.5/d' "$tmp/linux" >"$tmp/bad"
+prints 'a rule without an uplink' 1 \
+    '^line [0-9]+: ports 53248 to 55295 have no uplink: no next hop belongs to this mark$' \
+    --dialect linux --check "$tmp/bad"
+sed 's/49152-51199/40000-51199/' "$tmp/nvue" >"$tmp/bad"
+prints 'ports out of range' 1 \
+    '^line [0-9]+: ports 40000 to 51199: RoCEv2 lanes use 49152 to 65535 only$' \
+    --dialect nvue --check "$tmp/bad"
+status=0
+"$acl" --dialect sonic --check - <"$tmp/sonic" >"$tmp/out" 2>&1 || status=$?
+is 'a rule set from stdin' 0 $status
+expect '... has that name' "$tmp/out" '^stdin: 8 rules'
+sed 's/$/\r/' "$tmp/ios" >"$tmp/crlf"
+prints 'lines that end as on Windows' 0 'exactly once$' --dialect ios \
+    --check "$tmp/crlf"
+
+# ---- Refused ----
+
+refused 'uplinks 0' '--uplinks 0: expected a number from 1 to 256' --dialect ios --uplinks 0
+refused 'uplinks 257' 'a number from 1 to 256' --dialect ios --uplinks 257
+refused 'more uplinks than ports' 'a leaf segment has only 64 ports' \
+    --dialect ios --uplinks 65 --leaf-uplinks 256
+refused 'an unknown dialect' 'junos' --dialect junos
+refused 'no dialect' 'which switch\? Give --dialect NAME' --uplinks 4
+refused 'more uplinks than marks' 'NVUE marks each uplink .* only 32 are free' \
+    --dialect nvue --uplinks 33
+refused 'too few next hops' '2 next hops, but 4 uplinks' \
+    --dialect ios --uplinks 4 --next-hops 10.9.0.1,10.9.0.3
+refused 'too many next hops' '5 next hops, but 4 uplinks' \
+    --dialect ios --uplinks 4 --next-hops 10.9.0.1+2x5
+refused 'a next hop that is none' "'10.9.0' is no next hop" \
+    --dialect ios --uplinks 1 --next-hops 10.9.0
+refused 'a step that is none' "'10.9.0.1\+x' is no next hop" \
+    --dialect ios --next-hops 10.9.0.1+x
+refused 'next hops beyond the last address' 'the next address is too large' \
+    --dialect ios --next-hops 255.255.255.250+1
+refused 'one next hop for two uplinks' 'uplinks 1 and 2 have the same next hop' \
+    --dialect ios --uplinks 2 --next-hops 10.9.0.1,10.9.0.1
+refused 'an empty word in a list' 'a word of 1 to 63 characters' \
+    --dialect ios --ports a,,b
+refused 'a list that ends with a comma' 'a word of 1 to 63 characters' \
+    --dialect ios --ports a,
+refused 'a range that is none' 'a range is written as swp\[1-4\]' \
+    --dialect ios --ports 'swp[1'
+refused 'a range the wrong way round' 'the lower one first' \
+    --dialect ios --ports 'swp[4-1]'
+refused 'too many ports' 'at most 1024 names' --dialect ios --ports 'p[1-2000]'
+refused 'a port that would be a command' 'is no name of a port' \
+    --dialect linux --ports 'a;reboot'
+refused 'a port that comes twice' 'port a comes twice' --dialect ios --ports a,a
+refused 'a prefix with host bits' 'is no IPv4 prefix' \
+    --dialect ios --local 10.0.0.1/24
+refused 'a DSCP that is none' 'a number from 0 to 63' --dialect ios --dscp 64
+refused 'a name that is none' '1 to 9 letters' --dialect ios --name 'a b'
+refused 'a strange failure mode' 'ignore' --dialect ios --on-failure ignore
+refused 'the printed form of another dialect' 'the ios dialect' \
+    --dialect eos --as-printed
+refused 'uplink ports that are not as many' '1 ports, but 2 uplinks' \
+    --dialect linux --uplinks 2 --uplink-ports swp1
+refused 'VRFs without ports' '0 ports, 4 links to each leaf' \
+    --dialect eos --spine-vrf --uplinks 4
+refused 'VRFs of an incomplete leaf' '3 ports, 2 links' \
+    --dialect eos --spine-vrf --uplinks 2 --ports a,b,c
+refused 'two modes' 'choose one' --dialect eos --list --check x
+refused '--json without a list or a check' 'goes with --list or --check' \
+    --dialect eos --json
+refused '--undo of a list' 'does not go with' --list --undo
+refused 'a rule set that is not there' 'no-such-file: No such file' \
+    --dialect eos --check "$tmp/no-such-file"
+refused 'a folder as a rule set' 'Is a directory' --dialect eos --check "$tmp"
+refused 'a rule set of another dialect' \
+    "ios: line 1: '\{' is missing" --dialect sonic --check "$tmp/ios"
+refused '... with no rule in it' 'no rule for source ports to UDP port 4791' \
+    --dialect eos --check "$tmp/linux"
+printf 'ip access-list extended a\n permit udp any range 5 4 any eq 4791\n' \
+    >"$tmp/bad"
+refused 'a malformed rule set' 'bad: line 2: range 5 4: the lower port' \
+    --dialect ios --check "$tmp/bad"
+printf 'a\nb\000c' >"$tmp/bad"
+refused 'a rule set with a zero byte' 'bad: line 2: byte 0 is no text' \
+    --dialect ios --check "$tmp/bad"
+if [ -c /dev/full ]; then
+    expect_run 'an output that is full' 1 'stdout: No space left' \
+        sh -c '"$1" --list >/dev/full' - "$acl"
+else
+    skip 'an output that is full' 'there is no /dev/full'
+fi
+finish
