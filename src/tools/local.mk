@@ -51,6 +51,7 @@ mrail_soft_SOURCES = \
     src/softroce/host/daemon_msg.c \
     src/softroce/host/session.c src/softroce/host/session.h \
     src/tools/soft.c src/tools/soft.h \
+    src/tools/soft_addrs.c src/tools/soft_addrs.h \
     src/tools/soft_ctl.c \
     src/tools/soft_status.c \
     src/tools/soft_run.c \
@@ -94,6 +95,15 @@ mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h \
     src/tools/acl_lists.c src/tools/acl_lists.h
 mrail_acl_LDADD = libmrail-fabric.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-acl.1
+
+# mrail lab: a fabric in network namespaces.
+pkglibexec_PROGRAMS += mrail-lab
+mrail_lab_SOURCES = src/tools/lab.c src/tools/lab_verb.h \
+    src/tools/lab_build.c src/tools/lab_counters.c src/tools/lab_ctl.c \
+    src/tools/lab_ns.c src/tools/lab_route.c src/tools/lab_run.c \
+    src/tools/lab_state.c src/tools/lab_status.c src/tools/lab_svg.c
+mrail_lab_LDADD = libmrail-fabric.la libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-lab.1
 
 pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la
