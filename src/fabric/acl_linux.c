@@ -13,11 +13,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define PROTOCOL 147      /* of rules and routes; no routing daemon has it */
-#define PRIORITY 4790     /* of the first rule; uplink n from 1 has 4790 + n */
+#define PROTOCOL 147  /* of rules and routes; no routing daemon has it */
+#define PRIORITY 4790 /* of the first rule; uplink n from 1 has 4790 + n */
 #define MARK MRAIL_ACL_LINUX_MARK /* uplink n from 1 has MARK + n */
-#define TABLE 479100u     /* uplink n has TABLE + n */
-#define VRF_TABLE 479500u /* VRF n has VRF_TABLE + n */
+#define TABLE 479100u             /* uplink n has TABLE + n */
+#define VRF_TABLE 479500u         /* VRF n has VRF_TABLE + n */
 
 /* ---- Writer ---- */
 

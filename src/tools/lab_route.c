@@ -4,8 +4,8 @@
  * paths: down if the leaf is below, else up (ECMP).
  *
  * Port rules come on top. On the way up they are those of fabric/acl.h. On the way
- * down a switch with parallel links sends what came in by the k-th link of one
- * lower switch out by the k-th link of the other, as the VRFs of [CTCCL] 4.1 do.
+ * down they matter for parallel links: the k-th link of a switch leads to the
+ * k-th link of every other one. The VRFs of [CTCCL] 4.1 do the same.
  */
 #include "config.h"
 #include "tools/lab_verb.h"

@@ -9,9 +9,10 @@
  * the lab ends; nothing has to run for that. Named namespaces of ip-netns(8)
  * would outlive a killed lab.
  *
- * Interfaces: railR of a host (rail R), upN of a switch (uplink N), downN (its
- * N-th link downwards), the bridge `hosts` of a leaf (its downN are ports), and
- * `mgmt` of a host: a network for mpirun, which is not shaped or counted.
+ * Interfaces of a host: railR is rail R, and mgmt leads to a network for mpirun,
+ * which is not shaped or counted. Interfaces of a switch: upN is uplink N, downN is
+ * its N-th link downwards. A leaf has the bridge `hosts`, whose ports are its
+ * downN.
  */
 #ifndef MRAIL_TOOLS_LAB_VERB_H
 #define MRAIL_TOOLS_LAB_VERB_H

@@ -131,7 +131,8 @@ static const mrail_option_t run_options[] = {
     {"--soft", "NODESxRAILS",
      "software rails: that many emulated nodes on this machine (ranks in "
      "blocks), each with that many rails; needs no NIC. Default for -np: "
-     "NODES; with fewer ranks some nodes are empty",
+     "NODES; with fewer ranks some nodes are empty. In mrail lab, 'lab': its "
+     "hosts",
      MRAIL_OPTION_CALL, 0, 0, 0, take_soft},
     {"--rate", "LIST",
      "rates of the software rails: one for all or one for each, such as "
