@@ -49,10 +49,9 @@ static const mrail_command_t command = {
     .verb = LAB_VERB,
     .synopsis = synopsis,
     .about =
-        "Builds an emulated fabric from a file (mrail-fabric(5)) in network "
-        "namespaces, runs\n"
-        "CMD inside, and removes it.  No root where the kernel allows user "
-        "namespaces.\n",
+        "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
+        "namespaces, runs CMD inside, and removes it.  No root where the kernel\n"
+        "allows user namespaces.\n",
     .options = table,
     .epilog = "Software rails on the hosts: mrail run --soft lab ...\n"
               "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, 2 "
