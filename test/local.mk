@@ -13,6 +13,7 @@ include test/rail/local.mk
 include test/fuzz/local.mk
 include test/ucx/local.mk
 include test/mpi/local.mk
+include test/lab/local.mk
 include test/vm/local.mk
 include test/model/local.mk
 include test/bench/local.mk

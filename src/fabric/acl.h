@@ -14,6 +14,8 @@
 #include <stdio.h>
 
 #define MRAIL_ACL_NO_DSCP 255
+/* MRAIL_ACL_LINUX: uplink n, from 0, has this packet mark + n + 1. */
+#define MRAIL_ACL_LINUX_MARK 0x47910000u
 #define MRAIL_ACL_MAX_UPLINKS 256
 
 typedef enum mrail_acl_dialect {

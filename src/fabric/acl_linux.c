@@ -13,10 +13,10 @@
 #include <errno.h>
 #include <string.h>
 
-#define PROTOCOL 147     /* of rules and routes; no routing daemon has it */
-#define PRIORITY 4790    /* of the first rule; uplink n from 1 has 4790 + n */
-#define MARK 0x47910000u /* uplink n has MARK + n */
-#define TABLE 479100u    /* uplink n has TABLE + n */
+#define PROTOCOL 147  /* of rules and routes; no routing daemon has it */
+#define PRIORITY 4790 /* of the first rule; uplink n from 1 has 4790 + n */
+#define MARK MRAIL_ACL_LINUX_MARK /* uplink n from 1 has MARK + n */
+#define TABLE 479100u             /* uplink n from 1 has TABLE + n */
 #define NFT_TABLE "mrail_acl"
 #define VRF_TABLE 479500u /* VRF n has VRF_TABLE + n */
 

@@ -52,6 +52,7 @@ mrail_soft_SOURCES = \
     src/softroce/host/daemon_msg.c \
     src/softroce/host/session.c src/softroce/host/session.h \
     src/tools/soft.c src/tools/soft.h \
+    src/tools/soft_addrs.c src/tools/soft_addrs.h \
     src/tools/soft_ctl.c \
     src/tools/soft_status.c \
     src/tools/soft_run.c \
@@ -108,6 +109,15 @@ fabricdir = $(pkgdatadir)/fabrics
 dist_fabric_DATA = contrib/fabrics/ctccl.fabric \
     contrib/fabrics/ethereal-256.fabric contrib/fabrics/ethereal-512.fabric \
     contrib/fabrics/paralet-128.fabric contrib/fabrics/paralet-1024.fabric
+
+# mrail lab: a fabric in network namespaces.
+pkglibexec_PROGRAMS += mrail-lab
+mrail_lab_SOURCES = src/tools/lab.c src/tools/lab_verb.h \
+    src/tools/lab_build.c src/tools/lab_counters.c src/tools/lab_ctl.c \
+    src/tools/lab_ns.c src/tools/lab_route.c src/tools/lab_run.c \
+    src/tools/lab_state.c src/tools/lab_status.c src/tools/lab_svg.c
+mrail_lab_LDADD = libmrail-fabric.la libmrail-tool.la
+dist_man_MANS += src/tools/man/mrail-lab.1
 
 pkglibexec_PROGRAMS += mrail-top
 noinst_LTLIBRARIES += libmrail-top.la

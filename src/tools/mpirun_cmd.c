@@ -283,10 +283,15 @@ static void plan_wrappers(plan_t *plan, const mrail_run_paths_t *paths)
     if (options->nodes > 0) {
         mrail_tool_args_add(args, paths->mrail);
         mrail_tool_args_add(args, "soft");
-        mrail_tool_args_add(args, "--nodes");
-        mrail_tool_args_addf(args, "%u", options->nodes);
-        mrail_tool_args_add(args, "--rails");
-        mrail_tool_args_addf(args, "%u", options->rails);
+        if (options->addresses != NULL) {
+            mrail_tool_args_add(args, "--addresses");
+            mrail_tool_args_add(args, options->addresses);
+        } else {
+            mrail_tool_args_add(args, "--nodes");
+            mrail_tool_args_addf(args, "%u", options->nodes);
+            mrail_tool_args_add(args, "--rails");
+            mrail_tool_args_addf(args, "%u", options->rails);
+        }
         if (options->rate != NULL) {
             mrail_tool_args_add(args, "--rate");
             mrail_tool_args_add(args, options->rate);

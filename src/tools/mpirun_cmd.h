@@ -24,9 +24,11 @@ typedef struct mrail_run_options {
     unsigned np;                /* 0: not given */
     unsigned nodes;             /* emulated nodes; 0: real NICs */
     unsigned rails;             /* software rails per node, if nodes > 0 */
-    const char *rate;           /* for `mrail soft --rate`; NULL: not given */
-    const char *script;         /* for `mrail soft --script`; NULL: not given */
-    const char *session;        /* of the software rails, if nodes > 0 */
+    const char
+        *addresses;     /* for `mrail soft --addresses`, of a lab; NULL: none */
+    const char *rate;   /* for `mrail soft --rate`; NULL: not given */
+    const char *script; /* for `mrail soft --script`; NULL: not given */
+    const char *session; /* of the software rails, if nodes > 0 */
     const char *devices; /* one rail per rank out of this list, "a,b"; NULL:
                             every rank has all rails */
     mrail_run_stock_t stock;

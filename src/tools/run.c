@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define VERB "run"
+#define MRAIL_LAB_ADDRESSES "/dev/shm/mrail-lab/addresses" /* lab_verb.h */
+#define MRAIL_LAB_SESSION "lab" /* one for all jobs of a lab */
 
 typedef struct run {
     mrail_run_options_t options;
@@ -46,6 +48,21 @@ static void take_soft(void *target, const char *text)
     const char *x = strchr(text, 'x');
     char nodes[16];
 
+    if (strcmp(text, "lab") == 0) {
+        const char *size = getenv("MRAIL_LAB_SIZE");
+
+        if (getenv("MRAIL_LAB") == NULL) {
+            mrail_tool_usage(VERB, "--soft lab: this is no lab; 'mrail lab "
+                                   "FABRIC -- mrail run ...' makes one");
+        }
+        if (size == NULL || strcmp(size, "lab") == 0) {
+            mrail_tool_usage(VERB, "--soft lab: the hosts of this lab have "
+                                   "different numbers of rails");
+        }
+        take_soft(target, size);
+        options->addresses = MRAIL_LAB_ADDRESSES;
+        return;
+    }
     if (x == NULL || (size_t)(x - text) >= sizeof(nodes)) {
         mrail_tool_usage(
             VERB, "--soft %s: expected NODESxRAILS, for example 2x4", text);
@@ -114,7 +131,8 @@ static const mrail_option_t run_options[] = {
     {"--soft", "NODESxRAILS",
      "software rails: that many emulated nodes on this machine (ranks in "
      "blocks), each with that many rails; needs no NIC. Default for -np: "
-     "NODES; with fewer ranks some nodes are empty",
+     "NODES; with fewer ranks some nodes are empty. In mrail lab, 'lab': its "
+     "hosts",
      MRAIL_OPTION_CALL, 0, 0, 0, take_soft},
     {"--rate", "LIST",
      "rates of the software rails: one for all or one for each, such as "
@@ -227,6 +245,14 @@ static void complete_options(run_t *run)
         return;
     }
     check_soft(options);
+    if (options->addresses != NULL) {
+        if (options->rate != NULL) {
+            mrail_tool_usage(VERB,
+                             "--rate: the rates of a lab are those of its "
+                             "fabric");
+        }
+        options->session = MRAIL_LAB_SESSION;
+    }
     if (options->session == NULL) {
         snprintf(run->session, sizeof(run->session), "run-%ld", (long)getpid());
         options->session = run->session;

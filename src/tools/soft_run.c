@@ -1,6 +1,7 @@
 /* mrail soft [options] -- CMD: makes or joins a session, then becomes CMD. */
 #include "config.h"
 #include "soft.h"
+#include "soft_addrs.h"
 #include "soft_script.h"
 #include "softroce/host/daemon.h"
 #include "base/launch.h"
@@ -34,6 +35,8 @@ typedef struct soft_run {
     int given_icrc, given_mtu;
     unsigned node;      /* NODE_OF_RANK: from the launcher's variables */
     const char *script; /* a file; NULL: none */
+    const char *list;   /* a file of addresses; NULL: none */
+    soft_addrs_t addrs; /* its content */
 } soft_run_t;
 
 static void soft_run_mtu(void *target, const char *text)
@@ -112,6 +115,10 @@ static const mrail_option_t soft_run_options[] = {
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_mtu},
     {"--base", "A.B", "addresses A.B.<rail+1>.<node+1> (127.S, S by name)",
      MRAIL_OPTION_CALL, 0, 0, 0, soft_run_base},
+    {"--addresses", "FILE",
+     "addresses and rates from a file: a line per node, NAME ADDRESS,... "
+     "RATE,...; the node of CMD is the one whose first address is here",
+     MRAIL_OPTION_TEXT, FIELD(list), 0, 0, NULL},
     {"--seed", "N", "seed of the random loss (1)", MRAIL_OPTION_UINT64,
      FIELD(params.seed), 0, UINT64_MAX, NULL},
     {"--script", "FILE",
@@ -153,6 +160,26 @@ static void soft_run_rates(soft_run_t *run)
     }
 }
 
+/* The list says what --nodes, --rails, --rate and --base say. */
+static void soft_run_list(soft_run_t *run)
+{
+    char why[SOFT_WHY_MAX];
+
+    if (run->nodes != 0 || run->rails != 0 || run->rates != NULL ||
+        run->params.base_addr != 0) {
+        mrail_tool_usage(SOFT_VERB, "--addresses has nodes, rails, rates and "
+                                    "addresses: not with --nodes, --rails, "
+                                    "--rate or --base");
+    }
+    if (soft_addrs_read(run->list, &run->addrs, why, sizeof(why)) != 0) {
+        mrail_tool_usage(SOFT_VERB, "--addresses %s", why);
+    }
+    run->params.num_nodes = run->addrs.num_nodes;
+    run->params.num_rails = run->addrs.num_rails;
+    run->params.addrs = run->addrs.devs;
+    run->params.addrs_path = run->list;
+}
+
 /* Returns the index of the command in argv. */
 static int soft_run_parse(char **argv, soft_run_t *run)
 {
@@ -162,6 +189,10 @@ static int soft_run_parse(char **argv, soft_run_t *run)
         mrail_tool_usage(SOFT_VERB, "no command: it comes after the options");
     }
     soft_take_session(SOFT_VERB, run->params.name);
+    if (run->list != NULL) {
+        soft_run_list(run);
+        return first;
+    }
     run->params.num_rails = (run->rails != 0) ? run->rails : DEFAULT_RAILS;
     run->params.num_nodes = (run->nodes != 0) ? run->nodes : 1;
     if (run->params.num_nodes * run->params.num_rails >
@@ -308,6 +339,13 @@ static int soft_run_check(const soft_run_t *run, const sroce_session_t *session,
     const sroce_session_params_t *params = &run->params;
     unsigned rails = MRAIL_MIN(session->num_rails, params->num_rails);
 
+    if ((run->list != NULL) && !soft_addrs_fit(&run->addrs, session)) {
+        snprintf(why, size,
+                 "session '%s' has other addresses than %s; end its jobs or "
+                 "choose another --session",
+                 session->name, run->list);
+        return -EINVAL;
+    }
     if (((run->nodes != 0) && (session->num_nodes != params->num_nodes)) ||
         ((run->rails != 0) && (session->num_rails != params->num_rails))) {
         snprintf(why, size,
@@ -383,7 +421,17 @@ static int soft_run_node(soft_run_t *run, const sroce_session_t *session)
 {
     mrail_launch_t launch = mrail_launch_read(getenv);
 
-    if (run->node == NODE_OF_RANK) {
+    if ((run->node == NODE_OF_RANK) && (run->list != NULL)) {
+        int node = soft_addrs_own_node(&run->addrs);
+
+        if (node < 0) {
+            soft_complain("no node of %s has its first address in this network "
+                          "namespace",
+                          run->list);
+            return -EINVAL;
+        }
+        run->node = (unsigned)node;
+    } else if (run->node == NODE_OF_RANK) {
         run->node = 0;
         if ((launch.rank >= 0) && (launch.rank < launch.size)) {
             run->node = (unsigned)(launch.rank * (long)session->num_nodes /

@@ -231,7 +231,7 @@ bad_options()
         [ -x "$build/mrail-$verb" ] || continue
         sub=
         case "$verb $rest" in
-        'soft ctl'* | 'soft status'*) sub=${rest%% *} ;;
+        'soft ctl'* | 'soft status'* | 'lab ctl'* | 'lab status'*) sub=${rest%% *} ;;
         'bench '* | 'info '*) "$build/mrail-run" --list-options ;;
         esac >"$tmp/options"
         "$build/mrail-$verb" ${sub:+"$sub"} --list-options >>"$tmp/options"

@@ -49,7 +49,8 @@ in_man()
     fi
 }
 
-for words in run bench info top plan acl soft 'soft ctl' 'soft status'; do
+for words in run bench info top plan acl soft 'soft ctl' 'soft status' \
+    lab 'lab ctl' 'lab status' 'lab exec'; do
     # shellcheck disable=SC2086 # words are wanted
     set -- $words
     page=$top/src/tools/man/mrail-$1.1

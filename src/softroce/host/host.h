@@ -37,6 +37,7 @@
  * by default. External hosts have no credit: their data in flight must fit
  * (rdma_rxe: 512 KB of a queue pair, and all of a READ). */
 #define SROCE_HOST_RCVBUF (4 << 20)
+#define SROCE_HOST_SNDBUF (4 << 20)
 /* Kernel memory of a packet in a run, in addition to its bytes (sk_buff, head).
  * The measured value is 768 for a small packet; this one is on the safe
  * side. */

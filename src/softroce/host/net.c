@@ -144,6 +144,8 @@ static int sroce_net_sport_open(sroce_host_ctx_t *ctx, uint16_t port)
         free(sport);
         return ret;
     }
+    /* Packets that wait in a shaped link count as the socket's. */
+    sroce_net_set(sport->fd, SOL_SOCKET, SO_SNDBUF, SROCE_HOST_SNDBUF);
     /* No sender uses these ports; the socket is never read. */
     sroce_net_set(sport->fd, SOL_SOCKET, SO_RCVBUF, 1);
     sport->port = port;

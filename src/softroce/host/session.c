@@ -168,6 +168,33 @@ static int sroce_session_await_base(const sroce_session_params_t *params,
     }
 }
 
+/* The addresses of a list may belong to several network namespaces, so no socket
+ * can reserve them all. A lock on the list does. */
+static int sroce_session_await_list(const sroce_session_params_t *params,
+                                    const char *path, int *fd_p)
+{
+    const struct timespec pause = {.tv_nsec = BASE_PAUSE_NS};
+    int fd = open(params->addrs_path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return -errno;
+    }
+    for (unsigned tries = 1; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
+        int ret = (errno == EWOULDBLOCK) ? -EADDRINUSE : -errno;
+
+        if (access(path, F_OK) == 0) {
+            ret = -EEXIST;
+        }
+        if ((ret != -EADDRINUSE) || (tries == BASE_TRIES)) {
+            close(fd);
+            return ret;
+        }
+        nanosleep(&pause, NULL);
+    }
+    *fd_p = fd;
+    return 0;
+}
+
 /* Takes the base of the name's hash, or the next free one. */
 static int sroce_session_pick_base(const sroce_session_params_t *params,
                                    const char *path, uint32_t *base_p,
@@ -176,6 +203,10 @@ static int sroce_session_pick_base(const sroce_session_params_t *params,
     uint64_t hash = geteuid() + 1;
     int ret = -EADDRINUSE;
 
+    if (params->addrs != NULL) {
+        *base_p = 0;
+        return sroce_session_await_list(params, path, fd_p);
+    }
     if (params->base_addr != 0) {
         *base_p = params->base_addr;
         return sroce_session_await_base(params, path, fd_p);
@@ -190,6 +221,25 @@ static int sroce_session_pick_base(const sroce_session_params_t *params,
     return ret;
 }
 
+static void sroce_session_fill_dev(sroce_session_t *session,
+                                   sroce_session_dev_t *dev, uint32_t base,
+                                   const sroce_session_params_t *params)
+{
+    unsigned index = sroce_session_dev_index(session, dev);
+
+    if (params->addrs != NULL) {
+        dev->addr = htonl(params->addrs[index].addr);
+        dev->first_rate_bytes_per_s = params->addrs[index].rate_bytes_per_s;
+        dev->egress.rate_bytes_per_s = params->addrs[index].rate_bytes_per_s;
+        session->addrs[index] = dev->addr;
+        return;
+    }
+    dev->addr = htonl(base | ((dev->rail + 1) << 8) | (dev->node + 1));
+    dev->first_rate_bytes_per_s = params->rate_bytes_per_s[dev->rail];
+    dev->egress.rate_bytes_per_s = params->rate_bytes_per_s[dev->rail];
+    dev->ingress.rate_bytes_per_s = params->rate_bytes_per_s[dev->rail];
+}
+
 static void sroce_session_fill(sroce_session_t *session, size_t size,
                                uint32_t base,
                                const sroce_session_params_t *params)
@@ -198,7 +248,8 @@ static void sroce_session_fill(sroce_session_t *session, size_t size,
     session->version = SROCE_SESSION_VERSION;
     session->size = size;
     session->uid = geteuid();
-    session->flags = params->flags;
+    session->flags =
+        params->flags | ((params->addrs != NULL) ? SROCE_SESSION_F_LIST : 0);
     session->num_nodes = params->num_nodes;
     session->num_rails = params->num_rails;
     session->mtu = params->mtu;
@@ -211,10 +262,7 @@ static void sroce_session_fill(sroce_session_t *session, size_t size,
 
             dev->node = node;
             dev->rail = rail;
-            dev->addr = htonl(base | ((rail + 1) << 8) | (node + 1));
-            dev->first_rate_bytes_per_s = params->rate_bytes_per_s[rail];
-            dev->egress.rate_bytes_per_s = params->rate_bytes_per_s[rail];
-            dev->ingress.rate_bytes_per_s = params->rate_bytes_per_s[rail];
+            sroce_session_fill_dev(session, dev, base, params);
         }
     }
     session->ready = 1;
@@ -395,6 +443,19 @@ void sroce_session_unlink(const char *name)
     unlink(path);
 }
 
+static int sroce_session_find_listed(const sroce_session_t *session,
+                                     uint32_t addr)
+{
+    unsigned num_devs = sroce_session_num_devs(session);
+
+    for (unsigned i = 0; i < num_devs; ++i) {
+        if (session->addrs[i] == addr) {
+            return (int)i;
+        }
+    }
+    return -1;
+}
+
 int sroce_session_find(const sroce_session_t *session, uint32_t addr)
 {
     unsigned num_devs = sroce_session_num_devs(session);
@@ -404,6 +465,9 @@ int sroce_session_find(const sroce_session_t *session, uint32_t addr)
     unsigned rail = (offset >> 8) & 0xff, node = offset & 0xff;
     unsigned index = node * session->num_rails + rail;
 
+    if (session->flags & SROCE_SESSION_F_LIST) {
+        return sroce_session_find_listed(session, addr);
+    }
     if ((offset > 0xffff) || (rail >= session->num_rails) ||
         (node >= session->num_nodes) || (index >= num_devs) ||
         (session->devs[index].addr != addr)) {

@@ -21,7 +21,7 @@
 #include <sys/types.h>
 
 #define SROCE_SESSION_MAGIC 0x6d7261696c736f66ull /* "mrailsof" */
-#define SROCE_SESSION_VERSION 3u
+#define SROCE_SESSION_VERSION 4u
 #define SROCE_SESSION_NAME_MAX 40
 #define SROCE_SESSION_MAX_RAILS 16
 #define SROCE_SESSION_MAX_NODES 254
@@ -39,6 +39,7 @@
 
 /* Flags of a session. They never change. */
 #define SROCE_SESSION_F_ICRC 0x1u /* compute and check real ICRCs */
+#define SROCE_SESSION_F_LIST 0x2u /* addresses from a list: not regular */
 
 typedef enum sroce_slot_state {
     SROCE_SLOT_FREE,    /* available to the session daemon */
@@ -161,8 +162,16 @@ typedef struct sroce_session {
     uint64_t seed;              /* of random faults */
     _Atomic int32_t script_pid; /* process that runs a fault script; 0: none */
     char name[SROCE_SESSION_NAME_MAX + 1];
+    /* Of SROCE_SESSION_F_LIST: devs[].addr side by side, for a fast search. */
+    uint32_t addrs[SROCE_SESSION_MAX_DEVS];
     sroce_session_dev_t devs[]; /* [node * num_rails + rail] */
 } sroce_session_t;
+
+/* A device of a session with given addresses. */
+typedef struct sroce_session_addr {
+    uint32_t addr; /* host byte order */
+    uint64_t rate_bytes_per_s;
+} sroce_session_addr_t;
 
 /* Parameters of a new session, from `mrail soft`. */
 typedef struct sroce_session_params {
@@ -177,6 +186,11 @@ typedef struct sroce_session_params {
     /* First octets of the addresses: rail r of node k is base + (r+1, k+1). 0:
      * 127.S with S from a hash of the name, or the next free S. */
     uint32_t base_addr; /* host byte order, low 16 bits 0 */
+    /* Or a list: address (host byte order) and rate of [node * num_rails + rail],
+     * which replaces base_addr and rate_bytes_per_s. The rate limits what the
+     * rail sends; the network limits what it receives. NULL: no list. */
+    const struct sroce_session_addr *addrs;
+    const char *addrs_path; /* the list's file, which the session locks */
 } sroce_session_params_t;
 
 /* 0, or -EINVAL. A name has 1..40 letters, digits, '-', '_', '.', and does not
@@ -193,7 +207,7 @@ size_t sroce_session_size(unsigned num_nodes, unsigned num_rails);
  * process. */
 typedef struct sroce_session_hold {
     int file_fd; /* exclusive lock of the session's file */
-    int base_fd; /* socket that reserves the addresses */
+    int base_fd; /* socket, or lock of a list, that reserves the addresses */
 } sroce_session_hold_t;
 
 /*

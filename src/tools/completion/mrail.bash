@@ -8,9 +8,9 @@ _mrail_verb()
 {
     local word=${COMP_WORDS[1]-}
 
-    if [[ $word == soft && ${COMP_WORDS[2]-} =~ ^(ctl|status)$ &&
+    if [[ $word =~ ^(soft|lab)$ && ${COMP_WORDS[2]-} =~ ^(ctl|status)$ &&
         $COMP_CWORD -gt 2 ]]; then
-        word="soft ${COMP_WORDS[2]}"
+        word="$word ${COMP_WORDS[2]}"
     fi
     echo "$word"
 }

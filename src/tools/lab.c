@@ -1,0 +1,153 @@
+/*
+ * mrail lab: options of the verb. lab_verb.h describes the lab; lab_run.c makes
+ * it.
+ */
+#include "config.h"
+#include "tools/lab_verb.h"
+
+#include "tools/options.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_QUEUE (64u << 20)
+#define MAX_QUEUE (1u << 30)
+
+typedef struct options {
+    unsigned routing;
+    uint64_t seed, queue;
+    int quiet;
+} options_t;
+
+#define FIELD(_name) offsetof(options_t, _name)
+
+static const mrail_option_t table[] = {
+    {"--routing", "ecmp|rules|rules-drop",
+     "choice of uplinks: a hash of the packet headers; the segment of the "
+     "source port (mrail acl); the same, and the segment of an uplink that is "
+     "down is dropped (ecmp)",
+     MRAIL_OPTION_CHOICE, FIELD(routing), 0, 0, NULL},
+    {"--queue", "SIZE",
+     "queue at each end of a link, for packets that wait for its rate (64m)",
+     MRAIL_OPTION_SIZE, FIELD(queue), 1, MAX_QUEUE, NULL},
+    {"--seed", "N", "seed of the hashes, another one in each switch (1)",
+     MRAIL_OPTION_UINT64, FIELD(seed), 0, UINT64_MAX, NULL},
+    {"--quiet", NULL, "no counters on standard error at the end",
+     MRAIL_OPTION_FLAG, FIELD(quiet), 0, 0, NULL},
+    {.names = NULL}};
+
+static const char *const synopsis[] = {
+    "FABRIC [OPTION...] -- CMD [ARG...]",
+    "exec NODE -- CMD [ARG...]   inside: a process on a host",
+    "ctl LINK down|up            inside: a link fails, or returns",
+    "status [OPTION...]          inside: counters of the links", NULL};
+
+static const mrail_command_t command = {
+    .verb = LAB_VERB,
+    .synopsis = synopsis,
+    .about =
+        "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
+        "namespaces, runs CMD inside, and removes it.  No root where the kernel\n"
+        "allows user namespaces.\n",
+    .options = table,
+    .epilog = "Software rails on the hosts: mrail run --soft lab ...\n"
+              "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, 2 "
+              "usage or a wrong\n"
+              "fabric.\n",
+    .operands = 1};
+
+static char *read_fabric(const char *path, size_t *length_p)
+{
+    FILE *file = fopen(path, "re");
+    char *text = malloc(MRAIL_FABRIC_MAX_TEXT + 1);
+
+    if (file == NULL) {
+        mrail_tool_usage(LAB_VERB, "%s: %s", path, strerror(errno));
+    }
+    if (text == NULL) {
+        mrail_tool_fail(LAB_VERB, "out of memory");
+    }
+    *length_p = fread(text, 1, MRAIL_FABRIC_MAX_TEXT + 1, file);
+    if (ferror(file)) {
+        mrail_tool_usage(LAB_VERB, "%s: %s", path, strerror(errno));
+    }
+    fclose(file);
+    return text;
+}
+
+static mrail_fabric_t *parse_fabric(const char *path, const char *text,
+                                    size_t length)
+{
+    mrail_fabric_t *fabric;
+    char why[512];
+    int ret = mrail_fabric_parse(path, text, length, &fabric, why, sizeof(why));
+
+    if (ret == -ENOMEM) {
+        mrail_tool_fail(LAB_VERB, "%s", why);
+    }
+    if (ret != 0) {
+        mrail_tool_usage(LAB_VERB, "%s", why);
+    }
+    if (fabric->num_nodes > LAB_MAX_NODES) {
+        mrail_tool_usage(LAB_VERB,
+                         "%s: %u nodes; a lab has at most %u (mrail simulate "
+                         "takes more)",
+                         path, fabric->num_nodes, LAB_MAX_NODES);
+    }
+    if (mrail_fabric_node_find(fabric, LAB_CONTROL) != MRAIL_FABRIC_NONE) {
+        mrail_tool_usage(LAB_VERB,
+                         "%s: a node is named '" LAB_CONTROL
+                         "', the name of the place where CMD runs",
+                         path);
+    }
+    return fabric;
+}
+
+/* The fabric's file is the first word; options may stand before or behind. */
+static int main_run(char **argv)
+{
+    options_t options = {.queue = DEFAULT_QUEUE, .seed = 1};
+    lab_run_t run = {0};
+    const char *path;
+    int first = mrail_options_parse(&command, argv, &options);
+
+    path = argv[first];
+    if (path == NULL) {
+        mrail_tool_usage(LAB_VERB, "no fabric file");
+    }
+    /* The word takes the place of the verb's name for the second half. */
+    argv += first;
+    first = mrail_options_parse(&command, argv, &options);
+    run.command = argv + first;
+    if (run.command[0] == NULL) {
+        mrail_tool_usage(LAB_VERB, "no command: it comes after '--'");
+    }
+    run.text = read_fabric(path, &run.length);
+    run.is_quiet = options.quiet;
+    run.lab.routing = options.routing;
+    run.lab.seed = options.seed;
+    run.lab.queue = options.queue;
+    lab_init(&run.lab, parse_fabric(path, run.text, run.length));
+    return lab_run(&run);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*func)(char **argv);
+    } verbs[] = {{"status", lab_main_status},
+                 {"ctl", lab_main_ctl},
+                 {"exec", lab_main_exec},
+                 {"rsh", lab_main_rsh}};
+
+    for (unsigned i = 0; argc > 1 && i < MRAIL_ARRAY_SIZE(verbs); ++i) {
+        if (strcmp(argv[1], verbs[i].name) == 0) {
+            return verbs[i].func(argv + 1);
+        }
+    }
+    return main_run(argv);
+}

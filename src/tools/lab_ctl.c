@@ -1,0 +1,233 @@
+/* Verbs that run inside a lab: ctl (links), exec and rsh (processes on nodes). */
+#include "config.h"
+#include "tools/lab_verb.h"
+
+#include "base/number.h"
+#include "tools/options.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#define CTL_VERB "lab ctl"
+#define EXEC_VERB "lab exec"
+#define RSH_VERB "lab rsh"
+#define EXIT_CANNOT_RUN 126
+#define EXIT_NOT_FOUND 127
+
+static const mrail_option_t no_options[] = {{.names = NULL}};
+
+/* ---- Processes ---- */
+
+static void enter(const char *verb, const char *node)
+{
+    lab_t lab;
+    int ret;
+
+    lab_state_load(verb, &lab);
+    if (mrail_fabric_node_find(lab.fabric, node) == MRAIL_FABRIC_NONE) {
+        mrail_tool_usage(verb, "'%s' is no node of this lab", node);
+    }
+    lab_destroy(&lab);
+    ret = lab_ns_enter(node);
+    if (ret != 0) {
+        mrail_tool_fail(verb, "cannot enter the namespace of %s: %s", node,
+                        strerror(-ret));
+    }
+    setenv("MRAIL_LAB_NODE", node, 1);
+}
+
+static int become(const char *verb, char **argv)
+{
+    int error;
+
+    execvp(argv[0], argv);
+    error = errno;
+    fprintf(stderr, "mrail %s: cannot run '%s': %s\n", verb, argv[0],
+            strerror(error));
+    return (error == ENOENT) ? EXIT_NOT_FOUND : EXIT_CANNOT_RUN;
+}
+
+int lab_main_exec(char **argv)
+{
+    static const char *const synopsis[] = {"NODE -- CMD [ARG...]", NULL};
+    static const mrail_command_t command = {
+        .verb = EXEC_VERB,
+        .synopsis = synopsis,
+        .about = "Inside a lab: runs CMD on a host (or in a switch).\n",
+        .options = no_options,
+        .epilog = "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, "
+                  "2 usage.\n",
+        .operands = 1};
+    const char *node;
+    int first = mrail_options_parse(&command, argv, NULL);
+
+    node = argv[first];
+    if (node == NULL) {
+        mrail_tool_usage(EXEC_VERB, "no node");
+    }
+    ++first;
+    if (argv[first] != NULL && strcmp(argv[first], "--") == 0) {
+        ++first;
+    }
+    if (argv[first] == NULL) {
+        mrail_tool_usage(EXEC_VERB, "no command: it comes after the node");
+    }
+    enter(EXEC_VERB, node);
+    return become(EXEC_VERB, argv + first);
+}
+
+/* As rsh(1): the words are joined and go to a shell. For mpirun. */
+int lab_main_rsh(char **argv)
+{
+    static char sh[] = "sh", option[] = "-c";
+    char *shell[] = {sh, option, NULL, NULL};
+    size_t length = 1;
+
+    if (argv[1] == NULL || argv[2] == NULL) {
+        mrail_tool_usage(LAB_VERB, "rsh: expected HOST COMMAND");
+    }
+    for (unsigned i = 2; argv[i] != NULL; ++i) {
+        length += strlen(argv[i]) + 1;
+    }
+    shell[2] = calloc(1, length);
+    if (shell[2] == NULL) {
+        mrail_tool_fail(RSH_VERB, "out of memory");
+    }
+    for (unsigned i = 2; argv[i] != NULL; ++i) {
+        strcat(shell[2], argv[i]);
+        strcat(shell[2], (argv[i + 1] != NULL) ? " " : "");
+    }
+    enter(RSH_VERB, argv[1]);
+    return become(RSH_VERB, shell);
+}
+
+/* ---- Links ---- */
+
+/* "l1:2": uplink 2 of l1, or rail 2 of a host. */
+static uint32_t find_uplink(const lab_t *lab, const char *text,
+                            const char *colon)
+{
+    char name[MRAIL_FABRIC_MAX_NAME + 1];
+    const mrail_fabric_node_t *node;
+    uint64_t n;
+    uint32_t index;
+
+    if ((size_t)(colon - text) >= sizeof(name)) {
+        return MRAIL_FABRIC_NONE;
+    }
+    snprintf(name, sizeof(name), "%.*s", (int)(colon - text), text);
+    index = mrail_fabric_node_find(lab->fabric, name);
+    if (index == MRAIL_FABRIC_NONE) {
+        return MRAIL_FABRIC_NONE;
+    }
+    node = &lab->fabric->nodes[index];
+    if (node->num_up == 0 ||
+        mrail_number_uint(colon + 1, 0, node->num_up - 1, &n) != 0) {
+        return MRAIL_FABRIC_NONE;
+    }
+    return node->up[n];
+}
+
+static uint32_t find_link(const lab_t *lab, const char *text)
+{
+    const char *colon = strchr(text, ':');
+    char name[LAB_LINK_NAME_MAX];
+
+    if (colon != NULL) {
+        return find_uplink(lab, text, colon);
+    }
+    for (uint32_t i = 0; i < lab->fabric->num_links; ++i) {
+        if (strcmp(lab_link_name(lab, i, name), text) == 0) {
+            return i;
+        }
+    }
+    return MRAIL_FABRIC_NONE;
+}
+
+static void set_end(const lab_t *lab, uint32_t link, int is_upper)
+{
+    static const char *const ip[] = {"ip", "-batch", "-", NULL};
+    const mrail_fabric_link_t *l = &lab->fabric->links[link];
+    char name[16], text[64];
+
+    snprintf(text, sizeof(text), "link set %s %s\n",
+             lab_interface(lab, link, is_upper, name),
+             lab->is_down[link] ? "down" : "up");
+    lab_ns_tool(lab_name(lab, is_upper ? l->upper : l->lower), ip, text);
+}
+
+/* The kernel removes the routes of an interface that is set down, also those of
+ * the rules. They come back with the link. */
+static void change(lab_t *lab, uint32_t link, int is_down)
+{
+    const mrail_fabric_link_t *l = &lab->fabric->links[link];
+
+    if (lab->is_down[link] == is_down) {
+        return;
+    }
+    lab->is_down[link] = (uint8_t)is_down;
+    set_end(lab, link, 0);
+    set_end(lab, link, 1);
+    lab_state_save_links(lab);
+    lab_routes_find(lab);
+    lab_routes_apply(lab);
+    if (is_down) {
+        return;
+    }
+    if (l->addr != 0) {
+        lab_host_routes_apply(lab, link);
+    } else {
+        lab_rules_apply(lab, l->lower);
+    }
+    lab_counters_await(CTL_VERB, lab);
+}
+
+int lab_main_ctl(char **argv)
+{
+    static const char *const synopsis[] = {"LINK down|up", NULL};
+    static const mrail_command_t command = {
+        .verb = CTL_VERB,
+        .synopsis = synopsis,
+        .about = "Inside a lab: takes a link down or up, at both ends.\n",
+        .options = no_options,
+        .epilog = "LINK: l1:2 is uplink 2 of l1 (of a host: rail), from 0; "
+                  "l1-s1.0 is the\n"
+                  "first link between l1 and s1.\n"
+                  "Exit status: 0 done, 1 it failed, 2 usage.\n",
+        .operands = 1};
+    int first = mrail_options_parse(&command, argv, NULL);
+    uint32_t link;
+    int lock, is_down;
+    lab_t lab;
+
+    if (argv[first] == NULL || argv[first + 1] == NULL ||
+        argv[first + 2] != NULL) {
+        mrail_tool_usage(CTL_VERB, "expected LINK and down or up");
+    }
+    is_down = strcmp(argv[first + 1], "down") == 0;
+    if (!is_down && strcmp(argv[first + 1], "up") != 0) {
+        mrail_tool_usage(CTL_VERB, "'%s': expected down or up",
+                         argv[first + 1]);
+    }
+    /* One change at a time. */
+    lock = open(LAB_DIR "/settings", O_RDONLY | O_CLOEXEC);
+    if (lock >= 0) {
+        flock(lock, LOCK_EX);
+    }
+    lab_state_load(CTL_VERB, &lab);
+    link = find_link(&lab, argv[first]);
+    if (link == MRAIL_FABRIC_NONE) {
+        mrail_tool_usage(CTL_VERB,
+                         "'%s' is no link of this lab; 'mrail lab status' "
+                         "lists them",
+                         argv[first]);
+    }
+    change(&lab, link, is_down);
+    lab_destroy(&lab);
+    return 0;
+}

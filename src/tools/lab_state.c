@@ -1,0 +1,154 @@
+/*
+ * Files of a lab, for the verbs that run inside: the fabric's text, the settings,
+ * the links that are down, and the addresses for `mrail soft`. They lie in a file
+ * system that ends with the lab.
+ */
+#include "config.h"
+#include "tools/lab_verb.h"
+
+#include "base/clock.h"
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct settings {
+    uint64_t start_ns; /* CLOCK_MONOTONIC */
+    unsigned routing;
+} settings_t;
+
+void lab_init(lab_t *lab, mrail_fabric_t *fabric)
+{
+    size_t cells =
+        (size_t)fabric->num_nodes * (fabric->num_of[MRAIL_FABRIC_LEAF] + 1);
+
+    lab->fabric = fabric;
+    lab->is_down = calloc(fabric->num_links + 1, 1);
+    lab->goes_down = calloc(cells, 1);
+    lab->reaches = calloc(cells, 1);
+    if (lab->is_down == NULL || lab->goes_down == NULL ||
+        lab->reaches == NULL) {
+        mrail_tool_fail(LAB_VERB, "out of memory");
+    }
+    lab_routes_find(lab);
+}
+
+void lab_destroy(lab_t *lab)
+{
+    free(lab->is_down);
+    free(lab->goes_down);
+    free(lab->reaches);
+    mrail_fabric_destroy(lab->fabric);
+}
+
+static void *read_all(const char *verb, const char *path, size_t *length_p)
+{
+    FILE *file = fopen(path, "re");
+    char *data = malloc(MRAIL_FABRIC_MAX_TEXT + 1);
+
+    if (file == NULL || data == NULL) {
+        mrail_tool_fail(verb, "%s: %s", path, strerror(errno));
+    }
+    *length_p = fread(data, 1, MRAIL_FABRIC_MAX_TEXT + 1, file);
+    fclose(file);
+    return data;
+}
+
+/* The list of `mrail soft --addresses`. */
+static void save_addresses(const lab_t *lab)
+{
+    const mrail_fabric_t *fabric = lab->fabric;
+    char *text, addr[16];
+    size_t length;
+    FILE *stream = open_memstream(&text, &length);
+
+    if (stream == NULL) {
+        mrail_tool_fail(LAB_VERB, "out of memory");
+    }
+    for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_HOST]; ++i) {
+        const mrail_fabric_node_t *host =
+            &fabric->nodes[fabric->of[MRAIL_FABRIC_HOST][i]];
+
+        fputs(host->name, stream);
+        for (uint32_t r = 0; r < host->num_up; ++r) {
+            fprintf(stream, "%c%s", (r == 0) ? ' ' : ',',
+                    lab_addr(fabric->links[host->up[r]].addr, addr));
+        }
+        for (uint32_t r = 0; r < host->num_up; ++r) {
+            fprintf(stream, "%c%lluB", (r == 0) ? ' ' : ',',
+                    (unsigned long long)fabric->links[host->up[r]].bytes_per_s);
+        }
+        fputc('\n', stream);
+    }
+    if (fclose(stream) != 0) {
+        mrail_tool_fail(LAB_VERB, "out of memory");
+    }
+    lab_write_file(LAB_DIR "/addresses", text, length);
+    free(text);
+}
+
+void lab_state_save_links(const lab_t *lab)
+{
+    lab_write_file(LAB_DIR "/down", lab->is_down, lab->fabric->num_links);
+}
+
+void lab_state_save(const lab_run_t *run)
+{
+    settings_t settings = {.start_ns = mrail_clock_now(),
+                           .routing = run->lab.routing};
+
+    lab_write_file(LAB_DIR "/fabric", run->text, run->length);
+    lab_write_file(LAB_DIR "/settings", &settings, sizeof(settings));
+    lab_state_save_links(&run->lab);
+    save_addresses(&run->lab);
+}
+
+static settings_t read_settings(const char *verb)
+{
+    settings_t settings = {0};
+    size_t length;
+    void *data;
+
+    if (access(LAB_DIR "/settings", R_OK) != 0) {
+        mrail_tool_fail(verb, "this process is in no lab; 'mrail lab FABRIC -- "
+                              "CMD' makes one and runs CMD inside");
+    }
+    data = read_all(verb, LAB_DIR "/settings", &length);
+    if (length == sizeof(settings)) {
+        memcpy(&settings, data, length);
+    }
+    free(data);
+    return settings;
+}
+
+double lab_state_age(void)
+{
+    settings_t settings = read_settings(LAB_VERB);
+
+    return (double)(mrail_clock_now() - settings.start_ns) / 1e9;
+}
+
+void lab_state_load(const char *verb, lab_t *lab)
+{
+    mrail_fabric_t *fabric;
+    size_t length, num;
+    char why[512];
+    void *text, *down;
+
+    *lab = (lab_t){.routing = read_settings(verb).routing};
+    text = read_all(verb, LAB_DIR "/fabric", &length);
+    if (mrail_fabric_parse("fabric", text, length, &fabric, why, sizeof(why)) !=
+        0) {
+        mrail_tool_fail(verb, "%s", why);
+    }
+    free(text);
+    lab_init(lab, fabric);
+    down = read_all(verb, LAB_DIR "/down", &num);
+    if (num == fabric->num_links) {
+        memcpy(lab->is_down, down, num);
+    }
+    free(down);
+    lab_routes_find(lab);
+}

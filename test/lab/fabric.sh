@@ -1,0 +1,279 @@
+#!/bin/sh
+# mrail lab: links and rates, ECMP and port rules, failed links, counters, and what
+# it refuses.
+set -u
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+# shellcheck source=test/lab/lib.sh
+. "$top/test/lab/lib.sh"
+need_built mrail-lab udp_ports
+lab=$build/mrail-lab
+need_lab
+spread_fabric
+export lab tmp build
+PORTS=64 # one in each 64th of the port range
+
+# ---- Scripts that run inside ----
+
+# A datagram from each of 64 source ports, HOST to ADDRESS; then the counters.
+cat >"$tmp/send" <<'END'
+"$lab" exec "$1" -- "$build/udp_ports" "$2" 4791 0 49152 256 64 && sleep 0.1
+END
+
+# Packets that each of the uplinks $2... sends, less what $1 (a file) has counted.
+cat >"$tmp/packets" <<'END'
+"$lab" status >"$tmp/now"
+before=$1
+shift
+for link in "$@"; do
+    awk -v link="$link" '$1 == link { n = $6 - n } END { printf "%d ", n }' \
+        "$before" "$tmp/now"
+done
+cp "$tmp/now" "$before"
+echo
+END
+
+# The first round resolves addresses, which costs packets of ARP.
+cat >"$tmp/rounds" <<'END'
+up='l1-s1.0 l1-s2.0 l1-s3.0 l1-s4.0'
+back='l2-s1.0 l2-s2.0 l2-s3.0 l2-s4.0'
+for host in h1 h3; do
+    sh "$tmp/send" $host $([ $host = h1 ] && echo 10.0.1.2 || echo 10.0.0.2)
+done
+: >"$tmp/seen"
+sh "$tmp/packets" "$tmp/seen" $up >/dev/null
+sh "$tmp/send" h1 10.0.1.2
+echo "healthy $(sh "$tmp/packets" "$tmp/seen" $up)"
+"$lab" ctl l1:1 down
+"$lab" status >"$tmp/seen"
+sh "$tmp/send" h1 10.0.1.2
+sh "$tmp/packets" "$tmp/seen" $up >"$tmp/line"
+echo "failed $(cat "$tmp/line")"
+"$lab" status >"$tmp/seen"
+sh "$tmp/send" h3 10.0.0.2
+sh "$tmp/packets" "$tmp/seen" $back >"$tmp/line"
+echo "failed-back $(cat "$tmp/line")"
+awk '$1 == "l1-s2.0" { print "port", $3 }' "$tmp/now"
+"$lab" ctl l1-s2.0 up
+sh "$tmp/send" h1 10.0.1.2
+"$lab" status >"$tmp/seen"
+sh "$tmp/send" h1 10.0.1.2
+echo "returned $(sh "$tmp/packets" "$tmp/seen" $up)"
+END
+
+# sum LABEL: of the packets of a round in $tmp/out.
+sum()
+{
+    awk -v label="$1" '$1 == label { for (i = 2; i <= NF; ++i) n += $i }
+        END { print n + 0 }' "$tmp/out"
+}
+
+# line LABEL
+line()
+{
+    sed -n "s/^$1 //p" "$tmp/out" | sed 's/ *$//'
+}
+
+# near NAME GOT WANTED: ARP may add a packet to each uplink.
+near()
+{
+    if [ "$2" -ge "$3" ] && [ "$2" -le $(($3 + 8)) ]; then
+        ok "$1"
+    else
+        not_ok "$1" "$2 packets, not $3" "$tmp/out"
+    fi
+}
+
+# ---- Routing ----
+
+rounds()
+{
+    in_lab spread.fabric "$1" sh "$tmp/rounds" >"$tmp/out" 2>&1
+    succeeded "$1: the lab runs"
+}
+
+rounds rules
+is 'rules: each uplink carries its segment' '16 16 16 16' "$(line healthy)"
+near 'rules: nothing is lost when an uplink fails' "$(sum failed)" $PORTS
+is 'rules: the failed uplink carries nothing' 0 "$(line failed | cut -d' ' -f2)"
+near 'rules: the other leaf avoids the spine behind the failed link' \
+    "$(sum failed-back)" $PORTS
+is 'rules: and sends it nothing' 0 "$(line failed-back | cut -d' ' -f2)"
+is 'rules: status names the failed port' down "$(line port)"
+is 'rules: the segments return with the link' '16 16 16 16' "$(line returned)"
+
+rounds rules-drop
+is 'rules-drop: each uplink carries its segment' '16 16 16 16' "$(line healthy)"
+near 'rules-drop: the segment of a failed uplink is dropped' "$(sum failed)" 48
+is 'rules-drop: the segments return with the link' '16 16 16 16' \
+    "$(line returned)"
+
+rounds ecmp
+near 'ecmp: all packets arrive' "$(sum healthy)" $PORTS
+used=$(line healthy | tr ' ' '\n' | awk '$1 > 0' | wc -l)
+if [ "$used" -ge 3 ] && [ "$(line healthy)" != '16 16 16 16' ]; then
+    ok 'ecmp: the hash spreads ports, unevenly'
+else
+    not_ok 'ecmp: the hash spreads ports, unevenly' "$(line healthy)" "$tmp/out"
+fi
+near 'ecmp: nothing is lost when an uplink fails' "$(sum failed)" $PORTS
+
+# ---- Parallel links: what came up by the k-th link goes down by the k-th ----
+
+cat >"$tmp/parallel.fabric" <<'END'
+host h[1-2]
+leaf l[1-2]
+spine s1
+link h1 l1 100MB
+link h2 l2 100MB
+link l[1-2] s1 50MB x4
+END
+cat >"$tmp/down" <<'END'
+sh "$tmp/send" h1 10.0.1.2
+"$lab" status >"$tmp/seen"
+sh "$tmp/send" h1 10.0.1.2
+"$lab" status >"$tmp/now"
+for k in 0 1 2 3; do
+    awk -v link="l2-s1.$k" '$1 == link { n = $10 - n } END { printf "%d ", n }' \
+        "$tmp/seen" "$tmp/now"
+done
+END
+in_lab parallel.fabric rules sh "$tmp/down" >"$tmp/out" 2>&1
+is 'parallel links keep the segments apart on the way down' '16 16 16 16 ' \
+    "$(cat "$tmp/out")"
+
+# ---- Three tiers, two rails per host, an address of its own ----
+
+cat >"$tmp/tiers.fabric" <<'END'
+host h[1-2]
+leaf l[1-4]
+spine s[1-4]
+core c[1-2]
+link h1 l[1-2] 100MB
+link h2 l[3-4] 100MB
+link l[1-2] s[1-2] 50MB
+link l[3-4] s[3-4] 50MB
+link s[1-4] c[1-2] 50MB
+address h2 l4 10.0.3.77
+END
+# shellcheck disable=SC2016
+in_lab tiers.fabric rules sh -c '
+    "$lab" exec h1 -- "$build/udp_ports" 10.0.3.77 4791 0 49152 4096 4
+    sleep 0.1
+    "$lab" exec h2 -- ip -o -4 addr show dev rail1 | grep -o "10.0.3.77/24"
+    "$lab" exec h1 -- ip route get 10.0.3.77 from 10.0.1.2 | grep -o "dev rail1"
+    "$lab" status --json --svg "$tmp/tiers.svg"' >"$tmp/out" 2>&1
+expect 'three tiers: an address of the file' "$tmp/out" '^10\.0\.3\.77/24$'
+expect 'a rail sends from its own address' "$tmp/out" '^dev rail1$'
+expect 'three tiers: packets arrive at the leaf of the second rail' "$tmp/out" \
+    '"link": "h2-l4.0".*"down": \{"port_up": true, "bytes": [1-9]'
+expect 'the counters as JSON' "$tmp/out" '"routing": "rules"'
+expect_count 'the drawing has two lines for each link' "$tmp/tiers.svg" \
+    '^<line .*</line>$' 40
+
+# ---- Rates: UDP faster than a link, over about a second ----
+
+if command -v python3 >/dev/null 2>&1; then
+    cat >"$tmp/flood.py" <<'END'
+import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 0xC001))
+end = time.monotonic() + 2.2
+while time.monotonic() < end:
+    try:
+        s.sendto(bytes(8000), socket.MSG_DONTWAIT, (sys.argv[2], 4791))
+    except BlockingIOError:
+        time.sleep(0.001)
+END
+    # shellcheck disable=SC2016
+    in_lab spread.fabric rules sh -c '
+        "$lab" exec h1 -- python3 "$tmp/flood.py" 10.0.0.2 10.0.1.2 &
+        sleep 0.8
+        "$lab" status --interval 1s' >"$tmp/out" 2>&1
+    bytes=$(bytes_of l1-s1.0 up "$tmp/out")
+    seconds=$(sed -n 's/^links, \(.*\) s:$/\1/p' "$tmp/out")
+    if awk -v b="${bytes:-0}" -v s="${seconds:-1}" \
+        'BEGIN { r = b / s / 50e6; exit !(r > 0.98 && r < 1.02) }'; then
+        ok 'a link carries its rate within 2 %'
+    else
+        not_ok 'a link carries its rate within 2 %' \
+            "${bytes:-no} bytes in ${seconds:-?} s" "$tmp/out"
+    fi
+else
+    skip 'a link carries its rate within 2 %' 'python3 is not installed'
+fi
+
+# ---- Status of the command, and what is refused ----
+
+expect_run 'the status of the command' 7 '' in_lab one.fabric ecmp sh -c 'exit 7'
+expect_run 'a command that does not exist' 127 "cannot run '/no/such'" \
+    in_lab one.fabric ecmp /no/such
+expect_run 'a command that is no program' 126 "cannot run '/etc/passwd'" \
+    in_lab one.fabric ecmp /etc/passwd
+expect_run 'the counters at the end' 0 '^h1-l1.0 +h1:0 +up +100MB' \
+    "$lab" "$tmp/one.fabric" -- true
+expect_run 'no file' 2 'No such file' "$lab" "$tmp/none" -- true
+expect_run 'no command' 2 'no command' "$lab" "$tmp/one.fabric"
+expect_run 'an unknown routing' 2 'routing' \
+    "$lab" "$tmp/one.fabric" --routing magic -- true
+expect_run 'status outside of a lab' 1 'in no lab' "$lab" status
+expect_run 'ctl outside of a lab' 1 'in no lab' "$lab" ctl l1:0 down
+expect_run 'an unknown node' 2 "'h9' is no node" \
+    in_lab one.fabric ecmp "$lab" exec h9 -- true
+expect_run 'an unknown link' 2 "'h1:1' is no link" \
+    in_lab one.fabric ecmp "$lab" ctl h1:1 down
+expect_run 'a link neither up nor down' 2 "expected down or up" \
+    in_lab one.fabric ecmp "$lab" ctl h1:0 sideways
+
+# refused NAME PATTERN: the fabric on standard input.
+refused()
+{
+    cat >"$tmp/bad.fabric"
+    expect_run "$1" 2 "bad.fabric:?[0-9]*: .*$2" \
+        "$lab" "$tmp/bad.fabric" -- touch "$tmp/ran"
+}
+
+refused 'a loop' '' <<'END'
+host h1
+leaf l1
+spine s1
+link h1 l1 1GB
+link l1 s1 1GB
+link s1 l1 1GB
+END
+refused 'a leaf without a way to the other' '' <<'END'
+host h[1-2]
+leaf l[1-2]
+spine s1
+link h1 l1 1GB
+link h2 l2 1GB
+link l1 s1 1GB
+END
+refused 'two hosts with one address' '10.0.0.7' <<'END'
+host h[1-2]
+leaf l1
+link h[1-2] l1 1GB
+address h1 l1 10.0.0.7
+address h2 l1 10.0.0.7
+END
+refused 'the name of the control namespace' "named 'lab'" <<'END'
+host lab
+leaf l1
+link lab l1 1GB
+END
+if [ -e "$tmp/ran" ]; then
+    not_ok 'no command runs in a refused fabric' 'it ran'
+else
+    ok 'no command runs in a refused fabric'
+fi
+
+# Without nft: a file that cannot be run is in its place.
+nft=$(command -v nft)
+hide="mount --bind /dev/null '$(readlink -f "$nft")' && exec \"\$@\""
+for flags in -m -Urm; do
+    unshare $flags sh -c "$hide" - true 2>/dev/null && break
+done
+expect_run 'a missing program is named' 1 'nft is not on PATH.*package nftables' \
+    unshare $flags sh -c "$hide" - \
+    "$lab" "$tmp/one.fabric" --routing rules -- true
+finish

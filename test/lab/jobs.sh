@@ -1,0 +1,62 @@
+#!/bin/sh
+# MPI jobs in a lab: on software rails of the hosts' addresses, over the right
+# uplinks, two at once, and over a link that fails.
+set -u
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/../mpi/lib.sh"
+# shellcheck source=test/lab/lib.sh
+. "$top/test/lab/lib.sh"
+require_env
+[ -x "$libexec/mrail-bench" ] ||
+    skip_all 'configure found no Open MPI to build with'
+lab=$libexec/mrail-lab
+need_lab
+spread_fabric
+export mrail tmp UCX_MRAIL_UPLINKS=4
+
+# Ranks are in the namespaces of their hosts.
+in_lab spread.fabric ecmp mpirun -np 4 sh -c \
+    'echo "at $(hostname) $(ip -o -4 addr show dev rail0 | grep -o "10[0-9.]*/")"' \
+    >"$tmp/out" 2>&1
+is 'mpirun puts one rank on each host' \
+    'at h1 10.0.0.2/ at h2 10.0.0.3/ at h3 10.0.1.2/ at h4 10.0.1.3/' \
+    "$(grep '^at ' "$tmp/out" | sort | tr '\n' ' ' | sed 's/ $//')"
+
+# One exchange, then the counters; then two jobs at once; then a failure.
+cat >"$tmp/jobs" <<'END'
+bench()
+{
+    "$mrail" bench alltoallv --soft lab -np 4 --json "$@"
+}
+bench --sizes 1m --iterations 5 >"$tmp/one" 2>"$tmp/one.err" || echo 'one fails'
+"$mrail" lab status >"$tmp/status"
+bench --sizes 1m --iterations 10 >"$tmp/two" 2>"$tmp/two.err" &
+bench --sizes 1m --iterations 10 >"$tmp/three" 2>"$tmp/three.err" ||
+    echo 'three fails'
+wait $! || echo 'two fails'
+bench --sizes 4m --iterations 20 >"$tmp/four" 2>"$tmp/four.err" &
+sleep 2.5
+"$mrail" lab ctl l1:0 down
+sleep 0.5
+"$mrail" lab ctl l1:0 up
+wait $! || echo 'four fails'
+END
+for routing in rules rules-drop; do
+    in_lab spread.fabric $routing sh "$tmp/jobs" >"$tmp/out" 2>&1
+    is "$routing: all jobs end well" '' "$(cat "$tmp/out")"
+    for job in one two three four; do
+        expect "$routing: job $job moves right bytes" "$tmp/$job" \
+            '"data_ok": true'
+    done
+    # Each of two ranks below l1 sends 2/3 of 7 MiB to the other leaf.
+    sent=$(for spine in 1 2 3 4; do
+        bytes_of "l1-s$spine.0" up "$tmp/status"
+    done | awk '{ n += $1 } END { print n }')
+    if [ "${sent:-0}" -gt 9700000 ] && [ "$sent" -lt 11500000 ]; then
+        ok "$routing: the uplinks carry what crosses, and little more"
+    else
+        not_ok "$routing: the uplinks carry what crosses, and little more" \
+            "$sent bytes" "$tmp/status"
+    fi
+done
+finish

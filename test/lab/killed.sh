@@ -1,0 +1,101 @@
+#!/bin/sh
+# mrail lab killed at random moments: no process, namespace, mount or file stays.
+# LAB_KILL_SEED sets the seed, LAB_KILLS the number of kills.
+set -u
+# shellcheck source=test/lib.sh
+. "$(dirname -- "$0")/../lib.sh"
+# shellcheck source=test/lab/lib.sh
+. "$top/test/lab/lib.sh"
+need_built mrail-lab mrail-soft
+need pgrep setsid
+lab=$build/mrail-lab
+need_lab
+spread_fabric
+export lab soft
+seed=${LAB_KILL_SEED:-$$}
+kills=${LAB_KILLS:-12}
+token=$tmp/spread.fabric # in the command line of each process of the lab
+end_s=5
+
+# A session of software rails with its daemon, and a process that nobody waits for.
+cat >"$tmp/work" <<'END'
+"$lab" exec h1 -- "$soft" --addresses /dev/shm/mrail-lab/addresses \
+    --session lab -- sleep 1000 &
+(setsid sleep 1000 &)
+touch "$2"
+sleep 1000
+: "$1"
+END
+
+# left: what a lab leaves behind, one thing a line.
+left()
+{
+    processes "$token" | sed 's/^/process /'
+    grep mrail-lab /proc/self/mountinfo
+    find /dev/shm -maxdepth 1 \( -name 'mrail-lab*' -o -name 'mrail-soft.*.lab*' \)
+    ip -o link 2>/dev/null | grep -E ' (rail|up|down|m)[0-9]+@'
+    ! pgrep -f 'sleep 1000 '"$$" >/dev/null || echo 'a sleeping process'
+}
+
+is_clean()
+{
+    [ -z "$(left)" ]
+}
+
+# The victim: the process that the user started, the first one of the lab, or CMD.
+victim_of()
+{
+    case $1 in
+    outer) echo "$2" ;;
+    inner) pgrep -P "$2" | head -n 1 ;;
+    command)
+        inner=$(pgrep -P "$2" | head -n 1)
+        [ -z "$inner" ] || pgrep -P "$inner" -f "^sh $tmp/work" | head -n 1
+        ;;
+    esac
+}
+
+# The sleeps of this script have a mark.
+sed -i "s/sleep 1000/sleep 1000 $$/" "$tmp/work"
+for kill in $(seq "$kills"); do
+    awk -v seed="$((seed * 100 + kill))" 'BEGIN { srand(seed)
+        split("outer inner command", victims)
+        print int(rand() * 900), victims[1 + int(rand() * 3)] }' >"$tmp/plan"
+    read -r delay_ms whom <"$tmp/plan"
+    rm -f "$tmp/started"
+    env -u UCX_MRAIL_TELEMETRY_DIR "$lab" "$tmp/spread.fabric" --quiet \
+        --routing rules -- sh "$tmp/work" "$token" "$tmp/started" \
+        >"$tmp/out" 2>&1 &
+    pid=$!
+    # Half of them while the lab is built.
+    [ $((kill % 2)) = 0 ] || await 20 test -e "$tmp/started" || :
+    sleep "$(awk -v ms="$delay_ms" 'BEGIN { print ms / 1000 }')"
+    victim=$(victim_of "$whom" "$pid")
+    [ -z "$victim" ] || kill -9 "$victim" 2>/dev/null
+    # A lab whose command is not there yet has no victim of that kind.
+    [ -n "$victim" ] || kill -9 "$pid"
+    wait "$pid" 2>/dev/null
+    if await $end_s is_clean; then
+        ok "kill $kill of $whom after $delay_ms ms leaves nothing"
+    else
+        left >"$tmp/left"
+        not_ok "kill $kill of $whom after $delay_ms ms leaves nothing" \
+            "LAB_KILL_SEED=$seed $0" "$tmp/left"
+    fi
+done
+
+# Ended by a signal as a terminal or a batch system sends it.
+env -u UCX_MRAIL_TELEMETRY_DIR "$lab" "$tmp/spread.fabric" --quiet \
+    -- sh "$tmp/work" "$token" "$tmp/term" >"$tmp/out" 2>&1 &
+pid=$!
+await 20 test -e "$tmp/term" || not_ok 'the lab starts' 'no command' "$tmp/out"
+kill -TERM "$pid"
+wait "$pid"
+is 'a lab ends by SIGTERM' 143 $?
+if await $end_s is_clean; then
+    ok 'SIGTERM leaves nothing'
+else
+    left >"$tmp/left"
+    not_ok 'SIGTERM leaves nothing' 'something stays' "$tmp/left"
+fi
+finish

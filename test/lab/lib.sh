@@ -1,0 +1,51 @@
+# shellcheck shell=sh disable=SC2154
+# Sourced by the tests of mrail lab, after test/lib.sh.
+
+# in_lab FABRIC ROUTING COMMAND...: in a lab with that file of $tmp; no counters.
+in_lab()
+{
+    lab_fabric=$1 lab_routing=$2
+    shift 2
+    # The lab has a /dev/shm of its own.
+    env -u UCX_MRAIL_TELEMETRY_DIR timeout -k 5 60 "$lab" "$tmp/$lab_fabric" \
+        --quiet --routing "$lab_routing" -- "$@"
+}
+
+# need_lab: skips the script by name where no lab can be made.
+need_lab()
+{
+    need ip tc nft
+    cat >"$tmp/one.fabric" <<'END'
+host h1
+leaf l1
+link h1 l1 100MB
+END
+    if ! unshare -mnpiu --fork true 2>/dev/null &&
+        ! unshare -Urmnpiu --fork true 2>/dev/null; then
+        skip_all 'network, mount and PID namespaces are not allowed here'
+    fi
+    in_lab one.fabric ecmp true 2>"$tmp/out" && return
+    excerpt "$tmp/out"
+    bail_out 'a lab of one host cannot be made'
+}
+
+# Two leaves, four spines, two hosts per leaf.
+spread_fabric()
+{
+    cat >"$tmp/spread.fabric" <<'END'
+host h[1-4]
+leaf l[1-2]
+spine s[1-4]
+link h[1-2] l1 100MB
+link h[3-4] l2 100MB
+link l[1-2] s[1-4] 50MB
+END
+}
+
+# bytes_of LINK DIRECTION FILE: of the output of mrail lab status; DIRECTION is up or
+# down.
+bytes_of()
+{
+    awk -v link="$1" -v column="$([ "$2" = up ] && echo 5 || echo 9)" \
+        '$1 == link { print $column }' "$3"
+}

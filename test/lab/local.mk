@@ -1,0 +1,5 @@
+# Tests of mrail lab, in network namespaces.
+LAB_TESTS = test/lab/fabric.sh test/lab/killed.sh
+TESTS += $(LAB_TESTS)
+INSTALLED_TESTS += test/lab/jobs.sh
+EXTRA_DIST += $(LAB_TESTS) test/lab/jobs.sh test/lab/lib.sh
