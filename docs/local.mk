@@ -48,6 +48,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/data/planner.json \
     docs/results/data/readme-alltoallv.json \
     docs/results/data/softroce.json \
+    docs/results/data/vm.json \
     docs/results/data/window-series.json \
     docs/results/data/window.json \
     docs/results/failover.md \
@@ -58,6 +59,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/results/softroce.md \
     docs/results/testing.md \
     docs/results/tuning.md \
+    docs/results/vm.md \
     docs/results/window.md \
     docs/security.md \
     docs/softroce.md \
