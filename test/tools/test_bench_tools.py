@@ -173,8 +173,8 @@ class Areas(unittest.TestCase):
         for name in cli.AREAS:
             self.assertRegex(cli.HELP, rf'\b{name}\b')
         self.assertEqual(sorted(cli.AREAS), [
-            'alltoallv', 'failover', 'overhead', 'p2p', 'planner', 'readme',
-            'softroce', 'vm', 'window'])
+            'alltoallv', 'failover', 'overhead', 'p2p', 'paths', 'planner',
+            'readme', 'softroce', 'vm', 'window'])
         for name in set(cli.AREAS) - {'readme'}:
             self.assertTrue((record.PAGES / f'{name}.md.in').exists(), name)
 
