@@ -42,7 +42,7 @@ typedef struct plan_reader {
 #define PLAN_FAIL(_reader, ...) mrail_text_fail((_reader)->line, __VA_ARGS__)
 
 /* Turns a result of the planner, which has no sentences, into one. */
-int plan_reader_told(plan_reader_t *reader, int ret);
+int plan_reader_result(plan_reader_t *reader, int ret);
 
 /* The present line now determines one more value, and line *owner_p one
  * less. */

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int plan_reader_told(plan_reader_t *reader, int ret)
+int plan_reader_result(plan_reader_t *reader, int ret)
 {
     return (ret == 0 || ret == -ENOMEM)
                ? ret
@@ -72,9 +72,9 @@ static int begin(plan_reader_t *reader)
         reader->rail_lines == NULL) {
         return -ENOMEM;
     }
-    return plan_reader_told(reader, mrail_plan_topo_create(reader->num_nodes,
-                                                           reader->num_rails,
-                                                           &reader->topo));
+    return plan_reader_result(reader, mrail_plan_topo_create(reader->num_nodes,
+                                                             reader->num_rails,
+                                                             &reader->topo));
 }
 
 static int read_size(plan_reader_t *reader, unsigned *line_p, unsigned max,
@@ -148,7 +148,7 @@ static int read_rail(plan_reader_t *reader)
             }
         }
     }
-    return plan_reader_told(reader, ret);
+    return plan_reader_result(reader, ret);
 }
 
 static int read_group(plan_reader_t *reader)
@@ -176,7 +176,7 @@ static int read_group(plan_reader_t *reader)
             reader->nodes[n].group = group;
         }
     }
-    return plan_reader_told(reader, ret);
+    return plan_reader_result(reader, ret);
 }
 
 /* 1 if a node belongs to the group. */
@@ -267,7 +267,7 @@ static int read_uplink(plan_reader_t *reader)
         }
     }
     reader->uplink_line += (reader->uplink_line == 0) * reader->line->number;
-    return plan_reader_told(reader, ret);
+    return plan_reader_result(reader, ret);
 }
 
 /* ---- Ranks ---- */
@@ -311,7 +311,7 @@ static int add_rank(plan_reader_t *reader, unsigned node, unsigned rail)
     }
     ret = mrail_plan_topo_add_rank(reader->topo, node, rail);
     if (ret != 0) {
-        return plan_reader_told(reader, ret);
+        return plan_reader_result(reader, ret);
     }
     reader->ranks[rank].node = node;
     reader->ranks[rank].index = index;

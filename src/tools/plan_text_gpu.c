@@ -40,7 +40,7 @@ static int set_link(plan_reader_t *reader, unsigned from, unsigned to,
     int ret = begin_gpu(reader, node, 0);
 
     if (ret == 0) {
-        ret = plan_reader_told(
+        ret = plan_reader_result(
             reader, mrail_plan_topo_set_link(reader->topo, from, to, capacity));
     }
     if (ret == 0) {
@@ -179,8 +179,8 @@ int plan_reader_switch(plan_reader_t *reader)
         }
         ret = begin_gpu(reader, node, 1);
         if (ret == 0) {
-            ret = plan_reader_told(reader, mrail_plan_topo_set_switch(
-                                               reader->topo, rank, up, down));
+            ret = plan_reader_result(reader, mrail_plan_topo_set_switch(
+                                                 reader->topo, rank, up, down));
         }
         if (ret == 0 && reader->ranks[rank].index == 0) {
             plan_reader_claim(reader, &reader->nodes[node].switch_line);

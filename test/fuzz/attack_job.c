@@ -103,7 +103,7 @@ static void send_note(attacked_t *a, unsigned to, unsigned kind, uint32_t round,
 }
 
 /* Checks the data that a peer announced, and replies. */
-static void check_told(attacked_t *a)
+static void check_reported(attacked_t *a)
 {
     for (unsigned from = 0; from < RANKS; ++from) {
         uint32_t length = a->written[from], round = a->written_round[from];
@@ -156,7 +156,7 @@ static int one_round(attacked_t *a, mrail_rng_t *rng)
     }
     while ((a->answered < RANKS - 1) || (a->job->completed < writes)) {
         mrail_iface_progress(a->job->iface);
-        check_told(a);
+        check_reported(a);
         if (mrail_clock_now() > end) {
             printf("# rank %u round %u: %u of %u answers\n", a->job->rank,
                    a->round, a->answered, RANKS - 1);
@@ -285,7 +285,7 @@ static int attacked_job(job_t *job)
     __atomic_add_fetch(&job->shared->word[63], 1, __ATOMIC_ACQ_REL);
     while (__atomic_load_n(&job->shared->word[63], __ATOMIC_ACQUIRE) < RANKS) {
         mrail_iface_progress(job->iface);
-        check_told(&a);
+        check_reported(&a);
     }
     bad |= check_attack(&a);
     job_close(job);

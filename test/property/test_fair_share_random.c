@@ -316,7 +316,7 @@ static int progress(scenario_t *w)
 
 /* ---- transfers ---- */
 
-static void world_init(scenario_t *w, uint64_t seed, int shared)
+static void scenario_init(scenario_t *w, uint64_t seed, int shared)
 {
     memset(w, 0, sizeof(*w));
     mrail_rng_init(&w->rng, seed);
@@ -324,7 +324,7 @@ static void world_init(scenario_t *w, uint64_t seed, int shared)
     w->shared = shared;
 }
 
-static void world_ready(scenario_t *w)
+static void scenario_ready(scenario_t *w)
 {
     for (unsigned p = 0; p < w->num_peers; ++p) {
         for (unsigned r = 0; r < w->num_rails; ++r) {
@@ -358,11 +358,11 @@ static double transfer(scenario_t *w, const uint64_t *bytes,
 }
 
 /* 3 peers on a node with all rails, 4 on a node without rail 1. */
-static void world_case(scenario_t *w, int shared)
+static void scenario_case(scenario_t *w, int shared)
 {
     static const double rates[] = {200e6, 100e6, 50e6, 50e6};
 
-    world_init(w, 1, shared);
+    scenario_init(w, 1, shared);
     w->num_rails = 4;
     w->num_peers = 7;
     w->num_nodes = 2;
@@ -373,7 +373,7 @@ static void world_case(scenario_t *w, int shared)
     for (unsigned p = 0; p < 7; ++p) {
         w->peer[p].node = (p >= 3);
     }
-    world_ready(w);
+    scenario_ready(w);
 }
 
 /* Time of the second transfer relative to the minimum. The first one measures
@@ -384,7 +384,7 @@ static double run_case(int shared)
                               11200000, 11200000, 11200000};
     static scenario_t w;
 
-    world_case(&w, shared);
+    scenario_case(&w, shared);
     transfer(&w, bytes, NULL);
     return transfer(&w, bytes, NULL) / (7 * 11200000 / 400e6);
 }
@@ -404,7 +404,7 @@ static void draw(scenario_t *w, uint64_t seed, int shared)
 {
     static const double slower[] = {1, 1, 1, 0.5, 0.25};
 
-    world_init(w, seed, shared);
+    scenario_init(w, seed, shared);
     w->num_rails = 2 + mrail_rng_below(&w->rng, MAX_RAILS - 1);
     w->num_peers = 2 + mrail_rng_below(&w->rng, MAX_PEERS - 1);
     w->num_nodes = 1 + mrail_rng_below(&w->rng, MAX_NODES);
@@ -426,7 +426,7 @@ static void draw(scenario_t *w, uint64_t seed, int shared)
     for (unsigned p = 0; p < w->num_peers; ++p) {
         w->peer[p].node = mrail_rng_below(&w->rng, w->num_nodes);
     }
-    world_ready(w);
+    scenario_ready(w);
 }
 
 /* Sum of three transfers; the second one begins during others. */
@@ -498,13 +498,13 @@ static double run_slow(int shared)
     mrail_ns_t end_ns;
     static scenario_t w;
 
-    world_init(&w, 3, shared);
+    scenario_init(&w, 3, shared);
     w.num_rails = 2;
     w.num_peers = w.num_nodes = 2;
     w.rate[0] = w.rate[1] = w.far[0][0] = w.far[0][1] = 100e6;
     w.far[1][0] = 10e6;
     w.peer[1].node = 1;
-    world_ready(&w);
+    scenario_ready(&w);
     w.peer[0].bytes = bytes[0];
     w.peer[1].bytes = bytes[1];
     for (end_ns = w.now_ns + 2 * MRAIL_NS_PER_SEC; w.now_ns < end_ns;) {

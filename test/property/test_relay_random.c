@@ -91,7 +91,7 @@ static void random_exchange(unsigned num, uint64_t hash)
     }
 }
 
-static void random_world(uint64_t seed)
+static void random_fixture(uint64_t seed)
 {
     unsigned per_node[MODEL_NODES + 1] = {0};
     unsigned num_nodes, least, most;
@@ -162,7 +162,7 @@ static int run_seed(uint64_t seed)
 {
     unsigned i;
 
-    random_world(seed);
+    random_fixture(seed);
     for (i = 0; (i < MAX_ACTIONS) && !has_ended(); ++i) {
         uint32_t rank = below(w.num_ranks);
 

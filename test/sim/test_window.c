@@ -200,8 +200,8 @@ static void test_batches(void **state)
     }
 }
 
-/* Only the last W completions of a batch count. It leaves the window after W
- * others. */
+/* Of a large batch, only the last W completions count. They leave the window when W
+ * others have come. */
 static void test_batch_leaves_the_window(void **state)
 {
     for (unsigned i = 0; i < METERED_WINDOWS; ++i) {

@@ -216,7 +216,7 @@ static void choose_stop(void)
     ++total->stopped;
 }
 
-static void open_world(void)
+static void open_fixture(void)
 {
     transfer_address_t address;
     char why[SROCE_FAULT_WHY_MAX];
@@ -391,7 +391,7 @@ static void run_seed(uint64_t seed)
         printf("# seed %llu, %s, %u rails\n%s", (unsigned long long)seed,
                random_script_names[s.kind], s.num_rails, s.text);
     }
-    open_world();
+    open_fixture();
     while (!is_over(&s.process[0]) || !is_over(&s.process[1])) {
         run_step(MRAIL_NS_NEVER - 1);
         if (mrail_clock_now() > LIMIT_NS) {

@@ -492,7 +492,7 @@ static void test_refused_further_lane_is_requested_later(void **state)
 
 /* ---- abandoned requests ---- */
 
-static void assert_told(uint16_t epoch, unsigned rail)
+static void assert_reported(uint16_t epoch, unsigned rail)
 {
     assert_int_equal(count_sent(MRAIL_CTL_FAIL), 1);
     assert_int_equal(last(MRAIL_CTL_FAIL)->lane.slot, 1);
@@ -511,11 +511,11 @@ static void test_reply_to_abandoned_request(void **state)
     sent.num_msgs = 0;
     fake_lane_msg(&rep, MRAIL_CTL_LANE_REP, 1, 99, 7);
     say_on(0, 1, &rep);
-    assert_told(7, 1);
+    assert_reported(7, 1);
     /* The peer has a lane of its own here, for which both would wait. */
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 21, 8);
     say_on(0, 0, &rep);
-    assert_told(7, 0);
+    assert_reported(7, 0);
     assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_ACCEPTING);
     assert_int_equal(peer_of(0)->lanes[1]->epoch, 8);
     /* No report about a lane in use. */

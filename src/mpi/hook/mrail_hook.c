@@ -88,7 +88,7 @@ static int find_in_plugin_path(char *path, size_t size)
 }
 
 /* 1: `path` names the version shim. */
-static int find_guard(char *path, size_t size)
+static int find_shim(char *path, size_t size)
 {
     const char *user = getenv("MRAIL_UCT_PATH");
     char self[PATH_MAX];
@@ -163,7 +163,7 @@ static int load_transport(void)
     const int *state;
     void *handle;
 
-    if (!find_guard(path, sizeof(path))) {
+    if (!find_shim(path, sizeof(path))) {
         if (uct_mrail_is_speaker()) {
             fprintf(stderr,
                     "mrail: UCX_TLS names mrail, but " GUARD_FILE " is not "
