@@ -89,13 +89,68 @@ void mrail_ports_segment_of_nested(unsigned uplinks, unsigned spine_uplinks,
     *spine_p = MRAIL_MIN((sport - first) / step, spine_uplinks - 1);
 }
 
-void mrail_ports_first_lane(uint32_t rotation, unsigned rails, unsigned lanes,
-                            unsigned *rail_p, unsigned *lane_p)
+/* The lane of NIC `to` on the same path as lane `lane` of NIC `from`; the n-th
+ * lane there for the n-th one here. At least `lanes` if there is none. */
+static unsigned same_path_lane(unsigned paths, unsigned lanes, uint32_t from,
+                               uint32_t to, unsigned lane)
 {
-    assert(rails >= 1 && lanes >= 1);
-    *rail_p = rotation % rails;
-    /* Not rotation % lanes: with a common factor some pairs never occur. */
-    *lane_p = (rotation / rails) % lanes;
+    uint64_t path = (uint64_t)from * lanes + lane;
+    uint64_t first = (uint64_t)to * lanes % paths;
+
+    return (unsigned)((path % paths + paths - first) % paths +
+                      lane / paths * paths);
+}
+
+/* Lanes without one on the same path are matched in order. */
+static unsigned matching_lane(unsigned paths, unsigned lanes, uint32_t from,
+                              uint32_t to, unsigned lane)
+{
+    unsigned match = same_path_lane(paths, lanes, from, to, lane);
+    unsigned rank = 0;
+
+    if (match < lanes) {
+        return match;
+    }
+    for (unsigned i = 0; i < lane; ++i) {
+        rank += (same_path_lane(paths, lanes, from, to, i) >= lanes);
+    }
+    for (match = 0;; ++match) {
+        assert(match < lanes);
+        if ((same_path_lane(paths, lanes, to, from, match) >= lanes) &&
+            (rank-- == 0)) {
+            return match;
+        }
+    }
+}
+
+static unsigned common_divisor(unsigned a, unsigned b)
+{
+    while (b != 0) {
+        unsigned rest = a % b;
+
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
+                              uint32_t local_nic, uint32_t remote_nic,
+                              unsigned connection)
+{
+    uint32_t low = MRAIL_MIN(local_nic, remote_nic);
+    uint32_t high = MRAIL_MAX(local_nic, remote_nic);
+    uint32_t middle = low + (high - low) / 2;
+    /* Consecutive NICs start at so many different paths. The rotation advances
+     * where these repeat. */
+    unsigned starts = paths / common_divisor(lanes, paths);
+    unsigned lane;
+
+    assert(lanes >= 1 && lanes <= MRAIL_PORTS_MAX_LANES);
+    assert(paths >= 1 && connection < lanes);
+    lane = (connection + middle / starts % lanes) % lanes;
+    return (local_nic == low) ? lane
+                              : matching_lane(paths, lanes, low, high, lane);
 }
 
 uint32_t mrail_ports_flow_label(uint16_t sport)

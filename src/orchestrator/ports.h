@@ -69,15 +69,24 @@ void mrail_ports_segment_nested(unsigned uplinks, unsigned spine_uplinks,
                                 uint16_t *first_p, uint16_t *last_p);
 
 /*
- * Rail and lane of a peer's primary lane, the only lane until the first large
- * transfer. Rails rotate fastest, then lanes. Consecutive `rotation` values
- * therefore visit every (rail, lane) equally often and spread single-lane
- * traffic over all segments. The sum of the two ends' indices is a symmetric
- * rotation: both ends open the same path, and no rail of a receiver is
- * preferred. rails, lanes >= 1.
+ * The lane number that connection `connection` < lanes between two NICs has at
+ * its local end; the remote end calls it with the indices exchanged. Each end
+ * sends from the ports of its own NIC, formula (3), so the lanes of a leaf fill
+ * its uplinks whatever their destinations. The two numbers of a connection take
+ * the same path wherever both NICs have a lane there: then data and
+ * acknowledgements depend on one path, not on two.
+ *
+ * Connection 0 is the only one until the first large transfer. Its number
+ * depends on the mean of the two indices. So NICs with consecutive indices that
+ * send to NICs at one distance, or to all, spread single-lane traffic equally.
+ *
+ * paths: uplinks times spine uplinks; lanes: 1 to MRAIL_PORTS_MAX_LANES. The
+ * result is below `lanes`, and different for each connection.
  */
-void mrail_ports_first_lane(uint32_t rotation, unsigned rails, unsigned lanes,
-                            unsigned *rail_p, unsigned *lane_p);
+#define MRAIL_PORTS_MAX_LANES 64u
+unsigned mrail_ports_own_lane(unsigned paths, unsigned lanes,
+                              uint32_t local_nic, uint32_t remote_nic,
+                              unsigned connection);
 
 /*
  * Flow label that makes a NIC use `sport` (0xC000 to 0xFFFF). The NIC computes

@@ -70,8 +70,9 @@ void mrail_ctl_learn(mrail_peer_t *peer, const mrail_ctl_msg_t *msg)
     peer->flush_rkey.count = peer->num_rails;
     peer->num_pairs = mrail_rails_pair(local, engine->num_rails, remote,
                                        peer->num_rails, peer->pairs);
-    peer->num_slots = MRAIL_MIN(peer->num_pairs * engine->config.lanes_per_rail,
-                                MRAIL_MAX_SLOTS);
+    peer->num_slots = MRAIL_MIN(
+        peer->num_pairs * mrail_config_lanes(&engine->config, peer->num_pairs),
+        MRAIL_MAX_SLOTS);
     peer->base = engine->next_base++ % peer->num_pairs;
     mrail_debug("peer %016llx: %u rails, %u pairs",
                 (unsigned long long)peer->id, peer->num_rails, peer->num_pairs);

@@ -35,7 +35,7 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
 /* PROBE or PROBE_REP over the path of a slot, from the UDP source port of its
  * lanes (0: any). */
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
-                        unsigned slot, uint16_t sport);
+                        unsigned slot);
 /* Drops the address handles of the rail, or all (NULL). */
 void mrail_ctl_drop_handles(mrail_peer_t *peer, const mrail_rail_t *rail);
 void mrail_ctl_fill_hello(const mrail_engine_t *engine, mrail_ctl_msg_t *msg,
@@ -96,6 +96,9 @@ void mrail_ctl_reap_lane(mrail_lane_t *lane);
 /* 1 if the peer has no other lane for messages, up or requested: the peer
  * depends on this lane. */
 int mrail_ctl_is_first(const mrail_peer_t *peer, unsigned slot);
+/* The UDP source port of a lane with a QP: that of the local NIC's lane; see
+ * mrail_ports_own_lane(). */
+uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane);
 /* The lane of a slot, created if needed. NULL: no budget or memory. */
 mrail_lane_t *mrail_ctl_get_lane(mrail_peer_t *peer, unsigned slot);
 /* Lists the lane: completions of its QP now find it, so it may be released only

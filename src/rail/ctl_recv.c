@@ -48,7 +48,8 @@ static mrail_ctl_reason_t mrail_ctl_accept(mrail_engine_t *engine,
         goto err;
     }
     lane->epoch = wire->epoch;
-    lane->sport = wire->sport;
+    lane->remote_rail = wire->src_rail;
+    lane->sport = mrail_ctl_lane_port(lane);
     lane->request = msg->seq;
     lane->tries = 0;
     lane->deadline_ns = 0;
@@ -210,10 +211,6 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
         mrail_ctl_send_refuse(peer, wire->slot, msg->seq, MRAIL_REASON_NO_RAIL);
         return;
     }
-    if (wire->sport < MRAIL_PORTS_FIRST) {
-        ++engine->counters.ctl_unexpected;
-        return;
-    }
     if (wire->slot != 0) {
         mrail_ctl_take_base(peer, wire);
     }
@@ -306,10 +303,10 @@ static void mrail_ctl_on_lane_ready(mrail_engine_t *engine, mrail_peer_t *peer,
 static void mrail_ctl_on_probe(mrail_engine_t *engine, mrail_peer_t *peer,
                                const mrail_ctl_msg_t *msg)
 {
-    if ((msg->path.slot < MRAIL_MAX_SLOTS) &&
-        (msg->path.sport >= MRAIL_PORTS_FIRST)) {
-        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, msg->path.slot,
-                            msg->path.sport);
+    unsigned slot = msg->path.slot;
+
+    if ((slot < MRAIL_MAX_SLOTS) && (peer->paths[slot].sport != 0)) {
+        mrail_ctl_send_path(peer, MRAIL_CTL_PROBE_REP, msg->seq, slot);
     } else {
         mrail_ctl_send_plain(peer, MRAIL_CTL_PROBE_REP, msg->seq,
                              peer->reply_way);

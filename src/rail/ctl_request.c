@@ -137,8 +137,7 @@ int mrail_ctl_connect_self(mrail_peer_t *peer)
     wire.src_rail = (uint8_t)lane->rail->index;
     wire.qpn = lane->qp->qp_num;
     wire.psn = lane->psn;
-    lane->sport = mrail_ports_lane(engine->config.uplinks,
-                                   lane->rail->attr.nic_index, 1, 0);
+    lane->sport = mrail_ctl_lane_port(lane);
     if (mrail_ctl_connect(lane, &wire) != 0) {
         mrail_ctl_drop_request(lane, "no QP");
         mrail_ctl_peer_failed(peer, -EIO);
@@ -156,6 +155,21 @@ static uint16_t mrail_ctl_next_epoch(mrail_peer_t *peer)
 
     ++engine->epoch;
     return (uint16_t)((engine->epoch << 1) | (engine->id > peer->id));
+}
+
+uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane)
+{
+    const mrail_peer_t *peer = lane->peer;
+    const mrail_config_t *config = &peer->engine->config;
+    unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
+    uint32_t nic = lane->rail->attr.nic_index;
+    unsigned own =
+        mrail_ports_own_lane(config->uplinks * config->spine_uplinks, lanes,
+                             nic, peer->rails[lane->remote_rail].nic_index,
+                             lane->slot / peer->num_pairs % lanes);
+
+    return mrail_ports_lane_nested(config->uplinks, config->spine_uplinks, nic,
+                                   lanes, own);
 }
 
 /* Opens the QP of a lane and requests its other end. 0 or -errno. */
@@ -190,12 +204,9 @@ static int mrail_ctl_request_lane(mrail_peer_t *peer, unsigned slot)
                    strerror(-ret));
         return (ret == -EAGAIN) ? -EIO : ret;
     }
-    /* Rotated by peer, so that peers with one lane use all segments. */
-    lane->sport = mrail_ports_lane(engine->config.uplinks, rail->attr.nic_index,
-                                   engine->config.lanes_per_rail,
-                                   slot / peer->num_pairs + peer->rotation);
     lane->epoch = mrail_ctl_next_epoch(peer);
     lane->remote_rail = pair->remote;
+    lane->sport = mrail_ctl_lane_port(lane);
     lane->request = ++engine->ctl_seq;
     lane->tries = 0;
     lane->deadline_ns = 0;

@@ -179,7 +179,6 @@ static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
                  .credits = (type == MRAIL_CTL_RETIRE)
                                 ? lane->evict_forced
                                 : (uint16_t)lane->credits,
-                 .sport = lane->sport,
                  .src_rail = (uint8_t)lane->rail->index,
                  .dst_rail = lane->remote_rail,
                  .qpn = lane->last_qpn,
@@ -235,14 +234,15 @@ int mrail_ctl_send_confirm(mrail_peer_t *peer, unsigned slot, uint16_t epoch,
 }
 
 int mrail_ctl_send_path(mrail_peer_t *peer, mrail_ctl_type_t type, uint32_t seq,
-                        unsigned slot, uint16_t sport)
+                        unsigned slot)
 {
     mrail_path_t *path = &peer->paths[slot];
+    uint16_t sport = path->sport;
     unsigned pair = (peer->base + slot) % peer->num_pairs;
     mrail_ctl_msg_t msg = {
         .type = type,
         .seq = seq,
-        .path = {.slot = (uint16_t)slot, .sport = sport},
+        .path = {.slot = (uint16_t)slot},
     };
 
     if ((path->ah_sport != sport) || (path->ah_pair != pair)) {

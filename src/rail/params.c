@@ -369,6 +369,12 @@ void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,
     }
 }
 
+unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs)
+{
+    return MRAIL_MIN(config->lanes_per_rail,
+                     MRAIL_MAX_SLOTS / MRAIL_MAX(num_pairs, 1u));
+}
+
 int mrail_config_check(const mrail_config_t *config)
 {
     const struct {
@@ -379,6 +385,8 @@ int mrail_config_check(const mrail_config_t *config)
         {"SUBNET_BITS", config->subnet_bits, -1, 128},
         {"MAX_QPS", config->max_qps, 1, 65535},
         {"UPLINKS", config->uplinks, 1, 256},
+        {"SPINE_UPLINKS", config->spine_uplinks, 1,
+         0x4000 / MRAIL_MAX(config->uplinks, 1u)},
         {"NIC_INDEX", config->nic_index, -1, 65535},
         {"TRAFFIC_CLASS", config->traffic_class, 0, 255},
         {"SL", config->sl, 0, 15},

@@ -45,9 +45,14 @@
       "Uplinks of a leaf switch, 1 to 256.\n"                                 \
       "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
       "segments.")                                                            \
+    X(SPINE_UPLINKS, "1", UINT, spine_uplinks,                                \
+      "Uplinks of a spine switch to the core, 1 to 16384 / UPLINKS.\n"        \
+      "In a fabric of three tiers each segment of a leaf is divided into this\n" \
+      "many segments again. 1 means two tiers.")                              \
     X(NIC_INDEX, "-1", INT, nic_index,                                        \
       "Index of this node's NICs on their leaf, for the choice of source\n"   \
-      "ports. -1 uses the host part of the IPv4 address of each rail.")       \
+      "ports. -1 uses the host part of the IPv4 address of each rail.\n"      \
+      "With SPINE_UPLINKS the index counts the NICs of a pod.")               \
     X(TRAFFIC_CLASS, "0", UINT, traffic_class,                                \
       "IP TOS byte of all packets, 0 to 255.\n"                               \
       "The upper six bits are the DSCP that selects the lossless class.")     \
@@ -126,6 +131,12 @@ static inline mrail_ns_t mrail_config_ns(double seconds)
     return isinf(seconds) ? MRAIL_NS_NEVER
                           : (mrail_ns_t)(seconds * MRAIL_NS_PER_SEC);
 }
+
+#define MRAIL_MAX_SLOTS 64 /* lanes to one peer: bits of a mask */
+
+/* Lanes on each of `num_pairs` pairs of rails (0 counts as 1) to a peer:
+ * LANES_PER_RAIL, as far as MRAIL_MAX_SLOTS allows. */
+unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs);
 
 /* The timeout field of ibv_modify_qp(3): the smallest n in 1..31 for which
  * 4.096 us * 2^n is at least TIMEOUT. */

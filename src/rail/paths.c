@@ -53,8 +53,8 @@ static void mrail_path_probe(mrail_peer_t *peer, unsigned slot)
 
     uint32_t seq = ++peer->engine->ctl_seq;
 
-    path->blocked = (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot,
-                                         path->sport) == -EAGAIN);
+    path->blocked =
+        (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot) == -EAGAIN);
     if (path->blocked) {
         mrail_ctl_work(peer);
     } else {

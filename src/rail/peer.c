@@ -32,7 +32,7 @@ mrail_peer_t *mrail_peer_create(mrail_engine_t *engine, uint64_t id)
     peer->id = id;
     peer->op_next = 1;
     mrail_paths_init(peer);
-    peer->rotation = engine->num_peers++;
+    ++engine->num_peers;
     mrail_list_init(&peer->work);
     mrail_list_init(&peer->eps);
     mrail_list_init(&peer->unacked);

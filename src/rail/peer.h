@@ -10,8 +10,6 @@
 #include "rail/pairing.h"
 #include "rail/mem.h"
 
-#define MRAIL_MAX_SLOTS 64 /* lanes to one peer: bits of a mask */
-
 typedef enum mrail_peer_state {
     MRAIL_PEER_NEW,   /* nothing sent yet */
     MRAIL_PEER_HELLO, /* HELLO sent, waits for HELLO_REP */
@@ -67,7 +65,6 @@ struct mrail_peer {
     struct ibv_ah *pair_ah[MRAIL_MAX_PAIRS];
     unsigned base;            /* pair of slot 0 */
     int based;                /* ... both ends agree on it: it was up */
-    unsigned rotation;        /* of source ports: number of the peer */
     unsigned num_slots;       /* lanes wanted in total; 0: none yet */
     unsigned requested_slots; /* 0, 1 or num_slots */
     unsigned turn;            /* pair whose lane is requested first */

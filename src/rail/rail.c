@@ -330,6 +330,7 @@ void mrail_rail_describe(const mrail_rail_t *rail, mrail_wire_rail_t *wire)
     wire->flush_rkey = rail->flush_mr->rkey;
     wire->ud_qpn = rail->ud_qp->qp_num;
     wire->rate_mbps = (uint32_t)(rail->attr.rate_bps / 1000000);
+    wire->nic_index = rail->attr.nic_index;
     wire->mtu = (uint8_t)rail->mtu;
 }
 
@@ -392,7 +393,8 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
     struct ibv_ah_attr attr;
 
     if (sport == 0) {
-        sport = mrail_ports_lane(config->uplinks, rail->attr.nic_index, 1, 0);
+        sport = mrail_ports_lane_nested(config->uplinks, config->spine_uplinks,
+                                        rail->attr.nic_index, 1, 0);
     }
     mrail_rail_fill_ah(rail, config, gid, mrail_ports_flow_label(sport), &attr);
     return ibv_create_ah(rail->pd, &attr);

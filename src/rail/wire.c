@@ -56,6 +56,7 @@ static void mrail_put_rail(mrail_writer_t *w, const mrail_wire_rail_t *rail)
     mrail_put_u32(w, rail->flush_rkey);
     mrail_put_u32(w, rail->ud_qpn);
     mrail_put_u32(w, rail->rate_mbps);
+    mrail_put_u32(w, rail->nic_index);
     mrail_put_u8(w, rail->mtu);
 }
 
@@ -67,6 +68,7 @@ static void mrail_get_rail(mrail_reader_t *r, mrail_wire_rail_t *rail)
     rail->flush_rkey = mrail_get_u32(r);
     rail->ud_qpn = mrail_get_u32(r);
     rail->rate_mbps = mrail_get_u32(r);
+    rail->nic_index = mrail_get_u32(r);
     rail->mtu = mrail_get_u8(r);
     /* enum ibv_mtu: IBV_MTU_256 = 1 ... IBV_MTU_4096 = 5 */
     if ((rail->ud_qpn > 0xffffff) || (rail->mtu < 1) || (rail->mtu > 5)) {
@@ -80,7 +82,6 @@ static void mrail_put_lane(mrail_writer_t *w, const mrail_wire_lane_t *lane)
     mrail_put_u16(w, lane->index);
     mrail_put_u16(w, lane->epoch);
     mrail_put_u16(w, lane->credits);
-    mrail_put_u16(w, lane->sport);
     mrail_put_u8(w, lane->src_rail);
     mrail_put_u8(w, lane->dst_rail);
     mrail_put_u32(w, lane->qpn);
@@ -95,7 +96,6 @@ static void mrail_get_lane(mrail_reader_t *r, mrail_wire_lane_t *lane)
     lane->index = mrail_get_u16(r);
     lane->epoch = mrail_get_u16(r);
     lane->credits = mrail_get_u16(r);
-    lane->sport = mrail_get_u16(r);
     lane->src_rail = mrail_get_u8(r);
     lane->dst_rail = mrail_get_u8(r);
     lane->qpn = mrail_get_u32(r);
@@ -140,7 +140,6 @@ int mrail_ctl_encode(const mrail_ctl_msg_t *msg, void *buf, size_t size)
         break;
     case MRAIL_BODY_PATH:
         mrail_put_u16(&w, msg->path.slot);
-        mrail_put_u16(&w, msg->path.sport);
         break;
     default:
         break;
@@ -197,7 +196,6 @@ int mrail_ctl_decode(mrail_ctl_msg_t *msg, const void *buf, size_t length)
         break;
     case MRAIL_BODY_PATH:
         msg->path.slot = mrail_get_u16(&r);
-        msg->path.sport = mrail_get_u16(&r);
         break;
     case MRAIL_BODY_NONE:
         break;

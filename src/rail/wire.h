@@ -11,7 +11,7 @@
 
 #include <endian.h>
 
-#define MRAIL_WIRE_VERSION 2
+#define MRAIL_WIRE_VERSION 3
 
 /* ---- data ---- */
 
@@ -98,7 +98,8 @@ typedef struct mrail_wire_rail {
     uint32_t flush_rkey;
     uint32_t ud_qpn; /* 24 bits */
     uint32_t rate_mbps;
-    uint8_t mtu; /* enum ibv_mtu */
+    uint32_t nic_index; /* for the choice of source ports */
+    uint8_t mtu;        /* enum ibv_mtu */
 } mrail_wire_rail_t;
 
 /* Body of LANE_REQ, LANE_REP, LANE_READY, RETIRE, CONFIRM, FAIL. */
@@ -108,7 +109,6 @@ typedef struct mrail_wire_lane {
     uint16_t epoch;
     uint16_t credits; /* AMs that the receiver of this may send at first;
                        * RETIRE: 1: must not be refused */
-    uint16_t sport;   /* UDP source port of both directions */
     uint8_t src_rail; /* the sender's rail */
     uint8_t dst_rail; /* the receiver's rail */
     uint32_t qpn;     /* 24 bits */
@@ -138,8 +138,7 @@ typedef struct mrail_ctl_msg {
         } refuse;
         struct {
             uint16_t slot;
-            uint16_t sport; /* UDP source port of both directions; 0: any */
-        } path;             /* PROBE, PROBE_REP */
+        } path; /* PROBE, PROBE_REP */
     };
 } mrail_ctl_msg_t;
 
@@ -154,7 +153,7 @@ const char *mrail_ctl_type_name(unsigned type);
 
 /* ---- addresses ---- */
 
-#define MRAIL_ADDR_VERSION 2
+#define MRAIL_ADDR_VERSION 3
 #define MRAIL_DEVICE_ADDR_SIZE 28
 #define MRAIL_IFACE_ADDR_SIZE 62
 /* Further rails in an address: with mapped IPv4 addresses, and with others. */

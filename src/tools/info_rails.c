@@ -200,6 +200,7 @@ int mrail_info_rails(int json)
     mrail_info_unknown_variables();
     rails = mrail_rail_discover(&config, remember, scan);
     if (rails >= 0) {
+        config.lanes_per_rail = mrail_config_lanes(&config, (unsigned)rails);
         if (json) {
             print_json(scan, &config);
         } else {

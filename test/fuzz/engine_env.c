@@ -268,6 +268,7 @@ static void fill_rail(mrail_wire_rail_t *rail, unsigned i, uint8_t choice)
     fake_wire_rail(rail, i, (choice >> 1) & 3);
     rail->gid[12] = (choice & 1) ? 10 : choice;
     rail->rate_mbps = (choice & 8) ? 0 : 1000;
+    rail->nic_index = choice * 0x01010101u;
     rail->mtu = 1 + (choice >> 4) % 5;
 }
 
@@ -302,7 +303,6 @@ static void fill_body(fuzz_in_t *in, mrail_ctl_msg_t *msg, mrail_peer_t *peer)
     }
     msg->lane.index = choice;
     msg->lane.credits = (choice & 2) ? 8 : (uint16_t)(choice << 8);
-    msg->lane.sport = (uint16_t)((choice & 4) ? choice : 0xc000 | choice);
     msg->lane.qpn = 0x200 + choice;
     msg->lane.psn = choice;
 }

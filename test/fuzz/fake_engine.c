@@ -53,6 +53,7 @@ void fake_wire_rail(mrail_wire_rail_t *rail, unsigned index, unsigned subnet)
     rail->flush_addr = 0x1000;
     rail->ud_qpn = 0x99;
     rail->rate_mbps = 1000;
+    rail->nic_index = 3;
     rail->mtu = IBV_MTU_1024;
 }
 
@@ -77,7 +78,6 @@ void fake_lane_msg(mrail_ctl_msg_t *msg, mrail_ctl_type_t type, unsigned slot,
                                     .index = (uint16_t)slot,
                                     .epoch = epoch,
                                     .credits = 8,
-                                    .sport = MRAIL_PORTS_FIRST,
                                     .src_rail = (uint8_t)(slot % 2),
                                     .dst_rail = (uint8_t)(slot % 2),
                                     .qpn = 0x300 + slot};

@@ -129,45 +129,116 @@ static void test_nested(void **state)
     }
 }
 
-static void test_first_lane_visits_all(void **state)
+static unsigned path_of(unsigned paths, unsigned lanes, unsigned nic,
+                        unsigned lane)
 {
-    for (unsigned rails = 1; rails <= 16; ++rails) {
-        for (unsigned lanes = 1; lanes <= 32; ++lanes) {
-            unsigned char seen[16][32] = {{0}};
-            unsigned rail, lane;
+    return (unsigned)(((uint64_t)nic * lanes + lane) % paths);
+}
 
-            for (unsigned i = 0; i < 2 * rails * lanes; ++i) {
-                mrail_ports_first_lane(i + 12345, rails, lanes, &rail, &lane);
-                assert_true(rail < rails && lane < lanes);
-                ++seen[rail][lane];
+/* Paths on which both NICs have a lane, counted as often as both have one. */
+static unsigned count_common(unsigned paths, unsigned lanes, unsigned a,
+                             unsigned b)
+{
+    unsigned of_a[64] = {0}, of_b[64] = {0}, common = 0;
+
+    for (unsigned q = 0; q < lanes; ++q) {
+        ++of_a[path_of(paths, lanes, a, q)];
+        ++of_b[path_of(paths, lanes, b, q)];
+    }
+    for (unsigned path = 0; path < paths; ++path) {
+        common += MRAIL_MIN(of_a[path], of_b[path]);
+    }
+    return common;
+}
+
+/* Each end uses each of its lanes once, and as many connections as possible have
+ * the same path at both ends. */
+static void check_connections(unsigned paths, unsigned lanes, unsigned a,
+                              unsigned b)
+{
+    uint64_t used_a = 0, used_b = 0;
+    unsigned same = 0;
+
+    for (unsigned i = 0; i < lanes; ++i) {
+        unsigned at_a = mrail_ports_own_lane(paths, lanes, a, b, i);
+        unsigned at_b = mrail_ports_own_lane(paths, lanes, b, a, i);
+
+        assert_true(at_a < lanes && at_b < lanes);
+        used_a |= 1ull << at_a;
+        used_b |= 1ull << at_b;
+        same +=
+            (path_of(paths, lanes, a, at_a) == path_of(paths, lanes, b, at_b));
+    }
+    assert_int_equal(used_a, (lanes == 64) ? ~0ull : (1ull << lanes) - 1);
+    assert_int_equal(used_b, used_a);
+    assert_true(same >= count_common(paths, lanes, a, b));
+}
+
+static void test_connections_share_paths(void **state)
+{
+    for (unsigned paths = 1; paths <= 64; ++paths) {
+        for (unsigned lanes = 1; lanes <= 64; lanes += 1 + lanes / 8) {
+            for (unsigned a = 0; a < paths; a += 1 + paths / 7) {
+                for (unsigned b = 0; b < 2 * paths; b += 1 + paths / 5) {
+                    check_connections(paths, lanes, a, b);
+                }
             }
-            for (unsigned i = 0; i < rails * lanes; ++i) {
-                assert_int_equal(seen[i % rails][i / rails], 2);
+        }
+    }
+    check_connections(7, 5, UINT32_MAX, 3);
+}
+
+/* One lane per peer, NICs at one distance: the NICs of a leaf spread over all
+ * segments equally as soon as their number allows. */
+static void check_single_lane_shift(unsigned paths, unsigned lanes,
+                                    unsigned distance)
+{
+    unsigned divisor = paths, rest = lanes, count[64] = {0}, nics;
+
+    while (rest != 0) {
+        unsigned next = divisor % rest;
+
+        divisor = rest;
+        rest = next;
+    }
+    nics = paths / divisor * lanes;
+    for (unsigned nic = 0; nic < nics; ++nic) {
+        unsigned lane = mrail_ports_own_lane(paths, lanes, 100 + nic,
+                                             100 + nic + distance, 0);
+
+        ++count[path_of(paths, lanes, 100 + nic, lane)];
+    }
+    for (unsigned path = 0; path < paths; ++path) {
+        assert_int_equal(count[path] * paths, nics);
+    }
+}
+
+static void test_single_lane_spread(void **state)
+{
+    for (unsigned paths = 1; paths <= 64; ++paths) {
+        for (unsigned lanes = 1; lanes <= 32; ++lanes) {
+            for (unsigned distance = 1; distance <= 64; distance += 7) {
+                check_single_lane_shift(paths, lanes, distance);
             }
         }
     }
 }
 
-/* One lane per peer: with enough NICs on the leaf all segments carry the same
- * number of single-lane flows. */
-static void test_single_lane_spread(void **state)
+/* ... and a NIC that sends to all others uses all its lanes equally. */
+static void test_single_lane_to_all(void **state)
 {
-    enum { NICS = 16, RAILS = 4, LANES = 4, PEERS = 64, UPLINKS = 8 };
-    unsigned count[RAILS][UPLINKS] = {{0}};
+    enum { LANES = 8, UPLINKS = 8, NICS = 64 };
 
     for (unsigned nic = 0; nic < NICS; ++nic) {
-        for (unsigned peer = 0; peer < PEERS; ++peer) {
-            unsigned rail, lane;
-            uint16_t sport;
+        unsigned count[LANES] = {0};
 
-            mrail_ports_first_lane(nic + peer, RAILS, LANES, &rail, &lane);
-            sport = mrail_ports_lane(UPLINKS, nic, LANES, lane);
-            ++count[rail][mrail_ports_segment_of(UPLINKS, sport)];
+        for (unsigned peer = 0; peer < 2 * NICS; ++peer) {
+            ++count[mrail_ports_own_lane(UPLINKS, LANES, nic, peer, 0)];
         }
-    }
-    for (unsigned i = 0; i < RAILS * UPLINKS; ++i) {
-        assert_int_equal(count[i / UPLINKS][i % UPLINKS],
-                         NICS * PEERS / RAILS / UPLINKS);
+        for (unsigned q = 0; q < LANES; ++q) {
+            assert_in_range(count[q], 2 * NICS / LANES - 1,
+                            2 * NICS / LANES + 1);
+        }
     }
 }
 
@@ -277,8 +348,9 @@ int main(void)
         cmocka_unit_test(test_nested_lanes),
         cmocka_unit_test(test_large_nic_index),
         cmocka_unit_test(test_nested),
-        cmocka_unit_test(test_first_lane_visits_all),
+        cmocka_unit_test(test_connections_share_paths),
         cmocka_unit_test(test_single_lane_spread),
+        cmocka_unit_test(test_single_lane_to_all),
         cmocka_unit_test(test_flow_labels),
         cmocka_unit_test(test_check),
     };

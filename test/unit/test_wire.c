@@ -101,7 +101,6 @@ static void test_lane_round_trip(void **state)
                                    .index = 65535,
                                    .epoch = 0x8001,
                                    .credits = 16,
-                                   .sport = 0xc800,
                                    .src_rail = 15,
                                    .dst_rail = 1,
                                    .qpn = 0xabcdef,
@@ -109,7 +108,7 @@ static void test_lane_round_trip(void **state)
                                    .am_seq = 0xfffffffe,
                                    .marker = 1ull << 63}};
     uint8_t buf[MRAIL_CTL_MAX_SIZE];
-    mrail_ctl_msg_t out;
+    mrail_ctl_msg_t out = {0};
     int length = mrail_ctl_encode(&in, buf, sizeof(buf));
 
     assert_int_equal(mrail_ctl_decode(&out, buf, (size_t)length), 0);
