@@ -12,7 +12,7 @@ require_env
 lab=$libexec/mrail-lab
 need_lab
 spread_fabric
-export mrail tmp UCX_MRAIL_UPLINKS=4
+export mrail tmp UCX_MRAIL_UPLINKS=4 UCX_MRAIL_LANES_PER_RAIL=2
 
 # Ranks are in the namespaces of their hosts.
 in_lab spread.fabric ecmp mpirun -np 4 sh -c \
@@ -28,7 +28,7 @@ bench()
 {
     "$mrail" bench alltoallv --soft lab -np 4 --json "$@"
 }
-bench --sizes 1m --iterations 5 >"$tmp/one" 2>"$tmp/one.err" || echo 'one fails'
+bench --sizes 4m --iterations 10 >"$tmp/one" 2>"$tmp/one.err" || echo 'one fails'
 "$mrail" lab status >"$tmp/status"
 bench --sizes 1m --iterations 10 >"$tmp/two" 2>"$tmp/two.err" &
 bench --sizes 1m --iterations 10 >"$tmp/three" 2>"$tmp/three.err" ||
@@ -48,15 +48,28 @@ for routing in rules rules-drop; do
         expect "$routing: job $job moves right bytes" "$tmp/$job" \
             '"data_ok": true'
     done
-    # Each of two ranks below l1 sends 2/3 of 7 MiB to the other leaf.
+    # Each of two ranks below l1 sends 2/3 of 12 x 4 MiB to the other leaf.
     sent=$(for spine in 1 2 3 4; do
         bytes_of "l1-s$spine.0" up "$tmp/status"
     done | awk '{ n += $1 } END { print n }')
-    if [ "${sent:-0}" -gt 9700000 ] && [ "$sent" -lt 11500000 ]; then
+    if [ "${sent:-0}" -gt 67000000 ] && [ "$sent" -lt 70000000 ]; then
         ok "$routing: the uplinks carry what crosses, and little more"
     else
         not_ok "$routing: the uplinks carry what crosses, and little more" \
             "$sent bytes" "$tmp/status"
     fi
+    # Two hosts of a leaf with two lanes each: one lane of each host per uplink.
+    for leaf in l1 l2; do
+        loads=$(for spine in 1 2 3 4; do
+            bytes_of "$leaf-s$spine.0" up "$tmp/status"
+        done | sort -n | awk 'NR == 1 { least = $1 } { most = $1 }
+            END { printf "%.0f\n", 100 * (most - least) / least }')
+        if [ "${loads:-100}" -le 10 ]; then
+            ok "$routing: the uplinks of $leaf carry equal loads"
+        else
+            not_ok "$routing: the uplinks of $leaf carry equal loads" \
+                "most over least: $loads %" "$tmp/status"
+        fi
+    done
 done
 finish
