@@ -331,6 +331,9 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (lane->state == MRAIL_LANE_RETIRING) {
         return mrail_ctl_run_retiring(lane, now_ns);
     }
+    if (lane->move_ns != 0) {
+        return mrail_move_run(lane, now_ns);
+    }
     if ((lane->state != MRAIL_LANE_CONNECTING) &&
         (lane->state != MRAIL_LANE_ACCEPTING)) {
         return MRAIL_NS_NEVER;

@@ -65,6 +65,16 @@ int mrail_path_is_open(const mrail_peer_t *peer, unsigned slot);
 /* Performs due work; returns the next deadline. */
 mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
 
+/* ---- move_lane.c: source ports by evidence ---- */
+
+/* Compares the peer's lanes, at every tick of stall_detect.c, and moves one that
+ * shares its path with others. Both locks held. */
+void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns);
+/* The peer sees that this end's data on the lane shares its path. */
+void mrail_move_asked(mrail_lane_t *lane, mrail_ns_t now_ns);
+/* Continues a move; returns its next deadline. */
+mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns);
+
 /* ---- ctl.c: what is due ---- */
 
 #define MRAIL_CTL_RTO_MIN (20 * MRAIL_NS_PER_MS)

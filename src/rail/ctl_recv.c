@@ -475,6 +475,19 @@ static void mrail_ctl_on_poll(mrail_engine_t *engine, mrail_peer_t *peer,
     __atomic_store_n(&engine->poll_requested, 1, __ATOMIC_RELEASE);
 }
 
+static void mrail_ctl_on_move(mrail_engine_t *engine, mrail_peer_t *peer,
+                              const mrail_ctl_msg_t *msg)
+{
+    mrail_lane_t *lane =
+        (msg->path.slot < MRAIL_MAX_SLOTS) ? peer->lanes[msg->path.slot] : NULL;
+
+    if (lane != NULL) {
+        mrail_move_asked(lane, mrail_clock_now());
+    } else {
+        ++engine->counters.ctl_unexpected;
+    }
+}
+
 typedef void (*mrail_ctl_handler_t)(mrail_engine_t *engine, mrail_peer_t *peer,
                                     const mrail_ctl_msg_t *msg);
 
@@ -496,6 +509,7 @@ static const struct {
     [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
     [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
+    [MRAIL_CTL_MOVE] = {mrail_ctl_on_move, 0, 0},
 };
 
 /* The peer that sent the message. NULL: the message is not valid. */

@@ -161,15 +161,16 @@ uint16_t mrail_ctl_lane_port(const mrail_lane_t *lane)
 {
     const mrail_peer_t *peer = lane->peer;
     const mrail_config_t *config = &peer->engine->config;
+    unsigned uplinks = mrail_config_uplinks(config);
     unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
     uint32_t nic = lane->rail->attr.nic_index;
     unsigned own =
-        mrail_ports_own_lane(config->uplinks * config->spine_uplinks, lanes,
-                             nic, peer->rails[lane->remote_rail].nic_index,
+        mrail_ports_own_lane(uplinks * config->spine_uplinks, lanes, nic,
+                             peer->rails[lane->remote_rail].nic_index,
                              lane->slot / peer->num_pairs % lanes);
 
-    return mrail_ports_lane_nested(config->uplinks, config->spine_uplinks, nic,
-                                   lanes, own);
+    return mrail_ports_lane_nested(uplinks, config->spine_uplinks, nic, lanes,
+                                   own);
 }
 
 /* Opens the QP of a lane and requests its other end. 0 or -errno. */

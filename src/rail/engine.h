@@ -40,7 +40,7 @@
     X(am_sent) X(am_received) X(am_held) X(am_duplicate) X(acks_sent)         \
     X(put_bytes) X(get_bytes) X(chunks) X(fences) X(flushes)                  \
     X(rx_bad_header) X(rx_no_credit) X(rx_no_iface) X(cqe_errors)             \
-    X(lanes_evicted) X(lanes_kept) X(lanes_failed)                            \
+    X(lanes_evicted) X(lanes_kept) X(lanes_failed) X(lanes_moved)                            \
     X(am_replayed) X(rma_replayed)                                            \
     X(ctl_sent) X(ctl_received) X(ctl_resent) X(ctl_bad_format)               \
     X(ctl_bad_version) X(ctl_bad_cookie) X(ctl_unexpected)

@@ -53,6 +53,13 @@ typedef struct mrail_rx {
     struct ibv_recv_wr wr;
 } mrail_rx_t;
 
+/* Chunks done by a lane, for comparisons of paths. */
+typedef struct mrail_lane_work {
+    uint64_t bytes;
+    uint64_t
+        busy_ns; /* time with the chunks under way, as in telemetry/window.h */
+} mrail_lane_work_t;
+
 /* Shows whether requests get through before the lane is used. */
 typedef enum mrail_path_validation {
     MRAIL_PATH_VALIDATION_NONE,
@@ -98,6 +105,8 @@ struct mrail_lane {
                              * next to am_inflight: gcc would add both as a
                              * vector, in more instructions */
 
+    mrail_lane_work_t work[2]; /* data: of PUTs and of GETs */
+
     mrail_peer_t *peer;
     mrail_rail_t *rail;
     uint16_t index;    /* in the engine's lane table */
@@ -114,7 +123,11 @@ struct mrail_lane {
     uint32_t request; /* sequence number of the pending request */
     unsigned tries;
     mrail_ns_t deadline_ns; /* of the next retransmission */
-    uint8_t greeted;        /* ... its HELLO has been sent already */
+    mrail_ns_t move_ns;  /* a move to move_sport ends by then; 0: none is under
+                         * way; see move_lane.c */
+    mrail_ns_t moved_ns; /* begin of the last move */
+    uint16_t move_sport;
+    uint8_t greeted; /* ... its HELLO has been sent already */
 
     unsigned credits; /* receive buffers for the peer's AMs; control
                                 before the lane is up, then data */

@@ -10,6 +10,7 @@ libmrail_rail_la_SOURCES = \
     src/rail/paths.c \
     src/rail/ep.c \
     src/rail/data_lock.c src/rail/data_lock.h \
+    src/rail/move_lane.c \
     src/rail/health.c src/rail/health.h \
     src/rail/iface.c \
     src/rail/params.c src/rail/params.h \

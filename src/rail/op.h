@@ -38,7 +38,7 @@ typedef struct mrail_tx {
 } mrail_tx_t;
 
 typedef enum mrail_op_kind {
-    MRAIL_OP_PUT,
+    MRAIL_OP_PUT, /* the first two are indices of lane->work */
     MRAIL_OP_GET,
     MRAIL_OP_VISIBLE
 } mrail_op_kind_t;

@@ -6,6 +6,7 @@
 #include "rail/mrail.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@ typedef enum mrail_param_type {
     MRAIL_PARAM_UINT,
     MRAIL_PARAM_INT,
     MRAIL_PARAM_SIZE,
+    MRAIL_PARAM_COUNT,
     MRAIL_PARAM_BOOL,
     MRAIL_PARAM_TIME
 } mrail_param_type_t;
@@ -80,6 +82,22 @@ static int mrail_parse_uint(const char *text, void *field)
         return -EINVAL;
     }
     *(unsigned *)field = (unsigned)value;
+    return 0;
+}
+
+/* Like UCX's numbers that may be "auto". */
+static int mrail_parse_count(const char *text, void *field)
+{
+    unsigned value;
+
+    if (strcasecmp(text, "auto") == 0) {
+        *(size_t *)field = MRAIL_SIZE_AUTO;
+        return 0;
+    }
+    if (mrail_parse_uint(text, &value) != 0) {
+        return -EINVAL;
+    }
+    *(size_t *)field = value;
     return 0;
 }
 
@@ -160,6 +178,7 @@ static const struct {
     [MRAIL_PARAM_UINT] = {mrail_parse_uint, "a whole number from 0"},
     [MRAIL_PARAM_INT] = {mrail_parse_int, "a whole number"},
     [MRAIL_PARAM_SIZE] = {mrail_parse_size, "a size like 8k, or auto"},
+    [MRAIL_PARAM_COUNT] = {mrail_parse_count, "a whole number, or auto"},
     [MRAIL_PARAM_BOOL] = {mrail_parse_bool, "y or n"},
     [MRAIL_PARAM_TIME] = {mrail_parse_time, "a time such as 10s, 500ms or inf"},
 };
@@ -369,6 +388,13 @@ void mrail_config_unknown(char *const *env, mrail_config_unknown_func_t func,
     }
 }
 
+unsigned mrail_config_uplinks(const mrail_config_t *config)
+{
+    return (config->uplinks == MRAIL_SIZE_AUTO)
+               ? MRAIL_UPLINKS_AUTO
+               : (unsigned)MRAIL_MIN(config->uplinks, (size_t)UINT_MAX);
+}
+
 unsigned mrail_config_lanes(const mrail_config_t *config, unsigned num_pairs)
 {
     return MRAIL_MIN(config->lanes_per_rail,
@@ -384,9 +410,9 @@ int mrail_config_check(const mrail_config_t *config)
         {"LANES_PER_RAIL", config->lanes_per_rail, 1, 32},
         {"SUBNET_BITS", config->subnet_bits, -1, 128},
         {"MAX_QPS", config->max_qps, 1, 65535},
-        {"UPLINKS", config->uplinks, 1, 256},
+        {"UPLINKS", mrail_config_uplinks(config), 1, 256},
         {"SPINE_UPLINKS", config->spine_uplinks, 1,
-         0x4000 / MRAIL_MAX(config->uplinks, 1u)},
+         0x4000 / MRAIL_MAX(mrail_config_uplinks(config), 1u)},
         {"NIC_INDEX", config->nic_index, -1, 65535},
         {"TRAFFIC_CLASS", config->traffic_class, 0, 255},
         {"SL", config->sl, 0, 15},

@@ -41,10 +41,12 @@
       "The value must be at least the number of peers. A quarter is kept for\n" \
       "later peers. At the limit, the least recently used lanes beyond the\n" \
       "first lane of each peer are evicted. More QPs take more NIC cache.")   \
-    X(UPLINKS, "8", UINT, uplinks,                                            \
-      "Uplinks of a leaf switch, 1 to 256.\n"                                 \
+    X(UPLINKS, "auto", COUNT, uplinks,                                        \
+      "Uplinks of a leaf switch with port rules, 1 to 256.\n"                 \
       "The UDP source port range 0xC000-0xFFFF is divided into this many\n"   \
-      "segments.")                                                            \
+      "segments. 'auto' means switches without such rules: ports are chosen\n" \
+      "as for 8 uplinks, and of several lanes to a peer those that share an\n" \
+      "uplink move to other ports.")                                          \
     X(SPINE_UPLINKS, "1", UINT, spine_uplinks,                                \
       "Uplinks of a spine switch to the core, 1 to 16384 / UPLINKS.\n"        \
       "In a fabric of three tiers each segment of a leaf is divided into this\n" \
@@ -114,6 +116,7 @@ typedef struct mrail_config {
 #define MRAIL_PARAM_CTYPE_UINT unsigned
 #define MRAIL_PARAM_CTYPE_INT int
 #define MRAIL_PARAM_CTYPE_SIZE size_t
+#define MRAIL_PARAM_CTYPE_COUNT size_t
 #define MRAIL_PARAM_CTYPE_BOOL int
 #define MRAIL_PARAM_CTYPE_TIME double
 #define MRAIL_PARAM_FIELD(_name, _default, _type, _field, _help)               \
@@ -133,6 +136,11 @@ static inline mrail_ns_t mrail_config_ns(double seconds)
 }
 
 #define MRAIL_MAX_SLOTS 64 /* lanes to one peer: bits of a mask */
+
+#define MRAIL_UPLINKS_AUTO 8u
+
+/* UPLINKS, or MRAIL_UPLINKS_AUTO. */
+unsigned mrail_config_uplinks(const mrail_config_t *config);
 
 /* Lanes on each of `num_pairs` pairs of rails (0 counts as 1) to a peer:
  * LANES_PER_RAIL, as far as MRAIL_MAX_SLOTS allows. */

@@ -53,6 +53,7 @@ void mrail_peer_free(mrail_peer_t *peer)
 {
     mrail_ctl_drop_handles(peer, NULL);
     mrail_list_del(&peer->list);
+    free(peer->moves);
     free(peer);
 }
 

@@ -90,7 +90,8 @@ struct mrail_peer {
     const char
         *reconnect_cause; /* ... and reason of the last, before any was up */
     mrail_ns_t retry_ns;
-    mrail_list_t work; /* engine->work while a message is due */
+    struct mrail_moves *moves; /* see move_lane.c; NULL: not needed yet */
+    mrail_list_t work;         /* engine->work while a message is due */
     uint32_t request;
     unsigned tries;
     mrail_ns_t deadline_ns;

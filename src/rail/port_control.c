@@ -273,6 +273,24 @@ static void *mlx5_symbol(const char *name)
     return (library != NULL) ? dlsym(library, name) : NULL;
 }
 
+int mrail_port_control_set(struct ibv_qp *qp, const char *device,
+                           uint16_t sport)
+{
+    mlx5_sport_func_t modify_sport;
+    char driver[32];
+    void *symbol;
+
+    find_driver(qp->context, device, driver, sizeof(driver));
+    symbol = (strcmp(driver, "mlx5_core") == 0)
+                 ? mlx5_symbol("mlx5dv_modify_qp_udp_sport")
+                 : NULL;
+    if (symbol == NULL) {
+        return -EOPNOTSUPP;
+    }
+    memcpy(&modify_sport, &symbol, sizeof(symbol));
+    return -modify_sport(qp, sport);
+}
+
 /* mlx5dv_modify_qp_udp_sport(3), mlx5dv_query_qp_lag_port(3); the QP is in RTS. */
 static void try_mlx5(const sample_t *sample, mrail_port_control_t *control)
 {

@@ -46,6 +46,15 @@ int mrail_port_control_try(const char *device, unsigned port, int gid_index,
                            const uint8_t gid[16], const uint16_t *asked,
                            unsigned num, mrail_port_control_t *control_p);
 
+/*
+ * Changes the source port of a connected QP at once. 0; -EOPNOTSUPP: this driver
+ * has no call for it, the send queue must be drained first; another -errno: the
+ * call failed.
+ */
+struct ibv_qp;
+int mrail_port_control_set(struct ibv_qp *qp, const char *device,
+                           uint16_t sport);
+
 /* The entry of a kernel driver in the table. */
 mrail_port_driver_t mrail_port_control_driver(const char *driver);
 

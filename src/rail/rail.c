@@ -393,7 +393,8 @@ struct ibv_ah *mrail_rail_create_ah(mrail_rail_t *rail,
     struct ibv_ah_attr attr;
 
     if (sport == 0) {
-        sport = mrail_ports_lane_nested(config->uplinks, config->spine_uplinks,
+        sport = mrail_ports_lane_nested(mrail_config_uplinks(config),
+                                        config->spine_uplinks,
                                         rail->attr.nic_index, 1, 0);
     }
     mrail_rail_fill_ah(rail, config, gid, mrail_ports_flow_label(sport), &attr);

@@ -79,6 +79,8 @@ typedef struct mrail_rail {
     /* data, except for mrail_tele_flow_live(): PUTs out, GETs in */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
     uint64_t carried;    /* control: bytes of ended lanes */
+    uint64_t work[2];    /* data: bytes of all lanes' chunks, PUTs and GETs */
+    uint8_t ports_fixed; /* control: connected QPs keep their source ports */
     unsigned max_chunks; /* ... limit that keeps the CQ from overflowing */
     unsigned max_rd_atomic;
     enum ibv_mtu mtu;

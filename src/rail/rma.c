@@ -330,6 +330,19 @@ static void mrail_rma_read_done(mrail_lane_t *lane, int status)
     }
 }
 
+/* Before mrail_sched_done(), which moves the time of the last completion. */
+static void mrail_rma_count_work(const mrail_chunk_t *chunk, mrail_ns_t now_ns)
+{
+    mrail_lane_t *lane = chunk->lane;
+    mrail_lane_work_t *work = &lane->work[chunk->op->kind];
+    mrail_ns_t from_ns =
+        MRAIL_MAX(chunk->post_ns, lane->sched.meter.sums.last_ns);
+
+    work->bytes += chunk->length;
+    work->busy_ns += (now_ns > from_ns) ? now_ns - from_ns : 0;
+    lane->rail->work[chunk->op->kind] += chunk->length;
+}
+
 void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
 {
     mrail_lane_t *lane = chunk->lane;
@@ -347,6 +360,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
                                 now_ns);
     }
     if (MRAIL_LIKELY(status == 0) && (chunk->length >= 4096)) {
+        mrail_rma_count_work(chunk, now_ns);
         mrail_sched_done(&lane->sched, chunk->length, chunk->post_ns, now_ns);
     }
     if (MRAIL_UNLIKELY(status != 0)) {

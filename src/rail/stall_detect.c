@@ -206,6 +206,7 @@ void mrail_stall_tick(mrail_engine_t *engine, mrail_ns_t now_ns)
         mrail_list_for_each(peer, &engine->buckets[i], mrail_peer_t, list) {
             if ((peer->state == MRAIL_PEER_KNOWN) && !peer->dead) {
                 busy |= mrail_stall_peer(peer, now_ns, elapsed_ns);
+                mrail_move_tick(peer, now_ns);
             }
         }
     }

@@ -34,6 +34,7 @@ static const struct {
     [MRAIL_CTL_REFUSE] = {"refuse", MRAIL_BODY_REFUSE},
     [MRAIL_CTL_BYE] = {"bye", MRAIL_BODY_NONE},
     [MRAIL_CTL_POLL] = {"poll", MRAIL_BODY_NONE},
+    [MRAIL_CTL_MOVE] = {"move", MRAIL_BODY_PATH},
 };
 
 const char *mrail_ctl_type_name(unsigned type)

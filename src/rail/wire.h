@@ -78,6 +78,7 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_REFUSE = 11, /* a request cannot be met: reason */
     MRAIL_CTL_BYE = 12,    /* this engine closes */
     MRAIL_CTL_POLL = 13,   /* poll your lanes: a flush waits for them */
+    MRAIL_CTL_MOVE = 14,   /* send from another source port on this path */
     MRAIL_CTL_LAST
 } mrail_ctl_type_t;
 
@@ -138,7 +139,7 @@ typedef struct mrail_ctl_msg {
         } refuse;
         struct {
             uint16_t slot;
-        } path; /* PROBE, PROBE_REP */
+        } path; /* PROBE, PROBE_REP, MOVE */
     };
 } mrail_ctl_msg_t;
 

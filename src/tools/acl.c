@@ -110,13 +110,13 @@ static const mrail_command_t command = {
         "Exit status: 0 done, 1 --check has findings, or failure, 2 usage, "
         "also of\na rule set.\n"};
 
-/* The number of uplinks of the lanes, or 0 if the variable is not set. */
+/* The number of uplinks of the lanes, or 0 if the variable gives none. */
 static unsigned uplinks_of_environment(void)
 {
     const char *text = getenv("UCX_MRAIL_UPLINKS");
     uint64_t value = 0;
 
-    if (text != NULL &&
+    if (text != NULL && strcasecmp(text, "auto") != 0 &&
         mrail_number_uint(text, 1, MRAIL_ACL_MAX_UPLINKS, &value) != 0) {
         mrail_tool_usage(ACL_VERB,
                          UPLINKS_VARIABLE "=%s: expected a number from 1 to %u",

@@ -23,9 +23,9 @@ static void try_ports(const mrail_rail_attr_t *attr,
 {
     ports->num = MRAIL_MIN(config->lanes_per_rail, MAX_LANES_SHOWN);
     for (unsigned i = 0; i < ports->num; ++i) {
-        ports->asked[i] =
-            mrail_ports_lane_nested(config->uplinks, config->spine_uplinks,
-                                    attr->nic_index, config->lanes_per_rail, i);
+        ports->asked[i] = mrail_ports_lane_nested(
+            mrail_config_uplinks(config), config->spine_uplinks,
+            attr->nic_index, config->lanes_per_rail, i);
     }
     ports->ret = mrail_port_control_try(
         attr->device, attr->port, attr->gid_index, attr->gid, ports->asked,

@@ -144,12 +144,18 @@ static void print_rail(const mrail_rail_attr_t *attr,
 static void print_table(const scan_t *scan, const mrail_config_t *config,
                         int rails)
 {
+    unsigned uplinks = mrail_config_uplinks(config);
     int others = 0;
 
-    printf("%d rail%s, %u lane%s each to a peer, %u uplink%s per leaf\n", rails,
+    printf("%d rail%s, %u lane%s each to a peer, ", rails,
            plural((unsigned)rails), config->lanes_per_rail,
-           plural(config->lanes_per_rail), config->uplinks,
-           plural(config->uplinks));
+           plural(config->lanes_per_rail));
+    if (config->uplinks == MRAIL_SIZE_AUTO) {
+        printf("leaf switches without port rules\n");
+    } else {
+        printf("port rules for %u uplink%s per leaf\n", uplinks,
+               plural(uplinks));
+    }
     if (rails > 0) {
         printf("%-12s %-16s %3s  %5s  %8s  %-18s %4s  %s\n", "rail", "address",
                "gid", "mtu", "Gb/s", "leaf", "nic", "NUMA node");

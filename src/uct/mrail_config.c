@@ -10,6 +10,7 @@
 #define CONFIG_TYPE_UINT UCS_CONFIG_TYPE_UINT
 #define CONFIG_TYPE_INT UCS_CONFIG_TYPE_INT
 #define CONFIG_TYPE_SIZE UCS_CONFIG_TYPE_MEMUNITS
+#define CONFIG_TYPE_COUNT UCS_CONFIG_TYPE_ULUNITS
 #define CONFIG_TYPE_BOOL UCS_CONFIG_TYPE_BOOL
 #define CONFIG_TYPE_TIME UCS_CONFIG_TYPE_TIME
 
@@ -72,6 +73,8 @@ static size_t size_of_memunits(size_t size)
 #define FIX_BOOL(_field)
 #define FIX_TIME(_field)
 #define FIX_SIZE(_field) engine_p->_field = size_of_memunits(engine_p->_field);
+/* UCX's units of counts and of sizes have the same special values. */
+#define FIX_COUNT(_field) FIX_SIZE(_field)
 #define FIX_FIELD(_name, _default, _type, _field, _help) FIX_##_type(_field)
 
 void uct_mrail_config_engine(const uct_mrail_md_config_t *config,

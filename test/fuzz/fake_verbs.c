@@ -42,6 +42,7 @@ typedef struct fake_cq {
 typedef struct fake_qp {
     struct ibv_qp qp;
     uint32_t dest;
+    uint32_t label;
     mrail_list_t list;
 } fake_qp_t;
 
@@ -54,6 +55,7 @@ int fake_num_devices = 2;
 fake_port_t fake_ports[FAKE_DEVICES];
 unsigned fake_fail_in;
 int fake_ud_hold;
+int fake_sq_draining;
 int fake_fork_safe;
 const struct ibv_cq *fake_failing_cq;
 const struct ibv_async_event *fake_async_event;
@@ -549,7 +551,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     static const uint8_t from[] = {
         [IBV_QPS_INIT] = 1 << IBV_QPS_RESET,
         [IBV_QPS_RTR] = 1 << IBV_QPS_INIT,
-        [IBV_QPS_RTS] = 1 << IBV_QPS_RTR,
+        [IBV_QPS_RTS] = 1 << IBV_QPS_RTR | 1 << IBV_QPS_SQD,
+        [IBV_QPS_SQD] = 1 << IBV_QPS_RTS | 1 << IBV_QPS_SQD,
         [IBV_QPS_ERR] = 0xff,
     };
 
@@ -559,6 +562,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     }
     FUZZ_CHECK(from[attr->qp_state] & (1 << qp->state),
                "a QP moves from %d to %d", qp->state, attr->qp_state);
+    FUZZ_CHECK((qp->state != IBV_QPS_SQD) || !(mask & IBV_QP_AV) ||
+                   !fake_sq_draining,
+               "a path changes before the queue is drained");
     FUZZ_CHECK(!(mask & IBV_QP_DEST_QPN) || (attr->dest_qp_num <= 0xffffff),
                "QP number");
     FUZZ_CHECK(!(mask & IBV_QP_PATH_MTU) || ((attr->path_mtu >= IBV_MTU_256) &&
@@ -567,8 +573,25 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
     if (mask & IBV_QP_DEST_QPN) {
         ((fake_qp_t *)qp)->dest = attr->dest_qp_num;
     }
+    if (mask & IBV_QP_AV) {
+        ((fake_qp_t *)qp)->label = attr->ah_attr.grh.flow_label;
+    }
     qp->state = attr->qp_state;
     return 0;
+}
+
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+                 struct ibv_qp_init_attr *init)
+{
+    memset(attr, 0, sizeof(*attr));
+    attr->qp_state = qp->state;
+    attr->sq_draining = (qp->state == IBV_QPS_SQD) && fake_sq_draining;
+    return 0;
+}
+
+uint32_t fake_qp_label(const struct ibv_qp *qp)
+{
+    return ((const fake_qp_t *)qp)->label;
 }
 
 int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_p,

@@ -39,6 +39,9 @@ extern int fake_fork_safe;
 /* The device keeps sent datagrams until the test completes them. */
 extern int fake_ud_hold;
 
+/* The send queues of QPs in SQD are not drained yet. */
+extern int fake_sq_draining;
+
 /* Resets the ports: active, device i has address 10.0.i.1. */
 void fake_ports_reset(void);
 
@@ -57,6 +60,8 @@ void fake_complete(struct ibv_qp *qp, uint64_t wr_id,
  * none. */
 struct ibv_qp *fake_find_qp(uint32_t qp_num);
 uint32_t fake_qp_dest(const struct ibv_qp *qp);
+/* The flow label of its path. */
+uint32_t fake_qp_label(const struct ibv_qp *qp);
 
 /* Unpolled completions of `qp`. */
 unsigned fake_num_completions(const struct ibv_qp *qp);

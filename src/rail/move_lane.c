@@ -1,0 +1,330 @@
+/*
+ * Source ports by evidence, for switches without port rules (UCX_MRAIL_UPLINKS is
+ * "auto"). orchestrator/repath.h decides from the rates of the lanes on a pair of
+ * rails; this file measures them and changes the port.
+ *
+ * Each end has the ports of the data that it sends. So the end that sends PUTs
+ * moves its own lane. The end that reads with GETs sees the rates, too, and asks
+ * the other end to move (MOVE). Such a request may be lost: evidence comes again.
+ *
+ * A connected QP changes its port in one of two ways. mlx5 has a call for it. Other
+ * devices drain the send queue (RTS -> SQD), take a new path, and go on. Requests
+ * posted meanwhile wait. A device that can do neither keeps its ports.
+ */
+#include "config.h"
+#include "rail/ctl.h"
+#include "rail/port_control.h"
+
+#include "orchestrator/ports.h"
+#include "orchestrator/repath.h"
+#include "telemetry/page.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOVE_WINDOW (250 * MRAIL_NS_PER_MS)
+/* Longest time for the send queue to drain. */
+#define MOVE_TIMEOUT (500 * MRAIL_NS_PER_MS)
+#define MOVE_POLL (1 * MRAIL_NS_PER_MS)
+/* Work of a lane in a window that counts: the least number of bytes, and the
+ * part of the window in which the lane was busy. */
+#define MOVE_MIN_BYTES (256u << 10)
+#define MOVE_MIN_BUSY 5u
+/* From this part on (in %) the lanes use all that their paths carry. */
+#define MOVE_FULL_BUSY 70u
+/* Share of a rail's bytes, in %, from which a peer has the rail for itself. */
+#define MOVE_ALONE 95u
+
+typedef struct mrail_moves {
+    mrail_ns_t since_ns; /* begin of the window */
+    unsigned lanes;      /* of each pair */
+    mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
+    uint64_t rail_before[MRAIL_MAX_RAILS][2];
+    mrail_repath_t repath[]; /* of each pair and direction */
+} mrail_moves_t;
+
+/* The lanes of a pair in a window. */
+typedef struct mrail_move_view {
+    uint64_t bytes[MRAIL_MAX_SLOTS]; /* as if busy for the whole window */
+    uint16_t sports[MRAIL_MAX_SLOTS];
+    uint64_t counted; /* lanes with enough work */
+    uint64_t total;   /* bytes */
+    int is_full;
+} mrail_move_view_t;
+
+static mrail_moves_t *mrail_moves_create(mrail_peer_t *peer, unsigned lanes,
+                                         mrail_ns_t now_ns)
+{
+    unsigned num = 2 * peer->num_pairs;
+    mrail_moves_t *moves =
+        calloc(1, sizeof(*moves) + num * sizeof(moves->repath[0]));
+
+    if (moves != NULL) {
+        moves->since_ns = now_ns;
+        moves->lanes = lanes;
+        for (unsigned i = 0; i < num; ++i) {
+            mrail_repath_init(&moves->repath[i], NULL, lanes,
+                              mrail_rng_next(&peer->engine->rng));
+        }
+    }
+    return moves;
+}
+
+/* ---- the change ---- */
+
+static void mrail_move_done(mrail_lane_t *lane)
+{
+    mrail_peer_t *peer = lane->peer;
+
+    mrail_debug("peer %016llx lane %u moves from source port %u to %u",
+                (unsigned long long)peer->id, lane->slot, lane->sport,
+                lane->move_sport);
+    mrail_page_event(peer->engine->page,
+                     "lane %u to peer %016llx: source port %u -> %u (shares "
+                     "its path)",
+                     lane->slot, (unsigned long long)peer->id, lane->sport,
+                     lane->move_sport);
+    lane->sport = lane->move_sport;
+    peer->paths[lane->slot].sport = lane->sport;
+    lane->move_ns = 0;
+    ++peer->engine->counters.lanes_moved;
+}
+
+static void mrail_move_impossible(mrail_lane_t *lane, int err)
+{
+    lane->move_ns = 0;
+    if (!lane->rail->ports_fixed) {
+        lane->rail->ports_fixed = 1;
+        mrail_info(
+            "%s: lanes that share an uplink keep their source ports: the "
+            "device cannot change them: %s",
+            lane->rail->attr.device, strerror(err));
+    }
+}
+
+static void mrail_move_start(mrail_lane_t *lane, uint16_t sport,
+                             mrail_ns_t now_ns)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
+    int ret;
+
+    if ((lane->state != MRAIL_LANE_UP) || (lane->move_ns != 0) ||
+        lane->rail->ports_fixed) {
+        return;
+    }
+    lane->move_sport = sport;
+    lane->moved_ns = now_ns;
+    lane->move_ns = now_ns + MOVE_TIMEOUT;
+    if (mrail_port_control_set(lane->qp, lane->rail->attr.device, sport) == 0) {
+        mrail_move_done(lane);
+        return;
+    }
+    ret = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+    if (ret != 0) {
+        mrail_move_impossible(lane, ret);
+        return;
+    }
+    mrail_ctl_work(lane->peer);
+}
+
+/* The queue is drained: a new path, then on. */
+static void mrail_move_finish(mrail_lane_t *lane)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
+    mrail_peer_t *peer = lane->peer;
+    int ret, failed;
+
+    mrail_rail_fill_ah(lane->rail, &peer->engine->config,
+                       peer->rails[lane->remote_rail].gid,
+                       mrail_ports_flow_label(lane->move_sport), &attr.ah_attr);
+    failed = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE | IBV_QP_AV);
+    attr.qp_state = IBV_QPS_RTS;
+    ret = ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE);
+    if (ret != 0) {
+        lane->move_ns = 0;
+        mrail_failover_request(lane, "its source port cannot be changed");
+    } else if (failed != 0) {
+        mrail_move_impossible(lane, failed);
+    } else {
+        mrail_move_done(lane);
+    }
+}
+
+mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+
+    if (lane->state != MRAIL_LANE_UP) { /* it fails or is evicted */
+        lane->move_ns = 0;
+        return MRAIL_NS_NEVER;
+    }
+    if (ibv_query_qp(lane->qp, &attr, IBV_QP_STATE, &init) != 0) {
+        attr.sq_draining = 1;
+    }
+    if (!attr.sq_draining) {
+        mrail_move_finish(lane);
+        return MRAIL_NS_NEVER;
+    }
+    if (now_ns < lane->move_ns) {
+        return now_ns + MOVE_POLL;
+    }
+    lane->move_ns = 0;
+    attr.qp_state = IBV_QPS_RTS;
+    if (ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE) != 0) {
+        mrail_failover_request(lane, "its send queue does not drain");
+    }
+    return MRAIL_NS_NEVER;
+}
+
+void mrail_move_asked(mrail_lane_t *lane, mrail_ns_t now_ns)
+{
+    mrail_engine_t *engine = lane->peer->engine;
+
+    if ((engine->config.uplinks != MRAIL_SIZE_AUTO) ||
+        ((lane->moved_ns != 0) && (now_ns < lane->moved_ns + MOVE_WINDOW))) {
+        return;
+    }
+    mrail_move_start(
+        lane,
+        (uint16_t)(MRAIL_PORTS_FIRST +
+                   mrail_rng_below(&engine->rng, MRAIL_PORTS_COUNT)),
+        now_ns);
+}
+
+/* ---- the evidence ---- */
+
+static int mrail_move_is_comparable(const mrail_peer_t *peer,
+                                    const mrail_lane_t *lane)
+{
+    return (lane != NULL) && (lane->state == MRAIL_LANE_UP) && !lane->out &&
+           (lane->validation == MRAIL_PATH_VALIDATION_NONE) &&
+           (lane->move_ns == 0) &&
+           (peer->paths[lane->slot].health.state == MRAIL_HEALTH_UP);
+}
+
+/* Slot `slot` and every num_pairs-th one from there are the lanes of a pair. */
+static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
+                            unsigned direction, mrail_ns_t window_ns,
+                            mrail_move_view_t *view)
+{
+    mrail_moves_t *moves = peer->moves;
+
+    memset(view, 0, sizeof(*view));
+    view->is_full = 1;
+    for (unsigned i = 0; i < moves->lanes; ++i) {
+        unsigned slot = first + i * peer->num_pairs;
+        const mrail_lane_t *lane =
+            (slot < MRAIL_MAX_SLOTS) ? peer->lanes[slot] : NULL;
+        mrail_lane_work_t work;
+
+        if ((lane == NULL) || (lane->work[direction].busy_ns <
+                               moves->before[slot][direction].busy_ns)) {
+            continue; /* no lane, or a new one */
+        }
+        work.bytes =
+            lane->work[direction].bytes - moves->before[slot][direction].bytes;
+        work.busy_ns = lane->work[direction].busy_ns -
+                       moves->before[slot][direction].busy_ns;
+        view->sports[i] = lane->sport;
+        view->total += work.bytes;
+        if (!mrail_move_is_comparable(peer, lane) ||
+            (work.bytes < MOVE_MIN_BYTES) ||
+            (work.busy_ns < window_ns / 100 * MOVE_MIN_BUSY)) {
+            continue;
+        }
+        view->counted |= 1ull << i;
+        view->bytes[i] = (uint64_t)((double)work.bytes * (double)window_ns /
+                                    (double)work.busy_ns);
+        view->is_full &= (work.busy_ns >= window_ns / 100 * MOVE_FULL_BUSY);
+    }
+}
+
+/* What the rail can send in the window, if these lanes have it for themselves and
+ * are always busy; else 0. */
+static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
+                                    const mrail_rail_t *rail,
+                                    unsigned direction, mrail_ns_t window_ns,
+                                    const mrail_move_view_t *view)
+{
+    uint64_t all = rail->work[direction] -
+                   peer->moves->rail_before[rail->index][direction];
+
+    return (view->is_full && (view->total >= all / 100 * MOVE_ALONE))
+               ? (uint64_t)((double)rail->speed_bps / 8 * (double)window_ns /
+                            MRAIL_NS_PER_SEC)
+               : 0;
+}
+
+static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
+                              unsigned direction, mrail_ns_t window_ns,
+                              mrail_ns_t now_ns)
+{
+    const mrail_rail_pair_t *pair =
+        &peer->pairs[(peer->base + first) % peer->num_pairs];
+    mrail_rail_t *rail = &peer->engine->rails[pair->local];
+    mrail_repath_move_t move;
+    mrail_move_view_t view;
+    unsigned slot;
+
+    mrail_move_look(peer, first, direction, window_ns, &view);
+    if (!mrail_repath_window(
+            &peer->moves->repath[2 * first + direction], now_ns, view.bytes,
+            view.sports, view.counted,
+            mrail_move_capacity(peer, rail, direction, window_ns, &view),
+            &move)) {
+        return;
+    }
+    slot = first + move.lane * peer->num_pairs;
+    if (direction == MRAIL_OP_PUT) {
+        mrail_move_start(peer->lanes[slot], move.sport, now_ns);
+    } else {
+        (void)mrail_ctl_send_path(peer, MRAIL_CTL_MOVE, ++peer->engine->ctl_seq,
+                                  slot);
+    }
+}
+
+static void mrail_move_begin_window(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    mrail_moves_t *moves = peer->moves;
+
+    moves->since_ns = now_ns;
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        if (peer->lanes[slot] != NULL) {
+            memcpy(moves->before[slot], peer->lanes[slot]->work,
+                   sizeof(moves->before[slot]));
+        }
+    }
+    for (unsigned i = 0; i < peer->engine->num_rails; ++i) {
+        memcpy(moves->rail_before[i], peer->engine->rails[i].work,
+               sizeof(moves->rail_before[i]));
+    }
+}
+
+void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns)
+{
+    const mrail_config_t *config = &peer->engine->config;
+    unsigned lanes = mrail_config_lanes(config, peer->num_pairs);
+    mrail_ns_t window_ns;
+
+    if ((config->uplinks != MRAIL_SIZE_AUTO) || (lanes < 2) ||
+        (peer->num_up <= peer->num_pairs)) {
+        return;
+    }
+    if (peer->moves == NULL) {
+        peer->moves = mrail_moves_create(peer, lanes, now_ns);
+        return;
+    }
+    window_ns = now_ns - peer->moves->since_ns;
+    if (window_ns < MOVE_WINDOW) {
+        return;
+    }
+    /* A longer window has a pause in it. */
+    for (unsigned first = 0;
+         (first < peer->num_pairs) && (window_ns < 2 * MOVE_WINDOW); ++first) {
+        mrail_move_decide(peer, first, MRAIL_OP_PUT, window_ns, now_ns);
+        mrail_move_decide(peer, first, MRAIL_OP_GET, window_ns, now_ns);
+    }
+    mrail_move_begin_window(peer, now_ns);
+}

@@ -1,0 +1,59 @@
+#!/bin/sh
+# Switches without port rules: lanes that ECMP puts on one uplink move to other
+# source ports, until all uplinks carry equal loads.
+set -u
+# shellcheck source=test/mpi/lib.sh
+. "$(dirname -- "$0")/../mpi/lib.sh"
+# shellcheck source=test/lab/lib.sh
+. "$top/test/lab/lib.sh"
+require_env
+[ -x "$libexec/mrail-bench" ] ||
+    skip_all 'configure found no Open MPI to build with'
+lab=$libexec/mrail-lab
+need_lab
+cat >"$tmp/two.fabric" <<'END'
+host h[1-2]
+leaf l[1-2]
+spine s[1-4]
+link h1 l1 100MB
+link h2 l2 100MB
+link l[1-2] s[1-4] 25MB
+END
+
+# Prints the load of the fullest uplink of l1 over the mean, in %, once a second,
+# until it was at most 105 for three seconds.  The first seconds start the job.
+cat >"$tmp/job" <<'END'
+export UCX_MRAIL_LANES_PER_RAIL=8
+"$mrail" bench p2p --soft lab -np 2 --sizes 4m --iterations 1000 \
+    >"$tmp/bench" 2>&1 &
+even=0 second=0
+while [ "$even" -lt 3 ] && [ "$second" -lt 40 ]; do
+    "$mrail" lab status >"$tmp/before"
+    sleep 1
+    second=$((second + 1))
+    "$mrail" lab status >"$tmp/after"
+    load=$(cat "$tmp/before" "$tmp/after" | awk '/^l1-/ {
+            if ($1 in first) {
+                n = $5 - first[$1]
+                sum += n
+                most = n > most ? n : most
+            } else {
+                first[$1] = $5
+            }
+        }
+        END { printf "%.0f\n", (sum > 20e6) ? 400 * most / sum : 0 }')
+    echo "$load"
+    even=$((even + 1))
+    { [ "$load" -gt 0 ] && [ "$load" -le 105 ]; } || even=0
+done
+kill $!
+END
+export mrail tmp
+in_lab two.fabric ecmp sh "$tmp/job" >"$tmp/out" 2>&1
+if [ "$(tail -n 3 "$tmp/out" | awk '$1 > 0 && $1 <= 105' | wc -l)" -eq 3 ]; then
+    ok 'eight lanes fill four uplinks equally after some moves'
+else
+    not_ok 'eight lanes fill four uplinks equally after some moves' \
+        "$(tr '\n' ' ' <"$tmp/out")" "$tmp/bench"
+fi
+finish

@@ -1,0 +1,252 @@
+/*
+ * Lanes that share an uplink move to other source ports (move_lane.c): the
+ * evidence that starts a move, the steps of the QP, and what a peer may ask for.
+ */
+#include "config.h"
+#include "mock_peer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "orchestrator/ports.h"
+#include "rail/ctl.h"
+
+#define WINDOW (250 * MRAIL_NS_PER_MS)
+#define FAST (12ull << 20) /* bytes in a window */
+
+static mrail_lane_t *lane_of(unsigned slot)
+{
+    return peer_of(0)->lanes[slot];
+}
+
+static void lock(void)
+{
+    pthread_mutex_lock(&engine->ctl_lock);
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&engine->ctl_lock);
+}
+
+/* Two rails with two lanes each; slots 0 and 2 are on one pair of rails. */
+static void begin(size_t uplinks)
+{
+    start(64);
+    engine->config.uplinks = uplinks;
+    connect_lanes(0, LANES);
+    assert_int_equal(mrail_peer_num_up(peer_of(0)), LANES);
+    lock();
+    mrail_move_tick(peer_of(0), fake_now_ns);
+    unlock();
+}
+
+/* A window in which a lane was busy and did `bytes`. */
+static void work(unsigned slot, unsigned direction, uint64_t bytes)
+{
+    lane_of(slot)->work[direction].bytes += bytes;
+    lane_of(slot)->work[direction].busy_ns += WINDOW;
+    lane_of(slot)->rail->work[direction] += bytes;
+}
+
+static void end_window(void)
+{
+    fake_now_ns += WINDOW;
+    lock();
+    mrail_move_tick(peer_of(0), fake_now_ns);
+    unlock();
+}
+
+/* Windows in which slot 2 is slower than slot 0, until something happens. */
+static unsigned windows_until(unsigned direction, const uint64_t *counter,
+                              unsigned most)
+{
+    uint64_t before = *counter;
+
+    for (unsigned i = 1; i <= most; ++i) {
+        work(0, direction, FAST);
+        work(2, direction, FAST / 2);
+        end_window();
+        run_control(0);
+        if (*counter != before) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void test_slow_lane_moves(void **state)
+{
+    uint16_t before[LANES];
+
+    begin(MRAIL_SIZE_AUTO);
+    for (unsigned slot = 0; slot < LANES; ++slot) {
+        before[slot] = lane_of(slot)->sport;
+    }
+    /* The first windows only confirm. */
+    assert_in_range(
+        windows_until(MRAIL_OP_PUT, &engine->counters.lanes_moved, 6), 3, 5);
+    assert_int_not_equal(lane_of(2)->sport, before[2]);
+    assert_int_equal(lane_of(0)->sport, before[0]);
+    assert_int_equal(lane_of(1)->sport, before[1]);
+    assert_int_equal(lane_of(3)->sport, before[3]);
+    assert_int_equal(lane_of(2)->qp->state, IBV_QPS_RTS);
+    assert_int_equal(fake_qp_label(lane_of(2)->qp),
+                     mrail_ports_flow_label(lane_of(2)->sport));
+    assert_int_equal(peer_of(0)->paths[2].sport, lane_of(2)->sport);
+}
+
+static void test_rules_keep_ports(void **state)
+{
+    begin(8);
+    assert_int_equal(
+        windows_until(MRAIL_OP_PUT, &engine->counters.lanes_moved, 20), 0);
+    assert_null(peer_of(0)->moves);
+}
+
+/* The sender of the data is the peer: it has to move. */
+static void test_slow_read_asks_the_peer(void **state)
+{
+    unsigned before = 0;
+
+    begin(MRAIL_SIZE_AUTO);
+    for (unsigned i = 0; (i < 6) && (before == 0); ++i) {
+        work(0, MRAIL_OP_GET, FAST);
+        work(2, MRAIL_OP_GET, FAST / 2);
+        end_window();
+        before = count_sent(MRAIL_CTL_MOVE);
+    }
+    assert_int_equal(before, 1);
+    assert_int_equal(last(MRAIL_CTL_MOVE)->path.slot, 2);
+    assert_int_equal(engine->counters.lanes_moved, 0);
+}
+
+static void ask(uint16_t slot)
+{
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE, .path = {.slot = slot}});
+}
+
+static void test_peer_asks(void **state)
+{
+    uint16_t before;
+
+    begin(MRAIL_SIZE_AUTO);
+    before = lane_of(1)->sport;
+    ask(1);
+    assert_int_equal(engine->counters.lanes_moved, 1);
+    assert_int_not_equal(lane_of(1)->sport, before);
+    /* Not again at once. */
+    before = lane_of(1)->sport;
+    ask(1);
+    assert_int_equal(lane_of(1)->sport, before);
+    fake_now_ns += WINDOW;
+    ask(1);
+    assert_int_equal(engine->counters.lanes_moved, 2);
+    /* No lane there. */
+    ask(LANES);
+    ask(MRAIL_MAX_SLOTS);
+    ask(UINT16_MAX);
+    assert_int_equal(engine->counters.ctl_unexpected, 3);
+    assert_int_equal(engine->counters.lanes_moved, 2);
+}
+
+static void test_rules_ignore_the_peer(void **state)
+{
+    begin(4);
+    ask(1);
+    assert_int_equal(engine->counters.lanes_moved, 0);
+    assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
+}
+
+/* The path changes when the send queue is drained, and not before. */
+static void test_drains_first(void **state)
+{
+    uint16_t before;
+
+    begin(MRAIL_SIZE_AUTO);
+    before = lane_of(1)->sport;
+    fake_sq_draining = 1;
+    ask(1);
+    run_control(MRAIL_NS_PER_MS);
+    assert_int_equal(lane_of(1)->qp->state, IBV_QPS_SQD);
+    assert_int_equal(lane_of(1)->sport, before);
+    fake_sq_draining = 0;
+    run_control(MRAIL_NS_PER_MS);
+    assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
+    assert_int_not_equal(lane_of(1)->sport, before);
+}
+
+static void test_does_not_drain(void **state)
+{
+    uint16_t before;
+
+    begin(MRAIL_SIZE_AUTO);
+    before = lane_of(1)->sport;
+    fake_sq_draining = 1;
+    ask(1);
+    for (unsigned i = 0; i < 10; ++i) {
+        run_control(60 * MRAIL_NS_PER_MS);
+    }
+    assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
+    assert_int_equal(lane_of(1)->sport, before);
+    assert_int_equal(lane_of(1)->state, MRAIL_LANE_UP);
+}
+
+/* The device refuses the first step, or the new path: ports stay, lanes too. */
+static void test_device_refuses(void **state)
+{
+    for (unsigned step = 1; step <= 2; ++step) {
+        uint16_t before;
+
+        begin(MRAIL_SIZE_AUTO);
+        before = lane_of(1)->sport;
+        lock();
+        fake_fail_in = step + 1; /* after the query of the device */
+        mrail_move_asked(lane_of(1), fake_now_ns);
+        if (step == 2) {
+            mrail_move_run(lane_of(1), fake_now_ns);
+        }
+        fake_fail_in = 0;
+        unlock();
+        assert_int_equal(lane_of(1)->sport, before);
+        assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
+        assert_int_equal(lane_of(1)->state, MRAIL_LANE_UP);
+        assert_true(lane_of(1)->rail->ports_fixed);
+        fake_now_ns += WINDOW;
+        ask(1);
+        assert_int_equal(lane_of(1)->qp->state, IBV_QPS_RTS);
+        assert_int_equal(engine->counters.lanes_moved, 0);
+        teardown(state);
+    }
+    start(64);
+}
+
+/* A lane that fails in the middle is given up like any other. */
+static void test_fails_while_draining(void **state)
+{
+    begin(MRAIL_SIZE_AUTO);
+    fake_sq_draining = 1;
+    ask(1);
+    break_lanes(0, 2);
+    fake_sq_draining = 0;
+    run_control(MRAIL_NS_PER_MS);
+    assert_int_equal(engine->counters.lanes_moved, 0);
+    confirm_broken(0, 1, 0);
+}
+
+int main(void)
+{
+#define CASE(_name) cmocka_unit_test_teardown(_name, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(test_slow_lane_moves),         CASE(test_rules_keep_ports),
+        CASE(test_slow_read_asks_the_peer), CASE(test_peer_asks),
+        CASE(test_rules_ignore_the_peer),   CASE(test_drains_first),
+        CASE(test_does_not_drain),          CASE(test_device_refuses),
+        CASE(test_fails_while_draining),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
