@@ -101,6 +101,7 @@ void mrail_ctl_lane_join(mrail_lane_t *lane)
     }
     lane->validation = MRAIL_PATH_VALIDATION_NONE;
     lane->peer->paths[lane->slot].stalls = 0;
+    lane->peer->paths[lane->slot].patience_ns = 0;
     lane->peer->unreachable_ns = 0;
     lane->peer->reconnects = 0;
     lane->peer->reconnect_cause = NULL;

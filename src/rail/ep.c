@@ -195,7 +195,7 @@ void mrail_ep_describe(const mrail_ep_t *ep, char *text, size_t size)
 
         if (path->health.state != MRAIL_HEALTH_UP) {
             state = path->cause;
-        } else if (path->asked) {
+        } else if (path->num_probes != 0) {
             state = "no answer";
         } else if (path->sport == 0) {
             state = "never used";

@@ -145,12 +145,13 @@ struct mrail_lane {
     uint8_t reap;         /* control: both ends have released it */
     uint8_t last_read;    /* data: its final request is posted */
     /* data: values at the last check of stall_detect.c */
-    uint32_t stall_done; /* sq_done */
-    uint16_t stall_am;   /* am_sent */
-    uint16_t pinged_am;  /* ... when a READ followed it */
-    unsigned still;      /* checks in a row without a completion */
-    uint64_t stalled_ns; /* ... time with work outstanding, in total */
-    uint64_t idle_ns;    /* time with nothing outstanding, while a lane
+    uint32_t stall_done;  /* sq_done */
+    uint16_t stall_am;    /* am_sent */
+    uint16_t pinged_am;   /* ... when a READ followed it */
+    unsigned still;       /* checks in a row without a completion ... */
+    unsigned still_limit; /* ... that make its path suspect */
+    uint64_t stalled_ns;  /* ... time with work outstanding, in total */
+    uint64_t idle_ns;     /* time with nothing outstanding, while a lane
                           * worked */
 
     /* failover; see failover.c */

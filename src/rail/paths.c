@@ -12,7 +12,7 @@
 static const mrail_health_params_t path_params = {
     .grace_ns = 2 * MRAIL_NS_PER_MS,
     .probe_ns = 20 * MRAIL_NS_PER_MS,
-    .probes = 3,
+    .probes = MRAIL_PATH_PROBES,
     .backoff_ns = 100 * MRAIL_NS_PER_MS,
     .backoff_max_ns = 10 * MRAIL_NS_PER_SEC,
     .quiescent_ns = 10 * MRAIL_NS_PER_SEC,
@@ -21,6 +21,15 @@ static const mrail_health_params_t path_params = {
 #define MRAIL_PATH_FRESH (1 * MRAIL_NS_PER_SEC)
 /* Tries per path, about, before a peer without any path fails. */
 #define MRAIL_PATH_UNREACHABLE_TRIES 16
+
+/* A path with a deep queue answers late. */
+static mrail_health_params_t mrail_path_params_of(const mrail_path_t *path)
+{
+    mrail_health_params_t params = path_params;
+
+    params.probe_ns = MRAIL_MAX(params.probe_ns, path->patience_ns);
+    return params;
+}
 
 static int mrail_path_is_used(const mrail_peer_t *peer, unsigned slot)
 {
@@ -58,8 +67,12 @@ static void mrail_path_probe(mrail_peer_t *peer, unsigned slot)
     if (path->blocked) {
         mrail_ctl_work(peer);
     } else {
-        path->probe = seq;
-        path->asked = 1;
+        if (path->num_probes == MRAIL_PATH_PROBES) {
+            memmove(path->probes, path->probes + 1,
+                    sizeof(path->probes) - sizeof(path->probes[0]));
+            --path->num_probes;
+        }
+        path->probes[path->num_probes++] = seq;
     }
 }
 
@@ -127,10 +140,11 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
                       mrail_health_event_t event, mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
+    mrail_health_params_t params = mrail_path_params_of(path);
     mrail_health_state_t before = path->health.state;
     const char *cause = mrail_health_event_name(event);
     mrail_health_action_t action =
-        mrail_health_event(&path->health, &path_params, event, now_ns);
+        mrail_health_event(&path->health, &params, event, now_ns);
 
     if ((event == MRAIL_HEALTH_TIMEOUT) ||
         (event == MRAIL_HEALTH_PROBES_EXHAUSTED)) {
@@ -204,7 +218,9 @@ static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
     }
     mrail_path_probe(peer, slot);
     if (!path->blocked) {
-        mrail_health_asked(&path->health, &path_params, now_ns);
+        mrail_health_params_t params = mrail_path_params_of(path);
+
+        mrail_health_asked(&path->health, &params, now_ns);
     }
     return path->blocked && (path->health.state != MRAIL_HEALTH_DOWN);
 }
@@ -225,14 +241,24 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
     return path->blocked ? now_ns + MRAIL_CTL_NO_BUFFER : path->health.due_ns;
 }
 
+static int mrail_path_has_probe(const mrail_path_t *path, uint32_t seq)
+{
+    for (unsigned i = 0; i < path->num_probes; ++i) {
+        if (path->probes[i] == seq) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int mrail_path_answer(mrail_peer_t *peer, uint32_t seq, mrail_ns_t now_ns)
 {
     for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
         mrail_path_t *path = &peer->paths[slot];
 
-        if ((path->probe == seq) && path->asked) {
+        if (mrail_path_has_probe(path, seq)) {
             peer->answer_ns = now_ns;
-            path->asked = 0;
+            path->num_probes = 0;
             mrail_path_event(peer, slot, MRAIL_HEALTH_PROBE_REPLY, now_ns);
             return 1;
         }
@@ -311,7 +337,8 @@ void mrail_paths_port(mrail_engine_t *engine, mrail_rail_t *rail,
                     continue;
                 }
                 if (rail->port_down) { /* an answer may be on its way */
-                    peer->paths[slot].asked = peer->paths[slot].blocked = 0;
+                    peer->paths[slot].num_probes = 0;
+                    peer->paths[slot].blocked = 0;
                 }
                 mrail_path_event(peer, slot, event, now_ns);
             }

@@ -25,20 +25,26 @@ typedef struct mrail_prev_epoch {
     uint16_t received; /* AMs that had arrived */
 } mrail_prev_epoch_t;
 
+/* Probes in a row that retire a path. An answer to any of them counts. */
+#define MRAIL_PATH_PROBES 3
+
 typedef struct mrail_path {
     mrail_health_t health;
-    uint32_t probe;    /* sequence number of the last one ... */
-    uint8_t asked;     /* ... if the peer asked for it */
+    uint32_t probes[MRAIL_PATH_PROBES]; /* sequence numbers of the last ones
+                                         * without an answer ... */
+    uint8_t num_probes;                 /* ... and their number */
     uint8_t blocked;   /* the next probe waits for a send buffer */
     uint16_t sport;    /* UDP source port of its last lane; 0: there was none */
     struct ibv_ah *ah; /* of probes, or NULL; for this ... */
     uint16_t ah_sport; /* ... port ... */
     unsigned ah_pair;  /* ... and pair of rails */
     unsigned stalls;   /* stalls that an answer disproved ... */
-    mrail_ns_t stall_ns; /* ... time of the last one */
-    uint8_t restore;     /* a lane may be requested, though the path is not
+    mrail_ns_t stall_ns;    /* ... time of the last one */
+    mrail_ns_t patience_ns; /* time for an answer on a path that is slow, but
+                             * works; see stall_detect.c */
+    uint8_t restore;        /* a lane may be requested, though the path is not
                           * up */
-    const char *cause;   /* the last event that was no deadline */
+    const char *cause;      /* the last event that was no deadline */
 } mrail_path_t;
 
 /* A rail of the peer that its address names. */

@@ -12,6 +12,10 @@
  * for long, and requests of other lanes to the peer completed. Idle lanes get a
  * READ for this comparison.
  *
+ * Work on a slow path takes longer than a tick. The measured rate of the lane
+ * says how long: suspicion waits for a multiple of that, and probes of that path
+ * have this time for their answers.
+ *
  * A process that only waits sends nothing. A peer without any request for
  * KEEPALIVE_INTERVAL gets one small READ: a NIC answers a READ for a process
  * that computes, or that a debugger has stopped.
@@ -23,6 +27,10 @@
 
 #define STALL_STILL 3u /* ticks without a completion that are suspicious */
 #define STALL_STILL_MAX 96u
+/* The rate of a lane may drop by this factor without a fault: other flows have
+ * come onto its path. */
+#define STALL_SLOWER 4u
+#define STALL_PATIENCE_MAX (400 * MRAIL_NS_PER_MS)
 #define STALL_COMPARE 40u /* ... after which other lanes are checked, */
 #define STALL_STUCK 48u   /* ... and the lane is stuck if they answer */
 #define STALL_FRESH 8u    /* ticks for which a completion counts as recent */
@@ -77,23 +85,52 @@ static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
+/* Time in which the lane would do its work in flight at its measured rate; 0: no
+ * rate yet. */
+static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
+{
+    uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);
+
+    return (rate == 0) ? 0
+                       : (mrail_ns_t)((double)lane->sched.inflight *
+                                      MRAIL_NS_PER_SEC / (double)rate);
+}
+
+/* Ticks without a completion that are no wonder. */
+static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
+{
+    return (unsigned)MRAIL_MIN(STALL_SLOWER * mrail_stall_expected(lane) /
+                                   MRAIL_STALL_TICK,
+                               (mrail_ns_t)STALL_STILL_MAX);
+}
+
 /* No completion for lane->still ticks. */
 static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     mrail_peer_t *peer = lane->peer;
     mrail_path_t *path = &peer->paths[lane->slot];
 
+    if (lane->still == 1) {
+        lane->still_limit = MRAIL_MIN(MRAIL_MAX(mrail_stall_slow_ticks(lane),
+                                                STALL_STILL << path->stalls),
+                                      STALL_STILL_MAX);
+    }
     if ((lane->still % STALL_STILL_MAX) == STALL_COMPARE) {
         mrail_stall_probe_others(lane, now_ns);
     }
-    if ((lane->still >= STALL_STUCK) &&
+    if ((lane->still >=
+         MRAIL_MAX(STALL_STUCK, 2 * mrail_stall_slow_ticks(lane))) &&
         (now_ns <= peer->moved_ns + STALL_FRESH * MRAIL_STALL_TICK)) {
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_QP_STALLED, now_ns);
-    } else if ((lane->still == (STALL_STILL << path->stalls)) ||
+    } else if ((lane->still == lane->still_limit) ||
                ((lane->still % STALL_STILL_MAX) == 0)) {
         /* A slow path that answers gets more time after each suspicion. */
         path->stalls += ((STALL_STILL << path->stalls) < STALL_STILL_MAX);
         path->stall_ns = now_ns;
+        path->patience_ns =
+            MRAIL_MIN(mrail_stall_expected(lane), STALL_PATIENCE_MAX);
+        lane->still_limit =
+            MRAIL_MAX(lane->still_limit, STALL_STILL << path->stalls);
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);
     }
 }
@@ -115,6 +152,7 @@ static int mrail_stall_lane(mrail_lane_t *lane, mrail_ns_t now_ns,
         lane->peer->moved_ns = now_ns;
         if (now_ns >= path->stall_ns + STALL_RESET_NS) {
             path->stalls = 0;
+            path->patience_ns = 0;
         }
     }
     if (moved && (lane->still != 0)) {

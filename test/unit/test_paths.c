@@ -179,7 +179,7 @@ static void test_describes_rails(void **state)
     assert_non_null(strstr(text, "(never used)"));
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->paths[0].probe});
+                              .seq = peer_of(0)->paths[0].probes[0]});
     assert_int_equal(health(0), MRAIL_HEALTH_UP);
     mrail_ep_describe(ep, text, sizeof(text));
     assert_non_null(strstr(text, "(no fault known)"));

@@ -219,8 +219,9 @@ static unsigned ticks_to_suspicion(unsigned slot)
     for (unsigned i = 1; i < 200; ++i) {
         tick(TICK);
         if (health(slot) == MRAIL_HEALTH_SUSPECT) {
-            say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                      .seq = peer_of(0)->paths[slot].probe});
+            say(0,
+                &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                   .seq = peer_of(0)->paths[slot].probes[0]});
             assert_int_equal(health(slot), MRAIL_HEALTH_UP);
             return i;
         }
@@ -268,6 +269,49 @@ static void test_suspicion_expires(void **state)
     end();
 }
 
+/* A busy lane that needs 100 ms for its work in flight. */
+static unsigned begin_slow(void)
+{
+    unsigned busy = begin_busy();
+    mrail_lane_t *lane = peer_of(0)->lanes[busy];
+
+    mrail_tele_window_add(&lane->sched.meter, 10 * lane->sched.inflight,
+                          fake_now_ns - MRAIL_NS_PER_SEC, fake_now_ns);
+    return busy;
+}
+
+/* The measured rate says how long the work takes: four times that is no wonder. */
+static void test_slow_lane(void **state)
+{
+    unsigned busy = begin_slow();
+
+    assert_int_equal(ticks_to_suspicion(busy), 16);
+    end();
+}
+
+/* Its probes wait in the same queue. Any answer shows that the path works. */
+static void test_late_answer(void **state)
+{
+    unsigned busy = begin_slow();
+    unsigned before;
+
+    for (unsigned i = 0; i < 16; ++i) {
+        tick(TICK);
+    }
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+    before = count_sent(MRAIL_CTL_PROBE);
+    run_control(60 * MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_PROBE), before);
+    run_control(60 * MRAIL_NS_PER_MS);
+    assert_int_equal(count_sent(MRAIL_CTL_PROBE), before + 1);
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(peer_of(0)->paths[busy].num_probes, 2);
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = peer_of(0)->paths[busy].probes[0]});
+    assert_int_equal(health(busy), MRAIL_HEALTH_UP);
+    end();
+}
+
 /* Datagrams are answered, requests of this lane are not. The other lane is idle
  * and gets a READ, which completes. */
 static void test_stuck(void **state)
@@ -312,8 +356,9 @@ static void test_not_stuck_alone(void **state)
         tick(TICK);
         suspected += (health(busy) == MRAIL_HEALTH_SUSPECT);
         for (unsigned slot = 0; slot < 2; ++slot) {
-            say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                      .seq = peer_of(0)->paths[slot].probe});
+            say(0,
+                &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                                   .seq = peer_of(0)->paths[slot].probes[0]});
             assert_int_not_equal(health(slot), MRAIL_HEALTH_RETIRED);
         }
     }
@@ -346,7 +391,7 @@ static void test_flush_with_held_lane(void **state)
     progress();
     assert_int_equal(sent.num_reads, 0);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->paths[busy].probe});
+                              .seq = peer_of(0)->paths[busy].probes[0]});
     if (health(busy) != MRAIL_HEALTH_UP) { /* a reply from before */
         pthread_mutex_lock(&engine->ctl_lock);
         mrail_path_event(peer_of(0), busy, MRAIL_HEALTH_PROBE_REPLY,
@@ -427,6 +472,8 @@ int main(int argc, char **argv)
         TEST(test_messages),
         TEST(test_after_a_pause),
         TEST(test_suspicion_expires),
+        TEST(test_slow_lane),
+        TEST(test_late_answer),
         TEST(test_stuck),
         TEST(test_not_stuck_alone),
         TEST(test_flush_with_held_lane),
