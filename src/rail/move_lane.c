@@ -241,8 +241,8 @@ static void mrail_move_look(const mrail_peer_t *peer, unsigned first,
     }
 }
 
-/* What the rail can send in the window, if these lanes have it for themselves and
- * are always busy; else 0. */
+/* Bytes that the rail can send in the window, if these lanes have it for
+ * themselves and are always busy; else 0. */
 static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                                     const mrail_rail_t *rail,
                                     unsigned direction, mrail_ns_t window_ns,

@@ -22,7 +22,7 @@ END
 
 # Prints the load of the fullest uplink of l1 over the mean, in %, once a second,
 # until it was at most 105 for three seconds.  The first seconds start the job.
-cat >"$tmp/job" <<'END'
+cat >"$tmp/job" <<'JOB'
 export UCX_MRAIL_LANES_PER_RAIL=8
 "$mrail" bench p2p --soft lab -np 2 --sizes 4m --iterations 1000 \
     >"$tmp/bench" 2>&1 &
@@ -47,7 +47,7 @@ while [ "$even" -lt 3 ] && [ "$second" -lt 40 ]; do
     { [ "$load" -gt 0 ] && [ "$load" -le 105 ]; } || even=0
 done
 kill $!
-END
+JOB
 export mrail tmp
 in_lab two.fabric ecmp sh "$tmp/job" >"$tmp/out" 2>&1
 if [ "$(tail -n 3 "$tmp/out" | awk '$1 > 0 && $1 <= 105' | wc -l)" -eq 3 ]; then
