@@ -153,7 +153,7 @@ static void mrail_rx_release_free(mrail_engine_t *engine, mrail_rx_t *rx)
  */
 static int mrail_am_lane_usable(const mrail_lane_t *lane)
 {
-    const unsigned kept = MRAIL_FAILOVER ? MRAIL_RESEND_CREDITS : 0;
+    const unsigned kept = MRAIL_FAILOVER ? MRAIL_REPLAY_CREDITS : 0;
     unsigned credits = mrail_lane_credits(lane);
 
     if (MRAIL_UNLIKELY(credits <= kept) &&
@@ -199,7 +199,7 @@ static void mrail_am_hunger(mrail_peer_t *peer)
     for (unsigned i = 0; i < peer->num_am; ++i) {
         mrail_lane_t *lane = peer->up[i];
 
-        if ((mrail_lane_credits(lane) <= MRAIL_RESEND_CREDITS) &&
+        if ((mrail_lane_credits(lane) <= MRAIL_REPLAY_CREDITS) &&
             ((least == NULL) ||
              mrail_seq16_before(lane->am_sent, least->am_sent))) {
             least = lane;
@@ -551,7 +551,7 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
      * sends. */
     if (MRAIL_UNLIKELY(!mrail_list_empty(&peer->replay_am)) &&
         mrail_seq32_before(
-            mrail_list_head(&peer->replay_am, mrail_tx_t, again)->seq, ack)) {
+            mrail_list_head(&peer->replay_am, mrail_tx_t, replay)->seq, ack)) {
         return;
     }
     peer->tx_acked = ack;
@@ -568,7 +568,7 @@ static void mrail_am_acked(mrail_peer_t *peer, uint32_t ack)
     }
 }
 
-/* ---- once more ---- */
+/* ---- replay ---- */
 
 static void mrail_am_add_replay(mrail_peer_t *peer, mrail_tx_t *tx)
 {
@@ -576,10 +576,10 @@ static void mrail_am_add_replay(mrail_peer_t *peer, mrail_tx_t *tx)
 
     while ((pos->prev != &peer->replay_am) &&
            mrail_seq32_before(
-               tx->seq, mrail_list_entry(pos->prev, mrail_tx_t, again)->seq)) {
+               tx->seq, mrail_list_entry(pos->prev, mrail_tx_t, replay)->seq)) {
         pos = pos->prev;
     }
-    mrail_list_insert_before(pos, &tx->again);
+    mrail_list_insert_before(pos, &tx->replay);
 }
 
 void mrail_am_take_lost(mrail_lane_t *lane)
@@ -630,7 +630,7 @@ static mrail_lane_t *mrail_am_replay_lane(mrail_peer_t *peer,
         unsigned credits = mrail_lane_credits(lane);
 
         if ((mrail_lane_sq_free(lane) != 0) &&
-            ((credits > MRAIL_RESEND_CREDITS) ||
+            ((credits > MRAIL_REPLAY_CREDITS) ||
              ((credits != 0) && mrail_am_is_next_on(lane, tx)))) {
             return lane;
         }
@@ -644,14 +644,14 @@ void mrail_am_replay(mrail_peer_t *peer)
 
     while (!mrail_list_empty(&peer->replay_am) &&
            (mrail_peer_num_up(peer) != 0)) {
-        mrail_tx_t *tx = mrail_list_head(&peer->replay_am, mrail_tx_t, again);
+        mrail_tx_t *tx = mrail_list_head(&peer->replay_am, mrail_tx_t, replay);
         mrail_lane_t *lane = mrail_am_replay_lane(peer, tx);
 
         if ((lane == NULL) || ((barrier != NULL) &&
                                !mrail_seq32_before(tx->seq, barrier->am_seq))) {
             return;
         }
-        mrail_list_del(&tx->again);
+        mrail_list_del(&tx->replay);
         peer->detached.am_inflight -= tx->length;
         lane->am_inflight += tx->length;
         tx->lane = lane;

@@ -21,8 +21,8 @@ typedef struct mrail_control_timers {
 void mrail_control_init(mrail_control_timers_t *timers,
                         const mrail_engine_t *engine);
 
-/* Serves control messages and lanes that are due; returns the time of the next
- * call. The thread calls earlier if mrail_control_thread_wake() or an event
+/* Serves control messages and lanes that are due. Returns when it next needs to
+ * be called. The thread calls sooner if mrail_control_thread_wake() or an event
  * wakes it. */
 mrail_ns_t mrail_control_run(mrail_engine_t *engine,
                              mrail_control_timers_t *timers);

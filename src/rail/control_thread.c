@@ -1,7 +1,7 @@
 /*
  * The control thread. It serves control messages, asynchronous device events and
  * timers (control_poll.c). So a process that computes outside the library still
- * answers connect, retire and probe messages within milliseconds.
+ * answers connect, evict and probe messages within milliseconds.
  */
 #include "config.h"
 #include "rail/control_poll.h"

@@ -20,7 +20,7 @@
 #define MRAIL_CTL_RTO_MAX (500 * MRAIL_NS_PER_MS)
 #define MRAIL_CTL_FIRST (30 * MRAIL_NS_PER_SEC) /* for a first lane, at least */
 #define MRAIL_CTL_BYE_LIMIT (100 * MRAIL_NS_PER_MS) /* for all peers */
-#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)       /* between later RETIREs */
+#define MRAIL_CTL_SLOW (5 * MRAIL_NS_PER_SEC)       /* between later EVICTs */
 
 mrail_ns_t mrail_ctl_rto(unsigned tries)
 {
@@ -169,7 +169,7 @@ void mrail_ctl_reap_lane(mrail_lane_t *lane)
 /* The lane is drained at this end. The peer may compute for long; its control
  * thread shows that it lives. If that is silent, too, the peer fails, which
  * frees the QP. */
-static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
+static mrail_ns_t mrail_ctl_run_evicting(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
     if (lane->reap) {
         return MRAIL_NS_NEVER;
@@ -183,7 +183,7 @@ static mrail_ns_t mrail_ctl_run_retiring(mrail_lane_t *lane, mrail_ns_t now_ns)
         return MRAIL_NS_NEVER;
     }
     if (now_ns >= lane->deadline_ns) {
-        if (mrail_ctl_send_lane(lane, MRAIL_CTL_RETIRE) == -EAGAIN) {
+        if (mrail_ctl_send_lane(lane, MRAIL_CTL_EVICT) == -EAGAIN) {
             return now_ns + MRAIL_CTL_NO_BUFFER;
         }
         lane->peer->engine->counters.ctl_resent += (lane->tries != 0);
@@ -206,8 +206,8 @@ static mrail_ns_t mrail_ctl_run_unwanted(mrail_lane_t *lane, mrail_ns_t now_ns)
     lane->request = ++lane->peer->engine->ctl_seq;
     lane->tries = 0;
     lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "no answer");
-    return mrail_ctl_run_retiring(lane, now_ns);
+    mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "no answer");
+    return mrail_ctl_run_evicting(lane, now_ns);
 }
 
 void mrail_ctl_give_up(mrail_peer_t *peer)
@@ -329,8 +329,8 @@ static mrail_ns_t mrail_ctl_run_lane(mrail_lane_t *lane, mrail_ns_t now_ns)
     if (lane->state == MRAIL_LANE_CLOSING) {
         return mrail_ctl_run_closing(lane, now_ns);
     }
-    if (lane->state == MRAIL_LANE_RETIRING) {
-        return mrail_ctl_run_retiring(lane, now_ns);
+    if (lane->state == MRAIL_LANE_EVICTING) {
+        return mrail_ctl_run_evicting(lane, now_ns);
     }
     if (lane->move_ns != 0) {
         return mrail_move_run(lane, now_ns);

@@ -162,7 +162,7 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
     } else if ((lane->state == MRAIL_LANE_ACCEPTING) &&
                mrail_seq32_before(lane->request, msg->seq)) {
         /* This end accepted a request that the peer had given up. */
-        mrail_lane_set_state(lane, MRAIL_LANE_RETIRING, "asked anew");
+        mrail_lane_set_state(lane, MRAIL_LANE_EVICTING, "asked anew");
         mrail_ctl_reap_lane(lane);
         mrail_ctl_put_off(lane->peer, msg);
     } else {
@@ -172,7 +172,7 @@ static void mrail_ctl_repeat_request(mrail_engine_t *engine, mrail_lane_t *lane,
 
 /* A request for a lane that is about to go. Either the peer has reaped the
  * lane, or this is a late request of an earlier epoch and the peer uses the
- * lane. The answer to RETIRE tells. */
+ * lane. The answer to EVICT tells. */
 static void mrail_ctl_early_request(mrail_lane_t *lane,
                                     const mrail_ctl_msg_t *msg)
 {
@@ -218,7 +218,7 @@ static void mrail_ctl_on_lane_req(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane != NULL) && ((lane->state == MRAIL_LANE_ACCEPTING) ||
                            (lane->state == MRAIL_LANE_UP))) {
         mrail_ctl_repeat_request(engine, lane, msg);
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING)) {
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING)) {
         mrail_ctl_early_request(lane, msg);
     } else if (mrail_ctl_is_handled(peer, msg) ||
                (peer->based && (mrail_ctl_base_of(peer, wire) != peer->base)) ||
@@ -348,7 +348,7 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
     if ((lane == NULL) || (lane->request != msg->seq) || lane->half) {
         ++engine->counters.ctl_unexpected; /* a half-connected lane is being
                                             * closed */
-    } else if ((lane->state == MRAIL_LANE_RETIRING) && lane->evict_local &&
+    } else if ((lane->state == MRAIL_LANE_EVICTING) && lane->evict_local &&
                !lane->evict_remote && !lane->reap) {
         mrail_ctl_restore(lane);
     } else if ((lane->state == MRAIL_LANE_CONNECTING) &&
@@ -366,8 +366,8 @@ static void mrail_ctl_on_refuse(mrail_engine_t *engine, mrail_peer_t *peer,
 
 /* The peer released a lane. A refused release stays refused: a late repeat must
  * not take a lane that the peer uses again. */
-static void mrail_ctl_on_retire(mrail_engine_t *engine, mrail_peer_t *peer,
-                                const mrail_ctl_msg_t *msg)
+static void mrail_ctl_on_evict(mrail_engine_t *engine, mrail_peer_t *peer,
+                               const mrail_ctl_msg_t *msg)
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
@@ -411,7 +411,7 @@ static void mrail_ctl_on_confirm(mrail_engine_t *engine, mrail_peer_t *peer,
 {
     mrail_lane_t *lane = peer->lanes[msg->lane.slot];
 
-    if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) && !lane->reap &&
+    if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING) && !lane->reap &&
         (lane->request == msg->seq) && (lane->epoch == msg->lane.epoch)) {
         mrail_ctl_reap_lane(lane);
     } else if ((lane != NULL) && (lane->state == MRAIL_LANE_CLOSING) &&
@@ -503,7 +503,7 @@ static const struct {
     [MRAIL_CTL_LANE_READY] = {mrail_ctl_on_lane_ready, 0, 1},
     [MRAIL_CTL_PROBE] = {mrail_ctl_on_probe, 0, 0},
     [MRAIL_CTL_PROBE_REP] = {mrail_ctl_on_probe_rep, 0, 0},
-    [MRAIL_CTL_RETIRE] = {mrail_ctl_on_retire, 0, 1},
+    [MRAIL_CTL_EVICT] = {mrail_ctl_on_evict, 0, 1},
     [MRAIL_CTL_CONFIRM] = {mrail_ctl_on_confirm, 0, 1},
     [MRAIL_CTL_FAIL] = {mrail_ctl_on_fail, 0, 1},
     [MRAIL_CTL_REFUSE] = {mrail_ctl_on_refuse, 0, 0},

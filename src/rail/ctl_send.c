@@ -176,9 +176,8 @@ static int mrail_ctl_send_lane_by(mrail_lane_t *lane, mrail_ctl_type_t type,
         .lane = {.slot = lane->slot,
                  .index = lane->index,
                  .epoch = lane->epoch,
-                 .credits = (type == MRAIL_CTL_RETIRE)
-                                ? lane->evict_forced
-                                : (uint16_t)lane->credits,
+                 .credits = (type == MRAIL_CTL_EVICT) ? lane->evict_forced
+                                                      : (uint16_t)lane->credits,
                  .src_rail = (uint8_t)lane->rail->index,
                  .dst_rail = lane->remote_rail,
                  .qpn = lane->last_qpn,

@@ -3,7 +3,7 @@
  *
  * When the QP budget is used up and a lane is wanted, the peers' further lanes
  * are given up, least recently used first. Both ends must agree. An idle lane
- * is taken out of use at this end and drained. Then the peer is asked (RETIRE).
+ * is taken out of use at this end and drained. Then the peer is asked (EVICT).
  * It does the same (CONFIRM), or it uses the lane and keeps it (REFUSE). The QP
  * is destroyed when both ends are done, so no request ever meets a missing QP.
  *
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define MRAIL_EVICT_SCAN (100 * MRAIL_NS_PER_MS) /* between two searches */
-#define MRAIL_RETIRE_BATCH 4 /* lanes that one search asks for */
+#define MRAIL_EVICT_BATCH 4 /* lanes that one search asks for */
 
 /* ---- control side ---- */
 
@@ -109,7 +109,7 @@ int mrail_evict_make_room(mrail_engine_t *engine, int hard)
         /* The first pass marks lanes as idle; one in use is not idle in the
          * second pass. */
         scan = mrail_evict_scan(engine, hard, num_evicted == 0);
-        if ((scan.lane == NULL) || (num_evicted == MRAIL_RETIRE_BATCH) ||
+        if ((scan.lane == NULL) || (num_evicted == MRAIL_EVICT_BATCH) ||
             (hard && (scan.num_forced != 0))) {
             break;
         }
@@ -255,7 +255,7 @@ static void mrail_evict_drain(mrail_lane_t *lane, mrail_ns_t now_ns)
     lane->request = ++peer->engine->ctl_seq;
     lane->tries = 0;
     lane->deadline_ns = 0;
-    mrail_lane_set_state(lane, MRAIL_LANE_RETIRING,
+    mrail_lane_set_state(lane, MRAIL_LANE_EVICTING,
                          lane->evict_remote ? "the peer asks" : "idle");
     mrail_ctl_work(peer);
     mrail_control_thread_wake(peer->engine);
@@ -275,7 +275,7 @@ static void mrail_evict_reap(mrail_lane_t *lane)
     mrail_evict_done(lane);
     peer->prev_epochs[lane->slot] = (mrail_prev_epoch_t){
         .known = 1, .epoch = lane->epoch, .received = lane->am_received};
-    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "retired");
+    mrail_lane_set_state(lane, MRAIL_LANE_IDLE, "evicted");
     ++engine->counters.lanes_evicted;
     mrail_lane_release(engine, lane);
     /* The next large transfer requests the lane again. */
@@ -305,7 +305,7 @@ static void mrail_evict_step(mrail_peer_t *peer, unsigned slot,
             mrail_peer_refresh(peer);
             mrail_evict_done(lane);
         }
-    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_RETIRING) &&
+    } else if ((lane != NULL) && (lane->state == MRAIL_LANE_EVICTING) &&
                lane->reap) {
         mrail_evict_reap(lane);
     } else {

@@ -112,7 +112,7 @@ static void mrail_failover_close(mrail_lane_t *lane)
     if ((lane->state != MRAIL_LANE_UP) &&
         ((lane->state != MRAIL_LANE_CONNECTING) || !lane->half) &&
         (lane->state != MRAIL_LANE_ACCEPTING) &&
-        (lane->state != MRAIL_LANE_RETIRING)) {
+        (lane->state != MRAIL_LANE_EVICTING)) {
         return;
     }
     mrail_path_event(peer, lane->slot, MRAIL_HEALTH_CQE_ERROR,

@@ -36,7 +36,7 @@
 
 /* Period of the division: queued bytes change all the time. */
 #define MRAIL_FAIR_SHARE_PERIOD_NS (2 * MRAIL_NS_PER_MS)
-/* A rail's rate is known after so many chunks ... */
+/* A rail's rate is known after this many chunks ... */
 #define MRAIL_FAIR_SHARE_CHUNKS 24
 /* ... and after at least this time, which bounds slow chunks, too. */
 #define MRAIL_FAIR_SHARE_LOOK_NS (10 * MRAIL_NS_PER_MS)

@@ -1,7 +1,7 @@
 /*
- * Health of a path to a peer: one record for each lane number of a peer, a
- * table of transitions, and one deadline. Pure: events and time in, actions
- * out.
+ * Health of a path to a peer. Each lane number has a path of its own, because it
+ * has its own source port: one record each, with one deadline and a table of
+ * transitions. Pure: events and time in, actions out.
  *
  * Suspicion is cheap: it only withholds new work. Retiring a path needs
  * evidence:
@@ -24,7 +24,7 @@
 typedef enum mrail_health_state {
     MRAIL_HEALTH_UP,
     MRAIL_HEALTH_SUSPECT, /* gets no new work until it has answered */
-    MRAIL_HEALTH_DOWN,    /* its port is down: completions were earlier */
+    MRAIL_HEALTH_DOWN,    /* its port is down; only earlier requests complete */
     MRAIL_HEALTH_RETIRED, /* its QP is given up; backs off */
     MRAIL_HEALTH_PROBING, /* returns if it answers */
     MRAIL_HEALTH_STATES

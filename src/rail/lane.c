@@ -17,16 +17,16 @@ static const struct {
 } lane_states[MRAIL_LANE_STATES] = {
 #define FROM(_s) (1u << MRAIL_LANE_##_s)
     [MRAIL_LANE_IDLE] = {"idle", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                     FROM(RETIRING) | FROM(CLOSING)},
+                                     FROM(EVICTING) | FROM(CLOSING)},
     [MRAIL_LANE_CONNECTING] = {"connecting", FROM(IDLE)},
     [MRAIL_LANE_ACCEPTING] = {"accepting", FROM(IDLE) | FROM(CONNECTING)},
     [MRAIL_LANE_UP] = {"up",
-                       FROM(CONNECTING) | FROM(ACCEPTING) | FROM(RETIRING)},
-    [MRAIL_LANE_RETIRING] = {"retiring", FROM(UP) | FROM(ACCEPTING)},
+                       FROM(CONNECTING) | FROM(ACCEPTING) | FROM(EVICTING)},
+    [MRAIL_LANE_EVICTING] = {"evicting", FROM(UP) | FROM(ACCEPTING)},
     [MRAIL_LANE_CLOSING] = {"closing", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                           FROM(UP) | FROM(RETIRING)},
+                                           FROM(UP) | FROM(EVICTING)},
     [MRAIL_LANE_FAILED] = {"failed", FROM(CONNECTING) | FROM(ACCEPTING) |
-                                         FROM(UP) | FROM(RETIRING) |
+                                         FROM(UP) | FROM(EVICTING) |
                                          FROM(CLOSING)},
 #undef FROM
 };

@@ -24,14 +24,14 @@
 #define MRAIL_ACK_RESERVE 2
 
 /* Credits of a window that only replayed messages may take. */
-#define MRAIL_RESEND_CREDITS 1
+#define MRAIL_REPLAY_CREDITS 1
 
 typedef enum mrail_lane_state {
     MRAIL_LANE_IDLE,       /* no QP */
     MRAIL_LANE_CONNECTING, /* LANE_REQ sent, waits for LANE_REP */
     MRAIL_LANE_ACCEPTING,  /* LANE_REP sent, waits for LANE_READY or data */
     MRAIL_LANE_UP,
-    MRAIL_LANE_RETIRING, /* released at this end; the peer must follow */
+    MRAIL_LANE_EVICTING, /* released at this end; the peer must follow */
     MRAIL_LANE_CLOSING,  /* the QP is in error; see failover.c */
     MRAIL_LANE_FAILED,   /* ... and the peer is given up */
     MRAIL_LANE_STATES
@@ -163,14 +163,15 @@ struct mrail_lane {
     uint8_t half;        /* control: the device did not connect it */
     mrail_path_validation_t validation; /* control: on a path that had failed */
     mrail_ns_t validation_ns;           /* ... since then */
-    uint8_t last_wqe;      /* atomic: the device has reported that it takes no
+    uint8_t last_wqe;  /* atomic: the device has reported that it takes no
                             * more receive buffers */
-    uint8_t closed;        /* control: nothing can arrive at this end any
+    uint8_t closed;    /* control: nothing can arrive at this end any
                             * more */
-    uint8_t confirmed;     /* control: ... nor at the peer ... */
-    uint16_t peer_has;     /* ... where so many AMs arrived, modulo 2^16 */
+    uint8_t confirmed; /* control: ... nor at the peer ... */
+    uint16_t
+        peer_has; /* ... and the number of AMs that arrived there, modulo 2^16 */
     uint8_t asked;         /* control: the peer asks for our number */
-    uint32_t peer_request; /* control: sequence number of the peer's RETIRE or
+    uint32_t peer_request; /* control: sequence number of the peer's EVICT or
                             * FAIL */
     uint32_t peer_refused; /* control: its last refused one */
     int has_refused;

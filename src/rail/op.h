@@ -27,7 +27,7 @@ typedef struct mrail_done {
 typedef struct mrail_tx {
     mrail_list_t list; /* peer->unacked */
     mrail_list_t
-        again; /* peer->replay_am, if its lane failed before it arrived */
+        replay; /* peer->replay_am, if its lane failed before it arrived */
     mrail_mem_t *mem; /* registration of this element */
     mrail_pool_t *pool;
     mrail_lane_t *lane;

@@ -28,7 +28,7 @@ static const struct {
     [MRAIL_CTL_LANE_READY] = {"lane-ready", MRAIL_BODY_LANE},
     [MRAIL_CTL_PROBE] = {"probe", MRAIL_BODY_PATH},
     [MRAIL_CTL_PROBE_REP] = {"probe-rep", MRAIL_BODY_PATH},
-    [MRAIL_CTL_RETIRE] = {"retire", MRAIL_BODY_LANE},
+    [MRAIL_CTL_EVICT] = {"evict", MRAIL_BODY_LANE},
     [MRAIL_CTL_CONFIRM] = {"confirm", MRAIL_BODY_LANE},
     [MRAIL_CTL_FAIL] = {"fail", MRAIL_BODY_LANE},
     [MRAIL_CTL_REFUSE] = {"refuse", MRAIL_BODY_REFUSE},

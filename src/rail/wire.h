@@ -72,7 +72,7 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_LANE_READY = 5, /* may be used */
     MRAIL_CTL_PROBE = 6,      /* liveness check over this path */
     MRAIL_CTL_PROBE_REP = 7,
-    MRAIL_CTL_RETIRE = 8,  /* request to take the lane out of use */
+    MRAIL_CTL_EVICT = 8,   /* request to take the lane out of use */
     MRAIL_CTL_CONFIRM = 9, /* ... or FAIL: so much had arrived on it */
     MRAIL_CTL_FAIL = 10,   /* the lane has failed: close it, too */
     MRAIL_CTL_REFUSE = 11, /* a request cannot be met: reason */
@@ -88,7 +88,7 @@ typedef enum mrail_ctl_reason {
     MRAIL_REASON_RESOURCES = 2, /* the device refused a QP or a buffer, or the
                                  * request's lane has ended: request anew */
     MRAIL_REASON_NO_RAIL = 3,   /* the named rail does not exist there */
-    MRAIL_REASON_IN_USE = 4,    /* RETIRE: the peer uses the lane */
+    MRAIL_REASON_IN_USE = 4,    /* EVICT: the peer uses the lane */
     MRAIL_REASON_WAIT = 5       /* LANE_REQ: room is being made, ask again */
 } mrail_ctl_reason_t;
 
@@ -103,13 +103,13 @@ typedef struct mrail_wire_rail {
     uint8_t mtu;        /* enum ibv_mtu */
 } mrail_wire_rail_t;
 
-/* Body of LANE_REQ, LANE_REP, LANE_READY, RETIRE, CONFIRM, FAIL. */
+/* Body of LANE_REQ, LANE_REP, LANE_READY, EVICT, CONFIRM, FAIL. */
 typedef struct mrail_wire_lane {
     uint16_t slot;  /* number of the lane between the two peers */
     uint16_t index; /* the sender's index, for data headers */
     uint16_t epoch;
     uint16_t credits; /* AMs that the receiver of this may send at first;
-                       * RETIRE: 1: must not be refused */
+                       * EVICT: 1: must not be refused */
     uint8_t src_rail; /* the sender's rail */
     uint8_t dst_rail; /* the receiver's rail */
     uint32_t qpn;     /* 24 bits */
@@ -132,7 +132,7 @@ typedef struct mrail_ctl_msg {
             uint32_t seg_size; /* bytes of the sender's receive buffers */
             mrail_wire_rail_t rails[MRAIL_MAX_RAILS];
         } hello;                /* HELLO, HELLO_REP */
-        mrail_wire_lane_t lane; /* LANE_*, RETIRE, CONFIRM, FAIL */
+        mrail_wire_lane_t lane; /* LANE_*, EVICT, CONFIRM, FAIL */
         struct {
             uint16_t slot;
             uint16_t reason;

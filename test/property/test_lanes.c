@@ -505,7 +505,7 @@ int main(void)
         (one != NULL) || ((num_retired > count) && (num_kept > count) &&
                           (num_rma > count) && (num_flushes > count) &&
                           (num_failed > count) && (num_again > count)),
-        "%llu lanes retired, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
+        "%llu lanes evicted, %llu kept, %llu PUTs and GETs, %llu flushes, %llu lanes "
         "failed, %llu requests again: nothing was tried",
         (unsigned long long)num_retired, (unsigned long long)num_kept,
         (unsigned long long)num_rma, (unsigned long long)num_flushes,
@@ -514,7 +514,7 @@ int main(void)
           "%llu of %llu messages found no buffer", (unsigned long long)num_rnr,
           (unsigned long long)num_sent);
     printf(
-        "ok - lanes: %llu seeds, %llu lanes retired, %llu kept, %llu failed, "
+        "ok - lanes: %llu seeds, %llu lanes evicted, %llu kept, %llu failed, "
         "%llu requests again\n",
         (unsigned long long)count, (unsigned long long)num_retired,
         (unsigned long long)num_kept, (unsigned long long)num_failed,

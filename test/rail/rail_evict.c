@@ -162,7 +162,7 @@ static int spoke(job_t *job, const uint8_t *memory)
         bad |= job_say((job->engine->counters.lanes_evicted == 3) &&
                            (num_qps(job) == 1),
                        "the other end has let go of them, too",
-                       "%llu retired, %u QPs left",
+                       "%llu evicted, %u QPs left",
                        (unsigned long long)job->engine->counters.lanes_evicted,
                        num_qps(job));
     }

@@ -66,7 +66,7 @@ static int busy(job_t *job)
     }
     bad |= job_say(
         sent == RANKS - 2, "who never stops sending to one peer reaches all",
-        "%u of %u after %u s; %llu lanes kept, %llu retired", sent, RANKS - 2,
+        "%u of %u after %u s; %llu lanes kept, %llu evicted", sent, RANKS - 2,
         LIMIT_S, (unsigned long long)job->engine->counters.lanes_kept,
         (unsigned long long)job->engine->counters.lanes_evicted);
     if (job_wait(job, &job->completed, posted, 20) != 0) {

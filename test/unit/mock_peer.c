@@ -281,7 +281,7 @@ void connect_lanes(unsigned who, unsigned count)
 void confirm_all(unsigned who)
 {
     for (unsigned i = 0; i < sent.num_msgs; ++i) {
-        if (sent.msgs[i].type == MRAIL_CTL_RETIRE) {
+        if (sent.msgs[i].type == MRAIL_CTL_EVICT) {
             say_lane(who, MRAIL_CTL_CONFIRM, sent.msgs[i].lane.slot,
                      sent.msgs[i].seq, sent.msgs[i].lane.epoch);
         }
@@ -312,7 +312,7 @@ uint32_t let_go(unsigned who)
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_control(0);
-    assert_int_equal(peer_of(who)->lanes[1]->state, MRAIL_LANE_RETIRING);
-    assert_non_null(last(MRAIL_CTL_RETIRE));
-    return last(MRAIL_CTL_RETIRE)->seq;
+    assert_int_equal(peer_of(who)->lanes[1]->state, MRAIL_LANE_EVICTING);
+    assert_non_null(last(MRAIL_CTL_EVICT));
+    return last(MRAIL_CTL_EVICT)->seq;
 }

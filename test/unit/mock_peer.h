@@ -73,9 +73,9 @@ void connect_lanes(unsigned who, unsigned count);
  * the peer reports what arrived on a lane, and its slot is free. */
 void break_lanes(unsigned who, unsigned count);
 void confirm_broken(unsigned who, unsigned slot, uint16_t arrived);
-/* The peer confirms all RETIREs. */
+/* The peer confirms all EVICTs. */
 void confirm_all(unsigned who);
-/* Slot 1 is drained at this end and the peer has a RETIRE. Returns its sequence
+/* Slot 1 is drained at this end and the peer has an EVICT. Returns its sequence
  * number. */
 uint32_t let_go(unsigned who);
 

@@ -337,12 +337,12 @@ static void test_retire_waits_for_a_buffer(void **state)
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     wait_rounds(45);
-    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(peer_of(0)->lanes[1]->state, MRAIL_LANE_EVICTING);
     assert_int_equal(peer_of(0)->lanes[1]->tries, 0);
     send_all();
     run_control(0);
     assert_int_equal(peer_of(0)->lanes[1]->tries, 1);
-    assert_int_equal(count_sent(MRAIL_CTL_RETIRE), 1);
+    assert_int_equal(count_sent(MRAIL_CTL_EVICT), 1);
 }
 
 static void test_keepalive_waits_for_a_buffer(void **state)

@@ -124,8 +124,8 @@ static void lane_goes(void)
     pthread_mutex_unlock(&engine->ctl_lock);
     progress();
     run_control(0);
-    if (last(MRAIL_CTL_RETIRE) != NULL) {
-        say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_RETIRE)->seq, 5);
+    if (last(MRAIL_CTL_EVICT) != NULL) {
+        say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq, 5);
         progress();
     }
     lane_is_there = (peer->lanes[1] != NULL);
@@ -199,8 +199,8 @@ static void test_self(void **state)
         ret = mrail_ep_am_short(ep, 1, NULL, 0, &byte, sizeof(byte));
         run_control(20 * MRAIL_NS_PER_MS);
         progress();
-        if (last(MRAIL_CTL_RETIRE) != NULL) {
-            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_RETIRE)->seq, 5);
+        if (last(MRAIL_CTL_EVICT) != NULL) {
+            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq, 5);
             progress();
         }
     }
@@ -278,9 +278,9 @@ static void test_slow_peer(void **state)
     wait_for_peer(0, 300 * MRAIL_NS_PER_SEC, 1);
     assert_int_equal(peer_of(0)->failed, 0);
     assert_ptr_equal(peer_of(0)->lanes[1], lane);
-    assert_int_equal(lane->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(lane->state, MRAIL_LANE_EVICTING);
     assert_non_null(lane->qp);
-    assert_in_range(count_sent(MRAIL_CTL_RETIRE), 30, 100);
+    assert_in_range(count_sent(MRAIL_CTL_EVICT), 30, 100);
     refuse(0, 1, seq, MRAIL_REASON_IN_USE);
     progress();
     assert_int_equal(lane->state, MRAIL_LANE_UP);
@@ -380,7 +380,7 @@ static void test_only_lane_leaves(void **state)
     assert_int_equal(lane->leaving, 1);
     progress();
     run_control(0);
-    assert_int_equal(lane->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(lane->state, MRAIL_LANE_EVICTING);
     drop_key();
 }
 
@@ -470,8 +470,8 @@ static void test_one_of_two_evicted_stays(void **state)
     }
     assert_true(mrail_list_empty(&peer->ops));
     progress();
-    assert_int_equal(peer->lanes[2]->state, MRAIL_LANE_RETIRING);
-    assert_int_equal(peer->lanes[3]->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(peer->lanes[2]->state, MRAIL_LANE_EVICTING);
+    assert_int_equal(peer->lanes[3]->state, MRAIL_LANE_EVICTING);
     drop_key();
 }
 
@@ -512,7 +512,7 @@ static void test_last_for_messages_stays(void **state)
     leave_lanes_1_and_2();
     (void)must_go(1);
     assert_stays(1);
-    assert_int_equal(count_sent(MRAIL_CTL_RETIRE), 0);
+    assert_int_equal(count_sent(MRAIL_CTL_EVICT), 0);
     assert_int_equal(engine->counters.lanes_kept, 1);
 }
 
@@ -520,7 +520,7 @@ static void test_last_for_messages_stays(void **state)
 static void test_last_for_messages_is_refused(void **state)
 {
     leave_lanes_1_and_2();
-    say_lane(0, MRAIL_CTL_RETIRE, 1, 77, 5);
+    say_lane(0, MRAIL_CTL_EVICT, 1, 77, 5);
     assert_stays(1);
     assert_int_equal(count_sent(MRAIL_CTL_REFUSE), 1);
     assert_int_equal(last(MRAIL_CTL_REFUSE)->refuse.reason,
@@ -545,7 +545,7 @@ static void test_one_of_two_for_messages_stays(void **state)
     }
     pthread_mutex_unlock(&engine->ctl_lock);
     assert_stays(1);
-    assert_int_equal(peer->lanes[0]->state, MRAIL_LANE_RETIRING);
+    assert_int_equal(peer->lanes[0]->state, MRAIL_LANE_EVICTING);
 }
 
 int main(int argc, char **argv)

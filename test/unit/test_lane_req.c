@@ -99,8 +99,8 @@ static void test_lane_not_wanted(void **state)
     for (unsigned i = 0; i < 100; ++i) {
         run_control(500 * MRAIL_NS_PER_MS);
         progress();
-        if (last(MRAIL_CTL_RETIRE) != NULL) {
-            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_RETIRE)->seq, 8);
+        if (last(MRAIL_CTL_EVICT) != NULL) {
+            say_lane(0, MRAIL_CTL_CONFIRM, 1, last(MRAIL_CTL_EVICT)->seq, 8);
             progress();
         }
     }
@@ -142,8 +142,8 @@ static void test_next_epoch(void **state)
     sent.num_msgs = 0;
     say_lane(0, MRAIL_CTL_LANE_REQ, 1, 30, 6);
     assert_non_null(last(MRAIL_CTL_REFUSE));
-    assert_non_null(last(MRAIL_CTL_RETIRE)); /* asked again at once */
-    assert_int_equal(last(MRAIL_CTL_RETIRE)->seq, seq);
+    assert_non_null(last(MRAIL_CTL_EVICT)); /* asked again at once */
+    assert_int_equal(last(MRAIL_CTL_EVICT)->seq, seq);
     say_lane(0, MRAIL_CTL_CONFIRM, 1, seq, 5);
     progress();
     assert_null(peer_of(0)->lanes[1]);

@@ -195,7 +195,7 @@ static void test_credit_blocked_on_smallest_window(void **state)
     first = peer_of(0)->lanes[0];
     second = peer_of(0)->lanes[1];
     send_all(ep);
-    assert_int_equal(second->am_sent, 4 - MRAIL_RESEND_CREDITS);
+    assert_int_equal(second->am_sent, 4 - MRAIL_REPLAY_CREDITS);
     assert_true(second->credit_blocked);
     assert_false(first->credit_blocked);
     /* Reported once, with the next message on that lane. */
