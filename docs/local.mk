@@ -27,6 +27,7 @@ nobase_dist_doc_DATA = LICENSE NEWS.md README.md SECURITY.md \
     docs/decisions/0018-crc-by-isa-l.md \
     docs/decisions/0019-json-is-written-as-a-stream.md \
     docs/decisions/0020-ports-by-evidence.md \
+    docs/decisions/0021-spraying-over-known-paths.md \
     docs/deployment.md \
     docs/fabric.md \
     docs/failover.md \
