@@ -91,9 +91,29 @@ static void mrail_move_done(mrail_lane_t *lane)
     ++peer->engine->counters.lanes_moved;
 }
 
+/* The state that the device knows: a QP may be in error before its completions
+ * were polled. */
+static enum ibv_qp_state mrail_move_qp_state(const mrail_lane_t *lane,
+                                             int *is_draining_p)
+{
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr;
+
+    if (ibv_query_qp(lane->qp, &attr, IBV_QP_STATE, &init) != 0) {
+        return IBV_QPS_UNKNOWN;
+    }
+    *is_draining_p = attr.sq_draining;
+    return attr.qp_state;
+}
+
 static void mrail_move_impossible(mrail_lane_t *lane, int err)
 {
+    int is_draining;
+
     lane->move_ns = 0;
+    if (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_RTS) {
+        return; /* it fails for another reason */
+    }
     if (!lane->rail->ports_fixed) {
         lane->rail->ports_fixed = 1;
         mrail_info(
@@ -107,10 +127,11 @@ static void mrail_move_start(mrail_lane_t *lane, uint16_t sport,
                              mrail_ns_t now_ns)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_SQD};
-    int ret;
+    int ret, is_draining;
 
     if ((lane->state != MRAIL_LANE_UP) || (lane->move_ns != 0) ||
-        lane->rail->ports_fixed) {
+        lane->rail->ports_fixed ||
+        (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_RTS)) {
         return;
     }
     lane->move_sport = sport;
@@ -153,17 +174,15 @@ static void mrail_move_finish(mrail_lane_t *lane)
 
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
 {
-    struct ibv_qp_attr attr;
-    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+    int is_draining;
 
-    if (lane->state != MRAIL_LANE_UP) { /* it fails or is evicted */
-        lane->move_ns = 0;
+    if ((lane->state != MRAIL_LANE_UP) ||
+        (mrail_move_qp_state(lane, &is_draining) != IBV_QPS_SQD)) {
+        lane->move_ns = 0; /* it fails or is evicted */
         return MRAIL_NS_NEVER;
     }
-    if (ibv_query_qp(lane->qp, &attr, IBV_QP_STATE, &init) != 0) {
-        attr.sq_draining = 1;
-    }
-    if (!attr.sq_draining) {
+    if (!is_draining) {
         mrail_move_finish(lane);
         return MRAIL_NS_NEVER;
     }
@@ -171,7 +190,6 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
         return now_ns + MOVE_POLL;
     }
     lane->move_ns = 0;
-    attr.qp_state = IBV_QPS_RTS;
     if (ibv_modify_qp(lane->qp, &attr, IBV_QP_STATE) != 0) {
         mrail_failover_request(lane, "its send queue does not drain");
     }

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define UPLINKS_VARIABLE "UCX_MRAIL_UPLINKS"
-#define DEFAULT_UPLINKS 8 /* as UCX_MRAIL_UPLINKS in src/rail/params.h */
+#define DEFAULT_UPLINKS 8 /* as MRAIL_UPLINKS_AUTO in src/rail/params.h */
 #define DEFAULT_NAME "udf"
 #define WHY_MAX 256
 

@@ -86,9 +86,11 @@ prints '... a switch reads it differently' 1 \
 
 prints 'without --uplinks: the default of the lanes' 0 \
     '^ +8 +63488 +65535 +8 ' --list
-default=$(sed -n 's/^| `UCX_MRAIL_UPLINKS` | number | `\([0-9]*\)`.*/\1/p' \
-    "$top/docs/configuration.md")
+default=$(sed -n 's/^#define MRAIL_UPLINKS_AUTO \([0-9]*\)u$/\1/p' \
+    "$top/src/rail/params.h")
 is '... which is the same' "$default" "$("$acl" --list | grep -c '^ *[1-9]')"
+is '... also if the variable says so' "$default" \
+    "$(UCX_MRAIL_UPLINKS=auto "$acl" --list | grep -c '^ *[1-9]')"
 is '... those of UCX_MRAIL_UPLINKS' 3 \
     "$(UCX_MRAIL_UPLINKS=3 "$acl" --list | grep -c '^ *[1-9]')"
 UCX_MRAIL_UPLINKS=6 prints 'the check has those of UCX_MRAIL_UPLINKS, too' 1 \

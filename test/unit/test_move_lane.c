@@ -224,6 +224,35 @@ static void test_device_refuses(void **state)
     start(64);
 }
 
+/* A QP in error, before its completions were polled: no move, and no conclusion
+ * about the device. */
+static void test_qp_in_error(void **state)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    begin(MRAIL_SIZE_AUTO);
+    assert_int_equal(ibv_modify_qp(lane_of(1)->qp, &attr, IBV_QP_STATE), 0);
+    ask(1);
+    assert_int_equal(lane_of(1)->move_ns, 0);
+    assert_false(lane_of(1)->rail->ports_fixed);
+    assert_int_equal(engine->counters.lanes_moved, 0);
+}
+
+/* The same between the steps. */
+static void test_qp_in_error_while_draining(void **state)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+    begin(MRAIL_SIZE_AUTO);
+    fake_sq_draining = 1;
+    ask(1);
+    assert_int_equal(ibv_modify_qp(lane_of(1)->qp, &attr, IBV_QP_STATE), 0);
+    run_control(MRAIL_NS_PER_MS);
+    assert_int_equal(lane_of(1)->move_ns, 0);
+    assert_false(lane_of(1)->rail->ports_fixed);
+    assert_int_equal(engine->counters.lanes_moved, 0);
+}
+
 /* A lane that fails in the middle is given up like any other. */
 static void test_fails_while_draining(void **state)
 {
@@ -241,11 +270,17 @@ int main(void)
 {
 #define CASE(_name) cmocka_unit_test_teardown(_name, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(test_slow_lane_moves),         CASE(test_rules_keep_ports),
-        CASE(test_slow_read_asks_the_peer), CASE(test_peer_asks),
-        CASE(test_rules_ignore_the_peer),   CASE(test_drains_first),
-        CASE(test_does_not_drain),          CASE(test_device_refuses),
+        CASE(test_slow_lane_moves),
+        CASE(test_rules_keep_ports),
+        CASE(test_slow_read_asks_the_peer),
+        CASE(test_peer_asks),
+        CASE(test_rules_ignore_the_peer),
+        CASE(test_drains_first),
+        CASE(test_does_not_drain),
+        CASE(test_device_refuses),
         CASE(test_fails_while_draining),
+        CASE(test_qp_in_error),
+        CASE(test_qp_in_error_while_draining),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
