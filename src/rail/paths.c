@@ -56,12 +56,21 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
+/* 1 if another path has worked since this one became suspect. Silence of all
+ * paths is a busy peer or a full network, not a fault of this path. */
+static int mrail_path_others_work(const mrail_peer_t *peer, unsigned slot)
+{
+    return MRAIL_MAX(peer->answer_ns, peer->moved_ns) >
+           peer->paths[slot].suspect_ns;
+}
+
 static void mrail_path_probe(mrail_peer_t *peer, unsigned slot)
 {
     mrail_path_t *path = &peer->paths[slot];
 
     uint32_t seq = ++peer->engine->ctl_seq;
 
+    path->compared = mrail_path_others_work(peer, slot);
     path->blocked =
         (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot) == -EAGAIN);
     if (path->blocked) {
@@ -124,14 +133,51 @@ static int mrail_path_others_answer(const mrail_peer_t *peer, unsigned slot,
     return 0;
 }
 
-/* A single lane cannot distinguish a dead path from a silent peer: probes rails
- * without a lane. */
-static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot)
+/* A path alone cannot distinguish its own fault from a silent peer: probes the
+ * others, at most once in the time of a probe. */
+static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
+                                    mrail_ns_t now_ns)
 {
-    for (unsigned i = 0; i < MRAIL_MIN(peer->num_pairs, MRAIL_MAX_SLOTS); ++i) {
-        if ((i % peer->num_pairs != slot % peer->num_pairs) &&
-            (peer->paths[i].health.state == MRAIL_HEALTH_UP)) {
+    if ((peer->compare_ns != 0) &&
+        (now_ns < peer->compare_ns + path_params.probe_ns)) {
+        return;
+    }
+    peer->compare_ns = now_ns;
+    for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
+        if ((i != slot) && (peer->paths[i].health.state == MRAIL_HEALTH_UP) &&
+            (mrail_path_is_used(peer, i) || (i < peer->num_pairs))) {
             mrail_path_probe(peer, i);
+        }
+    }
+}
+
+static int mrail_path_is_in_doubt(const mrail_path_t *path)
+{
+    return (path->health.state == MRAIL_HEALTH_SUSPECT) ||
+           (path->health.state == MRAIL_HEALTH_DOWN);
+}
+
+/* The evidence against a path whose probes were lost. A path whose port is down
+ * needs none that is recent. */
+static int mrail_path_is_worse(const mrail_peer_t *peer, unsigned slot,
+                               mrail_ns_t now_ns)
+{
+    return (peer->paths[slot].health.state == MRAIL_HEALTH_SUSPECT)
+               ? peer->paths[slot].compared
+               : mrail_path_others_answer(peer, slot, now_ns);
+}
+
+/* A path has worked again after a silence. Its cause may be the peer or a common
+ * part of the network, so other silent paths get this time as well. */
+static void mrail_path_share_silence(mrail_peer_t *peer, mrail_ns_t silence_ns)
+{
+    mrail_ns_t patience_ns = MRAIL_MIN(silence_ns, MRAIL_PATH_PATIENCE_MAX);
+
+    for (unsigned slot = 0; slot < MRAIL_MAX_SLOTS; ++slot) {
+        mrail_path_t *path = &peer->paths[slot];
+
+        if (path->health.state == MRAIL_HEALTH_SUSPECT) {
+            path->patience_ns = MRAIL_MAX(path->patience_ns, patience_ns);
         }
     }
 }
@@ -170,12 +216,19 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
             mrail_health_state_name(path->health.state),
             mrail_health_event_name(event));
     }
+    if ((path->health.state == MRAIL_HEALTH_SUSPECT) &&
+        (before != path->health.state)) {
+        path->suspect_ns = now_ns;
+    }
+    if ((before == MRAIL_HEALTH_SUSPECT) &&
+        (path->health.state == MRAIL_HEALTH_UP)) {
+        mrail_path_share_silence(peer, now_ns - path->suspect_ns);
+    }
     mrail_path_act(peer, slot, action, cause);
-    if (((path->health.state == MRAIL_HEALTH_SUSPECT) ||
-         (path->health.state == MRAIL_HEALTH_DOWN)) &&
+    if (mrail_path_is_in_doubt(path) &&
         ((before != path->health.state) || (event == MRAIL_HEALTH_TIMEOUT)) &&
-        !mrail_path_others_answer(peer, slot, now_ns)) {
-        mrail_path_probe_others(peer, slot);
+        !mrail_path_is_worse(peer, slot, now_ns)) {
+        mrail_path_probe_others(peer, slot, now_ns);
     }
     if (path->health.due_ns != MRAIL_NS_NEVER) {
         mrail_ctl_work(peer);
@@ -235,7 +288,7 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns)
         mrail_path_event(
             peer, slot,
             mrail_health_deadline(&path->health, &path_params,
-                                  mrail_path_others_answer(peer, slot, now_ns)),
+                                  mrail_path_is_worse(peer, slot, now_ns)),
             now_ns);
     }
     return path->blocked ? now_ns + MRAIL_CTL_NO_BUFFER : path->health.due_ns;

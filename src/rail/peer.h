@@ -28,6 +28,9 @@ typedef struct mrail_prev_epoch {
 /* Probes in a row that retire a path. An answer to any of them counts. */
 #define MRAIL_PATH_PROBES 3
 
+/* Limit of patience_ns: a path without an answer for that long is given up. */
+#define MRAIL_PATH_PATIENCE_MAX (400 * MRAIL_NS_PER_MS)
+
 typedef struct mrail_path {
     mrail_health_t health;
     uint32_t probes[MRAIL_PATH_PROBES]; /* sequence numbers of the last ones
@@ -42,6 +45,9 @@ typedef struct mrail_path {
     mrail_ns_t stall_ns;    /* ... time of the last one */
     mrail_ns_t patience_ns; /* time for an answer on a path that is slow, but
                              * works; see stall_detect.c */
+    mrail_ns_t suspect_ns;  /* begin of the last suspicion */
+    uint8_t compared;       /* when its last probe left, another path had worked
+                             * since then */
     uint8_t restore;        /* a lane may be requested, though the path is not
                           * up */
     const char *cause;      /* the last event that was no deadline */
@@ -83,6 +89,7 @@ struct mrail_peer {
     mrail_prev_epoch_t prev_epochs[MRAIL_MAX_SLOTS];
     mrail_path_t paths[MRAIL_MAX_SLOTS];
     mrail_ns_t answer_ns;      /* of the last probe that was answered */
+    mrail_ns_t compare_ns;     /* time when all paths were last probed */
     mrail_ns_t moved_ns;       /* time when some lane last moved */
     mrail_ns_t unreachable_ns; /* no lane is usable since then; 0: one is, or
                                 * none was wanted yet */

@@ -76,6 +76,7 @@ typedef struct mrail_rail {
     unsigned num_wc;                    /* ... their number */
     unsigned next_wc;                   /* ... the first one to handle */
     unsigned num_chunks;                /* data: chunks in flight */
+    uint64_t inflight;                  /* data: ... and their bytes */
     /* data, except for mrail_tele_flow_live(): PUTs out, GETs in */
     mrail_tele_flow_t flows[MRAIL_FLOWS];
     uint64_t carried;    /* control: bytes of ended lanes */

@@ -191,6 +191,7 @@ static int mrail_chunk_send(mrail_chunk_t *chunk, mrail_lane_t *lane,
         mrail_chunk_record_post(chunk);
     }
     ++lane->rail->num_chunks;
+    lane->rail->inflight += chunk->length;
     op->peer->dirty_mask |= (uint64_t)(op->kind == MRAIL_OP_PUT) << lane->slot;
     return 0;
 }
@@ -354,6 +355,7 @@ void mrail_rma_chunk_done(mrail_chunk_t *chunk, int status, mrail_ns_t now_ns)
     lane->sched.inflight -= chunk->length;
     lane->sched.since_ns = now_ns;
     --lane->rail->num_chunks;
+    lane->rail->inflight -= chunk->length;
     lane->carried += (MRAIL_TELEMETRY && (status == 0)) ? chunk->length : 0;
     if (mrail_chunk_is_measured(chunk)) {
         mrail_chunk_record_done(chunk, (status == 0) ? chunk->length : 0,

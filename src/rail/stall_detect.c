@@ -30,7 +30,6 @@
 /* The rate of a lane may drop by this factor without a fault: other flows have
  * come onto its path. */
 #define STALL_SLOWER 4u
-#define STALL_PATIENCE_MAX (400 * MRAIL_NS_PER_MS)
 #define STALL_COMPARE 40u /* ... after which other lanes are checked, */
 #define STALL_STUCK 48u   /* ... and the lane is stuck if they answer */
 #define STALL_FRESH 8u    /* ticks for which a completion counts as recent */
@@ -85,15 +84,17 @@ static void mrail_stall_probe_others(mrail_lane_t *lane, mrail_ns_t now_ns)
     }
 }
 
-/* Time in which the lane would do its work in flight at its measured rate; 0: no
- * rate yet. */
+/* Time in which the lane would do its work in flight at its measured rate. All
+ * work on the rail may be ahead of it: other lanes may just have begun. */
 static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
 {
     uint64_t rate = mrail_tele_window_rate(&lane->sched.meter);
+    double own_s =
+        (rate == 0) ? 0 : (double)lane->sched.inflight / (double)rate;
+    double all_s = (double)lane->rail->inflight * 8 /
+                   (double)MRAIL_MAX(lane->rail->speed_bps, 1ull);
 
-    return (rate == 0) ? 0
-                       : (mrail_ns_t)((double)lane->sched.inflight *
-                                      MRAIL_NS_PER_SEC / (double)rate);
+    return (mrail_ns_t)(MRAIL_MAX(own_s, all_s) * MRAIL_NS_PER_SEC);
 }
 
 /* Ticks without a completion that are no wonder. */
@@ -128,7 +129,7 @@ static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
         path->stalls += ((STALL_STILL << path->stalls) < STALL_STILL_MAX);
         path->stall_ns = now_ns;
         path->patience_ns =
-            MRAIL_MIN(mrail_stall_expected(lane), STALL_PATIENCE_MAX);
+            MRAIL_MIN(mrail_stall_expected(lane), MRAIL_PATH_PATIENCE_MAX);
         lane->still_limit =
             MRAIL_MAX(lane->still_limit, STALL_STILL << path->stalls);
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);

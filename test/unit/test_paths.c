@@ -23,10 +23,22 @@ static const struct ibv_ah_attr *handle(unsigned slot)
     return fake_ah_attr(peer_of(0)->paths[slot].ah);
 }
 
+/* The last probe of the path; NULL: none. */
+static const mrail_ctl_msg_t *last_probe(unsigned slot)
+{
+    for (unsigned i = sent.num_msgs; i-- != 0;) {
+        if ((sent.msgs[i].type == MRAIL_CTL_PROBE) &&
+            (sent.msgs[i].path.slot == slot)) {
+            return &sent.msgs[i];
+        }
+    }
+    return NULL;
+}
+
 static void probe(unsigned slot)
 {
     mrail_path_event(peer_of(0), slot, MRAIL_HEALTH_STALLED, fake_now_ns);
-    assert_int_equal(last(MRAIL_CTL_PROBE)->path.slot, slot);
+    assert_non_null(last_probe(slot));
 }
 
 static void test_probe_uses_source_port(void **state)
@@ -157,7 +169,7 @@ static void test_stale_probe_reply(void **state)
     start(64);
     connect_lanes(0, 2);
     probe(0);
-    seq = last(MRAIL_CTL_PROBE)->seq;
+    seq = last_probe(0)->seq;
     port_down(peer_of(0)->lanes[0]->rail->index);
     assert_int_equal(health(0), MRAIL_HEALTH_DOWN);
     say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP, .seq = seq});
@@ -281,15 +293,28 @@ static void test_single_lane_without_reply(void **state)
     assert_int_equal(peer_of(0)->up_mask, 1);
 }
 
-/* Another lane gives the same evidence without probes. */
-static void test_several_lanes(void **state)
+static void two_and_one_stalled(void)
 {
     start(64);
     connect_lanes(0, 2);
     sent.num_msgs = 0;
     mrail_path_event(peer_of(0), 0, MRAIL_HEALTH_STALLED, fake_now_ns);
-    answer_probes(100 * MRAIL_NS_PER_MS, 0);
-    assert_int_equal(probes(1), 0);
+    assert_int_equal(probes(1), 1);
+}
+
+/* Being up is no evidence: an idle lane would be up without its path. */
+static void test_other_lane_without_reply(void **state)
+{
+    two_and_one_stalled();
+    answer_probes(500 * MRAIL_NS_PER_MS, 0);
+    assert_int_equal(health(0), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(health(1), MRAIL_HEALTH_UP);
+}
+
+static void test_other_lane_replies(void **state)
+{
+    two_and_one_stalled();
+    answer_probes(100 * MRAIL_NS_PER_MS, 1u << 1);
     assert_int_equal(health(0), MRAIL_HEALTH_RETIRED);
 }
 
@@ -307,7 +332,8 @@ int main(int argc, char **argv)
         TEST(test_first_lane_takes_an_open_path),
         TEST(test_single_lane_other_rail_replies),
         TEST(test_single_lane_without_reply),
-        TEST(test_several_lanes),
+        TEST(test_other_lane_without_reply),
+        TEST(test_other_lane_replies),
     };
 
     if (argc > 1) {

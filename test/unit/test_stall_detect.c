@@ -213,15 +213,20 @@ static mrail_health_state_t health(unsigned slot)
     return peer_of(0)->paths[slot].health.state;
 }
 
+/* Answers the first probe of the path that is out. */
+static void answer_probe(unsigned slot)
+{
+    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
+                              .seq = peer_of(0)->paths[slot].probes[0]});
+}
+
 /* Ticks until the lane is suspect. Its probe is answered. */
 static unsigned ticks_to_suspicion(unsigned slot)
 {
     for (unsigned i = 1; i < 200; ++i) {
         tick(TICK);
         if (health(slot) == MRAIL_HEALTH_SUSPECT) {
-            say(0,
-                &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                   .seq = peer_of(0)->paths[slot].probes[0]});
+            answer_probe(slot);
             assert_int_equal(health(slot), MRAIL_HEALTH_UP);
             return i;
         }
@@ -289,26 +294,117 @@ static void test_slow_lane(void **state)
     end();
 }
 
+/* A lane without a rate, behind 100 ms of work of other lanes on its rail. */
+static void test_new_lane_behind_others(void **state)
+{
+    unsigned busy = begin_busy();
+    mrail_lane_t *lane = peer_of(0)->lanes[busy];
+    uint64_t others = lane->rail->speed_bps / 8 / 10;
+
+    lane->rail->inflight += others;
+    assert_int_equal(ticks_to_suspicion(busy), 16);
+    lane->rail->inflight -= others;
+    end();
+}
+
 /* Its probes wait in the same queue. Any answer shows that the path works. */
 static void test_late_answer(void **state)
 {
     unsigned busy = begin_slow();
-    unsigned before;
 
     for (unsigned i = 0; i < 16; ++i) {
         tick(TICK);
     }
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
-    before = count_sent(MRAIL_CTL_PROBE);
     run_control(60 * MRAIL_NS_PER_MS);
-    assert_int_equal(count_sent(MRAIL_CTL_PROBE), before);
+    assert_int_equal(peer_of(0)->paths[busy].num_probes, 1);
     run_control(60 * MRAIL_NS_PER_MS);
-    assert_int_equal(count_sent(MRAIL_CTL_PROBE), before + 1);
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
     assert_int_equal(peer_of(0)->paths[busy].num_probes, 2);
-    say(0, &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                              .seq = peer_of(0)->paths[busy].probes[0]});
+    answer_probe(busy);
     assert_int_equal(health(busy), MRAIL_HEALTH_UP);
+    end();
+}
+
+/* Deadlines are met to a millisecond. */
+static void run_for(unsigned ms)
+{
+    for (unsigned i = 0; i < ms; ++i) {
+        run_control(MRAIL_NS_PER_MS);
+    }
+}
+
+/* Makes the path suspect without an answer to its probe. */
+static void begin_suspect(unsigned busy)
+{
+    for (unsigned i = 0; i < 3; ++i) {
+        tick(TICK);
+    }
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+}
+
+/* A peer that has no time answers on no path. */
+static void test_silent_peer(void **state)
+{
+    unsigned busy = begin_busy();
+
+    begin_suspect(busy);
+    run_for(1000);
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+    assert_int_equal(health(!busy), MRAIL_HEALTH_UP);
+    answer_probe(busy);
+    assert_int_equal(health(busy), MRAIL_HEALTH_UP);
+    end();
+}
+
+/* Its answers come at once when it has time again, those of other paths perhaps
+ * first. */
+static void test_answers_in_a_burst(void **state)
+{
+    unsigned busy = begin_busy();
+
+    begin_suspect(busy);
+    run_for(500);
+    answer_probe(!busy);
+    run_for(19); /* at most one more probe leaves */
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+    answer_probe(busy);
+    assert_int_equal(health(busy), MRAIL_HEALTH_UP);
+    end();
+}
+
+/* Both paths were silent. The other one worked again after 200 ms, so this one
+ * may need as much. */
+static void test_shared_silence(void **state)
+{
+    unsigned busy = begin_busy();
+
+    begin_suspect(busy);
+    pthread_mutex_lock(&engine->ctl_lock);
+    mrail_path_event(peer_of(0), !busy, MRAIL_HEALTH_STALLED, fake_now_ns);
+    pthread_mutex_unlock(&engine->ctl_lock);
+    run_for(200);
+    answer_probe(!busy);
+    assert_int_equal(health(!busy), MRAIL_HEALTH_UP);
+    run_for(190);
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+    run_for(50);
+    assert_int_equal(health(busy), MRAIL_HEALTH_RETIRED);
+    end();
+}
+
+/* The other path answers at once, this one never. */
+static void test_one_path_is_silent(void **state)
+{
+    unsigned busy = begin_busy();
+
+    begin_suspect(busy);
+    ++fake_now_ns;
+    answer_probe(!busy);
+    run_for(50);
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+    run_for(15);
+    assert_int_equal(health(busy), MRAIL_HEALTH_RETIRED);
     end();
 }
 
@@ -356,9 +452,7 @@ static void test_not_stuck_alone(void **state)
         tick(TICK);
         suspected += (health(busy) == MRAIL_HEALTH_SUSPECT);
         for (unsigned slot = 0; slot < 2; ++slot) {
-            say(0,
-                &(mrail_ctl_msg_t){.type = MRAIL_CTL_PROBE_REP,
-                                   .seq = peer_of(0)->paths[slot].probes[0]});
+            answer_probe(slot);
             assert_int_not_equal(health(slot), MRAIL_HEALTH_RETIRED);
         }
     }
@@ -473,7 +567,12 @@ int main(int argc, char **argv)
         TEST(test_after_a_pause),
         TEST(test_suspicion_expires),
         TEST(test_slow_lane),
+        TEST(test_new_lane_behind_others),
         TEST(test_late_answer),
+        TEST(test_silent_peer),
+        TEST(test_answers_in_a_burst),
+        TEST(test_shared_silence),
+        TEST(test_one_path_is_silent),
         TEST(test_stuck),
         TEST(test_not_stuck_alone),
         TEST(test_flush_with_held_lane),
