@@ -40,7 +40,7 @@ def testbed_blocks(bench):
     def failure(at):
         for name, mode in (('through', ()), ('drop', ('--drop',))):
             cases, _ = simulate(bench, at, *CTCCL, '--size', '8g', '--method',
-                                'dnlb', '--fail', 'l1/0@50ms', *mode)
+                                'dnlb', '--fail', 'l1:0@50ms', *mode)
             after = cases['dnlb', 8]['uplinks_after_failure']
             spread = 100 * (after['most'] - after['least'])
             bench.add(f'{name}.spread', Sample(spread), at)

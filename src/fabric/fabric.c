@@ -2,7 +2,10 @@
 #include "fabric/fabric.h"
 
 #include "base/util.h"
+#include "orchestrator/ports.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 const char *mrail_fabric_tier_name(mrail_fabric_tier_t tier)
@@ -61,6 +64,61 @@ int mrail_fabric_is_above(const mrail_fabric_t *fabric, uint32_t node,
         if (mrail_fabric_is_above(fabric, fabric->links[here->down[i]].lower,
                                   leaf)) {
             return 1;
+        }
+    }
+    return 0;
+}
+
+void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
+                           unsigned *uplinks_p, unsigned *spine_uplinks_p)
+{
+    const mrail_fabric_node_t *leaf = &fabric->nodes[fabric->links[link].upper];
+
+    *uplinks_p = MRAIL_MAX(leaf->num_up, 1);
+    *spine_uplinks_p = 1;
+    if (leaf->num_up != 0) {
+        uint32_t spine = fabric->links[leaf->up[0]].upper;
+
+        *spine_uplinks_p = MRAIL_MAX(fabric->nodes[spine].num_up, 1);
+    }
+}
+
+/* NICs that share the uplinks of a leaf, or of the spines of its pod. */
+static unsigned nics_beside(const mrail_fabric_t *fabric,
+                            const mrail_fabric_node_t *leaf, int is_pod)
+{
+    unsigned nics = 0;
+
+    for (uint32_t i = 0; is_pod && i < fabric->num_of[MRAIL_FABRIC_LEAF]; ++i) {
+        const mrail_fabric_node_t *other =
+            &fabric->nodes[fabric->of[MRAIL_FABRIC_LEAF][i]];
+
+        if (other->num_up != 0 && fabric->links[other->up[0]].upper ==
+                                      fabric->links[leaf->up[0]].upper) {
+            nics += other->num_down;
+        }
+    }
+    return is_pod ? nics : leaf->num_down;
+}
+
+int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
+                             char *why, size_t why_size)
+{
+    for (uint32_t i = 0; i < fabric->num_of[MRAIL_FABRIC_LEAF]; ++i) {
+        const mrail_fabric_node_t *leaf =
+            &fabric->nodes[fabric->of[MRAIL_FABRIC_LEAF][i]];
+        unsigned uplinks, spine_uplinks;
+        char sentence[256];
+
+        if (leaf->num_up == 0 || leaf->num_down == 0) {
+            continue;
+        }
+        mrail_fabric_segments(fabric, leaf->down[0], &uplinks, &spine_uplinks);
+        if (mrail_ports_check(uplinks, spine_uplinks,
+                              nics_beside(fabric, leaf, spine_uplinks > 1),
+                              lanes, sentence, sizeof(sentence)) != 0) {
+            snprintf(why, why_size, "leaf %s: %s", leaf->name, sentence);
+            return -ERANGE;
         }
     }
     return 0;

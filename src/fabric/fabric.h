@@ -49,6 +49,10 @@ typedef struct mrail_fabric_link {
     /* Of a link to a host: IPv4 address of the NIC, in host byte order. It is in
      * the /24 subnet of its leaf, whose address .1 the leaf has. Else 0. */
     uint32_t addr;
+    /* ... and its index for the choice of source ports: the host part of the
+     * address. Below cores it is its place in the pod, because the leaves of a pod
+     * share the spines; jobs there set UCX_MRAIL_NIC_INDEX. */
+    uint32_t nic_index;
 } mrail_fabric_link_t;
 
 typedef struct mrail_fabric {
@@ -78,6 +82,17 @@ uint32_t mrail_fabric_node_find(const mrail_fabric_t *fabric, const char *name);
 
 /* The host link with that NIC address, or MRAIL_FABRIC_NONE. */
 uint32_t mrail_fabric_addr_find(const mrail_fabric_t *fabric, uint32_t addr);
+
+/* Segments of the leaf of a host link, and of the spines above it; 1: it has no
+ * uplinks, or they have none. */
+void mrail_fabric_segments(const mrail_fabric_t *fabric, uint32_t link,
+                           unsigned *uplinks_p, unsigned *spine_uplinks_p);
+
+/* 0 if the NICs of each leaf fill its uplinks with this many lanes per peer, and
+ * those of a pod the uplinks of its spines. Else -ERANGE, and `why` has a sentence
+ * about the first leaf whose uplinks they do not fill. */
+int mrail_fabric_check_lanes(const mrail_fabric_t *fabric, unsigned lanes,
+                             char *why, size_t why_size);
 
 /* 1 if `node` is `leaf` or reaches it by going down only. */
 int mrail_fabric_is_above(const mrail_fabric_t *fabric, uint32_t node,

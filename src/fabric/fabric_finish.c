@@ -190,6 +190,27 @@ static int give_addresses(fabric_builder_t *builder, uint32_t *subnets)
     return 0;
 }
 
+/* The leaves of a pod have the same spines, so the first one stands for all. */
+static void give_indices(fabric_builder_t *builder, uint32_t *next)
+{
+    const mrail_fabric_t *fabric = builder->fabric;
+
+    for (uint32_t l = 0; l < fabric->num_of[MRAIL_FABRIC_LEAF]; ++l) {
+        const mrail_fabric_node_t *leaf =
+            &builder->nodes[fabric->of[MRAIL_FABRIC_LEAF][l]];
+        uint32_t spine = (leaf->num_up != 0) ? builder->links[leaf->up[0]].upper
+                                             : MRAIL_FABRIC_NONE;
+        int is_below_core =
+            spine != MRAIL_FABRIC_NONE && builder->nodes[spine].num_up != 0;
+
+        for (uint32_t i = 0; i < leaf->num_down; ++i) {
+            mrail_fabric_link_t *link = &builder->links[leaf->down[i]];
+
+            link->nic_index = is_below_core ? next[spine]++ : link->addr & 0xff;
+        }
+    }
+}
+
 static int finish_addresses(fabric_builder_t *builder)
 {
     uint32_t *subnets = calloc(builder->num_nodes, sizeof(*subnets));
@@ -200,6 +221,10 @@ static int finish_addresses(fabric_builder_t *builder)
     }
     if (ret == 0) {
         ret = give_addresses(builder, subnets);
+    }
+    if (ret == 0) {
+        memset(subnets, 0, builder->num_nodes * sizeof(*subnets));
+        give_indices(builder, subnets);
     }
     free(subnets);
     return ret;

@@ -66,30 +66,14 @@ static uint16_t random_port(sim_t *sim)
                       mrail_rng_below(&sim->rng, MRAIL_PORTS_COUNT));
 }
 
-/* The segments of a NIC's leaf, and of its spines below cores (else 1). */
-static void tiers_of(const sim_t *sim, uint32_t nic, unsigned *uplinks_p,
-                     unsigned *spine_uplinks_p)
-{
-    const mrail_fabric_t *fabric = sim->fabric;
-    const mrail_fabric_node_t *leaf = &fabric->nodes[fabric->links[nic].upper];
-
-    *uplinks_p = MRAIL_MAX(leaf->num_up, 1);
-    *spine_uplinks_p = 1;
-    if (leaf->num_up != 0) {
-        uint32_t spine = fabric->links[leaf->up[0]].upper;
-
-        *spine_uplinks_p = MRAIL_MAX(fabric->nodes[spine].num_up, 1);
-    }
-}
-
 /* The port of lane `lane` of a NIC, as the transport chooses it. */
 static uint16_t lane_port(const sim_t *sim, uint32_t nic, unsigned lane)
 {
     unsigned uplinks, spine_uplinks;
 
-    tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
     return mrail_ports_lane_nested(uplinks, spine_uplinks,
-                                   sim->fabric->links[nic].addr & 0xff,
+                                   sim->fabric->links[nic].nic_index,
                                    sim->params->lanes, lane);
 }
 
@@ -225,7 +209,7 @@ static uint16_t path_port(const sim_t *sim, uint32_t nic, uint32_t path)
     uint32_t leaves = 0;
     uint16_t first, last;
 
-    tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
     for (uint32_t i = 0; i < sim->fabric->num_of[MRAIL_FABRIC_LEAF]; ++i) {
         leaves += (sim->bundles.pod[i] == sim->bundles.pod[leaf]);
     }
@@ -245,7 +229,7 @@ static uint32_t num_paths(const sim_t *sim, uint32_t nic, uint32_t target)
     if (source == target) {
         return 1; /* inside the rack no uplink is needed */
     }
-    tiers_of(sim, nic, &uplinks, &spine_uplinks);
+    mrail_fabric_segments(sim->fabric, nic, &uplinks, &spine_uplinks);
     if (sim->bundles.pod[nodes[source].place] ==
         sim->bundles.pod[nodes[target].place]) {
         return uplinks;

@@ -171,14 +171,22 @@ uint16_t mrail_ports_from_flow_label(uint32_t label)
                       ((label & (MRAIL_PORTS_COUNT - 1)) ^ (label >> 14)));
 }
 
-int mrail_ports_check(unsigned uplinks, unsigned nics, unsigned lanes,
-                      char *why, size_t why_size)
+int mrail_ports_check(unsigned uplinks, unsigned spine_uplinks, unsigned nics,
+                      unsigned lanes, char *why, size_t why_size)
 {
-    uint64_t flows = (uint64_t)nics * lanes;
+    uint64_t flows = (uint64_t)nics * lanes, paths;
+    int is_pod = spine_uplinks > 1;
+    char what[64];
 
     if (uplinks < 1 || uplinks > MRAIL_PORTS_MAX_UPLINKS) {
         snprintf(why, why_size, "%u uplinks: a leaf can have 1 to %u uplinks",
                  uplinks, MRAIL_PORTS_MAX_UPLINKS);
+        return -EINVAL;
+    }
+    if (spine_uplinks < 1 || spine_uplinks > mrail_ports_step(uplinks)) {
+        snprintf(why, why_size,
+                 "%u spine uplinks: with %u leaf uplinks there can be 1 to %u",
+                 spine_uplinks, uplinks, mrail_ports_step(uplinks));
         return -EINVAL;
     }
     if (flows == 0) {
@@ -186,15 +194,18 @@ int mrail_ports_check(unsigned uplinks, unsigned nics, unsigned lanes,
                  nics, lanes);
         return -EINVAL;
     }
-    if (flows < uplinks) {
-        snprintf(why, why_size,
-                 "%u NICs x %u lanes = %llu source ports per leaf, fewer than "
-                 "its %u uplinks: %llu uplinks stay idle; %u lanes per rail "
-                 "would use all",
-                 nics, lanes, (unsigned long long)flows, uplinks,
-                 (unsigned long long)(uplinks - flows),
-                 MRAIL_DIV_ROUND_UP(uplinks, nics));
-        return -ERANGE;
+    paths = (uint64_t)uplinks * spine_uplinks;
+    if (flows >= paths) {
+        return 0;
     }
-    return 0;
+    snprintf(what, sizeof(what), is_pod ? "%u x %u paths" : "%u uplinks",
+             uplinks, spine_uplinks);
+    snprintf(why, why_size,
+             "%u NICs x %u lanes = %llu source ports per %s, fewer than its "
+             "%s: %llu %s stay idle; %llu lanes per rail would use all",
+             nics, lanes, (unsigned long long)flows, is_pod ? "pod" : "leaf",
+             what, (unsigned long long)(paths - flows),
+             is_pod ? "paths" : "uplinks",
+             (unsigned long long)MRAIL_DIV_ROUND_UP(paths, nics));
+    return -ERANGE;
 }

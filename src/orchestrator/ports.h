@@ -102,14 +102,15 @@ uint16_t mrail_ports_from_flow_label(uint32_t label);
 
 /*
  * Checks formula (4): NICs of a leaf times lanes must be at least the number of
- * uplinks. Otherwise uplinks stay idle. Returns 0, or writes a sentence to
- * `why` and returns an error. The sentence is cut to why_size; `why` may be
- * NULL if why_size is 0.
+ * uplinks. Below cores, NICs of a pod times lanes must be at least the uplinks of
+ * a leaf times those of a spine. Otherwise uplinks stay idle. Returns 0, or writes
+ * a sentence to `why` and returns an error. The sentence is cut to why_size; `why`
+ * may be NULL if why_size is 0.
  *
- *   -EINVAL  uplinks, nics or lanes is out of range
+ *   -EINVAL  uplinks, spine_uplinks, nics or lanes is out of range
  *   -ERANGE  (4) is violated; ports are valid, but some uplinks are unused
  */
-int mrail_ports_check(unsigned uplinks, unsigned nics, unsigned lanes,
-                      char *why, size_t why_size);
+int mrail_ports_check(unsigned uplinks, unsigned spine_uplinks, unsigned nics,
+                      unsigned lanes, char *why, size_t why_size);
 
 #endif

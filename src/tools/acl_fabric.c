@@ -1,6 +1,7 @@
 /* mrail acl: uplinks and prefixes of a switch, from a fabric file. */
 #include "config.h"
 #include "tools/acl_verb.h"
+#include "tools/fabric_file.h"
 
 #include "fabric/fabric.h"
 #include "tools/tool.h"
@@ -11,26 +12,6 @@
 #include <string.h>
 
 #define WHY_MAX 512
-
-static mrail_fabric_t *read_fabric(const char *path)
-{
-    mrail_fabric_t *fabric = NULL;
-    char why[WHY_MAX] = "", *text;
-    size_t length;
-    int ret;
-
-    text = mrail_tool_read(ACL_VERB, path, MRAIL_FABRIC_MAX_TEXT, &length);
-    ret = mrail_fabric_parse(mrail_tool_file_name(path), text, length, &fabric,
-                             why, sizeof(why));
-    free(text);
-    if (ret == -EINVAL) {
-        mrail_tool_usage(ACL_VERB, "%s", why);
-    }
-    if (ret != 0) {
-        mrail_tool_fail(ACL_VERB, "%s", why);
-    }
-    return fabric;
-}
 
 /* The leaf's subnet: each NIC of a leaf is in the same /24. 0 or -EINVAL. */
 static int add_subnet(const mrail_fabric_t *fabric,
@@ -112,7 +93,7 @@ static int read_switch(const mrail_fabric_t *fabric, const char *name,
 
 void acl_switch_read(const char *path, const char *name, acl_switch_t *found)
 {
-    mrail_fabric_t *fabric = read_fabric(path);
+    mrail_fabric_t *fabric = mrail_tool_fabric(ACL_VERB, path, NULL, NULL);
     char why[WHY_MAX];
     int ret = read_switch(fabric, name, found, why, sizeof(why));
 

@@ -4,6 +4,7 @@
  */
 #include "config.h"
 #include "tools/lab_verb.h"
+#include "tools/fabric_file.h"
 
 #include "tools/options.h"
 #include "tools/tool.h"
@@ -35,7 +36,7 @@ static const mrail_option_t table[] = {
      MRAIL_OPTION_SIZE, FIELD(queue), 1, MAX_QUEUE, NULL},
     {"--seed", "N", "seed of the hashes, another one in each switch (1)",
      MRAIL_OPTION_UINT64, FIELD(seed), 0, UINT64_MAX, NULL},
-    {"--quiet", NULL, "no counters on standard error at the end",
+    {"--quiet", NULL, "no advice and no counters on standard error",
      MRAIL_OPTION_FLAG, FIELD(quiet), 0, 0, NULL},
     {.names = NULL}};
 
@@ -51,71 +52,45 @@ static const mrail_command_t command = {
     .about =
         "Builds an emulated fabric from a file (mrail-fabric(5)) in network\n"
         "namespaces, runs CMD inside, and removes it.  No root where the kernel\n"
-        "allows user namespaces.\n",
+        "allows user namespaces.  FABRIC is a file, '-' for stdin, or the name of\n"
+        "an installed one, such as lab-8.\n",
     .options = table,
-    .epilog = "Software rails on the hosts: mrail run --soft lab ...\n"
-              "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, 2 "
-              "usage or a wrong\n"
-              "fabric.\n",
+    .epilog =
+        "Software rails on the hosts: mrail run --soft lab ...  With port rules, CMD\n"
+        "gets UCX_MRAIL_UPLINKS of its leaf, unless you set it.\n"
+        "Exit status: that of CMD; 126, 127 it cannot run, 1 no lab, 2 "
+        "usage or a wrong\n"
+        "fabric.\n",
     .operands = 1};
 
-static char *read_fabric(const char *path, size_t *length_p)
+static void check_fabric(const char *name, const mrail_fabric_t *fabric)
 {
-    FILE *file = fopen(path, "re");
-    char *text = malloc(MRAIL_FABRIC_MAX_TEXT + 1);
-
-    if (file == NULL) {
-        mrail_tool_usage(LAB_VERB, "%s: %s", path, strerror(errno));
-    }
-    if (text == NULL) {
-        mrail_tool_fail(LAB_VERB, "out of memory");
-    }
-    *length_p = fread(text, 1, MRAIL_FABRIC_MAX_TEXT + 1, file);
-    if (ferror(file)) {
-        mrail_tool_usage(LAB_VERB, "%s: %s", path, strerror(errno));
-    }
-    fclose(file);
-    return text;
-}
-
-static mrail_fabric_t *parse_fabric(const char *path, const char *text,
-                                    size_t length)
-{
-    mrail_fabric_t *fabric;
-    char why[512];
-    int ret = mrail_fabric_parse(path, text, length, &fabric, why, sizeof(why));
-
-    if (ret == -ENOMEM) {
-        mrail_tool_fail(LAB_VERB, "%s", why);
-    }
-    if (ret != 0) {
-        mrail_tool_usage(LAB_VERB, "%s", why);
-    }
     if (fabric->num_nodes > LAB_MAX_NODES) {
         mrail_tool_usage(LAB_VERB,
                          "%s: %u nodes; a lab has at most %u (mrail simulate "
                          "takes more)",
-                         path, fabric->num_nodes, LAB_MAX_NODES);
+                         name, fabric->num_nodes, LAB_MAX_NODES);
     }
     if (mrail_fabric_node_find(fabric, LAB_CONTROL) != MRAIL_FABRIC_NONE) {
         mrail_tool_usage(LAB_VERB,
                          "%s: a node is named '" LAB_CONTROL
                          "', the name of the place where CMD runs",
-                         path);
+                         name);
     }
-    return fabric;
 }
 
-/* The fabric's file is the first word; options may stand before or behind. */
+/* The fabric is the first word; options may stand before or behind. */
 static int main_run(char **argv)
 {
     options_t options = {.queue = DEFAULT_QUEUE, .seed = 1};
     lab_run_t run = {0};
-    const char *path;
+    const char *name;
+    mrail_fabric_t *fabric;
+    char *text;
     int first = mrail_options_parse(&command, argv, &options);
 
-    path = argv[first];
-    if (path == NULL) {
+    name = argv[first];
+    if (name == NULL) {
         mrail_tool_usage(LAB_VERB, "no fabric file");
     }
     /* The word takes the place of the verb's name for the second half. */
@@ -125,12 +100,14 @@ static int main_run(char **argv)
     if (run.command[0] == NULL) {
         mrail_tool_usage(LAB_VERB, "no command: it comes after '--'");
     }
-    run.text = read_fabric(path, &run.length);
+    fabric = mrail_tool_fabric(LAB_VERB, name, &text, &run.length);
+    check_fabric(name, fabric);
+    run.text = text;
     run.is_quiet = options.quiet;
     run.lab.routing = options.routing;
     run.lab.seed = options.seed;
     run.lab.queue = options.queue;
-    lab_init(&run.lab, parse_fabric(path, run.text, run.length));
+    lab_init(&run.lab, fabric);
     return lab_run(&run);
 }
 

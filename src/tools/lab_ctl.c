@@ -23,6 +23,35 @@ static const mrail_option_t no_options[] = {{.names = NULL}};
 
 /* ---- Processes ---- */
 
+static void set_number(const char *name, unsigned value)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%u", value);
+    setenv(name, text, 0);
+}
+
+/* With port rules, jobs on a host use the segments of its leaf. The user's own
+ * variables win. */
+static void set_ports(const lab_t *lab, const char *name)
+{
+    const mrail_fabric_t *fabric = lab->fabric;
+    const mrail_fabric_node_t *node =
+        &fabric->nodes[mrail_fabric_node_find(fabric, name)];
+    unsigned uplinks, spine_uplinks;
+
+    if (lab->routing == MRAIL_ROUTE_ECMP || node->tier != MRAIL_FABRIC_HOST ||
+        fabric->nodes[fabric->links[node->up[0]].upper].num_up == 0) {
+        return;
+    }
+    mrail_fabric_segments(fabric, node->up[0], &uplinks, &spine_uplinks);
+    set_number("UCX_MRAIL_UPLINKS", uplinks);
+    set_number("UCX_MRAIL_SPINE_UPLINKS", spine_uplinks);
+    if (spine_uplinks > 1) {
+        set_number("UCX_MRAIL_NIC_INDEX", fabric->links[node->up[0]].nic_index);
+    }
+}
+
 static void enter(const char *verb, const char *node)
 {
     lab_t lab;
@@ -32,6 +61,7 @@ static void enter(const char *verb, const char *node)
     if (mrail_fabric_node_find(lab.fabric, node) == MRAIL_FABRIC_NONE) {
         mrail_tool_usage(verb, "'%s' is no node of this lab", node);
     }
+    set_ports(&lab, node);
     lab_destroy(&lab);
     ret = lab_ns_enter(node);
     if (ret != 0) {

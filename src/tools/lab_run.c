@@ -7,6 +7,8 @@
  */
 #include "config.h"
 #include "tools/lab_verb.h"
+#include "base/number.h"
+#include "orchestrator/ports.h"
 
 #include "tools/tool.h"
 
@@ -257,6 +259,22 @@ static void set_environment(const lab_t *lab)
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
 }
 
+/* A job with fewer lanes leaves uplinks idle. That is no error. */
+static void check_lanes(const lab_t *lab)
+{
+    const char *text = getenv(LAB_LANES);
+    uint64_t lanes = 1;
+    char why[320];
+
+    if (lab->routing != MRAIL_ROUTE_ECMP &&
+        (text == NULL ||
+         mrail_number_uint(text, 1, MRAIL_PORTS_MAX_LANES, &lanes) == 0) &&
+        mrail_fabric_check_lanes(lab->fabric, (unsigned)lanes, why,
+                                 sizeof(why)) != 0) {
+        fprintf(stderr, "mrail lab: %s (" LAB_LANES ")\n", why);
+    }
+}
+
 static _Noreturn void run_command(const lab_run_t *run)
 {
     int error;
@@ -294,6 +312,9 @@ static int inner(lab_run_t *run, int alive_fd)
     lab_build(&run->lab);
     make_names(&run->lab);
     lab_state_save(run);
+    if (!run->is_quiet) {
+        check_lanes(&run->lab);
+    }
     signal(SIGTERM, forward);
     signal(SIGHUP, forward);
     pid = fork();

@@ -28,6 +28,7 @@
 #define LAB_DIR LAB_SHM "/mrail-lab"
 #define LAB_MAX_NODES 512u
 #define LAB_PATH_MAX 128
+#define LAB_LANES "UCX_MRAIL_LANES_PER_RAIL"
 #define LAB_CONTROL "lab" /* the namespace of CMD: no node */
 
 typedef struct lab {

@@ -89,11 +89,14 @@ mrail_plan_LDADD = $(PLAN_TEXT_LIBS) $(HWLOC_LIBS)
 dist_man_MANS += src/tools/man/mrail-plan.1 \
     src/tools/man/mrail-topology.5 src/tools/man/mrail-demand.5
 
+FABRIC_FILE = src/tools/fabric_file.c src/tools/fabric_file.h
+
 # mrail acl: rules of switches.
 pkglibexec_PROGRAMS += mrail-acl
-mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h \
+mrail_acl_SOURCES = src/tools/acl.c src/tools/acl_verb.h $(FABRIC_FILE) \
     src/tools/acl_fabric.c src/tools/acl_show.c \
     src/tools/acl_lists.c src/tools/acl_lists.h
+mrail_acl_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_acl_LDADD = libmrail-fabric.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-acl.1
 
@@ -101,21 +104,23 @@ dist_man_MANS += src/tools/man/mrail-acl.1
 pkglibexec_PROGRAMS += mrail-simulate
 mrail_simulate_SOURCES = src/tools/simulate.c src/tools/simulate_input.c \
     src/tools/simulate_plan.c src/tools/simulate_show.c \
-    src/tools/simulate_verb.h
+    src/tools/simulate_verb.h $(FABRIC_FILE)
 mrail_simulate_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_simulate_LDADD = libmrail-fabric.la $(PLAN_TEXT_LIBS) -lm
 dist_man_MANS += src/tools/man/mrail-simulate.1
 fabricdir = $(pkgdatadir)/fabrics
 dist_fabric_DATA = contrib/fabrics/ctccl.fabric \
     contrib/fabrics/ethereal-256.fabric contrib/fabrics/ethereal-512.fabric \
+    contrib/fabrics/lab-8.fabric \
     contrib/fabrics/paralet-128.fabric contrib/fabrics/paralet-1024.fabric
 
 # mrail lab: a fabric in network namespaces.
 pkglibexec_PROGRAMS += mrail-lab
-mrail_lab_SOURCES = src/tools/lab.c src/tools/lab_verb.h \
+mrail_lab_SOURCES = src/tools/lab.c src/tools/lab_verb.h $(FABRIC_FILE) \
     src/tools/lab_build.c src/tools/lab_counters.c src/tools/lab_ctl.c \
     src/tools/lab_ns.c src/tools/lab_route.c src/tools/lab_run.c \
     src/tools/lab_state.c src/tools/lab_status.c src/tools/lab_svg.c
+mrail_lab_CPPFLAGS = $(AM_CPPFLAGS) $(TOOL_PATHS)
 mrail_lab_LDADD = libmrail-fabric.la libmrail-tool.la
 dist_man_MANS += src/tools/man/mrail-lab.1
 

@@ -1,6 +1,7 @@
 /* mrail simulate: options, input, runs. The clock is read here only. */
 #include "config.h"
 #include "tools/simulate_verb.h"
+#include "tools/fabric_file.h"
 
 #include "base/clock.h"
 #include "base/number.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 #define WHY_MAX 512
-#define DEFAULT_METHODS "ecmp,mprdma,paralet,dnlb,ethereal,spray"
+#define DEFAULT_METHODS "stock,ecmp,mprdma,paralet,dnlb,ethereal,spray"
 /* Exact rates up to this many flows; beyond it, rates change QUANTA times in the
  * least time of the exchange. */
 #define EXACT_FLOWS 20000
@@ -55,8 +56,8 @@ static const mrail_option_t table[] = {
     {"--seed", "N", "the first seed (1)", MRAIL_OPTION_UINT64, FIELD(seed), 0,
      UINT64_MAX - 1000, NULL},
     {"--fail", "LINK@TIME",
-     "a link fails for good: 'LOWER/N' is uplink N (from 0) of a node, as "
-     "l1/3@50ms",
+     "a link fails for good: 'NODE:N' is uplink N (from 0) of a node, as "
+     "l1:3@50ms",
      MRAIL_OPTION_TEXT, FIELD(fail), 0, 0, NULL},
     {"--drop", NULL,
      "port rules of a failed uplink drop packets, so that lanes fail over; else "
@@ -122,7 +123,7 @@ static const mrail_command_t command = {
         "Simulates exchanges over a fabric as flows with max-min fair rates, and\n"
         "shows what ways to choose paths gain: time, load of uplinks, queue pairs.\n"
         "FABRIC is a file, see mrail-fabric(5), '-' for stdin, or the name of an\n"
-        "installed one: ctccl, ethereal-256, ethereal-512, paralet-128,\n"
+        "installed one: ctccl, ethereal-256, ethereal-512, lab-8, paralet-128,\n"
         "paralet-1024.\n",
     .options = table,
     .more = help_on_methods,
@@ -512,7 +513,8 @@ int main(int argc, char **argv)
         mrail_tool_usage(SIMULATE_VERB, "--size 0: nothing to send");
     }
     run.fabric_name = options.fabric;
-    run.fabric = input.fabric = simulate_fabric(options.fabric);
+    run.fabric = input.fabric =
+        mrail_tool_fabric(SIMULATE_VERB, options.fabric, NULL, NULL);
     read_exchange(&options, &input, &run);
     each_word(options.methods, take_method, &input);
     each_word(options.lanes, take_lanes, &input);

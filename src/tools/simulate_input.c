@@ -14,48 +14,12 @@
 
 #define WHY_MAX 512
 
-/* ---- Fabric ---- */
-
-mrail_fabric_t *simulate_fabric(const char *name)
-{
-    char path[MRAIL_TOOL_PATH_MAX], target[MRAIL_TOOL_PATH_MAX];
-    char why[WHY_MAX] = "", *text;
-    mrail_fabric_t *fabric;
-    size_t length;
-    int ret;
-
-    snprintf(path, sizeof(path), "%s", name);
-    if (strchr(name, '/') == NULL && strcmp(name, "-") != 0 &&
-        access(name, F_OK) != 0) {
-        snprintf(target, sizeof(target), "%s/%s.fabric", MRAIL_FABRIC_DIR,
-                 name);
-        mrail_tool_installed(target, path, sizeof(path));
-        if (access(path, R_OK) != 0) {
-            mrail_tool_usage(SIMULATE_VERB,
-                             "there is no file '%s', and no fabric of that "
-                             "name in %s",
-                             name, MRAIL_FABRIC_DIR);
-        }
-    }
-    text = mrail_tool_read(SIMULATE_VERB, path, MRAIL_FABRIC_MAX_TEXT, &length);
-    ret = mrail_fabric_parse(mrail_tool_file_name(path), text, length, &fabric,
-                             why, sizeof(why));
-    free(text);
-    if (ret == -EINVAL) {
-        mrail_tool_usage(SIMULATE_VERB, "%s", why);
-    }
-    if (ret != 0) {
-        mrail_tool_fail(SIMULATE_VERB, "%s", why);
-    }
-    return fabric;
-}
-
 /* ---- Failure ---- */
 
-/* "l1/3@50ms" */
+/* "l1:3@50ms" */
 void simulate_failure(const char *text, simulate_run_t *run)
 {
-    char copy[MRAIL_FABRIC_MAX_NAME + 32], *slash, *at;
+    char copy[MRAIL_FABRIC_MAX_NAME + 32], *colon, *at;
     uint32_t node;
     uint64_t port;
 
@@ -65,20 +29,20 @@ void simulate_failure(const char *text, simulate_run_t *run)
     }
     snprintf(copy, sizeof(copy), "%s", text);
     at = strrchr(copy, '@');
-    slash = strrchr(copy, '/');
-    if (at == NULL || slash == NULL || slash > at) {
+    colon = strrchr(copy, ':');
+    if (at == NULL || colon == NULL || colon > at) {
         mrail_tool_usage(SIMULATE_VERB,
-                         "--fail %s: expected NODE/UPLINK@TIME, as l1/3@50ms",
+                         "--fail %s: expected NODE:UPLINK@TIME, as l1:3@50ms",
                          text);
     }
-    *at = *slash = '\0';
+    *at = *colon = '\0';
     node = mrail_fabric_node_find(run->fabric, copy);
     if (node == MRAIL_FABRIC_NONE ||
-        mrail_number_uint(slash + 1, 0, UINT32_MAX, &port) != 0 ||
+        mrail_number_uint(colon + 1, 0, UINT32_MAX, &port) != 0 ||
         port >= run->fabric->nodes[node].num_up) {
         mrail_tool_usage(SIMULATE_VERB,
                          "--fail %s: there is no uplink %s of '%s'", text,
-                         slash + 1, copy);
+                         colon + 1, copy);
     }
     if (mrail_number_seconds(at + 1, 0, 1e6, &run->failure_s) != 0) {
         mrail_tool_usage(SIMULATE_VERB, "--fail %s: '%s' is no time", text,

@@ -66,6 +66,22 @@ static void print_after(const simulate_run_t *run, const mrail_sim_load_t *load,
             load->most * 100, load->cv * 100);
 }
 
+/* Lanes that leave uplinks idle for want of source ports. */
+static void print_notes(const simulate_run_t *run, FILE *stream)
+{
+    for (unsigned i = 0; i < run->num_cases; ++i) {
+        const simulate_case_t *entry = &run->cases[i];
+        char name[32], why[320];
+
+        if (entry->method == MRAIL_SIM_DNLB &&
+            mrail_fabric_check_lanes(run->fabric, entry->lanes, why,
+                                     sizeof(why)) != 0) {
+            case_name(entry, name, sizeof(name));
+            fprintf(stream, "%s: %s\n", name, why);
+        }
+    }
+}
+
 void simulate_table(const simulate_run_t *run, FILE *stream)
 {
     double spray_s = simulate_spray_s(run);
@@ -108,6 +124,7 @@ void simulate_table(const simulate_run_t *run, FILE *stream)
             print_after(run, &entry->after, stream);
         }
     }
+    print_notes(run, stream);
 }
 
 /* ---- JSON ---- */

@@ -54,11 +54,7 @@ const char *simulate_method_name(const simulate_case_t *entry);
 /* The time of ideal spraying, if it is a case; else 0. */
 double simulate_spray_s(const simulate_run_t *run);
 
-/* The fabric of a file, of stdin ("-"), or of the installation. A wrong one ends the
- * process. */
-mrail_fabric_t *simulate_fabric(const char *name);
-
-/* Reads "l1/3@50ms" into run->failed_link and failure_s; NULL: no failure. */
+/* Reads "l1:3@50ms" into run->failed_link and failure_s; NULL: no failure. */
 void simulate_failure(const char *text, simulate_run_t *run);
 
 /*

@@ -171,6 +171,28 @@ expect 'the counters as JSON' "$tmp/out" '"routing": "rules"'
 expect_count 'the drawing has two lines for each link' "$tmp/tiers.svg" \
     '^<line .*</line>$' 40
 
+# ---- What jobs are told ----
+
+# shellcheck disable=SC2016
+variables='"$lab" exec h2 -- env | sed -n "s/^UCX_MRAIL_//p" | sort | tr "\n" " "'
+is 'with port rules, jobs get the uplinks of their leaf' \
+    'SPINE_UPLINKS=1 UPLINKS=4 ' \
+    "$(in_lab spread.fabric rules sh -c "$variables" 2>/dev/null)"
+is 'in three tiers they get the index of their NIC in the pod, too' \
+    'NIC_INDEX=0 SPINE_UPLINKS=2 UPLINKS=2 ' \
+    "$(in_lab tiers.fabric rules sh -c "$variables" 2>/dev/null)"
+is 'without rules they get nothing' '' \
+    "$(in_lab spread.fabric ecmp sh -c "$variables" 2>/dev/null)"
+is 'the variables of the user win' 'SPINE_UPLINKS=1 UPLINKS=2 ' \
+    "$(UCX_MRAIL_UPLINKS=2 in_lab spread.fabric rules sh -c "$variables" \
+        2>/dev/null)"
+"$lab" "$tmp/spread.fabric" --routing rules -- true >"$tmp/out" 2>&1
+expect 'too few lanes are named' "$tmp/out" \
+    'leaf l1: 2 NICs x 1 lanes .* 2 lanes per rail would use all'
+UCX_MRAIL_LANES_PER_RAIL=2 "$lab" "$tmp/spread.fabric" --routing rules -- true \
+    >"$tmp/out" 2>&1
+expect_none 'enough lanes are not' "$tmp/out" 'stay idle'
+
 # ---- Rates: UDP faster than a link, over about a second ----
 
 if command -v python3 >/dev/null 2>&1; then

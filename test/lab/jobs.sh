@@ -12,7 +12,7 @@ require_env
 lab=$libexec/mrail-lab
 need_lab
 spread_fabric
-export mrail tmp UCX_MRAIL_UPLINKS=4 UCX_MRAIL_LANES_PER_RAIL=2
+export mrail tmp UCX_MRAIL_LANES_PER_RAIL=2
 
 # Ranks are in the namespaces of their hosts.
 in_lab spread.fabric ecmp mpirun -np 4 sh -c \

@@ -80,26 +80,26 @@ done
 printf 'host a b\nleaf l\nlink a,b l 1MB\n' >"$tmp/own.fabric"
 simulate 'stdin' 0 - <"$tmp/own.fabric"
 simulate 'an uplink fails, rules drop' 0 "$fabrics/ctccl.fabric" \
-    --pattern shift:8 --size 8g --method dnlb --fail l1/3@50ms --drop
+    --pattern shift:8 --size 8g --method dnlb --fail l1:3@50ms --drop
 expect 'the other uplinks are equal' "$tmp/out" \
     'the other 7 uplinks of the leaf: [0-9.]+% to [0-9.]+%, cv 0\.000%'
 simulate 'an uplink fails in the last phase' 0 "$fabrics/ethereal-256.fabric" \
-    --pattern doubling --method spray --fail l1/0@40ms
+    --pattern doubling --method spray --fail l1:0@40ms
 expect 'time counts over all phases' "$tmp/out" '^spray +43\.15 ms'
 expect 'the other uplinks are full' "$tmp/out" \
     'the other 15 uplinks of the leaf: 100.00% to 100.00%'
 simulate 'an uplink of a spine fails' 0 "$fabrics/ethereal-512.fabric" \
-    --pattern shift:64 --method ethereal --fail s1/0@1ms
+    --pattern shift:64 --method ethereal --fail s1:0@1ms
 expect 'all leaf uplinks are shown' "$tmp/out" 'after the failure, 512 leaf uplinks'
 for method in stock ecmp mprdma paralet dnlb ethereal spray; do
     simulate "the NIC of a host fails: $method" 1 \
         "$fabrics/ethereal-256.fabric" --pattern shift:16 --method $method \
-        --fail h1/0@1ms
+        --fail h1:0@1ms
     expect "the NIC of a host fails: $method: the sentence" "$tmp/err" \
         "^mrail simulate: $method: a message has no path"
 done
 simulate 'no path is left' 1 "$tmp/own.fabric" --method ecmp --size 1g \
-    --fail a/0@1ms
+    --fail a:0@1ms
 expect 'no path: the sentence' "$tmp/err" \
     '^mrail simulate: ecmp: a message has no path'
 
@@ -116,8 +116,8 @@ refused 'a method twice' "--method: 'dnlb' twice" "$own" --method dnlb,dnlb
 refused 'no lanes' "--lanes: '0'" "$own" --lanes 0
 refused 'too many lanes' "--lanes: '65'" "$own" --lanes 65
 refused 'nothing to send' '--size 0: ' "$own" --size 0
-refused 'a link that is not there' '--fail a/1@1s: there is no uplink 1' \
-    "$own" --fail a/1@1s
+refused 'a link that is not there' '--fail a:1@1s: there is no uplink 1' \
+    "$own" --fail a:1@1s
 refused 'a link without a time' '--fail a/0: expected' "$own" --fail a/0
 refused 'two exchanges' 'one of --pattern, --demand and --demand-pattern' \
     "$own" --pattern ring --demand "$tmp/incast"

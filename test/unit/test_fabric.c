@@ -115,6 +115,57 @@ static void test_three_tiers(void **state)
     mrail_fabric_destroy(fabric);
 }
 
+/* In two tiers an index is the host part, as the transport finds it by itself;
+ * below cores the NICs of a pod are counted. */
+static void test_indices(void **state)
+{
+    mrail_fabric_t *fabric = fabric_of(ctccl);
+    unsigned uplinks, spine_uplinks;
+    uint32_t link = node_of(fabric, "h3")->up[1];
+
+    assert_int_equal(fabric->links[link].nic_index,
+                     fabric->links[link].addr & 0xff);
+    mrail_fabric_segments(fabric, link, &uplinks, &spine_uplinks);
+    assert_int_equal(uplinks, 8);
+    assert_int_equal(spine_uplinks, 1);
+    mrail_fabric_destroy(fabric);
+
+    fabric = fabric_of(fat_tree);
+    mrail_fabric_segments(fabric, node_of(fabric, "h001")->up[0], &uplinks,
+                          &spine_uplinks);
+    assert_int_equal(uplinks, 2);
+    assert_int_equal(spine_uplinks, 4);
+    for (unsigned i = 0; i < 32; ++i) {
+        char name[8];
+
+        snprintf(name, sizeof(name), "h%03u", i + 1);
+        link = node_of(fabric, name)->up[0];
+        assert_int_equal(fabric->links[link].nic_index, i % 16);
+    }
+    mrail_fabric_destroy(fabric);
+}
+
+static void test_too_few_lanes(void **state)
+{
+    mrail_fabric_t *fabric = fabric_of(fat_tree);
+    char why[320] = "";
+
+    assert_int_equal(mrail_fabric_check_lanes(fabric, 1, why, sizeof(why)), 0);
+    mrail_fabric_destroy(fabric);
+
+    fabric = fabric_of("host h[1-3]\nleaf l[1-2]\nspine s[1-2]\n"
+                       "link h[1-2] l1 1MB\nlink h3 l2 1MB\n"
+                       "link l[1-2] s[1-2] 1MB\n");
+    assert_int_equal(mrail_fabric_check_lanes(fabric, 1, why, sizeof(why)),
+                     -ERANGE);
+    assert_string_equal(why,
+                        "leaf l2: 1 NICs x 1 lanes = 1 source ports per leaf, "
+                        "fewer than its 2 uplinks: 1 uplinks stay idle; 2 "
+                        "lanes per rail would use all");
+    assert_int_equal(mrail_fabric_check_lanes(fabric, 2, why, sizeof(why)), 0);
+    mrail_fabric_destroy(fabric);
+}
+
 static void test_addresses(void **state)
 {
     mrail_fabric_t *fabric = fabric_of("host a b c d\n"
@@ -308,6 +359,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_tiers), cmocka_unit_test(test_three_tiers),
+        cmocka_unit_test(test_indices),   cmocka_unit_test(test_too_few_lanes),
         cmocka_unit_test(test_addresses), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_large),     cmocka_unit_test(test_out_of_memory),
     };
