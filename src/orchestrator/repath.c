@@ -5,14 +5,18 @@
 #include "orchestrator/ports.h"
 
 #include <assert.h>
+#include <string.h>
 
 const mrail_repath_params_t mrail_repath_defaults = {
     .start_ppm = 250000,
     .stop_ppm = 120000,
+    .clear_ppm = 600000,
     .confirm = 3,
+    .sample = 4,
     .settle = 1,
     .max_moves = 8,
-    .explore = 8,
+    .trials = 8,
+    .gain_ppm = 50000,
     .full_ppm = 900000,
     .min_backoff_ns = 10 * MRAIL_NS_PER_SEC,
     .max_backoff_ns = 600 * MRAIL_NS_PER_SEC,
@@ -62,6 +66,21 @@ static repath_rates_t compare_lanes(mrail_repath_t *repath,
     return rates;
 }
 
+/* Adds a window. A window has few chunks of a slow lane, so its rates have noise. */
+static void add_window(mrail_repath_t *repath, const uint64_t *bytes,
+                       uint64_t saturated)
+{
+    if (repath->seen == 0 || repath->counted != saturated) {
+        memset(repath->total, 0, sizeof(repath->total));
+        repath->counted = saturated;
+        repath->seen = 0;
+    }
+    for (unsigned i = 0; i < repath->lanes; ++i) {
+        repath->total[i] += bytes[i];
+    }
+    ++repath->seen;
+}
+
 static int is_unequal(const repath_rates_t *rates, uint32_t tolerance_ppm)
 {
     return (double)(rates->most - rates->least) >
@@ -93,41 +112,118 @@ static void end_episode(mrail_repath_t *repath, mrail_ns_t now_ns,
     if (is_balanced) {
         repath->backoff_ns =
             (repath->moves != 0) ? params->min_backoff_ns : repath->backoff_ns;
-        repath->moves = repath->unequal = 0;
-        return;
+    } else {
+        ++repath->num_failed;
+        repath->quiet_until_ns = now_ns + repath->backoff_ns;
+        repath->backoff_ns =
+            MRAIL_MIN(2 * repath->backoff_ns, params->max_backoff_ns);
     }
-    repath->moves = repath->unequal = 0;
-    ++repath->num_failed;
-    repath->quiet_until_ns = now_ns + repath->backoff_ns;
-    repath->backoff_ns =
-        MRAIL_MIN(2 * repath->backoff_ns, params->max_backoff_ns);
+    repath->moves = repath->unequal = repath->fruitless = repath->seen = 0;
 }
 
-/* 1 if the lanes are balanced, as far as an episode that is (or is not) under way
- * asks for it. */
-static int is_balanced(const mrail_repath_t *repath,
-                       const repath_rates_t *rates, uint64_t capacity)
+/* The sum of rates is all that the rail or the fabric carries, as far as known. */
+static int is_full(const mrail_repath_t *repath, uint64_t sum,
+                   uint64_t capacity, mrail_ns_t now_ns)
 {
-    const mrail_repath_params_t *params = &repath->params;
-    uint32_t tolerance_ppm =
-        (repath->moves != 0) ? params->stop_ppm : params->start_ppm;
+    double slack = 1 - repath->params.gain_ppm / 1e6;
 
-    return !is_unequal(rates, tolerance_ppm) &&
-           (double)rates->sum >= (double)capacity * (params->full_ppm / 1e6);
+    return (double)sum >= (double)capacity * (repath->params.full_ppm / 1e6) ||
+           (now_ns < repath->known_until_ns &&
+            (double)sum >= (double)repath->known_sum * slack);
 }
 
-/* 1 if more moves are unlikely to help. */
-static int is_hopeless(mrail_repath_t *repath, const repath_rates_t *rates)
+static int make_move(mrail_repath_t *repath, unsigned lane, uint16_t sport,
+                     mrail_repath_move_t *move_p)
+{
+    repath->num_episodes += (repath->moves == 0);
+    ++repath->moves;
+    ++repath->num_moves;
+    repath->settling = repath->params.settle;
+    repath->seen = 0;
+    *move_p = (mrail_repath_move_t){.lane = lane, .sport = sport};
+    return 1;
+}
+
+static int start_trial(mrail_repath_t *repath, const repath_rates_t *rates,
+                       uint64_t base, const uint16_t *sports,
+                       mrail_repath_move_t *move_p)
+{
+    repath->trial_windows = repath->params.sample;
+    repath->trial_lane = rates->slowest;
+    repath->trial_sport = sports[rates->slowest];
+    repath->trial_base = base;
+    repath->trial_total = 0;
+    return make_move(repath, rates->slowest, choose_port(repath, sports),
+                     move_p);
+}
+
+/* A window of a trial. 1: the lane moves back. */
+static int check_trial(mrail_repath_t *repath, const repath_rates_t *rates,
+                       mrail_ns_t now_ns, mrail_repath_move_t *move_p)
 {
     const mrail_repath_params_t *params = &repath->params;
+    double gain = 1 + params->gain_ppm / 1e6;
 
-    if (repath->moves == 0 || rates->sum > repath->best_sum / 20 * 21) {
-        repath->best_sum = rates->sum;
+    repath->trial_total += rates->sum;
+    if (--repath->trial_windows != 0) {
+        return 0;
+    }
+    if ((double)repath->trial_total >
+        (double)repath->trial_base * gain * params->sample) {
         repath->fruitless = 0;
+        return 0;
     }
-    return repath->moves >= params->max_moves * rates->num ||
-           (!is_unequal(rates, params->stop_ppm) &&
-            repath->fruitless >= params->explore);
+    (void)make_move(repath, repath->trial_lane, repath->trial_sport, move_p);
+    move_p->is_back = 1;
+    if (++repath->fruitless == params->trials) {
+        repath->known_sum = repath->trial_base;
+        repath->known_until_ns = now_ns + params->max_backoff_ns;
+        end_episode(repath, now_ns, 0);
+    }
+    return 1;
+}
+
+typedef enum repath_verdict {
+    VERDICT_OPEN, /* more windows are needed */
+    VERDICT_BALANCED,
+    VERDICT_UNEQUAL,
+    VERDICT_SLOW, /* equal, but together less than the rail carries */
+} repath_verdict_t;
+
+/* 1 if the windows since the last move are enough for lanes that differ so. */
+static int is_clear(const mrail_repath_t *repath, const repath_rates_t *mean)
+{
+    const mrail_repath_params_t *params = &repath->params;
+
+    return is_unequal(mean, params->clear_ppm) ||
+           (is_unequal(mean, params->start_ppm) &&
+            repath->seen >= params->sample / 2) ||
+           repath->seen >= params->sample;
+}
+
+/* mean: of the windows since the last move; last: of the last one. */
+static repath_verdict_t find_verdict(mrail_repath_t *repath,
+                                     const repath_rates_t *mean,
+                                     const repath_rates_t *last,
+                                     uint64_t capacity, mrail_ns_t now_ns)
+{
+    const mrail_repath_params_t *params = &repath->params;
+    int is_begun = repath->moves != 0;
+    int full = is_full(repath, mean->sum / repath->seen, capacity, now_ns);
+
+    if (is_begun && !is_clear(repath, mean)) {
+        return VERDICT_OPEN;
+    }
+    if (!is_begun && !is_unequal(last, params->start_ppm) && full) {
+        return VERDICT_BALANCED;
+    }
+    if (!is_begun && ++repath->unequal < params->confirm) {
+        return VERDICT_OPEN;
+    }
+    if (is_unequal(mean, is_begun ? params->stop_ppm : params->start_ppm)) {
+        return VERDICT_UNEQUAL;
+    }
+    return full ? VERDICT_BALANCED : VERDICT_SLOW;
 }
 
 int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
@@ -135,35 +231,35 @@ int mrail_repath_window(mrail_repath_t *repath, mrail_ns_t now_ns,
                         uint64_t saturated, uint64_t capacity,
                         mrail_repath_move_t *move_p)
 {
-    const mrail_repath_params_t *params = &repath->params;
-    repath_rates_t rates;
+    repath_rates_t last, mean;
+    repath_verdict_t verdict;
 
     if (repath->settling != 0) {
         --repath->settling;
         return 0;
     }
-    rates = compare_lanes(repath, bytes, saturated);
+    last = compare_lanes(repath, bytes, saturated);
     /* A lane without a byte has a dead path: failover handles it. */
-    if (rates.num < 2 || rates.least == 0 || now_ns < repath->quiet_until_ns) {
+    if (last.num < 2 || last.least == 0 || now_ns < repath->quiet_until_ns) {
         return 0;
     }
-    if (is_balanced(repath, &rates, capacity)) {
-        end_episode(repath, now_ns, 1);
+    if (repath->trial_windows != 0) {
+        return check_trial(repath, &last, now_ns, move_p);
+    }
+    add_window(repath, bytes, saturated);
+    mean = compare_lanes(repath, repath->total, saturated);
+    verdict = find_verdict(repath, &mean, &last, capacity, now_ns);
+    if (verdict == VERDICT_OPEN) {
         return 0;
     }
-    if (repath->moves == 0 && ++repath->unequal < params->confirm) {
+    if (verdict == VERDICT_BALANCED ||
+        repath->moves >= repath->params.max_moves * mean.num) {
+        end_episode(repath, now_ns, verdict == VERDICT_BALANCED);
         return 0;
     }
-    if (is_hopeless(repath, &rates)) {
-        end_episode(repath, now_ns, 0);
-        return 0;
-    }
-    repath->num_episodes += (repath->moves == 0);
-    ++repath->moves;
-    ++repath->fruitless;
-    ++repath->num_moves;
-    repath->settling = params->settle;
-    move_p->lane = rates.slowest;
-    move_p->sport = choose_port(repath, sports);
-    return 1;
+    return (verdict == VERDICT_UNEQUAL)
+               ? make_move(repath, mean.slowest, choose_port(repath, sports),
+                           move_p)
+               : start_trial(repath, &mean, mean.sum / repath->seen, sports,
+                             move_p);
 }

@@ -9,8 +9,10 @@
  * equal within a tolerance, and start again only above a larger one.
  *
  * Lanes that all collide equally have equal rates, too. Then their sum is below the
- * rate of the rail, and the controller explores: it moves lanes as long as the sum
- * rises.
+ * rate of the rail, and the controller tries: a lane moves, and moves back if the
+ * sum does not rise. Trials without a gain show that the sum is all that the fabric
+ * carries, as below uplinks that are slower together than the rail; they are then
+ * not repeated until the sum drops, or for the longest back-off.
  *
  * One lane moves at a time. An episode has a limited number of moves; after one
  * without success the controller backs off, because then paths are not the cause.
@@ -33,10 +35,14 @@ typedef struct mrail_repath_params {
         start_ppm;     /* an episode starts when the fastest lane is faster than
                           * the slowest one by this, e.g. 250000 */
     uint32_t stop_ppm; /* and ends when it is by no more than this, 120000 */
-    unsigned confirm;  /* consecutive unequal windows before the first move */
-    unsigned settle;   /* windows after a move that do not count */
+    uint32_t clear_ppm; /* one window shows a difference above this, 600000 */
+    unsigned confirm;   /* consecutive unequal windows before the first move */
+    unsigned sample;    /* windows that show a difference near stop_ppm, or a
+                         * gain; half of them show one above start_ppm */
+    unsigned settle;    /* windows after a move that do not count */
     unsigned max_moves; /* of an episode, per lane */
-    unsigned explore;   /* moves of equal lanes in a row that gain nothing */
+    unsigned trials;    /* trials in a row without a gain that end an episode */
+    uint32_t gain_ppm;  /* of the sum, that a trial must bring */
     uint32_t full_ppm; /* a rail is fully used from this share of its rate on */
     mrail_ns_t min_backoff_ns,
         max_backoff_ns; /* after an episode without success */
@@ -49,12 +55,23 @@ typedef struct mrail_repath {
     mrail_repath_params_t params;
     mrail_rng_t rng;
     unsigned lanes;
-    unsigned unequal;   /* consecutive windows */
+    unsigned unequal; /* consecutive windows */
+    /* Sums over the windows since the last move, of the lanes that count. */
+    uint64_t total[MRAIL_REPATH_MAX_LANES];
+    uint64_t counted;
+    unsigned seen;
     unsigned settling;  /* windows to ignore */
     unsigned moves;     /* of this episode; 0: none is under way */
-    unsigned fruitless; /* of them, since the sum of rates last rose */
-    uint64_t
-        best_sum; /* bytes of all lanes in the best window of the episode */
+    unsigned fruitless; /* trials of it, since one last brought a gain */
+    /* The trial that is under way, if trial_windows is not 0. */
+    unsigned trial_windows; /* ... windows until it is decided */
+    unsigned trial_lane;
+    uint16_t trial_sport; /* ... before it */
+    uint64_t trial_base;  /* ... bytes of a window before it */
+    uint64_t trial_total; /* ... bytes since then */
+    /* All that the fabric carries, by trials without a gain. */
+    uint64_t known_sum;
+    mrail_ns_t known_until_ns;
     mrail_ns_t backoff_ns, quiet_until_ns;
     uint64_t num_moves, num_episodes, num_failed; /* counters */
 } mrail_repath_t;
@@ -67,6 +84,7 @@ void mrail_repath_init(mrail_repath_t *repath,
 typedef struct mrail_repath_move {
     unsigned lane;
     uint16_t sport; /* 0xC000 to 0xFFFF, not that of another lane */
+    int is_back;    /* the lane's last move is undone */
 } mrail_repath_move_t;
 
 /*

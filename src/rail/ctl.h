@@ -71,7 +71,8 @@ mrail_ns_t mrail_path_run(mrail_peer_t *peer, unsigned slot, mrail_ns_t now_ns);
  * shares its path with others. Both locks held. */
 void mrail_move_tick(mrail_peer_t *peer, mrail_ns_t now_ns);
 /* The peer sees that this end's data on the lane shares its path. */
-void mrail_move_asked(mrail_lane_t *lane, mrail_ns_t now_ns);
+void mrail_move_asked(mrail_lane_t *lane, const mrail_ctl_msg_t *msg,
+                      mrail_ns_t now_ns);
 /* Continues a move; returns its next deadline. */
 mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns);
 

@@ -482,7 +482,7 @@ static void mrail_ctl_on_move(mrail_engine_t *engine, mrail_peer_t *peer,
         (msg->path.slot < MRAIL_MAX_SLOTS) ? peer->lanes[msg->path.slot] : NULL;
 
     if (lane != NULL) {
-        mrail_move_asked(lane, mrail_clock_now());
+        mrail_move_asked(lane, msg, mrail_clock_now());
     } else {
         ++engine->counters.ctl_unexpected;
     }
@@ -510,6 +510,7 @@ static const struct {
     [MRAIL_CTL_BYE] = {mrail_ctl_on_bye, 0, 0},
     [MRAIL_CTL_POLL] = {mrail_ctl_on_poll, 0, 0},
     [MRAIL_CTL_MOVE] = {mrail_ctl_on_move, 0, 0},
+    [MRAIL_CTL_MOVE_BACK] = {mrail_ctl_on_move, 0, 0},
 };
 
 /* The peer that sent the message. NULL: the message is not valid. */

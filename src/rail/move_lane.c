@@ -41,7 +41,8 @@ typedef struct mrail_moves {
     unsigned lanes;      /* of each pair */
     mrail_lane_work_t before[MRAIL_MAX_SLOTS][2];
     uint64_t rail_before[MRAIL_MAX_RAILS][2];
-    mrail_repath_t repath[]; /* of each pair and direction */
+    uint32_t asked_seq[MRAIL_MAX_SLOTS]; /* of the last MOVE for a lane */
+    mrail_repath_t repath[];             /* of each pair and direction */
 } mrail_moves_t;
 
 /* The lanes of a pair in a window. */
@@ -196,19 +197,27 @@ mrail_ns_t mrail_move_run(mrail_lane_t *lane, mrail_ns_t now_ns)
     return MRAIL_NS_NEVER;
 }
 
-void mrail_move_asked(mrail_lane_t *lane, mrail_ns_t now_ns)
+/* A MOVE may have been lost: then there is nothing to undo. */
+void mrail_move_asked(mrail_lane_t *lane, const mrail_ctl_msg_t *msg,
+                      mrail_ns_t now_ns)
 {
     mrail_engine_t *engine = lane->peer->engine;
+    int is_back = (msg->type == MRAIL_CTL_MOVE_BACK);
+    uint16_t sport = lane->asked_sport;
 
     if ((engine->config.uplinks != MRAIL_SIZE_AUTO) ||
-        ((lane->moved_ns != 0) && (now_ns < lane->moved_ns + MOVE_WINDOW))) {
+        ((lane->moved_ns != 0) && (now_ns < lane->moved_ns + MOVE_WINDOW)) ||
+        (is_back &&
+         ((lane->asked_seq == 0) || (lane->asked_seq != msg->seq)))) {
         return;
     }
-    mrail_move_start(
-        lane,
-        (uint16_t)(MRAIL_PORTS_FIRST +
-                   mrail_rng_below(&engine->rng, MRAIL_PORTS_COUNT)),
-        now_ns);
+    if (!is_back) {
+        sport = (uint16_t)(MRAIL_PORTS_FIRST +
+                           mrail_rng_below(&engine->rng, MRAIL_PORTS_COUNT));
+    }
+    lane->asked_sport = lane->sport;
+    lane->asked_seq = is_back ? 0 : msg->seq;
+    mrail_move_start(lane, sport, now_ns);
 }
 
 /* ---- the evidence ---- */
@@ -275,6 +284,18 @@ static uint64_t mrail_move_capacity(const mrail_peer_t *peer,
                : 0;
 }
 
+/* Asks the peer, whose port it is. A request may be lost: evidence comes again. */
+static void mrail_move_ask(mrail_peer_t *peer, unsigned slot, int is_back)
+{
+    uint32_t *seq = &peer->moves->asked_seq[slot];
+
+    if (!is_back) {
+        *seq = ++peer->engine->ctl_seq;
+    }
+    (void)mrail_ctl_send_path(
+        peer, is_back ? MRAIL_CTL_MOVE_BACK : MRAIL_CTL_MOVE, *seq, slot);
+}
+
 static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
                               unsigned direction, mrail_ns_t window_ns,
                               mrail_ns_t now_ns)
@@ -298,8 +319,7 @@ static void mrail_move_decide(mrail_peer_t *peer, unsigned first,
     if (direction == MRAIL_OP_PUT) {
         mrail_move_start(peer->lanes[slot], move.sport, now_ns);
     } else {
-        (void)mrail_ctl_send_path(peer, MRAIL_CTL_MOVE, ++peer->engine->ctl_seq,
-                                  slot);
+        mrail_move_ask(peer, slot, move.is_back);
     }
 }
 

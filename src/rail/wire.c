@@ -35,6 +35,7 @@ static const struct {
     [MRAIL_CTL_BYE] = {"bye", MRAIL_BODY_NONE},
     [MRAIL_CTL_POLL] = {"poll", MRAIL_BODY_NONE},
     [MRAIL_CTL_MOVE] = {"move", MRAIL_BODY_PATH},
+    [MRAIL_CTL_MOVE_BACK] = {"move-back", MRAIL_BODY_PATH},
 };
 
 const char *mrail_ctl_type_name(unsigned type)

@@ -72,13 +72,14 @@ typedef enum mrail_ctl_type {
     MRAIL_CTL_LANE_READY = 5, /* may be used */
     MRAIL_CTL_PROBE = 6,      /* liveness check over this path */
     MRAIL_CTL_PROBE_REP = 7,
-    MRAIL_CTL_EVICT = 8,   /* request to take the lane out of use */
-    MRAIL_CTL_CONFIRM = 9, /* ... or FAIL: so much had arrived on it */
-    MRAIL_CTL_FAIL = 10,   /* the lane has failed: close it, too */
-    MRAIL_CTL_REFUSE = 11, /* a request cannot be met: reason */
-    MRAIL_CTL_BYE = 12,    /* this engine closes */
-    MRAIL_CTL_POLL = 13,   /* poll your lanes: a flush waits for them */
-    MRAIL_CTL_MOVE = 14,   /* send from another source port on this path */
+    MRAIL_CTL_EVICT = 8,      /* request to take the lane out of use */
+    MRAIL_CTL_CONFIRM = 9,    /* ... or FAIL: so much had arrived on it */
+    MRAIL_CTL_FAIL = 10,      /* the lane has failed: close it, too */
+    MRAIL_CTL_REFUSE = 11,    /* a request cannot be met: reason */
+    MRAIL_CTL_BYE = 12,       /* this engine closes */
+    MRAIL_CTL_POLL = 13,      /* poll your lanes: a flush waits for them */
+    MRAIL_CTL_MOVE = 14,      /* send from another source port on this path */
+    MRAIL_CTL_MOVE_BACK = 15, /* undo the MOVE of this seq */
     MRAIL_CTL_LAST
 } mrail_ctl_type_t;
 
@@ -139,7 +140,7 @@ typedef struct mrail_ctl_msg {
         } refuse;
         struct {
             uint16_t slot;
-        } path; /* PROBE, PROBE_REP, MOVE */
+        } path; /* PROBE, PROBE_REP, MOVE, MOVE_BACK */
     };
 } mrail_ctl_msg_t;
 

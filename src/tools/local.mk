@@ -111,7 +111,7 @@ dist_man_MANS += src/tools/man/mrail-simulate.1
 fabricdir = $(pkgdatadir)/fabrics
 dist_fabric_DATA = contrib/fabrics/ctccl.fabric \
     contrib/fabrics/ethereal-256.fabric contrib/fabrics/ethereal-512.fabric \
-    contrib/fabrics/lab-8.fabric \
+    contrib/fabrics/lab-4.fabric contrib/fabrics/lab-8.fabric \
     contrib/fabrics/paralet-128.fabric contrib/fabrics/paralet-1024.fabric
 
 # mrail lab: a fabric in network namespaces.

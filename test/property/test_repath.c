@@ -20,6 +20,8 @@ typedef struct model {
     unsigned lanes, uplinks;
     uint64_t hash_seed;
     uint32_t noise_ppm; /* of a lane's bytes in a window */
+    uint64_t limit;     /* bytes of a lane in a window, by its own window */
+    uint64_t capacity;  /* bytes of the rail */
     uint16_t sports[MRAIL_REPATH_MAX_LANES];
     uint64_t bytes[MRAIL_REPATH_MAX_LANES];
     unsigned load[64]; /* lanes of each uplink */
@@ -39,7 +41,9 @@ static void model_init(model_t *model, unsigned lanes, unsigned uplinks,
     *model = (model_t){.lanes = lanes,
                        .uplinks = uplinks,
                        .hash_seed = mrail_mix64(seed + 1),
-                       .noise_ppm = noise_ppm};
+                       .noise_ppm = noise_ppm,
+                       .limit = UPLINK_BYTES,
+                       .capacity = (uint64_t)UPLINK_BYTES * uplinks};
     mrail_rng_init(&model->rng, seed);
     for (unsigned i = 0; i < lanes; ++i) {
         model->sports[i] = mrail_ports_lane(uplinks, 2, lanes, i);
@@ -57,7 +61,8 @@ static void model_window(model_t *model)
         ++model->load[uplink_of(model, i)];
     }
     for (unsigned i = 0; i < model->lanes; ++i) {
-        uint64_t share = UPLINK_BYTES / model->load[uplink_of(model, i)];
+        uint64_t share = MRAIL_MIN(
+            UPLINK_BYTES / model->load[uplink_of(model, i)], model->limit);
         uint32_t noise = (model->noise_ppm == 0)
                              ? 0
                              : mrail_rng_below(&model->rng, model->noise_ppm);
@@ -94,7 +99,7 @@ static unsigned run_windows(model_t *model, mrail_repath_t *repath,
         model_window(model);
         if (mrail_repath_window(repath, model->now_ns, model->bytes,
                                 model->sports, all_lanes(model),
-                                UPLINK_BYTES * model->uplinks, &move)) {
+                                model->capacity, &move)) {
             assert_true(move.lane < model->lanes);
             assert_true(move.sport >= MRAIL_PORTS_FIRST);
             for (unsigned i = 0; i < model->lanes; ++i) {
@@ -119,7 +124,7 @@ static void check_balance(unsigned lanes, unsigned uplinks, uint64_t seed,
 
     model_init(&model, lanes, uplinks, seed, noise_ppm);
     mrail_repath_init(&repath, NULL, lanes, seed);
-    moves = run_windows(&model, &repath, 1000);
+    moves = run_windows(&model, &repath, 2000);
     if (!is_balanced(&model) || moves > 8 * lanes) {
         fail_msg("%u lanes, %u uplinks, seed %llu: %u moves, balanced %d",
                  lanes, uplinks, (unsigned long long)seed, moves,
@@ -141,7 +146,61 @@ static void test_balances_and_stays(void **state)
     for (uint64_t seed = 0; seed < seeds; ++seed) {
         check_balance(8, 4, seed, 0);
         check_balance(8, 4, seed, 80000);
+        check_balance(8, 4, seed, 120000);
     }
+}
+
+/* The uplinks together are slower than the rail, so equal lanes never fill it. After
+ * trials that gain nothing the lanes stay where they are balanced. */
+static void test_slow_uplinks(void **state)
+{
+    unsigned most = 0;
+
+    for (uint64_t seed = 0; seed < 500; ++seed) {
+        mrail_repath_t repath;
+        model_t model;
+        unsigned moves;
+
+        model_init(&model, 8, 4, seed, (seed % 2) * 20000);
+        model.capacity *= 3;
+        mrail_repath_init(&repath, NULL, 8, seed);
+        moves = run_windows(&model, &repath, 1000);
+        most = MRAIL_MAX(most, moves);
+        if (!is_balanced(&model)) {
+            fail_msg("seed %llu: not balanced", (unsigned long long)seed);
+        }
+        /* Five minutes. */
+        moves = run_windows(&model, &repath,
+                            (unsigned)(300 * MRAIL_NS_PER_SEC / WINDOW_NS));
+        if (moves != 0 || !is_balanced(&model)) {
+            fail_msg("seed %llu: %u moves of balanced lanes",
+                     (unsigned long long)seed, moves);
+        }
+    }
+    assert_in_range(most, 17, 80); /* eight trials are 16 moves */
+}
+
+/* All lanes collide on two of four uplinks, equally, and each is slow. Lanes that
+ * their own window limits have equal rates on fuller uplinks, too. */
+static void test_equal_collisions(void **state)
+{
+    unsigned balanced = 0;
+
+    for (uint64_t seed = 0; seed < 500; ++seed) {
+        mrail_repath_t repath;
+        model_t model;
+
+        model_init(&model, 8, 4, seed, 0);
+        model.capacity *= 3;
+        model.limit = UPLINK_BYTES * 2 / 5;
+        mrail_repath_init(&repath, NULL, 8, seed);
+        run_windows(&model, &repath, 3000);
+        balanced += is_balanced(&model);
+        for (unsigned u = 0; u < 4; ++u) {
+            assert_in_range(model.load[u], 1, 3);
+        }
+    }
+    assert_in_range(balanced, 450, 500);
 }
 
 /* Differences that no port can mend, such as 5 lanes over 4 uplinks: an episode
@@ -213,11 +272,16 @@ static void test_hysteresis(void **state)
     assert_false(
         mrail_repath_window(&repath, 104, unequal, sports, 3, 0, &move));
     /* Between the limits an episode goes on, and does not start. */
-    assert_true(mrail_repath_window(&repath, 105, nearly, sports, 3, 0, &move));
-    assert_false(
-        mrail_repath_window(&repath, 106, nearly, sports, 3, 0, &move));
-    assert_false(mrail_repath_window(&repath, 107, equal, sports, 3, 0, &move));
-    for (unsigned w = 108; w < 200; ++w) {
+    for (unsigned w = 105; w < 109; ++w) {
+        assert_int_equal(
+            mrail_repath_window(&repath, w, nearly, sports, 3, 0, &move),
+            w == 108); /* four windows show it */
+    }
+    for (unsigned w = 109; w < 120; ++w) {
+        assert_false(
+            mrail_repath_window(&repath, w, equal, sports, 3, 0, &move));
+    }
+    for (unsigned w = 120; w < 200; ++w) {
         assert_false(
             mrail_repath_window(&repath, w, nearly, sports, 3, 0, &move));
     }
@@ -229,6 +293,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_balances_and_stays),
+        cmocka_unit_test(test_slow_uplinks),
+        cmocka_unit_test(test_equal_collisions),
         cmocka_unit_test(test_backs_off),
         cmocka_unit_test(test_leaves_alone),
         cmocka_unit_test(test_hysteresis),

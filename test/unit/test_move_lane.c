@@ -153,6 +153,35 @@ static void test_peer_asks(void **state)
     assert_int_equal(engine->counters.lanes_moved, 2);
 }
 
+static void ask_seq(mrail_ctl_type_t type, uint32_t seq)
+{
+    fake_now_ns += WINDOW;
+    say(0, &(mrail_ctl_msg_t){.type = type, .seq = seq, .path = {.slot = 1}});
+}
+
+/* The peer has seen no gain, so the lane goes back. A MOVE that was lost, or that is
+ * not the last one, has nothing to undo. */
+static void test_peer_takes_it_back(void **state)
+{
+    uint16_t first, second;
+
+    begin(MRAIL_SIZE_AUTO);
+    first = lane_of(1)->sport;
+    ask_seq(MRAIL_CTL_MOVE_BACK, 0);
+    ask_seq(MRAIL_CTL_MOVE_BACK, 7);
+    assert_int_equal(lane_of(1)->sport, first);
+    ask_seq(MRAIL_CTL_MOVE, 7);
+    second = lane_of(1)->sport;
+    assert_int_not_equal(second, first);
+    ask_seq(MRAIL_CTL_MOVE_BACK, 6);
+    assert_int_equal(lane_of(1)->sport, second);
+    ask_seq(MRAIL_CTL_MOVE_BACK, 7);
+    assert_int_equal(lane_of(1)->sport, first);
+    ask_seq(MRAIL_CTL_MOVE_BACK, 7);
+    assert_int_equal(lane_of(1)->sport, first);
+    assert_int_equal(engine->counters.lanes_moved, 2);
+}
+
 static void test_rules_ignore_the_peer(void **state)
 {
     begin(4);
@@ -205,7 +234,8 @@ static void test_device_refuses(void **state)
         before = lane_of(1)->sport;
         lock();
         fake_fail_in = step + 1; /* after the query of the device */
-        mrail_move_asked(lane_of(1), fake_now_ns);
+        mrail_move_asked(lane_of(1), &(mrail_ctl_msg_t){.type = MRAIL_CTL_MOVE},
+                         fake_now_ns);
         if (step == 2) {
             mrail_move_run(lane_of(1), fake_now_ns);
         }
@@ -274,6 +304,7 @@ int main(void)
         CASE(test_rules_keep_ports),
         CASE(test_slow_read_asks_the_peer),
         CASE(test_peer_asks),
+        CASE(test_peer_takes_it_back),
         CASE(test_rules_ignore_the_peer),
         CASE(test_drains_first),
         CASE(test_does_not_drain),
