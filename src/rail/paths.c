@@ -56,21 +56,14 @@ static void mrail_path_resume(mrail_peer_t *peer, unsigned slot)
     }
 }
 
-/* 1 if another path has worked since this one became suspect. Silence of all
- * paths is a busy peer or a full network, not a fault of this path. */
-static int mrail_path_others_work(const mrail_peer_t *peer, unsigned slot)
-{
-    return MRAIL_MAX(peer->answer_ns, peer->moved_ns) >
-           peer->paths[slot].suspect_ns;
-}
-
-static void mrail_path_probe(mrail_peer_t *peer, unsigned slot)
+static void mrail_path_probe(mrail_peer_t *peer, unsigned slot,
+                             mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 
     uint32_t seq = ++peer->engine->ctl_seq;
 
-    path->compared = mrail_path_others_work(peer, slot);
+    path->probe_ns = now_ns;
     path->blocked =
         (mrail_ctl_send_path(peer, MRAIL_CTL_PROBE, seq, slot) == -EAGAIN);
     if (path->blocked) {
@@ -86,7 +79,8 @@ static void mrail_path_probe(mrail_peer_t *peer, unsigned slot)
 }
 
 static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
-                           mrail_health_action_t action, const char *cause)
+                           mrail_health_action_t action, const char *cause,
+                           mrail_ns_t now_ns)
 {
     mrail_path_t *path = &peer->paths[slot];
 
@@ -103,7 +97,7 @@ static void mrail_path_act(mrail_peer_t *peer, unsigned slot,
         if (path->health.state == MRAIL_HEALTH_SUSPECT) {
             mrail_path_hold(peer, slot);
         }
-        mrail_path_probe(peer, slot);
+        mrail_path_probe(peer, slot, now_ns);
         break;
     case MRAIL_HEALTH_RETIRE:
         if (peer->lanes[slot] != NULL) {
@@ -146,7 +140,7 @@ static void mrail_path_probe_others(mrail_peer_t *peer, unsigned slot,
     for (unsigned i = 0; i < MRAIL_MAX_SLOTS; ++i) {
         if ((i != slot) && (peer->paths[i].health.state == MRAIL_HEALTH_UP) &&
             (mrail_path_is_used(peer, i) || (i < peer->num_pairs))) {
-            mrail_path_probe(peer, i);
+            mrail_path_probe(peer, i, now_ns);
         }
     }
 }
@@ -157,14 +151,21 @@ static int mrail_path_is_in_doubt(const mrail_path_t *path)
            (path->health.state == MRAIL_HEALTH_DOWN);
 }
 
-/* The evidence against a path whose probes were lost. A path whose port is down
- * needs none that is recent. */
-static int mrail_path_is_worse(const mrail_peer_t *peer, unsigned slot,
+/* The evidence against a path whose probe was lost, again: each time another path
+ * worked meanwhile. Silence of all paths is a busy peer or a full network. A path
+ * whose port is down needs no such evidence. */
+static int mrail_path_is_worse(mrail_peer_t *peer, unsigned slot,
                                mrail_ns_t now_ns)
 {
-    return (peer->paths[slot].health.state == MRAIL_HEALTH_SUSPECT)
-               ? peer->paths[slot].compared
-               : mrail_path_others_answer(peer, slot, now_ns);
+    mrail_path_t *path = &peer->paths[slot];
+
+    if (path->health.state != MRAIL_HEALTH_SUSPECT) {
+        return mrail_path_others_answer(peer, slot, now_ns);
+    }
+    /* A tick notes the completions before it. */
+    path->compared += (peer->answer_ns >= path->probe_ns) ||
+                      (peer->moved_ns > path->probe_ns);
+    return path->compared >= path_params.probes;
 }
 
 /* A path has worked again after a silence. Its cause may be the peer or a common
@@ -219,15 +220,15 @@ void mrail_path_event(mrail_peer_t *peer, unsigned slot,
     if ((path->health.state == MRAIL_HEALTH_SUSPECT) &&
         (before != path->health.state)) {
         path->suspect_ns = now_ns;
+        path->compared = 0;
     }
     if ((before == MRAIL_HEALTH_SUSPECT) &&
         (path->health.state == MRAIL_HEALTH_UP)) {
         mrail_path_share_silence(peer, now_ns - path->suspect_ns);
     }
-    mrail_path_act(peer, slot, action, cause);
+    mrail_path_act(peer, slot, action, cause, now_ns);
     if (mrail_path_is_in_doubt(path) &&
-        ((before != path->health.state) || (event == MRAIL_HEALTH_TIMEOUT)) &&
-        !mrail_path_is_worse(peer, slot, now_ns)) {
+        ((before != path->health.state) || (event == MRAIL_HEALTH_TIMEOUT))) {
         mrail_path_probe_others(peer, slot, now_ns);
     }
     if (path->health.due_ns != MRAIL_NS_NEVER) {
@@ -269,7 +270,7 @@ static int mrail_path_is_blocked(mrail_peer_t *peer, unsigned slot,
     if (!path->blocked) {
         return 0;
     }
-    mrail_path_probe(peer, slot);
+    mrail_path_probe(peer, slot, now_ns);
     if (!path->blocked) {
         mrail_health_params_t params = mrail_path_params_of(path);
 

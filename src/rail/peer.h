@@ -46,8 +46,9 @@ typedef struct mrail_path {
     mrail_ns_t patience_ns; /* time for an answer on a path that is slow, but
                              * works; see stall_detect.c */
     mrail_ns_t suspect_ns;  /* begin of the last suspicion */
-    uint8_t compared;       /* when its last probe left, another path had worked
-                             * since then */
+    mrail_ns_t probe_ns;    /* time of its last probe */
+    unsigned compared;      /* probes of this suspicion that were lost while
+                             * another path worked */
     uint8_t restore;        /* a lane may be requested, though the path is not
                           * up */
     const char *cause;      /* the last event that was no deadline */

@@ -30,6 +30,9 @@
 /* The rate of a lane may drop by this factor without a fault: other flows have
  * come onto its path. */
 #define STALL_SLOWER 4u
+/* Time for an answer on a lane that has not completed anything yet: its path may
+ * be full. */
+#define STALL_PATIENCE_NEW (100 * MRAIL_NS_PER_MS)
 #define STALL_COMPARE 40u /* ... after which other lanes are checked, */
 #define STALL_STUCK 48u   /* ... and the lane is stuck if they answer */
 #define STALL_FRESH 8u    /* ticks for which a completion counts as recent */
@@ -97,6 +100,17 @@ static mrail_ns_t mrail_stall_expected(const mrail_lane_t *lane)
     return (mrail_ns_t)(MRAIL_MAX(own_s, all_s) * MRAIL_NS_PER_SEC);
 }
 
+/* Time for an answer to a probe, which waits behind that work. */
+static mrail_ns_t mrail_stall_patience(const mrail_lane_t *lane)
+{
+    mrail_ns_t least_ns = (mrail_tele_window_rate(&lane->sched.meter) == 0)
+                              ? STALL_PATIENCE_NEW
+                              : 0;
+
+    return MRAIL_MIN(MRAIL_MAX(mrail_stall_expected(lane), least_ns),
+                     MRAIL_PATH_PATIENCE_MAX);
+}
+
 /* Ticks without a completion that are no wonder. */
 static unsigned mrail_stall_slow_ticks(const mrail_lane_t *lane)
 {
@@ -128,8 +142,7 @@ static void mrail_stall_still(mrail_lane_t *lane, mrail_ns_t now_ns)
         /* A slow path that answers gets more time after each suspicion. */
         path->stalls += ((STALL_STILL << path->stalls) < STALL_STILL_MAX);
         path->stall_ns = now_ns;
-        path->patience_ns =
-            MRAIL_MIN(mrail_stall_expected(lane), MRAIL_PATH_PATIENCE_MAX);
+        path->patience_ns = mrail_stall_patience(lane);
         lane->still_limit =
             MRAIL_MAX(lane->still_limit, STALL_STILL << path->stalls);
         mrail_path_event(peer, lane->slot, MRAIL_HEALTH_STALLED, now_ns);

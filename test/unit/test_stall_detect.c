@@ -334,6 +334,27 @@ static void run_for(unsigned ms)
     }
 }
 
+/* ... while the other path answers each probe at once. */
+static void run_with_answers(unsigned other, unsigned ms)
+{
+    for (unsigned i = 0; i < ms; ++i) {
+        if (peer_of(0)->paths[other].num_probes != 0) {
+            answer_probe(other);
+        }
+        run_control(MRAIL_NS_PER_MS);
+    }
+}
+
+/* The lane has done work before, in no time. */
+static unsigned begin_used(void)
+{
+    unsigned busy = begin_busy();
+
+    mrail_tele_window_add(&peer_of(0)->lanes[busy]->sched.meter, 1 << 20,
+                          fake_now_ns - 1000, fake_now_ns);
+    return busy;
+}
+
 /* Makes the path suspect without an answer to its probe. */
 static void begin_suspect(unsigned busy)
 {
@@ -346,7 +367,7 @@ static void begin_suspect(unsigned busy)
 /* A peer that has no time answers on no path. */
 static void test_silent_peer(void **state)
 {
-    unsigned busy = begin_busy();
+    unsigned busy = begin_used();
 
     begin_suspect(busy);
     run_for(1000);
@@ -361,7 +382,7 @@ static void test_silent_peer(void **state)
  * first. */
 static void test_answers_in_a_burst(void **state)
 {
-    unsigned busy = begin_busy();
+    unsigned busy = begin_used();
 
     begin_suspect(busy);
     run_for(500);
@@ -377,7 +398,7 @@ static void test_answers_in_a_burst(void **state)
  * may need as much. */
 static void test_shared_silence(void **state)
 {
-    unsigned busy = begin_busy();
+    unsigned busy = begin_used();
 
     begin_suspect(busy);
     pthread_mutex_lock(&engine->ctl_lock);
@@ -386,9 +407,22 @@ static void test_shared_silence(void **state)
     run_for(200);
     answer_probe(!busy);
     assert_int_equal(health(!busy), MRAIL_HEALTH_UP);
-    run_for(190);
+    run_with_answers(!busy, 390);
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
-    run_for(50);
+    run_with_answers(!busy, 50);
+    assert_int_equal(health(busy), MRAIL_HEALTH_RETIRED);
+    end();
+}
+
+/* The path of a lane that was never used may be full. */
+static void test_new_path_is_silent(void **state)
+{
+    unsigned busy = begin_busy();
+
+    begin_suspect(busy);
+    run_with_answers(!busy, 290);
+    assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
+    run_with_answers(!busy, 20);
     assert_int_equal(health(busy), MRAIL_HEALTH_RETIRED);
     end();
 }
@@ -396,14 +430,12 @@ static void test_shared_silence(void **state)
 /* The other path answers at once, this one never. */
 static void test_one_path_is_silent(void **state)
 {
-    unsigned busy = begin_busy();
+    unsigned busy = begin_used();
 
     begin_suspect(busy);
-    ++fake_now_ns;
-    answer_probe(!busy);
-    run_for(50);
+    run_with_answers(!busy, 55);
     assert_int_equal(health(busy), MRAIL_HEALTH_SUSPECT);
-    run_for(15);
+    run_with_answers(!busy, 10);
     assert_int_equal(health(busy), MRAIL_HEALTH_RETIRED);
     end();
 }
@@ -573,6 +605,7 @@ int main(int argc, char **argv)
         TEST(test_answers_in_a_burst),
         TEST(test_shared_silence),
         TEST(test_one_path_is_silent),
+        TEST(test_new_path_is_silent),
         TEST(test_stuck),
         TEST(test_not_stuck_alone),
         TEST(test_flush_with_held_lane),
